@@ -1,0 +1,128 @@
+//! What a device must do. Object-safe and small: shapes are checked and fusion is decided before a backend
+//! sees anything; it reports only what core could not foresee.
+use crate::{DType, ErrorKind, HostVec, kernel::{KernelKind, Step}};
+use std::any::Any;
+
+/// Device memory. Core owns it through [`crate::buffer::Buffer`] and pools it.
+pub trait Memory: Any + Send + Sync {
+    /// Its size.
+    fn bytes(&self) -> usize;
+    /// The bytes, where the host can see them.
+    fn host(&self) -> Option<&[u8]> {
+        None
+    }
+    /// For the backend that made it.
+    fn as_any(&self) -> &dyn Any;
+    /// For the backend that made it.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+/// Can a backend run a kernel?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Support {
+    /// it runs it
+    Native,
+    /// it does not; core inlines a composite's body, lowers the kernel, or says so
+    No,
+}
+
+/// What bits a backend promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Determinism {
+    /// the same bits for any number of threads, any batch and any fusion
+    Bitwise,
+    /// the same bits run to run
+    RunToRun,
+    /// no promise
+    None,
+}
+
+/// Facts about a device.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    /// the backend's name: `cpu`, `cuda`, `wgpu`, `reference`
+    pub backend: &'static str,
+    /// what the hardware calls itself
+    pub name: String,
+    /// threads or compute units
+    pub parallelism: usize,
+    /// what was chosen at run time (the instruction set, the matrix library)
+    pub details: Vec<(&'static str, String)>,
+    /// what bits are promised
+    pub determinism: Determinism,
+    /// dtypes with arithmetic
+    pub dtypes: &'static [DType],
+    /// pending ops after which a window closes
+    pub window_ops: usize,
+    /// pending bytes after which a window closes
+    pub window_bytes: usize,
+}
+
+/// A device. Implemented by backends, called by core only.
+pub trait Backend: Send + Sync + 'static {
+    /// Facts.
+    fn info(&self) -> &DeviceInfo;
+    /// Can it run this kernel on these dtypes (inputs, then outputs)?
+    fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support;
+    /// Zeroed or arbitrary memory of at least `bytes`, aligned to 64.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; nothing else has happened.
+    fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind>;
+    /// Takes over a host vector, without a copy where the device can.
+    ///
+    /// # Errors
+    /// As `alloc`.
+    fn adopt(&self, data: HostVec) -> Result<Box<dyn Memory>, ErrorKind> {
+        let mut memory = self.alloc(data.bytes().len())?;
+        self.upload(&mut *memory, 0, data.bytes())?;
+        Ok(memory)
+    }
+    /// Copies host bytes into memory.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn upload(&self, to: &mut dyn Memory, offset: usize, from: &[u8]) -> Result<(), ErrorKind>;
+    /// Copies memory to the host.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn download(&self, from: &dyn Memory, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind>;
+    /// Runs the steps in order and returns when their results may be read by later steps.
+    ///
+    /// # Errors
+    /// A lost device or an internal error; data errors go to each step's fault word.
+    fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind>;
+    /// Attaches a kernel for a composite, by the composite's name. What the kernel must be is the backend's affair.
+    ///
+    /// # Errors
+    /// The backend takes no kernels, or not of this type.
+    fn register(&self, composite: &'static str, _kernel: Box<dyn Any + Send + Sync>) -> Result<(), ErrorKind> {
+        Err(ErrorKind::Unsupported { backend: self.info().backend.into(), what: format!("a kernel for {composite} from outside") })
+    }
+    /// For callers that know the backend.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A backend that is linked into the program: how `"cpu".parse::<Device>()` finds it.
+pub struct Registration {
+    /// the backend's name
+    pub name: &'static str,
+    /// opens device number n
+    pub open: fn(usize) -> Result<Box<dyn Backend>, ErrorKind>,
+    /// larger is preferred by `Device::auto`
+    pub preference: u32,
+}
+/// The backends linked into this program. A backend crate adds itself with [`crate::register_backend!`].
+#[linkme::distributed_slice]
+pub static BACKENDS: [Registration];
+
+/// Makes a backend known by name: `register_backend!(MY, "mine", 10, |n| open(n))`.
+#[macro_export]
+macro_rules! register_backend {
+    ($id:ident, $name:literal, $preference:literal, $open:expr) => {
+        #[$crate::linkme::distributed_slice($crate::backend::BACKENDS)]
+        #[linkme(crate = $crate::linkme)]
+        static $id: $crate::backend::Registration = $crate::backend::Registration { name: $name, open: $open, preference: $preference };
+    };
+}

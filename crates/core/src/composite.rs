@@ -1,0 +1,182 @@
+//! Composites: named functions with a plain body. Everything that is not a primitive is one, or plain tensor code.
+//!
+//! The body is the meaning and the fallback; a backend may claim the composite by name and run a kernel of its
+//! own. Unless it brings a rule, its gradient is that of its body.
+use crate::{DType, Device, ErrorKind, HostArray, Meta, Result, Tensor, error::Origin, op::mix};
+use std::{any::Any, fmt};
+
+pub mod activation;
+pub mod attention;
+pub mod loss;
+pub mod norm;
+pub mod softmax;
+
+/// An attribute of a composite: part of its key, its text and its ONNX form.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Attr {
+    /// true or false
+    Bool(bool),
+    /// an integer
+    Int(i64),
+    /// a number
+    Float(f64),
+    /// a word
+    Text(String),
+    /// integers
+    Ints(Vec<i64>),
+    /// a dtype
+    DType(DType),
+}
+impl fmt::Display for Attr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Attr::Bool(v) => write!(f, "{v}"),
+            Attr::Int(v) => write!(f, "{v}"),
+            Attr::Float(v) => write!(f, "{v}"),
+            Attr::Text(v) => write!(f, "{v:?}"),
+            Attr::Ints(v) => write!(f, "{v:?}"),
+            Attr::DType(v) => write!(f, "{v}"),
+        }
+    }
+}
+/// Ordered name → value.
+pub type Attrs = Vec<(&'static str, Attr)>;
+
+/// What a rule gets: the saved inputs and outputs, one optional cotangent per output, and which inputs want a gradient.
+pub struct RuleArgs<'a> {
+    /// inputs, `None` where not saved
+    pub inputs: &'a [Option<Tensor>],
+    /// outputs (auxiliary ones too), `None` where not saved
+    pub outputs: &'a [Option<Tensor>],
+    /// metas of all inputs
+    pub metas: &'a [Meta],
+    /// cotangents of the outputs, `None` = zero
+    pub cotangents: &'a [Option<Tensor>],
+    /// which inputs want a gradient
+    pub needs: &'a [bool],
+}
+impl RuleArgs<'_> {
+    /// A saved input.
+    ///
+    /// # Errors
+    /// An internal error if the composite did not declare it.
+    pub fn input(&self, k: usize) -> Result<&Tensor> {
+        self.inputs.get(k).and_then(|t| t.as_ref()).ok_or_else(|| Error::new("backward", ErrorKind::Internal(format!("input {k} was not saved"))))
+    }
+    /// A saved output.
+    ///
+    /// # Errors
+    /// An internal error if the composite did not declare it.
+    pub fn output(&self, k: usize) -> Result<&Tensor> {
+        self.outputs.get(k).and_then(|t| t.as_ref()).ok_or_else(|| Error::new("backward", ErrorKind::Internal(format!("output {k} was not saved"))))
+    }
+}
+use crate::Error;
+
+/// Which inputs and outputs a rule reads: bit k = number k.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub struct Saves {
+    /// inputs
+    pub inputs: u32,
+    /// outputs
+    pub outputs: u32,
+}
+impl Saves {
+    /// All of the first `n` inputs and no output.
+    pub fn inputs(n: usize) -> Saves {
+        Saves { inputs: (1u64 << n).wrapping_sub(1) as u32, outputs: 0 }
+    }
+}
+
+/// A named function of tensors. Implementors are small values whose attributes are structure.
+pub trait Composite: Any + Send + Sync + fmt::Debug {
+    /// The name, unique over all composites: `adamant.softmax`.
+    fn name(&self) -> &'static str;
+    /// The attributes, in a fixed order.
+    fn attrs(&self) -> Attrs {
+        Vec::new()
+    }
+    /// Metas of the outputs, auxiliary ones last.
+    ///
+    /// # Errors
+    /// Inputs that do not go together.
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind>;
+    /// How many of the outputs are auxiliary: seen by the rule, not by the user.
+    fn auxiliary(&self) -> usize {
+        0
+    }
+    /// The meaning, in ops on tensors. A read inside is a typed error.
+    ///
+    /// # Errors
+    /// Whatever its ops return.
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
+    /// The meaning in plain Rust on host arrays, for what cannot be written in ops. A composite has a body or this.
+    ///
+    /// # Errors
+    /// Values outside the domain.
+    fn host(&self, _inputs: &[HostArray]) -> Option<std::result::Result<Vec<HostArray>, ErrorKind>> {
+        None
+    }
+    /// Is it defined by [`Composite::host`]?
+    fn is_host(&self) -> bool {
+        false
+    }
+    /// Can its kernel find bad values in its data (an index out of range)?
+    fn can_fault(&self) -> bool {
+        self.is_host()
+    }
+    /// What the rule reads. `None`: there is no rule, the body is differentiated.
+    fn saves(&self) -> Option<Saves> {
+        None
+    }
+    /// The gradient: one optional cotangent per input.
+    ///
+    /// # Errors
+    /// Whatever its ops return.
+    fn rule(&self, _args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+        Err(Error::new(self.name(), ErrorKind::Internal("saves() is declared but rule() is not".into())))
+    }
+    /// The structure: two composites with one key are the same function.
+    fn key(&self) -> u64 {
+        let mut h = 0xC0;
+        for b in self.name().bytes() {
+            h = mix(h, b as u64);
+        }
+        for (name, value) in self.attrs() {
+            h = mix(h, name.len() as u64);
+            h = match value {
+                Attr::Bool(v) => mix(h, v as u64),
+                Attr::Int(v) => mix(h, v as u64),
+                Attr::Float(v) => mix(h, v.to_bits()),
+                Attr::DType(v) => mix(h, v as u64),
+                Attr::Text(v) => v.bytes().fold(h, |h, b| mix(h, b as u64)),
+                Attr::Ints(v) => v.iter().fold(mix(h, v.len() as u64), |h, i| mix(h, *i as u64)),
+            };
+        }
+        h
+    }
+}
+
+impl Tensor {
+    /// Applies a composite; the result holds the outputs that are not auxiliary.
+    #[track_caller]
+    pub fn composite(composite: impl Composite, inputs: &[&Tensor]) -> Vec<Tensor> {
+        let hidden = composite.auxiliary();
+        let mut outputs = Tensor::apply_many(crate::Op::Composite(std::sync::Arc::new(composite)), crate::Arg::None, inputs, Origin::here());
+        outputs.truncate(outputs.len().saturating_sub(hidden).max(1));
+        outputs.into_vec()
+    }
+    /// Applies a composite with one visible output.
+    #[track_caller]
+    pub fn composite1(composite: impl Composite, inputs: &[&Tensor]) -> Tensor {
+        let name = composite.name();
+        Tensor::composite(composite, inputs).into_iter().next().unwrap_or_else(|| Tensor::failed(Error::new(name, ErrorKind::Internal("no output".into()))))
+    }
+}
+
+/// A placeholder input for the expansion of bodies.
+pub(crate) fn placeholder(meta: Meta) -> Tensor {
+    Tensor::placeholder(meta)
+}
+#[allow(unused)]
+fn _device(_: Device) {}

@@ -1,0 +1,231 @@
+//! Devices: which backend a tensor lives on. A `Device` is a copyable handle; an opened device stays for the
+//! life of the program, so a buffer can never outlive it.
+use crate::{Error, ErrorKind, Result, backend::{BACKENDS, Backend, DeviceInfo}, buffer::{MemoryStats, Pool}};
+use parking_lot::Mutex;
+use std::{cell::Cell, collections::HashMap, fmt, str::FromStr, sync::LazyLock};
+
+/// A handle on an opened device.
+#[derive(Clone, Copy)]
+pub struct Device(&'static Inner);
+struct Inner {
+    index: u32,
+    number: usize,
+    backend: Box<dyn Backend>,
+    pool: Pool,
+    is_reference: bool,
+}
+
+#[derive(Default)]
+struct Opened {
+    by_name: HashMap<(String, usize), Device>,
+    count: u32,
+}
+static OPENED: LazyLock<Mutex<Opened>> = LazyLock::new(Default::default);
+thread_local! {
+    static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
+}
+
+impl Device {
+    /// The CPU (feature `cpu`).
+    ///
+    /// # Errors
+    /// The backend is not compiled in, or `ADAMANT_ISA` asks for what the CPU lacks.
+    #[track_caller]
+    pub fn cpu() -> Result<Device> {
+        Device::open("cpu", 0)
+    }
+    /// CUDA device number n (feature `cuda`).
+    ///
+    /// # Errors
+    /// The backend is not compiled in or finds no such device.
+    #[track_caller]
+    pub fn cuda(n: usize) -> Result<Device> {
+        Device::open("cuda", n)
+    }
+    /// wgpu adapter number n (feature `wgpu`).
+    ///
+    /// # Errors
+    /// The backend is not compiled in or finds no such adapter.
+    #[track_caller]
+    pub fn wgpu(n: usize) -> Result<Device> {
+        Device::open("wgpu", n)
+    }
+    /// The reference interpreter: slow, plain, in f64, always there.
+    pub fn reference() -> Device {
+        let mut opened = OPENED.lock();
+        Device::insert(&mut opened, "reference".into(), 0, Box::new(crate::reference::ReferenceBackend::new()))
+    }
+    /// The most capable device that is compiled in and present.
+    ///
+    /// # Errors
+    /// None is.
+    #[track_caller]
+    pub fn auto() -> Result<Device> {
+        let mut order: Vec<_> = BACKENDS.iter().collect();
+        order.sort_by_key(|r| std::cmp::Reverse(r.preference));
+        let mut reasons = Vec::new();
+        for r in order {
+            match Device::open(r.name, 0) {
+                Ok(d) => return Ok(d),
+                Err(e) => reasons.push(format!("{}: {}", r.name, e.kind())),
+            }
+        }
+        if reasons.is_empty() {
+            reasons.push("no backend is compiled in; enable the feature `cpu` of the crate `adamant`".into());
+        }
+        Err(Error::new("device", ErrorKind::DeviceAbsent(reasons.join("; "))))
+    }
+    /// Opens device `number` of a backend by name; the second call returns the same device.
+    ///
+    /// # Errors
+    /// The backend is not compiled in or has no such device.
+    #[track_caller]
+    pub fn open(backend: &str, number: usize) -> Result<Device> {
+        if backend == "reference" {
+            return Ok(Device::reference());
+        }
+        let mut opened = OPENED.lock();
+        if let Some(d) = opened.by_name.get(&(backend.to_string(), number)) {
+            return Ok(*d);
+        }
+        let Some(r) = BACKENDS.iter().find(|r| r.name == backend) else {
+            let known: Vec<_> = BACKENDS.iter().map(|r| r.name).collect();
+            return Err(Error::new(
+                "device",
+                ErrorKind::DeviceAbsent(format!("no backend `{backend}` is compiled in (there are {known:?}); enable its feature: adamant = {{ features = [\"{backend}\"] }}")),
+            ));
+        };
+        let opened_backend = (r.open)(number).map_err(|k| Error::new("device", k))?;
+        Ok(Device::insert(&mut opened, backend.into(), number, opened_backend))
+    }
+    /// A device of one's own: a context with its own threads, pool and limits.
+    pub fn from_backend(backend: Box<dyn Backend>) -> Device {
+        let mut opened = OPENED.lock();
+        let number = opened.count as usize;
+        // A name no parse can give, so that it never stands in for the shared device.
+        Device::insert(&mut opened, format!("{}#own", backend.info().backend), number, backend)
+    }
+    fn insert(opened: &mut Opened, name: String, number: usize, backend: Box<dyn Backend>) -> Device {
+        if let Some(d) = opened.by_name.get(&(name.clone(), number)) {
+            return *d;
+        }
+        let is_reference = name == "reference";
+        opened.count += 1;
+        let device = Device(Box::leak(Box::new(Inner { index: opened.count, number, backend, pool: Pool::default(), is_reference })));
+        opened.by_name.insert((name, number), device);
+        device
+    }
+    /// The device that tensors are made on unless one is named: the thread's (see [`Device::scoped`]), else
+    /// `ADAMANT_DEVICE`, else the CPU.
+    ///
+    /// # Errors
+    /// There is no such device.
+    #[track_caller]
+    pub fn current() -> Result<Device> {
+        if let Some(d) = DEFAULT.get() {
+            return Ok(d);
+        }
+        let device = match std::env::var("ADAMANT_DEVICE") {
+            Ok(name) => name.parse()?,
+            Err(_) => Device::cpu()?,
+        };
+        DEFAULT.set(Some(device));
+        Ok(device)
+    }
+    /// Makes this the thread's device while `f` runs.
+    pub fn scoped<R>(self, f: impl FnOnce() -> R) -> R {
+        struct Restore(Option<Device>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                DEFAULT.set(self.0);
+            }
+        }
+        let _restore = Restore(DEFAULT.replace(Some(self)));
+        f()
+    }
+    /// Makes this the thread's device from now on.
+    pub fn make_current(self) {
+        DEFAULT.set(Some(self));
+    }
+    /// Facts about the device.
+    pub fn info(self) -> &'static DeviceInfo {
+        self.0.backend.info()
+    }
+    /// What its memory pool has done.
+    pub fn memory(self) -> MemoryStats {
+        self.0.pool.stats()
+    }
+    /// Its memory pool.
+    pub fn pool(self) -> &'static Pool {
+        &self.0.pool
+    }
+    /// Its backend.
+    pub fn backend(self) -> &'static dyn Backend {
+        &*self.0.backend
+    }
+    /// Attaches a kernel for a composite, by name.
+    ///
+    /// # Errors
+    /// The backend takes no such kernel.
+    #[track_caller]
+    pub fn register(self, composite: &'static str, kernel: Box<dyn std::any::Any + Send + Sync>) -> Result<()> {
+        self.0.backend.register(composite, kernel).map_err(|k| Error::new("register", k))
+    }
+    /// A number that tells devices apart within this process.
+    pub fn index(self) -> u32 {
+        self.0.index
+    }
+    pub(crate) fn is_reference(self) -> bool {
+        self.0.is_reference
+    }
+}
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        self.0.index == other.0.index
+    }
+}
+impl Eq for Device {}
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.number {
+            0 => f.write_str(self.info().backend),
+            n => write!(f, "{}:{n}", self.info().backend),
+        }
+    }
+}
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+impl FromStr for Device {
+    type Err = Error;
+    #[track_caller]
+    fn from_str(s: &str) -> Result<Device> {
+        let (name, number) = match s.split_once(':') {
+            None => (s, 0),
+            Some((name, n)) => (name, n.parse().map_err(|_| Error::new("device", ErrorKind::Argument(format!("`{s}` is no device; write cpu, cuda, cuda:1, wgpu or auto"))))?),
+        };
+        match name {
+            "auto" => Device::auto(),
+            _ => Device::open(name, number),
+        }
+    }
+}
+
+/// What is known of a tensor without its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Meta {
+    /// its shape
+    pub shape: crate::Shape,
+    /// its dtype
+    pub dtype: crate::DType,
+    /// its device
+    pub device: Device,
+}
+impl Meta {
+    /// Bytes of its elements.
+    pub fn bytes(&self) -> usize {
+        self.shape.elements() * self.dtype.size()
+    }
+}

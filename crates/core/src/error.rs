@@ -1,0 +1,256 @@
+//! One typed error: what went wrong, in which op, at which line of the user, in which layer, and what to try.
+use crate::{DType, Shape};
+use std::{fmt, panic::Location, sync::Arc};
+
+/// Shorthand for results of this library.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error with its origin. Cheap to clone: everything computed from a failed tensor carries the same one.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    op: &'static str,
+    origin: Origin,
+    hint: Option<String>,
+}
+
+/// Where an op was applied: the source line, the line that entered the innermost layer, and the path of layers.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The line that applied the op.
+    pub at: &'static Location<'static>,
+    /// The scope (path of layers) it was applied in.
+    pub scope: crate::scope::ScopeId,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Two shapes do not go together.
+    ShapeMismatch {
+        /// the left or first shape
+        left: Shape,
+        /// the right or second shape
+        right: Shape,
+        /// the axis of each at which they differ, if it is one
+        axes: Option<(usize, usize)>,
+        /// what was expected
+        expected: &'static str,
+    },
+    /// One shape is not what the op needs.
+    Shape {
+        /// the shape that was given
+        shape: Shape,
+        /// what was expected
+        expected: String,
+    },
+    /// There is no such axis.
+    Axis {
+        /// the axis as given
+        axis: isize,
+        /// the number of axes there are
+        rank: usize,
+    },
+    /// Two dtypes meet in one op.
+    DtypeMismatch {
+        /// the left dtype
+        left: DType,
+        /// the right dtype
+        right: DType,
+    },
+    /// The op is not defined for the dtype, or a value does not fit it.
+    Dtype(String),
+    /// An index in the arguments or found in data is out of range.
+    Index {
+        /// the index
+        index: i64,
+        /// the size of the axis it points into
+        bound: usize,
+        /// its position in the index tensor, where known
+        position: Option<usize>,
+    },
+    /// An argument outside its range.
+    Argument(String),
+    /// Values outside the mathematical domain (a singular matrix, an integer division by zero).
+    Domain(String),
+    /// Tensors on two devices meet in one op.
+    DeviceMismatch {
+        /// the left device
+        left: String,
+        /// the right device
+        right: String,
+    },
+    /// The device is not there or not compiled in.
+    DeviceAbsent(String),
+    /// The device was lost; its values are gone.
+    DeviceLost(String),
+    /// The backend cannot do this op.
+    Unsupported {
+        /// the backend's name
+        backend: String,
+        /// what it cannot do
+        what: String,
+    },
+    /// Memory could not be had. Nothing has run; values are still pending.
+    OutOfMemory {
+        /// bytes asked for
+        asked: usize,
+        /// bytes in use by tensors on the device
+        in_use: usize,
+        /// the cap of the device's pool, if one is set
+        cap: Option<usize>,
+    },
+    /// Data was read while a graph is being captured.
+    Capturing,
+    /// `backward` through a tape whose saved values were released by an earlier `backward`.
+    TapeReleased,
+    /// `backward` of something that is no single number, or that does not depend on any leaf.
+    Backward(String),
+    /// `checkpoint`'s closure captures a tracked tensor that is neither an input nor a parameter.
+    CheckpointCapture,
+    /// A file cannot be read or written.
+    File {
+        /// which file
+        path: String,
+        /// what is wrong with it
+        reason: String,
+    },
+    /// A bug in this library, reported instead of a panic.
+    Internal(String),
+}
+
+impl ErrorKind {
+    /// The kind as one stable word: shape, axis, dtype, index, argument, domain, device, unsupported, memory, capture, backward, file, internal.
+    pub fn word(&self) -> &'static str {
+        match self {
+            ErrorKind::ShapeMismatch { .. } | ErrorKind::Shape { .. } => "shape",
+            ErrorKind::Axis { .. } => "axis",
+            ErrorKind::DtypeMismatch { .. } | ErrorKind::Dtype(_) => "dtype",
+            ErrorKind::Index { .. } => "index",
+            ErrorKind::Argument(_) => "argument",
+            ErrorKind::Domain(_) => "domain",
+            ErrorKind::DeviceMismatch { .. } | ErrorKind::DeviceAbsent(_) | ErrorKind::DeviceLost(_) => "device",
+            ErrorKind::Unsupported { .. } => "unsupported",
+            ErrorKind::OutOfMemory { .. } => "memory",
+            ErrorKind::Capturing => "capture",
+            ErrorKind::TapeReleased | ErrorKind::Backward(_) | ErrorKind::CheckpointCapture => "backward",
+            ErrorKind::File { .. } => "file",
+            ErrorKind::Internal(_) => "internal",
+        }
+    }
+    fn default_hint(&self) -> Option<String> {
+        Some(match self {
+            ErrorKind::DtypeMismatch { left, right } => {
+                format!("cast one side (`.cast({:?})`) or call `promote(&a, &b)`", left.promote(*right))
+            }
+            ErrorKind::Axis { rank: 0, .. } => "the tensor is a scalar and has no axes".into(),
+            ErrorKind::Axis { rank, .. } => format!("axes run from -{rank} to {}", rank - 1),
+            ErrorKind::DeviceMismatch { left, .. } => format!("move one of them with `.to({left})`"),
+            ErrorKind::OutOfMemory { .. } => "use a smaller batch, drop tensors you no longer need, or `checkpoint` a part of the model".into(),
+            ErrorKind::Capturing => "return the tensor from the compiled function and read it outside".into(),
+            ErrorKind::TapeReleased => "call `backward_keep` the first time to go through the same graph twice".into(),
+            ErrorKind::CheckpointCapture => "pass the tensor to the closure as an input".into(),
+            _ => return None,
+        })
+    }
+}
+
+impl Error {
+    /// An error of `op` at the caller's line, in the current scope.
+    #[track_caller]
+    pub fn new(op: &'static str, kind: ErrorKind) -> Error {
+        Error::at(op, kind, Origin::here())
+    }
+    /// An error with a known origin.
+    pub fn at(op: &'static str, kind: ErrorKind, origin: Origin) -> Error {
+        let hint = kind.default_hint();
+        Error(Arc::new(Inner { kind, op, origin, hint }))
+    }
+    /// The same error with a hint on what to try.
+    pub fn hint(self, hint: impl Into<String>) -> Error {
+        Error(Arc::new(Inner { kind: self.0.kind.clone(), op: self.0.op, origin: self.0.origin, hint: Some(hint.into()) }))
+    }
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+    /// The op that failed.
+    pub fn op(&self) -> &'static str {
+        self.0.op
+    }
+    /// The source line that applied the op.
+    pub fn location(&self) -> &'static Location<'static> {
+        self.0.origin.at
+    }
+    /// The path of layers the op was applied in, empty outside any.
+    pub fn scope(&self) -> String {
+        crate::scope::path(self.0.origin.scope)
+    }
+    /// What to try, if there is something to say.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+}
+impl Origin {
+    /// The caller's line in the current scope.
+    #[track_caller]
+    pub fn here() -> Origin {
+        Origin { at: Location::caller(), scope: crate::scope::current() }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ErrorKind::ShapeMismatch { left, right, axes: Some((a, b)), expected } => {
+                write!(f, "{expected}: left {left} axis {a} = {}, right {right} axis {b} = {}", left.get(*a).unwrap_or(&1), right.get(*b).unwrap_or(&1))
+            }
+            ErrorKind::ShapeMismatch { left, right, axes: None, expected } => write!(f, "{expected}: left {left}, right {right}"),
+            ErrorKind::Shape { shape, expected } => write!(f, "shape {shape}: {expected}"),
+            ErrorKind::Axis { axis, rank } => write!(f, "axis {axis} does not exist in a tensor of {rank} axes"),
+            ErrorKind::DtypeMismatch { left, right } => write!(f, "dtypes differ: left {left}, right {right}"),
+            ErrorKind::Dtype(s) | ErrorKind::Argument(s) | ErrorKind::Domain(s) | ErrorKind::Backward(s) => f.write_str(s),
+            ErrorKind::Index { index, bound, position: Some(p) } => write!(f, "index {index} at position {p} is out of range for an axis of size {bound}"),
+            ErrorKind::Index { index, bound, position: None } => write!(f, "index {index} is out of range for an axis of size {bound}"),
+            ErrorKind::DeviceMismatch { left, right } => write!(f, "tensors are on two devices: left {left}, right {right}"),
+            ErrorKind::DeviceAbsent(s) => write!(f, "device not available: {s}"),
+            ErrorKind::DeviceLost(s) => write!(f, "device lost: {s}"),
+            ErrorKind::Unsupported { backend, what } => write!(f, "the {backend} backend cannot do this: {what}"),
+            ErrorKind::OutOfMemory { asked, in_use, cap } => {
+                write!(f, "out of memory: {asked} bytes asked for, {in_use} bytes in use by tensors")?;
+                cap.map_or(Ok(()), |c| write!(f, ", cap {c} bytes"))
+            }
+            ErrorKind::Capturing => f.write_str("data was read while a graph is being captured"),
+            ErrorKind::TapeReleased => f.write_str("the saved values of this graph were released by an earlier backward"),
+            ErrorKind::CheckpointCapture => f.write_str("the checkpointed closure captures a tracked tensor that is neither an input nor a parameter"),
+            ErrorKind::File { path, reason } => write!(f, "{path}: {reason}"),
+            ErrorKind::Internal(s) => write!(f, "internal error (please report it): {s}"),
+        }
+    }
+}
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.op, self.0.kind)?;
+        let scope = self.scope();
+        if !scope.is_empty() {
+            write!(f, "; in {scope}")?;
+        }
+        write!(f, " ({}:{})", self.0.origin.at.file(), self.0.origin.at.line())?;
+        if let Some(entered) = crate::scope::entered_at(self.0.origin.scope) {
+            write!(f, ", called from {}:{}", entered.file(), entered.line())?;
+        }
+        if let Some(hint) = &self.0.hint {
+            write!(f, ". Hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+impl std::error::Error for Error {}

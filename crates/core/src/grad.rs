@@ -1,0 +1,525 @@
+//! Autograd: the tape and the walk back over it. A tape node holds its op, its parents and the values its rule
+//! declares to read; nothing else, so a live `loss` pins nothing once `backward` has released them.
+use crate::{
+    Arg, Cell, DType, Device, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
+    cell::{OVERLAYS, Overlay, OverlayKind},
+    composite::{RuleArgs, Saves},
+    record::CONTEXT,
+    tensor::Outputs,
+    value::{Kept, Value},
+};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::{
+    collections::{BinaryHeap, HashMap},
+    sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}},
+};
+
+mod rules;
+pub(crate) use rules::extreme_share;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A node of the tape. Numbers grow from parents to children, also across threads, so the walk back goes by number.
+pub(crate) struct Tape {
+    id: u64,
+    kind: TapeKind,
+    parents: SmallVec<[Option<(Arc<Tape>, u8)>; 3]>,
+    metas: SmallVec<[Meta; 2]>,
+    outputs: SmallVec<[Meta; 1]>,
+    saved: Mutex<Option<Saved>>,
+    origin: Origin,
+}
+enum TapeKind {
+    Leaf,
+    Op(Op, Arg),
+    Checkpoint(Redo),
+}
+#[derive(Default)]
+struct Saved {
+    inputs: SmallVec<[Option<Kept>; 2]>,
+    outputs: SmallVec<[Option<Kept>; 1]>,
+}
+type Function = Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>;
+/// What a checkpoint needs to run again.
+struct Redo {
+    f: Function,
+    cells: HashMap<u64, Kept>,
+}
+
+impl Drop for Tape {
+    fn drop(&mut self) {
+        // Without recursion: a chain of a million ops drops on a small stack.
+        let mut stack: Vec<Arc<Tape>> = self.parents.drain(..).flatten().map(|p| p.0).collect();
+        while let Some(t) = stack.pop() {
+            if let Some(mut t) = Arc::into_inner(t) {
+                stack.extend(t.parents.drain(..).flatten().map(|p| p.0));
+            }
+        }
+    }
+}
+
+/// A new leaf.
+pub(crate) fn leaf(meta: Meta, origin: Origin) -> Arc<Tape> {
+    Arc::new(Tape {
+        id: NEXT.fetch_add(1, Relaxed),
+        kind: TapeKind::Leaf,
+        parents: SmallVec::new(),
+        metas: SmallVec::new(),
+        outputs: SmallVec::from_elem(meta, 1),
+        saved: Mutex::new(Some(Saved::default())),
+        origin,
+    })
+}
+
+/// Puts an applied op on the tape. `None`: no gradient flows through it.
+pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], outputs: &[Arc<Value>], origin: Origin) -> Option<Arc<Tape>> {
+    if !rules::differentiable(&op) || !outputs.iter().any(|v| v.meta.dtype.is_float()) {
+        return None;
+    }
+    let saves = rules::saves(&op, inputs.len());
+    let pick = |mask: u32, k: usize| k < 32 && mask >> k & 1 == 1;
+    let saved = Saved {
+        inputs: inputs.iter().enumerate().map(|(k, t)| pick(saves.inputs, k).then(|| Kept::new(t.value()))).collect(),
+        outputs: outputs.iter().enumerate().map(|(k, v)| pick(saves.outputs, k).then(|| Kept::new(v))).collect(),
+    };
+    Some(Arc::new(Tape {
+        id: NEXT.fetch_add(1, Relaxed),
+        parents: inputs.iter().map(|t| t.tape().cloned()).collect(),
+        metas: inputs.iter().map(|t| t.meta()).collect(),
+        outputs: outputs.iter().map(|v| v.meta).collect(),
+        saved: Mutex::new(Some(saved)),
+        origin,
+        kind: TapeKind::Op(op, arg),
+    }))
+}
+
+/// Runs `f` without recording gradients.
+pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
+    with_grad(false, f)
+}
+/// Runs `f` with gradients recorded or not.
+pub fn with_grad<R>(on: bool, f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CONTEXT.with(|c| c.grad_off.set(self.0));
+        }
+    }
+    let _restore = Restore(CONTEXT.with(|c| c.grad_off.replace(!on)));
+    f()
+}
+/// Are gradients being recorded?
+pub fn grad_enabled() -> bool {
+    !CONTEXT.with(|c| c.grad_off.get())
+}
+
+/// Gradients by leaf. A leaf that was not reached has none.
+#[derive(Default, Clone)]
+pub struct Grads {
+    by_leaf: HashMap<u64, Tensor>,
+}
+impl Grads {
+    /// The gradient for a tensor made by [`Tensor::tracked`] or read from a trainable cell.
+    pub fn get(&self, leaf: &Tensor) -> Option<&Tensor> {
+        self.by_leaf.get(&leaf.tape()?.0.id)
+    }
+    /// The gradient for a trainable cell.
+    pub fn of(&self, cell: &Cell) -> Option<&Tensor> {
+        self.by_leaf.get(&cell.leaf()?.id)
+    }
+    /// Takes the gradient for a trainable cell out.
+    pub fn take(&mut self, cell: &Cell) -> Option<Tensor> {
+        self.by_leaf.remove(&cell.leaf()?.id)
+    }
+    /// Replaces the gradient for a trainable cell (clipping, averaging).
+    pub fn set(&mut self, cell: &Cell, gradient: Tensor) {
+        if let Some(leaf) = cell.leaf() {
+            self.by_leaf.insert(leaf.id, gradient);
+        }
+    }
+    /// How many leaves were reached.
+    pub fn len(&self) -> usize {
+        self.by_leaf.len()
+    }
+    /// Was no leaf reached?
+    pub fn is_empty(&self) -> bool {
+        self.by_leaf.is_empty()
+    }
+    /// All gradients, in no particular order.
+    pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.by_leaf.values()
+    }
+    fn add(&mut self, id: u64, g: Tensor) {
+        match self.by_leaf.remove(&id) {
+            Some(sum) => self.by_leaf.insert(id, &sum + &g),
+            None => self.by_leaf.insert(id, g),
+        };
+    }
+}
+
+/// How a walk back is done.
+#[derive(Clone, Copy)]
+struct Walk {
+    keep: bool,
+    /// Leave the tape on while rules run, so that the gradients can be differentiated.
+    graph: bool,
+    /// Below this number only leaves may be reached (inside a checkpoint).
+    floor: u64,
+}
+
+impl Tensor {
+    /// Gradients of this single number for every leaf it depends on. The saved values are released, and what the
+    /// gradients need is computed, once, at the end.
+    ///
+    /// # Errors
+    /// The error this tensor carries; more than one element; no leaf; saved values that are gone already.
+    #[track_caller]
+    pub fn backward(&self) -> Result<Grads> {
+        self.backward_from(None, Walk { keep: false, graph: false, floor: 0 }, true)
+    }
+    /// As [`Tensor::backward`], keeping the saved values for another walk.
+    ///
+    /// # Errors
+    /// As [`Tensor::backward`].
+    #[track_caller]
+    pub fn backward_keep(&self) -> Result<Grads> {
+        self.backward_from(None, Walk { keep: true, graph: false, floor: 0 }, true)
+    }
+    /// As [`Tensor::backward_keep`], and the gradients are on the tape themselves: for higher order.
+    ///
+    /// # Errors
+    /// As [`Tensor::backward`].
+    #[track_caller]
+    pub fn backward_graph(&self) -> Result<Grads> {
+        self.backward_from(None, Walk { keep: true, graph: true, floor: 0 }, false)
+    }
+    /// Gradients of `sum(self * cotangent)`.
+    ///
+    /// # Errors
+    /// As [`Tensor::backward`]; a cotangent of another shape or dtype.
+    #[track_caller]
+    pub fn backward_with(&self, cotangent: &Tensor) -> Result<Grads> {
+        self.backward_from(Some(cotangent), Walk { keep: false, graph: false, floor: 0 }, true)
+    }
+    #[track_caller]
+    fn backward_from(&self, cotangent: Option<&Tensor>, walk: Walk, flush: bool) -> Result<Grads> {
+        let here = Origin::here();
+        if let Some(e) = self.error() {
+            return Err(e);
+        }
+        let error = |kind| Error::at("backward", kind, here);
+        let meta = self.meta();
+        let seed = match cotangent {
+            None if meta.shape.elements() != 1 => {
+                return Err(error(ErrorKind::Backward(format!("only a single number has a gradient, not a tensor of shape {}; reduce it or use backward_with", meta.shape))));
+            }
+            None => self.detach().ones_like(),
+            Some(c) => {
+                let c = c.clone().ok()?;
+                if c.meta().shape != meta.shape {
+                    return Err(error(ErrorKind::ShapeMismatch { left: meta.shape, right: c.meta().shape, axes: None, expected: "a cotangent has the shape of its tensor" }));
+                }
+                if c.meta().dtype != meta.dtype {
+                    return Err(error(ErrorKind::DtypeMismatch { left: meta.dtype, right: c.meta().dtype }));
+                }
+                c
+            }
+        };
+        let Some((root, output)) = self.tape() else {
+            return Err(error(ErrorKind::Backward("the tensor depends on no tracked tensor or trainable parameter".into())));
+        };
+        let mut grads = Grads::default();
+        {
+            let _state = WalkState::enter(walk.graph);
+            pull(vec![(root.clone(), *output, seed)], &mut grads, walk, here)?;
+        }
+        if flush && !CONTEXT.with(|c| c.capturing()) {
+            crate::flush()?;
+        }
+        Ok(grads)
+    }
+}
+
+/// Gradients of `sum_k sum(outputs[k] * cotangents[k])` for every leaf, in one walk. `graph` leaves the gradients on the
+/// tape (for higher order); saved values are kept.
+///
+/// # Errors
+/// As [`Tensor::backward`].
+#[track_caller]
+pub fn backward_many(outputs: &[(&Tensor, &Tensor)], graph: bool) -> Result<Grads> {
+    let here = Origin::here();
+    let mut roots = Vec::new();
+    for (y, g) in outputs {
+        let (y, g) = ((*y).clone().ok()?, (*g).clone().ok()?);
+        if y.meta().shape != g.meta().shape {
+            return Err(Error::at("backward", ErrorKind::ShapeMismatch { left: y.meta().shape, right: g.meta().shape, axes: None, expected: "a cotangent has the shape of its tensor" }, here));
+        }
+        if let Some((t, k)) = y.tape() {
+            roots.push((t.clone(), *k, g));
+        }
+    }
+    let mut grads = Grads::default();
+    let _state = WalkState::enter(graph);
+    pull(roots, &mut grads, Walk { keep: true, graph, floor: 0 }, here)?;
+    Ok(grads)
+}
+
+/// The thread's state while rules run: tape off (or on), longer windows, origins inherited.
+struct WalkState {
+    grad_off: bool,
+    inherit: Option<Origin>,
+}
+impl WalkState {
+    fn enter(graph: bool) -> WalkState {
+        CONTEXT.with(|c| {
+            c.hold.set(c.hold.get() + 1);
+            c.below_door.set(c.below_door.get() + 1);
+            WalkState { grad_off: c.grad_off.replace(!graph), inherit: c.inherit.get() }
+        })
+    }
+}
+impl Drop for WalkState {
+    fn drop(&mut self) {
+        CONTEXT.with(|c| {
+            c.hold.set(c.hold.get() - 1);
+            c.below_door.set(c.below_door.get() - 1);
+            c.grad_off.set(self.grad_off);
+            c.inherit.set(self.inherit);
+        });
+    }
+}
+
+/// A node in the heap, ordered by number.
+struct ByNumber(Arc<Tape>);
+impl PartialEq for ByNumber {
+    fn eq(&self, other: &ByNumber) -> bool {
+        self.0.id == other.0.id
+    }
+}
+impl Eq for ByNumber {}
+impl PartialOrd for ByNumber {
+    fn partial_cmp(&self, other: &ByNumber) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for ByNumber {
+    fn cmp(&self, other: &ByNumber) -> std::cmp::Ordering {
+        self.0.id.cmp(&other.0.id)
+    }
+}
+type Cotangents = SmallVec<[Option<Tensor>; 2]>;
+
+fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here: Origin) -> Result<()> {
+    let mut heap: BinaryHeap<ByNumber> = BinaryHeap::new();
+    let mut waiting: HashMap<u64, Cotangents> = HashMap::new();
+    let give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut HashMap<u64, Cotangents>, t: &Arc<Tape>, k: u8, g: Tensor| {
+        let slots = waiting.entry(t.id).or_insert_with(|| {
+            heap.push(ByNumber(t.clone()));
+            t.outputs.iter().map(|_| None).collect()
+        });
+        if let Some(slot) = slots.get_mut(k as usize) {
+            *slot = Some(match slot.take() {
+                Some(sum) => &sum + &g,
+                None => g,
+            });
+        }
+    };
+    for (t, k, g) in roots {
+        give(&mut heap, &mut waiting, &t, k, g);
+    }
+    while let Some(ByNumber(t)) = heap.pop() {
+        let Some(cotangents) = waiting.remove(&t.id) else { continue };
+        CONTEXT.with(|c| c.inherit.set(Some(t.origin)));
+        if let TapeKind::Leaf = t.kind {
+            if let Some(g) = cotangents.into_iter().next().flatten() {
+                grads.add(t.id, g);
+            }
+            continue;
+        }
+        if t.id < walk.floor {
+            return Err(Error::at("checkpoint", ErrorKind::CheckpointCapture, t.origin));
+        }
+        let (inputs, outputs) = {
+            let mut saved = t.saved.lock();
+            let Some(s) = &*saved else { return Err(Error::at("backward", ErrorKind::TapeReleased, here)) };
+            // While the tape is on, what is saved must lead back to its own leaves.
+            let inputs: SmallVec<[Option<Tensor>; 3]> = s.inputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph { t.parents[k].clone() } else { None }))).collect();
+            let outputs: SmallVec<[Option<Tensor>; 2]> = s.outputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph && v.meta.dtype.is_float() { Some((t.clone(), k as u8)) } else { None }))).collect();
+            if !walk.keep {
+                *saved = None;
+            }
+            (inputs, outputs)
+        };
+        let needs: SmallVec<[bool; 3]> = t.parents.iter().map(|p| p.is_some()).collect();
+        let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
+        let results = match &t.kind {
+            TapeKind::Op(op, arg) => rules::rule(op, *arg, &t.outputs, &args, |c, args| differentiate_body(c, args, walk))?,
+            TapeKind::Checkpoint(redo) => run_again(redo, &args, grads, walk, t.origin)?,
+            TapeKind::Leaf => continue,
+        };
+        drop(cotangents);
+        for (k, g) in results.into_iter().enumerate() {
+            if let (Some(g), Some(Some((p, o)))) = (g, t.parents.get(k)) {
+                give(&mut heap, &mut waiting, p, *o, g.ok()?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The gradient of a composite without a rule: that of its body, on fresh leaves.
+fn differentiate_body(c: &Arc<dyn crate::Composite>, args: &RuleArgs<'_>, walk: Walk) -> Result<Vec<Option<Tensor>>> {
+    if c.is_host() {
+        return Err(Error::new(c.name(), ErrorKind::Unsupported { backend: "any".into(), what: format!("the gradient of {}", c.name()) }));
+    }
+    let inputs: Vec<Tensor> = (0..args.metas.len()).map(|k| args.input(k).cloned()).collect::<Result<_>>()?;
+    // With the tape on, the body is recorded on the real inputs and walked with the graph kept; else on fresh leaves.
+    let floor = NEXT.load(Relaxed);
+    let tracked: Vec<Tensor> = inputs.iter().map(|x| if x.meta().dtype.is_float() { if walk.graph { identity_node(x) } else { x.tracked() } } else { x.clone() }).collect();
+    let outputs = with_grad(true, || c.body(&tracked))?;
+    let roots = outputs.iter().zip(args.cotangents).filter_map(|(y, g)| Some((y.tape()?.0.clone(), y.tape()?.1, g.clone()?))).collect();
+    let mut inner = Grads::default();
+    let _ = floor;
+    let origin = CONTEXT.with(|c| c.inherit.get());
+    pull_until(roots, &mut inner, walk, &tracked)?;
+    CONTEXT.with(|c| c.inherit.set(origin));
+    Ok(tracked.iter().zip(args.needs).map(|(x, need)| if *need { x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id)) } else { None }).collect())
+}
+/// A leaf for the inner walk that, with the tape on, still leads back to its tensor: the inner walk stops at it by number.
+fn identity_node(x: &Tensor) -> Tensor {
+    match x.tape() {
+        None => x.tracked(),
+        Some(parent) => {
+            let tape = Arc::new(Tape {
+                id: NEXT.fetch_add(1, Relaxed),
+                kind: TapeKind::Op(Op::Cast(x.meta().dtype), Arg::None),
+                parents: SmallVec::from_elem(Some(parent.clone()), 1),
+                metas: SmallVec::from_elem(x.meta(), 1),
+                outputs: SmallVec::from_elem(x.meta(), 1),
+                saved: Mutex::new(Some(Saved { inputs: SmallVec::from_elem(None, 1), outputs: SmallVec::from_elem(None, 1) })),
+                origin: Origin::here(),
+            });
+            x.clone().with_tape(Some((tape, 0)))
+        }
+    }
+}
+/// Walks back as far as the given tensors and collects what arrives there.
+fn pull_until(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, stops: &[Tensor]) -> Result<()> {
+    let stop: Vec<u64> = stops.iter().filter_map(|t| t.tape().map(|t| t.0.id)).collect();
+    let mut heap: BinaryHeap<ByNumber> = BinaryHeap::new();
+    let mut waiting: HashMap<u64, Cotangents> = HashMap::new();
+    let mut give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut HashMap<u64, Cotangents>, t: &Arc<Tape>, k: u8, g: Tensor| {
+        if stop.contains(&t.id) {
+            grads.add(t.id, g);
+            return;
+        }
+        let slots = waiting.entry(t.id).or_insert_with(|| {
+            heap.push(ByNumber(t.clone()));
+            t.outputs.iter().map(|_| None).collect()
+        });
+        if let Some(slot) = slots.get_mut(k as usize) {
+            *slot = Some(match slot.take() {
+                Some(sum) => &sum + &g,
+                None => g,
+            });
+        }
+    };
+    for (t, k, g) in roots {
+        give(&mut heap, &mut waiting, &t, k, g);
+    }
+    while let Some(ByNumber(t)) = heap.pop() {
+        let (Some(cotangents), TapeKind::Op(op, arg)) = (waiting.remove(&t.id), &t.kind) else { continue };
+        let saved = t.saved.lock();
+        let Some(s) = &*saved else { continue };
+        let inputs: Vec<Option<Tensor>> = s.inputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph { t.parents[k].clone() } else { None }))).collect();
+        let outputs: Vec<Option<Tensor>> = s.outputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph && v.meta.dtype.is_float() { Some((t.clone(), k as u8)) } else { None }))).collect();
+        drop(saved);
+        let needs: Vec<bool> = t.parents.iter().map(|p| p.is_some()).collect();
+        let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
+        let results = rules::rule(op, *arg, &t.outputs, &args, |c, args| differentiate_body(c, args, walk))?;
+        for (k, g) in results.into_iter().enumerate() {
+            if let (Some(g), Some(Some((p, o)))) = (g, t.parents.get(k)) {
+                give(&mut heap, &mut waiting, p, *o, g.ok()?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs `f` on `inputs` and keeps only them: what lies between is computed again during the walk back, with the
+/// cells as they were (also the random counters), so the bits are those of the plain run.
+///
+/// # Errors
+/// Whatever `f` returns. During `backward`: `f` captures a tracked tensor that is neither an input nor a parameter.
+#[track_caller]
+pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static) -> Result<Tensor> {
+    let origin = Origin::here();
+    let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
+    let tracking = grad_enabled();
+    if !tracking {
+        return f(&plain);
+    }
+    OVERLAYS.with(|o| o.borrow_mut().push(Overlay { values: HashMap::new(), touched: vec![], written: vec![], kind: OverlayKind::Snapshot }));
+    let y = no_grad(|| f(&plain));
+    let Some(overlay) = OVERLAYS.with(|o| o.borrow_mut().pop()) else { return y };
+    let y = y?.ok()?;
+    let trainable = overlay.touched.iter().any(|c| c.is_trainable());
+    if !trainable && !inputs.iter().any(|t| t.is_tracked()) {
+        return Ok(y);
+    }
+    let cells = overlay.values.iter().map(|(id, t)| (*id, Kept::new(t.value()))).collect();
+    let tape = Arc::new(Tape {
+        id: NEXT.fetch_add(1, Relaxed),
+        kind: TapeKind::Checkpoint(Redo { f: Arc::new(f), cells }),
+        parents: inputs.iter().map(|t| t.tape().cloned()).collect(),
+        metas: inputs.iter().map(|t| t.meta()).collect(),
+        outputs: SmallVec::from_elem(y.meta(), 1),
+        saved: Mutex::new(Some(Saved { inputs: inputs.iter().map(|t| Some(Kept::new(t.value()))).collect(), outputs: SmallVec::new() })),
+        origin,
+    });
+    Ok(y.with_tape(Some((tape, 0))))
+}
+
+fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: Walk, origin: Origin) -> Result<Vec<Option<Tensor>>> {
+    let floor = NEXT.load(Relaxed);
+    let inputs: Vec<Tensor> = (0..args.metas.len()).map(|k| args.input(k).map(|x| if x.meta().dtype.is_float() { x.tracked() } else { x.clone() })).collect::<Result<_>>()?;
+    let values = redo.cells.iter().map(|(id, v)| (*id, Tensor::from_value((**v).clone()))).collect();
+    OVERLAYS.with(|o| o.borrow_mut().push(Overlay { values, touched: vec![], written: vec![], kind: OverlayKind::Recompute }));
+    CONTEXT.with(|c| c.inherit.set(None));
+    let y = with_grad(true, || (redo.f)(&inputs));
+    OVERLAYS.with(|o| o.borrow_mut().pop());
+    let y = y?.ok()?;
+    let mut inner = Grads::default();
+    if let (Some((t, k)), Some(Some(g))) = (y.tape(), args.cotangents.first()) {
+        pull(vec![(t.clone(), *k, g.clone())], &mut inner, Walk { floor, ..walk }, origin)?;
+    }
+    let out = inputs.iter().map(|x| x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id))).collect();
+    // What is left reached parameters.
+    let mut rest: Vec<_> = inner.by_leaf.into_iter().collect();
+    rest.sort_by_key(|(id, _)| *id);
+    for (id, g) in rest {
+        grads.add(id, g);
+    }
+    Ok(out)
+}
+
+/// The same values on another device: read here, uploaded there; its gradient travels back.
+pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Outputs {
+    let meta = x.meta();
+    let move_it = || -> Result<Tensor> {
+        let bytes = x.to_bytes()?;
+        let buffer = to.pool().take(to, bytes.len()).map_err(|k| Error::at("to", k, origin))?;
+        match buffer.write().as_deref_mut() {
+            Some(m) => to.backend().upload(m, 0, &bytes).map_err(|k| Error::at("to", k, origin))?,
+            None => return Err(Error::at("to", ErrorKind::Internal("a buffer without memory".into()), origin)),
+        }
+        let stored = crate::value::Stored { buffer, layout: crate::Layout::dense(&meta.shape), taint: None };
+        let value = crate::record::ready(Meta { device: to, ..meta }, origin, stored);
+        let tape = if x.is_tracked() && grad_enabled() { record(Op::Transfer(to), Arg::None, &[x], std::slice::from_ref(&value), origin) } else { None };
+        Ok(Tensor::from_value(value).with_tape(tape.map(|t| (t, 0))))
+    };
+    SmallVec::from_elem(move_it().unwrap_or_else(Tensor::failed), 1)
+}
+#[allow(unused)]
+fn _unused(_: DType, _: Saves) {}

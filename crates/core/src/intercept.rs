@@ -1,0 +1,51 @@
+//! The one door to change behaviour: an interceptor sees the ops that the user applies, composites whole, before
+//! inlining. Rules, inlined bodies, passes and recomputation run below it. It acts on metas and may add ops; it
+//! never reads data.
+use crate::{Arg, Op, Origin, Tensor, record::CONTEXT, tensor::Outputs};
+use std::{cell::RefCell, sync::Arc};
+
+/// Sees each op before it is recorded.
+pub trait Interceptor: Send + Sync {
+    /// Returns the op's outputs. `next` applies an op below this interceptor; pass the op through it, change it, or add to it.
+    fn intercept(&self, op: Op, arg: Arg, inputs: &[&Tensor], next: &dyn Fn(Op, Arg, &[&Tensor]) -> Outputs) -> Outputs;
+}
+thread_local! {
+    static STACK: RefCell<Vec<Arc<dyn Interceptor>>> = const { RefCell::new(Vec::new()) };
+}
+/// Runs `f` with an interceptor on top of those already there.
+pub fn with<R>(interceptor: Arc<dyn Interceptor>, f: impl FnOnce() -> R) -> R {
+    struct Pop;
+    impl Drop for Pop {
+        fn drop(&mut self) {
+            STACK.with(|s| s.borrow_mut().pop());
+        }
+    }
+    STACK.with(|s| s.borrow_mut().push(interceptor));
+    let _pop = Pop;
+    f()
+}
+pub(crate) fn any() -> bool {
+    STACK.with(|s| !s.borrow().is_empty()) && CONTEXT.with(|c| c.below_door.get() == 0)
+}
+pub(crate) fn apply(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+    let stack = STACK.with(|s| s.borrow().clone());
+    through(&stack, op, arg, inputs, origin)
+}
+fn through(stack: &[Arc<dyn Interceptor>], op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+    match stack.split_last() {
+        None => below(|| Tensor::apply_below(op, arg, inputs, origin)),
+        Some((top, rest)) => below(|| top.intercept(op, arg, inputs, &|op, arg, inputs| through(rest, op, arg, inputs, origin))),
+    }
+}
+/// Runs `f` below the interceptors.
+pub(crate) fn below<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore;
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CONTEXT.with(|c| c.below_door.set(c.below_door.get() - 1));
+        }
+    }
+    CONTEXT.with(|c| c.below_door.set(c.below_door.get() + 1));
+    let _restore = Restore;
+    f()
+}

@@ -1,0 +1,366 @@
+//! Shapes, layouts and the arguments that name axes. No tensor and no op is known here.
+use crate::error::ErrorKind;
+use smallvec::SmallVec;
+use std::{fmt, ops::{Deref, RangeFull}};
+
+/// The largest number of axes a tensor may have.
+pub const MAX_RANK: usize = 8;
+
+/// The size of each axis, outermost first. At most [`MAX_RANK`] axes; a scalar has none.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    rank: u8,
+    dims: [usize; MAX_RANK],
+}
+
+impl Shape {
+    /// The shape of a scalar: no axes, one element.
+    pub const SCALAR: Shape = Shape { rank: 0, dims: [1; MAX_RANK] };
+
+    /// A shape from its sizes.
+    ///
+    /// # Errors
+    /// More than [`MAX_RANK`] axes, or a number of elements that does not fit `isize`.
+    pub fn new(dims: &[usize]) -> Result<Shape, ErrorKind> {
+        if dims.len() > MAX_RANK {
+            return Err(ErrorKind::Argument(format!("a tensor has at most {MAX_RANK} axes, not {}: {dims:?}", dims.len())));
+        }
+        let mut total = 1usize;
+        for &d in dims {
+            // Zero-sized axes do not excuse the others: strides are products of them.
+            total = total.checked_mul(d.max(1)).filter(|&t| t <= isize::MAX as usize / 8).ok_or_else(|| {
+                ErrorKind::Argument(format!("a tensor of shape {dims:?} is larger than memory can be"))
+            })?;
+        }
+        let mut shape = Shape { rank: dims.len() as u8, dims: [1; MAX_RANK] };
+        shape.dims[..dims.len()].copy_from_slice(dims);
+        Ok(shape)
+    }
+    /// How many axes.
+    pub fn rank(&self) -> usize {
+        self.rank as usize
+    }
+    /// How many elements.
+    pub fn elements(&self) -> usize {
+        self.iter().product()
+    }
+    /// Row-major strides, in elements.
+    pub fn strides(&self) -> [isize; MAX_RANK] {
+        let mut strides = [0; MAX_RANK];
+        let mut step = 1isize;
+        for axis in (0..self.rank()).rev() {
+            strides[axis] = step;
+            step *= self.dims[axis].max(1) as isize;
+        }
+        strides
+    }
+    /// The same sizes with axis `axis` set to `size`.
+    pub fn with(mut self, axis: usize, size: usize) -> Shape {
+        self.dims[axis] = size;
+        self
+    }
+    /// Without axis `axis`.
+    pub fn without(self, axis: usize) -> Shape {
+        let mut dims: SmallVec<[usize; MAX_RANK]> = SmallVec::from_slice(&self);
+        dims.remove(axis);
+        let mut shape = Shape { rank: self.rank - 1, dims: [1; MAX_RANK] };
+        shape.dims[..dims.len()].copy_from_slice(&dims);
+        shape
+    }
+    /// With a new axis of `size` before axis `axis`.
+    ///
+    /// # Errors
+    /// As [`Shape::new`].
+    pub fn insert(self, axis: usize, size: usize) -> Result<Shape, ErrorKind> {
+        let mut dims: SmallVec<[usize; 9]> = SmallVec::from_slice(&self);
+        dims.insert(axis, size);
+        Shape::new(&dims)
+    }
+    /// The shape of an element-wise op on both (NumPy's broadcasting), or `None`.
+    pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
+        if self == other {
+            return Some(*self);
+        }
+        let rank = self.rank().max(other.rank());
+        let mut out = Shape { rank: rank as u8, dims: [1; MAX_RANK] };
+        for k in 0..rank {
+            let a = if k < self.rank() { self.dims[self.rank() - 1 - k] } else { 1 };
+            let b = if k < other.rank() { other.dims[other.rank() - 1 - k] } else { 1 };
+            out.dims[rank - 1 - k] = match (a, b) {
+                (a, b) if a == b => a,
+                (1, b) => b,
+                (a, 1) => a,
+                _ => return None,
+            };
+        }
+        Some(out)
+    }
+    /// Resolves an axis that may count from the end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Axis`] if it is outside `-rank..rank`.
+    pub fn axis(&self, axis: isize) -> Result<usize, ErrorKind> {
+        let rank = self.rank() as isize;
+        let resolved = if axis < 0 { axis + rank } else { axis };
+        if (0..rank).contains(&resolved) { Ok(resolved as usize) } else { Err(ErrorKind::Axis { axis, rank: self.rank() }) }
+    }
+}
+impl Deref for Shape {
+    type Target = [usize];
+    fn deref(&self) -> &[usize] {
+        &self.dims[..self.rank as usize]
+    }
+}
+impl PartialEq for Shape {
+    fn eq(&self, other: &Shape) -> bool {
+        self.rank == other.rank && self.dims == other.dims
+    }
+}
+impl Eq for Shape {}
+impl std::hash::Hash for Shape {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &**self)
+    }
+}
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", &**self)
+    }
+}
+
+/// Anything that names a shape: an array, a slice or a vector of sizes, one size, `()`.
+pub trait ToShape {
+    /// The shape.
+    ///
+    /// # Errors
+    /// As [`Shape::new`].
+    fn to_shape(&self) -> Result<Shape, ErrorKind>;
+}
+impl ToShape for Shape {
+    fn to_shape(&self) -> Result<Shape, ErrorKind> {
+        Ok(*self)
+    }
+}
+impl<T: ToShape + ?Sized> ToShape for &T {
+    fn to_shape(&self) -> Result<Shape, ErrorKind> {
+        (**self).to_shape()
+    }
+}
+impl<const N: usize> ToShape for [usize; N] {
+    fn to_shape(&self) -> Result<Shape, ErrorKind> {
+        Shape::new(self)
+    }
+}
+impl ToShape for [usize] {
+    fn to_shape(&self) -> Result<Shape, ErrorKind> {
+        Shape::new(self)
+    }
+}
+impl ToShape for Vec<usize> {
+    fn to_shape(&self) -> Result<Shape, ErrorKind> {
+        Shape::new(self)
+    }
+}
+impl ToShape for usize {
+    fn to_shape(&self) -> Result<Shape, ErrorKind> {
+        Shape::new(&[*self])
+    }
+}
+impl ToShape for () {
+    fn to_shape(&self) -> Result<Shape, ErrorKind> {
+        Ok(Shape::SCALAR)
+    }
+}
+
+/// A list of sizes of which one may be -1, to be worked out (for `reshape`), or -1 = keep (for `expand`).
+pub trait ToSizes {
+    /// The sizes as given.
+    fn to_sizes(&self) -> SmallVec<[isize; MAX_RANK]>;
+}
+macro_rules! to_sizes {
+    ($($t:ty),*) => { $(
+        impl<const N: usize> ToSizes for [$t; N] { fn to_sizes(&self) -> SmallVec<[isize; MAX_RANK]> { self.iter().map(|&d| d as isize).collect() } }
+        impl ToSizes for [$t] { fn to_sizes(&self) -> SmallVec<[isize; MAX_RANK]> { self.iter().map(|&d| d as isize).collect() } }
+        impl ToSizes for Vec<$t> { fn to_sizes(&self) -> SmallVec<[isize; MAX_RANK]> { self.iter().map(|&d| d as isize).collect() } }
+    )* };
+}
+to_sizes!(usize, isize, i32, i64);
+impl<T: ToSizes + ?Sized> ToSizes for &T {
+    fn to_sizes(&self) -> SmallVec<[isize; MAX_RANK]> {
+        (**self).to_sizes()
+    }
+}
+impl ToSizes for Shape {
+    fn to_sizes(&self) -> SmallVec<[isize; MAX_RANK]> {
+        self.iter().map(|&d| d as isize).collect()
+    }
+}
+impl ToSizes for () {
+    fn to_sizes(&self) -> SmallVec<[isize; MAX_RANK]> {
+        SmallVec::new()
+    }
+}
+
+/// One axis; negative counts from the end.
+pub trait Axis: Copy {
+    /// As a signed number.
+    fn to_axis(self) -> isize;
+}
+macro_rules! axis { ($($t:ty),*) => { $(impl Axis for $t { fn to_axis(self) -> isize { self as isize } })* } }
+axis!(i32, isize, usize, i64, u8);
+
+/// Several axes: one, an array or slice of them, or `..` for all.
+pub trait Axes {
+    /// The resolved axes as a bit mask.
+    ///
+    /// # Errors
+    /// An axis out of range, or one that is named twice.
+    fn to_axes(&self, shape: &Shape) -> Result<AxisSet, ErrorKind>;
+}
+impl Axes for RangeFull {
+    fn to_axes(&self, shape: &Shape) -> Result<AxisSet, ErrorKind> {
+        Ok(AxisSet::all(shape.rank()))
+    }
+}
+impl Axes for AxisSet {
+    fn to_axes(&self, _: &Shape) -> Result<AxisSet, ErrorKind> {
+        Ok(*self)
+    }
+}
+macro_rules! axes {
+    ($($t:ty),*) => { $(
+        impl Axes for $t { fn to_axes(&self, shape: &Shape) -> Result<AxisSet, ErrorKind> { AxisSet::resolve(shape, [*self as isize]) } }
+        impl<const N: usize> Axes for [$t; N] { fn to_axes(&self, shape: &Shape) -> Result<AxisSet, ErrorKind> { AxisSet::resolve(shape, self.iter().map(|&a| a as isize)) } }
+        impl Axes for [$t] { fn to_axes(&self, shape: &Shape) -> Result<AxisSet, ErrorKind> { AxisSet::resolve(shape, self.iter().map(|&a| a as isize)) } }
+        impl Axes for Vec<$t> { fn to_axes(&self, shape: &Shape) -> Result<AxisSet, ErrorKind> { AxisSet::resolve(shape, self.iter().map(|&a| a as isize)) } }
+    )* };
+}
+axes!(i32, isize, usize, i64);
+impl<T: Axes + ?Sized> Axes for &T {
+    fn to_axes(&self, shape: &Shape) -> Result<AxisSet, ErrorKind> {
+        (**self).to_axes(shape)
+    }
+}
+
+/// A set of axes as a bit mask: bit k = axis k.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct AxisSet(pub u8);
+impl AxisSet {
+    /// All axes of a tensor of `rank`.
+    pub fn all(rank: usize) -> AxisSet {
+        AxisSet(((1u16 << rank) - 1) as u8)
+    }
+    /// One axis.
+    pub fn one(axis: usize) -> AxisSet {
+        AxisSet(1 << axis)
+    }
+    /// Is `axis` in it?
+    pub fn has(self, axis: usize) -> bool {
+        self.0 >> axis & 1 == 1
+    }
+    /// The axes in order.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MAX_RANK).filter(move |&a| self.has(a))
+    }
+    fn resolve(shape: &Shape, axes: impl IntoIterator<Item = isize>) -> Result<AxisSet, ErrorKind> {
+        let mut set = AxisSet(0);
+        for axis in axes {
+            // A scalar may be reduced over its axis 0 or -1, as in PyTorch.
+            if shape.rank() == 0 && (axis == 0 || axis == -1) {
+                continue;
+            }
+            let k = shape.axis(axis)?;
+            if set.has(k) {
+                return Err(ErrorKind::Argument(format!("axis {axis} is named twice")));
+            }
+            set.0 |= 1 << k;
+        }
+        Ok(set)
+    }
+}
+impl fmt::Debug for AxisSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Where the elements of a tensor lie in its buffer. Strides count elements and may be 0 or negative.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Layout {
+    /// Index of the first element.
+    pub offset: usize,
+    /// Steps between neighbours along each axis.
+    pub strides: [isize; MAX_RANK],
+}
+impl Layout {
+    /// Row-major and dense from the start of the buffer.
+    pub fn dense(shape: &Shape) -> Layout {
+        Layout { offset: 0, strides: shape.strides() }
+    }
+    /// Are the elements row-major without gaps (from any offset)?
+    pub fn is_dense(&self, shape: &Shape) -> bool {
+        let mut step = 1isize;
+        for axis in (0..shape.rank()).rev() {
+            if shape[axis] != 1 {
+                if self.strides[axis] != step {
+                    return shape.elements() == 0;
+                }
+                step *= shape[axis] as isize;
+            }
+        }
+        true
+    }
+    /// The strides with which a tensor of `from` is read as one of `to` (broadcast: stride 0). `None` if it cannot be.
+    pub fn broadcast(&self, from: &Shape, to: &Shape) -> Option<Layout> {
+        let lead = to.rank().checked_sub(from.rank())?;
+        let mut strides = [0; MAX_RANK];
+        for axis in 0..from.rank() {
+            strides[lead + axis] = match (from[axis], to[lead + axis]) {
+                (a, b) if a == b => self.strides[axis],
+                (1, _) => 0,
+                _ => return None,
+            };
+        }
+        Some(Layout { offset: self.offset, strides })
+    }
+    /// The layout after a reshape, if no element has to move.
+    pub fn reshape(&self, from: &Shape, to: &Shape) -> Option<Layout> {
+        if from.elements() == 0 || self.is_dense(from) {
+            return Some(Layout { offset: self.offset, strides: to.strides() });
+        }
+        // Greedy matching of runs of axes with equal products (NumPy's no-copy reshape).
+        let (old, mut strides) = (from.iter().zip(self.strides).filter(|(d, _)| **d != 1).map(|(d, s)| (*d, s)).collect::<SmallVec<[(usize, isize); 8]>>(), [0; MAX_RANK]);
+        let new: SmallVec<[usize; 8]> = (0..to.rank()).filter(|&k| to[k] != 1).collect();
+        let (mut i, mut j) = (0, 0);
+        while i < old.len() && j < new.len() {
+            let (mut oi, mut nj) = (i + 1, j + 1);
+            let (mut op, mut np) = (old[i].0, to[new[j]]);
+            while op != np {
+                if op < np {
+                    op *= old.get(oi)?.0;
+                    oi += 1;
+                } else {
+                    np *= to[*new.get(nj)?];
+                    nj += 1;
+                }
+            }
+            for k in i..oi - 1 {
+                if old[k].1 != old[k + 1].1 * old[k + 1].0 as isize {
+                    return None;
+                }
+            }
+            let mut step = old[oi - 1].1;
+            for k in (j..nj).rev() {
+                strides[new[k]] = step;
+                step *= to[new[k]] as isize;
+            }
+            (i, j) = (oi, nj);
+        }
+        Some(Layout { offset: self.offset, strides })
+    }
+}

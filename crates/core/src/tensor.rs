@@ -1,0 +1,455 @@
+//! `Tensor`: a cheap handle on a value. Building never fails: a wrong shape, dtype or axis makes a failed tensor
+//! that carries one typed error with the line that made it; the first read returns it.
+use crate::{
+    Arg, DType, Device, Element, Error, ErrorKind, Meta, Op, Origin, Result, Scalar, Shape,
+    grad::Tape,
+    op::{Metas, Side},
+    record,
+    scalar::{Binary, Class, Unary},
+    shape::{Layout, ToShape},
+    value::{State, Stored, Value},
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+mod arithmetic;
+mod convolution;
+mod create;
+mod display;
+mod index;
+mod linalg;
+mod pool;
+mod read;
+mod reduce;
+mod scan;
+mod shaping;
+mod sort;
+
+pub use create::Nested;
+
+/// An n-dimensional array on a device. Cloning copies a handle; the elements are shared and never change.
+#[derive(Clone)]
+pub struct Tensor {
+    value: Arc<Value>,
+    tape: Option<(Arc<Tape>, u8)>,
+}
+
+/// The outputs of one op.
+pub type Outputs = SmallVec<[Tensor; 2]>;
+
+/// The right side of a binary method: a tensor or a Rust number, which takes the tensor's dtype.
+pub trait Operand {
+    /// Which of the two it is.
+    fn operand(&self) -> OperandRef<'_>;
+}
+/// A tensor or a number.
+pub enum OperandRef<'a> {
+    /// a tensor
+    Tensor(&'a Tensor),
+    /// a number
+    Scalar(Scalar),
+}
+impl Operand for Tensor {
+    fn operand(&self) -> OperandRef<'_> {
+        OperandRef::Tensor(self)
+    }
+}
+impl Operand for &Tensor {
+    fn operand(&self) -> OperandRef<'_> {
+        OperandRef::Tensor(self)
+    }
+}
+macro_rules! operand { ($($t:ty),*) => { $(impl Operand for $t { fn operand(&self) -> OperandRef<'_> { OperandRef::Scalar(Scalar::from(*self)) } })* } }
+operand!(f32, f64, i32, i64, u8, u32, usize, bool, half::f16, half::bf16);
+impl Operand for Scalar {
+    fn operand(&self) -> OperandRef<'_> {
+        OperandRef::Scalar(*self)
+    }
+}
+
+impl Tensor {
+    pub(crate) fn from_value(value: Arc<Value>) -> Tensor {
+        Tensor { value, tape: None }
+    }
+    pub(crate) fn value(&self) -> &Arc<Value> {
+        &self.value
+    }
+    pub(crate) fn tape(&self) -> Option<&(Arc<Tape>, u8)> {
+        self.tape.as_ref()
+    }
+    pub(crate) fn with_leaf(self, leaf: Arc<Tape>) -> Tensor {
+        Tensor { tape: Some((leaf, 0)), ..self }
+    }
+    pub(crate) fn with_tape(self, tape: Option<(Arc<Tape>, u8)>) -> Tensor {
+        Tensor { tape, ..self }
+    }
+    /// A value with no data yet: the input of a captured body.
+    pub(crate) fn placeholder(meta: Meta) -> Tensor {
+        let stored = crate::schedule::no_buffer(meta);
+        Tensor::from_value(record::ready(meta, Origin::here(), stored))
+    }
+    /// A tensor that carries an error: every op on it gives the same one, every read returns it.
+    pub fn failed(error: Error) -> Tensor {
+        // A failed tensor has no meta anybody may see; the reference device is always there.
+        let meta = Meta { shape: Shape::SCALAR, dtype: DType::F32, device: Device::reference() };
+        let origin = Origin { at: error.location(), scope: Default::default() };
+        Tensor::from_value(Value::new(meta, origin, record::CAPTURE, State::Failed(error)))
+    }
+    #[track_caller]
+    pub(crate) fn fail(op: &'static str, kind: ErrorKind) -> Tensor {
+        Tensor::failed(Error::new(op, kind))
+    }
+    /// The error this tensor carries, without running anything.
+    pub fn error(&self) -> Option<Error> {
+        self.value.error()
+    }
+    /// The tensor itself, or the error it carries, without running anything.
+    ///
+    /// # Errors
+    /// The error of the op that failed, wherever it was.
+    pub fn ok(self) -> Result<Tensor> {
+        match self.error() {
+            Some(e) => Err(e),
+            None => Ok(self),
+        }
+    }
+    /// Shape, dtype and device.
+    pub(crate) fn meta(&self) -> Meta {
+        self.value.meta
+    }
+    /// Shape, dtype and device.
+    ///
+    /// # Errors
+    /// The error this tensor carries.
+    pub fn try_meta(&self) -> Result<Meta> {
+        self.error().map_or(Ok(self.value.meta), Err)
+    }
+    /// The shape.
+    ///
+    /// # Errors
+    /// The error this tensor carries.
+    pub fn shape(&self) -> Result<Shape> {
+        Ok(self.try_meta()?.shape)
+    }
+    /// The sizes of exactly `N` axes.
+    ///
+    /// # Errors
+    /// The error this tensor carries, or another number of axes.
+    #[track_caller]
+    pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
+        let shape = self.shape()?;
+        <[usize; N]>::try_from(&*shape).map_err(|_| Error::new("dims", ErrorKind::Shape { shape, expected: format!("{N} axes") }))
+    }
+    /// The dtype.
+    ///
+    /// # Errors
+    /// The error this tensor carries.
+    pub fn dtype(&self) -> Result<DType> {
+        Ok(self.try_meta()?.dtype)
+    }
+    /// The device.
+    ///
+    /// # Errors
+    /// The error this tensor carries.
+    pub fn device(&self) -> Result<Device> {
+        Ok(self.try_meta()?.device)
+    }
+    /// Number of axes; 0 for a failed tensor.
+    pub fn rank(&self) -> usize {
+        self.value.meta.shape.rank()
+    }
+    /// Does a gradient flow through it?
+    pub fn is_tracked(&self) -> bool {
+        self.tape.is_some()
+    }
+    /// The same value as a new leaf: `Grads::get` finds its gradient.
+    #[track_caller]
+    #[must_use]
+    pub fn tracked(&self) -> Tensor {
+        if self.value.is_failed() {
+            return self.clone();
+        }
+        if !self.value.meta.dtype.is_float() {
+            return Tensor::fail("tracked", ErrorKind::Dtype(format!("only floats have gradients, not {}", self.value.meta.dtype)));
+        }
+        let leaf = crate::grad::leaf(self.value.meta, Origin::here());
+        Tensor { value: self.value.clone(), tape: Some((leaf, 0)) }
+    }
+    /// The same value outside the tape: no gradient flows through it.
+    #[must_use]
+    pub fn detach(&self) -> Tensor {
+        Tensor { value: self.value.clone(), tape: None }
+    }
+
+    /// Applies an op with one output.
+    #[track_caller]
+    pub fn apply(op: Op, arg: Arg, inputs: &[&Tensor]) -> Tensor {
+        Tensor::apply_at(op, arg, inputs, Origin::here())
+    }
+    pub(crate) fn apply_at(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Tensor {
+        let name = op.name();
+        let mut out = Tensor::apply_many(op, arg, inputs, origin);
+        out.truncate(1);
+        out.pop().unwrap_or_else(|| Tensor::failed(Error::at(name, ErrorKind::Internal("no output".into()), origin)))
+    }
+    /// The general door: every op is applied here, and nothing else records.
+    pub fn apply_many(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+        let origin = record::CONTEXT.with(|c| c.inherit.get()).unwrap_or(origin);
+        if let Some(e) = inputs.iter().find_map(|t| t.error()) {
+            return fail_all(&op, e);
+        }
+        if crate::intercept::any() {
+            return crate::intercept::apply(op, arg, inputs, origin);
+        }
+        Tensor::apply_below(op, arg, inputs, origin)
+    }
+    /// As `apply_many`, below the interceptors.
+    pub(crate) fn apply_below(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+        if let Some(e) = inputs.iter().find_map(|t| t.error()) {
+            return fail_all(&op, e);
+        }
+        let metas: SmallVec<[Meta; 4]> = inputs.iter().map(|t| t.value.meta).collect();
+        let outputs: Metas = match op.infer(&metas) {
+            Ok(m) => m,
+            Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
+        };
+        if let Op::Transfer(to) = op {
+            return crate::grad::transfer(inputs[0], to, origin);
+        }
+        let values: SmallVec<[&Arc<Value>; 4]> = inputs.iter().map(|t| &t.value).collect();
+        let tracked = inputs.iter().any(|t| t.tape.is_some()) && !record::CONTEXT.with(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad);
+        let recorded = if tracked { record::record(op.clone(), arg, &values, &outputs, origin) } else { record::record(op.clone(), arg, &values, &outputs, origin) };
+        match recorded {
+            Err(e) => fail_all(&op, e),
+            Ok(values) => {
+                let tape = if tracked { crate::grad::record(op, arg, inputs, &values, origin) } else { None };
+                values.into_iter().enumerate().map(|(k, value)| Tensor { tape: tape.as_ref().filter(|_| value.meta.dtype.is_float()).map(|t| (t.clone(), k as u8)), value }).collect()
+            }
+        }
+    }
+
+    /// A unary function of the table. Integers are cast to f32 first where the function needs floats.
+    #[track_caller]
+    pub fn unary(&self, f: Unary) -> Tensor {
+        if f.row().class == Class::Float && !self.value.meta.dtype.is_float() && !self.value.is_failed() {
+            return self.cast(DType::F32).unary(f);
+        }
+        Tensor::apply_at(Op::Unary(f), Arg::None, &[self], Origin::here())
+    }
+    /// A binary function of the table, broadcast. Integers are cast to f32 first where the function needs floats.
+    #[track_caller]
+    pub fn binary(&self, f: Binary, other: impl Operand) -> Tensor {
+        self.binary_side(f, other.operand(), Side::Right)
+    }
+    /// A binary function with this tensor on the right: `scalar f self`.
+    #[track_caller]
+    pub fn binary_reversed(&self, f: Binary, left: impl Into<Scalar>) -> Tensor {
+        self.binary_side(f, OperandRef::Scalar(left.into()), Side::Left)
+    }
+    #[track_caller]
+    fn binary_side(&self, f: Binary, other: OperandRef<'_>, side: Side) -> Tensor {
+        let origin = Origin::here();
+        let dtype = self.value.meta.dtype;
+        let float = f.row().class == Class::Float && !self.value.is_failed();
+        match other {
+            OperandRef::Tensor(t) => {
+                if float && !dtype.is_float() && t.value.meta.dtype == dtype && !t.value.is_failed() {
+                    let (a, b) = (self.cast(DType::F32), t.cast(DType::F32));
+                    return Tensor::apply_at(Op::Binary(f), Arg::None, &[&a, &b], origin);
+                }
+                Tensor::apply_at(Op::Binary(f), Arg::None, &[self, t], origin)
+            }
+            OperandRef::Scalar(s) => {
+                if self.value.is_failed() {
+                    return self.clone();
+                }
+                if float && !dtype.is_float() {
+                    return self.cast(DType::F32).binary_side(f, OperandRef::Scalar(s), side);
+                }
+                match s.fit(dtype) {
+                    Ok(s) => Tensor::apply_at(Op::BinaryScalar(f, side), Arg::Scalar(s), &[self], origin),
+                    Err(kind) => Tensor::failed(Error::at(f.name(), kind, origin)),
+                }
+            }
+        }
+    }
+    /// Converts the elements to another dtype: one rounding; floats to integers truncate toward zero; integers wrap.
+    #[track_caller]
+    #[must_use]
+    pub fn cast(&self, dtype: DType) -> Tensor {
+        if self.value.meta.dtype == dtype && !self.value.is_failed() { self.clone() } else { Tensor::apply_at(Op::Cast(dtype), Arg::None, &[self], Origin::here()) }
+    }
+    /// The same values on another device.
+    #[track_caller]
+    #[must_use]
+    pub fn to(&self, device: Device) -> Tensor {
+        if self.value.meta.device == device && !self.value.is_failed() { self.clone() } else { Tensor::apply_at(Op::Transfer(device), Arg::None, &[self], Origin::here()) }
+    }
+
+    /// A tensor from a vector, which is adopted without a copy where the device can.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, Tensor};
+    /// # Device::reference().make_current();
+    /// let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]);
+    /// assert_eq!(x.sum(..).item::<f32>()?, 10.0);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn from_vec<T: Element>(data: Vec<T>, shape: impl ToShape) -> Tensor {
+        match Device::current() {
+            Ok(device) => Tensor::from_vec_on(data, shape, device),
+            Err(e) => Tensor::failed(e),
+        }
+    }
+    /// A tensor from a vector on a device.
+    #[track_caller]
+    pub fn from_vec_on<T: Element>(data: Vec<T>, shape: impl ToShape, device: Device) -> Tensor {
+        let origin = Origin::here();
+        let make = || -> std::result::Result<Tensor, ErrorKind> {
+            let shape = shape.to_shape()?;
+            if shape.elements() != data.len() {
+                return Err(ErrorKind::Shape { shape, expected: format!("{} elements, as many as were given", data.len()) });
+            }
+            let meta = Meta { shape, dtype: T::DTYPE, device };
+            let buffer = device.pool().adopt(device, T::into_host(data))?;
+            let stored = Stored { buffer, layout: Layout::dense(&shape), taint: None };
+            Ok(Tensor::from_value(record::ready(meta, origin, stored)))
+        };
+        make().unwrap_or_else(|kind| Tensor::failed(Error::at("from_vec", kind, origin)))
+    }
+    /// A tensor filled with one number, not computed until it is needed.
+    #[track_caller]
+    pub fn full_on(shape: impl ToShape, value: impl Into<Scalar>, dtype: DType, device: Device) -> Tensor {
+        let origin = Origin::here();
+        match shape.to_shape().and_then(|shape| Ok((shape, value.into().fit(dtype)?))) {
+            Ok((shape, value)) => Tensor::apply_at(Op::Const(Meta { shape, dtype, device }), Arg::Scalar(value), &[], origin),
+            Err(kind) => Tensor::failed(Error::at("full", kind, origin)),
+        }
+    }
+    /// Zeros of the same shape, dtype and device.
+    #[track_caller]
+    #[must_use]
+    pub fn zeros_like(&self) -> Tensor {
+        self.full_like(Scalar::Int(0))
+    }
+    /// Ones of the same shape, dtype and device.
+    #[track_caller]
+    #[must_use]
+    pub fn ones_like(&self) -> Tensor {
+        self.full_like(Scalar::Int(1))
+    }
+    /// One number in the same shape, dtype and device.
+    #[track_caller]
+    pub fn full_like(&self, value: impl Into<Scalar>) -> Tensor {
+        if self.value.is_failed() {
+            return self.clone();
+        }
+        let m = self.value.meta;
+        Tensor::full_on(m.shape, value, m.dtype, m.device)
+    }
+
+    /// Computes the value now.
+    ///
+    /// # Errors
+    /// The error this tensor carries, memory that could not be had, a fault found in data.
+    pub fn eval(&self) -> Result<()> {
+        record::evaluate(&self.value)?;
+        match self.value.stored().and_then(|s| s.taint) {
+            Some(fault) => Err(fault),
+            None => Ok(()),
+        }
+    }
+    /// The elements in row-major order.
+    ///
+    /// # Errors
+    /// As [`Tensor::eval`]; another dtype than `T`.
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let meta = self.try_meta()?;
+        if meta.dtype != T::DTYPE {
+            return Err(Error::new("to_vec", ErrorKind::DtypeMismatch { left: meta.dtype, right: T::DTYPE }));
+        }
+        let bytes = self.to_bytes()?;
+        bytemuck::checked::try_cast_slice(&bytes).map(|s: &[T]| s.to_vec()).or_else(|_| {
+            // The bytes are not aligned for T: copy element by element.
+            bytes.chunks_exact(size_of::<T>()).map(bytemuck::checked::try_pod_read_unaligned).collect::<std::result::Result<Vec<T>, _>>().map_err(|e| Error::new("to_vec", ErrorKind::Internal(e.to_string())))
+        })
+    }
+    /// The elements' bytes in row-major order, native byte order.
+    ///
+    /// # Errors
+    /// As [`Tensor::eval`].
+    #[track_caller]
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let here = Origin::here();
+        self.eval().map_err(|e| if matches!(e.kind(), ErrorKind::Capturing) { Error::at("read", ErrorKind::Capturing, here) } else { e })?;
+        let stored = self.value.stored().ok_or_else(|| Error::new("read", ErrorKind::Internal("a value that was evaluated is not there".into())))?;
+        let meta = self.value.meta;
+        let (n, size) = (meta.shape.elements(), meta.dtype.size());
+        let whole = if stored.layout.is_dense(&meta.shape) {
+            let mut out = vec![0u8; n * size];
+            if n > 0 {
+                stored.buffer.download(stored.layout.offset * size, &mut out).map_err(|k| Error::new("read", k))?;
+            }
+            return Ok(out);
+        } else {
+            let mut whole = vec![0u8; stored.buffer.bytes()];
+            stored.buffer.download(0, &mut whole).map_err(|k| Error::new("read", k))?;
+            whole
+        };
+        let mut out = Vec::with_capacity(n * size);
+        for_each_offset(&meta.shape, &stored.layout, |at| out.extend_from_slice(&whole[at * size..(at + 1) * size]));
+        Ok(out)
+    }
+    /// The only element, converted to `T`'s dtype if need be.
+    ///
+    /// # Errors
+    /// As [`Tensor::eval`]; more or fewer elements than one.
+    #[track_caller]
+    pub fn item<T: Element>(&self) -> Result<T> {
+        let meta = self.try_meta()?;
+        if meta.shape.elements() != 1 {
+            return Err(Error::new("item", ErrorKind::Shape { shape: meta.shape, expected: "exactly one element".into() }));
+        }
+        let same = if meta.dtype == T::DTYPE { self.clone() } else { self.detach().cast(T::DTYPE) };
+        same.to_vec::<T>()?.first().copied().ok_or_else(|| Error::new("item", ErrorKind::Internal("no element".into())))
+    }
+}
+fn fail_all(op: &Op, e: Error) -> Outputs {
+    let n = match op {
+        Op::Sort { .. } => 2,
+        Op::Window(w) if w.op == crate::op::WindowOp::Max => 2,
+        // Callers take what they need; a failed composite answers every output with its error.
+        Op::Composite(_) => 8,
+        _ => 1,
+    };
+    (0..n).map(|_| Tensor::failed(e.clone())).collect()
+}
+
+/// Calls `f` with the buffer index of every element in row-major order.
+pub(crate) fn for_each_offset(shape: &Shape, layout: &Layout, mut f: impl FnMut(usize)) {
+    if shape.elements() == 0 {
+        return;
+    }
+    let rank = shape.rank();
+    let mut index = [0usize; crate::MAX_RANK];
+    let mut at = layout.offset as isize;
+    loop {
+        f(at as usize);
+        let mut axis = rank;
+        loop {
+            if axis == 0 {
+                return;
+            }
+            axis -= 1;
+            index[axis] += 1;
+            at += layout.strides[axis];
+            if index[axis] < shape[axis] {
+                break;
+            }
+            at -= layout.strides[axis] * shape[axis] as isize;
+            index[axis] = 0;
+        }
+    }
+}

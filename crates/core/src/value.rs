@@ -1,0 +1,117 @@
+//! Values: results of ops, computed or not. A user's `Tensor` holds a plain `Arc<Value>`; core refers to values
+//! through [`Kept`], which counts itself, so that `users = strong count - kept count` tells whether anybody
+//! outside core can still see the value. Only those force it into memory.
+use crate::{Error, Meta, buffer::Buffer, error::Origin, op::{Arg, Op}, shape::Layout};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::sync::{Arc, atomic::{AtomicU32, AtomicU64, Ordering::{AcqRel, Acquire, Relaxed}}};
+
+pub(crate) struct Value {
+    pub meta: Meta,
+    pub origin: Origin,
+    /// The stream that recorded it.
+    pub home: u32,
+    kept: AtomicU32,
+    /// (window epoch, slot) while it is in a window; [`FAILED`] for a failed tensor.
+    place: AtomicU64,
+    pub state: Mutex<State>,
+}
+/// The place of a value that never ran because it could not be recorded.
+const FAILED: u64 = u64::MAX;
+
+pub(crate) enum State {
+    /// Recorded, not run.
+    Pending,
+    /// In memory.
+    Ready(Stored),
+    /// Only the tape wants it, and it is a Map of values that are kept: computed again where it is read.
+    Deferred(Box<Recipe>),
+    /// It could not be recorded, or its step was withheld.
+    Failed(Error),
+    /// Its buffer was given to its successor (an old value of a cell that nobody can read any more).
+    Donated,
+}
+/// Where a value lies.
+#[derive(Clone)]
+pub(crate) struct Stored {
+    pub buffer: Arc<Buffer>,
+    pub layout: Layout,
+    /// The error found in data that this value was computed from.
+    pub taint: Option<Error>,
+}
+/// How to compute a deferred value.
+pub(crate) struct Recipe {
+    pub op: Op,
+    pub arg: Arg,
+    pub inputs: SmallVec<[Kept; 3]>,
+}
+
+impl Value {
+    pub fn new(meta: Meta, origin: Origin, home: u32, state: State) -> Arc<Value> {
+        let place = if matches!(state, State::Failed(_)) { FAILED } else { 0 };
+        Arc::new(Value { meta, origin, home, kept: AtomicU32::new(0), place: AtomicU64::new(place), state: Mutex::new(state) })
+    }
+    /// How many handles outside core there are. Errs on the side of more.
+    pub fn users(self: &Arc<Value>) -> u32 {
+        (Arc::strong_count(self) as u32).saturating_sub(self.kept.load(Acquire))
+    }
+    pub fn kept(&self) -> u32 {
+        self.kept.load(Acquire)
+    }
+    pub fn is_failed(&self) -> bool {
+        self.place.load(Relaxed) == FAILED
+    }
+    pub fn fail(&self, error: Error) {
+        self.place.store(FAILED, Relaxed);
+        *self.state.lock() = State::Failed(error);
+    }
+    pub fn slot(&self, epoch: u32) -> Option<u32> {
+        let place = self.place.load(Relaxed);
+        ((place >> 32) as u32 == epoch && place != FAILED).then_some(place as u32)
+    }
+    pub fn set_slot(&self, epoch: u32, slot: u32) {
+        self.place.store((epoch as u64) << 32 | slot as u64, Relaxed);
+    }
+    pub fn error(&self) -> Option<Error> {
+        if !self.is_failed() {
+            return None;
+        }
+        match &*self.state.lock() {
+            State::Failed(e) => Some(e.clone()),
+            _ => None,
+        }
+    }
+    pub fn stored(&self) -> Option<Stored> {
+        match &*self.state.lock() {
+            State::Ready(s) => Some(s.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// Core's own reference to a value.
+pub(crate) struct Kept(Arc<Value>);
+impl Kept {
+    pub fn new(value: &Arc<Value>) -> Kept {
+        let value = value.clone();
+        value.kept.fetch_add(1, AcqRel);
+        Kept(value)
+    }
+}
+impl Clone for Kept {
+    fn clone(&self) -> Kept {
+        Kept::new(&self.0)
+    }
+}
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // Before the Arc goes, so that `users` errs on the side of "somebody holds it".
+        self.0.kept.fetch_sub(1, AcqRel);
+    }
+}
+impl std::ops::Deref for Kept {
+    type Target = Arc<Value>;
+    fn deref(&self) -> &Arc<Value> {
+        &self.0
+    }
+}
