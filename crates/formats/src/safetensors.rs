@@ -1,0 +1,249 @@
+//! The safetensors format: a JSON header with dtype, shape and byte range of each tensor, then the bytes.
+//! Source: the format's description and its own crate, which checks the header here.
+use ::safetensors::{
+    Dtype,
+    tensor::{Metadata, TensorInfo},
+};
+use adamant_core::{Arg, DType, Device, Element, Error, ErrorKind, Op, Shape, Tensor, bf16, f16};
+use std::{
+    collections::BTreeMap,
+    fmt, fs,
+    io::{BufWriter, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+/// Headers above this are refused (the format's own limit).
+pub const MAX_HEADER_BYTES: u64 = 100_000_000;
+
+/// An open safetensors file. Only its header is in memory.
+pub struct SafeTensors {
+    path: PathBuf,
+    file: Mutex<fs::File>,
+    data_start: u64,
+    metadata: Metadata,
+}
+
+impl fmt::Debug for SafeTensors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SafeTensors({}, {} tensors)", self.path.display(), self.names().len())
+    }
+}
+
+impl SafeTensors {
+    /// Opens a file and checks its header against the file's length.
+    ///
+    /// # Errors
+    /// `File`, if it cannot be read, is no safetensors file, or its byte ranges do not cover it exactly.
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> Result<SafeTensors, Error> {
+        let path = path.as_ref();
+        open(path).map_err(|reason| file_error("safetensors", path, reason))
+    }
+    /// The names, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = self.metadata.offset_keys();
+        names.sort();
+        names
+    }
+    /// Is there a tensor of that name?
+    pub fn contains(&self, name: &str) -> bool {
+        self.metadata.info(name).is_some()
+    }
+    /// The text entries that writers may add beside the tensors.
+    pub fn texts(&self) -> BTreeMap<String, String> {
+        self.metadata.metadata().iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect()
+    }
+    /// Dtype and shape of a tensor, without reading it.
+    ///
+    /// # Errors
+    /// `File`, if there is no such tensor or its dtype is none of ours (fp4, fp6, complex, ...).
+    #[track_caller]
+    pub fn meta(&self, name: &str) -> Result<(DType, Shape), Error> {
+        self.info(name).map(|(dtype, shape, _)| (dtype, shape)).map_err(|reason| file_error("safetensors", &self.path, reason))
+    }
+    /// The bytes of one tensor, little-endian and row-major; no other part of the file is read.
+    ///
+    /// # Errors
+    /// As [`SafeTensors::meta`]; the file is shorter than when it was opened.
+    #[track_caller]
+    pub fn bytes(&self, name: &str) -> Result<Vec<u8>, Error> {
+        self.read(name).map(|(_, _, bytes)| bytes).map_err(|reason| file_error("safetensors", &self.path, reason))
+    }
+    /// One tensor on a device; no other part of the file is read.
+    ///
+    /// # Errors
+    /// As [`SafeTensors::bytes`].
+    #[track_caller]
+    pub fn tensor(&self, name: &str, device: Device) -> Result<Tensor, Error> {
+        let (dtype, shape, bytes) = self.read(name).map_err(|reason| file_error("safetensors", &self.path, reason))?;
+        from_bytes(dtype, shape, &bytes, device).map_err(|reason| file_error("safetensors", &self.path, format!("tensor `{name}`: {reason}")))?.ok()
+    }
+    fn info(&self, name: &str) -> Result<(DType, Shape, (u64, u64)), String> {
+        let info = self.metadata.info(name).ok_or_else(|| format!("there is no tensor `{name}` in it"))?;
+        let dtype = dtype_of(info.dtype).ok_or_else(|| format!("tensor `{name}` has the dtype {:?}, which is not supported", info.dtype))?;
+        let shape = Shape::new(&info.shape).map_err(|kind| format!("tensor `{name}`: {kind}"))?;
+        Ok((dtype, shape, (info.data_offsets.0 as u64, info.data_offsets.1 as u64)))
+    }
+    fn read(&self, name: &str) -> Result<(DType, Shape, Vec<u8>), String> {
+        let (dtype, shape, (start, end)) = self.info(name)?;
+        let len = usize::try_from(end - start).map_err(|e| e.to_string())?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).map_err(|e| format!("tensor `{name}`: {e}"))?;
+        bytes.resize(len, 0);
+        let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        file.seek(SeekFrom::Start(self.data_start + start)).and_then(|_| file.read_exact(&mut bytes)).map_err(|e| format!("tensor `{name}`: {e}"))?;
+        Ok((dtype, shape, bytes))
+    }
+}
+
+fn open(path: &Path) -> Result<SafeTensors, String> {
+    let mut file = fs::File::open(path).map_err(|e| e.to_string())?;
+    let len = file.metadata().map_err(|e| e.to_string())?.len();
+    let mut size = [0u8; 8];
+    file.read_exact(&mut size).map_err(|_| format!("{len} bytes are too few for a safetensors file"))?;
+    let header_len = u64::from_le_bytes(size);
+    if header_len > MAX_HEADER_BYTES || header_len > len - 8 {
+        return Err(format!("a header of {header_len} bytes does not fit a file of {len} bytes (and the limit is {MAX_HEADER_BYTES})"));
+    }
+    let mut header = vec![0u8; header_len as usize];
+    file.read_exact(&mut header).map_err(|e| e.to_string())?;
+    let metadata: Metadata = serde_json::from_slice(&header).map_err(|e| format!("its header: {e}"))?;
+    // The crate has checked that the ranges follow each other without holes; here, that they end where the file does.
+    let data_start = 8 + header_len;
+    if metadata.data_len() as u64 != len - data_start {
+        return Err(format!("its header speaks of {} bytes of data, the file has {}", metadata.data_len(), len - data_start));
+    }
+    Ok(SafeTensors { path: path.to_path_buf(), file: Mutex::new(file), data_start, metadata })
+}
+
+/// Writes tensors into one file, computing them if need be, one at a time in memory. The file appears whole or not at all.
+///
+/// # Errors
+/// The error a tensor carries; `File`, if two have one name or the file cannot be written.
+#[track_caller]
+pub fn save<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (N, Tensor)>, texts: &BTreeMap<String, String>) -> Result<(), Error> {
+    let path = path.as_ref();
+    let mut sorted = BTreeMap::new();
+    for (name, tensor) in tensors {
+        let (name, meta) = (name.into(), tensor.try_meta()?);
+        if sorted.contains_key(&name) {
+            return Err(file_error("safetensors", path, format!("two tensors have the name `{name}`")));
+        }
+        sorted.insert(name, (tensor, meta));
+    }
+    let mut end = 0;
+    let infos: Vec<(String, TensorInfo)> = sorted
+        .iter()
+        .map(|(name, (_, meta))| {
+            let start = end;
+            end += meta.bytes();
+            (name.clone(), TensorInfo { dtype: dtype_to(meta.dtype), shape: meta.shape.to_vec(), data_offsets: (start, end) })
+        })
+        .collect();
+    let texts = (!texts.is_empty()).then(|| texts.iter().map(|(k, v)| (k.clone(), v.clone())).collect());
+    let header = Metadata::new(texts, infos).map_err(|e| e.to_string()).and_then(|m| serde_json::to_vec(&m).map_err(|e| e.to_string()));
+    let mut header = header.map_err(|reason| file_error("safetensors", path, reason))?;
+    // The data begins at a multiple of 8 bytes, so that a mapped file is aligned.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    if header.len() as u64 > MAX_HEADER_BYTES {
+        return Err(file_error("safetensors", path, format!("a header of {} bytes is over the limit of {MAX_HEADER_BYTES}", header.len())));
+    }
+    replace(path, |file| {
+        let io = |e: std::io::Error| file_error("safetensors", path, e.to_string());
+        file.write_all(&(header.len() as u64).to_le_bytes()).and_then(|()| file.write_all(&header)).map_err(io)?;
+        for (tensor, _) in sorted.values() {
+            file.write_all(&tensor.to_bytes()?).map_err(io)?;
+        }
+        Ok(())
+    })
+}
+/// Writes beside the file and renames, so that whoever reads it finds the old one or the new one, never a part.
+fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<fs::File>) -> Result<(), Error>) -> Result<(), Error> {
+    let io = |e: std::io::Error| file_error("safetensors", path, e.to_string());
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".tmp");
+    let beside = PathBuf::from(beside);
+    let attempt = || {
+        let mut file = BufWriter::new(fs::File::create(&beside).map_err(io)?);
+        write(&mut file)?;
+        let file = file.into_inner().map_err(|e| io(e.into_error()))?;
+        file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(io)
+    };
+    let done = attempt();
+    if done.is_err() {
+        // Best effort: what matters to the caller is the first error.
+        let _ = fs::remove_file(&beside);
+    }
+    done
+}
+
+/// A tensor from little-endian, row-major bytes.
+fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8], device: Device) -> Result<Tensor, String> {
+    fn elements<T: Element>(shape: Shape, bytes: &[u8], device: Device) -> Result<Tensor, String> {
+        let data = bytes.chunks_exact(size_of::<T>()).map(bytemuck::checked::try_pod_read_unaligned::<T>).collect::<Result<Vec<T>, _>>().map_err(|e| e.to_string())?;
+        Ok(Tensor::from_vec_on(data, shape, device))
+    }
+    match dtype {
+        DType::Bool => elements::<bool>(shape, bytes, device),
+        DType::U8 => elements::<u8>(shape, bytes, device),
+        DType::I8 => elements::<i8>(shape, bytes, device),
+        DType::I16 => elements::<i16>(shape, bytes, device),
+        DType::U16 => elements::<u16>(shape, bytes, device),
+        DType::I32 => elements::<i32>(shape, bytes, device),
+        DType::U32 => elements::<u32>(shape, bytes, device),
+        DType::I64 => elements::<i64>(shape, bytes, device),
+        DType::U64 => elements::<u64>(shape, bytes, device),
+        DType::F16 => elements::<f16>(shape, bytes, device),
+        DType::BF16 => elements::<bf16>(shape, bytes, device),
+        DType::F32 => elements::<f32>(shape, bytes, device),
+        DType::F64 => elements::<f64>(shape, bytes, device),
+        // No Rust type stands for fp8: the bytes are the elements.
+        DType::F8E4M3 | DType::F8E5M2 => Ok(Tensor::apply(Op::Bitcast(dtype), Arg::None, &[&elements::<u8>(shape, bytes, device)?])),
+    }
+}
+
+fn dtype_of(dtype: Dtype) -> Option<DType> {
+    Some(match dtype {
+        Dtype::BOOL => DType::Bool,
+        Dtype::U8 => DType::U8,
+        Dtype::I8 => DType::I8,
+        Dtype::I16 => DType::I16,
+        Dtype::U16 => DType::U16,
+        Dtype::I32 => DType::I32,
+        Dtype::U32 => DType::U32,
+        Dtype::I64 => DType::I64,
+        Dtype::U64 => DType::U64,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::BF16,
+        Dtype::F32 => DType::F32,
+        Dtype::F64 => DType::F64,
+        Dtype::F8_E4M3 => DType::F8E4M3,
+        Dtype::F8_E5M2 => DType::F8E5M2,
+        _ => return None,
+    })
+}
+fn dtype_to(dtype: DType) -> Dtype {
+    match dtype {
+        DType::Bool => Dtype::BOOL,
+        DType::U8 => Dtype::U8,
+        DType::I8 => Dtype::I8,
+        DType::I16 => Dtype::I16,
+        DType::U16 => Dtype::U16,
+        DType::I32 => Dtype::I32,
+        DType::U32 => Dtype::U32,
+        DType::I64 => Dtype::I64,
+        DType::U64 => Dtype::U64,
+        DType::F16 => Dtype::F16,
+        DType::BF16 => Dtype::BF16,
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+        DType::F8E4M3 => Dtype::F8_E4M3,
+        DType::F8E5M2 => Dtype::F8_E5M2,
+    }
+}
+
+#[track_caller]
+fn file_error(op: &'static str, path: &Path, reason: String) -> Error {
+    Error::new(op, ErrorKind::File { path: path.display().to_string(), reason })
+}

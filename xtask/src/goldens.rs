@@ -1,0 +1,103 @@
+//! `cargo xtask goldens DIR`: computes each case of a goldens folder without opening an answer, writes OUT, and then,
+//! as a separate step, compares. Ends with `N passed, M failed, K unsupported`.
+mod call;
+mod compare;
+mod dispatch;
+mod files;
+mod manifest;
+mod run;
+mod write;
+
+use crate::exit::Exit;
+use adamant::{Device, Error};
+use compare::{Judged, Verdict};
+use globset::Glob;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// What the command line says.
+#[derive(clap::Args)]
+pub struct Options {
+    /// The folder with manifest.jsonl
+    dir: PathBuf,
+    /// Where results go
+    #[arg(long, default_value = "target/goldens")]
+    out: PathBuf,
+    /// Only the cases whose id or op matches this glob
+    #[arg(long)]
+    only: Option<Glob>,
+    /// cpu, cuda[:n], wgpu[:n] or reference
+    #[arg(long, default_value = "reference")]
+    device: String,
+    /// Threads that compute cases (0: one for each processor)
+    #[arg(long, default_value_t = 0)]
+    workers: usize,
+    /// Seconds after which a case counts as hung
+    #[arg(long, default_value_t = 20)]
+    limit: u64,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Computes, writes, compares, reports.
+pub fn run(options: &Options) -> Exit {
+    let device: Device = match options.device.parse() {
+        Ok(device) => device,
+        Err(e) => return refuse_device(&e),
+    };
+    match compute_and_compare(options, device) {
+        Ok(judged) => report(options, &judged),
+        Err(unreadable) => {
+            eprintln!("{unreadable}");
+            Exit::Unreadable
+        }
+    }
+}
+fn refuse_device(e: &Error) -> Exit {
+    eprintln!("{e}");
+    if e.kind().word() == "device" { Exit::DeviceAbsent } else { Exit::Usage }
+}
+
+fn compute_and_compare(options: &Options, device: Device) -> Result<Vec<Judged>, String> {
+    let all = manifest::read(&options.dir)?;
+    let only = options.only.as_ref().map(Glob::compile_matcher);
+    let wanted = |id: &str, op: &str| only.as_ref().is_none_or(|m| m.is_match(id) || m.is_match(op));
+    write::clear(&options.out, all.iter().map(|c| c.file.clone()).collect::<std::collections::BTreeSet<_>>())?;
+    let cases: Vec<_> = all.into_iter().filter(|c| wanted(&c.id, &c.op)).collect();
+    let files = files::Files::open(&options.dir, &cases)?;
+    let workers = if options.workers > 0 { options.workers } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };
+    let outcomes = run::run(cases.clone(), files, device, workers, Duration::from_secs(options.limit));
+    let outcomes: Vec<_> = cases.iter().map(|c| c.file.clone()).zip(outcomes).collect();
+    write::write(&options.out, &outcomes)?;
+    drop(outcomes);
+    compare::compare(&options.dir, &options.out, &cases, &write::read_status(&options.out)?)
+}
+
+fn report(options: &Options, judged: &[Judged]) -> Exit {
+    let mut groups: BTreeMap<&str, BTreeMap<Verdict, usize>> = BTreeMap::new();
+    for j in judged {
+        *groups.entry(&j.group).or_default().entry(j.verdict).or_default() += 1;
+    }
+    let count = |v: &[Verdict]| judged.iter().filter(|j| v.contains(&j.verdict)).count();
+    let failed = [Verdict::Fail, Verdict::FailGrad, Verdict::FailGrad2];
+    let (passed, failures, unsupported, uncompared) = (count(&[Verdict::Pass]), count(&failed), count(&[Verdict::Unsupported]), count(&[Verdict::Uncompared]));
+    let summary = format!("{passed} passed, {failures} failed, {unsupported} unsupported");
+    if options.json {
+        let bad: Vec<_> = judged.iter().filter(|j| failed.contains(&j.verdict)).collect();
+        let document = serde_json::json!({ "passed": passed, "failed": failures, "unsupported": unsupported, "uncompared": uncompared, "groups": groups, "failures": bad, "out": options.out });
+        println!("{document}");
+        eprintln!("{summary}");
+    } else {
+        for j in judged.iter().filter(|j| failed.contains(&j.verdict)) {
+            println!("{} {}: {}", serde_json::json!(j.verdict).as_str().unwrap_or("fail"), j.id, j.why);
+        }
+        for (group, verdicts) in &groups {
+            println!("{group}: {}", verdicts.iter().map(|(v, n)| format!("{} {n}", serde_json::json!(v).as_str().unwrap_or("?"))).collect::<Vec<_>>().join(", "));
+        }
+        if uncompared > 0 {
+            println!("{uncompared} computed and written but not compared: the folder holds no answers");
+        }
+        println!("{summary}");
+    }
+    if failures > 0 { Exit::Failed } else { Exit::Passed }
+}

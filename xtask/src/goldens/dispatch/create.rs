@@ -1,0 +1,13 @@
+//! Tensors from nothing.
+use crate::goldens::call::Call;
+use adamant::{Error, Tensor};
+
+/// The outputs, if the op is one of these.
+pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+    apply(case).transpose()
+}
+fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+    Ok(match case.op() {
+        _ => None,
+    })
+}
