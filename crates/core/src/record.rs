@@ -183,7 +183,7 @@ impl Log {
         match &*state {
             State::Ready(stored) => {
                 let dense = stored.layout.is_dense(&value.meta.shape);
-                let mut sizes = stored.layout.offset as u64;
+                let mut sizes = 0;
                 if !dense {
                     for k in 0..value.meta.shape.rank() {
                         sizes = mix(sizes, stored.layout.strides[k] as u64);

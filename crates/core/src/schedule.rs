@@ -2,14 +2,26 @@
 use crate::{
     Device, Error, ErrorKind, HostArray, Layout, Meta, Op, Tensor,
     buffer::Buffer,
+    cell::CellWrite,
     error::Origin,
     kernel::Fault,
-    op::Arg,
+    op::{Arg, mix},
     record::{Log, capture},
-    value::{State, Stored},
+    value::{Recipe, State, Stored, Value},
 };
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::{cell::RefCell, collections::HashMap, sync::{Arc, LazyLock}};
+
+mod decide;
+mod execute;
+mod expand;
+mod fuse;
+mod plan;
+use decide::Holder;
+use execute::{Outcome, Replay};
+use expand::Source;
+use plan::{InputHold, Plan, Sized};
 
 /// What the scheduler has done on this thread, for tests and profiles.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -65,13 +77,332 @@ pub(crate) fn no_buffer(meta: Meta) -> Stored {
     Stored { buffer, layout: Layout::dense(&meta.shape), taint: None }
 }
 
+/// Plans by structure and by who holds what; each with its sizes.
+#[derive(Default)]
+struct Entry {
+    plans: Vec<Arc<Plan>>,
+    sizes: HashMap<u64, (Arc<Plan>, Arc<Sized>)>,
+}
+type Key = (u32, u64, u64);
+static PLANS: LazyLock<Mutex<HashMap<Key, Entry>>> = LazyLock::new(Default::default);
+/// The most structures and the most sizes of one that are remembered; beyond that they are made again.
+const MAX_PLANS: usize = 8192;
+const MAX_SIZES: usize = 512;
+
 /// Runs the first `cut` records of a window and starts it anew with the rest.
+///
+/// # Errors
+/// Memory that cannot be had: then nothing has run and the window is as it was. A lost device.
 pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
     if log.records.is_empty() || cut == 0 {
         return Ok(());
     }
+    if log.device.is_reference() {
+        count(|s| s.flushes += 1);
+        return interpret(log);
+    }
+    loop {
+        let cut = cut.min(log.records.len());
+        if cut == 0 {
+            return Ok(());
+        }
+        match run_window(log, cut) {
+            Ok(()) => return Ok(()),
+            Err(Stop::Reader(e)) => return Err(e),
+            // One op cannot run at all: its values and what depends on them fail, the rest goes on.
+            Err(Stop::Record(r, kind)) => poison(log, r, kind),
+        }
+    }
+}
+enum Stop {
+    Reader(Error),
+    Record(usize, ErrorKind),
+}
+
+fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
+    let slots = log.records.get(cut).map_or(log.values.len(), |r| r.first as usize);
+    let (holders, holds, key) = holders(log, cut, slots);
+    if holders.iter().all(|h| *h == Holder::Nobody) && log.writes.is_empty() && !log.records[..cut].iter().any(|r| r.op.is_effect()) {
+        restart(log, cut);
+        return Ok(());
+    }
     count(|s| s.flushes += 1);
-    interpret(log)
+    let last = &log.records[cut - 1];
+    let (structure, sizes) = (last.structure, last.sizes);
+    let (plan, sized) = find_plan(log, cut, (log.device.index(), structure, key), sizes, &holders, &holds)?;
+    let inputs: Vec<Stored> = plan
+        .graph
+        .inputs
+        .iter()
+        .map(|(_, source)| match source {
+            // Slots are the same for every window of one structure.
+            Source::Slot(slot) => log.values[*slot as usize].stored(),
+            Source::Constant(value) => value.stored(),
+        })
+        .collect::<Option<_>>()
+        .ok_or_else(|| Stop::Reader(Error::new("read", ErrorKind::Internal("an input is not in memory".into()))))?;
+    let outcome = {
+        let log = &*log;
+        let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
+        let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
+        let bad = |taints: &[Option<Error>]| {
+            let groups = bad_groups(&writes, |slot| taints[plan.graph.of_slot[slot as usize] as usize].clone());
+            let mut bad: Vec<Option<Error>> = vec![None; plan.graph.vals.len()];
+            for w in &writes {
+                if let Some(e) = groups.get(&w.group) {
+                    bad[plan.graph.of_slot[w.slot as usize] as usize] = Some(e.clone());
+                }
+            }
+            bad
+        };
+        Replay { plan: &plan, sized: &sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad }.run().map_err(Stop::Reader)?
+    };
+    drop(inputs);
+    publish(log, &plan, outcome, slots, cut);
+    restart(log, cut);
+    Ok(())
+}
+
+/// Who holds each slot, what becomes of each input, and a hash of both.
+fn holders(log: &Log, cut: usize, slots: usize) -> (Vec<Holder>, Vec<InputHold>, u64) {
+    let mut holders: Vec<Holder> = Vec::with_capacity(slots);
+    let mut old_of = vec![0u32; slots];
+    for w in &log.writes {
+        if let Some(slot) = w.previous.slot(log.epoch).filter(|s| (*s as usize) < slots) {
+            old_of[slot as usize] += 1;
+        }
+    }
+    for (slot, v) in log.values[..slots].iter().enumerate() {
+        holders.push(if v.users() > 0 {
+            Holder::User
+        } else if v.kept() > 1 + old_of[slot] {
+            Holder::Tape
+        } else {
+            Holder::Nobody
+        });
+    }
+    for r in &log.records[cut..] {
+        for &i in &r.inputs {
+            if (i as usize) < slots {
+                holders[i as usize] = Holder::User;
+            }
+        }
+    }
+    let mut holds = Vec::new();
+    let mut key = cut as u64;
+    for r in &log.records[..cut] {
+        if !matches!(r.op, Op::Input) {
+            continue;
+        }
+        let slot = r.first as usize;
+        let v = &log.values[slot];
+        let free = holders[slot] == Holder::Nobody
+            && match &*v.state.lock() {
+                State::Ready(s) => Arc::strong_count(&s.buffer) == 1 && s.layout.offset == 0 && s.layout.is_dense(&v.meta.shape),
+                _ => false,
+            };
+        let hold = match (free, old_of[slot]) {
+            (false, _) => InputHold::Held,
+            (true, 0) => InputHold::Free,
+            (true, _) => InputHold::OldCell,
+        };
+        key = mix(key, hold as u64);
+        holds.push(hold);
+    }
+    // Two bits a holder, 32 to a word.
+    for chunk in holders.chunks(32) {
+        key = mix(key, chunk.iter().fold(0, |w, h| w << 2 | *h as u64));
+    }
+    (holders, holds, key)
+}
+
+fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<(Arc<Plan>, Arc<Sized>), Stop> {
+    if let Some(found) = PLANS.lock().get(&key).and_then(|e| e.sizes.get(&sizes).cloned()) {
+        count(|s| s.hits += 1);
+        return Ok(found);
+    }
+    let graph = expand::expand(log, cut).map_err(|(r, k)| Stop::Record(r, k))?;
+    let known = PLANS.lock().get(&key).and_then(|e| e.plans.iter().find(|p| p.hash == graph.hash).cloned());
+    let (plan, sized) = match known {
+        Some(plan) => {
+            count(|s| s.resizes += 1);
+            let sized = Arc::new(Sized::new(&plan, &graph));
+            (plan, sized)
+        }
+        None => {
+            count(|s| s.misses += 1);
+            let slots = holders.len();
+            let written: Vec<u32> = log.writes.iter().map(|w| w.slot).filter(|s| (*s as usize) < slots).collect();
+            let plan = Plan::new(graph, holders, &written, holds, log.device).map_err(|(r, k)| Stop::Record(r, k))?;
+            let sized = Sized::new(&plan, &plan.graph);
+            (Arc::new(plan), Arc::new(sized))
+        }
+    };
+    let mut plans = PLANS.lock();
+    if plans.len() >= MAX_PLANS {
+        plans.clear();
+    }
+    let entry = plans.entry(key).or_default();
+    if entry.sizes.len() >= MAX_SIZES {
+        entry.sizes.clear();
+    }
+    if !entry.plans.iter().any(|p| Arc::ptr_eq(p, &plan)) {
+        entry.plans.push(plan.clone());
+    }
+    entry.sizes.insert(sizes, (plan.clone(), sized.clone()));
+    Ok((plan, sized))
+}
+
+/// The groups of which a value is tainted, with the error.
+fn bad_groups(writes: &[&CellWrite], taint: impl Fn(u32) -> Option<Error>) -> HashMap<u64, Error> {
+    let mut bad = HashMap::new();
+    for w in writes {
+        if let Some(e) = taint(w.slot) {
+            bad.entry(w.group).or_insert(e);
+        }
+    }
+    bad
+}
+
+/// Values become ready, deferred ones recipes; cells commit group by group.
+fn publish(log: &mut Log, plan: &Plan, outcome: Outcome, slots: usize, _cut: usize) {
+    let taint_of = |slot: u32| outcome.taints.as_ref().and_then(|t| t[plan.graph.of_slot[slot as usize] as usize].clone());
+    let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
+    let bad = if outcome.taints.is_some() { bad_groups(&writes, taint_of) } else { HashMap::new() };
+    for i in &outcome.taken {
+        if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(*i as usize) {
+            count(|s| s.donated += 1);
+            *log.values[*slot as usize].state.lock() = State::Donated;
+        }
+    }
+    for ((slot, _), stored) in plan.publish.iter().zip(outcome.published) {
+        let value = &log.values[*slot as usize];
+        match stored {
+            Some(stored) => *value.state.lock() = State::Ready(stored),
+            None => {
+                let error = taint_of(*slot).or_else(|| bad.values().next().cloned());
+                value.fail(error.unwrap_or_else(|| Error::at("read", ErrorKind::Internal("a value was withheld without a reason".into()), value.origin)));
+            }
+        }
+    }
+    for &slot in &plan.deferred {
+        let value = &log.values[slot as usize];
+        let node = plan.graph.node_of(plan.graph.of_slot[slot as usize]);
+        let r = &log.records[node.record as usize];
+        let inputs = r.inputs.iter().map(|&i| log.values[i as usize].clone()).collect();
+        count(|s| s.deferred += 1);
+        *value.state.lock() = State::Deferred(Box::new(Recipe { op: r.op.clone(), arg: r.arg, inputs }));
+    }
+    for w in writes.iter().rev() {
+        match bad.get(&w.group) {
+            Some(_) => w.cell.withdraw(&log.values[w.slot as usize], &w.previous),
+            None => w.cell.committed(),
+        }
+    }
+    for (group, e) in bad {
+        withhold(group, e);
+    }
+}
+
+/// Starts a new window with the records that stay open.
+fn restart(log: &mut Log, cut: usize) {
+    if cut >= log.records.len() {
+        log.clear();
+        return;
+    }
+    rerecord(log, cut, |_| true);
+}
+/// Records again what stays: records from `from` on for which `stays` holds.
+fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
+    let records = std::mem::take(&mut log.records);
+    let values = std::mem::take(&mut log.values);
+    let writes = std::mem::take(&mut log.writes);
+    log.clear();
+    let mut map: HashMap<u32, u32> = HashMap::new();
+    for (k, r) in records.iter().enumerate().skip(from) {
+        if !stays(k) || matches!(r.op, Op::Input) {
+            continue;
+        }
+        let mut inputs = SmallVec::new();
+        let mut lost = None;
+        for &i in &r.inputs {
+            let new = match map.get(&i) {
+                Some(&n) => Ok(n),
+                None => log.slot_of(&values[i as usize]),
+            };
+            match new {
+                Ok(n) => {
+                    map.insert(i, n);
+                    inputs.push(n);
+                }
+                Err(e) => lost = Some(e),
+            }
+        }
+        let outs: Vec<Arc<Value>> = (0..r.outputs as usize).map(|o| (*values[r.first as usize + o]).clone()).collect();
+        if let Some(kind) = lost {
+            for v in outs {
+                let e = Error::at(r.op.name(), kind.clone(), v.origin);
+                v.fail(e);
+            }
+            continue;
+        }
+        let first = log.push(r.op.clone(), r.arg, inputs, &outs, 0, 0);
+        for o in 0..r.outputs as u32 {
+            map.insert(r.first + o, first + o);
+        }
+    }
+    for mut w in writes {
+        if let Some(&slot) = map.get(&w.slot) {
+            w.slot = slot;
+            log.note_write(w);
+        }
+    }
+}
+/// An op that no plan can run: its values fail, and with them all that depend on them; their cell writes are taken back.
+fn poison(log: &mut Log, record: usize, kind: ErrorKind) {
+    let mut failed: Vec<Option<Error>> = vec![None; log.values.len()];
+    let mut gone = vec![false; log.records.len()];
+    for (k, r) in log.records.iter().enumerate() {
+        let own = (k == record).then(|| Error::at(r.op.name(), kind.clone(), log.values[r.first as usize].origin));
+        let error = own.or_else(|| r.inputs.iter().find_map(|&i| failed[i as usize].clone()));
+        if let Some(e) = error {
+            gone[k] = true;
+            for o in 0..r.outputs as usize {
+                failed[r.first as usize + o] = Some(e.clone());
+                log.values[r.first as usize + o].fail(e.clone());
+            }
+        }
+    }
+    let bad: HashMap<u64, Error> = log.writes.iter().filter_map(|w| failed[w.slot as usize].clone().map(|e| (w.group, e))).collect();
+    for w in log.writes.iter().rev() {
+        if bad.contains_key(&w.group) {
+            w.cell.withdraw(&log.values[w.slot as usize], &w.previous);
+        }
+    }
+    log.writes.retain(|w| !bad.contains_key(&w.group));
+    for (group, e) in bad {
+        withhold(group, e);
+    }
+    rerecord(log, 0, |k| !gone[k]);
+}
+/// What a collective returns, from everybody's bytes.
+pub(crate) fn combine_ranks(kind: crate::op::CollectiveKind, all: &[Vec<u8>], shape: crate::Shape, dtype: crate::DType) -> Result<Vec<u8>, ErrorKind> {
+    let meta_device = Device::reference();
+    let parts: Vec<HostArray> = all.iter().map(|b| HostArray::from_bytes(shape, dtype, b)).collect();
+    let Some(first) = parts.first() else { return Err(ErrorKind::Internal("a group without ranks".into())) };
+    let out = match kind {
+        crate::op::CollectiveKind::Broadcast { root } => parts.get(root).cloned().ok_or_else(|| ErrorKind::Argument(format!("rank {root} does not exist")))?,
+        crate::op::CollectiveKind::AllReduceSum => {
+            let mut sum = first.clone();
+            let meta = Meta { shape, dtype, device: meta_device };
+            for p in &parts[1..] {
+                let (mut out, _) = crate::reference::run(&Op::Binary(crate::scalar::Binary::Add), Arg::None, &[sum.clone(), p.clone()], &[meta])?;
+                sum = out.swap_remove(0);
+            }
+            sum
+        }
+    };
+    Ok(out.to_bytes())
 }
 
 /// The reference device: op by op, in plain f64.

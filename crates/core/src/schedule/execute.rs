@@ -1,0 +1,236 @@
+//! Replaying a plan: memory is reserved, steps are handed to the device, faults are followed to what they spoiled.
+use super::{
+    expand::Graph,
+    fuse::PlanStep,
+    plan::{Place, Plan, Sized, SizedOperand, Storage, argument},
+};
+use crate::{
+    Device, Error, ErrorKind, Op, Scalar,
+    buffer::Buffer,
+    error::Origin,
+    kernel::{FaultWord, KernelKind, Operand, Step},
+    op::Arg,
+    record::Record,
+    shape::Layout,
+    value::Stored,
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What came out of a replay.
+pub(crate) struct Outcome {
+    /// memory of the published values, in the plan's order; `None`: the step was withheld
+    pub published: Vec<Option<Stored>>,
+    /// the error found in data behind each value of the graph, if any was found at all
+    pub taints: Option<Vec<Option<Error>>>,
+    /// inputs whose buffer now holds something else
+    pub taken: Vec<u32>,
+}
+/// Names the line a record was applied at.
+pub(crate) type OriginOf<'a> = &'a dyn Fn(u32) -> Origin;
+
+pub(crate) struct Replay<'a> {
+    pub plan: &'a Plan,
+    pub sized: &'a Sized,
+    pub records: &'a [Record],
+    pub inputs: &'a [Stored],
+    pub device: Device,
+    pub origin: OriginOf<'a>,
+    /// Which values may not be written: `None` all may; else called with the taints before the late steps.
+    pub bad: &'a dyn Fn(&[Option<Error>]) -> Vec<Option<Error>>,
+}
+
+static NO_FAULT: FaultWord = FaultWord::none();
+
+impl Replay<'_> {
+    pub fn run(&self) -> Result<Outcome, Error> {
+        let own = self.reserve()?;
+        let words: Vec<FaultWord> = if self.plan.faultable { self.plan.steps.iter().map(|_| FaultWord::default()).collect() } else { Vec::new() };
+        self.submit(0..self.plan.late, &own, &words, &[])?;
+        let spoiled = words.iter().any(|w| w.get().is_some()) || self.inputs.iter().any(|s| s.taint.is_some());
+        let taints = spoiled.then(|| self.taints(&words));
+        let mut withheld = vec![false; own.len()];
+        let mut skip = Vec::new();
+        let mut refused = None;
+        if let Some(taints) = &taints {
+            let bad = (self.bad)(taints);
+            for (at, s) in self.plan.steps.iter().enumerate().skip(self.plan.late) {
+                let g = &self.plan.graph;
+                let spoils = |v: u32| bad[v as usize].is_some() || matches!(self.plan.storage[v as usize], Storage::Own(m) if withheld[m as usize]);
+                if s.outputs.iter().chain(&s.inputs).any(|u| spoils(u.value(g))) {
+                    skip.push(at);
+                    for o in &s.outputs {
+                        if let Storage::Own(m) = self.plan.storage[o.value(g) as usize] {
+                            withheld[m as usize] = true;
+                        }
+                    }
+                }
+            }
+            refused = Some(bad);
+        }
+        self.submit(self.plan.late..self.plan.steps.len(), &own, &words, &skip)?;
+        let late_fault = !spoiled && words.iter().any(|w| w.get().is_some());
+        let taints = if late_fault { Some(self.taints(&words)) } else { taints };
+        let _ = refused;
+        let published = self
+            .plan
+            .publish
+            .iter()
+            .zip(&self.sized.published)
+            .map(|((_, v), place)| {
+                let taint = taints.as_ref().and_then(|t| t[*v as usize].clone());
+                match self.plan.storage[*v as usize] {
+                    Storage::Own(m) if withheld[m as usize] => None,
+                    Storage::Own(m) => Some(Stored { buffer: own[m as usize].clone(), layout: self.layout(place, None), taint }),
+                    Storage::Input(i) => self.inputs.get(i as usize).map(|s| Stored { buffer: s.buffer.clone(), layout: self.layout(place, Some(s)), taint }),
+                    Storage::None => None,
+                }
+            })
+            .collect();
+        let taken = self.plan.own.iter().enumerate().filter(|(m, _)| !withheld[*m]).filter_map(|(_, o)| o.taken).collect();
+        Ok(Outcome { published, taints, taken })
+    }
+
+    /// All memory before the first step: if it cannot be had, nothing has run.
+    fn reserve(&self) -> Result<Vec<Arc<Buffer>>, Error> {
+        let oom = |k: ErrorKind, v: u32| Error::at(self.plan.graph.node_of(v).op.name(), k, (self.origin)(self.plan.graph.node_of(v).record));
+        let pool = self.device.pool();
+        let first = self.plan.own.first().map_or(0, |o| o.value);
+        let blocks: SmallVec<[Arc<Buffer>; 16]> = self.sized.blocks.iter().map(|&b| pool.take(self.device, b)).collect::<Result<_, _>>().map_err(|k| oom(k, first))?;
+        self.plan
+            .own
+            .iter()
+            .enumerate()
+            .map(|(m, o)| match o.taken {
+                Some(i) => Ok(self.inputs[i as usize].buffer.clone()),
+                None if o.escapes => pool.take(self.device, self.sized.bytes[m]).map_err(|k| oom(k, o.value)),
+                None => Ok(blocks[self.sized.block[m] as usize].clone()),
+            })
+            .collect()
+    }
+    fn layout(&self, place: &Place, input: Option<&Stored>) -> Layout {
+        let mut layout = place.layout;
+        let mut offset = layout.offset as isize;
+        for (from, stride) in &place.moves {
+            if let Arg::Start(s) = argument(*from, self.records) {
+                offset += s as isize * stride;
+            }
+        }
+        layout.offset = offset as usize + input.map_or(0, |s| s.layout.offset);
+        layout
+    }
+    fn operand<'b>(&'b self, o: &SizedOperand, own: &'b [Arc<Buffer>]) -> Option<Operand<'b>> {
+        let (buffer, input): (&Buffer, _) = match o.storage {
+            Storage::Own(m) => (own.get(m as usize)?, None),
+            Storage::Input(i) => self.inputs.get(i as usize).map(|s| (&*s.buffer, Some(s)))?,
+            Storage::None => return None,
+        };
+        Some(Operand { buffer, shape: o.shape, layout: self.layout(&o.place, input), dtype: o.dtype })
+    }
+    fn submit(&self, range: std::ops::Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<(), Error> {
+        let internal = |s: &PlanStep, k: ErrorKind| Error::at(self.plan.graph.nodes[s.node as usize].op.name(), k, (self.origin)(self.plan.graph.nodes[s.node as usize].record));
+        let mut batch: SmallVec<[Step<'_>; 4]> = SmallVec::new();
+        let mut last = None;
+        for at in range {
+            if skip.contains(&at) {
+                continue;
+            }
+            let (s, z) = (&self.plan.steps[at], &self.sized.steps[at]);
+            let missing = || internal(s, ErrorKind::Internal("a step without memory".into()));
+            let inputs: SmallVec<[Operand<'_>; 4]> = z.inputs.iter().map(|o| self.operand(o, own)).collect::<Option<_>>().ok_or_else(missing)?;
+            let outputs: SmallVec<[Operand<'_>; 2]> = z.outputs.iter().map(|o| self.operand(o, own)).collect::<Option<_>>().ok_or_else(missing)?;
+            let node = &self.plan.graph.nodes[s.node as usize];
+            if let (KernelKind::Copy, [from], [to]) = (&s.kernel.kind, &inputs[..], &outputs[..]) {
+                if std::ptr::eq(from.buffer, to.buffer) && from.layout == to.layout {
+                    // The destination of an update was taken over: nothing to copy.
+                    super::count(|c| c.donated += 1);
+                    continue;
+                }
+                if matches!(node.op, Op::UpdateSlice { .. } | Op::Scatter { .. }) && !s.updates {
+                    super::count(|c| c.copies += 1);
+                }
+                if let Op::Collective { kind, group } = &node.op {
+                    self.device.backend().submit(&batch).map_err(|k| internal(s, k))?;
+                    batch.clear();
+                    self.collective(*kind, &**group, from, to).map_err(|k| internal(s, k))?;
+                    continue;
+                }
+            }
+            let args = s
+                .args
+                .iter()
+                .map(|a| match argument(*a, self.records) {
+                    Arg::Scalar(v) => v,
+                    _ => Scalar::Int(0),
+                })
+                .collect();
+            super::count(|c| {
+                c.kernels += 1;
+                c.fused += s.ops.saturating_sub(1) as u64;
+            });
+            last = Some(s);
+            batch.push(Step { kernel: &s.kernel, space: z.space, inputs, outputs, args, fault: words.get(at).unwrap_or(&NO_FAULT) });
+        }
+        match last {
+            Some(s) => self.device.backend().submit(&batch).map_err(|k| internal(s, k)),
+            None => Ok(()),
+        }
+    }
+    /// Exchanges a tensor with the other ranks, through the host.
+    fn collective(&self, kind: crate::op::CollectiveKind, group: &dyn crate::op::Communicator, from: &Operand<'_>, to: &Operand<'_>) -> Result<(), ErrorKind> {
+        let size = from.dtype.size();
+        let mut whole = vec![0u8; from.buffer.bytes()];
+        from.buffer.download(0, &mut whole)?;
+        let mut bytes = Vec::with_capacity(from.shape.elements() * size);
+        crate::tensor::for_each_offset(&from.shape, &from.layout, |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
+        let all = group.all_gather(&bytes).map_err(|e| e.kind().clone())?;
+        let result = super::combine_ranks(kind, &all, from.shape, from.dtype)?;
+        match to.buffer.write().as_deref_mut() {
+            Some(m) => self.device.backend().upload(m, to.layout.offset * size, &result),
+            None => Err(ErrorKind::Internal("a buffer without memory".into())),
+        }
+    }
+    /// Follows every fault to the values computed from it. The slow path: only when something was found.
+    fn taints(&self, words: &[FaultWord]) -> Vec<Option<Error>> {
+        let g = &self.plan.graph;
+        let mut taints: Vec<Option<Error>> = vec![None; g.vals.len()];
+        for (k, (v, _)) in g.inputs.iter().enumerate() {
+            taints[*v as usize] = self.inputs.get(k).and_then(|s| s.taint.clone());
+        }
+        for (s, w) in self.plan.steps.iter().zip(words) {
+            if let Some(fault) = w.get() {
+                for o in &s.outputs {
+                    let node = culprit(g, o.value(g));
+                    let x = &g.nodes[node as usize];
+                    taints[o.value(g) as usize] = Some(super::fault_error(&x.op, fault.clone(), (self.origin)(x.record)));
+                }
+            }
+        }
+        for x in &g.nodes {
+            let from = x.inputs.iter().find_map(|&i| taints[i as usize].clone());
+            if let Some(e) = from {
+                for o in x.first..x.first + x.outputs {
+                    taints[o as usize].get_or_insert_with(|| e.clone());
+                }
+            }
+        }
+        taints
+    }
+}
+/// The op inside a fused kernel that can have found the fault.
+fn culprit(g: &Graph, v: u32) -> u32 {
+    let mut todo = vec![v];
+    let mut steps = 0;
+    while let Some(v) = todo.pop() {
+        let x = g.node_of(v);
+        let faults = x.op.can_fault() || matches!(&x.op, Op::Binary(f) | Op::BinaryScalar(f, _) if x.inputs.first().is_some_and(|&i| f.can_fault(g.vals[i as usize].meta.dtype)));
+        if faults {
+            return g.vals[v as usize].node;
+        }
+        steps += 1;
+        if (x.op.is_map() || matches!(x.op, Op::Reduce { .. })) && steps < 256 {
+            todo.extend(x.inputs.iter().copied());
+        }
+    }
+    g.vals[v as usize].node
+}

@@ -1,0 +1,211 @@
+//! A window's records as one flat list of primitives: composites that the device does not claim are replaced by
+//! their bodies, which are captured on placeholders. All decisions are made on this list.
+use crate::{
+    Composite, Device, ErrorKind, Meta, Op, Tensor,
+    backend::Support,
+    kernel::KernelKind,
+    op::{Arg, View, mix},
+    record::{Log, Record, capture, register_inputs},
+    shape::Layout,
+    value::{State, Value},
+};
+use smallvec::SmallVec;
+use std::{collections::HashMap, sync::Arc};
+
+/// Where an argument is read when the plan is replayed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ArgFrom {
+    /// From the record: new at every replay.
+    Record(u32),
+    /// Written by a composite's body: part of the structure.
+    Body(Arg),
+}
+/// A primitive (or a claimed composite) with its inputs as values.
+pub(crate) struct Node {
+    pub op: Op,
+    pub arg: ArgFrom,
+    pub inputs: SmallVec<[u32; 3]>,
+    /// Its outputs are the values `first..first + outputs`.
+    pub first: u32,
+    pub outputs: u32,
+    /// The record it comes from: where faults and times are charged.
+    pub record: u32,
+}
+pub(crate) struct Val {
+    pub meta: Meta,
+    pub node: u32,
+}
+/// A flat list of ops in SSA form.
+#[derive(Default)]
+pub(crate) struct Graph {
+    pub nodes: Vec<Node>,
+    pub vals: Vec<Val>,
+    /// The value of each slot of the window.
+    pub of_slot: Vec<u32>,
+    /// The values that are inputs, in order, and where their memory comes from.
+    pub inputs: Vec<(u32, Source)>,
+    /// Is the value row-major without gaps, as far as structure tells?
+    pub dense: Vec<bool>,
+    /// The layouts of inputs that come from the window.
+    pub layouts: HashMap<u32, Layout>,
+    /// A hash of the whole structure, bodies included.
+    pub hash: u64,
+}
+/// Where an input's memory comes from.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// A slot of the window.
+    Slot(u32),
+    /// A tensor that a composite's body made from host data.
+    Constant(Arc<Value>),
+}
+pub(crate) const NONE: u32 = u32::MAX;
+/// An error that belongs to one record of the window.
+pub(crate) type RecordError = (usize, ErrorKind);
+
+impl Graph {
+    fn node(&mut self, op: Op, arg: ArgFrom, inputs: SmallVec<[u32; 3]>, metas: impl Iterator<Item = Meta>, record: u32) -> u32 {
+        let first = self.vals.len() as u32;
+        let node = self.nodes.len() as u32;
+        self.vals.extend(metas.map(|meta| Val { meta, node }));
+        let mut h = mix(self.hash, op.structure());
+        let out = self.vals.get(first as usize).map(|v| v.meta.shape);
+        for v in &self.vals[first as usize..] {
+            h = mix(h, (v.meta.dtype as u64) << 8 | v.meta.shape.rank() as u64);
+        }
+        for &i in &inputs {
+            h = mix(h, i as u64);
+            if let (Some(out), true) = (out, op.is_map() || matches!(op, Op::View(_))) {
+                let d = &self.vals[i as usize].meta.shape;
+                for k in 0..d.rank().min(out.rank()) {
+                    h = mix(h, (d[d.rank() - 1 - k] == out[out.rank() - 1 - k]) as u64);
+                }
+            }
+        }
+        match arg {
+            ArgFrom::Body(Arg::Scalar(s)) => h = mix(h, s.bits()),
+            ArgFrom::Body(Arg::Start(s)) => h = mix(h, s as u64),
+            _ => {}
+        }
+        self.hash = h;
+        let dense = match &op {
+            Op::StopGrad | Op::View(View::Slice { axis: 0, step: 1, .. }) => self.dense[inputs[0] as usize],
+            Op::View(View::Reshape(_)) => true,
+            Op::View(_) => false,
+            _ => true,
+        };
+        self.dense.resize(self.vals.len(), dense);
+        let outputs = self.vals.len() as u32 - first;
+        self.nodes.push(Node { op, arg, inputs, first, outputs, record });
+        first
+    }
+    pub fn node_of(&self, v: u32) -> &Node {
+        &self.nodes[self.vals[v as usize].node as usize]
+    }
+    pub fn shape(&self, v: u32) -> &crate::Shape {
+        &self.vals[v as usize].meta.shape
+    }
+}
+
+/// Expands the first `cut` records.
+pub(crate) fn expand(log: &Log, cut: usize) -> Result<Graph, RecordError> {
+    let slots = log.records.get(cut).map_or(log.values.len(), |r| r.first as usize);
+    let mut g = Graph { of_slot: vec![NONE; slots], hash: 0xADA, ..Graph::default() };
+    for (k, r) in log.records[..cut].iter().enumerate() {
+        let metas: Vec<Meta> = (0..r.outputs as usize).map(|o| log.values[r.first as usize + o].meta).collect();
+        if matches!(r.op, Op::Input) {
+            let v = g.node(Op::Input, ArgFrom::Body(Arg::None), SmallVec::new(), metas.into_iter(), k as u32);
+            let value = &log.values[r.first as usize];
+            if let Some(stored) = value.stored() {
+                g.dense[v as usize] = stored.layout.is_dense(&value.meta.shape);
+                // Sizes of one do not step: a dense layout's strides may be anything there.
+                g.layouts.insert(v, if g.dense[v as usize] { Layout::dense(&value.meta.shape) } else { stored.layout });
+            }
+            g.inputs.push((v, Source::Slot(r.first)));
+            g.of_slot[r.first as usize] = v;
+            continue;
+        }
+        let inputs: SmallVec<[u32; 3]> = r.inputs.iter().map(|&i| g.of_slot[i as usize]).collect();
+        let outs = place(&mut g, log.device, r, &inputs, metas, k as u32, ArgFrom::Record(k as u32)).map_err(|e| (k, e))?;
+        for (o, v) in outs.into_iter().enumerate().take(r.outputs as usize) {
+            g.of_slot[r.first as usize + o] = v;
+        }
+    }
+    Ok(g)
+}
+
+/// Places one record (of the window or of a body) and returns the values of its outputs.
+fn place(g: &mut Graph, device: Device, r: &Record, inputs: &[u32], metas: Vec<Meta>, record: u32, arg: ArgFrom) -> Result<Vec<u32>, ErrorKind> {
+    if let Op::Composite(c) = &r.op {
+        let dtypes: Vec<_> = inputs.iter().map(|&i| g.vals[i as usize].meta.dtype).chain(metas.iter().map(|m| m.dtype)).collect();
+        let native = device.backend().supports(&KernelKind::Composite(c.clone()), &dtypes) == Support::Native;
+        if !native {
+            if c.is_host() {
+                return Err(ErrorKind::Unsupported { backend: device.info().backend.into(), what: format!("{} runs on the host; move its inputs with `.to(cpu)`", c.name()) });
+            }
+            return inline(g, device, c, inputs, record);
+        }
+    }
+    let n = metas.len() as u32;
+    let mut inputs: SmallVec<[u32; 3]> = SmallVec::from_slice(inputs);
+    if matches!(r.op, Op::Conv(_) | Op::Window(_) | Op::Composite(_)) {
+        // These kernels read dense memory: what has gaps is reshaped to its own shape, which moves it.
+        for i in inputs.iter_mut() {
+            if !g.dense[*i as usize] {
+                let meta = g.vals[*i as usize].meta;
+                *i = g.node(Op::View(View::Reshape(meta.shape)), ArgFrom::Body(Arg::None), SmallVec::from_slice(&[*i]), std::iter::once(meta), record);
+            }
+        }
+    }
+    let first = g.node(r.op.clone(), arg, inputs, metas.into_iter(), record);
+    Ok((first..first + n).collect())
+}
+
+/// Captures a composite's body on placeholders and places its records.
+fn inline(g: &mut Graph, device: Device, c: &Arc<dyn Composite>, inputs: &[u32], record: u32) -> Result<Vec<u32>, ErrorKind> {
+    let places: Vec<Tensor> = inputs.iter().map(|&i| Tensor::placeholder(g.vals[i as usize].meta)).collect();
+    let (outputs, stream) = capture(device, || {
+        let values: Vec<_> = places.iter().map(|t| t.value().clone()).collect();
+        register_inputs(&values);
+        crate::grad::no_grad(|| crate::intercept::below(|| c.body(&places)))
+    });
+    let outputs = outputs.map_err(|e| e.kind().clone())?;
+    let mut log = stream.log.lock();
+    // An output that is a constant of the body needs a slot too.
+    for t in &outputs {
+        if let Some(e) = t.error() {
+            return Err(e.kind().clone());
+        }
+        log.slot_of(t.value())?;
+    }
+    let mut map = vec![NONE; log.values.len()];
+    let mut next = 0;
+    for b in &log.records {
+        let first = b.first as usize;
+        if matches!(b.op, Op::Input) {
+            map[first] = match inputs.get(next) {
+                Some(&i) => i,
+                None => {
+                    let value = (*log.values[first]).clone();
+                    if !matches!(*value.state.lock(), State::Ready(_)) {
+                        return Err(ErrorKind::Internal(format!("the body of {} uses a tensor that is not in memory", c.name())));
+                    }
+                    let v = g.node(Op::Input, ArgFrom::Body(Arg::None), SmallVec::new(), std::iter::once(value.meta), record);
+                    g.inputs.push((v, Source::Constant(value)));
+                    v
+                }
+            };
+            next += 1;
+            continue;
+        }
+        let ins: SmallVec<[u32; 3]> = b.inputs.iter().map(|&i| map[i as usize]).collect();
+        let metas = (0..b.outputs as usize).map(|o| log.values[first + o].meta).collect();
+        for (o, v) in place(g, device, b, &ins, metas, record, ArgFrom::Body(b.arg))?.into_iter().enumerate() {
+            if let Some(slot) = map.get_mut(first + o) {
+                *slot = v;
+            }
+        }
+    }
+    let elsewhere = || ErrorKind::Internal(format!("the body of {} returned a tensor of elsewhere", c.name()));
+    outputs.iter().map(|t| t.value().slot(log.epoch).and_then(|s| map.get(s as usize).copied()).filter(|v| *v != NONE).ok_or_else(elsewhere)).collect()
+}

@@ -1,0 +1,422 @@
+//! Plans: the steps of one structure with their memory decided (who shares, who is updated in place), and their
+//! sizes, worked out once per size.
+use super::{
+    decide::{Decisions, Holder, decide},
+    expand::{ArgFrom, Graph, NONE, RecordError, Source},
+    fuse::{PlanStep, Space, Use, build},
+};
+use crate::{
+    DType, Op, Shape,
+    kernel::KernelKind,
+    op::{Arg, View},
+    shape::{Layout, MAX_RANK},
+};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// What the plan's key says of an input besides its structure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum InputHold {
+    /// somebody may read it later
+    Held = 0,
+    /// nobody will: its buffer may be reused
+    Free = 1,
+    /// it is the old value of a cell that this window writes, and nobody else's: reused only by a step that can be withheld
+    OldCell = 2,
+}
+
+/// Where the memory of a value is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Storage {
+    /// nowhere
+    None,
+    /// input number k
+    Input(u32),
+    /// the plan's own memory number k
+    Own(u32),
+}
+/// Memory of the plan's own.
+pub(crate) struct Own {
+    /// the value that needs the most of it (all users have its shape and a dtype of its size)
+    pub value: u32,
+    /// first and last step that use it
+    pub first: u32,
+    pub last: u32,
+    /// it outlives the plan
+    pub escapes: bool,
+    /// it is the buffer of input number k, taken over
+    pub taken: Option<u32>,
+}
+pub(crate) struct Plan {
+    pub hash: u64,
+    pub steps: Vec<PlanStep>,
+    /// steps from here on write cells
+    pub late: usize,
+    pub storage: Vec<Storage>,
+    pub root: Vec<u32>,
+    pub own: Vec<Own>,
+    /// (slot, value) that become ready
+    pub publish: Vec<(u32, u32)>,
+    pub deferred: Vec<u32>,
+    pub faultable: bool,
+    /// The structure it was made for: faults are followed along it.
+    pub graph: Graph,
+}
+
+impl Plan {
+    pub fn new(graph: Graph, holders: &[Holder], written_slots: &[u32], holds: &[InputHold], device: crate::Device) -> Result<Plan, RecordError> {
+        let g = &graph;
+        let n = g.vals.len();
+        let mut written = vec![false; n];
+        for &s in written_slots {
+            written[g.of_slot[s as usize] as usize] = true;
+        }
+        let d = decide(g, holders, &written);
+        let steps = build(g, &d, &written, device)?;
+        let late = steps.iter().position(|s| s.commits).unwrap_or(steps.len());
+        let faultable = steps.iter().any(|s| s.faultable);
+        let mut memory = MemoryPlan::new(g, &d, &steps);
+        memory.assign(&d, &steps, holds, faultable, late);
+        let publish = g.of_slot.iter().enumerate().filter(|(s, v)| **v != NONE && !matches!(g.node_of(**v).op, Op::Input) && publishes(holders[*s], &d, **v)).map(|(s, v)| (s as u32, *v)).collect();
+        Ok(Plan {
+            hash: g.hash,
+            late,
+            storage: memory.storage,
+            own: memory.own,
+            root: d.root,
+            publish,
+            deferred: d.deferred,
+            faultable,
+            steps,
+            graph,
+        })
+    }
+}
+fn publishes(h: Holder, d: &Decisions, v: u32) -> bool {
+    match h {
+        Holder::Nobody => false,
+        Holder::User => true,
+        Holder::Tape => d.kept[v as usize],
+    }
+}
+
+struct MemoryPlan<'a> {
+    g: &'a Graph,
+    storage: Vec<Storage>,
+    own: Vec<Own>,
+    /// last step that touches each root, and the first
+    last: Vec<u32>,
+    first: Vec<u32>,
+    escapes: Vec<bool>,
+}
+impl<'a> MemoryPlan<'a> {
+    fn new(g: &'a Graph, d: &Decisions, steps: &[PlanStep]) -> MemoryPlan<'a> {
+        let n = g.vals.len();
+        let (mut first, mut last) = (vec![NONE; n], vec![0u32; n]);
+        for (at, s) in steps.iter().enumerate() {
+            for u in s.inputs.iter().chain(&s.outputs) {
+                let r = d.root[u.value(g) as usize] as usize;
+                first[r] = first[r].min(at as u32);
+                last[r] = last[r].max(at as u32);
+            }
+        }
+        let mut escapes = vec![false; n];
+        for v in 0..n {
+            if d.kept[v] {
+                escapes[d.root[v] as usize] = true;
+            }
+        }
+        let mut storage = vec![Storage::None; n];
+        for (k, (v, _)) in g.inputs.iter().enumerate() {
+            storage[*v as usize] = Storage::Input(k as u32);
+        }
+        MemoryPlan { g, storage, own: Vec::new(), last, first, escapes }
+    }
+    /// Gives every root that a step writes its memory: that of an operand that ends here where possible, else new.
+    fn assign(&mut self, d: &Decisions, steps: &[PlanStep], holds: &[InputHold], faultable: bool, late: usize) {
+        let mut taken = vec![false; self.g.inputs.len()];
+        for (at, s) in steps.iter().enumerate() {
+            for (k, out) in s.outputs.iter().enumerate() {
+                let o = d.root[out.value(self.g) as usize] as usize;
+                if self.storage[o] != Storage::None {
+                    continue;
+                }
+                let donor = self.donor(d, s, k, at, o, holds, &taken, faultable, late);
+                match donor {
+                    Some(Storage::Own(m)) => {
+                        let m_at = m as usize;
+                        self.own[m_at].last = self.own[m_at].last.max(self.last[o]);
+                        self.own[m_at].escapes |= self.escapes[o];
+                        self.storage[o] = Storage::Own(m);
+                    }
+                    Some(Storage::Input(i)) => {
+                        taken[i as usize] = true;
+                        self.storage[o] = Storage::Own(self.own.len() as u32);
+                        // From now on the input's own readers find it there as well.
+                        self.own.push(Own { value: o as u32, first: self.first[o], last: self.last[o], escapes: self.escapes[o], taken: Some(i) });
+                    }
+                    _ => {
+                        self.storage[o] = Storage::Own(self.own.len() as u32);
+                        self.own.push(Own { value: o as u32, first: self.first[o], last: self.last[o], escapes: self.escapes[o], taken: None });
+                    }
+                }
+            }
+        }
+        // What is kept but no step writes (a view of an input) needs nothing.
+        for v in 0..self.g.vals.len() {
+            let r = d.root[v] as usize;
+            if r != v {
+                self.storage[v] = self.storage[r];
+            }
+        }
+    }
+    /// The memory of an operand that ends with this step and lies exactly where the output will.
+    #[allow(clippy::too_many_arguments)]
+    fn donor(&self, d: &Decisions, s: &PlanStep, k: usize, at: usize, o: usize, holds: &[InputHold], taken: &[bool], faultable: bool, late: usize) -> Option<Storage> {
+        let g = self.g;
+        let element_wise = matches!(s.kernel.kind, KernelKind::Map { .. });
+        // The whole-tensor copy before an update or a scatter vanishes if the destination may be taken over.
+        let whole_copy = matches!(s.kernel.kind, KernelKind::Copy) && matches!(g.nodes[s.node as usize].op, Op::UpdateSlice { .. } | Op::Scatter { .. }) && matches!(s.outputs[0], Use::Whole(_));
+        if !element_wise && !whole_copy {
+            return None;
+        }
+        let out_meta = &g.vals[o].meta;
+        for u in &s.inputs {
+            let (Use::Whole(v) | Use::Broadcast(v)) = *u else { continue };
+            let r = d.root[v as usize] as usize;
+            let m = &g.vals[v as usize].meta;
+            // The very tensor, not a view of it with other strides; equal shapes by construction of the space.
+            if r != v as usize || m.dtype != out_meta.dtype || !same_space(g, s, v, o as u32) || !g.dense[v as usize] || d.pinned[r] || d.constant[v as usize].is_some() {
+                continue;
+            }
+            // Read through another view in the same step: an element would be overwritten before it is read.
+            if s.inputs.iter().any(|w| w != u && d.root[w.value(g) as usize] as usize == r) {
+                continue;
+            }
+            if self.last[r] != at as u32 || self.escapes[r] {
+                continue;
+            }
+            // One output per donor.
+            if s.outputs[..k].iter().any(|p| self.storage[d.root[p.value(g) as usize] as usize] == self.storage[r] && self.storage[r] != Storage::None) {
+                continue;
+            }
+            match self.storage[r] {
+                Storage::Own(m) => return Some(Storage::Own(m)),
+                Storage::Input(i) if !taken[i as usize] => match holds.get(i as usize) {
+                    Some(InputHold::Free) if !faultable || whole_copy || at >= late => return Some(Storage::Input(i)),
+                    Some(InputHold::OldCell) if at >= late || (!faultable && whole_copy) => return Some(Storage::Input(i)),
+                    _ => continue,
+                },
+                _ => continue,
+            }
+        }
+        None
+    }
+}
+fn same_space(g: &Graph, s: &PlanStep, v: u32, o: u32) -> bool {
+    match s.space {
+        Space::Of(space) => g.shape(v) == g.shape(space) && g.shape(o) == g.shape(space),
+        Space::Pad(_) => false,
+    }
+}
+
+/// A plan's sizes.
+pub(crate) struct Sized {
+    pub steps: Vec<SizedStep>,
+    /// bytes of each of the plan's own memories
+    pub bytes: Vec<usize>,
+    /// the reusable block each temporary uses (escaping and taken ones have none)
+    pub block: Vec<u32>,
+    /// bytes of each block
+    pub blocks: Vec<usize>,
+    /// layouts of published values, in the plan's order
+    pub published: Vec<Place>,
+}
+/// Where a value lies in its storage: a layout, and starts read at replay.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub layout: Layout,
+    /// (argument, elements per unit)
+    pub moves: SmallVec<[(ArgFrom, isize); 1]>,
+}
+pub(crate) struct SizedStep {
+    pub space: Shape,
+    pub inputs: SmallVec<[SizedOperand; 4]>,
+    pub outputs: SmallVec<[SizedOperand; 2]>,
+}
+pub(crate) struct SizedOperand {
+    pub storage: Storage,
+    pub shape: Shape,
+    pub dtype: DType,
+    pub place: Place,
+    /// the layout is that of the input's own, found at replay
+    pub input_layout: bool,
+}
+
+impl Sized {
+    pub fn new(plan: &Plan, g: &Graph) -> Sized {
+        let places = places(plan, g);
+        let steps = plan.steps.iter().map(|s| size_step(plan, g, &places, s)).collect();
+        let bytes: Vec<usize> = plan.own.iter().map(|o| g.vals[o.value as usize].meta.bytes()).collect();
+        let (block, blocks) = blocks(plan, &bytes);
+        let published = plan.publish.iter().map(|&(_, v)| places[v as usize].clone()).collect();
+        Sized { steps, bytes, block, blocks, published }
+    }
+}
+/// Temporaries share blocks as their lives allow: first come, smallest block that is large enough.
+fn blocks(plan: &Plan, bytes: &[usize]) -> (Vec<u32>, Vec<usize>) {
+    let mut block = vec![NONE; bytes.len()];
+    let (mut sizes, mut free_at): (Vec<usize>, Vec<u32>) = (Vec::new(), Vec::new());
+    let mut order: Vec<usize> = (0..bytes.len()).filter(|&m| !plan.own[m].escapes && plan.own[m].taken.is_none()).collect();
+    order.sort_by_key(|&m| plan.own[m].first);
+    for m in order {
+        let o = &plan.own[m];
+        let fit = (0..sizes.len()).filter(|&b| free_at[b] <= o.first && sizes[b] >= bytes[m] && sizes[b] <= bytes[m].saturating_mul(2).max(4096)).min_by_key(|&b| sizes[b]);
+        let b = fit.unwrap_or_else(|| {
+            sizes.push(bytes[m]);
+            free_at.push(0);
+            sizes.len() - 1
+        });
+        free_at[b] = o.last + 1;
+        block[m] = b as u32;
+    }
+    (block, sizes)
+}
+/// The place of every value in its storage. Places in inputs are relative to the input's own layout's offset.
+fn places(plan: &Plan, g: &Graph) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::with_capacity(g.vals.len());
+    let strides: HashMap<u32, Layout> = g
+        .inputs
+        .iter()
+        .filter_map(|(v, source)| match source {
+            Source::Constant(value) => Some((*v, value.stored()?.layout)),
+            Source::Slot(_) => None,
+        })
+        .collect();
+    for (v, val) in g.vals.iter().enumerate() {
+        let x = &g.nodes[val.node as usize];
+        let shape = &val.meta.shape;
+        let mut place = Place { layout: Layout::dense(shape), moves: SmallVec::new() };
+        if let Op::Input = x.op {
+            if let Some(l) = g.layouts.get(&(v as u32)).or_else(|| strides.get(&(v as u32))) {
+                place.layout = Layout { offset: 0, strides: l.strides };
+            }
+        } else if x.op.is_view() && plan.root[v] != v as u32 {
+            let source = &places[x.inputs[0] as usize];
+            let from = g.shape(x.inputs[0]);
+            place.moves = source.moves.clone();
+            place.layout = view_layout(&x.op, &source.layout, from, shape);
+            if let Op::View(View::Slice { axis, .. }) = &x.op {
+                place.moves.push((x.arg, source.layout.strides[*axis as usize]));
+            }
+        }
+        places.push(place);
+    }
+    places
+}
+fn view_layout(op: &Op, l: &Layout, from: &Shape, to: &Shape) -> Layout {
+    match op {
+        Op::View(View::Permute(p)) => {
+            let mut strides = [0; MAX_RANK];
+            for k in 0..to.rank() {
+                strides[k] = l.strides[p[k] as usize];
+            }
+            Layout { offset: l.offset, strides }
+        }
+        Op::View(View::Expand(_)) => l.broadcast(from, to).unwrap_or(*l),
+        Op::View(View::Slice { axis, step, .. }) => {
+            let mut out = *l;
+            out.strides[*axis as usize] *= *step as isize;
+            out
+        }
+        Op::View(View::Flip(axes)) => {
+            let mut out = *l;
+            let mut offset = l.offset as isize;
+            for a in axes.iter() {
+                offset += l.strides[a] * (from[a].max(1) as isize - 1);
+                out.strides[a] = -l.strides[a];
+            }
+            out.offset = offset as usize;
+            out
+        }
+        // A reshape that shares its source's storage has a dense source.
+        Op::View(View::Reshape(_)) => Layout { offset: l.offset, strides: to.strides() },
+        _ => *l,
+    }
+}
+
+fn size_step(plan: &Plan, g: &Graph, places: &[Place], s: &PlanStep) -> SizedStep {
+    let space = match s.space {
+        Space::Of(v) => *g.shape(v),
+        Space::Pad(n) => pad_region(g, n).0,
+    };
+    let operand = |u: &Use| {
+        let v = u.value(g);
+        let meta = &g.vals[v as usize].meta;
+        let mut place = places[v as usize].clone();
+        let mut shape = meta.shape;
+        match *u {
+            Use::Whole(_) => {}
+            Use::Broadcast(_) => {
+                place.layout = place.layout.broadcast(&meta.shape, &space).unwrap_or(place.layout);
+                shape = space;
+            }
+            Use::Dense(_) => {
+                place = Place { layout: Layout::dense(&space), moves: SmallVec::new() };
+                shape = space;
+            }
+            Use::PadSource(n) | Use::PadTarget(n) => {
+                let (region, lows) = pad_region(g, n);
+                let source = matches!(u, Use::PadSource(_));
+                for (k, &lo) in lows.iter().enumerate() {
+                    let skip = if source { (-lo).max(0) } else { lo.max(0) };
+                    place.layout.offset = (place.layout.offset as isize + skip * place.layout.strides[k]) as usize;
+                }
+                shape = region;
+            }
+            Use::ConcatTarget(n, k) => {
+                let x = &g.nodes[n as usize];
+                if let Op::Concat { axis } = x.op {
+                    let before: usize = x.inputs[..k as usize].iter().map(|&i| g.shape(i)[axis as usize]).sum();
+                    place.layout.offset += before * place.layout.strides[axis as usize] as usize;
+                }
+                shape = space;
+            }
+            Use::UpdateTarget(n) => {
+                let x = &g.nodes[n as usize];
+                if let Op::UpdateSlice { axis } = x.op {
+                    let stride = place.layout.strides[axis as usize];
+                    place.moves.push((x.arg, stride));
+                }
+                shape = space;
+            }
+        }
+        let storage = plan.storage[v as usize];
+        SizedOperand { storage, shape, dtype: meta.dtype, place, input_layout: matches!(storage, Storage::Input(_)) }
+    };
+    SizedStep { space, inputs: s.inputs.iter().map(operand).collect(), outputs: s.outputs.iter().map(operand).collect() }
+}
+/// What of the input stays inside a padded output, and the low widths.
+fn pad_region(g: &Graph, n: u32) -> (Shape, SmallVec<[isize; MAX_RANK]>) {
+    let x = &g.nodes[n as usize];
+    let from = *g.shape(x.inputs[0]);
+    match &x.op {
+        Op::Pad(p) => {
+            let mut region = from;
+            for (k, &(lo, hi)) in p.widths.iter().enumerate() {
+                let stays = from[k] as isize + lo.min(0) + hi.min(0);
+                region = region.with(k, stays.max(0) as usize);
+            }
+            (region, p.widths.iter().map(|w| w.0).collect())
+        }
+        _ => (from, SmallVec::from_elem(0, from.rank())),
+    }
+}
+/// The value of an argument at replay.
+pub(crate) fn argument(from: ArgFrom, records: &[crate::record::Record]) -> Arg {
+    match from {
+        ArgFrom::Record(r) => records[r as usize].arg,
+        ArgFrom::Body(a) => a,
+    }
+}
