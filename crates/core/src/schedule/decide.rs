@@ -95,7 +95,7 @@ pub(crate) fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisio
         let depth_of = |depth: &[u8], v: usize| 1 + g.node_of(v as u32).inputs.iter().map(|&i| depth[i as usize]).max().unwrap_or(0);
         if x.op.is_view() {
             // A view of something kept costs nothing; a view that must stay keeps its source.
-            ok[v] = ok[x.inputs[0] as usize];
+            ok[v] = ok[x.inputs[0] as usize] && slot_of[v] != NONE;
             if holder[v] != Holder::Nobody {
                 let r = root[v] as usize;
                 kept[r] = true;
@@ -153,6 +153,10 @@ pub(crate) fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisio
         if !is_deferred[v] && (kept[v] || matches!(g.node_of(v as u32).op, Op::Input)) {
             pinned[root[v] as usize] = true;
             continue;
+        }
+        // What lies between a recipe and what is kept becomes a recipe too.
+        if !std::mem::replace(&mut is_deferred[v], true) {
+            deferred.push(slot_of[v]);
         }
         todo.extend(g.node_of(v as u32).inputs.iter().map(|&i| i as usize));
     }
