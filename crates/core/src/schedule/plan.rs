@@ -94,11 +94,8 @@ impl Plan {
     }
 }
 fn publishes(h: Holder, d: &Decisions, v: u32) -> bool {
-    match h {
-        Holder::Nobody => false,
-        Holder::User => true,
-        Holder::Tape => d.kept[v as usize],
-    }
+    // Nobody may hold it and yet a recipe read it.
+    h == Holder::User || d.kept[v as usize]
 }
 
 struct MemoryPlan<'a> {
