@@ -16,7 +16,6 @@ use std::{
 };
 
 mod rules;
-pub(crate) use rules::extreme_share;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 

@@ -1,4 +1,14 @@
-//! Special functions in f64 that neither std nor libm has, with the source of each method.
+//! Special functions in f64 that neither std nor libm has, each with the source of its method. They are the exact
+//! meaning of rows of the scalar table, so they aim at a few units in the last place and not at speed.
+mod bessel;
+mod error_function;
+mod gamma;
+
+pub use bessel::{i0, i0e, i1, i1e};
+pub use error_function::{erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri};
+pub use gamma::{digamma, igamma, igammac, polygamma, trigamma, zeta};
+
+use std::f64::consts::{LN_2, PI};
 
 /// floor(x / y) as Python and PyTorch define it: exact where x / y rounds up to an integer that it is not.
 pub fn floor_divide(x: f64, y: f64) -> f64 {
@@ -10,10 +20,168 @@ pub fn floor_divide(x: f64, y: f64) -> f64 {
     if rem != 0.0 && (y < 0.0) != (rem < 0.0) {
         div -= 1.0;
     }
-    if div == 0.0 { 0f64.copysign(x / y) } else { let f = div.floor(); if div - f > 0.5 { f + 1.0 } else { f } }
+    if div == 0.0 {
+        0f64.copysign(x / y)
+    } else {
+        let f = div.floor();
+        if div - f > 0.5 { f + 1.0 } else { f }
+    }
 }
 /// x mod y with the sign of y.
 pub fn remainder(x: f64, y: f64) -> f64 {
     let r = x % y;
     if r != 0.0 && (r < 0.0) != (y < 0.0) { r + y } else { r }
 }
+/// floor(x / y) of integers; `None` for y = 0.
+pub fn int_floor_divide(x: i64, y: i64) -> Option<i64> {
+    let r = int_remainder(x, y)?;
+    Some(x.wrapping_sub(r).wrapping_div(y))
+}
+/// x mod y of integers, with the sign of y; `None` for y = 0.
+pub fn int_remainder(x: i64, y: i64) -> Option<i64> {
+    if y == 0 {
+        return None;
+    }
+    let r = x.wrapping_rem(y);
+    Some(if r != 0 && (r < 0) != (y < 0) { r + y } else { r })
+}
+/// Integer power by repeated squaring, wrapping; a negative exponent gives what 1 / x^|y| truncates to (0 for x = 0).
+pub fn int_pow(x: i64, y: i64) -> i64 {
+    if y < 0 {
+        return match x {
+            1 => 1,
+            -1 => 1 - 2 * (y & 1),
+            _ => 0,
+        };
+    }
+    let (mut base, mut left, mut product) = (x, y, 1i64);
+    while left > 0 {
+        if left & 1 == 1 {
+            product = product.wrapping_mul(base);
+        }
+        base = base.wrapping_mul(base);
+        left >>= 1;
+    }
+    product
+}
+/// The greatest common divisor, not negative (Euclid); gcd(0, 0) = 0.
+pub fn gcd(x: i64, y: i64) -> i64 {
+    let (mut a, mut b) = (x.unsigned_abs(), y.unsigned_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a as i64
+}
+/// The least common multiple, not negative, wrapping; 0 if either is 0.
+pub fn lcm(x: i64, y: i64) -> i64 {
+    let g = gcd(x, y);
+    if g == 0 { 0 } else { x.wrapping_div(g).wrapping_mul(y).wrapping_abs() }
+}
+/// x · 2ʸ of integers; 0 for y outside the width.
+pub fn shift_left(x: i64, y: i64) -> i64 {
+    if (0..64).contains(&y) { x << y } else { 0 }
+}
+/// x shifted right with its sign; for y outside the width only the sign stays.
+pub fn shift_right(x: i64, y: i64) -> i64 {
+    x >> if (0..64).contains(&y) { y } else { 63 }
+}
+
+/// 1 / (1 + exp(-x)), without overflow on either side.
+pub fn sigmoid(x: f64) -> f64 {
+    if x >= 0.0 {
+        1.0 / (1.0 + (-x).exp())
+    } else {
+        let e = x.exp();
+        e / (1.0 + e)
+    }
+}
+/// ln(1 + exp(x)), without overflow.
+pub fn softplus(x: f64) -> f64 {
+    x.max(0.0) + if x.is_nan() { x } else { (-x.abs()).exp().ln_1p() }
+}
+/// x · tanh(softplus(x)) = x · n / (n + 2) with n = eˣ(eˣ + 2), which does not cancel anywhere.
+pub fn mish(x: f64) -> f64 {
+    if x > 40.0 {
+        return x;
+    }
+    let e = x.exp();
+    let n = e * (e + 2.0);
+    x * (n / (n + 2.0))
+}
+/// ln(x / (1 - x)); near one half as ln(1 + (2x - 1) / (1 - x)), where 2x - 1 is exact.
+pub fn logit(x: f64) -> f64 {
+    if (0.3..0.7).contains(&x) { ((2.0 * x - 1.0) / (1.0 - x)).ln_1p() } else { x.ln() - (-x).ln_1p() }
+}
+/// ln(eˣ + eʸ), without overflow.
+pub fn logaddexp(x: f64, y: f64) -> f64 {
+    if x == y && x.is_infinite() {
+        return x;
+    }
+    if x.is_nan() || y.is_nan() { f64::NAN } else { x.max(y) + (-(x - y).abs()).exp().ln_1p() }
+}
+/// log₂(2ˣ + 2ʸ), without overflow.
+pub fn logaddexp2(x: f64, y: f64) -> f64 {
+    if x == y && x.is_infinite() {
+        return x;
+    }
+    if x.is_nan() || y.is_nan() { f64::NAN } else { x.max(y) + (-(x - y).abs()).exp2().ln_1p() / LN_2 }
+}
+/// x - tanh(x). Near zero as (x·cosh x - sinh x) / cosh x, whose numerator is Σ x^(2k+1) · 2k / (2k+1)!, all of one sign.
+pub fn tanhshrink(x: f64) -> f64 {
+    if x.abs() >= 1.0 || x.is_nan() {
+        return x - x.tanh();
+    }
+    let (mut power, mut sum) = (x, 0.0);
+    for k in 1..13 {
+        let n = 2.0 * k as f64;
+        power *= x * x / (n * (n + 1.0));
+        sum += n * power;
+    }
+    sum / x.cosh()
+}
+/// sin(πx), exact at integers and half integers: the argument is reduced before π is multiplied in.
+pub fn sin_pi(x: f64) -> f64 {
+    let r = x % 2.0;
+    let folded = if r > 1.5 {
+        r - 2.0
+    } else if r < -1.5 {
+        r + 2.0
+    } else if r > 0.5 {
+        1.0 - r
+    } else if r < -0.5 {
+        -1.0 - r
+    } else {
+        r
+    };
+    (PI * folded).sin()
+}
+/// cos(πx), exact at integers and half integers.
+pub fn cos_pi(x: f64) -> f64 {
+    let r = (x % 2.0).abs();
+    let r = if r > 1.0 { 2.0 - r } else { r };
+    sin_pi(0.5 - r)
+}
+/// sin(πx) / (πx), 1 at 0.
+pub fn sinc(x: f64) -> f64 {
+    if x == 0.0 { 1.0 } else { sin_pi(x) / (PI * x) }
+}
+/// The derivative of [`sinc`]: (cos πx - sinc x) / x, near zero by its Taylor series, where those two cancel.
+pub fn sinc_derivative(x: f64) -> f64 {
+    if x.abs() >= 0.5 || x.is_nan() {
+        return (cos_pi(x) - sinc(x)) / x;
+    }
+    // π Σ (-1)^k 2k u^(2k-1) / (2k+1)!, u = πx
+    let u = PI * x;
+    let (mut term, mut sum) = (u, 0.0);
+    for k in 1..13 {
+        let n = 2.0 * k as f64;
+        term *= -(if k == 1 { 1.0 } else { u * u }) / (n * (n + 1.0));
+        sum += n * term;
+    }
+    PI * sum
+}
+/// x · 2ʸ. A whole y scales exactly, without the overflow or underflow of 2ʸ alone.
+pub fn ldexp(x: f64, y: f64) -> f64 {
+    if y == y.trunc() && y.abs() < 1e6 { libm::ldexp(x, y as i32) } else { x * y.exp2() }
+}
+

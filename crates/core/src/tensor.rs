@@ -234,6 +234,8 @@ impl Tensor {
         if f.row().class == Class::Float && !self.value.meta.dtype.is_float() && !self.value.is_failed() {
             return self.cast(DType::F32).unary(f);
         }
+        // The bits of a bool are one: flipped, they are its negation.
+        let f = if f == Unary::BitNot && self.value.meta.dtype == DType::Bool { Unary::LogicalNot } else { f };
         Tensor::apply_at(Op::Unary(f), Arg::None, &[self], Origin::here())
     }
     /// A binary function of the table, broadcast. Integers are cast to f32 first where the function needs floats.

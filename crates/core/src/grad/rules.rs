@@ -4,7 +4,7 @@ use crate::{
     Arg, Composite, DType, Error, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor,
     composite::{RuleArgs, Saves},
     op::{ConvRole, ConvSpec, PadSpec, ReduceOp, ScanOp, ScatterMode, Side, View, WindowOp, WindowSpec},
-    scalar::{Binary, Saved},
+    scalar::{Binary, Saved, Unary},
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -64,16 +64,6 @@ pub(crate) fn sum_to(g: &Tensor, shape: &Shape) -> Tensor {
     let summed = if axes.is_empty() { g.clone() } else { g.sum_keepdim(axes) };
     if lead > 0 { summed.reshape(*shape) } else { summed }
 }
-/// The share of a cotangent that goes to `x` in an extreme of x and y: all where x is it, half where they are equal.
-pub(crate) fn extreme_share_of(g: &Tensor, x: &Tensor, is: &Tensor, y: &Tensor) -> Tensor {
-    let half = g * 0.5;
-    x.eq(y).select(&half, &is.select(g, 0.0))
-}
-/// The share of the maximum's cotangent that goes to `x`.
-pub(crate) fn extreme_share(g: &Tensor, x: &Tensor, y: &Tensor) -> Tensor {
-    extreme_share_of(g, x, &x.gt(y), y)
-}
-
 type Body<'a> = &'a dyn Fn(&Arc<dyn Composite>, &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>>;
 
 /// Cotangents of the inputs.
@@ -101,7 +91,8 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
             Some(grad) => {
                 let x = if matches!(f.row().saves, Saved::Input | Saved::Both) { args.input(0)? } else { unused };
                 let y = if matches!(f.row().saves, Saved::Output | Saved::Both) { args.output(0)? } else { unused };
-                one(grad(g, x, y))
+                let one_op = f.row().saves == Saved::Nothing || matches!(f, Unary::Relu | Unary::Exp);
+                one(rounded_once(one_op, [g, x, y], |[g, x, y]| grad(g, x, y)))
             }
         },
         Op::Binary(f) => match f.row().grad {
@@ -110,7 +101,10 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
                 let reads = matches!(f.row().saves, Saved::Input | Saved::Both);
                 let (x, y) = if reads { (args.input(0)?, args.input(1)?) } else { (unused, unused) };
                 let out = if matches!(f.row().saves, Saved::Output | Saved::Both) { args.output(0)? } else { unused };
-                let side = |k: usize, grad: crate::scalar::BinaryRule| args.needs[k].then(|| sum_to(&expand_to(&grad(g, x, y, out), g), &shape(k)));
+                let one_op = f.row().saves == Saved::Nothing || *f == Binary::Mul;
+                let side = |k: usize, grad: crate::scalar::BinaryRule| {
+                    args.needs[k].then(|| sum_to(&expand_to(&rounded_once(one_op, [g, x, y, out], |[g, x, y, out]| grad(g, x, y, out)), g), &shape(k)))
+                };
                 Ok(vec![side(0, left), side(1, right)])
             }
         },
@@ -126,8 +120,8 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
                 let y = if matches!(f.row().saves, Saved::Output | Saved::Both) { args.output(0)? } else { unused };
                 one(match (f, side) {
                     (Binary::Mul, _) => scale(g, s),
-                    (_, Side::Right) => left(g, x, &c, y),
-                    (_, Side::Left) => right(g, &c, x, y),
+                    (_, Side::Right) => rounded_once(f.row().saves == Saved::Nothing, [g, x, &c, y], |[g, x, c, y]| left(g, x, c, y)),
+                    (_, Side::Left) => rounded_once(f.row().saves == Saved::Nothing, [g, &c, x, y], |[g, c, x, y]| right(g, c, x, y)),
                 })
             }
             _ => Ok(none()),
@@ -305,6 +299,16 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
     }
 }
 
+/// A scalar function's rule in a 16-bit dtype computes in f32 and rounds at its end, so that a gradient is as good as
+/// its function. A rule of one op needs none of that.
+fn rounded_once<const N: usize>(one_op: bool, args: [&Tensor; N], rule: impl Fn([&Tensor; N]) -> Tensor) -> Tensor {
+    let dtype = args[0].meta().dtype;
+    if one_op || dtype.size() != 2 || args[0].error().is_some() {
+        return rule(args);
+    }
+    let wide = args.map(|t| t.cast(DType::F32));
+    rule(wide.each_ref()).cast(dtype)
+}
 fn scale(g: &Tensor, s: Scalar) -> Tensor {
     Tensor::apply(Op::BinaryScalar(Binary::Mul, Side::Right), Arg::Scalar(s), &[g])
 }
