@@ -7,9 +7,13 @@ use std::{any::Any, fmt};
 
 pub mod activation;
 pub mod attention;
+pub mod dropout;
+pub mod embedding;
+pub mod linear;
 pub mod loss;
 pub mod norm;
 pub mod softmax;
+pub mod wide;
 
 /// An attribute of a composite: part of its key, its text and its ONNX form.
 #[derive(Clone, PartialEq, Debug)]

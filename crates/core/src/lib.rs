@@ -9,12 +9,12 @@
 pub mod backend;
 pub mod buffer;
 pub mod cell;
-mod compile;
 pub mod composite;
 mod device;
 mod dtype;
 mod error;
 pub mod expr;
+pub mod functional;
 pub mod grad;
 pub mod intercept;
 pub mod kernel;
@@ -31,7 +31,6 @@ pub mod tensor;
 mod value;
 
 pub use cell::{Cell, step};
-pub use compile::{Compiled, Flag, compile};
 pub use composite::{Attr, Attrs, Composite};
 pub use device::{Device, Meta};
 pub use dtype::{DType, Element, HostVec, Scalar};

@@ -827,8 +827,8 @@ impl WindowSpec {
         for k in 0..s {
             let axis = r - s + k;
             let (size, pad) = (self.size[k], self.padding[k]);
-            if self.op == WindowOp::Max && (pad.0 * 2 > size || pad.1 >= self.dilation[k] * (size - 1) + 1 + self.stride[k]) {
-                return Err(ErrorKind::Argument(format!("padding {} is more than half of the window {size}", pad.0)));
+            if self.op == WindowOp::Max && (pad.0 * 2 > self.dilation[k] * (size - 1) + 1 || pad.1 >= self.dilation[k] * (size - 1) + 1 + self.stride[k]) {
+                return Err(ErrorKind::Argument(format!("padding {} is more than half of the reach of a window of {size}", pad.0)));
             }
             if self.op == WindowOp::SumTransposed {
                 let open = *self.open.get(k).ok_or_else(|| ErrorKind::Argument("an open size per spatial axis is needed".into()))?;

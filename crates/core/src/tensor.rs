@@ -13,12 +13,10 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 mod arithmetic;
-mod convolution;
 mod create;
 mod display;
 mod index;
 mod linalg;
-mod pool;
 mod read;
 mod reduce;
 mod scan;

@@ -1,1 +1,287 @@
-//! loss
+//! Cross entropy from logits. The rule reads the logits and the targets only (PyTorch keeps the log-probabilities):
+//! the softmax is formed again in the backward, where it is needed anyway, so nothing of the logits' size is written
+//! by the forward. All other losses are short formulas in `functional::loss`.
+use super::{Attr, Attrs, Composite, RuleArgs, Saves, softmax::log_softmax_of, wide::{floats, one_device, same_dtype}};
+use crate::{Arg, AxisSet, DType, Error, ErrorKind, Meta, Op, Result, Shape, Tensor};
+
+/// How the losses of the elements become one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reduction {
+    /// Not at all: one loss per element.
+    None,
+    /// Their mean (weighted where classes have weights).
+    #[default]
+    Mean,
+    /// Their sum.
+    Sum,
+}
+impl Reduction {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Reduction::None => "none",
+            Reduction::Mean => "mean",
+            Reduction::Sum => "sum",
+        }
+    }
+}
+impl std::str::FromStr for Reduction {
+    type Err = Error;
+    /// From PyTorch's word: `none`, `mean`, `sum`.
+    #[track_caller]
+    fn from_str(s: &str) -> Result<Reduction> {
+        [Reduction::None, Reduction::Mean, Reduction::Sum].into_iter().find(|r| r.word() == s).ok_or_else(|| Error::new("reduction", ErrorKind::Argument(format!("`{s}` is none of none, mean, sum"))))
+    }
+}
+
+/// Inputs: logits `[classes]` or `[batch, classes, ..]`; targets: integer class indices of that shape without the class
+/// axis, or probabilities of the logits' shape; then a weight per class where there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct CrossEntropy {
+    /// are the targets probabilities?
+    pub probabilities: bool,
+    /// targets of this index take no part (class indices only)
+    pub ignore_index: i64,
+    /// share of the target that is spread evenly over the classes
+    pub label_smoothing: f64,
+    /// how losses are reduced
+    pub reduction: Reduction,
+    /// is there a weight?
+    pub weight: bool,
+}
+/// Inputs: the loss's cotangent and the inputs of [`CrossEntropy`]. Outputs: the cotangent of the logits and, for
+/// probabilities, that of the targets.
+#[derive(Clone, Copy, Debug)]
+pub struct CrossEntropyBackward(pub CrossEntropy);
+
+/// The class axis of logits.
+pub(crate) fn class_axis(shape: &Shape) -> usize {
+    usize::from(shape.rank() > 1)
+}
+/// Do class indices fit the logits?
+pub(crate) fn check_classes(x: &Meta, target: &Meta) -> std::result::Result<(), ErrorKind> {
+    if x.shape.rank() == 0 {
+        return Err(ErrorKind::Shape { shape: x.shape, expected: "[classes] or [batch, classes, ..]".into() });
+    }
+    if !target.dtype.is_int() {
+        return Err(ErrorKind::Dtype(format!("class indices are integers, not {} (probabilities have the input's shape)", target.dtype)));
+    }
+    let wanted = x.shape.without(class_axis(&x.shape));
+    if target.shape != wanted {
+        return Err(ErrorKind::ShapeMismatch { left: x.shape, right: target.shape, axes: None, expected: "targets have the input's shape without the class axis" });
+    }
+    Ok(())
+}
+pub(crate) fn check_weight(x: &Meta, weight: &Meta) -> std::result::Result<(), ErrorKind> {
+    same_dtype(x, weight)?;
+    if *weight.shape != [x.shape[class_axis(&x.shape)]] {
+        return Err(ErrorKind::ShapeMismatch { left: x.shape, right: weight.shape, axes: None, expected: "one weight per class" });
+    }
+    Ok(())
+}
+/// Class indices with the class axis put back: where they take part, and the index to read there (0 where they do not).
+pub(crate) struct Classes {
+    pub valid: Tensor,
+    pub index: Tensor,
+}
+pub(crate) fn classes(target: &Tensor, x: &Shape, ignore: i64) -> Classes {
+    let target = target.reshape(x.with(class_axis(x), 1));
+    // Narrow and unsigned targets are compared as i32 or i64, so that any ignored index can be written.
+    let dtype = match target.meta().dtype {
+        DType::I64 | DType::U32 | DType::U64 => DType::I64,
+        _ => DType::I32,
+    };
+    let target = target.cast(dtype);
+    let ignored = match i32::try_from(ignore) {
+        Err(_) if dtype == DType::I32 => Tensor::full_on(target.meta().shape, false, DType::Bool, target.meta().device),
+        _ => target.eq(crate::Scalar::Int(ignore)),
+    };
+    Classes { index: ignored.select(crate::Scalar::Int(0), &target), valid: ignored.logical_not() }
+}
+/// `x[.., index, ..]` along an axis.
+pub(crate) fn gather(x: &Tensor, axis: usize, index: &Tensor) -> Tensor {
+    Tensor::apply(Op::Gather { axis: axis as u8 }, Arg::None, &[x, index])
+}
+
+impl CrossEntropy {
+    fn attributes(&self) -> Attrs {
+        vec![
+            ("probabilities", Attr::Bool(self.probabilities)),
+            ("ignore_index", Attr::Int(self.ignore_index)),
+            ("label_smoothing", Attr::Float(self.label_smoothing)),
+            ("reduction", Attr::Text(self.reduction.word().into())),
+            ("weight", Attr::Bool(self.weight)),
+        ]
+    }
+    /// The class weights as they broadcast to the logits.
+    fn weights(&self, inputs: &[Tensor], x: &Shape) -> Option<Tensor> {
+        let axis = class_axis(x);
+        inputs.get(2).filter(|_| self.weight).map(|w| {
+            let mut dims = vec![1; x.rank()];
+            dims[axis] = x[axis];
+            w.widened().reshape(dims)
+        })
+    }
+    /// The weight of each target's class.
+    fn target_weights(&self, w: &Tensor, index: &Tensor) -> Tensor {
+        let shape = index.meta().shape;
+        let axis = class_axis(&shape);
+        let all = shape.with(axis, w.meta().shape[axis]);
+        gather(&w.expand(all), axis, index)
+    }
+    /// How many elements, or how much weight, a mean divides by.
+    fn total(&self, x: &Shape, classes: Option<&Classes>, w: Option<&Tensor>, like: &Tensor) -> Option<Tensor> {
+        if self.reduction != Reduction::Mean {
+            return None;
+        }
+        let axis = class_axis(x);
+        Some(match classes {
+            None => like.full_like(x.with(axis, 1).elements() as f64).reshape(()),
+            Some(c) => {
+                let valid = c.valid.cast(like.meta().dtype);
+                let taken = w.map_or_else(|| valid.clone(), |w| &valid * self.target_weights(w, &c.index));
+                taken.sum(..)
+            }
+        })
+    }
+    /// The targets as smoothed probabilities of the logits' shape.
+    fn smoothed(&self, t: Tensor, n: usize) -> Tensor {
+        if self.label_smoothing == 0.0 { t } else { t * (1.0 - self.label_smoothing) + self.label_smoothing / n as f64 }
+    }
+}
+
+impl Composite for CrossEntropy {
+    fn name(&self) -> &'static str {
+        "adamant.cross_entropy"
+    }
+    fn attrs(&self) -> Attrs {
+        self.attributes()
+    }
+    fn can_fault(&self) -> bool {
+        !self.probabilities
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        one_device(inputs)?;
+        let (x, t) = (floats(&inputs[0])?, &inputs[1]);
+        if !(0.0..=1.0).contains(&self.label_smoothing) {
+            return Err(ErrorKind::Argument(format!("label_smoothing lies between 0 and 1, not {}", self.label_smoothing)));
+        }
+        if self.probabilities {
+            same_dtype(&x, t)?;
+            if t.shape != x.shape || x.shape.rank() == 0 {
+                return Err(ErrorKind::ShapeMismatch { left: x.shape, right: t.shape, axes: None, expected: "probabilities have the input's shape, with a class axis" });
+            }
+        } else {
+            check_classes(&x, t)?;
+        }
+        if self.weight {
+            check_weight(&x, &inputs[2])?;
+        }
+        let each = x.shape.without(class_axis(&x.shape));
+        Ok(vec![Meta { shape: if self.reduction == Reduction::None { each } else { Shape::SCALAR }, ..x }])
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let m = inputs[0].meta();
+        let axis = class_axis(&m.shape);
+        let n = m.shape[axis];
+        if m.shape.elements() == 0 && n > 0 {
+            // A mean of nothing is 0 / 0.
+            let zero = inputs[0].widened().sum(AxisSet::one(axis));
+            return Ok(vec![match self.reduction {
+                Reduction::None => zero,
+                Reduction::Sum => zero.sum(..),
+                Reduction::Mean => zero.sum(..) + f64::NAN,
+            }.cast(m.dtype)]);
+        }
+        let log_p = log_softmax_of(&inputs[0].widened(), axis);
+        let w = self.weights(inputs, &m.shape);
+        let weighted = w.as_ref().map_or_else(|| log_p.clone(), |w| &log_p * w);
+        let over_classes = |t: Tensor| t.sum_keepdim(AxisSet::one(axis));
+        let (each, classes) = if self.probabilities {
+            (over_classes(self.smoothed(inputs[1].widened(), n) * &weighted).neg(), None)
+        } else {
+            let c = classes(&inputs[1], &m.shape, self.ignore_index);
+            let mut each = gather(&weighted, axis, &c.index) * -(1.0 - self.label_smoothing);
+            if self.label_smoothing > 0.0 {
+                each = each - over_classes(weighted) * (self.label_smoothing / n as f64);
+            }
+            (c.valid.select(&each, 0.0), Some(c))
+        };
+        let loss = match self.reduction {
+            Reduction::None => each.reshape(m.shape.without(axis)),
+            Reduction::Sum => each.sum(..),
+            Reduction::Mean => {
+                let sum = each.sum(..);
+                match self.total(&m.shape, classes.as_ref(), w.as_ref(), &sum) {
+                    Some(total) => sum / total,
+                    None => sum,
+                }
+            }
+        };
+        Ok(vec![loss.cast(m.dtype)])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves::inputs(2 + self.weight as usize))
+    }
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+        let mut out = vec![None; args.metas.len()];
+        let Some(g) = &args.cotangents[0] else { return Ok(out) };
+        let mut inputs = vec![g];
+        for k in 0..args.metas.len() {
+            inputs.push(args.input(k)?);
+        }
+        for (k, d) in Tensor::composite(CrossEntropyBackward(*self), &inputs).into_iter().enumerate() {
+            out[k] = args.needs[k].then_some(d);
+        }
+        Ok(out)
+    }
+}
+impl Composite for CrossEntropyBackward {
+    fn name(&self) -> &'static str {
+        "adamant.cross_entropy_backward"
+    }
+    fn attrs(&self) -> Attrs {
+        self.0.attributes()
+    }
+    fn can_fault(&self) -> bool {
+        self.0.can_fault()
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        Ok(inputs[1..2 + self.0.probabilities as usize].to_vec())
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let f = &self.0;
+        let (g, inputs) = (inputs[0].widened(), &inputs[1..]);
+        let m = inputs[0].meta();
+        if m.shape.elements() == 0 {
+            return Ok(inputs[..1 + f.probabilities as usize].to_vec());
+        }
+        let axis = class_axis(&m.shape);
+        let n = m.shape[axis];
+        let log_p = log_softmax_of(&inputs[0].widened(), axis);
+        let w = f.weights(inputs, &m.shape);
+        let classes = (!f.probabilities).then(|| classes(&inputs[1], &m.shape, f.ignore_index));
+        let mut g = if f.reduction == Reduction::None { g.reshape(m.shape.with(axis, 1)) } else { g };
+        if let Some(total) = f.total(&m.shape, classes.as_ref(), w.as_ref(), &g) {
+            g = g / total;
+        }
+        let target = match &classes {
+            None => inputs[1].widened(),
+            Some(c) => log_p.iota_like(axis, c.index.meta().dtype).eq(&c.index).cast(log_p.meta().dtype),
+        };
+        let mut q = f.smoothed(target, n);
+        if let Some(w) = &w {
+            q = q * w;
+        }
+        // d/dx of -sum_c q_c log_p_c is p sum(q) - q.
+        let mut dx = (log_p.exp() * q.sum_keepdim(AxisSet::one(axis)) - &q) * &g;
+        if let Some(c) = &classes {
+            dx = c.valid.select(&dx, 0.0);
+        }
+        let mut out = vec![dx.cast(m.dtype)];
+        if f.probabilities {
+            let weighted = w.map_or_else(|| log_p.clone(), |w| &log_p * w);
+            out.push((weighted * g * (f.label_smoothing - 1.0)).cast(m.dtype));
+        }
+        Ok(out)
+    }
+}

@@ -1,1 +1,178 @@
-//! softmax
+//! Softmax and its logarithm along an axis. The maximum is subtracted first, so no finite row overflows; a row of
+//! nothing but -inf gives NaN, as in PyTorch (attention has a policy of its own). The rules read the output only.
+use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::{floats, same_dtype}};
+use crate::{AxisSet, Axis, ErrorKind, Meta, Result, Tensor, op::ReduceOp};
+
+/// `exp(x) / sum(exp(x))` along the axis.
+#[derive(Clone, Copy, Debug)]
+pub struct Softmax {
+    /// the axis
+    pub axis: usize,
+}
+/// `x - log(sum(exp(x)))` along the axis.
+#[derive(Clone, Copy, Debug)]
+pub struct LogSoftmax {
+    /// the axis
+    pub axis: usize,
+}
+/// Inputs: the cotangent of y, and y. `y (g - sum(g y))`.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftmaxBackward {
+    /// the axis
+    pub axis: usize,
+}
+/// Inputs: the cotangent of y, and y. `g - exp(y) sum(g)`.
+#[derive(Clone, Copy, Debug)]
+pub struct LogSoftmaxBackward {
+    /// the axis
+    pub axis: usize,
+}
+
+fn attrs(axis: usize) -> Attrs {
+    vec![("axis", Attr::Int(axis as i64))]
+}
+fn infer(inputs: &[Meta], axis: usize) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    let m = floats(&inputs[0])?;
+    m.shape.axis(axis as isize)?;
+    if let Some(y) = inputs.get(1) {
+        same_dtype(&m, y)?;
+    }
+    Ok(vec![m])
+}
+
+impl Composite for Softmax {
+    fn name(&self) -> &'static str {
+        "adamant.softmax"
+    }
+    fn attrs(&self) -> Attrs {
+        attrs(self.axis)
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        infer(inputs, self.axis)
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let x = &inputs[0];
+        if x.meta().shape.elements() == 0 {
+            return Ok(vec![x.clone()]);
+        }
+        let (axis, wide) = (AxisSet::one(self.axis), x.widened());
+        let e = (&wide - wide.reduce(ReduceOp::Max, axis, true)).exp();
+        Ok(vec![(&e / e.sum_keepdim(axis)).cast(x.meta().dtype)])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves { inputs: 0, outputs: 1 })
+    }
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+        let Some(g) = &args.cotangents[0] else { return Ok(vec![None]) };
+        Ok(vec![Some(Tensor::composite1(SoftmaxBackward { axis: self.axis }, &[g, args.output(0)?]))])
+    }
+}
+impl Composite for SoftmaxBackward {
+    fn name(&self) -> &'static str {
+        "adamant.softmax_backward"
+    }
+    fn attrs(&self) -> Attrs {
+        attrs(self.axis)
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        infer(inputs, self.axis)
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let (g, y) = (inputs[0].widened(), inputs[1].widened());
+        let dot = (&g * &y).sum_keepdim(AxisSet::one(self.axis));
+        Ok(vec![(y * (g - dot)).cast(inputs[0].meta().dtype)])
+    }
+}
+impl Composite for LogSoftmax {
+    fn name(&self) -> &'static str {
+        "adamant.log_softmax"
+    }
+    fn attrs(&self) -> Attrs {
+        attrs(self.axis)
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        infer(inputs, self.axis)
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let x = &inputs[0];
+        if x.meta().shape.elements() == 0 {
+            return Ok(vec![x.clone()]);
+        }
+        Ok(vec![log_softmax_of(&x.widened(), self.axis).cast(x.meta().dtype)])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves { inputs: 0, outputs: 1 })
+    }
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+        let Some(g) = &args.cotangents[0] else { return Ok(vec![None]) };
+        Ok(vec![Some(Tensor::composite1(LogSoftmaxBackward { axis: self.axis }, &[g, args.output(0)?]))])
+    }
+}
+impl Composite for LogSoftmaxBackward {
+    fn name(&self) -> &'static str {
+        "adamant.log_softmax_backward"
+    }
+    fn attrs(&self) -> Attrs {
+        attrs(self.axis)
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        infer(inputs, self.axis)
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let (g, y) = (inputs[0].widened(), inputs[1].widened());
+        let total = g.sum_keepdim(AxisSet::one(self.axis));
+        Ok(vec![(g - y.exp() * total).cast(inputs[0].meta().dtype)])
+    }
+}
+/// The logarithm of the softmax in plain ops, in the tensor's own dtype; it must have elements.
+pub(crate) fn log_softmax_of(x: &Tensor, axis: usize) -> Tensor {
+    let axis = AxisSet::one(axis);
+    let shifted = x - x.reduce(ReduceOp::Max, axis, true);
+    let log_sum = shifted.exp().sum_keepdim(axis).log();
+    shifted - log_sum
+}
+
+impl Tensor {
+    /// `exp(x) / sum(exp(x))` along an axis; finite for any finite row, NaN for a row of nothing but -inf.
+    /// 16-bit floats compute in f32 and round once.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, Tensor};
+    /// # Device::reference().make_current();
+    /// let y = Tensor::from_vec(vec![1e4f32, 1e4], [2]).softmax(-1);
+    /// assert_eq!(y.to_vec::<f32>()?, [0.5, 0.5]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    #[track_caller]
+    #[must_use]
+    pub fn softmax(&self, axis: impl Axis) -> Tensor {
+        along(self, "softmax", axis, |x, axis| Tensor::composite1(Softmax { axis }, &[x]))
+    }
+    /// The logarithm of [`Tensor::softmax`], without forming it.
+    #[track_caller]
+    #[must_use]
+    pub fn log_softmax(&self, axis: impl Axis) -> Tensor {
+        along(self, "log_softmax", axis, |x, axis| Tensor::composite1(LogSoftmax { axis }, &[x]))
+    }
+    /// The softmax of the negative.
+    #[track_caller]
+    #[must_use]
+    pub fn softmin(&self, axis: impl Axis) -> Tensor {
+        self.neg().softmax(axis)
+    }
+}
+/// Applies `f` along a resolved axis; a scalar has the axes 0 and -1, as in PyTorch.
+#[track_caller]
+fn along(x: &Tensor, op: &'static str, axis: impl Axis, f: impl FnOnce(&Tensor, usize) -> Tensor) -> Tensor {
+    if x.error().is_some() {
+        return x.clone();
+    }
+    let axis = axis.to_axis();
+    if x.rank() == 0 && (axis == 0 || axis == -1) {
+        return f(&x.reshape([1usize]), 0).reshape(());
+    }
+    match x.meta().shape.axis(axis) {
+        Ok(axis) => f(x, axis),
+        Err(kind) => Tensor::fail(op, kind),
+    }
+}

@@ -1,0 +1,51 @@
+//! Inverted dropout: each element is zero with probability p, else divided by 1 - p. One 24-bit draw per element,
+//! of the stream that `Rng::uniform` reads, is compared with p. The mask is drawn again in the backward from the
+//! key, 16 bytes, so nothing of the tensor's size is saved; and since the map is linear, it is its own rule.
+use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::floats};
+use crate::{Arg, DType, ErrorKind, Meta, Op, Result, Shape, Tensor};
+
+/// Inputs: x, and the key `u32[4]` of an `Rng`.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout {
+    /// probability that an element is dropped
+    pub p: f64,
+}
+/// 1 / (1 - p) where the draw keeps the element, 0 elsewhere, in f32 or f64.
+pub(crate) fn keep_factors(key: &Tensor, shape: Shape, p: f64, dtype: DType) -> Tensor {
+    let bits = Tensor::apply(Op::RandomBits { shape }, Arg::None, &[key]);
+    let uniform = bits.bitwise_right_shift(8u32).cast(DType::F32) * (1.0 / 16_777_216.0);
+    let scale = if p < 1.0 { 1.0 / (1.0 - p) } else { 0.0 };
+    let kept = Tensor::full_on((), scale, dtype, key.meta().device);
+    uniform.lt(p).select(0.0, &kept)
+}
+
+impl Composite for Dropout {
+    fn name(&self) -> &'static str {
+        "adamant.dropout"
+    }
+    fn attrs(&self) -> Attrs {
+        vec![("p", Attr::Float(self.p))]
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        if !(0.0..=1.0).contains(&self.p) {
+            return Err(ErrorKind::Argument(format!("a probability lies between 0 and 1, not {}", self.p)));
+        }
+        if inputs[1].dtype != DType::U32 || *inputs[1].shape != [4] {
+            return Err(ErrorKind::Shape { shape: inputs[1].shape, expected: "a random key is u32[4]".into() });
+        }
+        Ok(vec![floats(&inputs[0])?])
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let x = &inputs[0];
+        let wide = x.widened();
+        let factors = keep_factors(&inputs[1], x.meta().shape, self.p, wide.meta().dtype);
+        Ok(vec![(wide * factors).cast(x.meta().dtype)])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves { inputs: 0b10, outputs: 0 })
+    }
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+        let Some(g) = &args.cotangents[0] else { return Ok(vec![None, None]) };
+        Ok(vec![Some(Tensor::composite1(*self, &[g, args.input(1)?])), None])
+    }
+}

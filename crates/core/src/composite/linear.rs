@@ -1,0 +1,66 @@
+//! `y = x wᵀ + b`, the affine map of every dense layer. A composite, because autocast and quantization must see it whole.
+use super::{Composite, RuleArgs, Saves, wide::{one_device, same_dtype}};
+use crate::{ErrorKind, Meta, Result, Shape, Tensor};
+
+/// Inputs: x `[.., in]`, weight `[out, in]`, and bias `[out]` if there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct Linear;
+
+impl Composite for Linear {
+    fn name(&self) -> &'static str {
+        "adamant.linear"
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        one_device(inputs)?;
+        let (x, w) = (&inputs[0], &inputs[1]);
+        let rank = x.shape.rank();
+        if rank == 0 || w.shape.rank() != 2 {
+            return Err(ErrorKind::ShapeMismatch { left: x.shape, right: w.shape, axes: None, expected: "an input [.., in] and a weight [out, in]" });
+        }
+        if x.shape[rank - 1] != w.shape[1] {
+            return Err(ErrorKind::ShapeMismatch { left: x.shape, right: w.shape, axes: Some((rank - 1, 1)), expected: "the input's last axis must be the weight's last" });
+        }
+        same_dtype(x, w)?;
+        if let Some(b) = inputs.get(2) {
+            same_dtype(x, b)?;
+            if *b.shape != [w.shape[0]] {
+                return Err(ErrorKind::ShapeMismatch { left: w.shape, right: b.shape, axes: None, expected: "the bias has one element per row of the weight" });
+            }
+        }
+        Ok(vec![Meta { shape: x.shape.with(rank - 1, w.shape[0]), ..*x }])
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let (x, w) = (&inputs[0], &inputs[1]);
+        let shape = x.meta().shape;
+        let y = rows(x).matmul(w.mt()).reshape(shape.with(shape.rank() - 1, w.meta().shape[0]));
+        Ok(vec![match inputs.get(2) {
+            Some(b) => y + b,
+            None => y,
+        }])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves::inputs(2))
+    }
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+        let mut out = vec![None; args.metas.len()];
+        let Some(g) = &args.cotangents[0] else { return Ok(out) };
+        let g = rows(g);
+        if args.needs[0] {
+            out[0] = Some(g.matmul(args.input(1)?).reshape(args.metas[0].shape));
+        }
+        if args.needs[1] {
+            out[1] = Some(g.mt().matmul(rows(args.input(0)?)));
+        }
+        if args.needs.get(2) == Some(&true) {
+            out[2] = Some(g.sum(0));
+        }
+        Ok(out)
+    }
+}
+/// All leading axes as one.
+fn rows(x: &Tensor) -> Tensor {
+    let shape: Shape = x.meta().shape;
+    let last = shape.rank() - 1;
+    let n: usize = shape[..last].iter().product();
+    x.reshape([n, shape[last]])
+}

@@ -1,0 +1,187 @@
+//! Convolutions (cross-correlations, as the field calls them) in one to three dimensions, and their transposes, over
+//! the three roles of the one primitive.
+use super::Sizes;
+use crate::{
+    Arg, Error, ErrorKind, Op, Origin, Scalar, Shape, Tensor,
+    op::{ConvRole, ConvSpec, PadSpec},
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Zeros around the input of a convolution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Padding {
+    /// As many as keep the spatial sizes (stride 1 only); an odd one comes after.
+    Same,
+    /// None.
+    Valid,
+    /// So many before and after each axis.
+    Zeros(Sizes),
+}
+impl Default for Padding {
+    fn default() -> Padding {
+        Padding::Zeros(0.into())
+    }
+}
+impl<T: Into<Sizes>> From<T> for Padding {
+    fn from(sizes: T) -> Padding {
+        Padding::Zeros(sizes.into())
+    }
+}
+impl std::str::FromStr for Padding {
+    type Err = Error;
+    /// From PyTorch's word: `same` or `valid`.
+    #[track_caller]
+    fn from_str(s: &str) -> crate::Result<Padding> {
+        match s {
+            "same" => Ok(Padding::Same),
+            "valid" => Ok(Padding::Valid),
+            _ => Err(Error::new("conv", ErrorKind::Argument(format!("padding is a number, `same` or `valid`, not `{s}`")))),
+        }
+    }
+}
+
+/// Options of a convolution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conv {
+    /// step of the window
+    pub stride: Sizes,
+    /// zeros around the input
+    pub padding: Padding,
+    /// spacing of the kernel's elements
+    pub dilation: Sizes,
+    /// independent groups of channels
+    pub groups: usize,
+}
+impl Default for Conv {
+    fn default() -> Conv {
+        Conv { stride: 1.into(), padding: Padding::default(), dilation: 1.into(), groups: 1 }
+    }
+}
+/// Options of a transposed convolution.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConvTranspose {
+    /// step of the window over the output
+    pub stride: Sizes,
+    /// what the convolution that is transposed pads: it is cut off the output
+    pub padding: Sizes,
+    /// added to one side of the output's sizes, of which several lead to one input size
+    pub output_padding: Sizes,
+    /// spacing of the kernel's elements
+    pub dilation: Sizes,
+    /// independent groups of channels
+    pub groups: usize,
+}
+impl Default for ConvTranspose {
+    fn default() -> ConvTranspose {
+        ConvTranspose { stride: 1.into(), padding: 0.into(), output_padding: 0.into(), dilation: 1.into(), groups: 1 }
+    }
+}
+
+macro_rules! dimensions {
+    ($($n:literal $conv:ident $transpose:ident $shape:literal;)*) => { $(
+        #[doc = concat!("The convolution of x `[batch, in, ", $shape, "]` (the batch may be missing) with a weight `[out, in / groups, ..kernel]`, and a bias `[out]`.")]
+        #[track_caller]
+        pub fn $conv(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &Conv) -> Tensor {
+            finish(stringify!($conv), x, weight, bias, $n, |x| convolve(x, weight, options, $n), |w| w[0])
+        }
+        #[doc = concat!("The transposed convolution of x `[batch, in, ", $shape, "]` (the batch may be missing) with a weight `[in, out / groups, ..kernel]`, and a bias `[out]`: the gradient of a convolution with respect to its input.")]
+        #[track_caller]
+        pub fn $transpose(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Tensor {
+            finish(stringify!($transpose), x, weight, bias, $n, |x| transpose(x, weight, options, $n), |w| w[1].saturating_mul(options.groups))
+        }
+    )* };
+}
+dimensions! {
+    1 conv1d conv_transpose1d "length";
+    2 conv2d conv_transpose2d "height, width";
+    3 conv3d conv_transpose3d "depth, height, width";
+}
+
+/// Adds a missing batch axis for the while, and the bias.
+#[track_caller]
+fn finish(op: &'static str, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, n: usize, conv: impl FnOnce(&Tensor) -> Result<Tensor, ErrorKind>, channels: impl FnOnce(&Shape) -> usize) -> Tensor {
+    let origin = Origin::here();
+    if let Some(e) = [Some(x), Some(weight), bias].into_iter().flatten().find_map(|t| t.error()) {
+        return Tensor::failed(e);
+    }
+    let (xs, ws) = (x.meta().shape, weight.meta().shape);
+    let run = || -> Result<Tensor, ErrorKind> {
+        if ws.rank() != n + 2 {
+            return Err(ErrorKind::Shape { shape: ws, expected: format!("a weight of {} axes: two of channels and {n} of the kernel", n + 2) });
+        }
+        let single = xs.rank() == n + 1;
+        if !single && xs.rank() != n + 2 {
+            return Err(ErrorKind::Shape { shape: xs, expected: format!("an input of {} axes: batch, channels and {n} spatial ones (or without the batch)", n + 2) });
+        }
+        if let Some(b) = bias.filter(|b| *b.meta().shape != [channels(&ws)]) {
+            return Err(ErrorKind::ShapeMismatch { left: ws, right: b.meta().shape, axes: None, expected: "the bias has one element per output channel" });
+        }
+        let batched = if single { x.reshape(xs.insert(0, 1)?) } else { x.clone() };
+        let mut y = conv(&batched)?;
+        if let Some(b) = bias {
+            let mut dims = vec![1; n + 1];
+            dims[0] = b.meta().shape[0];
+            y = y + b.reshape(dims);
+        }
+        Ok(if single && y.error().is_none() { y.reshape(y.meta().shape.without(0)) } else { y })
+    };
+    run().unwrap_or_else(|kind| Tensor::failed(Error::at(op, kind, origin)))
+}
+
+#[track_caller]
+fn convolve(x: &Tensor, weight: &Tensor, options: &Conv, n: usize) -> Result<Tensor, ErrorKind> {
+    let (stride, dilation) = (options.stride.each(n, "stride")?, options.dilation.each(n, "dilation")?);
+    let kernel = &weight.meta().shape[2..];
+    let padding = match &options.padding {
+        Padding::Valid => SmallVec::from_elem((0, 0), n),
+        Padding::Zeros(p) => p.each(n, "padding")?.iter().map(|&p| (p, p)).collect(),
+        Padding::Same => {
+            if stride.iter().any(|&s| s != 1) {
+                return Err(ErrorKind::Argument("padding `same` needs stride 1".into()));
+            }
+            let total = |k: usize| dilation[k].saturating_mul(kernel[k].saturating_sub(1));
+            (0..n).map(|k| (total(k) / 2, total(k) - total(k) / 2)).collect()
+        }
+    };
+    let spec = ConvSpec { role: ConvRole::Forward, stride, padding, dilation, groups: options.groups, open: SmallVec::new() };
+    Ok(Tensor::apply(Op::Conv(Arc::new(spec)), Arg::None, &[x, weight]))
+}
+
+#[track_caller]
+fn transpose(x: &Tensor, weight: &Tensor, options: &ConvTranspose, n: usize) -> Result<Tensor, ErrorKind> {
+    let (stride, pad) = (options.stride.each(n, "stride")?, options.padding.each(n, "padding")?);
+    let (dilation, extra) = (options.dilation.each(n, "dilation")?, options.output_padding.each(n, "output_padding")?);
+    let (xs, ws) = (x.meta().shape, weight.meta().shape);
+    let mut padding = SmallVec::new();
+    let mut open = SmallVec::new();
+    let mut widths: SmallVec<[(isize, isize); 8]> = SmallVec::from_elem((0, 0), n + 2);
+    for k in 0..n {
+        if stride[k] == 0 || dilation[k] == 0 {
+            return Err(ErrorKind::Argument("stride and dilation are at least 1".into()));
+        }
+        if extra[k] >= stride[k].max(dilation[k]) {
+            return Err(ErrorKind::Argument(format!("output_padding {} must be smaller than stride {} or dilation {}", extra[k], stride[k], dilation[k])));
+        }
+        let full = xs[2 + k].saturating_sub(1).saturating_mul(stride[k]).saturating_add(dilation[k].saturating_mul(ws[2 + k].saturating_sub(1))).saturating_add(1);
+        let size = (full + extra[k]).checked_sub(pad[k].saturating_mul(2)).filter(|&s| s > 0 && xs[2 + k] > 0);
+        let size = size.ok_or_else(|| ErrorKind::ShapeMismatch { left: xs, right: ws, axes: Some((2 + k, 2 + k)), expected: "the output must have a positive size" })?;
+        if extra[k] < stride[k] {
+            padding.push((pad[k], pad[k]));
+            open.push(size);
+        } else {
+            // The output is longer than any that the convolution maps to this input: cut less off its end and,
+            // where nothing was cut, add the zeros that no kernel reaches.
+            let zeros = extra[k].saturating_sub(pad[k]);
+            padding.push((pad[k], pad[k].saturating_sub(extra[k])));
+            open.push(size - zeros);
+            widths[2 + k].1 = zeros as isize;
+        }
+    }
+    let spec = ConvSpec { role: ConvRole::InputGrad, stride, padding, dilation, groups: options.groups, open };
+    let y = Tensor::apply(Op::Conv(Arc::new(spec)), Arg::None, &[x, weight]);
+    if widths.iter().all(|w| w.1 == 0) {
+        return Ok(y);
+    }
+    Ok(Tensor::apply(Op::Pad(Box::new(PadSpec { widths })), Arg::Scalar(Scalar::Float(0.0)), &[&y]))
+}

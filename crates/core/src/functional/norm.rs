@@ -1,0 +1,153 @@
+//! Normalisations. Statistics of 16-bit floats are f32, and weight and bias may be f32 as well.
+use crate::{
+    Arg, Error, ErrorKind, Op, Origin, Tensor,
+    composite::norm::{BatchNormInference, Norm, Over},
+    op::{WindowOp, WindowSpec},
+    shape::ToShape,
+};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+#[track_caller]
+fn norm(over: Over, eps: f64, x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Vec<Tensor> {
+    let mut inputs = vec![x];
+    inputs.extend(weight);
+    inputs.extend(bias);
+    Tensor::composite(Norm { over, eps, weight: weight.is_some(), bias: bias.is_some() }, &inputs)
+}
+#[track_caller]
+fn first(outputs: Vec<Tensor>, op: &'static str) -> Tensor {
+    outputs.into_iter().next().unwrap_or_else(|| Tensor::fail(op, ErrorKind::Internal("no output".into())))
+}
+/// How many trailing axes of x have this shape.
+#[track_caller]
+fn trailing(op: &'static str, x: &Tensor, normalized: impl ToShape) -> Result<usize, Tensor> {
+    if x.error().is_some() {
+        return Err(x.clone());
+    }
+    let normalized = normalized.to_shape().map_err(|k| Tensor::fail(op, k))?;
+    let shape = x.meta().shape;
+    if normalized.rank() == 0 || !shape.ends_with(&normalized) {
+        return Err(Tensor::fail(op, ErrorKind::ShapeMismatch { left: shape, right: normalized, axes: None, expected: "the input's last axes must be the normalised shape" }));
+    }
+    Ok(normalized.rank())
+}
+
+/// `(x - mean) / sqrt(var + eps) * weight + bias` over the last axes, whose shape is `normalized_shape`.
+#[track_caller]
+pub fn layer_norm(x: &Tensor, normalized_shape: impl ToShape, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+    match trailing("layer_norm", x, normalized_shape) {
+        Ok(axes) => first(norm(Over::Layer { axes }, eps, x, weight, bias), "layer_norm"),
+        Err(failed) => failed,
+    }
+}
+/// `x / sqrt(mean(x²) + eps) * weight` over the last axes, whose shape is `normalized_shape`; without `eps`, that of
+/// the dtype.
+#[track_caller]
+pub fn rms_norm(x: &Tensor, normalized_shape: impl ToShape, weight: Option<&Tensor>, eps: Option<f64>) -> Tensor {
+    match trailing("rms_norm", x, normalized_shape) {
+        Ok(axes) => {
+            let eps = eps.unwrap_or(match x.meta().dtype {
+                crate::DType::F64 => f64::EPSILON,
+                crate::DType::F16 => 2f64.powi(-10),
+                crate::DType::BF16 => 2f64.powi(-7),
+                _ => f32::EPSILON as f64,
+            });
+            first(norm(Over::Rms { axes }, eps, x, weight, None), "rms_norm")
+        }
+        Err(failed) => failed,
+    }
+}
+/// Normalises each of `groups` groups of channels of each sample of x `[samples, channels, ..]`.
+#[track_caller]
+pub fn group_norm(x: &Tensor, groups: usize, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+    first(norm(Over::Group { groups }, eps, x, weight, bias), "group_norm")
+}
+/// Normalises each channel of each sample of x `[samples, channels, ..]` over its spatial axes.
+#[track_caller]
+pub fn instance_norm(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+    match instances(x) {
+        Ok((_, channels)) => first(norm(Over::Group { groups: channels }, eps, x, weight, bias), "instance_norm"),
+        Err(failed) => failed,
+    }
+}
+/// As [`instance_norm`], with mean and biased variance of each channel of each sample, `[samples, channels]`: what
+/// running statistics are made of.
+#[track_caller]
+pub fn instance_norm_statistics(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> (Tensor, Tensor, Tensor) {
+    let (samples, channels) = match instances(x) {
+        Ok(sizes) => sizes,
+        Err(failed) => return (failed.clone(), failed.clone(), failed),
+    };
+    let shape = x.meta().shape;
+    let mut flat = shape.to_vec();
+    flat[0] = 1;
+    flat[1] = samples * channels;
+    let (y, mean, var) = batch_norm_training(&x.reshape(flat), None, None, eps);
+    let mut y = y.reshape(shape);
+    let mut dims = vec![1; shape.rank() - 1];
+    dims[0] = channels;
+    if let Some(w) = weight {
+        y = y * w.reshape(&dims);
+    }
+    if let Some(b) = bias {
+        y = y + b.reshape(&dims);
+    }
+    (y, mean.reshape([samples, channels]), var.reshape([samples, channels]))
+}
+#[track_caller]
+fn instances(x: &Tensor) -> Result<(usize, usize), Tensor> {
+    if x.error().is_some() {
+        return Err(x.clone());
+    }
+    let shape = x.meta().shape;
+    if shape.rank() < 2 {
+        return Err(Tensor::fail("instance_norm", ErrorKind::Shape { shape, expected: "a batch of channels [samples, channels, ..]".into() }));
+    }
+    if shape[2..].iter().product::<usize>() == 1 {
+        return Err(Tensor::fail("instance_norm", ErrorKind::Shape { shape, expected: "more than one spatial element per channel".into() }));
+    }
+    Ok((shape[0], shape[1]))
+}
+/// Normalises each channel of x `[samples, channels, ..]` over the batch. Also returns the batch's mean and biased
+/// variance, `[channels]`; running statistics take the variance times n / (n - 1), n elements per channel.
+#[track_caller]
+pub fn batch_norm_training(x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> (Tensor, Tensor, Tensor) {
+    let mut outputs = norm(Over::Batch, eps, x, weight, bias).into_iter();
+    let mut next = || outputs.next().unwrap_or_else(|| Tensor::fail("batch_norm", ErrorKind::Internal("no output".into())));
+    (next(), next(), next())
+}
+/// Normalises each channel of x `[samples, channels, ..]` with a given mean and variance `[channels]`, to which no
+/// gradient flows.
+#[track_caller]
+pub fn batch_norm_inference(x: &Tensor, mean: &Tensor, var: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+    let mut inputs = vec![x, mean, var];
+    inputs.extend(weight);
+    inputs.extend(bias);
+    Tensor::composite1(BatchNormInference { eps, weight: weight.is_some(), bias: bias.is_some() }, &inputs)
+}
+/// Each element divided by `(k + alpha · mean of squares of `size` neighbouring channels)^beta`, zeros beyond the
+/// first and last channel (Krizhevsky et al., 2012). x is `[samples, channels, ..]`.
+#[track_caller]
+pub fn local_response_norm(x: &Tensor, size: usize, alpha: f64, beta: f64, k: f64) -> Tensor {
+    let origin = Origin::here();
+    if x.error().is_some() {
+        return x.clone();
+    }
+    let m = x.meta();
+    let run = || -> Result<Tensor, ErrorKind> {
+        if m.shape.rank() < 3 {
+            return Err(ErrorKind::Shape { shape: m.shape, expected: "a batch of channels with spatial axes [samples, channels, ..]".into() });
+        }
+        if size == 0 {
+            return Err(ErrorKind::Argument("the number of neighbouring channels is at least 1".into()));
+        }
+        let wide = x.widened();
+        let inner: usize = m.shape[2..].iter().product();
+        let rows = wide.square().reshape([m.shape[0], m.shape[1], inner]);
+        let spec = WindowSpec { op: WindowOp::Sum, size: smallvec![size, 1], stride: smallvec![1, 1], padding: smallvec![(size / 2, (size - 1) / 2), (0, 0)], dilation: smallvec![1, 1], open: smallvec![] };
+        let mean = Tensor::apply(Op::Window(Arc::new(spec)), Arg::None, &[&rows]).reshape(m.shape) / size as f64;
+        Ok((wide / (mean * alpha + k).pow(beta)).cast(m.dtype))
+    };
+    run().unwrap_or_else(|kind| Tensor::failed(Error::at("local_response_norm", kind, origin)))
+}

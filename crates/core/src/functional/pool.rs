@@ -1,0 +1,346 @@
+//! Pooling over windows in one to three dimensions, over the Window primitive; adaptive pooling to any output size.
+use super::Sizes;
+use crate::{
+    Arg, DType, Error, ErrorKind, Meta, Op, Origin, Shape, Tensor,
+    composite::loss::gather,
+    op::{ArgOp, WindowOp, WindowSpec},
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Options of a max pooling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MaxPool {
+    /// size of the window
+    pub kernel_size: Sizes,
+    /// its step; the kernel's size if it is not given
+    pub stride: Option<Sizes>,
+    /// -inf on both sides, at most half a window
+    pub padding: Sizes,
+    /// spacing inside the window
+    pub dilation: Sizes,
+    /// may the last window reach past the end?
+    pub ceil_mode: bool,
+}
+impl MaxPool {
+    /// Windows side by side.
+    pub fn new(kernel_size: impl Into<Sizes>) -> MaxPool {
+        MaxPool { kernel_size: kernel_size.into(), stride: None, padding: 0.into(), dilation: 1.into(), ceil_mode: false }
+    }
+}
+/// Options of an average pooling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AvgPool {
+    /// size of the window
+    pub kernel_size: Sizes,
+    /// its step; the kernel's size if it is not given
+    pub stride: Option<Sizes>,
+    /// zeros on both sides, at most half a window
+    pub padding: Sizes,
+    /// may the last window reach past the end?
+    pub ceil_mode: bool,
+    /// do the zeros of the padding count?
+    pub count_include_pad: bool,
+    /// divide by this instead
+    pub divisor_override: Option<usize>,
+}
+impl AvgPool {
+    /// Windows side by side.
+    pub fn new(kernel_size: impl Into<Sizes>) -> AvgPool {
+        AvgPool { kernel_size: kernel_size.into(), stride: None, padding: 0.into(), ceil_mode: false, count_include_pad: true, divisor_override: None }
+    }
+}
+
+macro_rules! dimensions {
+    ($($n:literal $max:ident $avg:ident $shape:literal;)*) => { $(
+        #[doc = concat!("The maximum of each window of x `[batch, channels, ", $shape, "]` (the batch may be missing), and its index in the flat plane, i64.")]
+        #[track_caller]
+        pub fn $max(x: &Tensor, options: &MaxPool) -> (Tensor, Tensor) {
+            let origin = Origin::here();
+            if x.error().is_some() {
+                return (x.clone(), x.clone());
+            }
+            max_pool(x, options, $n, origin).unwrap_or_else(|kind| {
+                let failed = Tensor::failed(Error::at(stringify!($max), kind, origin));
+                (failed.clone(), failed)
+            })
+        }
+        #[doc = concat!("The mean of each window of x `[batch, channels, ", $shape, "]` (the batch may be missing).")]
+        #[track_caller]
+        pub fn $avg(x: &Tensor, options: &AvgPool) -> Tensor {
+            let origin = Origin::here();
+            if x.error().is_some() {
+                return x.clone();
+            }
+            avg_pool(x, options, $n).unwrap_or_else(|kind| Tensor::failed(Error::at(stringify!($avg), kind, origin)))
+        }
+    )* };
+}
+dimensions! {
+    1 max_pool1d avg_pool1d "length";
+    2 max_pool2d avg_pool2d "height, width";
+    3 max_pool3d avg_pool3d "depth, height, width";
+}
+
+pub(super) fn check_rank(shape: &Shape, n: usize) -> Result<(), ErrorKind> {
+    if shape.rank() == n + 1 || shape.rank() == n + 2 { Ok(()) } else { Err(ErrorKind::Shape { shape: *shape, expected: format!("{} axes: batch, channels and {n} spatial ones (or without the batch)", n + 2) }) }
+}
+/// Windows along one axis: how many, and the padding after. PyTorch's rule: in ceil mode the last window may reach
+/// past the end, but must start inside the input or the padding before it.
+fn windows(shape: &Shape, axis: usize, kernel: usize, stride: usize, pad: usize, dilation: usize, ceil: bool) -> Result<usize, ErrorKind> {
+    if kernel == 0 || stride == 0 || dilation == 0 {
+        return Err(ErrorKind::Argument("size, stride and dilation of a window are at least 1".into()));
+    }
+    let reach = dilation.saturating_mul(kernel - 1).saturating_add(1);
+    if pad > reach / 2 {
+        return Err(ErrorKind::Argument(format!("padding {pad} is more than half of the window's reach {reach}")));
+    }
+    let size = shape[axis];
+    let short = || ErrorKind::Shape { shape: *shape, expected: format!("axis {axis} padded by {pad} on both sides must hold a window that reaches over {reach}") };
+    let room = (size + 2 * pad).checked_sub(reach).filter(|_| size > 0).ok_or_else(short)?;
+    if !ceil {
+        return Ok(room / stride + 1);
+    }
+    let count = room.div_ceil(stride) + 1;
+    Ok(if (count - 1) * stride >= size + pad { count - 1 } else { count })
+}
+/// The padding after that makes exactly `count` windows.
+fn pad_after(size: usize, count: usize, kernel: usize, stride: usize, pad: usize, dilation: usize) -> usize {
+    ((count - 1) * stride + dilation * (kernel - 1) + 1).saturating_sub(size + pad)
+}
+type Sized3 = SmallVec<[usize; 3]>;
+struct Windows {
+    size: Sized3,
+    stride: Sized3,
+    pad: Sized3,
+    dilation: Sized3,
+    after: Sized3,
+}
+#[allow(clippy::too_many_arguments)]
+fn plan(shape: &Shape, n: usize, kernel: &Sizes, stride: Option<&Sizes>, padding: &Sizes, dilation: &Sizes, ceil: bool) -> Result<Windows, ErrorKind> {
+    check_rank(shape, n)?;
+    let size = kernel.each(n, "kernel_size")?;
+    let stride = stride.map_or_else(|| Ok(size.clone()), |s| s.each(n, "stride"))?;
+    let (pad, dilation) = (padding.each(n, "padding")?, dilation.each(n, "dilation")?);
+    let lead = shape.rank() - n;
+    let counts: Sized3 = (0..n).map(|k| windows(shape, lead + k, size[k], stride[k], pad[k], dilation[k], ceil)).collect::<Result<_, _>>()?;
+    let after = (0..n).map(|k| pad_after(shape[lead + k], counts[k], size[k], stride[k], pad[k], dilation[k])).collect();
+    Ok(Windows { size, stride, pad, dilation, after })
+}
+fn window(op: WindowOp, w: &Windows, padding: SmallVec<[(usize, usize); 3]>) -> Op {
+    Op::Window(Arc::new(WindowSpec { op, size: w.size.clone(), stride: w.stride.clone(), padding, dilation: w.dilation.clone(), open: SmallVec::new() }))
+}
+
+fn max_pool(x: &Tensor, options: &MaxPool, n: usize, origin: Origin) -> Result<(Tensor, Tensor), ErrorKind> {
+    let shape = x.meta().shape;
+    let w = plan(&shape, n, &options.kernel_size, options.stride.as_ref(), &options.padding, &options.dilation, options.ceil_mode)?;
+    let padding = w.pad.iter().zip(&w.after).map(|(&lo, &hi)| (lo, hi)).collect();
+    let mut out = Tensor::apply_many(window(WindowOp::Max, &w, padding), Arg::None, &[x], origin).into_iter();
+    match (out.next(), out.next()) {
+        (Some(values), Some(indices)) => Ok((values, indices)),
+        _ => Err(ErrorKind::Internal("a max pooling has two outputs".into())),
+    }
+}
+
+#[track_caller]
+fn avg_pool(x: &Tensor, options: &AvgPool, n: usize) -> Result<Tensor, ErrorKind> {
+    let m = x.meta();
+    let shape = m.shape;
+    if !m.dtype.is_float() {
+        return Err(ErrorKind::Dtype(format!("an average pooling needs floats, not {}", m.dtype)));
+    }
+    if options.divisor_override == Some(0) {
+        return Err(ErrorKind::Argument("divisor_override may not be zero".into()));
+    }
+    let w = plan(&shape, n, &options.kernel_size, options.stride.as_ref(), &options.padding, &1.into(), options.ceil_mode)?;
+    let padding = w.pad.iter().zip(&w.after).map(|(&lo, &hi)| (lo, hi)).collect();
+    let x = x.widened();
+    let sums = Tensor::apply(window(WindowOp::Sum, &w, padding), Arg::None, &[&x]);
+    let all: usize = w.size.iter().product();
+    let means = match options.divisor_override {
+        Some(d) => sums / d as f64,
+        None => {
+            // A window counts fully if no part of it lies outside: outside the padding if that counts, else outside the input.
+            let padded = |k: usize| if options.count_include_pad { w.after[k] > w.pad[k] } else { w.pad[k] + w.after[k] > 0 };
+            if (0..n).any(padded) { sums / counts(&w, &shape, n, options.count_include_pad, &x.meta())? } else { sums / all as f64 }
+        }
+    };
+    Ok(means.cast(m.dtype))
+}
+/// How many elements each window covers: the sums of the windows over ones.
+#[track_caller]
+fn counts(w: &Windows, shape: &Shape, n: usize, include: bool, like: &Meta) -> Result<Tensor, ErrorKind> {
+    let lead = shape.rank() - n;
+    let mut plane = Vec::new();
+    let mut padding = SmallVec::new();
+    for k in 0..n {
+        let size = shape[lead + k];
+        if include {
+            plane.push(size + w.pad[k] + w.after[k].min(w.pad[k]));
+            padding.push((0, w.after[k].saturating_sub(w.pad[k])));
+        } else {
+            plane.push(size);
+            padding.push((w.pad[k], w.after[k]));
+        }
+    }
+    let ones = Tensor::full_on(plane, 1, like.dtype, like.device);
+    Ok(Tensor::apply(window(WindowOp::Sum, w, padding), Arg::None, &[&ones]))
+}
+
+/// The mean of each of `output_size` windows that cover an axis evenly, for as many trailing axes as there are
+/// sizes; `None` keeps an axis. Window i of n over a size reaches from floor(i·size/n) to ceil((i+1)·size/n).
+#[track_caller]
+pub fn adaptive_avg_pool(x: &Tensor, output_size: &[Option<usize>]) -> Tensor {
+    let origin = Origin::here();
+    if x.error().is_some() {
+        return x.clone();
+    }
+    adaptive_avg(x, output_size).unwrap_or_else(|kind| Tensor::failed(Error::at("adaptive_avg_pool", kind, origin)))
+}
+/// The maximum of each window as in [`adaptive_avg_pool`], and its index in the flat plane, i64.
+#[track_caller]
+pub fn adaptive_max_pool(x: &Tensor, output_size: &[Option<usize>]) -> (Tensor, Tensor) {
+    let origin = Origin::here();
+    if x.error().is_some() {
+        return (x.clone(), x.clone());
+    }
+    adaptive_max(x, output_size, origin).unwrap_or_else(|kind| {
+        let failed = Tensor::failed(Error::at("adaptive_max_pool", kind, origin));
+        (failed.clone(), failed)
+    })
+}
+fn adaptive_sizes(x: &Meta, output: &[Option<usize>]) -> Result<Sized3, ErrorKind> {
+    let n = output.len();
+    check_rank(&x.shape, n)?;
+    if !x.dtype.is_float() {
+        return Err(ErrorKind::Dtype(format!("an adaptive pooling needs floats, not {}", x.dtype)));
+    }
+    let lead = x.shape.rank() - n;
+    if (0..n).any(|k| x.shape[lead + k] == 0) {
+        return Err(ErrorKind::Shape { shape: x.shape, expected: "spatial axes that are not empty".into() });
+    }
+    Ok((0..n).map(|k| output[k].unwrap_or(x.shape[lead + k])).collect())
+}
+/// The uniform windows that the adaptive ones are, if they are.
+fn uniform(shape: &Shape, out: &[usize]) -> Option<Windows> {
+    let lead = shape.rank() - out.len();
+    if out.iter().enumerate().any(|(k, &o)| o == 0 || shape[lead + k] % o != 0) {
+        return None;
+    }
+    let size: Sized3 = out.iter().enumerate().map(|(k, &o)| shape[lead + k] / o).collect();
+    let zeros = SmallVec::from_elem(0, out.len());
+    Some(Windows { stride: size.clone(), size, pad: zeros.clone(), dilation: SmallVec::from_elem(1, out.len()), after: zeros })
+}
+/// The windows along one axis spread out: `[.., out, longest, ..]`, which of these elements belong to the window, and
+/// the windows' lengths, both as they broadcast. Elements past a window's end repeat its last one.
+struct Spread {
+    index: Tensor,
+    inside: Tensor,
+    lengths: Tensor,
+    longest: usize,
+}
+fn spread(size: usize, out: usize, like: &Meta) -> Spread {
+    let bounds = |i: usize| (i * size / out, ((i + 1) * size).div_ceil(out));
+    let longest = (0..out).map(|i| bounds(i).1 - bounds(i).0).max().unwrap_or(1);
+    let grid = Tensor::full_on([out, longest], 0, DType::I32, like.device);
+    let row = grid.iota_like(0, DType::I32);
+    let (size, out) = (size as i32, out as i32);
+    let start = (&row * size).floor_divide(out);
+    let end = ((row + 1) * size + (out - 1)).floor_divide(out);
+    let at = &start + grid.iota_like(1, DType::I32);
+    let inside = at.lt(&end);
+    let lengths = (&end - &start).narrow(1, 0, 1);
+    Spread { index: inside.select(&at, &(end - 1)), inside, lengths, longest }
+}
+/// x with an axis replaced by `[out, longest]`.
+#[track_caller]
+fn spread_axis(x: &Tensor, axis: usize, s: &Spread, out: usize) -> Result<Tensor, ErrorKind> {
+    let shape = x.meta().shape;
+    let mut dims = vec![1; shape.rank()];
+    dims[axis] = out * s.longest;
+    let index = s.index.reshape(dims).expand(shape.with(axis, out * s.longest));
+    Ok(gather(x, axis, &index).reshape(shape.with(axis, out).insert(axis + 1, s.longest)?))
+}
+/// A `[out, longest]` tensor as it broadcasts to a spread axis.
+#[track_caller]
+fn beside(t: &Tensor, axis: usize, rank: usize) -> Tensor {
+    let mut dims = vec![1; rank - axis];
+    dims[..2].copy_from_slice(&t.meta().shape);
+    t.reshape(dims)
+}
+
+#[track_caller]
+fn adaptive_avg(x: &Tensor, output: &[Option<usize>]) -> Result<Tensor, ErrorKind> {
+    let m = x.meta();
+    let out = adaptive_sizes(&m, output)?;
+    let mut y = x.widened();
+    if let Some(w) = uniform(&m.shape, &out) {
+        let count: usize = w.size.iter().product();
+        return Ok((Tensor::apply(window(WindowOp::Sum, &w, SmallVec::from_elem((0, 0), out.len())), Arg::None, &[&y]) / count as f64).cast(m.dtype));
+    }
+    // The mean over a box of windows is the mean over one axis after the other.
+    let lead = m.shape.rank() - out.len();
+    for (k, &o) in out.iter().enumerate() {
+        let axis = lead + k;
+        let size = m.shape[axis];
+        if o == size {
+            continue;
+        }
+        if o == 0 {
+            y = y.narrow(axis, 0, 0);
+            continue;
+        }
+        let s = spread(size, o, &y.meta());
+        let parts = spread_axis(&y, axis, &s, o)?;
+        let rank = parts.meta().shape.rank();
+        let sum = beside(&s.inside, axis, rank).select(&parts, 0.0).sum(axis + 1);
+        let mut dims = vec![1; rank - 1 - axis];
+        dims[0] = o;
+        y = sum / s.lengths.reshape(dims).cast(y.meta().dtype);
+    }
+    Ok(y.cast(m.dtype))
+}
+
+fn adaptive_max(x: &Tensor, output: &[Option<usize>], origin: Origin) -> Result<(Tensor, Tensor), ErrorKind> {
+    let m = x.meta();
+    let n = output.len();
+    let out = adaptive_sizes(&m, output)?;
+    if let Some(w) = uniform(&m.shape, &out) {
+        let mut both = Tensor::apply_many(window(WindowOp::Max, &w, SmallVec::from_elem((0, 0), n)), Arg::None, &[x], origin).into_iter();
+        return match (both.next(), both.next()) {
+            (Some(values), Some(indices)) => Ok((values, indices)),
+            _ => Err(ErrorKind::Internal("a max pooling has two outputs".into())),
+        };
+    }
+    // Where each window's maximum lies: the best of each line, then of each column of lines. The first of equals
+    // stays, as in a walk over the window row by row.
+    let lead = m.shape.rank() - n;
+    let plane: usize = m.shape[lead..].iter().product();
+    let spatial = Shape::new(&m.shape[lead..])?;
+    let flat = Tensor::full_on([plane], 0, DType::I64, m.device);
+    let mut at = flat.iota_like(0, DType::I64).reshape(spatial).expand(m.shape);
+    let mut best = x.detach();
+    for k in (0..n).rev() {
+        let axis = lead + k;
+        let (size, o) = (best.meta().shape[axis], out[k]);
+        if o == size {
+            continue;
+        }
+        if o == 0 {
+            (best, at) = (best.narrow(axis, 0, 0), at.narrow(axis, 0, 0));
+            continue;
+        }
+        let s = spread(size, o, &m);
+        let (values, places) = (spread_axis(&best, axis, &s, o)?, spread_axis(&at, axis, &s, o)?);
+        let winner = Tensor::apply(Op::ArgReduce { op: ArgOp::Max, axis: axis as u8 + 1 }, Arg::None, &[&values]);
+        let shape = best.meta().shape.with(axis, o);
+        (best, at) = (gather(&values, axis + 1, &winner).reshape(shape), gather(&places, axis + 1, &winner).reshape(shape));
+    }
+    let shape = at.meta().shape;
+    let mut lines = m.shape[..lead].to_vec();
+    lines.push(plane);
+    let mut picks = m.shape[..lead].to_vec();
+    picks.push(shape[lead..].iter().product());
+    let values = gather(&x.reshape(lines), lead, &at.reshape(picks)).reshape(shape);
+    Ok((values, at))
+}
