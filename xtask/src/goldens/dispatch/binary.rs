@@ -1,13 +1,49 @@
-//! Functions of two tensors.
+//! Functions of two tensors or of a tensor and a number: the scalar table by its names, and what is composed of it.
 use crate::goldens::call::Call;
-use adamant::{Error, Tensor};
+use adamant::{Error, Scalar, Tensor, scalar::Binary};
 
 /// The outputs, if the op is one of these.
 pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
 fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
-    Ok(match case.op() {
-        _ => None,
-    })
+    if let Some(f) = row(case)? {
+        return Ok(Some(vec![case.tensor(0)?.binary(f, case.tensor(1)?)]));
+    }
+    let x = || case.tensor(0);
+    Ok(Some(vec![match case.op() {
+        "add_scalar" => x()?.add(times(case.scalar("value")?, case.maybe_scalar("alpha")?)),
+        "sub_scalar" => x()?.sub(case.scalar("value")?),
+        "rsub_scalar" => x()?.binary_reversed(Binary::Sub, case.scalar("value")?),
+        "mul_scalar" => x()?.mul(case.scalar("value")?),
+        "div_scalar" => x()?.div(case.scalar("value")?),
+        "rdiv_scalar" => x()?.binary_reversed(Binary::Div, case.scalar("value")?),
+        "where" => x()?.select(case.tensor(1)?, case.tensor(2)?),
+        "where_scalar" => x()?.select(case.tensor(1)?, case.scalar("value")?),
+        _ => return Ok(None),
+    }]))
+}
+/// The row of the table that a name of torch means.
+fn row(case: &Call) -> Result<Option<Binary>, Error> {
+    let op = case.op().strip_prefix("special.").unwrap_or(case.op());
+    let ours = match (op, case.maybe_text("rounding_mode")?) {
+        ("div" | "divide", Some("floor")) => "floor_divide",
+        ("div" | "divide", Some("trunc")) => "div_trunc",
+        ("multiply", None) => "mul",
+        ("subtract", None) => "sub",
+        ("divide" | "true_divide", None) => "div",
+        ("arctan2", None) => "atan2",
+        (same, None) => same,
+        _ => return Ok(None),
+    };
+    let plain = case.case().args.keys().all(|name| name == "rounding_mode");
+    Ok(Binary::ALL.iter().copied().find(|f| plain && f.name() == ours))
+}
+/// value * alpha as Python multiplies: integers stay integers.
+fn times(value: Scalar, alpha: Option<Scalar>) -> Scalar {
+    match (value, alpha) {
+        (value, None) => value,
+        (Scalar::Int(v), Some(Scalar::Int(a))) => Scalar::Int(v.wrapping_mul(a)),
+        (v, Some(a)) => Scalar::Float(v.to_f64() * a.to_f64()),
+    }
 }
