@@ -92,7 +92,10 @@ fn report(options: &Options, judged: &[Judged]) -> Exit {
             println!("{} {}: {}", serde_json::json!(j.verdict).as_str().unwrap_or("fail"), j.id, j.why);
         }
         for (group, verdicts) in &groups {
-            println!("{group}: {}", verdicts.iter().map(|(v, n)| format!("{} {n}", serde_json::json!(v).as_str().unwrap_or("?"))).collect::<Vec<_>>().join(", "));
+            println!(
+                "{group}: {}",
+                verdicts.iter().map(|(v, n)| format!("{} {n}", serde_json::json!(v).as_str().unwrap_or("?"))).collect::<Vec<_>>().join(", ")
+            );
         }
         if uncompared > 0 {
             println!("{uncompared} computed and written but not compared: the folder holds no answers");

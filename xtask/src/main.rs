@@ -1,8 +1,12 @@
 //! The project's chores, one file each. What a chore promises (arguments, exit codes, the last line) stands in its file.
 #![forbid(unsafe_code)]
 
+mod check;
 mod exit;
 mod goldens;
+mod test;
+mod tidy;
+mod workspace;
 
 use clap::{Parser, Subcommand};
 
@@ -14,13 +18,22 @@ struct Cli {
 }
 #[derive(Subcommand)]
 enum Chore {
+    /// Everything a change must pass besides its tests: fmt, clippy, docs, tidy
+    Check(check::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
     Goldens(goldens::Options),
+    /// All tests of all packages
+    Test(test::Options),
+    /// The rules that no other tool checks: who knows whom, unsafe, file lengths, machine paths
+    Tidy(tidy::Options),
 }
 
 fn main() -> std::process::ExitCode {
     match Cli::parse().chore {
+        Chore::Check(options) => check::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
+        Chore::Test(options) => test::run(&options),
+        Chore::Tidy(options) => tidy::run(&options),
     }
     .into()
 }

@@ -181,7 +181,8 @@ fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<fs::File>) -> Result<(
 /// A tensor from little-endian, row-major bytes.
 fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8], device: Device) -> Result<Tensor, String> {
     fn elements<T: Element>(shape: Shape, bytes: &[u8], device: Device) -> Result<Tensor, String> {
-        let data = bytes.chunks_exact(size_of::<T>()).map(bytemuck::checked::try_pod_read_unaligned::<T>).collect::<Result<Vec<T>, _>>().map_err(|e| e.to_string())?;
+        let data =
+            bytes.chunks_exact(size_of::<T>()).map(bytemuck::checked::try_pod_read_unaligned::<T>).collect::<Result<Vec<T>, _>>().map_err(|e| e.to_string())?;
         Ok(Tensor::from_vec_on(data, shape, device))
     }
     match dtype {

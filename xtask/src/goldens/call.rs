@@ -122,10 +122,13 @@ impl<'a> Call<'a> {
     }
     /// A list of integers of which some may be null, or one integer.
     pub fn ints_or_null(&self, name: &str) -> Result<Vec<Option<i64>>, Error> {
-        self.must(name, self.get(name, "integers", |v| match v {
-            Value::Array(items) => items.iter().map(|v| if v.is_null() { Some(None) } else { v.as_i64().map(Some) }).collect(),
-            _ => v.as_i64().map(|i| vec![Some(i)]),
-        }))
+        self.must(
+            name,
+            self.get(name, "integers", |v| match v {
+                Value::Array(items) => items.iter().map(|v| if v.is_null() { Some(None) } else { v.as_i64().map(Some) }).collect(),
+                _ => v.as_i64().map(|i| vec![Some(i)]),
+            }),
+        )
     }
     /// A list of integers or one integer, as axes or sizes: what `ToSizes` and `Axes` take.
     pub fn sizes(&self, name: &str) -> Result<Vec<isize>, Error> {

@@ -83,7 +83,9 @@ pub fn compare(dir: &Path, out: &Path, cases: &[Case], statuses: &BTreeMap<Strin
         judged.push(Judged { id: case.id.clone(), group: case.group.clone(), verdict, why });
     }
     // A folder without any answer asks for results only. One that lacks some is broken, and that must show.
-    if judged.iter().any(|j| j.verdict != Verdict::Uncompared && j.verdict != Verdict::Unsupported) && cases.iter().any(|c| !c.raises && c.answers().any(|(_, n)| answers[c.file.as_str()].find(n).is_some())) {
+    if judged.iter().any(|j| j.verdict != Verdict::Uncompared && j.verdict != Verdict::Unsupported)
+        && cases.iter().any(|c| !c.raises && c.answers().any(|(_, n)| answers[c.file.as_str()].find(n).is_some()))
+    {
         for j in judged.iter_mut().filter(|j| j.verdict == Verdict::Uncompared) {
             (j.verdict, j.why) = (Verdict::Fail, format!("{}, though others are", j.why));
         }
@@ -94,7 +96,11 @@ fn judge(case: &Case, status: Option<&Status>, results: &Folder, answers: &Folde
     let Some(status) = status else { return Ok((Verdict::Fail, "no status".into())) };
     if case.raises {
         let refused = status.status == Ending::Error && REFUSALS.contains(&status.kind.as_str()) && !status.message.is_empty();
-        return Ok(if refused { (Verdict::Pass, String::new()) } else { (Verdict::Fail, format!("no error of a right kind but {:?} {}: {}", status.status, status.kind, status.message)) });
+        return Ok(if refused {
+            (Verdict::Pass, String::new())
+        } else {
+            (Verdict::Fail, format!("no error of a right kind but {:?} {}: {}", status.status, status.kind, status.message))
+        });
     }
     match status.status {
         Ending::Unsupported => return Ok((Verdict::Unsupported, status.message.clone())),

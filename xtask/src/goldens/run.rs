@@ -86,7 +86,8 @@ impl Work {
             let k = self.next.fetch_add(1, Relaxed);
             let Some(case) = self.cases.get(k) else { return };
             self.running().insert(me, (k, Instant::now()));
-            let outcome = catch_unwind(AssertUnwindSafe(|| compute(case, &self.files, self.device))).unwrap_or_else(|panic| ended(case, Ending::Error, "panic", text_of(panic)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| compute(case, &self.files, self.device)))
+                .unwrap_or_else(|panic| ended(case, Ending::Error, "panic", text_of(panic)));
             let given_up = self.running().remove(&me).is_none();
             if send.send((k, outcome)).is_err() || given_up {
                 return;
@@ -143,7 +144,11 @@ fn forward(case: &Case, files: &Files, device: Device, results: &mut Vec<(String
         let differentiable = !case.grads.is_empty() && tensor.dtype()?.is_float() && !case.nograd.contains(&k);
         leaves.push(Some(if differentiable { tensor.tracked() } else { tensor }));
     }
-    let viewed = leaves.iter().enumerate().map(|(k, leaf)| leaf.as_ref().map(|t| view(t, case.views.get(k).and_then(Option::as_ref))).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let viewed = leaves
+        .iter()
+        .enumerate()
+        .map(|(k, leaf)| leaf.as_ref().map(|t| view(t, case.views.get(k).and_then(Option::as_ref))).transpose())
+        .collect::<Result<Vec<_>, _>>()?;
     let call = Call::new(case, viewed);
     let outputs = dispatch::dispatch(&call)?;
     for (k, output) in outputs.iter().enumerate() {

@@ -1,0 +1,59 @@
+//! `cargo xtask check`: everything a change must pass besides its tests. All parts run, also after one has failed.
+use crate::{exit::Exit, tidy, workspace};
+use std::{io::Write, process::Stdio};
+
+/// What the command line says.
+#[derive(clap::Args)]
+pub struct Options {
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// A part that is a cargo command: name, arguments, environment.
+type Part = (&'static str, &'static [&'static str], Option<(&'static str, &'static str)>);
+const PARTS: &[Part] = &[
+    ("fmt", &["fmt", "--all", "--", "--check"], None),
+    ("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], None),
+    ("docs", &["doc", "--workspace", "--no-deps", "--document-private-items"], Some(("RUSTDOCFLAGS", "-D warnings"))),
+];
+
+/// Runs every part and names those that failed.
+pub fn run(options: &Options) -> Exit {
+    let mut results = Vec::new();
+    for (name, arguments, environment) in PARTS {
+        eprintln!("check: {name}");
+        let mut command = workspace::cargo(arguments);
+        command.envs(environment.iter().copied());
+        if options.json {
+            // Standard output holds the document alone.
+            command.stdout(Stdio::null());
+        }
+        let passed = match command.status() {
+            Ok(status) => status.success(),
+            Err(e) => {
+                eprintln!("cargo {}: {e}", arguments.join(" "));
+                false
+            }
+        };
+        results.push((*name, passed));
+    }
+    eprintln!("check: tidy");
+    let complaints = tidy::complaints(&workspace::root());
+    for complaint in &complaints {
+        eprintln!("{complaint}");
+    }
+    results.push(("tidy", complaints.is_empty()));
+    let failed: Vec<&str> = results.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
+    if options.json {
+        let parts: serde_json::Map<_, _> = results.iter().map(|(name, passed)| (name.to_string(), (*passed).into())).collect();
+        println!("{}", serde_json::json!({ "passed": failed.is_empty(), "parts": parts }));
+    } else {
+        for (name, passed) in &results {
+            println!("{name}: {}", if *passed { "passed" } else { "failed" });
+        }
+    }
+    // Both streams may be one file: what was said last stands last.
+    let _ = std::io::stdout().flush();
+    if failed.is_empty() { Exit::Passed } else { Exit::Failed }
+}

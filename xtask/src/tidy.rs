@@ -1,0 +1,100 @@
+//! `cargo xtask tidy`: the rules that no other tool checks. Each is a plain function from the tree to complaints, and
+//! a test runs them all, so that `cargo test` finds what this finds.
+mod layers;
+mod lex;
+mod source;
+mod text;
+
+use crate::{exit::Exit, workspace};
+use serde::Serialize;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+/// What the command line says.
+#[derive(clap::Args)]
+pub struct Options {
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// One breach of a rule.
+#[derive(Clone, Debug, Serialize)]
+pub struct Complaint {
+    /// the file, from the workspace's root
+    pub path: PathBuf,
+    /// the line, counted from 1; 0 for the file as a whole
+    pub line: usize,
+    /// what is wrong and what to do
+    pub what: String,
+}
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path.display(), self.what),
+            line => write!(f, "{}:{line}: {}", self.path.display(), self.what),
+        }
+    }
+}
+
+/// Prints every complaint.
+pub fn run(options: &Options) -> Exit {
+    let complaints = complaints(&workspace::root());
+    if options.json {
+        println!("{}", serde_json::json!({ "passed": complaints.is_empty(), "complaints": complaints }));
+    } else {
+        for complaint in &complaints {
+            println!("{complaint}");
+        }
+        println!("{} complaints", complaints.len());
+    }
+    if complaints.is_empty() { Exit::Passed } else { Exit::Failed }
+}
+
+/// All complaints about a tree, by file.
+pub fn complaints(root: &Path) -> Vec<Complaint> {
+    let mut found = Vec::new();
+    let mut files = Vec::new();
+    collect(root, Path::new(""), &mut files, &mut found);
+    for path in &files {
+        let Ok(bytes) = std::fs::read(root.join(path)) else {
+            found.push(Complaint { path: path.clone(), line: 0, what: "cannot be read".into() });
+            continue;
+        };
+        // Files that are not text hold data; their origin is told beside them.
+        let Ok(text) = std::str::from_utf8(&bytes) else { continue };
+        found.extend(text::complaints(path, text));
+        if path.extension().is_some_and(|e| e == "rs") {
+            found.extend(source::complaints(path, text));
+        }
+    }
+    found.extend(layers::complaints());
+    found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
+    found
+}
+/// The files below a folder, without build results and what a version control system keeps.
+fn collect(root: &Path, below: &Path, files: &mut Vec<PathBuf>, found: &mut Vec<Complaint>) {
+    let entries = match std::fs::read_dir(root.join(below)) {
+        Ok(entries) => entries,
+        Err(e) => return found.push(Complaint { path: below.to_path_buf(), line: 0, what: e.to_string() }),
+    };
+    for entry in entries.flatten() {
+        let (name, path) = (entry.file_name(), below.join(entry.file_name()));
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && !["target", ".git", "runs", "fuzz"].iter().any(|skip| name == *skip) => collect(root, &path, files, found),
+            Ok(kind) if kind.is_file() && name != ".git" => files.push(path),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_tree_is_tidy() {
+        let complaints = super::complaints(&crate::workspace::root());
+        assert!(complaints.is_empty(), "{}", complaints.iter().map(|c| format!("{c}\n")).collect::<String>());
+    }
+}

@@ -1,0 +1,92 @@
+//! Rules for Rust files: one concept each, why it exists in the first line, no unsafe outside the places for it.
+use super::{Complaint, lex};
+use std::path::Path;
+
+/// A file is one concept; beyond this many lines it is likely two.
+const MOST_LINES: usize = 600;
+/// Longer ones, with the reason: a table or an exhaustive match that is one thought.
+const LONGER: &[(&str, usize, &str)] = &[
+    ("crates/core/src/op.rs", 950, "one enum, its inference and its costs"),
+    ("crates/core/src/scalar.rs", 1400, "one table of all scalar functions"),
+    ("crates/core/src/reference.rs", 750, "one exhaustive match"),
+];
+/// Names that say nothing about a concept.
+const EMPTY_NAMES: &[&str] = &["mod", "util", "utils", "helper", "helpers", "common", "misc"];
+/// Where unsafe code may stand: SIMD, the micro-kernels of matrix products, generated code, device glue, mapped files.
+const UNSAFE_MAY_STAND: &[&str] = &[
+    "crates/backend-cpu/src/simd",
+    "crates/backend-cpu/src/gemm",
+    "crates/backend-cpu/src/jit",
+    "crates/backend-cuda/src",
+    "crates/backend-wgpu/src",
+    "crates/formats/src/mmap",
+];
+/// Macros and attributes that stand for work not done or left over.
+const LEFT_OVER: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore"];
+/// How far above an unsafe block its reason may begin.
+const REASON_WITHIN: usize = 8;
+
+/// What is wrong with a Rust file.
+pub fn complaints(path: &Path, text: &str) -> Vec<Complaint> {
+    let mut found = Vec::new();
+    let mut complain = |line: usize, what: String| found.push(Complaint { path: path.to_path_buf(), line, what });
+    let name = path.to_string_lossy().replace('\\', "/");
+    let lines: Vec<&str> = text.lines().collect();
+
+    let most = LONGER.iter().find(|(p, ..)| *p == name).map_or(MOST_LINES, |(_, most, _)| *most);
+    if lines.len() > most {
+        complain(0, format!("{} lines; a file is one concept, at most {most} lines", lines.len()));
+    }
+    if path.file_stem().is_some_and(|stem| EMPTY_NAMES.iter().any(|n| stem == *n)) {
+        complain(0, "a file's name says which concept it holds; foo.rs stands beside foo/".into());
+    }
+    if !lines.iter().find(|l| !l.starts_with("#!")).is_some_and(|l| l.starts_with("//!")) {
+        complain(1, "the first line (`//!`) says why the file exists".into());
+    }
+    let unsafe_here = UNSAFE_MAY_STAND.iter().any(|p| name.starts_with(p));
+    if name.ends_with("/src/lib.rs") && !text.contains("#![forbid(unsafe_code)]") {
+        let folder = name.trim_end_matches("/src/lib.rs");
+        if !UNSAFE_MAY_STAND.iter().any(|p| p.starts_with(folder)) {
+            complain(0, "`#![forbid(unsafe_code)]` is missing".into());
+        }
+    }
+    for (k, code) in lex::code(text).iter().enumerate() {
+        if let Some(left) = LEFT_OVER.iter().find(|w| code.contains(**w)) {
+            complain(k + 1, format!("`{left}` is not finished work"));
+        }
+        if lex::has_word(code, "unsafe") && !code.trim_start().starts_with("unsafe extern") {
+            if !unsafe_here {
+                complain(k + 1, "unsafe code outside the places for it".into());
+            } else if !lines[k.saturating_sub(REASON_WITHIN)..=k].iter().any(|l| l.contains("SAFETY:") || l.contains("# Safety")) {
+                complain(k + 1, "unsafe code without a `// SAFETY:` comment".into());
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rule_finds_its_breach() {
+        let long = "//! Why.\n".repeat(MOST_LINES + 1);
+        for (path, text, complaints) in [
+            ("crates/x/src/a.rs", "//! Why.\nfn f() {}\n", 0),
+            ("crates/x/src/a.rs", "fn f() {}\n", 1),
+            ("crates/x/src/a.rs", long.as_str(), 1),
+            ("crates/x/src/utils.rs", "//! Why.\n", 1),
+            ("crates/x/src/a/mod.rs", "//! Why.\n", 1),
+            ("crates/x/src/a.rs", concat!("//! Why.\nfn f() { tod", "o!() }\n"), 1),
+            ("crates/x/src/a.rs", "//! Why.\nfn f() { \"todo!\" }\n", 0),
+            ("crates/x/src/a.rs", "//! Why.\n// SAFETY: no.\nunsafe {}\n", 1),
+            ("crates/backend-cpu/src/simd/a.rs", "//! Why.\n// SAFETY: yes.\nunsafe {}\n", 0),
+            ("crates/backend-cpu/src/simd/a.rs", "//! Why.\nunsafe {}\n", 1),
+            ("crates/x/src/lib.rs", "//! Why.\n", 1),
+            ("crates/x/src/lib.rs", "//! Why.\n#![forbid(unsafe_code)]\n", 0),
+        ] {
+            assert_eq!(super::complaints(Path::new(path), text).len(), complaints, "{path}: {text}");
+        }
+    }
+}
