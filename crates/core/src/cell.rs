@@ -36,7 +36,19 @@ pub(crate) struct Overlay {
     /// cells in the order of their first read or write
     pub touched: Vec<Cell>,
     pub written: Vec<u64>,
+    /// what a capture read first, with the placeholder it got
+    pub reads: Vec<(Cell, Tensor)>,
     pub kind: OverlayKind,
+}
+impl Overlay {
+    pub fn new(kind: OverlayKind) -> Overlay {
+        Overlay { values: HashMap::new(), touched: vec![], written: vec![], reads: vec![], kind }
+    }
+    /// The cells that were touched, once each.
+    pub fn cells(&self) -> Vec<&Cell> {
+        let mut seen = std::collections::HashSet::new();
+        self.touched.iter().filter(|c| seen.insert(c.id())).collect()
+    }
 }
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OverlayKind {
@@ -102,6 +114,9 @@ impl Cell {
                 let present = Tensor::from_value(self.0.current.lock().clone());
                 let seen = if overlay.kind == OverlayKind::Capture { Tensor::placeholder(self.0.meta) } else { present };
                 overlay.values.insert(self.0.id, seen.clone());
+                if overlay.kind == OverlayKind::Capture {
+                    overlay.reads.push((self.clone(), seen.clone()));
+                }
                 if overlay.kind != OverlayKind::Snapshot {
                     return seen;
                 }
@@ -186,6 +201,11 @@ impl Cell {
     }
     pub(crate) fn leaf(&self) -> Option<&Arc<Tape>> {
         self.0.leaf.as_ref()
+    }
+    /// Puts in a value that has run.
+    pub(crate) fn replace(&self, value: Arc<Value>) {
+        *self.0.current.lock() = value;
+        self.committed();
     }
     pub(crate) fn current(&self) -> Arc<Value> {
         self.0.current.lock().clone()

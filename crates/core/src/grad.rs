@@ -460,7 +460,7 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
     if !tracking {
         return f(&plain);
     }
-    OVERLAYS.with(|o| o.borrow_mut().push(Overlay { values: HashMap::new(), touched: vec![], written: vec![], kind: OverlayKind::Snapshot }));
+    OVERLAYS.with(|o| o.borrow_mut().push(Overlay::new(OverlayKind::Snapshot)));
     let y = no_grad(|| f(&plain));
     let Some(overlay) = OVERLAYS.with(|o| o.borrow_mut().pop()) else { return y };
     let y = y?.ok()?;
@@ -485,7 +485,7 @@ fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: Walk, or
     let floor = NEXT.load(Relaxed);
     let inputs: Vec<Tensor> = (0..args.metas.len()).map(|k| args.input(k).map(|x| if x.meta().dtype.is_float() { x.tracked() } else { x.clone() })).collect::<Result<_>>()?;
     let values = redo.cells.iter().map(|(id, v)| (*id, Tensor::from_value((**v).clone()))).collect();
-    OVERLAYS.with(|o| o.borrow_mut().push(Overlay { values, touched: vec![], written: vec![], kind: OverlayKind::Recompute }));
+    OVERLAYS.with(|o| o.borrow_mut().push(Overlay { values, ..Overlay::new(OverlayKind::Recompute) }));
     CONTEXT.with(|c| c.inherit.set(None));
     let y = with_grad(true, || (redo.f)(&inputs));
     OVERLAYS.with(|o| o.borrow_mut().pop());

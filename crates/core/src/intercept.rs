@@ -27,6 +27,10 @@ pub fn with<R>(interceptor: Arc<dyn Interceptor>, f: impl FnOnce() -> R) -> R {
 pub(crate) fn any() -> bool {
     STACK.with(|s| !s.borrow().is_empty()) && CONTEXT.with(|c| c.below_door.get() == 0)
 }
+/// How many interceptors stand before the ops of this thread.
+pub(crate) fn depth() -> usize {
+    STACK.with(|s| s.borrow().len())
+}
 pub(crate) fn apply(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
     let stack = STACK.with(|s| s.borrow().clone());
     through(&stack, op, arg, inputs, origin)

@@ -9,6 +9,7 @@
 pub mod backend;
 pub mod buffer;
 pub mod cell;
+mod compile;
 pub mod composite;
 mod device;
 mod dtype;
@@ -31,6 +32,7 @@ pub mod tensor;
 mod value;
 
 pub use cell::{Cell, step};
+pub use compile::{Compiled, Flag, compile};
 pub use composite::{Attr, Attrs, Composite};
 pub use device::{Device, Meta};
 pub use dtype::{DType, Element, HostVec, Scalar};

@@ -275,10 +275,10 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Arc<Value>], metas: &Metas, or
             }
             let pending = matches!(*v.state.lock(), State::Pending);
             if pending {
-                if log.capture {
+                if v.home == CAPTURE {
                     return Err(Error::at(op.name(), ErrorKind::Capturing, origin));
                 }
-                // Pending on another thread's stream: the one who needs it evaluates it.
+                // Pending on another stream: the one who needs it evaluates it.
                 drop(log);
                 evaluate(v)?;
                 log = s.log.lock();

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{cell::RefCell, collections::HashMap, sync::{Arc, LazyLock}};
 
+pub(crate) mod captured;
 mod decide;
 mod execute;
 mod expand;

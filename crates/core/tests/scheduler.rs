@@ -188,3 +188,85 @@ fn a_million_ops_evaluate_differentiate_and_drop() -> Result<()> {
         Ok(())
     })
 }
+#[test]
+fn a_compiled_step_has_the_bits_of_the_plain_one_and_updates_in_place() -> Result<()> {
+    on(|_| {
+        let cells = || -> Result<Vec<Cell>> {
+            Ok(vec![
+                Cell::new(&Tensor::from_vec((0..12).map(|k| (k as f32 - 6.0) * 0.1).collect(), [3, 4]), true)?,
+                Cell::new(&Tensor::from_vec((0..8).map(|k| (k as f32 - 3.0) * 0.2).collect(), [4, 2]), true)?,
+            ])
+        };
+        let rng = |seed| Rng::new(seed);
+        let body = |w: &[Cell], r: &Rng, x: &Tensor, lr: &Tensor| -> Result<Tensor> {
+            let keep = r.uniform([2, 4], DType::F32).gt(0.3f32).cast(DType::F32);
+            let h = x.matmul(w[0].get()).relu() * keep;
+            let loss = h.matmul(w[1].get()).square().sum(..);
+            let grads = loss.backward()?;
+            step(|| {
+                for c in w {
+                    if let Some(g) = grads.of(c) {
+                        c.set(&(c.read() - g * lr))?;
+                    }
+                }
+                Ok(())
+            })?;
+            Ok(loss.detach())
+        };
+        let x = Tensor::from_vec((0..6).map(|k| k as f32 * 0.5).collect(), [2, 3]);
+        let (plain, fast) = (cells()?, cells()?);
+        let (r1, r2) = (rng(7)?, rng(7)?);
+        let (w, r) = (fast.clone(), r2.clone());
+        let f = compile(move |t: &[Tensor]| Ok(vec![body(&w, &r, &t[0], &t[1])?]));
+        for k in 0..4 {
+            let lr = Tensor::full((), 0.01 / (k + 1) as f32, DType::F32);
+            let a = body(&plain, &r1, &x, &lr)?.item::<f32>()?;
+            take_stats();
+            let b = f.call(&[&x, &lr])?[0].item::<f32>()?;
+            let s = take_stats();
+            assert_eq!(a.to_bits(), b.to_bits(), "step {k}");
+            if k > 1 {
+                assert!(s.donated >= 2 && s.misses == 0, "{s:?}");
+            }
+        }
+        for (p, q) in plain.iter().zip(&fast) {
+            assert_eq!(p.read().to_vec::<f32>()?, q.read().to_vec::<f32>()?);
+        }
+        Ok(())
+    })
+}
+#[test]
+fn a_read_while_capturing_names_the_line() -> Result<()> {
+    on(|_| {
+        let line = line!() + 1;
+        let f = compile(|x: &[Tensor]| x[0].exp().item::<f32>().map(|_| vec![]));
+        let Err(e) = f.call(&[&Tensor::ones([1])]) else { panic!("the read went through") };
+        assert!(matches!(e.kind(), ErrorKind::Capturing), "{e}");
+        assert!(e.to_string().contains(&format!("scheduler.rs:{line}")), "{e}");
+        Ok(())
+    })
+}
+#[test]
+fn a_checkpoint_has_the_bits_of_the_plain_run() -> Result<()> {
+    on(|_| {
+        let w = Cell::new(&Tensor::from_vec((0..16).map(|k| (k as f32 - 6.0) * 0.1).collect(), [4, 4]), true)?;
+        let stat = Cell::new(&Tensor::zeros([4]), false)?;
+        let x = Tensor::from_vec((0..8).map(|k| k as f32 * 0.25).collect(), [2, 4]);
+        let run = |check: bool| -> Result<(Vec<f32>, Vec<f32>)> {
+            stat.set(&Tensor::zeros([4]))?;
+            let rng = Rng::new(3)?;
+            let (w2, stat2) = (w.clone(), stat.clone());
+            let f = move |x: &[Tensor]| -> Result<Tensor> {
+                let h = x[0].matmul(w2.get());
+                stat2.set(&(stat2.read() * 0.9f32 + h.detach().sum(0) * 0.1f32))?;
+                let keep = rng.uniform([2, 4], DType::F32).gt(0.5f32).cast(DType::F32);
+                Ok(h.exp() * keep)
+            };
+            let y = if check { checkpoint(&[&x], f)? } else { f(std::slice::from_ref(&x))? };
+            let g = y.square().sum(..).backward()?;
+            Ok((g.of(&w).map(|g| g.to_vec::<f32>()).transpose()?.unwrap_or_default(), stat.read().to_vec::<f32>()?))
+        };
+        assert_eq!(run(false)?, run(true)?);
+        Ok(())
+    })
+}

@@ -1,0 +1,126 @@
+//! `compile(f)`: one plan over a whole function. The first call captures what `f` records, nothing runs meanwhile;
+//! later calls replay the plan without recording. Cells that `f` reads are implicit inputs, cells that it writes
+//! implicit outputs, updated in place where nobody else holds their value.
+//!
+//! What `f` may depend on: its inputs' shapes and dtypes, the cells it reads, [`Flag`]s, whether gradients are
+//! recorded. Rust numbers that the closure captures are fixed at capture; pass what changes as a tensor or a cell.
+use crate::{
+    Device, Error, ErrorKind, Origin, Result, Tensor,
+    cell::{OVERLAYS, Overlay, OverlayKind},
+    record::{CONTEXT, capture},
+    schedule::captured::{Call, Captured},
+};
+use parking_lot::Mutex;
+use std::{cell::RefCell, collections::HashMap, sync::{Arc, atomic::{AtomicBool, Ordering::Relaxed}}};
+
+/// A switch that compiled functions watch: a capture that read it is used only while it stands as it did then
+/// (training or evaluation).
+#[derive(Clone, Debug)]
+pub struct Flag(Arc<AtomicBool>);
+thread_local! {
+    static GUARDS: RefCell<Vec<Vec<(Flag, bool)>>> = const { RefCell::new(Vec::new()) };
+}
+impl Flag {
+    /// A switch.
+    pub fn new(on: bool) -> Flag {
+        Flag(Arc::new(AtomicBool::new(on)))
+    }
+    /// Is it on?
+    pub fn get(&self) -> bool {
+        let on = self.0.load(Relaxed);
+        GUARDS.with(|g| {
+            if let Some(top) = g.borrow_mut().last_mut() {
+                top.push((self.clone(), on));
+            }
+        });
+        on
+    }
+    /// Turns it on or off.
+    pub fn set(&self, on: bool) {
+        self.0.store(on, Relaxed);
+    }
+}
+
+/// A function that is captured once per kind of inputs and replayed afterwards.
+pub struct Compiled<F> {
+    f: F,
+    captures: Mutex<HashMap<Key, Vec<Arc<Guarded>>>>,
+}
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    metas: Vec<(crate::Shape, crate::DType, u32)>,
+    grad: bool,
+    door: usize,
+}
+struct Guarded {
+    flags: Vec<(Flag, bool)>,
+    captured: Captured,
+}
+
+/// Compiles a function of tensors.
+///
+/// ```
+/// # use adamant_core::{compile, Device, Tensor};
+/// # Device::reference().make_current();
+/// let f = compile(|x: &[Tensor]| Ok(vec![(&x[0] * 2.0).exp().sum(..)]));
+/// let y = f.call(&[&Tensor::zeros([3])])?;
+/// assert_eq!(y[0].item::<f32>()?, 3.0);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub fn compile<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>>(f: F) -> Compiled<F> {
+    Compiled { f, captures: Mutex::new(HashMap::new()) }
+}
+
+impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
+    /// Runs the function.
+    ///
+    /// # Errors
+    /// Whatever `f` returns; a read of data inside `f` (the line is named); an input that is tracked (take gradients
+    /// inside `f`); memory that cannot be had; a fault found in data.
+    #[track_caller]
+    pub fn call(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        let origin = Origin::here();
+        for t in inputs {
+            (*t).clone().ok()?;
+            if t.is_tracked() && crate::grad::grad_enabled() {
+                return Err(Error::at("compile", ErrorKind::Argument("an input is tracked, and no gradient flows through a compiled function; call backward inside it".into()), origin));
+            }
+        }
+        let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
+        // Inside another capture, or where nothing is planned, it is the plain function.
+        let device = match plain.first() {
+            Some(t) => t.meta().device,
+            None => Device::current()?,
+        };
+        if CONTEXT.with(|c| c.capturing() || c.eager.get()) || device.is_reference() {
+            return (self.f)(&plain);
+        }
+        let key = Key {
+            metas: plain.iter().map(|t| (t.meta().shape, t.meta().dtype, t.meta().device.index())).collect(),
+            grad: crate::grad::grad_enabled(),
+            door: crate::intercept::depth(),
+        };
+        let known = self.captures.lock().get(&key).and_then(|all| all.iter().find(|g| g.flags.iter().all(|(f, on)| f.0.load(Relaxed) == *on)).cloned());
+        let guarded = match known {
+            Some(g) => g,
+            None => {
+                let g = Arc::new(self.capture(&plain, device)?);
+                self.captures.lock().entry(key).or_default().push(g.clone());
+                g
+            }
+        };
+        guarded.captured.call(&Call { inputs: &plain, device, origin })
+    }
+
+    fn capture(&self, inputs: &[Tensor], device: Device) -> Result<Guarded> {
+        let places: Vec<Tensor> = inputs.iter().map(|t| Tensor::placeholder(t.meta())).collect();
+        OVERLAYS.with(|o| o.borrow_mut().push(Overlay::new(OverlayKind::Capture)));
+        GUARDS.with(|g| g.borrow_mut().push(Vec::new()));
+        let (outputs, stream) = capture(device, || (self.f)(&places));
+        let flags = GUARDS.with(|g| g.borrow_mut().pop()).unwrap_or_default();
+        let overlay = OVERLAYS.with(|o| o.borrow_mut().pop()).unwrap_or_else(|| Overlay::new(OverlayKind::Capture));
+        let outputs = outputs?.into_iter().map(|t| t.detach().ok()).collect::<Result<Vec<_>>>()?;
+        let captured = Captured::new(&places, &outputs, &overlay, stream)?;
+        Ok(Guarded { flags, captured })
+    }
+}
