@@ -1,0 +1,22 @@
+//! Optimizers, learning-rate schedules and gradient clipping.
+//!
+//! An optimizer is an [`UpdateRule`] (the formula with its hyper-parameters) over parameters. Its state lives in
+//! cells named `<parameter path>.<slot>`; a step commits all of its writes or none. Hyper-parameters enter the
+//! formulas as scalar operands, so a new learning rate runs the plan of the step before.
+//!
+//! Architecture invariant: formulas only; this crate names no backend.
+#![forbid(unsafe_code)]
+
+mod clip;
+mod optimizer;
+mod rules;
+pub mod schedule;
+
+pub use clip::{ClipPolicy, clip_grad_norm, clip_grad_value};
+pub use optimizer::{Group, Optimizer, Slots, Updater, UpdateRule};
+pub use rules::{
+    adagrad::{Adadelta, Adagrad},
+    adam::{Adam, AdamW, Adamax, NAdam, RAdam},
+    large::{Adafactor, Lamb, Lion},
+    sgd::{Asgd, RmsProp, Rprop, Sgd},
+};

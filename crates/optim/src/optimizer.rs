@@ -1,0 +1,285 @@
+//! What all optimizers share: groups, slots, the step, saving and loading.
+use adamant_core::{Cell, Error, ErrorKind, Grads, Result, Tensor, step};
+use adamant_nn::Param;
+use std::collections::BTreeMap;
+
+/// A formula that changes one parameter by its gradient, with its hyper-parameters.
+///
+/// This is all there is to writing an optimizer:
+///
+/// ```
+/// use adamant_core::{Result, Tensor};
+/// use adamant_nn::{Linear, Module, Walk};
+/// use adamant_optim::{Optimizer, Slots, UpdateRule};
+///
+/// /// Signed momentum: each weight moves by the learning rate against the sign of the running mean gradient.
+/// #[derive(Clone)]
+/// struct SignMomentum { lr: f64, beta: f64 }
+///
+/// impl UpdateRule for SignMomentum {
+///     fn name(&self) -> &'static str { "SignMomentum" }
+///     fn lr(&self) -> f64 { self.lr }
+///     fn set_lr(&mut self, lr: f64) { self.lr = lr; }
+///     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
+///         let mean = slots.zeros("mean")? * self.beta + g * (1.0 - self.beta);
+///         slots.set("mean", &mean)?;
+///         Ok(p - mean.sign() * self.lr)
+///     }
+/// }
+///
+/// # adamant_core::Device::reference().make_current();
+/// let model = Linear::new(3, 1)?;
+/// let mut optimizer = SignMomentum { lr: 0.1, beta: 0.9 }.over(model.parameters());
+/// let x = Tensor::ones([4, 3]);
+/// let before = model.forward(&x)?.sum(..).item::<f32>()?;
+/// optimizer.step(&model.forward(&x)?.sum(..).backward()?)?;
+/// assert!(model.forward(&x)?.sum(..).item::<f32>()? < before);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub trait UpdateRule: Clone + Send + Sync {
+    /// The optimizer's name.
+    fn name(&self) -> &'static str;
+    /// The learning rate.
+    fn lr(&self) -> f64;
+    /// Changes the learning rate.
+    fn set_lr(&mut self, lr: f64);
+    /// Changes the momentum (of Adam's kind: the first beta), for schedules that cycle it. Does nothing where there is none.
+    fn set_momentum(&mut self, _momentum: f64) {}
+    /// Is the objective maximized? Then the gradient's sign is turned before [`UpdateRule::update`] sees it.
+    fn maximize(&self) -> bool {
+        false
+    }
+    /// Hyper-parameters that make no sense.
+    ///
+    /// # Errors
+    /// A text that names the one.
+    fn check(&self) -> std::result::Result<(), String> {
+        Ok(())
+    }
+    /// The new value of a parameter `p` with gradient `g`; the running state is in `slots`.
+    ///
+    /// # Errors
+    /// Whatever its ops return.
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor>;
+    /// An optimizer of these parameters by this rule.
+    fn over(self, parameters: impl IntoIterator<Item = Param>) -> Updater<Self> {
+        Updater { groups: vec![Group { rule: self, parameters: parameters.into_iter().collect() }], state: BTreeMap::new() }
+    }
+}
+
+/// Parameters that share hyper-parameters.
+pub struct Group<R> {
+    /// the formula and its hyper-parameters
+    pub rule: R,
+    /// what it changes
+    pub parameters: Vec<Param>,
+}
+
+/// The state of one parameter. Tensors are cells; numbers that follow from the step count are kept as numbers.
+#[derive(Clone, Default)]
+struct State {
+    cells: BTreeMap<&'static str, Cell>,
+    numbers: BTreeMap<&'static str, f64>,
+    /// loaded from a checkpoint and not asked for yet
+    loaded: BTreeMap<String, Tensor>,
+}
+const STEP: &str = "step";
+
+/// The running state of one parameter during one update.
+pub struct Slots<'a> {
+    parameter: &'a Param,
+    state: &'a mut State,
+}
+impl Slots<'_> {
+    /// The number of this update of the parameter, from 1.
+    pub fn step(&self) -> f64 {
+        self.state.numbers.get(STEP).copied().unwrap_or(1.0)
+    }
+    /// The parameter.
+    pub fn parameter(&self) -> &Param {
+        self.parameter
+    }
+    /// The slot's value; zeros of the parameter's shape at first.
+    ///
+    /// # Errors
+    /// No memory.
+    #[track_caller]
+    pub fn zeros(&mut self, name: &'static str) -> Result<Tensor> {
+        let m = self.parameter.meta();
+        self.get_or(name, &Tensor::full_on(m.shape, 0.0, m.dtype, m.device))
+    }
+    /// The slot's value; `initial` at first.
+    ///
+    /// # Errors
+    /// No memory, or a checkpoint whose slot has another shape.
+    #[track_caller]
+    pub fn get_or(&mut self, name: &'static str, initial: &Tensor) -> Result<Tensor> {
+        if !self.state.cells.contains_key(name) {
+            let want = initial.try_meta()?;
+            let first = match self.state.loaded.remove(name) {
+                Some(t) if t.shape()? != want.shape => {
+                    let text = format!("`{}.{name}` has shape {} in the checkpoint and {} here", self.parameter.path(), t.shape()?, want.shape);
+                    return Err(Error::new("optimizer", ErrorKind::Argument(text)));
+                }
+                Some(t) => t.cast(want.dtype).to(want.device),
+                None => initial.clone(),
+            };
+            self.state.cells.insert(name, Cell::new(&first, false)?);
+        }
+        self.state.cells.get(name).map(Cell::read).ok_or_else(|| Error::new("optimizer", ErrorKind::Internal(format!("slot {name} is gone"))))
+    }
+    /// Replaces a slot's value.
+    ///
+    /// # Errors
+    /// Another shape or dtype than it began with, or a tensor that failed.
+    #[track_caller]
+    pub fn set(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
+        match self.state.cells.get(name) {
+            Some(cell) => cell.set(value),
+            None => {
+                let cell = Cell::new(value, false)?;
+                self.state.cells.insert(name, cell);
+                Ok(())
+            }
+        }
+    }
+    /// A running number that does not depend on data (a product of scheduled momenta).
+    pub fn number(&mut self, name: &'static str, initial: f64) -> &mut f64 {
+        let loaded = self.state.loaded.remove(name).and_then(|t| t.item::<f64>().ok());
+        self.state.numbers.entry(name).or_insert(loaded.unwrap_or(initial))
+    }
+}
+
+/// What a training loop needs of any optimizer.
+pub trait Optimizer: Send {
+    /// The optimizer's name.
+    fn name(&self) -> &'static str;
+    /// Changes every parameter that has a gradient. All changes commit or none; everything runs once, at the end.
+    ///
+    /// # Errors
+    /// Hyper-parameters that make no sense, memory, a fault in the data behind the gradients: then nothing has changed.
+    #[track_caller]
+    fn step(&mut self, grads: &Grads) -> Result<()>;
+    /// The learning rate of each group.
+    fn lrs(&self) -> Vec<f64>;
+    /// Changes the learning rate of each group.
+    fn set_lrs(&mut self, lrs: &[f64]);
+    /// Changes the learning rate of all groups.
+    fn set_lr(&mut self, lr: f64) {
+        let n = self.lrs().len();
+        self.set_lrs(&vec![lr; n]);
+    }
+    /// Changes the momentum of all groups, where the rule has one.
+    fn set_momentum(&mut self, momentum: f64);
+    /// All parameters, in order.
+    fn parameters(&self) -> Vec<Param>;
+    /// The slots as `<parameter path>.<slot>`; step counts are numbers (f64).
+    fn state_dict(&self) -> Vec<(String, Tensor)>;
+    /// Takes over slots that [`Optimizer::state_dict`] gave.
+    ///
+    /// # Errors
+    /// A name that belongs to no parameter.
+    #[track_caller]
+    fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()>;
+}
+
+/// Groups of parameters under one rule, with their state.
+pub struct Updater<R> {
+    groups: Vec<Group<R>>,
+    /// by the parameter's id
+    state: BTreeMap<usize, State>,
+}
+impl<R: UpdateRule> Updater<R> {
+    /// Adds a group with hyper-parameters of its own.
+    #[must_use]
+    pub fn group(mut self, rule: R, parameters: impl IntoIterator<Item = Param>) -> Updater<R> {
+        self.groups.push(Group { rule, parameters: parameters.into_iter().collect() });
+        self
+    }
+    /// The groups.
+    pub fn groups(&self) -> &[Group<R>] {
+        &self.groups
+    }
+    /// The groups, to change hyper-parameters.
+    pub fn groups_mut(&mut self) -> &mut [Group<R>] {
+        &mut self.groups
+    }
+    #[track_caller]
+    fn update(&mut self, grads: &Grads) -> Result<()> {
+        for group in &self.groups {
+            group.rule.check().map_err(|text| Error::new("optimizer", ErrorKind::Argument(format!("{}: {text}", group.rule.name()))))?;
+            for p in group.parameters.iter().filter(|p| p.is_trainable()) {
+                let Some(g) = grads.of(&p.cell()) else { continue };
+                let state = self.state.entry(p.id()).or_default();
+                let mut slots = Slots { parameter: p, state };
+                *slots.number(STEP, 0.0) += 1.0;
+                let g = if group.rule.maximize() { -g } else { g.clone() };
+                let updated = group.rule.update(&p.read(), &g, &mut slots)?;
+                p.set(&updated)?;
+            }
+        }
+        Ok(())
+    }
+}
+impl<R: UpdateRule> Optimizer for Updater<R> {
+    fn name(&self) -> &'static str {
+        self.groups.first().map_or("", |g| g.rule.name())
+    }
+    fn step(&mut self, grads: &Grads) -> Result<()> {
+        let numbers: BTreeMap<usize, BTreeMap<&'static str, f64>> = self.state.iter().map(|(id, s)| (*id, s.numbers.clone())).collect();
+        let done = adamant_core::grad::with_grad(false, || step(|| self.update(grads)));
+        if done.is_err() {
+            // Cells withdrew their writes; numbers follow them.
+            for (id, s) in &mut self.state {
+                s.numbers = numbers.get(id).cloned().unwrap_or_default();
+            }
+        }
+        done
+    }
+    fn lrs(&self) -> Vec<f64> {
+        self.groups.iter().map(|g| g.rule.lr()).collect()
+    }
+    fn set_lrs(&mut self, lrs: &[f64]) {
+        self.groups.iter_mut().zip(lrs).for_each(|(g, lr)| g.rule.set_lr(*lr));
+    }
+    fn set_momentum(&mut self, momentum: f64) {
+        self.groups.iter_mut().for_each(|g| g.rule.set_momentum(momentum));
+    }
+    fn parameters(&self) -> Vec<Param> {
+        self.groups.iter().flat_map(|g| g.parameters.iter().cloned()).collect()
+    }
+    fn state_dict(&self) -> Vec<(String, Tensor)> {
+        let mut all = Vec::new();
+        for p in self.parameters() {
+            let Some(s) = self.state.get(&p.id()) else { continue };
+            let path = p.path();
+            all.extend(s.numbers.iter().map(|(name, v)| (format!("{path}.{name}"), Tensor::full_on((), *v, adamant_core::DType::F64, adamant_core::Device::reference()))));
+            all.extend(s.cells.iter().map(|(name, c)| (format!("{path}.{name}"), c.read())));
+            all.extend(s.loaded.iter().map(|(name, t)| (format!("{path}.{name}"), t.clone())));
+        }
+        all
+    }
+    fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
+        let mut fresh: BTreeMap<usize, State> = BTreeMap::new();
+        let by_path: BTreeMap<String, usize> = self.parameters().iter().map(|p| (p.path().to_string(), p.id())).collect();
+        for (name, value) in state {
+            let (path, slot) = name.rsplit_once('.').unwrap_or(("", name));
+            let Some(id) = by_path.get(path) else {
+                let error = Error::new("optimizer", ErrorKind::Argument(format!("`{name}` is a slot of no parameter of this optimizer")));
+                return Err(match adamant_nn::nearest(path, by_path.keys().map(String::as_str)) {
+                    Some(near) => error.hint(format!("there is `{near}`")),
+                    None => error,
+                });
+            };
+            let value = value.clone().ok()?;
+            let s = fresh.entry(*id).or_default();
+            if slot == STEP {
+                s.numbers.insert(STEP, value.item::<f64>()?);
+            } else {
+                s.loaded.insert(slot.to_string(), value);
+            }
+        }
+        self.state = fresh;
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! The formulas. Each follows PyTorch's single-tensor implementation in the order of its roundings.
+use adamant_core::Tensor;
+
+pub mod adagrad;
+pub mod adam;
+pub mod large;
+pub mod sgd;
+
+/// Defines a rule: a struct of hyper-parameters with their defaults, a constructor from the learning rate (or the
+/// default one) and one setter for each.
+macro_rules! rule {
+    ($(#[$doc:meta])* $name:ident { lr: $lr:literal, $($(#[$field_doc:meta])* $field:ident: $ty:ty = $default:expr),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $name {
+            /// the learning rate
+            pub lr: f64,
+            $($(#[$field_doc])* pub $field: $ty,)*
+        }
+        impl $name {
+            /// With a learning rate and PyTorch's other defaults.
+            pub fn new(lr: f64) -> $name {
+                $name { lr, $($field: $default,)* }
+            }
+            $($(#[$field_doc])* #[must_use] pub fn $field(self, $field: $ty) -> $name { $name { $field, ..self } })*
+        }
+        impl Default for $name {
+            fn default() -> $name {
+                $name::new($lr)
+            }
+        }
+    };
+}
+pub(crate) use rule;
+
+/// The parts of `UpdateRule` that are the same for every rule here.
+macro_rules! common {
+    ($name:literal) => {
+        fn name(&self) -> &'static str {
+            $name
+        }
+        fn lr(&self) -> f64 {
+            self.lr
+        }
+        fn set_lr(&mut self, lr: f64) {
+            self.lr = lr;
+        }
+        fn maximize(&self) -> bool {
+            self.maximize
+        }
+    };
+}
+pub(crate) use common;
+
+/// a + w (b - a), from the end that is nearer, as `torch.lerp`.
+#[track_caller]
+pub(crate) fn lerp(a: &Tensor, b: &Tensor, w: f64) -> Tensor {
+    if w.abs() < 0.5 { a + (b - a) * w } else { b - (b - a) * (1.0 - w) }
+}
+/// The gradient with the decay of the weights added, if there is one.
+#[track_caller]
+pub(crate) fn decayed(g: &Tensor, p: &Tensor, weight_decay: f64) -> Tensor {
+    if weight_decay == 0.0 { g.clone() } else { g + p * weight_decay }
+}
+/// Is it finite and at least 0?
+pub(crate) fn not_negative(name: &str, v: f64) -> Result<(), String> {
+    if v.is_finite() && v >= 0.0 { Ok(()) } else { Err(format!("{name} is {v}, it must be a number from 0 on")) }
+}
+/// Is it in [0, 1)?
+pub(crate) fn below_one(name: &str, v: f64) -> Result<(), String> {
+    if (0.0..1.0).contains(&v) { Ok(()) } else { Err(format!("{name} is {v}, it must be in [0, 1)")) }
+}

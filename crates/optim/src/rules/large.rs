@@ -1,0 +1,137 @@
+//! For large models: Adafactor, Lion, LAMB.
+use super::{below_one, common, decayed, lerp, not_negative, rule};
+use crate::{Slots, UpdateRule};
+use adamant_core::{Result, Tensor};
+
+/// √(sum of squares), a 0-d tensor.
+#[track_caller]
+fn norm(x: &Tensor) -> Tensor {
+    (x * x).sum(..).sqrt()
+}
+
+rule! {
+    /// Adafactor: the second moment of a matrix as a row and a column (Shazeer and Stern 2018), as `torch.optim.Adafactor`.
+    Adafactor { lr: 1e-2,
+        /// power by which the smoothing of the second moment grows
+        beta2_decay: f64 = -0.8,
+        /// floors of the squared gradient (`None`: the dtype's epsilon) and of the parameter's scale
+        eps: (Option<f64>, f64) = (None, 1e-3),
+        /// largest root mean square of an update
+        d: f64 = 1.0,
+        /// the weights shrink by this part of the learning rate
+        weight_decay: f64 = 0.0,
+        /// climb instead of descend
+        maximize: bool = false,
+    }
+}
+impl UpdateRule for Adafactor {
+    common!("Adafactor");
+    fn check(&self) -> std::result::Result<(), String> {
+        not_negative("lr", self.lr)?;
+        not_negative("weight_decay", self.weight_decay)?;
+        if self.beta2_decay > 0.0 { Err(format!("beta2_decay is {}, it must not be positive", self.beta2_decay)) } else { Ok(()) }
+    }
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
+        let step = slots.step();
+        let meta = p.try_meta()?;
+        let floor = self.eps.0.unwrap_or(match meta.dtype {
+            adamant_core::DType::F64 => f64::EPSILON,
+            adamant_core::DType::F16 => 2f64.powi(-10),
+            adamant_core::DType::BF16 => 2f64.powi(-7),
+            _ => f32::EPSILON as f64,
+        });
+        let fresh = step.powf(self.beta2_decay);
+        let count = (meta.shape.elements() as f64).sqrt();
+        let alpha = (norm(p) / count).maximum(self.eps.1) * self.lr.min(1.0 / step.sqrt());
+        let p = if self.weight_decay == 0.0 { p.clone() } else { p * (1.0 - self.lr * self.weight_decay) };
+        let variance = if meta.shape.rank() > 1 {
+            let mean_square = |axis: isize| -> Result<Tensor> {
+                let len = meta.shape[meta.shape.axis(axis).unwrap_or(0)] as f64;
+                ((g * g).sum_keepdim(axis) / len).ok()
+            };
+            let (row, col) = (mean_square(-1)?, mean_square(-2)?);
+            let row = lerp(&slots.get_or("row_var", &row.zeros_like())?, &row, fresh);
+            let col = lerp(&slots.get_or("col_var", &col.zeros_like())?, &col, fresh);
+            slots.set("row_var", &row)?;
+            slots.set("col_var", &col)?;
+            let rows = meta.shape[meta.shape.rank() - 2] as f64;
+            &row * &col / (row.sum_keepdim(-2) / rows).maximum(floor)
+        } else {
+            let variance = lerp(&slots.zeros("variance")?, &(g * g), fresh);
+            slots.set("variance", &variance)?;
+            variance
+        };
+        let update = g / variance.maximum(floor * floor).sqrt();
+        let clip = (norm(&update) / (count * self.d)).maximum(1.0);
+        Ok(p - update * (alpha / clip))
+    }
+}
+rule! {
+    /// Lion: the sign of an interpolated momentum (Chen et al. 2023, algorithm 2).
+    Lion { lr: 1e-4,
+        /// interpolation for the update and smoothing of the momentum
+        betas: (f64, f64) = (0.9, 0.99),
+        /// decoupled decay of the weights
+        weight_decay: f64 = 0.0,
+        /// climb instead of descend
+        maximize: bool = false,
+    }
+}
+impl UpdateRule for Lion {
+    common!("Lion");
+    fn set_momentum(&mut self, momentum: f64) {
+        self.betas.0 = momentum;
+    }
+    fn check(&self) -> std::result::Result<(), String> {
+        not_negative("lr", self.lr)?;
+        not_negative("weight_decay", self.weight_decay)?;
+        below_one("the first beta", self.betas.0)?;
+        below_one("the second beta", self.betas.1)
+    }
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
+        let mean = slots.zeros("exp_avg")?;
+        let direction = (&mean * self.betas.0 + g * (1.0 - self.betas.0)).sign();
+        slots.set("exp_avg", &(mean * self.betas.1 + g * (1.0 - self.betas.1)))?;
+        Ok(p - decayed(&direction, p, self.weight_decay) * self.lr)
+    }
+}
+rule! {
+    /// LAMB: Adam's direction at the length of the layer's weights (You et al. 2020, algorithm 2).
+    Lamb { lr: 1e-3,
+        /// smoothing of the gradient and of its square
+        betas: (f64, f64) = (0.9, 0.999),
+        /// added to the denominator
+        eps: f64 = 1e-6,
+        /// decay of the weights, inside the trust ratio
+        weight_decay: f64 = 0.0,
+        /// climb instead of descend
+        maximize: bool = false,
+    }
+}
+impl UpdateRule for Lamb {
+    common!("LAMB");
+    fn set_momentum(&mut self, momentum: f64) {
+        self.betas.0 = momentum;
+    }
+    fn check(&self) -> std::result::Result<(), String> {
+        not_negative("lr", self.lr)?;
+        not_negative("eps", self.eps)?;
+        not_negative("weight_decay", self.weight_decay)?;
+        below_one("the first beta", self.betas.0)?;
+        below_one("the second beta", self.betas.1)
+    }
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
+        let step = slots.step();
+        let mean = slots.zeros("exp_avg")? * self.betas.0 + g * (1.0 - self.betas.0);
+        let square = slots.zeros("exp_avg_sq")? * self.betas.1 + g * g * (1.0 - self.betas.1);
+        slots.set("exp_avg", &mean)?;
+        slots.set("exp_avg_sq", &square)?;
+        let mean = mean / (1.0 - self.betas.0.powf(step));
+        let square = square / (1.0 - self.betas.1.powf(step));
+        let update = decayed(&(mean / (square.sqrt() + self.eps)), p, self.weight_decay);
+        let (weights, length) = (norm(p), norm(&update));
+        // The trust ratio is 1 where either norm is 0.
+        let ratio = weights.gt(0.0).logical_and(&length.gt(0.0)).select(&weights / &length, 1.0);
+        Ok(p - update * (ratio * self.lr))
+    }
+}
