@@ -134,7 +134,8 @@ impl UpdateRule for NAdam {
         let momentum = |t: f64| self.betas.0 * (1.0 - 0.5 * 0.96f64.powf(t * self.momentum_decay));
         let (mu, mu_next) = (momentum(step), momentum(step + 1.0));
         let product = slots.number("mu_product", 1.0);
-        *product *= mu;
+        // PyTorch keeps the product in f32.
+        *product = (*product as f32 * mu as f32) as f64;
         let product = *product;
         let (mean, square) = moments(&g, self.betas, slots)?;
         let spread = (square / (1.0 - self.betas.1.powf(step))).sqrt() + self.eps;

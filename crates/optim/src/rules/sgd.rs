@@ -66,13 +66,14 @@ impl UpdateRule for Asgd {
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
         let g = decayed(g, p, self.weight_decay);
         let step = slots.step();
-        let (eta, mu) = (*slots.number("eta", self.lr), *slots.number("mu", 1.0));
+        let (eta, mu) = (*slots.number("eta", self.lr as f32 as f64), *slots.number("mu", 1.0));
         let next = p * (1.0 - self.lambd * eta) - g * eta;
         let average = slots.zeros("ax")?;
         let average = if mu == 1.0 { next.clone() } else { &average + (&next - &average) * mu };
         slots.set("ax", &average)?;
-        *slots.number("eta", 0.0) = self.lr / (1.0 + self.lambd * self.lr * step).powf(self.alpha);
-        *slots.number("mu", 0.0) = 1.0 / (step - self.t0).max(1.0);
+        // PyTorch keeps both in f32.
+        *slots.number("eta", 0.0) = (self.lr / (1.0 + self.lambd * self.lr * step).powf(self.alpha)) as f32 as f64;
+        *slots.number("mu", 0.0) = (1.0 / (step - self.t0).max(1.0)) as f32 as f64;
         Ok(next)
     }
 }
