@@ -6,3 +6,11 @@
 
 pub use adamant_core::*;
 pub use adamant_formats as formats;
+pub use adamant_optim as optim;
+
+/// Layers, parameters and initialisers.
+pub mod nn {
+    // The derive that writes this crate's paths, in place of the one that writes `adamant_nn`'s.
+    pub use adamant_derive::FacadeModule as Module;
+    pub use adamant_nn::*;
+}

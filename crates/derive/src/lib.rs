@@ -50,7 +50,8 @@ fn wish(attributes: &[Attribute]) -> syn::Result<Wish> {
 
 /// Types that cannot hold a parameter, by their last path segment.
 fn is_plain(ty: &Type) -> bool {
-    const PLAIN: [&str; 19] = ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64", "bool", "char", "String", "str", "PhantomData"];
+    const PLAIN: [&str; 19] =
+        ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64", "bool", "char", "String", "str", "PhantomData"];
     match ty {
         Type::Path(p) => p.path.segments.last().is_some_and(|last| {
             let wraps_plain = (last.ident == "Option" || last.ident == "Vec")

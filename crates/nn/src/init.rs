@@ -204,7 +204,12 @@ pub fn default_bias(len: usize, weight: impl ToShape) -> Result<Tensor> {
 #[track_caller]
 pub fn trunc_normal(shape: impl ToShape, mean: f64, std: f64, low: f64, high: f64) -> Result<Tensor> {
     let shape = to_shape(shape)?;
-    let refuse = || Error::new("trunc_normal", ErrorKind::Argument(format!("[{low}, {high}] holds next to nothing of a normal distribution with mean {mean} and standard deviation {std}")));
+    let refuse = || {
+        Error::new(
+            "trunc_normal",
+            ErrorKind::Argument(format!("[{low}, {high}] holds next to nothing of a normal distribution with mean {mean} and standard deviation {std}")),
+        )
+    };
     let rng = draw()?;
     let mut values: Vec<f32> = Vec::with_capacity(shape.elements());
     for _ in 0..1_000 {
@@ -292,7 +297,10 @@ pub fn eye(shape: impl ToShape) -> Result<Tensor> {
 pub fn dirac(shape: impl ToShape, groups: usize) -> Result<Tensor> {
     let shape = to_shape(shape)?;
     if !(3..=5).contains(&shape.rank()) || groups == 0 || shape[0] % groups != 0 {
-        return Err(Error::new("dirac", ErrorKind::Shape { shape, expected: format!("a convolution's weight of 3 to 5 axes whose output channels {groups} groups divide") }));
+        return Err(Error::new(
+            "dirac",
+            ErrorKind::Shape { shape, expected: format!("a convolution's weight of 3 to 5 axes whose output channels {groups} groups divide") },
+        ));
     }
     let kernel: usize = shape[2..].iter().product();
     let centre = shape[2..].iter().fold(0, |at, k| at * k + k / 2);

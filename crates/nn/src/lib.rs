@@ -17,8 +17,8 @@ mod state;
 mod walk;
 
 pub use adamant_derive::Module;
-pub use linear::Linear;
 pub use init::manual_seed;
+pub use linear::Linear;
 pub use param::{Param, Role};
 pub use sequential::Sequential;
 pub use state::nearest;

@@ -55,7 +55,10 @@ fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
     let (Ok(shape), Ok(w)) = (x.shape(), weight.shape()) else { return if x.error().is_some() { x.clone() } else { weight.clone() } };
     if shape.rank() == 0 || shape[shape.rank() - 1] != w[1] {
         let last = shape.rank().saturating_sub(1);
-        return Tensor::failed(Error::new("linear", ErrorKind::ShapeMismatch { left: shape, right: w, axes: Some((last, 1)), expected: "the input's last axis must be in_features" }));
+        return Tensor::failed(Error::new(
+            "linear",
+            ErrorKind::ShapeMismatch { left: shape, right: w, axes: Some((last, 1)), expected: "the input's last axis must be in_features" },
+        ));
     }
     let rows: usize = shape[..shape.rank() - 1].iter().product();
     let mut out = shape.to_vec();

@@ -38,7 +38,8 @@ impl Param {
     pub fn new(value: &Tensor) -> Result<Param> {
         let dtype = value.dtype()?;
         if !dtype.is_float() {
-            return Err(Error::new("parameter", ErrorKind::Dtype(format!("only floats can be trained, not {dtype}"))).hint("use Param::buffer for state that is not trained"));
+            return Err(Error::new("parameter", ErrorKind::Dtype(format!("only floats can be trained, not {dtype}")))
+                .hint("use Param::buffer for state that is not trained"));
         }
         Param::with_role(value, Role::Trainable)
     }

@@ -42,7 +42,8 @@ pub(crate) fn load_state_dict(model: &(impl Walk + ?Sized), state: &[(String, Te
             text.push(format!("unknown: {}", list(&unknown)));
         }
         let error = refuse(ErrorKind::Argument(text.join("; ")));
-        let guesses: Vec<String> = unknown.iter().take(8).filter_map(|u| Some(format!("`{}` where you have `{u}`", nearest(u, own.iter().map(|(n, _)| n.as_str()))?))).collect();
+        let guesses: Vec<String> =
+            unknown.iter().take(8).filter_map(|u| Some(format!("`{}` where you have `{u}`", nearest(u, own.iter().map(|(n, _)| n.as_str()))?))).collect();
         return Err(if guesses.is_empty() { error } else { error.hint(format!("the model has {}", guesses.join(", "))) });
     }
     let mut writes = Vec::with_capacity(own.len());

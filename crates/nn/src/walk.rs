@@ -104,7 +104,11 @@ impl Walker<'_> {
 /// assert_eq!(names, ["hidden.weight", "hidden.bias", "head.weight", "head.bias"]);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
-#[diagnostic::on_unimplemented(message = "`{Self}` is no part of a model", label = "cannot be walked", note = "write #[derive(Module)] on the type, or #[module(skip)] on the field if it holds no parameters")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no part of a model",
+    label = "cannot be walked",
+    note = "write #[derive(Module)] on the type, or #[module(skip)] on the field if it holds no parameters"
+)]
 pub trait Walk: Send + Sync {
     /// Hands every part to the walker under its name, in a fixed order.
     fn walk(&self, walker: &mut Walker<'_>);
@@ -211,7 +215,8 @@ pub trait Walk: Send + Sync {
         let mut fixed = Fixed(None, device);
         self.visit(&mut fixed);
         if let Some(path) = fixed.0 {
-            return Err(Error::new("to", ErrorKind::Argument(format!("`{path}` is a plain tensor and cannot move with the model"))).hint("make the field a Param::buffer"));
+            return Err(Error::new("to", ErrorKind::Argument(format!("`{path}` is a plain tensor and cannot move with the model")))
+                .hint("make the field a Param::buffer"));
         }
         for (_, p) in self.leaves() {
             p.move_to(device)?;

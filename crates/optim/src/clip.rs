@@ -38,7 +38,11 @@ impl std::fmt::Display for ClipPolicy {
 }
 #[track_caller]
 fn positive(limit: f64) -> Result<()> {
-    if limit > 0.0 { Ok(()) } else { Err(Error::new("clip", ErrorKind::Argument(format!("gradients cannot be clipped at {limit}, only at a positive number")))) }
+    if limit > 0.0 {
+        Ok(())
+    } else {
+        Err(Error::new("clip", ErrorKind::Argument(format!("gradients cannot be clipped at {limit}, only at a positive number"))))
+    }
 }
 /// Scales all gradients by min(1, max / (norm + 1e-6)), as `torch.nn.utils.clip_grad_norm_`; returns the norm
 /// before, a 0-d tensor that need not be read.

@@ -13,7 +13,7 @@ mod rules;
 pub mod schedule;
 
 pub use clip::{ClipPolicy, clip_grad_norm, clip_grad_value};
-pub use optimizer::{Group, Optimizer, Slots, Updater, UpdateRule};
+pub use optimizer::{Group, Optimizer, Slots, UpdateRule, Updater};
 pub use rules::{
     adagrad::{Adadelta, Adagrad},
     adam::{Adam, AdamW, Adamax, NAdam, RAdam},

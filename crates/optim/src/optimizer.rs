@@ -253,7 +253,11 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
         for p in self.parameters() {
             let Some(s) = self.state.get(&p.id()) else { continue };
             let path = p.path();
-            all.extend(s.numbers.iter().map(|(name, v)| (format!("{path}.{name}"), Tensor::full_on((), *v, adamant_core::DType::F64, adamant_core::Device::reference()))));
+            all.extend(
+                s.numbers
+                    .iter()
+                    .map(|(name, v)| (format!("{path}.{name}"), Tensor::full_on((), *v, adamant_core::DType::F64, adamant_core::Device::reference()))),
+            );
             all.extend(s.cells.iter().map(|(name, c)| (format!("{path}.{name}"), c.read())));
             all.extend(s.loaded.iter().map(|(name, t)| (format!("{path}.{name}"), t.clone())));
         }

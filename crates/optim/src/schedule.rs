@@ -267,7 +267,10 @@ impl SequentialLr {
     #[track_caller]
     pub fn new(schedules: Vec<Box<dyn Schedule>>, milestones: Vec<u64>) -> Result<SequentialLr> {
         if schedules.len() != milestones.len() + 1 || milestones.windows(2).any(|w| w[0] >= w[1]) {
-            return Err(Error::new("SequentialLr", ErrorKind::Argument(format!("{} schedules need one growing milestone between each two, not {milestones:?}", schedules.len()))));
+            return Err(Error::new(
+                "SequentialLr",
+                ErrorKind::Argument(format!("{} schedules need one growing milestone between each two, not {milestones:?}", schedules.len())),
+            ));
         }
         Ok(SequentialLr { schedules, milestones })
     }

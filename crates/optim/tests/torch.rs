@@ -1,5 +1,5 @@
 //! Every optimizer walks PyTorch's trajectory (Lion and LAMB: their papers' formulas), every schedule its rates.
-use adamant_core::{Device, DType, Grads, Result, Tensor};
+use adamant_core::{DType, Device, Grads, Result, Tensor};
 use adamant_nn::Param;
 use adamant_optim::{schedule::*, *};
 use serde_json::Value;
@@ -23,11 +23,34 @@ fn optimizer(op: &str, a: &Value, p: Vec<Param>) -> Box<dyn Optimizer> {
     let lr = f(a, "lr", f64::NAN);
     let adam = (0.9, 0.999);
     match op {
-        "SGD" => Box::new(Sgd::new(lr).momentum(f(a, "momentum", 0.0)).dampening(f(a, "dampening", 0.0)).weight_decay(f(a, "weight_decay", 0.0)).nesterov(flag(a, "nesterov")).maximize(flag(a, "maximize")).over(p)),
-        "Adam" => Box::new(Adam::new(lr).betas(betas(a, adam)).eps(f(a, "eps", 1e-8)).weight_decay(f(a, "weight_decay", 0.0)).amsgrad(flag(a, "amsgrad")).over(p)),
+        "SGD" => Box::new(
+            Sgd::new(lr)
+                .momentum(f(a, "momentum", 0.0))
+                .dampening(f(a, "dampening", 0.0))
+                .weight_decay(f(a, "weight_decay", 0.0))
+                .nesterov(flag(a, "nesterov"))
+                .maximize(flag(a, "maximize"))
+                .over(p),
+        ),
+        "Adam" => {
+            Box::new(Adam::new(lr).betas(betas(a, adam)).eps(f(a, "eps", 1e-8)).weight_decay(f(a, "weight_decay", 0.0)).amsgrad(flag(a, "amsgrad")).over(p))
+        }
         "AdamW" => Box::new(AdamW::new(lr).betas(betas(a, adam)).weight_decay(f(a, "weight_decay", 1e-2)).amsgrad(flag(a, "amsgrad")).over(p)),
-        "RMSprop" => Box::new(RmsProp::new(lr).alpha(f(a, "alpha", 0.99)).momentum(f(a, "momentum", 0.0)).centered(flag(a, "centered")).weight_decay(f(a, "weight_decay", 0.0)).over(p)),
-        "Adagrad" => Box::new(Adagrad::new(lr).lr_decay(f(a, "lr_decay", 0.0)).weight_decay(f(a, "weight_decay", 0.0)).initial_accumulator_value(f(a, "initial_accumulator_value", 0.0)).over(p)),
+        "RMSprop" => Box::new(
+            RmsProp::new(lr)
+                .alpha(f(a, "alpha", 0.99))
+                .momentum(f(a, "momentum", 0.0))
+                .centered(flag(a, "centered"))
+                .weight_decay(f(a, "weight_decay", 0.0))
+                .over(p),
+        ),
+        "Adagrad" => Box::new(
+            Adagrad::new(lr)
+                .lr_decay(f(a, "lr_decay", 0.0))
+                .weight_decay(f(a, "weight_decay", 0.0))
+                .initial_accumulator_value(f(a, "initial_accumulator_value", 0.0))
+                .over(p),
+        ),
         "Adadelta" => Box::new(Adadelta::new(lr).rho(f(a, "rho", 0.9)).weight_decay(f(a, "weight_decay", 0.0)).over(p)),
         "Adamax" => Box::new(Adamax::new(lr).weight_decay(f(a, "weight_decay", 0.0)).over(p)),
         "NAdam" => Box::new(NAdam::new(lr).weight_decay(f(a, "weight_decay", 0.0)).decoupled_weight_decay(flag(a, "decoupled_weight_decay")).over(p)),
@@ -87,7 +110,9 @@ fn schedule(op: &str, a: &Value) -> Box<dyn Schedule> {
         "StepLR" => Box::new(StepLr { step_size: u("step_size", 1), gamma: f(a, "gamma", 0.1) }),
         "MultiStepLR" => Box::new(MultiStepLr { milestones: numbers(&a["milestones"]).into_iter().map(|m| m as u64).collect(), gamma: f(a, "gamma", 0.1) }),
         "ConstantLR" => Box::new(ConstantLr { factor: f(a, "factor", 1.0 / 3.0), total_iters: u("total_iters", 5) }),
-        "LinearLR" => Box::new(LinearLr { start_factor: f(a, "start_factor", 1.0 / 3.0), end_factor: f(a, "end_factor", 1.0), total_iters: u("total_iters", 5) }),
+        "LinearLR" => {
+            Box::new(LinearLr { start_factor: f(a, "start_factor", 1.0 / 3.0), end_factor: f(a, "end_factor", 1.0), total_iters: u("total_iters", 5) })
+        }
         "ExponentialLR" => Box::new(ExponentialLr { gamma: f(a, "gamma", 0.1) }),
         "PolynomialLR" => Box::new(PolynomialLr { total_iters: u("total_iters", 5), power: f(a, "power", 1.0) }),
         "CosineAnnealingLR" => Box::new(CosineAnnealingLr { t_max: u("T_max", 1), eta_min: f(a, "eta_min", 0.0) }),
@@ -99,11 +124,22 @@ fn schedule(op: &str, a: &Value) -> Box<dyn Schedule> {
                 _ => CyclicMode::Triangular,
             };
             let down = a.get("step_size_down").and_then(Value::as_u64);
-            Box::new(CyclicLr { step_size_up: u("step_size_up", 2000), step_size_down: down, mode, gamma: f(a, "gamma", 1.0), ..CyclicLr::new(f(a, "base_lr", 0.0), f(a, "max_lr", 0.0)) })
+            Box::new(CyclicLr {
+                step_size_up: u("step_size_up", 2000),
+                step_size_down: down,
+                mode,
+                gamma: f(a, "gamma", 1.0),
+                ..CyclicLr::new(f(a, "base_lr", 0.0), f(a, "max_lr", 0.0))
+            })
         }
         "OneCycleLR" => {
             let anneal = if a["anneal_strategy"] == "linear" { Anneal::Linear } else { Anneal::Cos };
-            Box::new(OneCycleLr { pct_start: f(a, "pct_start", 0.3), anneal, three_phase: flag(a, "three_phase"), ..OneCycleLr::new(f(a, "max_lr", 0.0), u("total_steps", 1)) })
+            Box::new(OneCycleLr {
+                pct_start: f(a, "pct_start", 0.3),
+                anneal,
+                three_phase: flag(a, "three_phase"),
+                ..OneCycleLr::new(f(a, "max_lr", 0.0), u("total_steps", 1))
+            })
         }
         "SequentialLR" => Box::new(SequentialLr::new(inner(a), numbers(&a["milestones"]).into_iter().map(|m| m as u64).collect()).unwrap()),
         "ChainedScheduler" => Box::new(ChainedScheduler(inner(a))),

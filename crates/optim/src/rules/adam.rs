@@ -130,7 +130,8 @@ impl UpdateRule for NAdam {
     family!("NAdam");
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
         let step = slots.step();
-        let (p, g) = if self.decoupled_weight_decay { (p * (1.0 - self.lr * self.weight_decay), g.clone()) } else { (p.clone(), decayed(g, p, self.weight_decay)) };
+        let (p, g) =
+            if self.decoupled_weight_decay { (p * (1.0 - self.lr * self.weight_decay), g.clone()) } else { (p.clone(), decayed(g, p, self.weight_decay)) };
         let momentum = |t: f64| self.betas.0 * (1.0 - 0.5 * 0.96f64.powf(t * self.momentum_decay));
         let (mu, mu_next) = (momentum(step), momentum(step + 1.0));
         let product = slots.number("mu_product", 1.0);
@@ -162,7 +163,8 @@ impl UpdateRule for RAdam {
     family!("RAdam");
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
         let step = slots.step();
-        let (p, g) = if self.decoupled_weight_decay { (p * (1.0 - self.lr * self.weight_decay), g.clone()) } else { (p.clone(), decayed(g, p, self.weight_decay)) };
+        let (p, g) =
+            if self.decoupled_weight_decay { (p * (1.0 - self.lr * self.weight_decay), g.clone()) } else { (p.clone(), decayed(g, p, self.weight_decay)) };
         let (mean, square) = moments(&g, self.betas, slots)?;
         let beta2_t = self.betas.1.powf(step);
         let (correction1, correction2) = (1.0 - self.betas.0.powf(step), 1.0 - beta2_t);

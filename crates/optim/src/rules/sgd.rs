@@ -143,7 +143,11 @@ impl UpdateRule for Rprop {
     common!("Rprop");
     fn check(&self) -> std::result::Result<(), String> {
         not_negative("lr", self.lr)?;
-        if 0.0 < self.etas.0 && self.etas.0 < 1.0 && 1.0 < self.etas.1 { Ok(()) } else { Err(format!("etas are {:?}, the first must be in (0, 1), the second above 1", self.etas)) }
+        if 0.0 < self.etas.0 && self.etas.0 < 1.0 && 1.0 < self.etas.1 {
+            Ok(())
+        } else {
+            Err(format!("etas are {:?}, the first must be in (0, 1), the second above 1", self.etas))
+        }
     }
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
         let previous = slots.zeros("prev")?;

@@ -91,13 +91,26 @@ pub struct OneCycleLr {
 impl OneCycleLr {
     /// PyTorch's defaults.
     pub fn new(max_lr: f64, total_steps: u64) -> OneCycleLr {
-        OneCycleLr { max_lr, total_steps, pct_start: 0.3, anneal: Anneal::Cos, momentum: Some((0.85, 0.95)), div_factor: 25.0, final_div_factor: 1e4, three_phase: false }
+        OneCycleLr {
+            max_lr,
+            total_steps,
+            pct_start: 0.3,
+            anneal: Anneal::Cos,
+            momentum: Some((0.85, 0.95)),
+            div_factor: 25.0,
+            final_div_factor: 1e4,
+            three_phase: false,
+        }
     }
     /// The value at step `t` of a quantity that starts low, peaks, and ends.
     fn value(&self, t: u64, low: f64, peak: f64, end: f64) -> f64 {
         let total = self.total_steps as f64;
         let top = self.pct_start * total - 1.0;
-        let phases = if self.three_phase { vec![(top, low, peak), (2.0 * top, peak, low), (total - 1.0, low, end)] } else { vec![(top, low, peak), (total - 1.0, peak, end)] };
+        let phases = if self.three_phase {
+            vec![(top, low, peak), (2.0 * top, peak, low), (total - 1.0, low, end)]
+        } else {
+            vec![(top, low, peak), (total - 1.0, peak, end)]
+        };
         let (t, mut start) = ((t as f64).min(total - 1.0), 0.0);
         for (k, (stop, from, to)) in phases.iter().enumerate() {
             if t <= *stop || k + 1 == phases.len() {

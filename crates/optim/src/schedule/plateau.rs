@@ -41,7 +41,18 @@ pub struct ReduceLrOnPlateau {
 impl ReduceLrOnPlateau {
     /// PyTorch's defaults.
     pub fn new(goal: Goal) -> ReduceLrOnPlateau {
-        ReduceLrOnPlateau { goal, factor: 0.1, patience: 10, threshold: Threshold::Rel(1e-4), cooldown: 0, min_lr: 0.0, eps: 1e-8, best: None, bad: 0, cooling: 0 }
+        ReduceLrOnPlateau {
+            goal,
+            factor: 0.1,
+            patience: 10,
+            threshold: Threshold::Rel(1e-4),
+            cooldown: 0,
+            min_lr: 0.0,
+            eps: 1e-8,
+            best: None,
+            bad: 0,
+            cooling: 0,
+        }
     }
     /// Notes the measure. `true`: it has stalled, the rate should fall.
     pub fn observe(&mut self, measure: f64) -> bool {
