@@ -195,10 +195,11 @@ impl Error {
     }
 }
 impl Origin {
-    /// The caller's line in the current scope.
+    /// The caller's line in the current scope. Inside a function composed of ops, and while rules run: the origin they inherit.
     #[track_caller]
     pub fn here() -> Origin {
-        Origin { at: Location::caller(), scope: crate::scope::current() }
+        let here = Location::caller();
+        crate::record::CONTEXT.with(|c| c.inherit.get()).unwrap_or_else(|| Origin { at: here, scope: crate::scope::current() })
     }
 }
 

@@ -190,6 +190,8 @@ macro_rules! to_sizes {
     )* };
 }
 to_sizes!(usize, isize, i32, i64);
+macro_rules! to_size { ($($t:ty),*) => { $(impl ToSizes for $t { fn to_sizes(&self) -> SmallVec<[isize; MAX_RANK]> { SmallVec::from_slice(&[*self as isize]) } })* } }
+to_size!(usize, isize, i32, i64);
 impl<T: ToSizes + ?Sized> ToSizes for &T {
     fn to_sizes(&self) -> SmallVec<[isize; MAX_RANK]> {
         (**self).to_sizes()

@@ -12,18 +12,28 @@ use crate::{
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+mod advanced;
 mod arithmetic;
+mod compose;
 mod create;
+mod diagonal;
 mod display;
+mod distance;
 mod index;
+mod joining;
 mod linalg;
 mod read;
 mod reduce;
 mod scan;
 mod shaping;
 mod sort;
+mod statistics;
 
 pub use create::Nested;
+pub use distance::MatrixNorm;
+pub use index::{BagMode, ScatterReduce};
+pub use joining::Indexing;
+pub use statistics::Interpolation;
 
 /// An n-dimensional array on a device. Cloning copies a handle; the elements are shared and never change.
 #[derive(Clone)]

@@ -1,6 +1,75 @@
 //! Reductions. `sum`, `amax`, ... drop the reduced axes; the `_keepdim` forms keep them with size 1.
-use super::Tensor;
-use crate::{Arg, AxisSet, Op, Origin, Shape, op::ReduceOp, shape::Axes};
+//! Means and variances of 16-bit floats run in f32 and are rounded once.
+use super::{Tensor, compose::{compose1, on_an_axis}};
+use crate::{Arg, AxisSet, DType, ErrorKind, Op, Origin, Shape, op::{ArgOp, ReduceOp}, shape::{Axes, Axis}};
+
+/// A reduction and its form that keeps the axes.
+macro_rules! reductions {
+    ($($(#[$doc:meta])+ $name:ident $keepdim:ident ($($arg:ident: $t:ty),*) = |$x:ident, $axes:ident, $keep:ident| $body:expr;)*) => {
+        impl Tensor { $(
+            $(#[$doc])+
+            #[track_caller]
+            pub fn $name(&self, axes: impl Axes $(, $arg: $t)*) -> Tensor {
+                let $keep = false;
+                compose1(stringify!($name), self, |$x| { let $axes = axes.to_axes(&$x.meta().shape)?; $body })
+            }
+            #[doc = concat!("As [`Tensor::", stringify!($name), "`], keeping the axes with size 1.")]
+            #[track_caller]
+            pub fn $keepdim(&self, axes: impl Axes $(, $arg: $t)*) -> Tensor {
+                let $keep = true;
+                compose1(stringify!($name), self, |$x| { let $axes = axes.to_axes(&$x.meta().shape)?; $body })
+            }
+        )* }
+    };
+}
+
+reductions! {
+    /// The product over the axes (`..` for all). Of bool and integers: i64.
+    prod prod_keepdim() = |x, axes, keep| Ok(x.reduce(ReduceOp::Prod, axes, keep));
+    /// The maximum over the axes; NaN if any is NaN. Equal maxima share the gradient. An empty axis is an error.
+    amax amax_keepdim() = |x, axes, keep| Ok(x.reduce(ReduceOp::Max, axes, keep));
+    /// The minimum over the axes; NaN if any is NaN. Equal minima share the gradient. An empty axis is an error.
+    amin amin_keepdim() = |x, axes, keep| Ok(x.reduce(ReduceOp::Min, axes, keep));
+    /// The mean over the axes; NaN of nothing. Integers are averaged as f32.
+    mean mean_keepdim() = |x, axes, keep| {
+        let wide = x.wide();
+        Ok((wide.reduce(ReduceOp::Sum, axes, keep) / count(&x.meta().shape, axes) as f64).cast(x.meta().dtype.to_float()))
+    };
+    /// The variance over the axes, divided by `n - correction` (1: unbiased). Two passes: the mean first.
+    var var_keepdim(correction: f64) = |x, axes, keep| Ok(x.moments(axes, correction, keep).0);
+    /// The standard deviation over the axes. Its gradient where the variance is 0 is 0.
+    std std_keepdim(correction: f64) = |x, axes, keep| {
+        let dtype = x.meta().dtype.to_float();
+        Ok(x.wide().moments(axes, correction, keep).0.sqrt_flat_at_zero().cast(dtype))
+    };
+    /// log(sum(exp(x))) over the axes, without overflow; -inf of nothing.
+    logsumexp logsumexp_keepdim() = |x, axes, keep| {
+        let (dtype, wide) = (x.meta().dtype.to_float(), x.wide());
+        let sum = if count(&x.meta().shape, axes) == 0 {
+            wide.exp().reduce(ReduceOp::Sum, axes, true).log()
+        } else {
+            // An infinite maximum cannot be subtracted: inf - inf is NaN.
+            let top = wide.detach().reduce(ReduceOp::Max, axes, true);
+            let top = top.abs().eq(f64::INFINITY).select(0.0, &top);
+            (wide - &top).exp().reduce(ReduceOp::Sum, axes, true).log() + top
+        };
+        Ok(sum.drop(axes, keep).cast(dtype))
+    };
+    /// Are all elements along the axes not zero? bool (of u8: u8, as PyTorch). Of nothing: true.
+    all all_keepdim() = |x, axes, keep| Ok(x.truth(ReduceOp::Min, axes, keep));
+    /// Is any element along the axes not zero? bool (of u8: u8, as PyTorch). Of nothing: false.
+    any any_keepdim() = |x, axes, keep| Ok(x.truth(ReduceOp::Max, axes, keep));
+    /// How many elements along the axes are not zero, i64.
+    count_nonzero count_nonzero_keepdim() = |x, axes, keep| Ok(x.nonzero_mask().reduce(ReduceOp::Sum, axes, keep));
+    /// The sum of what is not NaN.
+    nansum nansum_keepdim() = |x, axes, keep| Ok(x.without_nan().reduce(ReduceOp::Sum, axes, keep));
+    /// The mean of what is not NaN; NaN where nothing is left.
+    nanmean nanmean_keepdim() = |x, axes, keep| {
+        let (dtype, wide) = (x.meta().dtype.to_float(), x.wide());
+        let left = wide.isnan().logical_not().reduce(ReduceOp::Sum, axes, keep).cast(wide.meta().dtype);
+        Ok((wide.without_nan().reduce(ReduceOp::Sum, axes, keep) / left).cast(dtype))
+    };
+}
 
 impl Tensor {
     #[track_caller]
@@ -16,7 +85,7 @@ impl Tensor {
             Err(kind) => return Tensor::failed(crate::Error::at(name, kind, origin)),
         };
         let kept = Tensor::apply_at(Op::Reduce { op, axes }, Arg::None, &[self], origin);
-        if keep || axes.0 == 0 { kept } else { kept.reshape(drop_axes(&shape, axes)) }
+        if keep || axes.0 == 0 || kept.error().is_some() { kept } else { kept.reshape(drop_axes(&shape, axes)) }
     }
     /// The sum over the axes (`..` for all). Of bool and integers: i64.
     #[track_caller]
@@ -28,8 +97,163 @@ impl Tensor {
     pub fn sum_keepdim(&self, axes: impl Axes) -> Tensor {
         self.reduce(ReduceOp::Sum, axes, true)
     }
+    /// The sum in another dtype: elements are cast first.
+    #[track_caller]
+    pub fn sum_dtype(&self, axes: impl Axes, dtype: DType) -> Tensor {
+        self.cast(dtype).sum(axes).cast(dtype)
+    }
+    /// The mean in another dtype: elements are cast first.
+    #[track_caller]
+    pub fn mean_dtype(&self, axes: impl Axes, dtype: DType) -> Tensor {
+        self.cast(dtype).mean(axes)
+    }
+    /// Variance and mean over the axes.
+    #[track_caller]
+    pub fn var_mean(&self, axes: impl Axes, correction: f64, keepdim: bool) -> (Tensor, Tensor) {
+        compose1("var_mean", self, |x| Ok(x.moments(axes.to_axes(&x.meta().shape)?, correction, keepdim)))
+    }
+    /// Standard deviation and mean over the axes.
+    #[track_caller]
+    pub fn std_mean(&self, axes: impl Axes, correction: f64, keepdim: bool) -> (Tensor, Tensor) {
+        compose1("std_mean", self, |x| {
+            let dtype = x.meta().dtype.to_float();
+            let (var, mean) = x.wide().moments(axes.to_axes(&x.meta().shape)?, correction, keepdim);
+            Ok((var.sqrt_flat_at_zero().cast(dtype), mean.cast(dtype)))
+        })
+    }
+    /// Minimum and maximum over the axes.
+    #[track_caller]
+    pub fn aminmax(&self, axes: impl Axes, keepdim: bool) -> (Tensor, Tensor) {
+        compose1("aminmax", self, |x| {
+            let axes = axes.to_axes(&x.meta().shape)?;
+            Ok((x.reduce(ReduceOp::Min, axes, keepdim), x.reduce(ReduceOp::Max, axes, keepdim)))
+        })
+    }
+    /// The index (i64) of the first maximum along an axis, NaN counting as one.
+    #[track_caller]
+    pub fn argmax(&self, axis: impl Axis) -> Tensor {
+        self.arg_extreme(ArgOp::Max, axis, false)
+    }
+    /// As [`Tensor::argmax`], keeping the axis with size 1.
+    #[track_caller]
+    pub fn argmax_keepdim(&self, axis: impl Axis) -> Tensor {
+        self.arg_extreme(ArgOp::Max, axis, true)
+    }
+    /// The index (i64) of the first minimum along an axis, NaN counting as one.
+    #[track_caller]
+    pub fn argmin(&self, axis: impl Axis) -> Tensor {
+        self.arg_extreme(ArgOp::Min, axis, false)
+    }
+    /// As [`Tensor::argmin`], keeping the axis with size 1.
+    #[track_caller]
+    pub fn argmin_keepdim(&self, axis: impl Axis) -> Tensor {
+        self.arg_extreme(ArgOp::Min, axis, true)
+    }
+    /// The index (i64) of the first maximum in row-major order.
+    #[track_caller]
+    #[must_use]
+    pub fn argmax_all(&self) -> Tensor {
+        compose1("argmax", self, |x| Ok(x.ravel().arg_extreme(ArgOp::Max, 0, false)))
+    }
+    /// The index (i64) of the first minimum in row-major order.
+    #[track_caller]
+    #[must_use]
+    pub fn argmin_all(&self) -> Tensor {
+        compose1("argmin", self, |x| Ok(x.ravel().arg_extreme(ArgOp::Min, 0, false)))
+    }
+    /// The maximum along an axis and its index. The gradient goes to that element alone.
+    #[track_caller]
+    pub fn max_dim(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
+        self.extreme_along("max_dim", ArgOp::Max, axis, keepdim)
+    }
+    /// The minimum along an axis and its index. The gradient goes to that element alone.
+    #[track_caller]
+    pub fn min_dim(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
+        self.extreme_along("min_dim", ArgOp::Min, axis, keepdim)
+    }
+    /// The sum of the main diagonal of a matrix.
+    #[track_caller]
+    #[must_use]
+    pub fn trace(&self) -> Tensor {
+        compose1("trace", self, |x| {
+            if x.rank() != 2 {
+                return Err(ErrorKind::Shape { shape: x.meta().shape, expected: "a matrix".into() }.into());
+            }
+            Ok(x.diagonal(0, 0, 1).sum(0))
+        })
+    }
+
+    #[track_caller]
+    fn arg_extreme(&self, op: ArgOp, axis: impl Axis, keepdim: bool) -> Tensor {
+        let name = if op == ArgOp::Max { "argmax" } else { "argmin" };
+        compose1(name, self, |x| {
+            let (x, scalar) = on_an_axis(x);
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            let at = Tensor::apply(Op::ArgReduce { op, axis: axis as u8 }, Arg::None, &[&x]);
+            Ok(if scalar { at.reshape(()) } else { at.drop(AxisSet::one(axis), keepdim) })
+        })
+    }
+    #[track_caller]
+    fn extreme_along(&self, name: &'static str, op: ArgOp, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
+        compose1(name, self, |x| {
+            let (x, scalar) = on_an_axis(x);
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            let at = x.detach().arg_extreme(op, axis, true).ok()?;
+            let best = x.gather(axis, &at);
+            let drop = |t: &Tensor| if scalar { t.reshape(()) } else { t.drop(AxisSet::one(axis), keepdim) };
+            Ok((drop(&best), drop(&at)))
+        })
+    }
+    /// (variance, mean), computed in the wide dtype and rounded to this one's float.
+    fn moments(&self, axes: AxisSet, correction: f64, keep: bool) -> (Tensor, Tensor) {
+        let (meta, wide) = (self.meta(), self.wide());
+        let n = count(&meta.shape, axes) as f64;
+        let mean = wide.reduce(ReduceOp::Sum, axes, true) / n;
+        let squares = (wide - &mean).square().reduce(ReduceOp::Sum, axes, true);
+        let var = squares / (n - correction).max(0.0);
+        let dtype = meta.dtype.to_float();
+        (var.drop(axes, keep).cast(dtype), mean.drop(axes, keep).cast(dtype))
+    }
+    fn truth(&self, op: ReduceOp, axes: AxisSet, keep: bool) -> Tensor {
+        let meta = self.meta();
+        let flags = self.detach().nonzero_mask();
+        let found = if count(&meta.shape, axes) == 0 {
+            let shape = axes.iter().fold(meta.shape, |s, a| s.with(a, 1));
+            Tensor::full_on(shape, op == ReduceOp::Min, DType::Bool, meta.device).drop(axes, keep)
+        } else {
+            flags.reduce(op, axes, keep)
+        };
+        if meta.dtype == DType::U8 { found.cast(DType::U8) } else { found }
+    }
+    /// Where the element is not zero (NaN is not).
+    pub(super) fn nonzero_mask(&self) -> Tensor {
+        if self.meta().dtype == DType::Bool { self.clone() } else { self.cast(DType::Bool) }
+    }
+    fn without_nan(&self) -> Tensor {
+        if self.meta().dtype.is_float() { self.isnan().select(0.0, self) } else { self.clone() }
+    }
+    /// In the dtype in which means are taken: f32 for 16-bit floats, bool and integers.
+    pub(super) fn wide(&self) -> Tensor {
+        match self.meta().dtype {
+            DType::F32 | DType::F64 => self.clone(),
+            _ => self.cast(DType::F32),
+        }
+    }
+    /// Without the axes, which have size 1, unless they are to be kept.
+    pub(super) fn drop(&self, axes: AxisSet, keep: bool) -> Tensor {
+        if keep || self.error().is_some() { self.clone() } else { self.reshape(drop_axes(&self.meta().shape, axes)) }
+    }
+    /// The square root whose gradient at 0 is 0 (PyTorch's convention for std and norms).
+    pub(super) fn sqrt_flat_at_zero(&self) -> Tensor {
+        let zero = self.eq(0.0);
+        zero.select(0.0, zero.select(1.0, self).sqrt())
+    }
 }
 /// The shape without the axes.
 pub(crate) fn drop_axes(shape: &Shape, axes: AxisSet) -> Shape {
-    axes.iter().collect::<Vec<_>>().into_iter().rev().fold(*shape, |s, a| s.without(a))
+    axes.iter().filter(|&a| a < shape.rank()).collect::<Vec<_>>().into_iter().rev().fold(*shape, |s, a| s.without(a))
+}
+/// How many elements are combined into one.
+pub(super) fn count(shape: &Shape, axes: AxisSet) -> usize {
+    axes.iter().filter(|&a| a < shape.rank()).map(|a| shape[a]).product()
 }

@@ -1,1 +1,146 @@
-//! sort
+//! Sorting and what follows from it: the k largest, the k-th, positions in sorted rows, distinct values.
+//! Sorts are stable; NaN counts as larger than every number.
+use super::{Tensor, compose::{Built, compose, compose1, on_an_axis, refuse}};
+use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, shape::Axis};
+
+/// Rows up to this length are searched by counting, longer ones by halving.
+const COUNTED: usize = 64;
+
+impl Tensor {
+    /// The elements along an axis in order, and where each came from (i64).
+    #[track_caller]
+    pub fn sort(&self, axis: impl Axis, descending: bool) -> (Tensor, Tensor) {
+        compose1("sort", self, |x| {
+            let (x, scalar) = on_an_axis(x);
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            let mut out = Tensor::apply_many(Op::Sort { axis: axis as u8, descending }, Arg::None, &[&x], crate::Origin::here());
+            let (Some(at), Some(values)) = (out.pop(), out.pop()) else { return Err(ErrorKind::Internal("a sort has two outputs".into()).into()) };
+            Ok(if scalar { (values.reshape(()), at.reshape(())) } else { (values, at) })
+        })
+    }
+    /// Where the elements along an axis come from when they are sorted, i64.
+    #[track_caller]
+    pub fn argsort(&self, axis: impl Axis, descending: bool) -> Tensor {
+        self.detach().sort(axis, descending).1
+    }
+    /// Sorted along the first axis.
+    #[track_caller]
+    #[must_use]
+    pub fn msort(&self) -> Tensor {
+        self.sort(0, false).0
+    }
+    /// The k largest (or smallest) elements along an axis, in order, and their indices (i64).
+    #[track_caller]
+    pub fn topk(&self, k: usize, axis: impl Axis, largest: bool) -> (Tensor, Tensor) {
+        compose1("topk", self, |x| {
+            let (x, scalar) = on_an_axis(x);
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            if k > x.meta().shape[axis] {
+                return refuse(format!("the {k} first of an axis of size {}", x.meta().shape[axis]));
+            }
+            let (values, at) = x.sort(axis, largest);
+            let first = |t: Tensor| if scalar && k == 1 { t.reshape(()) } else { t.narrow(axis, 0, k) };
+            Ok((first(values), first(at)))
+        })
+    }
+    /// The k-th smallest element (counted from 1) along an axis, and its index (i64).
+    #[track_caller]
+    pub fn kthvalue(&self, k: usize, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
+        compose1("kthvalue", self, |x| {
+            let (x, scalar) = on_an_axis(x);
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            let size = x.meta().shape[axis];
+            if k == 0 || k > size {
+                return refuse(format!("element {k} (counted from 1) of an axis of size {size}"));
+            }
+            let (values, at) = x.sort(axis, false);
+            let pick = |t: Tensor| if scalar { t.reshape(()) } else { t.narrow(axis, k - 1, 1).drop(AxisSet::one(axis), keepdim) };
+            Ok((pick(values), pick(at)))
+        })
+    }
+    /// Where values would be inserted into sorted rows (this tensor's last axis) to keep them sorted, i64: before equal
+    /// elements, or after them if `right`. A vector serves values of any shape; rows go with values of the same leading sizes.
+    #[track_caller]
+    pub fn searchsorted(&self, values: &Tensor, right: bool) -> Tensor {
+        compose("searchsorted", &[self, values], || {
+            let (rows, v) = (self.meta(), values.meta());
+            if rows.dtype != v.dtype {
+                return Err(ErrorKind::DtypeMismatch { left: rows.dtype, right: v.dtype }.into());
+            }
+            let rank = rows.shape.rank();
+            let leads = rank == 1 || (rank == v.shape.rank() && rank > 0 && rows.shape[..rank - 1] == v.shape[..rank - 1]);
+            if !leads {
+                return Err(ErrorKind::ShapeMismatch { left: rows.shape, right: v.shape, axes: None, expected: "sorted rows and values must have the same leading sizes" }.into());
+            }
+            let n = rows.shape[rank - 1];
+            let (sorted, values) = (self.detach(), values.detach());
+            // A value goes behind an element unless the element is larger (or equal); so NaN goes last, as in PyTorch.
+            let behind = |element: &Tensor, value: &Tensor| if right { element.gt(value) } else { element.ge(value) }.logical_not();
+            if n <= COUNTED {
+                let wide = if rank == 1 { sorted.clone() } else { sorted.unsqueeze(-2) };
+                return Ok(behind(&wide, &values.unsqueeze(-1)).sum(-1));
+            }
+            let look_up = |at: &Tensor| if rank == 1 { sorted.gather(0, &at.ravel()).reshape(v.shape) } else { sorted.gather(-1, at) };
+            let mut low = Tensor::zeros_on(v.shape, DType::I64, v.device);
+            let mut high = Tensor::full_on(v.shape, n, DType::I64, v.device);
+            for _ in 0..usize::BITS - n.leading_zeros() {
+                let middle = (&low + &high).bitwise_right_shift(1i64);
+                let open = low.lt(&high);
+                let go = behind(&look_up(&middle.minimum(n - 1)), &values);
+                low = open.logical_and(&go).select(&middle + 1i64, &low);
+                high = open.logical_and(go.logical_not()).select(&middle, &high);
+            }
+            Ok(low)
+        })
+    }
+    /// The number (i64) of the interval between `boundaries` (sorted) that each element lies in; `right`: boundaries belong
+    /// to the interval on their right.
+    #[track_caller]
+    pub fn bucketize(&self, boundaries: &Tensor, right: bool) -> Tensor {
+        compose("bucketize", &[self, boundaries], || {
+            if boundaries.rank() != 1 {
+                return Err(ErrorKind::Shape { shape: boundaries.meta().shape, expected: "a vector of boundaries".into() }.into());
+            }
+            Ok(boundaries.searchsorted(self, right))
+        })
+    }
+    /// The distinct elements in order; for each element of the tensor the place of its value among them; how often each
+    /// occurs. Reads how many there are.
+    #[track_caller]
+    #[must_use]
+    pub fn unique(&self) -> (Tensor, Tensor, Tensor) {
+        compose1("unique", self, |x| {
+            let (sorted, from) = x.detach().ravel().sort(0, false);
+            let (values, group, counts) = runs(&sorted)?;
+            let inverse = Tensor::zeros_on([x.meta().shape.elements()], DType::I64, x.meta().device).scatter(0, &from, &group);
+            Ok((values, inverse.reshape(x.meta().shape), counts))
+        })
+    }
+    /// As [`Tensor::unique`], of runs of equal neighbours: the values keep their order and may occur again.
+    #[track_caller]
+    #[must_use]
+    pub fn unique_consecutive(&self) -> (Tensor, Tensor, Tensor) {
+        compose1("unique_consecutive", self, |x| {
+            let (values, group, counts) = runs(&x.detach().ravel())?;
+            Ok((values, group.reshape(x.meta().shape), counts))
+        })
+    }
+}
+
+/// Runs of equal neighbours in a vector: their values, the run of each element, their lengths. NaN equals nothing.
+fn runs(x: &Tensor) -> Built<(Tensor, Tensor, Tensor)> {
+    let meta = x.meta();
+    let n = meta.shape[0];
+    let device = meta.device;
+    if n == 0 {
+        let none = Tensor::zeros_on([0], DType::I64, device);
+        return Ok((x.clone(), none.clone(), none));
+    }
+    let differs = x.narrow(0, 1, n - 1).ne(x.narrow(0, 0, n - 1)).cast(DType::I64);
+    let group = Tensor::cat(&[Tensor::zeros_on([1], DType::I64, device), differs.cumsum(0)], 0);
+    let count = group.narrow(0, n - 1, 1).item::<i64>()? as usize + 1;
+    let shape = Shape::new(&[count])?;
+    let counts = Tensor::zeros_on(shape, DType::I64, device).scatter_add(0, &group, &Tensor::ones_on([n], DType::I64, device));
+    let starts = counts.cumsum(0) - &counts;
+    Ok((x.gather(0, &starts), group, counts))
+}

@@ -1,0 +1,203 @@
+//! Indexing by tensors as NumPy and PyTorch define it, and what picks elements by a condition. How many elements a mask
+//! picks stands in the data: those functions read it, which is a typed error while a graph is captured.
+use super::{Operand, Tensor, compose::{Built, compose, compose1, refuse}, index::{spread, wrap}};
+use crate::{DType, ErrorKind, Shape, op::ScatterMode};
+
+/// An index of several axes as one: the tensor with the indexed axes first and merged, and a position in them.
+struct Place {
+    /// the indexed axes in order, then the others
+    order: Vec<usize>,
+    /// product of the indexed axes' sizes
+    rows: usize,
+    /// sizes of the other axes
+    rest: Vec<usize>,
+    /// positions, flat
+    at: Tensor,
+    /// the shape of the positions
+    shape: Shape,
+    /// where in the result the axes of the positions stand
+    to: usize,
+}
+
+impl Tensor {
+    /// `self[indices[0], indices[1], ...]` as in PyTorch: `None` keeps an axis, an integer tensor picks along one (negative
+    /// counts from the end), a bool tensor stands for the indices of its true elements. Indices are broadcast together; their
+    /// axes stand where the first index stood if all are neighbours, else first.
+    #[track_caller]
+    pub fn index(&self, indices: &[Option<&Tensor>]) -> Tensor {
+        compose("index", &inputs(self, indices), || {
+            let Some(place) = self.place(indices)? else { return Ok(self.clone()) };
+            let rows = self.permute(&place.order).reshape([place.rows, place.rest.iter().product()]);
+            let picked = rows.index_select(0, &place.at);
+            let dims: Vec<usize> = place.shape.iter().chain(&place.rest).copied().collect();
+            let picked = picked.reshape(Shape::new(&dims)?);
+            // The positions' axes go to where the first index stood.
+            let n = place.shape.rank();
+            let from: Vec<usize> = (0..n).collect();
+            let to: Vec<usize> = (place.to..place.to + n).collect();
+            Ok(picked.movedim(from, to))
+        })
+    }
+    /// The tensor with `values` (broadcast) written, or added if `accumulate`, at the places that [`Tensor::index`] reads.
+    #[track_caller]
+    pub fn index_put(&self, indices: &[Option<&Tensor>], values: &Tensor, accumulate: bool) -> Tensor {
+        let mut all = inputs(self, indices);
+        all.push(values);
+        compose("index_put", &all, || {
+            let mode = if accumulate { ScatterMode::Add } else { ScatterMode::Set };
+            let Some(place) = self.place(indices)? else {
+                let values = values.expand(self.meta().shape);
+                return Ok(if accumulate { self + values } else { values });
+            };
+            let n = place.shape.rank();
+            let mut dims = place.rest[..place.to].to_vec();
+            dims.extend_from_slice(&place.shape);
+            dims.extend_from_slice(&place.rest[place.to..]);
+            let width = place.rest.iter().product();
+            let from: Vec<usize> = (place.to..place.to + n).collect();
+            let values = values.expand(Shape::new(&dims)?).movedim(from, (0..n).collect::<Vec<usize>>()).reshape([place.shape.elements(), width]);
+            let rows = self.permute(&place.order);
+            let moved = rows.meta().shape;
+            let flat = rows.reshape([place.rows, width]);
+            let at = spread(&place.at, &flat.meta().shape, 0)?;
+            let put = if at.meta().shape.elements() == 0 { flat } else { Tensor::apply(crate::Op::Scatter { axis: 0, mode }, crate::Arg::None, &[&flat, &at, &values]) };
+            let mut back = vec![0usize; place.order.len()];
+            for (k, &axis) in place.order.iter().enumerate() {
+                back[axis] = k;
+            }
+            Ok(put.reshape(moved).permute(back))
+        })
+    }
+    fn place(&self, indices: &[Option<&Tensor>]) -> Built<Option<Place>> {
+        let shape = self.meta().shape;
+        // Masks become integer indices, one for each of their axes.
+        let mut by_axis: Vec<Option<Tensor>> = Vec::new();
+        for index in indices {
+            match index {
+                Some(mask) if mask.meta().dtype == DType::Bool => {
+                    let (own, from) = (mask.meta().shape, by_axis.len());
+                    if own.rank() == 0 || shape.get(from..from + own.rank()) != Some(&*own) {
+                        return Err(ErrorKind::ShapeMismatch { left: shape, right: own, axes: None, expected: "a mask must have the sizes of the axes it indexes" }.into());
+                    }
+                    let true_at = mask.nonzero();
+                    for k in 0..own.rank() {
+                        by_axis.push(Some(true_at.select_index(1, k)));
+                    }
+                }
+                other => by_axis.push(other.cloned()),
+            }
+        }
+        if by_axis.len() > shape.rank() {
+            return refuse(format!("{} indices for a tensor of {} axes", by_axis.len(), shape.rank()));
+        }
+        by_axis.resize(shape.rank(), None);
+        let indexed: Vec<usize> = (0..shape.rank()).filter(|&k| by_axis[k].is_some()).collect();
+        let (Some(&first), Some(&last)) = (indexed.first(), indexed.last()) else { return Ok(None) };
+        let neighbours = last - first + 1 == indexed.len();
+        let mut common = Shape::SCALAR;
+        for t in by_axis.iter().flatten() {
+            common = crate::op::broadcast(&common, &t.meta().shape)?;
+        }
+        let mut at: Option<Tensor> = None;
+        for &axis in &indexed {
+            let Some(index) = &by_axis[axis] else { continue };
+            let size = shape[axis];
+            let mut own = wrap(index, size)?.cast(DType::I64);
+            if indexed.len() > 1 {
+                // Each index is looked up in 0..size, so that one out of range is found before they are merged.
+                let table = Tensor::arange_on(0, size, 1, DType::I64, self.meta().device);
+                own = table.gather(0, &own.ravel()).reshape(own.meta().shape);
+            }
+            let own = own.expand(common);
+            at = Some(match at {
+                None => own,
+                Some(so_far) => so_far * size + own,
+            });
+        }
+        let Some(at) = at else { return Ok(None) };
+        let others: Vec<usize> = (0..shape.rank()).filter(|k| !indexed.contains(k)).collect();
+        Ok(Some(Place {
+            rows: indexed.iter().map(|&k| shape[k]).product(),
+            rest: others.iter().map(|&k| shape[k]).collect(),
+            order: indexed.iter().copied().chain(others).collect(),
+            at: at.ravel(),
+            shape: common,
+            to: if neighbours { first } else { 0 },
+        }))
+    }
+
+    /// The indices (i64, `[n, axes]`) of the elements that are not zero, in row-major order. Reads how many there are.
+    #[track_caller]
+    #[must_use]
+    pub fn nonzero(&self) -> Tensor {
+        compose1("nonzero", self, |x| {
+            let n: i64 = x.detach().count_nonzero(..).item()?;
+            Ok(x.nonzero_sized(n as usize, 0).0)
+        })
+    }
+    /// The bounded twin of [`Tensor::nonzero`], which reads nothing: the first `size` indices, padded with `fill`, and how
+    /// many elements are not zero (i64).
+    #[track_caller]
+    pub fn nonzero_sized(&self, size: usize, fill: i64) -> (Tensor, Tensor) {
+        compose1("nonzero", self, |x| {
+            let (meta, x) = (x.meta(), x.detach());
+            let (flags, n) = (x.nonzero_mask().ravel(), meta.shape.elements());
+            let count = flags.sum(..);
+            // Element k goes to the place that the running count gives it; all others to one place behind the end.
+            let place = (flags.cumsum(0) - 1i64).minimum(size);
+            let place = flags.select(place, size as i64);
+            let slots = Tensor::full_on([size + 1], -1i64, DType::I64, meta.device);
+            let source = Tensor::arange_on(0, n, 1, DType::I64, meta.device);
+            let found = if n == 0 { slots } else { slots.scatter(0, &place, &source) }.narrow(0, 0, size);
+            let empty = found.lt(0i64);
+            let mut columns = Vec::new();
+            let mut step = n.max(1);
+            for &d in meta.shape.iter() {
+                step /= d.max(1);
+                let column = found.floor_divide(step.max(1)).remainder(d.max(1));
+                columns.push(empty.select(fill, column));
+            }
+            let indices = if columns.is_empty() { Tensor::zeros_on([size, 0], DType::I64, meta.device) } else { Tensor::stack(&columns, 1) };
+            Ok((indices, count))
+        })
+    }
+    /// The elements where the mask (bool, broadcast) is true, in row-major order. Reads how many there are.
+    #[track_caller]
+    pub fn masked_select(&self, mask: &Tensor) -> Tensor {
+        compose("masked_select", &[self, mask], || {
+            if mask.meta().dtype != DType::Bool {
+                return Err(ErrorKind::Dtype(format!("a mask is bool, not {}", mask.meta().dtype)).into());
+            }
+            let shape = crate::op::broadcast(&self.meta().shape, &mask.meta().shape)?;
+            let at = mask.expand(shape).ravel().nonzero().select_index(1, 0);
+            Ok(self.expand(shape).ravel().gather(0, &at))
+        })
+    }
+    /// The elements of `source` in row-major order, one by one, where the mask is true; the tensor's own elsewhere.
+    #[track_caller]
+    pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Tensor {
+        compose("masked_scatter", &[self, mask, source], || {
+            let shape = self.meta().shape;
+            let flags = mask.expand(shape).ravel();
+            // A place that takes nothing reads element 0; more true places than elements is an index out of range.
+            let at = flags.select(flags.cumsum(0) - 1i64, 0i64);
+            if source.meta().shape.elements() == 0 {
+                return Err(ErrorKind::Shape { shape: source.meta().shape, expected: "at least as many elements as the mask has true ones".into() }.into());
+            }
+            Ok(flags.select(source.ravel().gather(0, &at), self.ravel()).reshape(shape))
+        })
+    }
+    /// `a` where the condition (bool) is true, `b` elsewhere, broadcast. One side may be a number.
+    #[track_caller]
+    pub fn where_(condition: &Tensor, a: impl Operand, b: impl Operand) -> Tensor {
+        condition.select(a, b)
+    }
+    /// The elements where the mask is false, those of a scalar tensor where it is true.
+    #[track_caller]
+    pub fn masked_fill_with(&self, mask: &Tensor, value: &Tensor) -> Tensor {
+        compose("masked_fill", &[self, mask, value], || if value.rank() == 0 { Ok(mask.select(value, self)) } else { refuse(format!("a fill value has no axes, not {}", value.rank())) })
+    }
+}
+fn inputs<'a>(x: &'a Tensor, indices: &[Option<&'a Tensor>]) -> Vec<&'a Tensor> {
+    std::iter::once(x).chain(indices.iter().copied().flatten()).collect()
+}

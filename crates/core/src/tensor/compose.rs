@@ -1,0 +1,93 @@
+//! How a function that is made of other ops is written: its checks use `?`, what it records carries the user's line,
+//! and an error that its own checks find names it.
+use super::Tensor;
+use crate::{Error, ErrorKind, Origin, record::CONTEXT};
+
+/// Why a composed function cannot be built: a kind (the function's name and the user's line are added), or a whole error.
+pub(crate) enum Refusal {
+    Kind(ErrorKind),
+    Error(Error),
+}
+impl From<ErrorKind> for Refusal {
+    fn from(kind: ErrorKind) -> Refusal {
+        Refusal::Kind(kind)
+    }
+}
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Error(error)
+    }
+}
+pub(crate) type Built<T> = std::result::Result<T, Refusal>;
+
+/// A result that can stand for an error.
+pub(crate) trait Failing {
+    fn failing(error: Error) -> Self;
+}
+impl Failing for Tensor {
+    fn failing(error: Error) -> Tensor {
+        Tensor::failed(error)
+    }
+}
+impl Failing for (Tensor, Tensor) {
+    fn failing(error: Error) -> (Tensor, Tensor) {
+        (Tensor::failed(error.clone()), Tensor::failed(error))
+    }
+}
+impl Failing for (Tensor, Tensor, Tensor) {
+    fn failing(error: Error) -> (Tensor, Tensor, Tensor) {
+        (Tensor::failed(error.clone()), Tensor::failed(error.clone()), Tensor::failed(error))
+    }
+}
+impl<T> Failing for crate::Result<T> {
+    fn failing(error: Error) -> crate::Result<T> {
+        Err(error)
+    }
+}
+
+/// Gives the ops recorded while it lives one origin. An outer composition, or the walk back, keeps its own.
+struct OriginGuard(Option<Origin>);
+impl OriginGuard {
+    fn enter(origin: Origin) -> OriginGuard {
+        CONTEXT.with(|c| {
+            let outer = c.inherit.get();
+            c.inherit.set(Some(outer.unwrap_or(origin)));
+            OriginGuard(outer)
+        })
+    }
+}
+impl Drop for OriginGuard {
+    fn drop(&mut self) {
+        CONTEXT.with(|c| c.inherit.set(self.0));
+    }
+}
+
+/// Builds a composed function: the first error of the inputs, else what `f` gives.
+#[track_caller]
+pub(crate) fn compose<T: Failing>(op: &'static str, inputs: &[&Tensor], f: impl FnOnce() -> Built<T>) -> T {
+    let origin = Origin::here();
+    if let Some(error) = inputs.iter().find_map(|t| t.error()) {
+        return T::failing(error);
+    }
+    let guard = OriginGuard::enter(origin);
+    let built = f();
+    drop(guard);
+    match built {
+        Ok(t) => t,
+        Err(Refusal::Kind(kind)) => T::failing(Error::at(op, kind, origin)),
+        Err(Refusal::Error(error)) => T::failing(error),
+    }
+}
+/// As [`compose`], for functions of one tensor, which is handed on.
+#[track_caller]
+pub(crate) fn compose1<T: Failing>(op: &'static str, x: &Tensor, f: impl FnOnce(&Tensor) -> Built<T>) -> T {
+    compose(op, &[x], || f(x))
+}
+/// A function of an axis on a scalar, which counts as one element along axis 0, as in PyTorch.
+pub(crate) fn on_an_axis(x: &Tensor) -> (Tensor, bool) {
+    if x.rank() == 0 && x.error().is_none() { (x.reshape([1usize]), true) } else { (x.clone(), false) }
+}
+/// An argument that is refused.
+pub(crate) fn refuse<T>(why: impl Into<String>) -> Built<T> {
+    Err(Refusal::Kind(ErrorKind::Argument(why.into())))
+}

@@ -1,0 +1,124 @@
+//! Norms and distances. Their gradients where the norm is 0 are 0, as in PyTorch.
+use super::{Tensor, compose::{Built, compose, compose1, refuse}, reduce::count};
+use crate::{AxisSet, ErrorKind, op::ReduceOp, shape::{Axes, Axis}};
+
+/// Which norm of a matrix [`Tensor::matrix_norm`] takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum MatrixNorm {
+    /// the root of the sum of squares
+    Fro,
+    /// ±1: largest (smallest) column sum; ±2: largest (smallest) singular value; ±inf: largest (smallest) row sum
+    Ord(f64),
+}
+
+impl Tensor {
+    /// The `ord`-norm over the axes: `sum(|x|^ord)^(1/ord)`; ±inf: the largest (smallest) magnitude; 0: how many are not zero.
+    #[track_caller]
+    pub fn vector_norm(&self, ord: f64, axes: impl Axes, keepdim: bool) -> Tensor {
+        compose1("vector_norm", self, |x| {
+            let (dtype, axes) = (x.meta().dtype, axes.to_axes(&x.meta().shape)?);
+            if !dtype.is_float() {
+                return Err(ErrorKind::Dtype(format!("a norm takes floats, not {dtype}")).into());
+            }
+            Ok(norm(&x.wide(), ord, axes)?.drop(axes, keepdim).cast(dtype))
+        })
+    }
+    /// The Euclidean norm of all elements.
+    #[track_caller]
+    #[must_use]
+    pub fn norm(&self) -> Tensor {
+        self.vector_norm(2.0, .., false)
+    }
+    /// A norm of each matrix (the last two axes).
+    #[track_caller]
+    pub fn matrix_norm(&self, ord: MatrixNorm, keepdim: bool) -> Tensor {
+        compose1("matrix_norm", self, |x| {
+            let rank = x.rank();
+            if rank < 2 {
+                return Err(ErrorKind::Shape { shape: x.meta().shape, expected: "at least two axes".into() }.into());
+            }
+            let (rows, columns) = (AxisSet::one(rank - 2), AxisSet::one(rank - 1));
+            let both = AxisSet(rows.0 | columns.0);
+            let sums_then = |first: AxisSet, second: AxisSet, largest: bool| x.abs().sum_keepdim(first).reduce(if largest { ReduceOp::Max } else { ReduceOp::Min }, second, true);
+            let kept = match ord {
+                MatrixNorm::Fro => x.vector_norm(2.0, both, true),
+                MatrixNorm::Ord(o) if o.abs() == 1.0 => sums_then(rows, columns, o > 0.0),
+                MatrixNorm::Ord(o) if o.is_infinite() => sums_then(columns, rows, o > 0.0),
+                MatrixNorm::Ord(o) => return refuse(format!("there is no matrix norm of order {o}; there are ±1, ±2, ±inf, fro and nuc")),
+            };
+            Ok(kept.drop(both, keepdim))
+        })
+    }
+    /// Divided by its norm along an axis, or by `eps` where that is larger.
+    #[track_caller]
+    pub fn normalize(&self, p: f64, axis: impl Axes, eps: f64) -> Tensor {
+        compose1("normalize", self, |x| {
+            let (dtype, axes, wide) = (x.meta().dtype, axis.to_axes(&x.meta().shape)?, x.wide());
+            let norm = wide.vector_norm(p, axes, true);
+            Ok((&wide / norm.maximum(eps)).cast(dtype))
+        })
+    }
+    /// Distances of all pairs of rows: `[.., p, m]` and `[.., r, m]` give `[.., p, r]`, in the `ord`-norm.
+    #[track_caller]
+    pub fn cdist(&self, other: &Tensor, ord: f64) -> Tensor {
+        compose("cdist", &[self, other], || {
+            let (a, b) = (self.meta().shape, other.meta().shape);
+            if a.rank() < 2 || b.rank() < 2 || a[a.rank() - 1] != b[b.rank() - 1] {
+                return Err(ErrorKind::ShapeMismatch { left: a, right: b, axes: None, expected: "rows of one length (the last axis) are needed" }.into());
+            }
+            if ord.is_nan() || ord < 0.0 {
+                return refuse(format!("distances of order {ord}: the order is not negative"));
+            }
+            Ok((self.unsqueeze(-2) - other.unsqueeze(-3)).vector_norm(ord, -1, false))
+        })
+    }
+    /// The cosine of the angle between the vectors along an axis; norms below `eps` count as `eps`.
+    #[track_caller]
+    pub fn cosine_similarity(&self, other: &Tensor, axis: impl Axis, eps: f64) -> Tensor {
+        compose("cosine_similarity", &[self, other], || {
+            let (a, b) = (self.meta(), other.meta());
+            let shape = crate::op::broadcast(&a.shape, &b.shape)?;
+            let axis = shape.axis(axis.to_axis())?;
+            let (x, y) = (self.expand(shape).wide(), other.expand(shape).wide());
+            let unit = |x: &Tensor| x / x.vector_norm(2.0, axis, true).maximum(eps);
+            Ok((unit(&x) * unit(&y)).sum(axis as isize).cast(a.dtype))
+        })
+    }
+    /// The norm of `self - other + eps` along the last axis.
+    #[track_caller]
+    pub fn pairwise_distance(&self, other: &Tensor, ord: f64, eps: f64, keepdim: bool) -> Tensor {
+        compose("pairwise_distance", &[self, other], || Ok((self - other + eps).vector_norm(ord, -1, keepdim)))
+    }
+}
+
+/// The norm with its axes kept.
+fn norm(x: &Tensor, ord: f64, axes: AxisSet) -> Built<Tensor> {
+    let sum = |t: &Tensor| t.reduce(ReduceOp::Sum, axes, true);
+    if ord.is_nan() {
+        return refuse("the order of a norm is a number");
+    }
+    if ord.is_infinite() {
+        if count(&x.meta().shape, axes) == 0 && ord > 0.0 {
+            return Ok(sum(&x.abs()));
+        }
+        return Ok(x.abs().reduce(if ord > 0.0 { ReduceOp::Max } else { ReduceOp::Min }, axes, true));
+    }
+    if ord == 0.0 {
+        return Ok(sum(&x.detach().nonzero_mask()).cast(x.meta().dtype));
+    }
+    if ord == 1.0 {
+        return Ok(sum(&x.abs()));
+    }
+    if ord == 2.0 {
+        return Ok(euclidean(x, axes));
+    }
+    // Zeros take no part in the gradient, whose powers of 0 are infinite or undefined.
+    let zero = x.eq(0.0);
+    let power = zero.select(1.0, x.abs()).pow(ord);
+    let total = sum(&zero.select(if ord > 0.0 { 0.0 } else { f64::INFINITY }, &power));
+    let none = total.eq(0.0);
+    Ok(none.select(0.0, none.select(1.0, &total).pow(1.0 / ord)))
+}
+fn euclidean(x: &Tensor, axes: AxisSet) -> Tensor {
+    x.square().reduce(ReduceOp::Sum, axes, true).sqrt_flat_at_zero()
+}

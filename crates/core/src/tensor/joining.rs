@@ -1,0 +1,384 @@
+//! Taking tensors apart and putting them together: split, cat, stack, repeat, roll, sliding windows.
+use super::{Tensor, compose::{Built, compose, compose1, on_an_axis, refuse}};
+use crate::{Arg, DType, ErrorKind, Meta, Op, Result, Shape, shape::{Axis, ToSizes}};
+use std::borrow::Borrow;
+
+/// Which axis the first tensor of [`Tensor::meshgrid`] runs along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Indexing {
+    /// the first axis of the result (matrix order)
+    Ij,
+    /// the second axis of the result (x before y)
+    Xy,
+}
+
+fn all<T: Borrow<Tensor>>(tensors: &[T]) -> Vec<&Tensor> {
+    tensors.iter().map(|t| t.borrow()).collect()
+}
+
+impl Tensor {
+    /// Parts of `size` along an axis; the last may be smaller.
+    ///
+    /// # Errors
+    /// The error this tensor carries; no such axis; a size of 0 for an axis that is not empty.
+    #[track_caller]
+    pub fn split(&self, size: usize, axis: impl Axis) -> Result<Vec<Tensor>> {
+        compose1("split", self, |x| {
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            let n = x.meta().shape[axis];
+            if size == 0 && n > 0 {
+                return refuse(format!("an axis of size {n} cannot be split into parts of size 0"));
+            }
+            if n == 0 {
+                return Ok(Ok(vec![x.clone()]));
+            }
+            Ok((0..n).step_by(size).map(|at| x.narrow(axis, at, size.min(n - at)).ok()).collect())
+        })
+    }
+    /// Parts of the given sizes along an axis, which must add up to it.
+    ///
+    /// # Errors
+    /// The error this tensor carries; no such axis; sizes that do not add up.
+    #[track_caller]
+    pub fn split_sizes(&self, sizes: &[usize], axis: impl Axis) -> Result<Vec<Tensor>> {
+        compose1("split", self, |x| {
+            let shape = x.meta().shape;
+            let axis = shape.axis(axis.to_axis())?;
+            if sizes.iter().fold(0usize, |a, &b| a.saturating_add(b)) != shape[axis] {
+                return Err(ErrorKind::Shape { shape, expected: format!("axis {axis} of size {} does not split into {sizes:?}", shape[axis]) }.into());
+            }
+            let mut at = 0;
+            Ok(sizes
+                .iter()
+                .map(|&n| {
+                    at += n;
+                    x.narrow(axis, at - n, n).ok()
+                })
+                .collect())
+        })
+    }
+    /// At most `chunks` parts of equal size along an axis (the last may be smaller).
+    ///
+    /// # Errors
+    /// The error this tensor carries; no such axis; no chunks.
+    #[track_caller]
+    pub fn chunk(&self, chunks: usize, axis: impl Axis) -> Result<Vec<Tensor>> {
+        compose1("chunk", self, |x| {
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            if chunks == 0 {
+                return refuse("a tensor splits into at least one chunk");
+            }
+            let n = x.meta().shape[axis];
+            Ok(if n == 0 { Ok(vec![x.clone(); chunks]) } else { x.split(n.div_ceil(chunks), axis) })
+        })
+    }
+    /// Exactly `sections` parts along an axis, the first ones larger by one where it does not divide.
+    ///
+    /// # Errors
+    /// The error this tensor carries; no such axis; no sections.
+    #[track_caller]
+    pub fn tensor_split(&self, sections: usize, axis: impl Axis) -> Result<Vec<Tensor>> {
+        compose1("tensor_split", self, |x| {
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            if sections == 0 {
+                return refuse("a tensor splits into at least one section");
+            }
+            let n = x.meta().shape[axis];
+            let sizes: Vec<usize> = (0..sections).map(|k| n / sections + usize::from(k < n % sections)).collect();
+            Ok(x.split_sizes(&sizes, axis))
+        })
+    }
+    /// Parts along an axis, cut before each of the indices.
+    ///
+    /// # Errors
+    /// The error this tensor carries; no such axis.
+    #[track_caller]
+    pub fn tensor_split_at(&self, indices: &[isize], axis: impl Axis) -> Result<Vec<Tensor>> {
+        compose1("tensor_split", self, |x| {
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            let ends = indices.iter().map(|&i| Some(i)).chain([None]);
+            let starts = [None].into_iter().chain(indices.iter().map(|&i| Some(i)));
+            Ok(starts.zip(ends).map(|(start, end)| x.slice_signed(axis, start, end, 1).ok()).collect())
+        })
+    }
+    /// The parts at each index of an axis, without that axis.
+    ///
+    /// # Errors
+    /// The error this tensor carries; no such axis.
+    #[track_caller]
+    pub fn unbind(&self, axis: impl Axis) -> Result<Vec<Tensor>> {
+        compose1("unbind", self, |x| {
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            Ok((0..x.meta().shape[axis]).map(|k| x.select_index(axis, k).ok()).collect())
+        })
+    }
+
+    /// Tensors joined along an axis. As in PyTorch, an empty vector among tensors of other ranks is left out.
+    #[track_caller]
+    pub fn cat<T: Borrow<Tensor>>(tensors: &[T], axis: impl Axis) -> Tensor {
+        let tensors = all(tensors);
+        compose("cat", &tensors, || {
+            let Some(first) = tensors.iter().find(|t| *t.meta().shape != [0]).or(tensors.first()) else { return refuse("nothing to join") };
+            let axis = first.meta().shape.axis(axis.to_axis())?;
+            let rank = first.rank();
+            let parts: Vec<&Tensor> = tensors.iter().copied().filter(|t| rank == 1 || *t.meta().shape != [0]).collect();
+            match parts[..] {
+                [one] => Ok(one.clone()),
+                _ => Ok(Tensor::apply(Op::Concat { axis: axis as u8 }, Arg::None, &parts)),
+            }
+        })
+    }
+    /// As [`Tensor::cat`].
+    #[track_caller]
+    pub fn concat<T: Borrow<Tensor>>(tensors: &[T], axis: impl Axis) -> Tensor {
+        Tensor::cat(tensors, axis)
+    }
+    /// Tensors of one shape joined along a new axis.
+    #[track_caller]
+    pub fn stack<T: Borrow<Tensor>>(tensors: &[T], axis: impl Axis) -> Tensor {
+        let tensors = all(tensors);
+        compose("stack", &tensors, || {
+            let Some(first) = tensors.first() else { return refuse("nothing to stack") };
+            let shape = first.meta().shape;
+            if let Some(other) = tensors.iter().find(|t| t.meta().shape != shape) {
+                return Err(ErrorKind::ShapeMismatch { left: shape, right: other.meta().shape, axes: None, expected: "stacked tensors must have one shape" }.into());
+            }
+            let axis = axis.to_axis();
+            let at = if axis < 0 { axis + shape.rank() as isize + 1 } else { axis };
+            let wide: Vec<Tensor> = tensors.iter().map(|t| t.unsqueeze(axis)).collect();
+            Ok(Tensor::cat(&wide, at))
+        })
+    }
+    /// Joined along the second axis (vectors: along the only one).
+    #[track_caller]
+    pub fn hstack<T: Borrow<Tensor>>(tensors: &[T]) -> Tensor {
+        let tensors = all(tensors);
+        compose("hstack", &tensors, || {
+            let wide: Vec<Tensor> = tensors.iter().map(|t| t.atleast_1d()).collect();
+            Ok(Tensor::cat(&wide, if wide.first().is_some_and(|t| t.rank() == 1) { 0 } else { 1 }))
+        })
+    }
+    /// Joined along the first axis; vectors become rows.
+    #[track_caller]
+    pub fn vstack<T: Borrow<Tensor>>(tensors: &[T]) -> Tensor {
+        let tensors = all(tensors);
+        compose("vstack", &tensors, || Ok(Tensor::cat(&tensors.iter().map(|t| t.atleast_2d()).collect::<Vec<_>>(), 0)))
+    }
+    /// Joined along the third axis.
+    #[track_caller]
+    pub fn dstack<T: Borrow<Tensor>>(tensors: &[T]) -> Tensor {
+        let tensors = all(tensors);
+        compose("dstack", &tensors, || Ok(Tensor::cat(&tensors.iter().map(|t| t.atleast_3d()).collect::<Vec<_>>(), 2)))
+    }
+    /// Coordinates of a grid: tensor k of the result holds the elements of vector k along one axis, expanded over the others.
+    ///
+    /// # Errors
+    /// A tensor of more than one axis, or none at all.
+    #[track_caller]
+    pub fn meshgrid<T: Borrow<Tensor>>(vectors: &[T], indexing: Indexing) -> Result<Vec<Tensor>> {
+        let vectors = all(vectors);
+        compose("meshgrid", &vectors, || {
+            if vectors.is_empty() {
+                return refuse("a grid needs at least one vector");
+            }
+            if let Some(v) = vectors.iter().find(|v| v.rank() > 1) {
+                return Err(ErrorKind::Shape { shape: v.meta().shape, expected: "vectors or scalars".into() }.into());
+            }
+            let sizes: Vec<usize> = vectors.iter().map(|v| v.meta().shape.elements()).collect();
+            let full = Shape::new(&sizes)?;
+            let swap = indexing == Indexing::Xy && vectors.len() >= 2;
+            Ok(vectors
+                .iter()
+                .enumerate()
+                .map(|(k, v)| {
+                    let mut own = vec![1usize; sizes.len()];
+                    own[k] = sizes[k];
+                    let grid = v.reshape(own).expand(full);
+                    if swap { grid.transpose(0, 1).ok() } else { grid.ok() }
+                })
+                .collect())
+        })
+    }
+    /// The matrices along the diagonal of a larger one, zeros elsewhere. Vectors count as rows, scalars as 1 x 1.
+    #[track_caller]
+    pub fn block_diag<T: Borrow<Tensor>>(tensors: &[T]) -> Tensor {
+        let tensors = all(tensors);
+        compose("block_diag", &tensors, || {
+            let blocks: Vec<Tensor> = tensors.iter().map(|t| t.atleast_2d()).collect();
+            if let Some(b) = blocks.iter().find(|b| b.rank() > 2) {
+                return Err(ErrorKind::Shape { shape: b.meta().shape, expected: "at most two axes".into() }.into());
+            }
+            if blocks.is_empty() {
+                return refuse("a block diagonal needs at least one block");
+            }
+            let columns: usize = blocks.iter().map(|b| b.meta().shape[1]).sum();
+            let mut left = 0;
+            let rows: Vec<Tensor> = blocks
+                .iter()
+                .map(|b| {
+                    let own = b.meta().shape[1];
+                    let row = b.pad_constant([left as isize, (columns - left - own) as isize], 0);
+                    left += own;
+                    row
+                })
+                .collect();
+            Ok(Tensor::cat(&rows, 0))
+        })
+    }
+
+    /// The whole tensor repeated along each axis; leading sizes of 1 are added as needed.
+    #[track_caller]
+    pub fn repeat(&self, repeats: impl ToSizes) -> Tensor {
+        compose1("repeat", self, |x| {
+            let (shape, repeats) = (x.meta().shape, repeats.to_sizes());
+            if repeats.len() < shape.rank() {
+                return Err(ErrorKind::Argument(format!("{} repeats for a tensor of {} axes", repeats.len(), shape.rank())).into());
+            }
+            if let Some(r) = repeats.iter().find(|&&r| r < 0) {
+                return refuse(format!("an axis cannot be repeated {r} times"));
+            }
+            let lead = repeats.len() - shape.rank();
+            let dims: Vec<usize> = std::iter::repeat_n(1, lead).chain(shape.iter().copied()).collect();
+            let mut whole = dims.clone();
+            for (d, &r) in whole.iter_mut().zip(&repeats) {
+                *d = d.saturating_mul(r as usize);
+            }
+            Shape::new(&whole)?;
+            let mut out = x.reshape(dims);
+            for (axis, &r) in repeats.iter().enumerate().filter(|(_, r)| **r != 1) {
+                out = repeat_axis(&out, axis, r as usize)?;
+            }
+            Ok(out)
+        })
+    }
+    /// As [`Tensor::repeat`], but sizes that are missing count as 1.
+    #[track_caller]
+    pub fn tile(&self, repeats: impl ToSizes) -> Tensor {
+        let repeats = repeats.to_sizes();
+        let missing = self.rank().saturating_sub(repeats.len());
+        self.repeat(std::iter::repeat_n(1, missing).chain(repeats).collect::<Vec<isize>>())
+    }
+    /// Each element of an axis repeated `repeats` times in place.
+    #[track_caller]
+    pub fn repeat_interleave(&self, repeats: usize, axis: impl Axis) -> Tensor {
+        compose1("repeat_interleave", self, |x| {
+            let (x, _) = on_an_axis(x);
+            let shape = x.meta().shape;
+            let axis = shape.axis(axis.to_axis())?;
+            if repeats == 1 {
+                return Ok(x);
+            }
+            let merged = shape.with(axis, shape[axis].saturating_mul(repeats));
+            Shape::new(&merged)?;
+            if shape.rank() == crate::MAX_RANK {
+                let at = Tensor::arange_on(0, merged[axis], 1, DType::I64, x.meta().device).floor_divide(repeats.max(1));
+                return Ok(x.index_select(axis, &at));
+            }
+            Ok(x.unsqueeze(axis + 1).expand(shape.insert(axis + 1, repeats)?).reshape(merged))
+        })
+    }
+    /// Element k of an axis repeated `repeats[k]` times. How long the result is stands in the data: this reads it.
+    #[track_caller]
+    pub fn repeat_interleave_by(&self, repeats: &Tensor, axis: impl Axis) -> Tensor {
+        compose("repeat_interleave", &[self, repeats], || {
+            let shape = self.meta().shape;
+            let axis = shape.axis(axis.to_axis())?;
+            if *repeats.meta().shape != [shape[axis]] || !repeats.meta().dtype.is_int() {
+                return Err(ErrorKind::Shape { shape: repeats.meta().shape, expected: format!("one integer for each of the {} elements of axis {axis}", shape[axis]) }.into());
+            }
+            let ends = repeats.cast(DType::I64).cumsum(0);
+            let total: i64 = if shape[axis] == 0 { 0 } else { ends.get(-1).item()? };
+            if total < 0 || (shape[axis] > 0 && repeats.cast(DType::I64).amin(..).item::<i64>()? < 0) {
+                return refuse("repeats are not negative");
+            }
+            let at = Tensor::arange_on(0, total, 1, DType::I64, self.meta().device);
+            Ok(self.index_select(axis, &ends.searchsorted(&at, true)))
+        })
+    }
+    /// Columns (axis 1) in reverse order.
+    #[track_caller]
+    #[must_use]
+    pub fn fliplr(&self) -> Tensor {
+        compose1("fliplr", self, |x| if x.rank() < 2 { Err(ErrorKind::Shape { shape: x.meta().shape, expected: "at least two axes".into() }.into()) } else { Ok(x.flip(1)) })
+    }
+    /// Rows (axis 0) in reverse order.
+    #[track_caller]
+    #[must_use]
+    pub fn flipud(&self) -> Tensor {
+        compose1("flipud", self, |x| if x.rank() < 1 { Err(ErrorKind::Shape { shape: x.meta().shape, expected: "at least one axis".into() }.into()) } else { Ok(x.flip(0)) })
+    }
+    /// Shifted along axes; what falls off one end comes in at the other. No axes: the flattened tensor is shifted.
+    #[track_caller]
+    pub fn roll(&self, shifts: impl ToSizes, axes: impl ToSizes) -> Tensor {
+        compose1("roll", self, |x| {
+            let (shifts, axes) = (shifts.to_sizes(), axes.to_sizes());
+            if axes.is_empty() && shifts.len() == 1 {
+                return Ok(x.ravel().roll(shifts[0], 0i32).reshape(x.meta().shape));
+            }
+            if shifts.len() != axes.len() || shifts.is_empty() {
+                return refuse(format!("{} shifts for {} axes", shifts.len(), axes.len()));
+            }
+            let mut out = x.clone();
+            for (&shift, &axis) in shifts.iter().zip(&axes) {
+                let axis = x.meta().shape.axis(axis)?;
+                let n = x.meta().shape[axis];
+                let back = if n == 0 { 0 } else { shift.rem_euclid(n as isize) as usize };
+                if back != 0 {
+                    out = Tensor::cat(&[out.narrow(axis, n - back, back), out.narrow(axis, 0, n - back)], axis);
+                }
+            }
+            Ok(out)
+        })
+    }
+    /// Turned by `k` quarter turns in the plane of two axes, from the first toward the second.
+    #[track_caller]
+    pub fn rot90(&self, k: isize, axes: [isize; 2]) -> Tensor {
+        compose1("rot90", self, |x| {
+            let shape = x.meta().shape;
+            let (a, b) = (shape.axis(axes[0])?, shape.axis(axes[1])?);
+            if a == b {
+                return refuse("the two axes of a rotation differ");
+            }
+            Ok(match k.rem_euclid(4) {
+                1 => x.flip(b).transpose(a, b),
+                2 => x.flip([a, b]),
+                3 => x.flip(a).transpose(a, b),
+                _ => x.clone(),
+            })
+        })
+    }
+    /// Sliding windows of `size` every `step` along an axis: the axis counts windows, a new last axis runs inside them.
+    #[track_caller]
+    pub fn unfold(&self, axis: impl Axis, size: usize, step: usize) -> Tensor {
+        compose1("unfold", self, |x| {
+            let (x, _) = on_an_axis(x);
+            let shape = x.meta().shape;
+            let axis = shape.axis(axis.to_axis())?;
+            if step == 0 {
+                return refuse("the step between windows is at least 1");
+            }
+            if size > shape[axis] {
+                return Err(ErrorKind::Shape { shape, expected: format!("axis {axis} to hold a window of {size}") }.into());
+            }
+            let count = (shape[axis] - size) / step + 1;
+            let grid = Meta { shape: Shape::new(&[count, size])?, dtype: DType::I64, device: x.meta().device };
+            let starts = Tensor::apply(Op::Iota { axis: 0, meta: grid }, Arg::None, &[]) * step;
+            let at = starts + Tensor::apply(Op::Iota { axis: 1, meta: grid }, Arg::None, &[]);
+            let mut dims = shape.to_vec();
+            dims.splice(axis..=axis, [count, size]);
+            Ok(x.index_select(axis, &at.ravel()).reshape(Shape::new(&dims)?).movedim(axis + 1, -1))
+        })
+    }
+}
+
+/// An axis repeated as a whole: through a new axis before it, or by joining copies where there is no room for one.
+fn repeat_axis(x: &Tensor, axis: usize, times: usize) -> Built<Tensor> {
+    let shape = x.meta().shape;
+    if times == 0 {
+        return Ok(x.narrow(axis, 0, 0));
+    }
+    if shape.rank() == crate::MAX_RANK {
+        return Ok(Tensor::cat(&vec![x.clone(); times], axis));
+    }
+    Ok(x.unsqueeze(axis).expand(shape.insert(axis, times)?).reshape(shape.with(axis, shape[axis] * times)))
+}

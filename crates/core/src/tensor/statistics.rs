@@ -1,0 +1,202 @@
+//! Order statistics and counts: median, mode, quantiles, histograms.
+use super::{Tensor, compose::{Built, compose, compose1, on_an_axis, refuse}};
+use crate::{AxisSet, DType, ErrorKind, shape::Axis};
+
+/// What stands between two neighbours in a quantile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Interpolation {
+    /// a straight line
+    #[default]
+    Linear,
+    /// the lower
+    Lower,
+    /// the higher
+    Higher,
+    /// the nearer; of equally near ones that with an even rank
+    Nearest,
+    /// the middle of both
+    Midpoint,
+}
+
+impl Tensor {
+    /// The median along an axis (the lower of the two middle elements) and its index (i64). NaN if any is NaN.
+    #[track_caller]
+    pub fn median(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
+        self.middle("median", axis, keepdim, false)
+    }
+    /// As [`Tensor::median`], of what is not NaN.
+    #[track_caller]
+    pub fn nanmedian(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
+        self.middle("nanmedian", axis, keepdim, true)
+    }
+    /// The median of all elements; NaN of nothing.
+    #[track_caller]
+    #[must_use]
+    pub fn median_all(&self) -> Tensor {
+        compose1("median", self, |x| {
+            if x.meta().shape.elements() == 0 && x.meta().dtype.is_float() {
+                return Ok(Tensor::full_on((), f64::NAN, x.meta().dtype, x.meta().device));
+            }
+            Ok(x.ravel().median(0, false).0)
+        })
+    }
+    #[track_caller]
+    fn middle(&self, name: &'static str, axis: impl Axis, keepdim: bool, skip: bool) -> (Tensor, Tensor) {
+        compose1(name, self, |x| {
+            let (x, scalar) = on_an_axis(x);
+            let (shape, float) = (x.meta().shape, x.meta().dtype.is_float());
+            let axis = shape.axis(axis.to_axis())?;
+            let n = shape[axis];
+            if n == 0 {
+                return Err(ErrorKind::Shape { shape, expected: format!("axis {axis} is empty, and nothing has no median") }.into());
+            }
+            let (values, from) = x.sort(axis, false);
+            // NaN is sorted to the end: as soon as there is one it is the median, unless it is to be left out.
+            let numbers = if float { x.detach().isnan().logical_not().sum_keepdim(axis as isize) } else { Tensor::full_on(shape.with(axis, 1), n, DType::I64, x.meta().device) };
+            let half = (numbers.maximum(1i64) - 1i64).bitwise_right_shift(1i64);
+            let at = if skip || !float { half } else { numbers.eq(n).select(half, numbers.minimum(n - 1)) };
+            let pick = |t: &Tensor| {
+                let one = t.gather(axis, &at);
+                if scalar { one.reshape(()) } else { one.drop(AxisSet::one(axis), keepdim) }
+            };
+            Ok((pick(&values), pick(&from)))
+        })
+    }
+    /// The most frequent element along an axis (the smallest of equally frequent ones) and the index (i64) of its last occurrence.
+    #[track_caller]
+    pub fn mode(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
+        compose1("mode", self, |x| {
+            let (x, scalar) = on_an_axis(x);
+            let shape = x.meta().shape;
+            let axis = shape.axis(axis.to_axis())?;
+            let n = shape[axis];
+            if n == 0 {
+                return Err(ErrorKind::Shape { shape, expected: format!("axis {axis} is empty, and nothing has no mode") }.into());
+            }
+            let (values, from) = x.sort(axis, false);
+            // Each element's place in its run of equals; the end of the longest run has the largest.
+            let place = values.iota_like(axis, DType::I64);
+            let plain = values.detach();
+            let differs = plain.narrow(axis, 1, n - 1).ne(plain.narrow(axis, 0, n - 1));
+            let starts = Tensor::cat(&[Tensor::full_on(shape.with(axis, 1), true, DType::Bool, x.meta().device), differs], axis);
+            let start = starts.select(&place, 0i64).cummax(axis).0;
+            let at = (place - start).argmax_keepdim(axis);
+            let pick = |t: &Tensor| {
+                let one = t.gather(axis, &at);
+                if scalar { one.reshape(()) } else { one.drop(AxisSet::one(axis), keepdim) }
+            };
+            Ok((pick(&values), pick(&from)))
+        })
+    }
+    /// The q-quantile (q in 0..=1) along an axis. NaN if any is NaN.
+    #[track_caller]
+    pub fn quantile(&self, q: f64, axis: impl Axis, keepdim: bool, interpolation: Interpolation) -> Tensor {
+        self.quantile_of("quantile", q, axis, keepdim, interpolation, false)
+    }
+    /// As [`Tensor::quantile`], of what is not NaN.
+    #[track_caller]
+    pub fn nanquantile(&self, q: f64, axis: impl Axis, keepdim: bool, interpolation: Interpolation) -> Tensor {
+        self.quantile_of("nanquantile", q, axis, keepdim, interpolation, true)
+    }
+    /// Several quantiles along an axis, stacked on a new first axis.
+    #[track_caller]
+    pub fn quantiles(&self, q: &[f64], axis: impl Axis, keepdim: bool, interpolation: Interpolation) -> Tensor {
+        compose1("quantile", self, |x| Ok(Tensor::stack(&q.iter().map(|&q| x.quantile(q, axis, keepdim, interpolation)).collect::<Vec<_>>(), 0)))
+    }
+    #[track_caller]
+    fn quantile_of(&self, name: &'static str, q: f64, axis: impl Axis, keepdim: bool, interpolation: Interpolation, skip: bool) -> Tensor {
+        compose1(name, self, |x| {
+            let (x, scalar) = on_an_axis(x);
+            let (shape, dtype) = (x.meta().shape, x.meta().dtype);
+            let axis = shape.axis(axis.to_axis())?;
+            if !(0.0..=1.0).contains(&q) {
+                return refuse(format!("quantiles run from 0 to 1, not {q}"));
+            }
+            if !matches!(dtype, DType::F32 | DType::F64) {
+                return Err(ErrorKind::Dtype(format!("quantiles are taken of f32 and f64, not of {dtype}")).into());
+            }
+            let n = shape[axis];
+            if n == 0 {
+                return Err(ErrorKind::Shape { shape, expected: format!("axis {axis} is empty, and nothing has no quantiles") }.into());
+            }
+            let values = x.sort(axis, false).0;
+            let nan = x.detach().isnan();
+            let numbers = nan.logical_not().sum_keepdim(axis as isize);
+            // Where NaN counts, one NaN is enough: its place, the last, is then the quantile.
+            let last = if skip { numbers.maximum(1i64) - 1i64 } else { Tensor::full_on(shape.with(axis, 1), n - 1, DType::I64, x.meta().device) };
+            let rank = last.cast(dtype) * q;
+            let rank = if skip { rank } else { numbers.lt(n).select(last.cast(dtype), rank) };
+            let rank = match interpolation {
+                Interpolation::Lower => rank.floor(),
+                Interpolation::Higher => rank.ceil(),
+                Interpolation::Nearest => rank.round(),
+                _ => rank,
+            };
+            let below = rank.floor();
+            let (low, high) = (values.gather(axis, &below.cast(DType::I64)), values.gather(axis, &rank.ceil().cast(DType::I64)));
+            let weight = if interpolation == Interpolation::Midpoint { rank.ne(&below).cast(dtype) * 0.5 } else { &rank - &below };
+            let out = &low + (high - &low) * weight;
+            Ok(if scalar { out.reshape(()) } else { out.drop(AxisSet::one(axis), keepdim) })
+        })
+    }
+    /// How many elements fall into each of `bins` equal intervals from `low` to `high` (both 0: the extremes of the data).
+    /// The last interval holds its end; elements outside do not count. The result has the tensor's dtype.
+    #[track_caller]
+    pub fn histc(&self, bins: usize, low: f64, high: f64) -> Tensor {
+        compose1("histc", self, |x| {
+            let meta = x.meta();
+            if !meta.dtype.is_float() {
+                return Err(ErrorKind::Dtype(format!("a histogram is made of floats, not of {}", meta.dtype)).into());
+            }
+            if bins == 0 || low > high || !low.is_finite() || !high.is_finite() {
+                return refuse(format!("{bins} intervals from {low} to {high}"));
+            }
+            let x = x.detach().wide().ravel();
+            let n = meta.shape.elements();
+            if n == 0 {
+                return Ok(Tensor::zeros_on([bins], meta.dtype, meta.device));
+            }
+            let number = |v: f64| Tensor::full_on((), v, x.meta().dtype, meta.device);
+            let (mut from, mut to) = if low == high && low == 0.0 { (x.amin(..), x.amax(..)) } else { (number(low), number(high)) };
+            if low == high {
+                // All elements are equal: one interval of width 2 around them.
+                let point = from.eq(&to);
+                (from, to) = (point.select(&from - 1.0, &from), point.select(&to + 1.0, &to));
+            }
+            let at = ((&x - &from) * bins as f64 / (&to - &from)).floor().minimum((bins - 1) as f64);
+            let inside = x.ge(&from).logical_and(x.le(&to));
+            let at = inside.select(at, bins as f64).cast(DType::I64);
+            let ones = Tensor::ones_on([n], DType::I64, meta.device);
+            Ok(Tensor::zeros_on([bins + 1], DType::I64, meta.device).scatter_add(0, &at, &ones).narrow(0, 0, bins).cast(meta.dtype))
+        })
+    }
+    /// How often each of 0, 1, 2, ... occurs in a vector of integers (or the sum of the weights there), up to the largest,
+    /// at least `minlength` of them. Reads the largest.
+    #[track_caller]
+    pub fn bincount(&self, weights: Option<&Tensor>, minlength: usize) -> Tensor {
+        let mut inputs = vec![self];
+        inputs.extend(weights);
+        compose("bincount", &inputs, || {
+            let meta = self.meta();
+            if meta.shape.rank() != 1 || !meta.dtype.is_int() {
+                return Err(ErrorKind::Shape { shape: meta.shape, expected: format!("a vector of integers, not of {}", meta.dtype) }.into());
+            }
+            if let Some(w) = weights.filter(|w| w.meta().shape != meta.shape) {
+                return Err(ErrorKind::ShapeMismatch { left: meta.shape, right: w.meta().shape, axes: None, expected: "one weight for each element" }.into());
+            }
+            let size = if meta.shape[0] == 0 { 0 } else { self.numbers_below()? }.max(minlength);
+            let dtype = weights.map_or(DType::I64, |w| w.meta().dtype.to_float());
+            let source = weights.map_or_else(|| Tensor::ones_on(meta.shape, DType::I64, meta.device), |w| w.cast(dtype));
+            Ok(Tensor::zeros_on([size], dtype, meta.device).scatter_add(0, self, &source))
+        })
+    }
+    /// One more than the largest of integers that must not be negative.
+    fn numbers_below(&self) -> Built<usize> {
+        let largest: i64 = self.amax(..).cast(DType::I64).item()?;
+        let smallest: i64 = self.amin(..).cast(DType::I64).item()?;
+        if smallest < 0 {
+            return refuse(format!("integers to be counted are not negative, but one is {smallest}"));
+        }
+        Ok(largest as usize + 1)
+    }
+}
