@@ -241,6 +241,34 @@ impl Tensor {
     }
 }
 
+/// Bytes that the tape behind a tensor keeps in memory and nobody else does: each buffer once, whatever views of it
+/// are saved. What is only a recipe counts as what the recipe reads.
+pub fn saved_bytes(t: &Tensor) -> usize {
+    let mut seen_nodes = std::collections::HashSet::new();
+    let mut buffers: HashMap<usize, usize> = HashMap::new();
+    let mut todo: Vec<Arc<Tape>> = t.tape().map(|t| t.0.clone()).into_iter().collect();
+    while let Some(node) = todo.pop() {
+        if !seen_nodes.insert(node.id) {
+            continue;
+        }
+        let mut values: Vec<Kept> = match &*node.saved.lock() {
+            Some(s) => s.inputs.iter().chain(&s.outputs).flatten().cloned().collect(),
+            None => Vec::new(),
+        };
+        while let Some(v) = values.pop() {
+            match &*v.state.lock() {
+                crate::value::State::Ready(s) if v.users() == 0 => {
+                    buffers.insert(Arc::as_ptr(&s.buffer) as usize, s.buffer.bytes());
+                }
+                crate::value::State::Deferred(r) => values.extend(r.inputs.iter().cloned()),
+                _ => {}
+            }
+        }
+        todo.extend(node.parents.iter().flatten().map(|p| p.0.clone()));
+    }
+    buffers.values().sum()
+}
+
 /// Gradients of `sum_k sum(outputs[k] * cotangents[k])` for every leaf, in one walk. `graph` leaves the gradients on the
 /// tape (for higher order); saved values are kept.
 ///

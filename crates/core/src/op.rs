@@ -373,7 +373,8 @@ impl Op {
             Op::Scatter { axis, mode } => mix(23, b(*axis) << 8 | *mode as u64),
             Op::Sort { axis, descending } => mix(24, b(*axis) << 8 | *descending as u64),
             Op::Transfer(d) => mix(25, d.index() as u64),
-            Op::Collective { kind, .. } => mix(26, hash_of(kind)),
+            // Each rank's group is its own, also where ranks are threads of one process.
+            Op::Collective { kind, group } => mix(mix(26, hash_of(kind)), Arc::as_ptr(group) as *const () as u64),
             Op::StopGrad => 27,
             Op::Composite(c) => mix(28, c.key()),
         }

@@ -109,6 +109,8 @@ pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
         }
         match run_window(log, cut) {
             Ok(()) => return Ok(()),
+            // The window itself may hold memory that nothing needs any more: let go of it and try again.
+            Err(Stop::Reader(e)) if matches!(e.kind(), ErrorKind::OutOfMemory { .. }) && prune(log) => continue,
             Err(Stop::Reader(e)) => return Err(e),
             // One op cannot run at all: its values and what depends on them fail, the rest goes on.
             Err(Stop::Record(r, kind)) => poison(log, r, kind),
@@ -358,6 +360,29 @@ fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
             log.note_write(w);
         }
     }
+}
+/// Drops the records that nobody needs, and with them the inputs that only they read. Tells whether there were any.
+fn prune(log: &mut Log) -> bool {
+    let n = log.records.len();
+    let (holders, _, _) = holders(log, n, log.values.len());
+    let mut needed: Vec<bool> = holders.iter().map(|h| *h != Holder::Nobody).collect();
+    for w in &log.writes {
+        needed[w.slot as usize] = true;
+    }
+    let mut stays = vec![false; n];
+    for (k, r) in log.records.iter().enumerate().rev() {
+        stays[k] = r.op.is_effect() || (r.first..r.first + r.outputs as u32).any(|s| needed[s as usize]);
+        if stays[k] {
+            for &i in &r.inputs {
+                needed[i as usize] = true;
+            }
+        }
+    }
+    let gone = log.records.iter().zip(&stays).any(|(r, s)| !s && !matches!(r.op, Op::Input)) || log.records.iter().any(|r| matches!(r.op, Op::Input) && !needed[r.first as usize]);
+    if gone {
+        rerecord(log, 0, |k| stays[k]);
+    }
+    gone
 }
 /// An op that no plan can run: its values fail, and with them all that depend on them; their cell writes are taken back.
 fn poison(log: &mut Log, record: usize, kind: ErrorKind) {

@@ -96,6 +96,15 @@ pub(crate) fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisio
         if x.op.is_view() {
             // A view of something kept costs nothing; a view that must stay keeps its source.
             ok[v] = ok[x.inputs[0] as usize] && slot_of[v] != NONE;
+            depth[v] = depth[x.inputs[0] as usize];
+            let moves = root[v] as usize == v && constant[v].is_none();
+            if moves && holder[v] == Holder::Tape && ok[v] && !written[v] && from_window(g, v) && depth[x.inputs[0] as usize] < MAX_DEPTH {
+                // A copy of what is kept is not kept as well: the backward moves the elements again.
+                deferred.push(slot_of[v]);
+                is_deferred[v] = true;
+                depth[v] = depth[x.inputs[0] as usize] + 1;
+                continue;
+            }
             if holder[v] != Holder::Nobody {
                 let r = root[v] as usize;
                 kept[r] = true;
@@ -186,7 +195,8 @@ pub(crate) fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisio
             }
             let direct = r == i as usize;
             let inside = direct && (matches!(x.op, Op::Reduce { .. }) || (x.op.is_map() && g.shape(i) == out && !matches!(x.op, Op::RandomBits { .. })));
-            if !inside && !x.op.is_view() {
+            let moves = x.op.is_view() && root[x.first as usize] == x.first;
+            if (!inside && !x.op.is_view()) || moves {
                 in_memory[r] = true;
             }
         }
