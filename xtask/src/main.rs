@@ -1,6 +1,7 @@
 //! The project's chores, one file each. What a chore promises (arguments, exit codes, the last line) stands in its file.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod check;
 mod exit;
 mod goldens;
@@ -18,6 +19,8 @@ struct Cli {
 }
 #[derive(Subcommand)]
 enum Chore {
+    /// The workloads that other frameworks are measured with
+    Bench(bench::Options),
     /// Everything a change must pass besides its tests: fmt, clippy, docs, tidy
     Check(check::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
@@ -30,6 +33,7 @@ enum Chore {
 
 fn main() -> std::process::ExitCode {
     match Cli::parse().chore {
+        Chore::Bench(options) => bench::run(&options),
         Chore::Check(options) => check::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
         Chore::Test(options) => test::run(&options),

@@ -1,0 +1,50 @@
+//! Convolutions of one image, as in inference.
+use super::{
+    harness::{Problem, Rate, Scale, Timed, Workload},
+    inputs::{F32, check, tensor, uniform},
+};
+use adamant::{
+    functional::{Conv, conv2d},
+    no_grad,
+};
+use std::hint::black_box;
+
+/// channels in and out, height = width, kernel, stride, padding
+const CONVOLUTIONS: &[(&str, [usize; 6])] = &[
+    ("conv_3x3_64_64_56", [64, 64, 56, 3, 1, 1]),
+    ("conv_3x3_256_256_14", [256, 256, 14, 3, 1, 1]),
+    ("conv_1x1_256_64_56", [256, 64, 56, 1, 1, 0]),
+    ("conv_7x7_3_64_224", [3, 64, 224, 7, 2, 3]),
+];
+
+/// The family.
+pub fn workloads() -> Vec<Workload> {
+    let flop = |[ci, co, size, k, stride, padding]: [usize; 6]| 2.0 * (ci * co * k * k * output(size, k, stride, padding).pow(2)) as f64;
+    CONVOLUTIONS.iter().map(|&(name, c)| Workload::new(name, Rate::Flop(flop(c)), move |s| convolution(s, c))).collect()
+}
+fn output(size: usize, k: usize, stride: usize, padding: usize) -> usize {
+    (size + 2 * padding - k) / stride + 1
+}
+fn convolution(scale: Scale, [ci, co, size, k, stride, padding]: [usize; 6]) -> Result<Timed, Problem> {
+    let (ci, co, size) = (scale.at_most(ci, 3), scale.at_most(co, 4), scale.at_most(size, 9));
+    let (xs, ws) = (uniform(ci * size * size, 1), uniform(co * ci * k * k, 2));
+    let (x, w) = (tensor(&[1, ci, size, size], 1), tensor(&[co, ci, k, k], 2));
+    let options = Conv { stride: stride.into(), padding: padding.into(), ..Conv::default() };
+    let out = output(size, k, stride, padding);
+    check(&no_grad(|| conv2d(&x, &w, None, &options)), ci * k * k, F32, |flat| {
+        let (o, row, column) = (flat / (out * out), flat / out % out, flat % out);
+        let mut total = (0.0, 0.0);
+        for c in 0..ci {
+            for (i, j) in (0..k * k).map(|t| (t / k, t % k)) {
+                // Zeros lie around the image: an index below them wraps far past its end.
+                let (y, x) = ((row * stride + i).wrapping_sub(padding), (column * stride + j).wrapping_sub(padding));
+                if y < size && x < size {
+                    let term = xs[(c * size + y) * size + x] as f64 * ws[((o * ci + c) * k + i) * k + j] as f64;
+                    total = (total.0 + term, total.1 + term.abs());
+                }
+            }
+        }
+        total
+    })?;
+    Ok(Box::new(move || no_grad(|| black_box(conv2d(&x, &w, None, &options)).eval())))
+}
