@@ -19,6 +19,7 @@ mod create;
 mod diagonal;
 mod display;
 mod distance;
+mod einsum;
 mod index;
 mod joining;
 mod linalg;

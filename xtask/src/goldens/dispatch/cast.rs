@@ -8,6 +8,7 @@ pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
 }
 fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     Ok(match case.op() {
+        "to" => Some(vec![case.tensor(0)?.cast(case.dtype("dtype")?)]),
         _ => None,
     })
 }

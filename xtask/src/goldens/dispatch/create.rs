@@ -1,4 +1,4 @@
-//! Tensors from nothing.
+//! Tensors out of nothing.
 use crate::goldens::call::Call;
 use adamant::{Error, Tensor};
 
@@ -7,7 +7,29 @@ pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
 fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
-    Ok(match case.op() {
-        _ => None,
-    })
+    let dtype = || case.dtype("dtype");
+    Ok(Some(vec![match case.op() {
+        "arange" => {
+            let or = |name, default| Ok::<_, Error>(case.maybe_scalar(name)?.unwrap_or(adamant::Scalar::Int(default)));
+            Tensor::arange(or("start", 0)?, case.scalar("end")?, or("step", 1)?, dtype()?)
+        }
+        "linspace" => Tensor::linspace(case.float("start")?, case.float("end")?, case.size("steps")?, dtype()?),
+        "logspace" => Tensor::logspace(case.float("start")?, case.float("end")?, case.size("steps")?, case.float_or("base", 10.0)?, dtype()?),
+        "eye" => {
+            let n = case.size("n")?;
+            let m = if case.value("m").is_some() { case.size("m")? } else { n };
+            Tensor::eye_on(n, m, dtype()?, adamant::Device::current()?)
+        }
+        "full" => Tensor::full(sizes(case)?, case.scalar("fill_value")?, dtype()?),
+        "tril_indices" => Tensor::tril_indices(case.size("row")?, case.size("col")?, case.axis_or("offset", 0)?),
+        "triu_indices" => Tensor::triu_indices(case.size("row")?, case.size("col")?, case.axis_or("offset", 0)?),
+        "alibi_free_causal_mask" => {
+            let n = case.size("n")?;
+            Tensor::full([n, n], f64::NEG_INFINITY, adamant::DType::F32).triu(1)
+        }
+        _ => return Ok(None),
+    }]))
+}
+fn sizes(case: &Call) -> Result<Vec<usize>, Error> {
+    case.ints_or_int("size")?.into_iter().map(|i| usize::try_from(i).map_err(|_| crate::goldens::call::argument(format!("{i} is no size")))).collect()
 }

@@ -1,14 +1,31 @@
-//! Matrix products.
+//! Products of matrices and tensors.
 use crate::goldens::call::Call;
-use adamant::{Error, Tensor};
+use adamant::{Error, Scalar, Tensor};
 
 /// The outputs, if the op is one of these.
 pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
 fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
-    Ok(match case.op() {
-        "matmul" => Some(vec![case.tensor(0)?.matmul(case.tensor(1)?)]),
-        _ => None,
-    })
+    let x = || case.tensor(0);
+    let t = |k| case.tensor(k);
+    let factor = |name| Ok::<_, Error>(case.maybe_scalar(name)?.unwrap_or(Scalar::Int(1)));
+    Ok(Some(vec![match case.op() {
+        "matmul" => x()?.matmul(t(1)?),
+        "mm" => x()?.mm(t(1)?),
+        "bmm" => x()?.bmm(t(1)?),
+        "mv" => x()?.mv(t(1)?),
+        "dot" => x()?.dot(t(1)?),
+        "outer" => x()?.outer(t(1)?),
+        "addmm" => x()?.addmm(t(1)?, t(2)?, factor("beta")?, factor("alpha")?),
+        "addmv" => x()?.addmv(t(1)?, t(2)?, factor("beta")?, factor("alpha")?),
+        "baddbmm" => x()?.baddbmm(t(1)?, t(2)?, factor("beta")?, factor("alpha")?),
+        "nn.functional.linear" => adamant::functional::linear(x()?, t(1)?, case.optional(2)),
+        "nn.functional.bilinear" => x()?.bilinear(t(1)?, t(2)?, case.optional(3)),
+        "einsum" => Tensor::einsum(case.text("equation")?, &case.tensors()),
+        "tensordot" => x()?.tensordot_last(t(1)?, case.size("dims")?),
+        "kron" => x()?.kron(t(1)?),
+        "linalg.cross" => x()?.cross(t(1)?, case.axis_or("dim", -1)?),
+        _ => return Ok(None),
+    }]))
 }
