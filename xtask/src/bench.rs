@@ -5,9 +5,12 @@ mod conv;
 mod elementwise;
 mod gemm;
 mod harness;
+mod infer;
 mod inputs;
+mod models;
 mod peers;
 mod small;
+mod train;
 
 use crate::exit::Exit;
 use adamant::{Device, Error};
@@ -63,7 +66,8 @@ pub fn run(options: &Options) -> Exit {
 
 /// Every workload, in the order of the document that defines them.
 fn workloads() -> Vec<Workload> {
-    [gemm::workloads(), conv::workloads(), elementwise::workloads(), small::workloads()].into_iter().flatten().collect()
+    let families = [gemm::workloads, conv::workloads, elementwise::workloads, small::workloads, train::workloads, infer::workloads];
+    families.iter().flat_map(|family| family()).collect()
 }
 
 fn measure(options: &RunOptions) -> Exit {

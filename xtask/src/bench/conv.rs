@@ -1,6 +1,6 @@
 //! Convolutions of one image, as in inference.
 use super::{
-    harness::{Problem, Rate, Scale, Timed, Workload},
+    harness::{Checked, Rate, Scale, Timed, Workload},
     inputs::{F32, check, tensor, uniform},
 };
 use adamant::{
@@ -25,7 +25,7 @@ pub fn workloads() -> Vec<Workload> {
 fn output(size: usize, k: usize, stride: usize, padding: usize) -> usize {
     (size + 2 * padding - k) / stride + 1
 }
-fn convolution(scale: Scale, [ci, co, size, k, stride, padding]: [usize; 6]) -> Result<Timed, Problem> {
+fn convolution(scale: Scale, [ci, co, size, k, stride, padding]: [usize; 6]) -> Checked<Timed> {
     let (ci, co, size) = (scale.at_most(ci, 3), scale.at_most(co, 4), scale.at_most(size, 9));
     let (xs, ws) = (uniform(ci * size * size, 1), uniform(co * ci * k * k, 2));
     let (x, w) = (tensor(&[1, ci, size, size], 1), tensor(&[co, ci, k, k], 2));

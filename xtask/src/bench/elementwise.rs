@@ -1,6 +1,6 @@
 //! Element-wise maps, reductions and data movement: what bounds them is memory.
 use super::{
-    harness::{Problem, Rate, Scale, Timed, Workload, ensure},
+    harness::{Checked, Problem, Rate, Scale, Timed, Workload, ensure},
     inputs::{F32, check, indices, tensor, uniform},
 };
 use adamant::{
@@ -38,21 +38,21 @@ fn total(terms: impl Iterator<Item = f64>) -> (f64, f64) {
     terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()))
 }
 
-fn add(scale: Scale) -> Result<Timed, Problem> {
+fn add(scale: Scale) -> Checked<Timed> {
     let n = scale.of(4096, 7);
     let (xs, ys) = (uniform(n * n, 1), uniform(n * n, 2));
     let (x, y) = (tensor(&[n, n], 1), tensor(&[n, n], 2));
     check(&(&x + &y), 1, F32, |i| total([xs[i] as f64, ys[i] as f64].into_iter()))?;
     Ok(evaluated(move || &x + &y))
 }
-fn add_row(scale: Scale) -> Result<Timed, Problem> {
+fn add_row(scale: Scale) -> Checked<Timed> {
     let n = scale.of(4096, 7);
     let (xs, ys) = (uniform(n * n, 1), uniform(n, 2));
     let (x, y) = (tensor(&[n, n], 1), tensor(&[n], 2));
     check(&(&x + &y), 1, F32, |i| total([xs[i] as f64, ys[i % n] as f64].into_iter()))?;
     Ok(evaluated(move || &x + &y))
 }
-fn gelu(scale: Scale) -> Result<Timed, Problem> {
+fn gelu(scale: Scale) -> Checked<Timed> {
     let n = scale.of(4096, 7);
     let (xs, ws, bs) = (uniform(n * n, 1), uniform(n, 2), uniform(n, 3));
     let (x, w, b) = (tensor(&[n, n], 1), tensor(&[n], 2), tensor(&[n], 3));
@@ -64,14 +64,14 @@ fn gelu(scale: Scale) -> Result<Timed, Problem> {
     })?;
     Ok(evaluated(move || (&x * &w + &b).gelu_tanh()))
 }
-fn sum(scale: Scale, axis: usize) -> Result<Timed, Problem> {
+fn sum(scale: Scale, axis: usize) -> Checked<Timed> {
     let n = scale.of(4096, 37);
     let xs = uniform(n * n, 1);
     let x = tensor(&[n, n], 1);
     check(&x.sum(axis), n, F32, |i| total((0..n).map(|j| xs[if axis == 1 { i * n + j } else { j * n + i }] as f64)))?;
     Ok(evaluated(move || x.sum(axis)))
 }
-fn softmax(scale: Scale) -> Result<Timed, Problem> {
+fn softmax(scale: Scale) -> Checked<Timed> {
     let (rows, n) = (scale.of(4096, 5), scale.of(1024, 33));
     let xs = uniform(rows * n, 1);
     let x = tensor(&[rows, n], 1);
@@ -82,7 +82,7 @@ fn softmax(scale: Scale) -> Result<Timed, Problem> {
     })?;
     Ok(evaluated(move || x.softmax(1)))
 }
-fn norm(scale: Scale) -> Result<Timed, Problem> {
+fn norm(scale: Scale) -> Checked<Timed> {
     let (rows, n) = (scale.of(4096, 5), scale.of(768, 33));
     let (xs, ws, bs) = (uniform(rows * n, 1), uniform(n, 2), uniform(n, 3));
     let (x, w, b) = (tensor(&[rows, n], 1), tensor(&[n], 2), tensor(&[n], 3));
@@ -95,14 +95,14 @@ fn norm(scale: Scale) -> Result<Timed, Problem> {
     })?;
     Ok(evaluated(move || layer_norm(&x, [n], Some(&w), Some(&b), 1e-5)))
 }
-fn transpose(scale: Scale) -> Result<Timed, Problem> {
+fn transpose(scale: Scale) -> Checked<Timed> {
     let n = scale.of(4096, 19);
     let xs = uniform(n * n, 1);
     let x = tensor(&[n, n], 1);
     check(&x.mt().contiguous(), 1, F32, |i| total(std::iter::once(xs[i % n * n + i / n] as f64)))?;
     Ok(evaluated(move || x.mt().contiguous()))
 }
-fn rows(scale: Scale) -> Result<Timed, Problem> {
+fn rows(scale: Scale) -> Checked<Timed> {
     let (table, width, n) = (scale.of(32000, 50), scale.of(768, 9), scale.of(8192, 21));
     let ws = uniform(table * width, 1);
     let (w, at) = (tensor(&[table, width], 1), indices(&[n], table));
@@ -110,7 +110,7 @@ fn rows(scale: Scale) -> Result<Timed, Problem> {
     check(&embedding(&w, &at, None), 1, F32, |i| total(std::iter::once(ws[picks[i / width] as usize * width + i % width] as f64)))?;
     Ok(evaluated(move || embedding(&w, &at, None)))
 }
-fn drop_out(scale: Scale) -> Result<Timed, Problem> {
+fn drop_out(scale: Scale) -> Checked<Timed> {
     let n = scale.of(4096, 101);
     let x = tensor(&[n, n], 1);
     let rng = Rng::new(1)?;
@@ -123,7 +123,7 @@ fn drop_out(scale: Scale) -> Result<Timed, Problem> {
     ensure((share - 0.1).abs() < 6.0 * spread + 1e-9, || format!("{share} of the elements were dropped"))?;
     Ok(evaluated(move || dropout(&x, 0.1, &rng)))
 }
-fn cross(scale: Scale) -> Result<Timed, Problem> {
+fn cross(scale: Scale) -> Checked<Timed> {
     let (batch, classes) = (scale.of(2048, 5), scale.of(50257, 11));
     let xs = uniform(batch * classes, 1);
     // The logits are a cell, as what requires a gradient is.

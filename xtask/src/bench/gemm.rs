@@ -1,6 +1,6 @@
 //! Matrix products: single, batched, in bf16, and the dense layer.
 use super::{
-    harness::{Problem, Rate, Scale, Timed, Workload},
+    harness::{Checked, Problem, Rate, Scale, Timed, Workload},
     inputs::{BF16, F32, check, tensor, uniform},
 };
 use adamant::{DType, Error, ErrorKind, Tensor, functional::linear, no_grad};
@@ -44,18 +44,16 @@ pub fn workloads() -> Vec<Workload> {
     all.push(Workload::new("gemm_int8_1024", flop(1024 * 1024 * 1024), |_| missing("a matrix product of 8-bit integers")));
     for batch in [1usize, 32] {
         all.push(Workload::new(format!("linear_f32_1024_b{batch}"), flop(batch * 1024 * 1024), move |s| dense(s, batch)));
-        all.push(Workload::new(format!("qlinear_dyn_int8_1024_b{batch}"), flop(batch * 1024 * 1024), |_| {
-            missing("a dense layer with 8-bit weights")
-        }));
+        all.push(Workload::new(format!("qlinear_dyn_int8_1024_b{batch}"), flop(batch * 1024 * 1024), |_| missing("a dense layer with 8-bit weights")));
     }
     all
 }
-fn missing(what: &str) -> Result<Timed, Problem> {
+fn missing(what: &str) -> Checked<Timed> {
     Err(Problem::Failed(Error::new("matmul", ErrorKind::Unsupported { backend: "cpu".into(), what: what.into() })))
 }
 
 /// `batch` products of `[m, k]` and `[k, n]`.
-fn product(scale: Scale, dtype: DType, batch: usize, sizes: [usize; 3], stored: [bool; 2]) -> Result<Timed, Problem> {
+fn product(scale: Scale, dtype: DType, batch: usize, sizes: [usize; 3], stored: [bool; 2]) -> Checked<Timed> {
     let [m, n, k] = sizes.map(|size| scale.at_most(size, 17));
     let round = |x: f32| if dtype == DType::BF16 { adamant::bf16::from_f32(x).to_f32() } else { x };
     let host = |n: usize, seed| uniform(n, seed).into_iter().map(round).collect::<Vec<f32>>();
@@ -75,13 +73,15 @@ fn product(scale: Scale, dtype: DType, batch: usize, sizes: [usize; 3], stored: 
     let result = no_grad(|| a.matmul(&b));
     check(&result, k, if dtype == DType::BF16 { BF16 } else { F32 }, |flat| {
         let (p, i, j) = (flat / (m * n), flat / n % m, flat % n);
-        (0..k).map(|l| x[at(m, k, stored[0], p, i, l)] as f64 * y[at(k, n, stored[1], p, l, j)] as f64).fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+        (0..k)
+            .map(|l| x[at(m, k, stored[0], p, i, l)] as f64 * y[at(k, n, stored[1], p, l, j)] as f64)
+            .fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
     })?;
     drop(result);
     Ok(Box::new(move || no_grad(|| black_box(a.matmul(&b)).eval())))
 }
 /// y = x Wᵀ + b, square.
-fn dense(scale: Scale, batch: usize) -> Result<Timed, Problem> {
+fn dense(scale: Scale, batch: usize) -> Checked<Timed> {
     let (n, batch) = (scale.at_most(1024, 33), scale.at_most(batch, 3));
     let (xs, ws, bs) = (uniform(batch * n, 1), uniform(n * n, 2), uniform(n, 3));
     let (x, w, b) = (tensor(&[batch, n], 1), tensor(&[n, n], 2), tensor(&[n], 3));

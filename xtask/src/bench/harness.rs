@@ -11,6 +11,9 @@ use std::{
 /// One call of what is timed: it evaluates its results and drops them.
 pub type Timed = Box<dyn FnMut() -> Result<(), Error>>;
 
+/// What may be wrong, or fail.
+pub type Checked<T> = Result<T, Problem>;
+
 /// Something to time, under the name that all implementations give it.
 pub struct Workload {
     /// the name
@@ -18,11 +21,11 @@ pub struct Workload {
     /// what one call moves or computes
     pub rate: Option<Rate>,
     /// builds the inputs, checks one result, returns the call
-    pub build: Box<dyn FnOnce(Scale) -> Result<Timed, Problem>>,
+    pub build: Box<dyn FnOnce(Scale) -> Checked<Timed>>,
 }
 impl Workload {
     /// A workload.
-    pub fn new(name: impl Into<String>, rate: impl Into<Option<Rate>>, build: impl FnOnce(Scale) -> Result<Timed, Problem> + 'static) -> Workload {
+    pub fn new(name: impl Into<String>, rate: impl Into<Option<Rate>>, build: impl FnOnce(Scale) -> Checked<Timed> + 'static) -> Workload {
         Workload { name: name.into(), rate: rate.into(), build: Box::new(build) }
     }
 }
@@ -42,6 +45,8 @@ pub struct Scale {
     small: bool,
 }
 impl Scale {
+    /// The small one.
+    pub const SMALL: Scale = Scale { small: true };
     /// A size at this scale.
     pub fn of(self, full: usize, small: usize) -> usize {
         if self.small { small } else { full }
@@ -65,7 +70,7 @@ impl From<Error> for Problem {
     }
 }
 /// Fails with a text if the condition does not hold.
-pub fn ensure(right: bool, text: impl FnOnce() -> String) -> Result<(), Problem> {
+pub fn ensure(right: bool, text: impl FnOnce() -> String) -> Checked<()> {
     if right { Ok(()) } else { Err(Problem::Wrong(text())) }
 }
 
@@ -198,7 +203,7 @@ pub fn measure(workload: Workload, protocol: &Protocol) -> Line {
 }
 
 /// Seconds of one call, sorted.
-fn sample(mut timed: Timed, budget: Duration) -> Result<Vec<f64>, Problem> {
+fn sample(mut timed: Timed, budget: Duration) -> Checked<Vec<f64>> {
     timed()?;
     let (start, mut calls) = (Instant::now(), 0u64);
     while calls < 2 || (start.elapsed() < Duration::from_millis(200).min(budget) && calls < 100_000) {

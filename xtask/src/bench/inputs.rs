@@ -1,6 +1,6 @@
 //! Inputs of workloads, the same on every device and in every run, and the comparison of results with plain
 //! arithmetic on the host.
-use super::harness::{Problem, ensure};
+use super::harness::{Checked, ensure};
 use adamant::Tensor;
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): one 64-bit word per call.
@@ -43,7 +43,7 @@ pub fn indices(shape: &[usize], bound: usize) -> Tensor {
 
 /// Compares some elements of a result with their exact values. `exact(i)` gives the value of flat element i and the
 /// size of what was added up to it (the sum of magnitudes); the error of k roundings of such terms grows with √k.
-pub fn check(result: &Tensor, roundings: usize, epsilon: f64, exact: impl Fn(usize) -> (f64, f64)) -> Result<(), Problem> {
+pub fn check(result: &Tensor, roundings: usize, epsilon: f64, exact: impl Fn(usize) -> (f64, f64)) -> Checked<()> {
     let got = result.cast(adamant::DType::F32).to_vec::<f32>()?;
     ensure(!got.is_empty(), || "the result is empty".into())?;
     let mut words = Words::new(got.len() as u64);

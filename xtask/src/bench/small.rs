@@ -1,6 +1,6 @@
 //! Operations so small that only their overhead counts.
 use super::{
-    harness::{Problem, Scale, Timed, Workload, ensure},
+    harness::{Checked, Problem, Scale, Timed, Workload, ensure},
     inputs::{F32, check, tensor, uniform},
 };
 use adamant::{Cell, Error, Tensor, functional::linear, no_grad};
@@ -14,7 +14,7 @@ pub fn workloads() -> Vec<Workload> {
         Workload::new("tiny_mlp_fwdbwd", None, tiny_mlp),
     ]
 }
-fn add(tracked: bool) -> Result<Timed, Problem> {
+fn add(tracked: bool) -> Checked<Timed> {
     let (xs, ys) = (uniform(4, 1), uniform(4, 2));
     let (x, y) = (tensor(&[4], 1), tensor(&[4], 2));
     let (x, y) = if tracked { (x.tracked(), y.tracked()) } else { (x, y) };
@@ -26,7 +26,7 @@ fn add(tracked: bool) -> Result<Timed, Problem> {
 }
 
 /// Three dense layers on one row of 16 numbers, mean of squares, gradients of all six parameters.
-fn tiny_mlp(_: Scale) -> Result<Timed, Problem> {
+fn tiny_mlp(_: Scale) -> Checked<Timed> {
     let sizes = [(16usize, 16usize), (16, 16), (16, 1)];
     let cell = |shape: &[usize], seed: u64, bound: f64| Cell::new(&(tensor(shape, seed) * bound), true);
     let layers = sizes

@@ -1,0 +1,112 @@
+//! Inference of whole networks, outside the tape.
+use super::{
+    harness::{Checked, Rate, Scale, Timed, Workload, ensure},
+    inputs::tensor,
+    models::{Cache, Gpt, GptSizes, MiniLm, ResNet, Weights, tokens},
+};
+use adamant::{Device, Result, Tensor, no_grad};
+use std::hint::black_box;
+
+/// The family.
+pub fn workloads() -> Vec<Workload> {
+    vec![
+        Workload::new("infer_resnet50_b1", Rate::Flop(8.2e9), |s| infer(s, resnet)),
+        Workload::new("infer_minilm_b32_s128", Rate::Flop(91.8e9), |s| infer(s, minilm)),
+        Workload::new("gpt2_prefill64", None, prefill),
+        Workload::new("gpt2_decode64", Rate::Tokens(64.0), decode),
+    ]
+}
+type Net = Box<dyn Fn() -> Result<Tensor>>;
+/// A network that gives at small shapes what the plain interpreter gives, and finite numbers in full.
+fn infer(scale: Scale, build: fn(Scale) -> Result<Net>) -> Checked<Timed> {
+    let small = || no_grad(|| build(Scale::SMALL)?()?.to_vec::<f32>());
+    agree(&small()?, &Device::reference().scoped(small)?)?;
+    let net = build(scale)?;
+    let full = no_grad(&net)?.to_vec::<f32>()?;
+    ensure(full.iter().all(|x| x.is_finite()) && full.iter().any(|&x| x != full[0]), || "the output is not finite, or everywhere the same".into())?;
+    Ok(Box::new(move || no_grad(|| black_box(net()?).eval())))
+}
+fn agree(ours: &[f32], exact: &[f32]) -> Checked<()> {
+    let size = exact.iter().fold(0f32, |m, x| m.max(x.abs()));
+    let worst = ours.iter().zip(exact).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+    let right = ours.len() == exact.len() && worst <= 1e-3 * size;
+    ensure(right, || format!("at small shapes it is {worst} away from the reference, whose largest number is {size}"))
+}
+fn resnet(s: Scale) -> Result<Net> {
+    let net = ResNet::fifty(&mut Weights::default(), s)?;
+    let size = s.of(224, 32);
+    let x = tensor(&[1, 3, size, size], 1);
+    Ok(Box::new(move || net.of(&x, false)))
+}
+fn minilm(s: Scale) -> Result<Net> {
+    let net = MiniLm::new(&mut Weights::default(), s)?;
+    let ids = tokens(s.of(32, 2), s.of(128, 7), s.of(30522, 50));
+    Ok(Box::new(move || net.of(&ids)))
+}
+
+/// GPT-2 small with random weights, and a prompt.
+struct Language {
+    net: Gpt,
+    prompt: Tensor,
+    length: usize,
+    vocabulary: usize,
+}
+fn language(s: Scale) -> Result<Language> {
+    let vocabulary = s.of(50257, 97);
+    let sizes = GptSizes { vocabulary, context: s.of(1024, 64), layers: s.of(12, 2), heads: s.of(12, 3), width: s.of(768, 12), bias: true };
+    let length = s.of(64, 5);
+    Ok(Language { net: Gpt::new(&mut Weights::default(), &sizes)?, prompt: tokens(1, length, vocabulary), length, vocabulary })
+}
+impl Language {
+    /// The prompt into empty caches; the logits of its last position.
+    fn prompted(&self, caches: &[Cache]) -> Result<Tensor> {
+        self.net.of(&self.prompt, Some((caches, 0)))
+    }
+    /// So many greedy tokens after the prompt, one at a time; each is on the host before the next is begun.
+    fn greedy(&self, caches: &[Cache], first: &Tensor, count: usize) -> Result<Vec<i64>> {
+        let mut token = first.clone();
+        let mut all = Vec::with_capacity(count);
+        for k in 0..count {
+            token = self.net.of(&token, Some((caches, self.length + k)))?.argmax(2);
+            all.push(token.item::<i64>()?);
+        }
+        Ok(all)
+    }
+}
+fn prefill(scale: Scale) -> Checked<Timed> {
+    check_decoding()?;
+    let l = language(scale)?;
+    Ok(Box::new(move || no_grad(|| black_box(l.prompted(&l.net.caches(l.length)?)?).eval())))
+}
+fn decode(scale: Scale) -> Checked<Timed> {
+    check_decoding()?;
+    let (l, count) = (language(scale)?, scale.of(64, 4));
+    let caches = l.net.caches(l.length + count)?;
+    let first = no_grad(|| Ok::<_, adamant::Error>(l.prompted(&caches)?.argmax(2)))?;
+    first.eval()?;
+    Ok(Box::new(move || no_grad(|| l.greedy(&caches, &first, count).map(|all| drop(black_box(all))))))
+}
+/// At small shapes: the logits are the reference's, and decoding with caches gives the tokens that running the whole
+/// text anew for each token gives.
+fn check_decoding() -> Checked<()> {
+    let small = || {
+        let l = language(Scale::SMALL)?;
+        no_grad(|| l.prompted(&l.net.caches(l.length)?)?.to_vec::<f32>())
+    };
+    agree(&small()?, &Device::reference().scoped(small)?)?;
+    let l = language(Scale::SMALL)?;
+    let caches = l.net.caches(l.length + 6)?;
+    let (cached, anew) = no_grad(|| {
+        let first = l.prompted(&caches)?.argmax(2);
+        let mut text = l.prompt.to_vec::<i64>()?;
+        text.push(first.item::<i64>()?);
+        let cached = l.greedy(&caches, &first, 6)?;
+        for _ in 0..6 {
+            let logits = l.net.of(&Tensor::from_vec(text.clone(), [1, text.len()]), None)?;
+            text.push(logits.narrow(1, text.len() - 1, 1).argmax(2).item::<i64>()?);
+        }
+        Ok::<_, adamant::Error>((cached, text.split_off(l.length + 1)))
+    })?;
+    ensure(cached == anew, || format!("with caches the tokens are {cached:?}, without {anew:?}"))?;
+    ensure(cached.iter().all(|&t| t >= 0 && (t as usize) < l.vocabulary), || "a token is outside the vocabulary".into())
+}

@@ -1,0 +1,390 @@
+//! The networks of the workloads, from functions of tensors. The numbers they start from are the same on every device.
+use super::{
+    harness::Scale,
+    inputs::{indices, tensor},
+};
+use adamant::{
+    Cell, Error, Result, Tensor,
+    functional::{
+        AttentionOptions, Conv, MaxPool, batch_norm_inference, batch_norm_training, conv2d, embedding, layer_norm, linear, max_pool2d,
+        scaled_dot_product_attention,
+    },
+    nn::Param,
+    no_grad,
+};
+
+/// Parameters as they are made, each from its own stream.
+#[derive(Default)]
+pub struct Weights {
+    /// what an optimizer gets
+    pub parameters: Vec<Param>,
+    drawn: u64,
+}
+impl Weights {
+    /// Uniform within ±1/√fan_in, fan_in being all axes but the first.
+    fn fan_in(&mut self, shape: &[usize]) -> Result<Param> {
+        let fan: usize = shape[1..].iter().product();
+        self.uniform(shape, 1.0 / (fan.max(1) as f64).sqrt())
+    }
+    fn uniform(&mut self, shape: &[usize], bound: f64) -> Result<Param> {
+        self.drawn += 1;
+        self.keep(&(tensor(shape, 1000 + self.drawn) * bound))
+    }
+    fn keep(&mut self, value: &Tensor) -> Result<Param> {
+        let p = Param::new(value)?;
+        self.parameters.push(p.clone());
+        Ok(p)
+    }
+    /// An `[out, in]` matrix and maybe an `[out]` bias.
+    pub fn dense(&mut self, i: usize, o: usize, bias: bool) -> Result<Dense> {
+        Ok(Dense { weight: self.fan_in(&[o, i])?, bias: if bias { Some(self.uniform(&[o], 1.0 / (i as f64).sqrt())?) } else { None } })
+    }
+    /// An `[out, in, k, k]` kernel and maybe a bias.
+    pub fn convolution(&mut self, i: usize, o: usize, k: usize, options: Conv, bias: bool) -> Result<Convolution> {
+        let weight = self.fan_in(&[o, i, k, k])?;
+        let bias = if bias { Some(self.uniform(&[o], 1.0 / ((i * k * k) as f64).sqrt())?) } else { None };
+        Ok(Convolution { weight, bias, options })
+    }
+    /// A table of `rows` rows.
+    pub fn table(&mut self, rows: usize, width: usize, bound: f64) -> Result<Param> {
+        self.uniform(&[rows, width], bound)
+    }
+    fn norm(&mut self, width: usize, bias: bool, eps: f64) -> Result<LayerNorm> {
+        Ok(LayerNorm { weight: self.keep(&Tensor::ones([width]))?, bias: if bias { Some(self.keep(&Tensor::zeros([width]))?) } else { None }, eps })
+    }
+    fn normed(&mut self, i: usize, o: usize, k: usize, stride: usize, padding: usize) -> Result<Normed> {
+        let conv = self.convolution(i, o, k, Conv { stride: stride.into(), padding: padding.into(), ..Conv::default() }, false)?;
+        Ok(Normed {
+            conv,
+            weight: self.keep(&Tensor::ones([o]))?,
+            bias: self.keep(&Tensor::zeros([o]))?,
+            mean: Param::buffer(&Tensor::zeros([o]))?,
+            var: Param::buffer(&Tensor::ones([o]))?,
+        })
+    }
+}
+
+/// x Wᵀ + b.
+pub struct Dense {
+    weight: Param,
+    bias: Option<Param>,
+}
+impl Dense {
+    /// `[.., in]` to `[.., out]`.
+    pub fn of(&self, x: &Tensor) -> Tensor {
+        linear(x, &self.weight.get(), self.bias.as_ref().map(Param::get).as_ref())
+    }
+}
+/// A convolution of images.
+pub struct Convolution {
+    weight: Param,
+    bias: Option<Param>,
+    options: Conv,
+}
+impl Convolution {
+    /// `[n, in, h, w]` to `[n, out, h', w']`.
+    pub fn of(&self, x: &Tensor) -> Tensor {
+        conv2d(x, &self.weight.get(), self.bias.as_ref().map(Param::get).as_ref(), &self.options)
+    }
+}
+struct LayerNorm {
+    weight: Param,
+    bias: Option<Param>,
+    eps: f64,
+}
+impl LayerNorm {
+    fn of(&self, x: &Tensor) -> Tensor {
+        let weight = self.weight.get();
+        layer_norm(x, self.weight.meta().shape, Some(&weight), self.bias.as_ref().map(Param::get).as_ref(), self.eps)
+    }
+}
+/// A convolution and the batch normalisation after it.
+struct Normed {
+    conv: Convolution,
+    weight: Param,
+    bias: Param,
+    mean: Param,
+    var: Param,
+}
+impl Normed {
+    fn of(&self, x: &Tensor, training: bool) -> Result<Tensor> {
+        let x = self.conv.of(x);
+        let (weight, bias) = (self.weight.get(), self.bias.get());
+        if !training {
+            return Ok(batch_norm_inference(&x, &self.mean.read(), &self.var.read(), Some(&weight), Some(&bias), 1e-5));
+        }
+        let (y, mean, var) = batch_norm_training(&x, Some(&weight), Some(&bias), 1e-5);
+        let n = x.shape()?.elements() / mean.shape()?.elements();
+        no_grad(|| {
+            self.mean.set(&(self.mean.read() * 0.9 + mean.detach() * 0.1))?;
+            self.var.set(&(self.var.read() * 0.9 + var.detach() * (0.1 * n as f64 / (n as f64 - 1.0))))
+        })?;
+        Ok(y)
+    }
+}
+struct Residual {
+    layers: Vec<Normed>,
+    shortcut: Option<Normed>,
+}
+impl Residual {
+    fn of(&self, x: &Tensor, training: bool) -> Result<Tensor> {
+        let mut y = x.clone();
+        for (k, layer) in self.layers.iter().enumerate() {
+            y = layer.of(&y, training)?;
+            if k + 1 < self.layers.len() {
+                y = y.relu();
+            }
+        }
+        let shortcut = self.shortcut.as_ref().map_or_else(|| Ok(x.clone()), |s| s.of(x, training))?;
+        Ok((y + shortcut).relu())
+    }
+}
+/// A residual network (He et al. 2016): version 1.5 puts the stride into the 3×3 convolution.
+pub struct ResNet {
+    stem: Normed,
+    pool: Option<MaxPool>,
+    blocks: Vec<Residual>,
+    head: Dense,
+}
+impl ResNet {
+    /// Two basic blocks in each of four stages, for small images.
+    pub fn eighteen(w: &mut Weights, s: Scale) -> Result<ResNet> {
+        let widths = [64, 128, 256, 512].map(|c| s.of(c, c / 32));
+        let stem = w.normed(3, widths[0], 3, 1, 1)?;
+        let (mut blocks, mut i) = (Vec::new(), widths[0]);
+        for (o, first) in widths.into_iter().zip([1, 2, 2, 2]) {
+            for stride in [first, 1] {
+                let layers = vec![w.normed(i, o, 3, stride, 1)?, w.normed(o, o, 3, 1, 1)?];
+                let shortcut = if stride != 1 || i != o { Some(w.normed(i, o, 1, stride, 0)?) } else { None };
+                blocks.push(Residual { layers, shortcut });
+                i = o;
+            }
+        }
+        Ok(ResNet { stem, pool: None, blocks, head: w.dense(i, 10, true)? })
+    }
+    /// ResNet-50, bottlenecks.
+    pub fn fifty(w: &mut Weights, s: Scale) -> Result<ResNet> {
+        let widths = [64, 128, 256, 512].map(|c| s.of(c, c / 32));
+        let stem = w.normed(3, widths[0], 7, 2, 3)?;
+        let (mut blocks, mut i) = (Vec::new(), widths[0]);
+        for ((m, n), first) in widths.into_iter().zip([3, 4, 6, 3]).zip([1, 2, 2, 2]) {
+            for k in 0..s.at_most(n, 2) {
+                let stride = if k == 0 { first } else { 1 };
+                let layers = vec![w.normed(i, m, 1, 1, 0)?, w.normed(m, m, 3, stride, 1)?, w.normed(m, 4 * m, 1, 1, 0)?];
+                let shortcut = if k == 0 { Some(w.normed(i, 4 * m, 1, stride, 0)?) } else { None };
+                blocks.push(Residual { layers, shortcut });
+                i = 4 * m;
+            }
+        }
+        let pool = MaxPool { stride: Some(2.into()), padding: 1.into(), ..MaxPool::new(3) };
+        Ok(ResNet { stem, pool: Some(pool), blocks, head: w.dense(i, s.of(1000, 10), true)? })
+    }
+    /// Logits of images.
+    pub fn of(&self, x: &Tensor, training: bool) -> Result<Tensor> {
+        let mut x = self.stem.of(x, training)?.relu();
+        if let Some(pool) = &self.pool {
+            x = max_pool2d(&x, pool).0;
+        }
+        for block in &self.blocks {
+            x = block.of(&x, training)?;
+        }
+        self.head.of(&x.mean([2, 3])).ok()
+    }
+}
+
+/// `[batch, time, channels]` to `[batch, heads, time, channels / heads]`.
+pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let [b, t, c] = x.dims()?;
+    Ok(x.reshape([b, t, heads, c / heads]).transpose(1, 2))
+}
+/// The inverse.
+pub fn join_heads(x: &Tensor) -> Result<Tensor> {
+    let [b, h, t, c] = x.dims()?;
+    Ok(x.transpose(1, 2).reshape([b, t, h * c]))
+}
+/// Keys and values of the positions so far, `[1, heads, capacity, features]`.
+pub struct Cache {
+    keys: Cell,
+    values: Cell,
+}
+/// One pre-norm block of a language model.
+struct Block {
+    heads: usize,
+    norms: [LayerNorm; 2],
+    qkv: Dense,
+    proj: Dense,
+    up: Dense,
+    down: Dense,
+}
+impl Block {
+    fn of(&self, x: &Tensor, cache: Option<(&Cache, usize)>) -> Result<Tensor> {
+        let c = x.dims::<3>()?[2];
+        let y = self.qkv.of(&self.norms[0].of(x));
+        let part = |i: usize| split_heads(&y.narrow(2, i * c, c), self.heads);
+        let (q, mut k, mut v) = (part(0)?, part(1)?, part(2)?);
+        let (mut mask, mut is_causal) = (None, true);
+        if let Some((cache, position)) = cache {
+            cache.keys.set(&cache.keys.read().update_slice(2, position, &k))?;
+            cache.values.set(&cache.values.read().update_slice(2, position, &v))?;
+            // The prompt is its own past; later queries see the whole buffer under a mask of positions.
+            if position > 0 {
+                (k, v) = (cache.keys.read(), cache.values.read());
+                let positions = Tensor::arange(0i64, k.dims::<4>()?[2] as i64, 1i64, adamant::DType::I64);
+                (mask, is_causal) = (Some(positions.le(position as i64)), false);
+            }
+        }
+        let a = scaled_dot_product_attention(&q, &k, &v, &AttentionOptions { mask: mask.as_ref(), is_causal, ..AttentionOptions::default() });
+        let x = x + self.proj.of(&join_heads(&a)?);
+        let z = self.down.of(&self.up.of(&self.norms[1].of(&x)).gelu_tanh());
+        (x + z).ok()
+    }
+}
+/// A decoder-only transformer with learned positions and a tied output matrix.
+pub struct Gpt {
+    tokens: Param,
+    positions: Param,
+    blocks: Vec<Block>,
+    norm: LayerNorm,
+}
+/// What tells one size of [`Gpt`] from another.
+pub struct GptSizes {
+    /// size of the vocabulary
+    pub vocabulary: usize,
+    /// positions
+    pub context: usize,
+    /// blocks
+    pub layers: usize,
+    /// attention heads
+    pub heads: usize,
+    /// channels
+    pub width: usize,
+    /// do linear layers and norms have biases?
+    pub bias: bool,
+}
+impl Gpt {
+    /// With random weights.
+    pub fn new(w: &mut Weights, s: &GptSizes) -> Result<Gpt> {
+        let d = s.width;
+        let blocks = (0..s.layers).map(|_| {
+            Ok(Block {
+                heads: s.heads,
+                norms: [w.norm(d, s.bias, 1e-5)?, w.norm(d, s.bias, 1e-5)?],
+                qkv: w.dense(d, 3 * d, s.bias)?,
+                proj: w.dense(d, d, s.bias)?,
+                up: w.dense(d, 4 * d, s.bias)?,
+                down: w.dense(4 * d, d, s.bias)?,
+            })
+        });
+        let blocks = blocks.collect::<Result<Vec<_>>>()?;
+        Ok(Gpt { tokens: w.table(s.vocabulary, d, 0.05)?, positions: w.table(s.context, d, 0.05)?, blocks, norm: w.norm(d, s.bias, 1e-5)? })
+    }
+    /// Empty caches for so many positions.
+    pub fn caches(&self, capacity: usize) -> Result<Vec<Cache>> {
+        let width = self.tokens.meta().shape[1];
+        let empty = |heads: usize| {
+            let zeros = Tensor::zeros([1, heads, capacity, width / heads]);
+            zeros.eval()?;
+            Cell::new(&zeros, false)
+        };
+        self.blocks.iter().map(|b| Ok(Cache { keys: empty(b.heads)?, values: empty(b.heads)? })).collect()
+    }
+    /// Logits `[batch, time, vocabulary]`; with caches, of the last position only, the first token standing at `position`.
+    pub fn of(&self, ids: &Tensor, caches: Option<(&[Cache], usize)>) -> Result<Tensor> {
+        let [_, t] = ids.dims()?;
+        let start = caches.map_or(0, |c| c.1);
+        let table = self.tokens.get();
+        let mut x = embedding(&table, ids, None) + self.positions.get().narrow(0, start, t);
+        for (k, block) in self.blocks.iter().enumerate() {
+            x = block.of(&x, caches.map(|(c, position)| (&c[k], position)))?;
+        }
+        if caches.is_some() {
+            x = x.narrow(1, t - 1, 1);
+        }
+        linear(&self.norm.of(&x), &table, None).ok()
+    }
+}
+
+/// A sentence encoder of six post-norm layers (Wang et al. 2020, MiniLM).
+pub struct MiniLm {
+    tables: [Param; 3],
+    norm: LayerNorm,
+    layers: Vec<MiniLmLayer>,
+    heads: usize,
+}
+struct MiniLmLayer {
+    q: Dense,
+    k: Dense,
+    v: Dense,
+    out: Dense,
+    up: Dense,
+    down: Dense,
+    norms: [LayerNorm; 2],
+}
+impl MiniLm {
+    /// With random weights.
+    pub fn new(w: &mut Weights, s: Scale) -> Result<MiniLm> {
+        let (d, wide) = (s.of(384, 12), s.of(1536, 24));
+        let tables = [w.table(s.of(30522, 50), d, 0.1)?, w.table(s.of(512, 16), d, 0.1)?, w.table(2, d, 0.1)?];
+        let layers = (0..s.of(6, 2)).map(|_| {
+            let mut square = || w.dense(d, d, true);
+            let (q, k, v, out) = (square()?, square()?, square()?, square()?);
+            let (up, down) = (w.dense(d, wide, true)?, w.dense(wide, d, true)?);
+            Ok(MiniLmLayer { q, k, v, out, up, down, norms: [w.norm(d, true, 1e-12)?, w.norm(d, true, 1e-12)?] })
+        });
+        let layers = layers.collect::<Result<Vec<_>>>()?;
+        Ok(MiniLm { tables, norm: w.norm(d, true, 1e-12)?, layers, heads: s.of(12, 3) })
+    }
+    /// One vector per sentence: ids `[batch, time]`, result `[batch, channels]`.
+    pub fn of(&self, ids: &Tensor) -> Result<Tensor> {
+        let [_, t] = ids.dims()?;
+        let [words, positions, types] = &self.tables;
+        let kinds = ids.zeros_like();
+        let x = embedding(&words.get(), ids, None) + embedding(&types.get(), &kinds, None) + positions.get().narrow(0, 0, t);
+        let mut x = self.norm.of(&x);
+        for l in &self.layers {
+            let heads = |d: &Dense| split_heads(&d.of(&x), self.heads);
+            let a = scaled_dot_product_attention(&heads(&l.q)?, &heads(&l.k)?, &heads(&l.v)?, &AttentionOptions::default());
+            x = l.norms[0].of(&(&x + l.out.of(&join_heads(&a)?)));
+            let z = l.down.of(&l.up.of(&x).gelu());
+            x = l.norms[1].of(&(x + z));
+        }
+        x.mean(1).ok()
+    }
+}
+
+/// Recurrent layers under PyTorch's equations (gates in the order i, f, g, o, both biases).
+pub struct Lstm {
+    input: Dense,
+    recurrent: Dense,
+    width: usize,
+}
+impl Lstm {
+    /// With random weights.
+    pub fn new(w: &mut Weights, i: usize, width: usize) -> Result<Lstm> {
+        Ok(Lstm { input: w.dense(i, 4 * width, true)?, recurrent: w.dense(width, 4 * width, true)?, width })
+    }
+    /// All hidden states: `[batch, time, in]` to `[batch, time, width]`, from zeros.
+    pub fn of(&self, x: &Tensor) -> Result<Tensor> {
+        let [b, t, _] = x.dims()?;
+        let given = self.input.of(x);
+        let (mut h, mut c) = (Tensor::zeros([b, self.width]), Tensor::zeros([b, self.width]));
+        let mut all = Vec::with_capacity(t);
+        for step in 0..t {
+            let gates = given.select_index(1, step) + self.recurrent.of(&h);
+            let gate = |k: usize| gates.narrow(1, k * self.width, self.width);
+            c = gate(1).sigmoid() * &c + gate(0).sigmoid() * gate(2).tanh();
+            h = gate(3).sigmoid() * c.tanh();
+            all.push(h.clone());
+        }
+        Tensor::stack(&all, 1).ok()
+    }
+}
+
+/// Token ids that every program uses.
+pub fn tokens(batch: usize, time: usize, vocabulary: usize) -> Tensor {
+    indices(&[batch, time], vocabulary)
+}
+/// Failures that only a wrong program makes.
+pub fn missing(what: &str) -> Error {
+    Error::new("bench", adamant::ErrorKind::Internal(format!("{what} is missing")))
+}

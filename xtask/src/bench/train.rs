@@ -1,0 +1,146 @@
+//! Training steps: clear gradients (there are none to clear), forward, loss, backward, optimizer step, the loss read as
+//! a number.
+use super::{
+    harness::{Checked, Problem, Scale, Timed, Workload, ensure},
+    inputs::{indices, tensor},
+    models::{Gpt, GptSizes, Lstm, ResNet, Weights, tokens},
+};
+use adamant::{
+    Device, Result, Tensor,
+    functional::{Conv, CrossEntropyOptions, MaxPool, cross_entropy, embedding, max_pool2d},
+    nn::Param,
+    optim::{Adam, AdamW, Optimizer, Sgd, UpdateRule},
+};
+use std::hint::black_box;
+
+/// The family.
+pub fn workloads() -> Vec<Workload> {
+    vec![
+        Workload::new("train_mlp_b128", None, |s| train(s, mlp)),
+        Workload::new("train_lenet_b128", None, |s| train(s, lenet)),
+        Workload::new("train_resnet18_b32", None, |s| train(s, resnet)),
+        Workload::new("train_chargpt_b8", None, |s| train(s, chargpt)),
+        Workload::new("train_lstm_b32", None, |s| train(s, lstm)),
+    ]
+}
+
+/// A network with its data and its optimizer.
+struct Task {
+    parameters: Vec<Param>,
+    loss: Box<dyn Fn() -> Result<Tensor>>,
+    optimizer: Box<dyn Optimizer>,
+}
+impl Task {
+    fn new(weights: Weights, rule: impl UpdateRule + 'static, loss: impl Fn() -> Result<Tensor> + 'static) -> Task {
+        Task { optimizer: Box::new(rule.over(weights.parameters.clone())), parameters: weights.parameters, loss: Box::new(loss) }
+    }
+    fn step(&mut self) -> Result<f32> {
+        let loss = (self.loss)()?;
+        let grads = loss.backward()?;
+        self.optimizer.step(&grads)?;
+        loss.item::<f32>()
+    }
+}
+fn train(scale: Scale, build: fn(Scale) -> Result<Task>) -> Checked<Timed> {
+    // Small: three steps give the losses that the plain interpreter gives.
+    let losses = || {
+        let mut task = build(Scale::SMALL)?;
+        (0..3).map(|_| task.step()).collect::<Result<Vec<f32>>>()
+    };
+    let (ours, exact) = (losses()?, Device::reference().scoped(losses)?);
+    let near = ours.iter().zip(&exact).all(|(a, b)| (a - b).abs() <= 2e-3 * b.abs());
+    ensure(near, || format!("at small shapes the losses of three steps are {ours:?}, on the reference {exact:?}"))?;
+    // In full: the gradient is the loss's slope.
+    let mut task = build(scale)?;
+    slope(&task)?;
+    Ok(Box::new(move || {
+        task.step().map(|loss| {
+            black_box(loss);
+        })
+    }))
+}
+/// Along its gradient a loss changes by the gradient's square: the difference of two losses, to both sides.
+fn slope(task: &Task) -> Checked<()> {
+    let loss = (task.loss)()?;
+    let grads = loss.backward()?;
+    let start: Vec<(Tensor, Tensor)> = task
+        .parameters
+        .iter()
+        .map(|p| Ok((p.read(), grads.of(&p.cell()).cloned().ok_or_else(|| super::models::missing("a gradient"))?)))
+        .collect::<Result<_>>()?;
+    let square = start.iter().try_fold(0.0, |sum, (_, g)| Ok::<_, Problem>(sum + (g * g).sum(..).item::<f64>()?))?;
+    // So far that the loss changes by about 1 part in 500: far above its rounding, near enough to be a slope.
+    let t = 2e-3 * loss.item::<f64>()? / square;
+    let at = |sign: f64| -> Result<f64> {
+        for (p, (w, g)) in task.parameters.iter().zip(&start) {
+            p.set(&(w + g * (sign * t)))?;
+        }
+        (task.loss)()?.item::<f64>()
+    };
+    let measured = (at(1.0)? - at(-1.0)?) / (2.0 * t);
+    for (p, (w, _)) in task.parameters.iter().zip(&start) {
+        p.set(w)?;
+    }
+    adamant::flush()?;
+    ensure((measured / square - 1.0).abs() < 0.1, || format!("the loss grows by {measured} along the gradient, whose square is {square}"))
+}
+
+fn entropy(logits: &Tensor, target: &Tensor) -> Result<Tensor> {
+    cross_entropy(logits, target, &CrossEntropyOptions::default()).ok()
+}
+fn mlp(s: Scale) -> Result<Task> {
+    let (batch, sizes) = (s.of(128, 5), [784, 512, 256, 10].map(|n| s.at_most(n, 12)));
+    let mut w = Weights::default();
+    let layers = sizes.windows(2).map(|io| w.dense(io[0], io[1], true)).collect::<Result<Vec<_>>>()?;
+    let (x, y) = (tensor(&[batch, sizes[0]], 1), indices(&[batch], sizes[3]));
+    Ok(Task::new(w, Adam::new(1e-3), move || {
+        let h = layers[0].of(&x).relu();
+        let h = layers[1].of(&h).relu();
+        entropy(&layers[2].of(&h), &y)
+    }))
+}
+fn lenet(s: Scale) -> Result<Task> {
+    let (batch, size) = (s.of(128, 3), s.of(28, 8));
+    let (a, b, hidden) = (s.of(32, 3), s.of(64, 4), s.of(128, 9));
+    let mut w = Weights::default();
+    let (c1, c2) = (w.convolution(1, a, 3, Conv::default(), true)?, w.convolution(a, b, 3, Conv::default(), true)?);
+    let flat = b * ((size - 4) / 2).pow(2);
+    let (f1, f2) = (w.dense(flat, hidden, true)?, w.dense(hidden, 10, true)?);
+    let (x, y) = (tensor(&[batch, 1, size, size], 1), indices(&[batch], 10));
+    let pool = MaxPool::new(2);
+    Ok(Task::new(w, Adam::new(1e-3), move || {
+        let h = c2.of(&c1.of(&x).relu()).relu();
+        let h = max_pool2d(&h, &pool).0.reshape([batch, flat]);
+        entropy(&f2.of(&f1.of(&h).relu()), &y)
+    }))
+}
+fn resnet(s: Scale) -> Result<Task> {
+    let (batch, size) = (s.of(32, 4), s.of(32, 16));
+    let mut w = Weights::default();
+    let net = ResNet::eighteen(&mut w, s)?;
+    let (x, y) = (tensor(&[batch, 3, size, size], 1), indices(&[batch], 10));
+    Ok(Task::new(w, Sgd::new(0.1).momentum(0.9).weight_decay(5e-4), move || entropy(&net.of(&x, true)?, &y)))
+}
+fn chargpt(s: Scale) -> Result<Task> {
+    let (batch, time, vocabulary) = (s.of(8, 2), s.of(256, 7), 65);
+    let mut w = Weights::default();
+    let sizes = GptSizes { vocabulary, context: time, layers: s.of(6, 2), heads: s.of(6, 3), width: s.of(384, 12), bias: false };
+    let net = Gpt::new(&mut w, &sizes)?;
+    let (x, y) = (tokens(batch, time, vocabulary), indices(&[batch * time], vocabulary));
+    Ok(Task::new(w, AdamW::new(1e-3).betas((0.9, 0.99)).weight_decay(0.1), move || entropy(&net.of(&x, None)?.reshape([batch * time, vocabulary]), &y)))
+}
+fn lstm(s: Scale) -> Result<Task> {
+    let (batch, time, width, vocabulary) = (s.of(32, 3), s.of(64, 4), s.of(256, 6), 65);
+    let mut w = Weights::default();
+    let table = w.table(vocabulary, width, 0.5)?;
+    let layers = [Lstm::new(&mut w, width, width)?, Lstm::new(&mut w, width, width)?];
+    let head = w.dense(width, vocabulary, true)?;
+    let (x, y) = (tokens(batch, time, vocabulary), indices(&[batch * time], vocabulary));
+    Ok(Task::new(w, Adam::new(1e-3), move || {
+        let mut h = embedding(&table.get(), &x, None);
+        for layer in &layers {
+            h = layer.of(&h)?;
+        }
+        entropy(&head.of(&h).reshape([batch * time, vocabulary]), &y)
+    }))
+}
