@@ -1,6 +1,9 @@
 //! What a device must do. Object-safe and small: shapes are checked and fusion is decided before a backend
 //! sees anything; it reports only what core could not foresee.
-use crate::{DType, ErrorKind, HostVec, kernel::{KernelKind, Step}};
+use crate::{
+    DType, ErrorKind, HostVec,
+    kernel::{KernelKind, Step},
+};
 use std::any::Any;
 
 /// Device memory. Core owns it through [`crate::buffer::Buffer`] and pools it.

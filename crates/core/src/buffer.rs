@@ -1,7 +1,15 @@
 //! Buffers: device memory with an owner, and the caching pool they come from and return to.
-use crate::{Device, ErrorKind, HostVec, backend::{Backend, Memory}};
+use crate::{
+    Device, ErrorKind, HostVec,
+    backend::{Backend, Memory},
+};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::{collections::BTreeMap, fmt, sync::Arc, sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed}};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::Arc,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+};
 
 /// Memory of a device that tensors share. When the last holder goes it returns to the device's pool.
 pub struct Buffer {

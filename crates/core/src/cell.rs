@@ -8,7 +8,14 @@ use crate::{
     value::{Kept, State, Value},
 };
 use parking_lot::Mutex;
-use std::{cell::{Cell as Local, RefCell}, collections::HashMap, sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}}};
+use std::{
+    cell::{Cell as Local, RefCell},
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -136,7 +143,10 @@ impl Cell {
             return Err(Error::new("cell write", ErrorKind::DtypeMismatch { left: want.dtype, right: meta.dtype }));
         }
         if meta.shape != want.shape {
-            return Err(Error::new("cell write", ErrorKind::ShapeMismatch { left: want.shape, right: meta.shape, axes: None, expected: "a cell keeps its shape" }));
+            return Err(Error::new(
+                "cell write",
+                ErrorKind::ShapeMismatch { left: want.shape, right: meta.shape, axes: None, expected: "a cell keeps its shape" },
+            ));
         }
         if meta.device != want.device {
             return Err(Error::new("cell write", ErrorKind::DeviceMismatch { left: want.device.to_string(), right: meta.device.to_string() }));

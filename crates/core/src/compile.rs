@@ -11,7 +11,14 @@ use crate::{
     schedule::captured::{Call, Captured},
 };
 use parking_lot::Mutex;
-use std::{cell::RefCell, collections::HashMap, sync::{Arc, atomic::{AtomicBool, Ordering::Relaxed}}};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 /// A switch that compiled functions watch: a capture that read it is used only while it stands as it did then
 /// (training or evaluation).
@@ -83,7 +90,11 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
         for t in inputs {
             (*t).clone().ok()?;
             if t.is_tracked() && crate::grad::grad_enabled() {
-                return Err(Error::at("compile", ErrorKind::Argument("an input is tracked, and no gradient flows through a compiled function; call backward inside it".into()), origin));
+                return Err(Error::at(
+                    "compile",
+                    ErrorKind::Argument("an input is tracked, and no gradient flows through a compiled function; call backward inside it".into()),
+                    origin,
+                ));
             }
         }
         let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();

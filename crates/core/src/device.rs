@@ -1,6 +1,10 @@
 //! Devices: which backend a tensor lives on. A `Device` is a copyable handle; an opened device stays for the
 //! life of the program, so a buffer can never outlive it.
-use crate::{Error, ErrorKind, Result, backend::{BACKENDS, Backend, DeviceInfo}, buffer::{MemoryStats, Pool}};
+use crate::{
+    Error, ErrorKind, Result,
+    backend::{BACKENDS, Backend, DeviceInfo},
+    buffer::{MemoryStats, Pool},
+};
 use parking_lot::Mutex;
 use std::{cell::Cell, collections::HashMap, fmt, str::FromStr, sync::LazyLock};
 
@@ -92,7 +96,9 @@ impl Device {
             let known: Vec<_> = BACKENDS.iter().map(|r| r.name).collect();
             return Err(Error::new(
                 "device",
-                ErrorKind::DeviceAbsent(format!("no backend `{backend}` is compiled in (there are {known:?}); enable its feature: adamant = {{ features = [\"{backend}\"] }}")),
+                ErrorKind::DeviceAbsent(format!(
+                    "no backend `{backend}` is compiled in (there are {known:?}); enable its feature: adamant = {{ features = [\"{backend}\"] }}"
+                )),
             ));
         };
         let opened_backend = (r.open)(number).map_err(|k| Error::new("device", k))?;
@@ -204,7 +210,9 @@ impl FromStr for Device {
     fn from_str(s: &str) -> Result<Device> {
         let (name, number) = match s.split_once(':') {
             None => (s, 0),
-            Some((name, n)) => (name, n.parse().map_err(|_| Error::new("device", ErrorKind::Argument(format!("`{s}` is no device; write cpu, cuda, cuda:1, wgpu or auto"))))?),
+            Some((name, n)) => {
+                (name, n.parse().map_err(|_| Error::new("device", ErrorKind::Argument(format!("`{s}` is no device; write cpu, cuda, cuda:1, wgpu or auto"))))?)
+            }
         };
         match name {
             "auto" => Device::auto(),

@@ -63,18 +63,7 @@ impl DType {
         DType::F8E5M2,
     ];
     /// The dtypes that arithmetic is defined for.
-    pub const COMPUTE: [DType; 10] = [
-        DType::Bool,
-        DType::U8,
-        DType::I8,
-        DType::I32,
-        DType::U32,
-        DType::I64,
-        DType::F16,
-        DType::BF16,
-        DType::F32,
-        DType::F64,
-    ];
+    pub const COMPUTE: [DType; 10] = [DType::Bool, DType::U8, DType::I8, DType::I32, DType::U32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 
     /// Bytes of one element.
     pub const fn size(self) -> usize {
@@ -162,11 +151,19 @@ impl DType {
             (U8, I8) => I16,
             (U8, b) => b,
             (I8, U16 | U32 | U64) | (I16, U16 | U32 | U64) | (U16, I32) => {
-                if matches!(b, I32 | U16) { I32 } else { I64 }
+                if matches!(b, I32 | U16) {
+                    I32
+                } else {
+                    I64
+                }
             }
             (I32, U32) | (I64, U64) | (I32, U64) | (U32, I64) => I64,
             (a, b) => {
-                if a.size() >= b.size() { a } else { b }
+                if a.size() >= b.size() {
+                    a
+                } else {
+                    b
+                }
             }
         }
     }
@@ -186,9 +183,10 @@ impl std::str::FromStr for DType {
     type Err = crate::Error;
     #[track_caller]
     fn from_str(s: &str) -> Result<DType, crate::Error> {
-        DType::ALL.into_iter().find(|d| d.name() == s).ok_or_else(|| {
-            crate::Error::new("dtype", ErrorKind::Argument(format!("`{s}` is no dtype; there are {:?}", DType::ALL)))
-        })
+        DType::ALL
+            .into_iter()
+            .find(|d| d.name() == s)
+            .ok_or_else(|| crate::Error::new("dtype", ErrorKind::Argument(format!("`{s}` is no dtype; there are {:?}", DType::ALL))))
     }
 }
 
@@ -314,7 +312,13 @@ pub fn f32_to_f8(value: f32, dtype: DType) -> u8 {
     let code = match (magnitude as f64).partial_cmp(&middle) {
         Some(std::cmp::Ordering::Less) => low,
         Some(std::cmp::Ordering::Greater) => high,
-        _ => if low % 2 == 0 { low } else { high },
+        _ => {
+            if low % 2 == 0 {
+                low
+            } else {
+                high
+            }
+        }
     };
     sign | code
 }
@@ -360,9 +364,7 @@ impl Scalar {
                 Some((lo, hi)) if (lo..=hi).contains(&(i as i128)) => Ok(Scalar::Int(i)),
                 _ => Err(ErrorKind::Dtype(format!("{i} does not fit {d}"))),
             },
-            (Scalar::Float(f), d) => Err(ErrorKind::Dtype(format!(
-                "the float {f} on a tensor of {d}; cast the tensor to a float dtype first"
-            ))),
+            (Scalar::Float(f), d) => Err(ErrorKind::Dtype(format!("the float {f} on a tensor of {d}; cast the tensor to a float dtype first"))),
         }
     }
     /// Bits that identify the value (for hashing).

@@ -1,7 +1,11 @@
 //! The one kernel expression: a straight-line scalar SSA program. The CPU interprets it over tiles, codegen
 //! writes it as CUDA C++ or WGSL. Every instruction rounds once to its dtype, so the bits of a value do not
 //! depend on what it was fused with.
-use crate::{DType, Scalar, op::mix, scalar::{Binary, Unary}};
+use crate::{
+    DType, Scalar,
+    op::mix,
+    scalar::{Binary, Unary},
+};
 
 /// A register: the index of the instruction that computes it.
 pub type Reg = u16;

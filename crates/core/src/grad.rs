@@ -12,7 +12,10 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{
     collections::{BinaryHeap, HashMap},
-    sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 mod rules;
@@ -212,13 +215,21 @@ impl Tensor {
         let meta = self.meta();
         let seed = match cotangent {
             None if meta.shape.elements() != 1 => {
-                return Err(error(ErrorKind::Backward(format!("only a single number has a gradient, not a tensor of shape {}; reduce it or use backward_with", meta.shape))));
+                return Err(error(ErrorKind::Backward(format!(
+                    "only a single number has a gradient, not a tensor of shape {}; reduce it or use backward_with",
+                    meta.shape
+                ))));
             }
             None => self.detach().ones_like(),
             Some(c) => {
                 let c = c.clone().ok()?;
                 if c.meta().shape != meta.shape {
-                    return Err(error(ErrorKind::ShapeMismatch { left: meta.shape, right: c.meta().shape, axes: None, expected: "a cotangent has the shape of its tensor" }));
+                    return Err(error(ErrorKind::ShapeMismatch {
+                        left: meta.shape,
+                        right: c.meta().shape,
+                        axes: None,
+                        expected: "a cotangent has the shape of its tensor",
+                    }));
                 }
                 if c.meta().dtype != meta.dtype {
                     return Err(error(ErrorKind::DtypeMismatch { left: meta.dtype, right: c.meta().dtype }));
@@ -281,7 +292,11 @@ pub fn backward_many(outputs: &[(&Tensor, &Tensor)], graph: bool) -> Result<Grad
     for (y, g) in outputs {
         let (y, g) = ((*y).clone().ok()?, (*g).clone().ok()?);
         if y.meta().shape != g.meta().shape {
-            return Err(Error::at("backward", ErrorKind::ShapeMismatch { left: y.meta().shape, right: g.meta().shape, axes: None, expected: "a cotangent has the shape of its tensor" }, here));
+            return Err(Error::at(
+                "backward",
+                ErrorKind::ShapeMismatch { left: y.meta().shape, right: g.meta().shape, axes: None, expected: "a cotangent has the shape of its tensor" },
+                here,
+            ));
         }
         if let Some((t, k)) = y.tape() {
             roots.push((t.clone(), *k, g));
@@ -372,8 +387,22 @@ fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here
             let mut saved = t.saved.lock();
             let Some(s) = &*saved else { return Err(Error::at("backward", ErrorKind::TapeReleased, here)) };
             // While the tape is on, what is saved must lead back to its own leaves.
-            let inputs: SmallVec<[Option<Tensor>; 3]> = s.inputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph { t.parents[k].clone() } else { None }))).collect();
-            let outputs: SmallVec<[Option<Tensor>; 2]> = s.outputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph && v.meta.dtype.is_float() { Some((t.clone(), k as u8)) } else { None }))).collect();
+            let inputs: SmallVec<[Option<Tensor>; 3]> = s
+                .inputs
+                .iter()
+                .enumerate()
+                .map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph { t.parents[k].clone() } else { None })))
+                .collect();
+            let outputs: SmallVec<[Option<Tensor>; 2]> = s
+                .outputs
+                .iter()
+                .enumerate()
+                .map(|(k, v)| {
+                    v.as_ref().map(|v| {
+                        Tensor::from_value((**v).clone()).with_tape(if walk.graph && v.meta.dtype.is_float() { Some((t.clone(), k as u8)) } else { None })
+                    })
+                })
+                .collect();
             if !walk.keep {
                 *saved = None;
             }
@@ -404,7 +433,8 @@ fn differentiate_body(c: &Arc<dyn crate::Composite>, args: &RuleArgs<'_>, walk: 
     let inputs: Vec<Tensor> = (0..args.metas.len()).map(|k| args.input(k).cloned()).collect::<Result<_>>()?;
     // With the tape on, the body is recorded on the real inputs and walked with the graph kept; else on fresh leaves.
     let floor = NEXT.load(Relaxed);
-    let tracked: Vec<Tensor> = inputs.iter().map(|x| if x.meta().dtype.is_float() { if walk.graph { identity_node(x) } else { x.tracked() } } else { x.clone() }).collect();
+    let tracked: Vec<Tensor> =
+        inputs.iter().map(|x| if x.meta().dtype.is_float() { if walk.graph { identity_node(x) } else { x.tracked() } } else { x.clone() }).collect();
     let outputs = with_grad(true, || c.body(&tracked))?;
     let roots = outputs.iter().zip(args.cotangents).filter_map(|(y, g)| Some((y.tape()?.0.clone(), y.tape()?.1, g.clone()?))).collect();
     let mut inner = Grads::default();
@@ -460,8 +490,21 @@ fn pull_until(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk
         let (Some(cotangents), TapeKind::Op(op, arg)) = (waiting.remove(&t.id), &t.kind) else { continue };
         let saved = t.saved.lock();
         let Some(s) = &*saved else { continue };
-        let inputs: Vec<Option<Tensor>> = s.inputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph { t.parents[k].clone() } else { None }))).collect();
-        let outputs: Vec<Option<Tensor>> = s.outputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph && v.meta.dtype.is_float() { Some((t.clone(), k as u8)) } else { None }))).collect();
+        let inputs: Vec<Option<Tensor>> = s
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph { t.parents[k].clone() } else { None })))
+            .collect();
+        let outputs: Vec<Option<Tensor>> = s
+            .outputs
+            .iter()
+            .enumerate()
+            .map(|(k, v)| {
+                v.as_ref()
+                    .map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph && v.meta.dtype.is_float() { Some((t.clone(), k as u8)) } else { None }))
+            })
+            .collect();
         drop(saved);
         let needs: Vec<bool> = t.parents.iter().map(|p| p.is_some()).collect();
         let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
@@ -511,7 +554,8 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
 
 fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: Walk, origin: Origin) -> Result<Vec<Option<Tensor>>> {
     let floor = NEXT.load(Relaxed);
-    let inputs: Vec<Tensor> = (0..args.metas.len()).map(|k| args.input(k).map(|x| if x.meta().dtype.is_float() { x.tracked() } else { x.clone() })).collect::<Result<_>>()?;
+    let inputs: Vec<Tensor> =
+        (0..args.metas.len()).map(|k| args.input(k).map(|x| if x.meta().dtype.is_float() { x.tracked() } else { x.clone() })).collect::<Result<_>>()?;
     let values = redo.cells.iter().map(|(id, v)| (*id, Tensor::from_value((**v).clone()))).collect();
     OVERLAYS.with(|o| o.borrow_mut().push(Overlay { values, ..Overlay::new(OverlayKind::Recompute) }));
     CONTEXT.with(|c| c.inherit.set(None));

@@ -8,7 +8,10 @@ use crate::{
     shape::{AxisSet, Layout},
 };
 use smallvec::SmallVec;
-use std::{any::Any, sync::{Arc, OnceLock}};
+use std::{
+    any::Any,
+    sync::{Arc, OnceLock},
+};
 
 /// A kernel: what is computed, free of sizes, scalars and buffers.
 #[derive(Debug)]

@@ -322,7 +322,15 @@ impl Op {
     pub fn is_map(&self) -> bool {
         matches!(
             self,
-            Op::Const(_) | Op::Iota { .. } | Op::RandomBits { .. } | Op::Unary(_) | Op::Binary(_) | Op::BinaryScalar(..) | Op::Select | Op::Cast(_) | Op::Bitcast(_)
+            Op::Const(_)
+                | Op::Iota { .. }
+                | Op::RandomBits { .. }
+                | Op::Unary(_)
+                | Op::Binary(_)
+                | Op::BinaryScalar(..)
+                | Op::Select
+                | Op::Cast(_)
+                | Op::Bitcast(_)
         )
     }
     /// Only the layout differs from the input.
@@ -501,7 +509,12 @@ impl Op {
                         return Err(ErrorKind::ShapeMismatch { left: first.shape, right: m.shape, axes: None, expected: "ranks must be equal" });
                     }
                     if let Some(k) = (0..m.shape.rank()).find(|&k| k != a && m.shape[k] != first.shape[k]) {
-                        return Err(ErrorKind::ShapeMismatch { left: first.shape, right: m.shape, axes: Some((k, k)), expected: "sizes must be equal on all axes but the joined one" });
+                        return Err(ErrorKind::ShapeMismatch {
+                            left: first.shape,
+                            right: m.shape,
+                            axes: Some((k, k)),
+                            expected: "sizes must be equal on all axes but the joined one",
+                        });
                     }
                     total = total.saturating_add(m.shape[a]);
                 }
@@ -520,7 +533,12 @@ impl Op {
                     return Err(ErrorKind::ShapeMismatch { left: d.shape, right: s.shape, axes: None, expected: "ranks must be equal" });
                 }
                 if let Some(k) = (0..d.shape.rank()).find(|&k| k != a && d.shape[k] != s.shape[k] || s.shape[k] > d.shape[k]) {
-                    return Err(ErrorKind::ShapeMismatch { left: d.shape, right: s.shape, axes: Some((k, k)), expected: "the source must fit into the destination" });
+                    return Err(ErrorKind::ShapeMismatch {
+                        left: d.shape,
+                        right: s.shape,
+                        axes: Some((k, k)),
+                        expected: "the source must fit into the destination",
+                    });
                 }
                 Ok(smallvec![*d])
             }
@@ -567,7 +585,12 @@ impl Op {
                         return Err(ErrorKind::DtypeMismatch { left: dtype, right: inputs[1].dtype });
                     }
                     if inputs[0].shape != inputs[1].shape {
-                        return Err(ErrorKind::ShapeMismatch { left: inputs[0].shape, right: inputs[1].shape, axes: None, expected: "coefficients and inputs must have one shape" });
+                        return Err(ErrorKind::ShapeMismatch {
+                            left: inputs[0].shape,
+                            right: inputs[1].shape,
+                            axes: None,
+                            expected: "coefficients and inputs must have one shape",
+                        });
                     }
                 }
                 Ok(smallvec![Meta { dtype, ..inputs[0] }])
@@ -584,7 +607,12 @@ impl Op {
                 }
                 let r = a.shape.rank();
                 if r < 2 || b.shape.rank() != r {
-                    return Err(ErrorKind::ShapeMismatch { left: a.shape, right: b.shape, axes: None, expected: "both must be matrices, or batches of equal rank" });
+                    return Err(ErrorKind::ShapeMismatch {
+                        left: a.shape,
+                        right: b.shape,
+                        axes: None,
+                        expected: "both must be matrices, or batches of equal rank",
+                    });
                 }
                 if a.shape[r - 1] != b.shape[r - 2] {
                     return Err(ErrorKind::ShapeMismatch { left: a.shape, right: b.shape, axes: Some((r - 1, r - 2)), expected: "inner sizes must be equal" });
@@ -616,7 +644,12 @@ impl Op {
                     return Err(ErrorKind::DtypeMismatch { left: inputs[0].dtype, right: inputs[2].dtype });
                 }
                 if inputs[1].shape != inputs[2].shape {
-                    return Err(ErrorKind::ShapeMismatch { left: inputs[1].shape, right: inputs[2].shape, axes: None, expected: "index and source must have one shape" });
+                    return Err(ErrorKind::ShapeMismatch {
+                        left: inputs[1].shape,
+                        right: inputs[2].shape,
+                        axes: None,
+                        expected: "index and source must have one shape",
+                    });
                 }
                 Ok(smallvec![inputs[0]])
             }
@@ -664,9 +697,12 @@ fn index_shapes(axis: u8, x: &Meta, index: &Meta) -> Result<(), ErrorKind> {
         return Err(ErrorKind::ShapeMismatch { left: x.shape, right: index.shape, axes: None, expected: "index and tensor must have the same number of axes" });
     }
     match (0..x.shape.rank()).find(|&k| k != a && index.shape[k] > x.shape[k]) {
-        Some(k) if index.shape.elements() > 0 => {
-            Err(ErrorKind::ShapeMismatch { left: x.shape, right: index.shape, axes: Some((k, k)), expected: "the index may not be larger than the tensor on other axes" })
-        }
+        Some(k) if index.shape.elements() > 0 => Err(ErrorKind::ShapeMismatch {
+            left: x.shape,
+            right: index.shape,
+            axes: Some((k, k)),
+            expected: "the index may not be larger than the tensor on other axes",
+        }),
         _ => Ok(()),
     }
 }
@@ -767,7 +803,12 @@ impl ConvSpec {
                 dims.extend([a.shape[0], b.shape[0]]);
                 for k in 0..s {
                     let out = window_size(a.shape[2 + k], b.shape[2 + k], self.stride[k], self.padding[k], self.dilation[k]);
-                    dims.push(out.ok_or_else(|| ErrorKind::ShapeMismatch { left: a.shape, right: b.shape, axes: Some((2 + k, 2 + k)), expected: "the kernel must fit into the padded input" })?);
+                    dims.push(out.ok_or_else(|| ErrorKind::ShapeMismatch {
+                        left: a.shape,
+                        right: b.shape,
+                        axes: Some((2 + k, 2 + k)),
+                        expected: "the kernel must fit into the padded input",
+                    })?);
                 }
             }
             ConvRole::InputGrad => {
@@ -819,7 +860,10 @@ impl WindowSpec {
             return Err(ErrorKind::Dtype(format!("windows need numbers, not {}", x.dtype)));
         }
         if !(1..=3).contains(&s) || self.stride.len() != s || self.padding.len() != s || self.dilation.len() != s || r < s {
-            return Err(ErrorKind::Shape { shape: x.shape, expected: format!("at least {s} axes, and one size, stride, padding and dilation for each spatial one") });
+            return Err(ErrorKind::Shape {
+                shape: x.shape,
+                expected: format!("at least {s} axes, and one size, stride, padding and dilation for each spatial one"),
+            });
         }
         if self.stride.contains(&0) || self.dilation.contains(&0) || self.size.contains(&0) {
             return Err(ErrorKind::Argument("size, stride and dilation of a window are at least 1".into()));

@@ -10,7 +10,13 @@ use crate::{
 };
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
-use std::{cell::{Cell, RefCell}, sync::{Arc, LazyLock, atomic::{AtomicU32, Ordering::Relaxed}}};
+use std::{
+    cell::{Cell, RefCell},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
 
 /// One recorded op. Outputs are consecutive slots.
 #[derive(Clone)]
@@ -292,7 +298,16 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Arc<Value>], metas: &Metas, or
     })
 }
 #[allow(clippy::too_many_arguments)]
-fn record_locked<'a>(c: &Context, s: &'a Arc<Stream>, mut log: MutexGuard<'a, Log>, op: Op, arg: Arg, inputs: &[&Arc<Value>], metas: &Metas, origin: Origin) -> Result<SmallVec<[Arc<Value>; 2]>, Error> {
+fn record_locked<'a>(
+    c: &Context,
+    s: &'a Arc<Stream>,
+    mut log: MutexGuard<'a, Log>,
+    op: Op,
+    arg: Arg,
+    inputs: &[&Arc<Value>],
+    metas: &Metas,
+    origin: Origin,
+) -> Result<SmallVec<[Arc<Value>; 2]>, Error> {
     let mut slots: SmallVec<[u32; 3]> = SmallVec::new();
     for v in inputs {
         if v.slot(log.epoch).is_none() && matches!(*v.state.lock(), State::Pending) {
@@ -307,7 +322,16 @@ fn record_locked<'a>(c: &Context, s: &'a Arc<Stream>, mut log: MutexGuard<'a, Lo
     finish(c, s, log, op, arg, slots, metas, origin)
 }
 #[allow(clippy::too_many_arguments)]
-fn finish(c: &Context, s: &Arc<Stream>, mut log: MutexGuard<'_, Log>, op: Op, arg: Arg, slots: SmallVec<[u32; 3]>, metas: &Metas, origin: Origin) -> Result<SmallVec<[Arc<Value>; 2]>, Error> {
+fn finish(
+    c: &Context,
+    s: &Arc<Stream>,
+    mut log: MutexGuard<'_, Log>,
+    op: Op,
+    arg: Arg,
+    slots: SmallVec<[u32; 3]>,
+    metas: &Metas,
+    origin: Origin,
+) -> Result<SmallVec<[Arc<Value>; 2]>, Error> {
     let values: SmallVec<[Arc<Value>; 2]> = metas.iter().map(|m| Value::new(*m, origin, s.id, State::Pending)).collect();
     log.push(op, arg, slots, &values, 0, 0);
     if !log.capture && c.step_group.get() == 0 {

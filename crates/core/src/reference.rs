@@ -142,7 +142,11 @@ impl HostArray {
         }
     }
     fn from_scalars(meta: &Meta, it: impl Iterator<Item = Scalar>) -> HostArray {
-        if meta.dtype.is_float() { HostArray::floats(meta.shape, meta.dtype, it.map(Scalar::to_f64)) } else { HostArray::ints(meta.shape, meta.dtype, it.map(Scalar::to_i64)) }
+        if meta.dtype.is_float() {
+            HostArray::floats(meta.shape, meta.dtype, it.map(Scalar::to_f64))
+        } else {
+            HostArray::ints(meta.shape, meta.dtype, it.map(Scalar::to_i64))
+        }
     }
     /// Row-major index of a coordinate.
     fn at(&self, index: &[usize]) -> usize {
@@ -227,7 +231,8 @@ pub fn run(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta]) -> Result<(V
                     Op::Binary(f) => (f, inputs[0].scalar(inputs[0].at_broadcast(i)), inputs[1].scalar(inputs[1].at_broadcast(i))),
                     Op::BinaryScalar(f, side) => {
                         let x = inputs[0].scalar(inputs[0].at(i));
-                        let c = if dtype.is_float() { Scalar::Float(round_float(scalar.to_f64(), dtype)) } else { Scalar::Int(wrap_int(scalar.to_i64(), dtype)) };
+                        let c =
+                            if dtype.is_float() { Scalar::Float(round_float(scalar.to_f64(), dtype)) } else { Scalar::Int(wrap_int(scalar.to_i64(), dtype)) };
                         if *side == Side::Left { (f, c, x) } else { (f, x, c) }
                     }
                     _ => return Scalar::Int(0),
@@ -273,7 +278,8 @@ pub fn run(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta]) -> Result<(V
             })
         }
         Op::Pad(p) => one(map(&mut |i| {
-            let from: Option<Vec<usize>> = i.iter().enumerate().map(|(k, &v)| usize::try_from(v as isize - p.widths[k].0).ok().filter(|&v| v < inputs[0].shape[k])).collect();
+            let from: Option<Vec<usize>> =
+                i.iter().enumerate().map(|(k, &v)| usize::try_from(v as isize - p.widths[k].0).ok().filter(|&v| v < inputs[0].shape[k])).collect();
             from.map_or(scalar, |f| inputs[0].scalar(inputs[0].at(&f)))
         })),
         Op::Concat { axis } => one(map(&mut |i| {
@@ -462,13 +468,16 @@ pub fn run(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta]) -> Result<(V
                 CollectiveKind::Broadcast { root } => parts.get(*root).cloned().unwrap_or_else(|| inputs[0].clone()),
                 CollectiveKind::AllReduceSum => HostArray::from_scalars(
                     meta,
-                    (0..inputs[0].len()).map(|k| parts.iter().skip(1).fold(parts[0].scalar(k), |s, p| combine(ReduceOp::Sum, s, p.scalar(k), meta.dtype.is_float()))),
+                    (0..inputs[0].len())
+                        .map(|k| parts.iter().skip(1).fold(parts[0].scalar(k), |s, p| combine(ReduceOp::Sum, s, p.scalar(k), meta.dtype.is_float()))),
                 ),
             })
         }
         Op::Composite(c) => match c.host(inputs) {
             Some(Ok(out)) => Ok((out, None)),
-            Some(Err(ErrorKind::Index { index, bound, position })) => Ok((metas.iter().map(zeros).collect(), Some(Fault::Index { index, bound, position: position.unwrap_or(0) }))),
+            Some(Err(ErrorKind::Index { index, bound, position })) => {
+                Ok((metas.iter().map(zeros).collect(), Some(Fault::Index { index, bound, position: position.unwrap_or(0) })))
+            }
             Some(Err(ErrorKind::Domain(s))) => Ok((metas.iter().map(zeros).collect(), Some(Fault::Domain(s)))),
             Some(Err(e)) => Err(e),
             None => Err(ErrorKind::Internal(format!("{} has neither a body that was inlined nor a host function", c.name()))),
@@ -493,8 +502,20 @@ fn combine(op: ReduceOp, a: Scalar, b: Scalar, float: bool) -> Scalar {
         return Scalar::Float(match op {
             ReduceOp::Sum => x + y,
             ReduceOp::Prod => x * y,
-            ReduceOp::Max => if x.is_nan() || y.is_nan() { f64::NAN } else { x.max(y) },
-            ReduceOp::Min => if x.is_nan() || y.is_nan() { f64::NAN } else { x.min(y) },
+            ReduceOp::Max => {
+                if x.is_nan() || y.is_nan() {
+                    f64::NAN
+                } else {
+                    x.max(y)
+                }
+            }
+            ReduceOp::Min => {
+                if x.is_nan() || y.is_nan() {
+                    f64::NAN
+                } else {
+                    x.min(y)
+                }
+            }
         });
     }
     let (x, y) = (a.to_i64(), b.to_i64());

@@ -1,7 +1,7 @@
 //! Random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) of
 //! (seed, stream, counter; index of the element). The same numbers on every backend, fused or not, for any
 //! number of threads.
-use crate::{Cell, DType, Device, Origin, Op, Arg, Result, Tensor, shape::ToShape};
+use crate::{Arg, Cell, DType, Device, Op, Origin, Result, Tensor, shape::ToShape};
 
 /// Four words of bits for a counter under a key.
 pub fn philox(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
@@ -52,7 +52,11 @@ impl Rng {
     pub fn key(&self) -> Tensor {
         let key = self.0.read();
         let device = self.0.meta().device;
-        let step = Tensor::apply(Op::Iota { axis: 0, meta: crate::Meta { shape: crate::Shape::SCALAR.insert(0, 4).unwrap_or(crate::Shape::SCALAR), dtype: DType::U32, device } }, Arg::None, &[]);
+        let step = Tensor::apply(
+            Op::Iota { axis: 0, meta: crate::Meta { shape: crate::Shape::SCALAR.insert(0, 4).unwrap_or(crate::Shape::SCALAR), dtype: DType::U32, device } },
+            Arg::None,
+            &[],
+        );
         let next = &key + &step.eq(3u32).cast(DType::U32);
         match self.0.set(&next) {
             Ok(()) => key,

@@ -128,8 +128,12 @@ pub struct BinaryRow {
 /// The error allowed to a text whose row names none.
 const ULP: f64 = 4.0;
 macro_rules! or_default {
-    ($default:expr,) => { $default };
-    ($default:expr, $given:expr) => { $given };
+    ($default:expr,) => {
+        $default
+    };
+    ($default:expr, $given:expr) => {
+        $given
+    };
 }
 macro_rules! unary_table {
     ($($(#[doc = $doc:literal])+ $variant:ident $method:ident {

@@ -11,7 +11,11 @@ use crate::{
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::{cell::RefCell, collections::HashMap, sync::{Arc, LazyLock}};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 pub(crate) mod captured;
 mod decide;
@@ -158,7 +162,9 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
             }
             bad
         };
-        Replay { plan: &plan, sized: &sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad }.run().map_err(Stop::Reader)?
+        Replay { plan: &plan, sized: &sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad }
+            .run()
+            .map_err(Stop::Reader)?
     };
     drop(inputs);
     publish(log, &plan, outcome, slots, cut);
@@ -378,7 +384,8 @@ fn prune(log: &mut Log) -> bool {
             }
         }
     }
-    let gone = log.records.iter().zip(&stays).any(|(r, s)| !s && !matches!(r.op, Op::Input)) || log.records.iter().any(|r| matches!(r.op, Op::Input) && !needed[r.first as usize]);
+    let gone = log.records.iter().zip(&stays).any(|(r, s)| !s && !matches!(r.op, Op::Input))
+        || log.records.iter().any(|r| matches!(r.op, Op::Input) && !needed[r.first as usize]);
     if gone {
         rerecord(log, 0, |k| stays[k]);
     }

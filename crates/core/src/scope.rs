@@ -1,7 +1,12 @@
 //! The path of layers that the code is in, kept per thread. An op remembers the scope it was applied in,
 //! so that an error, a profile or a trace can name `encoder.block.3.attn` and the line that entered it.
 use parking_lot::Mutex;
-use std::{cell::RefCell, collections::HashMap, panic::Location, sync::{Arc, LazyLock}};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    panic::Location,
+    sync::{Arc, LazyLock},
+};
 
 /// A scope: 0 is outside any layer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -1,21 +1,72 @@
 //! Shapes, layouts and the arguments that name axes. No tensor and no op is known here.
 use crate::error::ErrorKind;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::{fmt, ops::{Deref, RangeFull}};
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    fmt,
+    ops::{Deref, RangeFull},
+    sync::LazyLock,
+};
 
 /// The largest number of axes a tensor may have.
 pub const MAX_RANK: usize = 8;
 
 /// The size of each axis, outermost first. At most [`MAX_RANK`] axes; a scalar has none.
+///
+/// A shape is a pointer to the one record of its sizes in this process, so it is copied and compared in no time and
+/// its strides are worked out once. Records are never freed: a program has few distinct shapes.
 #[derive(Clone, Copy)]
-pub struct Shape {
-    rank: u8,
+pub struct Shape(&'static Sizes);
+
+/// The record of a shape.
+struct Sizes {
+    rank: usize,
     dims: [usize; MAX_RANK],
+    elements: usize,
+    strides: [isize; MAX_RANK],
+}
+static SCALAR: Sizes = Sizes { rank: 0, dims: [1; MAX_RANK], elements: 1, strides: [0; MAX_RANK] };
+type Dims = (usize, [usize; MAX_RANK]);
+static RECORDS: LazyLock<Mutex<HashMap<Dims, &'static Sizes>>> = LazyLock::new(Default::default);
+const RECENT: usize = 256;
+thread_local! {
+    /// Records this thread met lately, by a cheap hash: most look-ups end here, without a lock.
+    static MET: [Cell<Option<&'static Sizes>>; RECENT] = const { [const { Cell::new(None) }; RECENT] };
+}
+fn record(rank: usize, dims: [usize; MAX_RANK]) -> Shape {
+    if rank == 0 {
+        return Shape::SCALAR;
+    }
+    let mut hash = rank as u64;
+    for &d in &dims[..rank] {
+        hash = (hash.rotate_left(5) ^ d as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    MET.with(|met| {
+        let place = &met[(hash >> 56) as usize % RECENT];
+        if let Some(found) = place.get() {
+            if found.rank == rank && found.dims == dims {
+                return Shape(found);
+            }
+        }
+        let found = *RECORDS.lock().entry((rank, dims)).or_insert_with(|| {
+            let mut strides = [0; MAX_RANK];
+            let mut step = 1isize;
+            for axis in (0..rank).rev() {
+                strides[axis] = step;
+                step = step.saturating_mul(dims[axis].max(1) as isize);
+            }
+            Box::leak(Box::new(Sizes { rank, dims, elements: dims[..rank].iter().product(), strides }))
+        });
+        place.set(Some(found));
+        Shape(found)
+    })
 }
 
 impl Shape {
     /// The shape of a scalar: no axes, one element.
-    pub const SCALAR: Shape = Shape { rank: 0, dims: [1; MAX_RANK] };
+    pub const SCALAR: Shape = Shape(&SCALAR);
 
     /// A shape from its sizes.
     ///
@@ -28,44 +79,44 @@ impl Shape {
         let mut total = 1usize;
         for &d in dims {
             // Zero-sized axes do not excuse the others: strides are products of them.
-            total = total.checked_mul(d.max(1)).filter(|&t| t <= isize::MAX as usize / 8).ok_or_else(|| {
-                ErrorKind::Argument(format!("a tensor of shape {dims:?} is larger than memory can be"))
-            })?;
+            total = total
+                .checked_mul(d.max(1))
+                .filter(|&t| t <= isize::MAX as usize / 8)
+                .ok_or_else(|| ErrorKind::Argument(format!("a tensor of shape {dims:?} is larger than memory can be")))?;
         }
-        let mut shape = Shape { rank: dims.len() as u8, dims: [1; MAX_RANK] };
-        shape.dims[..dims.len()].copy_from_slice(dims);
-        Ok(shape)
+        let mut sizes = [1; MAX_RANK];
+        sizes[..dims.len()].copy_from_slice(dims);
+        Ok(record(dims.len(), sizes))
     }
     /// How many axes.
     pub fn rank(&self) -> usize {
-        self.rank as usize
+        self.0.rank
     }
     /// How many elements.
     pub fn elements(&self) -> usize {
-        self.iter().product()
+        self.0.elements
     }
     /// Row-major strides, in elements.
     pub fn strides(&self) -> [isize; MAX_RANK] {
-        let mut strides = [0; MAX_RANK];
-        let mut step = 1isize;
-        for axis in (0..self.rank()).rev() {
-            strides[axis] = step;
-            step *= self.dims[axis].max(1) as isize;
-        }
-        strides
+        self.0.strides
     }
     /// The same sizes with axis `axis` set to `size`.
-    pub fn with(mut self, axis: usize, size: usize) -> Shape {
-        self.dims[axis] = size;
-        self
+    pub fn with(self, axis: usize, size: usize) -> Shape {
+        let mut dims = self.0.dims;
+        dims[axis] = size;
+        record(self.0.rank, dims)
     }
     /// Without axis `axis`.
     pub fn without(self, axis: usize) -> Shape {
-        let mut dims: SmallVec<[usize; MAX_RANK]> = SmallVec::from_slice(&self);
-        dims.remove(axis);
-        let mut shape = Shape { rank: self.rank - 1, dims: [1; MAX_RANK] };
-        shape.dims[..dims.len()].copy_from_slice(&dims);
-        shape
+        let mut dims = [1; MAX_RANK];
+        let mut kept = 0;
+        for (k, &d) in self.iter().enumerate() {
+            if k != axis {
+                dims[kept] = d;
+                kept += 1;
+            }
+        }
+        record(kept, dims)
     }
     /// With a new axis of `size` before axis `axis`.
     ///
@@ -82,18 +133,18 @@ impl Shape {
             return Some(*self);
         }
         let rank = self.rank().max(other.rank());
-        let mut out = Shape { rank: rank as u8, dims: [1; MAX_RANK] };
+        let mut out = [1; MAX_RANK];
         for k in 0..rank {
-            let a = if k < self.rank() { self.dims[self.rank() - 1 - k] } else { 1 };
-            let b = if k < other.rank() { other.dims[other.rank() - 1 - k] } else { 1 };
-            out.dims[rank - 1 - k] = match (a, b) {
+            let a = if k < self.rank() { self[self.rank() - 1 - k] } else { 1 };
+            let b = if k < other.rank() { other[other.rank() - 1 - k] } else { 1 };
+            out[rank - 1 - k] = match (a, b) {
                 (a, b) if a == b => a,
                 (1, b) => b,
                 (a, 1) => a,
                 _ => return None,
             };
         }
-        Some(out)
+        Some(record(rank, out))
     }
     /// Resolves an axis that may count from the end.
     ///
@@ -108,12 +159,12 @@ impl Shape {
 impl Deref for Shape {
     type Target = [usize];
     fn deref(&self) -> &[usize] {
-        &self.dims[..self.rank as usize]
+        &self.0.dims[..self.0.rank]
     }
 }
 impl PartialEq for Shape {
     fn eq(&self, other: &Shape) -> bool {
-        self.rank == other.rank && self.dims == other.dims
+        std::ptr::eq(self.0, other.0)
     }
 }
 impl Eq for Shape {}
@@ -336,7 +387,8 @@ impl Layout {
             return Some(Layout { offset: self.offset, strides: to.strides() });
         }
         // Greedy matching of runs of axes with equal products (NumPy's no-copy reshape).
-        let (old, mut strides) = (from.iter().zip(self.strides).filter(|(d, _)| **d != 1).map(|(d, s)| (*d, s)).collect::<SmallVec<[(usize, isize); 8]>>(), [0; MAX_RANK]);
+        let (old, mut strides) =
+            (from.iter().zip(self.strides).filter(|(d, _)| **d != 1).map(|(d, s)| (*d, s)).collect::<SmallVec<[(usize, isize); 8]>>(), [0; MAX_RANK]);
         let new: SmallVec<[usize; 8]> = (0..to.rank()).filter(|&k| to[k] != 1).collect();
         let (mut i, mut j) = (0, 0);
         while i < old.len() && j < new.len() {

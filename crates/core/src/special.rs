@@ -184,4 +184,3 @@ pub fn sinc_derivative(x: f64) -> f64 {
 pub fn ldexp(x: f64, y: f64) -> f64 {
     if y == y.trunc() && y.abs() < 1e6 { libm::ldexp(x, y as i32) } else { x * y.exp2() }
 }
-

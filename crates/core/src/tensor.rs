@@ -227,12 +227,17 @@ impl Tensor {
         }
         let values: SmallVec<[&Arc<Value>; 4]> = inputs.iter().map(|t| &t.value).collect();
         let tracked = inputs.iter().any(|t| t.tape.is_some()) && !record::CONTEXT.with(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad);
-        let recorded = if tracked { record::record(op.clone(), arg, &values, &outputs, origin) } else { record::record(op.clone(), arg, &values, &outputs, origin) };
+        let recorded =
+            if tracked { record::record(op.clone(), arg, &values, &outputs, origin) } else { record::record(op.clone(), arg, &values, &outputs, origin) };
         match recorded {
             Err(e) => fail_all(&op, e),
             Ok(values) => {
                 let tape = if tracked { crate::grad::record(op, arg, inputs, &values, origin) } else { None };
-                values.into_iter().enumerate().map(|(k, value)| Tensor { tape: tape.as_ref().filter(|_| value.meta.dtype.is_float()).map(|t| (t.clone(), k as u8)), value }).collect()
+                values
+                    .into_iter()
+                    .enumerate()
+                    .map(|(k, value)| Tensor { tape: tape.as_ref().filter(|_| value.meta.dtype.is_float()).map(|t| (t.clone(), k as u8)), value })
+                    .collect()
             }
         }
     }
@@ -288,13 +293,21 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn cast(&self, dtype: DType) -> Tensor {
-        if self.value.meta.dtype == dtype && !self.value.is_failed() { self.clone() } else { Tensor::apply_at(Op::Cast(dtype), Arg::None, &[self], Origin::here()) }
+        if self.value.meta.dtype == dtype && !self.value.is_failed() {
+            self.clone()
+        } else {
+            Tensor::apply_at(Op::Cast(dtype), Arg::None, &[self], Origin::here())
+        }
     }
     /// The same values on another device.
     #[track_caller]
     #[must_use]
     pub fn to(&self, device: Device) -> Tensor {
-        if self.value.meta.device == device && !self.value.is_failed() { self.clone() } else { Tensor::apply_at(Op::Transfer(device), Arg::None, &[self], Origin::here()) }
+        if self.value.meta.device == device && !self.value.is_failed() {
+            self.clone()
+        } else {
+            Tensor::apply_at(Op::Transfer(device), Arg::None, &[self], Origin::here())
+        }
     }
 
     /// A tensor from a vector, which is adopted without a copy where the device can.
@@ -384,7 +397,11 @@ impl Tensor {
         let bytes = self.to_bytes()?;
         bytemuck::checked::try_cast_slice(&bytes).map(|s: &[T]| s.to_vec()).or_else(|_| {
             // The bytes are not aligned for T: copy element by element.
-            bytes.chunks_exact(size_of::<T>()).map(bytemuck::checked::try_pod_read_unaligned).collect::<std::result::Result<Vec<T>, _>>().map_err(|e| Error::new("to_vec", ErrorKind::Internal(e.to_string())))
+            bytes
+                .chunks_exact(size_of::<T>())
+                .map(bytemuck::checked::try_pod_read_unaligned)
+                .collect::<std::result::Result<Vec<T>, _>>()
+                .map_err(|e| Error::new("to_vec", ErrorKind::Internal(e.to_string())))
         })
     }
     /// The elements' bytes in row-major order, native byte order.

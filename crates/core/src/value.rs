@@ -1,10 +1,22 @@
 //! Values: results of ops, computed or not. A user's `Tensor` holds a plain `Arc<Value>`; core refers to values
 //! through [`Kept`], which counts itself, so that `users = strong count - kept count` tells whether anybody
 //! outside core can still see the value. Only those force it into memory.
-use crate::{Error, Meta, buffer::Buffer, error::Origin, op::{Arg, Op}, shape::Layout};
+use crate::{
+    Error, Meta,
+    buffer::Buffer,
+    error::Origin,
+    op::{Arg, Op},
+    shape::Layout,
+};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::sync::{Arc, atomic::{AtomicU32, AtomicU64, Ordering::{AcqRel, Acquire, Relaxed}}};
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed},
+    },
+};
 
 pub(crate) struct Value {
     pub meta: Meta,

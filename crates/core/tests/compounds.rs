@@ -1,6 +1,19 @@
 //! Compounds: gradients against differences, stability, masks, what they save, what they refuse.
 mod numeric;
-use adamant_core::{composite::{Saves, attention::Attention, dropout::Dropout, embedding::Embedding, linear::Linear, loss::CrossEntropy, norm::{Norm, Over}, softmax::{LogSoftmax, Softmax}}, functional::*, *};
+use adamant_core::{
+    composite::{
+        Saves,
+        attention::Attention,
+        dropout::Dropout,
+        embedding::Embedding,
+        linear::Linear,
+        loss::CrossEntropy,
+        norm::{Norm, Over},
+        softmax::{LogSoftmax, Softmax},
+    },
+    functional::*,
+    *,
+};
 use numeric::{check, tensor};
 
 fn on_reference<R>(f: impl FnOnce() -> R) -> R {
@@ -67,10 +80,18 @@ fn attention_is_softmax_of_scores_and_hides_masked_rows() -> Result<()> {
         let o = scaled_dot_product_attention(&q, &k, &v, &AttentionOptions { mask: Some(&none), ..Default::default() });
         assert_eq!(o.to_vec::<f64>()?, [0.0; 9]);
         let huge = &q * 1e4;
-        assert!(scaled_dot_product_attention(&huge, &huge, &huge, &AttentionOptions { is_causal: true, ..Default::default() }).to_vec::<f64>()?.iter().all(|v| v.is_finite()));
+        assert!(
+            scaled_dot_product_attention(&huge, &huge, &huge, &AttentionOptions { is_causal: true, ..Default::default() })
+                .to_vec::<f64>()?
+                .iter()
+                .all(|v| v.is_finite())
+        );
         let e = scaled_dot_product_attention(&q, &k, &tensor(&[5, 3], 3), &AttentionOptions::default()).ok().map(|_| ()).unwrap_err();
         assert_eq!(e.kind().word(), "shape");
-        let e = scaled_dot_product_attention(&q, &k, &v, &AttentionOptions { mask: Some(&none), is_causal: true, ..Default::default() }).ok().map(|_| ()).unwrap_err();
+        let e = scaled_dot_product_attention(&q, &k, &v, &AttentionOptions { mask: Some(&none), is_causal: true, ..Default::default() })
+            .ok()
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!(e.kind().word(), "argument");
         Ok(())
     })
@@ -86,7 +107,9 @@ fn gradients_of_cross_entropy() -> Result<()> {
                 for weight in [None, Some(&w)] {
                     let o = CrossEntropyOptions { weight, reduction, label_smoothing, ..Default::default() };
                     check(&format!("cross_entropy {reduction:?} {label_smoothing}"), std::slice::from_ref(&x), |x| cross_entropy(&x[0], &t, &o))?;
-                    check(&format!("cross_entropy of probabilities {reduction:?} {label_smoothing}"), &[x.clone(), dense.clone()], |x| cross_entropy(&x[0], &x[1], &o))?;
+                    check(&format!("cross_entropy of probabilities {reduction:?} {label_smoothing}"), &[x.clone(), dense.clone()], |x| {
+                        cross_entropy(&x[0], &x[1], &o)
+                    })?;
                 }
             }
         }

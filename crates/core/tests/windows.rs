@@ -15,11 +15,15 @@ fn gradients_of_convolutions() -> Result<()> {
     on_reference(|| {
         let o = Conv { stride: 2.into(), padding: 1.into(), dilation: 2.into(), groups: 2 };
         check("conv1d", &[tensor(&[2, 4, 7], 1), tensor(&[2, 2, 2], 2), tensor(&[2], 3)], |x| conv1d(&x[0], &x[1], Some(&x[2]), &o))?;
-        check("conv2d without a batch", &[tensor(&[2, 4, 3], 1), tensor(&[2, 2, 2, 2], 2)], |x| conv2d(&x[0], &x[1], None, &Conv { padding: Padding::Same, ..Default::default() }))?;
+        check("conv2d without a batch", &[tensor(&[2, 4, 3], 1), tensor(&[2, 2, 2, 2], 2)], |x| {
+            conv2d(&x[0], &x[1], None, &Conv { padding: Padding::Same, ..Default::default() })
+        })?;
         check("conv3d", &[tensor(&[1, 1, 2, 3, 2], 1), tensor(&[1, 1, 2, 2, 2], 2)], |x| conv3d(&x[0], &x[1], None, &Conv::default()))?;
         let o = ConvTranspose { stride: 2.into(), padding: 1.into(), output_padding: 1.into(), groups: 2, ..Default::default() };
         check("conv_transpose1d", &[tensor(&[2, 4, 3], 1), tensor(&[4, 1, 3], 2), tensor(&[2], 3)], |x| conv_transpose1d(&x[0], &x[1], Some(&x[2]), &o))?;
-        check("conv_transpose2d", &[tensor(&[1, 2, 2, 2], 1), tensor(&[2, 1, 2, 2], 2)], |x| conv_transpose2d(&x[0], &x[1], None, &ConvTranspose { stride: [1, 2].into(), ..Default::default() }))
+        check("conv_transpose2d", &[tensor(&[1, 2, 2, 2], 1), tensor(&[2, 1, 2, 2], 2)], |x| {
+            conv_transpose2d(&x[0], &x[1], None, &ConvTranspose { stride: [1, 2].into(), ..Default::default() })
+        })
     })
 }
 #[test]
@@ -80,7 +84,9 @@ fn gradients_of_poolings() -> Result<()> {
     on_reference(|| {
         let x = tensor(&[2, 2, 5, 4], 1);
         check("max_pool2d", std::slice::from_ref(&x), |x| max_pool2d(&x[0], &MaxPool { stride: Some(2.into()), padding: 1.into(), ..MaxPool::new(3) }).0)?;
-        check("avg_pool2d", std::slice::from_ref(&x), |x| avg_pool2d(&x[0], &AvgPool { stride: Some(2.into()), padding: 1.into(), ceil_mode: true, count_include_pad: false, ..AvgPool::new([3, 2]) }))?;
+        check("avg_pool2d", std::slice::from_ref(&x), |x| {
+            avg_pool2d(&x[0], &AvgPool { stride: Some(2.into()), padding: 1.into(), ceil_mode: true, count_include_pad: false, ..AvgPool::new([3, 2]) })
+        })?;
         check("adaptive_avg_pool2d", std::slice::from_ref(&x), |x| adaptive_avg_pool(&x[0], &[Some(3), None]))?;
         check("adaptive_max_pool2d", std::slice::from_ref(&x), |x| adaptive_max_pool(&x[0], &[Some(3), Some(3)]).0)
     })

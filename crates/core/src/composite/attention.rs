@@ -1,7 +1,11 @@
 //! Scaled dot-product attention, `softmax(scale q kᵀ + mask) v` (Vaswani et al., 2017). The rule reads the inputs, the
 //! output and the logarithm of each row's sum, and computes the probabilities again (Dao et al., "FlashAttention",
 //! 2022), so nothing of size `[queries, keys]` is saved. A row that is masked everywhere gives zeros, as in PyTorch.
-use super::{Attr, Attrs, Composite, RuleArgs, Saves, dropout::keep_factors, wide::{floats, one_device, same_dtype, wide}};
+use super::{
+    Attr, Attrs, Composite, RuleArgs, Saves,
+    dropout::keep_factors,
+    wide::{floats, one_device, same_dtype, wide},
+};
 use crate::{AxisSet, DType, Error, ErrorKind, Meta, Result, Shape, Tensor, op::ReduceOp};
 
 /// Inputs: q `[.., heads, queries, e]`, k `[.., kv heads, keys, e]`, v `[.., kv heads, keys, ev]` with equal leading
@@ -93,7 +97,12 @@ impl Composite for Attention {
         same_dtype(&q, v)?;
         let rank = q.shape.rank();
         if rank < 2 || k.shape.rank() != rank || v.shape.rank() != rank {
-            return Err(ErrorKind::ShapeMismatch { left: q.shape, right: k.shape, axes: None, expected: "queries, keys and values have equally many axes, at least two" });
+            return Err(ErrorKind::ShapeMismatch {
+                left: q.shape,
+                right: k.shape,
+                axes: None,
+                expected: "queries, keys and values have equally many axes, at least two",
+            });
         }
         let differ = |left: Shape, right: Shape, a: usize, b: usize, expected| Err(ErrorKind::ShapeMismatch { left, right, axes: Some((a, b)), expected });
         if q.shape[rank - 1] != k.shape[rank - 1] {

@@ -1,5 +1,8 @@
 //! `y = x wᵀ + b`, the affine map of every dense layer. A composite, because autocast and quantization must see it whole.
-use super::{Composite, RuleArgs, Saves, wide::{one_device, same_dtype}};
+use super::{
+    Composite, RuleArgs, Saves,
+    wide::{one_device, same_dtype},
+};
 use crate::{ErrorKind, Meta, Result, Shape, Tensor};
 
 /// Inputs: x `[.., in]`, weight `[out, in]`, and bias `[out]` if there is one.
@@ -18,7 +21,12 @@ impl Composite for Linear {
             return Err(ErrorKind::ShapeMismatch { left: x.shape, right: w.shape, axes: None, expected: "an input [.., in] and a weight [out, in]" });
         }
         if x.shape[rank - 1] != w.shape[1] {
-            return Err(ErrorKind::ShapeMismatch { left: x.shape, right: w.shape, axes: Some((rank - 1, 1)), expected: "the input's last axis must be the weight's last" });
+            return Err(ErrorKind::ShapeMismatch {
+                left: x.shape,
+                right: w.shape,
+                axes: Some((rank - 1, 1)),
+                expected: "the input's last axis must be the weight's last",
+            });
         }
         same_dtype(x, w)?;
         if let Some(b) = inputs.get(2) {

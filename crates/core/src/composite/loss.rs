@@ -1,7 +1,11 @@
 //! Cross entropy from logits. The rule reads the logits and the targets only (PyTorch keeps the log-probabilities):
 //! the softmax is formed again in the backward, where it is needed anyway, so nothing of the logits' size is written
 //! by the forward. All other losses are short formulas in `functional::loss`.
-use super::{Attr, Attrs, Composite, RuleArgs, Saves, softmax::log_softmax_of, wide::{floats, one_device, same_dtype}};
+use super::{
+    Attr, Attrs, Composite, RuleArgs, Saves,
+    softmax::log_softmax_of,
+    wide::{floats, one_device, same_dtype},
+};
 use crate::{Arg, AxisSet, DType, Error, ErrorKind, Meta, Op, Result, Shape, Tensor};
 
 /// How the losses of the elements become one number.
@@ -29,7 +33,10 @@ impl std::str::FromStr for Reduction {
     /// From PyTorch's word: `none`, `mean`, `sum`.
     #[track_caller]
     fn from_str(s: &str) -> Result<Reduction> {
-        [Reduction::None, Reduction::Mean, Reduction::Sum].into_iter().find(|r| r.word() == s).ok_or_else(|| Error::new("reduction", ErrorKind::Argument(format!("`{s}` is none of none, mean, sum"))))
+        [Reduction::None, Reduction::Mean, Reduction::Sum]
+            .into_iter()
+            .find(|r| r.word() == s)
+            .ok_or_else(|| Error::new("reduction", ErrorKind::Argument(format!("`{s}` is none of none, mean, sum"))))
     }
 }
 
@@ -67,7 +74,12 @@ pub(crate) fn check_classes(x: &Meta, target: &Meta) -> std::result::Result<(), 
     }
     let wanted = x.shape.without(class_axis(&x.shape));
     if target.shape != wanted {
-        return Err(ErrorKind::ShapeMismatch { left: x.shape, right: target.shape, axes: None, expected: "targets have the input's shape without the class axis" });
+        return Err(ErrorKind::ShapeMismatch {
+            left: x.shape,
+            right: target.shape,
+            axes: None,
+            expected: "targets have the input's shape without the class axis",
+        });
     }
     Ok(())
 }
@@ -168,7 +180,12 @@ impl Composite for CrossEntropy {
         if self.probabilities {
             same_dtype(&x, t)?;
             if t.shape != x.shape || x.shape.rank() == 0 {
-                return Err(ErrorKind::ShapeMismatch { left: x.shape, right: t.shape, axes: None, expected: "probabilities have the input's shape, with a class axis" });
+                return Err(ErrorKind::ShapeMismatch {
+                    left: x.shape,
+                    right: t.shape,
+                    axes: None,
+                    expected: "probabilities have the input's shape, with a class axis",
+                });
             }
         } else {
             check_classes(&x, t)?;
@@ -186,11 +203,14 @@ impl Composite for CrossEntropy {
         if m.shape.elements() == 0 && n > 0 {
             // A mean of nothing is 0 / 0.
             let zero = inputs[0].widened().sum(AxisSet::one(axis));
-            return Ok(vec![match self.reduction {
-                Reduction::None => zero,
-                Reduction::Sum => zero.sum(..),
-                Reduction::Mean => zero.sum(..) + f64::NAN,
-            }.cast(m.dtype)]);
+            return Ok(vec![
+                match self.reduction {
+                    Reduction::None => zero,
+                    Reduction::Sum => zero.sum(..),
+                    Reduction::Mean => zero.sum(..) + f64::NAN,
+                }
+                .cast(m.dtype),
+            ]);
         }
         let log_p = log_softmax_of(&inputs[0].widened(), axis);
         let w = self.weights(inputs, &m.shape);

@@ -4,7 +4,10 @@
 //!
 //! Ba et al., "Layer Normalization", 2016; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019;
 //! Wu and He, "Group Normalization", 2018; Ioffe and Szegedy, "Batch Normalization", 2015.
-use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::{floats, one_device, wide}};
+use super::{
+    Attr, Attrs, Composite, RuleArgs, Saves,
+    wide::{floats, one_device, wide},
+};
 use crate::{AxisSet, ErrorKind, Meta, Result, Shape, Tensor};
 
 /// What is normalised together.
@@ -143,7 +146,12 @@ fn check_param(x: &Meta, p: &Meta, shape: &Shape) -> std::result::Result<(), Err
         return Err(ErrorKind::DtypeMismatch { left: x.dtype, right: p.dtype });
     }
     if p.shape != *shape {
-        return Err(ErrorKind::ShapeMismatch { left: x.shape, right: p.shape, axes: None, expected: "weight and bias have the shape of the normalised features" });
+        return Err(ErrorKind::ShapeMismatch {
+            left: x.shape,
+            right: p.shape,
+            axes: None,
+            expected: "weight and bias have the shape of the normalised features",
+        });
     }
     Ok(())
 }

@@ -1,7 +1,10 @@
 //! Softmax and its logarithm along an axis. The maximum is subtracted first, so no finite row overflows; a row of
 //! nothing but -inf gives NaN, as in PyTorch (attention has a policy of its own). The rules read the output only.
-use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::{floats, same_dtype}};
-use crate::{AxisSet, Axis, ErrorKind, Meta, Result, Tensor, op::ReduceOp};
+use super::{
+    Attr, Attrs, Composite, RuleArgs, Saves,
+    wide::{floats, same_dtype},
+};
+use crate::{Axis, AxisSet, ErrorKind, Meta, Result, Tensor, op::ReduceOp};
 
 /// `exp(x) / sum(exp(x))` along the axis.
 #[derive(Clone, Copy, Debug)]

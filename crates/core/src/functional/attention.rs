@@ -48,9 +48,19 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, options:
         let (qw, kw, vw) = (wide(&qs)?, wide(&ks)?, wide(&vs)?);
         let front = |s: &Shape| Shape::new(&s[..lead]);
         let batch = front(&qw)?.broadcast(&front(&kw)?).and_then(|s| s.broadcast(&front(&vw).ok()?));
-        let batch = batch.ok_or(ErrorKind::ShapeMismatch { left: qs, right: if qs[..qs.rank() - 2] == ks[..ks.rank() - 2] { vs } else { ks }, axes: None, expected: "leading axes must broadcast" })?;
+        let batch = batch.ok_or(ErrorKind::ShapeMismatch {
+            left: qs,
+            right: if qs[..qs.rank() - 2] == ks[..ks.rank() - 2] { vs } else { ks },
+            axes: None,
+            expected: "leading axes must broadcast",
+        })?;
         if shared && (kw[lead] == 0 || kw[lead] != vw[lead] || qw[lead] % kw[lead] != 0) {
-            return Err(ErrorKind::ShapeMismatch { left: qs, right: ks, axes: None, expected: "the number of query heads must be a multiple of that of key and value heads" });
+            return Err(ErrorKind::ShapeMismatch {
+                left: qs,
+                right: ks,
+                axes: None,
+                expected: "the number of query heads must be a multiple of that of key and value heads",
+            });
         }
         let onto = |t: &Tensor, s: &Shape| -> Result<Tensor, ErrorKind> {
             let mut dims = batch.to_vec();

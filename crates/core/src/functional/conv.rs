@@ -100,7 +100,15 @@ dimensions! {
 
 /// Adds a missing batch axis for the while, and the bias.
 #[track_caller]
-fn finish(op: &'static str, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, n: usize, conv: impl FnOnce(&Tensor) -> Result<Tensor, ErrorKind>, channels: impl FnOnce(&Shape) -> usize) -> Tensor {
+fn finish(
+    op: &'static str,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    n: usize,
+    conv: impl FnOnce(&Tensor) -> Result<Tensor, ErrorKind>,
+    channels: impl FnOnce(&Shape) -> usize,
+) -> Tensor {
     let origin = Origin::here();
     if let Some(e) = [Some(x), Some(weight), bias].into_iter().flatten().find_map(|t| t.error()) {
         return Tensor::failed(e);
@@ -112,7 +120,10 @@ fn finish(op: &'static str, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, 
         }
         let single = xs.rank() == n + 1;
         if !single && xs.rank() != n + 2 {
-            return Err(ErrorKind::Shape { shape: xs, expected: format!("an input of {} axes: batch, channels and {n} spatial ones (or without the batch)", n + 2) });
+            return Err(ErrorKind::Shape {
+                shape: xs,
+                expected: format!("an input of {} axes: batch, channels and {n} spatial ones (or without the batch)", n + 2),
+            });
         }
         if let Some(b) = bias.filter(|b| *b.meta().shape != [channels(&ws)]) {
             return Err(ErrorKind::ShapeMismatch { left: ws, right: b.meta().shape, axes: None, expected: "the bias has one element per output channel" });
@@ -163,9 +174,11 @@ fn transpose(x: &Tensor, weight: &Tensor, options: &ConvTranspose, n: usize) -> 
         if extra[k] >= stride[k].max(dilation[k]) {
             return Err(ErrorKind::Argument(format!("output_padding {} must be smaller than stride {} or dilation {}", extra[k], stride[k], dilation[k])));
         }
-        let full = xs[2 + k].saturating_sub(1).saturating_mul(stride[k]).saturating_add(dilation[k].saturating_mul(ws[2 + k].saturating_sub(1))).saturating_add(1);
+        let full =
+            xs[2 + k].saturating_sub(1).saturating_mul(stride[k]).saturating_add(dilation[k].saturating_mul(ws[2 + k].saturating_sub(1))).saturating_add(1);
         let size = (full + extra[k]).checked_sub(pad[k].saturating_mul(2)).filter(|&s| s > 0 && xs[2 + k] > 0);
-        let size = size.ok_or_else(|| ErrorKind::ShapeMismatch { left: xs, right: ws, axes: Some((2 + k, 2 + k)), expected: "the output must have a positive size" })?;
+        let size =
+            size.ok_or_else(|| ErrorKind::ShapeMismatch { left: xs, right: ws, axes: Some((2 + k, 2 + k)), expected: "the output must have a positive size" })?;
         if extra[k] < stride[k] {
             padding.push((pad[k], pad[k]));
             open.push(size);

@@ -1,7 +1,12 @@
 //! The dense layer, tables of rows, dropout and the loss that most models end in: thin doors to their composites.
 use crate::{
     Rng, Tensor,
-    composite::{dropout::Dropout, embedding::Embedding, linear::Linear, loss::{CrossEntropy, Reduction}},
+    composite::{
+        dropout::Dropout,
+        embedding::Embedding,
+        linear::Linear,
+        loss::{CrossEntropy, Reduction},
+    },
 };
 
 /// `x weightᵀ + bias`: x `[.., in]`, weight `[out, in]`, bias `[out]`, result `[.., out]`.

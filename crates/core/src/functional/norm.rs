@@ -28,7 +28,10 @@ fn trailing(op: &'static str, x: &Tensor, normalized: impl ToShape) -> Result<us
     let normalized = normalized.to_shape().map_err(|k| Tensor::fail(op, k))?;
     let shape = x.meta().shape;
     if normalized.rank() == 0 || !shape.ends_with(&normalized) {
-        return Err(Tensor::fail(op, ErrorKind::ShapeMismatch { left: shape, right: normalized, axes: None, expected: "the input's last axes must be the normalised shape" }));
+        return Err(Tensor::fail(
+            op,
+            ErrorKind::ShapeMismatch { left: shape, right: normalized, axes: None, expected: "the input's last axes must be the normalised shape" },
+        ));
     }
     Ok(normalized.rank())
 }
@@ -145,7 +148,14 @@ pub fn local_response_norm(x: &Tensor, size: usize, alpha: f64, beta: f64, k: f6
         let wide = x.widened();
         let inner: usize = m.shape[2..].iter().product();
         let rows = wide.square().reshape([m.shape[0], m.shape[1], inner]);
-        let spec = WindowSpec { op: WindowOp::Sum, size: smallvec![size, 1], stride: smallvec![1, 1], padding: smallvec![(size / 2, (size - 1) / 2), (0, 0)], dilation: smallvec![1, 1], open: smallvec![] };
+        let spec = WindowSpec {
+            op: WindowOp::Sum,
+            size: smallvec![size, 1],
+            stride: smallvec![1, 1],
+            padding: smallvec![(size / 2, (size - 1) / 2), (0, 0)],
+            dilation: smallvec![1, 1],
+            open: smallvec![],
+        };
         let mean = Tensor::apply(Op::Window(Arc::new(spec)), Arg::None, &[&rows]).reshape(m.shape) / size as f64;
         Ok((wide / (mean * alpha + k).pow(beta)).cast(m.dtype))
     };

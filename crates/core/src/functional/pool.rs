@@ -83,7 +83,11 @@ dimensions! {
 }
 
 pub(super) fn check_rank(shape: &Shape, n: usize) -> Result<(), ErrorKind> {
-    if shape.rank() == n + 1 || shape.rank() == n + 2 { Ok(()) } else { Err(ErrorKind::Shape { shape: *shape, expected: format!("{} axes: batch, channels and {n} spatial ones (or without the batch)", n + 2) }) }
+    if shape.rank() == n + 1 || shape.rank() == n + 2 {
+        Ok(())
+    } else {
+        Err(ErrorKind::Shape { shape: *shape, expected: format!("{} axes: batch, channels and {n} spatial ones (or without the batch)", n + 2) })
+    }
 }
 /// Windows along one axis: how many, and the padding after. PyTorch's rule: in ceil mode the last window may reach
 /// past the end, but must start inside the input or the padding before it.
@@ -96,7 +100,8 @@ fn windows(shape: &Shape, axis: usize, kernel: usize, stride: usize, pad: usize,
         return Err(ErrorKind::Argument(format!("padding {pad} is more than half of the window's reach {reach}")));
     }
     let size = shape[axis];
-    let short = || ErrorKind::Shape { shape: *shape, expected: format!("axis {axis} padded by {pad} on both sides must hold a window that reaches over {reach}") };
+    let short =
+        || ErrorKind::Shape { shape: *shape, expected: format!("axis {axis} padded by {pad} on both sides must hold a window that reaches over {reach}") };
     let room = (size + 2 * pad).checked_sub(reach).filter(|_| size > 0).ok_or_else(short)?;
     if !ceil {
         return Ok(room / stride + 1);

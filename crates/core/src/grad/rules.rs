@@ -67,7 +67,13 @@ pub(crate) fn sum_to(g: &Tensor, shape: &Shape) -> Tensor {
 type Body<'a> = &'a dyn Fn(&Arc<dyn Composite>, &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>>;
 
 /// Cotangents of the inputs.
-pub(super) fn rule(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: impl Fn(&Arc<dyn Composite>, &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>>) -> Result<Vec<Option<Tensor>>> {
+pub(super) fn rule(
+    op: &Op,
+    arg: Arg,
+    outputs: &[Meta],
+    args: &RuleArgs<'_>,
+    body: impl Fn(&Arc<dyn Composite>, &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>>,
+) -> Result<Vec<Option<Tensor>>> {
     rule_inner(op, arg, outputs, args, &body)
 }
 
@@ -128,11 +134,7 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
         },
         Op::Select => {
             let c = args.input(0)?;
-            Ok(vec![
-                None,
-                args.needs[1].then(|| sum_to(&c.select(g, 0.0), &shape(1))),
-                args.needs[2].then(|| sum_to(&c.select(0.0, g), &shape(2))),
-            ])
+            Ok(vec![None, args.needs[1].then(|| sum_to(&c.select(g, 0.0), &shape(1))), args.needs[2].then(|| sum_to(&c.select(0.0, g), &shape(2)))])
         }
         Op::Cast(_) => {
             let from = args.metas[0].dtype;
@@ -192,10 +194,7 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
         Op::UpdateSlice { axis } => {
             let len = shape(1)[*axis as usize];
             let hole = Tensor::full_on(shape(1), 0, g.meta().dtype, g.meta().device);
-            Ok(vec![
-                args.needs[0].then(|| Tensor::apply(op.clone(), arg, &[g, &hole])),
-                args.needs[1].then(|| g.narrow(*axis as usize, start, len)),
-            ])
+            Ok(vec![args.needs[0].then(|| Tensor::apply(op.clone(), arg, &[g, &hole])), args.needs[1].then(|| g.narrow(*axis as usize, start, len))])
         }
         Op::Reduce { op: ReduceOp::Sum, .. } => one(back_to(g, &args.metas[0])),
         Op::Reduce { op: ReduceOp::Prod, axes } => {
@@ -268,7 +267,8 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
                 small[lead] = outputs[0].shape[lead..].iter().product();
                 let (flat, small) = (Shape::new(&flat).map_err(|k| Error::new("max_pool", k))?, Shape::new(&small).map_err(|k| Error::new("max_pool", k))?);
                 let zeros = Tensor::full_on(flat, 0, g.meta().dtype, g.meta().device);
-                let spread = Tensor::apply(Op::Scatter { axis: lead as u8, mode: ScatterMode::Add }, Arg::None, &[&zeros, &index.reshape(small), &g.reshape(small)]);
+                let spread =
+                    Tensor::apply(Op::Scatter { axis: lead as u8, mode: ScatterMode::Add }, Arg::None, &[&zeros, &index.reshape(small), &g.reshape(small)]);
                 one(spread.reshape(s))
             }
             WindowOp::Sum => {
@@ -276,7 +276,9 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
                 let open = SmallVec::from_slice(&s[s.rank() - spec.spatial()..]);
                 one(Tensor::apply(Op::Window(Arc::new(WindowSpec { op: WindowOp::SumTransposed, open, ..(**spec).clone() })), Arg::None, &[g]))
             }
-            WindowOp::SumTransposed => one(Tensor::apply(Op::Window(Arc::new(WindowSpec { op: WindowOp::Sum, open: SmallVec::new(), ..(**spec).clone() })), Arg::None, &[g])),
+            WindowOp::SumTransposed => {
+                one(Tensor::apply(Op::Window(Arc::new(WindowSpec { op: WindowOp::Sum, open: SmallVec::new(), ..(**spec).clone() })), Arg::None, &[g]))
+            }
         },
         Op::Gather { axis } => {
             let zeros = Tensor::full_on(shape(0), 0, g.meta().dtype, g.meta().device);
@@ -345,7 +347,9 @@ fn conv_rule(spec: &Arc<ConvSpec>, g: &Tensor, args: &RuleArgs<'_>) -> Result<Ve
     let (x_role, w_role, y_role) = (ConvRole::InputGrad, ConvRole::WeightGrad, ConvRole::Forward);
     Ok(match spec.role {
         // y(x, w)
-        ConvRole::Forward => vec![args.needs[0].then(|| conv(x_role, spatial(&args.metas[0]), g, b)), args.needs[1].then(|| conv(w_role, spatial(&args.metas[1]), a, g))],
+        ConvRole::Forward => {
+            vec![args.needs[0].then(|| conv(x_role, spatial(&args.metas[0]), g, b)), args.needs[1].then(|| conv(w_role, spatial(&args.metas[1]), a, g))]
+        }
         // x(y, w)
         ConvRole::InputGrad => vec![args.needs[0].then(|| conv(y_role, none(), g, b)), args.needs[1].then(|| conv(w_role, spatial(&args.metas[1]), g, a))],
         // w(x, y)

@@ -96,7 +96,8 @@ impl Replay<'_> {
         let oom = |k: ErrorKind, v: u32| Error::at(self.plan.graph.node_of(v).op.name(), k, (self.origin)(self.plan.graph.node_of(v).record));
         let pool = self.device.pool();
         let first = self.plan.own.first().map_or(0, |o| o.value);
-        let blocks: SmallVec<[Arc<Buffer>; 16]> = self.sized.blocks.iter().map(|&b| pool.take(self.device, b)).collect::<Result<_, _>>().map_err(|k| oom(k, first))?;
+        let blocks: SmallVec<[Arc<Buffer>; 16]> =
+            self.sized.blocks.iter().map(|&b| pool.take(self.device, b)).collect::<Result<_, _>>().map_err(|k| oom(k, first))?;
         self.plan
             .own
             .iter()
@@ -128,7 +129,9 @@ impl Replay<'_> {
         Some(Operand { buffer, shape: o.shape, layout: self.layout(&o.place, input), dtype: o.dtype })
     }
     fn submit(&self, range: std::ops::Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<(), Error> {
-        let internal = |s: &PlanStep, k: ErrorKind| Error::at(self.plan.graph.nodes[s.node as usize].op.name(), k, (self.origin)(self.plan.graph.nodes[s.node as usize].record));
+        let internal = |s: &PlanStep, k: ErrorKind| {
+            Error::at(self.plan.graph.nodes[s.node as usize].op.name(), k, (self.origin)(self.plan.graph.nodes[s.node as usize].record))
+        };
         let mut batch: SmallVec<[Step<'_>; 4]> = SmallVec::new();
         let mut last = None;
         for at in range {
@@ -223,7 +226,8 @@ fn culprit(g: &Graph, v: u32) -> u32 {
     let mut steps = 0;
     while let Some(v) = todo.pop() {
         let x = g.node_of(v);
-        let faults = x.op.can_fault() || matches!(&x.op, Op::Binary(f) | Op::BinaryScalar(f, _) if x.inputs.first().is_some_and(|&i| f.can_fault(g.vals[i as usize].meta.dtype)));
+        let faults = x.op.can_fault()
+            || matches!(&x.op, Op::Binary(f) | Op::BinaryScalar(f, _) if x.inputs.first().is_some_and(|&i| f.can_fault(g.vals[i as usize].meta.dtype)));
         if faults {
             return g.vals[v as usize].node;
         }

@@ -141,7 +141,10 @@ fn place(g: &mut Graph, device: Device, r: &Record, inputs: &[u32], metas: Vec<M
         let native = device.backend().supports(&KernelKind::Composite(c.clone()), &dtypes) == Support::Native;
         if !native {
             if c.is_host() {
-                return Err(ErrorKind::Unsupported { backend: device.info().backend.into(), what: format!("{} runs on the host; move its inputs with `.to(cpu)`", c.name()) });
+                return Err(ErrorKind::Unsupported {
+                    backend: device.info().backend.into(),
+                    what: format!("{} runs on the host; move its inputs with `.to(cpu)`", c.name()),
+                });
             }
             return inline(g, device, c, inputs, record);
         }

@@ -284,7 +284,18 @@ impl Builder<'_> {
                 let inputs = p.loads.iter().map(|&l| Use::Broadcast(l)).collect();
                 let faultable = p.faults();
                 let kind = KernelKind::Reduce { expr: p.expr, value, op: *op, axes: *axes };
-                self.push(PlanStep { kernel: Kernel::new(kind), space: Space::Of(i(0)), inputs, outputs: vec![Use::Whole(v)], args: p.args, node: k, faultable, updates: false, commits: false, ops: p.ops + 1 });
+                self.push(PlanStep {
+                    kernel: Kernel::new(kind),
+                    space: Space::Of(i(0)),
+                    inputs,
+                    outputs: vec![Use::Whole(v)],
+                    args: p.args,
+                    node: k,
+                    faultable,
+                    updates: false,
+                    commits: false,
+                    ops: p.ops + 1,
+                });
             }
             Op::ArgReduce { op, axis } => self.step(k, KernelKind::ArgReduce { op: *op, axis: *axis }, i(0), &[i(0)], &[v], false),
             Op::Scan { op, axis, reverse } => self.step(k, KernelKind::Scan { op: *op, axis: *axis, reverse: *reverse }, v, &x.inputs, &[v], false),
@@ -316,7 +327,18 @@ impl Builder<'_> {
         let faultable = self.g.nodes[k as usize].op.can_fault();
         let inputs = inputs.iter().map(|&i| Use::Whole(i)).collect();
         let outputs = outputs.iter().map(|&o| Use::Whole(o)).collect();
-        self.push(PlanStep { kernel: Kernel::new(kind), space: Space::Of(space), inputs, outputs, args: Vec::new(), node: k, faultable, updates, commits: false, ops: 1 });
+        self.push(PlanStep {
+            kernel: Kernel::new(kind),
+            space: Space::Of(space),
+            inputs,
+            outputs,
+            args: Vec::new(),
+            node: k,
+            faultable,
+            updates,
+            commits: false,
+            ops: 1,
+        });
     }
     fn copy(&mut self, k: u32, space: Space, from: Use, to: Use, ops: u32) {
         // A constant needs no memory to be copied from: the destination is filled.
@@ -327,7 +349,18 @@ impl Builder<'_> {
             }
         }
         let updates = matches!(to, Use::PadTarget(_) | Use::ConcatTarget(..) | Use::UpdateTarget(_));
-        self.push(PlanStep { kernel: Kernel::new(KernelKind::Copy), space, inputs: vec![from], outputs: vec![to], args: Vec::new(), node: k, faultable: false, updates, commits: false, ops });
+        self.push(PlanStep {
+            kernel: Kernel::new(KernelKind::Copy),
+            space,
+            inputs: vec![from],
+            outputs: vec![to],
+            args: Vec::new(),
+            node: k,
+            faultable: false,
+            updates,
+            commits: false,
+            ops,
+        });
     }
     /// Fills the node's output with a number.
     fn fill(&mut self, k: u32, with: ArgFrom) {
@@ -335,7 +368,18 @@ impl Builder<'_> {
         let mut p = Program::new();
         let reg = p.arg(with, self.g.vals[v as usize].meta.dtype);
         let kind = KernelKind::Map { expr: p.expr, outputs: vec![reg] };
-        self.push(PlanStep { kernel: Kernel::new(kind), space: Space::Of(v), inputs: Vec::new(), outputs: vec![Use::Whole(v)], args: p.args, node: k, faultable: false, updates: false, commits: false, ops: 1 });
+        self.push(PlanStep {
+            kernel: Kernel::new(kind),
+            space: Space::Of(v),
+            inputs: Vec::new(),
+            outputs: vec![Use::Whole(v)],
+            args: p.args,
+            node: k,
+            faultable: false,
+            updates: false,
+            commits: false,
+            ops: 1,
+        });
     }
     /// A stored Map value: into the latest kernel of its space if nothing that it reads is made after that one.
     fn map(&mut self, v: u32, space: u32, late: bool) {
@@ -371,13 +415,25 @@ impl Builder<'_> {
         self.of[v as usize] = at as u32;
         self.open.insert(at, Open { program, outputs: vec![(v, reg)] });
         // The kernel is put in at the end, when all outputs are known.
-        self.steps.push(PlanStep { kernel: Kernel::new(KernelKind::Copy), space: Space::Of(v), inputs: Vec::new(), outputs: Vec::new(), args: Vec::new(), node: self.g.vals[v as usize].node, faultable: false, updates: false, commits: late, ops: 0 });
+        self.steps.push(PlanStep {
+            kernel: Kernel::new(KernelKind::Copy),
+            space: Space::Of(v),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            args: Vec::new(),
+            node: self.g.vals[v as usize].node,
+            faultable: false,
+            updates: false,
+            commits: late,
+            ops: 0,
+        });
     }
     fn finish(mut self) -> Result<Vec<PlanStep>, RecordError> {
         for (at, open) in std::mem::take(&mut self.open) {
             let step = &mut self.steps[at];
             step.faultable = open.program.faults();
-            step.inputs = open.program.loads.iter().zip(0..).map(|(&l, k)| if reads_key(&open.program.expr, k) { Use::Whole(l) } else { Use::Broadcast(l) }).collect();
+            step.inputs =
+                open.program.loads.iter().zip(0..).map(|(&l, k)| if reads_key(&open.program.expr, k) { Use::Whole(l) } else { Use::Broadcast(l) }).collect();
             step.outputs = open.outputs.iter().map(|(v, _)| Use::Whole(*v)).collect();
             step.args = open.program.args;
             step.ops = open.program.ops;
@@ -389,7 +445,10 @@ impl Builder<'_> {
             let collective = matches!(self.g.nodes[s.node as usize].op, Op::Collective { .. });
             if !collective && self.device.backend().supports(&s.kernel.kind, &dtypes) == Support::No {
                 let record = self.g.nodes[s.node as usize].record as usize;
-                return Err((record, ErrorKind::Unsupported { backend: self.device.info().backend.into(), what: format!("{} on {dtypes:?}", s.kernel.kind.family()) }));
+                return Err((
+                    record,
+                    ErrorKind::Unsupported { backend: self.device.info().backend.into(), what: format!("{} on {dtypes:?}", s.kernel.kind.family()) },
+                ));
             }
         }
         Ok(self.steps)

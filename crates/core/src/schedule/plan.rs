@@ -78,19 +78,14 @@ impl Plan {
         let faultable = steps.iter().any(|s| s.faultable);
         let mut memory = MemoryPlan::new(g, &d, &steps);
         memory.assign(&d, &steps, holds, faultable, late);
-        let publish = g.of_slot.iter().enumerate().filter(|(s, v)| **v != NONE && !matches!(g.node_of(**v).op, Op::Input) && publishes(holders[*s], &d, **v)).map(|(s, v)| (s as u32, *v)).collect();
-        Ok(Plan {
-            hash: g.hash,
-            late,
-            storage: memory.storage,
-            own: memory.own,
-            root: d.root,
-            publish,
-            deferred: d.deferred,
-            faultable,
-            steps,
-            graph,
-        })
+        let publish = g
+            .of_slot
+            .iter()
+            .enumerate()
+            .filter(|(s, v)| **v != NONE && !matches!(g.node_of(**v).op, Op::Input) && publishes(holders[*s], &d, **v))
+            .map(|(s, v)| (s as u32, *v))
+            .collect();
+        Ok(Plan { hash: g.hash, late, storage: memory.storage, own: memory.own, root: d.root, publish, deferred: d.deferred, faultable, steps, graph })
     }
 }
 fn publishes(h: Holder, d: &Decisions, v: u32) -> bool {
@@ -170,11 +165,24 @@ impl<'a> MemoryPlan<'a> {
     }
     /// The memory of an operand that ends with this step and lies exactly where the output will.
     #[allow(clippy::too_many_arguments)]
-    fn donor(&self, d: &Decisions, s: &PlanStep, k: usize, at: usize, o: usize, holds: &[InputHold], taken: &[bool], faultable: bool, late: usize) -> Option<Storage> {
+    fn donor(
+        &self,
+        d: &Decisions,
+        s: &PlanStep,
+        k: usize,
+        at: usize,
+        o: usize,
+        holds: &[InputHold],
+        taken: &[bool],
+        faultable: bool,
+        late: usize,
+    ) -> Option<Storage> {
         let g = self.g;
         let element_wise = matches!(s.kernel.kind, KernelKind::Map { .. });
         // The whole-tensor copy before an update or a scatter vanishes if the destination may be taken over.
-        let whole_copy = matches!(s.kernel.kind, KernelKind::Copy) && matches!(g.nodes[s.node as usize].op, Op::UpdateSlice { .. } | Op::Scatter { .. }) && matches!(s.outputs[0], Use::Whole(_));
+        let whole_copy = matches!(s.kernel.kind, KernelKind::Copy)
+            && matches!(g.nodes[s.node as usize].op, Op::UpdateSlice { .. } | Op::Scatter { .. })
+            && matches!(s.outputs[0], Use::Whole(_));
         if !element_wise && !whole_copy {
             return None;
         }
@@ -184,7 +192,13 @@ impl<'a> MemoryPlan<'a> {
             let r = d.root[v as usize] as usize;
             let m = &g.vals[v as usize].meta;
             // The very tensor, not a view of it with other strides; equal shapes by construction of the space.
-            if r != v as usize || m.dtype != out_meta.dtype || !same_space(g, s, v, o as u32) || !g.dense[v as usize] || d.pinned[r] || d.constant[v as usize].is_some() {
+            if r != v as usize
+                || m.dtype != out_meta.dtype
+                || !same_space(g, s, v, o as u32)
+                || !g.dense[v as usize]
+                || d.pinned[r]
+                || d.constant[v as usize].is_some()
+            {
                 continue;
             }
             // Read through another view in the same step: an element would be overwritten before it is read.
@@ -269,7 +283,9 @@ fn blocks(plan: &Plan, bytes: &[usize]) -> (Vec<u32>, Vec<usize>) {
     order.sort_by_key(|&m| plan.own[m].first);
     for m in order {
         let o = &plan.own[m];
-        let fit = (0..sizes.len()).filter(|&b| free_at[b] <= o.first && sizes[b] >= bytes[m] && sizes[b] <= bytes[m].saturating_mul(2).max(4096)).min_by_key(|&b| sizes[b]);
+        let fit = (0..sizes.len())
+            .filter(|&b| free_at[b] <= o.first && sizes[b] >= bytes[m] && sizes[b] <= bytes[m].saturating_mul(2).max(4096))
+            .min_by_key(|&b| sizes[b]);
         let b = fit.unwrap_or_else(|| {
             sizes.push(bytes[m]);
             free_at.push(0);

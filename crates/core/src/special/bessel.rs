@@ -41,7 +41,13 @@ fn exp_times(a: f64, b: f64) -> f64 {
 /// I₀(x).
 pub fn i0(x: f64) -> f64 {
     let a = x.abs();
-    if a.is_infinite() { a } else if a > SWITCH { exp_times(a, scaled_asymptotic(0, a)) } else { series(0, a) }
+    if a.is_infinite() {
+        a
+    } else if a > SWITCH {
+        exp_times(a, scaled_asymptotic(0, a))
+    } else {
+        series(0, a)
+    }
 }
 /// exp(-|x|) I₀(x).
 pub fn i0e(x: f64) -> f64 {
@@ -51,7 +57,13 @@ pub fn i0e(x: f64) -> f64 {
 /// I₁(x).
 pub fn i1(x: f64) -> f64 {
     let a = x.abs();
-    if a.is_infinite() { x } else if a > SWITCH { exp_times(a, scaled_asymptotic(1, a)).copysign(x) } else { 0.5 * x * series(1, a) }
+    if a.is_infinite() {
+        x
+    } else if a > SWITCH {
+        exp_times(a, scaled_asymptotic(1, a)).copysign(x)
+    } else {
+        0.5 * x * series(1, a)
+    }
 }
 /// exp(-|x|) I₁(x).
 pub fn i1e(x: f64) -> f64 {

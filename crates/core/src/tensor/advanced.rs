@@ -1,6 +1,10 @@
 //! Indexing by tensors as NumPy and PyTorch define it, and what picks elements by a condition. How many elements a mask
 //! picks stands in the data: those functions read it, which is a typed error while a graph is captured.
-use super::{Operand, Tensor, compose::{Built, compose, compose1, refuse}, index::{spread, wrap}};
+use super::{
+    Operand, Tensor,
+    compose::{Built, compose, compose1, refuse},
+    index::{spread, wrap},
+};
 use crate::{DType, ErrorKind, Shape, op::ScatterMode};
 
 /// An index of several axes as one: the tensor with the indexed axes first and merged, and a position in them.
@@ -60,7 +64,11 @@ impl Tensor {
             let moved = rows.meta().shape;
             let flat = rows.reshape([place.rows, width]);
             let at = spread(&place.at, &flat.meta().shape, 0)?;
-            let put = if at.meta().shape.elements() == 0 { flat } else { Tensor::apply(crate::Op::Scatter { axis: 0, mode }, crate::Arg::None, &[&flat, &at, &values]) };
+            let put = if at.meta().shape.elements() == 0 {
+                flat
+            } else {
+                Tensor::apply(crate::Op::Scatter { axis: 0, mode }, crate::Arg::None, &[&flat, &at, &values])
+            };
             let mut back = vec![0usize; place.order.len()];
             for (k, &axis) in place.order.iter().enumerate() {
                 back[axis] = k;
@@ -77,7 +85,13 @@ impl Tensor {
                 Some(mask) if mask.meta().dtype == DType::Bool => {
                     let (own, from) = (mask.meta().shape, by_axis.len());
                     if own.rank() == 0 || shape.get(from..from + own.rank()) != Some(&*own) {
-                        return Err(ErrorKind::ShapeMismatch { left: shape, right: own, axes: None, expected: "a mask must have the sizes of the axes it indexes" }.into());
+                        return Err(ErrorKind::ShapeMismatch {
+                            left: shape,
+                            right: own,
+                            axes: None,
+                            expected: "a mask must have the sizes of the axes it indexes",
+                        }
+                        .into());
                     }
                     let true_at = mask.nonzero();
                     for k in 0..own.rank() {
@@ -195,7 +209,9 @@ impl Tensor {
     /// The elements where the mask is false, those of a scalar tensor where it is true.
     #[track_caller]
     pub fn masked_fill_with(&self, mask: &Tensor, value: &Tensor) -> Tensor {
-        compose("masked_fill", &[self, mask, value], || if value.rank() == 0 { Ok(mask.select(value, self)) } else { refuse(format!("a fill value has no axes, not {}", value.rank())) })
+        compose("masked_fill", &[self, mask, value], || {
+            if value.rank() == 0 { Ok(mask.select(value, self)) } else { refuse(format!("a fill value has no axes, not {}", value.rank())) }
+        })
     }
 }
 fn inputs<'a>(x: &'a Tensor, indices: &[Option<&'a Tensor>]) -> Vec<&'a Tensor> {

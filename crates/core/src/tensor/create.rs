@@ -1,5 +1,8 @@
 //! Making tensors: filled, ranges, from slices, iterators and nested literals, random.
-use super::{Tensor, compose::{compose, refuse}};
+use super::{
+    Tensor,
+    compose::{compose, refuse},
+};
 use crate::{Arg, DType, Device, Element, ErrorKind, Meta, Op, Rng, Scalar, Shape, shape::ToShape};
 
 impl Tensor {
@@ -242,7 +245,8 @@ fn progression(shape: Shape, start: Scalar, step: Scalar, dtype: DType, device: 
 }
 #[track_caller]
 fn triangle_indices(rows: usize, columns: usize, inside: impl Fn(isize, isize) -> bool) -> Tensor {
-    let pairs: Vec<(i64, i64)> = (0..rows as i64).flat_map(|i| (0..columns as i64).map(move |j| (i, j))).filter(|&(i, j)| inside(i as isize, j as isize)).collect();
+    let pairs: Vec<(i64, i64)> =
+        (0..rows as i64).flat_map(|i| (0..columns as i64).map(move |j| (i, j))).filter(|&(i, j)| inside(i as isize, j as isize)).collect();
     let n = pairs.len();
     Tensor::from_vec(pairs.iter().map(|p| p.0).chain(pairs.iter().map(|p| p.1)).collect(), [2, n])
 }
@@ -269,7 +273,9 @@ nested_elements!(bool, u8, i8, i16, u16, i32, u32, i64, u64, f32, f64, half::f16
 fn flatten_rows<N: Nested>(rows: &[N], depth: usize, sizes: &mut Vec<usize>, data: &mut Vec<N::Item>) -> Result<(), ErrorKind> {
     match sizes.get(depth) {
         None => sizes.push(rows.len()),
-        Some(&n) if n != rows.len() => return Err(ErrorKind::Argument(format!("rows of different lengths: {} elements where the first row has {n}", rows.len()))),
+        Some(&n) if n != rows.len() => {
+            return Err(ErrorKind::Argument(format!("rows of different lengths: {} elements where the first row has {n}", rows.len())));
+        }
         Some(_) => {}
     }
     for (k, row) in rows.iter().enumerate() {

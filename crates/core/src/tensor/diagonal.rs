@@ -1,5 +1,8 @@
 //! Diagonals and triangles of matrices.
-use super::{Tensor, compose::{compose1, refuse}};
+use super::{
+    Tensor,
+    compose::{compose1, refuse},
+};
 use crate::{DType, ErrorKind, Shape, shape::Axis};
 
 impl Tensor {

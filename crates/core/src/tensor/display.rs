@@ -136,7 +136,13 @@ impl Words {
             Style::Bool => (s.to_i64() != 0).to_string(),
             Style::Int => s.to_i64().to_string(),
             _ if v.is_nan() => "nan".into(),
-            _ if v.is_infinite() => if v > 0.0 { "inf".into() } else { "-inf".into() },
+            _ if v.is_infinite() => {
+                if v > 0.0 {
+                    "inf".into()
+                } else {
+                    "-inf".into()
+                }
+            }
             Style::Whole => format!("{v:.0}."),
             Style::Fixed => format!("{v:.PRECISION$}"),
             Style::Scientific => scientific(v),

@@ -1,6 +1,14 @@
 //! Norms and distances. Their gradients where the norm is 0 are 0, as in PyTorch.
-use super::{Tensor, compose::{Built, compose, compose1, refuse}, reduce::count};
-use crate::{AxisSet, ErrorKind, op::ReduceOp, shape::{Axes, Axis}};
+use super::{
+    Tensor,
+    compose::{Built, compose, compose1, refuse},
+    reduce::count,
+};
+use crate::{
+    AxisSet, ErrorKind,
+    op::ReduceOp,
+    shape::{Axes, Axis},
+};
 
 /// Which norm of a matrix [`Tensor::matrix_norm`] takes.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -39,7 +47,9 @@ impl Tensor {
             }
             let (rows, columns) = (AxisSet::one(rank - 2), AxisSet::one(rank - 1));
             let both = AxisSet(rows.0 | columns.0);
-            let sums_then = |first: AxisSet, second: AxisSet, largest: bool| x.abs().sum_keepdim(first).reduce(if largest { ReduceOp::Max } else { ReduceOp::Min }, second, true);
+            let sums_then = |first: AxisSet, second: AxisSet, largest: bool| {
+                x.abs().sum_keepdim(first).reduce(if largest { ReduceOp::Max } else { ReduceOp::Min }, second, true)
+            };
             let kept = match ord {
                 MatrixNorm::Fro => x.vector_norm(2.0, both, true),
                 MatrixNorm::Ord(o) if o.abs() == 1.0 => sums_then(rows, columns, o > 0.0),

@@ -1,6 +1,9 @@
 //! Indexing along one axis: gather and scatter, rows by number, embeddings. An index out of range is found when the
 //! data is read: a typed error that names the index, the bound and its position.
-use super::{Tensor, compose::{Built, compose, compose1, on_an_axis, refuse}};
+use super::{
+    Tensor,
+    compose::{Built, compose, compose1, on_an_axis, refuse},
+};
 use crate::{Arg, DType, ErrorKind, Op, Scalar, Shape, op::ScatterMode, shape::Axis};
 
 /// How [`Tensor::scatter_reduce`] combines what falls on one place.
@@ -163,7 +166,13 @@ impl Tensor {
                 });
             };
             if ids.rank() != 1 || offsets.rank() != 1 || !offsets.meta().dtype.is_int() {
-                return Err(ErrorKind::ShapeMismatch { left: ids.meta().shape, right: offsets.meta().shape, axes: None, expected: "a vector of ids and a vector of integer offsets" }.into());
+                return Err(ErrorKind::ShapeMismatch {
+                    left: ids.meta().shape,
+                    right: offsets.meta().shape,
+                    axes: None,
+                    expected: "a vector of ids and a vector of integer offsets",
+                }
+                .into());
             }
             let (n, bags, meta) = (ids.meta().shape[0], offsets.meta().shape[0], rows.meta());
             let place = Tensor::arange_on(0, n, 1, DType::I64, meta.device);
@@ -222,7 +231,13 @@ impl Tensor {
         let axis = shape.axis(axis.to_axis())?;
         let at = spread(index, &shape, axis)?;
         if from != at.meta().shape {
-            return Err(ErrorKind::ShapeMismatch { left: at.meta().shape, right: from, axes: None, expected: "the source must have the tensor's shape, with one part for each index" }.into());
+            return Err(ErrorKind::ShapeMismatch {
+                left: at.meta().shape,
+                right: from,
+                axes: None,
+                expected: "the source must have the tensor's shape, with one part for each index",
+            }
+            .into());
         }
         let out = x.scattered(name, mode, axis, &at, &source);
         Ok(if scalar { out.reshape(()) } else { out })

@@ -1,6 +1,12 @@
 //! Taking tensors apart and putting them together: split, cat, stack, repeat, roll, sliding windows.
-use super::{Tensor, compose::{Built, compose, compose1, on_an_axis, refuse}};
-use crate::{Arg, DType, ErrorKind, Meta, Op, Result, Shape, shape::{Axis, ToSizes}};
+use super::{
+    Tensor,
+    compose::{Built, compose, compose1, on_an_axis, refuse},
+};
+use crate::{
+    Arg, DType, ErrorKind, Meta, Op, Result, Shape,
+    shape::{Axis, ToSizes},
+};
 use std::borrow::Borrow;
 
 /// Which axis the first tensor of [`Tensor::meshgrid`] runs along.
@@ -141,7 +147,9 @@ impl Tensor {
             let Some(first) = tensors.first() else { return refuse("nothing to stack") };
             let shape = first.meta().shape;
             if let Some(other) = tensors.iter().find(|t| t.meta().shape != shape) {
-                return Err(ErrorKind::ShapeMismatch { left: shape, right: other.meta().shape, axes: None, expected: "stacked tensors must have one shape" }.into());
+                return Err(
+                    ErrorKind::ShapeMismatch { left: shape, right: other.meta().shape, axes: None, expected: "stacked tensors must have one shape" }.into()
+                );
             }
             let axis = axis.to_axis();
             let at = if axis < 0 { axis + shape.rank() as isize + 1 } else { axis };
@@ -284,7 +292,11 @@ impl Tensor {
             let shape = self.meta().shape;
             let axis = shape.axis(axis.to_axis())?;
             if *repeats.meta().shape != [shape[axis]] || !repeats.meta().dtype.is_int() {
-                return Err(ErrorKind::Shape { shape: repeats.meta().shape, expected: format!("one integer for each of the {} elements of axis {axis}", shape[axis]) }.into());
+                return Err(ErrorKind::Shape {
+                    shape: repeats.meta().shape,
+                    expected: format!("one integer for each of the {} elements of axis {axis}", shape[axis]),
+                }
+                .into());
             }
             let ends = repeats.cast(DType::I64).cumsum(0);
             let total: i64 = if shape[axis] == 0 { 0 } else { ends.get(-1).item()? };
@@ -299,13 +311,17 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn fliplr(&self) -> Tensor {
-        compose1("fliplr", self, |x| if x.rank() < 2 { Err(ErrorKind::Shape { shape: x.meta().shape, expected: "at least two axes".into() }.into()) } else { Ok(x.flip(1)) })
+        compose1("fliplr", self, |x| {
+            if x.rank() < 2 { Err(ErrorKind::Shape { shape: x.meta().shape, expected: "at least two axes".into() }.into()) } else { Ok(x.flip(1)) }
+        })
     }
     /// Rows (axis 0) in reverse order.
     #[track_caller]
     #[must_use]
     pub fn flipud(&self) -> Tensor {
-        compose1("flipud", self, |x| if x.rank() < 1 { Err(ErrorKind::Shape { shape: x.meta().shape, expected: "at least one axis".into() }.into()) } else { Ok(x.flip(0)) })
+        compose1("flipud", self, |x| {
+            if x.rank() < 1 { Err(ErrorKind::Shape { shape: x.meta().shape, expected: "at least one axis".into() }.into()) } else { Ok(x.flip(0)) }
+        })
     }
     /// Shifted along axes; what falls off one end comes in at the other. No axes: the flattened tensor is shifted.
     #[track_caller]

@@ -1,5 +1,8 @@
 //! Reading and checking values: comparisons of whole tensors, the search for what is not finite, small safe forms.
-use super::{Operand, Tensor, compose::{compose, compose1}};
+use super::{
+    Operand, Tensor,
+    compose::{compose, compose1},
+};
 use crate::{DType, Element, Error, ErrorKind, Result};
 
 impl Tensor {
@@ -32,7 +35,9 @@ impl Tensor {
     /// The error one of them carries; two dtypes or devices.
     #[track_caller]
     pub fn equal(&self, other: &Tensor) -> Result<bool> {
-        compose("equal", &[self, other], || if self.meta().shape != other.meta().shape { Ok(Ok(false)) } else { Ok(self.detach().eq(other.detach()).all(..).item::<bool>()) })
+        compose("equal", &[self, other], || {
+            if self.meta().shape != other.meta().shape { Ok(Ok(false)) } else { Ok(self.detach().eq(other.detach()).all(..).item::<bool>()) }
+        })
     }
     /// Is every element finite? One fused pass: a sum of `0 * x` is NaN as soon as one element is NaN or infinite.
     ///

@@ -1,7 +1,14 @@
 //! Reductions. `sum`, `amax`, ... drop the reduced axes; the `_keepdim` forms keep them with size 1.
 //! Means and variances of 16-bit floats run in f32 and are rounded once.
-use super::{Tensor, compose::{compose1, on_an_axis}};
-use crate::{Arg, AxisSet, DType, ErrorKind, Op, Origin, Shape, op::{ArgOp, ReduceOp}, shape::{Axes, Axis}};
+use super::{
+    Tensor,
+    compose::{compose1, on_an_axis},
+};
+use crate::{
+    Arg, AxisSet, DType, ErrorKind, Op, Origin, Shape,
+    op::{ArgOp, ReduceOp},
+    shape::{Axes, Axis},
+};
 
 /// A reduction and its form that keeps the axes.
 macro_rules! reductions {

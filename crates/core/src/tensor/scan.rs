@@ -1,5 +1,8 @@
 //! Running combinations along an axis.
-use super::{Tensor, compose::{compose, compose1, on_an_axis, refuse}};
+use super::{
+    Tensor,
+    compose::{compose, compose1, on_an_axis, refuse},
+};
 use crate::{Arg, DType, ErrorKind, Op, op::ScanOp, shape::Axis};
 
 impl Tensor {

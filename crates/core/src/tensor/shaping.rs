@@ -1,6 +1,13 @@
 //! Shapes: views that move nothing where strides allow, padding with a constant, updating a slice.
-use super::{Tensor, compose::{Built, compose1, refuse}};
-use crate::{Arg, DType, ErrorKind, Meta, Op, Origin, Scalar, Shape, op::{PadSpec, View}, shape::{Axes, Axis, ToShape, ToSizes}};
+use super::{
+    Tensor,
+    compose::{Built, compose1, refuse},
+};
+use crate::{
+    Arg, DType, ErrorKind, Meta, Op, Origin, Scalar, Shape,
+    op::{PadSpec, View},
+    shape::{Axes, Axis, ToShape, ToSizes},
+};
 use smallvec::SmallVec;
 
 impl Tensor {
@@ -18,7 +25,12 @@ impl Tensor {
         let sizes = sizes.to_sizes();
         let known = sizes.iter().filter(|&&s| s >= 0).fold(1usize, |n, &s| n.saturating_mul(s as usize));
         let open = sizes.iter().filter(|&&s| s < 0).count();
-        let bad = || Tensor::fail("reshape", ErrorKind::Shape { shape: from, expected: format!("a shape of {} elements; {sizes:?} does not have as many", from.elements()) });
+        let bad = || {
+            Tensor::fail(
+                "reshape",
+                ErrorKind::Shape { shape: from, expected: format!("a shape of {} elements; {sizes:?} does not have as many", from.elements()) },
+            )
+        };
         if open > 1 || sizes.iter().any(|&s| s < -1) || (open == 1 && (known == 0 || from.elements() % known != 0)) {
             return bad();
         }
@@ -58,7 +70,11 @@ impl Tensor {
     pub fn mt(&self) -> Tensor {
         let rank = self.rank() as isize;
         if rank < 2 {
-            return if self.error().is_some() { self.clone() } else { Tensor::fail("mt", ErrorKind::Shape { shape: self.meta().shape, expected: "at least two axes".into() }) };
+            return if self.error().is_some() {
+                self.clone()
+            } else {
+                Tensor::fail("mt", ErrorKind::Shape { shape: self.meta().shape, expected: "at least two axes".into() })
+            };
         }
         let mut perm: Vec<isize> = (0..rank).collect();
         perm.swap(rank as usize - 1, rank as usize - 2);

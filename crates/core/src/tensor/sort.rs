@@ -1,6 +1,9 @@
 //! Sorting and what follows from it: the k largest, the k-th, positions in sorted rows, distinct values.
 //! Sorts are stable; NaN counts as larger than every number.
-use super::{Tensor, compose::{Built, compose, compose1, on_an_axis, refuse}};
+use super::{
+    Tensor,
+    compose::{Built, compose, compose1, on_an_axis, refuse},
+};
 use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, shape::Axis};
 
 /// Rows up to this length are searched by counting, longer ones by halving.
@@ -70,7 +73,13 @@ impl Tensor {
             let rank = rows.shape.rank();
             let leads = rank == 1 || (rank == v.shape.rank() && rank > 0 && rows.shape[..rank - 1] == v.shape[..rank - 1]);
             if !leads {
-                return Err(ErrorKind::ShapeMismatch { left: rows.shape, right: v.shape, axes: None, expected: "sorted rows and values must have the same leading sizes" }.into());
+                return Err(ErrorKind::ShapeMismatch {
+                    left: rows.shape,
+                    right: v.shape,
+                    axes: None,
+                    expected: "sorted rows and values must have the same leading sizes",
+                }
+                .into());
             }
             let n = rows.shape[rank - 1];
             let (sorted, values) = (self.detach(), values.detach());

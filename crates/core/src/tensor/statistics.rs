@@ -1,5 +1,8 @@
 //! Order statistics and counts: median, mode, quantiles, histograms.
-use super::{Tensor, compose::{Built, compose, compose1, on_an_axis, refuse}};
+use super::{
+    Tensor,
+    compose::{Built, compose, compose1, on_an_axis, refuse},
+};
 use crate::{AxisSet, DType, ErrorKind, shape::Axis};
 
 /// What stands between two neighbours in a quantile.
@@ -52,7 +55,11 @@ impl Tensor {
             }
             let (values, from) = x.sort(axis, false);
             // NaN is sorted to the end: as soon as there is one it is the median, unless it is to be left out.
-            let numbers = if float { x.detach().isnan().logical_not().sum_keepdim(axis as isize) } else { Tensor::full_on(shape.with(axis, 1), n, DType::I64, x.meta().device) };
+            let numbers = if float {
+                x.detach().isnan().logical_not().sum_keepdim(axis as isize)
+            } else {
+                Tensor::full_on(shape.with(axis, 1), n, DType::I64, x.meta().device)
+            };
             let half = (numbers.maximum(1i64) - 1i64).bitwise_right_shift(1i64);
             let at = if skip || !float { half } else { numbers.eq(n).select(half, numbers.minimum(n - 1)) };
             let pick = |t: &Tensor| {

@@ -28,7 +28,16 @@ impl Memory for Bytes {
 pub struct Naive(DeviceInfo, usize);
 /// A device of its own whose memory is limited to `limit` bytes per allocation.
 pub fn device(window: usize, limit: usize) -> Device {
-    let info = DeviceInfo { backend: "naive", name: "plain loops".into(), parallelism: 1, details: vec![], determinism: Determinism::Bitwise, dtypes: &DType::COMPUTE, window_ops: window, window_bytes: 1 << 30 };
+    let info = DeviceInfo {
+        backend: "naive",
+        name: "plain loops".into(),
+        parallelism: 1,
+        details: vec![],
+        determinism: Determinism::Bitwise,
+        dtypes: &DType::COMPUTE,
+        window_ops: window,
+        window_bytes: 1 << 30,
+    };
     Device::from_backend(Box::new(Naive(info, limit)))
 }
 fn bytes_of(buffer: &adamant_core::buffer::Buffer) -> Vec<u8> {
@@ -81,12 +90,28 @@ fn run_expr(expr: &Expr, step: &Step<'_>) -> Vec<HostArray> {
                     step.fault.set(Fault::DivisionByZero);
                     Scalar::Int(0)
                 }),
-                Instr::Select(c, x, y) => if get(c, k).to_i64() != 0 { get(x, k) } else { get(y, k) },
-                Instr::Cast(x) => if dtype == DType::Bool { Scalar::Int((get(x, k).to_f64() != 0.0) as i64) } else { get(x, k) },
+                Instr::Select(c, x, y) => {
+                    if get(c, k).to_i64() != 0 {
+                        get(x, k)
+                    } else {
+                        get(y, k)
+                    }
+                }
+                Instr::Cast(x) => {
+                    if dtype == DType::Bool {
+                        Scalar::Int((get(x, k).to_f64() != 0.0) as i64)
+                    } else {
+                        get(x, k)
+                    }
+                }
                 Instr::Bitcast(x) => get(x, k),
             }
         };
-        let data = if dtype.is_float() { HostData::Float((0..n).map(|k| round_float(value(k).to_f64(), dtype)).collect()) } else { HostData::Int((0..n).map(|k| wrap_int(value(k).to_i64(), dtype)).collect()) };
+        let data = if dtype.is_float() {
+            HostData::Float((0..n).map(|k| round_float(value(k).to_f64(), dtype)).collect())
+        } else {
+            HostData::Int((0..n).map(|k| wrap_int(value(k).to_i64(), dtype)).collect())
+        };
         let array = HostArray { shape: step.space, dtype, data };
         regs.push(match instr {
             Instr::Bitcast(x) => HostArray::from_bytes(step.space, dtype, &regs[*x as usize].to_bytes()),

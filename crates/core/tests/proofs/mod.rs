@@ -53,7 +53,16 @@ fn all_values(cells: &[Cell]) -> Result<Vec<Vec<u32>>> {
 pub fn gpt2_block(device: Device) -> Result<()> {
     device.scoped(|| {
         let (b, t, c, h) = (2usize, 16usize, 32usize, 4usize);
-        let w = vec![param(&[c], 1, 1.0)?, param(&[c], 2, 1.0)?, param(&[3 * c, c], 3, 0.3)?, param(&[c, c], 4, 0.3)?, param(&[c], 5, 1.0)?, param(&[c], 6, 1.0)?, param(&[4 * c, c], 7, 0.3)?, param(&[c, 4 * c], 8, 0.3)?];
+        let w = vec![
+            param(&[c], 1, 1.0)?,
+            param(&[c], 2, 1.0)?,
+            param(&[3 * c, c], 3, 0.3)?,
+            param(&[c, c], 4, 0.3)?,
+            param(&[c], 5, 1.0)?,
+            param(&[c], 6, 1.0)?,
+            param(&[4 * c, c], 7, 0.3)?,
+            param(&[c, 4 * c], 8, 0.3)?,
+        ];
         let mut adam = AdamW::new(w.clone())?;
         let x = Tensor::from_vec(numbers(b * t * c, 9), [b, t, c]);
         let block = |x: &Tensor| -> Result<Tensor> {
