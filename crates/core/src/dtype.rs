@@ -124,6 +124,18 @@ impl DType {
             _ => return None,
         })
     }
+    /// The largest finite number of a float dtype.
+    pub const fn largest(self) -> Option<f64> {
+        Some(match self {
+            DType::F16 => 65504.0,
+            DType::BF16 => 3.3895313892515355e38,
+            DType::F32 => f32::MAX as f64,
+            DType::F64 => f64::MAX,
+            DType::F8E4M3 => 448.0,
+            DType::F8E5M2 => 57344.0,
+            _ => return None,
+        })
+    }
     /// The dtype in which sums of this dtype are returned: i64 for bool and integers (PyTorch's rule).
     pub const fn sum_dtype(self) -> DType {
         if self.is_float() { self } else { DType::I64 }

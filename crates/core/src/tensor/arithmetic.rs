@@ -1,6 +1,9 @@
 //! Operators and element-wise functions that are composed without losing accuracy.
-use super::{Operand, OperandRef, Tensor};
-use crate::{Arg, ErrorKind, Op, Origin, Scalar, scalar::Binary};
+use super::{
+    Operand, OperandRef, Tensor,
+    compose::{Built, compose, compose1, refuse},
+};
+use crate::{Arg, DType, ErrorKind, Op, Origin, Scalar, composite::wide::same_dtype, scalar::Binary, shape::Axis};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
 macro_rules! operators {
@@ -55,4 +58,126 @@ impl Tensor {
         let value = value.into();
         mask.select(value, self)
     }
+}
+impl Tensor {
+    /// Each element brought into `[min, max]` (numbers or tensors). NaN stays NaN; if min > max, everything is max. The
+    /// gradient passes where min <= x <= max, elsewhere it goes to the tensor that bounds; equal tensors share it.
+    #[track_caller]
+    pub fn clamp(&self, min: impl Operand, max: impl Operand) -> Tensor {
+        compose1("clamp", self, |x| Ok(at_most(&at_least(x, min.operand()), max.operand())))
+    }
+    /// As [`Tensor::clamp`] with the upper side open.
+    #[track_caller]
+    pub fn clamp_min(&self, min: impl Operand) -> Tensor {
+        compose1("clamp_min", self, |x| Ok(at_least(x, min.operand())))
+    }
+    /// As [`Tensor::clamp`] with the lower side open.
+    #[track_caller]
+    pub fn clamp_max(&self, max: impl Operand) -> Tensor {
+        compose1("clamp_max", self, |x| Ok(at_most(x, max.operand())))
+    }
+    /// NaN replaced by `nan`, the infinities by the numbers given or else the dtype's largest and smallest. Integers stay.
+    #[track_caller]
+    pub fn nan_to_num(&self, nan: f64, posinf: Option<f64>, neginf: Option<f64>) -> Tensor {
+        compose1("nan_to_num", self, |x| {
+            let Some(largest) = x.meta().dtype.largest() else { return Ok(x.clone()) };
+            let finite = x.isposinf().select(posinf.unwrap_or(largest), x);
+            let finite = x.isneginf().select(neginf.unwrap_or(-largest), finite);
+            Ok(x.isnan().select(nan, finite))
+        })
+    }
+    /// Rounded to a number of decimals, half to even as PyTorch does it: scaled, rounded, scaled back. Negative ones
+    /// round to tens, hundreds, ...; integers stay.
+    #[track_caller]
+    pub fn round_to(&self, decimals: i32) -> Tensor {
+        compose1("round_to", self, |x| {
+            let scale = 10f64.powi(decimals.saturating_abs());
+            Ok(match decimals {
+                _ if !x.meta().dtype.is_float() => x.clone(),
+                0 => x.round(),
+                d if d > 0 => (x * scale).round() / scale,
+                _ => (x / scale).round() * scale,
+            })
+        })
+    }
+    /// self + weight · (end - self), computed from the end that is nearer, so that weight 1 gives `end` exactly.
+    #[track_caller]
+    pub fn lerp(&self, end: &Tensor, weight: impl Operand) -> Tensor {
+        compose("lerp", &[self, end], || {
+            let (x, y) = (self.widened(), widened_as(self, end)?);
+            let way = &y - &x;
+            let between = match weight.operand() {
+                OperandRef::Scalar(w) if w.to_f64().abs() < 0.5 => x + way * w,
+                OperandRef::Scalar(w) => y - way * (1.0 - w.to_f64()),
+                OperandRef::Tensor(w) => {
+                    let w = widened_as(self, w)?;
+                    w.abs().lt(0.5).select(x + &way * &w, y - way * (1.0 - w))
+                }
+            };
+            Ok(between.cast(self.meta().dtype))
+        })
+    }
+    /// self + value · a · b.
+    #[track_caller]
+    pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Tensor {
+        let value = value.into();
+        compose("addcmul", &[self, a, b], || Ok((self.widened() + widened_as(self, a)? * value * widened_as(self, b)?).cast(self.meta().dtype)))
+    }
+    /// self + value · a / b.
+    #[track_caller]
+    pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Tensor {
+        let value = value.into();
+        compose("addcdiv", &[self, a, b], || Ok((self.widened() + widened_as(self, a)? * value / widened_as(self, b)?).cast(self.meta().dtype)))
+    }
+    /// bool: |self - other| <= atol + rtol · |other|, or equal (infinities), or both NaN if `equal_nan`.
+    #[track_caller]
+    pub fn isclose(&self, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Tensor {
+        compose("isclose", &[self, other], || {
+            if !(rtol >= 0.0 && atol >= 0.0) {
+                return refuse(format!("tolerances must not be negative: rtol {rtol}, atol {atol}"));
+            }
+            let float = |t: &Tensor| if t.meta().dtype.is_float() { t.clone() } else { t.cast(DType::F64) };
+            let (x, y) = (float(self), float(other));
+            let distance = (&x - &y).abs();
+            let near = distance.le(y.abs() * rtol + atol).logical_and(distance.isfinite());
+            let close = self.eq(other).logical_or(near);
+            Ok(if equal_nan { close.logical_or(x.isnan().logical_and(y.isnan())) } else { close })
+        })
+    }
+    /// The cross product of vectors along an axis of three elements; other axes broadcast.
+    #[track_caller]
+    pub fn cross(&self, other: &Tensor, axis: impl Axis) -> Tensor {
+        compose("cross", &[self, other], || {
+            for t in [self, other] {
+                let shape = t.meta().shape;
+                if shape[shape.axis(axis.to_axis())?] != 3 {
+                    return Err(ErrorKind::Shape { shape, expected: "three elements along the axis of the vectors".into() }.into());
+                }
+            }
+            let turned = |t: &Tensor, by: isize| t.roll([by], [axis.to_axis()]);
+            Ok(turned(self, -1) * turned(other, -2) - turned(self, -2) * turned(other, -1))
+        })
+    }
+}
+// Against a number a selection, not `maximum`: at the bound the whole gradient passes. Against a tensor the two that
+// are equal share it, as in PyTorch.
+fn at_least(x: &Tensor, min: OperandRef<'_>) -> Tensor {
+    match min {
+        OperandRef::Tensor(min) => x.maximum(min),
+        OperandRef::Scalar(min) => x.lt(min).select(min, x),
+    }
+}
+fn at_most(x: &Tensor, max: OperandRef<'_>) -> Tensor {
+    match max {
+        OperandRef::Tensor(max) => x.minimum(max),
+        OperandRef::Scalar(max) => x.gt(max).select(max, x),
+    }
+}
+/// The other side in the dtype that a function of 16-bit floats computes in; two dtypes do not meet there either.
+fn widened_as(x: &Tensor, other: &Tensor) -> Built<Tensor> {
+    if let Some(error) = other.error() {
+        return Err(error.into());
+    }
+    same_dtype(&x.meta(), &other.meta())?;
+    Ok(other.widened())
 }

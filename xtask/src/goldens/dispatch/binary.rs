@@ -17,9 +17,19 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
         "rsub_scalar" => x()?.binary_reversed(Binary::Sub, case.scalar("value")?),
         "mul_scalar" => x()?.mul(case.scalar("value")?),
         "div_scalar" => x()?.div(case.scalar("value")?),
+        "pow_scalar" => x()?.pow(case.scalar("exponent")?),
+        "rpow_scalar" => x()?.binary_reversed(Binary::Pow, case.scalar("base")?),
         "rdiv_scalar" => x()?.binary_reversed(Binary::Div, case.scalar("value")?),
         "where" => x()?.select(case.tensor(1)?, case.tensor(2)?),
         "where_scalar" => x()?.select(case.tensor(1)?, case.scalar("value")?),
+        "addcmul" => x()?.addcmul(case.tensor(1)?, case.tensor(2)?, case.float_or("value", 1.0)?),
+        "addcdiv" => x()?.addcdiv(case.tensor(1)?, case.tensor(2)?, case.float_or("value", 1.0)?),
+        "lerp" => match case.maybe_float("weight")? {
+            Some(weight) => x()?.lerp(case.tensor(1)?, weight),
+            None => x()?.lerp(case.tensor(1)?, case.tensor(2)?),
+        },
+        "isclose" => x()?.isclose(case.tensor(1)?, case.float_or("rtol", 1e-5)?, case.float_or("atol", 1e-8)?, case.bool_or("equal_nan", false)?),
+        "linalg.cross" | "cross" => x()?.cross(case.tensor(1)?, case.axis_or("dim", -1)?),
         _ => return Ok(None),
     }]))
 }

@@ -1,5 +1,5 @@
 //! Functions of one tensor: the scalar table by its names, and what is composed of it.
-use crate::goldens::call::Call;
+use crate::goldens::call::{Call, argument};
 use adamant::{Error, Tensor, scalar::Unary};
 
 /// The outputs, if the op is one of these.
@@ -12,8 +12,23 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     }
     Ok(Some(vec![match case.op() {
         "positive" => case.tensor(0)?.clone(),
+        "round" => case.tensor(0)?.round_to(case.int("decimals")? as i32),
+        "clamp" | "clip" => clamp(case)?,
+        "nan_to_num" => case.tensor(0)?.nan_to_num(case.float_or("nan", 0.0)?, case.maybe_float("posinf")?, case.maybe_float("neginf")?),
         _ => return Ok(None),
     }]))
+}
+fn clamp(case: &Call) -> Result<Tensor, Error> {
+    let x = case.tensor(0)?;
+    Ok(match (case.maybe_scalar("min")?, case.maybe_scalar("max")?, case.optional(1), case.optional(2)) {
+        (Some(min), Some(max), ..) => x.clamp(min, max),
+        (Some(min), None, ..) => x.clamp_min(min),
+        (None, Some(max), ..) => x.clamp_max(max),
+        (None, None, Some(min), Some(max)) => x.clamp(min, max),
+        (None, None, Some(min), None) => x.clamp_min(min),
+        (None, None, None, Some(max)) => x.clamp_max(max),
+        (None, None, None, None) => return Err(argument("clamp needs a min or a max".into())),
+    })
 }
 /// The row of the table that a name of torch means.
 fn row(name: &str) -> Option<Unary> {
