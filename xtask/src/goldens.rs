@@ -4,8 +4,11 @@ mod call;
 mod compare;
 mod dispatch;
 mod files;
+mod init;
 mod manifest;
+mod optim;
 mod run;
+mod schedule;
 mod write;
 
 use crate::exit::Exit;
@@ -62,7 +65,7 @@ fn compute_and_compare(options: &Options, device: Device) -> Result<Vec<Judged>,
     let all = manifest::read(&options.dir)?;
     let only = options.only.as_ref().map(Glob::compile_matcher);
     let wanted = |id: &str, op: &str| only.as_ref().is_none_or(|m| m.is_match(id) || m.is_match(op));
-    write::clear(&options.out, all.iter().map(|c| c.file.clone()).collect::<std::collections::BTreeSet<_>>())?;
+    write::clear(&options.out, all.iter().filter(|c| !c.file.is_empty()).map(|c| c.file.clone()).collect::<std::collections::BTreeSet<_>>())?;
     let cases: Vec<_> = all.into_iter().filter(|c| wanted(&c.id, &c.op)).collect();
     let files = files::Files::open(&options.dir, &cases)?;
     let workers = if options.workers > 0 { options.workers } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };

@@ -164,3 +164,8 @@ impl<'a> Call<'a> {
 pub fn argument(what: String) -> Error {
     Error::new("goldens", ErrorKind::Argument(what))
 }
+/// What the library, or this program's knowledge of it, lacks.
+#[track_caller]
+pub fn unsupported(what: String) -> Error {
+    Error::new("goldens", ErrorKind::Unsupported { backend: "goldens".into(), what })
+}

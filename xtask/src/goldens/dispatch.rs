@@ -1,8 +1,8 @@
 //! From an op's name to the call of the library, by family. A family answers `None` to names that are not its own.
 //!
 //! A family's `dispatch` is `apply(case).transpose()`; its `apply` is one match over names, so that `?` works in it.
-use super::call::Call;
-use adamant::{Error, ErrorKind, Tensor};
+use super::call::{Call, unsupported};
+use adamant::{Error, Tensor};
 
 mod activation;
 mod attention;
@@ -49,8 +49,5 @@ const FAMILIES: &[Family] = &[
 
 /// The outputs of a call, or why there are none. An op that no family knows is unsupported.
 pub fn dispatch(case: &Call) -> Result<Vec<Tensor>, Error> {
-    FAMILIES.iter().find_map(|family| family(case)).unwrap_or_else(|| {
-        let backend = "goldens".to_string();
-        Err(Error::new("goldens", ErrorKind::Unsupported { backend, what: format!("no family knows the op {}", case.op()) }))
-    })
+    FAMILIES.iter().find_map(|family| family(case)).unwrap_or_else(|| Err(unsupported(format!("no family knows the op {}", case.op()))))
 }

@@ -10,7 +10,7 @@ impl Files {
     /// Opens the headers of the files that the cases name, and sees that what the cases need is there.
     pub fn open(dir: &Path, cases: &[Case]) -> Result<Files, String> {
         let mut files = BTreeMap::new();
-        for case in cases {
+        for case in cases.iter().filter(|case| !case.file.is_empty()) {
             if !files.contains_key(&case.file) {
                 files.insert(case.file.clone(), SafeTensors::open(dir.join(&case.file)).map_err(|e| e.to_string())?);
             }

@@ -1,18 +1,22 @@
-//! The manifest: one JSON object a line is one case. Only names are read here, no tensor.
-use serde::Deserialize;
+//! What is to be computed: the manifest, where one JSON object a line is one case, and beside it the schedules and the
+//! initialisers. Only names and arguments are read here, no answer.
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::Path};
 
 /// One case, as its line says.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct Case {
     /// its name, of which an op, a number and a dtype are parts
     pub id: String,
     /// torch's name of the op
+    #[serde(alias = "init")]
     pub op: String,
     /// the family
+    #[serde(default)]
     pub group: String,
     /// the file of this folder that holds its tensors
+    #[serde(default)]
     pub file: String,
     /// keyword arguments
     #[serde(default)]
@@ -77,7 +81,20 @@ pub struct Case {
     /// optimizers: the gradients of all steps on axis 0
     #[serde(default)]
     pub step_grads: Vec<Option<String>>,
+    /// schedules: the rate before the first step
+    #[serde(default)]
+    pub base_lr: f64,
+    /// schedules: the measure after each step, for those that watch one
+    #[serde(default)]
+    pub metric: Vec<f64>,
+    /// initialisers: the shape of the weight
+    #[serde(default)]
+    pub shape: Vec<usize>,
 }
+/// The group of the cases of schedulers.json.
+pub const SCHEDULES: &str = "schedulers";
+/// The group of the cases of init.json.
+pub const INITIALISERS: &str = "init";
 
 /// A view of a stored tensor.
 #[derive(Clone, Debug, Deserialize)]
@@ -134,10 +151,29 @@ impl std::fmt::Display for What {
     }
 }
 
-/// The cases of a folder, in the manifest's order.
+/// The cases of a folder: the manifest's in its order, then the schedules, then the initialisers, where there are any.
 pub fn read(dir: &Path) -> Result<Vec<Case>, String> {
     let path = dir.join("manifest.jsonl");
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines.map(|(k, line)| serde_json::from_str(line).map_err(|e| format!("{}:{}: {e}", path.display(), k + 1))).collect()
+    let mut cases: Vec<Case> =
+        lines.map(|(k, line)| serde_json::from_str(line).map_err(|e| format!("{}:{}: {e}", path.display(), k + 1))).collect::<Result<_, _>>()?;
+    // OUT gets a file of the same name, and nothing outside it.
+    if let Some(case) = cases.iter().find(|c| Path::new(&c.file).file_name() != Some(c.file.as_ref())) {
+        return Err(format!("{}: the file `{}` of case {} is no file name", path.display(), case.file, case.id));
+    }
+    for group in [SCHEDULES, INITIALISERS] {
+        let more: Vec<Case> = read_list(dir, group)?;
+        cases.extend(more.into_iter().map(|case| Case { group: group.into(), ..case }));
+    }
+    Ok(cases)
+}
+/// The objects of DIR/<group>.json; none if there is no such file.
+pub fn read_list<T: DeserializeOwned>(dir: &Path, group: &str) -> Result<Vec<T>, String> {
+    let path = dir.join(format!("{group}.json"));
+    match std::fs::read_to_string(&path) {
+        Ok(text) => serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(format!("{}: {e}", path.display())),
+    }
 }

@@ -3,7 +3,9 @@ use super::{
     call::Call,
     dispatch,
     files::Files,
-    manifest::{Case, ViewOf},
+    init,
+    manifest::{Case, INITIALISERS, SCHEDULES, ViewOf},
+    optim, schedule,
     write::{Ending, Status},
 };
 use adamant::{Device, Error, ErrorKind, Tensor, grad};
@@ -29,6 +31,18 @@ pub struct Outcome {
     pub tensors: Vec<(String, Tensor)>,
     /// the line for status.jsonl
     pub status: Status,
+    /// what schedules and initialisers give
+    pub numbers: Numbers,
+}
+/// Results that are no tensors.
+#[derive(Clone)]
+pub enum Numbers {
+    /// there are none
+    None,
+    /// of a schedule
+    Rates(schedule::Rates),
+    /// of an initialiser
+    Statistics(init::Statistics),
 }
 
 /// Computes all cases, in any order; the outcomes are in the order of the cases.
@@ -99,10 +113,23 @@ fn text_of(panic: Box<dyn Any + Send>) -> String {
     panic.downcast_ref::<&str>().map(|s| s.to_string()).or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a text".into())
 }
 fn ended(case: &Case, status: Ending, kind: &str, message: String) -> Outcome {
-    Outcome { tensors: Vec::new(), status: Status { id: case.id.clone(), status, kind: kind.into(), message } }
+    Outcome { tensors: Vec::new(), numbers: Numbers::None, status: Status { id: case.id.clone(), status, kind: kind.into(), message } }
 }
 
 fn compute(case: &Case, files: &Files, device: Device) -> Outcome {
+    // What has no op, but a result of its own kind.
+    let of_its_own = match case.group.as_str() {
+        SCHEDULES => schedule::rates(case).map(|rates| (Vec::new(), Numbers::Rates(rates))),
+        INITIALISERS => init::statistics(case).map(|statistics| (Vec::new(), Numbers::Statistics(statistics))),
+        _ if case.op.starts_with("optim.") => optim::trajectories(case, files, device).map(|tensors| (tensors, Numbers::None)),
+        _ => return compute_op(case, files, device),
+    };
+    match of_its_own {
+        Ok((tensors, numbers)) => Outcome { tensors, numbers, ..ended(case, Ending::Ok, "", String::new()) },
+        Err(e) => ended(case, ending_of(case, &e), e.kind().word(), e.to_string()),
+    }
+}
+fn compute_op(case: &Case, files: &Files, device: Device) -> Outcome {
     let mut tensors = Vec::new();
     let done = forward(case, files, device, &mut tensors);
     let mut outcome = match &done {

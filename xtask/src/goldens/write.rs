@@ -1,7 +1,8 @@
-//! What a run leaves in OUT: tensors under the manifest's names, one file a group, and a status line a case.
-use super::run::Outcome;
+//! What a run leaves in OUT: tensors under the manifest's names, one file a group, a status line a case, and by id the
+//! rates (schedulers.json), the momenta (momentum.json) and the statistics of initialisers (init.json).
+use super::run::{Numbers, Outcome};
 use adamant::{Tensor, formats::safetensors};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, io::Write, path::Path};
 
 /// A line of status.jsonl.
@@ -34,7 +35,7 @@ pub fn write(out: &Path, outcomes: &[(String, Outcome)]) -> Result<(), String> {
     for (file, outcome) in outcomes {
         files.entry(file).or_default().extend(outcome.tensors.iter().cloned());
     }
-    for (file, tensors) in files {
+    for (file, tensors) in files.into_iter().filter(|(file, _)| !file.is_empty()) {
         safetensors::save(out.join(file), tensors, &BTreeMap::new()).map_err(|e| e.to_string())?;
     }
     let mut lines = Vec::new();
@@ -42,13 +43,39 @@ pub fn write(out: &Path, outcomes: &[(String, Outcome)]) -> Result<(), String> {
         serde_json::to_writer(&mut lines, &outcome.status).map_err(|e| e.to_string())?;
         lines.push(b'\n');
     }
-    let path = out.join("status.jsonl");
-    std::fs::File::create(&path).and_then(|mut f| f.write_all(&lines)).map_err(|e| format!("{}: {e}", path.display()))
+    write_file(&out.join("status.jsonl"), &lines)?;
+    let (mut rates, mut momenta, mut statistics) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for (_, outcome) in outcomes {
+        match &outcome.numbers {
+            Numbers::None => {}
+            Numbers::Rates(r) => {
+                rates.insert(&outcome.status.id, &r.lr);
+                momenta.extend(r.momentum.as_ref().map(|m| (&outcome.status.id, m)));
+            }
+            Numbers::Statistics(s) => {
+                statistics.insert(&outcome.status.id, s);
+            }
+        }
+    }
+    write_map(&out.join("schedulers.json"), &rates)?;
+    write_map(&out.join("momentum.json"), &momenta)?;
+    write_map(&out.join("init.json"), &statistics)
+}
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    std::fs::File::create(path).and_then(|mut f| f.write_all(bytes)).map_err(|e| format!("{}: {e}", path.display()))
+}
+fn write_map(path: &Path, map: &impl Serialize) -> Result<(), String> {
+    write_file(path, &serde_json::to_vec(map).map_err(|e| format!("{}: {e}", path.display()))?)
+}
+/// A map by id that `write` has written.
+pub fn read_map<T: DeserializeOwned>(path: &Path) -> Result<BTreeMap<String, T>, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 /// Removes what an earlier run with other cases left in OUT and this one would not replace.
 pub fn clear(out: &Path, files: impl IntoIterator<Item = String>) -> Result<(), String> {
     std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
-    for file in files.into_iter().chain(["status.jsonl", "schedulers.json", "init.json"].map(String::from)) {
+    for file in files.into_iter().chain(["status.jsonl", "schedulers.json", "momentum.json", "init.json"].map(String::from)) {
         let path = out.join(file);
         match std::fs::remove_file(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(format!("{}: {e}", path.display())),
