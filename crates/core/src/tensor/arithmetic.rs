@@ -3,7 +3,7 @@ use super::{
     Operand, OperandRef, Tensor,
     compose::{Built, compose, compose1, refuse},
 };
-use crate::{Arg, DType, ErrorKind, Op, Origin, Scalar, composite::wide::same_dtype, scalar::Binary, shape::Axis};
+use crate::{Arg, DType, ErrorKind, Op, Origin, Scalar, composite::wide::same_dtype, scalar::Binary};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
 macro_rules! operators {
@@ -142,20 +142,6 @@ impl Tensor {
             let near = distance.le(y.abs() * rtol + atol).logical_and(distance.isfinite());
             let close = self.eq(other).logical_or(near);
             Ok(if equal_nan { close.logical_or(x.isnan().logical_and(y.isnan())) } else { close })
-        })
-    }
-    /// The cross product of vectors along an axis of three elements; other axes broadcast.
-    #[track_caller]
-    pub fn cross(&self, other: &Tensor, axis: impl Axis) -> Tensor {
-        compose("cross", &[self, other], || {
-            for t in [self, other] {
-                let shape = t.meta().shape;
-                if shape[shape.axis(axis.to_axis())?] != 3 {
-                    return Err(ErrorKind::Shape { shape, expected: "three elements along the axis of the vectors".into() }.into());
-                }
-            }
-            let turned = |t: &Tensor, by: isize| t.roll([by], [axis.to_axis()]);
-            Ok(turned(self, -1) * turned(other, -2) - turned(self, -2) * turned(other, -1))
         })
     }
 }
