@@ -117,7 +117,8 @@ impl Replay<'_> {
                 offset += s as isize * stride;
             }
         }
-        layout.offset = offset as usize + input.map_or(0, |s| s.layout.offset);
+        // Relative to an input the offset may be negative: a flip of a flipped one starts before it.
+        layout.offset = (offset + input.map_or(0, |s| s.layout.offset as isize)) as usize;
         layout
     }
     fn operand<'b>(&'b self, o: &SizedOperand, own: &'b [Arc<Buffer>]) -> Option<Operand<'b>> {
