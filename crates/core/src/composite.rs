@@ -7,11 +7,13 @@ use std::{any::Any, fmt};
 
 pub mod activation;
 pub mod attention;
+pub mod conv;
 pub mod dropout;
 pub mod embedding;
 pub mod linear;
 pub mod loss;
 pub mod norm;
+pub mod quantize;
 pub mod softmax;
 pub mod wide;
 

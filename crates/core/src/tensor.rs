@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 mod advanced;
 mod arithmetic;
-mod compose;
+pub(crate) mod compose;
 mod create;
 mod diagonal;
 mod display;

@@ -39,11 +39,12 @@ impl Composite for Linear {
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let (x, w) = (&inputs[0], &inputs[1]);
-        let shape = x.meta().shape;
-        let y = rows(x).matmul(w.mt()).reshape(shape.with(shape.rank() - 1, w.meta().shape[0]));
+        let m = x.meta();
+        let shape = m.shape.with(m.shape.rank() - 1, w.meta().shape[0]);
+        // A product alone rounds once by itself; with a bias the sum is what is rounded.
         Ok(vec![match inputs.get(2) {
-            Some(b) => y + b,
-            None => y,
+            Some(b) => (rows(&x.widened()).matmul(w.widened().mt()) + b.widened()).reshape(shape).cast(m.dtype),
+            None => rows(x).matmul(w.mt()).reshape(shape),
         }])
     }
     fn saves(&self) -> Option<Saves> {
@@ -60,7 +61,7 @@ impl Composite for Linear {
             out[1] = Some(g.mt().matmul(rows(args.input(0)?)));
         }
         if args.needs.get(2) == Some(&true) {
-            out[2] = Some(g.sum(0));
+            out[2] = Some(g.widened().sum(0).cast(args.metas[2].dtype));
         }
         Ok(out)
     }

@@ -18,6 +18,8 @@ pub enum Reduction {
     Mean,
     /// Their sum.
     Sum,
+    /// Their sum divided by the size of the first axis: the mean of a divergence over the batch.
+    BatchMean,
 }
 impl Reduction {
     pub(crate) fn word(self) -> &'static str {
@@ -25,18 +27,19 @@ impl Reduction {
             Reduction::None => "none",
             Reduction::Mean => "mean",
             Reduction::Sum => "sum",
+            Reduction::BatchMean => "batchmean",
         }
     }
 }
 impl std::str::FromStr for Reduction {
     type Err = Error;
-    /// From PyTorch's word: `none`, `mean`, `sum`.
+    /// From PyTorch's word: `none`, `mean`, `sum`, `batchmean`.
     #[track_caller]
     fn from_str(s: &str) -> Result<Reduction> {
-        [Reduction::None, Reduction::Mean, Reduction::Sum]
-            .into_iter()
+        let all = [Reduction::None, Reduction::Mean, Reduction::Sum, Reduction::BatchMean];
+        all.into_iter()
             .find(|r| r.word() == s)
-            .ok_or_else(|| Error::new("reduction", ErrorKind::Argument(format!("`{s}` is none of none, mean, sum"))))
+            .ok_or_else(|| Error::new("reduction", ErrorKind::Argument(format!("`{s}` is none of none, mean, sum, batchmean"))))
     }
 }
 
@@ -177,6 +180,9 @@ impl Composite for CrossEntropy {
         if !(0.0..=1.0).contains(&self.label_smoothing) {
             return Err(ErrorKind::Argument(format!("label_smoothing lies between 0 and 1, not {}", self.label_smoothing)));
         }
+        if self.reduction == Reduction::BatchMean {
+            return Err(ErrorKind::Argument("a cross entropy is reduced by none, mean or sum".into()));
+        }
         if self.probabilities {
             same_dtype(&x, t)?;
             if t.shape != x.shape || x.shape.rank() == 0 {
@@ -206,7 +212,7 @@ impl Composite for CrossEntropy {
             return Ok(vec![
                 match self.reduction {
                     Reduction::None => zero,
-                    Reduction::Sum => zero.sum(..),
+                    Reduction::Sum | Reduction::BatchMean => zero.sum(..),
                     Reduction::Mean => zero.sum(..) + f64::NAN,
                 }
                 .cast(m.dtype),
@@ -228,7 +234,7 @@ impl Composite for CrossEntropy {
         };
         let loss = match self.reduction {
             Reduction::None => each.reshape(m.shape.without(axis)),
-            Reduction::Sum => each.sum(..),
+            Reduction::Sum | Reduction::BatchMean => each.sum(..),
             Reduction::Mean => {
                 let sum = each.sum(..);
                 match self.total(&m.shape, classes.as_ref(), w.as_ref(), &sum) {

@@ -1,5 +1,5 @@
 //! Scaled dot-product attention under PyTorch's options.
-use crate::{Error, ErrorKind, Origin, Rng, Shape, Tensor, composite::attention::Attention};
+use crate::{Error, ErrorKind, Origin, Rng, Shape, Tensor, composite::attention::Attention, tensor::compose::compose};
 
 /// Options of [`scaled_dot_product_attention`].
 #[derive(Clone, Copy, Default)]
@@ -79,4 +79,21 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, options:
         Ok(Tensor::composite1(composite, &inputs))
     };
     run().unwrap_or_else(|kind| Tensor::failed(Error::at("scaled_dot_product_attention", kind, origin)))
+}
+
+/// Rotary positions (Su et al., 2021) on the two halves of the last axis: `x cos + (-x2, x1) sin`, cos and sin of x's
+/// width broadcasting to it.
+#[track_caller]
+pub fn rotary_half(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
+    compose("rotary_half", &[x, cos, sin], || {
+        let m = x.meta();
+        let rank = m.shape.rank();
+        if rank == 0 || !m.shape[rank - 1].is_multiple_of(2) {
+            return Err(ErrorKind::Shape { shape: m.shape, expected: "a last axis of an even size".into() }.into());
+        }
+        let half = m.shape[rank - 1] / 2;
+        let wide = x.widened();
+        let turned = Tensor::cat(&[wide.narrow(rank - 1, half, half).neg(), wide.narrow(rank - 1, 0, half)], rank - 1);
+        Ok((wide * cos.widened() + turned * sin.widened()).cast(m.dtype))
+    })
 }

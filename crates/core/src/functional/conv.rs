@@ -2,8 +2,10 @@
 //! the three roles of the one primitive.
 use super::Sizes;
 use crate::{
-    Arg, Error, ErrorKind, Op, Origin, Scalar, Shape, Tensor,
+    Arg, Error, ErrorKind, Meta, Op, Scalar, Tensor,
+    composite::conv::BiasedConv,
     op::{ConvRole, ConvSpec, PadSpec},
+    tensor::compose::compose,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -83,12 +85,12 @@ macro_rules! dimensions {
         #[doc = concat!("The convolution of x `[batch, in, ", $shape, "]` (the batch may be missing) with a weight `[out, in / groups, ..kernel]`, and a bias `[out]`.")]
         #[track_caller]
         pub fn $conv(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &Conv) -> Tensor {
-            finish(stringify!($conv), x, weight, bias, $n, |x| convolve(x, weight, options, $n), |w| w[0])
+            finish(stringify!($conv), x, weight, bias, $n, |x, n| convolve(x, weight, options, n))
         }
         #[doc = concat!("The transposed convolution of x `[batch, in, ", $shape, "]` (the batch may be missing) with a weight `[in, out / groups, ..kernel]`, and a bias `[out]`: the gradient of a convolution with respect to its input.")]
         #[track_caller]
         pub fn $transpose(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Tensor {
-            finish(stringify!($transpose), x, weight, bias, $n, |x| transpose(x, weight, options, $n), |w| w[1].saturating_mul(options.groups))
+            finish(stringify!($transpose), x, weight, bias, $n, |x, n| transpose(x, weight, options, n))
         }
     )* };
 }
@@ -98,6 +100,11 @@ dimensions! {
     3 conv3d conv_transpose3d "depth, height, width";
 }
 
+/// A convolution that is checked, and zeros that its output gets at its end.
+struct Planned {
+    spec: ConvSpec,
+    zeros: Option<PadSpec>,
+}
 /// Adds a missing batch axis for the while, and the bias.
 #[track_caller]
 fn finish(
@@ -106,42 +113,45 @@ fn finish(
     weight: &Tensor,
     bias: Option<&Tensor>,
     n: usize,
-    conv: impl FnOnce(&Tensor) -> Result<Tensor, ErrorKind>,
-    channels: impl FnOnce(&Shape) -> usize,
+    plan: impl FnOnce(&Meta, usize) -> Result<Planned, ErrorKind>,
 ) -> Tensor {
-    let origin = Origin::here();
-    if let Some(e) = [Some(x), Some(weight), bias].into_iter().flatten().find_map(|t| t.error()) {
-        return Tensor::failed(e);
-    }
-    let (xs, ws) = (x.meta().shape, weight.meta().shape);
-    let run = || -> Result<Tensor, ErrorKind> {
+    let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).collect();
+    compose(op, &inputs, || {
+        let (xs, ws) = (x.meta().shape, weight.meta().shape);
         if ws.rank() != n + 2 {
-            return Err(ErrorKind::Shape { shape: ws, expected: format!("a weight of {} axes: two of channels and {n} of the kernel", n + 2) });
+            return Err(ErrorKind::Shape { shape: ws, expected: format!("a weight of {} axes: two of channels and {n} of the kernel", n + 2) }.into());
         }
         let single = xs.rank() == n + 1;
         if !single && xs.rank() != n + 2 {
             return Err(ErrorKind::Shape {
                 shape: xs,
                 expected: format!("an input of {} axes: batch, channels and {n} spatial ones (or without the batch)", n + 2),
-            });
-        }
-        if let Some(b) = bias.filter(|b| *b.meta().shape != [channels(&ws)]) {
-            return Err(ErrorKind::ShapeMismatch { left: ws, right: b.meta().shape, axes: None, expected: "the bias has one element per output channel" });
+            }
+            .into());
         }
         let batched = if single { x.reshape(xs.insert(0, 1)?) } else { x.clone() };
-        let mut y = conv(&batched)?;
-        if let Some(b) = bias {
-            let mut dims = vec![1; n + 1];
-            dims[0] = b.meta().shape[0];
-            y = y + b.reshape(dims);
+        let Planned { spec, zeros } = plan(&batched.meta(), n)?;
+        let spec = Arc::new(spec);
+        let pad = |y: &Tensor, p: PadSpec| Tensor::apply(Op::Pad(Box::new(p)), Arg::Scalar(Scalar::Float(0.0)), &[y]);
+        let y = match (bias, zeros) {
+            (None, None) => Tensor::apply(Op::Conv(spec), Arg::None, &[&batched, weight]),
+            (None, Some(zeros)) => pad(&Tensor::apply(Op::Conv(spec), Arg::None, &[&batched, weight]), zeros),
+            (Some(b), None) => Tensor::composite1(BiasedConv(spec), &[&batched, weight, b]),
+            (Some(b), Some(zeros)) => {
+                // The bias also stands where only zeros are.
+                let zero = b.zeros_like();
+                let y = pad(&Tensor::composite1(BiasedConv(spec), &[&batched, weight, &zero]), zeros);
+                let mut dims = vec![1; n + 1];
+                dims[0] = b.meta().shape.elements();
+                (y.widened() + b.widened().reshape(dims)).cast(x.meta().dtype)
+            }
         }
-        Ok(if single && y.error().is_none() { y.reshape(y.meta().shape.without(0)) } else { y })
-    };
-    run().unwrap_or_else(|kind| Tensor::failed(Error::at(op, kind, origin)))
+        .ok()?;
+        Ok(if single { y.reshape(y.meta().shape.without(0)) } else { y })
+    })
 }
 
-#[track_caller]
-fn convolve(x: &Tensor, weight: &Tensor, options: &Conv, n: usize) -> Result<Tensor, ErrorKind> {
+fn convolve(_: &Meta, weight: &Tensor, options: &Conv, n: usize) -> Result<Planned, ErrorKind> {
     let (stride, dilation) = (options.stride.each(n, "stride")?, options.dilation.each(n, "dilation")?);
     let kernel = &weight.meta().shape[2..];
     let padding = match &options.padding {
@@ -155,15 +165,13 @@ fn convolve(x: &Tensor, weight: &Tensor, options: &Conv, n: usize) -> Result<Ten
             (0..n).map(|k| (total(k) / 2, total(k) - total(k) / 2)).collect()
         }
     };
-    let spec = ConvSpec { role: ConvRole::Forward, stride, padding, dilation, groups: options.groups, open: SmallVec::new() };
-    Ok(Tensor::apply(Op::Conv(Arc::new(spec)), Arg::None, &[x, weight]))
+    Ok(Planned { spec: ConvSpec { role: ConvRole::Forward, stride, padding, dilation, groups: options.groups, open: SmallVec::new() }, zeros: None })
 }
 
-#[track_caller]
-fn transpose(x: &Tensor, weight: &Tensor, options: &ConvTranspose, n: usize) -> Result<Tensor, ErrorKind> {
+fn transpose(x: &Meta, weight: &Tensor, options: &ConvTranspose, n: usize) -> Result<Planned, ErrorKind> {
     let (stride, pad) = (options.stride.each(n, "stride")?, options.padding.each(n, "padding")?);
     let (dilation, extra) = (options.dilation.each(n, "dilation")?, options.output_padding.each(n, "output_padding")?);
-    let (xs, ws) = (x.meta().shape, weight.meta().shape);
+    let (xs, ws) = (x.shape, weight.meta().shape);
     let mut padding = SmallVec::new();
     let mut open = SmallVec::new();
     let mut widths: SmallVec<[(isize, isize); 8]> = SmallVec::from_elem((0, 0), n + 2);
@@ -176,9 +184,13 @@ fn transpose(x: &Tensor, weight: &Tensor, options: &ConvTranspose, n: usize) -> 
         }
         let full =
             xs[2 + k].saturating_sub(1).saturating_mul(stride[k]).saturating_add(dilation[k].saturating_mul(ws[2 + k].saturating_sub(1))).saturating_add(1);
-        let size = (full + extra[k]).checked_sub(pad[k].saturating_mul(2)).filter(|&s| s > 0 && xs[2 + k] > 0);
-        let size =
-            size.ok_or_else(|| ErrorKind::ShapeMismatch { left: xs, right: ws, axes: Some((2 + k, 2 + k)), expected: "the output must have a positive size" })?;
+        let size = (full + extra[k]).checked_sub(pad[k].saturating_mul(2)).filter(|_| xs[2 + k] > 0);
+        let size = size.ok_or_else(|| ErrorKind::ShapeMismatch {
+            left: xs,
+            right: ws,
+            axes: Some((2 + k, 2 + k)),
+            expected: "the output would have a negative size",
+        })?;
         if extra[k] < stride[k] {
             padding.push((pad[k], pad[k]));
             open.push(size);
@@ -192,9 +204,5 @@ fn transpose(x: &Tensor, weight: &Tensor, options: &ConvTranspose, n: usize) -> 
         }
     }
     let spec = ConvSpec { role: ConvRole::InputGrad, stride, padding, dilation, groups: options.groups, open };
-    let y = Tensor::apply(Op::Conv(Arc::new(spec)), Arg::None, &[x, weight]);
-    if widths.iter().all(|w| w.1 == 0) {
-        return Ok(y);
-    }
-    Ok(Tensor::apply(Op::Pad(Box::new(PadSpec { widths })), Arg::Scalar(Scalar::Float(0.0)), &[&y]))
+    Ok(Planned { spec, zeros: widths.iter().any(|w| w.1 > 0).then_some(PadSpec { widths }) })
 }

@@ -4,6 +4,7 @@ use crate::{
     Arg, DType, Error, ErrorKind, Meta, Op, Origin, Shape, Tensor,
     composite::loss::gather,
     op::{ArgOp, WindowOp, WindowSpec},
+    tensor::compose::compose,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ impl AvgPool {
 }
 
 macro_rules! dimensions {
-    ($($n:literal $max:ident $avg:ident $shape:literal;)*) => { $(
+    ($($n:literal $max:ident $avg:ident $lp:ident $shape:literal;)*) => { $(
         #[doc = concat!("The maximum of each window of x `[batch, channels, ", $shape, "]` (the batch may be missing), and its index in the flat plane, i64.")]
         #[track_caller]
         pub fn $max(x: &Tensor, options: &MaxPool) -> (Tensor, Tensor) {
@@ -74,12 +75,23 @@ macro_rules! dimensions {
             }
             avg_pool(x, options, $n).unwrap_or_else(|kind| Tensor::failed(Error::at(stringify!($avg), kind, origin)))
         }
+        #[doc = concat!("The p-norm of each window of x `[batch, channels, ", $shape, "]` (the batch may be missing), of the signed sum of the p-th powers as in PyTorch.")]
+        #[track_caller]
+        pub fn $lp(x: &Tensor, p: f64, kernel_size: impl Into<Sizes>, stride: Option<Sizes>, ceil_mode: bool) -> Tensor {
+            let options = AvgPool { stride, ceil_mode, ..AvgPool::new(kernel_size) };
+            compose(stringify!($lp), &[x], || {
+                let count: usize = options.kernel_size.each($n, "kernel_size")?.iter().product();
+                let dtype = x.meta().dtype;
+                let mean = $avg(&x.widened().pow(p), &options);
+                Ok((mean.sign() * mean.abs().relu() * count as f64).pow(1.0 / p).cast(dtype))
+            })
+        }
     )* };
 }
 dimensions! {
-    1 max_pool1d avg_pool1d "length";
-    2 max_pool2d avg_pool2d "height, width";
-    3 max_pool3d avg_pool3d "depth, height, width";
+    1 max_pool1d avg_pool1d lp_pool1d "length";
+    2 max_pool2d avg_pool2d lp_pool2d "height, width";
+    3 max_pool3d avg_pool3d lp_pool3d "depth, height, width";
 }
 
 pub(super) fn check_rank(shape: &Shape, n: usize) -> Result<(), ErrorKind> {

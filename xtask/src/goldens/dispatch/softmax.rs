@@ -7,7 +7,11 @@ pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
 fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
-    Ok(match case.op() {
-        _ => None,
-    })
+    let of = |f: fn(&Tensor, isize) -> Tensor| -> Result<Option<Vec<Tensor>>, Error> { Ok(Some(vec![f(case.tensor(0)?, case.axis("dim")?)])) };
+    match case.op() {
+        "softmax" => of(|x, axis| x.softmax(axis)),
+        "log_softmax" => of(|x, axis| x.log_softmax(axis)),
+        "nn.functional.softmin" => of(|x, axis| x.softmin(axis)),
+        _ => Ok(None),
+    }
 }

@@ -1,0 +1,297 @@
+//! Losses whose targets are class indices. An index out of range is an error that names it, when the loss is read.
+use super::loss::reduce;
+use crate::{Arg, Op, Scalar};
+use crate::{
+    AxisSet, DType, ErrorKind, Tensor,
+    composite::{
+        loss::{Reduction, check_classes, check_weight, class_axis, classes, gather},
+        wide::floats,
+    },
+    op::ScanOp,
+    tensor::compose::{Built, compose, refuse},
+};
+
+/// Options of [`nll_loss`].
+#[derive(Clone, Copy)]
+pub struct NllOptions<'a> {
+    /// a weight per class
+    pub weight: Option<&'a Tensor>,
+    /// class index that takes no part
+    pub ignore_index: i64,
+    /// how losses are reduced
+    pub reduction: Reduction,
+}
+impl Default for NllOptions<'_> {
+    fn default() -> Self {
+        NllOptions { weight: None, ignore_index: -100, reduction: Reduction::Mean }
+    }
+}
+/// `-weight[target] x[target]` of log-probabilities `[classes]` or `[batch, classes, ..]`; the mean divides by the weights.
+#[track_caller]
+pub fn nll_loss(x: &Tensor, target: &Tensor, options: &NllOptions<'_>) -> Tensor {
+    let inputs: Vec<&Tensor> = [x, target].into_iter().chain(options.weight).collect();
+    compose("nll_loss", &inputs, || {
+        let m = floats(&x.meta())?;
+        check_classes(&m, &target.meta())?;
+        if options.reduction == Reduction::BatchMean {
+            return refuse("the loss is reduced by none, mean or sum");
+        }
+        let axis = class_axis(&m.shape);
+        let c = classes(target, &m.shape, options.ignore_index);
+        let x = x.widened();
+        let valid = c.valid.cast(x.meta().dtype);
+        let taken = match options.weight {
+            None => valid,
+            Some(w) => {
+                check_weight(&m, &w.meta())?;
+                let mut dims = vec![1; m.shape.rank()];
+                dims[axis] = m.shape[axis];
+                let spread = c.index.meta().shape.with(axis, m.shape[axis]);
+                valid * gather(&w.widened().reshape(dims).expand(spread), axis, &c.index)
+            }
+        };
+        // Where a target takes no part its weight is 0, but the input there may be infinite.
+        let picked = c.valid.select(gather(&x, axis, &c.index), 0.0);
+        let each = (picked * &taken).neg();
+        Ok(match options.reduction {
+            Reduction::None => each.reshape(m.shape.without(axis)),
+            Reduction::Mean => each.sum(..) / taken.sum(..),
+            Reduction::Sum | Reduction::BatchMean => each.sum(..),
+        }
+        .cast(m.dtype))
+    })
+}
+
+/// A batch `[batch, classes]` from x `[classes]` or `[batch, classes]`, and was there one?
+fn batch(x: &Tensor) -> Built<(Tensor, bool)> {
+    let shape = floats(&x.meta())?.shape;
+    match shape.rank() {
+        1 => Ok((x.widened().reshape(shape.insert(0, 1)?), false)),
+        2 => Ok((x.widened(), true)),
+        _ => Err(ErrorKind::Shape { shape, expected: "[classes] or [batch, classes]".into() }.into()),
+    }
+}
+/// Options of [`multi_margin_loss`].
+#[derive(Clone, Copy)]
+pub struct MultiMargin<'a> {
+    /// 1 or 2: the power of each margin
+    pub p: u32,
+    /// by how much the target's score must be larger
+    pub margin: f64,
+    /// a weight per class
+    pub weight: Option<&'a Tensor>,
+    /// how losses are reduced
+    pub reduction: Reduction,
+}
+impl Default for MultiMargin<'_> {
+    fn default() -> Self {
+        MultiMargin { p: 1, margin: 1.0, weight: None, reduction: Reduction::Mean }
+    }
+}
+/// The mean over all classes of `max(0, margin - x[target] + x[i])^p`, i not the target.
+#[track_caller]
+pub fn multi_margin_loss(x: &Tensor, target: &Tensor, options: &MultiMargin<'_>) -> Tensor {
+    let inputs: Vec<&Tensor> = [x, target].into_iter().chain(options.weight).collect();
+    compose("multi_margin_loss", &inputs, || {
+        let m = floats(&x.meta())?;
+        let (x, batched) = batch(x)?;
+        check_classes(&m, &target.meta())?;
+        if !(1..=2).contains(&options.p) {
+            return refuse(format!("p is 1 or 2, not {}", options.p));
+        }
+        let shape = x.meta().shape;
+        let index = target.reshape([shape[0], 1]);
+        let mut each = (&x - gather(&x, 1, &index) + options.margin).relu();
+        if options.p == 2 {
+            each = each.square();
+        }
+        if let Some(w) = options.weight {
+            check_weight(&m, &w.meta())?;
+            each = each * gather(&w.widened().reshape([1, shape[1]]).expand(shape), 1, &index);
+        }
+        let index = index.cast(DType::I64);
+        let sum = x.iota_like(1, DType::I64).eq(&index).select(0.0, &each).sum(1) / shape[1] as f64;
+        Ok(reduce(if batched { sum } else { sum.reshape(()) }, options.reduction, m.dtype))
+    })
+}
+/// For each sample the target classes come first in a row as long as the classes, ended by -1: the mean over all
+/// classes of `max(0, 1 - x[target] + x[i])`, i no target.
+#[track_caller]
+pub fn multilabel_margin_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Tensor {
+    compose("multilabel_margin_loss", &[x, target], || {
+        let m = floats(&x.meta())?;
+        let (x, batched) = batch(x)?;
+        if target.meta().shape != m.shape {
+            return Err(ErrorKind::ShapeMismatch { left: m.shape, right: target.meta().shape, axes: None, expected: "input and target have one shape" }.into());
+        }
+        if !target.meta().dtype.is_int() {
+            return Err(ErrorKind::Dtype(format!("class indices are integers, not {}", target.meta().dtype)).into());
+        }
+        let shape = x.meta().shape;
+        let (n, classes) = (shape[0], shape[1]);
+        let target = target.reshape(shape).cast(DType::I64);
+        let ended = Tensor::apply(Op::Scan { op: ScanOp::Max, axis: 1, reverse: false }, Arg::None, &[&target.lt(0).cast(DType::I32)]);
+        let valid = ended.eq(0);
+        let index = valid.select(&target, Scalar::Int(0));
+        let rows = |t: &Tensor| t.reshape([n, classes, 1]);
+        let is_target = rows(&index).eq(Tensor::full_on([n, classes, classes], 0, DType::I64, m.device).iota_like(2, DType::I64)).logical_and(rows(&valid));
+        let any = is_target.cast(DType::I32).sum_keepdim(AxisSet::one(1)).gt(0);
+        let margins = (x.reshape([n, 1, classes]) - rows(&gather(&x, 1, &index)) + 1.0).relu();
+        let counted = rows(&valid).logical_and(any.logical_not());
+        let sum = counted.select(&margins, 0.0).sum([1, 2]) / classes as f64;
+        Ok(reduce(if batched { sum } else { sum.reshape(()) }, reduction, m.dtype))
+    })
+}
+
+/// Options of [`ctc_loss`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ctc {
+    /// the class that stands for no label
+    pub blank: usize,
+    /// how losses are reduced; the mean divides each by its target's length first
+    pub reduction: Reduction,
+    /// are losses of alignments that cannot be, and their gradients, zero?
+    pub zero_infinity: bool,
+}
+impl Default for Ctc {
+    fn default() -> Ctc {
+        Ctc { blank: 0, reduction: Reduction::Mean, zero_infinity: false }
+    }
+}
+/// Stands for the logarithm of 0 in the recursion: finite, so that gradients of impossible paths are 0 and not NaN.
+const IMPOSSIBLE: f64 = -1e30;
+
+/// Connectionist temporal classification (Graves et al., 2006) by the forward recursion in logarithms: log-probabilities
+/// `[time, batch, classes]` (or `[time, classes]`), targets `[batch, longest]` or all after one another `[sum]`, and the
+/// lengths of both, `[batch]`. An alignment that cannot be has the loss inf. The gradient supposes that `log_softmax`
+/// gave the log-probabilities, as PyTorch's does.
+#[track_caller]
+pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, input_lengths: &Tensor, target_lengths: &Tensor, options: &Ctc) -> Tensor {
+    compose("ctc_loss", &[log_probs, targets, input_lengths, target_lengths], || {
+        let m = floats(&log_probs.meta())?;
+        let batched = m.shape.rank() == 3;
+        if !batched && m.shape.rank() != 2 {
+            return Err(ErrorKind::Shape { shape: m.shape, expected: "[time, batch, classes] or [time, classes]".into() }.into());
+        }
+        let (time, n, classes) = (m.shape[0], if batched { m.shape[1] } else { 1 }, m.shape[m.shape.rank() - 1]);
+        if options.blank >= classes {
+            return Err(ErrorKind::Index { index: options.blank as i64, bound: classes, position: None }.into());
+        }
+        for t in [targets, input_lengths, target_lengths] {
+            if !t.meta().dtype.is_int() {
+                return Err(ErrorKind::Dtype(format!("targets and lengths are integers, not {}", t.meta().dtype)).into());
+            }
+        }
+        for t in [input_lengths, target_lengths] {
+            if t.meta().shape.elements() != n {
+                return Err(ErrorKind::Shape { shape: t.meta().shape, expected: format!("one length for each of {n} samples") }.into());
+            }
+        }
+        let length = |t: &Tensor| t.reshape([n, 1]).cast(DType::I64);
+        let (input_lengths, target_lengths) = (length(input_lengths), length(target_lengths));
+        let ts = targets.meta().shape;
+        // One row of labels per sample. Labels after one another are cut at the lengths' running sum.
+        let labels = targets.cast(DType::I64);
+        let (labels, longest) = match ts.rank() {
+            2 if ts[0] == n => (labels, ts[1]),
+            1 if !batched => (labels.reshape([1, ts[0]]), ts[0]),
+            1 if ts[0] > 0 => {
+                let end = Tensor::apply(Op::Scan { op: ScanOp::Sum, axis: 0, reverse: false }, Arg::None, &[&target_lengths]);
+                let row = Tensor::full_on([n, ts[0]], 0, DType::I64, m.device).iota_like(1, DType::I64);
+                let at = (end - &target_lengths + row).minimum(ts[0] as i64 - 1);
+                (gather(&labels.reshape([1, ts[0]]).expand([n, ts[0]]), 1, &at), ts[0])
+            }
+            1 => (labels.reshape([1, 0]).expand([n, 0]), 0),
+            _ => {
+                return Err(ErrorKind::ShapeMismatch {
+                    left: m.shape,
+                    right: ts,
+                    axes: None,
+                    expected: "targets are [batch, longest], or one axis of all labels",
+                }
+                .into());
+            }
+        };
+        let lp = log_probs.widened().reshape([time, n, classes]);
+        // States: blank, label 0, blank, label 1, .., blank. Labels beyond a target's length are never read at the end.
+        let states = 2 * longest + 1;
+        let grid = Tensor::full_on([n, states], 0, DType::I64, m.device);
+        let state = grid.iota_like(1, DType::I64);
+        let odd = state.remainder(2i64).eq(1);
+        let blank = Scalar::Int(options.blank as i64);
+        let state_label = if longest == 0 {
+            grid.full_like(blank)
+        } else {
+            let at = state.div_trunc(2i64).minimum(longest as i64 - 1);
+            let inside = at.lt(&target_lengths).logical_and(&odd);
+            inside.select(gather(&labels, 1, &at), blank)
+        };
+        let shift = |a: &Tensor, by: usize| -> Tensor {
+            let by = by.min(states);
+            let lost = Tensor::full_on([n, by], IMPOSSIBLE, a.meta().dtype, m.device);
+            if by == states { lost } else { Tensor::apply(Op::Concat { axis: 1 }, Arg::None, &[&lost, &a.narrow(1, 0, states - by)]) }
+        };
+        // Two steps at once are allowed onto a label that differs from the label before.
+        let skip = if states > 2 {
+            let before = Tensor::apply(
+                Op::Concat { axis: 1 },
+                Arg::None,
+                &[&Tensor::full_on([n, 2], blank, DType::I64, m.device), &state_label.narrow(1, 0, states - 2)],
+            );
+            odd.logical_and(state_label.ne(&before)).logical_and(state.gt(1))
+        } else {
+            Tensor::full_on([n, states], false, DType::Bool, m.device)
+        };
+        let emit = |t: usize| {
+            let e = gather(&lp.narrow(0, t, 1).reshape([n, classes]), 1, &state_label);
+            e.lt(IMPOSSIBLE).select(IMPOSSIBLE, &e)
+        };
+        let start = state.lt(2);
+        let impossible = |like: &Tensor| like.full_like(IMPOSSIBLE);
+        if time == 0 {
+            return Err(ErrorKind::Shape { shape: m.shape, expected: "at least one step of time".into() }.into());
+        }
+        let first = emit(0);
+        let mut alpha = start.select(&first, impossible(&first));
+        for t in 1..time {
+            let stay = &alpha;
+            let one = shift(stay, 1);
+            let two = skip.select(shift(stay, 2), IMPOSSIBLE);
+            let max = stay.maximum(&one).maximum(&two).detach();
+            let sum = (stay - &max).exp() + (one - &max).exp() + (two - &max).exp();
+            let next = sum.log() + max + emit(t);
+            let next = next.lt(IMPOSSIBLE).select(IMPOSSIBLE, &next);
+            alpha = input_lengths.gt(t as i64).select(&next, &alpha);
+        }
+        let last = &target_lengths * 2i64;
+        let end = gather(&alpha, 1, &last);
+        let label_end = gather(&alpha, 1, &(&last - 1i64).maximum(0i64));
+        let label_end = target_lengths.gt(0).select(&label_end, IMPOSSIBLE);
+        let max = end.maximum(&label_end).detach();
+        let total = ((end - &max).exp() + (label_end - &max).exp()).log() + max;
+        // Without a step of time only the empty target is possible.
+        let total = input_lengths.gt(0).select(&total, target_lengths.eq(0).select(Tensor::full_on([n, 1], 0, total.meta().dtype, m.device), IMPOSSIBLE));
+        let lost = total.lt(IMPOSSIBLE / 2.0);
+        // PyTorch's gradient is the one with respect to the logits behind normalised log-probabilities: exp(log_probs)
+        // minus each class's share of the alignments. The first term is added by something that is 0.
+        let p = lp.exp();
+        let steps = Tensor::full_on([time, n, 1], 0, DType::I64, m.device).iota_like(0, DType::I64).lt(&input_lengths);
+        let none = steps.select(&p - p.detach(), 0.0).sum([0, 2]).reshape([n, 1]);
+        let each = lost.select(if options.zero_infinity { 0.0 } else { f64::INFINITY }, none - total).reshape([n]);
+        Ok(match options.reduction {
+            Reduction::None => {
+                if batched {
+                    each
+                } else {
+                    each.reshape(())
+                }
+            }
+            Reduction::Sum | Reduction::BatchMean => each.sum(..),
+            Reduction::Mean => {
+                let lengths = target_lengths.maximum(1i64).reshape([n]).cast(each.meta().dtype);
+                (each / lengths).sum(..) / n as f64
+            }
+        }
+        .cast(m.dtype))
+    })
+}

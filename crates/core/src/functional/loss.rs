@@ -1,0 +1,344 @@
+//! Losses of elements and of pairs, as formulas on tensors: the elements' losses first, then one reduction. 16-bit
+//! floats compute in f32 and round once. Losses of class indices stand in `functional::classes`.
+use crate::{
+    AxisSet, ErrorKind, Result, Tensor,
+    composite::{
+        Attrs, Composite, RuleArgs, Saves,
+        loss::Reduction,
+        wide::{floats, one_device, same_dtype, wide},
+    },
+    op::broadcast,
+    tensor::compose::{Built, compose, refuse},
+};
+use crate::{DType, Meta, Shape};
+
+/// The losses of the elements as one number, or as they are.
+pub(super) fn reduce(each: Tensor, reduction: Reduction, dtype: DType) -> Tensor {
+    let shape: Shape = each.meta().shape;
+    let count = |n: usize| n as f64;
+    match reduction {
+        Reduction::None => each,
+        Reduction::Sum => each.sum(..),
+        Reduction::Mean => each.sum(..) / count(shape.elements()),
+        Reduction::BatchMean => each.sum(..) / count(shape.first().copied().unwrap_or(1)),
+    }
+    .cast(dtype)
+}
+/// Float tensors of one dtype whose shapes broadcast.
+fn check(inputs: &[&Tensor]) -> Built<DType> {
+    let first = floats(&inputs[0].meta())?;
+    let mut shape = first.shape;
+    for t in &inputs[1..] {
+        same_dtype(&first, &t.meta())?;
+        shape = broadcast(&shape, &t.meta().shape)?;
+    }
+    Ok(first.dtype)
+}
+/// A loss of two tensors, element by element.
+#[track_caller]
+fn of_two(op: &'static str, x: &Tensor, target: &Tensor, reduction: Reduction, f: impl FnOnce(Tensor, Tensor) -> Built<Tensor>) -> Tensor {
+    compose(op, &[x, target], || {
+        let dtype = check(&[x, target])?;
+        Ok(reduce(f(x.widened(), target.widened())?, reduction, dtype))
+    })
+}
+
+/// `(x - target)²`.
+#[track_caller]
+pub fn mse_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Tensor {
+    of_two("mse_loss", x, target, reduction, |x, t| Ok((x - t).square()))
+}
+/// `|x - target|`.
+#[track_caller]
+pub fn l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Tensor {
+    of_two("l1_loss", x, target, reduction, |x, t| Ok((x - t).abs()))
+}
+/// `d² / (2 beta)` where `d = |x - target|` is below beta, else `d - beta / 2` (Girshick, "Fast R-CNN", 2015).
+#[track_caller]
+pub fn smooth_l1_loss(x: &Tensor, target: &Tensor, beta: f64, reduction: Reduction) -> Tensor {
+    of_two("smooth_l1_loss", x, target, reduction, |x, t| {
+        let d = (x - t).abs();
+        if beta < 0.0 {
+            return refuse(format!("beta is at least 0, not {beta}"));
+        }
+        Ok(if beta == 0.0 { d } else { d.lt(beta).select(d.square() * (0.5 / beta), &d - 0.5 * beta) })
+    })
+}
+/// `d² / 2` where `d = |x - target|` is at most delta, else `delta (d - delta / 2)` (Huber, 1964).
+#[track_caller]
+pub fn huber_loss(x: &Tensor, target: &Tensor, delta: f64, reduction: Reduction) -> Tensor {
+    of_two("huber_loss", x, target, reduction, |x, t| {
+        if delta.is_nan() || delta <= 0.0 {
+            return refuse(format!("delta is greater than 0, not {delta}"));
+        }
+        let d = (x - t).abs();
+        Ok(d.le(delta).select(d.square() * 0.5, (&d - 0.5 * delta) * delta))
+    })
+}
+
+/// `-(t log x + (1 - t) log(1 - x))` with the logarithms no lower than -100. Its rule divides by `x (1 - x)`, no
+/// smaller than 1e-12, as PyTorch's does.
+#[derive(Clone, Copy, Debug)]
+pub struct BinaryCrossEntropy;
+impl Composite for BinaryCrossEntropy {
+    fn name(&self) -> &'static str {
+        "adamant.binary_cross_entropy"
+    }
+    fn attrs(&self) -> Attrs {
+        Vec::new()
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        one_device(inputs)?;
+        same_dtype(&inputs[0], &inputs[1])?;
+        if inputs[0].shape != inputs[1].shape {
+            return Err(ErrorKind::ShapeMismatch { left: inputs[0].shape, right: inputs[1].shape, axes: None, expected: "input and target have one shape" });
+        }
+        Ok(vec![floats(&inputs[0])?])
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let (x, t) = (&inputs[0], &inputs[1]);
+        let floor = |log: Tensor| log.lt(-100.0).select(-100.0, &log);
+        Ok(vec![((t - 1.0) * floor(x.neg().log1p())) - t * floor(x.log())])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves::inputs(2))
+    }
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+        let Some(g) = &args.cotangents[0] else { return Ok(vec![None, None]) };
+        let (x, t) = (args.input(0)?, args.input(1)?);
+        let spread = (1.0f64 - x) * x;
+        let spread = spread.lt(1e-12).select(1e-12, &spread);
+        Ok(vec![args.needs[0].then(|| g * (x - t) / spread), args.needs[1].then(|| g * (x.neg().log1p() - x.log()))])
+    }
+}
+/// Cross entropy of probabilities x in [0, 1] with targets of the same shape, times `weight` where there is one. An x
+/// outside gives NaN.
+#[track_caller]
+pub fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: Reduction) -> Tensor {
+    let inputs: Vec<&Tensor> = [x, target].into_iter().chain(weight).collect();
+    compose("binary_cross_entropy", &inputs, || {
+        let dtype = check(&inputs)?;
+        let mut each = Tensor::composite1(BinaryCrossEntropy, &[&x.widened(), &target.widened()]).ok()?;
+        if let Some(w) = weight {
+            each = each * w.widened();
+        }
+        Ok(reduce(each, reduction, dtype))
+    })
+}
+/// Cross entropy of the sigmoid of logits with targets of the same shape, without forming the sigmoid; `pos_weight`
+/// weighs the positive class.
+#[track_caller]
+pub fn binary_cross_entropy_with_logits(
+    logits: &Tensor,
+    target: &Tensor,
+    weight: Option<&Tensor>,
+    pos_weight: Option<&Tensor>,
+    reduction: Reduction,
+) -> Tensor {
+    let inputs: Vec<&Tensor> = [logits, target].into_iter().chain(weight).chain(pos_weight).collect();
+    compose("binary_cross_entropy_with_logits", &inputs, || {
+        let dtype = check(&inputs)?;
+        if logits.meta().shape != target.meta().shape {
+            return Err(ErrorKind::ShapeMismatch {
+                left: logits.meta().shape,
+                right: target.meta().shape,
+                axes: None,
+                expected: "input and target have one shape",
+            }
+            .into());
+        }
+        let (x, t) = (logits.widened(), target.widened());
+        let log_sigmoid = x.log_sigmoid();
+        let weighted = match pos_weight {
+            Some(p) => ((p.widened() - 1.0) * &t + 1.0) * log_sigmoid,
+            None => log_sigmoid,
+        };
+        let mut each = (1.0 - t) * x - weighted;
+        if let Some(w) = weight {
+            each = each * w.widened();
+        }
+        Ok(reduce(each, reduction, dtype))
+    })
+}
+/// `target (log target - x)`, x being log-probabilities; with `log_target` the targets are too.
+#[track_caller]
+pub fn kl_div(x: &Tensor, target: &Tensor, log_target: bool, reduction: Reduction) -> Tensor {
+    of_two("kl_div", x, target, reduction, |x, t| Ok(if log_target { t.exp() * (&t - x) } else { t.xlogy(&t) - &t * x }))
+}
+
+/// x no smaller than 0, with the whole gradient at 0 itself, as PyTorch's `clamp_min`.
+fn at_least_zero(x: &Tensor) -> Tensor {
+    x.lt(0.0).select(0.0, x)
+}
+/// For pairs of vectors x1, x2 `[batch, features]` with labels `[batch]`: `1 - cos` where the label is 1,
+/// `max(0, cos - margin)` where it is -1.
+#[track_caller]
+pub fn cosine_embedding_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
+    compose("cosine_embedding_loss", &[x1, x2, target], || {
+        let dtype = check(&[x1, x2])?;
+        let (a, b, t) = (x1.meta().shape, x2.meta().shape, target.meta().shape);
+        if a != b || a.rank() != t.rank() + 1 || t.rank() > 1 || a[..t.rank()] != t[..] {
+            return Err(
+                ErrorKind::ShapeMismatch { left: a, right: t, axes: None, expected: "x1 and x2 [batch, features] of one shape and a target [batch]" }.into()
+            );
+        }
+        let last = AxisSet::one(a.rank() - 1);
+        let over = |t: Tensor| t.sum(last);
+        let (x1, x2) = (x1.widened(), x2.widened());
+        let (m1, m2) = (over(x1.square()) + 1e-12, over(x2.square()) + 1e-12);
+        let cos = over(x1 * x2) / (m1 * m2).sqrt();
+        let apart = at_least_zero(&(&cos - margin));
+        Ok(reduce(target.eq(1).select(1.0 - cos, target.eq(-1).select(&apart, 0.0)), reduction, dtype))
+    })
+}
+/// `max(0, margin - target (x1 - x2))`, targets being 1 or -1.
+#[track_caller]
+pub fn margin_ranking_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
+    compose("margin_ranking_loss", &[x1, x2, target], || {
+        let dtype = check(&[x1, x2])?;
+        let wide = wide(dtype);
+        let t = target.cast(wide);
+        broadcast(&broadcast(&x1.meta().shape, &x2.meta().shape)?, &t.meta().shape)?;
+        Ok(reduce(at_least_zero(&((x2.widened() - x1.widened()) * t + margin)), reduction, dtype))
+    })
+}
+/// x where the target is 1, `max(0, margin - x)` where it is -1.
+#[track_caller]
+pub fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
+    compose("hinge_embedding_loss", &[x, target], || {
+        let dtype = check(&[x])?;
+        broadcast(&x.meta().shape, &target.meta().shape)?;
+        let x = x.widened();
+        let apart = at_least_zero(&(margin - &x));
+        Ok(reduce(target.ne(1).select(&apart, 0.0) + target.ne(-1).select(&x, 0.0), reduction, dtype))
+    })
+}
+/// `log(1 + exp(-target x))`, targets being 1 or -1.
+#[track_caller]
+pub fn soft_margin_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Tensor {
+    of_two("soft_margin_loss", x, target, reduction, |x, t| Ok((x * t).neg().softplus()))
+}
+/// Options of [`triplet_margin_loss`].
+#[derive(Clone, Copy, Debug)]
+pub struct TripletMargin {
+    /// by how much the negative must be farther
+    pub margin: f64,
+    /// the distance's norm
+    pub p: f64,
+    /// added to the differences, so that the gradient of the norm exists
+    pub eps: f64,
+    /// is the nearer of the two distances to the negative taken?
+    pub swap: bool,
+    /// how losses are reduced
+    pub reduction: Reduction,
+}
+impl Default for TripletMargin {
+    fn default() -> TripletMargin {
+        TripletMargin { margin: 1.0, p: 2.0, eps: 1e-6, swap: false, reduction: Reduction::Mean }
+    }
+}
+/// `max(0, margin + distance(anchor, positive) - distance(anchor, negative))` over the last axis.
+#[track_caller]
+pub fn triplet_margin_loss(anchor: &Tensor, positive: &Tensor, negative: &Tensor, options: &TripletMargin) -> Tensor {
+    compose("triplet_margin_loss", &[anchor, positive, negative], || {
+        let dtype = check(&[anchor, positive, negative])?;
+        if anchor.rank() == 0 {
+            return Err(ErrorKind::Shape { shape: anchor.meta().shape, expected: "at least one axis, of features".into() }.into());
+        }
+        let (a, p, n) = (anchor.widened(), positive.widened(), negative.widened());
+        let distance = |x: &Tensor, y: &Tensor| (x - y + options.eps).vector_norm(options.p, -1, false);
+        let near = distance(&a, &p);
+        let mut far = distance(&a, &n);
+        if options.swap {
+            far = far.minimum(&distance(&p, &n));
+        }
+        Ok(reduce(at_least_zero(&(near - far + options.margin)), options.reduction, dtype))
+    })
+}
+/// Cross entropy of the sigmoid of each class, averaged over the classes (last axis), with a weight per class.
+#[track_caller]
+pub fn multilabel_soft_margin_loss(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: Reduction) -> Tensor {
+    let inputs: Vec<&Tensor> = [x, target].into_iter().chain(weight).collect();
+    compose("multilabel_soft_margin_loss", &inputs, || {
+        let dtype = check(&inputs)?;
+        let shape = x.meta().shape;
+        if shape.rank() == 0 || shape != target.meta().shape {
+            return Err(ErrorKind::ShapeMismatch {
+                left: shape,
+                right: target.meta().shape,
+                axes: None,
+                expected: "input and target have one shape, with an axis of classes",
+            }
+            .into());
+        }
+        let (x, t) = (x.widened(), target.widened());
+        let mut each = (&t * x.log_sigmoid() + (1.0 - &t) * x.neg().log_sigmoid()).neg();
+        if let Some(w) = weight {
+            each = each * w.widened();
+        }
+        let last = shape.rank() - 1;
+        Ok(reduce(each.sum(last) / shape[last] as f64, reduction, dtype))
+    })
+}
+/// Options of [`poisson_nll_loss`].
+#[derive(Clone, Copy, Debug)]
+pub struct PoissonNll {
+    /// is the input the logarithm of the rate?
+    pub log_input: bool,
+    /// is Stirling's approximation of the target's factorial added?
+    pub full: bool,
+    /// added to the rate before its logarithm
+    pub eps: f64,
+    /// how losses are reduced
+    pub reduction: Reduction,
+}
+impl Default for PoissonNll {
+    fn default() -> PoissonNll {
+        PoissonNll { log_input: true, full: false, eps: 1e-8, reduction: Reduction::Mean }
+    }
+}
+/// `exp(x) - target x`, the negative log-likelihood of counts under a Poisson distribution of log-rate x.
+#[track_caller]
+pub fn poisson_nll_loss(x: &Tensor, target: &Tensor, options: &PoissonNll) -> Tensor {
+    of_two("poisson_nll_loss", x, target, options.reduction, |x, t| {
+        let mut each = if options.log_input { x.exp() - &t * &x } else { &x - &t * (&x + options.eps).log() };
+        if options.full {
+            // Targets up to 1 have no such term; taking 1 in their place keeps the logarithm's gradient finite.
+            let many = t.gt(1.0);
+            let t = many.select(&t, 1.0);
+            let stirling = &t * t.log() - &t + (&t * std::f64::consts::TAU).log() * 0.5;
+            each = each + many.select(&stirling, 0.0);
+        }
+        Ok(each)
+    })
+}
+/// `(log var + (x - target)² / var) / 2`, with var no smaller than `eps`; `full` adds `log(2π) / 2`. var has the
+/// shape of x, or 1 (or nothing) in place of its last axis.
+#[track_caller]
+pub fn gaussian_nll_loss(x: &Tensor, target: &Tensor, var: &Tensor, full: bool, eps: f64, reduction: Reduction) -> Tensor {
+    compose("gaussian_nll_loss", &[x, target, var], || {
+        let dtype = check(&[x, target])?;
+        same_dtype(&x.meta(), &var.meta())?;
+        let (shape, vs) = (x.meta().shape, var.meta().shape);
+        let mut v = var.widened();
+        if vs != shape {
+            let rank = shape.rank();
+            let short = rank > 0 && vs == shape.without(rank - 1);
+            if short {
+                v = v.reshape(shape.with(rank - 1, 1));
+            } else if rank == 0 || vs.rank() != rank || vs[..rank - 1] != shape[..rank - 1] || vs[rank - 1] != 1 {
+                return Err(
+                    ErrorKind::ShapeMismatch { left: shape, right: vs, axes: None, expected: "var has the input's shape, or 1 on its last axis" }.into()
+                );
+            }
+        }
+        // The floor is no part of the function that is differentiated, as in PyTorch.
+        let floor = v.lt(eps).select(eps - v.detach(), 0.0);
+        let v = v + floor;
+        let mut each = ((x.widened() - target.widened()).square() / &v + v.log()) * 0.5;
+        if full {
+            each = each + 0.5 * std::f64::consts::TAU.ln();
+        }
+        Ok(reduce(each, reduction, dtype))
+    })
+}
