@@ -359,7 +359,7 @@ impl Op {
             Op::RandomBits { .. } => 4,
             Op::Unary(u) => 0x1_0000 + *u as u64,
             Op::Binary(u) => 0x2_0000 + *u as u64,
-            Op::BinaryScalar(u, s) => 0x3_0000 + *u as u64 + ((*s == Side::Left) as u64) << 24,
+            Op::BinaryScalar(u, s) => 0x3_0000 + *u as u64 + (((*s == Side::Left) as u64) << 24),
             Op::Select => 5,
             Op::Cast(_) => 6,
             Op::Bitcast(_) => 7,

@@ -1,6 +1,5 @@
 //! Replaying a plan: memory is reserved, steps are handed to the device, faults are followed to what they spoiled.
 use super::{
-    expand::Graph,
     fuse::PlanStep,
     plan::{Place, Plan, Sized, SizedOperand, Storage, argument},
 };
@@ -117,7 +116,8 @@ impl Replay<'_> {
                 offset += s as isize * stride;
             }
         }
-        layout.offset = offset as usize + input.map_or(0, |s| s.layout.offset);
+        // Relative to an input the offset may be negative: a flip of a flipped one starts before it.
+        layout.offset = (offset + input.map_or(0, |s| s.layout.offset as isize)) as usize;
         layout
     }
     fn operand<'b>(&'b self, o: &SizedOperand, own: &'b [Arc<Buffer>]) -> Option<Operand<'b>> {
@@ -202,10 +202,14 @@ impl Replay<'_> {
         }
         for (s, w) in self.plan.steps.iter().zip(words) {
             if let Some(fault) = w.get() {
-                for o in &s.outputs {
-                    let node = culprit(g, o.value(g));
-                    let x = &g.nodes[node as usize];
-                    taints[o.value(g) as usize] = Some(super::fault_error(&x.op, fault.clone(), (self.origin)(x.record)));
+                let found: SmallVec<[Option<u32>; 4]> = s.outputs.iter().map(|o| self.culprit(o.value(g))).collect();
+                let nowhere = found.iter().all(Option::is_none);
+                for (o, node) in s.outputs.iter().zip(found) {
+                    // Outputs of the kernel that do not depend on what can fault are as good as ever.
+                    if let Some(node) = node.or(nowhere.then_some(s.node)) {
+                        let x = &g.nodes[node as usize];
+                        taints[o.value(g) as usize] = Some(super::fault_error(&x.op, fault.clone(), (self.origin)(x.record)));
+                    }
                 }
             }
         }
@@ -219,22 +223,27 @@ impl Replay<'_> {
         }
         taints
     }
-}
-/// The op inside a fused kernel that can have found the fault.
-fn culprit(g: &Graph, v: u32) -> u32 {
-    let mut todo = vec![v];
-    let mut steps = 0;
-    while let Some(v) = todo.pop() {
-        let x = g.node_of(v);
-        let faults = x.op.can_fault()
-            || matches!(&x.op, Op::Binary(f) | Op::BinaryScalar(f, _) if x.inputs.first().is_some_and(|&i| f.can_fault(g.vals[i as usize].meta.dtype)));
-        if faults {
-            return g.vals[v as usize].node;
+    /// The op inside the kernel that makes `v` which can have found the fault.
+    fn culprit(&self, v: u32) -> Option<u32> {
+        let g = &self.plan.graph;
+        let (mut todo, mut seen) = (vec![v], vec![v]);
+        while let Some(v) = todo.pop() {
+            let x = g.node_of(v);
+            let divides = matches!(&x.op, Op::Binary(f) | Op::BinaryScalar(f, _) if x.inputs.first().is_some_and(|&i| f.can_fault(g.vals[i as usize].meta.dtype)));
+            if divides || x.op.can_fault() {
+                return Some(g.vals[v as usize].node);
+            }
+            if x.op.is_map() || matches!(x.op, Op::Reduce { .. }) {
+                // What has memory of its own was made by another kernel, or is another output of this one that is asked for itself.
+                for &i in &x.inputs {
+                    let inside = g.node_of(i).op.is_map() && self.plan.storage[i as usize] == Storage::None;
+                    if inside && !seen.contains(&i) {
+                        seen.push(i);
+                        todo.push(i);
+                    }
+                }
+            }
         }
-        steps += 1;
-        if (x.op.is_map() || matches!(x.op, Op::Reduce { .. })) && steps < 256 {
-            todo.extend(x.inputs.iter().copied());
-        }
+        None
     }
-    g.vals[v as usize].node
 }

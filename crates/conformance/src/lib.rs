@@ -1,0 +1,13 @@
+//! One suite for all backends, a third party's too: `adamant_conformance::suite!(|| device)` writes its tests.
+//!
+//! What is tested comes from the scalar tables and the registry of public functions; what it is compared with is the
+//! plain f64 interpreter in core, which shares no code with rules, kernels or fusion.
+//!
+//! Architecture invariant: this crate knows core only. It names no backend but the plain loops it brings along.
+#![forbid(unsafe_code)]
+
+pub mod data;
+pub mod fuzz;
+pub mod plain;
+pub mod random;
+pub mod tolerance;

@@ -1,0 +1,173 @@
+//! The published table: how far a backend's result may lie from the reference's, for every primitive and dtype.
+//!
+//! | op | bound |
+//! |---|---|
+//! | integers and bool; views, copies, selections, comparisons, extremes, sorting, indices, casts | the same value |
+//! | `+ - * /`, square, square root, rounding functions, sign, abs | the same bits (one rounding) |
+//! | other scalar functions | [`FUNCTION_ULP`] ULP of the result in f32 and f64, 1 ULP in 16-bit floats |
+//! | sums: `sum`, `cumsum`, `matmul`, `conv`, window sums, scattered sums, linear recurrences | n · eps · (the same op on absolute values), plus 1 ULP of the result; eps is that of f32 for 16-bit floats |
+//! | products: `prod`, `cumprod`, scattered products | n · eps relative, plus 1 ULP |
+//!
+//! An infinite or NaN result must be the same; where the absolute values alone overflow the accumulator, anything goes.
+use adamant_core::{
+    Arg, DType, HostArray, Meta, Op,
+    op::{ReduceOp, ScanOp, ScatterMode, WindowOp},
+    reference::{self, HostData},
+    scalar::{Binary, Unary},
+};
+
+/// ULPs by which a scalar function that is no single rounding may miss, in f32 and f64.
+pub const FUNCTION_ULP: f64 = 4.0;
+
+/// The distance between neighbours at `v` in a dtype.
+pub fn ulp(dtype: DType, v: f64) -> f64 {
+    let (digits, least) = match dtype {
+        DType::F16 => (11, -14),
+        DType::BF16 => (8, -126),
+        DType::F32 => (24, -126),
+        DType::F64 => (53, -1022),
+        DType::F8E4M3 => (4, -6),
+        DType::F8E5M2 => (3, -14),
+        _ => return 1.0,
+    };
+    let exponent = if v == 0.0 || !v.is_finite() { least } else { (libm_exponent(v)).max(least) };
+    2f64.powi(exponent - digits + 1)
+}
+/// The exponent e of v = m · 2^e, 1 <= m < 2.
+fn libm_exponent(v: f64) -> i32 {
+    let bits = (v.to_bits() >> 52 & 0x7ff) as i32;
+    if bits == 0 { -1022 } else { bits - 1023 }
+}
+/// The unit roundoff of what sums of a dtype are accumulated in.
+fn accumulator_eps(dtype: DType) -> f64 {
+    if dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON as f64 }
+}
+/// The largest number an accumulator of a dtype holds.
+fn accumulator_max(dtype: DType) -> f64 {
+    if dtype == DType::F64 { f64::MAX } else { f32::MAX as f64 }
+}
+
+/// How a primitive is bounded.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Bound {
+    /// the same value
+    Same,
+    /// this many ULP of the result
+    Ulp(f64),
+    /// n terms are added
+    Sum(usize),
+    /// n factors are multiplied
+    Product(usize),
+}
+fn unary_bound(f: Unary, dtype: DType) -> Bound {
+    const ONE_ROUNDING: [&str; 22] = [
+        "abs", "neg", "sign", "square", "sqrt", "relu", "trunc", "floor", "ceil", "round", "frac", "reciprocal", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "signbit", "logical_not", "bitwise_not", "positive", "relu6",
+    ];
+    if !dtype.is_float() || ONE_ROUNDING.contains(&f.name()) { Bound::Same } else { function_bound(dtype) }
+}
+fn binary_bound(f: Binary, dtype: DType) -> Bound {
+    const FUNCTIONS: [&str; 12] = ["pow", "atan2", "hypot", "logaddexp", "logaddexp2", "xlogy", "xlog1py", "floor_divide", "remainder", "zeta", "float_power", "fmod"];
+    if dtype.is_float() && FUNCTIONS.contains(&f.name()) { function_bound(dtype) } else { Bound::Same }
+}
+fn function_bound(dtype: DType) -> Bound {
+    Bound::Ulp(if dtype.size() == 2 { 1.0 } else { FUNCTION_ULP })
+}
+/// The bound of a primitive on inputs of these metas.
+pub fn bound(op: &Op, inputs: &[HostArray]) -> Bound {
+    let Some(x) = inputs.first() else { return Bound::Same };
+    let dtype = x.dtype;
+    let sum = |n: usize| if dtype.is_float() { Bound::Sum(n) } else { Bound::Same };
+    let along = |axis: u8| x.shape[axis as usize];
+    match op {
+        Op::Unary(f) => unary_bound(*f, dtype),
+        Op::Binary(f) | Op::BinaryScalar(f, _) => binary_bound(*f, dtype),
+        Op::Reduce { op: ReduceOp::Sum, axes } => sum(axes.iter().map(|a| x.shape[a]).product()),
+        Op::Reduce { op: ReduceOp::Prod, axes } if dtype.is_float() => Bound::Product(axes.iter().map(|a| x.shape[a]).product()),
+        Op::Scan { op: ScanOp::Sum, axis, .. } => sum(along(*axis)),
+        Op::Scan { op: ScanOp::LinearRecurrence, axis, .. } => sum(2 * along(*axis)),
+        Op::Scan { op: ScanOp::Prod, axis, .. } if dtype.is_float() => Bound::Product(along(*axis)),
+        Op::Matmul => sum(x.shape[x.shape.rank() - 1]),
+        Op::Conv(_) => sum(x.len().max(inputs.get(1).map_or(0, HostArray::len))),
+        Op::Window(w) if w.op != WindowOp::Max => sum(w.size.iter().product()),
+        Op::Scatter { mode: ScatterMode::Add, .. } => sum(1 + inputs[1].len()),
+        Op::Scatter { mode: ScatterMode::Mul, .. } if dtype.is_float() => Bound::Product(1 + inputs[1].len()),
+        _ => Bound::Same,
+    }
+}
+
+/// Compares what an op gave with what the reference gives on the same inputs. `Err` says where and by how much.
+///
+/// # Errors
+/// The first element out of bounds, in words.
+pub fn check(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray]) -> Result<(), String> {
+    let metas: Vec<Meta> = got.iter().map(|a| Meta { shape: a.shape, dtype: a.dtype, device: adamant_core::Device::reference() }).collect();
+    let (want, _) = reference::run(op, arg, inputs, &metas).map_err(|e| e.to_string())?;
+    let bound = bound(op, inputs);
+    // What the sum of magnitudes is, for the bound of sums.
+    let magnitude = match bound {
+        Bound::Sum(_) => {
+            let positive: Vec<HostArray> = inputs.iter().map(|a| if a.dtype.is_float() { wide(a) } else { a.clone() }).collect();
+            let wide_metas: Vec<Meta> = metas.iter().map(|m| if m.dtype.is_float() { Meta { dtype: DType::F64, ..*m } } else { *m }).collect();
+            Some(reference::run(op, arg, &positive, &wide_metas).map_err(|e| e.to_string())?.0)
+        }
+        _ => None,
+    };
+    for (k, (g, w)) in got.iter().zip(&want).enumerate() {
+        let (HostData::Float(gs), HostData::Float(ws)) = (&g.data, &w.data) else {
+            if g.data != w.data {
+                return Err(differ(k, g, w, "the same value"));
+            }
+            continue;
+        };
+        for (at, (&x, &y)) in gs.iter().zip(ws).enumerate() {
+            if x == y || (x.is_nan() && y.is_nan()) {
+                continue;
+            }
+            let allowed = match (bound, &magnitude) {
+                (Bound::Same, _) => 0.0,
+                (Bound::Ulp(n), _) => n * ulp(g.dtype, y),
+                (Bound::Sum(n), Some(m)) => {
+                    let m = m[k].float(at);
+                    if !m.is_finite() || m >= accumulator_max(g.dtype) / 2.0 {
+                        continue;
+                    }
+                    n as f64 * accumulator_eps(g.dtype) * m + ulp(g.dtype, y)
+                }
+                (Bound::Product(n), _) => {
+                    // A running product may leave the accumulator's range and come back.
+                    if !y.is_finite() || y.abs() < 1e-30 || y.abs() > 1e30 {
+                        continue;
+                    }
+                    n as f64 * accumulator_eps(g.dtype) * y.abs() + ulp(g.dtype, y)
+                }
+                _ => 0.0,
+            };
+            // The largest finite number and infinity are neighbours.
+            let near = |v: f64| if v.is_infinite() { v.signum() * (max_of(g.dtype) + ulp(g.dtype, max_of(g.dtype))) } else { v };
+            if !((near(x) - near(y)).abs() <= allowed) {
+                return Err(format!("element {at} of output {k} ({}): got {x:e}, the reference gives {y:e}, allowed {allowed:e} ({bound:?})", g.dtype));
+            }
+        }
+    }
+    Ok(())
+}
+fn max_of(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => 65504.0,
+        DType::BF16 => 3.3895313892515355e38,
+        DType::F32 => f32::MAX as f64,
+        DType::F8E4M3 => 448.0,
+        DType::F8E5M2 => 57344.0,
+        _ => f64::MAX,
+    }
+}
+fn wide(a: &HostArray) -> HostArray {
+    HostArray::floats(a.shape, DType::F64, (0..a.len()).map(|k| a.float(k).abs()))
+}
+fn differ(k: usize, got: &HostArray, want: &HostArray, what: &str) -> String {
+    let at = (0..got.len().min(want.len())).find(|&i| got.scalar(i) != want.scalar(i));
+    match at {
+        Some(i) => format!("element {i} of output {k} ({}): got {}, the reference gives {}, expected {what}", got.dtype, got.scalar(i), want.scalar(i)),
+        None => format!("output {k} ({}): {} elements, the reference gives {}", got.dtype, got.len(), want.len()),
+    }
+}
