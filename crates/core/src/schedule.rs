@@ -86,10 +86,45 @@ pub(crate) fn no_buffer(meta: Meta) -> Stored {
 #[derive(Default)]
 struct Entry {
     plans: Vec<Arc<Plan>>,
-    sizes: HashMap<u64, (Arc<Plan>, Arc<Sized>)>,
+    sizes: HashMap<u64, Found, Folded>,
 }
 type Key = (u32, u64, u64);
-static PLANS: LazyLock<Mutex<HashMap<Key, Entry>>> = LazyLock::new(Default::default);
+/// Keys are hashes already: their words are folded, nothing more.
+#[derive(Default, Clone, Copy)]
+struct Fold(u64);
+impl std::hash::Hasher for Fold {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.0 = mix(self.0, *b as u64);
+        }
+    }
+    fn write_u32(&mut self, word: u32) {
+        self.0 = mix(self.0, word as u64);
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mix(self.0, word);
+    }
+}
+type Folded = std::hash::BuildHasherDefault<Fold>;
+static PLANS: LazyLock<Mutex<HashMap<Key, Entry, Folded>>> = LazyLock::new(Default::default);
+type Found = (Arc<Plan>, Arc<Sized>);
+/// The plans a stream replayed last: found without a lock.
+#[derive(Default)]
+pub(crate) struct Recent([Option<(Key, u64, Found)>; 16]);
+impl Recent {
+    fn place(key: Key, sizes: u64) -> usize {
+        (key.1 ^ key.2 ^ sizes) as usize % 16
+    }
+    fn get(&self, key: Key, sizes: u64) -> Option<Found> {
+        self.0[Recent::place(key, sizes)].as_ref().filter(|(k, s, _)| *k == key && *s == sizes).map(|(_, _, found)| found.clone())
+    }
+    fn put(&mut self, key: Key, sizes: u64, found: Found) {
+        self.0[Recent::place(key, sizes)] = Some((key, sizes, found));
+    }
+}
 /// The most structures and the most sizes of one that are remembered; beyond that they are made again.
 const MAX_PLANS: usize = 8192;
 const MAX_SIZES: usize = 512;
@@ -137,7 +172,7 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     let last = &log.records[cut - 1];
     let (structure, sizes) = (last.structure, last.sizes);
     let (plan, sized) = find_plan(log, cut, (log.device.index(), structure, key), sizes, &holders, &holds)?;
-    let inputs: Vec<Stored> = plan
+    let inputs: SmallVec<[Stored; 8]> = plan
         .graph
         .inputs
         .iter()
@@ -172,10 +207,12 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     Ok(())
 }
 
+type Holders = SmallVec<[Holder; 64]>;
+type Holds = SmallVec<[InputHold; 16]>;
 /// Who holds each slot, what becomes of each input, and a hash of both.
-fn holders(log: &Log, cut: usize, slots: usize) -> (Vec<Holder>, Vec<InputHold>, u64) {
-    let mut holders: Vec<Holder> = Vec::with_capacity(slots);
-    let mut old_of = vec![0u32; slots];
+fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, u64) {
+    let mut holders: Holders = SmallVec::with_capacity(slots);
+    let mut old_of: SmallVec<[u8; 64]> = SmallVec::from_elem(0, slots);
     for w in &log.writes {
         if let Some(slot) = w.previous.slot(log.epoch).filter(|s| (*s as usize) < slots) {
             old_of[slot as usize] += 1;
@@ -184,7 +221,7 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Vec<Holder>, Vec<InputHold>,
     for (slot, v) in log.values[..slots].iter().enumerate() {
         holders.push(if v.users() > 0 {
             Holder::User
-        } else if v.kept() > 1 + old_of[slot] {
+        } else if v.kept() > 1 + old_of[slot] as u32 {
             Holder::Tape
         } else {
             Holder::Nobody
@@ -197,7 +234,7 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Vec<Holder>, Vec<InputHold>,
             }
         }
     }
-    let mut holds = Vec::new();
+    let mut holds: Holds = SmallVec::new();
     let mut key = cut as u64;
     for r in &log.records[..cut] {
         if !matches!(r.op, Op::Input) {
@@ -225,7 +262,16 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Vec<Holder>, Vec<InputHold>,
     (holders, holds, key)
 }
 
-fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<(Arc<Plan>, Arc<Sized>), Stop> {
+fn find_plan(log: &mut Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<Found, Stop> {
+    if let Some(found) = log.recent.get(key, sizes) {
+        count(|s| s.hits += 1);
+        return Ok(found);
+    }
+    let found = find_plan_of_all(log, cut, key, sizes, holders, holds)?;
+    log.recent.put(key, sizes, found.clone());
+    Ok(found)
+}
+fn find_plan_of_all(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<Found, Stop> {
     if let Some(found) = PLANS.lock().get(&key).and_then(|e| e.sizes.get(&sizes).cloned()) {
         count(|s| s.hits += 1);
         return Ok(found);

@@ -19,12 +19,13 @@ use std::sync::Arc;
 /// What came out of a replay.
 pub(crate) struct Outcome {
     /// memory of the published values, in the plan's order; `None`: the step was withheld
-    pub published: Vec<Option<Stored>>,
+    pub published: SmallVec<[Option<Stored>; 4]>,
     /// the error found in data behind each value of the graph, if any was found at all
     pub taints: Option<Vec<Option<Error>>>,
     /// inputs whose buffer now holds something else
-    pub taken: Vec<u32>,
+    pub taken: SmallVec<[u32; 4]>,
 }
+type Buffers = SmallVec<[Arc<Buffer>; 8]>;
 /// Names the line a record was applied at.
 pub(crate) type OriginOf<'a> = &'a dyn Fn(u32) -> Origin;
 
@@ -48,7 +49,7 @@ impl Replay<'_> {
         self.submit(0..self.plan.late, &own, &words, &[])?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || self.inputs.iter().any(|s| s.taint.is_some());
         let taints = spoiled.then(|| self.taints(&words));
-        let mut withheld = vec![false; own.len()];
+        let mut withheld: SmallVec<[bool; 32]> = SmallVec::from_elem(false, own.len());
         let mut skip = Vec::new();
         let mut refused = None;
         if let Some(taints) = &taints {
@@ -91,7 +92,7 @@ impl Replay<'_> {
     }
 
     /// All memory before the first step: if it cannot be had, nothing has run.
-    fn reserve(&self) -> Result<Vec<Arc<Buffer>>, Error> {
+    fn reserve(&self) -> Result<Buffers, Error> {
         let oom = |k: ErrorKind, v: u32| Error::at(self.plan.graph.node_of(v).op.name(), k, (self.origin)(self.plan.graph.node_of(v).record));
         let pool = self.device.pool();
         let first = self.plan.own.first().map_or(0, |o| o.value);
@@ -132,7 +133,7 @@ impl Replay<'_> {
         let internal = |s: &PlanStep, k: ErrorKind| {
             Error::at(self.plan.graph.nodes[s.node as usize].op.name(), k, (self.origin)(self.plan.graph.nodes[s.node as usize].record))
         };
-        let mut batch: SmallVec<[Step<'_>; 4]> = SmallVec::new();
+        let mut batch: SmallVec<[Step<'_>; 2]> = SmallVec::new();
         let mut last = None;
         for at in range {
             if skip.contains(&at) {
