@@ -24,7 +24,7 @@ mod expand;
 mod fuse;
 mod plan;
 use decide::Holder;
-use execute::{Outcome, Replay};
+use execute::{Bound, Outcome, Replay};
 use expand::Source;
 use plan::{InputHold, Plan, Sized};
 
@@ -172,18 +172,16 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     let last = &log.records[cut - 1];
     let (structure, sizes) = (last.structure, last.sizes);
     let (plan, sized) = find_plan(log, cut, (log.device.index(), structure, key), sizes, &holders, &holds)?;
-    let inputs: SmallVec<[Stored; 8]> = plan
-        .graph
-        .inputs
-        .iter()
-        .map(|(_, source)| match source {
+    let mut inputs: SmallVec<[Bound; 8]> = SmallVec::with_capacity(plan.graph.inputs.len());
+    for (_, source) in &plan.graph.inputs {
+        let bound = match source {
             // Slots are the same for every window of one structure.
-            Source::Slot(slot) => log.values[*slot as usize].stored(),
-            Source::Constant(value) => value.stored(),
-        })
-        .collect::<Option<_>>()
-        .ok_or_else(|| Stop::Reader(Error::new("read", ErrorKind::Internal("an input is not in memory".into()))))?;
-    let outcome = {
+            Source::Slot(slot) => Bound::of(&log.values[*slot as usize]),
+            Source::Constant(value) => Bound::of(value),
+        };
+        inputs.push(bound.ok_or_else(|| Stop::Reader(Error::new("read", ErrorKind::Internal("an input is not in memory".into()))))?);
+    }
+    {
         let log = &*log;
         let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
         let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
@@ -197,12 +195,11 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
             }
             bad
         };
-        Replay { plan: &plan, sized: &sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad }
-            .run()
-            .map_err(Stop::Reader)?
-    };
+        let replay = Replay { plan: &plan, sized: &sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad };
+        let outcome = replay.run().map_err(Stop::Reader)?;
+        publish(log, &replay, &outcome, &writes);
+    }
     drop(inputs);
-    publish(log, &plan, outcome, slots, cut);
     restart(log, cut);
     Ok(())
 }
@@ -320,19 +317,19 @@ fn bad_groups(writes: &[&CellWrite], taint: impl Fn(u32) -> Option<Error>) -> Ha
 }
 
 /// Values become ready, deferred ones recipes; cells commit group by group.
-fn publish(log: &mut Log, plan: &Plan, outcome: Outcome, slots: usize, _cut: usize) {
+fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWrite]) {
+    let plan = replay.plan;
     let taint_of = |slot: u32| outcome.taints.as_ref().and_then(|t| t[plan.graph.of_slot[slot as usize] as usize].clone());
-    let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
-    let bad = if outcome.taints.is_some() { bad_groups(&writes, taint_of) } else { HashMap::new() };
-    for i in &outcome.taken {
-        if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(*i as usize) {
+    let bad = if outcome.taints.is_some() { bad_groups(writes, taint_of) } else { HashMap::new() };
+    for i in replay.taken(outcome) {
+        if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) {
             count(|s| s.donated += 1);
             *log.values[*slot as usize].state.lock() = State::Donated;
         }
     }
-    for ((slot, _), stored) in plan.publish.iter().zip(outcome.published) {
+    for (k, (slot, _)) in plan.publish.iter().enumerate() {
         let value = &log.values[*slot as usize];
-        match stored {
+        match replay.published(outcome, k) {
             Some(stored) => *value.state.lock() = State::Ready(stored),
             None => {
                 let error = taint_of(*slot).or_else(|| bad.values().next().cloned());
