@@ -11,20 +11,24 @@ mod run;
 mod schedule;
 mod write;
 
-use crate::exit::Exit;
-use adamant::{Device, Error};
+use crate::{device, exit::Exit, workspace};
+use adamant::Device;
 use compare::{Judged, Verdict};
 use globset::Glob;
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// What the command line says.
 #[derive(clap::Args)]
 pub struct Options {
     /// The folder with manifest.jsonl
     dir: PathBuf,
-    /// Where results go
-    #[arg(long, default_value = "target/goldens")]
-    out: PathBuf,
+    /// Where results go [default: target/goldens of the workspace]
+    #[arg(long)]
+    out: Option<PathBuf>,
     /// Only the cases whose id or op matches this glob
     #[arg(long)]
     only: Option<Glob>,
@@ -44,39 +48,35 @@ pub struct Options {
 
 /// Computes, writes, compares, reports.
 pub fn run(options: &Options) -> Exit {
-    let device: Device = match options.device.parse() {
+    let device = match device::open(&options.device) {
         Ok(device) => device,
-        Err(e) => return refuse_device(&e),
+        Err(exit) => return exit,
     };
-    match compute_and_compare(options, device) {
-        Ok(judged) => report(options, &judged),
+    let out = options.out.clone().unwrap_or_else(|| workspace::root().join("target/goldens"));
+    match compute_and_compare(options, &out, device) {
+        Ok(judged) => report(options, &out, &judged),
         Err(unreadable) => {
             eprintln!("{unreadable}");
             Exit::Unreadable
         }
     }
 }
-fn refuse_device(e: &Error) -> Exit {
-    eprintln!("{e}");
-    if e.kind().word() == "device" { Exit::DeviceAbsent } else { Exit::Usage }
-}
-
-fn compute_and_compare(options: &Options, device: Device) -> Result<Vec<Judged>, String> {
+fn compute_and_compare(options: &Options, out: &Path, device: Device) -> Result<Vec<Judged>, String> {
     let all = manifest::read(&options.dir)?;
     let only = options.only.as_ref().map(Glob::compile_matcher);
     let wanted = |id: &str, op: &str| only.as_ref().is_none_or(|m| m.is_match(id) || m.is_match(op));
-    write::clear(&options.out, all.iter().filter(|c| !c.file.is_empty()).map(|c| c.file.clone()).collect::<std::collections::BTreeSet<_>>())?;
+    write::clear(out, all.iter().filter(|c| !c.file.is_empty()).map(|c| c.file.clone()).collect::<std::collections::BTreeSet<_>>())?;
     let cases: Vec<_> = all.into_iter().filter(|c| wanted(&c.id, &c.op)).collect();
     let files = files::Files::open(&options.dir, &cases)?;
     let workers = if options.workers > 0 { options.workers } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };
     let outcomes = run::run(cases.clone(), files, device, workers, Duration::from_secs(options.limit));
     let outcomes: Vec<_> = cases.iter().map(|c| c.file.clone()).zip(outcomes).collect();
-    write::write(&options.out, &outcomes)?;
+    write::write(out, &outcomes)?;
     drop(outcomes);
-    compare::compare(&options.dir, &options.out, &cases, &write::read_status(&options.out)?)
+    compare::compare(&options.dir, out, &cases, &write::read_status(out)?)
 }
 
-fn report(options: &Options, judged: &[Judged]) -> Exit {
+fn report(options: &Options, out: &Path, judged: &[Judged]) -> Exit {
     let mut groups: BTreeMap<&str, BTreeMap<Verdict, usize>> = BTreeMap::new();
     for j in judged {
         *groups.entry(&j.group).or_default().entry(j.verdict).or_default() += 1;
@@ -87,7 +87,7 @@ fn report(options: &Options, judged: &[Judged]) -> Exit {
     let summary = format!("{passed} passed, {failures} failed, {unsupported} unsupported");
     if options.json {
         let bad: Vec<_> = judged.iter().filter(|j| failed.contains(&j.verdict)).collect();
-        let document = serde_json::json!({ "passed": passed, "failed": failures, "unsupported": unsupported, "uncompared": uncompared, "groups": groups, "failures": bad, "out": options.out });
+        let document = serde_json::json!({ "passed": passed, "failed": failures, "unsupported": unsupported, "uncompared": uncompared, "groups": groups, "failures": bad, "out": out });
         println!("{document}");
         eprintln!("{summary}");
     } else {

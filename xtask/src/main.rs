@@ -3,6 +3,7 @@
 
 mod bench;
 mod check;
+mod device;
 mod exit;
 mod goldens;
 mod test;

@@ -1,5 +1,6 @@
 //! Where the workspace is, and how a chore calls cargo in it.
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -9,9 +10,13 @@ pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
-/// A cargo command in the workspace, by the cargo that runs this chore.
+/// The cargo that runs this chore.
+pub fn cargo_path() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+/// A cargo command in the workspace's folder.
 pub fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::new(cargo_path());
     command.args(arguments).current_dir(root());
     command
 }

@@ -4,6 +4,8 @@
 //! Fields whose type cannot hold parameters (numbers, text, `PhantomData`) are passed over; every other field must
 //! be walkable or carry `#[module(skip)]`, so that a forgotten derive is a compile error and not a layer that
 //! silently does not train.
+#![forbid(unsafe_code)]
+
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{Attribute, Data, DeriveInput, Fields, Ident, LitStr, Type, parse_macro_input, parse_quote};

@@ -4,6 +4,7 @@ use adamant::{Device, Error, Tensor, formats::safetensors::SafeTensors};
 use std::{collections::BTreeMap, path::Path};
 
 /// The open files of a folder by name.
+#[derive(Default)]
 pub struct Files(BTreeMap<String, SafeTensors>);
 
 impl Files {

@@ -47,7 +47,11 @@ pub enum Numbers {
 
 /// Computes all cases, in any order; the outcomes are in the order of the cases.
 pub fn run(cases: Vec<Case>, files: Files, device: Device, workers: usize, limit: Duration) -> Vec<Outcome> {
-    let work = Arc::new(Work { cases, files, device, next: AtomicUsize::new(0), running: Mutex::default() });
+    run_by(compute, cases, files, device, workers, limit)
+}
+type Compute = fn(&Case, &Files, Device) -> Outcome;
+fn run_by(compute: Compute, cases: Vec<Case>, files: Files, device: Device, workers: usize, limit: Duration) -> Vec<Outcome> {
+    let work = Arc::new(Work { compute, cases, files, device, next: AtomicUsize::new(0), running: Mutex::default() });
     let (send, receive) = mpsc::channel();
     let mut started = 0;
     let mut start = |work: &Arc<Work>| {
@@ -84,6 +88,7 @@ pub fn run(cases: Vec<Case>, files: Files, device: Device, workers: usize, limit
 }
 
 struct Work {
+    compute: Compute,
     cases: Vec<Case>,
     files: Files,
     device: Device,
@@ -100,7 +105,7 @@ impl Work {
             let k = self.next.fetch_add(1, Relaxed);
             let Some(case) = self.cases.get(k) else { return };
             self.running().insert(me, (k, Instant::now()));
-            let outcome = catch_unwind(AssertUnwindSafe(|| compute(case, &self.files, self.device)))
+            let outcome = catch_unwind(AssertUnwindSafe(|| (self.compute)(case, &self.files, self.device)))
                 .unwrap_or_else(|panic| ended(case, Ending::Error, "panic", text_of(panic)));
             let given_up = self.running().remove(&me).is_none();
             if send.send((k, outcome)).is_err() || given_up {
@@ -236,4 +241,29 @@ fn gradients(case: &Case, files: &Files, device: Device, recorded: &Recorded, re
         results.push((name.clone(), g));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_or_a_hang_fails_its_case_and_no_other() {
+        let compute: Compute = |case, _, _| match case.id.as_str() {
+            "panics" => panic!("on purpose"),
+            "hangs" => loop {
+                std::thread::park();
+            },
+            _ => ended(case, Ending::Ok, "", String::new()),
+        };
+        let ids = ["first", "panics", "second", "hangs", "third"];
+        let cases = ids.iter().map(|id| Case { id: id.to_string(), ..Case::default() }).collect();
+        for workers in [1, 3] {
+            let outcomes = run_by(compute, Vec::clone(&cases), Files::default(), Device::reference(), workers, Duration::from_secs(2));
+            let found: Vec<_> = outcomes.iter().map(|o| (o.status.id.as_str(), o.status.status, o.status.kind.as_str())).collect();
+            let ok = Ending::Ok;
+            let want = [("first", ok, ""), ("panics", Ending::Error, "panic"), ("second", ok, ""), ("hangs", Ending::Error, "hang"), ("third", ok, "")];
+            assert_eq!(found, want);
+        }
+    }
 }

@@ -1,6 +1,9 @@
 //! Indexing, gathering, scattering.
 use crate::goldens::call::Call;
-use adamant::{Error, Tensor, tensor::{BagMode, ScatterReduce}};
+use adamant::{
+    Error, Tensor,
+    tensor::{BagMode, ScatterReduce},
+};
 
 /// The outputs, if the op is one of these.
 pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {

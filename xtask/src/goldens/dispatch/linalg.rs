@@ -12,7 +12,9 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     Ok(Some(vec![match case.op() {
         "cdist" => x()?.cdist(t(1)?, case.float_or("p", 2.0)?),
         "nn.functional.cosine_similarity" => x()?.cosine_similarity(t(1)?, case.axis_or("dim", 1)?, case.float_or("eps", 1e-8)?),
-        "nn.functional.pairwise_distance" => x()?.pairwise_distance(t(1)?, case.float_or("p", 2.0)?, case.float_or("eps", 1e-6)?, case.bool_or("keepdim", false)?),
+        "nn.functional.pairwise_distance" => {
+            x()?.pairwise_distance(t(1)?, case.float_or("p", 2.0)?, case.float_or("eps", 1e-6)?, case.bool_or("keepdim", false)?)
+        }
         _ => return Ok(None),
     }]))
 }

@@ -1,6 +1,10 @@
 //! Reductions and scans.
 use crate::goldens::call::Call;
-use adamant::{AxisSet, Error, Shape, Tensor, shape::Axes, tensor::{Interpolation, MatrixNorm}};
+use adamant::{
+    AxisSet, Error, Shape, Tensor,
+    shape::Axes,
+    tensor::{Interpolation, MatrixNorm},
+};
 
 /// The outputs, if the op is one of these.
 pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
