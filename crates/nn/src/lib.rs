@@ -9,17 +9,45 @@
 
 extern crate self as adamant_nn;
 
+mod activation;
+mod attention;
+mod batch_norm;
+mod conv;
+mod dropout;
+mod embedding;
 pub mod init;
 mod linear;
+mod norm;
 mod param;
+mod pool;
+mod recurrent;
 mod sequential;
+mod shape;
 mod state;
+mod transformer;
 mod walk;
 
+pub use activation::{
+    Celu, Elu, Gelu, Glu, HardSigmoid, HardSwish, Hardshrink, Hardtanh, Identity, LeakyRelu, LogSigmoid, LogSoftmax, Mish, PRelu, RRelu, Relu, Relu6, Selu,
+    Sigmoid, Silu, Softmax, Softmax2d, Softmin, Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
+};
 pub use adamant_derive::Module;
+pub use attention::{Masks, MultiheadAttention, MultiheadAttentionOptions};
+pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d};
+pub use conv::{Conv, Conv1d, Conv2d, Conv3d, ConvOptions, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, ConvTransposeOptions};
+pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d};
+pub use embedding::{Embedding, EmbeddingBag};
 pub use init::manual_seed;
-pub use linear::Linear;
+pub use linear::{Bilinear, Linear};
+pub use norm::{GroupNorm, LayerNorm, LayerNormOptions, LocalResponseNorm, RmsNorm};
 pub use param::{Param, Role};
+pub use pool::{
+    AdaptiveAvgPool, AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,
+    AvgPool, AvgPool1d, AvgPool2d, AvgPool3d, MaxPool, MaxPool1d, MaxPool2d, MaxPool3d,
+};
+pub use recurrent::{Gru, GruCell, Lstm, LstmCell, RecurrentOptions, Rnn, RnnCell, RnnNonlinearity};
 pub use sequential::Sequential;
+pub use shape::{ChannelShuffle, CosineSimilarity, Flatten, Fold, Pad, PairwiseDistance, PixelShuffle, PixelUnshuffle, Unflatten, Unfold, Upsample};
 pub use state::nearest;
+pub use transformer::{Activation, Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, TransformerOptions};
 pub use walk::{Module, Site, Visit, Walk, Walker};

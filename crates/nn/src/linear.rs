@@ -1,6 +1,6 @@
 //! Linear maps.
 use crate::{Module, Param, Site, init};
-use adamant_core::{Error, ErrorKind, Result, Tensor};
+use adamant_core::{Error, ErrorKind, Result, Tensor, functional};
 
 /// y = x Wᵀ + b. Input `[.., in_features]`, output `[.., out_features]`; weight `[out_features, in_features]`.
 ///
@@ -42,31 +42,67 @@ impl Linear {
         let weight = Param::new(&init::default_weight([out_features, in_features])?)?;
         Ok(Linear { site: Site::new("Linear"), weight, bias: None })
     }
+    /// Of given parameters.
+    pub(crate) fn of(weight: Param, bias: Option<Param>) -> Linear {
+        Linear { site: Site::new("Linear"), weight, bias }
+    }
 }
 impl Module for Linear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = self.site.enter();
-        linear(x, &self.weight.get(), self.bias.as_ref().map(Param::get).as_ref()).ok()
+        functional::linear(x, &self.weight.get(), self.bias.as_ref().map(Param::get).as_ref()).ok()
     }
 }
-/// x Wᵀ + b over the last axis.
-#[track_caller]
-fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
-    let (Ok(shape), Ok(w)) = (x.shape(), weight.shape()) else { return if x.error().is_some() { x.clone() } else { weight.clone() } };
-    if shape.rank() == 0 || shape[shape.rank() - 1] != w[1] {
-        let last = shape.rank().saturating_sub(1);
-        return Tensor::failed(Error::new(
-            "linear",
-            ErrorKind::ShapeMismatch { left: shape, right: w, axes: Some((last, 1)), expected: "the input's last axis must be in_features" },
-        ));
+
+/// y = x₁ᵀ A x₂ + b. Inputs `[.., in1_features]` and `[.., in2_features]`, output `[.., out_features]`; weight
+/// `[out_features, in1_features, in2_features]`.
+#[derive(Clone, Module)]
+pub struct Bilinear {
+    site: Site,
+    /// `[out_features, in1_features, in2_features]`
+    pub weight: Param,
+    /// `[out_features]`
+    pub bias: Option<Param>,
+}
+impl Bilinear {
+    /// With or without a bias; both start uniform in ±1/√in1_features.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn new(in1_features: usize, in2_features: usize, out_features: usize, bias: bool) -> Result<Bilinear> {
+        let bound = 1.0 / (in1_features.max(1) as f64).sqrt();
+        let weight = Param::new(&init::uniform([out_features, in1_features, in2_features], -bound, bound)?)?;
+        let bias = if bias { Some(Param::new(&init::uniform(out_features, -bound, bound)?)?) } else { None };
+        Ok(Bilinear { site: Site::new("Bilinear"), weight, bias })
     }
-    let rows: usize = shape[..shape.rank() - 1].iter().product();
-    let mut out = shape.to_vec();
-    out[shape.rank() - 1] = w[0];
-    let y = x.reshape([rows, w[1]]).matmul(weight.mt());
-    match bias {
-        Some(b) => y + b,
-        None => y,
+    /// The output for two inputs with the same leading axes.
+    ///
+    /// # Errors
+    /// Shapes that do not go together.
+    #[track_caller]
+    pub fn forward(&self, left: &Tensor, right: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        let weight = self.weight.get();
+        let [out, in1, in2] = weight.dims()?;
+        let (a, b) = (left.shape()?, right.shape()?);
+        let fits = a.rank() >= 1 && a.rank() == b.rank() && a[..a.rank() - 1] == b[..b.rank() - 1] && a[a.rank() - 1] == in1 && b[b.rank() - 1] == in2;
+        if !fits {
+            return Err(Error::new(
+                "bilinear",
+                ErrorKind::ShapeMismatch { left: a, right: b, axes: None, expected: "inputs with equal leading axes, in1_features and in2_features last" },
+            ));
+        }
+        let rows: usize = a[..a.rank() - 1].iter().product();
+        // [rows, in1] x [in1, out·in2] → [rows, out, in2], then with the second input over in2.
+        let half = left.reshape([rows, in1]).matmul(weight.permute([1, 0, 2]).reshape([in1, out * in2])).reshape([rows, out, in2]);
+        let y = half.matmul(right.reshape([rows, in2, 1])).reshape([rows, out]);
+        let y = match &self.bias {
+            Some(b) => y + b.get(),
+            None => y,
+        };
+        let mut shape = a.to_vec();
+        shape[a.rank() - 1] = out;
+        y.reshape(shape).ok()
     }
-    .reshape(out)
 }

@@ -1,11 +1,8 @@
 //! `Param`: a leaf of a model. A handle on one cell, with the path it has in the model and the role it plays.
 //! Clones are the same parameter, so weights are tied by cloning.
-use adamant_core::{Cell, DType, Device, Error, ErrorKind, Meta, Result, Tensor};
+use adamant_core::{Cell, DType, Device, Error, ErrorKind, Flag, Meta, Result, Tensor};
 use parking_lot::RwLock;
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 /// What a leaf of a model is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +23,7 @@ struct Inner {
     cell: RwLock<Cell>,
     path: RwLock<Arc<str>>,
     role: Role,
-    frozen: AtomicBool,
+    frozen: Flag,
 }
 
 impl Param {
@@ -58,12 +55,12 @@ impl Param {
     #[track_caller]
     pub fn with_role(value: &Tensor, role: Role) -> Result<Param> {
         let cell = Cell::new(&value.detach(), role == Role::Trainable)?;
-        Ok(Param(Arc::new(Inner { cell: RwLock::new(cell), path: RwLock::new("".into()), role, frozen: AtomicBool::new(false) })))
+        Ok(Param(Arc::new(Inner { cell: RwLock::new(cell), path: RwLock::new("".into()), role, frozen: Flag::new(false) })))
     }
     /// The present value; gradients flow to it unless it is a buffer or frozen.
     pub fn get(&self) -> Tensor {
         let cell = self.0.cell.read();
-        if self.0.frozen.load(Relaxed) { cell.read() } else { cell.get() }
+        if self.0.frozen.get() { cell.read() } else { cell.get() }
     }
     /// The present value without a gradient.
     pub fn read(&self) -> Tensor {
@@ -96,11 +93,11 @@ impl Param {
     }
     /// Do gradients flow to it now?
     pub fn is_trainable(&self) -> bool {
-        self.0.role == Role::Trainable && !self.0.frozen.load(Relaxed)
+        self.0.role == Role::Trainable && !self.0.frozen.get()
     }
     /// Stops or resumes the flow of gradients. A frozen parameter is passed over by optimizers.
     pub fn set_frozen(&self, frozen: bool) {
-        self.0.frozen.store(frozen, Relaxed);
+        self.0.frozen.set(frozen);
     }
     /// The dotted path in the model, empty until the model was walked.
     pub fn path(&self) -> Arc<str> {

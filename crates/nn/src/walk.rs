@@ -1,14 +1,11 @@
 //! Walking a model: every part under the path of its fields, always in the same order. Counting, freezing, moving,
 //! loading, saving and naming are all visitors of this one walk.
 use crate::{Param, Role};
-use adamant_core::{DType, Device, Error, ErrorKind, Result, Tensor, scope};
+use adamant_core::{DType, Device, Error, ErrorKind, Flag, Result, Tensor, scope};
 use parking_lot::RwLock;
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
 /// Where a layer stands: its path in the model, for errors and profiles, and whether it is training.
@@ -18,12 +15,12 @@ pub struct Site(Arc<Place>);
 struct Place {
     kind: &'static str,
     path: RwLock<Arc<str>>,
-    training: AtomicBool,
+    training: Flag,
 }
 impl Site {
     /// The place of a layer of a kind (`"Linear"`), which stands for the path until the model is walked.
     pub fn new(kind: &'static str) -> Site {
-        Site(Arc::new(Place { kind, path: RwLock::new("".into()), training: AtomicBool::new(true) }))
+        Site(Arc::new(Place { kind, path: RwLock::new("".into()), training: Flag::new(true) }))
     }
     /// Enters the layer: what is applied until the guard drops names its path.
     #[track_caller]
@@ -33,7 +30,7 @@ impl Site {
     }
     /// Training (dropout on, batch statistics) or evaluating?
     pub fn is_training(&self) -> bool {
-        self.0.training.load(Relaxed)
+        self.0.training.get()
     }
     /// The layer's kind.
     pub fn kind(&self) -> &'static str {
@@ -173,7 +170,7 @@ pub trait Walk: Send + Sync {
         struct Mode(bool);
         impl Visit for Mode {
             fn site(&mut self, _: &str, site: &Site) {
-                site.0.training.store(self.0, Relaxed);
+                site.0.training.set(self.0);
             }
         }
         self.visit(&mut Mode(training));

@@ -1,0 +1,227 @@
+//! Normalisation by statistics of the batch or of each sample, with running statistics.
+use crate::{Module, Param, Site, init};
+use adamant_core::{DType, Error, ErrorKind, Result, Tensor, functional};
+
+/// Options of batch and instance normalisation.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNormOptions {
+    /// added to the variance
+    pub eps: f64,
+    /// weight of the newest batch in the running statistics; `None`: all batches count the same
+    pub momentum: Option<f64>,
+    /// a trained scale and shift per channel?
+    pub affine: bool,
+    /// keep running statistics, to be used in evaluation?
+    pub track_running_stats: bool,
+}
+impl Default for BatchNormOptions {
+    /// PyTorch's defaults for batch normalisation.
+    fn default() -> BatchNormOptions {
+        BatchNormOptions { eps: 1e-5, momentum: Some(0.1), affine: true, track_running_stats: true }
+    }
+}
+impl BatchNormOptions {
+    /// PyTorch's defaults for instance normalisation: neither affine nor tracking.
+    pub fn instance() -> BatchNormOptions {
+        BatchNormOptions { affine: false, track_running_stats: false, ..Default::default() }
+    }
+}
+#[derive(Clone, Module)]
+struct Channels {
+    weight: Option<Param>,
+    bias: Option<Param>,
+    running_mean: Option<Param>,
+    running_var: Option<Param>,
+    num_batches_tracked: Option<Param>,
+}
+impl Channels {
+    #[track_caller]
+    fn new(features: usize, options: &BatchNormOptions) -> Result<Channels> {
+        let (mut weight, mut bias, mut running_mean, mut running_var, mut num_batches_tracked) = (None, None, None, None, None);
+        if options.affine {
+            weight = Some(Param::new(&init::ones(features)?)?);
+            bias = Some(Param::new(&init::zeros(features)?)?);
+        }
+        if options.track_running_stats {
+            running_mean = Some(Param::buffer(&init::zeros(features)?)?);
+            running_var = Some(Param::buffer(&init::ones(features)?)?);
+            num_batches_tracked = Some(Param::buffer(&Tensor::full((), 0, DType::I64))?);
+        }
+        Ok(Channels { weight, bias, running_mean, running_var, num_batches_tracked })
+    }
+    /// Moves the running statistics toward those of a batch: by `momentum`, or so that all batches count the same.
+    #[track_caller]
+    fn track(&self, mean: &Tensor, unbiased_var: &Tensor, momentum: Option<f64>) -> Result<()> {
+        let (Some(running_mean), Some(running_var), Some(count)) = (&self.running_mean, &self.running_var, &self.num_batches_tracked) else { return Ok(()) };
+        for (running, new) in [(running_mean, mean), (running_var, unbiased_var)] {
+            let old = running.read();
+            let new = new.detach().cast(old.dtype()?);
+            let moved = match momentum {
+                Some(m) => old * (1.0 - m) + new * m,
+                None => &old + (new - &old) / count.read().cast(old.dtype()?),
+            };
+            running.set(&moved)?;
+        }
+        Ok(())
+    }
+}
+/// Elements per channel and the correction n / (n - 1) that makes a variance unbiased.
+fn unbiased(var: &Tensor, n: usize) -> Tensor {
+    var * (n as f64 / (n.max(2) - 1) as f64)
+}
+#[track_caller]
+fn check(op: &'static str, x: &Tensor, ranks: std::ops::RangeInclusive<usize>, channel_axis: usize, features: usize) -> Result<()> {
+    let shape = x.shape()?;
+    if !ranks.contains(&shape.rank()) {
+        return Err(Error::new(op, ErrorKind::Shape { shape, expected: format!("{} to {} axes", ranks.start(), ranks.end()) }));
+    }
+    if shape[channel_axis] != features {
+        return Err(Error::new(op, ErrorKind::Shape { shape, expected: format!("{features} channels along axis {channel_axis}") }));
+    }
+    Ok(())
+}
+
+/// Batch normalisation (Ioffe and Szegedy 2015) of an input `[batch, channels, ..]` with `N` spatial axes (`N` = 1: or none).
+/// In training it uses the batch's statistics and moves the running ones; in evaluation it uses the running ones.
+#[derive(Clone, Module)]
+pub struct BatchNorm<const N: usize> {
+    site: Site,
+    #[module(flatten)]
+    channels: Channels,
+    num_features: usize,
+    #[module(skip)]
+    options: BatchNormOptions,
+}
+/// Over `[batch, channels]` or `[batch, channels, length]`.
+pub type BatchNorm1d = BatchNorm<1>;
+/// Over `[batch, channels, height, width]`.
+pub type BatchNorm2d = BatchNorm<2>;
+/// Over `[batch, channels, depth, height, width]`.
+pub type BatchNorm3d = BatchNorm<3>;
+impl<const N: usize> BatchNorm<N> {
+    /// PyTorch's defaults.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn new(num_features: usize) -> Result<BatchNorm<N>> {
+        BatchNorm::with(num_features, BatchNormOptions::default())
+    }
+    /// With options.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn with(num_features: usize, options: BatchNormOptions) -> Result<BatchNorm<N>> {
+        let site = Site::new(["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"][(N - 1).min(2)]);
+        Ok(BatchNorm { site, channels: Channels::new(num_features, &options)?, num_features, options })
+    }
+    /// The running mean, if it is kept.
+    pub fn running_mean(&self) -> Option<&Param> {
+        self.channels.running_mean.as_ref()
+    }
+    /// The running variance, if it is kept.
+    pub fn running_var(&self) -> Option<&Param> {
+        self.channels.running_var.as_ref()
+    }
+}
+impl<const N: usize> Module for BatchNorm<N> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        check("batch_norm", x, if N == 1 { 2..=3 } else { N + 2..=N + 2 }, 1, self.num_features)?;
+        let c = &self.channels;
+        let (weight, bias) = (c.weight.as_ref().map(Param::get), c.bias.as_ref().map(Param::get));
+        let training = self.site.is_training();
+        if let (false, Some(mean), Some(var)) = (training, &c.running_mean, &c.running_var) {
+            return functional::batch_norm_inference(x, &mean.read(), &var.read(), weight.as_ref(), bias.as_ref(), self.options.eps).ok();
+        }
+        let shape = x.shape()?;
+        let n = shape.elements() / self.num_features.max(1);
+        if training && n == 1 {
+            return Err(Error::new(
+                "batch_norm",
+                ErrorKind::Shape { shape, expected: "more than one element per channel, to normalise by their variance".into() },
+            ));
+        }
+        let (y, mean, var) = functional::batch_norm_training(x, weight.as_ref(), bias.as_ref(), self.options.eps);
+        let y = y.ok()?;
+        if training {
+            if let Some(count) = &c.num_batches_tracked {
+                count.set(&(count.read() + 1))?;
+            }
+            c.track(&mean, &unbiased(&var, n), self.options.momentum)?;
+        }
+        Ok(y)
+    }
+}
+
+/// Instance normalisation (Ulyanov et al. 2016) of an input `[batch, channels, ..]` with `N` spatial axes (the batch may
+/// be missing): each channel of each sample by its own statistics.
+#[derive(Clone, Module)]
+pub struct InstanceNorm<const N: usize> {
+    site: Site,
+    #[module(flatten)]
+    channels: Channels,
+    num_features: usize,
+    #[module(skip)]
+    options: BatchNormOptions,
+}
+/// Over `[batch, channels, length]`.
+pub type InstanceNorm1d = InstanceNorm<1>;
+/// Over `[batch, channels, height, width]`.
+pub type InstanceNorm2d = InstanceNorm<2>;
+/// Over `[batch, channels, depth, height, width]`.
+pub type InstanceNorm3d = InstanceNorm<3>;
+impl<const N: usize> InstanceNorm<N> {
+    /// PyTorch's defaults: nothing trained, nothing tracked.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn new(num_features: usize) -> Result<InstanceNorm<N>> {
+        InstanceNorm::with(num_features, BatchNormOptions::instance())
+    }
+    /// With options. Without a momentum the running statistics stay as they are, as PyTorch's.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn with(num_features: usize, options: BatchNormOptions) -> Result<InstanceNorm<N>> {
+        let site = Site::new(["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"][(N - 1).min(2)]);
+        Ok(InstanceNorm { site, channels: Channels::new(num_features, &options)?, num_features, options })
+    }
+}
+impl<const N: usize> Module for InstanceNorm<N> {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        let shape = x.shape()?;
+        let batched = shape.rank() == N + 2;
+        check("instance_norm", x, N + 1..=N + 2, batched as usize, self.num_features)?;
+        let given = x;
+        let mut dims = shape.to_vec();
+        let single;
+        let x = if batched {
+            given
+        } else {
+            dims.insert(0, 1);
+            single = given.reshape(dims);
+            &single
+        };
+        let c = &self.channels;
+        let (weight, bias) = (c.weight.as_ref().map(Param::get), c.bias.as_ref().map(Param::get));
+        let training = self.site.is_training();
+        let y = if let (false, Some(mean), Some(var)) = (training, &c.running_mean, &c.running_var) {
+            functional::batch_norm_inference(x, &mean.read(), &var.read(), weight.as_ref(), bias.as_ref(), self.options.eps)
+        } else if training && c.running_mean.is_some() {
+            let (y, mean, var) = functional::instance_norm_statistics(x, weight.as_ref(), bias.as_ref(), self.options.eps);
+            let [samples, channels] = mean.dims()?;
+            let n = shape.elements() / (samples * channels).max(1);
+            let over_samples = |t: &Tensor| t.detach().sum(0) / samples as f64;
+            c.track(&over_samples(&mean), &over_samples(&unbiased(&var, n)), Some(self.options.momentum.unwrap_or(0.0)))?;
+            y
+        } else {
+            functional::instance_norm(x, weight.as_ref(), bias.as_ref(), self.options.eps)
+        };
+        y.reshape(shape).ok()
+    }
+}

@@ -1,0 +1,92 @@
+//! Tables of rows looked up by integers.
+use crate::{Module, Param, Site, init};
+use adamant_core::{Error, ErrorKind, Result, Tensor, functional, tensor::BagMode};
+
+/// A table of rows: ids of any shape to `[..ids, embedding_dim]`. It starts standard normal.
+#[derive(Clone, Module)]
+pub struct Embedding {
+    site: Site,
+    /// `[num_embeddings, embedding_dim]`
+    pub weight: Param,
+    padding_idx: Option<usize>,
+}
+impl Embedding {
+    /// Without a padding row.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn new(num_embeddings: usize, embedding_dim: usize) -> Result<Embedding> {
+        Embedding::with(num_embeddings, embedding_dim, None)
+    }
+    /// With a row that starts as zeros and is not trained.
+    ///
+    /// # Errors
+    /// A padding row outside the table.
+    #[track_caller]
+    pub fn with(num_embeddings: usize, embedding_dim: usize, padding_idx: Option<usize>) -> Result<Embedding> {
+        let weight = Param::new(&table(num_embeddings, embedding_dim, padding_idx)?)?;
+        Ok(Embedding { site: Site::new("Embedding"), weight, padding_idx })
+    }
+}
+#[track_caller]
+fn table(rows: usize, width: usize, padding_idx: Option<usize>) -> Result<Tensor> {
+    let drawn = init::normal([rows, width], 0.0, 1.0)?;
+    match padding_idx {
+        None => Ok(drawn),
+        Some(row) if row < rows => {
+            let keep: Vec<f32> = (0..rows).map(|r| (r != row) as u8 as f32).collect();
+            (drawn * Tensor::from_vec(keep, [rows, 1])).ok()
+        }
+        Some(row) => Err(Error::new("embedding", ErrorKind::Argument(format!("padding_idx {row} is outside a table of {rows} rows")))),
+    }
+}
+impl Module for Embedding {
+    fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        functional::embedding(&self.weight.get(), ids, self.padding_idx).ok()
+    }
+}
+
+/// Rows of a table combined by bags: ids `[bags, n]` to `[bags, embedding_dim]`.
+#[derive(Clone, Module)]
+pub struct EmbeddingBag {
+    site: Site,
+    /// `[num_embeddings, embedding_dim]`
+    pub weight: Param,
+    #[module(skip)]
+    mode: BagMode,
+}
+impl EmbeddingBag {
+    /// Combines by the mean.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn new(num_embeddings: usize, embedding_dim: usize) -> Result<EmbeddingBag> {
+        EmbeddingBag::with(num_embeddings, embedding_dim, BagMode::Mean)
+    }
+    /// Combines by a mode.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn with(num_embeddings: usize, embedding_dim: usize, mode: BagMode) -> Result<EmbeddingBag> {
+        Ok(EmbeddingBag { site: Site::new("EmbeddingBag"), weight: Param::new(&table(num_embeddings, embedding_dim, None)?)?, mode })
+    }
+    /// Bags of different lengths: ids `[n]`, of which bag b has those from `offsets[b]` up to the next offset.
+    ///
+    /// # Errors
+    /// Shapes that do not go together.
+    #[track_caller]
+    pub fn forward_offsets(&self, ids: &Tensor, offsets: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        self.weight.get().embedding_bag(ids, Some(offsets), self.mode).ok()
+    }
+}
+impl Module for EmbeddingBag {
+    fn forward(&self, ids: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        self.weight.get().embedding_bag(ids, None, self.mode).ok()
+    }
+}

@@ -1,0 +1,177 @@
+//! Normalisation within a sample: layer, root mean square, group, local response.
+use crate::{Module, Param, Site, init};
+use adamant_core::{Error, ErrorKind, Result, Shape, Tensor, functional, shape::ToShape};
+
+#[track_caller]
+pub(crate) fn to_shape(op: &'static str, shape: impl ToShape) -> Result<Shape> {
+    match shape.to_shape() {
+        Ok(shape) => Ok(shape),
+        Err(kind) => Err(Error::new(op, kind)),
+    }
+}
+
+/// Options of layer normalisation.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNormOptions {
+    /// added to the variance
+    pub eps: f64,
+    /// a trained scale (and shift) per element?
+    pub elementwise_affine: bool,
+    /// with a shift?
+    pub bias: bool,
+}
+impl Default for LayerNormOptions {
+    fn default() -> LayerNormOptions {
+        LayerNormOptions { eps: 1e-5, elementwise_affine: true, bias: true }
+    }
+}
+/// Layer normalisation (Ba et al. 2016) over the last axes, whose shape is `normalized_shape`.
+#[derive(Clone, Module)]
+pub struct LayerNorm {
+    site: Site,
+    /// the scale, of `normalized_shape`
+    pub weight: Option<Param>,
+    /// the shift, of `normalized_shape`
+    pub bias: Option<Param>,
+    #[module(skip)]
+    normalized_shape: Shape,
+    eps: f64,
+}
+impl LayerNorm {
+    /// PyTorch's defaults.
+    ///
+    /// # Errors
+    /// No such shape.
+    #[track_caller]
+    pub fn new(normalized_shape: impl ToShape) -> Result<LayerNorm> {
+        LayerNorm::with(normalized_shape, LayerNormOptions::default())
+    }
+    /// With options.
+    ///
+    /// # Errors
+    /// No such shape.
+    #[track_caller]
+    pub fn with(normalized_shape: impl ToShape, options: LayerNormOptions) -> Result<LayerNorm> {
+        let shape = to_shape("layer_norm", normalized_shape)?;
+        let weight = if options.elementwise_affine { Some(Param::new(&init::ones(shape)?)?) } else { None };
+        let bias = if options.elementwise_affine && options.bias { Some(Param::new(&init::zeros(shape)?)?) } else { None };
+        Ok(LayerNorm { site: Site::new("LayerNorm"), weight, bias, normalized_shape: shape, eps: options.eps })
+    }
+}
+impl Module for LayerNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        let (weight, bias) = (self.weight.as_ref().map(Param::get), self.bias.as_ref().map(Param::get));
+        functional::layer_norm(x, self.normalized_shape, weight.as_ref(), bias.as_ref(), self.eps).ok()
+    }
+}
+
+/// Root mean square normalisation (Zhang and Sennrich 2019) over the last axes.
+#[derive(Clone, Module)]
+pub struct RmsNorm {
+    site: Site,
+    /// the scale, of `normalized_shape`
+    pub weight: Option<Param>,
+    #[module(skip)]
+    normalized_shape: Shape,
+    eps: Option<f64>,
+}
+impl RmsNorm {
+    /// With a scale; `eps`: `None` is the dtype's epsilon, as in PyTorch.
+    ///
+    /// # Errors
+    /// No such shape.
+    #[track_caller]
+    pub fn new(normalized_shape: impl ToShape, eps: Option<f64>) -> Result<RmsNorm> {
+        RmsNorm::with(normalized_shape, eps, true)
+    }
+    /// With or without a scale.
+    ///
+    /// # Errors
+    /// No such shape.
+    #[track_caller]
+    pub fn with(normalized_shape: impl ToShape, eps: Option<f64>, elementwise_affine: bool) -> Result<RmsNorm> {
+        let shape = to_shape("rms_norm", normalized_shape)?;
+        let weight = if elementwise_affine { Some(Param::new(&init::ones(shape)?)?) } else { None };
+        Ok(RmsNorm { site: Site::new("RMSNorm"), weight, normalized_shape: shape, eps })
+    }
+}
+impl Module for RmsNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        functional::rms_norm(x, self.normalized_shape, self.weight.as_ref().map(Param::get).as_ref(), self.eps).ok()
+    }
+}
+
+/// Group normalisation (Wu and He 2018) of an input `[batch, channels, ..]`.
+#[derive(Clone, Module)]
+pub struct GroupNorm {
+    site: Site,
+    /// the scale, `[channels]`
+    pub weight: Option<Param>,
+    /// the shift, `[channels]`
+    pub bias: Option<Param>,
+    num_groups: usize,
+    num_channels: usize,
+    eps: f64,
+}
+impl GroupNorm {
+    /// With scale and shift, eps 1e-5.
+    ///
+    /// # Errors
+    /// Groups that do not divide the channels.
+    #[track_caller]
+    pub fn new(num_groups: usize, num_channels: usize) -> Result<GroupNorm> {
+        GroupNorm::with(num_groups, num_channels, 1e-5, true)
+    }
+    /// With options.
+    ///
+    /// # Errors
+    /// Groups that do not divide the channels.
+    #[track_caller]
+    pub fn with(num_groups: usize, num_channels: usize, eps: f64, affine: bool) -> Result<GroupNorm> {
+        if num_groups == 0 || num_channels % num_groups != 0 {
+            return Err(Error::new("group_norm", ErrorKind::Argument(format!("{num_groups} groups do not divide {num_channels} channels"))));
+        }
+        let weight = if affine { Some(Param::new(&init::ones(num_channels)?)?) } else { None };
+        let bias = if affine { Some(Param::new(&init::zeros(num_channels)?)?) } else { None };
+        Ok(GroupNorm { site: Site::new("GroupNorm"), weight, bias, num_groups, num_channels, eps })
+    }
+}
+impl Module for GroupNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        let shape = x.shape()?;
+        if shape.rank() < 2 || shape[1] != self.num_channels {
+            return Err(Error::new("group_norm", ErrorKind::Shape { shape, expected: format!("{} channels along axis 1", self.num_channels) }));
+        }
+        let (weight, bias) = (self.weight.as_ref().map(Param::get), self.bias.as_ref().map(Param::get));
+        functional::group_norm(x, self.num_groups, weight.as_ref(), bias.as_ref(), self.eps).ok()
+    }
+}
+
+/// Local response normalisation (Krizhevsky et al. 2012) over neighbouring channels.
+#[derive(Clone, Module)]
+pub struct LocalResponseNorm {
+    site: Site,
+    size: usize,
+    alpha: f64,
+    beta: f64,
+    k: f64,
+}
+impl LocalResponseNorm {
+    /// PyTorch's defaults: alpha 1e-4, beta 0.75, k 1.
+    pub fn new(size: usize) -> LocalResponseNorm {
+        LocalResponseNorm::with(size, 1e-4, 0.75, 1.0)
+    }
+    /// With all constants.
+    pub fn with(size: usize, alpha: f64, beta: f64, k: f64) -> LocalResponseNorm {
+        LocalResponseNorm { site: Site::new("LocalResponseNorm"), size, alpha, beta, k }
+    }
+}
+impl Module for LocalResponseNorm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        functional::local_response_norm(x, self.size, self.alpha, self.beta, self.k).ok()
+    }
+}

@@ -1,0 +1,365 @@
+//! Recurrent networks: RNN (Elman 1990), GRU (Cho et al. 2014), LSTM (Hochreiter and Schmidhuber 1997), in several
+//! layers and both directions, and their single steps. Equations and names are those of `torch.nn`.
+use crate::{Module, Param, Site, Walk, Walker, init};
+use adamant_core::{Error, ErrorKind, Result, Tensor, functional};
+
+mod cells;
+pub use cells::{GruCell, LstmCell, RnnCell};
+
+/// What one time step computes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Tanh,
+    Relu,
+    Gru,
+    Lstm,
+}
+impl Step {
+    /// How many blocks of `hidden` rows the weights have.
+    fn gates(self) -> usize {
+        match self {
+            Step::Tanh | Step::Relu => 1,
+            Step::Gru => 3,
+            Step::Lstm => 4,
+        }
+    }
+    /// The next state (h, c) from the gates' input part `[batch, gates · hidden]` and hidden part of the same shape. `c` is the
+    /// LSTM's cell; the others have none.
+    #[track_caller]
+    fn next(self, input: &Tensor, hidden: &Tensor, h: &Tensor, c: Option<&Tensor>, size: usize) -> (Tensor, Option<Tensor>) {
+        let part = |t: &Tensor, k: usize| t.narrow(-1, k * size, size);
+        match (self, c) {
+            (Step::Gru, _) => {
+                let reset = (part(input, 0) + part(hidden, 0)).sigmoid();
+                let update = (part(input, 1) + part(hidden, 1)).sigmoid();
+                let new = (part(input, 2) + reset * part(hidden, 2)).tanh();
+                (&new + update * (h - &new), None)
+            }
+            (Step::Lstm, Some(c)) => {
+                let gates = input + hidden;
+                let (i, f, g, o) = (part(&gates, 0).sigmoid(), part(&gates, 1).sigmoid(), part(&gates, 2).tanh(), part(&gates, 3).sigmoid());
+                let c = f * c + i * g;
+                (o * c.tanh(), Some(c))
+            }
+            (Step::Relu, _) => ((input + hidden).relu(), None),
+            _ => ((input + hidden).tanh(), None),
+        }
+    }
+}
+
+/// Options of recurrent networks; the defaults are PyTorch's.
+#[derive(Clone, Copy, Debug)]
+pub struct RecurrentOptions {
+    /// layers on top of each other
+    pub num_layers: usize,
+    /// with biases?
+    pub bias: bool,
+    /// is the batch the first axis of input and output? Else time is.
+    pub batch_first: bool,
+    /// probability of dropping between layers, in training
+    pub dropout: f64,
+    /// read in both directions?
+    pub bidirectional: bool,
+    /// of an LSTM: the hidden state is projected to this size (0: it is not)
+    pub proj_size: usize,
+}
+impl Default for RecurrentOptions {
+    fn default() -> RecurrentOptions {
+        RecurrentOptions { num_layers: 1, bias: true, batch_first: false, dropout: 0.0, bidirectional: false, proj_size: 0 }
+    }
+}
+/// The weights of one direction of one layer.
+#[derive(Clone)]
+struct Weights {
+    suffix: String,
+    weight_ih: Param,
+    weight_hh: Param,
+    bias_ih: Option<Param>,
+    bias_hh: Option<Param>,
+    weight_hr: Option<Param>,
+}
+impl Walk for Weights {
+    fn walk(&self, walker: &mut Walker<'_>) {
+        let parts = [
+            ("weight_ih", Some(&self.weight_ih)),
+            ("weight_hh", Some(&self.weight_hh)),
+            ("bias_ih", self.bias_ih.as_ref()),
+            ("bias_hh", self.bias_hh.as_ref()),
+            ("weight_hr", self.weight_hr.as_ref()),
+        ];
+        for (name, part) in parts {
+            if let Some(part) = part {
+                walker.child(&format!("{name}_{}", self.suffix), part);
+            }
+        }
+    }
+}
+#[derive(Clone)]
+struct Network {
+    site: Site,
+    step: Step,
+    hidden_size: usize,
+    options: RecurrentOptions,
+    /// layer by layer, forward direction first
+    weights: Vec<Weights>,
+}
+impl Walk for Network {
+    fn walk(&self, walker: &mut Walker<'_>) {
+        self.site.walk(walker);
+        self.weights.iter().for_each(|w| w.walk(walker));
+    }
+}
+impl Network {
+    #[track_caller]
+    fn new(kind: &'static str, step: Step, input_size: usize, hidden_size: usize, options: RecurrentOptions) -> Result<Network> {
+        let refuse = |text: String| Error::new("recurrent", ErrorKind::Argument(text));
+        if hidden_size == 0 || options.num_layers == 0 || !(0.0..=1.0).contains(&options.dropout) {
+            return Err(refuse(format!(
+                "hidden_size {hidden_size}, num_layers {} and dropout {}: at least 1, at least 1, and 0 to 1 are needed",
+                options.num_layers, options.dropout
+            )));
+        }
+        if options.proj_size >= hidden_size || (options.proj_size > 0 && step != Step::Lstm) {
+            return Err(refuse(format!("proj_size {} is for an LSTM and less than its hidden_size {hidden_size}", options.proj_size)));
+        }
+        let bound = 1.0 / (hidden_size as f64).sqrt();
+        let out = if options.proj_size > 0 { options.proj_size } else { hidden_size };
+        let directions = 1 + options.bidirectional as usize;
+        let rows = step.gates() * hidden_size;
+        let mut weights = Vec::new();
+        for layer in 0..options.num_layers {
+            for direction in 0..directions {
+                let width = if layer == 0 { input_size } else { out * directions };
+                let weight_ih = Param::new(&init::uniform([rows, width], -bound, bound)?)?;
+                let weight_hh = Param::new(&init::uniform([rows, out], -bound, bound)?)?;
+                let (mut bias_ih, mut bias_hh, mut weight_hr) = (None, None, None);
+                if options.bias {
+                    bias_ih = Some(Param::new(&init::uniform(rows, -bound, bound)?)?);
+                    bias_hh = Some(Param::new(&init::uniform(rows, -bound, bound)?)?);
+                }
+                if options.proj_size > 0 {
+                    weight_hr = Some(Param::new(&init::uniform([out, hidden_size], -bound, bound)?)?);
+                }
+                let suffix = format!("l{layer}{}", if direction == 1 { "_reverse" } else { "" });
+                weights.push(Weights { suffix, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr });
+            }
+        }
+        Ok(Network { site: Site::new(kind), step, hidden_size, options, weights })
+    }
+    /// Output, last h and (LSTM) last c of every layer and direction.
+    #[track_caller]
+    fn run(&self, x: &Tensor, h0: Option<&Tensor>, c0: Option<&Tensor>) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+        let _scope = self.site.enter();
+        let shape = x.shape()?;
+        let width = self.weights.first().map_or(0, |w| w.weight_ih.meta().shape[1]);
+        if !(2..=3).contains(&shape.rank()) || shape[shape.rank() - 1] != width {
+            return Err(Error::new("recurrent", ErrorKind::Shape { shape, expected: format!("[time, batch, {width}] (or batch first), or [time, {width}]") }));
+        }
+        let batched = shape.rank() == 3;
+        // Inside, time is the first axis and there is a batch.
+        let mut x = match (batched, self.options.batch_first) {
+            (false, _) => x.unsqueeze(1),
+            (true, true) => x.transpose(0, 1),
+            (true, false) => x.clone(),
+        };
+        let [time, batch, _] = x.dims()?;
+        if time == 0 {
+            return Err(Error::new("recurrent", ErrorKind::Shape { shape, expected: "at least one time step".into() }));
+        }
+        let out = if self.options.proj_size > 0 { self.options.proj_size } else { self.hidden_size };
+        let count = self.weights.len();
+        let state = |given: Option<&Tensor>, size: usize| -> Result<Tensor> {
+            let Some(s) = given else { return Tensor::full_on([count, batch, size], 0.0, x.dtype()?, x.device()?).ok() };
+            let s = if batched { s.clone() } else { s.unsqueeze(1) };
+            let got = s.shape()?;
+            if *got != [count, batch, size] {
+                return Err(Error::new(
+                    "recurrent",
+                    ErrorKind::Shape { shape: got, expected: format!("a state of [{count}, {batch}, {size}] (layers and directions, batch, features)") },
+                ));
+            }
+            Ok(s)
+        };
+        let h0 = state(h0, out)?;
+        let c0 = if self.step == Step::Lstm { Some(state(c0, self.hidden_size)?) } else { None };
+        let directions = 1 + self.options.bidirectional as usize;
+        let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
+        for (k, pair) in self.weights.chunks(directions).enumerate() {
+            let mut outputs = Vec::with_capacity(directions);
+            for (d, w) in pair.iter().enumerate() {
+                let index = k * directions + d;
+                let (weight_hh, bias_hh) = (w.weight_hh.get(), w.bias_hh.as_ref().map(Param::get));
+                let project = w.weight_hr.as_ref().map(Param::get);
+                let inputs = functional::linear(&x, &w.weight_ih.get(), w.bias_ih.as_ref().map(Param::get).as_ref());
+                let mut h = h0.select_index(0, index);
+                let mut c = c0.as_ref().map(|c| c.select_index(0, index));
+                let mut steps = Vec::with_capacity(time);
+                for t in 0..time {
+                    let at = if d == 0 { t } else { time - 1 - t };
+                    let hidden = functional::linear(&h, &weight_hh, bias_hh.as_ref());
+                    let (next, cell) = self.step.next(&inputs.select_index(0, at), &hidden, &h, c.as_ref(), self.hidden_size);
+                    h = match &project {
+                        Some(p) => functional::linear(&next, p, None),
+                        None => next,
+                    };
+                    c = cell;
+                    steps.push(h.clone());
+                }
+                if d == 1 {
+                    steps.reverse();
+                }
+                outputs.push(Tensor::stack(&steps, 0));
+                last_h.push(h);
+                last_c.extend(c);
+            }
+            x = if directions == 2 { Tensor::cat(&outputs, -1) } else { outputs.swap_remove(0) };
+            if self.site.is_training() && self.options.dropout > 0.0 && k + 1 < self.options.num_layers {
+                x = functional::dropout(&x, self.options.dropout, &init::generator(x.device()?)?);
+            }
+        }
+        let output = match (batched, self.options.batch_first) {
+            (false, _) => x.squeeze(1),
+            (true, true) => x.transpose(0, 1),
+            (true, false) => x,
+        };
+        let join = |states: &[Tensor]| {
+            let joined = Tensor::stack(states, 0);
+            if batched { joined } else { joined.squeeze(1) }
+        };
+        let c = if last_c.is_empty() { None } else { Some(join(&last_c).ok()?) };
+        Ok((output.ok()?, join(&last_h).ok()?, c))
+    }
+}
+
+macro_rules! network {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        ///
+        /// Input `[time, batch, input_size]`, `[batch, time, input_size]` with `batch_first`, or `[time, input_size]`; states
+        /// `[layers · directions, batch, features]`. [`Module::forward`] gives the outputs of all steps.
+        #[derive(Clone)]
+        pub struct $name(Network);
+        impl Walk for $name {
+            fn walk(&self, walker: &mut Walker<'_>) {
+                self.0.walk(walker);
+            }
+        }
+        impl Module for $name {
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                Ok(self.0.run(x, None, None)?.0)
+            }
+        }
+    };
+}
+network! {
+    /// h' = tanh(W x + b + U h + d), or with relu.
+    Rnn
+}
+network! {
+    /// Gated recurrent units: h' = (1 - z) n + z h.
+    Gru
+}
+network! {
+    /// Long short-term memory: c' = f c + i g, h' = o tanh(c').
+    Lstm
+}
+/// The function of a plain recurrent network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RnnNonlinearity {
+    /// the hyperbolic tangent
+    #[default]
+    Tanh,
+    /// max(x, 0)
+    Relu,
+}
+impl RnnNonlinearity {
+    fn step(self) -> Step {
+        match self {
+            RnnNonlinearity::Tanh => Step::Tanh,
+            RnnNonlinearity::Relu => Step::Relu,
+        }
+    }
+}
+impl Rnn {
+    /// PyTorch's defaults: one layer, tanh.
+    ///
+    /// # Errors
+    /// As [`Rnn::with`].
+    #[track_caller]
+    pub fn new(input_size: usize, hidden_size: usize) -> Result<Rnn> {
+        Rnn::with(input_size, hidden_size, RnnNonlinearity::Tanh, RecurrentOptions::default())
+    }
+    /// With options.
+    ///
+    /// # Errors
+    /// Sizes that make no sense.
+    #[track_caller]
+    pub fn with(input_size: usize, hidden_size: usize, nonlinearity: RnnNonlinearity, options: RecurrentOptions) -> Result<Rnn> {
+        Ok(Rnn(Network::new("RNN", nonlinearity.step(), input_size, hidden_size, options)?))
+    }
+    /// (outputs of all steps, last state), from a state or from zeros.
+    ///
+    /// # Errors
+    /// Shapes that do not go together.
+    #[track_caller]
+    pub fn forward_state(&self, x: &Tensor, h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+        let (y, h, _) = self.0.run(x, h0, None)?;
+        Ok((y, h))
+    }
+}
+impl Gru {
+    /// PyTorch's defaults: one layer.
+    ///
+    /// # Errors
+    /// As [`Gru::with`].
+    #[track_caller]
+    pub fn new(input_size: usize, hidden_size: usize) -> Result<Gru> {
+        Gru::with(input_size, hidden_size, RecurrentOptions::default())
+    }
+    /// With options.
+    ///
+    /// # Errors
+    /// Sizes that make no sense.
+    #[track_caller]
+    pub fn with(input_size: usize, hidden_size: usize, options: RecurrentOptions) -> Result<Gru> {
+        Ok(Gru(Network::new("GRU", Step::Gru, input_size, hidden_size, options)?))
+    }
+    /// (outputs of all steps, last state), from a state or from zeros.
+    ///
+    /// # Errors
+    /// Shapes that do not go together.
+    #[track_caller]
+    pub fn forward_state(&self, x: &Tensor, h0: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+        let (y, h, _) = self.0.run(x, h0, None)?;
+        Ok((y, h))
+    }
+}
+impl Lstm {
+    /// PyTorch's defaults: one layer.
+    ///
+    /// # Errors
+    /// As [`Lstm::with`].
+    #[track_caller]
+    pub fn new(input_size: usize, hidden_size: usize) -> Result<Lstm> {
+        Lstm::with(input_size, hidden_size, RecurrentOptions::default())
+    }
+    /// With options.
+    ///
+    /// # Errors
+    /// Sizes that make no sense.
+    #[track_caller]
+    pub fn with(input_size: usize, hidden_size: usize, options: RecurrentOptions) -> Result<Lstm> {
+        Ok(Lstm(Network::new("LSTM", Step::Lstm, input_size, hidden_size, options)?))
+    }
+    /// (outputs of all steps, last h, last c), from states (h, c) or from zeros.
+    ///
+    /// # Errors
+    /// Shapes that do not go together.
+    #[track_caller]
+    pub fn forward_state(&self, x: &Tensor, state: Option<(&Tensor, &Tensor)>) -> Result<(Tensor, Tensor, Tensor)> {
+        match self.0.run(x, state.map(|s| s.0), state.map(|s| s.1))? {
+            (y, h, Some(c)) => Ok((y, h, c)),
+            _ => Err(Error::new("LSTM", ErrorKind::Internal("no cell state".into()))),
+        }
+    }
+}

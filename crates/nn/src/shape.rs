@@ -1,0 +1,221 @@
+//! Layers that rearrange, resize, pad or compare.
+use crate::{Module, Site};
+use adamant_core::{
+    Result, Tensor,
+    functional::{self, Interpolate, PadMode, Resize},
+};
+
+/// Axes `start` to `end` joined into one.
+#[derive(Clone, Module)]
+pub struct Flatten {
+    site: Site,
+    start: isize,
+    end: isize,
+}
+impl Flatten {
+    /// Joins axes `start` to `end`.
+    pub fn new(start: isize, end: isize) -> Flatten {
+        Flatten { site: Site::new("Flatten"), start, end }
+    }
+}
+impl Default for Flatten {
+    /// All axes but the first.
+    fn default() -> Flatten {
+        Flatten::new(1, -1)
+    }
+}
+impl Module for Flatten {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        x.flatten(self.start, self.end).ok()
+    }
+}
+/// One axis split into several.
+#[derive(Clone, Module)]
+pub struct Unflatten {
+    site: Site,
+    dim: isize,
+    sizes: Vec<isize>,
+}
+impl Unflatten {
+    /// Axis `dim` becomes axes of these sizes; one may be -1.
+    pub fn new(dim: isize, sizes: impl Into<Vec<isize>>) -> Unflatten {
+        Unflatten { site: Site::new("Unflatten"), dim, sizes: sizes.into() }
+    }
+}
+impl Module for Unflatten {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        x.unflatten(self.dim, &self.sizes).ok()
+    }
+}
+/// Pads the last axes: by a constant, by reflection, by the edge, or around the circle. The widths are PyTorch's: before and
+/// after, from the last axis on.
+///
+/// ```
+/// # use adamant_core::{Tensor, functional::PadMode};
+/// # use adamant_nn::{Module, Pad};
+/// # adamant_core::Device::reference().make_current();
+/// let reflect = Pad::new([1, 1, 2, 2], PadMode::Reflect);
+/// assert_eq!(reflect.forward(&Tensor::ones([1, 1, 4, 4]))?.dims()?, [1, 1, 8, 6]);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+#[derive(Clone, Module)]
+pub struct Pad {
+    site: Site,
+    widths: Vec<isize>,
+    #[module(skip)]
+    mode: PadMode,
+}
+impl Pad {
+    /// Of widths before and after, from the last axis on.
+    pub fn new(widths: impl Into<Vec<isize>>, mode: PadMode) -> Pad {
+        Pad { site: Site::new("Pad"), widths: widths.into(), mode }
+    }
+    /// The same width on every side of `axes` spatial axes, as `ReflectionPad2d(1)`.
+    pub fn around(width: isize, axes: usize, mode: PadMode) -> Pad {
+        Pad::new(vec![width; 2 * axes], mode)
+    }
+}
+impl Module for Pad {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        functional::pad(x, &self.widths, self.mode).ok()
+    }
+}
+/// Resizes the spatial axes of `[batch, channels, ..]`.
+#[derive(Clone, Module)]
+pub struct Upsample {
+    site: Site,
+    #[module(skip)]
+    to: Resize,
+    #[module(skip)]
+    options: Interpolate,
+}
+impl Upsample {
+    /// To sizes or by factors.
+    pub fn new(to: Resize, options: Interpolate) -> Upsample {
+        Upsample { site: Site::new("Upsample"), to, options }
+    }
+}
+impl Module for Upsample {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        functional::interpolate(x, &self.to, self.options).ok()
+    }
+}
+macro_rules! by_factor {
+    ($($(#[$doc:meta])* $name:ident $function:ident;)*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Module)]
+        pub struct $name {
+            site: Site,
+            factor: usize,
+        }
+        impl $name {
+            /// By a factor (or number of groups).
+            pub fn new(factor: usize) -> $name {
+                $name { site: Site::new(stringify!($name)), factor }
+            }
+        }
+        impl Module for $name {
+            fn forward(&self, x: &Tensor) -> Result<Tensor> {
+                let _scope = self.site.enter();
+                functional::$function(x, self.factor).ok()
+            }
+        }
+    )* };
+}
+by_factor! {
+    /// `[.., channels · r², height, width]` to `[.., channels, height · r, width · r]` (Shi et al. 2016).
+    PixelShuffle pixel_shuffle;
+    /// The inverse of [`PixelShuffle`].
+    PixelUnshuffle pixel_unshuffle;
+    /// Channels dealt out over groups (Zhang et al. 2018).
+    ChannelShuffle channel_shuffle;
+}
+/// Every window of `[batch, channels, height, width]` as a column: `[batch, channels · window, positions]`.
+#[derive(Clone, Module)]
+pub struct Unfold {
+    site: Site,
+    #[module(skip)]
+    options: functional::Unfold,
+}
+impl Unfold {
+    /// Of given windows.
+    pub fn new(options: functional::Unfold) -> Unfold {
+        Unfold { site: Site::new("Unfold"), options }
+    }
+}
+impl Module for Unfold {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        functional::unfold(x, &self.options).ok()
+    }
+}
+/// Columns added back where their windows lay: the transpose of [`Unfold`].
+#[derive(Clone, Module)]
+pub struct Fold {
+    site: Site,
+    #[module(skip)]
+    output_size: [usize; 2],
+    #[module(skip)]
+    options: functional::Unfold,
+}
+impl Fold {
+    /// To an output size, of given windows.
+    pub fn new(output_size: [usize; 2], options: functional::Unfold) -> Fold {
+        Fold { site: Site::new("Fold"), output_size, options }
+    }
+}
+impl Module for Fold {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        functional::fold(x, self.output_size, &self.options).ok()
+    }
+}
+/// The cosine of the angle between two tensors' vectors along an axis.
+#[derive(Clone, Module)]
+pub struct CosineSimilarity {
+    site: Site,
+    dim: isize,
+    eps: f64,
+}
+impl CosineSimilarity {
+    /// Along axis `dim`; norms below `eps` count as `eps` (PyTorch: 1 and 1e-8).
+    pub fn new(dim: isize, eps: f64) -> CosineSimilarity {
+        CosineSimilarity { site: Site::new("CosineSimilarity"), dim, eps }
+    }
+    /// The similarity of two tensors.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast.
+    #[track_caller]
+    pub fn forward(&self, left: &Tensor, right: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        left.cosine_similarity(right, self.dim, self.eps).ok()
+    }
+}
+/// The p-norm of the difference of two tensors' last axes.
+#[derive(Clone, Module)]
+pub struct PairwiseDistance {
+    site: Site,
+    p: f64,
+    eps: f64,
+    keepdim: bool,
+}
+impl PairwiseDistance {
+    /// PyTorch: p 2, eps 1e-6, no kept axis.
+    pub fn new(p: f64, eps: f64, keepdim: bool) -> PairwiseDistance {
+        PairwiseDistance { site: Site::new("PairwiseDistance"), p, eps, keepdim }
+    }
+    /// The distance of two tensors.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast.
+    #[track_caller]
+    pub fn forward(&self, left: &Tensor, right: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        left.pairwise_distance(right, self.p, self.eps, self.keepdim).ok()
+    }
+}
