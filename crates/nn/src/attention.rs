@@ -73,7 +73,7 @@ impl MultiheadAttention {
     #[track_caller]
     pub fn with(embed_dim: usize, num_heads: usize, options: MultiheadAttentionOptions) -> Result<MultiheadAttention> {
         let refuse = |text: String| Error::new("MultiheadAttention", ErrorKind::Argument(text));
-        if num_heads == 0 || embed_dim == 0 || embed_dim % num_heads != 0 {
+        if num_heads == 0 || embed_dim == 0 || !embed_dim.is_multiple_of(num_heads) {
             return Err(refuse(format!("{num_heads} heads do not divide {embed_dim} features")));
         }
         if !(0.0..=1.0).contains(&options.dropout) {

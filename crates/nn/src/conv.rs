@@ -40,7 +40,7 @@ pub(crate) fn each<const N: usize>(sizes: &Sizes, what: &str) -> Result<[usize; 
 /// The weight's shape `[first, second, ..kernel]`.
 #[track_caller]
 fn weight_shape<const N: usize>(first: usize, second: usize, groups: usize, kernel: &Sizes) -> Result<Vec<usize>> {
-    if groups == 0 || first % groups != 0 || second % groups != 0 {
+    if groups == 0 || !first.is_multiple_of(groups) || !second.is_multiple_of(groups) {
         return Err(Error::new("conv", ErrorKind::Argument(format!("{groups} groups do not divide {first} and {second} channels"))));
     }
     let mut shape = vec![first, second / groups];

@@ -130,7 +130,7 @@ impl GroupNorm {
     /// Groups that do not divide the channels.
     #[track_caller]
     pub fn with(num_groups: usize, num_channels: usize, eps: f64, affine: bool) -> Result<GroupNorm> {
-        if num_groups == 0 || num_channels % num_groups != 0 {
+        if num_groups == 0 || !num_channels.is_multiple_of(num_groups) {
             return Err(Error::new("group_norm", ErrorKind::Argument(format!("{num_groups} groups do not divide {num_channels} channels"))));
         }
         let weight = if affine { Some(Param::new(&init::ones(num_channels)?)?) } else { None };

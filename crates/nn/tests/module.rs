@@ -154,7 +154,7 @@ fn a_shared_parameter_is_counted_or_trained_twice() {
         let mut net = net()?;
         let (bytes, count) = (net.memory_usage(), net.parameter_count());
         let tied = Linear::new(8, 8)?;
-        net.head = Box::new(Linear::new(64, 8)?);
+        *net.head = Linear::new(64, 8)?;
         net.again = tied.clone();
         assert_eq!((net.memory_usage(), net.parameter_count()), (bytes, count));
         let twice = vec![tied.clone(), tied];

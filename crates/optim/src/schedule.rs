@@ -100,7 +100,7 @@ pub struct StepLr {
 }
 impl Schedule for StepLr {
     fn lr(&self, t: u64, _base: f64, present: f64) -> f64 {
-        if t == 0 || t % self.step_size.max(1) != 0 { present } else { present * self.gamma }
+        if t == 0 || !t.is_multiple_of(self.step_size.max(1)) { present } else { present * self.gamma }
     }
 }
 /// Times `gamma` at each milestone.

@@ -131,7 +131,7 @@ impl UpdateRule for Lamb {
         let update = decayed(&(mean / (square.sqrt() + self.eps)), p, self.weight_decay);
         let (weights, length) = (norm(p), norm(&update));
         // The trust ratio is 1 where either norm is 0.
-        let ratio = weights.gt(0.0).logical_and(&length.gt(0.0)).select(&weights / &length, 1.0);
+        let ratio = weights.gt(0.0).logical_and(length.gt(0.0)).select(&weights / &length, 1.0);
         Ok(p - update * (ratio * self.lr))
     }
 }

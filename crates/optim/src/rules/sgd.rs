@@ -154,7 +154,7 @@ impl UpdateRule for Rprop {
         let size = slots.get_or("step_size", &p.full_like(self.lr))?;
         let agreement = g * previous;
         let (up, down) = (agreement.gt(0.0), agreement.lt(0.0));
-        let factor = up.select(&p.full_like(self.etas.1), &down.select(&p.full_like(self.etas.0), &p.ones_like()));
+        let factor = up.select(p.full_like(self.etas.1), down.select(p.full_like(self.etas.0), p.ones_like()));
         let low = p.full_like(self.step_sizes.0);
         // min(a, high) as -max(-a, -high)
         let size = (size * factor).maximum(&low).neg().maximum(-self.step_sizes.1).neg();
