@@ -11,6 +11,7 @@ pub mod conv;
 pub mod dropout;
 pub mod embedding;
 pub mod linear;
+pub mod logsumexp;
 pub mod loss;
 pub mod norm;
 pub mod quantize;

@@ -15,6 +15,8 @@ use crate::{
 pub enum MatrixNorm {
     /// the root of the sum of squares
     Fro,
+    /// the sum of the singular values
+    Nuc,
     /// ±1: largest (smallest) column sum; ±2: largest (smallest) singular value; ±inf: largest (smallest) row sum
     Ord(f64),
 }
@@ -50,8 +52,15 @@ impl Tensor {
             let sums_then = |first: AxisSet, second: AxisSet, largest: bool| {
                 x.abs().sum_keepdim(first).reduce(if largest { ReduceOp::Max } else { ReduceOp::Min }, second, true)
             };
+            let singular = |op| -> Built<Tensor> {
+                let s = x.svdvals();
+                Ok(if op == ReduceOp::Sum { s.sum_keepdim(-1) } else { s.reduce(op, -1, true) }.unsqueeze(-1))
+            };
             let kept = match ord {
                 MatrixNorm::Fro => x.vector_norm(2.0, both, true),
+                MatrixNorm::Nuc => singular(ReduceOp::Sum)?,
+                MatrixNorm::Ord(2.0) => singular(ReduceOp::Max)?,
+                MatrixNorm::Ord(-2.0) => singular(ReduceOp::Min)?,
                 MatrixNorm::Ord(o) if o.abs() == 1.0 => sums_then(rows, columns, o > 0.0),
                 MatrixNorm::Ord(o) if o.is_infinite() => sums_then(columns, rows, o > 0.0),
                 MatrixNorm::Ord(o) => return refuse(format!("there is no matrix norm of order {o}; there are ±1, ±2, ±inf, fro and nuc")),

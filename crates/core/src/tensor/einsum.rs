@@ -1,6 +1,9 @@
 //! Einstein's sum convention: `einsum("bij,bjk->bik", &[&a, &b])`. Operands are contracted from left to right, each pair
 //! as one batched matrix product, or as a product of elements where nothing is summed on both.
-use super::{Tensor, compose::{Built, compose, refuse}};
+use super::{
+    Tensor,
+    compose::{Built, compose, refuse},
+};
 use crate::{ErrorKind, Shape};
 use std::{borrow::Borrow, collections::BTreeMap};
 
@@ -136,7 +139,13 @@ fn sizes(inputs: &[Vec<Label>], operands: &[&Tensor]) -> Built<BTreeMap<Label, u
         for (axis, &l) in labels.iter().enumerate() {
             match sizes.get(&l) {
                 Some(&(n, other, at)) if n != shape[axis] && n != 1 && shape[axis] != 1 => {
-                    return Err(ErrorKind::ShapeMismatch { left: operands[other].meta().shape, right: shape, axes: Some((at, axis)), expected: "axes of one label must have one size" }.into());
+                    return Err(ErrorKind::ShapeMismatch {
+                        left: operands[other].meta().shape,
+                        right: shape,
+                        axes: Some((at, axis)),
+                        expected: "axes of one label must have one size",
+                    }
+                    .into());
                 }
                 Some(&(n, ..)) if n != 1 || shape[axis] == 1 => {}
                 _ => {

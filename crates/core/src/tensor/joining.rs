@@ -252,9 +252,16 @@ impl Tensor {
                 *d = d.saturating_mul(r as usize);
             }
             Shape::new(&whole)?;
-            let mut out = x.reshape(dims);
-            for (axis, &r) in repeats.iter().enumerate().filter(|(_, r)| **r != 1) {
-                out = repeat_axis(&out, axis, r as usize)?;
+            let repeated: Vec<usize> = (0..repeats.len()).filter(|&k| repeats[k] != 1).collect();
+            let mut out = x.reshape(&dims);
+            if repeats.len() + repeated.len() <= crate::MAX_RANK {
+                // A new axis before each repeated one, all in one go: the gradient is then one sum.
+                let split =
+                    |r: &dyn Fn(usize) -> usize| (0..dims.len()).flat_map(|k| [r(k), dims[k]].into_iter().skip((repeats[k] == 1) as usize)).collect::<Vec<_>>();
+                return Ok(out.reshape(split(&|_| 1)).expand(split(&|k| repeats[k] as usize)).reshape(whole));
+            }
+            for axis in repeated {
+                out = repeat_axis(&out, axis, repeats[axis] as usize)?;
             }
             Ok(out)
         })

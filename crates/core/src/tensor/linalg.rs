@@ -1,5 +1,8 @@
 //! Products of vectors, matrices and batches of them.
-use super::{Tensor, compose::{Built, compose, refuse}};
+use super::{
+    Tensor,
+    compose::{Built, compose, refuse},
+};
 use crate::{Arg, ErrorKind, Op, Scalar, Shape, shape::ToSizes};
 use std::borrow::Borrow;
 
@@ -17,7 +20,13 @@ impl Tensor {
         }
         compose("matmul", &[self, other], || {
             if a.rank() == 0 || b.rank() == 0 {
-                return Err(ErrorKind::ShapeMismatch { left: a, right: b, axes: None, expected: "a product needs vectors, matrices or batches of them, not scalars" }.into());
+                return Err(ErrorKind::ShapeMismatch {
+                    left: a,
+                    right: b,
+                    axes: None,
+                    expected: "a product needs vectors, matrices or batches of them, not scalars",
+                }
+                .into());
             }
             let left = if a.rank() == 1 { self.unsqueeze(0) } else { self.clone() };
             let right = if b.rank() == 1 { other.unsqueeze(1) } else { other.clone() };
@@ -124,7 +133,9 @@ impl Tensor {
         inputs.extend(bias);
         compose("bilinear", &inputs, || {
             let (a, b, w) = (self.meta().shape, other.meta().shape, weight.meta().shape);
-            let (Some(&i), Some(&j)) = (a.last(), b.last()) else { return Err(ErrorKind::ShapeMismatch { left: a, right: b, axes: None, expected: "inputs of at least one axis" }.into()) };
+            let (Some(&i), Some(&j)) = (a.last(), b.last()) else {
+                return Err(ErrorKind::ShapeMismatch { left: a, right: b, axes: None, expected: "inputs of at least one axis" }.into());
+            };
             if a[..a.rank() - 1] != b[..b.rank() - 1] {
                 return Err(ErrorKind::ShapeMismatch { left: a, right: b, axes: None, expected: "all sizes but the last must be equal" }.into());
             }
@@ -190,7 +201,9 @@ impl Tensor {
             let (a, b) = (lead(self), lead(other));
             let dims: Vec<usize> = a.iter().zip(&b).map(|(x, y)| x * y).collect();
             if 2 * rank > crate::MAX_RANK {
-                return Err(ErrorKind::Shape { shape: self.meta().shape, expected: format!("at most {} axes for a Kronecker product", crate::MAX_RANK / 2) }.into());
+                return Err(
+                    ErrorKind::Shape { shape: self.meta().shape, expected: format!("at most {} axes for a Kronecker product", crate::MAX_RANK / 2) }.into()
+                );
             }
             let wide = |d: &[usize], at: usize| d.iter().flat_map(|&n| if at == 0 { [n, 1] } else { [1, n] }).collect::<Vec<usize>>();
             Ok((self.reshape(wide(&a, 0)) * other.reshape(wide(&b, 1))).reshape(Shape::new(&dims)?))
@@ -203,7 +216,13 @@ impl Tensor {
             let shape = crate::op::broadcast(&self.meta().shape, &other.meta().shape)?;
             let axis = shape.axis(axis.to_axis())?;
             if shape[axis] != 3 || self.rank() != other.rank() {
-                return Err(ErrorKind::ShapeMismatch { left: self.meta().shape, right: other.meta().shape, axes: None, expected: "vectors of length 3 along the axis" }.into());
+                return Err(ErrorKind::ShapeMismatch {
+                    left: self.meta().shape,
+                    right: other.meta().shape,
+                    axes: None,
+                    expected: "vectors of length 3 along the axis",
+                }
+                .into());
             }
             let (a, b) = (self.expand(shape), other.expand(shape));
             // (a × b)[k] = a[k+1] b[k+2] - a[k+2] b[k+1], indices modulo 3.
@@ -214,12 +233,22 @@ impl Tensor {
 }
 
 fn ranks(a: &Tensor, b: &Tensor, left: usize, right: usize, expected: &'static str) -> Built<()> {
-    if a.rank() == left && b.rank() == right { Ok(()) } else { Err(ErrorKind::ShapeMismatch { left: a.meta().shape, right: b.meta().shape, axes: None, expected }.into()) }
+    if a.rank() == left && b.rank() == right {
+        Ok(())
+    } else {
+        Err(ErrorKind::ShapeMismatch { left: a.meta().shape, right: b.meta().shape, axes: None, expected }.into())
+    }
 }
 fn plus_product(x: &Tensor, product: &Tensor, beta: Scalar, alpha: Scalar) -> Built<Tensor> {
     let scaled = |t: &Tensor, s: Scalar| if s.to_f64() == 1.0 { t.clone() } else { t * s };
     if product.error().is_none() && x.meta().shape.broadcast(&product.meta().shape) != Some(product.meta().shape) {
-        return Err(ErrorKind::ShapeMismatch { left: x.meta().shape, right: product.meta().shape, axes: None, expected: "what is added must broadcast to the product" }.into());
+        return Err(ErrorKind::ShapeMismatch {
+            left: x.meta().shape,
+            right: product.meta().shape,
+            axes: None,
+            expected: "what is added must broadcast to the product",
+        }
+        .into());
     }
     // As in PyTorch, nothing of x is read where beta is 0, not even NaN.
     Ok(if beta.to_f64() == 0.0 { scaled(product, alpha) } else { scaled(x, beta) + scaled(product, alpha) })
@@ -248,6 +277,11 @@ fn batched(a: &Tensor, b: &Tensor) -> Built<Tensor> {
     }
     if batch.elements() == 1 {
         return Ok(a.reshape([m, k]).matmul(b.reshape([k, n])).reshape(out));
+    }
+    if lead_a.elements() == 1 && a.meta().dtype.size() == 2 {
+        // The same from the other side, (bᵀ aᵀ)ᵀ: the gradient of a is one product, not a sum of rounded ones.
+        let columns: usize = lead_b.iter().product::<usize>() * n;
+        return Ok(b.mt().reshape([columns, k]).matmul(a.reshape([m, k]).mt()).reshape(with(n, m)?).mt());
     }
     Ok(Tensor::apply(Op::Matmul, Arg::None, &[&a.expand(with(m, k)?), &b.expand(with(k, n)?)]))
 }

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     Arg, AxisSet, DType, ErrorKind, Op, Origin, Shape,
+    composite::logsumexp::LogSumExp,
     op::{ArgOp, ReduceOp},
     shape::{Axes, Axis},
 };
@@ -51,16 +52,8 @@ reductions! {
     };
     /// log(sum(exp(x))) over the axes, without overflow; -inf of nothing.
     logsumexp logsumexp_keepdim() = |x, axes, keep| {
-        let (dtype, wide) = (x.meta().dtype.to_float(), x.wide());
-        let sum = if count(&x.meta().shape, axes) == 0 {
-            wide.exp().reduce(ReduceOp::Sum, axes, true).log()
-        } else {
-            // An infinite maximum cannot be subtracted: inf - inf is NaN.
-            let top = wide.detach().reduce(ReduceOp::Max, axes, true);
-            let top = top.abs().eq(f64::INFINITY).select(0.0, &top);
-            (wide - &top).exp().reduce(ReduceOp::Sum, axes, true).log() + top
-        };
-        Ok(sum.drop(axes, keep).cast(dtype))
+        let sum = Tensor::composite1(LogSumExp { axes }, &[&x.cast(x.meta().dtype.to_float())]);
+        Ok(sum.drop(axes, keep))
     };
     /// Are all elements along the axes not zero? bool (of u8: u8, as PyTorch). Of nothing: true.
     all all_keepdim() = |x, axes, keep| Ok(x.truth(ReduceOp::Min, axes, keep));

@@ -9,11 +9,31 @@ pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
 fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     let x = || case.tensor(0);
     let t = |k| case.tensor(k);
+    if case.op() == "linalg.slogdet" {
+        let (sign, log) = x()?.slogdet();
+        return Ok(Some(vec![sign, log]));
+    }
     Ok(Some(vec![match case.op() {
         "cdist" => x()?.cdist(t(1)?, case.float_or("p", 2.0)?),
         "nn.functional.cosine_similarity" => x()?.cosine_similarity(t(1)?, case.axis_or("dim", 1)?, case.float_or("eps", 1e-8)?),
         "nn.functional.pairwise_distance" => {
             x()?.pairwise_distance(t(1)?, case.float_or("p", 2.0)?, case.float_or("eps", 1e-6)?, case.bool_or("keepdim", false)?)
+        }
+        "linalg.det" => x()?.det(),
+        "linalg.inv" => x()?.inv(),
+        "linalg.pinv" => x()?.pinv(None),
+        "linalg.cholesky" => x()?.cholesky(),
+        "linalg.solve" => x()?.solve(t(1)?),
+        "linalg.solve_triangular" => x()?.solve_triangular(t(1)?, case.bool("upper")?, case.bool_or("unitriangular", false)?),
+        "linalg.matrix_power" => x()?.matrix_power(case.int("n")?),
+        "qr_r_abs" => x()?.qr().1.abs(),
+        "eigh_vals" => (x()? + x()?.mt()).eigvalsh(),
+        "svdvals" => x()?.svdvals(),
+        "cholesky_spd" => {
+            let x = x()?;
+            let shape = x.shape()?;
+            let n = *shape.last().ok_or_else(|| crate::goldens::call::argument("a matrix is needed".into()))?;
+            (x.matmul(x.mt()) + Tensor::eye_on(n, n, x.dtype()?, x.device()?) * n as f64).cholesky()
         }
         _ => return Ok(None),
     }]))

@@ -52,6 +52,7 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
             let ord = match case.value("ord").and_then(|v| v.as_str()) {
                 None if case.value("ord").is_some() => MatrixNorm::Ord(case.float("ord")?),
                 None | Some("fro") => MatrixNorm::Fro,
+                Some("nuc") => MatrixNorm::Nuc,
                 Some(_) => MatrixNorm::Ord(case.float("ord")?),
             };
             x()?.matrix_norm(ord, keep)

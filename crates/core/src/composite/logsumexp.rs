@@ -1,0 +1,42 @@
+//! The logarithm of a sum of exponentials. A composite for its gradient, `g exp(x - y)`, which reads input and output
+//! and nothing between.
+use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::floats};
+use crate::{AxisSet, ErrorKind, Meta, Result, Tensor, op::ReduceOp};
+
+/// `log(sum(exp(x)))` over the axes, which keep size 1. -inf of nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct LogSumExp {
+    /// the axes
+    pub axes: AxisSet,
+}
+impl Composite for LogSumExp {
+    fn name(&self) -> &'static str {
+        "adamant.logsumexp"
+    }
+    fn attrs(&self) -> Attrs {
+        vec![("axes", Attr::Ints(self.axes.iter().map(|a| a as i64).collect()))]
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        let m = floats(&inputs[0])?;
+        Ok(vec![Meta { shape: self.axes.iter().filter(|&a| a < m.shape.rank()).fold(m.shape, |s, a| s.with(a, 1)), ..m }])
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let (x, shape) = (inputs[0].widened(), inputs[0].meta().shape);
+        let dtype = inputs[0].meta().dtype;
+        if self.axes.iter().any(|a| a < shape.rank() && shape[a] == 0) {
+            return Ok(vec![x.exp().reduce(ReduceOp::Sum, self.axes, true).log().cast(dtype)]);
+        }
+        // An infinite maximum cannot be subtracted: inf - inf is NaN.
+        let top = x.detach().reduce(ReduceOp::Max, self.axes, true);
+        let top = top.isinf().select(0.0, &top);
+        Ok(vec![((x - &top).exp().reduce(ReduceOp::Sum, self.axes, true).log() + top).cast(dtype)])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves { inputs: 1, outputs: 1 })
+    }
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+        let Some(g) = &args.cotangents[0] else { return Ok(vec![None]) };
+        let (x, y) = (args.input(0)?.widened(), args.output(0)?.widened());
+        Ok(vec![Some((g.widened() * (x - y).exp()).cast(args.metas[0].dtype))])
+    }
+}

@@ -1,0 +1,336 @@
+//! Dense linear algebra on small row-major matrices of f64 on the host: what the composites of `decompose` mean.
+//! Plain algorithms: partial pivoting, Householder reflections, Jacobi rotations (Golub and Van Loan, "Matrix
+//! Computations", 4th ed., sections 3.4, 4.2, 5.2, 8.5 and 8.6).
+
+/// A row-major matrix.
+#[derive(Clone, Debug)]
+pub(super) struct Matrix {
+    pub rows: usize,
+    pub columns: usize,
+    pub data: Vec<f64>,
+}
+impl Matrix {
+    pub fn new(rows: usize, columns: usize, data: Vec<f64>) -> Matrix {
+        Matrix { rows, columns, data }
+    }
+    pub fn zeros(rows: usize, columns: usize) -> Matrix {
+        Matrix::new(rows, columns, vec![0.0; rows * columns])
+    }
+    pub fn identity(n: usize) -> Matrix {
+        let mut m = Matrix::zeros(n, n);
+        (0..n).for_each(|k| *m.at(k, k) = 1.0);
+        m
+    }
+    pub fn at(&mut self, row: usize, column: usize) -> &mut f64 {
+        &mut self.data[row * self.columns + column]
+    }
+    pub fn get(&self, row: usize, column: usize) -> f64 {
+        self.data[row * self.columns + column]
+    }
+    pub fn transposed(&self) -> Matrix {
+        let mut t = Matrix::zeros(self.columns, self.rows);
+        for i in 0..self.rows {
+            for j in 0..self.columns {
+                *t.at(j, i) = self.get(i, j);
+            }
+        }
+        t
+    }
+    pub fn times(&self, other: &Matrix) -> Matrix {
+        let mut out = Matrix::zeros(self.rows, other.columns);
+        for i in 0..self.rows {
+            for k in 0..self.columns {
+                let a = self.get(i, k);
+                for j in 0..other.columns {
+                    *out.at(i, j) += a * other.get(k, j);
+                }
+            }
+        }
+        out
+    }
+    fn swap_rows(&mut self, a: usize, b: usize) {
+        (0..self.columns).for_each(|j| self.data.swap(a * self.columns + j, b * self.columns + j));
+    }
+    /// Each column times a number.
+    pub fn scaled_columns(mut self, by: &[f64]) -> Matrix {
+        for (k, v) in self.data.iter_mut().enumerate() {
+            *v *= by[k % self.columns];
+        }
+        self
+    }
+}
+
+/// Rows in the order that pivoting chose, unit lower and upper triangle in one matrix, and the sign of the order.
+pub(super) struct Lu {
+    pub factors: Matrix,
+    order: Vec<usize>,
+    pub sign: f64,
+}
+pub(super) fn lu(mut a: Matrix) -> Lu {
+    let n = a.rows;
+    let (mut order, mut sign): (Vec<usize>, f64) = ((0..n).collect(), 1.0);
+    for k in 0..n {
+        let pivot = (k..n).max_by(|&i, &j| a.get(i, k).abs().total_cmp(&a.get(j, k).abs())).unwrap_or(k);
+        if pivot != k {
+            a.swap_rows(pivot, k);
+            order.swap(pivot, k);
+            sign = -sign;
+        }
+        let top = a.get(k, k);
+        if top == 0.0 {
+            continue;
+        }
+        for i in k + 1..n {
+            let factor = a.get(i, k) / top;
+            *a.at(i, k) = factor;
+            for j in k + 1..n {
+                *a.at(i, j) -= factor * a.get(k, j);
+            }
+        }
+    }
+    Lu { factors: a, order, sign }
+}
+impl Lu {
+    /// The first pivot that is zero: the matrix is singular.
+    pub fn singular_at(&self) -> Option<usize> {
+        (0..self.factors.rows).find(|&k| self.factors.get(k, k) == 0.0)
+    }
+    /// Sign and logarithm of the magnitude of the determinant.
+    pub fn slogdet(&self) -> (f64, f64) {
+        (0..self.factors.rows)
+            .map(|k| self.factors.get(k, k))
+            .fold((self.sign, 0.0), |(s, l), d| (if d == 0.0 { 0.0 } else { s * d.signum() }, l + d.abs().ln()))
+    }
+    pub fn det(&self) -> f64 {
+        (0..self.factors.rows).map(|k| self.factors.get(k, k)).fold(self.sign, |d, v| d * v)
+    }
+    pub fn solve(&self, b: &Matrix) -> Matrix {
+        let mut x = Matrix::zeros(b.rows, b.columns);
+        for (i, &from) in self.order.iter().enumerate() {
+            (0..b.columns).for_each(|j| *x.at(i, j) = b.get(from, j));
+        }
+        substitute(&self.factors, &mut x, false, true);
+        substitute(&self.factors, &mut x, true, false);
+        x
+    }
+}
+/// Solves a triangular system in place. The other triangle of `a` is not read, nor its diagonal if it counts as ones.
+pub(super) fn substitute(a: &Matrix, x: &mut Matrix, upper: bool, unit: bool) {
+    let n = a.rows;
+    for step in 0..n {
+        let i = if upper { n - 1 - step } else { step };
+        for j in 0..x.columns {
+            let known = if upper { i + 1..n } else { 0..i };
+            let sum: f64 = known.map(|k| a.get(i, k) * x.get(k, j)).sum();
+            let rest = x.get(i, j) - sum;
+            *x.at(i, j) = if unit { rest } else { rest / a.get(i, i) };
+        }
+    }
+}
+/// The lower factor of a symmetric positive definite matrix (its lower triangle is read), or the order of the leading
+/// minor that is not positive.
+pub(super) fn cholesky(a: &Matrix) -> Result<Matrix, usize> {
+    let n = a.rows;
+    let mut l = Matrix::zeros(n, n);
+    for j in 0..n {
+        let square = a.get(j, j) - (0..j).map(|k| l.get(j, k).powi(2)).sum::<f64>();
+        // NaN is not positive either.
+        if square.is_nan() || square <= 0.0 {
+            return Err(j + 1);
+        }
+        let root = square.sqrt();
+        *l.at(j, j) = root;
+        for i in j + 1..n {
+            let sum: f64 = (0..j).map(|k| l.get(i, k) * l.get(j, k)).sum();
+            *l.at(i, j) = (a.get(i, j) - sum) / root;
+        }
+    }
+    Ok(l)
+}
+/// Q `[m, k]` and R `[k, n]` by Householder reflections, with LAPACK's signs.
+pub(super) fn qr(mut a: Matrix) -> (Matrix, Matrix) {
+    let (m, n) = (a.rows, a.columns);
+    let k = m.min(n);
+    let mut reflections = Vec::new();
+    for c in 0..k {
+        let norm = (c + 1..m).map(|i| a.get(i, c).powi(2)).sum::<f64>();
+        let alpha = a.get(c, c);
+        if norm == 0.0 {
+            reflections.push((0.0, vec![0.0; m]));
+            continue;
+        }
+        let beta = -alpha.signum() * (alpha * alpha + norm).sqrt();
+        let tau = (beta - alpha) / beta;
+        let mut v = vec![0.0; m];
+        v[c] = 1.0;
+        (c + 1..m).for_each(|i| v[i] = a.get(i, c) / (alpha - beta));
+        reflect(&mut a, &v, tau, c);
+        reflections.push((tau, v));
+    }
+    let mut q = Matrix::zeros(m, k);
+    (0..k).for_each(|i| *q.at(i, i) = 1.0);
+    for (tau, v) in reflections.iter().rev() {
+        reflect(&mut q, v, *tau, 0);
+    }
+    let mut r = Matrix::zeros(k, n);
+    for i in 0..k {
+        (i..n).for_each(|j| *r.at(i, j) = a.get(i, j));
+    }
+    (q, r)
+}
+/// `a -= tau v (vᵀ a)`, columns from `from` on.
+fn reflect(a: &mut Matrix, v: &[f64], tau: f64, from: usize) {
+    for j in from..a.columns {
+        let dot: f64 = (0..a.rows).map(|i| v[i] * a.get(i, j)).sum();
+        (0..a.rows).for_each(|i| *a.at(i, j) -= tau * v[i] * dot);
+    }
+}
+/// Eigenvalues in ascending order and eigenvectors (columns) of a symmetric matrix, of which the lower triangle is read.
+/// `None`: rotations did not converge (the matrix is not finite).
+pub(super) fn eigh(a: &Matrix) -> Option<(Vec<f64>, Matrix)> {
+    let n = a.rows;
+    let mut s = a.clone();
+    for i in 0..n {
+        (i + 1..n).for_each(|j| *s.at(i, j) = a.get(j, i));
+    }
+    let mut v = Matrix::identity(n);
+    let whole: f64 = s.data.iter().map(|x| x * x).sum();
+    let mut converged = false;
+    for _ in 0..SWEEPS {
+        let off: f64 = (0..n).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| s.get(i, j).powi(2)).sum();
+        if off <= f64::EPSILON * f64::EPSILON * whole {
+            converged = true;
+            break;
+        }
+        for p in 0..n {
+            for q in p + 1..n {
+                if s.get(p, q) != 0.0 {
+                    let (c, t) = rotation(s.get(p, p), s.get(p, q), s.get(q, q));
+                    rotate_rows(&mut s, p, q, c, t);
+                    rotate_columns(&mut s, p, q, c, t);
+                    rotate_columns(&mut v, p, q, c, t);
+                    (*s.at(p, q), *s.at(q, p)) = (0.0, 0.0);
+                }
+            }
+        }
+    }
+    if !converged {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|&i, &j| s.get(i, i).total_cmp(&s.get(j, j)));
+    Some((order.iter().map(|&k| s.get(k, k)).collect(), columns(&v, &order)))
+}
+/// Jacobi converges quadratically; more sweeps than this means that it does not.
+const SWEEPS: usize = 100;
+/// Cosine and sine of the rotation that makes `[[a, b], [b, d]]` diagonal.
+fn rotation(a: f64, b: f64, d: f64) -> (f64, f64) {
+    let tau = (d - a) / (2.0 * b);
+    let t = if tau >= 0.0 { 1.0 / (tau + (1.0 + tau * tau).sqrt()) } else { -1.0 / (-tau + (1.0 + tau * tau).sqrt()) };
+    let c = 1.0 / (1.0 + t * t).sqrt();
+    (c, t * c)
+}
+fn rotate_columns(a: &mut Matrix, p: usize, q: usize, c: f64, s: f64) {
+    for i in 0..a.rows {
+        let (x, y) = (a.get(i, p), a.get(i, q));
+        *a.at(i, p) = c * x - s * y;
+        *a.at(i, q) = s * x + c * y;
+    }
+}
+fn rotate_rows(a: &mut Matrix, p: usize, q: usize, c: f64, s: f64) {
+    for j in 0..a.columns {
+        let (x, y) = (a.get(p, j), a.get(q, j));
+        *a.at(p, j) = c * x - s * y;
+        *a.at(q, j) = s * x + c * y;
+    }
+}
+fn columns(a: &Matrix, order: &[usize]) -> Matrix {
+    let mut out = Matrix::zeros(a.rows, order.len());
+    for i in 0..a.rows {
+        for (k, &from) in order.iter().enumerate() {
+            *out.at(i, k) = a.get(i, from);
+        }
+    }
+    out
+}
+/// U `[m, k]`, singular values in descending order, Vᵀ `[k, n]`, by one-sided Jacobi rotations. `None` as [`eigh`].
+pub(super) fn svd(a: &Matrix) -> Option<(Matrix, Vec<f64>, Matrix)> {
+    if a.rows < a.columns {
+        let (u, s, vt) = svd(&a.transposed())?;
+        return Some((vt.transposed(), s, u.transposed()));
+    }
+    let (m, n) = (a.rows, a.columns);
+    let (mut w, mut v) = (a.clone(), Matrix::identity(n));
+    let dot = |w: &Matrix, p: usize, q: usize| (0..m).map(|i| w.get(i, p) * w.get(i, q)).sum::<f64>();
+    let mut converged = n < 2;
+    for _ in 0..SWEEPS {
+        let mut turned = false;
+        for p in 0..n {
+            for q in p + 1..n {
+                let (pp, pq, qq) = (dot(&w, p, p), dot(&w, p, q), dot(&w, q, q));
+                if pq.abs() > f64::EPSILON * (pp * qq).sqrt() && pq.abs() > f64::MIN_POSITIVE {
+                    turned = true;
+                    let (c, s) = rotation(pp, pq, qq);
+                    rotate_columns(&mut w, p, q, c, s);
+                    rotate_columns(&mut v, p, q, c, s);
+                } else if pq.is_nan() {
+                    return None;
+                }
+            }
+        }
+        if !turned {
+            converged = true;
+            break;
+        }
+    }
+    if !converged || w.data.iter().any(|x| !x.is_finite()) {
+        return None;
+    }
+    let norms: Vec<f64> = (0..n).map(|k| dot(&w, k, k).sqrt()).collect();
+    let mut order: Vec<usize> = (0..n).collect();
+    order.sort_by(|&i, &j| norms[j].total_cmp(&norms[i]));
+    let singular: Vec<f64> = order.iter().map(|&k| norms[k]).collect();
+    let mut u = columns(&w, &order);
+    for k in 0..n {
+        complete_column(&mut u, k, singular[k]);
+    }
+    Some((u, singular, columns(&v, &order).transposed()))
+}
+/// Makes column k of length 1; where the singular value is 0, any direction orthogonal to the columns before it.
+fn complete_column(u: &mut Matrix, k: usize, norm: f64) {
+    let m = u.rows;
+    if norm > 0.0 {
+        (0..m).for_each(|i| *u.at(i, k) /= norm);
+        return;
+    }
+    for axis in 0..m {
+        let mut column = vec![0.0; m];
+        column[axis] = 1.0;
+        for _ in 0..2 {
+            for j in 0..k {
+                let dot: f64 = (0..m).map(|i| column[i] * u.get(i, j)).sum();
+                (0..m).for_each(|i| column[i] -= dot * u.get(i, j));
+            }
+        }
+        let length = column.iter().map(|x| x * x).sum::<f64>().sqrt();
+        // Of m axes at least one is far from the span of fewer than m columns.
+        if length > 0.5 / (m as f64).sqrt() {
+            (0..m).for_each(|i| *u.at(i, k) = column[i] / length);
+            return;
+        }
+    }
+}
+/// The matrix of cofactors, `det(a) a^-T`, which exists for singular matrices too.
+pub(super) fn cofactors(a: &Matrix) -> Option<Matrix> {
+    let (u, s, vt) = svd(a)?;
+    let sign = lu(u.clone()).det().signum() * lu(vt.clone()).det().signum();
+    let others: Vec<f64> = (0..s.len()).map(|i| sign * (0..s.len()).filter(|&j| j != i).map(|j| s[j]).product::<f64>()).collect();
+    Some(u.scaled_columns(&others).times(&vt))
+}
+/// Moore and Penrose's inverse; singular values up to `rtol` times the largest count as zero.
+pub(super) fn pinv(a: &Matrix, rtol: f64) -> Option<Matrix> {
+    let (u, s, vt) = svd(a)?;
+    let cutoff = rtol * s.first().copied().unwrap_or(0.0);
+    let inverse: Vec<f64> = s.iter().map(|&v| if v > cutoff { 1.0 / v } else { 0.0 }).collect();
+    Some(vt.transposed().scaled_columns(&inverse).times(&u.transposed()))
+}

@@ -1,0 +1,280 @@
+//! Fourier transforms. Complex values are a last axis of 2, (real, imaginary).
+//!
+//! A transform of length `n = p q` is done as q transforms of length p, a twist, and p of length q (Cooley and Tukey,
+//! 1965), down to lengths that are done as a product with the matrix of roots of unity. So it is made of matrix
+//! products: it runs on every device, and its gradient is its composition's.
+use super::{
+    Tensor,
+    compose::{Built, compose, compose1, refuse},
+};
+use crate::{DType, Device, ErrorKind, Shape, shape::Axis};
+
+/// What a transform is divided by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FftNorm {
+    /// the inverse by n
+    #[default]
+    Backward,
+    /// both by the root of n
+    Ortho,
+    /// the forward one by n
+    Forward,
+}
+impl FftNorm {
+    fn factor(self, n: usize, inverse: bool) -> f64 {
+        match self {
+            FftNorm::Ortho => (n as f64).sqrt().recip(),
+            FftNorm::Backward if inverse => (n as f64).recip(),
+            FftNorm::Forward if !inverse => (n as f64).recip(),
+            _ => 1.0,
+        }
+    }
+}
+/// Lengths up to this are done as one matrix product.
+const DIRECT: usize = 64;
+
+/// Real and imaginary parts.
+#[derive(Clone)]
+struct Complex {
+    re: Tensor,
+    im: Tensor,
+}
+impl Complex {
+    fn of(x: &Tensor) -> Complex {
+        Complex { re: x.select_index(-1, 0), im: x.select_index(-1, 1) }
+    }
+    fn joined(self) -> Tensor {
+        Tensor::stack(&[self.re, self.im], -1)
+    }
+    fn map(&self, f: impl Fn(&Tensor) -> Tensor) -> Complex {
+        Complex { re: f(&self.re), im: f(&self.im) }
+    }
+    fn times(&self, other: &Complex) -> Complex {
+        Complex { re: &self.re * &other.re - &self.im * &other.im, im: &self.re * &other.im + &self.im * &other.re }
+    }
+    /// The product of rows with a matrix.
+    fn matmul(&self, m: &Complex) -> Complex {
+        Complex { re: self.re.matmul(&m.re) - self.im.matmul(&m.im), im: self.re.matmul(&m.im) + self.im.matmul(&m.re) }
+    }
+}
+
+/// `exp(±2πi j k / n)` for all j < rows, k < columns.
+fn roots(rows: usize, columns: usize, n: usize, inverse: bool, dtype: DType, device: Device) -> Complex {
+    let sign = if inverse { 1.0 } else { -1.0 };
+    // The exponent is reduced modulo n in integers, so that large ones lose nothing.
+    let angle = |j: usize, k: usize| sign * std::f64::consts::TAU * ((j * k) % n) as f64 / n as f64;
+    let table = |f: fn(f64) -> f64| {
+        let all: Vec<f64> = (0..rows).flat_map(|j| (0..columns).map(move |k| f(angle(j, k)))).collect();
+        match dtype {
+            DType::F64 => Tensor::from_vec_on(all, [rows, columns], device),
+            _ => Tensor::from_vec_on(all.into_iter().map(|v| v as f32).collect(), [rows, columns], device),
+        }
+    };
+    Complex { re: table(f64::cos), im: table(f64::sin) }
+}
+/// The largest divisor of n up to [`DIRECT`], or n itself if it is small or prime.
+fn divisor(n: usize) -> usize {
+    if n <= DIRECT { n } else { (2..=DIRECT).rev().find(|d| n % d == 0).unwrap_or(n) }
+}
+/// The transform of the rows of `[rows, n]`.
+fn transform(x: &Complex, rows: usize, n: usize, inverse: bool) -> Complex {
+    let meta = x.re.meta();
+    let p = divisor(n);
+    if p == n {
+        return x.matmul(&roots(n, n, n, inverse, meta.dtype, meta.device));
+    }
+    // j = q j1 + j2, k = k1 + p k2: over j1, the twist, then over j2.
+    let q = n / p;
+    let columns = x.map(|t| t.reshape([rows, p, q]).mt().reshape([rows * q, p]));
+    let first = transform(&columns, rows * q, p, inverse).map(|t| t.reshape([rows, q, p]));
+    let twisted = first.times(&roots(q, p, n, inverse, meta.dtype, meta.device));
+    let second = transform(&twisted.map(|t| t.mt().reshape([rows * p, q])), rows * p, q, inverse);
+    second.map(|t| t.reshape([rows, p, q]).mt().reshape([rows, n]))
+}
+/// Along the last axis of both parts.
+fn along_last(x: &Complex, inverse: bool, norm: FftNorm) -> Built<Complex> {
+    let shape = x.re.try_meta()?.shape;
+    let n = shape[shape.rank() - 1];
+    let rows = shape[..shape.rank() - 1].iter().product();
+    let flat = x.map(|t| t.reshape([rows, n]));
+    let factor = norm.factor(n, inverse);
+    Ok(transform(&flat, rows, n, inverse).map(|t| {
+        let t = t.reshape(shape);
+        if factor == 1.0 { t } else { t * factor }
+    }))
+}
+/// Cut or filled with zeros to a length.
+fn resized(x: &Tensor, axis: usize, n: usize) -> Built<Tensor> {
+    let size = x.try_meta()?.shape[axis];
+    if n == 0 || size == 0 {
+        return Err(ErrorKind::Argument("a transform has at least one point".into()).into());
+    }
+    if n <= size {
+        return Ok(x.narrow(axis, 0, n));
+    }
+    let mut widths = vec![0isize; 2 * (x.rank() - axis)];
+    if let Some(last) = widths.last_mut() {
+        *last = (n - size) as isize;
+    }
+    Ok(x.pad_constant(widths, 0))
+}
+fn floats(x: &Tensor) -> Built<Tensor> {
+    let dtype = x.meta().dtype;
+    match dtype {
+        DType::F32 | DType::F64 => Ok(x.clone()),
+        d if d.is_float() => Err(ErrorKind::Dtype(format!("transforms are made of f32 and f64, not of {d}")).into()),
+        _ => Ok(x.cast(DType::F32)),
+    }
+}
+fn pairs(x: &Tensor) -> Built<Tensor> {
+    let shape = x.meta().shape;
+    if shape.rank() < 2 || shape[shape.rank() - 1] != 2 {
+        return Err(ErrorKind::Shape { shape, expected: "complex numbers: a last axis of 2, and one to transform".into() }.into());
+    }
+    floats(x)
+}
+
+impl Tensor {
+    /// The transform of complex numbers `[.., 2]` along an axis (counted without the last), cut or filled to `n` points.
+    #[track_caller]
+    pub fn fft(&self, n: Option<usize>, axis: impl Axis, norm: FftNorm) -> Tensor {
+        self.complex_transform("fft", n, axis, norm, false)
+    }
+    /// The inverse of [`Tensor::fft`].
+    #[track_caller]
+    pub fn ifft(&self, n: Option<usize>, axis: impl Axis, norm: FftNorm) -> Tensor {
+        self.complex_transform("ifft", n, axis, norm, true)
+    }
+    #[track_caller]
+    fn complex_transform(&self, name: &'static str, n: Option<usize>, axis: impl Axis, norm: FftNorm, inverse: bool) -> Tensor {
+        compose1(name, self, |x| {
+            let x = pairs(x)?;
+            let lead = x.meta().shape.without(x.rank() - 1);
+            let axis = lead.axis(axis.to_axis())?;
+            let x = resized(&x, axis, n.unwrap_or(lead[axis]))?;
+            let moved = Complex::of(&x).map(|t| t.movedim(axis, -1));
+            Ok(along_last(&moved, inverse, norm)?.map(|t| t.movedim(-1isize, axis)).joined())
+        })
+    }
+    /// Real numbers to the first half of their transform: `[.., n]` gives `[.., n / 2 + 1, 2]` (n along `axis`).
+    #[track_caller]
+    pub fn rfft(&self, n: Option<usize>, axis: impl Axis, norm: FftNorm) -> Tensor {
+        compose1("rfft", self, |x| {
+            let x = floats(x)?;
+            let axis = x.meta().shape.axis(axis.to_axis())?;
+            let n = n.unwrap_or(x.meta().shape[axis]);
+            let re = resized(&x, axis, n)?.movedim(axis, -1);
+            let im = re.detach().zeros_like();
+            Ok(along_last(&Complex { re, im }, false, norm)?.map(|t| t.narrow(-1, 0, n / 2 + 1).movedim(-1isize, axis)).joined())
+        })
+    }
+    /// The first half of a transform back to `n` real numbers (default: 2 (m - 1) for m of them along `axis`, which counts
+    /// without the last axis).
+    #[track_caller]
+    pub fn irfft(&self, n: Option<usize>, axis: impl Axis, norm: FftNorm) -> Tensor {
+        compose1("irfft", self, |x| {
+            let x = pairs(x)?;
+            let lead = x.meta().shape.without(x.rank() - 1);
+            let axis = lead.axis(axis.to_axis())?;
+            let n = n.unwrap_or(2 * (lead[axis].max(1) - 1));
+            if n == 0 {
+                return refuse("a transform has at least one point");
+            }
+            let half = Complex::of(&resized(&x, axis, n / 2 + 1)?).map(|t| t.movedim(axis, -1));
+            // The other half is the mirror image, conjugated; the first point (and the middle one) has none. The
+            // imaginary parts of those two are not read.
+            let mirror = (n - 1) / 2;
+            let back = |t: &Tensor| t.narrow(-1, 1, mirror).flip(-1);
+            let own = |t: &Tensor| {
+                let inner = t.narrow(-1, 1, mirror).pad_constant([1, (n / 2 - mirror) as isize], 0);
+                Tensor::cat(&[inner, back(t).neg()], -1)
+            };
+            let full = Complex { re: Tensor::cat(&[half.re.clone(), back(&half.re)], -1), im: own(&half.im) };
+            Ok(along_last(&full, true, norm)?.re.movedim(-1isize, axis))
+        })
+    }
+    /// [`Tensor::fft`] over the last two axes.
+    #[track_caller]
+    pub fn fft2(&self, norm: FftNorm) -> Tensor {
+        self.fft(None, -1, norm).fft(None, -2, norm)
+    }
+    /// The inverse of [`Tensor::fft2`].
+    #[track_caller]
+    pub fn ifft2(&self, norm: FftNorm) -> Tensor {
+        self.ifft(None, -1, norm).ifft(None, -2, norm)
+    }
+    /// [`Tensor::rfft`] over the last axis, then [`Tensor::fft`] over the one before it.
+    #[track_caller]
+    pub fn rfft2(&self, norm: FftNorm) -> Tensor {
+        self.rfft(None, -1, norm).fft(None, -2, norm)
+    }
+    /// The inverse of [`Tensor::rfft2`], to `n` real columns.
+    #[track_caller]
+    pub fn irfft2(&self, n: Option<usize>, norm: FftNorm) -> Tensor {
+        self.ifft(None, -2, norm).irfft(n, -1, norm)
+    }
+    /// The magnitudes of complex numbers `[.., 2]`.
+    #[track_caller]
+    #[must_use]
+    pub fn complex_abs(&self) -> Tensor {
+        compose1("complex_abs", self, |x| Ok(pairs(&x.unsqueeze(0))?.squeeze(0).vector_norm(2.0, -1, false)))
+    }
+    /// Transforms of windows that slide over a signal `[.., time]`: `[.., n_fft / 2 + 1, frames, 2]`. A window shorter than
+    /// `n_fft` is centred; `center` reflects half a window at both ends first.
+    #[track_caller]
+    pub fn stft(&self, n_fft: usize, hop: usize, window: &Tensor, center: bool, norm: FftNorm) -> Tensor {
+        compose("stft", &[self, window], || {
+            let x = floats(self)?;
+            let shape = x.meta().shape;
+            let Some(&time) = shape.last() else { return Err(ErrorKind::Shape { shape, expected: "a signal of at least one axis".into() }.into()) };
+            let w = window.meta().shape;
+            if n_fft == 0 || hop == 0 || w.rank() != 1 || w[0] > n_fft {
+                return refuse(format!("windows of {n_fft} every {hop}, shaped by {w}: the window's length is at most n_fft, and both are at least 1"));
+            }
+            let half = n_fft / 2;
+            let signal = if center {
+                if half >= time {
+                    return refuse(format!("{half} elements cannot be reflected from a signal of {time}"));
+                }
+                let (front, back) = (x.narrow(-1, 1, half).flip(-1), x.narrow(-1, time - 1 - half, half).flip(-1));
+                Tensor::cat(&[front, x, back], -1)
+            } else {
+                x
+            };
+            let left = (n_fft - w[0]) / 2;
+            let shaped = window.pad_constant([left as isize, (n_fft - w[0] - left) as isize], 0);
+            let frames = signal.unfold(-1, n_fft, hop) * shaped;
+            Ok(frames.rfft(None, -1, norm).movedim(-2isize, -3isize))
+        })
+    }
+    /// The signal that [`Tensor::stft`] (centred) was made of: windows are added back and divided by the sum of squared
+    /// window shapes. `length`: how many samples, default as many as the frames cover.
+    #[track_caller]
+    pub fn istft(&self, n_fft: usize, hop: usize, window: &Tensor, length: Option<usize>, norm: FftNorm) -> Tensor {
+        compose("istft", &[self, window], || {
+            let (shape, w) = (self.meta().shape, window.meta().shape);
+            if shape.rank() < 3 || shape[shape.rank() - 1] != 2 || shape[shape.rank() - 3] != n_fft / 2 + 1 {
+                return Err(ErrorKind::Shape { shape, expected: format!("[.., {}, frames, 2]", n_fft / 2 + 1) }.into());
+            }
+            if n_fft == 0 || hop == 0 || w.rank() != 1 || w[0] > n_fft {
+                return refuse(format!("windows of {n_fft} every {hop}, shaped by {w}: the window's length is at most n_fft, and both are at least 1"));
+            }
+            let count = shape[shape.rank() - 2];
+            let left = (n_fft - w[0]) / 2;
+            let shaped = window.pad_constant([left as isize, (n_fft - w[0] - left) as isize], 0);
+            let frames = self.movedim(-3isize, -2isize).irfft(Some(n_fft), -1, norm) * &shaped;
+            let meta = frames.try_meta()?;
+            let (total, lead): (usize, usize) = (n_fft + hop * count.saturating_sub(1), meta.shape[..meta.shape.rank() - 2].iter().product());
+            let grid = Tensor::zeros_on([count, n_fft], DType::I64, meta.device);
+            let place = (grid.iota_like(0, DType::I64) * hop + grid.iota_like(1, DType::I64)).ravel();
+            let add = |parts: Tensor, rows: usize| Tensor::zeros_on([rows, total], meta.dtype, meta.device).index_add(1, &place, &parts, 1i64);
+            let sum = add(frames.reshape([lead, count * n_fft]), lead);
+            let weight = add(shaped.square().expand([count, n_fft]).reshape([1, count * n_fft]), 1);
+            let half = n_fft / 2;
+            let wanted = length.unwrap_or(total.saturating_sub(2 * half)).min(total - half);
+            let signal = (sum / weight).narrow(1, half, wanted);
+            let out = Shape::new(&meta.shape[..meta.shape.rank() - 2].iter().copied().chain([wanted]).collect::<Vec<_>>())?;
+            Ok(signal.reshape(out))
+        })
+    }
+}
