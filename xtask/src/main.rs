@@ -6,6 +6,7 @@ mod check;
 mod device;
 mod exit;
 mod goldens;
+mod size;
 mod test;
 mod tidy;
 mod workspace;
@@ -26,6 +27,8 @@ enum Chore {
     Check(check::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
     Goldens(goldens::Options),
+    /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
+    Size(size::Options),
     /// All tests of all packages
     Test(test::Options),
     /// The rules that no other tool checks: who knows whom, unsafe, file lengths, machine paths
@@ -37,6 +40,7 @@ fn main() -> std::process::ExitCode {
         Chore::Bench(options) => bench::run(&options),
         Chore::Check(options) => check::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
+        Chore::Size(options) => size::run(&options),
         Chore::Test(options) => test::run(&options),
         Chore::Tidy(options) => tidy::run(&options),
     }
