@@ -1,0 +1,137 @@
+//! Copies between strided layouts: whole runs where both sides have them, square blocks where they are transposed.
+use crate::{
+    device::Runtime,
+    element::with_bits,
+    nest::{Nest, Strides, runs},
+    operand::{In, Out, internal, whole_mut},
+};
+use adamant_core::{ErrorKind, MAX_RANK, Shape};
+use smallvec::SmallVec;
+
+/// Elements below which a copy is one task.
+const TASK: usize = 128 * 1024;
+/// Side of a transposed block.
+const SIDE: usize = 32;
+
+/// Runs a Copy step.
+///
+/// # Errors
+/// Operands that do not fit.
+pub(crate) fn run(runtime: &Runtime, space: &Shape, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+    let ([from], [to]) = (inputs, outputs) else { return Err(internal("a copy has one input and one output")) };
+    if from.dtype.size() != to.dtype.size() || *from.shape != **space && from.shape.elements() != space.elements() {
+        return Err(internal("a copy between different elements"));
+    }
+    if space.elements() == 0 {
+        return Ok(());
+    }
+    // In the order of the output's memory.
+    let mut axes: SmallVec<[usize; MAX_RANK]> = (0..space.rank()).filter(|&a| space[a] != 1).collect();
+    axes.sort_by_key(|&a| std::cmp::Reverse(to.layout.strides[a].unsigned_abs()));
+    let nest = Nest::new(space, axes.into_iter(), &[&from.layout.strides, &to.layout.strides]);
+    let offsets = (from.layout.offset, to.layout.offset);
+    let dtype = from.dtype;
+    with_bits!(dtype, T => copy::<T>(runtime, &nest, from.elements()?, whole_mut(to.bytes)?, offsets))
+}
+fn copy<T: bytemuck::Pod + Send + Sync>(runtime: &Runtime, nest: &Nest, from: &[T], to: &mut [T], (from_at, to_at): (usize, usize)) -> Result<(), ErrorKind> {
+    let n = nest.len();
+    let (source, target) = (nest.strides[0], nest.strides[1]);
+    // One part of the outermost axis stays within its stride: parts of the output are slices of their own.
+    let within: isize = 1 + nest.dims[1..].iter().zip(&target[1..]).map(|(&d, &s)| (d as isize - 1) * s).sum::<isize>();
+    let upward = target[..nest.dims.len()].iter().all(|&s| s > 0);
+    if runtime.threads.count() == 1 || n < 2 * TASK || !upward || within > target[0] || nest.dims[0] == 1 {
+        part(nest, &nest.dims, &source, &target, from, from_at as isize, to, to_at as isize);
+        return Ok(());
+    }
+    let per = n / nest.dims[0];
+    let rows = nest.dims[0].div_ceil(runtime.threads.count() * 4).max(TASK.div_ceil(per));
+    let mut parts = Vec::new();
+    let (mut first, mut rest, mut taken) = (0, to, 0);
+    while first < nest.dims[0] {
+        let count = rows.min(nest.dims[0] - first);
+        let start = to_at + first * target[0] as usize;
+        let end = start + (count - 1) * target[0] as usize + within as usize;
+        let (head, tail) = std::mem::take(&mut rest).split_at_mut(end - taken);
+        let skip = start - taken;
+        parts.push((first, count, &mut head[skip..]));
+        (rest, taken) = (tail, end);
+        first += count;
+    }
+    runtime.threads.for_parts(parts, |_, (first, count, to)| {
+        let mut dims = nest.dims.clone();
+        dims[0] = count;
+        part(nest, &dims, &source, &target, from, from_at as isize + first as isize * source[0], to, 0);
+    });
+    Ok(())
+}
+#[allow(clippy::too_many_arguments)]
+fn part<T: bytemuck::Pod>(nest: &Nest, dims: &[usize], source: &Strides, target: &Strides, from: &[T], from_at: isize, to: &mut [T], to_at: isize) {
+    debug_assert!(dims.len() == nest.dims.len());
+    let rank = dims.len();
+    let inner = rank - 1;
+    let n: usize = dims.iter().product();
+    // The axis along which the input is contiguous, if it is another than the output's.
+    let turned = (0..inner).rev().find(|&a| source[a] == 1).filter(|_| source[inner] != 1 && target[inner] == 1 && dims[inner] >= 8);
+    if let Some(a) = turned {
+        let mut outer: SmallVec<[usize; MAX_RANK]> = SmallVec::from_slice(&dims[..inner]);
+        outer[a] = 1;
+        let total: usize = outer.iter().product();
+        let (rows, columns) = (dims[a], dims[inner]);
+        for o in 0..total {
+            let (mut s, mut t, mut rest) = (from_at, to_at, o);
+            for k in (0..inner).rev() {
+                s += (rest % outer[k]) as isize * source[k];
+                t += (rest % outer[k]) as isize * target[k];
+                rest /= outer[k];
+            }
+            transpose(from, s, source[inner], to, t, target[a], rows, columns);
+        }
+        return;
+    }
+    // Both sides are cut at the same inner lines, so their runs go in step.
+    let mut places: SmallVec<[isize; 64]> = SmallVec::new();
+    let mut at = 0;
+    let lines = (64 * dims[inner]).max(1);
+    while at < n {
+        let count = lines.min(n - at);
+        places.clear();
+        runs(dims, source, at, count, |_, _, offset, _| places.push(offset));
+        let mut line = 0;
+        runs(dims, target, at, count, |_, count, offset, stride| {
+            let (s, t) = (from_at + places[line], to_at + offset);
+            line += 1;
+            run_of(from, s, source[inner], to, t, stride, count);
+        });
+        at += count;
+    }
+}
+fn run_of<T: Copy>(from: &[T], s: isize, source: isize, to: &mut [T], t: isize, target: isize, count: usize) {
+    if target == 1 {
+        let to = &mut to[t as usize..t as usize + count];
+        match source {
+            1 => to.copy_from_slice(&from[s as usize..s as usize + count]),
+            0 => to.fill(from[s as usize]),
+            _ => to.iter_mut().enumerate().for_each(|(k, o)| *o = from[(s + k as isize * source) as usize]),
+        }
+        return;
+    }
+    for k in 0..count as isize {
+        to[(t + k * target) as usize] = from[(s + k * source) as usize];
+    }
+}
+/// `to[t + i * row + j] = from[s + j * column + i]` for i < rows, j < columns, by blocks that stay in cache.
+#[allow(clippy::too_many_arguments)]
+fn transpose<T: Copy>(from: &[T], s: isize, column: isize, to: &mut [T], t: isize, row: isize, rows: usize, columns: usize) {
+    for i0 in (0..rows).step_by(SIDE) {
+        let height = SIDE.min(rows - i0);
+        for j0 in (0..columns).step_by(SIDE) {
+            let width = SIDE.min(columns - j0);
+            for i in i0..i0 + height {
+                let start = (t + i as isize * row) as usize + j0;
+                for (j, o) in to[start..start + width].iter_mut().enumerate() {
+                    *o = from[(s + (j0 + j) as isize * column) as usize + i];
+                }
+            }
+        }
+    }
+}

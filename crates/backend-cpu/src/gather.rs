@@ -1,0 +1,86 @@
+//! Gather: elements of a tensor picked by an index tensor along an axis. Whole rows are copied where the index is
+//! broadcast along the axes behind it (an embedding).
+use crate::{
+    device::Runtime,
+    element::{indices, with_bits},
+    lines::Lines,
+    operand::{In, Out, internal},
+};
+use adamant_core::{ErrorKind, kernel::{Fault, FaultWord}};
+
+/// Runs a Gather step. Bad indices give zero and a fault.
+///
+/// # Errors
+/// Operands that do not fit.
+pub(crate) fn run(runtime: &Runtime, axis: usize, inputs: &[In<'_>], outputs: &mut [Out<'_>], fault: &FaultWord) -> Result<(), ErrorKind> {
+    let ([x, index], [out]) = (inputs, outputs) else { return Err(internal("a gather has two inputs and one output")) };
+    if x.shape.rank() != out.shape.rank() || index.shape != out.shape || axis >= out.shape.rank() || x.dtype.size() != out.dtype.size() {
+        return Err(internal("a gather of other shapes"));
+    }
+    if out.shape.elements() == 0 {
+        return Ok(());
+    }
+    let dtype = x.dtype;
+    with_bits!(dtype, T => gather::<T>(runtime, axis, x, index, out, fault))
+}
+fn gather<T: bytemuck::Pod + Send + Sync>(runtime: &Runtime, axis: usize, x: &In<'_>, index: &In<'_>, out: &mut Out<'_>, fault: &FaultWord) -> Result<(), ErrorKind> {
+    let lines = Lines::new(&out.shape, axis, &[&x.layout.strides, &index.layout.strides]);
+    let bound = x.shape[axis];
+    let along = lines.steps[0];
+    let elements = x.elements::<T>()?;
+    let read = indices(index.bytes, index.dtype);
+    let inner = lines.inner.len();
+    let rows_are_whole = lines.inner.is_uniform(1);
+    let contiguous = lines.inner.is_dense(0);
+    let places = if rows_are_whole && contiguous { [Vec::new(), Vec::new()] } else { [lines.inner_offsets(0), lines.inner_offsets(1)] };
+    let out: &mut [T] = out.dense()?;
+    let rows = (64 * 1024 / inner).max(1);
+    // The first bad index in row-major order is reported, whichever task meets one first.
+    let worst = parking_lot::Mutex::new(None::<(usize, i64)>);
+    runtime.threads.for_chunks_mut(out, rows * inner, |task, out| {
+        let mut bad: Option<(usize, i64)> = None;
+        for (r, out) in out.chunks_mut(inner).enumerate() {
+            let row = task * rows + r;
+            let (o, k) = (row / lines.n, (row % lines.n) as isize);
+            let from = x.layout.offset as isize + lines.outer.offset(0, o);
+            let at = index.layout.offset as isize + lines.outer.offset(1, o) + k * lines.steps[1];
+            let mut in_range = |j: usize, i: i64| {
+                let inside = usize::try_from(i).ok().filter(|&i| i < bound);
+                if inside.is_none() {
+                    bad.get_or_insert((row * inner + j, i));
+                }
+                inside
+            };
+            if rows_are_whole {
+                match in_range(0, read(at as usize)) {
+                    None => out.fill(T::zeroed()),
+                    Some(i) => {
+                        let start = from + i as isize * along;
+                        if contiguous {
+                            out.copy_from_slice(&elements[start as usize..start as usize + inner]);
+                        } else {
+                            out.iter_mut().zip(&places[0]).for_each(|(o, p)| *o = elements[(start + p) as usize]);
+                        }
+                    }
+                }
+                continue;
+            }
+            for (j, o) in out.iter_mut().enumerate() {
+                *o = match in_range(j, read((at + places[1][j]) as usize)) {
+                    Some(i) => elements[(from + i as isize * along + places[0][j]) as usize],
+                    None => T::zeroed(),
+                };
+            }
+        }
+        if let Some(found) = bad {
+            let mut worst = worst.lock();
+            if worst.is_none_or(|w| found.0 < w.0) {
+                *worst = Some(found);
+            }
+        }
+    });
+    if let Some((position, index)) = worst.into_inner() {
+        fault.set(Fault::Index { index, bound, position });
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! Matrix products: `C = A · B`, batched, with any strides of A and B.
+//!
+//! The promise (tested): K is cut into chunks of a constant length; in a chunk every output is one sum, in the order
+//! of k, by fma from zero; chunk sums are added left to right. So the bits do not depend on threads, tiles, the
+//! instruction set, the layout of A and B, or how many other rows are computed along.
+//! Must not know tensors. Indices are checked against the slices once, here; below, packing still goes through
+//! checked slices and the kernels through the checked doors of `micro`.
+
+pub(crate) mod context;
+pub(crate) mod driver;
+mod epilogue;
+mod gemv;
+#[allow(unsafe_code)]
+pub(crate) mod micro;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod micro_avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod micro_avx512;
+#[allow(unsafe_code)]
+mod micro_scalar;
+pub(crate) mod pack;
+#[cfg(test)]
+mod tests;
+
+pub use context::{Accumulator, GemmElement};
+pub use epilogue::{Activation, Epilogue, EpilogueProgram};
+
+use crate::isa::Isa;
+use crate::threads::Threads;
+use context::{Context, Scratch};
+use driver::{BLOCK_COLUMNS, Plain, Size, Widened, multiply};
+use micro::Block;
+use pack::View;
+
+/// A batch of matrices inside a slice. A stride counts elements and may be negative or zero (a broadcast).
+#[derive(Clone, Copy, Debug)]
+pub struct MatRef<'a, T> {
+    /// The elements.
+    pub data: &'a [T],
+    /// Where element (0, 0) of the first matrix is.
+    pub offset: usize,
+    /// From a row to the next.
+    pub row_stride: isize,
+    /// From a column to the next.
+    pub col_stride: isize,
+    /// From a matrix to the next.
+    pub batch_stride: isize,
+}
+
+impl<'a, T> MatRef<'a, T> {
+    /// Row-major matrices of `columns` columns and `rows` rows, one after another.
+    pub fn row_major(data: &'a [T], rows: usize, columns: usize) -> MatRef<'a, T> {
+        MatRef { data, offset: 0, row_stride: columns as isize, col_stride: 1, batch_stride: (rows * columns) as isize }
+    }
+
+    /// The same matrices, transposed.
+    pub fn transposed(self) -> MatRef<'a, T> {
+        MatRef { row_stride: self.col_stride, col_stride: self.row_stride, ..self }
+    }
+
+    fn check(&self, name: &str, batch: usize, rows: usize, columns: usize) -> Result<(), String> {
+        let (mut low, mut high) = (self.offset as i128, self.offset as i128);
+        let axes = [(batch, self.batch_stride), (rows, self.row_stride), (columns, self.col_stride)];
+        for (extent, stride) in axes {
+            let reach = (extent as i128 - 1) * stride as i128;
+            low += reach.min(0);
+            high += reach.max(0);
+        }
+        if low < 0 || high >= self.data.len() as i128 {
+            return Err(format!(
+                "gemm: {name} [{batch}, {rows}, {columns}] at offset {} with strides [{}, {}, {}] reaches elements \
+                 {low}..={high} of a slice of {}",
+                self.offset,
+                self.batch_stride,
+                self.row_stride,
+                self.col_stride,
+                self.data.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn view(&self, batch: usize) -> View<'a, T> {
+        View {
+            data: self.data,
+            base: self.offset as isize + batch as isize * self.batch_stride,
+            row_stride: self.row_stride,
+            column_stride: self.col_stride,
+        }
+    }
+}
+
+/// Products below this many multiplications run on the calling thread: waking another costs microseconds.
+const SERIAL_WORK: usize = 1 << 20;
+
+/// `C[i] = A[i] · B[i]` for each of `batch` matrices; C is `[batch, m, n]`, contiguous, overwritten; then `epilogue`
+/// on the finished parts of C while they are in cache. `k = 0` gives zeros (and the epilogue of zeros).
+///
+/// # Errors
+/// An operand reaches outside its slice, or C's length is not `batch * m * n`.
+#[allow(clippy::too_many_arguments)]
+pub fn gemm<T: GemmElement>(
+    threads: &Threads,
+    isa: Isa,
+    batch: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    c: &mut [T],
+    epilogue: &dyn Epilogue<T>,
+) -> Result<(), String> {
+    let wanted = batch.checked_mul(m).and_then(|count| count.checked_mul(n));
+    if wanted != Some(c.len()) {
+        return Err(format!("gemm: C [{batch}, {m}, {n}] in a slice of {} elements", c.len()));
+    }
+    epilogue.check(m, n)?;
+    if c.is_empty() {
+        return Ok(());
+    }
+    if k == 0 {
+        c.fill(T::default());
+        for (row, values) in c.chunks_mut(n).enumerate() {
+            epilogue.apply(row / m, row % m, 0, values);
+        }
+        return Ok(());
+    }
+    a.check("A", batch, m, k)?;
+    b.check("B", batch, k, n)?;
+
+    let job = Job { context: T::Acc::context(isa), k, a, b, epilogue };
+    let work = m.saturating_mul(n).saturating_mul(k).saturating_mul(batch);
+    // A vector product is bound by memory, and memory has the second core's share to give early.
+    let serial = if m == 1 || n == 1 { SERIAL_WORK / 8 } else { SERIAL_WORK };
+    if threads.count() == 1 || work < serial {
+        for (index, c) in c.chunks_mut(m * n).enumerate() {
+            job.run(index, 0, 0, Block::new(c, m, n, n));
+        }
+        return Ok(());
+    }
+    let (rows, columns) = part_size(threads.count(), batch, m, n, job.context.rows, job.context.columns());
+    let mut parts = Vec::new();
+    for (index, c) in c.chunks_mut(m * n).enumerate() {
+        parts.extend(Block::new(c, m, n, n).cut(rows, columns).into_iter().map(|(i, j, part)| (index, i, j, part)));
+    }
+    // Many small matrices: hand them out in runs, not one by one.
+    let run = parts.len().div_ceil(threads.count() * 8).max(1);
+    let mut runs = Vec::with_capacity(parts.len().div_ceil(run));
+    let mut parts = parts.into_iter();
+    loop {
+        let taken: Vec<_> = parts.by_ref().take(run).collect();
+        if taken.is_empty() {
+            break;
+        }
+        runs.push(taken);
+    }
+    threads.for_parts(runs, |_, run| {
+        for (index, i, j, part) in run {
+            job.run(index, i, j, part);
+        }
+    });
+    Ok(())
+}
+
+/// The rows and columns of a task. Columns are cut first (a task packs only its own columns of B), then rows.
+pub(crate) fn part_size(
+    threads: usize,
+    batch: usize,
+    m: usize,
+    n: usize,
+    tile_rows: usize,
+    tile_columns: usize,
+) -> (usize, usize) {
+    let wanted = if batch >= 2 * threads { 1 } else { (2 * threads).div_ceil(batch) };
+    let column_parts = wanted.min(n.div_ceil(4 * tile_columns)).max(1);
+    let row_parts = wanted.div_ceil(column_parts).min(m.div_ceil(tile_rows)).max(1);
+    let columns = n.div_ceil(column_parts).next_multiple_of(tile_columns);
+    let rows = m.div_ceil(row_parts).next_multiple_of(tile_rows);
+    (rows, columns)
+}
+
+/// A checked product.
+pub(crate) struct Job<'a, T: GemmElement> {
+    context: &'static Context<T::Acc>,
+    k: usize,
+    a: MatRef<'a, T>,
+    b: MatRef<'a, T>,
+    epilogue: &'a dyn Epilogue<T>,
+}
+
+impl<'a, T: GemmElement> Job<'a, T> {
+    fn operands(&self, index: usize, i: usize, j: usize) -> (View<'a, T>, View<'a, T>) {
+        let (mut a, mut b) = (self.a.view(index), self.b.view(index));
+        a.base += i as isize * a.row_stride;
+        b.base += j as isize * b.column_stride;
+        (a, b)
+    }
+
+    /// Computes the block at (i, j) of matrix `index`.
+    fn run(&self, index: usize, i: usize, j: usize, block: Block<'_, T>) {
+        let part = Part { index, i, j, block };
+        T::Acc::with_scratch(|scratch| T::run_part(self, part, scratch));
+    }
+}
+
+/// A rectangle of one matrix of C, and its place.
+pub(crate) struct Part<'a, T> {
+    index: usize,
+    i: usize,
+    j: usize,
+    block: Block<'a, T>,
+}
+
+/// A part whose type is its own accumulator.
+pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T>) {
+    let Part { index, i, j, mut block } = part;
+    let (a, b) = job.operands(index, i, j);
+    let size = Size { m: block.rows, n: block.columns, k: job.k };
+    let at_once = if size.m == 1 && gemv::is_readable(&b) {
+        Some((a, a.column_stride, b))
+    } else if size.n == 1 && gemv::is_readable(&a.turned()) {
+        Some((b, b.row_stride, a.turned()))
+    } else {
+        None
+    };
+    if let (Some((x, stride, matrix)), Some(out)) = (at_once, block.contiguous()) {
+        gemv::gemv(job.context, job.k, x.data, x.base, stride, &matrix, out, T::add, scratch);
+        for (row, values) in out.chunks_mut(size.n).enumerate() {
+            job.epilogue.apply(index, i + row, j, values);
+        }
+        return;
+    }
+    let silent = job.epilogue.is_identity();
+    let finish = |row: usize, column: usize, values: &mut [T]| {
+        if !silent {
+            job.epilogue.apply(index, i + row, j + column, values);
+        }
+    };
+    let mut out = Plain { block, finish };
+    multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b);
+}
+
+/// A part whose sums are kept in a wider type and rounded once.
+pub(crate) fn run_widened<T: GemmElement>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T::Acc>) {
+    let Part { index, i, j, mut block } = part;
+    let (a, b) = job.operands(index, i, j);
+    let size = Size { m: block.rows, n: block.columns, k: job.k };
+    let sums = scratch.c.take(size.m * BLOCK_COLUMNS);
+    let finish = |row: usize, column: usize, sums: &[T::Acc]| {
+        let values = block.row(row, column, sums.len());
+        T::narrow(sums, values);
+        job.epilogue.apply(index, i + row, j + column, values);
+    };
+    let mut out = Widened { sums: Block::new(sums, size.m, BLOCK_COLUMNS, BLOCK_COLUMNS), finish };
+    multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b);
+}

@@ -1,0 +1,207 @@
+//! Which micro-kernel serves which (instruction set, type), with its tile: a new CPU is one kernel and one table
+//! (the idea of BLIS's contexts). Also what a type brings to a product: its accumulator and its conversions.
+//!
+//! Must not know shapes of problems.
+
+use std::cell::Cell;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use super::epilogue::Activation;
+use super::micro::{GatherFn, MoveFn, TileFn, VectorFn};
+use super::{Job, Part, micro_scalar, run_plain, run_widened};
+#[cfg(target_arch = "x86_64")]
+use super::{micro_avx2, micro_avx512};
+use crate::isa::Isa;
+use crate::math::{MathFn, unary_in_place_f32, unary_in_place_f64};
+
+/// Kernels of one instruction set for one type.
+pub(crate) struct Context<T: 'static> {
+    /// Rows of the largest tile.
+    pub(crate) rows: usize,
+    /// Vectors a row of the largest tile.
+    pub(crate) vectors: usize,
+    /// Numbers a vector.
+    pub(crate) lanes: usize,
+    /// `tiles[(rows - 1) * vectors + v - 1]` computes a tile of `rows` rows and `v` vectors.
+    pub(crate) tiles: &'static [TileFn<T>],
+    pub(crate) copy: MoveFn<T>,
+    pub(crate) transpose: MoveFn<T>,
+    pub(crate) gather: GatherFn<T>,
+    pub(crate) vector_by_rows: VectorFn<T>,
+    pub(crate) vector_by_columns: VectorFn<T>,
+}
+
+impl<T> Context<T> {
+    /// Columns of the largest tile.
+    pub(crate) fn columns(&self) -> usize {
+        self.vectors * self.lanes
+    }
+}
+
+/// Packing space of one thread. Taken out while in use, so that a nested product gets another.
+#[derive(Default)]
+pub(crate) struct Scratch<T> {
+    pub(crate) a: Buffer<T>,
+    pub(crate) b: Buffer<T>,
+    pub(crate) c: Buffer<T>,
+    pub(crate) gather: Buffer<T>,
+}
+
+/// A growing buffer whose slices begin at a cache line.
+#[derive(Default)]
+pub(crate) struct Buffer<T>(Vec<T>);
+
+impl<T: Copy + Default> Buffer<T> {
+    /// `length` elements of any content.
+    pub(crate) fn take(&mut self, length: usize) -> &mut [T] {
+        let line = 64 / size_of::<T>();
+        if self.0.len() < length + line {
+            self.0.resize(length + line, T::default());
+        }
+        let offset = self.0.as_ptr().align_offset(64).min(line);
+        &mut self.0[offset..offset + length]
+    }
+}
+
+/// A type that sums are kept in: f32 or f64.
+pub trait Accumulator: GemmElement<Acc = Self> {
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn context(isa: Isa) -> &'static Context<Self>;
+    #[doc(hidden)]
+    fn add(self, other: Self) -> Self;
+    #[doc(hidden)]
+    #[allow(private_bounds)]
+    fn with_scratch<R>(f: impl FnOnce(&mut Scratch<Self>) -> R) -> R;
+}
+
+/// A type of matrix elements: f32, f64, and bf16 and f16, whose products are summed in f32 and rounded once.
+pub trait GemmElement: Copy + Default + Send + Sync + PartialEq + std::fmt::Debug + 'static {
+    /// What sums are kept in.
+    type Acc: Accumulator;
+    #[doc(hidden)]
+    fn widen(source: &[Self], target: &mut [Self::Acc]);
+    #[doc(hidden)]
+    fn narrow(source: &[Self::Acc], target: &mut [Self]);
+    /// Adds a bias, then applies an activation, rounding after each.
+    #[doc(hidden)]
+    fn finish(values: &mut [Self], bias: Option<&[Self]>, activation: Option<Activation>);
+    /// The same slice, if the type is its own accumulator.
+    #[doc(hidden)]
+    fn as_acc(slice: &[Self]) -> Option<&[Self::Acc]>;
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn run_part(job: &Job<'_, Self>, part: Part<'_, Self>, scratch: &mut Scratch<Self::Acc>);
+}
+
+macro_rules! accumulator {
+    ($float:ident, $table:ident, $in_place:ident) => {
+        impl GemmElement for $float {
+            type Acc = $float;
+            fn widen(source: &[$float], target: &mut [$float]) {
+                target.copy_from_slice(source);
+            }
+            fn narrow(source: &[$float], target: &mut [$float]) {
+                target.copy_from_slice(source);
+            }
+            fn finish(values: &mut [$float], bias: Option<&[$float]>, activation: Option<Activation>) {
+                if let Some(bias) = bias {
+                    for (value, bias) in values.iter_mut().zip(bias) {
+                        *value += bias;
+                    }
+                }
+                let function = match activation {
+                    None => return,
+                    Some(Activation::Relu) => MathFn::Relu,
+                    Some(Activation::Gelu) => MathFn::Gelu,
+                    Some(Activation::Silu) => MathFn::Silu,
+                };
+                $in_place(Isa::current(), function, values);
+            }
+            fn as_acc(slice: &[$float]) -> Option<&[$float]> {
+                Some(slice)
+            }
+            #[allow(private_interfaces)]
+            fn run_part(job: &Job<'_, $float>, part: Part<'_, $float>, scratch: &mut Scratch<$float>) {
+                run_plain(job, part, scratch);
+            }
+        }
+
+        #[allow(private_interfaces, private_bounds)]
+        impl Accumulator for $float {
+            fn context(isa: Isa) -> &'static Context<$float> {
+                match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 if isa.is_available() => &micro_avx512::$table,
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 if isa.is_available() => &micro_avx2::$table,
+                    _ => &micro_scalar::$table,
+                }
+            }
+            fn add(self, other: $float) -> $float {
+                self + other
+            }
+            fn with_scratch<R>(f: impl FnOnce(&mut Scratch<$float>) -> R) -> R {
+                thread_local! {
+                    static SCRATCH: Cell<Scratch<$float>> = Cell::default();
+                }
+                SCRATCH.with(|cell| {
+                    let mut scratch = cell.take();
+                    let result = f(&mut scratch);
+                    cell.set(scratch);
+                    result
+                })
+            }
+        }
+    };
+}
+
+accumulator!(f32, F32, unary_in_place_f32);
+accumulator!(f64, F64, unary_in_place_f64);
+
+macro_rules! half_precision {
+    ($half:ident) => {
+        impl GemmElement for $half {
+            type Acc = f32;
+            fn widen(source: &[$half], target: &mut [f32]) {
+                source.convert_to_f32_slice(target);
+            }
+            fn narrow(source: &[f32], target: &mut [$half]) {
+                target.convert_from_f32_slice(source);
+            }
+            fn finish(values: &mut [$half], bias: Option<&[$half]>, activation: Option<Activation>) {
+                let mut wide = [0.0; 256];
+                if let Some(bias) = bias {
+                    let mut addend = [0.0; 256];
+                    for (values, bias) in values.chunks_mut(256).zip(bias.chunks(256)) {
+                        let (wide, addend) = (&mut wide[..values.len()], &mut addend[..values.len()]);
+                        Self::widen(values, wide);
+                        Self::widen(bias, addend);
+                        f32::finish(wide, Some(addend), None);
+                        Self::narrow(wide, values);
+                    }
+                }
+                if activation.is_some() {
+                    for values in values.chunks_mut(256) {
+                        let wide = &mut wide[..values.len()];
+                        Self::widen(values, wide);
+                        f32::finish(wide, None, activation);
+                        Self::narrow(wide, values);
+                    }
+                }
+            }
+            fn as_acc(_: &[$half]) -> Option<&[f32]> {
+                None
+            }
+            #[allow(private_interfaces)]
+            fn run_part(job: &Job<'_, $half>, part: Part<'_, $half>, scratch: &mut Scratch<f32>) {
+                run_widened(job, part, scratch);
+            }
+        }
+    };
+}
+
+half_precision!(bf16);
+half_precision!(f16);

@@ -1,0 +1,145 @@
+//! Brings pieces of A and B into the layouts that the tiles read, widening half precision on the way.
+//!
+//! Must not know block sizes, threads or C. A convolution brings packers of its own (the image gathered in place of a
+//! matrix) through the same two traits.
+
+use super::context::{Accumulator, Context, GemmElement};
+use super::micro::A_STRIDE;
+
+/// A source of rows of A.
+pub(crate) trait PackA<T> {
+    /// `target[r * A_STRIDE + p] = A[row + r][k + p]`.
+    fn pack(&self, context: &Context<T>, row: usize, rows: usize, k: usize, length: usize, target: &mut [T]);
+}
+
+/// A source of columns of B.
+pub(crate) trait PackB<T> {
+    /// `target[p * context.columns() + c] = B[k + p][column + c]`.
+    fn pack(&self, context: &Context<T>, column: usize, columns: usize, k: usize, length: usize, target: &mut [T]);
+
+    /// B where it lies, from (k, column) on, with the stride of its rows; if those are contiguous.
+    fn in_place(&self, _column: usize, _k: usize) -> Option<(&[T], usize)> {
+        None
+    }
+}
+
+/// A matrix with any strides, inside a slice. Whoever makes one has checked that every element is inside.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a, E> {
+    pub(crate) data: &'a [E],
+    pub(crate) base: isize,
+    pub(crate) row_stride: isize,
+    pub(crate) column_stride: isize,
+}
+
+impl<E: GemmElement> View<'_, E> {
+    fn index(&self, row: usize, column: usize) -> usize {
+        (self.base + row as isize * self.row_stride + column as isize * self.column_stride) as usize
+    }
+
+    pub(crate) fn turned(self) -> Self {
+        View { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
+    }
+
+    /// `target[r * target_stride + c] = self[row + r][column + c]`, widened.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn gather(
+        &self,
+        context: &Context<E::Acc>,
+        row: usize,
+        rows: usize,
+        column: usize,
+        columns: usize,
+        target: &mut [E::Acc],
+        target_stride: usize,
+    ) {
+        if rows == 0 || columns == 0 {
+            return;
+        }
+        let first = self.index(row, column);
+        if self.column_stride == 1 && self.row_stride >= 0 {
+            let stride = self.row_stride as usize;
+            match E::as_acc(self.data) {
+                Some(data) => context.copy(&data[first..], stride, target, target_stride, rows, columns),
+                None => {
+                    for r in 0..rows {
+                        let source = &self.data[first + r * stride..][..columns];
+                        E::widen(source, &mut target[r * target_stride..][..columns]);
+                    }
+                }
+            }
+        } else if self.row_stride == 1 && self.column_stride >= 0 {
+            let stride = self.column_stride as usize;
+            match E::as_acc(self.data) {
+                Some(data) => context.transpose(&data[first..], stride, target, target_stride, columns, rows),
+                None => {
+                    const SIDE: usize = 32;
+                    let mut block = [E::Acc::default(); SIDE * SIDE];
+                    for c in (0..columns).step_by(SIDE) {
+                        let wide = SIDE.min(columns - c);
+                        for r in (0..rows).step_by(SIDE) {
+                            let high = SIDE.min(rows - r);
+                            for (line, out) in block.chunks_exact_mut(SIDE).enumerate().take(wide) {
+                                let source = &self.data[first + (c + line) * stride + r..][..high];
+                                E::widen(source, &mut out[..high]);
+                            }
+                            let out = &mut target[r * target_stride + c..];
+                            context.transpose(&block, SIDE, out, target_stride, wide, high);
+                        }
+                    }
+                }
+            }
+        } else {
+            for r in 0..rows {
+                for c in 0..columns {
+                    let source = &self.data[self.index(row + r, column + c)..][..1];
+                    E::widen(source, &mut target[r * target_stride + c..][..1]);
+                }
+            }
+        }
+    }
+}
+
+impl<E: GemmElement> PackA<E::Acc> for View<'_, E> {
+    fn pack(&self, context: &Context<E::Acc>, row: usize, rows: usize, k: usize, length: usize, target: &mut [E::Acc]) {
+        self.gather(context, row, rows, k, length, target, A_STRIDE);
+    }
+}
+
+impl<E: GemmElement> PackB<E::Acc> for View<'_, E> {
+    fn pack(
+        &self,
+        context: &Context<E::Acc>,
+        column: usize,
+        columns: usize,
+        k: usize,
+        length: usize,
+        target: &mut [E::Acc],
+    ) {
+        self.gather(context, k, length, column, columns, target, context.columns());
+    }
+
+    fn in_place(&self, column: usize, k: usize) -> Option<(&[E::Acc], usize)> {
+        if self.column_stride != 1 || self.row_stride < 0 {
+            return None;
+        }
+        let data = E::as_acc(self.data)?;
+        Some((&data[self.index(k, column)..], self.row_stride as usize))
+    }
+}
+
+/// Copies a strided vector into contiguous memory.
+pub(crate) fn gather_vector<E: GemmElement<Acc = E> + Accumulator>(
+    data: &[E],
+    base: isize,
+    stride: isize,
+    target: &mut [E],
+) {
+    if stride == 1 {
+        target.copy_from_slice(&data[base as usize..][..target.len()]);
+    } else {
+        for (i, value) in target.iter_mut().enumerate() {
+            *value = data[(base + i as isize * stride) as usize];
+        }
+    }
+}

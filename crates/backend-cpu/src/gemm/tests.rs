@@ -1,0 +1,241 @@
+//! Products against a naive sum, and the promise on bits.
+
+use half::{bf16, f16};
+
+use super::*;
+use crate::math::{MathFn, unary_in_place_f32};
+
+fn random(seed: u64, count: usize) -> Vec<f64> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..count)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        })
+        .collect()
+}
+
+trait Number: GemmElement {
+    const EPSILON: f64;
+    fn of(value: f64) -> Self;
+    fn wide(self) -> f64;
+}
+
+macro_rules! number {
+    ($ty:ty, $eps:expr, $of:expr, $wide:expr) => {
+        impl Number for $ty {
+            const EPSILON: f64 = $eps;
+            fn of(value: f64) -> $ty {
+                $of(value)
+            }
+            fn wide(self) -> f64 {
+                $wide(self)
+            }
+        }
+    };
+}
+number!(f32, f32::EPSILON as f64, |v| v as f32, |v: f32| v as f64);
+number!(f64, f64::EPSILON, |v| v, |v| v);
+number!(bf16, 1.0 / 128.0, bf16::from_f64, bf16::to_f64);
+number!(f16, 1.0 / 1024.0, f16::from_f64, f16::to_f64);
+
+const SHAPES: [(usize, usize, usize); 24] = [
+    (1, 1, 1),
+    (1, 17, 5),
+    (17, 1, 300),
+    (1, 100, 257),
+    (1, 33, 600),
+    (2, 3, 4),
+    (5, 31, 7),
+    (12, 32, 16),
+    (13, 33, 17),
+    (11, 16, 256),
+    (24, 48, 257),
+    (25, 65, 100),
+    (49, 130, 70),
+    (64, 64, 64),
+    (60, 40, 513),
+    (100, 10, 300),
+    (7, 513, 30),
+    (70, 600, 20),
+    (128, 128, 128),
+    (3, 1000, 2),
+    (200, 2, 2),
+    (31, 15, 1),
+    (1, 2100, 12),
+    (53, 1030, 270),
+];
+
+/// (name, transposed a, transposed b, gap between rows, reversed)
+const LAYOUTS: [(&str, bool, bool, usize, bool); 6] = [
+    ("nn", false, false, 0, false),
+    ("nt", false, true, 0, false),
+    ("tn", true, false, 0, false),
+    ("tt with gaps", true, true, 3, false),
+    ("nn with gaps", false, false, 5, false),
+    ("nt reversed", false, true, 1, true),
+];
+
+/// A matrix of `rows` by `columns` in storage of the layout, as a view and its values.
+fn lay<T: Number>(values: &[f64], rows: usize, columns: usize, turned: bool, gap: usize) -> (Vec<T>, isize, isize) {
+    let (outer, inner) = if turned { (columns, rows) } else { (rows, columns) };
+    let stride = inner + gap;
+    let mut data = vec![T::of(9.0); outer * stride];
+    for i in 0..rows {
+        for j in 0..columns {
+            let at = if turned { j * stride + i } else { i * stride + j };
+            data[at] = T::of(values[i * columns + j]);
+        }
+    }
+    if turned { (data, 1, stride as isize) } else { (data, stride as isize, 1) }
+}
+
+fn check_type<T: Number>(isa: Isa) {
+    let threads = Threads::new(1);
+    for (m, n, k) in SHAPES {
+        let av: Vec<f64> = random(1, m * k).iter().map(|&v| T::of(v).wide()).collect();
+        let bv: Vec<f64> = random(2, k * n).iter().map(|&v| T::of(v).wide()).collect();
+        let mut expected = vec![0.0; m * n];
+        for i in 0..m {
+            for j in 0..n {
+                expected[i * n + j] = (0..k).map(|p| av[i * k + p] * bv[p * n + j]).sum();
+            }
+        }
+        let mut reference: Option<Vec<T>> = None;
+        for (name, ta, tb, gap, reversed) in LAYOUTS {
+            let (adata, ars, acs) = lay::<T>(&av, m, k, ta, gap);
+            let (mut bdata, mut brs, bcs) = lay::<T>(&bv, k, n, tb, gap);
+            let mut offset = 0;
+            if reversed {
+                // Store the rows of k backwards.
+                let copy = bdata.clone();
+                for p in 0..k {
+                    for j in 0..n {
+                        let at = |p: usize| (p as isize * brs + j as isize * bcs) as usize;
+                        bdata[at(k - 1 - p)] = copy[at(p)];
+                    }
+                }
+                offset = ((k - 1) as isize * brs) as usize;
+                brs = -brs;
+            }
+            let a = MatRef { data: &adata, offset: 0, row_stride: ars, col_stride: acs, batch_stride: 0 };
+            let b = MatRef { data: &bdata, offset, row_stride: brs, col_stride: bcs, batch_stride: 0 };
+            let mut c = vec![T::of(7.0); m * n];
+            gemm(&threads, isa, 1, m, n, k, a, b, &mut c, &EpilogueProgram::default()).unwrap();
+            for (i, (got, want)) in c.iter().zip(&expected).enumerate() {
+                let scale = (k as f64).sqrt() * 2.0;
+                let bound = T::EPSILON * want.abs() + f64::from(f32::EPSILON).min(T::EPSILON) * scale * 4.0;
+                assert!((got.wide() - want).abs() <= bound, "{isa:?} {name} {m}x{n}x{k} at {i}: {got:?} {want}");
+            }
+            match &reference {
+                None => reference = Some(c),
+                Some(first) => assert!(*first == c, "{isa:?} {name} {m}x{n}x{k}: bits depend on the layout"),
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_every_type_and_set_agree_with_the_naive_sum() {
+    for isa in Isa::ALL {
+        if isa.is_available() {
+            check_type::<f32>(isa);
+            check_type::<f64>(isa);
+            check_type::<bf16>(isa);
+            check_type::<f16>(isa);
+        }
+    }
+}
+
+fn product(threads: &Threads, isa: Isa, size: (usize, usize, usize, usize), a: &[f32], b: &[f32]) -> Vec<f32> {
+    let (batch, m, n, k) = size;
+    let mut c = vec![0.0; batch * m * n];
+    let (a, b) = (MatRef::row_major(a, m, k), MatRef::row_major(b, k, n));
+    gemm(threads, isa, batch, m, n, k, a, b, &mut c, &EpilogueProgram::default()).unwrap();
+    c
+}
+
+#[test]
+fn bits_depend_neither_on_threads_nor_on_the_instruction_set() {
+    for size in [(1, 200, 300, 600), (5, 64, 100, 300), (1, 1, 3000, 700), (40, 30, 33, 65), (1, 3000, 1, 700)] {
+        let (batch, m, n, k) = size;
+        let a: Vec<f32> = random(3, batch * m * k).iter().map(|&v| v as f32).collect();
+        let b: Vec<f32> = random(4, batch * k * n).iter().map(|&v| v as f32).collect();
+        let expected = product(&Threads::new(1), Isa::Scalar, size, &a, &b);
+        for isa in Isa::ALL {
+            for count in [1, 2, 3, 8] {
+                if isa.is_available() {
+                    let got = product(&Threads::new(count), isa, size, &a, &b);
+                    assert!(expected == got, "{isa:?} {count} threads {size:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_has_the_same_bits_alone_and_in_a_batch() {
+    let (n, k) = (300, 600);
+    let a: Vec<f32> = random(5, 64 * k).iter().map(|&v| v as f32).collect();
+    let b: Vec<f32> = random(6, k * n).iter().map(|&v| v as f32).collect();
+    let threads = Threads::new(1);
+    for isa in Isa::ALL {
+        if !isa.is_available() {
+            continue;
+        }
+        let alone = product(&threads, isa, (1, 1, n, k), &a[..k], &b);
+        for m in [2, 8, 13, 64] {
+            let many = product(&threads, isa, (1, m, n, k), &a[..m * k], &b);
+            assert!(many[..n] == alone[..], "{isa:?} {m} rows");
+        }
+    }
+}
+
+#[test]
+fn broadcast_batches_and_empty_sizes() {
+    let threads = Threads::new(2);
+    let a: Vec<f32> = (0..6).map(|v| v as f32).collect();
+    let b: Vec<f32> = (0..24).map(|v| v as f32).collect();
+    let mut a_ref = MatRef::row_major(&a, 2, 3);
+    a_ref.batch_stride = 0;
+    let mut c = vec![0.0; 16];
+    let program = EpilogueProgram::default();
+    gemm(&threads, Isa::detect(), 2, 2, 4, 3, a_ref, MatRef::row_major(&b, 3, 4), &mut c, &program).unwrap();
+    assert_eq!(c[..4], [20.0, 23.0, 26.0, 29.0]);
+    assert_eq!(c[8..12], [56.0, 59.0, 62.0, 65.0]);
+    gemm(&threads, Isa::detect(), 2, 2, 4, 0, a_ref, MatRef::row_major(&b, 0, 4), &mut c, &program).unwrap();
+    assert_eq!(c, [0.0; 16]);
+    gemm(&threads, Isa::detect(), 1, 0, 4, 3, a_ref, MatRef::row_major(&b, 3, 4), &mut [], &program).unwrap();
+    let short = MatRef::row_major(&b, 3, 9);
+    let mut c = vec![0.0; 18];
+    assert!(gemm(&threads, Isa::detect(), 1, 2, 9, 3, a_ref, short, &mut c, &program).is_err());
+}
+
+#[test]
+fn an_epilogue_gives_the_bits_of_separate_steps() {
+    let (m, n, k) = (50, 70, 300);
+    let a: Vec<f32> = random(7, m * k).iter().map(|&v| v as f32).collect();
+    let b: Vec<f32> = random(8, k * n).iter().map(|&v| v as f32).collect();
+    let bias: Vec<f32> = random(9, n).iter().map(|&v| v as f32).collect();
+    let threads = Threads::new(1);
+    for m in [1, m] {
+        let plain = product(&threads, Isa::detect(), (1, m, n, k), &a[..m * k], &b);
+        let mut fused = vec![0.0; m * n];
+        for (activation, function) in [(Activation::Gelu, MathFn::Gelu), (Activation::Silu, MathFn::Silu)] {
+            let program = EpilogueProgram { bias: Some(&bias), activation: Some(activation) };
+            let (a, b) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n));
+            gemm(&threads, Isa::detect(), 1, m, n, k, a, b, &mut fused, &program).unwrap();
+            let mut separate: Vec<f32> = plain.iter().enumerate().map(|(i, plain)| plain + bias[i % n]).collect();
+            unary_in_place_f32(Isa::detect(), function, &mut separate);
+            assert!(fused == separate, "{activation:?}");
+        }
+        let program = EpilogueProgram { bias: Some(&bias), activation: Some(Activation::Relu) };
+        let (a, b) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n));
+        gemm(&threads, Isa::detect(), 1, m, n, k, a, b, &mut fused, &program).unwrap();
+        for (i, (fused, plain)) in fused.iter().zip(&plain).enumerate() {
+            assert_eq!(*fused, (plain + bias[i % n]).max(0.0));
+        }
+    }
+}

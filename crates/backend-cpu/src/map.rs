@@ -1,0 +1,123 @@
+//! Map: a program over an index space, tile by tile; and what Reduce needs of it. Must not know how a reduction
+//! combines.
+pub(crate) mod load;
+pub(crate) mod loops;
+pub(crate) mod program;
+mod random;
+pub(crate) mod tile;
+
+use crate::{
+    device::Runtime,
+    nest::{Nest, Strides},
+    operand::{In, Out, internal},
+};
+use adamant_core::{ErrorKind, MAX_RANK, Shape, expr::Reg, kernel::{Kernel, KernelKind, Step}};
+use program::{Code, Kind, Program};
+use smallvec::SmallVec;
+use tile::{OutTile, Run, TILE, with_scratch};
+
+/// Positions of a task; below two of them nothing is shared out.
+const TASK: usize = 64 * 1024;
+
+/// The resolved program of a Map or Reduce kernel, made at its first run.
+pub(crate) fn program(kernel: &Kernel) -> Result<&Program, ErrorKind> {
+    let prepared = kernel.prepared.get_or_init(|| {
+        Box::new(match &kernel.kind {
+            KernelKind::Map { expr, outputs } => Program::new(expr, outputs),
+            KernelKind::Reduce { expr, value, .. } => Program::new(expr, &[*value]),
+            _ => Program::new(&Default::default(), &[]),
+        })
+    });
+    prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))
+}
+/// The nest of a program's operands, real and virtual, over the axes in the given order.
+pub(crate) fn nest(program: &Program, space: &Shape, axes: impl Iterator<Item = usize>, inputs: &[In<'_>]) -> Nest {
+    let key = |k: usize| program.registers.iter().any(|r| matches!(r.code, Code::Random { key, .. } if key as usize == k));
+    let zero: Strides = [0; MAX_RANK];
+    let mut own: SmallVec<[Strides; 2]> = SmallVec::new();
+    for &a in &program.indices {
+        let mut s = zero;
+        s[a as usize] = 1;
+        own.push(s);
+    }
+    if program.draws {
+        own.push(space.strides());
+    }
+    let mut strides: SmallVec<[&Strides; 8]> = SmallVec::new();
+    for (k, i) in inputs.iter().enumerate() {
+        // A key is read by its own shape.
+        strides.push(if program.draws && key(k) { &zero } else { &i.layout.strides });
+    }
+    strides.extend(own.iter());
+    Nest::new(space, axes, &strides)
+}
+
+/// Runs a Map step.
+///
+/// # Errors
+/// Operands that do not fit the program.
+pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+    let n = step.space.elements();
+    if n == 0 {
+        return Ok(());
+    }
+    let program = program(step.kernel)?;
+    let rank = step.space.rank();
+    let nest = nest(program, &step.space, 0..rank, inputs);
+    let mut run = Run::new(program, runtime.isa, nest, inputs, &step.args, step.fault)?;
+    for (o, (&r, out)) in results.iter().zip(outputs.iter()).enumerate() {
+        let register = &program.registers[r as usize];
+        if out.dtype != register.dtype || out.shape.elements() != n {
+            return Err(internal("an output of another dtype or size than its register"));
+        }
+        let computed = !matches!(register.code, Code::Load(_)) && !run.is_uniform(r);
+        if Kind::is_memory_of(out.dtype) && computed && run.into[r as usize].is_none() {
+            run.into[r as usize] = Some(o as u8);
+        }
+    }
+    let mut bytes: SmallVec<[(&mut [u8], adamant_core::DType); 2]> = SmallVec::new();
+    for o in outputs.iter_mut() {
+        let dtype = o.dtype;
+        bytes.push((o.dense_bytes()?, dtype));
+    }
+    let run = &run;
+    if n <= 2 * TASK || runtime.threads.count() == 1 {
+        let mut outs: SmallVec<[OutTile<'_>; 2]> = bytes.into_iter().map(|(bytes, dtype)| OutTile { bytes, dtype, start: 0 }).collect();
+        return part(run, results, 0, n, &mut outs);
+    }
+    let mut parts: Vec<(usize, usize, SmallVec<[OutTile<'_>; 2]>)> = Vec::new();
+    let size = (n.div_ceil(runtime.threads.count() * 4)).next_multiple_of(TILE).max(TASK);
+    let mut start = 0;
+    while start < n {
+        let count = size.min(n - start);
+        let mut outs = SmallVec::new();
+        for (b, dtype) in &mut bytes {
+            let (head, tail) = std::mem::take(b).split_at_mut(count * dtype.size());
+            *b = tail;
+            outs.push(OutTile { bytes: head, dtype: *dtype, start });
+        }
+        parts.push((start, count, outs));
+        start += count;
+    }
+    let failed = parking_lot::Mutex::new(None);
+    runtime.threads.for_parts(parts, |_, (start, count, mut outs)| {
+        if let Err(e) = part(run, results, start, count, &mut outs) {
+            failed.lock().get_or_insert(e);
+        }
+    });
+    failed.into_inner().map_or(Ok(()), Err)
+}
+fn part(run: &Run<'_>, results: &[Reg], start: usize, count: usize, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+    with_scratch(|scratch| {
+        let mut at = start;
+        while at < start + count {
+            let n = TILE.min(start + count - at);
+            run.tile(at, n, scratch, outs)?;
+            for (o, &r) in results.iter().enumerate() {
+                run.store(r, o, at, n, scratch, outs);
+            }
+            at += n;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,279 @@
+//! Between memory and tiles: every dtype's elements as lanes and back, gathered along a nest. Must not know programs.
+use super::loops::{Src, convert, to_bf16, to_f16};
+use super::tile::{Lane, odd};
+use crate::isa::Isa;
+use crate::nest::Nest;
+use crate::operand::{In, internal};
+use adamant_core::{DType, ErrorKind, f8_to_f32, f32_to_f8};
+use bytemuck::Pod;
+use half::{bf16, f16, slice::HalfFloatSliceExt};
+
+/// An element of memory with its way into a tile.
+pub(crate) trait Memory<T>: Pod {
+    fn lane(self) -> T;
+}
+/// fp8 in memory: the codes of the two formats.
+#[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(transparent)]
+pub(crate) struct E4M3(u8);
+/// See [`E4M3`].
+#[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(transparent)]
+pub(crate) struct E5M2(u8);
+macro_rules! memory {
+    ($($m:ty => $t:ty: $f:expr;)*) => { $(impl Memory<$t> for $m { #[inline(always)] fn lane(self) -> $t { ($f)(self) } })* };
+}
+memory! {
+    f32 => f32: |v| v;
+    bf16 => f32: |v: bf16| f32::from_bits((v.to_bits() as u32) << 16);
+    f16 => f32: |v: f16| v.to_f32();
+    E4M3 => f32: |v: E4M3| f8_to_f32(v.0, DType::F8E4M3);
+    E5M2 => f32: |v: E5M2| f8_to_f32(v.0, DType::F8E5M2);
+    f64 => f64: |v| v;
+    u8 => i64: |v| v as i64;
+    i8 => i64: |v| v as i64;
+    u16 => i64: |v| v as i64;
+    i16 => i64: |v| v as i64;
+    u32 => i64: |v| v as i64;
+    i32 => i64: |v| v as i64;
+    i64 => i64: |v| v;
+    u64 => i64: |v| v as i64;
+    u8 => u8: |v: u8| (v != 0) as u8;
+}
+
+/// Calls `$f::<M>` with the memory type of a dtype that this lane type decodes.
+pub(crate) trait Decode: Lane {
+    fn decode_dense(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [Self]) -> bool;
+    fn decode_strided(dtype: DType, bytes: &[u8], offset: isize, stride: isize, out: &mut [Self]) -> bool;
+}
+fn dense<M: Memory<T>, T: Lane>(isa: Isa, bytes: &[u8], out: &mut [T]) {
+    convert(isa, bytemuck::cast_slice::<u8, M>(bytes), out, M::lane);
+}
+fn strided<M: Memory<T>, T: Lane>(bytes: &[u8], offset: isize, stride: isize, out: &mut [T]) {
+    let elements: &[M] = bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<M>() * size_of::<M>()]);
+    if stride == 0 {
+        out.fill(elements[offset as usize].lane());
+        return;
+    }
+    if stride > 0 {
+        for (o, v) in out.iter_mut().zip(elements[offset as usize..].iter().step_by(stride as usize)) {
+            *o = v.lane();
+        }
+        return;
+    }
+    for (k, o) in out.iter_mut().enumerate() {
+        *o = elements[(offset + k as isize * stride) as usize].lane();
+    }
+}
+macro_rules! decode {
+    ($t:ty, $($d:pat => $m:ty),*) => {
+        impl Decode for $t {
+            fn decode_dense(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [$t]) -> bool {
+                match dtype { $($d => dense::<$m, $t>(isa, bytes, out),)* _ => return false }
+                true
+            }
+            fn decode_strided(dtype: DType, bytes: &[u8], offset: isize, stride: isize, out: &mut [$t]) -> bool {
+                match dtype { $($d => strided::<$m, $t>(bytes, offset, stride, out),)* _ => return false }
+                true
+            }
+        }
+    };
+}
+impl Decode for f32 {
+    fn decode_dense(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) -> bool {
+        match dtype {
+            DType::F32 => out.copy_from_slice(bytemuck::cast_slice(bytes)),
+            DType::BF16 => dense::<bf16, f32>(isa, bytes, out),
+            DType::F16 => bytemuck::cast_slice::<u8, f16>(bytes).convert_to_f32_slice(out),
+            DType::F8E4M3 => dense::<E4M3, f32>(isa, bytes, out),
+            DType::F8E5M2 => dense::<E5M2, f32>(isa, bytes, out),
+            _ => return false,
+        }
+        true
+    }
+    fn decode_strided(dtype: DType, bytes: &[u8], offset: isize, stride: isize, out: &mut [f32]) -> bool {
+        match dtype {
+            DType::F32 => strided::<f32, f32>(bytes, offset, stride, out),
+            DType::BF16 => strided::<bf16, f32>(bytes, offset, stride, out),
+            DType::F16 => strided::<f16, f32>(bytes, offset, stride, out),
+            DType::F8E4M3 => strided::<E4M3, f32>(bytes, offset, stride, out),
+            DType::F8E5M2 => strided::<E5M2, f32>(bytes, offset, stride, out),
+            _ => return false,
+        }
+        true
+    }
+}
+decode!(f64, DType::F64 => f64);
+decode!(i64, DType::U8 => u8, DType::I8 => i8, DType::U16 => u16, DType::I16 => i16, DType::U32 => u32, DType::I32 => i32, DType::I64 => i64, DType::U64 => u64);
+decode!(u8, DType::Bool => u8);
+
+/// Dense elements as lanes.
+pub(crate) fn decode<T: Decode>(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [T]) {
+    let known = T::decode_dense(isa, dtype, bytes, out);
+    debug_assert!(known, "{dtype} is no memory of this tile");
+}
+/// The elements of operand k of a nest from position `at` on, as lanes.
+///
+/// # Errors
+/// A dtype that this tile does not hold.
+pub(crate) fn gather<T: Decode>(isa: Isa, input: &In<'_>, nest: &Nest, k: usize, at: usize, out: &mut [T]) -> Result<(), ErrorKind> {
+    let size = input.dtype.size();
+    let base = input.layout.offset as isize;
+    let mut known = true;
+    nest.runs(k, at, out.len(), |first, count, offset, stride| {
+        let out = &mut out[first..first + count];
+        let from = base + offset;
+        known &= if stride == 1 {
+            let start = from as usize * size;
+            T::decode_dense(isa, input.dtype, &input.bytes[start..start + count * size], out)
+        } else {
+            T::decode_strided(input.dtype, input.bytes, from, stride, out)
+        };
+    });
+    if known { Ok(()) } else { Err(internal("an operand of another dtype than its register")) }
+}
+
+/// A tile's lanes as memory of `dtype`; the values fit it already.
+pub(crate) fn store<T: Lane>(isa: Isa, src: Src<'_, T>, dtype: DType, bytes: &mut [u8]) {
+    let n = bytes.len() / dtype.size();
+    match src {
+        Src::Slice(s) => encode(isa, &s[..n], dtype, bytes),
+        Src::Splat(v) => {
+            let size = dtype.size();
+            let mut one = [0u64];
+            let one: &mut [u8] = bytemuck::cast_slice_mut(&mut one);
+            encode(isa, &[v], dtype, &mut one[..size]);
+            match size {
+                1 => bytes.fill(one[0]),
+                4 => bytemuck::cast_slice_mut::<u8, u32>(bytes).fill(bytemuck::pod_read_unaligned(&one[..4])),
+                _ => bytes.chunks_exact_mut(size).for_each(|b| b.copy_from_slice(&one[..size])),
+            }
+        }
+    }
+}
+fn encode<T: Lane>(isa: Isa, s: &[T], dtype: DType, bytes: &mut [u8]) {
+    // The lane type is known by its kind; the casts below are of a type to itself.
+    match dtype {
+        DType::F32 | DType::F64 | DType::I64 | DType::U64 | DType::Bool => bytes.copy_from_slice(bytemuck::cast_slice(s)),
+        DType::BF16 => convert(isa, bytemuck::cast_slice::<T, f32>(s), bytemuck::cast_slice_mut::<u8, u16>(bytes), |v| (v.to_bits() >> 16) as u16),
+        DType::F16 => bytemuck::cast_slice_mut::<u8, f16>(bytes).convert_from_f32_slice(bytemuck::cast_slice(s)),
+        DType::F8E4M3 | DType::F8E5M2 => convert(isa, bytemuck::cast_slice::<T, f32>(s), bytes, |v| f32_to_f8(v, dtype)),
+        DType::U8 | DType::I8 => convert(isa, bytemuck::cast_slice::<T, i64>(s), bytes, |v| v as u8),
+        DType::U16 | DType::I16 => convert(isa, bytemuck::cast_slice::<T, i64>(s), bytemuck::cast_slice_mut::<u8, u16>(bytes), |v| v as u16),
+        DType::U32 | DType::I32 => convert(isa, bytemuck::cast_slice::<T, i64>(s), bytemuck::cast_slice_mut::<u8, u32>(bytes), |v| v as u32),
+    }
+}
+
+/// A lane on its way into another kind.
+pub(crate) trait CastFrom: Lane {
+    fn to_f32(self, narrow: bool) -> f32;
+    fn to_f64(self) -> f64;
+    fn to_i64(self) -> i64;
+    fn to_bool(self) -> u8;
+}
+impl CastFrom for f32 {
+    #[inline(always)]
+    fn to_f32(self, _: bool) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self as f64
+    }
+    #[inline(always)]
+    fn to_i64(self) -> i64 {
+        self as i64
+    }
+    #[inline(always)]
+    fn to_bool(self) -> u8 {
+        (self != 0.0) as u8
+    }
+}
+impl CastFrom for f64 {
+    #[inline(always)]
+    fn to_f32(self, narrow: bool) -> f32 {
+        if narrow { odd(self) } else { self as f32 }
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn to_i64(self) -> i64 {
+        self as i64
+    }
+    #[inline(always)]
+    fn to_bool(self) -> u8 {
+        (self != 0.0) as u8
+    }
+}
+impl CastFrom for i64 {
+    #[inline(always)]
+    fn to_f32(self, narrow: bool) -> f32 {
+        if narrow { odd(self as f64) } else { self as f32 }
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self as f64
+    }
+    #[inline(always)]
+    fn to_i64(self) -> i64 {
+        self
+    }
+    #[inline(always)]
+    fn to_bool(self) -> u8 {
+        (self != 0) as u8
+    }
+}
+impl CastFrom for u8 {
+    #[inline(always)]
+    fn to_f32(self, _: bool) -> f32 {
+        self as f32
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self as f64
+    }
+    #[inline(always)]
+    fn to_i64(self) -> i64 {
+        self as i64
+    }
+    #[inline(always)]
+    fn to_bool(self) -> u8 {
+        self
+    }
+}
+/// f32 or f64 from any lane.
+pub(crate) trait CastTo: Lane {
+    fn cast<S: CastFrom>(isa: Isa, x: &[S], out: &mut [Self], narrow: bool);
+}
+impl CastTo for f32 {
+    fn cast<S: CastFrom>(isa: Isa, x: &[S], out: &mut [f32], narrow: bool) {
+        convert(isa, x, out, |x| x.to_f32(narrow));
+    }
+}
+impl CastTo for f64 {
+    fn cast<S: CastFrom>(isa: Isa, x: &[S], out: &mut [f64], _: bool) {
+        convert(isa, x, out, S::to_f64);
+    }
+}
+/// To a float kind; `narrow`: it will be rounded again to a narrower dtype.
+pub(crate) fn cast_real<S: CastFrom, T: CastTo>(isa: Isa, x: &[S], out: &mut [T], narrow: bool) {
+    T::cast(isa, x, out, narrow);
+}
+/// To integers, toward zero; outside the range of i64 its ends.
+pub(crate) fn cast_int<S: CastFrom>(isa: Isa, x: &[S], out: &mut [i64]) {
+    convert(isa, x, out, S::to_i64);
+}
+/// Is it not zero?
+pub(crate) fn cast_bool<S: CastFrom>(isa: Isa, x: &[S], out: &mut [u8]) {
+    convert(isa, x, out, S::to_bool);
+}
+/// f32 values rounded to a 16-bit dtype, as f32: for kernels that keep their own buffers.
+pub(crate) fn round_value(v: f32, dtype: DType) -> f32 {
+    match dtype {
+        DType::BF16 => to_bf16(v),
+        DType::F16 => to_f16(v),
+        _ => v,
+    }
+}

@@ -1,0 +1,436 @@
+//! The loops under an instruction: one plain loop per function and operand form, compiled once per instruction set
+//! and vectorised by the compiler. Every operation rounds once and nothing is contracted, so all sets give the same
+//! bits. Must not know programs, tiles or layouts.
+use crate::isa::Isa;
+use crate::math::{MathFn, unary_f32, unary_f64};
+use crate::simd::{Kernel, Simd, dispatch};
+use adamant_core::DType;
+
+/// Up to here the plain set is used: choosing another would cost more than it gains.
+const SHORT: usize = 16;
+fn run<K: Kernel>(isa: Isa, n: usize, kernel: K) -> K::Output {
+    dispatch(if n <= SHORT { Isa::Scalar } else { isa }, kernel)
+}
+
+/// An operand of a loop.
+#[derive(Clone, Copy)]
+pub(crate) enum Src<'a, T> {
+    /// one value per element
+    Slice(&'a [T]),
+    /// one value for all
+    Splat(T),
+}
+
+/// f32 and f64, as the loops see them.
+pub(crate) trait Real:
+    Copy + PartialOrd + std::ops::Add<Output = Self> + std::ops::Sub<Output = Self> + std::ops::Mul<Output = Self> + std::ops::Div<Output = Self> + std::ops::Neg<Output = Self>
+{
+    const ZERO: Self;
+    const ONE: Self;
+    fn wide(self) -> f64;
+    fn narrow(v: f64) -> Self;
+    fn magnitude(self) -> Self;
+    fn down(self) -> Self;
+    fn up(self) -> Self;
+    fn cut(self) -> Self;
+    fn even(self) -> Self;
+    fn math(isa: Isa, f: MathFn, x: &[Self], out: &mut [Self]);
+}
+macro_rules! real {
+    ($t:ident, $math:ident) => {
+        impl Real for $t {
+            const ZERO: $t = 0.0;
+            const ONE: $t = 1.0;
+            #[inline(always)]
+            fn wide(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn narrow(v: f64) -> $t {
+                v as $t
+            }
+            #[inline(always)]
+            fn magnitude(self) -> $t {
+                self.abs()
+            }
+            #[inline(always)]
+            fn down(self) -> $t {
+                self.floor()
+            }
+            #[inline(always)]
+            fn up(self) -> $t {
+                self.ceil()
+            }
+            #[inline(always)]
+            fn cut(self) -> $t {
+                self.trunc()
+            }
+            #[inline(always)]
+            fn even(self) -> $t {
+                self.round_ties_even()
+            }
+            fn math(isa: Isa, f: MathFn, x: &[$t], out: &mut [$t]) {
+                $math(isa, f, x, out);
+            }
+        }
+    };
+}
+real!(f32, unary_f32);
+real!(f64, unary_f64);
+
+#[inline(always)]
+fn each<A: Copy, O>(x: &[A], out: &mut [O], f: impl Fn(A) -> O) {
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = f(x);
+    }
+}
+#[inline(always)]
+fn zip<A: Copy, O: Copy>(x: Src<'_, A>, y: Src<'_, A>, out: &mut [O], f: impl Fn(A, A) -> O) {
+    match (x, y) {
+        (Src::Slice(x), Src::Slice(y)) => {
+            for ((o, &x), &y) in out.iter_mut().zip(x).zip(y) {
+                *o = f(x, y);
+            }
+        }
+        (Src::Slice(x), Src::Splat(y)) => each(x, out, |x| f(x, y)),
+        (Src::Splat(x), Src::Slice(y)) => each(y, out, |y| f(x, y)),
+        (Src::Splat(x), Src::Splat(y)) => out.fill(f(x, y)),
+    }
+}
+
+/// A function of one float, float out.
+#[derive(Clone, Copy)]
+pub(crate) enum RealUnary {
+    Neg,
+    Abs,
+    Square,
+    Sign,
+    Floor,
+    Ceil,
+    Trunc,
+    Round,
+    Relu,
+    Math(MathFn),
+    Exact(fn(f64) -> f64),
+}
+struct RealUnaryLoop<'a, T>(RealUnary, &'a [T], &'a mut [T]);
+impl<T: Real> Kernel for RealUnaryLoop<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let RealUnaryLoop(f, x, out) = self;
+        match f {
+            RealUnary::Neg => each(x, out, |x| -x),
+            RealUnary::Abs => each(x, out, T::magnitude),
+            RealUnary::Square => each(x, out, |x| x * x),
+            RealUnary::Sign => each(x, out, |x| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else if x == T::ZERO { T::ZERO } else { x }),
+            RealUnary::Floor => each(x, out, T::down),
+            RealUnary::Ceil => each(x, out, T::up),
+            RealUnary::Trunc => each(x, out, T::cut),
+            RealUnary::Round => each(x, out, T::even),
+            RealUnary::Relu => each(x, out, |x| if x <= T::ZERO { T::ZERO } else { x }),
+            RealUnary::Exact(f) => each(x, out, |x| T::narrow(f(x.wide()))),
+            RealUnary::Math(_) => {}
+        }
+    }
+}
+/// `out = f(x)`.
+pub(crate) fn real_unary<T: Real>(isa: Isa, f: RealUnary, x: &[T], out: &mut [T]) {
+    match f {
+        RealUnary::Math(f) => T::math(if x.len() <= SHORT { Isa::Scalar } else { isa }, f, x, out),
+        RealUnary::Exact(f) => each(x, out, |x| T::narrow(f(x.wide()))),
+        _ => run(isa, x.len(), RealUnaryLoop(f, x, out)),
+    }
+}
+
+/// A function of two floats, float out.
+#[derive(Clone, Copy)]
+pub(crate) enum RealBinary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Max,
+    Min,
+    Exact(fn(f64, f64) -> f64),
+}
+/// The larger; NaN if either is.
+#[inline(always)]
+pub(crate) fn larger<T: Real>(x: T, y: T) -> T {
+    let most = if x > y { x } else { y };
+    if x.partial_cmp(&x).is_none() { x } else { most }
+}
+/// The smaller; NaN if either is.
+#[inline(always)]
+pub(crate) fn smaller<T: Real>(x: T, y: T) -> T {
+    let least = if x < y { x } else { y };
+    if x.partial_cmp(&x).is_none() { x } else { least }
+}
+struct RealBinaryLoop<'a, T>(RealBinary, Src<'a, T>, Src<'a, T>, &'a mut [T]);
+impl<T: Real> Kernel for RealBinaryLoop<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let RealBinaryLoop(f, x, y, out) = self;
+        match f {
+            RealBinary::Add => zip(x, y, out, |x, y| x + y),
+            RealBinary::Sub => zip(x, y, out, |x, y| x - y),
+            RealBinary::Mul => zip(x, y, out, |x, y| x * y),
+            RealBinary::Div => zip(x, y, out, |x, y| x / y),
+            RealBinary::Max => zip(x, y, out, larger),
+            RealBinary::Min => zip(x, y, out, smaller),
+            RealBinary::Exact(_) => {}
+        }
+    }
+}
+/// `out = f(x, y)`.
+pub(crate) fn real_binary<T: Real>(isa: Isa, f: RealBinary, x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
+    match f {
+        RealBinary::Exact(f) => zip(x, y, out, |x, y| T::narrow(f(x.wide(), y.wide()))),
+        _ => run(isa, out.len(), RealBinaryLoop(f, x, y, out)),
+    }
+}
+
+/// A comparison.
+#[derive(Clone, Copy)]
+pub(crate) enum Compare {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+struct CompareLoop<'a, T>(Compare, Src<'a, T>, Src<'a, T>, &'a mut [u8]);
+impl<T: Copy + PartialOrd> Kernel for CompareLoop<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let CompareLoop(f, x, y, out) = self;
+        match f {
+            Compare::Eq => zip(x, y, out, |x, y| (x == y) as u8),
+            Compare::Ne => zip(x, y, out, |x, y| (x != y) as u8),
+            Compare::Lt => zip(x, y, out, |x, y| (x < y) as u8),
+            Compare::Le => zip(x, y, out, |x, y| (x <= y) as u8),
+            Compare::Gt => zip(x, y, out, |x, y| (x > y) as u8),
+            Compare::Ge => zip(x, y, out, |x, y| (x >= y) as u8),
+        }
+    }
+}
+/// `out = f(x, y)` as 0 or 1.
+pub(crate) fn compare<T: Copy + PartialOrd>(isa: Isa, f: Compare, x: Src<'_, T>, y: Src<'_, T>, out: &mut [u8]) {
+    run(isa, out.len(), CompareLoop(f, x, y, out));
+}
+
+/// A function of two integers, wrapped to the dtype afterwards.
+#[derive(Clone, Copy)]
+pub(crate) enum IntBinary {
+    Add,
+    Sub,
+    Mul,
+    Max,
+    Min,
+    And,
+    Or,
+    Xor,
+    /// `None`: a division by zero, reported; the result is 0
+    Exact(fn(i64, i64) -> Option<i64>),
+}
+struct IntBinaryLoop<'a>(IntBinary, Src<'a, i64>, Src<'a, i64>, &'a mut [i64]);
+impl Kernel for IntBinaryLoop<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let IntBinaryLoop(f, x, y, out) = self;
+        match f {
+            IntBinary::Add => zip(x, y, out, i64::wrapping_add),
+            IntBinary::Sub => zip(x, y, out, i64::wrapping_sub),
+            IntBinary::Mul => zip(x, y, out, i64::wrapping_mul),
+            IntBinary::Max => zip(x, y, out, i64::max),
+            IntBinary::Min => zip(x, y, out, i64::min),
+            IntBinary::And => zip(x, y, out, |x, y| x & y),
+            IntBinary::Or => zip(x, y, out, |x, y| x | y),
+            IntBinary::Xor => zip(x, y, out, |x, y| x ^ y),
+            IntBinary::Exact(_) => {}
+        }
+    }
+}
+/// `out = f(x, y)`; true if there was a division by zero.
+pub(crate) fn int_binary(isa: Isa, f: IntBinary, x: Src<'_, i64>, y: Src<'_, i64>, out: &mut [i64]) -> bool {
+    let IntBinary::Exact(f) = f else {
+        run(isa, out.len(), IntBinaryLoop(f, x, y, out));
+        return false;
+    };
+    let bad = std::cell::Cell::new(false);
+    zip(x, y, out, |x, y| {
+        f(x, y).unwrap_or_else(|| {
+            bad.set(true);
+            0
+        })
+    });
+    bad.get()
+}
+
+/// `out = f(x, y)` as 0 or 1.
+pub(crate) fn real_predicate<T: Real>(f: fn(f64, f64) -> f64, x: Src<'_, T>, y: Src<'_, T>, out: &mut [u8]) {
+    zip(x, y, out, |x, y| (f(x.wide(), y.wide()) != 0.0) as u8);
+}
+/// `out = f(x, y)` as 0 or 1.
+pub(crate) fn int_predicate(f: fn(i64, i64) -> Option<i64>, x: Src<'_, i64>, y: Src<'_, i64>, out: &mut [u8]) {
+    zip(x, y, out, |x, y| f(x, y).is_some_and(|v| v != 0) as u8);
+}
+
+/// A function of two truth values, given as a table: bit `2 x + y` of the number is the result.
+pub(crate) fn bool_binary(table: u8, x: Src<'_, u8>, y: Src<'_, u8>, out: &mut [u8]) {
+    zip(x, y, out, |x, y| table >> (x * 2 + y) & 1);
+}
+/// The same of one: bit `x`.
+pub(crate) fn bool_unary(table: u8, x: &[u8], out: &mut [u8]) {
+    each(x, out, |x| table >> x & 1);
+}
+/// `out = f(x)`.
+pub(crate) fn int_unary(f: fn(i64) -> i64, x: &[i64], out: &mut [i64]) {
+    each(x, out, f);
+}
+/// `out = test(x)` as 0 or 1.
+pub(crate) fn real_test<T: Real>(f: fn(f64) -> f64, x: &[T], out: &mut [u8]) {
+    each(x, out, |x| (f(x.wide()) != 0.0) as u8);
+}
+/// `out = test(x)` as 0 or 1.
+pub(crate) fn int_test(f: fn(i64) -> i64, x: &[i64], out: &mut [u8]) {
+    each(x, out, |x| (f(x) != 0) as u8);
+}
+
+struct SelectLoop<'a, T>(&'a [u8], Src<'a, T>, Src<'a, T>, &'a mut [T]);
+impl<T: Copy> Kernel for SelectLoop<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let SelectLoop(c, x, y, out) = self;
+        match (x, y) {
+            (Src::Slice(x), Src::Slice(y)) => {
+                for (((o, &c), &x), &y) in out.iter_mut().zip(c).zip(x).zip(y) {
+                    *o = if c != 0 { x } else { y };
+                }
+            }
+            (Src::Slice(x), Src::Splat(y)) => {
+                for ((o, &c), &x) in out.iter_mut().zip(c).zip(x) {
+                    *o = if c != 0 { x } else { y };
+                }
+            }
+            (Src::Splat(x), Src::Slice(y)) => {
+                for ((o, &c), &y) in out.iter_mut().zip(c).zip(y) {
+                    *o = if c != 0 { x } else { y };
+                }
+            }
+            (Src::Splat(x), Src::Splat(y)) => each(c, out, |c| if c != 0 { x } else { y }),
+        }
+    }
+}
+/// `out = c ? x : y`.
+pub(crate) fn select<T: Copy>(isa: Isa, c: Src<'_, u8>, x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
+    match c {
+        Src::Slice(c) => run(isa, out.len(), SelectLoop(c, x, y, out)),
+        Src::Splat(c) => match if c != 0 { x } else { y } {
+            Src::Slice(v) => out.copy_from_slice(&v[..out.len()]),
+            Src::Splat(v) => out.fill(v),
+        },
+    }
+}
+
+/// f32 rounded to bf16, ties to even, as an f32.
+#[inline(always)]
+pub(crate) fn to_bf16(x: f32) -> f32 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) & 0xFFFF_0000;
+    f32::from_bits(if x.is_nan() { (bits | 0x0040_0000) & 0xFFFF_0000 } else { rounded })
+}
+/// f32 rounded to f16, ties to even, as an f32.
+#[inline(always)]
+pub(crate) fn to_f16(x: f32) -> f32 {
+    let bits = x.to_bits();
+    let sign = bits & 0x8000_0000;
+    let magnitude = f32::from_bits(bits & 0x7FFF_FFFF);
+    // Below 2^-14 the spacing is 2^-24, which is that of f32 just above 0.5.
+    let small = (magnitude + 0.5) - 0.5;
+    let normal = f32::from_bits((magnitude.to_bits() + 0xFFF + (bits >> 13 & 1)) & 0xFFFF_E000);
+    let finite = if magnitude < 6.103_515_6e-5 { small } else { normal };
+    let bounded = if magnitude >= 65520.0 { f32::INFINITY } else { finite };
+    f32::from_bits(sign | if x.is_nan() { (bits & 0x7FFF_E000) | 0x0040_0000 } else { bounded.to_bits() })
+}
+struct RoundLoop<'a>(DType, &'a mut [f32]);
+impl Kernel for RoundLoop<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        match self.0 {
+            DType::BF16 => self.1.iter_mut().for_each(|x| *x = to_bf16(*x)),
+            DType::F16 => self.1.iter_mut().for_each(|x| *x = to_f16(*x)),
+            _ => {}
+        }
+    }
+}
+/// Rounds computed values to a 16-bit or 8-bit dtype.
+pub(crate) fn round(isa: Isa, dtype: DType, x: &mut [f32]) {
+    match dtype {
+        DType::BF16 | DType::F16 => run(isa, x.len(), RoundLoop(dtype, x)),
+        DType::F8E4M3 | DType::F8E5M2 => x.iter_mut().for_each(|x| *x = adamant_core::f8_to_f32(adamant_core::f32_to_f8(*x, dtype), dtype)),
+        _ => {}
+    }
+}
+struct WrapLoop<'a>(DType, &'a mut [i64]);
+impl Kernel for WrapLoop<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let x = self.1;
+        match self.0 {
+            DType::U8 => x.iter_mut().for_each(|x| *x = *x as u8 as i64),
+            DType::I8 => x.iter_mut().for_each(|x| *x = *x as i8 as i64),
+            DType::U16 => x.iter_mut().for_each(|x| *x = *x as u16 as i64),
+            DType::I16 => x.iter_mut().for_each(|x| *x = *x as i16 as i64),
+            DType::U32 => x.iter_mut().for_each(|x| *x = *x as u32 as i64),
+            DType::I32 => x.iter_mut().for_each(|x| *x = *x as i32 as i64),
+            _ => {}
+        }
+    }
+}
+/// Wraps computed values to a narrower integer dtype.
+pub(crate) fn wrap(isa: Isa, dtype: DType, x: &mut [i64]) {
+    if !matches!(dtype, DType::I64 | DType::U64) {
+        run(isa, x.len(), WrapLoop(dtype, x));
+    }
+}
+
+/// A conversion of a whole slice by a plain function, vectorised where the set can.
+pub(crate) fn convert<A: Copy, O>(isa: Isa, x: &[A], out: &mut [O], f: impl Fn(A) -> O) {
+    struct Convert<'a, A, O, F>(&'a [A], &'a mut [O], F);
+    impl<A: Copy, O, F: Fn(A) -> O> Kernel for Convert<'_, A, O, F> {
+        type Output = ();
+        #[inline(always)]
+        fn run<S: Simd>(self) {
+            each(self.0, self.1, self.2);
+        }
+    }
+    run(isa, x.len(), Convert(x, out, f));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::{bf16, f16};
+
+    #[test]
+    fn rounding_to_16_bits_agrees_with_the_conversion() {
+        for k in 0..2_000_000u32 {
+            let x = f32::from_bits(k.wrapping_mul(2_147_001_325));
+            for (got, want) in [(to_f16(x), f16::from_f32(x).to_f32()), (to_bf16(x), bf16::from_f32(x).to_f32())] {
+                assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{x:e}: {got:e} {want:e}");
+            }
+        }
+        for x in [0.0f32, -0.0, 6.103_515_6e-5, 6.1e-5, 5.9e-8, 2.9e-8, 3e-8, 65504.0, 65519.9, 65520.0, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE] {
+            assert_eq!(to_f16(x).to_bits(), f16::from_f32(x).to_f32().to_bits(), "{x:e}");
+            assert_eq!(to_f16(-x).to_bits(), f16::from_f32(-x).to_f32().to_bits(), "-{x:e}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! A kernel expression, resolved once: which loop each instruction is, and in which tile its result waits. Free of
+//! sizes, layouts and values. Must not know memory.
+use super::loops::{Compare, IntBinary, RealBinary, RealUnary};
+use crate::math::MathFn;
+use adamant_core::{
+    DType, Scalar,
+    expr::{Expr, Instr, Reg},
+    scalar::{Binary, Class, Unary},
+};
+
+/// What a register's tile holds: 16- and 8-bit floats are computed as f32, integers as i64.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    F32,
+    F64,
+    I64,
+    Bool,
+}
+impl Kind {
+    pub fn of(dtype: DType) -> Kind {
+        match dtype {
+            DType::F64 => Kind::F64,
+            DType::Bool => Kind::Bool,
+            d if d.is_float() => Kind::F32,
+            _ => Kind::I64,
+        }
+    }
+    /// Does memory of `dtype` look like a tile?
+    pub fn is_memory_of(dtype: DType) -> bool {
+        matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::Bool)
+    }
+}
+
+/// How a function is computed, by the kind of its operands.
+#[derive(Clone, Copy)]
+pub(crate) enum Code {
+    Load(u16),
+    Arg(u16),
+    Const(Scalar),
+    Index(u16),
+    Random { key: u16, place: u16 },
+    RealUnary(RealUnary, Reg),
+    /// float to bool
+    RealTest(fn(f64) -> f64, Reg),
+    IntUnary(fn(i64) -> i64, Reg),
+    IntTest(fn(i64) -> i64, Reg),
+    /// truth table
+    BoolUnary(u8, Reg),
+    RealBinary(RealBinary, Reg, Reg),
+    RealPredicate(fn(f64, f64) -> f64, Reg, Reg),
+    Compare(Compare, Reg, Reg),
+    IntBinary(IntBinary, Reg, Reg),
+    IntPredicate(fn(i64, i64) -> Option<i64>, Reg, Reg),
+    /// truth table
+    BoolBinary(u8, Reg, Reg),
+    Select(Reg, Reg, Reg),
+    Cast(Reg),
+    Bitcast(Reg),
+}
+
+/// One register.
+pub(crate) struct Register {
+    pub code: Code,
+    pub dtype: DType,
+    pub kind: Kind,
+    /// which tile of its kind it waits in
+    pub slot: u16,
+    /// it is the same for all elements, whatever the layouts
+    pub constant: bool,
+}
+
+/// The resolved program.
+pub(crate) struct Program {
+    pub registers: Vec<Register>,
+    /// which registers an instruction reads
+    pub reads: Vec<[Option<Reg>; 3]>,
+    /// how many inputs there are
+    pub inputs: usize,
+    /// axes whose coordinate is read, in the order of their places behind the inputs
+    pub indices: Vec<u8>,
+    /// some instruction draws random bits: the element's own number has the place behind the coordinates
+    pub draws: bool,
+}
+
+impl Program {
+    /// Resolves an expression whose `results` are wanted after the last instruction.
+    pub fn new(expr: &Expr, results: &[Reg]) -> Program {
+        let n = expr.instrs.len();
+        let inputs = expr.inputs();
+        let mut indices: Vec<u8> = Vec::new();
+        let draws = expr.instrs.iter().any(|i| matches!(i, Instr::Random(_)));
+        for i in &expr.instrs {
+            match i {
+                Instr::Index(a) if !indices.contains(a) => indices.push(*a),
+                _ => {}
+            }
+        }
+        let mut last = vec![0usize; n];
+        let mut reads = Vec::with_capacity(n);
+        for (k, i) in expr.instrs.iter().enumerate() {
+            let read = match *i {
+                Instr::Unary(_, x) | Instr::Cast(x) | Instr::Bitcast(x) => [Some(x), None, None],
+                Instr::Binary(_, x, y) => [Some(x), Some(y), None],
+                Instr::Select(c, x, y) => [Some(c), Some(x), Some(y)],
+                _ => [None; 3],
+            };
+            for r in read.into_iter().flatten() {
+                last[r as usize] = k;
+            }
+            reads.push(read);
+        }
+        for &r in results {
+            last[r as usize] = usize::MAX;
+        }
+        let mut free: [Vec<u16>; 4] = Default::default();
+        let mut made = [0u16; 4];
+        let mut registers: Vec<Register> = Vec::with_capacity(n);
+        for (k, (instr, &dtype)) in expr.instrs.iter().zip(&expr.dtypes).enumerate() {
+            let kind = Kind::of(dtype);
+            // The result's tile is chosen before those of the operands are free: no loop writes what it reads.
+            let slot = free[kind as usize].pop().unwrap_or_else(|| {
+                made[kind as usize] += 1;
+                made[kind as usize] - 1
+            });
+            let of = |r: Reg| (registers[r as usize].kind, registers[r as usize].dtype);
+            let code = match *instr {
+                Instr::Load(i) => Code::Load(i),
+                Instr::Arg(i) => Code::Arg(i),
+                Instr::Const(s) => Code::Const(s),
+                Instr::Index(a) => Code::Index((inputs + indices.iter().position(|&i| i == a).unwrap_or(0)) as u16),
+                Instr::Random(key) => Code::Random { key, place: (inputs + indices.len()) as u16 },
+                Instr::Unary(f, x) => unary(f, x, of(x).0),
+                Instr::Binary(f, x, y) => binary(f, x, y, of(x).0),
+                Instr::Select(c, x, y) => Code::Select(c, x, y),
+                Instr::Cast(x) => Code::Cast(x),
+                Instr::Bitcast(x) => Code::Bitcast(x),
+            };
+            let constant = match instr {
+                Instr::Arg(_) | Instr::Const(_) => true,
+                Instr::Load(_) | Instr::Index(_) | Instr::Random(_) => false,
+                _ => reads[k].iter().flatten().all(|&r| registers[r as usize].constant),
+            };
+            registers.push(Register { code, dtype, kind, slot, constant });
+            for r in reads[k].iter().flatten() {
+                let register = &registers[*r as usize];
+                if last[*r as usize] == k {
+                    let slots = &mut free[register.kind as usize];
+                    if !slots.contains(&register.slot) {
+                        slots.push(register.slot);
+                    }
+                }
+            }
+        }
+        Program { registers, reads, inputs, indices, draws }
+    }
+}
+
+fn unary(f: Unary, x: Reg, kind: Kind) -> Code {
+    let row = f.row();
+    let test = row.class == Class::ToBool;
+    match kind {
+        Kind::F32 | Kind::F64 if test => Code::RealTest(row.exact, x),
+        Kind::F32 | Kind::F64 => Code::RealUnary(real_unary(f), x),
+        Kind::I64 => match row.int {
+            Some(int) if test => Code::IntTest(int, x),
+            Some(int) => Code::IntUnary(int, x),
+            None => Code::Cast(x),
+        },
+        Kind::Bool => {
+            let at = |v: i64| match row.int {
+                Some(int) => int(v) != 0,
+                None => (row.exact)(v as f64) != 0.0,
+            };
+            Code::BoolUnary(at(0) as u8 | (at(1) as u8) << 1, x)
+        }
+    }
+}
+fn real_unary(f: Unary) -> RealUnary {
+    let row = f.row();
+    // By name, so that a function the table gains later is at once computed by its exact meaning.
+    match row.name {
+        "neg" => RealUnary::Neg,
+        "abs" => RealUnary::Abs,
+        "square" => RealUnary::Square,
+        "sign" => RealUnary::Sign,
+        "floor" => RealUnary::Floor,
+        "ceil" => RealUnary::Ceil,
+        "trunc" => RealUnary::Trunc,
+        "round" => RealUnary::Round,
+        "relu" => RealUnary::Relu,
+        name => match math(name) {
+            Some(m) => RealUnary::Math(m),
+            None => RealUnary::Exact(row.exact),
+        },
+    }
+}
+fn math(name: &str) -> Option<MathFn> {
+    Some(match name {
+        "exp" => MathFn::Exp,
+        "exp2" => MathFn::Exp2,
+        "expm1" => MathFn::Expm1,
+        "log" => MathFn::Log,
+        "log2" => MathFn::Log2,
+        "log10" => MathFn::Log10,
+        "log1p" => MathFn::Log1p,
+        "tanh" => MathFn::Tanh,
+        "sigmoid" => MathFn::Sigmoid,
+        "silu" => MathFn::Silu,
+        "gelu" => MathFn::Gelu,
+        "gelu_tanh" => MathFn::GeluTanh,
+        "erf" => MathFn::Erf,
+        "erfc" => MathFn::Erfc,
+        "sin" => MathFn::Sin,
+        "cos" => MathFn::Cos,
+        "sqrt" => MathFn::Sqrt,
+        "rsqrt" => MathFn::Rsqrt,
+        "reciprocal" => MathFn::Reciprocal,
+        "logsigmoid" | "log_sigmoid" => MathFn::LogSigmoid,
+        _ => return None,
+    })
+}
+fn comparison(name: &str) -> Option<Compare> {
+    Some(match name {
+        "eq" => Compare::Eq,
+        "ne" => Compare::Ne,
+        "lt" => Compare::Lt,
+        "le" => Compare::Le,
+        "gt" => Compare::Gt,
+        "ge" => Compare::Ge,
+        _ => return None,
+    })
+}
+fn binary(f: Binary, x: Reg, y: Reg, kind: Kind) -> Code {
+    let row = f.row();
+    let test = row.class == Class::ToBool;
+    match kind {
+        Kind::F32 | Kind::F64 => match (comparison(row.name), test) {
+            (Some(c), _) => Code::Compare(c, x, y),
+            (None, true) => Code::RealPredicate(row.exact, x, y),
+            (None, false) => Code::RealBinary(
+                match row.name {
+                    "add" => RealBinary::Add,
+                    "sub" => RealBinary::Sub,
+                    "mul" => RealBinary::Mul,
+                    "div" => RealBinary::Div,
+                    "maximum" => RealBinary::Max,
+                    "minimum" => RealBinary::Min,
+                    _ => RealBinary::Exact(row.exact),
+                },
+                x,
+                y,
+            ),
+        },
+        Kind::I64 => match (comparison(row.name), row.int) {
+            (Some(c), _) => Code::Compare(c, x, y),
+            (None, Some(int)) if test => Code::IntPredicate(int, x, y),
+            (None, int) => Code::IntBinary(
+                match row.name {
+                    "add" => IntBinary::Add,
+                    "sub" => IntBinary::Sub,
+                    "mul" => IntBinary::Mul,
+                    "maximum" => IntBinary::Max,
+                    "minimum" => IntBinary::Min,
+                    "bitwise_and" => IntBinary::And,
+                    "bitwise_or" => IntBinary::Or,
+                    "bitwise_xor" => IntBinary::Xor,
+                    // Every function of integers has its meaning on them; core refuses the others.
+                    _ => IntBinary::Exact(int.unwrap_or(|_, _| None)),
+                },
+                x,
+                y,
+            ),
+        },
+        Kind::Bool => {
+            let at = |a: i64, b: i64| match row.int {
+                Some(int) => int(a, b).unwrap_or(0) != 0,
+                None => (row.exact)(a as f64, b as f64) != 0.0,
+            };
+            Code::BoolBinary(at(0, 0) as u8 | (at(0, 1) as u8) << 1 | (at(1, 0) as u8) << 2 | (at(1, 1) as u8) << 3, x, y)
+        }
+    }
+}

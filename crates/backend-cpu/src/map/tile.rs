@@ -1,0 +1,519 @@
+//! The tile interpreter: runs a program over up to 1,024 positions at a time, one loop per instruction, with all
+//! registers in tiles that stay in the L1 cache. A value is the same wherever its position falls in a tile.
+use super::load;
+use super::loops::{self, Src};
+use super::program::{Code, Kind, Program};
+use crate::isa::Isa;
+use crate::nest::Nest;
+use crate::operand::{In, internal};
+use adamant_core::{
+    DType, ErrorKind, Scalar,
+    expr::Reg,
+    kernel::{Fault, FaultWord},
+    reference::{round_float, wrap_int},
+    round_to_odd,
+};
+use smallvec::SmallVec;
+use std::{cell::RefCell, ops::Range};
+
+/// Positions per tile.
+pub(crate) const TILE: usize = 1024;
+
+/// Tiles of one kind.
+#[derive(Default)]
+pub(crate) struct Tiles<T>(Vec<Vec<T>>);
+impl<T: Copy + Default> Tiles<T> {
+    fn take(&mut self, slot: u16) -> Vec<T> {
+        let slot = slot as usize;
+        while self.0.len() <= slot {
+            self.0.push(vec![T::default(); TILE]);
+        }
+        std::mem::take(&mut self.0[slot])
+    }
+}
+/// The tiles of a thread, reused from kernel to kernel.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    f32: Tiles<f32>,
+    f64: Tiles<f64>,
+    i64: Tiles<i64>,
+    bool: Tiles<u8>,
+}
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+/// Runs `f` with this thread's tiles.
+pub(crate) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
+    SCRATCH.with(|s| match s.try_borrow_mut() {
+        Ok(mut s) => f(&mut s),
+        Err(_) => f(&mut Scratch::default()),
+    })
+}
+
+/// A type that tiles hold.
+pub(crate) trait Lane: Copy + Default + bytemuck::Pod {
+    fn tiles(s: &Scratch) -> &Tiles<Self>;
+    fn tiles_mut(s: &mut Scratch) -> &mut Tiles<Self>;
+    fn of(v: Value) -> Self;
+    fn value(self) -> Value;
+}
+/// A register that is the same for all elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value {
+    F32(f32),
+    F64(f64),
+    I64(i64),
+    Bool(u8),
+}
+macro_rules! lane {
+    ($t:ty, $kind:ident, $field:ident) => {
+        impl Lane for $t {
+            fn tiles(s: &Scratch) -> &Tiles<$t> {
+                &s.$field
+            }
+            fn tiles_mut(s: &mut Scratch) -> &mut Tiles<$t> {
+                &mut s.$field
+            }
+            fn of(v: Value) -> $t {
+                match v {
+                    Value::F32(v) => v as $t,
+                    Value::F64(v) => v as $t,
+                    Value::I64(v) => v as $t,
+                    Value::Bool(v) => v as $t,
+                }
+            }
+            fn value(self) -> Value {
+                Value::$kind(self)
+            }
+        }
+    };
+}
+lane!(f32, F32, f32);
+lane!(f64, F64, f64);
+lane!(i64, I64, i64);
+lane!(u8, Bool, bool);
+
+/// Calls a generic function with the lane type of a kind.
+macro_rules! with_kind {
+    ($kind:expr, $t:ident => $body:expr) => {
+        match $kind {
+            Kind::F32 => {
+                type $t = f32;
+                $body
+            }
+            Kind::F64 => {
+                type $t = f64;
+                $body
+            }
+            Kind::I64 => {
+                type $t = i64;
+                $body
+            }
+            Kind::Bool => {
+                type $t = u8;
+                $body
+            }
+        }
+    };
+}
+/// The number as a register of `dtype` holds it.
+fn scalar_value(s: Scalar, dtype: DType) -> Value {
+    match Kind::of(dtype) {
+        Kind::F32 => Value::F32(round_float(s.to_f64(), dtype) as f32),
+        Kind::F64 => Value::F64(s.to_f64()),
+        Kind::I64 => Value::I64(wrap_int(s.to_i64(), dtype)),
+        Kind::Bool => Value::Bool((s.to_f64() != 0.0) as u8),
+    }
+}
+
+/// Where an output's tile is made: bytes of the output from position `start` on.
+pub(crate) struct OutTile<'a> {
+    pub bytes: &'a mut [u8],
+    pub dtype: DType,
+    pub start: usize,
+}
+impl OutTile<'_> {
+    fn range(&self, at: usize, n: usize) -> Range<usize> {
+        let size = self.dtype.size();
+        (at - self.start) * size..(at - self.start + n) * size
+    }
+}
+
+/// A program with its operands, ready to run tiles. Shared by the threads of one kernel.
+pub(crate) struct Run<'a> {
+    pub program: &'a Program,
+    pub isa: Isa,
+    /// operands first, then the program's coordinates and element numbers
+    pub nest: Nest,
+    pub inputs: &'a [In<'a>],
+    /// registers that are the same for all elements
+    uniform: SmallVec<[Option<Value>; 16]>,
+    /// inputs that are read where they lie
+    direct: SmallVec<[bool; 8]>,
+    /// the output that a register is computed into, where no tile is needed
+    pub into: SmallVec<[Option<u8>; 16]>,
+    args: &'a [Scalar],
+    fault: &'a FaultWord,
+    keys: SmallVec<[[u32; 4]; 1]>,
+}
+
+impl<'a> Run<'a> {
+    /// Binds a program to operands. `nest` strides over the inputs and then over the program's virtual operands.
+    ///
+    /// # Errors
+    /// Operands that do not fit the program.
+    pub fn new(program: &'a Program, isa: Isa, nest: Nest, inputs: &'a [In<'a>], args: &'a [Scalar], fault: &'a FaultWord) -> Result<Run<'a>, ErrorKind> {
+        if inputs.len() < program.inputs {
+            return Err(internal("a program with too few operands"));
+        }
+        let n = program.registers.len();
+        let mut direct = SmallVec::new();
+        for (k, i) in inputs.iter().enumerate() {
+            direct.push(i.in_place.is_none() && Kind::is_memory_of(i.dtype) && nest.is_dense(k));
+        }
+        let mut keys: SmallVec<[[u32; 4]; 1]> = SmallVec::new();
+        if program.draws {
+            for i in inputs {
+                let mut key = [0; 4];
+                if i.dtype == DType::U32 && i.in_place.is_none() && *i.shape == [4] {
+                    let words = i.elements::<u32>()?;
+                    for (k, w) in key.iter_mut().enumerate() {
+                        *w = words[(i.layout.offset as isize + k as isize * i.layout.strides[0]) as usize];
+                    }
+                }
+                keys.push(key);
+            }
+        }
+        let mut run = Run { program, isa, nest, inputs, uniform: SmallVec::from_elem(None, n), direct, into: SmallVec::from_elem(None, n), args, fault, keys };
+        run.find_uniform()?;
+        Ok(run)
+    }
+    /// Computes what is the same for all elements, once.
+    fn find_uniform(&mut self) -> Result<(), ErrorKind> {
+        let program = self.program;
+        with_scratch(|scratch| {
+            for (r, register) in program.registers.iter().enumerate() {
+                let uniform = match register.code {
+                    Code::Arg(k) => {
+                        let s = self.args.get(k as usize).ok_or_else(|| internal("a program with too few arguments"))?;
+                        self.uniform[r] = Some(scalar_value(*s, register.dtype));
+                        continue;
+                    }
+                    Code::Const(s) => {
+                        self.uniform[r] = Some(scalar_value(s, register.dtype));
+                        continue;
+                    }
+                    Code::Load(k) => self.inputs[k as usize].in_place.is_none() && self.nest.is_uniform(k as usize),
+                    Code::Index(p) => self.nest.is_uniform(p as usize),
+                    Code::Random { .. } => false,
+                    _ => program.reads[r].iter().flatten().all(|&x| self.uniform[x as usize].is_some()),
+                };
+                if uniform && self.nest.len() > 0 {
+                    self.direct_off(register.code, |run| run.execute(r, 0, 1, scratch, &mut []))?;
+                    self.uniform[r] = Some(with_kind!(register.kind, T => T::tiles(scratch).0[register.slot as usize][0].value()));
+                }
+            }
+            Ok(())
+        })
+    }
+    /// A uniform input is loaded even where it could be read in place.
+    fn direct_off(&mut self, code: Code, f: impl FnOnce(&Run<'_>) -> Result<(), ErrorKind>) -> Result<(), ErrorKind> {
+        if let Code::Load(k) = code {
+            self.direct[k as usize] = false;
+        }
+        f(self)
+    }
+    /// Is register `r` the same for all elements?
+    pub fn is_uniform(&self, r: Reg) -> bool {
+        self.uniform[r as usize].is_some()
+    }
+    /// Register `r` over the tile at `at`, as the last `tile` left it.
+    pub fn src<'s, T: Lane>(&'s self, r: Reg, at: usize, n: usize, scratch: &'s Scratch, outs: &'s [OutTile<'_>]) -> Src<'s, T> {
+        let r = r as usize;
+        if let Some(v) = self.uniform[r] {
+            return Src::Splat(T::of(v));
+        }
+        let register = &self.program.registers[r];
+        if let Code::Load(k) = register.code {
+            let k = k as usize;
+            if self.direct[k] {
+                let input = &self.inputs[k];
+                let start = (input.layout.offset + at) * size_of::<T>();
+                return Src::Slice(bytemuck::cast_slice(&input.bytes[start..start + n * size_of::<T>()]));
+            }
+        }
+        if let Some(o) = self.into[r] {
+            let o = &outs[o as usize];
+            return Src::Slice(bytemuck::cast_slice(&o.bytes[o.range(at, n)]));
+        }
+        Src::Slice(&T::tiles(scratch).0[register.slot as usize][..n])
+    }
+    /// Runs all instructions for the positions `at .. at + n`; inputs that share memory with an output are read first.
+    ///
+    /// # Errors
+    /// Operands that do not fit the program.
+    pub fn tile(&self, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+        let late = |r: usize| matches!(self.program.registers[r].code, Code::Load(k) if self.inputs[k as usize].in_place.is_some());
+        let shares = self.inputs.iter().any(|i| i.in_place.is_some());
+        if shares {
+            for r in 0..self.program.registers.len() {
+                if late(r) {
+                    self.execute(r, at, n, scratch, outs)?;
+                }
+            }
+        }
+        for r in 0..self.program.registers.len() {
+            if self.uniform[r].is_none() && !(shares && late(r)) {
+                self.execute(r, at, n, scratch, outs)?;
+            }
+        }
+        Ok(())
+    }
+    /// Stores register `r` to output `o`, unless it was computed there.
+    pub fn store(&self, r: Reg, o: usize, at: usize, n: usize, scratch: &Scratch, outs: &mut [OutTile<'_>]) {
+        if self.into[r as usize] == Some(o as u8) {
+            return;
+        }
+        let dtype = outs[o].dtype;
+        let range = outs[o].range(at, n);
+        let bytes = std::mem::take(&mut outs[o].bytes);
+        with_kind!(self.program.registers[r as usize].kind, T => {
+            let src = self.src::<T>(r, at, n, scratch, outs);
+            load::store(self.isa, src, dtype, &mut bytes[range]);
+        });
+        outs[o].bytes = bytes;
+    }
+
+    /// Runs instruction `r`.
+    fn execute(&self, r: usize, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+        let register = &self.program.registers[r];
+        if matches!(register.code, Code::Load(k) if self.direct[k as usize]) {
+            return Ok(());
+        }
+        with_kind!(register.kind, T => self.place_result::<T>(r, at, n, scratch, outs))
+    }
+    /// Takes the destination out of its place, computes, puts it back.
+    fn place_result<T: Lane + Compute>(&self, r: usize, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+        let register = &self.program.registers[r];
+        match self.into[r] {
+            Some(o) => {
+                let range = outs[o as usize].range(at, n);
+                let bytes = std::mem::take(&mut outs[o as usize].bytes);
+                let result = T::compute(self, r, at, n, scratch, outs, bytemuck::cast_slice_mut(&mut bytes[range]));
+                outs[o as usize].bytes = bytes;
+                result
+            }
+            None => {
+                let mut tile = T::tiles_mut(scratch).take(register.slot);
+                let result = T::compute(self, r, at, n, scratch, outs, &mut tile[..n]);
+                T::tiles_mut(scratch).0[register.slot as usize] = tile;
+                result
+            }
+        }
+    }
+    fn load<T: Lane + load::Decode>(&self, k: usize, at: usize, n: usize, outs: &[OutTile<'_>], out: &mut [T]) -> Result<(), ErrorKind> {
+        let input = &self.inputs[k];
+        if let Some(o) = input.in_place {
+            let o = outs.get(o).ok_or_else(|| internal("an input in the place of no output"))?;
+            load::decode(self.isa, input.dtype, &o.bytes[o.range(at, n)], out);
+            return Ok(());
+        }
+        load::gather(self.isa, input, &self.nest, k, at, out)
+    }
+    fn kind(&self, r: Reg) -> Kind {
+        self.program.registers[r as usize].kind
+    }
+}
+
+/// What the instructions are, by the kind of their result.
+pub(crate) trait Compute: Lane {
+    #[allow(clippy::too_many_arguments)]
+    fn compute(run: &Run<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [Self]) -> Result<(), ErrorKind>;
+}
+/// An operand as a slice, spread out where it is one value.
+fn spread<'s, T: Lane>(src: Src<'s, T>, room: &'s mut [T]) -> &'s [T] {
+    match src {
+        Src::Slice(s) => s,
+        Src::Splat(v) => {
+            room.fill(v);
+            room
+        }
+    }
+}
+fn unexpected() -> Result<(), ErrorKind> {
+    Err(internal("an instruction of another kind than its register"))
+}
+
+macro_rules! real_compute {
+    ($t:ty, $odd:expr) => {
+        impl Compute for $t {
+            fn compute(run: &Run<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [$t]) -> Result<(), ErrorKind> {
+                let register = &run.program.registers[r];
+                let src = |x: Reg| run.src::<$t>(x, at, n, scratch, outs);
+                match register.code {
+                    Code::Load(k) => return run.load(k as usize, at, n, outs, out),
+                    Code::RealUnary(f, x) => match src(x) {
+                        Src::Slice(x) => loops::real_unary(run.isa, f, x, out),
+                        Src::Splat(x) => {
+                            loops::real_unary(run.isa, f, &[x], &mut out[..1]);
+                            let v = out[0];
+                            out.fill(v);
+                        }
+                    },
+                    Code::RealBinary(f, x, y) => loops::real_binary(run.isa, f, src(x), src(y), out),
+                    Code::Select(c, x, y) => {
+                        loops::select(run.isa, run.src::<u8>(c, at, n, scratch, outs), src(x), src(y), out);
+                        return Ok(());
+                    }
+                    Code::Cast(x) => {
+                        let narrow = register.dtype.size() < 4;
+                        with_kind!(run.kind(x), S => {
+                            let mut room = [S::default(); 1];
+                            let from = run.src::<S>(x, at, n, scratch, outs);
+                            let splat = matches!(from, Src::Splat(_));
+                            let from = spread(from, &mut room);
+                            let to = if splat { 1 } else { n };
+                            load::cast_real(run.isa, from, &mut out[..to], narrow);
+                            if splat {
+                                let v = out[0];
+                                out.fill(v);
+                            }
+                        });
+                    }
+                    Code::Bitcast(x) => {
+                        return bitcast(run, x, register.dtype, at, n, scratch, outs, out);
+                    }
+                    _ => return unexpected(),
+                }
+                $odd(run.isa, register.dtype, out);
+                Ok(())
+            }
+        }
+    };
+}
+real_compute!(f32, loops::round);
+real_compute!(f64, |_, _, _: &mut [f64]| {});
+
+impl Compute for i64 {
+    fn compute(run: &Run<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [i64]) -> Result<(), ErrorKind> {
+        let register = &run.program.registers[r];
+        let src = |x: Reg| run.src::<i64>(x, at, n, scratch, outs);
+        match register.code {
+            Code::Load(k) => return run.load(k as usize, at, n, outs, out),
+            Code::Index(place) => {
+                run.nest.runs(place as usize, at, n, |first, count, offset, stride| {
+                    for (k, o) in out[first..first + count].iter_mut().enumerate() {
+                        *o = (offset + k as isize * stride) as i64;
+                    }
+                });
+            }
+            Code::Random { key, place } => {
+                let key = run.keys.get(key as usize).copied().unwrap_or_default();
+                run.nest.runs(place as usize, at, n, |first, count, offset, stride| {
+                    super::random::fill(run.isa, key, offset as u64, stride as u64, &mut out[first..first + count]);
+                });
+                return Ok(());
+            }
+            Code::IntUnary(f, x) => match src(x) {
+                Src::Slice(x) => loops::int_unary(f, x, out),
+                Src::Splat(x) => out.fill(f(x)),
+            },
+            Code::IntBinary(f, x, y) => {
+                if loops::int_binary(run.isa, f, src(x), src(y), out) {
+                    run.fault.set(Fault::DivisionByZero);
+                }
+            }
+            Code::Select(c, x, y) => {
+                loops::select(run.isa, run.src::<u8>(c, at, n, scratch, outs), src(x), src(y), out);
+                return Ok(());
+            }
+            Code::Cast(x) => {
+                with_kind!(run.kind(x), S => {
+                    match run.src::<S>(x, at, n, scratch, outs) {
+                        Src::Slice(from) => load::cast_int(run.isa, from, out),
+                        Src::Splat(v) => {
+                            load::cast_int(run.isa, &[v], &mut out[..1]);
+                            let v = out[0];
+                            out.fill(v);
+                        }
+                    }
+                });
+            }
+            Code::Bitcast(x) => return bitcast(run, x, register.dtype, at, n, scratch, outs, out),
+            _ => return unexpected(),
+        }
+        loops::wrap(run.isa, register.dtype, out);
+        Ok(())
+    }
+}
+impl Compute for u8 {
+    fn compute(run: &Run<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [u8]) -> Result<(), ErrorKind> {
+        let register = &run.program.registers[r];
+        let src = |x: Reg| run.src::<u8>(x, at, n, scratch, outs);
+        /// A function of a slice, or of one value for all.
+        fn one<S: Lane>(x: Src<'_, S>, out: &mut [u8], f: impl Fn(&[S], &mut [u8])) {
+            match x {
+                Src::Slice(x) => f(x, out),
+                Src::Splat(x) => {
+                    f(&[x], &mut out[..1]);
+                    let v = out[0];
+                    out.fill(v);
+                }
+            }
+        }
+        match register.code {
+            Code::Load(k) => return run.load(k as usize, at, n, outs, out),
+            Code::RealTest(f, x) => match run.kind(x) {
+                Kind::F64 => one(run.src::<f64>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
+                _ => one(run.src::<f32>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
+            },
+            Code::IntTest(f, x) => one(run.src::<i64>(x, at, n, scratch, outs), out, |x, o| loops::int_test(f, x, o)),
+            Code::BoolUnary(table, x) => one(src(x), out, |x, o| loops::bool_unary(table, x, o)),
+            Code::Compare(f, x, y) => {
+                with_kind!(run.kind(x), S => loops::compare(run.isa, f, run.src::<S>(x, at, n, scratch, outs), run.src::<S>(y, at, n, scratch, outs), out))
+            }
+            Code::RealPredicate(f, x, y) => match run.kind(x) {
+                Kind::F64 => loops::real_predicate(f, run.src::<f64>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
+                _ => loops::real_predicate(f, run.src::<f32>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
+            },
+            Code::IntPredicate(f, x, y) => loops::int_predicate(f, run.src(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
+            Code::BoolBinary(table, x, y) => loops::bool_binary(table, src(x), src(y), out),
+            Code::Select(c, x, y) => loops::select(run.isa, src(c), src(x), src(y), out),
+            Code::Cast(x) => with_kind!(run.kind(x), S => one(run.src::<S>(x, at, n, scratch, outs), out, |x, o| load::cast_bool(run.isa, x, o))),
+            Code::Bitcast(x) => return bitcast(run, x, register.dtype, at, n, scratch, outs, out),
+            _ => return unexpected(),
+        }
+        Ok(())
+    }
+}
+/// The bits of register `x` as `dtype`: written to memory and read back.
+#[allow(clippy::too_many_arguments)]
+fn bitcast<T: Lane + load::Decode>(run: &Run<'_>, x: Reg, dtype: DType, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [T]) -> Result<(), ErrorKind> {
+    let from = run.program.registers[x as usize].dtype;
+    let size = from.size();
+    if size != dtype.size() {
+        return Err(internal("a bitcast between sizes"));
+    }
+    let mut memory = [0u64; 64];
+    let memory: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
+    with_kind!(Kind::of(from), S => {
+        let src = run.src::<S>(x, at, n, scratch, outs);
+        let step = memory.len() / size;
+        let mut done = 0;
+        while done < n {
+            let count = step.min(n - done);
+            let part = match src {
+                Src::Slice(s) => Src::Slice(&s[done..done + count]),
+                splat => splat,
+            };
+            load::store(run.isa, part, from, &mut memory[..count * size]);
+            load::decode(run.isa, dtype, &memory[..count * size], &mut out[done..done + count]);
+            done += count;
+        }
+    });
+    Ok(())
+}
+/// f64 to a 16-bit float goes through an odd-rounded f32, so that it is rounded once.
+pub(crate) fn odd(v: f64) -> f32 {
+    round_to_odd(v)
+}

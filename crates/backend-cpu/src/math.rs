@@ -1,0 +1,229 @@
+//! Elementary functions on slices, vectorised: the same bits on every instruction set and at every place of a slice.
+//!
+//! Errors against the exact value are asserted by the tests, in units in the last place. Inside a function
+//! fma is used freely; user arithmetic never comes here.
+//! Must not know tensors or threads.
+
+mod coefficients;
+mod elementary;
+#[cfg(test)]
+mod tests;
+
+use crate::isa::Isa;
+use crate::simd::{Float, Kernel, Simd, dispatch};
+use elementary::TRIGONOMETRIC_LIMIT;
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident = $meaning:ident,)*) => {
+        /// A function of one number.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum MathFn {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl MathFn {
+            /// All functions.
+            pub const ALL: &[MathFn] = &[$(MathFn::$name,)*];
+        }
+
+        /// Applies one function to a whole slice inside the set's target features: the choice of function is made
+        /// once, outside the loop.
+        #[inline(always)]
+        fn over<V: Float>(function: MathFn, data: Data<'_, V::Elem>) {
+            match function {
+                $(MathFn::$name => each::<V>(data, #[inline(always)] |x| $meaning(x)),)*
+            }
+        }
+    };
+}
+
+functions! {
+    /// e^x
+    Exp = exp,
+    /// 2^x
+    Exp2 = exp2,
+    /// e^x - 1
+    Expm1 = expm1,
+    /// Natural logarithm.
+    Log = log,
+    /// Logarithm to base 2.
+    Log2 = log2,
+    /// Logarithm to base 10.
+    Log10 = log10,
+    /// ln(1 + x)
+    Log1p = log1p,
+    /// Hyperbolic tangent.
+    Tanh = tanh,
+    /// 1 / (1 + e^-x)
+    Sigmoid = sigmoid,
+    /// x / (1 + e^-x)
+    Silu = silu,
+    /// x Φ(x), by erf.
+    Gelu = gelu,
+    /// The approximation of [`MathFn::Gelu`] by tanh.
+    GeluTanh = gelu_tanh,
+    /// The error function.
+    Erf = erf,
+    /// 1 - erf(x)
+    Erfc = erfc,
+    /// Sine.
+    Sin = sin,
+    /// Cosine.
+    Cos = cos,
+    /// Square root.
+    Sqrt = sqrt,
+    /// 1 / √x, by a division.
+    Rsqrt = rsqrt,
+    /// 1 / x
+    Reciprocal = reciprocal,
+    /// ln(1 + e^x)
+    Softplus = softplus,
+    /// -ln(1 + e^-x)
+    LogSigmoid = logsigmoid,
+    /// max(x, 0); NaN stays NaN.
+    Relu = relu,
+}
+
+use elementary::{
+    cos, erf, erfc, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, sigmoid, silu, sin,
+    softplus, tanh,
+};
+
+#[inline(always)]
+fn sqrt<V: Float>(x: V) -> V {
+    x.sqrt()
+}
+
+#[inline(always)]
+fn rsqrt<V: Float>(x: V) -> V {
+    V::constant(1.0).div(x.sqrt())
+}
+
+#[inline(always)]
+fn reciprocal<V: Float>(x: V) -> V {
+    V::constant(1.0).div(x)
+}
+
+#[inline(always)]
+fn relu<V: Float>(x: V) -> V {
+    V::select(x.le(V::constant(0.0)), V::constant(0.0), x)
+}
+
+/// What a function reads and writes: two slices of one length, or one in place.
+enum Data<'a, T> {
+    Apart(&'a [T], &'a mut [T]),
+    InPlace(&'a mut [T]),
+}
+
+#[inline(always)]
+fn each<V: Float>(data: Data<'_, V::Elem>, f: impl Fn(V) -> V) {
+    match data {
+        Data::Apart(x, out) => {
+            let length = x.len().min(out.len());
+            let mut i = 0;
+            while i + V::LANES <= length {
+                f(V::from_slice(&x[i..])).write(&mut out[i..]);
+                i += V::LANES;
+            }
+            if i < length {
+                f(V::from_partial(&x[i..length])).write_partial(&mut out[i..length]);
+            }
+        }
+        Data::InPlace(x) => {
+            let mut i = 0;
+            while i + V::LANES <= x.len() {
+                f(V::from_slice(&x[i..])).write(&mut x[i..]);
+                i += V::LANES;
+            }
+            if i < x.len() {
+                f(V::from_partial(&x[i..])).write_partial(&mut x[i..]);
+            }
+        }
+    }
+}
+
+struct Single<'a>(MathFn, Data<'a, f32>);
+
+impl Kernel for Single<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        over::<S::F32>(self.0, self.1);
+    }
+}
+
+struct Double<'a>(MathFn, Data<'a, f64>);
+
+impl Kernel for Double<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        over::<S::F64>(self.0, self.1);
+    }
+}
+
+/// Recomputes the elements whose argument is beyond the vector reduction, one by one. A NaN is left as it is.
+macro_rules! far_arguments {
+    ($function:expr, $x:expr, $fix:expr, $limit:expr) => {
+        if matches!($function, MathFn::Sin | MathFn::Cos) {
+            for (index, &x) in $x.iter().enumerate() {
+                if x.abs() > $limit {
+                    let wide = f64::from(x);
+                    $fix(index, if $function == MathFn::Sin { wide.sin() } else { wide.cos() });
+                }
+            }
+        }
+    };
+}
+
+/// Elements done at a time where a second look at the arguments may be needed: they stay in L1.
+const PIECE: usize = 1024;
+
+macro_rules! entries {
+    ($float:ident, $kernel:ident, $apart:ident, $in_place:ident, $($name:ident = $function:ident,)*) => {
+        /// `out[i] = function(x[i])`, over the shorter of the two lengths.
+        pub fn $apart(isa: Isa, function: MathFn, x: &[$float], out: &mut [$float]) {
+            dispatch(isa, $kernel(function, Data::Apart(x, &mut *out)));
+            let length = x.len().min(out.len());
+            far_arguments!(
+                function,
+                x[..length],
+                |index: usize, value: f64| out[index] = value as $float,
+                TRIGONOMETRIC_LIMIT as $float
+            );
+        }
+
+        /// `x[i] = function(x[i])`.
+        pub fn $in_place(isa: Isa, function: MathFn, x: &mut [$float]) {
+            if !matches!(function, MathFn::Sin | MathFn::Cos) {
+                dispatch(isa, $kernel(function, Data::InPlace(x)));
+                return;
+            }
+            let mut arguments = [0.0; PIECE];
+            for x in x.chunks_mut(PIECE) {
+                let arguments = &mut arguments[..x.len()];
+                arguments.copy_from_slice(x);
+                $apart(isa, function, arguments, x);
+            }
+        }
+
+        $(
+            /// One function of [`MathFn`] over a slice.
+            pub fn $name(isa: Isa, x: &[$float], out: &mut [$float]) {
+                $apart(isa, MathFn::$function, x, out);
+            }
+        )*
+    };
+}
+
+entries! {
+    f32, Single, unary_f32, unary_in_place_f32,
+    exp_f32 = Exp, log_f32 = Log, tanh_f32 = Tanh, sigmoid_f32 = Sigmoid, silu_f32 = Silu, gelu_f32 = Gelu,
+    erf_f32 = Erf, sin_f32 = Sin, cos_f32 = Cos,
+}
+
+entries! {
+    f64, Double, unary_f64, unary_in_place_f64,
+    exp_f64 = Exp, log_f64 = Log, tanh_f64 = Tanh, sigmoid_f64 = Sigmoid, silu_f64 = Silu, gelu_f64 = Gelu,
+    erf_f64 = Erf, sin_f64 = Sin, cos_f64 = Cos,
+}

@@ -1,0 +1,480 @@
+//! The formulas, each once for both widths and all instruction sets.
+//!
+//! Every lane takes the same steps (branches are selections), so the result of an element depends neither on its
+//! neighbours nor on the instruction set. Reductions and series follow the classical scheme (Cody and Waite's
+//! argument reduction; fdlibm's form of the logarithm); series are Taylor's, long enough for the reduced range.
+//! Must not know slices.
+#![allow(clippy::excessive_precision, reason = "split constants are written as the sources print them")]
+
+use super::coefficients::{ERF_F32, ERF_F64, ERFC_F32, ERFC_F64};
+use crate::simd::{Float, Integer, Mask};
+
+/// c(v) for constants, so that formulas stay readable.
+#[inline(always)]
+fn c<V: Float>(value: f64) -> V {
+    V::constant(value)
+}
+
+#[inline(always)]
+fn is_single<V: Float>() -> bool {
+    V::SIGNIFICAND == 23
+}
+
+/// One constant for f32, another for f64.
+#[inline(always)]
+fn by_width<V: Float>(single: f64, double: f64) -> V {
+    c(if is_single::<V>() { single } else { double })
+}
+
+/// `Σ coefficients[i] x^i` by Horner's rule.
+#[inline(always)]
+fn polynomial<V: Float, const N: usize>(x: V, coefficients: &[f64; N]) -> V {
+    let mut sum = c::<V>(coefficients[N - 1]);
+    let mut i = N - 1;
+    while i > 0 {
+        i -= 1;
+        sum = sum.mul_add(x, c(coefficients[i]));
+    }
+    sum
+}
+
+/// 1.5 · 2^significand: adding it to a small number leaves the rounded number in the low bits.
+#[inline(always)]
+fn magic<V: Float>() -> V {
+    by_width(12582912.0, 6755399441055744.0)
+}
+
+/// A float holding a small integer, as an integer.
+#[inline(always)]
+fn to_int<V: Float>(whole: V) -> V::Int {
+    whole.add(magic()).to_bits().sub(magic::<V>().to_bits())
+}
+
+/// A small integer as a float.
+#[inline(always)]
+fn to_float<V: Float>(whole: V::Int) -> V {
+    V::from_bits(whole.add(magic::<V>().to_bits())).sub(magic())
+}
+
+#[inline(always)]
+fn bias<V: Float>() -> i64 {
+    if is_single::<V>() { 127 } else { 1023 }
+}
+
+/// 2^n for a whole n within the normal exponents.
+#[inline(always)]
+fn power_of_two<V: Float>(n: V) -> V {
+    V::from_bits(to_int(n).add(V::Int::constant(bias::<V>())).shl(V::SIGNIFICAND))
+}
+
+/// `value · 2^n`, rounded once, for |n| up to about twice the exponent range.
+#[inline(always)]
+fn scale<V: Float>(value: V, n: V) -> V {
+    let half = n.mul(c(0.5)).round();
+    value.mul(power_of_two(half)).mul(power_of_two(n.sub(half)))
+}
+
+/// n and r with x = n ln 2 + r, |r| ≤ ln 2 / 2. x is not NaN and |x| < 2^10 or so.
+#[inline(always)]
+fn reduce_exp<V: Float>(x: V) -> (V, V) {
+    let n = x.mul(c(std::f64::consts::LOG2_E)).round();
+    let high = by_width::<V>(0.693_147_182_464_599_6, std::f64::consts::LN_2);
+    let low = by_width::<V>(-1.904_654_299_957_767_7e-9, 2.319_046_813_846_299_6e-17);
+    let r = n.neg().mul_add(high, x);
+    (n, n.neg().mul_add(low, r))
+}
+
+/// (e^r - 1 - r) / r² for |r| ≤ ln 2 / 2.
+#[inline(always)]
+fn exp_tail<V: Float>(r: V) -> V {
+    const SINGLE: [f64; 6] = [0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
+    const DOUBLE: [f64; 13] = [
+        0.5,
+        1.0 / 6.0,
+        1.0 / 24.0,
+        1.0 / 120.0,
+        1.0 / 720.0,
+        1.0 / 5040.0,
+        1.0 / 40320.0,
+        1.0 / 362_880.0,
+        1.0 / 3_628_800.0,
+        1.0 / 39_916_800.0,
+        1.0 / 479_001_600.0,
+        1.0 / 6_227_020_800.0,
+        1.0 / 87_178_291_200.0,
+    ];
+    if is_single::<V>() { polynomial(r, &SINGLE) } else { polynomial(r, &DOUBLE) }
+}
+
+/// e^x as (p, n), p · 2^n, for x clamped to where the result is finite or zero.
+#[inline(always)]
+fn exp_parts<V: Float>(x: V) -> (V, V) {
+    exp_pair_parts(x, c(0.0))
+}
+
+/// As [`exp_parts`] for e^(x + rest), rest far smaller than x.
+#[inline(always)]
+fn exp_pair_parts<V: Float>(x: V, rest: V) -> (V, V) {
+    let x = c::<V>(if is_single::<V>() { -170.0 } else { -1400.0 }).max(x);
+    let x = c::<V>(if is_single::<V>() { 90.0 } else { 711.0 }).min(x);
+    let (n, r) = reduce_exp(x);
+    let r = r.add(rest);
+    (r.mul(r).mul_add(exp_tail(r), r).add(c(1.0)), n)
+}
+
+/// `result`, or x where x is NaN.
+#[inline(always)]
+fn keep_nan<V: Float>(x: V, result: V) -> V {
+    V::select(x.is_nan(), x, result)
+}
+
+#[inline(always)]
+pub(super) fn exp<V: Float>(x: V) -> V {
+    let (p, n) = exp_parts(x);
+    keep_nan(x, scale(p, n))
+}
+
+#[inline(always)]
+pub(super) fn exp2<V: Float>(x: V) -> V {
+    let limit = if is_single::<V>() { 160.0 } else { 1100.0 };
+    let clamped = c::<V>(limit).min(c::<V>(-limit).max(x));
+    let n = clamped.round();
+    let f = clamped.sub(n);
+    // f ln 2 in two parts.
+    let high = by_width::<V>(0.693_147_182_464_599_6, std::f64::consts::LN_2);
+    let low = by_width::<V>(-1.904_654_299_957_767_7e-9, 2.319_046_813_846_299_6e-17);
+    let r = f.mul(high);
+    let rest = f.mul_add(high, r.neg()).add(f.mul(low));
+    let p = r.mul(r).mul_add(exp_tail(r), rest).add(r).add(c(1.0));
+    keep_nan(x, scale(p, n))
+}
+
+#[inline(always)]
+pub(super) fn expm1<V: Float>(x: V) -> V {
+    let low = if is_single::<V>() { -20.0 } else { -40.0 };
+    let high = if is_single::<V>() { 90.0 } else { 711.0 };
+    let clamped = c::<V>(high).min(c::<V>(low).max(x));
+    let (n, r) = reduce_exp(clamped);
+    let p = r.mul(r).mul_add(exp_tail(r), r);
+    // (1 - 2^-n) + p, then times 2^n; 2^-n vanishes beside 1 long before it leaves the exponents.
+    let inverse = power_of_two(c::<V>(60.0).min(n).neg());
+    let result = scale(c::<V>(1.0).sub(inverse).add(p), n);
+    // Tiny arguments are their own result, which also keeps -0.
+    let tiny = x.abs().lt(by_width(1e-8, 1e-17));
+    keep_nan(x, V::select(tiny, x, result))
+}
+
+/// e and f with x = 2^e (1 + f), 1 + f in [√½, √2), for x positive and finite.
+#[inline(always)]
+fn split<V: Float>(x: V) -> (V, V) {
+    let lift = if is_single::<V>() { 25.0 } else { 54.0 };
+    let small = x.lt(by_width(f32::MIN_POSITIVE as f64, f64::MIN_POSITIVE));
+    let up = by_width::<V>(33_554_432.0, 18_014_398_509_481_984.0);
+    let x = V::select(small, x.mul(up), x);
+    // Subtracting the bits of √½ makes the exponent field count from √½.
+    let root = c::<V>(std::f64::consts::FRAC_1_SQRT_2).to_bits();
+    let offset = x.to_bits().sub(root);
+    // Shift in the sign by hand: the sum with a multiple of the exponent range is positive.
+    let field = offset.add(V::Int::constant(bias::<V>()).shl(V::SIGNIFICAND)).shr(V::SIGNIFICAND);
+    let e_int = field.sub(V::Int::constant(bias::<V>()));
+    let m = V::from_bits(x.to_bits().sub(e_int.shl(V::SIGNIFICAND)));
+    let e = to_float::<V>(e_int);
+    (V::select(small, e.sub(c(lift)), e), m.sub(c(1.0)))
+}
+
+/// ln(1 + f) as f - (half - rest): (half, rest) with half = f²/2.
+#[inline(always)]
+fn log_series<V: Float>(f: V) -> (V, V) {
+    const SINGLE: [f64; 6] = [2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0, 2.0 / 13.0];
+    const DOUBLE: [f64; 12] = [
+        2.0 / 3.0,
+        2.0 / 5.0,
+        2.0 / 7.0,
+        2.0 / 9.0,
+        2.0 / 11.0,
+        2.0 / 13.0,
+        2.0 / 15.0,
+        2.0 / 17.0,
+        2.0 / 19.0,
+        2.0 / 21.0,
+        2.0 / 23.0,
+        2.0 / 25.0,
+    ];
+    let s = f.div(f.add(c(2.0)));
+    let z = s.mul(s);
+    let tail = if is_single::<V>() { polynomial(z, &SINGLE) } else { polynomial(z, &DOUBLE) };
+    let half = f.mul(f).mul(c(0.5));
+    (half, s.mul(z.mul_add(tail, half)))
+}
+
+/// Puts in what a logarithm gives outside the positive finite numbers.
+#[inline(always)]
+fn log_domain<V: Float>(x: V, result: V) -> V {
+    let result = V::select(x.eq(c(f64::INFINITY)), x, result);
+    let result = V::select(x.eq(c(0.0)), c(f64::NEG_INFINITY), result);
+    let result = V::select(x.lt(c(0.0)), c(f64::NAN), result);
+    keep_nan(x, result)
+}
+
+/// ln(1 + f) + e ln 2 + extra.
+#[inline(always)]
+fn log_parts<V: Float>(e: V, f: V, extra: V) -> V {
+    // The high part has trailing zeros: e times it is exact.
+    let high = by_width::<V>(0.693_138_122_558_593_75, 0.693_147_180_369_123_816_49);
+    let low = by_width::<V>(9.058_000_614_5e-6, 1.908_214_929_270_587_700_02e-10);
+    let (half, rest) = log_series(f);
+    let rest = rest.add(e.mul_add(low, extra));
+    e.mul(high).sub(half.sub(rest).sub(f))
+}
+
+#[inline(always)]
+pub(super) fn log<V: Float>(x: V) -> V {
+    let (e, f) = split(x);
+    log_domain(x, log_parts(e, f, c(0.0)))
+}
+
+/// ln(1 + f) for the split's range as an unevaluated sum: f - half is the large part.
+#[inline(always)]
+fn log_pair<V: Float>(f: V) -> (V, V) {
+    let (half, rest) = log_series(f);
+    let sum = f.sub(half);
+    // What the subtraction lost, exactly (|f| > half), and the rounding of half itself.
+    let lost = f.sub(sum).sub(half);
+    let half_error = f.mul(c(0.5)).mul_add(f, half.neg());
+    (sum, rest.add(lost).sub(half_error))
+}
+
+#[inline(always)]
+pub(super) fn log2<V: Float>(x: V) -> V {
+    let (e, f) = split(x);
+    let (high, low) = log_pair(f);
+    let scale_high = by_width::<V>(1.442_695_021_629_333_5, std::f64::consts::LOG2_E);
+    let scale_low = by_width::<V>(1.925_963_033_500_011_4e-8, 2.035_527_374_093_103_3e-17);
+    let small = high.mul_add(scale_low, low.mul(scale_high));
+    let product = high.mul(scale_high);
+    let lost = high.mul_add(scale_high, product.neg());
+    let total = e.add(product);
+    // |e| is 0 or above |product|.
+    let dropped = V::select(e.eq(c(0.0)), c(0.0), e.sub(total).add(product));
+    log_domain(x, total.add(small.add(lost).add(dropped)))
+}
+
+#[inline(always)]
+pub(super) fn log10<V: Float>(x: V) -> V {
+    let (e, f) = split(x);
+    let (high, low) = log_pair(f);
+    let scale_high = by_width::<V>(0.434_294_492_006_301_9, std::f64::consts::LOG10_E);
+    let scale_low = by_width::<V>(-1.010_305_011_872_617_6e-8, 1.098_319_650_216_765_1e-17);
+    let two_high = c::<V>(std::f64::consts::LOG10_2);
+    let two_low = by_width::<V>(LOG10_2_LOW_F32, -2.803_728_127_785_170_4e-18);
+    let small = high.mul_add(scale_low, low.mul(scale_high)).add(e.mul(two_low));
+    let product = high.mul(scale_high);
+    let lost = high.mul_add(scale_high, product.neg());
+    let whole = e.mul(two_high);
+    let whole_lost = e.mul_add(two_high, whole.neg());
+    let total = whole.add(product);
+    let dropped = V::select(e.eq(c(0.0)), c(0.0), whole.sub(total).add(product));
+    log_domain(x, total.add(small.add(lost).add(whole_lost).add(dropped)))
+}
+
+/// log10(2) less its f32 rounding.
+const LOG10_2_LOW_F32: f64 = std::f64::consts::LOG10_2 - (std::f64::consts::LOG10_2 as f32 as f64);
+
+#[inline(always)]
+pub(super) fn log1p<V: Float>(x: V) -> V {
+    let one = c::<V>(1.0);
+    let u = one.add(x);
+    // What rounding 1 + x lost, from the larger of the two.
+    let large = one.lt(x);
+    let lost = V::select(large, one.sub(u.sub(x)), x.sub(u.sub(one)));
+    let (e, f) = split(u);
+    // ln(u + lost) = ln u + lost / u, to first order.
+    let correction = lost.div(u);
+    let result = log_domain(u, log_parts(e, f, correction));
+    let infinite = x.eq(c(f64::INFINITY));
+    let tiny = x.abs().lt(by_width(1e-8, 1e-17));
+    keep_nan(x, V::select(tiny.or(infinite), x, result))
+}
+
+#[inline(always)]
+pub(super) fn tanh<V: Float>(x: V) -> V {
+    let a = c::<V>(22.0).min(x.abs());
+    let t = expm1(a.add(a));
+    let result = t.div(t.add(c(2.0))).copysign(x);
+    keep_nan(x, result)
+}
+
+#[inline(always)]
+pub(super) fn sigmoid<V: Float>(x: V) -> V {
+    let e = exp(x.abs().neg());
+    let top = V::select(x.lt(c(0.0)), e, c(1.0));
+    keep_nan(x, top.div(e.add(c(1.0))))
+}
+
+#[inline(always)]
+pub(super) fn silu<V: Float>(x: V) -> V {
+    let (p, n) = exp_parts(x.abs().neg());
+    let below = x.lt(c(0.0));
+    // x e^x is scaled last, so that it keeps its digits where e^x has none left.
+    let bounded = c::<V>(-1000.0).max(x);
+    let top = V::select(below, scale(bounded.mul(p), n), x);
+    keep_nan(x, top.div(scale(p, n).add(c(1.0))))
+}
+
+/// log(1 + e^-|x|).
+#[inline(always)]
+fn softplus_tail<V: Float>(x: V) -> V {
+    log1p(exp(x.abs().neg()))
+}
+
+#[inline(always)]
+pub(super) fn softplus<V: Float>(x: V) -> V {
+    keep_nan(x, x.max(c(0.0)).add(softplus_tail(x)))
+}
+
+#[inline(always)]
+pub(super) fn logsigmoid<V: Float>(x: V) -> V {
+    keep_nan(x, x.min(c(0.0)).sub(softplus_tail(x)))
+}
+
+/// erf(x) for |x| ≤ 1.
+#[inline(always)]
+fn erf_small<V: Float>(x: V) -> V {
+    let z = x.mul(x);
+    let ratio = if is_single::<V>() { polynomial(z, &ERF_F32) } else { polynomial(z, &ERF_F64) };
+    x.mul_add(ratio, x)
+}
+
+/// a erfc(a) for a ≥ ¾ as (p, n), p · 2^n; `square` + `rest` is a² to twice the precision.
+#[inline(always)]
+fn erfc_large<V: Float>(a: V, square: V, rest: V) -> (V, V) {
+    let a = c::<V>(0.75).max(by_width::<V>(11.0, 28.0).min(a));
+    let t = a.sub(c(2.0)).div(a.add(c(2.0)));
+    let g = if is_single::<V>() { polynomial(t, &ERFC_F32) } else { polynomial(t, &ERFC_F64) };
+    let (p, n) = exp_pair_parts(square.neg(), rest.neg());
+    (p.mul(g), n)
+}
+
+/// x² and what its rounding lost.
+#[inline(always)]
+fn square_pair<V: Float>(x: V) -> (V, V) {
+    let square = x.mul(x);
+    let rest = x.mul_add(x, square.neg());
+    let finite = square.lt(by_width(1e4, 1e6));
+    (V::select(finite, square, by_width(1e4, 1e6)), V::select(finite, rest, c(0.0)))
+}
+
+#[inline(always)]
+pub(super) fn erf<V: Float>(x: V) -> V {
+    let a = x.abs();
+    let (square, rest) = square_pair(x);
+    let (p, n) = erfc_large(a, square, rest);
+    let large = c::<V>(1.0).sub(scale(p.div(a), n)).copysign(x);
+    keep_nan(x, V::select(a.lt(c(1.0)), erf_small(x), large))
+}
+
+#[inline(always)]
+pub(super) fn erfc<V: Float>(x: V) -> V {
+    let a = x.abs();
+    let (square, rest) = square_pair(x);
+    let (p, n) = erfc_large(a, square, rest);
+    let large = scale(p.div(a), n);
+    let large = V::select(x.lt(c(0.0)), c::<V>(2.0).sub(large), large);
+    let small = c::<V>(1.0).sub(erf_small(x));
+    keep_nan(x, V::select(a.lt(c(0.75)), small, large))
+}
+
+/// x Φ(x) = x erfc(-x/√2) / 2.
+#[inline(always)]
+pub(super) fn gelu<V: Float>(x: V) -> V {
+    let a = x.abs().mul(c(std::f64::consts::FRAC_1_SQRT_2));
+    let (double, rest) = square_pair(x);
+    let (p, n) = erfc_large(a, double.mul(c(0.5)), rest.mul(c(0.5)));
+    // |x| erfc(a) / 2 = a erfc(a) / √2.
+    let tail = scale(p.mul(c(std::f64::consts::FRAC_1_SQRT_2)), n);
+    let large = V::select(x.lt(c(0.0)), tail.neg(), x.sub(tail));
+    let small = x.mul(c(0.5)).mul(c::<V>(1.0).add(erf_small(a.copysign(x))));
+    keep_nan(x, V::select(a.lt(c(0.75)), small, large))
+}
+
+/// x σ(2u), u = √(2/π) (x + 0.044715 x³): Hendrycks and Gimpel's approximation.
+#[inline(always)]
+pub(super) fn gelu_tanh<V: Float>(x: V) -> V {
+    let bounded = c::<V>(1e6).min(c::<V>(-1e6).max(x));
+    let cube = bounded.mul(bounded).mul(bounded);
+    let u = cube.mul_add(c(0.044_715), bounded).mul(c(2.0 * 0.797_884_560_802_865_4));
+    let (p, n) = exp_parts(u.abs().neg());
+    let top = V::select(x.lt(c(0.0)), scale(bounded.mul(p), n), x);
+    keep_nan(x, top.div(scale(p, n).add(c(1.0))))
+}
+
+/// Up to this magnitude [`sin`] and [`cos`] reduce their argument exactly enough.
+pub(super) const TRIGONOMETRIC_LIMIT: f64 = 1e5;
+
+/// sin(x + quarter π/2) for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
+#[inline(always)]
+fn sine_of<V: Float>(x: V, quarter: i64) -> V {
+    let n = x.mul(c(std::f64::consts::FRAC_2_PI)).round();
+    let part = |single: f64, double: f64| by_width::<V>(single, double);
+    let high = c::<V>(std::f64::consts::FRAC_PI_2);
+    let middle = part(-4.371_138_828_673_793e-8, 6.123_233_995_736_766e-17);
+    let low = part(-1.715_124_510_837_667_2e-15, -1.497_384_904_859_169_8e-33);
+    let minus = n.neg();
+    let first = minus.mul_add(high, x);
+    // The middle product is subtracted with its rounding error kept: near a zero of the result it is all there is.
+    let product = n.mul(middle);
+    let product_error = n.mul_add(middle, product.neg());
+    let r = first.sub(product);
+    let dropped = first.sub(r).sub(product);
+    let rest = dropped.sub(product_error).sub(n.mul(low));
+    let r_full = r.add(rest);
+    let rest = r.sub(r_full).add(rest);
+    let r = r_full;
+    let quadrant = to_int(n).add(V::Int::constant(quarter));
+    let z = r.mul(r);
+    const SINE: [f64; 8] = [
+        -1.0 / 6.0,
+        1.0 / 120.0,
+        -1.0 / 5040.0,
+        1.0 / 362_880.0,
+        -1.0 / 39_916_800.0,
+        1.0 / 6_227_020_800.0,
+        -1.0 / 1_307_674_368_000.0,
+        1.0 / 355_687_428_096_000.0,
+    ];
+    const SINE_SINGLE: [f64; 4] = [SINE[0], SINE[1], SINE[2], SINE[3]];
+    const COSINE: [f64; 8] = [
+        1.0 / 24.0,
+        -1.0 / 720.0,
+        1.0 / 40320.0,
+        -1.0 / 3_628_800.0,
+        1.0 / 479_001_600.0,
+        -1.0 / 87_178_291_200.0,
+        1.0 / 20_922_789_888_000.0,
+        -1.0 / 6_402_373_705_728_000.0,
+    ];
+    const COSINE_SINGLE: [f64; 4] = [COSINE[0], COSINE[1], COSINE[2], COSINE[3]];
+    let single = is_single::<V>();
+    let sine_tail = if single { polynomial(z, &SINE_SINGLE) } else { polynomial(z, &SINE) };
+    let cosine_tail = if single { polynomial(z, &COSINE_SINGLE) } else { polynomial(z, &COSINE) };
+    let sine = r.mul(z).mul_add(sine_tail, rest).add(r);
+    let half = z.mul(c(0.5));
+    let lead = c::<V>(1.0).sub(half);
+    let cosine_error = c::<V>(1.0).sub(lead).sub(half);
+    let cosine = lead.add(z.mul(z).mul_add(cosine_tail, cosine_error.sub(r.mul(rest))));
+    let odd = quadrant.and(V::Int::constant(1)).eq(V::Int::constant(1));
+    let value = V::select(odd, cosine, sine);
+    let sign = quadrant.and(V::Int::constant(2)).shl(if single { 30 } else { 62 });
+    V::from_bits(value.to_bits().xor(sign))
+}
+
+#[inline(always)]
+pub(super) fn sin<V: Float>(x: V) -> V {
+    // Keeps -0, which the reduction would lose.
+    V::select(x.eq(c(0.0)), x, sine_of(x, 0))
+}
+
+#[inline(always)]
+pub(super) fn cos<V: Float>(x: V) -> V {
+    sine_of(x, 1)
+}

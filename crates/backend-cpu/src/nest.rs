@@ -1,0 +1,143 @@
+//! Loop nests: an index space in some order of its axes, with the strides of several operands, collapsed to as few
+//! axes as the strides allow. Must not know dtypes.
+use adamant_core::{MAX_RANK, Shape};
+use smallvec::SmallVec;
+
+/// Strides of one operand along a nest's axes.
+pub(crate) type Strides = [isize; MAX_RANK];
+
+/// An index space and how its operands step through it. Position `p` of the nest is row-major over `dims`.
+#[derive(Clone, Debug)]
+pub(crate) struct Nest {
+    /// sizes, outermost first; at least one
+    pub dims: SmallVec<[usize; MAX_RANK]>,
+    /// for each operand, its strides
+    pub strides: SmallVec<[Strides; 6]>,
+}
+
+impl Nest {
+    /// The axes of `space` in the order `axes`, collapsed.
+    pub fn new(space: &Shape, axes: impl Iterator<Item = usize>, operands: &[&Strides]) -> Nest {
+        let mut nest = Nest { dims: SmallVec::new(), strides: SmallVec::from_elem([0; MAX_RANK], operands.len()) };
+        for axis in axes {
+            let d = space[axis];
+            if d == 1 {
+                continue;
+            }
+            let last = nest.dims.len();
+            let joins = last > 0 && operands.iter().zip(&nest.strides).all(|(o, s)| s[last - 1] == o[axis] * d as isize);
+            let at = if joins {
+                nest.dims[last - 1] *= d;
+                last - 1
+            } else {
+                nest.dims.push(d);
+                last
+            };
+            for (o, s) in operands.iter().zip(nest.strides.iter_mut()) {
+                s[at] = o[axis];
+            }
+        }
+        if nest.dims.is_empty() {
+            nest.dims.push(1);
+        }
+        nest
+    }
+    /// How many positions there are.
+    pub fn len(&self) -> usize {
+        self.dims.iter().product()
+    }
+    /// Does operand k lie densely in the nest's order?
+    pub fn is_dense(&self, k: usize) -> bool {
+        let mut step = 1;
+        self.dims.iter().zip(&self.strides[k]).rev().all(|(&d, &s)| {
+            let fits = s == step;
+            step *= d as isize;
+            fits
+        })
+    }
+    /// Does operand k have one element for the whole nest?
+    pub fn is_uniform(&self, k: usize) -> bool {
+        self.strides[k][..self.dims.len()].iter().all(|&s| s == 0)
+    }
+    /// Where operand k, relative to its first element, is at position `at`.
+    pub fn offset(&self, k: usize, mut at: usize) -> isize {
+        let mut offset = 0;
+        for (&d, &s) in self.dims.iter().zip(&self.strides[k]).rev() {
+            offset += (at % d) as isize * s;
+            at /= d;
+        }
+        offset
+    }
+    /// Cuts the positions `at .. at + n` of operand k into runs of one stride: `f(first, count, offset, stride)`,
+    /// `first` counted from `at`.
+    pub fn runs(&self, k: usize, at: usize, n: usize, f: impl FnMut(usize, usize, isize, isize)) {
+        runs(&self.dims, &self.strides[k], at, n, f);
+    }
+}
+
+/// See [`Nest::runs`].
+pub(crate) fn runs(dims: &[usize], strides: &[isize], at: usize, n: usize, mut f: impl FnMut(usize, usize, isize, isize)) {
+    let rank = dims.len();
+    let mut index = [0usize; MAX_RANK];
+    let (mut rest, mut offset) = (at, 0isize);
+    for a in (0..rank).rev() {
+        index[a] = rest % dims[a];
+        rest /= dims[a];
+        offset += index[a] as isize * strides[a];
+    }
+    let (inner, stride) = (dims[rank - 1], strides[rank - 1]);
+    let mut done = 0;
+    while done < n {
+        let count = (inner - index[rank - 1]).min(n - done);
+        f(done, count, offset, stride);
+        done += count;
+        // To the start of the next inner line.
+        offset -= index[rank - 1] as isize * stride;
+        index[rank - 1] = 0;
+        let mut a = rank - 1;
+        while a > 0 {
+            a -= 1;
+            index[a] += 1;
+            offset += strides[a];
+            if index[a] < dims[a] {
+                break;
+            }
+            offset -= dims[a] as isize * strides[a];
+            index[a] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dense_operands_collapse_to_one_axis_and_a_broadcast_one_keeps_its_own() {
+        let space = Shape::new(&[2, 3, 4]).unwrap();
+        let dense = space.strides();
+        assert_eq!(&Nest::new(&space, 0..3, &[&dense]).dims[..], [24]);
+        let mut row = [0; MAX_RANK];
+        row[2] = 1;
+        let nest = Nest::new(&space, 0..3, &[&dense, &row]);
+        assert_eq!(&nest.dims[..], [6, 4]);
+        assert!(nest.is_dense(0) && !nest.is_dense(1));
+    }
+    #[test]
+    fn runs_visit_what_offset_names() {
+        let space = Shape::new(&[3, 4, 5]).unwrap();
+        let strides = [7, -2, 3, 0, 0, 0, 0, 0];
+        let nest = Nest::new(&space, [1, 0, 2].into_iter(), &[&strides]);
+        for at in 0..60 {
+            for n in [1, 4, 17, 60 - at] {
+                let n = n.min(60 - at);
+                let mut seen = vec![];
+                nest.runs(0, at, n, |first, count, offset, stride| {
+                    assert_eq!(first, seen.len());
+                    seen.extend((0..count as isize).map(|k| offset + k * stride));
+                });
+                assert_eq!(seen, (at..at + n).map(|p| nest.offset(0, p)).collect::<Vec<_>>());
+            }
+        }
+    }
+}

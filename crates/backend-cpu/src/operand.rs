@@ -1,0 +1,184 @@
+//! A step's operands as byte slices: locks taken once, aliases of inputs and outputs resolved. Kernels get slices
+//! and layouts, and never see a buffer or a lock.
+use crate::memory::CpuMemory;
+use adamant_core::{DType, ErrorKind, Layout, Shape, backend::Memory, buffer::Buffer, kernel::{Operand, Step}};
+use bytemuck::AnyBitPattern;
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use smallvec::SmallVec;
+
+/// What a kernel reads.
+#[derive(Clone, Copy)]
+pub(crate) struct In<'a> {
+    /// the whole buffer; empty if `in_place` is set
+    pub bytes: &'a [u8],
+    /// the shape that `layout` strides over
+    pub shape: Shape,
+    /// where the elements are
+    pub layout: Layout,
+    /// their dtype
+    pub dtype: DType,
+    /// it is the memory of this output, at the same places
+    pub in_place: Option<usize>,
+}
+/// What a kernel writes.
+pub(crate) struct Out<'a> {
+    /// the whole buffer
+    pub bytes: &'a mut [u8],
+    /// the shape that `layout` strides over
+    pub shape: Shape,
+    /// where the elements go
+    pub layout: Layout,
+    /// their dtype
+    pub dtype: DType,
+}
+
+pub(crate) fn internal(what: &str) -> ErrorKind {
+    ErrorKind::Internal(what.into())
+}
+
+impl<'a> In<'a> {
+    /// The buffer as elements.
+    ///
+    /// # Errors
+    /// Memory of another alignment, which no caller can make.
+    pub fn elements<T: AnyBitPattern>(&self) -> Result<&'a [T], ErrorKind> {
+        whole(self.bytes)
+    }
+    /// The elements of a dense operand, in order.
+    ///
+    /// # Errors
+    /// A layout that is not dense or that leaves the buffer.
+    pub fn dense<T: AnyBitPattern>(&self) -> Result<&'a [T], ErrorKind> {
+        if !self.layout.is_dense(&self.shape) {
+            return Err(internal("a dense operand was promised"));
+        }
+        let n = self.shape.elements();
+        self.elements()?.get(self.layout.offset..self.layout.offset + n).ok_or_else(|| internal("an operand leaves its buffer"))
+    }
+    /// Checks that every element lies in the buffer, so that kernels may index without thought.
+    pub fn check(&self) -> Result<(), ErrorKind> {
+        check(&self.shape, &self.layout, self.dtype, self.bytes.len())
+    }
+}
+impl Out<'_> {
+    /// The elements of a dense output, in order.
+    ///
+    /// # Errors
+    /// A layout that is not dense or that leaves the buffer.
+    pub fn dense<T: AnyBitPattern + bytemuck::NoUninit>(&mut self) -> Result<&mut [T], ErrorKind> {
+        bytemuck::try_cast_slice_mut(self.dense_bytes()?).map_err(|_| internal("a misaligned buffer"))
+    }
+    /// The bytes of a dense output.
+    ///
+    /// # Errors
+    /// As `dense`.
+    pub fn dense_bytes(&mut self) -> Result<&mut [u8], ErrorKind> {
+        if !self.layout.is_dense(&self.shape) {
+            return Err(internal("a dense output was promised"));
+        }
+        let size = self.dtype.size();
+        let start = self.layout.offset * size;
+        let end = start + self.shape.elements() * size;
+        self.bytes.get_mut(start..end).ok_or_else(|| internal("an output leaves its buffer"))
+    }
+    /// Checks that every element lies in the buffer.
+    pub fn check(&self) -> Result<(), ErrorKind> {
+        check(&self.shape, &self.layout, self.dtype, self.bytes.len())
+    }
+}
+fn whole<T: AnyBitPattern>(bytes: &[u8]) -> Result<&[T], ErrorKind> {
+    let bytes = &bytes[..bytes.len() / size_of::<T>() * size_of::<T>()];
+    bytemuck::try_cast_slice(bytes).map_err(|_| internal("a misaligned buffer"))
+}
+/// The whole buffer as elements, to write.
+pub(crate) fn whole_mut<T: AnyBitPattern + bytemuck::NoUninit>(bytes: &mut [u8]) -> Result<&mut [T], ErrorKind> {
+    let n = bytes.len() / size_of::<T>() * size_of::<T>();
+    bytemuck::try_cast_slice_mut(&mut bytes[..n]).map_err(|_| internal("a misaligned buffer"))
+}
+fn check(shape: &Shape, layout: &Layout, dtype: DType, bytes: usize) -> Result<(), ErrorKind> {
+    let (mut low, mut high) = (layout.offset as isize, layout.offset as isize);
+    for (&d, &s) in shape.iter().zip(&layout.strides) {
+        if d == 0 {
+            return Ok(());
+        }
+        let reach = (d as isize - 1) * s;
+        if reach < 0 { low += reach } else { high += reach }
+    }
+    if low >= 0 && (high as usize + 1) * dtype.size() <= bytes {
+        return Ok(());
+    }
+    Err(ErrorKind::Internal(format!("an operand of shape {shape} at {layout:?} reaches elements {low}..={high} of a buffer of {bytes} bytes")))
+}
+
+type Read<'a> = RwLockReadGuard<'a, Option<Box<dyn Memory>>>;
+type Write<'a> = RwLockWriteGuard<'a, Option<Box<dyn Memory>>>;
+
+fn host<'g>(guard: &'g Read<'_>) -> Result<&'g [u8], ErrorKind> {
+    guard.as_deref().and_then(|m| m.host()).ok_or_else(|| internal("an operand without host memory"))
+}
+fn whole_of(o: &Operand<'_>) -> Result<Vec<u8>, ErrorKind> {
+    let guard = o.buffer.read();
+    Ok(host(&guard)?.to_vec())
+}
+
+/// Locks a step's buffers and hands them to `f` as slices. An input that is the memory of an output is marked
+/// `in_place` where `may_alias` (a Map reads it from there) and the layouts agree; else it is copied first.
+pub(crate) fn with_operands<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R, ErrorKind>) -> Result<R, ErrorKind> {
+    enum From {
+        Guard(usize),
+        Copy(usize),
+        Place(usize),
+    }
+    let mut copies: SmallVec<[Vec<u8>; 1]> = SmallVec::new();
+    let mut read: SmallVec<[Read<'_>; 4]> = SmallVec::new();
+    let mut from: SmallVec<[From; 4]> = SmallVec::new();
+    for (k, i) in step.inputs.iter().enumerate() {
+        let same = |o: &Operand<'_>| std::ptr::eq(o.buffer as *const Buffer, i.buffer);
+        from.push(match step.outputs.iter().position(same) {
+            Some(p) if may_alias && i.layout == step.outputs[p].layout && i.dtype.size() == step.outputs[p].dtype.size() && i.shape == step.outputs[p].shape => From::Place(p),
+            Some(_) => {
+                copies.push(whole_of(i)?);
+                From::Copy(copies.len() - 1)
+            }
+            // A second lock of one buffer could wait behind a writer that waits for the first.
+            None => match step.inputs[..k].iter().position(|p| std::ptr::eq(p.buffer as *const Buffer, i.buffer)) {
+                Some(p) => match from[p] {
+                    From::Guard(g) => From::Guard(g),
+                    _ => return Err(internal("an input is in place and not in place")),
+                },
+                None => {
+                    read.push(i.buffer.read());
+                    From::Guard(read.len() - 1)
+                }
+            },
+        });
+    }
+    for (k, o) in step.outputs.iter().enumerate() {
+        if step.outputs[..k].iter().any(|p| std::ptr::eq(p.buffer as *const Buffer, o.buffer)) {
+            return Err(internal("two outputs in one buffer"));
+        }
+    }
+    let mut write: SmallVec<[Write<'_>; 2]> = step.outputs.iter().map(|o| o.buffer.write()).collect();
+    let mut outputs: SmallVec<[Out<'_>; 2]> = SmallVec::new();
+    for (guard, o) in write.iter_mut().zip(&step.outputs) {
+        let memory = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<CpuMemory>());
+        let bytes = memory.ok_or_else(|| internal("an output without memory of this backend"))?.slice_mut();
+        let out = Out { bytes, shape: o.shape, layout: o.layout, dtype: o.dtype };
+        out.check()?;
+        outputs.push(out);
+    }
+    let mut inputs: SmallVec<[In<'_>; 4]> = SmallVec::new();
+    for (i, from) in step.inputs.iter().zip(&from) {
+        let (bytes, in_place): (&[u8], _) = match from {
+            From::Guard(g) => (host(&read[*g])?, None),
+            From::Copy(c) => (&copies[*c], None),
+            From::Place(p) => (&[], Some(*p)),
+        };
+        let view = In { bytes, shape: i.shape, layout: i.layout, dtype: i.dtype, in_place };
+        if in_place.is_none() {
+            view.check()?;
+        }
+        inputs.push(view);
+    }
+    f(&inputs, &mut outputs)
+}

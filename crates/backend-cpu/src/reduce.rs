@@ -1,0 +1,521 @@
+//! Reduce: a program over an index space, combined along some axes.
+//!
+//! The tree of a combination is fixed by the number of elements alone. The elements of one output, counted in
+//! row-major order of the reduced axes, form blocks of 256: in a block, 16 lanes take every 16th element each and
+//! are folded by halves. Blocks are added left to right into segments of 256 blocks and those into the total, in a
+//! wider type (f64 for sums of f32). So neither threads, tiles, layouts, instruction sets nor fusion change a bit,
+//! and the error grows like that of pairwise summation.
+use crate::{
+    device::Runtime,
+    isa::Isa,
+    map::{
+        self,
+        load::{CastFrom, store},
+        loops::{self, Src},
+        program::Kind,
+        tile::{Lane, OutTile, Run, Scratch, TILE, odd, with_scratch},
+    },
+    operand::{In, Out, internal},
+    simd::{Kernel, Simd, dispatch},
+};
+use adamant_core::{AxisSet, DType, ErrorKind, expr::Reg, kernel::Step, op::ReduceOp};
+use parking_lot::Mutex;
+
+/// Lanes of a block.
+const LANES: usize = 16;
+/// Elements of a block.
+const BLOCK: usize = 256;
+/// Elements of a segment.
+const SEGMENT: usize = 256 * BLOCK;
+/// Columns that are reduced side by side.
+const COLUMNS: usize = 512;
+/// Elements below which a reduction is one task.
+const TASK: usize = 64 * 1024;
+
+/// What lanes hold, and the wider type of totals.
+trait Element: Lane + Send + Sync {
+    type Wide: Copy + Send + Sync;
+    const ZERO: Self;
+    const ONE: Self;
+    const LOWEST: Self;
+    const HIGHEST: Self;
+    fn widen(self) -> Self::Wide;
+    fn plus(self, o: Self) -> Self;
+    fn times(self, o: Self) -> Self;
+    fn larger(self, o: Self) -> Self;
+    fn smaller(self, o: Self) -> Self;
+    fn wide_plus(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    fn wide_times(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    fn wide_larger(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    fn wide_smaller(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    /// The total as a lane of the output.
+    fn finish(v: Self::Wide, dtype: DType) -> Self;
+}
+macro_rules! float_element {
+    ($t:ty, $finish:expr) => {
+        impl Element for $t {
+            type Wide = f64;
+            const ZERO: $t = 0.0;
+            const ONE: $t = 1.0;
+            const LOWEST: $t = <$t>::NEG_INFINITY;
+            const HIGHEST: $t = <$t>::INFINITY;
+            #[inline(always)]
+            fn widen(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn plus(self, o: $t) -> $t {
+                self + o
+            }
+            #[inline(always)]
+            fn times(self, o: $t) -> $t {
+                self * o
+            }
+            #[inline(always)]
+            fn larger(self, o: $t) -> $t {
+                loops::larger(self, o)
+            }
+            #[inline(always)]
+            fn smaller(self, o: $t) -> $t {
+                loops::smaller(self, o)
+            }
+            #[inline(always)]
+            fn wide_plus(a: f64, b: f64) -> f64 {
+                a + b
+            }
+            #[inline(always)]
+            fn wide_times(a: f64, b: f64) -> f64 {
+                a * b
+            }
+            #[inline(always)]
+            fn wide_larger(a: f64, b: f64) -> f64 {
+                loops::larger(a, b)
+            }
+            #[inline(always)]
+            fn wide_smaller(a: f64, b: f64) -> f64 {
+                loops::smaller(a, b)
+            }
+            fn finish(v: f64, dtype: DType) -> $t {
+                ($finish)(v, dtype)
+            }
+        }
+    };
+}
+float_element!(f32, |v: f64, dtype: DType| if dtype == DType::F32 { v as f32 } else { map::load::round_value(odd(v), dtype) });
+float_element!(f64, |v: f64, _| v);
+impl Element for i64 {
+    type Wide = i64;
+    const ZERO: i64 = 0;
+    const ONE: i64 = 1;
+    const LOWEST: i64 = i64::MIN;
+    const HIGHEST: i64 = i64::MAX;
+    #[inline(always)]
+    fn widen(self) -> i64 {
+        self
+    }
+    #[inline(always)]
+    fn plus(self, o: i64) -> i64 {
+        self.wrapping_add(o)
+    }
+    #[inline(always)]
+    fn times(self, o: i64) -> i64 {
+        self.wrapping_mul(o)
+    }
+    #[inline(always)]
+    fn larger(self, o: i64) -> i64 {
+        self.max(o)
+    }
+    #[inline(always)]
+    fn smaller(self, o: i64) -> i64 {
+        self.min(o)
+    }
+    #[inline(always)]
+    fn wide_plus(a: i64, b: i64) -> i64 {
+        a.wrapping_add(b)
+    }
+    #[inline(always)]
+    fn wide_times(a: i64, b: i64) -> i64 {
+        a.wrapping_mul(b)
+    }
+    #[inline(always)]
+    fn wide_larger(a: i64, b: i64) -> i64 {
+        a.max(b)
+    }
+    #[inline(always)]
+    fn wide_smaller(a: i64, b: i64) -> i64 {
+        a.min(b)
+    }
+    fn finish(v: i64, _: DType) -> i64 {
+        v
+    }
+}
+
+/// How two elements, and two totals, are combined.
+trait Combine: Send + Sync + 'static {
+    fn identity<T: Element>() -> T;
+    fn lanes<T: Element>(a: T, b: T) -> T;
+    fn totals<T: Element>(a: T::Wide, b: T::Wide) -> T::Wide;
+}
+macro_rules! combine {
+    ($($name:ident $identity:ident $lanes:ident $totals:ident;)*) => { $(
+        struct $name;
+        impl Combine for $name {
+            #[inline(always)]
+            fn identity<T: Element>() -> T { T::$identity }
+            #[inline(always)]
+            fn lanes<T: Element>(a: T, b: T) -> T { a.$lanes(b) }
+            #[inline(always)]
+            fn totals<T: Element>(a: T::Wide, b: T::Wide) -> T::Wide { T::$totals(a, b) }
+        }
+    )* };
+}
+combine! {
+    Sum ZERO plus wide_plus;
+    Prod ONE times wide_times;
+    Max LOWEST larger wide_larger;
+    Min HIGHEST smaller wide_smaller;
+}
+
+/// A total that grows block by block.
+struct Total<T: Element> {
+    segment: T::Wide,
+    total: T::Wide,
+    blocks: usize,
+}
+impl<T: Element> Total<T> {
+    fn new<C: Combine>() -> Total<T> {
+        let identity = C::identity::<T>().widen();
+        Total { segment: identity, total: identity, blocks: 0 }
+    }
+    #[inline(always)]
+    fn push<C: Combine>(&mut self, block: T) {
+        self.segment = C::totals::<T>(self.segment, block.widen());
+        self.blocks += 1;
+        if self.blocks == SEGMENT / BLOCK {
+            self.push_segment::<C>(self.segment);
+            self.segment = C::identity::<T>().widen();
+            self.blocks = 0;
+        }
+    }
+    fn push_segment<C: Combine>(&mut self, segment: T::Wide) {
+        self.total = C::totals::<T>(self.total, segment);
+    }
+    fn value<C: Combine>(self) -> T::Wide {
+        if self.blocks == 0 { self.total } else { C::totals::<T>(self.total, self.segment) }
+    }
+}
+
+/// One block.
+#[inline(always)]
+fn block<T: Element, C: Combine>(x: &[T]) -> T {
+    let mut lanes = [C::identity::<T>(); LANES];
+    let mut chunks = x.chunks_exact(LANES);
+    for c in &mut chunks {
+        for (l, &v) in lanes.iter_mut().zip(c) {
+            *l = C::lanes(*l, v);
+        }
+    }
+    for (l, &v) in lanes.iter_mut().zip(chunks.remainder()) {
+        *l = C::lanes(*l, v);
+    }
+    fold::<T, C>(lanes)
+}
+#[inline(always)]
+fn fold<T: Element, C: Combine>(mut lanes: [T; LANES]) -> T {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for k in 0..half {
+            lanes[k] = C::lanes(lanes[k], lanes[k + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+/// Pushes a run of elements that starts at a block's start.
+struct PushRow<'a, T: Element, C>(&'a [T], &'a mut Total<T>, std::marker::PhantomData<C>);
+impl<T: Element, C: Combine> Kernel for PushRow<'_, T, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let PushRow(x, total, _) = self;
+        // Four blocks at a time: their chains of additions are independent and overlap.
+        let mut quads = x.chunks_exact(4 * BLOCK);
+        for q in &mut quads {
+            let mut lanes = [[C::identity::<T>(); LANES]; 4];
+            for at in (0..BLOCK).step_by(LANES) {
+                for (b, lanes) in lanes.iter_mut().enumerate() {
+                    for (l, &v) in lanes.iter_mut().zip(&q[b * BLOCK + at..b * BLOCK + at + LANES]) {
+                        *l = C::lanes(*l, v);
+                    }
+                }
+            }
+            for lanes in lanes {
+                total.push::<C>(fold::<T, C>(lanes));
+            }
+        }
+        for b in quads.remainder().chunks(BLOCK) {
+            total.push::<C>(block::<T, C>(b));
+        }
+    }
+}
+fn push_row<T: Element, C: Combine>(isa: Isa, x: &[T], total: &mut Total<T>) {
+    dispatch(if x.len() < 2 * LANES { Isa::Scalar } else { isa }, PushRow::<T, C>(x, total, std::marker::PhantomData));
+}
+
+/// Runs a Reduce step.
+///
+/// # Errors
+/// Operands that do not fit the program.
+pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, value: Reg, op: ReduceOp, axes: AxisSet, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+    let [out] = outputs else { return Err(internal("a reduction has one output")) };
+    let program = map::program(step.kernel)?;
+    let rank = step.space.rank();
+    let kept = |a: &usize| !axes.has(*a);
+    let reduced: usize = (0..rank).filter(|a| !kept(a)).map(|a| step.space[a]).product();
+    // The kept axes behind the last reduced one lie side by side.
+    let last = (0..rank).rev().find(|a| !kept(a));
+    let inner: usize = last.map_or(1, |l| step.space[l + 1..].iter().product());
+    let columns = last.is_some() && inner >= 8 && reduced > 1;
+    let split = if columns { last.map_or(rank, |l| l + 1) } else { rank };
+    let order = (0..split).filter(kept).chain((0..rank).filter(|a| !kept(a))).chain(split..rank);
+    let nest = map::nest(program, &step.space, order, inputs);
+    let kind = program.registers.get(value as usize).ok_or_else(|| internal("no such register"))?.kind;
+    let dtype = out.dtype;
+    let want = if kind == Kind::Bool || kind == Kind::I64 { matches!(Kind::of(dtype), Kind::I64 | Kind::Bool) } else { Kind::of(dtype) == kind };
+    if !want {
+        return Err(internal("a reduction into another kind"));
+    }
+    let job = Job { runtime, value, reduced, inner: if columns { inner } else { 1 }, run: Run::new(program, runtime.isa, nest, inputs, &step.args, step.fault)?, dtype };
+    let bytes = out.dense_bytes()?;
+    if step.space.elements() == 0 && bytes.is_empty() {
+        return Ok(());
+    }
+    match kind {
+        Kind::F32 => by_op::<f32, f32>(&job, op, columns, bytes),
+        Kind::F64 => by_op::<f64, f64>(&job, op, columns, bytes),
+        Kind::I64 => by_op::<i64, i64>(&job, op, columns, bytes),
+        Kind::Bool => by_op::<u8, i64>(&job, op, columns, bytes),
+    }
+}
+struct Job<'a> {
+    runtime: &'a Runtime,
+    run: Run<'a>,
+    value: Reg,
+    /// elements of one output
+    reduced: usize,
+    /// outputs that lie side by side
+    inner: usize,
+    dtype: DType,
+}
+/// From the tile's lanes to the lanes of the reduction.
+trait Into2<T>: Lane {
+    fn view<'a>(isa: Isa, src: Src<'a, Self>, n: usize, room: &'a mut [T; TILE]) -> &'a [T];
+}
+macro_rules! same_lanes {
+    ($($t:ty),*) => { $(impl Into2<$t> for $t {
+        fn view<'a>(_: Isa, src: Src<'a, $t>, n: usize, room: &'a mut [$t; TILE]) -> &'a [$t] {
+            match src {
+                Src::Slice(s) => &s[..n],
+                Src::Splat(v) => {
+                    room[..n].fill(v);
+                    &room[..n]
+                }
+            }
+        }
+    })* };
+}
+same_lanes!(f32, f64, i64);
+impl Into2<i64> for u8 {
+    fn view<'a>(isa: Isa, src: Src<'a, u8>, n: usize, room: &'a mut [i64; TILE]) -> &'a [i64] {
+        match src {
+            Src::Slice(s) => loops::convert(isa, &s[..n], &mut room[..n], CastFrom::to_i64),
+            Src::Splat(v) => room[..n].fill(v as i64),
+        }
+        &room[..n]
+    }
+}
+
+fn by_op<L: Into2<T>, T: Element>(job: &Job<'_>, op: ReduceOp, columns: bool, out: &mut [u8]) -> Result<(), ErrorKind> {
+    match op {
+        ReduceOp::Sum => reduce::<L, T, Sum>(job, columns, out),
+        ReduceOp::Prod => reduce::<L, T, Prod>(job, columns, out),
+        ReduceOp::Max => reduce::<L, T, Max>(job, columns, out),
+        ReduceOp::Min => reduce::<L, T, Min>(job, columns, out),
+    }
+}
+fn write<T: Element>(isa: Isa, totals: impl Iterator<Item = T::Wide>, dtype: DType, out: &mut [u8]) {
+    let size = dtype.size();
+    for (v, o) in totals.zip(out.chunks_exact_mut(size)) {
+        let v = T::finish(v, dtype);
+        if dtype == DType::Bool {
+            // Lanes are integers here; an extreme of truth values is one again.
+            o[0] = matches!(v.value(), map::tile::Value::I64(v) if v != 0) as u8;
+        } else {
+            store(isa, Src::Slice(&[v]), dtype, o);
+        }
+    }
+}
+fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out: &mut [u8]) -> Result<(), ErrorKind> {
+    let threads = &job.runtime.threads;
+    let size = job.dtype.size();
+    let outputs = out.len() / size;
+    let failed = Mutex::new(None);
+    let note = |r: Result<(), ErrorKind>| {
+        if let Err(e) = r {
+            failed.lock().get_or_insert(e);
+        }
+    };
+    let work = outputs.saturating_mul(job.reduced);
+    let many = threads.count() > 1 && work > 2 * TASK;
+    if job.reduced == 0 {
+        write::<T>(job.run.isa, std::iter::repeat_n(C::identity::<T>().widen(), outputs), job.dtype, out);
+    } else if columns {
+        // Widths are multiples of 16 so that rows of a part start on lines.
+        let wanted = if many { (threads.count() * 4).div_ceil(outputs / job.inner) } else { 1 };
+        let width = job.inner.div_ceil(wanted).next_multiple_of(64).clamp(64, COLUMNS);
+        let mut parts = Vec::new();
+        for (o, row) in out.chunks_mut(job.inner * size).enumerate() {
+            for (c, part) in row.chunks_mut(width * size).enumerate() {
+                parts.push((o, c * width, part));
+            }
+        }
+        if many {
+            threads.for_parts(parts, |_, (o, c, part)| note(with_scratch(|s| reduce_columns::<L, T, C>(job, o, c, part, s))));
+        } else {
+            with_scratch(|s| parts.into_iter().for_each(|(o, c, part)| note(reduce_columns::<L, T, C>(job, o, c, part, s))));
+        }
+    } else if many && job.reduced > SEGMENT && outputs < threads.count() * 4 {
+        // Few long rows: their segments are the tasks.
+        let segments = job.reduced.div_ceil(SEGMENT);
+        let mut partial = vec![C::identity::<T>().widen(); outputs * segments];
+        threads.for_chunks_mut(&mut partial, 1, |task, place| {
+            let (o, s) = (task / segments, task % segments);
+            let n = SEGMENT.min(job.reduced - s * SEGMENT);
+            note(with_scratch(|scratch| {
+                let mut total = Total::<T>::new::<C>();
+                long_row::<L, T, C>(job, o * job.reduced + s * SEGMENT, n, &mut total, scratch)?;
+                place[0] = if total.blocks == 0 { total.total } else { total.segment };
+                Ok(())
+            }));
+        });
+        let totals = partial.chunks(segments).map(|row| {
+            let mut total = Total::<T>::new::<C>();
+            row.iter().for_each(|&s| total.push_segment::<C>(s));
+            total.total
+        });
+        write::<T>(job.run.isa, totals, job.dtype, out);
+    } else {
+        let rows = if many { (TASK.div_ceil(job.reduced)).max(outputs.div_ceil(threads.count() * 4)) } else { outputs };
+        threads.for_chunks_mut(out, rows.max(1) * size, |k, part| note(with_scratch(|s| reduce_rows::<L, T, C>(job, k * rows, part, s))));
+    }
+    failed.into_inner().map_or(Ok(()), Err)
+}
+fn tile<'s, L: Into2<T>, T: Element>(job: &'s Job<'_>, at: usize, n: usize, scratch: &'s mut Scratch, room: &'s mut [T; TILE]) -> Result<&'s [T], ErrorKind> {
+    let mut none: [OutTile<'_>; 0] = [];
+    job.run.tile(at, n, scratch, &mut none)?;
+    Ok(L::view(job.run.isa, job.run.src::<L>(job.value, at, n, scratch, &[]), n, room))
+}
+fn long_row<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, start: usize, n: usize, total: &mut Total<T>, scratch: &mut Scratch) -> Result<(), ErrorKind> {
+    let mut room = [T::default(); TILE];
+    let mut at = 0;
+    while at < n {
+        let count = TILE.min(n - at);
+        let x = tile::<L, T>(job, start + at, count, scratch, &mut room)?;
+        push_row::<T, C>(job.run.isa, x, total);
+        at += count;
+    }
+    Ok(())
+}
+/// Outputs that are rows of the nest, from row `first` on.
+fn reduce_rows<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
+    let (n, size) = (job.reduced, job.dtype.size());
+    if n > TILE / 2 {
+        for (k, o) in out.chunks_exact_mut(size).enumerate() {
+            let mut total = Total::<T>::new::<C>();
+            long_row::<L, T, C>(job, (first + k) * n, n, &mut total, scratch)?;
+            write::<T>(job.run.isa, std::iter::once(total.value::<C>()), job.dtype, o);
+        }
+        return Ok(());
+    }
+    let mut room = [T::default(); TILE];
+    let rows = TILE / n;
+    for (k, o) in out.chunks_mut(rows * size).enumerate() {
+        let count = o.len() / size;
+        let x = tile::<L, T>(job, (first + k * rows) * n, count * n, scratch, &mut room)?;
+        let isa = job.run.isa;
+        let totals = x.chunks_exact(n).map(|row| {
+            let mut total = Total::<T>::new::<C>();
+            push_row::<T, C>(isa, row, &mut total);
+            total.value::<C>()
+        });
+        write::<T>(isa, totals, job.dtype, o);
+    }
+    Ok(())
+}
+
+/// Adds rows of a tile to the lanes of their columns.
+struct AddRows<'a, T, C> {
+    x: &'a [T],
+    width: usize,
+    /// the number of the first row within its block
+    row: usize,
+    lanes: &'a mut [T],
+    mark: std::marker::PhantomData<C>,
+}
+impl<T: Element, C: Combine> Kernel for AddRows<'_, T, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        for (k, x) in self.x.chunks_exact(self.width).enumerate() {
+            let lane = (self.row + k) % LANES;
+            for (l, &v) in self.lanes[lane * self.width..][..self.width].iter_mut().zip(x) {
+                *l = C::lanes(*l, v);
+            }
+        }
+    }
+}
+/// Folds the lanes of all columns.
+struct FoldColumns<'a, T, C>(&'a mut [T], usize, std::marker::PhantomData<C>);
+impl<T: Element, C: Combine> Kernel for FoldColumns<'_, T, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let mut half = LANES / 2;
+        while half > 0 {
+            let (low, high) = self.0.split_at_mut(half * self.1);
+            for (l, &h) in low.iter_mut().zip(&high[..]) {
+                *l = C::lanes(*l, h);
+            }
+            half /= 2;
+        }
+    }
+}
+/// Outputs side by side: columns `first ..` of group `o`.
+fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
+    let width = out.len() / job.dtype.size();
+    let isa = job.run.isa;
+    let identity = C::identity::<T>();
+    let mut room = [T::default(); TILE];
+    let mut lanes = vec![identity; LANES * width];
+    let mut totals: Vec<Total<T>> = (0..width).map(|_| Total::new::<C>()).collect();
+    // Whole rows lie one after another: a tile takes several.
+    let rows = if width == job.inner { (TILE / width).max(1) } else { 1 };
+    let mut r = 0;
+    while r < job.reduced {
+        let end = (r / BLOCK * BLOCK + BLOCK).min(job.reduced);
+        while r < end {
+            let count = rows.min(end - r);
+            let at = (o * job.reduced + r) * job.inner + first;
+            let x = tile::<L, T>(job, at, count * width, scratch, &mut room)?;
+            dispatch(isa, AddRows::<T, C> { x, width, row: r % BLOCK, lanes: &mut lanes, mark: std::marker::PhantomData });
+            r += count;
+        }
+        dispatch(isa, FoldColumns::<T, C>(&mut lanes, width, std::marker::PhantomData));
+        for (t, &l) in totals.iter_mut().zip(&lanes) {
+            t.push::<C>(l);
+        }
+        lanes.fill(identity);
+    }
+    write::<T>(isa, totals.into_iter().map(|t| t.value::<C>()), job.dtype, out);
+    Ok(())
+}

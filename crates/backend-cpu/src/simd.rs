@@ -1,0 +1,186 @@
+//! A small vector abstraction: one trait per element kind, three instruction sets behind it.
+//!
+//! A kernel is written once over [`Simd`] and compiled once per set inside a function that carries the set's
+//! target features ([`dispatch`]); every operation is inlined into it. The scalar set is the safe twin.
+//! Must not know mathematics: a function of more than one instruction belongs elsewhere.
+//!
+//! Architecture Invariant: values of a vector type are made only below [`dispatch`] (or in a function that carries
+//! the same target features), because that is where the instructions are known to exist. The traits are crate-private
+//! for that reason.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+pub(crate) mod scalar;
+
+use crate::isa::Isa;
+
+/// An instruction set as a type.
+pub(crate) trait Simd: Copy + Send + Sync + 'static {
+    /// A vector of f32.
+    type F32: Float<Elem = f32, Int: Integer<Elem = i32>>;
+    /// A vector of f64.
+    type F64: Float<Elem = f64, Int: Integer<Elem = i64>>;
+}
+
+/// The outcome of a comparison, one truth value per lane.
+#[allow(dead_code, reason = "the vocabulary is complete; kernels use parts of it")]
+pub(crate) trait Mask: Copy {
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn not(self) -> Self;
+    /// Whether any lane is true.
+    fn any(self) -> bool;
+}
+
+/// A vector of floating-point numbers. Every operation rounds once, as IEEE 754 asks.
+#[allow(dead_code, reason = "the vocabulary is complete; kernels use parts of it")]
+pub(crate) trait Float: Copy {
+    type Elem: Copy + Default + Send + Sync + 'static;
+    type Int: Integer<Mask = Self::Mask>;
+    type Mask: Mask;
+    const LANES: usize;
+    /// Stored bits of the significand: 23 or 52.
+    const SIGNIFICAND: u32;
+
+    /// The nearest number to `value`, in every lane.
+    fn constant(value: f64) -> Self;
+    fn splat(value: Self::Elem) -> Self;
+    /// # Safety
+    /// `LANES` elements can be read at `at`.
+    unsafe fn load(at: *const Self::Elem) -> Self;
+    /// # Safety
+    /// `LANES` elements can be written at `at`.
+    unsafe fn store(self, at: *mut Self::Elem);
+    /// The first `count` lanes; the others are zero.
+    ///
+    /// # Safety
+    /// `min(count, LANES)` elements can be read at `at`.
+    unsafe fn load_first(at: *const Self::Elem, count: usize) -> Self;
+    /// Writes the first `count` lanes.
+    ///
+    /// # Safety
+    /// `min(count, LANES)` elements can be written at `at`.
+    unsafe fn store_first(self, at: *mut Self::Elem, count: usize);
+
+    /// Asks the L2 cache for the line at `at`, which may be any address.
+    #[inline(always)]
+    fn prefetch(at: *const Self::Elem) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing; SSE is part of x86-64.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+    /// Reads a block of `rows` rows (at most `LANES`; the rest count as zeros) of `count` elements (likewise) and
+    /// turns it: lane `r` of vector `c` is element `c` of row `r`. Vectors from `LANES` on are zero.
+    ///
+    /// # Safety
+    /// `count` elements can be read at `at + r * row_stride` for every `r < rows`.
+    unsafe fn load_transposed(at: *const Self::Elem, row_stride: usize, rows: usize, count: usize) -> [Self; 16];
+
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    fn div(self, other: Self) -> Self;
+    /// `self * factor + addend`, rounded once.
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
+    fn sqrt(self) -> Self;
+    /// `self < other ? self : other`: a NaN in either gives `other`.
+    fn min(self, other: Self) -> Self;
+    /// `self > other ? self : other`: a NaN in either gives `other`.
+    fn max(self, other: Self) -> Self;
+    /// To the nearest integer, ties to even.
+    fn round(self) -> Self;
+    fn floor(self) -> Self;
+    fn ceil(self) -> Self;
+    fn trunc(self) -> Self;
+    fn lt(self, other: Self) -> Self::Mask;
+    fn le(self, other: Self) -> Self::Mask;
+    fn eq(self, other: Self) -> Self::Mask;
+    fn is_nan(self) -> Self::Mask;
+    /// `yes` where `mask`, else `no`.
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+    fn to_bits(self) -> Self::Int;
+    fn from_bits(bits: Self::Int) -> Self;
+    fn abs(self) -> Self;
+    fn neg(self) -> Self;
+    /// The magnitude of `self` with the sign of `sign`.
+    fn copysign(self, sign: Self) -> Self;
+
+    /// Reads a whole vector from the front of a slice.
+    #[inline(always)]
+    fn from_slice(values: &[Self::Elem]) -> Self {
+        assert!(values.len() >= Self::LANES);
+        // SAFETY: the slice holds LANES elements.
+        unsafe { Self::load(values.as_ptr()) }
+    }
+
+    /// Reads as much of the slice as fits; missing lanes are zero.
+    #[inline(always)]
+    fn from_partial(values: &[Self::Elem]) -> Self {
+        // SAFETY: the slice holds the lanes asked for.
+        unsafe { Self::load_first(values.as_ptr(), values.len()) }
+    }
+
+    /// Writes a whole vector to the front of a slice.
+    #[inline(always)]
+    fn write(self, out: &mut [Self::Elem]) {
+        assert!(out.len() >= Self::LANES);
+        // SAFETY: the slice holds LANES elements.
+        unsafe { self.store(out.as_mut_ptr()) }
+    }
+
+    /// Writes as many lanes as the slice holds.
+    #[inline(always)]
+    fn write_partial(self, out: &mut [Self::Elem]) {
+        // SAFETY: the slice holds the lanes written.
+        unsafe { self.store_first(out.as_mut_ptr(), out.len()) }
+    }
+}
+
+/// A vector of integers as wide as the floats they are the bits of. Arithmetic wraps.
+#[allow(dead_code, reason = "the vocabulary is complete; kernels use parts of it")]
+pub(crate) trait Integer: Copy {
+    type Elem: Copy;
+    type Mask: Mask;
+
+    fn splat(value: Self::Elem) -> Self;
+    /// `value`, which fits, in every lane.
+    fn constant(value: i64) -> Self;
+    fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    /// Shifts every lane left.
+    fn shl(self, count: u32) -> Self;
+    /// Shifts every lane right and fills with zeros.
+    fn shr(self, count: u32) -> Self;
+    fn eq(self, other: Self) -> Self::Mask;
+    /// Signed.
+    fn gt(self, other: Self) -> Self::Mask;
+}
+
+/// Work that is compiled once per instruction set.
+pub(crate) trait Kernel {
+    type Output;
+    /// Must be `#[inline(always)]` in every implementation: its code belongs into the caller's target features.
+    fn run<S: Simd>(self) -> Self::Output;
+}
+
+/// Runs `kernel` with the instructions of `isa`; on a CPU that lacks them, with the scalar set.
+pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
+    match isa {
+        // SAFETY: the CPU has the features that the function is compiled for.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 if isa.is_available() => unsafe { avx512::enter(kernel) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 if isa.is_available() => unsafe { avx2::enter(kernel) },
+        _ => kernel.run::<scalar::Scalar>(),
+    }
+}

@@ -1,0 +1,74 @@
+//! Stable sorts along an axis. Values become unsigned keys in their order (NaN largest, both zeros equal), so that
+//! a pair of key and place is a total order and an unstable sort is stable.
+use crate::{
+    device::Runtime,
+    element::{Number, Wide, with_number},
+    lines::Lines,
+    operand::{In, Out, internal},
+};
+use adamant_core::ErrorKind;
+
+/// A wide value as a key of the same order.
+pub(crate) trait Key: Wide {
+    fn key(self) -> u64;
+}
+impl Key for i64 {
+    fn key(self) -> u64 {
+        self as u64 ^ (1 << 63)
+    }
+}
+impl Key for f64 {
+    fn key(self) -> u64 {
+        if self.is_nan() {
+            return u64::MAX;
+        }
+        // -0 + 0 is +0.
+        let bits = (self + 0.0).to_bits();
+        if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+    }
+}
+
+/// Runs a Sort step.
+///
+/// # Errors
+/// Operands that do not fit.
+pub(crate) fn run(runtime: &Runtime, axis: usize, descending: bool, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+    let ([x], [values, order]) = (inputs, outputs) else { return Err(internal("a sort has one input and two outputs")) };
+    if axis >= x.shape.rank() {
+        return Err(internal("a sort along no axis"));
+    }
+    let lines = Lines::new(&x.shape, axis, &[&x.layout.strides]);
+    if x.shape.elements() == 0 {
+        return Ok(());
+    }
+    with_number!(x.dtype, T => sort::<T>(runtime, &lines, x.elements()?, x.layout.offset as isize, descending, values.dense()?, order.dense()?))
+}
+fn sort<T: Number>(runtime: &Runtime, lines: &Lines, x: &[T], base: isize, descending: bool, values: &mut [T], order: &mut [i64]) -> Result<(), ErrorKind>
+where
+    T::Wide: Key,
+{
+    let (inner, n) = (lines.inner.len(), lines.n);
+    let places = lines.inner_offsets(0);
+    let group = (16 * 1024 / (inner * n)).max(1);
+    let parts: Vec<_> = values.chunks_mut(group * inner * n).zip(order.chunks_mut(group * inner * n)).collect();
+    runtime.threads.for_parts(parts, |task, (values, order)| {
+        let mut line: Vec<(u64, usize)> = Vec::with_capacity(n);
+        for (g, (values, order)) in values.chunks_mut(inner * n).zip(order.chunks_mut(inner * n)).enumerate() {
+            let start = base + lines.outer.offset(0, task * group + g);
+            for (j, p) in places.iter().enumerate() {
+                let at = |k: usize| x[(start + p + k as isize * lines.steps[0]) as usize];
+                line.clear();
+                line.extend((0..n).map(|k| {
+                    let key = at(k).wide().key();
+                    (if descending { !key } else { key }, k)
+                }));
+                line.sort_unstable();
+                for (t, &(_, k)) in line.iter().enumerate() {
+                    values[t * inner + j] = at(k);
+                    order[t * inner + j] = k as i64;
+                }
+            }
+        }
+    });
+    Ok(())
+}

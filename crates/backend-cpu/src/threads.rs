@@ -1,0 +1,325 @@
+//! One pool for all kernels: rayon's global one, one of a given size, or the user's own.
+//!
+//! Must not know what a task computes. Results never depend on the count: a kernel splits its work by shape and
+//! each task writes its own part. One thread or one task runs inline and wakes nobody.
+//!
+//! The caller of a loop takes tasks itself, from a counter that it shares with helpers spawned on the pool. When the
+//! counter is exhausted it waits only for helpers that have begun; one that begins later finds the loop closed. So a
+//! loop inside a job of the same pool ends even if every other thread is busy, and the waiting thread never runs a
+//! stranger's job on top of its own.
+
+use rayon::ThreadPool;
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::Thread,
+};
+
+use parking_lot::Mutex;
+
+/// The environment variable that fixes the number of threads; `RAYON_NUM_THREADS` is looked at next.
+pub const THREADS_VARIABLE: &str = "ADAMANT_NUM_THREADS";
+
+/// Where kernels run their tasks. Cloning shares the pool.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    count: usize,
+    pool: Pool,
+    source: &'static str,
+}
+
+#[derive(Clone, Debug)]
+enum Pool {
+    /// Rayon's global pool.
+    Global,
+    /// A pool of our own, started by the first piece of work that can use it; `None` in it: it could not start.
+    Own(Arc<OnceLock<Option<ThreadPool>>>),
+    /// The user's.
+    Given(Arc<ThreadPool>),
+}
+
+/// Set in `Loop::state` when no helper may begin any more; below it, the number of helpers at work.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+/// A loop that its caller and helpers share.
+struct Loop {
+    next: AtomicUsize,
+    tasks: usize,
+    state: AtomicUsize,
+    caller: Thread,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// The body, its lifetime erased: it is called only between a successful `enter` and the matching `leave`,
+    /// and the caller's frame, which owns it, waits for every `leave`.
+    body: Body,
+}
+struct Body(*const (dyn Fn(usize) + Sync));
+// SAFETY: the pointee is `Sync`, and the pointer is only read.
+#[allow(unsafe_code)]
+unsafe impl Send for Body {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Body {}
+
+impl Loop {
+    /// Registers a helper, unless the loop is closed.
+    fn enter(&self) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state & CLOSED == 0 {
+            match self.state.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+    fn leave(&self) {
+        // The handle is taken first: after the last `leave` only the Arc keeps the loop alive, not the caller.
+        if self.state.fetch_sub(1, Ordering::Release) == CLOSED + 1 {
+            self.caller.unpark();
+        }
+    }
+    /// Takes tasks until none is left.
+    #[allow(unsafe_code)]
+    fn work(&self) {
+        // SAFETY: the caller of the loop is inside `share`, which returns only after every helper has left.
+        let body = unsafe { &*self.body.0 };
+        loop {
+            let task = self.next.fetch_add(1, Ordering::Relaxed);
+            if task >= self.tasks {
+                return;
+            }
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(task))) {
+                self.next.store(self.tasks, Ordering::Relaxed);
+                self.panic.lock().get_or_insert(payload);
+                return;
+            }
+        }
+    }
+    fn close_and_wait(&self) {
+        if self.state.fetch_or(CLOSED, Ordering::AcqRel) == 0 {
+            return;
+        }
+        let mut spins = 0;
+        while self.state.load(Ordering::Acquire) != CLOSED {
+            if spins < 2000 {
+                spins += 1;
+                std::hint::spin_loop();
+            } else {
+                std::thread::park();
+            }
+        }
+    }
+}
+
+impl Threads {
+    /// A pool of `count` threads of its own (0 counts as 1), started when first needed.
+    pub fn new(count: usize) -> Threads {
+        Threads { count: count.max(1), pool: Pool::Own(Arc::default()), source: "set" }
+    }
+
+    /// The user's pool, all of its threads.
+    pub fn with_pool(pool: Arc<ThreadPool>) -> Threads {
+        Threads { count: pool.current_num_threads().max(1), pool: Pool::Given(pool), source: "given pool" }
+    }
+
+    /// What the environment asks for: `ADAMANT_NUM_THREADS`, then `RAYON_NUM_THREADS`, then the cores this process
+    /// may use (affinity and cgroup limits count). Rayon's global pool serves unless the first is set.
+    pub fn from_environment() -> Threads {
+        Threads::from_variables(|name| std::env::var(name).ok())
+    }
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Threads {
+        let asked = |name: &str| variable(name).and_then(|text| text.trim().parse::<usize>().ok()).filter(|&count| count > 0);
+        if let Some(count) = asked(THREADS_VARIABLE) {
+            return Threads { source: THREADS_VARIABLE, ..Threads::new(count) };
+        }
+        if let Some(count) = asked("RAYON_NUM_THREADS") {
+            return Threads { count, pool: Pool::Global, source: "RAYON_NUM_THREADS" };
+        }
+        let count = std::thread::available_parallelism().map_or(1, |count| count.get());
+        Threads { count, pool: Pool::Global, source: "cores" }
+    }
+
+    /// How many tasks run at a time.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+    /// Where the count came from: `set`, `given pool`, a variable's name, or `cores`.
+    pub fn source(&self) -> &'static str {
+        self.source
+    }
+
+    /// Runs `f(0), .., f(tasks - 1)`, in any order, and returns when all are done. A panic in a task is passed on.
+    pub fn for_each(&self, tasks: usize, f: impl Fn(usize) + Sync) {
+        if self.count == 1 || tasks <= 1 {
+            (0..tasks).for_each(f);
+            return;
+        }
+        self.share(tasks, &f);
+    }
+
+    #[allow(unsafe_code)]
+    fn share(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+        // SAFETY: only the lifetime changes. `close_and_wait` below keeps this frame until no helper uses it.
+        let body = Body(unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(f) });
+        let shared = Arc::new(Loop {
+            next: AtomicUsize::new(0),
+            tasks,
+            state: AtomicUsize::new(0),
+            caller: std::thread::current(),
+            panic: Mutex::new(None),
+            body,
+        });
+        for _ in 1..self.count.min(tasks) {
+            let helper = shared.clone();
+            self.spawn(move || {
+                if helper.enter() {
+                    helper.work();
+                    helper.leave();
+                }
+            });
+        }
+        shared.work();
+        shared.close_and_wait();
+        let panic = shared.panic.lock().take();
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
+    }
+
+    /// Gives each of `parts` to one task. For work whose pieces are prepared by the caller.
+    pub fn for_parts<P: Send>(&self, parts: Vec<P>, f: impl Fn(usize, P) + Sync) {
+        if self.count == 1 || parts.len() <= 1 {
+            parts.into_iter().enumerate().for_each(|(index, part)| f(index, part));
+            return;
+        }
+        let parts: Vec<Mutex<Option<P>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
+        self.share(parts.len(), &|index| {
+            let part = parts[index].lock().take();
+            if let Some(part) = part {
+                f(index, part);
+            }
+        });
+    }
+
+    /// Cuts `data` into pieces of `chunk_len` (the last may be shorter) and runs `f(index, piece)` on each.
+    pub fn for_chunks_mut<T: Send>(&self, data: &mut [T], chunk_len: usize, f: impl Fn(usize, &mut [T]) + Sync) {
+        let chunk_len = chunk_len.max(1);
+        if self.count == 1 || data.len() <= chunk_len {
+            data.chunks_mut(chunk_len).enumerate().for_each(|(index, chunk)| f(index, chunk));
+            return;
+        }
+        self.for_parts(data.chunks_mut(chunk_len).collect(), f);
+    }
+
+    fn spawn(&self, job: impl FnOnce() + Send + 'static) {
+        match &self.pool {
+            Pool::Global => rayon::spawn(job),
+            Pool::Given(pool) => pool.spawn(job),
+            Pool::Own(cell) => {
+                // The caller works too, so the pool has one thread less. A pool that the system gives no threads
+                // for is no loss of results: the caller does all tasks.
+                let start = || rayon::ThreadPoolBuilder::new().num_threads(self.count - 1).thread_name(|k| format!("adamant-cpu-{k}")).build().ok();
+                if let Some(pool) = cell.get_or_init(start) {
+                    pool.spawn(job);
+                }
+            }
+        }
+    }
+}
+
+impl Default for Threads {
+    fn default() -> Threads {
+        Threads::from_environment()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_runs_once_for_any_count() {
+        for count in [1, 2, 3, 8] {
+            let threads = Threads::new(count);
+            for tasks in [0, 1, 2, 7, 100] {
+                let sum = AtomicUsize::new(0);
+                threads.for_each(tasks, |task| {
+                    sum.fetch_add(task + 1, Ordering::Relaxed);
+                });
+                assert_eq!(sum.into_inner(), tasks * (tasks + 1) / 2, "{count} threads, {tasks} tasks");
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_cover_the_slice() {
+        for count in [1, 3] {
+            let mut data = vec![0usize; 103];
+            Threads::new(count).for_chunks_mut(&mut data, 10, |index, chunk| chunk.fill(index));
+            assert!(data.iter().enumerate().all(|(i, &value)| value == i / 10));
+        }
+    }
+
+    #[test]
+    fn nested_calls_neither_hang_nor_lose_tasks() {
+        let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap());
+        let threads = Threads::with_pool(pool.clone());
+        let sum = AtomicUsize::new(0);
+        pool.install(|| {
+            threads.for_each(8, |_| {
+                threads.for_each(8, |_| {
+                    sum.fetch_add(1, Ordering::Relaxed);
+                });
+            });
+        });
+        assert_eq!(sum.into_inner(), 64);
+    }
+
+    #[test]
+    fn a_waiting_caller_runs_no_foreign_job() {
+        // Many jobs of one pool hold a lock across a loop: if the wait stole another job, it would lock twice.
+        let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap());
+        let threads = Threads::with_pool(pool.clone());
+        let inside = Arc::new(Mutex::new(()));
+        let done = Arc::new(AtomicUsize::new(0));
+        pool.scope(|scope| {
+            for _ in 0..200 {
+                let (threads, inside, done) = (threads.clone(), inside.clone(), done.clone());
+                scope.spawn(move |_| {
+                    let guard = inside.lock();
+                    threads.for_each(16, |_| {
+                        done.fetch_add(1, Ordering::Relaxed);
+                    });
+                    drop(guard);
+                });
+            }
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 3200);
+    }
+
+    #[test]
+    fn one_thread_starts_no_pool() {
+        let threads = Threads::new(1);
+        let here = std::thread::current().id();
+        threads.for_each(4, |_| assert_eq!(std::thread::current().id(), here));
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller() {
+        let caught = catch_unwind(|| Threads::new(3).for_each(50, |task| assert!(task != 20)));
+        assert!(caught.is_err());
+    }
+
+    #[test]
+    fn our_variable_wins_over_rayons() {
+        let both = Threads::from_variables(|name| Some(if name == THREADS_VARIABLE { "3" } else { "5" }.into()));
+        assert_eq!((both.count(), both.source()), (3, THREADS_VARIABLE));
+        let one = Threads::from_variables(|name| (name != THREADS_VARIABLE).then(|| "5".into()));
+        assert_eq!((one.count(), one.source()), (5, "RAYON_NUM_THREADS"));
+        assert_eq!(Threads::from_variables(|_| None).source(), "cores");
+    }
+}

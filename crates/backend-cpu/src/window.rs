@@ -1,0 +1,142 @@
+//! Sliding windows over the trailing axes: maxima with their places, sums, and the transposed sum.
+use crate::{
+    device::Runtime,
+    element::{Number, Wide, with_number},
+    operand::{In, Out, internal},
+};
+use adamant_core::{ErrorKind, op::{WindowOp, WindowSpec}};
+
+/// One spatial axis: three of them, the missing ones of size 1.
+#[derive(Clone, Copy)]
+struct Axis {
+    wide: usize,
+    narrow: usize,
+    size: usize,
+    stride: usize,
+    before: usize,
+    dilation: usize,
+}
+impl Axis {
+    /// The taps of window `at` that fall inside: (first tap, last tap + 1, place of tap 0, which may be outside).
+    fn taps(&self, at: usize) -> (usize, usize, isize) {
+        let origin = (at * self.stride) as isize - self.before as isize;
+        let first = if origin < 0 { origin.unsigned_abs().div_ceil(self.dilation) } else { 0 };
+        let room = self.wide as isize - origin;
+        let end = if room <= 0 { 0 } else { (room as usize).div_ceil(self.dilation) };
+        (first.min(self.size), end.min(self.size), origin)
+    }
+}
+
+/// Runs a Window step.
+///
+/// # Errors
+/// Operands that do not fit.
+pub(crate) fn run(runtime: &Runtime, spec: &WindowSpec, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+    let ([x], Some((out, more))) = (inputs, outputs.split_first_mut()) else { return Err(internal("windows have one input and an output")) };
+    let s = spec.spatial();
+    let transposed = spec.op == WindowOp::SumTransposed;
+    let (wide, narrow) = if transposed { (out.shape, x.shape) } else { (x.shape, out.shape) };
+    let lead = wide.rank().checked_sub(s).ok_or_else(|| internal("windows over more axes than there are"))?;
+    let mut axes = [Axis { wide: 1, narrow: 1, size: 1, stride: 1, before: 0, dilation: 1 }; 3];
+    for k in 0..s {
+        axes[3 - s + k] = Axis { wide: wide[lead + k], narrow: narrow[lead + k], size: spec.size[k], stride: spec.stride[k], before: spec.padding[k].0, dilation: spec.dilation[k] };
+    }
+    if out.shape.elements() == 0 {
+        return Ok(());
+    }
+    with_number!(x.dtype, T => match (spec.op, more) {
+        (WindowOp::Max, [at]) => max::<T>(runtime, axes, x.dense()?, out.dense()?, at.dense()?),
+        (WindowOp::Sum, []) => sum::<T>(runtime, axes, x.dense()?, out.dense()?),
+        (WindowOp::SumTransposed, []) => transposed_sum::<T>(runtime, axes, x.dense()?, out.dense()?),
+        _ => Err(internal("windows with another number of outputs")),
+    })
+}
+/// How many planes make a task.
+fn planes(work: usize) -> usize {
+    (64 * 1024 / work.max(1)).max(1)
+}
+fn sizes(axes: &[Axis; 3]) -> (usize, usize, usize) {
+    (axes.iter().map(|a| a.wide).product(), axes.iter().map(|a| a.narrow).product(), axes.iter().map(|a| a.size).product())
+}
+/// Calls `f(window, place of a tap)` for every window and every tap of it that falls inside, in row-major order.
+#[inline(always)]
+fn walk(axes: &[Axis; 3], mut f: impl FnMut(usize, usize)) {
+    let [d, h, w] = axes;
+    let mut at = 0;
+    for i in 0..d.narrow {
+        let (d0, d1, od) = d.taps(i);
+        for j in 0..h.narrow {
+            let (h0, h1, oh) = h.taps(j);
+            for k in 0..w.narrow {
+                let (w0, w1, ow) = w.taps(k);
+                for p in d0..d1 {
+                    let plane = (od + (p * d.dilation) as isize) as usize * h.wide;
+                    for q in h0..h1 {
+                        let row = (plane + (oh + (q * h.dilation) as isize) as usize) * w.wide;
+                        for r in w0..w1 {
+                            f(at, row + (ow + (r * w.dilation) as isize) as usize);
+                        }
+                    }
+                }
+                at += 1;
+            }
+        }
+    }
+}
+fn max<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T], at: &mut [i64]) -> Result<(), ErrorKind> {
+    let (wide, narrow, taps) = sizes(&axes);
+    let group = planes(narrow * taps);
+    let parts: Vec<_> = out.chunks_mut(narrow * group).zip(at.chunks_mut(narrow * group)).collect();
+    runtime.threads.for_parts(parts, |task, (out, at)| {
+        for (p, (out, at)) in out.chunks_mut(narrow).zip(at.chunks_mut(narrow)).enumerate() {
+            let x = &x[(task * group + p) * wide..][..wide];
+            at.fill(-1);
+            out.fill(T::narrow(T::Wide::LOWEST));
+            walk(&axes, |o, from| {
+                if at[o] < 0 || x[from].wide().beats(out[o].wide(), true) {
+                    (out[o], at[o]) = (x[from], from as i64);
+                }
+            });
+            for (o, at) in out.iter_mut().zip(at.iter_mut()) {
+                if *at < 0 {
+                    // A window wholly in the padding: of floats -inf, of integers 0.
+                    *at = 0;
+                    if T::Wide::LOWEST.plus(T::Wide::ONE) > T::Wide::LOWEST {
+                        *o = T::narrow(T::Wide::ZERO);
+                    }
+                }
+            }
+        }
+    });
+    Ok(())
+}
+fn sum<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
+    let (wide, narrow, taps) = sizes(&axes);
+    let group = planes(narrow * taps);
+    runtime.threads.for_chunks_mut(out, narrow * group, |task, out| {
+        let mut acc = vec![T::Wide::ZERO; narrow];
+        for (p, out) in out.chunks_mut(narrow).enumerate() {
+            let x = &x[(task * group + p) * wide..][..wide];
+            acc.fill(T::Wide::ZERO);
+            walk(&axes, |o, from| acc[o] = acc[o].plus(x[from].wide()));
+            out.iter_mut().zip(&acc).for_each(|(o, &v)| *o = T::narrow(v));
+        }
+    });
+    Ok(())
+}
+fn transposed_sum<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
+    let (wide, narrow, taps) = sizes(&axes);
+    let group = planes(narrow * taps);
+    runtime.threads.for_chunks_mut(out, wide * group, |task, out| {
+        let mut acc = vec![T::Wide::ZERO; wide];
+        for (p, out) in out.chunks_mut(wide).enumerate() {
+            acc.fill(T::Wide::ZERO);
+            if narrow > 0 {
+                let x = &x[(task * group + p) * narrow..][..narrow];
+                walk(&axes, |from, to| acc[to] = acc[to].plus(x[from].wide()));
+            }
+            out.iter_mut().zip(&acc).for_each(|(o, &v)| *o = T::narrow(v));
+        }
+    });
+    Ok(())
+}
