@@ -118,7 +118,9 @@ impl Program {
         for (k, (instr, &dtype)) in expr.instrs.iter().zip(&expr.dtypes).enumerate() {
             let kind = Kind::of(dtype);
             // The result's tile is chosen before those of the operands are free: no loop writes what it reads.
-            let slot = free[kind as usize].pop().unwrap_or_else(|| {
+            // A load may run before everything else (its memory is about to be overwritten), so its tile is nobody's before.
+            let reused = if matches!(instr, Instr::Load(_)) { None } else { free[kind as usize].pop() };
+            let slot = reused.unwrap_or_else(|| {
                 made[kind as usize] += 1;
                 made[kind as usize] - 1
             });
