@@ -5,7 +5,7 @@ use crate::{
     error::Origin,
     grad::Tape,
     record::{CONTEXT, flush},
-    value::{Kept, State, Value},
+    value::{Kept, State, Stored, Value},
 };
 use parking_lot::Mutex;
 use std::{
@@ -69,6 +69,8 @@ pub(crate) enum OverlayKind {
 thread_local! {
     pub(crate) static OVERLAYS: RefCell<Vec<Overlay>> = const { RefCell::new(Vec::new()) };
     static GROUP: Local<u64> = const { Local::new(0) };
+    /// Writes of this thread's step whose values had run before: (cell, new, previous). They too are taken back if it fails.
+    static DIRECT: RefCell<Vec<(Cell, Arc<Value>, Kept)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Cell {
@@ -176,7 +178,12 @@ impl Cell {
                 }
             }
         });
-        let pending = matches!(*value.value().state.lock(), State::Pending | State::Deferred(_));
+        let pending = match &*value.value().state.lock() {
+            State::Pending | State::Deferred(_) => true,
+            // It ran already, on bad data: the cell stays as it is.
+            State::Ready(Stored { taint: Some(fault), .. }) => return Err(fault.clone()),
+            _ => false,
+        };
         let previous = std::mem::replace(&mut *self.0.current.lock(), value.value().clone());
         if pending {
             CONTEXT.with(|c| {
@@ -195,6 +202,9 @@ impl Cell {
                 }
             });
         } else {
+            if CONTEXT.with(|c| c.step_group.get()) != 0 {
+                DIRECT.with(|d| d.borrow_mut().push((self.clone(), value.value().clone(), Kept::new(&previous))));
+            }
             self.committed();
         }
         Ok(())
@@ -242,22 +252,18 @@ pub fn step<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     if outer != 0 || CONTEXT.with(|c| c.capturing()) {
         return result;
     }
-    match result {
-        Ok(r) => {
-            if let Err(e) = flush() {
-                withdraw_group(group);
-                return Err(e);
-            }
-            match crate::schedule::take_withheld(group) {
-                Some(e) => Err(e),
-                None => Ok(r),
-            }
-        }
-        Err(e) => {
-            withdraw_group(group);
-            Err(e)
+    let committed = result.and_then(|r| {
+        flush()?;
+        crate::schedule::take_withheld(group).map_or(Ok(r), Err)
+    });
+    let direct = DIRECT.with(|d| std::mem::take(&mut *d.borrow_mut()));
+    if committed.is_err() {
+        withdraw_group(group);
+        for (cell, written, previous) in direct.iter().rev() {
+            cell.withdraw(written, previous);
         }
     }
+    committed
 }
 /// Takes back the writes of a step that did not run.
 fn withdraw_group(group: u64) {
@@ -265,6 +271,9 @@ fn withdraw_group(group: u64) {
         let mut log = s.log.lock();
         let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut log.writes).into_iter().partition(|w| w.group == group);
         log.writes = stay;
+        if gone.is_empty() {
+            continue;
+        }
         for w in gone.iter().rev() {
             let written = log.values[w.slot as usize].clone();
             w.cell.withdraw(&written, &w.previous);
