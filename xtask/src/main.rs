@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod device;
 mod exit;
+mod fuzz_graphs;
 mod goldens;
 mod size;
 mod test;
@@ -25,6 +26,8 @@ enum Chore {
     Bench(bench::Options),
     /// Everything a change must pass besides its tests: fmt, clippy, docs, tidy
     Check(check::Options),
+    /// Random graphs: fused = op by op, bit for bit, and both within the published table of the reference
+    FuzzGraphs(fuzz_graphs::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
     Goldens(goldens::Options),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
@@ -39,6 +42,7 @@ fn main() -> std::process::ExitCode {
     match Cli::parse().chore {
         Chore::Bench(options) => bench::run(&options),
         Chore::Check(options) => check::run(&options),
+        Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
         Chore::Size(options) => size::run(&options),
         Chore::Test(options) => test::run(&options),

@@ -20,6 +20,7 @@ pub mod grad;
 pub mod intercept;
 pub mod kernel;
 pub mod op;
+pub mod planted;
 mod record;
 pub mod reference;
 pub mod rng;

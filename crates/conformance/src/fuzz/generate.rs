@@ -489,6 +489,12 @@ impl Builder {
         let layout = *self.random.pick(&[Layout::Dense, Layout::Dense, Layout::Permuted, Layout::Strided, Layout::Flipped, Layout::Expanded]);
         Some(self.make(dims, dtype, layout, spread))
     }
+    /// A gathered value of which some indices are out of range.
+    fn badly_indexed(&mut self, shape: Shape, dtype: DType) -> Option<Ref> {
+        let x = self.leaf(shape, dtype, Spread::Coarse);
+        let index = self.leaf(shape, DType::I64, Spread::Wild(*shape.first()?));
+        self.plain(Op::Gather { axis: 0 }, &[x, index])
+    }
     fn view(&mut self, p: Primitive, a: Ref) -> Option<Ref> {
         let shape = self.shape_of(a);
         let rank = shape.rank();
@@ -588,6 +594,8 @@ impl Builder {
                 let fits = self.find(|b, r| b.meta(r).1 == dtype && b.shape_of(r).broadcast(&shape) == Some(shape) && !matches!(b.program.nodes[r.node].kind, Kind::Leaf { .. } | Kind::Read(_)));
                 let (Some(v), Some(old)) = (fits, (0..self.program.nodes.len()).find(|&k| matches!(self.program.nodes[k].kind, Kind::Read(i) if i == c))) else { continue };
                 let old = Ref { node: old, output: 0 };
+                // Now and then the data is bad, and the step must leave its cells alone.
+                let v = if self.random.one_in(8) { self.badly_indexed(shape, dtype).unwrap_or(v) } else { v };
                 let scaled = self.apply(Op::BinaryScalar(Binary::Mul, Side::Right), |r| Arg::Scalar(Scalar::Float(r.between(1, 4) as f64 / 8.0)), &[v]);
                 if let Some(new) = scaled.and_then(|s| self.plain(Op::Binary(Binary::Add), &[old, s])) {
                     self.program.nodes[new.node].held = false;

@@ -9,6 +9,7 @@ use crate::{
     error::Origin,
     kernel::{FaultWord, KernelKind, Operand, Step},
     op::Arg,
+    planted::{Plant, is},
     record::Record,
     shape::Layout,
     value::Stored,
@@ -112,7 +113,7 @@ impl Replay<'_> {
         let mut layout = place.layout;
         let mut offset = layout.offset as isize;
         for (from, stride) in &place.moves {
-            if let Arg::Start(s) = argument(*from, self.records) {
+            if let (Arg::Start(s), false) = (argument(*from, self.records), is(Plant::IgnoredOffset)) {
                 offset += s as isize * stride;
             }
         }
@@ -162,8 +163,9 @@ impl Replay<'_> {
             let args = s
                 .args
                 .iter()
-                .map(|a| match argument(*a, self.records) {
-                    Arg::Scalar(v) => v,
+                .enumerate()
+                .map(|(k, a)| match argument(*a, self.records) {
+                    Arg::Scalar(v) => crate::planted::stale(std::ptr::from_ref(self.plan) as usize, at, k, v),
                     _ => Scalar::Int(0),
                 })
                 .collect();
@@ -201,7 +203,7 @@ impl Replay<'_> {
             taints[*v as usize] = self.inputs.get(k).and_then(|s| s.taint.clone());
         }
         for (s, w) in self.plan.steps.iter().zip(words) {
-            if let Some(fault) = w.get() {
+            if let Some(fault) = w.get().filter(|_| !is(Plant::LostFault)) {
                 let found: SmallVec<[Option<u32>; 4]> = s.outputs.iter().map(|o| self.culprit(o.value(g))).collect();
                 let nowhere = found.iter().all(Option::is_none);
                 for (o, node) in s.outputs.iter().zip(found) {

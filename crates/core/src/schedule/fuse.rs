@@ -10,6 +10,7 @@ use crate::{
     expr::{Expr, Instr, Reg},
     kernel::{Kernel, KernelKind},
     op::Arg,
+    planted::{Plant, is},
 };
 use std::collections::HashMap;
 
@@ -115,6 +116,7 @@ impl Program {
     fn compute(&mut self, g: &Graph, d: &Decisions, v: u32) -> Reg {
         let x = g.node_of(v);
         let dtype = g.vals[v as usize].meta.dtype;
+        let dtype = if is(Plant::NoRoundingInRegisters) && dtype == DType::BF16 && !d.in_memory[v as usize] { DType::F32 } else { dtype };
         self.ops += 1;
         match &x.op {
             Op::Const(_) => self.arg(x.arg, dtype),
@@ -146,6 +148,7 @@ impl Program {
             }
             Op::Select => {
                 let (c, a, b) = (self.emit(g, d, x.inputs[0]), self.emit(g, d, x.inputs[1]), self.emit(g, d, x.inputs[2]));
+                let (a, b) = if is(Plant::SwappedSelect) { (b, a) } else { (a, b) };
                 self.expr.push(Instr::Select(c, a, b), dtype)
             }
             Op::Cast(_) => {
@@ -281,6 +284,7 @@ impl Builder<'_> {
             Op::Reduce { op, axes } => {
                 let mut p = Program::new();
                 let value = p.emit(g, d, i(0));
+                let value = if is(Plant::ReduceWithoutPrologue) && p.expr.dtypes[0] == p.expr.dtypes[value as usize] { 0 } else { value };
                 let inputs = p.loads.iter().map(|&l| Use::Broadcast(l)).collect();
                 let faultable = p.faults();
                 let kind = KernelKind::Reduce { expr: p.expr, value, op: *op, axes: *axes };
@@ -298,6 +302,7 @@ impl Builder<'_> {
                 });
             }
             Op::ArgReduce { op, axis } => self.step(k, KernelKind::ArgReduce { op: *op, axis: *axis }, i(0), &[i(0)], &[v], false),
+            Op::Scan { op, axis: _, reverse } if is(Plant::WrongAxis) => self.step(k, KernelKind::Scan { op: *op, axis: 0, reverse: *reverse }, v, &x.inputs, &[v], false),
             Op::Scan { op, axis, reverse } => self.step(k, KernelKind::Scan { op: *op, axis: *axis, reverse: *reverse }, v, &x.inputs, &[v], false),
             Op::Matmul => self.step(k, KernelKind::Matmul, v, &x.inputs, &[v], false),
             Op::Conv(spec) => self.step(k, KernelKind::Conv(spec.clone()), v, &x.inputs, &[v], false),

@@ -9,6 +9,7 @@ use crate::{
     DType, Op, Shape,
     kernel::KernelKind,
     op::{Arg, View},
+    planted::{Plant, is},
     shape::{Layout, MAX_RANK},
 };
 use smallvec::SmallVec;
@@ -196,7 +197,7 @@ impl<'a> MemoryPlan<'a> {
                 || m.dtype != out_meta.dtype
                 || !same_space(g, s, v, o as u32)
                 || !g.dense[v as usize]
-                || d.pinned[r]
+                || (d.pinned[r] && !is(Plant::PinnedDonated))
                 || d.constant[v as usize].is_some()
             {
                 continue;
@@ -205,7 +206,7 @@ impl<'a> MemoryPlan<'a> {
             if s.inputs.iter().any(|w| w != u && d.root[w.value(g) as usize] as usize == r) {
                 continue;
             }
-            if self.last[r] != at as u32 || self.escapes[r] {
+            if (self.last[r] != at as u32 && !is(Plant::LostDonationCheck)) || self.escapes[r] {
                 continue;
             }
             // One output per donor.
@@ -215,6 +216,7 @@ impl<'a> MemoryPlan<'a> {
             match self.storage[r] {
                 Storage::Own(m) => return Some(Storage::Own(m)),
                 Storage::Input(i) if !taken[i as usize] => match holds.get(i as usize) {
+                    Some(InputHold::Held) if is(Plant::HeldInputDonated) => return Some(Storage::Input(i)),
                     Some(InputHold::Free) if !faultable || whole_copy || at >= late => return Some(Storage::Input(i)),
                     Some(InputHold::OldCell) if at >= late || (!faultable && whole_copy) => return Some(Storage::Input(i)),
                     _ => continue,
@@ -333,7 +335,8 @@ fn view_layout(op: &Op, l: &Layout, from: &Shape, to: &Shape) -> Layout {
         Op::View(View::Permute(p)) => {
             let mut strides = [0; MAX_RANK];
             for k in 0..to.rank() {
-                strides[k] = l.strides[p[k] as usize];
+                let from = if is(Plant::WrongPermutation) && k < 2 && from[k] == from[p[k] as usize] { k } else { p[k] as usize };
+                strides[k] = l.strides[from];
             }
             Layout { offset: l.offset, strides }
         }
@@ -347,8 +350,8 @@ fn view_layout(op: &Op, l: &Layout, from: &Shape, to: &Shape) -> Layout {
             let mut out = *l;
             let mut offset = l.offset as isize;
             for a in axes.iter() {
-                offset += l.strides[a] * (from[a].max(1) as isize - 1);
-                out.strides[a] = -l.strides[a];
+                offset += if is(Plant::FlipForgotten) { 0 } else { l.strides[a] * (from[a].max(1) as isize - 1) };
+                out.strides[a] = if is(Plant::FlipForgotten) { l.strides[a] } else { -l.strides[a] };
             }
             out.offset = offset as usize;
             out
@@ -373,6 +376,9 @@ fn size_step(plan: &Plan, g: &Graph, places: &[Place], s: &PlanStep) -> SizedSte
             Use::Whole(_) => {}
             Use::Broadcast(_) => {
                 place.layout = place.layout.broadcast(&meta.shape, &space).unwrap_or(place.layout);
+                if is(Plant::DroppedBroadcast) && meta.shape != space {
+                    place.layout.strides = [0; MAX_RANK];
+                }
                 shape = space;
             }
             Use::Dense(_) => {
@@ -383,7 +389,7 @@ fn size_step(plan: &Plan, g: &Graph, places: &[Place], s: &PlanStep) -> SizedSte
                 let (region, lows) = pad_region(g, n);
                 let source = matches!(u, Use::PadSource(_));
                 for (k, &lo) in lows.iter().enumerate() {
-                    let skip = if source { (-lo).max(0) } else { lo.max(0) };
+                    let skip = if source { (-lo).max(0) } else if is(Plant::PadShifted) { 0 } else { lo.max(0) };
                     place.layout.offset = (place.layout.offset as isize + skip * place.layout.strides[k]) as usize;
                 }
                 shape = region;
@@ -391,6 +397,7 @@ fn size_step(plan: &Plan, g: &Graph, places: &[Place], s: &PlanStep) -> SizedSte
             Use::ConcatTarget(n, k) => {
                 let x = &g.nodes[n as usize];
                 if let Op::Concat { axis } = x.op {
+                    let k = if is(Plant::ConcatOverlaps) { 0 } else { k };
                     let before: usize = x.inputs[..k as usize].iter().map(|&i| g.shape(i)[axis as usize]).sum();
                     place.layout.offset += before * place.layout.strides[axis as usize] as usize;
                 }
@@ -404,6 +411,9 @@ fn size_step(plan: &Plan, g: &Graph, places: &[Place], s: &PlanStep) -> SizedSte
                 }
                 shape = space;
             }
+        }
+        if is(Plant::SkippedLastRow) && matches!(s.kernel.kind, KernelKind::Copy) && shape.first().is_some_and(|&rows| rows > 1) {
+            shape = shape.with(0, shape[0] - 1);
         }
         let storage = plan.storage[v as usize];
         SizedOperand { storage, shape, dtype: meta.dtype, place, input_layout: matches!(storage, Storage::Input(_)) }
