@@ -6,6 +6,7 @@ mod dispatch;
 mod files;
 mod init;
 mod manifest;
+mod module;
 mod optim;
 mod run;
 mod schedule;

@@ -5,10 +5,10 @@ use super::{
     files::Files,
     init,
     manifest::{Case, INITIALISERS, SCHEDULES, ViewOf},
-    optim, schedule,
+    module, optim, schedule,
     write::{Ending, Status},
 };
-use adamant::{Device, Error, ErrorKind, Tensor, grad};
+use adamant::{Device, Error, ErrorKind, Tensor, grad, nn::Param};
 use std::{
     any::Any,
     collections::HashMap,
@@ -163,6 +163,8 @@ fn ending_of(case: &Case, e: &Error) -> Ending {
 struct Recorded {
     leaves: Vec<Option<Tensor>>,
     outputs: Vec<Tensor>,
+    /// of a module, by the names of their gradients
+    parameters: Vec<(String, Param)>,
 }
 
 fn forward(case: &Case, files: &Files, device: Device, results: &mut Vec<(String, Tensor)>) -> Result<Recorded, Error> {
@@ -182,7 +184,13 @@ fn forward(case: &Case, files: &Files, device: Device, results: &mut Vec<(String
         .map(|(k, leaf)| leaf.as_ref().map(|t| view(t, case.views.get(k).and_then(Option::as_ref))).transpose())
         .collect::<Result<Vec<_>, _>>()?;
     let call = Call::new(case, viewed);
-    let outputs = dispatch::dispatch(&call)?;
+    let (outputs, parameters) = if case.op.starts_with("module.") {
+        let ran = module::run(&call, files, device)?;
+        results.extend(ran.buffers);
+        (ran.outputs, ran.parameters)
+    } else {
+        (dispatch::dispatch(&call)?, Vec::new())
+    };
     for (k, output) in outputs.iter().enumerate() {
         // Errors in data show when it is read.
         output.eval()?;
@@ -190,7 +198,7 @@ fn forward(case: &Case, files: &Files, device: Device, results: &mut Vec<(String
             results.push((name.clone(), output.detach()));
         }
     }
-    Ok(Recorded { leaves, outputs })
+    Ok(Recorded { leaves, outputs, parameters })
 }
 /// The view of a stored tensor that the op gets, part of the graph, so that gradients reach the stored tensor.
 fn view(stored: &Tensor, of: Option<&ViewOf>) -> Result<Tensor, Error> {
@@ -212,7 +220,7 @@ fn view(stored: &Tensor, of: Option<&ViewOf>) -> Result<Tensor, Error> {
 }
 
 fn gradients(case: &Case, files: &Files, device: Device, recorded: &Recorded, results: &mut Vec<(String, Tensor)>) -> Result<(), Error> {
-    if case.grads.is_empty() {
+    if case.grads.is_empty() && case.param_grads.is_empty() {
         return Ok(());
     }
     let load = |name: &Option<String>| name.as_ref().map(|n| files.tensor(case, n, device)).transpose();
@@ -223,6 +231,12 @@ fn gradients(case: &Case, files: &Files, device: Device, recorded: &Recorded, re
     let of = |k: usize| recorded.leaves.get(k).and_then(Option::as_ref).filter(|leaf| leaf.is_tracked());
     for (k, name) in case.grads.iter().enumerate() {
         if let (Some(name), Some(g)) = (name, of(k).and_then(|leaf| grads.get(leaf))) {
+            g.eval()?;
+            results.push((name.clone(), g.detach()));
+        }
+    }
+    for (name, parameter) in &recorded.parameters {
+        if let Some(g) = grads.of(&parameter.cell()) {
             g.eval()?;
             results.push((name.clone(), g.detach()));
         }

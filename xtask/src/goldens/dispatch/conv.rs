@@ -41,7 +41,7 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     }]))
 }
 /// A size per spatial axis, or one for all.
-pub(super) fn sizes(case: &Call, name: &str, default: i64) -> Result<Sizes, Error> {
+pub fn sizes(case: &Call, name: &str, default: i64) -> Result<Sizes, Error> {
     let given = case.ints_or(name, &[default])?;
     let sizes: Option<Vec<usize>> = given.iter().map(|&s| usize::try_from(s).ok()).collect();
     sizes.map(Sizes::from).ok_or_else(|| argument(format!("`{name}` has a negative size: {given:?}")))

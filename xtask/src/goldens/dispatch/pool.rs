@@ -19,29 +19,10 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     };
     match name {
         "max_pool1d" | "max_pool2d" | "max_pool3d" => {
-            let options = f::MaxPool {
-                kernel_size: sizes(case, "kernel_size", 1)?,
-                stride: stride(case)?,
-                padding: sizes(case, "padding", 0)?,
-                dilation: sizes(case, "dilation", 1)?,
-                ceil_mode: case.bool_or("ceil_mode", false)?,
-            };
-            let (values, indices) = [f::max_pool1d, f::max_pool2d, f::max_pool3d][n()? - 1](case.tensor(0)?, &options);
+            let (values, indices) = [f::max_pool1d, f::max_pool2d, f::max_pool3d][n()? - 1](case.tensor(0)?, &max_pool(case)?);
             Ok(Some(if case.bool_or("return_indices", false)? { vec![values, indices] } else { vec![values] }))
         }
-        "avg_pool1d" | "avg_pool2d" | "avg_pool3d" => {
-            let divisor =
-                case.maybe_int("divisor_override")?.map(|d| usize::try_from(d).map_err(|_| argument("divisor_override is negative".into()))).transpose()?;
-            let options = f::AvgPool {
-                kernel_size: sizes(case, "kernel_size", 1)?,
-                stride: stride(case)?,
-                padding: sizes(case, "padding", 0)?,
-                ceil_mode: case.bool_or("ceil_mode", false)?,
-                count_include_pad: case.bool_or("count_include_pad", true)?,
-                divisor_override: divisor,
-            };
-            one([f::avg_pool1d, f::avg_pool2d, f::avg_pool3d][n()? - 1](case.tensor(0)?, &options))
-        }
+        "avg_pool1d" | "avg_pool2d" | "avg_pool3d" => one([f::avg_pool1d, f::avg_pool2d, f::avg_pool3d][n()? - 1](case.tensor(0)?, &avg_pool(case)?)),
         "lp_pool1d" | "lp_pool2d" | "lp_pool3d" => {
             let (x, p, kernel, ceil) = (case.tensor(0)?, case.float("norm_type")?, sizes(case, "kernel_size", 1)?, case.bool_or("ceil_mode", false)?);
             one(match n()? {
@@ -55,26 +36,10 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
             let (values, indices) = f::adaptive_max_pool(case.tensor(0)?, &outputs(case, n()?)?);
             Ok(Some(if case.bool_or("return_indices", false)? { vec![values, indices] } else { vec![values] }))
         }
-        "unfold" | "fold" => {
-            let options = f::Unfold {
-                kernel_size: sizes(case, "kernel_size", 1)?,
-                stride: sizes(case, "stride", 1)?,
-                padding: sizes(case, "padding", 0)?,
-                dilation: sizes(case, "dilation", 1)?,
-            };
-            if name == "unfold" {
-                return one(f::unfold(case.tensor(0)?, &options));
-            }
-            let size = sizes(case, "output_size", 1)?;
-            let (first, last) = (size.as_slice()[0], size.as_slice()[size.as_slice().len() - 1]);
-            one(f::fold(case.tensor(0)?, [first, last], &options))
-        }
+        "unfold" => one(f::unfold(case.tensor(0)?, &windows(case)?)),
+        "fold" => one(f::fold(case.tensor(0)?, plane(case)?, &windows(case)?)),
         "interpolate" => {
-            let to = match case.maybe_ints("size")? {
-                Some(_) => f::Resize::Size(sizes(case, "size", 1)?.as_slice().to_vec()),
-                None => f::Resize::Scale(case.maybe_floats("scale_factor")?.unwrap_or_default()),
-            };
-            let options = f::Interpolate { mode: case.text_or("mode", "nearest")?.parse()?, align_corners: case.bool_or("align_corners", false)? };
+            let (to, options) = resize(case)?;
             one(f::interpolate(case.tensor(0)?, &to, options))
         }
         "grid_sample" => {
@@ -107,11 +72,55 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
         _ => Ok(None),
     }
 }
+/// The options of a maximum pooling.
+pub fn max_pool(case: &Call) -> Result<f::MaxPool, Error> {
+    Ok(f::MaxPool {
+        kernel_size: sizes(case, "kernel_size", 1)?,
+        stride: stride(case)?,
+        padding: sizes(case, "padding", 0)?,
+        dilation: sizes(case, "dilation", 1)?,
+        ceil_mode: case.bool_or("ceil_mode", false)?,
+    })
+}
+/// The options of an average pooling.
+pub fn avg_pool(case: &Call) -> Result<f::AvgPool, Error> {
+    let divisor = case.maybe_int("divisor_override")?.map(|d| usize::try_from(d).map_err(|_| argument("divisor_override is negative".into())));
+    Ok(f::AvgPool {
+        kernel_size: sizes(case, "kernel_size", 1)?,
+        stride: stride(case)?,
+        padding: sizes(case, "padding", 0)?,
+        ceil_mode: case.bool_or("ceil_mode", false)?,
+        count_include_pad: case.bool_or("count_include_pad", true)?,
+        divisor_override: divisor.transpose()?,
+    })
+}
+/// The windows of unfold and fold.
+pub fn windows(case: &Call) -> Result<f::Unfold, Error> {
+    Ok(f::Unfold {
+        kernel_size: sizes(case, "kernel_size", 1)?,
+        stride: sizes(case, "stride", 1)?,
+        padding: sizes(case, "padding", 0)?,
+        dilation: sizes(case, "dilation", 1)?,
+    })
+}
+/// Height and width of what fold puts together.
+pub fn plane(case: &Call) -> Result<[usize; 2], Error> {
+    let size = sizes(case, "output_size", 1)?;
+    Ok([size.as_slice()[0], size.as_slice()[size.as_slice().len() - 1]])
+}
+/// What an interpolation aims at, and how it goes there.
+pub fn resize(case: &Call) -> Result<(f::Resize, f::Interpolate), Error> {
+    let to = match case.maybe_ints("size")? {
+        Some(_) => f::Resize::Size(sizes(case, "size", 1)?.as_slice().to_vec()),
+        None => f::Resize::Scale(case.maybe_floats("scale_factor")?.unwrap_or_default()),
+    };
+    Ok((to, f::Interpolate { mode: case.text_or("mode", "nearest")?.parse()?, align_corners: case.bool_or("align_corners", false)? }))
+}
 fn stride(case: &Call) -> Result<Option<Sizes>, Error> {
     case.value("stride").map(|_| sizes(case, "stride", 1)).transpose()
 }
 /// The sizes of an adaptive pooling: null keeps an axis, one number stands for all.
-fn outputs(case: &Call, n: usize) -> Result<Vec<Option<usize>>, Error> {
+pub fn outputs(case: &Call, n: usize) -> Result<Vec<Option<usize>>, Error> {
     let given = case.ints_or_null("output_size")?;
     let one = |v: Option<i64>| v.map(|v| usize::try_from(v).map_err(|_| argument(format!("output size {v} is negative")))).transpose();
     let sizes = given.iter().map(|&v| one(v)).collect::<Result<Vec<_>, _>>()?;
