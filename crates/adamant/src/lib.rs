@@ -4,6 +4,9 @@
 //! Architecture invariant: no code of its own; the only crate that names backends.
 #![forbid(unsafe_code)]
 
+/// The CPU backend's own types: builders, contexts, threads.
+#[cfg(feature = "cpu")]
+pub use adamant_backend_cpu as cpu;
 pub use adamant_core::*;
 pub use adamant_formats as formats;
 pub use adamant_optim as optim;
