@@ -128,6 +128,12 @@ fn keep_nan<V: Float>(x: V, result: V) -> V {
     V::select(x.is_nan(), x, result)
 }
 
+/// `result`, or NaN where x is NaN or -inf: -inf times a factor of 0 is no number, as in PyTorch.
+#[inline(always)]
+fn no_product<V: Float>(x: V, result: V) -> V {
+    V::select(x.is_nan().or(x.eq(c(f64::NEG_INFINITY))), c(f64::NAN), result)
+}
+
 #[inline(always)]
 pub(super) fn exp<V: Float>(x: V) -> V {
     let (p, n) = exp_parts(x);
@@ -318,7 +324,7 @@ pub(super) fn silu<V: Float>(x: V) -> V {
     // x e^x is scaled last, so that it keeps its digits where e^x has none left.
     let bounded = c::<V>(-1000.0).max(x);
     let top = V::select(below, scale(bounded.mul(p), n), x);
-    keep_nan(x, top.div(scale(p, n).add(c(1.0))))
+    no_product(x, top.div(scale(p, n).add(c(1.0))))
 }
 
 /// log(1 + e^-|x|).
@@ -394,7 +400,7 @@ pub(super) fn gelu<V: Float>(x: V) -> V {
     let tail = scale(p.mul(c(std::f64::consts::FRAC_1_SQRT_2)), n);
     let large = V::select(x.lt(c(0.0)), tail.neg(), x.sub(tail));
     let small = x.mul(c(0.5)).mul(c::<V>(1.0).add(erf_small(a.copysign(x))));
-    keep_nan(x, V::select(a.lt(c(0.75)), small, large))
+    no_product(x, V::select(a.lt(c(0.75)), small, large))
 }
 
 /// x σ(2u), u = √(2/π) (x + 0.044715 x³): Hendrycks and Gimpel's approximation.
@@ -405,7 +411,7 @@ pub(super) fn gelu_tanh<V: Float>(x: V) -> V {
     let u = cube.mul_add(c(0.044_715), bounded).mul(c(2.0 * 0.797_884_560_802_865_4));
     let (p, n) = exp_parts(u.abs().neg());
     let top = V::select(x.lt(c(0.0)), scale(bounded.mul(p), n), x);
-    keep_nan(x, top.div(scale(p, n).add(c(1.0))))
+    no_product(x, top.div(scale(p, n).add(c(1.0))))
 }
 
 /// Up to this magnitude [`sin`] and [`cos`] reduce their argument exactly enough.

