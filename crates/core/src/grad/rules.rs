@@ -46,6 +46,7 @@ pub(super) fn saves(op: &Op, inputs: usize) -> Saves {
         Op::Window(w) if w.op == WindowOp::Max => Saves { inputs: 0, outputs: 0b10 },
         Op::Gather { .. } => i(0b10),
         Op::Scatter { mode: ScatterMode::Set | ScatterMode::Add, .. } => i(0b010),
+        Op::Scatter { mode: ScatterMode::Mul, .. } => i(0b111),
         Op::Scatter { .. } => Saves { inputs: 0b111, outputs: 1 },
         Op::Sort { .. } => Saves { inputs: 0, outputs: 0b10 },
         Op::Composite(c) => c.saves().unwrap_or_else(|| Saves::inputs(inputs)),
@@ -368,10 +369,20 @@ fn scatter_rule(axis: u8, mode: ScatterMode, g: &Tensor, args: &RuleArgs<'_>) ->
             vec![args.needs[0].then(|| scatter(g, ScatterMode::Set, &zeros)), None, args.needs[2].then(|| gather(g))]
         }
         ScatterMode::Mul => {
-            // Away from zeros the product over the others is the whole divided by the factor.
-            let (x, s, y) = (args.input(0)?, args.input(2)?, args.output(0)?);
-            let gy = g * y;
-            vec![args.needs[0].then(|| x.eq(0.0).select(0.0, &(&gy / x))), None, args.needs[2].then(|| s.eq(0.0).select(0.0, &(gather(&gy) / s)))]
+            // The product over the others: the product of what is not zero, by the factor where that is not zero, and
+            // nothing where another factor is. Counts of zeros tell which.
+            let (x, s) = (args.input(0)?, args.input(2)?);
+            let dtype = g.meta().dtype;
+            let (zero_x, zero_s) = (x.eq(0.0), s.eq(0.0));
+            let (full_x, full_s) = (zero_x.select(1.0, x), zero_s.select(1.0, s));
+            let rest = g * scatter(&full_x, ScatterMode::Mul, &full_s);
+            let zeros = scatter(&zero_x.cast(dtype), ScatterMode::Add, &zero_s.cast(dtype));
+            let others = |zero: &Tensor, zeros: &Tensor, rest: &Tensor, full: &Tensor| (zeros - zero.cast(dtype)).eq(0.0).select(rest / full, 0.0);
+            vec![
+                args.needs[0].then(|| others(&zero_x, &zeros, &rest, &full_x)),
+                None,
+                args.needs[2].then(|| others(&zero_s, &gather(&zeros), &gather(&rest), &full_s)),
+            ]
         }
         ScatterMode::Max | ScatterMode::Min => {
             let (x, s, y) = (args.input(0)?, args.input(2)?, args.output(0)?);

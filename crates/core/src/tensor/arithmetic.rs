@@ -3,7 +3,7 @@ use super::{
     Operand, OperandRef, Tensor,
     compose::{Built, compose, compose1, refuse},
 };
-use crate::{Arg, DType, ErrorKind, Op, Origin, Scalar, composite::wide::same_dtype, scalar::Binary};
+use crate::{Arg, DType, Op, Scalar, composite::wide::same_dtype, scalar::Binary};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
 macro_rules! operators {
@@ -37,26 +37,23 @@ impl Tensor {
     /// This tensor (bool) picks: `then` where true, `otherwise` where false. A number takes the other side's dtype.
     #[track_caller]
     pub fn select(&self, then: impl Operand, otherwise: impl Operand) -> Tensor {
-        let origin = Origin::here();
-        let as_tensor = |o: OperandRef<'_>, like: Option<&Tensor>| match o {
-            OperandRef::Tensor(t) => t.clone(),
-            OperandRef::Scalar(s) => match like {
-                Some(t) if t.error().is_some() => t.clone(),
-                Some(t) => Tensor::full_on((), s, t.meta().dtype, t.meta().device),
-                None => Tensor::fail("select", ErrorKind::Argument("one side of select must be a tensor, to give the dtype".into())),
-            },
-        };
         let (a, b) = (then.operand(), otherwise.operand());
-        let a_tensor = if let OperandRef::Tensor(t) = &a { Some((*t).clone()) } else { None };
-        let b_tensor = if let OperandRef::Tensor(t) = &b { Some((*t).clone()) } else { None };
-        let (x, y) = (as_tensor(a, b_tensor.as_ref()), as_tensor(b, a_tensor.as_ref()));
-        Tensor::apply_at(Op::Select, Arg::None, &[self, &x, &y], origin)
+        let mut inputs: smallvec::SmallVec<[&Tensor; 3]> = smallvec::smallvec![self];
+        inputs.extend([&a, &b].into_iter().filter_map(|o| if let OperandRef::Tensor(t) = o { Some(*t) } else { None }));
+        compose("select", &inputs, || {
+            // A number takes the dtype of the other side.
+            let Some(like) = inputs.get(1).map(|t| t.meta()) else { return refuse("one side of select must be a tensor, to give the dtype") };
+            let side = |o: &OperandRef<'_>| match o {
+                OperandRef::Tensor(t) => Ok((*t).clone()),
+                OperandRef::Scalar(s) => s.fit(like.dtype).map(|s| Tensor::full_on((), s, like.dtype, like.device)),
+            };
+            Ok(Tensor::apply(Op::Select, Arg::None, &[self, &side(&a)?, &side(&b)?]))
+        })
     }
     /// The elements where the mask (bool) is false, `value` where it is true.
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Tensor {
-        let value = value.into();
-        mask.select(value, self)
+        mask.select(value.into(), self)
     }
 }
 impl Tensor {

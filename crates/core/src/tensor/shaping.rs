@@ -18,29 +18,24 @@ impl Tensor {
     /// The same elements in row-major order under another shape; one size may be -1.
     #[track_caller]
     pub fn reshape(&self, sizes: impl ToSizes) -> Tensor {
-        if self.error().is_some() {
-            return self.clone();
-        }
-        let from = self.meta().shape;
-        let sizes = sizes.to_sizes();
-        let known = sizes.iter().filter(|&&s| s >= 0).fold(1usize, |n, &s| n.saturating_mul(s as usize));
-        let open = sizes.iter().filter(|&&s| s < 0).count();
-        let bad = || {
-            Tensor::fail(
-                "reshape",
-                ErrorKind::Shape { shape: from, expected: format!("a shape of {} elements; {sizes:?} does not have as many", from.elements()) },
-            )
-        };
-        if open > 1 || sizes.iter().any(|&s| s < -1) || (open == 1 && (known == 0 || from.elements() % known != 0)) {
-            return bad();
-        }
-        let dims: Vec<usize> = sizes.iter().map(|&s| if s < 0 { from.elements() / known.max(1) } else { s as usize }).collect();
-        match Shape::new(&dims) {
-            Ok(to) if to == from => self.clone(),
-            Ok(to) if to.elements() != from.elements() => bad(),
-            Ok(to) => self.as_view(View::Reshape(to), Arg::None),
-            Err(kind) => Tensor::fail("reshape", kind),
-        }
+        compose1("reshape", self, |x| {
+            let (from, sizes) = (x.meta().shape, sizes.to_sizes());
+            let known = sizes.iter().filter(|&&s| s >= 0).fold(1usize, |n, &s| n.saturating_mul(s as usize));
+            let open = sizes.iter().filter(|&&s| s < 0).count();
+            let fits = match open {
+                0 => known == from.elements(),
+                1 => sizes.iter().all(|&s| s >= -1) && known > 0 && from.elements() % known == 0,
+                _ => false,
+            };
+            if !fits {
+                return Err(
+                    ErrorKind::Shape { shape: from, expected: format!("a shape of {} elements; {sizes:?} does not have as many", from.elements()) }.into()
+                );
+            }
+            let dims: SmallVec<[usize; 8]> = sizes.iter().map(|&s| if s < 0 { from.elements() / known.max(1) } else { s as usize }).collect();
+            let to = Shape::new(&dims)?;
+            Ok(if to == from { x.clone() } else { x.as_view(View::Reshape(to), Arg::None) })
+        })
     }
     /// Axis k of the result is axis `axes[k]`.
     #[track_caller]
