@@ -1,4 +1,6 @@
 //! Initial values have the statistics their sources promise.
+#![allow(clippy::unwrap_used)]
+
 use adamant_core::{Device, Result, Tensor};
 use adamant_nn::init::{self, Fan, Nonlinearity};
 

@@ -1,4 +1,6 @@
 //! What a model promises: names, order, modes, state, and errors that name the layer.
+#![allow(clippy::unwrap_used)]
+
 use adamant_core::{DType, Device, Result, Tensor};
 use adamant_nn::*;
 

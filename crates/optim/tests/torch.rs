@@ -1,4 +1,6 @@
 //! Every optimizer walks PyTorch's trajectory (Lion and LAMB: their papers' formulas), every schedule its rates.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use adamant_core::{DType, Device, Grads, Result, Tensor};
 use adamant_nn::Param;
 use adamant_optim::{schedule::*, *};

@@ -1,0 +1,232 @@
+//! Stacked layers from their descriptions: PyTorch's kinds under PyTorch's argument names.
+use crate::{Failure, config::Section};
+use adamant_core::functional::{self, PadMode, Padding, Sizes};
+use adamant_nn::*;
+
+const KINDS: [&str; 35] = [
+    "Linear",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "LayerNorm",
+    "RMSNorm",
+    "GroupNorm",
+    "Embedding",
+    "Dropout",
+    "Dropout2d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "Flatten",
+    "Unflatten",
+    "Identity",
+    "ReLU",
+    "LeakyReLU",
+    "ELU",
+    "GELU",
+    "SiLU",
+    "Mish",
+    "Sigmoid",
+    "Tanh",
+    "Hardswish",
+    "Softplus",
+    "PReLU",
+    "GRU",
+    "LSTM",
+];
+
+/// The layers of `layers`, one after another, named by their position.
+///
+/// # Errors
+/// `Usage`: a layer that makes no sense, with its line.
+pub fn model(section: Section<'_>) -> Result<Sequential, Failure> {
+    let layers = section.need("layers", section.sections("layers")?)?;
+    if layers.is_empty() {
+        return Err(section.wrong_key("layers", "a model has at least one layer"));
+    }
+    let mut model = Sequential::new();
+    for (k, layer) in layers.into_iter().enumerate() {
+        model.push(&k.to_string(), build(layer)?);
+    }
+    section.finish()?;
+    Ok(model)
+}
+fn sizes(s: &Section<'_>, key: &'static str) -> Result<Option<Sizes>, Failure> {
+    Ok(s.sizes(key)?.map(|v| Sizes::from(v.as_slice())))
+}
+fn need_size(s: &Section<'_>, key: &'static str) -> Result<usize, Failure> {
+    s.need(key, s.size(key)?)
+}
+fn need_sizes(s: &Section<'_>, key: &'static str) -> Result<Sizes, Failure> {
+    s.need(key, sizes(s, key)?)
+}
+fn conv(s: &Section<'_>) -> Result<(usize, usize, Sizes, ConvOptions), Failure> {
+    let defaults = ConvOptions::default();
+    let padding = match s.sizes("padding") {
+        Ok(v) => v.map_or(defaults.padding.clone(), |v| Padding::Zeros(Sizes::from(v.as_slice()))),
+        Err(no_sizes) => match s.text("padding") {
+            Ok(Some(word)) => word.parse().map_err(|e| s.wrong_key("padding", e))?,
+            _ => return Err(no_sizes),
+        },
+    };
+    let padding_mode = match s.text("padding_mode")? {
+        None | Some("zeros") => PadMode::default(),
+        Some("reflect") => PadMode::Reflect,
+        Some("replicate") => PadMode::Replicate,
+        Some("circular") => PadMode::Circular,
+        Some(other) => return Err(s.wrong_key("padding_mode", format!("there is no `{other}`; there are zeros, reflect, replicate, circular"))),
+    };
+    let options = ConvOptions {
+        stride: sizes(s, "stride")?.unwrap_or(defaults.stride),
+        padding,
+        dilation: sizes(s, "dilation")?.unwrap_or(defaults.dilation),
+        groups: s.size("groups")?.unwrap_or(defaults.groups),
+        bias: s.flag("bias")?.unwrap_or(true),
+        padding_mode,
+    };
+    Ok((need_size(s, "in_channels")?, need_size(s, "out_channels")?, need_sizes(s, "kernel_size")?, options))
+}
+fn batch_norm(s: &Section<'_>) -> Result<(usize, BatchNormOptions), Failure> {
+    let d = BatchNormOptions::default();
+    let options = BatchNormOptions {
+        eps: s.number("eps")?.unwrap_or(d.eps),
+        momentum: s.number("momentum")?.or(d.momentum),
+        affine: s.flag("affine")?.unwrap_or(d.affine),
+        track_running_stats: s.flag("track_running_stats")?.unwrap_or(d.track_running_stats),
+    };
+    Ok((need_size(s, "num_features")?, options))
+}
+fn max_pool(s: &Section<'_>) -> Result<functional::MaxPool, Failure> {
+    let d = functional::MaxPool::new(need_sizes(s, "kernel_size")?);
+    Ok(functional::MaxPool {
+        stride: sizes(s, "stride")?,
+        padding: sizes(s, "padding")?.unwrap_or(d.padding.clone()),
+        dilation: sizes(s, "dilation")?.unwrap_or(d.dilation.clone()),
+        ceil_mode: s.flag("ceil_mode")?.unwrap_or(false),
+        ..d
+    })
+}
+fn avg_pool(s: &Section<'_>) -> Result<functional::AvgPool, Failure> {
+    let d = functional::AvgPool::new(need_sizes(s, "kernel_size")?);
+    Ok(functional::AvgPool {
+        stride: sizes(s, "stride")?,
+        padding: sizes(s, "padding")?.unwrap_or(d.padding.clone()),
+        ceil_mode: s.flag("ceil_mode")?.unwrap_or(false),
+        ..d
+    })
+}
+fn recurrent(s: &Section<'_>) -> Result<(usize, usize, RecurrentOptions), Failure> {
+    let d = RecurrentOptions::default();
+    let options = RecurrentOptions {
+        num_layers: s.size("num_layers")?.unwrap_or(d.num_layers),
+        bias: s.flag("bias")?.unwrap_or(d.bias),
+        batch_first: s.flag("batch_first")?.unwrap_or(d.batch_first),
+        dropout: s.number("dropout")?.unwrap_or(d.dropout),
+        bidirectional: s.flag("bidirectional")?.unwrap_or(d.bidirectional),
+        proj_size: 0,
+    };
+    Ok((need_size(s, "input_size")?, need_size(s, "hidden_size")?, options))
+}
+fn build(s: Section<'_>) -> Result<Box<dyn Module>, Failure> {
+    let kind = s.kind(&KINDS)?;
+    // What a constructor refuses is said with the layer's line; what the device refuses is no fault of the file.
+    fn made<M: Module + 'static>(s: &Section<'_>, kind: &str, layer: adamant_core::Result<M>) -> Result<Box<dyn Module>, Failure> {
+        match layer {
+            Ok(layer) => Ok(Box::new(layer)),
+            Err(e) if e.kind().word() == "argument" => Err(s.wrong(format!("{kind}: {}", e.kind()))),
+            Err(e) => Err(e.into()),
+        }
+    }
+    let layer: Box<dyn Module> = match kind {
+        "Linear" => {
+            let (from, to) = (need_size(&s, "in_features")?, need_size(&s, "out_features")?);
+            let layer = if s.flag("bias")?.unwrap_or(true) { Linear::new(from, to) } else { Linear::no_bias(from, to) };
+            made(&s, kind, layer)?
+        }
+        "Conv1d" | "Conv2d" | "Conv3d" => {
+            let (from, to, kernel, options) = conv(&s)?;
+            match kind {
+                "Conv1d" => made(&s, kind, Conv1d::with(from, to, kernel, options))?,
+                "Conv2d" => made(&s, kind, Conv2d::with(from, to, kernel, options))?,
+                _ => made(&s, kind, Conv3d::with(from, to, kernel, options))?,
+            }
+        }
+        "BatchNorm1d" | "BatchNorm2d" | "BatchNorm3d" => {
+            let (features, options) = batch_norm(&s)?;
+            match kind {
+                "BatchNorm1d" => made(&s, kind, BatchNorm1d::with(features, options))?,
+                "BatchNorm2d" => made(&s, kind, BatchNorm2d::with(features, options))?,
+                _ => made(&s, kind, BatchNorm3d::with(features, options))?,
+            }
+        }
+        "LayerNorm" => {
+            let d = LayerNormOptions::default();
+            let options = LayerNormOptions {
+                eps: s.number("eps")?.unwrap_or(d.eps),
+                elementwise_affine: s.flag("elementwise_affine")?.unwrap_or(d.elementwise_affine),
+                bias: s.flag("bias")?.unwrap_or(d.bias),
+            };
+            made(&s, kind, LayerNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, options))?
+        }
+        "RMSNorm" => {
+            let affine = s.flag("elementwise_affine")?.unwrap_or(true);
+            made(&s, kind, RmsNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, s.number("eps")?, affine))?
+        }
+        "GroupNorm" => {
+            let (eps, affine) = (s.number("eps")?.unwrap_or(1e-5), s.flag("affine")?.unwrap_or(true));
+            made(&s, kind, GroupNorm::with(need_size(&s, "num_groups")?, need_size(&s, "num_channels")?, eps, affine))?
+        }
+        "Embedding" => made(&s, kind, Embedding::with(need_size(&s, "num_embeddings")?, need_size(&s, "embedding_dim")?, s.size("padding_idx")?))?,
+        "Dropout" => made(&s, kind, Dropout::new(s.number("p")?.unwrap_or(0.5)))?,
+        "Dropout2d" => made(&s, kind, Dropout2d::new(s.number("p")?.unwrap_or(0.5)))?,
+        "MaxPool1d" => Box::new(MaxPool1d::with(max_pool(&s)?)),
+        "MaxPool2d" => Box::new(MaxPool2d::with(max_pool(&s)?)),
+        "AvgPool1d" => Box::new(AvgPool1d::with(avg_pool(&s)?)),
+        "AvgPool2d" => Box::new(AvgPool2d::with(avg_pool(&s)?)),
+        "AdaptiveAvgPool1d" => Box::new(AdaptiveAvgPool1d::new(need_size(&s, "output_size")?)),
+        "AdaptiveAvgPool2d" => match s.need("output_size", s.sizes("output_size")?)?.as_slice() {
+            [one] => Box::new(AdaptiveAvgPool2d::new(*one)),
+            [height, width] => Box::new(AdaptiveAvgPool2d::with([Some(*height), Some(*width)])),
+            other => return Err(s.wrong_key("output_size", format!("{} sizes for 2 spatial axes", other.len()))),
+        },
+        "Flatten" => Box::new(Flatten::new(s.int("start_dim")?.unwrap_or(1) as isize, s.int("end_dim")?.unwrap_or(-1) as isize)),
+        "Unflatten" => {
+            let dim = s.need("dim", s.int("dim")?)? as isize;
+            let to: Vec<isize> = s.need("unflattened_size", s.ints("unflattened_size")?)?.into_iter().map(|v| v as isize).collect();
+            Box::new(Unflatten::new(dim, to))
+        }
+        "Identity" => Box::new(Identity::new()),
+        "ReLU" => Box::new(Relu::new()),
+        "LeakyReLU" => Box::new(LeakyRelu::new(s.number("negative_slope")?.unwrap_or(0.01))),
+        "ELU" => Box::new(Elu::new(s.number("alpha")?.unwrap_or(1.0))),
+        "GELU" => match s.text("approximate")? {
+            None | Some("none") => Box::new(Gelu::new(false)),
+            Some("tanh") => Box::new(Gelu::new(true)),
+            Some(other) => return Err(s.wrong_key("approximate", format!("there is no `{other}`; there are none, tanh"))),
+        },
+        "SiLU" => Box::new(Silu::new()),
+        "Mish" => Box::new(Mish::new()),
+        "Sigmoid" => Box::new(Sigmoid::new()),
+        "Tanh" => Box::new(Tanh::new()),
+        "Hardswish" => Box::new(HardSwish::new()),
+        "Softplus" => Box::new(Softplus::new(s.number("beta")?.unwrap_or(1.0), s.number("threshold")?.unwrap_or(20.0))),
+        "PReLU" => made(&s, kind, PRelu::new(s.size("num_parameters")?.unwrap_or(1), s.number("init")?.unwrap_or(0.25)))?,
+        "GRU" => {
+            let (input, hidden, options) = recurrent(&s)?;
+            made(&s, kind, Gru::with(input, hidden, options))?
+        }
+        "LSTM" => {
+            let (input, hidden, options) = recurrent(&s)?;
+            made(&s, kind, Lstm::with(input, hidden, options))?
+        }
+        other => return Err(s.wrong(format!("{other} cannot be built"))),
+    };
+    s.finish()?;
+    Ok(layer)
+}
