@@ -23,6 +23,7 @@ impl Value {
     fn kind(&self) -> &'static str {
         match self {
             Value::Flag(_) => "true or false",
+            Value::Int(v) if *v < 0 => "a negative integer",
             Value::Int(_) => "an integer",
             Value::Float(_) => "a number",
             Value::Text(_) => "a text",
