@@ -90,7 +90,7 @@ pub struct UnaryRow {
     pub domain: (f64, f64),
     /// points at which the gradient is PyTorch's convention
     pub kinks: &'static [f64],
-    /// the expression of `x` on integers in either text language, where `c` does not serve; `T` ends its helpers' names
+    /// the expression of `x` on integers, in the part of WGSL that `codegen` also writes as C, where `c` does not serve; `T` is the type
     pub int_text: Option<&'static str>,
     /// how many units in the last place the f32 C text may be off on the domain
     pub ulp: f64,
@@ -251,7 +251,7 @@ unary_table! {
         c: "fabs(x)", wgsl: "abs(x)", onnx: Some("Abs"), domain: ALL, kinks: &[0.0], int_text: "adm_iabs_T(x)" }
     /// The negative.
     Neg neg { class: Number, exact: |x| -x, int: Some(i64::wrapping_neg), saves: Nothing, grad: Some(|g, _, _| g.neg()),
-        c: "-x", wgsl: "-x", onnx: Some("Neg"), domain: ALL, kinks: &[] }
+        c: "-x", wgsl: "-x", onnx: Some("Neg"), domain: ALL, kinks: &[], int_text: "T(0) - x" }
     /// -1, 0 or 1 by the sign; NaN stays NaN.
     Sign sign { class: Number, exact: |x| if x == 0.0 { 0.0 } else if x.is_nan() { x } else { x.signum() }, int: Some(i64::signum), saves: Nothing, grad: Some(|g, _, _| g.zeros_like()),
         c: "adm_sign(x)", wgsl: "adm_sign(x)", onnx: Some("Sign"), domain: ALL, kinks: &[0.0], int_text: "adm_isign_T(x)" }
@@ -350,7 +350,7 @@ unary_table! {
         c: "adm_sinc(x)", wgsl: "adm_sinc(x)", onnx: None, domain: ALL, kinks: &[] }
     /// The derivative of [`Tensor::sinc`]: (cos(πx) - sinc(x)) / x, which composed cancels near 0; 0 at 0.
     SincDerivative sinc_derivative { class: Float, exact: special::sinc_derivative, int: None, saves: Input, grad: Some(|g, x, _| { let zero = x.eq(0.0); let slope = x.sinc_derivative() * 2.0 / &zero.select(1.0, x); g * zero.select(-PI * PI / 3.0, (x.sinc() * (PI * PI) + slope).neg()) }),
-        c: "adm_sinc_derivative(x)", wgsl: "adm_sinc_derivative(x)", onnx: None, domain: ALL, kinks: &[] }
+        c: "adm_sinc_derivative(x)", wgsl: "adm_sinc_derivative(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
     /// The error function 2/sqrt(pi) times the integral of exp(-t²) from 0 to x.
     Erf erf { class: Float, exact: libm::erf, int: None, saves: Input, grad: Some(|g, x, _| g * ((x * x).neg().exp() * FRAC_2_SQRT_PI)),
         c: "erf(x)", wgsl: "adm_erf(x)", onnx: Some("Erf"), domain: (-4.0, 4.0), kinks: &[] }
@@ -389,7 +389,7 @@ unary_table! {
         c: "x * adm_ndtr(x)", wgsl: "x * adm_ndtr(x)", onnx: Some("Gelu"), domain: (-6.0, 6.0), kinks: &[] }
     /// gelu with Φ approximated by tanh: x · (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
     GeluTanh gelu_tanh { class: Float, exact: |x| x * special::sigmoid(2.0 * GELU_SCALE * (x + GELU_CUBE * x * x * x)), int: None, saves: Input, grad: Some(|g, x, _| { let square = x * x; let s = (x * (&square * (2.0 * GELU_SCALE * GELU_CUBE) + 2.0 * GELU_SCALE)).sigmoid(); let inner = square * (6.0 * GELU_SCALE * GELU_CUBE) + 2.0 * GELU_SCALE; g * (&s * (x * (1.0 - &s) * inner + 1.0)) }),
-        c: "adm_gelu_tanh(x)", wgsl: "adm_gelu_tanh(x)", onnx: None, domain: (-6.0, 6.0), kinks: &[] }
+        c: "adm_gelu_tanh(x)", wgsl: "adm_gelu_tanh(x)", onnx: None, domain: (-6.0, 6.0), kinks: &[], ulp: 64.0 }
     /// x · tanh(softplus(x)).
     Mish mish { class: Float, exact: special::mish, int: None, saves: Input, grad: Some(|g, x, _| { let t = x.softplus().tanh(); g * (&t + x * x.sigmoid() * one_minus_square(&t)) }),
         c: "adm_mish(x)", wgsl: "adm_mish(x)", onnx: Some("Mish"), domain: ALL, kinks: &[] }
@@ -410,22 +410,22 @@ unary_table! {
         c: "lgamma(x)", wgsl: "adm_lgamma(x)", onnx: None, domain: (0.1, 10.0), kinks: &[] }
     /// The logarithmic derivative of the gamma function.
     Digamma digamma { class: Float, exact: special::digamma, int: None, saves: Input, grad: Some(|g, x, _| g * x.trigamma()),
-        c: "adm_digamma(x)", wgsl: "adm_digamma(x)", onnx: None, domain: (0.1, 10.0), kinks: &[] }
+        c: "adm_digamma(x)", wgsl: "adm_digamma(x)", onnx: None, domain: (0.1, 10.0), kinks: &[], ulp: 16.0 }
     /// The derivative of [`Tensor::digamma`].
     Trigamma trigamma { class: Float, exact: special::trigamma, int: None, saves: Input, grad: Some(|g, x, _| g * x.polygamma(2)),
         c: "adm_trigamma(x)", wgsl: "adm_trigamma(x)", onnx: None, domain: (0.1, 10.0), kinks: &[] }
     /// The modified Bessel function of the first kind, order 0.
     I0 i0 { class: Float, exact: special::i0, int: None, saves: Input, grad: Some(|g, x, _| g * x.i1()),
-        c: "adm_i0(x)", wgsl: "adm_i0(x)", onnx: None, domain: ALL, kinks: &[] }
+        c: "adm_i0(x)", wgsl: "adm_i0(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
     /// exp(-|x|) · i0(x).
     I0e i0e { class: Float, exact: special::i0e, int: None, saves: Both, grad: Some(|g, x, y| g * (x.i1e() - x.sign() * y)),
-        c: "adm_i0e(x)", wgsl: "adm_i0e(x)", onnx: None, domain: ALL, kinks: &[0.0] }
+        c: "adm_i0e(x)", wgsl: "adm_i0e(x)", onnx: None, domain: ALL, kinks: &[0.0], ulp: 8.0 }
     /// The modified Bessel function of the first kind, order 1.
     I1 i1 { class: Float, exact: special::i1, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.eq(0.0); g * zero.select(0.5, &(x.i0() - y / zero.select(1.0, x))) }),
-        c: "adm_i1(x)", wgsl: "adm_i1(x)", onnx: None, domain: ALL, kinks: &[] }
+        c: "adm_i1(x)", wgsl: "adm_i1(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
     /// exp(-|x|) · i1(x).
     I1e i1e { class: Float, exact: special::i1e, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.eq(0.0); g * zero.select(0.5, &(x.i0e() - y * (x.sign() + zero.select(1.0, x).reciprocal()))) }),
-        c: "adm_i1e(x)", wgsl: "adm_i1e(x)", onnx: None, domain: ALL, kinks: &[] }
+        c: "adm_i1e(x)", wgsl: "adm_i1e(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
     /// The Bessel function of the first kind, order 0.
     BesselJ0 bessel_j0 { class: Float, exact: libm::j0, int: None, saves: Input, grad: Some(|g, x, _| (g * x.bessel_j1()).neg()),
         c: "adm_j0(x)", wgsl: "adm_j0(x)", onnx: None, domain: ALL, kinks: &[] }
@@ -434,7 +434,7 @@ unary_table! {
         c: "adm_j1(x)", wgsl: "adm_j1(x)", onnx: None, domain: ALL, kinks: &[] }
     /// The Bessel function of the second kind, order 0; -inf at 0, NaN below.
     BesselY0 bessel_y0 { class: Float, exact: libm::y0, int: None, saves: Input, grad: Some(|g, x, _| (g * x.bessel_y1()).neg()),
-        c: "adm_y0(x)", wgsl: "adm_y0(x)", onnx: None, domain: (0.1, 10.0), kinks: &[] }
+        c: "adm_y0(x)", wgsl: "adm_y0(x)", onnx: None, domain: (0.1, 10.0), kinks: &[], ulp: 8.0 }
     /// The Bessel function of the second kind, order 1; -inf at 0, NaN below.
     BesselY1 bessel_y1 { class: Float, exact: libm::y1, int: None, saves: Both, grad: Some(|g, x, y| g * (x.bessel_y0() - y / x)),
         c: "adm_y1(x)", wgsl: "adm_y1(x)", onnx: None, domain: (0.1, 10.0), kinks: &[] }
@@ -557,15 +557,15 @@ binary_table! {
     /// The regularized lower incomplete gamma function P(x, y). No gradient to x is known.
     Igamma igamma { class: Float, exact: special::igamma, int: None, saves: Input,
         grad: Some((|_, _, _, _| no_gradient("igamma"), |g, x, y, _| g * gamma_density(x, y))),
-        c: "adm_igamma(x, y)", wgsl: "adm_igamma(x, y)", onnx: None, domain: ((0.2, 10.0), (0.1, 10.0)) }
+        c: "adm_igamma(x, y)", wgsl: "adm_igamma(x, y)", onnx: None, domain: ((0.2, 10.0), (0.1, 10.0)), ulp: 32.0 }
     /// The regularized upper incomplete gamma function Q(x, y) = 1 - P(x, y). No gradient to x is known.
     Igammac igammac { class: Float, exact: special::igammac, int: None, saves: Input,
         grad: Some((|_, _, _, _| no_gradient("igammac"), |g, x, y, _| (g * gamma_density(x, y)).neg())),
-        c: "adm_igammac(x, y)", wgsl: "adm_igammac(x, y)", onnx: None, domain: ((0.2, 10.0), (0.1, 10.0)) }
+        c: "adm_igammac(x, y)", wgsl: "adm_igammac(x, y)", onnx: None, domain: ((0.2, 10.0), (0.1, 10.0)), ulp: 32.0 }
     /// Hurwitz' zeta function: the sum of (k + y)^-x over k ≥ 0. No gradient to x is known.
     Zeta zeta { class: Float, exact: special::zeta, int: None, saves: Input,
         grad: Some((|_, _, _, _| no_gradient("zeta"), |g, x, y, _| (g * x * (x + 1.0).zeta(y)).neg())),
-        c: "adm_zeta(x, y)", wgsl: "adm_zeta(x, y)", onnx: None, domain: ((1.2, 10.0), (0.5, 10.0)) }
+        c: "adm_zeta(x, y)", wgsl: "adm_zeta(x, y)", onnx: None, domain: ((1.2, 10.0), (0.5, 10.0)), ulp: 16.0 }
     /// The y-th derivative of digamma at x, y a whole number ≥ 0, to which no gradient flows.
     Polygamma polygamma { class: Float, exact: special::polygamma, int: None, saves: Input,
         grad: Some((|g, x, y, _| g * x.polygamma(y + 1.0), |g, _, _, _| g.zeros_like())),

@@ -34,8 +34,9 @@ pub fn remainder(x: f64, y: f64) -> f64 {
 }
 /// floor(x / y) of integers; `None` for y = 0.
 pub fn int_floor_divide(x: i64, y: i64) -> Option<i64> {
-    let r = int_remainder(x, y)?;
-    Some(x.wrapping_sub(r).wrapping_div(y))
+    // Not (x - remainder) / y, which overflows for the largest x.
+    let inexact_below_zero = int_remainder(x, y)? != x.wrapping_rem(y);
+    Some(x.wrapping_div(y) - inexact_below_zero as i64)
 }
 /// x mod y of integers, with the sign of y; `None` for y = 0.
 pub fn int_remainder(x: i64, y: i64) -> Option<i64> {
@@ -74,8 +75,10 @@ pub fn gcd(x: i64, y: i64) -> i64 {
 }
 /// The least common multiple, not negative, wrapping; 0 if either is 0.
 pub fn lcm(x: i64, y: i64) -> i64 {
-    let g = gcd(x, y);
-    if g == 0 { 0 } else { x.wrapping_div(g).wrapping_mul(y).wrapping_abs() }
+    match gcd(x, y) as u64 {
+        0 => 0,
+        g => (x.unsigned_abs() / g).wrapping_mul(y.unsigned_abs()) as i64,
+    }
 }
 /// x · 2ʸ of integers; 0 for y outside the width.
 pub fn shift_left(x: i64, y: i64) -> i64 {

@@ -93,7 +93,7 @@ pub fn trigamma(x: f64) -> f64 {
 }
 /// ψ⁽ⁿ⁾(x) = (-1)ⁿ⁺¹ n! ζ(n+1, x) (DLMF 25.11.12). NaN unless n is a whole number ≥ 0.
 pub fn polygamma(x: f64, n: f64) -> f64 {
-    if n < 0.0 || n != n.trunc() {
+    if n < 0.0 || n != n.trunc() || n.is_infinite() {
         return f64::NAN;
     }
     if n == 0.0 {
@@ -125,11 +125,13 @@ pub fn zeta(s: f64, q: f64) -> f64 {
         let below = zeta(s, 1.0 - f) - zeta(s, 1.0 - q);
         return zeta(s, f) + if s % 2.0 == 0.0 { below } else { -below };
     }
+    // From here on each of the formula's terms is at most a 36th of the one before.
     let (mut at, mut sum) = (q, 0.0);
-    while at < 12.0 {
+    while at < 12.0 + s {
         let term = at.powf(-s);
         sum += term;
-        if term < sum * 1e-18 {
+        // Equal where both are 0 or infinite.
+        if term <= sum * 1e-18 {
             return sum;
         }
         at += 1.0;

@@ -1,0 +1,133 @@
+//! The helper functions that a text calls, and the ones those call, in an order in which each is known before its use.
+use crate::{Dialect, translate};
+use adamant_core::DType;
+use std::{collections::BTreeSet, sync::LazyLock};
+
+struct Helper {
+    name: &'static str,
+    source: &'static str,
+}
+fn parse(text: &'static str) -> Vec<Helper> {
+    let starts: Vec<usize> = text.match_indices("\nfn ").map(|(k, _)| k + 1).collect();
+    let one = |k: usize| {
+        // Up to the closing brace in the first column: comments between functions stay behind.
+        let rest = &text[starts[k]..];
+        let source = rest.find("\n}").map_or(rest, |end| &rest[..end + 2]);
+        Helper { name: source[3..].split('(').next().unwrap_or_default(), source }
+    };
+    (0..starts.len()).map(one).collect()
+}
+/// In the order of the files, in which each is defined before it is used.
+static FLOAT: LazyLock<Vec<Helper>> = LazyLock::new(|| parse(include_str!("float_helpers.wgsl")));
+static INT: LazyLock<Vec<Helper>> = LazyLock::new(|| parse(include_str!("int_helpers.wgsl")));
+
+/// An integer text for one type: `T` becomes the type, `BITS` its width.
+pub(crate) fn instance(text: &str, t: &str) -> String {
+    let words = translate::words(text).into_iter();
+    let bits: String = t.chars().filter(char::is_ascii_digit).collect();
+    words
+        .map(|w| match w {
+            translate::Word::Name("T") => t.to_string(),
+            translate::Word::Name("BITS") => bits.clone(),
+            translate::Word::Name(n) => n.strip_suffix("_T").map_or(n.to_string(), |n| format!("{n}_{t}")),
+            translate::Word::Number(s) | translate::Word::Other(s) => s.to_string(),
+        })
+        .collect()
+}
+/// Position in the order of definition, and source, of a helper by name.
+fn find(name: &str) -> Option<(usize, String)> {
+    if let Some(k) = FLOAT.iter().position(|h| h.name == name) {
+        return Some((k, FLOAT[k].source.to_string()));
+    }
+    let (stem, t) = name.rsplit_once('_')?;
+    let k = INT.iter().position(|h| h.name.strip_suffix("_T") == Some(stem))?;
+    Some((FLOAT.len() + k, instance(INT[k].source, t)))
+}
+
+/// What C needs before anything else.
+const C_PRELUDE: &str = "#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <tgmath.h>
+#define ADM_SELECT(otherwise, then, condition) ((condition) ? (then) : (otherwise))
+static inline uint32_t adm_bits_u32(float x) { uint32_t y; memcpy(&y, &x, 4); return y; }
+static inline int32_t adm_bits_i32(float x) { int32_t y; memcpy(&y, &x, 4); return y; }
+static inline float adm_bits_f32(uint32_t x) { float y; memcpy(&y, &x, 4); return y; }
+static inline int64_t adm_bits_i64(double x) { int64_t y; memcpy(&y, &x, 8); return y; }
+static inline double adm_bits_f64(int64_t x) { double y; memcpy(&y, &x, 8); return y; }
+/* Toward zero, to the ends of the range where it does not fit, NaN to 0. */
+static inline int64_t adm_to_i64(double x) { return x != x ? 0 : x >= 9223372036854775807.0 ? INT64_MAX : x <= -9223372036854775808.0 ? INT64_MIN : (int64_t)x; }
+/* Rounded to odd, so that a second rounding to at most 22 bits is exact (Boldo and Melquiond, 2008). */
+static inline float adm_odd(double x) {
+    float y = (float)x;
+    if (x != x || (double)y == x) return y;
+    if (isinf(y)) return x > 0 ? 3.4028235e38f : -3.4028235e38f;
+    uint32_t b = adm_bits_u32(y);
+    return (b & 1) ? y : adm_bits_f32(fabs((double)y) < fabs(x) ? b + 1 : b - 1);
+}
+";
+
+/// The definitions that a text in a dialect needs: every `adm_` helper it names, and what those name.
+pub fn preamble(text: &str, dialect: Dialect) -> String {
+    let c = dialect == Dialect::C;
+    let functions = closure(text, c);
+    let prelude = if c { C_PRELUDE } else { "" };
+    functions.into_iter().fold(prelude.to_string(), |all, source| all + &if c { translate::wgsl_to_c(&source, true) } else { source } + "\n")
+}
+/// As WGSL, in order. `native`: without those that C has.
+pub(crate) fn closure(text: &str, native: bool) -> Vec<String> {
+    let mut needed: BTreeSet<(usize, String)> = BTreeSet::new();
+    let mut todo = vec![text.to_string()];
+    while let Some(text) = todo.pop() {
+        for word in translate::words(&text) {
+            let translate::Word::Name(name) = word else { continue };
+            if name.starts_with("adm_") && !(native && translate::is_native(name)) {
+                if let Some(found) = find(name) {
+                    if !needed.contains(&found) {
+                        todo.push(found.1.clone());
+                        needed.insert(found);
+                    }
+                }
+            }
+        }
+    }
+    needed.into_iter().map(|(_, source)| source).collect()
+}
+/// The helper that rounds a float register to a 16-bit dtype.
+pub(crate) fn rounding(dtype: DType) -> Option<&'static str> {
+    match dtype {
+        DType::F16 => Some("adm_round_f16"),
+        DType::BF16 => Some("adm_round_bf16"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_helper_is_defined_before_it_is_used() {
+        for list in [&*FLOAT, &*INT] {
+            for (k, helper) in list.iter().enumerate() {
+                for word in translate::words(helper.source) {
+                    if let translate::Word::Name(n) = word {
+                        assert!(!n.starts_with("adm_") || list[..=k].iter().any(|h| h.name == n), "{} uses {n} before it is there", helper.name);
+                    }
+                }
+            }
+        }
+    }
+    #[test]
+    fn a_preamble_has_what_helpers_call_and_no_more() {
+        let p = preamble("adm_tanhshrink(x)", Dialect::Wgsl);
+        assert!(p.contains("fn adm_cosh(") && p.contains("fn adm_exp(") && !p.contains("fn adm_digamma("));
+        let p = preamble("adm_tanhshrink(x)", Dialect::C);
+        assert!(p.contains("float adm_tanhshrink(float x)") && p.contains("coshf(") && !p.contains("float adm_cosh("));
+    }
+    #[test]
+    fn integer_helpers_are_made_for_the_type() {
+        let p = preamble("adm_ilcm_u32(x, y)", Dialect::Wgsl);
+        assert!(p.contains("fn adm_igcd_u32(x: u32, y: u32) -> u32"), "{p}");
+    }
+}
