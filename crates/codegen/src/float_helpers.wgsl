@@ -32,7 +32,7 @@ fn adm_copysign(x: f32, y: f32) -> f32 {
     return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
 }
 fn adm_sign(x: f32) -> f32 {
-    return select(select(select(x, -1.0, x < 0.0), 1.0, x > 0.0), 0.0, x == 0.0);
+    return select(select(0.0, -1.0, x < 0.0), 1.0, x > 0.0);
 }
 // The upper half of the bits, so that a product of two is exact.
 fn adm_upper(x: f32) -> f32 {
@@ -477,6 +477,10 @@ fn adm_ndtr(x: f32) -> f32 {
     if (abs(x) < 1.0) { return 0.5 + 0.5 * adm_erf_part(0.70710677 * x); }
     let tail: f32 = 0.5 * adm_exp_square(x, -0.5) * adm_erfcx_positive(0.70710677 * abs(x));
     return select(1.0 - tail, tail, x < 0.0);
+}
+fn adm_gelu(x: f32) -> f32 {
+    if (adm_isinf(x)) { return adm_nan(); }
+    return x * adm_ndtr(x);
 }
 // Giles, "Approximating the erfinv function", GPU Computing Gems, 2011, single precision.
 fn adm_erfinv(x: f32) -> f32 {

@@ -81,13 +81,14 @@ pub(crate) fn closure(text: &str, native: bool) -> Vec<String> {
     while let Some(text) = todo.pop() {
         for word in translate::words(&text) {
             let translate::Word::Name(name) = word else { continue };
-            if name.starts_with("adm_") && !(native && translate::is_native(name)) {
-                if let Some(found) = find(name) {
-                    if !needed.contains(&found) {
-                        todo.push(found.1.clone());
-                        needed.insert(found);
-                    }
-                }
+            if !name.starts_with("adm_") || (native && translate::is_native(name)) {
+                continue;
+            }
+            if let Some(found) = find(name)
+                && !needed.contains(&found)
+            {
+                todo.push(found.1.clone());
+                needed.insert(found);
             }
         }
     }

@@ -131,6 +131,7 @@ pub fn wgsl_to_c(text: &str, native: bool) -> String {
             Word::Name(n) => match c_type(n) {
                 Some(t) if is(at + 1, "(") => out.push_str(&format!("({t})")),
                 Some(t) => out.push_str(t),
+                None if !is(at + 1, "(") => out.push_str(n),
                 None => {
                     let tables: &[&[(&str, &str)]] = if native { &[BUILTIN, NATIVE] } else { &[BUILTIN] };
                     out.push_str(tables.iter().copied().flatten().find(|(from, _)| *from == n).map_or(n, |(_, to)| to));

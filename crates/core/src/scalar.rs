@@ -252,8 +252,8 @@ unary_table! {
     /// The negative.
     Neg neg { class: Number, exact: |x| -x, int: Some(i64::wrapping_neg), saves: Nothing, grad: Some(|g, _, _| g.neg()),
         c: "-x", wgsl: "-x", onnx: Some("Neg"), domain: ALL, kinks: &[], int_text: "T(0) - x" }
-    /// -1, 0 or 1 by the sign; NaN stays NaN.
-    Sign sign { class: Number, exact: |x| if x == 0.0 { 0.0 } else if x.is_nan() { x } else { x.signum() }, int: Some(i64::signum), saves: Nothing, grad: Some(|g, _, _| g.zeros_like()),
+    /// -1, 0 or 1 by the sign; 0 for NaN, as PyTorch's.
+    Sign sign { class: Number, exact: |x| (x > 0.0) as u8 as f64 - (x < 0.0) as u8 as f64, int: Some(i64::signum), saves: Nothing, grad: Some(|g, _, _| g.zeros_like()),
         c: "adm_sign(x)", wgsl: "adm_sign(x)", onnx: Some("Sign"), domain: ALL, kinks: &[0.0], int_text: "adm_isign_T(x)" }
     /// x·x.
     Square square { class: Number, exact: |x| x * x, int: Some(|x| x.wrapping_mul(x)), saves: Input, grad: Some(|g, x, _| g * (x * 2.0)),
@@ -384,9 +384,9 @@ unary_table! {
     /// x · sigmoid(x), also called swish.
     Silu silu { class: Float, exact: |x| x * special::sigmoid(x), int: None, saves: Input, grad: Some(|g, x, _| { let s = x.sigmoid(); g * (&s * (x * (1.0 - &s) + 1.0)) }),
         c: "x * adm_sigmoid(x)", wgsl: "x * adm_sigmoid(x)", onnx: Some("Swish"), domain: ALL, kinks: &[] }
-    /// x · Φ(x), with Φ the normal distribution function: the exact form.
-    Gelu gelu { class: Float, exact: |x| x * special::ndtr(x), int: None, saves: Input, grad: Some(|g, x, _| g * (x * normal_density(x) + x.ndtr())),
-        c: "x * adm_ndtr(x)", wgsl: "x * adm_ndtr(x)", onnx: Some("Gelu"), domain: (-6.0, 6.0), kinks: &[] }
+    /// x · Φ(x), with Φ the normal distribution function: the exact form. NaN at both infinities, as PyTorch's.
+    Gelu gelu { class: Float, exact: |x| if x.is_infinite() { f64::NAN } else { x * special::ndtr(x) }, int: None, saves: Input, grad: Some(|g, x, _| g * (x * normal_density(x) + x.ndtr())),
+        c: "adm_gelu(x)", wgsl: "adm_gelu(x)", onnx: Some("Gelu"), domain: (-6.0, 6.0), kinks: &[] }
     /// gelu with Φ approximated by tanh: x · (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
     GeluTanh gelu_tanh { class: Float, exact: |x| x * special::sigmoid(2.0 * GELU_SCALE * (x + GELU_CUBE * x * x * x)), int: None, saves: Input, grad: Some(|g, x, _| { let square = x * x; let s = (x * (&square * (2.0 * GELU_SCALE * GELU_CUBE) + 2.0 * GELU_SCALE)).sigmoid(); let inner = square * (6.0 * GELU_SCALE * GELU_CUBE) + 2.0 * GELU_SCALE; g * (&s * (x * (1.0 - &s) * inner + 1.0)) }),
         c: "adm_gelu_tanh(x)", wgsl: "adm_gelu_tanh(x)", onnx: None, domain: (-6.0, 6.0), kinks: &[], ulp: 64.0 }

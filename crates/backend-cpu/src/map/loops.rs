@@ -123,7 +123,7 @@ impl<T: Real> Kernel for RealUnaryLoop<'_, T> {
             RealUnary::Neg => each(x, out, |x| -x),
             RealUnary::Abs => each(x, out, T::magnitude),
             RealUnary::Square => each(x, out, |x| x * x),
-            RealUnary::Sign => each(x, out, |x| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else if x == T::ZERO { T::ZERO } else { x }),
+            RealUnary::Sign => each(x, out, |x| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else { T::ZERO }),
             RealUnary::Floor => each(x, out, T::down),
             RealUnary::Ceil => each(x, out, T::up),
             RealUnary::Trunc => each(x, out, T::cut),
