@@ -27,6 +27,7 @@ mod index;
 mod joining;
 mod linalg;
 mod matrix;
+mod next_after;
 mod read;
 mod reduce;
 mod scan;

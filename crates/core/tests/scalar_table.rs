@@ -330,6 +330,18 @@ fn gradients_at_kinks_ties_and_edges_are_pytorchs() {
 }
 
 #[test]
+fn nextafter_counts_in_the_dtypes_own_grid() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    Device::reference().scoped(|| {
+        let (x, toward) = ([1.0, 1.0, -1.0, -1.0, 0.0, 0.0, 2.0, inf, f32::MAX, nan, 1.0], [2.0, 0.0, 0.0, -2.0, 1.0, -1.0, 2.0, 0.0, inf, 1.0, nan]);
+        let tiny = f32::from_bits(1);
+        let want = [1f32.next_up(), 1f32.next_down(), -1f32.next_down(), -1f32.next_up(), tiny, -tiny, 2.0, f32::MAX, inf, nan, nan];
+        check!(f32: of(x).nextafter(&of(toward)) => want, of([1.0f32]).cast(DType::BF16).nextafter(2.0).cast(DType::F32) => [1.0078125f32]);
+        check!(f64: of([-1.0f64]).nextafter(f64::NEG_INFINITY) => [(-1f64).next_down()]);
+        assert!(of([1i32]).nextafter(2i32).error().is_some());
+    });
+}
+#[test]
 fn gradients_in_bf16_round_once() -> Result<()> {
     Device::reference().scoped(|| {
         let xs: Vec<f32> = (-40..40).map(|k| k as f32 * 0.125).collect();

@@ -400,7 +400,8 @@ pub(super) fn gelu<V: Float>(x: V) -> V {
     let tail = scale(p.mul(c(std::f64::consts::FRAC_1_SQRT_2)), n);
     let large = V::select(x.lt(c(0.0)), tail.neg(), x.sub(tail));
     let small = x.mul(c(0.5)).mul(c::<V>(1.0).add(erf_small(a.copysign(x))));
-    no_product(x, V::select(a.lt(c(0.75)), small, large))
+    // x - x is the NaN of both infinities, and of NaN.
+    V::select(a.lt(c(f64::INFINITY)), V::select(a.lt(c(0.75)), small, large), x.sub(x))
 }
 
 /// x σ(2u), u = √(2/π) (x + 0.044715 x³): Hendrycks and Gimpel's approximation.
