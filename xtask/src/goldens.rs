@@ -34,7 +34,7 @@ pub struct Options {
     #[arg(long)]
     only: Option<Glob>,
     /// cpu, cuda[:n], wgpu[:n] or reference
-    #[arg(long, default_value = "reference")]
+    #[arg(long, default_value = "cpu")]
     device: String,
     /// Threads that compute cases (0: one for each processor)
     #[arg(long, default_value_t = 0)]
