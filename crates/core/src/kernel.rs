@@ -29,6 +29,7 @@ impl Kernel {
 }
 
 /// The families of kernels.
+#[allow(missing_docs, reason = "a variant's line explains its fields")]
 #[derive(Clone, Debug)]
 pub enum KernelKind {
     /// Runs the program over the space; `outputs[k]` is the register stored to output k. Inputs are broadcast to the
@@ -114,6 +115,7 @@ pub struct Step<'a> {
 #[derive(Debug, Default)]
 pub struct FaultWord(OnceLock<Fault>);
 /// What was found.
+#[allow(missing_docs, reason = "a variant's line explains its fields")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// An index out of range: the index, the bound, and its position in the index tensor.

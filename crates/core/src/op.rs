@@ -29,6 +29,7 @@ pub enum Arg {
 }
 
 /// One primitive.
+#[allow(missing_docs, reason = "a variant's line explains its fields")]
 #[derive(Clone)]
 pub enum Op {
     /// A value that exists already (only inside graphs and windows).
@@ -97,6 +98,7 @@ pub enum Side {
 }
 
 /// A view: the same elements, found by other strides.
+#[allow(missing_docs, reason = "a variant's line explains its fields")]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum View {
     /// The same row-major order in another shape.
@@ -223,6 +225,7 @@ pub enum WindowOp {
 }
 
 /// A collective operation.
+#[allow(missing_docs, reason = "a variant's line explains its fields")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CollectiveKind {
     /// the sum over ranks, on every rank, added in rank order
