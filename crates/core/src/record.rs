@@ -129,6 +129,10 @@ impl Context {
         own.push((device, s.clone()));
         s
     }
+    /// This thread's stream of that number, found without the table of all.
+    fn own_stream(&self, id: u32) -> Option<Arc<Stream>> {
+        self.own.borrow().0.iter().find(|(_, s)| s.id == id).map(|(_, s)| s.clone())
+    }
     /// This thread's streams (none while capturing).
     pub fn streams(&self) -> SmallVec<[Arc<Stream>; 2]> {
         if !self.captures.borrow().is_empty() {
@@ -364,7 +368,7 @@ pub(crate) fn evaluate(value: &Arc<Value>) -> Result<(), Error> {
         };
         let s = match home {
             None => CONTEXT.with(|c| c.stream(value.meta.device)),
-            Some(id) => stream(id).ok_or_else(|| Error::at("read", ErrorKind::Capturing, value.origin))?,
+            Some(id) => CONTEXT.with(|c| c.own_stream(id)).or_else(|| stream(id)).ok_or_else(|| Error::at("read", ErrorKind::Capturing, value.origin))?,
         };
         let mut log = s.log.lock();
         if log.capture {
@@ -375,6 +379,9 @@ pub(crate) fn evaluate(value: &Arc<Value>) -> Result<(), Error> {
         }
         let n = log.records.len();
         schedule::flush(&mut log, n)?;
+        if matches!(*value.state.lock(), State::Pending) && value.slot(log.epoch).is_none() {
+            return Err(Error::at("read", ErrorKind::Internal("a value's window ran without it".into()), value.origin));
+        }
     }
 }
 

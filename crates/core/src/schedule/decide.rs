@@ -57,6 +57,13 @@ pub(crate) fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisio
             slot_of[v as usize] = slot as u32;
         }
     }
+    // An input that an op passes on as its own result: its memory is then held through that result.
+    let mut passed_on = vec![false; n];
+    for (slot, &v) in g.of_slot.iter().enumerate() {
+        if v != NONE && holders.get(slot).is_some_and(|h| *h != Holder::Nobody) && matches!(g.node_of(v).op, Op::Input) && !g.is_input_slot(slot as u32, v) {
+            passed_on[v as usize] = true;
+        }
+    }
     let (root, constant) = views(g);
 
     // Values that an op other than a Map or a reduction reads are in memory in any case.
@@ -84,6 +91,7 @@ pub(crate) fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisio
         let x = g.node_of(v as u32);
         if matches!(x.op, Op::Input) {
             ok[v] = true;
+            kept[v] = passed_on[v];
             continue;
         }
         let logged = slot_of[v] != NONE && x.first == v as u32 && !matches!(x.op, Op::Composite(_));

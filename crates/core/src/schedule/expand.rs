@@ -102,6 +102,10 @@ impl Graph {
     pub fn node_of(&self, v: u32) -> &Node {
         &self.nodes[self.vals[v as usize].node as usize]
     }
+    /// Is the slot itself an input? (An op whose body returns its input has a slot of its own for the same value.)
+    pub fn is_input_slot(&self, slot: u32, v: u32) -> bool {
+        matches!(self.node_of(v).op, Op::Input) && self.inputs.iter().any(|(i, source)| *i == v && matches!(source, Source::Slot(s) if *s == slot))
+    }
     pub fn shape(&self, v: u32) -> &crate::Shape {
         &self.vals[v as usize].meta.shape
     }

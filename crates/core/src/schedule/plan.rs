@@ -83,7 +83,7 @@ impl Plan {
             .of_slot
             .iter()
             .enumerate()
-            .filter(|(s, v)| **v != NONE && !matches!(g.node_of(**v).op, Op::Input) && publishes(holders[*s], &d, **v))
+            .filter(|(s, v)| **v != NONE && !g.is_input_slot(*s as u32, **v) && publishes(holders[*s], &d, **v))
             .map(|(s, v)| (s as u32, *v))
             .collect();
         Ok(Plan { hash: g.hash, late, storage: memory.storage, own: memory.own, root: d.root, publish, deferred: d.deferred, faultable, steps, graph })
