@@ -80,3 +80,24 @@ fn an_exit_code_that_does_not_tell_what_happened() {
     std::fs::rename(folder.path().join("points.csv"), elsewhere.join("points.csv")).unwrap();
     assert_eq!(adamant(folder.path(), &["train", "run.toml", "--quiet", "--data", "elsewhere"]).status.code(), Some(0));
 }
+#[test]
+fn weights_that_depend_on_the_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits/digits.toml");
+    let weights: Vec<Vec<u8>> = ["1", "2", "4", "8"]
+        .iter()
+        .map(|threads| {
+            let path = folder.path().join(threads);
+            let set = format!("weights={}", path.display());
+            let output = Command::new(env!("CARGO_BIN_EXE_adamant"))
+                .args(["train", "--quiet", "--set", "epochs=1", "--set", &set, "--threads", threads])
+                .arg(&digits)
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+            std::fs::read(path).unwrap()
+        })
+        .collect();
+    assert!(weights[0].len() > 151_306 * 4);
+    assert!(weights.windows(2).all(|w| w[0] == w[1]));
+}

@@ -107,7 +107,7 @@ pub fn train(document: &Document, folder: &Path, watch: &mut dyn Watch) -> Resul
                 "value" => ClipPolicy::Value(limit(s.number("max")?)?),
                 _ => ClipPolicy::Off,
             };
-            if matches!(policy, ClipPolicy::Norm(max) | ClipPolicy::Value(max) if !(max > 0.0)) {
+            if matches!(policy, ClipPolicy::Norm(max) | ClipPolicy::Value(max) if max.is_nan() || max <= 0.0) {
                 return Err(s.wrong_key("max", "gradients can be clipped only at a positive number"));
             }
             s.finish()?;
@@ -144,7 +144,8 @@ pub fn train(document: &Document, folder: &Path, watch: &mut dyn Watch) -> Resul
     let seconds = begun.elapsed().as_secs_f64();
     let (test_accuracy, test_loss) = judge(&model, &dataset.test, device)?;
     if let Some(path) = &weights {
-        let texts = BTreeMap::from([("seed".to_string(), seed.to_string()), ("epochs".to_string(), epochs.to_string())]);
+        // One text: the format does not order several, and equal runs give equal files.
+        let texts = BTreeMap::from([("run".to_string(), format!("seed {seed}, {epochs} epochs"))]);
         adamant_formats::safetensors::save(path, model.state_dict(), &texts)?;
     }
     Ok(Report { plan, losses, test_accuracy, test_loss, seconds, weights })

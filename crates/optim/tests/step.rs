@@ -1,0 +1,156 @@
+//! What a step promises whatever its formula: all or nothing, groups, saved state, and gradients left alone.
+#![allow(clippy::unwrap_used)]
+
+use adamant_core::{Device, Error, ErrorKind, Grads, Result, Tensor};
+use adamant_nn::{Linear, Param, Walk};
+use adamant_optim::{Adam, AdamW, ClipPolicy, NAdam, Optimizer, Sgd, Slots, UpdateRule};
+
+fn on_reference(f: impl FnOnce() -> Result<()>) {
+    Device::reference().scoped(|| {
+        adamant_nn::manual_seed(1);
+        f().unwrap();
+    });
+}
+fn values(p: &Param) -> Vec<f32> {
+    p.read().to_vec().unwrap()
+}
+fn gradients(parameters: &[Param], value: f32) -> Grads {
+    let mut grads = Grads::default();
+    parameters.iter().for_each(|p| grads.set(&p.cell(), p.read().full_like(value)));
+    grads
+}
+fn bits(state: &[(String, Tensor)]) -> Vec<(String, Vec<u8>)> {
+    state.iter().map(|(n, t)| (n.clone(), t.to_bytes().unwrap())).collect()
+}
+
+#[test]
+fn a_failed_step_that_changes_weights_slots_or_counts() {
+    /// Adam that refuses one parameter.
+    #[derive(Clone)]
+    struct Picky(Adam, bool);
+    impl UpdateRule for Picky {
+        fn name(&self) -> &'static str {
+            "Picky"
+        }
+        fn lr(&self) -> f64 {
+            self.0.lr
+        }
+        fn set_lr(&mut self, lr: f64) {
+            self.0.lr = lr;
+        }
+        fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
+            let next = self.0.update(p, g, slots)?;
+            if self.1 && p.rank() == 1 { Err(Error::new("picky", ErrorKind::Domain("no".into()))) } else { Ok(next) }
+        }
+    }
+    on_reference(|| {
+        let model = Linear::new(3, 2)?;
+        let parameters = model.parameters();
+        let mut optimizer = Picky(Adam::new(0.1), false).over(parameters.clone());
+        optimizer.step(&gradients(&parameters, 1.0))?;
+        let (weights, state) = (bits(&model.state_dict()), bits(&optimizer.state_dict()));
+        optimizer.groups_mut()[0].rule.1 = true;
+        assert!(optimizer.step(&gradients(&parameters, 5.0)).is_err());
+        assert_eq!((bits(&model.state_dict()), bits(&optimizer.state_dict())), (weights, state.clone()));
+        optimizer.groups_mut()[0].rule.1 = false;
+        optimizer.step(&gradients(&parameters, 1.0))?;
+        assert_ne!(bits(&optimizer.state_dict()), state);
+        Ok(())
+    });
+}
+#[test]
+fn hyper_parameters_that_make_no_sense() {
+    on_reference(|| {
+        let model = Linear::new(3, 2)?;
+        let before = bits(&model.state_dict());
+        let mut optimizer = Sgd::new(0.1).nesterov(true).over(model.parameters());
+        let error = optimizer.step(&gradients(&model.parameters(), 1.0)).unwrap_err().to_string();
+        assert!(error.starts_with("optimizer: SGD: nesterov needs a momentum and no dampening"), "{error}");
+        assert!(AdamW::new(f64::NAN).check().is_err() && Adam::new(1.0).betas((0.9, 1.0)).check().is_err());
+        assert_eq!(bits(&model.state_dict()), before);
+        Ok(())
+    });
+}
+#[test]
+fn a_group_that_does_not_keep_its_own_rate() {
+    on_reference(|| {
+        let (a, b) = (Param::new(&Tensor::ones([2]))?, Param::new(&Tensor::ones([2]))?);
+        let mut optimizer = Sgd::new(0.5).over([a.clone()]).group(Sgd::new(0.25), [b.clone()]);
+        optimizer.step(&gradients(&[a.clone(), b.clone()], 1.0))?;
+        assert_eq!((values(&a), values(&b)), (vec![0.5; 2], vec![0.75; 2]));
+        optimizer.set_lrs(&[0.0, 1.0]);
+        optimizer.step(&gradients(&[a.clone(), b.clone()], 1.0))?;
+        assert_eq!((values(&a), values(&b)), (vec![0.5; 2], vec![-0.25; 2]));
+        Ok(())
+    });
+}
+#[test]
+fn a_parameter_that_is_frozen_or_has_no_gradient_and_moves() {
+    on_reference(|| {
+        let (a, b) = (Param::new(&Tensor::ones([2]))?, Param::new(&Tensor::ones([2]))?);
+        let mut optimizer = AdamW::new(0.5).over([a.clone(), b.clone()]);
+        b.set_frozen(true);
+        optimizer.step(&gradients(std::slice::from_ref(&b), 1.0))?;
+        assert_eq!((values(&a), values(&b)), (vec![1.0; 2], vec![1.0; 2]));
+        assert!(optimizer.state_dict().is_empty());
+        Ok(())
+    });
+}
+#[test]
+fn a_saved_optimizer_that_goes_on_another_way() {
+    on_reference(|| {
+        let (model, twin) = (Linear::new(3, 2)?, Linear::new(3, 2)?);
+        let mut optimizer = NAdam::new(0.1).over(model.parameters());
+        for k in 0..3 {
+            optimizer.step(&gradients(&model.parameters(), k as f32))?;
+        }
+        let state = optimizer.state_dict();
+        let names: Vec<&str> = state.iter().map(|(n, _)| n.as_str()).collect();
+        assert_eq!(
+            names,
+            ["weight.mu_product", "weight.step", "weight.exp_avg", "weight.exp_avg_sq", "bias.mu_product", "bias.step", "bias.exp_avg", "bias.exp_avg_sq"]
+        );
+        twin.load_state_dict(&model.state_dict())?;
+        let mut resumed = NAdam::new(0.1).over(twin.parameters());
+        resumed.load_state_dict(&state)?;
+        for k in 0..3 {
+            optimizer.step(&gradients(&model.parameters(), k as f32 - 1.0))?;
+            resumed.step(&gradients(&twin.parameters(), k as f32 - 1.0))?;
+        }
+        assert_eq!(bits(&model.state_dict()), bits(&twin.state_dict()));
+        assert_eq!(bits(&optimizer.state_dict()), bits(&resumed.state_dict()));
+        let error = resumed.load_state_dict(&[("wieght.exp_avg".into(), Tensor::ones([2]))]).unwrap_err().to_string();
+        assert!(error.contains("`wieght.exp_avg` is a slot of no parameter") && error.contains("there is `weight`"), "{error}");
+        Ok(())
+    });
+}
+#[test]
+fn a_gradient_that_is_altered_unasked_or_turned() {
+    on_reference(|| {
+        let (a, b) = (Param::new(&Tensor::ones([2]))?, Param::new(&Tensor::ones(()))?);
+        let all = [a.clone(), b.clone()];
+        let given = || {
+            let mut grads = Grads::default();
+            grads.set(&a.cell(), Tensor::from_vec(vec![200.0f32, -30.0], [2]));
+            grads.set(&b.cell(), Tensor::from_vec(vec![60.0f32], ()));
+            grads
+        };
+        let read = |grads: &Grads| -> Vec<f32> { all.iter().flat_map(|p| grads.of(&p.cell()).unwrap().to_vec::<f32>().unwrap()).collect() };
+        assert_eq!(ClipPolicy::default(), ClipPolicy::Off);
+        let mut grads = given();
+        ClipPolicy::Off.apply(&mut grads, &all)?;
+        assert_eq!(read(&grads), [200.0, -30.0, 60.0]);
+        ClipPolicy::Norm(1.0).apply(&mut grads, &all)?;
+        let clipped = read(&grads);
+        let norm = |v: &[f32]| v.iter().map(|x| (*x as f64).powi(2)).sum::<f64>().sqrt();
+        let cosine = clipped.iter().zip([200.0, -30.0, 60.0]).map(|(x, y)| *x as f64 * y).sum::<f64>() / norm(&clipped) / norm(&[200.0, -30.0, 60.0]);
+        assert!((norm(&clipped) - 1.0).abs() < 1e-6 && (cosine - 1.0).abs() < 1e-12, "{clipped:?} {cosine}");
+        let mut grads = given();
+        ClipPolicy::Norm(1000.0).apply(&mut grads, &all)?;
+        assert_eq!(read(&grads), [200.0, -30.0, 60.0]);
+        ClipPolicy::Value(50.0).apply(&mut grads, &all)?;
+        assert_eq!(read(&grads), [50.0, -30.0, 50.0]);
+        assert!(ClipPolicy::Norm(0.0).apply(&mut grads, &all).is_err() && ClipPolicy::Value(f64::NAN).apply(&mut grads, &all).is_err());
+        Ok(())
+    });
+}
