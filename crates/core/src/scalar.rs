@@ -366,6 +366,10 @@ unary_table! {
     /// The distribution function of the standard normal.
     Ndtr ndtr { class: Float, exact: special::ndtr, int: None, saves: Input, grad: Some(|g, x, _| g * normal_density(x)),
         c: "adm_ndtr(x)", wgsl: "adm_ndtr(x)", onnx: None, domain: (-6.0, 6.0), kinks: &[] }
+    /// ln of [`Tensor::ndtr`], which does not run out of numbers in the left tail.
+    LogNdtr log_ndtr { class: Float, exact: special::log_ndtr, int: None, saves: Input, grad: Some(|g, x, _| g * ((x * -FRAC_1_SQRT_2).erfcx().reciprocal() * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2))),
+        c: "x < -1 ? log(0.5f * adm_erfcx(x * -0.70710678f)) - 0.5f * x * x : log1p(-adm_ndtr(-x))",
+        wgsl: "select(adm_log1p(-adm_ndtr(-x)), adm_log(0.5 * adm_erfcx(x * -0.70710678)) - 0.5 * x * x, x < -1.0)", onnx: None, domain: (-10.0, 6.0), kinks: &[] }
     /// The inverse of [`Tensor::ndtr`]; NaN outside [0, 1].
     Ndtri ndtri { class: Float, exact: special::ndtri, int: None, saves: Output, grad: Some(|g, _, y| g * ((y * y * 0.5).exp() * TAU.sqrt())),
         c: "adm_ndtri(x)", wgsl: "adm_ndtri(x)", onnx: None, domain: (0.01, 0.99), kinks: &[] }
