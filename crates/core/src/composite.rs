@@ -2,7 +2,7 @@
 //!
 //! The body is the meaning and the fallback; a backend may claim the composite by name and run a kernel of its
 //! own. Unless it brings a rule, its gradient is that of its body.
-use crate::{DType, Device, ErrorKind, HostArray, Meta, Result, Tensor, error::Origin, op::mix};
+use crate::{DType, ErrorKind, HostArray, Meta, Result, Tensor, error::Origin, op::mix};
 use std::{any::Any, fmt};
 
 pub mod activation;
@@ -180,10 +180,3 @@ impl Tensor {
         Tensor::composite(composite, inputs).into_iter().next().unwrap_or_else(|| Tensor::failed(Error::new(name, ErrorKind::Internal("no output".into()))))
     }
 }
-
-/// A placeholder input for the expansion of bodies.
-pub(crate) fn placeholder(meta: Meta) -> Tensor {
-    Tensor::placeholder(meta)
-}
-#[allow(unused)]
-fn _device(_: Device) {}

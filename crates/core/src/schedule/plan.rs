@@ -263,8 +263,6 @@ pub(crate) struct SizedOperand {
     pub shape: Shape,
     pub dtype: DType,
     pub place: Place,
-    /// the layout is that of the input's own, found at replay
-    pub input_layout: bool,
 }
 
 impl Sized {
@@ -416,7 +414,7 @@ fn size_step(plan: &Plan, g: &Graph, places: &[Place], s: &PlanStep) -> SizedSte
             shape = shape.with(0, shape[0] - 1);
         }
         let storage = plan.storage[v as usize];
-        SizedOperand { storage, shape, dtype: meta.dtype, place, input_layout: matches!(storage, Storage::Input(_)) }
+        SizedOperand { storage, shape, dtype: meta.dtype, place }
     };
     SizedStep { space, inputs: s.inputs.iter().map(operand).collect(), outputs: s.outputs.iter().map(operand).collect() }
 }
