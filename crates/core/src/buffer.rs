@@ -104,7 +104,8 @@ impl Pool {
         self.requests.fetch_add(1, Relaxed);
         let cached = {
             let mut free = self.free.lock();
-            let hit = free.range_mut(want..=want.saturating_mul(2)).find_map(|(&size, blocks)| blocks.pop().map(|m| (m, size)));
+            let exact = free.get_mut(&want).and_then(|blocks| blocks.pop()).map(|m| (m, want));
+            let hit = exact.or_else(|| free.range_mut(want..=want.saturating_mul(2)).find_map(|(&size, blocks)| blocks.pop().map(|m| (m, size))));
             if let Some((_, size)) = &hit {
                 self.cached.fetch_sub(*size, Relaxed);
             }

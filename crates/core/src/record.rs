@@ -45,6 +45,11 @@ pub(crate) struct Log {
     pub retry_at: usize,
     /// Capturing: no window closes and reads are errors.
     pub capture: bool,
+    /// Pending ops and bytes after which the window closes.
+    pub window_ops: usize,
+    pub window_bytes: usize,
+    /// The plans this stream replayed last, by a few bits of their key.
+    pub recent: schedule::Recent,
 }
 /// A stream: the window of one thread on one device.
 pub(crate) struct Stream {
@@ -173,6 +178,9 @@ impl Log {
             bytes: 0,
             retry_at: 0,
             capture,
+            window_ops: device.info().window_ops,
+            window_bytes: device.info().window_bytes,
+            recent: schedule::Recent::default(),
         }
     }
     /// Starts an empty window.
@@ -339,14 +347,13 @@ fn finish(
     let values: SmallVec<[Arc<Value>; 2]> = metas.iter().map(|m| Value::new(*m, origin, s.id, State::Pending)).collect();
     log.push(op, arg, slots, &values, 0, 0);
     if !log.capture && c.step_group.get() == 0 {
-        let info = log.device.info();
-        let base = if c.window.get() > 0 { c.window.get() } else { info.window_ops };
+        let base = if c.window.get() > 0 { c.window.get() } else { log.window_ops };
         let limit = if c.hold.get() > 0 { base.saturating_mul(8) } else { base };
         if c.eager.get() {
             let n = log.records.len();
             // The error, if any, is the reader's: building never fails.
             let _ = schedule::flush(&mut log, n);
-        } else if (log.records.len() >= limit || log.bytes >= info.window_bytes) && log.records.len() >= log.retry_at {
+        } else if (log.records.len() >= limit || log.bytes >= log.window_bytes) && log.records.len() >= log.retry_at {
             let cut = log.cut();
             if schedule::flush(&mut log, cut).is_err() {
                 log.retry_at = log.records.len() + 256;

@@ -25,7 +25,7 @@ mod expand;
 mod fuse;
 mod plan;
 use decide::Holder;
-use execute::{Outcome, Replay};
+use execute::{Bound, Outcome, Replay};
 use expand::Source;
 use plan::{InputHold, Plan, Sized};
 
@@ -87,10 +87,45 @@ pub(crate) fn no_buffer(meta: Meta) -> Stored {
 #[derive(Default)]
 struct Entry {
     plans: Vec<Arc<Plan>>,
-    sizes: HashMap<u64, (Arc<Plan>, Arc<Sized>)>,
+    sizes: HashMap<u64, Found, Folded>,
 }
 type Key = (u32, u64, u64);
-static PLANS: LazyLock<Mutex<HashMap<Key, Entry>>> = LazyLock::new(Default::default);
+/// Keys are hashes already: their words are folded, nothing more.
+#[derive(Default, Clone, Copy)]
+struct Fold(u64);
+impl std::hash::Hasher for Fold {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.0 = mix(self.0, *b as u64);
+        }
+    }
+    fn write_u32(&mut self, word: u32) {
+        self.0 = mix(self.0, word as u64);
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mix(self.0, word);
+    }
+}
+type Folded = std::hash::BuildHasherDefault<Fold>;
+static PLANS: LazyLock<Mutex<HashMap<Key, Entry, Folded>>> = LazyLock::new(Default::default);
+type Found = (Arc<Plan>, Arc<Sized>);
+/// The plans a stream replayed last: found without a lock.
+#[derive(Default)]
+pub(crate) struct Recent([Option<(Key, u64, Found)>; 16]);
+impl Recent {
+    fn place(key: Key, sizes: u64) -> usize {
+        (key.1 ^ key.2 ^ sizes) as usize % 16
+    }
+    fn get(&self, key: Key, sizes: u64) -> Option<Found> {
+        self.0[Recent::place(key, sizes)].as_ref().filter(|(k, s, _)| *k == key && *s == sizes).map(|(_, _, found)| found.clone())
+    }
+    fn put(&mut self, key: Key, sizes: u64, found: Found) {
+        self.0[Recent::place(key, sizes)] = Some((key, sizes, found));
+    }
+}
 /// The most structures and the most sizes of one that are remembered; beyond that they are made again.
 const MAX_PLANS: usize = 8192;
 const MAX_SIZES: usize = 512;
@@ -138,18 +173,16 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     let last = &log.records[cut - 1];
     let (structure, sizes) = (last.structure, if is(Plant::StalePlanKey) { 0 } else { last.sizes });
     let (plan, sized) = find_plan(log, cut, (log.device.index(), structure, key), sizes, &holders, &holds)?;
-    let inputs: Vec<Stored> = plan
-        .graph
-        .inputs
-        .iter()
-        .map(|(_, source)| match source {
+    let mut inputs: SmallVec<[Bound; 8]> = SmallVec::with_capacity(plan.graph.inputs.len());
+    for (_, source) in &plan.graph.inputs {
+        let bound = match source {
             // Slots are the same for every window of one structure.
-            Source::Slot(slot) => log.values[*slot as usize].stored(),
-            Source::Constant(value) => value.stored(),
-        })
-        .collect::<Option<_>>()
-        .ok_or_else(|| Stop::Reader(Error::new("read", ErrorKind::Internal("an input is not in memory".into()))))?;
-    let outcome = {
+            Source::Slot(slot) => Bound::of(&log.values[*slot as usize]),
+            Source::Constant(value) => Bound::of(value),
+        };
+        inputs.push(bound.ok_or_else(|| Stop::Reader(Error::new("read", ErrorKind::Internal("an input is not in memory".into()))))?);
+    }
+    {
         let log = &*log;
         let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
         let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
@@ -163,20 +196,21 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
             }
             bad
         };
-        Replay { plan: &plan, sized: &sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad }
-            .run()
-            .map_err(Stop::Reader)?
-    };
+        let replay = Replay { plan: &plan, sized: &sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad };
+        let outcome = replay.run().map_err(Stop::Reader)?;
+        publish(log, &replay, &outcome, &writes);
+    }
     drop(inputs);
-    publish(log, &plan, outcome, slots, cut);
     restart(log, cut);
     Ok(())
 }
 
+type Holders = SmallVec<[Holder; 64]>;
+type Holds = SmallVec<[InputHold; 16]>;
 /// Who holds each slot, what becomes of each input, and a hash of both.
-fn holders(log: &Log, cut: usize, slots: usize) -> (Vec<Holder>, Vec<InputHold>, u64) {
-    let mut holders: Vec<Holder> = Vec::with_capacity(slots);
-    let mut old_of = vec![0u32; slots];
+fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, u64) {
+    let mut holders: Holders = SmallVec::with_capacity(slots);
+    let mut old_of: SmallVec<[u8; 64]> = SmallVec::from_elem(0, slots);
     for w in &log.writes {
         if let Some(slot) = w.previous.slot(log.epoch).filter(|s| (*s as usize) < slots) {
             old_of[slot as usize] += 1;
@@ -185,7 +219,7 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Vec<Holder>, Vec<InputHold>,
     for (slot, v) in log.values[..slots].iter().enumerate() {
         holders.push(if v.users() > 0 {
             Holder::User
-        } else if v.kept() > 1 + old_of[slot] {
+        } else if v.kept() > 1 + old_of[slot] as u32 {
             Holder::Tape
         } else {
             Holder::Nobody
@@ -198,7 +232,7 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Vec<Holder>, Vec<InputHold>,
             }
         }
     }
-    let mut holds = Vec::new();
+    let mut holds: Holds = SmallVec::new();
     let mut key = cut as u64;
     for r in &log.records[..cut] {
         if !matches!(r.op, Op::Input) {
@@ -226,7 +260,16 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Vec<Holder>, Vec<InputHold>,
     (holders, holds, key)
 }
 
-fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<(Arc<Plan>, Arc<Sized>), Stop> {
+fn find_plan(log: &mut Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<Found, Stop> {
+    if let Some(found) = log.recent.get(key, sizes) {
+        count(|s| s.hits += 1);
+        return Ok(found);
+    }
+    let found = find_plan_of_all(log, cut, key, sizes, holders, holds)?;
+    log.recent.put(key, sizes, found.clone());
+    Ok(found)
+}
+fn find_plan_of_all(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<Found, Stop> {
     if let Some(found) = PLANS.lock().get(&key).and_then(|e| e.sizes.get(&sizes).cloned()) {
         count(|s| s.hits += 1);
         return Ok(found);
@@ -275,19 +318,19 @@ fn bad_groups(writes: &[&CellWrite], taint: impl Fn(u32) -> Option<Error>) -> Ha
 }
 
 /// Values become ready, deferred ones recipes; cells commit group by group.
-fn publish(log: &mut Log, plan: &Plan, outcome: Outcome, slots: usize, _cut: usize) {
+fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWrite]) {
+    let plan = replay.plan;
     let taint_of = |slot: u32| outcome.taints.as_ref().and_then(|t| t[plan.graph.of_slot[slot as usize] as usize].clone());
-    let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
-    let bad = if outcome.taints.is_some() { bad_groups(&writes, taint_of) } else { HashMap::new() };
-    for i in &outcome.taken {
-        if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(*i as usize) {
+    let bad = if outcome.taints.is_some() { bad_groups(writes, taint_of) } else { HashMap::new() };
+    for i in replay.taken(outcome) {
+        if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) {
             count(|s| s.donated += 1);
             *log.values[*slot as usize].state.lock() = State::Donated;
         }
     }
-    for ((slot, _), stored) in plan.publish.iter().zip(outcome.published) {
+    for (k, (slot, _)) in plan.publish.iter().enumerate() {
         let value = &log.values[*slot as usize];
-        match stored {
+        match replay.published(outcome, k) {
             Some(stored) => *value.state.lock() = State::Ready(stored),
             None => {
                 let error = taint_of(*slot).or_else(|| bad.values().next().cloned());

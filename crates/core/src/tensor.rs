@@ -233,12 +233,17 @@ impl Tensor {
         }
         let values: SmallVec<[&Arc<Value>; 4]> = inputs.iter().map(|t| &t.value).collect();
         let tracked = inputs.iter().any(|t| t.tape.is_some()) && !record::CONTEXT.with(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad);
-        let recorded =
-            if tracked { record::record(op.clone(), arg, &values, &outputs, origin) } else { record::record(op.clone(), arg, &values, &outputs, origin) };
-        match recorded {
+        if !tracked {
+            let fails = failures(&op);
+            return match record::record(op, arg, &values, &outputs, origin) {
+                Err(e) => (0..fails).map(|_| Tensor::failed(e.clone())).collect(),
+                Ok(values) => values.into_iter().map(Tensor::from_value).collect(),
+            };
+        }
+        match record::record(op.clone(), arg, &values, &outputs, origin) {
             Err(e) => fail_all(&op, e),
             Ok(values) => {
-                let tape = if tracked { crate::grad::record(op, arg, inputs, &values, origin) } else { None };
+                let tape = crate::grad::record(op, arg, inputs, &values, origin);
                 values
                     .into_iter()
                     .enumerate()
@@ -451,14 +456,17 @@ impl Tensor {
     }
 }
 fn fail_all(op: &Op, e: Error) -> Outputs {
-    let n = match op {
+    (0..failures(op)).map(|_| Tensor::failed(e.clone())).collect()
+}
+/// How many outputs an op that cannot be applied answers with.
+fn failures(op: &Op) -> usize {
+    match op {
         Op::Sort { .. } => 2,
         Op::Window(w) if w.op == crate::op::WindowOp::Max => 2,
         // Callers take what they need; a failed composite answers every output with its error.
         Op::Composite(_) => 8,
         _ => 1,
-    };
-    (0..n).map(|_| Tensor::failed(e.clone())).collect()
+    }
 }
 
 /// Calls `f` with the buffer index of every element in row-major order.

@@ -1,7 +1,7 @@
 //! A captured function and its replay: the window is recorded once and stays; only inputs, cells and outputs change.
 use super::{
     decide::Holder,
-    execute::Replay,
+    execute::{Bound, Replay},
     expand::{Source, expand},
     plan::{InputHold, Plan, Sized},
 };
@@ -10,7 +10,7 @@ use crate::{
     cell::{Cell, Overlay},
     op::{Arg, View, mix},
     record::{Stream, evaluate, ready},
-    value::{State, Stored, Value},
+    value::{State, Value},
 };
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
@@ -123,20 +123,18 @@ impl Captured {
             }
         };
         let (plan, sized) = &*planned;
-        let inputs: Vec<Stored> = plan
-            .graph
-            .inputs
-            .iter()
-            .map(|(_, source)| match source {
-                Source::Constant(v) => v.stored(),
+        let mut inputs: Vec<Bound> = Vec::with_capacity(plan.graph.inputs.len());
+        for (_, source) in &plan.graph.inputs {
+            let bound = match source {
+                Source::Constant(v) => Bound::of(v),
                 Source::Slot(slot) => match self.sources.get(slot) {
-                    Some(From::Argument(k)) => arguments[*k].stored(),
-                    Some(From::Cell(k)) => old[*k].stored(),
-                    _ => log.values[*slot as usize].stored(),
+                    Some(From::Argument(k)) => Bound::of(&arguments[*k]),
+                    Some(From::Cell(k)) => Bound::of(&old[*k]),
+                    _ => Bound::of(&log.values[*slot as usize]),
                 },
-            })
-            .collect::<Option<_>>()
-            .ok_or_else(|| Error::at("compile", ErrorKind::Internal("an input is not in memory".into()), call.origin))?;
+            };
+            inputs.push(bound.ok_or_else(|| Error::at("compile", ErrorKind::Internal("an input is not in memory".into()), call.origin))?);
+        }
         let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
         // All cells of one call commit together.
         let error_of = |taints: &[Option<Error>]| self.writes.iter().find_map(|(_, s)| taints[plan.graph.of_slot[*s as usize] as usize].clone());
@@ -149,10 +147,10 @@ impl Captured {
             }
             bad
         };
-        let outcome = Replay { plan, sized, records: &log.records, inputs: &inputs, device: call.device, origin: &origin, bad: &bad }.run()?;
-        drop(inputs);
-        for i in &outcome.taken {
-            if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(*i as usize) {
+        let replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: call.device, origin: &origin, bad: &bad };
+        let outcome = replay.run()?;
+        for i in replay.taken(&outcome) {
+            if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) {
                 if let Some(From::Cell(k)) = self.sources.get(slot) {
                     super::count(|s| s.donated += 1);
                     *old[*k].state.lock() = State::Donated;
@@ -161,8 +159,8 @@ impl Captured {
         }
         let fault = outcome.taints.as_ref().and_then(|t| error_of(t));
         let mut by_slot: HashMap<u32, Tensor> = HashMap::new();
-        for ((slot, _), stored) in plan.publish.iter().zip(outcome.published) {
-            if let Some(stored) = stored {
+        for (k, (slot, _)) in plan.publish.iter().enumerate() {
+            if let Some(stored) = replay.published(&outcome, k) {
                 by_slot.insert(*slot, Tensor::from_value(ready(log.values[*slot as usize].meta, call.origin, stored)));
             }
         }

@@ -19,13 +19,27 @@ use std::sync::Arc;
 
 /// What came out of a replay.
 pub(crate) struct Outcome {
-    /// memory of the published values, in the plan's order; `None`: the step was withheld
-    pub published: Vec<Option<Stored>>,
+    own: Buffers,
+    withheld: SmallVec<[bool; 32]>,
     /// the error found in data behind each value of the graph, if any was found at all
     pub taints: Option<Vec<Option<Error>>>,
-    /// inputs whose buffer now holds something else
-    pub taken: Vec<u32>,
 }
+/// An input of a replay: its strides are the plan's, by its key.
+pub(crate) struct Bound {
+    pub buffer: Arc<Buffer>,
+    pub offset: usize,
+    pub taint: Option<Error>,
+}
+impl Bound {
+    /// The memory of a value that is ready.
+    pub fn of(value: &crate::value::Value) -> Option<Bound> {
+        match &*value.state.lock() {
+            crate::value::State::Ready(s) => Some(Bound { buffer: s.buffer.clone(), offset: s.layout.offset, taint: s.taint.clone() }),
+            _ => None,
+        }
+    }
+}
+type Buffers = SmallVec<[Arc<Buffer>; 8]>;
 /// Names the line a record was applied at.
 pub(crate) type OriginOf<'a> = &'a dyn Fn(u32) -> Origin;
 
@@ -33,7 +47,7 @@ pub(crate) struct Replay<'a> {
     pub plan: &'a Plan,
     pub sized: &'a Sized,
     pub records: &'a [Record],
-    pub inputs: &'a [Stored],
+    pub inputs: &'a [Bound],
     pub device: Device,
     pub origin: OriginOf<'a>,
     /// Which values may not be written: `None` all may; else called with the taints before the late steps.
@@ -49,9 +63,8 @@ impl Replay<'_> {
         self.submit(0..self.plan.late, &own, &words, &[])?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || self.inputs.iter().any(|s| s.taint.is_some());
         let taints = spoiled.then(|| self.taints(&words));
-        let mut withheld = vec![false; own.len()];
+        let mut withheld: SmallVec<[bool; 32]> = SmallVec::from_elem(false, own.len());
         let mut skip = Vec::new();
-        let mut refused = None;
         if let Some(taints) = &taints {
             let bad = (self.bad)(taints);
             for (at, s) in self.plan.steps.iter().enumerate().skip(self.plan.late) {
@@ -66,33 +79,30 @@ impl Replay<'_> {
                     }
                 }
             }
-            refused = Some(bad);
         }
         self.submit(self.plan.late..self.plan.steps.len(), &own, &words, &skip)?;
         let late_fault = !spoiled && words.iter().any(|w| w.get().is_some());
         let taints = if late_fault { Some(self.taints(&words)) } else { taints };
-        let _ = refused;
-        let published = self
-            .plan
-            .publish
-            .iter()
-            .zip(&self.sized.published)
-            .map(|((_, v), place)| {
-                let taint = taints.as_ref().and_then(|t| t[*v as usize].clone());
-                match self.plan.storage[*v as usize] {
-                    Storage::Own(m) if withheld[m as usize] => None,
-                    Storage::Own(m) => Some(Stored { buffer: own[m as usize].clone(), layout: self.layout(place, None), taint }),
-                    Storage::Input(i) => self.inputs.get(i as usize).map(|s| Stored { buffer: s.buffer.clone(), layout: self.layout(place, Some(s)), taint }),
-                    Storage::None => None,
-                }
-            })
-            .collect();
-        let taken = self.plan.own.iter().enumerate().filter(|(m, _)| !withheld[*m]).filter_map(|(_, o)| o.taken).collect();
-        Ok(Outcome { published, taints, taken })
+        Ok(Outcome { own, withheld, taints })
+    }
+    /// The memory of published value number k; `None`: its step was withheld.
+    pub fn published(&self, outcome: &Outcome, k: usize) -> Option<Stored> {
+        let (v, place) = (self.plan.publish[k].1 as usize, &self.sized.published[k]);
+        let (buffer, input) = match self.plan.storage[v] {
+            Storage::Own(m) if !outcome.withheld[m as usize] => (&outcome.own[m as usize], None),
+            Storage::Input(i) => self.inputs.get(i as usize).map(|b| (&b.buffer, Some(b)))?,
+            _ => return None,
+        };
+        let taint = outcome.taints.as_ref().and_then(|t| t[v].clone());
+        Some(Stored { buffer: buffer.clone(), layout: self.layout(place, input), taint })
+    }
+    /// The inputs whose buffer now holds something else.
+    pub fn taken<'b>(&'b self, outcome: &'b Outcome) -> impl Iterator<Item = u32> + 'b {
+        self.plan.own.iter().enumerate().filter(|(m, _)| !outcome.withheld[*m]).filter_map(|(_, o)| o.taken)
     }
 
     /// All memory before the first step: if it cannot be had, nothing has run.
-    fn reserve(&self) -> Result<Vec<Arc<Buffer>>, Error> {
+    fn reserve(&self) -> Result<Buffers, Error> {
         let oom = |k: ErrorKind, v: u32| Error::at(self.plan.graph.node_of(v).op.name(), k, (self.origin)(self.plan.graph.node_of(v).record));
         let pool = self.device.pool();
         let first = self.plan.own.first().map_or(0, |o| o.value);
@@ -109,7 +119,7 @@ impl Replay<'_> {
             })
             .collect()
     }
-    fn layout(&self, place: &Place, input: Option<&Stored>) -> Layout {
+    fn layout(&self, place: &Place, input: Option<&Bound>) -> Layout {
         let mut layout = place.layout;
         let mut offset = layout.offset as isize;
         for (from, stride) in &place.moves {
@@ -118,7 +128,7 @@ impl Replay<'_> {
             }
         }
         // Relative to an input the offset may be negative: a flip of a flipped one starts before it.
-        layout.offset = (offset + input.map_or(0, |s| s.layout.offset as isize)) as usize;
+        layout.offset = (offset + input.map_or(0, |b| b.offset as isize)) as usize;
         layout
     }
     fn operand<'b>(&'b self, o: &SizedOperand, own: &'b [Arc<Buffer>]) -> Option<Operand<'b>> {
@@ -133,7 +143,7 @@ impl Replay<'_> {
         let internal = |s: &PlanStep, k: ErrorKind| {
             Error::at(self.plan.graph.nodes[s.node as usize].op.name(), k, (self.origin)(self.plan.graph.nodes[s.node as usize].record))
         };
-        let mut batch: SmallVec<[Step<'_>; 4]> = SmallVec::new();
+        let mut batch: SmallVec<[Step<'_>; 2]> = SmallVec::new();
         let mut last = None;
         for at in range {
             if skip.contains(&at) {
