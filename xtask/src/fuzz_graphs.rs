@@ -71,8 +71,16 @@ pub fn run(options: &Options) -> Exit {
         for w in missing.iter().take(20) {
             println!("never occurred: {}", name_of(w));
         }
-        println!("{} graphs in {seconds:.1} s, {:.1} % with a fused kernel (at least {:.0} %)", report.graphs, 100.0 * report.fused_share(), 100.0 * FUSED_SHARE);
-        println!("{} ops compared with the reference, {} values compared bit for bit, {} graphs differentiated, {} with bad data", report.checked, report.compared, report.differentiated, report.faulted);
+        println!(
+            "{} graphs in {seconds:.1} s, {:.1} % with a fused kernel (at least {:.0} %)",
+            report.graphs,
+            100.0 * report.fused_share(),
+            100.0 * FUSED_SHARE
+        );
+        println!(
+            "{} ops compared with the reference, {} values compared bit for bit, {} graphs differentiated, {} with bad data",
+            report.checked, report.compared, report.differentiated, report.faulted
+        );
         println!("{filled} of {cells} cells of primitive x dtype x layout{}", if report.must_fill() { "" } else { " (too few graphs to fill all)" });
         println!("{} failures", report.failures.len());
     }

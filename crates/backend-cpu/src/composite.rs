@@ -3,7 +3,10 @@ use crate::{
     device::CpuKernel,
     operand::{In, Out, internal},
 };
-use adamant_core::{Composite, ErrorKind, HostArray, kernel::{Fault, FaultWord}};
+use adamant_core::{
+    Composite, ErrorKind, HostArray,
+    kernel::{Fault, FaultWord},
+};
 use std::{collections::HashMap, sync::Arc};
 
 /// The kernels that this crate brings.

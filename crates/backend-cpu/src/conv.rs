@@ -96,9 +96,7 @@ impl ConvShape {
             let at = 3 - rank + axis;
             let (size, taps, step, gap) = (input[axis], kernel[axis], stride[axis], dilation[axis]);
             if taps == 0 || step == 0 || gap == 0 {
-                return Err(format!(
-                    "conv: kernel {taps}, stride {step}, dilation {gap} on axis {axis}: none may be 0"
-                ));
+                return Err(format!("conv: kernel {taps}, stride {step}, dilation {gap} on axis {axis}: none may be 0"));
             }
             let padded = size.checked_add(padding[axis].0).and_then(|sum| sum.checked_add(padding[axis].1));
             let span = (taps - 1).checked_mul(gap).and_then(|span| span.checked_add(1));
@@ -126,11 +124,7 @@ impl ConvShape {
     /// Elements of x, w and y.
     pub fn lengths(&self) -> [usize; 3] {
         let [input, taps, output] = self.spatial();
-        [
-            self.batch * self.in_channels * input,
-            self.out_channels * (self.in_channels / self.groups) * taps,
-            self.batch * self.out_channels * output,
-        ]
+        [self.batch * self.in_channels * input, self.out_channels * (self.in_channels / self.groups) * taps, self.batch * self.out_channels * output]
     }
 
     fn spatial(&self) -> [usize; 3] {
@@ -149,8 +143,7 @@ impl ConvShape {
     /// What y reads of x.
     fn forward_axes(&self) -> [Axis; 3] {
         [0, 1, 2].map(|axis| {
-            let (taps, gap, step, count) =
-                (self.kernel[axis], self.dilation[axis], self.stride[axis], self.output[axis]);
+            let (taps, gap, step, count) = (self.kernel[axis], self.dilation[axis], self.stride[axis], self.output[axis]);
             Axis {
                 origin: -(self.padding[axis].0 as isize),
                 extent: (count - 1) * step + (taps - 1) * gap + 1,
@@ -169,14 +162,7 @@ const SERIAL_WORK: usize = 1 << 20;
 ///
 /// # Errors
 /// A slice whose length is not that of the shape.
-pub fn forward<T: Accumulator>(
-    threads: &Threads,
-    isa: Isa,
-    shape: &ConvShape,
-    x: &[T],
-    w: &[T],
-    y: &mut [T],
-) -> Result<(), String> {
+pub fn forward<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x: &[T], w: &[T], y: &mut [T]) -> Result<(), String> {
     shape.check("forward", x, w, y)?;
     let [input, taps, output] = shape.spatial();
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
@@ -196,8 +182,7 @@ pub fn forward<T: Accumulator>(
         target_plane: output,
         place: Place { first: 0, steps: [shape.output[1] * shape.output[2], shape.output[2], 1] },
     };
-    let weights =
-        |group: usize| View { data: w, base: (group * outs * k) as isize, row_stride: k as isize, column_stride: 1 };
+    let weights = |group: usize| View { data: w, base: (group * outs * k) as isize, row_stride: k as isize, column_stride: 1 };
     product.run(threads, x, weights, y);
     Ok(())
 }
@@ -208,14 +193,7 @@ pub fn forward<T: Accumulator>(
 ///
 /// # Errors
 /// A slice whose length is not that of the shape.
-pub fn input_grad<T: Accumulator>(
-    threads: &Threads,
-    isa: Isa,
-    shape: &ConvShape,
-    g: &[T],
-    w: &[T],
-    dx: &mut [T],
-) -> Result<(), String> {
+pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, g: &[T], w: &[T], dx: &mut [T]) -> Result<(), String> {
     shape.check("input_grad", dx, w, g)?;
     let [input, taps, output] = shape.spatial();
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
@@ -269,12 +247,7 @@ pub fn input_grad<T: Accumulator>(
                         runs.offsets.extend(tap_offsets.iter().map(|offset| base + offset));
                     }
                 }
-                let weights = |group: usize| Gather {
-                    source: &w[group * outs * ins * taps..],
-                    lines: &row_lines,
-                    runs: &runs,
-                    first: 0,
-                };
+                let weights = |group: usize| Gather { source: &w[group * outs * ins * taps..], lines: &row_lines, runs: &runs, first: 0 };
                 product.run(threads, g, weights, dx);
             }
         }
@@ -408,13 +381,7 @@ impl<T: Accumulator> Product<'_, T> {
     }
 
     /// One image on all threads: the padded source is shared, tasks are rectangles of the output.
-    fn run_image<A: PackA<T>>(
-        &self,
-        threads: &Threads,
-        source: &[T],
-        weights: &(impl Fn(usize) -> A + Sync),
-        target: &mut [T],
-    ) {
+    fn run_image<A: PackA<T>>(&self, threads: &Threads, source: &[T], weights: &(impl Fn(usize) -> A + Sync), target: &mut [T]) {
         let lowering = self.lowering;
         let (m, n) = (self.target_rows, lowering.outputs());
         let runs = lowering.runs(1, 0);
@@ -492,16 +459,7 @@ struct Scattered<'a, T> {
 }
 
 impl<T: Accumulator> Output<T> for Scattered<'_, T> {
-    fn tile(
-        &mut self,
-        context: &Context<T>,
-        operands: Operands<'_, T>,
-        i: usize,
-        rows: usize,
-        j: usize,
-        columns: usize,
-        accumulate: bool,
-    ) {
+    fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
         let length = self.places.length;
         if self.step == 1 && j % length + columns <= length {
             let first = i * self.row_stride + self.places.offsets[j / length] + j % length;

@@ -6,7 +6,10 @@ use crate::{
     map::loops::convert,
     operand::{In, Out, internal},
 };
-use adamant_core::{DType, ErrorKind, Shape, op::{ConvRole, ConvSpec}};
+use adamant_core::{
+    DType, ErrorKind, Shape,
+    op::{ConvRole, ConvSpec},
+};
 use half::slice::HalfFloatSliceExt;
 
 /// Runs a Conv step.

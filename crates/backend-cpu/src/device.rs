@@ -34,7 +34,13 @@ pub trait CpuKernel: Send + Sync + 'static {
     ///
     /// # Errors
     /// Operands that it does not take.
-    fn run(&self, composite: &dyn adamant_core::Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind>;
+    fn run(
+        &self,
+        composite: &dyn adamant_core::Composite,
+        operands: &mut KernelOperands<'_, '_, '_>,
+        runtime: &Runtime,
+        fault: &FaultWord,
+    ) -> Result<(), ErrorKind>;
 }
 /// The operands of a [`CpuKernel`].
 pub struct KernelOperands<'k, 'a, 'o> {

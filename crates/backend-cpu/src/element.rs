@@ -104,16 +104,46 @@ number! {
 macro_rules! with_number {
     ($dtype:expr, $t:ident => $body:expr) => {
         match $dtype {
-            adamant_core::DType::Bool => { type $t = crate::element::Bit; $body }
-            adamant_core::DType::U8 => { type $t = u8; $body }
-            adamant_core::DType::I8 => { type $t = i8; $body }
-            adamant_core::DType::I32 => { type $t = i32; $body }
-            adamant_core::DType::U32 => { type $t = u32; $body }
-            adamant_core::DType::I64 => { type $t = i64; $body }
-            adamant_core::DType::F16 => { type $t = half::f16; $body }
-            adamant_core::DType::BF16 => { type $t = half::bf16; $body }
-            adamant_core::DType::F32 => { type $t = f32; $body }
-            adamant_core::DType::F64 => { type $t = f64; $body }
+            adamant_core::DType::Bool => {
+                type $t = crate::element::Bit;
+                $body
+            }
+            adamant_core::DType::U8 => {
+                type $t = u8;
+                $body
+            }
+            adamant_core::DType::I8 => {
+                type $t = i8;
+                $body
+            }
+            adamant_core::DType::I32 => {
+                type $t = i32;
+                $body
+            }
+            adamant_core::DType::U32 => {
+                type $t = u32;
+                $body
+            }
+            adamant_core::DType::I64 => {
+                type $t = i64;
+                $body
+            }
+            adamant_core::DType::F16 => {
+                type $t = half::f16;
+                $body
+            }
+            adamant_core::DType::BF16 => {
+                type $t = half::bf16;
+                $body
+            }
+            adamant_core::DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            adamant_core::DType::F64 => {
+                type $t = f64;
+                $body
+            }
             d => Err(adamant_core::ErrorKind::Internal(format!("{d} has no arithmetic"))),
         }
     };
@@ -124,10 +154,22 @@ pub(crate) use with_number;
 macro_rules! with_bits {
     ($dtype:expr, $t:ident => $body:expr) => {
         match $dtype.size() {
-            1 => { type $t = u8; $body }
-            2 => { type $t = u16; $body }
-            4 => { type $t = u32; $body }
-            _ => { type $t = u64; $body }
+            1 => {
+                type $t = u8;
+                $body
+            }
+            2 => {
+                type $t = u16;
+                $body
+            }
+            4 => {
+                type $t = u32;
+                $body
+            }
+            _ => {
+                type $t = u64;
+                $body
+            }
         }
     };
 }

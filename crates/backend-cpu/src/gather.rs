@@ -6,7 +6,10 @@ use crate::{
     lines::Lines,
     operand::{In, Out, internal},
 };
-use adamant_core::{ErrorKind, kernel::{Fault, FaultWord}};
+use adamant_core::{
+    ErrorKind,
+    kernel::{Fault, FaultWord},
+};
 
 /// Runs a Gather step. Bad indices give zero and a fault.
 ///
@@ -23,7 +26,14 @@ pub(crate) fn run(runtime: &Runtime, axis: usize, inputs: &[In<'_>], outputs: &m
     let dtype = x.dtype;
     with_bits!(dtype, T => gather::<T>(runtime, axis, x, index, out, fault))
 }
-fn gather<T: bytemuck::Pod + Send + Sync>(runtime: &Runtime, axis: usize, x: &In<'_>, index: &In<'_>, out: &mut Out<'_>, fault: &FaultWord) -> Result<(), ErrorKind> {
+fn gather<T: bytemuck::Pod + Send + Sync>(
+    runtime: &Runtime,
+    axis: usize,
+    x: &In<'_>,
+    index: &In<'_>,
+    out: &mut Out<'_>,
+    fault: &FaultWord,
+) -> Result<(), ErrorKind> {
     let lines = Lines::new(&out.shape, axis, &[&x.layout.strides, &index.layout.strides]);
     let bound = x.shape[axis];
     let along = lines.steps[0];

@@ -83,12 +83,7 @@ impl<'a, T> MatRef<'a, T> {
     }
 
     fn view(&self, batch: usize) -> View<'a, T> {
-        View {
-            data: self.data,
-            base: self.offset as isize + batch as isize * self.batch_stride,
-            row_stride: self.row_stride,
-            column_stride: self.col_stride,
-        }
+        View { data: self.data, base: self.offset as isize + batch as isize * self.batch_stride, row_stride: self.row_stride, column_stride: self.col_stride }
     }
 }
 
@@ -166,14 +161,7 @@ pub fn gemm<T: GemmElement>(
 }
 
 /// The rows and columns of a task. Columns are cut first (a task packs only its own columns of B), then rows.
-pub(crate) fn part_size(
-    threads: usize,
-    batch: usize,
-    m: usize,
-    n: usize,
-    tile_rows: usize,
-    tile_columns: usize,
-) -> (usize, usize) {
+pub(crate) fn part_size(threads: usize, batch: usize, m: usize, n: usize, tile_rows: usize, tile_columns: usize) -> (usize, usize) {
     let wanted = if batch >= 2 * threads { 1 } else { (2 * threads).div_ceil(batch) };
     let column_parts = wanted.min(n.div_ceil(4 * tile_columns)).max(1);
     let row_parts = wanted.div_ceil(column_parts).min(m.div_ceil(tile_rows)).max(1);

@@ -39,9 +39,7 @@ impl Isa {
         match self {
             Isa::Scalar => true,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => {
-                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
-            }
+            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c"),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => {
                 Isa::Avx2.is_available()
@@ -86,16 +84,10 @@ impl Isa {
             "avx2" => Isa::Avx2,
             "avx512" => Isa::Avx512,
             other => {
-                return Err(format!(
-                    "{ISA_VARIABLE}={other} is not an instruction set: use scalar, avx2 or avx512, or unset it"
-                ));
+                return Err(format!("{ISA_VARIABLE}={other} is not an instruction set: use scalar, avx2 or avx512, or unset it"));
             }
         };
-        if isa.is_available() {
-            Ok(isa)
-        } else {
-            Err(format!("{ISA_VARIABLE}={word}: this CPU lacks it; the widest it has is {:?}", Isa::detect()))
-        }
+        if isa.is_available() { Ok(isa) } else { Err(format!("{ISA_VARIABLE}={word}: this CPU lacks it; the widest it has is {:?}", Isa::detect())) }
     }
 }
 

@@ -11,7 +11,11 @@ use crate::{
     nest::{Nest, Strides},
     operand::{In, Out, internal},
 };
-use adamant_core::{ErrorKind, MAX_RANK, Shape, expr::Reg, kernel::{Kernel, KernelKind, Step}};
+use adamant_core::{
+    ErrorKind, MAX_RANK, Shape,
+    expr::Reg,
+    kernel::{Kernel, KernelKind, Step},
+};
 use program::{Code, Kind, Program};
 use smallvec::SmallVec;
 use tile::{OutTile, Run, TILE, with_scratch};

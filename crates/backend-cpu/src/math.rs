@@ -84,10 +84,7 @@ functions! {
     Relu = relu,
 }
 
-use elementary::{
-    cos, erf, erfc, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, sigmoid, silu, sin,
-    softplus, tanh,
-};
+use elementary::{cos, erf, erfc, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, sigmoid, silu, sin, softplus, tanh};
 
 #[inline(always)]
 fn sqrt<V: Float>(x: V) -> V {

@@ -1,7 +1,12 @@
 //! A step's operands as byte slices: locks taken once, aliases of inputs and outputs resolved. Kernels get slices
 //! and layouts, and never see a buffer or a lock.
 use crate::memory::CpuMemory;
-use adamant_core::{DType, ErrorKind, Layout, Shape, backend::Memory, buffer::Buffer, kernel::{Operand, Step}};
+use adamant_core::{
+    DType, ErrorKind, Layout, Shape,
+    backend::Memory,
+    buffer::Buffer,
+    kernel::{Operand, Step},
+};
 use bytemuck::AnyBitPattern;
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
@@ -135,7 +140,11 @@ pub(crate) fn with_operands<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(
     for (k, i) in step.inputs.iter().enumerate() {
         let same = |o: &Operand<'_>| std::ptr::eq(o.buffer as *const Buffer, i.buffer);
         from.push(match step.outputs.iter().position(same) {
-            Some(p) if may_alias && i.layout == step.outputs[p].layout && i.dtype.size() == step.outputs[p].dtype.size() && i.shape == step.outputs[p].shape => From::Place(p),
+            Some(p)
+                if may_alias && i.layout == step.outputs[p].layout && i.dtype.size() == step.outputs[p].dtype.size() && i.shape == step.outputs[p].shape =>
+            {
+                From::Place(p)
+            }
             Some(_) => {
                 copies.push(whole_of(i)?);
                 From::Copy(copies.len() - 1)

@@ -266,7 +266,15 @@ fn push_row<T: Element, C: Combine>(isa: Isa, x: &[T], total: &mut Total<T>) {
 ///
 /// # Errors
 /// Operands that do not fit the program.
-pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, value: Reg, op: ReduceOp, axes: AxisSet, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+pub(crate) fn run(
+    runtime: &Runtime,
+    step: &Step<'_>,
+    value: Reg,
+    op: ReduceOp,
+    axes: AxisSet,
+    inputs: &[In<'_>],
+    outputs: &mut [Out<'_>],
+) -> Result<(), ErrorKind> {
     let [out] = outputs else { return Err(internal("a reduction has one output")) };
     let program = map::program(step.kernel)?;
     let rank = step.space.rank();
@@ -285,7 +293,14 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, value: Reg, op: ReduceOp, 
     if !want {
         return Err(internal("a reduction into another kind"));
     }
-    let job = Job { runtime, value, reduced, inner: if columns { inner } else { 1 }, run: Run::new(program, runtime.isa, nest, inputs, &step.args, step.fault)?, dtype };
+    let job = Job {
+        runtime,
+        value,
+        reduced,
+        inner: if columns { inner } else { 1 },
+        run: Run::new(program, runtime.isa, nest, inputs, &step.args, step.fault)?,
+        dtype,
+    };
     let bytes = out.dense_bytes()?;
     if step.space.elements() == 0 && bytes.is_empty() {
         return Ok(());

@@ -11,7 +11,15 @@ use adamant_core::{ErrorKind, Shape, op::ScanOp};
 ///
 /// # Errors
 /// Operands that do not fit.
-pub(crate) fn run(runtime: &Runtime, space: &Shape, op: ScanOp, axis: usize, reverse: bool, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+pub(crate) fn run(
+    runtime: &Runtime,
+    space: &Shape,
+    op: ScanOp,
+    axis: usize,
+    reverse: bool,
+    inputs: &[In<'_>],
+    outputs: &mut [Out<'_>],
+) -> Result<(), ErrorKind> {
     let [out] = outputs else { return Err(internal("a scan has one output")) };
     let recurrence = op == ScanOp::LinearRecurrence;
     let (x, b) = match inputs {
@@ -41,7 +49,15 @@ pub(crate) fn run(runtime: &Runtime, space: &Shape, op: ScanOp, axis: usize, rev
         d => Err(ErrorKind::Internal(format!("a scan of {d} into i64"))),
     }
 }
-fn scan<T: Number, O: Number<Wide = T::Wide>>(runtime: &Runtime, lines: &Lines, x: [&[T]; 2], bases: [isize; 2], op: ScanOp, reverse: bool, out: &mut [O]) -> Result<(), ErrorKind> {
+fn scan<T: Number, O: Number<Wide = T::Wide>>(
+    runtime: &Runtime,
+    lines: &Lines,
+    x: [&[T]; 2],
+    bases: [isize; 2],
+    op: ScanOp,
+    reverse: bool,
+    out: &mut [O],
+) -> Result<(), ErrorKind> {
     let (inner, n) = (lines.inner.len(), lines.n);
     let places = [lines.inner_offsets(0), lines.inner_offsets(1)];
     let groups = (64 * 1024 / (inner * n)).max(1);

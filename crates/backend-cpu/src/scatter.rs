@@ -5,7 +5,11 @@ use crate::{
     lines::Lines,
     operand::{In, Out, internal, whole_mut},
 };
-use adamant_core::{DType, ErrorKind, kernel::{Fault, FaultWord}, op::ScatterMode};
+use adamant_core::{
+    DType, ErrorKind,
+    kernel::{Fault, FaultWord},
+    op::ScatterMode,
+};
 
 /// Runs a Scatter step on an output that holds the destination. Bad indices write nothing and are a fault.
 ///
@@ -19,7 +23,13 @@ pub(crate) fn run(runtime: &Runtime, axis: usize, mode: ScatterMode, inputs: &[I
     if index.shape.elements() == 0 {
         return Ok(());
     }
-    let job = Job { lines: Lines::new(&index.shape, axis, &[&out.layout.strides, &index.layout.strides, &source.layout.strides]), bound: out.shape[axis], index, source, base: out.layout.offset as isize };
+    let job = Job {
+        lines: Lines::new(&index.shape, axis, &[&out.layout.strides, &index.layout.strides, &source.layout.strides]),
+        bound: out.shape[axis],
+        index,
+        source,
+        base: out.layout.offset as isize,
+    };
     let _ = runtime;
     let dtype = out.dtype;
     if mode == ScatterMode::Set {

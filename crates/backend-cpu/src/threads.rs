@@ -165,14 +165,8 @@ impl Threads {
     fn share(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
         // SAFETY: only the lifetime changes. `close_and_wait` below keeps this frame until no helper uses it.
         let body = Body(unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(f) });
-        let shared = Arc::new(Loop {
-            next: AtomicUsize::new(0),
-            tasks,
-            state: AtomicUsize::new(0),
-            caller: std::thread::current(),
-            panic: Mutex::new(None),
-            body,
-        });
+        let shared =
+            Arc::new(Loop { next: AtomicUsize::new(0), tasks, state: AtomicUsize::new(0), caller: std::thread::current(), panic: Mutex::new(None), body });
         for _ in 1..self.count.min(tasks) {
             let helper = shared.clone();
             self.spawn(move || {

@@ -4,7 +4,10 @@ use crate::{
     element::{Number, Wide, with_number},
     operand::{In, Out, internal},
 };
-use adamant_core::{ErrorKind, op::{WindowOp, WindowSpec}};
+use adamant_core::{
+    ErrorKind,
+    op::{WindowOp, WindowSpec},
+};
 
 /// One spatial axis: three of them, the missing ones of size 1.
 #[derive(Clone, Copy)]
@@ -39,7 +42,14 @@ pub(crate) fn run(runtime: &Runtime, spec: &WindowSpec, inputs: &[In<'_>], outpu
     let lead = wide.rank().checked_sub(s).ok_or_else(|| internal("windows over more axes than there are"))?;
     let mut axes = [Axis { wide: 1, narrow: 1, size: 1, stride: 1, before: 0, dilation: 1 }; 3];
     for k in 0..s {
-        axes[3 - s + k] = Axis { wide: wide[lead + k], narrow: narrow[lead + k], size: spec.size[k], stride: spec.stride[k], before: spec.padding[k].0, dilation: spec.dilation[k] };
+        axes[3 - s + k] = Axis {
+            wide: wide[lead + k],
+            narrow: narrow[lead + k],
+            size: spec.size[k],
+            stride: spec.stride[k],
+            before: spec.padding[k].0,
+            dilation: spec.dilation[k],
+        };
     }
     if out.shape.elements() == 0 {
         return Ok(());

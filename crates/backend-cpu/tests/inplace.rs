@@ -5,7 +5,9 @@ use adamant_core::*;
 fn several_outputs_in_the_buffers_of_several_inputs() -> Result<()> {
     let run = |d: Device, n: usize| {
         d.scoped(|| -> Result<Vec<f64>> {
-            let cells: Vec<Cell> = (0..3).map(|k| Cell::new(&Tensor::from_vec((0..n).map(|i| ((i * 7 + k * 3) % 11) as f64 * 0.1).collect::<Vec<f64>>(), [n]), false)).collect::<Result<_>>()?;
+            let cells: Vec<Cell> = (0..3)
+                .map(|k| Cell::new(&Tensor::from_vec((0..n).map(|i| ((i * 7 + k * 3) % 11) as f64 * 0.1).collect::<Vec<f64>>(), [n]), false))
+                .collect::<Result<_>>()?;
             for t in 0..3 {
                 let g = Tensor::from_vec((0..n).map(|i| ((i * 5 + t) % 13) as f64 * 0.01 - 0.05).collect::<Vec<f64>>(), [n]);
                 g.eval()?;

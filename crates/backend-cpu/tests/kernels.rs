@@ -56,14 +56,22 @@ fn large_maps_are_shared_out() {
         let z = e.push(Instr::Binary(Binary::Mul, x, y), dtype);
         let kernel = Kernel::new(KernelKind::Map { expr: e, outputs: vec![z] });
         for (a, b) in [(Lay::Dense, Lay::Column), (Lay::Transposed, Lay::Row)] {
-            check(&Case::new(&kernel, s).input(Tens::random(dtype, &s, a, -2.0, 2.0, 1)).input(Tens::random(dtype, &s, b, -2.0, 2.0, 2)).output(dtype, s), &Op::Binary(Binary::Mul), Arg::None);
+            check(
+                &Case::new(&kernel, s).input(Tens::random(dtype, &s, a, -2.0, 2.0, 1)).input(Tens::random(dtype, &s, b, -2.0, 2.0, 2)).output(dtype, s),
+                &Op::Binary(Binary::Mul),
+                Arg::None,
+            );
         }
     }
     let mut e = Expr::default();
     let r = e.push(Instr::Random(0), DType::U32);
     let kernel = Kernel::new(KernelKind::Map { expr: e, outputs: vec![r] });
     let key = Shape::new(&[4]).unwrap();
-    check_exact(&Case::new(&kernel, s).input(Tens::of(DType::U32, &key, vec![5.0, 6.0, 7.0, 8.0])).output(DType::U32, s), &Op::RandomBits { shape: s }, Arg::None);
+    check_exact(
+        &Case::new(&kernel, s).input(Tens::of(DType::U32, &key, vec![5.0, 6.0, 7.0, 8.0])).output(DType::U32, s),
+        &Op::RandomBits { shape: s },
+        Arg::None,
+    );
 }
 #[test]
 fn unary_functions_at_special_values() {
@@ -91,7 +99,14 @@ fn binary_functions_of_all_dtypes_broadcasts_and_layouts() {
             let kernel = Kernel::new(KernelKind::Map { expr: e, outputs: vec![z] });
             for shape in SHAPES {
                 let s = Shape::new(shape).unwrap();
-                let pairs = [(Lay::Dense, Lay::Dense), (Lay::Dense, Lay::Row), (Lay::Column, Lay::Strided), (Lay::Scalar, Lay::Reversed), (Lay::Transposed, Lay::Dense), (Lay::Scalar, Lay::Scalar)];
+                let pairs = [
+                    (Lay::Dense, Lay::Dense),
+                    (Lay::Dense, Lay::Row),
+                    (Lay::Column, Lay::Strided),
+                    (Lay::Scalar, Lay::Reversed),
+                    (Lay::Transposed, Lay::Dense),
+                    (Lay::Scalar, Lay::Scalar),
+                ];
                 for (a, b) in pairs {
                     let ((a0, a1), (b0, b1)) = f.row().domain;
                     let case = Case::new(&kernel, s).input(Tens::random(dtype, &s, a, a0, a1, 1)).input(Tens::random(dtype, &s, b, b0, b1, 2)).output(to, s);
@@ -120,7 +135,17 @@ fn casts_between_all_dtypes() {
 }
 #[test]
 fn bitcasts_keep_the_bits() {
-    for (from, to) in [(DType::F32, DType::I32), (DType::I32, DType::F32), (DType::U32, DType::F32), (DType::F64, DType::I64), (DType::I64, DType::F64), (DType::BF16, DType::I16), (DType::U16, DType::F16), (DType::I8, DType::U8), (DType::F32, DType::U32)] {
+    for (from, to) in [
+        (DType::F32, DType::I32),
+        (DType::I32, DType::F32),
+        (DType::U32, DType::F32),
+        (DType::F64, DType::I64),
+        (DType::I64, DType::F64),
+        (DType::BF16, DType::I16),
+        (DType::U16, DType::F16),
+        (DType::I8, DType::U8),
+        (DType::F32, DType::U32),
+    ] {
         let mut e = Expr::default();
         let x = e.push(Instr::Load(0), from);
         let y = e.push(Instr::Bitcast(x), to);
@@ -138,7 +163,12 @@ fn selects_scalars_coordinates_and_constants() {
             let (c, x, y) = (e.push(Instr::Load(0), DType::Bool), e.push(Instr::Load(1), dtype), e.push(Instr::Load(2), dtype));
             let z = e.push(Instr::Select(c, x, y), dtype);
             let kernel = Kernel::new(KernelKind::Map { expr: e, outputs: vec![z] });
-            for (a, b, d) in [(Lay::Dense, Lay::Dense, Lay::Dense), (Lay::Row, Lay::Scalar, Lay::Strided), (Lay::Scalar, Lay::Column, Lay::Scalar), (Lay::Transposed, Lay::Scalar, Lay::Scalar)] {
+            for (a, b, d) in [
+                (Lay::Dense, Lay::Dense, Lay::Dense),
+                (Lay::Row, Lay::Scalar, Lay::Strided),
+                (Lay::Scalar, Lay::Column, Lay::Scalar),
+                (Lay::Transposed, Lay::Scalar, Lay::Scalar),
+            ] {
                 let case = Case::new(&kernel, s)
                     .input(Tens::random(DType::Bool, &s, a, 0.0, 1.0, 5))
                     .input(Tens::random(dtype, &s, b, 0.0, 9.0, 6))
@@ -256,7 +286,10 @@ fn an_integer_division_by_zero_is_a_fault() {
     let (x, y) = (e.push(Instr::Load(0), DType::I32), e.push(Instr::Load(1), DType::I32));
     let z = e.push(Instr::Binary(Binary::FloorDivide, x, y), DType::I32);
     let kernel = Kernel::new(KernelKind::Map { expr: e, outputs: vec![z] });
-    let case = Case::new(&kernel, s).input(Tens::of(DType::I32, &s, vec![7.0, -7.0, 5.0, 5.0, 1.0])).input(Tens::of(DType::I32, &s, vec![2.0, 2.0, 0.0, -3.0, 1.0])).output(DType::I32, s);
+    let case = Case::new(&kernel, s)
+        .input(Tens::of(DType::I32, &s, vec![7.0, -7.0, 5.0, 5.0, 1.0]))
+        .input(Tens::of(DType::I32, &s, vec![2.0, 2.0, 0.0, -3.0, 1.0]))
+        .output(DType::I32, s);
     let ran = case.run(&backend(1, None));
     assert_eq!(ran.fault, Some(Fault::DivisionByZero));
     assert_eq!(bytemuck::pod_collect_to_vec::<u8, i32>(&ran.outputs[0]), [3, -4, 0, -2, 1]);
@@ -324,7 +357,11 @@ fn large_reductions_and_lines_are_shared_out() {
             let mut e = Expr::default();
             let x = e.push(Instr::Load(0), DType::F32);
             let kernel = Kernel::new(KernelKind::Reduce { expr: e, value: x, op, axes });
-            check_sum(&Case::new(&kernel, s).input(Tens::random(DType::F32, &s, Lay::Dense, -1.0, 1.0, 1)).output(DType::F32, to), &Op::Reduce { op, axes }, s.elements() / to.elements());
+            check_sum(
+                &Case::new(&kernel, s).input(Tens::random(DType::F32, &s, Lay::Dense, -1.0, 1.0, 1)).output(DType::F32, to),
+                &Op::Reduce { op, axes },
+                s.elements() / to.elements(),
+            );
         }
     }
     let s = Shape::new(&[300, 501]).unwrap();
@@ -401,11 +438,19 @@ fn arg_reductions_scans_and_sorts_along_every_axis() {
                     let x = Tens::random(dtype, &s, layout, -3.0, 3.0, 4);
                     if s[axis] > 0 {
                         let kernel = Kernel::new(KernelKind::ArgReduce { op: ArgOp::Max, axis: a });
-                        check_exact(&Case::new(&kernel, s).input(x.clone()).output(DType::I64, s.with(axis, 1)), &Op::ArgReduce { op: ArgOp::Max, axis: a }, Arg::None);
+                        check_exact(
+                            &Case::new(&kernel, s).input(x.clone()).output(DType::I64, s.with(axis, 1)),
+                            &Op::ArgReduce { op: ArgOp::Max, axis: a },
+                            Arg::None,
+                        );
                     }
                     for descending in [false, true] {
                         let kernel = Kernel::new(KernelKind::Sort { axis: a, descending });
-                        check_exact(&Case::new(&kernel, s).input(x.clone()).output(dtype, s).output(DType::I64, s), &Op::Sort { axis: a, descending }, Arg::None);
+                        check_exact(
+                            &Case::new(&kernel, s).input(x.clone()).output(dtype, s).output(DType::I64, s),
+                            &Op::Sort { axis: a, descending },
+                            Arg::None,
+                        );
                     }
                     for op in [ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Min] {
                         for reverse in [false, true] {
@@ -418,7 +463,11 @@ fn arg_reductions_scans_and_sorts_along_every_axis() {
                         let op = ScanOp::LinearRecurrence;
                         let kernel = Kernel::new(KernelKind::Scan { op, axis: a, reverse: false });
                         let coefficients = Tens::random(dtype, &s, Lay::Dense, -1.0, 1.0, 9);
-                        check(&Case::new(&kernel, s).input(coefficients).input(x.clone()).output(dtype, s), &Op::Scan { op, axis: a, reverse: false }, Arg::None);
+                        check(
+                            &Case::new(&kernel, s).input(coefficients).input(x.clone()).output(dtype, s),
+                            &Op::Scan { op, axis: a, reverse: false },
+                            Arg::None,
+                        );
                     }
                 }
             }
@@ -437,11 +486,29 @@ fn a_stable_sort_with_nan_and_zeros() {
 #[test]
 fn matrix_products_of_all_dtypes_and_layouts() {
     for dtype in DType::COMPUTE.into_iter().filter(|d| *d != DType::Bool) {
-        for (batch, m, k, n) in [(&[][..], 1, 1, 1), (&[], 5, 7, 3), (&[], 0, 3, 2), (&[], 3, 0, 2), (&[3], 4, 5, 6), (&[2, 3], 17, 33, 9), (&[], 130, 70, 150), (&[2], 1, 300, 200)] {
+        for (batch, m, k, n) in [
+            (&[][..], 1, 1, 1),
+            (&[], 5, 7, 3),
+            (&[], 0, 3, 2),
+            (&[], 3, 0, 2),
+            (&[3], 4, 5, 6),
+            (&[2, 3], 17, 33, 9),
+            (&[], 130, 70, 150),
+            (&[2], 1, 300, 200),
+        ] {
             let of = |r, c| Shape::new(&[batch, &[r, c]].concat()).unwrap();
             let kernel = Kernel::new(KernelKind::Matmul);
-            for (a, b) in [(Lay::Dense, Lay::Dense), (Lay::Transposed, Lay::Strided), (Lay::Row, Lay::Column), (Lay::Reversed, Lay::Transposed), (Lay::Scalar, Lay::Dense)] {
-                let case = Case::new(&kernel, of(m, n)).input(Tens::random(dtype, &of(m, k), a, -2.0, 2.0, 1)).input(Tens::random(dtype, &of(k, n), b, -2.0, 2.0, 2)).output(dtype, of(m, n));
+            for (a, b) in [
+                (Lay::Dense, Lay::Dense),
+                (Lay::Transposed, Lay::Strided),
+                (Lay::Row, Lay::Column),
+                (Lay::Reversed, Lay::Transposed),
+                (Lay::Scalar, Lay::Dense),
+            ] {
+                let case = Case::new(&kernel, of(m, n))
+                    .input(Tens::random(dtype, &of(m, k), a, -2.0, 2.0, 1))
+                    .input(Tens::random(dtype, &of(k, n), b, -2.0, 2.0, 2))
+                    .output(dtype, of(m, n));
                 check_sum(&case, &Op::Matmul, k);
             }
         }
@@ -464,11 +531,23 @@ fn the_three_roles_of_convolution() {
             let w = Shape::new(&[&[groups * co, ci], kernel].concat()).unwrap();
             let y = Shape::new(&[&[n, groups * co], &out[..]].concat()).unwrap();
             let spec = |role, open: &[usize]| {
-                Arc::new(ConvSpec { role, stride: smallvec::SmallVec::from_elem(stride, s), padding: smallvec::SmallVec::from_elem(padding, s), dilation: smallvec::SmallVec::from_elem(dilation, s), groups, open: open.iter().copied().collect() })
+                Arc::new(ConvSpec {
+                    role,
+                    stride: smallvec::SmallVec::from_elem(stride, s),
+                    padding: smallvec::SmallVec::from_elem(padding, s),
+                    dilation: smallvec::SmallVec::from_elem(dilation, s),
+                    groups,
+                    open: open.iter().copied().collect(),
+                })
             };
-            for (spec, a, b, to) in [(spec(ConvRole::Forward, &[]), x, w, y), (spec(ConvRole::InputGrad, input), y, w, x), (spec(ConvRole::WeightGrad, kernel), x, y, w)] {
+            for (spec, a, b, to) in
+                [(spec(ConvRole::Forward, &[]), x, w, y), (spec(ConvRole::InputGrad, input), y, w, x), (spec(ConvRole::WeightGrad, kernel), x, y, w)]
+            {
                 let k = Kernel::new(KernelKind::Conv(spec.clone()));
-                let case = Case::new(&k, to).input(Tens::random(dtype, &a, Lay::Dense, -1.0, 1.0, 1)).input(Tens::random(dtype, &b, Lay::Dense, -1.0, 1.0, 2)).output(dtype, to);
+                let case = Case::new(&k, to)
+                    .input(Tens::random(dtype, &a, Lay::Dense, -1.0, 1.0, 1))
+                    .input(Tens::random(dtype, &b, Lay::Dense, -1.0, 1.0, 2))
+                    .output(dtype, to);
                 check_sum(&case, &Op::Conv(spec), 200);
             }
         }
@@ -477,12 +556,25 @@ fn the_three_roles_of_convolution() {
 #[test]
 fn windows_of_all_dtypes() {
     for dtype in DType::COMPUTE.into_iter().filter(|d| *d != DType::Bool) {
-        for (shape, size, stride, padding, dilation) in [(&[2usize, 3, 9][..], &[3usize][..], 2usize, (1usize, 1usize), 1usize), (&[2, 7, 8], &[2, 3], 1, (1, 1), 1), (&[5, 6, 7], &[2, 2], 2, (0, 0), 2), (&[1, 4, 5, 6], &[2, 3, 2], 1, (1, 0), 1), (&[0, 5], &[2], 1, (0, 0), 1)] {
+        for (shape, size, stride, padding, dilation) in [
+            (&[2usize, 3, 9][..], &[3usize][..], 2usize, (1usize, 1usize), 1usize),
+            (&[2, 7, 8], &[2, 3], 1, (1, 1), 1),
+            (&[5, 6, 7], &[2, 2], 2, (0, 0), 2),
+            (&[1, 4, 5, 6], &[2, 3, 2], 1, (1, 0), 1),
+            (&[0, 5], &[2], 1, (0, 0), 1),
+        ] {
             let x = Shape::new(shape).unwrap();
             let s = size.len();
             let lead = x.rank() - s;
             let spec = |op, open: &[usize]| {
-                Arc::new(WindowSpec { op, size: size.iter().copied().collect(), stride: smallvec::SmallVec::from_elem(stride, s), padding: smallvec::SmallVec::from_elem(padding, s), dilation: smallvec::SmallVec::from_elem(dilation, s), open: open.iter().copied().collect() })
+                Arc::new(WindowSpec {
+                    op,
+                    size: size.iter().copied().collect(),
+                    stride: smallvec::SmallVec::from_elem(stride, s),
+                    padding: smallvec::SmallVec::from_elem(padding, s),
+                    dilation: smallvec::SmallVec::from_elem(dilation, s),
+                    open: open.iter().copied().collect(),
+                })
             };
             let mut y = x;
             for k in 0..s {
@@ -490,7 +582,11 @@ fn windows_of_all_dtypes() {
             }
             let of = |spec: &Arc<WindowSpec>| Kernel::new(KernelKind::Window(spec.clone()));
             let max = spec(WindowOp::Max, &[]);
-            check_exact(&Case::new(&of(&max), y).input(Tens::random(dtype, &x, Lay::Dense, -3.0, 3.0, 1)).output(dtype, y).output(DType::I64, y), &Op::Window(max), Arg::None);
+            check_exact(
+                &Case::new(&of(&max), y).input(Tens::random(dtype, &x, Lay::Dense, -3.0, 3.0, 1)).output(dtype, y).output(DType::I64, y),
+                &Op::Window(max),
+                Arg::None,
+            );
             let sum = spec(WindowOp::Sum, &[]);
             check(&Case::new(&of(&sum), y).input(Tens::random(dtype, &x, Lay::Dense, -3.0, 3.0, 1)).output(dtype, y), &Op::Window(sum), Arg::None);
             let back = spec(WindowOp::SumTransposed, &shape[lead..]);
@@ -502,7 +598,9 @@ fn windows_of_all_dtypes() {
 fn gathers_and_scatters_along_every_axis() {
     for dtype in DType::COMPUTE {
         for index_dtype in [DType::I64, DType::I32, DType::U8] {
-            for (shape, index) in [(&[7usize][..], &[5usize][..]), (&[4, 6], &[9, 6]), (&[4, 6], &[3, 2]), (&[5, 4, 3], &[5, 4, 3]), (&[5, 4], &[0, 4]), (&[30, 20], &[70, 20])] {
+            for (shape, index) in
+                [(&[7usize][..], &[5usize][..]), (&[4, 6], &[9, 6]), (&[4, 6], &[3, 2]), (&[5, 4, 3], &[5, 4, 3]), (&[5, 4], &[0, 4]), (&[30, 20], &[70, 20])]
+            {
                 let (x, i) = (Shape::new(shape).unwrap(), Shape::new(index).unwrap());
                 for axis in 0..x.rank() {
                     if (0..x.rank()).any(|k| k != axis && i[k] > x[k]) {
@@ -532,10 +630,21 @@ fn bad_indices_give_zero_and_the_first_fault() {
     let (x, i) = (Shape::new(&[4, 2]).unwrap(), Shape::new(&[3, 2]).unwrap());
     let index = || Tens::of(DType::I64, &i, vec![0.0, 3.0, 1.0, 4.0, -1.0, 2.0]);
     let kernel = Kernel::new(KernelKind::Gather { axis: 0 });
-    let ran = check_exact(&Case::new(&kernel, i).input(Tens::random(DType::F32, &x, Lay::Dense, 1.0, 2.0, 1)).input(index()).output(DType::F32, i), &Op::Gather { axis: 0 }, Arg::None);
+    let ran = check_exact(
+        &Case::new(&kernel, i).input(Tens::random(DType::F32, &x, Lay::Dense, 1.0, 2.0, 1)).input(index()).output(DType::F32, i),
+        &Op::Gather { axis: 0 },
+        Arg::None,
+    );
     assert_eq!(ran.fault, Some(Fault::Index { index: 4, bound: 4, position: 3 }));
     let kernel = Kernel::new(KernelKind::Scatter { axis: 0, mode: ScatterMode::Add });
-    let case = Case::new(&kernel, i).input(index()).input(Tens::random(DType::F32, &i, Lay::Dense, 1.0, 2.0, 1)).output_holding(Tens::random(DType::F32, &x, Lay::Dense, 1.0, 2.0, 2));
+    let case = Case::new(&kernel, i).input(index()).input(Tens::random(DType::F32, &i, Lay::Dense, 1.0, 2.0, 1)).output_holding(Tens::random(
+        DType::F32,
+        &x,
+        Lay::Dense,
+        1.0,
+        2.0,
+        2,
+    ));
     let ran = check_scatter(&case, &Op::Scatter { axis: 0, mode: ScatterMode::Add });
     assert_eq!(ran.fault, Some(Fault::Index { index: 4, bound: 4, position: 3 }));
 }
@@ -574,7 +683,11 @@ fn a_submit_inside_the_pool_neither_hangs_nor_differs() {
     let s = Shape::new(&[500, 800]).unwrap();
     let (e, _, t) = chain(DType::F32);
     let kernel = Kernel::new(KernelKind::Map { expr: e, outputs: vec![t] });
-    let case = Case::new(&kernel, s).input(Tens::random(DType::F32, &s, Lay::Dense, -1.0, 1.0, 1)).input(Tens::random(DType::F32, &s, Lay::Row, -1.0, 1.0, 2)).input(Tens::random(DType::F32, &s, Lay::Column, -1.0, 1.0, 3)).output(DType::F32, s);
+    let case = Case::new(&kernel, s)
+        .input(Tens::random(DType::F32, &s, Lay::Dense, -1.0, 1.0, 1))
+        .input(Tens::random(DType::F32, &s, Lay::Row, -1.0, 1.0, 2))
+        .input(Tens::random(DType::F32, &s, Lay::Column, -1.0, 1.0, 3))
+        .output(DType::F32, s);
     let want = case.run(&backend(1, None)).outputs;
     let same = std::sync::atomic::AtomicUsize::new(0);
     pool.scope(|scope| {

@@ -31,7 +31,13 @@ const CASES: &[Case] = &[
     ("softmax and norm", || Ok(vec![numbers(&[700, 513], 9).softmax(-1), f::layer_norm(&numbers(&[700, 512], 10), [512], None, None, 1e-5)])),
     ("sums of chains", || {
         let (a, b) = (numbers(&[64, 64, 8, 8], 12), numbers(&[64, 64, 8, 8], 13));
-        Ok(vec![(&a * &b).sum([0, 2, 3]), (a.relu() * 2.0f32).sum(0), (a.exp() * &b).sum([1, 3]), (&a - &b).square().sum(..), a.gt(0.0f32).select(&b, 0.0f32).sum([0, 2, 3])])
+        Ok(vec![
+            (&a * &b).sum([0, 2, 3]),
+            (a.relu() * 2.0f32).sum(0),
+            (a.exp() * &b).sum([1, 3]),
+            (&a - &b).square().sum(..),
+            a.gt(0.0f32).select(&b, 0.0f32).sum([0, 2, 3]),
+        ])
     }),
     ("max pool and its gradient", || {
         let x = numbers(&[64, 64, 8, 8], 14).tracked();

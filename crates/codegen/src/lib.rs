@@ -79,7 +79,8 @@ impl Texts {
         let text = self.int.unwrap_or(self.float);
         if dtype == DType::Bool {
             // Arithmetic of truth values is that of 0 and 1, and what is not 0 is true.
-            let wide: Vec<(&str, String)> = operands.iter().map(|(name, of)| (*name, if dialect == Dialect::C { format!("((int32_t)({of}))") } else { format!("i32({of})") })).collect();
+            let wide: Vec<(&str, String)> =
+                operands.iter().map(|(name, of)| (*name, if dialect == Dialect::C { format!("((int32_t)({of}))") } else { format!("i32({of})") })).collect();
             let wide: Vec<(&str, &str)> = wide.iter().map(|(name, of)| (*name, of.as_str())).collect();
             let value = int_text(text, "i32", dialect, &wide);
             return Ok(if self.class == Class::ToBool { value } else { format!("({value}) != 0") });

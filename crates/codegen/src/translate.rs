@@ -26,7 +26,9 @@ pub(crate) fn words(text: &str) -> Vec<Word<'_>> {
             out.push(Word::Name(&text[at..end]));
         } else if b.is_ascii_digit() {
             let hex = b == b'0' && next == b'x';
-            end = end_of(at, &|k| bytes[k].is_ascii_alphanumeric() || bytes[k] == b'.' || (!hex && matches!(bytes[k], b'+' | b'-') && matches!(bytes[k - 1], b'e' | b'E')));
+            end = end_of(at, &|k| {
+                bytes[k].is_ascii_alphanumeric() || bytes[k] == b'.' || (!hex && matches!(bytes[k], b'+' | b'-') && matches!(bytes[k - 1], b'e' | b'E'))
+            });
             out.push(Word::Number(&text[at..end]));
         } else if b == b'/' && next == b'/' {
             end = text[at..].find('\n').map_or(bytes.len(), |k| at + k);
@@ -53,15 +55,47 @@ pub(crate) fn substitute(text: &str, names: &[(&str, &str)]) -> String {
 
 /// Helpers that C has in `<math.h>`.
 const NATIVE: &[(&str, &str)] = &[
-    ("adm_exp", "expf"), ("adm_expm1", "expm1f"), ("adm_log", "logf"), ("adm_log2", "log2f"), ("adm_log10", "log10f"), ("adm_log1p", "log1pf"),
-    ("adm_sqrt", "sqrtf"), ("adm_sin", "sinf"), ("adm_cos", "cosf"), ("adm_tan", "tanf"), ("adm_asin", "asinf"), ("adm_acos", "acosf"),
-    ("adm_atan", "atanf"), ("adm_atan2", "atan2f"), ("adm_sinh", "sinhf"), ("adm_cosh", "coshf"), ("adm_tanh", "tanhf"), ("adm_asinh", "asinhf"),
-    ("adm_acosh", "acoshf"), ("adm_atanh", "atanhf"), ("adm_hypot", "hypotf"), ("adm_pow", "powf"), ("adm_fmod", "fmodf"), ("adm_copysign", "copysignf"),
-    ("adm_erf", "erff"), ("adm_erfc", "erfcf"), ("adm_lgamma", "lgammaf"),
+    ("adm_exp", "expf"),
+    ("adm_expm1", "expm1f"),
+    ("adm_log", "logf"),
+    ("adm_log2", "log2f"),
+    ("adm_log10", "log10f"),
+    ("adm_log1p", "log1pf"),
+    ("adm_sqrt", "sqrtf"),
+    ("adm_sin", "sinf"),
+    ("adm_cos", "cosf"),
+    ("adm_tan", "tanf"),
+    ("adm_asin", "asinf"),
+    ("adm_acos", "acosf"),
+    ("adm_atan", "atanf"),
+    ("adm_atan2", "atan2f"),
+    ("adm_sinh", "sinhf"),
+    ("adm_cosh", "coshf"),
+    ("adm_tanh", "tanhf"),
+    ("adm_asinh", "asinhf"),
+    ("adm_acosh", "acoshf"),
+    ("adm_atanh", "atanhf"),
+    ("adm_hypot", "hypotf"),
+    ("adm_pow", "powf"),
+    ("adm_fmod", "fmodf"),
+    ("adm_copysign", "copysignf"),
+    ("adm_erf", "erff"),
+    ("adm_erfc", "erfcf"),
+    ("adm_lgamma", "lgammaf"),
 ];
 /// WGSL's builtins and types, as C says them.
 const BUILTIN: &[(&str, &str)] = &[
-    ("abs", "fabsf"), ("floor", "floorf"), ("ceil", "ceilf"), ("trunc", "truncf"), ("round", "rintf"), ("sqrt", "sqrtf"), ("exp2", "exp2f"), ("sin", "sinf"), ("cos", "cosf"), ("tan", "tanf"), ("select", "ADM_SELECT"),
+    ("abs", "fabsf"),
+    ("floor", "floorf"),
+    ("ceil", "ceilf"),
+    ("trunc", "truncf"),
+    ("round", "rintf"),
+    ("sqrt", "sqrtf"),
+    ("exp2", "exp2f"),
+    ("sin", "sinf"),
+    ("cos", "cosf"),
+    ("tan", "tanf"),
+    ("select", "ADM_SELECT"),
 ];
 /// C's name of a WGSL type, and of the integer types that WGSL lacks.
 pub(crate) fn c_type(name: &str) -> Option<&'static str> {
@@ -150,7 +184,12 @@ mod tests {
     #[test]
     fn words_join_to_the_text() {
         let text = "fn f(x: f32) -> f32 { // why: π\n return -1.5e-3 * x + 0x7fu; }";
-        let joined: String = words(text).into_iter().map(|w| match w { Word::Name(s) | Word::Number(s) | Word::Other(s) => s }).collect();
+        let joined: String = words(text)
+            .into_iter()
+            .map(|w| match w {
+                Word::Name(s) | Word::Number(s) | Word::Other(s) => s,
+            })
+            .collect();
         assert_eq!(joined, text);
         assert!(words(text).contains(&Word::Number("1.5e-3")));
     }

@@ -118,7 +118,16 @@ fn convert(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
         }
         Dialect::Wgsl => {
             if to == DType::Bool {
-                format!("{x} != {}", if from.is_float() { "0.0" } else if from.is_signed() { "0" } else { "0u" })
+                format!(
+                    "{x} != {}",
+                    if from.is_float() {
+                        "0.0"
+                    } else if from.is_signed() {
+                        "0"
+                    } else {
+                        "0u"
+                    }
+                )
             } else if to.is_float() {
                 // An integer of more than 24 bits rounds to f32 before it rounds to a 16-bit float.
                 fitted(if from.is_float() { x.to_string() } else { format!("f32({x})") }, to, dialect)

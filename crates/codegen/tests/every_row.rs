@@ -80,7 +80,10 @@ fn every_wgsl_text_is_valid() {
             }
             let text = row.text(dtype, Dialect::Wgsl);
             let result = if row.class() == Class::ToBool { "bool" } else { t };
-            let source = format!("{}\nfn f(x: {t}, y: {t}) -> {result} {{ return {text}; }}\n@compute @workgroup_size(1) fn main() {{}}\n", preamble(&text, Dialect::Wgsl));
+            let source = format!(
+                "{}\nfn f(x: {t}, y: {t}) -> {result} {{ return {text}; }}\n@compute @workgroup_size(1) fn main() {{}}\n",
+                preamble(&text, Dialect::Wgsl)
+            );
             if let Err(e) = compiler::validate(&source) {
                 wrong.push(format!("{} of {dtype}: {e}\n{text}", row.name()));
             }
@@ -185,7 +188,11 @@ fn integer_texts_mean_what_the_table_says() {
         let t = adamant_codegen::type_name(dtype, Dialect::C).unwrap();
         let bodies: Vec<String> = texts.iter().map(|text| format!("return ({t})({text});")).collect();
         let mut asked = vec![];
-        let numbers: &[i64] = if dtype == DType::Bool { &[0, 1] } else { &[0, 1, 2, 3, 7, 31, 32, 100, 127, -1, -2, -7, -100, -128, i64::MAX, i64::MIN, i32::MIN as i64, 1 << 30] };
+        let numbers: &[i64] = if dtype == DType::Bool {
+            &[0, 1]
+        } else {
+            &[0, 1, 2, 3, 7, 31, 32, 100, 127, -1, -2, -7, -100, -128, i64::MAX, i64::MIN, i32::MIN as i64, 1 << 30]
+        };
         for at in 0..rows.len() {
             for &x in numbers {
                 for &y in numbers {

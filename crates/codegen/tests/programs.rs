@@ -27,7 +27,8 @@ fn program(instrs: &[(Instr, DType)]) -> Expr {
 /// What the reference computes for registers of one input each in `x` and `y`.
 fn run(e: &Expr, x: Scalar, y: Scalar) -> Scalar {
     let mut registers: Vec<Scalar> = vec![];
-    let fit = |s: Scalar, d: DType| if d.is_float() { Scalar::Float(reference::round_float(s.to_f64(), d)) } else { Scalar::Int(reference::wrap_int(s.to_i64(), d)) };
+    let fit =
+        |s: Scalar, d: DType| if d.is_float() { Scalar::Float(reference::round_float(s.to_f64(), d)) } else { Scalar::Int(reference::wrap_int(s.to_i64(), d)) };
     for (k, (i, &d)) in e.instrs.iter().zip(&e.dtypes).enumerate() {
         let r = |k: u16| registers[k as usize];
         let s = match *i {
@@ -38,7 +39,13 @@ fn run(e: &Expr, x: Scalar, y: Scalar) -> Scalar {
             Instr::Random(_) => Scalar::Int(rng::element_bits([11, 12, 13, 14], 1_000_001 + (3 << 32)) as i64),
             Instr::Unary(f, a) => reference::unary(f, r(a)),
             Instr::Binary(f, a, b) => reference::binary(f, r(a), r(b), e.dtypes[a as usize]).unwrap_or(Scalar::Int(0)),
-            Instr::Select(c, a, b) => if r(c).to_f64() != 0.0 { r(a) } else { r(b) },
+            Instr::Select(c, a, b) => {
+                if r(c).to_f64() != 0.0 {
+                    r(a)
+                } else {
+                    r(b)
+                }
+            }
             Instr::Cast(a) if d == DType::Bool => Scalar::Int((r(a).to_f64() != 0.0) as i64),
             Instr::Cast(a) => r(a),
             Instr::Bitcast(_) => unreachable!("register {k}: compared by hand below"),
@@ -59,16 +66,63 @@ fn programs() -> Vec<(DType, Expr)> {
         (F32, program(&[(Load(0), F32), (Load(1), F32), (b(Mul, 0, 1), F32), (b(Add, 2, 0), F32), (u(Unary::Sqrt, 3), F32)])),
         (F32, program(&[(Load(0), F32), (Cast(0), BF16), (Load(1), F32), (Cast(2), BF16), (b(Mul, 1, 3), BF16), (b(Add, 4, 1), BF16), (Cast(5), F32)])),
         (F32, program(&[(Load(0), F32), (Cast(0), F16), (Const(Scalar::Float(0.1)), F16), (b(Mul, 1, 2), F16), (Cast(3), F32)])),
-        (F32, program(&[(Load(0), F32), (Load(1), F32), (b(Gt, 0, 1), Bool), (Select(2, 0, 1), F32), (Const(Scalar::Float(f64::NEG_INFINITY)), F32), (b(Maximum, 3, 4), F32)])),
-        (F32, program(&[(Load(0), F32), (Const(Scalar::Float(f64::NAN)), F32), (b(Ne, 0, 1), Bool), (b(Lt, 0, 1), Bool), (b(Add, 2, 3), Bool), (u(Unary::LogicalNot, 4), Bool), (Cast(5), F32)])),
+        (
+            F32,
+            program(&[
+                (Load(0), F32),
+                (Load(1), F32),
+                (b(Gt, 0, 1), Bool),
+                (Select(2, 0, 1), F32),
+                (Const(Scalar::Float(f64::NEG_INFINITY)), F32),
+                (b(Maximum, 3, 4), F32),
+            ]),
+        ),
+        (
+            F32,
+            program(&[
+                (Load(0), F32),
+                (Const(Scalar::Float(f64::NAN)), F32),
+                (b(Ne, 0, 1), Bool),
+                (b(Lt, 0, 1), Bool),
+                (b(Add, 2, 3), Bool),
+                (u(Unary::LogicalNot, 4), Bool),
+                (Cast(5), F32),
+            ]),
+        ),
         (F32, program(&[(Load(0), F32), (Cast(0), I32), (Cast(1), I8), (Cast(2), F32)])),
         (F32, program(&[(Load(0), F32), (Cast(0), U8), (Load(1), F32), (Cast(2), U8), (b(Sub, 1, 3), U8), (b(Mul, 4, 4), U8), (Cast(5), F32)])),
         (F32, program(&[(Random(0), U32), (Const(Scalar::Int(8)), U32), (b(ShiftRight, 0, 1), U32), (Cast(2), F32), (Load(0), F32), (b(Add, 3, 4), F32)])),
-        (I32, program(&[(Load(0), I32), (Arg(0), I32), (b(FloorDivide, 0, 1), I32), (b(Remainder, 0, 1), I32), (b(BitXor, 2, 3), I32), (Index(1), I32), (b(Add, 4, 5), I32), (Const(Scalar::Int(i32::MIN as i64)), I32), (b(Maximum, 6, 7), I32)])),
+        (
+            I32,
+            program(&[
+                (Load(0), I32),
+                (Arg(0), I32),
+                (b(FloorDivide, 0, 1), I32),
+                (b(Remainder, 0, 1), I32),
+                (b(BitXor, 2, 3), I32),
+                (Index(1), I32),
+                (b(Add, 4, 5), I32),
+                (Const(Scalar::Int(i32::MIN as i64)), I32),
+                (b(Maximum, 6, 7), I32),
+            ]),
+        ),
         (I32, program(&[(Load(0), I32), (Cast(0), F32), (Cast(1), I32), (u(Unary::Neg, 2), I32), (u(Unary::Abs, 3), I32), (Cast(4), U32), (Cast(5), I32)])),
         (I32, program(&[(Load(0), I32), (Cast(0), Bool), (Load(1), I32), (Cast(2), Bool), (b(Mul, 1, 3), Bool), (b(BitXor, 4, 1), Bool), (Cast(5), I32)])),
         // i64 and f64 are C's alone.
-        (I32, program(&[(Load(0), I32), (Cast(0), I64), (b(Mul, 1, 1), I64), (Const(Scalar::Int(1 << 40)), I64), (b(Remainder, 2, 3), I64), (Cast(4), F64), (u(Unary::Sqrt, 5), F64), (Cast(6), F16), (Cast(7), I32)])),
+        (
+            I32,
+            program(&[
+                (Load(0), I32),
+                (Cast(0), I64),
+                (b(Mul, 1, 1), I64),
+                (Const(Scalar::Int(1 << 40)), I64),
+                (b(Remainder, 2, 3), I64),
+                (Cast(4), F64),
+                (u(Unary::Sqrt, 5), F64),
+                (Cast(6), F16),
+                (Cast(7), I32),
+            ]),
+        ),
     ]
 }
 fn only_c(e: &Expr) -> bool {
@@ -87,12 +141,24 @@ fn c_programs_give_the_references_bits() {
         let t = type_name(dtype, Dialect::C).unwrap();
         let program = compiler::dispatch(&adamant_codegen::preamble(&all, Dialect::C), t, &bodies);
         let numbers: Vec<Scalar> = if float {
-            [0.0, -0.0, 1.0, -1.5, 3.1415927f32, 1e-5, 65519.0, 65520.0, 255.5, 1e30, -7.25, 1e-40, f32::INFINITY, f32::NAN].map(|v| Scalar::Float(v as f64)).to_vec()
+            [0.0, -0.0, 1.0, -1.5, 3.1415927f32, 1e-5, 65519.0, 65520.0, 255.5, 1e30, -7.25, 1e-40, f32::INFINITY, f32::NAN]
+                .map(|v| Scalar::Float(v as f64))
+                .to_vec()
         } else {
             [0, 1, -1, 7, -8, 1000, 16_777_217, i32::MAX as i64, i32::MIN as i64].map(Scalar::Int).to_vec()
         };
         let bits = |s: Scalar| if float { (s.to_f64() as f32).to_bits() as u64 } else { s.to_i64() as i32 as u32 as u64 };
-        let asked: Vec<(usize, Scalar, Scalar)> = (0..list.len()).flat_map(|k| numbers.iter().flat_map({ let n = numbers.clone(); move |&x| n.clone().into_iter().map(move |y| (k, x, y)) }).collect::<Vec<_>>()).collect();
+        let asked: Vec<(usize, Scalar, Scalar)> = (0..list.len())
+            .flat_map(|k| {
+                numbers
+                    .iter()
+                    .flat_map({
+                        let n = numbers.clone();
+                        move |&x| n.clone().into_iter().map(move |y| (k, x, y))
+                    })
+                    .collect::<Vec<_>>()
+            })
+            .collect();
         let words: Vec<[u64; 3]> = asked.iter().map(|&(k, x, y)| [k as u64, bits(x), bits(y)]).collect();
         for (&(k, x, y), got) in asked.iter().zip(compiler::run(&cc, &format!("program-{dtype}"), &program, &words)) {
             let want = run(&list[k], x, y);
@@ -122,7 +188,13 @@ fn what_a_dialect_lacks_is_named() {
 #[test]
 fn bits_are_read_as_another_dtype() {
     let Some(cc) = compiler::find() else { return };
-    let e = program(&[(Instr::Load(0), DType::F32), (Instr::Bitcast(0), DType::I32), (Instr::Const(Scalar::Int(1)), DType::I32), (Instr::Binary(Binary::Add, 1, 2), DType::I32), (Instr::Bitcast(3), DType::F32)]);
+    let e = program(&[
+        (Instr::Load(0), DType::F32),
+        (Instr::Bitcast(0), DType::I32),
+        (Instr::Const(Scalar::Int(1)), DType::I32),
+        (Instr::Binary(Binary::Add, 1, 2), DType::I32),
+        (Instr::Bitcast(3), DType::F32),
+    ]);
     let text = write_expr(&e, Dialect::C, &sources()).unwrap();
     let program = compiler::dispatch(&text.preamble, "float", &[format!("{} return r4;", text.body)]);
     let got = compiler::run(&cc, "bits", &program, &[[0, 1.0f32.to_bits() as u64, 0]]);

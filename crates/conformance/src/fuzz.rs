@@ -6,7 +6,13 @@ use crate::{data::same_bits, random::Random, tolerance};
 use adamant_core::{Arg, Device, HostArray, schedule::take_stats};
 use coverage::{Coverage, Want, wanted};
 use program::{Kind, Mode, Program, Seen, Value};
-use std::{cell::Cell, collections::HashMap, fmt, panic::{AssertUnwindSafe, catch_unwind}, sync::Once};
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Once,
+};
 
 pub mod coverage;
 pub mod generate;
@@ -126,7 +132,11 @@ fn quietly<R>(f: impl FnOnce() -> R) -> R {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let loud = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| if !QUIET.get() { loud(info) }));
+        std::panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                loud(info)
+            }
+        }));
     });
     QUIET.set(true);
     let r = f();

@@ -112,7 +112,13 @@ fn run_program(expr: &Expr, step: &Step<'_>) -> Result<Vec<HostArray>, ErrorKind
                     step.fault.set(Fault::DivisionByZero);
                     Scalar::Int(0)
                 }),
-                Instr::Select(c, x, y) => if get(c).to_i64() != 0 { get(x) } else { get(y) },
+                Instr::Select(c, x, y) => {
+                    if get(c).to_i64() != 0 {
+                        get(x)
+                    } else {
+                        get(y)
+                    }
+                }
                 Instr::Cast(x) if dtype == DType::Bool => Scalar::Int((get(x).to_f64() != 0.0) as i64),
                 Instr::Cast(x) | Instr::Bitcast(x) => get(x),
             }
@@ -150,7 +156,9 @@ fn run_step(s: &Step<'_>) -> Result<(), ErrorKind> {
         }
         KernelKind::Copy => vec![read(&s.inputs[0])?],
         // The output holds the destination.
-        KernelKind::Scatter { axis, mode } => by_reference(Op::Scatter { axis: *axis, mode: *mode }, &[read(&s.outputs[0])?, read(&s.inputs[0])?, read(&s.inputs[1])?])?,
+        KernelKind::Scatter { axis, mode } => {
+            by_reference(Op::Scatter { axis: *axis, mode: *mode }, &[read(&s.outputs[0])?, read(&s.inputs[0])?, read(&s.inputs[1])?])?
+        }
         other => {
             let op = match other {
                 KernelKind::ArgReduce { op, axis } => Op::ArgReduce { op: *op, axis: *axis },

@@ -61,12 +61,34 @@ pub enum Bound {
 }
 fn unary_bound(f: Unary, dtype: DType) -> Bound {
     const ONE_ROUNDING: [&str; 22] = [
-        "abs", "neg", "sign", "square", "sqrt", "relu", "trunc", "floor", "ceil", "round", "frac", "reciprocal", "isnan", "isinf", "isfinite", "isposinf", "isneginf", "signbit", "logical_not", "bitwise_not", "positive", "relu6",
+        "abs",
+        "neg",
+        "sign",
+        "square",
+        "sqrt",
+        "relu",
+        "trunc",
+        "floor",
+        "ceil",
+        "round",
+        "frac",
+        "reciprocal",
+        "isnan",
+        "isinf",
+        "isfinite",
+        "isposinf",
+        "isneginf",
+        "signbit",
+        "logical_not",
+        "bitwise_not",
+        "positive",
+        "relu6",
     ];
     if !dtype.is_float() || ONE_ROUNDING.contains(&f.name()) { Bound::Same } else { function_bound(dtype) }
 }
 fn binary_bound(f: Binary, dtype: DType) -> Bound {
-    const FUNCTIONS: [&str; 12] = ["pow", "atan2", "hypot", "logaddexp", "logaddexp2", "xlogy", "xlog1py", "floor_divide", "remainder", "zeta", "float_power", "fmod"];
+    const FUNCTIONS: [&str; 12] =
+        ["pow", "atan2", "hypot", "logaddexp", "logaddexp2", "xlogy", "xlog1py", "floor_divide", "remainder", "zeta", "float_power", "fmod"];
     if dtype.is_float() && FUNCTIONS.contains(&f.name()) { function_bound(dtype) } else { Bound::Same }
 }
 fn function_bound(dtype: DType) -> Bound {

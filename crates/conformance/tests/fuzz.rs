@@ -8,7 +8,17 @@ fn fused_cut_and_eager_agree_on_a_slice_of_random_graphs() {
     for f in report.failures.iter().take(6) {
         println!("{f}");
     }
-    println!("{} failures, {} graphs, {:.3} fused, {} ops, {} values, {} faulted, {} differentiated, {:?} cells", report.failures.len(), report.graphs, report.fused_share(), report.checked, report.compared, report.faulted, report.differentiated, report.coverage.filled());
+    println!(
+        "{} failures, {} graphs, {:.3} fused, {} ops, {} values, {} faulted, {} differentiated, {:?} cells",
+        report.failures.len(),
+        report.graphs,
+        report.fused_share(),
+        report.checked,
+        report.compared,
+        report.faulted,
+        report.differentiated,
+        report.coverage.filled()
+    );
     assert!(report.failures.is_empty());
     assert!(report.fused_share() >= 0.6, "{}", report.fused_share());
 }

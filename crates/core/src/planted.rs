@@ -66,10 +66,13 @@ impl Plant {
 }
 
 #[cfg(feature = "planted-faults")]
-mod planted {
+mod switch {
     use super::Plant;
     use crate::Scalar;
-    use std::{cell::{Cell, RefCell}, collections::HashMap};
+    use std::{
+        cell::{Cell, RefCell},
+        collections::HashMap,
+    };
 
     thread_local! {
         static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
@@ -96,7 +99,7 @@ mod planted {
     }
 }
 #[cfg(not(feature = "planted-faults"))]
-mod planted {
+mod switch {
     use super::Plant;
     use crate::Scalar;
     #[inline(always)]
@@ -109,5 +112,5 @@ mod planted {
     }
 }
 #[cfg(feature = "planted-faults")]
-pub use planted::with;
-pub(crate) use planted::{is, stale};
+pub use switch::with;
+pub(crate) use switch::{is, stale};

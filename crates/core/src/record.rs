@@ -302,7 +302,7 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Arc<Value>], metas: &Metas, or
                 log = s.log.lock();
                 // Meanwhile another thread may have closed this window.
                 slots.clear();
-                return Ok(record_locked(c, &s, log, op, arg, inputs, metas, origin)?);
+                return record_locked(c, &s, log, op, arg, inputs, metas, origin);
             }
             slots.push(log.slot_of(v).map_err(|k| Error::at(op.name(), k, origin))?);
         }

@@ -45,10 +45,11 @@ fn record(rank: usize, dims: [usize; MAX_RANK]) -> Shape {
     }
     MET.with(|met| {
         let place = &met[(hash >> 56) as usize % RECENT];
-        if let Some(found) = place.get() {
-            if found.rank == rank && found.dims == dims {
-                return Shape(found);
-            }
+        if let Some(found) = place.get()
+            && found.rank == rank
+            && found.dims == dims
+        {
+            return Shape(found);
         }
         let found = *RECORDS.lock().entry((rank, dims)).or_insert_with(|| {
             let mut strides = [0; MAX_RANK];

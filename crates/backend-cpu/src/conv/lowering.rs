@@ -91,8 +91,7 @@ impl Lowering {
             }
         }
         let rows = deep.count * high.count;
-        let seamless = rows > 1
-            && runs.offsets.chunks_exact(rows).all(|rows| rows.windows(2).all(|pair| pair[1] - pair[0] == wide.count));
+        let seamless = rows > 1 && runs.offsets.chunks_exact(rows).all(|rows| rows.windows(2).all(|pair| pair[1] - pair[0] == wide.count));
         if seamless {
             runs.offsets = runs.offsets.iter().copied().step_by(rows).collect();
             runs.length *= rows;
@@ -158,16 +157,7 @@ pub(crate) struct Gather<'a, T> {
 
 impl<T: Accumulator> Gather<'_, T> {
     #[allow(clippy::too_many_arguments)]
-    fn pack_lines(
-        &self,
-        context: &Context<T>,
-        line: usize,
-        lines: usize,
-        position: usize,
-        positions: usize,
-        target: &mut [T],
-        target_stride: usize,
-    ) {
+    fn pack_lines(&self, context: &Context<T>, line: usize, lines: usize, position: usize, positions: usize, target: &mut [T], target_stride: usize) {
         const MOST: usize = 256;
         let mut segments = [Segment::default(); MOST];
         let length = self.runs.length;
@@ -179,8 +169,7 @@ impl<T: Accumulator> Gather<'_, T> {
                 let at = self.first + position + done;
                 let (run, within) = (at / length, at % length);
                 let piece = (length - within).min(positions - done);
-                segments[count] =
-                    Segment { target: done - begun, source: self.runs.offsets[run] + within, length: piece };
+                segments[count] = Segment { target: done - begun, source: self.runs.offsets[run] + within, length: piece };
                 count += 1;
                 done += piece;
             }

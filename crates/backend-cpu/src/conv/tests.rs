@@ -17,9 +17,7 @@ fn random(seed: u64, count: usize) -> Vec<f32> {
 /// Calls `f(x index, w index, y index)` for every product in the sum.
 fn for_each_product(shape: &ConvShape, mut f: impl FnMut(usize, usize, usize)) {
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
-    let positions = |size: [usize; 3]| {
-        (0..size[0]).flat_map(move |d| (0..size[1]).flat_map(move |h| (0..size[2]).map(move |w| [d, h, w])))
-    };
+    let positions = |size: [usize; 3]| (0..size[0]).flat_map(move |d| (0..size[1]).flat_map(move |h| (0..size[2]).map(move |w| [d, h, w])));
     let flat = |size: [usize; 3], at: [usize; 3]| (at[0] * size[1] + at[1]) * size[2] + at[2];
     let [input, taps, output] = shape.spatial();
     for image in 0..shape.batch {
@@ -51,8 +49,7 @@ fn for_each_product(shape: &ConvShape, mut f: impl FnMut(usize, usize, usize)) {
 
 fn shapes() -> Vec<ConvShape> {
     let two = |batch, ins, outs, groups, size: [usize; 2], kernel: [usize; 2], stride, pad, dilation| {
-        ConvShape::new(batch, ins, outs, groups, &size, &kernel, &[stride; 2], &[(pad, pad); 2], &[dilation; 2])
-            .unwrap()
+        ConvShape::new(batch, ins, outs, groups, &size, &kernel, &[stride; 2], &[(pad, pad); 2], &[dilation; 2]).unwrap()
     };
     vec![
         two(1, 1, 1, 1, [3, 3], [1, 1], 1, 0, 1),

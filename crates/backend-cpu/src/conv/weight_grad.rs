@@ -18,14 +18,7 @@ use crate::threads::Threads;
 ///
 /// # Errors
 /// A slice whose length is not that of the shape.
-pub fn weight_grad<T: Accumulator>(
-    threads: &Threads,
-    isa: Isa,
-    shape: &ConvShape,
-    x: &[T],
-    g: &[T],
-    dw: &mut [T],
-) -> Result<(), String> {
+pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x: &[T], g: &[T], dw: &mut [T]) -> Result<(), String> {
     shape.check("weight_grad", x, dw, g)?;
     let [input, taps, output] = shape.spatial();
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
@@ -69,11 +62,7 @@ pub fn weight_grad<T: Accumulator>(
                             padded
                         };
                         let a = Gather { source, lines: &lines, runs: &runs, first: 0 };
-                        let b = Cotangent {
-                            g: &g[(first * shape.out_channels + group * outs) * output..],
-                            image: shape.out_channels * output,
-                            output,
-                        };
+                        let b = Cotangent { g: &g[(first * shape.out_channels + group * outs) * output..], image: shape.out_channels * output, output };
                         let size = Size { m: channels * taps, n: outs, k: images * output };
                         let block = Block::new(turned, size.m, outs, outs);
                         let mut out = Plain { block, finish: |_: usize, _: usize, _: &mut [T]| {} };

@@ -19,16 +19,7 @@ const FEW_TILES: usize = 4;
 pub(crate) trait Output<T> {
     /// Computes one tile over one chunk into the place of (i, j).
     #[allow(clippy::too_many_arguments)]
-    fn tile(
-        &mut self,
-        context: &Context<T>,
-        operands: Operands<'_, T>,
-        i: usize,
-        rows: usize,
-        j: usize,
-        columns: usize,
-        accumulate: bool,
-    );
+    fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool);
 
     /// The rectangle has its last chunk and is still in cache.
     fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize);
@@ -119,8 +110,7 @@ pub(crate) fn multiply<T: Accumulator>(
                     a.pack(context, i, rows, k0, length, a_packed);
                     for (index, j) in (j0..j0 + block).step_by(width).enumerate() {
                         let columns = width.min(j0 + block - j);
-                        let (b_piece, b_stride) =
-                            direct(j, columns).unwrap_or((&b_packed[index * panel..][..panel], width));
+                        let (b_piece, b_stride) = direct(j, columns).unwrap_or((&b_packed[index * panel..][..panel], width));
                         let operands = Operands { length, a: &*a_packed, b: b_piece, b_stride };
                         out.tile(context, operands, i, rows, j, columns, add);
                     }
@@ -141,16 +131,7 @@ pub(crate) struct Plain<'a, T, F> {
 }
 
 impl<T: Accumulator, F: FnMut(usize, usize, &mut [T])> Output<T> for Plain<'_, T, F> {
-    fn tile(
-        &mut self,
-        context: &Context<T>,
-        operands: Operands<'_, T>,
-        i: usize,
-        rows: usize,
-        j: usize,
-        columns: usize,
-        accumulate: bool,
-    ) {
+    fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
         context.run_tile(operands, &mut self.block, i, rows, j, columns, accumulate);
     }
 
@@ -169,16 +150,7 @@ pub(crate) struct Widened<'a, T, F> {
 }
 
 impl<T: Accumulator, F: FnMut(usize, usize, &[T])> Output<T> for Widened<'_, T, F> {
-    fn tile(
-        &mut self,
-        context: &Context<T>,
-        operands: Operands<'_, T>,
-        i: usize,
-        rows: usize,
-        j: usize,
-        columns: usize,
-        accumulate: bool,
-    ) {
+    fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
         context.run_tile(operands, &mut self.sums, i, rows, j % BLOCK_COLUMNS, columns, accumulate);
     }
 

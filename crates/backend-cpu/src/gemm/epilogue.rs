@@ -62,9 +62,7 @@ impl<T: GemmElement> Epilogue<T> for EpilogueProgram<'_, T> {
 
     fn check(&self, _m: usize, n: usize) -> Result<(), String> {
         match self.bias {
-            Some(bias) if bias.len() != n => {
-                Err(format!("gemm epilogue: a bias of {} elements for {n} columns", bias.len()))
-            }
+            Some(bias) if bias.len() != n => Err(format!("gemm epilogue: a bias of {} elements for {n} columns", bias.len())),
             _ => Ok(()),
         }
     }

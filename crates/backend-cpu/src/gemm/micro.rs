@@ -96,14 +96,7 @@ pub(crate) unsafe fn tile<V: Float, const ROWS: usize, const VECTORS: usize>(
 /// # Safety
 /// Both blocks lie within their allocations and do not overlap.
 #[inline(always)]
-pub(crate) unsafe fn copy<V: Float>(
-    source: *const V::Elem,
-    source_stride: usize,
-    target: *mut V::Elem,
-    target_stride: usize,
-    rows: usize,
-    columns: usize,
-) {
+pub(crate) unsafe fn copy<V: Float>(source: *const V::Elem, source_stride: usize, target: *mut V::Elem, target_stride: usize, rows: usize, columns: usize) {
     // SAFETY: all offsets stay within the blocks.
     unsafe {
         if columns == 2 * V::LANES {
@@ -212,14 +205,7 @@ pub(crate) unsafe fn transpose<V: Float>(
 /// # Safety
 /// `x` holds `length` elements, `b` `length` rows of `columns` elements, `out` `columns`, and `out` is not shared.
 #[inline(always)]
-pub(crate) unsafe fn vector_by_rows<V: Float>(
-    length: usize,
-    x: *const V::Elem,
-    b: *const V::Elem,
-    b_stride: usize,
-    out: *mut V::Elem,
-    columns: usize,
-) {
+pub(crate) unsafe fn vector_by_rows<V: Float>(length: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, out: *mut V::Elem, columns: usize) {
     let zero = V::splat(V::Elem::default());
     let mut p = 0;
     while p < length {
@@ -268,14 +254,7 @@ pub(crate) unsafe fn vector_by_rows<V: Float>(
 /// # Safety
 /// `x` holds `length` elements, `b` `columns` rows of `length` elements, `out` `columns`, and `out` is not shared.
 #[inline(always)]
-pub(crate) unsafe fn vector_by_columns<V: Float>(
-    length: usize,
-    x: *const V::Elem,
-    b: *const V::Elem,
-    b_stride: usize,
-    out: *mut V::Elem,
-    columns: usize,
-) {
+pub(crate) unsafe fn vector_by_columns<V: Float>(length: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, out: *mut V::Elem, columns: usize) {
     let lanes = V::LANES;
     let zero = V::splat(V::Elem::default());
     // Where rows are whole cache lines apart, blocks start at lines: each line is then touched by one block only.
@@ -410,16 +389,7 @@ impl<T: Copy> Context<T> {
     /// Computes the tile of C at (i, j), `rows` by `columns`, over one chunk of K.
     #[inline]
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn run_tile(
-        &self,
-        operands: Operands<'_, T>,
-        c: &mut Block<'_, T>,
-        i: usize,
-        rows: usize,
-        j: usize,
-        columns: usize,
-        accumulate: bool,
-    ) {
+    pub(crate) fn run_tile(&self, operands: Operands<'_, T>, c: &mut Block<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
         let Operands { length, a, b, b_stride } = operands;
         let vectors = columns.div_ceil(self.lanes);
         assert!(rows >= 1 && rows <= self.rows && vectors >= 1 && vectors <= self.vectors);
@@ -436,15 +406,7 @@ impl<T: Copy> Context<T> {
 
     /// Copies a block between slices.
     #[inline]
-    pub(crate) fn copy(
-        &self,
-        source: &[T],
-        source_stride: usize,
-        target: &mut [T],
-        target_stride: usize,
-        rows: usize,
-        columns: usize,
-    ) {
+    pub(crate) fn copy(&self, source: &[T], source_stride: usize, target: &mut [T], target_stride: usize, rows: usize, columns: usize) {
         if rows == 0 || columns == 0 {
             return;
         }
@@ -456,15 +418,7 @@ impl<T: Copy> Context<T> {
 
     /// `target[c][r] = source[r][c]`.
     #[inline]
-    pub(crate) fn transpose(
-        &self,
-        source: &[T],
-        source_stride: usize,
-        target: &mut [T],
-        target_stride: usize,
-        rows: usize,
-        columns: usize,
-    ) {
+    pub(crate) fn transpose(&self, source: &[T], source_stride: usize, target: &mut [T], target_stride: usize, rows: usize, columns: usize) {
         if rows == 0 || columns == 0 {
             return;
         }
@@ -475,14 +429,7 @@ impl<T: Copy> Context<T> {
     }
 
     /// Copies `segments` of each line (one offset a line) into rows of the target.
-    pub(crate) fn gather(
-        &self,
-        source: &[T],
-        offsets: &[usize],
-        segments: &[Segment],
-        target: &mut [T],
-        target_stride: usize,
-    ) {
+    pub(crate) fn gather(&self, source: &[T], offsets: &[usize], segments: &[Segment], target: &mut [T], target_stride: usize) {
         if offsets.is_empty() || segments.is_empty() {
             return;
         }
@@ -494,15 +441,7 @@ impl<T: Copy> Context<T> {
         // SAFETY: the asserts bound every read and every write.
         unsafe {
             let (to, count) = (target.as_mut_ptr(), segments.len());
-            (self.gather)(
-                source.as_ptr(),
-                offsets.as_ptr(),
-                offsets.len(),
-                segments.as_ptr(),
-                count,
-                to,
-                target_stride,
-            );
+            (self.gather)(source.as_ptr(), offsets.as_ptr(), offsets.len(), segments.as_ptr(), count, to, target_stride);
         }
     }
 

@@ -28,14 +28,7 @@ unsafe fn tile<V: Float, const ROWS: usize, const VECTORS: usize>(
 /// # Safety
 /// As [`micro::copy`]; the CPU has the instructions named.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn copy<V: Float>(
-    source: *const V::Elem,
-    source_stride: usize,
-    target: *mut V::Elem,
-    target_stride: usize,
-    rows: usize,
-    columns: usize,
-) {
+unsafe fn copy<V: Float>(source: *const V::Elem, source_stride: usize, target: *mut V::Elem, target_stride: usize, rows: usize, columns: usize) {
     // SAFETY: the caller's promise.
     unsafe { micro::copy::<V>(source, source_stride, target, target_stride, rows, columns) }
 }
@@ -43,14 +36,7 @@ unsafe fn copy<V: Float>(
 /// # Safety
 /// As [`micro::transpose`]; the CPU has the instructions named.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn transpose<V: Float>(
-    source: *const V::Elem,
-    source_stride: usize,
-    target: *mut V::Elem,
-    target_stride: usize,
-    rows: usize,
-    columns: usize,
-) {
+unsafe fn transpose<V: Float>(source: *const V::Elem, source_stride: usize, target: *mut V::Elem, target_stride: usize, rows: usize, columns: usize) {
     // SAFETY: the caller's promise.
     unsafe { micro::transpose::<V>(source, source_stride, target, target_stride, rows, columns) }
 }
@@ -74,14 +60,7 @@ unsafe fn gather<V: Float>(
 /// # Safety
 /// As [`micro::vector_by_rows`]; the CPU has the instructions named.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn vector_by_rows<V: Float>(
-    length: usize,
-    x: *const V::Elem,
-    b: *const V::Elem,
-    b_stride: usize,
-    out: *mut V::Elem,
-    columns: usize,
-) {
+unsafe fn vector_by_rows<V: Float>(length: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, out: *mut V::Elem, columns: usize) {
     // SAFETY: the caller's promise.
     unsafe { micro::vector_by_rows::<V>(length, x, b, b_stride, out, columns) }
 }
@@ -89,14 +68,7 @@ unsafe fn vector_by_rows<V: Float>(
 /// # Safety
 /// As [`micro::vector_by_columns`]; the CPU has the instructions named.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn vector_by_columns<V: Float>(
-    length: usize,
-    x: *const V::Elem,
-    b: *const V::Elem,
-    b_stride: usize,
-    out: *mut V::Elem,
-    columns: usize,
-) {
+unsafe fn vector_by_columns<V: Float>(length: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, out: *mut V::Elem, columns: usize) {
     // SAFETY: the caller's promise.
     unsafe { micro::vector_by_columns::<V>(length, x, b, b_stride, out, columns) }
 }

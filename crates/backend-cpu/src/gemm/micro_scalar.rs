@@ -25,28 +25,14 @@ unsafe fn tile<V: Float, const ROWS: usize, const VECTORS: usize>(
 
 /// # Safety
 /// As [`micro::copy`].
-unsafe fn copy<V: Float>(
-    source: *const V::Elem,
-    source_stride: usize,
-    target: *mut V::Elem,
-    target_stride: usize,
-    rows: usize,
-    columns: usize,
-) {
+unsafe fn copy<V: Float>(source: *const V::Elem, source_stride: usize, target: *mut V::Elem, target_stride: usize, rows: usize, columns: usize) {
     // SAFETY: the caller's promise.
     unsafe { micro::copy::<V>(source, source_stride, target, target_stride, rows, columns) }
 }
 
 /// # Safety
 /// As [`micro::transpose`].
-unsafe fn transpose<V: Float>(
-    source: *const V::Elem,
-    source_stride: usize,
-    target: *mut V::Elem,
-    target_stride: usize,
-    rows: usize,
-    columns: usize,
-) {
+unsafe fn transpose<V: Float>(source: *const V::Elem, source_stride: usize, target: *mut V::Elem, target_stride: usize, rows: usize, columns: usize) {
     // SAFETY: the caller's promise.
     unsafe { micro::transpose::<V>(source, source_stride, target, target_stride, rows, columns) }
 }
@@ -68,28 +54,14 @@ unsafe fn gather<V: Float>(
 
 /// # Safety
 /// As [`micro::vector_by_rows`].
-unsafe fn vector_by_rows<V: Float>(
-    length: usize,
-    x: *const V::Elem,
-    b: *const V::Elem,
-    b_stride: usize,
-    out: *mut V::Elem,
-    columns: usize,
-) {
+unsafe fn vector_by_rows<V: Float>(length: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, out: *mut V::Elem, columns: usize) {
     // SAFETY: the caller's promise.
     unsafe { micro::vector_by_rows::<V>(length, x, b, b_stride, out, columns) }
 }
 
 /// # Safety
 /// As [`micro::vector_by_columns`].
-unsafe fn vector_by_columns<V: Float>(
-    length: usize,
-    x: *const V::Elem,
-    b: *const V::Elem,
-    b_stride: usize,
-    out: *mut V::Elem,
-    columns: usize,
-) {
+unsafe fn vector_by_columns<V: Float>(length: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, out: *mut V::Elem, columns: usize) {
     // SAFETY: the caller's promise.
     unsafe { micro::vector_by_columns::<V>(length, x, b, b_stride, out, columns) }
 }

@@ -107,15 +107,7 @@ impl<E: GemmElement> PackA<E::Acc> for View<'_, E> {
 }
 
 impl<E: GemmElement> PackB<E::Acc> for View<'_, E> {
-    fn pack(
-        &self,
-        context: &Context<E::Acc>,
-        column: usize,
-        columns: usize,
-        k: usize,
-        length: usize,
-        target: &mut [E::Acc],
-    ) {
+    fn pack(&self, context: &Context<E::Acc>, column: usize, columns: usize, k: usize, length: usize, target: &mut [E::Acc]) {
         self.gather(context, k, length, column, columns, target, context.columns());
     }
 
@@ -129,12 +121,7 @@ impl<E: GemmElement> PackB<E::Acc> for View<'_, E> {
 }
 
 /// Copies a strided vector into contiguous memory.
-pub(crate) fn gather_vector<E: GemmElement<Acc = E> + Accumulator>(
-    data: &[E],
-    base: isize,
-    stride: isize,
-    target: &mut [E],
-) {
+pub(crate) fn gather_vector<E: GemmElement<Acc = E> + Accumulator>(data: &[E], base: isize, stride: isize, target: &mut [E]) {
     if stride == 1 {
         target.copy_from_slice(&data[base as usize..][..target.len()]);
     } else {

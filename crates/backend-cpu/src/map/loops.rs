@@ -23,7 +23,13 @@ pub(crate) enum Src<'a, T> {
 
 /// f32 and f64, as the loops see them.
 pub(crate) trait Real:
-    Copy + PartialOrd + std::ops::Add<Output = Self> + std::ops::Sub<Output = Self> + std::ops::Mul<Output = Self> + std::ops::Div<Output = Self> + std::ops::Neg<Output = Self>
+    Copy
+    + PartialOrd
+    + std::ops::Add<Output = Self>
+    + std::ops::Sub<Output = Self>
+    + std::ops::Mul<Output = Self>
+    + std::ops::Div<Output = Self>
+    + std::ops::Neg<Output = Self>
 {
     const ZERO: Self;
     const ONE: Self;
@@ -123,7 +129,15 @@ impl<T: Real> Kernel for RealUnaryLoop<'_, T> {
             RealUnary::Neg => each(x, out, |x| -x),
             RealUnary::Abs => each(x, out, T::magnitude),
             RealUnary::Square => each(x, out, |x| x * x),
-            RealUnary::Sign => each(x, out, |x| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else { T::ZERO }),
+            RealUnary::Sign => each(x, out, |x| {
+                if x > T::ZERO {
+                    T::ONE
+                } else if x < T::ZERO {
+                    -T::ONE
+                } else {
+                    T::ZERO
+                }
+            }),
             RealUnary::Floor => each(x, out, T::down),
             RealUnary::Ceil => each(x, out, T::up),
             RealUnary::Trunc => each(x, out, T::cut),

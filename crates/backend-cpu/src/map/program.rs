@@ -38,7 +38,10 @@ pub(crate) enum Code {
     Arg(u16),
     Const(Scalar),
     Index(u16),
-    Random { key: u16, place: u16 },
+    Random {
+        key: u16,
+        place: u16,
+    },
     RealUnary(RealUnary, Reg),
     /// float to bool
     RealTest(fn(f64) -> f64, Reg),

@@ -488,7 +488,16 @@ impl Compute for u8 {
 }
 /// The bits of register `x` as `dtype`: written to memory and read back.
 #[allow(clippy::too_many_arguments)]
-fn bitcast<T: Lane + load::Decode>(run: &Run<'_>, x: Reg, dtype: DType, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [T]) -> Result<(), ErrorKind> {
+fn bitcast<T: Lane + load::Decode>(
+    run: &Run<'_>,
+    x: Reg,
+    dtype: DType,
+    at: usize,
+    n: usize,
+    scratch: &Scratch,
+    outs: &[OutTile<'_>],
+    out: &mut [T],
+) -> Result<(), ErrorKind> {
     let from = run.program.registers[x as usize].dtype;
     let size = from.size();
     if size != dtype.size() {

@@ -264,8 +264,7 @@ fn special_values() {
             if isa.is_available() {
                 let mut out = [7.0];
                 unary_f32(isa, function, &[x], &mut out);
-                let same =
-                    out[0] == want && (want != 0.0 || x == 0.0 && out[0].to_bits() == want.to_bits() || x != 0.0);
+                let same = out[0] == want && (want != 0.0 || x == 0.0 && out[0].to_bits() == want.to_bits() || x != 0.0);
                 assert!(same || out[0].is_nan() && want.is_nan(), "{isa:?} {function:?}({x}) = {}", out[0]);
             }
         }

@@ -90,8 +90,7 @@ impl Float for F32x8 {
     unsafe fn load_first(at: *const f32, count: usize) -> F32x8 {
         // SAFETY: lanes that the mask leaves out are not read.
         unsafe {
-            let wanted =
-                _mm256_cmpgt_epi32(_mm256_set1_epi32(count.min(8) as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+            let wanted = _mm256_cmpgt_epi32(_mm256_set1_epi32(count.min(8) as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
             F32x8(_mm256_maskload_ps(at, wanted))
         }
     }
@@ -99,8 +98,7 @@ impl Float for F32x8 {
     unsafe fn store_first(self, at: *mut f32, count: usize) {
         // SAFETY: lanes that the mask leaves out are not written.
         unsafe {
-            let wanted =
-                _mm256_cmpgt_epi32(_mm256_set1_epi32(count.min(8) as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+            let wanted = _mm256_cmpgt_epi32(_mm256_set1_epi32(count.min(8) as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
             _mm256_maskstore_ps(at, wanted, self.0)
         }
     }

@@ -143,7 +143,8 @@ impl Tens {
         Tens { array: read(&memory, *shape, &layout, dtype), memory, layout }
     }
     pub fn of(dtype: DType, shape: &Shape, values: Vec<f64>) -> Tens {
-        let array = if dtype.is_float() { HostArray::floats(*shape, dtype, values) } else { HostArray::ints(*shape, dtype, values.into_iter().map(|v| v as i64)) };
+        let array =
+            if dtype.is_float() { HostArray::floats(*shape, dtype, values) } else { HostArray::ints(*shape, dtype, values.into_iter().map(|v| v as i64)) };
         Tens { memory: array.to_bytes(), layout: Layout::dense(shape), array }
     }
     pub fn bytes(dtype: DType, shape: &Shape, memory: Vec<u8>) -> Tens {
@@ -281,7 +282,11 @@ fn compare(case: &Case<'_>, op: &Op, arg: Arg, inputs: &[HostArray], units: f64,
         let ran = case.run(b);
         match &first {
             None => first = Some(ran),
-            Some(f) => assert!(f.fault == ran.fault && case.outputs.iter().zip(f.outputs.iter().zip(&ran.outputs)).all(|(o, (a, b))| same_bits(o.dtype, a, b)), "bits differ with {name}: {}", case.describe()),
+            Some(f) => assert!(
+                f.fault == ran.fault && case.outputs.iter().zip(f.outputs.iter().zip(&ran.outputs)).all(|(o, (a, b))| same_bits(o.dtype, a, b)),
+                "bits differ with {name}: {}",
+                case.describe()
+            ),
         }
     }
     let ran = first.unwrap();
@@ -298,7 +303,9 @@ fn compare(case: &Case<'_>, op: &Op, arg: Arg, inputs: &[HostArray], units: f64,
                     DType::BF16 => 2f64.powi(-126),
                     _ => 0.0,
                 };
-                g == w || g.is_nan() && w.is_nan() || (g - w).abs() <= units * unit(o.dtype) * w.abs() + absolute * unit(o.dtype) + if units > 0.0 { tiny } else { 0.0 }
+                g == w
+                    || g.is_nan() && w.is_nan()
+                    || (g - w).abs() <= units * unit(o.dtype) * w.abs() + absolute * unit(o.dtype) + if units > 0.0 { tiny } else { 0.0 }
             } else {
                 got.int(k) == want.int(k)
             };

@@ -52,7 +52,13 @@ pub fn run(cc: &str, name: &str, program: &str, input: &[[u64; 3]]) -> Vec<u64> 
     fs::create_dir_all(&folder).unwrap();
     let (source, binary) = (folder.join("text.c"), folder.join("text"));
     fs::write(&source, program).unwrap();
-    let compiled = Command::new(cc).args(["-std=c11", "-O1", "-fwrapv", "-ffp-contract=off", "-Wno-unused-function", "-o"]).arg(&binary).arg(&source).arg("-lm").output().unwrap();
+    let compiled = Command::new(cc)
+        .args(["-std=c11", "-O1", "-fwrapv", "-ffp-contract=off", "-Wno-unused-function", "-o"])
+        .arg(&binary)
+        .arg(&source)
+        .arg("-lm")
+        .output()
+        .unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let mut child = Command::new(&binary).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let bytes: Vec<u8> = input.iter().flatten().flat_map(|w| w.to_ne_bytes()).collect();

@@ -28,7 +28,8 @@ pub enum Layout {
 }
 impl Layout {
     /// All of them.
-    pub const ALL: [Layout; 8] = [Layout::Dense, Layout::Permuted, Layout::Strided, Layout::Offset, Layout::Flipped, Layout::Expanded, Layout::Scalar, Layout::Empty];
+    pub const ALL: [Layout; 8] =
+        [Layout::Dense, Layout::Permuted, Layout::Strided, Layout::Offset, Layout::Flipped, Layout::Expanded, Layout::Scalar, Layout::Empty];
 }
 /// A primitive, as the table counts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,7 +114,28 @@ impl Primitive {
     /// All of them, every row of the scalar tables included.
     pub fn all() -> Vec<Primitive> {
         use Primitive::*;
-        let mut all = vec![Const, Iota, RandomBits, Select, Cast, Bitcast, Reshape, Permute, Expand, Slice, Flip, Pad, Concat, UpdateSlice, Matmul, Gather, Sort, StopGrad, Transfer, Collective];
+        let mut all = vec![
+            Const,
+            Iota,
+            RandomBits,
+            Select,
+            Cast,
+            Bitcast,
+            Reshape,
+            Permute,
+            Expand,
+            Slice,
+            Flip,
+            Pad,
+            Concat,
+            UpdateSlice,
+            Matmul,
+            Gather,
+            Sort,
+            StopGrad,
+            Transfer,
+            Collective,
+        ];
         all.extend(adamant_core::scalar::Unary::ALL.iter().map(|&f| Unary(f)));
         all.extend(adamant_core::scalar::Binary::ALL.iter().flat_map(|&f| [Binary(f), BinaryScalar(f)]));
         all.extend([ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Max, ReduceOp::Min].map(Reduce));
@@ -162,7 +184,20 @@ impl Primitive {
         match layout {
             Layout::Scalar => !matches!(
                 self,
-                Iota | RandomBits | Slice | Flip | Pad | Concat | UpdateSlice | Matmul | Gather | Sort | ArgReduce(_) | Scan(_) | Conv(_) | Window(_) | Scatter(_)
+                Iota | RandomBits
+                    | Slice
+                    | Flip
+                    | Pad
+                    | Concat
+                    | UpdateSlice
+                    | Matmul
+                    | Gather
+                    | Sort
+                    | ArgReduce(_)
+                    | Scan(_)
+                    | Conv(_)
+                    | Window(_)
+                    | Scatter(_)
             ),
             Layout::Empty => !matches!(self, RandomBits | ArgReduce(_) | Reduce(ReduceOp::Max | ReduceOp::Min)),
             // A key is u32[4].

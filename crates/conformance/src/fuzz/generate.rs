@@ -24,7 +24,15 @@ pub fn program(seed: u64, variant: usize, wants: &[Want]) -> Program {
     let random = Random::new(seed ^ 0xF022);
     let mut top = random.part(0);
     let mut b = Builder {
-        program: Program { seed, nodes: Vec::new(), cells: Vec::new(), writes: Vec::new(), loss: Vec::new(), second_order: top.one_in(8), rounds: 1 + top.below(ROUNDS) },
+        program: Program {
+            seed,
+            nodes: Vec::new(),
+            cells: Vec::new(),
+            writes: Vec::new(),
+            loss: Vec::new(),
+            second_order: top.one_in(8),
+            rounds: 1 + top.below(ROUNDS),
+        },
         sizes: SIZES[variant % 2],
         float: *top.pick(&[DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16]),
         random: top.clone(),
@@ -93,7 +101,13 @@ impl Builder {
             Op::View(View::Permute(_)) => Layout::Permuted,
             Op::View(View::Expand(_)) => Layout::Expanded,
             Op::View(View::Flip(_)) => Layout::Flipped,
-            Op::View(View::Slice { step, axis, .. }) => if *step > 1 || *axis > 0 { Layout::Strided } else { Layout::Offset },
+            Op::View(View::Slice { step, axis, .. }) => {
+                if *step > 1 || *axis > 0 {
+                    Layout::Strided
+                } else {
+                    Layout::Offset
+                }
+            }
             Op::StopGrad => self.layout(inputs[0]),
             _ => Layout::Dense,
         };
@@ -181,7 +195,10 @@ impl Builder {
     }
     /// A recent value for which `f` holds.
     fn find(&mut self, f: impl Fn(&Builder, Ref) -> bool) -> Option<Ref> {
-        let all: Vec<Ref> = (0..self.program.nodes.len()).flat_map(|node| (0..self.program.nodes[node].metas.len()).map(move |output| Ref { node, output })).filter(|&r| f(self, r)).collect();
+        let all: Vec<Ref> = (0..self.program.nodes.len())
+            .flat_map(|node| (0..self.program.nodes[node].metas.len()).map(move |output| Ref { node, output }))
+            .filter(|&r| f(self, r))
+            .collect();
         let back = self.random.below(3).min(all.len().saturating_sub(1));
         all.len().checked_sub(1 + back).map(|k| all[k])
     }
@@ -281,7 +298,13 @@ impl Builder {
             }
             Primitive::Binary(f) => {
                 let a = x(self, 0, 4);
-                let spread = if divides(f) { Spread::NonZero } else if shifts(f, dtype) { Spread::Below(7) } else { Spread::Coarse };
+                let spread = if divides(f) {
+                    Spread::NonZero
+                } else if shifts(f, dtype) {
+                    Spread::Below(7)
+                } else {
+                    Spread::Coarse
+                };
                 let b = self.beside(self.shape_of(a), dtype, spread);
                 if divides(f) || shifts(f, dtype) || self.random.one_in(2) { self.plain(Op::Binary(f), &[a, b]) } else { self.plain(Op::Binary(f), &[b, a]) }
             }
@@ -355,7 +378,10 @@ impl Builder {
             Primitive::Pad => {
                 let a = x(self, 1, 3);
                 let shape = self.shape_of(a);
-                let widths = shape.iter().map(|&d| (self.random.between(0, 3) as isize - (d > 1) as isize, self.random.between(0, 3) as isize - (d > 2) as isize)).collect();
+                let widths = shape
+                    .iter()
+                    .map(|&d| (self.random.between(0, 3) as isize - (d > 1) as isize, self.random.between(0, 3) as isize - (d > 2) as isize))
+                    .collect();
                 self.apply(Op::Pad(Box::new(PadSpec { widths })), number, &[a])
             }
             Primitive::Concat => {
@@ -562,7 +588,8 @@ impl Builder {
         let (kernel, stride, dilation) = (draw(self, 1, 3), draw(self, 1, 2), draw(self, 1, 2));
         let padding: SmallVec<[(usize, usize); 3]> = (0..spatial).map(|_| (self.random.below(2), self.random.below(2))).collect();
         let wide: SmallVec<[usize; 3]> = (0..spatial).map(|k| dilation[k] * (kernel[k] - 1) + self.random.between(1, 3)).collect();
-        let narrow: Option<SmallVec<[usize; 3]>> = (0..spatial).map(|k| adamant_core::op::window_size(wide[k], kernel[k], stride[k], padding[k], dilation[k])).collect();
+        let narrow: Option<SmallVec<[usize; 3]>> =
+            (0..spatial).map(|k| adamant_core::op::window_size(wide[k], kernel[k], stride[k], padding[k], dilation[k])).collect();
         let narrow = narrow?;
         let of = |a: usize, b: usize, s: &[usize]| Shape::new(&[&[a, b], s].concat()).ok();
         let (x, w, y) = (of(n, groups * ci, &wide)?, of(groups * co, ci, &kernel)?, of(n, groups * co, &narrow)?);
@@ -591,8 +618,15 @@ impl Builder {
         if writes {
             for c in 0..self.program.cells.len() {
                 let (shape, dtype) = self.program.cells[c];
-                let fits = self.find(|b, r| b.meta(r).1 == dtype && b.shape_of(r).broadcast(&shape) == Some(shape) && !matches!(b.program.nodes[r.node].kind, Kind::Leaf { .. } | Kind::Read(_)));
-                let (Some(v), Some(old)) = (fits, (0..self.program.nodes.len()).find(|&k| matches!(self.program.nodes[k].kind, Kind::Read(i) if i == c))) else { continue };
+                let fits = self.find(|b, r| {
+                    b.meta(r).1 == dtype
+                        && b.shape_of(r).broadcast(&shape) == Some(shape)
+                        && !matches!(b.program.nodes[r.node].kind, Kind::Leaf { .. } | Kind::Read(_))
+                });
+                let (Some(v), Some(old)) = (fits, (0..self.program.nodes.len()).find(|&k| matches!(self.program.nodes[k].kind, Kind::Read(i) if i == c)))
+                else {
+                    continue;
+                };
                 let old = Ref { node: old, output: 0 };
                 // Now and then the data is bad, and the step must leave its cells alone.
                 let v = if self.random.one_in(8) { self.badly_indexed(shape, dtype).unwrap_or(v) } else { v };
@@ -620,7 +654,11 @@ fn unary_spread(f: Unary) -> Option<Spread> {
 fn number(dtype: DType, r: &mut Random, zero: bool) -> Scalar {
     match dtype {
         DType::Bool => Scalar::Bool(r.one_in(2) || !zero),
-        d if d.is_float() => Scalar::Float(if r.one_in(10) && zero { *r.pick(&[0.0, -0.0, 1.0, 3.0]) } else { (r.between(1, 16) as f64 / 8.0) * if r.one_in(2) { 1.0 } else { -1.0 } }),
+        d if d.is_float() => Scalar::Float(if r.one_in(10) && zero {
+            *r.pick(&[0.0, -0.0, 1.0, 3.0])
+        } else {
+            (r.between(1, 16) as f64 / 8.0) * if r.one_in(2) { 1.0 } else { -1.0 }
+        }),
         d => Scalar::Int(r.between(!zero as usize, 5) as i64 * if d.is_signed() && r.one_in(3) { -1 } else { 1 }),
     }
 }

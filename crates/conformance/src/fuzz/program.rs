@@ -1,7 +1,7 @@
 //! A random program as data: it can be run in any mode on any device, shrunk, and printed.
 use super::coverage::{Coverage, Layout, Primitive, primitive_of};
 use crate::{
-    data::{Spread, draw, download, upload},
+    data::{Spread, download, draw, upload},
     random::Random,
 };
 use adamant_core::{Arg, Cell, DType, Device, Error, HostArray, Meta, Op, Origin, Shape, Tensor, flush, op::Communicator, step, with_eager, with_window};
@@ -185,7 +185,16 @@ impl Program {
         seen
     }
     #[allow(clippy::too_many_arguments)]
-    fn round(&self, round: usize, device: Device, all: bool, cells: &[Cell], lasting: &BTreeMap<usize, Tensor>, leaf: &dyn Fn(usize, usize) -> Option<Tensor>, seen: &mut Seen) {
+    fn round(
+        &self,
+        round: usize,
+        device: Device,
+        all: bool,
+        cells: &[Cell],
+        lasting: &BTreeMap<usize, Tensor>,
+        leaf: &dyn Fn(usize, usize) -> Option<Tensor>,
+        seen: &mut Seen,
+    ) {
         let last = self.last_use();
         let origin = Origin::here();
         let mut values: Vec<Vec<Tensor>> = Vec::with_capacity(self.nodes.len());
@@ -309,9 +318,12 @@ impl fmt::Display for Program {
         }
         for (k, n) in self.nodes.iter().enumerate() {
             let metas: Vec<String> = n.metas.iter().map(|(s, d)| format!("{d}{s}")).collect();
-            let inputs: Vec<String> = n.inputs.iter().map(|r| if r.output == 0 { format!("%{}", r.node) } else { format!("%{}.{}", r.node, r.output) }).collect();
+            let inputs: Vec<String> =
+                n.inputs.iter().map(|r| if r.output == 0 { format!("%{}", r.node) } else { format!("%{}.{}", r.node, r.output) }).collect();
             let what = match &n.kind {
-                Kind::Leaf { spread, tracked, fresh } => format!("leaf {spread:?}{}{}", if *tracked { ", tracked" } else { "" }, if *fresh { ", fresh" } else { "" }),
+                Kind::Leaf { spread, tracked, fresh } => {
+                    format!("leaf {spread:?}{}{}", if *tracked { ", tracked" } else { "" }, if *fresh { ", fresh" } else { "" })
+                }
                 Kind::Read(c) => format!("read cell {c}"),
                 Kind::Apply { op, args } => match args.first() {
                     None | Some(Arg::None) => format!("{op:?}"),
@@ -319,7 +331,14 @@ impl fmt::Display for Program {
                 },
                 Kind::Transfer => "to reference and back".into(),
             };
-            writeln!(f, "  %{k}: {} = {what}({}){}{}", metas.join(", "), inputs.join(", "), if n.held { " held" } else { "" }, if n.read_now { " read" } else { "" })?;
+            writeln!(
+                f,
+                "  %{k}: {} = {what}({}){}{}",
+                metas.join(", "),
+                inputs.join(", "),
+                if n.held { " held" } else { "" },
+                if n.read_now { " read" } else { "" }
+            )?;
         }
         for (c, r) in &self.writes {
             writeln!(f, "  cell {c} := %{}.{}", r.node, r.output)?;

@@ -77,7 +77,7 @@ impl Captured {
 
     /// Binds, replays, and gives the results out.
     pub fn call(&self, call: &Call<'_>) -> Result<Vec<Tensor>> {
-        let arguments: Vec<Arc<Value>> = call.inputs.iter().map(|t| dense_value(t)).collect::<Result<_>>()?;
+        let arguments: Vec<Arc<Value>> = call.inputs.iter().map(dense_value).collect::<Result<_>>()?;
         let mut old: Vec<Arc<Value>> = Vec::with_capacity(self.cells.len());
         for c in &self.cells {
             let v = c.current();
@@ -150,11 +150,11 @@ impl Captured {
         let replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: call.device, origin: &origin, bad: &bad };
         let outcome = replay.run()?;
         for i in replay.taken(&outcome) {
-            if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) {
-                if let Some(From::Cell(k)) = self.sources.get(slot) {
-                    super::count(|s| s.donated += 1);
-                    *old[*k].state.lock() = State::Donated;
-                }
+            if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize)
+                && let Some(From::Cell(k)) = self.sources.get(slot)
+            {
+                super::count(|s| s.donated += 1);
+                *old[*k].state.lock() = State::Donated;
             }
         }
         let fault = outcome.taints.as_ref().and_then(|t| error_of(t));

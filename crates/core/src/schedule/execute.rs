@@ -241,7 +241,8 @@ impl Replay<'_> {
         let (mut todo, mut seen) = (vec![v], vec![v]);
         while let Some(v) = todo.pop() {
             let x = g.node_of(v);
-            let divides = matches!(&x.op, Op::Binary(f) | Op::BinaryScalar(f, _) if x.inputs.first().is_some_and(|&i| f.can_fault(g.vals[i as usize].meta.dtype)));
+            let divides =
+                matches!(&x.op, Op::Binary(f) | Op::BinaryScalar(f, _) if x.inputs.first().is_some_and(|&i| f.can_fault(g.vals[i as usize].meta.dtype)));
             if divides || x.op.can_fault() {
                 return Some(g.vals[v as usize].node);
             }

@@ -302,7 +302,9 @@ impl Builder<'_> {
                 });
             }
             Op::ArgReduce { op, axis } => self.step(k, KernelKind::ArgReduce { op: *op, axis: *axis }, i(0), &[i(0)], &[v], false),
-            Op::Scan { op, axis: _, reverse } if is(Plant::WrongAxis) => self.step(k, KernelKind::Scan { op: *op, axis: 0, reverse: *reverse }, v, &x.inputs, &[v], false),
+            Op::Scan { op, axis: _, reverse } if is(Plant::WrongAxis) => {
+                self.step(k, KernelKind::Scan { op: *op, axis: 0, reverse: *reverse }, v, &x.inputs, &[v], false)
+            }
             Op::Scan { op, axis, reverse } => self.step(k, KernelKind::Scan { op: *op, axis: *axis, reverse: *reverse }, v, &x.inputs, &[v], false),
             Op::Matmul => self.step(k, KernelKind::Matmul, v, &x.inputs, &[v], false),
             Op::Conv(spec) => self.step(k, KernelKind::Conv(spec.clone()), v, &x.inputs, &[v], false),
@@ -347,11 +349,11 @@ impl Builder<'_> {
     }
     fn copy(&mut self, k: u32, space: Space, from: Use, to: Use, ops: u32) {
         // A constant needs no memory to be copied from: the destination is filled.
-        if let (Some(c), Use::Whole(_) | Use::Dense(_)) = (self.d.constant[from.value(self.g) as usize], to) {
-            if matches!(from, Use::Whole(_)) {
-                self.fill(k, self.g.nodes[c as usize].arg);
-                return;
-            }
+        if let (Some(c), Use::Whole(_) | Use::Dense(_)) = (self.d.constant[from.value(self.g) as usize], to)
+            && matches!(from, Use::Whole(_))
+        {
+            self.fill(k, self.g.nodes[c as usize].arg);
+            return;
         }
         let updates = matches!(to, Use::PadTarget(_) | Use::ConcatTarget(..) | Use::UpdateTarget(_));
         self.push(PlanStep {
@@ -389,28 +391,28 @@ impl Builder<'_> {
     /// A stored Map value: into the latest kernel of its space if nothing that it reads is made after that one.
     fn map(&mut self, v: u32, space: u32, late: bool) {
         let (g, d) = (self.g, self.d);
-        if let Some(&at) = self.at.get(&space) {
-            if let Some(mut open) = self.open.remove(&at) {
-                let before = (open.program.expr.clone(), open.program.loads.len(), open.program.args.len(), open.program.memo.clone(), open.program.ops);
-                let reg = open.program.compute(g, d, v);
-                open.program.memo.insert(v, reg);
-                let p = &open.program;
-                let fits = p.expr.instrs.len() <= MAX_KERNEL
-                    && p.loads.len() <= 2 * MAX_LOADS as usize
-                    && open.outputs.len() < MAX_OUTPUTS
-                    && p.loads[before.1..].iter().all(|&l| self.of[d.root[l as usize] as usize] == NONE || self.of[d.root[l as usize] as usize] < at as u32);
-                if fits {
-                    open.outputs.push((v, reg));
-                    self.of[v as usize] = at as u32;
-                    self.open.insert(at, open);
-                    return;
-                }
-                let p = &mut open.program;
-                (p.expr, p.memo, p.ops) = (before.0, before.3, before.4);
-                p.loads.truncate(before.1);
-                p.args.truncate(before.2);
+        if let Some(&at) = self.at.get(&space)
+            && let Some(mut open) = self.open.remove(&at)
+        {
+            let before = (open.program.expr.clone(), open.program.loads.len(), open.program.args.len(), open.program.memo.clone(), open.program.ops);
+            let reg = open.program.compute(g, d, v);
+            open.program.memo.insert(v, reg);
+            let p = &open.program;
+            let fits = p.expr.instrs.len() <= MAX_KERNEL
+                && p.loads.len() <= 2 * MAX_LOADS as usize
+                && open.outputs.len() < MAX_OUTPUTS
+                && p.loads[before.1..].iter().all(|&l| self.of[d.root[l as usize] as usize] == NONE || self.of[d.root[l as usize] as usize] < at as u32);
+            if fits {
+                open.outputs.push((v, reg));
+                self.of[v as usize] = at as u32;
                 self.open.insert(at, open);
+                return;
             }
+            let p = &mut open.program;
+            (p.expr, p.memo, p.ops) = (before.0, before.3, before.4);
+            p.loads.truncate(before.1);
+            p.args.truncate(before.2);
+            self.open.insert(at, open);
         }
         let mut program = Program::new();
         let reg = program.compute(g, d, v);
@@ -461,5 +463,5 @@ impl Builder<'_> {
 }
 /// Is input k a random key?
 fn reads_key(expr: &Expr, k: u16) -> bool {
-    expr.instrs.iter().any(|i| *i == Instr::Random(k))
+    expr.instrs.contains(&Instr::Random(k))
 }

@@ -387,7 +387,13 @@ fn size_step(plan: &Plan, g: &Graph, places: &[Place], s: &PlanStep) -> SizedSte
                 let (region, lows) = pad_region(g, n);
                 let source = matches!(u, Use::PadSource(_));
                 for (k, &lo) in lows.iter().enumerate() {
-                    let skip = if source { (-lo).max(0) } else if is(Plant::PadShifted) { 0 } else { lo.max(0) };
+                    let skip = if source {
+                        (-lo).max(0)
+                    } else if is(Plant::PadShifted) {
+                        0
+                    } else {
+                        lo.max(0)
+                    };
                     place.layout.offset = (place.layout.offset as isize + skip * place.layout.strides[k]) as usize;
                 }
                 shape = region;

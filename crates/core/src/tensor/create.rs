@@ -12,6 +12,7 @@ impl Tensor {
         Tensor::from_vec(data.to_vec(), shape)
     }
     /// A vector of the elements of an iterator.
+    #[allow(clippy::should_implement_trait, reason = "the trait has no place for a failed shape or a device")]
     #[track_caller]
     pub fn from_iter<T: Element>(data: impl IntoIterator<Item = T>) -> Tensor {
         let data: Vec<T> = data.into_iter().collect();

@@ -1,6 +1,9 @@
 //! The neighbour of a float. It depends on the dtype's grid and not only on the numbers, so it is no row of the scalar
 //! table: it counts in the bits, which for one sign are in the order of the numbers.
-use super::{Operand, OperandRef, Tensor, compose::{compose, refuse}};
+use super::{
+    Operand, OperandRef, Tensor,
+    compose::{compose, refuse},
+};
 use crate::{Arg, DType, ErrorKind, Op};
 
 impl Tensor {
