@@ -12,9 +12,33 @@ pub struct Options {
 
 /// A part that is a cargo command: name, arguments, environment.
 type Part = (&'static str, &'static [&'static str], Option<(&'static str, &'static str)>);
+/// What a test may do that library code may not: stop at the first surprise, and compare as the case at hand needs.
+const TESTS: &[&str] = &[
+    "clippy",
+    "--workspace",
+    "--all-targets",
+    "--",
+    "-D",
+    "warnings",
+    "-A",
+    "clippy::unwrap_used",
+    "-A",
+    "clippy::expect_used",
+    "-A",
+    "clippy::panic",
+    "-A",
+    "clippy::approx_constant",
+    "-A",
+    "clippy::neg_cmp_op_on_partial_ord",
+    "-A",
+    "clippy::cloned_ref_to_slice_refs",
+    "-A",
+    "clippy::err_expect",
+];
 const PARTS: &[Part] = &[
     ("fmt", &["fmt", "--all", "--", "--check"], None),
-    ("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], None),
+    ("clippy", &["clippy", "--workspace", "--lib", "--bins", "--examples", "--", "-D", "warnings"], None),
+    ("clippy of tests", TESTS, None),
     ("docs", &["doc", "--workspace", "--no-deps", "--document-private-items"], Some(("RUSTDOCFLAGS", "-D warnings"))),
 ];
 

@@ -166,7 +166,9 @@ pub fn check(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray]) -> Resu
             };
             // The largest finite number and infinity are neighbours.
             let near = |v: f64| if v.is_infinite() { v.signum() * (max_of(g.dtype) + ulp(g.dtype, max_of(g.dtype))) } else { v };
-            if !((near(x) - near(y)).abs() <= allowed) {
+            // NaN is a failure, so this is not `>`.
+            let close = (near(x) - near(y)).abs() <= allowed;
+            if !close {
                 return Err(format!("element {at} of output {k} ({}): got {x:e}, the reference gives {y:e}, allowed {allowed:e} ({bound:?})", g.dtype));
             }
         }

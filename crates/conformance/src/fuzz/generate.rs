@@ -185,10 +185,11 @@ impl Builder {
     /// A dense value: a leaf, or a leaf that something was computed from.
     fn source(&mut self, dims: &[usize], dtype: DType, spread: Spread) -> Ref {
         let shape = Shape::new(dims).unwrap_or(Shape::SCALAR);
-        if spread == Spread::Coarse && self.random.one_in(3) {
-            if let Some(r) = self.find(|b, r| b.meta(r) == (shape, dtype) && matches!(b.layout(r), Layout::Dense | Layout::Scalar | Layout::Empty)) {
-                return r;
-            }
+        if spread == Spread::Coarse
+            && self.random.one_in(3)
+            && let Some(r) = self.find(|b, r| b.meta(r) == (shape, dtype) && matches!(b.layout(r), Layout::Dense | Layout::Scalar | Layout::Empty))
+        {
+            return r;
         }
         let x = self.leaf(shape, dtype, spread);
         if spread == Spread::Coarse && self.random.one_in(3) { self.plain(Op::Binary(Binary::Add), &[x, x]).unwrap_or(x) } else { x }
@@ -227,10 +228,11 @@ impl Builder {
     }
     /// A second operand for element-wise ops: the same shape or one that broadcasts.
     fn beside(&mut self, shape: Shape, dtype: DType, spread: Spread) -> Ref {
-        if spread == Spread::Coarse && self.random.one_in(2) {
-            if let Some(r) = self.find(|b, r| b.meta(r).1 == dtype && b.shape_of(r).broadcast(&shape) == Some(shape)) {
-                return r;
-            }
+        if spread == Spread::Coarse
+            && self.random.one_in(2)
+            && let Some(r) = self.find(|b, r| b.meta(r).1 == dtype && b.shape_of(r).broadcast(&shape) == Some(shape))
+        {
+            return r;
         }
         let mut dims = shape.to_vec();
         match self.random.below(5) {

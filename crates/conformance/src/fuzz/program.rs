@@ -16,6 +16,7 @@ pub struct Ref {
     pub output: usize,
 }
 /// Where a node's value comes from.
+#[allow(missing_docs, reason = "a variant's line explains its fields")]
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// Drawn numbers. `fresh`: made anew in every round, so that its buffer may be given away.
@@ -255,10 +256,10 @@ impl Program {
                 Ok(())
             })
         };
-        if !self.writes.is_empty() || gradients.as_ref().is_ok_and(|g| !g.is_empty()) {
-            if let Err(e) = write() {
-                seen.push((format!("round {round} step"), Err(failed(e))));
-            }
+        if (!self.writes.is_empty() || gradients.as_ref().is_ok_and(|g| !g.is_empty()))
+            && let Err(e) = write()
+        {
+            seen.push((format!("round {round} step"), Err(failed(e))));
         }
         let _ = flush();
         match gradients {
