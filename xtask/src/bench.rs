@@ -42,7 +42,7 @@ struct RunOptions {
     /// Seconds of samples for each workload
     #[arg(long, default_value_t = 1.0)]
     budget: f64,
-    /// cpu, cuda[:n], wgpu[:n] or reference
+    /// cpu, cuda:N, wgpu:N or reference
     #[arg(long, default_value = "cpu")]
     device: String,
     /// Small shapes: shows that the workloads run and are right, not how fast they are

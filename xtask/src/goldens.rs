@@ -33,7 +33,7 @@ pub struct Options {
     /// Only the cases whose id or op matches this glob
     #[arg(long)]
     only: Option<Glob>,
-    /// cpu, cuda[:n], wgpu[:n] or reference
+    /// cpu, cuda:N, wgpu:N or reference
     #[arg(long, default_value = "cpu")]
     device: String,
     /// Threads that compute cases (0: one for each processor)

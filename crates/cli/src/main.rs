@@ -36,7 +36,7 @@ struct Train {
     /// where the data lies, instead of beside the description
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// cpu, cuda[:n], wgpu[:n], auto or reference
+    /// cpu, cuda:N, wgpu:N, auto or reference
     #[arg(long)]
     device: Option<String>,
     /// threads of the CPU, the caller's among them

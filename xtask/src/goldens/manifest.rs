@@ -168,7 +168,7 @@ pub fn read(dir: &Path) -> Result<Vec<Case>, String> {
     }
     Ok(cases)
 }
-/// The objects of DIR/<group>.json; none if there is no such file.
+/// The objects of DIR/`group`.json; none if there is no such file.
 pub fn read_list<T: DeserializeOwned>(dir: &Path, group: &str) -> Result<Vec<T>, String> {
     let path = dir.join(format!("{group}.json"));
     match std::fs::read_to_string(&path) {
