@@ -1,9 +1,9 @@
 //! Running combinations along an axis.
 use super::{
     Tensor,
-    compose::{compose, compose1, on_an_axis, refuse},
+    compose::{compose, compose1, on_an_axis},
 };
-use crate::{Arg, DType, ErrorKind, Op, op::ScanOp, shape::Axis};
+use crate::{Arg, DType, Op, op::ScanOp, shape::Axis};
 
 impl Tensor {
     /// The sum of all elements up to each one along an axis. Of bool and integers: i64.
@@ -88,14 +88,8 @@ impl Tensor {
     #[track_caller]
     fn running_extreme(&self, name: &'static str, op: ScanOp, axis: impl Axis) -> (Tensor, Tensor) {
         compose1(name, self, |x| {
-            if x.meta().dtype == DType::Bool {
-                return refuse(format!("{name} needs numbers; cast bool to an integer first"));
-            }
             let (x, scalar) = on_an_axis(x);
-            let axis = x.meta().shape.axis(axis.to_axis()).map_err(|k| match k {
-                ErrorKind::Axis { axis, .. } => ErrorKind::Axis { axis, rank: self.rank() },
-                k => k,
-            })?;
+            let axis = x.meta().shape.axis(axis.to_axis())?;
             let values = x.scanned(name, op, axis, false);
             // Of equal elements the last sets the running extreme, and every NaN does.
             let plain = x.detach();

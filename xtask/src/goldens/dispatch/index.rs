@@ -35,6 +35,7 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
         "masked_fill" => x()?.masked_fill(t(1)?, case.scalar("value")?),
         "masked_select" => x()?.masked_select(t(1)?),
         "take" => x()?.take(t(1)?),
+        "take_along_dim" if case.maybe_int("dim")?.is_none() => x()?.ravel().take_along_dim(&t(1)?.ravel(), 0),
         "take_along_dim" => x()?.take_along_dim(t(1)?, axis()?),
         "index" => x()?.index(&case.tensors()[1..].iter().map(|t| Some(*t)).collect::<Vec<_>>()),
         "index_put" => x()?.index_put(&case.tensors()[2..].iter().map(|t| Some(*t)).collect::<Vec<_>>(), t(1)?, case.bool_or("accumulate", false)?),
@@ -64,7 +65,11 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
             };
             x()?.embedding_bag(t(1)?, case.optional(2), mode)
         }
-        "nn.functional.one_hot" => x()?.one_hot(case.size("num_classes")?),
+        "nn.functional.one_hot" => match case.int_or("num_classes", -1)? {
+            // As many classes as the data needs.
+            -1 => x()?.one_hot(usize::try_from(x()?.amax(..).item::<i64>()? + 1).unwrap_or(0)),
+            _ => x()?.one_hot(case.size("num_classes")?),
+        },
         "nonzero" => x()?.nonzero(),
         _ => return Ok(None),
     }]))

@@ -21,10 +21,16 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
         }
         "linalg.det" => x()?.det(),
         "linalg.inv" => x()?.inv(),
-        "linalg.pinv" => x()?.pinv(None),
+        "linalg.pinv" => x()?.pinv(case.maybe_float("rtol")?),
+        "linalg.cholesky" if case.bool_or("upper", false)? => x()?.mt().cholesky().mt(),
         "linalg.cholesky" => x()?.cholesky(),
-        "linalg.solve" => x()?.solve(t(1)?),
-        "linalg.solve_triangular" => x()?.solve_triangular(t(1)?, case.bool("upper")?, case.bool_or("unitriangular", false)?),
+        "linalg.solve" if case.bool_or("left", true)? => x()?.solve(t(1)?),
+        "linalg.solve" => x()?.mt().solve(&t(1)?.mt()).mt(),
+        "linalg.solve_triangular" => {
+            let (upper, unit) = (case.bool("upper")?, case.bool_or("unitriangular", false)?);
+            // x a = b is aᵀ xᵀ = bᵀ.
+            if case.bool_or("left", true)? { x()?.solve_triangular(t(1)?, upper, unit) } else { x()?.mt().solve_triangular(&t(1)?.mt(), !upper, unit).mt() }
+        }
         "linalg.matrix_power" => x()?.matrix_power(case.int("n")?),
         "qr_r_abs" => x()?.qr().1.abs(),
         "eigh_vals" => (x()? + x()?.mt()).eigvalsh(),

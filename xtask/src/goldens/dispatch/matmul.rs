@@ -23,7 +23,13 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
         "nn.functional.linear" => adamant::functional::linear(x()?, t(1)?, case.optional(2)),
         "nn.functional.bilinear" => x()?.bilinear(t(1)?, t(2)?, case.optional(3)),
         "einsum" => Tensor::einsum(case.text("equation")?, &case.tensors()),
-        "tensordot" => x()?.tensordot_last(t(1)?, case.size("dims")?),
+        "tensordot" => match case.value("dims").and_then(|v| v.as_array()) {
+            None => x()?.tensordot_last(t(1)?, case.size("dims")?),
+            Some(lists) => {
+                let list = |k: usize| lists.get(k).and_then(|l| l.as_array()).map(|l| l.iter().filter_map(|v| v.as_i64()).collect::<Vec<_>>()).unwrap_or_default();
+                x()?.tensordot(t(1)?, list(0), list(1))
+            }
+        },
         "kron" => x()?.kron(t(1)?),
         "linalg.cross" => x()?.cross(t(1)?, case.axis_or("dim", -1)?),
         _ => return Ok(None),
