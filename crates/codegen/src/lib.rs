@@ -8,11 +8,11 @@
 //! index arithmetic belong to the backends.
 #![forbid(unsafe_code)]
 
-mod helpers;
+mod preambles;
 mod translate;
 mod writer;
 
-pub use helpers::preamble;
+pub use preambles::preamble;
 pub use translate::wgsl_to_c;
 pub use writer::{Program, Sources, type_name, write_expr};
 
@@ -90,6 +90,6 @@ impl Texts {
     }
 }
 fn int_text(text: &str, t: &str, dialect: Dialect, operands: &[(&str, &str)]) -> String {
-    let text = helpers::instance(text, t);
+    let text = preambles::instance(text, t);
     translate::substitute(&if dialect == Dialect::C { wgsl_to_c(&text, true) } else { text }, operands)
 }

@@ -1,5 +1,5 @@
 //! A whole [`Expr`] as the statements of a function body: one variable per register, one rounding per instruction.
-use crate::{Dialect, binary_text, helpers, preamble, translate, unary_text};
+use crate::{Dialect, binary_text, preamble, preambles, translate, unary_text};
 use adamant_core::{
     DType, ErrorKind, Scalar,
     expr::{Expr, Instr},
@@ -83,7 +83,7 @@ pub fn write_expr(expr: &Expr, dialect: Dialect, sources: &Sources<'_>) -> Resul
 
 /// A result rounded or wrapped to its dtype.
 fn fitted(value: String, dtype: DType, dialect: Dialect) -> String {
-    if let Some(round) = helpers::rounding(dtype) {
+    if let Some(round) = preambles::rounding(dtype) {
         return format!("{round}({value})");
     }
     match (dialect, dtype) {
@@ -106,7 +106,7 @@ fn convert(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
         Dialect::C => {
             if to == DType::Bool {
                 format!("{x} != 0")
-            } else if let (Some(round), false) = (helpers::rounding(to), from.size() <= 2 || from == DType::F32) {
+            } else if let (Some(round), false) = (preambles::rounding(to), from.size() <= 2 || from == DType::F32) {
                 format!("{round}(adm_odd((double){x}))")
             } else if to.is_float() {
                 fitted(format!("({t}){x}"), to, dialect)

@@ -1,13 +1,13 @@
 //! From a window to results: what must run is planned once per structure, sized once per size, and replayed.
 use crate::{
-    Device, Error, ErrorKind, HostArray, Layout, Meta, Op, Tensor,
+    Device, Error, ErrorKind, HostArray, Layout, Meta, Op,
     buffer::Buffer,
     cell::CellWrite,
     error::Origin,
     kernel::Fault,
     op::{Arg, mix},
     planted::{Plant, is},
-    record::{Log, capture},
+    record::Log,
     value::{Recipe, State, Stored, Value},
 };
 use parking_lot::Mutex;
@@ -23,6 +23,7 @@ mod decide;
 mod execute;
 mod expand;
 mod fuse;
+mod interpret;
 mod plan;
 use decide::Holder;
 use execute::{Bound, Outcome, Replay};
@@ -140,7 +141,7 @@ pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
     }
     if log.device.is_reference() {
         count(|s| s.flushes += 1);
-        return interpret(log);
+        return interpret::window(log);
     }
     loop {
         let cut = cut.min(log.records.len());
@@ -482,109 +483,6 @@ pub(crate) fn combine_ranks(kind: crate::op::CollectiveKind, all: &[Vec<u8>], sh
     Ok(out.to_bytes())
 }
 
-/// The reference device: op by op, in plain f64.
-fn interpret(log: &mut Log) -> Result<(), Error> {
-    let mut arrays: Vec<Option<HostArray>> = vec![None; log.values.len()];
-    let mut taints: Vec<Option<Error>> = vec![None; log.values.len()];
-    for r in &log.records {
-        let first = r.first as usize;
-        let outs: Vec<_> = (0..r.outputs as usize).map(|k| (*log.values[first + k]).clone()).collect();
-        if matches!(r.op, Op::Input) {
-            let stored = outs[0].stored().ok_or_else(|| Error::at("read", ErrorKind::Internal("an input is not in memory".into()), outs[0].origin))?;
-            arrays[first] = Some(read_array(&outs[0].meta, &stored)?);
-            taints[first] = stored.taint;
-            continue;
-        }
-        let inputs: Vec<HostArray> = r.inputs.iter().filter_map(|&i| arrays[i as usize].clone()).collect();
-        let metas: Vec<Meta> = outs.iter().map(|v| v.meta).collect();
-        let (results, fault) = interpret_op(&r.op, r.arg, &inputs, &metas, log.device).map_err(|k| Error::at(r.op.name(), k, outs[0].origin))?;
-        let taint = fault.map(|f| fault_error(&r.op, f, outs[0].origin)).or_else(|| r.inputs.iter().find_map(|&i| taints[i as usize].clone()));
-        for (k, a) in results.into_iter().enumerate().take(outs.len()) {
-            arrays[first + k] = Some(a);
-            taints[first + k] = taint.clone();
-        }
-    }
-    for (slot, value) in log.values.iter().enumerate() {
-        let pending = matches!(*value.state.lock(), State::Pending);
-        if let (true, Some(a)) = (pending, &arrays[slot]) {
-            let bytes = a.to_bytes();
-            let device = value.meta.device;
-            let buffer = device.pool().take(device, bytes.len()).map_err(|k| Error::at("read", k, value.origin))?;
-            if let Some(m) = buffer.write().as_deref_mut() {
-                device.backend().upload(m, 0, &bytes).map_err(|k| Error::at("read", k, value.origin))?;
-            }
-            *value.state.lock() = State::Ready(Stored { buffer, layout: Layout::dense(&value.meta.shape), taint: taints[slot].clone() });
-        }
-    }
-    commit(log, &taints, log.records.len());
-    log.clear();
-    Ok(())
-}
-/// Commits the cell writes of each group, or withholds the whole group if one of its values is tainted.
-fn commit(log: &Log, taints: &[Option<Error>], _cut: usize) {
-    let mut bad: HashMap<u64, Error> = HashMap::new();
-    for w in &log.writes {
-        if let Some(e) = &taints[w.slot as usize] {
-            bad.entry(w.group).or_insert_with(|| e.clone());
-        }
-    }
-    for w in log.writes.iter().rev() {
-        match bad.get(&w.group) {
-            Some(_) => w.cell.withdraw(&log.values[w.slot as usize], &w.previous),
-            None => w.cell.committed(),
-        }
-    }
-    for (group, e) in bad {
-        withhold(group, e);
-    }
-}
-/// One op on host arrays; a composite runs its body.
-fn interpret_op(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta], device: Device) -> Result<(Vec<HostArray>, Option<Fault>), ErrorKind> {
-    let Op::Composite(c) = op else { return crate::reference::run(op, arg, inputs, metas) };
-    if c.is_host() {
-        return crate::reference::run(op, arg, inputs, metas);
-    }
-    let places: Vec<Tensor> = inputs.iter().map(|a| Tensor::placeholder(Meta { shape: a.shape, dtype: a.dtype, device })).collect();
-    let (outputs, stream) = capture(device, || {
-        let stream_inputs: Vec<_> = places.iter().map(|t| t.value().clone()).collect();
-        crate::record::register_inputs(&stream_inputs);
-        crate::grad::no_grad(|| crate::intercept::below(|| c.body(&places)))
-    });
-    let outputs = outputs.map_err(|e| e.kind().clone())?;
-    let log = stream.log.lock();
-    let mut arrays: Vec<Option<HostArray>> = vec![None; log.values.len()];
-    let mut fault = None;
-    let mut next_input = 0;
-    for r in &log.records {
-        let first = r.first as usize;
-        if matches!(r.op, Op::Input) {
-            arrays[first] = match inputs.get(next_input) {
-                Some(a) => Some(a.clone()),
-                // A constant tensor the body made from host data.
-                None => {
-                    let v = &log.values[first];
-                    v.stored().map(|s| read_array(&v.meta, &s)).transpose().map_err(|e| e.kind().clone())?
-                }
-            };
-            next_input += 1;
-            continue;
-        }
-        let ins: Vec<HostArray> = r.inputs.iter().filter_map(|&i| arrays[i as usize].clone()).collect();
-        let metas: Vec<Meta> = (0..r.outputs as usize).map(|k| log.values[first + k].meta).collect();
-        let (results, f) = interpret_op(&r.op, r.arg, &ins, &metas, device)?;
-        fault = fault.or(f);
-        for (k, a) in results.into_iter().enumerate() {
-            arrays[first + k] = Some(a);
-        }
-    }
-    let mut out = Vec::new();
-    for t in outputs {
-        let t = t.ok().map_err(|e| e.kind().clone())?;
-        let slot = t.value().slot(log.epoch).ok_or_else(|| ErrorKind::Internal("a body returned a tensor of elsewhere".into()))?;
-        out.push(arrays[slot as usize].clone().ok_or_else(|| ErrorKind::Internal("a body's output did not run".into()))?);
-    }
-    Ok((out, fault))
-}
 /// The error a fault becomes.
 pub(crate) fn fault_error(op: &Op, fault: Fault, origin: Origin) -> Error {
     let kind = match fault {
@@ -593,12 +491,4 @@ pub(crate) fn fault_error(op: &Op, fault: Fault, origin: Origin) -> Error {
         Fault::Domain(s) => ErrorKind::Domain(s),
     };
     Error::at(op.name(), kind, origin)
-}
-fn read_array(meta: &Meta, stored: &Stored) -> Result<HostArray, Error> {
-    let mut whole = vec![0u8; stored.buffer.bytes()];
-    stored.buffer.download(0, &mut whole).map_err(|k| Error::new("read", k))?;
-    let size = meta.dtype.size();
-    let mut bytes = Vec::with_capacity(meta.bytes());
-    crate::tensor::for_each_offset(&meta.shape, &stored.layout, |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
-    Ok(HostArray::from_bytes(meta.shape, meta.dtype, &bytes))
 }
