@@ -171,6 +171,36 @@ fn dropout_draws_the_stream_of_uniform_and_the_same_mask_backward() -> Result<()
     })
 }
 #[test]
+fn whole_channels_are_dropped_and_alpha_dropout_keeps_the_moments() -> Result<()> {
+    on_reference(|| {
+        let rng = Rng::new(3)?;
+        let y = feature_dropout(&Tensor::ones([4, 8, 3]), 0.5, &rng).to_vec::<f32>()?;
+        assert!(y.chunks(3).all(|c| c == [0.0; 3] || c == [2.0; 3]) && y.contains(&0.0) && y.contains(&2.0));
+        let x = rng.normal([20_000], DType::F32);
+        let y = alpha_dropout(&x, 0.3, &rng).to_vec::<f32>()?;
+        let mean = y.iter().sum::<f32>() / 20_000.0;
+        let var = y.iter().map(|v| (v - mean).powi(2)).sum::<f32>() / 20_000.0;
+        assert!(mean.abs() < 0.05 && (var - 1.0).abs() < 0.05, "{mean} {var}");
+        Ok(())
+    })
+}
+#[test]
+fn a_hard_choice_is_one_hot_and_has_the_soft_gradient() -> Result<()> {
+    on_reference(|| {
+        let x = tensor(&[5, 4], 1).tracked();
+        let hard = x.gumbel_softmax(0.7, true, -1, &Rng::new(1)?);
+        for row in hard.to_vec::<f64>()?.chunks(4) {
+            assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12 && row.iter().any(|v| (v - 1.0).abs() < 1e-12), "{row:?}");
+        }
+        let w = tensor(&[5, 4], 2);
+        let soft = x.gumbel_softmax(0.7, false, -1, &Rng::new(1)?);
+        let g = |y: &Tensor| -> Result<Vec<f64>> { (y * &w).sum(..).backward()?.get(&x).map_or(Ok(Vec::new()), |g| g.to_vec()) };
+        let (a, b) = (g(&hard)?, g(&soft)?);
+        assert!(a.len() == 20 && a == b && a.iter().any(|v| *v != 0.0));
+        Ok(())
+    })
+}
+#[test]
 fn embedding_gives_the_padding_row_no_gradient() -> Result<()> {
     on_reference(|| {
         let ids = Tensor::from_vec(vec![0i32, 2, 2, 1], [2, 2]);
@@ -181,7 +211,7 @@ fn embedding_gives_the_padding_row_no_gradient() -> Result<()> {
         Ok(())
     })
 }
-/// What PyTorch keeps for the same functions: softmax its output; layer_norm input, weight, mean, rstd; dropout a mask
+/// What PyTorch keeps for the same functions: gelu and silu their input; softmax and its logarithm the output; layer_norm input, weight, mean, rstd; dropout a mask
 /// of the input's size; cross_entropy the log-probabilities and the targets; attention q, k, v, output, lse.
 #[test]
 fn compounds_save_no_more_than_pytorch() {
@@ -189,7 +219,7 @@ fn compounds_save_no_more_than_pytorch() {
     let cross = CrossEntropy { probabilities: false, ignore_index: -100, label_smoothing: 0.0, reduction: Reduction::Mean, weight: false };
     let table: &[(&dyn Composite, u32, u32)] = &[
         (&Softmax { axis: 0 }, 0, 0b1),
-        (&LogSoftmax { axis: 0 }, 0, 0b1),
+        (&LogSoftmax { axis: 0 }, 0b1, 0),
         (&norm(Over::Layer { axes: 1 }), 0b11, 0b110),
         (&norm(Over::Rms { axes: 1 }), 0b11, 0b10),
         (&norm(Over::Group { groups: 2 }), 0b11, 0b110),
@@ -200,6 +230,9 @@ fn compounds_save_no_more_than_pytorch() {
         (&Linear, 0b11, 0),
         (&Attention { scale: 1.0, causal: false, mask: false, dropout: 0.0 }, 0b111, 0b11),
     ];
+    for unary in [scalar::Unary::Gelu, scalar::Unary::Silu] {
+        assert_eq!(unary.row().saves, scalar::Saved::Input, "{}", unary.name());
+    }
     for (composite, inputs, outputs) in table {
         assert_eq!(composite.saves(), Some(Saves { inputs: *inputs, outputs: *outputs }), "{}", composite.name());
     }

@@ -102,6 +102,17 @@ fn adaptive_indices_are_those_of_the_whole_plane() -> Result<()> {
     })
 }
 #[test]
+fn unpooling_puts_the_maxima_back() -> Result<()> {
+    on_reference(|| {
+        let x = Tensor::from_vec(vec![1.0f64, 5.0, 2.0, 3.0, 4.0, 0.0, 7.0, 6.0], [1, 2, 4]);
+        let (y, i) = max_pool2d(&x, &MaxPool::new(2));
+        assert_eq!(max_unpool(&y, &i, &[2, 4]).to_vec::<f64>()?, [0.0, 5.0, 0.0, 0.0, 0.0, 0.0, 7.0, 0.0]);
+        check("max_unpool", &[y], |y| max_unpool(&y[0], &i, &[2, 4]))?;
+        assert_eq!(max_unpool(&tensor(&[1, 1, 2], 1), &i, &[2, 2]).to_vec::<f64>().unwrap_err().kind().word(), "index");
+        Ok(())
+    })
+}
+#[test]
 fn poolings_refuse_what_pytorch_refuses() {
     on_reference(|| {
         let x = tensor(&[1, 1, 2, 2], 1);

@@ -100,7 +100,7 @@ impl Norm {
                 if rank < 2 {
                     return Err(ErrorKind::Shape { shape: *shape, expected: "a batch of channels [samples, channels, ..]".into() });
                 }
-                if groups == 0 || shape[1] % groups != 0 {
+                if groups == 0 || !shape[1].is_multiple_of(groups) {
                     return Err(ErrorKind::Shape { shape: *shape, expected: format!("axis 1 divisible into {groups} groups") });
                 }
                 let (param, broadcast, summed) = channels_last(shape)?;

@@ -1,5 +1,6 @@
 //! Softmax and its logarithm along an axis. The maximum is subtracted first, so no finite row overflows; a row of
-//! nothing but -inf gives NaN, as in PyTorch (attention has a policy of its own). The rules read the output only.
+//! nothing but -inf gives NaN, as in PyTorch (attention has a policy of its own). Softmax's rule reads the output; that
+//! of the logarithm reads the input, for a rounded logarithm of 16 bits would make the probabilities wrong by percents.
 use super::{
     Attr, Attrs, Composite, RuleArgs, Saves,
     wide::{floats, same_dtype},
@@ -24,7 +25,7 @@ pub struct SoftmaxBackward {
     /// the axis
     pub axis: usize,
 }
-/// Inputs: the cotangent of y, and y. `g - exp(y) sum(g)`.
+/// Inputs: the cotangent of y, and x. `g - softmax(x) sum(g)`.
 #[derive(Clone, Copy, Debug)]
 pub struct LogSoftmaxBackward {
     /// the axis
@@ -104,11 +105,11 @@ impl Composite for LogSoftmax {
         Ok(vec![log_softmax_of(&x.widened(), self.axis).cast(x.meta().dtype)])
     }
     fn saves(&self) -> Option<Saves> {
-        Some(Saves { inputs: 0, outputs: 1 })
+        Some(Saves::inputs(1))
     }
     fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
         let Some(g) = &args.cotangents[0] else { return Ok(vec![None]) };
-        Ok(vec![Some(Tensor::composite1(LogSoftmaxBackward { axis: self.axis }, &[g, args.output(0)?]))])
+        Ok(vec![Some(Tensor::composite1(LogSoftmaxBackward { axis: self.axis }, &[g, args.input(0)?]))])
     }
 }
 impl Composite for LogSoftmaxBackward {
@@ -122,9 +123,13 @@ impl Composite for LogSoftmaxBackward {
         infer(inputs, self.axis)
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let (g, y) = (inputs[0].widened(), inputs[1].widened());
+        let m = inputs[0].meta();
+        if m.shape.elements() == 0 {
+            return Ok(vec![inputs[0].clone()]);
+        }
+        let g = inputs[0].widened();
         let total = g.sum_keepdim(AxisSet::one(self.axis));
-        Ok(vec![(g - y.exp() * total).cast(inputs[0].meta().dtype)])
+        Ok(vec![(g - log_softmax_of(&inputs[1].widened(), self.axis).exp() * total).cast(m.dtype)])
     }
 }
 /// The logarithm of the softmax in plain ops, in the tensor's own dtype; it must have elements.

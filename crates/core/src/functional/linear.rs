@@ -1,12 +1,14 @@
 //! The dense layer, tables of rows, dropout and the loss that most models end in: thin doors to their composites.
 use crate::{
-    Rng, Tensor,
+    DType, ErrorKind, Rng, Tensor,
     composite::{
         dropout::Dropout,
         embedding::Embedding,
         linear::Linear,
         loss::{CrossEntropy, Reduction},
+        wide::{floats, wide},
     },
+    tensor::compose::{compose, refuse},
 };
 
 /// `x weightᵀ + bias`: x `[.., in]`, weight `[out, in]`, bias `[out]`, result `[.., out]`.
@@ -29,6 +31,40 @@ pub fn dropout(x: &Tensor, p: f64, rng: &Rng) -> Tensor {
         return x.clone();
     }
     Tensor::composite1(Dropout { p }, &[x, &rng.key()])
+}
+
+/// As [`dropout`], with one draw for each channel of x `[batch, channels, ..]`, which is dropped whole (Tompson et al.,
+/// 2015).
+#[track_caller]
+pub fn feature_dropout(x: &Tensor, p: f64, rng: &Rng) -> Tensor {
+    compose("feature_dropout", &[x], || {
+        let m = floats(&x.meta())?;
+        if m.shape.rank() < 2 {
+            return Err(ErrorKind::Shape { shape: m.shape, expected: "[batch, channels, ..]".into() }.into());
+        }
+        let mut dims = vec![1; m.shape.rank()];
+        dims[..2].copy_from_slice(&m.shape[..2]);
+        let ones = Tensor::full_on(dims, 1, wide(m.dtype), m.device);
+        Ok((x.widened() * dropout(&ones, p, rng)).cast(m.dtype))
+    })
+}
+/// Dropout that keeps mean and variance of standard normal inputs: dropped elements become the limit of SELU at -inf,
+/// and all are scaled and moved back (Klambauer et al., 2017).
+#[track_caller]
+pub fn alpha_dropout(x: &Tensor, p: f64, rng: &Rng) -> Tensor {
+    compose("alpha_dropout", &[x], || {
+        let m = floats(&x.meta())?;
+        if !(0.0..=1.0).contains(&p) {
+            return refuse(format!("a probability lies between 0 and 1, not {p}"));
+        }
+        if p == 0.0 || p == 1.0 {
+            return Ok(if p == 0.0 { x.clone() } else { x * 0.0 });
+        }
+        const LIMIT: f64 = -1.758_099_340_847_376_6;
+        let scale = 1.0 / ((1.0 - p) * (1.0 + p * LIMIT * LIMIT)).sqrt();
+        let keep = rng.uniform(m.shape, DType::F32).ge(p);
+        Ok((keep.select(x.widened(), LIMIT) * scale - scale * p * LIMIT).cast(m.dtype))
+    })
 }
 
 /// Options of [`cross_entropy`].

@@ -250,7 +250,7 @@ pub fn triplet_margin_loss(anchor: &Tensor, positive: &Tensor, negative: &Tensor
         let near = distance(&a, &p);
         let mut far = distance(&a, &n);
         if options.swap {
-            far = far.minimum(&distance(&p, &n));
+            far = far.minimum(distance(&p, &n));
         }
         Ok(reduce(at_least_zero(&(near - far + options.margin)), options.reduction, dtype))
     })

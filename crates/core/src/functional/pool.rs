@@ -3,7 +3,7 @@ use super::Sizes;
 use crate::{
     Arg, DType, Error, ErrorKind, Meta, Op, Origin, Shape, Tensor,
     composite::loss::gather,
-    op::{ArgOp, WindowOp, WindowSpec},
+    op::{ArgOp, ScatterMode, WindowOp, WindowSpec},
     tensor::compose::compose,
 };
 use smallvec::SmallVec;
@@ -241,7 +241,7 @@ fn adaptive_sizes(x: &Meta, output: &[Option<usize>]) -> Result<Sized3, ErrorKin
 /// The uniform windows that the adaptive ones are, if they are.
 fn uniform(shape: &Shape, out: &[usize]) -> Option<Windows> {
     let lead = shape.rank() - out.len();
-    if out.iter().enumerate().any(|(k, &o)| o == 0 || shape[lead + k] % o != 0) {
+    if out.iter().enumerate().any(|(k, &o)| o == 0 || !shape[lead + k].is_multiple_of(o)) {
         return None;
     }
     let size: Sized3 = out.iter().enumerate().map(|(k, &o)| shape[lead + k] / o).collect();
@@ -360,4 +360,27 @@ fn adaptive_max(x: &Tensor, output: &[Option<usize>], origin: Origin) -> Result<
     picks.push(shape[lead..].iter().product());
     let values = gather(&x.reshape(lines), lead, &at.reshape(picks)).reshape(shape);
     Ok((values, at))
+}
+
+/// The inverse of a max pooling as far as it can be: each value at its index in a plane of zeros of `output_size`, for
+/// as many trailing axes as there are sizes.
+#[track_caller]
+pub fn max_unpool(x: &Tensor, indices: &Tensor, output_size: &[usize]) -> Tensor {
+    compose("max_unpool", &[x, indices], || {
+        let m = x.meta();
+        check_rank(&m.shape, output_size.len())?;
+        if m.shape != indices.meta().shape {
+            return Err(
+                ErrorKind::ShapeMismatch { left: m.shape, right: indices.meta().shape, axes: None, expected: "values and indices have one shape" }.into()
+            );
+        }
+        let lead = m.shape.rank() - output_size.len();
+        let lines: usize = m.shape[..lead].iter().product();
+        let flat = |t: &Tensor| t.reshape([lines, m.shape[lead..].iter().product::<usize>()]);
+        let plane = Tensor::full_on([lines, output_size.iter().product()], 0, m.dtype, m.device);
+        let spread = Tensor::apply(Op::Scatter { axis: 1, mode: ScatterMode::Set }, Arg::None, &[&plane, &flat(indices), &flat(x)]);
+        let mut dims = m.shape[..lead].to_vec();
+        dims.extend_from_slice(output_size);
+        Ok(spread.reshape(dims))
+    })
 }
