@@ -18,6 +18,7 @@ const EMPTY_NAMES: &[&str] = &["mod", "util", "utils", "helper", "helpers", "com
 const UNSAFE_MAY_STAND: &[&str] = &[
     "crates/backend-cpu/src/simd",
     "crates/backend-cpu/src/gemm",
+    "crates/backend-cpu/src/threads",
     "crates/backend-cpu/src/jit",
     "crates/backend-cpu/src/threads",
     "crates/backend-cuda/src",

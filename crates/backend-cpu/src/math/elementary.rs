@@ -395,13 +395,30 @@ pub(super) fn gelu<V: Float>(x: V) -> V {
 /// x σ(2u), u = √(2/π) (x + 0.044715 x³): Hendrycks and Gimpel's approximation.
 #[inline(always)]
 pub(super) fn gelu_tanh<V: Float>(x: V) -> V {
+    // u is kept as a pair: an error of it is one of e^u as many times larger as |u|.
     let bounded = c::<V>(1e6).min(c::<V>(-1e6).max(x));
-    let cube = bounded.mul(bounded).mul(bounded);
-    let u = cube.mul_add(c(0.044_715), bounded).mul(c(2.0 * 0.797_884_560_802_865_4));
-    let (p, n) = exp_parts(u.abs().neg());
+    let low = |value: f64| by_width::<V>(value - f64::from(value as f32), 0.0);
+    let (square, square_low) = square_pair(bounded);
+    let cube = c::<V>(GELU_CUBE);
+    let grown = square.mul(cube);
+    let grown_low = square.mul_add(low(GELU_CUBE), square_low.mul_add(cube, square.mul_add(cube, grown.neg())));
+    let factor = grown.add(c(1.0));
+    let seen = factor.sub(c(1.0));
+    let factor_low = c::<V>(1.0).sub(factor.sub(seen)).add(grown.sub(seen)).add(grown_low);
+    let twice = c::<V>(2.0 * GELU_SCALE);
+    let line = bounded.mul(twice);
+    let line_low = bounded.mul_add(low(2.0 * GELU_SCALE), bounded.mul_add(twice, line.neg()));
+    let u = line.mul(factor);
+    let u_low = line_low.mul_add(factor, line.mul_add(factor_low, line.mul_add(factor, u.neg())));
+    let (p, n) = exp_pair_parts(u.abs().neg(), V::select(u.lt(c(0.0)), u_low, u_low.neg()));
     let top = V::select(x.lt(c(0.0)), scale(bounded.mul(p), n), x);
     no_product(x, top.div(scale(p, n).add(c(1.0))))
 }
+
+/// √(2/π).
+const GELU_SCALE: f64 = 0.797_884_560_802_865_4;
+/// The factor of x³ in the argument of the tanh.
+const GELU_CUBE: f64 = 0.044_715;
 
 /// Up to this magnitude [`sin`] and [`cos`] reduce their argument exactly enough.
 pub(super) const TRIGONOMETRIC_LIMIT: f64 = 1e5;
