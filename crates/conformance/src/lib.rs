@@ -8,6 +8,10 @@
 
 pub mod data;
 pub mod fuzz;
+pub mod gradcheck;
+pub mod kinks;
 pub mod plain;
 pub mod random;
+pub mod registry;
+pub mod suite;
 pub mod tolerance;

@@ -19,6 +19,27 @@ use adamant_core::{
 /// ULPs by which a scalar function that is no single rounding may miss, in f32 and f64.
 pub const FUNCTION_ULP: f64 = 4.0;
 
+/// ULPs of its largest element by which a result of several ops may miss, in f32 and f64; 16-bit floats: an eighth.
+pub const COMPOSED_ULP: f64 = 64.0;
+
+/// Compares the results of a function that is composed of several ops.
+///
+/// # Errors
+/// The first element out of bounds, in words.
+pub fn composed(got: &HostArray, want: &HostArray) -> Result<(), String> {
+    if (got.shape, got.dtype) != (want.shape, want.dtype) {
+        return Err(format!("{}{}, the reference gives {}{}", got.dtype, got.shape, want.dtype, want.shape));
+    }
+    let (HostData::Float(gs), HostData::Float(ws)) = (&got.data, &want.data) else {
+        return if got.data == want.data { Ok(()) } else { Err(differ(0, got, want, "the same value")) };
+    };
+    let largest = ws.iter().filter(|v| v.is_finite()).fold(0.0f64, |m, v| m.max(v.abs()));
+    let allowed = ulp(got.dtype, largest) * if got.dtype.size() == 2 { COMPOSED_ULP / 8.0 } else { COMPOSED_ULP };
+    match gs.iter().zip(ws).position(|(&x, &y)| !(x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= allowed)) {
+        None => Ok(()),
+        Some(k) => Err(format!("element {k} ({}): got {:e}, the reference gives {:e}, allowed {allowed:e}", got.dtype, gs[k], ws[k])),
+    }
+}
 /// The distance between neighbours at `v` in a dtype.
 pub fn ulp(dtype: DType, v: f64) -> f64 {
     let (digits, least) = match dtype {
@@ -123,7 +144,10 @@ pub fn bound(op: &Op, inputs: &[HostArray]) -> Bound {
 /// The first element out of bounds, in words.
 pub fn check(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray]) -> Result<(), String> {
     let metas: Vec<Meta> = got.iter().map(|a| Meta { shape: a.shape, dtype: a.dtype, device: adamant_core::Device::reference() }).collect();
-    let (want, _) = reference::run(op, arg, inputs, &metas).map_err(|e| e.to_string())?;
+    let (want, fault) = reference::run(op, arg, inputs, &metas).map_err(|e| e.to_string())?;
+    if let Some(fault) = fault {
+        return Err(format!("bad data was not reported: {fault:?}"));
+    }
     let bound = bound(op, inputs);
     // What the sum of magnitudes is, for the bound of sums.
     let magnitude = match bound {

@@ -1,0 +1,60 @@
+//! Where a function has no derivative its gradient is a convention. Ours is PyTorch's; here are its values.
+use crate::registry::{Call, Outputs};
+use adamant_core::{Device, Error, Tensor, functional::{self as f, Reduction}};
+
+/// A point without a derivative.
+pub struct Kink {
+    /// the function
+    pub name: &'static str,
+    /// its inputs, one after the other, each a vector
+    pub inputs: &'static [&'static [f64]],
+    /// the call; the sum of its first output is differentiated
+    pub call: Call,
+    /// the gradient by each input
+    pub gradients: &'static [&'static [f64]],
+}
+macro_rules! kinks {
+    ($($name:literal [$($input:expr),*] |$x:ident| $call:expr => [$($g:expr),*]),* $(,)?) => {
+        &[$(Kink { name: $name, inputs: &[$(&$input),*], call: |$x| Outputs::outputs($call), gradients: &[$(&$g),*] }),*]
+    };
+}
+/// The table.
+pub const KINKS: &[Kink] = kinks! {
+    "abs" [[0.0, -0.0]] |x| x[0].abs() => [[0.0, 0.0]],
+    "sign" [[0.0]] |x| x[0].sign() => [[0.0]],
+    "relu" [[0.0, -0.0]] |x| x[0].relu() => [[0.0, 0.0]],
+    "relu6" [[0.0, 6.0]] |x| x[0].relu6() => [[0.0, 0.0]],
+    "leaky_relu" [[0.0]] |x| x[0].leaky_relu(0.1) => [[0.1]],
+    "hardtanh" [[-1.0, 1.0]] |x| x[0].hardtanh(-1.0, 1.0) => [[0.0, 0.0]],
+    "hardshrink" [[-0.5, 0.5]] |x| x[0].hardshrink(0.5) => [[0.0, 0.0]],
+    "softshrink" [[-0.5, 0.5]] |x| x[0].softshrink(0.5) => [[0.0, 0.0]],
+    "threshold" [[0.5]] |x| x[0].threshold(0.5, 2.0) => [[0.0]],
+    "clamp at its bounds" [[-1.0, 1.0]] |x| x[0].clamp(-1.0, 1.0) => [[1.0, 1.0]],
+    "maximum of equals" [[2.0], [2.0]] |x| x[0].maximum(&x[1]) => [[0.5], [0.5]],
+    "minimum of equals" [[2.0], [2.0]] |x| x[0].minimum(&x[1]) => [[0.5], [0.5]],
+    "amax of equals" [[1.0, 3.0, 3.0]] |x| x[0].amax(0) => [[0.0, 0.5, 0.5]],
+    "amin of equals" [[1.0, 1.0, 3.0]] |x| x[0].amin(0) => [[0.5, 0.5, 0.0]],
+    "max of equals along an axis: the first" [[1.0, 3.0, 3.0]] |x| x[0].max_dim(0, false) => [[0.0, 1.0, 0.0]],
+    "sort of equals: stable" [[3.0, 1.0, 1.0]] |x| x[0].sort(0, false).0.narrow(0, 0, 1) => [[0.0, 1.0, 0.0]],
+    "topk of equals" [[1.0, 1.0]] |x| x[0].topk(2, 0, true) => [[1.0, 1.0]],
+    "cummax of equals: the latest" [[2.0, 2.0]] |x| x[0].cummax(0) => [[1.0, 1.0]],
+    "norm of zero" [[0.0, 0.0]] |x| x[0].norm() => [[0.0, 0.0]],
+    "l1_loss of equals" [[1.0], [1.0]] |x| f::l1_loss(&x[0], &x[1], Reduction::Sum) => [[0.0], [0.0]],
+    "prod with one zero" [[2.0, 0.0, 3.0]] |x| x[0].prod(0) => [[0.0, 6.0, 0.0]],
+    "floor" [[1.0]] |x| x[0].floor() => [[0.0]],
+};
+/// Compares one row with the device.
+///
+/// # Errors
+/// The values that differ, in words.
+pub fn check(device: Device, kink: &Kink) -> Result<(), String> {
+    let run = || -> Result<Vec<Vec<f64>>, Error> {
+        let x: Vec<Tensor> = kink.inputs.iter().map(|v| Tensor::from_vec_on(v.to_vec(), [v.len()], device).tracked()).collect();
+        let y = (kink.call)(&x).into_iter().next().unwrap_or_else(|| x[0].clone());
+        let grads = y.sum(..).backward()?;
+        x.iter().map(|x| grads.get(x).map_or_else(|| Ok(vec![0.0; x.shape()?.elements()]), |g| g.to_vec::<f64>())).collect()
+    };
+    let got = device.scoped(run).map_err(|e| e.to_string())?;
+    let want: Vec<Vec<f64>> = kink.gradients.iter().map(|g| g.to_vec()).collect();
+    if got == want { Ok(()) } else { Err(format!("gradient {got:?}, PyTorch's is {want:?}")) }
+}

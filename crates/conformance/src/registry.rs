@@ -1,0 +1,257 @@
+//! The registry of public functions: what each is called with, on which dtypes, how often it can be differentiated, and
+//! which wrong calls give which kind of error. Everything else (devices, layouts, modes) follows from it by rule.
+//!
+//! A public function that is missing here fails a test. The rows of the scalar tables need no entry: [`entries`] adds them.
+use crate::{
+    data::{Spread, draw},
+    random::Random,
+};
+use adamant_core::{DType, HostArray, Result, Shape, Tensor, scalar::{Binary, Class, Unary}};
+
+mod functional;
+mod tensor;
+
+/// Floats of every width.
+pub const FLOAT: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::BF16];
+/// Floats in which linear algebra runs.
+pub const WIDE: &[DType] = &[DType::F32, DType::F64];
+/// Numbers.
+pub const NUMBER: &[DType] = &[DType::F32, DType::F64, DType::F16, DType::BF16, DType::I64, DType::I32, DType::U8, DType::I8, DType::U32];
+/// Everything.
+pub const ANY: &[DType] = &DType::COMPUTE;
+/// Integers.
+pub const INTEGER: &[DType] = &[DType::I64, DType::I32, DType::U8, DType::I8, DType::U32];
+
+/// One input of a sample.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// its shape
+    pub shape: Vec<usize>,
+    /// its elements
+    pub elements: Elements,
+    /// its dtype, if it is not that of the sample
+    pub dtype: Option<DType>,
+    /// is a gradient asked for (where the dtype has one)?
+    pub differentiable: bool,
+}
+/// What an input's elements are.
+#[derive(Clone, Debug)]
+pub enum Elements {
+    /// drawn
+    Drawn(Spread),
+    /// these
+    Given(Vec<f64>),
+    /// a symmetric positive definite matrix (per batch)
+    Definite,
+}
+/// Numbers in [-2, 2].
+pub fn v(shape: &[usize]) -> Input {
+    Input { shape: shape.to_vec(), elements: Elements::Drawn(Spread::Within(-2.0, 2.0)), dtype: None, differentiable: true }
+}
+/// Numbers in a range.
+pub fn within(shape: &[usize], low: f64, high: f64) -> Input {
+    Input { elements: Elements::Drawn(Spread::Within(low, high)), ..v(shape) }
+}
+/// Numbers in [0.5, 2].
+pub fn p(shape: &[usize]) -> Input {
+    within(shape, 0.5, 2.0)
+}
+/// Numbers with many ties.
+pub fn ties(shape: &[usize]) -> Input {
+    Input { elements: Elements::Drawn(Spread::Coarse), differentiable: false, ..v(shape) }
+}
+/// Given numbers.
+pub fn given(shape: &[usize], values: &[f64]) -> Input {
+    Input { elements: Elements::Given(values.to_vec()), ..v(shape) }
+}
+/// A symmetric positive definite matrix.
+pub fn definite(shape: &[usize]) -> Input {
+    Input { elements: Elements::Definite, ..v(shape) }
+}
+/// i64 indices below `n`, repeated ones among them.
+pub fn index(shape: &[usize], n: usize) -> Input {
+    Input { elements: Elements::Drawn(Spread::Below(n)), dtype: Some(DType::I64), differentiable: false, ..v(shape) }
+}
+/// Given i64 numbers.
+pub fn whole(shape: &[usize], values: &[f64]) -> Input {
+    Input { dtype: Some(DType::I64), differentiable: false, ..given(shape, values) }
+}
+/// true and false.
+pub fn mask(shape: &[usize]) -> Input {
+    Input { dtype: Some(DType::Bool), ..ties(shape) }
+}
+/// The input without a gradient.
+pub fn fixed(input: Input) -> Input {
+    Input { differentiable: false, ..input }
+}
+impl Input {
+    /// The input's elements in a sample of `dtype`.
+    pub fn draw(&self, dtype: DType, random: &mut Random) -> HostArray {
+        let dtype = self.dtype.unwrap_or(dtype);
+        let shape = Shape::new(&self.shape).unwrap_or(Shape::SCALAR);
+        match &self.elements {
+            Elements::Drawn(spread) => draw(shape, dtype, *spread, random),
+            Elements::Given(values) if dtype.is_float() => HostArray::floats(shape, dtype, values.iter().copied()),
+            Elements::Given(values) => HostArray::ints(shape, dtype, values.iter().map(|&v| v as i64)),
+            Elements::Definite => {
+                let n = shape.last().copied().unwrap_or(1);
+                let mut out = Vec::with_capacity(shape.elements());
+                for _ in 0..shape.elements() / (n * n).max(1) {
+                    let a: Vec<f64> = (0..n * n).map(|_| random.unit() - 0.5).collect();
+                    for i in 0..n {
+                        for j in 0..n {
+                            let product: f64 = (0..n).map(|k| a[i * n + k] * a[j * n + k]).sum();
+                            // Distinct eigenvalues: their gradients divide by the differences.
+                            out.push(product + if i == j { 1.0 + 0.5 * i as f64 } else { 0.0 });
+                        }
+                    }
+                }
+                HostArray::floats(shape, dtype, out)
+            }
+        }
+    }
+}
+/// Calls the function.
+pub type Call = fn(&[Tensor]) -> Vec<Tensor>;
+
+/// What scalar rows are called with.
+#[derive(Clone, Copy, Debug)]
+pub enum Function {
+    /// an entry's own closure
+    Call(Call),
+    /// a row of the unary table
+    Unary(Unary),
+    /// a row of the binary table
+    Binary(Binary),
+}
+impl Function {
+    /// Calls it.
+    pub fn call(self, x: &[Tensor]) -> Vec<Tensor> {
+        match self {
+            Function::Call(f) => f(x),
+            Function::Unary(f) => vec![x[0].unary(f)],
+            Function::Binary(f) => vec![x[0].binary(f, &x[1])],
+        }
+    }
+}
+/// One sample of one public function. A function may have several.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// `Tensor::name` or `functional::name`
+    pub name: String,
+    /// how often it can be differentiated: 0, 1 or 2
+    pub order: u8,
+    /// dtypes of its inputs
+    pub dtypes: Vec<DType>,
+    /// its inputs
+    pub inputs: Vec<Input>,
+    /// the call
+    pub function: Function,
+    /// wrong calls with the same inputs (drawn as f32), and the kind of their error
+    pub errors: Vec<(&'static str, Call)>,
+}
+
+/// What a function may return, as a list.
+pub trait Outputs {
+    /// The list.
+    fn outputs(self) -> Vec<Tensor>;
+}
+impl Outputs for Tensor {
+    fn outputs(self) -> Vec<Tensor> {
+        vec![self]
+    }
+}
+impl Outputs for (Tensor, Tensor) {
+    fn outputs(self) -> Vec<Tensor> {
+        vec![self.0, self.1]
+    }
+}
+impl Outputs for (Tensor, Tensor, Tensor) {
+    fn outputs(self) -> Vec<Tensor> {
+        vec![self.0, self.1, self.2]
+    }
+}
+impl Outputs for Vec<Tensor> {
+    fn outputs(self) -> Vec<Tensor> {
+        self
+    }
+}
+impl<T: Outputs> Outputs for Result<T> {
+    fn outputs(self) -> Vec<Tensor> {
+        self.map_or_else(|e| vec![Tensor::failed(e)], Outputs::outputs)
+    }
+}
+
+/// `"Tensor::name" order DTYPES [inputs] |x| call; "kind" => wrong call, ..`
+macro_rules! samples {
+    ($($name:literal $order:literal $dtypes:ident [$($input:expr),* $(,)?] |$x:ident| $call:expr $(; $kind:literal => $wrong:expr)*),* $(,)?) => {
+        vec![$($crate::registry::Entry {
+            name: $name.into(),
+            order: $order,
+            dtypes: $dtypes.to_vec(),
+            inputs: vec![$($input),*],
+            function: $crate::registry::Function::Call(|$x| $crate::registry::Outputs::outputs($call)),
+            errors: vec![$(($kind, (|$x: &[Tensor]| $crate::registry::Outputs::outputs($wrong)) as $crate::registry::Call)),*],
+        }),*]
+    };
+}
+use samples;
+
+/// Every sample of every public function, those of the scalar tables included.
+pub fn entries() -> Vec<Entry> {
+    let mut all = tensor::samples();
+    all.extend(functional::samples());
+    let takes = |class: Class, d: DType| match class {
+        Class::Number => d != DType::Bool,
+        Class::Float => d.is_float(),
+        Class::ToBool | Class::Any => true,
+        Class::Bits => !d.is_float(),
+        Class::Integer => d.is_int(),
+    };
+    let dtypes = |class: Class| DType::COMPUTE.into_iter().filter(|&d| takes(class, d)).collect::<Vec<_>>();
+    for &f in Unary::ALL {
+        let row = f.row();
+        let order = if row.grad.is_some() { 2 } else { 0 };
+        for shape in [&[2, 3][..], &[], &[0, 2]] {
+            // Away from the ends of the domain, where differences would leave it.
+            let (low, high) = row.domain;
+            let margin = (high - low) * 0.05;
+            let inputs = vec![within(shape, low + margin, high - margin)];
+            all.push(Entry { name: format!("Tensor::{}", row.name), order, dtypes: dtypes(row.class), inputs, function: Function::Unary(f), errors: Vec::new() });
+        }
+    }
+    for &f in Binary::ALL {
+        let row = f.row();
+        let order = if row.grad.is_some() { 2 } else { 0 };
+        let ((a, b), (c, d)) = row.domain;
+        for (left, right) in [(&[2, 3][..], &[2, 3][..]), (&[2, 1], &[3]), (&[], &[2]), (&[0], &[1])] {
+            let shrink = |low: f64, high: f64| (low + (high - low) * 0.05, high - (high - low) * 0.05);
+            let ((a, b), (c, d)) = (shrink(a, b), shrink(c, d));
+            // A whole divisor is not zero.
+            let (c, d) = if matches!(row.name, "floor_divide" | "remainder" | "fmod" | "div_trunc") { (1.0, d.max(3.0)) } else { (c, d) };
+            all.push(Entry {
+                name: format!("Tensor::{}", row.name),
+                order,
+                dtypes: dtypes(row.class),
+                inputs: vec![within(left, a, b), within(right, c, d)],
+                function: Function::Binary(f),
+                errors: vec![("shape", |x| vec![x[0].broadcast_to([2, 3]).add(Tensor::zeros([7]).to(adamant_core::Device::current().unwrap_or(adamant_core::Device::reference())))])],
+            });
+        }
+    }
+    all
+}
+
+/// Public functions that need no entry, with the reason.
+pub const EXCLUDED: &[(&str, &str)] = &[
+    ("failed error ok try_meta shape dims dtype device rank is_tracked tracked detach", "accessors of a handle: no op"),
+    ("apply apply_many unary binary binary_reversed", "the general doors, through which every entry goes"),
+    ("from_vec from_vec_on from_slice from_iter scalar from_nested from_literal from_literal_as", "adopt host data; every entry's inputs are made by them"),
+    ("full_on zeros_on ones_on eye_on arange_on", "the forms with a device of functions that have an entry"),
+    ("eval to_vec to_bytes item to_array to_rows equal allclose is_finite_all find_non_finite", "reads: every entry is read"),
+    ("backward backward_keep backward_graph backward_with", "what the gradient mode is made of"),
+    ("composite composite1", "doors for composites, whose public functions have entries"),
+    ("to", "moves between devices; fuzzed as a primitive of its own"),
+    ("rand randn randint randperm gumbel_softmax dropout", "draws from an Rng cell: tested by their bits and moments beside the generator"),
+    ("empty", "promises nothing about its elements"),
+];
