@@ -39,7 +39,7 @@ const PARTS: &[Part] = &[
     ("fmt", &["fmt", "--all", "--", "--check"], None),
     ("clippy", &["clippy", "--workspace", "--lib", "--bins", "--examples", "--", "-D", "warnings"], None),
     ("clippy of tests", TESTS, None),
-    ("docs", &["doc", "--workspace", "--no-deps", "--document-private-items"], Some(("RUSTDOCFLAGS", "-D warnings"))),
+    ("docs", &["doc", "--workspace", "--no-deps", "--document-private-items"], Some(("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))),
 ];
 
 /// Runs every part and names those that failed.

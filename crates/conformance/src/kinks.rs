@@ -1,6 +1,9 @@
 //! Where a function has no derivative its gradient is a convention. Ours is PyTorch's; here are its values.
 use crate::registry::{Call, Outputs};
-use adamant_core::{Device, Error, Tensor, functional::{self as f, Reduction}};
+use adamant_core::{
+    Device, Error, Tensor,
+    functional::{self as f, Reduction},
+};
 
 /// A point without a derivative.
 pub struct Kink {

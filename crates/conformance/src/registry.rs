@@ -6,7 +6,10 @@ use crate::{
     data::{Spread, draw},
     random::Random,
 };
-use adamant_core::{DType, HostArray, Result, Shape, Tensor, scalar::{Binary, Class, Unary}};
+use adamant_core::{
+    DType, HostArray, Result, Shape, Tensor,
+    scalar::{Binary, Class, Unary},
+};
 
 mod functional;
 mod tensor;
@@ -217,7 +220,14 @@ pub fn entries() -> Vec<Entry> {
             let (low, high) = row.domain;
             let margin = (high - low) * 0.05;
             let inputs = vec![within(shape, low + margin, high - margin)];
-            all.push(Entry { name: format!("Tensor::{}", row.name), order, dtypes: dtypes(row.class), inputs, function: Function::Unary(f), errors: Vec::new() });
+            all.push(Entry {
+                name: format!("Tensor::{}", row.name),
+                order,
+                dtypes: dtypes(row.class),
+                inputs,
+                function: Function::Unary(f),
+                errors: Vec::new(),
+            });
         }
     }
     for &f in Binary::ALL {
@@ -235,7 +245,9 @@ pub fn entries() -> Vec<Entry> {
                 dtypes: dtypes(row.class),
                 inputs: vec![within(left, a, b), within(right, c, d)],
                 function: Function::Binary(f),
-                errors: vec![("shape", |x| vec![x[0].broadcast_to([2, 3]).add(Tensor::zeros([7]).to(adamant_core::Device::current().unwrap_or(adamant_core::Device::reference())))])],
+                errors: vec![("shape", |x| {
+                    vec![x[0].broadcast_to([2, 3]).add(Tensor::zeros([7]).to(adamant_core::Device::current().unwrap_or(adamant_core::Device::reference())))]
+                })],
             });
         }
     }

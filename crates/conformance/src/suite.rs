@@ -1,8 +1,7 @@
 //! What every backend must pass, as functions that return what failed, and the macro that makes tests of them.
 use crate::{
     data::{Spread, download, draw, specials, upload},
-    fuzz,
-    gradcheck,
+    fuzz, gradcheck,
     kinks::{self, KINKS},
     random::Random,
     registry::{Entry, entries},
@@ -120,7 +119,12 @@ fn lay(a: &HostArray, layout: &str, device: Device) -> Tensor {
         "strided" => {
             let last = rank - 1;
             let shape = a.shape.with(last, a.shape[last] * 2);
-            upload(&place(shape, &|i| flat(&shape, &mut i.iter().enumerate().map(|(k, &v)| if k == last { 2 * v } else { v }))), device).slice(last, 0, a.shape[last] * 2, 2)
+            upload(&place(shape, &|i| flat(&shape, &mut i.iter().enumerate().map(|(k, &v)| if k == last { 2 * v } else { v }))), device).slice(
+                last,
+                0,
+                a.shape[last] * 2,
+                2,
+            )
         }
         "flipped" => upload(&place(a.shape, &|i| flat(&a.shape, &mut i.iter().enumerate().map(|(k, &v)| a.shape[k] - 1 - v))), device).flip(..),
         _ => upload(a, device),
@@ -160,7 +164,9 @@ pub fn correctness(device: Device) -> Report {
                         state = Support::Unsupported;
                         continue;
                     }
-                    (Ok(g), Ok(w)) if g.len() == w.len() => g.iter().zip(w).enumerate().try_for_each(|(o, (g, w))| tolerance::composed(g, w).map_err(|e| format!("output {o}: {e}"))),
+                    (Ok(g), Ok(w)) if g.len() == w.len() => {
+                        g.iter().zip(w).enumerate().try_for_each(|(o, (g, w))| tolerance::composed(g, w).map_err(|e| format!("output {o}: {e}")))
+                    }
                     (Ok(_), Ok(_)) => Err("another number of outputs than on the reference".into()),
                     // What no device can do is not registered: the reference decides.
                     (_, Err((_, e))) => Err(format!("the reference: {e}")),
@@ -294,7 +300,8 @@ pub fn in_place(device: Device) -> Report {
     let mut report = Report::default();
     let run = || -> Result<(), String> {
         let text = |e: adamant_core::Error| e.to_string();
-        let c = Cell::new(&upload(&draw(Shape::new(&[64]).unwrap_or(Shape::SCALAR), DType::F32, Spread::Coarse, &mut Random::new(3)), device), true).map_err(text)?;
+        let c = Cell::new(&upload(&draw(Shape::new(&[64]).unwrap_or(Shape::SCALAR), DType::F32, Spread::Coarse, &mut Random::new(3)), device), true)
+            .map_err(text)?;
         let once = |k: usize| step(|| c.set(&(c.read() * 0.5f32 + k as f32)));
         (0..3).try_for_each(once).map_err(text)?;
         let before = device.memory().system_allocations;
@@ -357,7 +364,11 @@ pub fn threads(device: Device) -> Report {
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err("a panic".into()))).collect()
     });
     for (k, (a, b)) in alone.iter().zip(&together).enumerate() {
-        report.note("threads", format!("thread {k}"), if a.is_ok() && a == b { Ok(()) } else { Err(format!("{:?} alone, {:?} beside others", a.as_ref().map(Vec::len), b.as_ref().map(Vec::len))) });
+        report.note(
+            "threads",
+            format!("thread {k}"),
+            if a.is_ok() && a == b { Ok(()) } else { Err(format!("{:?} alone, {:?} beside others", a.as_ref().map(Vec::len), b.as_ref().map(Vec::len))) },
+        );
     }
     report
 }

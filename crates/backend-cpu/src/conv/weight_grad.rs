@@ -76,7 +76,7 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
     Ok(())
 }
 
-/// B[(image, position)][out] = g[image][out][position].
+/// `B[(image, position)][out] = g[image][out][position]`.
 struct Cotangent<'a, T> {
     g: &'a [T],
     image: usize,

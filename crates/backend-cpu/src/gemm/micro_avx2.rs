@@ -1,6 +1,6 @@
 //! AVX2: tiles of 6 rows by 2 vectors, which leave 4 of the 16 registers for B and an element of A.
 //!
-//! Only instantiations and one table per type: the text of the kernels is in [`micro`](super::micro).
+//! Only instantiations and one table per type: the text of the kernels is in `micro`.
 
 use super::context::Context;
 use super::micro::{self, Segment, TileFn};

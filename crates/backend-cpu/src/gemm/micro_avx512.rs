@@ -1,6 +1,6 @@
 //! AVX-512: tiles of 12 rows by 2 vectors, which leave 8 of the 32 registers for B and the elements of A.
 //!
-//! Only instantiations and one table per type: the text of the kernels is in [`micro`](super::micro).
+//! Only instantiations and one table per type: the text of the kernels is in `micro`.
 
 use super::context::Context;
 use super::micro::{self, Segment, TileFn};

@@ -1,6 +1,6 @@
 //! Plain Rust: tiles of 4 by 4 numbers, the twin that the other sets are compared with.
 //!
-//! Only instantiations and one table per type: the text of the kernels is in [`micro`](super::micro).
+//! Only instantiations and one table per type: the text of the kernels is in `micro`.
 
 use super::context::Context;
 use super::micro::{self, Segment, TileFn};

@@ -26,7 +26,8 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
         "tensordot" => match case.value("dims").and_then(|v| v.as_array()) {
             None => x()?.tensordot_last(t(1)?, case.size("dims")?),
             Some(lists) => {
-                let list = |k: usize| lists.get(k).and_then(|l| l.as_array()).map(|l| l.iter().filter_map(|v| v.as_i64()).collect::<Vec<_>>()).unwrap_or_default();
+                let list =
+                    |k: usize| lists.get(k).and_then(|l| l.as_array()).map(|l| l.iter().filter_map(|v| v.as_i64()).collect::<Vec<_>>()).unwrap_or_default();
                 x()?.tensordot(t(1)?, list(0), list(1))
             }
         },

@@ -8,7 +8,8 @@ pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
 }
 fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     let x = || case.tensor(0);
-    let (axis, descending, right) = (case.axis_or("dim", -1), case.bool_or("descending", false), Ok::<_, Error>(case.bool_or("right", false)? || case.text_or("side", "left")? == "right"));
+    let (axis, descending, right) =
+        (case.axis_or("dim", -1), case.bool_or("descending", false), Ok::<_, Error>(case.bool_or("right", false)? || case.text_or("side", "left")? == "right"));
     let pair = |(a, b)| vec![a, b];
     Ok(Some(match case.op() {
         "sort" => pair(x()?.sort(axis?, descending?)),
