@@ -141,7 +141,7 @@ pub(crate) fn with_operands<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(
         let same = |o: &Operand<'_>| std::ptr::eq(o.buffer as *const Buffer, i.buffer);
         from.push(match step.outputs.iter().position(same) {
             Some(p)
-                if may_alias && i.layout == step.outputs[p].layout && i.dtype.size() == step.outputs[p].dtype.size() && i.shape == step.outputs[p].shape =>
+                if may_alias && i.layout() == step.outputs[p].layout() && i.dtype.size() == step.outputs[p].dtype.size() && i.shape == step.outputs[p].shape =>
             {
                 From::Place(p)
             }
@@ -169,10 +169,10 @@ pub(crate) fn with_operands<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(
     }
     let mut write: SmallVec<[Write<'_>; 2]> = step.outputs.iter().map(|o| o.buffer.write()).collect();
     let mut outputs: SmallVec<[Out<'_>; 2]> = SmallVec::new();
-    for (guard, o) in write.iter_mut().zip(&step.outputs) {
+    for (guard, o) in write.iter_mut().zip(step.outputs) {
         let memory = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<CpuMemory>());
         let bytes = memory.ok_or_else(|| internal("an output without memory of this backend"))?.slice_mut();
-        let out = Out { bytes, shape: o.shape, layout: o.layout, dtype: o.dtype };
+        let out = Out { bytes, shape: o.shape, layout: o.layout(), dtype: o.dtype };
         out.check()?;
         outputs.push(out);
     }
@@ -183,7 +183,7 @@ pub(crate) fn with_operands<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(
             From::Copy(c) => (&copies[*c], None),
             From::Place(p) => (&[], Some(*p)),
         };
-        let view = In { bytes, shape: i.shape, layout: i.layout, dtype: i.dtype, in_place };
+        let view = In { bytes, shape: i.shape, layout: i.layout(), dtype: i.dtype, in_place };
         if in_place.is_none() {
             view.check()?;
         }

@@ -67,7 +67,7 @@ fn read(o: &Operand<'_>) -> Result<HostArray, ErrorKind> {
     let all = guard.as_deref().and_then(|m| m.host()).ok_or_else(foreign)?;
     let mut data = Vec::with_capacity(o.shape.elements() * size);
     let mut bad = None;
-    each_offset(&o.shape, &o.layout, |at| match at.checked_mul(size).and_then(|a| all.get(a..a + size)) {
+    each_offset(&o.shape, &o.layout(), |at| match at.checked_mul(size).and_then(|a| all.get(a..a + size)) {
         Some(element) => data.extend_from_slice(element),
         None => bad = Some(at),
     });
@@ -81,7 +81,7 @@ fn write(o: &Operand<'_>, a: &HostArray) -> Result<(), ErrorKind> {
     let mut guard = o.buffer.write();
     let all = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<Bytes>()).ok_or_else(foreign)?;
     let (mut elements, mut bad) = (data.chunks_exact(size), None);
-    each_offset(&o.shape, &o.layout, |at| match (at.checked_mul(size).and_then(|a| all.0.get_mut(a..a + size)), elements.next()) {
+    each_offset(&o.shape, &o.layout(), |at| match (at.checked_mul(size).and_then(|a| all.0.get_mut(a..a + size)), elements.next()) {
         (Some(to), Some(from)) => to.copy_from_slice(from),
         _ => bad = Some(at),
     });

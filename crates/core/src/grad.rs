@@ -1,11 +1,10 @@
 //! Autograd: the tape and the walk back over it. A tape node holds its op, its parents and the values its rule
 //! declares to read; nothing else, so a live `loss` pins nothing once `backward` has released them.
 use crate::{
-    Arg, Cell, DType, Device, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
+    Arg, Cell, Device, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
     cell::{OVERLAYS, Overlay, OverlayKind},
-    composite::{RuleArgs, Saves},
+    composite::RuleArgs,
     record::CONTEXT,
-    tensor::Outputs,
     value::{Kept, Value},
 };
 use parking_lot::Mutex;
@@ -27,12 +26,13 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 pub(crate) struct Tape {
     id: u64,
     kind: TapeKind,
-    parents: SmallVec<[Option<(Arc<Tape>, u8)>; 3]>,
+    parents: Parents,
     metas: SmallVec<[Meta; 2]>,
     outputs: SmallVec<[Meta; 1]>,
     saved: Mutex<Option<Saved>>,
     origin: Origin,
 }
+type Parents = SmallVec<[Option<(Arc<Tape>, u8)>; 3]>;
 enum TapeKind {
     Leaf,
     Op(Op, Arg),
@@ -53,11 +53,15 @@ struct Redo {
 impl Drop for Tape {
     fn drop(&mut self) {
         // Without recursion: a chain of a million ops drops on a small stack.
-        let mut stack: Vec<Arc<Tape>> = self.parents.drain(..).flatten().map(|p| p.0).collect();
-        while let Some(t) = stack.pop() {
-            if let Some(mut t) = Arc::into_inner(t) {
-                stack.extend(t.parents.drain(..).flatten().map(|p| p.0));
+        let mut last: Vec<Tape> = Vec::new();
+        let leave = |parents: &mut Parents, last: &mut Vec<Tape>| {
+            for (parent, _) in parents.drain(..).flatten() {
+                last.extend(Arc::into_inner(parent));
             }
+        };
+        leave(&mut self.parents, &mut last);
+        while let Some(mut t) = last.pop() {
+            leave(&mut t.parents, &mut last);
         }
     }
 }
@@ -82,19 +86,19 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], outputs: &[Arc<Value>
     }
     let saves = rules::saves(&op, inputs.len());
     let pick = |mask: u32, k: usize| k < 32 && mask >> k & 1 == 1;
-    let saved = Saved {
-        inputs: inputs.iter().enumerate().map(|(k, t)| pick(saves.inputs, k).then(|| Kept::new(t.value()))).collect(),
-        outputs: outputs.iter().enumerate().map(|(k, v)| pick(saves.outputs, k).then(|| Kept::new(v))).collect(),
-    };
-    Some(Arc::new(Tape {
-        id: NEXT.fetch_add(1, Relaxed),
-        parents: inputs.iter().map(|t| t.tape().cloned()).collect(),
-        metas: inputs.iter().map(|t| t.meta()).collect(),
-        outputs: outputs.iter().map(|v| v.meta).collect(),
-        saved: Mutex::new(Some(saved)),
-        origin,
-        kind: TapeKind::Op(op, arg),
-    }))
+    let mut saved = Saved::default();
+    let (mut parents, mut metas, mut results) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
+    for (k, t) in inputs.iter().enumerate() {
+        saved.inputs.push(pick(saves.inputs, k).then(|| Kept::new(t.value())));
+        parents.push(t.tape().cloned());
+        metas.push(t.meta());
+    }
+    for (k, v) in outputs.iter().enumerate() {
+        saved.outputs.push(pick(saves.outputs, k).then(|| Kept::new(v)));
+        results.push(v.meta);
+    }
+    let saved = Mutex::new(Some(saved));
+    Some(Arc::new(Tape { id: NEXT.fetch_add(1, Relaxed), kind: TapeKind::Op(op, arg), parents, metas, outputs: results, saved, origin }))
 }
 
 /// Runs `f` without recording gradients.
@@ -577,7 +581,7 @@ fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: Walk, or
 }
 
 /// The same values on another device: read here, uploaded there; its gradient travels back.
-pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Outputs {
+pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Tensor {
     let meta = x.meta();
     let move_it = || -> Result<Tensor> {
         let bytes = x.to_bytes()?;
@@ -591,7 +595,5 @@ pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Outputs {
         let tape = if x.is_tracked() && grad_enabled() { record(Op::Transfer(to), Arg::None, &[x], std::slice::from_ref(&value), origin) } else { None };
         Ok(Tensor::from_value(value).with_tape(tape.map(|t| (t, 0))))
     };
-    SmallVec::from_elem(move_it().unwrap_or_else(Tensor::failed), 1)
+    move_it().unwrap_or_else(Tensor::failed)
 }
-#[allow(unused)]
-fn _unused(_: DType, _: Saves) {}

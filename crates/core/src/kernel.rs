@@ -5,9 +5,8 @@ use crate::{
     composite::Composite,
     expr::{Expr, Reg},
     op::{ArgOp, ConvSpec, ReduceOp, ScanOp, ScatterMode, WindowSpec},
-    shape::{AxisSet, Layout},
+    shape::{AxisSet, Layout, MAX_RANK},
 };
-use smallvec::SmallVec;
 use std::{
     any::Any,
     sync::{Arc, OnceLock},
@@ -89,24 +88,33 @@ pub struct Operand<'a> {
     pub buffer: &'a Buffer,
     /// its own shape; for inputs of Map and Reduce the space
     pub shape: Shape,
-    /// how its elements lie in the buffer (offset and strides in elements)
-    pub layout: Layout,
+    /// index of its first element in the buffer
+    pub offset: usize,
+    /// steps between neighbours along each axis, in elements
+    pub strides: &'a [isize; MAX_RANK],
     /// its dtype
     pub dtype: DType,
 }
+impl Operand<'_> {
+    /// How its elements lie in the buffer.
+    pub fn layout(&self) -> Layout {
+        Layout { offset: self.offset, strides: *self.strides }
+    }
+}
 
 /// A kernel with everything it needs to run once.
+#[derive(Clone, Copy)]
 pub struct Step<'a> {
     /// what to run
     pub kernel: &'a Kernel,
     /// the index space
     pub space: Shape,
     /// what is read
-    pub inputs: SmallVec<[Operand<'a>; 4]>,
+    pub inputs: &'a [Operand<'a>],
     /// what is written
-    pub outputs: SmallVec<[Operand<'a>; 2]>,
+    pub outputs: &'a [Operand<'a>],
     /// values of the program's arguments
-    pub args: SmallVec<[Scalar; 4]>,
+    pub args: &'a [Scalar],
     /// where bad data is reported
     pub fault: &'a FaultWord,
 }

@@ -257,12 +257,6 @@ fn hash_of(value: &impl std::hash::Hash) -> u64 {
     value.hash(&mut h);
     h.finish()
 }
-pub(crate) fn shape_hash(mut h: u64, shape: &Shape) -> u64 {
-    for &d in shape.iter() {
-        h = mix(h, d as u64);
-    }
-    h
-}
 
 impl Op {
     /// The op's name as errors, profiles and the text form give it.
@@ -404,6 +398,26 @@ impl Op {
     /// # Errors
     /// Shapes, dtypes or axes that do not go together.
     pub fn infer(&self, inputs: &[Meta]) -> Result<Metas, ErrorKind> {
+        match self {
+            Op::Composite(c) => c.infer(inputs).map(SmallVec::from_vec),
+            // The values, and where they came from.
+            Op::Sort { .. } => self.infer_first(inputs).map(|values| smallvec![values, Meta { dtype: DType::I64, ..values }]),
+            Op::Window(spec) if spec.op == WindowOp::Max => {
+                self.infer_first(inputs).map(|values| smallvec![values, Meta { dtype: DType::I64, ..values }])
+            }
+            _ => self.infer_first(inputs).map(|only| smallvec![only]),
+        }
+    }
+    /// Has it one output, whatever its inputs?
+    pub(crate) fn has_one_output(&self) -> bool {
+        match self {
+            Op::Composite(_) | Op::Sort { .. } => false,
+            Op::Window(spec) => spec.op != WindowOp::Max,
+            _ => true,
+        }
+    }
+    /// The meta of the first output.
+    pub(crate) fn infer_first(&self, inputs: &[Meta]) -> Result<Meta, ErrorKind> {
         let arity = |n: usize| {
             if inputs.len() == n { Ok(()) } else { Err(ErrorKind::Internal(format!("{} takes {n} inputs, got {}", self.name(), inputs.len()))) }
         };
@@ -423,25 +437,25 @@ impl Op {
             Op::Input => Err(ErrorKind::Internal("an input is never applied".into())),
             Op::Const(meta) => {
                 arity(0)?;
-                Ok(smallvec![*meta])
+                Ok(*meta)
             }
             Op::Iota { axis, meta } => {
                 arity(0)?;
                 compute(meta.dtype)?;
                 axis_in(*axis, &meta.shape)?;
-                Ok(smallvec![*meta])
+                Ok(*meta)
             }
             Op::RandomBits { shape } => {
                 arity(1)?;
                 if inputs[0].dtype != DType::U32 || *inputs[0].shape != [4] {
                     return Err(ErrorKind::Shape { shape: inputs[0].shape, expected: "a random key is u32[4]".into() });
                 }
-                Ok(smallvec![Meta { shape: *shape, dtype: DType::U32, device: inputs[0].device }])
+                Ok(Meta { shape: *shape, dtype: DType::U32, device: inputs[0].device })
             }
             Op::Unary(u) => {
                 arity(1)?;
                 compute(inputs[0].dtype)?;
-                Ok(smallvec![Meta { dtype: u.infer(inputs[0].dtype)?, ..inputs[0] }])
+                Ok(Meta { dtype: u.infer(inputs[0].dtype)?, ..inputs[0] })
             }
             Op::Binary(b) => {
                 arity(2)?;
@@ -451,12 +465,12 @@ impl Op {
                 }
                 compute(l.dtype)?;
                 let shape = broadcast(&l.shape, &r.shape)?;
-                Ok(smallvec![Meta { shape, dtype: b.infer(l.dtype)?, device: l.device }])
+                Ok(Meta { shape, dtype: b.infer(l.dtype)?, device: l.device })
             }
             Op::BinaryScalar(b, _) => {
                 arity(1)?;
                 compute(inputs[0].dtype)?;
-                Ok(smallvec![Meta { dtype: b.infer(inputs[0].dtype)?, ..inputs[0] }])
+                Ok(Meta { dtype: b.infer(inputs[0].dtype)?, ..inputs[0] })
             }
             Op::Select => {
                 arity(3)?;
@@ -467,22 +481,22 @@ impl Op {
                     return Err(ErrorKind::DtypeMismatch { left: inputs[1].dtype, right: inputs[2].dtype });
                 }
                 let shape = broadcast(&broadcast(&inputs[0].shape, &inputs[1].shape)?, &inputs[2].shape)?;
-                Ok(smallvec![Meta { shape, ..inputs[1] }])
+                Ok(Meta { shape, ..inputs[1] })
             }
             Op::Cast(d) => {
                 arity(1)?;
-                Ok(smallvec![Meta { dtype: *d, ..inputs[0] }])
+                Ok(Meta { dtype: *d, ..inputs[0] })
             }
             Op::Bitcast(d) => {
                 arity(1)?;
                 if d.size() != inputs[0].dtype.size() || *d == DType::Bool {
                     return Err(ErrorKind::Dtype(format!("{} cannot be read as {d}: sizes differ or not every bit pattern is valid", inputs[0].dtype)));
                 }
-                Ok(smallvec![Meta { dtype: *d, ..inputs[0] }])
+                Ok(Meta { dtype: *d, ..inputs[0] })
             }
             Op::View(v) => {
                 arity(1)?;
-                Ok(smallvec![Meta { shape: v.infer(&inputs[0].shape)?, ..inputs[0] }])
+                Ok(Meta { shape: v.infer(&inputs[0].shape)?, ..inputs[0] })
             }
             Op::Pad(p) => {
                 arity(1)?;
@@ -498,7 +512,7 @@ impl Op {
                     }
                     dims.push(usize::try_from(size).map_err(|_| ErrorKind::Argument("padding is too large".into()))?);
                 }
-                Ok(smallvec![Meta { shape: Shape::new(&dims)?, ..inputs[0] }])
+                Ok(Meta { shape: Shape::new(&dims)?, ..inputs[0] })
             }
             Op::Concat { axis } => {
                 let first = inputs.first().ok_or_else(|| ErrorKind::Argument("nothing to concatenate".into()))?;
@@ -523,7 +537,7 @@ impl Op {
                 }
                 let mut dims = first.shape.to_vec();
                 dims[a] = total;
-                Ok(smallvec![Meta { shape: Shape::new(&dims)?, ..*first }])
+                Ok(Meta { shape: Shape::new(&dims)?, ..*first })
             }
             Op::UpdateSlice { axis } => {
                 arity(2)?;
@@ -543,7 +557,7 @@ impl Op {
                         expected: "the source must fit into the destination",
                     });
                 }
-                Ok(smallvec![*d])
+                Ok(*d)
             }
             Op::Reduce { op, axes } => {
                 arity(1)?;
@@ -561,7 +575,7 @@ impl Op {
                     ReduceOp::Sum | ReduceOp::Prod => m.dtype.sum_dtype(),
                     _ => m.dtype,
                 };
-                Ok(smallvec![Meta { shape, dtype, ..m }])
+                Ok(Meta { shape, dtype, ..m })
             }
             Op::ArgReduce { axis, .. } => {
                 arity(1)?;
@@ -570,7 +584,7 @@ impl Op {
                 if inputs[0].shape[a] == 0 {
                     return Err(ErrorKind::Shape { shape: inputs[0].shape, expected: format!("axis {a} is empty, and an extreme of nothing does not exist") });
                 }
-                Ok(smallvec![Meta { shape: inputs[0].shape.with(a, 1), dtype: DType::I64, ..inputs[0] }])
+                Ok(Meta { shape: inputs[0].shape.with(a, 1), dtype: DType::I64, ..inputs[0] })
             }
             Op::Scan { op, axis, .. } => {
                 arity(if *op == ScanOp::LinearRecurrence { 2 } else { 1 })?;
@@ -596,7 +610,7 @@ impl Op {
                         });
                     }
                 }
-                Ok(smallvec![Meta { dtype, ..inputs[0] }])
+                Ok(Meta { dtype, ..inputs[0] })
             }
             Op::Matmul => {
                 arity(2)?;
@@ -623,22 +637,20 @@ impl Op {
                 if let Some(k) = (0..r - 2).find(|&k| a.shape[k] != b.shape[k]) {
                     return Err(ErrorKind::ShapeMismatch { left: a.shape, right: b.shape, axes: Some((k, k)), expected: "batch sizes must be equal" });
                 }
-                Ok(smallvec![Meta { shape: a.shape.with(r - 1, b.shape[r - 1]), ..*a }])
+                Ok(Meta { shape: a.shape.with(r - 1, b.shape[r - 1]), ..*a })
             }
             Op::Conv(spec) => {
                 arity(2)?;
-                Ok(smallvec![Meta { shape: spec.infer(&inputs[0], &inputs[1])?, ..inputs[0] }])
+                Ok(Meta { shape: spec.infer(&inputs[0], &inputs[1])?, ..inputs[0] })
             }
             Op::Window(spec) => {
                 arity(1)?;
-                let shape = spec.infer(&inputs[0])?;
-                let values = Meta { shape, ..inputs[0] };
-                Ok(if spec.op == WindowOp::Max { smallvec![values, Meta { dtype: DType::I64, ..values }] } else { smallvec![values] })
+                Ok(Meta { shape: spec.infer(&inputs[0])?, ..inputs[0] })
             }
             Op::Gather { axis } => {
                 arity(2)?;
                 index_shapes(*axis, &inputs[0], &inputs[1])?;
-                Ok(smallvec![Meta { shape: inputs[1].shape, ..inputs[0] }])
+                Ok(Meta { shape: inputs[1].shape, ..inputs[0] })
             }
             Op::Scatter { axis, .. } => {
                 arity(3)?;
@@ -654,28 +666,28 @@ impl Op {
                         expected: "index and source must have one shape",
                     });
                 }
-                Ok(smallvec![inputs[0]])
+                Ok(inputs[0])
             }
             Op::Sort { axis, .. } => {
                 arity(1)?;
                 compute(inputs[0].dtype)?;
                 axis_in(*axis, &inputs[0].shape)?;
-                Ok(smallvec![inputs[0], Meta { dtype: DType::I64, ..inputs[0] }])
+                Ok(inputs[0])
             }
             Op::Transfer(device) => {
                 arity(1)?;
-                Ok(smallvec![Meta { device: *device, ..inputs[0] }])
+                Ok(Meta { device: *device, ..inputs[0] })
             }
             Op::Collective { .. } => {
                 arity(1)?;
                 compute(inputs[0].dtype)?;
-                Ok(smallvec![inputs[0]])
+                Ok(inputs[0])
             }
             Op::StopGrad => {
                 arity(1)?;
-                Ok(smallvec![inputs[0]])
+                Ok(inputs[0])
             }
-            Op::Composite(c) => c.infer(inputs).map(SmallVec::from_vec),
+            Op::Composite(c) => c.infer(inputs)?.first().copied().ok_or_else(|| ErrorKind::Internal(format!("{} has no output", c.name()))),
         }
     }
 }

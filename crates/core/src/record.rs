@@ -1,10 +1,10 @@
 //! Recording: each thread has a stream per device, a stream has one open window, and a window is a flat log of
 //! records whose key is hashed as it grows. Nothing runs here; closing a window is the scheduler's affair.
 use crate::{
-    Device, Error, ErrorKind, Meta,
+    Device, Error, ErrorKind, Meta, Tensor,
     cell::CellWrite,
     error::Origin,
-    op::{Arg, Metas, Op, mix, shape_hash},
+    op::{Arg, Metas, Op, mix},
     schedule,
     value::{Kept, State, Value},
 };
@@ -23,12 +23,39 @@ use std::{
 pub(crate) struct Record {
     pub op: Op,
     pub arg: Arg,
-    pub inputs: SmallVec<[u32; 3]>,
+    pub inputs: Slots,
     pub first: u32,
     pub outputs: u8,
     /// Running hashes of structure and sizes, up to and including this record.
     pub structure: u64,
     pub sizes: u64,
+}
+
+/// Why a value has no place in a window.
+pub(crate) enum NoSlot {
+    /// It is pending on another stream.
+    Elsewhere,
+    Error(ErrorKind),
+}
+impl From<ErrorKind> for NoSlot {
+    fn from(kind: ErrorKind) -> NoSlot {
+        NoSlot::Error(kind)
+    }
+}
+impl From<NoSlot> for ErrorKind {
+    fn from(why: NoSlot) -> ErrorKind {
+        match why {
+            NoSlot::Elsewhere => ErrorKind::Internal("a value pending on another stream was recorded".into()),
+            NoSlot::Error(kind) => kind,
+        }
+    }
+}
+
+/// The structure of an input, apart from what `word` tells.
+const INPUT: u64 = 1 << 40;
+/// What of a meta is structure: dtype and rank.
+fn word(meta: &Meta) -> u64 {
+    (meta.dtype as u64) << 8 | meta.shape.rank() as u64
 }
 
 /// The open window of a stream.
@@ -59,7 +86,7 @@ pub(crate) struct Stream {
 
 #[derive(Default)]
 struct Streams {
-    all: Vec<Arc<Stream>>,
+    all: Vec<&'static Stream>,
     /// Streams whose thread has ended: the next thread goes on with them, pending work and all.
     orphans: Vec<u32>,
 }
@@ -81,7 +108,7 @@ pub(crate) struct Context {
     pub window: Cell<usize>,
     pub below_door: Cell<u32>,
 }
-struct OwnStreams(SmallVec<[(Device, Arc<Stream>); 2]>);
+struct OwnStreams(SmallVec<[(Device, &'static Stream); 2]>);
 impl Drop for OwnStreams {
     fn drop(&mut self) {
         let mut streams = STREAMS.lock();
@@ -98,52 +125,67 @@ thread_local! {
 }
 
 impl Stream {
-    fn new(device: Device, capture: bool, id: u32) -> Arc<Stream> {
-        Arc::new(Stream { id, log: Mutex::new(Log::new(device, capture)) })
+    fn new(device: Device, capture: bool, id: u32) -> Stream {
+        Stream { id, log: Mutex::new(Log::new(device, capture)) }
     }
-    fn acquire(device: Device) -> Arc<Stream> {
+    /// A stream for a thread: one whose thread has ended, or a new one. Threads come and go, their streams stay.
+    fn acquire(device: Device) -> &'static Stream {
         let mut streams = STREAMS.lock();
         let orphan = streams.orphans.iter().position(|&id| streams.all[id as usize].log.lock().device == device);
         if let Some(k) = orphan {
             let id = streams.orphans.swap_remove(k);
-            return streams.all[id as usize].clone();
+            return streams.all[id as usize];
         }
-        let s = Stream::new(device, false, streams.all.len() as u32);
-        streams.all.push(s.clone());
+        let s: &'static Stream = Box::leak(Box::new(Stream::new(device, false, streams.all.len() as u32)));
+        streams.all.push(s);
         s
     }
 }
 /// The stream with this number.
-pub(crate) fn stream(id: u32) -> Option<Arc<Stream>> {
-    STREAMS.lock().all.get(id as usize).cloned()
+pub(crate) fn stream(id: u32) -> Option<&'static Stream> {
+    STREAMS.lock().all.get(id as usize).copied()
+}
+/// Where ops are recorded: a thread's stream, or that of a capture.
+pub(crate) enum Recorder {
+    Thread(&'static Stream),
+    Capture(Arc<Stream>),
+}
+impl std::ops::Deref for Recorder {
+    type Target = Stream;
+    fn deref(&self) -> &Stream {
+        match self {
+            Recorder::Thread(s) => s,
+            Recorder::Capture(s) => s,
+        }
+    }
 }
 /// A capture's stream is in no table: its values are read by nobody else.
 pub(crate) const CAPTURE: u32 = u32::MAX;
 
 impl Context {
     /// The stream that this thread records on for a device.
-    pub fn stream(&self, device: Device) -> Arc<Stream> {
+    pub fn stream(&self, device: Device) -> Recorder {
         if let Some(s) = self.captures.borrow().last() {
-            return s.clone();
+            return Recorder::Capture(s.clone());
         }
         let own = &mut self.own.borrow_mut().0;
         if let Some((_, s)) = own.iter().find(|(d, _)| *d == device) {
-            return s.clone();
+            return Recorder::Thread(s);
         }
         let s = Stream::acquire(device);
-        own.push((device, s.clone()));
-        s
+        own.push((device, s));
+        Recorder::Thread(s)
     }
     /// This thread's stream of that number, found without the table of all.
-    fn own_stream(&self, id: u32) -> Option<Arc<Stream>> {
-        self.own.borrow().0.iter().find(|(_, s)| s.id == id).map(|(_, s)| s.clone())
+    fn own_stream(&self, id: u32) -> Option<&'static Stream> {
+        self.own.borrow().0.iter().find(|(_, s)| s.id == id).map(|(_, s)| *s)
     }
     /// This thread's streams (none while capturing).
-    pub fn streams(&self) -> SmallVec<[Arc<Stream>; 2]> {
+    pub fn streams(&self) -> SmallVec<[&'static Stream; 2]> {
         if !self.captures.borrow().is_empty() {
             return SmallVec::new();
         }
-        self.own.borrow().0.iter().map(|(_, s)| s.clone()).collect()
+        self.own.borrow().0.iter().map(|(_, s)| *s).collect()
     }
     pub fn capturing(&self) -> bool {
         !self.captures.borrow().is_empty()
@@ -157,7 +199,7 @@ pub(crate) fn capture<R>(device: Device, f: impl FnOnce() -> R) -> (R, Arc<Strea
             CONTEXT.with(|c| c.captures.borrow_mut().pop());
         }
     }
-    let s = Stream::new(device, true, CAPTURE);
+    let s = Arc::new(Stream::new(device, true, CAPTURE));
     CONTEXT.with(|c| c.captures.borrow_mut().push(s.clone()));
     let pop = Pop;
     let r = f();
@@ -193,7 +235,7 @@ impl Log {
     }
     /// The slot of a value in this window. One that is in memory becomes an input; a deferred one is recorded
     /// again, which is its recomputation.
-    pub fn slot_of(&mut self, value: &Arc<Value>) -> Result<u32, ErrorKind> {
+    pub fn slot_of(&mut self, value: &Arc<Value>) -> Result<u32, NoSlot> {
         if let Some(slot) = value.slot(self.epoch) {
             return Ok(slot);
         }
@@ -208,60 +250,81 @@ impl Log {
                     }
                 }
                 drop(state);
-                Ok(self.push(Op::Input, Arg::None, SmallVec::new(), std::slice::from_ref(value), dense as u64, sizes))
+                Ok(self.push_input(value, dense, sizes))
             }
             State::Deferred(_) => {
                 let State::Deferred(recipe) = std::mem::replace(&mut *state, State::Pending) else {
-                    return Err(ErrorKind::Internal("a deferred value changed its mind".into()));
+                    return Err(ErrorKind::Internal("a deferred value changed its mind".into()).into());
                 };
                 drop(state);
-                let inputs = recipe.inputs.iter().map(|k| self.slot_of(k)).collect::<Result<_, _>>()?;
+                let inputs = recipe.inputs.iter().map(|k| self.slot_of(k)).collect::<Result<_, NoSlot>>()?;
                 schedule::count(|s| s.recomputed += 1);
-                Ok(self.push(recipe.op, recipe.arg, inputs, std::slice::from_ref(value), 0, 0))
+                Ok(self.push(recipe.op, recipe.arg, inputs, std::slice::from_ref(value)))
             }
-            State::Pending => Err(ErrorKind::Internal("a value pending on another stream was recorded".into())),
-            State::Donated => Err(ErrorKind::Internal("a value whose buffer was reused was read".into())),
-            State::Failed(e) => Err(e.kind().clone()),
+            State::Pending => Err(NoSlot::Elsewhere),
+            State::Donated => Err(ErrorKind::Internal("a value whose buffer was reused was read".into()).into()),
+            State::Failed(e) => Err(e.kind().clone().into()),
         }
     }
     /// Appends a record and hashes it.
-    pub fn push(&mut self, op: Op, arg: Arg, inputs: SmallVec<[u32; 3]>, outputs: &[Arc<Value>], extra: u64, extra_sizes: u64) -> u32 {
+    pub fn push(&mut self, op: Op, arg: Arg, inputs: Slots, outputs: &[Arc<Value>]) -> u32 {
         let first = self.values.len() as u32;
-        let mut word = op.structure() ^ extra << 60;
-        let mut sizes = mix(self.sizes, op.sizes() ^ extra_sizes);
         for (k, v) in outputs.iter().enumerate() {
-            let m = &v.meta;
-            word ^= ((m.dtype as u64) << 8 | m.shape.rank() as u64) << (16 * (k & 1) + 32);
-            sizes = shape_hash(sizes, &m.shape);
+            v.set_slot(self.epoch, first + k as u32);
+            self.values.push(Kept::new(v));
         }
-        let mut hash = mix(self.structure, word);
-        if let Some(out) = outputs.first() {
+        self.append(op, arg, inputs, outputs.len());
+        first
+    }
+    /// As `push`, of an op with one output, whose value it makes.
+    fn push_new(&mut self, op: Op, arg: Arg, inputs: Slots, meta: Meta, origin: Origin, home: u32) -> Arc<Value> {
+        let (value, kept) = Value::pending(meta, origin, home, self.epoch, self.values.len() as u32);
+        self.values.push(kept);
+        self.append(op, arg, inputs, 1);
+        value
+    }
+    /// Appends an input: a value that is in memory, with the strides it has there.
+    fn push_input(&mut self, value: &Arc<Value>, dense: bool, strides: u64) -> u32 {
+        let first = self.values.len() as u32;
+        value.set_slot(self.epoch, first);
+        self.values.push(Kept::new(value));
+        self.structure = mix(self.structure, INPUT | (dense as u64) << 60 | word(&value.meta));
+        self.sizes = mix(self.sizes ^ strides, value.meta.shape.hash());
+        let (structure, sizes) = (self.structure, self.sizes);
+        self.records.push(Record { op: Op::Input, arg: Arg::None, inputs: SmallVec::new(), first, outputs: 1, structure, sizes });
+        first
+    }
+    /// Appends the record of the last `outputs` values and hashes it.
+    fn append(&mut self, op: Op, arg: Arg, inputs: Slots, outputs: usize) {
+        let first = self.values.len() - outputs;
+        let mut structure = op.structure();
+        let mut sizes = self.sizes ^ op.sizes();
+        for v in &self.values[first..] {
+            structure = structure.rotate_left(16) ^ word(&v.meta);
+            sizes = mix(sizes, v.meta.shape.hash());
+            self.bytes += v.meta.bytes();
+        }
+        let mut structure = mix(self.structure, structure);
+        if let Some(out) = self.values.get(first) {
             let out = &out.meta.shape;
             for &i in &inputs {
                 // Which axes broadcast is structure; how far back the input lies tells which one it is.
                 let d = &self.values[i as usize].meta.shape;
                 let mut axes = 0u64;
-                for k in 0..d.rank().min(out.rank()) {
-                    axes |= ((d[d.rank() - 1 - k] == 1 && out[out.rank() - 1 - k] != 1) as u64) << k;
+                if d != out {
+                    for k in 0..d.rank().min(out.rank()) {
+                        axes |= ((d[d.rank() - 1 - k] == 1 && out[out.rank() - 1 - k] != 1) as u64) << k;
+                    }
                 }
-                hash = mix(hash, (first - i) as u64 | axes << 32);
+                structure = mix(structure, (first as u64 - i as u64) | axes << 32);
             }
         }
         if let (Op::Const(_) | Op::BinaryScalar(..), Arg::Scalar(s)) = (&op, arg) {
             // Its kind, not its value: an integer and a float argument are two programs.
-            hash ^= std::mem::discriminant(&s).eq(&std::mem::discriminant(&crate::Scalar::Int(0))) as u64;
+            structure ^= matches!(s, crate::Scalar::Int(_)) as u64;
         }
-        self.structure = hash;
-        self.sizes = sizes;
-        for (k, v) in outputs.iter().enumerate() {
-            v.set_slot(self.epoch, first + k as u32);
-            if !matches!(op, Op::Input) {
-                self.bytes += v.meta.bytes();
-            }
-            self.values.push(Kept::new(v));
-        }
-        self.records.push(Record { op, arg, inputs, first, outputs: outputs.len() as u8, structure: hash, sizes });
-        first
+        (self.structure, self.sizes) = (structure, sizes);
+        self.records.push(Record { op, arg, inputs, first: first as u32, outputs: outputs as u8, structure, sizes });
     }
     /// Notes that a value of this window is the next state of a cell.
     pub fn note_write(&mut self, write: CellWrite) {
@@ -279,88 +342,74 @@ impl Log {
     }
 }
 
-/// Records an op on values. Inputs pending on other streams are evaluated first.
-pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Arc<Value>], metas: &Metas, origin: Origin) -> Result<SmallVec<[Arc<Value>; 2]>, Error> {
+/// Records an op on tensors. Inputs pending on other streams are evaluated first.
+///
+/// # Errors
+/// An input that cannot be had; an op inside a capture that reads what was captured elsewhere.
+pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], metas: &Metas, origin: Origin) -> Result<SmallVec<[Arc<Value>; 2]>, Error> {
     CONTEXT.with(|c| {
         let device = metas.first().map_or_else(|| Err(Error::at(op.name(), ErrorKind::Internal("an op without outputs".into()), origin)), |m| Ok(m.device))?;
-        let s = c.stream(device);
-        let mut log = s.log.lock();
-        let mut slots: SmallVec<[u32; 3]> = SmallVec::new();
-        for v in inputs {
-            if let Some(slot) = v.slot(log.epoch) {
-                slots.push(slot);
-                continue;
-            }
-            let pending = matches!(*v.state.lock(), State::Pending);
-            if pending {
-                if v.home == CAPTURE {
-                    return Err(Error::at(op.name(), ErrorKind::Capturing, origin));
-                }
-                // Pending on another stream: the one who needs it evaluates it.
-                drop(log);
-                evaluate(v)?;
-                log = s.log.lock();
-                // Meanwhile another thread may have closed this window.
-                slots.clear();
-                return record_locked(c, &s, log, op, arg, inputs, metas, origin);
-            }
-            slots.push(log.slot_of(v).map_err(|k| Error::at(op.name(), k, origin))?);
-        }
-        finish(c, &s, log, op, arg, slots, metas, origin)
+        let stream = c.stream(device);
+        let (mut log, slots) = slots_of(&stream, &op, inputs, origin)?;
+        let values: SmallVec<[Arc<Value>; 2]> = metas.iter().map(|m| Value::new(*m, origin, stream.id, State::Pending)).collect();
+        log.push(op, arg, slots, &values);
+        close_if_full(c, &mut log);
+        Ok(values)
     })
 }
-#[allow(clippy::too_many_arguments)]
-fn record_locked<'a>(
-    c: &Context,
-    s: &'a Arc<Stream>,
-    mut log: MutexGuard<'a, Log>,
-    op: Op,
-    arg: Arg,
-    inputs: &[&Arc<Value>],
-    metas: &Metas,
-    origin: Origin,
-) -> Result<SmallVec<[Arc<Value>; 2]>, Error> {
-    let mut slots: SmallVec<[u32; 3]> = SmallVec::new();
-    for v in inputs {
-        if v.slot(log.epoch).is_none() && matches!(*v.state.lock(), State::Pending) {
-            drop(log);
-            evaluate(v)?;
-            log = s.log.lock();
-        }
-    }
-    for v in inputs {
-        slots.push(log.slot_of(v).map_err(|k| Error::at(op.name(), k, origin))?);
-    }
-    finish(c, s, log, op, arg, slots, metas, origin)
+/// As `record`, of an op with one output.
+///
+/// # Errors
+/// As `record`.
+pub(crate) fn record_one(op: Op, arg: Arg, inputs: &[&Tensor], meta: Meta, origin: Origin) -> Result<Arc<Value>, Error> {
+    CONTEXT.with(|c| {
+        let stream = c.stream(meta.device);
+        let (mut log, slots) = slots_of(&stream, &op, inputs, origin)?;
+        let value = log.push_new(op, arg, slots, meta, origin, stream.id);
+        close_if_full(c, &mut log);
+        Ok(value)
+    })
 }
-#[allow(clippy::too_many_arguments)]
-fn finish(
-    c: &Context,
-    s: &Arc<Stream>,
-    mut log: MutexGuard<'_, Log>,
-    op: Op,
-    arg: Arg,
-    slots: SmallVec<[u32; 3]>,
-    metas: &Metas,
-    origin: Origin,
-) -> Result<SmallVec<[Arc<Value>; 2]>, Error> {
-    let values: SmallVec<[Arc<Value>; 2]> = metas.iter().map(|m| Value::new(*m, origin, s.id, State::Pending)).collect();
-    log.push(op, arg, slots, &values, 0, 0);
-    if !log.capture && c.step_group.get() == 0 {
-        let base = if c.window.get() > 0 { c.window.get() } else { log.window_ops };
-        let limit = if c.hold.get() > 0 { base.saturating_mul(8) } else { base };
-        if c.eager.get() {
-            let n = log.records.len();
-            // The error, if any, is the reader's: building never fails.
-            let _ = schedule::flush(&mut log, n);
-        } else if (log.records.len() >= limit || log.bytes >= log.window_bytes) && log.records.len() >= log.retry_at {
-            let cut = log.cut();
-            if schedule::flush(&mut log, cut).is_err() {
-                log.retry_at = log.records.len() + 256;
+type Slots = SmallVec<[u32; 3]>;
+/// The window of a stream, and the places of the inputs in it.
+fn slots_of<'a>(stream: &'a Stream, op: &Op, inputs: &[&Tensor], origin: Origin) -> Result<(MutexGuard<'a, Log>, Slots), Error> {
+    let mut log = stream.log.lock();
+    let mut slots = Slots::new();
+    while let Some(input) = inputs.get(slots.len()) {
+        let value = input.value();
+        match log.slot_of(value) {
+            Ok(slot) => slots.push(slot),
+            Err(NoSlot::Error(kind)) => return Err(Error::at(op.name(), kind, origin)),
+            Err(NoSlot::Elsewhere) if value.home == CAPTURE => return Err(Error::at(op.name(), ErrorKind::Capturing, origin)),
+            Err(NoSlot::Elsewhere) => {
+                // Pending on another stream: the one who needs it evaluates it.
+                drop(log);
+                evaluate(value)?;
+                log = stream.log.lock();
+                // Meanwhile another thread may have closed this window.
+                slots.clear();
             }
         }
     }
-    Ok(values)
+    Ok((log, slots))
+}
+/// Closes a window that is full, or at once where everything runs eagerly.
+fn close_if_full(c: &Context, log: &mut Log) {
+    if log.capture || c.step_group.get() != 0 {
+        return;
+    }
+    let base = if c.window.get() > 0 { c.window.get() } else { log.window_ops };
+    let limit = if c.hold.get() > 0 { base.saturating_mul(8) } else { base };
+    if c.eager.get() {
+        let n = log.records.len();
+        // The error, if any, is the reader's: building never fails.
+        let _ = schedule::flush(log, n);
+    } else if (log.records.len() >= limit || log.bytes >= log.window_bytes) && log.records.len() >= log.retry_at {
+        let cut = log.cut();
+        if schedule::flush(log, cut).is_err() {
+            log.retry_at = log.records.len() + 256;
+        }
+    }
 }
 
 /// Makes a value ready, whoever recorded it.
@@ -375,14 +424,17 @@ pub(crate) fn evaluate(value: &Arc<Value>) -> Result<(), Error> {
         };
         let s = match home {
             None => CONTEXT.with(|c| c.stream(value.meta.device)),
-            Some(id) => CONTEXT.with(|c| c.own_stream(id)).or_else(|| stream(id)).ok_or_else(|| Error::at("read", ErrorKind::Capturing, value.origin))?,
+            Some(id) => {
+                let found = CONTEXT.with(|c| c.own_stream(id)).or_else(|| stream(id));
+                Recorder::Thread(found.ok_or_else(|| Error::at("read", ErrorKind::Capturing, value.origin))?)
+            }
         };
         let mut log = s.log.lock();
         if log.capture {
             return Err(Error::at("read", ErrorKind::Capturing, value.origin));
         }
         if home.is_none() {
-            log.slot_of(value).map_err(|k| Error::at("read", k, value.origin))?;
+            log.slot_of(value).map_err(|why| Error::at("read", why.into(), value.origin))?;
         }
         let n = log.records.len();
         schedule::flush(&mut log, n)?;
@@ -440,7 +492,7 @@ pub(crate) fn register_inputs(values: &[Arc<Value>]) {
         if let Some(s) = c.captures.borrow().last() {
             let mut log = s.log.lock();
             for v in values {
-                log.push(Op::Input, Arg::None, SmallVec::new(), std::slice::from_ref(v), 1, 0);
+                log.push_input(v, true, 0);
             }
         }
     });

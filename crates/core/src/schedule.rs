@@ -389,7 +389,7 @@ fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
                     map.insert(i, n);
                     inputs.push(n);
                 }
-                Err(e) => lost = Some(e),
+                Err(why) => lost = Some(ErrorKind::from(why)),
             }
         }
         let outs: Vec<Arc<Value>> = (0..r.outputs as usize).map(|o| (*values[r.first as usize + o]).clone()).collect();
@@ -400,7 +400,7 @@ fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
             }
             continue;
         }
-        let first = log.push(r.op.clone(), r.arg, inputs, &outs, 0, 0);
+        let first = log.push(r.op.clone(), r.arg, inputs, &outs);
         for o in 0..r.outputs as u32 {
             map.insert(r.first + o, first + o);
         }

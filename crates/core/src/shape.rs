@@ -26,8 +26,9 @@ struct Sizes {
     dims: [usize; MAX_RANK],
     elements: usize,
     strides: [isize; MAX_RANK],
+    hash: u64,
 }
-static SCALAR: Sizes = Sizes { rank: 0, dims: [1; MAX_RANK], elements: 1, strides: [0; MAX_RANK] };
+static SCALAR: Sizes = Sizes { rank: 0, dims: [1; MAX_RANK], elements: 1, strides: [0; MAX_RANK], hash: 0 };
 type Dims = (usize, [usize; MAX_RANK]);
 static RECORDS: LazyLock<Mutex<HashMap<Dims, &'static Sizes>>> = LazyLock::new(Default::default);
 const RECENT: usize = 256;
@@ -58,7 +59,7 @@ fn record(rank: usize, dims: [usize; MAX_RANK]) -> Shape {
                 strides[axis] = step;
                 step = step.saturating_mul(dims[axis].max(1) as isize);
             }
-            Box::leak(Box::new(Sizes { rank, dims, elements: dims[..rank].iter().product(), strides }))
+            Box::leak(Box::new(Sizes { rank, dims, elements: dims[..rank].iter().product(), strides, hash }))
         });
         place.set(Some(found));
         Shape(found)
@@ -96,6 +97,10 @@ impl Shape {
     /// How many elements.
     pub fn elements(&self) -> usize {
         self.0.elements
+    }
+    /// A hash of its sizes.
+    pub(crate) fn hash(&self) -> u64 {
+        self.0.hash
     }
     /// Row-major strides, in elements.
     pub fn strides(&self) -> [isize; MAX_RANK] {

@@ -202,12 +202,15 @@ impl Tensor {
         Tensor::apply_at(op, arg, inputs, Origin::here())
     }
     pub(crate) fn apply_at(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Tensor {
+        if op.has_one_output() && !crate::intercept::any() {
+            return Tensor::apply_one(op, arg, inputs, record::CONTEXT.with(|c| c.inherit.get()).unwrap_or(origin));
+        }
         let name = op.name();
         let mut out = Tensor::apply_many(op, arg, inputs, origin);
         out.truncate(1);
         out.pop().unwrap_or_else(|| Tensor::failed(Error::at(name, ErrorKind::Internal("no output".into()), origin)))
     }
-    /// The general door: every op is applied here, and nothing else records.
+    /// The general door: every op is applied here or, if it has one output and nobody stands in the door, by `apply_one`.
     pub fn apply_many(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
         let origin = record::CONTEXT.with(|c| c.inherit.get()).unwrap_or(origin);
         if let Some(e) = inputs.iter().find_map(|t| t.error()) {
@@ -220,6 +223,9 @@ impl Tensor {
     }
     /// As `apply_many`, below the interceptors.
     pub(crate) fn apply_below(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+        if op.has_one_output() {
+            return smallvec::smallvec![Tensor::apply_one(op, arg, inputs, origin)];
+        }
         if let Some(e) = inputs.iter().find_map(|t| t.error()) {
             return fail_all(&op, e);
         }
@@ -228,28 +234,46 @@ impl Tensor {
             Ok(m) => m,
             Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
         };
-        if let Op::Transfer(to) = op {
-            return crate::grad::transfer(inputs[0], to, origin);
+        let on_tape = is_on_tape(&op, inputs).then(|| op.clone());
+        let fails = failures(&op);
+        let values = match record::record(op, arg, inputs, &outputs, origin) {
+            Err(e) => return (0..fails).map(|_| Tensor::failed(e.clone())).collect(),
+            Ok(values) => values,
+        };
+        let tape = on_tape.and_then(|op| crate::grad::record(op, arg, inputs, &values, origin));
+        let float = |v: &Value| v.meta.dtype.is_float();
+        values.into_iter().enumerate().map(|(k, value)| Tensor { tape: tape.clone().filter(|_| float(&value)).map(|t| (t, k as u8)), value }).collect()
+    }
+    /// Applies an op with one output below the interceptors: what nearly every op takes, so it makes no lists.
+    fn apply_one(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Tensor {
+        if let Some(failed) = inputs.iter().find(|t| t.value.is_failed()) {
+            return failed.detach();
         }
-        let values: SmallVec<[&Arc<Value>; 4]> = inputs.iter().map(|t| &t.value).collect();
-        let tracked = inputs.iter().any(|t| t.tape.is_some()) && !record::CONTEXT.with(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad);
-        if !tracked {
-            let fails = failures(&op);
-            return match record::record(op, arg, &values, &outputs, origin) {
-                Err(e) => (0..fails).map(|_| Tensor::failed(e.clone())).collect(),
-                Ok(values) => values.into_iter().map(Tensor::from_value).collect(),
+        let inferred = match inputs {
+            [] => op.infer_first(&[]),
+            [a] => op.infer_first(&[a.value.meta]),
+            [a, b] => op.infer_first(&[a.value.meta, b.value.meta]),
+            _ => op.infer_first(&inputs.iter().map(|t| t.value.meta).collect::<SmallVec<[Meta; 4]>>()),
+        };
+        let meta = match inferred {
+            Ok(meta) => meta,
+            Err(kind) => return Tensor::failed(Error::at(op.name(), kind, origin)),
+        };
+        if let (Op::Transfer(to), [input]) = (&op, inputs) {
+            return crate::grad::transfer(input, *to, origin);
+        }
+        if !(meta.dtype.is_float() && is_on_tape(&op, inputs)) {
+            return match record::record_one(op, arg, inputs, meta, origin) {
+                Ok(value) => Tensor::from_value(value),
+                Err(e) => Tensor::failed(e),
             };
         }
-        match record::record(op.clone(), arg, &values, &outputs, origin) {
-            Err(e) => fail_all(&op, e),
-            Ok(values) => {
-                let tape = crate::grad::record(op, arg, inputs, &values, origin);
-                values
-                    .into_iter()
-                    .enumerate()
-                    .map(|(k, value)| Tensor { tape: tape.as_ref().filter(|_| value.meta.dtype.is_float()).map(|t| (t.clone(), k as u8)), value })
-                    .collect()
+        match record::record_one(op.clone(), arg, inputs, meta, origin) {
+            Ok(value) => {
+                let tape = crate::grad::record(op, arg, inputs, std::slice::from_ref(&value), origin);
+                Tensor { tape: tape.map(|t| (t, 0)), value }
             }
+            Err(e) => Tensor::failed(e),
         }
     }
 
@@ -454,6 +478,10 @@ impl Tensor {
         let same = if meta.dtype == T::DTYPE { self.clone() } else { self.detach().cast(T::DTYPE) };
         same.to_vec::<T>()?.first().copied().ok_or_else(|| Error::new("item", ErrorKind::Internal("no element".into())))
     }
+}
+/// Does a gradient flow from the inputs through the op?
+fn is_on_tape(op: &Op, inputs: &[&Tensor]) -> bool {
+    inputs.iter().any(|t| t.tape.is_some()) && !record::CONTEXT.with(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad)
 }
 fn fail_all(op: &Op, e: Error) -> Outputs {
     (0..failures(op)).map(|_| Tensor::failed(e.clone())).collect()

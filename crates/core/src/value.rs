@@ -63,6 +63,13 @@ impl Value {
         let place = if matches!(state, State::Failed(_)) { FAILED } else { 0 };
         Arc::new(Value { meta, origin, home, kept: AtomicU32::new(0), place: AtomicU64::new(place), state: Mutex::new(state) })
     }
+    /// A value just recorded, with the window's own reference to it.
+    pub fn pending(meta: Meta, origin: Origin, home: u32, epoch: u32, slot: u32) -> (Arc<Value>, Kept) {
+        let place = AtomicU64::new((epoch as u64) << 32 | slot as u64);
+        let value = Arc::new(Value { meta, origin, home, kept: AtomicU32::new(1), place, state: Mutex::new(State::Pending) });
+        let kept = Kept(value.clone());
+        (value, kept)
+    }
     /// How many handles outside core there are. Errs on the side of more.
     pub fn users(self: &Arc<Value>) -> u32 {
         (Arc::strong_count(self) as u32).saturating_sub(self.kept.load(Acquire))

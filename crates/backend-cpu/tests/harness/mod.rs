@@ -229,14 +229,12 @@ impl<'k> Case<'k> {
             })
             .collect();
         let fault = FaultWord::default();
-        let step = Step {
-            kernel: self.kernel,
-            space: self.space,
-            inputs: self.inputs.iter().zip(&inputs).map(|(t, b)| Operand { buffer: b, shape: t.array.shape, layout: t.layout, dtype: t.array.dtype }).collect(),
-            outputs: self.outputs.iter().zip(&outputs).map(|(o, b)| Operand { buffer: b, shape: o.shape, layout: o.layout, dtype: o.dtype }).collect(),
-            args: self.args.iter().copied().collect(),
-            fault: &fault,
-        };
+        fn operand<'a>(buffer: &'a Arc<Buffer>, shape: Shape, layout: &'a Layout, dtype: DType) -> Operand<'a> {
+            Operand { buffer, shape, offset: layout.offset, strides: &layout.strides, dtype }
+        }
+        let reads: Vec<_> = self.inputs.iter().zip(&inputs).map(|(t, b)| operand(b, t.array.shape, &t.layout, t.array.dtype)).collect();
+        let writes: Vec<_> = self.outputs.iter().zip(&outputs).map(|(o, b)| operand(b, o.shape, &o.layout, o.dtype)).collect();
+        let step = Step { kernel: self.kernel, space: self.space, inputs: &reads, outputs: &writes, args: &self.args, fault: &fault };
         backend.submit(&[step]).unwrap();
         let read_back = |o: &Target, b: &Arc<Buffer>| {
             let guard = b.read();

@@ -9,7 +9,7 @@ use crate::{
     Device, Error, ErrorKind, Op, Origin, Result, Tensor,
     cell::{Cell, Overlay},
     op::{Arg, View, mix},
-    record::{Stream, evaluate, ready},
+    record::{NoSlot, Stream, evaluate, ready},
     value::{State, Value},
 };
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ pub(crate) struct Call<'a> {
 impl Captured {
     pub fn new(places: &[Tensor], outputs: &[Tensor], overlay: &Overlay, stream: Arc<Stream>) -> Result<Captured> {
         let mut log = stream.log.lock();
-        let internal = |k: ErrorKind| Error::new("compile", k);
+        let internal = |why: NoSlot| Error::new("compile", why.into());
         let mut slots = Vec::new();
         for t in outputs {
             slots.push(log.slot_of(t.value()).map_err(internal)?);

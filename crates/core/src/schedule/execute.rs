@@ -15,14 +15,20 @@ use crate::{
     value::Stored,
 };
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// What came out of a replay.
 pub(crate) struct Outcome {
     own: Buffers,
-    withheld: SmallVec<[bool; 32]>,
+    /// Which of the plan's own memory a skipped step did not write; empty if none was skipped.
+    withheld: Vec<bool>,
     /// the error found in data behind each value of the graph, if any was found at all
     pub taints: Option<Vec<Option<Error>>>,
+}
+impl Outcome {
+    fn is_withheld(&self, own: usize) -> bool {
+        self.withheld.get(own).is_some_and(|w| *w)
+    }
 }
 /// An input of a replay: its strides are the plan's, by its key.
 pub(crate) struct Bound {
@@ -40,6 +46,8 @@ impl Bound {
     }
 }
 type Buffers = SmallVec<[Arc<Buffer>; 8]>;
+/// How many steps a device gets at once.
+const BATCH: usize = 32;
 /// Names the line a record was applied at.
 pub(crate) type OriginOf<'a> = &'a dyn Fn(u32) -> Origin;
 
@@ -63,9 +71,9 @@ impl Replay<'_> {
         self.submit(0..self.plan.late, &own, &words, &[])?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || self.inputs.iter().any(|s| s.taint.is_some());
         let taints = spoiled.then(|| self.taints(&words));
-        let mut withheld: SmallVec<[bool; 32]> = SmallVec::from_elem(false, own.len());
-        let mut skip = Vec::new();
+        let (mut withheld, mut skip) = (Vec::new(), Vec::new());
         if let Some(taints) = &taints {
+            withheld.resize(own.len(), false);
             let bad = (self.bad)(taints);
             for (at, s) in self.plan.steps.iter().enumerate().skip(self.plan.late) {
                 let g = &self.plan.graph;
@@ -89,16 +97,17 @@ impl Replay<'_> {
     pub fn published(&self, outcome: &Outcome, k: usize) -> Option<Stored> {
         let (v, place) = (self.plan.publish[k].1 as usize, &self.sized.published[k]);
         let (buffer, input) = match self.plan.storage[v] {
-            Storage::Own(m) if !outcome.withheld[m as usize] => (&outcome.own[m as usize], None),
+            Storage::Own(m) if !outcome.is_withheld(m as usize) => (&outcome.own[m as usize], None),
             Storage::Input(i) => self.inputs.get(i as usize).map(|b| (&b.buffer, Some(b)))?,
             _ => return None,
         };
         let taint = outcome.taints.as_ref().and_then(|t| t[v].clone());
-        Some(Stored { buffer: buffer.clone(), layout: self.layout(place, input), taint })
+        let layout = Layout { offset: self.offset(place, input), strides: place.layout.strides };
+        Some(Stored { buffer: buffer.clone(), layout, taint })
     }
     /// The inputs whose buffer now holds something else.
     pub fn taken<'b>(&'b self, outcome: &'b Outcome) -> impl Iterator<Item = u32> + 'b {
-        self.plan.own.iter().enumerate().filter(|(m, _)| !outcome.withheld[*m]).filter_map(|(_, o)| o.taken)
+        self.plan.own.iter().enumerate().filter(|(m, _)| !outcome.is_withheld(*m)).filter_map(|(_, o)| o.taken)
     }
 
     /// All memory before the first step: if it cannot be had, nothing has run.
@@ -106,90 +115,113 @@ impl Replay<'_> {
         let oom = |k: ErrorKind, v: u32| Error::at(self.plan.graph.node_of(v).op.name(), k, (self.origin)(self.plan.graph.node_of(v).record));
         let pool = self.device.pool();
         let first = self.plan.own.first().map_or(0, |o| o.value);
-        let blocks: SmallVec<[Arc<Buffer>; 16]> =
-            self.sized.blocks.iter().map(|&b| pool.take(self.device, b)).collect::<Result<_, _>>().map_err(|k| oom(k, first))?;
-        self.plan
-            .own
-            .iter()
-            .enumerate()
-            .map(|(m, o)| match o.taken {
-                Some(i) => Ok(self.inputs[i as usize].buffer.clone()),
-                None if o.escapes => pool.take(self.device, self.sized.bytes[m]).map_err(|k| oom(k, o.value)),
-                None => Ok(blocks[self.sized.block[m] as usize].clone()),
-            })
-            .collect()
+        let mut blocks = Buffers::with_capacity(self.sized.blocks.len());
+        for &bytes in &self.sized.blocks {
+            blocks.push(pool.take(self.device, bytes).map_err(|k| oom(k, first))?);
+        }
+        let mut own = Buffers::with_capacity(self.plan.own.len());
+        for (m, o) in self.plan.own.iter().enumerate() {
+            own.push(match o.taken {
+                Some(i) => self.inputs[i as usize].buffer.clone(),
+                None if o.escapes => pool.take(self.device, self.sized.bytes[m]).map_err(|k| oom(k, o.value))?,
+                None => blocks[self.sized.block[m] as usize].clone(),
+            });
+        }
+        Ok(own)
     }
-    fn layout(&self, place: &Place, input: Option<&Bound>) -> Layout {
-        let mut layout = place.layout;
-        let mut offset = layout.offset as isize;
+    /// Where the first element is: a place in an input is relative to where the input begins.
+    fn offset(&self, place: &Place, input: Option<&Bound>) -> usize {
+        let mut offset = place.layout.offset as isize;
         for (from, stride) in &place.moves {
             if let (Arg::Start(s), false) = (argument(*from, self.records), is(Plant::IgnoredOffset)) {
                 offset += s as isize * stride;
             }
         }
         // Relative to an input the offset may be negative: a flip of a flipped one starts before it.
-        layout.offset = (offset + input.map_or(0, |b| b.offset as isize)) as usize;
-        layout
+        (offset + input.map_or(0, |b| b.offset as isize)) as usize
     }
-    fn operand<'b>(&'b self, o: &SizedOperand, own: &'b [Arc<Buffer>]) -> Option<Operand<'b>> {
+    fn operand<'b>(&'b self, o: &'b SizedOperand, own: &'b [Arc<Buffer>]) -> Option<Operand<'b>> {
         let (buffer, input): (&Buffer, _) = match o.storage {
             Storage::Own(m) => (own.get(m as usize)?, None),
             Storage::Input(i) => self.inputs.get(i as usize).map(|s| (&*s.buffer, Some(s)))?,
             Storage::None => return None,
         };
-        Some(Operand { buffer, shape: o.shape, layout: self.layout(&o.place, input), dtype: o.dtype })
+        Some(Operand { buffer, shape: o.shape, offset: self.offset(&o.place, input), strides: &o.place.layout.strides, dtype: o.dtype })
     }
-    fn submit(&self, range: std::ops::Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<(), Error> {
+    /// Hands the steps of the range to the device, some at a time: their operands are laid out side by side first.
+    fn submit(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<(), Error> {
+        let mut from = range.start;
+        while from < range.end {
+            from = self.submit_some(from..range.end, own, words, skip)?;
+        }
+        Ok(())
+    }
+    /// Submits steps from the start of the range; returns the first that is still to be run.
+    fn submit_some(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<usize, Error> {
         let internal = |s: &PlanStep, k: ErrorKind| {
             Error::at(self.plan.graph.nodes[s.node as usize].op.name(), k, (self.origin)(self.plan.graph.nodes[s.node as usize].record))
         };
-        let mut batch: SmallVec<[Step<'_>; 2]> = SmallVec::new();
-        let mut last = None;
-        for at in range {
+        let mut operands: SmallVec<[Operand<'_>; 8]> = SmallVec::new();
+        let mut args: SmallVec<[Scalar; 8]> = SmallVec::new();
+        let mut chosen: SmallVec<[usize; BATCH]> = SmallVec::new();
+        let (mut next, mut fused, mut together) = (range.start, 0, None);
+        while next < range.end && chosen.len() < BATCH {
+            let (at, s, z) = (next, &self.plan.steps[next], &self.sized.steps[next]);
+            next += 1;
             if skip.contains(&at) {
                 continue;
             }
-            let (s, z) = (&self.plan.steps[at], &self.sized.steps[at]);
-            let missing = || internal(s, ErrorKind::Internal("a step without memory".into()));
-            let inputs: SmallVec<[Operand<'_>; 4]> = z.inputs.iter().map(|o| self.operand(o, own)).collect::<Option<_>>().ok_or_else(missing)?;
-            let outputs: SmallVec<[Operand<'_>; 2]> = z.outputs.iter().map(|o| self.operand(o, own)).collect::<Option<_>>().ok_or_else(missing)?;
-            let node = &self.plan.graph.nodes[s.node as usize];
-            if let (KernelKind::Copy, [from], [to]) = (&s.kernel.kind, &inputs[..], &outputs[..]) {
-                if std::ptr::eq(from.buffer, to.buffer) && from.layout == to.layout {
+            let first = operands.len();
+            for o in z.inputs.iter().chain(&z.outputs) {
+                operands.push(self.operand(o, own).ok_or_else(|| internal(s, ErrorKind::Internal("a step without memory".into())))?);
+            }
+            if let (KernelKind::Copy, [from, to]) = (&s.kernel.kind, &operands[first..]) {
+                let op = &self.plan.graph.nodes[s.node as usize].op;
+                if std::ptr::eq(from.buffer, to.buffer) && from.offset == to.offset && from.strides == to.strides {
                     // The destination of an update was taken over: nothing to copy.
                     super::count(|c| c.donated += 1);
+                    operands.truncate(first);
                     continue;
                 }
-                if matches!(node.op, Op::UpdateSlice { .. } | Op::Scatter { .. }) && !s.updates {
+                if matches!(op, Op::UpdateSlice { .. } | Op::Scatter { .. }) && !s.updates {
                     super::count(|c| c.copies += 1);
                 }
-                if let Op::Collective { kind, group } = &node.op {
-                    self.device.backend().submit(&batch).map_err(|k| internal(s, k))?;
-                    batch.clear();
-                    self.collective(*kind, &**group, from, to).map_err(|k| internal(s, k))?;
-                    continue;
+                if let Op::Collective { kind, group } = op {
+                    together = Some((s, *kind, group.clone(), *from, *to));
+                    operands.truncate(first);
+                    break;
                 }
             }
-            let args = s
-                .args
-                .iter()
-                .enumerate()
-                .map(|(k, a)| match argument(*a, self.records) {
+            for (k, a) in s.args.iter().enumerate() {
+                args.push(match argument(*a, self.records) {
                     Arg::Scalar(v) => crate::planted::stale(std::ptr::from_ref(self.plan) as usize, at, k, v),
                     _ => Scalar::Int(0),
-                })
-                .collect();
+                });
+            }
+            fused += s.ops.saturating_sub(1) as u64;
+            chosen.push(at);
+        }
+        if let Some(&last) = chosen.last() {
+            let (mut operands, mut args) = (&operands[..], &args[..]);
+            let mut steps: SmallVec<[Step<'_>; 2]> = SmallVec::with_capacity(chosen.len());
+            for &at in &chosen {
+                let (s, z) = (&self.plan.steps[at], &self.sized.steps[at]);
+                let (inputs, rest) = operands.split_at(z.inputs.len());
+                let (outputs, rest) = rest.split_at(z.outputs.len());
+                let (own_args, rest_args) = args.split_at(s.args.len());
+                (operands, args) = (rest, rest_args);
+                steps.push(Step { kernel: &s.kernel, space: z.space, inputs, outputs, args: own_args, fault: words.get(at).unwrap_or(&NO_FAULT) });
+            }
             super::count(|c| {
-                c.kernels += 1;
-                c.fused += s.ops.saturating_sub(1) as u64;
+                c.kernels += steps.len() as u64;
+                c.fused += fused;
             });
-            last = Some(s);
-            batch.push(Step { kernel: &s.kernel, space: z.space, inputs, outputs, args, fault: words.get(at).unwrap_or(&NO_FAULT) });
+            self.device.backend().submit(&steps).map_err(|k| internal(&self.plan.steps[last], k))?;
         }
-        match last {
-            Some(s) => self.device.backend().submit(&batch).map_err(|k| internal(s, k)),
-            None => Ok(()),
+        if let Some((s, kind, group, from, to)) = together {
+            self.collective(kind, &*group, &from, &to).map_err(|k| internal(s, k))?;
         }
+        Ok(next)
     }
     /// Exchanges a tensor with the other ranks, through the host.
     fn collective(&self, kind: crate::op::CollectiveKind, group: &dyn crate::op::Communicator, from: &Operand<'_>, to: &Operand<'_>) -> Result<(), ErrorKind> {
@@ -197,11 +229,11 @@ impl Replay<'_> {
         let mut whole = vec![0u8; from.buffer.bytes()];
         from.buffer.download(0, &mut whole)?;
         let mut bytes = Vec::with_capacity(from.shape.elements() * size);
-        crate::tensor::for_each_offset(&from.shape, &from.layout, |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
+        crate::tensor::for_each_offset(&from.shape, &from.layout(), |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
         let all = group.all_gather(&bytes).map_err(|e| e.kind().clone())?;
         let result = super::combine_ranks(kind, &all, from.shape, from.dtype)?;
         match to.buffer.write().as_deref_mut() {
-            Some(m) => self.device.backend().upload(m, to.layout.offset * size, &result),
+            Some(m) => self.device.backend().upload(m, to.offset * size, &result),
             None => Err(ErrorKind::Internal("a buffer without memory".into())),
         }
     }

@@ -57,14 +57,14 @@ fn offsets(shape: &Shape, layout: &Layout) -> Vec<usize> {
 }
 fn read(o: &Operand<'_>) -> HostArray {
     let (all, size) = (bytes_of(o.buffer), o.dtype.size());
-    let data: Vec<u8> = offsets(&o.shape, &o.layout).into_iter().flat_map(|at| all[at * size..(at + 1) * size].to_vec()).collect();
+    let data: Vec<u8> = offsets(&o.shape, &o.layout()).into_iter().flat_map(|at| all[at * size..(at + 1) * size].to_vec()).collect();
     HostArray::from_bytes(o.shape, o.dtype, &data)
 }
 fn write(o: &Operand<'_>, a: &HostArray) {
     let (data, size) = (a.to_bytes(), o.dtype.size());
     let mut guard = o.buffer.write();
     let Some(all) = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<Bytes>()) else { panic!("foreign memory") };
-    for (k, at) in offsets(&o.shape, &o.layout).into_iter().enumerate() {
+    for (k, at) in offsets(&o.shape, &o.layout()).into_iter().enumerate() {
         all.0[at * size..(at + 1) * size].copy_from_slice(&data[k * size..(k + 1) * size]);
     }
 }
