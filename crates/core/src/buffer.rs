@@ -8,7 +8,6 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::Arc,
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 /// Memory of a device that tensors share. When the last holder goes it returns to the device's pool.
@@ -80,14 +79,38 @@ pub struct MemoryStats {
 
 /// A caching pool: size classes, eight to each power of two, so that at most an eighth is wasted.
 #[derive(Default)]
-pub struct Pool {
-    free: Mutex<BTreeMap<usize, Vec<Box<dyn Memory>>>>,
-    live: AtomicUsize,
-    peak: AtomicUsize,
-    cached: AtomicUsize,
-    system: AtomicU64,
-    requests: AtomicU64,
-    cap: AtomicUsize,
+pub struct Pool(Mutex<Blocks>);
+/// What a pool holds and has done. One lock covers all of it: a count costs nothing beside it.
+#[derive(Default)]
+struct Blocks {
+    free: BTreeMap<usize, Vec<Box<dyn Memory>>>,
+    stats: MemoryStats,
+    cap: usize,
+}
+impl Blocks {
+    /// A cached block of at least `want` bytes and at most twice that.
+    fn reuse(&mut self, want: usize) -> Option<(Box<dyn Memory>, usize)> {
+        let exact = self.free.get_mut(&want).and_then(|blocks| blocks.pop()).map(|m| (m, want));
+        let hit = exact.or_else(|| self.free.range_mut(want..=want.saturating_mul(2)).find_map(|(&size, blocks)| blocks.pop().map(|m| (m, size))))?;
+        self.stats.cached_bytes -= hit.1;
+        self.add_live(hit.1);
+        Some(hit)
+    }
+    fn add_live(&mut self, bytes: usize) {
+        self.stats.live_bytes += bytes;
+        self.stats.peak_bytes = self.stats.peak_bytes.max(self.stats.live_bytes);
+    }
+    /// Takes everything that is cached out, to be given back to the system.
+    fn drain(&mut self) -> Vec<Box<dyn Memory>> {
+        self.stats.cached_bytes = 0;
+        std::mem::take(&mut self.free).into_values().flatten().collect()
+    }
+    fn is_over(&self, extra: usize) -> bool {
+        self.cap != 0 && (self.stats.live_bytes + self.stats.cached_bytes).saturating_add(extra) > self.cap
+    }
+    fn out_of_memory(&self, asked: usize) -> ErrorKind {
+        ErrorKind::OutOfMemory { asked, in_use: self.stats.live_bytes, cap: (self.cap != 0).then_some(self.cap) }
+    }
 }
 fn class(bytes: usize) -> usize {
     let bytes = bytes.max(64);
@@ -101,42 +124,45 @@ impl Pool {
     /// `OutOfMemory` after everything cached was given back to the system and that did not help.
     pub fn take(&self, device: Device, bytes: usize) -> Result<Arc<Buffer>, ErrorKind> {
         let want = class(bytes);
-        self.requests.fetch_add(1, Relaxed);
         let cached = {
-            let mut free = self.free.lock();
-            let exact = free.get_mut(&want).and_then(|blocks| blocks.pop()).map(|m| (m, want));
-            let hit = exact.or_else(|| free.range_mut(want..=want.saturating_mul(2)).find_map(|(&size, blocks)| blocks.pop().map(|m| (m, size))));
-            if let Some((_, size)) = &hit {
-                self.cached.fetch_sub(*size, Relaxed);
-            }
-            hit
+            let mut blocks = self.0.lock();
+            blocks.stats.requests += 1;
+            blocks.reuse(want)
         };
         let (memory, size) = match cached {
             Some(hit) => hit,
-            None => {
-                let cap = self.cap.load(Relaxed);
-                let over = |extra: usize| cap != 0 && self.live.load(Relaxed) + self.cached.load(Relaxed) + extra > cap;
-                if over(want) {
-                    self.trim();
-                }
-                let oom = || ErrorKind::OutOfMemory { asked: bytes, in_use: self.live.load(Relaxed), cap: (cap != 0).then_some(cap) };
-                if over(want) {
-                    return Err(oom());
-                }
-                self.system.fetch_add(1, Relaxed);
-                let memory = match device.backend().alloc(want) {
-                    Ok(m) => m,
-                    Err(ErrorKind::OutOfMemory { .. }) => {
-                        self.trim();
-                        device.backend().alloc(want).map_err(|_| oom())?
-                    }
-                    Err(other) => return Err(other),
-                };
-                (memory, want)
-            }
+            None => (self.from_system(device, bytes, want)?, want),
         };
-        self.add_live(size);
         Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes: size, device, pooled: true }))
+    }
+    /// New memory; it counts as live from before it is asked for, so that two threads do not pass the cap together.
+    fn from_system(&self, device: Device, asked: usize, want: usize) -> Result<Box<dyn Memory>, ErrorKind> {
+        {
+            let mut blocks = self.0.lock();
+            let mut unused = Vec::new();
+            if blocks.is_over(want) {
+                unused = blocks.drain();
+            }
+            if blocks.is_over(want) {
+                return Err(blocks.out_of_memory(asked));
+            }
+            blocks.stats.system_allocations += 1;
+            blocks.add_live(want);
+            drop(blocks);
+            drop(unused);
+        }
+        let memory = match device.backend().alloc(want) {
+            Err(ErrorKind::OutOfMemory { .. }) => {
+                self.trim();
+                device.backend().alloc(want)
+            }
+            first => first,
+        };
+        memory.map_err(|kind| {
+            let mut blocks = self.0.lock();
+            blocks.stats.live_bytes -= want;
+            if matches!(kind, ErrorKind::OutOfMemory { .. }) { blocks.out_of_memory(asked) } else { kind }
+        })
     }
     /// Takes over a host vector.
     ///
@@ -145,43 +171,40 @@ impl Pool {
     pub fn adopt(&self, device: Device, data: HostVec) -> Result<Arc<Buffer>, ErrorKind> {
         let memory = device.backend().adopt(data)?;
         let bytes = memory.bytes();
-        self.add_live(bytes);
+        self.0.lock().add_live(bytes);
         Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false }))
     }
-    fn add_live(&self, bytes: usize) {
-        let now = self.live.fetch_add(bytes, Relaxed) + bytes;
-        self.peak.fetch_max(now, Relaxed);
-    }
     fn give(&self, memory: Box<dyn Memory>, bytes: usize, pooled: bool) {
-        self.live.fetch_sub(bytes, Relaxed);
+        let mut blocks = self.0.lock();
+        blocks.stats.live_bytes -= bytes;
         if pooled {
-            self.cached.fetch_add(bytes, Relaxed);
-            self.free.lock().entry(bytes).or_default().push(memory);
+            blocks.stats.cached_bytes += bytes;
+            match blocks.free.get_mut(&bytes) {
+                Some(same) => same.push(memory),
+                None => drop(blocks.free.insert(bytes, vec![memory])),
+            }
+        } else {
+            drop(blocks);
+            drop(memory);
         }
     }
     /// Gives everything that is cached back to the system.
     pub fn trim(&self) {
-        let blocks = std::mem::take(&mut *self.free.lock());
-        let bytes: usize = blocks.iter().map(|(size, b)| size * b.len()).sum();
-        self.cached.fetch_sub(bytes, Relaxed);
+        let unused = self.0.lock().drain();
+        drop(unused);
     }
     /// Sets the largest number of bytes the pool may hold (0: no cap).
     pub fn set_cap(&self, bytes: usize) {
-        self.cap.store(bytes, Relaxed);
+        self.0.lock().cap = bytes;
     }
     /// What it has done.
     pub fn stats(&self) -> MemoryStats {
-        MemoryStats {
-            live_bytes: self.live.load(Relaxed),
-            peak_bytes: self.peak.load(Relaxed),
-            cached_bytes: self.cached.load(Relaxed),
-            system_allocations: self.system.load(Relaxed),
-            requests: self.requests.load(Relaxed),
-        }
+        self.0.lock().stats
     }
     /// Starts a new peak from the present level.
     pub fn reset_peak(&self) {
-        self.peak.store(self.live.load(Relaxed), Relaxed);
+        let mut blocks = self.0.lock();
+        blocks.stats.peak_bytes = blocks.stats.live_bytes;
     }
 }
 impl dyn Backend {

@@ -178,7 +178,7 @@ impl Cell {
                 }
             }
         });
-        let pending = match &*value.value().state.lock() {
+        let pending = match &*value.value().state() {
             State::Pending | State::Deferred(_) => true,
             // It ran already, on bad data: the cell stays as it is.
             State::Ready(Stored { taint: Some(fault), .. }) => return Err(fault.clone()),
@@ -189,7 +189,7 @@ impl Cell {
             CONTEXT.with(|c| {
                 let s = c.stream(meta.device);
                 let mut log = s.log.lock();
-                if value.value().slot(log.epoch).is_none() && matches!(*value.value().state.lock(), State::Deferred(_)) {
+                if value.value().slot(log.epoch).is_none() && matches!(*value.value().state(), State::Deferred(_)) {
                     let _ = log.slot_of(value.value());
                 }
                 match value.value().slot(log.epoch) {

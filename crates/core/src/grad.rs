@@ -271,7 +271,7 @@ pub fn saved_bytes(t: &Tensor) -> usize {
             None => Vec::new(),
         };
         while let Some(v) = values.pop() {
-            match &*v.state.lock() {
+            match &*v.state() {
                 crate::value::State::Ready(s) if v.users() == 0 => {
                     buffers.insert(Arc::as_ptr(&s.buffer) as usize, s.buffer.bytes());
                 }

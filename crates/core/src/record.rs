@@ -91,7 +91,25 @@ struct Streams {
     orphans: Vec<u32>,
 }
 static STREAMS: LazyLock<Mutex<Streams>> = LazyLock::new(Default::default);
-static EPOCH: AtomicU32 = AtomicU32::new(1);
+static EPOCHS: AtomicU32 = AtomicU32::new(1024);
+/// A number that no other open window has; never 0. A thread takes them by the thousand.
+fn next_epoch() -> u32 {
+    const BLOCK: u32 = 1024;
+    thread_local! {
+        static OWN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    }
+    OWN.with(|own| {
+        let (mut next, mut end) = own.get();
+        if next == end {
+            next = EPOCHS.fetch_add(BLOCK, Relaxed);
+            end = next.wrapping_add(BLOCK);
+        }
+        // A value that was never in a window has place 0.
+        let epoch = next.max(1);
+        own.set((next.wrapping_add(1), end));
+        epoch
+    })
+}
 /// The longest Map chain that a cut may not split.
 pub(crate) const OPEN_CHAIN: usize = 128;
 
@@ -214,7 +232,7 @@ impl Log {
             records: Vec::new(),
             values: Vec::new(),
             writes: Vec::new(),
-            epoch: EPOCH.fetch_add(1, Relaxed),
+            epoch: next_epoch(),
             structure: 0,
             sizes: 0,
             bytes: 0,
@@ -227,7 +245,7 @@ impl Log {
     }
     /// Starts an empty window.
     pub fn clear(&mut self) {
-        self.epoch = EPOCH.fetch_add(1, Relaxed);
+        self.epoch = next_epoch();
         self.records.clear();
         self.values.clear();
         self.writes.clear();
@@ -239,32 +257,25 @@ impl Log {
         if let Some(slot) = value.slot(self.epoch) {
             return Ok(slot);
         }
-        let mut state = value.state.lock();
-        match &*state {
+        if value.is_dense() {
+            return Ok(self.push_input(value, true, 0));
+        }
+        if let Some(recipe) = value.take_recipe() {
+            let inputs = recipe.inputs.iter().map(|k| self.slot_of(k)).collect::<Result<_, NoSlot>>()?;
+            schedule::count(|s| s.recomputed += 1);
+            return Ok(self.push(recipe.op, recipe.arg, inputs, std::slice::from_ref(value)));
+        }
+        let (dense, strides) = match &*value.state() {
             State::Ready(stored) => {
                 let dense = stored.layout.is_dense(&value.meta.shape);
-                let mut sizes = 0;
-                if !dense {
-                    for k in 0..value.meta.shape.rank() {
-                        sizes = mix(sizes, stored.layout.strides[k] as u64);
-                    }
-                }
-                drop(state);
-                Ok(self.push_input(value, dense, sizes))
+                let strides = &stored.layout.strides[..value.meta.shape.rank()];
+                (dense, if dense { 0 } else { strides.iter().fold(0, |hash, &s| mix(hash, s as u64)) })
             }
-            State::Deferred(_) => {
-                let State::Deferred(recipe) = std::mem::replace(&mut *state, State::Pending) else {
-                    return Err(ErrorKind::Internal("a deferred value changed its mind".into()).into());
-                };
-                drop(state);
-                let inputs = recipe.inputs.iter().map(|k| self.slot_of(k)).collect::<Result<_, NoSlot>>()?;
-                schedule::count(|s| s.recomputed += 1);
-                Ok(self.push(recipe.op, recipe.arg, inputs, std::slice::from_ref(value)))
-            }
-            State::Pending => Err(NoSlot::Elsewhere),
-            State::Donated => Err(ErrorKind::Internal("a value whose buffer was reused was read".into()).into()),
-            State::Failed(e) => Err(e.kind().clone().into()),
-        }
+            State::Pending | State::Deferred(_) => return Err(NoSlot::Elsewhere),
+            State::Donated => return Err(ErrorKind::Internal("a value whose buffer was reused was read".into()).into()),
+            State::Failed(e) => return Err(e.kind().clone().into()),
+        };
+        Ok(self.push_input(value, dense, strides))
     }
     /// Appends a record and hashes it.
     pub fn push(&mut self, op: Op, arg: Arg, inputs: Slots, outputs: &[Arc<Value>]) -> u32 {
@@ -414,8 +425,8 @@ fn close_if_full(c: &Context, log: &mut Log) {
 
 /// Makes a value ready, whoever recorded it.
 pub(crate) fn evaluate(value: &Arc<Value>) -> Result<(), Error> {
-    loop {
-        let home = match &*value.state.lock() {
+    while !value.is_in_memory() {
+        let home = match &*value.state() {
             State::Ready(_) => return Ok(()),
             State::Failed(e) => return Err(e.clone()),
             State::Donated => return Err(Error::at("read", ErrorKind::Internal("a value whose buffer was reused was read".into()), value.origin)),
@@ -438,10 +449,11 @@ pub(crate) fn evaluate(value: &Arc<Value>) -> Result<(), Error> {
         }
         let n = log.records.len();
         schedule::flush(&mut log, n)?;
-        if matches!(*value.state.lock(), State::Pending) && value.slot(log.epoch).is_none() {
+        if matches!(*value.state(), State::Pending) && value.slot(log.epoch).is_none() {
             return Err(Error::at("read", ErrorKind::Internal("a value's window ran without it".into()), value.origin));
         }
     }
+    Ok(())
 }
 
 /// Runs every pending value of this thread that somebody holds.

@@ -120,8 +120,8 @@ impl Recent {
     fn place(key: Key, sizes: u64) -> usize {
         (key.1 ^ key.2 ^ sizes) as usize % 16
     }
-    fn get(&self, key: Key, sizes: u64) -> Option<Found> {
-        self.0[Recent::place(key, sizes)].as_ref().filter(|(k, s, _)| *k == key && *s == sizes).map(|(_, _, found)| found.clone())
+    fn get(&self, key: Key, sizes: u64) -> Option<&Found> {
+        self.0[Recent::place(key, sizes)].as_ref().filter(|(k, s, _)| *k == key && *s == sizes).map(|(_, _, found)| found)
     }
     fn put(&mut self, key: Key, sizes: u64, found: Found) {
         self.0[Recent::place(key, sizes)] = Some((key, sizes, found));
@@ -173,7 +173,21 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     count(|s| s.flushes += 1);
     let last = &log.records[cut - 1];
     let (structure, sizes) = (last.structure, if is(Plant::StalePlanKey) { 0 } else { last.sizes });
-    let (plan, sized) = find_plan(log, cut, (log.device.index(), structure, key), sizes, &holders, &holds)?;
+    let key = (log.device.index(), structure, key);
+    if log.recent.get(key, sizes).is_some() {
+        count(|s| s.hits += 1);
+    } else {
+        let found = find_plan(log, cut, key, sizes, &holders, &holds)?;
+        log.recent.put(key, sizes, found);
+    }
+    run_plan(log, slots, key, sizes)?;
+    restart(log, cut);
+    Ok(())
+}
+/// Binds the plan that was just found to the window's memory, replays it and gives its results out.
+fn run_plan(log: &Log, slots: usize, key: Key, sizes: u64) -> Result<(), Stop> {
+    let internal = |what: &str| Stop::Reader(Error::new("read", ErrorKind::Internal(what.into())));
+    let (plan, sized) = log.recent.get(key, sizes).ok_or_else(|| internal("a plan was lost"))?;
     let mut inputs: SmallVec<[Bound; 8]> = SmallVec::with_capacity(plan.graph.inputs.len());
     for (_, source) in &plan.graph.inputs {
         let bound = match source {
@@ -181,28 +195,23 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
             Source::Slot(slot) => Bound::of(&log.values[*slot as usize]),
             Source::Constant(value) => Bound::of(value),
         };
-        inputs.push(bound.ok_or_else(|| Stop::Reader(Error::new("read", ErrorKind::Internal("an input is not in memory".into()))))?);
+        inputs.push(bound.ok_or_else(|| internal("an input is not in memory"))?);
     }
-    {
-        let log = &*log;
-        let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
-        let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
-        let bad = |taints: &[Option<Error>]| {
-            let groups = bad_groups(&writes, |slot| taints[plan.graph.of_slot[slot as usize] as usize].clone());
-            let mut bad: Vec<Option<Error>> = vec![None; plan.graph.vals.len()];
-            for w in &writes {
-                if let Some(e) = groups.get(&w.group) {
-                    bad[plan.graph.of_slot[w.slot as usize] as usize] = Some(e.clone());
-                }
+    let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
+    let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
+    let bad = |taints: &[Option<Error>]| {
+        let groups = bad_groups(&writes, |slot| taints[plan.graph.of_slot[slot as usize] as usize].clone());
+        let mut bad: Vec<Option<Error>> = vec![None; plan.graph.vals.len()];
+        for w in &writes {
+            if let Some(e) = groups.get(&w.group) {
+                bad[plan.graph.of_slot[w.slot as usize] as usize] = Some(e.clone());
             }
-            bad
-        };
-        let replay = Replay { plan: &plan, sized: &sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad };
-        let outcome = replay.run().map_err(Stop::Reader)?;
-        publish(log, &replay, &outcome, &writes);
-    }
-    drop(inputs);
-    restart(log, cut);
+        }
+        bad
+    };
+    let replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad };
+    let outcome = replay.run().map_err(Stop::Reader)?;
+    publish(log, &replay, &outcome, &writes);
     Ok(())
 }
 
@@ -242,7 +251,7 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, u64) {
         let slot = r.first as usize;
         let v = &log.values[slot];
         let free = holders[slot] == Holder::Nobody
-            && match &*v.state.lock() {
+            && match &*v.state() {
                 State::Ready(s) => Arc::strong_count(&s.buffer) == 1 && s.layout.offset == 0 && s.layout.is_dense(&v.meta.shape),
                 _ => false,
             };
@@ -261,16 +270,7 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, u64) {
     (holders, holds, key)
 }
 
-fn find_plan(log: &mut Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<Found, Stop> {
-    if let Some(found) = log.recent.get(key, sizes) {
-        count(|s| s.hits += 1);
-        return Ok(found);
-    }
-    let found = find_plan_of_all(log, cut, key, sizes, holders, holds)?;
-    log.recent.put(key, sizes, found.clone());
-    Ok(found)
-}
-fn find_plan_of_all(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<Found, Stop> {
+fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<Found, Stop> {
     if let Some(found) = PLANS.lock().get(&key).and_then(|e| e.sizes.get(&sizes).cloned()) {
         count(|s| s.hits += 1);
         return Ok(found);
@@ -326,13 +326,13 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
     for i in replay.taken(outcome) {
         if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) {
             count(|s| s.donated += 1);
-            *log.values[*slot as usize].state.lock() = State::Donated;
+            log.values[*slot as usize].set(State::Donated);
         }
     }
     for (k, (slot, _)) in plan.publish.iter().enumerate() {
         let value = &log.values[*slot as usize];
         match replay.published(outcome, k) {
-            Some(stored) => *value.state.lock() = State::Ready(stored),
+            Some(stored) => drop(value.set(State::Ready(stored))),
             None => {
                 let error = taint_of(*slot).or_else(|| bad.values().next().cloned());
                 value.fail(error.unwrap_or_else(|| Error::at("read", ErrorKind::Internal("a value was withheld without a reason".into()), value.origin)));
@@ -345,7 +345,7 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
         let r = &log.records[node.record as usize];
         let inputs = r.inputs.iter().map(|&i| log.values[i as usize].clone()).collect();
         count(|s| s.deferred += 1);
-        *value.state.lock() = State::Deferred(Box::new(Recipe { op: r.op.clone(), arg: r.arg, inputs }));
+        value.set(State::Deferred(Box::new(Recipe { op: r.op.clone(), arg: r.arg, inputs })));
     }
     for w in writes.iter().rev() {
         match bad.get(&w.group) {

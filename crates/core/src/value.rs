@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use std::sync::{
     Arc,
     atomic::{
-        AtomicU32, AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed},
+        AtomicU8, AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 
@@ -26,8 +26,14 @@ pub(crate) struct Value {
     kept: AtomicU32,
     /// (window epoch, slot) while it is in a window; [`FAILED`] for a failed tensor.
     place: AtomicU64,
-    pub state: Mutex<State>,
+    /// What everybody asks of the state, to be had without its lock.
+    stage: AtomicU8,
+    state: Mutex<State>,
 }
+/// Stages: not in memory, or from bad data; in memory; in memory and row-major without gaps.
+const OTHER: u8 = 0;
+const IN_MEMORY: u8 = 1;
+const DENSE: u8 = 2;
 /// The place of a value that never ran because it could not be recorded.
 const FAILED: u64 = u64::MAX;
 
@@ -42,6 +48,16 @@ pub(crate) enum State {
     Failed(Error),
     /// Its buffer was given to its successor (an old value of a cell that nobody can read any more).
     Donated,
+}
+impl State {
+    fn stage(&self, meta: &Meta) -> u8 {
+        match self {
+            State::Ready(s) if s.taint.is_some() => OTHER,
+            State::Ready(s) if s.layout.is_dense(&meta.shape) => DENSE,
+            State::Ready(_) => IN_MEMORY,
+            _ => OTHER,
+        }
+    }
 }
 /// Where a value lies.
 #[derive(Clone)]
@@ -61,12 +77,13 @@ pub(crate) struct Recipe {
 impl Value {
     pub fn new(meta: Meta, origin: Origin, home: u32, state: State) -> Arc<Value> {
         let place = if matches!(state, State::Failed(_)) { FAILED } else { 0 };
-        Arc::new(Value { meta, origin, home, kept: AtomicU32::new(0), place: AtomicU64::new(place), state: Mutex::new(state) })
+        let stage = AtomicU8::new(state.stage(&meta));
+        Arc::new(Value { meta, origin, home, kept: AtomicU32::new(0), place: AtomicU64::new(place), stage, state: Mutex::new(state) })
     }
     /// A value just recorded, with the window's own reference to it.
     pub fn pending(meta: Meta, origin: Origin, home: u32, epoch: u32, slot: u32) -> (Arc<Value>, Kept) {
         let place = AtomicU64::new((epoch as u64) << 32 | slot as u64);
-        let value = Arc::new(Value { meta, origin, home, kept: AtomicU32::new(1), place, state: Mutex::new(State::Pending) });
+        let value = Arc::new(Value { meta, origin, home, kept: AtomicU32::new(1), place, stage: AtomicU8::new(OTHER), state: Mutex::new(State::Pending) });
         let kept = Kept(value.clone());
         (value, kept)
     }
@@ -82,7 +99,37 @@ impl Value {
     }
     pub fn fail(&self, error: Error) {
         self.place.store(FAILED, Relaxed);
-        *self.state.lock() = State::Failed(error);
+        self.set(State::Failed(error));
+    }
+    /// The state, to look at.
+    pub fn state(&self) -> impl std::ops::Deref<Target = State> + '_ {
+        self.state.lock()
+    }
+    /// Enters another state; returns the one before.
+    pub fn set(&self, state: State) -> State {
+        let stage = state.stage(&self.meta);
+        let mut now = self.state.lock();
+        self.stage.store(stage, Release);
+        std::mem::replace(&mut *now, state)
+    }
+    /// A deferred value is pending again: the recipe, to be recorded.
+    pub fn take_recipe(&self) -> Option<Box<Recipe>> {
+        let mut now = self.state.lock();
+        match std::mem::replace(&mut *now, State::Pending) {
+            State::Deferred(recipe) => Some(recipe),
+            other => {
+                *now = other;
+                None
+            }
+        }
+    }
+    /// Is it in memory, computed from good data?
+    pub fn is_in_memory(&self) -> bool {
+        self.stage.load(Acquire) != OTHER
+    }
+    /// Is it in memory, computed from good data, row-major and without gaps?
+    pub fn is_dense(&self) -> bool {
+        self.stage.load(Acquire) == DENSE
     }
     pub fn slot(&self, epoch: u32) -> Option<u32> {
         let place = self.place.load(Relaxed);

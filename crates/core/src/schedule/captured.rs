@@ -154,7 +154,7 @@ impl Captured {
                 && let Some(From::Cell(k)) = self.sources.get(slot)
             {
                 super::count(|s| s.donated += 1);
-                *old[*k].state.lock() = State::Donated;
+                old[*k].set(State::Donated);
             }
         }
         let fault = outcome.taints.as_ref().and_then(|t| error_of(t));

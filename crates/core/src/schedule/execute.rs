@@ -39,7 +39,7 @@ pub(crate) struct Bound {
 impl Bound {
     /// The memory of a value that is ready.
     pub fn of(value: &crate::value::Value) -> Option<Bound> {
-        match &*value.state.lock() {
+        match &*value.state() {
             crate::value::State::Ready(s) => Some(Bound { buffer: s.buffer.clone(), offset: s.layout.offset, taint: s.taint.clone() }),
             _ => None,
         }

@@ -194,7 +194,7 @@ fn inline(g: &mut Graph, device: Device, c: &Arc<dyn Composite>, inputs: &[u32],
                 Some(&i) => i,
                 None => {
                     let value = (*log.values[first]).clone();
-                    if !matches!(*value.state.lock(), State::Ready(_)) {
+                    if !matches!(*value.state(), State::Ready(_)) {
                         return Err(ErrorKind::Internal(format!("the body of {} uses a tensor that is not in memory", c.name())));
                     }
                     let v = g.node(Op::Input, ArgFrom::Body(Arg::None), SmallVec::new(), std::iter::once(value.meta), record);

@@ -33,7 +33,7 @@ pub(super) fn window(log: &mut Log) -> Result<(), Error> {
         }
     }
     for (slot, value) in log.values.iter().enumerate() {
-        let pending = matches!(*value.state.lock(), State::Pending);
+        let pending = matches!(*value.state(), State::Pending);
         if let (true, Some(a)) = (pending, &arrays[slot]) {
             let bytes = a.to_bytes();
             let device = value.meta.device;
@@ -41,7 +41,7 @@ pub(super) fn window(log: &mut Log) -> Result<(), Error> {
             if let Some(m) = buffer.write().as_deref_mut() {
                 device.backend().upload(m, 0, &bytes).map_err(|k| Error::at("read", k, value.origin))?;
             }
-            *value.state.lock() = State::Ready(Stored { buffer, layout: Layout::dense(&value.meta.shape), taint: taints[slot].clone() });
+            value.set(State::Ready(Stored { buffer, layout: Layout::dense(&value.meta.shape), taint: taints[slot].clone() }));
         }
     }
     commit(log, &taints, log.records.len());
