@@ -291,8 +291,10 @@ impl Context {
     /// As [`CpuBuilder::build`].
     #[track_caller]
     pub fn new(builder: CpuBuilder) -> adamant_core::Result<Context> {
-        let backend = builder.build().map_err(|k| adamant_core::Error::new("device", k))?;
-        Ok(Context(Device::from_backend(Box::new(backend))))
+        match builder.build() {
+            Ok(backend) => Ok(Context(Device::from_backend(Box::new(backend)))),
+            Err(kind) => Err(adamant_core::Error::new("device", kind)),
+        }
     }
     /// Its device.
     pub fn device(self) -> Device {

@@ -54,22 +54,8 @@ impl CpuMemory {
     pub fn slice_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
             Store::Own { words, start, bytes } => &mut bytemuck::cast_slice_mut(words)[*start..*start + *bytes],
-            Store::Adopted(v) => match v {
-                // `adopt` leaves no vector of bool.
-                HostVec::Bool(_) => &mut [],
-                HostVec::U8(v) => v,
-                HostVec::I8(v) => bytemuck::cast_slice_mut(v),
-                HostVec::I16(v) => bytemuck::cast_slice_mut(v),
-                HostVec::U16(v) => bytemuck::cast_slice_mut(v),
-                HostVec::I32(v) => bytemuck::cast_slice_mut(v),
-                HostVec::U32(v) => bytemuck::cast_slice_mut(v),
-                HostVec::I64(v) => bytemuck::cast_slice_mut(v),
-                HostVec::U64(v) => bytemuck::cast_slice_mut(v),
-                HostVec::F16(v) => bytemuck::cast_slice_mut(v),
-                HostVec::BF16(v) => bytemuck::cast_slice_mut(v),
-                HostVec::F32(v) => bytemuck::cast_slice_mut(v),
-                HostVec::F64(v) => bytemuck::cast_slice_mut(v),
-            },
+            // `adopt` leaves no vector of bool.
+            Store::Adopted(v) => v.bytes_mut(),
         }
     }
 }
@@ -79,6 +65,12 @@ impl Memory for CpuMemory {
     }
     fn host(&self) -> Option<&[u8]> {
         Some(self.slice())
+    }
+    fn take_host(&mut self) -> Option<HostVec> {
+        match &mut self.0 {
+            Store::Own { .. } => None,
+            Store::Adopted(v) => Some(std::mem::replace(v, HostVec::U8(Vec::new()))),
+        }
     }
     fn as_any(&self) -> &dyn Any {
         self

@@ -141,7 +141,10 @@ pub(crate) fn with_operands<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(
         let same = |o: &Operand<'_>| std::ptr::eq(o.buffer as *const Buffer, i.buffer);
         from.push(match step.outputs.iter().position(same) {
             Some(p)
-                if may_alias && i.layout() == step.outputs[p].layout() && i.dtype.size() == step.outputs[p].dtype.size() && i.shape == step.outputs[p].shape =>
+                if may_alias
+                    && i.layout() == step.outputs[p].layout()
+                    && i.dtype.size() == step.outputs[p].dtype.size()
+                    && i.shape == step.outputs[p].shape =>
             {
                 From::Place(p)
             }

@@ -14,6 +14,10 @@ pub trait Memory: Any + Send + Sync {
     fn host(&self) -> Option<&[u8]> {
         None
     }
+    /// Gives back the vector that was adopted, if it was one, and leaves nothing.
+    fn take_host(&mut self) -> Option<HostVec> {
+        None
+    }
     /// For the backend that made it.
     fn as_any(&self) -> &dyn Any;
     /// For the backend that made it.

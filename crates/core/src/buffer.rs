@@ -4,11 +4,7 @@ use crate::{
     backend::{Backend, Memory},
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// Memory of a device that tensors share. When the last holder goes it returns to the device's pool.
 pub struct Buffer {
@@ -37,6 +33,11 @@ impl Buffer {
     /// The memory, for writing.
     pub fn write(&self) -> RwLockWriteGuard<'_, Option<Box<dyn Memory>>> {
         self.memory.write()
+    }
+    /// The vector that was adopted, where it was one; else the buffer as it is.
+    pub(crate) fn into_host(mut self) -> Result<HostVec, Buffer> {
+        // An empty memory is left, which goes the way of all buffers.
+        self.memory.get_mut().as_deref_mut().and_then(|m| m.take_host()).ok_or(self)
     }
     /// Copies `to.len()` bytes from `offset` on to the host.
     ///

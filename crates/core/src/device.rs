@@ -1,7 +1,7 @@
 //! Devices: which backend a tensor lives on. A `Device` is a copyable handle; an opened device stays for the
 //! life of the program, so a buffer can never outlive it.
 use crate::{
-    Error, ErrorKind, Result,
+    Error, ErrorKind, Origin, Result,
     backend::{BACKENDS, Backend, DeviceInfo},
     buffer::{MemoryStats, Pool},
 };
@@ -101,7 +101,8 @@ impl Device {
                 )),
             ));
         };
-        let opened_backend = (r.open)(number).map_err(|k| Error::new("device", k))?;
+        let here = Origin::here();
+        let opened_backend = (r.open)(number).map_err(|k| Error::at("device", k, here))?;
         Ok(Device::insert(&mut opened, backend.into(), number, opened_backend))
     }
     /// A device of one's own: a context with its own threads, pool and limits.
@@ -175,7 +176,8 @@ impl Device {
     /// The backend takes no such kernel.
     #[track_caller]
     pub fn register(self, composite: &'static str, kernel: Box<dyn std::any::Any + Send + Sync>) -> Result<()> {
-        self.0.backend.register(composite, kernel).map_err(|k| Error::new("register", k))
+        let here = Origin::here();
+        self.0.backend.register(composite, kernel).map_err(|k| Error::at("register", k, here))
     }
     /// A number that tells devices apart within this process.
     pub fn index(self) -> u32 {
@@ -210,9 +212,10 @@ impl FromStr for Device {
     fn from_str(s: &str) -> Result<Device> {
         let (name, number) = match s.split_once(':') {
             None => (s, 0),
-            Some((name, n)) => {
-                (name, n.parse().map_err(|_| Error::new("device", ErrorKind::Argument(format!("`{s}` is no device; write cpu, cuda, cuda:1, wgpu or auto"))))?)
-            }
+            Some((name, n)) => match n.parse() {
+                Ok(number) => (name, number),
+                Err(_) => return Err(Error::new("device", ErrorKind::Argument(format!("`{s}` is no device; write cpu, cuda, cuda:1, wgpu or auto")))),
+            },
         };
         match name {
             "auto" => Device::auto(),

@@ -3,7 +3,7 @@
 //! Arithmetic is defined for bool, u8, i8, i32, u32, i64, f16, bf16, f32 and f64. The others
 //! (i16, u16, u64 and the two fp8 formats) are storage: they can be cast, moved and saved.
 use crate::error::ErrorKind;
-use bytemuck::{CheckedBitPattern, NoUninit};
+use bytemuck::{CheckedBitPattern, NoUninit, Zeroable};
 use half::{bf16, f16};
 use std::fmt;
 
@@ -195,17 +195,17 @@ impl std::str::FromStr for DType {
     type Err = crate::Error;
     #[track_caller]
     fn from_str(s: &str) -> Result<DType, crate::Error> {
-        DType::ALL
-            .into_iter()
-            .find(|d| d.name() == s)
-            .ok_or_else(|| crate::Error::new("dtype", ErrorKind::Argument(format!("`{s}` is no dtype; there are {:?}", DType::ALL))))
+        match DType::ALL.into_iter().find(|d| d.name() == s) {
+            Some(dtype) => Ok(dtype),
+            None => Err(crate::Error::new("dtype", ErrorKind::Argument(format!("`{s}` is no dtype; there are {:?}", DType::ALL)))),
+        }
     }
 }
 
 /// A Rust type that can be an element of a tensor: plain old data of a known [`DType`].
 ///
 /// All but `bool` are [`bytemuck::Pod`]; `bool` is checked when bytes become elements.
-pub trait Element: NoUninit + CheckedBitPattern + Copy + Default + PartialOrd + fmt::Debug + Send + Sync + 'static {
+pub trait Element: NoUninit + CheckedBitPattern + Zeroable + Copy + Default + PartialOrd + fmt::Debug + Send + Sync + 'static {
     /// The dtype of tensors that hold this type.
     const DTYPE: DType;
     /// The element's value as a number.
@@ -220,6 +220,8 @@ pub trait Element: NoUninit + CheckedBitPattern + Copy + Default + PartialOrd + 
     }
     /// Wraps a vector without copying it.
     fn into_host(data: Vec<Self>) -> HostVec;
+    /// Unwraps a vector of this type without copying it.
+    fn from_host(data: HostVec) -> Option<Vec<Self>>;
 }
 
 macro_rules! elements {
@@ -243,6 +245,7 @@ macro_rules! elements {
             fn from_f64(value: f64) -> Self { ($f)(value) }
             fn from_i64(value: i64) -> Self { ($i)(value) }
             fn into_host(data: Vec<Self>) -> HostVec { HostVec::$d(data) }
+            fn from_host(data: HostVec) -> Option<Vec<Self>> { if let HostVec::$d(v) = data { Some(v) } else { None } }
         })*
     };
 }
@@ -260,6 +263,26 @@ elements! {
     bf16, BF16, Float, |v: bf16| Scalar::Float(v.to_f64()), bf16_from_f64, |v: i64| bf16_from_f64(v as f64);
     f32, F32, Float, |v| Scalar::Float(v as f64), |v: f64| v as f32, |v: i64| v as f32;
     f64, F64, Float, Scalar::Float, |v: f64| v, |v: i64| v as f64;
+}
+impl HostVec {
+    /// The elements' bytes, to write; none of a vector of bool, which may not hold every byte.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            HostVec::Bool(_) => &mut [],
+            HostVec::U8(v) => v,
+            HostVec::I8(v) => bytemuck::cast_slice_mut(v),
+            HostVec::I16(v) => bytemuck::cast_slice_mut(v),
+            HostVec::U16(v) => bytemuck::cast_slice_mut(v),
+            HostVec::I32(v) => bytemuck::cast_slice_mut(v),
+            HostVec::U32(v) => bytemuck::cast_slice_mut(v),
+            HostVec::I64(v) => bytemuck::cast_slice_mut(v),
+            HostVec::U64(v) => bytemuck::cast_slice_mut(v),
+            HostVec::F16(v) => bytemuck::cast_slice_mut(v),
+            HostVec::BF16(v) => bytemuck::cast_slice_mut(v),
+            HostVec::F32(v) => bytemuck::cast_slice_mut(v),
+            HostVec::F64(v) => bytemuck::cast_slice_mut(v),
+        }
+    }
 }
 
 /// f64 to f16 with one rounding (through f32 it would be two).

@@ -177,6 +177,15 @@ impl Error {
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
+    /// The same error of an op in a scope, if it was met outside any: what a parameter adds, which knows its path.
+    #[must_use]
+    pub fn within(self, scope: crate::scope::ScopeId) -> Error {
+        if self.0.origin.scope.0 != 0 {
+            return self;
+        }
+        let Inner { kind, op, origin, hint } = &*self.0;
+        Error(Arc::new(Inner { kind: kind.clone(), op, origin: Origin { scope, ..*origin }, hint: hint.clone() }))
+    }
     /// The op that failed.
     pub fn op(&self) -> &'static str {
         self.0.op
@@ -240,7 +249,9 @@ impl fmt::Display for Error {
             write!(f, "; in {scope}")?;
         }
         write!(f, " ({}:{})", self.0.origin.at.file(), self.0.origin.at.line())?;
-        if let Some(entered) = crate::scope::entered_at(self.0.origin.scope) {
+        // A layer that the user calls directly is entered on the line that the op's origin names already.
+        let entered = crate::scope::entered_at(self.0.origin.scope).filter(|l| (l.file(), l.line()) != (self.0.origin.at.file(), self.0.origin.at.line()));
+        if let Some(entered) = entered {
             write!(f, ", called from {}:{}", entered.file(), entered.line())?;
         }
         if let Some(hint) = &self.0.hint {

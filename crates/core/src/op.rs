@@ -402,9 +402,7 @@ impl Op {
             Op::Composite(c) => c.infer(inputs).map(SmallVec::from_vec),
             // The values, and where they came from.
             Op::Sort { .. } => self.infer_first(inputs).map(|values| smallvec![values, Meta { dtype: DType::I64, ..values }]),
-            Op::Window(spec) if spec.op == WindowOp::Max => {
-                self.infer_first(inputs).map(|values| smallvec![values, Meta { dtype: DType::I64, ..values }])
-            }
+            Op::Window(spec) if spec.op == WindowOp::Max => self.infer_first(inputs).map(|values| smallvec![values, Meta { dtype: DType::I64, ..values }]),
             _ => self.infer_first(inputs).map(|only| smallvec![only]),
         }
     }

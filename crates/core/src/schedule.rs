@@ -484,11 +484,11 @@ pub(crate) fn combine_ranks(kind: crate::op::CollectiveKind, all: &[Vec<u8>], sh
 }
 
 /// The error a fault becomes.
-pub(crate) fn fault_error(op: &Op, fault: Fault, origin: Origin) -> Error {
+pub(crate) fn fault_error(op: &'static str, fault: Fault, origin: Origin) -> Error {
     let kind = match fault {
         Fault::Index { index, bound, position } => ErrorKind::Index { index, bound, position: Some(position) },
         Fault::DivisionByZero => ErrorKind::Domain("an integer was divided by zero".into()),
         Fault::Domain(s) => ErrorKind::Domain(s),
     };
-    Error::at(op.name(), kind, origin)
+    Error::at(op, kind, origin)
 }

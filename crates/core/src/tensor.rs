@@ -153,7 +153,8 @@ impl Tensor {
     #[track_caller]
     pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
         let shape = self.shape()?;
-        <[usize; N]>::try_from(&*shape).map_err(|_| Error::new("dims", ErrorKind::Shape { shape, expected: format!("{N} axes") }))
+        let here = Origin::here();
+        <[usize; N]>::try_from(&*shape).map_err(|_| Error::at("dims", ErrorKind::Shape { shape, expected: format!("{N} axes") }, here))
     }
     /// The dtype.
     ///
@@ -368,7 +369,7 @@ impl Tensor {
         let make = || -> std::result::Result<Tensor, ErrorKind> {
             let shape = shape.to_shape()?;
             if shape.elements() != data.len() {
-                return Err(ErrorKind::Shape { shape, expected: format!("{} elements, as many as were given", data.len()) });
+                return Err(ErrorKind::Shape { shape, expected: format!("{} elements, but {} were given", shape.elements(), data.len()) });
             }
             let meta = Meta { shape, dtype: T::DTYPE, device };
             let buffer = device.pool().adopt(device, T::into_host(data))?;
@@ -432,41 +433,84 @@ impl Tensor {
         if meta.dtype != T::DTYPE {
             return Err(Error::new("to_vec", ErrorKind::DtypeMismatch { left: meta.dtype, right: T::DTYPE }));
         }
-        let bytes = self.to_bytes()?;
-        bytemuck::checked::try_cast_slice(&bytes).map(|s: &[T]| s.to_vec()).or_else(|_| {
-            // The bytes are not aligned for T: copy element by element.
-            bytes
-                .chunks_exact(size_of::<T>())
-                .map(bytemuck::checked::try_pod_read_unaligned)
-                .collect::<std::result::Result<Vec<T>, _>>()
-                .map_err(|e| Error::new("to_vec", ErrorKind::Internal(e.to_string())))
-        })
+        let here = Origin::here();
+        let out = host_vec::<T>(&meta).map_err(|k| Error::at("to_vec", k, here))?;
+        if meta.dtype != DType::Bool {
+            let mut out = T::into_host(out);
+            self.read_into(out.bytes_mut(), here)?;
+            return T::from_host(out).ok_or_else(|| Error::at("to_vec", ErrorKind::Internal("a vector of another type".into()), here));
+        }
+        // Not every byte is a bool: those that come from memory are checked.
+        let (mut out, bytes) = (out, self.to_bytes()?);
+        match bytemuck::checked::try_cast_slice::<u8, T>(&bytes) {
+            Ok(elements) => out.copy_from_slice(elements),
+            Err(e) => return Err(Error::at("to_vec", ErrorKind::Internal(e.to_string()), here)),
+        }
+        Ok(out)
+    }
+    /// As [`Tensor::to_vec`], but the vector itself where the tensor was made of one ([`Tensor::from_vec`]), lies in it in
+    /// row-major order, and nothing else holds it.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_vec`].
+    #[track_caller]
+    pub fn into_vec<T: Element>(self) -> Result<Vec<T>> {
+        let meta = self.try_meta()?;
+        let whole = |s: &Stored| s.taint.is_none() && s.layout.offset == 0 && s.layout.is_dense(&meta.shape) && s.buffer.bytes() == meta.bytes();
+        let Some(stored) = self.value.stored().filter(|s| whole(s) && meta.dtype == T::DTYPE && meta.dtype != DType::Bool) else {
+            return self.to_vec();
+        };
+        let here = Origin::here();
+        drop(self);
+        let Stored { buffer, layout, .. } = stored;
+        // With the tensor gone, the buffer has one holder left or is shared.
+        match Arc::try_unwrap(buffer).map(crate::buffer::Buffer::into_host) {
+            Ok(Ok(data)) => T::from_host(data).ok_or_else(|| Error::at("into_vec", ErrorKind::Internal("a vector of another type".into()), here)),
+            Ok(Err(buffer)) => Tensor::from_value(record::ready(meta, here, Stored { buffer: Arc::new(buffer), layout, taint: None })).to_vec(),
+            Err(buffer) => Tensor::from_value(record::ready(meta, here, Stored { buffer, layout, taint: None })).to_vec(),
+        }
     }
     /// The elements' bytes in row-major order, native byte order.
     ///
     /// # Errors
-    /// As [`Tensor::eval`].
+    /// As [`Tensor::eval`]; memory for the copy.
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let here = Origin::here();
-        self.eval().map_err(|e| if matches!(e.kind(), ErrorKind::Capturing) { Error::at("read", ErrorKind::Capturing, here) } else { e })?;
-        let stored = self.value.stored().ok_or_else(|| Error::new("read", ErrorKind::Internal("a value that was evaluated is not there".into())))?;
-        let meta = self.value.meta;
-        let (n, size) = (meta.shape.elements(), meta.dtype.size());
-        let whole = if stored.layout.is_dense(&meta.shape) {
-            let mut out = vec![0u8; n * size];
-            if n > 0 {
-                stored.buffer.download(stored.layout.offset * size, &mut out).map_err(|k| Error::new("read", k))?;
-            }
-            return Ok(out);
-        } else {
-            let mut whole = vec![0u8; stored.buffer.bytes()];
-            stored.buffer.download(0, &mut whole).map_err(|k| Error::new("read", k))?;
-            whole
-        };
-        let mut out = Vec::with_capacity(n * size);
-        for_each_offset(&meta.shape, &stored.layout, |at| out.extend_from_slice(&whole[at * size..(at + 1) * size]));
+        let meta = self.try_meta()?;
+        let mut out = host_bytes(meta.bytes(), &meta).map_err(|k| Error::at("read", k, here))?;
+        self.read_into(&mut out, here)?;
         Ok(out)
+    }
+    /// Computes the value and copies its elements, in row-major order, over `out`, which has their number of bytes.
+    fn read_into(&self, out: &mut [u8], here: Origin) -> Result<()> {
+        let error = |k| Error::at("read", k, here);
+        self.eval().map_err(|e| if matches!(e.kind(), ErrorKind::Capturing) { error(ErrorKind::Capturing) } else { e })?;
+        let stored = self.value.stored().ok_or_else(|| error(ErrorKind::Internal("a value that was evaluated is not there".into())))?;
+        let meta = self.value.meta;
+        let size = meta.dtype.size();
+        if out.is_empty() {
+            return Ok(());
+        }
+        if stored.layout.is_dense(&meta.shape) {
+            return stored.buffer.download(stored.layout.offset * size, out).map_err(error);
+        }
+        let mut places = out.chunks_exact_mut(size);
+        let mut scatter = |whole: &[u8]| {
+            for_each_offset(&meta.shape, &stored.layout, |at| {
+                if let Some(place) = places.next() {
+                    place.copy_from_slice(&whole[at * size..(at + 1) * size]);
+                }
+            });
+        };
+        if let Some(whole) = stored.buffer.read().as_deref().and_then(|m| m.host()) {
+            scatter(whole);
+            return Ok(());
+        }
+        let mut whole = host_bytes(stored.buffer.bytes(), &meta).map_err(error)?;
+        stored.buffer.download(0, &mut whole).map_err(error)?;
+        scatter(&whole);
+        Ok(())
     }
     /// The only element, converted to `T`'s dtype if need be.
     ///
@@ -485,6 +529,16 @@ impl Tensor {
 /// Does a gradient flow from the inputs through the op?
 fn is_on_tape(op: &Op, inputs: &[&Tensor]) -> bool {
     inputs.iter().any(|t| t.tape.is_some()) && !record::CONTEXT.with(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad)
+}
+/// Memory of the host for what is read from a device.
+fn host_bytes(bytes: usize, meta: &Meta) -> std::result::Result<Vec<u8>, ErrorKind> {
+    let in_use = meta.device.memory().live_bytes;
+    bytemuck::allocation::try_zeroed_vec(bytes).map_err(|()| ErrorKind::OutOfMemory { asked: bytes, in_use, cap: None })
+}
+/// As [`host_bytes`], in elements.
+fn host_vec<T: Element>(meta: &Meta) -> std::result::Result<Vec<T>, ErrorKind> {
+    let in_use = meta.device.memory().live_bytes;
+    bytemuck::allocation::try_zeroed_vec(meta.shape.elements()).map_err(|()| ErrorKind::OutOfMemory { asked: meta.bytes(), in_use, cap: None })
 }
 fn fail_all(op: &Op, e: Error) -> Outputs {
     (0..failures(op)).map(|_| Tensor::failed(e.clone())).collect()

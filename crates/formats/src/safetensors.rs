@@ -4,7 +4,7 @@ use ::safetensors::{
     Dtype,
     tensor::{Metadata, TensorInfo},
 };
-use adamant_core::{Arg, DType, Device, Element, Error, ErrorKind, Op, Shape, Tensor, bf16, f16};
+use adamant_core::{Arg, DType, Device, Element, Error, ErrorKind, Op, Origin, Shape, Tensor, bf16, f16};
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -38,7 +38,7 @@ impl SafeTensors {
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<SafeTensors, Error> {
         let path = path.as_ref();
-        open(path).map_err(|reason| file_error("safetensors", path, reason))
+        named(path, open(path))
     }
     /// The names, sorted.
     pub fn names(&self) -> Vec<String> {
@@ -60,7 +60,7 @@ impl SafeTensors {
     /// `File`, if there is no such tensor or its dtype is none of ours (fp4, fp6, complex, ...).
     #[track_caller]
     pub fn meta(&self, name: &str) -> Result<(DType, Shape), Error> {
-        self.info(name).map(|(dtype, shape, _)| (dtype, shape)).map_err(|reason| file_error("safetensors", &self.path, reason))
+        named(&self.path, self.info(name).map(|(dtype, shape, _)| (dtype, shape)))
     }
     /// The bytes of one tensor, little-endian and row-major; no other part of the file is read.
     ///
@@ -68,7 +68,7 @@ impl SafeTensors {
     /// As [`SafeTensors::meta`]; the file is shorter than when it was opened.
     #[track_caller]
     pub fn bytes(&self, name: &str) -> Result<Vec<u8>, Error> {
-        self.read(name).map(|(_, _, bytes)| bytes).map_err(|reason| file_error("safetensors", &self.path, reason))
+        named(&self.path, self.read(name).map(|(_, _, bytes)| bytes))
     }
     /// One tensor on a device; no other part of the file is read.
     ///
@@ -76,8 +76,9 @@ impl SafeTensors {
     /// As [`SafeTensors::bytes`].
     #[track_caller]
     pub fn tensor(&self, name: &str, device: Device) -> Result<Tensor, Error> {
-        let (dtype, shape, bytes) = self.read(name).map_err(|reason| file_error("safetensors", &self.path, reason))?;
-        from_bytes(dtype, shape, &bytes, device).map_err(|reason| file_error("safetensors", &self.path, format!("tensor `{name}`: {reason}")))?.ok()
+        let (dtype, shape, bytes) = named(&self.path, self.read(name))?;
+        let tensor = from_bytes(dtype, shape, &bytes, device).map_err(|reason| format!("tensor `{name}`: {reason}"));
+        named(&self.path, tensor)?.ok()
     }
     fn info(&self, name: &str) -> Result<(DType, Shape, (u64, u64)), String> {
         let info = self.metadata.info(name).ok_or_else(|| format!("there is no tensor `{name}` in it"))?;
@@ -128,7 +129,7 @@ pub fn save<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIterator<
     for (name, tensor) in tensors {
         let (name, meta) = (name.into(), tensor.try_meta()?);
         if sorted.contains_key(&name) {
-            return Err(file_error("safetensors", path, format!("two tensors have the name `{name}`")));
+            return named(path, Err(format!("two tensors have the name `{name}`")));
         }
         sorted.insert(name, (tensor, meta));
     }
@@ -143,14 +144,15 @@ pub fn save<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIterator<
         .collect();
     let texts = (!texts.is_empty()).then(|| texts.iter().map(|(k, v)| (k.clone(), v.clone())).collect());
     let header = Metadata::new(texts, infos).map_err(|e| e.to_string()).and_then(|m| serde_json::to_vec(&m).map_err(|e| e.to_string()));
-    let mut header = header.map_err(|reason| file_error("safetensors", path, reason))?;
+    let mut header = named(path, header)?;
     // The data begins at a multiple of 8 bytes, so that a mapped file is aligned.
     header.resize(header.len().next_multiple_of(8), b' ');
     if header.len() as u64 > MAX_HEADER_BYTES {
-        return Err(file_error("safetensors", path, format!("a header of {} bytes is over the limit of {MAX_HEADER_BYTES}", header.len())));
+        return named(path, Err(format!("a header of {} bytes is over the limit of {MAX_HEADER_BYTES}", header.len())));
     }
-    replace(path, |file| {
-        let io = |e: std::io::Error| file_error("safetensors", path, e.to_string());
+    let here = Origin::here();
+    replace(path, here, |file| {
+        let io = |e: std::io::Error| file_error(path, e.to_string(), here);
         file.write_all(&(header.len() as u64).to_le_bytes()).and_then(|()| file.write_all(&header)).map_err(io)?;
         for (tensor, _) in sorted.values() {
             file.write_all(&tensor.to_bytes()?).map_err(io)?;
@@ -159,8 +161,8 @@ pub fn save<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIterator<
     })
 }
 /// Writes beside the file and renames, so that whoever reads it finds the old one or the new one, never a part.
-fn replace(path: &Path, write: impl FnOnce(&mut BufWriter<fs::File>) -> Result<(), Error>) -> Result<(), Error> {
-    let io = |e: std::io::Error| file_error("safetensors", path, e.to_string());
+fn replace(path: &Path, here: Origin, write: impl FnOnce(&mut BufWriter<fs::File>) -> Result<(), Error>) -> Result<(), Error> {
+    let io = |e: std::io::Error| file_error(path, e.to_string(), here);
     let mut beside = path.as_os_str().to_owned();
     beside.push(".tmp");
     let beside = PathBuf::from(beside);
@@ -244,7 +246,12 @@ fn dtype_to(dtype: DType) -> Dtype {
     }
 }
 
+/// The reason as an error that names the file and the caller's line.
 #[track_caller]
-fn file_error(op: &'static str, path: &Path, reason: String) -> Error {
-    Error::new(op, ErrorKind::File { path: path.display().to_string(), reason })
+fn named<T>(path: &Path, result: Result<T, String>) -> Result<T, Error> {
+    let here = Origin::here();
+    result.map_err(|reason| file_error(path, reason, here))
+}
+fn file_error(path: &Path, reason: String, here: Origin) -> Error {
+    Error::at("safetensors", ErrorKind::File { path: path.display().to_string(), reason }, here)
 }

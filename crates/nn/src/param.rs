@@ -1,6 +1,6 @@
 //! `Param`: a leaf of a model. A handle on one cell, with the path it has in the model and the role it plays.
 //! Clones are the same parameter, so weights are tied by cloning.
-use adamant_core::{Cell, DType, Device, Error, ErrorKind, Flag, Meta, Result, Tensor};
+use adamant_core::{Cell, DType, Device, Error, ErrorKind, Flag, Meta, Result, Tensor, scope};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
@@ -72,8 +72,19 @@ impl Param {
     /// As [`Cell::set`]: a failed tensor, another shape, dtype or device.
     #[track_caller]
     pub fn set(&self, value: &Tensor) -> Result<()> {
-        let cell = self.cell();
-        cell.set(value)
+        let result = self.cell().set(value);
+        if result.is_ok() {
+            return result;
+        }
+        let path = self.path();
+        match result {
+            // What is refused here is refused for this parameter; an error that the value carries has a place of its own.
+            Err(e) if value.error().is_none() && !path.is_empty() => {
+                let _scope = scope::enter_path(&path);
+                Err(e.within(scope::current()))
+            }
+            result => result,
+        }
     }
     /// The cell it lives in now.
     pub fn cell(&self) -> Cell {

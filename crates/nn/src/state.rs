@@ -1,6 +1,6 @@
 //! State dicts: the values of a model by path, out and in.
 use crate::{Param, Role, Visit, Walk};
-use adamant_core::{Error, ErrorKind, Result, Tensor};
+use adamant_core::{Error, ErrorKind, Origin, Result, Tensor};
 use std::collections::HashMap;
 
 #[derive(Default)]
@@ -24,7 +24,8 @@ pub(crate) fn state_dict(model: &(impl Walk + ?Sized)) -> Vec<(String, Tensor)> 
 
 #[track_caller]
 pub(crate) fn load_state_dict(model: &(impl Walk + ?Sized), state: &[(String, Tensor)]) -> Result<()> {
-    let refuse = |kind| Error::new("load_state_dict", kind);
+    let here = Origin::here();
+    let refuse = |kind| Error::at("load_state_dict", kind, here);
     let given: HashMap<&str, &Tensor> = state.iter().map(|(name, t)| (name.as_str(), t)).collect();
     let own = saved(model);
     let missing: Vec<&str> = own.iter().map(|(n, _)| n.as_str()).filter(|n| !given.contains_key(n)).collect();

@@ -207,7 +207,9 @@ impl<R: UpdateRule> Updater<R> {
     #[track_caller]
     fn update(&mut self, grads: &Grads) -> Result<()> {
         for group in &self.groups {
-            group.rule.check().map_err(|text| Error::new("optimizer", ErrorKind::Argument(format!("{}: {text}", group.rule.name()))))?;
+            if let Err(text) = group.rule.check() {
+                return Err(Error::new("optimizer", ErrorKind::Argument(format!("{}: {text}", group.rule.name()))));
+            }
             for p in group.parameters.iter().filter(|p| p.is_trainable()) {
                 let Some(g) = grads.of(&p.cell()) else { continue };
                 let state = self.state.entry(p.id()).or_default();

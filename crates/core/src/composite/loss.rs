@@ -37,9 +37,10 @@ impl std::str::FromStr for Reduction {
     #[track_caller]
     fn from_str(s: &str) -> Result<Reduction> {
         let all = [Reduction::None, Reduction::Mean, Reduction::Sum, Reduction::BatchMean];
-        all.into_iter()
-            .find(|r| r.word() == s)
-            .ok_or_else(|| Error::new("reduction", ErrorKind::Argument(format!("`{s}` is none of none, mean, sum, batchmean"))))
+        match all.into_iter().find(|r| r.word() == s) {
+            Some(reduction) => Ok(reduction),
+            None => Err(Error::new("reduction", ErrorKind::Argument(format!("`{s}` is none of none, mean, sum, batchmean")))),
+        }
     }
 }
 

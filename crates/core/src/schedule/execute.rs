@@ -7,11 +7,11 @@ use crate::{
     Device, Error, ErrorKind, Op, Scalar,
     buffer::Buffer,
     error::Origin,
-    kernel::{FaultWord, KernelKind, Operand, Step},
+    kernel::{Fault, FaultWord, KernelKind, Operand, Step},
     op::Arg,
     planted::{Plant, is},
     record::Record,
-    shape::Layout,
+    shape::{Layout, Shape},
     value::Stored,
 };
 use smallvec::SmallVec;
@@ -112,7 +112,10 @@ impl Replay<'_> {
 
     /// All memory before the first step: if it cannot be had, nothing has run.
     fn reserve(&self) -> Result<Buffers, Error> {
-        let oom = |k: ErrorKind, v: u32| Error::at(self.plan.graph.node_of(v).op.name(), k, (self.origin)(self.plan.graph.node_of(v).record));
+        let oom = |k: ErrorKind, v: u32| {
+            let record = self.plan.graph.node_of(v).record;
+            Error::at(self.name(record), k, (self.origin)(record))
+        };
         let pool = self.device.pool();
         let first = self.plan.own.first().map_or(0, |o| o.value);
         let mut blocks = Buffers::with_capacity(self.sized.blocks.len());
@@ -244,15 +247,19 @@ impl Replay<'_> {
         for (k, (v, _)) in g.inputs.iter().enumerate() {
             taints[*v as usize] = self.inputs.get(k).and_then(|s| s.taint.clone());
         }
-        for (s, w) in self.plan.steps.iter().zip(words) {
-            if let Some(fault) = w.get().filter(|_| !is(Plant::LostFault)) {
+        for ((s, z), w) in self.plan.steps.iter().zip(&self.sized.steps).zip(words) {
+            if let Some(mut fault) = w.get().cloned().filter(|_| !is(Plant::LostFault)) {
+                if let Fault::Index { position, .. } = &mut fault {
+                    let index = if let KernelKind::Gather { .. } = s.kernel.kind { z.inputs.get(1) } else { z.inputs.first() };
+                    *position = index.map_or(*position, |i| given_position(*position, &i.shape, &i.place.layout));
+                }
                 let found: SmallVec<[Option<u32>; 4]> = s.outputs.iter().map(|o| self.culprit(o.value(g))).collect();
                 let nowhere = found.iter().all(Option::is_none);
                 for (o, node) in s.outputs.iter().zip(found) {
                     // Outputs of the kernel that do not depend on what can fault are as good as ever.
                     if let Some(node) = node.or(nowhere.then_some(s.node)) {
                         let x = &g.nodes[node as usize];
-                        taints[o.value(g) as usize] = Some(super::fault_error(&x.op, fault.clone(), (self.origin)(x.record)));
+                        taints[o.value(g) as usize] = Some(super::fault_error(self.name(x.record), fault.clone(), (self.origin)(x.record)));
                     }
                 }
             }
@@ -266,6 +273,10 @@ impl Replay<'_> {
             }
         }
         taints
+    }
+    /// What the user called: the op that was recorded, not those of its body.
+    fn name(&self, record: u32) -> &'static str {
+        self.records.get(record as usize).map_or("run", |r| r.op.name())
     }
     /// The op inside the kernel that makes `v` which can have found the fault.
     fn culprit(&self, v: u32) -> Option<u32> {
@@ -291,4 +302,18 @@ impl Replay<'_> {
         }
         None
     }
+}
+
+/// An index that is repeated along an axis (for every feature of a row) was given once: its position without those axes.
+fn given_position(position: usize, shape: &Shape, layout: &Layout) -> usize {
+    let (mut rest, mut given, mut step) = (position, 0, 1);
+    for axis in (0..shape.rank()).rev() {
+        let size = shape[axis].max(1);
+        if layout.strides[axis] != 0 {
+            given += rest % size * step;
+            step *= size;
+        }
+        rest /= size;
+    }
+    given
 }

@@ -26,7 +26,7 @@ pub(super) fn window(log: &mut Log) -> Result<(), Error> {
         let inputs: Vec<HostArray> = r.inputs.iter().filter_map(|&i| arrays[i as usize].clone()).collect();
         let metas: Vec<Meta> = outs.iter().map(|v| v.meta).collect();
         let (results, fault) = interpret_op(&r.op, r.arg, &inputs, &metas, log.device).map_err(|k| Error::at(r.op.name(), k, outs[0].origin))?;
-        let taint = fault.map(|f| fault_error(&r.op, f, outs[0].origin)).or_else(|| r.inputs.iter().find_map(|&i| taints[i as usize].clone()));
+        let taint = fault.map(|f| fault_error(r.op.name(), f, outs[0].origin)).or_else(|| r.inputs.iter().find_map(|&i| taints[i as usize].clone()));
         for (k, a) in results.into_iter().enumerate().take(outs.len()) {
             arrays[first + k] = Some(a);
             taints[first + k] = taint.clone();

@@ -9,15 +9,31 @@ impl Tensor {
     /// A tensor that copies a slice.
     #[track_caller]
     pub fn from_slice<T: Element>(data: &[T], shape: impl ToShape) -> Tensor {
-        Tensor::from_vec(data.to_vec(), shape)
+        match reserved("from_slice", data.len()) {
+            Ok(mut copy) => {
+                copy.extend_from_slice(data);
+                Tensor::from_vec(copy, shape)
+            }
+            Err(failed) => failed,
+        }
     }
     /// A vector of the elements of an iterator.
     #[allow(clippy::should_implement_trait, reason = "the trait has no place for a failed shape or a device")]
     #[track_caller]
     pub fn from_iter<T: Element>(data: impl IntoIterator<Item = T>) -> Tensor {
-        let data: Vec<T> = data.into_iter().collect();
-        let len = data.len();
-        Tensor::from_vec(data, len)
+        let data = data.into_iter();
+        let mut collected: Vec<T> = match reserved("from_iter", data.size_hint().0) {
+            Ok(empty) => empty,
+            Err(failed) => return failed,
+        };
+        for element in data {
+            if collected.len() == collected.capacity() && collected.try_reserve(1).is_err() {
+                return out_of_memory::<T>("from_iter", collected.len() + 1);
+            }
+            collected.push(element);
+        }
+        let len = collected.len();
+        Tensor::from_vec(collected, len)
     }
     /// A tensor without axes that holds one element.
     #[track_caller]
@@ -67,7 +83,10 @@ impl Tensor {
         if let Err(kind) = nested.flatten(0, &mut sizes, &mut data) {
             return Tensor::fail("tensor", kind);
         }
-        let mut converted: Vec<T> = Vec::with_capacity(data.len());
+        let mut converted: Vec<T> = match reserved("tensor", data.len()) {
+            Ok(empty) => empty,
+            Err(failed) => return failed,
+        };
         for v in data {
             match v.to_scalar().fit(T::DTYPE) {
                 Ok(Scalar::Float(f)) => converted.push(T::from_f64(f)),
@@ -232,6 +251,20 @@ impl Tensor {
     }
 }
 
+/// Room for so many elements, or the failed tensor that says that there is none.
+#[track_caller]
+fn reserved<T>(op: &'static str, len: usize) -> Result<Vec<T>, Tensor> {
+    let mut empty = Vec::new();
+    match empty.try_reserve_exact(len) {
+        Ok(()) => Ok(empty),
+        Err(_) => Err(out_of_memory::<T>(op, len)),
+    }
+}
+#[track_caller]
+fn out_of_memory<T>(op: &'static str, len: usize) -> Tensor {
+    let in_use = Device::current().map_or(0, |d| d.memory().live_bytes);
+    Tensor::fail(op, ErrorKind::OutOfMemory { asked: len.saturating_mul(size_of::<T>()), in_use, cap: None })
+}
 /// `start + k * step` in a shape of one axis.
 fn progression(shape: Shape, start: Scalar, step: Scalar, dtype: DType, device: Device) -> Tensor {
     let wide = match dtype {

@@ -3,7 +3,7 @@ use super::{
     Operand, Tensor,
     compose::{compose, compose1},
 };
-use crate::{DType, Element, Error, ErrorKind, Result};
+use crate::{DType, Element, Error, ErrorKind, Origin, Result};
 
 impl Tensor {
     /// Are shapes equal and all elements within `atol + rtol * |other|`? NaN is close to nothing.
@@ -78,7 +78,8 @@ impl Tensor {
     pub fn to_array<T: Element, const N: usize>(&self) -> Result<[T; N]> {
         self.dims::<1>()?;
         let shape = self.shape()?;
-        self.to_vec::<T>()?.try_into().map_err(|_| Error::new("to_array", ErrorKind::Shape { shape, expected: format!("{N} elements") }))
+        let here = Origin::here();
+        self.to_vec::<T>()?.try_into().map_err(|_| Error::at("to_array", ErrorKind::Shape { shape, expected: format!("{N} elements") }, here))
     }
     /// The rows of a matrix.
     ///
