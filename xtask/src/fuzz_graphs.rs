@@ -19,7 +19,7 @@ pub struct Options {
     /// The seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// cpu, cuda:N, wgpu:N, or plain for the loops that come with the suite
+    /// cpu, cuda[:n], wgpu[:n], reference, or plain for the loops that come with the suite
     #[arg(long, default_value = "cpu")]
     device: String,
     /// Plant this fault, or `all` one after the other, and show that it is found (on the plain loops)
@@ -94,10 +94,7 @@ pub fn open(name: &str) -> Result<Device, Exit> {
     if name == "plain" {
         return Ok(plain::device(2048, usize::MAX));
     }
-    name.parse::<Device>().map_err(|e| {
-        eprintln!("{e}");
-        if e.kind().word() == "device" { Exit::DeviceAbsent } else { Exit::Usage }
-    })
+    crate::device::open(name)
 }
 
 #[cfg(feature = "planted-faults")]

@@ -3,6 +3,7 @@
 
 mod bench;
 mod check;
+mod conformance;
 mod device;
 mod exit;
 mod fuzz_graphs;
@@ -26,6 +27,8 @@ enum Chore {
     Bench(bench::Options),
     /// Everything a change must pass besides its tests: fmt, clippy, docs, tidy
     Check(check::Options),
+    /// The suite that every backend passes, on one device
+    Conformance(conformance::Options),
     /// Random graphs: fused = op by op, bit for bit, and both within the published table of the reference
     FuzzGraphs(fuzz_graphs::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
@@ -42,6 +45,7 @@ fn main() -> std::process::ExitCode {
     match Cli::parse().chore {
         Chore::Bench(options) => bench::run(&options),
         Chore::Check(options) => check::run(&options),
+        Chore::Conformance(options) => conformance::run(&options),
         Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
         Chore::Size(options) => size::run(&options),

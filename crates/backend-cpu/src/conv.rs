@@ -214,7 +214,8 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                 let lines = lowering.lines(outs);
                 let strides = [shape.input[1] * shape.input[2], shape.input[2], 1];
                 let first = (0..3).map(|axis| chosen[axis].first * strides[axis]).sum();
-                let steps = [0, 1, 2].map(|axis| strides[axis] * shape.stride[axis]);
+                // An axis of one position takes no step: the plane is then one run, which its stride must not stretch.
+                let steps = [0, 1, 2].map(|axis| strides[axis] * if chosen[axis].axis.count > 1 { shape.stride[axis] } else { 1 });
                 let product = Product {
                     context: T::context(isa),
                     lowering: &lowering,

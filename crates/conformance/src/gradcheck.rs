@@ -4,6 +4,7 @@
 //! Engineering Software 4, 1982), so that 1e-6 relative can be asked for.
 use crate::{
     data::{download, upload},
+    layouts::{LAYOUTS, lay},
     random::Random,
     registry::Entry,
 };
@@ -15,6 +16,14 @@ pub const FIRST: (f64, f64) = (1e-6, 1e-8);
 pub const SECOND: (f64, f64) = (1e-5, 1e-7);
 /// Relative tolerance of the adjoint identity.
 pub const ADJOINT: f64 = 1e-12;
+/// Tolerance of first and second derivatives, relative and absolute, of what passes through f32: its differences divide a
+/// rounding error by a step.
+pub const THROUGH_F32: (f64, f64) = (1e-4, 1e-4);
+
+/// The tolerances of an entry, by the narrowest dtype its values pass through: first order, second order, adjoint.
+fn tolerances(through: DType) -> ((f64, f64), (f64, f64), f64) {
+    if through == DType::F64 { (FIRST, SECOND, ADJOINT) } else { (THROUGH_F32, THROUGH_F32, 8.0 * f32::EPSILON as f64) }
+}
 
 /// The derivative of `f` at 0 by Ridders' extrapolation, and an estimate of its error.
 fn derivative(f: &dyn Fn(f64) -> Result<f64, Error>) -> Result<(f64, f64), Error> {
@@ -47,13 +56,20 @@ struct Sample<'a> {
     device: Device,
     inputs: Vec<HostArray>,
     random: Random,
+    /// how the inputs lie in memory
+    layout: &'static str,
 }
 impl Sample<'_> {
     fn differentiable(&self, k: usize) -> bool {
         self.entry.inputs[k].differentiable && self.inputs[k].dtype.is_float()
     }
     fn tensors(&self, inputs: &[HostArray], track: bool) -> Vec<Tensor> {
-        inputs.iter().map(|a| upload(a, self.device)).enumerate().map(|(k, t)| if track && self.differentiable(k) { t.tracked() } else { t }).collect()
+        inputs
+            .iter()
+            .map(|a| lay(a, self.layout, self.device))
+            .enumerate()
+            .map(|(k, t)| if track && self.differentiable(k) { t.tracked() } else { t })
+            .collect()
     }
     /// The float outputs, each with a cotangent.
     fn outputs(&self, x: &[Tensor]) -> Result<Vec<(Tensor, HostArray)>, Error> {
@@ -147,7 +163,7 @@ impl Sample<'_> {
     }
     fn first(&self) -> Result<(), String> {
         let gradients = self.gradients(&self.inputs).map_err(|e| format!("backward: {e}"))?;
-        self.compare("first", &gradients, &|x| self.value(x), FIRST)
+        self.compare("first", &gradients, &|x| self.value(x), tolerances(self.entry.through).0)
     }
     fn second(&self) -> Result<(), String> {
         let text = |e: Error| format!("second backward: {e}");
@@ -170,7 +186,7 @@ impl Sample<'_> {
                 })
                 .sum())
         };
-        self.compare("second", &gradients, &along, SECOND)
+        self.compare("second", &gradients, &along, tolerances(self.entry.through).1)
     }
     /// `<v, Ju> = <J'v, u>`, where Ju is the gradient of `<J'v, u>` by v.
     fn adjoint(&self) -> Result<(), String> {
@@ -205,7 +221,12 @@ impl Sample<'_> {
                 size += (v.float(e) * ju.float(e)).abs();
             }
         }
-        if (pulled - pushed).abs() <= ADJOINT * size.max(1.0) { Ok(()) } else { Err(format!("adjoint: <J'v, u> = {pulled:e}, <v, Ju> = {pushed:e}")) }
+        // NaN is a failure, so this is not `>`.
+        if (pulled - pushed).abs() <= tolerances(self.entry.through).2 * size.max(1.0) {
+            Ok(())
+        } else {
+            Err(format!("adjoint: <J'v, u> = {pulled:e}, <v, Ju> = {pushed:e}"))
+        }
     }
 }
 fn zeros(a: &HostArray) -> HostArray {
@@ -220,11 +241,23 @@ pub fn check(device: Device, entry: &Entry, seed: u64) -> Result<(), String> {
     device.scoped(|| {
         let random = Random::new(seed);
         let inputs = entry.inputs.iter().enumerate().map(|(k, i)| i.draw(DType::F64, &mut random.part(k as u64))).collect();
-        let sample = Sample { entry, device, inputs, random };
+        let mut sample = Sample { entry, device, inputs, random, layout: "dense" };
         sample.first()?;
         if entry.order >= 2 {
             sample.second()?;
             sample.adjoint()?;
+        }
+        let dense = sample.gradients(&sample.inputs).map_err(|e| format!("backward: {e}"))?;
+        for layout in LAYOUTS.into_iter().filter(|l| *l != "dense") {
+            sample.layout = layout;
+            let other = sample.gradients(&sample.inputs).map_err(|e| format!("backward of {layout} inputs: {e}"))?;
+            for (k, (a, b)) in dense.iter().zip(&other).enumerate() {
+                let size = (0..a.len()).map(|e| a.float(e).abs()).fold(1.0, f64::max);
+                let apart = (0..a.len()).any(|e| (a.float(e) - b.float(e)).abs() > tolerances(entry.through).2 * size);
+                if apart {
+                    return Err(format!("the gradient by input {k} is another if the inputs are {layout}"));
+                }
+            }
         }
         Ok(())
     })

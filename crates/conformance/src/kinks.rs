@@ -1,8 +1,9 @@
 //! Where a function has no derivative its gradient is a convention. Ours is PyTorch's; here are its values.
 use crate::registry::{Call, Outputs};
 use adamant_core::{
-    Device, Error, Tensor,
-    functional::{self as f, Reduction},
+    DType, Device, Error, Tensor,
+    functional::{self as f, MaxPool, Reduction},
+    tensor::ScatterReduce,
 };
 
 /// A point without a derivative.
@@ -45,6 +46,21 @@ pub const KINKS: &[Kink] = kinks! {
     "l1_loss of equals" [[1.0], [1.0]] |x| f::l1_loss(&x[0], &x[1], Reduction::Sum) => [[0.0], [0.0]],
     "prod with one zero" [[2.0, 0.0, 3.0]] |x| x[0].prod(0) => [[0.0, 6.0, 0.0]],
     "floor" [[1.0]] |x| x[0].floor() => [[0.0]],
+    "ceil, round and trunc" [[1.0, 0.5]] |x| x[0].ceil() + x[0].round() + x[0].trunc() => [[0.0, 0.0]],
+    "sinc" [[0.0]] |x| x[0].sinc() => [[0.0]],
+    "elu" [[0.0]] |x| x[0].elu(1.5) => [[1.5]],
+    "celu" [[0.0]] |x| x[0].celu(1.5) => [[1.0]],
+    "prelu" [[0.0], [0.25]] |x| x[0].prelu(&x[1]) => [[0.25], [0.0]],
+    "hardsigmoid" [[-3.0, 3.0]] |x| x[0].hardsigmoid() => [[0.0, 0.0]],
+    "fmax of equals: the first" [[2.0], [2.0]] |x| x[0].fmax(&x[1]) => [[1.0], [0.0]],
+    "fmin of equals: the first" [[2.0], [2.0]] |x| x[0].fmin(&x[1]) => [[1.0], [0.0]],
+    "std of equals" [[2.0, 2.0]] |x| x[0].std(0, 1.0) => [[0.0, 0.0]],
+    "the 1-norm of zero" [[0.0, 0.0]] |x| x[0].vector_norm(1.0, .., false) => [[0.0, 0.0]],
+    "the infinity norm of equals" [[2.0, -2.0]] |x| x[0].vector_norm(f64::INFINITY, .., false) => [[0.5, -0.5]],
+    "the largest and the smallest of equals" [[1.0, 1.0]] |x| x[0].aminmax(0, false) => [[0.5, 0.5]],
+    "max pooling of equals: the first" [[3.0, 3.0, 1.0, 1.0]] |x| f::max_pool1d(&x[0].reshape([1, 1, 4]), &MaxPool::new(2)) => [[1.0, 0.0, 1.0, 0.0]],
+    "scatter_reduce of equals" [[2.0], [2.0, 2.0]] |x| x[0].scatter_reduce(0, &Tensor::zeros_on([2], DType::I64, x[0].device().unwrap_or(Device::reference())), &x[1], ScatterReduce::Amax, true) => [[1.0 / 3.0], [1.0 / 3.0, 1.0 / 3.0]],
+    "margin_ranking_loss at its margin" [[1.0], [1.0]] |x| f::margin_ranking_loss(&x[0], &x[1], &x[0].detach(), 0.0, Reduction::Sum) => [[-1.0], [1.0]],
 };
 /// Compares one row with the device.
 ///

@@ -10,6 +10,7 @@ pub mod data;
 pub mod fuzz;
 pub mod gradcheck;
 pub mod kinks;
+pub mod layouts;
 pub mod plain;
 pub mod random;
 pub mod registry;

@@ -8,9 +8,11 @@ use crate::{
 };
 use adamant_core::{
     DType, HostArray, Result, Shape, Tensor,
+    op::Side,
     scalar::{Binary, Class, Unary},
 };
 
+mod edges;
 mod functional;
 mod tensor;
 
@@ -126,6 +128,8 @@ pub enum Function {
     Unary(Unary),
     /// a row of the binary table
     Binary(Binary),
+    /// a row of the binary table with a number on one side
+    Number(Binary, Side, f64),
 }
 impl Function {
     /// Calls it.
@@ -134,6 +138,8 @@ impl Function {
             Function::Call(f) => f(x),
             Function::Unary(f) => vec![x[0].unary(f)],
             Function::Binary(f) => vec![x[0].binary(f, &x[1])],
+            Function::Number(f, Side::Right, number) => vec![x[0].binary(f, number)],
+            Function::Number(f, Side::Left, number) => vec![x[0].binary_reversed(f, number)],
         }
     }
 }
@@ -150,8 +156,10 @@ pub struct Entry {
     pub inputs: Vec<Input>,
     /// the call
     pub function: Function,
-    /// wrong calls with the same inputs (drawn as f32), and the kind of their error
+    /// wrong calls with the same inputs (drawn as f32 where the function takes it), and the kind of their error
     pub errors: Vec<(&'static str, Call)>,
+    /// the narrowest dtype that an f64 passes through on its way
+    pub through: DType,
 }
 
 /// What a function may return, as a list.
@@ -195,23 +203,21 @@ macro_rules! samples {
             inputs: vec![$($input),*],
             function: $crate::registry::Function::Call(|$x| $crate::registry::Outputs::outputs($call)),
             errors: vec![$(($kind, (|$x: &[Tensor]| $crate::registry::Outputs::outputs($wrong)) as $crate::registry::Call)),*],
+            through: adamant_core::DType::F64,
         }),*]
     };
 }
 use samples;
 
+/// Operands of binary rows by which nothing can be differentiated, as in PyTorch: asking for it is a typed error.
+pub const NO_GRADIENT: &[(&str, usize)] = &[("igamma", 0), ("igammac", 0), ("zeta", 0)];
+
 /// Every sample of every public function, those of the scalar tables included.
 pub fn entries() -> Vec<Entry> {
     let mut all = tensor::samples();
     all.extend(functional::samples());
-    let takes = |class: Class, d: DType| match class {
-        Class::Number => d != DType::Bool,
-        Class::Float => d.is_float(),
-        Class::ToBool | Class::Any => true,
-        Class::Bits => !d.is_float(),
-        Class::Integer => d.is_int(),
-    };
-    let dtypes = |class: Class| DType::COMPUTE.into_iter().filter(|&d| takes(class, d)).collect::<Vec<_>>();
+    all.extend(edges::samples());
+    // Functions of floats take integers too, as f32.
     for &f in Unary::ALL {
         let row = f.row();
         let order = if row.grad.is_some() { 2 } else { 0 };
@@ -223,10 +229,15 @@ pub fn entries() -> Vec<Entry> {
             all.push(Entry {
                 name: format!("Tensor::{}", row.name),
                 order,
-                dtypes: dtypes(row.class),
+                // Flipping the bit of a bool is its negation.
+                dtypes: DType::COMPUTE
+                    .into_iter()
+                    .filter(|&d| row.class == Class::Float || f.infer(d).is_ok() || (f == Unary::BitNot && d == DType::Bool))
+                    .collect(),
                 inputs,
                 function: Function::Unary(f),
                 errors: Vec::new(),
+                through: DType::F64,
             });
         }
     }
@@ -242,15 +253,33 @@ pub fn entries() -> Vec<Entry> {
             all.push(Entry {
                 name: format!("Tensor::{}", row.name),
                 order,
-                dtypes: dtypes(row.class),
-                inputs: vec![within(left, a, b), within(right, c, d)],
+                dtypes: DType::COMPUTE.into_iter().filter(|&d| row.class == Class::Float || f.infer(d).is_ok()).collect(),
+                inputs: [within(left, a, b), within(right, c, d)]
+                    .into_iter()
+                    .enumerate()
+                    .map(|(k, input)| if NO_GRADIENT.contains(&(row.name, k)) { fixed(input) } else { input })
+                    .collect(),
                 function: Function::Binary(f),
-                errors: vec![("shape", |x| {
-                    vec![x[0].broadcast_to([2, 3]).add(Tensor::zeros([7]).to(adamant_core::Device::current().unwrap_or(adamant_core::Device::reference())))]
-                })],
+                errors: Vec::new(),
+                through: DType::F64,
+            });
+        }
+        // A third of the way through the domain of the side that is a number: a fraction, so floats only.
+        let third = |(low, high): (f64, f64)| low + (high - low) / 3.0;
+        for (operand, side, tensor, number) in [(0, Side::Right, row.domain.0, third(row.domain.1)), (1, Side::Left, row.domain.1, third(row.domain.0))] {
+            let input = within(&[2, 3], tensor.0 + (tensor.1 - tensor.0) * 0.05, tensor.1 - (tensor.1 - tensor.0) * 0.05);
+            all.push(Entry {
+                name: format!("Tensor::{}", row.name),
+                order,
+                dtypes: FLOAT.iter().copied().filter(|&d| f.infer(d).is_ok()).collect(),
+                inputs: vec![if NO_GRADIENT.contains(&(row.name, operand)) { fixed(input) } else { input }],
+                function: Function::Number(f, side, number),
+                errors: Vec::new(),
+                through: DType::F64,
             });
         }
     }
+    all.retain(|entry| !entry.dtypes.is_empty());
     all
 }
 
@@ -264,6 +293,20 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("backward backward_keep backward_graph backward_with", "what the gradient mode is made of"),
     ("composite composite1", "doors for composites, whose public functions have entries"),
     ("to", "moves between devices; fuzzed as a primitive of its own"),
-    ("rand randn randint randperm gumbel_softmax dropout", "draws from an Rng cell: tested by their bits and moments beside the generator"),
+    (
+        "rand randn randint randperm gumbel_softmax dropout alpha_dropout feature_dropout",
+        "draws from an Rng cell: tested by their bits and moments beside the generator",
+    ),
     ("empty", "promises nothing about its elements"),
+];
+
+/// Primitives and composites that no entry differentiates, with the reason. (Rows of the scalar tables say so themselves.)
+pub const WITHOUT_RULE: &[(&str, &str)] = &[
+    ("const, iota, randombits", "nothing flows into them"),
+    ("bitcast, argreduce(max), argreduce(min)", "they give bits and indices"),
+    ("stopgrad", "it stops gradients"),
+    ("transfer, collective", "tested by the fuzzer, whose graphs have several devices and ranks"),
+    ("adamant.cofactors", "the gradient of adamant.det, differentiated by its second order"),
+    ("adamant.dropout", "draws from an Rng cell: its gradient is tested beside it with the mask it drew"),
+    ("adamant.fake_quantize", "its gradient is a convention: straight through inside the range"),
 ];

@@ -4,7 +4,10 @@
 //! unary function with its gradient on every backend touches this file only.
 //!
 //! Meaning in a narrower dtype: the exact meaning of the operands, rounded once to the dtype.
-use crate::{DType, ErrorKind, Scalar, Tensor, special};
+use crate::{
+    DType, ErrorKind, Scalar, Tensor,
+    special::{self, GELU_CUBE, GELU_SCALE},
+};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI, TAU};
 
 /// Which dtypes a function takes and what it returns.
@@ -220,10 +223,6 @@ impl Binary {
 const ALL: (f64, f64) = (-10.0, 10.0);
 const BOTH: ((f64, f64), (f64, f64)) = (ALL, ALL);
 
-/// √(2/π) and 0.044715 of the tanh form of gelu (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016).
-const GELU_SCALE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
-const GELU_CUBE: f64 = 0.044715;
-
 /// 1 - x² as a product, which does not cancel near 1.
 fn one_minus_square(x: &Tensor) -> Tensor {
     (1.0 - x) * (x + 1.0)
@@ -392,7 +391,7 @@ unary_table! {
     Gelu gelu { class: Float, exact: |x| if x.is_infinite() { f64::NAN } else { x * special::ndtr(x) }, int: None, saves: Input, grad: Some(|g, x, _| g * (x * normal_density(x) + x.ndtr())),
         c: "adm_gelu(x)", wgsl: "adm_gelu(x)", onnx: Some("Gelu"), domain: (-6.0, 6.0), kinks: &[] }
     /// gelu with Φ approximated by tanh: x · (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
-    GeluTanh gelu_tanh { class: Float, exact: |x| x * special::sigmoid(2.0 * GELU_SCALE * (x + GELU_CUBE * x * x * x)), int: None, saves: Input, grad: Some(|g, x, _| { let square = x * x; let s = (x * (&square * (2.0 * GELU_SCALE * GELU_CUBE) + 2.0 * GELU_SCALE)).sigmoid(); let inner = square * (6.0 * GELU_SCALE * GELU_CUBE) + 2.0 * GELU_SCALE; g * (&s * (x * (1.0 - &s) * inner + 1.0)) }),
+    GeluTanh gelu_tanh { class: Float, exact: special::gelu_tanh, int: None, saves: Input, grad: Some(|g, x, _| { let square = x * x; let s = (x * (&square * (2.0 * GELU_SCALE * GELU_CUBE) + 2.0 * GELU_SCALE)).sigmoid(); let inner = square * (6.0 * GELU_SCALE * GELU_CUBE) + 2.0 * GELU_SCALE; g * (&s * (x * (1.0 - &s) * inner + 1.0)) }),
         c: "adm_gelu_tanh(x)", wgsl: "adm_gelu_tanh(x)", onnx: None, domain: (-6.0, 6.0), kinks: &[], ulp: 64.0 }
     /// x · tanh(softplus(x)).
     Mish mish { class: Float, exact: special::mish, int: None, saves: Input, grad: Some(|g, x, _| { let t = x.softplus().tanh(); g * (&t + x * x.sigmoid() * one_minus_square(&t)) }),

@@ -165,7 +165,7 @@ enum Stop {
 
 fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     let slots = log.records.get(cut).map_or(log.values.len(), |r| r.first as usize);
-    let (holders, holds, key) = holders(log, cut, slots);
+    let (holders, holds, chained, key) = holders(log, cut, slots);
     if holders.iter().all(|h| *h == Holder::Nobody) && log.writes.is_empty() && !log.records[..cut].iter().any(|r| r.op.is_effect()) {
         restart(log, cut);
         return Ok(());
@@ -177,7 +177,7 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     if log.recent.get(key, sizes).is_some() {
         count(|s| s.hits += 1);
     } else {
-        let found = find_plan(log, cut, key, sizes, &holders, &holds)?;
+        let found = find_plan(log, cut, key, sizes, &holders, &holds, &chained)?;
         log.recent.put(key, sizes, found);
     }
     run_plan(log, slots, key, sizes)?;
@@ -217,8 +217,27 @@ fn run_plan(log: &Log, slots: usize, key: Key, sizes: u64) -> Result<(), Stop> {
 
 type Holders = SmallVec<[Holder; 64]>;
 type Holds = SmallVec<[InputHold; 16]>;
+/// Slots of several writes to one cell, of which each may be withheld by itself: they are not written in place, where one
+/// kernel makes all of them or none.
+type Chained = SmallVec<[u32; 8]>;
+/// The slots of values that this window computes and that a later write replaces in their cell, with what that one writes.
+fn replaced_here(log: &Log, slots: usize) -> impl Iterator<Item = (u32, u32)> {
+    log.writes.iter().filter_map(move |w| {
+        let slot = w.previous.slot(log.epoch).filter(|s| (*s as usize) < slots)?;
+        matches!(*w.previous.state.lock(), State::Pending).then_some((slot, w.slot))
+    })
+}
+/// Can a fault be found while these records run? What a composite's body does is not known here.
+fn may_fault(log: &Log, cut: usize) -> bool {
+    log.records[..cut].iter().any(|r| match &r.op {
+        Op::Input => matches!(&*log.values[r.first as usize].state.lock(), State::Ready(Stored { taint: Some(_), .. })),
+        Op::Binary(f) | Op::BinaryScalar(f, _) => r.inputs.first().is_some_and(|&i| f.can_fault(log.values[i as usize].meta.dtype)),
+        Op::Composite(_) => true,
+        op => op.can_fault(),
+    })
+}
 /// Who holds each slot, what becomes of each input, and a hash of both.
-fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, u64) {
+fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, Chained, u64) {
     let mut holders: Holders = SmallVec::with_capacity(slots);
     let mut old_of: SmallVec<[u8; 64]> = SmallVec::from_elem(0, slots);
     for w in &log.writes {
@@ -240,6 +259,14 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, u64) {
             if (i as usize) < slots {
                 holders[i as usize] = Holder::User;
             }
+        }
+    }
+    // A write that may yet be withheld gives its cell back what it replaced.
+    let mut chained = Chained::new();
+    for (old, new) in replaced_here(log, slots) {
+        if new as usize >= slots || may_fault(log, cut) {
+            holders[old as usize] = Holder::User;
+            chained.extend([old, new]);
         }
     }
     let mut holds: Holds = SmallVec::new();
@@ -267,10 +294,13 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, u64) {
     for chunk in holders.chunks(32) {
         key = mix(key, chunk.iter().fold(0, |w, h| w << 2 | *h as u64));
     }
-    (holders, holds, key)
+    for &slot in &chained {
+        key = mix(key, 0xC4A1 ^ (slot as u64) << 20);
+    }
+    (holders, holds, chained, key)
 }
 
-fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold]) -> Result<Found, Stop> {
+fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold], chained: &[u32]) -> Result<Found, Stop> {
     if let Some(found) = PLANS.lock().get(&key).and_then(|e| e.sizes.get(&sizes).cloned()) {
         count(|s| s.hits += 1);
         return Ok(found);
@@ -286,7 +316,7 @@ fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], ho
         None => {
             count(|s| s.misses += 1);
             let slots = holders.len();
-            let written: Vec<u32> = log.writes.iter().map(|w| w.slot).filter(|s| (*s as usize) < slots).collect();
+            let written: Vec<u32> = log.writes.iter().map(|w| w.slot).filter(|s| (*s as usize) < slots && !chained.contains(s)).collect();
             let plan = Plan::new(graph, holders, &written, holds, log.device).map_err(|(r, k)| Stop::Record(r, k))?;
             let sized = Sized::new(&plan, &plan.graph);
             (Arc::new(plan), Arc::new(sized))
@@ -349,7 +379,12 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
     }
     for w in writes.iter().rev() {
         match bad.get(&w.group) {
-            Some(_) => w.cell.withdraw(&log.values[w.slot as usize], &w.previous),
+            Some(e) => {
+                let value = &log.values[w.slot as usize];
+                w.cell.withdraw(value, &w.previous);
+                // Whether it lay in the cell's own memory or not: a value that was to be the cell's and is not is no value.
+                value.fail(e.clone());
+            }
             None => w.cell.committed(),
         }
     }
@@ -415,7 +450,7 @@ fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
 /// Drops the records that nobody needs, and with them the inputs that only they read. Tells whether there were any.
 fn prune(log: &mut Log) -> bool {
     let n = log.records.len();
-    let (holders, _, _) = holders(log, n, log.values.len());
+    let (holders, ..) = holders(log, n, log.values.len());
     let mut needed: Vec<bool> = holders.iter().map(|h| *h != Holder::Nobody).collect();
     for w in &log.writes {
         needed[w.slot as usize] = true;

@@ -8,7 +8,38 @@ pub use bessel::{i0, i0e, i1, i1e};
 pub use error_function::{erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri};
 pub use gamma::{digamma, igamma, igammac, polygamma, trigamma, zeta};
 
-use std::f64::consts::{LN_2, PI};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, PI};
+
+/// √(2/π) and 0.044715 of the tanh form of gelu (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016).
+pub const GELU_SCALE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
+/// The factor of the cube.
+pub const GELU_CUBE: f64 = 0.044715;
+/// The tanh form of gelu: x σ(u), u = 2 √(2/π) (x + 0.044715 x³). For negative x an error of u is one of the result as
+/// many times larger as |u|, so u is kept as a pair of numbers whose sum it is.
+pub fn gelu_tanh(x: f64) -> f64 {
+    // Beyond 30 the logistic is 0 or 1.
+    if x.is_nan() || x.abs() > 30.0 {
+        return if x == f64::NEG_INFINITY {
+            f64::NAN
+        } else if x < 0.0 {
+            -0.0
+        } else {
+            x
+        };
+    }
+    let product = |a: f64, b: f64| (a * b, a.mul_add(b, -(a * b)));
+    let (square, square_low) = product(x, x);
+    let (grown, grown_low) = product(GELU_CUBE, square);
+    let grown_low = grown_low + GELU_CUBE * square_low;
+    let factor = 1.0 + grown;
+    // The larger of 1 and the other is first (T. J. Dekker, "A floating-point technique for extending the available precision", 1971).
+    let factor_low = if grown < 1.0 { grown - (factor - 1.0) } else { 1.0 - (factor - grown) } + grown_low;
+    let (line, line_low) = product(2.0 * GELU_SCALE, x);
+    let (u, u_low) = product(line, factor);
+    let u_low = u_low + line * factor_low + line_low * factor;
+    let e = (-u.abs()).exp() * (1.0 - u_low * u.signum());
+    if x < 0.0 { x * e / (1.0 + e) } else { x / (1.0 + e) }
+}
 
 /// floor(x / y) as Python and PyTorch define it: exact where x / y rounds up to an integer that it is not.
 pub fn floor_divide(x: f64, y: f64) -> f64 {

@@ -130,9 +130,16 @@ impl Program {
                 Kind::Transfer => Some(Primitive::Transfer),
                 _ => None,
             };
-            let first = n.inputs.first().copied().unwrap_or(Ref { node: k, output: 0 });
-            if let Some(p) = primitive {
-                coverage.note(p, self.nodes[first.node].metas[first.output].1, self.layout_of(first));
+            let Some(primitive) = primitive else { continue };
+            let own = [Ref { node: k, output: 0 }];
+            let counted = match n.inputs.as_slice() {
+                [] => &own[..],
+                // The dtype of a selection is that of its sides, not of its condition.
+                [_, sides @ ..] if primitive == Primitive::Select => sides,
+                [first, ..] => std::slice::from_ref(first),
+            };
+            for r in counted {
+                coverage.note(primitive, self.nodes[r.node].metas[r.output].1, self.layout_of(*r));
             }
         }
     }

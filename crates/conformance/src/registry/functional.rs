@@ -29,6 +29,7 @@ fn layers() -> Vec<Entry> {
         "functional::max_pool1d" 2 FLOAT [v(&[2, 2, 6])] |x| f::max_pool1d(&x[0], &MaxPool::new(2)); "shape" => f::max_pool1d(&x[0], &MaxPool::new(9)),
         "functional::max_pool2d" 2 FLOAT [v(&[1, 2, 4, 4])] |x| f::max_pool2d(&x[0], &MaxPool { padding: 1.into(), ..MaxPool::new([3, 2]) }); "shape" => f::max_pool2d(&x[0], &MaxPool::new(9)),
         "functional::max_pool3d" 2 WIDE [v(&[1, 1, 2, 3, 4])] |x| f::max_pool3d(&x[0], &MaxPool::new(2)); "shape" => f::max_pool3d(&x[0], &MaxPool::new(9)),
+        "functional::max_unpool" 2 FLOAT [v(&[1, 2, 3]), whole(&[1, 2, 3], &[0.0, 3.0, 4.0, 1.0, 2.0, 5.0])] |x| f::max_unpool(&x[0], &x[1], &[6]); "shape" => f::max_unpool(&x[0], &x[1].narrow(2, 0, 2), &[6]),
         "functional::avg_pool1d" 2 FLOAT [v(&[2, 2, 6])] |x| f::avg_pool1d(&x[0], &AvgPool::new(2)); "shape" => f::avg_pool1d(&x[0], &AvgPool::new(9)),
         "functional::avg_pool2d" 2 FLOAT [v(&[1, 2, 4, 4])] |x| f::avg_pool2d(&x[0], &AvgPool { padding: 1.into(), count_include_pad: false, ..AvgPool::new([3, 2]) }); "shape" => f::avg_pool2d(&x[0], &AvgPool::new(9)),
         "functional::avg_pool3d" 2 WIDE [v(&[1, 1, 2, 3, 4])] |x| f::avg_pool3d(&x[0], &AvgPool::new(2)); "shape" => f::avg_pool3d(&x[0], &AvgPool::new(9)),

@@ -13,6 +13,13 @@ pub(super) fn samples() -> Vec<Entry> {
     all.extend(reductions());
     all.extend(indexing());
     all.extend(algebra());
+    all.extend(
+        samples! {
+            "Tensor::cast" 2 NUMBER [v(&[2, 3])] |x| x[0].cast(DType::F64).cast(DType::F32).cast(DType::F64),
+        }
+        .into_iter()
+        .map(|entry| Entry { through: DType::F32, ..entry }),
+    );
     all
 }
 fn shaping() -> Vec<Entry> {
@@ -87,7 +94,7 @@ fn shaping() -> Vec<Entry> {
         "Tensor::eye" 0 WIDE [] |_x| Tensor::eye(3),
         "Tensor::tril_indices" 0 WIDE [] |_x| Tensor::tril_indices(3, 4, 1),
         "Tensor::triu_indices" 0 WIDE [] |_x| Tensor::triu_indices(3, 4, -1),
-        "Tensor::cast" 2 NUMBER [v(&[2, 3])] |x| x[0].cast(DType::F64).cast(DType::F32).cast(DType::F64),
+        "Tensor::cast" 2 NUMBER [v(&[2, 3])] |x| x[0].cast(DType::F64),
     }
 }
 fn arithmetic() -> Vec<Entry> {
@@ -106,6 +113,9 @@ fn arithmetic() -> Vec<Entry> {
         "Tensor::addcmul" 2 FLOAT [v(&[2, 3]), v(&[3]), v(&[2, 1])] |x| x[0].addcmul(&x[1], &x[2], 0.5); "shape" => x[0].addcmul(&Tensor::zeros([7]), &x[2], 0.5),
         "Tensor::addcdiv" 2 FLOAT [v(&[2, 3]), v(&[3]), p(&[2, 1])] |x| x[0].addcdiv(&x[1], &x[2], 0.5); "shape" => x[0].addcdiv(&Tensor::zeros([7]), &x[2], 0.5),
         "Tensor::isclose" 0 NUMBER [ties(&[2, 3]), ties(&[2, 3])] |x| x[0].isclose(&x[1], 0.1, 0.1, false),
+        "Tensor::positive" 2 NUMBER [v(&[2, 3])] |x| x[0].positive(),
+        "Tensor::sgn" 2 NUMBER [v(&[2, 3])] |x| x[0].sgn(),
+        "Tensor::nextafter" 0 WIDE [v(&[2, 3]), v(&[3])] |x| x[0].nextafter(&x[1]); "dtype" => x[0].nextafter(x[0].cast(DType::F16)),
         "Tensor::safe_log" 2 FLOAT [p(&[2, 3])] |x| x[0].safe_log(),
         "Tensor::div_scalar" 2 FLOAT [v(&[2, 3])] |x| x[0].div_scalar(3.0),
         "Tensor::leaky_relu" 2 FLOAT [v(&[2, 3])] |x| x[0].leaky_relu(0.1),
@@ -241,6 +251,14 @@ fn indexing() -> Vec<Entry> {
         "Tensor::unique_consecutive" 0 NUMBER [ties(&[9])] |x| x[0].unique_consecutive(),
     }
 }
+/// A matrix that is symmetric whichever element is moved.
+fn symmetric(x: &Tensor) -> Tensor {
+    (x + x.mt()) * 0.5
+}
+/// The second squared: the sign of an eigenvector is anybody's choice.
+fn squared((values, vectors): (Tensor, Tensor)) -> (Tensor, Tensor) {
+    (values, vectors.square())
+}
 fn algebra() -> Vec<Entry> {
     samples! {
         "Tensor::matmul" 2 NUMBER [v(&[2, 3]), v(&[3, 4])] |x| x[0].matmul(&x[1]); "shape" => x[0].matmul(&x[0]),
@@ -277,15 +295,16 @@ fn algebra() -> Vec<Entry> {
         "Tensor::slogdet" 2 WIDE [definite(&[2, 3, 3])] |x| x[0].slogdet(); "shape" => x[0].narrow(1, 0, 2).slogdet(),
         "Tensor::logdet" 2 WIDE [definite(&[3, 3])] |x| x[0].logdet(); "shape" => x[0].narrow(0, 0, 2).logdet(),
         "Tensor::inv" 2 WIDE [definite(&[3, 3])] |x| x[0].inv(); "shape" => x[0].narrow(0, 0, 2).inv(); "domain" => (&x[0] * 0.0).inv(),
-        "Tensor::pinv" 1 WIDE [definite(&[3, 3])] |x| x[0].pinv(None),
+        "Tensor::pinv" 2 WIDE [v(&[3, 2])] |x| x[0].pinv(None),
         "Tensor::solve" 2 WIDE [definite(&[3, 3]), v(&[3, 2])] |x| x[0].solve(&x[1]); "shape" => x[0].solve(&x[1].narrow(0, 0, 2)),
         "Tensor::solve_triangular" 2 WIDE [definite(&[3, 3]), v(&[3, 2])] |x| x[0].solve_triangular(&x[1], true, false); "shape" => x[0].solve_triangular(&x[1].narrow(0, 0, 2), true, false),
+        "Tensor::cholesky" 2 WIDE [definite(&[2, 3, 3])] |x| symmetric(&x[0]).cholesky(),
         "Tensor::cholesky" 0 WIDE [definite(&[3, 3])] |x| x[0].cholesky(); "shape" => x[0].narrow(0, 0, 2).cholesky(); "domain" => x[0].neg().cholesky(),
-        "Tensor::qr" 1 WIDE [definite(&[3, 3])] |x| x[0].qr(); "shape" => x[0].reshape([9]).qr(),
-        "Tensor::eigh" 0 WIDE [definite(&[3, 3])] |x| x[0].eigh().0; "shape" => x[0].narrow(0, 0, 2).eigh(),
-        "Tensor::eigvalsh" 0 WIDE [definite(&[3, 3])] |x| x[0].eigvalsh(); "shape" => x[0].narrow(0, 0, 2).eigvalsh(),
-        "Tensor::svd" 0 WIDE [v(&[3, 2])] |x| x[0].svd().1; "shape" => x[0].reshape([6]).svd(),
-        "Tensor::svdvals" 1 WIDE [v(&[3, 2])] |x| x[0].svdvals(); "shape" => x[0].reshape([6]).svdvals(),
+        "Tensor::qr" 2 WIDE [definite(&[3, 3])] |x| x[0].qr(); "shape" => x[0].reshape([9]).qr(),
+        "Tensor::eigh" 2 WIDE [definite(&[3, 3])] |x| squared(symmetric(&x[0]).eigh()); "shape" => x[0].narrow(0, 0, 2).eigh(),
+        "Tensor::eigvalsh" 2 WIDE [definite(&[3, 3])] |x| symmetric(&x[0]).eigvalsh(); "shape" => x[0].narrow(0, 0, 2).eigvalsh(),
+        "Tensor::svd" 2 WIDE [v(&[3, 2])] |x| { let (u, s, v) = x[0].svd(); (u.square(), s, v.square()) }; "shape" => x[0].reshape([6]).svd(),
+        "Tensor::svdvals" 2 WIDE [v(&[3, 2])] |x| x[0].svdvals(); "shape" => x[0].reshape([6]).svdvals(),
         "Tensor::matrix_rank" 0 WIDE [v(&[3, 2])] |x| x[0].matrix_rank(None); "shape" => x[0].reshape([6]).matrix_rank(None),
         "Tensor::matrix_power" 2 WIDE [definite(&[2, 2])] |x| x[0].matrix_power(3); "shape" => x[0].narrow(0, 0, 1).matrix_power(3),
         "Tensor::full_like" 0 NUMBER [v(&[2])] |x| x[0].full_like(Scalar::Int(1)),

@@ -58,7 +58,11 @@ fn commit(log: &Log, taints: &[Option<Error>], _cut: usize) {
     }
     for w in log.writes.iter().rev() {
         match bad.get(&w.group) {
-            Some(_) => w.cell.withdraw(&log.values[w.slot as usize], &w.previous),
+            Some(e) => {
+                let value = &log.values[w.slot as usize];
+                w.cell.withdraw(value, &w.previous);
+                value.fail(e.clone());
+            }
             None => w.cell.committed(),
         }
     }
