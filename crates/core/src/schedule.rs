@@ -224,13 +224,13 @@ type Chained = SmallVec<[u32; 8]>;
 fn replaced_here(log: &Log, slots: usize) -> impl Iterator<Item = (u32, u32)> {
     log.writes.iter().filter_map(move |w| {
         let slot = w.previous.slot(log.epoch).filter(|s| (*s as usize) < slots)?;
-        matches!(*w.previous.state.lock(), State::Pending).then_some((slot, w.slot))
+        matches!(*w.previous.state(), State::Pending).then_some((slot, w.slot))
     })
 }
 /// Can a fault be found while these records run? What a composite's body does is not known here.
 fn may_fault(log: &Log, cut: usize) -> bool {
     log.records[..cut].iter().any(|r| match &r.op {
-        Op::Input => matches!(&*log.values[r.first as usize].state.lock(), State::Ready(Stored { taint: Some(_), .. })),
+        Op::Input => matches!(&*log.values[r.first as usize].state(), State::Ready(Stored { taint: Some(_), .. })),
         Op::Binary(f) | Op::BinaryScalar(f, _) => r.inputs.first().is_some_and(|&i| f.can_fault(log.values[i as usize].meta.dtype)),
         Op::Composite(_) => true,
         op => op.can_fault(),
