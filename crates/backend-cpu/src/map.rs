@@ -1,5 +1,6 @@
 //! Map: a program over an index space, tile by tile; and what Reduce needs of it. Must not know how a reduction
 //! combines.
+mod direct;
 pub(crate) mod load;
 pub(crate) mod loops;
 pub(crate) mod program;
@@ -66,9 +67,14 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         return Ok(());
     }
     let program = program(step.kernel)?;
+    if let (Some(single), [out]) = (&program.single, &mut *outputs)
+        && let Some(done) = single.run(runtime.isa, &step.space, inputs, step.args, out)
+    {
+        return done;
+    }
     let rank = step.space.rank();
     let nest = nest(program, &step.space, 0..rank, inputs);
-    let mut run = Run::new(program, runtime.isa, nest, inputs, &step.args, step.fault)?;
+    let mut run = Run::new(program, runtime.isa, nest, inputs, step.args, step.fault)?;
     for (o, (&r, out)) in results.iter().zip(outputs.iter()).enumerate() {
         let register = &program.registers[r as usize];
         if out.dtype != register.dtype || out.shape.elements() != n {

@@ -133,6 +133,41 @@ fn whole_of(o: &Operand<'_>) -> Result<Vec<u8>, ErrorKind> {
 /// Locks a step's buffers and hands them to `f` as slices. An input that is the memory of an output is marked
 /// `in_place` where `may_alias` (a Map reads it from there) and the layouts agree; else it is copied first.
 pub(crate) fn with_operands<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R, ErrorKind>) -> Result<R, ErrorKind> {
+    match (step.inputs, step.outputs) {
+        ([a], [out]) if apart(&[a, out]) => with_apart([a], out, f),
+        ([a, b], [out]) if apart(&[a, b, out]) => with_apart([a, b], out, f),
+        ([a, b, c], [out]) if apart(&[a, b, c, out]) => with_apart([a, b, c], out, f),
+        _ => with_any(step, may_alias, f),
+    }
+}
+/// Is each in a buffer of its own?
+fn apart(operands: &[&Operand<'_>]) -> bool {
+    operands.iter().enumerate().all(|(k, o)| operands[..k].iter().all(|p| !std::ptr::eq(p.buffer as *const Buffer, o.buffer)))
+}
+/// The common case: few operands, none of which shares memory with another.
+fn with_apart<const N: usize, R>(
+    operands: [&Operand<'_>; N],
+    output: &Operand<'_>,
+    f: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R, ErrorKind>,
+) -> Result<R, ErrorKind> {
+    let read = operands.map(|o| o.buffer.read());
+    let mut write = output.buffer.write();
+    let mut out = out_of(&mut write, output)?;
+    let mut inputs = operands.map(|o| In { bytes: &[], shape: o.shape, layout: o.layout(), dtype: o.dtype, in_place: None });
+    for (input, guard) in inputs.iter_mut().zip(&read) {
+        input.bytes = host(guard)?;
+        input.check()?;
+    }
+    f(&inputs, std::slice::from_mut(&mut out))
+}
+fn out_of<'g>(guard: &'g mut Write<'_>, o: &Operand<'_>) -> Result<Out<'g>, ErrorKind> {
+    let memory = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<CpuMemory>());
+    let bytes = memory.ok_or_else(|| internal("an output without memory of this backend"))?.slice_mut();
+    let out = Out { bytes, shape: o.shape, layout: o.layout(), dtype: o.dtype };
+    out.check()?;
+    Ok(out)
+}
+fn with_any<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R, ErrorKind>) -> Result<R, ErrorKind> {
     enum From {
         Guard(usize),
         Copy(usize),
@@ -177,11 +212,7 @@ pub(crate) fn with_operands<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(
     let mut write: SmallVec<[Write<'_>; 2]> = step.outputs.iter().map(|o| o.buffer.write()).collect();
     let mut outputs: SmallVec<[Out<'_>; 2]> = SmallVec::new();
     for (guard, o) in write.iter_mut().zip(step.outputs) {
-        let memory = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<CpuMemory>());
-        let bytes = memory.ok_or_else(|| internal("an output without memory of this backend"))?.slice_mut();
-        let out = Out { bytes, shape: o.shape, layout: o.layout(), dtype: o.dtype };
-        out.check()?;
-        outputs.push(out);
+        outputs.push(out_of(guard, o)?);
     }
     let mut inputs: SmallVec<[In<'_>; 4]> = SmallVec::new();
     for (i, from) in step.inputs.iter().zip(&from) {

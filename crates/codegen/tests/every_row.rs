@@ -62,7 +62,7 @@ impl Row {
     }
     fn on_integers(self, x: i64, y: i64, dtype: DType) -> i64 {
         let wrapped = match self {
-            Row::One(f) => reference::unary(f, Scalar::Int(x)).to_i64(),
+            Row::One(f) => reference::unary(f, Scalar::Int(x), DType::I64).to_i64(),
             // A fault's element is zero.
             Row::Two(f) => reference::binary(f, Scalar::Int(x), Scalar::Int(y), dtype).map_or(0, Scalar::to_i64),
         };

@@ -37,7 +37,7 @@ fn run(e: &Expr, x: Scalar, y: Scalar) -> Scalar {
             Instr::Const(s) => s,
             Instr::Index(_) => Scalar::Int(7),
             Instr::Random(_) => Scalar::Int(rng::element_bits([11, 12, 13, 14], 1_000_001 + (3 << 32)) as i64),
-            Instr::Unary(f, a) => reference::unary(f, r(a)),
+            Instr::Unary(f, a) => reference::unary(f, r(a), e.dtypes[a as usize]),
             Instr::Binary(f, a, b) => reference::binary(f, r(a), r(b), e.dtypes[a as usize]).unwrap_or(Scalar::Int(0)),
             Instr::Select(c, a, b) => {
                 if r(c).to_f64() != 0.0 {

@@ -107,7 +107,7 @@ fn run_program(expr: &Expr, step: &Step<'_>) -> Result<Vec<HostArray>, ErrorKind
                     let key = [0, 1, 2, 3].map(|w| inputs[i as usize].int(w) as u32);
                     Scalar::Int(adamant_core::rng::element_bits(key, k as u64) as i64)
                 }
-                Instr::Unary(f, x) => reference::unary(f, get(x)),
+                Instr::Unary(f, x) => reference::unary(f, get(x), expr.dtypes[x as usize]),
                 Instr::Binary(f, x, y) => reference::binary(f, get(x), get(y), regs[x as usize].dtype).unwrap_or_else(|| {
                     step.fault.set(Fault::DivisionByZero);
                     Scalar::Int(0)

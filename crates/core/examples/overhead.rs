@@ -58,7 +58,7 @@ fn time(name: &str, per: usize, mut f: impl FnMut() -> Result<()>) -> Result<()>
         f()?;
     }
     let mut best = f64::INFINITY;
-    for _ in 0..20 {
+    for _ in 0..std::env::args().nth(2).and_then(|rounds| rounds.parse().ok()).unwrap_or(20) {
         let t = Instant::now();
         for _ in 0..200 {
             f()?;

@@ -64,6 +64,10 @@ struct Guarded {
     captured: Captured,
 }
 
+/// Is this thread capturing a function? Then Rust numbers that change from call to call would be fixed.
+pub fn is_capturing() -> bool {
+    CONTEXT.with(|c| c.capturing())
+}
 /// Compiles a function of tensors.
 ///
 /// ```

@@ -25,6 +25,8 @@ struct Opened {
     count: u32,
 }
 static OPENED: LazyLock<Mutex<Opened>> = LazyLock::new(Default::default);
+/// The backends that have a feature of the facade.
+const OURS: [&str; 3] = ["cpu", "cuda", "wgpu"];
 thread_local! {
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
 }
@@ -94,6 +96,10 @@ impl Device {
         }
         let Some(r) = BACKENDS.iter().find(|r| r.name == backend) else {
             let known: Vec<_> = BACKENDS.iter().map(|r| r.name).collect();
+            if !OURS.contains(&backend) {
+                let what = format!("`{backend}` is no device; write auto, reference, {}, or what a linked backend calls itself ({known:?})", OURS.join(", "));
+                return Err(Error::new("device", ErrorKind::Argument(what)));
+            }
             return Err(Error::new(
                 "device",
                 ErrorKind::DeviceAbsent(format!(

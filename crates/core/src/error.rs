@@ -248,7 +248,10 @@ impl fmt::Display for Error {
         if !scope.is_empty() {
             write!(f, "; in {scope}")?;
         }
-        write!(f, " ({}:{})", self.0.origin.at.file(), self.0.origin.at.line())?;
+        // Called by the standard library (`str::parse`), which does not pass its caller on: no line is better than its.
+        if !self.0.origin.at.file().starts_with("/rustc/") {
+            write!(f, " ({}:{})", self.0.origin.at.file(), self.0.origin.at.line())?;
+        }
         // A layer that the user calls directly is entered on the line that the op's origin names already.
         let entered = crate::scope::entered_at(self.0.origin.scope).filter(|l| (l.file(), l.line()) != (self.0.origin.at.file(), self.0.origin.at.line()));
         if let Some(entered) = entered {

@@ -590,7 +590,7 @@ pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Tensor {
             Some(m) => to.backend().upload(m, 0, &bytes).map_err(|k| Error::at("to", k, origin))?,
             None => return Err(Error::at("to", ErrorKind::Internal("a buffer without memory".into()), origin)),
         }
-        let stored = crate::value::Stored { buffer, layout: crate::Layout::dense(&meta.shape), taint: None };
+        let stored = crate::value::Stored::dense(buffer);
         let value = crate::record::ready(Meta { device: to, ..meta }, origin, stored);
         let tape = if x.is_tracked() && grad_enabled() { record(Op::Transfer(to), Arg::None, &[x], std::slice::from_ref(&value), origin) } else { None };
         Ok(Tensor::from_value(value).with_tape(tape.map(|t| (t, 0))))

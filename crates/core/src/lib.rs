@@ -33,7 +33,7 @@ pub mod tensor;
 mod value;
 
 pub use cell::{Cell, step};
-pub use compile::{Compiled, Flag, compile};
+pub use compile::{Compiled, Flag, compile, is_capturing};
 pub use composite::{Attr, Attrs, Composite};
 pub use device::{Device, Meta};
 pub use dtype::{DType, Element, HostVec, Scalar};

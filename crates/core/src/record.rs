@@ -267,8 +267,9 @@ impl Log {
         }
         let (dense, strides) = match &*value.state() {
             State::Ready(stored) => {
-                let dense = stored.layout.is_dense(&value.meta.shape);
-                let strides = &stored.layout.strides[..value.meta.shape.rank()];
+                let dense = stored.is_dense(&value.meta.shape);
+                let layout = stored.layout(&value.meta.shape);
+                let strides = &layout.strides[..value.meta.shape.rank()];
                 (dense, if dense { 0 } else { strides.iter().fold(0, |hash, &s| mix(hash, s as u64)) })
             }
             State::Pending | State::Deferred(_) => return Err(NoSlot::Elsewhere),
@@ -426,12 +427,16 @@ fn close_if_full(c: &Context, log: &mut Log) {
 /// Makes a value ready, whoever recorded it.
 pub(crate) fn evaluate(value: &Arc<Value>) -> Result<(), Error> {
     while !value.is_in_memory() {
-        let home = match &*value.state() {
-            State::Ready(_) => return Ok(()),
-            State::Failed(e) => return Err(e.clone()),
-            State::Donated => return Err(Error::at("read", ErrorKind::Internal("a value whose buffer was reused was read".into()), value.origin)),
-            State::Deferred(_) => None,
-            State::Pending => Some(value.home),
+        let home = if value.is_pending() {
+            Some(value.home)
+        } else {
+            match &*value.state() {
+                State::Ready(_) => return Ok(()),
+                State::Failed(e) => return Err(e.clone()),
+                State::Donated => return Err(Error::at("read", ErrorKind::Internal("a value whose buffer was reused was read".into()), value.origin)),
+                State::Deferred(_) => None,
+                State::Pending => Some(value.home),
+            }
         };
         let s = match home {
             None => CONTEXT.with(|c| c.stream(value.meta.device)),
@@ -449,7 +454,7 @@ pub(crate) fn evaluate(value: &Arc<Value>) -> Result<(), Error> {
         }
         let n = log.records.len();
         schedule::flush(&mut log, n)?;
-        if matches!(*value.state(), State::Pending) && value.slot(log.epoch).is_none() {
+        if value.is_pending() && value.slot(log.epoch).is_none() {
             return Err(Error::at("read", ErrorKind::Internal("a value's window ran without it".into()), value.origin));
         }
     }

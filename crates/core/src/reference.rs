@@ -173,10 +173,10 @@ fn coordinates(shape: &Shape) -> impl Iterator<Item = Vec<usize>> + use<> {
 }
 
 /// The meaning of a unary function in a dtype.
-pub fn unary(f: Unary, x: Scalar) -> Scalar {
+pub fn unary(f: Unary, x: Scalar, dtype: DType) -> Scalar {
     let row = f.row();
     match (x, row.int) {
-        (Scalar::Float(v), _) => Scalar::Float((row.exact)(v)),
+        (Scalar::Float(v), _) => Scalar::Float(row.exact_in(dtype)(v)),
         (v, Some(int)) => Scalar::Int(int(v.to_i64())),
         (v, None) => Scalar::Float((row.exact)(v.to_f64())),
     }
@@ -223,7 +223,7 @@ pub fn run(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta]) -> Result<(V
                 Scalar::Int(crate::rng::element_bits(key, k - 1) as i64)
             }))
         }
-        Op::Unary(f) => one(map(&mut |i| unary(*f, inputs[0].scalar(inputs[0].at(i))))),
+        Op::Unary(f) => one(map(&mut |i| unary(*f, inputs[0].scalar(inputs[0].at(i)), inputs[0].dtype))),
         Op::Binary(_) | Op::BinaryScalar(..) => {
             let dtype = inputs[0].dtype;
             let out = map(&mut |i| {

@@ -5,7 +5,7 @@
 //!
 //! Meaning in a narrower dtype: the exact meaning of the operands, rounded once to the dtype.
 use crate::{
-    DType, ErrorKind, Scalar, Tensor,
+    DType, ErrorKind, Tensor,
     special::{self, GELU_CUBE, GELU_SCALE},
 };
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI, TAU};
@@ -77,6 +77,8 @@ pub struct UnaryRow {
     pub class: Class,
     /// exact meaning
     pub exact: fn(f64) -> f64,
+    /// meaning for floats of at most 32 bits where it is another: on the way PyTorch's f32 overflows, and so do we
+    pub narrow: Option<fn(f64) -> f64>,
     /// meaning on integers, wrapped to the dtype afterwards
     pub int: Option<fn(i64) -> i64>,
     /// what the gradient reads
@@ -141,7 +143,7 @@ macro_rules! or_default {
 macro_rules! unary_table {
     ($($(#[doc = $doc:literal])+ $variant:ident $method:ident {
         class: $class:ident, exact: $exact:expr, int: $int:expr, saves: $saves:ident, grad: $grad:expr,
-        c: $c:literal, wgsl: $wgsl:literal, onnx: $onnx:expr, domain: $domain:expr, kinks: $kinks:expr $(, int_text: $int_text:literal)? $(, ulp: $ulp:literal)? $(,)?
+        c: $c:literal, wgsl: $wgsl:literal, onnx: $onnx:expr, domain: $domain:expr, kinks: $kinks:expr $(, narrow: $narrow:expr)? $(, int_text: $int_text:literal)? $(, ulp: $ulp:literal)? $(,)?
     })*) => {
         /// The element-wise functions of one tensor.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -154,7 +156,7 @@ macro_rules! unary_table {
             pub fn row(self) -> &'static UnaryRow {
                 static ROWS: &[UnaryRow] = &[$(UnaryRow {
                     name: stringify!($method), doc: concat!($($doc, "\n",)+), class: Class::$class, exact: $exact, int: $int, saves: Saved::$saves,
-                    grad: $grad, c: $c, wgsl: $wgsl, onnx: $onnx, domain: $domain, kinks: $kinks,
+                    narrow: or_default!(None, $(Some($narrow))?), grad: $grad, c: $c, wgsl: $wgsl, onnx: $onnx, domain: $domain, kinks: $kinks,
                     int_text: or_default!(None, $(Some($int_text))?), ulp: or_default!(ULP, $($ulp)?),
                 },)*];
                 &ROWS[self as usize]
@@ -189,6 +191,12 @@ macro_rules! binary_table {
     };
 }
 
+impl UnaryRow {
+    /// The exact meaning for floats of a dtype.
+    pub fn exact_in(&self, dtype: DType) -> fn(f64) -> f64 {
+        self.narrow.filter(|_| dtype.is_float() && dtype != DType::F64).unwrap_or(self.exact)
+    }
+}
 impl Unary {
     /// The method's name.
     pub fn name(self) -> &'static str {
@@ -221,6 +229,7 @@ impl Binary {
 }
 
 const ALL: (f64, f64) = (-10.0, 10.0);
+const F32_MAX: f64 = f32::MAX as f64;
 const BOTH: ((f64, f64), (f64, f64)) = (ALL, ALL);
 
 /// 1 - x² as a product, which does not cancel near 1.
@@ -346,7 +355,7 @@ unary_table! {
         c: "atanh(x)", wgsl: "adm_atanh(x)", onnx: Some("Atanh"), domain: (-0.99, 0.99), kinks: &[] }
     /// sin(πx) / (πx), 1 at 0.
     Sinc sinc { class: Float, exact: special::sinc, int: None, saves: Input, grad: Some(|g, x, _| g * x.sinc_derivative()),
-        c: "adm_sinc(x)", wgsl: "adm_sinc(x)", onnx: None, domain: ALL, kinks: &[] }
+        c: "adm_sinc(x)", wgsl: "adm_sinc(x)", onnx: None, domain: ALL, kinks: &[], narrow: |x| if (x * PI).abs() > F32_MAX { f64::NAN } else { special::sinc(x) } }
     /// The derivative of [`Tensor::sinc`]: (cos(πx) - sinc(x)) / x, which composed cancels near 0; 0 at 0.
     SincDerivative sinc_derivative { class: Float, exact: special::sinc_derivative, int: None, saves: Input, grad: Some(|g, x, _| { let zero = x.eq(0.0); let slope = x.sinc_derivative() * 2.0 / &zero.select(1.0, x); g * zero.select(-PI * PI / 3.0, (x.sinc() * (PI * PI) + slope).neg()) }),
         c: "adm_sinc_derivative(x)", wgsl: "adm_sinc_derivative(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
@@ -389,7 +398,9 @@ unary_table! {
         c: "x * adm_sigmoid(x)", wgsl: "x * adm_sigmoid(x)", onnx: Some("Swish"), domain: ALL, kinks: &[] }
     /// x · Φ(x), with Φ the normal distribution function: the exact form. NaN at both infinities, as PyTorch's.
     Gelu gelu { class: Float, exact: |x| if x.is_infinite() { f64::NAN } else { x * special::ndtr(x) }, int: None, saves: Input, grad: Some(|g, x, _| g * (x * normal_density(x) + x.ndtr())),
-        c: "adm_gelu(x)", wgsl: "adm_gelu(x)", onnx: Some("Gelu"), domain: (-6.0, 6.0), kinks: &[] }
+        c: "adm_gelu(x)", wgsl: "adm_gelu(x)", onnx: Some("Gelu"), domain: (-6.0, 6.0), kinks: &[],
+        // x (1 + erf) is halved last.
+        narrow: |x| if x.is_infinite() { f64::NAN } else if 2.0 * x > F32_MAX { f64::INFINITY } else { x * special::ndtr(x) } }
     /// gelu with Φ approximated by tanh: x · (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
     GeluTanh gelu_tanh { class: Float, exact: special::gelu_tanh, int: None, saves: Input, grad: Some(|g, x, _| { let square = x * x; let s = (x * (&square * (2.0 * GELU_SCALE * GELU_CUBE) + 2.0 * GELU_SCALE)).sigmoid(); let inner = square * (6.0 * GELU_SCALE * GELU_CUBE) + 2.0 * GELU_SCALE; g * (&s * (x * (1.0 - &s) * inner + 1.0)) }),
         c: "adm_gelu_tanh(x)", wgsl: "adm_gelu_tanh(x)", onnx: None, domain: (-6.0, 6.0), kinks: &[], ulp: 64.0 }
@@ -655,15 +666,4 @@ impl Tensor {
         }
         self.clone()
     }
-}
-
-/// A function's value in a dtype, from the exact meaning: the twin that every kernel is compared with.
-pub fn unary_exact(f: Unary, x: Scalar) -> Scalar {
-    let row = f.row();
-    let v = match (x, row.int) {
-        (Scalar::Float(v), _) => Scalar::Float((row.exact)(v)),
-        (v, Some(int)) => Scalar::Int(int(v.to_i64())),
-        (v, None) => Scalar::Float((row.exact)(v.to_f64())),
-    };
-    if row.class == Class::ToBool { Scalar::Bool(v.to_f64() != 0.0) } else { v }
 }

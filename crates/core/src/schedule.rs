@@ -1,6 +1,6 @@
 //! From a window to results: what must run is planned once per structure, sized once per size, and replayed.
 use crate::{
-    Device, Error, ErrorKind, HostArray, Layout, Meta, Op,
+    Device, Error, ErrorKind, HostArray, Meta, Op,
     buffer::Buffer,
     cell::CellWrite,
     error::Origin,
@@ -81,7 +81,7 @@ pub(crate) fn no_buffer(meta: Meta) -> Stored {
     static NONE: LazyLock<Mutex<HashMap<u32, Arc<Buffer>>>> = LazyLock::new(Default::default);
     let mut none = NONE.lock();
     let buffer = none.entry(meta.device.index()).or_insert_with(|| Arc::new(Buffer::empty(meta.device))).clone();
-    Stored { buffer, layout: Layout::dense(&meta.shape), taint: None }
+    Stored::dense(buffer)
 }
 
 /// Plans by structure and by who holds what; each with its sizes.
@@ -238,22 +238,29 @@ fn may_fault(log: &Log, cut: usize) -> bool {
 }
 /// Who holds each slot, what becomes of each input, and a hash of both.
 fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, Chained, u64) {
-    let mut holders: Holders = SmallVec::with_capacity(slots);
-    let mut old_of: SmallVec<[u8; 64]> = SmallVec::from_elem(0, slots);
-    for w in &log.writes {
-        if let Some(slot) = w.previous.slot(log.epoch).filter(|s| (*s as usize) < slots) {
-            old_of[slot as usize] += 1;
-        }
-    }
-    for (slot, v) in log.values[..slots].iter().enumerate() {
+    let mut holders = Holders::with_capacity(slots);
+    for v in &log.values[..slots] {
         holders.push(if v.users() > 0 {
             Holder::User
-        } else if v.kept() > 1 + old_of[slot] as u32 {
+        } else if v.kept() > 1 {
             Holder::Tape
         } else {
             Holder::Nobody
         });
     }
+    // The old values of cells: an undo list refers to them too, which is nobody.
+    let mut old_of: SmallVec<[u8; 64]> = SmallVec::new();
+    for w in &log.writes {
+        if let Some(slot) = w.previous.slot(log.epoch).filter(|s| (*s as usize) < slots) {
+            old_of.resize(slots, 0);
+            old_of[slot as usize] += 1;
+            if holders[slot as usize] == Holder::Tape && log.values[slot as usize].kept() <= 1 + old_of[slot as usize] as u32 {
+                holders[slot as usize] = Holder::Nobody;
+            }
+        }
+    }
+    let old_of = |slot: usize| old_of.get(slot).copied().unwrap_or(0);
+    // What the records that stay open read must be there for them.
     for r in &log.records[cut..] {
         for &i in &r.inputs {
             if (i as usize) < slots {
@@ -262,9 +269,9 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, Chained, u64
         }
     }
     // A write that may yet be withheld gives its cell back what it replaced.
-    let mut chained = Chained::new();
+    let (mut chained, mut faults) = (Chained::new(), None);
     for (old, new) in replaced_here(log, slots) {
-        if new as usize >= slots || may_fault(log, cut) {
+        if new as usize >= slots || *faults.get_or_insert_with(|| may_fault(log, cut)) {
             holders[old as usize] = Holder::User;
             chained.extend([old, new]);
         }
@@ -279,10 +286,10 @@ fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, Chained, u64
         let v = &log.values[slot];
         let free = holders[slot] == Holder::Nobody
             && match &*v.state() {
-                State::Ready(s) => Arc::strong_count(&s.buffer) == 1 && s.layout.offset == 0 && s.layout.is_dense(&v.meta.shape),
+                State::Ready(s) => Arc::strong_count(&s.buffer) == 1 && s.offset == 0 && s.is_dense(&v.meta.shape),
                 _ => false,
             };
-        let hold = match (free, old_of[slot]) {
+        let hold = match (free, old_of(slot)) {
             (false, _) => InputHold::Held,
             (true, 0) => InputHold::Free,
             (true, _) => InputHold::OldCell,

@@ -373,7 +373,7 @@ impl Tensor {
             }
             let meta = Meta { shape, dtype: T::DTYPE, device };
             let buffer = device.pool().adopt(device, T::into_host(data))?;
-            let stored = Stored { buffer, layout: Layout::dense(&shape), taint: None };
+            let stored = Stored::dense(buffer);
             Ok(Tensor::from_value(record::ready(meta, origin, stored)))
         };
         make().unwrap_or_else(|kind| Tensor::failed(Error::at("from_vec", kind, origin)))
@@ -456,18 +456,18 @@ impl Tensor {
     #[track_caller]
     pub fn into_vec<T: Element>(self) -> Result<Vec<T>> {
         let meta = self.try_meta()?;
-        let whole = |s: &Stored| s.taint.is_none() && s.layout.offset == 0 && s.layout.is_dense(&meta.shape) && s.buffer.bytes() == meta.bytes();
+        let whole = |s: &Stored| s.taint.is_none() && s.offset == 0 && s.is_dense(&meta.shape) && s.buffer.bytes() == meta.bytes();
         let Some(stored) = self.value.stored().filter(|s| whole(s) && meta.dtype == T::DTYPE && meta.dtype != DType::Bool) else {
             return self.to_vec();
         };
         let here = Origin::here();
         drop(self);
-        let Stored { buffer, layout, .. } = stored;
+        let buffer = stored.buffer;
         // With the tensor gone, the buffer has one holder left or is shared.
         match Arc::try_unwrap(buffer).map(crate::buffer::Buffer::into_host) {
             Ok(Ok(data)) => T::from_host(data).ok_or_else(|| Error::at("into_vec", ErrorKind::Internal("a vector of another type".into()), here)),
-            Ok(Err(buffer)) => Tensor::from_value(record::ready(meta, here, Stored { buffer: Arc::new(buffer), layout, taint: None })).to_vec(),
-            Err(buffer) => Tensor::from_value(record::ready(meta, here, Stored { buffer, layout, taint: None })).to_vec(),
+            Ok(Err(buffer)) => Tensor::from_value(record::ready(meta, here, Stored::dense(Arc::new(buffer)))).to_vec(),
+            Err(buffer) => Tensor::from_value(record::ready(meta, here, Stored::dense(buffer))).to_vec(),
         }
     }
     /// The elements' bytes in row-major order, native byte order.
@@ -492,12 +492,12 @@ impl Tensor {
         if out.is_empty() {
             return Ok(());
         }
-        if stored.layout.is_dense(&meta.shape) {
-            return stored.buffer.download(stored.layout.offset * size, out).map_err(error);
+        if stored.is_dense(&meta.shape) {
+            return stored.buffer.download(stored.offset * size, out).map_err(error);
         }
         let mut places = out.chunks_exact_mut(size);
         let mut scatter = |whole: &[u8]| {
-            for_each_offset(&meta.shape, &stored.layout, |at| {
+            for_each_offset(&meta.shape, &stored.layout(&meta.shape), |at| {
                 if let Some(place) = places.next() {
                     place.copy_from_slice(&whole[at * size..(at + 1) * size]);
                 }

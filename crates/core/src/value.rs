@@ -2,11 +2,11 @@
 //! through [`Kept`], which counts itself, so that `users = strong count - kept count` tells whether anybody
 //! outside core can still see the value. Only those force it into memory.
 use crate::{
-    Error, Meta,
+    Error, Meta, Shape,
     buffer::Buffer,
     error::Origin,
     op::{Arg, Op},
-    shape::Layout,
+    shape::{Layout, MAX_RANK},
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -30,10 +30,11 @@ pub(crate) struct Value {
     stage: AtomicU8,
     state: Mutex<State>,
 }
-/// Stages: not in memory, or from bad data; in memory; in memory and row-major without gaps.
-const OTHER: u8 = 0;
+/// Stages: pending; in memory; in memory and row-major without gaps; anything else (bad data among it).
+const PENDING: u8 = 0;
 const IN_MEMORY: u8 = 1;
 const DENSE: u8 = 2;
+const OTHER: u8 = 3;
 /// The place of a value that never ran because it could not be recorded.
 const FAILED: u64 = u64::MAX;
 
@@ -53,8 +54,9 @@ impl State {
     fn stage(&self, meta: &Meta) -> u8 {
         match self {
             State::Ready(s) if s.taint.is_some() => OTHER,
-            State::Ready(s) if s.layout.is_dense(&meta.shape) => DENSE,
+            State::Ready(s) if s.is_dense(&meta.shape) => DENSE,
             State::Ready(_) => IN_MEMORY,
+            State::Pending => PENDING,
             _ => OTHER,
         }
     }
@@ -63,9 +65,28 @@ impl State {
 #[derive(Clone)]
 pub(crate) struct Stored {
     pub buffer: Arc<Buffer>,
-    pub layout: Layout,
+    /// Index of the first element.
+    pub offset: usize,
+    /// Steps between neighbours; `None`: row-major without gaps, as nearly all are.
+    pub strides: Option<Box<[isize; MAX_RANK]>>,
     /// The error found in data that this value was computed from.
     pub taint: Option<Error>,
+}
+impl Stored {
+    pub fn new(buffer: Arc<Buffer>, shape: &Shape, offset: usize, strides: &[isize; MAX_RANK], taint: Option<Error>) -> Stored {
+        let strides = (*strides != shape.strides()).then(|| Box::new(*strides));
+        Stored { buffer, offset, strides, taint }
+    }
+    pub fn dense(buffer: Arc<Buffer>) -> Stored {
+        Stored { buffer, offset: 0, strides: None, taint: None }
+    }
+    pub fn layout(&self, shape: &Shape) -> Layout {
+        Layout { offset: self.offset, strides: self.strides.as_deref().copied().unwrap_or_else(|| shape.strides()) }
+    }
+    /// Are its elements row-major without gaps, from any offset?
+    pub fn is_dense(&self, shape: &Shape) -> bool {
+        self.strides.is_none() || self.layout(shape).is_dense(shape)
+    }
 }
 /// How to compute a deferred value.
 pub(crate) struct Recipe {
@@ -83,7 +104,7 @@ impl Value {
     /// A value just recorded, with the window's own reference to it.
     pub fn pending(meta: Meta, origin: Origin, home: u32, epoch: u32, slot: u32) -> (Arc<Value>, Kept) {
         let place = AtomicU64::new((epoch as u64) << 32 | slot as u64);
-        let value = Arc::new(Value { meta, origin, home, kept: AtomicU32::new(1), place, stage: AtomicU8::new(OTHER), state: Mutex::new(State::Pending) });
+        let value = Arc::new(Value { meta, origin, home, kept: AtomicU32::new(1), place, stage: AtomicU8::new(PENDING), state: Mutex::new(State::Pending) });
         let kept = Kept(value.clone());
         (value, kept)
     }
@@ -116,7 +137,10 @@ impl Value {
     pub fn take_recipe(&self) -> Option<Box<Recipe>> {
         let mut now = self.state.lock();
         match std::mem::replace(&mut *now, State::Pending) {
-            State::Deferred(recipe) => Some(recipe),
+            State::Deferred(recipe) => {
+                self.stage.store(PENDING, Release);
+                Some(recipe)
+            }
             other => {
                 *now = other;
                 None
@@ -125,7 +149,11 @@ impl Value {
     }
     /// Is it in memory, computed from good data?
     pub fn is_in_memory(&self) -> bool {
-        self.stage.load(Acquire) != OTHER
+        matches!(self.stage.load(Acquire), IN_MEMORY | DENSE)
+    }
+    /// Is it recorded and not run?
+    pub fn is_pending(&self) -> bool {
+        self.stage.load(Acquire) == PENDING
     }
     /// Is it in memory, computed from good data, row-major and without gaps?
     pub fn is_dense(&self) -> bool {

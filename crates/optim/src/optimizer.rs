@@ -157,7 +157,8 @@ pub trait Optimizer: Send {
     /// Changes every parameter that has a gradient. All changes commit or none; everything runs once, at the end.
     ///
     /// # Errors
-    /// Hyper-parameters that make no sense, memory, a fault in the data behind the gradients: then nothing has changed.
+    /// Hyper-parameters that make no sense, memory, a fault in the data behind the gradients, a call inside
+    /// [`adamant_core::compile()`]: then nothing has changed.
     #[track_caller]
     fn step(&mut self, grads: &Grads) -> Result<()>;
     /// The learning rate of each group.
@@ -228,6 +229,11 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
         self.groups.first().map_or("", |g| g.rule.name())
     }
     fn step(&mut self, grads: &Grads) -> Result<()> {
+        if adamant_core::is_capturing() {
+            // The replays would repeat the step number and the learning rate of the capture.
+            let text = format!("{} counts its steps in Rust numbers, which `compile` would fix", self.name());
+            return Err(Error::new("optimizer", ErrorKind::Argument(text)).hint("compile the gradients, and step outside"));
+        }
         let numbers: BTreeMap<usize, BTreeMap<&'static str, f64>> = self.state.iter().map(|(id, s)| (*id, s.numbers.clone())).collect();
         let done = adamant_core::grad::with_grad(false, || step(|| self.update(grads)));
         if done.is_err() {

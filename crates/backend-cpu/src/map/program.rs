@@ -1,6 +1,9 @@
 //! A kernel expression, resolved once: which loop each instruction is, and in which tile its result waits. Free of
 //! sizes, layouts and values. Must not know memory.
-use super::loops::{Compare, IntBinary, RealBinary, RealUnary};
+use super::{
+    direct::Single,
+    loops::{Compare, IntBinary, RealBinary, RealUnary},
+};
 use crate::math::MathFn;
 use adamant_core::{
     DType, Scalar,
@@ -83,6 +86,8 @@ pub(crate) struct Program {
     pub indices: Vec<u8>,
     /// some instruction draws random bits: the element's own number has the place behind the coordinates
     pub draws: bool,
+    /// the program as one function, if it is one
+    pub single: Option<Single>,
 }
 
 impl Program {
@@ -134,7 +139,7 @@ impl Program {
                 Instr::Const(s) => Code::Const(s),
                 Instr::Index(a) => Code::Index((inputs + indices.iter().position(|&i| i == a).unwrap_or(0)) as u16),
                 Instr::Random(key) => Code::Random { key, place: (inputs + indices.len()) as u16 },
-                Instr::Unary(f, x) => unary(f, x, of(x).0),
+                Instr::Unary(f, x) => unary(f, x, of(x)),
                 Instr::Binary(f, x, y) => binary(f, x, y, of(x).0),
                 Instr::Select(c, x, y) => Code::Select(c, x, y),
                 Instr::Cast(x) => Code::Cast(x),
@@ -156,16 +161,17 @@ impl Program {
                 }
             }
         }
-        Program { registers, reads, inputs, indices, draws }
+        let single = Single::of(&registers, results);
+        Program { registers, reads, inputs, indices, draws, single }
     }
 }
 
-fn unary(f: Unary, x: Reg, kind: Kind) -> Code {
+fn unary(f: Unary, x: Reg, (kind, dtype): (Kind, DType)) -> Code {
     let row = f.row();
     let test = row.class == Class::ToBool;
     match kind {
         Kind::F32 | Kind::F64 if test => Code::RealTest(row.exact, x),
-        Kind::F32 | Kind::F64 => Code::RealUnary(real_unary(f), x),
+        Kind::F32 | Kind::F64 => Code::RealUnary(real_unary(f, dtype), x),
         Kind::I64 => match row.int {
             Some(int) if test => Code::IntTest(int, x),
             Some(int) => Code::IntUnary(int, x),
@@ -180,7 +186,7 @@ fn unary(f: Unary, x: Reg, kind: Kind) -> Code {
         }
     }
 }
-fn real_unary(f: Unary) -> RealUnary {
+fn real_unary(f: Unary, dtype: DType) -> RealUnary {
     let row = f.row();
     // By name, so that a function the table gains later is at once computed by its exact meaning.
     match row.name {
@@ -195,7 +201,7 @@ fn real_unary(f: Unary) -> RealUnary {
         "relu" => RealUnary::Relu,
         name => match math(name) {
             Some(m) => RealUnary::Math(m),
-            None => RealUnary::Exact(row.exact),
+            None => RealUnary::Exact(row.exact_in(dtype)),
         },
     }
 }

@@ -386,7 +386,9 @@ pub(super) fn gelu<V: Float>(x: V) -> V {
     let (p, n) = erfc_large(a, double.mul(c(0.5)), rest.mul(c(0.5)));
     // |x| erfc(a) / 2 = a erfc(a) / √2.
     let tail = scale(p.mul(c(std::f64::consts::FRAC_1_SQRT_2)), n);
-    let large = V::select(x.lt(c(0.0)), tail.neg(), x.sub(tail));
+    // In f32 twice a large x is infinite, as x (1 + erf) is in PyTorch.
+    let whole = x.mul(by_width(2.0, 1.0)).mul(by_width(0.5, 1.0));
+    let large = V::select(x.lt(c(0.0)), tail.neg(), whole.sub(tail));
     let small = x.mul(c(0.5)).mul(c::<V>(1.0).add(erf_small(a.copysign(x))));
     // x - x is the NaN of both infinities, and of NaN.
     V::select(a.lt(c(f64::INFINITY)), V::select(a.lt(c(0.75)), small, large), x.sub(x))

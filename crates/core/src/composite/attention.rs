@@ -224,8 +224,10 @@ impl Composite for AttentionBackward {
             dp = dp * &keep;
             dropped = dropped * keep;
         }
-        // The row's dot product of p and dp is that of output and cotangent; the cotangent of lse adds to p.
-        let mut delta = (&g * out).sum_keepdim(last);
+        // The row's dot product of p and dp is that of output and cotangent, unless the output was rounded to 16 bits:
+        // where one key has all the weight, dp - delta must cancel. The cotangent of lse adds to p.
+        let rounded = m.dtype != g.meta().dtype;
+        let mut delta = if rounded { (&p * &dp).sum_keepdim(last) } else { (&g * out).sum_keepdim(last) };
         if self.with_lse {
             delta = delta - &rest[2];
         }

@@ -191,14 +191,14 @@ impl Captured {
 }
 /// Handles of a cell's value: the cell's own and ours.
 fn only_the_cell_holds(v: &Arc<Value>) -> bool {
-    v.users() == 2 && v.kept() == 0 && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 2 && s.layout.offset == 0)
+    v.users() == 2 && v.kept() == 0 && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 2 && s.offset == 0)
 }
 /// The value in memory without gaps, as the captured window assumes.
 fn dense_value(t: &Tensor) -> Result<Arc<Value>> {
     evaluate(t.value())?;
     let meta = t.meta();
     match t.value().stored() {
-        Some(s) if !s.layout.is_dense(&meta.shape) => {
+        Some(s) if !s.is_dense(&meta.shape) => {
             let moved = Tensor::apply(Op::View(View::Reshape(meta.shape)), Arg::None, &[t]);
             evaluate(moved.value())?;
             Ok(moved.value().clone())

@@ -40,7 +40,7 @@ impl Bound {
     /// The memory of a value that is ready.
     pub fn of(value: &crate::value::Value) -> Option<Bound> {
         match &*value.state() {
-            crate::value::State::Ready(s) => Some(Bound { buffer: s.buffer.clone(), offset: s.layout.offset, taint: s.taint.clone() }),
+            crate::value::State::Ready(s) => Some(Bound { buffer: s.buffer.clone(), offset: s.offset, taint: s.taint.clone() }),
             _ => None,
         }
     }
@@ -102,8 +102,8 @@ impl Replay<'_> {
             _ => return None,
         };
         let taint = outcome.taints.as_ref().and_then(|t| t[v].clone());
-        let layout = Layout { offset: self.offset(place, input), strides: place.layout.strides };
-        Some(Stored { buffer: buffer.clone(), layout, taint })
+        let shape = &self.sized.shapes[k];
+        Some(Stored::new(buffer.clone(), shape, self.offset(place, input), &place.layout.strides, taint))
     }
     /// The inputs whose buffer now holds something else.
     pub fn taken<'b>(&'b self, outcome: &'b Outcome) -> impl Iterator<Item = u32> + 'b {

@@ -121,9 +121,9 @@ pub(crate) fn expand(log: &Log, cut: usize) -> Result<Graph, RecordError> {
             let v = g.node(Op::Input, ArgFrom::Body(Arg::None), SmallVec::new(), metas.into_iter(), k as u32);
             let value = &log.values[r.first as usize];
             if let Some(stored) = value.stored() {
-                g.dense[v as usize] = stored.layout.is_dense(&value.meta.shape);
+                g.dense[v as usize] = stored.is_dense(&value.meta.shape);
                 // Sizes of one do not step: a dense layout's strides may be anything there.
-                g.layouts.insert(v, if g.dense[v as usize] { Layout::dense(&value.meta.shape) } else { stored.layout });
+                g.layouts.insert(v, if g.dense[v as usize] { Layout::dense(&value.meta.shape) } else { stored.layout(&value.meta.shape) });
             }
             g.inputs.push((v, Source::Slot(r.first)));
             g.of_slot[r.first as usize] = v;

@@ -2,7 +2,7 @@
 //! planned, fused or reused here.
 use super::{fault_error, withhold};
 use crate::{
-    Device, Error, ErrorKind, HostArray, Layout, Meta, Op, Tensor,
+    Device, Error, ErrorKind, HostArray, Meta, Op, Tensor,
     kernel::Fault,
     op::Arg,
     record::{Log, capture},
@@ -41,7 +41,7 @@ pub(super) fn window(log: &mut Log) -> Result<(), Error> {
             if let Some(m) = buffer.write().as_deref_mut() {
                 device.backend().upload(m, 0, &bytes).map_err(|k| Error::at("read", k, value.origin))?;
             }
-            value.set(State::Ready(Stored { buffer, layout: Layout::dense(&value.meta.shape), taint: taints[slot].clone() }));
+            value.set(State::Ready(Stored { taint: taints[slot].clone(), ..Stored::dense(buffer) }));
         }
     }
     commit(log, &taints, log.records.len());
@@ -122,6 +122,6 @@ fn read_array(meta: &Meta, stored: &Stored) -> Result<HostArray, Error> {
     stored.buffer.download(0, &mut whole).map_err(|k| Error::new("read", k))?;
     let size = meta.dtype.size();
     let mut bytes = Vec::with_capacity(meta.bytes());
-    crate::tensor::for_each_offset(&meta.shape, &stored.layout, |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
+    crate::tensor::for_each_offset(&meta.shape, &stored.layout(&meta.shape), |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
     Ok(HostArray::from_bytes(meta.shape, meta.dtype, &bytes))
 }

@@ -243,8 +243,9 @@ pub(crate) struct Sized {
     pub block: Vec<u32>,
     /// bytes of each block
     pub blocks: Vec<usize>,
-    /// layouts of published values, in the plan's order
+    /// layouts and shapes of published values, in the plan's order
     pub published: Vec<Place>,
+    pub shapes: Vec<Shape>,
 }
 /// Where a value lies in its storage: a layout, and starts read at replay.
 #[derive(Clone, Debug)]
@@ -272,7 +273,8 @@ impl Sized {
         let bytes: Vec<usize> = plan.own.iter().map(|o| g.vals[o.value as usize].meta.bytes()).collect();
         let (block, blocks) = blocks(plan, &bytes);
         let published = plan.publish.iter().map(|&(_, v)| places[v as usize].clone()).collect();
-        Sized { steps, bytes, block, blocks, published }
+        let shapes = plan.publish.iter().map(|&(_, v)| g.vals[v as usize].meta.shape).collect();
+        Sized { steps, bytes, block, blocks, published, shapes }
     }
 }
 /// Temporaries share blocks as their lives allow: first come, smallest block that is large enough.
@@ -303,7 +305,7 @@ fn places(plan: &Plan, g: &Graph) -> Vec<Place> {
         .inputs
         .iter()
         .filter_map(|(v, source)| match source {
-            Source::Constant(value) => Some((*v, value.stored()?.layout)),
+            Source::Constant(value) => Some((*v, value.stored()?.layout(&value.meta.shape))),
             Source::Slot(_) => None,
         })
         .collect();

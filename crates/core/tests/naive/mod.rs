@@ -85,7 +85,7 @@ fn run_expr(expr: &Expr, step: &Step<'_>) -> Vec<HostArray> {
                     Scalar::Int((k / inner % step.space[a as usize]) as i64)
                 }
                 Instr::Random(i) => Scalar::Int(adamant_core::rng::element_bits([0, 1, 2, 3].map(|w| inputs[i as usize].int(w) as u32), k as u64) as i64),
-                Instr::Unary(f, x) => reference::unary(f, get(x, k)),
+                Instr::Unary(f, x) => reference::unary(f, get(x, k), expr.dtypes[x as usize]),
                 Instr::Binary(f, x, y) => reference::binary(f, get(x, k), get(y, k), regs[x as usize].dtype).unwrap_or_else(|| {
                     step.fault.set(Fault::DivisionByZero);
                     Scalar::Int(0)
