@@ -11,7 +11,7 @@ use std::{path::PathBuf, time::Instant};
 /// What the command line says.
 #[derive(clap::Args)]
 pub struct Options {
-    /// cpu, cuda[:n], wgpu[:n], reference, or plain for the loops that come with the suite
+    /// cpu, cuda:N, wgpu:N, reference, or plain for the loops that come with the suite
     #[arg(long, default_value = "cpu")]
     device: String,
     /// Only these modes: correctness, errors, gradients, special, faults, in-place, cuts, threads, fuzz

@@ -19,7 +19,7 @@ pub struct Options {
     /// The seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// cpu, cuda[:n], wgpu[:n], reference, or plain for the loops that come with the suite
+    /// cpu, cuda:N, wgpu:N, reference, or plain for the loops that come with the suite
     #[arg(long, default_value = "cpu")]
     device: String,
     /// Plant this fault, or `all` one after the other, and show that it is found (on the plain loops)
