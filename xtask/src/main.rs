@@ -6,6 +6,7 @@ mod check;
 mod conformance;
 mod device;
 mod exit;
+mod features;
 mod fuzz_graphs;
 mod goldens;
 mod size;
@@ -29,6 +30,8 @@ enum Chore {
     Check(check::Options),
     /// The suite that every backend passes, on one device
     Conformance(conformance::Options),
+    /// The promised features: one check for each row that has been asked for
+    Features(features::Options),
     /// Random graphs: fused = op by op, bit for bit, and both within the published table of the reference
     FuzzGraphs(fuzz_graphs::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
@@ -46,6 +49,7 @@ fn main() -> std::process::ExitCode {
         Chore::Bench(options) => bench::run(&options),
         Chore::Check(options) => check::run(&options),
         Chore::Conformance(options) => conformance::run(&options),
+        Chore::Features(options) => features::run(&options),
         Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
         Chore::Size(options) => size::run(&options),

@@ -8,6 +8,9 @@
 #[cfg(feature = "cpu")]
 pub use adamant_backend_cpu as cpu;
 pub use adamant_core::*;
+/// Tables and batches.
+#[cfg(feature = "data")]
+pub use adamant_data as data;
 pub use adamant_formats as formats;
 pub use adamant_optim as optim;
 

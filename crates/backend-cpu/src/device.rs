@@ -1,6 +1,7 @@
 //! The backend: how it is configured, what it says of itself, and which kernel runs which step.
 use crate::{
     arg_reduce, composite, convolution, copy, gather,
+    gemm::Blas,
     isa::Isa,
     map, matmul,
     memory::CpuMemory,
@@ -24,6 +25,8 @@ pub struct Runtime {
     pub threads: Threads,
     /// the instruction set
     pub isa: Isa,
+    /// who computes matrix products
+    pub blas: Blas,
 }
 
 /// A kernel for a composite: dense operands in, dense operands out.
@@ -128,7 +131,8 @@ impl CpuBuilder {
         self.isa = Some(isa);
         self
     }
-    /// An external matrix library: `openblas`, `mkl`, `accelerate`, or `own` for the built-in one.
+    /// A matrix library: `openblas`, `mkl` or `accelerate`, if the program was built with that feature, or `own` for the
+    /// built-in one. Unless one is named, it is the one that the program was built with.
     #[must_use]
     pub fn blas(mut self, name: &str) -> CpuBuilder {
         self.blas = Some(name.into());
@@ -144,34 +148,26 @@ impl CpuBuilder {
             Some(isa) => return Err(ErrorKind::DeviceAbsent(format!("the CPU lacks {isa:?}; the widest set it has is {:?}", Isa::detect()))),
             None => Isa::try_current().map_err(ErrorKind::DeviceAbsent)?,
         };
-        let blas = self.blas.unwrap_or_else(|| "own".into());
-        if blas != "own" {
-            let known = ["openblas", "mkl", "accelerate"];
-            let what = if known.contains(&&*blas) {
-                format!("{blas} is not compiled in; there is the built-in library `own`")
-            } else {
-                format!("`{blas}` is no matrix library; there are `own` and, where compiled in, {known:?}")
-            };
-            return Err(ErrorKind::Unsupported { backend: "cpu".into(), what });
-        }
+        let blas = self.blas.map_or_else(|| Ok(Blas::built_in()), |word| Blas::parse(&word))?;
         let threads = self.threads.unwrap_or_default();
         let details = vec![
             ("isa", format!("{isa:?}").to_lowercase()),
             ("threads", threads.count().to_string()),
             ("threads from", threads.source().into()),
-            ("blas", blas),
+            ("blas", blas.name().into()),
         ];
         let info = DeviceInfo {
             backend: "cpu",
             name: cpu_name(),
             parallelism: threads.count(),
             details,
-            determinism: Determinism::Bitwise,
+            // BLAS promises no order of summation.
+            determinism: if blas == Blas::Own { Determinism::Bitwise } else { Determinism::None },
             dtypes: &DType::COMPUTE,
             window_ops: 2048,
             window_bytes: 1 << 30,
         };
-        Ok(CpuBackend { info, runtime: Runtime { threads, isa }, kernels: RwLock::new(composite::own()) })
+        Ok(CpuBackend { info, runtime: Runtime { threads, isa, blas }, kernels: RwLock::new(composite::own()) })
     }
 }
 fn cpu_name() -> String {
@@ -202,6 +198,7 @@ impl CpuBackend {
     }
     fn run(&self, step: &Step<'_>) -> Result<(), ErrorKind> {
         let runtime = &self.runtime;
+        crate::trace::begin(family(&step.kernel.kind), || format!("{:?}", runtime.isa).to_lowercase());
         match &step.kernel.kind {
             KernelKind::Map { outputs: results, .. } => with_operands(step, true, |i, o| map::run(runtime, step, results, i, o)),
             KernelKind::Copy => with_operands(step, false, |i, o| copy::run(runtime, &step.space, i, o)),
@@ -222,6 +219,23 @@ impl CpuBackend {
                 }
             }),
         }
+    }
+}
+/// A kernel's family, as a trace calls it.
+fn family(kind: &KernelKind) -> &'static str {
+    match kind {
+        KernelKind::Map { .. } => "map",
+        KernelKind::Copy => "copy",
+        KernelKind::Reduce { .. } => "reduce",
+        KernelKind::ArgReduce { .. } => "arg_reduce",
+        KernelKind::Scan { .. } => "scan",
+        KernelKind::Matmul => "matmul",
+        KernelKind::Conv(_) => "conv",
+        KernelKind::Window(_) => "window",
+        KernelKind::Gather { .. } => "gather",
+        KernelKind::Scatter { .. } => "scatter",
+        KernelKind::Sort { .. } => "sort",
+        KernelKind::Composite(c) => c.name(),
     }
 }
 impl Backend for CpuBackend {

@@ -6,6 +6,8 @@
 //! Must not know tensors. Indices are checked against the slices once, here; below, packing still goes through
 //! checked slices and the kernels through the checked doors of `micro`.
 
+#[allow(unsafe_code)]
+pub(crate) mod blas;
 pub(crate) mod context;
 pub(crate) mod driver;
 mod epilogue;
@@ -24,6 +26,7 @@ pub(crate) mod pack;
 #[cfg(test)]
 mod tests;
 
+pub use blas::Blas;
 pub use context::{Accumulator, GemmElement};
 pub use epilogue::{Activation, Epilogue, EpilogueProgram};
 

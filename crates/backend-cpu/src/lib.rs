@@ -34,9 +34,11 @@ mod scatter;
 pub mod simd;
 mod sort;
 pub mod threads;
+pub mod trace;
 mod window;
 
 pub use device::{Context, CpuBackend, CpuBuilder, CpuKernel, KernelOperands, Runtime};
+pub use gemm::Blas;
 pub use isa::Isa;
 pub use registration::link;
 pub use threads::Threads;

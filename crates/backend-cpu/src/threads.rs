@@ -1,4 +1,4 @@
-//! One pool for all kernels: rayon's global one, one of a given size, or the user's own.
+//! One pool for all kernels: one of a given size, the user's own, or, for a call from inside a rayon job, the job's.
 //!
 //! Must not know what a task computes. Results never depend on the count: a kernel splits its work by shape and
 //! each task writes its own part. One thread or one task runs inline and wakes nobody.
@@ -34,10 +34,11 @@ pub struct Threads {
 
 #[derive(Clone, Debug)]
 enum Pool {
-    /// Rayon's global pool.
-    Global,
     /// A pool of our own, started by the first piece of work that can use it; `None` in it: it could not start.
     Own(Arc<OnceLock<Option<ThreadPool>>>),
+    /// As `Own`, but a call from inside a rayon job takes the job's pool: two pools at work would be more threads than
+    /// cores. Rayon's global pool is not started for our sake: it has a thread for every core, and the caller works too.
+    Shared(Arc<OnceLock<Option<ThreadPool>>>),
     /// The user's.
     Given(Arc<ThreadPool>),
 }
@@ -50,6 +51,8 @@ struct Loop {
     next: AtomicUsize,
     tasks: usize,
     state: AtomicUsize,
+    /// threads that took a task
+    workers: AtomicUsize,
     caller: Thread,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// The body, its lifetime erased: it is called only between a successful `enter` and the matching `leave`,
@@ -87,10 +90,14 @@ impl Loop {
     fn work(&self) {
         // SAFETY: the caller of the loop is inside `share`, which returns only after every helper has left.
         let body = unsafe { &*self.body.0 };
+        let mut idle = true;
         loop {
             let task = self.next.fetch_add(1, Ordering::Relaxed);
             if task >= self.tasks {
                 return;
+            }
+            if std::mem::take(&mut idle) {
+                self.workers.fetch_add(1, Ordering::Relaxed);
             }
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(task))) {
                 self.next.store(self.tasks, Ordering::Relaxed);
@@ -127,7 +134,8 @@ impl Threads {
     }
 
     /// What the environment asks for: `ADAMANT_NUM_THREADS`, then `RAYON_NUM_THREADS`, then the cores this process
-    /// may use (affinity and cgroup limits count). Rayon's global pool serves unless the first is set.
+    /// may use (affinity and cgroup limits count). Unless the first is set, a call from inside a rayon job runs on the
+    /// job's own pool.
     pub fn from_environment() -> Threads {
         Threads::from_variables(|name| std::env::var(name).ok())
     }
@@ -137,10 +145,10 @@ impl Threads {
             return Threads { source: THREADS_VARIABLE, ..Threads::new(count) };
         }
         if let Some(count) = asked("RAYON_NUM_THREADS") {
-            return Threads { count, pool: Pool::Global, source: "RAYON_NUM_THREADS" };
+            return Threads { count, pool: Pool::Shared(Arc::default()), source: "RAYON_NUM_THREADS" };
         }
         let count = std::thread::available_parallelism().map_or(1, |count| count.get());
-        Threads { count, pool: Pool::Global, source: "cores" }
+        Threads { count, pool: Pool::Shared(Arc::default()), source: "cores" }
     }
 
     /// How many tasks run at a time.
@@ -165,8 +173,15 @@ impl Threads {
     fn share(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
         // SAFETY: only the lifetime changes. `close_and_wait` below keeps this frame until no helper uses it.
         let body = Body(unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(f) });
-        let shared =
-            Arc::new(Loop { next: AtomicUsize::new(0), tasks, state: AtomicUsize::new(0), caller: std::thread::current(), panic: Mutex::new(None), body });
+        let shared = Arc::new(Loop {
+            next: AtomicUsize::new(0),
+            tasks,
+            state: AtomicUsize::new(0),
+            workers: AtomicUsize::new(0),
+            caller: std::thread::current(),
+            panic: Mutex::new(None),
+            body,
+        });
         for _ in 1..self.count.min(tasks) {
             let helper = shared.clone();
             self.spawn(move || {
@@ -178,6 +193,7 @@ impl Threads {
         }
         shared.work();
         shared.close_and_wait();
+        crate::trace::threads(shared.workers.load(Ordering::Relaxed));
         let panic = shared.panic.lock().take();
         if let Some(payload) = panic {
             resume_unwind(payload);
@@ -211,9 +227,9 @@ impl Threads {
 
     fn spawn(&self, job: impl FnOnce() + Send + 'static) {
         match &self.pool {
-            Pool::Global => rayon::spawn(job),
+            Pool::Shared(_) if rayon::current_thread_index().is_some() => rayon::spawn(job),
             Pool::Given(pool) => pool.spawn(job),
-            Pool::Own(cell) => {
+            Pool::Own(cell) | Pool::Shared(cell) => {
                 // The caller works too, so the pool has one thread less. A pool that the system gives no threads
                 // for is no loss of results: the caller does all tasks.
                 let start = || rayon::ThreadPoolBuilder::new().num_threads(self.count - 1).thread_name(|k| format!("adamant-cpu-{k}")).build().ok();

@@ -27,6 +27,8 @@ mod index;
 mod joining;
 mod linalg;
 mod matrix;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod next_after;
 mod read;
 mod reduce;
@@ -43,6 +45,16 @@ pub use joining::Indexing;
 pub use statistics::Interpolation;
 
 /// An n-dimensional array on a device. Cloning copies a handle; the elements are shared and never change.
+///
+/// ```
+/// # use adamant_core::{Device, Tensor, tensor};
+/// # Device::reference().make_current();
+/// let x = tensor![1.0, 2.0];
+/// let mut y = x.clone();
+/// y = y + 1.0; // a new tensor: what x shows does not change
+/// assert_eq!((x.to_vec::<f32>()?, y.to_vec::<f32>()?), (vec![1.0, 2.0], vec![2.0, 3.0]));
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Tensor {
     value: Arc<Value>,
@@ -191,7 +203,16 @@ impl Tensor {
         let leaf = crate::grad::leaf(self.value.meta, Origin::here());
         Tensor { value: self.value.clone(), tape: Some((leaf, 0)) }
     }
-    /// The same value outside the tape: no gradient flows through it.
+    /// The same value outside the tape: no gradient flows through it. Nothing is copied.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, tensor};
+    /// # Device::reference().make_current();
+    /// let x = tensor![3.0].tracked();
+    /// let grads = (x.detach() * &x).sum(..).backward()?; // as if one factor were a constant
+    /// assert_eq!(grads.get(&x).unwrap().item::<f32>()?, 3.0);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
     #[must_use]
     pub fn detach(&self) -> Tensor {
         Tensor { value: self.value.clone(), tape: None }
@@ -423,122 +444,10 @@ impl Tensor {
             None => Ok(()),
         }
     }
-    /// The elements in row-major order.
-    ///
-    /// # Errors
-    /// As [`Tensor::eval`]; another dtype than `T`.
-    #[track_caller]
-    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        let meta = self.try_meta()?;
-        if meta.dtype != T::DTYPE {
-            return Err(Error::new("to_vec", ErrorKind::DtypeMismatch { left: meta.dtype, right: T::DTYPE }));
-        }
-        let here = Origin::here();
-        let out = host_vec::<T>(&meta).map_err(|k| Error::at("to_vec", k, here))?;
-        if meta.dtype != DType::Bool {
-            let mut out = T::into_host(out);
-            self.read_into(out.bytes_mut(), here)?;
-            return T::from_host(out).ok_or_else(|| Error::at("to_vec", ErrorKind::Internal("a vector of another type".into()), here));
-        }
-        // Not every byte is a bool: those that come from memory are checked.
-        let (mut out, bytes) = (out, self.to_bytes()?);
-        match bytemuck::checked::try_cast_slice::<u8, T>(&bytes) {
-            Ok(elements) => out.copy_from_slice(elements),
-            Err(e) => return Err(Error::at("to_vec", ErrorKind::Internal(e.to_string()), here)),
-        }
-        Ok(out)
-    }
-    /// As [`Tensor::to_vec`], but the vector itself where the tensor was made of one ([`Tensor::from_vec`]), lies in it in
-    /// row-major order, and nothing else holds it.
-    ///
-    /// # Errors
-    /// As [`Tensor::to_vec`].
-    #[track_caller]
-    pub fn into_vec<T: Element>(self) -> Result<Vec<T>> {
-        let meta = self.try_meta()?;
-        let whole = |s: &Stored| s.taint.is_none() && s.offset == 0 && s.is_dense(&meta.shape) && s.buffer.bytes() == meta.bytes();
-        let Some(stored) = self.value.stored().filter(|s| whole(s) && meta.dtype == T::DTYPE && meta.dtype != DType::Bool) else {
-            return self.to_vec();
-        };
-        let here = Origin::here();
-        drop(self);
-        let buffer = stored.buffer;
-        // With the tensor gone, the buffer has one holder left or is shared.
-        match Arc::try_unwrap(buffer).map(crate::buffer::Buffer::into_host) {
-            Ok(Ok(data)) => T::from_host(data).ok_or_else(|| Error::at("into_vec", ErrorKind::Internal("a vector of another type".into()), here)),
-            Ok(Err(buffer)) => Tensor::from_value(record::ready(meta, here, Stored::dense(Arc::new(buffer)))).to_vec(),
-            Err(buffer) => Tensor::from_value(record::ready(meta, here, Stored::dense(buffer))).to_vec(),
-        }
-    }
-    /// The elements' bytes in row-major order, native byte order.
-    ///
-    /// # Errors
-    /// As [`Tensor::eval`]; memory for the copy.
-    #[track_caller]
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let here = Origin::here();
-        let meta = self.try_meta()?;
-        let mut out = host_bytes(meta.bytes(), &meta).map_err(|k| Error::at("read", k, here))?;
-        self.read_into(&mut out, here)?;
-        Ok(out)
-    }
-    /// Computes the value and copies its elements, in row-major order, over `out`, which has their number of bytes.
-    fn read_into(&self, out: &mut [u8], here: Origin) -> Result<()> {
-        let error = |k| Error::at("read", k, here);
-        self.eval().map_err(|e| if matches!(e.kind(), ErrorKind::Capturing) { error(ErrorKind::Capturing) } else { e })?;
-        let stored = self.value.stored().ok_or_else(|| error(ErrorKind::Internal("a value that was evaluated is not there".into())))?;
-        let meta = self.value.meta;
-        let size = meta.dtype.size();
-        if out.is_empty() {
-            return Ok(());
-        }
-        if stored.is_dense(&meta.shape) {
-            return stored.buffer.download(stored.offset * size, out).map_err(error);
-        }
-        let mut places = out.chunks_exact_mut(size);
-        let mut scatter = |whole: &[u8]| {
-            for_each_offset(&meta.shape, &stored.layout(&meta.shape), |at| {
-                if let Some(place) = places.next() {
-                    place.copy_from_slice(&whole[at * size..(at + 1) * size]);
-                }
-            });
-        };
-        if let Some(whole) = stored.buffer.read().as_deref().and_then(|m| m.host()) {
-            scatter(whole);
-            return Ok(());
-        }
-        let mut whole = host_bytes(stored.buffer.bytes(), &meta).map_err(error)?;
-        stored.buffer.download(0, &mut whole).map_err(error)?;
-        scatter(&whole);
-        Ok(())
-    }
-    /// The only element, converted to `T`'s dtype if need be.
-    ///
-    /// # Errors
-    /// As [`Tensor::eval`]; more or fewer elements than one.
-    #[track_caller]
-    pub fn item<T: Element>(&self) -> Result<T> {
-        let meta = self.try_meta()?;
-        if meta.shape.elements() != 1 {
-            return Err(Error::new("item", ErrorKind::Shape { shape: meta.shape, expected: "exactly one element".into() }));
-        }
-        let same = if meta.dtype == T::DTYPE { self.clone() } else { self.detach().cast(T::DTYPE) };
-        same.to_vec::<T>()?.first().copied().ok_or_else(|| Error::new("item", ErrorKind::Internal("no element".into())))
-    }
 }
 /// Does a gradient flow from the inputs through the op?
 fn is_on_tape(op: &Op, inputs: &[&Tensor]) -> bool {
     inputs.iter().any(|t| t.tape.is_some()) && !record::CONTEXT.with(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad)
-}
-/// Memory of the host for what is read from a device.
-fn host_bytes(bytes: usize, meta: &Meta) -> std::result::Result<Vec<u8>, ErrorKind> {
-    let in_use = meta.device.memory().live_bytes;
-    bytemuck::allocation::try_zeroed_vec(bytes).map_err(|()| ErrorKind::OutOfMemory { asked: bytes, in_use, cap: None })
-}
-/// As [`host_bytes`], in elements.
-fn host_vec<T: Element>(meta: &Meta) -> std::result::Result<Vec<T>, ErrorKind> {
-    let in_use = meta.device.memory().live_bytes;
-    bytemuck::allocation::try_zeroed_vec(meta.shape.elements()).map_err(|()| ErrorKind::OutOfMemory { asked: meta.bytes(), in_use, cap: None })
 }
 fn fail_all(op: &Op, e: Error) -> Outputs {
     (0..failures(op)).map(|_| Tensor::failed(e.clone())).collect()

@@ -219,7 +219,16 @@ impl Tensor {
     pub fn rand(shape: impl ToShape, rng: &Rng) -> Tensor {
         rng.uniform(shape, DType::F32)
     }
-    /// f32, standard normal.
+    /// f32, standard normal. The same seed gives the same numbers on every device.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, Rng, Tensor};
+    /// # Device::reference().make_current();
+    /// let draw = |seed| Tensor::randn([2, 3], &Rng::new(seed)?).to_vec::<f32>();
+    /// assert_eq!(draw(1)?, draw(1)?);
+    /// assert_ne!(draw(1)?, draw(2)?);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
     #[track_caller]
     pub fn randn(shape: impl ToShape, rng: &Rng) -> Tensor {
         rng.normal(shape, DType::F32)

@@ -1,0 +1,185 @@
+//! Matrix products by the machine's BLAS, where the program was built with one: the only place that calls it.
+//!
+//! BLAS promises no order of summation, so a device that uses it makes no promise of equal bits. It has threads of its
+//! own; they are told to be as many as the device's, which wait meanwhile. What BLAS cannot express (other dtypes,
+//! strides on both axes) is left to the built-in kernels.
+
+use super::MatRef;
+use crate::threads::Threads;
+use adamant_core::ErrorKind;
+
+#[cfg(any(all(feature = "openblas", feature = "mkl"), all(feature = "openblas", feature = "accelerate"), all(feature = "mkl", feature = "accelerate")))]
+compile_error!("choose one of the features `openblas`, `mkl` and `accelerate`: they define the same functions");
+#[cfg(all(feature = "accelerate", not(target_vendor = "apple")))]
+compile_error!("the feature `accelerate` needs Apple's Accelerate framework, which is part of macOS: use `openblas` or `mkl` elsewhere, or none");
+
+/// Who computes products of f32 and f64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blas {
+    /// the built-in kernels
+    Own,
+    /// OpenBLAS (feature `openblas`, the system's library)
+    OpenBlas,
+    /// Intel's oneMKL (feature `mkl`)
+    Mkl,
+    /// Apple's Accelerate (feature `accelerate`)
+    Accelerate,
+}
+impl Blas {
+    /// What can be asked for, with the word for it.
+    const ALL: [(Blas, &'static str); 4] = [(Blas::Own, "own"), (Blas::OpenBlas, "openblas"), (Blas::Mkl, "mkl"), (Blas::Accelerate, "accelerate")];
+
+    /// The one that this program was built with, else [`Blas::Own`].
+    pub fn built_in() -> Blas {
+        if cfg!(feature = "openblas") {
+            Blas::OpenBlas
+        } else if cfg!(feature = "mkl") {
+            Blas::Mkl
+        } else if cfg!(feature = "accelerate") {
+            Blas::Accelerate
+        } else {
+            Blas::Own
+        }
+    }
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        Blas::ALL.iter().find(|(blas, _)| *blas == self).map_or("own", |(_, name)| name)
+    }
+    /// The one that a word means.
+    ///
+    /// # Errors
+    /// No such library, or one that this program was not built with.
+    pub fn parse(word: &str) -> Result<Blas, ErrorKind> {
+        let what = match Blas::ALL.iter().find(|(_, name)| *name == word) {
+            Some((blas, _)) if *blas == Blas::Own || *blas == Blas::built_in() => return Ok(*blas),
+            Some(_) => format!("{word} is not compiled in: build with adamant = {{ features = [\"{word}\"] }}, or use `own`"),
+            None => format!("`{word}` is no matrix library; there are own, openblas, mkl and accelerate"),
+        };
+        Err(ErrorKind::Unsupported { backend: "cpu".into(), what })
+    }
+    /// `C[i] = A[i] · B[i]` as [`super::gemm`] does it, or false: BLAS cannot express it and has written nothing.
+    ///
+    /// # Errors
+    /// An operand reaches outside its slice, or C's length is not `batch * m * n`.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn multiply<T: Copy + 'static>(
+        self,
+        threads: &Threads,
+        batch: usize,
+        m: usize,
+        n: usize,
+        k: usize,
+        a: MatRef<'_, T>,
+        b: MatRef<'_, T>,
+        c: &mut [T],
+    ) -> Result<bool, String> {
+        if self == Blas::Own || k == 0 || c.is_empty() {
+            return Ok(false);
+        }
+        library::multiply(threads, batch, [m, n, k], a, b, c)
+    }
+}
+
+#[cfg(not(any(feature = "openblas", feature = "mkl", feature = "accelerate")))]
+mod library {
+    use super::{MatRef, Threads};
+
+    pub(super) fn multiply<T>(_: &Threads, _: usize, _: [usize; 3], _: MatRef<'_, T>, _: MatRef<'_, T>, _: &mut [T]) -> Result<bool, String> {
+        Ok(false)
+    }
+}
+#[cfg(any(feature = "openblas", feature = "mkl", feature = "accelerate"))]
+mod library {
+    use super::{MatRef, Threads};
+    use cblas_sys::{CBLAS_LAYOUT, CBLAS_TRANSPOSE, cblas_dgemm, cblas_sgemm};
+    use std::any::TypeId;
+
+    // Links the library; it has no items.
+    extern crate blas_src as _;
+
+    /// A matrix of `rows` and `columns` as BLAS takes it: transposed or not, with the stride of its lines.
+    fn lines<T>(matrix: &MatRef<'_, T>, rows: usize, columns: usize) -> Option<(CBLAS_TRANSPOSE, i32)> {
+        let stride = |stride: isize, lines: usize, length: usize| -> Option<i32> {
+            let least = length.max(1);
+            let stride = if lines == 1 { least } else { usize::try_from(stride).ok().filter(|s| *s >= least)? };
+            i32::try_from(stride).ok()
+        };
+        if matrix.col_stride == 1 || columns == 1 {
+            if let Some(ld) = stride(matrix.row_stride, rows, columns) {
+                return Some((CBLAS_TRANSPOSE::CblasNoTrans, ld));
+            }
+        }
+        if matrix.row_stride == 1 || rows == 1 {
+            return Some((CBLAS_TRANSPOSE::CblasTrans, stride(matrix.col_stride, columns, rows)?));
+        }
+        None
+    }
+    pub(super) fn multiply<T: Copy + 'static>(
+        threads: &Threads,
+        batch: usize,
+        sizes: [usize; 3],
+        a: MatRef<'_, T>,
+        b: MatRef<'_, T>,
+        c: &mut [T],
+    ) -> Result<bool, String> {
+        let [m, n, k] = sizes;
+        let single = TypeId::of::<T>() == TypeId::of::<f32>();
+        if !single && TypeId::of::<T>() != TypeId::of::<f64>() {
+            return Ok(false);
+        }
+        let (Some((turn_a, lda)), Some((turn_b, ldb)), [Ok(im), Ok(i_n), Ok(ik)]) = (lines(&a, m, k), lines(&b, k, n), [m, n, k].map(i32::try_from)) else {
+            return Ok(false);
+        };
+        if batch.checked_mul(m).and_then(|count| count.checked_mul(n)) != Some(c.len()) {
+            return Err(format!("gemm: C [{batch}, {m}, {n}] in a slice of {} elements", c.len()));
+        }
+        a.check("A", batch, m, k)?;
+        b.check("B", batch, k, n)?;
+        set_threads(threads.count());
+        let at = |matrix: &MatRef<'_, T>, index: usize| matrix.data[(matrix.offset as isize + index as isize * matrix.batch_stride) as usize..].as_ptr();
+        for (index, c) in c.chunks_exact_mut(m * n).enumerate() {
+            let (a, b, c) = (at(&a, index), at(&b, index), c.as_mut_ptr());
+            let layout = CBLAS_LAYOUT::CblasRowMajor;
+            if single {
+                // SAFETY: T is f32; `check` has shown that both matrices lie in their slices for these sizes and strides,
+                // and c has m * n elements of its own.
+                unsafe { cblas_sgemm(layout, turn_a, turn_b, im, i_n, ik, 1.0, a.cast(), lda, b.cast(), ldb, 0.0, c.cast(), i_n) }
+            } else {
+                // SAFETY: T is f64; else as above.
+                unsafe { cblas_dgemm(layout, turn_a, turn_b, im, i_n, ik, 1.0, a.cast(), lda, b.cast(), ldb, 0.0, c.cast(), i_n) }
+            }
+        }
+        Ok(true)
+    }
+    #[cfg(any(feature = "openblas", feature = "mkl"))]
+    fn set_threads(count: usize) {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        unsafe extern "C" {
+            #[cfg_attr(feature = "openblas", link_name = "openblas_set_num_threads")]
+            #[cfg_attr(feature = "mkl", link_name = "MKL_Set_Num_Threads")]
+            fn set_num_threads(count: std::ffi::c_int);
+        }
+        static SET: AtomicUsize = AtomicUsize::new(0);
+        if SET.swap(count, Ordering::Relaxed) != count {
+            // SAFETY: the library's own function, which takes a number.
+            unsafe { set_num_threads(i32::try_from(count).unwrap_or(i32::MAX)) }
+        }
+    }
+    /// Accelerate takes its threads from the system's own pool, which never runs more than there are cores.
+    #[cfg(not(any(feature = "openblas", feature = "mkl")))]
+    fn set_threads(_: usize) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_gives_its_library_or_says_what_is_missing() {
+        assert_eq!(Blas::parse("own"), Ok(Blas::Own));
+        assert_eq!(Blas::parse(Blas::built_in().name()), Ok(Blas::built_in()));
+        assert!(Blas::parse("atlas").unwrap_err().to_string().contains("openblas, mkl and accelerate"));
+        let absent = if Blas::built_in() == Blas::Mkl { "openblas" } else { "mkl" };
+        assert!(Blas::parse(absent).unwrap_err().to_string().contains("build with"));
+    }
+}

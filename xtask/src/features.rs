@@ -1,0 +1,135 @@
+//! `cargo xtask features`: one runnable check for each row of the table of promised features that has been asked for. A
+//! check computes what the row says through the public API and compares it with the row's target.
+//!
+//! `--json` prints one document for each row, `{"id", "pass", "value", "target", "command"}`. Ends with 0 if all rows
+//! passed, 1 if one failed, 2 for a row that is not here: a row without a check is no row that passed.
+mod create;
+mod devices;
+mod gradients;
+mod models;
+mod probe;
+mod timing;
+mod training;
+
+use crate::exit::Exit;
+use adamant::{
+    Device,
+    cpu::{Context, CpuBackend},
+};
+use serde_json::json;
+use std::{
+    error::Error,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+/// What the command line says.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only these rows, separated by commas: S0.01,S1.43
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// JSON lines instead of text
+    #[arg(long)]
+    json: bool,
+    /// Ids and what the rows promise; nothing is run
+    #[arg(long)]
+    list: bool,
+    /// What this program says of itself when a check starts it again in another environment
+    #[arg(long, hide = true)]
+    probe: Option<String>,
+}
+
+/// A row: its id, what is promised, what must be seen, and the check.
+struct Row {
+    id: &'static str,
+    what: &'static str,
+    target: &'static str,
+    check: fn() -> Checked,
+}
+type Checked = Result<Seen, Box<dyn Error>>;
+/// What a check saw, and whether it is what was promised.
+struct Seen {
+    pass: bool,
+    value: String,
+}
+impl Seen {
+    fn new(pass: bool, value: impl Into<String>) -> Seen {
+        Seen { pass, value: value.into() }
+    }
+    /// Passes if all parts do; the parts that do not are named.
+    fn all(parts: &[(&str, bool)], value: impl Into<String>) -> Seen {
+        let failed: Vec<&str> = parts.iter().filter(|(_, pass)| !pass).map(|(name, _)| *name).collect();
+        let value = value.into();
+        if failed.is_empty() { Seen::new(true, value) } else { Seen::new(false, format!("{value}; not so: {}", failed.join("; "))) }
+    }
+}
+
+fn rows() -> Vec<&'static Row> {
+    let mut rows: Vec<&Row> = [create::ROWS, gradients::ROWS, models::ROWS, training::ROWS, devices::ROWS].into_iter().flatten().collect();
+    rows.sort_by_key(|r| r.id);
+    rows
+}
+
+/// Runs the checks.
+pub fn run(options: &Options) -> Exit {
+    if let Some(probe) = &options.probe {
+        return probe::answer(probe);
+    }
+    let rows = rows();
+    let unknown: Vec<&String> = options.only.iter().filter(|id| !rows.iter().any(|r| r.id == **id)).collect();
+    if !unknown.is_empty() {
+        eprintln!("no check for {unknown:?}; there are {}", rows.iter().map(|r| r.id).collect::<Vec<_>>().join(" "));
+        return Exit::Usage;
+    }
+    let mut failed = 0;
+    let chosen: Vec<&&Row> = rows.iter().filter(|r| options.only.is_empty() || options.only.iter().any(|id| id == r.id)).collect();
+    for row in &chosen {
+        if options.list {
+            println!("{:<6} {}: {}", row.id, row.what, row.target);
+            continue;
+        }
+        let seen = see(row);
+        failed += usize::from(!seen.pass);
+        let command = format!("cargo xtask features --only {}", row.id);
+        if options.json {
+            println!("{}", json!({ "id": row.id, "pass": seen.pass, "value": seen.value, "target": row.target, "command": command }));
+        } else {
+            println!("{:<6} {}  {}: {}", row.id, if seen.pass { "passed" } else { "FAILED" }, row.what, seen.value);
+        }
+    }
+    if !options.list && !options.json {
+        println!("{} passed, {failed} failed", chosen.len() - failed);
+    }
+    if failed == 0 { Exit::Passed } else { Exit::Failed }
+}
+/// Runs a check on a device of its own, so that counters of memory begin at nothing. A panic is a failed row.
+fn see(row: &Row) -> Seen {
+    let checked = catch_unwind(AssertUnwindSafe(|| -> Checked { Context::new(CpuBackend::builder())?.device().scoped(row.check) }));
+    match checked {
+        Ok(Ok(seen)) => seen,
+        Ok(Err(error)) => Seen::new(false, format!("error: {error}")),
+        Err(_) => Seen::new(false, "panicked"),
+    }
+}
+/// The device of the check.
+fn device() -> Result<Device, adamant::Error> {
+    Device::current()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_is_asked_for_and_has_no_check() {
+        let asked = "S0.01 S0.02 S0.03 S0.06 S0.07 S0.09 S0.11 S0.12 S0.15 S0.17 S0.19 S0.20 S0.22 S0.23 S0.30 S0.32 S0.33 S0.35 \
+                     S1.12 S1.14 S1.15 S1.24 S1.25 S1.43 S1.44 S1.45 S1.54 S1.55 S1.59";
+        let rows: Vec<&str> = rows().iter().map(|r| r.id).collect();
+        assert_eq!(rows, asked.split_whitespace().collect::<Vec<_>>());
+    }
+    #[test]
+    fn a_failed_part_is_named() {
+        let seen = Seen::all(&[("right", true), ("the count", false)], "3");
+        assert_eq!((seen.pass, &*seen.value), (false, "3; not so: the count"));
+    }
+}
