@@ -169,8 +169,8 @@ fn clipping() -> Checked {
     let (off, norm) = (read(ClipPolicy::default())?, read(ClipPolicy::Norm(1.0))?);
     let length = |v: &[f64]| v.iter().map(|x| x * x).sum::<f64>().sqrt();
     let cosine = off.iter().zip(&norm).map(|(a, b)| a * b).sum::<f64>() / (length(&off) * length(&norm));
-    let run = super::training::train_example(&["--set", "epochs=1", "--set", "data.rows=64"])?;
-    let shown = run["clip"].as_str().unwrap_or_default().to_string();
+    let (run, _) = super::training::train_example(&["epochs=1", "data.rows=64"])?;
+    let shown = run.plan.clip.to_string();
     Ok(Seen::all(
         &[
             ("off by default", ClipPolicy::default() == ClipPolicy::Off && shown == "off"),
