@@ -298,7 +298,7 @@ pub(crate) fn run(
         value,
         reduced,
         inner: if columns { inner } else { 1 },
-        run: Run::new(program, runtime.isa, nest, inputs, &step.args, step.fault)?,
+        run: Run::new(program, runtime.isa, nest, inputs, step.args, step.fault)?,
         dtype,
     };
     let bytes = out.dense_bytes()?;

@@ -132,12 +132,12 @@ impl Pool {
         };
         let (memory, size) = match cached {
             Some(hit) => hit,
-            None => (self.from_system(device, bytes, want)?, want),
+            None => (self.ask_system(device, bytes, want)?, want),
         };
         Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes: size, device, pooled: true }))
     }
     /// New memory; it counts as live from before it is asked for, so that two threads do not pass the cap together.
-    fn from_system(&self, device: Device, asked: usize, want: usize) -> Result<Box<dyn Memory>, ErrorKind> {
+    fn ask_system(&self, device: Device, asked: usize, want: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         {
             let mut blocks = self.0.lock();
             let mut unused = Vec::new();
