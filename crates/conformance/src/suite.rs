@@ -318,10 +318,10 @@ pub fn faults(device: Device) -> Report {
         }
         step(|| a.set(&(a.read() + 1.0f32))).map_err(text)?;
         holds(&a, [2.0, 3.0, 4.0])?;
-        if let Some((a, b)) = old {
-            if (a.to_vec::<f32>().map_err(text)?, b.to_vec::<f32>().map_err(text)?) != (vec![1.0, 2.0, 3.0], vec![2.0, 4.0, 6.0]) {
-                return Err("old values that are held changed".into());
-            }
+        if let Some((a, b)) = old
+            && (a.to_vec::<f32>().map_err(text)?, b.to_vec::<f32>().map_err(text)?) != (vec![1.0, 2.0, 3.0], vec![2.0, 4.0, 6.0])
+        {
+            return Err("old values that are held changed".into());
         }
         Ok(())
     };
