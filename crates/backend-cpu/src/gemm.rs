@@ -34,7 +34,7 @@ use crate::isa::Isa;
 use crate::threads::Threads;
 use context::{Context, Scratch};
 use driver::{BLOCK_COLUMNS, Plain, Size, Widened, multiply};
-use micro::Block;
+use micro::{Block, CHUNK};
 use pack::View;
 
 /// A batch of matrices inside a slice. A stride counts elements and may be negative or zero (a broadcast).
@@ -139,6 +139,9 @@ pub fn gemm<T: GemmElement>(
         }
         return Ok(());
     }
+    if batch == 1 && m == 1 && T::run_by_chunks(&job, threads, c) {
+        return Ok(());
+    }
     let (rows, columns) = part_size(threads.count(), batch, m, n, job.context.rows, job.context.columns());
     let mut parts = Vec::new();
     for (index, c) in c.chunks_mut(m * n).enumerate() {
@@ -205,6 +208,17 @@ pub(crate) struct Part<'a, T> {
     block: Block<'a, T>,
 }
 
+/// A vector times a matrix stored by rows of k, its chunks shared out; false if it is not that.
+pub(crate) fn run_by_chunks<T: Accumulator>(job: &Job<'_, T>, threads: &Threads, c: &mut [T]) -> bool {
+    let (a, b) = job.operands(0, 0, 0);
+    if job.k <= CHUNK || !gemv::by_rows(&b) {
+        return false;
+    }
+    gemv::by_chunks(job.context, threads, job.k, &a, &b, c);
+    job.epilogue.apply(0, 0, 0, c);
+    true
+}
+
 /// A part whose type is its own accumulator.
 pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T>) {
     let Part { index, i, j, mut block } = part;
@@ -218,7 +232,7 @@ pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scr
         None
     };
     if let (Some((x, stride, matrix)), Some(out)) = (at_once, block.contiguous()) {
-        gemv::gemv(job.context, job.k, x.data, x.base, stride, &matrix, out, T::add, scratch);
+        gemv::gemv(job.context, job.k, x.data, x.base, stride, &matrix, out, scratch);
         for (row, values) in out.chunks_mut(size.n).enumerate() {
             job.epilogue.apply(index, i + row, j, values);
         }

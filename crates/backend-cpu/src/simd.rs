@@ -41,6 +41,10 @@ pub(crate) trait Float: Copy {
     type Int: Integer<Mask = Self::Mask>;
     type Mask: Mask;
     const LANES: usize;
+    /// As many vectors as have 16 lanes together.
+    type Group: Copy + AsRef<[Self]> + AsMut<[Self]>;
+    /// A group of equal vectors.
+    fn group(value: Self) -> Self::Group;
     /// Stored bits of the significand: 23 or 52.
     const SIGNIFICAND: u32;
 
@@ -64,17 +68,6 @@ pub(crate) trait Float: Copy {
     /// `min(count, LANES)` elements can be written at `at`.
     unsafe fn store_first(self, at: *mut Self::Elem, count: usize);
 
-    /// Asks the L2 cache for the line at `at`, which may be any address.
-    #[inline(always)]
-    fn prefetch(at: *const Self::Elem) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing; SSE is part of x86-64.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
-    }
     /// Reads a block of `rows` rows (at most `LANES`; the rest count as zeros) of `count` elements (likewise) and
     /// turns it: lane `r` of vector `c` is element `c` of row `r`. Vectors from `LANES` on are zero.
     ///

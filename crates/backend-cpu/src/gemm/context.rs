@@ -10,11 +10,12 @@ use half::{bf16, f16};
 
 use super::epilogue::Activation;
 use super::micro::{GatherFn, MoveFn, TileFn, VectorFn};
-use super::{Job, Part, micro_scalar, run_plain, run_widened};
+use super::{Job, Part, micro_scalar, run_by_chunks, run_plain, run_widened};
 #[cfg(target_arch = "x86_64")]
 use super::{micro_avx2, micro_avx512};
 use crate::isa::Isa;
 use crate::math::{MathFn, unary_in_place_f32, unary_in_place_f64};
+use crate::threads::Threads;
 
 /// Kernels of one instruction set for one type.
 pub(crate) struct Context<T: 'static> {
@@ -94,6 +95,12 @@ pub trait GemmElement: Copy + Default + Send + Sync + PartialEq + std::fmt::Debu
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn run_part(job: &Job<'_, Self>, part: Part<'_, Self>, scratch: &mut Scratch<Self::Acc>);
+    /// A vector product whose chunks are shared out; false if this type or product has no such way.
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn run_by_chunks(_: &Job<'_, Self>, _: &Threads, _: &mut [Self]) -> bool {
+        false
+    }
 }
 
 macro_rules! accumulator {
@@ -126,6 +133,10 @@ macro_rules! accumulator {
             #[allow(private_interfaces)]
             fn run_part(job: &Job<'_, $float>, part: Part<'_, $float>, scratch: &mut Scratch<$float>) {
                 run_plain(job, part, scratch);
+            }
+            #[allow(private_interfaces)]
+            fn run_by_chunks(job: &Job<'_, $float>, threads: &Threads, c: &mut [$float]) -> bool {
+                run_by_chunks(job, threads, c)
             }
         }
 

@@ -2,19 +2,19 @@
 //!
 //! One lane is one output, so that the bits are those of the tiles. A matrix by rows of k is read in the order of
 //! memory; one by columns is turned in registers.
-//! Must not know threads.
+//! Must not know what the product is for.
 
 use super::context::{Accumulator, Context, Scratch};
 use super::micro::CHUNK;
 use super::pack::{View, gather_vector};
+use crate::threads::Threads;
 
-/// Outputs done at a time: with B by rows, their running sums stay in L1; with B by columns, few rows stream at once.
-const BLOCK_BY_ROWS: usize = 2048;
-const BLOCK_BY_COLUMNS: usize = 64;
+/// Outputs done at a time with B by rows: their running sums stay in L1.
+const BLOCK: usize = 2048;
 
 /// Whether [`gemv`] can read the matrix.
 pub(crate) fn is_readable<T>(b: &View<'_, T>) -> bool {
-    (b.column_stride == 1 && b.row_stride >= 0) || (b.row_stride == 1 && b.column_stride >= 0)
+    by_rows(b) || (b.row_stride == 1 && b.column_stride >= 0)
 }
 
 /// `out[j] = Σ x[p] · B[p][j]`, with x at `x_base` and `x_stride` in `x`. `k` is not zero.
@@ -27,35 +27,61 @@ pub(crate) fn gemv<T: Accumulator>(
     x_stride: isize,
     b: &View<'_, T>,
     out: &mut [T],
-    add: impl Fn(T, T) -> T,
     scratch: &mut Scratch<T>,
 ) {
     let x_packed = scratch.a.take(k);
     gather_vector(x, x_base, x_stride, x_packed);
-    let by_rows = b.column_stride == 1 && b.row_stride >= 0;
-    let block = if by_rows { BLOCK_BY_ROWS } else { BLOCK_BY_COLUMNS };
-    for (index, out) in out.chunks_mut(block).enumerate() {
-        let j = index * block;
+    let first = |k: usize, j: usize| (b.base + k as isize * b.row_stride + j as isize * b.column_stride) as usize;
+    if !by_rows(b) {
+        context.vector_by_columns(x_packed, &b.data[first(0, 0)..], b.column_stride as usize, out);
+        return;
+    }
+    for (index, out) in out.chunks_mut(BLOCK).enumerate() {
+        let j = index * BLOCK;
         for k0 in (0..k).step_by(CHUNK) {
             let x = &x_packed[k0..k.min(k0 + CHUNK)];
-            let first = (b.base + k0 as isize * b.row_stride + j as isize * b.column_stride) as usize;
-            let data = &b.data[first..];
-            let run = |out: &mut [T]| {
-                if by_rows {
-                    context.vector_by_rows(x, data, b.row_stride as usize, out);
-                } else {
-                    context.vector_by_columns(x, data, b.column_stride as usize, out);
-                }
-            };
+            let data = &b.data[first(k0, j)..];
             if k0 == 0 {
-                run(out);
+                context.vector_by_rows(x, data, b.row_stride as usize, out);
             } else {
                 let chunk = scratch.c.take(out.len());
-                run(chunk);
+                context.vector_by_rows(x, data, b.row_stride as usize, chunk);
                 for (total, &sum) in out.iter_mut().zip(&*chunk) {
-                    *total = add(*total, sum);
+                    *total = total.add(sum);
                 }
             }
+        }
+    }
+}
+
+/// Is the matrix stored by rows of k?
+pub(crate) fn by_rows<T>(b: &View<'_, T>) -> bool {
+    b.column_stride == 1 && b.row_stride >= 0
+}
+
+/// As [`gemv`] with B by rows, the chunks shared out: each thread reads one stretch of memory from end to end.
+pub(crate) fn by_chunks<T: Accumulator>(context: &Context<T>, threads: &Threads, k: usize, x: &View<'_, T>, b: &View<'_, T>, out: &mut [T]) {
+    let (n, chunks) = (out.len(), k.div_ceil(CHUNK));
+    let mut sums = vec![T::default(); chunks * n];
+    let share = chunks.div_ceil(threads.count());
+    threads.for_chunks_mut(&mut sums, share * n, |task, sums| {
+        T::with_scratch(|scratch| {
+            for (index, out) in sums.chunks_mut(n).enumerate() {
+                let k0 = (task * share + index) * CHUNK;
+                let x_packed = scratch.a.take(CHUNK.min(k - k0));
+                gather_vector(x.data, x.base + k0 as isize * x.column_stride, x.column_stride, x_packed);
+                for (index, out) in out.chunks_mut(BLOCK).enumerate() {
+                    let first = b.base + k0 as isize * b.row_stride + (index * BLOCK) as isize;
+                    context.vector_by_rows(x_packed, &b.data[first as usize..], b.row_stride as usize, out);
+                }
+            }
+        });
+    });
+    let (head, rest) = sums.split_at(n);
+    out.copy_from_slice(head);
+    for chunk in rest.chunks_exact(n) {
+        for (total, &sum) in out.iter_mut().zip(chunk) {
+            *total = total.add(sum);
         }
     }
 }

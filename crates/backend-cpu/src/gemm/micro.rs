@@ -22,7 +22,7 @@ pub(crate) type TileFn<T> = unsafe fn(usize, *const T, *const T, usize, *mut T, 
 /// Moves a block: `(source, source_stride, target, target_stride, rows, columns)`.
 pub(crate) type MoveFn<T> = unsafe fn(*const T, usize, *mut T, usize, usize, usize);
 
-/// A chunk of a vector-matrix product: `(length, x, b, b_stride, out, columns)`.
+/// A vector-matrix product, by rows of one chunk: `(length, x, b, b_stride, out, columns)`.
 pub(crate) type VectorFn<T> = unsafe fn(usize, *const T, *const T, usize, *mut T, usize);
 
 /// A stretch of a gathered line: `length` elements from `source` on (relative to the line) go to `target` on.
@@ -248,75 +248,42 @@ pub(crate) unsafe fn vector_by_rows<V: Float>(length: usize, x: *const V::Elem, 
     }
 }
 
-/// `out = x · Bᵗ` over one chunk, B stored by columns (`b_stride` between two outputs, k contiguous): blocks of B are
-/// turned in registers, two groups of outputs at a time to hide the latency of the sums.
+/// `out = x · Bᵗ` over all chunks, B stored by columns (`b_stride` between two outputs, k contiguous): blocks of B are
+/// turned in registers. As many outputs as a vector has lanes are done at a time: so few columns of B are read side by
+/// side that the processor fetches all of them ahead, which measures faster than asking for lines.
 ///
 /// # Safety
 /// `x` holds `length` elements, `b` `columns` rows of `length` elements, `out` `columns`, and `out` is not shared.
 #[inline(always)]
 pub(crate) unsafe fn vector_by_columns<V: Float>(length: usize, x: *const V::Elem, b: *const V::Elem, b_stride: usize, out: *mut V::Elem, columns: usize) {
     let lanes = V::LANES;
-    let zero = V::splat(V::Elem::default());
-    // Where rows are whole cache lines apart, blocks start at lines: each line is then touched by one block only.
-    let lead = b.align_offset(64);
-    let lead = if lanes > 1 && lead < lanes { lead.min(length) } else { 0 };
-    let mut j = 0;
-    while j < columns {
+    for j in (0..columns).step_by(lanes) {
         let high = (columns - j).min(lanes);
-        let pair = columns - j >= 2 * lanes;
-        let (mut low_sum, mut high_sum) = (zero, zero);
-        let mut p = 0;
-        // SAFETY: all offsets stay within what the caller vouches for.
-        unsafe {
-            while p < length {
-                let wide = if p == 0 && lead != 0 { lead } else { (length - p).min(lanes) };
-                let low = b.add(j * b_stride + p);
-                if wide == lanes && high == lanes {
-                    low_sum = add_turned::<V>(low, b_stride, x.add(p), low_sum);
-                    if pair {
-                        high_sum = add_turned::<V>(low.add(lanes * b_stride), b_stride, x.add(p), high_sum);
-                    }
-                } else {
-                    let block = V::load_transposed(low, b_stride, high, wide);
-                    for (i, vector) in block.iter().enumerate().take(wide) {
-                        low_sum = V::splat(*x.add(p + i)).mul_add(*vector, low_sum);
-                    }
-                    if pair {
-                        let block = V::load_transposed(low.add(lanes * b_stride), b_stride, lanes, wide);
+        let mut total = V::splat(V::Elem::default());
+        for first in (0..length).step_by(CHUNK) {
+            let end = length.min(first + CHUNK);
+            let mut sum = V::splat(V::Elem::default());
+            for p in (first..end).step_by(lanes) {
+                let wide = (end - p).min(lanes);
+                // SAFETY: all offsets stay within what the caller vouches for.
+                unsafe {
+                    let block = V::load_transposed(b.add(j * b_stride + p), b_stride, high, wide);
+                    if wide == lanes {
+                        for (i, vector) in block.iter().enumerate().take(lanes) {
+                            sum = V::splat(*x.add(p + i)).mul_add(*vector, sum);
+                        }
+                    } else {
                         for (i, vector) in block.iter().enumerate().take(wide) {
-                            high_sum = V::splat(*x.add(p + i)).mul_add(*vector, high_sum);
+                            sum = V::splat(*x.add(p + i)).mul_add(*vector, sum);
                         }
                     }
                 }
-                p += wide;
             }
-            low_sum.store_first(out.add(j), high);
-            if pair {
-                high_sum.store(out.add(j + lanes));
-            }
+            total = if first == 0 { sum } else { total.add(sum) };
         }
-        j += if pair { 2 * lanes } else { lanes };
+        // SAFETY: `high` outputs are left.
+        unsafe { total.store_first(out.add(j), high) };
     }
-}
-
-/// Adds a whole block of B, turned in registers, to the sums of its outputs.
-///
-/// # Safety
-/// `LANES` rows of `LANES` elements can be read at `b`, and `LANES` elements at `x`.
-#[inline(always)]
-unsafe fn add_turned<V: Float>(b: *const V::Elem, b_stride: usize, x: *const V::Elem, mut sum: V) -> V {
-    /// How far ahead of its use a line is asked for, in blocks.
-    const AHEAD: usize = 8;
-    for r in 0..V::LANES {
-        V::prefetch(b.wrapping_add(r * b_stride + AHEAD * V::LANES));
-    }
-    // SAFETY: the caller's promise.
-    let block = unsafe { V::load_transposed(b, b_stride, V::LANES, V::LANES) };
-    for (i, vector) in block.iter().enumerate().take(V::LANES) {
-        // SAFETY: x holds LANES elements.
-        sum = V::splat(unsafe { *x.add(i) }).mul_add(*vector, sum);
-    }
-    sum
 }
 
 /// A rectangle of a row-major matrix, lent to one task. Rectangles cut from one matrix do not overlap, because the
@@ -456,7 +423,7 @@ impl<T: Copy> Context<T> {
         unsafe { (self.vector_by_rows)(x.len(), x.as_ptr(), b.as_ptr(), b_stride, out.as_mut_ptr(), out.len()) }
     }
 
-    /// `out[j] = Σ x[p] · b[j][p]` over one chunk, B by columns.
+    /// `out[j] = Σ x[p] · b[j][p]` over all chunks, B by columns.
     #[inline]
     pub(crate) fn vector_by_columns(&self, x: &[T], b: &[T], b_stride: usize, out: &mut [T]) {
         if x.is_empty() || out.is_empty() {

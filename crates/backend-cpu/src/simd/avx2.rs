@@ -62,6 +62,11 @@ pub(crate) struct I32x8(__m256i);
 
 impl Float for F32x8 {
     type Elem = f32;
+    type Group = [F32x8; 2];
+    #[inline(always)]
+    fn group(value: F32x8) -> [F32x8; 2] {
+        [value; 2]
+    }
     type Int = I32x8;
     type Mask = Lanes;
     const LANES: usize = 8;
@@ -323,6 +328,11 @@ pub(crate) struct I64x4(__m256i);
 
 impl Float for F64x4 {
     type Elem = f64;
+    type Group = [F64x4; 4];
+    #[inline(always)]
+    fn group(value: F64x4) -> [F64x4; 4] {
+        [value; 4]
+    }
     type Int = I64x4;
     type Mask = Lanes;
     const LANES: usize = 4;

@@ -67,6 +67,11 @@ pub(crate) struct I32x16(__m512i);
 
 impl Float for F32x16 {
     type Elem = f32;
+    type Group = [F32x16; 1];
+    #[inline(always)]
+    fn group(value: F32x16) -> [F32x16; 1] {
+        [value; 1]
+    }
     type Int = I32x16;
     type Mask = __mmask16;
     const LANES: usize = 16;
@@ -104,21 +109,38 @@ impl Float for F32x16 {
     #[inline(always)]
     unsafe fn load_transposed(at: *const Self::Elem, row_stride: usize, rows: usize, count: usize) -> [Self; 16] {
         let zero = Self::splat(0.0);
-        let mut r = [zero.0; 16];
+        let mut out = [zero; 16];
         if rows >= 16 && count >= 16 {
-            for (index, row) in r.iter_mut().enumerate().take(16) {
-                // SAFETY: the caller vouches for the row.
-                *row = unsafe { Self::load(at.add(index * row_stride)).0 };
-            }
-        } else {
-            for (index, row) in r.iter_mut().enumerate().take(16) {
-                if index < rows {
-                    // SAFETY: the caller vouches for `count` elements of the row.
-                    *row = unsafe { Self::load_first(at.add(index * row_stride), count).0 };
+            // Quarters of four rows meet in the load, which leaves two rounds of shuffles.
+            // SAFETY: the caller vouches for 16 elements of 16 rows; the set is present, see the module.
+            unsafe {
+                let quarter = |row: usize, group: usize| _mm_loadu_ps(at.add(row * row_stride + 4 * group));
+                for group in 0..4 {
+                    let mut z = [zero.0; 4];
+                    for (r, z) in z.iter_mut().enumerate() {
+                        let first = _mm512_castps128_ps512(quarter(r, group));
+                        let second = _mm512_insertf32x4::<1>(first, quarter(r + 4, group));
+                        let third = _mm512_insertf32x4::<2>(second, quarter(r + 8, group));
+                        *z = _mm512_insertf32x4::<3>(third, quarter(r + 12, group));
+                    }
+                    let pd = |x: __m512| _mm512_castps_pd(x);
+                    let (low01, high01) = (pd(_mm512_unpacklo_ps(z[0], z[1])), pd(_mm512_unpackhi_ps(z[0], z[1])));
+                    let (low23, high23) = (pd(_mm512_unpacklo_ps(z[2], z[3])), pd(_mm512_unpackhi_ps(z[2], z[3])));
+                    out[4 * group] = F32x16(_mm512_castpd_ps(_mm512_unpacklo_pd(low01, low23)));
+                    out[4 * group + 1] = F32x16(_mm512_castpd_ps(_mm512_unpackhi_pd(low01, low23)));
+                    out[4 * group + 2] = F32x16(_mm512_castpd_ps(_mm512_unpacklo_pd(high01, high23)));
+                    out[4 * group + 3] = F32x16(_mm512_castpd_ps(_mm512_unpackhi_pd(high01, high23)));
                 }
             }
+            return out;
         }
-        let mut out = [zero; 16];
+        let mut r = [zero.0; 16];
+        for (index, row) in r.iter_mut().enumerate().take(16) {
+            if index < rows {
+                // SAFETY: the caller vouches for `count` elements of the row.
+                *row = unsafe { Self::load_first(at.add(index * row_stride), count).0 };
+            }
+        }
         // SAFETY: the set is present, see the module.
         unsafe {
             let mut t = r;
@@ -328,6 +350,11 @@ pub(crate) struct I64x8(__m512i);
 
 impl Float for F64x8 {
     type Elem = f64;
+    type Group = [F64x8; 2];
+    #[inline(always)]
+    fn group(value: F64x8) -> [F64x8; 2] {
+        [value; 2]
+    }
     type Int = I64x8;
     type Mask = __mmask8;
     const LANES: usize = 8;

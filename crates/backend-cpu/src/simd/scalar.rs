@@ -36,6 +36,11 @@ macro_rules! one_lane {
     ($float:ident, $int:ident, $unsigned:ident) => {
         impl Float for $float {
             type Elem = $float;
+            type Group = [$float; 16];
+            #[inline(always)]
+            fn group(value: $float) -> [$float; 16] {
+                [value; 16]
+            }
             type Int = $int;
             type Mask = bool;
             const LANES: usize = 1;
