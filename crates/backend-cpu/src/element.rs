@@ -28,6 +28,7 @@ pub(crate) trait Wide: Copy + PartialOrd + Send + Sync {
         if self.is_nan() || self < o { self } else { o }
     }
     /// Is it more extreme than the best so far? NaN beats everything but NaN.
+    #[inline(always)]
     fn beats(self, best: Self, max: bool) -> bool {
         !best.is_nan() && (self.is_nan() || if max { self > best } else { self < best })
     }

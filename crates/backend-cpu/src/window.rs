@@ -3,6 +3,7 @@ use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
     operand::{In, Out, internal},
+    simd::{Kernel, Simd, dispatch},
 };
 use adamant_core::{
     ErrorKind,
@@ -97,9 +98,16 @@ fn max<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T], at
     let (wide, narrow, taps) = sizes(&axes);
     let group = planes(narrow * taps);
     let parts: Vec<_> = out.chunks_mut(narrow * group).zip(at.chunks_mut(narrow * group)).collect();
+    // No window reaches past an end: whole rows of windows are compared tap by tap.
+    let inside = wide < i32::MAX as usize && axes.iter().all(|a| a.before == 0 && (a.narrow - 1) * a.stride + (a.size - 1) * a.dilation < a.wide);
     runtime.threads.for_parts(parts, |task, (out, at)| {
+        let mut best = vec![0i32; if inside { axes[2].narrow } else { 0 }];
         for (p, (out, at)) in out.chunks_mut(narrow).zip(at.chunks_mut(narrow)).enumerate() {
             let x = &x[(task * group + p) * wide..][..wide];
+            if inside {
+                dispatch(runtime.isa, Inside { axes: &axes, x, out, at, best: &mut best });
+                continue;
+            }
             at.fill(-1);
             out.fill(T::narrow(T::Wide::LOWEST));
             walk(&axes, |o, from| {
@@ -119,6 +127,51 @@ fn max<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T], at
         }
     });
     Ok(())
+}
+/// The maxima of one plane, row of windows by row, the first of equals winning.
+struct Inside<'a, T> {
+    axes: &'a [Axis; 3],
+    x: &'a [T],
+    out: &'a mut [T],
+    at: &'a mut [i64],
+    /// the best tap of each window of a row, relative to the window's first
+    best: &'a mut [i32],
+}
+impl<T: Number> Kernel for Inside<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let Inside { axes: [d, h, w], x, out, at, best } = self;
+        let rows = out.chunks_exact_mut(w.narrow).zip(at.chunks_exact_mut(w.narrow));
+        for (row, (out, at)) in rows.enumerate() {
+            let (i, j) = (row / h.narrow, row % h.narrow);
+            let first = ((i * d.stride) * h.wide + j * h.stride) * w.wide;
+            let mut begun = false;
+            for p in 0..d.size {
+                for q in 0..h.size {
+                    for r in 0..w.size {
+                        let tap = (p * d.dilation * h.wide + q * h.dilation) * w.wide + r * w.dilation;
+                        let x = &x[first + tap..][..(w.narrow - 1) * w.stride + 1];
+                        if begun {
+                            for (k, (o, b)) in out.iter_mut().zip(best.iter_mut()).enumerate() {
+                                let v = x[k * w.stride];
+                                let wins = v.wide().beats(o.wide(), true);
+                                *o = if wins { v } else { *o };
+                                *b = if wins { tap as i32 } else { *b };
+                            }
+                        } else {
+                            out.iter_mut().enumerate().for_each(|(k, o)| *o = x[k * w.stride]);
+                            best.fill(tap as i32);
+                            begun = true;
+                        }
+                    }
+                }
+            }
+            for (k, (at, &b)) in at.iter_mut().zip(best.iter()).enumerate() {
+                *at = (first + k * w.stride) as i64 + b as i64;
+            }
+        }
+    }
 }
 fn sum<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
     let (wide, narrow, taps) = sizes(&axes);
