@@ -11,7 +11,7 @@ use std::{collections::HashMap, sync::Arc};
 
 /// The kernels that this crate brings.
 pub(crate) fn own() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    HashMap::new()
+    crate::fused::kernels()
 }
 /// Runs a composite by its host function. Bad values give zeros and a fault.
 ///

@@ -16,6 +16,7 @@ mod convolution;
 mod copy;
 mod device;
 mod element;
+mod fused;
 mod gather;
 pub mod gemm;
 pub mod isa;

@@ -5,7 +5,7 @@
 //! Must not know tensors or threads.
 
 mod coefficients;
-mod elementary;
+pub(crate) mod elementary;
 #[cfg(test)]
 mod tests;
 

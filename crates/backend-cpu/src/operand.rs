@@ -64,6 +64,21 @@ impl<'a> In<'a> {
         }
         self.elements()?.get(self.layout.offset..self.layout.offset + n).ok_or_else(|| internal("an operand leaves its buffer"))
     }
+    /// The bytes of a dense operand.
+    ///
+    /// # Errors
+    /// As `dense`.
+    pub fn dense_bytes(&self) -> Result<&'a [u8], ErrorKind> {
+        if !self.layout.is_dense(&self.shape) {
+            return Err(internal("a dense operand was promised"));
+        }
+        let size = self.dtype.size();
+        if self.shape.elements() == 0 {
+            return Ok(&[]);
+        }
+        let start = self.layout.offset * size;
+        self.bytes.get(start..start + self.shape.elements() * size).ok_or_else(|| internal("an operand leaves its buffer"))
+    }
     /// Checks that every element lies in the buffer, so that kernels may index without thought.
     pub fn check(&self) -> Result<(), ErrorKind> {
         check(&self.shape, &self.layout, self.dtype, self.bytes.len())

@@ -1,10 +1,10 @@
 //! Reduce: a program over an index space, combined along some axes.
 //!
-//! The tree of a combination is fixed by the number of elements alone. The elements of one output, counted in
-//! row-major order of the reduced axes, form blocks of 256: in a block, 16 lanes take every 16th element each and
-//! are folded by halves. Blocks are added left to right into segments of 256 blocks and those into the total, in a
-//! wider type (f64 for sums of f32). So neither threads, tiles, layouts, instruction sets nor fusion change a bit,
-//! and the error grows like that of pairwise summation.
+//! The elements of one output, counted in row-major order of the reduced axes, are combined by the fixed [`tree`]. So
+//! neither threads, tiles, layouts, instruction sets nor fusion change a bit, and the error grows like that of
+//! pairwise summation.
+pub(crate) mod tree;
+
 use crate::{
     device::Runtime,
     isa::Isa,
@@ -13,254 +13,19 @@ use crate::{
         load::{CastFrom, store},
         loops::{self, Src},
         program::Kind,
-        tile::{Lane, OutTile, Run, Scratch, TILE, odd, with_scratch},
+        tile::{Lane, OutTile, Run, Scratch, TILE, with_scratch},
     },
     operand::{In, Out, internal},
     simd::{Kernel, Simd, dispatch},
 };
 use adamant_core::{AxisSet, DType, ErrorKind, expr::Reg, kernel::Step, op::ReduceOp};
 use parking_lot::Mutex;
+use tree::{BLOCK, Combine, Element, LANES, Max, Min, Prod, SEGMENT, Sum, Total, push_row};
 
-/// Lanes of a block.
-const LANES: usize = 16;
-/// Elements of a block.
-const BLOCK: usize = 256;
-/// Elements of a segment.
-const SEGMENT: usize = 256 * BLOCK;
 /// Columns that are reduced side by side.
 const COLUMNS: usize = 512;
 /// Elements below which a reduction is one task.
 const TASK: usize = 64 * 1024;
-
-/// What lanes hold, and the wider type of totals.
-trait Element: Lane + Send + Sync {
-    type Wide: Copy + Send + Sync;
-    const ZERO: Self;
-    const ONE: Self;
-    const LOWEST: Self;
-    const HIGHEST: Self;
-    fn widen(self) -> Self::Wide;
-    fn plus(self, o: Self) -> Self;
-    fn times(self, o: Self) -> Self;
-    fn larger(self, o: Self) -> Self;
-    fn smaller(self, o: Self) -> Self;
-    fn wide_plus(a: Self::Wide, b: Self::Wide) -> Self::Wide;
-    fn wide_times(a: Self::Wide, b: Self::Wide) -> Self::Wide;
-    fn wide_larger(a: Self::Wide, b: Self::Wide) -> Self::Wide;
-    fn wide_smaller(a: Self::Wide, b: Self::Wide) -> Self::Wide;
-    /// The total as a lane of the output.
-    fn finish(v: Self::Wide, dtype: DType) -> Self;
-}
-macro_rules! float_element {
-    ($t:ty, $finish:expr) => {
-        impl Element for $t {
-            type Wide = f64;
-            const ZERO: $t = 0.0;
-            const ONE: $t = 1.0;
-            const LOWEST: $t = <$t>::NEG_INFINITY;
-            const HIGHEST: $t = <$t>::INFINITY;
-            #[inline(always)]
-            fn widen(self) -> f64 {
-                self as f64
-            }
-            #[inline(always)]
-            fn plus(self, o: $t) -> $t {
-                self + o
-            }
-            #[inline(always)]
-            fn times(self, o: $t) -> $t {
-                self * o
-            }
-            #[inline(always)]
-            fn larger(self, o: $t) -> $t {
-                loops::larger(self, o)
-            }
-            #[inline(always)]
-            fn smaller(self, o: $t) -> $t {
-                loops::smaller(self, o)
-            }
-            #[inline(always)]
-            fn wide_plus(a: f64, b: f64) -> f64 {
-                a + b
-            }
-            #[inline(always)]
-            fn wide_times(a: f64, b: f64) -> f64 {
-                a * b
-            }
-            #[inline(always)]
-            fn wide_larger(a: f64, b: f64) -> f64 {
-                loops::larger(a, b)
-            }
-            #[inline(always)]
-            fn wide_smaller(a: f64, b: f64) -> f64 {
-                loops::smaller(a, b)
-            }
-            fn finish(v: f64, dtype: DType) -> $t {
-                ($finish)(v, dtype)
-            }
-        }
-    };
-}
-float_element!(f32, |v: f64, dtype: DType| if dtype == DType::F32 { v as f32 } else { map::load::round_value(odd(v), dtype) });
-float_element!(f64, |v: f64, _| v);
-impl Element for i64 {
-    type Wide = i64;
-    const ZERO: i64 = 0;
-    const ONE: i64 = 1;
-    const LOWEST: i64 = i64::MIN;
-    const HIGHEST: i64 = i64::MAX;
-    #[inline(always)]
-    fn widen(self) -> i64 {
-        self
-    }
-    #[inline(always)]
-    fn plus(self, o: i64) -> i64 {
-        self.wrapping_add(o)
-    }
-    #[inline(always)]
-    fn times(self, o: i64) -> i64 {
-        self.wrapping_mul(o)
-    }
-    #[inline(always)]
-    fn larger(self, o: i64) -> i64 {
-        self.max(o)
-    }
-    #[inline(always)]
-    fn smaller(self, o: i64) -> i64 {
-        self.min(o)
-    }
-    #[inline(always)]
-    fn wide_plus(a: i64, b: i64) -> i64 {
-        a.wrapping_add(b)
-    }
-    #[inline(always)]
-    fn wide_times(a: i64, b: i64) -> i64 {
-        a.wrapping_mul(b)
-    }
-    #[inline(always)]
-    fn wide_larger(a: i64, b: i64) -> i64 {
-        a.max(b)
-    }
-    #[inline(always)]
-    fn wide_smaller(a: i64, b: i64) -> i64 {
-        a.min(b)
-    }
-    fn finish(v: i64, _: DType) -> i64 {
-        v
-    }
-}
-
-/// How two elements, and two totals, are combined.
-trait Combine: Send + Sync + 'static {
-    fn identity<T: Element>() -> T;
-    fn lanes<T: Element>(a: T, b: T) -> T;
-    fn totals<T: Element>(a: T::Wide, b: T::Wide) -> T::Wide;
-}
-macro_rules! combine {
-    ($($name:ident $identity:ident $lanes:ident $totals:ident;)*) => { $(
-        struct $name;
-        impl Combine for $name {
-            #[inline(always)]
-            fn identity<T: Element>() -> T { T::$identity }
-            #[inline(always)]
-            fn lanes<T: Element>(a: T, b: T) -> T { a.$lanes(b) }
-            #[inline(always)]
-            fn totals<T: Element>(a: T::Wide, b: T::Wide) -> T::Wide { T::$totals(a, b) }
-        }
-    )* };
-}
-combine! {
-    Sum ZERO plus wide_plus;
-    Prod ONE times wide_times;
-    Max LOWEST larger wide_larger;
-    Min HIGHEST smaller wide_smaller;
-}
-
-/// A total that grows block by block.
-struct Total<T: Element> {
-    segment: T::Wide,
-    total: T::Wide,
-    blocks: usize,
-}
-impl<T: Element> Total<T> {
-    fn new<C: Combine>() -> Total<T> {
-        let identity = C::identity::<T>().widen();
-        Total { segment: identity, total: identity, blocks: 0 }
-    }
-    #[inline(always)]
-    fn push<C: Combine>(&mut self, block: T) {
-        self.segment = C::totals::<T>(self.segment, block.widen());
-        self.blocks += 1;
-        if self.blocks == SEGMENT / BLOCK {
-            self.push_segment::<C>(self.segment);
-            self.segment = C::identity::<T>().widen();
-            self.blocks = 0;
-        }
-    }
-    fn push_segment<C: Combine>(&mut self, segment: T::Wide) {
-        self.total = C::totals::<T>(self.total, segment);
-    }
-    fn value<C: Combine>(self) -> T::Wide {
-        if self.blocks == 0 { self.total } else { C::totals::<T>(self.total, self.segment) }
-    }
-}
-
-/// One block.
-#[inline(always)]
-fn block<T: Element, C: Combine>(x: &[T]) -> T {
-    let mut lanes = [C::identity::<T>(); LANES];
-    let mut chunks = x.chunks_exact(LANES);
-    for c in &mut chunks {
-        for (l, &v) in lanes.iter_mut().zip(c) {
-            *l = C::lanes(*l, v);
-        }
-    }
-    for (l, &v) in lanes.iter_mut().zip(chunks.remainder()) {
-        *l = C::lanes(*l, v);
-    }
-    fold::<T, C>(lanes)
-}
-#[inline(always)]
-fn fold<T: Element, C: Combine>(mut lanes: [T; LANES]) -> T {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for k in 0..half {
-            lanes[k] = C::lanes(lanes[k], lanes[k + half]);
-        }
-        half /= 2;
-    }
-    lanes[0]
-}
-/// Pushes a run of elements that starts at a block's start.
-struct PushRow<'a, T: Element, C>(&'a [T], &'a mut Total<T>, std::marker::PhantomData<C>);
-impl<T: Element, C: Combine> Kernel for PushRow<'_, T, C> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        let PushRow(x, total, _) = self;
-        // Four blocks at a time: their chains of additions are independent and overlap.
-        let mut quads = x.chunks_exact(4 * BLOCK);
-        for q in &mut quads {
-            let mut lanes = [[C::identity::<T>(); LANES]; 4];
-            for at in (0..BLOCK).step_by(LANES) {
-                for (b, lanes) in lanes.iter_mut().enumerate() {
-                    for (l, &v) in lanes.iter_mut().zip(&q[b * BLOCK + at..b * BLOCK + at + LANES]) {
-                        *l = C::lanes(*l, v);
-                    }
-                }
-            }
-            for lanes in lanes {
-                total.push::<C>(fold::<T, C>(lanes));
-            }
-        }
-        for b in quads.remainder().chunks(BLOCK) {
-            total.push::<C>(block::<T, C>(b));
-        }
-    }
-}
-fn push_row<T: Element, C: Combine>(isa: Isa, x: &[T], total: &mut Total<T>) {
-    dispatch(if x.len() < 2 * LANES { Isa::Scalar } else { isa }, PushRow::<T, C>(x, total, std::marker::PhantomData));
-}
 
 /// Runs a Reduce step.
 ///

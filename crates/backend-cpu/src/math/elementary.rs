@@ -135,7 +135,7 @@ fn no_product<V: Float>(x: V, result: V) -> V {
 }
 
 #[inline(always)]
-pub(super) fn exp<V: Float>(x: V) -> V {
+pub(crate) fn exp<V: Float>(x: V) -> V {
     let (p, n) = exp_parts(x);
     keep_nan(x, scale(p, n))
 }
@@ -222,7 +222,7 @@ fn log_parts<V: Float>(e: V, f: V, extra: V) -> V {
 }
 
 #[inline(always)]
-pub(super) fn log<V: Float>(x: V) -> V {
+pub(crate) fn log<V: Float>(x: V) -> V {
     let (e, f) = split(x);
     log_domain(x, log_parts(e, f, c(0.0)))
 }

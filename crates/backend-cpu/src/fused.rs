@@ -1,0 +1,42 @@
+//! Compounds that run whole: one or two passes over rows that stay in cache, where their bodies would write and read
+//! every intermediate tensor. Each does the operations of its body one by one, each rounded as there, sums by the same
+//! tree: the bits are the body's, for any number of threads and any instruction set. Must not know programs or layouts.
+mod attention;
+mod batch_norm;
+mod entropy;
+mod norm;
+mod rows;
+mod softmax;
+
+use crate::device::CpuKernel;
+use adamant_core::{Composite, DType};
+use std::{any::Any, collections::HashMap, sync::Arc};
+
+/// The kernels by the names of their composites.
+pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
+    let all: [(&'static str, Arc<dyn CpuKernel>); 14] = [
+        ("adamant.softmax", Arc::new(softmax::Forward)),
+        ("adamant.softmax_backward", Arc::new(softmax::Backward)),
+        ("adamant.log_softmax", Arc::new(softmax::Forward)),
+        ("adamant.log_softmax_backward", Arc::new(softmax::Backward)),
+        ("adamant.layer_norm", Arc::new(norm::Forward)),
+        ("adamant.layer_norm_backward", Arc::new(norm::Backward)),
+        ("adamant.rms_norm", Arc::new(norm::Forward)),
+        ("adamant.rms_norm_backward", Arc::new(norm::Backward)),
+        ("adamant.batch_norm", Arc::new(batch_norm::Forward)),
+        ("adamant.batch_norm_backward", Arc::new(batch_norm::Backward)),
+        ("adamant.attention", Arc::new(attention::Forward)),
+        ("adamant.attention_backward", Arc::new(attention::Backward)),
+        ("adamant.cross_entropy", Arc::new(entropy::Forward)),
+        ("adamant.cross_entropy_backward", Arc::new(entropy::Backward)),
+    ];
+    all.into()
+}
+/// The composite as what a kernel knows it as.
+fn known<C: Composite>(composite: &dyn Composite) -> Option<&C> {
+    (composite as &dyn Any).downcast_ref()
+}
+/// Are all of them one float dtype with arithmetic?
+fn one_float(dtypes: &[DType]) -> bool {
+    dtypes.first().is_some_and(|d| d.is_float() && d.computes() && dtypes.iter().all(|e| e == d))
+}

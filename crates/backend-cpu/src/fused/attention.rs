@@ -1,0 +1,394 @@
+//! Attention head by head: scores, softmax and the product with the values stay in cache, and what a causal mask hides
+//! is not computed. Masks and dropout run as the body. Every product is cut as that of whole matrices, so the bits are
+//! the body's: a hidden weight is zero, and zeros change no sum.
+use super::{
+    known,
+    rows::{Real, Stored, max, sum, update, with_stored},
+    softmax::log_of,
+};
+use crate::{
+    device::{CpuKernel, KernelOperands, Runtime},
+    gemm::{EpilogueProgram, GemmElement, MatRef, gemm},
+    isa::Isa,
+    math::elementary::exp,
+    operand::{In, internal},
+    reduce::tree::{Element, Sum, block},
+    simd::{Float, Kernel, Simd, dispatch},
+    threads::Threads,
+};
+use adamant_core::{
+    Composite, DType, ErrorKind,
+    composite::{
+        attention::{Attention, AttentionBackward},
+        wide::wide,
+    },
+    kernel::FaultWord,
+};
+use parking_lot::Mutex;
+
+/// Attention.
+pub(super) struct Forward;
+/// Its backward.
+pub(super) struct Backward;
+
+/// Queries whose scores are formed at a time.
+const QUERIES: usize = 64;
+/// The length of a chunk of a product's sums: a sum may begin later only at a multiple of it.
+const CHUNK: usize = 256;
+
+/// One matrix of a head, row-major.
+#[derive(Clone, Copy)]
+struct Plane<'a, T> {
+    data: &'a [T],
+    columns: usize,
+}
+impl<'a, T> Plane<'a, T> {
+    fn rows(self, first: usize, count: usize) -> Plane<'a, T> {
+        Plane { data: &self.data[first * self.columns..(first + count) * self.columns], ..self }
+    }
+    fn matrix(self) -> MatRef<'a, T> {
+        MatRef { data: self.data, offset: 0, row_stride: self.columns as isize, col_stride: 1, batch_stride: 0 }
+    }
+    fn turned(self) -> MatRef<'a, T> {
+        MatRef { data: self.data, offset: 0, row_stride: 1, col_stride: self.columns as isize, batch_stride: 0 }
+    }
+}
+
+/// Sizes of the heads, and how products are made.
+struct Heads {
+    /// all query heads, and how many share a key head
+    count: usize,
+    ratio: usize,
+    queries: usize,
+    keys: usize,
+    /// features of queries and keys, and of values
+    features: usize,
+    values: usize,
+    causal: bool,
+    scale: f64,
+    isa: Isa,
+    alone: Threads,
+}
+impl Heads {
+    fn new(attention: &Attention, [q, k, v]: [&In<'_>; 3], isa: Isa) -> Result<Heads, ErrorKind> {
+        let rank = q.shape.rank();
+        if rank < 2 || k.shape.rank() != rank || v.shape.rank() != rank {
+            return Err(internal("attention over other shapes"));
+        }
+        let heads = |i: &In<'_>| i.shape[..rank - 2].iter().product::<usize>();
+        let (count, shared) = (heads(q), heads(k));
+        Ok(Heads {
+            count,
+            ratio: count.checked_div(shared).unwrap_or(1),
+            queries: q.shape[rank - 2],
+            keys: k.shape[rank - 2],
+            features: q.shape[rank - 1],
+            values: v.shape[rank - 1],
+            causal: attention.causal,
+            scale: attention.scale,
+            isa,
+            alone: Threads::new(1),
+        })
+    }
+    /// How many keys the queries before `end` see.
+    fn seen(&self, end: usize) -> usize {
+        if self.causal { self.keys.min(end) } else { self.keys }
+    }
+    /// The first query whose share a sum over queries for the keys from `key` on needs.
+    fn since(&self, key: usize) -> usize {
+        match (self.causal, self.queries <= CHUNK) {
+            (false, _) => 0,
+            (true, true) => key.min(self.queries),
+            (true, false) => (key / CHUNK * CHUNK).min(self.queries),
+        }
+    }
+    fn product<T: GemmElement>(&self, m: usize, n: usize, k: usize, a: MatRef<'_, T>, b: MatRef<'_, T>, c: &mut [T]) -> Result<(), ErrorKind> {
+        gemm(&self.alone, self.isa, 1, m, n, k, a, b, c, &EpilogueProgram::default()).map_err(ErrorKind::Internal)
+    }
+}
+
+/// Turns a row of products into weights: scale, softmax over what is seen, zeros over what is not.
+struct Weights<'a, T> {
+    row: &'a mut [T],
+    seen: usize,
+    scale: T,
+}
+impl<T: Real> Kernel for Weights<'_, T> {
+    /// The logarithm of the row's sum.
+    type Output = T;
+    #[inline(always)]
+    fn run<S: Simd>(self) -> T {
+        let (row, hidden) = self.row.split_at_mut(self.seen);
+        hidden.fill(T::ZERO);
+        let splat = T::V::<S>::splat;
+        let scale = splat(self.scale);
+        update::<S, T, 0>(
+            row,
+            [],
+            #[inline(always)]
+            |s, []| s.mul(scale),
+        );
+        let mut most = max::<S, T>(row);
+        if most == T::LOWEST {
+            most = T::ZERO;
+        }
+        let largest = splat(most);
+        update::<S, T, 0>(
+            row,
+            [],
+            #[inline(always)]
+            |s, []| exp(s.sub(largest)),
+        );
+        let total = T::nearest(sum::<S, T, 1>(
+            [row],
+            #[inline(always)]
+            |[e]| e,
+        ));
+        let divisor = splat(if total == T::ZERO { T::ONE } else { total });
+        update::<S, T, 0>(
+            row,
+            [],
+            #[inline(always)]
+            |e, []| e.div(divisor),
+        );
+        most + log_of::<S, T>(total)
+    }
+}
+/// Turns a row of products into weights once more, and a row of the weights' cotangents into those of the scores, scaled.
+struct Scores<'a, T> {
+    p: &'a mut [T],
+    dp: &'a mut [T],
+    g: &'a [T],
+    out: &'a [T],
+    seen: usize,
+    scale: T,
+    lse: T,
+    lse_cotangent: Option<T>,
+    /// the output was rounded to 16 bits: its product with g would not cancel dp
+    rounded: bool,
+}
+impl<T: Real> Kernel for Scores<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let (p, hidden) = self.p.split_at_mut(self.seen);
+        hidden.fill(T::ZERO);
+        let (dp, hidden) = self.dp.split_at_mut(self.seen);
+        hidden.fill(T::ZERO);
+        let splat = T::V::<S>::splat;
+        let scale = splat(self.scale);
+        // A row without weights: e^(s - inf) is zero.
+        let lse = splat(if self.lse == T::LOWEST { T::HIGHEST } else { self.lse });
+        update::<S, T, 0>(
+            p,
+            [],
+            #[inline(always)]
+            |s, []| exp(s.mul(scale).sub(lse)),
+        );
+        let pair = if self.rounded { [&*p, &*dp] } else { [self.g, self.out] };
+        let mut delta = T::nearest(sum::<S, T, 2>(
+            pair,
+            #[inline(always)]
+            |[a, b]| a.mul(b),
+        ));
+        if let Some(more) = self.lse_cotangent {
+            delta = delta - more;
+        }
+        let delta = splat(delta);
+        update::<S, T, 1>(
+            dp,
+            [p],
+            #[inline(always)]
+            |dp, [p]| p.mul(dp.sub(delta)).mul(scale),
+        );
+    }
+}
+
+fn forward<M: Stored>(attention: &Attention, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+where
+    M::Real: GemmElement,
+{
+    let [q, k, v] = operands.inputs else { return Err(internal("attention with other operands")) };
+    let h = Heads::new(attention, [q, k, v], runtime.isa)?;
+    let (isa, scale) = (runtime.isa, M::Real::nearest(attention.scale));
+    let (mut q_room, mut k_room, mut v_room) = (Vec::new(), Vec::new(), Vec::new());
+    let q = M::read(isa, q.dense()?, &mut q_room);
+    let k = M::read(isa, k.dense()?, &mut k_room);
+    let v = M::read(isa, v.dense()?, &mut v_room);
+    let [out, lse] = operands.outputs else { return Err(internal("attention with other outputs")) };
+    let (out, lse): (&mut [M], &mut [M::Real]) = (out.dense()?, lse.dense()?);
+    if h.keys == 0 || lse.is_empty() {
+        out.fill(M::zeroed());
+        lse.fill(M::Real::LOWEST);
+        return Ok(());
+    }
+    // A task is some queries of a head.
+    let mut parts: Vec<(usize, usize, &mut [M], &mut [M::Real])> = Vec::new();
+    let mut outs = out.chunks_mut((h.queries * h.values).max(1));
+    for (head, lse) in lse.chunks_mut(h.queries).enumerate() {
+        let mut out = outs.next().unwrap_or_default();
+        for (b, lse) in lse.chunks_mut(QUERIES).enumerate() {
+            let (mine, rest) = std::mem::take(&mut out).split_at_mut(lse.len() * h.values);
+            out = rest;
+            parts.push((head, b, mine, lse));
+        }
+    }
+    let failed = Mutex::new(None);
+    let run = |head: usize, b: usize, out: &mut [M], lse: &mut [M::Real]| -> Result<(), ErrorKind> {
+        let (first, count) = (b * QUERIES, lse.len());
+        let (mut scores, mut result) = (Vec::new(), Vec::new());
+        let seen = h.seen(first + count);
+        let q = Plane { data: &q[head * h.queries * h.features..][..h.queries * h.features], columns: h.features }.rows(first, count);
+        let shared = head / h.ratio;
+        let k = Plane { data: &k[shared * h.keys * h.features..][..h.keys * h.features], columns: h.features };
+        let v = Plane { data: &v[shared * h.keys * h.values..][..h.keys * h.values], columns: h.values };
+        scores.resize(count * seen, M::Real::ZERO);
+        h.product(count, seen, h.features, q.matrix(), k.turned(), &mut scores)?;
+        for (i, (row, lse)) in scores.chunks_exact_mut(seen).zip(lse).enumerate() {
+            *lse = dispatch(isa, Weights { row, seen: h.seen(first + i + 1), scale });
+        }
+        let p = Plane { data: &scores, columns: seen };
+        let mut product = Ok(());
+        M::write(isa, out, &mut result, |out| product = h.product(count, h.values, seen, p.matrix(), v.matrix(), out));
+        product
+    };
+    runtime.threads.for_parts(parts, |_, (head, b, out, lse)| {
+        if let Err(e) = run(head, b, out, lse) {
+            failed.lock().get_or_insert(e);
+        }
+    });
+    failed.into_inner().map_or(Ok(()), Err)
+}
+
+fn backward<M: Stored>(backward: &AttentionBackward, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+where
+    M::Real: GemmElement,
+{
+    let [g, q, k, v, out, lse, rest @ ..] = operands.inputs else { return Err(internal("the backward of attention with other operands")) };
+    let h = Heads::new(&backward.forward, [q, k, v], runtime.isa)?;
+    let (isa, scale) = (runtime.isa, M::Real::nearest(h.scale));
+    let mut rooms: [Vec<M::Real>; 5] = Default::default();
+    let [g_room, q_room, k_room, v_room, o_room] = &mut rooms;
+    let g = M::read(isa, g.dense()?, g_room);
+    let q = M::read(isa, q.dense()?, q_room);
+    let k = M::read(isa, k.dense()?, k_room);
+    let v = M::read(isa, v.dense()?, v_room);
+    let out = M::read(isa, out.dense()?, o_room);
+    let rounded = operands.inputs[1].dtype != lse.dtype;
+    let lse: &[M::Real] = lse.dense()?;
+    let lse_cotangent: Option<&[M::Real]> = rest.first().filter(|_| backward.with_lse).map(|i| i.dense()).transpose()?;
+    let [dq, dk, dv] = operands.outputs else { return Err(internal("the backward of attention with other outputs")) };
+    let (dq, dk, dv): (&mut [M], &mut [M], &mut [M]) = (dq.dense()?, dk.dense()?, dv.dense()?);
+    if h.keys * h.queries * h.count * h.features == 0 {
+        dq.fill(M::zeroed());
+        dk.fill(M::zeroed());
+        dv.fill(M::zeroed());
+        return Ok(());
+    }
+    // A task is a key head with the query heads that share it.
+    let (queries, keys, e, ev) = (h.queries, h.keys, h.features, h.values);
+    let mut dv = dv.chunks_mut((keys * ev).max(1));
+    let parts: Vec<_> = dq.chunks_mut(h.ratio * queries * e).zip(dk.chunks_mut(keys * e)).map(|(dq, dk)| (dq, dk, dv.next().unwrap_or_default())).collect();
+    let failed = Mutex::new(None);
+    let run = |shared: usize, dq: &mut [M], dk: &mut [M], dv: &mut [M]| -> Result<(), ErrorKind> {
+        let mut result = Vec::new();
+        let k = Plane { data: &k[shared * keys * e..][..keys * e], columns: e };
+        let v = Plane { data: &v[shared * keys * ev..][..keys * ev], columns: ev };
+        // [queries, keys]: weights, and the scores' cotangents.
+        let (mut p, mut ds) = (vec![M::Real::ZERO; queries * keys], vec![M::Real::ZERO; queries * keys]);
+        let mut products = vec![M::Real::ZERO; QUERIES * keys];
+        let (mut dks, mut dvs) = (vec![M::Real::ZERO; h.ratio * keys * e], vec![M::Real::ZERO; h.ratio * keys * ev]);
+        for (r, dq) in dq.chunks_exact_mut(queries * e).enumerate() {
+            let head = shared * h.ratio + r;
+            let q = Plane { data: &q[head * queries * e..][..queries * e], columns: e };
+            let g = Plane { data: &g[head * queries * ev..][..queries * ev], columns: ev };
+            let out = &out[head * queries * ev..][..queries * ev];
+            for first in (0..queries).step_by(QUERIES) {
+                let count = QUERIES.min(queries - first);
+                let seen = h.seen(first + count);
+                let (q, g) = (q.rows(first, count), g.rows(first, count));
+                let mut fill = |into: &mut [M::Real], a: MatRef<'_, M::Real>, b: MatRef<'_, M::Real>, depth: usize| -> Result<(), ErrorKind> {
+                    let products = &mut products[..count * seen];
+                    h.product(count, seen, depth, a, b, products)?;
+                    for (row, products) in into[first * keys..].chunks_mut(keys).zip(products.chunks_exact(seen)) {
+                        row[..seen].copy_from_slice(products);
+                    }
+                    Ok(())
+                };
+                fill(&mut p, q.matrix(), k.turned(), e)?;
+                fill(&mut ds, g.matrix(), v.turned(), ev)?;
+                let rows = p[first * keys..].chunks_exact_mut(keys).zip(ds[first * keys..].chunks_exact_mut(keys));
+                for (i, (p, dp)) in rows.enumerate().take(count) {
+                    let row = head * queries + first + i;
+                    let (g, out) = (&g.data[i * ev..(i + 1) * ev], &out[(first + i) * ev..][..ev]);
+                    let lse_cotangent = lse_cotangent.map(|l| l[row]);
+                    dispatch(isa, Scores { p, dp, g, out, seen: h.seen(first + i + 1), scale, lse: lse[row], lse_cotangent, rounded });
+                }
+                let ds = Plane { data: &ds, columns: keys }.rows(first, count);
+                let mut product = Ok(());
+                M::write(isa, &mut dq[first * e..(first + count) * e], &mut result, |dq| product = h.product(count, e, seen, ds.matrix(), k.matrix(), dq));
+                product?;
+            }
+            let (dks, dvs) = (&mut dks[r * keys * e..][..keys * e], &mut dvs[r * keys * ev..][..keys * ev]);
+            for first in (0..keys).step_by(QUERIES) {
+                let count = QUERIES.min(keys - first);
+                let since = h.since(first);
+                if since == queries {
+                    // Keys that no query sees.
+                    continue;
+                }
+                let depth = queries - since;
+                let turned = |data| MatRef { data, offset: since * keys + first, row_stride: 1, col_stride: keys as isize, batch_stride: 0 };
+                h.product(count, e, depth, turned(&ds), q.rows(since, depth).matrix(), &mut dks[first * e..(first + count) * e])?;
+                h.product(count, ev, depth, turned(&p), g.rows(since, depth).matrix(), &mut dvs[first * ev..(first + count) * ev])?;
+            }
+        }
+        M::write(isa, dk, &mut result, |dk| add_heads(&dks, h.ratio, dk));
+        M::write(isa, dv, &mut result, |dv| add_heads(&dvs, h.ratio, dv));
+        Ok(())
+    };
+    runtime.threads.for_parts(parts, |shared, (dq, dk, dv)| {
+        if let Err(e) = run(shared, dq, dk, dv) {
+            failed.lock().get_or_insert(e);
+        }
+    });
+    failed.into_inner().map_or(Ok(()), Err)
+}
+/// The sums over heads that share a key head, by the tree.
+fn add_heads<T: Real>(each: &[T], ratio: usize, out: &mut [T]) {
+    if ratio == 1 {
+        out.copy_from_slice(each);
+        return;
+    }
+    let n = out.len();
+    let mut terms = vec![T::ZERO; ratio];
+    for (j, out) in out.iter_mut().enumerate() {
+        for (r, term) in terms.iter_mut().enumerate() {
+            *term = each[r * n + j];
+        }
+        *out = T::nearest(terms.chunks(crate::reduce::tree::BLOCK).fold(0.0, |total, b| total + block::<T, Sum>(b).widen()));
+    }
+}
+
+fn plain(attention: &Attention, dtypes: &[DType]) -> bool {
+    let floats = dtypes.first().is_some_and(|d| d.is_float() && d.computes() && dtypes.iter().all(|e| e == d || *e == wide(*d)));
+    !attention.mask && attention.dropout == 0.0 && floats
+}
+impl CpuKernel for Forward {
+    fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
+        known::<Attention>(composite).is_some_and(|a| plain(a, dtypes))
+    }
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
+        let attention = known::<Attention>(composite).ok_or_else(|| internal("attention of another make"))?;
+        with_stored!(operands.inputs[0].dtype, M => forward::<M>(attention, operands, runtime))
+    }
+}
+impl CpuKernel for Backward {
+    fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
+        known::<AttentionBackward>(composite).is_some_and(|a| plain(&a.forward, dtypes))
+    }
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
+        let attention = known::<AttentionBackward>(composite).ok_or_else(|| internal("the backward of attention of another make"))?;
+        with_stored!(operands.inputs[0].dtype, M => backward::<M>(attention, operands, runtime))
+    }
+}

@@ -1,0 +1,352 @@
+//! Batch normalisation: a channel's elements of all samples are brought together, stay in cache, and go back to their
+//! places.
+use super::{
+    known,
+    rows::{Real, Stored, all, map, store_all, sum, sums, with_stored},
+};
+use crate::{
+    device::{CpuKernel, KernelOperands, Runtime},
+    isa::Isa,
+    map::load,
+    operand::{In, internal},
+    reduce::tree::Element,
+    simd::{Float, Kernel, Simd, dispatch},
+};
+use adamant_core::{
+    Composite, DType, ErrorKind, Shape,
+    composite::{
+        norm::{Norm, NormBackward},
+        wide::wide,
+    },
+    kernel::FaultWord,
+};
+
+/// The norm of a batch.
+pub(super) struct Forward;
+/// Its backward.
+pub(super) struct Backward;
+
+/// `[samples, channels, inner]`.
+#[derive(Clone, Copy)]
+struct Sizes {
+    samples: usize,
+    channels: usize,
+    inner: usize,
+}
+impl Sizes {
+    fn of(shape: &Shape) -> Result<Sizes, ErrorKind> {
+        match &shape[..] {
+            [samples, channels, inner @ ..] => Ok(Sizes { samples: *samples, channels: *channels, inner: inner.iter().product() }),
+            _ => Err(internal("a batch norm without channels")),
+        }
+    }
+    fn elements(&self) -> usize {
+        self.samples * self.inner
+    }
+    /// A channel's elements, in order.
+    fn channel<M: Copy>(&self, x: &[M], c: usize, into: &mut Vec<M>) {
+        into.clear();
+        for n in 0..self.samples {
+            let first = (n * self.channels + c) * self.inner;
+            into.extend_from_slice(&x[first..first + self.inner]);
+        }
+    }
+    /// Cuts an output into tasks of neighbouring channels: for each the first channel and its part of every sample.
+    fn tasks<'a, M>(&self, threads: usize, out: &'a mut [M]) -> Vec<(usize, Vec<&'a mut [M]>)> {
+        let group = if threads == 1 || self.channels * self.elements() < 1 << 15 { self.channels } else { self.channels.div_ceil(threads * 4) }.max(1);
+        let mut tasks: Vec<(usize, Vec<&mut [M]>)> = (0..self.channels).step_by(group).map(|c| (c, Vec::with_capacity(self.samples))).collect();
+        for sample in out.chunks_mut((self.channels * self.inner).max(1)) {
+            for ((_, pieces), piece) in tasks.iter_mut().zip(sample.chunks_mut(group * self.inner)) {
+                pieces.push(piece);
+            }
+        }
+        tasks
+    }
+}
+
+/// The statistics of a channel: mean and biased variance.
+struct Statistics<'a, T>(&'a [T]);
+impl<T: Real> Kernel for Statistics<'_, T> {
+    type Output = (T, T);
+    #[inline(always)]
+    fn run<S: Simd>(self) -> (T, T) {
+        let count = T::nearest(self.0.len() as f64);
+        let mean = T::nearest(sum::<S, T, 1>(
+            [self.0],
+            #[inline(always)]
+            |[x]| x,
+        )) / count;
+        let m = T::V::<S>::splat(mean);
+        let squares = sum::<S, T, 1>(
+            [self.0],
+            #[inline(always)]
+            |[x]| {
+                let c = x.sub(m);
+                c.mul(c)
+            },
+        );
+        (mean, T::nearest(squares) / count)
+    }
+}
+/// 1 / √(variance + eps).
+struct Deviation<T>(T, T);
+impl<T: Real> Kernel for Deviation<T> {
+    type Output = T;
+    #[inline(always)]
+    fn run<S: Simd>(self) -> T {
+        let mut out = [T::ZERO];
+        map::<S, T, 1>(
+            &mut out,
+            [&[self.0 + self.1]],
+            #[inline(always)]
+            |[v]| v.sqrt(),
+        );
+        T::ONE / out[0]
+    }
+}
+/// The normalised elements of a channel go to their places: piece by piece, `at` in each.
+struct Normalise<'a, 'o, M: Stored> {
+    x: &'a [M::Real],
+    mean: M::Real,
+    rstd: M::Real,
+    weight: Option<M::Real>,
+    bias: Option<M::Real>,
+    isa: Isa,
+    inner: usize,
+    at: usize,
+    pieces: &'a mut [&'o mut [M]],
+    room: &'a mut Vec<M::Real>,
+}
+impl<M: Stored> Kernel for Normalise<'_, '_, M> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let splat = <M::Real as Real>::V::<S>::splat;
+        let (m, r) = (splat(self.mean), splat(self.rstd));
+        let (w, b) = (splat(self.weight.unwrap_or(M::Real::ONE)), splat(self.bias.unwrap_or(M::Real::ZERO)));
+        for (x, piece) in self.x.chunks_exact(self.inner).zip(self.pieces) {
+            M::write(
+                self.isa,
+                &mut piece[self.at..self.at + self.inner],
+                self.room,
+                #[inline(always)]
+                |out| match (self.weight, self.bias) {
+                    (None, None) => map::<S, _, 1>(
+                        out,
+                        [x],
+                        #[inline(always)]
+                        |[x]| x.sub(m).mul(r),
+                    ),
+                    (Some(_), None) => map::<S, _, 1>(
+                        out,
+                        [x],
+                        #[inline(always)]
+                        |[x]| x.sub(m).mul(r).mul(w),
+                    ),
+                    (None, Some(_)) => map::<S, _, 1>(
+                        out,
+                        [x],
+                        #[inline(always)]
+                        |[x]| x.sub(m).mul(r).add(b),
+                    ),
+                    (Some(_), Some(_)) => map::<S, _, 1>(
+                        out,
+                        [x],
+                        #[inline(always)]
+                        |[x]| x.sub(m).mul(r).mul(w).add(b),
+                    ),
+                },
+            );
+        }
+    }
+}
+fn numbers<T: Real + load::Decode>(runtime: &Runtime, i: &In<'_>) -> Result<Vec<T>, ErrorKind> {
+    Ok(all(runtime.isa, i.dtype, i.dense_bytes()?))
+}
+
+fn forward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+where
+    M::Real: load::Decode,
+{
+    let inputs = operands.inputs;
+    let sizes = Sizes::of(&inputs[0].shape)?;
+    let mut params = inputs[1..].iter().map(|i| numbers::<M::Real>(runtime, i));
+    let weight = if norm.weight { params.next().transpose()? } else { None };
+    let bias = if norm.bias { params.next().transpose()? } else { None };
+    let x: &[M] = inputs[0].dense()?;
+    let [y, mean, variance] = operands.outputs else { return Err(internal("a batch norm with other outputs")) };
+    let (mean, variance): (&mut [M::Real], &mut [M::Real]) = (mean.dense()?, variance.dense()?);
+    let (isa, eps) = (runtime.isa, M::Real::nearest(norm.eps));
+    if sizes.elements() == 0 {
+        mean.fill(M::Real::nearest(f64::NAN));
+        variance.fill(M::Real::nearest(f64::NAN));
+        return Ok(());
+    }
+    let mut parts = Vec::new();
+    let (mut means, mut variances) = (mean, variance);
+    let tasks = sizes.tasks(runtime.threads.count(), y.dense::<M>()?);
+    let ends: Vec<usize> = tasks.iter().skip(1).map(|t| t.0).chain([sizes.channels]).collect();
+    for ((first, pieces), end) in tasks.into_iter().zip(ends) {
+        let (m, rest) = means.split_at_mut(end - first);
+        means = rest;
+        let (v, rest) = variances.split_at_mut(end - first);
+        variances = rest;
+        parts.push((first, pieces, m, v));
+    }
+    runtime.threads.for_parts(parts, |_, (first, mut pieces, means, variances)| {
+        let (mut stage, mut room, mut result) = (Vec::new(), Vec::new(), Vec::new());
+        for (k, (mean, variance)) in means.iter_mut().zip(variances).enumerate() {
+            let c = first + k;
+            sizes.channel(x, c, &mut stage);
+            let x = M::read(isa, &stage, &mut room);
+            (*mean, *variance) = dispatch(isa, Statistics(x));
+            let rstd = dispatch(Isa::Scalar, Deviation(*variance, eps));
+            let (weight, bias) = (weight.as_ref().map(|w| w[c]), bias.as_ref().map(|b| b[c]));
+            let (inner, pieces) = (sizes.inner, &mut pieces[..]);
+            dispatch(isa, Normalise { x, mean: *mean, rstd, weight, bias, isa, inner, at: k * inner, pieces, room: &mut result });
+        }
+    });
+    Ok(())
+}
+
+/// The sums of a channel's backward: of g·w·hat, g·w, g·hat and g.
+struct Sums<'a, T> {
+    g: &'a [T],
+    x: &'a [T],
+    mean: T,
+    rstd: T,
+    weight: T,
+}
+impl<T: Real> Kernel for Sums<'_, T> {
+    type Output = [T; 4];
+    #[inline(always)]
+    fn run<S: Simd>(self) -> [T; 4] {
+        let splat = T::V::<S>::splat;
+        let (m, r, w) = (splat(self.mean), splat(self.rstd), splat(self.weight));
+        sums::<S, T, 2, 4>(
+            [self.g, self.x],
+            #[inline(always)]
+            |[g, x]| {
+                let (hat, weighted) = (x.sub(m).mul(r), g.mul(w));
+                [weighted.mul(hat), weighted, g.mul(hat), g]
+            },
+        )
+    }
+}
+struct Gradient<'a, 'o, M: Stored> {
+    g: &'a [M::Real],
+    x: &'a [M::Real],
+    mean: M::Real,
+    rstd: M::Real,
+    weight: M::Real,
+    along: M::Real,
+    shift: M::Real,
+    isa: Isa,
+    inner: usize,
+    at: usize,
+    pieces: &'a mut [&'o mut [M]],
+    room: &'a mut Vec<M::Real>,
+}
+impl<M: Stored> Kernel for Gradient<'_, '_, M> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let splat = <M::Real as Real>::V::<S>::splat;
+        let (m, r, w) = (splat(self.mean), splat(self.rstd), splat(self.weight));
+        let (a, s) = (splat(self.along), splat(self.shift));
+        for ((g, x), piece) in self.g.chunks_exact(self.inner).zip(self.x.chunks_exact(self.inner)).zip(self.pieces) {
+            M::write(
+                self.isa,
+                &mut piece[self.at..self.at + self.inner],
+                self.room,
+                #[inline(always)]
+                |out| {
+                    map::<S, _, 2>(
+                        out,
+                        [g, x],
+                        #[inline(always)]
+                        |[g, x]| g.mul(w).sub(x.sub(m).mul(r).mul(a)).sub(s).mul(r),
+                    );
+                },
+            );
+        }
+    }
+}
+
+fn backward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+where
+    M::Real: load::Decode,
+{
+    let inputs = operands.inputs;
+    let sizes = Sizes::of(&inputs[1].shape)?;
+    let weight = if norm.weight { Some(numbers::<M::Real>(runtime, &inputs[2])?) } else { None };
+    let (g, x): (&[M], &[M]) = (inputs[0].dense()?, inputs[1].dense()?);
+    let [mean, variance] = &inputs[2 + norm.weight as usize..] else { return Err(internal("a batch norm with other statistics")) };
+    let (mean, variance): (&[M::Real], &[M::Real]) = (mean.dense()?, variance.dense()?);
+    let Some((dx, params)) = operands.outputs.split_first_mut() else { return Err(internal("the backward of a norm without outputs")) };
+    let (isa, eps, count) = (runtime.isa, M::Real::nearest(norm.eps), M::Real::nearest(sizes.elements() as f64));
+    // Sums for weight and bias, side by side.
+    let mut shares = vec![[M::Real::ZERO; 2]; sizes.channels];
+    if sizes.elements() > 0 {
+        let mut parts = Vec::new();
+        let mut rest = &mut shares[..];
+        let tasks = sizes.tasks(runtime.threads.count(), dx.dense::<M>()?);
+        let ends: Vec<usize> = tasks.iter().skip(1).map(|t| t.0).chain([sizes.channels]).collect();
+        for ((first, pieces), end) in tasks.into_iter().zip(ends) {
+            let (head, tail) = rest.split_at_mut(end - first);
+            rest = tail;
+            parts.push((first, pieces, head));
+        }
+        runtime.threads.for_parts(parts, |_, (first, mut pieces, shares)| {
+            let (mut g_stage, mut x_stage) = (Vec::new(), Vec::new());
+            let (mut g_room, mut x_room, mut result) = (Vec::new(), Vec::new(), Vec::new());
+            for (k, share) in shares.iter_mut().enumerate() {
+                let c = first + k;
+                sizes.channel(g, c, &mut g_stage);
+                sizes.channel(x, c, &mut x_stage);
+                let (g, x) = (M::read(isa, &g_stage, &mut g_room), M::read(isa, &x_stage, &mut x_room));
+                let (mean, rstd) = (mean[c], dispatch(Isa::Scalar, Deviation(variance[c], eps)));
+                // A missing weight is a factor of one, which changes no bit.
+                let weight = weight.as_ref().map_or(M::Real::ONE, |w| w[c]);
+                let [along, shift, for_weight, for_bias] = dispatch(isa, Sums { g, x, mean, rstd, weight });
+                *share = [for_weight, for_bias];
+                let (along, shift) = (along / count, shift / count);
+                let (inner, pieces) = (sizes.inner, &mut pieces[..]);
+                dispatch(isa, Gradient { g, x, mean, rstd, weight, along, shift, isa, inner, at: k * inner, pieces, room: &mut result });
+            }
+        });
+    }
+    let mut params = params.iter_mut();
+    for (k, wanted) in [norm.weight, norm.bias].into_iter().enumerate() {
+        if wanted {
+            let out = params.next().ok_or_else(|| internal("the backward of a norm with fewer outputs"))?;
+            store_all(isa, &shares.iter().map(|s| s[k]).collect::<Vec<_>>(), out)?;
+        }
+    }
+    Ok(())
+}
+
+fn supported(dtypes: &[DType]) -> bool {
+    dtypes.first().is_some_and(|d| d.is_float() && d.computes() && dtypes.iter().all(|e| e == d || *e == wide(*d)))
+}
+impl CpuKernel for Forward {
+    fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
+        supported(dtypes)
+    }
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
+        let norm = known::<Norm>(composite).ok_or_else(|| internal("a norm of another make"))?;
+        with_stored!(operands.inputs[0].dtype, M => forward::<M>(norm, operands, runtime))
+    }
+}
+impl CpuKernel for Backward {
+    fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
+        supported(dtypes)
+    }
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
+        let norm = known::<NormBackward>(composite).ok_or_else(|| internal("the backward of a norm of another make"))?;
+        if operands.inputs[0].dtype != operands.inputs[1].dtype {
+            return Err(internal("a cotangent of another dtype"));
+        }
+        with_stored!(operands.inputs[1].dtype, M => backward::<M>(&norm.0, operands, runtime))
+    }
+}

@@ -1,0 +1,246 @@
+//! Cross entropy of class indices: a pass over each row of logits, and one more for their cotangent. Class weights,
+//! smoothed labels and targets that are probabilities run as the body.
+use super::{
+    known, one_float,
+    rows::{Real, Stored, map, max, rows_of_a_task, sum, update, with_stored},
+    softmax::log_of,
+};
+use crate::{
+    device::{CpuKernel, KernelOperands, Runtime},
+    element::indices,
+    isa::Isa,
+    math::elementary::exp,
+    operand::{In, internal},
+    reduce::tree::{BLOCK, Element, Sum, Total},
+    simd::{Float, Kernel, Simd, dispatch},
+};
+use adamant_core::{
+    Composite, DType, ErrorKind,
+    composite::loss::{CrossEntropy, CrossEntropyBackward, Reduction},
+    kernel::{Fault, FaultWord},
+};
+
+/// The loss.
+pub(super) struct Forward;
+/// Its backward.
+pub(super) struct Backward;
+
+fn plain(loss: &CrossEntropy) -> bool {
+    !loss.probabilities && !loss.weight && loss.label_smoothing == 0.0
+}
+/// `[outer, classes, inner]`, and how targets are read.
+struct Rows<'a> {
+    classes: usize,
+    inner: usize,
+    target: &'a In<'a>,
+    ignore: i64,
+}
+/// What a row's target is.
+#[derive(Clone, Copy, PartialEq)]
+enum Class {
+    At(usize),
+    Ignored,
+    /// outside of the classes: a fault
+    Bad(i64),
+}
+impl<'a> Rows<'a> {
+    fn new(loss: &CrossEntropy, x: &In<'_>, target: &'a In<'a>) -> Result<Rows<'a>, ErrorKind> {
+        let rank = x.shape.rank();
+        let axis = usize::from(rank > 1);
+        if rank == 0 || target.shape != x.shape.without(axis) || !target.layout.is_dense(&target.shape) {
+            return Err(internal("targets of another shape"));
+        }
+        Ok(Rows { classes: x.shape[axis], inner: x.shape[axis + 1..].iter().product(), target, ignore: loss.ignore_index })
+    }
+    fn count(&self) -> usize {
+        self.target.shape.elements()
+    }
+    fn classes_of(&self) -> Vec<Class> {
+        let read = indices(self.target.bytes, self.target.dtype);
+        let class = |k: usize| match read(self.target.layout.offset + k) {
+            i if i == self.ignore => Class::Ignored,
+            i => usize::try_from(i).ok().filter(|&i| i < self.classes).map_or(Class::Bad(i), Class::At),
+        };
+        (0..self.count()).map(class).collect()
+    }
+    /// The elements of row k as a row.
+    fn row<'x, M: Copy>(&self, x: &'x [M], k: usize, room: &'x mut Vec<M>) -> &'x [M] {
+        let (n, inner) = (self.classes, self.inner);
+        if inner == 1 {
+            return &x[k * n..(k + 1) * n];
+        }
+        room.clear();
+        room.extend((0..n).map(|c| x[(k / inner * n + c) * inner + k % inner]));
+        room
+    }
+}
+
+/// -log p of the class: x - largest - log(sum of exponentials), negated.
+struct Loss<'a, T>(&'a [T], usize);
+impl<T: Real> Kernel for Loss<'_, T> {
+    type Output = T;
+    #[inline(always)]
+    fn run<S: Simd>(self) -> T {
+        let Loss(x, class) = self;
+        let (most, log_sum) = log_sum::<S, T>(x);
+        (x[class] - most - log_sum) * -T::ONE
+    }
+}
+/// The largest, and the logarithm of the sum of e^(x - largest).
+#[inline(always)]
+fn log_sum<S: Simd, T: Real>(x: &[T]) -> (T, T) {
+    let most = max::<S, T>(x);
+    let largest = T::V::<S>::splat(most);
+    let total = T::nearest(sum::<S, T, 1>(
+        [x],
+        #[inline(always)]
+        |[x]| exp(x.sub(largest)),
+    ));
+    (most, log_of::<S, T>(total))
+}
+/// (e^(log p) - the class's one) g.
+struct Gradient<'a, T> {
+    x: &'a [T],
+    class: Option<usize>,
+    g: T,
+    out: &'a mut [T],
+}
+impl<T: Real> Kernel for Gradient<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let Gradient { x, class, g, out } = self;
+        let splat = T::V::<S>::splat;
+        let (most, log_sum) = log_sum::<S, T>(x);
+        let (m, l, factor) = (splat(most), splat(log_sum), splat(g));
+        let Some(class) = class else {
+            // No target: a share of zero.
+            let zero = splat(T::ZERO);
+            map::<S, T, 1>(
+                out,
+                [x],
+                #[inline(always)]
+                |[x]| exp(x.sub(m).sub(l)).mul(zero).mul(factor),
+            );
+            return;
+        };
+        map::<S, T, 1>(
+            out,
+            [x],
+            #[inline(always)]
+            |[x]| exp(x.sub(m).sub(l)).mul(factor),
+        );
+        let mut p = [x[class] - most - log_sum];
+        update::<S, T, 0>(
+            &mut p,
+            [],
+            #[inline(always)]
+            |p, []| exp(p),
+        );
+        out[class] = (p[0] - T::ONE) * g;
+    }
+}
+
+fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind> {
+    let ([x, target], [out]) = (operands.inputs, &mut *operands.outputs) else { return Err(internal("a cross entropy with other operands")) };
+    let rows = Rows::new(loss, x, target)?;
+    let (x, out): (&[M], &mut [M]) = (x.dense()?, out.dense()?);
+    let (isa, classes) = (runtime.isa, rows.classes_of());
+    let bad = classes.iter().enumerate().find_map(|(k, c)| if let Class::Bad(index) = c { Some((k, *index)) } else { None });
+    if let Some((position, index)) = bad {
+        fault.set(Fault::Index { index, bound: rows.classes, position });
+    }
+    let mut each = vec![M::Real::ZERO; rows.count()];
+    let per_task = rows_of_a_task(&runtime.threads, rows.count(), rows.classes);
+    runtime.threads.for_chunks_mut(&mut each, per_task, |task, each| {
+        let (mut column, mut room) = (Vec::new(), Vec::new());
+        for (k, each) in each.iter_mut().enumerate() {
+            let k = task * per_task + k;
+            *each = match classes[k] {
+                Class::At(class) => dispatch(isa, Loss(M::read(isa, rows.row(x, k, &mut column), &mut room), class)),
+                Class::Ignored => M::Real::ZERO,
+                // Nothing was read: -1 times zero.
+                Class::Bad(_) => -M::Real::ZERO,
+            };
+        }
+    });
+    let mut room = Vec::new();
+    if loss.reduction == Reduction::None {
+        M::write(isa, out, &mut room, |out| out.copy_from_slice(&each));
+        return Ok(());
+    }
+    let mut total = Total::<M::Real>::new::<Sum>();
+    each.chunks(BLOCK).for_each(|b| total.push::<Sum>(crate::reduce::tree::block::<M::Real, Sum>(b)));
+    let mut value = M::Real::nearest(total.value::<Sum>());
+    if loss.reduction == Reduction::Mean {
+        value = value / M::Real::nearest(taken(&classes) as f64);
+        if rows.count() * rows.classes == 0 {
+            value = M::Real::nearest(f64::NAN);
+        }
+    }
+    M::write(isa, out, &mut room, |out| out[0] = value);
+    Ok(())
+}
+/// How many rows take part.
+fn taken(classes: &[Class]) -> usize {
+    classes.iter().filter(|c| **c != Class::Ignored).count()
+}
+fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
+    let ([g, x, target], [out]) = (operands.inputs, &mut *operands.outputs) else { return Err(internal("a cross entropy with other operands")) };
+    let rows = Rows::new(loss, x, target)?;
+    let (g, x, out): (&[M], &[M], &mut [M]) = (g.dense()?, x.dense()?, out.dense()?);
+    if out.is_empty() {
+        return Ok(());
+    }
+    let (isa, n, inner, classes) = (runtime.isa, rows.classes, rows.inner, rows.classes_of());
+    let (mut room, count) = (Vec::new(), M::Real::nearest(taken(&classes) as f64));
+    let g: Vec<M::Real> = M::read(isa, g, &mut room).iter().map(|&g| if loss.reduction == Reduction::Mean { g / count } else { g }).collect();
+    if g.len() != if loss.reduction == Reduction::None { rows.count() } else { 1 } {
+        return Err(internal("a cotangent of another shape"));
+    }
+    let per_task = rows_of_a_task(&runtime.threads, rows.count() / inner, n * inner);
+    runtime.threads.for_chunks_mut(out, per_task * n * inner, |task, out| {
+        let (mut column, mut room, mut result, mut row) = (Vec::new(), Vec::new(), Vec::new(), vec![M::zeroed(); if inner == 1 { 0 } else { n }]);
+        let mut gradient = |k: usize, isa: Isa, out: &mut [M]| {
+            let class = match classes[k] {
+                Class::Ignored => return out.fill(M::zeroed()),
+                Class::At(class) => Some(class),
+                Class::Bad(_) => None,
+            };
+            let x = M::read(isa, rows.row(x, k, &mut column), &mut room);
+            let g = g[if g.len() == 1 { 0 } else { k }];
+            M::write(isa, out, &mut result, |out| dispatch(isa, Gradient { x, class, g, out }));
+        };
+        for (o, out) in out.chunks_exact_mut(n * inner).enumerate() {
+            let first = (task * per_task + o) * inner;
+            if inner == 1 {
+                gradient(first, isa, out);
+                continue;
+            }
+            for j in 0..inner {
+                gradient(first + j, isa, &mut row);
+                row.iter().enumerate().for_each(|(c, &v)| out[c * inner + j] = v);
+            }
+        }
+    });
+    Ok(())
+}
+
+impl CpuKernel for Forward {
+    fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
+        known::<CrossEntropy>(composite).is_some_and(plain) && dtypes.len() == 3 && one_float(&[dtypes[0], dtypes[2]])
+    }
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind> {
+        let loss = known::<CrossEntropy>(composite).ok_or_else(|| internal("a cross entropy of another make"))?;
+        with_stored!(operands.inputs[0].dtype, M => forward::<M>(loss, operands, runtime, fault))
+    }
+}
+impl CpuKernel for Backward {
+    fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
+        known::<CrossEntropyBackward>(composite).is_some_and(|c| plain(&c.0)) && dtypes.len() == 4 && one_float(&[dtypes[0], dtypes[1], dtypes[3]])
+    }
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
+        let loss = known::<CrossEntropyBackward>(composite).ok_or_else(|| internal("the backward of a cross entropy of another make"))?;
+        with_stored!(operands.inputs[1].dtype, M => backward::<M>(&loss.0, operands, runtime))
+    }
+}

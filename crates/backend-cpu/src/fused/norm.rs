@@ -1,0 +1,351 @@
+//! Layer and RMS normalisation: rows that are normalised one by one, and the cotangents of weight and bias as sums over
+//! the rows.
+use super::{
+    known,
+    rows::{Real, Stored, all, map, rows_of_a_task, sum, with_stored},
+};
+use crate::{
+    device::{CpuKernel, KernelOperands, Runtime},
+    map::load,
+    operand::{In, internal},
+    reduce::tree::{BLOCK, Element, LANES, Sum, Total},
+    simd::{Float, Kernel, Simd, dispatch},
+};
+use adamant_core::{
+    Composite, DType, ErrorKind,
+    composite::{
+        norm::{Norm, NormBackward, Over},
+        wide::wide,
+    },
+    kernel::FaultWord,
+};
+
+/// The norm.
+pub(super) struct Forward;
+/// Its backward.
+pub(super) struct Backward;
+
+/// Does the kernel know the norm, and are its dtypes those that the composite allows?
+fn supported(dtypes: &[DType]) -> bool {
+    dtypes.first().is_some_and(|d| d.is_float() && d.computes() && dtypes.iter().all(|e| e == d || *e == wide(*d)))
+}
+/// Elements of a row: the last axes.
+fn row_length(norm: &Norm, x: &In<'_>) -> Result<usize, ErrorKind> {
+    match norm.over {
+        Over::Layer { axes } | Over::Rms { axes } if axes <= x.shape.rank() => Ok(x.shape[x.shape.rank() - axes..].iter().product()),
+        _ => Err(internal("a norm over other axes")),
+    }
+}
+fn numbers<T: Real + load::Decode>(runtime: &Runtime, i: &In<'_>) -> Result<Vec<T>, ErrorKind> {
+    Ok(all(runtime.isa, i.dtype, i.dense_bytes()?))
+}
+
+/// A normalised element.
+#[inline(always)]
+fn hat<V: Float>(x: V, mean: V, rstd: V, centered: bool) -> V {
+    if centered { x.sub(mean).mul(rstd) } else { x.mul(rstd) }
+}
+
+/// The cotangent times the weight. A missing weight is a factor of one, which changes no bit.
+#[inline(always)]
+fn weighted<V: Float>(g: V, weight: V, has_weight: bool) -> V {
+    if has_weight { g.mul(weight) } else { g }
+}
+
+struct Row<'a, T> {
+    x: &'a [T],
+    weight: Option<&'a [T]>,
+    bias: Option<&'a [T]>,
+    centered: bool,
+    eps: T,
+    out: &'a mut [T],
+}
+impl<T: Real> Kernel for Row<'_, T> {
+    /// The mean, and 1 / the standard deviation.
+    type Output = (T, T);
+    #[inline(always)]
+    fn run<S: Simd>(self) -> (T, T) {
+        let Row { x, weight, bias, centered, eps, out } = self;
+        let count = T::nearest(x.len() as f64);
+        let mean = if centered {
+            T::nearest(sum::<S, T, 1>(
+                [x],
+                #[inline(always)]
+                |[x]| x,
+            )) / count
+        } else {
+            T::ZERO
+        };
+        let m = T::V::<S>::splat(mean);
+        let squares = if centered {
+            sum::<S, T, 1>(
+                [x],
+                #[inline(always)]
+                |[x]| {
+                    let c = x.sub(m);
+                    c.mul(c)
+                },
+            )
+        } else {
+            sum::<S, T, 1>(
+                [x],
+                #[inline(always)]
+                |[x]| x.mul(x),
+            )
+        };
+        let variance = [T::nearest(squares) / count + eps];
+        let mut deviation = [T::ZERO];
+        map::<S, T, 1>(
+            &mut deviation,
+            [&variance],
+            #[inline(always)]
+            |[v]| v.sqrt(),
+        );
+        let rstd = T::ONE / deviation[0];
+        let r = T::V::<S>::splat(rstd);
+        match (weight, bias) {
+            (None, None) => map::<S, T, 1>(
+                out,
+                [x],
+                #[inline(always)]
+                |[x]| hat(x, m, r, centered),
+            ),
+            (Some(w), None) => map::<S, T, 2>(
+                out,
+                [x, w],
+                #[inline(always)]
+                |[x, w]| hat(x, m, r, centered).mul(w),
+            ),
+            (None, Some(b)) => map::<S, T, 2>(
+                out,
+                [x, b],
+                #[inline(always)]
+                |[x, b]| hat(x, m, r, centered).add(b),
+            ),
+            (Some(w), Some(b)) => map::<S, T, 3>(
+                out,
+                [x, w, b],
+                #[inline(always)]
+                |[x, w, b]| hat(x, m, r, centered).mul(w).add(b),
+            ),
+        }
+        (mean, rstd)
+    }
+}
+
+fn forward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+where
+    M::Real: load::Decode,
+{
+    let inputs = operands.inputs;
+    let n = row_length(norm, &inputs[0])?;
+    let mut params = inputs[1..].iter().map(|i| numbers::<M::Real>(runtime, i));
+    let weight = if norm.weight { params.next().transpose()? } else { None };
+    let bias = if norm.bias { params.next().transpose()? } else { None };
+    let centered = matches!(norm.over, Over::Layer { .. });
+    let Some((y, statistics)) = operands.outputs.split_first_mut() else { return Err(internal("a norm without outputs")) };
+    let x: &[M] = inputs[0].dense()?;
+    let y: &mut [M] = y.dense()?;
+    let (mut means, rstds): (&mut [M::Real], &mut [M::Real]) = match statistics {
+        [mean, rstd] if centered => (mean.dense()?, rstd.dense()?),
+        [rstd] if !centered => (&mut [], rstd.dense()?),
+        _ => return Err(internal("a norm with other statistics")),
+    };
+    if n == 0 {
+        // Means of nothing: 0 / 0.
+        means.fill(M::Real::nearest(f64::NAN));
+        rstds.fill(M::Real::nearest(f64::NAN));
+        return Ok(());
+    }
+    let rows = rows_of_a_task(&runtime.threads, rstds.len(), n);
+    let mut parts = Vec::new();
+    for (y, rstds) in y.chunks_mut(rows * n).zip(rstds.chunks_mut(rows)) {
+        let (head, tail) = means.split_at_mut(if centered { rstds.len() } else { 0 });
+        means = tail;
+        parts.push((y, head, rstds));
+    }
+    let (weight, bias, eps) = (weight.as_deref(), bias.as_deref(), M::Real::nearest(norm.eps));
+    runtime.threads.for_parts(parts, |task, (y, means, rstds)| {
+        let (mut room, mut result) = (Vec::new(), Vec::new());
+        for (k, (y, rstd)) in y.chunks_exact_mut(n).zip(rstds).enumerate() {
+            let x = M::read(runtime.isa, &x[(task * rows + k) * n..][..n], &mut room);
+            let mut mean = M::Real::ZERO;
+            M::write(runtime.isa, y, &mut result, |out| {
+                (mean, *rstd) = dispatch(runtime.isa, Row { x, weight, bias, centered, eps, out });
+            });
+            if let Some(m) = means.get_mut(k) {
+                *m = mean;
+            }
+        }
+    });
+    Ok(())
+}
+
+struct RowBackward<'a, T> {
+    g: &'a [T],
+    x: &'a [T],
+    weight: Option<&'a [T]>,
+    mean: Option<T>,
+    rstd: T,
+    dx: &'a mut [T],
+    /// lanes of the sums for weight and bias that this row belongs to
+    weight_lane: Option<&'a mut [T]>,
+    bias_lane: Option<&'a mut [T]>,
+}
+impl<T: Real> Kernel for RowBackward<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let RowBackward { g, x, weight, mean, rstd, dx, weight_lane, bias_lane } = self;
+        let count = T::nearest(x.len() as f64);
+        let r = T::V::<S>::splat(rstd);
+        let m = T::V::<S>::splat(mean.unwrap_or(T::ZERO));
+        let centered = mean.is_some();
+        let w = weight.unwrap_or(g);
+        let has_weight = weight.is_some();
+        let along = T::nearest(sum::<S, T, 3>(
+            [g, x, w],
+            #[inline(always)]
+            |[g, x, w]| weighted(g, w, has_weight).mul(hat(x, m, r, centered)),
+        )) / count;
+        let a = T::V::<S>::splat(along);
+        if centered {
+            let shift = T::nearest(sum::<S, T, 2>(
+                [g, w],
+                #[inline(always)]
+                |[g, w]| weighted(g, w, has_weight),
+            )) / count;
+            let s = T::V::<S>::splat(shift);
+            map::<S, T, 3>(
+                dx,
+                [g, x, w],
+                #[inline(always)]
+                |[g, x, w]| weighted(g, w, has_weight).sub(hat(x, m, r, centered).mul(a)).sub(s).mul(r),
+            );
+        } else {
+            map::<S, T, 3>(
+                dx,
+                [g, x, w],
+                #[inline(always)]
+                |[g, x, w]| weighted(g, w, has_weight).sub(hat(x, m, r, centered).mul(a)).mul(r),
+            );
+        }
+        if let Some(lane) = weight_lane {
+            super::rows::update::<S, T, 2>(
+                lane,
+                [g, x],
+                #[inline(always)]
+                |l, [g, x]| l.add(g.mul(hat(x, m, r, centered))),
+            );
+        }
+        if let Some(lane) = bias_lane {
+            super::rows::update::<S, T, 1>(
+                lane,
+                [g],
+                #[inline(always)]
+                |l, [g]| l.add(g),
+            );
+        }
+    }
+}
+/// Folds the lanes of all columns of a block by halves; the sums are in the first lane.
+struct Fold<'a, T>(&'a mut [T], usize);
+impl<T: Real> Kernel for Fold<'_, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let mut half = LANES / 2;
+        while half > 0 {
+            let (low, high) = self.0.split_at_mut(half * self.1);
+            super::rows::update::<S, T, 1>(
+                low,
+                [&high[..half * self.1]],
+                #[inline(always)]
+                |l, [h]| l.add(h),
+            );
+            half /= 2;
+        }
+    }
+}
+
+fn backward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+where
+    M::Real: load::Decode,
+{
+    let inputs = operands.inputs;
+    let n = row_length(norm, &inputs[1])?;
+    let centered = matches!(norm.over, Over::Layer { .. });
+    let weight = if norm.weight { Some(numbers::<M::Real>(runtime, &inputs[2])?) } else { None };
+    let (g, x): (&[M], &[M]) = (inputs[0].dense()?, inputs[1].dense()?);
+    let (means, rstds): (&[M::Real], &[M::Real]) = match &inputs[2 + norm.weight as usize..] {
+        [mean, rstd] if centered => (mean.dense()?, rstd.dense()?),
+        [rstd] if !centered => (&[], rstd.dense()?),
+        _ => return Err(internal("a norm with other statistics")),
+    };
+    let Some((dx, params)) = operands.outputs.split_first_mut() else { return Err(internal("the backward of a norm without outputs")) };
+    let dx: &mut [M] = dx.dense()?;
+    let isa = runtime.isa;
+    let wanted = params.len();
+    // A task is one block of the tree by which the rows' shares of weight and bias are added.
+    let blocks = if n == 0 { 0 } else { rstds.len().div_ceil(BLOCK) };
+    let mut sums = vec![M::Real::ZERO; blocks * wanted * n];
+    let weight = weight.as_deref();
+    let mut parts: Vec<(&mut [M], &mut [M::Real])> = Vec::new();
+    if wanted == 0 {
+        parts.extend(dx.chunks_mut((BLOCK * n).max(1)).map(|dx| (dx, &mut [][..])));
+    } else {
+        parts.extend(dx.chunks_mut((BLOCK * n).max(1)).zip(sums.chunks_mut((wanted * n).max(1))));
+    }
+    runtime.threads.for_parts(parts, |block, (dx, sums)| {
+        let (mut g_room, mut x_room, mut result) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lanes = vec![M::Real::ZERO; wanted * LANES * n];
+        for (k, dx) in dx.chunks_exact_mut(n).enumerate() {
+            let row = block * BLOCK + k;
+            let g = M::read(isa, &g[row * n..][..n], &mut g_room);
+            let x = M::read(isa, &x[row * n..][..n], &mut x_room);
+            let (weight_lanes, bias_lanes) = lanes.split_at_mut(if norm.weight { LANES * n } else { 0 });
+            let lane = |lanes: &'_ mut [M::Real]| -> Option<std::ops::Range<usize>> { (!lanes.is_empty()).then_some(k % LANES * n..(k % LANES + 1) * n) };
+            let (weight_range, bias_range) = (lane(weight_lanes), lane(bias_lanes));
+            let (weight_lane, bias_lane) = (weight_range.map(|r| &mut weight_lanes[r]), bias_range.map(|r| &mut bias_lanes[r]));
+            let mean = if centered { means.get(row).copied() } else { None };
+            M::write(isa, dx, &mut result, |dx| dispatch(isa, RowBackward { g, x, weight, mean, rstd: rstds[row], dx, weight_lane, bias_lane }));
+        }
+        for (lanes, sums) in lanes.chunks_exact_mut((LANES * n).max(1)).zip(sums.chunks_exact_mut(n.max(1))) {
+            dispatch(isa, Fold(lanes, n));
+            sums.copy_from_slice(&lanes[..n]);
+        }
+    });
+    for (k, out) in params.iter_mut().enumerate() {
+        let totals: Vec<M::Real> = (0..n)
+            .map(|c| {
+                let mut total = Total::<M::Real>::new::<Sum>();
+                (0..blocks).for_each(|b| total.push::<Sum>(sums[(b * wanted + k) * n + c]));
+                M::Real::nearest(total.value::<Sum>())
+            })
+            .collect();
+        super::rows::store_all(isa, &totals, out)?;
+    }
+    Ok(())
+}
+
+impl CpuKernel for Forward {
+    fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
+        supported(dtypes)
+    }
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
+        let norm = known::<Norm>(composite).ok_or_else(|| internal("a norm of another make"))?;
+        with_stored!(operands.inputs[0].dtype, M => forward::<M>(norm, operands, runtime))
+    }
+}
+impl CpuKernel for Backward {
+    fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
+        supported(dtypes)
+    }
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
+        let norm = known::<NormBackward>(composite).ok_or_else(|| internal("the backward of a norm of another make"))?;
+        if operands.inputs[0].dtype != operands.inputs[1].dtype {
+            return Err(internal("a cotangent of another dtype"));
+        }
+        with_stored!(operands.inputs[1].dtype, M => backward::<M>(&norm.0, operands, runtime))
+    }
+}

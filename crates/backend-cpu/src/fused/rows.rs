@@ -1,0 +1,332 @@
+//! Rows of numbers: loads from memory of any float dtype, sums by the fixed tree, maps, all in vectors. Must not know
+//! what a compound computes.
+use crate::{
+    isa::Isa,
+    map::{load, loops},
+    operand::{Out, internal},
+    reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, write_lanes},
+    simd::{Float, Simd},
+    threads::Threads,
+};
+use adamant_core::{DType, ErrorKind};
+use bytemuck::Pod;
+use half::{bf16, f16, slice::HalfFloatSliceExt};
+
+/// What compounds compute in: f32 or f64.
+pub(crate) trait Real:
+    Element<Wide = f64>
+    + PartialOrd
+    + std::ops::Add<Output = Self>
+    + std::ops::Sub<Output = Self>
+    + std::ops::Mul<Output = Self>
+    + std::ops::Div<Output = Self>
+    + std::ops::Neg<Output = Self>
+{
+    type V<S: Simd>: Float<Elem = Self>;
+    fn nearest(v: f64) -> Self;
+}
+impl Real for f32 {
+    type V<S: Simd> = S::F32;
+    fn nearest(v: f64) -> f32 {
+        v as f32
+    }
+}
+impl Real for f64 {
+    type V<S: Simd> = S::F64;
+    fn nearest(v: f64) -> f64 {
+        v
+    }
+}
+
+/// An element in memory, and what it is computed in.
+pub(crate) trait Stored: Pod + Send + Sync {
+    type Real: Real;
+    /// The numbers; written into `room` where memory holds others.
+    fn read<'a>(isa: Isa, x: &'a [Self], room: &'a mut Vec<Self::Real>) -> &'a [Self::Real];
+    /// Lets `f` write the numbers, into `room` where memory holds others.
+    fn write(isa: Isa, out: &mut [Self], room: &mut Vec<Self::Real>, f: impl FnOnce(&mut [Self::Real]));
+}
+macro_rules! stored_as_is {
+    ($($t:ty),*) => { $(impl Stored for $t {
+        type Real = $t;
+        #[inline(always)]
+        fn read<'a>(_: Isa, x: &'a [$t], _: &'a mut Vec<$t>) -> &'a [$t] {
+            x
+        }
+        #[inline(always)]
+        fn write(_: Isa, out: &mut [$t], _: &mut Vec<$t>, f: impl FnOnce(&mut [$t])) {
+            f(out);
+        }
+    })* };
+}
+stored_as_is!(f32, f64);
+fn sized<T: Real>(room: &mut Vec<T>, n: usize) -> &mut [T] {
+    if room.len() < n {
+        room.resize(n, T::default());
+    }
+    &mut room[..n]
+}
+impl Stored for bf16 {
+    type Real = f32;
+    fn read<'a>(isa: Isa, x: &'a [bf16], room: &'a mut Vec<f32>) -> &'a [f32] {
+        let room = sized(room, x.len());
+        loops::convert(isa, x, room, |v| f32::from_bits((v.to_bits() as u32) << 16));
+        room
+    }
+    #[inline(always)]
+    fn write(isa: Isa, out: &mut [bf16], room: &mut Vec<f32>, f: impl FnOnce(&mut [f32])) {
+        let room = sized(room, out.len());
+        f(room);
+        loops::convert(isa, room, out, |v| bf16::from_bits((loops::to_bf16(v).to_bits() >> 16) as u16));
+    }
+}
+impl Stored for f16 {
+    type Real = f32;
+    fn read<'a>(_: Isa, x: &'a [f16], room: &'a mut Vec<f32>) -> &'a [f32] {
+        let room = sized(room, x.len());
+        x.convert_to_f32_slice(room);
+        room
+    }
+    #[inline(always)]
+    fn write(_: Isa, out: &mut [f16], room: &mut Vec<f32>, f: impl FnOnce(&mut [f32])) {
+        let room = sized(room, out.len());
+        f(room);
+        out.convert_from_f32_slice(room);
+    }
+}
+/// Calls `$body` with the type in memory of a float dtype.
+macro_rules! with_stored {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        match $dtype {
+            adamant_core::DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            adamant_core::DType::F64 => {
+                type $t = f64;
+                $body
+            }
+            adamant_core::DType::BF16 => {
+                type $t = half::bf16;
+                $body
+            }
+            adamant_core::DType::F16 => {
+                type $t = half::f16;
+                $body
+            }
+            d => Err(adamant_core::ErrorKind::Internal(format!("a compound of {d}"))),
+        }
+    };
+}
+pub(crate) use with_stored;
+
+/// All the numbers of memory of a float dtype, for operands as small as a row.
+pub(crate) fn all<T: Real + load::Decode>(isa: Isa, dtype: DType, bytes: &[u8]) -> Vec<T> {
+    let mut out = vec![T::default(); bytes.len() / dtype.size()];
+    load::decode(isa, dtype, bytes, &mut out);
+    out
+}
+
+/// Writes numbers of any float dtype: for results as small as a row.
+///
+/// # Errors
+/// An output of another size.
+pub(crate) fn store_all<T: Real>(isa: Isa, x: &[T], out: &mut Out<'_>) -> Result<(), ErrorKind> {
+    let dtype = out.dtype;
+    let bytes = out.dense_bytes()?;
+    if bytes.len() != x.len() * dtype.size() {
+        return Err(internal("an output of another size"));
+    }
+    let rounded: Vec<T> = x.iter().map(|&v| T::finish(v.widen(), dtype)).collect();
+    load::store(isa, loops::Src::Slice(&rounded), dtype, bytes);
+    Ok(())
+}
+
+/// How many rows of `n` elements make a task.
+pub(crate) fn rows_of_a_task(threads: &Threads, rows: usize, n: usize) -> usize {
+    const TASK: usize = 16 * 1024;
+    (TASK / n.max(1)).max(rows.div_ceil(threads.count() * 8)).max(1)
+}
+
+// Below nothing calls a function of the standard library with a closure (not even an array's `map`): what the compiler
+// does not inline has not the instructions of the set.
+
+/// The vectors from `at` on of each slice.
+#[inline(always)]
+fn at<V: Float, const K: usize>(x: &[&[V::Elem]; K], at: usize) -> [V; K] {
+    let mut out = [V::splat(V::Elem::default()); K];
+    for k in 0..K {
+        out[k] = V::from_slice(&x[k][at..]);
+    }
+    out
+}
+/// `count` elements from `at` on of each slice, in front of zeros.
+#[inline(always)]
+fn rest<V: Float, const K: usize>(x: &[&[V::Elem]; K], at: usize, count: usize) -> [V; K] {
+    let mut out = [V::splat(V::Elem::default()); K];
+    for k in 0..K {
+        out[k] = V::from_partial(&x[k][at..at + count]);
+    }
+    out
+}
+/// `count` elements from `first` on of each slice.
+#[inline(always)]
+fn part<'a, T, const K: usize>(x: &[&'a [T]; K], first: usize, count: usize) -> [&'a [T]; K] {
+    let mut out = *x;
+    for k in 0..K {
+        out[k] = &x[k][first..first + count];
+    }
+    out
+}
+/// The sum of `f` over all elements, by the tree.
+#[inline(always)]
+pub(crate) fn sum<S: Simd, T: Real, const K: usize>(x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> T::V<S>) -> f64 {
+    let n = x[0].len();
+    let x = part(&x, 0, n);
+    let zero = T::V::<S>::group(T::V::<S>::splat(T::ZERO));
+    let lanes = T::V::<S>::LANES;
+    let mut total = Total::<T>::new::<Sum>();
+    let mut block = [T::ZERO; LANES];
+    let mut first = 0;
+    // Four blocks at a time: their chains of additions are independent and overlap.
+    while first + 4 * BLOCK <= n {
+        let piece = part(&x, first, 4 * BLOCK);
+        let (mut a, mut b, mut c, mut d) = (zero, zero, zero, zero);
+        for step in (0..BLOCK).step_by(LANES) {
+            for v in 0..LANES / lanes {
+                let here = step + v * lanes;
+                let (a, b, c, d) = (&mut a.as_mut()[v], &mut b.as_mut()[v], &mut c.as_mut()[v], &mut d.as_mut()[v]);
+                *a = a.add(f(at(&piece, here)));
+                *b = b.add(f(at(&piece, here + BLOCK)));
+                *c = c.add(f(at(&piece, here + 2 * BLOCK)));
+                *d = d.add(f(at(&piece, here + 3 * BLOCK)));
+            }
+        }
+        for group in [a, b, c, d] {
+            write_lanes::<T::V<S>>(&group, &mut block);
+            total.push::<Sum>(fold::<T, Sum>(block));
+        }
+        first += 4 * BLOCK;
+    }
+    while first < n {
+        let count = BLOCK.min(n - first);
+        let [share] = block_sums::<S, T, K, 1>(
+            &part(&x, first, count),
+            #[inline(always)]
+            |x| [f(x)],
+        );
+        total.push::<Sum>(share);
+        first += count;
+    }
+    total.value::<Sum>()
+}
+/// Sums of one block.
+#[inline(always)]
+fn block_sums<S: Simd, T: Real, const K: usize, const N: usize>(x: &[&[T]; K], f: impl Fn([T::V<S>; K]) -> [T::V<S>; N]) -> [T; N] {
+    let (count, lanes) = (x[0].len(), T::V::<S>::LANES);
+    let mut groups = [T::V::<S>::group(T::V::<S>::splat(T::ZERO)); N];
+    let whole = count / LANES * LANES;
+    for step in (0..whole).step_by(LANES) {
+        for v in 0..LANES / lanes {
+            let terms = f(at(x, step + v * lanes));
+            for k in 0..N {
+                let sum = &mut groups[k].as_mut()[v];
+                *sum = sum.add(terms[k]);
+            }
+        }
+    }
+    let mut blocks = [[T::ZERO; LANES]; N];
+    for k in 0..N {
+        write_lanes::<T::V<S>>(&groups[k], &mut blocks[k]);
+    }
+    let mut step = whole;
+    while step < count {
+        let here = lanes.min(count - step);
+        let terms = f(rest(x, step, here));
+        for k in 0..N {
+            let mut last = [T::ZERO; LANES];
+            terms[k].write_partial(&mut last[..here]);
+            for l in 0..here {
+                let lane = &mut blocks[k][step - whole + l];
+                *lane = lane.plus(last[l]);
+            }
+        }
+        step += here;
+    }
+    let mut out = [T::ZERO; N];
+    for k in 0..N {
+        out[k] = fold::<T, Sum>(blocks[k]);
+    }
+    out
+}
+/// Several sums over the same elements, each by the tree.
+#[inline(always)]
+pub(crate) fn sums<S: Simd, T: Real, const K: usize, const N: usize>(x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> [T::V<S>; N]) -> [T; N] {
+    let n = x[0].len();
+    let x = part(&x, 0, n);
+    let mut totals = [const { None::<Total<T>> }; N];
+    for total in &mut totals {
+        *total = Some(Total::new::<Sum>());
+    }
+    let mut first = 0;
+    while first < n {
+        let count = BLOCK.min(n - first);
+        let shares = block_sums::<S, T, K, N>(&part(&x, first, count), &f);
+        for k in 0..N {
+            if let Some(total) = &mut totals[k] {
+                total.push::<Sum>(shares[k]);
+            }
+        }
+        first += count;
+    }
+    let mut out = [T::ZERO; N];
+    for (out, total) in out.iter_mut().zip(totals) {
+        *out = T::nearest(total.map_or(0.0, |t| t.value::<Sum>()));
+    }
+    out
+}
+/// The largest; a NaN counts as nothing (what is computed from it is one again).
+#[inline(always)]
+pub(crate) fn max<S: Simd, T: Real>(x: &[T]) -> T {
+    let lanes = T::V::<S>::LANES;
+    let lowest = T::V::<S>::splat(T::LOWEST);
+    let mut most = [lowest; 4];
+    let mut chunks = x.chunks_exact(4 * lanes);
+    for c in &mut chunks {
+        for (k, most) in most.iter_mut().enumerate() {
+            *most = T::V::<S>::from_slice(&c[k * lanes..]).max(*most);
+        }
+    }
+    let most = most[0].max(most[1]).max(most[2].max(most[3]));
+    let mut each = [T::LOWEST; LANES];
+    most.write(&mut each[..lanes]);
+    each.iter().chain(chunks.remainder()).fold(T::LOWEST, |a, &b| if b > a { b } else { a })
+}
+/// `out = f(x)`.
+#[inline(always)]
+pub(crate) fn map<S: Simd, T: Real, const K: usize>(out: &mut [T], x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> T::V<S>) {
+    let (n, lanes) = (out.len(), T::V::<S>::LANES);
+    let x = part(&x, 0, n);
+    let mut k = 0;
+    while k + lanes <= n {
+        f(at(&x, k)).write(&mut out[k..]);
+        k += lanes;
+    }
+    if k < n {
+        f(rest(&x, k, n - k)).write_partial(&mut out[k..]);
+    }
+}
+/// `out = f(out, x)`.
+#[inline(always)]
+pub(crate) fn update<S: Simd, T: Real, const K: usize>(out: &mut [T], x: [&[T]; K], f: impl Fn(T::V<S>, [T::V<S>; K]) -> T::V<S>) {
+    let (n, lanes) = (out.len(), T::V::<S>::LANES);
+    let x = part(&x, 0, n);
+    let mut k = 0;
+    while k + lanes <= n {
+        f(T::V::<S>::from_slice(&out[k..]), at(&x, k)).write(&mut out[k..]);
+        k += lanes;
+    }
+    if k < n {
+        f(T::V::<S>::from_partial(&out[k..]), rest(&x, k, n - k)).write_partial(&mut out[k..]);
+    }
+}

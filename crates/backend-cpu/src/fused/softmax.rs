@@ -1,0 +1,246 @@
+//! Softmax, its logarithm, and the backwards of both, row by row. Along an axis that is not the last, columns are
+//! brought together as rows first.
+use super::{
+    known, one_float,
+    rows::{Real, Stored, map, max, rows_of_a_task, sum, update, with_stored},
+};
+use crate::{
+    device::{CpuKernel, KernelOperands, Runtime},
+    isa::Isa,
+    math::elementary::{exp, log},
+    operand::internal,
+    simd::{Float, Kernel, Simd, dispatch},
+};
+use adamant_core::{
+    Composite, DType, ErrorKind, Shape,
+    composite::softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
+    kernel::FaultWord,
+};
+
+/// Softmax and log-softmax.
+pub(super) struct Forward;
+/// Their backwards.
+pub(super) struct Backward;
+
+/// e^(x - largest) into `out`; the largest, and the sum.
+#[inline(always)]
+pub(super) fn exponentials<S: Simd, T: Real>(x: &[T], out: &mut [T]) -> (T, T) {
+    let most = max::<S, T>(x);
+    let largest = T::V::<S>::splat(most);
+    map::<S, T, 1>(
+        out,
+        [x],
+        #[inline(always)]
+        |[x]| exp(x.sub(largest)),
+    );
+    (
+        most,
+        T::nearest(sum::<S, T, 1>(
+            [out],
+            #[inline(always)]
+            |[e]| e,
+        )),
+    )
+}
+/// The logarithm of one number.
+#[inline(always)]
+pub(super) fn log_of<S: Simd, T: Real>(x: T) -> T {
+    let mut out = [x];
+    map::<S, T, 1>(
+        &mut out,
+        [&[x]],
+        #[inline(always)]
+        |[x]| log(x),
+    );
+    out[0]
+}
+
+struct Row<'a, T, const K: usize, F> {
+    x: [&'a [T]; K],
+    out: &'a mut [T],
+    function: F,
+}
+/// What happens to a row.
+trait Function<T, const K: usize>: Copy + Sync {
+    fn row<S: Simd>(self, x: [&[T]; K], out: &mut [T]);
+}
+impl<T: Real, const K: usize, F: Function<T, K>> Kernel for Row<'_, T, K, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        self.function.row::<S>(self.x, self.out);
+    }
+}
+#[derive(Clone, Copy)]
+struct Plain;
+#[derive(Clone, Copy)]
+struct Logarithm;
+impl<T: Real> Function<T, 1> for Plain {
+    #[inline(always)]
+    fn row<S: Simd>(self, [x]: [&[T]; 1], out: &mut [T]) {
+        let (_, total) = exponentials::<S, T>(x, out);
+        let total = T::V::<S>::splat(total);
+        update::<S, T, 0>(
+            out,
+            [],
+            #[inline(always)]
+            |e, []| e.div(total),
+        );
+    }
+}
+impl<T: Real> Function<T, 1> for Logarithm {
+    #[inline(always)]
+    fn row<S: Simd>(self, [x]: [&[T]; 1], out: &mut [T]) {
+        let (most, total) = exponentials::<S, T>(x, out);
+        let (most, log_sum) = (T::V::<S>::splat(most), T::V::<S>::splat(log_of::<S, T>(total)));
+        map::<S, T, 1>(
+            out,
+            [x],
+            #[inline(always)]
+            |[x]| x.sub(most).sub(log_sum),
+        );
+    }
+}
+impl<T: Real> Function<T, 2> for Plain {
+    #[inline(always)]
+    fn row<S: Simd>(self, [g, y]: [&[T]; 2], out: &mut [T]) {
+        let dot = T::V::<S>::splat(T::nearest(sum::<S, T, 2>(
+            [g, y],
+            #[inline(always)]
+            |[g, y]| g.mul(y),
+        )));
+        map::<S, T, 2>(
+            out,
+            [g, y],
+            #[inline(always)]
+            |[g, y]| y.mul(g.sub(dot)),
+        );
+    }
+}
+impl<T: Real> Function<T, 2> for Logarithm {
+    #[inline(always)]
+    fn row<S: Simd>(self, [g, x]: [&[T]; 2], out: &mut [T]) {
+        let total = T::V::<S>::splat(T::nearest(sum::<S, T, 1>(
+            [g],
+            #[inline(always)]
+            |[g]| g,
+        )));
+        let (most, sum) = exponentials::<S, T>(x, out);
+        let (most, log_sum) = (T::V::<S>::splat(most), T::V::<S>::splat(log_of::<S, T>(sum)));
+        map::<S, T, 2>(
+            out,
+            [g, x],
+            #[inline(always)]
+            |[g, x]| g.sub(exp(x.sub(most).sub(log_sum)).mul(total)),
+        );
+    }
+}
+
+/// Columns that are brought together as rows at a time: a cache line of f32.
+const COLUMNS: usize = 16;
+
+/// Space of a task: numbers of the operands and of the result, and columns as rows.
+struct Rooms<M: Stored, const K: usize> {
+    inputs: [Vec<M::Real>; K],
+    output: Vec<M::Real>,
+    columns: Vec<M>,
+}
+impl<M: Stored, const K: usize> Rooms<M, K> {
+    fn new() -> Rooms<M, K> {
+        Rooms { inputs: std::array::from_fn(|_| Vec::new()), output: Vec::new(), columns: Vec::new() }
+    }
+    fn row(&mut self, isa: Isa, x: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
+        let mut rooms = self.inputs.each_mut().map(Some);
+        let x = std::array::from_fn(|k| rooms[k].take().map_or(&[][..], |room| M::read(isa, x[k], room)));
+        M::write(isa, out, &mut self.output, |out| dispatch(isa, Row { x, out, function }));
+    }
+    /// The columns of `[n, inner]` matrices as rows.
+    fn columns(&mut self, isa: Isa, n: usize, inner: usize, x: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
+        let mut columns = std::mem::take(&mut self.columns);
+        columns.resize((K + 1) * COLUMNS * n, M::zeroed());
+        let (rows, results) = columns.split_at_mut(K * COLUMNS * n);
+        for first in (0..inner).step_by(COLUMNS) {
+            let count = COLUMNS.min(inner - first);
+            for (x, rows) in x.iter().zip(rows.chunks_exact_mut(COLUMNS * n)) {
+                for (i, x) in x.chunks_exact(inner).enumerate() {
+                    for (c, &v) in x[first..first + count].iter().enumerate() {
+                        rows[c * n + i] = v;
+                    }
+                }
+            }
+            for (c, result) in results.chunks_exact_mut(n).enumerate().take(count) {
+                let x = std::array::from_fn(|k| &rows[(k * COLUMNS + c) * n..][..n]);
+                self.row(isa, x, result, function);
+            }
+            for (i, out) in out.chunks_exact_mut(inner).enumerate() {
+                for (c, o) in out[first..first + count].iter_mut().enumerate() {
+                    *o = results[c * n + i];
+                }
+            }
+        }
+        self.columns = columns;
+    }
+}
+/// Runs a function over all rows along an axis.
+fn along<M: Stored, const K: usize>(runtime: &Runtime, shape: &Shape, axis: usize, x: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
+    if out.is_empty() {
+        return;
+    }
+    let (n, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
+    let (isa, plane) = (runtime.isa, n * inner);
+    let planes = rows_of_a_task(&runtime.threads, out.len() / plane, plane);
+    runtime.threads.for_chunks_mut(out, planes * plane, |task, out| {
+        let mut rooms = Rooms::<M, K>::new();
+        for (k, out) in out.chunks_exact_mut(plane).enumerate() {
+            let at = (task * planes + k) * plane;
+            let x = x.map(|x| &x[at..at + plane]);
+            if inner == 1 { rooms.row(isa, x, out, function) } else { rooms.columns(isa, n, inner, x, out, function) }
+        }
+    });
+}
+fn run<const K: usize>(operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, axis: usize, logarithm: bool) -> Result<(), ErrorKind>
+where
+    Plain: Function<f32, K> + Function<f64, K>,
+    Logarithm: Function<f32, K> + Function<f64, K>,
+{
+    let shape = operands.shape(0)?;
+    let [out] = operands.outputs else { return Err(internal("a softmax has one output")) };
+    if operands.inputs.len() != K || axis >= shape.rank() || operands.inputs.iter().any(|i| i.shape != out.shape || i.dtype != out.dtype) {
+        return Err(internal("a softmax of other shapes"));
+    }
+    let inputs = operands.inputs;
+    with_stored!(out.dtype, M => {
+        let mut x: [&[M]; K] = [&[]; K];
+        for (x, i) in x.iter_mut().zip(inputs) {
+            *x = i.dense()?;
+        }
+        let out = out.dense()?;
+        if logarithm { along(runtime, &shape, axis, x, out, Logarithm) } else { along(runtime, &shape, axis, x, out, Plain) }
+        Ok(())
+    })
+}
+
+impl CpuKernel for Forward {
+    fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
+        one_float(dtypes)
+    }
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
+        match (known::<Softmax>(composite), known::<LogSoftmax>(composite)) {
+            (Some(c), _) => run::<1>(operands, runtime, c.axis, false),
+            (_, Some(c)) => run::<1>(operands, runtime, c.axis, true),
+            _ => Err(internal("a softmax of another make")),
+        }
+    }
+}
+impl CpuKernel for Backward {
+    fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
+        one_float(dtypes)
+    }
+    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
+        match (known::<SoftmaxBackward>(composite), known::<LogSoftmaxBackward>(composite)) {
+            (Some(c), _) => run::<2>(operands, runtime, c.axis, false),
+            (_, Some(c)) => run::<2>(operands, runtime, c.axis, true),
+            _ => Err(internal("the backward of a softmax of another make")),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The tree by which elements are combined, fixed by their number alone: blocks of 256 elements, in each of which 16
+//! lanes take every 16th element and are folded by halves; blocks left to right into segments of 256 blocks and those
+//! into the total, in a wider type (f64 for sums of f32). Must not know where elements come from.
+use crate::{
+    isa::Isa,
+    map::{
+        self, loops,
+        tile::{Lane, odd},
+    },
+    simd::{Float, Kernel, Simd, dispatch},
+};
+use adamant_core::DType;
+
+/// Lanes of a block.
+pub(crate) const LANES: usize = 16;
+/// Elements of a block.
+pub(crate) const BLOCK: usize = 256;
+/// Elements of a segment.
+pub(crate) const SEGMENT: usize = 256 * BLOCK;
+
+/// What lanes hold, and the wider type of totals.
+pub(crate) trait Element: Lane + Send + Sync {
+    type Wide: Copy + Send + Sync;
+    const ZERO: Self;
+    const ONE: Self;
+    const LOWEST: Self;
+    const HIGHEST: Self;
+    fn widen(self) -> Self::Wide;
+    fn plus(self, o: Self) -> Self;
+    fn times(self, o: Self) -> Self;
+    fn larger(self, o: Self) -> Self;
+    fn smaller(self, o: Self) -> Self;
+    fn wide_plus(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    fn wide_times(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    fn wide_larger(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    fn wide_smaller(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    /// The total as a lane of the output.
+    fn finish(v: Self::Wide, dtype: DType) -> Self;
+    /// The lanes of four whole blocks: their chains are independent and overlap.
+    #[inline(always)]
+    fn quad<S: Simd, C: Combine>(x: &[Self]) -> [[Self; LANES]; 4] {
+        let mut lanes = [[C::identity::<Self>(); LANES]; 4];
+        for at in (0..BLOCK).step_by(LANES) {
+            for (b, lanes) in lanes.iter_mut().enumerate() {
+                for (l, &v) in lanes.iter_mut().zip(&x[b * BLOCK + at..b * BLOCK + at + LANES]) {
+                    *l = C::lanes(*l, v);
+                }
+            }
+        }
+        lanes
+    }
+}
+/// The lanes of four whole blocks, in vectors. Nothing here calls a function of the standard library with a closure:
+/// what the compiler does not inline has not the instructions of the set.
+#[inline(always)]
+fn quad<V: Float, C: Combine>(identity: V::Elem, x: &[V::Elem]) -> [[V::Elem; LANES]; 4] {
+    let mut lanes = [[V::Elem::default(); LANES]; 4];
+    let Some(x) = x.first_chunk::<{ 4 * BLOCK }>() else { return lanes };
+    let start = V::group(V::splat(identity));
+    let (mut a, mut b, mut c, mut d) = (start, start, start, start);
+    for step in (0..BLOCK).step_by(LANES) {
+        for v in 0..LANES / V::LANES {
+            let at = step + v * V::LANES;
+            let (a, b, c, d) = (&mut a.as_mut()[v], &mut b.as_mut()[v], &mut c.as_mut()[v], &mut d.as_mut()[v]);
+            *a = C::vectors(*a, V::from_slice(&x[at..]));
+            *b = C::vectors(*b, V::from_slice(&x[at + BLOCK..]));
+            *c = C::vectors(*c, V::from_slice(&x[at + 2 * BLOCK..]));
+            *d = C::vectors(*d, V::from_slice(&x[at + 3 * BLOCK..]));
+        }
+    }
+    write_lanes::<V>(&a, &mut lanes[0]);
+    write_lanes::<V>(&b, &mut lanes[1]);
+    write_lanes::<V>(&c, &mut lanes[2]);
+    write_lanes::<V>(&d, &mut lanes[3]);
+    lanes
+}
+/// The 16 lanes of a group.
+#[inline(always)]
+pub(crate) fn write_lanes<V: Float>(group: &V::Group, lanes: &mut [V::Elem; LANES]) {
+    for v in 0..LANES / V::LANES {
+        group.as_ref()[v].write(&mut lanes[v * V::LANES..]);
+    }
+}
+macro_rules! float_element {
+    ($t:ty, $vector:ident, $finish:expr) => {
+        impl Element for $t {
+            type Wide = f64;
+            const ZERO: $t = 0.0;
+            const ONE: $t = 1.0;
+            const LOWEST: $t = <$t>::NEG_INFINITY;
+            const HIGHEST: $t = <$t>::INFINITY;
+            #[inline(always)]
+            fn widen(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn plus(self, o: $t) -> $t {
+                self + o
+            }
+            #[inline(always)]
+            fn times(self, o: $t) -> $t {
+                self * o
+            }
+            #[inline(always)]
+            fn larger(self, o: $t) -> $t {
+                loops::larger(self, o)
+            }
+            #[inline(always)]
+            fn smaller(self, o: $t) -> $t {
+                loops::smaller(self, o)
+            }
+            #[inline(always)]
+            fn wide_plus(a: f64, b: f64) -> f64 {
+                a + b
+            }
+            #[inline(always)]
+            fn wide_times(a: f64, b: f64) -> f64 {
+                a * b
+            }
+            #[inline(always)]
+            fn wide_larger(a: f64, b: f64) -> f64 {
+                loops::larger(a, b)
+            }
+            #[inline(always)]
+            fn wide_smaller(a: f64, b: f64) -> f64 {
+                loops::smaller(a, b)
+            }
+            fn finish(v: f64, dtype: DType) -> $t {
+                ($finish)(v, dtype)
+            }
+            #[inline(always)]
+            fn quad<S: Simd, C: Combine>(x: &[$t]) -> [[$t; LANES]; 4] {
+                quad::<S::$vector, C>(C::identity(), x)
+            }
+        }
+    };
+}
+float_element!(f32, F32, |v: f64, dtype: DType| if dtype == DType::F32 { v as f32 } else { map::load::round_value(odd(v), dtype) });
+float_element!(f64, F64, |v: f64, _| v);
+impl Element for i64 {
+    type Wide = i64;
+    const ZERO: i64 = 0;
+    const ONE: i64 = 1;
+    const LOWEST: i64 = i64::MIN;
+    const HIGHEST: i64 = i64::MAX;
+    #[inline(always)]
+    fn widen(self) -> i64 {
+        self
+    }
+    #[inline(always)]
+    fn plus(self, o: i64) -> i64 {
+        self.wrapping_add(o)
+    }
+    #[inline(always)]
+    fn times(self, o: i64) -> i64 {
+        self.wrapping_mul(o)
+    }
+    #[inline(always)]
+    fn larger(self, o: i64) -> i64 {
+        self.max(o)
+    }
+    #[inline(always)]
+    fn smaller(self, o: i64) -> i64 {
+        self.min(o)
+    }
+    #[inline(always)]
+    fn wide_plus(a: i64, b: i64) -> i64 {
+        a.wrapping_add(b)
+    }
+    #[inline(always)]
+    fn wide_times(a: i64, b: i64) -> i64 {
+        a.wrapping_mul(b)
+    }
+    #[inline(always)]
+    fn wide_larger(a: i64, b: i64) -> i64 {
+        a.max(b)
+    }
+    #[inline(always)]
+    fn wide_smaller(a: i64, b: i64) -> i64 {
+        a.min(b)
+    }
+    fn finish(v: i64, _: DType) -> i64 {
+        v
+    }
+}
+
+/// How two elements, and two totals, are combined.
+pub(crate) trait Combine: Send + Sync + 'static {
+    fn identity<T: Element>() -> T;
+    fn lanes<T: Element>(a: T, b: T) -> T;
+    fn vectors<V: Float>(a: V, b: V) -> V;
+    fn totals<T: Element>(a: T::Wide, b: T::Wide) -> T::Wide;
+}
+macro_rules! combine {
+    ($($name:ident $identity:ident $lanes:ident $totals:ident $vectors:expr;)*) => { $(
+        pub(crate) struct $name;
+        impl Combine for $name {
+            #[inline(always)]
+            fn identity<T: Element>() -> T { T::$identity }
+            #[inline(always)]
+            fn lanes<T: Element>(a: T, b: T) -> T { a.$lanes(b) }
+            #[inline(always)]
+            fn vectors<V: Float>(a: V, b: V) -> V { ($vectors)(a, b) }
+            #[inline(always)]
+            fn totals<T: Element>(a: T::Wide, b: T::Wide) -> T::Wide { T::$totals(a, b) }
+        }
+    )* };
+}
+combine! {
+    Sum ZERO plus wide_plus V::add;
+    Prod ONE times wide_times V::mul;
+    Max LOWEST larger wide_larger |a: V, b| V::select(a.is_nan(), a, a.max(b));
+    Min HIGHEST smaller wide_smaller |a: V, b| V::select(a.is_nan(), a, a.min(b));
+}
+
+/// A total that grows block by block.
+pub(crate) struct Total<T: Element> {
+    pub segment: T::Wide,
+    pub total: T::Wide,
+    pub blocks: usize,
+}
+impl<T: Element> Total<T> {
+    pub fn new<C: Combine>() -> Total<T> {
+        let identity = C::identity::<T>().widen();
+        Total { segment: identity, total: identity, blocks: 0 }
+    }
+    #[inline(always)]
+    pub fn push<C: Combine>(&mut self, block: T) {
+        self.segment = C::totals::<T>(self.segment, block.widen());
+        self.blocks += 1;
+        if self.blocks == SEGMENT / BLOCK {
+            self.push_segment::<C>(self.segment);
+            self.segment = C::identity::<T>().widen();
+            self.blocks = 0;
+        }
+    }
+    pub fn push_segment<C: Combine>(&mut self, segment: T::Wide) {
+        self.total = C::totals::<T>(self.total, segment);
+    }
+    pub fn value<C: Combine>(self) -> T::Wide {
+        if self.blocks == 0 { self.total } else { C::totals::<T>(self.total, self.segment) }
+    }
+}
+
+/// One block.
+#[inline(always)]
+pub(crate) fn block<T: Element, C: Combine>(x: &[T]) -> T {
+    let mut lanes = [C::identity::<T>(); LANES];
+    let mut chunks = x.chunks_exact(LANES);
+    for c in &mut chunks {
+        for (l, &v) in lanes.iter_mut().zip(c) {
+            *l = C::lanes(*l, v);
+        }
+    }
+    for (l, &v) in lanes.iter_mut().zip(chunks.remainder()) {
+        *l = C::lanes(*l, v);
+    }
+    fold::<T, C>(lanes)
+}
+#[inline(always)]
+pub(crate) fn fold<T: Element, C: Combine>(mut lanes: [T; LANES]) -> T {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for k in 0..half {
+            lanes[k] = C::lanes(lanes[k], lanes[k + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+/// Pushes a run of elements that starts at a block's start.
+struct PushRow<'a, T: Element, C>(&'a [T], &'a mut Total<T>, std::marker::PhantomData<C>);
+impl<T: Element, C: Combine> Kernel for PushRow<'_, T, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let PushRow(x, total, _) = self;
+        let mut quads = x.chunks_exact(4 * BLOCK);
+        for q in &mut quads {
+            for lanes in T::quad::<S, C>(q) {
+                total.push::<C>(fold::<T, C>(lanes));
+            }
+        }
+        for b in quads.remainder().chunks(BLOCK) {
+            total.push::<C>(block::<T, C>(b));
+        }
+    }
+}
+pub(crate) fn push_row<T: Element, C: Combine>(isa: Isa, x: &[T], total: &mut Total<T>) {
+    dispatch(if x.len() < 2 * LANES { Isa::Scalar } else { isa }, PushRow::<T, C>(x, total, std::marker::PhantomData));
+}

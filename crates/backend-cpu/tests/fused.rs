@@ -1,0 +1,198 @@
+//! Kernels of whole compounds: the bits of the compounds' bodies, over shapes, dtypes, threads and instruction sets.
+#![allow(clippy::unwrap_used)]
+use adamant_backend_cpu::{Context, CpuBackend, Isa};
+use adamant_core::{
+    composite::{
+        attention::{Attention, AttentionBackward},
+        loss::{CrossEntropy, CrossEntropyBackward, Reduction},
+        norm::{Norm, NormBackward, Over},
+        softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
+    },
+    *,
+};
+
+fn numbers(shape: &[usize], seed: u32, dtype: DType) -> Tensor {
+    let n: usize = shape.iter().product();
+    let v = (0..n as u64).map(|k| (rng::element_bits([seed, 0, 0, 0], k) >> 8) as f64 / (1 << 21) as f64 - 4.0).collect::<Vec<f64>>();
+    Tensor::from_vec(v, shape).cast(dtype)
+}
+fn positive(shape: &[usize], seed: u32, dtype: DType) -> Tensor {
+    numbers(shape, seed, dtype).abs() + 0.25
+}
+fn meta(t: &Tensor) -> Meta {
+    Meta { shape: t.shape().unwrap(), dtype: t.dtype().unwrap(), device: t.device().unwrap() }
+}
+/// Values as f64, whose bits tell those of every narrower float.
+fn bits(tensors: &[Tensor]) -> Vec<Vec<u64>> {
+    let canonical = |v: &f64| if v.is_nan() { f64::NAN.to_bits() } else { v.to_bits() };
+    tensors.iter().map(|t| t.cast(DType::F64).to_vec::<f64>().unwrap().iter().map(canonical).collect()).collect()
+}
+fn devices() -> Vec<(String, Device)> {
+    let mut all: Vec<(String, Device)> = [1, 2, 8].map(|t| (format!("{t} threads"), Context::new(CpuBackend::builder().threads(t)).unwrap().device())).into();
+    for isa in Isa::ALL.into_iter().filter(|i| i.is_available()) {
+        all.push((format!("{isa:?}"), Context::new(CpuBackend::builder().threads(1).isa(isa)).unwrap().device()));
+    }
+    all
+}
+/// The composite, claimed by the device, against its body on the same device; and the same bits on every device.
+fn check<C: Composite + Clone>(composite: &C, inputs: impl Fn() -> Vec<Tensor>) {
+    let mut first: Option<Vec<Vec<u64>>> = None;
+    for (name, device) in devices() {
+        device.scoped(|| {
+            let inputs = inputs();
+            let what = || format!("{composite:?} of {:?} on {name}", inputs.iter().map(|t| (t.shape().unwrap(), t.dtype().unwrap())).collect::<Vec<_>>());
+            let hidden = composite.auxiliary();
+            let fused =
+                Tensor::apply_many(Op::Composite(std::sync::Arc::new(composite.clone())), Arg::None, &inputs.iter().collect::<Vec<_>>(), Origin::here());
+            let body = composite.body(&inputs).unwrap();
+            assert_eq!(fused.len(), body.len(), "{} ({hidden} hidden)", what());
+            let (fused, body) = (bits(&fused), bits(&body));
+            for (k, (f, b)) in fused.iter().zip(&body).enumerate() {
+                let wrong = f.iter().zip(b).position(|(f, b)| f != b);
+                if let Some(at) = wrong {
+                    panic!("{}: output {k} element {at} is {:e}, the body's {:e}", what(), f64::from_bits(f[at]), f64::from_bits(b[at]));
+                }
+            }
+            match &first {
+                None => first = Some(fused),
+                Some(first) => assert!(first == &fused, "{}: bits differ between devices", what()),
+            }
+        });
+    }
+}
+const DTYPES: [DType; 4] = [DType::F32, DType::F64, DType::BF16, DType::F16];
+
+#[test]
+fn softmax_and_its_logarithm() {
+    let shapes: [(&[usize], usize); 9] =
+        [(&[1], 0), (&[5, 7], 1), (&[3, 1000], 1), (&[2, 1300], 1), (&[700, 33], 1), (&[40, 21], 0), (&[2, 50, 3, 7], 1), (&[0, 4], 1), (&[4, 0], 1)];
+    for dtype in DTYPES {
+        for (shape, axis) in shapes {
+            let (g, x) = (|| numbers(shape, 1, dtype), || numbers(shape, 2, dtype));
+            check(&Softmax { axis }, || vec![x()]);
+            check(&LogSoftmax { axis }, || vec![x()]);
+            check(&SoftmaxBackward { axis }, || vec![g(), x()]);
+            check(&LogSoftmaxBackward { axis }, || vec![g(), x()]);
+        }
+    }
+}
+#[test]
+fn softmax_of_infinities_and_nan() {
+    let inf = f64::INFINITY;
+    for row in [[inf, 0.0, 1.0], [-inf, -inf, -inf], [-inf, 2.0, -inf], [f64::NAN, 1.0, 2.0], [1e30, -1e30, 0.0]] {
+        let x = || Tensor::from_vec(row.to_vec(), [1, 3]).cast(DType::F32);
+        check(&Softmax { axis: 1 }, || vec![x()]);
+        check(&LogSoftmax { axis: 1 }, || vec![x()]);
+    }
+}
+#[test]
+fn norms_over_the_last_axes_and_over_the_batch() {
+    let shapes: [(&[usize], usize); 7] = [(&[3, 5], 1), (&[2, 3, 257], 1), (&[300, 40], 1), (&[4, 6, 50], 2), (&[600, 1], 1), (&[3, 1500], 1), (&[0, 5], 1)];
+    for dtype in DTYPES {
+        for (weight, bias) in [(false, false), (true, false), (false, true), (true, true)] {
+            for (shape, axes) in shapes {
+                for over in [Over::Layer { axes }, Over::Rms { axes }] {
+                    norm(Norm { over, eps: 1e-5, weight, bias }, shape, &shape[shape.len() - axes..], dtype);
+                }
+            }
+            for shape in [&[7, 5][..], &[3, 4, 6], &[2, 3, 16, 16], &[5, 33, 3, 5], &[40, 2, 300], &[300, 3]] {
+                norm(Norm { over: Over::Batch, eps: 1e-5, weight, bias }, shape, &shape[1..2], dtype);
+            }
+        }
+    }
+}
+fn norm(norm: Norm, shape: &[usize], param: &[usize], dtype: DType) {
+    let params = |of: DType| {
+        let mut p = Vec::new();
+        if norm.weight {
+            p.push(numbers(param, 3, of));
+        }
+        if norm.bias {
+            p.push(numbers(param, 4, of));
+        }
+        p
+    };
+    let wide = composite::wide::wide(dtype);
+    check(&norm, || [vec![numbers(shape, 1, dtype)], params(dtype)].concat());
+    check(&norm, || [vec![numbers(shape, 1, dtype)], params(wide)].concat());
+    let metas = norm.infer(&[vec![numbers(shape, 1, dtype)], params(dtype)].concat().iter().map(meta).collect::<Vec<_>>()).unwrap();
+    check(&NormBackward(norm), || {
+        let mut inputs = vec![numbers(shape, 2, dtype), numbers(shape, 1, dtype)];
+        inputs.extend(params(dtype).into_iter().take(norm.weight as usize));
+        for (k, m) in metas[1..].iter().enumerate() {
+            let last = k + 2 == metas.len();
+            inputs.push(if last { positive(&m.shape, 6, m.dtype) } else { numbers(&m.shape, 5, m.dtype) });
+        }
+        inputs
+    });
+}
+#[test]
+fn cross_entropy_of_classes() {
+    let shapes: [(&[usize], &[usize]); 6] =
+        [(&[9], &[]), (&[6, 5], &[6]), (&[300, 33], &[300]), (&[3, 2000], &[3]), (&[2, 4, 3, 5], &[2, 3, 5]), (&[0, 4], &[0])];
+    for dtype in DTYPES {
+        for (shape, targets) in shapes {
+            let classes = shape[usize::from(shape.len() > 1)];
+            let n: usize = targets.iter().product();
+            for reduction in [Reduction::Mean, Reduction::Sum, Reduction::None] {
+                for ignore_index in [-100, 2] {
+                    let loss = CrossEntropy { probabilities: false, ignore_index, label_smoothing: 0.0, reduction, weight: false };
+                    let t = || Tensor::from_vec((0..n).map(|k| (k * 7 % classes) as i64).collect::<Vec<_>>(), targets).cast(DType::I32);
+                    check(&loss, || vec![numbers(shape, 1, dtype), t()]);
+                    let g: &[usize] = if reduction == Reduction::None { targets } else { &[] };
+                    check(&CrossEntropyBackward(loss), || vec![numbers(g, 2, dtype), numbers(shape, 1, dtype), t()]);
+                }
+            }
+        }
+    }
+}
+#[test]
+fn a_class_out_of_range_is_a_fault_that_names_it() {
+    for (_, device) in devices() {
+        device.scoped(|| {
+            let loss = CrossEntropy { probabilities: false, ignore_index: -100, label_smoothing: 0.0, reduction: Reduction::Mean, weight: false };
+            let t = Tensor::from_vec(vec![0i64, 5, 1, 7], [4]);
+            let y = Tensor::composite1(loss, &[&numbers(&[4, 5], 1, DType::F32), &t]);
+            let error = y.item::<f32>().unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Index { index: 5, bound: 5, position: Some(1) }), "{error}");
+        });
+    }
+}
+#[test]
+fn attention_with_and_without_a_causal_mask() {
+    // [batch, heads, key heads, queries, keys, features, features of values]
+    let sizes = [
+        [1, 1, 1, 1, 1, 1, 1],
+        [2, 3, 3, 5, 7, 4, 6],
+        [1, 2, 2, 70, 70, 16, 16],
+        [1, 4, 2, 9, 9, 8, 8],
+        [1, 2, 2, 130, 65, 8, 5],
+        [1, 1, 1, 300, 300, 8, 8],
+        [1, 2, 1, 65, 513, 4, 4],
+    ];
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        for [b, hq, hk, n, m, e, ev] in sizes {
+            for causal in [false, true] {
+                let attention = Attention { scale: 0.37, causal, mask: false, dropout: 0.0 };
+                let (q, k, v) =
+                    (move || numbers(&[b, hq, n, e], 1, dtype), move || numbers(&[b, hk, m, e], 2, dtype), move || numbers(&[b, hk, m, ev], 3, dtype));
+                check(&attention, || vec![q(), k(), v()]);
+                let lse = || numbers(&[b, hq, n, 1], 6, composite::wide::wide(dtype)) + 20.0;
+                for with_lse in [false, true] {
+                    check(&AttentionBackward { forward: attention, with_lse }, || {
+                        let mut inputs = vec![numbers(&[b, hq, n, ev], 4, dtype), q(), k(), v(), numbers(&[b, hq, n, ev], 5, dtype), lse()];
+                        if with_lse {
+                            inputs.push(numbers(&[b, hq, n, 1], 7, composite::wide::wide(dtype)));
+                        }
+                        inputs
+                    });
+                }
+            }
+        }
+    }
+}
+#[test]
+fn attention_without_keys_gives_zeros() {
+    let attention = Attention { scale: 1.0, causal: false, mask: false, dropout: 0.0 };
+    check(&attention, || vec![numbers(&[2, 3, 4], 1, DType::F32), numbers(&[2, 0, 4], 2, DType::F32), numbers(&[2, 0, 5], 3, DType::F32)]);
+}
