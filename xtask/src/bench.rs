@@ -13,7 +13,10 @@ mod small;
 mod train;
 
 use crate::exit::Exit;
-use adamant::{Device, Error};
+use adamant::{
+    Device, Error,
+    cpu::{Context, CpuBackend},
+};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use harness::{Ending, Protocol, Workload};
 use std::time::Duration;
@@ -115,8 +118,11 @@ fn globs(patterns: &[Glob]) -> Option<GlobSet> {
     set.build().inspect_err(|e| eprintln!("{e}")).ok()
 }
 
-/// The device under its name; the CPU with so many threads.
-fn open(name: &str, _threads: usize) -> Result<Device, Error> {
+/// The device under its name; the CPU with a pool of so many threads.
+fn open(name: &str, threads: usize) -> Result<Device, Error> {
+    if name == "cpu" {
+        return Ok(Context::new(CpuBackend::builder().threads(threads))?.device());
+    }
     name.parse()
 }
 

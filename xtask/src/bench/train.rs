@@ -69,8 +69,9 @@ fn slope(task: &Task) -> Checked<()> {
         .map(|p| Ok((p.read(), grads.of(&p.cell()).cloned().ok_or_else(|| super::models::missing("a gradient"))?)))
         .collect::<Result<_>>()?;
     let square = start.iter().try_fold(0.0, |sum, (_, g)| Ok::<_, Problem>(sum + (g * g).sum(..).item::<f64>()?))?;
-    // So far that the loss changes by about 1 part in 500: far above its rounding, near enough to be a slope.
-    let t = 2e-3 * loss.item::<f64>()? / square;
+    // So far that the loss changes by 4 parts in 10,000: far above its rounding, and so near that few units of a
+    // rectifier or a maximum switch over, of which each bends the line.
+    let t = 2e-4 * loss.item::<f64>()? / square;
     let at = |sign: f64| -> Result<f64> {
         for (p, (w, g)) in task.parameters.iter().zip(&start) {
             p.set(&(w + g * (sign * t)))?;
