@@ -90,6 +90,10 @@ struct Job<'a> {
 /// From the tile's lanes to the lanes of the reduction.
 trait Into2<T>: Lane {
     fn view<'a>(isa: Isa, src: Src<'a, Self>, n: usize, room: &'a mut [T; TILE]) -> &'a [T];
+    /// The lanes where they lie, if they are of the reduction's type already.
+    fn in_place<'a>(_: Src<'a, Self>) -> Option<&'a [T]> {
+        None
+    }
 }
 macro_rules! same_lanes {
     ($($t:ty),*) => { $(impl Into2<$t> for $t {
@@ -100,6 +104,12 @@ macro_rules! same_lanes {
                     room[..n].fill(v);
                     &room[..n]
                 }
+            }
+        }
+        fn in_place<'a>(src: Src<'a, $t>) -> Option<&'a [$t]> {
+            match src {
+                Src::Slice(s) => Some(s),
+                Src::Splat(_) => None,
             }
         }
     })* };
@@ -196,6 +206,13 @@ fn tile<'s, L: Into2<T>, T: Element>(job: &'s Job<'_>, at: usize, n: usize, scra
     Ok(L::view(job.run.isa, job.run.src::<L>(job.value, at, n, scratch, &[]), n, room))
 }
 fn long_row<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, start: usize, n: usize, total: &mut Total<T>, scratch: &mut Scratch) -> Result<(), ErrorKind> {
+    if job.run.is_direct(job.value)
+        && let Some(row) = L::in_place(job.run.src::<L>(job.value, start, n, scratch, &[]))
+    {
+        // It lies in memory as the loops want it: no tiles.
+        push_row::<T, C>(job.run.isa, row, total);
+        return Ok(());
+    }
     let mut room = [T::default(); TILE];
     let mut at = 0;
     while at < n {

@@ -74,6 +74,21 @@ pub(crate) trait Float: Copy {
     /// # Safety
     /// `count` elements can be read at `at + r * row_stride` for every `r < rows`.
     unsafe fn load_transposed(at: *const Self::Elem, row_stride: usize, rows: usize, count: usize) -> [Self; 16];
+    /// `sum[r] + x[0] · (row r)[0] + x[1] · (row r)[1] + ..` over a block of `LANES` rows of `LANES` elements, fused and in this order.
+    ///
+    /// # Safety
+    /// `LANES` elements can be read at `x` and at `at + r * row_stride` for every `r < LANES`.
+    #[inline(always)]
+    unsafe fn dot_rows(x: *const Self::Elem, at: *const Self::Elem, row_stride: usize, mut sum: Self) -> Self {
+        // SAFETY: the caller vouches for a whole block and as many factors.
+        unsafe {
+            let block = Self::load_transposed(at, row_stride, Self::LANES, Self::LANES);
+            for (i, vector) in block.iter().enumerate().take(Self::LANES) {
+                sum = Self::splat(*x.add(i)).mul_add(*vector, sum);
+            }
+        }
+        sum
+    }
 
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;

@@ -267,12 +267,10 @@ pub(crate) unsafe fn vector_by_columns<V: Float>(length: usize, x: *const V::Ele
                 let wide = (end - p).min(lanes);
                 // SAFETY: all offsets stay within what the caller vouches for.
                 unsafe {
-                    let block = V::load_transposed(b.add(j * b_stride + p), b_stride, high, wide);
-                    if wide == lanes {
-                        for (i, vector) in block.iter().enumerate().take(lanes) {
-                            sum = V::splat(*x.add(p + i)).mul_add(*vector, sum);
-                        }
+                    if wide == lanes && high == lanes {
+                        sum = V::dot_rows(x.add(p), b.add(j * b_stride + p), b_stride, sum);
                     } else {
+                        let block = V::load_transposed(b.add(j * b_stride + p), b_stride, high, wide);
                         for (i, vector) in block.iter().enumerate().take(wide) {
                             sum = V::splat(*x.add(p + i)).mul_add(*vector, sum);
                         }

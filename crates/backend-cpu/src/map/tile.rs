@@ -227,7 +227,11 @@ impl<'a> Run<'a> {
     pub fn is_uniform(&self, r: Reg) -> bool {
         self.uniform[r as usize].is_some()
     }
-    /// Register `r` over the tile at `at`, as the last `tile` left it.
+    /// Is register `r` an input that is read where it lies?
+    pub fn is_direct(&self, r: Reg) -> bool {
+        matches!(self.program.registers[r as usize].code, Code::Load(k) if self.direct[k as usize]) && !self.is_uniform(r)
+    }
+    /// Register `r` over the tile at `at`, as the last `tile` left it. One that [`Run::is_direct`] may be of any length.
     pub fn src<'s, T: Lane>(&'s self, r: Reg, at: usize, n: usize, scratch: &'s Scratch, outs: &'s [OutTile<'_>]) -> Src<'s, T> {
         let r = r as usize;
         if let Some(v) = self.uniform[r] {

@@ -3,6 +3,8 @@
 //! Must not know what is computed. Every intrinsic here is sound because values of these types are made only inside
 //! functions compiled for, and entered on, CPUs with AVX-512 F, BW, DQ and VL (see the parent's invariant).
 
+mod turn;
+
 use std::arch::x86_64::*;
 
 use super::{Float, Integer, Kernel, Mask, Simd};
@@ -111,25 +113,11 @@ impl Float for F32x16 {
         let zero = Self::splat(0.0);
         let mut out = [zero; 16];
         if rows >= 16 && count >= 16 {
-            // Quarters of four rows meet in the load, which leaves two rounds of shuffles.
-            // SAFETY: the caller vouches for 16 elements of 16 rows; the set is present, see the module.
-            unsafe {
-                let quarter = |row: usize, group: usize| _mm_loadu_ps(at.add(row * row_stride + 4 * group));
-                for group in 0..4 {
-                    let mut z = [zero.0; 4];
-                    for (r, z) in z.iter_mut().enumerate() {
-                        let first = _mm512_castps128_ps512(quarter(r, group));
-                        let second = _mm512_insertf32x4::<1>(first, quarter(r + 4, group));
-                        let third = _mm512_insertf32x4::<2>(second, quarter(r + 8, group));
-                        *z = _mm512_insertf32x4::<3>(third, quarter(r + 12, group));
-                    }
-                    let pd = |x: __m512| _mm512_castps_pd(x);
-                    let (low01, high01) = (pd(_mm512_unpacklo_ps(z[0], z[1])), pd(_mm512_unpackhi_ps(z[0], z[1])));
-                    let (low23, high23) = (pd(_mm512_unpacklo_ps(z[2], z[3])), pd(_mm512_unpackhi_ps(z[2], z[3])));
-                    out[4 * group] = F32x16(_mm512_castpd_ps(_mm512_unpacklo_pd(low01, low23)));
-                    out[4 * group + 1] = F32x16(_mm512_castpd_ps(_mm512_unpackhi_pd(low01, low23)));
-                    out[4 * group + 2] = F32x16(_mm512_castpd_ps(_mm512_unpacklo_pd(high01, high23)));
-                    out[4 * group + 3] = F32x16(_mm512_castpd_ps(_mm512_unpackhi_pd(high01, high23)));
+            for group in 0..4 {
+                // SAFETY: the caller vouches for 16 elements of 16 rows.
+                let quarter = unsafe { turn::quarter(at.add(4 * group), row_stride) };
+                for (to, vector) in out[4 * group..].iter_mut().zip(quarter) {
+                    *to = F32x16(vector);
                 }
             }
             return out;
@@ -142,34 +130,24 @@ impl Float for F32x16 {
             }
         }
         // SAFETY: the set is present, see the module.
-        unsafe {
-            let mut t = r;
-            for i in 0..8 {
-                t[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
-                t[2 * i + 1] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
-            }
-            // u[4q + c]: in quarter L, column 4L + c of rows 4q .. 4q + 4.
-            let mut u = t;
-            for q in 0..4 {
-                let (t0, t1) = (_mm512_castps_pd(t[4 * q]), _mm512_castps_pd(t[4 * q + 1]));
-                let (t2, t3) = (_mm512_castps_pd(t[4 * q + 2]), _mm512_castps_pd(t[4 * q + 3]));
-                u[4 * q] = _mm512_castpd_ps(_mm512_unpacklo_pd(t0, t2));
-                u[4 * q + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(t0, t2));
-                u[4 * q + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(t1, t3));
-                u[4 * q + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(t1, t3));
-            }
-            for c in 0..4 {
-                let even_low = _mm512_shuffle_f32x4::<0x88>(u[c], u[4 + c]);
-                let odd_low = _mm512_shuffle_f32x4::<0xdd>(u[c], u[4 + c]);
-                let even_high = _mm512_shuffle_f32x4::<0x88>(u[8 + c], u[12 + c]);
-                let odd_high = _mm512_shuffle_f32x4::<0xdd>(u[8 + c], u[12 + c]);
-                out[c] = F32x16(_mm512_shuffle_f32x4::<0x88>(even_low, even_high));
-                out[4 + c] = F32x16(_mm512_shuffle_f32x4::<0x88>(odd_low, odd_high));
-                out[8 + c] = F32x16(_mm512_shuffle_f32x4::<0xdd>(even_low, even_high));
-                out[12 + c] = F32x16(_mm512_shuffle_f32x4::<0xdd>(odd_low, odd_high));
-            }
+        for (to, vector) in out.iter_mut().zip(unsafe { turn::block(r) }) {
+            *to = F32x16(vector);
         }
         out
+    }
+    #[inline(always)]
+    unsafe fn dot_rows(x: *const f32, at: *const f32, row_stride: usize, mut sum: F32x16) -> F32x16 {
+        // Four columns are used as soon as they are turned: sixteen would not stay in registers.
+        for group in 0..4 {
+            // SAFETY: the caller vouches for a whole block and as many factors.
+            unsafe {
+                let quarter = turn::quarter(at.add(4 * group), row_stride);
+                for (i, vector) in quarter.into_iter().enumerate() {
+                    sum = F32x16::splat(*x.add(4 * group + i)).mul_add(F32x16(vector), sum);
+                }
+            }
+        }
+        sum
     }
     #[inline(always)]
     fn add(self, other: F32x16) -> F32x16 {
