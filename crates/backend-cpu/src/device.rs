@@ -198,7 +198,7 @@ impl CpuBackend {
     }
     fn run(&self, step: &Step<'_>) -> Result<(), ErrorKind> {
         let runtime = &self.runtime;
-        crate::trace::begin(family(&step.kernel.kind), || format!("{:?}", runtime.isa).to_lowercase());
+        crate::trace::begin(step.kernel.kind.family(), || format!("{:?}", runtime.isa).to_lowercase());
         match &step.kernel.kind {
             KernelKind::Map { outputs: results, .. } => with_operands(step, true, |i, o| map::run(runtime, step, results, i, o)),
             KernelKind::Copy => with_operands(step, false, |i, o| copy::run(runtime, &step.space, i, o)),
@@ -219,23 +219,6 @@ impl CpuBackend {
                 }
             }),
         }
-    }
-}
-/// A kernel's family, as a trace calls it.
-fn family(kind: &KernelKind) -> &'static str {
-    match kind {
-        KernelKind::Map { .. } => "map",
-        KernelKind::Copy => "copy",
-        KernelKind::Reduce { .. } => "reduce",
-        KernelKind::ArgReduce { .. } => "arg_reduce",
-        KernelKind::Scan { .. } => "scan",
-        KernelKind::Matmul => "matmul",
-        KernelKind::Conv(_) => "conv",
-        KernelKind::Window(_) => "window",
-        KernelKind::Gather { .. } => "gather",
-        KernelKind::Scatter { .. } => "scatter",
-        KernelKind::Sort { .. } => "sort",
-        KernelKind::Composite(c) => c.name(),
     }
 }
 impl Backend for CpuBackend {

@@ -9,7 +9,7 @@ mod rows;
 mod softmax;
 
 use crate::device::CpuKernel;
-use adamant_core::{Composite, DType};
+use adamant_core::{Composite, DType, composite::wide::wide};
 use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
@@ -39,4 +39,8 @@ fn known<C: Composite>(composite: &dyn Composite) -> Option<&C> {
 /// Are all of them one float dtype with arithmetic?
 fn one_float(dtypes: &[DType]) -> bool {
     dtypes.first().is_some_and(|d| d.is_float() && d.computes() && dtypes.iter().all(|e| e == d))
+}
+/// Are all of them one float dtype with arithmetic, or the wider one it is computed in?
+fn one_float_or_wide(dtypes: &[DType]) -> bool {
+    dtypes.first().is_some_and(|d| d.is_float() && d.computes() && dtypes.iter().all(|e| e == d || *e == wide(*d)))
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 use adamant_core::{AxisSet, DType, ErrorKind, expr::Reg, kernel::Step, op::ReduceOp};
 use parking_lot::Mutex;
-use tree::{BLOCK, Combine, Element, LANES, Max, Min, Prod, SEGMENT, Sum, Total, push_row};
+use tree::{BLOCK, Combine, Element, LANES, Max, Min, Prod, SEGMENT, Sum, Total, fold_columns, push_row};
 
 /// Columns that are reduced side by side.
 const COLUMNS: usize = 512;
@@ -271,22 +271,6 @@ impl<T: Element, C: Combine> Kernel for AddRows<'_, T, C> {
         }
     }
 }
-/// Folds the lanes of all columns.
-struct FoldColumns<'a, T, C>(&'a mut [T], usize, std::marker::PhantomData<C>);
-impl<T: Element, C: Combine> Kernel for FoldColumns<'_, T, C> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        let mut half = LANES / 2;
-        while half > 0 {
-            let (low, high) = self.0.split_at_mut(half * self.1);
-            for (l, &h) in low.iter_mut().zip(&high[..]) {
-                *l = C::lanes(*l, h);
-            }
-            half /= 2;
-        }
-    }
-}
 /// Outputs side by side: columns `first ..` of group `o`.
 fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
     let width = out.len() / job.dtype.size();
@@ -307,7 +291,7 @@ fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, 
             dispatch(isa, AddRows::<T, C> { x, width, row: r % BLOCK, lanes: &mut lanes, mark: std::marker::PhantomData });
             r += count;
         }
-        dispatch(isa, FoldColumns::<T, C>(&mut lanes, width, std::marker::PhantomData));
+        fold_columns::<T, C>(isa, &mut lanes, width);
         for (t, &l) in totals.iter_mut().zip(&lanes) {
             t.push::<C>(l);
         }

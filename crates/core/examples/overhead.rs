@@ -1,5 +1,5 @@
 //! What recording, planning and replaying cost, kernels apart: a backend whose kernels do nothing.
-//! `cargo run --release -p adamant-core --example overhead`
+//! `cargo run --release -p adamant-core --example overhead [PART OF A NAME [ROUNDS]]`
 use adamant_core::{
     Cell, DType, Device, ErrorKind, Result, Tensor,
     backend::{Backend, Determinism, DeviceInfo, Memory, Support},

@@ -2,7 +2,7 @@
 //! is not computed. Masks and dropout run as the body. Every product is cut as that of whole matrices, so the bits are
 //! the body's: a hidden weight is zero, and zeros change no sum.
 use super::{
-    known,
+    known, one_float_or_wide,
     rows::{Real, Stored, max, sum, update, with_stored},
     softmax::log_of,
 };
@@ -18,10 +18,7 @@ use crate::{
 };
 use adamant_core::{
     Composite, DType, ErrorKind,
-    composite::{
-        attention::{Attention, AttentionBackward},
-        wide::wide,
-    },
+    composite::attention::{Attention, AttentionBackward},
     kernel::FaultWord,
 };
 use parking_lot::Mutex;
@@ -371,8 +368,7 @@ fn add_heads<T: Real>(each: &[T], ratio: usize, out: &mut [T]) {
 }
 
 fn plain(attention: &Attention, dtypes: &[DType]) -> bool {
-    let floats = dtypes.first().is_some_and(|d| d.is_float() && d.computes() && dtypes.iter().all(|e| e == d || *e == wide(*d)));
-    !attention.mask && attention.dropout == 0.0 && floats
+    !attention.mask && attention.dropout == 0.0 && one_float_or_wide(dtypes)
 }
 impl CpuKernel for Forward {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {

@@ -1,7 +1,7 @@
 //! Batch normalisation: a channel's elements of all samples are brought together, stay in cache, and go back to their
 //! places.
 use super::{
-    known,
+    known, one_float_or_wide,
     rows::{Real, Stored, all, map, store_all, sum, sums, with_stored},
 };
 use crate::{
@@ -14,10 +14,7 @@ use crate::{
 };
 use adamant_core::{
     Composite, DType, ErrorKind, Shape,
-    composite::{
-        norm::{Norm, NormBackward},
-        wide::wide,
-    },
+    composite::norm::{Norm, NormBackward},
     kernel::FaultWord,
 };
 
@@ -326,12 +323,9 @@ where
     Ok(())
 }
 
-fn supported(dtypes: &[DType]) -> bool {
-    dtypes.first().is_some_and(|d| d.is_float() && d.computes() && dtypes.iter().all(|e| e == d || *e == wide(*d)))
-}
 impl CpuKernel for Forward {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
-        supported(dtypes)
+        one_float_or_wide(dtypes)
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let norm = known::<Norm>(composite).ok_or_else(|| internal("a norm of another make"))?;
@@ -340,7 +334,7 @@ impl CpuKernel for Forward {
 }
 impl CpuKernel for Backward {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
-        supported(dtypes)
+        one_float_or_wide(dtypes)
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let norm = known::<NormBackward>(composite).ok_or_else(|| internal("the backward of a norm of another make"))?;

@@ -1,22 +1,19 @@
 //! Layer and RMS normalisation: rows that are normalised one by one, and the cotangents of weight and bias as sums over
 //! the rows.
 use super::{
-    known,
+    known, one_float_or_wide,
     rows::{Real, Stored, all, map, rows_of_a_task, sum, with_stored},
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
     map::load,
     operand::{In, internal},
-    reduce::tree::{BLOCK, Element, LANES, Sum, Total},
+    reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold_columns},
     simd::{Float, Kernel, Simd, dispatch},
 };
 use adamant_core::{
     Composite, DType, ErrorKind,
-    composite::{
-        norm::{Norm, NormBackward, Over},
-        wide::wide,
-    },
+    composite::norm::{Norm, NormBackward, Over},
     kernel::FaultWord,
 };
 
@@ -25,10 +22,6 @@ pub(super) struct Forward;
 /// Its backward.
 pub(super) struct Backward;
 
-/// Does the kernel know the norm, and are its dtypes those that the composite allows?
-fn supported(dtypes: &[DType]) -> bool {
-    dtypes.first().is_some_and(|d| d.is_float() && d.computes() && dtypes.iter().all(|e| e == d || *e == wide(*d)))
-}
 /// Elements of a row: the last axes.
 fn row_length(norm: &Norm, x: &In<'_>) -> Result<usize, ErrorKind> {
     match norm.over {
@@ -248,26 +241,6 @@ impl<T: Real> Kernel for RowBackward<'_, T> {
         }
     }
 }
-/// Folds the lanes of all columns of a block by halves; the sums are in the first lane.
-struct Fold<'a, T>(&'a mut [T], usize);
-impl<T: Real> Kernel for Fold<'_, T> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        let mut half = LANES / 2;
-        while half > 0 {
-            let (low, high) = self.0.split_at_mut(half * self.1);
-            super::rows::update::<S, T, 1>(
-                low,
-                [&high[..half * self.1]],
-                #[inline(always)]
-                |l, [h]| l.add(h),
-            );
-            half /= 2;
-        }
-    }
-}
-
 fn backward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: load::Decode,
@@ -311,7 +284,7 @@ where
             M::write(isa, dx, &mut result, |dx| dispatch(isa, RowBackward { g, x, weight, mean, rstd: rstds[row], dx, weight_lane, bias_lane }));
         }
         for (lanes, sums) in lanes.chunks_exact_mut((LANES * n).max(1)).zip(sums.chunks_exact_mut(n.max(1))) {
-            dispatch(isa, Fold(lanes, n));
+            fold_columns::<M::Real, Sum>(isa, lanes, n);
             sums.copy_from_slice(&lanes[..n]);
         }
     });
@@ -330,7 +303,7 @@ where
 
 impl CpuKernel for Forward {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
-        supported(dtypes)
+        one_float_or_wide(dtypes)
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let norm = known::<Norm>(composite).ok_or_else(|| internal("a norm of another make"))?;
@@ -339,7 +312,7 @@ impl CpuKernel for Forward {
 }
 impl CpuKernel for Backward {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
-        supported(dtypes)
+        one_float_or_wide(dtypes)
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let norm = known::<NormBackward>(composite).ok_or_else(|| internal("the backward of a norm of another make"))?;

@@ -289,3 +289,23 @@ impl<T: Element, C: Combine> Kernel for PushRow<'_, T, C> {
 pub(crate) fn push_row<T: Element, C: Combine>(isa: Isa, x: &[T], total: &mut Total<T>) {
     dispatch(if x.len() < 2 * LANES { Isa::Scalar } else { isa }, PushRow::<T, C>(x, total, std::marker::PhantomData));
 }
+/// Folds the lanes of `width` columns by halves: what [`fold`] does to a block, for columns side by side. The results are in
+/// the first lane.
+pub(crate) fn fold_columns<T: Element, C: Combine>(isa: Isa, lanes: &mut [T], width: usize) {
+    dispatch(isa, FoldColumns::<T, C>(lanes, width, std::marker::PhantomData));
+}
+struct FoldColumns<'a, T, C>(&'a mut [T], usize, std::marker::PhantomData<C>);
+impl<T: Element, C: Combine> Kernel for FoldColumns<'_, T, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let mut half = LANES / 2;
+        while half > 0 {
+            let (low, high) = self.0.split_at_mut(half * self.1);
+            for (l, &h) in low.iter_mut().zip(&high[..]) {
+                *l = C::lanes(*l, h);
+            }
+            half /= 2;
+        }
+    }
+}
