@@ -8,9 +8,14 @@
 
 pub mod config;
 mod dataset;
+pub mod events;
+pub mod memory;
 mod model;
+pub mod monitor;
+pub mod plot;
 mod recipe;
 mod run;
+pub mod suggest;
 
 pub use config::Document;
 pub use dataset::{Dataset, Part};
