@@ -4,11 +4,12 @@ use ::safetensors::{
     Dtype,
     tensor::{Metadata, TensorInfo},
 };
-use adamant_core::{Arg, DType, Device, Element, Error, ErrorKind, Op, Origin, Shape, Tensor, bf16, f16};
+use adamant_core::{Arg, DType, Device, Element, Error, ErrorKind, Meta, Op, Origin, Shape, Tensor, bf16, f16};
 use std::{
     collections::BTreeMap,
     fmt, fs,
     io::{BufWriter, Read, Seek, SeekFrom, Write},
+    ops::Range,
     path::{Path, PathBuf},
     sync::Mutex,
 };
@@ -60,7 +61,7 @@ impl SafeTensors {
     /// `File`, if there is no such tensor or its dtype is none of ours (fp4, fp6, complex, ...).
     #[track_caller]
     pub fn meta(&self, name: &str) -> Result<(DType, Shape), Error> {
-        named(&self.path, self.info(name).map(|(dtype, shape, _)| (dtype, shape)))
+        named(&self.path, info(&self.metadata, name).map(|(dtype, shape, _)| (dtype, shape)))
     }
     /// The bytes of one tensor, little-endian and row-major; no other part of the file is read.
     ///
@@ -80,14 +81,8 @@ impl SafeTensors {
         let tensor = from_bytes(dtype, shape, &bytes, device).map_err(|reason| format!("tensor `{name}`: {reason}"));
         named(&self.path, tensor)?.ok()
     }
-    fn info(&self, name: &str) -> Result<(DType, Shape, (u64, u64)), String> {
-        let info = self.metadata.info(name).ok_or_else(|| format!("there is no tensor `{name}` in it"))?;
-        let dtype = dtype_of(info.dtype).ok_or_else(|| format!("tensor `{name}` has the dtype {:?}, which is not supported", info.dtype))?;
-        let shape = Shape::new(&info.shape).map_err(|kind| format!("tensor `{name}`: {kind}"))?;
-        Ok((dtype, shape, (info.data_offsets.0 as u64, info.data_offsets.1 as u64)))
-    }
     fn read(&self, name: &str) -> Result<(DType, Shape, Vec<u8>), String> {
-        let (dtype, shape, (start, end)) = self.info(name)?;
+        let (dtype, shape, (start, end)) = info(&self.metadata, name)?;
         let len = usize::try_from(end - start).map_err(|e| e.to_string())?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(len).map_err(|e| format!("tensor `{name}`: {e}"))?;
@@ -98,24 +93,149 @@ impl SafeTensors {
     }
 }
 
+/// Where everything lies in a safetensors file: what a writer that streams, or a reader that does not go through a path,
+/// needs to know. The file is [`Layout::header`], then the bytes of each tensor in the order of [`Layout::places`].
+#[derive(Clone, Debug)]
+pub struct Layout {
+    header: Vec<u8>,
+    places: Vec<Place>,
+}
+/// One tensor in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// its name
+    pub name: String,
+    /// its dtype
+    pub dtype: DType,
+    /// its shape
+    pub shape: Shape,
+    /// its bytes, counted from the file's beginning; little-endian, row-major
+    pub range: Range<u64>,
+}
+impl Layout {
+    /// The layout of a file to be written at `path`: tensors sorted by name, without holes.
+    ///
+    /// # Errors
+    /// `File`, if two tensors have one name or the header is over the format's limit.
+    #[track_caller]
+    pub fn of<N: Into<String>>(path: &Path, tensors: impl IntoIterator<Item = (N, Meta)>, texts: &BTreeMap<String, String>) -> Result<Layout, Error> {
+        let mut sorted = BTreeMap::new();
+        for (name, meta) in tensors {
+            let name = name.into();
+            if sorted.contains_key(&name) {
+                return named(path, Err(format!("two tensors have the name `{name}`")));
+            }
+            sorted.insert(name, meta);
+        }
+        named(path, layout(sorted, texts))
+    }
+    /// Reads the layout from the first bytes of a file: the 8 that give the header's length, and the header.
+    ///
+    /// # Errors
+    /// `File`, as [`SafeTensors::open`], and as [`SafeTensors::meta`] for any of the tensors.
+    #[track_caller]
+    pub fn parse(path: &Path, header: Vec<u8>, file_bytes: u64) -> Result<Layout, Error> {
+        let parsed = metadata(&header, file_bytes).and_then(|metadata| {
+            let names = metadata.offset_keys();
+            let start = header.len() as u64;
+            let places = names.into_iter().map(|name| {
+                let (dtype, shape, range) = info(&metadata, &name)?;
+                Ok(Place { name, dtype, shape, range: start + range.0..start + range.1 })
+            });
+            places.collect::<Result<Vec<Place>, String>>()
+        });
+        Ok(Layout { places: named(path, parsed)?, header })
+    }
+    /// The file's first bytes, up to the first tensor's.
+    pub fn header(&self) -> &[u8] {
+        &self.header
+    }
+    /// The tensors, in the order of their bytes.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+    /// The length of the file.
+    pub fn bytes(&self) -> u64 {
+        self.places.last().map_or(self.header.len() as u64, |p| p.range.end)
+    }
+}
+impl Place {
+    /// The tensor on a device, from the bytes of its range.
+    ///
+    /// # Errors
+    /// `File`, with `path` and the tensor's name, if the bytes are no elements of its dtype or not as many as it has.
+    #[track_caller]
+    pub fn tensor(&self, path: &Path, bytes: &[u8], device: Device) -> Result<Tensor, Error> {
+        let tensor = from_bytes(self.dtype, self.shape, bytes, device).map_err(|reason| format!("tensor `{}`: {reason}", self.name));
+        named(path, tensor)?.ok()
+    }
+}
+
 fn open(path: &Path) -> Result<SafeTensors, String> {
     let mut file = fs::File::open(path).map_err(|e| e.to_string())?;
     let len = file.metadata().map_err(|e| e.to_string())?.len();
-    let mut size = [0u8; 8];
-    file.read_exact(&mut size).map_err(|_| format!("{len} bytes are too few for a safetensors file"))?;
-    let header_len = u64::from_le_bytes(size);
-    if header_len > MAX_HEADER_BYTES || header_len > len - 8 {
-        return Err(format!("a header of {header_len} bytes does not fit a file of {len} bytes (and the limit is {MAX_HEADER_BYTES})"));
+    let mut header = vec![0u8; 8];
+    file.read_exact(&mut header).map_err(|_| format!("{len} bytes are too few for a safetensors file"))?;
+    header.resize(header_len(&header, len)? as usize, 0);
+    file.read_exact(&mut header[8..]).map_err(|e| e.to_string())?;
+    Ok(SafeTensors { path: path.to_path_buf(), metadata: metadata(&header, len)?, data_start: header.len() as u64, file: Mutex::new(file) })
+}
+/// Bytes before the first tensor's, from the file's first 8 and its length.
+fn header_len(first: &[u8], file_bytes: u64) -> Result<u64, String> {
+    let Some(&size) = first.first_chunk::<8>() else { return Err(format!("{file_bytes} bytes are too few for a safetensors file")) };
+    let len = u64::from_le_bytes(size);
+    if len > MAX_HEADER_BYTES || len > file_bytes.saturating_sub(8) {
+        return Err(format!("a header of {len} bytes does not fit a file of {file_bytes} bytes (and the limit is {MAX_HEADER_BYTES})"));
     }
-    let mut header = vec![0u8; header_len as usize];
-    file.read_exact(&mut header).map_err(|e| e.to_string())?;
-    let metadata: Metadata = serde_json::from_slice(&header).map_err(|e| format!("its header: {e}"))?;
+    Ok(8 + len)
+}
+/// The header of a file of that length, checked against it. `start` ends where the first tensor begins.
+fn metadata(start: &[u8], file_bytes: u64) -> Result<Metadata, String> {
+    let len = header_len(start, file_bytes)?;
+    if len != start.len() as u64 {
+        return Err(format!("{} bytes are given for a header of {len}", start.len()));
+    }
+    let metadata: Metadata = serde_json::from_slice(&start[8..]).map_err(|e| format!("its header: {e}"))?;
     // The crate has checked that the ranges follow each other without holes; here, that they end where the file does.
-    let data_start = 8 + header_len;
-    if metadata.data_len() as u64 != len - data_start {
-        return Err(format!("its header speaks of {} bytes of data, the file has {}", metadata.data_len(), len - data_start));
+    if metadata.data_len() as u64 != file_bytes - len {
+        return Err(format!("its header speaks of {} bytes of data, the file has {}", metadata.data_len(), file_bytes - len));
     }
-    Ok(SafeTensors { path: path.to_path_buf(), file: Mutex::new(file), data_start, metadata })
+    Ok(metadata)
+}
+fn info(metadata: &Metadata, name: &str) -> Result<(DType, Shape, (u64, u64)), String> {
+    let info = metadata.info(name).ok_or_else(|| format!("there is no tensor `{name}` in it"))?;
+    let dtype = dtype_of(info.dtype).ok_or_else(|| format!("tensor `{name}` has the dtype {:?}, which is not supported", info.dtype))?;
+    let shape = Shape::new(&info.shape).map_err(|kind| format!("tensor `{name}`: {kind}"))?;
+    Ok((dtype, shape, (info.data_offsets.0 as u64, info.data_offsets.1 as u64)))
+}
+fn layout(tensors: BTreeMap<String, Meta>, texts: &BTreeMap<String, String>) -> Result<Layout, String> {
+    let mut end = 0;
+    let mut places: Vec<Place> = tensors
+        .into_iter()
+        .map(|(name, meta)| {
+            let start = end;
+            end += meta.bytes() as u64;
+            Place { name, dtype: meta.dtype, shape: meta.shape, range: start..end }
+        })
+        .collect();
+    let infos = places.iter().map(|p| {
+        let data_offsets = (p.range.start as usize, p.range.end as usize);
+        (p.name.clone(), TensorInfo { dtype: dtype_to(p.dtype), shape: p.shape.to_vec(), data_offsets })
+    });
+    let texts = (!texts.is_empty()).then(|| texts.iter().map(|(k, v)| (k.clone(), v.clone())).collect());
+    let metadata = Metadata::new(texts, infos.collect()).map_err(|e| e.to_string())?;
+    let mut json = serde_json::to_vec(&metadata).map_err(|e| e.to_string())?;
+    // The data begins at a multiple of 8 bytes, so that a mapped file is aligned.
+    json.resize(json.len().next_multiple_of(8), b' ');
+    if json.len() as u64 > MAX_HEADER_BYTES {
+        return Err(format!("a header of {} bytes is over the limit of {MAX_HEADER_BYTES}", json.len()));
+    }
+    let mut header = (json.len() as u64).to_le_bytes().to_vec();
+    header.extend(json);
+    for place in &mut places {
+        place.range = place.range.start + header.len() as u64..place.range.end + header.len() as u64;
+    }
+    Ok(Layout { header, places })
 }
 
 /// Writes tensors into one file, computing them if need be, one at a time in memory. The file appears whole or not at all.
@@ -125,36 +245,16 @@ fn open(path: &Path) -> Result<SafeTensors, String> {
 #[track_caller]
 pub fn save<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIterator<Item = (N, Tensor)>, texts: &BTreeMap<String, String>) -> Result<(), Error> {
     let path = path.as_ref();
-    let mut sorted = BTreeMap::new();
-    for (name, tensor) in tensors {
-        let (name, meta) = (name.into(), tensor.try_meta()?);
-        if sorted.contains_key(&name) {
-            return named(path, Err(format!("two tensors have the name `{name}`")));
-        }
-        sorted.insert(name, (tensor, meta));
-    }
-    let mut end = 0;
-    let infos: Vec<(String, TensorInfo)> = sorted
-        .iter()
-        .map(|(name, (_, meta))| {
-            let start = end;
-            end += meta.bytes();
-            (name.clone(), TensorInfo { dtype: dtype_to(meta.dtype), shape: meta.shape.to_vec(), data_offsets: (start, end) })
-        })
-        .collect();
-    let texts = (!texts.is_empty()).then(|| texts.iter().map(|(k, v)| (k.clone(), v.clone())).collect());
-    let header = Metadata::new(texts, infos).map_err(|e| e.to_string()).and_then(|m| serde_json::to_vec(&m).map_err(|e| e.to_string()));
-    let mut header = named(path, header)?;
-    // The data begins at a multiple of 8 bytes, so that a mapped file is aligned.
-    header.resize(header.len().next_multiple_of(8), b' ');
-    if header.len() as u64 > MAX_HEADER_BYTES {
-        return named(path, Err(format!("a header of {} bytes is over the limit of {MAX_HEADER_BYTES}", header.len())));
-    }
+    let tensors: Vec<(String, Tensor)> = tensors.into_iter().map(|(name, tensor)| (name.into(), tensor)).collect();
+    let metas = tensors.iter().map(|(name, tensor)| Ok((name.clone(), tensor.try_meta()?))).collect::<Result<Vec<_>, Error>>()?;
+    let layout = Layout::of(path, metas, texts)?;
+    let by_name: BTreeMap<String, Tensor> = tensors.into_iter().collect();
     let here = Origin::here();
     replace(path, here, |file| {
         let io = |e: std::io::Error| file_error(path, e.to_string(), here);
-        file.write_all(&(header.len() as u64).to_le_bytes()).and_then(|()| file.write_all(&header)).map_err(io)?;
-        for (tensor, _) in sorted.values() {
+        file.write_all(layout.header()).map_err(io)?;
+        // Sorted as the layout's places are.
+        for tensor in by_name.values() {
             file.write_all(&tensor.to_bytes()?).map_err(io)?;
         }
         Ok(())

@@ -1,4 +1,6 @@
 //! Files go out and come back bit for bit, and broken files are refused with their name.
+#![allow(clippy::unwrap_used)]
+
 use adamant_core::{Arg, DType, Device, ErrorKind, Op, Tensor, bf16, f16};
 use adamant_formats::safetensors::{SafeTensors, save};
 use std::{
@@ -109,7 +111,7 @@ fn what_is_not_ours_is_refused_only_when_it_is_read() {
     let file = Scratch::of(&bytes);
     let open = SafeTensors::open(&file.0).unwrap();
     for (name, reason) in [("c", "C64"), ("f", "8 axes"), ("b", "`b`"), ("absent", "absent")] {
-        let error = open.tensor(name, Device::reference()).err().expect(name);
+        let error = open.tensor(name, Device::reference()).expect_err(name);
         assert!(matches!(error.kind(), ErrorKind::File { .. }) && error.to_string().contains(reason), "{name}: {error}");
     }
 }

@@ -6,6 +6,7 @@
 //! Architecture invariant: no backend is named here and nothing is printed; a caller watches through [`Watch`].
 #![forbid(unsafe_code)]
 
+pub mod checkpoint;
 pub mod config;
 mod dataset;
 pub mod events;
@@ -15,6 +16,7 @@ pub mod monitor;
 pub mod plot;
 mod recipe;
 mod run;
+pub mod storage;
 pub mod suggest;
 
 pub use config::Document;

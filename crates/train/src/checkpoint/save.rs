@@ -1,0 +1,171 @@
+//! Writing a checkpoint: everything under a temporary name, synced, then the one rename that makes it count.
+use super::{
+    CheckpointError, Listed, MANIFEST, Manifest, REPLACED, RETIRED, Result, STATE, Snapshot, TEMPORARY, folder_name,
+    manifest::{FileRecord, Part, VERSION},
+};
+use crate::storage::{self, NewFile, Storage, StorageErrorKind};
+use adamant_core::Tensor;
+use adamant_formats::safetensors::Layout;
+use std::{collections::BTreeMap, path::Path};
+
+/// Bytes that are handed to the disk at once: hashed while they are in the cache, and small beside a tensor.
+const PIECE: usize = 1 << 20;
+
+/// Makes a folder such that a crash does not take it away again.
+pub fn make_folder(storage: &dyn Storage, folder: &Path) -> storage::Result<()> {
+    let there = |path: &Path| !storage.list(path).is_err_and(|e| e.is_not_found());
+    let missing: Vec<&Path> = folder.ancestors().take_while(|p| !p.as_os_str().is_empty() && !there(p)).collect();
+    storage.create_dir_all(folder)?;
+    missing.into_iter().rev().try_for_each(|made| storage.sync_dir(parent(made)))
+}
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A file of tensors, before it is written.
+struct Planned<'a> {
+    name: String,
+    layout: Layout,
+    tensors: BTreeMap<&'a str, &'a Tensor>,
+}
+fn plan<'a>(folder: &Path, snapshot: &'a Snapshot) -> Result<Vec<Planned<'a>>> {
+    let mut files = Vec::new();
+    for (stem, tensors) in &snapshot.tensors {
+        if stem.is_empty() || !stem.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
+            return Err(CheckpointError::Name(stem.clone()));
+        }
+        let name = format!("{stem}.safetensors");
+        let metas = tensors.iter().map(|(name, tensor)| Ok((name.clone(), tensor.try_meta()?))).collect::<adamant_core::Result<Vec<_>>>()?;
+        let layout = Layout::of(&folder.join(&name), metas, &BTreeMap::new())?;
+        files.push(Planned { name, layout, tensors: tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect() });
+    }
+    Ok(files)
+}
+
+/// Writes a snapshot into a folder of checkpoints, whole or not at all.
+pub fn save(storage: &dyn Storage, folder: &Path, snapshot: &Snapshot, score: Option<f64>, sequence: u64) -> Result<Listed> {
+    let name = folder_name(snapshot.step);
+    let (temporary, place) = (folder.join(format!("{TEMPORARY}{name}")), folder.join(&name));
+    let files = plan(&place, snapshot)?;
+    let state = serde_json::to_vec_pretty(&snapshot.state).map_err(|e| CheckpointError::damaged(&place.join(STATE), None, 0, e.to_string()))?;
+    let needed = files.iter().fold(state.len() as u64, |sum, f| sum.saturating_add(f.layout.bytes()));
+    let attempt = || {
+        storage.remove_dir_all(&temporary)?;
+        storage.create_dir_all(&temporary)?;
+        let mut manifest = Manifest { version: VERSION, step: snapshot.step, sequence, score, files: BTreeMap::new() };
+        for file in &files {
+            manifest.files.insert(file.name.clone(), write_tensors(storage, &temporary.join(&file.name), file)?);
+        }
+        manifest.files.insert(STATE.to_string(), write_bytes(storage, &temporary.join(STATE), &state)?);
+        let path = temporary.join(MANIFEST);
+        write_bytes(storage, &path, &manifest.encode(&path)?)?;
+        storage.sync_dir(&temporary)?;
+        put(storage, folder, &temporary, &place)?;
+        Ok(Listed { step: snapshot.step, sequence, score, bytes: manifest.bytes(), folder: place.clone() })
+    };
+    attempt().map_err(|error| {
+        // Best effort: what matters to the caller is the first error, and the next start cleans again.
+        let _ = storage.remove_dir_all(&temporary);
+        match error {
+            CheckpointError::Storage(mut e) => {
+                // The system counted one write; who makes room wants to know of all.
+                if let StorageErrorKind::Full { needed: of_one, .. } = e.kind {
+                    e.kind = StorageErrorKind::Full { needed: needed.max(of_one), free: storage.free(folder) };
+                }
+                CheckpointError::Storage(e)
+            }
+            other => other,
+        }
+    })
+}
+/// Gives the finished folder its name. One of that name steps aside first, and comes back if the new one does not come.
+fn put(storage: &dyn Storage, folder: &Path, temporary: &Path, place: &Path) -> storage::Result<()> {
+    let Some(name) = place.file_name() else { return Ok(()) };
+    let aside = folder.join(prefixed(REPLACED, name));
+    let replaces = storage.list(folder)?.iter().any(|e| e.name == name);
+    if replaces {
+        remove(storage, folder, &aside)?;
+        storage.rename(place, &aside)?;
+        // The two renames must not be found in the other order.
+        storage.sync_dir(folder)?;
+    }
+    if let Err(e) = storage.rename(temporary, place) {
+        if replaces {
+            let _ = storage.rename(&aside, place);
+        }
+        return Err(e);
+    }
+    storage.sync_dir(folder)?;
+    if replaces {
+        remove(storage, folder, &aside)?;
+    }
+    Ok(())
+}
+/// Takes a checkpoint away: its good name first, so that half of one is never found under it.
+pub fn retire(storage: &dyn Storage, folder: &Path, old: &Path) -> storage::Result<()> {
+    let Some(name) = old.file_name() else { return Ok(()) };
+    let aside = folder.join(prefixed(RETIRED, name));
+    remove(storage, folder, &aside)?;
+    storage.rename(old, &aside)?;
+    storage.sync_dir(folder)?;
+    remove(storage, folder, &aside)
+}
+/// Removes a folder, or a link to one, that may be there.
+fn remove(storage: &dyn Storage, folder: &Path, path: &Path) -> storage::Result<()> {
+    match storage.list(folder)?.iter().find(|e| Some(e.name.as_os_str()) == path.file_name()) {
+        Some(entry) if entry.is_dir => storage.remove_dir_all(path),
+        Some(_) => storage.remove_file(path),
+        None => Ok(()),
+    }
+}
+fn prefixed(prefix: &str, name: &std::ffi::OsStr) -> std::ffi::OsString {
+    let mut whole = std::ffi::OsString::from(prefix);
+    whole.push(name);
+    whole
+}
+
+/// A file that is hashed while it is written.
+struct Hashed {
+    file: Box<dyn NewFile>,
+    hash: blake3::Hasher,
+    at: u64,
+}
+impl Hashed {
+    fn create(storage: &dyn Storage, path: &Path) -> storage::Result<Hashed> {
+        Ok(Hashed { file: storage.create(path)?, hash: blake3::Hasher::new(), at: 0 })
+    }
+    /// Writes one part of the file.
+    fn part(&mut self, tensor: Option<&str>, bytes: &[u8]) -> storage::Result<Part> {
+        let (start, mut of_part) = (self.at, blake3::Hasher::new());
+        for piece in bytes.chunks(PIECE) {
+            of_part.update(piece);
+            self.hash.update(piece);
+            self.file.write(piece)?;
+        }
+        self.at += bytes.len() as u64;
+        Ok(Part { tensor: tensor.map(str::to_string), start, end: self.at, blake3: of_part.finalize().to_hex().to_string() })
+    }
+    fn finish(mut self, parts: Vec<Part>) -> storage::Result<FileRecord> {
+        self.file.sync()?;
+        Ok(FileRecord { bytes: self.at, blake3: self.hash.finalize().to_hex().to_string(), parts })
+    }
+}
+fn write_bytes(storage: &dyn Storage, path: &Path, bytes: &[u8]) -> Result<FileRecord> {
+    let mut file = Hashed::create(storage, path)?;
+    let part = file.part(None, bytes)?;
+    Ok(file.finish(vec![part])?)
+}
+/// Writes tensors in the order of the layout, one at a time in memory.
+fn write_tensors(storage: &dyn Storage, path: &Path, planned: &Planned<'_>) -> Result<FileRecord> {
+    let mut file = Hashed::create(storage, path)?;
+    let mut parts = vec![file.part(None, planned.layout.header())?];
+    for place in planned.layout.places() {
+        if let Some(tensor) = planned.tensors.get(place.name.as_str()) {
+            parts.push(file.part(Some(&place.name), &tensor.to_bytes()?)?);
+        }
+    }
+    Ok(file.finish(parts)?)
+}

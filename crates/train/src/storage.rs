@@ -1,0 +1,253 @@
+//! The only door to the disk for checkpoints: [`Storage`], with [`Disk`] behind it in a run, and
+//! [`Simulated`](simulated::Simulated) in tests, which forgets, keeps or tears what was not synced when it crashes.
+//!
+//! What the trait promises is what a POSIX file system does: a file's content is safe after [`NewFile::sync`], a name
+//! (created, renamed, removed) after [`Storage::sync_dir`] of the folder that holds it, and a rename is atomic.
+//!
+//! Invariant: nothing here panics on what a disk, a path or another process does; every failure is a [`StorageError`]
+//! with the operation and the path.
+
+mod disk;
+pub mod simulated;
+
+pub use disk::Disk;
+
+use std::{
+    any::Any,
+    ffi::OsString,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+/// What was asked of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// make a folder and those above it
+    CreateDir,
+    /// make a new file
+    Create,
+    /// append to a new file
+    Write,
+    /// make a file's content durable
+    Sync,
+    /// open or read a file
+    Read,
+    /// give a file or folder another name
+    Rename,
+    /// make the names in a folder durable
+    SyncDir,
+    /// list a folder
+    List,
+    /// remove a file, or a folder with what is in it
+    Remove,
+    /// keep other processes out of a folder
+    Lock,
+}
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::CreateDir => "create folder",
+            Operation::Create => "create",
+            Operation::Write => "write",
+            Operation::Sync => "sync",
+            Operation::Read => "read",
+            Operation::Rename => "rename",
+            Operation::SyncDir => "sync folder",
+            Operation::List => "list",
+            Operation::Remove => "remove",
+            Operation::Lock => "lock",
+        })
+    }
+}
+
+/// Why it was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StorageErrorKind {
+    /// The disk or the user's share of it is full.
+    Full {
+        /// bytes that were to be written
+        needed: u64,
+        /// bytes that are free, where the system says so
+        free: Option<u64>,
+    },
+    /// There is no such file or folder.
+    NotFound,
+    /// The name is taken, or a file stands where a folder is needed (or a folder where a file is).
+    InTheWay,
+    /// No permission, or a read-only file system.
+    Denied,
+    /// Another process, by its id where known, works in this folder.
+    Locked(Option<u32>),
+    /// Anything else, in the system's words.
+    Io(String),
+}
+impl fmt::Display for StorageErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StorageErrorKind::Full { needed, free: Some(free) } => write!(f, "the disk is full: {needed} bytes are needed, {free} are free"),
+            StorageErrorKind::Full { needed, free: None } => write!(f, "the disk is full: {needed} bytes are needed"),
+            StorageErrorKind::NotFound => f.write_str("not found"),
+            StorageErrorKind::InTheWay => f.write_str("something else stands there"),
+            StorageErrorKind::Denied => f.write_str("permission denied or read-only"),
+            StorageErrorKind::Locked(Some(id)) => write!(f, "in use by process {id}"),
+            StorageErrorKind::Locked(None) => f.write_str("in use by another process"),
+            StorageErrorKind::Io(text) => f.write_str(text),
+        }
+    }
+}
+
+/// A failure of a disk, with what was tried and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {op} {}: {kind}", .path.display())]
+pub struct StorageError {
+    /// what was asked
+    pub op: Operation,
+    /// where
+    pub path: PathBuf,
+    /// why it was not done
+    pub kind: StorageErrorKind,
+}
+impl StorageError {
+    pub(crate) fn new(op: Operation, path: &Path, kind: StorageErrorKind) -> StorageError {
+        StorageError { op, path: path.to_path_buf(), kind }
+    }
+    /// Is the disk full?
+    pub fn is_full(&self) -> bool {
+        matches!(self.kind, StorageErrorKind::Full { .. })
+    }
+    /// Is there nothing at the path?
+    pub fn is_not_found(&self) -> bool {
+        self.kind == StorageErrorKind::NotFound
+    }
+}
+
+/// What a disk answers.
+pub type Result<T> = std::result::Result<T, StorageError>;
+
+/// A name in a folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// the name, without the folder's; it need not be UTF-8
+    pub name: OsString,
+    /// a folder itself (a link to one is none)
+    pub is_dir: bool,
+}
+
+/// A lock on a folder, held until it is dropped. A lock of a process that died holds nobody up.
+pub struct Lock {
+    _held: Box<dyn Any + Send + Sync>,
+}
+impl Lock {
+    /// A lock that lasts as long as `held` does, for implementations of [`Storage`].
+    pub fn new(held: impl Any + Send + Sync) -> Lock {
+        Lock { _held: Box::new(held) }
+    }
+}
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock")
+    }
+}
+
+/// A file that is being written from its beginning to its end.
+pub trait NewFile: Send {
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// The disk's; how much of the bytes was written is then open.
+    fn write(&mut self, bytes: &[u8]) -> Result<()>;
+    /// Makes the content durable. The file's name is so after [`Storage::sync_dir`].
+    ///
+    /// # Errors
+    /// The disk's; whether anything that was written will be found again is then open.
+    fn sync(&mut self) -> Result<()>;
+}
+
+/// A file that is being read from its beginning to its end.
+pub trait OpenFile: Send {
+    /// The length in bytes when it was opened.
+    fn bytes(&self) -> u64;
+    /// Reads up to `into.len()` bytes, and returns how many; 0 at the end.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn read(&mut self, into: &mut [u8]) -> Result<usize>;
+}
+
+/// A disk. Each method is one operation between which the power may go out.
+pub trait Storage: Send + Sync {
+    /// Makes a folder and those above it; one that is there is fine.
+    ///
+    /// # Errors
+    /// The disk's; a file stands in the way.
+    fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// Makes a new, empty file. It never writes to what is there: a name that is taken, by a link too, is an error.
+    ///
+    /// # Errors
+    /// The disk's; the name is taken.
+    fn create(&self, path: &Path) -> Result<Box<dyn NewFile>>;
+    /// Opens a file to read it.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn open(&self, path: &Path) -> Result<Box<dyn OpenFile>>;
+    /// Gives a file or folder another name in the same folder, atomically.
+    ///
+    /// # Errors
+    /// The disk's; a folder with something in it has that name.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes the names in a folder durable.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// The names in a folder, sorted.
+    ///
+    /// # Errors
+    /// The disk's; there is no such folder.
+    fn list(&self, path: &Path) -> Result<Vec<Entry>>;
+    /// Removes a file, or a link itself; none there is fine.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn remove_file(&self, path: &Path) -> Result<()>;
+    /// Removes a folder with what is in it, without following links; none there is fine.
+    ///
+    /// # Errors
+    /// The disk's.
+    fn remove_dir_all(&self, path: &Path) -> Result<()>;
+    /// The bytes that are free where `path` is, if the disk says so.
+    fn free(&self, path: &Path) -> Option<u64>;
+    /// Keeps other processes out of a folder, through a file `.lock` in it, until the lock is dropped. It is an agreement:
+    /// only those who lock are kept out.
+    ///
+    /// # Errors
+    /// [`StorageErrorKind::Locked`], if somebody holds it; the disk's.
+    fn lock(&self, folder: &Path) -> Result<Lock>;
+
+    /// A whole file, if it has at most `most` bytes.
+    ///
+    /// # Errors
+    /// The disk's; a longer file; memory for it.
+    fn read(&self, path: &Path, most: u64) -> Result<Vec<u8>> {
+        let fail = |text: String| StorageError::new(Operation::Read, path, StorageErrorKind::Io(text));
+        let mut file = self.open(path)?;
+        if file.bytes() > most {
+            return Err(fail(format!("{} bytes, where at most {most} are expected", file.bytes())));
+        }
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(file.bytes() as usize).map_err(|e| fail(e.to_string()))?;
+        bytes.resize(file.bytes() as usize, 0);
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match file.read(&mut bytes[filled..])? {
+                0 => break,
+                n => filled += n,
+            }
+        }
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+}
