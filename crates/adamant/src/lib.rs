@@ -8,7 +8,7 @@
 #[cfg(feature = "cpu")]
 pub use adamant_backend_cpu as cpu;
 pub use adamant_core::*;
-/// Tables and batches.
+/// Data sets and the loader.
 #[cfg(feature = "data")]
 pub use adamant_data as data;
 pub use adamant_formats as formats;

@@ -1,10 +1,58 @@
-//! Data for training: tables from files, and batches in a seeded order.
+//! Data for training: data sets, and a loader that reads them ahead in a seeded order.
+//!
+//! The way of a batch: a number of a batch -> the indices of its records ([`Order`], [`Permutation`]: computed, not
+//! stored) -> workers, each of which reads one batch at a time, record by record ([`Dataset::read`]) -> a window of
+//! batches that are ready or being made, at most `workers * prefetch_factor` -> the next batch in order
+//! ([`DataLoader::next_batch`]). Where a loader stands is a handful of numbers ([`LoaderState`]); it goes on from there
+//! at once. Records that are damaged, panic or hang are named and dealt with by a [`Policy`].
+//!
+//! Data sets: [`Rows`] and [`TensorDataset`] in memory, [`Labelled`] pairs of inputs and targets, [`Table`] from CSV,
+//! [`Idx`] files, [`ImageFolder`], text as characters or bytes ([`Tokens`]), files mapped into memory ([`MmapRecords`]),
+//! and parts of any of them ([`Subset`]).
 //!
 //! Architecture invariant: rows are host memory until they become a batch; this crate knows no layer and no backend.
 #![forbid(unsafe_code)]
 
-mod batch;
+mod dataset;
+mod idx;
+mod images;
+mod loader;
+mod mapped;
+mod order;
+mod permutation;
+mod rows;
+mod samples;
+mod strategy;
+mod subset;
 mod table;
+mod text;
 
-pub use batch::{create_batches, permutation};
-pub use table::Table;
+pub use dataset::{AnyDataset, AnyRecord, BadRecord, Cause, Dataset, Description, Examples, Facts, Place, Target, examples};
+pub use idx::Idx;
+pub use images::{ImageFolder, ImageOptions};
+#[cfg(feature = "stream")]
+pub use loader::BatchStream;
+pub use loader::{DataLoader, DataLoaderBuilder, Epoch, LoaderState, Policy};
+pub use mapped::MmapRecords;
+pub use order::Order;
+pub use permutation::{Permutation, create_batches};
+pub use rows::{Labelled, Rows, Scale, TensorDataset};
+pub use samples::{in_batches, split_samples, stack_samples};
+pub use strategy::{DataStrategy, StreamShuffle, adaptive_batch_size, shuffle_stream};
+pub use subset::{Pick, Subset, random_split, split_by_rule, split_tail};
+pub use table::{CsvOptions, Table};
+pub use text::{TokenWindows, Tokens, Vocabulary};
+
+use adamant_core::{Error, ErrorKind};
+use std::path::Path;
+
+/// An argument that makes no sense.
+#[track_caller]
+pub(crate) fn wrong(op: &'static str, what: String) -> Error {
+    Error::new(op, ErrorKind::Argument(what))
+}
+/// A file that cannot be used.
+#[track_caller]
+pub(crate) fn file_error(op: &'static str, path: &Path, reason: impl std::fmt::Display) -> Error {
+    Error::new(op, ErrorKind::File { path: path.display().to_string(), reason: reason.to_string() })
+}

@@ -1,14 +1,15 @@
 //! The safetensors format: a JSON header with dtype, shape and byte range of each tensor, then the bytes.
 //! Source: the format's description and its own crate, which checks the header here.
+use crate::{elements, npy::little_endian, whole};
 use ::safetensors::{
     Dtype,
     tensor::{Metadata, TensorInfo},
 };
-use adamant_core::{Arg, DType, Device, Element, Error, ErrorKind, Meta, Op, Origin, Shape, Tensor, bf16, f16};
+use adamant_core::{DType, Device, Error, Meta, Origin, Shape, Tensor};
 use std::{
     collections::BTreeMap,
     fmt, fs,
-    io::{BufWriter, Read, Seek, SeekFrom, Write},
+    io::{Read, Seek, SeekFrom, Write},
     ops::Range,
     path::{Path, PathBuf},
     sync::Mutex,
@@ -78,8 +79,7 @@ impl SafeTensors {
     #[track_caller]
     pub fn tensor(&self, name: &str, device: Device) -> Result<Tensor, Error> {
         let (dtype, shape, bytes) = named(&self.path, self.read(name))?;
-        let tensor = from_bytes(dtype, shape, &bytes, device).map_err(|reason| format!("tensor `{name}`: {reason}"));
-        named(&self.path, tensor)?.ok()
+        named(&self.path, tensor(name, dtype, shape, &bytes, device))?.ok()
     }
     fn read(&self, name: &str) -> Result<(DType, Shape, Vec<u8>), String> {
         let (dtype, shape, (start, end)) = info(&self.metadata, name)?;
@@ -166,8 +166,7 @@ impl Place {
     /// `File`, with `path` and the tensor's name, if the bytes are no elements of its dtype or not as many as it has.
     #[track_caller]
     pub fn tensor(&self, path: &Path, bytes: &[u8], device: Device) -> Result<Tensor, Error> {
-        let tensor = from_bytes(self.dtype, self.shape, bytes, device).map_err(|reason| format!("tensor `{}`: {reason}", self.name));
-        named(path, tensor)?.ok()
+        named(path, tensor(&self.name, self.dtype, self.shape, bytes, device))?.ok()
     }
 }
 
@@ -250,60 +249,15 @@ pub fn save<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIterator<
     let layout = Layout::of(path, metas, texts)?;
     let by_name: BTreeMap<String, Tensor> = tensors.into_iter().collect();
     let here = Origin::here();
-    replace(path, here, |file| {
-        let io = |e: std::io::Error| file_error(path, e.to_string(), here);
+    whole::replace("safetensors", path, here, |file| {
+        let io = |e: std::io::Error| whole::file_error("safetensors", path, e.to_string(), here);
         file.write_all(layout.header()).map_err(io)?;
         // Sorted as the layout's places are.
         for tensor in by_name.values() {
-            file.write_all(&tensor.to_bytes()?).map_err(io)?;
+            file.write_all(&little_endian(tensor)?).map_err(io)?;
         }
         Ok(())
     })
-}
-/// Writes beside the file and renames, so that whoever reads it finds the old one or the new one, never a part.
-fn replace(path: &Path, here: Origin, write: impl FnOnce(&mut BufWriter<fs::File>) -> Result<(), Error>) -> Result<(), Error> {
-    let io = |e: std::io::Error| file_error(path, e.to_string(), here);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".tmp");
-    let beside = PathBuf::from(beside);
-    let attempt = || {
-        let mut file = BufWriter::new(fs::File::create(&beside).map_err(io)?);
-        write(&mut file)?;
-        let file = file.into_inner().map_err(|e| io(e.into_error()))?;
-        file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(io)
-    };
-    let done = attempt();
-    if done.is_err() {
-        // Best effort: what matters to the caller is the first error.
-        let _ = fs::remove_file(&beside);
-    }
-    done
-}
-
-/// A tensor from little-endian, row-major bytes.
-fn from_bytes(dtype: DType, shape: Shape, bytes: &[u8], device: Device) -> Result<Tensor, String> {
-    fn elements<T: Element>(shape: Shape, bytes: &[u8], device: Device) -> Result<Tensor, String> {
-        let data =
-            bytes.chunks_exact(size_of::<T>()).map(bytemuck::checked::try_pod_read_unaligned::<T>).collect::<Result<Vec<T>, _>>().map_err(|e| e.to_string())?;
-        Ok(Tensor::from_vec_on(data, shape, device))
-    }
-    match dtype {
-        DType::Bool => elements::<bool>(shape, bytes, device),
-        DType::U8 => elements::<u8>(shape, bytes, device),
-        DType::I8 => elements::<i8>(shape, bytes, device),
-        DType::I16 => elements::<i16>(shape, bytes, device),
-        DType::U16 => elements::<u16>(shape, bytes, device),
-        DType::I32 => elements::<i32>(shape, bytes, device),
-        DType::U32 => elements::<u32>(shape, bytes, device),
-        DType::I64 => elements::<i64>(shape, bytes, device),
-        DType::U64 => elements::<u64>(shape, bytes, device),
-        DType::F16 => elements::<f16>(shape, bytes, device),
-        DType::BF16 => elements::<bf16>(shape, bytes, device),
-        DType::F32 => elements::<f32>(shape, bytes, device),
-        DType::F64 => elements::<f64>(shape, bytes, device),
-        // No Rust type stands for fp8: the bytes are the elements.
-        DType::F8E4M3 | DType::F8E5M2 => Ok(Tensor::apply(Op::Bitcast(dtype), Arg::None, &[&elements::<u8>(shape, bytes, device)?])),
-    }
 }
 
 fn dtype_of(dtype: Dtype) -> Option<DType> {
@@ -346,12 +300,12 @@ fn dtype_to(dtype: DType) -> Dtype {
     }
 }
 
-/// The reason as an error that names the file and the caller's line.
 #[track_caller]
 fn named<T>(path: &Path, result: Result<T, String>) -> Result<T, Error> {
-    let here = Origin::here();
-    result.map_err(|reason| file_error(path, reason, here))
+    whole::named("safetensors", path, result)
 }
-fn file_error(path: &Path, reason: String, here: Origin) -> Error {
-    Error::at("safetensors", ErrorKind::File { path: path.display().to_string(), reason }, here)
+/// A tensor from little-endian, row-major bytes.
+fn tensor(name: &str, dtype: DType, shape: Shape, bytes: &[u8], device: Device) -> Result<Tensor, String> {
+    let elements = elements::from_bytes(dtype, bytes).map_err(|reason| format!("tensor `{name}`: {reason}"))?;
+    Ok(elements::to_tensor(dtype, shape, elements, device))
 }

@@ -1,7 +1,7 @@
 //! What is learned from: features and a class for each row, split into a training part and a test part.
 use crate::{Failure, config::Section};
 use adamant_core::{Device, Result, Tensor};
-use adamant_data::{Table, permutation};
+use adamant_data::{Permutation, Table};
 use std::path::Path;
 
 /// Rows of one part.
@@ -117,7 +117,7 @@ fn tokens(s: &Section<'_>) -> std::result::Result<Dataset, Failure> {
     if classes == 0 {
         return Err(s.wrong_key("classes", "at least one is needed"));
     }
-    let next = permutation(classes, seed, 0);
+    let next: Vec<u64> = Permutation::new(classes as u64, seed, 0).iter().collect();
     let part = |tokens: Vec<usize>| Part {
         labels: tokens.iter().map(|t| next[*t] as i64).collect(),
         features: Features::Tokens(tokens.into_iter().map(|t| t as i64).collect()),

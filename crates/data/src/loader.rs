@@ -1,0 +1,339 @@
+//! The loader: one epoch after the other in batches, read ahead by workers, handed out in order.
+//!
+//! index -> order -> workers -> in-order window -> batch. The order ([`crate::Order`]) gives each batch's records from its
+//! number alone. Batches inside a window ahead of the position are jobs ([`work`]); a worker reads a job's records one by
+//! one, guarded against panics and watched for the time they take ([`watch`]), and collates them. The position moves only
+//! when a batch is handed out, and what happened to bad records counts only then ([`policy`]); so batches, errors and
+//! state are the same for any number of workers, and nothing that was read ahead is part of the state.
+mod policy;
+#[cfg(feature = "stream")]
+mod stream;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod work;
+
+pub use policy::Policy;
+#[cfg(feature = "stream")]
+pub use stream::BatchStream;
+
+use crate::{BadRecord, Dataset, Order, order::Cut, wrong};
+use adamant_core::{Device, Origin, Result};
+use policy::Ledger;
+use serde::{Deserialize, Serialize};
+use std::{
+    sync::Arc,
+    task::{Poll, Waker},
+    time::Duration,
+};
+use work::{Loaded, Pipeline};
+
+/// Where a loader stands: after the last batch that it handed out. Small, and enough to go on from at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoaderState {
+    /// the order, with its seed
+    pub order: Order,
+    /// records of the data set
+    pub records: usize,
+    /// records of one step, over all ranks
+    pub step: usize,
+    /// the epoch, from 0
+    pub epoch: u64,
+    /// the next batch of the epoch
+    pub batch: usize,
+    /// bad records of this epoch so far
+    pub bad: usize,
+}
+
+/// Settings of a [`DataLoader`] that is being made.
+#[derive(Debug)]
+#[must_use]
+pub struct DataLoaderBuilder<D: Dataset + ?Sized> {
+    dataset: Arc<D>,
+    order: Order,
+    batch_size: usize,
+    drop_last: bool,
+    workers: usize,
+    prefetch_factor: usize,
+    policy: Policy,
+    timeout: Option<Duration>,
+    shard: (usize, usize),
+    device: Option<Device>,
+}
+impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
+    /// Records in a batch; 1 unless it is set. A record that is skipped makes its batch smaller.
+    pub fn batch_size(mut self, records: usize) -> Self {
+        self.batch_size = records;
+        self
+    }
+    /// Each record once in an epoch, in an order that follows from the seed and the epoch.
+    pub fn shuffle(self, seed: u64) -> Self {
+        self.order(Order::Shuffle { seed })
+    }
+    /// The order; sequential unless it is set.
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = order;
+        self
+    }
+    /// Leaves out the last batch of an epoch if it is not full.
+    pub fn drop_last(mut self, drop: bool) -> Self {
+        self.drop_last = drop;
+        self
+    }
+    /// Threads that read ahead. They live as long as the loader. With none, the default, batches are read in the
+    /// caller's thread when they are asked for.
+    pub fn workers(mut self, threads: usize) -> Self {
+        self.workers = threads;
+        self
+    }
+    /// Batches per worker that are read ahead or being read, at least 1; 2 unless it is set.
+    pub fn prefetch_factor(mut self, batches: usize) -> Self {
+        self.prefetch_factor = batches;
+        self
+    }
+    /// What to do about records that are damaged, panic or hang; fail unless it is set.
+    pub fn on_bad_record(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+    /// How long one record (or collating one batch) may take before it counts as bad. Its worker is left behind and
+    /// replaced, and the record is not read again by this loader. Needs workers.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+    /// This process's part of every batch: `rank` of `world`. `batch_size` is that of one rank; the ranks' batches put
+    /// together are those of one process with `world` times the batch size. The last batch of an epoch is shared evenly;
+    /// one of fewer records than ranks is left out by all of them, so that all take equally many steps.
+    pub fn shard(mut self, rank: usize, world: usize) -> Self {
+        self.shard = (rank, world);
+        self
+    }
+    /// Where batches are made; unless it is set, the device that is current when the loader is built.
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = Some(device);
+        self
+    }
+    /// The loader. Its threads start with the first batch.
+    ///
+    /// # Errors
+    /// A setting that makes no sense; a quarantine file that cannot be opened.
+    #[track_caller]
+    pub fn build(self) -> Result<DataLoader<D>> {
+        let refuse = |what: &str| Err(wrong("data_loader", what.into()));
+        if self.batch_size == 0 {
+            return refuse("a batch needs at least one record");
+        }
+        if self.prefetch_factor == 0 {
+            return refuse("prefetch_factor is at least 1");
+        }
+        if self.shard.0 >= self.shard.1 {
+            return refuse(&format!("there is no rank {} of {}", self.shard.0, self.shard.1));
+        }
+        if self.timeout.is_some() && self.workers == 0 {
+            return refuse("a timeout needs workers: a record that hangs in the caller's own thread cannot be left");
+        }
+        let cut = Cut { order: self.order, records: self.dataset.len(), batch_size: self.batch_size, drop_last: self.drop_last, shard: self.shard };
+        let device = self.device.or_else(|| Device::current().ok());
+        let window = self.workers.saturating_mul(self.prefetch_factor);
+        let ledger = Ledger::new(self.policy)?;
+        let pipeline = Pipeline::new(self.dataset, device, self.workers, self.timeout, matches!(ledger.policy(), Policy::Fail));
+        Ok(DataLoader { cut, window, pipeline, ledger, epoch: 0, batch: 0 })
+    }
+}
+
+/// Batches of a data set, epoch after epoch.
+///
+/// ```
+/// use adamant_data::{DataLoader, Labelled, Rows};
+/// use std::sync::Arc;
+/// # adamant_core::Device::reference().make_current();
+///
+/// let inputs = Rows::new((0..40).map(|v| v as f32).collect::<Vec<_>>(), [10, 4])?;
+/// let targets = Rows::classes((0..10).map(|k| k % 2).collect(), 2)?;
+/// let set = Arc::new(Labelled::new(inputs, targets)?);
+///
+/// let mut loader = DataLoader::new(set.clone()).batch_size(4).shuffle(7).workers(2).build()?;
+/// for batch in loader.epoch() {
+///     let (x, y) = batch?;
+///     assert_eq!(x.shape()?[0], y.shape()?[0]);
+/// }
+///
+/// // A training loop that writes checkpoints asks for one batch at a time, and for the state between them.
+/// let mut saved = None;
+/// while let Some(batch) = loader.next_batch() {
+///     batch?;
+///     saved.get_or_insert(loader.state());
+/// }
+/// let mut resumed = DataLoader::new(set).batch_size(4).shuffle(7).build()?;
+/// resumed.restore(saved.unwrap_or(resumed.state()))?;
+/// assert_eq!(resumed.epoch().count(), 2);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub struct DataLoader<D: Dataset + ?Sized + 'static> {
+    cut: Cut,
+    /// Batches ahead of the position that may exist at once.
+    window: usize,
+    pipeline: Pipeline<D>,
+    ledger: Ledger,
+    epoch: u64,
+    batch: usize,
+}
+impl<D: Dataset + ?Sized + 'static> std::fmt::Debug for DataLoader<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DataLoader({} batches of {}, at epoch {} batch {})", self.batches(), self.cut.batch_size, self.epoch, self.batch)
+    }
+}
+impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
+    /// Over a data set that other loaders may share.
+    #[allow(clippy::new_ret_no_self)]
+    pub fn new(dataset: Arc<D>) -> DataLoaderBuilder<D> {
+        DataLoaderBuilder {
+            dataset,
+            order: Order::Sequential,
+            batch_size: 1,
+            drop_last: false,
+            workers: 0,
+            prefetch_factor: 2,
+            policy: Policy::Fail,
+            timeout: None,
+            shard: (0, 1),
+            device: None,
+        }
+    }
+    /// The setting for throughput: batches of 1,024 in the order of the file, eight workers.
+    pub fn high_throughput(dataset: Arc<D>) -> DataLoaderBuilder<D> {
+        DataLoader::new(dataset).batch_size(1024).workers(8)
+    }
+    /// The data set.
+    pub fn dataset(&self) -> &Arc<D> {
+        self.pipeline.dataset()
+    }
+    /// Batches of an epoch.
+    pub fn batches(&self) -> usize {
+        self.cut.batches()
+    }
+    /// The position after the last batch that was handed out. It is saved in a checkpoint as it is.
+    pub fn state(&self) -> LoaderState {
+        LoaderState {
+            order: self.cut.order,
+            records: self.cut.records,
+            step: self.cut.global(),
+            epoch: self.epoch,
+            batch: self.batch,
+            bad: self.ledger.count(),
+        }
+    }
+    /// Goes to a position. What was read ahead is dropped; nothing before the position is read.
+    ///
+    /// # Errors
+    /// The position is one of another data set, order or batch size, by the values that differ.
+    #[track_caller]
+    pub fn restore(&mut self, state: LoaderState) -> Result<()> {
+        let own = self.state();
+        let at = LoaderState { order: own.order, records: own.records, step: own.step, ..state };
+        if at != state || state.batch > self.batches() {
+            return Err(wrong("data_loader", format!("the saved position {state:?} does not fit this loader, which stands at {own:?}")));
+        }
+        self.seek(state.epoch, state.batch, state.bad);
+        Ok(())
+    }
+    /// Goes to the beginning of an epoch, from 0.
+    pub fn start_epoch(&mut self, epoch: u64) {
+        self.seek(epoch, 0, 0);
+    }
+    fn seek(&mut self, epoch: u64, batch: usize, bad: usize) {
+        self.pipeline.cancel();
+        (self.epoch, self.batch) = (epoch, batch);
+        self.ledger.set_count(bad);
+    }
+    /// The bad records that were met since this was last asked, in the order of the batches they are missing from.
+    pub fn take_bad_records(&mut self) -> Vec<BadRecord> {
+        self.ledger.take()
+    }
+    /// The next batch of the epoch; `None` after the last one, once, and then the next epoch begins. A batch of which no
+    /// record is left is passed over.
+    ///
+    /// After an error the position has not moved: another call tries the same batch again.
+    #[track_caller]
+    pub fn next_batch(&mut self) -> Option<Result<D::Batch>> {
+        self.wait(Origin::here())
+    }
+    fn wait(&mut self, here: Origin) -> Option<Result<D::Batch>> {
+        match self.advance(None, here) {
+            Poll::Ready(next) => next,
+            Poll::Pending => None,
+        }
+    }
+    /// The rest of the epoch, one batch at a time. Ends after an error.
+    #[track_caller]
+    pub fn epoch(&mut self) -> Epoch<'_, D> {
+        Epoch { loader: self, here: Origin::here(), over: false }
+    }
+    /// Another name for [`DataLoader::epoch`].
+    #[track_caller]
+    pub fn stream_batches(&mut self) -> Epoch<'_, D> {
+        self.epoch()
+    }
+    /// The next batch; pending only with a waker, which is told when there is something to be had.
+    fn advance(&mut self, waker: Option<&Waker>, here: Origin) -> Poll<Option<Result<D::Batch>>> {
+        while self.batch < self.batches() {
+            let loaded = match self.load(waker, here) {
+                Poll::Ready(Ok(loaded)) => loaded,
+                Poll::Ready(Err(e)) => return Poll::Ready(Some(Err(e))),
+                Poll::Pending => return Poll::Pending,
+            };
+            let Loaded { batch, bad } = loaded;
+            let (epoch, number) = (self.epoch, self.batch);
+            let settled = batch.transpose().map_err(|failed| failed.at(here)).and_then(|made| self.ledger.settle(bad, epoch, number, here).map(|()| made));
+            match settled {
+                Ok(made) => {
+                    self.batch += 1;
+                    if let Some(batch) = made {
+                        return Poll::Ready(Some(Ok(batch)));
+                    }
+                }
+                Err(e) => {
+                    self.pipeline.cancel();
+                    return Poll::Ready(Some(Err(e)));
+                }
+            }
+        }
+        self.seek(self.epoch + 1, 0, 0);
+        Poll::Ready(None)
+    }
+    fn load(&mut self, waker: Option<&Waker>, here: Origin) -> Poll<Result<Loaded<D::Batch>>> {
+        if self.window == 0 {
+            return Poll::Ready(Ok(self.pipeline.load_here(self.batch, self.cut.records(self.epoch, self.batch))));
+        }
+        let (cut, epoch, end) = (self.cut, self.epoch, self.batches().min(self.batch.saturating_add(self.window)));
+        if let Err(e) = self.pipeline.request(self.batch..end, |batch| cut.records(epoch, batch), here) {
+            return Poll::Ready(Err(e));
+        }
+        self.pipeline.receive(self.batch, waker).map(Ok)
+    }
+}
+
+/// The batches of an epoch that are left.
+pub struct Epoch<'a, D: Dataset + ?Sized + 'static> {
+    loader: &'a mut DataLoader<D>,
+    here: Origin,
+    over: bool,
+}
+impl<D: Dataset + ?Sized + 'static> Epoch<'_, D> {
+    /// The position after the last batch.
+    pub fn state(&self) -> LoaderState {
+        self.loader.state()
+    }
+}
+impl<D: Dataset + ?Sized + 'static> Iterator for Epoch<'_, D> {
+    type Item = Result<D::Batch>;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let next = self.loader.wait(self.here);
+        self.over = !matches!(next, Some(Ok(_)));
+        next
+    }
+}

@@ -1,0 +1,148 @@
+//! Which records make up which batch: a pure function of (order, length, batch size, epoch, batch), so that a loader
+//! can begin anywhere at once.
+use crate::Permutation;
+use adamant_core::rng::philox;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Keeps draws with replacement apart from shuffles.
+const STREAM: u32 = 0x4452_4157;
+
+/// In which order the records of an epoch come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Order {
+    /// As they stand.
+    Sequential,
+    /// Each once, in an order that follows from seed and epoch ([`Permutation`]).
+    Shuffle {
+        /// where the order comes from
+        seed: u64,
+    },
+    /// Drawn one by one, each time from all of them; an epoch is so many draws.
+    Replacement {
+        /// where the draws come from
+        seed: u64,
+        /// how many are drawn in an epoch
+        draws: usize,
+    },
+}
+
+/// How an epoch is cut into batches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub order: Order,
+    pub records: usize,
+    /// of one rank
+    pub batch_size: usize,
+    pub drop_last: bool,
+    /// (which, of how many) that share the batches
+    pub shard: (usize, usize),
+}
+impl Cut {
+    /// Records of an epoch over all ranks.
+    fn draws(&self) -> usize {
+        match self.order {
+            Order::Replacement { draws, .. } if self.records > 0 => draws,
+            _ => self.records,
+        }
+    }
+    /// Records of one step over all ranks.
+    pub fn global(&self) -> usize {
+        self.batch_size.saturating_mul(self.shard.1)
+    }
+    /// Batches of an epoch, as many on every rank. Of a last one with fewer records than ranks nobody gets any.
+    pub fn batches(&self) -> usize {
+        let (whole, left) = (self.draws() / self.global(), self.draws() % self.global());
+        whole + usize::from(left >= self.shard.1 && left > 0 && !self.drop_last)
+    }
+    /// The positions in the epoch that make up this rank's part of a batch.
+    fn positions(&self, batch: usize) -> Range<usize> {
+        let (rank, world) = self.shard;
+        let start = batch * self.global();
+        let size = self.global().min(self.draws() - start);
+        // A last one is shared evenly: in 128 bits, as the product may be large.
+        let part = |k: usize| (size as u128 * k as u128 / world as u128) as usize;
+        start + part(rank)..start + part(rank + 1)
+    }
+    /// The records of a batch of an epoch.
+    pub fn records(&self, epoch: u64, batch: usize) -> Vec<usize> {
+        let positions = self.positions(batch);
+        match self.order {
+            Order::Sequential => positions.collect(),
+            Order::Shuffle { seed } => {
+                let order = Permutation::new(self.records as u64, seed, epoch);
+                positions.map(|i| order.at(i as u64) as usize).collect()
+            }
+            Order::Replacement { seed, .. } => {
+                let key = [seed as u32, (seed >> 32) as u32];
+                let epoch = philox(key, [epoch as u32, (epoch >> 32) as u32, 0, STREAM]);
+                let draw = |i: usize| {
+                    let bits = philox([epoch[0], epoch[1]], [i as u32, (i as u64 >> 32) as u32, epoch[2], STREAM]);
+                    let draw = u64::from(bits[0]) << 32 | u64::from(bits[1]);
+                    ((u128::from(draw) * self.records as u128) >> 64) as usize
+                };
+                positions.map(draw).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn cut(order: Order, records: usize, batch_size: usize, drop_last: bool, shard: (usize, usize)) -> Cut {
+        Cut { order, records, batch_size, drop_last, shard }
+    }
+    fn epoch(cut: Cut, epoch: u64) -> Vec<Vec<usize>> {
+        (0..cut.batches()).map(|b| cut.records(epoch, b)).collect()
+    }
+    #[test]
+    fn a_batch_with_a_record_missing_or_too_many() {
+        for (records, size, drop_last, sizes) in [
+            (0, 4, false, vec![]),
+            (3, 4, false, vec![3]),
+            (3, 4, true, vec![]),
+            (8, 4, false, vec![4, 4]),
+            (9, 4, false, vec![4, 4, 1]),
+            (9, 4, true, vec![4, 4]),
+        ] {
+            for order in [Order::Sequential, Order::Shuffle { seed: 3 }] {
+                let batches = epoch(cut(order, records, size, drop_last, (0, 1)), 2);
+                assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), sizes);
+                let seen: HashSet<usize> = batches.concat().into_iter().collect();
+                assert_eq!(seen.len(), sizes.iter().sum::<usize>());
+            }
+        }
+    }
+    #[test]
+    fn ranks_that_share_a_record_or_take_another_number_of_steps() {
+        for (records, size, world) in [(100, 8, 3), (97, 8, 4), (24, 8, 3), (26, 8, 3), (5, 8, 2), (1, 8, 2)] {
+            let ranks: Vec<_> = (0..world).map(|r| epoch(cut(Order::Shuffle { seed: 1 }, records, size, false, (r, world)), 0)).collect();
+            let whole = epoch(cut(Order::Shuffle { seed: 1 }, records, size * world, false, (0, 1)), 0);
+            for rank in &ranks {
+                assert_eq!(rank.len(), ranks[0].len());
+                assert!(rank.iter().all(|b| !b.is_empty() && b.len() <= size));
+            }
+            // Together the ranks have one process's batches: the sequence does not depend on how many they are.
+            for (step, batch) in whole.iter().enumerate().take(ranks[0].len()) {
+                assert_eq!(ranks.iter().flat_map(|r| r[step].clone()).collect::<Vec<_>>(), *batch);
+            }
+            assert!(whole.len() - ranks[0].len() <= usize::from(records % (size * world) < world));
+        }
+    }
+    #[test]
+    fn draws_that_favour_a_record_or_repeat_from_epoch_to_epoch() {
+        let draws = cut(Order::Replacement { seed: 7, draws: 10_000 }, 10, 64, false, (0, 1));
+        let first = epoch(draws, 0).concat();
+        assert_eq!(first.len(), 10_000);
+        for record in 0..10 {
+            let n = first.iter().filter(|r| **r == record).count();
+            assert!((850..1150).contains(&n), "{record}: {n}");
+        }
+        assert_ne!(first, epoch(draws, 1).concat());
+        assert_eq!(cut(Order::Replacement { seed: 7, draws: 10 }, 0, 4, false, (0, 1)).batches(), 0);
+    }
+}
