@@ -22,7 +22,7 @@ pub(crate) fn host(composite: &dyn Composite, inputs: &[In<'_>], outputs: &mut [
         .iter()
         .map(|i| {
             let size = i.dtype.size();
-            if !i.layout.is_dense(&i.shape) {
+            if !i.is_dense {
                 return Err(internal("a dense operand was promised"));
             }
             // A view of nothing may start anywhere.

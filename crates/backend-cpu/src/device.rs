@@ -200,6 +200,7 @@ impl CpuBackend {
         let runtime = &self.runtime;
         crate::trace::begin(step.kernel.kind.family(), || format!("{:?}", runtime.isa).to_lowercase());
         match &step.kernel.kind {
+            KernelKind::Map { .. } if map::run_few(runtime, step)? => Ok(()),
             KernelKind::Map { outputs: results, .. } => with_operands(step, true, |i, o| map::run(runtime, step, results, i, o)),
             KernelKind::Copy => with_operands(step, false, |i, o| copy::run(runtime, &step.space, i, o)),
             KernelKind::Reduce { value, op, axes, .. } => with_operands(step, false, |i, o| reduce::run(runtime, step, *value, *op, *axes, i, o)),

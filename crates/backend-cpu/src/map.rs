@@ -57,6 +57,14 @@ pub(crate) fn nest(program: &Program, space: &Shape, axes: impl Iterator<Item = 
     Nest::new(space, axes, &strides)
 }
 
+/// Runs a Map step of one function and few elements, which takes its operands itself. False: it is none, and nothing was done.
+///
+/// # Errors
+/// A kernel prepared by another backend.
+pub(crate) fn run_few(runtime: &Runtime, step: &Step<'_>) -> Result<bool, ErrorKind> {
+    Ok(program(step.kernel)?.single.as_ref().and_then(|single| single.run(runtime.isa, step)).is_some())
+}
+
 /// Runs a Map step.
 ///
 /// # Errors
@@ -67,11 +75,6 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         return Ok(());
     }
     let program = program(step.kernel)?;
-    if let (Some(single), [out]) = (&program.single, &mut *outputs)
-        && let Some(done) = single.run(runtime.isa, &step.space, inputs, step.args, out)
-    {
-        return done;
-    }
     let rank = step.space.rank();
     let nest = nest(program, &step.space, 0..rank, inputs);
     let mut run = Run::new(program, runtime.isa, nest, inputs, step.args, step.fault)?;

@@ -22,6 +22,8 @@ pub(crate) struct In<'a> {
     pub layout: Layout,
     /// their dtype
     pub dtype: DType,
+    /// they are row-major without gaps
+    pub is_dense: bool,
     /// it is the memory of this output, at the same places
     pub in_place: Option<usize>,
 }
@@ -35,6 +37,8 @@ pub(crate) struct Out<'a> {
     pub layout: Layout,
     /// their dtype
     pub dtype: DType,
+    /// they are row-major without gaps
+    pub is_dense: bool,
 }
 
 pub(crate) fn internal(what: &str) -> ErrorKind {
@@ -54,7 +58,7 @@ impl<'a> In<'a> {
     /// # Errors
     /// A layout that is not dense or that leaves the buffer.
     pub fn dense<T: AnyBitPattern>(&self) -> Result<&'a [T], ErrorKind> {
-        if !self.layout.is_dense(&self.shape) {
+        if !self.is_dense {
             return Err(internal("a dense operand was promised"));
         }
         let n = self.shape.elements();
@@ -69,7 +73,7 @@ impl<'a> In<'a> {
     /// # Errors
     /// As `dense`.
     pub fn dense_bytes(&self) -> Result<&'a [u8], ErrorKind> {
-        if !self.layout.is_dense(&self.shape) {
+        if !self.is_dense {
             return Err(internal("a dense operand was promised"));
         }
         let size = self.dtype.size();
@@ -81,7 +85,7 @@ impl<'a> In<'a> {
     }
     /// Checks that every element lies in the buffer, so that kernels may index without thought.
     pub fn check(&self) -> Result<(), ErrorKind> {
-        check(&self.shape, &self.layout, self.dtype, self.bytes.len())
+        check(&self.shape, &self.layout, self.dtype, self.is_dense, self.bytes.len())
     }
 }
 impl Out<'_> {
@@ -97,7 +101,7 @@ impl Out<'_> {
     /// # Errors
     /// As `dense`.
     pub fn dense_bytes(&mut self) -> Result<&mut [u8], ErrorKind> {
-        if !self.layout.is_dense(&self.shape) {
+        if !self.is_dense {
             return Err(internal("a dense output was promised"));
         }
         let size = self.dtype.size();
@@ -107,10 +111,11 @@ impl Out<'_> {
     }
     /// Checks that every element lies in the buffer.
     pub fn check(&self) -> Result<(), ErrorKind> {
-        check(&self.shape, &self.layout, self.dtype, self.bytes.len())
+        check(&self.shape, &self.layout, self.dtype, self.is_dense, self.bytes.len())
     }
 }
-fn whole<T: AnyBitPattern>(bytes: &[u8]) -> Result<&[T], ErrorKind> {
+/// The whole buffer as elements.
+pub(crate) fn whole<T: AnyBitPattern>(bytes: &[u8]) -> Result<&[T], ErrorKind> {
     let bytes = &bytes[..bytes.len() / size_of::<T>() * size_of::<T>()];
     bytemuck::try_cast_slice(bytes).map_err(|_| internal("a misaligned buffer"))
 }
@@ -119,7 +124,10 @@ pub(crate) fn whole_mut<T: AnyBitPattern + bytemuck::NoUninit>(bytes: &mut [u8])
     let n = bytes.len() / size_of::<T>() * size_of::<T>();
     bytemuck::try_cast_slice_mut(&mut bytes[..n]).map_err(|_| internal("a misaligned buffer"))
 }
-fn check(shape: &Shape, layout: &Layout, dtype: DType, bytes: usize) -> Result<(), ErrorKind> {
+fn check(shape: &Shape, layout: &Layout, dtype: DType, dense: bool, bytes: usize) -> Result<(), ErrorKind> {
+    if dense && layout.offset.saturating_add(shape.elements()).saturating_mul(dtype.size()) <= bytes {
+        return Ok(());
+    }
     let (mut low, mut high) = (layout.offset as isize, layout.offset as isize);
     for (&d, &s) in shape.iter().zip(&layout.strides) {
         if d == 0 {
@@ -134,11 +142,15 @@ fn check(shape: &Shape, layout: &Layout, dtype: DType, bytes: usize) -> Result<(
     Err(ErrorKind::Internal(format!("an operand of shape {shape} at {layout:?} reaches elements {low}..={high} of a buffer of {bytes} bytes")))
 }
 
-type Read<'a> = RwLockReadGuard<'a, Option<Box<dyn Memory>>>;
+pub(crate) type Read<'a> = RwLockReadGuard<'a, Option<Box<dyn Memory>>>;
 type Write<'a> = RwLockWriteGuard<'a, Option<Box<dyn Memory>>>;
 
-fn host<'g>(guard: &'g Read<'_>) -> Result<&'g [u8], ErrorKind> {
+pub(crate) fn host<'g>(guard: &'g Read<'_>) -> Result<&'g [u8], ErrorKind> {
     guard.as_deref().and_then(|m| m.host()).ok_or_else(|| internal("an operand without host memory"))
+}
+pub(crate) fn host_mut<'g>(guard: &'g mut Write<'_>) -> Result<&'g mut [u8], ErrorKind> {
+    let memory = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<CpuMemory>());
+    Ok(memory.ok_or_else(|| internal("an output without memory of this backend"))?.slice_mut())
 }
 fn whole_of(o: &Operand<'_>) -> Result<Vec<u8>, ErrorKind> {
     let guard = o.buffer.read();
@@ -168,7 +180,7 @@ fn with_apart<const N: usize, R>(
     let read = operands.map(|o| o.buffer.read());
     let mut write = output.buffer.write();
     let mut out = out_of(&mut write, output)?;
-    let mut inputs = operands.map(|o| In { bytes: &[], shape: o.shape, layout: o.layout(), dtype: o.dtype, in_place: None });
+    let mut inputs = operands.map(|o| In { bytes: &[], shape: o.shape, layout: o.layout(), dtype: o.dtype, is_dense: o.dense, in_place: None });
     for (input, guard) in inputs.iter_mut().zip(&read) {
         input.bytes = host(guard)?;
         input.check()?;
@@ -176,9 +188,8 @@ fn with_apart<const N: usize, R>(
     f(&inputs, std::slice::from_mut(&mut out))
 }
 fn out_of<'g>(guard: &'g mut Write<'_>, o: &Operand<'_>) -> Result<Out<'g>, ErrorKind> {
-    let memory = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<CpuMemory>());
-    let bytes = memory.ok_or_else(|| internal("an output without memory of this backend"))?.slice_mut();
-    let out = Out { bytes, shape: o.shape, layout: o.layout(), dtype: o.dtype };
+    let bytes = host_mut(guard)?;
+    let out = Out { bytes, shape: o.shape, layout: o.layout(), dtype: o.dtype, is_dense: o.dense };
     out.check()?;
     Ok(out)
 }
@@ -236,7 +247,7 @@ fn with_any<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(&[In<'_>], &mut 
             From::Copy(c) => (&copies[*c], None),
             From::Place(p) => (&[], Some(*p)),
         };
-        let view = In { bytes, shape: i.shape, layout: i.layout(), dtype: i.dtype, in_place };
+        let view = In { bytes, shape: i.shape, layout: i.layout(), dtype: i.dtype, is_dense: i.dense, in_place };
         if in_place.is_none() {
             view.check()?;
         }

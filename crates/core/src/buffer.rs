@@ -6,6 +6,8 @@ use crate::{
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+mod at_hand;
+
 /// Memory of a device that tensors share. When the last holder goes it returns to the device's pool.
 pub struct Buffer {
     memory: RwLock<Option<Box<dyn Memory>>>,
@@ -58,7 +60,7 @@ impl fmt::Debug for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.get_mut().take() {
-            self.device.pool().give(memory, self.bytes, self.pooled);
+            give(self.device, memory, self.bytes, self.pooled);
         }
     }
 }
@@ -113,6 +115,16 @@ impl Blocks {
         ErrorKind::OutOfMemory { asked, in_use: self.stats.live_bytes, cap: (self.cap != 0).then_some(self.cap) }
     }
 }
+/// Takes back what a buffer had.
+fn give(device: Device, memory: Box<dyn Memory>, bytes: usize, pooled: bool) {
+    let pool = device.pool();
+    if !pooled {
+        pool.0.lock().stats.live_bytes -= bytes;
+        drop(memory);
+    } else if let Some(memory) = at_hand::keep(device, bytes, memory) {
+        pool.shelve(memory, bytes);
+    }
+}
 fn class(bytes: usize) -> usize {
     let bytes = bytes.max(64);
     let step = (bytes.next_power_of_two() / 16).max(64);
@@ -125,6 +137,9 @@ impl Pool {
     /// `OutOfMemory` after everything cached was given back to the system and that did not help.
     pub fn take(&self, device: Device, bytes: usize) -> Result<Arc<Buffer>, ErrorKind> {
         let want = class(bytes);
+        if let Some(memory) = at_hand::take(device, want) {
+            return Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes: want, device, pooled: true }));
+        }
         let cached = {
             let mut blocks = self.0.lock();
             blocks.stats.requests += 1;
@@ -138,6 +153,7 @@ impl Pool {
     }
     /// New memory; it counts as live from before it is asked for, so that two threads do not pass the cap together.
     fn ask_system(&self, device: Device, asked: usize, want: usize) -> Result<Box<dyn Memory>, ErrorKind> {
+        at_hand::settle(self);
         {
             let mut blocks = self.0.lock();
             let mut unused = Vec::new();
@@ -175,22 +191,22 @@ impl Pool {
         self.0.lock().add_live(bytes);
         Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false }))
     }
-    fn give(&self, memory: Box<dyn Memory>, bytes: usize, pooled: bool) {
+    /// Puts a block by for the next who wants one.
+    fn shelve(&self, memory: Box<dyn Memory>, bytes: usize) {
         let mut blocks = self.0.lock();
         blocks.stats.live_bytes -= bytes;
-        if pooled {
-            blocks.stats.cached_bytes += bytes;
-            match blocks.free.get_mut(&bytes) {
-                Some(same) => same.push(memory),
-                None => drop(blocks.free.insert(bytes, vec![memory])),
-            }
-        } else {
-            drop(blocks);
-            drop(memory);
+        blocks.stats.cached_bytes += bytes;
+        match blocks.free.get_mut(&bytes) {
+            Some(same) => same.push(memory),
+            None => drop(blocks.free.insert(bytes, vec![memory])),
         }
+    }
+    fn count_requests(&self, n: u64) {
+        self.0.lock().stats.requests += n;
     }
     /// Gives everything that is cached back to the system.
     pub fn trim(&self) {
+        at_hand::settle(self);
         let unused = self.0.lock().drain();
         drop(unused);
     }
@@ -200,10 +216,12 @@ impl Pool {
     }
     /// What it has done.
     pub fn stats(&self) -> MemoryStats {
+        at_hand::settle(self);
         self.0.lock().stats
     }
     /// Starts a new peak from the present level.
     pub fn reset_peak(&self) {
+        at_hand::settle(self);
         let mut blocks = self.0.lock();
         blocks.stats.peak_bytes = blocks.stats.live_bytes;
     }

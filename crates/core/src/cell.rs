@@ -5,7 +5,7 @@ use crate::{
     error::Origin,
     grad::Tape,
     record::{CONTEXT, flush},
-    value::{Kept, State, Stored, Value},
+    value::{Kept, Value},
 };
 use parking_lot::Mutex;
 use std::{
@@ -178,18 +178,17 @@ impl Cell {
                 }
             }
         });
-        let pending = match &*value.value().state() {
-            State::Pending | State::Deferred(_) => true,
+        if let Some(fault) = value.value().stored().and_then(|s| s.taint.clone()) {
             // It ran already, on bad data: the cell stays as it is.
-            State::Ready(Stored { taint: Some(fault), .. }) => return Err(fault.clone()),
-            _ => false,
-        };
+            return Err(fault);
+        }
+        let pending = value.value().is_pending() || value.value().is_deferred();
         let previous = std::mem::replace(&mut *self.0.current.lock(), value.value().clone());
         if pending {
             CONTEXT.with(|c| {
                 let s = c.stream(meta.device);
                 let mut log = s.log.lock();
-                if value.value().slot(log.epoch).is_none() && matches!(*value.value().state(), State::Deferred(_)) {
+                if value.value().slot(log.epoch).is_none() && value.value().is_deferred() {
                     let _ = log.slot_of(value.value());
                 }
                 match value.value().slot(log.epoch) {

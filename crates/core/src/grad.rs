@@ -5,7 +5,7 @@ use crate::{
     cell::{OVERLAYS, Overlay, OverlayKind},
     composite::RuleArgs,
     record::CONTEXT,
-    value::{Kept, Value},
+    value::{Kept, Other, Value},
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -271,12 +271,12 @@ pub fn saved_bytes(t: &Tensor) -> usize {
             None => Vec::new(),
         };
         while let Some(v) = values.pop() {
-            match &*v.state() {
-                crate::value::State::Ready(s) if v.users() == 0 => {
+            if let Some(s) = v.stored() {
+                if v.users() == 0 {
                     buffers.insert(Arc::as_ptr(&s.buffer) as usize, s.buffer.bytes());
                 }
-                crate::value::State::Deferred(r) => values.extend(r.inputs.iter().cloned()),
-                _ => {}
+            } else if let Other::Deferred(r) = &*v.other() {
+                values.extend(r.inputs.iter().cloned());
             }
         }
         todo.extend(node.parents.iter().flatten().map(|p| p.0.clone()));

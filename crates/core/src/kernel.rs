@@ -94,6 +94,8 @@ pub struct Operand<'a> {
     pub strides: &'a [isize; MAX_RANK],
     /// its dtype
     pub dtype: DType,
+    /// Are the elements row-major without gaps, from the offset on?
+    pub dense: bool,
 }
 impl Operand<'_> {
     /// How its elements lie in the buffer.

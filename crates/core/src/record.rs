@@ -6,7 +6,7 @@ use crate::{
     error::Origin,
     op::{Arg, Metas, Op, mix},
     schedule,
-    value::{Kept, State, Value},
+    value::{Other, Value},
 };
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -62,7 +62,8 @@ fn word(meta: &Meta) -> u64 {
 pub(crate) struct Log {
     pub device: Device,
     pub records: Vec<Record>,
-    pub values: Vec<Kept>,
+    /// One reference each, which is no user's.
+    pub values: Vec<Arc<Value>>,
     pub writes: Vec<CellWrite>,
     pub epoch: u32,
     pub structure: u64,
@@ -77,6 +78,8 @@ pub(crate) struct Log {
     pub window_bytes: usize,
     /// The plans this stream replayed last, by a few bits of their key.
     pub recent: schedule::Recent,
+    /// Who held the values of the window that closed last.
+    pub holders: schedule::Holders,
 }
 /// A stream: the window of one thread on one device.
 pub(crate) struct Stream {
@@ -241,6 +244,7 @@ impl Log {
             window_ops: device.info().window_ops,
             window_bytes: device.info().window_bytes,
             recent: schedule::Recent::default(),
+            holders: schedule::Holders::default(),
         }
     }
     /// Starts an empty window.
@@ -265,33 +269,32 @@ impl Log {
             schedule::count(|s| s.recomputed += 1);
             return Ok(self.push(recipe.op, recipe.arg, inputs, std::slice::from_ref(value)));
         }
-        let (dense, strides) = match &*value.state() {
-            State::Ready(stored) => {
-                let dense = stored.is_dense(&value.meta.shape);
-                let layout = stored.layout(&value.meta.shape);
-                let strides = &layout.strides[..value.meta.shape.rank()];
-                (dense, if dense { 0 } else { strides.iter().fold(0, |hash, &s| mix(hash, s as u64)) })
-            }
-            State::Pending | State::Deferred(_) => return Err(NoSlot::Elsewhere),
-            State::Donated => return Err(ErrorKind::Internal("a value whose buffer was reused was read".into()).into()),
-            State::Failed(e) => return Err(e.kind().clone().into()),
-        };
-        Ok(self.push_input(value, dense, strides))
+        if let Some(stored) = value.stored() {
+            let dense = stored.is_dense(&value.meta.shape);
+            let layout = stored.layout(&value.meta.shape);
+            let strides = &layout.strides[..value.meta.shape.rank()];
+            return Ok(self.push_input(value, dense, if dense { 0 } else { strides.iter().fold(0, |hash, &s| mix(hash, s as u64)) }));
+        }
+        Err(match &*value.other() {
+            Other::None | Other::Deferred(_) => NoSlot::Elsewhere,
+            Other::Donated => Value::was_donated().into(),
+            Other::Failed(e) => e.kind().clone().into(),
+        })
     }
     /// Appends a record and hashes it.
     pub fn push(&mut self, op: Op, arg: Arg, inputs: Slots, outputs: &[Arc<Value>]) -> u32 {
         let first = self.values.len() as u32;
         for (k, v) in outputs.iter().enumerate() {
             v.set_slot(self.epoch, first + k as u32);
-            self.values.push(Kept::new(v));
+            self.values.push(v.clone());
         }
         self.append(op, arg, inputs, outputs.len());
         first
     }
     /// As `push`, of an op with one output, whose value it makes.
     fn push_new(&mut self, op: Op, arg: Arg, inputs: Slots, meta: Meta, origin: Origin, home: u32) -> Arc<Value> {
-        let (value, kept) = Value::pending(meta, origin, home, self.epoch, self.values.len() as u32);
-        self.values.push(kept);
+        let value = Value::pending(meta, origin, home, self.epoch, self.values.len() as u32);
+        self.values.push(value.clone());
         self.append(op, arg, inputs, 1);
         value
     }
@@ -299,7 +302,7 @@ impl Log {
     fn push_input(&mut self, value: &Arc<Value>, dense: bool, strides: u64) -> u32 {
         let first = self.values.len() as u32;
         value.set_slot(self.epoch, first);
-        self.values.push(Kept::new(value));
+        self.values.push(value.clone());
         self.structure = mix(self.structure, INPUT | (dense as u64) << 60 | word(&value.meta));
         self.sizes = mix(self.sizes ^ strides, value.meta.shape.hash());
         let (structure, sizes) = (self.structure, self.sizes);
@@ -363,7 +366,7 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], metas: &Metas, origin
         let device = metas.first().map_or_else(|| Err(Error::at(op.name(), ErrorKind::Internal("an op without outputs".into()), origin)), |m| Ok(m.device))?;
         let stream = c.stream(device);
         let (mut log, slots) = slots_of(&stream, &op, inputs, origin)?;
-        let values: SmallVec<[Arc<Value>; 2]> = metas.iter().map(|m| Value::new(*m, origin, stream.id, State::Pending)).collect();
+        let values: SmallVec<[Arc<Value>; 2]> = metas.iter().map(|m| Value::pending(*m, origin, stream.id, 0, 0)).collect();
         log.push(op, arg, slots, &values);
         close_if_full(c, &mut log);
         Ok(values)
@@ -430,12 +433,14 @@ pub(crate) fn evaluate(value: &Arc<Value>) -> Result<(), Error> {
         let home = if value.is_pending() {
             Some(value.home)
         } else {
-            match &*value.state() {
-                State::Ready(_) => return Ok(()),
-                State::Failed(e) => return Err(e.clone()),
-                State::Donated => return Err(Error::at("read", ErrorKind::Internal("a value whose buffer was reused was read".into()), value.origin)),
-                State::Deferred(_) => None,
-                State::Pending => Some(value.home),
+            if value.stored().is_some() {
+                return Ok(());
+            }
+            match &*value.other() {
+                Other::Failed(e) => return Err(e.clone()),
+                Other::Donated => return Err(Error::at("read", Value::was_donated(), value.origin)),
+                Other::Deferred(_) => None,
+                Other::None => Some(value.home),
             }
         };
         let s = match home {
@@ -500,7 +505,7 @@ pub fn with_eager<R>(on: bool, f: impl FnOnce() -> R) -> R {
 
 /// Metas for values made outside ops.
 pub(crate) fn ready(meta: Meta, origin: Origin, stored: crate::value::Stored) -> Arc<Value> {
-    Value::new(meta, origin, CAPTURE, State::Ready(stored))
+    Value::ready(meta, origin, CAPTURE, stored)
 }
 
 /// Makes values the first inputs of the capture that is open, in order.

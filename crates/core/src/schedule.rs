@@ -8,7 +8,7 @@ use crate::{
     op::{Arg, mix},
     planted::{Plant, is},
     record::Log,
-    value::{Recipe, State, Stored, Value},
+    value::{Kept, Recipe, Stored, Value},
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -20,15 +20,18 @@ use std::{
 
 pub(crate) mod captured;
 mod decide;
+mod direct;
 mod execute;
 mod expand;
 mod fuse;
+mod holders;
 mod interpret;
 mod plan;
 use decide::Holder;
-use execute::{Bound, Outcome, Replay};
+use execute::{Outcome, Replay};
 use expand::Source;
-use plan::{InputHold, Plan, Sized};
+pub(crate) use holders::Holders;
+use plan::{Plan, Sized};
 
 /// What the scheduler has done on this thread, for tests and profiles.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -120,11 +123,17 @@ impl Recent {
     fn place(key: Key, sizes: u64) -> usize {
         (key.1 ^ key.2 ^ sizes) as usize % 16
     }
-    fn get(&self, key: Key, sizes: u64) -> Option<&Found> {
-        self.0[Recent::place(key, sizes)].as_ref().filter(|(k, s, _)| *k == key && *s == sizes).map(|(_, _, found)| found)
+    fn find(&self, key: Key, sizes: u64) -> Option<usize> {
+        let place = Recent::place(key, sizes);
+        matches!(&self.0[place], Some((k, s, _)) if *k == key && *s == sizes).then_some(place)
     }
-    fn put(&mut self, key: Key, sizes: u64, found: Found) {
-        self.0[Recent::place(key, sizes)] = Some((key, sizes, found));
+    fn put(&mut self, key: Key, sizes: u64, found: Found) -> usize {
+        let place = Recent::place(key, sizes);
+        self.0[place] = Some((key, sizes, found));
+        place
+    }
+    fn get(&self, place: usize) -> Option<&Found> {
+        self.0[place].as_ref().map(|(_, _, found)| found)
     }
 }
 /// The most structures and the most sizes of one that are remembered; beyond that they are made again.
@@ -165,37 +174,44 @@ enum Stop {
 
 fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     let slots = log.records.get(cut).map_or(log.values.len(), |r| r.first as usize);
-    let (holders, holds, chained, key) = holders(log, cut, slots);
-    if holders.iter().all(|h| *h == Holder::Nobody) && log.writes.is_empty() && !log.records[..cut].iter().any(|r| r.op.is_effect()) {
+    Holders::look(log, cut, slots);
+    if log.holders.nobody() && log.writes.is_empty() && !log.records[..cut].iter().any(|r| r.op.is_effect()) {
         restart(log, cut);
         return Ok(());
     }
-    count(|s| s.flushes += 1);
     let last = &log.records[cut - 1];
     let (structure, sizes) = (last.structure, if is(Plant::StalePlanKey) { 0 } else { last.sizes });
-    let key = (log.device.index(), structure, key);
-    if log.recent.get(key, sizes).is_some() {
-        count(|s| s.hits += 1);
-    } else {
-        let found = find_plan(log, cut, key, sizes, &holders, &holds, &chained)?;
-        log.recent.put(key, sizes, found);
+    let key = (log.device.index(), structure, log.holders.key);
+    match log.recent.find(key, sizes) {
+        Some(place) => {
+            count(|s| {
+                s.flushes += 1;
+                s.hits += 1;
+            });
+            run_plan(log, slots, place)?;
+        }
+        None => {
+            count(|s| s.flushes += 1);
+            let found = find_plan(log, cut, key, sizes)?;
+            let place = log.recent.put(key, sizes, found);
+            run_plan(log, slots, place)?;
+        }
     }
-    run_plan(log, slots, key, sizes)?;
     restart(log, cut);
     Ok(())
 }
 /// Binds the plan that was just found to the window's memory, replays it and gives its results out.
-fn run_plan(log: &Log, slots: usize, key: Key, sizes: u64) -> Result<(), Stop> {
+fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     let internal = |what: &str| Stop::Reader(Error::new("read", ErrorKind::Internal(what.into())));
-    let (plan, sized) = log.recent.get(key, sizes).ok_or_else(|| internal("a plan was lost"))?;
-    let mut inputs: SmallVec<[Bound; 8]> = SmallVec::with_capacity(plan.graph.inputs.len());
+    let (plan, sized) = log.recent.get(place).ok_or_else(|| internal("a plan was lost"))?;
+    let mut inputs: SmallVec<[&Stored; 8]> = SmallVec::with_capacity(plan.graph.inputs.len());
     for (_, source) in &plan.graph.inputs {
         let bound = match source {
             // Slots are the same for every window of one structure.
-            Source::Slot(slot) => Bound::of(&log.values[*slot as usize]),
-            Source::Constant(value) => Bound::of(value),
+            Source::Slot(slot) => &log.values[*slot as usize],
+            Source::Constant(value) => value,
         };
-        inputs.push(bound.ok_or_else(|| internal("an input is not in memory"))?);
+        inputs.push(bound.stored().ok_or_else(|| internal("an input is not in memory"))?);
     }
     let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
     let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
@@ -210,104 +226,17 @@ fn run_plan(log: &Log, slots: usize, key: Key, sizes: u64) -> Result<(), Stop> {
         bad
     };
     let replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad };
+    if plan.is_direct && writes.is_empty() && replay.untainted() {
+        let stored = replay.run_direct().map_err(Stop::Reader)?;
+        log.values[plan.publish[0].0 as usize].store(stored);
+        return Ok(());
+    }
     let outcome = replay.run().map_err(Stop::Reader)?;
     publish(log, &replay, &outcome, &writes);
     Ok(())
 }
 
-type Holders = SmallVec<[Holder; 64]>;
-type Holds = SmallVec<[InputHold; 16]>;
-/// Slots of several writes to one cell, of which each may be withheld by itself: they are not written in place, where one
-/// kernel makes all of them or none.
-type Chained = SmallVec<[u32; 8]>;
-/// The slots of values that this window computes and that a later write replaces in their cell, with what that one writes.
-fn replaced_here(log: &Log, slots: usize) -> impl Iterator<Item = (u32, u32)> {
-    log.writes.iter().filter_map(move |w| {
-        let slot = w.previous.slot(log.epoch).filter(|s| (*s as usize) < slots)?;
-        matches!(*w.previous.state(), State::Pending).then_some((slot, w.slot))
-    })
-}
-/// Can a fault be found while these records run? What a composite's body does is not known here.
-fn may_fault(log: &Log, cut: usize) -> bool {
-    log.records[..cut].iter().any(|r| match &r.op {
-        Op::Input => matches!(&*log.values[r.first as usize].state(), State::Ready(Stored { taint: Some(_), .. })),
-        Op::Binary(f) | Op::BinaryScalar(f, _) => r.inputs.first().is_some_and(|&i| f.can_fault(log.values[i as usize].meta.dtype)),
-        Op::Composite(_) => true,
-        op => op.can_fault(),
-    })
-}
-/// Who holds each slot, what becomes of each input, and a hash of both.
-fn holders(log: &Log, cut: usize, slots: usize) -> (Holders, Holds, Chained, u64) {
-    let mut holders = Holders::with_capacity(slots);
-    for v in &log.values[..slots] {
-        holders.push(if v.users() > 0 {
-            Holder::User
-        } else if v.kept() > 1 {
-            Holder::Tape
-        } else {
-            Holder::Nobody
-        });
-    }
-    // The old values of cells: an undo list refers to them too, which is nobody.
-    let mut old_of: SmallVec<[u8; 64]> = SmallVec::new();
-    for w in &log.writes {
-        if let Some(slot) = w.previous.slot(log.epoch).filter(|s| (*s as usize) < slots) {
-            old_of.resize(slots, 0);
-            old_of[slot as usize] += 1;
-            if holders[slot as usize] == Holder::Tape && log.values[slot as usize].kept() <= 1 + old_of[slot as usize] as u32 {
-                holders[slot as usize] = Holder::Nobody;
-            }
-        }
-    }
-    let old_of = |slot: usize| old_of.get(slot).copied().unwrap_or(0);
-    // What the records that stay open read must be there for them.
-    for r in &log.records[cut..] {
-        for &i in &r.inputs {
-            if (i as usize) < slots {
-                holders[i as usize] = Holder::User;
-            }
-        }
-    }
-    // A write that may yet be withheld gives its cell back what it replaced.
-    let (mut chained, mut faults) = (Chained::new(), None);
-    for (old, new) in replaced_here(log, slots) {
-        if new as usize >= slots || *faults.get_or_insert_with(|| may_fault(log, cut)) {
-            holders[old as usize] = Holder::User;
-            chained.extend([old, new]);
-        }
-    }
-    let mut holds: Holds = SmallVec::new();
-    let mut key = cut as u64;
-    for r in &log.records[..cut] {
-        if !matches!(r.op, Op::Input) {
-            continue;
-        }
-        let slot = r.first as usize;
-        let v = &log.values[slot];
-        let free = holders[slot] == Holder::Nobody
-            && match &*v.state() {
-                State::Ready(s) => Arc::strong_count(&s.buffer) == 1 && s.offset == 0 && s.is_dense(&v.meta.shape),
-                _ => false,
-            };
-        let hold = match (free, old_of(slot)) {
-            (false, _) => InputHold::Held,
-            (true, 0) => InputHold::Free,
-            (true, _) => InputHold::OldCell,
-        };
-        key = mix(key, hold as u64);
-        holds.push(hold);
-    }
-    // Two bits a holder, 32 to a word.
-    for chunk in holders.chunks(32) {
-        key = mix(key, chunk.iter().fold(0, |w, h| w << 2 | *h as u64));
-    }
-    for &slot in &chained {
-        key = mix(key, 0xC4A1 ^ (slot as u64) << 20);
-    }
-    (holders, holds, chained, key)
-}
-
-fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], holds: &[InputHold], chained: &[u32]) -> Result<Found, Stop> {
+fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64) -> Result<Found, Stop> {
     if let Some(found) = PLANS.lock().get(&key).and_then(|e| e.sizes.get(&sizes).cloned()) {
         count(|s| s.hits += 1);
         return Ok(found);
@@ -322,9 +251,10 @@ fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64, holders: &[Holder], ho
         }
         None => {
             count(|s| s.misses += 1);
-            let slots = holders.len();
-            let written: Vec<u32> = log.writes.iter().map(|w| w.slot).filter(|s| (*s as usize) < slots && !chained.contains(s)).collect();
-            let plan = Plan::new(graph, holders, &written, holds, log.device).map_err(|(r, k)| Stop::Record(r, k))?;
+            let holders = &log.holders;
+            let in_place = |s: &u32| (*s as usize) < holders.of.len() && !holders.chained.contains(s);
+            let written: Vec<u32> = log.writes.iter().map(|w| w.slot).filter(in_place).collect();
+            let plan = Plan::new(graph, &holders.of, &written, &holders.inputs, log.device).map_err(|(r, k)| Stop::Record(r, k))?;
             let sized = Sized::new(&plan, &plan.graph);
             (Arc::new(plan), Arc::new(sized))
         }
@@ -363,13 +293,13 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
     for i in replay.taken(outcome) {
         if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) {
             count(|s| s.donated += 1);
-            log.values[*slot as usize].set(State::Donated);
+            log.values[*slot as usize].donate();
         }
     }
     for (k, (slot, _)) in plan.publish.iter().enumerate() {
         let value = &log.values[*slot as usize];
         match replay.published(outcome, k) {
-            Some(stored) => drop(value.set(State::Ready(stored))),
+            Some(stored) => value.store(stored),
             None => {
                 let error = taint_of(*slot).or_else(|| bad.values().next().cloned());
                 value.fail(error.unwrap_or_else(|| Error::at("read", ErrorKind::Internal("a value was withheld without a reason".into()), value.origin)));
@@ -380,9 +310,9 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
         let value = &log.values[slot as usize];
         let node = plan.graph.node_of(plan.graph.of_slot[slot as usize]);
         let r = &log.records[node.record as usize];
-        let inputs = r.inputs.iter().map(|&i| log.values[i as usize].clone()).collect();
+        let inputs = r.inputs.iter().map(|&i| Kept::new(&log.values[i as usize])).collect();
         count(|s| s.deferred += 1);
-        value.set(State::Deferred(Box::new(Recipe { op: r.op.clone(), arg: r.arg, inputs })));
+        value.defer(Recipe { op: r.op.clone(), arg: r.arg, inputs });
     }
     for w in writes.iter().rev() {
         match bad.get(&w.group) {
@@ -434,7 +364,7 @@ fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
                 Err(why) => lost = Some(ErrorKind::from(why)),
             }
         }
-        let outs: Vec<Arc<Value>> = (0..r.outputs as usize).map(|o| (*values[r.first as usize + o]).clone()).collect();
+        let outs: Vec<Arc<Value>> = (0..r.outputs as usize).map(|o| values[r.first as usize + o].clone()).collect();
         if let Some(kind) = lost {
             for v in outs {
                 let e = Error::at(r.op.name(), kind.clone(), v.origin);
@@ -457,8 +387,9 @@ fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
 /// Drops the records that nobody needs, and with them the inputs that only they read. Tells whether there were any.
 fn prune(log: &mut Log) -> bool {
     let n = log.records.len();
-    let (holders, ..) = holders(log, n, log.values.len());
-    let mut needed: Vec<bool> = holders.iter().map(|h| *h != Holder::Nobody).collect();
+    let slots = log.values.len();
+    Holders::look(log, n, slots);
+    let mut needed: Vec<bool> = log.holders.of.iter().map(|h| *h != Holder::Nobody).collect();
     for w in &log.writes {
         needed[w.slot as usize] = true;
     }

@@ -7,7 +7,7 @@ use crate::{
     record,
     scalar::{Binary, Class, Unary},
     shape::{Layout, ToShape},
-    value::{State, Stored, Value},
+    value::{Stored, Value},
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Tensor {
         // A failed tensor has no meta anybody may see; the reference device is always there.
         let meta = Meta { shape: Shape::SCALAR, dtype: DType::F32, device: Device::reference() };
         let origin = Origin { at: error.location(), scope: Default::default() };
-        Tensor::from_value(Value::new(meta, origin, record::CAPTURE, State::Failed(error)))
+        Tensor::from_value(Value::failed(meta, origin, record::CAPTURE, error))
     }
     #[track_caller]
     pub(crate) fn fail(op: &'static str, kind: ErrorKind) -> Tensor {
@@ -439,8 +439,8 @@ impl Tensor {
         if self.value.is_in_memory() {
             return Ok(());
         }
-        match self.value.stored().and_then(|s| s.taint) {
-            Some(fault) => Err(fault),
+        match self.value.stored().and_then(|s| s.taint.as_ref()) {
+            Some(fault) => Err(fault.clone()),
             None => Ok(()),
         }
     }

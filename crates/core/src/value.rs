@@ -1,8 +1,12 @@
-//! Values: results of ops, computed or not. A user's `Tensor` holds a plain `Arc<Value>`; core refers to values
-//! through [`Kept`], which counts itself, so that `users = strong count - kept count` tells whether anybody
-//! outside core can still see the value. Only those force it into memory.
+//! Values: results of ops, computed or not. A user's `Tensor` holds a plain `Arc<Value>`; the tape and the recipes refer
+//! to values through [`Kept`], which counts itself, so that `users = strong count - kept count` tells whether anybody
+//! else can still see the value. Only those force it into memory. A window holds each of its values once, as a user
+//! would, and leaves itself out where it counts.
+//!
+//! A value gets its memory once and lies there until it dies: whoever holds the value may look at the memory without a
+//! lock. What can still change is the stage: the memory may be given to a successor once nobody can read it here.
 use crate::{
-    Error, Meta, Shape,
+    Error, ErrorKind, Meta, Shape,
     buffer::Buffer,
     error::Origin,
     op::{Arg, Op},
@@ -11,7 +15,7 @@ use crate::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{
         AtomicU8, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -26,40 +30,38 @@ pub(crate) struct Value {
     kept: AtomicU32,
     /// (window epoch, slot) while it is in a window; [`FAILED`] for a failed tensor.
     place: AtomicU64,
-    /// What everybody asks of the state, to be had without its lock.
+    /// What is to be said of the memory; see the constants.
     stage: AtomicU8,
-    state: Mutex<State>,
+    /// Where it lies, from the moment it has been computed.
+    stored: OnceLock<Stored>,
+    /// What became of it, where its stage is `OTHER`.
+    other: Mutex<Other>,
 }
-/// Stages: pending; in memory; in memory and row-major without gaps; anything else (bad data among it).
+/// Recorded, not run.
 const PENDING: u8 = 0;
+/// In memory.
 const IN_MEMORY: u8 = 1;
+/// In memory, row-major and without gaps.
 const DENSE: u8 = 2;
-const OTHER: u8 = 3;
+/// In memory, computed from bad data.
+const TAINTED: u8 = 3;
+/// Not to be had, or not yet: see [`Other`].
+const OTHER: u8 = 4;
 /// The place of a value that never ran because it could not be recorded.
 const FAILED: u64 = u64::MAX;
 
-pub(crate) enum State {
-    /// Recorded, not run.
-    Pending,
-    /// In memory.
-    Ready(Stored),
+/// What became of a value that is neither pending nor in memory.
+#[derive(Default)]
+pub(crate) enum Other {
+    /// Nothing: its stage says all.
+    #[default]
+    None,
     /// Only the tape wants it, and it is a Map of values that are kept: computed again where it is read.
     Deferred(Box<Recipe>),
     /// It could not be recorded, or its step was withheld.
     Failed(Error),
     /// Its buffer was given to its successor (an old value of a cell that nobody can read any more).
     Donated,
-}
-impl State {
-    fn stage(&self, meta: &Meta) -> u8 {
-        match self {
-            State::Ready(s) if s.taint.is_some() => OTHER,
-            State::Ready(s) if s.is_dense(&meta.shape) => DENSE,
-            State::Ready(_) => IN_MEMORY,
-            State::Pending => PENDING,
-            _ => OTHER,
-        }
-    }
 }
 /// Where a value lies.
 #[derive(Clone)]
@@ -76,6 +78,13 @@ impl Stored {
     pub fn new(buffer: Arc<Buffer>, shape: &Shape, offset: usize, strides: &[isize; MAX_RANK], taint: Option<Error>) -> Stored {
         let strides = (*strides != shape.strides()).then(|| Box::new(*strides));
         Stored { buffer, offset, strides, taint }
+    }
+    fn stage(&self, shape: &Shape) -> u8 {
+        match self.taint {
+            Some(_) => TAINTED,
+            None if self.is_dense(shape) => DENSE,
+            None => IN_MEMORY,
+        }
     }
     pub fn dense(buffer: Arc<Buffer>) -> Stored {
         Stored { buffer, offset: 0, strides: None, taint: None }
@@ -96,19 +105,24 @@ pub(crate) struct Recipe {
 }
 
 impl Value {
-    pub fn new(meta: Meta, origin: Origin, home: u32, state: State) -> Arc<Value> {
-        let place = if matches!(state, State::Failed(_)) { FAILED } else { 0 };
-        let stage = AtomicU8::new(state.stage(&meta));
-        Arc::new(Value { meta, origin, home, kept: AtomicU32::new(0), place: AtomicU64::new(place), stage, state: Mutex::new(state) })
+    fn new(meta: Meta, origin: Origin, home: u32, place: u64, stage: u8, stored: OnceLock<Stored>, other: Other) -> Arc<Value> {
+        let (kept, place, stage) = (AtomicU32::new(0), AtomicU64::new(place), AtomicU8::new(stage));
+        Arc::new(Value { meta, origin, home, kept, place, stage, stored, other: Mutex::new(other) })
     }
-    /// A value just recorded, with the window's own reference to it.
-    pub fn pending(meta: Meta, origin: Origin, home: u32, epoch: u32, slot: u32) -> (Arc<Value>, Kept) {
-        let place = AtomicU64::new((epoch as u64) << 32 | slot as u64);
-        let value = Arc::new(Value { meta, origin, home, kept: AtomicU32::new(1), place, stage: AtomicU8::new(PENDING), state: Mutex::new(State::Pending) });
-        let kept = Kept(value.clone());
-        (value, kept)
+    /// A value that was recorded at a place of a window.
+    pub fn pending(meta: Meta, origin: Origin, home: u32, epoch: u32, slot: u32) -> Arc<Value> {
+        Value::new(meta, origin, home, place(epoch, slot), PENDING, OnceLock::new(), Other::None)
     }
-    /// How many handles outside core there are. Errs on the side of more.
+    /// A value that is in memory.
+    pub fn ready(meta: Meta, origin: Origin, home: u32, stored: Stored) -> Arc<Value> {
+        let stage = stored.stage(&meta.shape);
+        Value::new(meta, origin, home, 0, stage, OnceLock::from(stored), Other::None)
+    }
+    /// A value that could not be recorded.
+    pub fn failed(meta: Meta, origin: Origin, home: u32, error: Error) -> Arc<Value> {
+        Value::new(meta, origin, home, FAILED, OTHER, OnceLock::new(), Other::Failed(error))
+    }
+    /// How many handles there are besides those that count themselves. Errs on the side of more.
     pub fn users(self: &Arc<Value>) -> u32 {
         (Arc::strong_count(self) as u32).saturating_sub(self.kept.load(Acquire))
     }
@@ -118,31 +132,40 @@ impl Value {
     pub fn is_failed(&self) -> bool {
         self.place.load(Relaxed) == FAILED
     }
+    fn set_other(&self, what: Other) {
+        let mut other = self.other.lock();
+        self.stage.store(OTHER, Release);
+        *other = what;
+    }
     pub fn fail(&self, error: Error) {
         self.place.store(FAILED, Relaxed);
-        self.set(State::Failed(error));
+        self.set_other(Other::Failed(error));
     }
-    /// The state, to look at.
-    pub fn state(&self) -> impl std::ops::Deref<Target = State> + '_ {
-        self.state.lock()
+    /// It has been computed. Only the first time counts.
+    pub fn store(&self, stored: Stored) {
+        let stage = stored.stage(&self.meta.shape);
+        if self.stored.set(stored).is_ok() {
+            self.stage.store(stage, Release);
+        }
     }
-    /// Enters another state; returns the one before.
-    pub fn set(&self, state: State) -> State {
-        let stage = state.stage(&self.meta);
-        let mut now = self.state.lock();
-        self.stage.store(stage, Release);
-        std::mem::replace(&mut *now, state)
+    /// It is computed where it is read.
+    pub fn defer(&self, recipe: Recipe) {
+        self.set_other(Other::Deferred(Box::new(recipe)));
+    }
+    /// Its buffer is given to its successor.
+    pub fn donate(&self) {
+        self.set_other(Other::Donated);
     }
     /// A deferred value is pending again: the recipe, to be recorded.
     pub fn take_recipe(&self) -> Option<Box<Recipe>> {
-        let mut now = self.state.lock();
-        match std::mem::replace(&mut *now, State::Pending) {
-            State::Deferred(recipe) => {
+        let mut other = self.other.lock();
+        match std::mem::take(&mut *other) {
+            Other::Deferred(recipe) => {
                 self.stage.store(PENDING, Release);
                 Some(recipe)
             }
-            other => {
-                *now = other;
+            what => {
+                *other = what;
                 None
             }
         }
@@ -159,31 +182,44 @@ impl Value {
     pub fn is_dense(&self) -> bool {
         self.stage.load(Acquire) == DENSE
     }
+    /// Is it to be computed where it is read?
+    pub fn is_deferred(&self) -> bool {
+        self.stage.load(Acquire) == OTHER && matches!(*self.other.lock(), Other::Deferred(_))
+    }
+    /// Where it lies, if it is in memory, from good data or bad.
+    pub fn stored(&self) -> Option<&Stored> {
+        if matches!(self.stage.load(Acquire), IN_MEMORY | DENSE | TAINTED) { self.stored.get() } else { None }
+    }
+    /// What became of it, if it is neither pending nor in memory.
+    pub fn other(&self) -> impl std::ops::Deref<Target = Other> + '_ {
+        self.other.lock()
+    }
     pub fn slot(&self, epoch: u32) -> Option<u32> {
         let place = self.place.load(Relaxed);
         ((place >> 32) as u32 == epoch && place != FAILED).then_some(place as u32)
     }
     pub fn set_slot(&self, epoch: u32, slot: u32) {
-        self.place.store((epoch as u64) << 32 | slot as u64, Relaxed);
+        self.place.store(place(epoch, slot), Relaxed);
     }
     pub fn error(&self) -> Option<Error> {
         if !self.is_failed() {
             return None;
         }
-        match &*self.state.lock() {
-            State::Failed(e) => Some(e.clone()),
+        match &*self.other.lock() {
+            Other::Failed(e) => Some(e.clone()),
             _ => None,
         }
     }
-    pub fn stored(&self) -> Option<Stored> {
-        match &*self.state.lock() {
-            State::Ready(s) => Some(s.clone()),
-            _ => None,
-        }
+    /// The internal error of reading a value whose buffer its successor has.
+    pub fn was_donated() -> ErrorKind {
+        ErrorKind::Internal("a value whose buffer was reused was read".into())
     }
 }
+fn place(epoch: u32, slot: u32) -> u64 {
+    (epoch as u64) << 32 | slot as u64
+}
 
-/// Core's own reference to a value.
+/// The tape's or a recipe's reference to a value.
 pub(crate) struct Kept(Arc<Value>);
 impl Kept {
     pub fn new(value: &Arc<Value>) -> Kept {

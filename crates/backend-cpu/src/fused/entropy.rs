@@ -47,7 +47,7 @@ impl<'a> Rows<'a> {
     fn new(loss: &CrossEntropy, x: &In<'_>, target: &'a In<'a>) -> Result<Rows<'a>, ErrorKind> {
         let rank = x.shape.rank();
         let axis = usize::from(rank > 1);
-        if rank == 0 || target.shape != x.shape.without(axis) || !target.layout.is_dense(&target.shape) {
+        if rank == 0 || target.shape != x.shape.without(axis) || !target.is_dense {
             return Err(internal("targets of another shape"));
         }
         Ok(Rows { classes: x.shape[axis], inner: x.shape[axis + 1..].iter().product(), target, ignore: loss.ignore_index })

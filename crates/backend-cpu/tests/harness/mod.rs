@@ -230,7 +230,7 @@ impl<'k> Case<'k> {
             .collect();
         let fault = FaultWord::default();
         fn operand<'a>(buffer: &'a Arc<Buffer>, shape: Shape, layout: &'a Layout, dtype: DType) -> Operand<'a> {
-            Operand { buffer, shape, offset: layout.offset, strides: &layout.strides, dtype }
+            Operand { buffer, shape, offset: layout.offset, strides: &layout.strides, dtype, dense: layout.is_dense(&shape) }
         }
         let reads: Vec<_> = self.inputs.iter().zip(&inputs).map(|(t, b)| operand(b, t.array.shape, &t.layout, t.array.dtype)).collect();
         let writes: Vec<_> = self.outputs.iter().zip(&outputs).map(|(o, b)| operand(b, o.shape, &o.layout, o.dtype)).collect();

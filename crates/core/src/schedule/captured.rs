@@ -1,7 +1,7 @@
 //! A captured function and its replay: the window is recorded once and stays; only inputs, cells and outputs change.
 use super::{
     decide::Holder,
-    execute::{Bound, Replay},
+    execute::Replay,
     expand::{Source, expand},
     plan::{InputHold, Plan, Sized},
 };
@@ -10,7 +10,7 @@ use crate::{
     cell::{Cell, Overlay},
     op::{Arg, View, mix},
     record::{NoSlot, Stream, evaluate, ready},
-    value::{State, Value},
+    value::{Stored, Value},
 };
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
@@ -123,17 +123,17 @@ impl Captured {
             }
         };
         let (plan, sized) = &*planned;
-        let mut inputs: Vec<Bound> = Vec::with_capacity(plan.graph.inputs.len());
+        let mut inputs: Vec<&Stored> = Vec::with_capacity(plan.graph.inputs.len());
         for (_, source) in &plan.graph.inputs {
             let bound = match source {
-                Source::Constant(v) => Bound::of(v),
+                Source::Constant(v) => v,
                 Source::Slot(slot) => match self.sources.get(slot) {
-                    Some(From::Argument(k)) => Bound::of(&arguments[*k]),
-                    Some(From::Cell(k)) => Bound::of(&old[*k]),
-                    _ => Bound::of(&log.values[*slot as usize]),
+                    Some(From::Argument(k)) => &arguments[*k],
+                    Some(From::Cell(k)) => &old[*k],
+                    _ => &log.values[*slot as usize],
                 },
             };
-            inputs.push(bound.ok_or_else(|| Error::at("compile", ErrorKind::Internal("an input is not in memory".into()), call.origin))?);
+            inputs.push(bound.stored().ok_or_else(|| Error::at("compile", ErrorKind::Internal("an input is not in memory".into()), call.origin))?);
         }
         let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
         // All cells of one call commit together.
@@ -154,7 +154,7 @@ impl Captured {
                 && let Some(From::Cell(k)) = self.sources.get(slot)
             {
                 super::count(|s| s.donated += 1);
-                old[*k].set(State::Donated);
+                old[*k].donate();
             }
         }
         let fault = outcome.taints.as_ref().and_then(|t| error_of(t));
@@ -172,7 +172,7 @@ impl Captured {
             match self.sources.get(slot) {
                 Some(From::Argument(k)) => Ok(call.inputs[*k].clone()),
                 Some(From::Cell(k)) => Ok(Tensor::from_value(old[*k].clone())),
-                Some(From::Constant) => Ok(Tensor::from_value((*log.values[*slot as usize]).clone())),
+                Some(From::Constant) => Ok(Tensor::from_value(log.values[*slot as usize].clone())),
                 None => Err(fault.clone().unwrap_or_else(|| Error::at("compile", ErrorKind::Internal("an output did not run".into()), call.origin))),
             }
         };
@@ -191,7 +191,7 @@ impl Captured {
 }
 /// Handles of a cell's value: the cell's own and ours.
 fn only_the_cell_holds(v: &Arc<Value>) -> bool {
-    v.users() == 2 && v.kept() == 0 && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 2 && s.offset == 0)
+    v.users() == 2 && v.kept() == 0 && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0)
 }
 /// The value in memory without gaps, as the captured window assumes.
 fn dense_value(t: &Tensor) -> Result<Arc<Value>> {

@@ -30,21 +30,6 @@ impl Outcome {
         self.withheld.get(own).is_some_and(|w| *w)
     }
 }
-/// An input of a replay: its strides are the plan's, by its key.
-pub(crate) struct Bound {
-    pub buffer: Arc<Buffer>,
-    pub offset: usize,
-    pub taint: Option<Error>,
-}
-impl Bound {
-    /// The memory of a value that is ready.
-    pub fn of(value: &crate::value::Value) -> Option<Bound> {
-        match &*value.state() {
-            crate::value::State::Ready(s) => Some(Bound { buffer: s.buffer.clone(), offset: s.offset, taint: s.taint.clone() }),
-            _ => None,
-        }
-    }
-}
 type Buffers = SmallVec<[Arc<Buffer>; 8]>;
 /// How many steps a device gets at once.
 const BATCH: usize = 32;
@@ -55,14 +40,15 @@ pub(crate) struct Replay<'a> {
     pub plan: &'a Plan,
     pub sized: &'a Sized,
     pub records: &'a [Record],
-    pub inputs: &'a [Bound],
+    /// where the inputs lie; their strides are the plan's, by its key
+    pub inputs: &'a [&'a Stored],
     pub device: Device,
     pub origin: OriginOf<'a>,
     /// Which values may not be written: `None` all may; else called with the taints before the late steps.
     pub bad: &'a dyn Fn(&[Option<Error>]) -> Vec<Option<Error>>,
 }
 
-static NO_FAULT: FaultWord = FaultWord::none();
+pub(super) static NO_FAULT: FaultWord = FaultWord::none();
 
 impl Replay<'_> {
     pub fn run(&self) -> Result<Outcome, Error> {
@@ -98,7 +84,7 @@ impl Replay<'_> {
         let (v, place) = (self.plan.publish[k].1 as usize, &self.sized.published[k]);
         let (buffer, input) = match self.plan.storage[v] {
             Storage::Own(m) if !outcome.is_withheld(m as usize) => (&outcome.own[m as usize], None),
-            Storage::Input(i) => self.inputs.get(i as usize).map(|b| (&b.buffer, Some(b)))?,
+            Storage::Input(i) => self.inputs.get(i as usize).map(|b| (&b.buffer, Some(*b)))?,
             _ => return None,
         };
         let taint = outcome.taints.as_ref().and_then(|t| t[v].clone());
@@ -112,28 +98,42 @@ impl Replay<'_> {
 
     /// All memory before the first step: if it cannot be had, nothing has run.
     fn reserve(&self) -> Result<Buffers, Error> {
-        let oom = |k: ErrorKind, v: u32| {
-            let record = self.plan.graph.node_of(v).record;
-            Error::at(self.name(record), k, (self.origin)(record))
-        };
-        let pool = self.device.pool();
         let first = self.plan.own.first().map_or(0, |o| o.value);
         let mut blocks = Buffers::with_capacity(self.sized.blocks.len());
         for &bytes in &self.sized.blocks {
-            blocks.push(pool.take(self.device, bytes).map_err(|k| oom(k, first))?);
+            blocks.push(self.memory(bytes, first)?);
         }
         let mut own = Buffers::with_capacity(self.plan.own.len());
         for (m, o) in self.plan.own.iter().enumerate() {
             own.push(match o.taken {
                 Some(i) => self.inputs[i as usize].buffer.clone(),
-                None if o.escapes => pool.take(self.device, self.sized.bytes[m]).map_err(|k| oom(k, o.value))?,
+                None if o.escapes => self.new_memory(m)?,
                 None => blocks[self.sized.block[m] as usize].clone(),
             });
         }
         Ok(own)
     }
+    /// New memory of the plan's own, number `m`.
+    pub(super) fn new_memory(&self, m: usize) -> Result<Arc<Buffer>, Error> {
+        self.memory(self.sized.bytes[m], self.plan.own[m].value)
+    }
+    /// Memory for a value; that it cannot be had is told of the op that makes it.
+    fn memory(&self, bytes: usize, value: u32) -> Result<Arc<Buffer>, Error> {
+        self.device.pool().take(self.device, bytes).map_err(|kind| {
+            let record = self.plan.graph.node_of(value).record;
+            Error::at(self.name(record), kind, (self.origin)(record))
+        })
+    }
+    /// What went wrong in a step.
+    pub(super) fn failed(&self, step: &PlanStep, kind: ErrorKind) -> Error {
+        let node = &self.plan.graph.nodes[step.node as usize];
+        Error::at(node.op.name(), kind, (self.origin)(node.record))
+    }
+    pub(super) fn no_memory(&self, step: &PlanStep) -> Error {
+        self.failed(step, ErrorKind::Internal("a step without memory".into()))
+    }
     /// Where the first element is: a place in an input is relative to where the input begins.
-    fn offset(&self, place: &Place, input: Option<&Bound>) -> usize {
+    pub(super) fn offset(&self, place: &Place, input: Option<&Stored>) -> usize {
         let mut offset = place.layout.offset as isize;
         for (from, stride) in &place.moves {
             if let (Arg::Start(s), false) = (argument(*from, self.records), is(Plant::IgnoredOffset)) {
@@ -143,13 +143,13 @@ impl Replay<'_> {
         // Relative to an input the offset may be negative: a flip of a flipped one starts before it.
         (offset + input.map_or(0, |b| b.offset as isize)) as usize
     }
-    fn operand<'b>(&'b self, o: &'b SizedOperand, own: &'b [Arc<Buffer>]) -> Option<Operand<'b>> {
+    pub(super) fn operand<'b>(&'b self, o: &'b SizedOperand, own: &'b [Arc<Buffer>]) -> Option<Operand<'b>> {
         let (buffer, input): (&Buffer, _) = match o.storage {
             Storage::Own(m) => (own.get(m as usize)?, None),
-            Storage::Input(i) => self.inputs.get(i as usize).map(|s| (&*s.buffer, Some(s)))?,
+            Storage::Input(i) => self.inputs.get(i as usize).map(|s| (&*s.buffer, Some(*s)))?,
             Storage::None => return None,
         };
-        Some(Operand { buffer, shape: o.shape, offset: self.offset(&o.place, input), strides: &o.place.layout.strides, dtype: o.dtype })
+        Some(Operand { buffer, shape: o.shape, offset: self.offset(&o.place, input), strides: &o.place.layout.strides, dtype: o.dtype, dense: o.dense })
     }
     /// Hands the steps of the range to the device, some at a time: their operands are laid out side by side first.
     fn submit(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<(), Error> {
@@ -161,9 +161,6 @@ impl Replay<'_> {
     }
     /// Submits steps from the start of the range; returns the first that is still to be run.
     fn submit_some(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<usize, Error> {
-        let internal = |s: &PlanStep, k: ErrorKind| {
-            Error::at(self.plan.graph.nodes[s.node as usize].op.name(), k, (self.origin)(self.plan.graph.nodes[s.node as usize].record))
-        };
         let mut operands: SmallVec<[Operand<'_>; 8]> = SmallVec::new();
         let mut args: SmallVec<[Scalar; 8]> = SmallVec::new();
         let mut chosen: SmallVec<[usize; BATCH]> = SmallVec::new();
@@ -176,7 +173,7 @@ impl Replay<'_> {
             }
             let first = operands.len();
             for o in z.inputs.iter().chain(&z.outputs) {
-                operands.push(self.operand(o, own).ok_or_else(|| internal(s, ErrorKind::Internal("a step without memory".into())))?);
+                operands.push(self.operand(o, own).ok_or_else(|| self.no_memory(s))?);
             }
             if let (KernelKind::Copy, [from, to]) = (&s.kernel.kind, &operands[first..]) {
                 let op = &self.plan.graph.nodes[s.node as usize].op;
@@ -219,10 +216,10 @@ impl Replay<'_> {
                 c.kernels += steps.len() as u64;
                 c.fused += fused;
             });
-            self.device.backend().submit(&steps).map_err(|k| internal(&self.plan.steps[last], k))?;
+            self.device.backend().submit(&steps).map_err(|k| self.failed(&self.plan.steps[last], k))?;
         }
         if let Some((s, kind, group, from, to)) = together {
-            self.collective(kind, &*group, &from, &to).map_err(|k| internal(s, k))?;
+            self.collective(kind, &*group, &from, &to).map_err(|k| self.failed(s, k))?;
         }
         Ok(next)
     }

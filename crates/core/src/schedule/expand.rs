@@ -7,7 +7,7 @@ use crate::{
     op::{Arg, View, mix},
     record::{Log, Record, capture, register_inputs},
     shape::Layout,
-    value::{State, Value},
+    value::Value,
 };
 use smallvec::SmallVec;
 use std::{collections::HashMap, sync::Arc};
@@ -193,8 +193,8 @@ fn inline(g: &mut Graph, device: Device, c: &Arc<dyn Composite>, inputs: &[u32],
             map[first] = match inputs.get(next) {
                 Some(&i) => i,
                 None => {
-                    let value = (*log.values[first]).clone();
-                    if !matches!(*value.state(), State::Ready(_)) {
+                    let value = log.values[first].clone();
+                    if value.stored().is_none() {
                         return Err(ErrorKind::Internal(format!("the body of {} uses a tensor that is not in memory", c.name())));
                     }
                     let v = g.node(Op::Input, ArgFrom::Body(Arg::None), SmallVec::new(), std::iter::once(value.meta), record);

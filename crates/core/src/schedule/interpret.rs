@@ -6,7 +6,7 @@ use crate::{
     kernel::Fault,
     op::Arg,
     record::{Log, capture},
-    value::{State, Stored},
+    value::Stored,
 };
 use std::collections::HashMap;
 
@@ -16,11 +16,11 @@ pub(super) fn window(log: &mut Log) -> Result<(), Error> {
     let mut taints: Vec<Option<Error>> = vec![None; log.values.len()];
     for r in &log.records {
         let first = r.first as usize;
-        let outs: Vec<_> = (0..r.outputs as usize).map(|k| (*log.values[first + k]).clone()).collect();
+        let outs: Vec<_> = (0..r.outputs as usize).map(|k| log.values[first + k].clone()).collect();
         if matches!(r.op, Op::Input) {
             let stored = outs[0].stored().ok_or_else(|| Error::at("read", ErrorKind::Internal("an input is not in memory".into()), outs[0].origin))?;
-            arrays[first] = Some(read_array(&outs[0].meta, &stored)?);
-            taints[first] = stored.taint;
+            arrays[first] = Some(read_array(&outs[0].meta, stored)?);
+            taints[first] = stored.taint.clone();
             continue;
         }
         let inputs: Vec<HostArray> = r.inputs.iter().filter_map(|&i| arrays[i as usize].clone()).collect();
@@ -33,15 +33,14 @@ pub(super) fn window(log: &mut Log) -> Result<(), Error> {
         }
     }
     for (slot, value) in log.values.iter().enumerate() {
-        let pending = matches!(*value.state(), State::Pending);
-        if let (true, Some(a)) = (pending, &arrays[slot]) {
+        if let (true, Some(a)) = (value.is_pending(), &arrays[slot]) {
             let bytes = a.to_bytes();
             let device = value.meta.device;
             let buffer = device.pool().take(device, bytes.len()).map_err(|k| Error::at("read", k, value.origin))?;
             if let Some(m) = buffer.write().as_deref_mut() {
                 device.backend().upload(m, 0, &bytes).map_err(|k| Error::at("read", k, value.origin))?;
             }
-            value.set(State::Ready(Stored { taint: taints[slot].clone(), ..Stored::dense(buffer) }));
+            value.store(Stored { taint: taints[slot].clone(), ..Stored::dense(buffer) });
         }
     }
     commit(log, &taints, log.records.len());
@@ -95,7 +94,7 @@ fn interpret_op(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta], device:
                 // A constant tensor the body made from host data.
                 None => {
                     let v = &log.values[first];
-                    v.stored().map(|s| read_array(&v.meta, &s)).transpose().map_err(|e| e.kind().clone())?
+                    v.stored().map(|s| read_array(&v.meta, s)).transpose().map_err(|e| e.kind().clone())?
                 }
             };
             next_input += 1;

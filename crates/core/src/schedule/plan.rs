@@ -61,6 +61,8 @@ pub(crate) struct Plan {
     pub publish: Vec<(u32, u32)>,
     pub deferred: Vec<u32>,
     pub faultable: bool,
+    /// it may take the short way
+    pub is_direct: bool,
     /// The structure it was made for: faults are followed along it.
     pub graph: Graph,
 }
@@ -86,7 +88,10 @@ impl Plan {
             .filter(|(s, v)| **v != NONE && !g.is_input_slot(*s as u32, **v) && publishes(holders[*s], &d, **v))
             .map(|(s, v)| (s as u32, *v))
             .collect();
-        Ok(Plan { hash: g.hash, late, storage: memory.storage, own: memory.own, root: d.root, publish, deferred: d.deferred, faultable, steps, graph })
+        let (storage, own) = (memory.storage, memory.own);
+        let mut plan = Plan { hash: g.hash, late, storage, own, root: d.root, publish, deferred: d.deferred, faultable, is_direct: false, steps, graph };
+        plan.is_direct = plan.can_be_direct();
+        Ok(plan)
     }
 }
 fn publishes(h: Holder, d: &Decisions, v: u32) -> bool {
@@ -246,6 +251,8 @@ pub(crate) struct Sized {
     /// layouts and shapes of published values, in the plan's order
     pub published: Vec<Place>,
     pub shapes: Vec<Shape>,
+    /// which of them lie row-major without gaps from the beginning of their memory
+    pub whole: Vec<bool>,
 }
 /// Where a value lies in its storage: a layout, and starts read at replay.
 #[derive(Clone, Debug)]
@@ -263,6 +270,7 @@ pub(crate) struct SizedOperand {
     pub storage: Storage,
     pub shape: Shape,
     pub dtype: DType,
+    pub dense: bool,
     pub place: Place,
 }
 
@@ -272,9 +280,10 @@ impl Sized {
         let steps = plan.steps.iter().map(|s| size_step(plan, g, &places, s)).collect();
         let bytes: Vec<usize> = plan.own.iter().map(|o| g.vals[o.value as usize].meta.bytes()).collect();
         let (block, blocks) = blocks(plan, &bytes);
-        let published = plan.publish.iter().map(|&(_, v)| places[v as usize].clone()).collect();
-        let shapes = plan.publish.iter().map(|&(_, v)| g.vals[v as usize].meta.shape).collect();
-        Sized { steps, bytes, block, blocks, published, shapes }
+        let published: Vec<Place> = plan.publish.iter().map(|&(_, v)| places[v as usize].clone()).collect();
+        let shapes: Vec<Shape> = plan.publish.iter().map(|&(_, v)| g.vals[v as usize].meta.shape).collect();
+        let whole = published.iter().zip(&shapes).map(|(p, shape)| p.layout == Layout::dense(shape) && p.moves.is_empty()).collect();
+        Sized { steps, bytes, block, blocks, published, shapes, whole }
     }
 }
 /// Temporaries share blocks as their lives allow: first come, smallest block that is large enough.
@@ -422,7 +431,8 @@ fn size_step(plan: &Plan, g: &Graph, places: &[Place], s: &PlanStep) -> SizedSte
             shape = shape.with(0, shape[0] - 1);
         }
         let storage = plan.storage[v as usize];
-        SizedOperand { storage, shape, dtype: meta.dtype, place }
+        let dense = place.layout.is_dense(&shape);
+        SizedOperand { storage, shape, dtype: meta.dtype, dense, place }
     };
     SizedStep { space, inputs: s.inputs.iter().map(operand).collect(), outputs: s.outputs.iter().map(operand).collect() }
 }

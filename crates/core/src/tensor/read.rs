@@ -42,7 +42,7 @@ impl Tensor {
     pub fn into_vec<T: Element>(self) -> Result<Vec<T>> {
         let meta = self.try_meta()?;
         let whole = |s: &Stored| s.taint.is_none() && s.offset == 0 && s.is_dense(&meta.shape) && s.buffer.bytes() == meta.bytes();
-        let Some(stored) = self.value.stored().filter(|s| whole(s) && meta.dtype == T::DTYPE && meta.dtype != DType::Bool) else {
+        let Some(stored) = self.value.stored().cloned().filter(|s| whole(s) && meta.dtype == T::DTYPE && meta.dtype != DType::Bool) else {
             return self.to_vec();
         };
         let here = Origin::here();

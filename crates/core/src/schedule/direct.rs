@@ -1,0 +1,59 @@
+//! The short way of a plan that is one kernel and makes one new value: small eager work that is read at once. Nothing of
+//! such a plan is shared, taken over, withheld or deferred, so it runs without the lists that a replay keeps of all that.
+use super::{
+    execute::{NO_FAULT, Replay},
+    plan::{Plan, Storage, argument},
+};
+use crate::{
+    Error, Scalar,
+    kernel::{KernelKind, Operand, Step},
+    op::Arg,
+    planted::stale,
+    value::Stored,
+};
+use smallvec::SmallVec;
+
+impl Plan {
+    /// Is it one kernel, which cannot fault and makes one value, in memory of its own that outlives the plan?
+    pub fn can_be_direct(&self) -> bool {
+        let [step] = &self.steps[..] else { return false };
+        let ([own], [(_, value)]) = (&self.own[..], &self.publish[..]) else { return false };
+        let apart = matches!(step.kernel.kind, KernelKind::Copy) || self.faultable || !self.deferred.is_empty();
+        !apart && own.escapes && own.taken.is_none() && self.storage[*value as usize] == Storage::Own(0)
+    }
+}
+impl Replay<'_> {
+    /// Was no input computed from bad data?
+    pub fn untainted(&self) -> bool {
+        self.inputs.iter().all(|s| s.taint.is_none())
+    }
+    /// Runs a direct plan: where the new value lies.
+    pub fn run_direct(&self) -> Result<Stored, Error> {
+        let (step, sized) = (&self.plan.steps[0], &self.sized.steps[0]);
+        let own = [self.new_memory(0)?];
+        let mut operands: SmallVec<[Operand<'_>; 4]> = SmallVec::new();
+        for o in sized.inputs.iter().chain(&sized.outputs) {
+            operands.push(self.operand(o, &own).ok_or_else(|| self.no_memory(step))?);
+        }
+        let mut args: SmallVec<[Scalar; 2]> = SmallVec::new();
+        for (k, a) in step.args.iter().enumerate() {
+            args.push(match argument(*a, self.records) {
+                Arg::Scalar(v) => stale(std::ptr::from_ref(self.plan) as usize, 0, k, v),
+                _ => Scalar::Int(0),
+            });
+        }
+        let (inputs, outputs) = operands.split_at(sized.inputs.len());
+        let run = Step { kernel: &step.kernel, space: sized.space, inputs, outputs, args: &args, fault: &NO_FAULT };
+        super::count(|c| {
+            c.kernels += 1;
+            c.fused += step.ops.saturating_sub(1) as u64;
+        });
+        self.device.backend().submit(std::slice::from_ref(&run)).map_err(|k| self.failed(step, k))?;
+        drop(operands);
+        let ([buffer], place) = (own, &self.sized.published[0]);
+        if self.sized.whole[0] {
+            return Ok(Stored::dense(buffer));
+        }
+        Ok(Stored::new(buffer, &self.sized.shapes[0], self.offset(place, None), &place.layout.strides, None))
+    }
+}

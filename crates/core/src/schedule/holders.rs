@@ -1,0 +1,121 @@
+//! Who holds the values of a window when it closes, and which of its inputs may be reused: with the structure, the key of
+//! a plan. The lists live as long as the stream, so that a window that repeats allocates nothing.
+use super::{decide::Holder, plan::InputHold};
+use crate::{
+    cell::CellWrite,
+    op::{Op, mix},
+    record::{Log, Record},
+    value::Value,
+};
+use std::sync::Arc;
+
+/// Who holds what.
+#[derive(Default)]
+pub(crate) struct Holders {
+    /// by slot
+    pub of: Vec<Holder>,
+    /// what becomes of each input, in their order
+    pub inputs: Vec<InputHold>,
+    /// Slots of several writes to one cell, of which each may be withheld by itself: they are not written in place, where
+    /// one kernel makes all of them or none.
+    pub chained: Vec<u32>,
+    /// by slot: how many cells it was the old value of; empty if of none
+    old_of: Vec<u8>,
+    /// a hash of all of it
+    pub key: u64,
+}
+
+impl Holders {
+    /// Does nobody hold any of the values?
+    pub fn nobody(&self) -> bool {
+        self.of.iter().all(|h| *h == Holder::Nobody)
+    }
+    /// Looks at the first `cut` records of a window and at the values of their `slots`.
+    pub fn look(log: &mut Log, cut: usize, slots: usize) {
+        let Log { holders, records, values, writes, epoch, .. } = log;
+        let (records, open) = records.split_at(cut);
+        holders.look_at(records, open, &values[..slots], writes, *epoch);
+    }
+    fn look_at(&mut self, records: &[Record], open: &[Record], values: &[Arc<Value>], writes: &[CellWrite], epoch: u32) {
+        let slots = values.len();
+        self.of.clear();
+        self.of.extend(values.iter().map(|v| match (v.users(), v.kept()) {
+            // One of the users is the window.
+            (0 | 1, 0) => Holder::Nobody,
+            (0 | 1, _) => Holder::Tape,
+            _ => Holder::User,
+        }));
+        self.chained.clear();
+        self.old_of.clear();
+        if !writes.is_empty() {
+            self.look_at_writes(records, values, writes, epoch);
+        }
+        // What the records that stay open read must be there for them.
+        for &i in open.iter().flat_map(|r| &r.inputs) {
+            if (i as usize) < slots {
+                self.of[i as usize] = Holder::User;
+            }
+        }
+        self.inputs.clear();
+        for r in records.iter().filter(|r| matches!(r.op, Op::Input)) {
+            self.inputs.push(self.input(r.first as usize, &values[r.first as usize]));
+        }
+        // Two bits each, 32 to a word.
+        let mut key = records.len() as u64;
+        for chunk in self.inputs.chunks(32) {
+            key = mix(key, chunk.iter().fold(0, |word, hold| word << 2 | *hold as u64));
+        }
+        for chunk in self.of.chunks(32) {
+            key = mix(key, chunk.iter().fold(0, |word, holder| word << 2 | *holder as u64));
+        }
+        for &slot in &self.chained {
+            key = mix(key, 0xC4A1 ^ (slot as u64) << 20);
+        }
+        self.key = key;
+    }
+    fn input(&self, slot: usize, value: &Value) -> InputHold {
+        if self.of[slot] != Holder::Nobody
+            || !value.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0 && s.is_dense(&value.meta.shape))
+        {
+            return InputHold::Held;
+        }
+        match self.old_of.get(slot) {
+            None | Some(0) => InputHold::Free,
+            Some(_) => InputHold::OldCell,
+        }
+    }
+    // Apart, so that the common case keeps its registers.
+    #[inline(never)]
+    fn look_at_writes(&mut self, records: &[Record], values: &[Arc<Value>], writes: &[CellWrite], epoch: u32) {
+        let slots = values.len();
+        // The old values of cells: an undo list refers to them too, which is nobody.
+        for w in writes {
+            if let Some(slot) = w.previous.slot(epoch).map(|s| s as usize).filter(|s| *s < slots) {
+                self.old_of.resize(slots, 0);
+                self.old_of[slot] += 1;
+                if self.of[slot] == Holder::Tape && values[slot].kept() <= self.old_of[slot] as u32 {
+                    self.of[slot] = Holder::Nobody;
+                }
+            }
+        }
+        // A write that may yet be withheld gives its cell back what it replaced.
+        let mut faults = None;
+        for w in writes {
+            // A value that this window computes and that a later write replaces in its cell.
+            let Some(old) = w.previous.slot(epoch).filter(|s| (*s as usize) < slots && w.previous.is_pending()) else { continue };
+            if w.slot as usize >= slots || *faults.get_or_insert_with(|| may_fault(records, values)) {
+                self.of[old as usize] = Holder::User;
+                self.chained.extend([old, w.slot]);
+            }
+        }
+    }
+}
+/// Can a fault be found while these records run? What a composite's body does is not known here.
+fn may_fault(records: &[Record], values: &[Arc<Value>]) -> bool {
+    records.iter().any(|r| match &r.op {
+        Op::Input => values[r.first as usize].stored().is_some_and(|s| s.taint.is_some()),
+        Op::Binary(f) | Op::BinaryScalar(f, _) => r.inputs.first().is_some_and(|&i| f.can_fault(values[i as usize].meta.dtype)),
+        Op::Composite(_) => true,
+        op => op.can_fault(),
+    })
+}
