@@ -15,6 +15,7 @@ mod model;
 pub mod monitor;
 pub mod plot;
 mod recipe;
+pub mod report;
 mod run;
 pub mod storage;
 pub mod suggest;

@@ -2,7 +2,7 @@
 //!
 //! A [`Plot`] holds series of points and marks on the x axis; [`Plot::svg`] draws it: axes with round ticks
 //! ([`scale`]), at most [`MAX_POINTS`] points of a series ([`downsample`]), a legend, a title and a description for
-//! screen readers. Colours are CSS variables of the page (`--series-1`, `--grid`, ...); [`Plot::document`] is the same
+//! screen readers. Colours are CSS variables of the page ([`LIGHT`], [`DARK`]); [`Plot::document`] is the same
 //! picture as a file of its own, which brings its colours, light and dark.
 //!
 //! Invariant: equal plots give equal text, and no text of the user's is markup in it.
@@ -21,7 +21,7 @@ const MAX_MARKS: usize = 200;
 /// Width and height, in the picture's own units.
 const SIZE: (f64, f64) = (560.0, 300.0);
 /// Left, right, top and bottom of the area of the data.
-const AREA: (f64, f64, f64, f64) = (60.0, 546.0, 40.0, 256.0);
+const AREA: (f64, f64, f64, f64) = (60.0, 540.0, 40.0, 256.0);
 /// How many colours there are.
 const COLOURS: usize = 6;
 
@@ -101,7 +101,7 @@ impl Plot {
     }
     /// The picture as a file of its own.
     pub fn document(&self) -> String {
-        self.draw("plot", &format!("<style>{COLOURS_CSS}{SHAPES_CSS}</style>"))
+        self.draw("plot", &format!("<style>:root{{{LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{DARK}}}}}{SHAPES_CSS}</style>"))
     }
     /// Can anything be drawn?
     pub fn is_empty(&self) -> bool {
@@ -212,16 +212,15 @@ impl Plot {
         if shown.len() < 2 {
             return;
         }
-        let mut right = AREA.1;
-        for s in shown.iter().rev() {
+        let _ = write!(out, "<text class=\"label legend\" x=\"{}\" y=\"22\">", AREA.1);
+        for (k, s) in shown.iter().enumerate() {
             let name: String = if s.name.chars().count() > 22 { s.name.chars().take(21).chain(['…']).collect() } else { s.name.clone() };
-            // About 7 units a letter.
-            let width = 7.0 * name.chars().count() as f64;
-            let _ = write!(out, "<text class=\"label legend\" x=\"{right:.1}\" y=\"22\">{}</text>", escape(&name));
-            right -= width + 8.0;
-            let _ = write!(out, "<path class=\"{}\" d=\"M{:.1} 18h18\"/>", classes(s), right - 18.0);
-            right -= 18.0 + 16.0;
+            // Signs that look like the lines, so that they grow with the letters.
+            let sign = if s.stroke == Stroke::Dashed { "╍╍" } else { "━━" };
+            let gap = if k > 0 { "\u{a0}\u{a0}\u{a0}" } else { "" };
+            let _ = write!(out, "{gap}<tspan class=\"sign series-{}\">{sign}</tspan>\u{a0}{}", s.colour % COLOURS + 1, escape(&name));
         }
+        *out += "</text>";
     }
 }
 /// Every second tick gives way where a page is narrow.
@@ -268,7 +267,7 @@ pub fn smooth(points: &[(f64, f64)], span: f64) -> Vec<(f64, f64)> {
 }
 
 /// Text as it may stand in HTML and SVG, also inside quotes. Control characters, which XML does not allow, and those
-/// that turn the direction of text around become U+FFFD.
+/// that turn the direction of text around (Boucher and Anderson, "Trojan Source", 2021) become U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -279,7 +278,7 @@ pub fn escape(text: &str) -> String {
             '"' => out += "&quot;",
             '\'' => out += "&#39;",
             '\n' | '\t' => out.push(c),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             c if c.is_control() => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -287,13 +286,15 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The colours: those of Okabe and Ito ("Color Universal Design", 2008), which colour-blind people tell apart, and on
-/// dark ground lighter ones of the same hues.
-pub const COLOURS_CSS: &str = "\
-:root{color-scheme:light dark;--ground:#fff;--ink:#1b2330;--quiet:#5b6675;--grid:#e3e8ee;--axis:#9aa5b1;\
---series-1:#0072b2;--series-2:#d55e00;--series-3:#00805c;--series-4:#b3508a;--series-5:#a56a00;--series-6:#3a7fb5;--alert:#b3261e}\
-@media(prefers-color-scheme:dark){:root{--ground:#161b22;--ink:#e6ebf2;--quiet:#9aa7b5;--grid:#28303a;--axis:#5d6978;\
---series-1:#58b4f0;--series-2:#ff9357;--series-3:#3fcf9f;--series-4:#eba3cf;--series-5:#f2bd53;--series-6:#9ccdf0;--alert:#ff8a80}}";
+/// The colours: those of Okabe and Ito ("Color Universal Design", 2008), which colour-blind people tell apart, a little
+/// darker where they are thin on white.
+pub const LIGHT: &str = "\
+--page:#f4f6f9;--ground:#fff;--ink:#1b2330;--quiet:#566172;--grid:#e4e8ee;--axis:#8d99a8;--series-1:#0072b2;--series-2:#c85400;\
+--series-3:#007f5c;--series-4:#ad4a85;--series-5:#966000;--series-6:#33749f;--alert:#b3261e";
+/// On dark ground, lighter colours of the same hues.
+pub const DARK: &str = "\
+--page:#0d1117;--ground:#161b22;--ink:#e6ebf2;--quiet:#9aa7b5;--grid:#2a323d;--axis:#667587;--series-1:#58b4f0;--series-2:#ff9357;\
+--series-3:#3fcf9f;--series-4:#eba3cf;--series-5:#f2bd53;--series-6:#9ccdf0;--alert:#ff8a80";
 /// How the shapes of a plot use the colours.
 pub const SHAPES_CSS: &str = "\
 .plot{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}\
@@ -301,12 +302,12 @@ pub const SHAPES_CSS: &str = "\
 .plot text{fill:var(--quiet)}.plot .tick.x,.plot .label.x{text-anchor:middle}.plot .tick.y,.plot .legend{text-anchor:end}\
 .plot .tick{font-variant-numeric:tabular-nums}.plot .legend{fill:var(--ink)}\
 .plot .line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}.plot .dashed{stroke-dasharray:7 5}\
-.plot .faint{stroke-width:1;opacity:.32}.plot .resume{stroke:var(--alert);stroke-width:1.5;stroke-dasharray:2 4;fill:none}\
+.plot .faint{stroke-width:1;opacity:.28}.plot .resume{stroke:var(--alert);stroke-width:1.5;stroke-dasharray:2 4;fill:none}\
 .plot .checkpoint{fill:var(--axis)}.plot .dot{stroke:none}\
 .plot .line.series-1{stroke:var(--series-1)}.plot .line.series-2{stroke:var(--series-2)}.plot .line.series-3{stroke:var(--series-3)}\
 .plot .line.series-4{stroke:var(--series-4)}.plot .line.series-5{stroke:var(--series-5)}.plot .line.series-6{stroke:var(--series-6)}\
-.plot .dot.series-1{fill:var(--series-1)}.plot .dot.series-2{fill:var(--series-2)}.plot .dot.series-3{fill:var(--series-3)}\
-.plot .dot.series-4{fill:var(--series-4)}.plot .dot.series-5{fill:var(--series-5)}.plot .dot.series-6{fill:var(--series-6)}";
+.plot .dot.series-1,.plot .sign.series-1{fill:var(--series-1)}.plot .dot.series-2,.plot .sign.series-2{fill:var(--series-2)}.plot .dot.series-3,.plot .sign.series-3{fill:var(--series-3)}\
+.plot .dot.series-4,.plot .sign.series-4{fill:var(--series-4)}.plot .dot.series-5,.plot .sign.series-5{fill:var(--series-5)}.plot .dot.series-6,.plot .sign.series-6{fill:var(--series-6)}";
 
 #[cfg(test)]
 mod tests;

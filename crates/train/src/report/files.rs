@@ -1,0 +1,214 @@
+//! What the files of a run folder say, as far as they are there.
+//!
+//! Reading forgives: a file that is missing, a line that was torn off when the power went, a number that is `null` are
+//! each told in [`Run::notes`], and the rest is used. Invariant: nothing but the folder's own files is read.
+use serde::{Deserialize, Deserializer, de::MapAccess};
+use serde_json::{Map, Value};
+use std::{fmt, fs, io, path::Path};
+
+/// Everything that is known of a run.
+#[derive(Default)]
+pub struct Run {
+    /// `config.toml`, as it is
+    pub config: Option<String>,
+    /// `environment.json`
+    pub environment: Map<String, Value>,
+    pub steps: Vec<Step>,
+    pub epochs: Vec<Epoch>,
+    pub test: Option<Test>,
+    /// by step
+    pub timing: Vec<Timing>,
+    pub checkpoints: Vec<Checkpoint>,
+    /// the steps that the run went on from
+    pub resumes: Vec<u64>,
+    pub evaluation: Option<Evaluation>,
+    /// what is missing or cannot be read
+    pub notes: Vec<String>,
+}
+/// A line of `metrics.jsonl`.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Metric {
+    Step(Step),
+    Epoch(Epoch),
+    Test(Test),
+    #[serde(other)]
+    Other,
+}
+/// A line of `timing.jsonl`.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Timed {
+    Step(Timing),
+    /// The same figures as the step before it.
+    Epoch,
+    Checkpoint(Checkpoint),
+    Resume {
+        step: u64,
+    },
+    #[serde(other)]
+    Other,
+}
+#[derive(Deserialize)]
+pub struct Step {
+    pub step: u64,
+    pub loss: Option<f64>,
+    pub lr: Option<f64>,
+    pub grad_norm: Option<f64>,
+}
+#[derive(Deserialize)]
+pub struct Epoch {
+    pub step: u64,
+    pub epoch: u64,
+    pub loss: Option<f64>,
+    pub lr: Option<f64>,
+    #[serde(default)]
+    pub grad_norms: Norms,
+    pub valid: Option<Valid>,
+}
+#[derive(Deserialize)]
+pub struct Valid {
+    pub loss: Option<f64>,
+    pub accuracy: Option<f64>,
+}
+#[derive(Deserialize)]
+pub struct Test {
+    pub loss: Option<f64>,
+    pub accuracy: Option<f64>,
+    pub rows: Option<u64>,
+}
+#[derive(Deserialize)]
+pub struct Timing {
+    pub step: u64,
+    pub seconds: Option<f64>,
+    pub rows_per_second: Option<f64>,
+    pub rss_bytes: Option<f64>,
+}
+#[derive(Deserialize)]
+pub struct Checkpoint {
+    pub step: u64,
+    pub stall_seconds: Option<f64>,
+    pub write_seconds: Option<f64>,
+}
+#[derive(Deserialize)]
+pub struct Evaluation {
+    pub loss: Option<f64>,
+    pub accuracy: Option<f64>,
+    pub rows: Option<u64>,
+    pub classes: Option<Vec<String>>,
+    /// rows = truth, columns = answer
+    pub confusion: Option<Vec<Vec<u64>>>,
+    #[serde(default)]
+    pub worst: Vec<Worst>,
+}
+#[derive(Deserialize)]
+pub struct Worst {
+    pub index: Option<u64>,
+    pub loss: Option<f64>,
+    pub target: Option<String>,
+    pub answer: Option<String>,
+    pub probability: Option<f64>,
+    pub image: Option<Image>,
+    pub text: Option<String>,
+}
+#[derive(Deserialize)]
+pub struct Image {
+    pub width: usize,
+    pub height: usize,
+    pub channels: usize,
+    /// row-major, the channels of a pixel together
+    pub pixels: Vec<u8>,
+}
+/// Norms by parameter, in the order of the file, which is the order of the layers.
+#[derive(Default)]
+pub struct Norms(pub Vec<(String, Option<f64>)>);
+impl<'de> Deserialize<'de> for Norms {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Norms, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Norms;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("norms by parameter")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Norms, A::Error> {
+                let mut norms = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    norms.push(entry);
+                }
+                Ok(Norms(norms))
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+/// Reads a run folder.
+pub fn read(folder: &Path) -> Run {
+    let mut run = Run::default();
+    run.config = text(folder, "config.toml", &mut run.notes);
+    if let Some(environment) = whole(folder, "environment.json", &mut run.notes) {
+        run.environment = environment;
+    }
+    for line in lines::<Metric>(folder, "metrics.jsonl", &mut run.notes) {
+        match line {
+            // A resumed run does the steps after its checkpoint again: later lines replace earlier ones.
+            Metric::Step(step) => replace(&mut run.steps, step, |s| s.step),
+            Metric::Epoch(epoch) => replace(&mut run.epochs, epoch, |e| e.step),
+            Metric::Test(test) => run.test = Some(test),
+            Metric::Other => {}
+        }
+    }
+    for line in lines::<Timed>(folder, "timing.jsonl", &mut run.notes) {
+        match line {
+            Timed::Step(timing) => replace(&mut run.timing, timing, |t| t.step),
+            Timed::Checkpoint(checkpoint) => run.checkpoints.push(checkpoint),
+            Timed::Resume { step } => run.resumes.push(step),
+            Timed::Epoch | Timed::Other => {}
+        }
+    }
+    run.evaluation = whole(folder, "evaluation.json", &mut run.notes);
+    run
+}
+fn replace<T>(list: &mut Vec<T>, new: T, step: impl Fn(&T) -> u64) {
+    while list.last().is_some_and(|last| step(last) >= step(&new)) {
+        list.pop();
+    }
+    list.push(new);
+}
+fn text(folder: &Path, name: &str, notes: &mut Vec<String>) -> Option<String> {
+    match fs::read(folder.join(name)) {
+        Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            notes.push(format!("{name} is not there"));
+            None
+        }
+        Err(e) => {
+            notes.push(format!("{name} cannot be read: {e}"));
+            None
+        }
+    }
+}
+fn whole<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str, notes: &mut Vec<String>) -> Option<T> {
+    let text = text(folder, name, notes)?;
+    serde_json::from_str(&text).map_err(|e| notes.push(format!("{name} cannot be read: {e}"))).ok()
+}
+/// The lines of a file that can be read.
+fn lines<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str, notes: &mut Vec<String>) -> Vec<T> {
+    let Some(text) = text(folder, name, notes) else { return Vec::new() };
+    let (mut read, mut wrong) = (Vec::new(), Vec::new());
+    for (k, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        match serde_json::from_str(line) {
+            Ok(value) => read.push(value),
+            Err(_) => wrong.push(k + 1),
+        }
+    }
+    let torn = !text.ends_with('\n') && wrong.last() == Some(&text.lines().count());
+    if torn {
+        wrong.pop();
+        notes.push(format!("the last line of {name} is torn off: the run was interrupted while it was written"));
+    }
+    if let Some(first) = wrong.first() {
+        notes.push(format!("{} lines of {name} cannot be read, the first is line {first}", wrong.len()));
+    }
+    read
+}
