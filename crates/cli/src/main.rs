@@ -3,6 +3,8 @@
 //! Exit codes: 0 done, 1 the run failed, 2 usage, 4 unreadable input, 9 device absent.
 #![forbid(unsafe_code)]
 
+#[allow(dead_code, reason = "the verb that prints it comes with the other verbs")]
+mod info;
 mod progress;
 
 use adamant::Device;

@@ -18,7 +18,7 @@ use std::{
 };
 
 mod rules;
-pub(crate) use rules::sum_to;
+pub(crate) use rules::{reads_of, sum_to};
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 

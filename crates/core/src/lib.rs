@@ -17,6 +17,7 @@ mod error;
 pub mod expr;
 pub mod functional;
 pub mod grad;
+pub mod graph;
 pub mod intercept;
 pub mod kernel;
 pub mod op;

@@ -19,6 +19,7 @@ pub mod report;
 mod run;
 pub mod storage;
 pub mod suggest;
+pub mod summary;
 
 pub use config::Document;
 pub use dataset::{Dataset, Part};

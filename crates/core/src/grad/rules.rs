@@ -54,6 +54,11 @@ pub(super) fn saves(op: &Op, inputs: usize) -> Saves {
     }
 }
 
+/// Which inputs and outputs of an op its gradient reads; none, if no gradient flows through it.
+pub(crate) fn reads_of(op: &Op, inputs: usize) -> Saves {
+    if differentiable(op) { saves(op, inputs) } else { Saves::default() }
+}
+
 /// Sums a cotangent over the axes that broadcast, back to the shape of the operand.
 pub(crate) fn sum_to(g: &Tensor, shape: &Shape) -> Tensor {
     let from = g.meta().shape;
