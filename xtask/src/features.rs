@@ -10,6 +10,7 @@ mod models;
 mod probe;
 mod timing;
 mod training;
+mod watching;
 
 use crate::exit::Exit;
 use adamant::{
@@ -65,7 +66,7 @@ impl Seen {
 }
 
 fn rows() -> Vec<&'static Row> {
-    let mut rows: Vec<&Row> = [create::ROWS, gradients::ROWS, models::ROWS, training::ROWS, devices::ROWS].into_iter().flatten().collect();
+    let mut rows: Vec<&Row> = [create::ROWS, gradients::ROWS, models::ROWS, training::ROWS, devices::ROWS, watching::ROWS].into_iter().flatten().collect();
     rows.sort_by_key(|r| r.id);
     rows
 }
@@ -122,8 +123,8 @@ mod tests {
 
     #[test]
     fn a_row_that_is_asked_for_and_has_no_check() {
-        let asked = "S0.01 S0.02 S0.03 S0.06 S0.07 S0.09 S0.11 S0.12 S0.15 S0.17 S0.19 S0.20 S0.22 S0.23 S0.30 S0.32 S0.33 S0.35 \
-                     S1.12 S1.14 S1.15 S1.24 S1.25 S1.43 S1.44 S1.45 S1.54 S1.55 S1.59";
+        let asked = "S0.01 S0.02 S0.03 S0.06 S0.07 S0.09 S0.11 S0.12 S0.15 S0.17 S0.19 S0.20 S0.21 S0.22 S0.23 S0.30 S0.32 S0.33 S0.35 S0.36 S0.37 S0.38 S0.42 \
+                     S1.12 S1.14 S1.15 S1.24 S1.25 S1.43 S1.44 S1.45 S1.54 S1.55 S1.59 S3.20 S4.05 S4.28";
         let rows: Vec<&str> = rows().iter().map(|r| r.id).collect();
         assert_eq!(rows, asked.split_whitespace().collect::<Vec<_>>());
     }

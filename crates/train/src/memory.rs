@@ -96,6 +96,33 @@ pub fn memory_usage(device: Device) -> Result<MemoryUsage, MemoryError> {
     Ok(MemoryUsage { system: system_memory()?, process: process_memory()?, device: device.memory() })
 }
 
+/// What a piece of work left behind on a device and needed at its height, in bytes above what was there before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct MemoryProfile {
+    /// in buffers that somebody still holds
+    pub current: usize,
+    /// the most that was
+    pub peak: usize,
+}
+/// Runs `f` and tells what it took of a device's memory. The device's peak starts anew, so profiles do not nest; work of
+/// other threads on the device counts too.
+///
+/// ```
+/// # use adamant_core::{Device, Tensor};
+/// # use adamant_train::memory::profile_memory;
+/// let device = Device::reference();
+/// let (kept, memory) = profile_memory(device, || device.scoped(|| Tensor::ones([256]).to_vec::<f32>()));
+/// assert!(memory.peak >= memory.current && kept?.len() == 256);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub fn profile_memory<R>(device: Device, f: impl FnOnce() -> R) -> (R, MemoryProfile) {
+    device.pool().reset_peak();
+    let before = device.memory().live_bytes;
+    let result = f();
+    let after = device.memory();
+    (result, MemoryProfile { current: after.live_bytes.saturating_sub(before), peak: after.peak_bytes.saturating_sub(before) })
+}
+
 fn fields<const N: usize>(file: &str, names: [&'static str; N]) -> Result<[u64; N], MemoryError> {
     if !cfg!(target_os = "linux") {
         return Err(MemoryError::Platform { os: std::env::consts::OS });

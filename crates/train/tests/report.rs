@@ -161,6 +161,19 @@ fn steps_that_were_done_twice_and_are_drawn_twice() {
     assert!(html.contains("train: 4 points, from 9 at step 1 to 6 at 4; lowest 6, highest 9."), "{html}");
 }
 
+#[test]
+fn a_resume_that_is_lost_behind_a_torn_line_and_layers_in_the_order_of_letters() {
+    let folder = tempfile::tempdir().unwrap();
+    let norms = json!({ "10.weight": 1.0, "2.weight": 2.0, "2.bias": 3.0 });
+    let metrics = json!({ "kind": "epoch", "step": 9, "epoch": 1, "loss": 1.0, "lr": 0.1, "grad_norms": norms });
+    fs::write(folder.path().join("metrics.jsonl"), lines([metrics].into_iter())).unwrap();
+    fs::write(folder.path().join("timing.jsonl"), "{\"kind\":\"step\",\"st{\"kind\":\"resume\",\"seconds\":0.1,\"step\":7}\n").unwrap();
+    let html = page(folder.path());
+    assert!(html.contains("Resumed 1 time from step 7."), "{html}");
+    let at = |name: &str| html.find(&format!("<bdi>{name}</bdi>")).unwrap();
+    assert!(at("2.bias") < at("2.weight") && at("2.weight") < at("10.weight"));
+}
+
 const HOSTILE: &str = "</script></title></bdi><script>window.hacked=1</script><img src=x onerror=\"window.hacked=2\">'\"`&\u{202e}rtl שלום\u{2028}\u{0007}";
 fn hostile(folder: &Path) {
     let classes: Vec<String> = (0..3).map(|k| format!("{k}{HOSTILE}")).collect();

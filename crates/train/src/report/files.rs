@@ -40,8 +40,8 @@ enum Metric {
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Timed {
     Step(Timing),
-    /// The same figures as the step before it.
-    Epoch,
+    /// The same figures at the end of an epoch.
+    Epoch(Timing),
     Checkpoint(Checkpoint),
     Resume {
         step: u64,
@@ -119,7 +119,7 @@ pub struct Image {
     /// row-major, the channels of a pixel together
     pub pixels: Vec<u8>,
 }
-/// Norms by parameter, in the order of the file, which is the order of the layers.
+/// Norms by parameter, by layer: `2.weight` before `10.weight`.
 #[derive(Default)]
 pub struct Norms(pub Vec<(String, Option<f64>)>);
 impl<'de> Deserialize<'de> for Norms {
@@ -135,6 +135,10 @@ impl<'de> Deserialize<'de> for Norms {
                 while let Some(entry) = map.next_entry()? {
                     norms.push(entry);
                 }
+                norms.sort_by_cached_key(|(name, _): &(String, Option<f64>)| {
+                    let part = |part: &str| (part.parse::<u64>().unwrap_or(u64::MAX), part.to_string());
+                    name.split('.').map(part).collect::<Vec<_>>()
+                });
                 Ok(Norms(norms))
             }
         }
@@ -160,10 +164,10 @@ pub fn read(folder: &Path) -> Run {
     }
     for line in lines::<Timed>(folder, "timing.jsonl", &mut run.notes) {
         match line {
-            Timed::Step(timing) => replace(&mut run.timing, timing, |t| t.step),
+            Timed::Step(timing) | Timed::Epoch(timing) => replace(&mut run.timing, timing, |t| t.step),
             Timed::Checkpoint(checkpoint) => run.checkpoints.push(checkpoint),
             Timed::Resume { step } => run.resumes.push(step),
-            Timed::Epoch | Timed::Other => {}
+            Timed::Other => {}
         }
     }
     run.evaluation = whole(folder, "evaluation.json", &mut run.notes);
@@ -199,7 +203,11 @@ fn lines<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str, notes: &mut Ve
     for (k, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         match serde_json::from_str(line) {
             Ok(value) => read.push(value),
-            Err(_) => wrong.push(k + 1),
+            Err(_) => {
+                wrong.push(k + 1);
+                // A run that went on writes behind the torn line of the one before it: what follows there is whole.
+                read.extend(line.match_indices('{').skip(1).find_map(|(at, _)| serde_json::from_str(&line[at..]).ok()));
+            }
         }
     }
     let torn = !text.ends_with('\n') && wrong.last() == Some(&text.lines().count());
