@@ -1,24 +1,28 @@
-//! `adamant train CONFIG.toml`: reads a description, trains with visible progress, tests once, writes the weights.
+//! The command `adamant`: trains from descriptions in TOML, evaluates, predicts, generates, and says what it found.
 //!
-//! Exit codes: 0 done, 1 the run failed, 2 usage, 4 unreadable input, 9 device absent.
+//! Exit codes: 0 done, 1 the run failed, 2 usage, 3 diverged, 4 unreadable input, 5 out of memory, 6 storage full or broken,
+//! 9 device absent, 130 and 143 interrupted with a checkpoint written. With `--json` stdout holds exactly one JSON
+//! document, of the result or of the error; text for people goes to stderr.
 #![forbid(unsafe_code)]
 
-#[allow(dead_code, reason = "the verb that prints it comes with the other verbs")]
+mod device;
+mod environment;
 mod info;
 mod progress;
+mod runs;
+mod train;
+mod verbs;
 
-use adamant::Device;
-use adamant_train::{Document, Failure, Report, Watch, train};
-use clap::{Args, Parser, Subcommand};
-use serde_json::json;
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use adamant_train::Failure;
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
 
-/// Deep learning in Rust.
+const CODES: &str = "Exit codes: 0 done; 1 the run failed; 2 usage; 3 diverged; 4 unreadable input; 5 out of memory; 6 storage full or \
+broken; 9 device absent; 130, 143 interrupted, checkpoint written.";
+
+/// Deep learning in Rust: train, watch, stop, go on, use.
 #[derive(Parser)]
-#[command(name = "adamant", version)]
+#[command(name = "adamant", version, after_help = CODES)]
 struct Command {
     #[command(subcommand)]
     verb: Verb,
@@ -26,113 +30,58 @@ struct Command {
 #[derive(Subcommand)]
 enum Verb {
     /// Trains a model from a description.
-    Train(Train),
-}
-#[derive(Args)]
-struct Train {
-    /// the description, in TOML
-    config: PathBuf,
-    /// a value in place of the file's: seed=2, optimizer.lr=1e-3, model.layers.7.p=0.5
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// where the data lies, instead of beside the description
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// cpu, cuda:N, wgpu:N, auto or reference
-    #[arg(long)]
-    device: Option<String>,
-    /// threads of the CPU, the caller's among them
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// ends with one JSON document on the last line of stdout
-    #[arg(long)]
-    json: bool,
-    /// says nothing but errors (and the JSON)
-    #[arg(long, short)]
-    quiet: bool,
+    Train(train::Train),
+    /// Evaluates a trained model on the test part or the validation part of its data.
+    Eval(verbs::Eval),
+    /// Answers for inputs from files.
+    Predict(verbs::Predict),
+    /// Writes text with a trained language model.
+    Generate(verbs::Generate),
+    /// Lists a model's layers with shapes, parameters, FLOPs and bytes, without running it.
+    Summary(verbs::Summary),
+    /// Says what was found on this machine, what was not, and why.
+    Info(verbs::Info),
+    /// Draws the report of a run again.
+    Report(verbs::Report),
+    /// Suggests a batch size and a learning rate for a model of so many parameters.
+    Suggest(verbs::Suggest),
+    /// Prints a script that completes this command in a shell.
+    #[command(after_help = "Example:\n  adamant completions bash > ~/.local/share/bash-completion/completions/adamant")]
+    Completions {
+        /// the shell
+        shell: clap_complete::Shell,
+    },
 }
 
 fn main() -> ExitCode {
-    let Command { verb: Verb::Train(options) } = Command::parse();
-    match run(&options) {
+    let (json, done) = match Command::parse().verb {
+        Verb::Train(o) => (o.json, train::run(&o)),
+        Verb::Eval(o) => (o.json, verbs::eval(&o)),
+        Verb::Predict(o) => (o.json, verbs::predict(&o)),
+        Verb::Generate(o) => (o.json, verbs::generate(&o)),
+        Verb::Summary(o) => (o.json, verbs::summary(&o)),
+        Verb::Info(o) => (o.json, verbs::info(&o)),
+        Verb::Report(o) => (o.json, verbs::report(&o)),
+        Verb::Suggest(o) => (o.json, verbs::suggest(&o)),
+        Verb::Completions { shell } => {
+            clap_complete::generate(shell, &mut Command::command(), "adamant", &mut std::io::stdout());
+            (false, Ok(()))
+        }
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            say_failure(&failure, json);
             ExitCode::from(failure.exit_code())
         }
     }
 }
-fn run(options: &Train) -> Result<(), Failure> {
-    let mut document = Document::read(&options.config)?;
-    for assignment in &options.set {
-        document.set(assignment)?;
+fn say_failure(failure: &Failure, json: bool) {
+    eprintln!("error: {failure}");
+    if let Some(help) = failure.help() {
+        eprintln!(" help: {help}");
     }
-    let folder = options.data.clone().unwrap_or_else(|| options.config.parent().unwrap_or(Path::new("")).to_path_buf());
-    let device = device(options)?;
-    let mut watch: Box<dyn Watch> = if options.quiet { Box::new(()) } else { progress::watch(options.json) };
-    let report = device.scoped(|| train(&document, &folder, &mut *watch))?;
-    drop(watch);
-    if !options.quiet {
-        progress::say(options.json, &summary(&report));
+    if json {
+        println!("{}", failure.to_json());
     }
-    if options.json {
-        println!("{}", as_json(&report));
-    }
-    Ok(())
-}
-fn device(options: &Train) -> Result<Device, Failure> {
-    let named = options.device.as_deref().map(str::parse::<Device>).transpose();
-    let named = named.map_err(|e| if e.kind().word() == "argument" { Failure::Usage(e.to_string()) } else { Failure::Device(e.to_string()) })?;
-    match (options.threads, named) {
-        (None, Some(device)) => Ok(device),
-        (None, None) => Device::current().map_err(|e| Failure::Device(e.to_string())),
-        (Some(n), named) => threads(n, named),
-    }
-}
-/// The CPU with a number of threads.
-#[cfg(feature = "cpu")]
-fn threads(n: usize, named: Option<Device>) -> Result<Device, Failure> {
-    if n == 0 || named.is_some_and(|d| d.info().backend != "cpu") {
-        return Err(Failure::Usage("--threads takes a number from 1 on, for the cpu".into()));
-    }
-    let context = adamant::cpu::Context::new(adamant::cpu::CpuBackend::builder().threads(n)).map_err(|e| Failure::Device(e.to_string()))?;
-    Ok(context.device())
-}
-#[cfg(not(feature = "cpu"))]
-fn threads(_: usize, _: Option<Device>) -> Result<Device, Failure> {
-    Err(Failure::Usage("--threads needs the cpu backend, which is not compiled in".into()))
-}
-
-fn summary(report: &Report) -> String {
-    let right = (report.test_accuracy * report.plan.rows.1 as f64).round();
-    let mut text = format!(
-        "test accuracy {:.2} % ({right} of {} rows), loss {:.4}; trained in {:.1} s",
-        100.0 * report.test_accuracy,
-        report.plan.rows.1,
-        report.test_loss,
-        report.seconds
-    );
-    if let Some(path) = &report.weights {
-        text += &format!("; weights in {}", path.display());
-    }
-    text
-}
-fn as_json(report: &Report) -> serde_json::Value {
-    let plan = &report.plan;
-    json!({
-        "metrics": {
-            "test": { "accuracy": report.test_accuracy, "loss": report.test_loss, "rows": plan.rows.1 },
-            "train": { "loss": report.losses.last(), "losses": report.losses, "rows": plan.rows.0 },
-        },
-        "seed": plan.seed,
-        "epochs": plan.epochs,
-        "batch": plan.batch,
-        "steps": plan.epochs * plan.steps,
-        "parameters": plan.parameters,
-        "optimizer": plan.optimizer,
-        "clip": plan.clip.to_string(),
-        "device": plan.device,
-        "seconds": report.seconds,
-        "weights": report.weights,
-    })
 }

@@ -54,6 +54,10 @@ fn a_last_line_that_is_no_document() {
     assert!(!err.contains('\u{1b}'));
     let quiet = adamant(folder.path(), &["train", "run.toml", "--quiet"]);
     assert_eq!((quiet.status.code(), quiet.stdout.len(), quiet.stderr.len()), (Some(0), 0, 0));
+    // Each run has a folder of its own.
+    for name in ["runs/run-1/report.html", "runs/run-2/weights.safetensors", "runs/run-2/metrics.jsonl"] {
+        assert!(folder.path().join(name).exists(), "{name}");
+    }
 }
 #[test]
 fn an_exit_code_that_does_not_tell_what_happened() {
@@ -68,7 +72,7 @@ fn an_exit_code_that_does_not_tell_what_happened() {
         (&["train", "run.toml", "--device", "cuda"], 9, "cuda"),
         (&["train", "run.toml", "--device", "cpu:x"], 2, "cpu:x"),
         (&["train", "run.toml", "--threads", "0"], 2, "--threads"),
-        (&["train", "run.toml", "--set", "optimizer.lr=1e38", "--set", "epochs=50"], 1, "diverged"),
+        (&["train", "run.toml", "--set", "optimizer.lr=1e38", "--set", "epochs=50"], 3, "diverged"),
     ] {
         let output = adamant(folder.path(), arguments);
         let err = String::from_utf8(output.stderr).unwrap();
@@ -84,21 +88,101 @@ fn an_exit_code_that_does_not_tell_what_happened() {
 #[test]
 fn weights_that_depend_on_the_number_of_threads() {
     let folder = tempfile::tempdir().unwrap();
-    let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits/digits.toml");
-    let weights: Vec<Vec<u8>> = ["1", "2", "4", "8"]
+    let digits = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits/digits.toml").canonicalize().unwrap();
+    let results: Vec<[Vec<u8>; 2]> = ["1", "2", "4", "8"]
         .iter()
         .map(|threads| {
-            let path = folder.path().join(threads);
-            let set = format!("weights={}", path.display());
+            let run = folder.path().join(threads);
             let output = Command::new(env!("CARGO_BIN_EXE_adamant"))
-                .args(["train", "--quiet", "--set", "epochs=1", "--set", &set, "--threads", threads])
-                .arg(&digits)
+                .current_dir(folder.path())
+                .args(["train", "--quiet", "--set", "epochs=1", "--threads", threads, "--run"])
+                .args([&run, &digits])
                 .output()
                 .unwrap();
             assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-            std::fs::read(path).unwrap()
+            ["weights.safetensors", "metrics.jsonl"].map(|name| std::fs::read(run.join(name)).unwrap())
         })
         .collect();
-    assert!(weights[0].len() > 151_306 * 4);
-    assert!(weights.windows(2).all(|w| w[0] == w[1]));
+    assert!(results[0][0].len() > 151_306 * 4);
+    assert!(results.windows(2).all(|w| w[0] == w[1]));
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| unreachable!("{e}: {} {}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+}
+#[test]
+fn a_failure_that_a_program_cannot_read() {
+    let folder = folder();
+    let output = adamant(folder.path(), &["train", "run.toml", "--json", "--set", "optimizer.lr=1e38", "--set", "epochs=50"]);
+    let error = &json(&output)["error"];
+    assert_eq!((error["code"].as_u64(), error["kind"].as_str(), output.status.code()), (Some(3), Some("diverged"), Some(3)));
+    assert!(error["help"].as_str().unwrap().contains("learning rate") && error["message"].as_str().unwrap().contains("step"), "{error}");
+}
+#[test]
+fn a_trained_model_that_cannot_be_used() {
+    let folder = folder();
+    assert_eq!(adamant(folder.path(), &["train", "run.toml", "--quiet", "--run", "r"]).status.code(), Some(0));
+    let trained = json(&adamant(folder.path(), &["train", "run.toml", "--quiet", "--json", "--run", "r", "--resume", "auto"]));
+    let judged = json(&adamant(folder.path(), &["eval", "r", "--json"]));
+    assert_eq!(judged["accuracy"], trained["metrics"]["test"]["accuracy"]);
+    assert_eq!(judged["rows"], 4);
+    std::fs::write(folder.path().join("new.csv"), "1,2\n3,0\n4,1\n").unwrap();
+    let answers = json(&adamant(folder.path(), &["predict", "r", "new.csv", "--json", "--batch", "2"]));
+    assert_eq!(answers.as_array().unwrap().len(), 3);
+    let sum: f64 = answers[2]["probabilities"].as_object().unwrap().values().map(|v| v.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-6 && answers[2]["row"] == 2);
+    for (arguments, code, says) in [
+        (&["predict", "r", "gone.csv"][..], 4, "gone.csv"),
+        (&["eval", "nowhere"], 4, "nowhere"),
+        (&["eval", "r", "--part", "valid"], 2, "no validation part"),
+        (&["generate", "r"], 2, "language model"),
+        (&["report", "nowhere"], 4, "nowhere"),
+    ] {
+        let output = adamant(folder.path(), arguments);
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && err.contains(says), "{arguments:?}: {:?} {err}", output.status);
+    }
+}
+#[test]
+fn a_language_model_that_does_not_write() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("input.txt"), "the cat sat on the mat. ".repeat(40)).unwrap();
+    let text = r#"
+iterations = 30
+batch = 8
+[data]
+kind = "text"
+context = 8
+[model]
+layers = [
+    { name = "wte", kind = "Embedding", num_embeddings = "$vocabulary", embedding_dim = 16 },
+    { name = "wpe", kind = "PositionEmbedding", max_length = 8, features = 16 },
+    { kind = "TransformerEncoderLayer", d_model = 16, nhead = 2, dim_feedforward = 32, is_causal = true, norm_first = true, dropout = 0.1 },
+    { kind = "Linear", tied = "wte" },
+]
+[optimizer]
+kind = "Adam"
+lr = 0.01
+"#;
+    std::fs::write(folder.path().join("gpt.toml"), text).unwrap();
+    assert_eq!(adamant(folder.path(), &["train", "gpt.toml", "--quiet"]).status.code(), Some(0));
+    let write = |seed: &str| json(&adamant(folder.path(), &["generate", "runs/gpt-1", "--prompt", "the ", "--tokens", "20", "--seed", seed, "--json"]));
+    let written = write("1")["text"].as_str().unwrap().to_string();
+    assert_eq!(written.chars().count(), 20);
+    assert_eq!(write("1")["text"], written.as_str());
+    assert_ne!(write("2")["text"], written.as_str());
+    let output = adamant(folder.path(), &["generate", "runs/gpt-1", "--prompt", "Zebra", "--tokens", "5"]);
+    assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("'Z'"));
+}
+#[test]
+fn help_without_an_example() {
+    let folder = tempfile::tempdir().unwrap();
+    for verb in ["train", "eval", "predict", "generate", "summary", "info", "report", "suggest", "completions"] {
+        let output = adamant(folder.path(), &[verb, "--help"]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && text.contains(&format!("adamant {verb}")) && text.contains("Example"), "{text}");
+    }
+    let bash = adamant(folder.path(), &["completions", "bash"]);
+    assert!(String::from_utf8_lossy(&bash.stdout).contains("_adamant"));
 }

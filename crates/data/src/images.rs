@@ -51,9 +51,7 @@ impl ImageFolder {
     #[track_caller]
     pub fn open(folder: impl AsRef<Path>, options: ImageOptions) -> Result<ImageFolder> {
         let folder = folder.as_ref();
-        if ![1, 3].contains(&options.channels) || options.size.is_some_and(|(h, w)| h == 0 || w == 0) {
-            return Err(wrong("image_folder", format!("{} channels and size {:?}: 1 or 3 channels, and at least one pixel", options.channels, options.size)));
-        }
+        check(&options)?;
         let (classes, files) = list(folder).map_err(|reason| file_error("image_folder", folder, reason))?;
         let Some((first, _)) = files.first() else {
             return Err(file_error("image_folder", folder, format!("no images ({}) in sub-folders of it", ENDINGS.join(", "))));
@@ -100,7 +98,6 @@ fn collect(folder: &Path, class: usize, files: &mut Vec<(PathBuf, usize)>) -> st
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
         let found = entries(&folder)?;
-        let is_image = |path: &Path| path.extension().is_some_and(|e| ENDINGS.iter().any(|known| e.eq_ignore_ascii_case(known)));
         files.extend(found.iter().filter(|(path, is_folder)| !is_folder && is_image(path)).map(|(path, _)| (path.clone(), class)));
         folders.extend(found.into_iter().rev().filter(|(_, is_folder)| *is_folder).map(|(path, _)| path));
     }
@@ -117,6 +114,41 @@ fn decode(path: &Path) -> std::result::Result<DynamicImage, String> {
     limits.max_alloc = Some(MAX_BYTES);
     reader.limits(limits);
     reader.decode().map_err(|e| e.to_string())
+}
+/// By row, column, channel.
+fn bytes(image: DynamicImage, channels: usize) -> Vec<u8> {
+    if channels == 1 { image.into_luma8().into_raw() } else { image.into_rgb8().into_raw() }
+}
+/// Is a file an image that can be read, by its name?
+pub fn is_image(path: impl AsRef<Path>) -> bool {
+    path.as_ref().extension().is_some_and(|e| ENDINGS.iter().any(|known| e.eq_ignore_ascii_case(known)))
+}
+/// One image as a batch `f32[1, channels, height, width]`, prepared as an [`ImageFolder`] would.
+///
+/// # Errors
+/// `File`: it cannot be read. Channels other than 1 and 3, a size of 0.
+#[track_caller]
+pub fn read_image(path: impl AsRef<Path>, options: &ImageOptions) -> Result<Tensor> {
+    let path = path.as_ref();
+    check(options)?;
+    let image = decode(path).map_err(|reason| file_error("read_image", path, reason))?;
+    let (height, width) = options.size.unwrap_or((image.height() as usize, image.width() as usize));
+    let image = if (image.height() as usize, image.width() as usize) == (height, width) {
+        image
+    } else {
+        image.resize_exact(width as u32, height as u32, FilterType::Triangle)
+    };
+    let channels = options.channels;
+    let bytes = bytes(image, channels);
+    let planes = (0..channels).flat_map(|c| bytes.iter().skip(c).step_by(channels));
+    Tensor::from_vec(planes.map(|v| options.scale.apply(f32::from(*v))).collect::<Vec<_>>(), [1, channels, height, width]).ok()
+}
+#[track_caller]
+fn check(options: &ImageOptions) -> Result<()> {
+    if ![1, 3].contains(&options.channels) || options.size.is_some_and(|(h, w)| h == 0 || w == 0) {
+        return Err(wrong("image", format!("{} channels and size {:?}: 1 or 3 channels, and at least one pixel", options.channels, options.size)));
+    }
+    Ok(())
 }
 /// A decoded image: bytes by row, column, channel.
 #[derive(Debug)]
@@ -143,8 +175,7 @@ impl Dataset for ImageFolder {
         } else {
             return Err(bad(format!("it has {} x {} pixels, and the first one {height} x {width}; give a size to resize to", size.0, size.1)));
         };
-        let bytes = if self.options.channels == 1 { image.into_luma8().into_raw() } else { image.into_rgb8().into_raw() };
-        Ok(DecodedImage { bytes, class: *class })
+        Ok(DecodedImage { bytes: bytes(image, self.options.channels), class: *class })
     }
     fn collate(&self, records: Vec<DecodedImage>) -> Result<(Tensor, Tensor)> {
         let ((height, width), channels) = (self.size, self.options.channels);

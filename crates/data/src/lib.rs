@@ -29,7 +29,7 @@ mod text;
 
 pub use dataset::{AnyDataset, AnyRecord, BadRecord, Cause, Dataset, Description, Examples, Facts, Place, Target, examples};
 pub use idx::Idx;
-pub use images::{ImageFolder, ImageOptions};
+pub use images::{ImageFolder, ImageOptions, is_image, read_image};
 #[cfg(feature = "stream")]
 pub use loader::BatchStream;
 pub use loader::{DataLoader, DataLoaderBuilder, Epoch, LoaderState, Policy};

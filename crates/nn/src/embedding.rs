@@ -48,6 +48,39 @@ impl Module for Embedding {
     }
 }
 
+/// A learned vector for each position, added to the input: `[.., length, features]` to the same shape, for lengths of at most
+/// `max_length` (Radford et al. 2018). It starts standard normal, as [`Embedding`].
+#[derive(Clone, Module)]
+pub struct PositionEmbedding {
+    site: Site,
+    /// `[max_length, features]`
+    pub weight: Param,
+}
+impl PositionEmbedding {
+    /// For sequences of at most `max_length`.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn new(max_length: usize, features: usize) -> Result<PositionEmbedding> {
+        Ok(PositionEmbedding { site: Site::new("PositionEmbedding"), weight: Param::new(&init::normal([max_length, features], 0.0, 1.0)?)? })
+    }
+}
+impl Module for PositionEmbedding {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let _scope = self.site.enter();
+        let shape = x.shape()?;
+        let length = self.weight.meta().shape[0];
+        if shape.rank() < 2 || shape[shape.rank() - 2] > length {
+            return Err(Error::new(
+                "position_embedding",
+                ErrorKind::Shape { shape, expected: format!("[.., length, features] with a length of at most {length}") },
+            ));
+        }
+        (x + self.weight.get().narrow(0, 0, shape[shape.rank() - 2])).ok()
+    }
+}
+
 /// Rows of a table combined by bags: ids `[bags, n]` to `[bags, embedding_dim]`.
 #[derive(Clone, Module)]
 pub struct EmbeddingBag {

@@ -30,6 +30,26 @@ pub fn generator(device: Device) -> Result<Rng> {
         }
     }
 }
+/// What this thread's generator for a device would draw next: seed, stream and counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RngState(pub [u32; 4]);
+/// The state of this thread's generator for a device, to go on from later with [`set_rng_state`].
+///
+/// # Errors
+/// No memory there; a device that fails.
+#[track_caller]
+pub fn rng_state(device: Device) -> Result<RngState> {
+    let words = generator(device)?.cell().read().to_vec::<u32>()?;
+    words.try_into().map(RngState).map_err(|words: Vec<u32>| Error::new("rng_state", ErrorKind::Internal(format!("{} words of state", words.len()))))
+}
+/// Lets this thread's generator for a device go on from a state of [`rng_state`].
+///
+/// # Errors
+/// No memory there.
+#[track_caller]
+pub fn set_rng_state(device: Device, state: RngState) -> Result<()> {
+    generator(device)?.cell().set(&Tensor::from_vec_on(state.0.to_vec(), [4], device))
+}
 #[track_caller]
 fn draw() -> Result<Rng> {
     generator(Device::current()?)

@@ -42,6 +42,19 @@ impl Linear {
         let weight = Param::new(&init::default_weight([out_features, in_features])?)?;
         Ok(Linear { site: Site::new("Linear"), weight, bias: None })
     }
+    /// Without a bias, over a weight that another layer has too: the table `[out_features, in_features]` of an embedding
+    /// that also reads the answer out (Press and Wolf 2017). Both places train one parameter.
+    ///
+    /// # Errors
+    /// A weight that has not two axes.
+    #[track_caller]
+    pub fn tied(weight: &Param) -> Result<Linear> {
+        let shape = weight.meta().shape;
+        if shape.rank() != 2 {
+            return Err(Error::new("linear", ErrorKind::Shape { shape, expected: "2 axes: [out_features, in_features]".into() }));
+        }
+        Ok(Linear::of(weight.clone(), None))
+    }
     /// Of given parameters.
     pub(crate) fn of(weight: Param, bias: Option<Param>) -> Linear {
         Linear { site: Site::new("Linear"), weight, bias }

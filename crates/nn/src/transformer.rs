@@ -9,6 +9,8 @@ pub enum Activation {
     Relu,
     /// x times the normal distribution function
     Gelu,
+    /// GELU by its approximation with tanh
+    GeluTanh,
 }
 impl Activation {
     #[track_caller]
@@ -16,6 +18,7 @@ impl Activation {
         match self {
             Activation::Relu => x.relu(),
             Activation::Gelu => x.gelu(),
+            Activation::GeluTanh => x.gelu_tanh(),
         }
     }
 }
@@ -36,6 +39,8 @@ pub struct TransformerOptions {
     pub norm_first: bool,
     /// with biases?
     pub bias: bool,
+    /// does `forward` of an encoder layer hide what comes later, as a language model needs? (PyTorch asks for it at the call.)
+    pub is_causal: bool,
 }
 impl Default for TransformerOptions {
     fn default() -> TransformerOptions {
@@ -47,6 +52,7 @@ impl Default for TransformerOptions {
             batch_first: false,
             norm_first: false,
             bias: true,
+            is_causal: false,
         }
     }
 }
@@ -122,7 +128,7 @@ impl TransformerEncoderLayer {
 }
 impl Module for TransformerEncoderLayer {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.forward_masked(x, &Masks::default())
+        self.forward_masked(x, &Masks { is_causal: self.options.is_causal, ..Masks::default() })
     }
 }
 

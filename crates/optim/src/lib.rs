@@ -1,4 +1,4 @@
-//! Optimizers, learning-rate schedules and gradient clipping.
+//! Optimizers, learning-rate schedules, gradient clipping and accumulation.
 //!
 //! An optimizer is an [`UpdateRule`] (the formula with its hyper-parameters) over parameters. Its state lives in
 //! cells named `<parameter path>.<slot>`; a step commits all of its writes or none. Hyper-parameters enter the
@@ -7,11 +7,13 @@
 //! Architecture invariant: formulas only; this crate names no backend.
 #![forbid(unsafe_code)]
 
+mod accumulate;
 mod clip;
 mod optimizer;
 mod rules;
 pub mod schedule;
 
+pub use accumulate::GradAccumulator;
 pub use clip::{ClipPolicy, clip_grad_norm, clip_grad_value};
 pub use optimizer::{Group, Optimizer, Slots, UpdateRule, Updater};
 pub use rules::{

@@ -39,7 +39,7 @@ enum Origin {
 }
 
 /// A whole description.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Document {
     name: String,
     root: Node,
@@ -96,6 +96,42 @@ impl Document {
         *place = Node { value, from: Origin::CommandLine };
         Ok(())
     }
+    /// The description with numbers in place of words: where a value is the text `$name`, the number of that name.
+    pub fn resolve(&self, words: &[(&str, usize)]) -> Document {
+        fn fill(value: &mut Value, words: &[(&str, usize)]) {
+            match value {
+                Value::Table(t) => t.values_mut().for_each(|n| fill(&mut n.value, words)),
+                Value::List(l) => l.iter_mut().for_each(|n| fill(&mut n.value, words)),
+                Value::Text(text) => {
+                    let named = text.strip_prefix('$').and_then(|name| words.iter().find(|(word, _)| *word == name));
+                    if let Some((_, number)) = named {
+                        *value = Value::Int(*number as i64);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut resolved = self.clone();
+        fill(&mut resolved.root.value, words);
+        resolved
+    }
+    /// The description as TOML: comments are lost, nothing else.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        if let Value::Table(root) = &self.root.value {
+            write_table(root, "", &mut text);
+        }
+        text
+    }
+    /// The keys (dotted) that have another value in `other`, or none there, or none here.
+    pub fn difference(&self, other: &Document) -> Vec<String> {
+        let (mut here, mut there) = (BTreeMap::new(), BTreeMap::new());
+        leaves(&self.root.value, "", &mut here);
+        leaves(&other.root.value, "", &mut there);
+        let mut keys: Vec<String> = here.iter().filter(|(k, v)| there.get(*k) != Some(v)).map(|(k, _)| k.clone()).collect();
+        keys.extend(there.keys().filter(|k| !here.contains_key(*k)).cloned());
+        keys
+    }
     /// The outermost section.
     ///
     /// # Errors
@@ -103,6 +139,61 @@ impl Document {
     pub fn root(&self) -> Result<Section<'_>, Failure> {
         Section::of(&self.name, "", &self.root)
     }
+}
+/// Each value that is no table and no list, as text, by its dotted key.
+fn leaves(value: &Value, path: &str, into: &mut BTreeMap<String, String>) {
+    let under = |key: &str| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
+    match value {
+        Value::Table(t) => t.iter().for_each(|(k, n)| leaves(&n.value, &under(k), into)),
+        Value::List(l) => l.iter().enumerate().for_each(|(k, n)| leaves(&n.value, &under(&k.to_string()), into)),
+        other => {
+            into.insert(path.to_string(), inline(other));
+        }
+    }
+}
+fn write_table(table: &BTreeMap<String, Node>, path: &str, text: &mut String) {
+    let is_table = |n: &&Node| matches!(n.value, Value::Table(_));
+    for (key, node) in table.iter().filter(|(_, n)| !is_table(n)) {
+        *text += &match &node.value {
+            // A list of tables is easier to read line by line.
+            Value::List(l) if l.iter().any(|n| is_table(&n)) => {
+                let lines: String = l.iter().map(|n| format!("    {},\n", inline(&n.value))).collect();
+                format!("{} = [\n{lines}]\n", bare(key))
+            }
+            other => format!("{} = {}\n", bare(key), inline(other)),
+        };
+    }
+    for (key, node) in table {
+        let Value::Table(inner) = &node.value else { continue };
+        let path = if path.is_empty() { bare(key) } else { format!("{path}.{}", bare(key)) };
+        *text += &format!("\n[{path}]\n");
+        write_table(inner, &path, text);
+    }
+}
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Flag(v) => v.to_string(),
+        Value::Int(v) => v.to_string(),
+        Value::Float(v) => format!("{v:?}"),
+        Value::Text(v) => quoted(v),
+        Value::List(l) => format!("[{}]", l.iter().map(|n| inline(&n.value)).collect::<Vec<_>>().join(", ")),
+        Value::Table(t) => format!("{{ {} }}", t.iter().map(|(k, n)| format!("{} = {}", bare(k), inline(&n.value))).collect::<Vec<_>>().join(", ")),
+    }
+}
+fn bare(key: &str) -> String {
+    let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if plain { key.into() } else { quoted(key) }
+}
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted += &format!("\\u{:04X}", c as u32),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
 }
 type Bad = (Origin, String);
 fn tree(value: &DeValue<'_>, from: Origin, at: &dyn Fn(usize) -> Origin) -> Result<Value, Bad> {
@@ -171,10 +262,10 @@ impl<'a> Section<'a> {
         self.table.get(key)
     }
     fn refuse(&self, from: Origin, what: String) -> Failure {
-        Failure::Usage(match from {
-            Origin::Line(line) => format!("{}:{line}: {what}", self.document),
-            Origin::CommandLine => format!("--set: {what}"),
-        })
+        match from {
+            Origin::Line(line) => Failure::Input(format!("{}:{line}: {what}", self.document)),
+            Origin::CommandLine => Failure::Usage(format!("--set: {what}")),
+        }
     }
     /// An error about this section.
     pub fn wrong(&self, what: impl Into<String>) -> Failure {

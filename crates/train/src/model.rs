@@ -3,7 +3,7 @@ use crate::{Failure, config::Section};
 use adamant_core::functional::{self, PadMode, Padding, Sizes};
 use adamant_nn::*;
 
-const KINDS: [&str; 35] = [
+const KINDS: [&str; 37] = [
     "Linear",
     "Conv1d",
     "Conv2d",
@@ -15,6 +15,8 @@ const KINDS: [&str; 35] = [
     "RMSNorm",
     "GroupNorm",
     "Embedding",
+    "PositionEmbedding",
+    "TransformerEncoderLayer",
     "Dropout",
     "Dropout2d",
     "MaxPool1d",
@@ -41,18 +43,51 @@ const KINDS: [&str; 35] = [
     "LSTM",
 ];
 
-/// The layers of `layers`, one after another, named by their position.
+/// The layers of `layers`, one after another. A layer is named by its position, or by its key `name`; with `repeat = n` it
+/// stands there n times. `init = { kind = "normal", std = 0.02 }` beside the layers draws all matrices anew and sets biases
+/// to zero.
 ///
 /// # Errors
-/// `Usage`: a layer that makes no sense, with its line.
+/// A layer that makes no sense, with its line.
 pub fn model(section: Section<'_>) -> Result<Sequential, Failure> {
     let layers = section.need("layers", section.sections("layers")?)?;
     if layers.is_empty() {
         return Err(section.wrong_key("layers", "a model has at least one layer"));
     }
     let mut model = Sequential::new();
-    for (k, layer) in layers.into_iter().enumerate() {
-        model.push(&k.to_string(), build(layer)?);
+    for layer in &layers {
+        let (name, times) = (layer.text("name")?, layer.size("repeat")?);
+        for k in 0..times.unwrap_or(1) {
+            let name = match (name, times) {
+                (None, _) => model.len().to_string(),
+                (Some(name), None) => name.to_string(),
+                (Some(name), Some(_)) => format!("{name}.{k}"),
+            };
+            if name.is_empty() || model.layers().any(|(n, _)| n == name) {
+                return Err(layer.wrong_key("name", format!("`{name}` names no layer, or another one already")));
+            }
+            let built = build(layer, &model)?;
+            model.push(&name, built);
+        }
+    }
+    if let Some(s) = section.section("init")? {
+        let _ = s.kind(&["normal"])?;
+        let std = s.need("std", s.number("std")?)?;
+        if !(std.is_finite() && std >= 0.0) {
+            return Err(s.wrong_key("std", "a standard deviation is a number from 0 on"));
+        }
+        s.finish()?;
+        for (name, p) in model.named_parameters() {
+            let shape = p.meta().shape;
+            if shape.rank() >= 2 {
+                p.set(&init::normal(shape, 0.0, std)?)?;
+            } else if name.ends_with("bias") {
+                p.set(&init::zeros(shape)?)?;
+            }
+        }
+    }
+    for layer in layers {
+        layer.finish()?;
     }
     section.finish()?;
     Ok(model)
@@ -133,7 +168,7 @@ fn recurrent(s: &Section<'_>) -> Result<(usize, usize, RecurrentOptions), Failur
     };
     Ok((need_size(s, "input_size")?, need_size(s, "hidden_size")?, options))
 }
-fn build(s: Section<'_>) -> Result<Box<dyn Module>, Failure> {
+fn build(s: &Section<'_>, before: &Sequential) -> Result<Box<dyn Module>, Failure> {
     let kind = s.kind(&KINDS)?;
     // What a constructor refuses is said with the layer's line; what the device refuses is no fault of the file.
     fn made<M: Module + 'static>(s: &Section<'_>, kind: &str, layer: adamant_core::Result<M>) -> Result<Box<dyn Module>, Failure> {
@@ -144,25 +179,33 @@ fn build(s: Section<'_>) -> Result<Box<dyn Module>, Failure> {
         }
     }
     let layer: Box<dyn Module> = match kind {
+        "Linear" if s.text("tied")?.is_some() => {
+            let to = s.text("tied")?.unwrap_or_default();
+            let path = format!("{to}.weight");
+            let Some((_, weight)) = before.named_parameters().into_iter().find(|(n, _)| *n == path) else {
+                return Err(s.wrong_key("tied", format!("no layer before this one is named `{to}` and has a weight")));
+            };
+            made(s, kind, Linear::tied(&weight))?
+        }
         "Linear" => {
-            let (from, to) = (need_size(&s, "in_features")?, need_size(&s, "out_features")?);
+            let (from, to) = (need_size(s, "in_features")?, need_size(s, "out_features")?);
             let layer = if s.flag("bias")?.unwrap_or(true) { Linear::new(from, to) } else { Linear::no_bias(from, to) };
-            made(&s, kind, layer)?
+            made(s, kind, layer)?
         }
         "Conv1d" | "Conv2d" | "Conv3d" => {
-            let (from, to, kernel, options) = conv(&s)?;
+            let (from, to, kernel, options) = conv(s)?;
             match kind {
-                "Conv1d" => made(&s, kind, Conv1d::with(from, to, kernel, options))?,
-                "Conv2d" => made(&s, kind, Conv2d::with(from, to, kernel, options))?,
-                _ => made(&s, kind, Conv3d::with(from, to, kernel, options))?,
+                "Conv1d" => made(s, kind, Conv1d::with(from, to, kernel, options))?,
+                "Conv2d" => made(s, kind, Conv2d::with(from, to, kernel, options))?,
+                _ => made(s, kind, Conv3d::with(from, to, kernel, options))?,
             }
         }
         "BatchNorm1d" | "BatchNorm2d" | "BatchNorm3d" => {
-            let (features, options) = batch_norm(&s)?;
+            let (features, options) = batch_norm(s)?;
             match kind {
-                "BatchNorm1d" => made(&s, kind, BatchNorm1d::with(features, options))?,
-                "BatchNorm2d" => made(&s, kind, BatchNorm2d::with(features, options))?,
-                _ => made(&s, kind, BatchNorm3d::with(features, options))?,
+                "BatchNorm1d" => made(s, kind, BatchNorm1d::with(features, options))?,
+                "BatchNorm2d" => made(s, kind, BatchNorm2d::with(features, options))?,
+                _ => made(s, kind, BatchNorm3d::with(features, options))?,
             }
         }
         "LayerNorm" => {
@@ -172,24 +215,46 @@ fn build(s: Section<'_>) -> Result<Box<dyn Module>, Failure> {
                 elementwise_affine: s.flag("elementwise_affine")?.unwrap_or(d.elementwise_affine),
                 bias: s.flag("bias")?.unwrap_or(d.bias),
             };
-            made(&s, kind, LayerNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, options))?
+            made(s, kind, LayerNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, options))?
         }
         "RMSNorm" => {
             let affine = s.flag("elementwise_affine")?.unwrap_or(true);
-            made(&s, kind, RmsNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, s.number("eps")?, affine))?
+            made(s, kind, RmsNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, s.number("eps")?, affine))?
         }
         "GroupNorm" => {
             let (eps, affine) = (s.number("eps")?.unwrap_or(1e-5), s.flag("affine")?.unwrap_or(true));
-            made(&s, kind, GroupNorm::with(need_size(&s, "num_groups")?, need_size(&s, "num_channels")?, eps, affine))?
+            made(s, kind, GroupNorm::with(need_size(s, "num_groups")?, need_size(s, "num_channels")?, eps, affine))?
         }
-        "Embedding" => made(&s, kind, Embedding::with(need_size(&s, "num_embeddings")?, need_size(&s, "embedding_dim")?, s.size("padding_idx")?))?,
-        "Dropout" => made(&s, kind, Dropout::new(s.number("p")?.unwrap_or(0.5)))?,
-        "Dropout2d" => made(&s, kind, Dropout2d::new(s.number("p")?.unwrap_or(0.5)))?,
-        "MaxPool1d" => Box::new(MaxPool1d::with(max_pool(&s)?)),
-        "MaxPool2d" => Box::new(MaxPool2d::with(max_pool(&s)?)),
-        "AvgPool1d" => Box::new(AvgPool1d::with(avg_pool(&s)?)),
-        "AvgPool2d" => Box::new(AvgPool2d::with(avg_pool(&s)?)),
-        "AdaptiveAvgPool1d" => Box::new(AdaptiveAvgPool1d::new(need_size(&s, "output_size")?)),
+        "Embedding" => made(s, kind, Embedding::with(need_size(s, "num_embeddings")?, need_size(s, "embedding_dim")?, s.size("padding_idx")?))?,
+        "PositionEmbedding" => made(s, kind, PositionEmbedding::new(need_size(s, "max_length")?, need_size(s, "features")?))?,
+        "TransformerEncoderLayer" => {
+            let d = TransformerOptions::default();
+            let activation = match s.text("activation")? {
+                None | Some("relu") => Activation::Relu,
+                Some("gelu") => Activation::Gelu,
+                Some("gelu_tanh") => Activation::GeluTanh,
+                Some(other) => return Err(s.wrong_key("activation", format!("there is no `{other}`; there are relu, gelu, gelu_tanh"))),
+            };
+            let options = TransformerOptions {
+                dim_feedforward: s.size("dim_feedforward")?.unwrap_or(d.dim_feedforward),
+                dropout: s.number("dropout")?.unwrap_or(d.dropout),
+                activation,
+                layer_norm_eps: s.number("layer_norm_eps")?.unwrap_or(d.layer_norm_eps),
+                // Everything else that is stacked here has the batch first.
+                batch_first: s.flag("batch_first")?.unwrap_or(true),
+                norm_first: s.flag("norm_first")?.unwrap_or(d.norm_first),
+                bias: s.flag("bias")?.unwrap_or(d.bias),
+                is_causal: s.flag("is_causal")?.unwrap_or(d.is_causal),
+            };
+            made(s, kind, TransformerEncoderLayer::new(need_size(s, "d_model")?, need_size(s, "nhead")?, options))?
+        }
+        "Dropout" => made(s, kind, Dropout::new(s.number("p")?.unwrap_or(0.5)))?,
+        "Dropout2d" => made(s, kind, Dropout2d::new(s.number("p")?.unwrap_or(0.5)))?,
+        "MaxPool1d" => Box::new(MaxPool1d::with(max_pool(s)?)),
+        "MaxPool2d" => Box::new(MaxPool2d::with(max_pool(s)?)),
+        "AvgPool1d" => Box::new(AvgPool1d::with(avg_pool(s)?)),
+        "AvgPool2d" => Box::new(AvgPool2d::with(avg_pool(s)?)),
+        "AdaptiveAvgPool1d" => Box::new(AdaptiveAvgPool1d::new(need_size(s, "output_size")?)),
         "AdaptiveAvgPool2d" => match s.need("output_size", s.sizes("output_size")?)?.as_slice() {
             [one] => Box::new(AdaptiveAvgPool2d::new(*one)),
             [height, width] => Box::new(AdaptiveAvgPool2d::with([Some(*height), Some(*width)])),
@@ -216,17 +281,16 @@ fn build(s: Section<'_>) -> Result<Box<dyn Module>, Failure> {
         "Tanh" => Box::new(Tanh::new()),
         "Hardswish" => Box::new(HardSwish::new()),
         "Softplus" => Box::new(Softplus::new(s.number("beta")?.unwrap_or(1.0), s.number("threshold")?.unwrap_or(20.0))),
-        "PReLU" => made(&s, kind, PRelu::new(s.size("num_parameters")?.unwrap_or(1), s.number("init")?.unwrap_or(0.25)))?,
+        "PReLU" => made(s, kind, PRelu::new(s.size("num_parameters")?.unwrap_or(1), s.number("init")?.unwrap_or(0.25)))?,
         "GRU" => {
-            let (input, hidden, options) = recurrent(&s)?;
-            made(&s, kind, Gru::with(input, hidden, options))?
+            let (input, hidden, options) = recurrent(s)?;
+            made(s, kind, Gru::with(input, hidden, options))?
         }
         "LSTM" => {
-            let (input, hidden, options) = recurrent(&s)?;
-            made(&s, kind, Lstm::with(input, hidden, options))?
+            let (input, hidden, options) = recurrent(s)?;
+            made(s, kind, Lstm::with(input, hidden, options))?
         }
         other => return Err(s.wrong(format!("{other} cannot be built"))),
     };
-    s.finish()?;
     Ok(layer)
 }

@@ -1,63 +1,41 @@
-//! The run itself: shuffled batches, loss, backward, clipping, step, schedule; then the test part, once.
+//! The run itself: batches, steps, lines of the log, validation, checkpoints; then the test part, once.
+//!
+//! ```text
+//! DataLoader -> group of batches -> Session::step -> every log_every: a line
+//!                                                 -> end of epoch:    validation, a line
+//!                                                 -> every so often:  snapshot -> Writer (its own thread) -> disk
+//!                                                 -> interrupt asked: checkpoint, end
+//! ```
+//!
+//! Invariant: what stands in `metrics.jsonl`, in the checkpoints and in the weights follows from description, data and
+//! device alone. Nothing here asks the clock for anything but `timing.jsonl`.
+mod learn;
+mod safe;
+
 use crate::{
     Document, Failure,
-    dataset::{Dataset, Part},
-    model, recipe,
+    evaluate::{self, EvaluateOptions, Evaluation},
+    folder::{Mark, RunFolder, number},
+    report,
+    session::Session,
+    setup::{Length, Setup},
+    trained::Task,
+    watch::{Interrupt, Plan, Rows, Watch},
 };
-use adamant_core::{
-    Device, Error, Tensor,
-    functional::{self, CrossEntropyOptions},
-    no_grad,
-};
-use adamant_data::create_batches;
-use adamant_nn::{Module, Sequential, Walk, manual_seed};
-use adamant_optim::{
-    ClipPolicy, Optimizer,
-    schedule::{Schedule, Scheduler},
-};
+use adamant_core::Device;
+use adamant_data::Dataset;
+use adamant_nn::Walk;
+use learn::{Habits, Kept, Learning};
+use safe::Safe;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    time::Instant,
 };
 
-/// Rows that are evaluated at once.
-const EVALUATION_BATCH: usize = 256;
+/// How many of the worst test examples the report shows.
+const WORST: usize = 32;
 
-/// What a run is going to do.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// the device's text
-    pub device: String,
-    /// elements of all parameters
-    pub parameters: usize,
-    /// rows of the training and of the test part
-    pub rows: (usize, usize),
-    /// passes over the training part
-    pub epochs: usize,
-    /// rows in a batch
-    pub batch: usize,
-    /// steps in an epoch
-    pub steps: usize,
-    /// where initial values, order and dropout come from
-    pub seed: u64,
-    /// the optimizer's name
-    pub optimizer: &'static str,
-    /// what is done to gradients
-    pub clip: ClipPolicy,
-}
-/// An epoch that is over.
-#[derive(Clone, Copy, Debug)]
-pub struct EpochReport {
-    /// which, from 1
-    pub epoch: usize,
-    /// the mean loss of its batches
-    pub loss: f64,
-    /// the learning rate at its end
-    pub lr: f64,
-    /// seconds since training began
-    pub seconds: f64,
-}
 /// What a run came to.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -65,153 +43,217 @@ pub struct Report {
     pub plan: Plan,
     /// the mean loss of each epoch
     pub losses: Vec<f64>,
-    /// right answers among the rows of the test part, from 0 to 1
-    pub test_accuracy: f64,
-    /// mean cross entropy on the test part
-    pub test_loss: f64,
-    /// seconds of training, without reading data and testing
+    /// the test part's figures
+    pub test: Evaluation,
+    /// seconds of training, without reading data and testing, over all its starts
     pub seconds: f64,
+    /// the step it went on from, if it did
+    pub resumed: Option<u64>,
     /// where the weights are, if they were written
     pub weights: Option<PathBuf>,
 }
-/// Somebody who watches a run.
-pub trait Watch {
-    /// Training begins.
-    fn begin(&mut self, _plan: &Plan) {}
-    /// A step is done.
-    fn step(&mut self, _epoch: usize, _step: usize) {}
-    /// An epoch is done.
-    fn epoch(&mut self, _report: &EpochReport) {}
+impl Report {
+    /// The report as a JSON document.
+    pub fn to_json(&self) -> Value {
+        let plan = &self.plan;
+        json!({
+            "metrics": {
+                "test": { "accuracy": self.test.accuracy.map(number), "loss": number(self.test.loss), "rows": self.test.rows },
+                "train": { "loss": self.losses.last().copied().map(number), "losses": self.losses.iter().copied().map(number).collect::<Vec<_>>(), "rows": plan.rows.train },
+            },
+            "seed": plan.seed,
+            "epochs": plan.epochs,
+            "batch": plan.batch,
+            "accumulate": plan.accumulate,
+            "steps": plan.steps,
+            "parameters": plan.parameters,
+            "optimizer": plan.optimizer,
+            "clip": plan.clip.to_string(),
+            "device": plan.device,
+            "seconds": self.seconds,
+            "resumed": self.resumed,
+            "run": plan.folder,
+            "weights": self.weights,
+        })
+    }
 }
-impl Watch for () {}
 
-/// Runs a description on the current device. Paths of data are relative to `folder`.
+/// A run that is to be made.
+///
+/// ```no_run
+/// use adamant_train::{Document, Run};
+/// use std::path::Path;
+///
+/// let document = Document::read(Path::new("examples/digits/digits.toml"))?;
+/// let report = Run::new(&document).data("examples/digits").folder("runs/digits-1").train(&mut ())?;
+/// println!("{:?}", report.test.accuracy);
+/// # Ok::<(), adamant_train::Failure>(())
+/// ```
+pub struct Run<'a> {
+    document: &'a Document,
+    data: PathBuf,
+    folder: Option<PathBuf>,
+    resume: bool,
+    interrupt: Interrupt,
+    environment: Value,
+}
+impl<'a> Run<'a> {
+    /// Of a description, on the current device, with data beside this program and no run folder.
+    pub fn new(document: &'a Document) -> Run<'a> {
+        Run { document, data: PathBuf::new(), folder: None, resume: false, interrupt: Interrupt::new(), environment: json!({}) }
+    }
+    /// The folder that paths of data are relative to.
+    #[must_use]
+    pub fn data(self, folder: impl Into<PathBuf>) -> Run<'a> {
+        Run { data: folder.into(), ..self }
+    }
+    /// The run folder. Without one nothing is written but the weights, where the description says so.
+    #[must_use]
+    pub fn folder(self, folder: impl Into<PathBuf>) -> Run<'a> {
+        Run { folder: Some(folder.into()), ..self }
+    }
+    /// Goes on from the newest checkpoint in the run folder, if there is one.
+    #[must_use]
+    pub fn resume(self, resume: bool) -> Run<'a> {
+        Run { resume, ..self }
+    }
+    /// Who may ask for an early end.
+    #[must_use]
+    pub fn interrupt(self, interrupt: Interrupt) -> Run<'a> {
+        Run { interrupt, ..self }
+    }
+    /// Facts about the machine and the command, for `environment.json`.
+    #[must_use]
+    pub fn environment(self, environment: Value) -> Run<'a> {
+        Run { environment, ..self }
+    }
+    /// Trains, tests, writes what there is to write.
+    ///
+    /// # Errors
+    /// See [`Failure`]; the state of the last checkpoint is on the disk.
+    pub fn train(self, watch: &mut dyn Watch) -> Result<Report, Failure> {
+        let device = Device::current()?;
+        let setup = Setup::of(self.document, &self.data)?;
+        let plan = plan(&setup, device, self.folder.clone());
+        let habits = Habits::of(&setup);
+        let Setup { document, model, objective, optimizer, schedule, clip, accumulate, checkpoint, parts, weights, .. } = setup;
+        let mut session = Session::new(model, objective, optimizer, schedule, clip, accumulate, device)?;
+        let mut safe = self.folder.as_deref().map(|f| Safe::open(f, checkpoint)).transpose()?;
+        watch.begin(&plan);
+        let (mut kept, mut resumed) = (Kept::default(), None);
+        if let Some(safe) = &safe {
+            match safe.latest(watch)? {
+                None => {}
+                Some(found) if self.resume => {
+                    must_agree(self.folder.as_deref(), &document)?;
+                    kept = Kept::read(session.restore(&found.snapshot)?)?;
+                    resumed = Some(found.snapshot.step);
+                    watch.resume(found.snapshot.step);
+                }
+                Some(found) => {
+                    return Err(Failure::Usage(format!(
+                        "{} has checkpoints of an earlier run: go on with `--resume`, or name another folder",
+                        found.folder.display()
+                    )));
+                }
+            }
+        }
+        let mut environment = self.environment.clone();
+        if let Value::Object(facts) = &mut environment {
+            facts.insert("parameters".into(), plan.parameters.into());
+            facts.insert("train_rows".into(), plan.rows.train.into());
+            facts.insert("test_rows".into(), plan.rows.test.into());
+            facts.insert("seed".into(), plan.seed.into());
+        }
+        let mark = resumed.map(|step| Mark { metrics_bytes: kept.metrics_bytes, step });
+        let mut folder = self.folder.as_deref().map(|f| RunFolder::open(f, &document, &environment, mark)).transpose()?;
+        if let Some(folder) = &folder {
+            Task::of(&parts.train.describe(), parts.tokens()).write(folder.path())?;
+        }
+        let mut learning = Learning { session: &mut session, habits, parts: &parts, folder: folder.as_mut(), safe: safe.as_mut(), kept, score: None, watch };
+        learning.run(&self.interrupt)?;
+        let kept = learning.kept;
+        if let Some(safe) = &mut safe {
+            safe.flush(watch)?;
+        }
+
+        let test = evaluate::evaluate(&session.model, &session.objective, &parts.test, device, &EvaluateOptions { worst: WORST, ..parts.evaluation() })?;
+        let report = Report { plan, losses: kept.losses(), test, seconds: kept.seconds, resumed, weights };
+        self.finish(&session, &parts, folder, report, watch)
+    }
+    /// Writes what stands at the end of a run.
+    fn finish(
+        &self,
+        session: &Session,
+        parts: &crate::dataset::Parts,
+        folder: Option<RunFolder>,
+        mut done: Report,
+        watch: &mut dyn Watch,
+    ) -> Result<Report, Failure> {
+        // One text: the format does not order several, and equal runs give equal files.
+        let texts = BTreeMap::from([("run".to_string(), format!("seed {}, {} steps", done.plan.seed, done.plan.steps))]);
+        let save = |path: &Path| adamant_formats::safetensors::save(path, session.model.state_dict(), &texts).map_err(|e| Failure::Storage(e.to_string()));
+        if let Some(path) = &done.weights {
+            save(path)?;
+        }
+        let Some(mut folder) = folder else { return Ok(done) };
+        let at = session.position();
+        let mut line = json!({ "kind": "test", "step": at.step, "epoch": at.epoch.max(1), "loss": number(done.test.loss) });
+        let mut scalars = BTreeMap::from([("test/loss".to_string(), done.test.loss)]);
+        if let Some(accuracy) = done.test.accuracy {
+            line["accuracy"] = number(accuracy);
+            scalars.insert("test/accuracy".into(), accuracy);
+        }
+        line["rows"] = done.test.rows.into();
+        folder.metric(&line)?;
+        folder.scalars(at.step, &scalars)?;
+        folder.settle(at.step)?;
+        folder.document("evaluation.json", &evaluate::document(&done.test, &parts.test, &parts.show)?)?;
+        let own = folder.path().join("weights.safetensors");
+        save(&own)?;
+        done.weights.get_or_insert(own);
+        folder.document("result.json", &done.to_json())?;
+        // The run is over and safe: a page that cannot be drawn is worth a word, no more.
+        if let Err(e) = report::write(folder.path()) {
+            watch.warn(&format!("the report could not be written: {e}"));
+        }
+        Ok(done)
+    }
+}
+/// Keys that may change from one start of a run to the next: they decide how long it is and what is written, not what a
+/// step computes.
+const FREE: [&str; 10] =
+    ["epochs", "iterations", "checkpoint.", "log_every", "eval_every", "weights", "data.path", "data.workers", "data.prefetch_factor", "data.timeout"];
+/// Refuses to go on under a description that computes something else.
+fn must_agree(folder: Option<&Path>, document: &Document) -> Result<(), Failure> {
+    let Some(path) = folder.map(|f| f.join("config.toml")).filter(|p| p.exists()) else { return Ok(()) };
+    let before = Document::read(&path)?;
+    let is_free = |key: &str| FREE.iter().any(|f| if f.ends_with('.') { key.starts_with(f) } else { key == *f });
+    let changed: Vec<String> = document.difference(&before).into_iter().filter(|k| !is_free(k)).collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!("{} began with another description: {} changed; start a new run for that", path.display(), changed.join(", "))))
+}
+/// Runs a description on the current device, without a run folder. Paths of data are relative to `folder`.
 ///
 /// # Errors
-/// What the description asks for makes no sense, a file cannot be read, or training fails: see [`Failure`].
+/// As [`Run::train`].
 pub fn train(document: &Document, folder: &Path, watch: &mut dyn Watch) -> Result<Report, Failure> {
-    let device = Device::current()?;
-    let root = document.root()?;
-    let seed = root.size("seed")?.unwrap_or(0) as u64;
-    let epochs = root.need("epochs", root.size("epochs")?)?;
-    let batch = root.need("batch", root.size("batch")?)?;
-    if batch == 0 {
-        return Err(root.wrong_key("batch", "at least one row is needed"));
-    }
-    let clip = match root.section("clip")? {
-        None => ClipPolicy::Off,
-        Some(s) => {
-            let limit = |v: Option<f64>| s.need("max", v);
-            let policy = match s.kind(&["off", "norm", "value"])? {
-                "norm" => ClipPolicy::Norm(limit(s.number("max")?)?),
-                "value" => ClipPolicy::Value(limit(s.number("max")?)?),
-                _ => ClipPolicy::Off,
-            };
-            if matches!(policy, ClipPolicy::Norm(max) | ClipPolicy::Value(max) if max.is_nan() || max <= 0.0) {
-                return Err(s.wrong_key("max", "gradients can be clipped only at a positive number"));
-            }
-            s.finish()?;
-            policy
-        }
-    };
-    let label_smoothing = root.number("label_smoothing")?.unwrap_or(0.0);
-    let weights = root.text("weights")?.map(PathBuf::from);
-    let dataset = Dataset::of(root.need("data", root.section("data")?)?, folder)?;
-    if dataset.train.is_empty() || dataset.test.is_empty() {
-        return Err(root.wrong_key("data", format!("{} rows to train on and {} to test on: both parts need some", dataset.train.len(), dataset.test.len())));
-    }
-    manual_seed(seed);
-    let model = model::model(root.need("model", root.section("model")?)?)?;
-    let steps = dataset.train.len().div_ceil(batch);
-    let mut optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.parameters())?;
-    let schedule = root.section("schedule")?.map(|s| recipe::schedule(s, (epochs * steps) as u64)).transpose()?;
-    root.finish()?;
-
-    let plan = Plan {
+    Run::new(document).data(folder).train(watch)
+}
+fn plan(setup: &Setup, device: Device, folder: Option<PathBuf>) -> Plan {
+    Plan {
         device: device.to_string(),
-        parameters: model.parameter_count(),
-        rows: (dataset.train.len(), dataset.test.len()),
-        epochs,
-        batch,
-        steps,
-        seed,
-        optimizer: optimizer.name(),
-        clip,
-    };
-    watch.begin(&plan);
-    let begun = Instant::now();
-    let losses = learn(&model, &mut *optimizer, schedule, &dataset.train, &plan, label_smoothing, device, watch)?;
-    let seconds = begun.elapsed().as_secs_f64();
-    let (test_accuracy, test_loss) = judge(&model, &dataset.test, device)?;
-    if let Some(path) = &weights {
-        // One text: the format does not order several, and equal runs give equal files.
-        let texts = BTreeMap::from([("run".to_string(), format!("seed {seed}, {epochs} epochs"))]);
-        adamant_formats::safetensors::save(path, model.state_dict(), &texts)?;
+        parameters: setup.model.parameter_count(),
+        rows: Rows { train: setup.parts.train.len(), valid: setup.parts.valid.as_ref().map_or(0, |p| p.len()), test: setup.parts.test.len() },
+        epochs: if let Length::Epochs(n) = setup.length { Some(n) } else { None },
+        batch: setup.batch,
+        accumulate: setup.accumulate,
+        steps: setup.steps(),
+        seed: setup.seed,
+        optimizer: setup.optimizer.name(),
+        clip: setup.clip,
+        folder,
     }
-    Ok(Report { plan, losses, test_accuracy, test_loss, seconds, weights })
-}
-
-#[allow(clippy::too_many_arguments)]
-fn learn(
-    model: &Sequential,
-    optimizer: &mut dyn Optimizer,
-    schedule: Option<Box<dyn Schedule>>,
-    part: &Part,
-    plan: &Plan,
-    label_smoothing: f64,
-    device: Device,
-    watch: &mut dyn Watch,
-) -> Result<Vec<f64>, Failure> {
-    let mut scheduler = schedule.map(|s| Scheduler::new(s, optimizer));
-    let parameters = optimizer.parameters();
-    let options = CrossEntropyOptions { label_smoothing, ..Default::default() };
-    let begun = Instant::now();
-    let mut means = Vec::with_capacity(plan.epochs);
-    model.train();
-    for epoch in 0..plan.epochs {
-        // Losses are read when the epoch is over: a read is a wait.
-        let mut losses: Vec<Tensor> = Vec::with_capacity(plan.steps);
-        for (step, rows) in create_batches(part.len(), plan.batch, plan.seed, epoch as u64).iter().enumerate() {
-            let (x, y) = part.batch(rows, device)?;
-            let loss = functional::cross_entropy(&model.forward(&x)?, &y, &options).ok()?;
-            let mut grads = loss.backward()?;
-            plan.clip.apply(&mut grads, &parameters)?;
-            optimizer.step(&grads)?;
-            if let Some(scheduler) = &mut scheduler {
-                scheduler.step(optimizer);
-            }
-            losses.push(loss.detach());
-            watch.step(epoch, step);
-        }
-        let values = losses.iter().map(Tensor::item::<f64>).collect::<Result<Vec<f64>, Error>>()?;
-        let loss = values.iter().sum::<f64>() / values.len().max(1) as f64;
-        if !loss.is_finite() {
-            let first = values.iter().position(|v| !v.is_finite()).unwrap_or(0);
-            return Err(Failure::Run(format!(
-                "the loss is {loss} in epoch {}, first in step {}: training has diverged; try a lower learning rate or clip gradients",
-                epoch + 1,
-                first + 1
-            )));
-        }
-        means.push(loss);
-        watch.epoch(&EpochReport { epoch: epoch + 1, loss, lr: optimizer.lrs().first().copied().unwrap_or(0.0), seconds: begun.elapsed().as_secs_f64() });
-    }
-    Ok(means)
-}
-
-/// (accuracy, mean cross entropy) on a part, in evaluation mode.
-fn judge(model: &Sequential, part: &Part, device: Device) -> Result<(f64, f64), Error> {
-    model.eval();
-    no_grad(|| {
-        let rows: Vec<usize> = (0..part.len()).collect();
-        let (mut right, mut loss) = (0, 0.0);
-        for rows in rows.chunks(EVALUATION_BATCH) {
-            let (x, y) = part.batch(rows, device)?;
-            let logits = model.forward(&x)?;
-            right += logits.argmax(-1).eq(&y).sum(..).item::<i64>()?;
-            loss += functional::cross_entropy(&logits, &y, &CrossEntropyOptions::default()).item::<f64>()? * rows.len() as f64;
-        }
-        let n = part.len().max(1) as f64;
-        Ok((right as f64 / n, loss / n))
-    })
 }

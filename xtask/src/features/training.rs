@@ -22,7 +22,7 @@ impl Watch for Clock {
 }
 /// A run of the embedding example with some values set, and the seconds of each epoch.
 pub fn train_example(assignments: &[&str]) -> Result<(Report, Vec<f64>), Box<dyn Error>> {
-    let path = workspace::root().join("examples/embedding_mlp/embedding_mlp.toml");
+    let path = workspace::root().join("benches/runs/embedding_mlp.toml");
     let mut document = Document::read(&path).map_err(|e| e.to_string())?;
     for assignment in assignments {
         document.set(assignment).map_err(|e| e.to_string())?;

@@ -130,5 +130,6 @@ fn transformer(call: &Call) -> Result<TransformerOptions, Error> {
         batch_first: call.bool_or("batch_first", false)?,
         norm_first: call.bool_or("norm_first", false)?,
         bias: call.bool_or("bias", true)?,
+        is_causal: false,
     })
 }

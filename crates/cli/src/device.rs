@@ -1,0 +1,40 @@
+//! Which device a command runs on.
+use adamant::Device;
+use adamant_train::Failure;
+use clap::Args;
+
+/// Options about the device, the same for all verbs.
+#[derive(Args, Clone, Default)]
+pub struct DeviceOptions {
+    /// cpu, cuda:N, wgpu:N, auto or reference
+    #[arg(long)]
+    device: Option<String>,
+    /// threads of the CPU, the caller's among them
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+impl DeviceOptions {
+    /// Opens it.
+    pub fn open(&self) -> Result<Device, Failure> {
+        let named = self.device.as_deref().map(str::parse::<Device>).transpose();
+        let named = named.map_err(|e| if e.kind().word() == "argument" { Failure::Usage(e.to_string()) } else { Failure::Device(e.to_string()) })?;
+        match (self.threads, named) {
+            (None, Some(device)) => Ok(device),
+            (None, None) => Device::current().map_err(|e| Failure::Device(e.to_string())),
+            (Some(n), named) => threads(n, named),
+        }
+    }
+}
+/// The CPU with a number of threads.
+#[cfg(feature = "cpu")]
+fn threads(n: usize, named: Option<Device>) -> Result<Device, Failure> {
+    if n == 0 || named.is_some_and(|d| d.info().backend != "cpu") {
+        return Err(Failure::Usage("--threads takes a number from 1 on, for the cpu".into()));
+    }
+    let context = adamant::cpu::Context::new(adamant::cpu::CpuBackend::builder().threads(n)).map_err(|e| Failure::Device(e.to_string()))?;
+    Ok(context.device())
+}
+#[cfg(not(feature = "cpu"))]
+fn threads(_: usize, _: Option<Device>) -> Result<Device, Failure> {
+    Err(Failure::Usage("--threads needs the cpu backend, which is not compiled in".into()))
+}

@@ -1,0 +1,109 @@
+//! `adamant train`.
+use crate::{device::DeviceOptions, environment::environment, progress, runs};
+use adamant_train::{Document, Failure, Interrupt, Report, Run, Watch};
+use clap::Args;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "Examples:
+  adamant train examples/digits/digits.toml
+  adamant train examples/mnist/mnist.toml --data data/mnist --set optimizer.lr=1e-3 --set seed=2
+  adamant train examples/mnist/mnist.toml --resume auto     go on with the newest run that has not ended
+  adamant train examples/mnist/mnist.toml --dry-run         one batch of everything, memory and time";
+
+/// Options of `train`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Train {
+    /// the description, in TOML
+    config: PathBuf,
+    /// a value in place of the file's: seed=2, optimizer.lr=1e-3, model.layers.7.p=0.5
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// where the data lies, instead of beside the description
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceOptions,
+    /// the run folder; runs/NAME-1, -2, ... unless it is named
+    #[arg(long, value_name = "DIR")]
+    run: Option<PathBuf>,
+    /// goes on from the newest checkpoint: `auto`, or the folder of a run
+    #[arg(long, value_name = "auto|RUN")]
+    resume: Option<String>,
+    /// one batch of everything: what it costs in memory and time; nothing is written
+    #[arg(long)]
+    dry_run: bool,
+    /// ends with one JSON document on stdout
+    #[arg(long)]
+    pub json: bool,
+    /// says nothing but errors and where a run goes on from (and the JSON)
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub fn run(options: &Train) -> Result<(), Failure> {
+    let mut document = Document::read(&options.config)?;
+    for assignment in &options.set {
+        document.set(assignment)?;
+    }
+    let data = options.data.clone().unwrap_or_else(|| options.config.parent().unwrap_or(Path::new("")).to_path_buf());
+    let device = options.device.open()?;
+    if options.dry_run {
+        let dry = device.scoped(|| adamant_train::dry_run(&document, &data))?;
+        if options.json {
+            println!("{}", dry.to_json())
+        } else {
+            println!("{dry}")
+        }
+        return Ok(());
+    }
+    let place = runs::place(&options.config, options.run.as_deref(), options.resume.as_deref())?;
+    let interrupt = Interrupt::new();
+    listen(interrupt.clone())?;
+    let mut watch: Box<dyn Watch> = progress::watch(options.json, options.quiet);
+    let run = Run::new(&document).data(&data).folder(&place.folder).resume(place.resume).interrupt(interrupt).environment(environment(
+        device,
+        &options.config,
+        &data,
+    ));
+    let report = device.scoped(|| run.train(&mut *watch))?;
+    drop(watch);
+    if !options.quiet {
+        progress::say(options.json, &summary(&report));
+    }
+    if options.json {
+        println!("{}", report.to_json());
+    }
+    Ok(())
+}
+/// The first SIGINT or SIGTERM asks for an end with a checkpoint; the second ends the program at once.
+fn listen(interrupt: Interrupt) -> Result<(), Failure> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(|e| Failure::Run(format!("signals cannot be received: {e}")))?;
+    let wait = move || {
+        for signal in signals.forever() {
+            if interrupt.asked().is_some() {
+                std::process::exit(128 + signal);
+            }
+            interrupt.ask(signal);
+            eprintln!("ending after this step, with a checkpoint; once more ends at once");
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop).map_err(|e| Failure::Run(format!("no thread for signals: {e}")))
+}
+fn summary(report: &Report) -> String {
+    let test = &report.test;
+    let mut text = match test.accuracy {
+        Some(a) if test.targets == test.rows => format!("test accuracy {:.2} % ({} of {} rows), ", 100.0 * a, (a * test.rows as f64).round(), test.rows),
+        Some(a) => format!("test accuracy {:.2} % of {} targets, ", 100.0 * a, test.targets),
+        None => String::new(),
+    };
+    text += &format!("loss {:.4}; trained in {:.1} s", test.loss, report.seconds);
+    if let Some(path) = &report.weights {
+        text += &format!("; weights in {}", path.display());
+    }
+    if let Some(folder) = &report.plan.folder {
+        text += &format!("; report in {}", folder.join("report.html").display());
+    }
+    text
+}

@@ -1,0 +1,303 @@
+//! The verbs that use what a run has made, and those that only look.
+use crate::device::DeviceOptions;
+use adamant::DType;
+use adamant_train::{
+    Document, EvaluateOptions, Failure, evaluate,
+    trained::{Sampling, Task, Trained},
+};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+fn number(v: f64) -> Value {
+    serde_json::Number::from_f64(v).map_or(Value::Null, Value::Number)
+}
+
+/// Options of `eval`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  adamant eval runs/mnist-1 --data data/mnist\n  adamant eval runs/mnist-1 --data data/mnist --part valid --json")]
+pub struct Eval {
+    /// the run folder
+    run: PathBuf,
+    /// where the data lies; where the run had it, unless it is named
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// which part
+    #[arg(long, value_enum, default_value = "test")]
+    part: Part,
+    #[command(flatten)]
+    device: DeviceOptions,
+    /// prints one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+/// A part of the data.
+#[derive(Clone, Copy, ValueEnum)]
+enum Part {
+    Train,
+    Valid,
+    Test,
+}
+/// The folder of a run's data.
+fn data_of(run: &Path, named: Option<&Path>) -> PathBuf {
+    let kept = || -> Option<PathBuf> {
+        let text = std::fs::read_to_string(run.join("environment.json")).ok()?;
+        Some(serde_json::from_str::<Value>(&text).ok()?["data"].as_str()?.into())
+    };
+    named.map(Path::to_path_buf).or_else(kept).unwrap_or_default()
+}
+pub fn eval(o: &Eval) -> Result<(), Failure> {
+    let device = o.device.open()?;
+    let (result, classes) = device.scoped(|| {
+        let trained = Trained::open(&o.run)?;
+        let (objective, parts) = trained.data(&data_of(&o.run, o.data.as_deref()))?;
+        let part = match o.part {
+            Part::Train => &parts.train,
+            Part::Test => &parts.test,
+            Part::Valid => parts.valid.as_ref().ok_or_else(|| Failure::Usage("the run's data have no validation part".into()))?,
+        };
+        let result = evaluate(&trained.model, &objective, part, device, &EvaluateOptions { worst: 0, ..parts.evaluation() })?;
+        Ok::<_, Failure>((result, trained.weights))
+    })?;
+    if o.json {
+        println!(
+            "{}",
+            json!({
+                "loss": number(result.loss), "accuracy": result.accuracy.map(number), "rows": result.rows, "seconds": result.seconds,
+                "rows_per_second": result.rows_per_second(), "classes": result.classes, "confusion": result.confusion, "weights": classes,
+            })
+        );
+        return Ok(());
+    }
+    if let Some(a) = result.accuracy {
+        println!("accuracy  {:.2} %", 100.0 * a);
+    }
+    println!("loss      {:.4}\nrows      {} ({:.0} a second)\nweights   {}", result.loss, result.rows, result.rows_per_second(), classes.display());
+    Ok(())
+}
+
+/// Options of `predict`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  adamant predict runs/digits-1 new.csv\n  adamant predict runs/mnist-1 seven.png t10k-images-idx3-ubyte.gz --json")]
+pub struct Predict {
+    /// the run folder
+    run: PathBuf,
+    /// files of inputs, of the kind that the run's data have: CSV without the class, IDX images, images, npy
+    #[arg(required = true)]
+    inputs: Vec<PathBuf>,
+    /// rows at once
+    #[arg(long, default_value_t = 256)]
+    batch: usize,
+    #[command(flatten)]
+    device: DeviceOptions,
+    /// prints one JSON document, with the probability of each class
+    #[arg(long)]
+    pub json: bool,
+}
+pub fn predict(o: &Predict) -> Result<(), Failure> {
+    if o.batch == 0 {
+        return Err(Failure::Usage("--batch takes a number from 1 on".into()));
+    }
+    let device = o.device.open()?;
+    let mut all = Vec::new();
+    device.scoped(|| {
+        let trained = Trained::open(&o.run)?;
+        for path in &o.inputs {
+            let mut row = 0;
+            for x in trained.inputs(path)?.batches(o.batch) {
+                let outputs = trained.answer(&x?)?;
+                let answers = match &trained.task {
+                    Task::Classes { .. } | Task::NextToken { .. } => outputs.softmax(-1),
+                    Task::Numbers => outputs,
+                };
+                let width = answers.shape()?.last().copied().unwrap_or(1).max(1);
+                for values in answers.cast(DType::F64).to_vec::<f64>()?.chunks(width) {
+                    all.push(one(&trained.task, path, row, values, o.json));
+                    row += 1;
+                }
+            }
+        }
+        Ok::<_, Failure>(())
+    })?;
+    if o.json {
+        println!("{}", Value::from(all));
+    }
+    Ok(())
+}
+/// The answer to one input; printed at once where people read.
+fn one(task: &Task, path: &Path, row: usize, values: &[f64], json: bool) -> Value {
+    let best = values.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(k, _)| k);
+    match task {
+        Task::Classes { classes } => {
+            let name = classes.get(best).cloned().unwrap_or_else(|| best.to_string());
+            if !json {
+                println!("{}:{row}  {name}  {:.2} %", path.display(), 100.0 * values[best]);
+            }
+            let each: serde_json::Map<String, Value> = classes.iter().cloned().zip(values.iter().copied().map(number)).collect();
+            json!({ "file": path, "row": row, "class": name, "probability": number(values[best]), "probabilities": each })
+        }
+        Task::NextToken { .. } | Task::Numbers => {
+            if !json {
+                println!("{}:{row}  {}", path.display(), values.iter().map(|v| format!("{v:.6}")).collect::<Vec<_>>().join(" "));
+            }
+            json!({ "file": path, "row": row, "values": values.iter().copied().map(number).collect::<Vec<_>>() })
+        }
+    }
+}
+
+/// Options of `generate`.
+#[derive(Args)]
+#[command(after_help = "Example:\n  adamant generate runs/chargpt-1 --prompt \"ROMEO:\" --tokens 400 --temperature 0.8")]
+pub struct Generate {
+    /// the run folder
+    run: PathBuf,
+    /// what the text begins with
+    #[arg(long, default_value = "")]
+    prompt: String,
+    /// how many tokens are written
+    #[arg(long, default_value_t = 500)]
+    tokens: usize,
+    /// 0 takes the most likely token, 1 draws as the model says
+    #[arg(long, default_value_t = 0.8)]
+    temperature: f64,
+    /// draws among so many of the most likely tokens only; 0: among all
+    #[arg(long, default_value_t = 0)]
+    top_k: usize,
+    /// where draws come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    device: DeviceOptions,
+    /// prints one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+pub fn generate(o: &Generate) -> Result<(), Failure> {
+    let device = o.device.open()?;
+    let sampling = Sampling { temperature: o.temperature, top_k: o.top_k, seed: o.seed };
+    let mut text = String::new();
+    let mut out = std::io::stdout().lock();
+    let mut broken = None;
+    if !o.json {
+        broken = write!(out, "{}", o.prompt).err();
+    }
+    device.scoped(|| {
+        Trained::open(&o.run)?.generate(&o.prompt, o.tokens, &sampling, &mut |piece| {
+            text += piece;
+            if !o.json && broken.is_none() {
+                broken = write!(out, "{piece}").and_then(|()| out.flush()).err();
+            }
+        })
+    })?;
+    let last = if o.json { writeln!(out, "{}", json!({ "prompt": o.prompt, "text": text, "tokens": o.tokens, "seed": o.seed })) } else { writeln!(out) };
+    match broken.or(last.err()) {
+        Some(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Storage(format!("stdout: {e}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Options of `summary`.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  adamant summary examples/mnist/mnist.toml --input 1,28,28\n  adamant summary examples/chargpt/chargpt.toml --input 64:i64 --json"
+)]
+pub struct Summary {
+    /// the description, in TOML
+    config: PathBuf,
+    /// a value in place of the file's
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// shape (and dtype) of one input without the batch: 1,28,28 or 64:i64; asked of the data unless it is given
+    #[arg(long, value_name = "SHAPE[:DTYPE]")]
+    input: Option<String>,
+    /// rows in a batch; the description's unless it is given
+    #[arg(long)]
+    batch: Option<usize>,
+    /// where the data lies, instead of beside the description
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// prints one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+pub fn summary(o: &Summary) -> Result<(), Failure> {
+    let mut document = Document::read(&o.config)?;
+    for assignment in &o.set {
+        document.set(assignment)?;
+    }
+    let data = o.data.clone().unwrap_or_else(|| o.config.parent().unwrap_or(Path::new("")).to_path_buf());
+    let input = o.input.as_deref().map(input_size).transpose()?;
+    // Nothing runs, so any device will do; the plain one has no threads to start.
+    let table = adamant::Device::reference().scoped(|| adamant_train::summarise(&document, &data, input, o.batch))?;
+    if o.json {
+        println!("{}", serde_json::to_value(&table).map_err(|e| Failure::Run(e.to_string()))?);
+    } else {
+        println!("{table}");
+    }
+    Ok(())
+}
+
+/// `1,28,28` or `64:i64`.
+fn input_size(text: &str) -> Result<(Vec<usize>, DType), Failure> {
+    let refuse = |what: String| Failure::Usage(format!("--input {text}: {what}; write 1,28,28 or 64:i64"));
+    let (sizes, dtype) = text.split_once(':').unwrap_or((text, "f32"));
+    let sizes = sizes.split(',').map(|s| s.trim().parse().map_err(|_| refuse(format!("`{s}` is no size")))).collect::<Result<_, _>>()?;
+    Ok((sizes, dtype.parse().map_err(|_| refuse(format!("`{dtype}` is no dtype")))?))
+}
+
+/// Options of `info`.
+#[derive(Args)]
+#[command(after_help = "Example:\n  adamant info --json")]
+pub struct Info {
+    /// prints one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+pub fn info(o: &Info) -> Result<(), Failure> {
+    println!("{}", crate::info::info(o.json));
+    Ok(())
+}
+
+/// Options of `report`.
+#[derive(Args)]
+#[command(after_help = "Example:\n  adamant report runs/mnist-1")]
+pub struct Report {
+    /// the run folder
+    run: PathBuf,
+    /// prints one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+pub fn report(o: &Report) -> Result<(), Failure> {
+    let path = adamant_train::report::write(&o.run).map_err(|e| Failure::Input(e.to_string()))?;
+    if o.json {
+        println!("{}", json!({ "report": path }))
+    } else {
+        println!("{}", path.display())
+    }
+    Ok(())
+}
+
+/// Options of `suggest`.
+#[derive(Args)]
+#[command(after_help = "Example:\n  adamant suggest --params 50000")]
+pub struct Suggest {
+    /// elements of all parameters
+    #[arg(long, value_name = "N")]
+    params: usize,
+    /// prints one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+pub fn suggest(o: &Suggest) -> Result<(), Failure> {
+    let s = adamant_train::suggest::suggest(o.params);
+    if o.json {
+        println!("{}", json!({ "batch": s.batch, "lr": s.lr }))
+    } else {
+        println!("batch {}, lr {}", s.batch, s.lr)
+    }
+    Ok(())
+}

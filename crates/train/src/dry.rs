@@ -1,0 +1,141 @@
+//! A dry run: one batch of everything, to learn what the run will cost. Nothing is written.
+use crate::{
+    Document, Failure,
+    evaluate::{self, EvaluateOptions},
+    model,
+    session::{Look, Session},
+    setup::Setup,
+    summary::{self, Summary},
+};
+use adamant_core::{DType, Device};
+use adamant_data::{Dataset, Examples, Pick, Subset};
+use adamant_nn::Walk;
+use serde_json::{Value, json};
+use std::{fmt, path::Path, sync::Arc, time::Instant};
+
+/// What a run will cost.
+#[derive(Clone, Debug)]
+pub struct DryRun {
+    /// elements of all parameters
+    pub parameters: usize,
+    /// bytes of parameters and buffers
+    pub model_bytes: usize,
+    /// bytes of the optimizer's slots
+    pub optimizer_bytes: usize,
+    /// the most bytes of tensors at once in a step
+    pub step_bytes: usize,
+    /// the most bytes of tensors at once in an evaluation batch
+    pub evaluation_bytes: usize,
+    /// bytes of one checkpoint
+    pub checkpoint_bytes: usize,
+    /// steps of the run
+    pub steps: u64,
+    /// seconds of a step
+    pub step_seconds: f64,
+    /// the loss of the first step
+    pub loss: f64,
+}
+/// Steps whose plans are new and those that are timed.
+const STEPS: (usize, usize) = (2, 3);
+
+/// Makes a few steps and one evaluation batch.
+///
+/// # Errors
+/// Everything that would stop the run itself at its start.
+pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
+    let device = Device::current()?;
+    let setup = Setup::of(document, folder)?;
+    let (steps, batch) = (setup.steps(), setup.batch);
+    let Setup { seed, model, objective, optimizer, schedule, clip, accumulate, parts, .. } = setup;
+    let (parameters, model_bytes) = (model.parameter_count(), model.memory_usage());
+    let mut session = Session::new(model, objective, optimizer, schedule, clip, accumulate, device)?;
+    let mut loader = parts.loader(seed, batch)?;
+    let mut seconds = f64::INFINITY;
+    let mut loss = f64::NAN;
+    device.pool().reset_peak();
+    for k in 0..STEPS.0 + STEPS.1 {
+        let begun = Instant::now();
+        let mut group = Vec::new();
+        while group.len() < accumulate {
+            match loader.next_batch() {
+                Some(batch) => group.push(batch?),
+                None if group.is_empty() => {}
+                None => break,
+            }
+        }
+        session.step(&group, Look::default())?;
+        let now = session.loss()?;
+        if k == 0 {
+            loss = now;
+        }
+        if k >= STEPS.0 {
+            seconds = seconds.min(begun.elapsed().as_secs_f64());
+        }
+    }
+    let step_bytes = device.memory().peak_bytes;
+    let snapshot = session.snapshot(Value::Null)?;
+    let bytes = |part: &str| snapshot.tensors.get(part).into_iter().flatten().filter_map(|(_, t)| t.try_meta().ok()).map(|m| m.bytes()).sum::<usize>();
+    let options = EvaluateOptions { worst: 0, ..parts.evaluation() };
+    let first = Pick::Range(0..options.batch.min(parts.test.len()));
+    device.pool().reset_peak();
+    evaluate::evaluate(&session.model, &session.objective, &(Arc::new(Subset::new(parts.test.clone(), first)?) as Examples), device, &options)?;
+    Ok(DryRun {
+        parameters,
+        model_bytes,
+        optimizer_bytes: bytes("optimizer"),
+        step_bytes,
+        evaluation_bytes: device.memory().peak_bytes,
+        checkpoint_bytes: bytes("model") + bytes("optimizer"),
+        steps,
+        step_seconds: seconds,
+        loss,
+    })
+}
+/// The layers of a description's model with what they cost for a batch, without running it. `input` is the shape and dtype
+/// of one input; without it the data are asked.
+///
+/// # Errors
+/// A description that makes no sense, or layers that do not take the input.
+pub fn summarise(document: &Document, folder: &Path, input: Option<(Vec<usize>, DType)>, batch: Option<usize>) -> Result<Summary, Failure> {
+    let (model, (shape, dtype), usual) = match input {
+        Some(input) => {
+            let root = document.root()?;
+            let model = model::model(root.need("model", root.section("model")?)?)?;
+            (model, input, root.size("batch")?.unwrap_or(1))
+        }
+        None => {
+            let setup = Setup::of(document, folder)?;
+            let facts =
+                setup.parts.train.describe().inputs.ok_or_else(|| Failure::Usage("the data do not tell the shape of an input; give it by --input".into()))?;
+            (setup.model, (facts.shape.to_vec(), facts.dtype), setup.batch)
+        }
+    };
+    Ok(summary::summary(&model, &shape, dtype, batch.unwrap_or(usual))?)
+}
+impl DryRun {
+    /// Seconds of all steps, at the pace of those that were timed.
+    pub fn seconds(&self) -> f64 {
+        self.steps as f64 * self.step_seconds
+    }
+    /// The figures as JSON; bytes and seconds.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "parameters": self.parameters, "model_bytes": self.model_bytes, "optimizer_bytes": self.optimizer_bytes,
+            "step_bytes": self.step_bytes, "evaluation_bytes": self.evaluation_bytes, "checkpoint_bytes": self.checkpoint_bytes,
+            "steps": self.steps, "step_seconds": self.step_seconds, "seconds": self.seconds(), "loss": crate::folder::number(self.loss),
+        })
+    }
+}
+impl fmt::Display for DryRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: usize| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+        writeln!(f, "parameters        {:>12}", self.parameters)?;
+        writeln!(f, "model             {:>12}", mib(self.model_bytes))?;
+        writeln!(f, "optimizer         {:>12}", mib(self.optimizer_bytes))?;
+        writeln!(f, "tensors, a step   {:>12}  (at most, with model and optimizer)", mib(self.step_bytes))?;
+        writeln!(f, "tensors, a test   {:>12}", mib(self.evaluation_bytes))?;
+        writeln!(f, "a checkpoint      {:>12}", mib(self.checkpoint_bytes))?;
+        writeln!(f, "a step            {:>9.2} ms", 1e3 * self.step_seconds)?;
+        write!(f, "{:<17} {:>10.1} s", format!("{} steps", self.steps), self.seconds())
+    }
+}

@@ -1,0 +1,116 @@
+//! How a run, or a command about one, can fail: the kind decides the exit code, the text is for a person.
+use adamant_core::ErrorKind;
+use serde_json::json;
+use std::{fmt, path::PathBuf};
+
+/// Why a run did not end well.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The command line asks for something that makes no sense.
+    Usage(String),
+    /// A file cannot be read, or its content makes no sense: a description, data, a checkpoint.
+    Input(String),
+    /// The device is not there.
+    Device(String),
+    /// The run began and failed.
+    Run(String),
+    /// The loss or a gradient is no number any more.
+    Diverged(String),
+    /// The device or the machine has no memory left.
+    Memory(String),
+    /// The disk is full, or a file could not be written.
+    Storage(String),
+    /// A signal ended the run; what it had learned is in the checkpoint.
+    Interrupted {
+        /// SIGINT is 2, SIGTERM 15
+        signal: i32,
+        /// steps done
+        step: u64,
+        /// where the state is
+        checkpoint: Option<PathBuf>,
+    },
+}
+impl Failure {
+    /// The exit code of a command that ends so.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Run(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::Diverged(_) => 3,
+            Failure::Input(_) => 4,
+            Failure::Memory(_) => 5,
+            Failure::Storage(_) => 6,
+            Failure::Device(_) => 9,
+            Failure::Interrupted { signal, .. } => 128u8.wrapping_add(*signal as u8),
+        }
+    }
+    /// One word for machines.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Failure::Run(_) => "run",
+            Failure::Usage(_) => "usage",
+            Failure::Diverged(_) => "diverged",
+            Failure::Input(_) => "input",
+            Failure::Memory(_) => "memory",
+            Failure::Storage(_) => "storage",
+            Failure::Device(_) => "device",
+            Failure::Interrupted { .. } => "interrupted",
+        }
+    }
+    /// What a person could do about it, where that is known.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Failure::Diverged(_) => Some("try a lower learning rate, a warm-up, or `clip = { kind = \"norm\", max = 1.0 }`"),
+            Failure::Memory(_) => Some("try a smaller `batch`, and `accumulate` to keep its effect"),
+            Failure::Storage(_) => Some("free some space and go on with `--resume auto`; `checkpoint.on_error = \"warn\"` trains on without"),
+            Failure::Device(_) => Some("`adamant info` lists what this machine has"),
+            Failure::Interrupted { .. } => Some("go on with `--resume auto`"),
+            Failure::Run(_) | Failure::Usage(_) | Failure::Input(_) => None,
+        }
+    }
+    /// The failure as a JSON document: code, kind, message, help, context.
+    pub fn to_json(&self) -> serde_json::Value {
+        let context = match self {
+            Failure::Interrupted { signal, step, checkpoint } => json!({ "signal": signal, "step": step, "checkpoint": checkpoint }),
+            _ => json!({}),
+        };
+        json!({ "error": { "code": self.exit_code(), "kind": self.kind(), "message": self.to_string(), "help": self.help(), "context": context } })
+    }
+}
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(text)
+            | Failure::Input(text)
+            | Failure::Device(text)
+            | Failure::Run(text)
+            | Failure::Diverged(text)
+            | Failure::Memory(text)
+            | Failure::Storage(text) => f.write_str(text),
+            Failure::Interrupted { signal, step, checkpoint } => {
+                let name = match signal {
+                    2 => "SIGINT",
+                    15 => "SIGTERM",
+                    _ => "a signal",
+                };
+                write!(f, "interrupted by {name} after step {step}")?;
+                match checkpoint {
+                    Some(path) => write!(f, "; checkpoint in {}", path.display()),
+                    None => write!(f, "; no checkpoint was written"),
+                }
+            }
+        }
+    }
+}
+impl std::error::Error for Failure {}
+impl From<adamant_core::Error> for Failure {
+    fn from(error: adamant_core::Error) -> Failure {
+        match error.kind() {
+            ErrorKind::File { .. } => Failure::Input(error.to_string()),
+            ErrorKind::DeviceAbsent(_) => Failure::Device(error.to_string()),
+            ErrorKind::OutOfMemory { .. } => Failure::Memory(error.to_string()),
+            _ => Failure::Run(error.to_string()),
+        }
+    }
+}

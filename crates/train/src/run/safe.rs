@@ -1,0 +1,78 @@
+//! Checkpoints of a run, made in the background.
+use crate::{
+    Failure,
+    checkpoint::{CheckpointError, Checkpoints, OnError, Outcome, Restored, Retention, Snapshot, Writer},
+    folder::RunFolder,
+    setup::CheckpointPlan,
+    storage::Disk,
+    watch::Watch,
+};
+use serde_json::json;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+/// The run's checkpoints and their thread.
+pub(super) struct Safe {
+    writer: Writer,
+    pub plan: CheckpointPlan,
+    on_error: OnError,
+    /// the step of the last snapshot
+    pub at: Option<u64>,
+    /// the newest one on the disk
+    pub newest: Option<PathBuf>,
+}
+impl Safe {
+    pub fn open(run: &Path, plan: CheckpointPlan) -> Result<Safe, Failure> {
+        let checkpoints = Checkpoints::open(Arc::new(Disk), &run.join("checkpoints"), Retention { last: plan.last, best: plan.best })?;
+        let on_error = if plan.warn { OnError::Warn } else { OnError::Stop };
+        Ok(Safe { writer: Writer::new(checkpoints)?, plan, on_error, at: None, newest: None })
+    }
+    /// The newest that is whole; damaged ones are named.
+    pub fn latest(&self, watch: &mut dyn Watch) -> Result<Option<Restored>, Failure> {
+        let found = self.writer.checkpoints().latest()?;
+        for warning in found.iter().flat_map(|f| &f.warnings) {
+            watch.warn(&warning.to_string());
+        }
+        Ok(found)
+    }
+    /// Hands a snapshot over. It is written while training goes on.
+    pub fn save(&mut self, snapshot: Snapshot, score: Option<f64>, folder: Option<&mut RunFolder>, watch: &mut dyn Watch) -> Result<(), Failure> {
+        let (begun, step) = (Instant::now(), snapshot.step);
+        let outcomes = self.writer.save(snapshot, score)?;
+        self.at = Some(step);
+        let stall = begun.elapsed().as_secs_f64();
+        if let Some(folder) = folder {
+            folder.time(json!({ "kind": "checkpoint", "step": step, "stall_seconds": stall }))?;
+        }
+        self.sort(outcomes, watch)
+    }
+    /// Waits until all is on the disk.
+    pub fn flush(&mut self, watch: &mut dyn Watch) -> Result<(), Failure> {
+        let outcomes = self.writer.flush();
+        self.sort(outcomes, watch)
+    }
+    fn sort(&mut self, outcomes: Vec<Outcome>, watch: &mut dyn Watch) -> Result<(), Failure> {
+        let (saved, errors) = self.on_error.sort(outcomes)?;
+        for error in errors {
+            watch.warn(&format!("no checkpoint: {error}; the run goes on without it"));
+        }
+        for saved in saved {
+            saved.warnings.iter().for_each(|w| watch.warn(&w.to_string()));
+            watch.checkpoint(&saved.folder);
+            self.newest = Some(saved.folder);
+        }
+        Ok(())
+    }
+}
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Failure {
+        match &error {
+            e if e.is_damage() => Failure::Input(error.to_string()),
+            CheckpointError::Storage(_) => Failure::Storage(error.to_string()),
+            _ => Failure::Run(error.to_string()),
+        }
+    }
+}

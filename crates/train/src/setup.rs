@@ -1,0 +1,178 @@
+//! From a description to everything a run is made of: data, model, objective, optimizer, schedule, and its habits.
+use crate::{
+    Failure,
+    config::{Document, Section},
+    dataset::Parts,
+    model,
+    objective::Objective,
+    recipe,
+};
+use adamant_data::{Dataset, Target};
+use adamant_nn::{Sequential, Walk, manual_seed};
+use adamant_optim::{ClipPolicy, Optimizer, schedule::Schedule};
+use std::path::{Path, PathBuf};
+
+/// How long a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// so many passes over the training part
+    Epochs(u64),
+    /// so many steps
+    Iterations(u64),
+}
+/// When checkpoints are made and which are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckpointPlan {
+    /// steps between two
+    pub every: u64,
+    /// how many of the newest are kept
+    pub last: usize,
+    /// how many of the best on the validation part are kept
+    pub best: usize,
+    /// does a run go on whose checkpoint could not be written?
+    pub warn: bool,
+}
+/// All that a description says, made real.
+pub struct Setup {
+    /// the description, with numbers that follow from the data in their places
+    pub document: Document,
+    /// where initial values, order and dropout come from
+    pub seed: u64,
+    /// how long the run is
+    pub length: Length,
+    /// rows in a batch
+    pub batch: usize,
+    /// batches in a step
+    pub accumulate: usize,
+    /// steps between two lines of the log
+    pub log_every: u64,
+    /// steps between two validations; none: at the end of each epoch
+    pub eval_every: Option<u64>,
+    /// what is done to gradients
+    pub clip: ClipPolicy,
+    /// what is learned
+    pub objective: Objective,
+    /// training, validation and test
+    pub parts: Parts,
+    /// the model with its initial values
+    pub model: Sequential,
+    /// the optimizer over the model's parameters
+    pub optimizer: Box<dyn Optimizer>,
+    /// the learning rate's course
+    pub schedule: Option<Box<dyn Schedule>>,
+    /// checkpoints
+    pub checkpoint: CheckpointPlan,
+    /// where the final weights also go
+    pub weights: Option<PathBuf>,
+}
+/// Steps from one line of the log to the next, where the description says nothing.
+const LOG_EVERY: usize = 10;
+
+impl Setup {
+    /// Reads data and builds the model. Paths of data are relative to `folder`.
+    ///
+    /// # Errors
+    /// What makes no sense, with its line; files that cannot be read.
+    pub fn of(document: &Document, folder: &Path) -> Result<Setup, Failure> {
+        let root = document.root()?;
+        let seed = root.size("seed")?.unwrap_or(0) as u64;
+        let length = match (root.size("epochs")?, root.size("iterations")?) {
+            (Some(n), None) => Length::Epochs(n as u64),
+            (None, Some(n)) => Length::Iterations(n as u64),
+            (None, None) => return Err(root.wrong("`epochs` is missing (or `iterations`)")),
+            (Some(_), Some(_)) => return Err(root.wrong_key("iterations", "there is `epochs` too; say one of them")),
+        };
+        let positive = |key: &'static str, usual: Option<usize>, unit: &str| -> Result<usize, Failure> {
+            match root.size(key)?.or(usual) {
+                Some(0) => Err(root.wrong_key(key, format!("at least one {unit} is needed"))),
+                Some(n) => Ok(n),
+                None => root.need(key, None),
+            }
+        };
+        let batch = positive("batch", None, "row")?;
+        let accumulate = positive("accumulate", Some(1), "batch")?;
+        let log_every = positive("log_every", Some(LOG_EVERY), "step")? as u64;
+        let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
+        let clip = clip(&root)?;
+        let weights = root.text("weights")?.map(PathBuf::from);
+        let parts = Parts::of(root.need("data", root.section("data")?)?, folder, seed)?;
+        if parts.train.is_empty() || parts.test.is_empty() {
+            return Err(root.wrong_key("data", format!("{} rows to train on and {} to test on: both parts need some", parts.train.len(), parts.test.len())));
+        }
+        let objective = Objective::of(&root, matches!(parts.train.describe().targets, Some(Target::Values(_))))?;
+        manual_seed(seed);
+        root.need("model", root.section("model")?)?;
+        let document = document.resolve(&words(&parts));
+        let resolved = document.root()?;
+        let model = model::model(resolved.need("model", resolved.section("model")?)?)?;
+        let steps = (parts.train.len().div_ceil(batch) as u64).div_ceil(accumulate as u64);
+        let total = match length {
+            Length::Epochs(n) => n * steps,
+            Length::Iterations(n) => n,
+        };
+        let optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.parameters())?;
+        let schedule = root.section("schedule")?.map(|s| recipe::schedule(s, total)).transpose()?;
+        let checkpoint = checkpoint(&root, total)?;
+        root.finish()?;
+        drop(resolved);
+        Ok(Setup { document, seed, length, batch, accumulate, log_every, eval_every, clip, objective, parts, model, optimizer, schedule, checkpoint, weights })
+    }
+    /// Steps in an epoch.
+    pub fn steps_per_epoch(&self) -> u64 {
+        (self.parts.train.len().div_ceil(self.batch) as u64).div_ceil(self.accumulate as u64)
+    }
+    /// Steps of the whole run.
+    pub fn steps(&self) -> u64 {
+        match self.length {
+            Length::Epochs(n) => n * self.steps_per_epoch(),
+            Length::Iterations(n) => n,
+        }
+    }
+}
+/// Numbers that follow from the data: `$classes` or `$vocabulary`, and `$features` of an input.
+fn words(parts: &Parts) -> Vec<(&'static str, usize)> {
+    let facts = parts.train.describe();
+    let mut words = Vec::new();
+    match facts.targets {
+        Some(Target::Classes { count, .. }) => words.push(("classes", count)),
+        Some(Target::NextToken { vocabulary }) => words.push(("vocabulary", vocabulary)),
+        Some(Target::Values(_)) | None => {}
+    }
+    words.extend(facts.inputs.map(|f| ("features", f.shape.elements())));
+    words
+}
+fn clip(root: &Section<'_>) -> Result<ClipPolicy, Failure> {
+    let Some(s) = root.section("clip")? else { return Ok(ClipPolicy::Off) };
+    let kind = s.kind(&["off", "norm", "value"])?;
+    let max = s.number("max")?;
+    if kind != "off" && max.is_some_and(|max| max.is_nan() || max <= 0.0) {
+        return Err(s.wrong_key("max", "gradients can be clipped only at a positive number"));
+    }
+    let policy = match kind {
+        "norm" => ClipPolicy::Norm(s.need("max", max)?),
+        "value" => ClipPolicy::Value(s.need("max", max)?),
+        _ => ClipPolicy::Off,
+    };
+    s.finish()?;
+    Ok(policy)
+}
+fn checkpoint(root: &Section<'_>, total: u64) -> Result<CheckpointPlan, Failure> {
+    // A twentieth of the run: no more than that is lost.
+    let usual = CheckpointPlan { every: (total / 20).max(1), last: 3, best: 1, warn: false };
+    let Some(s) = root.section("checkpoint")? else { return Ok(usual) };
+    let plan = CheckpointPlan {
+        every: s.size("every")?.map_or(usual.every, |n| n as u64),
+        last: s.size("last")?.unwrap_or(usual.last),
+        best: s.size("best")?.unwrap_or(usual.best),
+        warn: match s.text("on_error")? {
+            None | Some("stop") => false,
+            Some("warn") => true,
+            Some(other) => return Err(s.wrong_key("on_error", format!("there is no `{other}`; there are stop, warn"))),
+        },
+    };
+    if plan.every == 0 || plan.last == 0 {
+        return Err(s.wrong("checkpoints are made every so many steps (`every`), and at least the last one is kept (`last`)"));
+    }
+    s.finish()?;
+    Ok(plan)
+}

@@ -1,0 +1,197 @@
+//! A model that a run has trained: found in its folder, built again from its description, filled with its weights.
+use crate::{
+    Document, Failure, Objective, checkpoint,
+    dataset::{Inputs, Parts},
+    folder, model,
+    storage::Disk,
+};
+use adamant_core::{DType, Device, Tensor, no_grad, rng::philox};
+use adamant_data::{Dataset, Description, Target};
+use adamant_formats::safetensors::SafeTensors;
+use adamant_nn::{Module, Sequential, Walk};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+const TASK: &str = "task.json";
+
+/// What a model is for, as far as its answers need names: `task.json` of the run folder.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Task {
+    /// one class for each input
+    Classes {
+        /// their names
+        classes: Vec<String>,
+    },
+    /// the token after each token
+    NextToken {
+        /// the text of each token
+        tokens: Vec<String>,
+        /// the longest sequence that the model has learned from
+        context: usize,
+    },
+    /// numbers
+    Numbers,
+}
+impl Task {
+    /// Of data.
+    pub fn of(description: &Description, tokens: Option<&[String]>) -> Task {
+        match &description.targets {
+            Some(Target::Classes { count, names }) => {
+                Task::Classes { classes: if names.len() == *count { names.clone() } else { (0..*count).map(|k| k.to_string()).collect() } }
+            }
+            Some(Target::NextToken { vocabulary }) => Task::NextToken {
+                tokens: tokens.map_or_else(|| (0..*vocabulary).map(|k| k.to_string()).collect(), <[String]>::to_vec),
+                context: description.inputs.as_ref().map_or(1, |f| f.shape.elements()),
+            },
+            _ => Task::Numbers,
+        }
+    }
+    /// Writes it into a run folder.
+    ///
+    /// # Errors
+    /// `Storage`.
+    pub fn write(&self, run: &Path) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(self).map_err(|e| Failure::Run(e.to_string()))?;
+        folder::write(&run.join(TASK), text.as_bytes())
+    }
+    fn read(run: &Path) -> Result<Task, Failure> {
+        let path = run.join(TASK);
+        let text = std::fs::read_to_string(&path).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
+        serde_json::from_str(&text).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))
+    }
+}
+
+/// A trained model.
+pub struct Trained {
+    /// the description of its run
+    pub document: Document,
+    /// the model, in evaluation mode
+    pub model: Sequential,
+    /// what it is for
+    pub task: Task,
+    /// the file its weights are from
+    pub weights: PathBuf,
+    device: Device,
+}
+impl Trained {
+    /// The model of a run: its final weights, or those of the newest checkpoint if it has not ended.
+    ///
+    /// # Errors
+    /// `Input`: there is no run, it has no weights yet, or they are of another model.
+    pub fn open(run: &Path) -> Result<Trained, Failure> {
+        let device = Device::current()?;
+        let document = Document::read(&run.join("config.toml"))?;
+        let root = document.root()?;
+        let model = model::model(root.need("model", root.section("model")?)?)?;
+        let last = run.join("weights.safetensors");
+        let (weights, state) = if last.exists() {
+            let file = SafeTensors::open(&last)?;
+            let state = file.names().into_iter().map(|n| Ok((n.clone(), file.tensor(&n, device)?))).collect::<Result<Vec<_>, adamant_core::Error>>()?;
+            (last, state)
+        } else {
+            let found = checkpoint::latest(&Disk, &run.join("checkpoints"))?
+                .ok_or_else(|| Failure::Input(format!("{}: no weights and no checkpoint yet", run.display())))?;
+            (found.folder.join("model.safetensors"), found.snapshot.tensors.get("model").cloned().unwrap_or_default())
+        };
+        model.load_state_dict(&state).map_err(|e| Failure::Input(format!("{}: {e}", weights.display())))?;
+        model.eval();
+        Ok(Trained { task: Task::read(run)?, document, model, weights, device })
+    }
+    /// The outputs for a batch of inputs, without a graph.
+    ///
+    /// # Errors
+    /// Inputs of another shape or dtype than the model takes.
+    pub fn answer(&self, x: &Tensor) -> Result<Tensor, Failure> {
+        no_grad(|| Ok(self.model.forward(&x.to(self.device))?.ok()?))
+    }
+    /// The parts of the run's data, and what was learned from them. Paths are relative to `folder`.
+    ///
+    /// # Errors
+    /// Files that cannot be read.
+    pub fn data(&self, folder: &Path) -> Result<(Objective, Parts), Failure> {
+        let root = self.document.root()?;
+        let seed = root.size("seed")?.unwrap_or(0) as u64;
+        let parts = Parts::of(root.need("data", root.section("data")?)?, folder, seed)?;
+        Ok((Objective::of(&root, matches!(parts.train.describe().targets, Some(Target::Values(_))))?, parts))
+    }
+    /// Inputs from a file, prepared as those of the run's data were.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is of another kind than the run's data.
+    pub fn inputs(&self, path: &Path) -> Result<Inputs, Failure> {
+        let root = self.document.root()?;
+        Inputs::of(&root.need("data", root.section("data")?)?, path)
+    }
+}
+
+/// How text is drawn from a language model.
+#[derive(Clone, Debug)]
+pub struct Sampling {
+    /// divides the logits: 0 takes the most likely token, 1 draws as the model says
+    pub temperature: f64,
+    /// draws among so many of the most likely tokens only; 0: among all
+    pub top_k: usize,
+    /// where draws come from
+    pub seed: u64,
+}
+impl Trained {
+    /// Goes on from a prompt, token by token. Each one is handed to `each` as text.
+    ///
+    /// # Errors
+    /// A model that is no language model, or a prompt with a character that it has never seen.
+    pub fn generate(&self, prompt: &str, count: usize, sampling: &Sampling, each: &mut dyn FnMut(&str)) -> Result<(), Failure> {
+        let Task::NextToken { tokens, context } = &self.task else {
+            return Err(Failure::Usage("this run's model answers inputs; only a language model generates".into()));
+        };
+        if !(sampling.temperature >= 0.0 && sampling.temperature.is_finite()) {
+            return Err(Failure::Usage(format!("a temperature is a number from 0 on, not {}", sampling.temperature)));
+        }
+        let code = |c: char| {
+            let text = c.to_string();
+            tokens
+                .iter()
+                .position(|t| *t == text)
+                .map(|k| k as i64)
+                .ok_or_else(|| Failure::Usage(format!("the prompt has {c:?}, which the model has never seen")))
+        };
+        let mut known = prompt.chars().map(code).collect::<Result<Vec<i64>, _>>()?;
+        if known.is_empty() {
+            // Something to begin with: the end of a line, where there is one.
+            known.push(tokens.iter().position(|t| t == "\n").unwrap_or(0) as i64);
+        }
+        for k in 0..count {
+            let seen = &known[known.len().saturating_sub(*context)..];
+            // The model looks back only: what stands behind is never seen, and one shape runs one plan.
+            let mut window = seen.to_vec();
+            window.resize(*context, 0);
+            let logits = self.answer(&Tensor::from_vec(window, [1, *context]))?;
+            let last = logits.narrow(1, seen.len() - 1, 1).reshape([-1]).cast(DType::F64).to_vec::<f64>()?;
+            let token = draw(&last, sampling, k as u64);
+            known.push(token as i64);
+            each(tokens.get(token).map_or("\u{fffd}", String::as_str));
+        }
+        Ok(())
+    }
+}
+/// A token by its logits: the inverse of the distribution function at one uniform draw of the place.
+fn draw(logits: &[f64], s: &Sampling, place: u64) -> usize {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+    if s.temperature == 0.0 {
+        return order.first().copied().unwrap_or(0);
+    }
+    let among = if s.top_k == 0 { order.len() } else { s.top_k.min(order.len()) };
+    let top = order.first().map_or(0.0, |k| logits[*k]);
+    let weights: Vec<f64> = order[..among].iter().map(|k| ((logits[*k] - top) / s.temperature).exp()).collect();
+    let bits = philox([s.seed as u32, (s.seed >> 32) as u32], [place as u32, (place >> 32) as u32, 0, 0x5341_4d50]);
+    let uniform = ((u64::from(bits[0]) << 32 | u64::from(bits[1])) >> 11) as f64 / (1u64 << 53) as f64;
+    let mut left = uniform * weights.iter().sum::<f64>();
+    for (k, w) in order.iter().zip(&weights) {
+        left -= w;
+        if left < 0.0 {
+            return *k;
+        }
+    }
+    order.first().copied().unwrap_or(0)
+}
