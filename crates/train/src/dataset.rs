@@ -219,7 +219,7 @@ fn image_options(s: &Section<'_>) -> Result<ImageOptions, Failure> {
 }
 fn images(s: &Section<'_>, folder: &Path) -> Result<Read, Failure> {
     let options = image_options(s)?;
-    let open = |sub: &str| ImageFolder::open(folder.join(sub), options.clone());
+    let open = |sub: &str| ImageFolder::open(folder.join(sub), options);
     let path = s.text("path")?.unwrap_or("");
     let (train, test) = match s.text("test_path")? {
         Some(test) => (examples(open(path)?), examples(open(test)?)),
