@@ -2,11 +2,12 @@
 //! smaller batch. The limit is the system's own (`ulimit -v`), so the program runs once more as its own child.
 #![cfg(unix)]
 use adamant::{
-    DType, Device, Result, Tensor,
+    Cell, DType, Device, Result, Tensor,
     cpu::{Context, CpuBackend},
     functional as f,
     nn::{Linear, Module, Relu, Sequential, Walk},
     optim::{Adam, Optimizer, UpdateRule},
+    step,
 };
 use std::process::Command;
 
@@ -71,7 +72,59 @@ fn under_a_limit() -> Result<()> {
         ] {
             assert_eq!(error.err().map(|e| e.kind().word()), Some("memory"));
         }
+        kernels_that_are_refused_memory()?;
         println!("went on with a smaller batch: loss {first} to {last}");
         Ok(())
     })
+}
+
+/// Results for which there is memory, by kernels for which there is none: all in bytes the sizes below, with the limit in mind.
+fn kernels_that_are_refused_memory() -> Result<()> {
+    let device = Device::current()?;
+    let zeros = |shape: &[usize], dtype: DType| -> Result<Tensor> {
+        let x = Tensor::full(shape, 0.0f32, DType::F32).cast(dtype);
+        x.eval().map(|()| x)
+    };
+    let (million, cell) = (1 << 20, Cell::new(&Tensor::full([3], 1.0f32, DType::F32), false)?);
+    type Case<'a> = (&'static str, Box<dyn Fn() -> Result<Tensor> + 'a>);
+    let cases: [Case<'_>; 6] = [
+        ("a line that is sorted", Box::new(|| Ok(zeros(&[45 * million], DType::F32)?.sort(0, false).0))),
+        ("a running sum of columns", Box::new(|| Ok(zeros(&[2, 50 * million], DType::U8)?.cumsum(0)))),
+        ("the largest of columns", Box::new(|| Ok(zeros(&[2, 60 * million], DType::U8)?.argmax(0)))),
+        (
+            "16-bit sums of a convolution",
+            Box::new(|| {
+                let (x, w) = (zeros(&[1, 1, 140 * million], DType::BF16)?, zeros(&[1, 1, 3], DType::BF16)?);
+                Ok(f::conv1d(&x, &w, None, &Default::default()))
+            }),
+        ),
+        (
+            "classes of a loss",
+            Box::new(|| {
+                let (x, target) = (zeros(&[64 * million, 1], DType::F32)?, zeros(&[64 * million], DType::I64)?);
+                Ok(f::cross_entropy(&x, &target, &Default::default()))
+            }),
+        ),
+        (
+            "weights of attention in its backward",
+            Box::new(|| {
+                let q = zeros(&[1, 1, 16_000, 1], DType::F32)?.tracked();
+                let y = f::scaled_dot_product_attention(&q, &q, &q, &Default::default()).sum(..);
+                y.backward()?.get(&q).cloned().ok_or_else(|| y.eval().expect_err("no gradient and no error"))
+            }),
+        ),
+    ];
+    for (name, case) in &cases {
+        device.pool().trim();
+        let before = cell.read().to_vec::<f32>()?;
+        // The cell's write comes after the kernel that fails, or not at all.
+        let outcome = case().and_then(|y| step(|| cell.set(&(cell.read() + y.cast(DType::F32).sum(..) + 1.0f32))));
+        let error = outcome.expect_err(name);
+        assert_eq!(error.kind().word(), "memory", "{name}: {error}");
+        assert_eq!(cell.read().to_vec::<f32>()?, before, "{name}");
+    }
+    device.pool().trim();
+    let (sorted, _) = Tensor::arange(0, 1000, 1, DType::F32).flip(0).sort(0, false);
+    assert_eq!(sorted.to_vec::<f32>()?[..3], [0.0, 1.0, 2.0]);
+    Ok(())
 }

@@ -4,6 +4,7 @@ use crate::{
     element::{Number, Wide, with_number},
     lines::Lines,
     operand::{In, Out, internal},
+    scratch::room,
 };
 use adamant_core::{ErrorKind, Shape, op::ArgOp};
 
@@ -22,11 +23,11 @@ pub(crate) fn run(runtime: &Runtime, space: &Shape, op: ArgOp, axis: usize, inpu
 }
 fn find<T: Number>(runtime: &Runtime, lines: &Lines, x: &[T], base: isize, max: bool, out: &mut [i64]) -> Result<(), ErrorKind> {
     let inner = lines.inner.len();
-    let places = lines.inner_offsets(0);
+    let places = lines.inner_offsets(0)?;
     let step = lines.steps[0];
     let groups = (64 * 1024 / (inner * lines.n).max(1)).max(1);
-    runtime.threads.for_chunks_mut(out, groups * inner, |task, out| {
-        let mut best: Vec<T::Wide> = Vec::with_capacity(inner);
+    runtime.threads.try_for_chunks_mut(out, groups * inner, |task, out| {
+        let mut best: Vec<T::Wide> = room(inner)?;
         for (g, out) in out.chunks_mut(inner).enumerate() {
             let start = base + lines.outer.offset(0, task * groups + g);
             best.clear();
@@ -42,6 +43,6 @@ fn find<T: Number>(runtime: &Runtime, lines: &Lines, x: &[T], base: isize, max: 
                 }
             }
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }

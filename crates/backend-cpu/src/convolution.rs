@@ -5,6 +5,7 @@ use crate::{
     gemm::Accumulator,
     map::loops::convert,
     operand::{In, Out, internal},
+    scratch::filled,
 };
 use adamant_core::{
     DType, ErrorKind, Shape,
@@ -27,7 +28,7 @@ pub(crate) fn run(runtime: &Runtime, spec: &ConvSpec, inputs: &[In<'_>], outputs
         DType::F64 => roles::<f64>(runtime, spec, shapes, a.dense()?, b.dense()?, out.dense()?),
         DType::BF16 | DType::F16 => {
             let (x, y) = (widen(runtime, a)?, widen(runtime, b)?);
-            let mut sums = vec![0f32; out.shape.elements()];
+            let mut sums = filled(0f32, out.shape.elements())?;
             roles::<f32>(runtime, spec, shapes, &x, &y, &mut sums)?;
             if out.dtype == DType::BF16 {
                 let to: &mut [u16] = out.dense()?;
@@ -41,7 +42,7 @@ pub(crate) fn run(runtime: &Runtime, spec: &ConvSpec, inputs: &[In<'_>], outputs
     }
 }
 fn widen(runtime: &Runtime, i: &In<'_>) -> Result<Vec<f32>, ErrorKind> {
-    let mut out = vec![0f32; i.shape.elements()];
+    let mut out = filled(0f32, i.shape.elements())?;
     if i.dtype == DType::BF16 {
         convert(runtime.isa, i.dense::<u16>()?, &mut out, |v| f32::from_bits((v as u32) << 16));
     } else {

@@ -248,8 +248,19 @@ pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scr
     multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b);
 }
 
+/// Rows of which the sums in a wider type are kept at a time.
+const STRIP_ROWS: usize = 4096;
+
 /// A part whose sums are kept in a wider type and rounded once.
 pub(crate) fn run_widened<T: GemmElement>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T::Acc>) {
+    let Part { index, i, j, block } = part;
+    let columns = block.columns;
+    // Strips, so that the sums of a tall matrix need no more memory than those of a low one.
+    for (down, _, block) in block.cut(STRIP_ROWS, columns) {
+        run_strip(job, Part { index, i: i + down, j, block }, scratch);
+    }
+}
+fn run_strip<T: GemmElement>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T::Acc>) {
     let Part { index, i, j, mut block } = part;
     let (a, b) = job.operands(index, i, j);
     let size = Size { m: block.rows, n: block.columns, k: job.k };

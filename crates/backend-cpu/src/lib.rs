@@ -31,6 +31,7 @@ mod reduce;
 mod registration;
 mod scan;
 mod scatter;
+mod scratch;
 #[allow(unsafe_code)]
 pub mod simd;
 mod sort;

@@ -1,6 +1,9 @@
 //! Lines along one axis: what scans, sorts, gathers and arg-reductions walk. Must not know dtypes.
-use crate::nest::{Nest, Strides};
-use adamant_core::Shape;
+use crate::{
+    nest::{Nest, Strides},
+    scratch::room,
+};
+use adamant_core::{ErrorKind, Shape};
 use smallvec::SmallVec;
 
 /// A space seen as `[outer, n, inner]` around an axis.
@@ -24,12 +27,15 @@ impl Lines {
         }
     }
     /// Offsets of operand k along the inner axes.
-    pub fn inner_offsets(&self, k: usize) -> Vec<isize> {
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn inner_offsets(&self, k: usize) -> Result<Vec<isize>, ErrorKind> {
         let n = self.inner.len();
-        let mut out = Vec::with_capacity(n);
+        let mut out = room(n)?;
         if n > 0 {
             self.inner.runs(k, 0, n, |_, count, offset, stride| out.extend((0..count as isize).map(|j| offset + j * stride)));
         }
-        out
+        Ok(out)
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     device::Runtime,
     nest::{Nest, Strides},
     operand::{In, Out, internal},
+    simd::stream::{self, STREAMED},
 };
 use adamant_core::{
     ErrorKind, MAX_RANK, Shape,
@@ -78,13 +79,15 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
     let rank = step.space.rank();
     let nest = nest(program, &step.space, 0..rank, inputs);
     let mut run = Run::new(program, runtime.isa, nest, inputs, step.args, step.fault)?;
+    // What is read where it is written is in the caches already.
+    run.streamed = outputs.iter().all(|o| o.shape.elements() * o.dtype.size() >= STREAMED) && inputs.iter().all(|i| i.in_place.is_none());
     for (o, (&r, out)) in results.iter().zip(outputs.iter()).enumerate() {
         let register = &program.registers[r as usize];
         if out.dtype != register.dtype || out.shape.elements() != n {
             return Err(internal("an output of another dtype or size than its register"));
         }
         let computed = !matches!(register.code, Code::Load(_)) && !run.is_uniform(r);
-        if Kind::is_memory_of(out.dtype) && computed && run.into[r as usize].is_none() {
+        if Kind::is_memory_of(out.dtype) && computed && !run.streamed && run.into[r as usize].is_none() {
             run.into[r as usize] = Some(o as u8);
         }
     }
@@ -130,6 +133,9 @@ fn part(run: &Run<'_>, results: &[Reg], start: usize, count: usize, outs: &mut [
                 run.store(r, o, at, n, scratch, outs);
             }
             at += n;
+        }
+        if run.streamed {
+            stream::publish();
         }
         Ok(())
     })

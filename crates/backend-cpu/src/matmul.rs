@@ -78,8 +78,8 @@ fn integers<T: Number<Wide = i64>>(runtime: &Runtime, s: &Sizes, a: &In<'_>, b: 
     let strides = |i: &In<'_>| (i.layout.offset as isize, i.layout.strides[s.rank - 2], i.layout.strides[s.rank - 1]);
     let ((a0, a_row, a_column), (b0, b_row, b_column)) = (strides(a), strides(b));
     let rows = (64 * 1024 / (s.n * s.k).max(1)).max(1);
-    runtime.threads.for_chunks_mut(out, rows * s.n, |task, out| {
-        let mut acc = vec![i64::ZERO; s.n];
+    runtime.threads.try_for_chunks_mut(out, rows * s.n, |task, out| {
+        let mut acc = crate::scratch::filled(i64::ZERO, s.n)?;
         for (r, out) in out.chunks_mut(s.n).enumerate() {
             let row = task * rows + r;
             let (batch, i) = (row / s.m, row % s.m);
@@ -94,6 +94,6 @@ fn integers<T: Number<Wide = i64>>(runtime: &Runtime, s: &Sizes, a: &In<'_>, b: 
             }
             out.iter_mut().zip(&acc).for_each(|(o, &v)| *o = T::narrow(v));
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }

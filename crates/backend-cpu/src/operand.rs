@@ -1,6 +1,6 @@
 //! A step's operands as byte slices: locks taken once, aliases of inputs and outputs resolved. Kernels get slices
 //! and layouts, and never see a buffer or a lock.
-use crate::memory::CpuMemory;
+use crate::{memory::CpuMemory, scratch::collected};
 use adamant_core::{
     DType, ErrorKind, Layout, Shape,
     backend::Memory,
@@ -154,7 +154,8 @@ pub(crate) fn host_mut<'g>(guard: &'g mut Write<'_>) -> Result<&'g mut [u8], Err
 }
 fn whole_of(o: &Operand<'_>) -> Result<Vec<u8>, ErrorKind> {
     let guard = o.buffer.read();
-    Ok(host(&guard)?.to_vec())
+    let bytes = host(&guard)?;
+    collected(bytes.len(), bytes.iter().copied())
 }
 
 /// Locks a step's buffers and hands them to `f` as slices. An input that is the memory of an output is marked

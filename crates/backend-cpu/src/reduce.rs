@@ -5,6 +5,7 @@
 //! pairwise summation.
 pub(crate) mod tree;
 
+use crate::scratch::{collected, filled};
 use crate::{
     device::Runtime,
     isa::Isa,
@@ -177,7 +178,7 @@ fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out
     } else if many && job.reduced > SEGMENT && outputs < threads.count() * 4 {
         // Few long rows: their segments are the tasks.
         let segments = job.reduced.div_ceil(SEGMENT);
-        let mut partial = vec![C::identity::<T>().widen(); outputs * segments];
+        let mut partial = filled(C::identity::<T>().widen(), outputs * segments)?;
         threads.for_chunks_mut(&mut partial, 1, |task, place| {
             let (o, s) = (task / segments, task % segments);
             let n = SEGMENT.min(job.reduced - s * SEGMENT);
@@ -277,8 +278,8 @@ fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, 
     let isa = job.run.isa;
     let identity = C::identity::<T>();
     let mut room = [T::default(); TILE];
-    let mut lanes = vec![identity; LANES * width];
-    let mut totals: Vec<Total<T>> = (0..width).map(|_| Total::new::<C>()).collect();
+    let mut lanes = filled(identity, LANES * width)?;
+    let mut totals: Vec<Total<T>> = collected(width, (0..width).map(|_| Total::new::<C>()))?;
     // Whole rows lie one after another: a tile takes several.
     let rows = if width == job.inner { (TILE / width).max(1) } else { 1 };
     let mut r = 0;

@@ -4,6 +4,7 @@ use crate::{
     element::{Number, Wide, with_number},
     lines::Lines,
     operand::{In, Out, internal},
+    scratch::filled,
 };
 use adamant_core::{ErrorKind, Shape, op::ScanOp};
 
@@ -59,10 +60,10 @@ fn scan<T: Number, O: Number<Wide = T::Wide>>(
     out: &mut [O],
 ) -> Result<(), ErrorKind> {
     let (inner, n) = (lines.inner.len(), lines.n);
-    let places = [lines.inner_offsets(0), lines.inner_offsets(1)];
+    let places = [lines.inner_offsets(0)?, lines.inner_offsets(1)?];
     let groups = (64 * 1024 / (inner * n)).max(1);
-    runtime.threads.for_chunks_mut(out, groups * inner * n, |task, out| {
-        let mut acc: Vec<T::Wide> = vec![T::Wide::ZERO; inner];
+    runtime.threads.try_for_chunks_mut(out, groups * inner * n, |task, out| {
+        let mut acc: Vec<T::Wide> = filled(T::Wide::ZERO, inner)?;
         for (g, out) in out.chunks_mut(inner * n).enumerate() {
             let outer = task * groups + g;
             let start = [0, 1].map(|k| bases[k] + lines.outer.offset(k, outer));
@@ -87,6 +88,6 @@ fn scan<T: Number, O: Number<Wide = T::Wide>>(
                 }
             }
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }

@@ -69,7 +69,7 @@ impl Job<'_> {
     fn widened<T: Number<Wide = f64>>(&self, out: &mut Out<'_>, mode: ScatterMode, fault: &FaultWord) -> Result<(), ErrorKind> {
         let source: &[T] = self.source.elements()?;
         let target: &mut [T] = whole_mut(out.bytes)?;
-        let mut sums: Vec<f32> = target.iter().map(|v| v.wide() as f32).collect();
+        let mut sums: Vec<f32> = crate::scratch::collected(target.len(), target.iter().map(|v| v.wide() as f32))?;
         self.walk(source, &mut sums, fault, float_combine(mode), |v: T| v.wide() as f32)?;
         target.iter_mut().zip(&sums).for_each(|(t, &s)| *t = T::narrow(s as f64));
         Ok(())
@@ -77,7 +77,7 @@ impl Job<'_> {
     fn walk<S: Copy, T: Copy>(&self, source: &[S], out: &mut [T], fault: &FaultWord, f: impl Fn(T, T) -> T, wide: impl Fn(S) -> T) -> Result<(), ErrorKind> {
         let lines = &self.lines;
         let read = indices(self.index.bytes, self.index.dtype);
-        let places = [lines.inner_offsets(0), lines.inner_offsets(1), lines.inner_offsets(2)];
+        let places = [lines.inner_offsets(0)?, lines.inner_offsets(1)?, lines.inner_offsets(2)?];
         let inner = lines.inner.len();
         let (i0, s0) = (self.index.layout.offset as isize, self.source.layout.offset as isize);
         for o in 0..lines.outer.len() {

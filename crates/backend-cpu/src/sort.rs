@@ -5,6 +5,7 @@ use crate::{
     element::{Number, Wide, with_number},
     lines::Lines,
     operand::{In, Out, internal},
+    scratch::room,
 };
 use adamant_core::ErrorKind;
 
@@ -48,11 +49,11 @@ where
     T::Wide: Key,
 {
     let (inner, n) = (lines.inner.len(), lines.n);
-    let places = lines.inner_offsets(0);
+    let places = lines.inner_offsets(0)?;
     let group = (16 * 1024 / (inner * n)).max(1);
     let parts: Vec<_> = values.chunks_mut(group * inner * n).zip(order.chunks_mut(group * inner * n)).collect();
-    runtime.threads.for_parts(parts, |task, (values, order)| {
-        let mut line: Vec<(u64, usize)> = Vec::with_capacity(n);
+    runtime.threads.try_for_parts(parts, |task, (values, order)| {
+        let mut line: Vec<(u64, usize)> = room(n)?;
         for (g, (values, order)) in values.chunks_mut(inner * n).zip(order.chunks_mut(inner * n)).enumerate() {
             let start = base + lines.outer.offset(0, task * group + g);
             for (j, p) in places.iter().enumerate() {
@@ -69,6 +70,6 @@ where
                 }
             }
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }

@@ -215,6 +215,33 @@ impl Threads {
         });
     }
 
+    /// As [`Threads::for_parts`], of work that can fail: the first error found.
+    ///
+    /// # Errors
+    /// That of a part.
+    pub fn try_for_parts<P: Send, E: Send>(&self, parts: Vec<P>, f: impl Fn(usize, P) -> Result<(), E> + Sync) -> Result<(), E> {
+        let failed = Mutex::new(None);
+        self.for_parts(parts, |index, part| {
+            if let Err(e) = f(index, part) {
+                failed.lock().get_or_insert(e);
+            }
+        });
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+    /// As [`Threads::for_chunks_mut`], of work that can fail.
+    ///
+    /// # Errors
+    /// That of a piece.
+    pub fn try_for_chunks_mut<T: Send, E: Send>(&self, data: &mut [T], chunk_len: usize, f: impl Fn(usize, &mut [T]) -> Result<(), E> + Sync) -> Result<(), E> {
+        let failed = Mutex::new(None);
+        self.for_chunks_mut(data, chunk_len, |index, chunk| {
+            if let Err(e) = f(index, chunk) {
+                failed.lock().get_or_insert(e);
+            }
+        });
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+
     /// Cuts `data` into pieces of `chunk_len` (the last may be shorter) and runs `f(index, piece)` on each.
     pub fn for_chunks_mut<T: Send>(&self, data: &mut [T], chunk_len: usize, f: impl Fn(usize, &mut [T]) + Sync) {
         let chunk_len = chunk_len.max(1);

@@ -88,3 +88,24 @@ fn one_two_four_and_eight_threads_give_the_same_bits() -> Result<()> {
     assert!(wrong.is_empty(), "{wrong:#?}");
     Ok(())
 }
+
+#[test]
+fn an_element_that_is_lost_where_a_large_result_is_written_past_the_caches() -> Result<()> {
+    // 36 MiB and a bit, in both kinds of lanes; several threads each write a part.
+    const N: usize = 9 << 20 | 777;
+    let expected: Vec<f32> = (0..N).map(|k| k as f32 * 0.5 + 1.0).collect();
+    for threads in [1, 3] {
+        Context::new(CpuBackend::builder().threads(threads))?.device().scoped(|| -> Result<()> {
+            let x = Tensor::arange(0, N as i64, 1, DType::F32);
+            x.eval()?;
+            let (sum, half) = (&x * 0.5f32 + 1.0f32, x.narrow(0, 1, N - 1) * 0.5f32);
+            assert!(sum.to_vec::<f32>()? == expected, "{threads} threads");
+            // A view of the input, and a reader in the same window.
+            assert!((half.flip(0) + 1.0f32).flip(0).to_vec::<f32>()?[..] == expected[1..], "{threads} threads");
+            let wide = x.cast(DType::I64) + 1i64;
+            assert!(wide.to_vec::<i64>()?.iter().enumerate().all(|(k, &v)| v == k as i64 + 1), "{threads} threads");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

@@ -204,11 +204,15 @@ impl Pool {
     fn count_requests(&self, n: u64) {
         self.0.lock().stats.requests += n;
     }
-    /// Gives everything that is cached back to the system.
-    pub fn trim(&self) {
+    /// Gives everything that is cached back to the system. Tells whether there was anything.
+    pub fn trim(&self) -> bool {
         at_hand::settle(self);
         let unused = self.0.lock().drain();
-        drop(unused);
+        !unused.is_empty()
+    }
+    /// The error of memory that was asked for elsewhere than here.
+    pub(crate) fn shortage(&self, asked: usize) -> ErrorKind {
+        self.0.lock().out_of_memory(asked)
     }
     /// Sets the largest number of bytes the pool may hold (0: no cap).
     pub fn set_cap(&self, bytes: usize) {

@@ -58,6 +58,11 @@ pub enum KernelKind {
     Composite(Arc<dyn Composite>),
 }
 impl KernelKind {
+    /// May a backend ask the system for memory while it runs this? A step that does may fail when others have run, so
+    /// nothing that a failure must leave as it was is overwritten before it.
+    pub fn may_ask_for_memory(&self) -> bool {
+        !matches!(self, KernelKind::Map { .. } | KernelKind::Copy)
+    }
     /// Must its inputs be dense (core copies them first where they are not)?
     pub fn needs_dense_inputs(&self) -> bool {
         matches!(self, KernelKind::Conv(_) | KernelKind::Window(_) | KernelKind::Composite(_))

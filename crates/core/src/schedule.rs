@@ -152,6 +152,7 @@ pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
         count(|s| s.flushes += 1);
         return interpret::window(log);
     }
+    let mut trimmed = false;
     loop {
         let cut = cut.min(log.records.len());
         if cut == 0 {
@@ -161,7 +162,21 @@ pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
             Ok(()) => return Ok(()),
             // The window itself may hold memory that nothing needs any more: let go of it and try again.
             Err(Stop::Reader(e)) if matches!(e.kind(), ErrorKind::OutOfMemory { .. }) && prune(log) => continue,
+            // A step may have been refused what the pool keeps for others.
+            Err(Stop::Reader(e)) if matches!(e.kind(), ErrorKind::OutOfMemory { .. }) && !std::mem::replace(&mut trimmed, true) && log.device.pool().trim() => {
+                continue;
+            }
             Err(Stop::Reader(e)) => return Err(e),
+            Err(Stop::Spoiled(e, values)) => {
+                for value in values {
+                    if let Some(slot) = value.slot(log.epoch)
+                        && let Some(r) = log.records.iter().position(|r| r.first == slot)
+                    {
+                        poison(log, r, e.kind().clone());
+                    }
+                }
+                return Err(e);
+            }
             // One op cannot run at all: its values and what depends on them fail, the rest goes on.
             Err(Stop::Record(r, kind)) => poison(log, r, kind),
         }
@@ -169,6 +184,8 @@ pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
 }
 enum Stop {
     Reader(Error),
+    /// It failed midway, and these inputs may be overwritten.
+    Spoiled(Error, Vec<Arc<Value>>),
     Record(usize, ErrorKind),
 }
 
@@ -231,7 +248,12 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
         log.values[plan.publish[0].0 as usize].store(stored);
         return Ok(());
     }
-    let outcome = replay.run().map_err(Stop::Reader)?;
+    let own = replay.reserve().map_err(Stop::Reader)?;
+    let outcome = replay.run(own).map_err(|e| {
+        let slot = |i: u32| if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) { Some(*slot) } else { None };
+        let spoiled: Vec<Arc<Value>> = replay.overwritten().filter_map(slot).map(|s| log.values[s as usize].clone()).collect();
+        if spoiled.is_empty() { Stop::Reader(e) } else { Stop::Spoiled(e, spoiled) }
+    })?;
     publish(log, &replay, &outcome, &writes);
     Ok(())
 }

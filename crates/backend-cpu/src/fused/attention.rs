@@ -3,7 +3,7 @@
 //! the body's: a hidden weight is zero, and zeros change no sum.
 use super::{
     known, one_float_or_wide,
-    rows::{Real, Stored, max, sum, update, with_stored},
+    rows::{Real, Stored, max, sum, update, widened, with_stored},
     softmax::log_of,
 };
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     math::elementary::exp,
     operand::{In, internal},
     reduce::tree::{Element, Sum, block},
+    scratch::{filled, reserve},
     simd::{Float, Kernel, Simd, dispatch},
     threads::Threads,
 };
@@ -209,9 +210,9 @@ where
     let h = Heads::new(attention, [q, k, v], runtime.isa)?;
     let (isa, scale) = (runtime.isa, M::Real::nearest(attention.scale));
     let (mut q_room, mut k_room, mut v_room) = (Vec::new(), Vec::new(), Vec::new());
-    let q = M::read(isa, q.dense()?, &mut q_room);
-    let k = M::read(isa, k.dense()?, &mut k_room);
-    let v = M::read(isa, v.dense()?, &mut v_room);
+    let q = widened::<M>(isa, q.dense()?, &mut q_room)?;
+    let k = widened::<M>(isa, k.dense()?, &mut k_room)?;
+    let v = widened::<M>(isa, v.dense()?, &mut v_room)?;
     let [out, lse] = operands.outputs else { return Err(internal("attention with other outputs")) };
     let (out, lse): (&mut [M], &mut [M::Real]) = (out.dense()?, lse.dense()?);
     if h.keys == 0 || lse.is_empty() {
@@ -239,6 +240,7 @@ where
         let shared = head / h.ratio;
         let k = Plane { data: &k[shared * h.keys * h.features..][..h.keys * h.features], columns: h.features };
         let v = Plane { data: &v[shared * h.keys * h.values..][..h.keys * h.values], columns: h.values };
+        reserve(&mut scores, count * seen)?;
         scores.resize(count * seen, M::Real::ZERO);
         h.product(count, seen, h.features, q.matrix(), k.turned(), &mut scores)?;
         for (i, (row, lse)) in scores.chunks_exact_mut(seen).zip(lse).enumerate() {
@@ -266,11 +268,11 @@ where
     let (isa, scale) = (runtime.isa, M::Real::nearest(h.scale));
     let mut rooms: [Vec<M::Real>; 5] = Default::default();
     let [g_room, q_room, k_room, v_room, o_room] = &mut rooms;
-    let g = M::read(isa, g.dense()?, g_room);
-    let q = M::read(isa, q.dense()?, q_room);
-    let k = M::read(isa, k.dense()?, k_room);
-    let v = M::read(isa, v.dense()?, v_room);
-    let out = M::read(isa, out.dense()?, o_room);
+    let g = widened::<M>(isa, g.dense()?, g_room)?;
+    let q = widened::<M>(isa, q.dense()?, q_room)?;
+    let k = widened::<M>(isa, k.dense()?, k_room)?;
+    let v = widened::<M>(isa, v.dense()?, v_room)?;
+    let out = widened::<M>(isa, out.dense()?, o_room)?;
     let rounded = operands.inputs[1].dtype != lse.dtype;
     let lse: &[M::Real] = lse.dense()?;
     let lse_cotangent: Option<&[M::Real]> = rest.first().filter(|_| backward.with_lse).map(|i| i.dense()).transpose()?;
@@ -292,9 +294,9 @@ where
         let k = Plane { data: &k[shared * keys * e..][..keys * e], columns: e };
         let v = Plane { data: &v[shared * keys * ev..][..keys * ev], columns: ev };
         // [queries, keys]: weights, and the scores' cotangents.
-        let (mut p, mut ds) = (vec![M::Real::ZERO; queries * keys], vec![M::Real::ZERO; queries * keys]);
-        let mut products = vec![M::Real::ZERO; QUERIES * keys];
-        let (mut dks, mut dvs) = (vec![M::Real::ZERO; h.ratio * keys * e], vec![M::Real::ZERO; h.ratio * keys * ev]);
+        let (mut p, mut ds) = (filled(M::Real::ZERO, queries * keys)?, filled(M::Real::ZERO, queries * keys)?);
+        let mut products = filled(M::Real::ZERO, QUERIES * keys)?;
+        let (mut dks, mut dvs) = (filled(M::Real::ZERO, h.ratio * keys * e)?, filled(M::Real::ZERO, h.ratio * keys * ev)?);
         for (r, dq) in dq.chunks_exact_mut(queries * e).enumerate() {
             let head = shared * h.ratio + r;
             let q = Plane { data: &q[head * queries * e..][..queries * e], columns: e };

@@ -10,6 +10,7 @@ use crate::{
     map::load,
     operand::{In, internal},
     reduce::tree::Element,
+    scratch::filled,
     simd::{Float, Kernel, Simd, dispatch},
 };
 use adamant_core::{
@@ -283,7 +284,7 @@ where
     let Some((dx, params)) = operands.outputs.split_first_mut() else { return Err(internal("the backward of a norm without outputs")) };
     let (isa, eps, count) = (runtime.isa, M::Real::nearest(norm.eps), M::Real::nearest(sizes.elements() as f64));
     // Sums for weight and bias, side by side.
-    let mut shares = vec![[M::Real::ZERO; 2]; sizes.channels];
+    let mut shares = filled([M::Real::ZERO; 2], sizes.channels)?;
     if sizes.elements() > 0 {
         let mut parts = Vec::new();
         let mut rest = &mut shares[..];

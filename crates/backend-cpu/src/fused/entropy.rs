@@ -12,6 +12,7 @@ use crate::{
     math::elementary::exp,
     operand::{In, internal},
     reduce::tree::{BLOCK, Element, Sum, Total},
+    scratch::{collected, filled},
     simd::{Float, Kernel, Simd, dispatch},
 };
 use adamant_core::{
@@ -55,13 +56,13 @@ impl<'a> Rows<'a> {
     fn count(&self) -> usize {
         self.target.shape.elements()
     }
-    fn classes_of(&self) -> Vec<Class> {
+    fn classes_of(&self) -> Result<Vec<Class>, ErrorKind> {
         let read = indices(self.target.bytes, self.target.dtype);
         let class = |k: usize| match read(self.target.layout.offset + k) {
             i if i == self.ignore => Class::Ignored,
             i => usize::try_from(i).ok().filter(|&i| i < self.classes).map_or(Class::Bad(i), Class::At),
         };
-        (0..self.count()).map(class).collect()
+        collected(self.count(), (0..self.count()).map(class))
     }
     /// The elements of row k as a row.
     fn row<'x, M: Copy>(&self, x: &'x [M], k: usize, room: &'x mut Vec<M>) -> &'x [M] {
@@ -145,12 +146,12 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
     let ([x, target], [out]) = (operands.inputs, &mut *operands.outputs) else { return Err(internal("a cross entropy with other operands")) };
     let rows = Rows::new(loss, x, target)?;
     let (x, out): (&[M], &mut [M]) = (x.dense()?, out.dense()?);
-    let (isa, classes) = (runtime.isa, rows.classes_of());
+    let (isa, classes) = (runtime.isa, rows.classes_of()?);
     let bad = classes.iter().enumerate().find_map(|(k, c)| if let Class::Bad(index) = c { Some((k, *index)) } else { None });
     if let Some((position, index)) = bad {
         fault.set(Fault::Index { index, bound: rows.classes, position });
     }
-    let mut each = vec![M::Real::ZERO; rows.count()];
+    let mut each = filled(M::Real::ZERO, rows.count())?;
     let per_task = rows_of_a_task(&runtime.threads, rows.count(), rows.classes);
     runtime.threads.for_chunks_mut(&mut each, per_task, |task, each| {
         let (mut column, mut room) = (Vec::new(), Vec::new());
@@ -164,7 +165,7 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
             };
         }
     });
-    let mut room = Vec::new();
+    let mut room = M::room(out.len())?;
     if loss.reduction == Reduction::None {
         M::write(isa, out, &mut room, |out| out.copy_from_slice(&each));
         return Ok(());
@@ -192,9 +193,10 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
     if out.is_empty() {
         return Ok(());
     }
-    let (isa, n, inner, classes) = (runtime.isa, rows.classes, rows.inner, rows.classes_of());
-    let (mut room, count) = (Vec::new(), M::Real::nearest(taken(&classes) as f64));
-    let g: Vec<M::Real> = M::read(isa, g, &mut room).iter().map(|&g| if loss.reduction == Reduction::Mean { g / count } else { g }).collect();
+    let (isa, n, inner, classes) = (runtime.isa, rows.classes, rows.inner, rows.classes_of()?);
+    let (mut room, count) = (M::room(g.len())?, M::Real::nearest(taken(&classes) as f64));
+    let scaled = |&g: &M::Real| if loss.reduction == Reduction::Mean { g / count } else { g };
+    let g: Vec<M::Real> = collected(g.len(), M::read(isa, g, &mut room).iter().map(scaled))?;
     if g.len() != if loss.reduction == Reduction::None { rows.count() } else { 1 } {
         return Err(internal("a cotangent of another shape"));
     }

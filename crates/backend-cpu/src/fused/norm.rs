@@ -9,6 +9,7 @@ use crate::{
     map::load,
     operand::{In, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold_columns},
+    scratch::filled,
     simd::{Float, Kernel, Simd, dispatch},
 };
 use adamant_core::{
@@ -261,7 +262,7 @@ where
     let wanted = params.len();
     // A task is one block of the tree by which the rows' shares of weight and bias are added.
     let blocks = if n == 0 { 0 } else { rstds.len().div_ceil(BLOCK) };
-    let mut sums = vec![M::Real::ZERO; blocks * wanted * n];
+    let mut sums = filled(M::Real::ZERO, blocks * wanted * n)?;
     let weight = weight.as_deref();
     let mut parts: Vec<(&mut [M], &mut [M::Real])> = Vec::new();
     if wanted == 0 {
@@ -269,9 +270,9 @@ where
     } else {
         parts.extend(dx.chunks_mut((BLOCK * n).max(1)).zip(sums.chunks_mut((wanted * n).max(1))));
     }
-    runtime.threads.for_parts(parts, |block, (dx, sums)| {
+    runtime.threads.try_for_parts(parts, |block, (dx, sums)| -> Result<(), ErrorKind> {
         let (mut g_room, mut x_room, mut result) = (Vec::new(), Vec::new(), Vec::new());
-        let mut lanes = vec![M::Real::ZERO; wanted * LANES * n];
+        let mut lanes = filled(M::Real::ZERO, wanted * LANES * n)?;
         for (k, dx) in dx.chunks_exact_mut(n).enumerate() {
             let row = block * BLOCK + k;
             let g = M::read(isa, &g[row * n..][..n], &mut g_room);
@@ -287,7 +288,8 @@ where
             fold_columns::<M::Real, Sum>(isa, lanes, n);
             sums.copy_from_slice(&lanes[..n]);
         }
-    });
+        Ok(())
+    })?;
     for (k, out) in params.iter_mut().enumerate() {
         let totals: Vec<M::Real> = (0..n)
             .map(|c| {

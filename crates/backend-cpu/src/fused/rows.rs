@@ -5,6 +5,7 @@ use crate::{
     map::{load, loops},
     operand::{Out, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, write_lanes},
+    scratch,
     simd::{Float, Simd},
     threads::Threads,
 };
@@ -43,12 +44,20 @@ pub(crate) trait Stored: Pod + Send + Sync {
     type Real: Real;
     /// The numbers; written into `room` where memory holds others.
     fn read<'a>(isa: Isa, x: &'a [Self], room: &'a mut Vec<Self::Real>) -> &'a [Self::Real];
+    /// The room that `n` numbers need where memory holds others.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn room(n: usize) -> Result<Vec<Self::Real>, ErrorKind>;
     /// Lets `f` write the numbers, into `room` where memory holds others.
     fn write(isa: Isa, out: &mut [Self], room: &mut Vec<Self::Real>, f: impl FnOnce(&mut [Self::Real]));
 }
 macro_rules! stored_as_is {
     ($($t:ty),*) => { $(impl Stored for $t {
         type Real = $t;
+        fn room(_: usize) -> Result<Vec<$t>, ErrorKind> {
+            Ok(Vec::new())
+        }
         #[inline(always)]
         fn read<'a>(_: Isa, x: &'a [$t], _: &'a mut Vec<$t>) -> &'a [$t] {
             x
@@ -68,6 +77,9 @@ fn sized<T: Real>(room: &mut Vec<T>, n: usize) -> &mut [T] {
 }
 impl Stored for bf16 {
     type Real = f32;
+    fn room(n: usize) -> Result<Vec<f32>, ErrorKind> {
+        scratch::room(n)
+    }
     fn read<'a>(isa: Isa, x: &'a [bf16], room: &'a mut Vec<f32>) -> &'a [f32] {
         let room = sized(room, x.len());
         loops::convert(isa, x, room, |v| f32::from_bits((v.to_bits() as u32) << 16));
@@ -82,6 +94,9 @@ impl Stored for bf16 {
 }
 impl Stored for f16 {
     type Real = f32;
+    fn room(n: usize) -> Result<Vec<f32>, ErrorKind> {
+        scratch::room(n)
+    }
     fn read<'a>(_: Isa, x: &'a [f16], room: &'a mut Vec<f32>) -> &'a [f32] {
         let room = sized(room, x.len());
         x.convert_to_f32_slice(room);
@@ -93,6 +108,14 @@ impl Stored for f16 {
         f(room);
         out.convert_from_f32_slice(room);
     }
+}
+/// All the numbers of an operand, in `room` where memory holds others.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn widened<'a, M: Stored>(isa: Isa, x: &'a [M], room: &'a mut Vec<M::Real>) -> Result<&'a [M::Real], ErrorKind> {
+    *room = M::room(x.len())?;
+    Ok(M::read(isa, x, room))
 }
 /// Calls `$body` with the type in memory of a float dtype.
 macro_rules! with_stored {
@@ -137,7 +160,7 @@ pub(crate) fn store_all<T: Real>(isa: Isa, x: &[T], out: &mut Out<'_>) -> Result
     if bytes.len() != x.len() * dtype.size() {
         return Err(internal("an output of another size"));
     }
-    let rounded: Vec<T> = x.iter().map(|&v| T::finish(v.widen(), dtype)).collect();
+    let rounded: Vec<T> = scratch::collected(x.len(), x.iter().map(|&v| T::finish(v.widen(), dtype)))?;
     load::store(isa, loops::Src::Slice(&rounded), dtype, bytes);
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::program::{Code, Kind, Program};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};
+use crate::simd::stream;
 use adamant_core::{
     DType, ErrorKind, Scalar,
     expr::Reg,
@@ -152,6 +153,8 @@ pub(crate) struct Run<'a> {
     direct: SmallVec<[bool; 8]>,
     /// the output that a register is computed into, where no tile is needed
     pub into: SmallVec<[Option<u8>; 16]>,
+    /// results are made in tiles and written past the caches
+    pub streamed: bool,
     args: &'a [Scalar],
     fault: &'a FaultWord,
     keys: SmallVec<[[u32; 4]; 1]>,
@@ -184,7 +187,19 @@ impl<'a> Run<'a> {
                 keys.push(key);
             }
         }
-        let mut run = Run { program, isa, nest, inputs, uniform: SmallVec::from_elem(None, n), direct, into: SmallVec::from_elem(None, n), args, fault, keys };
+        let mut run = Run {
+            program,
+            isa,
+            nest,
+            inputs,
+            uniform: SmallVec::from_elem(None, n),
+            direct,
+            into: SmallVec::from_elem(None, n),
+            streamed: false,
+            args,
+            fault,
+            keys,
+        };
         run.find_uniform()?;
         Ok(run)
     }
@@ -283,7 +298,10 @@ impl<'a> Run<'a> {
         let bytes = std::mem::take(&mut outs[o].bytes);
         with_kind!(self.program.registers[r as usize].kind, T => {
             let src = self.src::<T>(r, at, n, scratch, outs);
-            load::store(self.isa, src, dtype, &mut bytes[range]);
+            match src {
+                Src::Slice(tile) if self.streamed && Kind::is_memory_of(dtype) => stream::copy(bytemuck::cast_slice(tile), &mut bytes[range]),
+                src => load::store(self.isa, src, dtype, &mut bytes[range]),
+            }
         });
         outs[o].bytes = bytes;
     }

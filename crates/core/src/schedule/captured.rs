@@ -148,7 +148,16 @@ impl Captured {
             bad
         };
         let replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: call.device, origin: &origin, bad: &bad };
-        let outcome = replay.run()?;
+        let own = replay.reserve()?;
+        let outcome = replay.run(own).inspect_err(|e| {
+            for i in replay.overwritten() {
+                if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize)
+                    && let Some(From::Cell(k)) = self.sources.get(slot)
+                {
+                    old[*k].fail(e.clone());
+                }
+            }
+        })?;
         for i in replay.taken(&outcome) {
             if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize)
                 && let Some(From::Cell(k)) = self.sources.get(slot)

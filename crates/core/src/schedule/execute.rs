@@ -30,7 +30,7 @@ impl Outcome {
         self.withheld.get(own).is_some_and(|w| *w)
     }
 }
-type Buffers = SmallVec<[Arc<Buffer>; 8]>;
+pub(crate) type Buffers = SmallVec<[Arc<Buffer>; 8]>;
 /// How many steps a device gets at once.
 const BATCH: usize = 32;
 /// Names the line a record was applied at.
@@ -51,8 +51,11 @@ pub(crate) struct Replay<'a> {
 pub(super) static NO_FAULT: FaultWord = FaultWord::none();
 
 impl Replay<'_> {
-    pub fn run(&self) -> Result<Outcome, Error> {
-        let own = self.reserve()?;
+    /// Runs the steps in memory that was reserved.
+    ///
+    /// # Errors
+    /// A lost device; memory that a step asked for itself. The inputs are as they were, but for [`Replay::overwritten`].
+    pub fn run(&self, own: Buffers) -> Result<Outcome, Error> {
         let words: Vec<FaultWord> = if self.plan.faultable { self.plan.steps.iter().map(|_| FaultWord::default()).collect() } else { Vec::new() };
         self.submit(0..self.plan.late, &own, &words, &[])?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || self.inputs.iter().any(|s| s.taint.is_some());
@@ -96,8 +99,13 @@ impl Replay<'_> {
         self.plan.own.iter().enumerate().filter(|(m, _)| !outcome.is_withheld(*m)).filter_map(|(_, o)| o.taken)
     }
 
+    /// The inputs that a run which failed may have overwritten: destinations of updates, taken over.
+    pub fn overwritten(&self) -> impl Iterator<Item = u32> + '_ {
+        self.plan.own.iter().filter(|o| (o.first as usize) < self.plan.asks_until).filter_map(|o| o.taken)
+    }
+
     /// All memory before the first step: if it cannot be had, nothing has run.
-    fn reserve(&self) -> Result<Buffers, Error> {
+    pub fn reserve(&self) -> Result<Buffers, Error> {
         let first = self.plan.own.first().map_or(0, |o| o.value);
         let mut blocks = Buffers::with_capacity(self.sized.blocks.len());
         for &bytes in &self.sized.blocks {
@@ -127,6 +135,10 @@ impl Replay<'_> {
     /// What went wrong in a step.
     pub(super) fn failed(&self, step: &PlanStep, kind: ErrorKind) -> Error {
         let node = &self.plan.graph.nodes[step.node as usize];
+        let kind = match kind {
+            ErrorKind::OutOfMemory { asked, .. } => self.device.pool().shortage(asked),
+            kind => kind,
+        };
         Error::at(node.op.name(), kind, (self.origin)(node.record))
     }
     pub(super) fn no_memory(&self, step: &PlanStep) -> Error {

@@ -61,6 +61,9 @@ pub(crate) struct Plan {
     pub publish: Vec<(u32, u32)>,
     pub deferred: Vec<u32>,
     pub faultable: bool,
+    /// Steps before this one may ask the system for memory: one that is refused it has left the inputs as they were, but
+    /// for destinations of updates that were taken over.
+    pub asks_until: usize,
     /// it may take the short way
     pub is_direct: bool,
     /// The structure it was made for: faults are followed along it.
@@ -79,8 +82,9 @@ impl Plan {
         let steps = build(g, &d, &written, device)?;
         let late = steps.iter().position(|s| s.commits).unwrap_or(steps.len());
         let faultable = steps.iter().any(|s| s.faultable);
+        let asks_until = steps.iter().rposition(|s| s.kernel.kind.may_ask_for_memory()).map_or(0, |at| at + 1);
         let mut memory = MemoryPlan::new(g, &d, &steps);
-        memory.assign(&d, &steps, holds, faultable, late);
+        memory.assign(&d, &steps, holds, Order { faultable, late, asks_until });
         let publish = g
             .of_slot
             .iter()
@@ -89,7 +93,8 @@ impl Plan {
             .map(|(s, v)| (s as u32, *v))
             .collect();
         let (storage, own) = (memory.storage, memory.own);
-        let mut plan = Plan { hash: g.hash, late, storage, own, root: d.root, publish, deferred: d.deferred, faultable, is_direct: false, steps, graph };
+        let mut plan =
+            Plan { hash: g.hash, late, storage, own, root: d.root, publish, deferred: d.deferred, faultable, asks_until, is_direct: false, steps, graph };
         plan.is_direct = plan.can_be_direct();
         Ok(plan)
     }
@@ -99,6 +104,13 @@ fn publishes(h: Holder, d: &Decisions, v: u32) -> bool {
     h == Holder::User || d.kept[v as usize]
 }
 
+/// What an input may not be overwritten before.
+#[derive(Clone, Copy)]
+struct Order {
+    faultable: bool,
+    late: usize,
+    asks_until: usize,
+}
 struct MemoryPlan<'a> {
     g: &'a Graph,
     storage: Vec<Storage>,
@@ -132,7 +144,7 @@ impl<'a> MemoryPlan<'a> {
         MemoryPlan { g, storage, own: Vec::new(), last, first, escapes }
     }
     /// Gives every root that a step writes its memory: that of an operand that ends here where possible, else new.
-    fn assign(&mut self, d: &Decisions, steps: &[PlanStep], holds: &[InputHold], faultable: bool, late: usize) {
+    fn assign(&mut self, d: &Decisions, steps: &[PlanStep], holds: &[InputHold], order: Order) {
         let mut taken = vec![false; self.g.inputs.len()];
         for (at, s) in steps.iter().enumerate() {
             for (k, out) in s.outputs.iter().enumerate() {
@@ -140,7 +152,7 @@ impl<'a> MemoryPlan<'a> {
                 if self.storage[o] != Storage::None {
                     continue;
                 }
-                let donor = self.donor(d, s, k, at, o, holds, &taken, faultable, late);
+                let donor = self.donor(d, s, k, at, o, holds, &taken, order);
                 match donor {
                     Some(Storage::Own(m)) => {
                         let m_at = m as usize;
@@ -180,8 +192,7 @@ impl<'a> MemoryPlan<'a> {
         o: usize,
         holds: &[InputHold],
         taken: &[bool],
-        faultable: bool,
-        late: usize,
+        Order { faultable, late, asks_until }: Order,
     ) -> Option<Storage> {
         let g = self.g;
         let element_wise = matches!(s.kernel.kind, KernelKind::Map { .. });
@@ -220,7 +231,7 @@ impl<'a> MemoryPlan<'a> {
             }
             match self.storage[r] {
                 Storage::Own(m) => return Some(Storage::Own(m)),
-                Storage::Input(i) if !taken[i as usize] => match holds.get(i as usize) {
+                Storage::Input(i) if !taken[i as usize] && (at >= asks_until || whole_copy) => match holds.get(i as usize) {
                     Some(InputHold::Held) if is(Plant::HeldInputDonated) => return Some(Storage::Input(i)),
                     Some(InputHold::Free) if !faultable || whole_copy || at >= late => return Some(Storage::Input(i)),
                     Some(InputHold::OldCell) if at >= late || (!faultable && whole_copy) => return Some(Storage::Input(i)),
