@@ -1,7 +1,7 @@
 //! IDX files, as MNIST and its relatives come in: a magic number with dtype and rank, the sizes, then the elements, all
 //! big-endian; plain or gzipped (told by the first bytes, not by the name).
 //! Source: the description on the page of the MNIST database (LeCun, Cortes and Burges).
-use crate::{Labelled, Rows, file_error, wrong};
+use crate::{Labelled, Rows, file_error};
 use adamant_core::{Error, HostVec, Result, Shape};
 use std::{
     fs::File,
@@ -49,15 +49,7 @@ impl Idx {
     /// It has no axes.
     #[track_caller]
     pub fn into_rows(self) -> Result<Rows> {
-        match self.data {
-            HostVec::U8(v) => Rows::new(v, self.shape),
-            HostVec::I8(v) => Rows::new(v, self.shape),
-            HostVec::I16(v) => Rows::new(v, self.shape),
-            HostVec::I32(v) => Rows::new(v, self.shape),
-            HostVec::F32(v) => Rows::new(v, self.shape),
-            HostVec::F64(v) => Rows::new(v, self.shape),
-            other => Err(wrong("idx", format!("{} is no dtype of IDX files", other.dtype()))),
-        }
+        Rows::of(self.data, self.shape)
     }
     /// Its bytes as classes, `i64[rows]`.
     ///

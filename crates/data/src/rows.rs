@@ -3,7 +3,8 @@
 //! A record is the row's index; rows are gathered when a batch is collated, in one pass from one vector to another.
 use crate::{BadRecord, Dataset, Description, Facts, Place, Target, wrong};
 use adamant_core::{DType, Element, HostVec, Result, Shape, Tensor, ToShape, bf16, f16};
-use std::sync::Arc;
+use adamant_formats::{npy::Npy, npz::Npz};
+use std::{path::Path, sync::Arc};
 
 /// How stored numbers become f32: `(v / divide - mean) / std`, each step rounded to f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,6 +90,32 @@ impl Rows {
             DType::F64 => Rows::new(tensor.to_vec::<f64>()?, shape),
             DType::F8E4M3 | DType::F8E5M2 => Err(wrong("rows", format!("rows of {dtype} cannot be gathered; cast them"))),
         }
+    }
+    /// The rows of an npy file.
+    ///
+    /// # Errors
+    /// `File`, as [`Npy::open`] and [`Npy::elements`]; an array without axes.
+    #[track_caller]
+    pub fn read_npy(path: impl AsRef<Path>) -> Result<Rows> {
+        let file = Npy::open(path)?;
+        Rows::of(file.elements()?, file.meta().1)
+    }
+    /// The rows of an array of an npz file.
+    ///
+    /// # Errors
+    /// `File`, as [`Npz::open`] and [`Npz::elements`]; an array without axes.
+    #[track_caller]
+    pub fn read_npz(path: impl AsRef<Path>, name: &str) -> Result<Rows> {
+        let (_, shape, elements) = Npz::open(path)?.elements(name)?;
+        Rows::of(elements, shape)
+    }
+    /// Of elements of any type.
+    #[track_caller]
+    pub(crate) fn of(elements: HostVec, shape: Shape) -> Result<Rows> {
+        macro_rules! adopt {
+            ($($variant:ident),*) => { match elements { $(HostVec::$variant(v) => Rows::new(v, shape),)* } };
+        }
+        adopt!(Bool, U8, I8, I16, U16, I32, U32, I64, U64, F16, BF16, F32, F64)
     }
     /// One class for each row, `i64`.
     ///
@@ -311,6 +338,15 @@ mod tests {
         assert_eq!(scaled.describe(), Description::of([4].to_shape().unwrap(), DType::F32));
         let bytes = Rows::new(vec![0u8, 6, 255, 1], [4, 1]).unwrap().scaled(scale).unwrap();
         assert_eq!(bytes.gather(&[1, 2]).unwrap().to_vec::<f32>().unwrap(), [0.5, (127.5 - 1.0) / 4.0]);
+        let folder = tempfile::tempdir().unwrap();
+        let (npy, npz) = (folder.path().join("x.npy"), folder.path().join("x.npz"));
+        let numbers = Tensor::from_vec(vec![1i16, 2, 3, 4], [2, 2]);
+        adamant_formats::write_npy(&npy, &numbers).unwrap();
+        adamant_formats::write_npz(&npz, [("x", numbers)], Default::default()).unwrap();
+        for rows in [Rows::read_npy(&npy).unwrap(), Rows::read_npz(&npz, "x").unwrap()] {
+            assert_eq!(rows.gather(&[1]).unwrap().to_vec::<i16>().unwrap(), [3, 4]);
+        }
+        assert!(Rows::read_npz(&npz, "y").unwrap_err().to_string().contains("`y`"));
         let bools = Rows::from_tensor(&Tensor::from_vec(vec![true, false], [2])).unwrap();
         assert_eq!(bools.gather(&[1, 0]).unwrap().to_vec::<bool>().unwrap(), [false, true]);
     }
