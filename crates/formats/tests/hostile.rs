@@ -1,6 +1,6 @@
 //! Files made to hurt: each is refused with its name, without a panic, and without more memory than twice its size and a
 //! mebibyte. Measured with an allocator that counts, one file at a time.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 use adamant_core::{Device, Result};
 use adamant_formats::{npy::Npy, safetensors::SafeTensors};
 use peak_alloc::PeakAlloc;
