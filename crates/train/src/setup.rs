@@ -3,6 +3,7 @@ use crate::{
     Failure,
     config::{Document, Section},
     dataset::Parts,
+    evaluate::Show,
     model,
     objective::Objective,
     recipe,
@@ -95,7 +96,7 @@ impl Setup {
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
         let clip = clip(&root)?;
         let weights = root.text("weights")?.map(PathBuf::from);
-        let parts = Parts::of(root.need("data", root.section("data")?)?, folder, seed)?;
+        let mut parts = Parts::of(root.need("data", root.section("data")?)?, folder, seed)?;
         if parts.train.is_empty() || parts.test.is_empty() {
             return Err(root.wrong_key("data", format!("{} rows to train on and {} to test on: both parts need some", parts.train.len(), parts.test.len())));
         }
@@ -104,6 +105,9 @@ impl Setup {
         root.need("model", root.section("model")?)?;
         let document = document.resolve(&words(&parts));
         let resolved = document.root()?;
+        if let (Show::Nothing, Some(size)) = (&parts.show, image_of(&resolved)?) {
+            parts.show = Show::Image(size);
+        }
         let model = model::model(resolved.need("model", resolved.section("model")?)?)?;
         let steps = (parts.train.len().div_ceil(batch) as u64).div_ceil(accumulate as u64);
         let total = match length {
@@ -140,6 +144,16 @@ fn words(parts: &Parts) -> Vec<(&'static str, usize)> {
     }
     words.extend(facts.inputs.map(|f| ("features", f.shape.elements())));
     words
+}
+/// What a person sees in a row of numbers that the first layer makes an image of.
+fn image_of(root: &Section<'_>) -> Result<Option<[usize; 3]>, Failure> {
+    let layers = root.section("model")?.map(|m| m.sections("layers")).transpose()?.flatten().unwrap_or_default();
+    let Some(first) = layers.first().filter(|l| matches!(l.text("kind"), Ok(Some("Unflatten")))) else { return Ok(None) };
+    Ok(first
+        .ints("unflattened_size")?
+        .and_then(|v| v.into_iter().map(|v| usize::try_from(v).ok()).collect::<Option<Vec<_>>>())
+        .and_then(|sizes| sizes.try_into().ok())
+        .filter(|size: &[usize; 3]| size[0] == 1 || size[0] == 3))
 }
 fn clip(root: &Section<'_>) -> Result<ClipPolicy, Failure> {
     let Some(s) = root.section("clip")? else { return Ok(ClipPolicy::Off) };

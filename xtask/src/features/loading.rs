@@ -1,0 +1,224 @@
+//! Rows about reading data: what is in memory, how far ahead, in which order, and how fast.
+use super::{Checked, Row, Seen};
+use adamant::{
+    DType, Tensor,
+    data::{BadRecord, DataLoader, Dataset, Labelled, MmapRecords, Place, Policy, Rows, examples},
+    nn::{Linear, Module, Relu, Sequential, Walk},
+    optim::{Adam, Optimizer, UpdateRule},
+};
+use adamant_train::memory::process_memory;
+use std::{
+    collections::HashSet,
+    error::Error,
+    fs::File,
+    hint::black_box,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicIsize, AtomicUsize, Ordering},
+    },
+    thread::ThreadId,
+    time::{Duration, Instant},
+};
+
+pub const ROWS: &[Row] = &[
+    Row { id: "S1.08", what: "a file mapped into memory", target: "an epoch over a 20 GB file: at most 300 MB resident", check: mapped },
+    Row { id: "S1.09", what: "stream_batches()", target: "never more than prefetch + 1 batches alive", check: streamed },
+    Row { id: "S1.10", what: "data shared by workers", target: "8 workers: the data are in memory once", check: shared },
+    Row {
+        id: "S1.37",
+        what: "prefetching",
+        target: "step time is max(load, compute) within 5 %; at most prefetch_factor batches a worker alive; a worker's panic is an error",
+        check: prefetch,
+    },
+    Row {
+        id: "S3.13",
+        what: "DataLoader",
+        target: "one order for any number of workers; 4 workers at least 1.5 times as fast on slow records; threads live across epochs",
+        check: workers,
+    },
+    Row { id: "S3.27", what: "high throughput", target: "at least 10,000 samples/s in batches of 1,024 with 8 workers, without shuffling", check: throughput },
+];
+
+/// Records that take some time to read, and are counted while they live.
+struct Slow {
+    len: usize,
+    wait: Duration,
+    alive: Arc<AtomicIsize>,
+    most: Arc<AtomicIsize>,
+    threads: Arc<Mutex<HashSet<ThreadId>>>,
+    panics: Option<usize>,
+}
+struct Counted(Vec<usize>, Arc<AtomicIsize>);
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+impl Slow {
+    fn new(len: usize, wait: Duration) -> Slow {
+        Slow { len, wait, alive: Arc::default(), most: Arc::default(), threads: Arc::default(), panics: None }
+    }
+}
+impl Dataset for Slow {
+    type Record = usize;
+    type Batch = Counted;
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn read(&self, index: usize) -> Result<usize, BadRecord> {
+        if let Ok(mut threads) = self.threads.lock() {
+            threads.insert(std::thread::current().id());
+        }
+        std::thread::sleep(self.wait);
+        if self.panics == Some(index) {
+            std::panic::resume_unwind(Box::new("planted"));
+        }
+        Ok(index)
+    }
+    fn collate(&self, records: Vec<usize>) -> adamant::Result<Counted> {
+        let now = self.alive.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        Ok(Counted(records, self.alive.clone()))
+    }
+    fn locate(&self, index: usize) -> Place {
+        Place { file: "slow".into(), index, offset: index as u64 }
+    }
+}
+
+fn mapped() -> Checked {
+    const RECORD: usize = 1 << 20;
+    const RECORDS: u64 = 20_000;
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("large.bin");
+    // Holes take no disk; reading them takes pages all the same.
+    File::create(&path)?.set_len(RECORDS * RECORD as u64)?;
+    let set = Arc::new(MmapRecords::raw(&path, 0, DType::U8, [RECORD])?);
+    let before = process_memory().map_err(|e| e.to_string())?.resident;
+    let (mut most, mut seen) = (0, 0usize);
+    for batch in DataLoader::new(set).batch_size(16).workers(1).build()?.epoch() {
+        seen += black_box(batch?).shape()?[0];
+        if seen.is_multiple_of(400) {
+            most = most.max(process_memory().map_err(|e| e.to_string())?.resident);
+        }
+    }
+    let grown = most.saturating_sub(before) as f64 / 1e6;
+    Ok(Seen::new(grown <= 300.0 && seen as u64 == RECORDS, format!("{seen} records of 1 MiB read, {grown:.0} MB more resident at most")))
+}
+fn streamed() -> Checked {
+    let set = Arc::new(Slow::new(400, Duration::ZERO));
+    let mut loader = DataLoader::new(set.clone()).batch_size(4).workers(1).prefetch_factor(3).build()?;
+    let mut batches = 0;
+    for batch in loader.stream_batches() {
+        std::thread::sleep(Duration::from_micros(300));
+        batches += usize::from(!batch?.0.is_empty());
+    }
+    let most = set.most.load(Ordering::SeqCst);
+    Ok(Seen::new(most <= 4 && batches == 100, format!("{batches} batches, at most {most} alive with 3 read ahead")))
+}
+fn shared() -> Checked {
+    const BYTES: usize = 200 << 20;
+    let rows = Rows::new(vec![1u8; BYTES], [BYTES / 1024, 1024])?;
+    let labels = Rows::classes(vec![0; BYTES / 1024], 2)?;
+    let set = examples(Labelled::new(rows, labels)?);
+    let before = process_memory().map_err(|e| e.to_string())?.resident;
+    let mut loader = DataLoader::new(set).batch_size(64).workers(8).build()?;
+    let mut most = 0;
+    for batch in loader.epoch() {
+        black_box(batch?);
+        most = most.max(process_memory().map_err(|e| e.to_string())?.resident);
+    }
+    let more = most.saturating_sub(before) as f64 / 1e6;
+    Ok(Seen::new(more < 100.0, format!("200 MiB of data read by 8 workers with {more:.0} MB more")))
+}
+/// Seconds of an epoch with so much loading and computing for each batch.
+fn epoch(workers: usize, load: Duration, compute: Duration) -> Result<f64, Box<dyn Error>> {
+    let mut loader = DataLoader::new(Arc::new(Slow::new(160, load / 4))).batch_size(4).workers(workers).build()?;
+    // The first epoch starts the threads.
+    loader.epoch().next().transpose()?;
+    loader.start_epoch(1);
+    let begun = Instant::now();
+    for batch in loader.epoch() {
+        black_box(batch?.0.len());
+        std::thread::sleep(compute);
+    }
+    Ok(begun.elapsed().as_secs_f64())
+}
+fn prefetch() -> Checked {
+    let ms = Duration::from_millis;
+    let mut parts = Vec::new();
+    let mut good = true;
+    // Two workers load two batches at once: a batch is ready every load / 2.
+    for (load, compute) in [(ms(16), ms(20)), (ms(60), ms(10))] {
+        let step = epoch(2, load, compute)? / 40.0;
+        let expected = (load.as_secs_f64() / 2.0).max(compute.as_secs_f64());
+        let off = step / expected - 1.0;
+        good &= off.abs() <= 0.05;
+        parts.push(format!("{:.1} ms a step for {:.0} expected ({:+.1} %)", step * 1e3, expected * 1e3, off * 100.0));
+    }
+    let set = Arc::new(Slow { panics: Some(7), ..Slow::new(40, Duration::ZERO) });
+    let mut loader = DataLoader::new(set.clone()).batch_size(4).workers(2).prefetch_factor(2).build()?;
+    let error = loader.epoch().find_map(Result::err).ok_or("the panic was lost")?.to_string();
+    let alive = set.most.load(Ordering::SeqCst);
+    let mut skipping = DataLoader::new(set).batch_size(4).workers(2).on_bad_record(Policy::Skip { at_most: 1 }).build()?;
+    let left: usize = skipping.epoch().map(|b| b.map_or(0, |b| b.0.len())).sum();
+    Ok(Seen::all(
+        &[
+            ("overlap", good),
+            ("bounded", alive <= 5),
+            ("a panic is an error that names the record", error.contains("record 7")),
+            ("or is passed over", left == 39),
+        ],
+        parts.join(", "),
+    ))
+}
+fn workers() -> Checked {
+    let order = |workers: usize| -> Result<Vec<usize>, Box<dyn Error>> {
+        let mut loader = DataLoader::new(Arc::new(Slow::new(500, Duration::ZERO))).batch_size(7).shuffle(5).workers(workers).build()?;
+        let mut all = Vec::new();
+        for batch in loader.epoch() {
+            all.extend(batch?.0.iter().copied());
+        }
+        Ok(all)
+    };
+    let orders = [order(0)?, order(1)?, order(3)?, order(8)?];
+    let set = Arc::new(Slow::new(64, Duration::from_millis(3)));
+    let mut four = DataLoader::new(set.clone()).batch_size(4).workers(4).build()?;
+    let seconds = |loader: &mut DataLoader<Slow>| -> Result<f64, Box<dyn Error>> {
+        let begun = Instant::now();
+        for batch in loader.epoch() {
+            batch?;
+        }
+        Ok(begun.elapsed().as_secs_f64())
+    };
+    let first = seconds(&mut four)?;
+    let after_one = set.threads.lock().map_err(|e| e.to_string())?.len();
+    let second = seconds(&mut four)?;
+    let after_two = set.threads.lock().map_err(|e| e.to_string())?.len();
+    let alone = seconds(&mut DataLoader::new(Arc::new(Slow::new(64, Duration::from_millis(3)))).batch_size(4).build()?)?;
+    let gain = alone / first.min(second);
+    Ok(Seen::all(
+        &[("one order", orders.windows(2).all(|w| w[0] == w[1])), ("faster", gain >= 1.5), ("the same threads", after_one == after_two && after_one <= 4)],
+        format!("{gain:.1} times as fast with 4 workers; {after_two} threads over two epochs"),
+    ))
+}
+fn throughput() -> Checked {
+    const SAMPLES: usize = 20_480;
+    let made = AtomicUsize::new(0);
+    let values: Vec<f32> = (0..SAMPLES * 64).map(|k| (k % 251) as f32 / 251.0).collect();
+    let set = Arc::new(Labelled::new(Rows::new(values, [SAMPLES, 64])?, Rows::classes((0..SAMPLES).map(|k| (k % 10) as i64).collect(), 10)?)?);
+    let net = Sequential::new().add(Linear::new(64, 128)?).add(Relu::new()).add(Linear::new(128, 10)?);
+    let mut optimizer = Adam::new(1e-3).over(net.parameters());
+    let mut loader = DataLoader::high_throughput(set).build()?;
+    let mut best = 0.0f64;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        for batch in loader.epoch() {
+            let (x, y): (Tensor, Tensor) = batch?;
+            let loss = adamant::functional::cross_entropy(&net.forward(&x)?, &y, &Default::default());
+            optimizer.step(&loss.backward()?)?;
+            made.fetch_add(y.shape()?[0], Ordering::Relaxed);
+        }
+        best = best.max(SAMPLES as f64 / begun.elapsed().as_secs_f64());
+    }
+    Ok(Seen::new(best >= 10_000.0 && made.into_inner() == 3 * SAMPLES, format!("{best:.0} samples/s trained")))
+}
