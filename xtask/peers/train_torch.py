@@ -26,19 +26,19 @@ def idx(path):
 
 
 def mnist(args):
-    part = lambda name: (idx(args.dir / f"{name}-images-idx3-ubyte.gz")[:, None].float() / 255, idx(args.dir / f"{name}-labels-idx1-ubyte.gz").long())
+    part = lambda name: ((idx(args.dir / f"{name}-images-idx3-ubyte.gz")[:, None].float() / 255 - 0.1307) / 0.3081, idx(args.dir / f"{name}-labels-idx1-ubyte.gz").long())
     (x, y), (tx, ty) = part("train"), part("t10k")
     net = nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten(),
                         nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10))
     epochs, batch = 8, 64
     steps = epochs * math.ceil(len(x) / batch)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=5e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps)
     begun = time.perf_counter()
     for _ in range(epochs):
         order = torch.randperm(len(x))
         for rows in order.split(batch):
-            loss = F.cross_entropy(net(x[rows]), y[rows])
+            loss = F.cross_entropy(net(x[rows]), y[rows], label_smoothing=0.1)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -6,12 +6,13 @@
 use adamant::{
     Error, ErrorKind, Result, Tensor,
     data::{DataLoader, Dataset, Examples, Idx, Labelled, Scale, examples},
-    functional, nn,
+    functional::{self, CrossEntropyOptions},
+    nn,
     nn::{Conv2d, Dropout, Flatten, Linear, MaxPool2d, Module, Relu, Sequential, Walk},
     no_grad,
     optim::{
         AdamW, Optimizer, UpdateRule,
-        schedule::{CosineAnnealingLr, Scheduler},
+        schedule::{OneCycleLr, Scheduler},
     },
 };
 use std::{path::Path, time::Instant};
@@ -22,7 +23,7 @@ const BATCH: usize = 64;
 fn images(folder: &Path, part: &str) -> Result<Examples> {
     let images = Idx::read(folder.join(format!("{part}-images-idx3-ubyte.gz")))?.into_rows()?;
     let labels = Idx::read(folder.join(format!("{part}-labels-idx1-ubyte.gz")))?.into_classes(10)?;
-    let pixels = images.shaped([1, 28, 28])?.scaled(Scale { divide: 255.0, ..Scale::default() })?;
+    let pixels = images.shaped([1, 28, 28])?.scaled(Scale { divide: 255.0, mean: 0.1307, std: 0.3081 })?;
     Ok(examples(Labelled::new(pixels, labels)?))
 }
 fn network() -> Result<Sequential> {
@@ -64,14 +65,15 @@ fn main() -> Result<()> {
     println!("{} parameters, {} images to learn from, {} to test", net.parameter_count(), train.len(), test.len());
 
     let mut loader = DataLoader::new(train).batch_size(BATCH).shuffle(seed).workers(2).build()?;
-    let mut optimizer = AdamW::new(1e-3).weight_decay(1e-2).over(net.parameters());
-    let mut schedule = Scheduler::new(CosineAnnealingLr { t_max: EPOCHS * loader.batches() as u64, eta_min: 0.0 }, &mut optimizer);
+    let mut optimizer = AdamW::new(3e-3).weight_decay(5e-2).over(net.parameters());
+    let mut schedule = Scheduler::new(OneCycleLr::new(3e-3, EPOCHS * loader.batches() as u64), &mut optimizer);
+    let smoothed = CrossEntropyOptions { label_smoothing: 0.1, ..Default::default() };
     let begun = Instant::now();
     for epoch in 1..=EPOCHS {
         let mut losses: Vec<Tensor> = Vec::new();
         for batch in loader.epoch() {
             let (x, y) = batch?;
-            let loss = functional::cross_entropy(&net.forward(&x)?, &y, &Default::default());
+            let loss = functional::cross_entropy(&net.forward(&x)?, &y, &smoothed);
             optimizer.step(&loss.backward()?)?;
             schedule.step(&mut optimizer);
             losses.push(loss.detach());
