@@ -241,8 +241,10 @@ fn ends(graph: &Graph, owners: &[usize], row: usize) -> (Option<Vec<usize>>, Opt
     let made: HashSet<u32> = (0..owners.len()).filter(own).flat_map(|k| graph.nodes[k].outputs.clone()).collect();
     let parameters: HashSet<u32> = graph.cells.iter().map(|(value, _)| *value).collect();
     let shape = |value: u32| graph.values[value as usize].shape.to_vec();
+    // A random key is state, also where an earlier layer has moved it on.
+    let is_key = |v: u32| graph.values[v as usize].dtype == DType::U32;
     let mut read = (0..owners.len()).filter(own).flat_map(|k| graph.nodes[k].inputs.iter().copied());
-    let input = read.find(|v| !made.contains(v) && !parameters.contains(v));
+    let input = read.find(|&v| !made.contains(&v) && !parameters.contains(&v) && !is_key(v));
     let elsewhere: HashSet<u32> = (0..owners.len()).filter(|k| !own(k)).flat_map(|k| graph.nodes[k].inputs.iter().copied()).collect();
     let given = |v: &u32| elsewhere.contains(v) || graph.outputs.contains(v);
     let output = (0..owners.len()).rev().filter(own).flat_map(|k| graph.nodes[k].outputs.clone()).find(given);

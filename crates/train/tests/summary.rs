@@ -25,6 +25,8 @@ fn check(summary: &Summary, expected: &[Expected<'_>]) {
 fn a_perceptron_whose_figures_are_not_those_of_the_hand() {
     Device::cpu().unwrap().make_current();
     let net = Sequential::new().add(Linear::new(784, 128).unwrap()).add(Relu::new()).add(Dropout::new(0.2).unwrap()).add(Linear::new(128, 10).unwrap());
+    let twice = Sequential::new().add(Dropout::new(0.2).unwrap()).add(Dropout::new(0.2).unwrap());
+    assert_eq!(row(&summary(&twice, &[7], DType::F32, 3).unwrap(), "1").input, Some(vec![3, 7]), "the second key is no input");
     net.eval();
     let s = summary(&net, &[784], DType::F32, 64).unwrap();
     check(

@@ -164,6 +164,8 @@ pub fn read(folder: &Path) -> Run {
     }
     for line in lines::<Timed>(folder, "timing.jsonl", &mut run.notes) {
         match line {
+            // The step that ends an epoch says more than the epoch.
+            Timed::Epoch(timing) if run.timing.last().is_some_and(|last| last.step == timing.step) => {}
             Timed::Step(timing) | Timed::Epoch(timing) => replace(&mut run.timing, timing, |t| t.step),
             Timed::Checkpoint(checkpoint) => run.checkpoints.push(checkpoint),
             Timed::Resume { step } => run.resumes.push(step),

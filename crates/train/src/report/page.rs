@@ -28,7 +28,9 @@ pub fn html(run: &Run, curves: &Curves, folder: &str) -> String {
         ("throughput", &curves.throughput),
         ("memory", &curves.memory),
     ];
-    let drawn: Vec<(&str, &Plot)> = drawn.into_iter().filter(|(_, plot)| !plot.is_empty()).collect();
+    // One accuracy alone stands among the headline figures and is no curve.
+    let is_curve = |id: &str, plot: &Plot| !plot.is_empty() && (id != "accuracy" || plot.series.iter().map(|s| s.points.len()).sum::<usize>() > 1);
+    let drawn: Vec<(&str, &Plot)> = drawn.into_iter().filter(|(id, plot)| is_curve(id, plot)).collect();
     let below: Vec<(&str, &str, String)> = sections::all(run).into_iter().filter(|(.., body)| !body.is_empty()).collect();
     out += "<a class=\"skip\" href=\"#main\">Skip to the results</a>";
     header(&mut out, run, &name);

@@ -217,15 +217,18 @@ fn checkpoints(run: &Run) -> String {
         return String::new();
     }
     let mut out = String::from("<div class=\"card\">");
-    let stall: f64 = run.checkpoints.iter().filter_map(|c| c.stall_seconds).sum();
-    let write_time: f64 = run.checkpoints.iter().filter_map(|c| c.write_seconds).sum();
-    let _ = write!(
-        out,
-        "<p>{} written; training waited {} s for them in all, writing in the background took {} s.</p>",
-        count(run.checkpoints.len(), "checkpoint"),
-        number(stall),
-        number(write_time)
-    );
+    let total = |seconds: &dyn Fn(&super::files::Checkpoint) -> Option<f64>| {
+        let told: Vec<f64> = run.checkpoints.iter().filter_map(seconds).collect();
+        (!told.is_empty()).then(|| number(told.iter().sum()))
+    };
+    let _ = write!(out, "<p>{} written", count(run.checkpoints.len(), "checkpoint"));
+    if let Some(stall) = total(&|c| c.stall_seconds) {
+        let _ = write!(out, "; training waited {stall} s for them in all");
+    }
+    if let Some(writing) = total(&|c| c.write_seconds) {
+        let _ = write!(out, "; writing in the background took {writing} s");
+    }
+    out += ".</p>";
     if !run.resumes.is_empty() {
         let steps: Vec<String> = run.resumes.iter().take(50).map(u64::to_string).collect();
         let more = if run.resumes.len() > 50 { " and later ones" } else { "" };
