@@ -115,7 +115,7 @@ fn unary_bound(f: Unary, dtype: DType) -> Bound {
     if !dtype.is_float() || ONE_ROUNDING.contains(&f.name()) { Bound::Same } else { function_bound(dtype) }
 }
 fn binary_bound(f: Binary, dtype: DType) -> Bound {
-    const FUNCTIONS: [&str; 14] = [
+    const FUNCTIONS: [&str; 15] = [
         "pow",
         "atan2",
         "hypot",
@@ -130,6 +130,7 @@ fn binary_bound(f: Binary, dtype: DType) -> Bound {
         "fmod",
         "igamma",
         "igammac",
+        "ldexp",
     ];
     if dtype.is_float() && FUNCTIONS.contains(&f.name()) { function_bound(dtype) } else { Bound::Same }
 }

@@ -248,9 +248,24 @@ pub(crate) unsafe fn vector_by_rows<V: Float>(length: usize, x: *const V::Elem, 
     }
 }
 
+/// Steps before the end of a block of columns in which the beginnings of the next are asked for.
+const HEAD_STEPS: usize = 8;
+/// Asks for the first lines of a column. A hint: it reads nothing and cannot fail, wherever it points.
+#[inline(always)]
+fn prefetch_head<T>(column: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..4 {
+        // SAFETY: a prefetch has no effect but on the caches, at any address; SSE is part of x86-64.
+        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(column.cast::<i8>().wrapping_add(64 * line)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = column;
+}
+
 /// `out = x · Bᵗ` over all chunks, B stored by columns (`b_stride` between two outputs, k contiguous): blocks of B are
 /// turned in registers. As many outputs as a vector has lanes are done at a time: so few columns of B are read side by
-/// side that the processor fetches all of them ahead, which measures faster than asking for lines.
+/// side that the processor fetches all of them ahead, once it has seen how each begins. Only their beginnings are asked
+/// for, while the block before comes to its end.
 ///
 /// # Safety
 /// `x` holds `length` elements, `b` `columns` rows of `length` elements, `out` `columns`, and `out` is not shared.
@@ -265,6 +280,14 @@ pub(crate) unsafe fn vector_by_columns<V: Float>(length: usize, x: *const V::Ele
             let mut sum = V::splat(V::Elem::default());
             for p in (first..end).step_by(lanes) {
                 let wide = (end - p).min(lanes);
+                let left = (length - p).div_ceil(lanes);
+                if left <= HEAD_STEPS {
+                    let share = lanes.div_ceil(HEAD_STEPS);
+                    let next = j + lanes + (HEAD_STEPS - left) * share;
+                    for column in next..(next + share).min(columns) {
+                        prefetch_head(b.wrapping_add(column * b_stride));
+                    }
+                }
                 // SAFETY: all offsets stay within what the caller vouches for.
                 unsafe {
                     if wide == lanes && high == lanes {

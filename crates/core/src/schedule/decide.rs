@@ -218,6 +218,20 @@ pub(crate) fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisio
             in_memory[root[v] as usize] = true;
         }
     }
+    // A kernel finds at most one fault, so that it is known whose: a second division reads the first one's result from memory.
+    let mut divides = vec![false; n];
+    for v in 0..n {
+        let x = g.node_of(v as u32);
+        let own = matches!(&x.op, Op::Binary(f) | Op::BinaryScalar(f, _) if x.inputs.first().is_some_and(|&i| f.can_fault(g.vals[i as usize].meta.dtype)));
+        divides[v] = own;
+        for &i in x.inputs.iter().filter(|_| x.op.is_map()) {
+            let i = i as usize;
+            if divides[i] && !in_memory[i] {
+                in_memory[i] |= divides[v];
+                divides[v] = true;
+            }
+        }
+    }
     // Kernels stay short: a chain that grows too long is cut by putting a value into memory.
     let (mut size, mut loads) = (vec![1u16; n], vec![1u16; n]);
     for v in 0..n {

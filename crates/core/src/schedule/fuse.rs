@@ -164,7 +164,11 @@ impl Program {
         }
     }
     fn faults(&self) -> bool {
-        self.expr.instrs.iter().any(|i| matches!(i, Instr::Binary(f, a, _) if f.can_fault(self.expr.dtypes[*a as usize])))
+        self.divisions() > 0
+    }
+    /// Instructions that can find a fault. A kernel reports one fault, and it must be known whose: it has at most one of them.
+    fn divisions(&self) -> usize {
+        self.expr.instrs.iter().filter(|i| matches!(i, Instr::Binary(f, a, _) if f.can_fault(self.expr.dtypes[*a as usize]))).count()
     }
 }
 
@@ -401,6 +405,7 @@ impl Builder<'_> {
             let fits = p.expr.instrs.len() <= MAX_KERNEL
                 && p.loads.len() <= 2 * MAX_LOADS as usize
                 && open.outputs.len() < MAX_OUTPUTS
+                && p.divisions() <= 1
                 && p.loads[before.1..].iter().all(|&l| self.of[d.root[l as usize] as usize] == NONE || self.of[d.root[l as usize] as usize] < at as u32);
             if fits {
                 open.outputs.push((v, reg));

@@ -206,6 +206,10 @@ impl<'a> MemoryPlan<'a> {
         let out_meta = &g.vals[o].meta;
         for u in &s.inputs {
             let (Use::Whole(v) | Use::Broadcast(v)) = *u else { continue };
+            // A random key: every element reads all of it.
+            if element_wise && matches!(u, Use::Whole(_)) {
+                continue;
+            }
             let r = d.root[v as usize] as usize;
             let m = &g.vals[v as usize].meta;
             // The very tensor, not a view of it with other strides; equal shapes by construction of the space.
