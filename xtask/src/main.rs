@@ -12,6 +12,7 @@ mod goldens;
 mod size;
 mod test;
 mod tidy;
+mod torture;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +43,8 @@ enum Chore {
     Test(test::Options),
     /// The rules that no other tool checks: who knows whom, unsafe, file lengths, machine paths
     Tidy(tidy::Options),
+    /// What a run survives: power cuts, kills, flipped bits, full disks
+    Torture(torture::Options),
 }
 
 fn main() -> std::process::ExitCode {
@@ -55,6 +58,7 @@ fn main() -> std::process::ExitCode {
         Chore::Size(options) => size::run(&options),
         Chore::Test(options) => test::run(&options),
         Chore::Tidy(options) => tidy::run(&options),
+        Chore::Torture(options) => torture::run(&options),
     }
     .into()
 }

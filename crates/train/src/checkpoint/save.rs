@@ -25,11 +25,22 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
+/// What a hash takes in a manifest, before it is known.
+const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
 /// A file of tensors, before it is written.
 struct Planned<'a> {
     name: String,
     layout: Layout,
     tensors: BTreeMap<&'a str, &'a Tensor>,
+}
+impl Planned<'_> {
+    fn record(&self) -> FileRecord {
+        let header = (None, 0..self.layout.header().len() as u64);
+        let parts = self.layout.places().iter().map(|p| (Some(p.name.clone()), p.range.clone()));
+        let parts = [header].into_iter().chain(parts).map(|(tensor, range)| Part { tensor, start: range.start, end: range.end, blake3: NO_HASH.into() });
+        FileRecord { bytes: self.layout.bytes(), blake3: NO_HASH.into(), parts: parts.collect() }
+    }
 }
 fn plan<'a>(folder: &Path, snapshot: &'a Snapshot) -> Result<Vec<Planned<'a>>> {
     let mut files = Vec::new();
@@ -51,11 +62,16 @@ pub fn save(storage: &dyn Storage, folder: &Path, snapshot: &Snapshot, score: Op
     let (temporary, place) = (folder.join(format!("{TEMPORARY}{name}")), folder.join(&name));
     let files = plan(&place, snapshot)?;
     let state = serde_json::to_vec_pretty(&snapshot.state).map_err(|e| CheckpointError::damaged(&place.join(STATE), None, 0, e.to_string()))?;
-    let needed = files.iter().fold(state.len() as u64, |sum, f| sum.saturating_add(f.layout.bytes()));
-    let attempt = || {
+    let mut manifest = Manifest { version: VERSION, step: snapshot.step, sequence, score, files: BTreeMap::new() };
+    manifest.files.extend(files.iter().map(|f| (f.name.clone(), f.record())));
+    let end = state.len() as u64;
+    let of_state = Part { tensor: None, start: 0, end, blake3: NO_HASH.into() };
+    manifest.files.insert(STATE.to_string(), FileRecord { bytes: end, blake3: NO_HASH.into(), parts: vec![of_state] });
+    // The manifest is as long with the hashes as without.
+    let needed = manifest.bytes().saturating_add(manifest.encode(&place.join(MANIFEST))?.len() as u64);
+    let mut attempt = || {
         storage.remove_dir_all(&temporary)?;
         storage.create_dir_all(&temporary)?;
-        let mut manifest = Manifest { version: VERSION, step: snapshot.step, sequence, score, files: BTreeMap::new() };
         for file in &files {
             manifest.files.insert(file.name.clone(), write_tensors(storage, &temporary.join(&file.name), file)?);
         }

@@ -11,7 +11,7 @@ use super::{Entry, Lock, NewFile, OpenFile, Operation, Result, Storage, StorageE
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    path::{Component, Path},
+    path::{Component, Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -49,10 +49,11 @@ pub struct Simulated(Arc<Mutex<State>>);
 struct State {
     nodes: BTreeMap<u64, Node>,
     next: u64,
-    operations: u64,
+    history: Vec<(Operation, PathBuf)>,
     crash_at: Option<u64>,
     fail_at: Option<(u64, StorageErrorKind)>,
     capacity: Option<u64>,
+    lies: Vec<Operation>,
     locked: std::collections::BTreeSet<u64>,
 }
 #[derive(Clone, Debug)]
@@ -79,9 +80,9 @@ impl Simulated {
     pub fn new() -> Simulated {
         Simulated::default()
     }
-    /// How many operations were begun.
-    pub fn operations(&self) -> u64 {
-        self.state().operations
+    /// The operations that were begun, in order.
+    pub fn history(&self) -> Vec<(Operation, PathBuf)> {
+        self.state().history.clone()
     }
     /// The power goes out before the operation with this number (counted from 0 since the disk was made): it and all
     /// later ones fail.
@@ -91,6 +92,10 @@ impl Simulated {
     /// The operation with this number fails in this way and changes nothing; those after it work.
     pub fn fail_at(&self, operation: u64, kind: StorageErrorKind) {
         self.state().fail_at = Some((operation, kind));
+    }
+    /// From now on it says that it has synced, but has not: a test of crashes that still passes finds nothing.
+    pub fn lie_about(&self, sync: Operation) {
+        self.state().lies.push(sync);
     }
     /// All contents together have at most this many bytes.
     pub fn set_capacity(&self, bytes: Option<u64>) {
@@ -103,7 +108,7 @@ impl Simulated {
     /// Did an operation run into [`Simulated::crash_at`]?
     pub fn crashed(&self) -> bool {
         let state = self.state();
-        state.crash_at.is_some_and(|k| state.operations > k)
+        state.crash_at.is_some_and(|k| state.history.len() as u64 > k)
     }
     /// The disk as the next process finds it after the power went out now. Locks are gone, bounds are lifted, everything
     /// on it is durable; this disk is left as it is.
@@ -119,7 +124,7 @@ impl Simulated {
     }
     /// Another disk with all that is on this one, durable or not.
     pub fn copied(&self) -> Simulated {
-        let state = State { operations: 0, crash_at: None, fail_at: None, locked: Default::default(), ..self.state().clone() };
+        let state = State { history: Vec::new(), crash_at: None, fail_at: None, locked: Default::default(), ..self.state().clone() };
         Simulated(Arc::new(Mutex::new(state)))
     }
     /// Changes a file's content behind everyone's back, as rot does: it is durable at once.
@@ -144,8 +149,8 @@ impl Simulated {
     /// Counts an operation; it fails if it is the one that is to fail, or the power is out.
     fn begin(&self, op: Operation, path: &Path) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state();
-        let number = state.operations;
-        state.operations += 1;
+        let number = state.history.len() as u64;
+        state.history.push((op, path.to_path_buf()));
         if state.crash_at.is_some_and(|k| number >= k) {
             return Err(StorageError::new(op, path, StorageErrorKind::Io("the power is out".into())));
         }
@@ -288,7 +293,7 @@ impl Draw {
 struct Written {
     disk: Simulated,
     node: u64,
-    path: std::path::PathBuf,
+    path: PathBuf,
 }
 impl NewFile for Written {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -307,6 +312,9 @@ impl NewFile for Written {
     }
     fn sync(&mut self) -> Result<()> {
         let mut state = self.disk.begin(Operation::Sync, &self.path)?;
+        if state.lies.contains(&Operation::Sync) {
+            return Ok(());
+        }
         if let Some(Node::File { seen, synced }) = state.nodes.get_mut(&self.node) {
             synced.clone_from(seen);
         }
@@ -393,6 +401,9 @@ impl Storage for Simulated {
     }
     fn sync_dir(&self, path: &Path) -> Result<()> {
         let mut state = self.begin(Operation::SyncDir, path)?;
+        if state.lies.contains(&Operation::SyncDir) {
+            return Ok(());
+        }
         let folder = state.find(path).and_then(|id| state.folder_mut(id));
         let folder = folder.ok_or_else(|| StorageError::new(Operation::SyncDir, path, StorageErrorKind::NotFound))?;
         folder.synced.clone_from(&folder.seen);

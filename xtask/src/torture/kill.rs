@@ -1,0 +1,150 @@
+//! The program is killed (SIGKILL) at random moments, three quarters uniform in time, a quarter while a checkpoint is being
+//! written, and goes on with `--resume auto`. Signals that ask it to end are in `signals.rs`.
+use super::{
+    Claim, Draw, claim,
+    program::{EVERY, Program, STEPS, as_undisturbed, ended, newest, temporaries, weights},
+    report, signals,
+};
+use crate::exit::Exit;
+use std::{
+    path::{Path, PathBuf},
+    process::Child,
+    time::{Duration, Instant},
+};
+
+/// What the command line says.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Runs that are killed
+    #[arg(long, default_value_t = 200)]
+    n: usize,
+    /// Runs that are interrupted, for each kind of signal
+    #[arg(long, default_value_t = 5)]
+    signals: usize,
+    /// Which moments
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The program, instead of building it
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// An undisturbed run: what all others must come to.
+pub struct Undisturbed {
+    pub weights: String,
+    /// seconds from start to end, the shortest of some
+    pub seconds: f64,
+}
+
+/// Runs all of it.
+pub fn run(options: &Options) -> Exit {
+    let program = match Program::new(options.program.as_deref()) {
+        Ok(program) => program,
+        Err(e) => {
+            eprintln!("{e}");
+            return Exit::Failed;
+        }
+    };
+    let mut undisturbed = None;
+    let mut claims = vec![claim("undisturbed runs, with and without checkpoints, come to the same weights", |claim| {
+        undisturbed = Some(reference(&program, claim)?);
+        Ok(())
+    })];
+    if let Some(undisturbed) = &undisturbed {
+        claims.push(kills(&program, undisturbed, options));
+        claims.extend(signals::claims(&program, undisturbed, options.signals, options.seed));
+    }
+    report(options.json, &claims)
+}
+fn reference(program: &Program, claim: &mut Claim) -> Result<Undisturbed, String> {
+    let (mut seconds, mut first) = (f64::INFINITY, None);
+    for (k, set) in [vec![], vec![], vec![format!("checkpoint.every={STEPS}")]].iter().enumerate() {
+        let run = program.run(&format!("undisturbed-{k}"));
+        let ended = program.finish(&run, false, set)?.well()?;
+        seconds = ended.seconds.min(seconds);
+        let got = weights(&run)?;
+        let first = first.get_or_insert_with(|| got.clone());
+        claim.count(if *first == got { Ok(()) } else { Err(format!("{got} and {first}")) });
+    }
+    let weights = first.ok_or("no run")?;
+    claim.seen = serde_json::json!({ "sha256": weights, "seconds": seconds, "steps": STEPS, "every": EVERY });
+    Ok(Undisturbed { weights, seconds })
+}
+
+fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Claim {
+    claim(
+        "killed at a random moment, a run resumes from its newest checkpoint, loses none, leaves nothing behind, and comes to the weights of the undisturbed one",
+        |claim| {
+            let mut draw = Draw(options.seed);
+            let (mut inside, mut at_all, mut fresh, mut steps) = (0, 0, 0, Vec::new());
+            for k in 0..options.n {
+                let run = program.run(&format!("killed-{k}"));
+                let aimed = k % 4 == 0;
+                let moment = Duration::from_secs_f64(undisturbed.seconds * draw.unit());
+                let killed = kill(program, &run, moment, aimed, &mut draw)?;
+                at_all += usize::from(killed.alive);
+                inside += usize::from(killed.writing.is_some());
+                let from = newest(&run).map_err(|e| format!("after the kill: {e}"));
+                let check = |from: Option<u64>| {
+                    // What was being written is the next one: what is lost is at most the work since it was begun, and the write.
+                    if let Some(next) = killed.writing.filter(|next| *next > from.unwrap_or(0) + EVERY) {
+                        return Err(format!("step {next} was being written, the newest checkpoint is {from:?}"));
+                    }
+                    let again = program.finish(&run, true, &[])?.well()?;
+                    as_undisturbed(&run, &again, from, &undisturbed.weights)
+                };
+                if let Ok(from) = from {
+                    fresh += usize::from(from.is_none());
+                    steps.extend(from);
+                }
+                claim.count(from.and_then(check).map_err(|e| format!("kill {k}: {e}")));
+                let _ = std::fs::remove_dir_all(&run);
+            }
+            steps.sort_unstable();
+            claim.seen = serde_json::json!({
+                "killed_while_running": at_all, "inside_a_write": inside, "before_the_first_checkpoint": fresh,
+                "resumed_from": { "least": steps.first(), "median": steps.get(steps.len() / 2), "most": steps.last() },
+            });
+            Ok(())
+        },
+    )
+}
+/// How a kill hit.
+struct Killed {
+    alive: bool,
+    /// the step of the checkpoint that was being written
+    writing: Option<u64>,
+}
+fn kill(program: &Program, run: &Path, moment: Duration, aimed: bool, draw: &mut Draw) -> Result<Killed, String> {
+    let begun = Instant::now();
+    let mut child = program.start(run, false, &[])?;
+    while begun.elapsed() < moment && alive(&mut child)? {
+        std::thread::sleep(Duration::from_micros(200).min(moment.saturating_sub(begun.elapsed())));
+    }
+    if aimed {
+        // The next write that is seen, and a little into it.
+        while writing(run).is_none() && alive(&mut child)? {
+            std::thread::yield_now();
+        }
+        let later = Instant::now() + Duration::from_micros(draw.below(2000));
+        while Instant::now() < later {
+            std::hint::spin_loop();
+        }
+    }
+    let alive = alive(&mut child)?;
+    child.kill().map_err(|e| e.to_string())?;
+    ended(child, begun)?;
+    Ok(Killed { alive, writing: writing(run) })
+}
+/// Is the process still there?
+pub fn alive(child: &mut Child) -> Result<bool, String> {
+    child.try_wait().map(|ended| ended.is_none()).map_err(|e| e.to_string())
+}
+/// The step of the checkpoint that is being written, or was when its writer died.
+fn writing(run: &Path) -> Option<u64> {
+    let left = temporaries(&run.join("checkpoints"));
+    left.iter().filter_map(|p| p.file_name()?.to_str()?.strip_prefix(".tmp-step-")?.parse().ok()).max()
+}

@@ -1,0 +1,175 @@
+//! The program that is tortured: `adamant train` on handwritten digits, a small model with dropout, shuffling, a schedule,
+//! loader threads and frequent checkpoints. It is started as a user starts it.
+use crate::workspace;
+use adamant_train::{checkpoint, storage::Disk};
+use sha2::{Digest, Sha256};
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
+
+/// Everything that a run has to bring back: dropout (random counters), batch norm (running statistics), AdamW (slots), a
+/// schedule, an order that is shuffled anew in each epoch.
+const DESCRIPTION: &str = r#"
+seed = 7
+epochs = 20
+batch = 32
+
+[data]
+kind = "csv"
+path = "data/digits.csv.gz"
+label = 64
+classes = 10
+divisor = 16.0
+test = { divide = 10, modulo = 5, equals = 4 }
+workers = 2
+
+[model]
+layers = [
+    { kind = "Linear", in_features = 64, out_features = 48 },
+    { kind = "BatchNorm1d", num_features = 48 },
+    { kind = "ReLU" },
+    { kind = "Dropout", p = 0.3 },
+    { kind = "Linear", in_features = 48, out_features = 10 },
+]
+
+[optimizer]
+kind = "AdamW"
+lr = 2e-3
+weight_decay = 1e-2
+
+[schedule]
+kind = "CosineAnnealingLR"
+
+[checkpoint]
+every = 45
+last = 3
+best = 1
+"#;
+/// Steps of a run, and between two checkpoints (5 % of it).
+pub const STEPS: u64 = 900;
+pub const EVERY: u64 = 45;
+
+/// The program and what it is to do.
+pub struct Program {
+    path: PathBuf,
+    place: tempfile::TempDir,
+}
+/// How a run of the program ended.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stderr: String,
+    pub seconds: f64,
+}
+impl Program {
+    /// Builds the program, unless it is given, and writes its description.
+    pub fn new(given: Option<&Path>) -> Result<Program, String> {
+        let path = match given {
+            Some(path) => path.to_path_buf(),
+            None => build()?,
+        };
+        let place = tempfile::tempdir().map_err(|e| e.to_string())?;
+        fs::write(place.path().join("torture.toml"), DESCRIPTION).map_err(|e| e.to_string())?;
+        Ok(Program { path, place })
+    }
+    /// A run folder that is not there yet.
+    pub fn run(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+    /// Starts the program on a run folder, with some values set.
+    pub fn start(&self, run: &Path, resume: bool, set: &[String]) -> Result<Child, String> {
+        let mut command = Command::new(&self.path);
+        command.arg("train").arg(self.place.path().join("torture.toml"));
+        command.arg("--data").arg(workspace::root().join("examples/digits")).arg("--run").arg(run).args(["--quiet", "--json"]);
+        if resume {
+            command.args(["--resume", "auto"]);
+        }
+        set.iter().for_each(|s| {
+            command.args(["--set", s]);
+        });
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().map_err(|e| format!("{}: {e}", self.path.display()))
+    }
+    /// Runs the program to its end.
+    pub fn finish(&self, run: &Path, resume: bool, set: &[String]) -> Result<Ended, String> {
+        ended(self.start(run, resume, set)?, Instant::now())
+    }
+}
+fn build() -> Result<PathBuf, String> {
+    eprintln!("building the program");
+    let status = workspace::cargo(&["build", "--quiet", "--release", "--package", "adamant-cli"]).status().map_err(|e| format!("cargo: {e}"))?;
+    if !status.success() {
+        return Err("the program cannot be built".into());
+    }
+    // Beside this one, which cargo built with the same profile.
+    let beside = std::env::current_exe().map_err(|e| e.to_string())?;
+    let path = beside.with_file_name(format!("adamant{}", std::env::consts::EXE_SUFFIX));
+    if path.is_file() { Ok(path) } else { Err(format!("{} is not there: start this chore as `cargo xtask`, or name the program", path.display())) }
+}
+/// Waits for the end of a process.
+pub fn ended(child: Child, begun: Instant) -> Result<Ended, String> {
+    let output = child.wait_with_output().map_err(|e| e.to_string())?;
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    Ok(Ended { code: output.status.code(), stderr, seconds: begun.elapsed().as_secs_f64() })
+}
+impl Ended {
+    /// It ended well, or else why not.
+    pub fn well(self) -> Result<Ended, String> {
+        match self.code {
+            Some(0) => Ok(self),
+            code => Err(format!("the program ended with {code:?}: {}", self.stderr)),
+        }
+    }
+    /// The step that it said it goes on from.
+    pub fn resumed(&self) -> Option<u64> {
+        self.stderr.lines().find_map(|l| l.strip_prefix("resuming from step ")).and_then(|n| n.trim().parse().ok())
+    }
+}
+/// The sha256 of a run's final weights.
+pub fn weights(run: &Path) -> Result<String, String> {
+    let path = run.join("weights.safetensors");
+    let bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(Sha256::digest(&bytes).iter().fold(String::new(), |mut text, b| {
+        let _ = write!(text, "{b:02x}");
+        text
+    }))
+}
+/// The step of the newest checkpoint, each byte of it checked; an error if any of them is damaged.
+pub fn newest(run: &Path) -> Result<Option<u64>, String> {
+    let found = checkpoint::latest(&Disk, &run.join("checkpoints")).map_err(|e| e.to_string())?;
+    match found.as_ref().and_then(|f| f.warnings.first()) {
+        Some(warning) => Err(warning.to_string()),
+        None => Ok(found.map(|f| f.snapshot.step)),
+    }
+}
+/// Names below a folder that only a write in progress may have.
+pub fn temporaries(folder: &Path) -> Vec<PathBuf> {
+    let mut left = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if [".tmp-", ".old-", ".was-"].iter().any(|p| name.starts_with(p)) || name.ends_with(".tmp") {
+            left.push(entry.path());
+        } else if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            left.extend(temporaries(&entry.path()));
+        }
+    }
+    left
+}
+/// What must hold of a run that was disturbed and has ended: the weights, the step it went on from, nothing left behind.
+pub fn as_undisturbed(run: &Path, ended: &Ended, from: Option<u64>, want: &str) -> Result<(), String> {
+    if ended.resumed() != from {
+        return Err(format!("it went on from {:?}, the newest checkpoint was {from:?}: {}", ended.resumed(), ended.stderr));
+    }
+    let left = temporaries(run);
+    if !left.is_empty() {
+        return Err(format!("left: {left:?}"));
+    }
+    let got = weights(run)?;
+    if got != want {
+        return Err(format!("resumed from {from:?}: weights {got}, of the undisturbed run {want}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Signals that ask the program to end: once, it writes a checkpoint and ends with 130 or 143 within 2 seconds; twice, it
+//! ends at once. Both go on to the same weights.
+use super::{
+    Claim, Draw, claim,
+    kill::Undisturbed,
+    program::{Program, as_undisturbed, ended, newest},
+};
+use std::{
+    path::Path,
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+
+/// The longest that the program may take to end, in seconds.
+const LONGEST: f64 = 2.0;
+
+struct Kind {
+    name: &'static str,
+    code: i32,
+    times: usize,
+}
+const KINDS: [Kind; 4] = [
+    Kind { name: "INT", code: 130, times: 1 },
+    Kind { name: "TERM", code: 143, times: 1 },
+    Kind { name: "INT", code: 130, times: 2 },
+    Kind { name: "TERM", code: 143, times: 2 },
+];
+
+/// One claim for each kind.
+pub fn claims(program: &Program, undisturbed: &Undisturbed, each: usize, seed: u64) -> Vec<Claim> {
+    KINDS.iter().map(|kind| of_kind(program, undisturbed, kind, each, seed)).collect()
+}
+fn of_kind(program: &Program, undisturbed: &Undisturbed, kind: &Kind, each: usize, seed: u64) -> Claim {
+    let text = match kind.times {
+        1 => format!("SIG{}: a checkpoint of that step, exit code {} within {LONGEST} s, and the weights of the undisturbed run", kind.name, kind.code),
+        _ => format!("SIG{} twice: exit code {} at once, and the weights of the undisturbed run", kind.name, kind.code),
+    };
+    claim(&text, |claim| {
+        let mut draw = Draw(seed ^ (kind.code as u64 * 10 + kind.times as u64));
+        let (mut slowest, mut hit) = (0f64, 0);
+        for k in 0..each {
+            let run = program.run(&format!("signal-{}-{}-{k}", kind.name, kind.times));
+            let mut result = interrupt(program, &run, undisturbed, kind, &mut draw);
+            if let Ok(Some(seconds)) = result {
+                hit += 1;
+                slowest = slowest.max(seconds);
+                if seconds > LONGEST {
+                    result = Err(format!("it took {seconds:.2} s to end"));
+                }
+            }
+            claim.count(result.map(drop).map_err(|e| format!("interruption {k}: {e}")));
+            let _ = std::fs::remove_dir_all(&run);
+        }
+        claim.seen = serde_json::json!({ "hit": hit, "slowest_end_seconds": slowest });
+        if hit == 0 { Err("no signal came while the program ran".into()) } else { Ok(()) }
+    })
+}
+/// Interrupts a run between a tenth and nine tenths of its time. Returns the seconds to its end; none if it had ended.
+fn interrupt(program: &Program, run: &Path, undisturbed: &Undisturbed, kind: &Kind, draw: &mut Draw) -> Result<Option<f64>, String> {
+    let begun = Instant::now();
+    let mut child = program.start(run, false, &[])?;
+    let moment = Duration::from_secs_f64(undisturbed.seconds * (0.1 + 0.8 * draw.unit()));
+    // A signal that comes before the program has begun to train ends it as any program.
+    while begun.elapsed() < moment || (!run.join("checkpoints").is_dir() && super::kill::alive(&mut child)?) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let before = newest(run)?;
+    let sent = Instant::now();
+    for _ in 0..kind.times {
+        signal(&child, kind.name)?;
+    }
+    let ended = ended(child, sent)?;
+    match ended.code {
+        Some(0) => return Ok(None),
+        code if code != Some(kind.code) => return Err(format!("exit code {code:?}, not {}: {}", kind.code, ended.stderr)),
+        _ => {}
+    }
+    let from = newest(run)?;
+    if kind.times == 1 && (from.is_none() || from < before) {
+        return Err(format!("before the signal the newest checkpoint was {before:?}, after it {from:?}"));
+    }
+    let again = program.finish(run, true, &[])?.well()?;
+    as_undisturbed(run, &again, from, &undisturbed.weights)?;
+    Ok(Some(ended.seconds))
+}
+/// Sends a signal, by the system's own command.
+fn signal(child: &Child, name: &str) -> Result<(), String> {
+    let done = Command::new("kill").args(["-s", name, &child.id().to_string()]).output().map_err(|e| format!("kill: {e}"))?;
+    // A process that has just ended is no fault.
+    let _ = done;
+    Ok(())
+}
