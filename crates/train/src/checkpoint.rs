@@ -23,7 +23,7 @@ pub use read::read;
 pub use retain::Retention;
 pub use writer::{OnError, Outcome, Writer};
 
-use crate::storage::{Lock, Storage};
+use crate::storage::{Lock, Operation, Storage, StorageError, StorageErrorKind};
 use adamant_core::Tensor;
 use manifest::Manifest;
 use std::{
@@ -134,6 +134,8 @@ impl std::fmt::Debug for Checkpoints {
     }
 }
 
+/// How often a reader begins anew while a run is writing.
+const AGAIN: usize = 10;
 const TEMPORARY: &str = ".tmp-";
 const RETIRED: &str = ".old-";
 const REPLACED: &str = ".was-";
@@ -212,8 +214,19 @@ impl Checkpoints {
 /// # Errors
 /// As [`Checkpoints::latest`].
 pub fn latest(storage: &dyn Storage, folder: &Path) -> Result<Option<Restored>> {
+    // A run that is writing may retire what was listed before it is read; then there are newer ones.
+    for _ in 0..AGAIN {
+        if let Some(found) = latest_of_now(storage, folder)? {
+            return Ok(found);
+        }
+    }
+    let path = folder.to_path_buf();
+    Err(StorageError { op: Operation::Read, path, kind: StorageErrorKind::Io("checkpoints are removed faster than they can be read".into()) }.into())
+}
+/// None if a checkpoint vanished while it was read.
+fn latest_of_now(storage: &dyn Storage, folder: &Path) -> Result<Option<Option<Restored>>> {
     let (listed, mut warnings) = match read::list(storage, folder) {
-        Err(CheckpointError::Storage(e)) if e.is_not_found() => return Ok(None),
+        Err(CheckpointError::Storage(e)) if e.is_not_found() => return Ok(Some(None)),
         other => other?,
     };
     // A later version's manifest cannot be placed among the others: it is taken for the newest.
@@ -222,12 +235,13 @@ pub fn latest(storage: &dyn Storage, folder: &Path) -> Result<Option<Restored>> 
     }
     for candidate in listed.iter().rev() {
         match read(storage, &candidate.folder) {
-            Ok(restored) => return Ok(Some(Restored { warnings, ..restored })),
+            Ok(restored) => return Ok(Some(Some(Restored { warnings, ..restored }))),
+            Err(_) if read::is_gone(storage, &candidate.folder) => return Ok(None),
             Err(error) if error.is_damage() => warnings.push(Warning { folder: candidate.folder.clone(), error }),
             Err(error) => return Err(error),
         }
     }
-    if warnings.is_empty() { Ok(None) } else { Err(CheckpointError::NoneWhole { folder: folder.to_path_buf(), warnings }) }
+    if warnings.is_empty() { Ok(Some(None)) } else { Err(CheckpointError::NoneWhole { folder: folder.to_path_buf(), warnings }) }
 }
 
 /// Removes what an interrupted process left, and finishes what it had decided.

@@ -222,6 +222,39 @@ fn a_name_or_a_tensor_that_cannot_be_saved_leaves_something_behind() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_link_through_which_somebody_elses_file_is_changed() {
+    use std::os::unix::fs::symlink;
+    on_reference(|| {
+        let (run, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let precious = elsewhere.path().join("precious");
+        fs::write(&precious, "precious").unwrap();
+        // As the lock.
+        symlink(&precious, run.path().join(".lock")).unwrap();
+        assert!(matches!(Checkpoints::open(Arc::new(Disk), run.path(), KEEP), Err(CheckpointError::Storage(e)) if e.kind == StorageErrorKind::InTheWay));
+        fs::remove_file(run.path().join(".lock")).unwrap();
+        let checkpoints = open(run.path());
+        // As the folder that is written next, and as a file of it.
+        symlink(elsewhere.path(), run.path().join(".tmp-step-00000001")).unwrap();
+        checkpoints.save(&snapshot(1), None).unwrap();
+        assert_eq!(names(elsewhere.path()), ["precious"]);
+        assert!(matches!(Disk.create(&run.path().join("step-00000001/state.json")), Err(e) if e.kind == StorageErrorKind::InTheWay));
+        // As a checkpoint that was moved to a larger disk: it is read, and where it is retired only the link goes.
+        let moved = elsewhere.path().join("moved");
+        fs::rename(run.path().join("step-00000001"), &moved).unwrap();
+        symlink(&moved, run.path().join("step-00000001")).unwrap();
+        check(&checkpoints.latest().unwrap().unwrap().snapshot, 1);
+        checkpoints.save(&snapshot(2), None).unwrap();
+        assert_eq!(checkpoints.save(&snapshot(3), None).unwrap().removed, [1]);
+        assert_eq!(names(&moved).len(), 4);
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
+        // The whole folder on another disk.
+        symlink(&moved, run.path().join("linked")).unwrap();
+        drop(open(&run.path().join("linked")));
+    });
+}
+
+#[test]
 fn a_place_where_nothing_can_be_written_is_a_panic_or_an_error_without_its_name() {
     on_reference(|| {
         let run = tempfile::tempdir().unwrap();

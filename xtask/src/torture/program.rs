@@ -1,5 +1,6 @@
 //! The program that is tortured: `adamant train` on handwritten digits, a small model with dropout, shuffling, a schedule,
 //! loader threads and frequent checkpoints. It is started as a user starts it.
+use super::Draw;
 use crate::workspace;
 use adamant_train::{checkpoint, storage::Disk};
 use sha2::{Digest, Sha256};
@@ -8,14 +9,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Everything that a run has to bring back: dropout (random counters), batch norm (running statistics), AdamW (slots), a
 /// schedule, an order that is shuffled anew in each epoch.
 const DESCRIPTION: &str = r#"
 seed = 7
-epochs = 20
+epochs = 40
 batch = 32
 
 [data]
@@ -45,13 +46,13 @@ weight_decay = 1e-2
 kind = "CosineAnnealingLR"
 
 [checkpoint]
-every = 45
+every = 90
 last = 3
 best = 1
 "#;
 /// Steps of a run, and between two checkpoints (5 % of it).
-pub const STEPS: u64 = 900;
-pub const EVERY: u64 = 45;
+pub const STEPS: u64 = 1800;
+pub const EVERY: u64 = 90;
 
 /// The program and what it is to do.
 pub struct Program {
@@ -144,6 +145,35 @@ pub fn newest(run: &Path) -> Result<Option<u64>, String> {
         Some(warning) => Err(warning.to_string()),
         None => Ok(found.map(|f| f.snapshot.step)),
     }
+}
+/// The highest step of a run's checkpoints by name, while it runs; 0 before the first.
+fn reached(run: &Path) -> u64 {
+    let entries = fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.strip_prefix("step-")?.parse().ok()).max().unwrap_or(0)
+}
+/// Is the process still there?
+pub fn alive(child: &mut Child) -> Result<bool, String> {
+    child.try_wait().map(|ended| ended.is_none()).map_err(|e| e.to_string())
+}
+/// Waits until a run is somewhere between its first step and its last, each time as likely as any other: until one of
+/// its checkpoints is there, and a part of the time that passed between that one and the one before. The run's own pace
+/// counts, not the clock's, because what else the machine does changes it from run to run. False if it has ended.
+pub fn somewhere(child: &mut Child, run: &Path, draw: &mut Draw) -> Result<bool, String> {
+    let (goal, part) = (EVERY * draw.below(STEPS / EVERY), draw.unit());
+    let (mut seen, mut since, mut between) = (0, Instant::now(), Duration::from_millis(20));
+    while seen < goal {
+        let now = reached(run);
+        if now > seen {
+            (between, since) = (since.elapsed(), Instant::now());
+            seen = now;
+        } else if !alive(child)? {
+            return Ok(false);
+        } else {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+    std::thread::sleep(between.mul_f64(part));
+    alive(child)
 }
 /// Names below a folder that only a write in progress may have.
 pub fn temporaries(folder: &Path) -> Vec<PathBuf> {

@@ -20,11 +20,17 @@ pub fn list(storage: &dyn Storage, folder: &Path) -> Result<(Vec<Listed>, Vec<Wa
                 let error = CheckpointError::damaged(&folder.join(MANIFEST), None, 0, format!("it is of step {}: the folder was renamed", m.step));
                 warnings.push(Warning { folder, error });
             }
+            // A run that is writing has just retired it.
+            Err(_) if is_gone(storage, &folder) => {}
             Err(error) => warnings.push(Warning { folder, error }),
         }
     }
     listed.sort_by_key(|l| (l.sequence, l.step));
     Ok((listed, warnings))
+}
+/// Is a folder that was listed no longer there?
+pub fn is_gone(storage: &dyn Storage, folder: &Path) -> bool {
+    storage.list(folder).is_err_and(|e| e.is_not_found())
 }
 fn manifest_in(storage: &dyn Storage, folder: &Path) -> Result<Manifest> {
     let path = folder.join(MANIFEST);

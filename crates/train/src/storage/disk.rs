@@ -132,6 +132,10 @@ impl Storage for Disk {
     fn lock(&self, folder: &Path) -> Result<Lock> {
         let path = folder.join(LOCK);
         let fail = |e: &io::Error| error(Operation::Lock, &path, 0, e);
+        // Its content is replaced below: what a link points at is somebody else's.
+        if fs::symlink_metadata(&path).is_ok_and(|m| !m.is_file()) {
+            return Err(StorageError::new(Operation::Lock, &path, StorageErrorKind::InTheWay));
+        }
         // Not truncated: whoever holds the lock has written its process id into it.
         let mut file = retried(|| OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)).map_err(|e| fail(&e))?;
         match file.try_lock() {
