@@ -70,8 +70,9 @@ impl Safe {
 impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Failure {
         match &error {
-            e if e.is_damage() => Failure::Input(error.to_string()),
+            // A disk that fails while it writes is no damaged input, though a failed read of a checkpoint is damage.
             CheckpointError::Storage(_) => Failure::Storage(error.to_string()),
+            CheckpointError::Damaged(_) | CheckpointError::NoneWhole { .. } | CheckpointError::Version { .. } => Failure::Input(error.to_string()),
             _ => Failure::Run(error.to_string()),
         }
     }
