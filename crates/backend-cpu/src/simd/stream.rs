@@ -45,7 +45,7 @@ mod tests {
         let from: Vec<u8> = (0..200u8).collect();
         for start in 0..20 {
             for length in [0, 1, 15, 16, 17, 33, 64, 100] {
-                let mut to = vec![255u8; 160];
+                let mut to = [255u8; 160];
                 copy(&from[3..3 + length], &mut to[start..start + length]);
                 publish();
                 assert_eq!(to[start..start + length], from[3..3 + length]);
