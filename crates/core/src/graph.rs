@@ -51,7 +51,7 @@ impl Graph {
     /// ```
     /// # use adamant_core::{Device, DType, Meta, Shape, graph::Graph};
     /// let device = Device::reference();
-    /// let x = Meta { shape: Shape::new(&[2, 3])?, dtype: DType::F32, device };
+    /// let x = Meta { shape: Shape::new(&[2, 3]).map_err(|e| e.to_string())?, dtype: DType::F32, device };
     /// let graph = Graph::capture(device, &[x], |x| Ok(vec![(&x[0] * 2.0).exp()]))?;
     /// assert_eq!(graph.nodes.iter().map(|n| n.op.name()).collect::<Vec<_>>(), ["mul", "exp"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
