@@ -20,3 +20,17 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command.args(arguments).current_dir(root());
     command
 }
+/// The program `adamant`, built in release where cargo puts it.
+///
+/// # Errors
+/// It cannot be built.
+pub fn program() -> Result<PathBuf, String> {
+    let status = cargo(&["build", "--quiet", "--release", "--package", "adamant-cli"]).status().map_err(|e| format!("cargo: {e}"))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let path = target.join("release").join(format!("adamant{}", std::env::consts::EXE_SUFFIX));
+    match (status.success(), path.is_file()) {
+        (true, true) => Ok(path),
+        (true, false) => Err(format!("{} is not there: name the program", path.display())),
+        (false, _) => Err("the program cannot be built".into()),
+    }
+}

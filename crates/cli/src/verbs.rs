@@ -2,7 +2,8 @@
 use crate::device::DeviceOptions;
 use adamant::DType;
 use adamant_train::{
-    Document, EvaluateOptions, Failure, evaluate,
+    Document, Failure, evaluate,
+    folder::number,
     trained::{Sampling, Task, Trained},
 };
 use clap::{Args, ValueEnum};
@@ -11,10 +12,6 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
 };
-
-fn number(v: f64) -> Value {
-    serde_json::Number::from_f64(v).map_or(Value::Null, Value::Number)
-}
 
 /// Options of `eval`.
 #[derive(Args)]
@@ -59,7 +56,7 @@ pub fn eval(o: &Eval) -> Result<(), Failure> {
             Part::Test => &parts.test,
             Part::Valid => parts.valid.as_ref().ok_or_else(|| Failure::Usage("the run's data have no validation part".into()))?,
         };
-        let result = evaluate(&trained.model, &objective, part, device, &EvaluateOptions { worst: 0, ..parts.evaluation() })?;
+        let result = evaluate(&trained.model, &objective, part, device, &parts.evaluation())?;
         Ok::<_, Failure>((result, trained.weights))
     })?;
     if o.json {

@@ -1,8 +1,6 @@
 //! A dry run: one batch of everything, to learn what the run will cost. Nothing is written.
 use crate::{
-    Document, Failure,
-    evaluate::{self, EvaluateOptions},
-    model,
+    Document, Failure, dataset, evaluate, model,
     session::{Look, Session},
     setup::Setup,
     summary::{self, Summary},
@@ -55,13 +53,10 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
     device.pool().reset_peak();
     for k in 0..STEPS.0 + STEPS.1 {
         let begun = Instant::now();
-        let mut group = Vec::new();
-        while group.len() < accumulate {
-            match loader.next_batch() {
-                Some(batch) => group.push(batch?),
-                None if group.is_empty() => {}
-                None => break,
-            }
+        let mut group = dataset::group(&mut loader, accumulate)?;
+        if group.is_empty() {
+            // The epoch is over; a step without any batch is refused.
+            group = dataset::group(&mut loader, accumulate)?;
         }
         session.step(&group, Look::default())?;
         let now = session.loss()?;
@@ -75,7 +70,7 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
     let step_bytes = device.memory().peak_bytes;
     let snapshot = session.snapshot(Value::Null)?;
     let bytes = |part: &str| snapshot.tensors.get(part).into_iter().flatten().filter_map(|(_, t)| t.try_meta().ok()).map(|m| m.bytes()).sum::<usize>();
-    let options = EvaluateOptions { worst: 0, ..parts.evaluation() };
+    let options = parts.evaluation();
     let first = Pick::Range(0..options.batch.min(parts.test.len()));
     device.pool().reset_peak();
     evaluate::evaluate(&session.model, &session.objective, &(Arc::new(Subset::new(parts.test.clone(), first)?) as Examples), device, &options)?;

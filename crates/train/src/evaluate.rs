@@ -1,5 +1,5 @@
 //! How good a model is on data: loss, accuracy, confusion and the worst examples in one pass, without a graph.
-use crate::{Failure, folder::number, objective::Objective};
+use crate::{Failure, dataset, folder::number, objective::Objective};
 use adamant_core::{DType, Device, Tensor, no_grad};
 use adamant_data::{DataLoader, Dataset, Examples, Target};
 use adamant_nn::Module;
@@ -86,7 +86,7 @@ fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Devi
     let mut worst: Vec<Worst> = Vec::new();
     for batch in loader.epoch() {
         let (x, y) = batch?;
-        let n = y.shape().map(|s| if s.rank() == 0 { 1 } else { s[0] })?;
+        let n = dataset::rows_of(&y)?;
         let judged = objective.judge(&model.forward(&x.to(device))?, &y.to(device))?;
         sum += judged.losses.iter().sum::<f64>();
         targets += judged.losses.len();

@@ -24,7 +24,7 @@ fn broken(path: &Path, e: &std::io::Error) -> Failure {
     Failure::Storage(format!("{}: {e}", path.display()))
 }
 /// A number as JSON has it: what is not finite is null.
-pub(crate) fn number(v: f64) -> Value {
+pub fn number(v: f64) -> Value {
     serde_json::Number::from_f64(v).map_or(Value::Null, Value::Number)
 }
 
@@ -126,14 +126,14 @@ impl RunFolder {
         }
         Ok(())
     }
-    /// Makes all lines durable, so that a checkpoint may count on them.
+    /// Makes all lines durable, so that a checkpoint may count on them; gives the length of `metrics.jsonl`.
     ///
     /// # Errors
     /// `Storage`.
-    pub fn settle(&mut self, step: u64) -> Result<Mark, Failure> {
+    pub fn settle(&mut self) -> Result<u64, Failure> {
         self.metrics.sync_data().map_err(|e| broken(&self.path.join("metrics.jsonl"), &e))?;
         self.events.flush().map_err(|e| broken(&self.path, &e))?;
-        Ok(Mark { metrics_bytes: self.metrics_bytes, step })
+        Ok(self.metrics_bytes)
     }
     /// A file of the end, whole or not at all.
     ///

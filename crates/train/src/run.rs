@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
         line["rows"] = done.test.rows.into();
         folder.metric(&line)?;
         folder.scalars(at.step, &scalars)?;
-        folder.settle(at.step)?;
+        folder.settle()?;
         folder.document("evaluation.json", &evaluate::document(&done.test, &parts.test, &parts.show)?)?;
         let own = folder.path().join("weights.safetensors");
         save(&own)?;

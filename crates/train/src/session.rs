@@ -1,10 +1,10 @@
 //! The state of a training run, and one step of it.
 //!
 //! Everything that the next step depends on is here or follows from it: parameters and buffers, the optimizer's slots,
-//! the schedule's position, the generator, the position in the data, and the losses of the epoch so far.
+//! the schedule's position, the generator, and the losses of the epoch so far. The position in the data is the loader's, and the run keeps it.
 //! [`Session::snapshot`] takes all of it; a session of the same description that [`Session::restore`]s it goes on with
 //! the same bits.
-use crate::{Failure, checkpoint::Snapshot, monitor, objective::Objective};
+use crate::{Failure, checkpoint::Snapshot, dataset, monitor, objective::Objective};
 use adamant_core::{Device, Grads, Tensor};
 use adamant_nn::{Module, Param, RngState, Sequential, Walk, rng_state, set_rng_state};
 use adamant_optim::{
@@ -21,8 +21,6 @@ pub struct Position {
     pub step: u64,
     /// epochs done
     pub epoch: u64,
-    /// batches of the present epoch done
-    pub batch: u64,
 }
 /// Losses since the epoch began. A device is asked for them only where somebody wants to know.
 #[derive(Default)]
@@ -58,7 +56,6 @@ struct Saved {
     rates: Vec<u64>,
     schedule: Option<u64>,
     generator: [u32; 4],
-    parameters: usize,
     run: serde_json::Value,
 }
 
@@ -139,10 +136,9 @@ impl Session {
     /// # Errors
     /// What the model, the loss or the optimizer came to; then no parameter has changed.
     pub fn step(&mut self, group: &[(Tensor, Tensor)], look: Look) -> Result<Stepped, Failure> {
-        let rows = |t: &Tensor| t.shape().map(|s| if s.rank() == 0 { 1 } else { s[0] });
         let (mut grads, mut loss, mut total) = (None, None::<Tensor>, 0);
         for (x, y) in group {
-            let n = rows(y)?;
+            let n = dataset::rows_of(y)?;
             let (x, y) = (x.to(self.device), y.to(self.device));
             let mean = self.objective.loss(&self.model.forward(&x)?, &y)?;
             grads = self.accumulator.add(mean.backward()?, n)?;
@@ -171,7 +167,6 @@ impl Session {
             scheduler.step(&mut *self.optimizer);
         }
         self.position.step += 1;
-        self.position.batch += group.len() as u64;
         self.losses.unread.push(loss);
         Ok(Stepped { grad_norm, norms })
     }
@@ -197,7 +192,7 @@ impl Session {
     /// `Diverged` names the first step whose loss is no number.
     pub fn end_epoch(&mut self) -> Result<(), Failure> {
         self.losses.settle(self.position.step)?;
-        self.position = Position { step: self.position.step, epoch: self.position.epoch + 1, batch: 0 };
+        self.position.epoch += 1;
         self.losses = Losses { last: self.losses.last, ..Losses::default() };
         Ok(())
     }
@@ -215,7 +210,6 @@ impl Session {
             rates: self.optimizer.lrs().into_iter().map(f64::to_bits).collect(),
             schedule: self.scheduler.as_ref().map(Scheduler::steps),
             generator: rng_state(self.device)?.0,
-            parameters: self.model.parameter_count(),
             run,
         };
         let state = serde_json::to_value(saved).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;

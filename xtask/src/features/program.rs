@@ -50,13 +50,6 @@ pub const ROWS: &[Row] = &[
     Row { id: "B0.07", what: "verbs of the program", target: "train, eval and info, with --resume and --json", check: verbs },
 ];
 
-/// The program, built in release.
-fn program() -> Result<PathBuf, Box<dyn Error>> {
-    let built = workspace::cargo(&["build", "--quiet", "--release", "--package", "adamant-cli"]).status()?;
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace::root().join("target"), PathBuf::from);
-    let path = folder.join("release").join(format!("adamant{}", std::env::consts::EXE_SUFFIX));
-    if built.success() && path.is_file() { Ok(path) } else { Err("the program cannot be built".into()) }
-}
 fn json(output: &Output) -> Result<Value, Box<dyn Error>> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().into());
@@ -86,7 +79,7 @@ fn mlp(folder: &Path, hidden: usize, batch: usize) -> Result<PathBuf, Box<dyn Er
     Ok(path)
 }
 fn memory() -> Checked {
-    let (program, folder) = (program()?, tempfile::tempdir()?);
+    let (program, folder) = (workspace::program()?, tempfile::tempdir()?);
     table(folder.path())?;
     let mut seen = Vec::new();
     // Hidden widths that make about 10K, 100K and 1M parameters.
@@ -106,7 +99,7 @@ fn memory() -> Checked {
     Ok(Seen::all(&parts, seen.iter().map(|(p, mb)| format!("{p} parameters: {mb:.1} MB")).collect::<Vec<_>>().join(", ")))
 }
 fn constrained() -> Checked {
-    let (program, folder) = (program()?, tempfile::tempdir()?);
+    let (program, folder) = (workspace::program()?, tempfile::tempdir()?);
     fs::write(folder.path().join("input.txt"), "Little memory goes a long way. ".repeat(400))?;
     let text = "iterations = 30\nbatch = 8\nlog_every = 1\n[data]\nkind = \"text\"\ncontext = 32\n[model]\nlayers = [\
          { name = \"wte\", kind = \"Embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 64 }, { kind = \"PositionEmbedding\", max_length = 32, features = 64 }, \
@@ -242,7 +235,7 @@ fn inference() -> Checked {
     Ok(Seen::new(none == 0 && kept > 0 && free.dtype()? == DType::F32, format!("{none} bytes saved under no_grad, {kept} with gradients")))
 }
 fn verbs() -> Checked {
-    let (program, folder) = (program()?, tempfile::tempdir()?);
+    let (program, folder) = (workspace::program()?, tempfile::tempdir()?);
     table(folder.path())?;
     let config = mlp(folder.path(), 32, 16)?;
     let run = folder.path().join("run");

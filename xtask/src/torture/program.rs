@@ -70,7 +70,10 @@ impl Program {
     pub fn new(given: Option<&Path>) -> Result<Program, String> {
         let path = match given {
             Some(path) => path.to_path_buf(),
-            None => build()?,
+            None => {
+                eprintln!("building the program");
+                workspace::program()?
+            }
         };
         let place = tempfile::tempdir().map_err(|e| e.to_string())?;
         fs::write(place.path().join("torture.toml"), DESCRIPTION).map_err(|e| e.to_string())?;
@@ -98,17 +101,6 @@ impl Program {
     pub fn finish(&self, run: &Path, resume: bool, set: &[String]) -> Result<Ended, String> {
         ended(self.start(run, resume, set)?, Instant::now())
     }
-}
-fn build() -> Result<PathBuf, String> {
-    eprintln!("building the program");
-    let status = workspace::cargo(&["build", "--quiet", "--release", "--package", "adamant-cli"]).status().map_err(|e| format!("cargo: {e}"))?;
-    if !status.success() {
-        return Err("the program cannot be built".into());
-    }
-    // Beside this one, which cargo built with the same profile.
-    let beside = std::env::current_exe().map_err(|e| e.to_string())?;
-    let path = beside.with_file_name(format!("adamant{}", std::env::consts::EXE_SUFFIX));
-    if path.is_file() { Ok(path) } else { Err(format!("{} is not there: start this chore as `cargo xtask`, or name the program", path.display())) }
 }
 /// Waits for the end of a process.
 pub fn ended(child: Child, begun: Instant) -> Result<Ended, String> {

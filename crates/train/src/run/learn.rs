@@ -2,7 +2,7 @@
 use super::Safe;
 use crate::{
     Failure,
-    dataset::Parts,
+    dataset::{self, Parts},
     evaluate,
     folder::{RunFolder, number},
     memory,
@@ -90,7 +90,9 @@ impl Learning<'_> {
             since.waited += waiting.elapsed().as_secs_f64();
             let is_over = loader.state().batch >= loader.batches() || group.is_empty();
             if !group.is_empty() {
-                since.rows += group.iter().map(|(_, y)| y.shape().map_or(0, |s| if s.rank() == 0 { 1 } else { s[0] })).sum::<usize>();
+                for (_, y) in &group {
+                    since.rows += dataset::rows_of(y)?;
+                }
                 self.step(&group, is_over, &mut since, &elapsed)?;
             } else if loader.state().batch == 0 {
                 // Nothing is left of the last batches: the epoch ended with the step before.
@@ -135,13 +137,7 @@ impl Learning<'_> {
     }
     /// The batches of one step: fewer at the end of an epoch, none after it.
     fn group(&mut self, loader: &mut DataLoader<AnyDataset>) -> Result<Vec<(Tensor, Tensor)>, Failure> {
-        let mut group = Vec::with_capacity(self.habits.accumulate);
-        while group.len() < self.habits.accumulate && (group.is_empty() || loader.state().batch < loader.batches()) {
-            match loader.next_batch() {
-                Some(batch) => group.push(batch?),
-                None => break,
-            }
-        }
+        let group = dataset::group(loader, self.habits.accumulate)?;
         for bad in loader.take_bad_records() {
             self.watch.warn(&format!("left out: {bad}"));
         }
@@ -206,7 +202,7 @@ impl Learning<'_> {
         let Some(safe) = &mut self.safe else { return Ok(()) };
         let step = self.session.position().step;
         if let Some(folder) = &mut self.folder {
-            self.kept.metrics_bytes = folder.settle(step)?.metrics_bytes;
+            self.kept.metrics_bytes = folder.settle()?;
         }
         let kept = serde_json::to_value(&self.kept).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
         let snapshot = self.session.snapshot(kept)?;
