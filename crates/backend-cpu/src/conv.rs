@@ -20,7 +20,9 @@ use crate::gemm::driver::{BLOCK_COLUMNS, Output, Plain, Size, multiply};
 use crate::gemm::micro::{Block, Operands};
 use crate::gemm::pack::{PackA, View};
 use crate::isa::Isa;
+use crate::scratch::{collected, room};
 use crate::threads::Threads;
+use adamant_core::ErrorKind;
 use lowering::{Axis, Gather, Lowering, Runs};
 
 /// The sizes of a convolution. One- and two-dimensional ones have leading axes of size 1.
@@ -131,27 +133,28 @@ impl ConvShape {
         [self.input, self.kernel, self.output].map(|axes| axes.iter().product())
     }
 
-    fn check<T>(&self, role: &str, x: &[T], w: &[T], y: &[T]) -> Result<(), String> {
+    fn check<T>(&self, role: &str, x: &[T], w: &[T], y: &[T]) -> Result<(), ErrorKind> {
         let wanted = self.lengths();
         let got = [x.len(), w.len(), y.len()];
         if wanted != got {
-            return Err(format!("conv {role}: x, w and y have {got:?} elements, the shape asks for {wanted:?}"));
+            return Err(ErrorKind::Internal(format!("conv {role}: x, w and y have {got:?} elements, the shape asks for {wanted:?}")));
         }
         Ok(())
     }
 
     /// What y reads of x.
-    fn forward_axes(&self) -> [Axis; 3] {
-        [0, 1, 2].map(|axis| {
+    fn forward_axes(&self) -> Result<[Axis; 3], ErrorKind> {
+        let along = |axis: usize| -> Result<Axis, ErrorKind> {
             let (taps, gap, step, count) = (self.kernel[axis], self.dilation[axis], self.stride[axis], self.output[axis]);
-            Axis {
+            Ok(Axis {
                 origin: -(self.padding[axis].0 as isize),
                 extent: (count - 1) * step + (taps - 1) * gap + 1,
                 count,
                 step,
-                taps: (0..taps).map(|tap| tap * gap).collect(),
-            }
-        })
+                taps: collected(taps, (0..taps).map(|tap| tap * gap))?,
+            })
+        };
+        Ok([along(0)?, along(1)?, along(2)?])
     }
 }
 
@@ -161,13 +164,13 @@ const SERIAL_WORK: usize = 1 << 20;
 /// `y = conv(x, w)`.
 ///
 /// # Errors
-/// A slice whose length is not that of the shape.
-pub fn forward<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x: &[T], w: &[T], y: &mut [T]) -> Result<(), String> {
+/// A slice whose length is not that of the shape; memory for what is gathered.
+pub fn forward<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x: &[T], w: &[T], y: &mut [T]) -> Result<(), ErrorKind> {
     shape.check("forward", x, w, y)?;
     let [input, taps, output] = shape.spatial();
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
-    let lowering = Lowering::new(shape.forward_axes(), shape.input);
-    let lines = lowering.lines(ins);
+    let lowering = Lowering::new(shape.forward_axes()?, shape.input);
+    let lines = lowering.lines(ins)?;
     let k = ins * taps;
     let product = Product {
         context: T::context(isa),
@@ -183,8 +186,7 @@ pub fn forward<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x
         place: Place { first: 0, steps: [shape.output[1] * shape.output[2], shape.output[2], 1] },
     };
     let weights = |group: usize| View { data: w, base: (group * outs * k) as isize, row_stride: k as isize, column_stride: 1 };
-    product.run(threads, x, weights, y);
-    Ok(())
+    product.run(threads, x, weights, y)
 }
 
 /// `dx`, the gradient of `x` for the cotangent `g` of y.
@@ -192,17 +194,17 @@ pub fn forward<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x
 /// A stride splits x by position modulo the stride: each part is a dense convolution of g with its own taps.
 ///
 /// # Errors
-/// A slice whose length is not that of the shape.
-pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, g: &[T], w: &[T], dx: &mut [T]) -> Result<(), String> {
+/// A slice whose length is not that of the shape; memory for what is gathered.
+pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, g: &[T], w: &[T], dx: &mut [T]) -> Result<(), ErrorKind> {
     shape.check("input_grad", dx, w, g)?;
     let [input, taps, output] = shape.spatial();
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
-    let parts = [0, 1, 2].map(|axis| gradient_axes(shape, axis));
+    let parts = [gradient_axes(shape, 0)?, gradient_axes(shape, 1)?, gradient_axes(shape, 2)?];
     let complete = parts.iter().all(|parts| parts.iter().all(|part| !part.axis.taps.is_empty()));
     if !complete || shape.stride != [1; 3] {
         dx.fill(T::default());
     }
-    let row_lines: Vec<usize> = (0..ins).map(|channel| channel * taps).collect();
+    let row_lines: Vec<usize> = collected(ins, (0..ins).map(|channel| channel * taps))?;
     for d in &parts[0] {
         for h in &parts[1] {
             for w_part in &parts[2] {
@@ -210,8 +212,8 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                 if chosen.iter().any(|part| part.axis.taps.is_empty() || part.axis.count == 0) {
                     continue;
                 }
-                let lowering = Lowering::new(chosen.map(|part| part.axis.clone()), shape.output);
-                let lines = lowering.lines(outs);
+                let lowering = Lowering::new([d.axis.twin()?, h.axis.twin()?, w_part.axis.twin()?], shape.output);
+                let lines = lowering.lines(outs)?;
                 let strides = [shape.input[1] * shape.input[2], shape.input[2], 1];
                 let first = (0..3).map(|axis| chosen[axis].first * strides[axis]).sum();
                 // An axis of one position takes no step: the plane is then one run, which its stride must not stretch.
@@ -230,7 +232,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                     place: Place { first, steps },
                 };
                 // A[in][(out, tap)] = w[out][in][tap], read in runs of neighbouring taps.
-                let mut tap_offsets = Vec::new();
+                let mut tap_offsets = room(chosen.iter().map(|part| part.taps.len()).product())?;
                 for d in &chosen[0].taps {
                     for h in &chosen[1].taps {
                         for w in &chosen[2].taps {
@@ -239,7 +241,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                     }
                 }
                 let dense = tap_offsets.len() == taps;
-                let mut runs = Runs { length: if dense { taps } else { 1 }, offsets: Vec::new() };
+                let mut runs = Runs { length: if dense { taps } else { 1 }, offsets: room(outs * if dense { 1 } else { tap_offsets.len() })? };
                 for out in 0..outs {
                     let base = out * ins * taps;
                     if dense {
@@ -249,7 +251,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                     }
                 }
                 let weights = |group: usize| Gather { source: &w[group * outs * ins * taps..], lines: &row_lines, runs: &runs, first: 0 };
-                product.run(threads, g, weights, dx);
+                product.run(threads, g, weights, dx)?;
             }
         }
     }
@@ -265,30 +267,30 @@ struct GradientAxis {
     taps: Vec<usize>,
 }
 
-fn gradient_axes(shape: &ConvShape, axis: usize) -> Vec<GradientAxis> {
+fn gradient_axes(shape: &ConvShape, axis: usize) -> Result<Vec<GradientAxis>, ErrorKind> {
     let (size, low, step) = (shape.input[axis], shape.padding[axis].0, shape.stride[axis]);
-    let mut parts = Vec::new();
+    let mut parts = room(step.min(size))?;
     // x position i meets tap t of output o where i + low = o * step + t * dilation.
     for first in 0..step.min(size) {
         let remainder = (first + low) % step;
         let quotient = (first + low) / step;
         let count = (size - first).div_ceil(step);
         let reach = |tap: &usize| tap * shape.dilation[axis];
-        let taps: Vec<usize> = (0..shape.kernel[axis]).filter(|tap| reach(tap) % step == remainder).collect();
-        // Output o = quotient - shift, for each tap.
-        let shifts: Vec<usize> = taps.iter().map(|tap| reach(tap) / step).collect();
-        let farthest = shifts.iter().copied().max().unwrap_or(0);
-        let nearest = shifts.iter().copied().min().unwrap_or(0);
+        let reached = (0..shape.kernel[axis]).filter(|tap| reach(tap) % step == remainder);
+        let taps: Vec<usize> = collected(reached.clone().count(), reached)?;
+        // Output o = quotient - shift, for each tap, in rising order.
+        let shift = |tap: &usize| reach(tap) / step;
+        let (nearest, farthest) = (taps.first().map_or(0, shift), taps.last().map_or(0, shift));
         let axis = Axis {
             origin: quotient as isize - farthest as isize,
             extent: count + farthest - nearest,
             count,
             step: 1,
-            taps: shifts.iter().map(|shift| farthest - shift).collect(),
+            taps: collected(taps.len(), taps.iter().map(|tap| farthest - shift(tap)))?,
         };
         parts.push(GradientAxis { axis, first, taps });
     }
-    parts
+    Ok(parts)
 }
 
 /// Where output (d, h, w) lies in its plane.
@@ -314,55 +316,55 @@ struct Product<'a, T: 'static> {
 }
 
 impl<T: Accumulator> Product<'_, T> {
-    fn run<A: PackA<T>>(&self, threads: &Threads, source: &[T], weights: impl Fn(usize) -> A + Sync, target: &mut [T]) {
+    fn run<A: PackA<T>>(&self, threads: &Threads, source: &[T], weights: impl Fn(usize) -> A + Sync, target: &mut [T]) -> Result<(), ErrorKind> {
         let outputs = self.lowering.outputs();
         let image = self.groups * self.target_rows * self.target_plane;
         if self.batch == 0 || image == 0 {
-            return;
+            return Ok(());
         }
         if self.lines.is_empty() {
             target.fill(T::default());
-            return;
+            return Ok(());
         }
         let work = self.batch * self.groups * self.target_rows * outputs * self.lines.len();
         let count = if work < SERIAL_WORK { 1 } else { threads.count() };
         let contiguous = self.place.first == 0 && outputs == self.target_plane;
         if count > 1 && self.batch < count && contiguous {
             for (source, target) in source.chunks(self.source_image).zip(target.chunks_mut(image)) {
-                self.run_image(threads, source, &weights, target);
+                self.run_image(threads, source, &weights, target)?;
             }
-            return;
+            return Ok(());
         }
         // Enough images at a time to fill a block of columns, but a few parts for every thread.
         let images = (BLOCK_COLUMNS / outputs.max(1)).max(1);
         let images = if count > 1 { images.min(self.batch.div_ceil(2 * count)) } else { images.min(self.batch) };
         let part = |index: usize, target: &mut [T]| {
             let source = &source[index * images * self.source_image..][..target.len() / image * self.source_image];
-            self.run_images(source, &weights, target);
+            self.run_images(source, &weights, target)
         };
         let serial = Threads::new(1);
         let threads = if count > 1 { threads } else { &serial };
-        threads.for_chunks_mut(target, images * image, part);
+        threads.try_for_chunks_mut(target, images * image, part)
     }
 
     /// Some whole images on one thread.
-    fn run_images<A: PackA<T>>(&self, source: &[T], weights: &impl Fn(usize) -> A, target: &mut [T]) {
+    fn run_images<A: PackA<T>>(&self, source: &[T], weights: &impl Fn(usize) -> A, target: &mut [T]) -> Result<(), ErrorKind> {
         let lowering = self.lowering;
         let images = source.len() / self.source_image;
         let outputs = lowering.outputs();
         let channels = self.source_channels * lowering.plane;
         let source_group = self.source_channels * self.source_plane;
         let in_place = lowering.in_place.is_some();
-        let runs = lowering.runs(images, if in_place { self.source_image } else { channels });
+        let runs = lowering.runs(images, if in_place { self.source_image } else { channels })?;
         let image = self.groups * self.target_rows * self.target_plane;
-        let places = self.places(images, image);
+        let places = self.places(images, image)?;
         let size = Size { m: self.target_rows, n: images * outputs, k: self.lines.len() };
         T::with_scratch(|scratch| {
             for group in 0..self.groups {
                 let gathered: &[T] = if in_place {
                     &source[group * source_group..]
                 } else {
-                    let padded = scratch.gather.take(images * channels);
+                    let padded = scratch.gather.take(images * channels)?;
                     for (source, padded) in source.chunks(self.source_image).zip(padded.chunks_mut(channels)) {
                         lowering.pad(&source[group * source_group..][..source_group], padded);
                     }
@@ -376,16 +378,17 @@ impl<T: Accumulator> Product<'_, T> {
                     step: self.place.steps[2],
                 };
                 let a = weights(group);
-                multiply(self.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b);
+                multiply(self.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)?;
             }
-        });
+            Ok(())
+        })
     }
 
     /// One image on all threads: the padded source is shared, tasks are rectangles of the output.
-    fn run_image<A: PackA<T>>(&self, threads: &Threads, source: &[T], weights: &(impl Fn(usize) -> A + Sync), target: &mut [T]) {
+    fn run_image<A: PackA<T>>(&self, threads: &Threads, source: &[T], weights: &(impl Fn(usize) -> A + Sync), target: &mut [T]) -> Result<(), ErrorKind> {
         let lowering = self.lowering;
         let (m, n) = (self.target_rows, lowering.outputs());
-        let runs = lowering.runs(1, 0);
+        let runs = lowering.runs(1, 0)?;
         let channels = self.source_channels * lowering.plane;
         let source_group = self.source_channels * self.source_plane;
         let context = self.context;
@@ -395,7 +398,7 @@ impl<T: Accumulator> Product<'_, T> {
                 let gathered: &[T] = if lowering.in_place.is_some() {
                     source
                 } else {
-                    let padded = scratch.gather.take(channels);
+                    let padded = scratch.gather.take(channels)?;
                     threads.for_chunks_mut(padded, self.source_channels.div_ceil(threads.count()) * lowering.plane, {
                         let share = self.source_channels.div_ceil(threads.count()) * self.source_plane;
                         move |index, padded| {
@@ -407,27 +410,26 @@ impl<T: Accumulator> Product<'_, T> {
                 };
                 let (rows, columns) = crate::gemm::part_size(threads.count(), 1, m, n, context.rows, context.columns());
                 let parts = Block::new(target, m, n, self.target_plane).cut(rows, columns);
-                threads.for_parts(parts, |_, (i, j, block)| {
+                threads.try_for_parts(parts, |_, (i, j, block)| {
                     let a = Offset { a: weights(group), row: i };
                     let b = Gather { source: gathered, lines: self.lines, runs: &runs, first: j };
                     let size = Size { m: block.rows, n: block.columns, k: self.lines.len() };
                     let mut out = Plain { block, finish: |_: usize, _: usize, _: &mut [T]| {} };
-                    T::with_scratch(|scratch| {
-                        multiply(context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b);
-                    });
-                });
+                    T::with_scratch(|scratch| multiply(context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b))
+                })?;
             }
-        });
+            Ok(())
+        })
     }
 
     /// The outputs of the images as runs in the target.
-    fn places(&self, images: usize, image: usize) -> Runs {
+    fn places(&self, images: usize, image: usize) -> Result<Runs, ErrorKind> {
         let counts = self.lowering.axes.each_ref().map(|axis| axis.count);
         let Place { first, steps } = self.place;
         if first == 0 && self.lowering.outputs() == self.target_plane {
-            return Runs { length: self.target_plane, offsets: (0..images).map(|index| index * image).collect() };
+            return Ok(Runs { length: self.target_plane, offsets: collected(images, (0..images).map(|index| index * image))? });
         }
-        let mut runs = Runs { length: counts[2], offsets: Vec::new() };
+        let mut runs = Runs { length: counts[2], offsets: room(images * counts[0] * counts[1])? };
         for index in 0..images {
             for d in 0..counts[0] {
                 for h in 0..counts[1] {
@@ -435,7 +437,7 @@ impl<T: Accumulator> Product<'_, T> {
                 }
             }
         }
-        runs
+        Ok(runs)
     }
 }
 

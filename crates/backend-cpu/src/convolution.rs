@@ -71,5 +71,4 @@ fn roles<T: Accumulator>(runtime: &Runtime, spec: &ConvSpec, shapes: [Shape; 3],
         ConvRole::InputGrad => conv::input_grad(threads, isa, &shape, a, b, out),
         ConvRole::WeightGrad => conv::weight_grad(threads, isa, &shape, a, b, out),
     }
-    .map_err(ErrorKind::Internal)
 }

@@ -32,6 +32,7 @@ pub use epilogue::{Activation, Epilogue, EpilogueProgram};
 
 use crate::isa::Isa;
 use crate::threads::Threads;
+use adamant_core::ErrorKind;
 use context::{Context, Scratch};
 use driver::{BLOCK_COLUMNS, Plain, Size, Widened, multiply};
 use micro::{Block, CHUNK};
@@ -63,7 +64,7 @@ impl<'a, T> MatRef<'a, T> {
         MatRef { row_stride: self.col_stride, col_stride: self.row_stride, ..self }
     }
 
-    fn check(&self, name: &str, batch: usize, rows: usize, columns: usize) -> Result<(), String> {
+    fn check(&self, name: &str, batch: usize, rows: usize, columns: usize) -> Result<(), ErrorKind> {
         let (mut low, mut high) = (self.offset as i128, self.offset as i128);
         let axes = [(batch, self.batch_stride), (rows, self.row_stride), (columns, self.col_stride)];
         for (extent, stride) in axes {
@@ -72,7 +73,7 @@ impl<'a, T> MatRef<'a, T> {
             high += reach.max(0);
         }
         if low < 0 || high >= self.data.len() as i128 {
-            return Err(format!(
+            return Err(ErrorKind::Internal(format!(
                 "gemm: {name} [{batch}, {rows}, {columns}] at offset {} with strides [{}, {}, {}] reaches elements \
                  {low}..={high} of a slice of {}",
                 self.offset,
@@ -80,7 +81,7 @@ impl<'a, T> MatRef<'a, T> {
                 self.row_stride,
                 self.col_stride,
                 self.data.len()
-            ));
+            )));
         }
         Ok(())
     }
@@ -97,7 +98,7 @@ const SERIAL_WORK: usize = 1 << 20;
 /// on the finished parts of C while they are in cache. `k = 0` gives zeros (and the epilogue of zeros).
 ///
 /// # Errors
-/// An operand reaches outside its slice, or C's length is not `batch * m * n`.
+/// An operand reaches outside its slice, or C's length is not `batch * m * n`; memory for what is packed.
 #[allow(clippy::too_many_arguments)]
 pub fn gemm<T: GemmElement>(
     threads: &Threads,
@@ -110,12 +111,12 @@ pub fn gemm<T: GemmElement>(
     b: MatRef<'_, T>,
     c: &mut [T],
     epilogue: &dyn Epilogue<T>,
-) -> Result<(), String> {
+) -> Result<(), ErrorKind> {
     let wanted = batch.checked_mul(m).and_then(|count| count.checked_mul(n));
     if wanted != Some(c.len()) {
-        return Err(format!("gemm: C [{batch}, {m}, {n}] in a slice of {} elements", c.len()));
+        return Err(ErrorKind::Internal(format!("gemm: C [{batch}, {m}, {n}] in a slice of {} elements", c.len())));
     }
-    epilogue.check(m, n)?;
+    epilogue.check(m, n).map_err(ErrorKind::Internal)?;
     if c.is_empty() {
         return Ok(());
     }
@@ -134,41 +135,25 @@ pub fn gemm<T: GemmElement>(
     // A vector product is bound by memory, and memory has the second core's share to give early.
     let serial = if m == 1 || n == 1 { SERIAL_WORK / 8 } else { SERIAL_WORK };
     if threads.count() == 1 || work < serial {
-        for (index, c) in c.chunks_mut(m * n).enumerate() {
-            job.run(index, 0, 0, Block::new(c, m, n, n));
-        }
+        return job.run_all(0, c, m, n);
+    }
+    if batch == 1 && m == 1 && T::run_by_chunks(&job, threads, c)? {
         return Ok(());
     }
-    if batch == 1 && m == 1 && T::run_by_chunks(&job, threads, c) {
-        return Ok(());
+    if batch >= 2 * threads.count() {
+        // Many matrices: whole ones, in runs, not one by one.
+        let run = batch.div_ceil(threads.count() * 8);
+        return threads.try_for_chunks_mut(c, run * m * n, |task, c| job.run_all(task * run, c, m, n));
     }
     let (rows, columns) = part_size(threads.count(), batch, m, n, job.context.rows, job.context.columns());
-    let mut parts = Vec::new();
-    for (index, c) in c.chunks_mut(m * n).enumerate() {
-        parts.extend(Block::new(c, m, n, n).cut(rows, columns).into_iter().map(|(i, j, part)| (index, i, j, part)));
-    }
-    // Many small matrices: hand them out in runs, not one by one.
-    let run = parts.len().div_ceil(threads.count() * 8).max(1);
-    let mut runs = Vec::with_capacity(parts.len().div_ceil(run));
-    let mut parts = parts.into_iter();
-    loop {
-        let taken: Vec<_> = parts.by_ref().take(run).collect();
-        if taken.is_empty() {
-            break;
-        }
-        runs.push(taken);
-    }
-    threads.for_parts(runs, |_, run| {
-        for (index, i, j, part) in run {
-            job.run(index, i, j, part);
-        }
-    });
-    Ok(())
+    let parts = c.chunks_mut(m * n).enumerate();
+    let parts = parts.flat_map(|(index, c)| Block::new(c, m, n, n).cut(rows, columns).map(move |(i, j, block)| Part { index, i, j, block }));
+    threads.try_for_parts(parts, |_, part| job.run(part))
 }
 
 /// The rows and columns of a task. Columns are cut first (a task packs only its own columns of B), then rows.
 pub(crate) fn part_size(threads: usize, batch: usize, m: usize, n: usize, tile_rows: usize, tile_columns: usize) -> (usize, usize) {
-    let wanted = if batch >= 2 * threads { 1 } else { (2 * threads).div_ceil(batch) };
+    let wanted = (2 * threads).div_ceil(batch);
     let column_parts = wanted.min(n.div_ceil(4 * tile_columns)).max(1);
     let row_parts = wanted.div_ceil(column_parts).min(m.div_ceil(tile_rows)).max(1);
     let columns = n.div_ceil(column_parts).next_multiple_of(tile_columns);
@@ -193,10 +178,12 @@ impl<'a, T: GemmElement> Job<'a, T> {
         (a, b)
     }
 
-    /// Computes the block at (i, j) of matrix `index`.
-    fn run(&self, index: usize, i: usize, j: usize, block: Block<'_, T>) {
-        let part = Part { index, i, j, block };
-        T::Acc::with_scratch(|scratch| T::run_part(self, part, scratch));
+    fn run(&self, part: Part<'_, T>) -> Result<(), ErrorKind> {
+        T::Acc::with_scratch(|scratch| T::run_part(self, part, scratch))
+    }
+    /// Computes whole matrices, `m` by `n`, from matrix `first` on.
+    fn run_all(&self, first: usize, c: &mut [T], m: usize, n: usize) -> Result<(), ErrorKind> {
+        c.chunks_mut(m * n).enumerate().try_for_each(|(k, c)| self.run(Part { index: first + k, i: 0, j: 0, block: Block::new(c, m, n, n) }))
     }
 }
 
@@ -209,18 +196,24 @@ pub(crate) struct Part<'a, T> {
 }
 
 /// A vector times a matrix stored by rows of k, its chunks shared out; false if it is not that.
-pub(crate) fn run_by_chunks<T: Accumulator>(job: &Job<'_, T>, threads: &Threads, c: &mut [T]) -> bool {
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn run_by_chunks<T: Accumulator>(job: &Job<'_, T>, threads: &Threads, c: &mut [T]) -> Result<bool, ErrorKind> {
     let (a, b) = job.operands(0, 0, 0);
     if job.k <= CHUNK || !gemv::by_rows(&b) {
-        return false;
+        return Ok(false);
     }
-    gemv::by_chunks(job.context, threads, job.k, &a, &b, c);
+    gemv::by_chunks(job.context, threads, job.k, &a, &b, c)?;
     job.epilogue.apply(0, 0, 0, c);
-    true
+    Ok(true)
 }
 
 /// A part whose type is its own accumulator.
-pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T>) {
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T>) -> Result<(), ErrorKind> {
     let Part { index, i, j, mut block } = part;
     let (a, b) = job.operands(index, i, j);
     let size = Size { m: block.rows, n: block.columns, k: job.k };
@@ -232,11 +225,11 @@ pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scr
         None
     };
     if let (Some((x, stride, matrix)), Some(out)) = (at_once, block.contiguous()) {
-        gemv::gemv(job.context, job.k, x.data, x.base, stride, &matrix, out, scratch);
+        gemv::gemv(job.context, job.k, x.data, x.base, stride, &matrix, out, scratch)?;
         for (row, values) in out.chunks_mut(size.n).enumerate() {
             job.epilogue.apply(index, i + row, j, values);
         }
-        return;
+        return Ok(());
     }
     let silent = job.epilogue.is_identity();
     let finish = |row: usize, column: usize, values: &mut [T]| {
@@ -245,31 +238,32 @@ pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scr
         }
     };
     let mut out = Plain { block, finish };
-    multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b);
+    multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)
 }
 
 /// Rows of which the sums in a wider type are kept at a time.
 const STRIP_ROWS: usize = 4096;
 
 /// A part whose sums are kept in a wider type and rounded once.
-pub(crate) fn run_widened<T: GemmElement>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T::Acc>) {
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn run_widened<T: GemmElement>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T::Acc>) -> Result<(), ErrorKind> {
     let Part { index, i, j, block } = part;
     let columns = block.columns;
     // Strips, so that the sums of a tall matrix need no more memory than those of a low one.
-    for (down, _, block) in block.cut(STRIP_ROWS, columns) {
-        run_strip(job, Part { index, i: i + down, j, block }, scratch);
-    }
+    block.cut(STRIP_ROWS, columns).try_for_each(|(down, _, block)| run_strip(job, Part { index, i: i + down, j, block }, scratch))
 }
-fn run_strip<T: GemmElement>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T::Acc>) {
+fn run_strip<T: GemmElement>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T::Acc>) -> Result<(), ErrorKind> {
     let Part { index, i, j, mut block } = part;
     let (a, b) = job.operands(index, i, j);
     let size = Size { m: block.rows, n: block.columns, k: job.k };
-    let sums = scratch.c.take(size.m * BLOCK_COLUMNS);
+    let sums = scratch.c.take(size.m * BLOCK_COLUMNS)?;
     let finish = |row: usize, column: usize, sums: &[T::Acc]| {
         let values = block.row(row, column, sums.len());
         T::narrow(sums, values);
         job.epilogue.apply(index, i + row, j + column, values);
     };
     let mut out = Widened { sums: Block::new(sums, size.m, BLOCK_COLUMNS, BLOCK_COLUMNS), finish };
-    multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b);
+    multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)
 }

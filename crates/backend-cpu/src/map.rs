@@ -115,13 +115,7 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         parts.push((start, count, outs));
         start += count;
     }
-    let failed = parking_lot::Mutex::new(None);
-    runtime.threads.for_parts(parts, |_, (start, count, mut outs)| {
-        if let Err(e) = part(run, results, start, count, &mut outs) {
-            failed.lock().get_or_insert(e);
-        }
-    });
-    failed.into_inner().map_or(Ok(()), Err)
+    runtime.threads.try_for_parts(parts, |_, (start, count, mut outs)| part(run, results, start, count, &mut outs))
 }
 fn part(run: &Run<'_>, results: &[Reg], start: usize, count: usize, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
     with_scratch(|scratch| {

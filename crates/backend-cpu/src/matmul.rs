@@ -64,11 +64,11 @@ fn floats<T: GemmElement + bytemuck::Pod>(runtime: &Runtime, s: &Sizes, a: &In<'
     for (o, c) in out.chunks_mut(inner * plane).enumerate() {
         let at = o * inner;
         let (a, b) = (matrix(a_all, a, 0, s.batch.offset(0, at)), matrix(b_all, b, 1, s.batch.offset(1, at)));
-        if runtime.blas.multiply(&runtime.threads, inner, s.m, s.n, s.k, a, b, c).map_err(ErrorKind::Internal)? {
+        if runtime.blas.multiply(&runtime.threads, inner, s.m, s.n, s.k, a, b, c)? {
             continue;
         }
         crate::trace::by(|| format!("own {:?}", runtime.isa).to_lowercase());
-        gemm(&runtime.threads, runtime.isa, inner, s.m, s.n, s.k, a, b, c, &EpilogueProgram::default()).map_err(ErrorKind::Internal)?;
+        gemm(&runtime.threads, runtime.isa, inner, s.m, s.n, s.k, a, b, c, &EpilogueProgram::default())?;
     }
     Ok(())
 }

@@ -20,7 +20,6 @@ use crate::{
     simd::{Kernel, Simd, dispatch},
 };
 use adamant_core::{AxisSet, DType, ErrorKind, expr::Reg, kernel::Step, op::ReduceOp};
-use parking_lot::Mutex;
 use tree::{BLOCK, Combine, Element, LANES, Max, Min, Prod, SEGMENT, Sum, Total, fold_columns, push_row};
 
 /// Columns that are reduced side by side.
@@ -150,56 +149,45 @@ fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out
     let threads = &job.runtime.threads;
     let size = job.dtype.size();
     let outputs = out.len() / size;
-    let failed = Mutex::new(None);
-    let note = |r: Result<(), ErrorKind>| {
-        if let Err(e) = r {
-            failed.lock().get_or_insert(e);
-        }
-    };
     let work = outputs.saturating_mul(job.reduced);
     let many = threads.count() > 1 && work > 2 * TASK;
     if job.reduced == 0 {
         write::<T>(job.run.isa, std::iter::repeat_n(C::identity::<T>().widen(), outputs), job.dtype, out);
+        Ok(())
     } else if columns {
         // Widths are multiples of 16 so that rows of a part start on lines.
         let wanted = if many { (threads.count() * 4).div_ceil(outputs / job.inner) } else { 1 };
         let width = job.inner.div_ceil(wanted).next_multiple_of(64).clamp(64, COLUMNS);
-        let mut parts = Vec::new();
-        for (o, row) in out.chunks_mut(job.inner * size).enumerate() {
-            for (c, part) in row.chunks_mut(width * size).enumerate() {
-                parts.push((o, c * width, part));
-            }
-        }
+        let row_parts = |(o, row)| <[u8]>::chunks_mut(row, width * size).enumerate().map(move |(c, part)| (o, c * width, part));
+        let mut parts = out.chunks_mut(job.inner * size).enumerate().flat_map(row_parts);
         if many {
-            threads.for_parts(parts, |_, (o, c, part)| note(with_scratch(|s| reduce_columns::<L, T, C>(job, o, c, part, s))));
+            threads.try_for_parts(parts, |_, (o, c, part)| with_scratch(|s| reduce_columns::<L, T, C>(job, o, c, part, s)))
         } else {
-            with_scratch(|s| parts.into_iter().for_each(|(o, c, part)| note(reduce_columns::<L, T, C>(job, o, c, part, s))));
+            with_scratch(|s| parts.try_for_each(|(o, c, part)| reduce_columns::<L, T, C>(job, o, c, part, s)))
         }
     } else if many && job.reduced > SEGMENT && outputs < threads.count() * 4 {
         // Few long rows: their segments are the tasks.
         let segments = job.reduced.div_ceil(SEGMENT);
         let mut partial = filled(C::identity::<T>().widen(), outputs * segments)?;
-        threads.for_chunks_mut(&mut partial, 1, |task, place| {
+        threads.try_for_chunks_mut(&mut partial, 1, |task, place| {
             let (o, s) = (task / segments, task % segments);
             let n = SEGMENT.min(job.reduced - s * SEGMENT);
-            note(with_scratch(|scratch| {
-                let mut total = Total::<T>::new::<C>();
-                long_row::<L, T, C>(job, o * job.reduced + s * SEGMENT, n, &mut total, scratch)?;
-                place[0] = if total.blocks == 0 { total.total } else { total.segment };
-                Ok(())
-            }));
-        });
+            let mut total = Total::<T>::new::<C>();
+            with_scratch(|scratch| long_row::<L, T, C>(job, o * job.reduced + s * SEGMENT, n, &mut total, scratch))?;
+            place[0] = if total.blocks == 0 { total.total } else { total.segment };
+            Ok::<(), ErrorKind>(())
+        })?;
         let totals = partial.chunks(segments).map(|row| {
             let mut total = Total::<T>::new::<C>();
             row.iter().for_each(|&s| total.push_segment::<C>(s));
             total.total
         });
         write::<T>(job.run.isa, totals, job.dtype, out);
+        Ok(())
     } else {
         let rows = if many { (TASK.div_ceil(job.reduced)).max(outputs.div_ceil(threads.count() * 4)) } else { outputs };
-        threads.for_chunks_mut(out, rows.max(1) * size, |k, part| note(with_scratch(|s| reduce_rows::<L, T, C>(job, k * rows, part, s))));
+        threads.try_for_chunks_mut(out, rows.max(1) * size, |k, part| with_scratch(|s| reduce_rows::<L, T, C>(job, k * rows, part, s)))
     }
-    failed.into_inner().map_or(Ok(()), Err)
 }
 fn tile<'s, L: Into2<T>, T: Element>(job: &'s Job<'_>, at: usize, n: usize, scratch: &'s mut Scratch, room: &'s mut [T; TILE]) -> Result<&'s [T], ErrorKind> {
     let mut none: [OutTile<'_>; 0] = [];

@@ -51,7 +51,7 @@ where
     let (inner, n) = (lines.inner.len(), lines.n);
     let places = lines.inner_offsets(0)?;
     let group = (16 * 1024 / (inner * n)).max(1);
-    let parts: Vec<_> = values.chunks_mut(group * inner * n).zip(order.chunks_mut(group * inner * n)).collect();
+    let parts = values.chunks_mut(group * inner * n).zip(order.chunks_mut(group * inner * n));
     runtime.threads.try_for_parts(parts, |task, (values, order)| {
         let mut line: Vec<(u64, usize)> = room(n)?;
         for (g, (values, order)) in values.chunks_mut(inner * n).zip(order.chunks_mut(inner * n)).enumerate() {

@@ -11,6 +11,7 @@
 use rayon::ThreadPool;
 use std::{
     any::Any,
+    ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc, OnceLock,
@@ -59,7 +60,7 @@ struct Loop {
     /// and the caller's frame, which owns it, waits for every `leave`.
     body: Body,
 }
-struct Body(*const (dyn Fn(usize) + Sync));
+struct Body(*const (dyn Fn(usize) -> ControlFlow<()> + Sync));
 // SAFETY: the pointee is `Sync`, and the pointer is only read.
 #[allow(unsafe_code)]
 unsafe impl Send for Body {}
@@ -99,10 +100,14 @@ impl Loop {
             if std::mem::take(&mut idle) {
                 self.workers.fetch_add(1, Ordering::Relaxed);
             }
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(task))) {
-                self.next.store(self.tasks, Ordering::Relaxed);
-                self.panic.lock().get_or_insert(payload);
-                return;
+            match catch_unwind(AssertUnwindSafe(|| body(task))) {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return self.next.store(self.tasks, Ordering::Relaxed),
+                Err(payload) => {
+                    self.next.store(self.tasks, Ordering::Relaxed);
+                    self.panic.lock().get_or_insert(payload);
+                    return;
+                }
             }
         }
     }
@@ -166,13 +171,19 @@ impl Threads {
             (0..tasks).for_each(f);
             return;
         }
-        self.share(tasks, &f);
+        self.share(tasks, &|task| {
+            f(task);
+            ControlFlow::Continue(())
+        });
     }
 
+    /// Runs tasks `0, 1, ..`: `tasks` of them, or until one of them finds nothing to do any more.
     #[allow(unsafe_code)]
-    fn share(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+    fn share(&self, tasks: usize, f: &(dyn Fn(usize) -> ControlFlow<()> + Sync)) {
         // SAFETY: only the lifetime changes. `close_and_wait` below keeps this frame until no helper uses it.
-        let body = Body(unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(f) });
+        let body = Body(unsafe {
+            std::mem::transmute::<*const (dyn Fn(usize) -> ControlFlow<()> + Sync + '_), *const (dyn Fn(usize) -> ControlFlow<()> + Sync + 'static)>(f)
+        });
         let shared = Arc::new(Loop {
             next: AtomicUsize::new(0),
             tasks,
@@ -200,18 +211,23 @@ impl Threads {
         }
     }
 
-    /// Gives each of `parts` to one task. For work whose pieces are prepared by the caller.
-    pub fn for_parts<P: Send>(&self, parts: Vec<P>, f: impl Fn(usize, P) + Sync) {
-        if self.count == 1 || parts.len() <= 1 {
-            parts.into_iter().enumerate().for_each(|(index, part)| f(index, part));
+    /// Gives each of `parts` to one task. For work whose pieces are prepared by the caller, who may do so one by one as
+    /// threads ask for them: a list of pieces takes memory of its own.
+    pub fn for_parts<P: Send>(&self, parts: impl IntoIterator<Item = P, IntoIter: Send>, f: impl Fn(usize, P) + Sync) {
+        let parts = parts.into_iter().enumerate();
+        let most = parts.size_hint().1.unwrap_or(usize::MAX);
+        if self.count == 1 || most <= 1 {
+            parts.for_each(|(index, part)| f(index, part));
             return;
         }
-        let parts: Vec<Mutex<Option<P>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
-        self.share(parts.len(), &|index| {
-            let part = parts[index].lock().take();
-            if let Some(part) = part {
-                f(index, part);
+        let parts = Mutex::new(parts);
+        self.share(most, &|_| {
+            let next = parts.lock().next();
+            match next {
+                Some((index, part)) => f(index, part),
+                None => return ControlFlow::Break(()),
             }
+            ControlFlow::Continue(())
         });
     }
 
@@ -219,7 +235,11 @@ impl Threads {
     ///
     /// # Errors
     /// That of a part.
-    pub fn try_for_parts<P: Send, E: Send>(&self, parts: Vec<P>, f: impl Fn(usize, P) -> Result<(), E> + Sync) -> Result<(), E> {
+    pub fn try_for_parts<P: Send, E: Send>(
+        &self,
+        parts: impl IntoIterator<Item = P, IntoIter: Send>,
+        f: impl Fn(usize, P) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
         let failed = Mutex::new(None);
         self.for_parts(parts, |index, part| {
             if let Err(e) = f(index, part) {
@@ -228,28 +248,18 @@ impl Threads {
         });
         failed.into_inner().map_or(Ok(()), Err)
     }
-    /// As [`Threads::for_chunks_mut`], of work that can fail.
+
+    /// Cuts `data` into pieces of `chunk_len` (the last may be shorter) and runs `f(index, piece)` on each.
+    pub fn for_chunks_mut<T: Send>(&self, data: &mut [T], chunk_len: usize, f: impl Fn(usize, &mut [T]) + Sync) {
+        self.for_parts(data.chunks_mut(chunk_len.max(1)), f);
+    }
+
+    /// As [`Threads::for_chunks_mut`], of work that can fail: the first error found.
     ///
     /// # Errors
     /// That of a piece.
     pub fn try_for_chunks_mut<T: Send, E: Send>(&self, data: &mut [T], chunk_len: usize, f: impl Fn(usize, &mut [T]) -> Result<(), E> + Sync) -> Result<(), E> {
-        let failed = Mutex::new(None);
-        self.for_chunks_mut(data, chunk_len, |index, chunk| {
-            if let Err(e) = f(index, chunk) {
-                failed.lock().get_or_insert(e);
-            }
-        });
-        failed.into_inner().map_or(Ok(()), Err)
-    }
-
-    /// Cuts `data` into pieces of `chunk_len` (the last may be shorter) and runs `f(index, piece)` on each.
-    pub fn for_chunks_mut<T: Send>(&self, data: &mut [T], chunk_len: usize, f: impl Fn(usize, &mut [T]) + Sync) {
-        let chunk_len = chunk_len.max(1);
-        if self.count == 1 || data.len() <= chunk_len {
-            data.chunks_mut(chunk_len).enumerate().for_each(|(index, chunk)| f(index, chunk));
-            return;
-        }
-        self.for_parts(data.chunks_mut(chunk_len).collect(), f);
+        self.try_for_parts(data.chunks_mut(chunk_len.max(1)), f)
     }
 
     fn spawn(&self, job: impl FnOnce() + Send + 'static) {

@@ -3,6 +3,7 @@ use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
     operand::{In, Out, internal},
+    scratch::filled,
     simd::{Kernel, Simd, dispatch},
 };
 use adamant_core::{
@@ -97,11 +98,11 @@ fn walk(axes: &[Axis; 3], mut f: impl FnMut(usize, usize)) {
 fn max<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T], at: &mut [i64]) -> Result<(), ErrorKind> {
     let (wide, narrow, taps) = sizes(&axes);
     let group = planes(narrow * taps);
-    let parts: Vec<_> = out.chunks_mut(narrow * group).zip(at.chunks_mut(narrow * group)).collect();
+    let parts = out.chunks_mut(narrow * group).zip(at.chunks_mut(narrow * group));
     // No window reaches past an end: whole rows of windows are compared tap by tap.
     let inside = wide < i32::MAX as usize && axes.iter().all(|a| a.before == 0 && (a.narrow - 1) * a.stride + (a.size - 1) * a.dilation < a.wide);
-    runtime.threads.for_parts(parts, |task, (out, at)| {
-        let mut best = vec![0i32; if inside { axes[2].narrow } else { 0 }];
+    runtime.threads.try_for_parts(parts, |task, (out, at)| {
+        let mut best = filled(0i32, if inside { axes[2].narrow } else { 0 })?;
         for (p, (out, at)) in out.chunks_mut(narrow).zip(at.chunks_mut(narrow)).enumerate() {
             let x = &x[(task * group + p) * wide..][..wide];
             if inside {
@@ -125,8 +126,8 @@ fn max<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T], at
                 }
             }
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 /// The maxima of one plane, row of windows by row, the first of equals winning.
 struct Inside<'a, T> {
@@ -176,22 +177,22 @@ impl<T: Number> Kernel for Inside<'_, T> {
 fn sum<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
     let (wide, narrow, taps) = sizes(&axes);
     let group = planes(narrow * taps);
-    runtime.threads.for_chunks_mut(out, narrow * group, |task, out| {
-        let mut acc = vec![T::Wide::ZERO; narrow];
+    runtime.threads.try_for_chunks_mut(out, narrow * group, |task, out| {
+        let mut acc = filled(T::Wide::ZERO, narrow)?;
         for (p, out) in out.chunks_mut(narrow).enumerate() {
             let x = &x[(task * group + p) * wide..][..wide];
             acc.fill(T::Wide::ZERO);
             walk(&axes, |o, from| acc[o] = acc[o].plus(x[from].wide()));
             out.iter_mut().zip(&acc).for_each(|(o, &v)| *o = T::narrow(v));
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 fn transposed_sum<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
     let (wide, narrow, taps) = sizes(&axes);
     let group = planes(narrow * taps);
-    runtime.threads.for_chunks_mut(out, wide * group, |task, out| {
-        let mut acc = vec![T::Wide::ZERO; wide];
+    runtime.threads.try_for_chunks_mut(out, wide * group, |task, out| {
+        let mut acc = filled(T::Wide::ZERO, wide)?;
         for (p, out) in out.chunks_mut(wide).enumerate() {
             acc.fill(T::Wide::ZERO);
             if narrow > 0 {
@@ -200,6 +201,6 @@ fn transposed_sum<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &
             }
             out.iter_mut().zip(&acc).for_each(|(o, &v)| *o = T::narrow(v));
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }

@@ -48,9 +48,8 @@ fn check<C: Composite + Clone>(composite: &C, inputs: impl Fn() -> Vec<Tensor>) 
             assert_eq!(fused.len(), body.len(), "{} ({hidden} hidden)", what());
             let (fused, body) = (bits(&fused), bits(&body));
             for (k, (f, b)) in fused.iter().zip(&body).enumerate() {
-                let wrong = f.iter().zip(b).position(|(f, b)| f != b);
-                if let Some(at) = wrong {
-                    panic!("{}: output {k} element {at} is {:e}, the body's {:e}", what(), f64::from_bits(f[at]), f64::from_bits(b[at]));
+                for (at, (&f, &b)) in f.iter().zip(b).enumerate() {
+                    assert!(f == b, "{}: output {k} element {at} is {:e}, the body's {:e}", what(), f64::from_bits(f), f64::from_bits(b));
                 }
             }
             match &first {

@@ -8,9 +8,11 @@
 use crate::gemm::context::{Accumulator, Context};
 use crate::gemm::micro::Segment;
 use crate::gemm::pack::{PackA, PackB};
+use crate::scratch::{collected, room};
+use adamant_core::ErrorKind;
 
 /// One spatial axis of a lowered convolution.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Axis {
     /// The source coordinate of padded coordinate 0; negative where zeros come first.
     pub(crate) origin: isize,
@@ -23,9 +25,18 @@ pub(crate) struct Axis {
     /// The padded coordinate of each tap at output 0.
     pub(crate) taps: Vec<usize>,
 }
+impl Axis {
+    /// Another of it.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn twin(&self) -> Result<Axis, ErrorKind> {
+        Ok(Axis { taps: collected(self.taps.len(), self.taps.iter().copied())?, ..*self })
+    }
+}
 
 /// Where things lie for one group of channels of one image.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Lowering {
     pub(crate) axes: [Axis; 3],
     source: [usize; 3],
@@ -61,10 +72,13 @@ impl Lowering {
     }
 
     /// The offset of each (channel, tap), channel first.
-    pub(crate) fn lines(&self, channels: usize) -> Vec<usize> {
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn lines(&self, channels: usize) -> Result<Vec<usize>, ErrorKind> {
         let [deep, high, wide] = &self.axes;
         let split = wide.step;
-        let mut lines = Vec::with_capacity(channels * deep.taps.len() * high.taps.len() * wide.taps.len());
+        let mut lines = room(channels * deep.taps.len() * high.taps.len() * wide.taps.len())?;
         for channel in 0..channels {
             for d in &deep.taps {
                 for h in &high.taps {
@@ -75,13 +89,16 @@ impl Lowering {
                 }
             }
         }
-        lines
+        Ok(lines)
     }
 
     /// The runs of outputs of `images` images that are `image` elements apart.
-    pub(crate) fn runs(&self, images: usize, image: usize) -> Runs {
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn runs(&self, images: usize, image: usize) -> Result<Runs, ErrorKind> {
         let [deep, high, wide] = &self.axes;
-        let mut runs = Runs { length: wide.count, offsets: Vec::with_capacity(images * deep.count * high.count) };
+        let mut runs = Runs { length: wide.count, offsets: room(images * deep.count * high.count)? };
         for index in 0..images {
             for d in 0..deep.count {
                 for h in 0..high.count {
@@ -93,10 +110,14 @@ impl Lowering {
         let rows = deep.count * high.count;
         let seamless = rows > 1 && runs.offsets.chunks_exact(rows).all(|rows| rows.windows(2).all(|pair| pair[1] - pair[0] == wide.count));
         if seamless {
-            runs.offsets = runs.offsets.iter().copied().step_by(rows).collect();
+            let mut index = 0;
+            runs.offsets.retain(|_| {
+                index += 1;
+                (index - 1) % rows == 0
+            });
             runs.length *= rows;
         }
-        runs
+        Ok(runs)
     }
 
     /// Copies channels (each `source` elements) with their padding, rows split by stride.
@@ -140,7 +161,7 @@ impl Lowering {
 }
 
 /// Positions in runs of equal length: position p is at `offsets[p / length] + p % length * step`, step 1 if read.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Runs {
     pub(crate) length: usize,
     pub(crate) offsets: Vec<usize>,

@@ -11,14 +11,15 @@ use crate::gemm::micro::{Block, CHUNK};
 use crate::gemm::pack::PackB;
 use crate::isa::Isa;
 use crate::threads::Threads;
+use adamant_core::ErrorKind;
 
 /// `dw`, the gradient of `w` for the cotangent `g` of y.
 ///
 /// Computed as its transpose, `[in · taps, out]`: there the gathered rows of x are contiguous along the reduction.
 ///
 /// # Errors
-/// A slice whose length is not that of the shape.
-pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x: &[T], g: &[T], dw: &mut [T]) -> Result<(), String> {
+/// A slice whose length is not that of the shape; memory for what is gathered.
+pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x: &[T], g: &[T], dw: &mut [T]) -> Result<(), ErrorKind> {
     shape.check("weight_grad", x, dw, g)?;
     let [input, taps, output] = shape.spatial();
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
@@ -27,7 +28,7 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
         return Ok(());
     }
     let context = T::context(isa);
-    let lowering = Lowering::new(shape.forward_axes(), shape.input);
+    let lowering = Lowering::new(shape.forward_axes()?, shape.input);
     // Images of a group: enough for one chunk of the reduction. A function of the shape alone.
     let together = CHUNK.div_ceil(output).min(shape.batch);
     let work = shape.batch * dw.len() * output;
@@ -39,14 +40,14 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
     let rows = ins * taps;
     T::with_scratch(|scratch| {
         for group in 0..shape.groups {
-            let turned = scratch.c.take(rows * outs);
-            threads.for_chunks_mut(turned, share * taps * outs, |index, turned| {
+            let turned = scratch.c.take(rows * outs)?;
+            threads.try_for_chunks_mut(turned, share * taps * outs, |index, turned| {
                 let channels = turned.len() / (taps * outs);
                 let first_channel = group * ins + index * share;
-                let lines = lowering.lines(channels);
+                let lines = lowering.lines(channels)?;
                 let in_place = lowering.in_place.is_some();
                 let image = if in_place { shape.in_channels * input } else { channels * lowering.plane };
-                let runs = lowering.runs(together, image);
+                let runs = lowering.runs(together, image)?;
                 T::with_scratch(|scratch| {
                     for first in (0..shape.batch).step_by(together) {
                         let images = together.min(shape.batch - first);
@@ -54,7 +55,7 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
                         let source: &[T] = if in_place {
                             x
                         } else {
-                            let padded = scratch.gather.take(images * image);
+                            let padded = scratch.gather.take(images * image)?;
                             for (index, padded) in padded.chunks_mut(image).enumerate() {
                                 let x = &x[index * shape.in_channels * input..][..channels * input];
                                 lowering.pad(x, padded);
@@ -66,14 +67,15 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
                         let size = Size { m: channels * taps, n: outs, k: images * output };
                         let block = Block::new(turned, size.m, outs, outs);
                         let mut out = Plain { block, finish: |_: usize, _: usize, _: &mut [T]| {} };
-                        multiply(context, size, &a, &b, &mut out, first > 0, &mut scratch.a, &mut scratch.b);
+                        multiply(context, size, &a, &b, &mut out, first > 0, &mut scratch.a, &mut scratch.b)?;
                     }
-                });
-            });
+                    Ok::<(), ErrorKind>(())
+                })
+            })?;
             context.transpose(turned, outs, &mut dw[group * outs * rows..], rows, rows, outs);
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 /// `B[(image, position)][out] = g[image][out][position]`.

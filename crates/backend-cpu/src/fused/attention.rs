@@ -13,7 +13,7 @@ use crate::{
     math::elementary::exp,
     operand::{In, internal},
     reduce::tree::{Element, Sum, block},
-    scratch::{filled, reserve},
+    scratch::filled,
     simd::{Float, Kernel, Simd, dispatch},
     threads::Threads,
 };
@@ -22,7 +22,6 @@ use adamant_core::{
     composite::attention::{Attention, AttentionBackward},
     kernel::FaultWord,
 };
-use parking_lot::Mutex;
 
 /// Attention.
 pub(super) struct Forward;
@@ -101,7 +100,7 @@ impl Heads {
         }
     }
     fn product<T: GemmElement>(&self, m: usize, n: usize, k: usize, a: MatRef<'_, T>, b: MatRef<'_, T>, c: &mut [T]) -> Result<(), ErrorKind> {
-        gemm(&self.alone, self.isa, 1, m, n, k, a, b, c, &EpilogueProgram::default()).map_err(ErrorKind::Internal)
+        gemm(&self.alone, self.isa, 1, m, n, k, a, b, c, &EpilogueProgram::default())
     }
 }
 
@@ -220,28 +219,20 @@ where
         lse.fill(M::Real::LOWEST);
         return Ok(());
     }
-    // A task is some queries of a head.
-    let mut parts: Vec<(usize, usize, &mut [M], &mut [M::Real])> = Vec::new();
-    let mut outs = out.chunks_mut((h.queries * h.values).max(1));
-    for (head, lse) in lse.chunks_mut(h.queries).enumerate() {
-        let mut out = outs.next().unwrap_or_default();
-        for (b, lse) in lse.chunks_mut(QUERIES).enumerate() {
-            let (mine, rest) = std::mem::take(&mut out).split_at_mut(lse.len() * h.values);
-            out = rest;
-            parts.push((head, b, mine, lse));
-        }
-    }
-    let failed = Mutex::new(None);
-    let run = |head: usize, b: usize, out: &mut [M], lse: &mut [M::Real]| -> Result<(), ErrorKind> {
+    // A task is some queries of a head; values may have no features.
+    let (values, mut outs) = (h.values, out.chunks_mut((h.queries * h.values).max(1)));
+    let parts = lse.chunks_mut(h.queries).enumerate().flat_map(|(head, lse)| {
+        let mut outs = outs.next().unwrap_or_default().chunks_mut((QUERIES * values).max(1));
+        lse.chunks_mut(QUERIES).enumerate().map(move |(b, lse)| (head, b, outs.next().unwrap_or_default(), lse))
+    });
+    runtime.threads.try_for_parts(parts, |_, (head, b, out, lse)| {
         let (first, count) = (b * QUERIES, lse.len());
-        let (mut scores, mut result) = (Vec::new(), Vec::new());
         let seen = h.seen(first + count);
         let q = Plane { data: &q[head * h.queries * h.features..][..h.queries * h.features], columns: h.features }.rows(first, count);
         let shared = head / h.ratio;
         let k = Plane { data: &k[shared * h.keys * h.features..][..h.keys * h.features], columns: h.features };
         let v = Plane { data: &v[shared * h.keys * h.values..][..h.keys * h.values], columns: h.values };
-        reserve(&mut scores, count * seen)?;
-        scores.resize(count * seen, M::Real::ZERO);
+        let (mut scores, mut result) = (filled(M::Real::ZERO, count * seen)?, M::room(out.len())?);
         h.product(count, seen, h.features, q.matrix(), k.turned(), &mut scores)?;
         for (i, (row, lse)) in scores.chunks_exact_mut(seen).zip(lse).enumerate() {
             *lse = dispatch(isa, Weights { row, seen: h.seen(first + i + 1), scale });
@@ -250,13 +241,7 @@ where
         let mut product = Ok(());
         M::write(isa, out, &mut result, |out| product = h.product(count, h.values, seen, p.matrix(), v.matrix(), out));
         product
-    };
-    runtime.threads.for_parts(parts, |_, (head, b, out, lse)| {
-        if let Err(e) = run(head, b, out, lse) {
-            failed.lock().get_or_insert(e);
-        }
-    });
-    failed.into_inner().map_or(Ok(()), Err)
+    })
 }
 
 fn backward<M: Stored>(backward: &AttentionBackward, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
@@ -287,10 +272,10 @@ where
     // A task is a key head with the query heads that share it.
     let (queries, keys, e, ev) = (h.queries, h.keys, h.features, h.values);
     let mut dv = dv.chunks_mut((keys * ev).max(1));
-    let parts: Vec<_> = dq.chunks_mut(h.ratio * queries * e).zip(dk.chunks_mut(keys * e)).map(|(dq, dk)| (dq, dk, dv.next().unwrap_or_default())).collect();
-    let failed = Mutex::new(None);
-    let run = |shared: usize, dq: &mut [M], dk: &mut [M], dv: &mut [M]| -> Result<(), ErrorKind> {
-        let mut result = Vec::new();
+    let parts = dq.chunks_mut(h.ratio * queries * e).zip(dk.chunks_mut(keys * e)).map(|(dq, dk)| (dq, dk, dv.next().unwrap_or_default()));
+    runtime.threads.try_for_parts(parts, |shared, (dq, dk, dv)| {
+        let mut result = M::room((QUERIES * e).max(keys * e.max(ev)))?;
+        let mut terms = filled(M::Real::ZERO, h.ratio)?;
         let k = Plane { data: &k[shared * keys * e..][..keys * e], columns: e };
         let v = Plane { data: &v[shared * keys * ev..][..keys * ev], columns: ev };
         // [queries, keys]: weights, and the scores' cotangents.
@@ -342,25 +327,18 @@ where
                 h.product(count, ev, depth, turned(&p), g.rows(since, depth).matrix(), &mut dvs[first * ev..(first + count) * ev])?;
             }
         }
-        M::write(isa, dk, &mut result, |dk| add_heads(&dks, h.ratio, dk));
-        M::write(isa, dv, &mut result, |dv| add_heads(&dvs, h.ratio, dv));
+        M::write(isa, dk, &mut result, |dk| add_heads(&dks, &mut terms, dk));
+        M::write(isa, dv, &mut result, |dv| add_heads(&dvs, &mut terms, dv));
         Ok(())
-    };
-    runtime.threads.for_parts(parts, |shared, (dq, dk, dv)| {
-        if let Err(e) = run(shared, dq, dk, dv) {
-            failed.lock().get_or_insert(e);
-        }
-    });
-    failed.into_inner().map_or(Ok(()), Err)
+    })
 }
-/// The sums over heads that share a key head, by the tree.
-fn add_heads<T: Real>(each: &[T], ratio: usize, out: &mut [T]) {
-    if ratio == 1 {
+/// The sums over heads that share a key head, by the tree; `terms` has a place for each.
+fn add_heads<T: Real>(each: &[T], terms: &mut [T], out: &mut [T]) {
+    if terms.len() == 1 {
         out.copy_from_slice(each);
         return;
     }
     let n = out.len();
-    let mut terms = vec![T::ZERO; ratio];
     for (j, out) in out.iter_mut().enumerate() {
         for (r, term) in terms.iter_mut().enumerate() {
             *term = each[r * n + j];

@@ -8,9 +8,9 @@ use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
     isa::Isa,
     map::load,
-    operand::{In, internal},
+    operand::internal,
     reduce::tree::Element,
-    scratch::filled,
+    scratch::{filled, room},
     simd::{Float, Kernel, Simd, dispatch},
 };
 use adamant_core::{
@@ -49,17 +49,33 @@ impl Sizes {
             into.extend_from_slice(&x[first..first + self.inner]);
         }
     }
-    /// Cuts an output into tasks of neighbouring channels: for each the first channel and its part of every sample.
-    fn tasks<'a, M>(&self, threads: usize, out: &'a mut [M]) -> Vec<(usize, Vec<&'a mut [M]>)> {
+    /// Cuts an output into tasks of neighbouring channels: for each the first channel, its part of every sample, and of
+    /// `shares`, which has an element for each channel.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn tasks<'a, M, T>(&self, threads: usize, out: &'a mut [M], shares: &'a mut [T]) -> Result<Vec<Task<'a, M, T>>, ErrorKind> {
         let group = if threads == 1 || self.channels * self.elements() < 1 << 15 { self.channels } else { self.channels.div_ceil(threads * 4) }.max(1);
-        let mut tasks: Vec<(usize, Vec<&mut [M]>)> = (0..self.channels).step_by(group).map(|c| (c, Vec::with_capacity(self.samples))).collect();
+        let mut tasks: Vec<Task<'a, M, T>> = room(shares.len().div_ceil(group))?;
+        for (k, shares) in shares.chunks_mut(group).enumerate() {
+            tasks.push(Task { first: k * group, pieces: room(self.samples)?, shares });
+        }
         for sample in out.chunks_mut((self.channels * self.inner).max(1)) {
-            for ((_, pieces), piece) in tasks.iter_mut().zip(sample.chunks_mut(group * self.inner)) {
-                pieces.push(piece);
+            for (task, piece) in tasks.iter_mut().zip(sample.chunks_mut(group * self.inner)) {
+                task.pieces.push(piece);
             }
         }
-        tasks
+        Ok(tasks)
     }
+}
+
+/// Neighbouring channels.
+struct Task<'a, M, T> {
+    first: usize,
+    /// what they are of each sample
+    pieces: Vec<&'a mut [M]>,
+    /// what each has besides
+    shares: &'a mut [T],
 }
 
 /// The statistics of a channel: mean and biased variance.
@@ -113,7 +129,7 @@ struct Normalise<'a, 'o, M: Stored> {
     inner: usize,
     at: usize,
     pieces: &'a mut [&'o mut [M]],
-    room: &'a mut Vec<M::Real>,
+    room: &'a mut [M::Real],
 }
 impl<M: Stored> Kernel for Normalise<'_, '_, M> {
     type Output = ();
@@ -158,17 +174,13 @@ impl<M: Stored> Kernel for Normalise<'_, '_, M> {
         }
     }
 }
-fn numbers<T: Real + load::Decode>(runtime: &Runtime, i: &In<'_>) -> Result<Vec<T>, ErrorKind> {
-    Ok(all(runtime.isa, i.dtype, i.dense_bytes()?))
-}
-
 fn forward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: load::Decode,
 {
     let inputs = operands.inputs;
     let sizes = Sizes::of(&inputs[0].shape)?;
-    let mut params = inputs[1..].iter().map(|i| numbers::<M::Real>(runtime, i));
+    let mut params = inputs[1..].iter().map(|i| all::<M::Real>(runtime.isa, i));
     let weight = if norm.weight { params.next().transpose()? } else { None };
     let bias = if norm.bias { params.next().transpose()? } else { None };
     let x: &[M] = inputs[0].dense()?;
@@ -180,19 +192,14 @@ where
         variance.fill(M::Real::nearest(f64::NAN));
         return Ok(());
     }
-    let mut parts = Vec::new();
-    let (mut means, mut variances) = (mean, variance);
-    let tasks = sizes.tasks(runtime.threads.count(), y.dense::<M>()?);
-    let ends: Vec<usize> = tasks.iter().skip(1).map(|t| t.0).chain([sizes.channels]).collect();
-    for ((first, pieces), end) in tasks.into_iter().zip(ends) {
-        let (m, rest) = means.split_at_mut(end - first);
-        means = rest;
-        let (v, rest) = variances.split_at_mut(end - first);
-        variances = rest;
-        parts.push((first, pieces, m, v));
-    }
-    runtime.threads.for_parts(parts, |_, (first, mut pieces, means, variances)| {
-        let (mut stage, mut room, mut result) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rest = variance;
+    let tasks = sizes.tasks(runtime.threads.count(), y.dense::<M>()?, mean)?.into_iter().map(|task| {
+        let (variances, after) = std::mem::take(&mut rest).split_at_mut(task.shares.len());
+        rest = after;
+        (task, variances)
+    });
+    runtime.threads.try_for_parts(tasks, |_, (Task { first, mut pieces, shares: means }, variances)| {
+        let (mut stage, mut room, mut result) = (room(sizes.elements())?, M::room(sizes.elements())?, M::room(sizes.inner)?);
         for (k, (mean, variance)) in means.iter_mut().zip(variances).enumerate() {
             let c = first + k;
             sizes.channel(x, c, &mut stage);
@@ -203,8 +210,8 @@ where
             let (inner, pieces) = (sizes.inner, &mut pieces[..]);
             dispatch(isa, Normalise { x, mean: *mean, rstd, weight, bias, isa, inner, at: k * inner, pieces, room: &mut result });
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The sums of a channel's backward: of g·w·hat, g·w, g·hat and g.
@@ -243,7 +250,7 @@ struct Gradient<'a, 'o, M: Stored> {
     inner: usize,
     at: usize,
     pieces: &'a mut [&'o mut [M]],
-    room: &'a mut Vec<M::Real>,
+    room: &'a mut [M::Real],
 }
 impl<M: Stored> Kernel for Gradient<'_, '_, M> {
     type Output = ();
@@ -277,7 +284,7 @@ where
 {
     let inputs = operands.inputs;
     let sizes = Sizes::of(&inputs[1].shape)?;
-    let weight = if norm.weight { Some(numbers::<M::Real>(runtime, &inputs[2])?) } else { None };
+    let weight = if norm.weight { Some(all::<M::Real>(runtime.isa, &inputs[2])?) } else { None };
     let (g, x): (&[M], &[M]) = (inputs[0].dense()?, inputs[1].dense()?);
     let [mean, variance] = &inputs[2 + norm.weight as usize..] else { return Err(internal("a batch norm with other statistics")) };
     let (mean, variance): (&[M::Real], &[M::Real]) = (mean.dense()?, variance.dense()?);
@@ -286,18 +293,11 @@ where
     // Sums for weight and bias, side by side.
     let mut shares = filled([M::Real::ZERO; 2], sizes.channels)?;
     if sizes.elements() > 0 {
-        let mut parts = Vec::new();
-        let mut rest = &mut shares[..];
-        let tasks = sizes.tasks(runtime.threads.count(), dx.dense::<M>()?);
-        let ends: Vec<usize> = tasks.iter().skip(1).map(|t| t.0).chain([sizes.channels]).collect();
-        for ((first, pieces), end) in tasks.into_iter().zip(ends) {
-            let (head, tail) = rest.split_at_mut(end - first);
-            rest = tail;
-            parts.push((first, pieces, head));
-        }
-        runtime.threads.for_parts(parts, |_, (first, mut pieces, shares)| {
-            let (mut g_stage, mut x_stage) = (Vec::new(), Vec::new());
-            let (mut g_room, mut x_room, mut result) = (Vec::new(), Vec::new(), Vec::new());
+        let tasks = sizes.tasks(runtime.threads.count(), dx.dense::<M>()?, &mut shares)?;
+        runtime.threads.try_for_parts(tasks, |_, Task { first, mut pieces, shares }| -> Result<(), ErrorKind> {
+            let elements = sizes.elements();
+            let (mut g_stage, mut x_stage) = (room(elements)?, room(elements)?);
+            let (mut g_room, mut x_room, mut result) = (M::room(elements)?, M::room(elements)?, M::room(sizes.inner)?);
             for (k, share) in shares.iter_mut().enumerate() {
                 let c = first + k;
                 sizes.channel(g, c, &mut g_stage);
@@ -312,13 +312,14 @@ where
                 let (inner, pieces) = (sizes.inner, &mut pieces[..]);
                 dispatch(isa, Gradient { g, x, mean, rstd, weight, along, shift, isa, inner, at: k * inner, pieces, room: &mut result });
             }
-        });
+            Ok(())
+        })?;
     }
     let mut params = params.iter_mut();
     for (k, wanted) in [norm.weight, norm.bias].into_iter().enumerate() {
         if wanted {
             let out = params.next().ok_or_else(|| internal("the backward of a norm with fewer outputs"))?;
-            store_all(isa, &shares.iter().map(|s| s[k]).collect::<Vec<_>>(), out)?;
+            store_all(isa, shares.iter().map(|s| s[k]), out)?;
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::{
     math::elementary::exp,
     operand::{In, internal},
     reduce::tree::{BLOCK, Element, Sum, Total},
-    scratch::{collected, filled},
+    scratch::{collected, filled, room},
     simd::{Float, Kernel, Simd, dispatch},
 };
 use adamant_core::{
@@ -63,6 +63,13 @@ impl<'a> Rows<'a> {
             i => usize::try_from(i).ok().filter(|&i| i < self.classes).map_or(Class::Bad(i), Class::At),
         };
         collected(self.count(), (0..self.count()).map(class))
+    }
+    /// Room for [`Rows::row`].
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn column<M>(&self) -> Result<Vec<M>, ErrorKind> {
+        room(if self.inner == 1 { 0 } else { self.classes })
     }
     /// The elements of row k as a row.
     fn row<'x, M: Copy>(&self, x: &'x [M], k: usize, room: &'x mut Vec<M>) -> &'x [M] {
@@ -153,8 +160,8 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
     }
     let mut each = filled(M::Real::ZERO, rows.count())?;
     let per_task = rows_of_a_task(&runtime.threads, rows.count(), rows.classes);
-    runtime.threads.for_chunks_mut(&mut each, per_task, |task, each| {
-        let (mut column, mut room) = (Vec::new(), Vec::new());
+    runtime.threads.try_for_chunks_mut(&mut each, per_task, |task, each| -> Result<(), ErrorKind> {
+        let (mut column, mut room) = (rows.column()?, M::room(rows.classes)?);
         for (k, each) in each.iter_mut().enumerate() {
             let k = task * per_task + k;
             *each = match classes[k] {
@@ -164,7 +171,8 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
                 Class::Bad(_) => -M::Real::ZERO,
             };
         }
-    });
+        Ok(())
+    })?;
     let mut room = M::room(out.len())?;
     if loss.reduction == Reduction::None {
         M::write(isa, out, &mut room, |out| out.copy_from_slice(&each));
@@ -201,8 +209,9 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
         return Err(internal("a cotangent of another shape"));
     }
     let per_task = rows_of_a_task(&runtime.threads, rows.count() / inner, n * inner);
-    runtime.threads.for_chunks_mut(out, per_task * n * inner, |task, out| {
-        let (mut column, mut room, mut result, mut row) = (Vec::new(), Vec::new(), Vec::new(), vec![M::zeroed(); if inner == 1 { 0 } else { n }]);
+    runtime.threads.try_for_chunks_mut(out, per_task * n * inner, |task, out| {
+        let (mut column, mut room, mut result) = (rows.column()?, M::room(n)?, M::room(n)?);
+        let mut row = filled(M::zeroed(), if inner == 1 { 0 } else { n })?;
         let mut gradient = |k: usize, isa: Isa, out: &mut [M]| {
             let class = match classes[k] {
                 Class::Ignored => return out.fill(M::zeroed()),
@@ -224,8 +233,8 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
                 row.iter().enumerate().for_each(|(c, &v)| out[c * inner + j] = v);
             }
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 impl CpuKernel for Forward {

@@ -30,10 +30,6 @@ fn row_length(norm: &Norm, x: &In<'_>) -> Result<usize, ErrorKind> {
         _ => Err(internal("a norm over other axes")),
     }
 }
-fn numbers<T: Real + load::Decode>(runtime: &Runtime, i: &In<'_>) -> Result<Vec<T>, ErrorKind> {
-    Ok(all(runtime.isa, i.dtype, i.dense_bytes()?))
-}
-
 /// A normalised element.
 #[inline(always)]
 fn hat<V: Float>(x: V, mean: V, rstd: V, centered: bool) -> V {
@@ -133,14 +129,14 @@ where
 {
     let inputs = operands.inputs;
     let n = row_length(norm, &inputs[0])?;
-    let mut params = inputs[1..].iter().map(|i| numbers::<M::Real>(runtime, i));
+    let mut params = inputs[1..].iter().map(|i| all::<M::Real>(runtime.isa, i));
     let weight = if norm.weight { params.next().transpose()? } else { None };
     let bias = if norm.bias { params.next().transpose()? } else { None };
     let centered = matches!(norm.over, Over::Layer { .. });
     let Some((y, statistics)) = operands.outputs.split_first_mut() else { return Err(internal("a norm without outputs")) };
     let x: &[M] = inputs[0].dense()?;
     let y: &mut [M] = y.dense()?;
-    let (mut means, rstds): (&mut [M::Real], &mut [M::Real]) = match statistics {
+    let (means, rstds): (&mut [M::Real], &mut [M::Real]) = match statistics {
         [mean, rstd] if centered => (mean.dense()?, rstd.dense()?),
         [rstd] if !centered => (&mut [], rstd.dense()?),
         _ => return Err(internal("a norm with other statistics")),
@@ -152,15 +148,11 @@ where
         return Ok(());
     }
     let rows = rows_of_a_task(&runtime.threads, rstds.len(), n);
-    let mut parts = Vec::new();
-    for (y, rstds) in y.chunks_mut(rows * n).zip(rstds.chunks_mut(rows)) {
-        let (head, tail) = means.split_at_mut(if centered { rstds.len() } else { 0 });
-        means = tail;
-        parts.push((y, head, rstds));
-    }
+    let mut means = means.chunks_mut(rows);
+    let parts = y.chunks_mut(rows * n).zip(rstds.chunks_mut(rows)).map(|(y, rstds)| (y, means.next().unwrap_or_default(), rstds));
     let (weight, bias, eps) = (weight.as_deref(), bias.as_deref(), M::Real::nearest(norm.eps));
-    runtime.threads.for_parts(parts, |task, (y, means, rstds)| {
-        let (mut room, mut result) = (Vec::new(), Vec::new());
+    runtime.threads.try_for_parts(parts, |task, (y, means, rstds)| {
+        let (mut room, mut result) = (M::room(n)?, M::room(n)?);
         for (k, (y, rstd)) in y.chunks_exact_mut(n).zip(rstds).enumerate() {
             let x = M::read(runtime.isa, &x[(task * rows + k) * n..][..n], &mut room);
             let mut mean = M::Real::ZERO;
@@ -171,8 +163,8 @@ where
                 *m = mean;
             }
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 struct RowBackward<'a, T> {
@@ -249,7 +241,7 @@ where
     let inputs = operands.inputs;
     let n = row_length(norm, &inputs[1])?;
     let centered = matches!(norm.over, Over::Layer { .. });
-    let weight = if norm.weight { Some(numbers::<M::Real>(runtime, &inputs[2])?) } else { None };
+    let weight = if norm.weight { Some(all::<M::Real>(runtime.isa, &inputs[2])?) } else { None };
     let (g, x): (&[M], &[M]) = (inputs[0].dense()?, inputs[1].dense()?);
     let (means, rstds): (&[M::Real], &[M::Real]) = match &inputs[2 + norm.weight as usize..] {
         [mean, rstd] if centered => (mean.dense()?, rstd.dense()?),
@@ -264,14 +256,10 @@ where
     let blocks = if n == 0 { 0 } else { rstds.len().div_ceil(BLOCK) };
     let mut sums = filled(M::Real::ZERO, blocks * wanted * n)?;
     let weight = weight.as_deref();
-    let mut parts: Vec<(&mut [M], &mut [M::Real])> = Vec::new();
-    if wanted == 0 {
-        parts.extend(dx.chunks_mut((BLOCK * n).max(1)).map(|dx| (dx, &mut [][..])));
-    } else {
-        parts.extend(dx.chunks_mut((BLOCK * n).max(1)).zip(sums.chunks_mut((wanted * n).max(1))));
-    }
+    let mut shares = sums.chunks_mut((wanted * n).max(1));
+    let parts = dx.chunks_mut((BLOCK * n).max(1)).map(|dx| (dx, shares.next().unwrap_or_default()));
     runtime.threads.try_for_parts(parts, |block, (dx, sums)| -> Result<(), ErrorKind> {
-        let (mut g_room, mut x_room, mut result) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut g_room, mut x_room, mut result) = (M::room(n)?, M::room(n)?, M::room(n)?);
         let mut lanes = filled(M::Real::ZERO, wanted * LANES * n)?;
         for (k, dx) in dx.chunks_exact_mut(n).enumerate() {
             let row = block * BLOCK + k;
@@ -291,14 +279,12 @@ where
         Ok(())
     })?;
     for (k, out) in params.iter_mut().enumerate() {
-        let totals: Vec<M::Real> = (0..n)
-            .map(|c| {
-                let mut total = Total::<M::Real>::new::<Sum>();
-                (0..blocks).for_each(|b| total.push::<Sum>(sums[(b * wanted + k) * n + c]));
-                M::Real::nearest(total.value::<Sum>())
-            })
-            .collect();
-        super::rows::store_all(isa, &totals, out)?;
+        let totals = (0..n).map(|c| {
+            let mut total = Total::<M::Real>::new::<Sum>();
+            (0..blocks).for_each(|b| total.push::<Sum>(sums[(b * wanted + k) * n + c]));
+            M::Real::nearest(total.value::<Sum>())
+        });
+        super::rows::store_all(isa, totals, out)?;
     }
     Ok(())
 }

@@ -3,13 +3,13 @@
 use crate::{
     isa::Isa,
     map::{load, loops},
-    operand::{Out, internal},
+    operand::{In, Out, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, write_lanes},
     scratch,
     simd::{Float, Simd},
     threads::Threads,
 };
-use adamant_core::{DType, ErrorKind};
+use adamant_core::ErrorKind;
 use bytemuck::Pod;
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
@@ -42,15 +42,15 @@ impl Real for f64 {
 /// An element in memory, and what it is computed in.
 pub(crate) trait Stored: Pod + Send + Sync {
     type Real: Real;
-    /// The numbers; written into `room` where memory holds others.
-    fn read<'a>(isa: Isa, x: &'a [Self], room: &'a mut Vec<Self::Real>) -> &'a [Self::Real];
     /// The room that `n` numbers need where memory holds others.
     ///
     /// # Errors
     /// `OutOfMemory`.
     fn room(n: usize) -> Result<Vec<Self::Real>, ErrorKind>;
-    /// Lets `f` write the numbers, into `room` where memory holds others.
-    fn write(isa: Isa, out: &mut [Self], room: &mut Vec<Self::Real>, f: impl FnOnce(&mut [Self::Real]));
+    /// The numbers; written into `room`, made for as many, where memory holds others.
+    fn read<'a>(isa: Isa, x: &'a [Self], room: &'a mut [Self::Real]) -> &'a [Self::Real];
+    /// Lets `f` write the numbers, into `room`, made for as many, where memory holds others.
+    fn write(isa: Isa, out: &mut [Self], room: &mut [Self::Real], f: impl FnOnce(&mut [Self::Real]));
 }
 macro_rules! stored_as_is {
     ($($t:ty),*) => { $(impl Stored for $t {
@@ -59,35 +59,29 @@ macro_rules! stored_as_is {
             Ok(Vec::new())
         }
         #[inline(always)]
-        fn read<'a>(_: Isa, x: &'a [$t], _: &'a mut Vec<$t>) -> &'a [$t] {
+        fn read<'a>(_: Isa, x: &'a [$t], _: &'a mut [$t]) -> &'a [$t] {
             x
         }
         #[inline(always)]
-        fn write(_: Isa, out: &mut [$t], _: &mut Vec<$t>, f: impl FnOnce(&mut [$t])) {
+        fn write(_: Isa, out: &mut [$t], _: &mut [$t], f: impl FnOnce(&mut [$t])) {
             f(out);
         }
     })* };
 }
 stored_as_is!(f32, f64);
-fn sized<T: Real>(room: &mut Vec<T>, n: usize) -> &mut [T] {
-    if room.len() < n {
-        room.resize(n, T::default());
-    }
-    &mut room[..n]
-}
 impl Stored for bf16 {
     type Real = f32;
     fn room(n: usize) -> Result<Vec<f32>, ErrorKind> {
-        scratch::room(n)
+        scratch::filled(0.0, n)
     }
-    fn read<'a>(isa: Isa, x: &'a [bf16], room: &'a mut Vec<f32>) -> &'a [f32] {
-        let room = sized(room, x.len());
+    fn read<'a>(isa: Isa, x: &'a [bf16], room: &'a mut [f32]) -> &'a [f32] {
+        let room = &mut room[..x.len()];
         loops::convert(isa, x, room, |v| f32::from_bits((v.to_bits() as u32) << 16));
         room
     }
     #[inline(always)]
-    fn write(isa: Isa, out: &mut [bf16], room: &mut Vec<f32>, f: impl FnOnce(&mut [f32])) {
-        let room = sized(room, out.len());
+    fn write(isa: Isa, out: &mut [bf16], room: &mut [f32], f: impl FnOnce(&mut [f32])) {
+        let room = &mut room[..out.len()];
         f(room);
         loops::convert(isa, room, out, |v| bf16::from_bits((loops::to_bf16(v).to_bits() >> 16) as u16));
     }
@@ -95,16 +89,16 @@ impl Stored for bf16 {
 impl Stored for f16 {
     type Real = f32;
     fn room(n: usize) -> Result<Vec<f32>, ErrorKind> {
-        scratch::room(n)
+        scratch::filled(0.0, n)
     }
-    fn read<'a>(_: Isa, x: &'a [f16], room: &'a mut Vec<f32>) -> &'a [f32] {
-        let room = sized(room, x.len());
+    fn read<'a>(_: Isa, x: &'a [f16], room: &'a mut [f32]) -> &'a [f32] {
+        let room = &mut room[..x.len()];
         x.convert_to_f32_slice(room);
         room
     }
     #[inline(always)]
-    fn write(_: Isa, out: &mut [f16], room: &mut Vec<f32>, f: impl FnOnce(&mut [f32])) {
-        let room = sized(room, out.len());
+    fn write(_: Isa, out: &mut [f16], room: &mut [f32], f: impl FnOnce(&mut [f32])) {
+        let room = &mut room[..out.len()];
         f(room);
         out.convert_from_f32_slice(room);
     }
@@ -143,24 +137,28 @@ macro_rules! with_stored {
 }
 pub(crate) use with_stored;
 
-/// All the numbers of memory of a float dtype, for operands as small as a row.
-pub(crate) fn all<T: Real + load::Decode>(isa: Isa, dtype: DType, bytes: &[u8]) -> Vec<T> {
-    let mut out = vec![T::default(); bytes.len() / dtype.size()];
-    load::decode(isa, dtype, bytes, &mut out);
-    out
+/// All the numbers of an operand of any float dtype, as small as a row.
+///
+/// # Errors
+/// `OutOfMemory`; an operand that is not dense.
+pub(crate) fn all<T: Real + load::Decode>(isa: Isa, i: &In<'_>) -> Result<Vec<T>, ErrorKind> {
+    let bytes = i.dense_bytes()?;
+    let mut out = scratch::filled(T::default(), bytes.len() / i.dtype.size())?;
+    load::decode(isa, i.dtype, bytes, &mut out);
+    Ok(out)
 }
 
 /// Writes numbers of any float dtype: for results as small as a row.
 ///
 /// # Errors
-/// An output of another size.
-pub(crate) fn store_all<T: Real>(isa: Isa, x: &[T], out: &mut Out<'_>) -> Result<(), ErrorKind> {
+/// `OutOfMemory`; an output of another size.
+pub(crate) fn store_all<T: Real>(isa: Isa, x: impl ExactSizeIterator<Item = T>, out: &mut Out<'_>) -> Result<(), ErrorKind> {
     let dtype = out.dtype;
     let bytes = out.dense_bytes()?;
     if bytes.len() != x.len() * dtype.size() {
         return Err(internal("an output of another size"));
     }
-    let rounded: Vec<T> = scratch::collected(x.len(), x.iter().map(|&v| T::finish(v.widen(), dtype)))?;
+    let rounded: Vec<T> = scratch::collected(x.len(), x.map(|v| T::finish(v.widen(), dtype)))?;
     load::store(isa, loops::Src::Slice(&rounded), dtype, bytes);
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::{
     isa::Isa,
     math::elementary::{exp, log},
     operand::internal,
+    scratch::filled,
     simd::{Float, Kernel, Simd, dispatch},
 };
 use adamant_core::{
@@ -146,8 +147,13 @@ struct Rooms<M: Stored, const K: usize> {
     columns: Vec<M>,
 }
 impl<M: Stored, const K: usize> Rooms<M, K> {
-    fn new() -> Rooms<M, K> {
-        Rooms { inputs: std::array::from_fn(|_| Vec::new()), output: Vec::new(), columns: Vec::new() }
+    /// For rows of `n` elements that lie side by side, or that are `columns`.
+    fn new(n: usize, columns: bool) -> Result<Rooms<M, K>, ErrorKind> {
+        let mut inputs = [const { Vec::new() }; K];
+        for room in &mut inputs {
+            *room = M::room(n)?;
+        }
+        Ok(Rooms { inputs, output: M::room(n)?, columns: filled(M::zeroed(), if columns { (K + 1) * COLUMNS * n } else { 0 })? })
     }
     fn row(&mut self, isa: Isa, x: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
         let mut rooms = self.inputs.each_mut().map(Some);
@@ -157,7 +163,6 @@ impl<M: Stored, const K: usize> Rooms<M, K> {
     /// The columns of `[n, inner]` matrices as rows.
     fn columns(&mut self, isa: Isa, n: usize, inner: usize, x: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
         let mut columns = std::mem::take(&mut self.columns);
-        columns.resize((K + 1) * COLUMNS * n, M::zeroed());
         let (rows, results) = columns.split_at_mut(K * COLUMNS * n);
         for first in (0..inner).step_by(COLUMNS) {
             let count = COLUMNS.min(inner - first);
@@ -182,21 +187,29 @@ impl<M: Stored, const K: usize> Rooms<M, K> {
     }
 }
 /// Runs a function over all rows along an axis.
-fn along<M: Stored, const K: usize>(runtime: &Runtime, shape: &Shape, axis: usize, x: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
+fn along<M: Stored, const K: usize>(
+    runtime: &Runtime,
+    shape: &Shape,
+    axis: usize,
+    x: [&[M]; K],
+    out: &mut [M],
+    function: impl Function<M::Real, K>,
+) -> Result<(), ErrorKind> {
     if out.is_empty() {
-        return;
+        return Ok(());
     }
     let (n, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
     let (isa, plane) = (runtime.isa, n * inner);
     let planes = rows_of_a_task(&runtime.threads, out.len() / plane, plane);
-    runtime.threads.for_chunks_mut(out, planes * plane, |task, out| {
-        let mut rooms = Rooms::<M, K>::new();
+    runtime.threads.try_for_chunks_mut(out, planes * plane, |task, out| {
+        let mut rooms = Rooms::<M, K>::new(n, inner > 1)?;
         for (k, out) in out.chunks_exact_mut(plane).enumerate() {
             let at = (task * planes + k) * plane;
             let x = x.map(|x| &x[at..at + plane]);
             if inner == 1 { rooms.row(isa, x, out, function) } else { rooms.columns(isa, n, inner, x, out, function) }
         }
-    });
+        Ok(())
+    })
 }
 fn run<const K: usize>(operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, axis: usize, logarithm: bool) -> Result<(), ErrorKind>
 where
@@ -216,7 +229,6 @@ where
         }
         let out = out.dense()?;
         if logarithm { along(runtime, &shape, axis, x, out, Logarithm) } else { along(runtime, &shape, axis, x, out, Plain) }
-        Ok(())
     })
 }
 

@@ -72,7 +72,7 @@ impl Blas {
         a: MatRef<'_, T>,
         b: MatRef<'_, T>,
         c: &mut [T],
-    ) -> Result<bool, String> {
+    ) -> Result<bool, ErrorKind> {
         if self == Blas::Own || k == 0 || c.is_empty() {
             return Ok(false);
         }
@@ -82,15 +82,15 @@ impl Blas {
 
 #[cfg(not(any(feature = "openblas", feature = "mkl", feature = "accelerate")))]
 mod library {
-    use super::{MatRef, Threads};
+    use super::{ErrorKind, MatRef, Threads};
 
-    pub(super) fn multiply<T>(_: &Threads, _: usize, _: [usize; 3], _: MatRef<'_, T>, _: MatRef<'_, T>, _: &mut [T]) -> Result<bool, String> {
+    pub(super) fn multiply<T>(_: &Threads, _: usize, _: [usize; 3], _: MatRef<'_, T>, _: MatRef<'_, T>, _: &mut [T]) -> Result<bool, ErrorKind> {
         Ok(false)
     }
 }
 #[cfg(any(feature = "openblas", feature = "mkl", feature = "accelerate"))]
 mod library {
-    use super::{MatRef, Threads};
+    use super::{ErrorKind, MatRef, Threads};
     use cblas_sys::{CBLAS_LAYOUT, CBLAS_TRANSPOSE, cblas_dgemm, cblas_sgemm};
     use std::any::TypeId;
 
@@ -121,7 +121,7 @@ mod library {
         a: MatRef<'_, T>,
         b: MatRef<'_, T>,
         c: &mut [T],
-    ) -> Result<bool, String> {
+    ) -> Result<bool, ErrorKind> {
         let [m, n, k] = sizes;
         let single = TypeId::of::<T>() == TypeId::of::<f32>();
         if !single && TypeId::of::<T>() != TypeId::of::<f64>() {
@@ -131,7 +131,7 @@ mod library {
             return Ok(false);
         };
         if batch.checked_mul(m).and_then(|count| count.checked_mul(n)) != Some(c.len()) {
-            return Err(format!("gemm: C [{batch}, {m}, {n}] in a slice of {} elements", c.len()));
+            return Err(ErrorKind::Internal(format!("gemm: C [{batch}, {m}, {n}] in a slice of {} elements", c.len())));
         }
         a.check("A", batch, m, k)?;
         b.check("B", batch, k, n)?;

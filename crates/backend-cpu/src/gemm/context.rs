@@ -15,7 +15,9 @@ use super::{Job, Part, micro_scalar, run_by_chunks, run_plain, run_widened};
 use super::{micro_avx2, micro_avx512};
 use crate::isa::Isa;
 use crate::math::{MathFn, unary_in_place_f32, unary_in_place_f64};
+use crate::scratch::reserve;
 use crate::threads::Threads;
+use adamant_core::ErrorKind;
 
 /// Kernels of one instruction set for one type.
 pub(crate) struct Context<T: 'static> {
@@ -56,13 +58,20 @@ pub(crate) struct Buffer<T>(Vec<T>);
 
 impl<T: Copy + Default> Buffer<T> {
     /// `length` elements of any content.
-    pub(crate) fn take(&mut self, length: usize) -> &mut [T] {
+    ///
+    /// # Errors
+    /// `OutOfMemory`; the buffer is empty then.
+    pub(crate) fn take(&mut self, length: usize) -> Result<&mut [T], ErrorKind> {
         let line = 64 / size_of::<T>();
-        if self.0.len() < length + line {
-            self.0.resize(length + line, T::default());
+        let wanted = length.saturating_add(line);
+        if self.0.len() < wanted {
+            // What it held is of no use, and would be moved.
+            self.0 = Vec::new();
+            reserve(&mut self.0, wanted)?;
+            self.0.resize(wanted, T::default());
         }
         let offset = self.0.as_ptr().align_offset(64).min(line);
-        &mut self.0[offset..offset + length]
+        Ok(&mut self.0[offset..offset + length])
     }
 }
 
@@ -94,12 +103,12 @@ pub trait GemmElement: Copy + Default + Send + Sync + PartialEq + std::fmt::Debu
     fn as_acc(slice: &[Self]) -> Option<&[Self::Acc]>;
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn run_part(job: &Job<'_, Self>, part: Part<'_, Self>, scratch: &mut Scratch<Self::Acc>);
+    fn run_part(job: &Job<'_, Self>, part: Part<'_, Self>, scratch: &mut Scratch<Self::Acc>) -> Result<(), ErrorKind>;
     /// A vector product whose chunks are shared out; false if this type or product has no such way.
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn run_by_chunks(_: &Job<'_, Self>, _: &Threads, _: &mut [Self]) -> bool {
-        false
+    fn run_by_chunks(_: &Job<'_, Self>, _: &Threads, _: &mut [Self]) -> Result<bool, ErrorKind> {
+        Ok(false)
     }
 }
 
@@ -131,11 +140,11 @@ macro_rules! accumulator {
                 Some(slice)
             }
             #[allow(private_interfaces)]
-            fn run_part(job: &Job<'_, $float>, part: Part<'_, $float>, scratch: &mut Scratch<$float>) {
-                run_plain(job, part, scratch);
+            fn run_part(job: &Job<'_, $float>, part: Part<'_, $float>, scratch: &mut Scratch<$float>) -> Result<(), ErrorKind> {
+                run_plain(job, part, scratch)
             }
             #[allow(private_interfaces)]
-            fn run_by_chunks(job: &Job<'_, $float>, threads: &Threads, c: &mut [$float]) -> bool {
+            fn run_by_chunks(job: &Job<'_, $float>, threads: &Threads, c: &mut [$float]) -> Result<bool, ErrorKind> {
                 run_by_chunks(job, threads, c)
             }
         }
@@ -207,8 +216,8 @@ macro_rules! half_precision {
                 None
             }
             #[allow(private_interfaces)]
-            fn run_part(job: &Job<'_, $half>, part: Part<'_, $half>, scratch: &mut Scratch<f32>) {
-                run_widened(job, part, scratch);
+            fn run_part(job: &Job<'_, $half>, part: Part<'_, $half>, scratch: &mut Scratch<f32>) -> Result<(), ErrorKind> {
+                run_widened(job, part, scratch)
             }
         }
     };

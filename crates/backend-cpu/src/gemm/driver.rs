@@ -8,6 +8,7 @@
 use super::context::{Accumulator, Buffer, Context};
 use super::micro::{A_STRIDE, Block, CHUNK, Operands};
 use super::pack::{PackA, PackB};
+use adamant_core::ErrorKind;
 
 /// Columns of a block: a chunk of packed f32 B takes half of a 1 MiB L2 cache.
 pub(crate) const BLOCK_COLUMNS: usize = 512;
@@ -34,6 +35,9 @@ pub(crate) struct Size {
 }
 
 /// `C = A · B`, or `C += A · B` if `accumulate`. `k` is not zero.
+///
+/// # Errors
+/// `OutOfMemory` for what is packed.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn multiply<T: Accumulator>(
     context: &Context<T>,
@@ -44,10 +48,10 @@ pub(crate) fn multiply<T: Accumulator>(
     accumulate: bool,
     a_buffer: &mut Buffer<T>,
     b_buffer: &mut Buffer<T>,
-) {
+) -> Result<(), ErrorKind> {
     let Size { m, n, k } = size;
     if m == 0 || n == 0 {
-        return;
+        return Ok(());
     }
     let tiles = m.div_ceil(context.rows);
     let step = m.div_ceil(tiles);
@@ -67,7 +71,7 @@ pub(crate) fn multiply<T: Accumulator>(
             };
             if few {
                 let tile_size = step * A_STRIDE;
-                let a_packed = a_buffer.take(tiles * tile_size);
+                let a_packed = a_buffer.take(tiles * tile_size)?;
                 let mut i = 0;
                 while i < m {
                     let rows = step.min(m - i);
@@ -79,7 +83,7 @@ pub(crate) fn multiply<T: Accumulator>(
                     let (b_piece, b_stride) = match direct(j, columns) {
                         Some(piece) => piece,
                         None => {
-                            let packed = b_buffer.take(length * width);
+                            let packed = b_buffer.take(length * width)?;
                             b.pack(context, j, columns, k0, length, packed);
                             (&*packed, width)
                         }
@@ -97,14 +101,14 @@ pub(crate) fn multiply<T: Accumulator>(
                 }
             } else {
                 let panel = length * width;
-                let b_packed = b_buffer.take(block.div_ceil(width) * panel);
+                let b_packed = b_buffer.take(block.div_ceil(width) * panel)?;
                 for (index, j) in (j0..j0 + block).step_by(width).enumerate() {
                     let columns = width.min(j0 + block - j);
                     if direct(j, columns).is_none() {
                         b.pack(context, j, columns, k0, length, &mut b_packed[index * panel..]);
                     }
                 }
-                let a_packed = a_buffer.take(step * A_STRIDE);
+                let a_packed = a_buffer.take(step * A_STRIDE)?;
                 for i in (0..m).step_by(step) {
                     let rows = step.min(m - i);
                     a.pack(context, i, rows, k0, length, a_packed);
@@ -121,6 +125,7 @@ pub(crate) fn multiply<T: Accumulator>(
             }
         }
     }
+    Ok(())
 }
 
 /// C is its own accumulator.

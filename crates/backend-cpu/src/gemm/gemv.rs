@@ -7,7 +7,9 @@
 use super::context::{Accumulator, Context, Scratch};
 use super::micro::CHUNK;
 use super::pack::{View, gather_vector};
+use crate::scratch::filled;
 use crate::threads::Threads;
+use adamant_core::ErrorKind;
 
 /// Outputs done at a time with B by rows: their running sums stay in L1.
 const BLOCK: usize = 2048;
@@ -18,6 +20,9 @@ pub(crate) fn is_readable<T>(b: &View<'_, T>) -> bool {
 }
 
 /// `out[j] = Σ x[p] · B[p][j]`, with x at `x_base` and `x_stride` in `x`. `k` is not zero.
+///
+/// # Errors
+/// `OutOfMemory` for the packed vector.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn gemv<T: Accumulator>(
     context: &Context<T>,
@@ -28,13 +33,19 @@ pub(crate) fn gemv<T: Accumulator>(
     b: &View<'_, T>,
     out: &mut [T],
     scratch: &mut Scratch<T>,
-) {
-    let x_packed = scratch.a.take(k);
-    gather_vector(x, x_base, x_stride, x_packed);
+) -> Result<(), ErrorKind> {
+    // A vector that lies side by side is read there.
+    let x_packed = if x_stride == 1 {
+        &x[x_base as usize..][..k]
+    } else {
+        let packed = scratch.a.take(k)?;
+        gather_vector(x, x_base, x_stride, packed);
+        packed
+    };
     let first = |k: usize, j: usize| (b.base + k as isize * b.row_stride + j as isize * b.column_stride) as usize;
     if !by_rows(b) {
         context.vector_by_columns(x_packed, &b.data[first(0, 0)..], b.column_stride as usize, out);
-        return;
+        return Ok(());
     }
     for (index, out) in out.chunks_mut(BLOCK).enumerate() {
         let j = index * BLOCK;
@@ -44,7 +55,7 @@ pub(crate) fn gemv<T: Accumulator>(
             if k0 == 0 {
                 context.vector_by_rows(x, data, b.row_stride as usize, out);
             } else {
-                let chunk = scratch.c.take(out.len());
+                let chunk = scratch.c.take(out.len())?;
                 context.vector_by_rows(x, data, b.row_stride as usize, chunk);
                 for (total, &sum) in out.iter_mut().zip(&*chunk) {
                     *total = total.add(sum);
@@ -52,6 +63,7 @@ pub(crate) fn gemv<T: Accumulator>(
             }
         }
     }
+    Ok(())
 }
 
 /// Is the matrix stored by rows of k?
@@ -60,23 +72,34 @@ pub(crate) fn by_rows<T>(b: &View<'_, T>) -> bool {
 }
 
 /// As [`gemv`] with B by rows, the chunks shared out: each thread reads one stretch of memory from end to end.
-pub(crate) fn by_chunks<T: Accumulator>(context: &Context<T>, threads: &Threads, k: usize, x: &View<'_, T>, b: &View<'_, T>, out: &mut [T]) {
+///
+/// # Errors
+/// `OutOfMemory` for the sums of the chunks.
+pub(crate) fn by_chunks<T: Accumulator>(
+    context: &Context<T>,
+    threads: &Threads,
+    k: usize,
+    x: &View<'_, T>,
+    b: &View<'_, T>,
+    out: &mut [T],
+) -> Result<(), ErrorKind> {
     let (n, chunks) = (out.len(), k.div_ceil(CHUNK));
-    let mut sums = vec![T::default(); chunks * n];
+    let mut sums = filled(T::default(), chunks * n)?;
     let share = chunks.div_ceil(threads.count());
-    threads.for_chunks_mut(&mut sums, share * n, |task, sums| {
+    threads.try_for_chunks_mut(&mut sums, share * n, |task, sums| {
         T::with_scratch(|scratch| {
             for (index, out) in sums.chunks_mut(n).enumerate() {
                 let k0 = (task * share + index) * CHUNK;
-                let x_packed = scratch.a.take(CHUNK.min(k - k0));
+                let x_packed = scratch.a.take(CHUNK.min(k - k0))?;
                 gather_vector(x.data, x.base + k0 as isize * x.column_stride, x.column_stride, x_packed);
                 for (index, out) in out.chunks_mut(BLOCK).enumerate() {
                     let first = b.base + k0 as isize * b.row_stride + (index * BLOCK) as isize;
                     context.vector_by_rows(x_packed, &b.data[first as usize..], b.row_stride as usize, out);
                 }
             }
-        });
-    });
+            Ok::<(), ErrorKind>(())
+        })
+    })?;
     let (head, rest) = sums.split_at(n);
     out.copy_from_slice(head);
     for chunk in rest.chunks_exact(n) {
@@ -84,4 +107,5 @@ pub(crate) fn by_chunks<T: Accumulator>(context: &Context<T>, threads: &Threads,
             *total = total.add(sum);
         }
     }
+    Ok(())
 }

@@ -329,22 +329,26 @@ impl<'a, T> Block<'a, T> {
     }
 
     /// Cuts into rectangles of `rows` by `columns` (those at the rim may be smaller), row by row, each with its place.
-    pub(crate) fn cut(self, rows: usize, columns: usize) -> Vec<(usize, usize, Block<'a, T>)> {
-        let mut parts = Vec::new();
-        for i in (0..self.rows).step_by(rows.max(1)) {
-            for j in (0..self.columns).step_by(columns.max(1)) {
-                let part = Block {
-                    // SAFETY: (i, j) is inside this block, which lies in one allocation.
-                    at: unsafe { self.at.add(i * self.stride + j) },
-                    rows: rows.max(1).min(self.rows - i),
-                    columns: columns.max(1).min(self.columns - j),
-                    stride: self.stride,
-                    lent: PhantomData,
-                };
-                parts.push((i, j, part));
-            }
-        }
-        parts
+    pub(crate) fn cut(self, rows: usize, columns: usize) -> impl Iterator<Item = (usize, usize, Block<'a, T>)> + Send
+    where
+        T: Send,
+    {
+        let (rows, columns) = (rows.max(1), columns.max(1));
+        let across = self.columns.div_ceil(columns);
+        (0..self.rows.div_ceil(rows) * across).map(move |part| {
+            let (i, j) = (part / across * rows, part % across * columns);
+            // SAFETY: (i, j) is inside this block, and no two parts share an element.
+            (i, j, unsafe { self.part(i, j, rows, columns) })
+        })
+    }
+    /// The rectangle at (i, j) of at most `rows` by `columns`.
+    ///
+    /// # Safety
+    /// (i, j) is inside the block; as long as the rectangle is used, no other use is made of its elements.
+    unsafe fn part(&self, i: usize, j: usize, rows: usize, columns: usize) -> Block<'a, T> {
+        // SAFETY: (i, j) is inside this block, which lies in one allocation.
+        let at = unsafe { self.at.add(i * self.stride + j) };
+        Block { at, rows: rows.min(self.rows - i), columns: columns.min(self.columns - j), stride: self.stride, lent: PhantomData }
     }
 
     /// The whole block as a slice, if its rows follow each other without gaps.

@@ -3,7 +3,7 @@
 //! Must not know block sizes, threads or C. A convolution brings packers of its own (the image gathered in place of a
 //! matrix) through the same two traits.
 
-use super::context::{Accumulator, Context, GemmElement};
+use super::context::{Context, GemmElement};
 use super::micro::A_STRIDE;
 
 /// A source of rows of A.
@@ -121,12 +121,8 @@ impl<E: GemmElement> PackB<E::Acc> for View<'_, E> {
 }
 
 /// Copies a strided vector into contiguous memory.
-pub(crate) fn gather_vector<E: GemmElement<Acc = E> + Accumulator>(data: &[E], base: isize, stride: isize, target: &mut [E]) {
-    if stride == 1 {
-        target.copy_from_slice(&data[base as usize..][..target.len()]);
-    } else {
-        for (i, value) in target.iter_mut().enumerate() {
-            *value = data[(base + i as isize * stride) as usize];
-        }
+pub(crate) fn gather_vector<E: Copy>(data: &[E], base: isize, stride: isize, target: &mut [E]) {
+    for (i, value) in target.iter_mut().enumerate() {
+        *value = data[(base + i as isize * stride) as usize];
     }
 }
