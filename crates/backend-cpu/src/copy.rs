@@ -9,7 +9,7 @@ use adamant_core::{ErrorKind, MAX_RANK, Shape};
 use smallvec::SmallVec;
 
 /// Elements below which a copy is one task.
-const TASK: usize = 128 * 1024;
+const TASK: usize = 24 * 1024;
 /// Side of a transposed block.
 const SIDE: usize = 32;
 

@@ -4,6 +4,7 @@
 mod attention;
 mod batch_norm;
 mod entropy;
+mod linear;
 mod norm;
 mod rows;
 mod softmax;
@@ -14,7 +15,8 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
 pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    let all: [(&'static str, Arc<dyn CpuKernel>); 14] = [
+    let all: [(&'static str, Arc<dyn CpuKernel>); 15] = [
+        ("adamant.linear", Arc::new(linear::Forward)),
         ("adamant.softmax", Arc::new(softmax::Forward)),
         ("adamant.softmax_backward", Arc::new(softmax::Backward)),
         ("adamant.log_softmax", Arc::new(softmax::Forward)),

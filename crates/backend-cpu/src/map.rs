@@ -22,8 +22,8 @@ use program::{Code, Kind, Program};
 use smallvec::SmallVec;
 use tile::{OutTile, Run, TILE, with_scratch};
 
-/// Positions of a task; below two of them nothing is shared out.
-const TASK: usize = 64 * 1024;
+/// Additions of a task, some 4 us; below two of them nothing is shared out.
+pub(crate) const TASK: usize = 32 * 1024;
 
 /// The resolved program of a Map or Reduce kernel, made at its first run.
 pub(crate) fn program(kernel: &Kernel) -> Result<&Program, ErrorKind> {
@@ -91,18 +91,20 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
             run.into[r as usize] = Some(o as u8);
         }
     }
+    run.find_shared(results);
     let mut bytes: SmallVec<[(&mut [u8], adamant_core::DType); 2]> = SmallVec::new();
     for o in outputs.iter_mut() {
         let dtype = o.dtype;
         bytes.push((o.dense_bytes()?, dtype));
     }
     let run = &run;
-    if n <= 2 * TASK || runtime.threads.count() == 1 {
+    let task = TASK / program.weight;
+    if n <= 2 * task || runtime.threads.count() == 1 {
         let mut outs: SmallVec<[OutTile<'_>; 2]> = bytes.into_iter().map(|(bytes, dtype)| OutTile { bytes, dtype, start: 0 }).collect();
         return part(run, results, 0, n, &mut outs);
     }
     let mut parts: Vec<(usize, usize, SmallVec<[OutTile<'_>; 2]>)> = Vec::new();
-    let size = (n.div_ceil(runtime.threads.count() * 4)).next_multiple_of(TILE).max(TASK);
+    let size = (n.div_ceil(runtime.threads.count() * 4)).max(task).next_multiple_of(TILE);
     let mut start = 0;
     while start < n {
         let count = size.min(n - start);

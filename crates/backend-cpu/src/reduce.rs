@@ -10,7 +10,7 @@ use crate::{
     device::Runtime,
     isa::Isa,
     map::{
-        self,
+        self, TASK,
         load::{CastFrom, store},
         loops::{self, Src},
         program::Kind,
@@ -24,8 +24,6 @@ use tree::{BLOCK, Combine, Element, LANES, Max, Min, Prod, SEGMENT, Sum, Total, 
 
 /// Columns that are reduced side by side.
 const COLUMNS: usize = 512;
-/// Elements below which a reduction is one task.
-const TASK: usize = 64 * 1024;
 
 /// Runs a Reduce step.
 ///
@@ -149,8 +147,10 @@ fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out
     let threads = &job.runtime.threads;
     let size = job.dtype.size();
     let outputs = out.len() / size;
-    let work = outputs.saturating_mul(job.reduced);
-    let many = threads.count() > 1 && work > 2 * TASK;
+    let weight = 1 + job.run.program.weight;
+    let work = outputs.saturating_mul(job.reduced).saturating_mul(weight);
+    // Columns are read in strips: apart they must be worth it.
+    let many = threads.count() > 1 && work > if columns { 4 * TASK * weight } else { 2 * TASK };
     if job.reduced == 0 {
         write::<T>(job.run.isa, std::iter::repeat_n(C::identity::<T>().widen(), outputs), job.dtype, out);
         Ok(())
@@ -185,7 +185,7 @@ fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out
         write::<T>(job.run.isa, totals, job.dtype, out);
         Ok(())
     } else {
-        let rows = if many { (TASK.div_ceil(job.reduced)).max(outputs.div_ceil(threads.count() * 4)) } else { outputs };
+        let rows = if many { TASK.div_ceil(job.reduced * weight).max(outputs.div_ceil(threads.count() * 4)) } else { outputs };
         threads.try_for_chunks_mut(out, rows.max(1) * size, |k, part| with_scratch(|s| reduce_rows::<L, T, C>(job, k * rows, part, s)))
     }
 }

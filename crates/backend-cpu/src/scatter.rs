@@ -39,6 +39,7 @@ pub(crate) fn run(runtime: &Runtime, axis: usize, mode: ScatterMode, inputs: &[I
     match dtype {
         DType::BF16 => job.widened::<half::bf16>(out, mode, fault),
         DType::F16 => job.widened::<half::f16>(out, mode, fault),
+        DType::F32 if mode == ScatterMode::Add => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, |a: f32, b| a + b, |v: f32| v),
         DType::F32 => job.walk(source.elements()?, whole_mut(out.bytes)?, fault, float_combine(mode), |v: f32| v),
         _ => with_number!(dtype, T => {
             let f = wide_combine::<<T as Number>::Wide>(mode);
@@ -80,11 +81,20 @@ impl Job<'_> {
         let places = [lines.inner_offsets(0)?, lines.inner_offsets(1)?, lines.inner_offsets(2)?];
         let inner = lines.inner.len();
         let (i0, s0) = (self.index.layout.offset as isize, self.source.layout.offset as isize);
+        // An index that is given once for elements side by side (a row of a table) is read once for them.
+        let by_rows =
+            inner > 1 && places[1].iter().all(|&p| p == 0) && [&places[0], &places[2]].iter().all(|p| p.iter().enumerate().all(|(j, &p)| p == j as isize));
         for o in 0..lines.outer.len() {
             let [to, at, from] = [0, 1, 2].map(|k| lines.outer.offset(k, o));
             for k in 0..lines.n {
                 let at = i0 + at + k as isize * lines.steps[1];
                 let from = s0 + from + k as isize * lines.steps[2];
+                if by_rows && let Some(i) = usize::try_from(read(at as usize)).ok().filter(|&i| i < self.bound) {
+                    let place = (self.base + to + i as isize * lines.steps[0]) as usize;
+                    let pairs = out[place..place + inner].iter_mut().zip(&source[from as usize..from as usize + inner]);
+                    pairs.for_each(|(place, &s)| *place = f(*place, wide(s)));
+                    continue;
+                }
                 for j in 0..inner {
                     let i = read((at + places[1][j]) as usize);
                     let Some(i) = usize::try_from(i).ok().filter(|&i| i < self.bound) else {

@@ -8,6 +8,8 @@
 mod device;
 mod environment;
 mod info;
+#[cfg(feature = "profiling")]
+mod profile;
 mod progress;
 mod runs;
 mod train;
@@ -26,6 +28,9 @@ broken; 9 device absent; 130, 143 interrupted, checkpoint written.";
 struct Command {
     #[command(subcommand)]
     verb: Verb,
+    #[cfg(feature = "profiling")]
+    #[command(flatten, next_help_heading = "Profiling")]
+    profile: profile::Options,
 }
 #[derive(Subcommand)]
 enum Verb {
@@ -54,7 +59,10 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let (json, done) = match Command::parse().verb {
+    let command = Command::parse();
+    #[cfg(feature = "profiling")]
+    let recording = command.profile.start();
+    let (json, done) = match command.verb {
         Verb::Train(o) => (o.json, train::run(&o)),
         Verb::Eval(o) => (o.json, verbs::eval(&o)),
         Verb::Predict(o) => (o.json, verbs::predict(&o)),
@@ -68,6 +76,11 @@ fn main() -> ExitCode {
             (false, Ok(()))
         }
     };
+    #[cfg(feature = "profiling")]
+    let done = recording.and_then(|recording| {
+        let told = command.profile.stop(recording);
+        done.and(told)
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -4,7 +4,7 @@ use crate::{
     DType, ErrorKind, HostVec,
     kernel::{KernelKind, Step},
 };
-use std::any::Any;
+use std::{any::Any, time::Instant};
 
 /// Device memory. Core owns it through [`crate::buffer::Buffer`] and pools it.
 pub trait Memory: Any + Send + Sync {
@@ -100,6 +100,19 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// A lost device or an internal error; data errors go to each step's fault word.
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind>;
+    /// As `submit`, and tells when each step began and ended: `ended(number, begin, end)`. A backend whose steps run after
+    /// `submit` returns takes the times from its device.
+    ///
+    /// # Errors
+    /// As `submit`; steps that had ended are told.
+    fn submit_timed(&self, steps: &[Step<'_>], ended: &mut dyn FnMut(usize, Instant, Instant)) -> Result<(), ErrorKind> {
+        for (k, step) in steps.iter().enumerate() {
+            let begin = Instant::now();
+            self.submit(std::slice::from_ref(step))?;
+            ended(k, begin, Instant::now());
+        }
+        Ok(())
+    }
     /// Attaches a kernel for a composite, by the composite's name. What the kernel must be is the backend's affair.
     ///
     /// # Errors

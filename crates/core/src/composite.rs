@@ -16,6 +16,7 @@ pub mod loss;
 pub mod norm;
 pub mod quantize;
 pub mod softmax;
+pub mod split;
 pub mod wide;
 
 /// An attribute of a composite: part of its key, its text and its ONNX form.

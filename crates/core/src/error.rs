@@ -204,6 +204,13 @@ impl Error {
     }
 }
 impl Origin {
+    /// The same line and layer, in the range of a profiler that this thread is in.
+    pub(crate) fn in_this_range(self) -> Origin {
+        #[cfg(feature = "profiling")]
+        return Origin { scope: crate::scope::in_this_range(self.scope), ..self };
+        #[cfg(not(feature = "profiling"))]
+        self
+    }
     /// The caller's line in the current scope. Inside a function composed of ops, and while rules run: the origin they inherit.
     #[track_caller]
     pub fn here() -> Origin {

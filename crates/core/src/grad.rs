@@ -377,7 +377,7 @@ fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here
     }
     while let Some(ByNumber(t)) = heap.pop() {
         let Some(cotangents) = waiting.remove(&t.id) else { continue };
-        CONTEXT.with(|c| c.inherit.set(Some(t.origin)));
+        CONTEXT.with(|c| c.inherit.set(Some(t.origin.in_this_range())));
         if let TapeKind::Leaf = t.kind {
             if let Some(g) = cotangents.into_iter().next().flatten() {
                 grads.add(t.id, g);

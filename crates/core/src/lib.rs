@@ -11,6 +11,7 @@ pub mod buffer;
 pub mod cell;
 mod compile;
 pub mod composite;
+pub mod cost;
 mod device;
 mod dtype;
 mod error;
@@ -22,6 +23,8 @@ pub mod intercept;
 pub mod kernel;
 pub mod op;
 pub mod planted;
+#[cfg_attr(not(feature = "profiling"), path = "profile/off.rs")]
+pub mod profile;
 mod record;
 pub mod reference;
 pub mod rng;

@@ -27,6 +27,7 @@ mod fuse;
 mod holders;
 mod interpret;
 mod plan;
+pub(crate) mod watch;
 use decide::Holder;
 use execute::{Outcome, Replay};
 use expand::Source;
@@ -196,6 +197,7 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
         restart(log, cut);
         return Ok(());
     }
+    let _watched = watch::flush(cut);
     let last = &log.records[cut - 1];
     let (structure, sizes) = (last.structure, if is(Plant::StalePlanKey) { 0 } else { last.sizes });
     let key = (log.device.index(), structure, log.holders.key);
@@ -263,6 +265,7 @@ fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64) -> Result<Found, Stop>
         count(|s| s.hits += 1);
         return Ok(found);
     }
+    let _watched = watch::plan(cut);
     let graph = expand::expand(log, cut).map_err(|(r, k)| Stop::Record(r, k))?;
     let known = PLANS.lock().get(&key).and_then(|e| e.plans.iter().find(|p| p.hash == graph.hash).cloned());
     let (plan, sized) = match known {

@@ -12,11 +12,30 @@ use std::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ScopeId(pub u32);
 
-type Key = (Arc<str>, &'static Location<'static>);
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    path: Arc<str>,
+    entered_at: &'static Location<'static>,
+    /// the range that a profiler's user named, if the code is in one
+    range: Option<Arc<str>>,
+}
 #[derive(Default)]
 struct Table {
     ids: HashMap<Key, u32>,
     scopes: Vec<Key>,
+}
+impl Table {
+    fn get(&self, scope: ScopeId) -> Option<&Key> {
+        self.scopes.get((scope.0 as usize).checked_sub(1)?)
+    }
+    fn id(&mut self, key: Key) -> ScopeId {
+        let next = self.scopes.len() as u32 + 1;
+        let id = *self.ids.entry(key.clone()).or_insert(next);
+        if id == next {
+            self.scopes.push(key);
+        }
+        ScopeId(id)
+    }
 }
 static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(Default::default);
 thread_local! {
@@ -29,14 +48,11 @@ pub fn current() -> ScopeId {
 }
 /// The dotted path of a scope.
 pub fn path(scope: ScopeId) -> String {
-    match scope.0 {
-        0 => String::new(),
-        n => TABLE.lock().scopes.get(n as usize - 1).map(|k| k.0.to_string()).unwrap_or_default(),
-    }
+    TABLE.lock().get(scope).map(|k| k.path.to_string()).unwrap_or_default()
 }
 /// The line that entered the scope.
 pub fn entered_at(scope: ScopeId) -> Option<&'static Location<'static>> {
-    if scope.0 == 0 { None } else { TABLE.lock().scopes.get(scope.0 as usize - 1).map(|k| k.1) }
+    if scope.0 == 0 { None } else { TABLE.lock().get(scope).map(|k| k.entered_at) }
 }
 
 /// Leaves the scope when dropped.
@@ -50,32 +66,73 @@ impl Drop for ScopeGuard {
 /// Enters the layer `name` inside the current scope until the guard is dropped.
 #[track_caller]
 pub fn enter(name: &str) -> ScopeGuard {
-    let parent = current();
-    let full: Arc<str> = if parent.0 == 0 { name.into() } else { format!("{}.{name}", path(parent)).into() };
+    let parent = path(current());
+    let full: Arc<str> = if parent.is_empty() { name.into() } else { format!("{parent}.{name}").into() };
     enter_path(&full)
 }
 /// Enters the scope of a full path (a parameter knows its own).
 #[track_caller]
 pub fn enter_path(full: &Arc<str>) -> ScopeGuard {
-    let key = (full.clone(), Location::caller());
+    let (outer, entered_at) = (current(), Location::caller());
     let id = {
         let mut table = TABLE.lock();
-        match table.ids.get(&key) {
-            Some(&id) => id,
-            None => {
-                table.scopes.push(key.clone());
-                let id = table.scopes.len() as u32;
-                table.ids.insert(key, id);
-                id
-            }
-        }
+        let range = table.get(outer).and_then(|k| k.range.clone());
+        table.id(Key { path: full.clone(), entered_at, range })
     };
-    STACK.with(|s| s.borrow_mut().push(ScopeId(id)));
+    push(id)
+}
+fn push(id: ScopeId) -> ScopeGuard {
+    STACK.with(|s| s.borrow_mut().push(id));
     ScopeGuard(())
 }
 /// Runs `f` in a known scope (backward ops inherit the scope of the op they differentiate).
 pub fn within<R>(scope: ScopeId, f: impl FnOnce() -> R) -> R {
-    STACK.with(|s| s.borrow_mut().push(scope));
-    let _guard = ScopeGuard(());
+    let _guard = push(scope);
     f()
 }
+
+/// The ranges of a profiler. They are part of the scope, so an op remembers for nothing in which one it was recorded.
+#[cfg(feature = "profiling")]
+mod ranges {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    /// Has any range been entered? Only then may a scope have one.
+    static ANY: AtomicBool = AtomicBool::new(false);
+
+    /// Enters the range `name` in the layer that the code is in.
+    #[track_caller]
+    pub(crate) fn enter_range(name: &Arc<str>) -> ScopeGuard {
+        ANY.store(true, Relaxed);
+        let (outer, caller) = (current(), Location::caller());
+        let id = {
+            let mut table = TABLE.lock();
+            let (path, entered_at) = table.get(outer).map_or_else(|| ("".into(), caller), |k| (k.path.clone(), k.entered_at));
+            table.id(Key { path, entered_at, range: Some(name.clone()) })
+        };
+        push(id)
+    }
+    /// The range that a scope is in.
+    pub(crate) fn range(scope: ScopeId) -> Option<Arc<str>> {
+        TABLE.lock().get(scope).and_then(|k| k.range.clone())
+    }
+    /// A layer's scope in the range that this thread is in now: the backward of a layer belongs to the layer, and to the
+    /// range of the backward.
+    pub(crate) fn in_this_range(scope: ScopeId) -> ScopeId {
+        if !ANY.load(Relaxed) {
+            return scope;
+        }
+        let outer = current();
+        let mut table = TABLE.lock();
+        let now = table.get(outer).and_then(|k| k.range.clone());
+        let (path, entered_at) = match (table.get(scope), table.get(outer)) {
+            (Some(k), _) if k.range == now => return scope,
+            (Some(k), _) => (k.path.clone(), k.entered_at),
+            (None, Some(k)) if now.is_some() => ("".into(), k.entered_at),
+            _ => return scope,
+        };
+        table.id(Key { path, entered_at, range: now })
+    }
+}
+#[cfg(feature = "profiling")]
+pub(crate) use ranges::{enter_range, in_this_range, range};

@@ -387,6 +387,16 @@ impl Layout {
         }
         Some(Layout { offset: self.offset, strides })
     }
+    /// The shape without the axes along which the same elements are read again.
+    pub fn distinct(&self, shape: &Shape) -> Shape {
+        let mut distinct = *shape;
+        for axis in 0..shape.rank() {
+            if self.strides[axis] == 0 && shape[axis] > 1 {
+                distinct = distinct.with(axis, 1);
+            }
+        }
+        distinct
+    }
     /// The layout after a reshape, if no element has to move.
     pub fn reshape(&self, from: &Shape, to: &Shape) -> Option<Layout> {
         if from.elements() == 0 || self.is_dense(from) {

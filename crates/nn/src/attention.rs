@@ -135,9 +135,8 @@ impl MultiheadAttention {
     fn run(&self, query: &Tensor, key: &Tensor, value: &Tensor, masks: &Masks<'_>, need_weights: bool) -> Result<(Tensor, Option<Tensor>)> {
         let _scope = self.site.enter();
         let batched = query.shape()?.rank() == 3;
-        let (q, k, v) = (self.inside(query)?, self.inside(key)?, self.inside(value)?);
         let (heads, width) = (self.num_heads, self.embed_dim / self.num_heads);
-        let (q, mut k, mut v) = (self.project(&q, 0)?, self.project(&k, 1)?, self.project(&v, 2)?);
+        let [q, mut k, mut v] = self.projections(query, key, value)?;
         let [batch, queries, _] = q.dims()?;
         let append = |t: &Tensor, extra: &Tensor| Tensor::cat(&[t, &extra.expand([batch, 1, self.embed_dim])], 1);
         let mut extra = 0;
@@ -153,7 +152,9 @@ impl MultiheadAttention {
         let [_, keys, _] = k.dims()?;
         let split = |t: &Tensor, len: usize| t.reshape([batch, len, heads, width]).transpose(1, 2);
         let (q, k, v) = (split(&q, queries), split(&k, keys), split(&v, keys));
-        let mask = self.mask(masks, &q, batch, queries, keys, extra)?;
+        // A causal mask alone is no tensor: what it hides is not computed.
+        let causal = masks.is_causal && masks.attn_mask.is_none() && masks.key_padding_mask.is_none() && extra == 0 && !need_weights;
+        let mask = if causal { None } else { self.mask(masks, &q, batch, queries, keys, extra)? };
         let dropout = if self.site.is_training() && self.options.dropout > 0.0 { Some((self.options.dropout, init::generator(q.device()?)?)) } else { None };
         let (y, weights) = if need_weights {
             let scores = (q * (1.0 / (width as f64).sqrt())).matmul(k.mt());
@@ -168,7 +169,8 @@ impl MultiheadAttention {
             };
             (kept.matmul(v), Some(kept.mean(1)))
         } else {
-            let options = AttentionOptions { mask: mask.as_ref(), dropout: dropout.as_ref().map(|(p, rng)| (*p, rng)), ..Default::default() };
+            let options =
+                AttentionOptions { mask: mask.as_ref(), is_causal: causal, dropout: dropout.as_ref().map(|(p, rng)| (*p, rng)), ..Default::default() };
             (functional::scaled_dot_product_attention(&q, &k, &v, &options), None)
         };
         let y = self.out_proj.forward(&y.transpose(1, 2).reshape([batch, queries, self.embed_dim]))?;
@@ -197,17 +199,31 @@ impl MultiheadAttention {
             )),
         }
     }
-    /// The projection of queries (0), keys (1) or values (2).
+    /// Queries, keys and values, `[batch, sequence, embed_dim]` each. What comes from one tensor is projected at once.
     #[track_caller]
-    fn project(&self, x: &Tensor, which: usize) -> Result<Tensor> {
-        let rows = self.embed_dim;
-        let own = [&self.q_proj_weight, &self.k_proj_weight, &self.v_proj_weight][which];
+    fn projections(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<[Tensor; 3]> {
+        let (one, pair) = (std::ptr::eq(query, key) && std::ptr::eq(key, value), std::ptr::eq(key, value));
+        let parts = |x: &Tensor, first: usize, count: usize| self.project(&self.inside(x)?, first, count)?.chunk(count, -1);
+        let one_by_one = |first: usize, count: usize| (0..count).map(move |k| self.project(&self.inside([query, key, value][first + k])?, first + k, 1));
+        let all: Vec<Tensor> = match (&self.in_proj_weight, one, pair) {
+            (Some(_), true, _) => parts(query, 0, 3)?,
+            (Some(_), false, true) => one_by_one(0, 1).chain(parts(key, 1, 2)?.into_iter().map(Ok)).collect::<Result<_>>()?,
+            _ => one_by_one(0, 3).collect::<Result<_>>()?,
+        };
+        <[Tensor; 3]>::try_from(all).map_err(|_| Error::new("MultiheadAttention", ErrorKind::Internal("no three projections".into())))
+    }
+    /// `count` projections of a tensor from number `first` on: queries (0), keys (1), values (2), side by side.
+    #[track_caller]
+    fn project(&self, x: &Tensor, first: usize, count: usize) -> Result<Tensor> {
+        let (from, rows) = (first * self.embed_dim, count * self.embed_dim);
+        let cut = |all: Tensor| if count == 3 { all } else { all.narrow(0, from, rows) };
+        let own = [&self.q_proj_weight, &self.k_proj_weight, &self.v_proj_weight][first];
         let weight = match (own, &self.in_proj_weight) {
             (Some(own), _) => own.get(),
-            (None, Some(all)) => all.get().narrow(0, which * rows, rows),
+            (None, Some(all)) => cut(all.get()),
             (None, None) => return Err(Error::new("MultiheadAttention", ErrorKind::Internal("no projection".into()))),
         };
-        let bias = self.in_proj_bias.as_ref().map(|b| b.get().narrow(0, which * rows, rows));
+        let bias = self.in_proj_bias.as_ref().map(|b| cut(b.get()));
         functional::linear(x, &weight, bias.as_ref()).ok()
     }
     /// All masks together as numbers to add to scores of `[batch, heads, queries, keys]`.

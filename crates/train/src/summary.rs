@@ -1,11 +1,12 @@
 //! The summary of a model: layers with their shapes, parameters, FLOPs and bytes, without running it.
 //!
 //! [`summary`] captures the graph of a forward pass ([`adamant_core::graph`]), gives each op to the layer it was
-//! applied in, and adds up what the ops cost ([`cost`]). Invariant: no kernel is launched and no device memory is asked
+//! applied in, and adds up what the ops cost ([`adamant_core::cost`]). Invariant: no kernel is launched and no device memory is asked
 //! for; the model and its cells stay as they are.
 use crate::plot::scale::number;
 use adamant_core::{
     DType, Device, Meta, Op, Result, Shape,
+    cost::{self, Cost},
     graph::{Graph, Node},
     op::View,
     scope,
@@ -16,9 +17,6 @@ use std::{
     collections::{HashMap, HashSet},
     fmt,
 };
-
-pub mod cost;
-use cost::Cost;
 
 /// A layer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -42,7 +40,7 @@ pub struct Row {
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Figures {
-    /// floating-point operations of the forward pass, as [`cost`] counts them
+    /// floating-point operations of the forward pass, as [`adamant_core::cost`] counts them
     pub flops: u64,
     /// multiply-adds of products and convolutions among them
     pub multiply_adds: u64,
@@ -188,7 +186,7 @@ fn figures(graph: &Graph, owners: &[usize], rows: usize, leaves: &[(String, Para
     let mut total = Cost::default();
     let bytes = |value: &u32| graph.values[*value as usize].bytes() as u64;
     for (node, &owner) in graph.nodes.iter().zip(owners) {
-        let cost = cost::of(graph, node)?;
+        let cost = cost::of_node(graph, node)?;
         let moved = if node.op.is_view() { 0 } else { node.inputs.iter().map(bytes).sum::<u64>() + node.outputs.clone().map(|v| bytes(&v)).sum::<u64>() };
         let of_node = Figures { flops: cost.flops, multiply_adds: cost.multiply_adds, bytes_moved: moved, activation_bytes: 0 };
         all[owner] = plus(all[owner], of_node);

@@ -88,6 +88,8 @@ pub(crate) struct Program {
     pub draws: bool,
     /// the program as one function, if it is one
     pub single: Option<Single>,
+    /// what an element costs, in additions
+    pub weight: usize,
 }
 
 impl Program {
@@ -162,7 +164,22 @@ impl Program {
             }
         }
         let single = Single::of(&registers, results);
-        Program { registers, reads, inputs, indices, draws, single }
+        let weight = registers.iter().map(|r| r.code.weight()).sum::<usize>().max(1);
+        Program { registers, reads, inputs, indices, draws, single, weight }
+    }
+}
+impl Code {
+    /// What an element costs, in additions, about: from times of single functions.
+    fn weight(&self) -> usize {
+        match self {
+            Code::Load(_) | Code::Arg(_) | Code::Const(_) => 0,
+            Code::RealUnary(RealUnary::Math(MathFn::Sqrt), _) | Code::RealBinary(RealBinary::Div, ..) => 2,
+            Code::RealUnary(RealUnary::Math(_), _) | Code::Random { .. } => 4,
+            Code::RealUnary(RealUnary::Exact(_), _) | Code::RealBinary(RealBinary::Exact(_), ..) => 64,
+            Code::IntUnary(..) | Code::IntTest(..) | Code::IntPredicate(..) | Code::IntBinary(IntBinary::Exact(_), ..) => 8,
+            Code::RealTest(..) | Code::RealPredicate(..) => 8,
+            _ => 1,
+        }
     }
 }
 

@@ -20,16 +20,45 @@ use std::{cell::RefCell, ops::Range};
 /// Positions per tile.
 pub(crate) const TILE: usize = 1024;
 
+/// Where the values of one register wait. It begins at a cache line, so that no vector lies across two of them, and
+/// tiles begin at different places of a page, so that a read is not taken for one of what was just written elsewhere.
+#[derive(Default)]
+struct Tile<T> {
+    room: Vec<T>,
+    start: usize,
+}
+impl<T: Copy + Default> Tile<T> {
+    fn new(slot: usize) -> Tile<T> {
+        const LINE: usize = 64;
+        let (line, apart) = (LINE / size_of::<T>(), slot % 8 * 8);
+        let room = vec![T::default(); TILE + line * (apart + 1)];
+        // Only an interpreter of Rust may decline to tell.
+        let start = room.as_ptr().align_offset(LINE).min(line) + line * apart;
+        Tile { start: start.min(room.len() - TILE), room }
+    }
+    fn values(&self) -> &[T] {
+        &self.room[self.start..self.start + TILE]
+    }
+    fn values_mut(&mut self) -> &mut [T] {
+        &mut self.room[self.start..self.start + TILE]
+    }
+}
 /// Tiles of one kind.
 #[derive(Default)]
-pub(crate) struct Tiles<T>(Vec<Vec<T>>);
+pub(crate) struct Tiles<T>(Vec<Tile<T>>);
 impl<T: Copy + Default> Tiles<T> {
-    fn take(&mut self, slot: u16) -> Vec<T> {
+    fn take(&mut self, slot: u16) -> Tile<T> {
         let slot = slot as usize;
         while self.0.len() <= slot {
-            self.0.push(vec![T::default(); TILE]);
+            self.0.push(Tile::new(self.0.len()));
         }
         std::mem::take(&mut self.0[slot])
+    }
+    fn put(&mut self, slot: u16, tile: Tile<T>) {
+        self.0[slot as usize] = tile;
+    }
+    fn values(&self, slot: u16) -> &[T] {
+        self.0[slot as usize].values()
     }
 }
 /// The tiles of a thread, reused from kernel to kernel.
@@ -151,6 +180,8 @@ pub(crate) struct Run<'a> {
     uniform: SmallVec<[Option<Value>; 16]>,
     /// inputs that are read where they lie
     direct: SmallVec<[bool; 8]>,
+    /// inputs that are read from the output whose memory they share: nobody writes there before the last has read
+    shared: SmallVec<[Option<u8>; 8]>,
     /// the output that a register is computed into, where no tile is needed
     pub into: SmallVec<[Option<u8>; 16]>,
     /// results are made in tiles and written past the caches
@@ -193,6 +224,7 @@ impl<'a> Run<'a> {
             nest,
             inputs,
             uniform: SmallVec::from_elem(None, n),
+            shared: SmallVec::from_elem(None, inputs.len()),
             direct,
             into: SmallVec::from_elem(None, n),
             streamed: false,
@@ -202,6 +234,20 @@ impl<'a> Run<'a> {
         };
         run.find_uniform()?;
         Ok(run)
+    }
+    /// Once `into` is known: which inputs in the place of an output need no copy. An output that is written at the end, or
+    /// by an instruction behind the last that reads the input, leaves it readable till then.
+    pub fn find_shared(&mut self, results: &[Reg]) {
+        for (k, i) in self.inputs.iter().enumerate() {
+            let Some((o, &result)) = i.in_place.and_then(|o| Some((o, results.get(o)?))) else { continue };
+            let is_load = |r: Reg| matches!(self.program.registers[r as usize].code, Code::Load(of) if of as usize == k);
+            let last = self.program.reads.iter().rposition(|reads| reads.iter().flatten().any(|&r| is_load(r)));
+            let written = if self.into[result as usize] == Some(o as u8) { result as usize } else { usize::MAX };
+            let is_result = results.iter().any(|&r| is_load(r));
+            if Kind::is_memory_of(i.dtype) && self.nest.is_dense(k) && !is_result && last.is_none_or(|last| last < written) {
+                self.shared[k] = Some(o as u8);
+            }
+        }
     }
     /// Computes what is the same for all elements, once.
     fn find_uniform(&mut self) -> Result<(), ErrorKind> {
@@ -225,7 +271,7 @@ impl<'a> Run<'a> {
                 };
                 if uniform && self.nest.len() > 0 {
                     self.direct_off(register.code, |run| run.execute(r, 0, 1, scratch, &mut []))?;
-                    self.uniform[r] = Some(with_kind!(register.kind, T => T::tiles(scratch).0[register.slot as usize][0].value()));
+                    self.uniform[r] = Some(with_kind!(register.kind, T => T::tiles(scratch).values(register.slot)[0].value()));
                 }
             }
             Ok(())
@@ -260,12 +306,16 @@ impl<'a> Run<'a> {
                 let start = (input.layout.offset + at) * size_of::<T>();
                 return Src::Slice(bytemuck::cast_slice(&input.bytes[start..start + n * size_of::<T>()]));
             }
+            if let Some(o) = self.shared[k] {
+                let o = &outs[o as usize];
+                return Src::Slice(bytemuck::cast_slice(&o.bytes[o.range(at, n)]));
+            }
         }
         if let Some(o) = self.into[r] {
             let o = &outs[o as usize];
             return Src::Slice(bytemuck::cast_slice(&o.bytes[o.range(at, n)]));
         }
-        Src::Slice(&T::tiles(scratch).0[register.slot as usize][..n])
+        Src::Slice(&T::tiles(scratch).values(register.slot)[..n])
     }
     /// Runs all instructions for the positions `at .. at + n`; inputs that share memory with an output are read first.
     ///
@@ -309,7 +359,7 @@ impl<'a> Run<'a> {
     /// Runs instruction `r`.
     fn execute(&self, r: usize, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
         let register = &self.program.registers[r];
-        if matches!(register.code, Code::Load(k) if self.direct[k as usize]) {
+        if matches!(register.code, Code::Load(k) if self.direct[k as usize] || self.shared[k as usize].is_some()) {
             return Ok(());
         }
         with_kind!(register.kind, T => self.place_result::<T>(r, at, n, scratch, outs))
@@ -327,8 +377,8 @@ impl<'a> Run<'a> {
             }
             None => {
                 let mut tile = T::tiles_mut(scratch).take(register.slot);
-                let result = T::compute(self, r, at, n, scratch, outs, &mut tile[..n]);
-                T::tiles_mut(scratch).0[register.slot as usize] = tile;
+                let result = T::compute(self, r, at, n, scratch, outs, &mut tile.values_mut()[..n]);
+                T::tiles_mut(scratch).put(register.slot, tile);
                 result
             }
         }

@@ -31,7 +31,7 @@ pub(crate) struct Captured {
     outputs: Vec<u32>,
     /// (cell, slot): the cell's next value
     writes: Vec<(Cell, u32)>,
-    plans: Mutex<HashMap<u64, Arc<(Plan, Sized)>>>,
+    plans: Mutex<HashMap<u64, super::Found>>,
 }
 pub(crate) struct Call<'a> {
     pub inputs: &'a [Tensor],
@@ -117,12 +117,12 @@ impl Captured {
                 }
                 let plan = Plan::new(graph, &holders, &written, &holds, call.device).map_err(fail)?;
                 let sized = Sized::new(&plan, &plan.graph);
-                let p = Arc::new((plan, sized));
+                let p = (Arc::new(plan), Arc::new(sized));
                 self.plans.lock().insert(key, p.clone());
                 p
             }
         };
-        let (plan, sized) = &*planned;
+        let (plan, sized) = &planned;
         let mut inputs: Vec<&Stored> = Vec::with_capacity(plan.graph.inputs.len());
         for (_, source) in &plan.graph.inputs {
             let bound = match source {
@@ -147,6 +147,7 @@ impl Captured {
             }
             bad
         };
+        let _watched = super::watch::flush(log.records.len());
         let replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: call.device, origin: &origin, bad: &bad };
         let own = replay.reserve()?;
         let outcome = replay.run(own).inspect_err(|e| {

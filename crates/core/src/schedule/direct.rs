@@ -12,6 +12,7 @@ use crate::{
     value::Stored,
 };
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 impl Plan {
     /// Is it one kernel, which cannot fault and makes one value, in memory of its own that outlives the plan?
@@ -38,7 +39,7 @@ impl Replay<'_> {
         let mut args: SmallVec<[Scalar; 2]> = SmallVec::new();
         for (k, a) in step.args.iter().enumerate() {
             args.push(match argument(*a, self.records) {
-                Arg::Scalar(v) => stale(std::ptr::from_ref(self.plan) as usize, 0, k, v),
+                Arg::Scalar(v) => stale(Arc::as_ptr(self.plan) as usize, 0, k, v),
                 _ => Scalar::Int(0),
             });
         }
@@ -48,7 +49,7 @@ impl Replay<'_> {
             c.kernels += 1;
             c.fused += step.ops.saturating_sub(1) as u64;
         });
-        self.device.backend().submit(std::slice::from_ref(&run)).map_err(|k| self.failed(step, k))?;
+        super::watch::submit(self, std::slice::from_ref(&run), &[0]).map_err(|k| self.failed(step, k))?;
         drop(operands);
         let ([buffer], place) = (own, &self.sized.published[0]);
         if self.sized.whole[0] {

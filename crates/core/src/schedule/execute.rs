@@ -2,6 +2,7 @@
 use super::{
     fuse::PlanStep,
     plan::{Place, Plan, Sized, SizedOperand, Storage, argument},
+    watch,
 };
 use crate::{
     Device, Error, ErrorKind, Op, Scalar,
@@ -37,8 +38,8 @@ const BATCH: usize = 32;
 pub(crate) type OriginOf<'a> = &'a dyn Fn(u32) -> Origin;
 
 pub(crate) struct Replay<'a> {
-    pub plan: &'a Plan,
-    pub sized: &'a Sized,
+    pub plan: &'a Arc<Plan>,
+    pub sized: &'a Arc<Sized>,
     pub records: &'a [Record],
     /// where the inputs lie; their strides are the plan's, by its key
     pub inputs: &'a [&'a Stored],
@@ -206,7 +207,7 @@ impl Replay<'_> {
             }
             for (k, a) in s.args.iter().enumerate() {
                 args.push(match argument(*a, self.records) {
-                    Arg::Scalar(v) => crate::planted::stale(std::ptr::from_ref(self.plan) as usize, at, k, v),
+                    Arg::Scalar(v) => crate::planted::stale(Arc::as_ptr(self.plan) as usize, at, k, v),
                     _ => Scalar::Int(0),
                 });
             }
@@ -228,7 +229,7 @@ impl Replay<'_> {
                 c.kernels += steps.len() as u64;
                 c.fused += fused;
             });
-            self.device.backend().submit(&steps).map_err(|k| self.failed(&self.plan.steps[last], k))?;
+            watch::submit(self, &steps, &chosen).map_err(|k| self.failed(&self.plan.steps[last], k))?;
         }
         if let Some((s, kind, group, from, to)) = together {
             self.collective(kind, &*group, &from, &to).map_err(|k| self.failed(s, k))?;

@@ -71,6 +71,27 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// The names of the ops that run inside a step, in the order of the graph.
+    #[cfg(any(feature = "profiling", feature = "tracing"))]
+    pub fn ops_of(&self, step: &PlanStep) -> Vec<&'static str> {
+        let g = &self.graph;
+        let mut todo = vec![step.node];
+        todo.extend(step.outputs.iter().map(|o| g.vals[o.value(g) as usize].node));
+        let mut nodes: Vec<u32> = Vec::new();
+        while let Some(n) = todo.pop() {
+            let node = &g.nodes[n as usize];
+            if nodes.contains(&n) {
+                continue;
+            }
+            nodes.push(n);
+            if node.op.is_map() || matches!(node.op, Op::Reduce { .. }) {
+                let inside = |i: &&u32| g.node_of(**i).op.is_map() && self.storage[**i as usize] == Storage::None;
+                todo.extend(node.inputs.iter().filter(inside).map(|&i| g.vals[i as usize].node));
+            }
+        }
+        nodes.sort_unstable();
+        nodes.iter().map(|&n| g.nodes[n as usize].op.name()).collect()
+    }
     pub fn new(graph: Graph, holders: &[Holder], written_slots: &[u32], holds: &[InputHold], device: crate::Device) -> Result<Plan, RecordError> {
         let g = &graph;
         let n = g.vals.len();

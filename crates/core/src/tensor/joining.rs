@@ -5,6 +5,7 @@ use super::{
 };
 use crate::{
     Arg, DType, ErrorKind, Meta, Op, Result, Shape,
+    composite::split::Split,
     shape::{Axis, ToSizes},
 };
 use std::borrow::Borrow;
@@ -18,6 +19,14 @@ pub enum Indexing {
     Xy,
 }
 
+/// The most parts that join their cotangents in one op.
+const MAX_PARTS: usize = 32;
+/// All of an axis in equal parts, where there are several of that size and not very many.
+#[track_caller]
+fn equal_parts(x: &Tensor, parts: usize, size: usize, axis: usize) -> Option<Vec<Tensor>> {
+    let fits = (2..=MAX_PARTS).contains(&parts) && size > 0 && parts * size == x.meta().shape[axis];
+    fits.then(|| Tensor::composite(Split { axis, parts }, &[x]))
+}
 fn all<T: Borrow<Tensor>>(tensors: &[T]) -> Vec<&Tensor> {
     tensors.iter().map(|t| t.borrow()).collect()
 }
@@ -38,6 +47,9 @@ impl Tensor {
             if n == 0 {
                 return Ok(Ok(vec![x.clone()]));
             }
+            if let Some(parts) = equal_parts(x, n / size, size, axis) {
+                return Ok(Ok(parts));
+            }
             Ok((0..n).step_by(size).map(|at| x.narrow(axis, at, size.min(n - at)).ok()).collect())
         })
     }
@@ -52,6 +64,12 @@ impl Tensor {
             let axis = shape.axis(axis.to_axis())?;
             if sizes.iter().fold(0usize, |a, &b| a.saturating_add(b)) != shape[axis] {
                 return Err(ErrorKind::Shape { shape, expected: format!("axis {axis} of size {} does not split into {sizes:?}", shape[axis]) }.into());
+            }
+            let size = sizes.first().copied().unwrap_or_default();
+            if sizes.iter().all(|&s| s == size)
+                && let Some(parts) = equal_parts(x, sizes.len(), size, axis)
+            {
+                return Ok(Ok(parts));
             }
             let mut at = 0;
             Ok(sizes

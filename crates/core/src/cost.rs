@@ -3,7 +3,7 @@
 //! function whatever it is, 1 for an element that a reduction, scan or window takes in. Moving, choosing, converting
 //! and comparing positions (views, gather, select, casts, sorting, random bits) cost none. A composite costs what its
 //! plain body costs.
-use adamant_core::{
+use crate::{
     Meta, Op, Result,
     composite::Composite,
     graph::{Graph, Node},
@@ -29,7 +29,8 @@ impl Cost {
         let multiply_adds = factors.iter().fold(1u64, |n, &f| n.saturating_mul(f as u64));
         Cost { flops: multiply_adds.saturating_mul(2), multiply_adds, ..Cost::default() }
     }
-    pub(super) fn add(&mut self, other: &Cost) {
+    /// Takes in another cost.
+    pub fn add(&mut self, other: &Cost) {
         self.flops = self.flops.saturating_add(other.flops);
         self.multiply_adds = self.multiply_adds.saturating_add(other.multiply_adds);
         for name in &other.unknown {
@@ -40,16 +41,23 @@ impl Cost {
     }
 }
 
-/// The cost of a node.
+/// The cost of an op that reads and makes values of these kinds.
+///
+/// ```
+/// # use adamant_core::{cost, DType, Device, Meta, Op, Shape};
+/// let meta = |shape: &[usize]| Shape::new(shape).map(|shape| Meta { shape, dtype: DType::F32, device: Device::reference() }).map_err(|e| e.to_string());
+/// let product = cost::of(&Op::Matmul, &[meta(&[2, 3])?, meta(&[3, 5])?], &[meta(&[2, 5])?])?;
+/// assert_eq!(product.flops, 2 * 2 * 3 * 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// What the body of a composite returns.
-pub fn of(graph: &Graph, node: &Node) -> Result<Cost> {
-    let meta = |value: u32| graph.values[value as usize];
-    let input = |k: usize| node.inputs.get(k).map(|&v| meta(v).shape);
+pub fn of(op: &Op, inputs: &[Meta], outputs: &[Meta]) -> Result<Cost> {
+    let input = |k: usize| inputs.get(k).map(|m| m.shape);
     let elements = |k: usize| input(k).map_or(0, |s| s.elements());
-    let made = meta(node.outputs.start).shape;
-    Ok(match &node.op {
+    let Some(made) = outputs.first().map(|m| m.shape) else { return Ok(Cost::default()) };
+    Ok(match op {
         Op::Unary(_) | Op::Binary(_) | Op::BinaryScalar(..) => Cost::elementwise(made.elements()),
         Op::Reduce { .. } | Op::ArgReduce { .. } => Cost::elementwise(elements(0)),
         Op::Scan { op: ScanOp::LinearRecurrence, .. } => Cost::elementwise(2 * elements(0)),
@@ -67,7 +75,7 @@ pub fn of(graph: &Graph, node: &Node) -> Result<Cost> {
             };
             w.map_or_else(Cost::default, |w| Cost::product(&[y, w[1..].iter().product()]))
         }
-        Op::Composite(composite) => of_body(composite, &node.inputs.iter().map(|&v| meta(v)).collect::<Vec<_>>())?,
+        Op::Composite(composite) => of_body(composite, inputs)?,
         Op::Input
         | Op::Const(_)
         | Op::Iota { .. }
@@ -86,6 +94,14 @@ pub fn of(graph: &Graph, node: &Node) -> Result<Cost> {
         | Op::StopGrad => Cost::default(),
     })
 }
+/// The cost of a node of a graph.
+///
+/// # Errors
+/// As [`of`].
+pub fn of_node(graph: &Graph, node: &Node) -> Result<Cost> {
+    let metas = |values: &mut dyn Iterator<Item = u32>| values.map(|v| graph.values[v as usize]).collect::<Vec<_>>();
+    of(&node.op, &metas(&mut node.inputs.iter().copied()), &metas(&mut node.outputs.clone()))
+}
 fn of_body(composite: &Arc<dyn Composite>, inputs: &[Meta]) -> Result<Cost> {
     let Some(device) = inputs.first().map(|m| m.device).filter(|_| !composite.is_host()) else {
         return Ok(Cost { unknown: vec![composite.name()], ..Cost::default() });
@@ -93,7 +109,7 @@ fn of_body(composite: &Arc<dyn Composite>, inputs: &[Meta]) -> Result<Cost> {
     let body = Graph::capture(device, inputs, |x| composite.body(x))?;
     let mut total = Cost::default();
     for node in &body.nodes {
-        total.add(&of(&body, node)?);
+        total.add(&of_node(&body, node)?);
     }
     Ok(total)
 }

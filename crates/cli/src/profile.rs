@@ -1,0 +1,51 @@
+//! `--profile` and `--trace FILE`: where the time of a command went.
+use adamant::profile::{GroupBy, Profiler, Recording};
+use adamant_train::Failure;
+use clap::Args;
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+/// Options of every verb.
+#[derive(Args)]
+pub struct Options {
+    /// says on stderr where the time went: phases, layers, kernels
+    #[arg(long, global = true)]
+    profile: bool,
+    /// writes a timeline that Perfetto and chrome://tracing open
+    #[arg(long, global = true, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// writes folded stacks, as flame graph tools read them
+    #[arg(long, global = true, value_name = "FILE")]
+    folded: Option<PathBuf>,
+}
+impl Options {
+    /// Begins, if anything is asked for.
+    pub fn start(&self) -> Result<Option<Recording>, Failure> {
+        let asked = self.profile || self.trace.is_some() || self.folded.is_some();
+        Ok(if asked { Some(Profiler::new().record_shapes(true).profile_memory(true).start()?) } else { None })
+    }
+    /// Ends, and tells.
+    pub fn stop(&self, recording: Option<Recording>) -> Result<(), Failure> {
+        let Some(recording) = recording else { return Ok(()) };
+        let profile = recording.stop();
+        if self.profile {
+            // Who does not read to the end wants no more of it.
+            let _ = writeln!(io::stderr(), "\n{}\n{}\n{}", profile.phases(), profile.averages(GroupBy::Layer), profile.key_averages());
+        }
+        if let Some(path) = &self.trace {
+            let broken = broken(path);
+            let mut file = BufWriter::new(File::create(path).map_err(broken)?);
+            profile.write_chrome_trace(&mut file).and_then(|()| file.flush()).map_err(broken)?;
+        }
+        if let Some(path) = &self.folded {
+            std::fs::write(path, profile.folded()).map_err(broken(path))?;
+        }
+        Ok(())
+    }
+}
+fn broken(path: &Path) -> impl Fn(io::Error) -> Failure + Copy {
+    move |e| Failure::Storage(format!("{}: {e}", path.display()))
+}

@@ -1,0 +1,115 @@
+//! Where somebody may look on while plans run: the steps' times for a profiler, spans for `tracing`. Without the
+//! features `profiling` and `tracing` each function here is the plain call it stands for.
+use super::execute::Replay;
+use crate::{ErrorKind, kernel::Step};
+
+#[cfg(feature = "profiling")]
+pub(crate) use super::plan::SizedOperand;
+#[cfg(feature = "profiling")]
+use {
+    super::plan::{Plan, Sized},
+    crate::{Device, Origin, profile},
+    std::{sync::Arc, time::Instant},
+};
+
+/// A step that ran. What it is called and costs follows from the plan, when somebody asks.
+#[cfg(feature = "profiling")]
+pub(crate) struct Ran {
+    pub plan: Arc<Plan>,
+    pub sized: Arc<Sized>,
+    pub step: u32,
+    pub origin: Origin,
+    pub device: Device,
+    pub live_bytes: Option<usize>,
+}
+
+/// Hands steps to the device; `chosen` are their numbers in the plan.
+pub(super) fn submit(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Result<(), ErrorKind> {
+    #[cfg(feature = "profiling")]
+    if profile::is_on() {
+        return submit_timed(replay, steps, chosen);
+    }
+    #[cfg(feature = "tracing")]
+    if tracing::enabled!(target: "adamant::kernel", tracing::Level::TRACE) {
+        return steps.iter().zip(chosen).try_for_each(|(step, &at)| {
+            let _span = kernel_span(replay, step, at).entered();
+            replay.device.backend().submit(std::slice::from_ref(step))
+        });
+    }
+    let _ = chosen;
+    replay.device.backend().submit(steps)
+}
+#[cfg(feature = "profiling")]
+fn submit_timed(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Result<(), ErrorKind> {
+    let (thread, device) = (profile::this_thread(), replay.device);
+    let mut events = Vec::with_capacity(steps.len());
+    let mut ended = |k: usize, begin: Instant, end: Instant| {
+        let Some(&at) = chosen.get(k) else { return };
+        let origin = (replay.origin)(replay.plan.graph.nodes[replay.plan.steps[at].node as usize].record);
+        let (plan, sized) = (replay.plan.clone(), replay.sized.clone());
+        let ran = Ran { plan, sized, step: at as u32, origin, device, live_bytes: profile::live_bytes(device) };
+        events.push(profile::Event { what: profile::What::Kernel(Box::new(ran)), thread, begin, end });
+    };
+    let result = device.backend().submit_timed(steps, &mut ended);
+    profile::keep(events);
+    result
+}
+#[cfg(feature = "tracing")]
+fn kernel_span(replay: &Replay<'_>, step: &Step<'_>, at: usize) -> tracing::Span {
+    let planned = &replay.plan.steps[at];
+    let origin = (replay.origin)(replay.plan.graph.nodes[planned.node as usize].record);
+    let op = replay.plan.ops_of(planned).join("+");
+    let (line, layer) = (origin.at.to_string(), crate::scope::path(origin.scope));
+    tracing::trace_span!(target: "adamant::kernel", "kernel", op, family = step.kernel.kind.family(), shape = %step.space, line, layer)
+}
+
+/// A window that runs, until the guard is dropped.
+pub(super) fn flush(ops: usize) -> impl Drop {
+    Watched::begin(
+        #[cfg(feature = "profiling")]
+        || (profile::SpanKind::Flush, format!("{ops} ops")),
+        #[cfg(feature = "tracing")]
+        || tracing::debug_span!(target: "adamant::flush", "flush", ops),
+        ops,
+    )
+}
+/// A plan that is made, until the guard is dropped.
+pub(super) fn plan(ops: usize) -> impl Drop {
+    Watched::begin(
+        #[cfg(feature = "profiling")]
+        || (profile::SpanKind::Plan, format!("{ops} ops")),
+        #[cfg(feature = "tracing")]
+        || tracing::debug_span!(target: "adamant::plan", "plan", ops),
+        ops,
+    )
+}
+/// Tells when it is dropped that something has ended.
+struct Watched {
+    #[cfg(feature = "profiling")]
+    profiled: Option<(profile::SpanKind, String, Instant)>,
+    #[cfg(feature = "tracing")]
+    _span: tracing::span::EnteredSpan,
+}
+impl Watched {
+    fn begin(
+        #[cfg(feature = "profiling")] profiled: impl FnOnce() -> (profile::SpanKind, String),
+        #[cfg(feature = "tracing")] span: impl FnOnce() -> tracing::Span,
+        _ops: usize,
+    ) -> Watched {
+        Watched {
+            #[cfg(feature = "profiling")]
+            profiled: profile::is_on().then(profiled).map(|(kind, name)| (kind, name, Instant::now())),
+            #[cfg(feature = "tracing")]
+            _span: span().entered(),
+        }
+    }
+}
+impl Drop for Watched {
+    fn drop(&mut self) {
+        #[cfg(feature = "profiling")]
+        if let Some((kind, name, begin)) = self.profiled.take() {
+            let what = profile::What::Span(kind, name.into());
+            profile::keep([profile::Event { what, thread: profile::this_thread(), begin, end: Instant::now() }]);
+        }
+    }
+}
