@@ -39,11 +39,11 @@ fn forward<T: GemmElement + bytemuck::Pod + std::ops::AddAssign>(operands: &mut 
     let m = out.len() / n;
     let a = MatRef { data: x, offset: 0, row_stride: k as isize, col_stride: 1, batch_stride: 0 };
     let b = MatRef { data: w, offset: 0, row_stride: 1, col_stride: k as isize, batch_stride: 0 };
-    if runtime.blas.multiply(&runtime.threads, 1, m, n, k, a, b, out).map_err(ErrorKind::Internal)? {
+    if runtime.blas.multiply(&runtime.threads, 1, m, n, k, a, b, out)? {
         crate::trace::by(|| runtime.blas.name().into());
         out.chunks_exact_mut(n).for_each(|row| row.iter_mut().zip(bias).for_each(|(y, &b)| *y += b));
         return Ok(());
     }
     let epilogue = EpilogueProgram { bias: Some(bias), activation: None };
-    gemm(&runtime.threads, runtime.isa, 1, m, n, k, a, b, out, &epilogue).map_err(ErrorKind::Internal)
+    gemm(&runtime.threads, runtime.isa, 1, m, n, k, a, b, out, &epilogue)
 }
