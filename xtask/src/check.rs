@@ -1,5 +1,5 @@
 //! `cargo xtask check`: everything a change must pass besides its tests. All parts run, also after one has failed.
-use crate::{exit::Exit, tidy, workspace};
+use crate::{exit::Exit, prefuse, tidy, workspace};
 use std::{io::Write, process::Stdio};
 
 /// What the command line says.
@@ -68,6 +68,8 @@ pub fn run(options: &Options) -> Exit {
         eprintln!("{complaint}");
     }
     results.push(("tidy", complaints.is_empty()));
+    eprintln!("check: loops compiled ahead");
+    results.push(("loops compiled ahead", prefuse::run(&prefuse::Options { check: true }) == Exit::Passed));
     let failed: Vec<&str> = results.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
     if options.json {
         let parts: serde_json::Map<_, _> = results.iter().map(|(name, passed)| (name.to_string(), (*passed).into())).collect();

@@ -9,6 +9,7 @@ mod exit;
 mod features;
 mod fuzz_graphs;
 mod goldens;
+mod prefuse;
 mod size;
 mod test;
 mod tidy;
@@ -37,6 +38,8 @@ enum Chore {
     FuzzGraphs(fuzz_graphs::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
     Goldens(goldens::Options),
+    /// The loops that the CPU backend compiles ahead
+    Prefuse(prefuse::Options),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
     Size(size::Options),
     /// All tests of all packages
@@ -55,6 +58,7 @@ fn main() -> std::process::ExitCode {
         Chore::Features(options) => features::run(&options),
         Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
+        Chore::Prefuse(options) => prefuse::run(&options),
         Chore::Size(options) => size::run(&options),
         Chore::Test(options) => test::run(&options),
         Chore::Tidy(options) => tidy::run(&options),

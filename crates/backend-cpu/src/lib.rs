@@ -42,5 +42,6 @@ mod window;
 pub use device::{Context, CpuBackend, CpuBuilder, CpuKernel, KernelOperands, Runtime};
 pub use gemm::Blas;
 pub use isa::Isa;
+pub use map::prefused::signature;
 pub use registration::link;
 pub use threads::Threads;

@@ -3,9 +3,11 @@
 mod direct;
 pub(crate) mod load;
 pub(crate) mod loops;
+pub(crate) mod prefused;
 pub(crate) mod program;
 mod random;
 pub(crate) mod tile;
+pub(crate) mod tiles;
 
 use crate::{
     device::Runtime,

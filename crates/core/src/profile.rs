@@ -31,8 +31,10 @@ use std::{
 
 mod averages;
 mod chrome;
+mod monitor;
 mod phases;
 pub use averages::{Average, Averages, Ceilings, GroupBy, SortBy};
+pub use monitor::{OperationSummary, PerformanceMonitor, PerformanceReport};
 pub use phases::{Phase, Phases};
 
 static ON: AtomicBool = AtomicBool::new(false);

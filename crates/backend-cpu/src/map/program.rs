@@ -3,6 +3,7 @@
 use super::{
     direct::Single,
     loops::{Compare, IntBinary, RealBinary, RealUnary},
+    prefused::{self, Loop},
 };
 use crate::math::MathFn;
 use adamant_core::{
@@ -10,6 +11,7 @@ use adamant_core::{
     expr::{Expr, Instr, Reg},
     scalar::{Binary, Class, Unary},
 };
+use smallvec::SmallVec;
 
 /// What a register's tile holds: 16- and 8-bit floats are computed as f32, integers as i64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +90,9 @@ pub(crate) struct Program {
     pub draws: bool,
     /// the program as one function, if it is one
     pub single: Option<Single>,
+    /// its loop, if one was compiled ahead, and what that one writes
+    pub ahead: Option<Loop>,
+    pub results: SmallVec<[Reg; 3]>,
     /// what an element costs, in additions
     pub weight: usize,
 }
@@ -95,6 +100,10 @@ pub(crate) struct Program {
 impl Program {
     /// Resolves an expression whose `results` are wanted after the last instruction.
     pub fn new(expr: &Expr, results: &[Reg]) -> Program {
+        Program::with_loop(expr, results, prefused::find(expr, results))
+    }
+    /// With the loop that was compiled ahead for it, or without one.
+    pub fn with_loop(expr: &Expr, results: &[Reg], ahead: Option<Loop>) -> Program {
         let n = expr.instrs.len();
         let inputs = expr.inputs();
         let mut indices: Vec<u8> = Vec::new();
@@ -129,8 +138,10 @@ impl Program {
             let kind = Kind::of(dtype);
             // The result's tile is chosen before those of the operands are free: no loop writes what it reads.
             // A load may run before everything else (its memory is about to be overwritten), so its tile is nobody's before.
+            // A loop compiled ahead holds all else in registers, and reads and writes tiles that are each one's own.
+            let in_registers = ahead.is_some() && !matches!(instr, Instr::Load(_)) && !results.contains(&(k as Reg));
             let reused = if matches!(instr, Instr::Load(_)) { None } else { free[kind as usize].pop() };
-            let slot = reused.unwrap_or_else(|| {
+            let slot = reused.or(in_registers.then_some(0)).unwrap_or_else(|| {
                 made[kind as usize] += 1;
                 made[kind as usize] - 1
             });
@@ -155,7 +166,7 @@ impl Program {
             registers.push(Register { code, dtype, kind, slot, constant });
             for r in reads[k].iter().flatten() {
                 let register = &registers[*r as usize];
-                if last[*r as usize] == k {
+                if last[*r as usize] == k && ahead.is_none() {
                     let slots = &mut free[register.kind as usize];
                     if !slots.contains(&register.slot) {
                         slots.push(register.slot);
@@ -165,7 +176,7 @@ impl Program {
         }
         let single = Single::of(&registers, results);
         let weight = registers.iter().map(|r| r.code.weight()).sum::<usize>().max(1);
-        Program { registers, reads, inputs, indices, draws, single, weight }
+        Program { registers, reads, inputs, indices, draws, single, ahead, results: SmallVec::from_slice(results), weight }
     }
 }
 impl Code {

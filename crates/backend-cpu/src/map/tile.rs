@@ -2,11 +2,14 @@
 //! registers in tiles that stay in the L1 cache. A value is the same wherever its position falls in a tile.
 use super::load;
 use super::loops::{self, Src};
+use super::prefused::Loop;
 use super::program::{Code, Kind, Program};
+pub(crate) use super::tiles::{Lane, Scratch, TILE, Value, with_scratch};
+use super::tiles::{Tile, with_kind};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};
-use crate::simd::stream;
+use crate::simd::{lockstep::Streams, stream};
 use adamant_core::{
     DType, ErrorKind, Scalar,
     expr::Reg,
@@ -15,137 +18,8 @@ use adamant_core::{
     round_to_odd,
 };
 use smallvec::SmallVec;
-use std::{cell::RefCell, ops::Range};
+use std::ops::Range;
 
-/// Positions per tile.
-pub(crate) const TILE: usize = 1024;
-
-/// Where the values of one register wait. It begins at a cache line, so that no vector lies across two of them, and
-/// tiles begin at different places of a page, so that a read is not taken for one of what was just written elsewhere.
-#[derive(Default)]
-struct Tile<T> {
-    room: Vec<T>,
-    start: usize,
-}
-impl<T: Copy + Default> Tile<T> {
-    fn new(slot: usize) -> Tile<T> {
-        const LINE: usize = 64;
-        let (line, apart) = (LINE / size_of::<T>(), slot % 8 * 8);
-        let room = vec![T::default(); TILE + line * (apart + 1)];
-        // Only an interpreter of Rust may decline to tell.
-        let start = room.as_ptr().align_offset(LINE).min(line) + line * apart;
-        Tile { start: start.min(room.len() - TILE), room }
-    }
-    fn values(&self) -> &[T] {
-        &self.room[self.start..self.start + TILE]
-    }
-    fn values_mut(&mut self) -> &mut [T] {
-        &mut self.room[self.start..self.start + TILE]
-    }
-}
-/// Tiles of one kind.
-#[derive(Default)]
-pub(crate) struct Tiles<T>(Vec<Tile<T>>);
-impl<T: Copy + Default> Tiles<T> {
-    fn take(&mut self, slot: u16) -> Tile<T> {
-        let slot = slot as usize;
-        while self.0.len() <= slot {
-            self.0.push(Tile::new(self.0.len()));
-        }
-        std::mem::take(&mut self.0[slot])
-    }
-    fn put(&mut self, slot: u16, tile: Tile<T>) {
-        self.0[slot as usize] = tile;
-    }
-    fn values(&self, slot: u16) -> &[T] {
-        self.0[slot as usize].values()
-    }
-}
-/// The tiles of a thread, reused from kernel to kernel.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    f32: Tiles<f32>,
-    f64: Tiles<f64>,
-    i64: Tiles<i64>,
-    bool: Tiles<u8>,
-}
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-}
-/// Runs `f` with this thread's tiles.
-pub(crate) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
-    SCRATCH.with(|s| match s.try_borrow_mut() {
-        Ok(mut s) => f(&mut s),
-        Err(_) => f(&mut Scratch::default()),
-    })
-}
-
-/// A type that tiles hold.
-pub(crate) trait Lane: Copy + Default + bytemuck::Pod {
-    fn tiles(s: &Scratch) -> &Tiles<Self>;
-    fn tiles_mut(s: &mut Scratch) -> &mut Tiles<Self>;
-    fn of(v: Value) -> Self;
-    fn value(self) -> Value;
-}
-/// A register that is the same for all elements.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Value {
-    F32(f32),
-    F64(f64),
-    I64(i64),
-    Bool(u8),
-}
-macro_rules! lane {
-    ($t:ty, $kind:ident, $field:ident) => {
-        impl Lane for $t {
-            fn tiles(s: &Scratch) -> &Tiles<$t> {
-                &s.$field
-            }
-            fn tiles_mut(s: &mut Scratch) -> &mut Tiles<$t> {
-                &mut s.$field
-            }
-            fn of(v: Value) -> $t {
-                match v {
-                    Value::F32(v) => v as $t,
-                    Value::F64(v) => v as $t,
-                    Value::I64(v) => v as $t,
-                    Value::Bool(v) => v as $t,
-                }
-            }
-            fn value(self) -> Value {
-                Value::$kind(self)
-            }
-        }
-    };
-}
-lane!(f32, F32, f32);
-lane!(f64, F64, f64);
-lane!(i64, I64, i64);
-lane!(u8, Bool, bool);
-
-/// Calls a generic function with the lane type of a kind.
-macro_rules! with_kind {
-    ($kind:expr, $t:ident => $body:expr) => {
-        match $kind {
-            Kind::F32 => {
-                type $t = f32;
-                $body
-            }
-            Kind::F64 => {
-                type $t = f64;
-                $body
-            }
-            Kind::I64 => {
-                type $t = i64;
-                $body
-            }
-            Kind::Bool => {
-                type $t = u8;
-                $body
-            }
-        }
-    };
-}
 /// The number as a register of `dtype` holds it.
 fn scalar_value(s: Scalar, dtype: DType) -> Value {
     match Kind::of(dtype) {
@@ -244,7 +118,12 @@ impl<'a> Run<'a> {
             let last = self.program.reads.iter().rposition(|reads| reads.iter().flatten().any(|&r| is_load(r)));
             let written = if self.into[result as usize] == Some(o as u8) { result as usize } else { usize::MAX };
             let is_result = results.iter().any(|&r| is_load(r));
-            if Kind::is_memory_of(i.dtype) && self.nest.is_dense(k) && !is_result && last.is_none_or(|last| last < written) {
+            let in_time = match self.program.ahead {
+                // It reads each element before it writes it.
+                Some(_) => written == result as usize,
+                None => !is_result && last.is_none_or(|last| last < written),
+            };
+            if Kind::is_memory_of(i.dtype) && self.nest.is_dense(k) && in_time {
                 self.shared[k] = Some(o as u8);
             }
         }
@@ -322,6 +201,9 @@ impl<'a> Run<'a> {
     /// # Errors
     /// Operands that do not fit the program.
     pub fn tile(&self, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+        if let Some(ahead) = self.program.ahead {
+            return self.run_ahead(ahead, at, n, scratch, outs);
+        }
         let late = |r: usize| matches!(self.program.registers[r].code, Code::Load(k) if self.inputs[k as usize].in_place.is_some());
         let shares = self.inputs.iter().any(|i| i.in_place.is_some());
         if shares {
@@ -337,6 +219,49 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+    /// Runs the loop that was compiled ahead.
+    fn run_ahead(&self, ahead: Loop, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+        let program = self.program;
+        let takes = || program.registers.iter().enumerate().filter(|(_, r)| matches!(r.code, Code::Load(_) | Code::Arg(_) | Code::Const(_)));
+        for (r, _) in takes().filter(|(r, _)| self.uniform[*r].is_none()) {
+            self.execute(r, at, n, scratch, outs)?;
+        }
+        let is_into = |k: usize, r: Reg| self.into[r as usize] == Some(k as u8);
+        let in_tiles = program.results.iter().enumerate().filter(|(k, r)| !is_into(*k, **r)).map(|(_, &r)| program.registers[r as usize].slot);
+        let mut tiles: SmallVec<[(u16, Tile<f32>); 2]> = in_tiles.map(|slot| (slot, scratch.f32.take(slot))).collect();
+        let mut streams = Streams::new(n);
+        let (mut places, mut rooms) = (outs.iter_mut(), tiles.iter_mut());
+        for (k, &r) in program.results.iter().enumerate() {
+            let place = places.next();
+            match (place, is_into(k, r)) {
+                (Some(out), true) => {
+                    let range = out.range(at, n);
+                    streams.write(bytemuck::cast_slice_mut(&mut out.bytes[range]));
+                }
+                _ => streams.write(rooms.next().map(|(_, tile)| &mut tile.values_mut()[..n]).ok_or_else(|| internal("a result without a place"))?),
+            }
+        }
+        for (r, register) in takes() {
+            match (self.uniform[r], register.code) {
+                (Some(v), _) => streams.repeat(f32::of(v)),
+                (None, Code::Load(k)) if self.direct[k as usize] => {
+                    let input = &self.inputs[k as usize];
+                    let start = (input.layout.offset + at) * size_of::<f32>();
+                    streams.read(bytemuck::cast_slice(&input.bytes[start..start + n * size_of::<f32>()]));
+                }
+                (None, Code::Load(k)) => match self.shared[k as usize] {
+                    Some(o) => streams.read_output(o as usize),
+                    None => streams.read(&scratch.f32.values(register.slot)[..n]),
+                },
+                _ => return unexpected(),
+            }
+        }
+        let done = ahead(self.isa, streams);
+        for (slot, tile) in tiles {
+            scratch.f32.put(slot, tile);
+        }
+        if done { Ok(()) } else { unexpected() }
     }
     /// Stores register `r` to output `o`, unless it was computed there.
     pub fn store(&self, r: Reg, o: usize, at: usize, n: usize, scratch: &Scratch, outs: &mut [OutTile<'_>]) {

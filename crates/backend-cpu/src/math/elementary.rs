@@ -156,7 +156,7 @@ pub(super) fn exp2<V: Float>(x: V) -> V {
 }
 
 #[inline(always)]
-pub(super) fn expm1<V: Float>(x: V) -> V {
+pub(crate) fn expm1<V: Float>(x: V) -> V {
     let low = if is_single::<V>() { -20.0 } else { -40.0 };
     let high = if is_single::<V>() { 90.0 } else { 711.0 };
     let clamped = c::<V>(high).min(c::<V>(low).max(x));
@@ -275,7 +275,7 @@ pub(super) fn log10<V: Float>(x: V) -> V {
 const LOG10_2_LOW_F32: f64 = std::f64::consts::LOG10_2 - (std::f64::consts::LOG10_2 as f32 as f64);
 
 #[inline(always)]
-pub(super) fn log1p<V: Float>(x: V) -> V {
+pub(crate) fn log1p<V: Float>(x: V) -> V {
     let one = c::<V>(1.0);
     let u = one.add(x);
     // What rounding 1 + x lost, from the larger of the two.
@@ -291,7 +291,7 @@ pub(super) fn log1p<V: Float>(x: V) -> V {
 }
 
 #[inline(always)]
-pub(super) fn tanh<V: Float>(x: V) -> V {
+pub(crate) fn tanh<V: Float>(x: V) -> V {
     let a = c::<V>(22.0).min(x.abs());
     let t = expm1(a.add(a));
     let result = t.div(t.add(c(2.0))).copysign(x);
@@ -299,14 +299,14 @@ pub(super) fn tanh<V: Float>(x: V) -> V {
 }
 
 #[inline(always)]
-pub(super) fn sigmoid<V: Float>(x: V) -> V {
+pub(crate) fn sigmoid<V: Float>(x: V) -> V {
     let e = exp(x.abs().neg());
     let top = V::select(x.lt(c(0.0)), e, c(1.0));
     keep_nan(x, top.div(e.add(c(1.0))))
 }
 
 #[inline(always)]
-pub(super) fn silu<V: Float>(x: V) -> V {
+pub(crate) fn silu<V: Float>(x: V) -> V {
     let (p, n) = exp_parts(x.abs().neg());
     let below = x.lt(c(0.0));
     // x e^x is scaled last, so that it keeps its digits where e^x has none left.
@@ -359,7 +359,7 @@ fn square_pair<V: Float>(x: V) -> (V, V) {
 }
 
 #[inline(always)]
-pub(super) fn erf<V: Float>(x: V) -> V {
+pub(crate) fn erf<V: Float>(x: V) -> V {
     let a = x.abs();
     let (square, rest) = square_pair(x);
     let (p, n) = erfc_large(a, square, rest);
@@ -380,7 +380,7 @@ pub(super) fn erfc<V: Float>(x: V) -> V {
 
 /// x Φ(x) = x erfc(-x/√2) / 2.
 #[inline(always)]
-pub(super) fn gelu<V: Float>(x: V) -> V {
+pub(crate) fn gelu<V: Float>(x: V) -> V {
     let a = x.abs().mul(c(std::f64::consts::FRAC_1_SQRT_2));
     let (double, rest) = square_pair(x);
     let (p, n) = erfc_large(a, double.mul(c(0.5)), rest.mul(c(0.5)));
@@ -396,7 +396,7 @@ pub(super) fn gelu<V: Float>(x: V) -> V {
 
 /// x σ(2u), u = √(2/π) (x + 0.044715 x³): Hendrycks and Gimpel's approximation.
 #[inline(always)]
-pub(super) fn gelu_tanh<V: Float>(x: V) -> V {
+pub(crate) fn gelu_tanh<V: Float>(x: V) -> V {
     // u is kept as a pair: an error of it is one of e^u as many times larger as |u|.
     let bounded = c::<V>(1e6).min(c::<V>(-1e6).max(x));
     let low = |value: f64| by_width::<V>(value - f64::from(value as f32), 0.0);

@@ -32,6 +32,8 @@ pub enum SortBy {
     Flops,
     /// bytes read and written by all calls
     Bytes,
+    /// the most that tensors held, with [`super::Profiler::profile_memory`]
+    Memory,
 }
 /// What the machine can do at most, as measured by something else than what is profiled.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -154,6 +156,7 @@ impl Averages {
                 SortBy::Calls => b.calls.cmp(&a.calls),
                 SortBy::Flops => b.flops.cmp(&a.flops),
                 SortBy::Bytes => b.bytes.cmp(&a.bytes),
+                SortBy::Memory => b.peak_bytes.cmp(&a.peak_bytes),
             };
             order.then_with(|| a.key.cmp(&b.key))
         });
@@ -164,6 +167,10 @@ impl Averages {
         sorted.sort(by);
         let share = |time: Duration| if self.total.is_zero() { 0.0 } else { time.as_secs_f64() / self.total.as_secs_f64() * 100.0 };
         let mut lines = vec![["Kernel", "Calls", "Total ms", "%", "Mean us", "Min us", "Max us", "GFLOP/s", "GB/s"].map(String::from).to_vec()];
+        let memory = self.rows.iter().any(|r| r.peak_bytes.is_some());
+        if memory {
+            lines[0].push("Held MB".into());
+        }
         if self.ceilings.is_some() {
             lines[0].push("% of peak".into());
         }
@@ -172,6 +179,9 @@ impl Averages {
         for r in sorted.rows.iter().take(row_limit) {
             let mut line = vec![shortened(&r.key), r.calls.to_string(), format!("{:.3}", r.total.as_secs_f64() * 1e3), format!("{:.1}", share(r.total))];
             line.extend([micro(r.mean()), micro(r.min), micro(r.max), rate(r.gflops()), rate(r.gbytes())]);
+            if memory {
+                line.push(r.peak_bytes.map_or("-".into(), |b| format!("{:.1}", b as f64 * 1e-6)));
+            }
             if let Some(c) = self.ceilings {
                 line.push(format!("{:.0}", c.least(r.flops, r.bytes).as_secs_f64() / r.total.as_secs_f64().max(1e-12) * 100.0));
             }
