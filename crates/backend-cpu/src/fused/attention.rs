@@ -4,13 +4,12 @@
 use super::{
     known, one_float_or_wide,
     rows::{Real, Stored, max, sum, update, widened, with_stored},
-    softmax::log_of,
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
     gemm::{EpilogueProgram, GemmElement, MatRef, gemm},
     isa::Isa,
-    math::elementary::exp,
+    math::elementary::{exp, log},
     operand::{In, internal},
     reduce::tree::{Element, Sum, block},
     scratch::filled,
@@ -104,52 +103,72 @@ impl Heads {
     }
 }
 
-/// Turns a row of products into weights: scale, softmax over what is seen, zeros over what is not.
+/// Turns rows of products into weights: scale, softmax over what is seen, zeros over what is not.
 struct Weights<'a, T> {
-    row: &'a mut [T],
+    rows: &'a mut [T],
+    columns: usize,
+    /// how many keys the first row sees; each further one sees one more, if `causal`
     seen: usize,
+    causal: bool,
     scale: T,
+    /// gets the logarithm of each row's sum
+    lse: &'a mut [T],
 }
 impl<T: Real> Kernel for Weights<'_, T> {
-    /// The logarithm of the row's sum.
-    type Output = T;
+    type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self) -> T {
-        let (row, hidden) = self.row.split_at_mut(self.seen);
-        hidden.fill(T::ZERO);
-        let splat = T::V::<S>::splat;
-        let scale = splat(self.scale);
-        update::<S, T, 0>(
-            row,
-            [],
-            #[inline(always)]
-            |s, []| s.mul(scale),
-        );
-        let mut most = max::<S, T>(row);
-        if most == T::LOWEST {
-            most = T::ZERO;
+    fn run<S: Simd>(self) {
+        let mut largest = [T::ZERO; QUERIES];
+        for (i, (row, lse)) in self.rows.chunks_exact_mut(self.columns).zip(&mut *self.lse).enumerate() {
+            let seen = if self.causal { self.seen + i } else { self.seen };
+            (largest[i % QUERIES], *lse) = weights_of_row::<S, T>(row, seen.min(self.columns), self.scale);
         }
-        let largest = splat(most);
-        update::<S, T, 0>(
-            row,
-            [],
+        let count = self.lse.len().min(QUERIES);
+        update::<S, T, 1>(
+            &mut self.lse[..count],
+            [&largest[..count]],
             #[inline(always)]
-            |s, []| exp(s.sub(largest)),
+            |total, [most]| most.add(log(total)),
         );
-        let total = T::nearest(sum::<S, T, 1>(
-            [row],
-            #[inline(always)]
-            |[e]| e,
-        ));
-        let divisor = splat(if total == T::ZERO { T::ONE } else { total });
-        update::<S, T, 0>(
-            row,
-            [],
-            #[inline(always)]
-            |e, []| e.div(divisor),
-        );
-        most + log_of::<S, T>(total)
     }
+}
+/// The largest of a row's scores and the sum of its exponentials; the row becomes weights.
+#[inline(always)]
+fn weights_of_row<S: Simd, T: Real>(row: &mut [T], seen: usize, scale: T) -> (T, T) {
+    let (row, hidden) = row.split_at_mut(seen);
+    hidden.fill(T::ZERO);
+    let splat = T::V::<S>::splat;
+    let scale = splat(scale);
+    update::<S, T, 0>(
+        row,
+        [],
+        #[inline(always)]
+        |s, []| s.mul(scale),
+    );
+    let mut most = max::<S, T>(row);
+    if most == T::LOWEST {
+        most = T::ZERO;
+    }
+    let largest = splat(most);
+    update::<S, T, 0>(
+        row,
+        [],
+        #[inline(always)]
+        |s, []| exp(s.sub(largest)),
+    );
+    let total = T::nearest(sum::<S, T, 1>(
+        [row],
+        #[inline(always)]
+        |[e]| e,
+    ));
+    let divisor = splat(if total == T::ZERO { T::ONE } else { total });
+    update::<S, T, 0>(
+        row,
+        [],
+        #[inline(always)]
+        |e, []| e.div(divisor),
+    );
+    (most, total)
 }
 /// Turns a row of products into weights once more, and a row of the weights' cotangents into those of the scores, scaled.
 struct Scores<'a, T> {
@@ -234,9 +253,7 @@ where
         let v = Plane { data: &v[shared * h.keys * h.values..][..h.keys * h.values], columns: h.values };
         let (mut scores, mut result) = (filled(M::Real::ZERO, count * seen)?, M::room(out.len())?);
         h.product(count, seen, h.features, q.matrix(), k.turned(), &mut scores)?;
-        for (i, (row, lse)) in scores.chunks_exact_mut(seen).zip(lse).enumerate() {
-            *lse = dispatch(isa, Weights { row, seen: h.seen(first + i + 1), scale });
-        }
+        dispatch(isa, Weights { rows: &mut scores, columns: seen, seen: h.seen(first + 1), causal: h.causal, scale, lse });
         let p = Plane { data: &scores, columns: seen };
         let mut product = Ok(());
         M::write(isa, out, &mut result, |out| product = h.product(count, h.values, seen, p.matrix(), v.matrix(), out));

@@ -241,6 +241,15 @@ pub(crate) fn sum<S: Simd, T: Real, const K: usize>(x: [&[T]; K], f: impl Fn([T:
     }
     total.value::<Sum>()
 }
+/// Which lanes are among the first `count`.
+#[inline(always)]
+fn first_lanes<V: Float<Elem = T>, T: Real>(count: usize) -> V::Mask {
+    let mut index = [T::ZERO; LANES];
+    for (l, index) in index.iter_mut().enumerate() {
+        *index = T::nearest(l as f64);
+    }
+    V::from_slice(&index).lt(V::splat(T::nearest(count as f64)))
+}
 /// Sums of one block.
 #[inline(always)]
 fn block_sums<S: Simd, T: Real, const K: usize, const N: usize>(x: &[&[T]; K], f: impl Fn([T::V<S>; K]) -> [T::V<S>; N]) -> [T; N] {
@@ -256,23 +265,22 @@ fn block_sums<S: Simd, T: Real, const K: usize, const N: usize>(x: &[&[T]; K], f
             }
         }
     }
+    // The last few: lanes beyond them stay as they are (a zero added to -0 would change it).
+    let mut v = 0;
+    while whole + v * lanes < count {
+        let from = whole + v * lanes;
+        let here = lanes.min(count - from);
+        let terms = f(rest(x, from, here));
+        let taken = first_lanes::<T::V<S>, T>(here);
+        for k in 0..N {
+            let sum = &mut groups[k].as_mut()[v];
+            *sum = T::V::<S>::select(taken, sum.add(terms[k]), *sum);
+        }
+        v += 1;
+    }
     let mut blocks = [[T::ZERO; LANES]; N];
     for k in 0..N {
         write_lanes::<T::V<S>>(&groups[k], &mut blocks[k]);
-    }
-    let mut step = whole;
-    while step < count {
-        let here = lanes.min(count - step);
-        let terms = f(rest(x, step, here));
-        for k in 0..N {
-            let mut last = [T::ZERO; LANES];
-            terms[k].write_partial(&mut last[..here]);
-            for l in 0..here {
-                let lane = &mut blocks[k][step - whole + l];
-                *lane = lane.plus(last[l]);
-            }
-        }
-        step += here;
     }
     let mut out = [T::ZERO; N];
     for k in 0..N {
@@ -312,16 +320,32 @@ pub(crate) fn max<S: Simd, T: Real>(x: &[T]) -> T {
     let lanes = T::V::<S>::LANES;
     let lowest = T::V::<S>::splat(T::LOWEST);
     let mut most = [lowest; 4];
-    let mut chunks = x.chunks_exact(4 * lanes);
-    for c in &mut chunks {
-        for (k, most) in most.iter_mut().enumerate() {
-            *most = T::V::<S>::from_slice(&c[k * lanes..]).max(*most);
+    let mut k = 0;
+    while k + 4 * lanes <= x.len() {
+        for (l, most) in most.iter_mut().enumerate() {
+            *most = T::V::<S>::from_slice(&x[k + l * lanes..]).max(*most);
         }
+        k += 4 * lanes;
     }
-    let most = most[0].max(most[1]).max(most[2].max(most[3]));
+    let mut most = most[0].max(most[1]).max(most[2].max(most[3]));
+    while k + lanes <= x.len() {
+        most = T::V::<S>::from_slice(&x[k..]).max(most);
+        k += lanes;
+    }
+    if k < x.len() {
+        let taken = first_lanes::<T::V<S>, T>(x.len() - k);
+        most = T::V::<S>::select(taken, T::V::<S>::from_partial(&x[k..]), lowest).max(most);
+    }
     let mut each = [T::LOWEST; LANES];
     most.write(&mut each[..lanes]);
-    each.iter().chain(chunks.remainder()).fold(T::LOWEST, |a, &b| if b > a { b } else { a })
+    let mut half = LANES / 2;
+    while half > 0 {
+        for l in 0..half {
+            each[l] = if each[l + half] > each[l] { each[l + half] } else { each[l] };
+        }
+        half /= 2;
+    }
+    each[0]
 }
 /// `out = f(x)`.
 #[inline(always)]
