@@ -7,6 +7,7 @@ mod conformance;
 mod device;
 mod exit;
 mod features;
+mod flame;
 mod fuzz_graphs;
 mod goldens;
 mod prefuse;
@@ -34,6 +35,8 @@ enum Chore {
     Conformance(conformance::Options),
     /// The promised features: one check for each row that has been asked for
     Features(features::Options),
+    /// Flame graphs of kernels
+    Flame(flame::Options),
     /// Random graphs: fused = op by op, bit for bit, and both within the published table of the reference
     FuzzGraphs(fuzz_graphs::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
@@ -56,6 +59,7 @@ fn main() -> std::process::ExitCode {
         Chore::Check(options) => check::run(&options),
         Chore::Conformance(options) => conformance::run(&options),
         Chore::Features(options) => features::run(&options),
+        Chore::Flame(options) => flame::run(&options),
         Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
         Chore::Prefuse(options) => prefuse::run(&options),
