@@ -239,10 +239,12 @@ fn reduce_rows<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, first: usize,
     Ok(())
 }
 
-/// Adds rows of a tile to the lanes of their columns.
+/// Adds rows to the lanes of their columns.
 struct AddRows<'a, T, C> {
     x: &'a [T],
     width: usize,
+    /// from the beginning of a row to that of the next
+    stride: usize,
     /// the number of the first row within its block
     row: usize,
     lanes: &'a mut [T],
@@ -252,7 +254,7 @@ impl<T: Element, C: Combine> Kernel for AddRows<'_, T, C> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        for (k, x) in self.x.chunks_exact(self.width).enumerate() {
+        for (k, x) in self.x.chunks(self.stride).enumerate() {
             let lane = (self.row + k) % LANES;
             for (l, &v) in self.lanes[lane * self.width..][..self.width].iter_mut().zip(x) {
                 *l = C::lanes(*l, v);
@@ -268,16 +270,25 @@ fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, 
     let mut room = [T::default(); TILE];
     let mut lanes = filled(identity, LANES * width)?;
     let mut totals: Vec<Total<T>> = collected(width, (0..width).map(|_| Total::new::<C>()))?;
-    // Whole rows lie one after another: a tile takes several.
-    let rows = if width == job.inner { (TILE / width).max(1) } else { 1 };
+    // Where rows lie in memory as the loops want them, all of a block are taken at once. Else whole rows lie one after
+    // another and a tile takes several, or one has a part of each.
+    let is_direct = job.run.is_direct(job.value) && L::in_place(Src::Slice(&[])).is_some();
+    let rows = match width == job.inner {
+        _ if is_direct => BLOCK,
+        true => (TILE / width).max(1),
+        false => 1,
+    };
     let mut r = 0;
     while r < job.reduced {
         let end = (r / BLOCK * BLOCK + BLOCK).min(job.reduced);
         while r < end {
             let count = rows.min(end - r);
             let at = (o * job.reduced + r) * job.inner + first;
-            let x = tile::<L, T>(job, at, count * width, scratch, &mut room)?;
-            dispatch(isa, AddRows::<T, C> { x, width, row: r % BLOCK, lanes: &mut lanes, mark: std::marker::PhantomData });
+            let (x, stride) = match is_direct {
+                true => (L::in_place(job.run.src::<L>(job.value, at, (count - 1) * job.inner + width, scratch, &[])).unwrap_or_default(), job.inner),
+                false => (tile::<L, T>(job, at, count * width, scratch, &mut room)?, width),
+            };
+            dispatch(isa, AddRows::<T, C> { x, width, stride, row: r % BLOCK, lanes: &mut lanes, mark: std::marker::PhantomData });
             r += count;
         }
         fold_columns::<T, C>(isa, &mut lanes, width);
