@@ -1,25 +1,17 @@
-//! `cargo xtask bench run`: the workloads that other frameworks are measured with, by the same protocol, one JSON line
-//! each: `{"workload", "impl", "median_ms", "min_ms", "extra": {"threads", "samples", ...}}`, or `{.., "error"}`.
-//! Every workload's result is checked before it is timed; a wrong result prints an error line and no time.
+//! `cargo xtask bench`: the workloads that other frameworks are measured with (`adamant-bench` holds the verbs), and what
+//! only this repository can do: peers, the size of a program, the time of its build.
+mod compile_time;
 mod conv;
 mod elementwise;
 mod gemm;
-mod harness;
 mod infer;
-mod inputs;
 mod models;
 mod peers;
 mod small;
 mod train;
 
-use crate::exit::Exit;
-use adamant::{
-    Device, Error,
-    cpu::{Context, CpuBackend},
-};
-use globset::{Glob, GlobSet, GlobSetBuilder};
-use harness::{Ending, Protocol, Workload};
-use std::time::Duration;
+use crate::{exit::Exit, size};
+use adamant_bench::{Suite, Workload, cli};
 
 /// What the command line says.
 #[derive(clap::Args)]
@@ -29,116 +21,51 @@ pub struct Options {
 }
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Measure this project
-    Run(RunOptions),
-    /// Measure this project and another program that prints the same lines, workload by workload in turn
+    #[command(flatten)]
+    Common(cli::Verb),
+    /// This project and others, sample by sample in turn
     Peers(peers::Options),
-}
-#[derive(clap::Args)]
-struct RunOptions {
-    /// Only the workloads whose name matches one of these globs, separated by commas
-    #[arg(long, value_delimiter = ',', default_value = "*")]
-    only: Vec<Glob>,
-    /// Threads of the CPU device; the caller pins the process
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
-    /// Seconds of samples for each workload
-    #[arg(long, default_value_t = 1.0)]
-    budget: f64,
-    /// cpu, cuda:N, wgpu:N or reference
-    #[arg(long, default_value = "cpu")]
-    device: String,
-    /// Small shapes: shows that the workloads run and are right, not how fast they are
-    #[arg(long)]
-    small: bool,
-    /// Names of the workloads, nothing is run
-    #[arg(long)]
-    list: bool,
-    /// JSON lines instead of text
-    #[arg(long)]
-    json: bool,
+    /// Crates in the tree and the size of a program, as `cargo xtask size`
+    Size(size::Options),
+    /// How long builds take: from nothing, and after a change
+    CompileTime(compile_time::Options),
 }
 
 /// Runs what the command line asks for.
 pub fn run(options: &Options) -> Exit {
     match &options.action {
-        Action::Run(o) => measure(o),
-        Action::Peers(o) => peers::run(o),
+        Action::Common(verb) => cli::execute(verb, &suite()).into(),
+        Action::Peers(o) => peers::run(o, &suite()),
+        Action::Size(o) => size::run(o),
+        Action::CompileTime(o) => compile_time::run(o),
     }
 }
-
-/// Every workload, in the order of the document that defines them.
+/// What this project measures, and how the program that does is built.
+pub fn suite() -> Suite {
+    Suite::new("adamant", workloads, &["build", "--release", "--package", "xtask"])
+}
+/// Every workload: those of the document in its order, then the sizes, then what the tool judges itself with.
 fn workloads() -> Vec<Workload> {
-    let families = [gemm::workloads, conv::workloads, elementwise::workloads, small::workloads, train::workloads, infer::workloads];
-    families.iter().flat_map(|family| family()).collect()
-}
-
-fn measure(options: &RunOptions) -> Exit {
-    let Some(only) = globs(&options.only) else { return Exit::Usage };
-    let wanted: Vec<Workload> = workloads().into_iter().filter(|w| only.is_match(&w.name)).collect();
-    if wanted.is_empty() {
-        eprintln!("no workload matches; `cargo xtask bench run --list` names them");
-        return Exit::Usage;
-    }
-    if options.list {
-        wanted.iter().for_each(|w| println!("{}", w.name));
-        return Exit::Passed;
-    }
-    if options.threads == 0 || options.budget.is_nan() || options.budget < 0.0 {
-        eprintln!("--threads counts from 1 and --budget from 0");
-        return Exit::Usage;
-    }
-    let device = match open(&options.device, options.threads) {
-        Ok(device) => device,
-        Err(e) => {
-            eprintln!("{e}");
-            return if e.kind().word() == "device" { Exit::DeviceAbsent } else { Exit::Usage };
-        }
-    };
-    device.make_current();
-    let protocol = Protocol { threads: options.threads, budget: Duration::from_secs_f64(options.budget), small: options.small, device };
-    let mut failed = false;
-    for workload in wanted {
-        let line = harness::measure(workload, &protocol);
-        failed |= line.ending() == Ending::Failed;
-        if options.json {
-            println!("{}", serde_json::json!(line));
-        } else {
-            println!("{line}");
-        }
-    }
-    if failed { Exit::Failed } else { Exit::Passed }
-}
-
-fn globs(patterns: &[Glob]) -> Option<GlobSet> {
-    let mut set = GlobSetBuilder::new();
-    for glob in patterns {
-        set.add(glob.clone());
-    }
-    set.build().inspect_err(|e| eprintln!("{e}")).ok()
-}
-
-/// The device under its name; the CPU with a pool of so many threads.
-fn open(name: &str, threads: usize) -> Result<Device, Error> {
-    if name == "cpu" {
-        return Ok(Context::new(CpuBackend::builder().threads(threads))?.device());
-    }
-    name.parse()
+    let families =
+        [gemm::workloads, conv::workloads, elementwise::workloads, small::workloads, train::workloads, infer::workloads, elementwise::sizes, gemm::sizes];
+    let mut all: Vec<Workload> = families.iter().flat_map(|family| family()).collect();
+    all.extend([gemm::selftest(), elementwise::selftest()]);
+    all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use adamant::Device;
+    use adamant_bench::{Group, Scale, sampler::Active};
 
     /// Each workload builds, passes its own check and runs on the reference device at small shapes.
     #[test]
     fn every_workload_is_right_at_small_shapes() {
         Device::reference().scoped(|| {
-            let protocol = Protocol { threads: 1, budget: Duration::ZERO, small: true, device: Device::reference() };
             for workload in workloads() {
-                let name = workload.name.clone();
-                let line = harness::measure(workload, &protocol);
-                assert_ne!(line.ending(), Ending::Failed, "{name}: {line}");
+                let ran = Active::start(&workload, Scale::SMALL).and_then(|mut active| active.sample(1).and_then(|_| active.check_again()));
+                assert!(ran.as_ref().is_ok() || ran.as_ref().is_err_and(|p| p.is_unsupported()), "{}: {ran:?}", workload.name);
             }
         });
     }
@@ -149,5 +76,23 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), all);
+    }
+    #[test]
+    fn a_family_that_lacks_a_decade() {
+        let mut families = std::collections::BTreeMap::<String, Vec<u64>>::new();
+        for w in workloads().into_iter().filter(|w| w.group == Group::Sizes) {
+            let (family, _) = w.name.rsplit_once('/').unwrap();
+            families.entry(family.into()).or_default().extend(w.elements);
+        }
+        assert!(families.len() >= 14, "{}", families.len());
+        for (family, sizes) in families {
+            let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+            let decades = (*most as f64 / *least as f64).log10();
+            assert!(decades >= 4.95, "{family}: {decades}");
+        }
+    }
+    #[test]
+    fn a_train_workload_without_its_memory() {
+        assert!(workloads().iter().all(|w| w.memory == w.name.starts_with("train_")));
     }
 }

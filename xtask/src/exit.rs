@@ -15,8 +15,23 @@ pub enum Exit {
     Usage = 2,
     /// A file or folder that was named cannot be read or written.
     Unreadable = 4,
+    /// Slower than allowed.
+    Regression = 8,
     /// The device that was named is not there.
     DeviceAbsent = 9,
+}
+impl From<adamant_bench::cli::Exit> for Exit {
+    fn from(exit: adamant_bench::cli::Exit) -> Exit {
+        use adamant_bench::cli::Exit as Bench;
+        match exit {
+            Bench::Passed => Exit::Passed,
+            Bench::Failed => Exit::Failed,
+            Bench::Usage => Exit::Usage,
+            Bench::Unreadable => Exit::Unreadable,
+            Bench::Regression => Exit::Regression,
+            Bench::DeviceAbsent => Exit::DeviceAbsent,
+        }
+    }
 }
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {

@@ -1,13 +1,10 @@
 //! Convolutions of one image, as in inference.
-use super::{
-    harness::{Checked, Rate, Scale, Timed, Workload},
-    inputs::{F32, check, tensor, uniform},
+use adamant::functional::{Conv, conv2d};
+use adamant_bench::{
+    Checked, Prepared, Rate, Scale, Workload,
+    check::{F32, check},
+    inputs::{tensor, uniform},
 };
-use adamant::{
-    functional::{Conv, conv2d},
-    no_grad,
-};
-use std::hint::black_box;
 
 /// channels in and out, height = width, kernel, stride, padding
 const CONVOLUTIONS: &[(&str, [usize; 6])] = &[
@@ -20,18 +17,21 @@ const CONVOLUTIONS: &[(&str, [usize; 6])] = &[
 /// The family.
 pub fn workloads() -> Vec<Workload> {
     let flop = |[ci, co, size, k, stride, padding]: [usize; 6]| 2.0 * (ci * co * k * k * output(size, k, stride, padding).pow(2)) as f64;
-    CONVOLUTIONS.iter().map(|&(name, c)| Workload::new(name, Rate::Flop(flop(c)), move |s| convolution(s, c))).collect()
+    let bytes =
+        |[ci, co, size, k, stride, padding]: [usize; 6]| 4.0 * (ci * size * size + co * ci * k * k + co * output(size, k, stride, padding).pow(2)) as f64;
+    let workload = |&(name, c): &(&'static str, _)| Workload::new(name, Rate::Flop(flop(c)), move |s| convolution(s, c)).with_intensity(flop(c) / bytes(c));
+    CONVOLUTIONS.iter().map(workload).collect()
 }
 fn output(size: usize, k: usize, stride: usize, padding: usize) -> usize {
     (size + 2 * padding - k) / stride + 1
 }
-fn convolution(scale: Scale, [ci, co, size, k, stride, padding]: [usize; 6]) -> Checked<Timed> {
+fn convolution(scale: Scale, [ci, co, size, k, stride, padding]: [usize; 6]) -> Checked<Prepared> {
     let (ci, co, size) = (scale.at_most(ci, 3), scale.at_most(co, 4), scale.at_most(size, 9));
     let (xs, ws) = (uniform(ci * size * size, 1), uniform(co * ci * k * k, 2));
     let (x, w) = (tensor(&[1, ci, size, size], 1), tensor(&[co, ci, k, k], 2));
     let options = Conv { stride: stride.into(), padding: padding.into(), ..Conv::default() };
     let out = output(size, k, stride, padding);
-    check(&no_grad(|| conv2d(&x, &w, None, &options)), ci * k * k, F32, |flat| {
+    let exact = move |flat: usize| {
         let (o, row, column) = (flat / (out * out), flat / out % out, flat % out);
         let mut total = (0.0, 0.0);
         for c in 0..ci {
@@ -45,6 +45,6 @@ fn convolution(scale: Scale, [ci, co, size, k, stride, padding]: [usize; 6]) -> 
             }
         }
         total
-    })?;
-    Ok(Box::new(move || no_grad(|| black_box(conv2d(&x, &w, None, &options)).eval())))
+    };
+    Ok(Prepared::output(move || conv2d(&x, &w, None, &options), move |y| check(y, ci * k * k, F32, &exact)))
 }

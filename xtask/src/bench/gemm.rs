@@ -1,10 +1,10 @@
 //! Matrix products: single, batched, in bf16, and the dense layer.
-use super::{
-    harness::{Checked, Problem, Rate, Scale, Timed, Workload},
-    inputs::{BF16, F32, check, tensor, uniform},
+use adamant::{DType, Error, ErrorKind, Tensor, functional::linear};
+use adamant_bench::{
+    Checked, Group, Prepared, Problem, Rate, Scale, Workload,
+    check::{BF16, F32, check},
+    inputs::{tensor, uniform},
 };
-use adamant::{DType, Error, ErrorKind, Tensor, functional::linear, no_grad};
-use std::hint::black_box;
 
 /// m, n, k and how the operands are stored (n: as named, t: transposed); the name's tail.
 const PRODUCTS: &[(&str, usize, usize, usize, [bool; 2])] = &[
@@ -28,32 +28,48 @@ const PRODUCTS: &[(&str, usize, usize, usize, [bool; 2])] = &[
 
 /// The family.
 pub fn workloads() -> Vec<Workload> {
-    let flop = |n: usize| Rate::Flop(2.0 * n as f64);
     let mut all = Vec::new();
     for &(tail, m, n, k, stored) in PRODUCTS {
-        all.push(Workload::new(format!("gemm_f32_{tail}"), flop(m * n * k), move |s| product(s, DType::F32, 1, [m, n, k], stored)));
+        all.push(multiplication(format!("gemm_f32_{tail}"), 1, [m, n, k], 4, move |s| product(s, DType::F32, 1, [m, n, k], stored)));
     }
     for (tail, stored) in [("nn", [false, false]), ("nt", [false, true])] {
-        all.push(Workload::new(format!("bmm_f32_48_256x64x256_{tail}"), flop(48 * 256 * 256 * 64), move |s| {
-            product(s, DType::F32, s.of(48, 3), [256, 256, 64], stored)
-        }));
+        let name = format!("bmm_f32_48_256x64x256_{tail}");
+        all.push(multiplication(name, 48, [256, 256, 64], 4, move |s| product(s, DType::F32, s.of(48, 3), [256, 256, 64], stored)));
     }
     for n in [1024usize, 2048] {
-        all.push(Workload::new(format!("gemm_bf16_{n}"), flop(n * n * n), move |s| product(s, DType::BF16, 1, [n, n, n], [false, false])));
+        let w = multiplication(format!("gemm_bf16_{n}"), 1, [n; 3], 2, move |s| product(s, DType::BF16, 1, [n, n, n], [false, false]));
+        all.push(w.of_dtype("bf16"));
     }
-    all.push(Workload::new("gemm_int8_1024", flop(1024 * 1024 * 1024), |_| missing("a matrix product of 8-bit integers")));
+    all.push(multiplication("gemm_int8_1024".into(), 1, [1024; 3], 1, |_| missing("a matrix product of 8-bit integers")).of_dtype("int8"));
     for batch in [1usize, 32] {
-        all.push(Workload::new(format!("linear_f32_1024_b{batch}"), flop(batch * 1024 * 1024), move |s| dense(s, batch)));
-        all.push(Workload::new(format!("qlinear_dyn_int8_1024_b{batch}"), flop(batch * 1024 * 1024), |_| missing("a dense layer with 8-bit weights")));
+        let sizes = [batch, 1024, 1024];
+        all.push(multiplication(format!("linear_f32_1024_b{batch}"), 1, sizes, 4, move |s| dense(s, batch)));
+        let quantized = multiplication(format!("qlinear_dyn_int8_1024_b{batch}"), 1, sizes, 1, |_| missing("a dense layer with 8-bit weights"));
+        all.push(quantized.of_dtype("int8"));
     }
     all
 }
-fn missing(what: &str) -> Checked<Timed> {
+/// Squares over the sizes.
+pub fn sizes() -> Vec<Workload> {
+    let square = |n: usize| multiplication(format!("matmul/{}", n * n), 1, [n; 3], 4, move |s| product(s, DType::F32, 1, [n; 3], [false; 2]));
+    [4usize, 8, 16, 32, 64, 128, 256, 512, 1024, 2048].map(|n| square(n).sized((n * n) as u64)).into()
+}
+/// Many small ones, so that a share of the work can be added.
+pub fn selftest() -> Workload {
+    let flop = Rate::Flop(2.0 * 128f64.powi(3));
+    Workload::new("selftest_compute", flop, |s| product(s, DType::F32, 1, [128; 3], [false; 2])).in_group(Group::Selftest)
+}
+/// A product with its operations, and with the traffic of reading both operands and writing the result once.
+fn multiplication(name: String, batch: usize, [m, n, k]: [usize; 3], width: usize, build: impl Fn(Scale) -> Checked<Prepared> + 'static) -> Workload {
+    let (flop, bytes) = (2 * batch * m * n * k, width * batch * (m * n + n * k + m * k));
+    Workload::new(name, Rate::Flop(flop as f64), build).with_intensity(flop as f64 / bytes as f64)
+}
+fn missing(what: &str) -> Checked<Prepared> {
     Err(Problem::Failed(Error::new("matmul", ErrorKind::Unsupported { backend: "cpu".into(), what: what.into() })))
 }
 
 /// `batch` products of `[m, k]` and `[k, n]`.
-fn product(scale: Scale, dtype: DType, batch: usize, sizes: [usize; 3], stored: [bool; 2]) -> Checked<Timed> {
+fn product(scale: Scale, dtype: DType, batch: usize, sizes: [usize; 3], stored: [bool; 2]) -> Checked<Prepared> {
     let [m, n, k] = sizes.map(|size| scale.at_most(size, 17));
     let round = |x: f32| if dtype == DType::BF16 { adamant::bf16::from_f32(x).to_f32() } else { x };
     let host = |n: usize, seed| uniform(n, seed).into_iter().map(round).collect::<Vec<f32>>();
@@ -70,25 +86,23 @@ fn product(scale: Scale, dtype: DType, batch: usize, sizes: [usize; 3], stored: 
     let at = |rows: usize, columns: usize, transposed: bool, p: usize, i: usize, j: usize| {
         p * rows * columns + if transposed { j * rows + i } else { i * columns + j }
     };
-    let result = no_grad(|| a.matmul(&b));
-    check(&result, k, if dtype == DType::BF16 { BF16 } else { F32 }, |flat| {
+    let exact = move |flat: usize| {
         let (p, i, j) = (flat / (m * n), flat / n % m, flat % n);
         (0..k)
             .map(|l| x[at(m, k, stored[0], p, i, l)] as f64 * y[at(k, n, stored[1], p, l, j)] as f64)
             .fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
-    })?;
-    drop(result);
-    Ok(Box::new(move || no_grad(|| black_box(a.matmul(&b)).eval())))
+    };
+    Ok(Prepared::output(move || a.matmul(&b), move |result| check(result, k, if dtype == DType::BF16 { BF16 } else { F32 }, &exact)))
 }
 /// y = x Wᵀ + b, square.
-fn dense(scale: Scale, batch: usize) -> Checked<Timed> {
+fn dense(scale: Scale, batch: usize) -> Checked<Prepared> {
     let (n, batch) = (scale.at_most(1024, 33), scale.at_most(batch, 3));
     let (xs, ws, bs) = (uniform(batch * n, 1), uniform(n * n, 2), uniform(n, 3));
     let (x, w, b) = (tensor(&[batch, n], 1), tensor(&[n, n], 2), tensor(&[n], 3));
-    check(&no_grad(|| linear(&x, &w, Some(&b))), n, F32, |flat| {
+    let exact = move |flat: usize| {
         let (i, j) = (flat / n, flat % n);
         let terms = (0..n).map(|l| xs[i * n + l] as f64 * ws[j * n + l] as f64).chain([bs[j] as f64]);
         terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
-    })?;
-    Ok(Box::new(move || no_grad(|| black_box(linear(&x, &w, Some(&b))).eval())))
+    };
+    Ok(Prepared::output(move || linear(&x, &w, Some(&b)), move |y| check(y, n, F32, &exact)))
 }

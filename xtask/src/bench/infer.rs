@@ -1,11 +1,8 @@
 //! Inference of whole networks, outside the tape.
-use super::{
-    harness::{Checked, Rate, Scale, Timed, Workload, ensure},
-    inputs::tensor,
-    models::{Cache, Gpt, GptSizes, MiniLm, ResNet, Weights, tokens},
-};
+use super::models::{Cache, Gpt, GptSizes, MiniLm, ResNet, Weights, tokens};
 use adamant::{Device, Result, Tensor, no_grad};
-use std::hint::black_box;
+use adamant_bench::{Checked, Prepared, Rate, Scale, Workload, ensure, inputs::tensor};
+use std::{hint::black_box, rc::Rc};
 
 /// The family.
 pub fn workloads() -> Vec<Workload> {
@@ -18,19 +15,25 @@ pub fn workloads() -> Vec<Workload> {
 }
 type Net = Box<dyn Fn() -> Result<Tensor>>;
 /// A network that gives at small shapes what the plain interpreter gives, and finite numbers in full.
-fn infer(scale: Scale, build: fn(Scale) -> Result<Net>) -> Checked<Timed> {
-    let small = || no_grad(|| build(Scale::SMALL)?()?.to_vec::<f32>());
-    agree(&small()?, &Device::reference().scoped(small)?)?;
-    let net = build(scale)?;
-    let full = no_grad(&net)?.to_vec::<f32>()?;
-    ensure(full.iter().all(|x| x.is_finite()) && full.iter().any(|&x| x != full[0]), || "the output is not finite, or everywhere the same".into())?;
-    Ok(Box::new(move || no_grad(|| black_box(net()?).eval())))
+fn infer(scale: Scale, build: fn(Scale) -> Result<Net>) -> Checked<Prepared> {
+    let net = Rc::new(build(scale)?);
+    let checked = net.clone();
+    let verify = move || {
+        let small = || no_grad(|| build(Scale::SMALL)?()?.to_vec::<f32>());
+        let worst = agree(&small()?, &Device::reference().scoped(small)?)?;
+        let full = no_grad(&**checked)?.to_vec::<f32>()?;
+        ensure(full.iter().all(|x| x.is_finite()) && full.iter().any(|&x| x != full[0]), || "the output is not finite, or everywhere the same".into())?;
+        Ok(worst)
+    };
+    Ok(Prepared::checked(move || no_grad(|| black_box(net()?).eval()), verify))
 }
-fn agree(ours: &[f32], exact: &[f32]) -> Checked<()> {
+/// How far two outputs are apart, as a share of what is allowed.
+fn agree(ours: &[f32], exact: &[f32]) -> Checked<f64> {
     let size = exact.iter().fold(0f32, |m, x| m.max(x.abs()));
     let worst = ours.iter().zip(exact).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
     let right = ours.len() == exact.len() && worst <= 1e-3 * size;
-    ensure(right, || format!("at small shapes it is {worst} away from the reference, whose largest number is {size}"))
+    ensure(right, || format!("at small shapes it is {worst} away from the reference, whose largest number is {size}"))?;
+    Ok((worst / (1e-3 * size)) as f64)
 }
 fn resnet(s: Scale) -> Result<Net> {
     let net = ResNet::fifty(&mut Weights::default(), s)?;
@@ -73,27 +76,25 @@ impl Language {
         Ok(all)
     }
 }
-fn prefill(scale: Scale) -> Checked<Timed> {
-    check_decoding()?;
+fn prefill(scale: Scale) -> Checked<Prepared> {
     let l = language(scale)?;
-    Ok(Box::new(move || no_grad(|| black_box(l.prompted(&l.net.caches(l.length)?)?).eval())))
+    Ok(Prepared::checked(move || no_grad(|| black_box(l.prompted(&l.net.caches(l.length)?)?).eval()), check_decoding))
 }
-fn decode(scale: Scale) -> Checked<Timed> {
-    check_decoding()?;
+fn decode(scale: Scale) -> Checked<Prepared> {
     let (l, count) = (language(scale)?, scale.of(64, 4));
     let caches = l.net.caches(l.length + count)?;
     let first = no_grad(|| Ok::<_, adamant::Error>(l.prompted(&caches)?.argmax(2)))?;
     first.eval()?;
-    Ok(Box::new(move || no_grad(|| l.greedy(&caches, &first, count).map(|all| drop(black_box(all))))))
+    Ok(Prepared::checked(move || no_grad(|| l.greedy(&caches, &first, count).map(|all| drop(black_box(all)))), check_decoding))
 }
 /// At small shapes: the logits are the reference's, and decoding with caches gives the tokens that running the whole
 /// text anew for each token gives.
-fn check_decoding() -> Checked<()> {
+fn check_decoding() -> Checked<f64> {
     let small = || {
         let l = language(Scale::SMALL)?;
         no_grad(|| l.prompted(&l.net.caches(l.length)?)?.to_vec::<f32>())
     };
-    agree(&small()?, &Device::reference().scoped(small)?)?;
+    let worst = agree(&small()?, &Device::reference().scoped(small)?)?;
     let l = language(Scale::SMALL)?;
     let caches = l.net.caches(l.length + 6)?;
     let (cached, anew) = no_grad(|| {
@@ -108,5 +109,6 @@ fn check_decoding() -> Checked<()> {
         Ok::<_, adamant::Error>((cached, text.split_off(l.length + 1)))
     })?;
     ensure(cached == anew, || format!("with caches the tokens are {cached:?}, without {anew:?}"))?;
-    ensure(cached.iter().all(|&t| t >= 0 && (t as usize) < l.vocabulary), || "a token is outside the vocabulary".into())
+    ensure(cached.iter().all(|&t| t >= 0 && (t as usize) < l.vocabulary), || "a token is outside the vocabulary".into())?;
+    Ok(worst)
 }

@@ -1,8 +1,4 @@
 //! The networks of the workloads, from functions of tensors. The numbers they start from are the same on every device.
-use super::{
-    harness::Scale,
-    inputs::{indices, tensor},
-};
 use adamant::{
     Cell, Error, Result, Tensor,
     functional::{
@@ -11,6 +7,10 @@ use adamant::{
     },
     nn::Param,
     no_grad,
+};
+use adamant_bench::{
+    Scale,
+    inputs::{indices, tensor},
 };
 
 /// Parameters as they are made, each from its own stream.

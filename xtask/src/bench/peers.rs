@@ -1,158 +1,255 @@
-//! `cargo xtask bench peers`: this project and another program, workload by workload in turn, so that a busy machine
-//! slows both; medians of the rounds, and their ratio.
+//! `cargo xtask bench peers`: this project, PyTorch, ONNX Runtime, JAX, Candle and Burn in one run, sample by sample in
+//! turn, so that a busy machine slows all of them.
+//!
+//! Runners stand in `xtask/peers` and speak the protocol of `bench serve`. Where both sides show an output, some of its
+//! elements are compared before anything is timed: all make their inputs from the same numbers. A peer that is not there
+//! is named and skipped. Another program that prints lines ([`lines`]) is run case by case in turn.
+mod found;
+mod lines;
+
 use crate::exit::Exit;
-use serde::Deserialize;
+use adamant_bench::{
+    Group, Suite,
+    ceilings::Ceilings,
+    child::{Child, Subject},
+    interleave::{Plan, SideState, Sides, Taken, take},
+    lines::Line,
+    machine::{Git, Load, Machine, Toolchain},
+    place::Place,
+    protocol::Ask,
+    record::{Case, Record, SCHEMA, VERSION},
+    render::{ratio, time},
+    verdict::{Compared, Pairs, judge},
+};
 use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    path::PathBuf,
+    time::{Duration, SystemTime},
 };
 
 /// What the command line says.
 #[derive(clap::Args)]
 pub struct Options {
-    /// The program to compare with, or a folder with one program that prints the same lines
-    #[arg(long)]
+    /// A folder with runners (`peer-candle`, `peer_torch.py`), or with a Python that has the packages (`bin/python`), or a
+    /// program that prints lines
+    #[arg(long, default_value = "xtask/peers")]
     dir: PathBuf,
+    /// The Python that has torch, onnxruntime or jax; else the folder's, else python3
+    #[arg(long)]
+    python: Option<PathBuf>,
+    /// Only these peers, separated by commas: torch,torch-compile,onnxruntime,jax,candle,burn
+    #[arg(long, value_delimiter = ',')]
+    peers: Vec<String>,
     /// Only the workloads whose name matches one of these globs, separated by commas
-    #[arg(long, default_value = "*")]
-    only: String,
-    /// Threads of both
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
-    /// Seconds of samples for each workload and round
-    #[arg(long, default_value_t = 0.3)]
+    #[arg(long, value_delimiter = ',', default_value = "*")]
+    only: Vec<String>,
+    /// Threads of all
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
+    /// Seconds of samples for each workload, of all together
+    #[arg(long, default_value_t = 3.0)]
     budget: f64,
-    /// How often each is measured
+    /// How often each workload is prepared anew
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// One JSON document instead of a table
+    /// Milliseconds before each sample, in which threads of the program before stop spinning
+    #[arg(long, default_value_t = 5)]
+    settle: u64,
+    /// The growth of memory too, of the workloads that train
+    #[arg(long)]
+    memory: bool,
+    /// JSON lines instead of a table
     #[arg(long)]
     json: bool,
+    /// Append the record of this run to a file
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 }
+type Ended = (Exit, String);
 
-/// What is read of a line.
-#[derive(Deserialize)]
-struct Line {
-    workload: String,
-    #[serde(rename = "impl")]
-    implementation: String,
-    median_ms: Option<f64>,
-    error: Option<String>,
-}
-/// One workload of one program, over the rounds.
-#[derive(Default)]
+/// One workload in all programs.
 struct Measured {
-    medians: Vec<f64>,
-    error: Option<String>,
-}
-impl Measured {
-    fn median(&self) -> Option<f64> {
-        let mut sorted = self.medians.clone();
-        sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len() / 2).copied()
-    }
+    taken: Taken,
+    /// this project against each peer: time of ours over the peer's
+    against: Vec<Option<Compared>>,
+    /// growth of memory, by program
+    growth: Vec<Option<u64>>,
 }
 
-/// Measures both and prints the ratios.
-pub fn run(options: &Options) -> Exit {
-    let compared = match compare(options) {
-        Ok(rows) => rows,
-        Err((exit, text)) => {
-            eprintln!("{text}");
-            return exit;
-        }
-    };
-    let mut slower = Vec::new();
-    let mut rows = Vec::new();
-    for (name, ours, theirs, peer) in &compared {
-        let ratio = ours.median().zip(theirs.median()).map(|(a, b)| a / b);
-        if ratio.is_some_and(|r| r > 1.0) {
-            slower.push(name.clone());
-        }
-        rows.push(serde_json::json!({
-            "workload": name, "adamant_ms": ours.median(), "peer": peer, "peer_ms": theirs.median(), "ratio": ratio,
-            "adamant_error": ours.error, "peer_error": theirs.error,
-        }));
-        if !options.json {
-            let ms = |m: &Measured| m.median().map_or_else(|| "-".into(), |x| format!("{x:.6}"));
-            let ratio = ratio.map_or_else(|| "-".into(), |r| format!("{r:.2}"));
-            let why = ours.error.as_deref().map(|e| format!("  {e}")).unwrap_or_default();
-            println!("{name:<34} {:>14} {:>14} {ratio:>8}{why}", ms(ours), ms(theirs));
+/// Measures all and prints the ratios.
+pub fn run(options: &Options, suite: &Suite) -> Exit {
+    measure(options, suite).unwrap_or_else(|(exit, text)| {
+        eprintln!("{text}");
+        exit
+    })
+}
+fn measure(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
+    let chosen = suite.chosen(Group::Main, &options.only).map_err(|e| (Exit::Usage, e.to_string()))?;
+    let budget = Duration::try_from_secs_f64(options.budget).map_err(|_| (Exit::Usage, "--budget counts from 0".to_string()))?;
+    if chosen.is_empty() {
+        return Err((Exit::Usage, "no workload matches; `cargo xtask bench list` names them".into()));
+    }
+    let own = Subject::own(options.threads.into(), "cpu").map_err(|e| (Exit::Failed, e.to_string()))?;
+    if let Some(program) = found::prints_lines(&options.dir) {
+        return lines::run(&own, &program, &chosen, options);
+    }
+    let mut subjects = vec![Subject { name: "adamant".into(), ..own }];
+    subjects.extend(found::peers(options)?);
+    let mut sides = started(subjects)?;
+    let plan = Plan { budget, rounds: options.rounds.max(1), settle: Duration::from_millis(options.settle), ..Plan::default() };
+    let (began, before) = (SystemTime::now(), Load::now());
+    let mut all = Vec::new();
+    for workload in &chosen {
+        let taken = take(&mut sides, &workload.name, &plan, agree);
+        let growth = if workload.memory && options.memory { growth(&sides, &workload.name) } else { vec![None; taken.sides.len()] };
+        let against = against(&taken, options.threads == 1);
+        let measured = Measured { taken, against, growth };
+        show(&measured, &sides, options);
+        all.push(measured);
+    }
+    let cases: Vec<Case> = all.iter().flat_map(|m| cases(m, &sides)).collect();
+    let failed = cases.iter().any(|c| c.implementation == "adamant" && c.error.is_some() && !c.unsupported);
+    if !options.json {
+        say_slower(&all);
+    }
+    if let Some(file) = &options.record {
+        record(options, began, before, cases)?.append(file).map_err(|e| (Exit::Unreadable, e.to_string()))?;
+    }
+    Ok(if failed { Exit::Failed } else { Exit::Passed })
+}
+/// All programs that can be started; the others are named.
+fn started(subjects: Vec<Subject>) -> Result<Sides, Ended> {
+    let mut present = Vec::new();
+    for (k, subject) in subjects.into_iter().enumerate() {
+        match Child::start(&subject) {
+            Ok(child) => {
+                eprintln!("{}: {} {}", subject.name, child.hello.implementation, child.hello.version);
+                present.push(subject);
+            }
+            Err(e) if k == 0 => return Err((Exit::Failed, e.to_string())),
+            Err(e) => eprintln!("skipped: {e}"),
         }
     }
+    Ok(Sides::new(present))
+}
+
+/// How far outputs may be apart, as a share of the largest element, by dtype: what two orders of summation differ by.
+const APART: &[(&str, f64)] = &[("f32", 1e-3), ("bf16", 2e-2), ("int8", 5e-2)];
+/// Withdraws peers whose output is another one than this project's, which its own check found right.
+fn agree(sides: &mut Sides, states: &mut [SideState]) {
+    // Spread over all of an output, whatever its size.
+    let places: Vec<u64> = (0..64u64).map(|k| k.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20).collect();
+    let ask = Ask::Values { places };
+    let Some(about) = states[0].about.clone().filter(|_| states[0].error.is_none()) else { return };
+    let ours = sides.ask(0, &ask).values;
+    let allowed = APART.iter().find(|(dtype, _)| *dtype == about.dtype).map_or(1e-3, |x| x.1) * ours.iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+    for k in 1..states.len() {
+        if ours.is_empty() || states[k].error.is_some() {
+            continue;
+        }
+        let theirs = sides.ask(k, &ask).values;
+        if theirs.is_empty() {
+            continue;
+        }
+        let worst = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        if worst > allowed || worst.is_nan() || theirs.len() != ours.len() {
+            states[k].error = Some(format!("wrong result: its output is {worst:.3e} away from ours, which the reference bears out"));
+        } else {
+            states[k].worst = Some(worst / allowed.max(1e-300));
+        }
+    }
+}
+/// This project against each peer that has times.
+fn against(taken: &Taken, one_thread: bool) -> Vec<Option<Compared>> {
+    (0..taken.sides.len())
+        .map(|k| {
+            let both = k > 0 && taken.sides[0].error.is_none() && taken.sides[k].error.is_none();
+            both.then(|| judge(&[(taken.workload.clone(), Ok(Pairs::of(taken, k, 0, one_thread)))], 0.01).pop()).flatten()
+        })
+        .collect()
+}
+/// Three calls in a new process of each.
+fn growth(sides: &Sides, workload: &str) -> Vec<Option<u64>> {
+    let of = |subject: &Subject| {
+        let mut child = Child::start(subject).ok()?;
+        let prepare = Ask::Prepare { workload: workload.into(), small: false, check: false, repeat: 1 };
+        child.ask(&prepare).ok()?.error.is_none().then_some(())?;
+        child.ask(&Ask::Memory { calls: 3 }).ok()?.growth
+    };
+    sides.subjects().iter().map(of).collect()
+}
+/// The peer that takes the least time, by the ratio to it.
+fn best(m: &Measured) -> Option<(usize, &Compared)> {
+    let compared = m.against.iter().enumerate().filter_map(|(k, c)| Some((k, c.as_ref()?)));
+    compared.max_by(|a, b| a.1.ratio.unwrap_or(0.0).total_cmp(&b.1.ratio.unwrap_or(0.0)))
+}
+fn show(m: &Measured, sides: &Sides, options: &Options) {
+    let name = |k: usize| sides.subjects()[k].name.as_str();
     if options.json {
-        println!("{}", serde_json::json!({ "threads": options.threads, "rounds": options.rounds, "rows": rows, "slower": slower }));
-    } else {
-        println!("slower than the peer: {}", if slower.is_empty() { "none".into() } else { slower.join(", ") });
-    }
-    if compared.iter().any(|(_, ours, ..)| ours.error.is_some()) { Exit::Failed } else { Exit::Passed }
-}
-
-type Row = (String, Measured, Measured, String);
-fn compare(options: &Options) -> Result<Vec<Row>, (Exit, String)> {
-    let peer = program(&options.dir).map_err(|text| (Exit::Unreadable, text))?;
-    let own = std::env::current_exe().map_err(|e| (Exit::Unreadable, e.to_string()))?;
-    let listed = Command::new(&own).args(["bench", "run", "--list", "--only", &options.only]).output().map_err(|e| (Exit::Unreadable, e.to_string()))?;
-    if !listed.status.success() {
-        return Err((Exit::Usage, String::from_utf8_lossy(&listed.stderr).into()));
-    }
-    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let mut rows = Vec::new();
-    for name in names.lines() {
-        let (mut ours, mut theirs, mut called) = (Measured::default(), Measured::default(), String::new());
-        for _ in 0..options.rounds.max(1) {
-            take(&own, &["bench", "run", "--json"], name, options, &mut ours, &mut String::new());
-            take(&peer, &[], name, options, &mut theirs, &mut called);
+        for case in cases(m, sides).iter().filter(|c| !c.unsupported) {
+            println!("{}", serde_json::json!(Line::of(case, options.threads.into(), "cpu", false)));
         }
-        eprintln!("{name}: {} / {}", ours.median().unwrap_or(f64::NAN), theirs.median().unwrap_or(f64::NAN));
-        rows.push((name.to_string(), ours, theirs, called));
+        return;
     }
-    Ok(rows)
-}
-/// The program itself, or the only program in a folder.
-fn program(path: &Path) -> Result<PathBuf, String> {
-    if path.is_file() {
-        return Ok(path.into());
-    }
-    let listed = std::fs::read_dir(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let mut programs: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).filter(|p| is_program(p)).collect();
-    match (programs.pop(), programs.is_empty()) {
-        (Some(program), true) => Ok(program),
-        (None, _) => Err(format!("{}: no program in it", path.display())),
-        _ => Err(format!("{}: more than one program in it; name one", path.display())),
-    }
-}
-#[cfg(unix)]
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0) && path.extension().is_none()
-}
-#[cfg(not(unix))]
-fn is_program(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e == "exe")
-}
-/// One round of one program.
-fn take(program: &Path, arguments: &[&str], name: &str, options: &Options, into: &mut Measured, called: &mut String) {
-    let (threads, budget) = (options.threads.to_string(), options.budget.to_string());
-    let mut command = Command::new(program);
-    command.args(arguments).args(["--only", name, "--threads", &threads, "--budget", &budget]);
-    command.env("RAYON_NUM_THREADS", &threads).stderr(Stdio::null());
-    let out = match command.output() {
-        Ok(out) => out,
-        Err(e) => {
-            into.error = Some(e.to_string());
-            return;
+    let of = |c: &Compared| format!("{} {}", ratio(c.ratio.unwrap_or(f64::NAN), c.interval), c.verdict.map_or("", |v| v.word()));
+    let ours = cases(m, sides).swap_remove(0);
+    println!("{:<34} {}", m.taken.workload, ours.median_ns().map_or_else(|| ours.error.unwrap_or_default(), time));
+    for k in 1..m.taken.sides.len() {
+        let state = &m.taken.sides[k];
+        match (&m.against[k], &state.error) {
+            (Some(c), _) => {
+                let checked = if state.worst.is_some() { "" } else { "  (output not compared)" };
+                println!("    {:<16} {:>12}   ours / its: {}{checked}", name(k), time(c.a_ns.unwrap_or(f64::NAN)), of(c));
+            }
+            (None, Some(error)) if !state.unsupported => println!("    {:<16} {error}", name(k)),
+            _ => {}
         }
+    }
+    for (k, bytes) in m.growth.iter().enumerate().filter_map(|(k, b)| Some((k, (*b)?))) {
+        println!("    {:<16} {:>9.1} MB more at its peak than before its first step", name(k), bytes as f64 * 1e-6);
+    }
+    if let Some((k, c)) = best(m) {
+        println!("    best: {:<10} ours / best: {}", name(k), of(c));
+    }
+}
+fn say_slower(all: &[Measured]) {
+    let slower: Vec<String> = all
+        .iter()
+        .filter_map(|m| best(m).filter(|(_, c)| c.ratio > Some(1.0)).map(|(_, c)| format!("{} {:.2}", m.taken.workload, c.ratio.unwrap_or(0.0))))
+        .collect();
+    println!("slower than the best peer: {}", if slower.is_empty() { "none".into() } else { slower.join(", ") });
+}
+/// One case for each program.
+fn cases(m: &Measured, sides: &Sides) -> Vec<Case> {
+    let about = m.taken.sides[0].about.clone();
+    let case = |k: usize| {
+        let state = &m.taken.sides[k];
+        let mut case = Case { peak_growth_bytes: m.growth[k], worst_error: state.worst, ..Case::new(&m.taken.workload, &sides.subjects()[k].name) };
+        if let Some(a) = &about {
+            (case.group, case.dtype, case.elements, case.unit, case.amount, case.intensity) =
+                (a.group, a.dtype.clone(), a.elements, a.unit, a.amount, a.intensity);
+        }
+        if state.error.is_some() {
+            return Case { error: state.error.clone(), unsupported: state.unsupported, ..case };
+        }
+        let (ns, waited) = m.taken.turns.iter().filter(|t| t.ns[k] > 0.0).map(|t| (t.ns[k], t.waited[k])).unzip();
+        case.sampled(ns, waited, state.calls)
     };
-    let mut by_name: BTreeMap<String, Line> =
-        String::from_utf8_lossy(&out.stdout).lines().filter_map(|l| serde_json::from_str::<Line>(l).ok()).map(|l| (l.workload.clone(), l)).collect();
-    match by_name.remove(name) {
-        Some(Line { implementation, median_ms, error, .. }) => {
-            *called = implementation;
-            into.medians.extend(median_ms);
-            into.error = error;
-        }
-        None => into.error = Some(format!("no line for it ({})", out.status)),
-    }
+    (0..m.taken.sides.len()).map(case).collect()
+}
+fn record(options: &Options, began: SystemTime, before: Load, cases: Vec<Case>) -> Result<Record, Ended> {
+    let place = Place::open("cpu", options.threads.into()).map_err(|e| (Exit::Failed, e.to_string()))?;
+    Ok(Record {
+        schema: SCHEMA.into(),
+        version: VERSION,
+        started: humantime::format_rfc3339_seconds(began).to_string(),
+        command: std::env::args().skip(1).collect(),
+        machine: Machine::here(),
+        toolchain: Toolchain::here(),
+        git: Git::here(),
+        settings: place.settings(None, options.budget, 0.005, false),
+        load_before: before,
+        load_after: Load::now(),
+        ceilings: Some(Ceilings::measure(options.threads.into())),
+        cases,
+    })
 }

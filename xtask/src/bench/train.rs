@@ -1,26 +1,26 @@
 //! Training steps: clear gradients (there are none to clear), forward, loss, backward, optimizer step, the loss read as
 //! a number.
-use super::{
-    harness::{Checked, Problem, Scale, Timed, Workload, ensure},
-    inputs::{indices, tensor},
-    models::{Gpt, GptSizes, Lstm, ResNet, Weights, tokens},
-};
+use super::models::{Gpt, GptSizes, Lstm, ResNet, Weights, tokens};
 use adamant::{
     Device, Result, Tensor,
     functional::{Conv, CrossEntropyOptions, MaxPool, cross_entropy, embedding, max_pool2d},
     nn::Param,
     optim::{Adam, AdamW, Optimizer, Sgd, UpdateRule},
 };
-use std::hint::black_box;
+use adamant_bench::{
+    Checked, Prepared, Problem, Scale, Workload, ensure,
+    inputs::{indices, tensor},
+};
+use std::{cell::RefCell, hint::black_box, rc::Rc};
 
 /// The family.
 pub fn workloads() -> Vec<Workload> {
     vec![
-        Workload::new("train_mlp_b128", None, |s| train(s, mlp)),
-        Workload::new("train_lenet_b128", None, |s| train(s, lenet)),
-        Workload::new("train_resnet18_b32", None, |s| train(s, resnet)),
-        Workload::new("train_chargpt_b8", None, |s| train(s, chargpt)),
-        Workload::new("train_lstm_b32", None, |s| train(s, lstm)),
+        train("train_mlp_b128", mlp),
+        train("train_lenet_b128", lenet),
+        train("train_resnet18_b32", resnet),
+        train("train_chargpt_b8", chargpt),
+        train("train_lstm_b32", lstm),
     ]
 }
 
@@ -41,26 +41,36 @@ impl Task {
         loss.item::<f32>()
     }
 }
-fn train(scale: Scale, build: fn(Scale) -> Result<Task>) -> Checked<Timed> {
-    // Small: three steps give the losses that the plain interpreter gives.
+fn train(name: &'static str, build: fn(Scale) -> Result<Task>) -> Workload {
+    let prepared = move |scale: Scale| -> Checked<Prepared> {
+        let task = Rc::new(RefCell::new(build(scale)?));
+        let checked = task.clone();
+        let step = move || {
+            black_box(task.borrow_mut().step()?);
+            Ok(())
+        };
+        // Once: after many steps the gradient is so small that its slope is rounding.
+        Ok(Prepared::checked_once(step, move || {
+            agree(build)?;
+            slope(&checked.borrow())
+        }))
+    };
+    Workload::new(name, None, prepared).with_memory()
+}
+/// At small shapes three steps give the losses that the plain interpreter gives.
+fn agree(build: fn(Scale) -> Result<Task>) -> Checked<()> {
     let losses = || {
         let mut task = build(Scale::SMALL)?;
         (0..3).map(|_| task.step()).collect::<Result<Vec<f32>>>()
     };
     let (ours, exact) = (losses()?, Device::reference().scoped(losses)?);
     let near = ours.iter().zip(&exact).all(|(a, b)| (a - b).abs() <= 2e-3 * b.abs());
-    ensure(near, || format!("at small shapes the losses of three steps are {ours:?}, on the reference {exact:?}"))?;
-    // In full: the gradient is the loss's slope.
-    let mut task = build(scale)?;
-    slope(&task)?;
-    Ok(Box::new(move || {
-        task.step().map(|loss| {
-            black_box(loss);
-        })
-    }))
+    ensure(near, || format!("at small shapes the losses of three steps are {ours:?}, on the reference {exact:?}"))
 }
-/// Along its gradient a loss changes by the gradient's square: the difference of two losses, to both sides.
-fn slope(task: &Task) -> Checked<()> {
+/// Along its gradient a loss changes by the gradient's square: the difference of two losses, to both sides. How far from
+/// it, as a share of what is allowed.
+fn slope(task: &Task) -> Checked<f64> {
+    const ALLOWED: f64 = 0.1;
     let loss = (task.loss)()?;
     let grads = loss.backward()?;
     let start: Vec<(Tensor, Tensor)> = task
@@ -83,7 +93,9 @@ fn slope(task: &Task) -> Checked<()> {
         p.set(w)?;
     }
     adamant::flush()?;
-    ensure((measured / square - 1.0).abs() < 0.1, || format!("the loss grows by {measured} along the gradient, whose square is {square}"))
+    let error = (measured / square - 1.0).abs();
+    ensure(error < ALLOWED, || format!("the loss grows by {measured} along the gradient, whose square is {square}"))?;
+    Ok(error / ALLOWED)
 }
 
 fn entropy(logits: &Tensor, target: &Tensor) -> Result<Tensor> {

@@ -1,0 +1,184 @@
+//! The verbs of a benchmark program: of this project's `cargo xtask bench`, and of a user's own.
+//!
+//! Each verb is a file below; this one knows their arguments and the exit codes. Text for people goes to stdout unless
+//! `--json` is given, which prints [lines](crate::lines), one for each workload and program, and nothing else.
+pub mod baseline;
+pub mod compare;
+pub mod run;
+pub mod selftest;
+pub mod subjects;
+pub mod table;
+
+use crate::{
+    place::Place,
+    suite::{Suite, registered},
+    workload::Group,
+};
+use clap::{Args, Parser, Subcommand};
+use std::{ffi::OsString, fmt::Display, process::ExitCode};
+
+/// How a verb ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// all is well; what is unsupported does not count against it
+    Passed = 0,
+    /// something failed, or is wrong
+    Failed = 1,
+    /// the arguments make no sense
+    Usage = 2,
+    /// a file that was named cannot be read or written
+    Unreadable = 4,
+    /// slower than allowed
+    Regression = 8,
+    /// the device that was named is not there
+    DeviceAbsent = 9,
+}
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+/// Why a verb ended early: the exit code and what to say.
+pub type Ended = (Exit, String);
+/// An error with the exit code that it stands for.
+pub fn ended(exit: Exit) -> impl Fn(&dyn Display) -> Ended {
+    move |e| (exit, e.to_string())
+}
+
+/// The verbs.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// The names of the workloads
+    List(Chosen),
+    /// Measure this program
+    Run(run::Options),
+    /// Two programs, revisions, settings or records against each other: which is faster, and is that sure?
+    #[command(alias = "diff")]
+    Compare(compare::Options),
+    /// The same, and end with 8 if B is slower than allowed
+    Gate(compare::GateOptions),
+    /// Records to compare with later
+    Baseline(baseline::Options),
+    /// Records of several machines as one table
+    Merge(table::Options),
+    /// Records as one page that needs no network
+    Report(table::ReportOptions),
+    /// This program against itself: how small a change can be seen, by case
+    Calibrate(compare::CalibrateOptions),
+    /// The tool judged by itself: equal programs, and slowdowns that were planted
+    Selftest(selftest::Options),
+    /// What a record says of this machine, its load and its ceilings
+    Env(run::EnvOptions),
+    /// Answer another program that measures this one
+    #[command(hide = true)]
+    Serve(Where),
+}
+/// Which workloads.
+#[derive(Args, Clone, Debug)]
+pub struct Chosen {
+    /// Only the workloads whose name matches one of these globs, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "*")]
+    pub only: Vec<String>,
+    /// Which group of them
+    #[arg(long, value_enum, default_value_t = Group::Main)]
+    pub group: Group,
+}
+/// Where they run.
+#[derive(Args, Clone, Debug)]
+pub struct Where {
+    /// Threads of the CPU device; the caller pins the process
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: u16,
+    /// cpu, cuda:N, wgpu:N or reference
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+}
+impl Where {
+    /// Opens the device and makes it the current one.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn open(&self) -> Result<Place, Ended> {
+        let place = Place::open(&self.device, self.threads.into()).map_err(|e| {
+            let exit = if e.kind().word() == "device" { Exit::DeviceAbsent } else { Exit::Usage };
+            (exit, e.to_string())
+        })?;
+        place.device.make_current();
+        Ok(place)
+    }
+}
+
+/// Does what the command line asks for.
+pub fn execute(verb: &Verb, suite: &Suite) -> Exit {
+    let done = match verb {
+        Verb::List(chosen) => list(chosen, suite),
+        Verb::Run(options) => run::run(options, suite),
+        Verb::Compare(options) => compare::compare(options, suite),
+        Verb::Gate(options) => compare::gate(options, suite),
+        Verb::Baseline(options) => baseline::run(options),
+        Verb::Merge(options) => table::merge(options),
+        Verb::Report(options) => table::report(options),
+        Verb::Calibrate(options) => compare::calibrate(options, suite),
+        Verb::Selftest(options) => selftest::run(options, suite),
+        Verb::Env(options) => run::env(options),
+        Verb::Serve(at) => serve(at, suite),
+    };
+    done.unwrap_or_else(|(exit, text)| {
+        eprintln!("{text}");
+        exit
+    })
+}
+fn list(chosen: &Chosen, suite: &Suite) -> Result<Exit, Ended> {
+    some(chosen, suite)?.iter().for_each(|w| println!("{}", w.name));
+    Ok(Exit::Passed)
+}
+/// The chosen workloads: at least one.
+///
+/// # Errors
+/// None matches.
+pub fn some(chosen: &Chosen, suite: &Suite) -> Result<Vec<crate::Workload>, Ended> {
+    let workloads = suite.chosen(chosen.group, &chosen.only).map_err(|e| ended(Exit::Usage)(&e))?;
+    if workloads.is_empty() {
+        return Err((Exit::Usage, "no workload matches; `bench list` names them".into()));
+    }
+    Ok(workloads)
+}
+fn serve(at: &Where, suite: &Suite) -> Result<Exit, Ended> {
+    let place = at.open()?;
+    crate::serve::serve(suite, &place, std::io::stdin().lock(), std::io::stdout().lock()).map_err(|e| ended(Exit::Failed)(&e))?;
+    Ok(Exit::Passed)
+}
+
+#[derive(Parser)]
+#[command(
+    name = "bench",
+    about = "Benchmarks",
+    after_help = "Exit codes: 0 all is well, 1 something failed, 2 usage, 4 unreadable, 8 regression, 9 device absent"
+)]
+struct Program {
+    #[command(subcommand)]
+    verb: Verb,
+}
+/// The program of a user's benchmarks: `cargo bench --bench NAME -- run --json`. See [`bench_main!`](crate::bench_main).
+pub fn main(crate_name: &str) -> ExitCode {
+    // Cargo says `--bench`; whoever measures this program says `bench`.
+    let mut arguments: Vec<OsString> = std::env::args_os().filter(|a| a != "--bench").collect();
+    if arguments.get(1).is_some_and(|a| a == "bench") {
+        arguments.remove(1);
+    }
+    if arguments.len() == 1 {
+        arguments.push("run".into());
+    }
+    let suite = Suite::new("adamant", registered, &["bench", "--no-run", "--bench", crate_name]);
+    execute(&Program::parse_from(arguments).verb, &suite).into()
+}
+/// `fn main` of a program that measures the workloads of [`workload!`](crate::workload): the file of a `[[bench]]` with
+/// `harness = false`.
+#[macro_export]
+macro_rules! bench_main {
+    () => {
+        fn main() -> ::std::process::ExitCode {
+            $crate::cli::main(env!("CARGO_CRATE_NAME"))
+        }
+    };
+}

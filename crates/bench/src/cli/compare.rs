@@ -1,0 +1,280 @@
+//! `compare`, `gate` and `calibrate`: two sides, sample by sample in turn.
+use super::{
+    Chosen, Ended, Exit, Where, ended, some,
+    subjects::{Operand, operand},
+};
+use crate::{
+    child::Subject,
+    comparison::{Comparison, Side},
+    interleave::{Plan, Sides, take},
+    lines::{Extra, Line},
+    record::{Case, Record},
+    render::{Format, comparison as rendered, write_out},
+    suite::Suite,
+    verdict::{Compared, Pairs, judge, judge_samples},
+};
+use clap::Args;
+use std::{path::PathBuf, time::Duration};
+
+/// How two sides are compared.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// What is compared with: self, a program, a git revision, baseline:NAME, records.jsonl, or settings as isa=avx2
+    a: String,
+    /// What is judged
+    b: String,
+    #[command(flatten)]
+    how: How,
+}
+/// What both verbs know.
+#[derive(Args, Clone, Debug)]
+struct How {
+    #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
+    at: Where,
+    #[command(flatten)]
+    sampling: Sampling,
+    /// The smallest change worth telling, in percent
+    #[arg(long, default_value_t = 1.0)]
+    threshold: f64,
+    /// Compare different environments; what differs is printed anyway
+    #[arg(long)]
+    across: bool,
+    /// JSON lines of both sides instead of text
+    #[arg(long)]
+    json: bool,
+    /// terminal, markdown (one comment of a pull request), csv, json or html
+    #[arg(long, value_enum, default_value_t = Format::Terminal)]
+    format: Format,
+    /// Write to a file instead of stdout
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+/// How samples are taken in turn.
+#[derive(Args, Clone, Debug)]
+pub struct Sampling {
+    /// Seconds of samples for each workload, of both sides together
+    #[arg(long, default_value_t = 2.0)]
+    pub budget: f64,
+    /// Stop early when the ratio is known to within this share
+    #[arg(long, default_value_t = 0.005)]
+    pub precision: f64,
+    /// How often each workload is prepared anew
+    #[arg(long, default_value_t = 6)]
+    pub rounds: usize,
+    /// Small shapes: shows that it works, not how fast anything is
+    #[arg(long)]
+    pub small: bool,
+    /// Of the order of samples
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+impl Sampling {
+    /// As a plan.
+    ///
+    /// # Errors
+    /// A number makes no sense.
+    pub fn plan(&self) -> Result<Plan, Ended> {
+        let (Ok(budget), true) = (Duration::try_from_secs_f64(self.budget), self.precision >= 0.0 && self.rounds > 0) else {
+            return Err((Exit::Usage, "--budget and --precision count from 0, --rounds from 1".into()));
+        };
+        Ok(Plan { budget, precision: self.precision, rounds: self.rounds, small: self.small, seed: self.seed, ..Plan::default() })
+    }
+}
+/// What `gate` knows beside.
+#[derive(Args, Clone, Debug)]
+pub struct GateOptions {
+    #[command(flatten)]
+    compare: Options,
+    /// A slowdown that is certainly larger ends with 8, in percent
+    #[arg(long, default_value_t = 5.0)]
+    allow: f64,
+}
+/// How the noise is measured.
+#[derive(Args, Clone, Debug)]
+pub struct CalibrateOptions {
+    #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
+    at: Where,
+    #[command(flatten)]
+    sampling: Sampling,
+    /// Write what is seen into the cases of the last record of this file
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+}
+
+pub(super) fn compare(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
+    let comparison = compared(options, suite)?;
+    show(&comparison, options)?;
+    Ok(if comparison.cases.iter().all(|c| c.verdict.is_none()) { Exit::Failed } else { Exit::Passed })
+}
+pub(super) fn gate(options: &GateOptions, suite: &Suite) -> Result<Exit, Ended> {
+    let comparison = compared(&options.compare, suite)?;
+    show(&comparison, &options.compare)?;
+    let past: Vec<&Compared> = comparison.cases.iter().filter(|c| c.is_regression(options.allow / 100.0)).collect();
+    for case in &past {
+        eprintln!("{}: {:.3} times as long", case.workload, case.ratio.unwrap_or(f64::NAN));
+    }
+    if !past.is_empty() {
+        eprintln!("{} cases are slower by more than {} %", past.len(), options.allow);
+        return Ok(Exit::Regression);
+    }
+    // What gave no verdict has not passed.
+    let failed = comparison.failures().count();
+    if failed > 0 || comparison.cases.is_empty() {
+        eprintln!("{failed} cases could not be compared");
+        return Ok(Exit::Failed);
+    }
+    Ok(Exit::Passed)
+}
+fn compared(options: &Options, suite: &Suite) -> Result<Comparison, Ended> {
+    let how = &options.how;
+    let read = |text: &str| operand(text, how.at.threads.into(), &how.at.device, suite);
+    match (read(&options.a)?, read(&options.b)?) {
+        (Operand::Program(a), Operand::Program(b)) => programs(options, *a, *b, suite),
+        (Operand::Record(a), Operand::Record(b)) => records(options, a, b),
+        _ => Err((Exit::Usage, "a record is compared with a record: `bench run --record FILE` makes one of a program".into())),
+    }
+}
+fn command(options: &Options) -> String {
+    format!("cargo xtask bench compare {} {} --only {} --threads {}", options.a, options.b, options.how.chosen.only.join(","), options.how.at.threads)
+}
+/// Stops where environments differ that nobody said may differ.
+fn admit(comparison: &Comparison, chosen: &[String], across: bool) -> Result<(), Ended> {
+    for (name, a, b) in &comparison.differences {
+        eprintln!("{name}: {a} | {b}");
+    }
+    let unasked = comparison.unasked(chosen);
+    if unasked.is_empty() || across {
+        return Ok(());
+    }
+    let names: Vec<&str> = unasked.iter().map(|d| d.0.as_str()).collect();
+    Err((Exit::Usage, format!("the environments differ ({}): say --across to compare them all the same", names.join(", "))))
+}
+
+fn programs(options: &Options, a: Subject, b: Subject, suite: &Suite) -> Result<Comparison, Ended> {
+    let how = &options.how;
+    let names: Vec<String> = some(&how.chosen, suite)?.into_iter().map(|w| w.name).collect();
+    let chosen: Vec<String> = a.chosen.iter().chain(&b.chosen).cloned().collect();
+    let plan = how.sampling.plan()?;
+    let mut sides = Sides::new(vec![a, b]);
+    let mut about = Vec::new();
+    for k in 0..2 {
+        let name = sides.subjects()[k].name.clone();
+        let child = sides.child(k).map_err(|e| ended(Exit::Failed)(&e))?;
+        about.push(Side { name, facts: child.hello.facts.clone() });
+    }
+    let [a, b] = about.try_into().map_err(|_| (Exit::Failed, "two sides".to_string()))?;
+    let mut comparison = Comparison::between(a, b, true, how.threshold / 100.0, command(options));
+    admit(&comparison, &chosen, how.across)?;
+    comparison.cases = judge(&measure(&mut sides, &names, &plan), comparison.threshold);
+    Ok(comparison)
+}
+/// Pairs of the first two programs, case by case.
+pub(super) fn measure(sides: &mut Sides, names: &[String], plan: &Plan) -> Vec<(String, Result<Pairs, String>)> {
+    let one_thread = sides.subjects().iter().all(|s| s.threads == 1);
+    let mut cases = Vec::new();
+    for (k, name) in names.iter().enumerate() {
+        let taken = take(sides, name, plan, |_, _| ());
+        let failed: Vec<String> = taken.sides.iter().zip(sides.subjects()).filter_map(|(s, of)| Some(format!("{}: {}", of.name, s.error.as_ref()?))).collect();
+        let pairs = if failed.is_empty() { Ok(Pairs::of(&taken, 0, 1, one_thread)) } else { Err(failed.join("; ")) };
+        eprintln!("{}/{} {name}: {} turns", k + 1, names.len(), taken.turns.len());
+        cases.push((name.clone(), pairs));
+    }
+    cases
+}
+/// The last records of two files. Cases are matched by workload and implementation.
+fn records(options: &Options, a: PathBuf, b: PathBuf) -> Result<Comparison, Ended> {
+    let last = |file: &PathBuf| {
+        let records = Record::read(file).map_err(|e| ended(Exit::Unreadable)(&e))?;
+        records.into_iter().next_back().ok_or_else(|| (Exit::Unreadable, format!("{}: no record", file.display())))
+    };
+    let (a, b) = (last(&a)?, last(&b)?);
+    let side = |r: &Record, name: &str| Side { name: name.into(), facts: r.environment() };
+    let mut comparison = Comparison::between(side(&a, &options.a), side(&b, &options.b), false, options.how.threshold / 100.0, command(options));
+    admit(&comparison, &[], options.how.across)?;
+    if a.settings.small || b.settings.small {
+        return Err((Exit::Usage, "a record of small shapes has no times to compare".into()));
+    }
+    let name = |c: &Case| if c.implementation == "adamant" { c.workload.clone() } else { format!("{} ({})", c.workload, c.implementation) };
+    let only = suite_globs(&options.how.chosen.only)?;
+    let cases: Vec<_> = a
+        .cases
+        .iter()
+        .filter(|x| only.is_match(&x.workload))
+        .map(|x| {
+            let of_b = b.cases.iter().find(|y| (&y.workload, &y.implementation) == (&x.workload, &x.implementation));
+            let samples = match (of_b, &x.error) {
+                (None, _) => Err(format!("not in {}", options.b)),
+                (Some(_), Some(e)) => Err(format!("{}: {e}", options.a)),
+                (Some(y), None) => y.error.as_ref().map_or_else(|| Ok((x.samples_ns.clone(), y.samples_ns.clone())), |e| Err(format!("{}: {e}", options.b))),
+            };
+            (name(x), samples)
+        })
+        .collect();
+    comparison.cases = judge_samples(&cases, comparison.threshold);
+    Ok(comparison)
+}
+fn suite_globs(only: &[String]) -> Result<globset::GlobSet, Ended> {
+    let mut set = globset::GlobSetBuilder::new();
+    for glob in only {
+        set.add(globset::Glob::new(glob).map_err(|e| ended(Exit::Usage)(&e))?);
+    }
+    set.build().map_err(|e| ended(Exit::Usage)(&e))
+}
+fn show(comparison: &Comparison, options: &Options) -> Result<(), Ended> {
+    let how = &options.how;
+    if how.json {
+        comparison.cases.iter().flat_map(|c| [line(c, &comparison.a, c.a_ns, how), line(c, &comparison.b, c.b_ns, how)]).for_each(|l| println!("{l}"));
+    }
+    if !how.json || how.out.is_some() {
+        write_out(&rendered(comparison, how.format), how.out.as_deref()).map_err(|e| ended(Exit::Unreadable)(&e))?;
+    }
+    Ok(())
+}
+fn line(case: &Compared, side: &Side, ns: Option<f64>, how: &How) -> serde_json::Value {
+    let extra = Extra { threads: how.at.threads.into(), samples: Some(case.quiet), small: how.sampling.small, ..Extra::default() };
+    let median_ms = ns.map(|x| x * 1e-6);
+    serde_json::json!(Line { workload: case.workload.clone(), implementation: side.name.clone(), median_ms, min_ms: None, error: case.error.clone(), extra })
+}
+
+/// This program against itself.
+pub(super) fn calibrate(options: &CalibrateOptions, suite: &Suite) -> Result<Exit, Ended> {
+    let names: Vec<String> = some(&options.chosen, suite)?.into_iter().map(|w| w.name).collect();
+    let own = || Subject::own(options.at.threads.into(), &options.at.device).map_err(|e| ended(Exit::Failed)(&e));
+    let mut sides = Sides::new(vec![own()?, own()?]);
+    let cases = judge(&measure(&mut sides, &names, &options.sampling.plan()?), 0.0);
+    for case in &cases {
+        match (&case.error, case.smallest_visible, case.ratio) {
+            (None, Some(visible), Some(ratio)) => {
+                println!(
+                    "{:<34} shows changes from {:.2} %  (itself: {ratio:.4}, {} of {} pairs quiet)",
+                    case.workload,
+                    visible * 100.0,
+                    case.quiet,
+                    case.samples
+                );
+            }
+            (error, ..) => println!("{:<34} {}", case.workload, error.as_deref().unwrap_or("no samples")),
+        }
+    }
+    if let Some(file) = &options.record {
+        let mut records = Record::read(file).map_err(|e| ended(Exit::Unreadable)(&e))?;
+        if let Some(last) = records.last_mut() {
+            for case in &mut last.cases {
+                case.smallest_visible = cases.iter().find(|c| c.workload == case.workload).and_then(|c| c.smallest_visible).or(case.smallest_visible);
+            }
+        }
+        rewrite(file, &records)?;
+    }
+    Ok(if cases.iter().any(|c| c.error.is_some()) { Exit::Failed } else { Exit::Passed })
+}
+/// Writes all records anew, beside the file first, so that it is whole at any moment.
+fn rewrite(file: &std::path::Path, records: &[Record]) -> Result<(), Ended> {
+    let beside = file.with_extension("jsonl.new");
+    let _ = std::fs::remove_file(&beside);
+    records.iter().try_for_each(|r| r.append(&beside)).map_err(|e| ended(Exit::Unreadable)(&e))?;
+    std::fs::rename(&beside, file).map_err(|e| (Exit::Unreadable, format!("{}: {e}", file.display())))
+}

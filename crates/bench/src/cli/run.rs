@@ -1,0 +1,188 @@
+//! `run` and `env`: this program on this machine.
+use super::{Chosen, Ended, Exit, Where, ended, some};
+use crate::{
+    ceilings::Ceilings,
+    child::{Child, Subject},
+    criterion,
+    lines::Line,
+    machine::{Git, Load, Machine, Toolchain},
+    place::Place,
+    protocol::Ask,
+    record::{Case, Record, SCHEMA, VERSION},
+    sampler::{Active, Stop},
+    serve::about,
+    suite::Suite,
+    workload::{Scale, Workload},
+};
+use clap::Args;
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+/// How the samples are taken.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
+    at: Where,
+    /// Seconds of samples for each workload
+    #[arg(long, default_value_t = 1.0)]
+    budget: f64,
+    /// Stop early when the median is known to within this share
+    #[arg(long, default_value_t = 0.002)]
+    precision: f64,
+    /// Small shapes: shows that the workloads run and are right, not how fast they are
+    #[arg(long)]
+    small: bool,
+    /// Names of the workloads, nothing is run
+    #[arg(long)]
+    list: bool,
+    /// JSON lines instead of text
+    #[arg(long)]
+    json: bool,
+    /// Append the record of this run to a file
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// What tables call this machine, instead of its processor's name
+    #[arg(long, value_name = "NAME")]
+    machine: Option<String>,
+    /// Measure the growth of memory too, of the workloads that train (a record has it always)
+    #[arg(long)]
+    memory: bool,
+    /// Read the samples that criterion left in this folder too (target/criterion)
+    #[arg(long, value_name = "FOLDER")]
+    criterion: Option<PathBuf>,
+}
+/// What `env` prints.
+#[derive(Args, Clone, Debug)]
+pub struct EnvOptions {
+    #[command(flatten)]
+    at: Where,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures and prints; ends with 1 if a result is wrong.
+pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
+    let wanted = some(&options.chosen, suite)?;
+    if options.list {
+        wanted.iter().for_each(|w| println!("{}", w.name));
+        return Ok(Exit::Passed);
+    }
+    let (Ok(budget), true) = (Duration::try_from_secs_f64(options.budget), options.precision >= 0.0) else {
+        return Err((Exit::Usage, "--budget and --precision count from 0".into()));
+    };
+    let place = options.at.open()?;
+    let stop = Stop { budget, precision: options.precision };
+    let mut record = blank(&place, options);
+    if options.record.is_some() {
+        record.ceilings = Some(Ceilings::measure(place.threads));
+    }
+    let show = |case: &Case| {
+        let line = Line::of(case, place.threads, &record.settings.device, options.small);
+        if options.json { println!("{}", serde_json::json!(line)) } else { println!("{line}") }
+    };
+    let mut cases = Vec::new();
+    for workload in &wanted {
+        let mut case = measure(suite.implementation, workload, stop, options.small);
+        if workload.memory && case.error.is_none() && (options.memory || options.record.is_some()) {
+            case.peak_growth_bytes = growth(options, &workload.name);
+        }
+        show(&case);
+        if let (false, Some(bytes)) = (options.json, case.peak_growth_bytes) {
+            println!("{:<34} {:>12.1} MB more at its peak than before its first call", "", bytes as f64 * 1e-6);
+        }
+        cases.push(case);
+    }
+    if let Some(folder) = &options.criterion {
+        let read = criterion::read(folder).map_err(|e| ended(Exit::Unreadable)(&e))?;
+        read.iter().for_each(show);
+        cases.extend(read);
+    }
+    let failed = cases.iter().any(|c| c.error.is_some() && !c.unsupported);
+    if let Some(file) = &options.record {
+        (record.cases, record.load_after) = (cases, Load::now());
+        record.append(file).map_err(|e| ended(Exit::Unreadable)(&e))?;
+    }
+    Ok(if failed { Exit::Failed } else { Exit::Passed })
+}
+/// Builds, checks and times one workload on the current device.
+pub fn measure(implementation: &str, workload: &Workload, stop: Stop, small: bool) -> Case {
+    let about = about(workload);
+    let case = Case {
+        group: about.group,
+        dtype: about.dtype,
+        elements: about.elements,
+        unit: about.unit,
+        amount: about.amount,
+        intensity: about.intensity,
+        ..Case::new(&workload.name, implementation)
+    };
+    let scale = if small { Scale::SMALL } else { Scale::FULL };
+    let measured = Active::start(workload, scale).and_then(|mut active| {
+        let (samples, calls) = active.measure(stop)?;
+        Ok((samples, calls, active.worst))
+    });
+    match measured {
+        Ok((samples, calls, worst_error)) => {
+            let (ns, waited) = samples.iter().map(|s| (s.ns, s.waited)).unzip();
+            Case { worst_error, ..case }.sampled(ns, waited, calls)
+        }
+        Err(problem) => Case { unsupported: problem.is_unsupported(), error: Some(problem.to_string()), ..case },
+    }
+}
+/// The growth of a new process over three calls; nothing where it cannot be told.
+fn growth(options: &Options, workload: &str) -> Option<u64> {
+    let mut child = Child::start(&Subject::own(options.at.threads.into(), &options.at.device).ok()?).ok()?;
+    let prepare = Ask::Prepare { workload: workload.into(), small: options.small, check: false, repeat: 1 };
+    child.ask(&prepare).ok()?.error.is_none().then_some(())?;
+    child.ask(&Ask::Memory { calls: 3 }).ok()?.growth
+}
+fn blank(place: &Place, options: &Options) -> Record {
+    Record {
+        schema: SCHEMA.into(),
+        version: VERSION,
+        started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        command: std::env::args().skip(1).collect(),
+        machine: Machine::here(),
+        toolchain: Toolchain::here(),
+        git: Git::here(),
+        settings: place.settings(options.machine.as_deref(), options.budget, options.precision, options.small),
+        load_before: Load::now(),
+        load_after: Load::default(),
+        ceilings: None,
+        cases: Vec::new(),
+    }
+}
+/// Prints what a record would say of this machine.
+pub(super) fn env(options: &EnvOptions) -> Result<Exit, Ended> {
+    let place = options.at.open()?;
+    let (load, git, ceilings) = (Load::now(), Git::here(), Ceilings::measure(place.threads));
+    if options.json {
+        let settings = place.settings(None, 0.0, 0.0, false);
+        let document = serde_json::json!({ "machine": Machine::here(), "toolchain": Toolchain::here(), "git": git, "load": load,
+            "settings": settings, "ceilings": ceilings });
+        println!("{document}");
+        return Ok(Exit::Passed);
+    }
+    for (name, value) in place.facts() {
+        println!("{name:<24} {value}");
+    }
+    if let Some(git) = git {
+        println!("{:<24} {}{}", "git", git.commit, if git.dirty { ", with changes" } else { "" });
+    }
+    println!("{:<24} {}{}", "load", load.one_minute, load.celsius.map(|t| format!(", {t:.0} °C")).unwrap_or_default());
+    for (name, gflops) in &ceilings.gflops {
+        println!("{:<24} {gflops:.1} GFLOP/s", format!("peak {name}"));
+    }
+    println!("{:<24} {:.1} GB/s, triad {:.1} GB/s", "copy", ceilings.copy_gbps, ceilings.triad_gbps);
+    println!("{:<24} {:.0} ns", "hand-over of threads", ceilings.handover_ns);
+    Ok(Exit::Passed)
+}
+/// Is it a file of records?
+pub(super) fn is_record(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "jsonl" || e == "json")
+}

@@ -1,0 +1,46 @@
+//! Benchmarks of Adamant, and of crates that use it: run, compare, gate, merge, report.
+//!
+//! - [`workload`]: a name and a function that builds inputs, the call that is timed, and the check of its result in f64
+//!   ([`check`], [`inputs`]). Users add theirs with [`workload!`]; [`suite`] is what a program measures.
+//! - [`sampler`]: one workload under the clock. [`lines`] is what is printed, [`record`] what is kept: all samples with the
+//!   [`machine`], its [`ceilings`] and how it was measured.
+//! - [`serve`] and [`child`] are the two ends of a pipe ([`protocol`]): a program that holds a workload, and who asks it for
+//!   samples. [`interleave`] asks several in turn, in random order; [`verdict`] says with [`stats`] what differs.
+//! - [`merge`] puts records of several machines into one table; [`render`] writes tables and pages.
+//! - [`timing`] times functions of a program that measures a part of itself.
+//! - [`cli`] is all of it as verbs of a program.
+//!
+//! Invariants: a wrong result has no time; a record has all samples, so that every summary can be computed again; a
+//! comparison never claims more than its samples show ([`verdict`]).
+//!
+//! This crate stands above the facade, as programs do, and must not know which workloads there are.
+#![forbid(unsafe_code)]
+
+pub mod ceilings;
+pub mod check;
+pub mod child;
+pub mod cli;
+pub mod comparison;
+pub mod criterion;
+pub mod inputs;
+pub mod interleave;
+pub mod lines;
+pub mod machine;
+pub mod merge;
+pub mod place;
+pub mod protocol;
+pub mod record;
+pub mod render;
+pub mod sampler;
+pub mod serve;
+pub mod stats;
+pub mod suite;
+pub mod timing;
+pub mod verdict;
+pub mod workload;
+
+pub use check::check;
+#[doc(hidden)]
+pub use linkme;
+pub use suite::{Suite, registered};
+pub use workload::{Call, Checked, Group, Prepared, Problem, REGISTERED, Rate, Scale, Workload, ensure};

@@ -1,0 +1,157 @@
+//! The side of the pipe that is measured: holds one workload at a time and does what it is asked ([`Ask`]).
+//!
+//! Invariant: one answer for each line, whatever the line says; it ends when its input does.
+use crate::{
+    place::Place,
+    protocol::{About, Answer, Ask, Hello, PROTOCOL},
+    sampler::Active,
+    suite::Suite,
+    workload::{Checked, Problem, Scale, Workload},
+};
+use std::{
+    fs,
+    io::{self, BufRead, Write},
+    time::Duration,
+};
+
+/// Answers until the input ends.
+///
+/// # Errors
+/// The output is gone.
+pub fn serve(suite: &Suite, place: &Place, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+    let hello = Hello { protocol: PROTOCOL, implementation: suite.implementation.into(), version: env!("CARGO_PKG_VERSION").into(), facts: place.facts() };
+    writeln!(output, "{}", serde_json::json!(hello))?;
+    output.flush()?;
+    let workloads = (suite.workloads)();
+    let mut active = None;
+    for line in input.lines() {
+        let answer = match serde_json::from_str::<Ask>(&line?) {
+            Ok(ask) => answer(&workloads, &mut active, ask).unwrap_or_else(refusal),
+            Err(e) => Answer { error: Some(format!("not understood: {e}")), ..Answer::default() },
+        };
+        writeln!(output, "{}", serde_json::json!(answer))?;
+        output.flush()?;
+    }
+    Ok(())
+}
+fn refusal(problem: Problem) -> Answer {
+    Answer { unsupported: problem.is_unsupported(), error: Some(problem.to_string()), ..Answer::default() }
+}
+fn answer(workloads: &[Workload], active: &mut Option<Active>, ask: Ask) -> Checked<Answer> {
+    let prepared = |active: &mut Option<Active>| active.take().ok_or_else(|| Problem::Wrong("nothing is prepared".into()));
+    Ok(match ask {
+        Ask::List => Answer { workloads: workloads.iter().map(|w| w.name.clone()).collect(), ..Answer::default() },
+        Ask::Prepare { workload, small, check, repeat } => {
+            *active = None;
+            let Some(workload) = workloads.iter().find(|w| w.name == workload) else {
+                return Ok(Answer { unsupported: true, error: Some(format!("there is no workload {workload}")), ..Answer::default() });
+            };
+            let scale = if small { Scale::SMALL } else { Scale::FULL };
+            let built = if check { Active::start(workload, scale)? } else { Active::unchecked(workload, scale)? };
+            let answer = Answer { worst: built.worst, about: Some(about(workload)), ..Answer::default() };
+            *active = Some(built.repeated(repeat.max(1)));
+            answer
+        }
+        Ask::Warm { seconds } => {
+            let mut a = prepared(active)?;
+            let ns = a.warm_up(Duration::try_from_secs_f64(seconds).unwrap_or_default())?;
+            *active = Some(a);
+            Answer { ns: Some(ns), ..Answer::default() }
+        }
+        Ask::Sample { calls } => {
+            let mut a = prepared(active)?;
+            let sample = a.sample(calls.max(1))?;
+            *active = Some(a);
+            Answer { ns: Some(sample.ns), waited: sample.waited, ..Answer::default() }
+        }
+        Ask::Values { places } => {
+            let mut a = prepared(active)?;
+            let values = a.values(&places)?;
+            *active = Some(a);
+            Answer { values, ..Answer::default() }
+        }
+        Ask::Memory { calls } => {
+            let mut a = prepared(active)?;
+            let growth = growth(|| a.sample(calls.max(1)).map(|_| ()))?;
+            *active = Some(a);
+            Answer { growth, ..Answer::default() }
+        }
+        Ask::Finish => {
+            *active = None;
+            Answer::default()
+        }
+    })
+}
+/// What the record says of a workload.
+pub fn about(workload: &Workload) -> About {
+    let (unit, amount) = workload.rate.map(|r| r.parts()).unzip();
+    About { group: workload.group, dtype: workload.dtype.into(), elements: workload.elements, unit, amount, intensity: workload.intensity }
+}
+/// By how many bytes the most that the process held while `f` ran is above what it held before; nothing where the system
+/// does not tell, or does not let the peak be forgotten.
+fn growth(f: impl FnOnce() -> Checked<()>) -> Checked<Option<u64>> {
+    let field = |name: &str| {
+        let status = fs::read_to_string("/proc/self/status").ok()?;
+        let line = status.lines().find_map(|l| l.strip_prefix(name))?;
+        line.trim_start_matches(':').trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|k| k << 10)
+    };
+    let forgotten = fs::write("/proc/self/clear_refs", "5").is_ok();
+    let before = field("VmRSS");
+    f()?;
+    Ok(if forgotten { before.zip(field("VmHWM")).map(|(before, peak)| peak.saturating_sub(before)) } else { None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Prepared;
+    use std::io::Cursor;
+
+    fn suite() -> Suite {
+        Suite::new(
+            "tested",
+            || {
+                let call = |_: Scale| Ok(Prepared::checked(|| Ok(()), || Ok(0.25)));
+                let grows = |_: Scale| {
+                    Ok(Prepared::checked(
+                        || {
+                            let mut block = vec![1u8; 64 << 20];
+                            block.iter_mut().step_by(4096).for_each(|b| *b = 2);
+                            drop(std::hint::black_box(block));
+                            Ok(())
+                        },
+                        || Ok(0.0),
+                    ))
+                };
+                vec![Workload::new("nothing", None, call), Workload::new("grows", None, grows)]
+            },
+            &[],
+        )
+    }
+    fn ask(lines: &str) -> Vec<serde_json::Value> {
+        let mut out = Vec::new();
+        serve(&suite(), &Place::reference(), Cursor::new(lines), &mut out).unwrap();
+        String::from_utf8(out).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+    }
+    #[test]
+    fn a_line_without_an_answer() {
+        let said = ask("rubbish\n{\"do\":\"list\"}\n{\"do\":\"sample\",\"calls\":1}\n{\"do\":\"prepare\",\"workload\":\"none\"}\n\
+            {\"do\":\"prepare\",\"workload\":\"nothing\"}\n{\"do\":\"warm\",\"seconds\":1e99}\n{\"do\":\"sample\",\"calls\":0}\n{\"do\":\"finish\"}\n{\"do\":\"dance\"}\n");
+        assert_eq!(said.len(), 10);
+        assert_eq!((&said[0]["impl"], &said[0]["protocol"]), (&"tested".into(), &1.into()));
+        assert_eq!(said[2]["workloads"][0], "nothing");
+        assert_eq!((&said[5]["worst"], said[4]["unsupported"].as_bool()), (&0.25.into(), Some(true)));
+        assert!(said[7]["ns"].as_f64().unwrap() > 0.0);
+        for k in [1, 3, 4, 9] {
+            assert!(said[k]["error"].is_string(), "{k}: {}", said[k]);
+        }
+    }
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_that_a_call_took_and_gave_back_is_not_seen() {
+        let said = ask("{\"do\":\"prepare\",\"workload\":\"grows\",\"check\":false}\n{\"do\":\"memory\",\"calls\":1}\n");
+        if let Some(grown) = said[2]["growth"].as_u64() {
+            assert!((60 << 20..200 << 20).contains(&grown), "{grown}");
+        }
+    }
+}

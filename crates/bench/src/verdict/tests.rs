@@ -1,0 +1,91 @@
+//! Verdicts about synthetic samples, whose truth is known.
+use super::*;
+use crate::{
+    inputs::Words,
+    interleave::{SideState, Turn},
+};
+
+/// Pairs of a machine that drifts, is disturbed now and then, and gives each round a place in memory of its own.
+fn pairs(seed: u64, factor: f64, noise: f64, of_round: f64, n: usize) -> Pairs {
+    let mut words = Words::new(seed);
+    let mut normal = || (0..12).map(|_| words.uniform() as f64).sum::<f64>() / 2.0;
+    let mut pairs = Pairs::default();
+    for round in 0..5 {
+        let (place_a, place_b) = (1.0 + of_round * normal(), 1.0 + of_round * normal());
+        for k in 0..n / 5 {
+            let drift = 1.0 + 0.3 * ((round * n / 5 + k) as f64 / 37.0).sin();
+            let hit = |x: f64| if x > 1.8 { 1.7 } else { 1.0 };
+            let (h, i) = (hit(normal()), hit(normal()));
+            pairs.a.push(1e6 * drift * place_a * h * (1.0 + noise * normal()));
+            pairs.b.push(1e6 * drift * place_b * i * factor * (1.0 + noise * normal()));
+            pairs.round.push(round);
+        }
+    }
+    (pairs.all, pairs.quiet) = (pairs.a.len(), pairs.a.len());
+    pairs
+}
+fn verdicts(cases: &[Pairs], threshold: f64) -> Vec<Verdict> {
+    let cases: Vec<_> = cases.iter().enumerate().map(|(k, p)| (k.to_string(), Ok(p.clone()))).collect();
+    judge(&cases, threshold).into_iter().filter_map(|c| c.verdict).collect()
+}
+
+#[test]
+fn a_false_alarm_among_two_hundred_equal_cases() {
+    let cases: Vec<Pairs> = (0..200).map(|k| pairs(k, 1.0, 0.02, 0.003, 150)).collect();
+    let alarms = verdicts(&cases, 0.01).into_iter().filter(|v| matches!(v, Verdict::Faster | Verdict::Slower)).count();
+    assert!(alarms <= 1, "{alarms}");
+}
+#[test]
+fn a_slowdown_of_three_percent_that_is_missed() {
+    for (factor, want) in [(1.03, Verdict::Slower), (1.0 / 1.03, Verdict::Faster)] {
+        let found = (0..40).filter(|&k| verdicts(&[pairs(900 + k, factor, 0.02, 0.003, 200)], 0.01) == [want]).count();
+        assert!(found >= 38, "{found} of 40 at {factor}");
+    }
+}
+#[test]
+fn a_place_in_memory_that_is_taken_for_a_change() {
+    // Each pair is sharp, but rounds differ by 5 %: the samples cannot tell.
+    let cases: Vec<Pairs> = (0..40).map(|k| pairs(k, 1.0, 0.001, 0.05, 200)).collect();
+    let alarms = verdicts(&cases, 0.01).into_iter().filter(|v| matches!(v, Verdict::Faster | Verdict::Slower)).count();
+    assert!(alarms <= 1, "{alarms} of 40");
+    assert!(verdicts(&cases, 0.01).contains(&Verdict::Noisy));
+}
+#[test]
+fn a_change_too_small_to_count_or_pairs_too_few_to_tell() {
+    assert_eq!(verdicts(&[pairs(1, 1.004, 0.0005, 0.0, 200)], 0.01), [Verdict::Same]);
+    assert_eq!(verdicts(&[pairs(1, 1.5, 0.01, 0.0, 5)], 0.01), [Verdict::Noisy]);
+    let nothing = judge(&[("none".into(), Ok(Pairs::default())), ("broken".into(), Err("why".into()))], 0.01);
+    assert_eq!(nothing.iter().map(|c| (c.verdict, c.error.as_deref())).collect::<Vec<_>>(), [(None, Some("no samples")), (None, Some("why"))]);
+}
+#[test]
+fn samples_of_two_records() {
+    let samples = |factor: f64, seed| {
+        let mut words = Words::new(seed);
+        (0..60).map(|_| factor * (100.0 + words.uniform() as f64)).collect::<Vec<f64>>()
+    };
+    let cases = [
+        ("same".to_string(), Ok((samples(1.0, 1), samples(1.0, 2)))),
+        ("slow".into(), Ok((samples(1.0, 3), samples(1.2, 4)))),
+        ("gone".into(), Err("not in B".into())),
+    ];
+    let compared = judge_samples(&cases, 0.01);
+    assert_eq!(compared.iter().map(|c| c.verdict).collect::<Vec<_>>(), [Some(Verdict::Same), Some(Verdict::Slower), None]);
+    assert!(compared[1].is_regression(0.15) && !compared[1].is_regression(0.25) && !compared[0].is_regression(0.0));
+}
+#[test]
+fn a_program_that_was_not_let_run_and_is_called_slow() {
+    let turn = |k: usize| {
+        // B waits for half of its time, in all turns but every fifth.
+        let waited = if k % 5 == 0 { 0.0 } else { 0.5 };
+        Turn { round: k / 20, ns: vec![1e6 * (1.0 + 0.002 * (k % 3) as f64), 1e6 * (1.0 + 0.002 * (k % 4) as f64) / (1.0 - waited)], waited: vec![0.0, waited] }
+    };
+    let taken = Taken { workload: "w".into(), sides: vec![SideState::default(); 2], turns: (0..100).map(turn).collect() };
+    let verdict = |pairs| judge(&[("w".into(), Ok(pairs))], 0.01)[0].clone();
+    let seen = verdict(Pairs::of(&taken, 0, 1, true));
+    assert_eq!((seen.verdict, seen.samples, seen.quiet), (Some(Verdict::Same), 100, 20));
+    assert_eq!(verdict(Pairs::of(&taken, 0, 1, false)).verdict, Some(Verdict::Slower));
+    // With enough quiet pairs the others are left out, whatever the threads.
+    let mut quiet = taken.clone();
+    quiet.turns.iter_mut().step_by(2).for_each(|t| (t.ns[1], t.waited[1]) = (1e6, 0.0));
+    assert_eq!(verdict(Pairs::of(&quiet, 0, 1, false)).verdict, Some(Verdict::Same));
+}

@@ -1,0 +1,243 @@
+//! What can be timed: a name, what one call moves or computes, and a function that builds it.
+//!
+//! A [`Workload`] is a recipe. Building it gives a [`Prepared`]: inputs in memory, the call that is timed, and the check
+//! that compares outputs of that same call with plain arithmetic in f64. Whoever measures runs the check first; a wrong
+//! result has no time.
+use crate::record::Unit;
+use adamant::{DType, Error, ErrorKind, Tensor, no_grad};
+use linkme::distributed_slice;
+use std::{fmt, hint::black_box};
+
+/// The workloads that [`workload!`](crate::workload) registered, of all crates in the program.
+#[distributed_slice]
+pub static REGISTERED: [fn() -> Workload];
+
+/// One call of what is timed: it evaluates its results and drops them.
+pub type Call = Box<dyn FnMut() -> Result<(), Error>>;
+/// One more call, whose output is compared: the worst error, as a share of what is allowed.
+pub type Verify = Box<dyn FnMut() -> Checked<f64>>;
+/// What may be wrong, or fail.
+pub type Checked<T> = Result<T, Problem>;
+
+/// Something to time, under the name that all implementations give it.
+pub struct Workload {
+    /// the name: `gemm_f32_1024`, or `family/elements` for one size of many
+    pub name: String,
+    /// which run measures it
+    pub group: Group,
+    /// what one call moves or computes
+    pub rate: Option<Rate>,
+    /// elements of the largest operand, where time is plotted over sizes
+    pub elements: Option<u64>,
+    /// measure the growth of memory too, in a process of its own
+    pub memory: bool,
+    /// of the operands
+    pub dtype: &'static str,
+    /// operations for each byte of the least possible traffic, for the roofline
+    pub intensity: Option<f64>,
+    build: Box<dyn Fn(Scale) -> Checked<Prepared>>,
+}
+impl Workload {
+    /// A workload of the main group.
+    pub fn new<P: Into<Prepared>>(name: impl Into<String>, rate: impl Into<Option<Rate>>, build: impl Fn(Scale) -> Checked<P> + 'static) -> Workload {
+        let build = Box::new(move |scale| build(scale).map(Into::into));
+        Workload { name: name.into(), group: Group::Main, rate: rate.into(), elements: None, memory: false, dtype: "f32", intensity: None, build }
+    }
+    /// One size of a family, in the group of sizes.
+    pub fn sized(self, elements: u64) -> Workload {
+        Workload { group: Group::Sizes, elements: Some(elements), ..self }
+    }
+    /// A member of another group.
+    pub fn in_group(self, group: Group) -> Workload {
+        Workload { group, ..self }
+    }
+    /// Operands of another dtype than `f32`.
+    pub fn of_dtype(self, dtype: &'static str) -> Workload {
+        Workload { dtype, ..self }
+    }
+    /// So many operations for each byte.
+    pub fn with_intensity(self, intensity: f64) -> Workload {
+        Workload { intensity: Some(intensity), ..self }
+    }
+    /// Its memory is measured too.
+    pub fn with_memory(self) -> Workload {
+        Workload { memory: true, ..self }
+    }
+    /// Inputs in memory, nothing called yet.
+    ///
+    /// # Errors
+    /// An op failed, or something is missing.
+    pub fn build(&self, scale: Scale) -> Checked<Prepared> {
+        (self.build)(scale)
+    }
+}
+/// Which run measures a workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Group {
+    /// what other implementations are measured with, and users' own
+    Main,
+    /// families over five decades of size
+    Sizes,
+    /// what the tool judges itself with
+    Selftest,
+}
+/// Units of one call.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Rate {
+    /// floating-point (or integer) operations
+    Flop(f64),
+    /// bytes of the least possible traffic
+    Bytes(f64),
+    /// tokens
+    Tokens(f64),
+}
+impl Rate {
+    /// The unit, and so many of it.
+    pub fn parts(self) -> (Unit, f64) {
+        match self {
+            Rate::Flop(n) => (Unit::Flop, n),
+            Rate::Bytes(n) => (Unit::Bytes, n),
+            Rate::Tokens(n) => (Unit::Tokens, n),
+        }
+    }
+}
+
+/// The shapes of the document, or small ones that only show that the program is right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scale {
+    small: bool,
+}
+impl Scale {
+    /// The small one.
+    pub const SMALL: Scale = Scale { small: true };
+    /// The shapes of the document.
+    pub const FULL: Scale = Scale { small: false };
+    /// A size at this scale.
+    pub fn of(self, full: usize, small: usize) -> usize {
+        if self.small { small } else { full }
+    }
+    /// A size that is never larger than `most` at the small scale.
+    pub fn at_most(self, full: usize, most: usize) -> usize {
+        if self.small { full.min(most) } else { full }
+    }
+    /// Is it the small one?
+    pub fn is_small(self) -> bool {
+        self.small
+    }
+}
+
+/// A workload whose inputs are in memory.
+pub struct Prepared {
+    /// what is timed
+    pub call: Call,
+    /// compares the output of one call
+    pub verify: Option<Verify>,
+    /// the check may be run after the samples too, because calls leave no trace
+    pub verify_again: bool,
+    /// the output of one more call, to be compared with what other programs give
+    pub output: Option<Box<dyn FnMut() -> Checked<Vec<f32>>>>,
+}
+impl Prepared {
+    /// The call, and the check of one call's output: run before the samples and after them.
+    pub fn checked(call: impl FnMut() -> Result<(), Error> + 'static, verify: impl FnMut() -> Checked<f64> + 'static) -> Prepared {
+        Prepared { call: Box::new(call), verify: Some(Box::new(verify)), verify_again: true, output: None }
+    }
+    /// A function of tensors outside the tape, whose result is evaluated and dropped; `check` sees the result of the same
+    /// function.
+    pub fn output(f: impl Fn() -> Tensor + Clone + 'static, check: impl Fn(&Tensor) -> Checked<f64> + 'static) -> Prepared {
+        let (checked, read) = (f.clone(), f.clone());
+        let output = move || Ok(no_grad(&read).cast(DType::F32).to_vec::<f32>()?);
+        let call = move || no_grad(|| black_box(f()).eval());
+        Prepared { output: Some(Box::new(output)), ..Prepared::checked(call, move || check(&no_grad(&checked))) }
+    }
+    /// The same for a call that changes state, as a training step does: checked before the samples only.
+    pub fn checked_once(call: impl FnMut() -> Result<(), Error> + 'static, verify: impl FnMut() -> Checked<f64> + 'static) -> Prepared {
+        Prepared { verify_again: false, ..Prepared::checked(call, verify) }
+    }
+    /// This many calls as one, so that a share of them can be added.
+    pub fn repeated(self, times: usize) -> Prepared {
+        let mut call = self.call;
+        Prepared { call: Box::new(move || (0..times).try_for_each(|_| call())), ..self }
+    }
+}
+impl From<Call> for Prepared {
+    /// A call without a check: the record says so.
+    fn from(call: Call) -> Prepared {
+        Prepared { call, verify: None, verify_again: false, output: None }
+    }
+}
+
+/// Why there is no time.
+#[derive(Debug)]
+pub enum Problem {
+    /// an op failed
+    Failed(Error),
+    /// the result is wrong
+    Wrong(String),
+}
+impl Problem {
+    /// A part that the workload needs is not there.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Problem::Failed(e) if matches!(e.kind(), ErrorKind::Unsupported { .. }))
+    }
+}
+impl From<Error> for Problem {
+    fn from(e: Error) -> Problem {
+        Problem::Failed(e)
+    }
+}
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Failed(e) => e.fmt(f),
+            Problem::Wrong(text) => write!(f, "wrong result: {text}"),
+        }
+    }
+}
+/// Fails with a text if the condition does not hold.
+///
+/// # Errors
+/// [`Problem::Wrong`] with the text.
+pub fn ensure(right: bool, text: impl FnOnce() -> String) -> Checked<()> {
+    if right { Ok(()) } else { Err(Problem::Wrong(text())) }
+}
+
+/// Registers a workload, to be measured by the program it is linked into ([`bench_main!`](crate::bench_main)).
+///
+/// The name is a Rust identifier and the workload's name; then optionally what one call does (`flop`, `bytes` or
+/// `tokens`), and the function that builds it at a [`Scale`].
+///
+/// ```
+/// use adamant::Tensor;
+/// use adamant_bench::{Checked, Prepared, Scale, check, inputs, workload};
+///
+/// workload!(double_1k, bytes = 8192.0, |scale: Scale| -> Checked<Prepared> {
+///     let n = scale.of(1024, 16);
+///     let (host, x) = (inputs::uniform(n, 1), inputs::tensor(&[n], 1));
+///     let double = move || &x * 2.0;
+///     let again = double.clone();
+///     Ok(Prepared::checked(move || double().eval(), move || check(&again(), 1, check::F32, |i| {
+///         let exact = 2.0 * host[i] as f64;
+///         (exact, exact.abs())
+///     })))
+/// });
+/// let workload = adamant_bench::registered().into_iter().find(|w| w.name == "double_1k").unwrap();
+/// let mut prepared = workload.build(Scale::SMALL).unwrap();
+/// (prepared.call)().unwrap();
+/// assert!((prepared.verify.unwrap())().unwrap() <= 1.0);
+/// ```
+#[macro_export]
+macro_rules! workload {
+    ($name:ident, $build:expr) => { $crate::workload!(@ $name, None, $build); };
+    ($name:ident, flop = $x:expr, $build:expr) => { $crate::workload!(@ $name, Some($crate::Rate::Flop($x)), $build); };
+    ($name:ident, bytes = $x:expr, $build:expr) => { $crate::workload!(@ $name, Some($crate::Rate::Bytes($x)), $build); };
+    ($name:ident, tokens = $x:expr, $build:expr) => { $crate::workload!(@ $name, Some($crate::Rate::Tokens($x)), $build); };
+    (@ $name:ident, $rate:expr, $build:expr) => {
+        const _: () = {
+            #[$crate::linkme::distributed_slice($crate::REGISTERED)]
+            #[linkme(crate = $crate::linkme)]
+            static WORKLOAD: fn() -> $crate::Workload = || $crate::Workload::new(stringify!($name), $rate, $build);
+        };
+    };
+}
