@@ -2,16 +2,20 @@
 use crate::{
     device::Runtime,
     element::with_bits,
+    gemm::Accumulator,
+    isa::Isa,
     nest::{Nest, Strides, runs},
     operand::{In, Out, internal, whole_mut},
+    simd::stream::{self, STREAMED},
 };
 use adamant_core::{ErrorKind, MAX_RANK, Shape};
 use smallvec::SmallVec;
 
 /// Elements below which a copy is one task.
 const TASK: usize = 24 * 1024;
-/// Side of a transposed block.
-const SIDE: usize = 32;
+/// Side of a transposed block: it is turned into a place of its own in the L1 cache, because its lines lie a power of two
+/// apart all too often, where few of them fit in a cache side by side.
+const SIDE: usize = 64;
 
 /// Runs a Copy step.
 ///
@@ -35,12 +39,13 @@ pub(crate) fn run(runtime: &Runtime, space: &Shape, inputs: &[In<'_>], outputs: 
 }
 fn copy<T: bytemuck::Pod + Send + Sync>(runtime: &Runtime, nest: &Nest, from: &[T], to: &mut [T], (from_at, to_at): (usize, usize)) -> Result<(), ErrorKind> {
     let n = nest.len();
+    let how = How { isa: runtime.isa, streamed: n * size_of::<T>() >= STREAMED };
     let (source, target) = (nest.strides[0], nest.strides[1]);
     // One part of the outermost axis stays within its stride: parts of the output are slices of their own.
     let within: isize = 1 + nest.dims[1..].iter().zip(&target[1..]).map(|(&d, &s)| (d as isize - 1) * s).sum::<isize>();
     let upward = target[..nest.dims.len()].iter().all(|&s| s > 0);
     if runtime.threads.count() == 1 || n < 2 * TASK || !upward || within > target[0] || nest.dims[0] == 1 {
-        part(nest, &nest.dims, &source, &target, from, from_at as isize, to, to_at as isize);
+        part(how, nest, &nest.dims, &source, &target, from, from_at as isize, to, to_at as isize);
         return Ok(());
     }
     let per = n / nest.dims[0];
@@ -60,12 +65,18 @@ fn copy<T: bytemuck::Pod + Send + Sync>(runtime: &Runtime, nest: &Nest, from: &[
     runtime.threads.for_parts(parts, |_, (first, count, to)| {
         let mut dims = nest.dims.clone();
         dims[0] = count;
-        part(nest, &dims, &source, &target, from, from_at as isize + first as isize * source[0], to, 0);
+        part(how, nest, &dims, &source, &target, from, from_at as isize + first as isize * source[0], to, 0);
     });
     Ok(())
 }
+/// With which instructions blocks are turned, and whether they are written past the caches.
+#[derive(Clone, Copy)]
+struct How {
+    isa: Isa,
+    streamed: bool,
+}
 #[allow(clippy::too_many_arguments)]
-fn part<T: bytemuck::Pod>(nest: &Nest, dims: &[usize], source: &Strides, target: &Strides, from: &[T], from_at: isize, to: &mut [T], to_at: isize) {
+fn part<T: bytemuck::Pod>(how: How, nest: &Nest, dims: &[usize], source: &Strides, target: &Strides, from: &[T], from_at: isize, to: &mut [T], to_at: isize) {
     debug_assert!(dims.len() == nest.dims.len());
     let rank = dims.len();
     let inner = rank - 1;
@@ -84,7 +95,10 @@ fn part<T: bytemuck::Pod>(nest: &Nest, dims: &[usize], source: &Strides, target:
                 t += (rest % outer[k]) as isize * target[k];
                 rest /= outer[k];
             }
-            transpose(from, s, source[inner], to, t, target[a], rows, columns);
+            transpose(how, from, s, source[inner], to, t, target[a], rows, columns);
+        }
+        if how.streamed {
+            stream::publish();
         }
         return;
     }
@@ -121,15 +135,46 @@ fn run_of<T: Copy>(from: &[T], s: isize, source: isize, to: &mut [T], t: isize, 
 }
 /// `to[t + i * row + j] = from[s + j * column + i]` for i < rows, j < columns, by blocks that stay in cache.
 #[allow(clippy::too_many_arguments)]
-fn transpose<T: Copy>(from: &[T], s: isize, column: isize, to: &mut [T], t: isize, row: isize, rows: usize, columns: usize) {
+fn transpose<T: bytemuck::Pod>(how: How, from: &[T], s: isize, column: isize, to: &mut [T], t: isize, row: isize, rows: usize, columns: usize) {
+    if rows * columns < SIDE * SIDE {
+        return turn(how.isa, from, s, column, &mut to[t as usize..], row as usize, columns, rows);
+    }
+    let mut block = [T::zeroed(); SIDE * SIDE];
     for i0 in (0..rows).step_by(SIDE) {
         let height = SIDE.min(rows - i0);
         for j0 in (0..columns).step_by(SIDE) {
             let width = SIDE.min(columns - j0);
-            for i in i0..i0 + height {
-                let start = (t + i as isize * row) as usize + j0;
-                for (j, o) in to[start..start + width].iter_mut().enumerate() {
-                    *o = from[(s + (j0 + j) as isize * column) as usize + i];
+            turn(how.isa, from, s + j0 as isize * column + i0 as isize, column, &mut block, SIDE, width, height);
+            for (i, line) in block.chunks_exact(SIDE).enumerate().take(height) {
+                let start = (t + (i0 + i) as isize * row) as usize + j0;
+                let to = &mut to[start..start + width];
+                if how.streamed {
+                    stream::copy(bytemuck::cast_slice(&line[..width]), bytemuck::cast_slice_mut(to));
+                } else {
+                    to.copy_from_slice(&line[..width]);
+                }
+            }
+        }
+    }
+}
+/// `to[c * to_stride + r] = from[s + r * stride + c]`: in vectors of floats where elements are as large as those, whose
+/// bits stay as they are.
+#[allow(clippy::too_many_arguments)]
+fn turn<T: bytemuck::Pod>(isa: Isa, from: &[T], s: isize, stride: isize, to: &mut [T], to_stride: usize, rows: usize, columns: usize) {
+    match size_of::<T>() {
+        4 if stride > 0 => {
+            let (from, to) = (bytemuck::cast_slice(&from[s as usize..]), bytemuck::cast_slice_mut(to));
+            f32::context(isa).transpose(from, stride as usize, to, to_stride, rows, columns);
+        }
+        8 if stride > 0 => {
+            let (from, to) = (bytemuck::cast_slice(&from[s as usize..]), bytemuck::cast_slice_mut(to));
+            f64::context(isa).transpose(from, stride as usize, to, to_stride, rows, columns);
+        }
+        _ => {
+            for r in 0..rows {
+                let line = &from[(s + r as isize * stride) as usize..][..columns];
+                for (c, &v) in line.iter().enumerate() {
+                    to[c * to_stride + r] = v;
                 }
             }
         }

@@ -5,7 +5,8 @@
 //! threads, any instruction set and any fusion.
 //!
 //! Architecture invariant: this crate knows core's device contract and nothing of autograd, layers or other backends.
-//! Unsafe code is only in `simd`, `math`'s vectors, `gemm`'s micro-kernels and the hand-over of a loop in `threads`.
+//! Unsafe code is only in `simd`, `math`'s vectors, `gemm`'s micro-kernels, the hand-over of a loop in `threads` and the
+//! advice to the system in `memory`.
 // Errors are core's own type, returned once per step.
 #![allow(clippy::result_large_err)]
 

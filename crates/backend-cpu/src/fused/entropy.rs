@@ -8,12 +8,14 @@ use super::{
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
     element::indices,
-    isa::Isa,
     math::elementary::exp,
     operand::{In, internal},
     reduce::tree::{BLOCK, Element, Sum, Total},
     scratch::{collected, filled, room},
-    simd::{Float, Kernel, Simd, dispatch},
+    simd::{
+        Float, Kernel, Simd, dispatch,
+        stream::{self, STREAMED},
+    },
 };
 use adamant_core::{
     Composite, DType, ErrorKind,
@@ -83,46 +85,48 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// -log p of the class: x - largest - log(sum of exponentials), negated.
-struct Loss<'a, T>(&'a [T], usize);
-impl<T: Real> Kernel for Loss<'_, T> {
-    type Output = T;
+/// The largest, and the logarithm of the sum of e^(x - largest). With both, -log p of a class is
+/// (x - largest - logarithm) times -1.
+struct LogSum<'a, T>(&'a [T]);
+impl<T: Real> Kernel for LogSum<'_, T> {
+    type Output = (T, T);
     #[inline(always)]
-    fn run<S: Simd>(self) -> T {
-        let Loss(x, class) = self;
-        let (most, log_sum) = log_sum::<S, T>(x);
-        (x[class] - most - log_sum) * -T::ONE
+    fn run<S: Simd>(self) -> (T, T) {
+        let most = max::<S, T>(self.0);
+        let largest = T::V::<S>::splat(most);
+        let total = T::nearest(sum::<S, T, 1>(
+            [self.0],
+            #[inline(always)]
+            |[x]| exp(x.sub(largest)),
+        ));
+        (most, log_of::<S, T>(total))
     }
 }
-/// The largest, and the logarithm of the sum of e^(x - largest).
-#[inline(always)]
-fn log_sum<S: Simd, T: Real>(x: &[T]) -> (T, T) {
-    let most = max::<S, T>(x);
-    let largest = T::V::<S>::splat(most);
-    let total = T::nearest(sum::<S, T, 1>(
-        [x],
-        #[inline(always)]
-        |[x]| exp(x.sub(largest)),
-    ));
-    (most, log_of::<S, T>(total))
-}
-/// (e^(log p) - the class's one) g.
+/// (e^(log p) - the class's one) g of neighbouring classes.
 struct Gradient<'a, T> {
     x: &'a [T],
-    class: Option<usize>,
+    log_sum: (T, T),
+    target: Target,
     g: T,
     out: &'a mut [T],
+}
+/// The row's class among those of a [`Gradient`].
+#[derive(Clone, Copy)]
+enum Target {
+    Here(usize),
+    Elsewhere,
+    /// there is none
+    Missing,
 }
 impl<T: Real> Kernel for Gradient<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Gradient { x, class, g, out } = self;
+        let Gradient { x, log_sum: (most, log_sum), target, g, out } = self;
         let splat = T::V::<S>::splat;
-        let (most, log_sum) = log_sum::<S, T>(x);
         let (m, l, factor) = (splat(most), splat(log_sum), splat(g));
-        let Some(class) = class else {
-            // No target: a share of zero.
+        if let Target::Missing = target {
+            // A share of zero.
             let zero = splat(T::ZERO);
             map::<S, T, 1>(
                 out,
@@ -131,13 +135,14 @@ impl<T: Real> Kernel for Gradient<'_, T> {
                 |[x]| exp(x.sub(m).sub(l)).mul(zero).mul(factor),
             );
             return;
-        };
+        }
         map::<S, T, 1>(
             out,
             [x],
             #[inline(always)]
             |[x]| exp(x.sub(m).sub(l)).mul(factor),
         );
+        let Target::Here(class) = target else { return };
         let mut p = [x[class] - most - log_sum];
         update::<S, T, 0>(
             &mut p,
@@ -165,7 +170,11 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
         for (k, each) in each.iter_mut().enumerate() {
             let k = task * per_task + k;
             *each = match classes[k] {
-                Class::At(class) => dispatch(isa, Loss(M::read(isa, rows.row(x, k, &mut column), &mut room), class)),
+                Class::At(class) => {
+                    let x = M::read(isa, rows.row(x, k, &mut column), &mut room);
+                    let (most, log_sum) = dispatch(isa, LogSum(x));
+                    (x[class] - most - log_sum) * -M::Real::ONE
+                }
                 Class::Ignored => M::Real::ZERO,
                 // Nothing was read: -1 times zero.
                 Class::Bad(_) => -M::Real::ZERO,
@@ -190,6 +199,8 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
     M::write(isa, out, &mut room, |out| out[0] = value);
     Ok(())
 }
+/// Elements that are made in the L1 cache before they are written past the caches.
+const PIECE: usize = 2048;
 /// How many rows take part.
 fn taken(classes: &[Class]) -> usize {
     classes.iter().filter(|c| **c != Class::Ignored).count()
@@ -202,6 +213,7 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
         return Ok(());
     }
     let (isa, n, inner, classes) = (runtime.isa, rows.classes, rows.inner, rows.classes_of()?);
+    let streamed = inner == 1 && size_of_val(out) >= STREAMED;
     let (mut room, count) = (M::room(g.len())?, M::Real::nearest(taken(&classes) as f64));
     let scaled = |&g: &M::Real| if loss.reduction == Reduction::Mean { g / count } else { g };
     let g: Vec<M::Real> = collected(g.len(), M::read(isa, g, &mut room).iter().map(scaled))?;
@@ -212,26 +224,44 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
     runtime.threads.try_for_chunks_mut(out, per_task * n * inner, |task, out| {
         let (mut column, mut room, mut result) = (rows.column()?, M::room(n)?, M::room(n)?);
         let mut row = filled(M::zeroed(), if inner == 1 { 0 } else { n })?;
-        let mut gradient = |k: usize, isa: Isa, out: &mut [M]| {
-            let class = match classes[k] {
-                Class::Ignored => return out.fill(M::zeroed()),
-                Class::At(class) => Some(class),
-                Class::Bad(_) => None,
-            };
+        let mut piece = [M::zeroed(); PIECE];
+        let mut gradient = |k: usize, out: &mut [M]| {
+            if classes[k] == Class::Ignored {
+                return out.fill(M::zeroed());
+            }
             let x = M::read(isa, rows.row(x, k, &mut column), &mut room);
-            let g = g[if g.len() == 1 { 0 } else { k }];
-            M::write(isa, out, &mut result, |out| dispatch(isa, Gradient { x, class, g, out }));
+            let (log_sum, g) = (dispatch(isa, LogSum(x)), g[if g.len() == 1 { 0 } else { k }]);
+            let mut part = |first: usize, out: &mut [M]| {
+                let (x, end) = (&x[first..first + out.len()], first + out.len());
+                let target = match classes[k] {
+                    Class::At(class) if (first..end).contains(&class) => Target::Here(class - first),
+                    Class::At(_) => Target::Elsewhere,
+                    _ => Target::Missing,
+                };
+                M::write(isa, out, &mut result, |out| dispatch(isa, Gradient { x, log_sum, target, g, out }));
+            };
+            if !streamed {
+                return part(0, out);
+            }
+            for (p, out) in out.chunks_mut(PIECE).enumerate() {
+                let piece = &mut piece[..out.len()];
+                part(p * PIECE, piece);
+                stream::copy(bytemuck::cast_slice(piece), bytemuck::cast_slice_mut(out));
+            }
         };
         for (o, out) in out.chunks_exact_mut(n * inner).enumerate() {
             let first = (task * per_task + o) * inner;
             if inner == 1 {
-                gradient(first, isa, out);
+                gradient(first, out);
                 continue;
             }
             for j in 0..inner {
-                gradient(first + j, isa, &mut row);
+                gradient(first + j, &mut row);
                 row.iter().enumerate().for_each(|(c, &v)| out[c * inner + j] = v);
             }
+        }
+        if streamed {
+            stream::publish();
         }
         Ok(())
     })

@@ -1,44 +1,72 @@
-//! Philox bits for a run of elements. The words of a block are used by four neighbours, so dense runs compute each
-//! block once. Must not know tiles.
+//! Philox bits for a run of elements, as integers or as numbers in [0, 1). The words of a block are used by four
+//! neighbours, so dense runs compute each block once. Must not know tiles.
 use super::loops::convert;
-use crate::isa::Isa;
-use adamant_core::rng::{element_bits, philox};
+use crate::{
+    isa::Isa,
+    simd::{Kernel, Simd, dispatch},
+};
+use adamant_core::rng::element_bits;
 
 /// `out[k]` = the bits of element `first + k * stride` under `key`.
 pub(crate) fn fill(isa: Isa, key: [u32; 4], first: u64, stride: u64, out: &mut [i64]) {
-    if stride != 1 {
+    draw(isa, key, first, stride, out, |bits| bits as i64);
+}
+/// The factor from 24 bits to a number in [0, 1).
+pub(crate) const UNIT: f32 = 1.0 / 16_777_216.0;
+/// `out[k]` = the upper 24 bits of element `first + k * stride` under `key`, times [`UNIT`].
+pub(crate) fn uniform(isa: Isa, key: [u32; 4], first: u64, stride: u64, out: &mut [f32]) {
+    // As signed integers, which every set converts; 24 bits are exact in f32.
+    draw(isa, key, first, stride, out, |bits| (bits >> 8) as i32 as f32 * UNIT);
+}
+
+/// Blocks that are computed at a time.
+const BLOCKS: usize = 64;
+fn draw<T>(isa: Isa, key: [u32; 4], first: u64, stride: u64, out: &mut [T], f: impl Fn(u32) -> T + Copy) {
+    let each = |first: u64, out: &mut [T]| {
         for (k, o) in out.iter_mut().enumerate() {
-            *o = element_bits(key, first.wrapping_add((k as u64).wrapping_mul(stride))) as i64;
+            *o = f(element_bits(key, first.wrapping_add((k as u64).wrapping_mul(stride))));
         }
-        return;
+    };
+    if stride != 1 {
+        return each(first, out);
     }
     let lead = ((4 - first % 4) % 4).min(out.len() as u64) as usize;
     let (head, rest) = out.split_at_mut(lead);
-    for (k, o) in head.iter_mut().enumerate() {
-        *o = element_bits(key, first + k as u64) as i64;
-    }
-    let block = (first + lead as u64) / 4;
+    each(first, head);
     let (body, tail) = rest.split_at_mut(rest.len() / 4 * 4);
-    // Blocks are independent: a loop over them that the compiler can vectorise.
-    let mut at = 0;
-    let mut blocks = [0u64; 32];
-    let mut words = [[0u32; 4]; 32];
-    while at < body.len() / 4 {
-        let count = 32.min(body.len() / 4 - at);
-        for (k, b) in blocks[..count].iter_mut().enumerate() {
-            *b = block + (at + k) as u64;
-        }
-        convert(isa, &blocks[..count], &mut words[..count], |b| philox([key[0], key[1]], [b as u32, (b >> 32) as u32, key[2], key[3]]));
-        for (o, w) in body[at * 4..(at + count) * 4].chunks_exact_mut(4).zip(&words) {
-            for (o, w) in o.iter_mut().zip(w) {
-                *o = *w as i64;
-            }
-        }
-        at += count;
+    let next = first + lead as u64;
+    let mut blocks = [[0u64; 2]; BLOCKS];
+    for (part, out) in body.chunks_mut(4 * BLOCKS).enumerate() {
+        let blocks = &mut blocks[..out.len() / 4];
+        dispatch(isa, Blocks { key, first: next / 4 + (part * BLOCKS) as u64, out: blocks });
+        convert(isa, bytemuck::cast_slice::<_, u32>(blocks), out, |word| f(u32::from_le(word)));
     }
-    let start = first + (lead + body.len()) as u64;
-    for (k, o) in tail.iter_mut().enumerate() {
-        *o = element_bits(key, start + k as u64) as i64;
+    each(next + body.len() as u64, tail);
+}
+/// The words of neighbouring blocks, little-endian.
+struct Blocks<'a> {
+    key: [u32; 4],
+    first: u64,
+    out: &'a mut [[u64; 2]],
+}
+impl Kernel for Blocks<'_> {
+    type Output = ();
+    /// [`adamant_core::rng::philox`] with a word of 32 bits in each word of 64, whose upper half is not cleaned: the loop
+    /// over blocks is one of plain vectors then, and a product of halves is one instruction of theirs.
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        const LOW: u64 = 0xFFFF_FFFF;
+        for (k, out) in self.out.iter_mut().enumerate() {
+            let block = self.first.wrapping_add(k as u64);
+            let mut c = [block, block >> 32, self.key[2] as u64, self.key[3] as u64];
+            let mut key = [self.key[0], self.key[1]];
+            for _ in 0..10 {
+                let (p0, p1) = ((c[0] & LOW) * 0xD251_1F53, (c[2] & LOW) * 0xCD9E_8D57);
+                c = [(p1 >> 32) ^ c[1] ^ key[0] as u64, p1, (p0 >> 32) ^ c[3] ^ key[1] as u64, p0];
+                key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
+            }
+            *out = [((c[0] & LOW) | c[1] << 32).to_le(), ((c[2] & LOW) | c[3] << 32).to_le()];
+        }
     }
 }
 
@@ -56,6 +84,10 @@ mod tests {
                     fill(Isa::detect(), key, first, stride, &mut out);
                     let want: Vec<i64> = (0..n as u64).map(|k| element_bits(key, first + k * stride) as i64).collect();
                     assert_eq!(out, want, "{first} {n} {stride}");
+                    let mut numbers = vec![0.0; n];
+                    uniform(Isa::detect(), key, first, stride, &mut numbers);
+                    let want: Vec<f32> = want.iter().map(|bits| (bits >> 8) as f32 / 16_777_216.0).collect();
+                    assert_eq!(numbers, want, "{first} {n} {stride}");
                 }
             }
         }

@@ -4,6 +4,7 @@ use super::load;
 use super::loops::{self, Src};
 use super::prefused::Loop;
 use super::program::{Code, Kind, Program};
+use super::random;
 pub(crate) use super::tiles::{Lane, Scratch, TILE, Value, with_scratch};
 use super::tiles::{Tile, with_kind};
 use crate::isa::Isa;
@@ -60,6 +61,10 @@ pub(crate) struct Run<'a> {
     pub into: SmallVec<[Option<u8>; 16]>,
     /// results are made in tiles and written past the caches
     pub streamed: bool,
+    /// registers that nobody asks for
+    idle: SmallVec<[bool; 16]>,
+    /// registers that are uniform random numbers: key and place
+    drawn: SmallVec<[(Reg, u16, u16); 1]>,
     args: &'a [Scalar],
     fault: &'a FaultWord,
     keys: SmallVec<[[u32; 4]; 1]>,
@@ -102,11 +107,20 @@ impl<'a> Run<'a> {
             direct,
             into: SmallVec::from_elem(None, n),
             streamed: false,
+            idle: SmallVec::from_elem(false, n),
+            drawn: SmallVec::new(),
             args,
             fault,
             keys,
         };
         run.find_uniform()?;
+        for u in &program.uniforms {
+            let scalars = (run.uniform[u.shift as usize], run.uniform[u.unit as usize]);
+            if matches!(scalars, (Some(Value::I64(8)), Some(Value::F32(unit))) if unit == random::UNIT) {
+                u.between.iter().for_each(|&r| run.idle[r as usize] = true);
+                run.drawn.push((u.product, u.key, u.place));
+            }
+        }
         Ok(run)
     }
     /// Once `into` is known: which inputs in the place of an output need no copy. An output that is written at the end, or
@@ -214,7 +228,7 @@ impl<'a> Run<'a> {
             }
         }
         for r in 0..self.program.registers.len() {
-            if self.uniform[r].is_none() && !(shares && late(r)) {
+            if self.uniform[r].is_none() && !self.idle[r] && !(shares && late(r)) {
                 self.execute(r, at, n, scratch, outs)?;
             }
         }
@@ -289,6 +303,17 @@ impl<'a> Run<'a> {
         }
         with_kind!(register.kind, T => self.place_result::<T>(r, at, n, scratch, outs))
     }
+    /// Computes register `r`.
+    fn compute<T: Lane + Compute>(&self, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [T]) -> Result<(), ErrorKind> {
+        let Some(&(_, key, place)) = self.drawn.iter().find(|d| d.0 as usize == r) else { return T::compute(self, r, at, n, scratch, outs, out) };
+        let key = self.keys.get(key as usize).copied().unwrap_or_default();
+        // Only registers of f32 are drawn.
+        let out: &mut [f32] = bytemuck::cast_slice_mut(out);
+        self.nest.runs(place as usize, at, n, |first, count, offset, stride| {
+            random::uniform(self.isa, key, offset as u64, stride as u64, &mut out[first..first + count]);
+        });
+        Ok(())
+    }
     /// Takes the destination out of its place, computes, puts it back.
     fn place_result<T: Lane + Compute>(&self, r: usize, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
         let register = &self.program.registers[r];
@@ -296,13 +321,13 @@ impl<'a> Run<'a> {
             Some(o) => {
                 let range = outs[o as usize].range(at, n);
                 let bytes = std::mem::take(&mut outs[o as usize].bytes);
-                let result = T::compute(self, r, at, n, scratch, outs, bytemuck::cast_slice_mut(&mut bytes[range]));
+                let result = self.compute::<T>(r, at, n, scratch, outs, bytemuck::cast_slice_mut(&mut bytes[range]));
                 outs[o as usize].bytes = bytes;
                 result
             }
             None => {
                 let mut tile = T::tiles_mut(scratch).take(register.slot);
-                let result = T::compute(self, r, at, n, scratch, outs, &mut tile.values_mut()[..n]);
+                let result = self.compute(r, at, n, scratch, outs, &mut tile.values_mut()[..n]);
                 T::tiles_mut(scratch).put(register.slot, tile);
                 result
             }
@@ -407,7 +432,7 @@ impl Compute for i64 {
             Code::Random { key, place } => {
                 let key = run.keys.get(key as usize).copied().unwrap_or_default();
                 run.nest.runs(place as usize, at, n, |first, count, offset, stride| {
-                    super::random::fill(run.isa, key, offset as u64, stride as u64, &mut out[first..first + count]);
+                    random::fill(run.isa, key, offset as u64, stride as u64, &mut out[first..first + count]);
                 });
                 return Ok(());
             }
