@@ -101,55 +101,45 @@ number! {
     f64, f64, |v| v, |v| v;
 }
 
-/// Calls a generic function with the element type of a dtype that computes; others are an internal error.
-macro_rules! with_number {
-    ($dtype:expr, $t:ident => $body:expr) => {
+/// Calls generic code with the type that belongs to a dtype; `$other` for a dtype that is not listed.
+macro_rules! with_type {
+    ($dtype:expr, [$($name:ident $ty:ty),*], $t:ident => $body:expr, $d:pat => $other:expr) => {
         match $dtype {
-            adamant_core::DType::Bool => {
-                type $t = crate::element::Bit;
+            $(adamant_core::DType::$name => {
+                type $t = $ty;
                 $body
-            }
-            adamant_core::DType::U8 => {
-                type $t = u8;
-                $body
-            }
-            adamant_core::DType::I8 => {
-                type $t = i8;
-                $body
-            }
-            adamant_core::DType::I32 => {
-                type $t = i32;
-                $body
-            }
-            adamant_core::DType::U32 => {
-                type $t = u32;
-                $body
-            }
-            adamant_core::DType::I64 => {
-                type $t = i64;
-                $body
-            }
-            adamant_core::DType::F16 => {
-                type $t = half::f16;
-                $body
-            }
-            adamant_core::DType::BF16 => {
-                type $t = half::bf16;
-                $body
-            }
-            adamant_core::DType::F32 => {
-                type $t = f32;
-                $body
-            }
-            adamant_core::DType::F64 => {
-                type $t = f64;
-                $body
-            }
-            d => Err(adamant_core::ErrorKind::Internal(format!("{d} has no arithmetic"))),
+            })*
+            $d => $other,
         }
     };
 }
+pub(crate) use with_type;
+
+/// Calls a generic function with the element type of a dtype that computes; others are an internal error.
+macro_rules! with_number {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        crate::element::with_type!(
+            $dtype,
+            [Bool crate::element::Bit, U8 u8, I8 i8, I32 i32, U32 u32, I64 i64, F16 half::f16, BF16 half::bf16, F32 f32, F64 f64],
+            $t => $body,
+            d => Err(adamant_core::ErrorKind::Internal(format!("{d} has no arithmetic")))
+        )
+    };
+}
 pub(crate) use with_number;
+
+/// As [`with_number`], of floats alone.
+macro_rules! with_float {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        crate::element::with_type!(
+            $dtype,
+            [F32 f32, F64 f64, BF16 half::bf16, F16 half::f16],
+            $t => $body,
+            d => Err(adamant_core::ErrorKind::Internal(format!("{d} is no float with arithmetic")))
+        )
+    };
+}
+pub(crate) use with_float;
 
 /// Calls a generic function with a type of the dtype's size, for kernels that only move elements.
 macro_rules! with_bits {

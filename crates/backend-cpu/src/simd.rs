@@ -23,7 +23,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// A vector of f32.
     type F32: Float<Elem = f32, Int: Integer<Elem = i32>>;
     /// A vector of f64.
-    type F64: Float<Elem = f64, Int: Integer<Elem = i64>>;
+    type F64: Float<Elem = f64, Int: Integer<Elem = i64> + Halves>;
 }
 
 /// The outcome of a comparison, one truth value per lane.
@@ -173,6 +173,12 @@ pub(crate) trait Integer: Copy {
     fn eq(self, other: Self) -> Self::Mask;
     /// Signed.
     fn gt(self, other: Self) -> Self::Mask;
+}
+
+/// A vector of integers of 64 bits.
+pub(crate) trait Halves {
+    /// The products of the lower halves of the lanes, which count as unsigned.
+    fn mul_halves(self, other: Self) -> Self;
 }
 
 /// Work that is compiled once per instruction set.

@@ -3,12 +3,14 @@
 //! the body's: a hidden weight is zero, and zeros change no sum.
 use super::{
     known, one_float_or_wide,
-    rows::{Real, Stored, max, sum, update, widened, with_stored},
+    rows::{Stored, Summed, max, sum, update, widened},
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
+    element::with_float,
     gemm::{EpilogueProgram, GemmElement, MatRef, gemm},
     isa::Isa,
+    map::loops::Real,
     math::elementary::{exp, log},
     operand::{In, internal},
     reduce::tree::{Element, Sum, block},
@@ -114,7 +116,7 @@ struct Weights<'a, T> {
     /// gets the logarithm of each row's sum
     lse: &'a mut [T],
 }
-impl<T: Real> Kernel for Weights<'_, T> {
+impl<T: Summed> Kernel for Weights<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -134,7 +136,7 @@ impl<T: Real> Kernel for Weights<'_, T> {
 }
 /// The largest of a row's scores and the sum of its exponentials; the row becomes weights.
 #[inline(always)]
-fn weights_of_row<S: Simd, T: Real>(row: &mut [T], seen: usize, scale: T) -> (T, T) {
+fn weights_of_row<S: Simd, T: Summed>(row: &mut [T], seen: usize, scale: T) -> (T, T) {
     let (row, hidden) = row.split_at_mut(seen);
     hidden.fill(T::ZERO);
     let splat = T::V::<S>::splat;
@@ -183,7 +185,7 @@ struct Scores<'a, T> {
     /// the output was rounded to 16 bits: its product with g would not cancel dp
     rounded: bool,
 }
-impl<T: Real> Kernel for Scores<'_, T> {
+impl<T: Summed> Kernel for Scores<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -350,7 +352,7 @@ where
     })
 }
 /// The sums over heads that share a key head, by the tree; `terms` has a place for each.
-fn add_heads<T: Real>(each: &[T], terms: &mut [T], out: &mut [T]) {
+fn add_heads<T: Summed>(each: &[T], terms: &mut [T], out: &mut [T]) {
     if terms.len() == 1 {
         out.copy_from_slice(each);
         return;
@@ -373,7 +375,7 @@ impl CpuKernel for Forward {
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let attention = known::<Attention>(composite).ok_or_else(|| internal("attention of another make"))?;
-        with_stored!(operands.inputs[0].dtype, M => forward::<M>(attention, operands, runtime))
+        with_float!(operands.inputs[0].dtype, M => forward::<M>(attention, operands, runtime))
     }
 }
 impl CpuKernel for Backward {
@@ -382,6 +384,6 @@ impl CpuKernel for Backward {
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let attention = known::<AttentionBackward>(composite).ok_or_else(|| internal("the backward of attention of another make"))?;
-        with_stored!(operands.inputs[0].dtype, M => backward::<M>(attention, operands, runtime))
+        with_float!(operands.inputs[0].dtype, M => backward::<M>(attention, operands, runtime))
     }
 }

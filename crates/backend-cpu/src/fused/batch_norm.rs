@@ -1,28 +1,17 @@
 //! Batch normalisation: a channel's elements of all samples are brought together, stay in cache, and go back to their
 //! places.
-use super::{
-    known, one_float_or_wide,
-    rows::{Real, Stored, all, map, store_all, sum, sums, with_stored},
-};
+use super::rows::{Stored, Summed, all, map, store_all, sum, sums};
 use crate::{
-    device::{CpuKernel, KernelOperands, Runtime},
+    device::{KernelOperands, Runtime},
     isa::Isa,
     map::load,
+    map::loops::Real,
     operand::internal,
     reduce::tree::Element,
     scratch::{filled, room},
     simd::{Float, Kernel, Simd, dispatch},
 };
-use adamant_core::{
-    Composite, DType, ErrorKind, Shape,
-    composite::norm::{Norm, NormBackward},
-    kernel::FaultWord,
-};
-
-/// The norm of a batch.
-pub(super) struct Forward;
-/// Its backward.
-pub(super) struct Backward;
+use adamant_core::{ErrorKind, Shape, composite::norm::Norm};
 
 /// `[samples, channels, inner]`.
 #[derive(Clone, Copy)]
@@ -80,7 +69,7 @@ struct Task<'a, M, T> {
 
 /// The statistics of a channel: mean and biased variance.
 struct Statistics<'a, T>(&'a [T]);
-impl<T: Real> Kernel for Statistics<'_, T> {
+impl<T: Summed> Kernel for Statistics<'_, T> {
     type Output = (T, T);
     #[inline(always)]
     fn run<S: Simd>(self) -> (T, T) {
@@ -104,7 +93,7 @@ impl<T: Real> Kernel for Statistics<'_, T> {
 }
 /// 1 / √(variance + eps).
 struct Deviation<T>(T, T);
-impl<T: Real> Kernel for Deviation<T> {
+impl<T: Summed> Kernel for Deviation<T> {
     type Output = T;
     #[inline(always)]
     fn run<S: Simd>(self) -> T {
@@ -174,7 +163,11 @@ impl<M: Stored> Kernel for Normalise<'_, '_, M> {
         }
     }
 }
-fn forward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+/// The norm of a batch.
+///
+/// # Errors
+/// `OutOfMemory`; other operands.
+pub(super) fn forward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: load::Decode,
 {
@@ -222,7 +215,7 @@ struct Sums<'a, T> {
     rstd: T,
     weight: T,
 }
-impl<T: Real> Kernel for Sums<'_, T> {
+impl<T: Summed> Kernel for Sums<'_, T> {
     type Output = [T; 4];
     #[inline(always)]
     fn run<S: Simd>(self) -> [T; 4] {
@@ -278,7 +271,11 @@ impl<M: Stored> Kernel for Gradient<'_, '_, M> {
     }
 }
 
-fn backward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+/// Its backward.
+///
+/// # Errors
+/// `OutOfMemory`; other operands.
+pub(super) fn backward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: load::Decode,
 {
@@ -323,26 +320,4 @@ where
         }
     }
     Ok(())
-}
-
-impl CpuKernel for Forward {
-    fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
-        one_float_or_wide(dtypes)
-    }
-    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
-        let norm = known::<Norm>(composite).ok_or_else(|| internal("a norm of another make"))?;
-        with_stored!(operands.inputs[0].dtype, M => forward::<M>(norm, operands, runtime))
-    }
-}
-impl CpuKernel for Backward {
-    fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
-        one_float_or_wide(dtypes)
-    }
-    fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
-        let norm = known::<NormBackward>(composite).ok_or_else(|| internal("the backward of a norm of another make"))?;
-        if operands.inputs[0].dtype != operands.inputs[1].dtype {
-            return Err(internal("a cotangent of another dtype"));
-        }
-        with_stored!(operands.inputs[1].dtype, M => backward::<M>(&norm.0, operands, runtime))
-    }
 }

@@ -2,12 +2,13 @@
 //! smoothed labels and targets that are probabilities run as the body.
 use super::{
     known, one_float,
-    rows::{Real, Stored, map, max, rows_of_a_task, sum, update, with_stored},
+    rows::{Stored, Summed, map, max, rows_of_a_task, sum, update},
     softmax::log_of,
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
-    element::indices,
+    element::{indices, with_float},
+    map::loops::Real,
     math::elementary::exp,
     operand::{In, internal},
     reduce::tree::{BLOCK, Element, Sum, Total},
@@ -88,7 +89,7 @@ impl<'a> Rows<'a> {
 /// The largest, and the logarithm of the sum of e^(x - largest). With both, -log p of a class is
 /// (x - largest - logarithm) times -1.
 struct LogSum<'a, T>(&'a [T]);
-impl<T: Real> Kernel for LogSum<'_, T> {
+impl<T: Summed> Kernel for LogSum<'_, T> {
     type Output = (T, T);
     #[inline(always)]
     fn run<S: Simd>(self) -> (T, T) {
@@ -118,7 +119,7 @@ enum Target {
     /// there is none
     Missing,
 }
-impl<T: Real> Kernel for Gradient<'_, T> {
+impl<T: Summed> Kernel for Gradient<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -273,7 +274,7 @@ impl CpuKernel for Forward {
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind> {
         let loss = known::<CrossEntropy>(composite).ok_or_else(|| internal("a cross entropy of another make"))?;
-        with_stored!(operands.inputs[0].dtype, M => forward::<M>(loss, operands, runtime, fault))
+        with_float!(operands.inputs[0].dtype, M => forward::<M>(loss, operands, runtime, fault))
     }
 }
 impl CpuKernel for Backward {
@@ -282,6 +283,6 @@ impl CpuKernel for Backward {
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let loss = known::<CrossEntropyBackward>(composite).ok_or_else(|| internal("the backward of a cross entropy of another make"))?;
-        with_stored!(operands.inputs[1].dtype, M => backward::<M>(&loss.0, operands, runtime))
+        with_float!(operands.inputs[1].dtype, M => backward::<M>(&loss.0, operands, runtime))
     }
 }

@@ -1,12 +1,14 @@
-//! Layer and RMS normalisation: rows that are normalised one by one, and the cotangents of weight and bias as sums over
+//! The norms: of layers and RMS here, of batches in its own file. Rows that are normalised one by one, and the cotangents of weight and bias as sums over
 //! the rows.
 use super::{
-    known, one_float_or_wide,
-    rows::{Real, Stored, all, map, rows_of_a_task, sum, with_stored},
+    batch_norm, known, one_float_or_wide,
+    rows::{Stored, Summed, all, map, rows_of_a_task, sum},
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
+    element::with_float,
     map::load,
+    map::loops::Real,
     operand::{In, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold_columns},
     scratch::filled,
@@ -18,7 +20,7 @@ use adamant_core::{
     kernel::FaultWord,
 };
 
-/// The norm.
+/// Every norm.
 pub(super) struct Forward;
 /// Its backward.
 pub(super) struct Backward;
@@ -50,7 +52,7 @@ struct Row<'a, T> {
     eps: T,
     out: &'a mut [T],
 }
-impl<T: Real> Kernel for Row<'_, T> {
+impl<T: Summed> Kernel for Row<'_, T> {
     /// The mean, and 1 / the standard deviation.
     type Output = (T, T);
     #[inline(always)]
@@ -178,7 +180,7 @@ struct RowBackward<'a, T> {
     weight_lane: Option<&'a mut [T]>,
     bias_lane: Option<&'a mut [T]>,
 }
-impl<T: Real> Kernel for RowBackward<'_, T> {
+impl<T: Summed> Kernel for RowBackward<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -295,7 +297,10 @@ impl CpuKernel for Forward {
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let norm = known::<Norm>(composite).ok_or_else(|| internal("a norm of another make"))?;
-        with_stored!(operands.inputs[0].dtype, M => forward::<M>(norm, operands, runtime))
+        with_float!(operands.inputs[0].dtype, M => match norm.over {
+            Over::Batch => batch_norm::forward::<M>(norm, operands, runtime),
+            _ => forward::<M>(norm, operands, runtime),
+        })
     }
 }
 impl CpuKernel for Backward {
@@ -303,10 +308,13 @@ impl CpuKernel for Backward {
         one_float_or_wide(dtypes)
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
-        let norm = known::<NormBackward>(composite).ok_or_else(|| internal("the backward of a norm of another make"))?;
+        let NormBackward(norm) = known::<NormBackward>(composite).ok_or_else(|| internal("the backward of a norm of another make"))?;
         if operands.inputs[0].dtype != operands.inputs[1].dtype {
             return Err(internal("a cotangent of another dtype"));
         }
-        with_stored!(operands.inputs[1].dtype, M => backward::<M>(&norm.0, operands, runtime))
+        with_float!(operands.inputs[1].dtype, M => match norm.over {
+            Over::Batch => batch_norm::backward::<M>(norm, operands, runtime),
+            _ => backward::<M>(norm, operands, runtime),
+        })
     }
 }

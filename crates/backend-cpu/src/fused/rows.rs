@@ -2,7 +2,10 @@
 //! what a compound computes.
 use crate::{
     isa::Isa,
-    map::{load, loops},
+    map::{
+        load,
+        loops::{self, Real},
+    },
     operand::{In, Out, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, write_lanes},
     scratch,
@@ -13,35 +16,13 @@ use adamant_core::ErrorKind;
 use bytemuck::Pod;
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
-/// What compounds compute in: f32 or f64.
-pub(crate) trait Real:
-    Element<Wide = f64>
-    + PartialOrd
-    + std::ops::Add<Output = Self>
-    + std::ops::Sub<Output = Self>
-    + std::ops::Mul<Output = Self>
-    + std::ops::Div<Output = Self>
-    + std::ops::Neg<Output = Self>
-{
-    type V<S: Simd>: Float<Elem = Self>;
-    fn nearest(v: f64) -> Self;
-}
-impl Real for f32 {
-    type V<S: Simd> = S::F32;
-    fn nearest(v: f64) -> f32 {
-        v as f32
-    }
-}
-impl Real for f64 {
-    type V<S: Simd> = S::F64;
-    fn nearest(v: f64) -> f64 {
-        v
-    }
-}
+/// What compounds compute in: f32 or f64, with the tree that sums them.
+pub(crate) trait Summed: Real + Element<Wide = f64> {}
+impl<T: Real + Element<Wide = f64>> Summed for T {}
 
 /// An element in memory, and what it is computed in.
 pub(crate) trait Stored: Pod + Send + Sync {
-    type Real: Real;
+    type Real: Summed;
     /// The room that `n` numbers need where memory holds others.
     ///
     /// # Errors
@@ -111,37 +92,11 @@ pub(crate) fn widened<'a, M: Stored>(isa: Isa, x: &'a [M], room: &'a mut Vec<M::
     *room = M::room(x.len())?;
     Ok(M::read(isa, x, room))
 }
-/// Calls `$body` with the type in memory of a float dtype.
-macro_rules! with_stored {
-    ($dtype:expr, $t:ident => $body:expr) => {
-        match $dtype {
-            adamant_core::DType::F32 => {
-                type $t = f32;
-                $body
-            }
-            adamant_core::DType::F64 => {
-                type $t = f64;
-                $body
-            }
-            adamant_core::DType::BF16 => {
-                type $t = half::bf16;
-                $body
-            }
-            adamant_core::DType::F16 => {
-                type $t = half::f16;
-                $body
-            }
-            d => Err(adamant_core::ErrorKind::Internal(format!("a compound of {d}"))),
-        }
-    };
-}
-pub(crate) use with_stored;
-
 /// All the numbers of an operand of any float dtype, as small as a row.
 ///
 /// # Errors
 /// `OutOfMemory`; an operand that is not dense.
-pub(crate) fn all<T: Real + load::Decode>(isa: Isa, i: &In<'_>) -> Result<Vec<T>, ErrorKind> {
+pub(crate) fn all<T: Summed + load::Decode>(isa: Isa, i: &In<'_>) -> Result<Vec<T>, ErrorKind> {
     let bytes = i.dense_bytes()?;
     let mut out = scratch::filled(T::default(), bytes.len() / i.dtype.size())?;
     load::decode(isa, i.dtype, bytes, &mut out);
@@ -152,7 +107,7 @@ pub(crate) fn all<T: Real + load::Decode>(isa: Isa, i: &In<'_>) -> Result<Vec<T>
 ///
 /// # Errors
 /// `OutOfMemory`; an output of another size.
-pub(crate) fn store_all<T: Real>(isa: Isa, x: impl ExactSizeIterator<Item = T>, out: &mut Out<'_>) -> Result<(), ErrorKind> {
+pub(crate) fn store_all<T: Summed>(isa: Isa, x: impl ExactSizeIterator<Item = T>, out: &mut Out<'_>) -> Result<(), ErrorKind> {
     let dtype = out.dtype;
     let bytes = out.dense_bytes()?;
     if bytes.len() != x.len() * dtype.size() {
@@ -201,7 +156,7 @@ fn part<'a, T, const K: usize>(x: &[&'a [T]; K], first: usize, count: usize) -> 
 }
 /// The sum of `f` over all elements, by the tree.
 #[inline(always)]
-pub(crate) fn sum<S: Simd, T: Real, const K: usize>(x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> T::V<S>) -> f64 {
+pub(crate) fn sum<S: Simd, T: Summed, const K: usize>(x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> T::V<S>) -> f64 {
     let n = x[0].len();
     let x = part(&x, 0, n);
     let zero = T::V::<S>::group(T::V::<S>::splat(T::ZERO));
@@ -243,7 +198,7 @@ pub(crate) fn sum<S: Simd, T: Real, const K: usize>(x: [&[T]; K], f: impl Fn([T:
 }
 /// Which lanes are among the first `count`.
 #[inline(always)]
-fn first_lanes<V: Float<Elem = T>, T: Real>(count: usize) -> V::Mask {
+fn first_lanes<V: Float<Elem = T>, T: Summed>(count: usize) -> V::Mask {
     let mut index = [T::ZERO; LANES];
     for (l, index) in index.iter_mut().enumerate() {
         *index = T::nearest(l as f64);
@@ -252,7 +207,7 @@ fn first_lanes<V: Float<Elem = T>, T: Real>(count: usize) -> V::Mask {
 }
 /// Sums of one block.
 #[inline(always)]
-fn block_sums<S: Simd, T: Real, const K: usize, const N: usize>(x: &[&[T]; K], f: impl Fn([T::V<S>; K]) -> [T::V<S>; N]) -> [T; N] {
+fn block_sums<S: Simd, T: Summed, const K: usize, const N: usize>(x: &[&[T]; K], f: impl Fn([T::V<S>; K]) -> [T::V<S>; N]) -> [T; N] {
     let (count, lanes) = (x[0].len(), T::V::<S>::LANES);
     let mut groups = [T::V::<S>::group(T::V::<S>::splat(T::ZERO)); N];
     let whole = count / LANES * LANES;
@@ -290,7 +245,7 @@ fn block_sums<S: Simd, T: Real, const K: usize, const N: usize>(x: &[&[T]; K], f
 }
 /// Several sums over the same elements, each by the tree.
 #[inline(always)]
-pub(crate) fn sums<S: Simd, T: Real, const K: usize, const N: usize>(x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> [T::V<S>; N]) -> [T; N] {
+pub(crate) fn sums<S: Simd, T: Summed, const K: usize, const N: usize>(x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> [T::V<S>; N]) -> [T; N] {
     let n = x[0].len();
     let x = part(&x, 0, n);
     let mut totals = [const { None::<Total<T>> }; N];
@@ -316,7 +271,7 @@ pub(crate) fn sums<S: Simd, T: Real, const K: usize, const N: usize>(x: [&[T]; K
 }
 /// The largest; a NaN counts as nothing (what is computed from it is one again).
 #[inline(always)]
-pub(crate) fn max<S: Simd, T: Real>(x: &[T]) -> T {
+pub(crate) fn max<S: Simd, T: Summed>(x: &[T]) -> T {
     let lanes = T::V::<S>::LANES;
     let lowest = T::V::<S>::splat(T::LOWEST);
     let mut most = [lowest; 4];
@@ -349,7 +304,7 @@ pub(crate) fn max<S: Simd, T: Real>(x: &[T]) -> T {
 }
 /// `out = f(x)`.
 #[inline(always)]
-pub(crate) fn map<S: Simd, T: Real, const K: usize>(out: &mut [T], x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> T::V<S>) {
+pub(crate) fn map<S: Simd, T: Summed, const K: usize>(out: &mut [T], x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> T::V<S>) {
     let (n, lanes) = (out.len(), T::V::<S>::LANES);
     let x = part(&x, 0, n);
     let mut k = 0;
@@ -363,7 +318,7 @@ pub(crate) fn map<S: Simd, T: Real, const K: usize>(out: &mut [T], x: [&[T]; K],
 }
 /// `out = f(out, x)`.
 #[inline(always)]
-pub(crate) fn update<S: Simd, T: Real, const K: usize>(out: &mut [T], x: [&[T]; K], f: impl Fn(T::V<S>, [T::V<S>; K]) -> T::V<S>) {
+pub(crate) fn update<S: Simd, T: Summed, const K: usize>(out: &mut [T], x: [&[T]; K], f: impl Fn(T::V<S>, [T::V<S>; K]) -> T::V<S>) {
     let (n, lanes) = (out.len(), T::V::<S>::LANES);
     let x = part(&x, 0, n);
     let mut k = 0;

@@ -2,10 +2,11 @@
 //! brought together as rows first.
 use super::{
     known, one_float,
-    rows::{Real, Stored, map, max, rows_of_a_task, sum, update, with_stored},
+    rows::{Stored, Summed, map, max, rows_of_a_task, sum, update},
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
+    element::with_float,
     isa::Isa,
     math::elementary::{exp, log},
     operand::internal,
@@ -25,7 +26,7 @@ pub(super) struct Backward;
 
 /// e^(x - largest) into `out`; the largest, and the sum.
 #[inline(always)]
-pub(super) fn exponentials<S: Simd, T: Real>(x: &[T], out: &mut [T]) -> (T, T) {
+pub(super) fn exponentials<S: Simd, T: Summed>(x: &[T], out: &mut [T]) -> (T, T) {
     let most = max::<S, T>(x);
     let largest = T::V::<S>::splat(most);
     map::<S, T, 1>(
@@ -45,7 +46,7 @@ pub(super) fn exponentials<S: Simd, T: Real>(x: &[T], out: &mut [T]) -> (T, T) {
 }
 /// The logarithm of one number.
 #[inline(always)]
-pub(super) fn log_of<S: Simd, T: Real>(x: T) -> T {
+pub(super) fn log_of<S: Simd, T: Summed>(x: T) -> T {
     let mut out = [x];
     map::<S, T, 1>(
         &mut out,
@@ -65,7 +66,7 @@ struct Row<'a, T, const K: usize, F> {
 trait Function<T, const K: usize>: Copy + Sync {
     fn row<S: Simd>(self, x: [&[T]; K], out: &mut [T]);
 }
-impl<T: Real, const K: usize, F: Function<T, K>> Kernel for Row<'_, T, K, F> {
+impl<T: Summed, const K: usize, F: Function<T, K>> Kernel for Row<'_, T, K, F> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -76,7 +77,7 @@ impl<T: Real, const K: usize, F: Function<T, K>> Kernel for Row<'_, T, K, F> {
 struct Plain;
 #[derive(Clone, Copy)]
 struct Logarithm;
-impl<T: Real> Function<T, 1> for Plain {
+impl<T: Summed> Function<T, 1> for Plain {
     #[inline(always)]
     fn row<S: Simd>(self, [x]: [&[T]; 1], out: &mut [T]) {
         let (_, total) = exponentials::<S, T>(x, out);
@@ -89,7 +90,7 @@ impl<T: Real> Function<T, 1> for Plain {
         );
     }
 }
-impl<T: Real> Function<T, 1> for Logarithm {
+impl<T: Summed> Function<T, 1> for Logarithm {
     #[inline(always)]
     fn row<S: Simd>(self, [x]: [&[T]; 1], out: &mut [T]) {
         let (most, total) = exponentials::<S, T>(x, out);
@@ -102,7 +103,7 @@ impl<T: Real> Function<T, 1> for Logarithm {
         );
     }
 }
-impl<T: Real> Function<T, 2> for Plain {
+impl<T: Summed> Function<T, 2> for Plain {
     #[inline(always)]
     fn row<S: Simd>(self, [g, y]: [&[T]; 2], out: &mut [T]) {
         let dot = T::V::<S>::splat(T::nearest(sum::<S, T, 2>(
@@ -118,7 +119,7 @@ impl<T: Real> Function<T, 2> for Plain {
         );
     }
 }
-impl<T: Real> Function<T, 2> for Logarithm {
+impl<T: Summed> Function<T, 2> for Logarithm {
     #[inline(always)]
     fn row<S: Simd>(self, [g, x]: [&[T]; 2], out: &mut [T]) {
         let total = T::V::<S>::splat(T::nearest(sum::<S, T, 1>(
@@ -222,7 +223,7 @@ where
         return Err(internal("a softmax of other shapes"));
     }
     let inputs = operands.inputs;
-    with_stored!(out.dtype, M => {
+    with_float!(out.dtype, M => {
         let mut x: [&[M]; K] = [&[]; K];
         for (x, i) in x.iter_mut().zip(inputs) {
             *x = i.dense()?;

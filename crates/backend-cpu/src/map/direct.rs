@@ -90,8 +90,8 @@ impl Single {
                     let (operand, guard) = inputs.get(k as usize)?;
                     whole::<T>(host(guard).ok()?).ok()?.get(range(operand)).map(Src::Slice)
                 }
-                Source::Arg(k) => step.args.get(k as usize).map(|s| Src::Splat(T::narrow(s.to_f64()))),
-                Source::Const(s) => Some(Src::Splat(T::narrow(s.to_f64()))),
+                Source::Arg(k) => step.args.get(k as usize).map(|s| Src::Splat(T::nearest(s.to_f64()))),
+                Source::Const(s) => Some(Src::Splat(T::nearest(s.to_f64()))),
             }
         };
         match self.function {

@@ -171,77 +171,32 @@ pub(crate) trait CastFrom: Lane {
     fn to_i64(self) -> i64;
     fn to_bool(self) -> u8;
 }
-impl CastFrom for f32 {
-    #[inline(always)]
-    fn to_f32(self, _: bool) -> f32 {
-        self
-    }
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self as f64
-    }
-    #[inline(always)]
-    fn to_i64(self) -> i64 {
-        self as i64
-    }
-    #[inline(always)]
-    fn to_bool(self) -> u8 {
-        (self != 0.0) as u8
-    }
+macro_rules! cast_from {
+    ($($t:ty: $zero:expr, |$v:ident, $narrow:ident| $to_f32:expr;)*) => { $(impl CastFrom for $t {
+        #[inline(always)]
+        fn to_f32(self, $narrow: bool) -> f32 {
+            let $v = self;
+            $to_f32
+        }
+        #[inline(always)]
+        fn to_f64(self) -> f64 {
+            self as f64
+        }
+        #[inline(always)]
+        fn to_i64(self) -> i64 {
+            self as i64
+        }
+        #[inline(always)]
+        fn to_bool(self) -> u8 {
+            (self != $zero) as u8
+        }
+    })* };
 }
-impl CastFrom for f64 {
-    #[inline(always)]
-    fn to_f32(self, narrow: bool) -> f32 {
-        if narrow { odd(self) } else { self as f32 }
-    }
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self
-    }
-    #[inline(always)]
-    fn to_i64(self) -> i64 {
-        self as i64
-    }
-    #[inline(always)]
-    fn to_bool(self) -> u8 {
-        (self != 0.0) as u8
-    }
-}
-impl CastFrom for i64 {
-    #[inline(always)]
-    fn to_f32(self, narrow: bool) -> f32 {
-        if narrow { odd(self as f64) } else { self as f32 }
-    }
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self as f64
-    }
-    #[inline(always)]
-    fn to_i64(self) -> i64 {
-        self
-    }
-    #[inline(always)]
-    fn to_bool(self) -> u8 {
-        (self != 0) as u8
-    }
-}
-impl CastFrom for u8 {
-    #[inline(always)]
-    fn to_f32(self, _: bool) -> f32 {
-        self as f32
-    }
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        self as f64
-    }
-    #[inline(always)]
-    fn to_i64(self) -> i64 {
-        self as i64
-    }
-    #[inline(always)]
-    fn to_bool(self) -> u8 {
-        self
-    }
+cast_from! {
+    f32: 0.0, |v, _narrow| v;
+    f64: 0.0, |v, narrow| if narrow { odd(v) } else { v as f32 };
+    i64: 0, |v, narrow| if narrow { odd(v as f64) } else { v as f32 };
+    u8: 0, |v, _narrow| v as f32;
 }
 /// f32 or f64 from any lane.
 pub(crate) trait CastTo: Lane {

@@ -3,7 +3,7 @@
 //! bits. Must not know programs, tiles or layouts.
 use crate::isa::Isa;
 use crate::math::{MathFn, unary_f32, unary_f64};
-use crate::simd::{Kernel, Simd, dispatch};
+use crate::simd::{Float, Kernel, Simd, dispatch};
 use adamant_core::DType;
 
 /// Up to here the plain set is used: choosing another would cost more than it gains.
@@ -31,10 +31,11 @@ pub(crate) trait Real:
     + std::ops::Div<Output = Self>
     + std::ops::Neg<Output = Self>
 {
-    const ZERO: Self;
-    const ONE: Self;
+    /// A vector of them.
+    type V<S: Simd>: Float<Elem = Self>;
     fn wide(self) -> f64;
-    fn narrow(v: f64) -> Self;
+    /// The nearest one.
+    fn nearest(v: f64) -> Self;
     fn magnitude(self) -> Self;
     fn down(self) -> Self;
     fn up(self) -> Self;
@@ -43,16 +44,15 @@ pub(crate) trait Real:
     fn math(isa: Isa, f: MathFn, x: &[Self], out: &mut [Self]);
 }
 macro_rules! real {
-    ($t:ident, $math:ident) => {
+    ($t:ident, $vector:ident, $math:ident) => {
         impl Real for $t {
-            const ZERO: $t = 0.0;
-            const ONE: $t = 1.0;
+            type V<S: Simd> = S::$vector;
             #[inline(always)]
             fn wide(self) -> f64 {
                 self as f64
             }
             #[inline(always)]
-            fn narrow(v: f64) -> $t {
+            fn nearest(v: f64) -> $t {
                 v as $t
             }
             #[inline(always)]
@@ -81,8 +81,8 @@ macro_rules! real {
         }
     };
 }
-real!(f32, unary_f32);
-real!(f64, unary_f64);
+real!(f32, F32, unary_f32);
+real!(f64, F64, unary_f64);
 
 #[inline(always)]
 fn each<A: Copy, O>(x: &[A], out: &mut [O], f: impl Fn(A) -> O) {
@@ -125,25 +125,26 @@ impl<T: Real> Kernel for RealUnaryLoop<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let RealUnaryLoop(f, x, out) = self;
+        let (zero, one) = (T::nearest(0.0), T::nearest(1.0));
         match f {
             RealUnary::Neg => each(x, out, |x| -x),
             RealUnary::Abs => each(x, out, T::magnitude),
             RealUnary::Square => each(x, out, |x| x * x),
             RealUnary::Sign => each(x, out, |x| {
-                if x > T::ZERO {
-                    T::ONE
-                } else if x < T::ZERO {
-                    -T::ONE
+                if x > zero {
+                    one
+                } else if x < zero {
+                    -one
                 } else {
-                    T::ZERO
+                    zero
                 }
             }),
             RealUnary::Floor => each(x, out, T::down),
             RealUnary::Ceil => each(x, out, T::up),
             RealUnary::Trunc => each(x, out, T::cut),
             RealUnary::Round => each(x, out, T::even),
-            RealUnary::Relu => each(x, out, |x| if x <= T::ZERO { T::ZERO } else { x }),
-            RealUnary::Exact(f) => each(x, out, |x| T::narrow(f(x.wide()))),
+            RealUnary::Relu => each(x, out, |x| if x <= zero { zero } else { x }),
+            RealUnary::Exact(f) => each(x, out, |x| T::nearest(f(x.wide()))),
             RealUnary::Math(_) => {}
         }
     }
@@ -152,7 +153,7 @@ impl<T: Real> Kernel for RealUnaryLoop<'_, T> {
 pub(crate) fn real_unary<T: Real>(isa: Isa, f: RealUnary, x: &[T], out: &mut [T]) {
     match f {
         RealUnary::Math(f) => T::math(if x.len() <= SHORT { Isa::Scalar } else { isa }, f, x, out),
-        RealUnary::Exact(f) => each(x, out, |x| T::narrow(f(x.wide()))),
+        RealUnary::Exact(f) => each(x, out, |x| T::nearest(f(x.wide()))),
         _ => run(isa, x.len(), RealUnaryLoop(f, x, out)),
     }
 }
@@ -200,7 +201,7 @@ impl<T: Real> Kernel for RealBinaryLoop<'_, T> {
 /// `out = f(x, y)`.
 pub(crate) fn real_binary<T: Real>(isa: Isa, f: RealBinary, x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
     match f {
-        RealBinary::Exact(f) => zip(x, y, out, |x, y| T::narrow(f(x.wide(), y.wide()))),
+        RealBinary::Exact(f) => zip(x, y, out, |x, y| T::nearest(f(x.wide(), y.wide()))),
         _ => run(isa, out.len(), RealBinaryLoop(f, x, y, out)),
     }
 }

@@ -3,7 +3,7 @@
 use super::loops::convert;
 use crate::{
     isa::Isa,
-    simd::{Kernel, Simd, dispatch},
+    simd::{Float, Halves, Integer, Kernel, Simd, dispatch},
 };
 use adamant_core::rng::element_bits;
 
@@ -19,7 +19,7 @@ pub(crate) fn uniform(isa: Isa, key: [u32; 4], first: u64, stride: u64, out: &mu
     draw(isa, key, first, stride, out, |bits| (bits >> 8) as i32 as f32 * UNIT);
 }
 
-/// Blocks that are computed at a time.
+/// Blocks that are computed at a time: what keeps the multiplier busy, in every set.
 const BLOCKS: usize = 64;
 fn draw<T>(isa: Isa, key: [u32; 4], first: u64, stride: u64, out: &mut [T], f: impl Fn(u32) -> T + Copy) {
     let each = |first: u64, out: &mut [T]| {
@@ -37,9 +37,8 @@ fn draw<T>(isa: Isa, key: [u32; 4], first: u64, stride: u64, out: &mut [T], f: i
     let next = first + lead as u64;
     let mut blocks = [[0u64; 2]; BLOCKS];
     for (part, out) in body.chunks_mut(4 * BLOCKS).enumerate() {
-        let blocks = &mut blocks[..out.len() / 4];
-        dispatch(isa, Blocks { key, first: next / 4 + (part * BLOCKS) as u64, out: blocks });
-        convert(isa, bytemuck::cast_slice::<_, u32>(blocks), out, |word| f(u32::from_le(word)));
+        dispatch(isa, Blocks { key, first: next / 4 + (part * BLOCKS) as u64, out: &mut blocks });
+        convert(isa, &bytemuck::cast_slice::<_, u32>(&blocks)[..out.len()], out, |word| f(u32::from_le(word)));
     }
     each(next + body.len() as u64, tail);
 }
@@ -47,25 +46,51 @@ fn draw<T>(isa: Isa, key: [u32; 4], first: u64, stride: u64, out: &mut [T], f: i
 struct Blocks<'a> {
     key: [u32; 4],
     first: u64,
-    out: &'a mut [[u64; 2]],
+    out: &'a mut [[u64; 2]; BLOCKS],
 }
 impl Kernel for Blocks<'_> {
     type Output = ();
-    /// [`adamant_core::rng::philox`] with a word of 32 bits in each word of 64, whose upper half is not cleaned: the loop
-    /// over blocks is one of plain vectors then, and a product of halves is one instruction of theirs.
+    /// [`adamant_core::rng::philox`] with a word of 32 bits in each lane of 64, whose upper half is not cleaned: a product
+    /// reads the lower one alone.
     #[inline(always)]
     fn run<S: Simd>(self) {
-        const LOW: u64 = 0xFFFF_FFFF;
-        for (k, out) in self.out.iter_mut().enumerate() {
-            let block = self.first.wrapping_add(k as u64);
-            let mut c = [block, block >> 32, self.key[2] as u64, self.key[3] as u64];
+        type Int<S> = <<S as Simd>::F64 as Float>::Int;
+        /// Vectors whose chains of products overlap.
+        const TOGETHER: usize = 4;
+        let splat = |word: u64| Int::<S>::splat(word as i64);
+        let (lanes, low) = (<S::F64 as Float>::LANES, splat(0xFFFF_FFFF));
+        let (even, odd) = (splat(0xD251_1F53), splat(0xCD9E_8D57));
+        let mut places = [0.0; 8];
+        for (k, place) in places.iter_mut().enumerate() {
+            *place = f64::from_bits(k as u64);
+        }
+        let places = S::F64::from_slice(&places).to_bits();
+        let (mut low_words, mut high_words) = ([0.0; BLOCKS], [0.0; BLOCKS]);
+        let mut at = 0;
+        while at < BLOCKS {
+            let mut c = [[splat(0); 4]; TOGETHER];
+            for (v, c) in c.iter_mut().enumerate() {
+                let block = splat(self.first.wrapping_add((at + v * lanes) as u64)).add(places);
+                *c = [block, block.shr(32), splat(self.key[2] as u64), splat(self.key[3] as u64)];
+            }
             let mut key = [self.key[0], self.key[1]];
             for _ in 0..10 {
-                let (p0, p1) = ((c[0] & LOW) * 0xD251_1F53, (c[2] & LOW) * 0xCD9E_8D57);
-                c = [(p1 >> 32) ^ c[1] ^ key[0] as u64, p1, (p0 >> 32) ^ c[3] ^ key[1] as u64, p0];
+                let keys = [splat(key[0] as u64), splat(key[1] as u64)];
+                for c in &mut c {
+                    let (p0, p1) = (c[0].mul_halves(even), c[2].mul_halves(odd));
+                    *c = [p1.shr(32).xor(c[1]).xor(keys[0]), p1, p0.shr(32).xor(c[3]).xor(keys[1]), p0];
+                }
                 key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
             }
-            *out = [((c[0] & LOW) | c[1] << 32).to_le(), ((c[2] & LOW) | c[3] << 32).to_le()];
+            for (v, c) in c.iter().enumerate() {
+                let first = at + v * lanes;
+                S::F64::from_bits(c[0].and(low).or(c[1].shl(32))).write(&mut low_words[first..]);
+                S::F64::from_bits(c[2].and(low).or(c[3].shl(32))).write(&mut high_words[first..]);
+            }
+            at += TOGETHER * lanes;
+        }
+        for ((out, low), high) in self.out.iter_mut().zip(&low_words).zip(&high_words) {
+            *out = [low.to_bits().to_le(), high.to_bits().to_le()];
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Float, Integer, Kernel, Mask, Simd};
+use super::{Float, Halves, Integer, Kernel, Mask, Simd};
 
 /// The set as a type.
 #[derive(Clone, Copy)]
@@ -514,6 +514,13 @@ impl Float for F64x4 {
     }
 }
 
+impl Halves for I64x4 {
+    #[inline(always)]
+    fn mul_halves(self, other: I64x4) -> I64x4 {
+        // SAFETY: the set is present, see the module.
+        I64x4(unsafe { _mm256_mul_epu32(self.0, other.0) })
+    }
+}
 impl Integer for I64x4 {
     type Elem = i64;
     type Mask = Lanes;

@@ -7,7 +7,7 @@ mod turn;
 
 use std::arch::x86_64::*;
 
-use super::{Float, Integer, Kernel, Mask, Simd};
+use super::{Float, Halves, Integer, Kernel, Mask, Simd};
 
 /// The set as a type.
 #[derive(Clone, Copy)]
@@ -515,6 +515,13 @@ impl Float for F64x8 {
     }
 }
 
+impl Halves for I64x8 {
+    #[inline(always)]
+    fn mul_halves(self, other: I64x8) -> I64x8 {
+        // SAFETY: the set is present, see the module.
+        I64x8(unsafe { _mm512_mul_epu32(self.0, other.0) })
+    }
+}
 impl Integer for I64x8 {
     type Elem = i64;
     type Mask = __mmask8;

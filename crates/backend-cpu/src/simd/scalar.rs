@@ -2,7 +2,7 @@
 //!
 //! Must not know that wider vectors exist.
 
-use super::{Float, Integer, Mask, Simd};
+use super::{Float, Halves, Integer, Mask, Simd};
 
 /// The set that needs nothing from the CPU.
 #[derive(Clone, Copy)]
@@ -229,3 +229,10 @@ macro_rules! one_lane {
 
 one_lane!(f32, i32, u32);
 one_lane!(f64, i64, u64);
+
+impl Halves for i64 {
+    #[inline(always)]
+    fn mul_halves(self, other: i64) -> i64 {
+        (self as u32 as u64 * other as u32 as u64) as i64
+    }
+}
