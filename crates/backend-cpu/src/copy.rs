@@ -136,7 +136,7 @@ fn run_of<T: Copy>(from: &[T], s: isize, source: isize, to: &mut [T], t: isize, 
 /// `to[t + i * row + j] = from[s + j * column + i]` for i < rows, j < columns, by blocks that stay in cache.
 #[allow(clippy::too_many_arguments)]
 fn transpose<T: bytemuck::Pod>(how: How, from: &[T], s: isize, column: isize, to: &mut [T], t: isize, row: isize, rows: usize, columns: usize) {
-    if rows * columns < SIDE * SIDE {
+    if row > 0 && rows * columns < SIDE * SIDE {
         return turn(how.isa, from, s, column, &mut to[t as usize..], row as usize, columns, rows);
     }
     let mut block = [T::zeroed(); SIDE * SIDE];
