@@ -19,7 +19,7 @@ impl Tensor {
             return Err(Error::new("to_vec", ErrorKind::DtypeMismatch { left: meta.dtype, right: T::DTYPE }));
         }
         let here = Origin::here();
-        let out = host_vec::<T>(&meta).map_err(|k| Error::at("to_vec", k, here))?;
+        let out = host_room::<T>(meta.shape.elements(), &meta).map_err(|k| Error::at("to_vec", k, here))?;
         if meta.dtype != DType::Bool {
             let mut out = T::into_host(out);
             self.read_into(out.bytes_mut(), here)?;
@@ -63,7 +63,7 @@ impl Tensor {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let here = Origin::here();
         let meta = self.try_meta()?;
-        let mut out = host_bytes(meta.bytes(), &meta).map_err(|k| Error::at("read", k, here))?;
+        let mut out = host_room(meta.bytes(), &meta).map_err(|k| Error::at("read", k, here))?;
         self.read_into(&mut out, here)?;
         Ok(out)
     }
@@ -92,7 +92,7 @@ impl Tensor {
             scatter(whole);
             return Ok(());
         }
-        let mut whole = host_bytes(stored.buffer.bytes(), &meta).map_err(error)?;
+        let mut whole = host_room(stored.buffer.bytes(), &meta).map_err(error)?;
         stored.buffer.download(0, &mut whole).map_err(error)?;
         scatter(&whole);
         Ok(())
@@ -216,13 +216,8 @@ impl Tensor {
         self.div(divisor)
     }
 }
-/// Memory of the host for what is read from a device.
-fn host_bytes(bytes: usize, meta: &Meta) -> std::result::Result<Vec<u8>, ErrorKind> {
-    let in_use = meta.device.memory().live_bytes;
-    bytemuck::allocation::try_zeroed_vec(bytes).map_err(|()| ErrorKind::OutOfMemory { asked: bytes, in_use, cap: None })
-}
-/// As [`host_bytes`], in elements.
-fn host_vec<T: Element>(meta: &Meta) -> std::result::Result<Vec<T>, ErrorKind> {
-    let in_use = meta.device.memory().live_bytes;
-    bytemuck::allocation::try_zeroed_vec(meta.shape.elements()).map_err(|()| ErrorKind::OutOfMemory { asked: meta.bytes(), in_use, cap: None })
+/// Memory of the host for `count` elements of what is read from a device.
+fn host_room<T: bytemuck::Zeroable>(count: usize, meta: &Meta) -> std::result::Result<Vec<T>, ErrorKind> {
+    let (asked, in_use) = (count.saturating_mul(size_of::<T>()), meta.device.memory().live_bytes);
+    bytemuck::allocation::try_zeroed_vec(count).map_err(|()| ErrorKind::OutOfMemory { asked, in_use, cap: None })
 }
