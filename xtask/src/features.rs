@@ -144,7 +144,7 @@ mod tests {
         let asked = "B0.07 S0.01 S0.02 S0.03 S0.06 S0.07 S0.09 S0.11 S0.12 S0.15 S0.17 S0.19 S0.20 S0.21 S0.22 S0.23 S0.25 \
                      S0.28 S0.30 S0.32 S0.33 S0.35 S0.36 S0.37 S0.38 S0.42 S1.02 S1.08 S1.09 S1.10 S1.12 S1.13 S1.14 S1.15 \
                      S1.23 S1.24 S1.25 S1.37 S1.41 S1.43 S1.44 S1.45 S1.54 S1.55 S1.59 S2.21 S2.22 S2.32 S2.33 S3.13 S3.17 S3.18 S3.19 S3.20 S3.22 S3.26 S3.27 \
-                     S4.05 S4.23 S4.28 S4.51";
+                     S4.05 S4.21 S4.23 S4.28 S4.51";
         let rows: Vec<&str> = rows().iter().map(|r| r.id).collect();
         assert_eq!(rows, asked.split_whitespace().collect::<Vec<_>>());
     }

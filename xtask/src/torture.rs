@@ -1,4 +1,4 @@
-//! `cargo xtask torture disk|kill|cost|python`: what a run survives. Each part prints one line per claim and ends with exit
+//! `cargo xtask torture disk|kill|cost|threads|python`: what a run survives. Each part prints one line per claim and ends with exit
 //! code 1 if one does not hold; with `--json` it prints one document. A part that this machine cannot do is said to be
 //! skipped, with the reason.
 mod cost;
@@ -9,6 +9,7 @@ mod python;
 mod rot;
 mod signals;
 mod subject;
+mod threads;
 
 use crate::exit::Exit;
 use serde::Serialize;
@@ -28,6 +29,8 @@ enum Part {
     Kill(kill::Options),
     /// What a checkpoint each 100 steps costs
     Cost(cost::Options),
+    /// The examples come to the same lines and weights on any number of threads
+    Threads(threads::Options),
     /// Checkpoints go to Python and come from there (ADAMANT_PYTHON names one with safetensors)
     Python(python::Options),
 }
@@ -116,6 +119,7 @@ pub fn run(options: &Options) -> Exit {
         Part::Disk(options) => disk::run(options),
         Part::Kill(options) => kill::run(options),
         Part::Cost(options) => cost::run(options),
+        Part::Threads(options) => threads::run(options),
         Part::Python(options) => python::run(options),
     }
 }

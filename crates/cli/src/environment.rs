@@ -20,6 +20,6 @@ pub fn environment(device: Device, config: &Path, data: &Path) -> Value {
         "started": humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         "command": std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>(),
         "config": config.file_stem().map(|s| s.to_string_lossy().into_owned()),
-        "data": std::path::absolute(data).unwrap_or_else(|_| data.to_path_buf()),
+        "data": std::path::absolute(data).unwrap_or_else(|_| data.to_path_buf()).to_string_lossy(),
     })
 }

@@ -5,9 +5,11 @@
 //! document, of the result or of the error; text for people goes to stderr.
 #![forbid(unsafe_code)]
 
+mod config;
 mod device;
 mod environment;
 mod info;
+mod out;
 #[cfg(feature = "profiling")]
 mod profile;
 mod progress;
@@ -46,6 +48,8 @@ enum Verb {
     Summary(verbs::Summary),
     /// Says what was found on this machine, what was not, and why.
     Info(verbs::Info),
+    /// Writes descriptions to begin with, and checks them.
+    Config(config::Config),
     /// Draws the report of a run again.
     Report(verbs::Report),
     /// Suggests a batch size and a learning rate for a model of so many parameters.
@@ -69,11 +73,13 @@ fn main() -> ExitCode {
         Verb::Generate(o) => (o.json, verbs::generate(&o)),
         Verb::Summary(o) => (o.json, verbs::summary(&o)),
         Verb::Info(o) => (o.json, verbs::info(&o)),
+        Verb::Config(o) => config::run(&o),
         Verb::Report(o) => (o.json, verbs::report(&o)),
         Verb::Suggest(o) => (o.json, verbs::suggest(&o)),
         Verb::Completions { shell } => {
-            clap_complete::generate(shell, &mut Command::command(), "adamant", &mut std::io::stdout());
-            (false, Ok(()))
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Command::command(), "adamant", &mut script);
+            (false, out::write(&String::from_utf8_lossy(&script)))
         }
     };
     #[cfg(feature = "profiling")]
@@ -90,11 +96,12 @@ fn main() -> ExitCode {
     }
 }
 fn say_failure(failure: &Failure, json: bool) {
-    eprintln!("error: {failure}");
+    out::note(format!("error: {failure}"));
     if let Some(help) = failure.help() {
-        eprintln!(" help: {help}");
+        out::note(format!(" help: {help}"));
     }
     if json {
-        println!("{}", failure.to_json());
+        // Where stdout itself is what failed, the text above has said so.
+        let _ = out::line(failure.to_json());
     }
 }

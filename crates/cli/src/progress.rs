@@ -1,4 +1,5 @@
 //! What a run looks like: a bar on a terminal, plain lines elsewhere. Colours end where `NO_COLOR` is set.
+use crate::out;
 use adamant_train::{EpochReport, Plan, StepReport, Watch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
@@ -19,7 +20,12 @@ pub fn watch(json: bool, quiet: bool) -> Box<dyn Watch> {
 }
 /// A line of text to whom it may concern.
 pub fn say(json: bool, text: &str) {
-    if json { eprintln!("{text}") } else { println!("{text}") }
+    if json {
+        out::note(text);
+    } else {
+        // The run's results are in its folder; that nobody could read this line is no reason to stop.
+        let _ = out::line(text);
+    }
 }
 fn begin(plan: &Plan) -> String {
     let length = match plan.epochs {
@@ -57,10 +63,10 @@ fn resumed(step: u64) -> String {
 struct Quiet;
 impl Watch for Quiet {
     fn resume(&mut self, step: u64) {
-        eprintln!("{}", resumed(step));
+        out::note(resumed(step));
     }
     fn warn(&mut self, text: &str) {
-        eprintln!("warning: {text}");
+        out::note(format!("warning: {text}"));
     }
 }
 
@@ -75,7 +81,7 @@ impl Watch for Lines {
         self.plan = Some(plan.clone());
     }
     fn resume(&mut self, step: u64) {
-        eprintln!("{}", resumed(step));
+        out::note(resumed(step));
     }
     fn log(&mut self, r: &StepReport) {
         if self.said.elapsed() < QUIET {
@@ -90,7 +96,7 @@ impl Watch for Lines {
         say(self.json, &epoch(report, self.plan.as_ref()));
     }
     fn warn(&mut self, text: &str) {
-        eprintln!("warning: {text}");
+        out::note(format!("warning: {text}"));
     }
 }
 

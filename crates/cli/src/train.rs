@@ -1,5 +1,5 @@
 //! `adamant train`.
-use crate::{device::DeviceOptions, environment::environment, progress, runs};
+use crate::{device::DeviceOptions, environment::environment, out, progress, runs};
 use adamant_train::{Document, Failure, Interrupt, Report, Run, Watch};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -51,9 +51,9 @@ pub fn run(options: &Train) -> Result<(), Failure> {
     if options.dry_run {
         let dry = device.scoped(|| adamant_train::dry_run(&document, &data))?;
         if options.json {
-            println!("{}", dry.to_json())
+            out::line(dry.to_json())?
         } else {
-            println!("{dry}")
+            out::line(&dry)?
         }
         return Ok(());
     }
@@ -72,7 +72,7 @@ pub fn run(options: &Train) -> Result<(), Failure> {
         progress::say(options.json, &summary(&report));
     }
     if options.json {
-        println!("{}", report.to_json());
+        out::line(report.to_json())?;
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ fn listen(interrupt: Interrupt) -> Result<(), Failure> {
                 std::process::exit(128 + signal);
             }
             interrupt.ask(signal);
-            eprintln!("ending after this step, with a checkpoint; once more ends at once");
+            out::note("ending after this step, with a checkpoint; once more ends at once");
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop).map_err(|e| Failure::Run(format!("no thread for signals: {e}")))

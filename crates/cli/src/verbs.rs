@@ -1,9 +1,9 @@
 //! The verbs that use what a run has made, and those that only look.
-use crate::device::DeviceOptions;
+use crate::{device::DeviceOptions, out};
 use adamant::DType;
 use adamant_train::{
     Document, Failure, evaluate,
-    folder::number,
+    folder::{number, text_of},
     trained::{Sampling, Task, Trained},
 };
 use clap::{Args, ValueEnum};
@@ -60,19 +60,16 @@ pub fn eval(o: &Eval) -> Result<(), Failure> {
         Ok::<_, Failure>((result, trained.weights))
     })?;
     if o.json {
-        println!(
-            "{}",
-            json!({
-                "loss": number(result.loss), "accuracy": result.accuracy.map(number), "rows": result.rows, "seconds": result.seconds,
-                "rows_per_second": result.rows_per_second(), "classes": result.classes, "confusion": result.confusion, "weights": classes,
-            })
-        );
+        out::line(json!({
+            "loss": number(result.loss), "accuracy": result.accuracy.map(number), "rows": result.rows, "seconds": result.seconds,
+            "rows_per_second": result.rows_per_second(), "classes": result.classes, "confusion": result.confusion, "weights": text_of(&classes),
+        }))?;
         return Ok(());
     }
     if let Some(a) = result.accuracy {
-        println!("accuracy  {:.2} %", 100.0 * a);
+        out::line(format!("accuracy  {:.2} %", 100.0 * a))?;
     }
-    println!("loss      {:.4}\nrows      {} ({:.0} a second)\nweights   {}", result.loss, result.rows, result.rows_per_second(), classes.display());
+    out::line(format!("loss      {:.4}\nrows      {} ({:.0} a second)\nweights   {}", result.loss, result.rows, result.rows_per_second(), classes.display()))?;
     Ok(())
 }
 
@@ -105,14 +102,18 @@ pub fn predict(o: &Predict) -> Result<(), Failure> {
         for path in &o.inputs {
             let mut row = 0;
             for x in trained.inputs(path)?.batches(o.batch) {
-                let outputs = trained.answer(&x?)?;
+                // Inputs that the model does not take are the file's fault.
+                let outputs = trained.answer(&x?).map_err(|e| match e {
+                    Failure::Run(text) => Failure::Input(format!("{}: {text}", path.display())),
+                    other => other,
+                })?;
                 let answers = match &trained.task {
                     Task::Classes { .. } | Task::NextToken { .. } => outputs.softmax(-1),
                     Task::Numbers => outputs,
                 };
                 let width = answers.shape()?.last().copied().unwrap_or(1).max(1);
                 for values in answers.cast(DType::F64).to_vec::<f64>()?.chunks(width) {
-                    all.push(one(&trained.task, path, row, values, o.json));
+                    all.push(one(&trained.task, path, row, values, o.json)?);
                     row += 1;
                 }
             }
@@ -120,27 +121,27 @@ pub fn predict(o: &Predict) -> Result<(), Failure> {
         Ok::<_, Failure>(())
     })?;
     if o.json {
-        println!("{}", Value::from(all));
+        out::line(Value::from(all))?;
     }
     Ok(())
 }
 /// The answer to one input; printed at once where people read.
-fn one(task: &Task, path: &Path, row: usize, values: &[f64], json: bool) -> Value {
+fn one(task: &Task, path: &Path, row: usize, values: &[f64], json: bool) -> Result<Value, Failure> {
     let best = values.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(k, _)| k);
     match task {
         Task::Classes { classes } => {
             let name = classes.get(best).cloned().unwrap_or_else(|| best.to_string());
             if !json {
-                println!("{}:{row}  {name}  {:.2} %", path.display(), 100.0 * values[best]);
+                out::line(format!("{}:{row}  {name}  {:.2} %", path.display(), 100.0 * values[best]))?;
             }
             let each: serde_json::Map<String, Value> = classes.iter().cloned().zip(values.iter().copied().map(number)).collect();
-            json!({ "file": path, "row": row, "class": name, "probability": number(values[best]), "probabilities": each })
+            Ok(json!({ "file": text_of(path), "row": row, "class": name, "probability": number(values[best]), "probabilities": each }))
         }
         Task::NextToken { .. } | Task::Numbers => {
             if !json {
-                println!("{}:{row}  {}", path.display(), values.iter().map(|v| format!("{v:.6}")).collect::<Vec<_>>().join(" "));
+                out::line(format!("{}:{row}  {}", path.display(), values.iter().map(|v| format!("{v:.6}")).collect::<Vec<_>>().join(" ")))?;
             }
-            json!({ "file": path, "row": row, "values": values.iter().copied().map(number).collect::<Vec<_>>() })
+            Ok(json!({ "file": text_of(path), "row": row, "values": values.iter().copied().map(number).collect::<Vec<_>>() }))
         }
     }
 }
@@ -228,11 +229,14 @@ pub fn summary(o: &Summary) -> Result<(), Failure> {
     let data = o.data.clone().unwrap_or_else(|| o.config.parent().unwrap_or(Path::new("")).to_path_buf());
     let input = o.input.as_deref().map(input_size).transpose()?;
     // Nothing runs, so any device will do; the plain one has no threads to start.
-    let table = adamant::Device::reference().scoped(|| adamant_train::summarise(&document, &data, input, o.batch))?;
+    let table = adamant::Device::reference().scoped(|| adamant_train::summarise(&document, &data, input, o.batch)).map_err(|e| match (e, &o.input) {
+        (Failure::Run(text), Some(input)) => Failure::Usage(format!("--input {input}: {text}")),
+        (other, _) => other,
+    })?;
     if o.json {
-        println!("{}", serde_json::to_value(&table).map_err(|e| Failure::Run(e.to_string()))?);
+        out::line(serde_json::to_value(&table).map_err(|e| Failure::Run(e.to_string()))?)?;
     } else {
-        println!("{table}");
+        out::line(&table)?;
     }
     Ok(())
 }
@@ -254,7 +258,7 @@ pub struct Info {
     pub json: bool,
 }
 pub fn info(o: &Info) -> Result<(), Failure> {
-    println!("{}", crate::info::info(o.json));
+    out::line(crate::info::info(o.json))?;
     Ok(())
 }
 
@@ -271,9 +275,9 @@ pub struct Report {
 pub fn report(o: &Report) -> Result<(), Failure> {
     let path = adamant_train::report::write(&o.run).map_err(|e| Failure::Input(e.to_string()))?;
     if o.json {
-        println!("{}", json!({ "report": path }))
+        out::line(json!({ "report": text_of(&path) }))?
     } else {
-        println!("{}", path.display())
+        out::line(path.display())?
     }
     Ok(())
 }
@@ -292,9 +296,9 @@ pub struct Suggest {
 pub fn suggest(o: &Suggest) -> Result<(), Failure> {
     let s = adamant_train::suggest::suggest(o.params);
     if o.json {
-        println!("{}", json!({ "batch": s.batch, "lr": s.lr }))
+        out::line(json!({ "batch": s.batch, "lr": s.lr }))?
     } else {
-        println!("batch {}, lr {}", s.batch, s.lr)
+        out::line(format!("batch {}, lr {}", s.batch, s.lr))?
     }
     Ok(())
 }

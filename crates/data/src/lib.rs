@@ -41,7 +41,7 @@ pub use samples::{in_batches, split_samples, stack_samples};
 pub use strategy::{DataStrategy, StreamShuffle, adaptive_batch_size, shuffle_stream};
 pub use subset::{Pick, Subset, random_split, split_by_rule, split_tail};
 pub use table::{CsvOptions, Table};
-pub use text::{TokenWindows, Tokens, Vocabulary};
+pub use text::{Decoder, TokenWindows, Tokens, Vocabulary};
 
 use adamant_core::{Error, ErrorKind};
 use std::path::Path;

@@ -5,6 +5,7 @@
 //! one, guarded against panics and watched for the time they take ([`watch`]), and collates them. The position moves only
 //! when a batch is handed out, and what happened to bad records counts only then ([`policy`]); so batches, errors and
 //! state are the same for any number of workers, and nothing that was read ahead is part of the state.
+mod guard;
 mod policy;
 #[cfg(feature = "stream")]
 mod stream;

@@ -70,6 +70,10 @@ impl Vocabulary {
         };
         text.chars().enumerate().map(token).collect()
     }
+    /// The text of tokens that come one by one.
+    pub fn decoder(&self) -> Decoder {
+        Decoder { vocabulary: self.clone(), held: Vec::new() }
+    }
     /// The text of some tokens. What is no token, or no UTF-8 among bytes, becomes the replacement character.
     pub fn decode(&self, tokens: &[u32]) -> String {
         match &self.characters {
@@ -79,6 +83,42 @@ impl Vocabulary {
                 String::from_utf8_lossy(&bytes).into_owned()
             }
         }
+    }
+}
+
+/// Text from tokens that come one by one: of bytes, those of an unfinished character are held until it is whole.
+///
+/// ```
+/// let mut decoder = adamant_data::Vocabulary::bytes().decoder();
+/// assert_eq!([0xc3, 0xa9, 0x21].map(|byte| decoder.push(byte)), ["", "é", "!"]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    vocabulary: Vocabulary,
+    held: Vec<u8>,
+}
+impl Decoder {
+    /// The text that is whole with this token. What is no token, or no UTF-8 among bytes, becomes the replacement character.
+    pub fn push(&mut self, token: u32) -> String {
+        if !self.vocabulary.is_bytes() {
+            return self.vocabulary.decode(&[token]);
+        }
+        self.held.push(u8::try_from(token).unwrap_or(0xff));
+        let mut text = String::new();
+        while let Err(e) = std::str::from_utf8(&self.held) {
+            let Some(bad) = e.error_len() else { return text };
+            text += &String::from_utf8_lossy(&self.held[..e.valid_up_to() + bad]);
+            self.held.drain(..e.valid_up_to() + bad);
+        }
+        text += &String::from_utf8_lossy(&self.held);
+        self.held.clear();
+        text
+    }
+    /// What is left of a character that was never finished: the replacement character, or nothing.
+    pub fn finish(&mut self) -> String {
+        let text = String::from_utf8_lossy(&self.held).into_owned();
+        self.held.clear();
+        text
     }
 }
 
@@ -282,6 +322,18 @@ mod tests {
         assert!(error.contains("character 1, 'Q'"), "{error}");
         assert_eq!(tokens.vocabulary().decode(&[9999]), "\u{FFFD}");
         assert!(Tokens::characters("").windows(1).unwrap().is_empty());
+    }
+    #[test]
+    fn a_character_that_falls_apart_between_tokens() {
+        let text = "a\u{e9}\u{20ac}\u{1F980}z";
+        let mut decoder = Vocabulary::bytes().decoder();
+        let pieces: Vec<String> = text.bytes().map(|b| decoder.push(u32::from(b))).collect();
+        assert_eq!((pieces.concat().as_str(), decoder.finish().as_str()), (text, ""));
+        assert!(pieces.iter().all(|p| p.chars().count() <= 1));
+        // What is cut off or no UTF-8 is told once, and what follows it is not lost.
+        let mut decoder = Vocabulary::bytes().decoder();
+        let pieces: String = [0xe2, 0x82, 0x41, 0xff, 0x42, 999, 0xf0].map(|b| decoder.push(b)).concat();
+        assert_eq!((pieces.as_str(), decoder.finish().as_str()), ("\u{fffd}A\u{fffd}B\u{fffd}", "\u{fffd}"));
     }
     #[test]
     fn a_window_too_many_or_a_target_that_is_not_the_next_token() {

@@ -13,7 +13,7 @@ pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
 pub mod safetensors;
-mod whole;
+pub mod whole;
 #[cfg(feature = "npz")]
 mod zip;
 

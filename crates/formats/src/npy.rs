@@ -324,7 +324,8 @@ pub fn write_npy(path: impl AsRef<Path>, tensor: &Tensor) -> Result<(), Error> {
     let (path, here, meta) = (path.as_ref(), Origin::here(), tensor.try_meta()?);
     let header = named("npy", path, Header::write(meta.dtype, &meta.shape))?;
     let data = little_endian(tensor)?;
-    replace("npy", path, here, |file| file.write_all(&header).and_then(|()| file.write_all(&data)).map_err(|e| file_error("npy", path, e.to_string(), here)))
+    let io = |e: std::io::Error| file_error("npy", path, e.to_string(), here);
+    replace(path, io, |file| file.write_all(&header).and_then(|()| file.write_all(&data)).map_err(io))
 }
 /// A tensor's bytes as the formats want them.
 pub(crate) fn little_endian(tensor: &Tensor) -> Result<Vec<u8>, Error> {

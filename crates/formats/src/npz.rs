@@ -157,8 +157,8 @@ pub fn write_npz<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIter
         }
         sorted.insert(name, (tensor, header));
     }
-    replace("npz", path, here, |file| {
-        let io = |e: std::io::Error| file_error("npz", path, e.to_string(), here);
+    let io = |e: std::io::Error| file_error("npz", path, e.to_string(), here);
+    replace(path, io, |file| {
         let mut writer = zip::Writer::new(file);
         for (name, (tensor, header)) in &sorted {
             let data = little_endian(tensor)?;

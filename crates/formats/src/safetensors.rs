@@ -249,8 +249,8 @@ pub fn save<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIterator<
     let layout = Layout::of(path, metas, texts)?;
     let by_name: BTreeMap<String, Tensor> = tensors.into_iter().collect();
     let here = Origin::here();
-    whole::replace("safetensors", path, here, |file| {
-        let io = |e: std::io::Error| whole::file_error("safetensors", path, e.to_string(), here);
+    let io = |e: std::io::Error| whole::file_error("safetensors", path, e.to_string(), here);
+    whole::replace(path, io, |file| {
         file.write_all(layout.header()).map_err(io)?;
         // Sorted as the layout's places are.
         for tensor in by_name.values() {

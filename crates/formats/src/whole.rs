@@ -1,4 +1,5 @@
-//! Files that appear whole or not at all, and errors that name them.
+//! Files that appear whole or not at all, and errors that name them. Everything of Adamant that replaces a file does it here;
+//! checkpoints, which are folders, have a way of their own.
 use adamant_core::{Error, ErrorKind, Origin};
 use std::{
     fs,
@@ -6,18 +7,30 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes beside the file and renames, so that whoever reads it finds the old one or the new one, never a part.
-pub(crate) fn replace(op: &'static str, path: &Path, here: Origin, write: impl FnOnce(&mut BufWriter<fs::File>) -> Result<(), Error>) -> Result<(), Error> {
-    let io = |e: io::Error| file_error(op, path, e.to_string(), here);
+/// Writes beside the file (its name and `.tmp`) and renames, so that whoever reads it finds the old one or the new one, never
+/// a part. `io` makes the caller's error of the system's.
+///
+/// ```
+/// use std::io::Write;
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("notes.txt");
+/// adamant_formats::whole::replace(&path, |e| e, |file| file.write_all(b"all of it"))?;
+/// assert_eq!(std::fs::read(&path)?, b"all of it");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// What `write` came to, or the system's. Then the old file is as it was, and nothing is left of the new one.
+pub fn replace<E>(path: &Path, io: impl Fn(io::Error) -> E, write: impl FnOnce(&mut BufWriter<fs::File>) -> Result<(), E>) -> Result<(), E> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".tmp");
     let beside = PathBuf::from(beside);
     let attempt = || {
-        let mut file = BufWriter::new(fs::File::create(&beside).map_err(io)?);
+        let mut file = BufWriter::new(fs::File::create(&beside).map_err(&io)?);
         write(&mut file)?;
-        file.flush().map_err(io)?;
+        file.flush().map_err(&io)?;
         let file = file.into_inner().map_err(|e| io(e.into_error()))?;
-        file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(io)
+        file.sync_all().and_then(|()| fs::rename(&beside, path)).map_err(&io)
     };
     let done = attempt();
     if done.is_err() {

@@ -78,6 +78,9 @@ impl Document {
         let refuse = |what: String| Failure::Usage(format!("--set {assignment}: {what}"));
         let Some((key, text)) = assignment.split_once('=') else { return Err(refuse("write key=value".into())) };
         let text = text.trim();
+        if key.trim().split('.').any(|part| part.trim().is_empty()) {
+            return Err(refuse("write key=value, the key's parts with a dot between them".into()));
+        }
         let value = match DeValue::parse(text) {
             Ok(v) => tree(v.get_ref(), Origin::CommandLine, &|_| Origin::CommandLine).map_err(|(_, what)| refuse(what))?,
             Err(_) => Value::Text(text.into()),
@@ -200,7 +203,7 @@ fn tree(value: &DeValue<'_>, from: Origin, at: &dyn Fn(usize) -> Origin) -> Resu
     Ok(match value {
         DeValue::Boolean(v) => Value::Flag(*v),
         DeValue::String(v) => Value::Text(v.to_string()),
-        DeValue::Integer(v) => Value::Int(i64::from_str_radix(v.as_str(), v.radix()).map_err(|e| (from, format!("{}: {e}", v.as_str())))?),
+        DeValue::Integer(v) => Value::Int(i64::from_str_radix(v.as_str(), v.radix()).map_err(|_| (from, format!("{} is no integer of 64 bits", v.as_str())))?),
         DeValue::Float(v) => Value::Float(v.as_str().parse().map_err(|e| (from, format!("{}: {e}", v.as_str())))?),
         DeValue::Datetime(v) => return Err((from, format!("{v}: no key takes a date"))),
         DeValue::Array(list) => {
@@ -368,22 +371,32 @@ impl<'a> Section<'a> {
             self.wrong_key("kind", format!("there is no `{given}`; {hint}"))
         })
     }
+    /// Keys that may be there, though nobody has come to ask for them.
+    pub(crate) fn expect(&self, keys: &[&'static str]) {
+        self.known.borrow_mut().extend(keys);
+    }
     /// Refuses the keys that nobody asked for.
     ///
     /// # Errors
     /// `Usage`: the first such key, with its line and the nearest known spelling.
-    pub fn finish(self) -> Result<(), Failure> {
+    pub fn finish(&self) -> Result<(), Failure> {
+        self.unknown().into_iter().next().map_or(Ok(()), Err)
+    }
+    /// All keys that nobody asked for, each as an error with its line and the nearest known spelling.
+    pub fn unknown(&self) -> Vec<Failure> {
         let known = self.known.borrow();
-        let Some((key, node)) = self.table.iter().find(|(k, _)| !known.contains(&k.as_str())) else { return Ok(()) };
+        self.table.iter().filter(|(k, _)| !known.contains(&k.as_str())).map(|(key, node)| self.no_key(&known, key, node)).collect()
+    }
+    fn no_key(&self, known: &[&'static str], key: &str, node: &Node) -> Failure {
         let hint = match nearest(key, known.iter().copied()) {
             Some(near) => format!("; did you mean `{near}`?"),
             None => {
-                let mut all = known.clone();
+                let mut all = known.to_vec();
                 all.sort_unstable();
                 all.dedup();
                 format!("; there are {}", all.join(", "))
             }
         };
-        Err(self.refuse(node.from, format!("unknown key `{}`{hint}", self.full(key))))
+        self.refuse(node.from, format!("unknown key `{}`{hint}", self.full(key)))
     }
 }

@@ -3,6 +3,8 @@
 //! `kind` is `csv`, `idx`, `images` (a folder for each class), `text`, or `permutation` (each of so many tokens is followed
 //! by one other, to be learned by heart). Beside it stand the loader's habits: `workers`, `prefetch_factor`, `timeout`,
 //! `on_bad_record`.
+mod source;
+
 use crate::{
     Failure,
     config::Section,
@@ -10,9 +12,10 @@ use crate::{
 };
 use adamant_core::Tensor;
 use adamant_data::{
-    AnyDataset, CsvOptions, DataLoader, Dataset, Examples, Facts, Idx, ImageFolder, ImageOptions, Labelled, Order, Permutation, Policy, Rows, Scale, Table,
-    Tokens, examples, is_image, random_split, read_image, split_by_rule, split_tail,
+    AnyDataset, CsvOptions, DataLoader, Dataset, Examples, Facts, Idx, ImageOptions, Order, Policy, Rows, Table, Vocabulary, is_image, random_split,
+    read_image, split_tail,
 };
+use source::{Source, image_options, pixels, scale};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -36,6 +39,15 @@ pub struct Parts {
     pub show: Show,
     habits: Habits,
 }
+/// What a section says of data that were not read.
+pub(crate) struct Unread {
+    /// what a run would read
+    pub paths: Vec<PathBuf>,
+    /// stand-ins for `$classes`, `$vocabulary`, `$features`
+    pub words: Vec<(&'static str, usize)>,
+    /// are numbers to be predicted, rather than classes?
+    pub numbers: bool,
+}
 #[derive(Clone, Debug)]
 struct Habits {
     workers: usize,
@@ -49,22 +61,35 @@ impl Parts {
     /// # Errors
     /// What makes no sense, with its line; files that cannot be read.
     pub fn of(s: Section<'_>, folder: &Path, seed: u64) -> Result<Parts, Failure> {
-        let kind = s.kind(&["csv", "idx", "images", "text", "permutation"])?;
-        let (train, test, show) = match kind {
-            "csv" => csv(&s, folder)?,
-            "idx" => idx(&s, folder)?,
-            "images" => images(&s, folder)?,
-            "text" => text(&s, folder)?,
-            _ => permutation(&s)?,
-        };
-        let (train, valid) = match s.number("valid")? {
+        let (source, valid, habits) = Parts::said(&s, folder)?;
+        let (train, test, show) = source.read(&s, folder)?;
+        let (train, valid) = match valid {
             None => (train, None),
-            Some(share) if share > 0.0 && share < 1.0 => hold_out(train, share, seed, kind == "text")?,
-            Some(share) => return Err(s.wrong_key("valid", format!("{share} of the training part cannot be held out; say a share between 0 and 1"))),
+            Some(share) => hold_out(train, share, seed, source.is_text())?,
         };
-        let habits = habits(&s, folder)?;
-        s.finish()?;
         Ok(Parts { train, valid, test, show, habits })
+    }
+    /// What the section says, each of its keys asked for; no file is opened.
+    fn said(s: &Section<'_>, folder: &Path) -> Result<(Source, Option<f64>, Habits), Failure> {
+        let source = Source::of(s)?;
+        let valid = match s.number("valid")? {
+            Some(share) if !(share > 0.0 && share < 1.0) => {
+                return Err(s.wrong_key("valid", format!("{share} of the training part cannot be held out; say a share between 0 and 1")));
+            }
+            share => share,
+        };
+        let habits = habits(s, folder)?;
+        s.finish()?;
+        Ok((source, valid, habits))
+    }
+    /// Checks a section without opening a file. Gives the files and folders that a run would read, and numbers that stand
+    /// for those that follow from the data.
+    ///
+    /// # Errors
+    /// What makes no sense, with its line.
+    pub(crate) fn check(s: &Section<'_>, folder: &Path) -> Result<Unread, Failure> {
+        let (source, ..) = Parts::said(s, folder)?;
+        Ok(Unread { paths: source.paths(folder), words: source.words(), numbers: source.numbers() })
     }
     /// The training part in shuffled batches.
     ///
@@ -83,9 +108,9 @@ impl Parts {
         }
         Ok(builder.build()?)
     }
-    /// The text of each token, where text is learned.
-    pub fn tokens(&self) -> Option<&[String]> {
-        if let Show::Text(tokens) = &self.show { Some(tokens) } else { None }
+    /// What the tokens stand for, where text is learned.
+    pub fn vocabulary(&self) -> Option<&Vocabulary> {
+        if let Show::Text(vocabulary) = &self.show { Some(vocabulary) } else { None }
     }
     /// How the parts are evaluated.
     pub fn evaluation(&self) -> EvaluateOptions {
@@ -146,146 +171,6 @@ fn hold_out(train: Examples, share: f64, seed: u64, is_text: bool) -> Result<(Ex
     };
     Ok((Arc::new(left), Some(Arc::new(held))))
 }
-type Read = (Examples, Examples, Show);
-
-fn scale(s: &Section<'_>) -> Result<Scale, Failure> {
-    let number = |key: &'static str, usual: f32| -> Result<f32, Failure> { Ok(s.number(key)?.map_or(usual, |v| v as f32)) };
-    let d = Scale::default();
-    let scale = Scale { divide: number("divisor", d.divide)?, mean: number("mean", d.mean)?, std: number("std", d.std)? };
-    for (key, v) in [("divisor", scale.divide), ("std", scale.std)] {
-        if v == 0.0 || !v.is_finite() {
-            return Err(s.wrong_key(key, "numbers cannot be divided by it"));
-        }
-    }
-    Ok(scale)
-}
-fn columns(s: &Section<'_>, table: &Table, key: &'static str) -> Result<Option<Vec<usize>>, Failure> {
-    let Some(columns) = s.sizes(key)? else { return Ok(None) };
-    match columns.iter().find(|c| **c >= table.width()) {
-        Some(c) => Err(s.wrong_key(key, format!("there is no column {c} among {}", table.width()))),
-        None => Ok(Some(columns)),
-    }
-}
-/// Row i belongs to the test part if (i / divide) mod modulo = equals.
-fn by_rule(s: &Section<'_>, whole: Examples) -> Result<(Examples, Examples), Failure> {
-    let rule = s.need("test", s.section("test")?)?;
-    let divide = rule.size("divide")?.unwrap_or(1);
-    let modulo = rule.need("modulo", rule.size("modulo")?)?;
-    let equals = rule.need("equals", rule.size("equals")?)?;
-    if divide == 0 || modulo == 0 || equals >= modulo {
-        return Err(rule.wrong("rows are tested if (i / divide) mod modulo = equals: divide is at least 1, and equals below modulo"));
-    }
-    rule.finish()?;
-    let (train, test) = split_by_rule(whole, divide, modulo, equals)?;
-    Ok((Arc::new(train), Arc::new(test)))
-}
-fn csv(s: &Section<'_>, folder: &Path) -> Result<Read, Failure> {
-    let path = folder.join(s.need("path", s.text("path")?)?);
-    let options = CsvOptions { header: s.flag("header")?.unwrap_or(false), ..CsvOptions::default() };
-    let scale = scale(s)?;
-    let (label, classes) = (s.size("label")?, s.size("classes")?);
-    let table = Table::read_csv_with(&path, &options)?;
-    // A class that is none is the file's fault, and says so with the file's name.
-    let named = |e: adamant_core::Error| Failure::Input(format!("{}: {}", path.display(), e.kind()));
-    let whole = match (label, columns(s, &table, "targets")?) {
-        (Some(label), None) => {
-            if label >= table.width() {
-                return Err(s.wrong_key("label", format!("there is no column {label} among {}", table.width())));
-            }
-            examples(table.classification(label, s.need("classes", classes)?, scale).map_err(named)?)
-        }
-        (None, Some(targets)) => examples(table.regression(&targets, scale).map_err(named)?),
-        (None, None) => return Err(s.wrong("`data.label` is missing: the column of the class (or `targets`, the columns of numbers to be predicted)")),
-        (Some(_), Some(_)) => return Err(s.wrong_key("targets", "there is `label` too; say one of them")),
-    };
-    let (train, test) = by_rule(s, whole)?;
-    Ok((train, test, Show::Nothing))
-}
-fn idx(s: &Section<'_>, folder: &Path) -> Result<Read, Failure> {
-    let classes = s.size("classes")?.unwrap_or(10);
-    let scale = Scale { divide: s.number("divisor")?.unwrap_or(255.0) as f32, ..scale(s)? };
-    let file = |key: &'static str, usual: &str| -> Result<PathBuf, Failure> {
-        let name = s.text(key)?.unwrap_or(usual);
-        let (plain, zipped) = (folder.join(name), folder.join(format!("{name}.gz")));
-        Ok(if !plain.exists() && zipped.exists() { zipped } else { plain })
-    };
-    let part = |images: PathBuf, labels: PathBuf| -> Result<(Examples, [usize; 3]), Failure> {
-        let images = Idx::read(images)?.into_rows()?;
-        let Some(Facts { shape, .. }) = images.describe().inputs else { return Err(Failure::Input("images of no shape".into())) };
-        let size = match *shape {
-            [height, width] => [1, height, width],
-            [channels, height, width] => [channels, height, width],
-            _ => return Err(Failure::Input(format!("images are [height, width] or [channels, height, width], not {shape}"))),
-        };
-        let images = images.shaped(size)?.scaled(scale)?;
-        Ok((examples(Labelled::new(images, Idx::read(labels)?.into_classes(classes)?)?), size))
-    };
-    let (train, size) = part(file("train_images", "train-images-idx3-ubyte")?, file("train_labels", "train-labels-idx1-ubyte")?)?;
-    let (test, _) = part(file("test_images", "t10k-images-idx3-ubyte")?, file("test_labels", "t10k-labels-idx1-ubyte")?)?;
-    Ok((train, test, Show::Image(size)))
-}
-fn image_options(s: &Section<'_>) -> Result<ImageOptions, Failure> {
-    let size = match s.sizes("size")?.as_deref() {
-        None => None,
-        Some([side]) => Some((*side, *side)),
-        Some([height, width]) => Some((*height, *width)),
-        Some(other) => return Err(s.wrong_key("size", format!("{} sizes; say one side, or height and width", other.len()))),
-    };
-    Ok(ImageOptions { channels: s.size("channels")?.unwrap_or(3), size, scale: Scale { divide: s.number("divisor")?.unwrap_or(255.0) as f32, ..scale(s)? } })
-}
-fn images(s: &Section<'_>, folder: &Path) -> Result<Read, Failure> {
-    let options = image_options(s)?;
-    let open = |sub: &str| ImageFolder::open(folder.join(sub), options);
-    let path = s.text("path")?.unwrap_or("");
-    let (train, test) = match s.text("test_path")? {
-        Some(test) => (examples(open(path)?), examples(open(test)?)),
-        None => by_rule(s, examples(open(path)?))?,
-    };
-    let show = match train.describe().inputs.map(|f| f.shape) {
-        Some(shape) if shape.rank() == 3 => Show::Image([shape[0], shape[1], shape[2]]),
-        _ => Show::Nothing,
-    };
-    Ok((train, test, show))
-}
-fn text(s: &Section<'_>, folder: &Path) -> Result<Read, Failure> {
-    let path = folder.join(s.text("path")?.unwrap_or("input.txt"));
-    let context = s.need("context", s.size("context")?)?;
-    let share = s.number("test")?.unwrap_or(0.1);
-    if context == 0 {
-        return Err(s.wrong_key("context", "a window has at least one token"));
-    }
-    if !(share > 0.0 && share < 1.0) {
-        return Err(s.wrong_key("test", "the test part is a share of the text between 0 and 1: its end"));
-    }
-    let tokens = match s.text("tokens")? {
-        None | Some("characters") => Tokens::read_characters(&path)?,
-        Some("bytes") => Tokens::read_bytes(&path)?,
-        Some(other) => return Err(s.wrong_key("tokens", format!("there is no `{other}`; there are characters, bytes"))),
-    };
-    let vocabulary = tokens.vocabulary().clone();
-    let names = (0..vocabulary.len() as u32).map(|t| vocabulary.decode(&[t])).collect();
-    let (train, test) = tokens.split_tail(share)?;
-    // Training draws windows anywhere; the test reads each token of its part once.
-    Ok((examples(train.windows(context)?), examples(test.windows(context)?.stride(context)?), Show::Text(names)))
-}
-fn permutation(s: &Section<'_>) -> Result<Read, Failure> {
-    let classes = s.need("classes", s.size("classes")?)?;
-    let rows = s.need("rows", s.size("rows")?)?;
-    let seed = s.size("seed")?.unwrap_or(0) as u64;
-    if classes == 0 {
-        return Err(s.wrong_key("classes", "at least one is needed"));
-    }
-    let next = Permutation::new(classes as u64, seed, 0);
-    let part = |tokens: Vec<usize>| -> Result<Examples, Failure> {
-        let targets = tokens.iter().map(|t| next.at(*t as u64) as i64).collect();
-        let inputs: Vec<i64> = tokens.into_iter().map(|t| t as i64).collect();
-        let n = inputs.len();
-        Ok(examples(Labelled::new(Rows::new(inputs, [n])?, Rows::classes(targets, classes)?)?))
-    };
-    // What is tested is what was to be learned by heart: every token once.
-    Ok((part((0..rows).map(|k| k % classes).collect())?, part((0..classes).collect())?, Show::Nothing))
-}
-
 /// Inputs without targets, from a file, prepared as those of a run's data.
 pub struct Inputs {
     rows: Rows,
@@ -296,7 +181,7 @@ impl Inputs {
     /// # Errors
     /// A file that cannot be read, or data of a kind that has no such inputs.
     pub fn of(s: &Section<'_>, path: &Path) -> Result<Inputs, Failure> {
-        let kind = s.kind(&["csv", "idx", "images", "text", "permutation"])?;
+        let kind = s.kind(&source::KINDS)?;
         let refuse = |what: &str| Failure::Usage(format!("{}: {what}", path.display()));
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
         let rows = match kind {
@@ -308,15 +193,12 @@ impl Inputs {
                 Rows::new(values, [table.len(), table.width()])?.scaled(scale(s)?)?
             }
             "images" => Rows::from_tensor(&read_image(path, &image_options(s)?)?)?,
-            "idx" if is_image(path) => {
-                let scale = Scale { divide: s.number("divisor")?.unwrap_or(255.0) as f32, ..scale(s)? };
-                Rows::from_tensor(&read_image(path, &ImageOptions { channels: 1, size: None, scale })?)?
-            }
+            "idx" if is_image(path) => Rows::from_tensor(&read_image(path, &ImageOptions { channels: 1, size: None, scale: pixels(s)? })?)?,
             "idx" => {
                 let rows = Idx::read(path)?.into_rows()?;
                 let Some(Facts { shape, .. }) = rows.describe().inputs else { return Err(refuse("inputs of no shape")) };
                 let size = if shape.rank() == 2 { [1, shape[0], shape[1]] } else { return Err(refuse("images are [rows, height, width]")) };
-                rows.shaped(size)?.scaled(Scale { divide: s.number("divisor")?.unwrap_or(255.0) as f32, ..scale(s)? })?
+                rows.shaped(size)?.scaled(pixels(s)?)?
             }
             "text" => return Err(refuse("the run's model continues text: use `adamant generate`")),
             _ => return Err(refuse("the run's data are made up; give an npy of tokens")),

@@ -1,7 +1,7 @@
 //! How good a model is on data: loss, accuracy, confusion and the worst examples in one pass, without a graph.
 use crate::{Failure, dataset, folder::number, objective::Objective};
 use adamant_core::{DType, Device, Tensor, no_grad};
-use adamant_data::{DataLoader, Dataset, Examples, Target};
+use adamant_data::{DataLoader, Dataset, Examples, Target, Vocabulary};
 use adamant_nn::Module;
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -131,8 +131,8 @@ pub enum Show {
     Nothing,
     /// as an image of these channels, rows and columns; the largest value is white
     Image([usize; 3]),
-    /// as text: the character of each token
-    Text(Vec<String>),
+    /// as text
+    Text(Vocabulary),
 }
 /// `evaluation.json`, with the worst records as a person sees them.
 ///
@@ -147,7 +147,7 @@ pub fn document(evaluation: &Evaluation, data: &Examples, show: &Show) -> Result
         let (image, text) = match show {
             Show::Nothing => (Value::Null, Value::Null),
             Show::Image(size) => (image(&x, *size)?, Value::Null),
-            Show::Text(tokens) => (Value::Null, Value::from(spell(&x, tokens)?)),
+            Show::Text(vocabulary) => (Value::Null, Value::from(spell(&x, vocabulary)?)),
         };
         worst.push(json!({
             "index": w.index,
@@ -178,6 +178,7 @@ fn image(x: &Tensor, [channels, height, width]: [usize; 3]) -> Result<Value, Fai
     }
     Ok(json!({ "width": width, "height": height, "channels": channels, "pixels": pixels }))
 }
-fn spell(x: &Tensor, tokens: &[String]) -> Result<String, Failure> {
-    Ok(x.cast(DType::I64).to_vec::<i64>()?.iter().map(|t| tokens.get(*t as usize).map_or("\u{fffd}", String::as_str)).collect())
+fn spell(x: &Tensor, vocabulary: &Vocabulary) -> Result<String, Failure> {
+    let tokens = x.cast(DType::I64).to_vec::<i64>()?;
+    Ok(vocabulary.decode(&tokens.into_iter().map(|t| u32::try_from(t).unwrap_or(u32::MAX)).collect::<Vec<_>>()))
 }

@@ -8,11 +8,12 @@
 //! resumed run says from which step on what was written before is lost ([`EventWriter::resume`]); TensorBoard drops it.
 //!
 //! Sources: TensorFlow's `tfrecord` format and its `event.proto`, `summary.proto`, `tensor.proto`.
+use crate::folder::Lines;
 use crc::{CRC_32_ISCSI, Crc};
 use prost::Message;
 use std::{
     fs::{File, OpenOptions},
-    io::{self, BufWriter, Write},
+    io,
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -22,6 +23,8 @@ use messages::{Event, Histogram, Measured, PluginData, SessionLog, Summary, Summ
 
 /// The longest record that [`read`] takes, in bytes.
 pub const MAX_RECORD: usize = 64 << 20;
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 8 << 10;
 /// Buckets of a histogram.
 const BUCKETS: usize = 30;
 static CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
@@ -40,8 +43,7 @@ static CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct EventWriter {
-    file: BufWriter<File>,
-    path: PathBuf,
+    file: Lines,
 }
 impl EventWriter {
     /// A new file `events.out.tfevents.<seconds>.<host>.<pid>` in `folder`, which is made where it is missing.
@@ -62,7 +64,7 @@ impl EventWriter {
     fn start(folder: &Path, purge_step: Option<u64>) -> io::Result<EventWriter> {
         std::fs::create_dir_all(folder)?;
         let (file, path) = new_file(folder)?;
-        let mut writer = EventWriter { file: BufWriter::new(file), path };
+        let mut writer = EventWriter { file: Lines::new(file, path) };
         writer.event(0, What::FileVersion("brain.Event:2".into()))?;
         if let Some(step) = purge_step {
             const START: i32 = 1;
@@ -73,7 +75,11 @@ impl EventWriter {
     }
     /// Where the file is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
+    }
+    /// Bytes that were not handed to the operating system yet.
+    pub fn waiting(&self) -> usize {
+        self.file.waiting()
     }
     /// A number at a step. It is stored as f32, as TensorBoard wants it.
     ///
@@ -102,9 +108,9 @@ impl EventWriter {
     /// Hands everything to the operating system.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written; what it lacks is tried again with the next call.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.file.flush().map_err(io::Error::other)
     }
     fn summary(&mut self, tag: &str, step: u64, measured: Measured, plugin: Option<&str>) -> io::Result<()> {
         let metadata = plugin.map(|name| SummaryMetadata { plugin_data: Some(PluginData { plugin_name: name.into() }) });
@@ -115,10 +121,16 @@ impl EventWriter {
         let wall_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let message = Event { wall_time, step: i64::try_from(step).unwrap_or(i64::MAX), what: Some(what) }.encode_to_vec();
         let length = (message.len() as u64).to_le_bytes();
-        self.file.write_all(&length)?;
-        self.file.write_all(&masked(&length).to_le_bytes())?;
-        self.file.write_all(&message)?;
-        self.file.write_all(&masked(&message).to_le_bytes())
+        let record = [&length[..], &masked(&length).to_le_bytes(), &message, &masked(&message).to_le_bytes()].concat();
+        self.file.add(&record).map_err(io::Error::other)?;
+        if self.file.waiting() > BUFFER { self.flush() } else { Ok(()) }
+    }
+}
+
+/// What was not flushed is written at last, as well as it goes.
+impl Drop for EventWriter {
+    fn drop(&mut self) {
+        let _ = self.file.flush();
     }
 }
 

@@ -1,4 +1,5 @@
 //! How a run, or a command about one, can fail: the kind decides the exit code, the text is for a person.
+use crate::folder::text_of;
 use adamant_core::ErrorKind;
 use serde_json::json;
 use std::{fmt, path::PathBuf};
@@ -73,7 +74,7 @@ impl Failure {
     /// The failure as a JSON document: code, kind, message, help, context.
     pub fn to_json(&self) -> serde_json::Value {
         let context = match self {
-            Failure::Interrupted { signal, step, checkpoint } => json!({ "signal": signal, "step": step, "checkpoint": checkpoint }),
+            Failure::Interrupted { signal, step, checkpoint } => json!({ "signal": signal, "step": step, "checkpoint": checkpoint.as_deref().map(text_of) }),
             _ => json!({}),
         };
         json!({ "error": { "code": self.exit_code(), "kind": self.kind(), "message": self.to_string(), "help": self.help(), "context": context } })
@@ -105,13 +106,26 @@ impl fmt::Display for Failure {
     }
 }
 impl std::error::Error for Failure {}
+/// The op, what is wrong, and in which layer of the description; the line of this crate's source that called it is left out.
+fn in_words(error: &adamant_core::Error) -> String {
+    let mut text = format!("{}: {}", error.op(), error.kind());
+    let layer = error.scope();
+    if !layer.is_empty() {
+        text += &format!("; in layer {layer}");
+    }
+    if let Some(hint) = error.hint_text() {
+        text += &format!(". Hint: {hint}");
+    }
+    text
+}
 impl From<adamant_core::Error> for Failure {
     fn from(error: adamant_core::Error) -> Failure {
         match error.kind() {
-            ErrorKind::File { .. } => Failure::Input(error.to_string()),
+            // Op and source line are those of a reader in this crate: of no use to who gave the file.
+            kind @ ErrorKind::File { .. } => Failure::Input(kind.to_string()),
             ErrorKind::DeviceAbsent(_) => Failure::Device(error.to_string()),
-            ErrorKind::OutOfMemory { .. } => Failure::Memory(error.to_string()),
-            _ => Failure::Run(error.to_string()),
+            ErrorKind::OutOfMemory { .. } => Failure::Memory(in_words(&error)),
+            _ => Failure::Run(in_words(&error)),
         }
     }
 }

@@ -10,15 +10,32 @@
 //! `metrics.jsonl` is the same, byte for byte, for any number of threads and however often the run was interrupted: a
 //! checkpoint knows how long the file was, and a run that goes on cuts it back to there. Lines after that were of steps
 //! that are made again.
-use crate::{Document, Failure, events::EventWriter};
+//!
+//! Where the policy is to warn ([`OnError::Warn`]), a disk that takes no line does not end the run: lines wait in memory, each
+//! file is warned of once until it is whole again ([`RunFolder::take_warnings`]), and no checkpoint is made meanwhile that
+//! would count on lines that are not there.
+mod lines;
+
+pub(crate) use lines::Lines;
+
+use crate::{
+    Document, Failure,
+    checkpoint::OnError,
+    events::EventWriter,
+    storage::{self, Operation, StorageError},
+};
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
-    fs::{File, OpenOptions},
-    io::{Seek, SeekFrom, Write},
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
     path::{Path, PathBuf},
     time::Instant,
 };
+
+/// The file of what the computation determines.
+const METRICS: &str = "metrics.jsonl";
+const TIMING: &str = "timing.jsonl";
+const EVENTS: &str = "events.out.tfevents";
 
 fn broken(path: &Path, e: &std::io::Error) -> Failure {
     Failure::Storage(format!("{}: {e}", path.display()))
@@ -28,14 +45,29 @@ pub fn number(v: f64) -> Value {
     serde_json::Number::from_f64(v).map_or(Value::Null, Value::Number)
 }
 
+/// A path as JSON has it: what is no text in it is replaced.
+pub fn text_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
 /// An open run folder.
 pub struct RunFolder {
     path: PathBuf,
-    metrics: File,
-    metrics_bytes: u64,
-    timing: File,
+    metrics: Lines,
+    timing: Lines,
     events: EventWriter,
     begun: Instant,
+    on_error: OnError,
+    /// files that were warned of and are not whole again
+    troubled: BTreeSet<String>,
+    warnings: Vec<String>,
+}
+/// The lines that a checkpoint counts on.
+pub struct Settled {
+    /// length of `metrics.jsonl`
+    pub metrics_bytes: u64,
+    /// makes them durable, on any thread
+    pub sync: Box<dyn FnOnce() -> storage::Result<()> + Send>,
 }
 /// Where the lines of a run stood when a checkpoint was made.
 #[derive(Clone, Copy, Debug)]
@@ -49,27 +81,18 @@ impl RunFolder {
     /// Opens the folder for a run at its start, or for one that goes on from `mark`.
     ///
     /// # Errors
-    /// `Storage`: it cannot be written.
-    pub fn open(path: &Path, document: &Document, environment: &Value, mark: Option<Mark>) -> Result<RunFolder, Failure> {
+    /// `Storage`: it cannot be written, whatever the policy: nothing has been learned yet.
+    pub fn open(path: &Path, document: &Document, environment: &Value, mark: Option<Mark>, on_error: OnError) -> Result<RunFolder, Failure> {
         std::fs::create_dir_all(path).map_err(|e| broken(path, &e))?;
-        let open = |name: &str| {
-            let path = path.join(name);
-            OpenOptions::new().create(true).read(true).write(true).truncate(false).open(&path).map_err(|e| broken(&path, &e))
-        };
-        let (mut metrics, mut timing) = (open("metrics.jsonl")?, open("timing.jsonl")?);
-        let metrics_path = path.join("metrics.jsonl");
-        let had = metrics.metadata().map_err(|e| broken(&metrics_path, &e))?.len();
+        let metrics_path = path.join(METRICS);
         let metrics_bytes = mark.map_or(0, |m| m.metrics_bytes);
+        let had = std::fs::metadata(&metrics_path).map_or(0, |m| m.len());
         if had < metrics_bytes {
             return Err(Failure::Input(format!("{}: {had} bytes, but the checkpoint was made after {metrics_bytes}: lines are lost", metrics_path.display())));
         }
-        metrics.set_len(metrics_bytes).and_then(|()| metrics.seek(SeekFrom::End(0))).map_err(|e| broken(&metrics_path, &e))?;
-        match mark {
-            None => timing.set_len(0).and_then(|()| timing.rewind()),
-            // Times are a diary: nothing is cut out of it.
-            Some(_) => timing.seek(SeekFrom::End(0)).map(|_| ()),
-        }
-        .map_err(|e| broken(&path.join("timing.jsonl"), &e))?;
+        let metrics = Lines::open(&metrics_path, Some(metrics_bytes))?;
+        // Times are a diary: nothing is cut out of it when a run goes on.
+        let timing = Lines::open(&path.join(TIMING), if mark.is_none() { Some(0) } else { None })?;
         if mark.is_none() {
             for old in ["result.json", "evaluation.json", "report.html", "loss.svg", "metric.svg", "weights.safetensors"] {
                 // A file of an earlier run of the same name would be taken for this one's.
@@ -86,7 +109,8 @@ impl RunFolder {
             Some(mark) => EventWriter::resume(path, mark.step + 1),
         }
         .map_err(|e| broken(path, &e))?;
-        let mut folder = RunFolder { path: path.to_path_buf(), metrics, metrics_bytes, timing, events, begun: Instant::now() };
+        let mut folder =
+            RunFolder { path: path.to_path_buf(), metrics, timing, events, begun: Instant::now(), on_error, troubled: BTreeSet::new(), warnings: Vec::new() };
         if let Some(mark) = mark {
             folder.time(json!({ "kind": "resume", "step": mark.step }))?;
         }
@@ -96,64 +120,107 @@ impl RunFolder {
     pub fn path(&self) -> &Path {
         &self.path
     }
+    /// What a person should know of files that could not be written, since this was last asked.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+    /// What became of one of the folder's files, by the policy.
+    fn sort(&mut self, name: &str, done: Result<(), Failure>) -> Result<(), Failure> {
+        match (done, self.on_error) {
+            (Ok(()), _) => {
+                if self.troubled.remove(name) {
+                    self.warnings.push(format!("{}: written again, nothing is missing", self.path.join(name).display()));
+                }
+                Ok(())
+            }
+            (Err(Failure::Storage(e)), OnError::Warn) => {
+                if self.troubled.insert(name.to_string()) {
+                    self.warnings.push(format!("{e}; the run goes on"));
+                }
+                Ok(())
+            }
+            (Err(e), _) => Err(e),
+        }
+    }
     /// A line of `metrics.jsonl`.
     ///
     /// # Errors
-    /// `Storage`.
+    /// `Storage`: the policy is to stop, or more lines wait for room than memory should hold.
     pub fn metric(&mut self, line: &Value) -> Result<(), Failure> {
-        let text = format!("{line}\n");
-        self.metrics.write_all(text.as_bytes()).map_err(|e| broken(&self.path.join("metrics.jsonl"), &e))?;
-        self.metrics_bytes += text.len() as u64;
-        Ok(())
+        self.metrics.add(format!("{line}\n").as_bytes())?;
+        let done = self.metrics.flush();
+        self.sort(METRICS, done.map_err(Failure::from))
     }
     /// A line of `timing.jsonl`, with the seconds since the run was opened.
     ///
     /// # Errors
-    /// `Storage`.
+    /// `Storage`: the policy is to stop.
     pub fn time(&mut self, mut line: Value) -> Result<(), Failure> {
         if let Value::Object(fields) = &mut line {
             fields.entry("seconds").or_insert_with(|| number(self.begun.elapsed().as_secs_f64()));
         }
-        self.timing.write_all(format!("{line}\n").as_bytes()).map_err(|e| broken(&self.path.join("timing.jsonl"), &e))
+        let done = self.timing.add(format!("{line}\n").as_bytes()).and_then(|()| self.timing.flush());
+        self.sort(TIMING, done.map_err(Failure::from))
     }
     /// Numbers for TensorBoard.
     ///
     /// # Errors
-    /// `Storage`.
+    /// `Storage`: the policy is to stop.
     pub fn scalars(&mut self, step: u64, values: &BTreeMap<String, f64>) -> Result<(), Failure> {
-        for (tag, value) in values {
-            self.events.scalar(tag, step, *value).map_err(|e| broken(&self.path, &e))?;
+        match values.iter().try_for_each(|(tag, value)| self.events.scalar(tag, step, *value)) {
+            // Events are gathered: that one was added says nothing of the disk.
+            Ok(()) => Ok(()),
+            Err(e) => self.sort(EVENTS, Err(Failure::Storage(e.to_string()))),
         }
-        Ok(())
     }
-    /// Makes all lines durable, so that a checkpoint may count on them; gives the length of `metrics.jsonl`.
+    /// Hands all lines to the operating system, so that a checkpoint may count on them once they are synced.
     ///
     /// # Errors
-    /// `Storage`.
-    pub fn settle(&mut self) -> Result<u64, Failure> {
-        self.metrics.sync_data().map_err(|e| broken(&self.path.join("metrics.jsonl"), &e))?;
-        self.events.flush().map_err(|e| broken(&self.path, &e))?;
-        Ok(self.metrics_bytes)
+    /// Some of `metrics.jsonl` still wait for room on the disk. What else waits is subject to the policy.
+    pub fn settle(&mut self) -> Result<Result<Settled, StorageError>, Failure> {
+        let events = self.events.flush();
+        self.sort(EVENTS, events.map_err(|e| Failure::Storage(e.to_string())))?;
+        let metrics = self.metrics.flush();
+        self.sort(METRICS, metrics.clone().map_err(Failure::from))?;
+        let settled = metrics.and_then(|()| {
+            let sync = self.metrics.sync()?;
+            Ok(Settled { metrics_bytes: self.metrics.bytes(), sync: Box::new(sync) })
+        });
+        Ok(settled)
+    }
+    /// Makes all lines durable; what still waits for room is told.
+    ///
+    /// # Errors
+    /// `Storage`: the policy is to stop.
+    pub fn close(&mut self) -> Result<(), Failure> {
+        let settled = self.settle()?;
+        let timing = self.timing.flush();
+        self.sort(TIMING, timing.map_err(Failure::from))?;
+        let synced = settled.and_then(|s| (s.sync)());
+        self.sort(METRICS, synced.map_err(Failure::from))?;
+        let files = [(self.metrics.path(), self.metrics.waiting()), (self.timing.path(), self.timing.waiting()), (self.events.path(), self.events.waiting())];
+        for (path, waiting) in files.into_iter().filter(|(_, waiting)| *waiting > 0) {
+            self.warnings.push(format!("{}: its last {waiting} bytes could not be written", path.display()));
+        }
+        Ok(())
     }
     /// A file of the end, whole or not at all.
     ///
     /// # Errors
-    /// `Storage`.
-    pub fn document(&self, name: &str, value: &Value) -> Result<(), Failure> {
-        write(&self.path.join(name), format!("{value:#}\n").as_bytes())
+    /// `Storage`: the policy is to stop.
+    pub fn document(&mut self, name: &str, value: &Value) -> Result<(), Failure> {
+        let done = write(&self.path.join(name), format!("{value:#}\n").as_bytes());
+        self.sort(name, done)
+    }
+}
+impl From<StorageError> for Failure {
+    fn from(error: StorageError) -> Failure {
+        Failure::Storage(error.to_string())
     }
 }
 /// Writes a file so that a reader finds the old one or the new one whole.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let partial = path.with_extension("partial");
-    let all = || {
-        let mut file = File::create(&partial)?;
-        file.write_all(bytes)?;
-        file.sync_data()?;
-        std::fs::rename(&partial, path)
-    };
-    all().map_err(|e| {
-        let _ = std::fs::remove_file(&partial);
-        broken(path, &e)
-    })
+    let fail = |e: std::io::Error| storage::error(Operation::Write, path, bytes.len() as u64, &e);
+    adamant_formats::whole::replace(path, fail, |file| file.write_all(bytes).map_err(fail))?;
+    Ok(())
 }

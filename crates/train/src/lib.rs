@@ -47,6 +47,6 @@ pub use objective::{Judged, Objective};
 pub use recipe::{optimizer, schedule};
 pub use run::{Report, Run, train};
 pub use session::{Look, Position, Session, Stepped};
-pub use setup::{CheckpointPlan, Length, Setup};
+pub use setup::{CheckpointPlan, Length, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};
 pub use watch::{EpochReport, Interrupt, Plan, Rows, StepReport, Watch};

@@ -12,7 +12,7 @@ mod page;
 mod sections;
 
 use std::{
-    fs, io,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -56,7 +56,8 @@ pub fn write(run: &Path) -> Result<PathBuf, ReportError> {
     let curves = curves::of(&told);
     let put = |name: &str, text: &str| {
         let path = run.join(name);
-        fs::write(&path, text).map_err(|source| ReportError::Write { path: path.clone(), source })?;
+        let fail = |source| ReportError::Write { path: path.clone(), source };
+        adamant_formats::whole::replace(&path, fail, |file| file.write_all(text.as_bytes()).map_err(fail))?;
         Ok(path)
     };
     put("loss.svg", &curves.loss.document())?;

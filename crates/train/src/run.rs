@@ -14,8 +14,9 @@ mod safe;
 
 use crate::{
     Document, Failure,
+    checkpoint::OnError,
     evaluate::{self, EvaluateOptions, Evaluation},
-    folder::{Mark, RunFolder, number},
+    folder::{Mark, RunFolder, number, text_of},
     report,
     session::Session,
     setup::{Length, Setup},
@@ -72,8 +73,8 @@ impl Report {
             "device": plan.device,
             "seconds": self.seconds,
             "resumed": self.resumed,
-            "run": plan.folder,
-            "weights": self.weights,
+            "run": plan.folder.as_deref().map(text_of),
+            "weights": self.weights.as_deref().map(text_of),
         })
     }
 }
@@ -152,8 +153,8 @@ impl<'a> Run<'a> {
                 }
                 Some(found) => {
                     return Err(Failure::Usage(format!(
-                        "{} has checkpoints of an earlier run: go on with `--resume`, or name another folder",
-                        found.folder.display()
+                        "{} has checkpoints of an earlier run: go on with `--resume auto`, or name another folder",
+                        self.folder.as_deref().unwrap_or(&found.folder).display()
                     )));
                 }
             }
@@ -165,10 +166,11 @@ impl<'a> Run<'a> {
             facts.insert("test_rows".into(), plan.rows.test.into());
             facts.insert("seed".into(), plan.seed.into());
         }
+        let on_error = safe.as_ref().map_or(OnError::Stop, |s| s.on_error);
         let mark = resumed.map(|step| Mark { metrics_bytes: kept.metrics_bytes, step });
-        let mut folder = self.folder.as_deref().map(|f| RunFolder::open(f, &document, &environment, mark)).transpose()?;
+        let mut folder = self.folder.as_deref().map(|f| RunFolder::open(f, &document, &environment, mark, on_error)).transpose()?;
         if let Some(folder) = &folder {
-            Task::of(&parts.train.describe(), parts.tokens()).write(folder.path())?;
+            Task::of(&parts.train.describe(), parts.vocabulary()).write(folder.path())?;
         }
         let mut learning = Learning { session: &mut session, habits, parts: &parts, folder: folder.as_mut(), safe: safe.as_mut(), kept, score: None, watch };
         learning.run(&self.interrupt)?;
@@ -207,12 +209,14 @@ impl<'a> Run<'a> {
         line["rows"] = done.test.rows.into();
         folder.metric(&line)?;
         folder.scalars(at.step, &scalars)?;
-        folder.settle()?;
         folder.document("evaluation.json", &evaluate::document(&done.test, &parts.test, &parts.show)?)?;
+        folder.close()?;
+        folder.take_warnings().iter().for_each(|w| watch.warn(w));
         let own = folder.path().join("weights.safetensors");
         save(&own)?;
         done.weights.get_or_insert(own);
         folder.document("result.json", &done.to_json())?;
+        folder.take_warnings().iter().for_each(|w| watch.warn(w));
         // The run is over and safe: a page that cannot be drawn is worth a word, no more.
         if let Err(e) = report::write(folder.path()) {
             watch.warn(&format!("the report could not be written: {e}"));

@@ -1,4 +1,8 @@
 //! From a description to everything a run is made of: data, model, objective, optimizer, schedule, and its habits.
+mod validate;
+
+pub use validate::{Validation, validate};
+
 use crate::{
     Failure,
     config::{Document, Section},
@@ -76,8 +80,63 @@ impl Setup {
     /// What makes no sense, with its line; files that cannot be read.
     pub fn of(document: &Document, folder: &Path) -> Result<Setup, Failure> {
         let root = document.root()?;
+        let Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights } = Numbers::of(&root)?;
+        let mut parts = Parts::of(root.need("data", root.section("data")?)?, folder, seed)?;
+        if parts.train.is_empty() || parts.test.is_empty() {
+            return Err(root.wrong_key("data", format!("{} rows to train on and {} to test on: both parts need some", parts.train.len(), parts.test.len())));
+        }
+        let objective = Objective::of(&root, matches!(parts.train.describe().targets, Some(Target::Values(_))))?;
+        manual_seed(seed);
+        root.need("model", root.section("model")?)?;
+        let document = document.resolve(&words(&parts));
+        let resolved = document.root()?;
+        if let (Show::Nothing, Some(size)) = (&parts.show, image_of(&resolved)?) {
+            parts.show = Show::Image(size);
+        }
+        let model = model::model(resolved.need("model", resolved.section("model")?)?)?;
+        let total = steps(length, steps_per_epoch(parts.train.len(), batch, accumulate));
+        let optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.parameters())?;
+        let schedule = root.section("schedule")?.map(|s| recipe::schedule(s, total)).transpose()?;
+        let checkpoint = checkpoint(&root, total)?;
+        root.finish()?;
+        drop(resolved);
+        Ok(Setup { document, seed, length, batch, accumulate, log_every, eval_every, clip, objective, parts, model, optimizer, schedule, checkpoint, weights })
+    }
+    /// Steps in an epoch.
+    pub fn steps_per_epoch(&self) -> u64 {
+        steps_per_epoch(self.parts.train.len(), self.batch, self.accumulate)
+    }
+    /// Steps of the whole run.
+    pub fn steps(&self) -> u64 {
+        steps(self.length, self.steps_per_epoch())
+    }
+}
+fn steps_per_epoch(rows: usize, batch: usize, accumulate: usize) -> u64 {
+    (rows.div_ceil(batch) as u64).div_ceil(accumulate as u64)
+}
+fn steps(length: Length, of_an_epoch: u64) -> u64 {
+    match length {
+        Length::Epochs(n) => n.saturating_mul(of_an_epoch),
+        Length::Iterations(n) => n,
+    }
+}
+/// What stands at the root and follows from nothing else.
+struct Numbers {
+    seed: u64,
+    length: Length,
+    batch: usize,
+    accumulate: usize,
+    log_every: u64,
+    eval_every: Option<u64>,
+    clip: ClipPolicy,
+    weights: Option<PathBuf>,
+}
+impl Numbers {
+    fn of(root: &Section<'_>) -> Result<Numbers, Failure> {
         let seed = root.size("seed")?.unwrap_or(0) as u64;
         let length = match (root.size("epochs")?, root.size("iterations")?) {
+            (Some(0), None) => return Err(root.wrong_key("epochs", "at least one epoch is needed")),
+            (None, Some(0)) => return Err(root.wrong_key("iterations", "at least one step is needed")),
             (Some(n), None) => Length::Epochs(n as u64),
             (None, Some(n)) => Length::Iterations(n as u64),
             (None, None) => return Err(root.wrong("`epochs` is missing (or `iterations`)")),
@@ -94,43 +153,9 @@ impl Setup {
         let accumulate = positive("accumulate", Some(1), "batch")?;
         let log_every = positive("log_every", Some(LOG_EVERY), "step")? as u64;
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
-        let clip = clip(&root)?;
+        let clip = clip(root)?;
         let weights = root.text("weights")?.map(PathBuf::from);
-        let mut parts = Parts::of(root.need("data", root.section("data")?)?, folder, seed)?;
-        if parts.train.is_empty() || parts.test.is_empty() {
-            return Err(root.wrong_key("data", format!("{} rows to train on and {} to test on: both parts need some", parts.train.len(), parts.test.len())));
-        }
-        let objective = Objective::of(&root, matches!(parts.train.describe().targets, Some(Target::Values(_))))?;
-        manual_seed(seed);
-        root.need("model", root.section("model")?)?;
-        let document = document.resolve(&words(&parts));
-        let resolved = document.root()?;
-        if let (Show::Nothing, Some(size)) = (&parts.show, image_of(&resolved)?) {
-            parts.show = Show::Image(size);
-        }
-        let model = model::model(resolved.need("model", resolved.section("model")?)?)?;
-        let steps = (parts.train.len().div_ceil(batch) as u64).div_ceil(accumulate as u64);
-        let total = match length {
-            Length::Epochs(n) => n * steps,
-            Length::Iterations(n) => n,
-        };
-        let optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.parameters())?;
-        let schedule = root.section("schedule")?.map(|s| recipe::schedule(s, total)).transpose()?;
-        let checkpoint = checkpoint(&root, total)?;
-        root.finish()?;
-        drop(resolved);
-        Ok(Setup { document, seed, length, batch, accumulate, log_every, eval_every, clip, objective, parts, model, optimizer, schedule, checkpoint, weights })
-    }
-    /// Steps in an epoch.
-    pub fn steps_per_epoch(&self) -> u64 {
-        (self.parts.train.len().div_ceil(self.batch) as u64).div_ceil(self.accumulate as u64)
-    }
-    /// Steps of the whole run.
-    pub fn steps(&self) -> u64 {
-        match self.length {
-            Length::Epochs(n) => n * self.steps_per_epoch(),
-            Length::Iterations(n) => n,
-        }
+        Ok(Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights })
     }
 }
 /// Numbers that follow from the data: `$classes` or `$vocabulary`, and `$features` of an input.
@@ -171,8 +196,8 @@ fn clip(root: &Section<'_>) -> Result<ClipPolicy, Failure> {
     Ok(policy)
 }
 fn checkpoint(root: &Section<'_>, total: u64) -> Result<CheckpointPlan, Failure> {
-    // A twentieth of the run: no more than that is lost.
-    let usual = CheckpointPlan { every: (total / 20).max(1), last: 3, best: 1, warn: false };
+    // No more than a twentieth of the run is lost, the steps among it that are made while a checkpoint is written.
+    let usual = CheckpointPlan { every: (total / 25).max(1), last: 3, best: 1, warn: false };
     let Some(s) = root.section("checkpoint")? else { return Ok(usual) };
     let plan = CheckpointPlan {
         every: s.size("every")?.map_or(usual.every, |n| n as u64),

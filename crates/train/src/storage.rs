@@ -11,6 +11,7 @@ mod disk;
 pub mod simulated;
 
 pub use disk::Disk;
+pub(crate) use disk::error;
 
 use std::{
     any::Any,

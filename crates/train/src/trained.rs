@@ -6,7 +6,7 @@ use crate::{
     storage::Disk,
 };
 use adamant_core::{DType, Device, Tensor, no_grad, rng::philox};
-use adamant_data::{Dataset, Description, Target};
+use adamant_data::{Dataset, Description, Target, Vocabulary};
 use adamant_formats::safetensors::SafeTensors;
 use adamant_nn::{Module, Sequential, Walk};
 use serde::{Deserialize, Serialize};
@@ -25,8 +25,8 @@ pub enum Task {
     },
     /// the token after each token
     NextToken {
-        /// the text of each token
-        tokens: Vec<String>,
+        /// the characters that are tokens, in order; none where each byte is one
+        characters: Option<String>,
         /// the longest sequence that the model has learned from
         context: usize,
     },
@@ -35,13 +35,13 @@ pub enum Task {
 }
 impl Task {
     /// Of data.
-    pub fn of(description: &Description, tokens: Option<&[String]>) -> Task {
-        match &description.targets {
-            Some(Target::Classes { count, names }) => {
+    pub fn of(description: &Description, vocabulary: Option<&Vocabulary>) -> Task {
+        match (&description.targets, vocabulary) {
+            (Some(Target::Classes { count, names }), _) => {
                 Task::Classes { classes: if names.len() == *count { names.clone() } else { (0..*count).map(|k| k.to_string()).collect() } }
             }
-            Some(Target::NextToken { vocabulary }) => Task::NextToken {
-                tokens: tokens.map_or_else(|| (0..*vocabulary).map(|k| k.to_string()).collect(), <[String]>::to_vec),
+            (Some(Target::NextToken { .. }), Some(vocabulary)) => Task::NextToken {
+                characters: (!vocabulary.is_bytes()).then(|| vocabulary.text()),
                 context: description.inputs.as_ref().map_or(1, |f| f.shape.elements()),
             },
             _ => Task::Numbers,
@@ -136,41 +136,36 @@ pub struct Sampling {
     pub seed: u64,
 }
 impl Trained {
-    /// Goes on from a prompt, token by token. Each one is handed to `each` as text.
+    /// Goes on from a prompt, token by token. Text is handed to `each` as soon as its characters are whole.
     ///
     /// # Errors
     /// A model that is no language model, or a prompt with a character that it has never seen.
     pub fn generate(&self, prompt: &str, count: usize, sampling: &Sampling, each: &mut dyn FnMut(&str)) -> Result<(), Failure> {
-        let Task::NextToken { tokens, context } = &self.task else {
+        let Task::NextToken { characters, context } = &self.task else {
             return Err(Failure::Usage("this run's model answers inputs; only a language model generates".into()));
         };
         if !(sampling.temperature >= 0.0 && sampling.temperature.is_finite()) {
             return Err(Failure::Usage(format!("a temperature is a number from 0 on, not {}", sampling.temperature)));
         }
-        let code = |c: char| {
-            let text = c.to_string();
-            tokens
-                .iter()
-                .position(|t| *t == text)
-                .map(|k| k as i64)
-                .ok_or_else(|| Failure::Usage(format!("the prompt has {c:?}, which the model has never seen")))
-        };
-        let mut known = prompt.chars().map(code).collect::<Result<Vec<i64>, _>>()?;
+        let vocabulary = characters.as_deref().map_or_else(Vocabulary::bytes, Vocabulary::characters);
+        let mut known = vocabulary.encode(prompt).map_err(|e| Failure::Usage(format!("the prompt: {}", e.kind())))?;
         if known.is_empty() {
             // Something to begin with: the end of a line, where there is one.
-            known.push(tokens.iter().position(|t| t == "\n").unwrap_or(0) as i64);
+            known.push(vocabulary.encode("\n").ok().and_then(|t| t.first().copied()).unwrap_or(0));
         }
+        let mut decoder = vocabulary.decoder();
         for k in 0..count {
             let seen = &known[known.len().saturating_sub(*context)..];
             // The model looks back only: what stands behind is never seen, and one shape runs one plan.
-            let mut window = seen.to_vec();
+            let mut window: Vec<i64> = seen.iter().map(|t| i64::from(*t)).collect();
             window.resize(*context, 0);
             let logits = self.answer(&Tensor::from_vec(window, [1, *context]))?;
             let last = logits.narrow(1, seen.len() - 1, 1).reshape([-1]).cast(DType::F64).to_vec::<f64>()?;
-            let token = draw(&last, sampling, k as u64);
-            known.push(token as i64);
-            each(tokens.get(token).map_or("\u{fffd}", String::as_str));
+            let token = draw(&last, sampling, k as u64) as u32;
+            known.push(token);
+            each(&decoder.push(token));
         }
+        each(&decoder.finish());
         Ok(())
     }
 }

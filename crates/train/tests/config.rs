@@ -61,10 +61,10 @@ fn an_error_in_a_description_that_does_not_say_where_and_what() {
         ("\"Embedding\"", "\"Embeding\"", 4, "run.toml:12: `model.layers.0.kind`: there is no `Embeding`; did you mean `Embedding`?"),
         ("embedding_dim = 3", "embedding_dim = 3, padding_idx = 9", 4, "run.toml:12: Embedding: padding_idx 9 is outside a table of 5 rows"),
         (
-            "kind = \"permutation\"",
-            "kind = \"csv\"\npath = \"gone.csv\"\nlabel = 0\ntest = { modulo = 2, equals = 1 }",
+            "kind = \"permutation\"\nclasses = 5\nrows = 20",
+            "kind = \"csv\"\npath = \"gone.csv\"\nlabel = 0\nclasses = 5\ntest = { modulo = 2, equals = 1 }",
             4,
-            "read_csv: gone.csv: No such file or directory (os error 2)",
+            "gone.csv: No such file or directory (os error 2)",
         ),
         ("batch = 4", "batch = 4\nclip = { kind = \"norm\" }", 4, "run.toml:4: `clip.max` is missing"),
     ];
@@ -72,7 +72,6 @@ fn an_error_in_a_description_that_does_not_say_where_and_what() {
         assert!(GOOD.contains(from), "{from}");
         let failure = run(&GOOD.replace(from, to), &[]).unwrap_err();
         let text = failure.to_string();
-        // A file's error goes on with the line of this library that read it.
         assert!(text == says || (code == 4 && text.starts_with(says)), "\n got: {text}\nwant: {says}");
         assert_eq!(failure.exit_code(), code, "{text}");
     }

@@ -7,15 +7,18 @@ use adamant::{
     optim::{Adam, Optimizer, UpdateRule},
 };
 use adamant_train::memory::process_memory;
+use futures_core::Stream;
 use std::{
     collections::HashSet,
     error::Error,
     fs::File,
     hint::black_box,
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicIsize, AtomicUsize, Ordering},
     },
+    task::{Context, Poll, Wake, Waker},
     thread::ThreadId,
     time::{Duration, Instant},
 };
@@ -35,6 +38,12 @@ pub const ROWS: &[Row] = &[
         what: "DataLoader",
         target: "one order for any number of workers; 4 workers at least 1.5 times as fast on slow records; threads live across epochs",
         check: workers,
+    },
+    Row {
+        id: "S4.21",
+        what: "asynchronous loading",
+        target: "the same batches from a Stream as without one; pending, not blocked, while they are made",
+        check: asynchronous,
     },
     Row { id: "S3.27", what: "high throughput", target: "at least 10,000 samples/s in batches of 1,024 with 8 workers, without shuffling", check: throughput },
 ];
@@ -199,6 +208,58 @@ fn workers() -> Checked {
     Ok(Seen::all(
         &[("one order", orders.windows(2).all(|w| w[0] == w[1])), ("faster", gain >= 1.5), ("the same threads", after_one == after_two && after_one <= 4)],
         format!("{gain:.1} times as fast with 4 workers; {after_two} threads over two epochs"),
+    ))
+}
+/// Counts how often a task was told to look again.
+#[derive(Default)]
+struct Told(AtomicUsize);
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+fn asynchronous() -> Checked {
+    let make = |workers| DataLoader::new(Arc::new(Slow::new(120, Duration::from_micros(500)))).batch_size(7).shuffle(5).workers(workers).build();
+    let mut plain = Vec::new();
+    for batch in make(2)?.epoch() {
+        plain.push(batch?.0.clone());
+    }
+    let mut same = true;
+    let (mut pending, mut longest) = (0, Duration::ZERO);
+    let told = Arc::new(Told::default());
+    let waker = Waker::from(told.clone());
+    for workers in [1, 2, 4] {
+        let mut loader = make(workers)?;
+        let mut stream = pin!(loader.stream());
+        let mut batches = Vec::new();
+        loop {
+            let (before, begun) = (told.0.load(Ordering::SeqCst), Instant::now());
+            match stream.as_mut().poll_next(&mut Context::from_waker(&waker)) {
+                Poll::Ready(Some(batch)) => batches.push(batch?.0.clone()),
+                Poll::Ready(None) => break,
+                Poll::Pending => {
+                    pending += 1;
+                    longest = longest.max(begun.elapsed());
+                    // A runtime would do other work here.
+                    let limit = Instant::now() + Duration::from_secs(10);
+                    while told.0.load(Ordering::SeqCst) == before {
+                        if Instant::now() > limit {
+                            return Err("a pending stream never told its waker".into());
+                        }
+                        std::thread::yield_now();
+                    }
+                }
+            }
+        }
+        same &= batches == plain;
+    }
+    Ok(Seen::all(
+        &[("the same batches as without it", same && plain.len() == 18), ("pending while they are made", pending > 0)],
+        format!(
+            "{} batches on 1, 2 and 4 workers as the plain loader's; {pending} polls were pending, none longer than {:.2} ms",
+            plain.len(),
+            1e3 * longest.as_secs_f64()
+        ),
     ))
 }
 fn throughput() -> Checked {

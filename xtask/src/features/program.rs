@@ -47,7 +47,12 @@ pub const ROWS: &[Row] = &[
         check: constrained,
     },
     Row { id: "S4.23", what: "accumulated steps", target: "exactly k small batches for a step, k from 1 to 9", check: groups },
-    Row { id: "B0.07", what: "verbs of the program", target: "train, eval and info, with --resume and --json", check: verbs },
+    Row {
+        id: "B0.07",
+        what: "verbs of the program",
+        target: "train, eval, info and config create|validate, with --resume and --json; a description that is created trains",
+        check: verbs,
+    },
 ];
 
 fn json(output: &Output) -> Result<Value, Box<dyn Error>> {
@@ -245,12 +250,24 @@ fn verbs() -> Checked {
     let longer = json(&call(&["train", &config, "--quiet", "--json", "--run", &run, "--resume", "auto"])?)?;
     let judged = json(&call(&["eval", &run, "--json"])?)?;
     let info = json(&call(&["info", "--json"])?)?;
+    // A description that was made by the program: taken by it, and refused with its line once a key of it is misspelt.
+    let created = json(&call(&["config", "create", "table", "made.toml", "--json"])?)?;
+    let fits = ["--set", "data.label=64", "--set", "data.classes=10"];
+    let valid = json(&call(&[&["config", "validate", "made.toml", "--json"], &fits[..]].concat())?)?;
+    let dry = json(&call(&[&["train", "made.toml", "--dry-run", "--json"], &fits[..]].concat())?)?;
+    let misspelt = fs::read_to_string(folder.path().join("made.toml"))?.replace("\nepochs = 30", "\nepoch = 30");
+    fs::write(folder.path().join("misspelt.toml"), &misspelt)?;
+    let line = 1 + misspelt.lines().position(|l| l.starts_with("epoch = ")).ok_or("no such line")?;
+    let refused = call(&["config", "validate", "misspelt.toml"])?;
+    let said = format!("misspelt.toml:{line}: unknown key `epoch`; did you mean `epochs`?");
     Ok(Seen::all(
         &[
             ("train", first["metrics"]["test"]["accuracy"].is_number()),
             ("resume", longer["resumed"] == first["steps"] && longer["steps"].as_u64() > first["steps"].as_u64()),
             ("eval", judged["accuracy"] == longer["metrics"]["test"]["accuracy"]),
             ("info", info.is_object()),
+            ("config create", created["config"] == "made.toml" && dry["loss"].is_number()),
+            ("config validate", valid["valid"] == true && refused.status.code() == Some(4) && String::from_utf8_lossy(&refused.stdout).contains(&said)),
         ],
         format!("trained {} steps, went on from there to {}; eval {}", first["steps"], longer["steps"], judged["accuracy"]),
     ))

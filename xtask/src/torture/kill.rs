@@ -2,7 +2,7 @@
 //! written, and goes on with `--resume auto`. Signals that ask it to end are in `signals.rs`.
 use super::{
     Claim, Draw, claim,
-    program::{EVERY, Program, STEPS, alive, as_undisturbed, ended, newest, somewhere, temporaries, weights},
+    program::{EVERY, Program, STEPS, Undisturbed, alive, as_undisturbed, ended, logged, newest, sha256, somewhere, temporaries, weights},
     report, signals,
 };
 use crate::exit::Exit;
@@ -31,11 +31,8 @@ pub struct Options {
     json: bool,
 }
 
-/// An undisturbed run: what all others must come to.
-pub struct Undisturbed {
-    /// the sha256 of its weights
-    pub weights: String,
-}
+/// The most steps of work that a kill may cost: 5 % of the run.
+const MOST_LOST: u64 = STEPS / 20;
 
 /// Runs all of it.
 pub fn run(options: &Options) -> Exit {
@@ -47,7 +44,7 @@ pub fn run(options: &Options) -> Exit {
         }
     };
     let mut undisturbed = None;
-    let mut claims = vec![claim("undisturbed runs, with and without checkpoints, come to the same weights", |claim| {
+    let mut claims = vec![claim("undisturbed runs, with and without checkpoints, come to the same weights and lines", |claim| {
         undisturbed = Some(reference(&program, claim)?);
         Ok(())
     })];
@@ -63,21 +60,21 @@ fn reference(program: &Program, claim: &mut Claim) -> Result<Undisturbed, String
         let run = program.run(&format!("undisturbed-{k}"));
         let ended = program.finish(&run, false, set)?.well()?;
         seconds = ended.seconds.min(seconds);
-        let got = weights(&run)?;
+        let got = (weights(&run)?, sha256(&run.join("metrics.jsonl"))?);
         let first = first.get_or_insert_with(|| got.clone());
-        claim.count(if *first == got { Ok(()) } else { Err(format!("{got} and {first}")) });
+        claim.count(if *first == got { Ok(()) } else { Err(format!("{got:?} and {first:?}")) });
     }
-    let weights = first.ok_or("no run")?;
+    let (weights, metrics) = first.ok_or("no run")?;
     claim.seen = serde_json::json!({ "sha256": weights, "seconds": seconds, "steps": STEPS, "every": EVERY });
-    Ok(Undisturbed { weights })
+    Ok(Undisturbed { weights, metrics })
 }
 
 fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Claim {
     claim(
-        "killed at a random moment, a run resumes from its newest checkpoint, loses none, leaves nothing behind, and comes to the weights of the undisturbed one",
+        "killed at a random moment, a run resumes from its newest checkpoint, loses none and at most 5 % of the run, leaves nothing behind, and comes to the weights and the lines of the undisturbed one",
         |claim| {
             let mut draw = Draw(options.seed);
-            let (mut inside, mut missed, mut fresh, mut steps) = (0, 0, 0, Vec::new());
+            let (mut inside, mut missed, mut fresh, mut steps, mut lost) = (0, 0, 0, Vec::new(), Vec::new());
             for k in 0..options.n {
                 let run = program.run(&format!("killed-{k}"));
                 let aimed = k % 4 == 0;
@@ -95,8 +92,13 @@ fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Cla
                     if let Some(next) = killed.writing.filter(|next| *next > from.unwrap_or(0) + EVERY) {
                         return Err(format!("step {next} was being written, the newest checkpoint is {from:?}"));
                     }
+                    let behind = killed.reached.saturating_sub(from.unwrap_or(0));
+                    lost.push(behind);
+                    if behind > MOST_LOST {
+                        return Err(format!("{behind} steps were lost: it had come to {}, the newest checkpoint is {from:?}", killed.reached));
+                    }
                     let again = program.finish(&run, true, &[])?.well()?;
-                    as_undisturbed(&run, &again, from, &undisturbed.weights)
+                    as_undisturbed(&run, &again, from, undisturbed)
                 };
                 if let Ok(from) = from {
                     fresh += usize::from(from.is_none());
@@ -106,9 +108,12 @@ fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Cla
                 let _ = std::fs::remove_dir_all(&run);
             }
             steps.sort_unstable();
+            lost.sort_unstable();
             claim.seen = serde_json::json!({
                 "missed_and_made_again": missed, "inside_a_write": inside, "before_the_first_checkpoint": fresh,
                 "resumed_from": { "least": steps.first(), "median": steps.get(steps.len() / 2), "most": steps.last() },
+                "steps_lost": { "least": lost.first(), "median": lost.get(lost.len() / 2), "most": lost.last(), "more_than_an_interval": lost.iter().filter(|l| **l > EVERY).count() },
+                "interval": EVERY, "run": STEPS,
             });
             Ok(())
         },
@@ -117,6 +122,8 @@ fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Cla
 /// How a kill hit.
 struct Killed {
     alive: bool,
+    /// the last step that it logged
+    reached: u64,
     /// the step of the checkpoint that was being written
     writing: Option<u64>,
 }
@@ -136,7 +143,7 @@ fn kill(program: &Program, run: &Path, aimed: bool, draw: &mut Draw) -> Result<K
     let alive = alive(&mut child)?;
     child.kill().map_err(|e| e.to_string())?;
     ended(child, Instant::now())?;
-    Ok(Killed { alive, writing: writing(run) })
+    Ok(Killed { alive, reached: logged(run), writing: writing(run) })
 }
 /// The step of the checkpoint that is being written, or was when its writer died.
 fn writing(run: &Path) -> Option<u64> {

@@ -2,8 +2,7 @@
 //! ends at once. Both go on to the same weights.
 use super::{
     Claim, Draw, claim,
-    kill::Undisturbed,
-    program::{Program, alive, as_undisturbed, ended, newest, somewhere},
+    program::{Program, Undisturbed, alive, as_undisturbed, ended, newest, somewhere},
 };
 use std::{
     path::Path,
@@ -88,7 +87,7 @@ fn interrupt(program: &Program, run: &Path, undisturbed: &Undisturbed, kind: &Ki
         return Err(format!("before the signal the newest checkpoint was {before:?}, after it {from:?}"));
     }
     let again = program.finish(run, true, &[])?.well()?;
-    as_undisturbed(run, &again, from, &undisturbed.weights)?;
+    as_undisturbed(run, &again, from, undisturbed)?;
     Ok(Some(ended.seconds))
 }
 /// Sends a signal, by the system's own command.

@@ -3,15 +3,13 @@
 //! The loader asks for batches of a window; each is a [`Job`] in one queue, from which idle workers take. What they made
 //! waits in a map by batch number until the loader comes for it, so order does not depend on who was faster. `generation`
 //! numbers the times that plans changed: what belongs to an older one is dropped. No code of a data set runs under a lock.
-use super::watch;
+use super::{guard::guarded, watch};
 use crate::{BadRecord, Cause, Dataset};
 use adamant_core::{Device, Error, ErrorKind, Origin};
 use parking_lot::{Condvar, Mutex};
 use std::{
-    any::Any,
     collections::{BTreeMap, HashMap, VecDeque},
     ops::Range,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -276,10 +274,10 @@ fn load<D: Dataset + ?Sized>(
             if !report(Some(*index)) {
                 return None;
             }
-            match catch_unwind(AssertUnwindSafe(|| dataset.read(*index))) {
+            match guarded(|| dataset.read(*index)) {
                 Ok(Ok(record)) => records.push(record),
                 Ok(Err(e)) => bad.push(e),
-                Err(panic) => bad.push(bad_record(dataset, *index, Cause::Panicked, format!("reading it panicked: {}", text_of(&*panic)))),
+                Err(panic) => bad.push(bad_record(dataset, *index, Cause::Panicked, format!("reading it panicked: {panic}"))),
             }
         }
         if shared.stop_at_first && !bad.is_empty() {
@@ -296,22 +294,15 @@ fn load<D: Dataset + ?Sized>(
         Some(device) => device.scoped(|| dataset.collate(records)),
         None => dataset.collate(records),
     };
-    let batch = match catch_unwind(AssertUnwindSafe(collate)) {
+    let batch = match guarded(collate) {
         Ok(batch) => batch.map_err(Failed::Own),
-        Err(panic) => Err(Failed::Lost(format!("collating batch {} panicked: {}", job.batch, text_of(&*panic)))),
+        Err(panic) => Err(Failed::Lost(format!("collating batch {} panicked: {panic}", job.batch))),
     };
     Some(Loaded { batch: Some(batch), bad })
 }
 /// A bad record that the data set itself did not name.
 pub(super) fn bad_record<D: Dataset + ?Sized>(dataset: &D, index: usize, cause: Cause, reason: String) -> BadRecord {
-    let place = catch_unwind(AssertUnwindSafe(|| dataset.locate(index)));
+    let place = guarded(|| dataset.locate(index));
     let place = place.unwrap_or_else(|_| crate::Place { file: "<unknown>".into(), index, offset: 0 });
     BadRecord { place, cause, reason }
-}
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => (*text).to_string(),
-        (_, Some(text)) => text.clone(),
-        _ => "no text".into(),
-    }
 }

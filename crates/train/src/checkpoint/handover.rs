@@ -1,5 +1,5 @@
-//! The hand-over of jobs from one thread to another: one is being worked on, at most one waits, a third holds up the
-//! giver. It knows nothing of what the jobs are, so that `loom` can try every order of events.
+//! The hand-over of jobs from one thread to another: one is being worked on, and who gives the next waits until that one is
+//! done. It knows nothing of what the jobs are, so that `loom` can try every order of events.
 #[cfg(loom)]
 use loom::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::PoisonError;
@@ -25,10 +25,10 @@ impl<J, R> Handover<J, R> {
         let state = State { waiting: None, working: false, closed: false, gone: false, results: Vec::new() };
         Handover { state: Mutex::new(state), changed: Condvar::new() }
     }
-    /// Hands over a job, after the one that waits has been taken up. Returns the results since the last call, and the job
-    /// itself if there is no worker any more.
+    /// Hands over a job, after the one before is done. Returns the results since the last call, and the job itself if there
+    /// is no worker any more.
     pub fn give(&self, job: J) -> (Vec<R>, Option<J>) {
-        let mut state = self.until(|s| s.waiting.is_none() || s.gone);
+        let mut state = self.until(|s| (s.waiting.is_none() && !s.working) || s.gone);
         let refused = if state.gone { Some(job) } else { state.waiting.replace(job) };
         self.changed.notify_all();
         (std::mem::take(&mut state.results), refused)

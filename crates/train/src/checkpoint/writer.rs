@@ -1,9 +1,11 @@
 //! Saving in the background: training goes on while a thread writes.
 //!
-//! One snapshot is being written and at most one waits; who hands over a third waits until the first is written. So no
-//! checkpoint is ever skipped, memory holds at most two old states, and a disk that is slower than the steps between two
-//! checkpoints slows training down to its own pace instead of falling behind without bound.
+//! One snapshot is being written; who hands over the next waits until that one is on the disk. So no checkpoint is ever
+//! skipped, memory holds at most one old state, and a disk that is slower than the steps between two checkpoints slows
+//! training down to its own pace: what a power cut takes is the steps since the newest checkpoint and, while the next is
+//! being written, those that were made meanwhile, never more than two intervals.
 use super::{CheckpointError, Checkpoints, Result, Saved, Snapshot, handover::Handover};
+use crate::storage;
 use std::{sync::Arc, thread::JoinHandle};
 
 /// What came of one save.
@@ -36,7 +38,9 @@ impl OnError {
     }
 }
 
-type Shared = Handover<(Snapshot, Option<f64>), Outcome>;
+/// What must be on the disk before a checkpoint that counts on it.
+type Before = Box<dyn FnOnce() -> storage::Result<()> + Send>;
+type Shared = Handover<(Before, Snapshot, Option<f64>), Outcome>;
 
 /// A thread that saves snapshots. When it is dropped, it first saves what it was given; call [`Writer::flush`] before to
 /// learn what came of it.
@@ -55,8 +59,8 @@ impl Writer {
         let (its_shared, its_checkpoints) = (shared.clone(), checkpoints.clone());
         let work = move || {
             let _leaving = Leaving(&its_shared);
-            while let Some((snapshot, score)) = its_shared.take() {
-                let outcome = its_checkpoints.save(&snapshot, score);
+            while let Some((before, snapshot, score)) = its_shared.take() {
+                let outcome = before().map_err(CheckpointError::from).and_then(|()| its_checkpoints.save(&snapshot, score));
                 // All at once, and before the result is seen: a plan depends on which values somebody holds.
                 drop(snapshot);
                 its_shared.done(outcome);
@@ -77,8 +81,17 @@ impl Writer {
     /// `Tensor`: the snapshot holds a failed tensor and is not saved; outcomes wait for the next call.
     #[must_use = "errors of earlier saves are in it"]
     pub fn save(&self, snapshot: Snapshot, score: Option<f64>) -> Result<Vec<Outcome>> {
+        self.save_after(|| Ok(()), snapshot, score)
+    }
+    /// As [`Writer::save`], once `before` has made durable what the snapshot counts on, such as lines of a log. If it
+    /// cannot, nothing is saved.
+    ///
+    /// # Errors
+    /// As [`Writer::save`].
+    #[must_use = "errors of earlier saves are in it"]
+    pub fn save_after(&self, before: impl FnOnce() -> storage::Result<()> + Send + 'static, snapshot: Snapshot, score: Option<f64>) -> Result<Vec<Outcome>> {
         snapshot.settle()?;
-        let (mut outcomes, refused) = self.shared.give((snapshot, score));
+        let (mut outcomes, refused) = self.shared.give((Box::new(before), snapshot, score));
         if refused.is_some() {
             outcomes.push(Err(CheckpointError::WriterGone));
         }

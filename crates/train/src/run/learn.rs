@@ -8,6 +8,7 @@ use crate::{
     memory,
     session::{Look, Session, Stepped},
     setup::Setup,
+    storage,
     watch::{EpochReport, Interrupt, StepReport, Watch},
 };
 use adamant_core::{Tensor, profile::record_function};
@@ -108,6 +109,7 @@ impl Learning<'_> {
                 }
                 self.session.end_epoch()?;
             }
+            self.tell();
             self.kept.seconds = elapsed();
             self.kept.loader = Some(loader.state());
             let asked = interrupt.asked();
@@ -121,6 +123,12 @@ impl Learning<'_> {
             }
         }
         Ok(())
+    }
+    /// What became of the folder's files, to who watches.
+    fn tell(&mut self) {
+        for warning in self.folder.iter_mut().flat_map(|f| f.take_warnings()) {
+            self.watch.warn(&warning);
+        }
     }
     fn step(&mut self, group: &[(Tensor, Tensor)], is_over: bool, since: &mut Since, elapsed: &dyn Fn() -> f64) -> Result<(), Failure> {
         let step = self.session.position().step + 1;
@@ -204,13 +212,18 @@ impl Learning<'_> {
     fn save(&mut self) -> Result<(), Failure> {
         let Some(safe) = &mut self.safe else { return Ok(()) };
         let step = self.session.position().step;
+        let mut before: Box<dyn FnOnce() -> storage::Result<()> + Send> = Box::new(|| Ok(()));
         if let Some(folder) = &mut self.folder {
-            self.kept.metrics_bytes = folder.settle()?;
+            match folder.settle()? {
+                Ok(settled) => (self.kept.metrics_bytes, before) = (settled.metrics_bytes, settled.sync),
+                // A checkpoint would count on lines that are not there.
+                Err(e) => return safe.without(step, e, self.watch),
+            }
         }
         let kept = serde_json::to_value(&self.kept).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
         let snapshot = self.session.snapshot(kept)?;
         let score = self.score.filter(|(at, _)| *at == step).map(|(_, score)| score);
-        safe.save(snapshot, score, self.folder.as_deref_mut(), self.watch)
+        safe.save(before, snapshot, score, self.folder.as_deref_mut(), self.watch)
     }
     /// The end that somebody asked for. The checkpoint was handed over; here it is waited for.
     fn interrupted(&mut self, signal: i32) -> Failure {

@@ -4,7 +4,7 @@ use crate::{
     checkpoint::{CheckpointError, Checkpoints, OnError, Outcome, Restored, Retention, Snapshot, Writer},
     folder::RunFolder,
     setup::CheckpointPlan,
-    storage::Disk,
+    storage::{self, Disk, StorageError},
     watch::Watch,
 };
 use serde_json::json;
@@ -18,7 +18,7 @@ use std::{
 pub(super) struct Safe {
     writer: Writer,
     pub plan: CheckpointPlan,
-    on_error: OnError,
+    pub on_error: OnError,
     /// the step of the last snapshot
     pub at: Option<u64>,
     /// the newest one on the disk
@@ -38,16 +38,28 @@ impl Safe {
         }
         Ok(found)
     }
-    /// Hands a snapshot over. It is written while training goes on.
-    pub fn save(&mut self, snapshot: Snapshot, score: Option<f64>, folder: Option<&mut RunFolder>, watch: &mut dyn Watch) -> Result<(), Failure> {
+    /// Hands a snapshot over. It is written while training goes on, after `before` has made durable what it counts on.
+    pub fn save(
+        &mut self,
+        before: impl FnOnce() -> storage::Result<()> + Send + 'static,
+        snapshot: Snapshot,
+        score: Option<f64>,
+        folder: Option<&mut RunFolder>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), Failure> {
         let (begun, step) = (Instant::now(), snapshot.step);
-        let outcomes = self.writer.save(snapshot, score)?;
+        let outcomes = self.writer.save_after(before, snapshot, score)?;
         self.at = Some(step);
         let stall = begun.elapsed().as_secs_f64();
         if let Some(folder) = folder {
             folder.time(json!({ "kind": "checkpoint", "step": step, "stall_seconds": stall }))?;
         }
         self.sort(outcomes, watch)
+    }
+    /// A checkpoint of a step that cannot be made, by the policy.
+    pub fn without(&mut self, step: u64, error: StorageError, watch: &mut dyn Watch) -> Result<(), Failure> {
+        self.at = Some(step);
+        self.sort(vec![Err(error.into())], watch)
     }
     /// Waits until all is on the disk.
     pub fn flush(&mut self, watch: &mut dyn Watch) -> Result<(), Failure> {
@@ -57,7 +69,7 @@ impl Safe {
     fn sort(&mut self, outcomes: Vec<Outcome>, watch: &mut dyn Watch) -> Result<(), Failure> {
         let (saved, errors) = self.on_error.sort(outcomes)?;
         for error in errors {
-            watch.warn(&format!("no checkpoint: {error}; the run goes on without it"));
+            watch.warn(&format!("no checkpoint: {error}; the run goes on"));
         }
         for saved in saved {
             saved.warnings.iter().for_each(|w| watch.warn(&w.to_string()));

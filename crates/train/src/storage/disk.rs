@@ -43,7 +43,8 @@ fn retried<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         }
     }
 }
-fn error(op: Operation, path: &Path, needed: u64, e: &io::Error) -> StorageError {
+/// The system's error as one of ours.
+pub(crate) fn error(op: Operation, path: &Path, needed: u64, e: &io::Error) -> StorageError {
     let kind = match e.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StorageErrorKind::Full { needed, free: free(path) },
         io::ErrorKind::NotFound => StorageErrorKind::NotFound,
