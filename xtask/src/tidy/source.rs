@@ -14,12 +14,12 @@ const LONGER: &[(&str, usize, &str)] = &[
 /// Names that say nothing about a concept.
 const EMPTY_NAMES: &[&str] = &["mod", "util", "utils", "helper", "helpers", "common", "misc"];
 /// Where unsafe code may stand: SIMD, the micro-kernels of matrix products, generated code, the hand-over of a loop to
-/// the pool's threads, device glue, mapped files.
+/// the pool's threads, device glue (advice to the system about memory among it), mapped files.
 const UNSAFE_MAY_STAND: &[&str] = &[
     "crates/backend-cpu/src/simd",
     "crates/backend-cpu/src/gemm",
-    "crates/backend-cpu/src/threads",
     "crates/backend-cpu/src/jit",
+    "crates/backend-cpu/src/memory",
     "crates/backend-cpu/src/threads",
     "crates/backend-cuda/src",
     "crates/backend-wgpu/src",
