@@ -163,9 +163,10 @@ mod tests {
     #[test]
     fn pages_that_are_not_counted() {
         let before = process_memory().unwrap();
-        let held = vec![1u8; 64 << 20];
+        let held = vec![1u8; 256 << 20];
         let during = process_memory().unwrap();
-        assert!(during.resident >= before.resident + (60 << 20), "{before:?} {during:?}");
+        // Other tests give memory back meanwhile.
+        assert!(during.resident >= before.resident + (192 << 20), "{before:?} {during:?}");
         assert!(during.peak >= during.resident);
         drop(held);
     }

@@ -57,7 +57,7 @@ fn shaping() -> Vec<Entry> {
         "Tensor::get" 2 ANY [v(&[3, 2])] |x| x[0].get(1); "index" => x[0].get(3),
         "Tensor::update_slice" 2 ANY [v(&[5, 2]), v(&[2, 2])] |x| x[0].update_slice(0, 1, &x[1]); "index" => x[0].update_slice(0, 4, &x[1]),
         "Tensor::pad_constant" 2 NUMBER [v(&[2, 3])] |x| x[0].pad_constant([1, 2], 1),
-        "Tensor::split" 2 ANY [v(&[5, 2])] |x| x[0].split(2, 0); "axis" => x[0].split(2, 3),
+        "Tensor::split" 2 ANY [v(&[6, 2])] |x| x[0].split(2, 0); "axis" => x[0].split(2, 3),
         "Tensor::split_sizes" 2 ANY [v(&[5, 2])] |x| x[0].split_sizes(&[1, 4], 0); "shape" => x[0].split_sizes(&[1, 1], 0),
         "Tensor::chunk" 2 ANY [v(&[5, 2])] |x| x[0].chunk(3, 0); "axis" => x[0].chunk(3, 2),
         "Tensor::tensor_split" 2 ANY [v(&[5, 2])] |x| x[0].tensor_split(3, 0); "axis" => x[0].tensor_split(3, 2),
