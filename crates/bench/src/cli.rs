@@ -172,7 +172,7 @@ pub fn main(crate_name: &str) -> ExitCode {
     let suite = Suite::new("adamant", registered, &["bench", "--no-run", "--bench", crate_name]);
     execute(&Program::parse_from(arguments).verb, &suite).into()
 }
-/// `fn main` of a program that measures the workloads of [`workload!`](crate::workload): the file of a `[[bench]]` with
+/// `fn main` of a program that measures the workloads of [`workload!`](crate::workload!): the file of a `[[bench]]` with
 /// `harness = false`.
 #[macro_export]
 macro_rules! bench_main {

@@ -1,7 +1,7 @@
 //! Benchmarks of Adamant, and of crates that use it: run, compare, gate, merge, report.
 //!
-//! - [`workload`]: a name and a function that builds inputs, the call that is timed, and the check of its result in f64
-//!   ([`check`], [`inputs`]). Users add theirs with [`workload!`]; [`suite`] is what a program measures.
+//! - [`mod@workload`]: a name and a function that builds inputs, the call that is timed, and the check of its result in f64
+//!   ([`mod@check`], [`inputs`]). Users add theirs with [`workload!`]; [`suite`] is what a program measures.
 //! - [`sampler`]: one workload under the clock. [`lines`] is what is printed, [`record`] what is kept: all samples with the
 //!   [`machine`], its [`ceilings`] and how it was measured.
 //! - [`serve`] and [`child`] are the two ends of a pipe ([`protocol`]): a program that holds a workload, and who asks it for

@@ -30,7 +30,7 @@ impl Suite {
         Ok((self.workloads)().into_iter().filter(|w| w.group == group && set.is_match(&w.name)).collect())
     }
 }
-/// The workloads that [`workload!`](crate::workload) registered in this program, by name.
+/// The workloads that [`workload!`](crate::workload!) registered in this program, by name.
 pub fn registered() -> Vec<Workload> {
     let mut all: Vec<Workload> = REGISTERED.iter().map(|make| make()).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));

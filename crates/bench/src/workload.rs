@@ -8,7 +8,7 @@ use adamant::{DType, Error, ErrorKind, Tensor, no_grad};
 use linkme::distributed_slice;
 use std::{fmt, hint::black_box};
 
-/// The workloads that [`workload!`](crate::workload) registered, of all crates in the program.
+/// The workloads that [`workload!`](crate::workload!) registered, of all crates in the program.
 #[distributed_slice]
 pub static REGISTERED: [fn() -> Workload];
 
