@@ -34,7 +34,7 @@ enum Action {
 /// Runs what the command line asks for.
 pub fn run(options: &Options) -> Exit {
     match &options.action {
-        Action::Common(verb) => cli::execute(verb, &suite()).into(),
+        Action::Common(verb) => cli::execute(verb, &suite()),
         Action::Peers(o) => peers::run(o, &suite()),
         Action::Size(o) => size::run(o),
         Action::CompileTime(o) => compile_time::run(o),

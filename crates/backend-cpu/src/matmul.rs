@@ -2,7 +2,7 @@
 use crate::{
     device::Runtime,
     element::{Number, Wide},
-    gemm::{EpilogueProgram, GemmElement, MatRef, gemm},
+    gemm::{Epilogue, EpilogueProgram, GemmElement, MatRef, gemm},
     nest::Nest,
     operand::{In, Out, internal},
 };
@@ -60,17 +60,35 @@ fn floats<T: GemmElement + bytemuck::Pod>(runtime: &Runtime, s: &Sizes, a: &In<'
         col_stride: i.layout.strides[s.rank - 1],
         batch_stride: s.batch.strides[k][last],
     };
-    crate::trace::by(|| runtime.blas.name().into());
     for (o, c) in out.chunks_mut(inner * plane).enumerate() {
         let at = o * inner;
         let (a, b) = (matrix(a_all, a, 0, s.batch.offset(0, at)), matrix(b_all, b, 1, s.batch.offset(1, at)));
-        if runtime.blas.multiply(&runtime.threads, inner, s.m, s.n, s.k, a, b, c)? {
-            continue;
-        }
-        crate::trace::by(|| format!("own {:?}", runtime.isa).to_lowercase());
-        gemm(&runtime.threads, runtime.isa, inner, s.m, s.n, s.k, a, b, c, &EpilogueProgram::default())?;
+        product(runtime, inner, [s.m, s.n, s.k], a, b, c, &EpilogueProgram::default())?;
     }
     Ok(())
+}
+/// `batch` products of `[m, n, k]` by the library that was chosen, or by our own where it cannot; then the epilogue.
+///
+/// # Errors
+/// Memory; operands that do not fit.
+pub(crate) fn product<T: GemmElement>(
+    runtime: &Runtime,
+    batch: usize,
+    [m, n, k]: [usize; 3],
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    c: &mut [T],
+    epilogue: &EpilogueProgram<'_, T>,
+) -> Result<(), ErrorKind> {
+    if runtime.blas.multiply(&runtime.threads, batch, m, n, k, a, b, c)? {
+        crate::trace::by(|| runtime.blas.name().into());
+        if !epilogue.is_identity() {
+            c.chunks_exact_mut(n).enumerate().for_each(|(row, values)| epilogue.apply(row / m, row % m, 0, values));
+        }
+        return Ok(());
+    }
+    crate::trace::by(|| format!("own {:?}", runtime.isa).to_lowercase());
+    gemm(&runtime.threads, runtime.isa, batch, m, n, k, a, b, c, epilogue)
 }
 fn integers<T: Number<Wide = i64>>(runtime: &Runtime, s: &Sizes, a: &In<'_>, b: &In<'_>, out: &mut Out<'_>) -> Result<(), ErrorKind> {
     let out: &mut [T] = out.dense()?;

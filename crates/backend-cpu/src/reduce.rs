@@ -14,7 +14,8 @@ use crate::{
         load::{CastFrom, store},
         loops::{self, Src},
         program::Kind,
-        tile::{Lane, OutTile, Run, Scratch, TILE, with_scratch},
+        tile::{OutTile, Run},
+        tiles::{Lane, Scratch, TILE, Value, with_scratch},
     },
     operand::{In, Out, internal},
     simd::{Kernel, Simd, dispatch},
@@ -137,7 +138,7 @@ fn write<T: Element>(isa: Isa, totals: impl Iterator<Item = T::Wide>, dtype: DTy
         let v = T::finish(v, dtype);
         if dtype == DType::Bool {
             // Lanes are integers here; an extreme of truth values is one again.
-            o[0] = matches!(v.value(), map::tile::Value::I64(v) if v != 0) as u8;
+            o[0] = matches!(v.value(), Value::I64(v) if v != 0) as u8;
         } else {
             store(isa, Src::Slice(&[v]), dtype, o);
         }

@@ -6,6 +6,7 @@
 use crate::{
     ceilings::Ceilings,
     machine::{Facts, Git, Load, Machine, Toolchain, facts_of},
+    protocol::About,
     stats::{bootstrap_median, median, median_absolute_deviation},
     workload::{Group, Rate},
 };
@@ -15,6 +16,7 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 /// What every record calls itself.
@@ -234,6 +236,11 @@ impl Case {
             unsupported: false,
         }
     }
+    /// With what its workload is.
+    pub fn about(self, about: About) -> Case {
+        let About { group, dtype, elements, unit, amount, intensity } = about;
+        Case { group, dtype, elements, unit, amount, intensity, ..self }
+    }
     /// What one call does.
     pub fn rate(&self) -> Option<Rate> {
         let amount = self.amount?;
@@ -265,6 +272,23 @@ impl Case {
 }
 
 impl Record {
+    /// A record of this program on this machine in which nothing is measured yet.
+    pub fn begun(began: SystemTime, settings: Settings) -> Record {
+        Record {
+            schema: SCHEMA.into(),
+            version: VERSION,
+            started: humantime::format_rfc3339_seconds(began).to_string(),
+            command: std::env::args().skip(1).collect(),
+            machine: Machine::here(),
+            toolchain: Toolchain::here(),
+            git: Git::here(),
+            settings,
+            load_before: Load::now(),
+            load_after: Load::default(),
+            ceilings: None,
+            cases: Vec::new(),
+        }
+    }
     /// Facts that two records must share to be compared: the machine, the toolchain, the settings; not the sources.
     pub fn environment(&self) -> Facts {
         let mut facts = Facts::new();

@@ -7,13 +7,14 @@ mod browser;
 use adamant_bench::{
     Group,
     ceilings::Ceilings,
-    machine::{Git, Load, Machine, Toolchain},
+    machine::{Git, Load, Machine},
     merge::merge,
-    record::{Case, Record, SCHEMA, Settings, Unit, VERSION},
+    record::{Case, Record, Settings, Unit},
     render::{Format, table},
 };
 use browser::Browser;
 use serde_json::json;
+use std::time::SystemTime;
 
 /// A record whose times follow from `speed` alone.
 fn record(label: &str, isa: &str, speed: f64) -> Record {
@@ -42,24 +43,20 @@ fn record(label: &str, isa: &str, speed: f64) -> Record {
     }
     let mut machine = Machine::here();
     machine.cpu = format!("{label} <script>document.title='broken'</script>");
+    let settings = Settings {
+        label: label.into(),
+        device: "cpu".into(),
+        device_name: label.into(),
+        device_details: [("isa".to_string(), isa.to_string())].into(),
+        threads: 2,
+        budget_s: 1.0,
+        precision: 0.002,
+        small: false,
+    };
     Record {
-        schema: SCHEMA.into(),
-        version: VERSION,
-        started: "2026-11-21T20:00:00Z".into(),
         command: vec!["bench".into(), "run".into()],
         machine,
-        toolchain: Toolchain::here(),
         git: Some(Git { commit: "0123456789abcdef".into(), dirty: false }),
-        settings: Settings {
-            label: label.into(),
-            device: "cpu".into(),
-            device_name: label.into(),
-            device_details: [("isa".to_string(), isa.to_string())].into(),
-            threads: 2,
-            budget_s: 1.0,
-            precision: 0.002,
-            small: false,
-        },
         load_before: Load::default(),
         load_after: Load::default(),
         ceilings: Some(Ceilings {
@@ -70,6 +67,7 @@ fn record(label: &str, isa: &str, speed: f64) -> Record {
             handover_ns: 6000.0,
         }),
         cases,
+        ..Record::begun(SystemTime::UNIX_EPOCH, settings)
     }
 }
 

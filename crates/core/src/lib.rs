@@ -52,3 +52,18 @@ pub use reference::HostArray;
 pub use rng::Rng;
 pub use shape::{Axes, Axis, AxisSet, Layout, MAX_RANK, Shape, ToShape, ToSizes};
 pub use tensor::Tensor;
+
+/// Runs a block as a range of the profile and gives its value. Without the feature `profiling` it is the block alone.
+///
+/// ```
+/// # use adamant_core::time_block;
+/// let words = time_block!("tokenize", { "to be or not".split(' ').count() });
+/// assert_eq!(words, 4);
+/// ```
+#[macro_export]
+macro_rules! time_block {
+    ($name:expr, $block:expr) => {{
+        let _range = $crate::profile::record_function($name);
+        $block
+    }};
+}

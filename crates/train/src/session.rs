@@ -5,7 +5,7 @@
 //! [`Session::snapshot`] takes all of it; a session of the same description that [`Session::restore`]s it goes on with
 //! the same bits.
 use crate::{Failure, checkpoint::Snapshot, dataset, monitor, objective::Objective};
-use adamant_core::{Device, Grads, Tensor, profile::record_function};
+use adamant_core::{Device, Grads, Tensor, profile::record_function, time_block};
 use adamant_nn::{Module, Param, RngState, Sequential, Walk, rng_state, set_rng_state};
 use adamant_optim::{
     ClipPolicy, GradAccumulator, Optimizer, clip_grad_norm,
@@ -21,11 +21,6 @@ pub struct Position {
     pub step: u64,
     /// epochs done
     pub epoch: u64,
-}
-/// Runs a phase of a step under its name in profiles.
-fn within<R>(phase: &str, f: impl FnOnce() -> R) -> R {
-    let _range = record_function(phase);
-    f()
 }
 /// Losses since the epoch began. A device is asked for them only where somebody wants to know.
 #[derive(Default)]
@@ -145,9 +140,9 @@ impl Session {
         for (x, y) in group {
             let n = dataset::rows_of(y)?;
             let (x, y) = (x.to(self.device), y.to(self.device));
-            let outputs = within("forward", || self.model.forward(&x))?;
-            let mean = within("loss", || self.objective.loss(&outputs, &y))?;
-            grads = self.accumulator.add(within("backward", || mean.backward())?, n)?;
+            let outputs = time_block!("forward", self.model.forward(&x))?;
+            let mean = time_block!("loss", self.objective.loss(&outputs, &y))?;
+            grads = self.accumulator.add(time_block!("backward", mean.backward())?, n)?;
             let weighted = if group.len() == 1 { mean.detach() } else { mean.detach() * n as f64 };
             loss = Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted));
             total += n;

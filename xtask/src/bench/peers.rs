@@ -14,10 +14,10 @@ use adamant_bench::{
     child::{Child, Subject},
     interleave::{Plan, SideState, Sides, Taken, take},
     lines::Line,
-    machine::{Git, Load, Machine, Toolchain},
+    machine::Load,
     place::Place,
     protocol::Ask,
-    record::{Case, Record, SCHEMA, VERSION},
+    record::{Case, Record},
     render::{ratio, time},
     verdict::{Compared, Pairs, judge},
 };
@@ -220,14 +220,14 @@ fn say_slower(all: &[Measured]) {
 }
 /// One case for each program.
 fn cases(m: &Measured, sides: &Sides) -> Vec<Case> {
-    let about = m.taken.sides[0].about.clone();
+    let about = &m.taken.sides[0].about;
     let case = |k: usize| {
         let state = &m.taken.sides[k];
-        let mut case = Case { peak_growth_bytes: m.growth[k], worst_error: state.worst, ..Case::new(&m.taken.workload, &sides.subjects()[k].name) };
-        if let Some(a) = &about {
-            (case.group, case.dtype, case.elements, case.unit, case.amount, case.intensity) =
-                (a.group, a.dtype.clone(), a.elements, a.unit, a.amount, a.intensity);
-        }
+        let case = Case { peak_growth_bytes: m.growth[k], worst_error: state.worst, ..Case::new(&m.taken.workload, &sides.subjects()[k].name) };
+        let case = match about.clone() {
+            Some(about) => case.about(about),
+            None => case,
+        };
         if state.error.is_some() {
             return Case { error: state.error.clone(), unsupported: state.unsupported, ..case };
         }
@@ -238,18 +238,8 @@ fn cases(m: &Measured, sides: &Sides) -> Vec<Case> {
 }
 fn record(options: &Options, began: SystemTime, before: Load, cases: Vec<Case>) -> Result<Record, Ended> {
     let place = Place::open("cpu", options.threads.into()).map_err(|e| (Exit::Failed, e.to_string()))?;
-    Ok(Record {
-        schema: SCHEMA.into(),
-        version: VERSION,
-        started: humantime::format_rfc3339_seconds(began).to_string(),
-        command: std::env::args().skip(1).collect(),
-        machine: Machine::here(),
-        toolchain: Toolchain::here(),
-        git: Git::here(),
-        settings: place.settings(None, options.budget, 0.005, false),
-        load_before: before,
-        load_after: Load::now(),
-        ceilings: Some(Ceilings::measure(options.threads.into())),
-        cases,
-    })
+    let settings = place.settings(None, options.budget, 0.005, false);
+    let load_after = Load::now();
+    let ceilings = Some(Ceilings::measure(options.threads.into()));
+    Ok(Record { load_before: before, load_after, ceilings, cases, ..Record::begun(began, settings) })
 }

@@ -2,7 +2,8 @@
 use super::known;
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
-    gemm::{EpilogueProgram, GemmElement, MatRef, gemm},
+    gemm::{EpilogueProgram, GemmElement, MatRef},
+    matmul::product,
     operand::internal,
 };
 use adamant_core::{Composite, DType, ErrorKind, composite::linear::Linear, kernel::FaultWord};
@@ -25,7 +26,7 @@ impl CpuKernel for Forward {
         }
     }
 }
-fn forward<T: GemmElement + bytemuck::Pod + std::ops::AddAssign>(operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
+fn forward<T: GemmElement + bytemuck::Pod>(operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
     let ([x, w, bias], [out]) = (operands.inputs, &mut *operands.outputs) else { return Err(internal("a dense layer with other operands")) };
     if w.shape.rank() != 2 {
         return Err(internal("a dense layer without a matrix"));
@@ -39,11 +40,5 @@ fn forward<T: GemmElement + bytemuck::Pod + std::ops::AddAssign>(operands: &mut 
     let m = out.len() / n;
     let a = MatRef { data: x, offset: 0, row_stride: k as isize, col_stride: 1, batch_stride: 0 };
     let b = MatRef { data: w, offset: 0, row_stride: 1, col_stride: k as isize, batch_stride: 0 };
-    if runtime.blas.multiply(&runtime.threads, 1, m, n, k, a, b, out)? {
-        crate::trace::by(|| runtime.blas.name().into());
-        out.chunks_exact_mut(n).for_each(|row| row.iter_mut().zip(bias).for_each(|(y, &b)| *y += b));
-        return Ok(());
-    }
-    let epilogue = EpilogueProgram { bias: Some(bias), activation: None };
-    gemm(&runtime.threads, runtime.isa, 1, m, n, k, a, b, out, &epilogue)
+    product(runtime, 1, [m, n, k], a, b, out, &EpilogueProgram { bias: Some(bias), activation: None })
 }

@@ -1,6 +1,6 @@
 //! Between memory and tiles: every dtype's elements as lanes and back, gathered along a nest. Must not know programs.
 use super::loops::{Src, convert, to_bf16, to_f16};
-use super::tile::{Lane, odd};
+use super::{tile::odd, tiles::Lane};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};

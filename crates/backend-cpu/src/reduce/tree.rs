@@ -3,10 +3,7 @@
 //! into the total, in a wider type (f64 for sums of f32). Must not know where elements come from.
 use crate::{
     isa::Isa,
-    map::{
-        self, loops,
-        tile::{Lane, odd},
-    },
+    map::{self, loops, tile::odd, tiles::Lane},
     simd::{Float, Kernel, Simd, dispatch},
 };
 use adamant_core::DType;

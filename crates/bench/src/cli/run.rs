@@ -6,9 +6,8 @@ use crate::{
     criterion,
     lines::Line,
     machine::{Git, Load, Machine, Toolchain},
-    place::Place,
     protocol::Ask,
-    record::{Case, Record, SCHEMA, VERSION},
+    record::{Case, Record},
     sampler::{Active, Stop},
     serve::about,
     suite::Suite,
@@ -77,7 +76,7 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     };
     let place = options.at.open()?;
     let stop = Stop { budget, precision: options.precision };
-    let mut record = blank(&place, options);
+    let mut record = Record::begun(SystemTime::now(), place.settings(options.machine.as_deref(), options.budget, options.precision, options.small));
     if options.record.is_some() {
         record.ceilings = Some(Ceilings::measure(place.threads));
     }
@@ -111,16 +110,7 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
 }
 /// Builds, checks and times one workload on the current device.
 pub fn measure(implementation: &str, workload: &Workload, stop: Stop, small: bool) -> Case {
-    let about = about(workload);
-    let case = Case {
-        group: about.group,
-        dtype: about.dtype,
-        elements: about.elements,
-        unit: about.unit,
-        amount: about.amount,
-        intensity: about.intensity,
-        ..Case::new(&workload.name, implementation)
-    };
+    let case = Case::new(&workload.name, implementation).about(about(workload));
     let scale = if small { Scale::SMALL } else { Scale::FULL };
     let measured = Active::start(workload, scale).and_then(|mut active| {
         let (samples, calls) = active.measure(stop)?;
@@ -140,22 +130,6 @@ fn growth(options: &Options, workload: &str) -> Option<u64> {
     let prepare = Ask::Prepare { workload: workload.into(), small: options.small, check: false, repeat: 1 };
     child.ask(&prepare).ok()?.error.is_none().then_some(())?;
     child.ask(&Ask::Memory { calls: 3 }).ok()?.growth
-}
-fn blank(place: &Place, options: &Options) -> Record {
-    Record {
-        schema: SCHEMA.into(),
-        version: VERSION,
-        started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-        command: std::env::args().skip(1).collect(),
-        machine: Machine::here(),
-        toolchain: Toolchain::here(),
-        git: Git::here(),
-        settings: place.settings(options.machine.as_deref(), options.budget, options.precision, options.small),
-        load_before: Load::now(),
-        load_after: Load::default(),
-        ceilings: None,
-        cases: Vec::new(),
-    }
 }
 /// Prints what a record would say of this machine.
 pub(super) fn env(options: &EnvOptions) -> Result<Exit, Ended> {

@@ -11,28 +11,25 @@ pub fn example(label: &str) -> Record {
     let wrong = Case { error: Some("wrong result: element 0 is 1 instead of 2".into()), ..Case::new("softmax", "adamant") };
     let mut machine = Machine::here();
     machine.cpu = label.into();
+    let settings = Settings {
+        label: label.into(),
+        device: "cpu".into(),
+        device_name: label.into(),
+        device_details: [("isa".to_string(), "avx2".to_string())].into(),
+        threads: 2,
+        budget_s: 1.0,
+        precision: 0.005,
+        small: false,
+    };
     Record {
-        schema: SCHEMA.into(),
-        version: VERSION,
-        started: "2026-11-21T20:00:00Z".into(),
         command: vec!["bench".into(), "run".into()],
         machine,
-        toolchain: Toolchain::here(),
         git: Some(Git { commit: "0123456789abcdef".into(), dirty: true }),
-        settings: Settings {
-            label: label.into(),
-            device: "cpu".into(),
-            device_name: label.into(),
-            device_details: [("isa".to_string(), "avx2".to_string())].into(),
-            threads: 2,
-            budget_s: 1.0,
-            precision: 0.005,
-            small: false,
-        },
         load_before: Load::default(),
         load_after: Load { one_minute: 0.5, celsius: Some(51.0) },
         ceilings: Some(Ceilings { threads: 2, gflops: [("avx2/f32".to_string(), 200.0)].into(), copy_gbps: 40.0, triad_gbps: 39.0, handover_ns: 5000.0 }),
         cases: vec![case("gemm_f32_64", Unit::Flop, 524_288.0, 4000.0), case("ew_add", Unit::Bytes, 12e6, 400_000.0), wrong],
+        ..Record::begun(SystemTime::UNIX_EPOCH, settings)
     }
 }
 fn written(text: &str) -> Result<Vec<Record>, RecordError> {

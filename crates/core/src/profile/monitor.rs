@@ -135,16 +135,6 @@ impl fmt::Display for PerformanceReport {
     }
 }
 
-/// Runs a block as a range of the profile and gives its value: `time_block!("tokenize", { .. })`. See
-/// [`record_function`](crate::profile::record_function).
-#[macro_export]
-macro_rules! time_block {
-    ($name:expr, $block:expr) => {{
-        let _range = $crate::profile::record_function($name);
-        $block
-    }};
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -63,52 +63,50 @@ fn kernel_span(replay: &Replay<'_>, step: &Step<'_>, at: usize) -> tracing::Span
     tracing::trace_span!(target: "adamant::kernel", "kernel", op, family = step.kernel.kind.family(), shape = %step.space, line, layer)
 }
 
-/// A window that runs, until the guard is dropped.
-pub(super) fn flush(ops: usize) -> impl Drop {
-    Watched::begin(
-        #[cfg(feature = "profiling")]
-        || (profile::SpanKind::Flush, format!("{ops} ops")),
-        #[cfg(feature = "tracing")]
-        || tracing::debug_span!(target: "adamant::flush", "flush", ops),
-        ops,
-    )
+/// A window of so many ops that runs, until the guard is dropped.
+pub(super) fn flush(ops: usize) -> Watched {
+    Watched::begin(Work::Flush, ops)
 }
-/// A plan that is made, until the guard is dropped.
-pub(super) fn plan(ops: usize) -> impl Drop {
-    Watched::begin(
-        #[cfg(feature = "profiling")]
-        || (profile::SpanKind::Plan, format!("{ops} ops")),
-        #[cfg(feature = "tracing")]
-        || tracing::debug_span!(target: "adamant::plan", "plan", ops),
-        ops,
-    )
+/// A plan for so many ops that is made, until the guard is dropped.
+pub(super) fn plan(ops: usize) -> Watched {
+    Watched::begin(Work::Plan, ops)
+}
+#[derive(Clone, Copy)]
+enum Work {
+    Flush,
+    Plan,
 }
 /// Tells when it is dropped that something has ended.
-struct Watched {
+pub(super) struct Watched {
     #[cfg(feature = "profiling")]
-    profiled: Option<(profile::SpanKind, String, Instant)>,
+    profiled: Option<(Work, usize, Instant)>,
     #[cfg(feature = "tracing")]
     _span: tracing::span::EnteredSpan,
 }
 impl Watched {
-    fn begin(
-        #[cfg(feature = "profiling")] profiled: impl FnOnce() -> (profile::SpanKind, String),
-        #[cfg(feature = "tracing")] span: impl FnOnce() -> tracing::Span,
-        _ops: usize,
-    ) -> Watched {
+    fn begin(work: Work, ops: usize) -> Watched {
+        let _ = (work, ops);
         Watched {
             #[cfg(feature = "profiling")]
-            profiled: profile::is_on().then(profiled).map(|(kind, name)| (kind, name, Instant::now())),
+            profiled: profile::is_on().then(|| (work, ops, Instant::now())),
             #[cfg(feature = "tracing")]
-            _span: span().entered(),
+            _span: match work {
+                Work::Flush => tracing::debug_span!(target: "adamant::flush", "flush", ops),
+                Work::Plan => tracing::debug_span!(target: "adamant::plan", "plan", ops),
+            }
+            .entered(),
         }
     }
 }
 impl Drop for Watched {
     fn drop(&mut self) {
         #[cfg(feature = "profiling")]
-        if let Some((kind, name, begin)) = self.profiled.take() {
-            let what = profile::What::Span(kind, name.into());
+        if let Some((work, ops, begin)) = self.profiled.take() {
+            let kind = match work {
+                Work::Flush => profile::SpanKind::Flush,
+                Work::Plan => profile::SpanKind::Plan,
+            };
+            let what = profile::What::Span(kind, format!("{ops} ops").into());
             profile::keep([profile::Event { what, thread: profile::this_thread(), begin, end: Instant::now() }]);
         }
     }

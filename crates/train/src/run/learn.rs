@@ -11,7 +11,7 @@ use crate::{
     storage,
     watch::{EpochReport, Interrupt, StepReport, Watch},
 };
-use adamant_core::{Tensor, profile::record_function};
+use adamant_core::{Tensor, time_block};
 use adamant_data::{AnyDataset, DataLoader, LoaderState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -87,10 +87,7 @@ impl Learning<'_> {
         let mut since = Since::now();
         while self.session.position().step < self.habits.steps {
             let waiting = Instant::now();
-            let group = {
-                let _range = record_function("data_loading");
-                self.group(&mut loader)?
-            };
+            let group = time_block!("data_loading", self.group(&mut loader))?;
             since.waited += waiting.elapsed().as_secs_f64();
             let is_over = loader.state().batch >= loader.batches() || group.is_empty();
             if !group.is_empty() {

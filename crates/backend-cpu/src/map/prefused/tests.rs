@@ -58,7 +58,7 @@ fn run(expr: &Expr, results: &[Reg], ahead: Option<Loop>, isa: Isa, lie: Lie, n:
     let kernel = Kernel::new(KernelKind::Map { expr: expr.clone(), outputs: results.to_vec() });
     let _ = kernel.prepared.set(Box::new(Program::with_loop(expr, results, ahead)));
     let shape = Shape::new(&[n]).unwrap();
-    let step = lie_of(lie);
+    let step = step_of(lie);
     let count = expr.inputs();
     let data: Vec<Vec<f32>> = (0..count).map(|k| values(k, 2 * n)).collect();
     let mut made: Vec<Vec<f32>> =
@@ -82,7 +82,7 @@ fn run(expr: &Expr, results: &[Reg], ahead: Option<Loop>, isa: Isa, lie: Lie, n:
     // The bits of a NaN say nothing.
     made.iter().map(|m| m.iter().map(|v| if v.is_nan() { u32::MAX } else { v.to_bits() }).collect()).collect()
 }
-fn lie_of(lie: Lie) -> isize {
+fn step_of(lie: Lie) -> isize {
     if lie == Lie::Strided { 2 } else { 1 }
 }
 

@@ -1,44 +1,14 @@
 //! The command from outside: exit codes, the JSON line, and weights under PyTorch's names.
-#![allow(clippy::unwrap_used)]
 
+use super::{adamant, command, err, folder, out};
 use adamant_formats::safetensors::SafeTensors;
-use std::{
-    path::Path,
-    process::{Command, Output},
-};
+use std::{path::Path, process::Output};
 
-const RUN: &str = r#"
-seed = 1
-epochs = 2
-batch = 3
-[data]
-kind = "csv"
-path = "points.csv"
-label = 2
-classes = 2
-test = { divide = 2, modulo = 3, equals = 0 }
-[model]
-layers = [{ kind = "Linear", in_features = 2, out_features = 4 }, { kind = "Tanh" }, { kind = "Linear", in_features = 4, out_features = 2 }]
-[optimizer]
-kind = "SGD"
-lr = 0.1
-"#;
-
-fn adamant(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_adamant")).current_dir(folder).env("ADAMANT_DEVICE", "reference").args(arguments).output().unwrap()
-}
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("run.toml"), RUN).unwrap();
-    let rows: String = (0..12).map(|k| format!("{},{},{}\n", k % 5, k % 3, k % 2)).collect();
-    std::fs::write(folder.path().join("points.csv"), rows).unwrap();
-    folder
-}
 #[test]
 fn a_last_line_that_is_no_document() {
     let folder = folder();
     let output = adamant(folder.path(), &["train", "run.toml", "--json", "--set", "weights=w.safetensors"]);
-    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let (out, err) = (out(&output), err(&output));
     assert_eq!(output.status.code(), Some(0), "{err}");
     let document: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     let accuracy = document["metrics"]["test"]["accuracy"].as_f64().unwrap();
@@ -75,7 +45,7 @@ fn an_exit_code_that_does_not_tell_what_happened() {
         (&["train", "run.toml", "--set", "optimizer.lr=1e38", "--set", "epochs=50"], 3, "diverged"),
     ] {
         let output = adamant(folder.path(), arguments);
-        let err = String::from_utf8(output.stderr).unwrap();
+        let err = err(&output);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {err}");
         assert!(err.contains(says), "{arguments:?}: {err}");
     }
@@ -93,13 +63,9 @@ fn weights_that_depend_on_the_number_of_threads() {
         .iter()
         .map(|threads| {
             let run = folder.path().join(threads);
-            let output = Command::new(env!("CARGO_BIN_EXE_adamant"))
-                .current_dir(folder.path())
-                .args(["train", "--quiet", "--set", "epochs=1", "--threads", threads, "--run"])
-                .args([&run, &digits])
-                .output()
-                .unwrap();
-            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+            let arguments = ["train", "--quiet", "--device", "cpu", "--set", "epochs=1", "--threads", threads, "--run"];
+            let output = command(folder.path(), &arguments).args([&run, &digits]).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", err(&output));
             ["weights.safetensors", "metrics.jsonl"].map(|name| std::fs::read(run.join(name)).unwrap())
         })
         .collect();
@@ -109,7 +75,7 @@ fn weights_that_depend_on_the_number_of_threads() {
 
 fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|e| unreachable!("{e}: {} {}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+        .unwrap_or_else(|e| unreachable!("{e}: {} {}", out(output), err(output)))
 }
 #[test]
 fn a_failure_that_a_program_cannot_read() {
@@ -140,7 +106,7 @@ fn a_trained_model_that_cannot_be_used() {
         (&["report", "nowhere"], 4, "nowhere"),
     ] {
         let output = adamant(folder.path(), arguments);
-        let err = String::from_utf8_lossy(&output.stderr);
+        let err = err(&output);
         assert!(output.status.code() == Some(code) && err.contains(says), "{arguments:?}: {:?} {err}", output.status);
     }
 }
@@ -173,16 +139,16 @@ lr = 0.01
     assert_eq!(write("1")["text"], written.as_str());
     assert_ne!(write("2")["text"], written.as_str());
     let output = adamant(folder.path(), &["generate", "runs/gpt-1", "--prompt", "Zebra", "--tokens", "5"]);
-    assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("'Z'"));
+    assert!(output.status.code() == Some(2) && err(&output).contains("'Z'"));
 }
 #[test]
 fn help_without_an_example() {
     let folder = tempfile::tempdir().unwrap();
     for verb in ["train", "eval", "predict", "generate", "summary", "info", "report", "suggest", "completions"] {
         let output = adamant(folder.path(), &[verb, "--help"]);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = out(&output);
         assert!(output.status.success() && text.contains(&format!("adamant {verb}")) && text.contains("Example"), "{text}");
     }
     let bash = adamant(folder.path(), &["completions", "bash"]);
-    assert!(String::from_utf8_lossy(&bash.stdout).contains("_adamant"));
+    assert!(out(&bash).contains("_adamant"));
 }

@@ -1,59 +1,30 @@
 //! A disk on which files cannot grow beyond some length, as the system's own limit on file sizes makes it.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used)]
 
+use super::{err, folder};
 use std::{
     fs,
     path::Path,
     process::{Command, Output},
 };
 
-const RUN: &str = r#"
-seed = 1
-epochs = 60
-batch = 3
-log_every = 1
-[checkpoint]
-every = 10
-last = 2
-[data]
-kind = "csv"
-path = "points.csv"
-label = 2
-classes = 2
-test = { divide = 2, modulo = 3, equals = 0 }
-[model]
-layers = [{ kind = "Linear", in_features = 2, out_features = 4 }, { kind = "Tanh" }, { kind = "Linear", in_features = 4, out_features = 2 }]
-[optimizer]
-kind = "SGD"
-lr = 0.1
-"#;
+/// Sixty epochs, with each step told and a checkpoint at each tenth.
+const LONG: [&str; 8] = ["--set", "epochs=60", "--set", "log_every=1", "--set", "checkpoint.every=10", "--set", "checkpoint.last=2"];
 
 /// Trains; with a limit, no file gets longer than 8 blocks of the shell's (4 or 8 KiB), and a write beyond is an error.
 fn train(folder: &Path, limited: bool, arguments: &[&str]) -> Output {
     let limit = if limited { "trap '' XFSZ; ulimit -f 8; " } else { "" };
     let mut command = Command::new("sh");
     command.current_dir(folder).env("ADAMANT_DEVICE", "reference").args(["-c", &format!("{limit}exec \"$@\""), "sh"]);
-    command.arg(env!("CARGO_BIN_EXE_adamant")).args(["train", "run.toml", "--quiet"]).args(arguments).output().unwrap()
-}
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("run.toml"), RUN).unwrap();
-    let rows: String = (0..12).map(|k| format!("{},{},{}\n", k % 5, k % 3, k % 2)).collect();
-    fs::write(folder.path().join("points.csv"), rows).unwrap();
-    folder
-}
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    command.arg(env!("CARGO_BIN_EXE_adamant")).args(["train", "run.toml", "--quiet"]).args(LONG).args(arguments).output().unwrap()
 }
 
 #[test]
 fn a_log_that_cannot_be_written_and_ends_a_run_that_was_to_go_on() {
     let folder = folder();
     let whole = train(folder.path(), false, &["--run", "whole"]);
-    assert_eq!(whole.status.code(), Some(0), "{}", text(&whole));
+    assert_eq!(whole.status.code(), Some(0), "{}", err(&whole));
     let warned = train(folder.path(), true, &["--run", "warned", "--set", "checkpoint.on_error=\"warn\""]);
-    let said = text(&warned);
+    let said = err(&warned);
     assert_eq!(warned.status.code(), Some(0), "{said}");
     // Each file once, not each line; and each checkpoint.
     for name in ["metrics.jsonl", "timing.jsonl", "events.out.tfevents", "report.html"] {
@@ -73,13 +44,13 @@ fn a_run_that_stops_for_room_and_does_not_come_to_the_same_end() {
     let folder = folder();
     train(folder.path(), false, &["--run", "whole"]);
     let stopped = train(folder.path(), true, &["--run", "stopped", "--json"]);
-    assert_eq!(stopped.status.code(), Some(6), "{}", text(&stopped));
+    assert_eq!(stopped.status.code(), Some(6), "{}", err(&stopped));
     let document: serde_json::Value = serde_json::from_slice(&stopped.stdout).unwrap();
     assert_eq!((document["error"]["code"].as_u64(), document["error"]["kind"].as_str()), (Some(6), Some("storage")));
     assert!(document["error"]["message"].as_str().unwrap().starts_with("cannot write stopped/"), "{document}");
     let resumed = train(folder.path(), false, &["--run", "stopped", "--resume", "auto"]);
-    assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed));
-    assert!(text(&resumed).contains("resuming from step "));
+    assert_eq!(resumed.status.code(), Some(0), "{}", err(&resumed));
+    assert!(err(&resumed).contains("resuming from step "));
     for name in ["weights.safetensors", "metrics.jsonl"] {
         assert_eq!(fs::read(folder.path().join("stopped").join(name)).unwrap(), fs::read(folder.path().join("whole").join(name)).unwrap(), "{name}");
     }

@@ -1,21 +1,8 @@
 //! `adamant config`: what it writes is what the program takes, and what it finds wrong.
-#![allow(clippy::unwrap_used)]
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use super::{adamant, err, out};
+use std::{fs, path::Path};
 
-fn adamant(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_adamant")).current_dir(folder).env("ADAMANT_DEVICE", "reference").args(arguments).output().unwrap()
-}
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 /// Data of each kind, small.
 fn data(folder: &Path) {
     let rows: String = (0..40).map(|k| format!("{},{},{},{},{}\n", k % 5, k % 3, k % 7, k % 2, k % 3)).collect();

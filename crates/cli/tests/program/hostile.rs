@@ -1,40 +1,14 @@
 //! What a user can get wrong, and what a machine can do to a command: a typed exit code, a message that says where, no panic.
-#![cfg(unix)]
-#![allow(clippy::unwrap_used)]
 
+use super::{command, err};
 use std::{
     fs,
-    path::Path,
-    process::{Command, Output, Stdio},
+    process::{Output, Stdio},
 };
 
-const RUN: &str = r#"
-seed = 1
-epochs = 2
-batch = 3
-[data]
-kind = "csv"
-path = "points.csv"
-label = 2
-classes = 2
-test = { divide = 2, modulo = 3, equals = 0 }
-[model]
-layers = [{ kind = "Linear", in_features = 2, out_features = 4 }, { kind = "Tanh" }, { kind = "Linear", in_features = 4, out_features = 2 }]
-[optimizer]
-kind = "SGD"
-lr = 0.1
-"#;
-
-fn adamant(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_adamant"));
-    command.current_dir(folder).env("ADAMANT_DEVICE", "reference").args(arguments);
-    command
-}
 fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = super::folder();
     let put = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
-    put("run.toml", RUN.as_bytes());
-    put("points.csv", (0..12).map(|k| format!("{},{},{}\n", k % 5, k % 3, k % 2)).collect::<String>().as_bytes());
     put("not-utf8.toml", b"\xff\xfe = 1");
     put("empty.toml", b"");
     put("torn.toml", b"epochs = 2\n[data\n");
@@ -51,7 +25,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 fn told(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = err(output);
     assert!(!text.contains("panicked") && output.status.code() != Some(101) && output.status.code() != Some(134), "{text}");
     text
 }
@@ -60,7 +34,7 @@ fn told(output: &Output) -> String {
 fn an_input_that_is_taken_silently_or_refused_without_saying_where() {
     let folder = folder();
     let at = folder.path();
-    assert!(adamant(at, &["train", "run.toml", "--run", "good", "--quiet"]).output().unwrap().status.success());
+    assert!(command(at, &["train", "run.toml", "--run", "good", "--quiet"]).output().unwrap().status.success());
     let cases: &[(&[&str], i32, &str)] = &[
         (&["train", "not-utf8.toml"], 4, "not-utf8.toml: "),
         (&["train", "empty.toml"], 4, "empty.toml:1: `epochs` is missing"),
@@ -104,7 +78,7 @@ fn an_input_that_is_taken_silently_or_refused_without_saying_where() {
         (&["config", "validate", "nowhere.toml"], 4, "nowhere.toml: "),
     ];
     for (arguments, code, says) in cases {
-        let output = adamant(at, arguments).arg("--json").output().unwrap();
+        let output = command(at, arguments).arg("--json").output().unwrap();
         let text = told(&output);
         assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {text}");
         assert!(text.contains(says), "{arguments:?}: {text}");
@@ -131,16 +105,16 @@ fn a_reader_that_leaves_or_a_disk_without_room_that_is_a_panic() {
         // A pipe whose reader has gone.
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let gone = adamant(at, arguments).stdout(Stdio::from(writer)).output().unwrap();
+        let gone = command(at, arguments).stdout(Stdio::from(writer)).output().unwrap();
         assert_eq!(gone.status.code(), Some(0), "{arguments:?}: {}", told(&gone));
         if cfg!(target_os = "linux") {
             let full = || Stdio::from(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
-            let output = adamant(at, arguments).stdout(full()).output().unwrap();
+            let output = command(at, arguments).stdout(full()).output().unwrap();
             let text = told(&output);
             // A run's results are in its folder; only what was asked for on stdout is missed there.
             let code = if arguments == ["train", "run.toml"] { 0 } else { 6 };
             assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
-            let silent = adamant(at, arguments).stderr(full()).output().unwrap();
+            let silent = command(at, arguments).stderr(full()).output().unwrap();
             assert_eq!(silent.status.code(), Some(0), "{arguments:?}");
         }
     }
@@ -154,17 +128,17 @@ fn a_path_that_is_not_ascii_or_not_text() {
     fs::rename(folder.path().join("points.csv"), place.join("points.csv")).unwrap();
     // A name that is no UTF-8 at all.
     let run = folder.path().join(std::ffi::OsStr::from_bytes(b"l\xe4ufe"));
-    let output = adamant(folder.path(), &["train", "run.toml", "--quiet", "--json"]).arg("--data").arg(&place).arg("--run").arg(&run).output().unwrap();
+    let output = command(folder.path(), &["train", "run.toml", "--quiet", "--json"]).arg("--data").arg(&place).arg("--run").arg(&run).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     assert!(run.join("report.html").exists() && run.join("weights.safetensors").exists());
-    let judged = adamant(folder.path(), &["eval", "--json"]).arg(&run).arg("--data").arg(&place).output().unwrap();
+    let judged = command(folder.path(), &["eval", "--json"]).arg(&run).arg("--data").arg(&place).output().unwrap();
     assert_eq!(judged.status.code(), Some(0), "{}", told(&judged));
 }
 #[test]
 fn colours_or_a_bar_where_nobody_sees_them() {
     let folder = folder();
     for (name, value) in [("NO_COLOR", "1"), ("TERM", "dumb"), ("COLUMNS", "3"), ("RUST_BACKTRACE", "1")] {
-        let output = adamant(folder.path(), &["train", "run.toml"]).env(name, value).output().unwrap();
+        let output = command(folder.path(), &["train", "run.toml"]).env(name, value).output().unwrap();
         let all = [output.stdout.clone(), output.stderr.clone()].concat();
         assert_eq!(output.status.code(), Some(0), "{}", told(&output));
         assert!(!all.contains(&0x1b) && !all.contains(&b'\r'), "{name}: {}", String::from_utf8_lossy(&all));

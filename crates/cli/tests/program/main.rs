@@ -1,0 +1,56 @@
+//! The program from outside, as a user's shell sees it: a small table to train on, and each verb as a child process.
+#![allow(clippy::unwrap_used)]
+
+mod config;
+#[cfg(unix)]
+mod full;
+#[cfg(unix)]
+mod hostile;
+mod train;
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+const RUN: &str = r#"
+seed = 1
+epochs = 2
+batch = 3
+[data]
+kind = "csv"
+path = "points.csv"
+label = 2
+classes = 2
+test = { divide = 2, modulo = 3, equals = 0 }
+[model]
+layers = [{ kind = "Linear", in_features = 2, out_features = 4 }, { kind = "Tanh" }, { kind = "Linear", in_features = 4, out_features = 2 }]
+[optimizer]
+kind = "SGD"
+lr = 0.1
+"#;
+
+/// The program in a folder, on the reference device unless the test says another.
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_adamant"));
+    command.current_dir(folder).env("ADAMANT_DEVICE", "reference").args(arguments);
+    command
+}
+fn adamant(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().unwrap()
+}
+/// `run.toml` and the twelve rows of `points.csv` that it learns.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("run.toml"), RUN).unwrap();
+    let rows: String = (0..12).map(|k| format!("{},{},{}\n", k % 5, k % 3, k % 2)).collect();
+    fs::write(folder.path().join("points.csv"), rows).unwrap();
+    folder
+}
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
