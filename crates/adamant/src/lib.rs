@@ -11,6 +11,19 @@ pub use adamant_core::*;
 /// Data sets and the loader.
 #[cfg(feature = "data")]
 pub use adamant_data as data;
+/// ```
+/// # fn main() -> adamant::Result<()> {
+/// use adamant::{Tensor, profile};
+///
+/// #[profile]
+/// fn forward(x: &Tensor) -> Tensor {
+///     x.exp()
+/// }
+/// forward(&Tensor::ones([4])).eval()?;
+/// # Ok(())
+/// # }
+/// ```
+pub use adamant_derive::profile;
 pub use adamant_formats as formats;
 pub use adamant_optim as optim;
 

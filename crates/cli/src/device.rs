@@ -25,6 +25,10 @@ impl DeviceOptions {
         }
     }
 }
+/// The device with one thread of the host: another context of the CPU, any other device as it is.
+pub fn one_thread(device: Device) -> Result<Device, Failure> {
+    if device.info().backend == "cpu" { threads(1, Some(device)) } else { Ok(device) }
+}
 /// The CPU with a number of threads.
 #[cfg(feature = "cpu")]
 fn threads(n: usize, named: Option<Device>) -> Result<Device, Failure> {

@@ -1,10 +1,11 @@
 //! `adamant info`: what was found on this machine, what was chosen and why, what was not found and why not, and two
 //! quick measurements. Each fact is gathered once and told as text and as JSON.
-use adamant::{DType, Device, ErrorKind, Tensor, backend::BACKENDS};
-use adamant_train::{
+use adamant::{
+    DType, Device, ErrorKind, Tensor,
+    backend::BACKENDS,
     memory::{process_memory, system_memory},
-    plot::scale::number,
 };
+use adamant_train::plot::scale::number;
 use serde_json::{Map, Value, json};
 use std::{fmt::Write, fs, time::Instant};
 

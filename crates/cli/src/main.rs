@@ -5,6 +5,8 @@
 //! document, of the result or of the error; text for people goes to stderr.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "profiling")]
+mod bench;
 mod config;
 mod device;
 mod environment;
@@ -38,6 +40,9 @@ struct Command {
 enum Verb {
     /// Trains a model from a description.
     Train(train::Train),
+    /// Times this machine's speed table, or a model's answers.
+    #[cfg(feature = "profiling")]
+    Bench(bench::Bench),
     /// Evaluates a trained model on the test part or the validation part of its data.
     Eval(verbs::Eval),
     /// Answers for inputs from files.
@@ -63,10 +68,30 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "profiling")]
+    let begun = std::time::Instant::now();
     let command = Command::parse();
     #[cfg(feature = "profiling")]
-    let recording = command.profile.start();
-    let (json, done) = match command.verb {
+    let recording = command.profile.start(begun);
+    let (json, done) = adamant::time_block!("run", execute(command.verb));
+    #[cfg(feature = "profiling")]
+    let done = recording.and_then(|recording| {
+        let told = command.profile.stop(recording);
+        done.and(told)
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            say_failure(&failure, json);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+/// What a verb did, and whether its answer is JSON.
+fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
+    match verb {
+        #[cfg(feature = "profiling")]
+        Verb::Bench(o) => bench::run(&o),
         Verb::Train(o) => (o.json, train::run(&o)),
         Verb::Eval(o) => (o.json, verbs::eval(&o)),
         Verb::Predict(o) => (o.json, verbs::predict(&o)),
@@ -80,18 +105,6 @@ fn main() -> ExitCode {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Command::command(), "adamant", &mut script);
             (false, out::write(&String::from_utf8_lossy(&script)))
-        }
-    };
-    #[cfg(feature = "profiling")]
-    let done = recording.and_then(|recording| {
-        let told = command.profile.stop(recording);
-        done.and(told)
-    });
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            say_failure(&failure, json);
-            ExitCode::from(failure.exit_code())
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `--profile` and `--trace FILE`: where the time of a command went.
+//! `--profile` and `--trace FILE`: where the time of a command went, from the first line of the program on.
 use adamant::profile::{GroupBy, Profiler, Recording};
 use adamant_train::Failure;
 use clap::Args;
@@ -6,7 +6,12 @@ use std::{
     fs::File,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
+    time::Instant,
 };
+
+/// Every verb's phases: its arguments; reading its description; building its model and the shapes in it; making plans of
+/// what runs; and all else.
+const PHASES: [&str; 5] = ["args", "parse", "shape", "plan", "run"];
 
 /// Options of every verb.
 #[derive(Args)]
@@ -22,10 +27,14 @@ pub struct Options {
     folded: Option<PathBuf>,
 }
 impl Options {
-    /// Begins, if anything is asked for.
-    pub fn start(&self) -> Result<Option<Recording>, Failure> {
-        let asked = self.profile || self.trace.is_some() || self.folded.is_some();
-        Ok(if asked { Some(Profiler::new().record_shapes(true).profile_memory(true).start()?) } else { None })
+    /// Begins, if anything is asked for. The arguments were read from `begun` on.
+    pub fn start(&self, begun: Instant) -> Result<Option<Recording>, Failure> {
+        if !self.profile && self.trace.is_none() && self.folded.is_none() {
+            return Ok(None);
+        }
+        let recording = Profiler::new().record_shapes(true).profile_memory(true).since(begun).start()?;
+        recording.add_range("args", begun, Instant::now());
+        Ok(Some(recording))
     }
     /// Ends, and tells.
     pub fn stop(&self, recording: Option<Recording>) -> Result<(), Failure> {
@@ -33,7 +42,8 @@ impl Options {
         let profile = recording.stop();
         if self.profile {
             // Who does not read to the end wants no more of it.
-            let _ = writeln!(io::stderr(), "\n{}\n{}\n{}", profile.phases(), profile.averages(GroupBy::Layer), profile.key_averages());
+            let tables = [profile.phases_among(&PHASES).to_string(), profile.phases().to_string(), profile.averages(GroupBy::Layer).to_string()];
+            let _ = writeln!(io::stderr(), "\n{}\n{}", tables.join("\n"), profile.key_averages());
         }
         if let Some(path) = &self.trace {
             let broken = broken(path);

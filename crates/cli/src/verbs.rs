@@ -39,7 +39,7 @@ enum Part {
     Test,
 }
 /// The folder of a run's data.
-fn data_of(run: &Path, named: Option<&Path>) -> PathBuf {
+pub fn data_of(run: &Path, named: Option<&Path>) -> PathBuf {
     let kept = || -> Option<PathBuf> {
         let text = std::fs::read_to_string(run.join("environment.json")).ok()?;
         Some(serde_json::from_str::<Value>(&text).ok()?["data"].as_str()?.into())
@@ -242,7 +242,7 @@ pub fn summary(o: &Summary) -> Result<(), Failure> {
 }
 
 /// `1,28,28` or `64:i64`.
-fn input_size(text: &str) -> Result<(Vec<usize>, DType), Failure> {
+pub fn input_size(text: &str) -> Result<(Vec<usize>, DType), Failure> {
     let refuse = |what: String| Failure::Usage(format!("--input {text}: {what}; write 1,28,28 or 64:i64"));
     let (sizes, dtype) = text.split_once(':').unwrap_or((text, "f32"));
     let sizes = sizes.split(',').map(|s| s.trim().parse().map_err(|_| refuse(format!("`{s}` is no size")))).collect::<Result<_, _>>()?;

@@ -113,6 +113,14 @@ pub trait Backend: Send + Sync + 'static {
         }
         Ok(())
     }
+    /// Waits until everything that was submitted is done. Where `submit` returns after its last step, as on the host, there is
+    /// nothing to wait for.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn synchronize(&self) -> Result<(), ErrorKind> {
+        Ok(())
+    }
     /// Attaches a kernel for a composite, by the composite's name. What the kernel must be is the backend's affair.
     ///
     /// # Errors

@@ -89,6 +89,10 @@ struct Blocks {
     free: BTreeMap<usize, Vec<Box<dyn Memory>>>,
     stats: MemoryStats,
     cap: usize,
+    /// peaks that somebody watches, each by its number
+    watched: Vec<(u64, usize)>,
+    /// how many were ever watched
+    watches: u64,
 }
 impl Blocks {
     /// A cached block of at least `want` bytes and at most twice that.
@@ -102,6 +106,7 @@ impl Blocks {
     fn add_live(&mut self, bytes: usize) {
         self.stats.live_bytes += bytes;
         self.stats.peak_bytes = self.stats.peak_bytes.max(self.stats.live_bytes);
+        self.watched.iter_mut().for_each(|(_, peak)| *peak = self.stats.live_bytes.max(*peak));
     }
     /// Takes everything that is cached out, to be given back to the system.
     fn drain(&mut self) -> Vec<Box<dyn Memory>> {
@@ -222,6 +227,23 @@ impl Pool {
     pub fn stats(&self) -> MemoryStats {
         at_hand::settle(self);
         self.0.lock().stats
+    }
+    /// Watches the peak from now on, whatever others watch or reset. Gives its number and the present level.
+    pub(crate) fn watch(&self) -> (u64, usize) {
+        at_hand::settle(self);
+        let mut blocks = self.0.lock();
+        let (watch, live) = (blocks.watches, blocks.stats.live_bytes);
+        blocks.watches += 1;
+        blocks.watched.push((watch, live));
+        (watch, live)
+    }
+    /// Ends a watch: the present level, and the peak since it began.
+    pub(crate) fn unwatch(&self, watch: u64) -> (usize, usize) {
+        at_hand::settle(self);
+        let mut blocks = self.0.lock();
+        let live = blocks.stats.live_bytes;
+        let at = blocks.watched.iter().position(|w| w.0 == watch);
+        (live, at.map_or(live, |at| blocks.watched.swap_remove(at).1))
     }
     /// Starts a new peak from the present level.
     pub fn reset_peak(&self) {

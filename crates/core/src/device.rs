@@ -6,7 +6,14 @@ use crate::{
     buffer::{MemoryStats, Pool},
 };
 use parking_lot::Mutex;
-use std::{cell::Cell, collections::HashMap, fmt, str::FromStr, sync::LazyLock};
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    fmt,
+    str::FromStr,
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
 /// A handle on an opened device.
 #[derive(Clone, Copy)]
@@ -175,6 +182,39 @@ impl Device {
     /// Its backend.
     pub fn backend(self) -> &'static dyn Backend {
         &*self.0.backend
+    }
+    /// Runs what this thread has recorded and somebody holds, on whatever device, and waits until this device is done.
+    ///
+    /// # Errors
+    /// Memory that could not be had, a lost device.
+    #[track_caller]
+    pub fn synchronize(self) -> Result<()> {
+        let here = Origin::here();
+        crate::flush()?;
+        self.0.backend.synchronize().map_err(|k| Error::at("synchronize", k, here))
+    }
+    /// Runs `f` and tells how long it took, with everything that it recorded: the device is synchronised before the clock is
+    /// started and before it is stopped.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, Tensor};
+    /// # Device::reference().make_current();
+    /// let x = Tensor::ones([64, 64]);
+    /// let (y, time) = Device::current()?.timed(|| x.matmul(&x))?;
+    /// println!("{time:?}");
+    /// assert!(y.dims::<2>()? == [64, 64] && !time.is_zero());
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::synchronize`]. A tensor that has failed tells when it is read.
+    #[track_caller]
+    pub fn timed<R>(self, f: impl FnOnce() -> R) -> Result<(R, Duration)> {
+        self.synchronize()?;
+        let begin = Instant::now();
+        let result = f();
+        self.synchronize()?;
+        Ok((result, begin.elapsed()))
     }
     /// Attaches a kernel for a composite, by name.
     ///

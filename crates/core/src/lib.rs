@@ -21,6 +21,7 @@ pub mod grad;
 pub mod graph;
 pub mod intercept;
 pub mod kernel;
+pub mod memory;
 pub mod op;
 pub mod planted;
 #[cfg_attr(not(feature = "profiling"), path = "profile/off.rs")]
@@ -33,6 +34,7 @@ pub mod schedule;
 pub mod scope;
 pub mod shape;
 pub mod special;
+mod table;
 pub mod tensor;
 mod value;
 

@@ -33,9 +33,11 @@ mod averages;
 mod chrome;
 mod monitor;
 mod phases;
+mod steps;
 pub use averages::{Average, Averages, Ceilings, GroupBy, SortBy};
 pub use monitor::{OperationSummary, PerformanceMonitor, PerformanceReport};
 pub use phases::{Phase, Phases};
+pub use steps::{MetricSummary, PerformanceSummary, StepRecord};
 
 static ON: AtomicBool = AtomicBool::new(false);
 static EVENTS: Mutex<Vec<Event>> = Mutex::new(Vec::new());
@@ -90,6 +92,7 @@ pub(crate) fn this_thread() -> u32 {
 pub struct Profiler {
     shapes: bool,
     memory: bool,
+    since: Option<Instant>,
 }
 impl Profiler {
     /// Times of kernels and ranges.
@@ -104,6 +107,11 @@ impl Profiler {
     pub fn profile_memory(self, memory: bool) -> Profiler {
         Profiler { memory, ..self }
     }
+    /// Lets the profile's clock begin at an earlier moment, as that of the program, whose ranges are then told with
+    /// [`Recording::add_range`].
+    pub fn since(self, begin: Instant) -> Profiler {
+        Profiler { since: Some(begin), ..self }
+    }
     /// Begins to record, in all threads of the process.
     ///
     /// # Errors
@@ -115,7 +123,8 @@ impl Profiler {
         }
         EVENTS.lock().clear();
         MEMORY.store(self.memory, Relaxed);
-        Ok(Recording { settings: self, thread: this_thread(), begin: Instant::now() })
+        let begin = self.since.unwrap_or_else(Instant::now);
+        Ok(Recording { settings: self, thread: this_thread(), begin })
     }
 }
 static MEMORY: AtomicBool = AtomicBool::new(false);
@@ -139,6 +148,10 @@ impl Drop for Recording {
     }
 }
 impl Recording {
+    /// A range of this thread that has passed already.
+    pub fn add_range(&self, name: &str, begin: Instant, end: Instant) {
+        keep([Event { what: What::Span(SpanKind::Range, name.into()), thread: this_thread(), begin, end }]);
+    }
     /// Ends recording and tells what was seen. Work that was recorded as ops and has not run yet is not seen: evaluate
     /// what belongs to the profile first.
     pub fn stop(self) -> Profile {

@@ -4,7 +4,11 @@
 //! Fields whose type cannot hold parameters (numbers, text, `PhantomData`) are passed over; every other field must
 //! be walkable or carry `#[module(skip)]`, so that a forgotten derive is a compile error and not a layer that
 //! silently does not train.
+//!
+//! `#[profile]`: makes the calls of a function ranges of the profile.
 #![forbid(unsafe_code)]
+
+mod profile;
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -22,6 +26,12 @@ pub fn derive_module(input: proc_macro::TokenStream) -> proc_macro::TokenStream 
 #[proc_macro_derive(FacadeModule, attributes(module))]
 pub fn derive_facade_module(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     expand(parse_macro_input!(input as DeriveInput), &quote!(::adamant::nn)).unwrap_or_else(|e| e.to_compile_error()).into()
+}
+/// Makes every call of a function a range of the profile, under its name or another: `#[profile]`, `#[profile("forward")]`.
+/// Without the feature `profiling` the range is nothing. Not for `async` and `const` functions.
+#[proc_macro_attribute]
+pub fn profile(name: proc_macro::TokenStream, function: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    profile::expand(name.into(), function.into()).unwrap_or_else(|e| e.to_compile_error()).into()
 }
 
 /// What a field's attribute asks for.

@@ -1,5 +1,6 @@
 //! Reading a description: values know the line they stand on, sections know which keys were asked for.
 use crate::Failure;
+use adamant_core::profile::record_function;
 use adamant_nn::nearest;
 use std::{cell::RefCell, collections::BTreeMap, path::Path};
 use toml::de::{DeTable, DeValue};
@@ -59,6 +60,7 @@ impl Document {
     /// # Errors
     /// `Input`: it is no TOML.
     pub fn parse(name: &str, text: &str) -> Result<Document, Failure> {
+        let _range = record_function("parse");
         let line_of = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count();
         let refuse = |at: usize, what: &str| Failure::Input(format!("{name}:{}: {}", line_of(at), what.trim_end()));
         let table = DeTable::parse(text).map_err(|e| refuse(e.span().map_or(0, |s| s.start), e.message()))?;

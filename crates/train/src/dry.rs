@@ -7,7 +7,7 @@ use crate::{
 };
 use adamant_core::{DType, Device};
 use adamant_data::{Dataset, Examples, Pick, Subset};
-use adamant_nn::Walk;
+use adamant_nn::{Sequential, Walk};
 use serde_json::{Value, json};
 use std::{fmt, path::Path, sync::Arc, time::Instant};
 
@@ -86,25 +86,35 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
         loss,
     })
 }
-/// The layers of a description's model with what they cost for a batch, without running it. `input` is the shape and dtype
-/// of one input; without it the data are asked.
+/// A model that was built to be looked at, and what it takes.
+pub struct Sample {
+    /// the model with its initial values
+    pub model: Sequential,
+    /// shape and dtype of one input, without the batch
+    pub input: (Vec<usize>, DType),
+    /// rows in a batch, as the description says; 1 where it does not
+    pub batch: usize,
+}
+/// Builds a description's model. `input` is the shape and dtype of one input; without it the data are asked.
+///
+/// # Errors
+/// A description that makes no sense; data that cannot be read or do not tell.
+pub fn sample(document: &Document, folder: &Path, input: Option<(Vec<usize>, DType)>) -> Result<Sample, Failure> {
+    if let Some(input) = input {
+        let root = document.root()?;
+        let model = model::model(root.need("model", root.section("model")?)?)?;
+        return Ok(Sample { model, input, batch: root.size("batch")?.unwrap_or(1) });
+    }
+    let setup = Setup::of(document, folder)?;
+    let facts = setup.parts.train.describe().inputs.ok_or_else(|| Failure::Usage("the data do not tell the shape of an input; give it by --input".into()))?;
+    Ok(Sample { model: setup.model, input: (facts.shape.to_vec(), facts.dtype), batch: setup.batch })
+}
+/// The layers of a description's model with what they cost for a batch, without running it. `input` is as for [`sample`].
 ///
 /// # Errors
 /// A description that makes no sense, or layers that do not take the input.
 pub fn summarise(document: &Document, folder: &Path, input: Option<(Vec<usize>, DType)>, batch: Option<usize>) -> Result<Summary, Failure> {
-    let (model, (shape, dtype), usual) = match input {
-        Some(input) => {
-            let root = document.root()?;
-            let model = model::model(root.need("model", root.section("model")?)?)?;
-            (model, input, root.size("batch")?.unwrap_or(1))
-        }
-        None => {
-            let setup = Setup::of(document, folder)?;
-            let facts =
-                setup.parts.train.describe().inputs.ok_or_else(|| Failure::Usage("the data do not tell the shape of an input; give it by --input".into()))?;
-            (setup.model, (facts.shape.to_vec(), facts.dtype), setup.batch)
-        }
-    };
+    let Sample { model, input: (shape, dtype), batch: usual } = sample(document, folder, input)?;
     Ok(summary::summary(&model, &shape, dtype, batch.unwrap_or(usual))?)
 }
 impl DryRun {

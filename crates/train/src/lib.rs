@@ -22,7 +22,6 @@ pub mod evaluate;
 pub mod events;
 mod failure;
 pub mod folder;
-pub mod memory;
 mod model;
 pub mod monitor;
 mod objective;
@@ -39,7 +38,7 @@ pub mod trained;
 mod watch;
 
 pub use config::Document;
-pub use dry::{DryRun, dry_run, summarise};
+pub use dry::{DryRun, Sample, dry_run, sample, summarise};
 pub use evaluate::{EvaluateOptions, Evaluation, evaluate};
 pub use failure::Failure;
 pub use model::model;

@@ -1,6 +1,9 @@
 //! Stacked layers from their descriptions: PyTorch's kinds under PyTorch's argument names.
 use crate::{Failure, config::Section};
-use adamant_core::functional::{self, PadMode, Padding, Sizes};
+use adamant_core::{
+    functional::{self, PadMode, Padding, Sizes},
+    profile::record_function,
+};
 use adamant_nn::*;
 
 const KINDS: [&str; 37] = [
@@ -50,6 +53,7 @@ const KINDS: [&str; 37] = [
 /// # Errors
 /// A layer that makes no sense, with its line.
 pub fn model(section: Section<'_>) -> Result<Sequential, Failure> {
+    let _range = record_function("shape");
     let layers = section.need("layers", section.sections("layers")?)?;
     if layers.is_empty() {
         return Err(section.wrong_key("layers", "a model has at least one layer"));

@@ -9,6 +9,7 @@ use adamant_core::{
     cost::{self, Cost},
     graph::{Graph, Node},
     op::View,
+    profile::record_function,
     scope,
 };
 use adamant_nn::{Module, Param, Role, Site, Visit};
@@ -98,6 +99,7 @@ pub struct Summary {
 /// A shape that the model does not take, with the layer; a model that reads data in its forward pass.
 #[track_caller]
 pub fn summary(model: &dyn Module, input: &[usize], dtype: DType, batch: usize) -> Result<Summary> {
+    let _range = record_function("shape");
     let leaves = model.leaves();
     let device = match leaves.first() {
         Some((_, p)) => p.meta().device,

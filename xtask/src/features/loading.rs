@@ -3,10 +3,10 @@ use super::{Checked, Row, Seen};
 use adamant::{
     DType, Tensor,
     data::{BadRecord, DataLoader, Dataset, Labelled, MmapRecords, Place, Policy, Rows, examples},
+    memory::process_memory,
     nn::{Linear, Module, Relu, Sequential, Walk},
     optim::{Adam, Optimizer, UpdateRule},
 };
-use adamant_train::memory::process_memory;
 use futures_core::Stream;
 use std::{
     collections::HashSet,

@@ -4,12 +4,12 @@ use crate::workspace;
 use adamant::{
     DType, Rng, Tensor,
     data::{DataStrategy, adaptive_batch_size, shuffle_stream},
+    memory::{memory_usage, process_memory, profile_memory, system_memory},
     nn::{Linear, Module, Relu, Sequential, Walk},
     optim::{Optimizer, Sgd, UpdateRule},
 };
 use adamant_train::{
     events::{self, EventWriter, Payload},
-    memory::{memory_usage, process_memory, profile_memory, system_memory},
     monitor::GradMonitor,
     suggest::suggest,
 };

@@ -14,7 +14,10 @@ use crate::{
     verdict::{Compared, Pairs, judge, judge_samples},
 };
 use clap::Args;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How two sides are compared.
 #[derive(Args, Clone, Debug)]
@@ -113,28 +116,31 @@ pub(super) fn compare(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
 pub(super) fn gate(options: &GateOptions, suite: &Suite) -> Result<Exit, Ended> {
     let comparison = compared(&options.compare, suite)?;
     show(&comparison, &options.compare)?;
-    let past: Vec<&Compared> = comparison.cases.iter().filter(|c| c.is_regression(options.allow / 100.0)).collect();
+    Ok(passed(&comparison, options.allow))
+}
+/// Is anything slower by certainly more than so many percent? What gave no verdict has not passed.
+pub(super) fn passed(comparison: &Comparison, allow: f64) -> Exit {
+    let past: Vec<&Compared> = comparison.cases.iter().filter(|c| c.is_regression(allow / 100.0)).collect();
     for case in &past {
         eprintln!("{}: {:.3} times as long", case.workload, case.ratio.unwrap_or(f64::NAN));
     }
     if !past.is_empty() {
-        eprintln!("{} cases are slower by more than {} %", past.len(), options.allow);
-        return Ok(Exit::Regression);
+        eprintln!("{} cases are slower by more than {allow} %", past.len());
+        return Exit::Regression;
     }
-    // What gave no verdict has not passed.
     let failed = comparison.failures().count();
     if failed > 0 || comparison.cases.is_empty() {
         eprintln!("{failed} cases could not be compared");
-        return Ok(Exit::Failed);
+        return Exit::Failed;
     }
-    Ok(Exit::Passed)
+    Exit::Passed
 }
 fn compared(options: &Options, suite: &Suite) -> Result<Comparison, Ended> {
     let how = &options.how;
     let read = |text: &str| operand(text, how.at.threads.into(), &how.at.device, suite);
     match (read(&options.a)?, read(&options.b)?) {
         (Operand::Program(a), Operand::Program(b)) => programs(options, *a, *b, suite),
-        (Operand::Record(a), Operand::Record(b)) => records(options, a, b),
+        (Operand::Record(a), Operand::Record(b)) => records(options, &a, &b),
         _ => Err((Exit::Usage, "a record is compared with a record: `bench run --record FILE` makes one of a program".into())),
     }
 }
@@ -185,21 +191,37 @@ pub(super) fn measure(sides: &mut Sides, names: &[String], plan: &Plan) -> Vec<(
     }
     cases
 }
-/// The last records of two files. Cases are matched by workload and implementation.
-fn records(options: &Options, a: PathBuf, b: PathBuf) -> Result<Comparison, Ended> {
-    let last = |file: &PathBuf| {
-        let records = Record::read(file).map_err(|e| ended(Exit::Unreadable)(&e))?;
-        records.into_iter().next_back().ok_or_else(|| (Exit::Unreadable, format!("{}: no record", file.display())))
-    };
-    let (a, b) = (last(&a)?, last(&b)?);
+/// The last record of a file.
+pub(super) fn last_record(file: &Path) -> Result<Record, Ended> {
+    let records = Record::read(file).map_err(|e| ended(Exit::Unreadable)(&e))?;
+    records.into_iter().next_back().ok_or_else(|| (Exit::Unreadable, format!("{}: no record", file.display())))
+}
+/// The last records of two files.
+fn records(options: &Options, a: &Path, b: &Path) -> Result<Comparison, Ended> {
+    let how = &options.how;
+    let (a, b) = (last_record(a)?, last_record(b)?);
+    of_records((&options.a, &a), (&options.b, &b), &how.chosen.only, how.threshold / 100.0, how.across, command(options))
+}
+/// Two records under their names. Cases are matched by workload and implementation.
+///
+/// # Errors
+/// The environments differ and nobody said that they may; a record of small shapes.
+pub(super) fn of_records(
+    (name_a, a): (&str, &Record),
+    (name_b, b): (&str, &Record),
+    only: &[String],
+    threshold: f64,
+    across: bool,
+    command: String,
+) -> Result<Comparison, Ended> {
     let side = |r: &Record, name: &str| Side { name: name.into(), facts: r.environment() };
-    let mut comparison = Comparison::between(side(&a, &options.a), side(&b, &options.b), false, options.how.threshold / 100.0, command(options));
-    admit(&comparison, &[], options.how.across)?;
+    let mut comparison = Comparison::between(side(a, name_a), side(b, name_b), false, threshold, command);
+    admit(&comparison, &[], across)?;
     if a.settings.small || b.settings.small {
         return Err((Exit::Usage, "a record of small shapes has no times to compare".into()));
     }
     let name = |c: &Case| if c.implementation == "adamant" { c.workload.clone() } else { format!("{} ({})", c.workload, c.implementation) };
-    let only = suite_globs(&options.how.chosen.only)?;
+    let only = suite_globs(only)?;
     let cases: Vec<_> = a
         .cases
         .iter()
@@ -207,9 +229,9 @@ fn records(options: &Options, a: PathBuf, b: PathBuf) -> Result<Comparison, Ende
         .map(|x| {
             let of_b = b.cases.iter().find(|y| (&y.workload, &y.implementation) == (&x.workload, &x.implementation));
             let samples = match (of_b, &x.error) {
-                (None, _) => Err(format!("not in {}", options.b)),
-                (Some(_), Some(e)) => Err(format!("{}: {e}", options.a)),
-                (Some(y), None) => y.error.as_ref().map_or_else(|| Ok((x.samples_ns.clone(), y.samples_ns.clone())), |e| Err(format!("{}: {e}", options.b))),
+                (None, _) => Err(format!("not in {name_b}")),
+                (Some(_), Some(e)) => Err(format!("{name_a}: {e}")),
+                (Some(y), None) => y.error.as_ref().map_or_else(|| Ok((x.samples_ns.clone(), y.samples_ns.clone())), |e| Err(format!("{name_b}: {e}"))),
             };
             (name(x), samples)
         })
@@ -272,7 +294,7 @@ pub(super) fn calibrate(options: &CalibrateOptions, suite: &Suite) -> Result<Exi
     Ok(if cases.iter().any(|c| c.error.is_some()) { Exit::Failed } else { Exit::Passed })
 }
 /// Writes all records anew, beside the file first, so that it is whole at any moment.
-fn rewrite(file: &std::path::Path, records: &[Record]) -> Result<(), Ended> {
+fn rewrite(file: &Path, records: &[Record]) -> Result<(), Ended> {
     let beside = file.with_extension("jsonl.new");
     let _ = std::fs::remove_file(&beside);
     records.iter().try_for_each(|r| r.append(&beside)).map_err(|e| ended(Exit::Unreadable)(&e))?;

@@ -1,5 +1,5 @@
 //! `run` and `env`: this program on this machine.
-use super::{Chosen, Ended, Exit, Where, ended, some};
+use super::{Chosen, Ended, Exit, Where, compare, ended, some};
 use crate::{
     ceilings::Ceilings,
     child::{Child, Subject},
@@ -8,6 +8,7 @@ use crate::{
     machine::{Git, Load, Machine, Toolchain},
     protocol::Ask,
     record::{Case, Record},
+    render::{Format, comparison as rendered},
     sampler::{Active, Stop},
     serve::about,
     suite::Suite,
@@ -44,6 +45,12 @@ pub struct Options {
     /// Append the record of this run to a file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Compare with the last record of a file, of this machine; a case that is certainly slower ends with 8
+    #[arg(long, value_name = "FILE", conflicts_with = "small")]
+    against: Option<PathBuf>,
+    /// So much slower is allowed, in percent
+    #[arg(long, default_value_t = 5.0, requires = "against")]
+    allow: f64,
     /// What tables call this machine, instead of its processor's name
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
@@ -64,6 +71,9 @@ pub struct EnvOptions {
     json: bool,
 }
 
+/// The smallest change worth telling of a run against a record.
+const THRESHOLD: f64 = 0.01;
+
 /// Measures and prints; ends with 1 if a result is wrong.
 pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     let wanted = some(&options.chosen, suite)?;
@@ -74,6 +84,8 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     let (Ok(budget), true) = (Duration::try_from_secs_f64(options.budget), options.precision >= 0.0) else {
         return Err((Exit::Usage, "--budget and --precision count from 0".into()));
     };
+    // Read first: whoever misnames it need not wait.
+    let base = options.against.as_deref().map(compare::last_record).transpose()?;
     let place = options.at.open()?;
     let stop = Stop { budget, precision: options.precision };
     let mut record = Record::begun(SystemTime::now(), place.settings(options.machine.as_deref(), options.budget, options.precision, options.small));
@@ -102,11 +114,29 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
         cases.extend(read);
     }
     let failed = cases.iter().any(|c| c.error.is_some() && !c.unsupported);
+    (record.cases, record.load_after) = (cases, Load::now());
     if let Some(file) = &options.record {
-        (record.cases, record.load_after) = (cases, Load::now());
         record.append(file).map_err(|e| ended(Exit::Unreadable)(&e))?;
     }
-    Ok(if failed { Exit::Failed } else { Exit::Passed })
+    match (&base, failed) {
+        (Some(base), false) => against(options, base, &record),
+        (_, failed) => Ok(if failed { Exit::Failed } else { Exit::Passed }),
+    }
+}
+/// This run against a record, of the cases that both have.
+fn against(options: &Options, base: &Record, record: &Record) -> Result<Exit, Ended> {
+    let file = options.against.as_deref().map_or_else(String::new, |f| f.display().to_string());
+    let both: Vec<String> = record.cases.iter().map(|c| globset::escape(&c.workload)).collect();
+    let command = format!("cargo xtask bench run --against {file} --only {}", options.chosen.only.join(","));
+    let comparison = compare::of_records((&file, base), ("this run", record), &both, THRESHOLD, false, command)?;
+    let text = rendered(&comparison, Format::Terminal);
+    // Lines for machines stand alone on stdout.
+    if options.json {
+        eprintln!("{text}")
+    } else {
+        println!("{text}")
+    }
+    Ok(compare::passed(&comparison, options.allow))
 }
 /// Builds, checks and times one workload on the current device.
 pub fn measure(implementation: &str, workload: &Workload, stop: Stop, small: bool) -> Case {

@@ -1,6 +1,8 @@
 //! The program from outside, as a user's shell sees it: a small table to train on, and each verb as a child process.
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "profiling")]
+mod bench;
 mod config;
 #[cfg(unix)]
 mod full;

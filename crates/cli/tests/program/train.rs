@@ -74,8 +74,7 @@ fn weights_that_depend_on_the_number_of_threads() {
 }
 
 fn json(output: &Output) -> serde_json::Value {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|e| unreachable!("{e}: {} {}", out(output), err(output)))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| unreachable!("{e}: {} {}", out(output), err(output)))
 }
 #[test]
 fn a_failure_that_a_program_cannot_read() {

@@ -60,7 +60,7 @@ fn arguments(k: &Kernel) -> String {
     all
 }
 /// A JSON string.
-fn text(s: &str) -> String {
+pub(super) fn text(s: &str) -> String {
     let mut out = String::from("\"");
     for c in s.chars() {
         match c {

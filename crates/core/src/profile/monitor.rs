@@ -1,5 +1,5 @@
 //! Times of named operations: how often, how long, how evenly.
-use super::phases::columns;
+use crate::table::columns;
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -22,6 +22,7 @@ const KEPT: usize = 4096;
 #[derive(Debug, Default)]
 pub struct PerformanceMonitor {
     operations: Mutex<BTreeMap<String, Samples>>,
+    pub(super) steps: Mutex<super::steps::Log>,
 }
 #[derive(Debug, Default)]
 struct Samples {
@@ -29,12 +30,16 @@ struct Samples {
     /// nanoseconds: the mean, and the sum of squares around it (Welford, 1962)
     mean: f64,
     spread: f64,
+    least: u64,
+    most: u64,
     kept: Vec<u64>,
     /// the state of the choice
     choice: u64,
 }
 impl Samples {
     fn push(&mut self, nanoseconds: u64) {
+        self.least = if self.count == 0 { nanoseconds } else { self.least.min(nanoseconds) };
+        self.most = self.most.max(nanoseconds);
         self.count += 1;
         let off = nanoseconds as f64 - self.mean;
         self.mean += off / self.count as f64;
@@ -62,8 +67,11 @@ impl Samples {
             count: self.count,
             mean: duration(self.mean),
             std: duration(variance.max(0.0).sqrt()),
+            min: Duration::from_nanos(self.least),
+            max: Duration::from_nanos(self.most),
             p50: percentile(0.5),
             p99: percentile(0.99),
+            p999: percentile(0.999),
         }
     }
 }
@@ -79,10 +87,16 @@ pub struct OperationSummary {
     pub mean: Duration,
     /// the standard deviation of one time (n - 1)
     pub std: Duration,
+    /// the shortest
+    pub min: Duration,
+    /// the longest
+    pub max: Duration,
     /// the median
     pub p50: Duration,
     /// the time that 99 of 100 stay within
     pub p99: Duration,
+    /// the time that 999 of 1000 stay within
+    pub p999: Duration,
 }
 /// All operations, by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,9 +135,10 @@ impl PerformanceMonitor {
     pub fn report(&self) -> PerformanceReport {
         PerformanceReport { operations: self.operations.lock().iter().map(|(name, samples)| samples.summary(name)).collect() }
     }
-    /// Forgets everything.
+    /// Forgets everything: operations, steps and metrics.
     pub fn reset(&self) {
         self.operations.lock().clear();
+        *self.steps.lock() = Default::default();
     }
 }
 impl fmt::Display for PerformanceReport {
@@ -148,6 +163,7 @@ mod tests {
         assert_eq!((seen.count, seen.p50.as_nanos(), seen.p99.as_nanos()), (100, 50, 99));
         // Mean 50.5, standard deviation 29.01.
         assert_eq!((seen.mean.as_nanos(), seen.std.as_nanos()), (51, 29));
+        assert_eq!((seen.min.as_nanos(), seen.max.as_nanos(), seen.p999.as_nanos()), (1, 100, 100));
         assert!(report.to_string().lines().count() == 2 && report.of("odd").is_none());
     }
     #[test]

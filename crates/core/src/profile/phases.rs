@@ -1,6 +1,7 @@
 //! Where the time of a thread went: kernels by the range that recorded them, and the host's own time by the range it was
 //! in. Both together are the wall clock.
-use super::{Profile, SpanKind};
+use super::{Profile, Span, SpanKind};
+use crate::table::columns;
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 /// A range, or what was outside any.
@@ -30,62 +31,131 @@ pub struct Phases {
     pub wall: Duration,
 }
 
+/// What happens on the way of a thread.
+enum At<'a> {
+    Begin(&'a Arc<str>),
+    End,
+    Kernel(Duration),
+}
+/// Rows by name, in the order they are first asked for.
+#[derive(Default)]
+struct Rows {
+    rows: Vec<Phase>,
+    places: HashMap<Arc<str>, usize>,
+}
+impl Rows {
+    fn place(&mut self, name: &Arc<str>) -> usize {
+        *self.places.entry(name.clone()).or_insert_with(|| {
+            self.rows.push(Phase { name: name.clone(), count: 0, kernels: Duration::ZERO, host: Duration::ZERO });
+            self.rows.len() - 1
+        })
+    }
+    /// The phases, with what was outside any at the end.
+    fn finish(mut self, outside: Duration, wall: Duration) -> Phases {
+        let of = self.place(&"".into());
+        let mut last = self.rows.remove(of);
+        last.host += outside;
+        self.rows.push(last);
+        Phases { rows: self.rows, wall }
+    }
+}
+
 impl Profile {
-    /// The thread's time by the ranges that [`super::record_function`] named.
+    /// The thread's time by the ranges that [`super::record_function`] named. A kernel counts where its op was recorded,
+    /// whenever it ran.
     pub fn phases(&self) -> Phases {
-        let mut rows: Vec<Phase> = Vec::new();
-        let mut places: HashMap<Arc<str>, usize> = HashMap::new();
-        let mut place = |rows: &mut Vec<Phase>, name: &Arc<str>| {
-            *places.entry(name.clone()).or_insert_with(|| {
-                rows.push(Phase { name: name.clone(), count: 0, kernels: Duration::ZERO, host: Duration::ZERO });
-                rows.len() - 1
-            })
-        };
-        // Moments in order: a range begins, a range ends, a kernel ran. The time between two of them is the innermost range's.
-        enum At<'a> {
-            Begin(&'a Arc<str>),
-            End,
-            Kernel(Duration),
+        let mut rows = Rows::default();
+        let spans = self.spans.iter().filter(|s| s.kind == SpanKind::Range).map(|s| (&s.name, s));
+        let outside = self.walk(spans, &mut rows, |_, _, _| {});
+        let nowhere: Arc<str> = "".into();
+        for k in self.kernels.iter().filter(|k| k.thread == self.thread) {
+            let of = rows.place(k.range.as_ref().unwrap_or(&nowhere));
+            rows.rows[of].kernels += k.time;
         }
+        rows.finish(outside, self.wall)
+    }
+    /// The thread's time by these ranges only: what lies inside one of them and in no inner one of them is its own,
+    /// kernels too, by when they ran. The name `plan` stands for the scheduler's work on new plans, wherever it is done.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, Tensor, profile::{profile, record_function}};
+    /// # Device::reference().make_current();
+    /// let (done, profile) = profile(|| {
+    ///     let _run = record_function("run");
+    ///     let _inner = record_function("forward");
+    ///     Tensor::ones([4]).exp().eval()
+    /// })?;
+    /// done?;
+    /// let phases = profile.phases_among(&["run"]);
+    /// assert_eq!(phases.rows.iter().map(|p| &*p.name).collect::<Vec<_>>(), ["run", ""]);
+    /// assert_eq!(phases.rows.iter().map(|p| p.total()).sum::<std::time::Duration>(), phases.wall);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    pub fn phases_among(&self, names: &[&str]) -> Phases {
+        let mut rows = Rows::default();
+        let plan: Arc<str> = SpanKind::Plan.name().into();
+        names.iter().for_each(|name| _ = rows.place(&Arc::from(*name)));
+        let spans = self.spans.iter().filter_map(|s| match s.kind {
+            SpanKind::Range => Some((&s.name, s)),
+            SpanKind::Plan => Some((&plan, s)),
+            SpanKind::Flush => None,
+        });
+        let mut outside_kernels = Duration::ZERO;
+        let spans = spans.filter(|(name, _)| names.contains(&&***name));
+        let outside = self.walk(spans, &mut rows, |rows, innermost, time| match innermost {
+            Some(of) => rows.rows[of].kernels += time,
+            None => outside_kernels += time,
+        });
+        let nowhere = rows.place(&"".into());
+        rows.rows[nowhere].kernels += outside_kernels;
+        rows.finish(outside, self.wall)
+    }
+    /// Goes along the thread's moments: the time between two of them is the innermost span's own, but for kernels, which
+    /// are told with the span they ran in. Gives the time outside any.
+    fn walk<'a>(
+        &self,
+        spans: impl Iterator<Item = (&'a Arc<str>, &'a Span)>,
+        rows: &mut Rows,
+        mut kernel: impl FnMut(&mut Rows, Option<usize>, Duration),
+    ) -> Duration {
         let mut moments: Vec<(Duration, u8, At<'_>)> = Vec::new();
-        for s in self.spans.iter().filter(|s| s.thread == self.thread && s.kind == SpanKind::Range) {
-            moments.push((s.begin, 2, At::Begin(&s.name)));
+        for (name, s) in spans.filter(|(_, s)| s.thread == self.thread) {
+            // It begins and ends at one moment, and nothing is in it.
+            if s.time.is_zero() {
+                let of = rows.place(name);
+                rows.rows[of].count += 1;
+                continue;
+            }
+            moments.push((s.begin, 2, At::Begin(name)));
             moments.push((s.begin + s.time, 0, At::End));
         }
         moments.extend(self.kernels.iter().filter(|k| k.thread == self.thread).map(|k| (k.begin, 1, At::Kernel(k.time))));
         moments.sort_by_key(|(at, order, _)| (*at, *order));
-        let nowhere: Arc<str> = "".into();
         let (mut stack, mut since): (Vec<usize>, Duration) = (Vec::new(), Duration::ZERO);
         let mut outside = Duration::ZERO;
         for (at, _, what) in moments {
             let passed = at.saturating_sub(since);
             match stack.last() {
-                Some(&inner) => rows[inner].host += passed,
+                Some(&inner) => rows.rows[inner].host += passed,
                 None => outside += passed,
             }
             since = since.max(at);
             match what {
                 At::Begin(name) => {
-                    let inner = place(&mut rows, name);
-                    rows[inner].count += 1;
+                    let inner = rows.place(name);
+                    rows.rows[inner].count += 1;
                     stack.push(inner);
                 }
                 At::End => {
                     stack.pop();
                 }
-                At::Kernel(time) => since += time,
+                At::Kernel(time) => {
+                    kernel(rows, stack.last().copied(), time);
+                    since += time;
+                }
             }
         }
-        outside += self.wall.saturating_sub(since);
-        for k in self.kernels.iter().filter(|k| k.thread == self.thread) {
-            let of = place(&mut rows, k.range.as_ref().unwrap_or(&nowhere));
-            rows[of].kernels += k.time;
-        }
-        let of = place(&mut rows, &nowhere);
-        let mut last = rows.remove(of);
-        last.host += outside;
-        rows.push(last);
-        Phases { rows, wall: self.wall }
+        outside + self.wall.saturating_sub(since)
     }
 }
 impl fmt::Display for Phases {
@@ -100,17 +170,4 @@ impl fmt::Display for Phases {
         lines.push(vec!["Wall".into(), String::new(), milli(self.wall), "100.0".into()]);
         f.write_str(&columns(&lines))
     }
-}
-/// Lines of cells as columns: the first to the left, numbers to the right.
-pub(super) fn columns(lines: &[Vec<String>]) -> String {
-    let cells = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..cells).map(|c| lines.iter().filter_map(|l| l.get(c)).map(|t| t.chars().count()).max().unwrap_or(0)).collect();
-    let mut text = String::new();
-    for line in lines {
-        for (c, cell) in line.iter().enumerate() {
-            text += &if c == 0 { format!("{cell:<w$}", w = widths[c]) } else { format!("  {cell:>w$}", w = widths[c]) };
-        }
-        text += "\n";
-    }
-    text
 }

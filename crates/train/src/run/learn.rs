@@ -5,13 +5,12 @@ use crate::{
     dataset::{self, Parts},
     evaluate,
     folder::{RunFolder, number},
-    memory,
     session::{Look, Session, Stepped},
     setup::Setup,
     storage,
     watch::{EpochReport, Interrupt, StepReport, Watch},
 };
-use adamant_core::{Tensor, time_block};
+use adamant_core::{Tensor, memory, time_block};
 use adamant_data::{AnyDataset, DataLoader, LoaderState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -1,20 +1,18 @@
 //! How much memory this process, this machine and a device use. The process's and the machine's figures are the
 //! kernel's own, read from `/proc` when asked; the device's are its pool's counters. Nothing is kept between calls.
-use adamant_core::{Device, buffer::MemoryStats};
-use std::{fs, io, path::PathBuf};
+use crate::{Device, buffer::MemoryStats};
+use std::{fmt, fs, io, path::PathBuf};
 
 /// Why memory cannot be told.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum MemoryError {
     /// This system has no `/proc`.
-    #[error("the memory of a process is read from /proc, which {os} does not have")]
     Platform {
         /// the operating system
         os: &'static str,
     },
     /// A file of `/proc` cannot be read.
-    #[error("cannot read {}: {source}", file.display())]
     Read {
         /// the file
         file: PathBuf,
@@ -22,7 +20,6 @@ pub enum MemoryError {
         source: io::Error,
     },
     /// A file of `/proc` lacks a field.
-    #[error("{} has no field {field} in kB", file.display())]
     Field {
         /// the file
         file: PathBuf,
@@ -30,9 +27,26 @@ pub enum MemoryError {
         field: &'static str,
     },
 }
+impl fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemoryError::Platform { os } => write!(f, "the memory of a process is read from /proc, which {os} does not have"),
+            MemoryError::Read { file, source } => write!(f, "cannot read {}: {source}", file.display()),
+            MemoryError::Field { file, field } => write!(f, "{} has no field {field} in kB", file.display()),
+        }
+    }
+}
+impl std::error::Error for MemoryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            MemoryError::Read { source, .. } => Some(source),
+            MemoryError::Platform { .. } | MemoryError::Field { .. } => None,
+        }
+    }
+}
 
 /// Memory of this process, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProcessMemory {
     /// in physical memory now (`VmRSS`)
     pub resident: u64,
@@ -40,7 +54,7 @@ pub struct ProcessMemory {
     pub peak: u64,
 }
 /// Memory of this machine, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SystemMemory {
     /// all of it (`MemTotal`)
     pub total: u64,
@@ -71,10 +85,10 @@ pub struct MemoryUsage {
 ///
 /// ```
 /// # #[cfg(target_os = "linux")] {
-/// let memory = adamant_train::memory::process_memory()?;
+/// let memory = adamant_core::memory::process_memory()?;
 /// assert!(memory.peak >= memory.resident / 2 && memory.resident > 0);
 /// # }
-/// # Ok::<(), adamant_train::memory::MemoryError>(())
+/// # Ok::<(), adamant_core::memory::MemoryError>(())
 /// ```
 pub fn process_memory() -> Result<ProcessMemory, MemoryError> {
     let [resident, peak] = fields("/proc/self/status", ["VmRSS", "VmHWM"])?;
@@ -94,33 +108,6 @@ pub fn system_memory() -> Result<SystemMemory, MemoryError> {
 /// As [`process_memory`].
 pub fn memory_usage(device: Device) -> Result<MemoryUsage, MemoryError> {
     Ok(MemoryUsage { system: system_memory()?, process: process_memory()?, device: device.memory() })
-}
-
-/// What a piece of work left behind on a device and needed at its height, in bytes above what was there before.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct MemoryProfile {
-    /// in buffers that somebody still holds
-    pub current: usize,
-    /// the most that was
-    pub peak: usize,
-}
-/// Runs `f` and tells what it took of a device's memory. The device's peak starts anew, so profiles do not nest; work of
-/// other threads on the device counts too.
-///
-/// ```
-/// # use adamant_core::{Device, Tensor};
-/// # use adamant_train::memory::profile_memory;
-/// let device = Device::reference();
-/// let (kept, memory) = profile_memory(device, || device.scoped(|| Tensor::ones([256]).to_vec::<f32>()));
-/// assert!(memory.peak >= memory.current && kept?.len() == 256);
-/// # Ok::<(), adamant_core::Error>(())
-/// ```
-pub fn profile_memory<R>(device: Device, f: impl FnOnce() -> R) -> (R, MemoryProfile) {
-    device.pool().reset_peak();
-    let before = device.memory().live_bytes;
-    let result = f();
-    let after = device.memory();
-    (result, MemoryProfile { current: after.live_bytes.saturating_sub(before), peak: after.peak_bytes.saturating_sub(before) })
 }
 
 fn fields<const N: usize>(file: &str, names: [&'static str; N]) -> Result<[u64; N], MemoryError> {

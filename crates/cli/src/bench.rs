@@ -1,0 +1,144 @@
+//! `adamant bench`: the speed table on this machine, and how fast a model answers.
+//!
+//! Every call is timed by itself, by the clock, after a few that are not counted; what is told are the count, the mean with
+//! its standard deviation, and the least. A target is met or missed by the least, because what else the machine does only adds.
+mod s0;
+
+use crate::{
+    device::DeviceOptions,
+    out,
+    verbs::{data_of, input_size},
+};
+use adamant::{
+    DType, Tensor,
+    nn::{Module, Walk},
+    no_grad,
+    profile::{PerformanceMonitor, PerformanceSummary},
+};
+use adamant_train::{Document, Failure, Sample, Trained, sample};
+use clap::Args;
+use serde_json::json;
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// Options of `bench`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  adamant bench s0\n  adamant bench s0 --only softmax --json\n  \
+adamant bench examples/mnist/mnist.toml --latency --input 1,28,28\n  adamant bench runs/mnist-1 --batch 64\n\n\
+A target of the speed table that is missed ends with 1.")]
+pub struct Bench {
+    /// `s0`: the speed table; else a description in TOML, or the folder of a run
+    what: PathBuf,
+    /// only lines of the speed table with this in their name
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// one row at a time unless --batch says otherwise, with p50, p99 and p99.9
+    #[arg(long)]
+    latency: bool,
+    /// rows at once; the description's batch unless it is given
+    #[arg(long)]
+    batch: Option<usize>,
+    /// shape (and dtype) of one input without the batch: 1,28,28 or 64:i64; asked of the data unless it is given
+    #[arg(long, value_name = "SHAPE[:DTYPE]")]
+    input: Option<String>,
+    /// where the data lies, instead of beside the description
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// seconds of calls for each line
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    #[command(flatten)]
+    device: DeviceOptions,
+    /// prints one JSON document
+    #[arg(long)]
+    json: bool,
+}
+/// Calls that are not counted: memory is had and plans are made.
+const WARM_UP: usize = 5;
+/// Fewer calls say nothing.
+const FEWEST: u64 = 10;
+/// More say nothing new.
+const MOST: u64 = 1_000_000;
+
+/// Does it. Tells whether a failure is yet to be told as JSON: the speed table says itself what it has missed.
+pub fn run(o: &Bench) -> (bool, Result<(), Failure>) {
+    match measure(o) {
+        Ok(None) => (o.json, Ok(())),
+        Ok(Some(missed)) => (false, Err(Failure::Run(missed))),
+        Err(e) => (o.json, Err(e)),
+    }
+}
+fn measure(o: &Bench) -> Result<Option<String>, Failure> {
+    let budget = Duration::try_from_secs_f64(o.seconds).map_err(|_| Failure::Usage("--seconds counts from 0".into()))?;
+    if o.batch == Some(0) {
+        return Err(Failure::Usage("--batch takes a number from 1 on".into()));
+    }
+    let device = o.device.open()?;
+    let about_model = o.latency || o.batch.is_some() || o.input.is_some() || o.data.is_some();
+    match (o.what.as_os_str() == "s0", &o.only) {
+        (true, _) if about_model => Err(Failure::Usage("--latency, --batch, --input and --data are about a model; s0 has none".into())),
+        (true, only) => s0::table(device, only.as_deref().unwrap_or(""), budget, o.json),
+        (false, Some(_)) => Err(Failure::Usage("--only is about the lines of s0".into())),
+        (false, None) => device.scoped(|| model(o, budget)).map(|()| None),
+    }
+}
+/// Times calls until the budget is used; each tells its own time.
+fn timed(budget: Duration, mut call: impl FnMut() -> Result<Duration, Failure>) -> Result<PerformanceSummary, Failure> {
+    for _ in 0..WARM_UP {
+        call()?;
+    }
+    let (monitor, begun) = (PerformanceMonitor::new(), Instant::now());
+    let mut n = 0;
+    while n < FEWEST || (begun.elapsed() < budget && n < MOST) {
+        monitor.record_step(n, call()?);
+        n += 1;
+    }
+    Ok(monitor.performance_summary())
+}
+/// How long one call takes.
+fn clocked<R>(f: impl FnOnce() -> Result<R, adamant::Error>) -> Result<Duration, Failure> {
+    let begun = Instant::now();
+    let result = f();
+    let time = begun.elapsed();
+    result?;
+    Ok(time)
+}
+
+fn model(o: &Bench, budget: Duration) -> Result<(), Failure> {
+    let input = o.input.as_deref().map(input_size).transpose()?;
+    let Sample { model, input: (sizes, dtype), batch } = if o.what.is_dir() {
+        let trained = Trained::open(&o.what)?;
+        let found = sample(&trained.document, &data_of(&o.what, o.data.as_deref()), input)?;
+        Sample { model: trained.model, ..found }
+    } else {
+        let folder = o.data.clone().unwrap_or_else(|| o.what.parent().unwrap_or(Path::new("")).to_path_buf());
+        sample(&Document::read(&o.what)?, &folder, input)?
+    };
+    let batch = o.batch.unwrap_or(if o.latency { 1 } else { batch });
+    model.eval();
+    let x = inputs(&[&[batch], &*sizes].concat(), dtype)?;
+    let seen = timed(budget, || clocked(|| no_grad(|| model.forward(&x)?.eval())))?;
+    let rate = batch as f64 * seen.steps_per_second;
+    let micro = |d: Duration| d.as_secs_f64() * 1e6;
+    if o.json {
+        return out::line(json!({
+            "batch": batch, "calls": seen.steps, "samples_per_second": rate, "mean_us": micro(seen.average_step_time), "std_us": micro(seen.std),
+            "min_us": micro(seen.min), "p50_us": micro(seen.p50), "p99_us": micro(seen.p99), "p999_us": micro(seen.p999), "max_us": micro(seen.max),
+        }));
+    }
+    out::line(format!("batch     {batch}\ncalls     {}\nrate      {rate:.0} samples/s", seen.steps))?;
+    out::line(format!("mean      {:.1} us (std {:.1}, least {:.1})", micro(seen.average_step_time), micro(seen.std), micro(seen.min)))?;
+    if o.latency {
+        out::line(format!("latency   p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us", micro(seen.p50), micro(seen.p99), micro(seen.p999)))?;
+    }
+    Ok(())
+}
+/// Numbers that any model takes: below one, and 0 where they are indices.
+fn inputs(shape: &[usize], dtype: DType) -> Result<Tensor, Failure> {
+    let n = i64::try_from(shape.iter().product::<usize>()).map_err(|_| Failure::Usage("so many inputs do not fit".into()))?;
+    let x = (Tensor::arange(0, n, 1, DType::I64).remainder(97i64).cast(DType::F32) / 97.0).cast(dtype).reshape(shape);
+    x.eval()?;
+    Ok(x)
+}
