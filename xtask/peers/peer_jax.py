@@ -48,6 +48,14 @@ def entropy(logits, target):
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), target[:, None], 1).mean()
 
 
+def cross_entropy():
+    target = indices([2048], 50257)
+    f, logits = jax.jit(jax.value_and_grad(lambda x: entropy(x, target))), jax.device_put(uniform([2048, 50257], 1))
+    call = lambda: jax.block_until_ready(f(logits))
+    # Of the gradient one row, which is not the first: its own class stands at the first place.
+    return Ready(call, lambda: np.asarray(call()[1][1]))
+
+
 def dropout():
     x, key = jax.device_put(uniform([4096, 4096], 1)), [jax.random.key(1)]
     f = jax.jit(lambda x, key: jnp.where(jax.random.bernoulli(key, 0.9, x.shape), x / 0.9, 0))
@@ -59,9 +67,10 @@ def dropout():
     return Ready(call)
 
 
-def dense(sizes, seed=10):
-    """Weights and biases within the usual bound."""
-    return [(jnp.asarray(uniform([i, o], seed + k)) / i**0.5, jnp.asarray(uniform([o], seed + 50 + k)) / i**0.5) for k, (i, o) in enumerate(zip(sizes, sizes[1:]))]
+def dense(sizes, seed=1001):
+    """Weights and biases from which all runners begin: within 1/sqrt(fan in), each from its own stream."""
+    layer = lambda k, i, o: (jnp.asarray(uniform([o, i], seed + 2 * k).T / i**0.5), jnp.asarray(uniform([o], seed + 2 * k + 1) / i**0.5))
+    return [layer(k, i, o) for k, (i, o) in enumerate(zip(sizes, sizes[1:]))]
 
 
 def forward(layers, x):
@@ -72,10 +81,18 @@ def forward(layers, x):
 
 def tiny_mlp():
     layers, x = dense([16, 16, 16, 1]), uniform([1, 16], 1)
-    return ready(jax.value_and_grad(lambda layers: (forward(layers, x) ** 2).mean()), layers, shown=False)
+    f = jax.jit(jax.value_and_grad(lambda layers: (forward(layers, x) ** 2).mean()))
+    layers = jax.device_put(layers)
+    call = lambda: jax.block_until_ready(f(layers))
+
+    def shown():
+        loss, grads = call()
+        return np.concatenate([np.ravel(loss)] + [np.ravel(part) for w, b in grads for part in (w.T, b)])
+
+    return Ready(call, shown)
 
 
-def trained(weights, loss, *data, betas=(0.9, 0.999), decay=0.0):
+def trained(weights, loss, *data, betas=(0.9, 0.999), decay=0.0, compared=False):
     """A step of Adam with decoupled weight decay; the state is given to the step and taken back, as a training loop does."""
 
     @functools.partial(jax.jit, donate_argnums=0)
@@ -95,12 +112,13 @@ def trained(weights, loss, *data, betas=(0.9, 0.999), decay=0.0):
         state[0], value = step(state[0])
         return float(value)
 
-    return Ready(call)
+    # The losses of three steps: what forward, backward and the optimizer give.
+    return Ready(call, (lambda: np.array([call() for _ in range(3)])) if compared else None)
 
 
 def train_mlp():
     x, y = jnp.asarray(uniform([128, 784], 1)), jnp.asarray(indices([128], 10))
-    return trained(dense([784, 512, 256, 10]), lambda w: entropy(forward(w, x), y))
+    return trained(dense([784, 512, 256, 10]), lambda w: entropy(forward(w, x), y), compared=True)
 
 
 def conv(x, w, b):
@@ -109,7 +127,8 @@ def conv(x, w, b):
 
 def train_lenet():
     x, y = jnp.asarray(uniform([128, 1, 28, 28], 1)), jnp.asarray(indices([128], 10))
-    kernels = [(jnp.asarray(uniform([32, 1, 3, 3], 2)) / 3, jnp.zeros(32)), (jnp.asarray(uniform([64, 32, 3, 3], 3)) / 17, jnp.zeros(64))]
+    kernel = lambda seed, o, i: (jnp.asarray(uniform([o, i, 3, 3], seed) / (9 * i) ** 0.5), jnp.asarray(uniform([o], seed + 1) / (9 * i) ** 0.5))
+    kernels = [kernel(1001, 32, 1), kernel(1003, 64, 32)]
 
     def loss(weights):
         kernels, layers = weights
@@ -119,7 +138,7 @@ def train_lenet():
         h = jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
         return entropy(forward(layers, h.reshape(128, -1)), y)
 
-    return trained((kernels, dense([9216, 128, 10])), loss)
+    return trained((kernels, dense([9216, 128, 10], 1005)), loss, compared=True)
 
 
 def train_chargpt():
@@ -154,7 +173,6 @@ def table():
         t[f"linear_f32_1024_b{batch}"] = functools.partial(linear, batch)
     t |= {name: functools.partial(convolution, *sizes) for name, sizes in CONVOLUTIONS.items()}
     square = lambda seed: uniform([n, n], seed)
-    target = indices([2048], 50257)
     t |= {
         "ew_add_16m": lambda: ready(jnp.add, square(1), square(2)),
         "ew_gelu_xwb_16m": lambda: ready(lambda x, w, b: jax.nn.gelu(x * w + b, approximate=True), square(1), uniform([n], 2), uniform([n], 3)),
@@ -166,7 +184,7 @@ def table():
         "transpose_copy_4096": lambda: ready(lambda x: x.T, square(1)),
         "embedding_32000x768_8192": lambda: ready(lambda i, w: w[i], indices([8192], 32000), uniform([32000, 768], 1)),
         "dropout_16m": dropout,
-        "xent_2048x50257_fwdbwd": lambda: ready(jax.value_and_grad(lambda x: entropy(x, target)), uniform([2048, 50257], 1), shown=False),
+        "xent_2048x50257_fwdbwd": cross_entropy,
         "small_add4_nograd": lambda: ready(jnp.add, uniform([4], 1), uniform([4], 2)),
         "tiny_mlp_fwdbwd": tiny_mlp,
         "train_mlp_b128": train_mlp,

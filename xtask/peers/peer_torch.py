@@ -66,8 +66,10 @@ def cross_entropy():
     def call():
         logits.grad = None
         f(logits).backward()
+        return logits.grad
 
-    return Ready(call)
+    # Of the gradient one row, which is not the first: its own class stands at the first place.
+    return Ready(call, lambda: call()[1].numpy())
 
 
 def add4(grad):
@@ -80,19 +82,34 @@ def add4(grad):
 
 def tiny_mlp():
     net = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
+    begin(net)
     x = tensor([1, 16], 1)
     f = torch.compile(lambda x: net(x).square().mean()) if COMPILE else lambda x: net(x).square().mean()
 
     def call():
         for p in net.parameters():
             p.grad = None
-        f(x).backward()
+        loss = f(x)
+        loss.backward()
+        return loss
 
-    return Ready(call)
+    # The loss and all gradients.
+    shown = lambda: np.concatenate([call().detach().numpy().ravel()] + [p.grad.numpy().ravel() for p in net.parameters()])
+    return Ready(call, shown)
 
 
-def trained(build):
+@torch.no_grad()
+def begin(net):
+    """The numbers from which all runners begin: within 1/sqrt(fan in), each parameter from its own stream."""
+    for k, p in enumerate(net.parameters()):
+        fan = p.shape[1:].numel() if p.dim() > 1 else fan
+        p.copy_(tensor(p.shape, 1001 + k) / fan**0.5)
+
+
+def trained(build, compared=False):
     net, x, target, optimizer = build()
+    if compared:
+        begin(net)
     forward = torch.compile(net) if COMPILE else net
 
     def call():
@@ -103,7 +120,8 @@ def trained(build):
         optimizer.step()
         return loss.item()
 
-    return Ready(call)
+    # The losses of three steps: what forward, backward and the optimizer give.
+    return Ready(call, (lambda: np.array([call() for _ in range(3)])) if compared else None)
 
 
 def inferred(build):
@@ -164,7 +182,7 @@ def table():
         "small_add4_grad": lambda: add4(True),
         "tiny_mlp_fwdbwd": tiny_mlp,
     }
-    t |= {f"train_{name}": functools.partial(trained, build) for name, build in models.TRAINED.items()}
+    t |= {f"train_{name}": functools.partial(trained, build, name in ("mlp_b128", "lenet_b128")) for name, build in models.TRAINED.items()}
     t |= {"infer_resnet50_b1": lambda: inferred(models.resnet50), "infer_minilm_b32_s128": lambda: inferred(models.minilm)}
     t |= {"gpt2_prefill64": prefill, "gpt2_decode64": decode}
     return t

@@ -2,7 +2,10 @@
 //!
 //! A [`Subject`] says how to start one; a [`Child`] is one that runs, and ends with its value. Every wait has a limit, so
 //! that a program that does not speak the protocol is an error and not a hanging run.
-use crate::protocol::{Answer, Ask, Hello, PROTOCOL};
+use crate::{
+    pin::OneCore,
+    protocol::{Answer, Ask, Hello, PROTOCOL},
+};
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Write},
@@ -38,6 +41,8 @@ pub struct Subject {
     pub repeat: usize,
     /// it starts so quickly that each round may have a new process
     pub starts_quickly: bool,
+    /// what stands behind the names of workloads here: another form of the same, `_compiled`
+    pub suffix: String,
 }
 impl Subject {
     /// This program itself.
@@ -51,7 +56,7 @@ impl Subject {
     pub fn program(program: PathBuf, threads: usize, device: &str) -> Subject {
         let name = program.file_stem().map_or_else(|| "program".into(), |s| s.to_string_lossy().into_owned());
         let (arguments, variables, chosen) = (Vec::new(), Vec::new(), Vec::new());
-        Subject { name, program, arguments, variables, threads, device: device.into(), chosen, repeat: 1, starts_quickly: true }
+        Subject { name, program, arguments, variables, threads, device: device.into(), chosen, repeat: 1, starts_quickly: true, suffix: String::new() }
     }
 }
 
@@ -122,7 +127,10 @@ impl Child {
             command.env(name, &threads);
         }
         command.envs(subject.variables.iter().map(|(k, v)| (k, v)));
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(start)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let one_core = (subject.threads == 1).then(OneCore::enter);
+        let mut process = command.spawn().map_err(start)?;
+        drop(one_core);
         let gone = || start(std::io::Error::other("it has no pipes"));
         let input = process.stdin.take().ok_or_else(gone)?;
         let (output, stderr) = process.stdout.take().zip(process.stderr.take()).ok_or_else(gone)?;
@@ -184,6 +192,29 @@ impl Child {
     /// It ended, or says nothing.
     pub fn workloads(&mut self) -> Result<Vec<String>, ChildError> {
         Ok(self.ask(&Ask::List)?.workloads)
+    }
+}
+/// What three calls of a workload take in a process that did nothing before, and how many of its plans are found again.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Fresh {
+    /// bytes by which its most is above its level before the first call; nothing where the system does not tell
+    pub growth: Option<u64>,
+    /// from the third call on, the share of plans that were made before; nothing where a program has no plans
+    pub plan_hits: Option<f64>,
+}
+impl Fresh {
+    /// Starts the program anew for each of both; what it does not answer is nothing.
+    pub fn of(subject: &Subject, workload: &str, small: bool) -> Fresh {
+        let asked = |ask: Ask| {
+            let mut child = Child::start(subject).ok()?;
+            let prepare = Ask::Prepare { workload: format!("{workload}{}", subject.suffix), small, check: false, repeat: 1 };
+            child.ask(&prepare).ok()?.error.is_none().then_some(())?;
+            child.ask(&ask).ok()
+        };
+        let growth = asked(Ask::Memory { calls: 3 }).and_then(|a| a.growth);
+        // Who starts slowly is another framework, and knows no plans.
+        let plan_hits = if subject.starts_quickly { asked(Ask::Plans { calls: 4 }).and_then(|a| a.plan_hits) } else { None };
+        Fresh { growth, plan_hits }
     }
 }
 impl Drop for Child {

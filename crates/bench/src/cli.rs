@@ -4,6 +4,7 @@
 //! `--json` is given, which prints [lines](crate::lines), one for each workload and program, and nothing else.
 pub mod baseline;
 pub mod compare;
+pub mod history;
 pub mod run;
 pub mod selftest;
 pub mod subjects;
@@ -63,6 +64,8 @@ pub enum Verb {
     Merge(table::Options),
     /// Records as one page that needs no network
     Report(table::ReportOptions),
+    /// Records of many runs as one page: lines over time, and where they changed
+    History(history::Options),
     /// This program against itself: how small a change can be seen, by case
     Calibrate(compare::CalibrateOptions),
     /// The tool judged by itself: equal programs, and slowdowns that were planted
@@ -118,6 +121,7 @@ pub fn execute(verb: &Verb, suite: &Suite) -> Exit {
         Verb::Baseline(options) => baseline::run(options),
         Verb::Merge(options) => table::merge(options),
         Verb::Report(options) => table::report(options),
+        Verb::History(options) => history::run(options),
         Verb::Calibrate(options) => compare::calibrate(options, suite),
         Verb::Selftest(options) => selftest::run(options, suite),
         Verb::Env(options) => run::env(options),

@@ -27,16 +27,27 @@ pub struct Plan {
     pub settle: Duration,
     /// small shapes
     pub small: bool,
+    /// the fewest turns, whatever the budget
+    pub fewest: usize,
     /// of the order within turns
     pub seed: u64,
 }
+/// Fewer turns than this show not even a large change of one case among twenty (the least p of their ranks).
+const FEWEST_TURNS: usize = 14;
 impl Default for Plan {
     fn default() -> Plan {
-        Plan { budget: Duration::from_secs(2), precision: 0.005, rounds: 6, shortest: Duration::from_millis(1), settle: Duration::ZERO, small: false, seed: 1 }
+        Plan {
+            budget: Duration::from_secs(2),
+            precision: 0.005,
+            rounds: 6,
+            shortest: Duration::from_millis(1),
+            settle: Duration::ZERO,
+            small: false,
+            fewest: FEWEST_TURNS,
+            seed: 1,
+        }
     }
 }
-/// The fewest turns of a case that one call allows.
-const FEWEST_TURNS: usize = 5;
 /// How many turns there must be before a narrow interval ends the sampling.
 const ENOUGH_TURNS: usize = 40;
 /// The most.
@@ -146,7 +157,7 @@ pub fn take(sides: &mut Sides, workload: &str, plan: &Plan, agree: impl FnOnce(&
             rounds = 1;
         }
         let (start, share) = (Instant::now(), plan.budget / rounds as u32);
-        let (enough, fewest) = (ENOUGH_TURNS.div_ceil(rounds), FEWEST_TURNS.div_ceil(rounds));
+        let (enough, fewest) = (ENOUGH_TURNS.div_ceil(rounds), plan.fewest.div_ceil(rounds));
         for turn in 0..MOST_TURNS / rounds {
             let spent = start.elapsed() >= share;
             if turn >= fewest && (spent || (turn >= enough && turn % 8 == 0 && is_narrow(&taken, plan.precision))) {
@@ -181,7 +192,8 @@ fn prepare(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, word
     for k in order(taken, words) {
         let repeat = sides.subjects[k].repeat;
         // The result is checked once; later rounds build the same.
-        let ask = Ask::Prepare { workload: taken.workload.clone(), small: plan.small, check: round == 0, repeat };
+        let workload = format!("{}{}", taken.workload, sides.subjects[k].suffix);
+        let ask = Ask::Prepare { workload, small: plan.small, check: round == 0, repeat };
         let answer = sides.ask(k, &ask);
         if !withdraw(&mut taken.sides[k], &answer) && round == 0 {
             (taken.sides[k].worst, taken.sides[k].about) = (answer.worst, answer.about);

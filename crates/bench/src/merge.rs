@@ -64,6 +64,8 @@ pub struct Cell {
     pub rank: Option<usize>,
     /// growth of memory
     pub peak_growth_bytes: Option<u64>,
+    /// plans found again from the third call on
+    pub plan_hits: Option<f64>,
     /// why there is no time
     pub error: Option<String>,
     /// because a part is not there
@@ -142,6 +144,7 @@ fn cell(case: &Case, record: &Record) -> Cell {
         intensity: case.intensity,
         rank: None,
         peak_growth_bytes: case.peak_growth_bytes,
+        plan_hits: case.plan_hits,
         error: case.error.clone().or(small),
         unsupported: case.unsupported,
     }

@@ -62,6 +62,11 @@ pub enum Ask {
         /// calls
         calls: u64,
     },
+    /// two calls, then so many more, and which share of their plans was found again
+    Plans {
+        /// calls
+        calls: u64,
+    },
     /// the workload is dropped
     Finish,
 }
@@ -98,6 +103,9 @@ pub struct Answer {
     /// bytes by which the process grew
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth: Option<u64>,
+    /// the share of plans that were found again
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_hits: Option<f64>,
     /// what the workload is
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<About>,

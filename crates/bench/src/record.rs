@@ -22,7 +22,7 @@ use std::{
 /// What every record calls itself.
 pub const SCHEMA: &str = "adamant-bench";
 /// The version that this program writes, and the only one it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The seed of every interval, so that a record's summaries can be computed again.
 pub const SEED: u64 = 0x5eed;
 
@@ -149,12 +149,16 @@ pub struct Case {
     pub samples_ns: Vec<f64>,
     /// for each sample, the share of it in which the process waited for a core
     pub waited: Vec<f64>,
+    /// for each sample, the round in which it was taken: each prepares the workload anew; empty if there was one
+    pub rounds: Vec<u32>,
     /// what follows from the samples
     pub summary: Option<Summary>,
     /// the worst error of the compared outputs, as a share of what is allowed; nothing if there was no comparison
     pub worst_error: Option<f64>,
     /// bytes by which the process grew over its level before the first call
     pub peak_growth_bytes: Option<u64>,
+    /// from the third call on, the share of plans that were made before and found again
+    pub plan_hits: Option<f64>,
     /// the smallest relative change that a comparison on this machine would see
     pub smallest_visible: Option<f64>,
     /// why there is no time
@@ -228,9 +232,11 @@ impl Case {
             calls_per_sample: 1,
             samples_ns: Vec::new(),
             waited: Vec::new(),
+            rounds: Vec::new(),
             summary: None,
             worst_error: None,
             peak_growth_bytes: None,
+            plan_hits: None,
             smallest_visible: None,
             error: None,
             unsupported: false,
@@ -313,19 +319,32 @@ impl Record {
         if self.schema != SCHEMA {
             return Err(format!("its schema is `{}` instead of `{SCHEMA}`", self.schema));
         }
+        if self.settings.threads == 0 {
+            return Err("it has no threads".into());
+        }
+        let positive = |x: f64| x.is_finite() && x > 0.0;
+        if let Some(c) = self.ceilings.as_ref().filter(|c| !c.gflops.values().copied().chain([c.copy_gbps, c.triad_gbps, c.handover_ns]).all(positive)) {
+            return Err(format!("a ceiling is no positive number: {c:?}"));
+        }
         for case in &self.cases {
             let wrong = |what: &str| Err(format!("{}: {what}", case.workload));
-            if case.samples_ns.iter().any(|x| !x.is_finite() || *x <= 0.0) {
+            if case.samples_ns.iter().any(|x| !positive(*x)) {
                 return wrong("a sample is no positive number");
             }
             if case.waited.len() != case.samples_ns.len() {
                 return wrong("`waited` has another length than `samples_ns`");
+            }
+            if !case.rounds.is_empty() && case.rounds.len() != case.samples_ns.len() {
+                return wrong("`rounds` has another length than `samples_ns`");
             }
             if case.error.is_some() && !case.samples_ns.is_empty() {
                 return wrong("it has an error and samples: a wrong result has no time");
             }
             if case.unit.is_some() != case.amount.is_some() {
                 return wrong("`unit` and `amount` go together");
+            }
+            if case.amount.into_iter().chain(case.intensity).any(|x| !positive(x)) {
+                return wrong("`amount` or `intensity` is no positive number");
             }
             let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
             match (case.summary, Summary::of(&case.samples_ns)) {

@@ -3,6 +3,7 @@
 //!
 //! Invariant: names and errors come from anywhere; no text of theirs is markup in what is written.
 pub mod chart;
+pub mod history;
 pub mod html;
 pub mod markdown;
 pub mod plain;
@@ -55,10 +56,9 @@ pub fn write_out(text: &str, file: Option<&Path>) -> io::Result<()> {
             Ok(())
         }
         Some(file) => {
-            if let Some(folder) = file.parent().filter(|p| !p.as_os_str().is_empty()) {
-                fs::create_dir_all(folder)?;
-            }
-            fs::write(file, text).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", file.display())))
+            let folder = file.parent().filter(|p| !p.as_os_str().is_empty());
+            let made = folder.map_or(Ok(()), fs::create_dir_all);
+            made.and_then(|()| fs::write(file, text)).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", file.display())))
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     suite::Suite,
     workload::{Checked, Problem, Scale, Workload},
 };
+use adamant::schedule::take_stats;
 use std::{
     fs,
     io::{self, BufRead, Write},
@@ -75,6 +76,16 @@ fn answer(workloads: &[Workload], active: &mut Option<Active>, ask: Ask) -> Chec
             let growth = growth(|| a.sample(calls.max(1)).map(|_| ()))?;
             *active = Some(a);
             Answer { growth, ..Answer::default() }
+        }
+        Ask::Plans { calls } => {
+            let mut a = prepared(active)?;
+            a.sample(2)?;
+            let _before = take_stats();
+            a.sample(calls.max(1))?;
+            let stats = take_stats();
+            *active = Some(a);
+            let all = stats.hits + stats.resizes + stats.misses;
+            Answer { plan_hits: (all > 0).then(|| stats.hits as f64 / all as f64), ..Answer::default() }
         }
         Ask::Finish => {
             *active = None;

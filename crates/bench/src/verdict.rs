@@ -13,8 +13,8 @@
 //!
 //! Otherwise it is *same* where the interval is narrow enough to say so, and *noisy* where it is not.
 use crate::{
-    interleave::{DISTURBED, Taken},
-    record::SEED,
+    interleave::{DISTURBED, Taken, Turn},
+    record::{Case, SEED},
     stats::{bootstrap_ratio, holm, mann_whitney, median, signed_rank, student},
 };
 use serde::{Deserialize, Serialize};
@@ -140,6 +140,26 @@ impl Pairs {
         let used: Vec<_> = if enough { quiet } else { whole.iter().collect() };
         let pick = |k: usize| used.iter().map(|t| if on_core { t.ns[k] * (1.0 - t.waited[k]) } else { t.ns[k] }).collect();
         Pairs { a: pick(a), b: pick(b), round: used.iter().map(|t| t.round).collect(), all, quiet: quiet_pairs }
+    }
+    /// Pairs of two cases of one record, whose samples were taken in turn.
+    ///
+    /// # Errors
+    /// One of them has no samples, or not as many as the other.
+    pub fn of_cases(a: &Case, b: &Case, one_thread: bool) -> Result<Pairs, String> {
+        let n = a.samples_ns.len();
+        let failed = [a, b].into_iter().find_map(|c| Some(format!("{}: {}", c.implementation, c.error.as_ref()?)));
+        match failed {
+            Some(error) => return Err(error),
+            None if n == 0 || b.samples_ns.len() != n => return Err(format!("{} and {} were not measured in turn", a.implementation, b.implementation)),
+            None => {}
+        }
+        let turn = |k: usize| Turn {
+            round: a.rounds.get(k).map_or(0, |r| *r as usize),
+            ns: vec![a.samples_ns[k], b.samples_ns[k]],
+            waited: [a, b].map(|c| c.waited.get(k).copied().unwrap_or(0.0)).to_vec(),
+        };
+        let taken = Taken { workload: a.workload.clone(), sides: Vec::new(), turns: (0..n).map(turn).collect() };
+        Ok(Pairs::of(&taken, 0, 1, one_thread))
     }
     /// Logarithms of the ratios.
     fn changes(&self) -> Vec<f64> {

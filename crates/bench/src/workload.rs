@@ -155,6 +155,10 @@ impl Prepared {
     pub fn checked_once(call: impl FnMut() -> Result<(), Error> + 'static, verify: impl FnMut() -> Checked<f64> + 'static) -> Prepared {
         Prepared { verify_again: false, ..Prepared::checked(call, verify) }
     }
+    /// With what one more call gives, to be compared with other programs.
+    pub fn showing(self, output: impl FnMut() -> Checked<Vec<f32>> + 'static) -> Prepared {
+        Prepared { output: Some(Box::new(output)), ..self }
+    }
     /// This many calls as one, so that a share of them can be added.
     pub fn repeated(self, times: usize) -> Prepared {
         let mut call = self.call;

@@ -188,7 +188,7 @@ fn cross([batch, classes]: Shape) -> Checked<Prepared> {
     let target = indices(&[batch], classes);
     let picks = target.to_vec::<i64>()?;
     let call = move || cross_entropy(&logits.get(), &target, &CrossEntropyOptions::default()).backward().map(|grads| grads.of(&logits).cloned());
-    let again = call.clone();
+    let (again, shown) = (call.clone(), call.clone());
     let exact = move |i: usize| {
         let (row, class) = (i / classes, i % classes);
         let sum: f64 = xs[row * classes..][..classes].iter().map(|&x| (x as f64).exp()).sum();
@@ -200,5 +200,10 @@ fn cross([batch, classes]: Shape) -> Checked<Prepared> {
         let gradient = again()?.ok_or_else(|| Problem::Wrong("no gradient reached the logits".into()))?;
         check(&gradient, 64, F32, &exact)
     };
-    Ok(Prepared::checked(move || call().map(|g| drop(black_box(g))), verify))
+    // Of the gradient one row, which is not the first: its own class stands at the first place.
+    let shown = move || {
+        let gradient = shown()?.ok_or_else(|| Problem::Wrong("no gradient reached the logits".into()))?;
+        Ok(gradient.narrow(0, 1, 1).to_vec::<f32>()?)
+    };
+    Ok(Prepared::checked(move || call().map(|g| drop(black_box(g))), verify).showing(shown))
 }

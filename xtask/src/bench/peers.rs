@@ -7,11 +7,12 @@
 mod found;
 mod lines;
 
+use super::{small::COMPILED, standing::standings};
 use crate::exit::Exit;
 use adamant_bench::{
     Group, Suite,
     ceilings::Ceilings,
-    child::{Child, Subject},
+    child::{Child, Fresh, Subject},
     interleave::{Plan, SideState, Sides, Taken, take},
     lines::Line,
     machine::Load,
@@ -71,8 +72,8 @@ struct Measured {
     taken: Taken,
     /// this project against each peer: time of ours over the peer's
     against: Vec<Option<Compared>>,
-    /// growth of memory, by program
-    growth: Vec<Option<u64>>,
+    /// growth of memory and plans found again, by program
+    fresh: Vec<Fresh>,
 }
 
 /// Measures all and prints the ratios.
@@ -83,7 +84,9 @@ pub fn run(options: &Options, suite: &Suite) -> Exit {
     })
 }
 fn measure(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
-    let chosen = suite.chosen(Group::Main, &options.only).map_err(|e| (Exit::Usage, e.to_string()))?;
+    let mut chosen = suite.chosen(Group::Main, &options.only).map_err(|e| (Exit::Usage, e.to_string()))?;
+    // The compiled forms stand beside their workloads, as a program of their own.
+    chosen.retain(|w| !w.name.ends_with(COMPILED));
     let budget = Duration::try_from_secs_f64(options.budget).map_err(|_| (Exit::Usage, "--budget counts from 0".to_string()))?;
     if chosen.is_empty() {
         return Err((Exit::Usage, "no workload matches; `cargo xtask bench list` names them".into()));
@@ -92,27 +95,33 @@ fn measure(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     if let Some(program) = found::prints_lines(&options.dir) {
         return lines::run(&own, &program, &chosen, options);
     }
-    let mut subjects = vec![Subject { name: "adamant".into(), ..own }];
+    let compiled = Subject { name: "adamant-compile".into(), suffix: COMPILED.into(), ..own.clone() };
+    let mut subjects = vec![Subject { name: "adamant".into(), ..own }, compiled];
     subjects.extend(found::peers(options)?);
     let mut sides = started(subjects)?;
-    let plan = Plan { budget, rounds: options.rounds.max(1), settle: Duration::from_millis(options.settle), ..Plan::default() };
+    let plan = Plan { budget, rounds: options.rounds.max(1), settle: Duration::from_millis(options.settle), fewest: 5, ..Plan::default() };
     let (began, before) = (SystemTime::now(), Load::now());
     let mut all = Vec::new();
     for workload in &chosen {
         let taken = take(&mut sides, &workload.name, &plan, agree);
-        let growth = if workload.memory && options.memory { growth(&sides, &workload.name) } else { vec![None; taken.sides.len()] };
+        let fresh = |(subject, state): (&Subject, &SideState)| {
+            let wanted = workload.memory && options.memory && state.error.is_none();
+            if wanted { Fresh::of(subject, &workload.name, false) } else { Fresh::default() }
+        };
+        let fresh = sides.subjects().iter().zip(&taken.sides).map(fresh).collect();
         let against = against(&taken, options.threads == 1);
-        let measured = Measured { taken, against, growth };
+        let measured = Measured { taken, against, fresh };
         show(&measured, &sides, options);
         all.push(measured);
     }
     let cases: Vec<Case> = all.iter().flat_map(|m| cases(m, &sides)).collect();
     let failed = cases.iter().any(|c| c.implementation == "adamant" && c.error.is_some() && !c.unsupported);
+    let record = record(options, began, before, cases)?;
     if !options.json {
-        say_slower(&all);
+        say_standings(&record);
     }
     if let Some(file) = &options.record {
-        record(options, began, before, cases)?.append(file).map_err(|e| (Exit::Unreadable, e.to_string()))?;
+        record.append(file).map_err(|e| (Exit::Unreadable, e.to_string()))?;
     }
     Ok(if failed { Exit::Failed } else { Exit::Passed })
 }
@@ -125,7 +134,7 @@ fn started(subjects: Vec<Subject>) -> Result<Sides, Ended> {
                 eprintln!("{}: {} {}", subject.name, child.hello.implementation, child.hello.version);
                 present.push(subject);
             }
-            Err(e) if k == 0 => return Err((Exit::Failed, e.to_string())),
+            Err(e) if k < 2 => return Err((Exit::Failed, e.to_string())),
             Err(e) => eprintln!("skipped: {e}"),
         }
     }
@@ -167,19 +176,9 @@ fn against(taken: &Taken, one_thread: bool) -> Vec<Option<Compared>> {
         })
         .collect()
 }
-/// Three calls in a new process of each.
-fn growth(sides: &Sides, workload: &str) -> Vec<Option<u64>> {
-    let of = |subject: &Subject| {
-        let mut child = Child::start(subject).ok()?;
-        let prepare = Ask::Prepare { workload: workload.into(), small: false, check: false, repeat: 1 };
-        child.ask(&prepare).ok()?.error.is_none().then_some(())?;
-        child.ask(&Ask::Memory { calls: 3 }).ok()?.growth
-    };
-    sides.subjects().iter().map(of).collect()
-}
 /// The peer that takes the least time, by the ratio to it.
 fn best(m: &Measured) -> Option<(usize, &Compared)> {
-    let compared = m.against.iter().enumerate().filter_map(|(k, c)| Some((k, c.as_ref()?)));
+    let compared = m.against.iter().enumerate().skip(2).filter_map(|(k, c)| Some((k, c.as_ref()?)));
     compared.max_by(|a, b| a.1.ratio.unwrap_or(0.0).total_cmp(&b.1.ratio.unwrap_or(0.0)))
 }
 fn show(m: &Measured, sides: &Sides, options: &Options) {
@@ -204,26 +203,39 @@ fn show(m: &Measured, sides: &Sides, options: &Options) {
             _ => {}
         }
     }
-    for (k, bytes) in m.growth.iter().enumerate().filter_map(|(k, b)| Some((k, (*b)?))) {
-        println!("    {:<16} {:>9.1} MB more at its peak than before its first step", name(k), bytes as f64 * 1e-6);
+    for (k, fresh) in m.fresh.iter().enumerate() {
+        if let Some(bytes) = fresh.growth {
+            println!("    {:<16} {:>9.1} MB more at its peak than before its first step", name(k), bytes as f64 * 1e-6);
+        }
+        if let Some(hits) = fresh.plan_hits {
+            println!("    {:<16} {:>9.1} % of its plans found again from its third step on", name(k), hits * 100.0);
+        }
     }
     if let Some((k, c)) = best(m) {
         println!("    best: {:<10} ours / best: {}", name(k), of(c));
     }
 }
-fn say_slower(all: &[Measured]) {
-    let slower: Vec<String> = all
-        .iter()
-        .filter_map(|m| best(m).filter(|(_, c)| c.ratio > Some(1.0)).map(|(_, c)| format!("{} {:.2}", m.taken.workload, c.ratio.unwrap_or(0.0))))
-        .collect();
-    println!("slower than the best peer: {}", if slower.is_empty() { "none".into() } else { slower.join(", ") });
+/// One row for each workload: this project against the best peer, and what is asked of it.
+fn say_standings(record: &Record) {
+    let all = standings(record);
+    let mut grid = comfy_table::Table::new();
+    grid.load_style(comfy_table::presets::NOTHING).set_header(["workload", "this project", "against", "ratio [95 %]", "target", "met"]);
+    for s in &all {
+        let of = ratio(s.compared.ratio.unwrap_or(f64::NAN), s.compared.interval);
+        let met = s.met().map_or("", |met| if met { "yes" } else { "NO" });
+        grid.add_row([&s.workload, &s.ours, &s.peer, &of, &s.asked(), met]);
+    }
+    println!("{grid}");
+    let missed: Vec<String> = all.iter().filter(|s| s.met() == Some(false)).map(|s| format!("{} ({})", s.workload, s.ours)).collect();
+    println!("above their targets: {}", if missed.is_empty() { "none".into() } else { missed.join(", ") });
 }
 /// One case for each program.
 fn cases(m: &Measured, sides: &Sides) -> Vec<Case> {
     let about = &m.taken.sides[0].about;
     let case = |k: usize| {
         let state = &m.taken.sides[k];
-        let case = Case { peak_growth_bytes: m.growth[k], worst_error: state.worst, ..Case::new(&m.taken.workload, &sides.subjects()[k].name) };
+        let Fresh { growth, plan_hits } = m.fresh[k];
+        let case = Case { peak_growth_bytes: growth, plan_hits, worst_error: state.worst, ..Case::new(&m.taken.workload, &sides.subjects()[k].name) };
         let case = match about.clone() {
             Some(about) => case.about(about),
             None => case,
@@ -231,8 +243,9 @@ fn cases(m: &Measured, sides: &Sides) -> Vec<Case> {
         if state.error.is_some() {
             return Case { error: state.error.clone(), unsupported: state.unsupported, ..case };
         }
-        let (ns, waited) = m.taken.turns.iter().filter(|t| t.ns[k] > 0.0).map(|t| (t.ns[k], t.waited[k])).unzip();
-        case.sampled(ns, waited, state.calls)
+        let turns: Vec<_> = m.taken.turns.iter().filter(|t| t.ns[k] > 0.0).collect();
+        let (ns, waited) = turns.iter().map(|t| (t.ns[k], t.waited[k])).unzip();
+        Case { rounds: turns.iter().map(|t| t.round as u32).collect(), ..case.sampled(ns, waited, state.calls) }
     };
     (0..m.taken.sides.len()).map(case).collect()
 }

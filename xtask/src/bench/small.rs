@@ -1,19 +1,24 @@
 //! Operations so small that only their overhead counts.
-use adamant::{Cell, Error, Tensor, functional::linear};
+use adamant::{Cell, Result, Tensor, compile, functional::linear};
 use adamant_bench::{
-    Checked, Prepared, Problem, Scale, Workload,
+    Checked, Prepared, Problem, Workload,
     check::{F32, check},
     ensure,
     inputs::{tensor, uniform},
 };
-use std::hint::black_box;
+use std::{hint::black_box, rc::Rc};
+
+/// What stands behind the name of a workload in its compiled form: captured once, replayed without recording.
+pub const COMPILED: &str = "_compiled";
 
 /// The family.
 pub fn workloads() -> Vec<Workload> {
     vec![
         Workload::new("small_add4_nograd", None, |_| add(false)),
         Workload::new("small_add4_grad", None, |_| add(true)),
-        Workload::new("tiny_mlp_fwdbwd", None, tiny_mlp),
+        Workload::new(format!("small_add4_grad{COMPILED}"), None, |_| add_compiled()),
+        Workload::new("tiny_mlp_fwdbwd", None, |_| tiny_mlp(false)),
+        Workload::new(format!("tiny_mlp_fwdbwd{COMPILED}"), None, |_| tiny_mlp(true)),
     ]
 }
 fn add(tracked: bool) -> Checked<Prepared> {
@@ -25,24 +30,34 @@ fn add(tracked: bool) -> Checked<Prepared> {
     if !tracked {
         return Ok(Prepared::output(sum, move |z| check(z, 1, F32, &exact)));
     }
-    let again = sum.clone();
+    let (again, shown) = (sum.clone(), sum.clone());
     let verify = move || {
         let z = again();
         ensure(z.is_tracked(), || "the sum is not recorded for a gradient".into())?;
         check(&z, 1, F32, &exact)
     };
-    Ok(Prepared::checked(move || black_box(sum()).eval(), verify))
+    Ok(Prepared::checked(move || black_box(sum()).eval(), verify).showing(move || Ok(shown().to_vec::<f32>()?)))
+}
+/// The same sum in a compiled function, within which both operands are tracked.
+fn add_compiled() -> Checked<Prepared> {
+    let (xs, ys) = (uniform(4, 1), uniform(4, 2));
+    let (x, y) = (tensor(&[4], 1), tensor(&[4], 2));
+    let exact = move |i: usize| (xs[i] as f64 + ys[i] as f64, (xs[i].abs() + ys[i].abs()) as f64);
+    let sum = Rc::new(compile(|t: &[Tensor]| Ok(vec![&t[0].tracked() + &t[1].tracked()])));
+    let call = move || sum.call(&[&x, &y]).map(|mut z| z.swap_remove(0));
+    let (again, shown) = (call.clone(), call.clone());
+    Ok(Prepared::checked(move || black_box(call()?).eval(), move || check(&again()?, 1, F32, &exact)).showing(move || Ok(shown()?.to_vec::<f32>()?)))
 }
 
 /// Three dense layers on one row of 16 numbers, mean of squares, gradients of all six parameters.
-fn tiny_mlp(_: Scale) -> Checked<Prepared> {
+fn tiny_mlp(compiled: bool) -> Checked<Prepared> {
     let sizes = [(16usize, 16usize), (16, 16), (16, 1)];
     let cell = |shape: &[usize], seed: u64, bound: f64| Cell::new(&(tensor(shape, seed) * bound), true);
     let layers = sizes
         .iter()
         .enumerate()
-        .map(|(k, &(i, o))| Ok((cell(&[o, i], 10 + k as u64, 0.25)?, cell(&[o], 20 + k as u64, 0.25)?)))
-        .collect::<Result<Vec<(Cell, Cell)>, Error>>()?;
+        .map(|(k, &(i, o))| Ok((cell(&[o, i], 1001 + 2 * k as u64, 0.25)?, cell(&[o], 1002 + 2 * k as u64, 0.25)?)))
+        .collect::<Result<Vec<(Cell, Cell)>>>()?;
     let x = tensor(&[1, 16], 1);
     let forward = move |weights: &dyn Fn(&Cell) -> Tensor| {
         let dense = |x: &Tensor, k: usize| linear(x, &weights(&layers[k].0), Some(&weights(&layers[k].1)));
@@ -51,8 +66,36 @@ fn tiny_mlp(_: Scale) -> Checked<Prepared> {
         let y = dense(&h, 2);
         ((&y * &y).sum(..), layers.clone())
     };
-    let again = forward.clone();
-    Ok(Prepared::checked(move || forward(&Cell::get).0.backward().map(|grads| drop(black_box(grads))), move || slope(&again)))
+    let (again, plain) = (forward.clone(), forward.clone());
+    // The loss and all gradients.
+    let passes = move || -> Result<Vec<Tensor>> {
+        let (loss, layers) = forward(&Cell::get);
+        let grads = loss.backward()?;
+        let of = |cell: &Cell| grads.of(cell).cloned();
+        Ok([Some(loss.detach())].into_iter().chain(layers.iter().flat_map(|(w, b)| [of(w), of(b)])).flatten().collect())
+    };
+    let passes: Rc<dyn Fn() -> Result<Vec<Tensor>>> = if compiled {
+        let replayed = compile(move |_: &[Tensor]| passes());
+        Rc::new(move || replayed.call(&[]))
+    } else {
+        Rc::new(passes)
+    };
+    let (checked, shown) = (passes.clone(), passes.clone());
+    let values = move |passes: &dyn Fn() -> Result<Vec<Tensor>>| -> Checked<Vec<f32>> {
+        let all = passes()?.iter().map(Tensor::to_vec::<f32>).collect::<Result<Vec<_>>>()?;
+        ensure(all.len() == 7, || "a parameter got no gradient".into())?;
+        Ok(all.concat())
+    };
+    let verify = move || {
+        values(&*checked)?;
+        slope(&again)
+    };
+    let prepared = if compiled {
+        Prepared::checked(move || passes().and_then(|all| black_box(all).iter().try_for_each(Tensor::eval)), verify)
+    } else {
+        Prepared::checked(move || plain(&Cell::get).0.backward().map(|grads| drop(black_box(grads))), verify)
+    };
+    Ok(prepared.showing(move || values(&*shown)))
 }
 /// Along the gradient the loss changes by the gradient's square: how far from it, as a share of what is allowed.
 fn slope(forward: impl Fn(&dyn Fn(&Cell) -> Tensor) -> (Tensor, Vec<(Cell, Cell)>)) -> Checked<f64> {

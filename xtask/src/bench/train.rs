@@ -44,7 +44,7 @@ impl Task {
 fn train(name: &'static str, build: fn(Scale) -> Result<Task>) -> Workload {
     let prepared = move |scale: Scale| -> Checked<Prepared> {
         let task = Rc::new(RefCell::new(build(scale)?));
-        let checked = task.clone();
+        let (checked, shown) = (task.clone(), task.clone());
         let step = move || {
             black_box(task.borrow_mut().step()?);
             Ok(())
@@ -53,7 +53,9 @@ fn train(name: &'static str, build: fn(Scale) -> Result<Task>) -> Workload {
         Ok(Prepared::checked_once(step, move || {
             agree(build)?;
             slope(&checked.borrow())
-        }))
+        })
+        // The losses of three steps: what forward, backward and the optimizer give, where others begin with the same weights.
+        .showing(move || (0..3).map(|_| Ok(shown.borrow_mut().step()?)).collect()))
     };
     Workload::new(name, None, prepared).with_memory()
 }

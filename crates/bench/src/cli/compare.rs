@@ -178,13 +178,18 @@ fn programs(options: &Options, a: Subject, b: Subject, suite: &Suite) -> Result<
     comparison.cases = judge(&measure(&mut sides, &names, &plan), comparison.threshold);
     Ok(comparison)
 }
-/// Pairs of the first two programs, case by case.
+/// Pairs of the first two programs, case by case; what neither has is left out.
 pub(super) fn measure(sides: &mut Sides, names: &[String], plan: &Plan) -> Vec<(String, Result<Pairs, String>)> {
     let one_thread = sides.subjects().iter().all(|s| s.threads == 1);
     let mut cases = Vec::new();
     for (k, name) in names.iter().enumerate() {
         let taken = take(sides, name, plan, |_, _| ());
         let failed: Vec<String> = taken.sides.iter().zip(sides.subjects()).filter_map(|(s, of)| Some(format!("{}: {}", of.name, s.error.as_ref()?))).collect();
+        // What no side has is nothing to compare, and no failure.
+        if taken.sides.iter().all(|s| s.unsupported) {
+            eprintln!("{}/{} {name} is left out: {}", k + 1, names.len(), failed.join("; "));
+            continue;
+        }
         let pairs = if failed.is_empty() { Ok(Pairs::of(&taken, 0, 1, one_thread)) } else { Err(failed.join("; ")) };
         eprintln!("{}/{} {name}: {} turns", k + 1, names.len(), taken.turns.len());
         cases.push((name.clone(), pairs));

@@ -2,11 +2,10 @@
 use super::{Chosen, Ended, Exit, Where, compare, ended, some};
 use crate::{
     ceilings::Ceilings,
-    child::{Child, Subject},
+    child::{Fresh, Subject},
     criterion,
     lines::Line,
     machine::{Git, Load, Machine, Toolchain},
-    protocol::Ask,
     record::{Case, Record},
     render::{Format, comparison as rendered},
     sampler::{Active, Stop},
@@ -100,11 +99,16 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     for workload in &wanted {
         let mut case = measure(suite.implementation, workload, stop, options.small);
         if workload.memory && case.error.is_none() && (options.memory || options.record.is_some()) {
-            case.peak_growth_bytes = growth(options, &workload.name);
+            let own = Subject::own(options.at.threads.into(), &options.at.device).map_err(|e| ended(Exit::Failed)(&e))?;
+            let fresh = Fresh::of(&own, &workload.name, options.small);
+            (case.peak_growth_bytes, case.plan_hits) = (fresh.growth, fresh.plan_hits);
         }
         show(&case);
         if let (false, Some(bytes)) = (options.json, case.peak_growth_bytes) {
             println!("{:<34} {:>12.1} MB more at its peak than before its first call", "", bytes as f64 * 1e-6);
+        }
+        if let (false, Some(hits)) = (options.json, case.plan_hits) {
+            println!("{:<34} {:>12.1} % of its plans found again from its third call on", "", hits * 100.0);
         }
         cases.push(case);
     }
@@ -153,13 +157,6 @@ pub fn measure(implementation: &str, workload: &Workload, stop: Stop, small: boo
         }
         Err(problem) => Case { unsupported: problem.is_unsupported(), error: Some(problem.to_string()), ..case },
     }
-}
-/// The growth of a new process over three calls; nothing where it cannot be told.
-fn growth(options: &Options, workload: &str) -> Option<u64> {
-    let mut child = Child::start(&Subject::own(options.at.threads.into(), &options.at.device).ok()?).ok()?;
-    let prepare = Ask::Prepare { workload: workload.into(), small: options.small, check: false, repeat: 1 };
-    child.ask(&prepare).ok()?.error.is_none().then_some(())?;
-    child.ask(&Ask::Memory { calls: 3 }).ok()?.growth
 }
 /// Prints what a record would say of this machine.
 pub(super) fn env(options: &EnvOptions) -> Result<Exit, Ended> {

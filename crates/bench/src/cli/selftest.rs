@@ -136,7 +136,11 @@ fn equal(options: &Options, suite: &Suite, plan: &Plan) -> Result<Outcome, Ended
     while cases.len() < options.cases {
         let plan = Plan { seed: plan.seed + again, ..*plan };
         let wanted: Vec<String> = names.iter().take(options.cases - cases.len()).cloned().collect();
-        cases.extend(measure(&mut sides, &wanted, &plan));
+        let measured = measure(&mut sides, &wanted, &plan);
+        if measured.is_empty() {
+            return Err((Exit::Failed, "this machine has none of the workloads".into()));
+        }
+        cases.extend(measured);
         again += 1;
     }
     Ok(Outcome::of("equal", &judge(&cases, THRESHOLD), start.elapsed().as_secs_f64(), |slower, faster| slower + faster <= MOST_ALARMS))

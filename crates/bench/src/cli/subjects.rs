@@ -59,7 +59,7 @@ fn set(subject: &mut Subject, name: &str, value: &str) -> Result<(), Ended> {
     match name {
         "threads" => {
             subject.threads = value.parse::<u16>().ok().filter(|n| *n > 0).ok_or_else(usage)?.into();
-            subject.chosen.extend(["threads", "device.threads"].map(String::from));
+            subject.chosen.extend(["threads", "device.threads", "machine.cores"].map(String::from));
         }
         "device" => {
             subject.device = value.into();

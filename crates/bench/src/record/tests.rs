@@ -52,8 +52,8 @@ fn a_record_that_is_not_what_was_written() {
 fn a_version_that_is_read_as_if_it_were_this_one() {
     let text = serde_json::to_string(&example("x")).unwrap();
     for (other, what) in [
-        (text.replace("\"version\":1", "\"version\":2"), "of version 2; this program reads version 1"),
-        (text.replace("\"version\":1,", ""), "no `version`"),
+        (text.replace("\"version\":2", "\"version\":1"), "of version 1; this program reads version 2"),
+        (text.replace("\"version\":2,", ""), "no `version`"),
         (text.replace("\"schema\":\"adamant-bench\"", "\"schema\":\"other\""), "schema is `other`"),
         (text.replace("\"cases\":", "\"kases\":"), "unknown field `kases`"),
         (text[..text.len() / 2].into(), "EOF"),
@@ -76,7 +76,11 @@ fn a_time_that_no_sample_gave() {
         (change(|r| r.cases[0].summary = None), "does not follow"),
         (change(|r| r.cases[0].error = Some("wrong".into())), "no time"),
         (change(|r| r.cases[1].unit = None), "go together"),
+        (change(|r| r.cases[1].amount = Some(0.0)), "no positive number"),
+        (change(|r| r.settings.threads = 0), "no threads"),
+        (change(|r| r.ceilings.as_mut().unwrap().copy_gbps = 0.0), "a ceiling is no positive number"),
         (change(|r| r.cases[1].waited.clear()), "another length"),
+        (change(|r| r.cases[1].rounds = vec![0]), "another length"),
     ] {
         assert!(said.contains(what), "{said}");
     }

@@ -13,6 +13,7 @@ use crate::{
 use std::{collections::BTreeSet, fmt::Write};
 
 const STYLE: &str = include_str!("page.css");
+const THEME: &str = include_str!("theme.js");
 const SCRIPT: &str = include_str!("page.js");
 /// Nothing is loaded from anywhere.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
@@ -32,12 +33,13 @@ pub fn escaped(text: &str) -> String {
     }
     out
 }
-fn page(title: &str, body: &str) -> String {
+/// A whole page: its body, and its script beside the one that every page has.
+pub(super) fn page(title: &str, body: &str, script: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"><title>{title}</title><style>{STYLE}</style></head>\n\
          <body><main><header><h1>{title}</h1><button id=\"theme\" type=\"button\">Light or dark</button></header>\n{body}</main>\
-         <script>{SCRIPT}</script></body></html>\n"
+         <script>{THEME}</script><script>{script}</script></body></html>\n"
     )
 }
 /// The page of a merged table.
@@ -68,7 +70,7 @@ pub fn report(t: &Table) -> String {
     body.push_str(&memory(t));
     body.push_str(&table("Sizes", t, Group::Sizes));
     body.push_str(&environments(t));
-    page("Benchmarks", &body)
+    page("Benchmarks", &body, SCRIPT)
 }
 fn table(title: &str, t: &Table, group: Group) -> String {
     let rows: Vec<_> = t.rows.iter().filter(|r| r.group == group).collect();
@@ -101,7 +103,7 @@ fn cell(c: Option<&Cell>) -> String {
     format!("<td{class} data-ns=\"{ns}\">{}{spread}{rate}{share}</td>", time(ns))
 }
 /// Throughput in operations against operations per byte, below the roofline.
-fn roofline(t: &Table, k: usize, column: &Column) -> Chart {
+pub(super) fn roofline(t: &Table, k: usize, column: &Column) -> Chart {
     let points = t.rows.iter().filter_map(|row| {
         let c = row.cells[k].as_ref()?;
         let (x, intensity) = (c.throughput?, c.intensity?);
@@ -156,7 +158,7 @@ fn memory(t: &Table) -> String {
         return String::new();
     }
     let mut out = String::from(
-        "<section><h2>Growth of memory</h2><p>The most that the process held over its level before the first call.</p><div class=\"wide\"><table><thead><tr><th scope=\"col\">workload</th>",
+        "<section><h2>Growth of memory</h2><p>The most that the process held over its level before the first call; and from the third call on, how many plans were found again.</p><div class=\"wide\"><table><thead><tr><th scope=\"col\">workload</th>",
     );
     t.columns.iter().for_each(|c| out.push_str(&format!("<th scope=\"col\">{}</th>", escaped(&c.name))));
     out.push_str("</tr></thead><tbody>");
@@ -164,7 +166,8 @@ fn memory(t: &Table) -> String {
         let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escaped(&row.workload));
         for c in &row.cells {
             let bytes = c.as_ref().and_then(|c| c.peak_growth_bytes);
-            out.push_str(&bytes.map_or_else(|| "<td class=\"none\">not measured</td>".into(), |b| format!("<td>{:.1} MB</td>", b as f64 * 1e-6)));
+            let hits = c.as_ref().and_then(|c| c.plan_hits).map(|h| format!("<br><small>{:.1} % of plans found again</small>", h * 100.0)).unwrap_or_default();
+            out.push_str(&bytes.map_or_else(|| "<td class=\"none\">not measured</td>".into(), |b| format!("<td>{:.1} MB{hits}</td>", b as f64 * 1e-6)));
         }
         out.push_str("</tr>");
     }
@@ -219,5 +222,5 @@ pub fn comparison(c: &Comparison) -> String {
         body.push_str("</dl>");
     }
     body.push_str("</section>\n");
-    page("Comparison", &body)
+    page("Comparison", &body, SCRIPT)
 }

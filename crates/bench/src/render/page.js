@@ -1,9 +1,4 @@
 "use strict";
-const root = document.documentElement;
-document.getElementById("theme").addEventListener("click", () => {
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
-});
 // What is searched for stands in the address, so that a link shows the same rows.
 const searches = [...document.querySelectorAll("input[type=search]")];
 function show(text) {

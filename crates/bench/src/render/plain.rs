@@ -87,7 +87,7 @@ fn as_text(field: String) -> String {
     let runs = field.starts_with(['=', '+', '@', '\t', '\r']) || (field.starts_with('-') && field.parse::<f64>().is_err());
     if runs { format!(" {field}") } else { field }
 }
-fn csv_text(header: &[&str], mut rows: impl Iterator<Item = Vec<String>>) -> String {
+pub(super) fn csv_text(header: &[&str], mut rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // A vector takes all that is written, and every row is as long as the header.
     let written = writer.write_record(header).and_then(|()| rows.try_for_each(|row| writer.write_record(row.into_iter().map(as_text))));

@@ -73,6 +73,34 @@ fn samples_of_two_records() {
     assert!(compared[1].is_regression(0.15) && !compared[1].is_regression(0.25) && !compared[0].is_regression(0.0));
 }
 #[test]
+fn a_large_change_of_a_long_case_that_a_gate_lets_pass() {
+    // As few turns as a case has whose one call is as long as the budget, in one round, beside nineteen equal cases.
+    let few = |seed, factor| {
+        let mut p = pairs(seed, factor, 0.02, 0.0, 15);
+        p.a.truncate(14);
+        p.b.truncate(14);
+        (p.round, p.all, p.quiet) = (vec![0; 14], 14, 14);
+        p
+    };
+    let mut cases: Vec<Pairs> = (0..19).map(|k| few(k, 1.0)).collect();
+    cases.push(few(99, 20.0));
+    assert_eq!(verdicts(&cases, 0.01).last(), Some(&Verdict::Slower));
+}
+#[test]
+fn cases_of_a_record_that_were_not_taken_in_turn() {
+    let case = |who: &str, n: usize, factor: f64| {
+        let ns = (0..n).map(|k| factor * (100.0 + (k % 7) as f64)).collect();
+        Case { rounds: (0..n as u32).map(|k| k / 10).collect(), ..Case::new("w", who).sampled(ns, vec![0.0; n], 1) }
+    };
+    let compared = judge(&[("w".into(), Pairs::of_cases(&case("a", 40, 1.0), &case("b", 40, 1.1), true))], 0.01);
+    assert_eq!(compared[0].verdict, Some(Verdict::Slower));
+    let failed = Case { error: Some("wrong result".into()), ..Case::new("w", "c") };
+    for (other, what) in [(case("b", 39, 1.0), "in turn"), (failed, "c: wrong result"), (Case::new("w", "d"), "in turn")] {
+        let said = Pairs::of_cases(&case("a", 40, 1.0), &other, true).unwrap_err();
+        assert!(said.contains(what), "{said}");
+    }
+}
+#[test]
 fn a_program_that_was_not_let_run_and_is_called_slow() {
     let turn = |k: usize| {
         // B waits for half of its time, in all turns but every fifth.

@@ -3,16 +3,18 @@ use crate::{ids, tensor};
 use candle_core::{Result, Tensor, Var};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, loss::cross_entropy};
 use peer_protocol::{Fallible, Ready};
+use std::{cell::RefCell, rc::Rc};
 
 /// A parameter of numbers within ±1/√fan_in.
 fn parameter(all: &mut Vec<Var>, shape: &[usize], fan_in: usize) -> Result<Tensor> {
-    let seed = 10 + all.len() as u64;
+    let seed = 1001 + all.len() as u64;
     let var = Var::from_tensor(&(tensor(shape, seed)? / (fan_in as f64).sqrt())?)?;
     let handle = var.as_tensor().clone();
     all.push(var);
     Ok(handle)
 }
 /// An `[out, in]` matrix and a bias.
+#[derive(Clone)]
 struct Dense(Tensor, Tensor);
 impl Dense {
     fn new(all: &mut Vec<Var>, i: usize, o: usize) -> Result<Dense> {
@@ -36,21 +38,42 @@ fn forward(layers: &[Dense], x: &Tensor) -> Result<Tensor> {
 /// A step of Adam, which is AdamW without decay.
 fn trained(all: Vec<Var>, loss: impl Fn() -> Result<Tensor> + 'static) -> Fallible<Ready> {
     let mut optimizer = AdamW::new(all, ParamsAdamW { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 })?;
-    Ok(Ready::new(move || {
+    let step = Rc::new(RefCell::new(move || -> Result<f32> {
         let loss = loss()?;
         optimizer.backward_step(&loss)?;
-        std::hint::black_box(loss.to_scalar::<f32>()?);
+        loss.to_scalar::<f32>()
+    }));
+    let again = step.clone();
+    let ready = Ready::new(move || {
+        std::hint::black_box((step.borrow_mut())()?);
         Ok(())
-    }))
+    });
+    // The losses of three steps: what forward, backward and the optimizer give.
+    Ok(ready.shown(move || Ok((0..3).map(|_| (again.borrow_mut())()).collect::<Result<Vec<f32>>>()?)))
 }
 
 /// Three small layers, mean of squares, forward and backward.
 pub fn tiny_mlp() -> Fallible<Ready> {
     let mut all = Vec::new();
     let (layers, x) = (dense(&mut all, &[16, 16, 16, 1])?, tensor(&[1, 16], 1)?);
-    Ok(Ready::new(move || {
-        std::hint::black_box(forward(&layers, &x)?.sqr()?.mean_all()?.backward()?);
+    let passes = move || -> Result<_> {
+        let loss = forward(&layers, &x)?.sqr()?.mean_all()?;
+        let grads = loss.backward()?;
+        Ok((loss, grads))
+    };
+    let again = passes.clone();
+    let ready = Ready::new(move || {
+        std::hint::black_box(passes()?);
         Ok(())
+    });
+    // The loss and all gradients.
+    Ok(ready.shown(move || {
+        let (loss, grads) = again()?;
+        let mut values = vec![loss.to_scalar::<f32>()?];
+        for var in &all {
+            values.extend(grads.get(var.as_tensor()).ok_or("no gradient")?.flatten_all()?.to_vec1::<f32>()?);
+        }
+        Ok(values)
     }))
 }
 /// 784, 512, 256, 10.
