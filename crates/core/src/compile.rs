@@ -5,15 +5,16 @@
 //! What `f` may depend on: its inputs' shapes and dtypes, the cells it reads, [`Flag`]s, whether gradients are
 //! recorded. Rust numbers that the closure captures are fixed at capture; pass what changes as a tensor or a cell.
 use crate::{
-    Device, Error, ErrorKind, Origin, Result, Tensor,
+    Device, Error, ErrorKind, Meta, Origin, Result, Tensor,
     cell::{OVERLAYS, Overlay, OverlayKind},
+    op::mix,
     record::{CONTEXT, capture},
     schedule::captured::{Call, Captured},
 };
 use parking_lot::Mutex;
 use std::{
     cell::RefCell,
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -51,17 +52,35 @@ impl Flag {
 /// A function that is captured once per kind of inputs and replayed afterwards.
 pub struct Compiled<F> {
     f: F,
-    captures: Mutex<HashMap<Key, Vec<Arc<Guarded>>>>,
+    /// by the hash of the kind
+    captures: Mutex<BTreeMap<u64, Vec<Arc<Guarded>>>>,
 }
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    metas: Vec<(crate::Shape, crate::DType, u32)>,
+/// What a capture is good for: inputs like these, called where these things stand so.
+struct Kind<'a> {
+    inputs: &'a [&'a Tensor],
     grad: bool,
     door: usize,
 }
+impl Kind<'_> {
+    fn metas(&self) -> impl ExactSizeIterator<Item = Meta> {
+        self.inputs.iter().map(|t| t.meta())
+    }
+    fn hash(&self) -> u64 {
+        self.metas().fold(mix(self.door as u64, self.grad as u64), |hash, m| mix(hash ^ m.dtype as u64, m.shape.hash()))
+    }
+}
 struct Guarded {
+    metas: Vec<Meta>,
+    grad: bool,
+    door: usize,
     flags: Vec<(Flag, bool)>,
     captured: Captured,
+}
+impl Guarded {
+    fn fits(&self, kind: &Kind<'_>) -> bool {
+        let as_they_stood = || self.flags.iter().all(|(flag, on)| flag.0.load(Relaxed) == *on);
+        self.grad == kind.grad && self.door == kind.door && kind.metas().eq(self.metas.iter().copied()) && as_they_stood()
+    }
 }
 
 /// Is this thread capturing a function? Then Rust numbers that change from call to call would be fixed.
@@ -79,7 +98,7 @@ pub fn is_capturing() -> bool {
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub fn compile<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>>(f: F) -> Compiled<F> {
-    Compiled { f, captures: Mutex::new(HashMap::new()) }
+    Compiled { f, captures: Mutex::new(BTreeMap::new()) }
 }
 
 impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
@@ -91,9 +110,12 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
     #[track_caller]
     pub fn call(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let origin = Origin::here();
+        let grad = crate::grad::grad_enabled();
         for t in inputs {
-            (*t).clone().ok()?;
-            if t.is_tracked() && crate::grad::grad_enabled() {
+            if let Some(e) = t.error() {
+                return Err(e);
+            }
+            if t.is_tracked() && grad {
                 return Err(Error::at(
                     "compile",
                     ErrorKind::Argument("an input is tracked, and no gradient flows through a compiled function; call backward inside it".into()),
@@ -101,41 +123,37 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
                 ));
             }
         }
-        let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
-        // Inside another capture, or where nothing is planned, it is the plain function.
-        let device = match plain.first() {
+        let device = match inputs.first() {
             Some(t) => t.meta().device,
             None => Device::current()?,
         };
+        // Inside another capture, or where nothing is planned, it is the plain function.
         if CONTEXT.with(|c| c.capturing() || c.eager.get()) || device.is_reference() {
+            let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
             return (self.f)(&plain);
         }
-        let key = Key {
-            metas: plain.iter().map(|t| (t.meta().shape, t.meta().dtype, t.meta().device.index())).collect(),
-            grad: crate::grad::grad_enabled(),
-            door: crate::intercept::depth(),
-        };
-        let known = self.captures.lock().get(&key).and_then(|all| all.iter().find(|g| g.flags.iter().all(|(f, on)| f.0.load(Relaxed) == *on)).cloned());
+        let kind = Kind { inputs, grad, door: crate::intercept::depth() };
+        let known = self.captures.lock().get(&kind.hash()).and_then(|all| all.iter().find(|g| g.fits(&kind)).cloned());
         let guarded = match known {
             Some(g) => g,
             None => {
-                let g = Arc::new(self.capture(&plain, device)?);
-                self.captures.lock().entry(key).or_default().push(g.clone());
+                let g = Arc::new(self.capture(&kind, device)?);
+                self.captures.lock().entry(kind.hash()).or_default().push(g.clone());
                 g
             }
         };
-        guarded.captured.call(&Call { inputs: &plain, device, origin })
+        guarded.captured.call(&Call { inputs, device, origin })
     }
 
-    fn capture(&self, inputs: &[Tensor], device: Device) -> Result<Guarded> {
-        let places: Vec<Tensor> = inputs.iter().map(|t| Tensor::placeholder(t.meta())).collect();
+    fn capture(&self, kind: &Kind<'_>, device: Device) -> Result<Guarded> {
+        let places: Vec<Tensor> = kind.inputs.iter().map(|t| Tensor::placeholder(t.meta())).collect();
         OVERLAYS.with(|o| o.borrow_mut().push(Overlay::new(OverlayKind::Capture)));
         GUARDS.with(|g| g.borrow_mut().push(Vec::new()));
         let (outputs, stream) = capture(device, || (self.f)(&places));
         let flags = GUARDS.with(|g| g.borrow_mut().pop()).unwrap_or_default();
         let overlay = OVERLAYS.with(|o| o.borrow_mut().pop()).unwrap_or_else(|| Overlay::new(OverlayKind::Capture));
         let outputs = outputs?.into_iter().map(|t| t.detach().ok()).collect::<Result<Vec<_>>>()?;
-        let captured = Captured::new(&places, &outputs, &overlay, stream)?;
-        Ok(Guarded { flags, captured })
+        let captured = Captured::new(&places, &outputs, &overlay, &stream, device)?;
+        Ok(Guarded { metas: kind.metas().collect(), grad: kind.grad, door: kind.door, flags, captured })
     }
 }

@@ -229,7 +229,7 @@ pub(crate) fn capture<R>(device: Device, f: impl FnOnce() -> R) -> (R, Arc<Strea
 }
 
 impl Log {
-    fn new(device: Device, capture: bool) -> Log {
+    pub(crate) fn new(device: Device, capture: bool) -> Log {
         Log {
             device,
             records: Vec::new(),

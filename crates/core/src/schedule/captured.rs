@@ -9,39 +9,55 @@ use crate::{
     Device, Error, ErrorKind, Op, Origin, Result, Tensor,
     cell::{Cell, Overlay},
     op::{Arg, View, mix},
-    record::{NoSlot, Stream, evaluate, ready},
+    record::{Log, NoSlot, Stream, evaluate, ready},
     value::{Stored, Value},
 };
 use parking_lot::Mutex;
-use std::{collections::HashMap, sync::Arc};
+use smallvec::SmallVec;
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
-/// Where an input slot's memory comes from at a call.
+/// Where a value of the window is found at a call.
 #[derive(Clone, Copy)]
-enum From {
+enum Where {
     Argument(usize),
     Cell(usize),
-    /// a tensor that the closure holds
-    Constant,
+    /// It is in the window: a tensor that the closure holds.
+    Window(u32),
+    /// A value that the plan publishes, by its place there.
+    Published(usize),
+    /// No step makes it.
+    Nowhere,
+}
+/// A plan for the window, with all that a call would have to look up by slot.
+struct Bound {
+    plan: Arc<Plan>,
+    sized: Arc<Sized>,
+    /// by input of the plan's graph; `None`: a constant that the graph holds
+    inputs: Vec<Option<Where>>,
+    outputs: Vec<Where>,
+    writes: Vec<Where>,
 }
 pub(crate) struct Captured {
-    stream: Arc<Stream>,
-    /// by slot of the captured window
-    sources: HashMap<u32, From>,
+    /// The window as it was recorded. Nothing is added to it.
+    log: Log,
+    /// by input of the window, in order
+    sources: Vec<(u32, Where)>,
     cells: Vec<Cell>,
     outputs: Vec<u32>,
     /// (cell, slot): the cell's next value
     writes: Vec<(Cell, u32)>,
-    plans: Mutex<HashMap<u64, super::Found>>,
+    /// By what was free at the call.
+    plans: Mutex<Vec<(u64, Arc<Bound>)>>,
 }
 pub(crate) struct Call<'a> {
-    pub inputs: &'a [Tensor],
+    pub inputs: &'a [&'a Tensor],
     pub device: Device,
     pub origin: Origin,
 }
 
 impl Captured {
-    pub fn new(places: &[Tensor], outputs: &[Tensor], overlay: &Overlay, stream: Arc<Stream>) -> Result<Captured> {
-        let mut log = stream.log.lock();
+    pub fn new(places: &[Tensor], outputs: &[Tensor], overlay: &Overlay, stream: &Stream, device: Device) -> Result<Captured> {
+        let mut log = std::mem::replace(&mut *stream.log.lock(), Log::new(device, true));
         let internal = |why: NoSlot| Error::new("compile", why.into());
         let mut slots = Vec::new();
         for t in outputs {
@@ -53,87 +69,53 @@ impl Captured {
                 writes.push((cell.clone(), log.slot_of(t.value()).map_err(internal)?));
             }
         }
-        let mut sources = HashMap::new();
+        let mut of_slot: HashMap<u32, Where> = HashMap::new();
         for (k, t) in places.iter().enumerate() {
             if let Some(slot) = t.value().slot(log.epoch) {
-                sources.insert(slot, From::Argument(k));
+                of_slot.insert(slot, Where::Argument(k));
             }
         }
         let mut cells = Vec::new();
         for (cell, t) in &overlay.reads {
             if let Some(slot) = t.value().slot(log.epoch) {
-                sources.insert(slot, From::Cell(cells.len()));
+                of_slot.insert(slot, Where::Cell(cells.len()));
                 cells.push(cell.clone());
             }
         }
-        for r in &log.records {
-            if matches!(r.op, Op::Input) {
-                sources.entry(r.first).or_insert(From::Constant);
-            }
-        }
-        drop(log);
-        Ok(Captured { stream, sources, cells, outputs: slots, writes, plans: Mutex::new(HashMap::new()) })
+        let inputs = log.records.iter().filter(|r| matches!(r.op, Op::Input));
+        let sources = inputs.map(|r| (r.first, of_slot.get(&r.first).copied().unwrap_or(Where::Window(r.first)))).collect();
+        Ok(Captured { log, sources, cells, outputs: slots, writes, plans: Mutex::new(Vec::new()) })
     }
 
     /// Binds, replays, and gives the results out.
     pub fn call(&self, call: &Call<'_>) -> Result<Vec<Tensor>> {
-        let arguments: Vec<Arc<Value>> = call.inputs.iter().map(dense_value).collect::<Result<_>>()?;
-        let mut old: Vec<Arc<Value>> = Vec::with_capacity(self.cells.len());
+        let mut arguments: SmallVec<[Cow<'_, Arc<Value>>; 4]> = SmallVec::with_capacity(call.inputs.len());
+        for t in call.inputs {
+            arguments.push(dense(t.value())?);
+        }
+        let mut old: SmallVec<[Arc<Value>; 4]> = SmallVec::with_capacity(self.cells.len());
         for c in &self.cells {
-            let v = c.current();
-            evaluate(&v)?;
-            old.push(dense_value(&Tensor::from_value(v))?);
+            let current = c.current();
+            old.push(match dense(&current)? {
+                Cow::Borrowed(_) => current,
+                Cow::Owned(moved) => moved,
+            });
         }
-        let log = self.stream.log.lock();
-        // What is free: the old value of a cell that is written, if only the cell holds it (`old` is one more handle).
-        let mut key = 0u64;
-        let mut holds = Vec::new();
-        for r in log.records.iter().filter(|r| matches!(r.op, Op::Input)) {
-            let hold = match self.sources.get(&r.first) {
-                Some(From::Cell(k)) if self.writes.iter().any(|(c, _)| c.id() == self.cells[*k].id()) && only_the_cell_holds(&old[*k]) => InputHold::OldCell,
-                _ => InputHold::Held,
+        let bound = self.bound(&old, call.device)?;
+        let (plan, sized) = (&bound.plan, &bound.sized);
+        let log = &self.log;
+        let mut inputs: SmallVec<[&Stored; 8]> = SmallVec::with_capacity(plan.graph.inputs.len());
+        for ((_, source), place) in plan.graph.inputs.iter().zip(&bound.inputs) {
+            let value = match (place, source) {
+                (Some(Where::Argument(k)), _) => Some(&*arguments[*k]),
+                (Some(Where::Cell(k)), _) => Some(&old[*k]),
+                (Some(Where::Window(slot)), _) => Some(&log.values[*slot as usize]),
+                (None, Source::Constant(value)) => Some(value),
+                _ => None,
             };
-            key = mix(key, hold as u64);
-            holds.push(hold);
-        }
-        let known = self.plans.lock().get(&key).cloned();
-        let planned = match known {
-            Some(p) => {
-                super::count(|s| s.hits += 1);
-                p
-            }
-            None => {
-                super::count(|s| s.misses += 1);
-                let n = log.records.len();
-                let fail = |(r, k): (usize, ErrorKind)| {
-                    let r = &log.records[r];
-                    Error::at(r.op.name(), k, log.values[r.first as usize].origin)
-                };
-                let graph = expand(&log, n).map_err(fail)?;
-                let mut holders = vec![Holder::Nobody; log.values.len()];
-                let written: Vec<u32> = self.writes.iter().map(|(_, s)| *s).collect();
-                for s in self.outputs.iter().chain(&written) {
-                    holders[*s as usize] = Holder::User;
-                }
-                let plan = Plan::new(graph, &holders, &written, &holds, call.device).map_err(fail)?;
-                let sized = Sized::new(&plan, &plan.graph);
-                let p = (Arc::new(plan), Arc::new(sized));
-                self.plans.lock().insert(key, p.clone());
-                p
-            }
-        };
-        let (plan, sized) = &planned;
-        let mut inputs: Vec<&Stored> = Vec::with_capacity(plan.graph.inputs.len());
-        for (_, source) in &plan.graph.inputs {
-            let bound = match source {
-                Source::Constant(v) => v,
-                Source::Slot(slot) => match self.sources.get(slot) {
-                    Some(From::Argument(k)) => &arguments[*k],
-                    Some(From::Cell(k)) => &old[*k],
-                    _ => &log.values[*slot as usize],
-                },
-            };
-            inputs.push(bound.stored().ok_or_else(|| Error::at("compile", ErrorKind::Internal("an input is not in memory".into()), call.origin))?);
+            inputs.push(
+                value.and_then(|v| v.stored()).ok_or_else(|| Error::at("compile", ErrorKind::Internal("an input is not in memory".into()), call.origin))?,
+            );
         }
         let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
         // All cells of one call commit together.
@@ -149,70 +131,98 @@ impl Captured {
         };
         let _watched = super::watch::flush(log.records.len());
         let replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: call.device, origin: &origin, bad: &bad };
+        let new = |k: usize, stored: Stored| Tensor::from_value(ready(log.values[plan.publish[k].0 as usize].meta, call.origin, stored));
+        let result = |place: &Where, published: &[Option<Tensor>]| match *place {
+            Where::Argument(k) => Some(call.inputs[k].detach()),
+            Where::Cell(k) => Some(Tensor::from_value(old[k].clone())),
+            Where::Window(slot) => Some(Tensor::from_value(log.values[slot as usize].clone())),
+            Where::Published(k) => published.get(k).cloned().flatten(),
+            Where::Nowhere => None,
+        };
+        let missing = || Error::at("compile", ErrorKind::Internal("an output did not run".into()), call.origin);
+        if plan.is_direct && self.writes.is_empty() && replay.untainted() {
+            let published = [Some(new(0, replay.run_direct()?))];
+            return bound.outputs.iter().map(|place| result(place, &published).ok_or_else(missing)).collect();
+        }
         let own = replay.reserve()?;
-        let outcome = replay.run(own).inspect_err(|e| {
-            for i in replay.overwritten() {
-                if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize)
-                    && let Some(From::Cell(k)) = self.sources.get(slot)
-                {
-                    old[*k].fail(e.clone());
-                }
-            }
-        })?;
-        for i in replay.taken(&outcome) {
-            if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize)
-                && let Some(From::Cell(k)) = self.sources.get(slot)
-            {
-                super::count(|s| s.donated += 1);
-                old[*k].donate();
-            }
+        // The cell of which the plan's input is the old value.
+        let old_of = |input: u32| match bound.inputs.get(input as usize) {
+            Some(Some(Where::Cell(k))) => Some(&old[*k]),
+            _ => None,
+        };
+        let outcome = replay.run(own).inspect_err(|e| replay.overwritten().filter_map(old_of).for_each(|value| value.fail(e.clone())))?;
+        for value in replay.taken(&outcome).filter_map(old_of) {
+            super::count(|s| s.donated += 1);
+            value.donate();
         }
         let fault = outcome.taints.as_ref().and_then(|t| error_of(t));
-        let mut by_slot: HashMap<u32, Tensor> = HashMap::new();
-        for (k, (slot, _)) in plan.publish.iter().enumerate() {
-            if let Some(stored) = replay.published(&outcome, k) {
-                by_slot.insert(*slot, Tensor::from_value(ready(log.values[*slot as usize].meta, call.origin, stored)));
-            }
-        }
-        // An output that is an input, as it stands.
-        let result = |slot: &u32| -> Result<Tensor> {
-            if let Some(t) = by_slot.get(slot) {
-                return Ok(t.clone());
-            }
-            match self.sources.get(slot) {
-                Some(From::Argument(k)) => Ok(call.inputs[*k].clone()),
-                Some(From::Cell(k)) => Ok(Tensor::from_value(old[*k].clone())),
-                Some(From::Constant) => Ok(Tensor::from_value(log.values[*slot as usize].clone())),
-                None => Err(fault.clone().unwrap_or_else(|| Error::at("compile", ErrorKind::Internal("an output did not run".into()), call.origin))),
-            }
-        };
-        if fault.is_none() {
-            for (cell, slot) in &self.writes {
-                cell.replace(result(slot)?.value().clone());
-            }
-        } else {
+        if let Some(e) = fault {
             super::count(|s| s.withheld += 1);
+            return Err(e);
         }
-        match fault {
-            Some(e) => Err(e),
-            None => self.outputs.iter().map(result).collect(),
+        let published: SmallVec<[Option<Tensor>; 4]> = (0..plan.publish.len()).map(|k| replay.published(&outcome, k).map(|stored| new(k, stored))).collect();
+        for ((cell, _), place) in self.writes.iter().zip(&bound.writes) {
+            cell.replace(result(place, &published).ok_or_else(missing)?.value().clone());
         }
+        bound.outputs.iter().map(|place| result(place, &published).ok_or_else(missing)).collect()
+    }
+
+    /// The plan for a call: it may take over the old value of a cell that is written, where only the cell holds it.
+    fn bound(&self, old: &[Arc<Value>], device: Device) -> Result<Arc<Bound>> {
+        let is_written = |k: usize| self.writes.iter().any(|(c, _)| c.id() == self.cells[k].id());
+        let hold = |place: &Where| match *place {
+            Where::Cell(k) if is_written(k) && only_the_cell_holds(&old[k]) => InputHold::OldCell,
+            _ => InputHold::Held,
+        };
+        let key = if self.writes.is_empty() { 0 } else { self.sources.iter().fold(0, |key, (_, place)| mix(key, hold(place) as u64)) };
+        if let Some((_, bound)) = self.plans.lock().iter().find(|(k, _)| *k == key) {
+            super::count(|s| s.hits += 1);
+            return Ok(bound.clone());
+        }
+        super::count(|s| s.misses += 1);
+        let log = &self.log;
+        let fail = |(r, k): (usize, ErrorKind)| {
+            let r = &log.records[r];
+            Error::at(r.op.name(), k, log.values[r.first as usize].origin)
+        };
+        let graph = expand(log, log.records.len()).map_err(fail)?;
+        let mut holders = vec![Holder::Nobody; log.values.len()];
+        let written: Vec<u32> = self.writes.iter().map(|(_, s)| *s).collect();
+        for s in self.outputs.iter().chain(&written) {
+            holders[*s as usize] = Holder::User;
+        }
+        let holds: Vec<InputHold> = self.sources.iter().map(|(_, place)| hold(place)).collect();
+        let plan = Plan::new(graph, &holders, &written, &holds, device).map_err(fail)?;
+        let sized = Sized::new(&plan, &plan.graph);
+        let source_of = |slot: u32| self.sources.iter().find(|(s, _)| *s == slot).map(|(_, place)| *place);
+        // What is published or, failing that, an input as it stands.
+        let place_of = |slot: u32| match plan.publish.iter().position(|(s, _)| *s == slot) {
+            Some(k) => Where::Published(k),
+            None => source_of(slot).unwrap_or(Where::Nowhere),
+        };
+        let inputs = plan.graph.inputs.iter().map(|(_, source)| match source {
+            Source::Slot(slot) => Some(source_of(*slot).unwrap_or(Where::Window(*slot))),
+            Source::Constant(_) => None,
+        });
+        let (inputs, outputs, writes) = (inputs.collect(), self.outputs.iter().map(|s| place_of(*s)).collect(), written.iter().map(|s| place_of(*s)).collect());
+        let bound = Arc::new(Bound { plan: Arc::new(plan), sized: Arc::new(sized), inputs, outputs, writes });
+        self.plans.lock().push((key, bound.clone()));
+        Ok(bound)
     }
 }
 /// Handles of a cell's value: the cell's own and ours.
 fn only_the_cell_holds(v: &Arc<Value>) -> bool {
     v.users() == 2 && v.kept() == 0 && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0)
 }
-/// The value in memory without gaps, as the captured window assumes.
-fn dense_value(t: &Tensor) -> Result<Arc<Value>> {
-    evaluate(t.value())?;
-    let meta = t.meta();
-    match t.value().stored() {
-        Some(s) if !s.is_dense(&meta.shape) => {
-            let moved = Tensor::apply(Op::View(View::Reshape(meta.shape)), Arg::None, &[t]);
+/// The value in memory without gaps, as the captured window assumes: itself, or a copy.
+fn dense(value: &Arc<Value>) -> Result<Cow<'_, Arc<Value>>> {
+    evaluate(value)?;
+    match value.stored() {
+        Some(s) if !s.is_dense(&value.meta.shape) => {
+            let moved = Tensor::apply(Op::View(View::Reshape(value.meta.shape)), Arg::None, &[&Tensor::from_value(value.clone())]);
             evaluate(moved.value())?;
-            Ok(moved.value().clone())
+            Ok(Cow::Owned(moved.value().clone()))
         }
-        _ => Ok(t.value().clone()),
+        _ => Ok(Cow::Borrowed(value)),
     }
 }
