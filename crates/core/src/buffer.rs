@@ -29,10 +29,12 @@ impl Buffer {
         self.bytes
     }
     /// The memory, for reading. Many readers at once.
+    #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, Option<Box<dyn Memory>>> {
         self.memory.read()
     }
     /// The memory, for writing.
+    #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, Option<Box<dyn Memory>>> {
         self.memory.write()
     }
@@ -57,10 +59,38 @@ impl fmt::Debug for Buffer {
         write!(f, "Buffer({} bytes on {})", self.bytes, self.device)
     }
 }
+impl Buffer {
+    fn of_pool(memory: Box<dyn Memory>, bytes: usize, device: Device) -> Buffer {
+        Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true }
+    }
+    /// One holder less. Where it was the last, a small buffer is kept as it is for the next who wants one.
+    pub(crate) fn release(buffer: Arc<Buffer>) {
+        // The only holder is the caller, so nobody else can get to it meanwhile.
+        if buffer.pooled && buffer.bytes <= at_hand::LARGEST && Arc::strong_count(&buffer) == 1 {
+            let mut buffer = Some(buffer);
+            at_hand::keep(|| buffer.take());
+            buffer.and_then(Arc::into_inner).into_iter().for_each(Buffer::shelve);
+        }
+    }
+    /// Hands its memory over to the pool, past what a thread keeps at hand.
+    fn shelve(mut self) {
+        if let Some(memory) = self.memory.get_mut().take() {
+            self.device.pool().shelve(memory, self.bytes);
+        }
+    }
+}
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.get_mut().take() {
-            give(self.device, memory, self.bytes, self.pooled);
+        let mut memory = self.memory.get_mut().take();
+        if memory.is_some() && !self.pooled {
+            self.device.pool().0.lock().stats.live_bytes -= self.bytes;
+            return;
+        }
+        if self.bytes <= at_hand::LARGEST {
+            at_hand::keep(|| memory.take().map(|memory| Arc::new(Buffer::of_pool(memory, self.bytes, self.device))));
+        }
+        if let Some(memory) = memory {
+            self.device.pool().shelve(memory, self.bytes);
         }
     }
 }
@@ -120,16 +150,6 @@ impl Blocks {
         ErrorKind::OutOfMemory { asked, in_use: self.stats.live_bytes, cap: (self.cap != 0).then_some(self.cap) }
     }
 }
-/// Takes back what a buffer had.
-fn give(device: Device, memory: Box<dyn Memory>, bytes: usize, pooled: bool) {
-    let pool = device.pool();
-    if !pooled {
-        pool.0.lock().stats.live_bytes -= bytes;
-        drop(memory);
-    } else if let Some(memory) = at_hand::keep(device, bytes, memory) {
-        pool.shelve(memory, bytes);
-    }
-}
 fn class(bytes: usize) -> usize {
     let bytes = bytes.max(64);
     let step = (bytes.next_power_of_two() / 16).max(64);
@@ -142,8 +162,8 @@ impl Pool {
     /// `OutOfMemory` after everything cached was given back to the system and that did not help.
     pub fn take(&self, device: Device, bytes: usize) -> Result<Arc<Buffer>, ErrorKind> {
         let want = class(bytes);
-        if let Some(memory) = at_hand::take(device, want) {
-            return Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes: want, device, pooled: true }));
+        if let Some(buffer) = at_hand::take(device, want) {
+            return Ok(buffer);
         }
         let cached = {
             let mut blocks = self.0.lock();
@@ -154,7 +174,7 @@ impl Pool {
             Some(hit) => hit,
             None => (self.ask_system(device, bytes, want)?, want),
         };
-        Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes: size, device, pooled: true }))
+        Ok(Arc::new(Buffer::of_pool(memory, size, device)))
     }
     /// New memory; it counts as live from before it is asked for, so that two threads do not pass the cap together.
     fn ask_system(&self, device: Device, asked: usize, want: usize) -> Result<Box<dyn Memory>, ErrorKind> {

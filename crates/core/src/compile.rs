@@ -16,7 +16,7 @@ use std::{
     cell::RefCell,
     collections::BTreeMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -52,8 +52,10 @@ impl Flag {
 /// A function that is captured once per kind of inputs and replayed afterwards.
 pub struct Compiled<F> {
     f: F,
-    /// by the hash of the kind
-    captures: Mutex<BTreeMap<u64, Vec<Arc<Guarded>>>>,
+    /// The capture of the first call, which is often the only one: found without a lock.
+    first: OnceLock<Guarded>,
+    /// The others, by the hash of their kind.
+    others: Mutex<BTreeMap<u64, Vec<Arc<Guarded>>>>,
 }
 /// What a capture is good for: inputs like these, called where these things stand so.
 struct Kind<'a> {
@@ -98,7 +100,7 @@ pub fn is_capturing() -> bool {
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub fn compile<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>>(f: F) -> Compiled<F> {
-    Compiled { f, captures: Mutex::new(BTreeMap::new()) }
+    Compiled { f, first: OnceLock::new(), others: Mutex::new(BTreeMap::new()) }
 }
 
 impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
@@ -133,16 +135,26 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
             return (self.f)(&plain);
         }
         let kind = Kind { inputs, grad, door: crate::intercept::depth() };
-        let known = self.captures.lock().get(&kind.hash()).and_then(|all| all.iter().find(|g| g.fits(&kind)).cloned());
-        let guarded = match known {
-            Some(g) => g,
-            None => {
-                let g = Arc::new(self.capture(&kind, device)?);
-                self.captures.lock().entry(kind.hash()).or_default().push(g.clone());
-                g
+        let call = Call { inputs, device, origin };
+        if let Some(first) = self.first.get().filter(|first| first.fits(&kind)) {
+            return first.captured.call(&call);
+        }
+        let known = self.others.lock().get(&kind.hash()).and_then(|all| all.iter().find(|g| g.fits(&kind)).cloned());
+        if let Some(other) = known {
+            return other.captured.call(&call);
+        }
+        let captured = self.capture(&kind, device)?;
+        match self.first.set(captured) {
+            Ok(()) => {
+                let first = self.first.get().ok_or_else(|| Error::at("compile", ErrorKind::Internal("a capture was lost".into()), origin))?;
+                first.captured.call(&call)
             }
-        };
-        guarded.captured.call(&Call { inputs, device, origin })
+            Err(another) => {
+                let another = Arc::new(another);
+                self.others.lock().entry(kind.hash()).or_default().push(another.clone());
+                another.captured.call(&call)
+            }
+        }
     }
 
     fn capture(&self, kind: &Kind<'_>, device: Device) -> Result<Guarded> {

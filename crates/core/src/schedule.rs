@@ -60,8 +60,13 @@ pub struct Stats {
     /// groups of cell writes that were withheld
     pub withheld: u64,
 }
+impl Stats {
+    /// Nothing done.
+    const NONE: Stats =
+        Stats { flushes: 0, hits: 0, resizes: 0, misses: 0, kernels: 0, fused: 0, donated: 0, copies: 0, recomputed: 0, deferred: 0, withheld: 0 };
+}
 thread_local! {
-    static STATS: RefCell<Stats> = RefCell::new(Stats::default());
+    static STATS: RefCell<Stats> = const { RefCell::new(Stats::NONE) };
     static WITHHELD: RefCell<HashMap<u64, Error>> = RefCell::new(HashMap::new());
 }
 pub(crate) fn count(f: impl FnOnce(&mut Stats)) {

@@ -32,10 +32,40 @@ pub(crate) struct Value {
     place: AtomicU64,
     /// What is to be said of the memory; see the constants.
     stage: AtomicU8,
-    /// Where it lies, from the moment it has been computed.
-    stored: OnceLock<Stored>,
+    stored: Memory,
     /// What became of it, where its stage is `OTHER`.
     other: Mutex<Other>,
+}
+/// Where a value lies.
+enum Memory {
+    /// It lay there from the beginning.
+    Given(Stored),
+    /// From the moment it has been computed.
+    Computed(OnceLock<Stored>),
+}
+impl Memory {
+    const fn none() -> Memory {
+        Memory::Computed(OnceLock::new())
+    }
+    fn get(&self) -> Option<&Stored> {
+        match self {
+            Memory::Given(stored) => Some(stored),
+            Memory::Computed(stored) => stored.get(),
+        }
+    }
+    fn take(&mut self) -> Option<Stored> {
+        match std::mem::replace(self, Memory::none()) {
+            Memory::Given(stored) => Some(stored),
+            Memory::Computed(stored) => stored.into_inner(),
+        }
+    }
+    /// Sets it. False: it was set before.
+    fn set(&self, stored: Stored) -> bool {
+        match self {
+            Memory::Given(_) => false,
+            Memory::Computed(place) => place.set(stored).is_ok(),
+        }
+    }
 }
 /// Recorded, not run.
 const PENDING: u8 = 0;
@@ -105,22 +135,22 @@ pub(crate) struct Recipe {
 }
 
 impl Value {
-    fn new(meta: Meta, origin: Origin, home: u32, place: u64, stage: u8, stored: OnceLock<Stored>, other: Other) -> Arc<Value> {
+    fn new(meta: Meta, origin: Origin, home: u32, place: u64, stage: u8, stored: Memory, other: Other) -> Arc<Value> {
         let (kept, place, stage) = (AtomicU32::new(0), AtomicU64::new(place), AtomicU8::new(stage));
         Arc::new(Value { meta, origin, home, kept, place, stage, stored, other: Mutex::new(other) })
     }
     /// A value that was recorded at a place of a window.
     pub fn pending(meta: Meta, origin: Origin, home: u32, epoch: u32, slot: u32) -> Arc<Value> {
-        Value::new(meta, origin, home, place(epoch, slot), PENDING, OnceLock::new(), Other::None)
+        Value::new(meta, origin, home, place(epoch, slot), PENDING, Memory::none(), Other::None)
     }
     /// A value that is in memory.
     pub fn ready(meta: Meta, origin: Origin, home: u32, stored: Stored) -> Arc<Value> {
         let stage = stored.stage(&meta.shape);
-        Value::new(meta, origin, home, 0, stage, OnceLock::from(stored), Other::None)
+        Value::new(meta, origin, home, 0, stage, Memory::Given(stored), Other::None)
     }
     /// A value that could not be recorded.
     pub fn failed(meta: Meta, origin: Origin, home: u32, error: Error) -> Arc<Value> {
-        Value::new(meta, origin, home, FAILED, OTHER, OnceLock::new(), Other::Failed(error))
+        Value::new(meta, origin, home, FAILED, OTHER, Memory::none(), Other::Failed(error))
     }
     /// How many handles there are besides those that count themselves. Errs on the side of more.
     pub fn users(self: &Arc<Value>) -> u32 {
@@ -144,7 +174,7 @@ impl Value {
     /// It has been computed. Only the first time counts.
     pub fn store(&self, stored: Stored) {
         let stage = stored.stage(&self.meta.shape);
-        if self.stored.set(stored).is_ok() {
+        if self.stored.set(stored) {
             self.stage.store(stage, Release);
         }
     }
@@ -213,6 +243,13 @@ impl Value {
     /// The internal error of reading a value whose buffer its successor has.
     pub fn was_donated() -> ErrorKind {
         ErrorKind::Internal("a value whose buffer was reused was read".into())
+    }
+}
+impl Drop for Value {
+    fn drop(&mut self) {
+        if let Some(stored) = self.stored.take() {
+            Buffer::release(stored.buffer);
+        }
     }
 }
 fn place(epoch: u32, slot: u32) -> u64 {

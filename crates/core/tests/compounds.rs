@@ -226,7 +226,7 @@ fn compounds_save_no_more_than_pytorch() {
         (&norm(Over::Batch), 0b11, 0b110),
         (&Dropout { p: 0.5 }, 0b10, 0),
         (&Embedding { padding_idx: None }, 0b10, 0),
-        (&cross, 0b11, 0),
+        (&cross, 0b11, 0b110),
         (&Linear, 0b11, 0),
         (&Attention { scale: 1.0, causal: false, mask: false, dropout: 0.0 }, 0b111, 0b11),
     ];

@@ -15,7 +15,7 @@ use crate::{
     scratch::{collected, filled, room},
     simd::{
         Float, Kernel, Simd, dispatch,
-        stream::{self, STREAMED},
+        stream::{self, Ahead, STREAMED},
     },
 };
 use adamant_core::{
@@ -23,6 +23,11 @@ use adamant_core::{
     composite::loss::{CrossEntropy, CrossEntropyBackward, Reduction},
     kernel::{Fault, FaultWord},
 };
+
+/// Bytes of a row beside which the next one has room in the L2 cache.
+const AHEAD: usize = 512 * 1024;
+/// Elements that are made in the L1 cache before they are written past the caches.
+const PIECE: usize = 2048;
 
 /// The loss.
 pub(super) struct Forward;
@@ -87,18 +92,24 @@ impl<'a> Rows<'a> {
 }
 
 /// The largest, and the logarithm of the sum of e^(x - largest). With both, -log p of a class is
-/// (x - largest - logarithm) times -1.
-struct LogSum<'a, T>(&'a [T]);
+/// (x - largest - logarithm) times -1. Meanwhile the row that comes next is asked for.
+struct LogSum<'a, T> {
+    row: &'a [T],
+    next: Ahead<'a>,
+}
 impl<T: Summed> Kernel for LogSum<'_, T> {
     type Output = (T, T);
     #[inline(always)]
     fn run<S: Simd>(self) -> (T, T) {
-        let most = max::<S, T>(self.0);
+        let most = max::<S, T>(self.row);
         let largest = T::V::<S>::splat(most);
         let total = T::nearest(sum::<S, T, 1>(
-            [self.0],
+            [self.row],
             #[inline(always)]
-            |[x]| exp(x.sub(largest)),
+            |[x]| {
+                self.next.fetch_line();
+                exp(x.sub(largest))
+            },
         ));
         (most, log_of::<S, T>(total))
     }
@@ -156,9 +167,15 @@ impl<T: Summed> Kernel for Gradient<'_, T> {
 }
 
 fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind> {
-    let ([x, target], [out]) = (operands.inputs, &mut *operands.outputs) else { return Err(internal("a cross entropy with other operands")) };
+    let ([x, target], [out, largest, log_sums]) = (operands.inputs, &mut *operands.outputs) else {
+        return Err(internal("a cross entropy with other operands"));
+    };
     let rows = Rows::new(loss, x, target)?;
     let (x, out): (&[M], &mut [M]) = (x.dense()?, out.dense()?);
+    let (largest, log_sums): (&mut [M::Real], &mut [M::Real]) = (largest.dense()?, log_sums.dense()?);
+    if largest.len() != rows.count() || log_sums.len() != rows.count() {
+        return Err(internal("a cross entropy with other operands"));
+    }
     let (isa, classes) = (runtime.isa, rows.classes_of()?);
     let bad = classes.iter().enumerate().find_map(|(k, c)| if let Class::Bad(index) = c { Some((k, *index)) } else { None });
     if let Some((position, index)) = bad {
@@ -166,19 +183,23 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
     }
     let mut each = filled(M::Real::ZERO, rows.count())?;
     let per_task = rows_of_a_task(&runtime.threads, rows.count(), rows.classes);
-    runtime.threads.try_for_chunks_mut(&mut each, per_task, |task, each| -> Result<(), ErrorKind> {
+    let of_rows = largest.chunks_mut(per_task).zip(log_sums.chunks_mut(per_task));
+    let tasks: Vec<_> = collected(rows.count().div_ceil(per_task), each.chunks_mut(per_task).zip(of_rows))?;
+    runtime.threads.try_for_parts(tasks, |task, (each, (largest, log_sums))| -> Result<(), ErrorKind> {
         let (mut column, mut room) = (rows.column()?, M::room(rows.classes)?);
-        for (k, each) in each.iter_mut().enumerate() {
+        for (k, ((each, largest), log_sum)) in each.iter_mut().zip(largest).zip(log_sums).enumerate() {
             let k = task * per_task + k;
+            if classes[k] == Class::Ignored {
+                (*each, *largest, *log_sum) = (M::Real::ZERO, M::Real::ZERO, M::Real::ZERO);
+                continue;
+            }
+            let row = M::read(isa, rows.row(x, k, &mut column), &mut room);
+            let next = if rows.inner == 1 && size_of_val(row) <= AHEAD { x.get((k + 1) * rows.classes..).unwrap_or_default() } else { &[] };
+            (*largest, *log_sum) = dispatch(isa, LogSum { row, next: Ahead::of(next) });
             *each = match classes[k] {
-                Class::At(class) => {
-                    let x = M::read(isa, rows.row(x, k, &mut column), &mut room);
-                    let (most, log_sum) = dispatch(isa, LogSum(x));
-                    (x[class] - most - log_sum) * -M::Real::ONE
-                }
-                Class::Ignored => M::Real::ZERO,
+                Class::At(class) => (row[class] - *largest - *log_sum) * -M::Real::ONE,
                 // Nothing was read: -1 times zero.
-                Class::Bad(_) => -M::Real::ZERO,
+                _ => -M::Real::ZERO,
             };
         }
         Ok(())
@@ -200,14 +221,15 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
     M::write(isa, out, &mut room, |out| out[0] = value);
     Ok(())
 }
-/// Elements that are made in the L1 cache before they are written past the caches.
-const PIECE: usize = 2048;
 /// How many rows take part.
 fn taken(classes: &[Class]) -> usize {
     classes.iter().filter(|c| **c != Class::Ignored).count()
 }
 fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
-    let ([g, x, target], [out]) = (operands.inputs, &mut *operands.outputs) else { return Err(internal("a cross entropy with other operands")) };
+    let ([g, x, target, largest, log_sums], [out]) = (operands.inputs, &mut *operands.outputs) else {
+        return Err(internal("a cross entropy with other operands"));
+    };
+    let (largest, log_sums): (&[M::Real], &[M::Real]) = (largest.dense()?, log_sums.dense()?);
     let rows = Rows::new(loss, x, target)?;
     let (g, x, out): (&[M], &[M], &mut [M]) = (g.dense()?, x.dense()?, out.dense()?);
     if out.is_empty() {
@@ -218,6 +240,9 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
     let (mut room, count) = (M::room(g.len())?, M::Real::nearest(taken(&classes) as f64));
     let scaled = |&g: &M::Real| if loss.reduction == Reduction::Mean { g / count } else { g };
     let g: Vec<M::Real> = collected(g.len(), M::read(isa, g, &mut room).iter().map(scaled))?;
+    if largest.len() != rows.count() || log_sums.len() != rows.count() {
+        return Err(internal("sums of another shape"));
+    }
     if g.len() != if loss.reduction == Reduction::None { rows.count() } else { 1 } {
         return Err(internal("a cotangent of another shape"));
     }
@@ -231,7 +256,7 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
                 return out.fill(M::zeroed());
             }
             let x = M::read(isa, rows.row(x, k, &mut column), &mut room);
-            let (log_sum, g) = (dispatch(isa, LogSum(x)), g[if g.len() == 1 { 0 } else { k }]);
+            let (log_sum, g) = ((largest[k], log_sums[k]), g[if g.len() == 1 { 0 } else { k }]);
             let mut part = |first: usize, out: &mut [M]| {
                 let (x, end) = (&x[first..first + out.len()], first + out.len());
                 let target = match classes[k] {
@@ -270,7 +295,7 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
 
 impl CpuKernel for Forward {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
-        known::<CrossEntropy>(composite).is_some_and(plain) && dtypes.len() == 3 && one_float(&[dtypes[0], dtypes[2]])
+        known::<CrossEntropy>(composite).is_some_and(plain) && matches!(dtypes, [x, _, loss, _, _] if one_float(&[*x, *loss]))
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind> {
         let loss = known::<CrossEntropy>(composite).ok_or_else(|| internal("a cross entropy of another make"))?;
@@ -279,7 +304,7 @@ impl CpuKernel for Forward {
 }
 impl CpuKernel for Backward {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
-        known::<CrossEntropyBackward>(composite).is_some_and(|c| plain(&c.0)) && dtypes.len() == 4 && one_float(&[dtypes[0], dtypes[1], dtypes[3]])
+        known::<CrossEntropyBackward>(composite).is_some_and(|c| plain(&c.0)) && matches!(dtypes, [g, x, _, _, _, out] if one_float(&[*g, *x, *out]))
     }
     fn run(&self, composite: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, _: &FaultWord) -> Result<(), ErrorKind> {
         let loss = known::<CrossEntropyBackward>(composite).ok_or_else(|| internal("the backward of a cross entropy of another make"))?;

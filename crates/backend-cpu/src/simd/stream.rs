@@ -1,5 +1,8 @@
 //! Writing past the caches: a large result is not read into them only to be overwritten, which saves a third of the
-//! traffic of an addition. Must not know what is written.
+//! traffic of an addition. And reading ahead of use. Must not know what is written or read.
+
+use bytemuck::NoUninit;
+use std::cell::Cell;
 
 /// Results of so many bytes are written past the caches: what is left of them in a cache when they are complete would
 /// not serve their reader. A choice of speed alone; the bytes are the same.
@@ -24,6 +27,28 @@ pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn copy(from: &[u8], to: &mut [u8]) {
     to.copy_from_slice(from);
+}
+
+/// Bytes that will be read soon: asked for line by line while something else is computed.
+pub(crate) struct Ahead<'a> {
+    bytes: &'a [u8],
+    asked: Cell<usize>,
+}
+impl<'a> Ahead<'a> {
+    pub(crate) fn of<T: NoUninit>(soon: &'a [T]) -> Ahead<'a> {
+        Ahead { bytes: bytemuck::cast_slice(soon), asked: Cell::new(0) }
+    }
+    /// Asks for the next line, if there is one more.
+    #[inline(always)]
+    pub(crate) fn fetch_line(&self) {
+        let at = self.asked.get();
+        self.asked.set(at + 64);
+        #[cfg(target_arch = "x86_64")]
+        if at < self.bytes.len() {
+            // SAFETY: a prefetch has no effect but on the caches, at any address; SSE is part of x86-64.
+            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(self.bytes.as_ptr().cast::<i8>().wrapping_add(at)) };
+        }
+    }
 }
 
 /// Orders what this thread has copied past the caches before all that it writes from now on, as ordinary writes are

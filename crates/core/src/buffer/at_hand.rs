@@ -1,22 +1,18 @@
-//! The few small blocks that a thread keeps at hand between giving one up and asking for the next, so that small eager
+//! The few small buffers that a thread keeps at hand between giving one up and asking for the next, so that small eager
 //! work does without the pool's lock. In the pool's books they stay live until the thread settles with it: when it asks
 //! for the books, for memory of the system or for a trim, and when it ends. Another thread may thus see up to
-//! [`BLOCKS`] blocks of [`LARGEST`] bytes too many as live for each thread, and no more.
-use super::Pool;
-use crate::{Device, backend::Memory};
-use std::cell::RefCell;
+//! [`BUFFERS`] buffers of [`LARGEST`] bytes too many as live for each thread, and no more.
+use super::{Buffer, Pool};
+use crate::Device;
+use std::{cell::RefCell, sync::Arc};
 
-const BLOCKS: usize = 4;
-const LARGEST: usize = 4096;
+const BUFFERS: usize = 16;
+pub(super) const LARGEST: usize = 4096;
 
-struct Block {
-    device: Device,
-    bytes: usize,
-    memory: Box<dyn Memory>,
-}
 #[derive(Default)]
 struct AtHand {
-    blocks: Vec<Block>,
+    /// Held by nobody else.
+    buffers: Vec<Arc<Buffer>>,
     /// how often one was handed out since the last settlement, by device
     served: Vec<(Device, u64)>,
 }
@@ -24,61 +20,52 @@ thread_local! {
     static AT_HAND: RefCell<AtHand> = RefCell::default();
 }
 impl AtHand {
-    fn serve(&mut self, device: Device, bytes: usize) -> Option<Box<dyn Memory>> {
-        let at = self.blocks.iter().rposition(|b| b.bytes == bytes && b.device == device)?;
+    fn serve(&mut self, device: Device, bytes: usize) -> Option<Arc<Buffer>> {
+        let at = self.buffers.iter().rposition(|b| b.bytes == bytes && b.device == device)?;
         match self.served.iter_mut().find(|(d, _)| *d == device) {
             Some((_, n)) => *n += 1,
             None => self.served.push((device, 1)),
         }
-        Some(self.blocks.swap_remove(at).memory)
+        Some(self.buffers.swap_remove(at))
     }
 }
 impl Drop for AtHand {
     fn drop(&mut self) {
-        for b in self.blocks.drain(..) {
-            b.device.pool().shelve(b.memory, b.bytes);
-        }
-        for (device, n) in self.served.drain(..) {
-            device.pool().count_requests(n);
-        }
+        hand_back(self.buffers.drain(..), self.served.drain(..));
+    }
+}
+fn hand_back(buffers: impl IntoIterator<Item = Arc<Buffer>>, served: impl IntoIterator<Item = (Device, u64)>) {
+    buffers.into_iter().filter_map(Arc::into_inner).for_each(Buffer::shelve);
+    for (device, n) in served {
+        device.pool().count_requests(n);
     }
 }
 
-/// A block of exactly that size, if there is one at hand.
-pub(super) fn take(device: Device, bytes: usize) -> Option<Box<dyn Memory>> {
+/// A buffer of exactly that size, if there is one at hand.
+pub(super) fn take(device: Device, bytes: usize) -> Option<Arc<Buffer>> {
     if bytes > LARGEST {
         return None;
     }
     // A thread that ends has nothing at hand any more.
     AT_HAND.try_with(|a| a.borrow_mut().serve(device, bytes)).ok().flatten()
 }
-/// Keeps a block at hand, or hands it back if it is too large or there are enough.
-pub(super) fn keep(device: Device, bytes: usize, memory: Box<dyn Memory>) -> Option<Box<dyn Memory>> {
-    if bytes > LARGEST {
-        return Some(memory);
-    }
-    let mut block = Some(memory);
+/// Keeps a small buffer that nobody else holds at hand, if there is room for one more; only then it is asked for.
+pub(super) fn keep(buffer: impl FnOnce() -> Option<Arc<Buffer>>) {
     let _ = AT_HAND.try_with(|a| {
-        let blocks = &mut a.borrow_mut().blocks;
-        if blocks.len() < BLOCKS {
-            blocks.extend(block.take().map(|memory| Block { device, bytes, memory }));
+        let buffers = &mut a.borrow_mut().buffers;
+        if buffers.len() < BUFFERS {
+            buffers.extend(buffer());
         }
     });
-    block
 }
 /// Gives everything that this thread has of a pool back to it.
 pub(super) fn settle(pool: &Pool) {
     let ours = |device: &Device| std::ptr::eq(device.pool(), pool);
-    let (blocks, served): (Vec<Block>, Vec<_>) = AT_HAND
+    let (buffers, served): (Vec<Arc<Buffer>>, Vec<_>) = AT_HAND
         .try_with(|a| {
             let a = &mut *a.borrow_mut();
-            (a.blocks.extract_if(.., |b| ours(&b.device)).collect(), a.served.extract_if(.., |(d, _)| ours(d)).collect())
+            (a.buffers.extract_if(.., |b| ours(&b.device)).collect(), a.served.extract_if(.., |(d, _)| ours(d)).collect())
         })
         .unwrap_or_default();
-    for b in blocks {
-        pool.shelve(b.memory, b.bytes);
-    }
-    for (_, n) in served {
-        pool.count_requests(n);
-    }
+    hand_back(buffers, served);
 }

@@ -1,10 +1,10 @@
-//! Cross entropy from logits. The rule reads the logits and the targets only (PyTorch keeps the log-probabilities):
-//! the softmax is formed again in the backward, where it is needed anyway, so nothing of the logits' size is written
-//! by the forward. All other losses are short formulas in `functional::loss`.
+//! Cross entropy from logits. The rule reads the logits, the targets and two numbers of each row (PyTorch keeps the
+//! log-probabilities): the softmax is formed again in the backward, where it is needed anyway, so nothing of the logits'
+//! size is written by the forward. All other losses are short formulas in `functional::loss`.
 use super::{
     Attr, Attrs, Composite, RuleArgs, Saves,
-    softmax::log_softmax_of,
-    wide::{floats, one_device, same_dtype},
+    softmax::{log_softmax_of, shifted_of},
+    wide::{floats, one_device, same_dtype, wide},
 };
 use crate::{Arg, AxisSet, DType, Error, ErrorKind, Meta, Op, Result, Shape, Tensor};
 
@@ -45,7 +45,9 @@ impl std::str::FromStr for Reduction {
 }
 
 /// Inputs: logits `[classes]` or `[batch, classes, ..]`; targets: integer class indices of that shape without the class
-/// axis, or probabilities of the logits' shape; then a weight per class where there is one.
+/// axis, or probabilities of the logits' shape; then a weight per class where there is one. Outputs: the loss and, with
+/// class indices, auxiliary and of the targets' shape: the largest logit of each row, and the logarithm of the sum of
+/// `exp(logit - largest)`; both 0 for a row that takes no part.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy {
     /// are the targets probabilities?
@@ -59,8 +61,9 @@ pub struct CrossEntropy {
     /// is there a weight?
     pub weight: bool,
 }
-/// Inputs: the loss's cotangent and the inputs of [`CrossEntropy`]. Outputs: the cotangent of the logits and, for
-/// probabilities, that of the targets.
+/// Inputs: the loss's cotangent, the inputs of [`CrossEntropy`] and its auxiliary outputs. Those follow from the logits: a
+/// kernel saves a pass by them, and the body, through which second derivatives go, forms them again. Outputs: the
+/// cotangent of the logits and, for probabilities, that of the targets.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropyBackward(pub CrossEntropy);
 
@@ -201,7 +204,12 @@ impl Composite for CrossEntropy {
             check_weight(&x, &inputs[2])?;
         }
         let each = x.shape.without(class_axis(&x.shape));
-        Ok(vec![Meta { shape: if self.reduction == Reduction::None { each } else { Shape::SCALAR }, ..x }])
+        let mut outputs = vec![Meta { shape: if self.reduction == Reduction::None { each } else { Shape::SCALAR }, ..x }];
+        outputs.extend(std::iter::repeat_n(Meta { shape: each, dtype: wide(x.dtype), ..x }, self.auxiliary()));
+        Ok(outputs)
+    }
+    fn auxiliary(&self) -> usize {
+        if self.probabilities { 0 } else { 2 }
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let m = inputs[0].meta();
@@ -210,16 +218,17 @@ impl Composite for CrossEntropy {
         if m.shape.elements() == 0 && n > 0 {
             // A mean of nothing is 0 / 0.
             let zero = inputs[0].widened().sum(AxisSet::one(axis));
-            return Ok(vec![
-                match self.reduction {
-                    Reduction::None => zero,
-                    Reduction::Sum | Reduction::BatchMean => zero.sum(..),
-                    Reduction::Mean => zero.sum(..) + f64::NAN,
-                }
-                .cast(m.dtype),
-            ]);
+            let loss = match self.reduction {
+                Reduction::None => zero.clone(),
+                Reduction::Sum | Reduction::BatchMean => zero.sum(..),
+                Reduction::Mean => zero.sum(..) + f64::NAN,
+            };
+            let mut outputs = vec![loss.cast(m.dtype)];
+            outputs.extend(std::iter::repeat_n(zero, self.auxiliary()));
+            return Ok(outputs);
         }
-        let log_p = log_softmax_of(&inputs[0].widened(), axis);
+        let (shifted, of_rows) = shifted_of(&inputs[0].widened(), axis);
+        let log_p = shifted - &of_rows[1];
         let w = self.weights(inputs, &m.shape);
         let weighted = w.as_ref().map_or_else(|| log_p.clone(), |w| &log_p * w);
         let over_classes = |t: Tensor| t.sum_keepdim(AxisSet::one(axis));
@@ -244,10 +253,15 @@ impl Composite for CrossEntropy {
                 }
             }
         };
-        Ok(vec![loss.cast(m.dtype)])
+        let mut outputs = vec![loss.cast(m.dtype)];
+        if let Some(classes) = classes {
+            outputs.extend(of_rows.map(|t| classes.valid.select(&t, 0.0).reshape(m.shape.without(axis))));
+        }
+        Ok(outputs)
     }
     fn saves(&self) -> Option<Saves> {
-        Some(Saves::inputs(2 + self.weight as usize))
+        let outputs = if self.probabilities { 0 } else { 0b110 };
+        Some(Saves { outputs, ..Saves::inputs(2 + self.weight as usize) })
     }
     fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
         let mut out = vec![None; args.metas.len()];
@@ -255,6 +269,9 @@ impl Composite for CrossEntropy {
         let mut inputs = vec![g];
         for k in 0..args.metas.len() {
             inputs.push(args.input(k)?);
+        }
+        for k in 0..self.auxiliary() {
+            inputs.push(args.output(1 + k)?);
         }
         for (k, d) in Tensor::composite(CrossEntropyBackward(*self), &inputs).into_iter().enumerate() {
             out[k] = args.needs[k].then_some(d);

@@ -134,10 +134,16 @@ impl Composite for LogSoftmaxBackward {
 }
 /// The logarithm of the softmax in plain ops, in the tensor's own dtype; it must have elements.
 pub(crate) fn log_softmax_of(x: &Tensor, axis: usize) -> Tensor {
-    let axis = AxisSet::one(axis);
-    let shifted = x - x.reduce(ReduceOp::Max, axis, true);
-    let log_sum = shifted.exp().sum_keepdim(axis).log();
+    let (shifted, [_, log_sum]) = shifted_of(x, axis);
     shifted - log_sum
+}
+/// `x - max(x)` along an axis; the largest, and the logarithm of the sum of `exp(x - max(x))`, both with the axis kept.
+pub(crate) fn shifted_of(x: &Tensor, axis: usize) -> (Tensor, [Tensor; 2]) {
+    let axis = AxisSet::one(axis);
+    let most = x.reduce(ReduceOp::Max, axis, true);
+    let shifted = x - &most;
+    let log_sum = shifted.exp().sum_keepdim(axis).log();
+    (shifted, [most, log_sum])
 }
 
 impl Tensor {

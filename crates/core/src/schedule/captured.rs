@@ -14,7 +14,11 @@ use crate::{
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 /// Where a value of the window is found at a call.
 #[derive(Clone, Copy)]
@@ -46,7 +50,9 @@ pub(crate) struct Captured {
     outputs: Vec<u32>,
     /// (cell, slot): the cell's next value
     writes: Vec<(Cell, u32)>,
-    /// By what was free at the call.
+    /// The plan, where it does not depend on the call: found without a lock.
+    only: OnceLock<Arc<Bound>>,
+    /// Else the plans, by what was free at the call: see [`Captured::bound`].
     plans: Mutex<Vec<(u64, Arc<Bound>)>>,
 }
 pub(crate) struct Call<'a> {
@@ -84,7 +90,7 @@ impl Captured {
         }
         let inputs = log.records.iter().filter(|r| matches!(r.op, Op::Input));
         let sources = inputs.map(|r| (r.first, of_slot.get(&r.first).copied().unwrap_or(Where::Window(r.first)))).collect();
-        Ok(Captured { log, sources, cells, outputs: slots, writes, plans: Mutex::new(Vec::new()) })
+        Ok(Captured { log, sources, cells, outputs: slots, writes, only: OnceLock::new(), plans: Mutex::new(Vec::new()) })
     }
 
     /// Binds, replays, and gives the results out.
@@ -141,8 +147,12 @@ impl Captured {
         };
         let missing = || Error::at("compile", ErrorKind::Internal("an output did not run".into()), call.origin);
         if plan.is_direct && self.writes.is_empty() && replay.untainted() {
-            let published = [Some(new(0, replay.run_direct()?))];
-            return bound.outputs.iter().map(|place| result(place, &published).ok_or_else(missing)).collect();
+            let made = new(0, replay.run_direct()?);
+            if let [Where::Published(0)] = bound.outputs[..] {
+                return Ok(vec![made]);
+            }
+            let published = [Some(made)];
+            return all(&bound.outputs, |place| result(place, &published).ok_or_else(missing));
         }
         let own = replay.reserve()?;
         // The cell of which the plan's input is the old value.
@@ -164,11 +174,15 @@ impl Captured {
         for ((cell, _), place) in self.writes.iter().zip(&bound.writes) {
             cell.replace(result(place, &published).ok_or_else(missing)?.value().clone());
         }
-        bound.outputs.iter().map(|place| result(place, &published).ok_or_else(missing)).collect()
+        all(&bound.outputs, |place| result(place, &published).ok_or_else(missing))
     }
 
     /// The plan for a call: it may take over the old value of a cell that is written, where only the cell holds it.
-    fn bound(&self, old: &[Arc<Value>], device: Device) -> Result<Arc<Bound>> {
+    fn bound(&self, old: &[Arc<Value>], device: Device) -> Result<Cow<'_, Arc<Bound>>> {
+        if let Some(bound) = self.only.get() {
+            super::count(|s| s.hits += 1);
+            return Ok(Cow::Borrowed(bound));
+        }
         let is_written = |k: usize| self.writes.iter().any(|(c, _)| c.id() == self.cells[k].id());
         let hold = |place: &Where| match *place {
             Where::Cell(k) if is_written(k) && only_the_cell_holds(&old[k]) => InputHold::OldCell,
@@ -177,7 +191,7 @@ impl Captured {
         let key = if self.writes.is_empty() { 0 } else { self.sources.iter().fold(0, |key, (_, place)| mix(key, hold(place) as u64)) };
         if let Some((_, bound)) = self.plans.lock().iter().find(|(k, _)| *k == key) {
             super::count(|s| s.hits += 1);
-            return Ok(bound.clone());
+            return Ok(Cow::Owned(bound.clone()));
         }
         super::count(|s| s.misses += 1);
         let log = &self.log;
@@ -207,8 +221,20 @@ impl Captured {
         let (inputs, outputs, writes) = (inputs.collect(), self.outputs.iter().map(|s| place_of(*s)).collect(), written.iter().map(|s| place_of(*s)).collect());
         let bound = Arc::new(Bound { plan: Arc::new(plan), sized: Arc::new(sized), inputs, outputs, writes });
         self.plans.lock().push((key, bound.clone()));
-        Ok(bound)
+        if self.writes.is_empty() {
+            // Nothing is ever free. Whoever came first made the same.
+            let _ = self.only.set(bound.clone());
+        }
+        Ok(Cow::Owned(bound))
     }
+}
+/// As `collect` of results does, which knows no size before.
+fn all<T, U>(places: &[T], f: impl Fn(&T) -> Result<U>) -> Result<Vec<U>> {
+    let mut found = Vec::with_capacity(places.len());
+    for place in places {
+        found.push(f(place)?);
+    }
+    Ok(found)
 }
 /// Handles of a cell's value: the cell's own and ours.
 fn only_the_cell_holds(v: &Arc<Value>) -> bool {
