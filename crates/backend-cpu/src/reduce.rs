@@ -88,7 +88,7 @@ struct Job<'a> {
 }
 /// From the tile's lanes to the lanes of the reduction.
 trait Into2<T>: Lane {
-    fn view<'a>(isa: Isa, src: Src<'a, Self>, n: usize, room: &'a mut [T; TILE]) -> &'a [T];
+    fn view<'a>(isa: Isa, src: Src<'a, Self>, n: usize, room: &'a mut [T]) -> &'a [T];
     /// The lanes where they lie, if they are of the reduction's type already.
     fn in_place<'a>(_: Src<'a, Self>) -> Option<&'a [T]> {
         None
@@ -96,7 +96,7 @@ trait Into2<T>: Lane {
 }
 macro_rules! same_lanes {
     ($($t:ty),*) => { $(impl Into2<$t> for $t {
-        fn view<'a>(_: Isa, src: Src<'a, $t>, n: usize, room: &'a mut [$t; TILE]) -> &'a [$t] {
+        fn view<'a>(_: Isa, src: Src<'a, $t>, n: usize, room: &'a mut [$t]) -> &'a [$t] {
             match src {
                 Src::Slice(s) => &s[..n],
                 Src::Splat(v) => {
@@ -115,7 +115,7 @@ macro_rules! same_lanes {
 }
 same_lanes!(f32, f64, i64);
 impl Into2<i64> for u8 {
-    fn view<'a>(isa: Isa, src: Src<'a, u8>, n: usize, room: &'a mut [i64; TILE]) -> &'a [i64] {
+    fn view<'a>(isa: Isa, src: Src<'a, u8>, n: usize, room: &'a mut [i64]) -> &'a [i64] {
         match src {
             Src::Slice(s) => loops::convert(isa, &s[..n], &mut room[..n], CastFrom::to_i64),
             Src::Splat(v) => room[..n].fill(v as i64),
@@ -190,7 +190,7 @@ fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out
         threads.try_for_chunks_mut(out, rows.max(1) * size, |k, part| with_scratch(|s| reduce_rows::<L, T, C>(job, k * rows, part, s)))
     }
 }
-fn tile<'s, L: Into2<T>, T: Element>(job: &'s Job<'_>, at: usize, n: usize, scratch: &'s mut Scratch, room: &'s mut [T; TILE]) -> Result<&'s [T], ErrorKind> {
+fn tile<'s, L: Into2<T>, T: Element>(job: &'s Job<'_>, at: usize, n: usize, scratch: &'s mut Scratch, room: &'s mut [T]) -> Result<&'s [T], ErrorKind> {
     let mut none: [OutTile<'_>; 0] = [];
     job.run.tile(at, n, scratch, &mut none)?;
     Ok(L::view(job.run.isa, job.run.src::<L>(job.value, at, n, scratch, &[]), n, room))
@@ -224,8 +224,20 @@ fn reduce_rows<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, first: usize,
         }
         return Ok(());
     }
-    let mut room = [T::default(); TILE];
-    let rows = TILE / n;
+    if out.len() / size * n <= FEW { tiles_of_rows::<L, T, C, FEW>(job, first, out, scratch) } else { tiles_of_rows::<L, T, C, TILE>(job, first, out, scratch) }
+}
+/// As many elements are so few that a tile for them is not worth its making.
+const FEW: usize = 64;
+/// Short rows, as many at a time as `ROOM` elements hold.
+fn tiles_of_rows<L: Into2<T>, T: Element, C: Combine, const ROOM: usize>(
+    job: &Job<'_>,
+    first: usize,
+    out: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), ErrorKind> {
+    let (n, size) = (job.reduced, job.dtype.size());
+    let mut room = [T::default(); ROOM];
+    let rows = ROOM / n;
     for (k, o) in out.chunks_mut(rows * size).enumerate() {
         let count = o.len() / size;
         let x = tile::<L, T>(job, (first + k * rows) * n, count * n, scratch, &mut room)?;

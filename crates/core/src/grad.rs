@@ -4,6 +4,7 @@ use crate::{
     Arg, Cell, Device, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
     cell::{OVERLAYS, Overlay, OverlayKind},
     composite::RuleArgs,
+    op::Folded,
     record::CONTEXT,
     value::{Kept, Other, Value},
 };
@@ -124,7 +125,7 @@ pub fn grad_enabled() -> bool {
 /// Gradients by leaf. A leaf that was not reached has none.
 #[derive(Default, Clone)]
 pub struct Grads {
-    by_leaf: HashMap<u64, Tensor>,
+    by_leaf: HashMap<u64, Tensor, Folded>,
 }
 impl Grads {
     /// The gradient for a tensor made by [`Tensor::tracked`] or read from a trainable cell.
@@ -359,8 +360,8 @@ type Cotangents = SmallVec<[Option<Tensor>; 2]>;
 
 fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here: Origin) -> Result<()> {
     let mut heap: BinaryHeap<ByNumber> = BinaryHeap::new();
-    let mut waiting: HashMap<u64, Cotangents> = HashMap::new();
-    let give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut HashMap<u64, Cotangents>, t: &Arc<Tape>, k: u8, g: Tensor| {
+    let mut waiting: HashMap<u64, Cotangents, Folded> = HashMap::default();
+    let give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut HashMap<u64, Cotangents, Folded>, t: &Arc<Tape>, k: u8, g: Tensor| {
         let slots = waiting.entry(t.id).or_insert_with(|| {
             heap.push(ByNumber(t.clone()));
             t.outputs.iter().map(|_| None).collect()
@@ -470,8 +471,8 @@ fn identity_node(x: &Tensor) -> Tensor {
 fn pull_until(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, stops: &[Tensor]) -> Result<()> {
     let stop: Vec<u64> = stops.iter().filter_map(|t| t.tape().map(|t| t.0.id)).collect();
     let mut heap: BinaryHeap<ByNumber> = BinaryHeap::new();
-    let mut waiting: HashMap<u64, Cotangents> = HashMap::new();
-    let mut give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut HashMap<u64, Cotangents>, t: &Arc<Tape>, k: u8, g: Tensor| {
+    let mut waiting: HashMap<u64, Cotangents, Folded> = HashMap::default();
+    let mut give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut HashMap<u64, Cotangents, Folded>, t: &Arc<Tape>, k: u8, g: Tensor| {
         if stop.contains(&t.id) {
             grads.add(t.id, g);
             return;

@@ -5,7 +5,7 @@ use crate::{
     cell::CellWrite,
     error::Origin,
     kernel::Fault,
-    op::{Arg, mix},
+    op::{Arg, Folded},
     planted::{Plant, is},
     record::Log,
     value::{Kept, Recipe, Stored, Value},
@@ -100,26 +100,6 @@ struct Entry {
     sizes: HashMap<u64, Found, Folded>,
 }
 type Key = (u32, u64, u64);
-/// Keys are hashes already: their words are folded, nothing more.
-#[derive(Default, Clone, Copy)]
-struct Fold(u64);
-impl std::hash::Hasher for Fold {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for b in bytes {
-            self.0 = mix(self.0, *b as u64);
-        }
-    }
-    fn write_u32(&mut self, word: u32) {
-        self.0 = mix(self.0, word as u64);
-    }
-    fn write_u64(&mut self, word: u64) {
-        self.0 = mix(self.0, word);
-    }
-}
-type Folded = std::hash::BuildHasherDefault<Fold>;
 static PLANS: LazyLock<Mutex<HashMap<Key, Entry, Folded>>> = LazyLock::new(Default::default);
 type Found = (Arc<Plan>, Arc<Sized>);
 /// The plans a stream replayed last: found without a lock.

@@ -270,3 +270,20 @@ fn a_checkpoint_has_the_bits_of_the_plain_run() -> Result<()> {
         Ok(())
     })
 }
+#[test]
+fn a_kernel_for_a_sum_of_one_element() -> Result<()> {
+    on(|_| {
+        let x = Tensor::from_vec(vec![1.5f32, -0.0, f32::NAN], [1, 3, 1]).tracked();
+        x.eval()?;
+        take_stats();
+        let sum = x.sum([0, 2]);
+        sum.eval()?;
+        assert_eq!((take_stats().kernels, sum.shape()?.to_vec()), (0, vec![3]));
+        assert_eq!(sum.detach().to_vec::<f32>()?.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), [1.5f32, -0.0, f32::NAN].map(f32::to_bits));
+        let grads = (sum.detach().full_like(2.0) * x.amax([0, 2])).sum(0).backward()?;
+        assert_eq!(grads.get(&x).map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![2.0; 3]));
+        // A sum of integers is another dtype, and a sum over no axis at all a reduction like any other.
+        assert_eq!(Tensor::from_vec(vec![7i32], [1]).sum(0).dtype()?, DType::I64);
+        Ok(())
+    })
+}

@@ -84,7 +84,9 @@ impl Tensor {
             Ok(a) => a,
             Err(kind) => return Tensor::failed(crate::Error::at(name, kind, origin)),
         };
-        let kept = Tensor::apply_at(Op::Reduce { op, axes }, Arg::None, &[self], origin);
+        let of_one = axes.0 != 0 && axes.iter().all(|axis| shape[axis] == 1);
+        // What is combined of one float is that float.
+        let kept = if of_one && self.meta().dtype.is_float() { self.clone() } else { Tensor::apply_at(Op::Reduce { op, axes }, Arg::None, &[self], origin) };
         if keep || axes.0 == 0 || kept.error().is_some() { kept } else { kept.reshape(drop_axes(&shape, axes)) }
     }
     /// The sum over the axes (`..` for all). Of bool and integers: i64.
