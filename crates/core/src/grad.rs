@@ -56,8 +56,10 @@ impl Drop for Tape {
         // Without recursion: a chain of a million ops drops on a small stack.
         let mut last: Vec<Tape> = Vec::new();
         let leave = |parents: &mut Parents, last: &mut Vec<Tape>| {
-            for (parent, _) in parents.drain(..).flatten() {
-                last.extend(Arc::into_inner(parent));
+            for (parent, _) in parents.iter_mut().filter_map(Option::take) {
+                if let Some(parent) = Arc::into_inner(parent) {
+                    last.push(parent);
+                }
             }
         };
         leave(&mut self.parents, &mut last);
