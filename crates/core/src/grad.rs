@@ -4,7 +4,7 @@ use crate::{
     Arg, Cell, Device, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
     cell::{OVERLAYS, Overlay, OverlayKind},
     composite::RuleArgs,
-    op::Folded,
+    hash::Folded,
     record::CONTEXT,
     value::{Kept, Other, Value},
 };
@@ -56,11 +56,7 @@ impl Drop for Tape {
         // Without recursion: a chain of a million ops drops on a small stack.
         let mut last: Vec<Tape> = Vec::new();
         let leave = |parents: &mut Parents, last: &mut Vec<Tape>| {
-            for (parent, _) in parents.iter_mut().filter_map(Option::take) {
-                if let Some(parent) = Arc::into_inner(parent) {
-                    last.push(parent);
-                }
-            }
+            last.extend(parents.iter_mut().filter_map(Option::take).filter_map(|(parent, _)| Arc::into_inner(parent)));
         };
         leave(&mut self.parents, &mut last);
         while let Some(mut t) = last.pop() {

@@ -19,6 +19,7 @@ pub mod expr;
 pub mod functional;
 pub mod grad;
 pub mod graph;
+mod hash;
 pub mod intercept;
 pub mod kernel;
 pub mod memory;
