@@ -8,10 +8,13 @@ mod devices;
 mod gradients;
 mod loading;
 mod measuring;
+mod memory;
 mod models;
 mod probe;
 mod profiling;
 mod program;
+mod reports;
+mod speed;
 mod timing;
 mod training;
 mod watching;
@@ -81,6 +84,9 @@ fn rows() -> Vec<&'static Row> {
         watching::ROWS,
         profiling::ROWS,
         measuring::ROWS,
+        memory::ROWS,
+        reports::ROWS,
+        speed::ROWS,
     ]
     .into_iter()
     .flatten()
@@ -141,10 +147,11 @@ mod tests {
 
     #[test]
     fn a_row_that_is_asked_for_and_has_no_check() {
-        let asked = "B0.07 S0.01 S0.02 S0.03 S0.06 S0.07 S0.09 S0.11 S0.12 S0.15 S0.17 S0.19 S0.20 S0.21 S0.22 S0.23 S0.25 \
-                     S0.28 S0.30 S0.32 S0.33 S0.35 S0.36 S0.37 S0.38 S0.42 S1.02 S1.08 S1.09 S1.10 S1.12 S1.13 S1.14 S1.15 \
-                     S1.23 S1.24 S1.25 S1.37 S1.41 S1.43 S1.44 S1.45 S1.54 S1.55 S1.59 S2.21 S2.22 S2.32 S2.33 S3.13 S3.17 S3.18 S3.19 S3.20 S3.22 S3.26 S3.27 \
-                     S4.05 S4.21 S4.23 S4.28 S4.51";
+        let asked = "B0.07 B1.09 B1.10 S0.01 S0.02 S0.03 S0.05 S0.06 S0.07 S0.09 S0.10 S0.11 S0.12 S0.13 S0.15 S0.17 S0.19 \
+                     S0.20 S0.21 S0.22 S0.23 S0.24 S0.25 S0.26 S0.27 S0.28 S0.30 S0.31 S0.32 S0.33 S0.35 S0.36 S0.37 S0.38 \
+                     S0.42 S1.01 S1.02 S1.03 S1.08 S1.09 S1.10 S1.12 S1.13 S1.14 S1.15 S1.23 S1.24 S1.25 S1.37 S1.41 S1.43 \
+                     S1.44 S1.45 S1.53 S1.54 S1.55 S1.57 S1.58 S1.59 S2.18 S2.19 S2.20 S2.21 S2.22 S2.23 S2.32 S2.33 S3.13 \
+                     S3.17 S3.18 S3.19 S3.20 S3.22 S3.26 S3.27 S4.05 S4.21 S4.23 S4.27 S4.28 S4.31 S4.51";
         let rows: Vec<&str> = rows().iter().map(|r| r.id).collect();
         assert_eq!(rows, asked.split_whitespace().collect::<Vec<_>>());
     }
