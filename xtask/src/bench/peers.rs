@@ -109,7 +109,7 @@ fn measure(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
             if wanted { Fresh::of(subject, &workload.name, false) } else { Fresh::default() }
         };
         let fresh = sides.subjects().iter().zip(&taken.sides).map(fresh).collect();
-        let against = against(&taken, options.threads == 1);
+        let against = against(&taken);
         let measured = Measured { taken, against, fresh };
         show(&measured, &sides, options);
         all.push(measured);
@@ -167,12 +167,13 @@ fn agree(sides: &mut Sides, states: &mut [SideState]) {
         }
     }
 }
-/// This project against each peer that has times.
-fn against(taken: &Taken, one_thread: bool) -> Vec<Option<Compared>> {
+/// This project against each peer that has times. Of whole samples: a peer whose threads hand work to each other on one
+/// core waits for them, and that is its own time.
+fn against(taken: &Taken) -> Vec<Option<Compared>> {
     (0..taken.sides.len())
         .map(|k| {
             let both = k > 0 && taken.sides[0].error.is_none() && taken.sides[k].error.is_none();
-            both.then(|| judge(&[(taken.workload.clone(), Ok(Pairs::of(taken, k, 0, one_thread)))], 0.01).pop()).flatten()
+            both.then(|| judge(&[(taken.workload.clone(), Ok(Pairs::of(taken, k, 0, false)))], 0.01).pop()).flatten()
         })
         .collect()
 }

@@ -88,7 +88,8 @@ fn of_workload(record: &Record, workload: &str) -> Vec<Standing> {
         |ours: bool| record.cases.iter().filter(move |c| c.workload == workload && c.error.is_none() && c.implementation.starts_with("adamant") == ours);
     let one_thread = record.settings.threads == 1;
     let against = |own: &Case, peer: &Case| {
-        let compared = judge(&[(workload.to_string(), Pairs::of_cases(peer, own, one_thread))], 0.01).pop()?;
+        // Of whole samples: a peer whose threads hand work to each other on one core waits for them, and that is its own time.
+        let compared = judge(&[(workload.to_string(), Pairs::of_cases(peer, own, false))], 0.01).pop()?;
         compared.ratio.is_some().then(|| Standing {
             workload: workload.into(),
             ours: own.implementation.clone(),
