@@ -64,13 +64,20 @@ impl<'a> Rows<'a> {
     fn count(&self) -> usize {
         self.target.shape.elements()
     }
-    fn classes_of(&self) -> Result<Vec<Class>, ErrorKind> {
-        let read = indices(self.target.bytes, self.target.dtype);
-        let class = |k: usize| match read(self.target.layout.offset + k) {
+    /// What row k's target is.
+    fn class(&self, k: usize) -> Class {
+        match indices(self.target.bytes, self.target.dtype)(self.target.layout.offset + k) {
             i if i == self.ignore => Class::Ignored,
             i => usize::try_from(i).ok().filter(|&i| i < self.classes).map_or(Class::Bad(i), Class::At),
-        };
-        collected(self.count(), (0..self.count()).map(class))
+        }
+    }
+    /// How many rows take part.
+    fn taken(&self) -> usize {
+        (0..self.count()).filter(|&k| self.class(k) != Class::Ignored).count()
+    }
+    /// Where element `class` of row k lies.
+    fn place(&self, k: usize, class: usize) -> usize {
+        (k / self.inner * self.classes + class) * self.inner + k % self.inner
     }
     /// Room for [`Rows::row`].
     ///
@@ -86,7 +93,7 @@ impl<'a> Rows<'a> {
             return &x[k * n..(k + 1) * n];
         }
         room.clear();
-        room.extend((0..n).map(|c| x[(k / inner * n + c) * inner + k % inner]));
+        room.extend((0..n).map(|c| x[self.place(k, c)]));
         room
     }
 }
@@ -176,54 +183,57 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
     if largest.len() != rows.count() || log_sums.len() != rows.count() {
         return Err(internal("a cross entropy with other operands"));
     }
-    let (isa, classes) = (runtime.isa, rows.classes_of()?);
-    let bad = classes.iter().enumerate().find_map(|(k, c)| if let Class::Bad(index) = c { Some((k, *index)) } else { None });
+    let isa = runtime.isa;
+    let bad = (0..rows.count()).find_map(|k| if let Class::Bad(index) = rows.class(k) { Some((k, index)) } else { None });
     if let Some((position, index)) = bad {
         fault.set(Fault::Index { index, bound: rows.classes, position });
     }
-    let mut each = filled(M::Real::ZERO, rows.count())?;
     let per_task = rows_of_a_task(&runtime.threads, rows.count(), rows.classes);
-    let of_rows = largest.chunks_mut(per_task).zip(log_sums.chunks_mut(per_task));
-    let tasks: Vec<_> = collected(rows.count().div_ceil(per_task), each.chunks_mut(per_task).zip(of_rows))?;
-    runtime.threads.try_for_parts(tasks, |task, (each, (largest, log_sums))| -> Result<(), ErrorKind> {
+    let tasks = largest.chunks_mut(per_task).zip(log_sums.chunks_mut(per_task));
+    runtime.threads.try_for_parts(tasks, |task, (largest, log_sums)| -> Result<(), ErrorKind> {
         let (mut column, mut room) = (rows.column()?, M::room(rows.classes)?);
-        for (k, ((each, largest), log_sum)) in each.iter_mut().zip(largest).zip(log_sums).enumerate() {
+        for (k, (largest, log_sum)) in largest.iter_mut().zip(log_sums).enumerate() {
             let k = task * per_task + k;
-            if classes[k] == Class::Ignored {
-                (*each, *largest, *log_sum) = (M::Real::ZERO, M::Real::ZERO, M::Real::ZERO);
+            if rows.class(k) == Class::Ignored {
+                (*largest, *log_sum) = (M::Real::ZERO, M::Real::ZERO);
                 continue;
             }
             let row = M::read(isa, rows.row(x, k, &mut column), &mut room);
             let next = if rows.inner == 1 && size_of_val(row) <= AHEAD { x.get((k + 1) * rows.classes..).unwrap_or_default() } else { &[] };
             (*largest, *log_sum) = dispatch(isa, LogSum { row, next: Ahead::of(next) });
-            *each = match classes[k] {
-                Class::At(class) => (row[class] - *largest - *log_sum) * -M::Real::ONE,
-                // Nothing was read: -1 times zero.
-                _ => -M::Real::ZERO,
-            };
         }
         Ok(())
     })?;
+    let loss_of = |k: usize| match rows.class(k) {
+        Class::At(class) => {
+            let at = rows.place(k, class);
+            let mut number = [M::Real::ZERO];
+            (M::read(isa, &x[at..at + 1], &mut number)[0] - largest[k] - log_sums[k]) * -M::Real::ONE
+        }
+        Class::Ignored => M::Real::ZERO,
+        // Nothing was read: -1 times zero.
+        Class::Bad(_) => -M::Real::ZERO,
+    };
     let mut room = M::room(out.len())?;
     if loss.reduction == Reduction::None {
-        M::write(isa, out, &mut room, |out| out.copy_from_slice(&each));
+        M::write(isa, out, &mut room, |out| out.iter_mut().enumerate().for_each(|(k, o)| *o = loss_of(k)));
         return Ok(());
     }
-    let mut total = Total::<M::Real>::new::<Sum>();
-    each.chunks(BLOCK).for_each(|b| total.push::<Sum>(crate::reduce::tree::block::<M::Real, Sum>(b)));
+    let (mut total, mut block) = (Total::<M::Real>::new::<Sum>(), [M::Real::ZERO; BLOCK]);
+    for first in (0..rows.count()).step_by(BLOCK) {
+        let losses = &mut block[..BLOCK.min(rows.count() - first)];
+        losses.iter_mut().enumerate().for_each(|(k, o)| *o = loss_of(first + k));
+        total.push::<Sum>(crate::reduce::tree::block::<M::Real, Sum>(losses));
+    }
     let mut value = M::Real::nearest(total.value::<Sum>());
     if loss.reduction == Reduction::Mean {
-        value = value / M::Real::nearest(taken(&classes) as f64);
+        value = value / M::Real::nearest(rows.taken() as f64);
         if rows.count() * rows.classes == 0 {
             value = M::Real::nearest(f64::NAN);
         }
     }
     M::write(isa, out, &mut room, |out| out[0] = value);
     Ok(())
-}
-/// How many rows take part.
-fn taken(classes: &[Class]) -> usize {
-    classes.iter().filter(|c| **c != Class::Ignored).count()
 }
 fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
     let ([g, x, target, largest, log_sums], [out]) = (operands.inputs, &mut *operands.outputs) else {
@@ -235,9 +245,9 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
     if out.is_empty() {
         return Ok(());
     }
-    let (isa, n, inner, classes) = (runtime.isa, rows.classes, rows.inner, rows.classes_of()?);
+    let (isa, n, inner) = (runtime.isa, rows.classes, rows.inner);
     let streamed = inner == 1 && size_of_val(out) >= STREAMED;
-    let (mut room, count) = (M::room(g.len())?, M::Real::nearest(taken(&classes) as f64));
+    let (mut room, count) = (M::room(g.len())?, M::Real::nearest(rows.taken() as f64));
     let scaled = |&g: &M::Real| if loss.reduction == Reduction::Mean { g / count } else { g };
     let g: Vec<M::Real> = collected(g.len(), M::read(isa, g, &mut room).iter().map(scaled))?;
     if largest.len() != rows.count() || log_sums.len() != rows.count() {
@@ -252,14 +262,15 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
         let mut row = filled(M::zeroed(), if inner == 1 { 0 } else { n })?;
         let mut piece = [M::zeroed(); PIECE];
         let mut gradient = |k: usize, out: &mut [M]| {
-            if classes[k] == Class::Ignored {
+            let class = rows.class(k);
+            if class == Class::Ignored {
                 return out.fill(M::zeroed());
             }
             let x = M::read(isa, rows.row(x, k, &mut column), &mut room);
             let (log_sum, g) = ((largest[k], log_sums[k]), g[if g.len() == 1 { 0 } else { k }]);
             let mut part = |first: usize, out: &mut [M]| {
                 let (x, end) = (&x[first..first + out.len()], first + out.len());
-                let target = match classes[k] {
+                let target = match class {
                     Class::At(class) if (first..end).contains(&class) => Target::Here(class - first),
                     Class::At(_) => Target::Elsewhere,
                     _ => Target::Missing,
