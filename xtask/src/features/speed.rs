@@ -2,7 +2,10 @@
 use super::{Checked, Row, Seen, timing::least};
 use crate::workspace;
 use adamant::{DType, Device, Rng, Tensor};
-use adamant_bench::{ceilings::Ceilings, record::Record};
+use adamant_bench::{
+    ceilings::Ceilings,
+    record::{Record, Summary},
+};
 use serde_json::Value;
 use std::{
     error::Error,
@@ -173,6 +176,7 @@ fn regression() -> Checked {
     let mut record: Record = serde_json::from_str(&fs::read_to_string(folder.path().join("base.json"))?)?;
     for case in &mut record.cases {
         case.samples_ns.iter_mut().for_each(|ns| *ns /= 2.1);
+        case.summary = Summary::of(&case.samples_ns);
     }
     record.append(&folder.path().join("past.json"))?;
     let code = |arguments: &str| bench(folder.path(), arguments).map(|o| o.status.code());
