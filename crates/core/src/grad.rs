@@ -355,11 +355,13 @@ impl Ord for ByNumber {
     }
 }
 type Cotangents = SmallVec<[Option<Tensor>; 2]>;
+/// What has come to each node so far, by its number.
+type Waiting = HashMap<u64, Cotangents, Folded>;
 
 fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here: Origin) -> Result<()> {
     let mut heap: BinaryHeap<ByNumber> = BinaryHeap::new();
-    let mut waiting: HashMap<u64, Cotangents, Folded> = HashMap::default();
-    let give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut HashMap<u64, Cotangents, Folded>, t: &Arc<Tape>, k: u8, g: Tensor| {
+    let mut waiting = Waiting::default();
+    let give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut Waiting, t: &Arc<Tape>, k: u8, g: Tensor| {
         let slots = waiting.entry(t.id).or_insert_with(|| {
             heap.push(ByNumber(t.clone()));
             t.outputs.iter().map(|_| None).collect()
@@ -469,8 +471,8 @@ fn identity_node(x: &Tensor) -> Tensor {
 fn pull_until(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, stops: &[Tensor]) -> Result<()> {
     let stop: Vec<u64> = stops.iter().filter_map(|t| t.tape().map(|t| t.0.id)).collect();
     let mut heap: BinaryHeap<ByNumber> = BinaryHeap::new();
-    let mut waiting: HashMap<u64, Cotangents, Folded> = HashMap::default();
-    let mut give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut HashMap<u64, Cotangents, Folded>, t: &Arc<Tape>, k: u8, g: Tensor| {
+    let mut waiting = Waiting::default();
+    let mut give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut Waiting, t: &Arc<Tape>, k: u8, g: Tensor| {
         if stop.contains(&t.id) {
             grads.add(t.id, g);
             return;

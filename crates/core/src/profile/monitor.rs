@@ -58,8 +58,7 @@ impl Samples {
     fn summary(&self, name: &str) -> OperationSummary {
         let mut sorted = self.kept.clone();
         sorted.sort_unstable();
-        // The nearest rank.
-        let percentile = |p: f64| Duration::from_nanos(sorted.get(((sorted.len() as f64 * p).ceil() as usize).max(1) - 1).copied().unwrap_or(0));
+        let percentile = |p: f64| Duration::from_nanos(percentile(&sorted, p));
         let duration = |nanoseconds: f64| Duration::from_nanos(nanoseconds.round() as u64);
         let variance = if self.count > 1 { self.spread / (self.count - 1) as f64 } else { 0.0 };
         OperationSummary {
@@ -74,6 +73,10 @@ impl Samples {
             p999: percentile(0.999),
         }
     }
+}
+/// What a share `p` of the samples, in rising order, stays within: the nearest rank. Of none, the default.
+pub(super) fn percentile<T: Copy + Default>(sorted: &[T], p: f64) -> T {
+    sorted.get(((sorted.len() as f64 * p).ceil() as usize).max(1) - 1).copied().unwrap_or_default()
 }
 
 /// What is known of an operation.

@@ -1,5 +1,5 @@
 //! Steps of a run: how long each took, what a user measured in it, and what both add up to.
-use super::{PerformanceMonitor, chrome::text};
+use super::{PerformanceMonitor, chrome::text, monitor::percentile};
 use crate::table::columns;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -145,7 +145,6 @@ impl PerformanceMonitor {
         let mut sorted: Vec<Duration> = log.times.values().copied().collect();
         sorted.sort_unstable();
         let total = sorted.iter().fold(Duration::ZERO, |all, t| all.saturating_add(*t));
-        let of_rank = |p: f64| sorted.get(((sorted.len() as f64 * p).ceil() as usize).max(1) - 1).copied().unwrap_or_default();
         let mean = total.div_f64(sorted.len().max(1) as f64);
         let squares: f64 = sorted.iter().map(|t| (t.as_secs_f64() - mean.as_secs_f64()).powi(2)).sum();
         let deviation = (squares / sorted.len().saturating_sub(1).max(1) as f64).sqrt();
@@ -156,9 +155,9 @@ impl PerformanceMonitor {
             std: Duration::try_from_secs_f64(deviation).unwrap_or_default(),
             min: sorted.first().copied().unwrap_or_default(),
             max: sorted.last().copied().unwrap_or_default(),
-            p50: of_rank(0.5),
-            p99: of_rank(0.99),
-            p999: of_rank(0.999),
+            p50: percentile(&sorted, 0.5),
+            p99: percentile(&sorted, 0.99),
+            p999: percentile(&sorted, 0.999),
             steps_per_second: if total.is_zero() { 0.0 } else { sorted.len() as f64 / total.as_secs_f64() },
             metrics: log.metrics.iter().map(|(name, values)| (name.clone(), MetricSummary::of(values))).collect(),
         }
