@@ -158,6 +158,7 @@ fn train(net: &dyn Module, x: &Tensor, loss: &dyn Fn(&Tensor) -> Tensor) -> Resu
 fn functions(from: &mut From<'_>) -> Result<()> {
     let x = Tensor::from_vec((0..24).map(|k| k as f32 * 0.25 - 3.0).collect(), [4, 6]);
     let square = |y: &Tensor| y.square().mean(..);
+    let target = Tensor::full([4, 6], 0.25, DType::F32);
     macro_rules! activations {
         ($($name:ident)*) => { $(
             from(stringify!($name), &mut || {
@@ -176,7 +177,21 @@ fn functions(from: &mut From<'_>) -> Result<()> {
         }
         Ok(())
     })?;
-    let target = Tensor::full([4, 6], 0.25, DType::F32);
+    let (scale, shift) = (Tensor::full([6], 1.5, DType::F32), Tensor::full([6], 0.5, DType::F32));
+    let activations: [(&'static str, fn(&Tensor) -> Tensor); 6] = [
+        ("a scaled and shifted row and ReLU", Tensor::relu),
+        ("a scaled and shifted row and GELU", Tensor::gelu),
+        ("a scaled and shifted row and GELU by tanh", Tensor::gelu_tanh),
+        ("a scaled and shifted row and SiLU", Tensor::silu),
+        ("a scaled and shifted row and sigmoid", Tensor::sigmoid),
+        ("a scaled and shifted row and tanh", Tensor::tanh),
+    ];
+    for (name, activation) in activations {
+        from(name, &mut || activation(&(&x * &scale + &shift)).eval())?;
+        from(name, &mut || activation(&(&x + &shift)).eval())?;
+        from(name, &mut || (activation(&x) * &target).eval())?;
+    }
+    from("a scaled and shifted row", &mut || (&x * &scale + &shift).eval())?;
     let losses: [(&'static str, &dyn Fn(&Tensor) -> Tensor); 4] = [
         ("mean squared error", &|y| functional::mse_loss(y, &target, functional::Reduction::Mean)),
         ("L1 loss", &|y| functional::l1_loss(y, &target, functional::Reduction::Mean)),

@@ -149,7 +149,7 @@ fn transpose<T: bytemuck::Pod>(how: How, from: &[T], s: isize, column: isize, to
                 let start = (t + (i0 + i) as isize * row) as usize + j0;
                 let to = &mut to[start..start + width];
                 if how.streamed {
-                    stream::copy(bytemuck::cast_slice(&line[..width]), bytemuck::cast_slice_mut(to));
+                    stream::copy(bytemuck::cast_slice(&line[..width]), bytemuck::cast_slice_mut(to), &[]);
                 } else {
                     to.copy_from_slice(&line[..width]);
                 }

@@ -68,6 +68,11 @@ impl Nest {
         }
         offset
     }
+    /// Where operand k is at position `at`, if it lies side by side over the `n` positions from there on.
+    pub fn run(&self, k: usize, at: usize, n: usize) -> Option<isize> {
+        let last = self.dims.len() - 1;
+        (self.strides[k][last] == 1 && at % self.dims[last] + n <= self.dims[last]).then(|| self.offset(k, at))
+    }
     /// Cuts the positions `at .. at + n` of operand k into runs of one stride: `f(first, count, offset, stride)`,
     /// `first` counted from `at`.
     pub fn runs(&self, k: usize, at: usize, n: usize, f: impl FnMut(usize, usize, isize, isize)) {
@@ -122,6 +127,8 @@ mod tests {
         let nest = Nest::new(&space, 0..3, &[&dense, &row]);
         assert_eq!(&nest.dims[..], [6, 4]);
         assert!(nest.is_dense(0) && !nest.is_dense(1));
+        // A row that is read again for each line lies side by side as far as the line goes.
+        assert_eq!([nest.run(1, 4, 4), nest.run(1, 9, 3), nest.run(1, 9, 4)], [Some(0), Some(1), None]);
     }
     #[test]
     fn runs_visit_what_offset_names() {
@@ -137,6 +144,8 @@ mod tests {
                     seen.extend((0..count as isize).map(|k| offset + k * stride));
                 });
                 assert_eq!(seen, (at..at + n).map(|p| nest.offset(0, p)).collect::<Vec<_>>());
+                // Its elements are three apart, and never side by side.
+                assert_eq!(nest.run(0, at, n), None);
             }
         }
     }

@@ -99,6 +99,11 @@ pub(crate) trait Float: Copy {
     /// `self * factor + addend`, rounded once.
     fn mul_add(self, factor: Self, addend: Self) -> Self;
     fn sqrt(self) -> Self;
+    /// `self · 2^n` for a whole `n`, rounded once, where the set has an instruction for it.
+    #[inline(always)]
+    fn scaled(self, _n: Self) -> Option<Self> {
+        None
+    }
     /// `self < other ? self : other`: a NaN in either gives `other`.
     fn min(self, other: Self) -> Self;
     /// `self > other ? self : other`: a NaN in either gives `other`.

@@ -56,7 +56,9 @@ impl Drop for Tape {
         // Without recursion: a chain of a million ops drops on a small stack.
         let mut last: Vec<Tape> = Vec::new();
         let leave = |parents: &mut Parents, last: &mut Vec<Tape>| {
-            last.extend(parents.iter_mut().filter_map(Option::take).filter_map(|(parent, _)| Arc::into_inner(parent)));
+            for (parent, _) in parents.iter_mut().filter_map(Option::take) {
+                last.extend(Arc::into_inner(parent));
+            }
         };
         leave(&mut self.parents, &mut last);
         while let Some(mut t) = last.pop() {

@@ -209,7 +209,7 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
 fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     let internal = |what: &str| Stop::Reader(Error::new("read", ErrorKind::Internal(what.into())));
     let (plan, sized) = log.recent.get(place).ok_or_else(|| internal("a plan was lost"))?;
-    let mut inputs: SmallVec<[&Stored; 8]> = SmallVec::with_capacity(plan.graph.inputs.len());
+    let mut inputs: SmallVec<[&Stored; 8]> = SmallVec::new();
     for (_, source) in &plan.graph.inputs {
         let bound = match source {
             // Slots are the same for every window of one structure.
@@ -219,6 +219,12 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
         inputs.push(bound.stored().ok_or_else(|| internal("an input is not in memory"))?);
     }
     let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
+    let mut replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &|_| Vec::new() };
+    if plan.is_direct && log.writes.is_empty() && replay.untainted() {
+        let stored = replay.run_direct().map_err(Stop::Reader)?;
+        log.values[plan.publish[0].0 as usize].store(stored);
+        return Ok(());
+    }
     let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
     let bad = |taints: &[Option<Error>]| {
         let groups = bad_groups(&writes, |slot| taints[plan.graph.of_slot[slot as usize] as usize].clone());
@@ -230,12 +236,7 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
         }
         bad
     };
-    let replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &bad };
-    if plan.is_direct && writes.is_empty() && replay.untainted() {
-        let stored = replay.run_direct().map_err(Stop::Reader)?;
-        log.values[plan.publish[0].0 as usize].store(stored);
-        return Ok(());
-    }
+    replay.bad = &bad;
     let own = replay.reserve().map_err(Stop::Reader)?;
     let outcome = replay.run(own).map_err(|e| {
         let slot = |i: u32| if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) { Some(*slot) } else { None };

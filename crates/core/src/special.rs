@@ -37,7 +37,19 @@ pub fn gelu_tanh(x: f64) -> f64 {
     let (line, line_low) = product(2.0 * GELU_SCALE, x);
     let (u, u_low) = product(line, factor);
     let u_low = u_low + line * factor_low + line_low * factor;
-    let e = (-u.abs()).exp() * (1.0 - u_low * u.signum());
+    if u < -700.0 {
+        // e^u has few bits or none where the product still has some.
+        let root = (u / 2.0).exp();
+        return x * root * (1.0 + u_low) * root;
+    }
+    let rest = -u_low * u.signum();
+    let first = (-u.abs()).exp();
+    let e = first + first * rest;
+    if x < -1.0 {
+        // What the product and the quotient change is added last, so that little is lost by it.
+        let (line, line_low) = product(x, first);
+        return line + (line_low + line * (rest - e / (1.0 + e)));
+    }
     if x < 0.0 { x * e / (1.0 + e) } else { x / (1.0 + e) }
 }
 

@@ -19,6 +19,7 @@ use std::sync::{
     atomic::{
         AtomicU8, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
+        fence,
     },
 };
 
@@ -152,9 +153,17 @@ impl Value {
     pub fn failed(meta: Meta, origin: Origin, home: u32, error: Error) -> Arc<Value> {
         Value::new(meta, origin, home, FAILED, OTHER, Memory::none(), Other::Failed(error))
     }
-    /// How many handles there are besides those that count themselves. Errs on the side of more.
+    /// How many handles there are besides those that count themselves, and how many of these. While others come and go
+    /// it errs on the side of more users: a handle that begins or ceases to count itself meanwhile is taken for one.
+    pub fn holders(self: &Arc<Value>) -> (u32, u32) {
+        let before = self.kept.load(Acquire);
+        let all = Arc::strong_count(self) as u32;
+        fence(Acquire);
+        let kept = before.min(self.kept.load(Relaxed));
+        (all.saturating_sub(kept), kept)
+    }
     pub fn users(self: &Arc<Value>) -> u32 {
-        (Arc::strong_count(self) as u32).saturating_sub(self.kept.load(Acquire))
+        self.holders().0
     }
     pub fn kept(&self) -> u32 {
         self.kept.load(Acquire)

@@ -283,7 +283,7 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
             for (p, out) in out.chunks_mut(PIECE).enumerate() {
                 let piece = &mut piece[..out.len()];
                 part(p * PIECE, piece);
-                stream::copy(bytemuck::cast_slice(piece), bytemuck::cast_slice_mut(out));
+                stream::copy(bytemuck::cast_slice(piece), bytemuck::cast_slice_mut(out), &[]);
             }
         };
         for (o, out) in out.chunks_exact_mut(n * inner).enumerate() {

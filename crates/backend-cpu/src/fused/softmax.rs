@@ -11,7 +11,7 @@ use crate::{
     math::elementary::{exp, log},
     operand::internal,
     scratch::filled,
-    simd::{Float, Kernel, Simd, dispatch},
+    simd::{Float, Kernel, Mask, Simd, dispatch},
 };
 use adamant_core::{
     Composite, DType, ErrorKind, Shape,
@@ -43,6 +43,33 @@ pub(super) fn exponentials<S: Simd, T: Summed>(x: &[T], out: &mut [T]) -> (T, T)
             |[e]| e,
         )),
     )
+}
+/// Divides e^(x - largest) by their sum, with the bits of a division.
+#[inline(always)]
+fn divide<S: Simd, T: Summed>(out: &mut [T], total: T) {
+    let all = T::V::<S>::splat(total);
+    let inverse = T::V::<S>::splat(T::nearest(1.0)).div(all);
+    update::<S, T, 0>(
+        out,
+        [],
+        #[inline(always)]
+        |e, []| quotient(e, all, inverse),
+    );
+}
+/// `e / total` where 0 ≤ e ≤ 1 ≤ total, given the nearest number to `1 / total`: a product, twice corrected by what is
+/// left, which is exact, so that the second correction rounds as the division does (Markstein, IBM J. Res. Dev. 34, 1990).
+/// Where what is left may be too small to be exact, and of what is no number, it is the division itself.
+#[inline(always)]
+fn quotient<V: Float>(e: V, total: V, inverse: V) -> V {
+    let tiny = V::constant(if V::SIGNIFICAND == 23 { 1e-28 } else { 1e-290 });
+    let plain = V::constant(0.0).lt(e).and(e.lt(tiny)).or(total.lt(V::constant(1e9)).not());
+    if plain.any() {
+        return e.div(total);
+    }
+    let minus = total.neg();
+    let first = e.mul(inverse);
+    let second = minus.mul_add(first, e).mul_add(inverse, first);
+    minus.mul_add(second, e).mul_add(inverse, second)
 }
 /// The logarithm of one number.
 #[inline(always)]
@@ -81,13 +108,7 @@ impl<T: Summed> Function<T, 1> for Plain {
     #[inline(always)]
     fn row<S: Simd>(self, [x]: [&[T]; 1], out: &mut [T]) {
         let (_, total) = exponentials::<S, T>(x, out);
-        let total = T::V::<S>::splat(total);
-        update::<S, T, 0>(
-            out,
-            [],
-            #[inline(always)]
-            |e, []| e.div(total),
-        );
+        divide::<S, T>(out, total);
     }
 }
 impl<T: Summed> Function<T, 1> for Logarithm {
@@ -254,6 +275,70 @@ impl CpuKernel for Backward {
             (Some(c), _) => run::<2>(operands, runtime, c.axis, false),
             (_, Some(c)) => run::<2>(operands, runtime, c.axis, true),
             _ => Err(internal("the backward of a softmax of another make")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Divide<'a, T>(&'a mut [T], T);
+    impl<T: Summed> Kernel for Divide<'_, T> {
+        type Output = ();
+        #[inline(always)]
+        fn run<S: Simd>(self) {
+            divide::<S, T>(self.0, self.1);
+        }
+    }
+    /// Numbers of 0 to 1, most of them with random bits, some so small that the quotient has few.
+    fn numerators(random: &mut impl FnMut() -> u64, n: usize) -> Vec<f64> {
+        let one = |bits: u64| (bits >> 11) as f64 / (1u64 << 53) as f64;
+        (0..n)
+            .map(|i| match i % 16 {
+                0 => 0.0,
+                1 => 1.0,
+                2 => f64::from(f32::MIN_POSITIVE) * one(random()),
+                3 => one(random()) * 1e-300,
+                4 => 1.0 - one(random()) * 1e-6,
+                k => one(random()) * 10f64.powi(-3 * (k as i32 - 5)),
+            })
+            .collect()
+    }
+    #[test]
+    fn a_row_divided_by_its_sum_has_the_bits_of_a_division() {
+        let mut state = 7u64;
+        let mut random = move || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (state ^ (state >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd)
+        };
+        for round in 0..400 {
+            let given = numerators(&mut random, 2001);
+            let size = 10f64.powi(round % 12);
+            let total = 1.0 + (random() >> 11) as f64 / (1u64 << 53) as f64 * size;
+            for isa in [Isa::Avx512, Isa::Avx2, Isa::Scalar] {
+                let wide = given.clone();
+                let mut seen = wide.clone();
+                dispatch(isa, Divide(&mut seen, total));
+                let same = |(&q, &e): (&f64, &f64)| q.to_bits() == (e / total).to_bits();
+                assert!(seen.iter().zip(&wide).all(same), "f64 / {total:e} with {isa:?}");
+                let narrow = given.iter().map(|&e| e as f32).collect::<Vec<_>>();
+                let mut seen = narrow.clone();
+                dispatch(isa, Divide(&mut seen, total as f32));
+                let same = |(&q, &e): (&f32, &f32)| q.to_bits() == (e / total as f32).to_bits();
+                assert!(seen.iter().zip(&narrow).all(same), "f32 / {total:e} with {isa:?}");
+            }
+        }
+    }
+    #[test]
+    fn a_row_with_no_sum_is_divided_like_any() {
+        for total in [f32::NAN, f32::INFINITY] {
+            let given = [0.0, 1.0, f32::NAN, f32::INFINITY, 1e-42];
+            let mut seen = given;
+            dispatch(Isa::Scalar, Divide(&mut seen, total));
+            let (seen, expected) = (seen.map(f32::to_bits), given.map(|e| (e / total).to_bits()));
+            let quiet = |bits: u32| if f32::from_bits(bits).is_nan() { f32::NAN.to_bits() } else { bits };
+            assert_eq!(seen.map(quiet), expected.map(quiet));
         }
     }
 }

@@ -108,14 +108,19 @@ pub(crate) fn multiply<T: Accumulator>(
                         b.pack(context, j, columns, k0, length, &mut b_packed[index * panel..]);
                     }
                 }
-                let a_packed = a_buffer.take(step * A_STRIDE)?;
+                let together = a.tiles_together();
+                let a_packed = a_buffer.take(together * step * A_STRIDE)?;
                 for i in (0..m).step_by(step) {
                     let rows = step.min(m - i);
-                    a.pack(context, i, rows, k0, length, a_packed);
+                    let place = i / step % together;
+                    if place == 0 {
+                        a.pack(context, i, (together * step).min(m - i), k0, length, a_packed);
+                    }
+                    let tile = &a_packed[place * step * A_STRIDE..];
                     for (index, j) in (j0..j0 + block).step_by(width).enumerate() {
                         let columns = width.min(j0 + block - j);
                         let (b_piece, b_stride) = direct(j, columns).unwrap_or((&b_packed[index * panel..][..panel], width));
-                        let operands = Operands { length, a: &*a_packed, b: b_piece, b_stride };
+                        let operands = Operands { length, a: tile, b: b_piece, b_stride };
                         out.tile(context, operands, i, rows, j, columns, add);
                     }
                     if last {

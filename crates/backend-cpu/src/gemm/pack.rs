@@ -10,6 +10,11 @@ use super::micro::A_STRIDE;
 pub(crate) trait PackA<T> {
     /// `target[r * A_STRIDE + p] = A[row + r][k + p]`.
     fn pack(&self, context: &Context<T>, row: usize, rows: usize, k: usize, length: usize, target: &mut [T]);
+
+    /// How many tiles are best packed together.
+    fn tiles_together(&self) -> usize {
+        1
+    }
 }
 
 /// A source of columns of B.
@@ -103,6 +108,11 @@ impl<E: GemmElement> View<'_, E> {
 impl<E: GemmElement> PackA<E::Acc> for View<'_, E> {
     fn pack(&self, context: &Context<E::Acc>, row: usize, rows: usize, k: usize, length: usize, target: &mut [E::Acc]) {
         self.gather(context, row, rows, k, length, target, A_STRIDE);
+    }
+
+    /// A line of an A stored by columns has elements of several tiles.
+    fn tiles_together(&self) -> usize {
+        if self.row_stride == 1 && self.column_stride != 1 { 4 } else { 1 }
     }
 }
 

@@ -9,7 +9,10 @@ use super::tiles::{Lane, Scratch, Tile, Value, with_kind, with_scratch};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};
-use crate::simd::{lockstep::Streams, stream};
+use crate::simd::{
+    lockstep::Streams,
+    stream::{self, Ahead},
+};
 use adamant_core::{
     DType, ErrorKind, Scalar,
     expr::Reg,
@@ -184,6 +187,17 @@ impl<'a> Run<'a> {
     pub fn is_direct(&self, r: Reg) -> bool {
         matches!(self.program.registers[r as usize].code, Code::Load(k) if self.direct[k as usize]) && !self.is_uniform(r)
     }
+    /// Input k over a tile, if it may be read where it lies: all of it lies densely, or what the tile wants of it.
+    fn lies<T: Lane>(&self, k: usize, at: usize, n: usize) -> Option<&[T]> {
+        let input = &self.inputs[k];
+        let from = match self.direct[k] {
+            true => at,
+            false if input.in_place.is_none() && Kind::is_memory_of(input.dtype) => self.nest.run(k, at, n)? as usize,
+            false => return None,
+        };
+        let start = (input.layout.offset + from) * size_of::<T>();
+        Some(bytemuck::cast_slice(&input.bytes[start..start + n * size_of::<T>()]))
+    }
     /// Register `r` over the tile at `at`, as the last `tile` left it. One that [`Run::is_direct`] may be of any length.
     pub fn src<'s, T: Lane>(&'s self, r: Reg, at: usize, n: usize, scratch: &'s Scratch, outs: &'s [OutTile<'_>]) -> Src<'s, T> {
         let r = r as usize;
@@ -193,10 +207,8 @@ impl<'a> Run<'a> {
         let register = &self.program.registers[r];
         if let Code::Load(k) = register.code {
             let k = k as usize;
-            if self.direct[k] {
-                let input = &self.inputs[k];
-                let start = (input.layout.offset + at) * size_of::<T>();
-                return Src::Slice(bytemuck::cast_slice(&input.bytes[start..start + n * size_of::<T>()]));
+            if let Some(there) = self.lies(k, at, n) {
+                return Src::Slice(there);
             }
             if let Some(o) = self.shared[k] {
                 let o = &outs[o as usize];
@@ -258,14 +270,10 @@ impl<'a> Run<'a> {
         for (r, register) in takes() {
             match (self.uniform[r], register.code) {
                 (Some(v), _) => streams.repeat(f32::of(v)),
-                (None, Code::Load(k)) if self.direct[k as usize] => {
-                    let input = &self.inputs[k as usize];
-                    let start = (input.layout.offset + at) * size_of::<f32>();
-                    streams.read(bytemuck::cast_slice(&input.bytes[start..start + n * size_of::<f32>()]));
-                }
-                (None, Code::Load(k)) => match self.shared[k as usize] {
-                    Some(o) => streams.read_output(o as usize),
-                    None => streams.read(&scratch.f32.values(register.slot)[..n]),
+                (None, Code::Load(k)) => match (self.lies(k as usize, at, n), self.shared[k as usize]) {
+                    (Some(there), _) => streams.read(there),
+                    (None, Some(o)) => streams.read_output(o as usize),
+                    (None, None) => streams.read(&scratch.f32.values(register.slot)[..n]),
                 },
                 _ => return unexpected(),
             }
@@ -287,17 +295,30 @@ impl<'a> Run<'a> {
         with_kind!(self.program.registers[r as usize].kind, T => {
             let src = self.src::<T>(r, at, n, scratch, outs);
             match src {
-                Src::Slice(tile) if self.streamed && Kind::is_memory_of(dtype) => stream::copy(bytemuck::cast_slice(tile), &mut bytes[range]),
+                Src::Slice(tile) if self.streamed && Kind::is_memory_of(dtype) => stream::copy(bytemuck::cast_slice(tile), &mut bytes[range], &self.next(at + n, n)),
                 src => load::store(self.isa, src, dtype, &mut bytes[range]),
             }
         });
         outs[o].bytes = bytes;
     }
 
+    /// What the tile at `at` will read of inputs that go on and on.
+    fn next(&self, at: usize, n: usize) -> SmallVec<[Ahead<'_>; 4]> {
+        let of = |input: &'a In<'a>| {
+            let size = input.dtype.size();
+            let range = |from: usize| (input.layout.offset + from).saturating_mul(size).min(input.bytes.len());
+            Ahead::of(&input.bytes[range(at)..range(at + n)])
+        };
+        self.inputs.iter().zip(&self.direct).filter(|(_, direct)| **direct).map(|(input, _)| of(input)).collect()
+    }
+
     /// Runs instruction `r`.
     fn execute(&self, r: usize, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
         let register = &self.program.registers[r];
-        if matches!(register.code, Code::Load(k) if self.direct[k as usize] || self.shared[k as usize].is_some()) {
+        if let Code::Load(k) = register.code
+            && self.uniform[r].is_none()
+            && (self.shared[k as usize].is_some() || with_kind!(register.kind, T => self.lies::<T>(k as usize, at, n).is_some()))
+        {
             return Ok(());
         }
         with_kind!(register.kind, T => self.place_result::<T>(r, at, n, scratch, outs))

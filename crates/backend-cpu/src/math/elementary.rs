@@ -70,6 +70,9 @@ fn power_of_two<V: Float>(n: V) -> V {
 /// `value · 2^n`, rounded once, for |n| up to about twice the exponent range.
 #[inline(always)]
 fn scale<V: Float>(value: V, n: V) -> V {
+    if let Some(scaled) = value.scaled(n) {
+        return scaled;
+    }
     let half = n.mul(c(0.5)).round();
     value.mul(power_of_two(half)).mul(power_of_two(n.sub(half)))
 }
@@ -397,23 +400,26 @@ pub(crate) fn gelu<V: Float>(x: V) -> V {
 /// x σ(2u), u = √(2/π) (x + 0.044715 x³): Hendrycks and Gimpel's approximation.
 #[inline(always)]
 pub(crate) fn gelu_tanh<V: Float>(x: V) -> V {
-    // u is kept as a pair: an error of it is one of e^u as many times larger as |u|.
-    let bounded = c::<V>(1e6).min(c::<V>(-1e6).max(x));
-    let low = |value: f64| by_width::<V>(value - f64::from(value as f32), 0.0);
-    let (square, square_low) = square_pair(bounded);
-    let cube = c::<V>(GELU_CUBE);
-    let grown = square.mul(cube);
-    let grown_low = square.mul_add(low(GELU_CUBE), square_low.mul_add(cube, square.mul_add(cube, grown.neg())));
-    let factor = grown.add(c(1.0));
-    let seen = factor.sub(c(1.0));
-    let factor_low = c::<V>(1.0).sub(factor.sub(seen)).add(grown.sub(seen)).add(grown_low);
-    let twice = c::<V>(2.0 * GELU_SCALE);
-    let line = bounded.mul(twice);
-    let line_low = bounded.mul_add(low(2.0 * GELU_SCALE), bounded.mul_add(twice, line.neg()));
-    let u = line.mul(factor);
-    let u_low = line_low.mul_add(factor, line.mul_add(factor_low, line.mul_add(factor, u.neg())));
-    let (p, n) = exp_pair_parts(u.abs().neg(), V::select(u.lt(c(0.0)), u_low, u_low.neg()));
-    let top = V::select(x.lt(c(0.0)), scale(bounded.mul(p), n), x);
+    const LINE: f64 = 2.0 * GELU_SCALE;
+    const CUBE: f64 = LINE * GELU_CUBE;
+    // What CUBE lacks of the product.
+    const CUBE_LOW: f64 = 3.359_187_122_507_650_3e-19;
+    let low = |value: f64, double: f64| by_width::<V>(value - f64::from(value as f32), double);
+    // Beyond 30 nothing of e^-2|u| is left. 2|u| is kept as a pair: an error of it is one of e^-2|u| as many times larger.
+    let a = c::<V>(30.0).min(x.abs());
+    let square = a.mul(a);
+    let square_low = a.mul_add(a, square.neg());
+    let grown = square.mul(c(CUBE));
+    let grown_low = square.mul_add(low(CUBE, CUBE_LOW), square_low.mul_add(c(CUBE), square.mul_add(c(CUBE), grown.neg())));
+    let factor = grown.add(c(LINE));
+    let seen = factor.sub(c(LINE));
+    let lost = c::<V>(LINE).sub(factor.sub(seen)).add(grown.sub(seen));
+    let factor_low = grown_low.add(lost.add(low(LINE, 0.0)));
+    let minus = a.neg();
+    let u = minus.mul(factor);
+    let u_low = minus.mul_add(factor_low, minus.mul_add(factor, u.neg()));
+    let (p, n) = exp_pair_parts(u, u_low);
+    let top = V::select(x.lt(c(0.0)), scale(c::<V>(-30.0).max(x).mul(p), n), x);
     no_product(x, top.div(scale(p, n).add(c(1.0))))
 }
 

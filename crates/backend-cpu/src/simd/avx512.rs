@@ -175,6 +175,11 @@ impl Float for F32x16 {
         F32x16(unsafe { _mm512_fmadd_ps(self.0, factor.0, addend.0) })
     }
     #[inline(always)]
+    fn scaled(self, n: F32x16) -> Option<F32x16> {
+        // SAFETY: the set is present, see the module.
+        Some(F32x16(unsafe { _mm512_scalef_ps(self.0, n.0) }))
+    }
+    #[inline(always)]
     fn sqrt(self) -> F32x16 {
         // SAFETY: the set is present, see the module.
         F32x16(unsafe { _mm512_sqrt_ps(self.0) })
@@ -430,6 +435,11 @@ impl Float for F64x8 {
     fn mul_add(self, factor: F64x8, addend: F64x8) -> F64x8 {
         // SAFETY: the set is present, see the module.
         F64x8(unsafe { _mm512_fmadd_pd(self.0, factor.0, addend.0) })
+    }
+    #[inline(always)]
+    fn scaled(self, n: F64x8) -> Option<F64x8> {
+        // SAFETY: the set is present, see the module.
+        Some(F64x8(unsafe { _mm512_scalef_pd(self.0, n.0) }))
     }
     #[inline(always)]
     fn sqrt(self) -> F64x8 {

@@ -25,6 +25,26 @@ pub(crate) struct Holders {
     pub key: u64,
 }
 
+/// A hash of numbers of two bits, taken 31 at a time. Where the last word ends is told by the bit before it.
+struct Key {
+    hash: u64,
+    word: u64,
+}
+impl Key {
+    fn new(seed: u64) -> Key {
+        Key { hash: seed, word: 1 }
+    }
+    fn push(&mut self, bits: u64) {
+        self.word = self.word << 2 | bits;
+        if self.word >> 62 != 0 {
+            *self = Key::new(mix(self.hash, self.word));
+        }
+    }
+    fn end(self) -> u64 {
+        mix(self.hash, self.word)
+    }
+}
+
 impl Holders {
     /// Does nobody hold any of the values?
     pub fn nobody(&self) -> bool {
@@ -39,7 +59,7 @@ impl Holders {
     fn look_at(&mut self, records: &[Record], open: &[Record], values: &[Arc<Value>], writes: &[CellWrite], epoch: u32) {
         let slots = values.len();
         self.of.clear();
-        self.of.extend(values.iter().map(|v| match (v.users(), v.kept()) {
+        self.of.extend(values.iter().map(|v| match v.holders() {
             // One of the users is the window.
             (0 | 1, 0) => Holder::Nobody,
             (0 | 1, _) => Holder::Tape,
@@ -57,21 +77,16 @@ impl Holders {
             }
         }
         self.inputs.clear();
+        let mut key = Key::new(records.len() as u64);
         for r in records.iter().filter(|r| matches!(r.op, Op::Input)) {
-            self.inputs.push(self.input(r.first as usize, &values[r.first as usize]));
+            let hold = self.input(r.first as usize, &values[r.first as usize]);
+            self.inputs.push(hold);
+            key.push(hold as u64);
         }
-        // Two bits each, 32 to a word.
-        let mut key = records.len() as u64;
-        for chunk in self.inputs.chunks(32) {
-            key = mix(key, chunk.iter().fold(0, |word, hold| word << 2 | *hold as u64));
+        for &holder in &self.of {
+            key.push(holder as u64);
         }
-        for chunk in self.of.chunks(32) {
-            key = mix(key, chunk.iter().fold(0, |word, holder| word << 2 | *holder as u64));
-        }
-        for &slot in &self.chained {
-            key = mix(key, 0xC4A1 ^ (slot as u64) << 20);
-        }
-        self.key = key;
+        self.key = self.chained.iter().fold(key.end(), |key, &slot| mix(key, 0xC4A1 ^ (slot as u64) << 20));
     }
     fn input(&self, slot: usize, value: &Value) -> InputHold {
         if self.of[slot] != Holder::Nobody
