@@ -102,10 +102,14 @@ pub(crate) fn multiply<T: Accumulator>(
             } else {
                 let panel = length * width;
                 let b_packed = b_buffer.take(block.div_ceil(width) * panel)?;
-                for (index, j) in (j0..j0 + block).step_by(width).enumerate() {
-                    let columns = width.min(j0 + block - j);
-                    if direct(j, columns).is_none() {
-                        b.pack(context, j, columns, k0, length, &mut b_packed[index * panel..]);
+                let depth = b.depth();
+                for p in (0..length).step_by(depth) {
+                    for (index, j) in (j0..j0 + block).step_by(width).enumerate() {
+                        let columns = width.min(j0 + block - j);
+                        if direct(j, columns).is_none() {
+                            let target = &mut b_packed[index * panel + p * width..];
+                            b.pack(context, j, columns, k0 + p, depth.min(length - p), target);
+                        }
                     }
                 }
                 let together = a.tiles_together();

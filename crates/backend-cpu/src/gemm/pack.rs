@@ -4,7 +4,7 @@
 //! matrix) through the same two traits.
 
 use super::context::{Context, GemmElement};
-use super::micro::A_STRIDE;
+use super::micro::{A_STRIDE, CHUNK};
 
 /// A source of rows of A.
 pub(crate) trait PackA<T> {
@@ -21,6 +21,11 @@ pub(crate) trait PackA<T> {
 pub(crate) trait PackB<T> {
     /// `target[p * context.columns() + c] = B[k + p][column + c]`.
     fn pack(&self, context: &Context<T>, column: usize, columns: usize, k: usize, length: usize, target: &mut [T]);
+
+    /// How many steps of k of all panels are best packed before the next.
+    fn depth(&self) -> usize {
+        CHUNK
+    }
 
     /// B where it lies, from (k, column) on, with the stride of its rows; if those are contiguous.
     fn in_place(&self, _column: usize, _k: usize) -> Option<(&[T], usize)> {
@@ -119,6 +124,11 @@ impl<E: GemmElement> PackA<E::Acc> for View<'_, E> {
 impl<E: GemmElement> PackB<E::Acc> for View<'_, E> {
     fn pack(&self, context: &Context<E::Acc>, column: usize, columns: usize, k: usize, length: usize, target: &mut [E::Acc]) {
         self.gather(context, k, length, column, columns, target, context.columns());
+    }
+
+    /// A row of k lies in one page, and is soon read to its end.
+    fn depth(&self) -> usize {
+        if self.column_stride == 1 { 16 } else { CHUNK }
     }
 
     fn in_place(&self, column: usize, k: usize) -> Option<(&[E::Acc], usize)> {
