@@ -34,6 +34,8 @@ pub struct CheckpointPlan {
     pub last: usize,
     /// how many of the best on the validation part are kept
     pub best: usize,
+    /// does training go on while one is written? If not, no more than `every` steps can be lost
+    pub background: bool,
     /// does a run go on whose checkpoint could not be written?
     pub warn: bool,
 }
@@ -197,12 +199,13 @@ fn clip(root: &Section<'_>) -> Result<ClipPolicy, Failure> {
 }
 fn checkpoint(root: &Section<'_>, total: u64) -> Result<CheckpointPlan, Failure> {
     // No more than a twentieth of the run is lost, the steps among it that are made while a checkpoint is written.
-    let usual = CheckpointPlan { every: (total / 25).max(1), last: 3, best: 1, warn: false };
+    let usual = CheckpointPlan { every: (total / 25).max(1), last: 3, best: 1, background: true, warn: false };
     let Some(s) = root.section("checkpoint")? else { return Ok(usual) };
     let plan = CheckpointPlan {
         every: s.size("every")?.map_or(usual.every, |n| n as u64),
         last: s.size("last")?.unwrap_or(usual.last),
         best: s.size("best")?.unwrap_or(usual.best),
+        background: s.flag("background")?.unwrap_or(usual.background),
         warn: match s.text("on_error")? {
             None | Some("stop") => false,
             Some("warn") => true,

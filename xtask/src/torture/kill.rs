@@ -20,6 +20,10 @@ pub struct Options {
     /// Runs that are interrupted, for each kind of signal
     #[arg(long, default_value_t = 5)]
     signals: usize,
+    /// Training goes on while a checkpoint is written, as it does unless told otherwise: a kill in a write then costs an
+    /// interval and the steps of the write, held to 5 % of the run
+    #[arg(long)]
+    background: bool,
     /// Which moments
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -31,8 +35,12 @@ pub struct Options {
     json: bool,
 }
 
-/// The most steps of work that a kill may cost: 5 % of the run.
-const MOST_LOST: u64 = STEPS / 20;
+impl Options {
+    /// The most steps of work that a kill may cost: an interval; 5 % of the run if checkpoints are written behind its back.
+    fn most_lost(&self) -> u64 {
+        if self.background { STEPS / 20 } else { EVERY }
+    }
+}
 
 /// Runs all of it.
 pub fn run(options: &Options) -> Exit {
@@ -71,19 +79,19 @@ fn reference(program: &Program, claim: &mut Claim) -> Result<Undisturbed, String
 
 fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Claim {
     claim(
-        "killed at a random moment, a run resumes from its newest checkpoint, loses none and at most 5 % of the run, leaves nothing behind, and comes to the weights and the lines of the undisturbed one",
+        "killed at a random moment, a run resumes from its newest checkpoint, loses none and no more steps than it may, leaves nothing behind, and comes to the weights and the lines of the undisturbed one",
         |claim| {
             let mut draw = Draw(options.seed);
             let (mut inside, mut missed, mut fresh, mut steps, mut lost) = (0, 0, 0, Vec::new(), Vec::new());
             for k in 0..options.n {
                 let run = program.run(&format!("killed-{k}"));
                 let aimed = k % 4 == 0;
-                let mut killed = kill(program, &run, aimed, &mut draw)?;
+                let mut killed = kill(program, &run, aimed, options.background, &mut draw)?;
                 // A run or a write that was faster than the hand that was to kill it is made again.
                 while !killed.alive || (aimed && killed.writing.is_none()) {
                     missed += 1;
                     std::fs::remove_dir_all(&run).map_err(|e| e.to_string())?;
-                    killed = kill(program, &run, aimed, &mut draw)?;
+                    killed = kill(program, &run, aimed, options.background, &mut draw)?;
                 }
                 inside += usize::from(killed.writing.is_some());
                 let from = newest(&run).map_err(|e| format!("after the kill: {e}"));
@@ -94,7 +102,7 @@ fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Cla
                     }
                     let behind = killed.reached.saturating_sub(from.unwrap_or(0));
                     lost.push(behind);
-                    if behind > MOST_LOST {
+                    if behind > options.most_lost() {
                         return Err(format!("{behind} steps were lost: it had come to {}, the newest checkpoint is {from:?}", killed.reached));
                     }
                     let again = program.finish(&run, true, &[])?.well()?;
@@ -113,7 +121,7 @@ fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Cla
                 "missed_and_made_again": missed, "inside_a_write": inside, "before_the_first_checkpoint": fresh,
                 "resumed_from": { "least": steps.first(), "median": steps.get(steps.len() / 2), "most": steps.last() },
                 "steps_lost": { "least": lost.first(), "median": lost.get(lost.len() / 2), "most": lost.last(), "more_than_an_interval": lost.iter().filter(|l| **l > EVERY).count() },
-                "interval": EVERY, "run": STEPS,
+                "interval": EVERY, "run": STEPS, "background": options.background, "may_lose": options.most_lost(),
             });
             Ok(())
         },
@@ -127,8 +135,8 @@ struct Killed {
     /// the step of the checkpoint that was being written
     writing: Option<u64>,
 }
-fn kill(program: &Program, run: &Path, aimed: bool, draw: &mut Draw) -> Result<Killed, String> {
-    let mut child = program.start(run, false, &[])?;
+fn kill(program: &Program, run: &Path, aimed: bool, background: bool, draw: &mut Draw) -> Result<Killed, String> {
+    let mut child = program.start(run, false, &[format!("checkpoint.background={background}")])?;
     somewhere(&mut child, run, draw)?;
     if aimed {
         // The next write that is seen, and a little into it.

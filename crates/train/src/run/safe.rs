@@ -38,7 +38,8 @@ impl Safe {
         }
         Ok(found)
     }
-    /// Hands a snapshot over. It is written while training goes on, after `before` has made durable what it counts on.
+    /// Hands a snapshot over. It is written, while training goes on unless the plan says that it waits, after `before` has
+    /// made durable what it counts on.
     pub fn save(
         &mut self,
         before: impl FnOnce() -> storage::Result<()> + Send + 'static,
@@ -48,7 +49,10 @@ impl Safe {
         watch: &mut dyn Watch,
     ) -> Result<(), Failure> {
         let (begun, step) = (Instant::now(), snapshot.step);
-        let outcomes = self.writer.save_after(before, snapshot, score)?;
+        let mut outcomes = self.writer.save_after(before, snapshot, score)?;
+        if !self.plan.background {
+            outcomes.extend(self.writer.flush());
+        }
         self.at = Some(step);
         let stall = begun.elapsed().as_secs_f64();
         if let Some(folder) = folder {
