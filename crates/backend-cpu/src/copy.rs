@@ -6,7 +6,7 @@ use crate::{
     isa::Isa,
     nest::{Nest, Strides, runs},
     operand::{In, Out, internal, whole_mut},
-    simd::stream::{self, STREAMED},
+    simd::stream::{self, Ahead, STREAMED},
 };
 use adamant_core::{ErrorKind, MAX_RANK, Shape};
 use smallvec::SmallVec;
@@ -149,7 +149,11 @@ fn transpose<T: bytemuck::Pod>(how: How, from: &[T], s: isize, column: isize, to
                 let start = (t + (i0 + i) as isize * row) as usize + j0;
                 let to = &mut to[start..start + width];
                 if how.streamed {
-                    stream::copy(bytemuck::cast_slice(&line[..width]), bytemuck::cast_slice_mut(to), &[]);
+                    // A line of the block that comes next: to the right, or the first of those below.
+                    let (below, j) = if j0 + SIDE < columns { (i0, j0 + SIDE + i) } else { (i0 + SIDE, i) };
+                    let at = (s + j as isize * column) as usize;
+                    let soon = if j < columns { &from[at + below.min(rows)..at + rows.min(below + SIDE)] } else { &[] };
+                    stream::copy(bytemuck::cast_slice(&line[..width]), bytemuck::cast_slice_mut(to), &[Ahead::of(soon)]);
                 } else {
                     to.copy_from_slice(&line[..width]);
                 }

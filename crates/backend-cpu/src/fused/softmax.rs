@@ -11,7 +11,10 @@ use crate::{
     math::elementary::{exp, log},
     operand::internal,
     scratch::filled,
-    simd::{Float, Kernel, Mask, Simd, dispatch},
+    simd::{
+        Float, Kernel, Mask, Simd, dispatch,
+        stream::{self, Ahead, STREAMED},
+    },
 };
 use adamant_core::{
     Composite, DType, ErrorKind, Shape,
@@ -24,16 +27,21 @@ pub(super) struct Forward;
 /// Their backwards.
 pub(super) struct Backward;
 
-/// e^(x - largest) into `out`; the largest, and the sum.
+/// e^(x - largest) into `out`; the largest, and the sum. Meanwhile the rows that come next are asked for.
 #[inline(always)]
-pub(super) fn exponentials<S: Simd, T: Summed>(x: &[T], out: &mut [T]) -> (T, T) {
+fn exponentials<S: Simd, T: Summed, const K: usize>(x: &[T], out: &mut [T], next: &[Ahead<'_>; K]) -> (T, T) {
     let most = max::<S, T>(x);
     let largest = T::V::<S>::splat(most);
     map::<S, T, 1>(
         out,
         [x],
         #[inline(always)]
-        |[x]| exp(x.sub(largest)),
+        |[x]| {
+            for row in next {
+                row.fetch_line();
+            }
+            exp(x.sub(largest))
+        },
     );
     (
         most,
@@ -86,18 +94,19 @@ pub(super) fn log_of<S: Simd, T: Summed>(x: T) -> T {
 
 struct Row<'a, T, const K: usize, F> {
     x: [&'a [T]; K],
+    next: [Ahead<'a>; K],
     out: &'a mut [T],
     function: F,
 }
 /// What happens to a row.
 trait Function<T, const K: usize>: Copy + Sync {
-    fn row<S: Simd>(self, x: [&[T]; K], out: &mut [T]);
+    fn row<S: Simd>(self, x: [&[T]; K], next: &[Ahead<'_>; K], out: &mut [T]);
 }
 impl<T: Summed, const K: usize, F: Function<T, K>> Kernel for Row<'_, T, K, F> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        self.function.row::<S>(self.x, self.out);
+        self.function.row::<S>(self.x, &self.next, self.out);
     }
 }
 #[derive(Clone, Copy)]
@@ -106,15 +115,15 @@ struct Plain;
 struct Logarithm;
 impl<T: Summed> Function<T, 1> for Plain {
     #[inline(always)]
-    fn row<S: Simd>(self, [x]: [&[T]; 1], out: &mut [T]) {
-        let (_, total) = exponentials::<S, T>(x, out);
+    fn row<S: Simd>(self, [x]: [&[T]; 1], next: &[Ahead<'_>; 1], out: &mut [T]) {
+        let (_, total) = exponentials::<S, T, _>(x, out, next);
         divide::<S, T>(out, total);
     }
 }
 impl<T: Summed> Function<T, 1> for Logarithm {
     #[inline(always)]
-    fn row<S: Simd>(self, [x]: [&[T]; 1], out: &mut [T]) {
-        let (most, total) = exponentials::<S, T>(x, out);
+    fn row<S: Simd>(self, [x]: [&[T]; 1], next: &[Ahead<'_>; 1], out: &mut [T]) {
+        let (most, total) = exponentials::<S, T, _>(x, out, next);
         let (most, log_sum) = (T::V::<S>::splat(most), T::V::<S>::splat(log_of::<S, T>(total)));
         map::<S, T, 1>(
             out,
@@ -126,7 +135,7 @@ impl<T: Summed> Function<T, 1> for Logarithm {
 }
 impl<T: Summed> Function<T, 2> for Plain {
     #[inline(always)]
-    fn row<S: Simd>(self, [g, y]: [&[T]; 2], out: &mut [T]) {
+    fn row<S: Simd>(self, [g, y]: [&[T]; 2], next: &[Ahead<'_>; 2], out: &mut [T]) {
         let dot = T::V::<S>::splat(T::nearest(sum::<S, T, 2>(
             [g, y],
             #[inline(always)]
@@ -136,19 +145,24 @@ impl<T: Summed> Function<T, 2> for Plain {
             out,
             [g, y],
             #[inline(always)]
-            |[g, y]| y.mul(g.sub(dot)),
+            |[g, y]| {
+                for row in next {
+                    row.fetch_line();
+                }
+                y.mul(g.sub(dot))
+            },
         );
     }
 }
 impl<T: Summed> Function<T, 2> for Logarithm {
     #[inline(always)]
-    fn row<S: Simd>(self, [g, x]: [&[T]; 2], out: &mut [T]) {
+    fn row<S: Simd>(self, [g, x]: [&[T]; 2], next: &[Ahead<'_>; 2], out: &mut [T]) {
         let total = T::V::<S>::splat(T::nearest(sum::<S, T, 1>(
             [g],
             #[inline(always)]
             |[g]| g,
         )));
-        let (most, sum) = exponentials::<S, T>(x, out);
+        let (most, sum) = exponentials::<S, T, _>(x, out, next);
         let (most, log_sum) = (T::V::<S>::splat(most), T::V::<S>::splat(log_of::<S, T>(sum)));
         map::<S, T, 2>(
             out,
@@ -177,10 +191,10 @@ impl<M: Stored, const K: usize> Rooms<M, K> {
         }
         Ok(Rooms { inputs, output: M::room(n)?, columns: filled(M::zeroed(), if columns { (K + 1) * COLUMNS * n } else { 0 })? })
     }
-    fn row(&mut self, isa: Isa, x: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
+    fn row(&mut self, isa: Isa, x: [&[M]; K], next: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
         let mut rooms = self.inputs.each_mut().map(Some);
         let x = std::array::from_fn(|k| rooms[k].take().map_or(&[][..], |room| M::read(isa, x[k], room)));
-        M::write(isa, out, &mut self.output, |out| dispatch(isa, Row { x, out, function }));
+        M::write(isa, out, &mut self.output, |out| dispatch(isa, Row { x, next: next.map(Ahead::of), out, function }));
     }
     /// The columns of `[n, inner]` matrices as rows.
     fn columns(&mut self, isa: Isa, n: usize, inner: usize, x: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
@@ -197,7 +211,7 @@ impl<M: Stored, const K: usize> Rooms<M, K> {
             }
             for (c, result) in results.chunks_exact_mut(n).enumerate().take(count) {
                 let x = std::array::from_fn(|k| &rows[(k * COLUMNS + c) * n..][..n]);
-                self.row(isa, x, result, function);
+                self.row(isa, x, [&[]; K], result, function);
             }
             for (i, out) in out.chunks_exact_mut(inner).enumerate() {
                 for (c, o) in out[first..first + count].iter_mut().enumerate() {
@@ -223,12 +237,25 @@ fn along<M: Stored, const K: usize>(
     let (n, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
     let (isa, plane) = (runtime.isa, n * inner);
     let planes = rows_of_a_task(&runtime.threads, out.len() / plane, plane);
+    let streamed = inner == 1 && size_of_val(out) >= STREAMED;
     runtime.threads.try_for_chunks_mut(out, planes * plane, |task, out| {
         let mut rooms = Rooms::<M, K>::new(n, inner > 1)?;
+        let mut line: Vec<M> = filled(M::zeroed(), if streamed { n } else { 0 })?;
         for (k, out) in out.chunks_exact_mut(plane).enumerate() {
             let at = (task * planes + k) * plane;
+            let next = x.map(|x| &x[at + plane..x.len().min(at + 2 * plane)]);
             let x = x.map(|x| &x[at..at + plane]);
-            if inner == 1 { rooms.row(isa, x, out, function) } else { rooms.columns(isa, n, inner, x, out, function) }
+            if streamed {
+                rooms.row(isa, x, next, &mut line, function);
+                stream::copy(bytemuck::cast_slice(&line), bytemuck::cast_slice_mut(out), &[]);
+            } else if inner == 1 {
+                rooms.row(isa, x, next, out, function);
+            } else {
+                rooms.columns(isa, n, inner, x, out, function);
+            }
+        }
+        if streamed {
+            stream::publish();
         }
         Ok(())
     })
