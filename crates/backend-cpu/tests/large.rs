@@ -55,3 +55,18 @@ fn a_dropped_element_of_a_large_tensor_that_is_none_of_a_small_one() -> Result<(
     }
     Ok(())
 }
+
+#[test]
+fn a_row_of_a_large_softmax_that_is_lost_or_another_one() -> Result<()> {
+    for (dtype, rows, n) in [(DType::F32, 1003, 8803), (DType::F64, 7, 700_001), (DType::BF16, 40, 440_003)] {
+        let x = (Tensor::arange(0, (rows * n) as i64, 1, DType::F32).sin() * 9.0).cast(dtype).reshape([rows, n]);
+        for function in [|x: &Tensor| x.softmax(-1), |x: &Tensor| x.log_softmax(-1)] {
+            let all = function(&x).cast(DType::F64).to_vec::<f64>()?;
+            for row in (0..rows).step_by(rows / 7) {
+                let small = function(&x.narrow(0, row, 1)).cast(DType::F64).to_vec::<f64>()?;
+                assert!(all[row * n..][..n] == small, "{dtype}, row {row}");
+            }
+        }
+    }
+    Ok(())
+}

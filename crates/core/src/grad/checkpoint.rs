@@ -1,0 +1,83 @@
+//! Memory for time: a stretch of the computation of which only the inputs are kept, and which is computed again during
+//! the walk back.
+use super::{Grads, NEXT, Saved, Tape, TapeKind, Walk, grad_enabled, no_grad, pull, with_grad};
+use crate::{
+    Origin, Result, Tensor,
+    cell::{OVERLAYS, Overlay, OverlayKind},
+    composite::RuleArgs,
+    record::CONTEXT,
+    value::Kept,
+};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+type Function = Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>;
+/// What a checkpoint needs to run again.
+pub(super) struct Redo {
+    f: Function,
+    cells: HashMap<u64, Kept>,
+}
+
+/// Runs `f` on `inputs` and keeps only them: what lies between is computed again during the walk back, with the
+/// cells as they were (also the random counters), so the bits are those of the plain run.
+///
+/// # Errors
+/// Whatever `f` returns. During `backward`: `f` captures a tracked tensor that is neither an input nor a parameter.
+#[track_caller]
+pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static) -> Result<Tensor> {
+    let origin = Origin::here();
+    let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
+    let tracking = grad_enabled();
+    if !tracking {
+        return f(&plain);
+    }
+    OVERLAYS.with(|o| o.borrow_mut().push(Overlay::new(OverlayKind::Snapshot)));
+    let y = no_grad(|| f(&plain));
+    let Some(overlay) = OVERLAYS.with(|o| o.borrow_mut().pop()) else { return y };
+    let y = y?.ok()?;
+    let trainable = overlay.touched.iter().any(|c| c.is_trainable());
+    if !trainable && !inputs.iter().any(|t| t.is_tracked()) {
+        return Ok(y);
+    }
+    let cells = overlay.values.iter().map(|(id, t)| (*id, Kept::new(t.value()))).collect();
+    let tape = Arc::new(Tape {
+        id: NEXT.fetch_add(1, Relaxed),
+        kind: TapeKind::Checkpoint(Redo { f: Arc::new(f), cells }),
+        parents: inputs.iter().map(|t| t.tape().cloned()).collect(),
+        metas: inputs.iter().map(|t| t.meta()).collect(),
+        outputs: SmallVec::from_elem(y.meta(), 1),
+        saved: Mutex::new(Some(Saved { inputs: inputs.iter().map(|t| Some(Kept::new(t.value()))).collect(), outputs: SmallVec::new() })),
+        origin,
+    });
+    Ok(y.with_tape(Some((tape, 0))))
+}
+
+/// Computes a checkpoint again, with its gradient, and walks back from it: the cotangents of its inputs. Those of the
+/// parameters go into `grads`.
+pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: Walk, origin: Origin) -> Result<Vec<Option<Tensor>>> {
+    let floor = NEXT.load(Relaxed);
+    let inputs: Vec<Tensor> =
+        (0..args.metas.len()).map(|k| args.input(k).map(|x| if x.meta().dtype.is_float() { x.tracked() } else { x.clone() })).collect::<Result<_>>()?;
+    let values = redo.cells.iter().map(|(id, v)| (*id, Tensor::from_value((**v).clone()))).collect();
+    OVERLAYS.with(|o| o.borrow_mut().push(Overlay { values, ..Overlay::new(OverlayKind::Recompute) }));
+    CONTEXT.with(|c| c.inherit.set(None));
+    let y = with_grad(true, || (redo.f)(&inputs));
+    OVERLAYS.with(|o| o.borrow_mut().pop());
+    let y = y?.ok()?;
+    let mut inner = Grads::default();
+    if let (Some((t, k)), Some(Some(g))) = (y.tape(), args.cotangents.first()) {
+        pull(vec![(t.clone(), *k, g.clone())], &mut inner, Walk { floor, ..walk }, origin)?;
+    }
+    let out = inputs.iter().map(|x| x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id))).collect();
+    // What is left reached parameters.
+    let mut rest: Vec<_> = inner.by_leaf.into_iter().collect();
+    rest.sort_by_key(|(id, _)| *id);
+    for (id, g) in rest {
+        grads.add(id, g);
+    }
+    Ok(out)
+}
