@@ -5,6 +5,7 @@ use crate::{
     element::{indices, with_bits},
     lines::Lines,
     operand::{In, Out, internal},
+    simd::stream::Ahead,
 };
 use adamant_core::{
     ErrorKind,
@@ -45,15 +46,30 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
     let places = if rows_are_whole && contiguous { [Vec::new(), Vec::new()] } else { [lines.inner_offsets(0)?, lines.inner_offsets(1)?] };
     let out: &mut [T] = out.dense()?;
     let rows = (64 * 1024 / inner).max(1);
+    let ahead = rows_are_whole && contiguous && inner * size_of::<T>() >= 256;
     // The first bad index in row-major order is reported, whichever task meets one first.
     let worst = parking_lot::Mutex::new(None::<(usize, i64)>);
     runtime.threads.for_chunks_mut(out, rows * inner, |task, out| {
         let mut bad: Option<(usize, i64)> = None;
+        // Where what a row picks begins for index 0, and where its first index is.
+        let place = |row: usize| {
+            let (o, k) = (row / lines.n, (row % lines.n) as isize);
+            let at = index.layout.offset as isize + lines.outer.offset(1, o) + k * lines.steps[1];
+            (x.layout.offset as isize + lines.outer.offset(0, o), at)
+        };
+        // A row that lies anywhere is nothing that a processor fetches by itself before its turn.
+        let ask = |row: usize| {
+            let (from, at) = place(row);
+            let Some(i) = usize::try_from(read(at as usize)).ok().filter(|&i| i < bound) else { return };
+            Ahead::of(&elements[(from + i as isize * along) as usize..][..inner]).fetch_all();
+        };
+        let count = out.len() / inner;
         for (r, out) in out.chunks_mut(inner).enumerate() {
             let row = task * rows + r;
-            let (o, k) = (row / lines.n, (row % lines.n) as isize);
-            let from = x.layout.offset as isize + lines.outer.offset(0, o);
-            let at = index.layout.offset as isize + lines.outer.offset(1, o) + k * lines.steps[1];
+            let (from, at) = place(row);
+            if ahead && r + 1 < count {
+                ask(row + 1);
+            }
             let mut in_range = |j: usize, i: i64| {
                 let inside = usize::try_from(i).ok().filter(|&i| i < bound);
                 if inside.is_none() {

@@ -12,7 +12,7 @@ use crate::{
     operand::{In, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold_columns},
     scratch::filled,
-    simd::{Float, Kernel, Simd, dispatch},
+    simd::{Float, Kernel, Simd, dispatch, stream::Ahead},
 };
 use adamant_core::{
     Composite, DType, ErrorKind,
@@ -46,6 +46,8 @@ fn weighted<V: Float>(g: V, weight: V, has_weight: bool) -> V {
 
 struct Row<'a, T> {
     x: &'a [T],
+    /// The row that comes next, asked for while this one is written.
+    next: Ahead<'a>,
     weight: Option<&'a [T]>,
     bias: Option<&'a [T]>,
     centered: bool,
@@ -57,7 +59,7 @@ impl<T: Summed> Kernel for Row<'_, T> {
     type Output = (T, T);
     #[inline(always)]
     fn run<S: Simd>(self) -> (T, T) {
-        let Row { x, weight, bias, centered, eps, out } = self;
+        let Row { x, next, weight, bias, centered, eps, out } = self;
         let count = T::nearest(x.len() as f64);
         let mean = if centered {
             T::nearest(sum::<S, T, 1>(
@@ -100,25 +102,37 @@ impl<T: Summed> Kernel for Row<'_, T> {
                 out,
                 [x],
                 #[inline(always)]
-                |[x]| hat(x, m, r, centered),
+                |[x]| {
+                    next.fetch_line();
+                    hat(x, m, r, centered)
+                },
             ),
             (Some(w), None) => map::<S, T, 2>(
                 out,
                 [x, w],
                 #[inline(always)]
-                |[x, w]| hat(x, m, r, centered).mul(w),
+                |[x, w]| {
+                    next.fetch_line();
+                    hat(x, m, r, centered).mul(w)
+                },
             ),
             (None, Some(b)) => map::<S, T, 2>(
                 out,
                 [x, b],
                 #[inline(always)]
-                |[x, b]| hat(x, m, r, centered).add(b),
+                |[x, b]| {
+                    next.fetch_line();
+                    hat(x, m, r, centered).add(b)
+                },
             ),
             (Some(w), Some(b)) => map::<S, T, 3>(
                 out,
                 [x, w, b],
                 #[inline(always)]
-                |[x, w, b]| hat(x, m, r, centered).mul(w).add(b),
+                |[x, w, b]| {
+                    next.fetch_line();
+                    hat(x, m, r, centered).mul(w).add(b)
+                },
             ),
         }
         (mean, rstd)
@@ -156,10 +170,12 @@ where
     runtime.threads.try_for_parts(parts, |task, (y, means, rstds)| {
         let (mut room, mut result) = (M::room(n)?, M::room(n)?);
         for (k, (y, rstd)) in y.chunks_exact_mut(n).zip(rstds).enumerate() {
-            let x = M::read(runtime.isa, &x[(task * rows + k) * n..][..n], &mut room);
+            let at = (task * rows + k) * n;
+            let next = &x[at + n..x.len().min(at + 2 * n)];
+            let x = M::read(runtime.isa, &x[at..at + n], &mut room);
             let mut mean = M::Real::ZERO;
             M::write(runtime.isa, y, &mut result, |out| {
-                (mean, *rstd) = dispatch(runtime.isa, Row { x, weight, bias, centered, eps, out });
+                (mean, *rstd) = dispatch(runtime.isa, Row { x, next: Ahead::of(next), weight, bias, centered, eps, out });
             });
             if let Some(m) = means.get_mut(k) {
                 *m = mean;

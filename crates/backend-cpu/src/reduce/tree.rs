@@ -4,7 +4,7 @@
 use crate::{
     isa::Isa,
     map::{self, loops, tile::odd, tiles::Lane},
-    simd::{Float, Kernel, Simd, dispatch},
+    simd::{Float, Kernel, Simd, dispatch, stream},
 };
 use adamant_core::DType;
 
@@ -56,6 +56,10 @@ fn quad<V: Float, C: Combine>(identity: V::Elem, x: &[V::Elem]) -> [[V::Elem; LA
     let start = V::group(V::splat(identity));
     let (mut a, mut b, mut c, mut d) = (start, start, start, start);
     for step in (0..BLOCK).step_by(LANES) {
+        // The four blocks behind these: a processor does not fetch beyond a page by itself.
+        for next in 4..8 {
+            stream::hint(x.as_ptr().wrapping_add(next * BLOCK + step));
+        }
         for v in 0..LANES / V::LANES {
             let at = step + v * V::LANES;
             let (a, b, c, d) = (&mut a.as_mut()[v], &mut b.as_mut()[v], &mut c.as_mut()[v], &mut d.as_mut()[v]);

@@ -43,6 +43,12 @@ impl<'a> Ahead<'a> {
     pub(crate) fn of<T: NoUninit>(soon: &'a [T]) -> Ahead<'a> {
         Ahead { bytes: bytemuck::cast_slice(soon), asked: Cell::new(0) }
     }
+    /// Asks for all that is left.
+    pub(crate) fn fetch_all(&self) {
+        while self.asked.get() < self.bytes.len() {
+            self.fetch_line();
+        }
+    }
     /// Asks for the next line, if there is one more.
     #[inline(always)]
     pub(crate) fn fetch_line(&self) {
@@ -54,6 +60,18 @@ impl<'a> Ahead<'a> {
             unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(self.bytes.as_ptr().cast::<i8>().wrapping_add(at)) };
         }
     }
+}
+
+/// Asks for the line at an address, into the nearest cache. It reads nothing and cannot fail, wherever it points.
+#[inline(always)]
+pub(crate) fn hint<T>(line: *const T) {
+    // SAFETY: a prefetch has no effect but on the caches, at any address; SSE is part of x86-64.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast::<i8>());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
 }
 
 /// Orders what this thread has copied past the caches before all that it writes from now on, as ordinary writes are
