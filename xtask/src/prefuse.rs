@@ -179,17 +179,19 @@ fn functions(from: &mut From<'_>) -> Result<()> {
     })?;
     let (scale, shift) = (Tensor::full([6], 1.5, DType::F32), Tensor::full([6], 0.5, DType::F32));
     let activations: [(&'static str, fn(&Tensor) -> Tensor); 6] = [
-        ("a scaled and shifted row and ReLU", Tensor::relu),
-        ("a scaled and shifted row and GELU", Tensor::gelu),
-        ("a scaled and shifted row and GELU by tanh", Tensor::gelu_tanh),
-        ("a scaled and shifted row and SiLU", Tensor::silu),
-        ("a scaled and shifted row and sigmoid", Tensor::sigmoid),
-        ("a scaled and shifted row and tanh", Tensor::tanh),
+        ("a scaled or shifted row and ReLU", Tensor::relu),
+        ("a scaled or shifted row and GELU", Tensor::gelu),
+        ("a scaled or shifted row and GELU by tanh", Tensor::gelu_tanh),
+        ("a scaled or shifted row and SiLU", Tensor::silu),
+        ("a scaled or shifted row and sigmoid", Tensor::sigmoid),
+        ("a scaled or shifted row and tanh", Tensor::tanh),
     ];
     for (name, activation) in activations {
-        from(name, &mut || activation(&(&x * &scale + &shift)).eval())?;
-        from(name, &mut || activation(&(&x + &shift)).eval())?;
-        from(name, &mut || (activation(&x) * &target).eval())?;
+        // What a value is made of has no handle any more when it is evaluated, or it would be written too.
+        let forms: [&dyn Fn() -> Tensor; 3] = [&|| activation(&(&x * &scale + &shift)), &|| activation(&(&x + &shift)), &|| activation(&x) * &target];
+        for form in forms {
+            from(name, &mut || form().eval())?;
+        }
     }
     from("a scaled and shifted row", &mut || (&x * &scale + &shift).eval())?;
     let losses: [(&'static str, &dyn Fn(&Tensor) -> Tensor); 4] = [

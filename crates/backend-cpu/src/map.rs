@@ -1,6 +1,7 @@
 //! Map: a program over an index space, tile by tile; and what Reduce needs of it. Must not know how a reduction
 //! combines.
 mod direct;
+mod drawn;
 pub(crate) mod load;
 pub(crate) mod loops;
 pub(crate) mod prefused;
@@ -90,7 +91,9 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
             return Err(internal("an output of another dtype or size than its register"));
         }
         let computed = !matches!(register.code, Code::Load(_)) && !run.is_uniform(r);
-        if Kind::is_memory_of(out.dtype) && computed && !run.streamed && run.into[r as usize].is_none() {
+        // A loop that was compiled ahead streams by itself.
+        let in_place = !run.streamed || program.ahead.is_some();
+        if Kind::is_memory_of(out.dtype) && computed && in_place && run.into[r as usize].is_none() {
             run.into[r as usize] = Some(o as u8);
         }
     }

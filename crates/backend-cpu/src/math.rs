@@ -10,7 +10,7 @@ pub(crate) mod elementary;
 mod tests;
 
 use crate::isa::Isa;
-use crate::simd::{Float, Kernel, Simd, dispatch};
+use crate::simd::{Arithmetic, Float, Kernel, Simd, dispatch, twice::Twice};
 use elementary::TRIGONOMETRIC_LIMIT;
 
 macro_rules! functions {
@@ -87,22 +87,22 @@ functions! {
 use elementary::{cos, erf, erfc, exp, exp2, expm1, gelu, gelu_tanh, log, log1p, log2, log10, logsigmoid, sigmoid, silu, sin, softplus, tanh};
 
 #[inline(always)]
-fn sqrt<V: Float>(x: V) -> V {
+fn sqrt<V: Arithmetic>(x: V) -> V {
     x.sqrt()
 }
 
 #[inline(always)]
-fn rsqrt<V: Float>(x: V) -> V {
+fn rsqrt<V: Arithmetic>(x: V) -> V {
     V::constant(1.0).div(x.sqrt())
 }
 
 #[inline(always)]
-fn reciprocal<V: Float>(x: V) -> V {
+fn reciprocal<V: Arithmetic>(x: V) -> V {
     V::constant(1.0).div(x)
 }
 
 #[inline(always)]
-fn relu<V: Float>(x: V) -> V {
+fn relu<V: Arithmetic>(x: V) -> V {
     V::select(x.le(V::constant(0.0)), V::constant(0.0), x)
 }
 
@@ -113,27 +113,27 @@ enum Data<'a, T> {
 }
 
 #[inline(always)]
-fn each<V: Float>(data: Data<'_, V::Elem>, f: impl Fn(V) -> V) {
+fn each<V: Float>(data: Data<'_, V::Elem>, f: impl Fn(Twice<V>) -> Twice<V>) {
     match data {
         Data::Apart(x, out) => {
             let length = x.len().min(out.len());
             let mut i = 0;
-            while i + V::LANES <= length {
-                f(V::from_slice(&x[i..])).write(&mut out[i..]);
-                i += V::LANES;
+            while i + Twice::<V>::LANES <= length {
+                f(Twice::from_slice(&x[i..])).write(&mut out[i..]);
+                i += Twice::<V>::LANES;
             }
             if i < length {
-                f(V::from_partial(&x[i..length])).write_partial(&mut out[i..length]);
+                f(Twice::from_partial(&x[i..length])).write_partial(&mut out[i..length]);
             }
         }
         Data::InPlace(x) => {
             let mut i = 0;
-            while i + V::LANES <= x.len() {
-                f(V::from_slice(&x[i..])).write(&mut x[i..]);
-                i += V::LANES;
+            while i + Twice::<V>::LANES <= x.len() {
+                f(Twice::from_slice(&x[i..])).write(&mut x[i..]);
+                i += Twice::<V>::LANES;
             }
             if i < x.len() {
-                f(V::from_partial(&x[i..])).write_partial(&mut x[i..]);
+                f(Twice::from_partial(&x[i..])).write_partial(&mut x[i..]);
             }
         }
     }

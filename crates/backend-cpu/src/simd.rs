@@ -15,6 +15,7 @@ pub(crate) mod avx512;
 pub(crate) mod lockstep;
 pub(crate) mod scalar;
 pub(crate) mod stream;
+pub(crate) mod twice;
 
 use crate::isa::Isa;
 
@@ -36,61 +37,16 @@ pub(crate) trait Mask: Copy {
     fn any(self) -> bool;
 }
 
-/// A vector of floating-point numbers. Every operation rounds once, as IEEE 754 asks.
+/// Calculating with floating-point numbers, in every lane alike. Every operation rounds once, as IEEE 754 asks.
 #[allow(dead_code, reason = "the vocabulary is complete; kernels use parts of it")]
-pub(crate) trait Float: Copy {
-    type Elem: Copy + Default + Send + Sync + 'static;
+pub(crate) trait Arithmetic: Copy {
     type Int: Integer<Mask = Self::Mask>;
     type Mask: Mask;
-    const LANES: usize;
-    /// As many vectors as have 16 lanes together.
-    type Group: Copy + AsRef<[Self]> + AsMut<[Self]>;
-    /// A group of equal vectors.
-    fn group(value: Self) -> Self::Group;
     /// Stored bits of the significand: 23 or 52.
     const SIGNIFICAND: u32;
 
     /// The nearest number to `value`, in every lane.
     fn constant(value: f64) -> Self;
-    fn splat(value: Self::Elem) -> Self;
-    /// # Safety
-    /// `LANES` elements can be read at `at`.
-    unsafe fn load(at: *const Self::Elem) -> Self;
-    /// # Safety
-    /// `LANES` elements can be written at `at`.
-    unsafe fn store(self, at: *mut Self::Elem);
-    /// The first `count` lanes; the others are zero.
-    ///
-    /// # Safety
-    /// `min(count, LANES)` elements can be read at `at`.
-    unsafe fn load_first(at: *const Self::Elem, count: usize) -> Self;
-    /// Writes the first `count` lanes.
-    ///
-    /// # Safety
-    /// `min(count, LANES)` elements can be written at `at`.
-    unsafe fn store_first(self, at: *mut Self::Elem, count: usize);
-
-    /// Reads a block of `rows` rows (at most `LANES`; the rest count as zeros) of `count` elements (likewise) and
-    /// turns it: lane `r` of vector `c` is element `c` of row `r`. Vectors from `LANES` on are zero.
-    ///
-    /// # Safety
-    /// `count` elements can be read at `at + r * row_stride` for every `r < rows`.
-    unsafe fn load_transposed(at: *const Self::Elem, row_stride: usize, rows: usize, count: usize) -> [Self; 16];
-    /// `sum[r] + x[0] · (row r)[0] + x[1] · (row r)[1] + ..` over a block of `LANES` rows of `LANES` elements, fused and in this order.
-    ///
-    /// # Safety
-    /// `LANES` elements can be read at `x` and at `at + r * row_stride` for every `r < LANES`.
-    #[inline(always)]
-    unsafe fn dot_rows(x: *const Self::Elem, at: *const Self::Elem, row_stride: usize, mut sum: Self) -> Self {
-        // SAFETY: the caller vouches for a whole block and as many factors.
-        unsafe {
-            let block = Self::load_transposed(at, row_stride, Self::LANES, Self::LANES);
-            for (i, vector) in block.iter().enumerate().take(Self::LANES) {
-                sum = Self::splat(*x.add(i)).mul_add(*vector, sum);
-            }
-        }
-        sum
-    }
 
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
@@ -125,6 +81,65 @@ pub(crate) trait Float: Copy {
     fn neg(self) -> Self;
     /// The magnitude of `self` with the sign of `sign`.
     fn copysign(self, sign: Self) -> Self;
+}
+
+/// A vector of floating-point numbers in memory.
+#[allow(dead_code, reason = "the vocabulary is complete; kernels use parts of it")]
+pub(crate) trait Float: Arithmetic {
+    type Elem: Copy + Default + Send + Sync + 'static;
+    const LANES: usize;
+    /// As many vectors as have 16 lanes together.
+    type Group: Copy + AsRef<[Self]> + AsMut<[Self]>;
+    /// A group of equal vectors.
+    fn group(value: Self) -> Self::Group;
+    fn splat(value: Self::Elem) -> Self;
+    /// # Safety
+    /// `LANES` elements can be read at `at`.
+    unsafe fn load(at: *const Self::Elem) -> Self;
+    /// # Safety
+    /// `LANES` elements can be written at `at`.
+    unsafe fn store(self, at: *mut Self::Elem);
+    /// As [`Float::store`], past the caches where the set can: [`stream::publish`] comes before anybody else may read it.
+    ///
+    /// # Safety
+    /// `LANES` elements can be written at `at`, which is a multiple of the vector's size.
+    #[inline(always)]
+    unsafe fn store_past(self, at: *mut Self::Elem) {
+        // SAFETY: the caller vouches for more.
+        unsafe { self.store(at) }
+    }
+    /// The first `count` lanes; the others are zero.
+    ///
+    /// # Safety
+    /// `min(count, LANES)` elements can be read at `at`.
+    unsafe fn load_first(at: *const Self::Elem, count: usize) -> Self;
+    /// Writes the first `count` lanes.
+    ///
+    /// # Safety
+    /// `min(count, LANES)` elements can be written at `at`.
+    unsafe fn store_first(self, at: *mut Self::Elem, count: usize);
+
+    /// Reads a block of `rows` rows (at most `LANES`; the rest count as zeros) of `count` elements (likewise) and
+    /// turns it: lane `r` of vector `c` is element `c` of row `r`. Vectors from `LANES` on are zero.
+    ///
+    /// # Safety
+    /// `count` elements can be read at `at + r * row_stride` for every `r < rows`.
+    unsafe fn load_transposed(at: *const Self::Elem, row_stride: usize, rows: usize, count: usize) -> [Self; 16];
+    /// `sum[r] + x[0] · (row r)[0] + x[1] · (row r)[1] + ..` over a block of `LANES` rows of `LANES` elements, fused and in this order.
+    ///
+    /// # Safety
+    /// `LANES` elements can be read at `x` and at `at + r * row_stride` for every `r < LANES`.
+    #[inline(always)]
+    unsafe fn dot_rows(x: *const Self::Elem, at: *const Self::Elem, row_stride: usize, mut sum: Self) -> Self {
+        // SAFETY: the caller vouches for a whole block and as many factors.
+        unsafe {
+            let block = Self::load_transposed(at, row_stride, Self::LANES, Self::LANES);
+            for (i, vector) in block.iter().enumerate().take(Self::LANES) {
+                sum = Self::splat(*x.add(i)).mul_add(*vector, sum);
+            }
+        }
+        sum
+    }
 
     /// Reads a whole vector from the front of a slice.
     #[inline(always)]
@@ -184,6 +199,14 @@ pub(crate) trait Integer: Copy {
 pub(crate) trait Halves {
     /// The products of the lower halves of the lanes, which count as unsigned.
     fn mul_halves(self, other: Self) -> Self;
+    /// The upper halves in place of the lower; what is above them then means nothing.
+    fn upper(self) -> Self;
+    /// The lower halves of `self`, with those of `above` above them.
+    fn join(self, above: Self) -> Self;
+    /// `[self[0], other[0], self[2], other[2], ..]` and `[self[1], other[1], self[3], other[3], ..]`; of one lane, both.
+    fn pairs(self, other: Self) -> [Self; 2]
+    where
+        Self: Sized;
 }
 
 /// Work that is compiled once per instruction set.

@@ -15,7 +15,7 @@ use crate::{
     operand::{In, internal},
     reduce::tree::{Element, Sum, block},
     scratch::filled,
-    simd::{Float, Kernel, Simd, dispatch},
+    simd::{Arithmetic, Float, Kernel, Simd, dispatch},
     threads::Threads,
 };
 use adamant_core::{

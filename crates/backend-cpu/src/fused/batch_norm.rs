@@ -9,7 +9,7 @@ use crate::{
     operand::internal,
     reduce::tree::Element,
     scratch::{filled, room},
-    simd::{Float, Kernel, Simd, dispatch},
+    simd::{Arithmetic, Float, Kernel, Simd, dispatch},
 };
 use adamant_core::{ErrorKind, Shape, composite::norm::Norm};
 

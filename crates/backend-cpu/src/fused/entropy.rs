@@ -2,7 +2,7 @@
 //! smoothed labels and targets that are probabilities run as the body.
 use super::{
     known, one_float,
-    rows::{Stored, Summed, map, max, rows_of_a_task, sum, update},
+    rows::{Stored, Summed, map_to, map_twice, max, rows_of_a_task, sum_twice, update},
     softmax::log_of,
 };
 use crate::{
@@ -14,8 +14,9 @@ use crate::{
     reduce::tree::{BLOCK, Element, Sum, Total},
     scratch::{collected, filled, room},
     simd::{
-        Float, Kernel, Simd, dispatch,
+        Arithmetic, Kernel, Simd, dispatch,
         stream::{self, Ahead, STREAMED},
+        twice::Twice,
     },
 };
 use adamant_core::{
@@ -109,11 +110,13 @@ impl<T: Summed> Kernel for LogSum<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self) -> (T, T) {
         let most = max::<S, T>(self.row);
-        let largest = T::V::<S>::splat(most);
-        let total = T::nearest(sum::<S, T, 1>(
-            [self.row],
+        let largest = Twice::<T::V<S>>::splat(most);
+        let total = T::nearest(sum_twice::<S, T>(
+            self.row,
+            None,
             #[inline(always)]
-            |[x]| {
+            |x| {
+                self.next.fetch_line();
                 self.next.fetch_line();
                 exp(x.sub(largest))
             },
@@ -128,6 +131,8 @@ struct Gradient<'a, T> {
     target: Target,
     g: T,
     out: &'a mut [T],
+    /// it is written past the caches
+    past: bool,
 }
 /// The row's class among those of a [`Gradient`].
 #[derive(Clone, Copy)]
@@ -141,25 +146,26 @@ impl<T: Summed> Kernel for Gradient<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Gradient { x, log_sum: (most, log_sum), target, g, out } = self;
-        let splat = T::V::<S>::splat;
+        let Gradient { x, log_sum: (most, log_sum), target, g, out, past } = self;
+        let splat = Twice::<T::V<S>>::splat;
         let (m, l, factor) = (splat(most), splat(log_sum), splat(g));
         if let Target::Missing = target {
             // A share of zero.
             let zero = splat(T::ZERO);
-            map::<S, T, 1>(
+            map_twice::<S, T>(
                 out,
-                [x],
+                x,
                 #[inline(always)]
-                |[x]| exp(x.sub(m).sub(l)).mul(zero).mul(factor),
+                |x| exp(x.sub(m).sub(l)).mul(zero).mul(factor),
             );
             return;
         }
-        map::<S, T, 1>(
+        map_to::<S, T>(
+            past,
             out,
-            [x],
+            x,
             #[inline(always)]
-            |[x]| exp(x.sub(m).sub(l)).mul(factor),
+            |x| exp(x.sub(m).sub(l)).mul(factor),
         );
         let Target::Here(class) = target else { return };
         let mut p = [x[class] - most - log_sum];
@@ -275,9 +281,9 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
                     Class::At(_) => Target::Elsewhere,
                     _ => Target::Missing,
                 };
-                M::write(isa, out, &mut result, |out| dispatch(isa, Gradient { x, log_sum, target, g, out }));
+                M::write(isa, out, &mut result, |out| dispatch(isa, Gradient { x, log_sum, target, g, out, past: streamed && M::AS_IS }));
             };
-            if !streamed {
+            if !streamed || M::AS_IS {
                 return part(0, out);
             }
             for (p, out) in out.chunks_mut(PIECE).enumerate() {

@@ -12,7 +12,7 @@ use crate::{
     operand::{In, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold_columns},
     scratch::filled,
-    simd::{Float, Kernel, Simd, dispatch, stream::Ahead},
+    simd::{Arithmetic, Float, Kernel, Simd, dispatch, stream::Ahead},
 };
 use adamant_core::{
     Composite, DType, ErrorKind,

@@ -9,7 +9,7 @@ use crate::{
     operand::{In, Out, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, write_lanes},
     scratch,
-    simd::{Float, Simd},
+    simd::{Arithmetic, Float, Simd, stream, twice::Twice},
     threads::Threads,
 };
 use adamant_core::ErrorKind;
@@ -23,6 +23,8 @@ impl<T: Real + Element<Wide = f64>> Summed for T {}
 /// An element in memory, and what it is computed in.
 pub(crate) trait Stored: Pod + Send + Sync {
     type Real: Summed;
+    /// Memory holds the numbers themselves.
+    const AS_IS: bool;
     /// The room that `n` numbers need where memory holds others.
     ///
     /// # Errors
@@ -36,6 +38,7 @@ pub(crate) trait Stored: Pod + Send + Sync {
 macro_rules! stored_as_is {
     ($($t:ty),*) => { $(impl Stored for $t {
         type Real = $t;
+        const AS_IS: bool = true;
         fn room(_: usize) -> Result<Vec<$t>, ErrorKind> {
             Ok(Vec::new())
         }
@@ -52,6 +55,7 @@ macro_rules! stored_as_is {
 stored_as_is!(f32, f64);
 impl Stored for bf16 {
     type Real = f32;
+    const AS_IS: bool = false;
     fn room(n: usize) -> Result<Vec<f32>, ErrorKind> {
         scratch::filled(0.0, n)
     }
@@ -69,6 +73,7 @@ impl Stored for bf16 {
 }
 impl Stored for f16 {
     type Real = f32;
+    const AS_IS: bool = false;
     fn room(n: usize) -> Result<Vec<f32>, ErrorKind> {
         scratch::filled(0.0, n)
     }
@@ -196,6 +201,47 @@ pub(crate) fn sum<S: Simd, T: Summed, const K: usize>(x: [&[T]; K], f: impl Fn([
     }
     total.value::<Sum>()
 }
+/// The sum of `f` of all elements, by the tree; they are written to `out`, if there is one.
+#[inline(always)]
+pub(crate) fn sum_twice<S: Simd, T: Summed>(x: &[T], mut out: Option<&mut [T]>, f: impl Fn(Twice<T::V<S>>) -> Twice<T::V<S>>) -> f64 {
+    let lanes = T::V::<S>::LANES;
+    let together = LANES / lanes;
+    let mut total = Total::<T>::new::<Sum>();
+    let mut block = [T::ZERO; LANES];
+    let mut first = 0;
+    while first + BLOCK <= x.len() {
+        let piece = &x[first..first + BLOCK];
+        let mut group = T::V::<S>::group(T::V::<S>::splat(T::ZERO));
+        for at in (0..BLOCK).step_by(2 * lanes) {
+            let y = f(Twice::from_slice(&piece[at..]));
+            if let Some(out) = &mut out {
+                y.write(&mut out[first + at..]);
+            }
+            for (k, y) in [y.0, y.1].into_iter().enumerate() {
+                let sum = &mut group.as_mut()[(at / lanes + k) % together];
+                *sum = sum.add(y);
+            }
+        }
+        write_lanes::<T::V<S>>(&group, &mut block);
+        total.push::<Sum>(fold::<T, Sum>(block));
+        first += BLOCK;
+    }
+    if first < x.len() {
+        let mut room = [T::ZERO; BLOCK];
+        let room = &mut room[..x.len() - first];
+        map_twice::<S, T>(room, &x[first..], f);
+        if let Some(out) = &mut out {
+            out[first..].copy_from_slice(room);
+        }
+        let [share] = block_sums::<S, T, 1, 1>(
+            &[&*room],
+            #[inline(always)]
+            |y| y,
+        );
+        total.push::<Sum>(share);
+    }
+    total.value::<Sum>()
+}
 /// Which lanes are among the first `count`.
 #[inline(always)]
 fn first_lanes<V: Float<Elem = T>, T: Summed>(count: usize) -> V::Mask {
@@ -272,35 +318,49 @@ pub(crate) fn sums<S: Simd, T: Summed, const K: usize, const N: usize>(x: [&[T];
 /// The largest; a NaN counts as nothing (what is computed from it is one again).
 #[inline(always)]
 pub(crate) fn max<S: Simd, T: Summed>(x: &[T]) -> T {
+    let [most] = extremes::<S, T, 1>(x);
+    most
+}
+/// The largest and, if asked for, minus the smallest. A NaN counts as nothing.
+#[inline(always)]
+pub(crate) fn extremes<S: Simd, T: Summed, const N: usize>(x: &[T]) -> [T; N] {
     let lanes = T::V::<S>::LANES;
     let lowest = T::V::<S>::splat(T::LOWEST);
-    let mut most = [lowest; 4];
+    let mut most = [[lowest; 4]; N];
     let mut k = 0;
     while k + 4 * lanes <= x.len() {
-        for (l, most) in most.iter_mut().enumerate() {
-            *most = T::V::<S>::from_slice(&x[k + l * lanes..]).max(*most);
+        for l in 0..4 {
+            let v = T::V::<S>::from_slice(&x[k + l * lanes..]);
+            for (n, most) in most.iter_mut().enumerate() {
+                most[l] = if n == 0 { v } else { v.neg() }.max(most[l]);
+            }
         }
         k += 4 * lanes;
     }
-    let mut most = most[0].max(most[1]).max(most[2].max(most[3]));
-    while k + lanes <= x.len() {
-        most = T::V::<S>::from_slice(&x[k..]).max(most);
-        k += lanes;
-    }
-    if k < x.len() {
-        let taken = first_lanes::<T::V<S>, T>(x.len() - k);
-        most = T::V::<S>::select(taken, T::V::<S>::from_partial(&x[k..]), lowest).max(most);
-    }
-    let mut each = [T::LOWEST; LANES];
-    most.write(&mut each[..lanes]);
-    let mut half = LANES / 2;
-    while half > 0 {
-        for l in 0..half {
-            each[l] = if each[l + half] > each[l] { each[l + half] } else { each[l] };
+    while k < x.len() {
+        let count = lanes.min(x.len() - k);
+        let v = T::V::<S>::from_partial(&x[k..k + count]);
+        let taken = first_lanes::<T::V<S>, T>(count);
+        for (n, most) in most.iter_mut().enumerate() {
+            most[0] = T::V::<S>::select(taken, if n == 0 { v } else { v.neg() }, lowest).max(most[0]);
         }
-        half /= 2;
+        k += count;
     }
-    each[0]
+    let mut out = [T::LOWEST; N];
+    for (out, most) in out.iter_mut().zip(&most) {
+        let most = most[0].max(most[1]).max(most[2].max(most[3]));
+        let mut each = [T::LOWEST; LANES];
+        most.write(&mut each[..lanes]);
+        let mut half = LANES / 2;
+        while half > 0 {
+            for l in 0..half {
+                each[l] = if each[l + half] > each[l] { each[l + half] } else { each[l] };
+            }
+            half /= 2;
+        }
+        *out = each[0];
+    }
+    out
 }
 /// `out = f(x)`.
 #[inline(always)]
@@ -315,6 +375,46 @@ pub(crate) fn map<S: Simd, T: Summed, const K: usize>(out: &mut [T], x: [&[T]; K
     if k < n {
         f(rest(&x, k, n - k)).write_partial(&mut out[k..]);
     }
+}
+/// `out = f(x)`, two vectors at a time: for functions of many steps.
+#[inline(always)]
+pub(crate) fn map_twice<S: Simd, T: Summed>(out: &mut [T], x: &[T], f: impl Fn(Twice<T::V<S>>) -> Twice<T::V<S>>) {
+    let (n, lanes) = (out.len(), Twice::<T::V<S>>::LANES);
+    let x = &x[..n];
+    let mut k = 0;
+    while k + lanes <= n {
+        f(Twice::from_slice(&x[k..])).write(&mut out[k..]);
+        k += lanes;
+    }
+    if k < n {
+        f(Twice::from_partial(&x[k..])).write_partial(&mut out[k..]);
+    }
+}
+/// As [`map_twice`]; `past` the caches, if asked for: [`stream::publish`] then comes before anybody else may read it, and
+/// what lies behind `x` is asked for.
+#[inline(always)]
+pub(crate) fn map_to<S: Simd, T: Summed>(past: bool, out: &mut [T], x: &[T], f: impl Fn(Twice<T::V<S>>) -> Twice<T::V<S>>) {
+    if !past {
+        return map_twice::<S, T>(out, x, f);
+    }
+    const LINE: usize = 64;
+    /// How far ahead of its use memory is asked for.
+    const AHEAD: usize = 4096;
+    let (n, lanes) = (out.len(), T::V::<S>::LANES);
+    let x = &x[..n];
+    // Only an interpreter of Rust may decline to tell.
+    let head = out.as_ptr().align_offset(LINE).min(n);
+    map_twice::<S, T>(&mut out[..head], &x[..head], &f);
+    let mut k = head;
+    while k + 2 * lanes <= n {
+        for line in (0..size_of::<Twice<T::V<S>>>()).step_by(LINE) {
+            stream::hint(x[k..].as_ptr().cast::<u8>().wrapping_add(AHEAD + line));
+        }
+        let y = f(Twice::from_slice(&x[k..]));
+        y.write_past(&mut out[k..]);
+        k += 2 * lanes;
+    }
+    map_twice::<S, T>(&mut out[k..], &x[k..], &f);
 }
 /// `out = f(out, x)`.
 #[inline(always)]

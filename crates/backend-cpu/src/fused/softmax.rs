@@ -2,7 +2,7 @@
 //! brought together as rows first.
 use super::{
     known, one_float,
-    rows::{Stored, Summed, map, max, rows_of_a_task, sum, update},
+    rows::{Stored, Summed, extremes, map, rows_of_a_task, sum, sum_twice, update},
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
@@ -12,8 +12,9 @@ use crate::{
     operand::internal,
     scratch::filled,
     simd::{
-        Float, Kernel, Mask, Simd, dispatch,
+        Arithmetic, Float, Kernel, Mask, Simd, dispatch,
         stream::{self, Ahead, STREAMED},
+        twice::Twice,
     },
 };
 use adamant_core::{
@@ -27,36 +28,40 @@ pub(super) struct Forward;
 /// Their backwards.
 pub(super) struct Backward;
 
-/// e^(x - largest) into `out`; the largest, and the sum. Meanwhile the rows that come next are asked for.
+/// e^(x - largest) into `out`; the largest, minus the smallest, and the sum. Meanwhile the rows that come next are asked for.
 #[inline(always)]
-fn exponentials<S: Simd, T: Summed, const K: usize>(x: &[T], out: &mut [T], next: &[Ahead<'_>; K]) -> (T, T) {
-    let most = max::<S, T>(x);
-    let largest = T::V::<S>::splat(most);
-    map::<S, T, 1>(
-        out,
-        [x],
+fn exponentials<S: Simd, T: Summed, const K: usize>(x: &[T], out: &mut [T], next: &[Ahead<'_>; K]) -> ([T; 2], T) {
+    let extremes = extremes::<S, T, 2>(x);
+    let largest = Twice::<T::V<S>>::splat(extremes[0]);
+    let total = sum_twice::<S, T>(
+        x,
+        Some(out),
         #[inline(always)]
-        |[x]| {
+        |x| {
             for row in next {
+                row.fetch_line();
                 row.fetch_line();
             }
             exp(x.sub(largest))
         },
     );
-    (
-        most,
-        T::nearest(sum::<S, T, 1>(
-            [out],
-            #[inline(always)]
-            |[e]| e,
-        )),
-    )
+    (extremes, T::nearest(total))
 }
 /// Divides e^(x - largest) by their sum, with the bits of a division.
 #[inline(always)]
-fn divide<S: Simd, T: Summed>(out: &mut [T], total: T) {
+fn divide<S: Simd, T: Summed>(out: &mut [T], [largest, minus_smallest]: [T; 2], total: T) {
     let all = T::V::<S>::splat(total);
     let inverse = T::V::<S>::splat(T::nearest(1.0)).div(all);
+    // e^-60 is well above the tiny ones; a row with NaN is left to the careful way.
+    let spread = largest.wide() + minus_smallest.wide();
+    if spread <= 60.0 && total.wide() < 1e9 {
+        return update::<S, T, 0>(
+            out,
+            [],
+            #[inline(always)]
+            |e, []| corrected(e, all, inverse),
+        );
+    }
     update::<S, T, 0>(
         out,
         [],
@@ -74,6 +79,11 @@ fn quotient<V: Float>(e: V, total: V, inverse: V) -> V {
     if plain.any() {
         return e.div(total);
     }
+    corrected(e, total, inverse)
+}
+/// [`quotient`] of what is neither tiny nor no number.
+#[inline(always)]
+fn corrected<V: Float>(e: V, total: V, inverse: V) -> V {
     let minus = total.neg();
     let first = e.mul(inverse);
     let second = minus.mul_add(first, e).mul_add(inverse, first);
@@ -116,14 +126,14 @@ struct Logarithm;
 impl<T: Summed> Function<T, 1> for Plain {
     #[inline(always)]
     fn row<S: Simd>(self, [x]: [&[T]; 1], next: &[Ahead<'_>; 1], out: &mut [T]) {
-        let (_, total) = exponentials::<S, T, _>(x, out, next);
-        divide::<S, T>(out, total);
+        let (extremes, total) = exponentials::<S, T, _>(x, out, next);
+        divide::<S, T>(out, extremes, total);
     }
 }
 impl<T: Summed> Function<T, 1> for Logarithm {
     #[inline(always)]
     fn row<S: Simd>(self, [x]: [&[T]; 1], next: &[Ahead<'_>; 1], out: &mut [T]) {
-        let (most, total) = exponentials::<S, T, _>(x, out, next);
+        let ([most, _], total) = exponentials::<S, T, _>(x, out, next);
         let (most, log_sum) = (T::V::<S>::splat(most), T::V::<S>::splat(log_of::<S, T>(total)));
         map::<S, T, 1>(
             out,
@@ -162,7 +172,7 @@ impl<T: Summed> Function<T, 2> for Logarithm {
             #[inline(always)]
             |[g]| g,
         )));
-        let (most, sum) = exponentials::<S, T, _>(x, out, next);
+        let ([most, _], sum) = exponentials::<S, T, _>(x, out, next);
         let (most, log_sum) = (T::V::<S>::splat(most), T::V::<S>::splat(log_of::<S, T>(sum)));
         map::<S, T, 2>(
             out,
@@ -310,12 +320,14 @@ impl CpuKernel for Backward {
 mod tests {
     use super::*;
 
-    struct Divide<'a, T>(&'a mut [T], T);
+    /// The numerators, what is known of their exponents, and their sum.
+    struct Divide<'a, T>(&'a mut [T], [T; 2], T);
+    const UNBOUNDED: f32 = 1000.0;
     impl<T: Summed> Kernel for Divide<'_, T> {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self) {
-            divide::<S, T>(self.0, self.1);
+            divide::<S, T>(self.0, self.1, self.2);
         }
     }
     /// Numbers of 0 to 1, most of them with random bits, some so small that the quotient has few.
@@ -340,18 +352,21 @@ mod tests {
             (state ^ (state >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd)
         };
         for round in 0..400 {
-            let given = numerators(&mut random, 2001);
+            let mut given = numerators(&mut random, 2001);
+            // Every other row has exponents from -60 on, of which a quotient is taken without looking.
+            let spread = if round % 2 == 0 { UNBOUNDED } else { 60.0 };
+            given.retain(|&e| spread == UNBOUNDED || e > (-60f64).exp());
             let size = 10f64.powi(round % 12);
             let total = 1.0 + (random() >> 11) as f64 / (1u64 << 53) as f64 * size;
             for isa in [Isa::Avx512, Isa::Avx2, Isa::Scalar] {
                 let wide = given.clone();
                 let mut seen = wide.clone();
-                dispatch(isa, Divide(&mut seen, total));
+                dispatch(isa, Divide(&mut seen, [0.0, spread.into()], total));
                 let same = |(&q, &e): (&f64, &f64)| q.to_bits() == (e / total).to_bits();
                 assert!(seen.iter().zip(&wide).all(same), "f64 / {total:e} with {isa:?}");
                 let narrow = given.iter().map(|&e| e as f32).collect::<Vec<_>>();
                 let mut seen = narrow.clone();
-                dispatch(isa, Divide(&mut seen, total as f32));
+                dispatch(isa, Divide(&mut seen, [0.0, spread], total as f32));
                 let same = |(&q, &e): (&f32, &f32)| q.to_bits() == (e / total as f32).to_bits();
                 assert!(seen.iter().zip(&narrow).all(same), "f32 / {total:e} with {isa:?}");
             }
@@ -362,7 +377,7 @@ mod tests {
         for total in [f32::NAN, f32::INFINITY] {
             let given = [0.0, 1.0, f32::NAN, f32::INFINITY, 1e-42];
             let mut seen = given;
-            dispatch(Isa::Scalar, Divide(&mut seen, total));
+            dispatch(Isa::Scalar, Divide(&mut seen, [0.0, UNBOUNDED], total));
             let (seen, expected) = (seen.map(f32::to_bits), given.map(|e| (e / total).to_bits()));
             let quiet = |bits: u32| if f32::from_bits(bits).is_nan() { f32::NAN.to_bits() } else { bits };
             assert_eq!(seen.map(quiet), expected.map(quiet));

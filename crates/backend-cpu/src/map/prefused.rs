@@ -9,7 +9,7 @@ mod tests;
 
 use crate::{
     isa::Isa,
-    simd::{Float, Mask, lockstep::Streams},
+    simd::{Arithmetic, Mask, lockstep::Streams},
 };
 use adamant_core::{
     DType,
@@ -91,13 +91,13 @@ use loops;
 /// The words of the table. Each is the interpreter's instruction: rounded once, the same for NaN.
 #[allow(dead_code, reason = "the vocabulary is complete; the table uses parts of it")]
 mod words {
-    use super::{Float, Mask};
+    use super::{Arithmetic, Mask};
     use crate::math::elementary;
 
     macro_rules! words {
         ($($name:ident($($x:ident),*) = $value:expr;)*) => { $(
             #[inline(always)]
-            pub fn $name<V: Float>($($x: V),*) -> V {
+            pub fn $name<V: Arithmetic>($($x: V),*) -> V {
                 $value
             }
         )* };
@@ -130,7 +130,7 @@ mod words {
     macro_rules! comparisons {
         ($($name:ident($x:ident, $y:ident) = $value:expr;)*) => { $(
             #[inline(always)]
-            pub fn $name<V: Float>($x: V, $y: V) -> V::Mask {
+            pub fn $name<V: Arithmetic>($x: V, $y: V) -> V::Mask {
                 $value
             }
         )* };
@@ -144,7 +144,7 @@ mod words {
         ge(x, y) = y.le(x);
     }
     #[inline(always)]
-    pub fn select<V: Float>(mask: V::Mask, yes: V, no: V) -> V {
+    pub fn select<V: Arithmetic>(mask: V::Mask, yes: V, no: V) -> V {
         V::select(mask, yes, no)
     }
 }

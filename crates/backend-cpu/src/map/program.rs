@@ -2,6 +2,7 @@
 //! sizes, layouts and values. Must not know memory.
 use super::{
     direct::Single,
+    drawn::{Uniform, uniforms},
     loops::{Compare, IntBinary, RealBinary, RealUnary},
     prefused::{self, Loop},
 };
@@ -98,41 +99,6 @@ pub(crate) struct Program {
     /// random numbers between 0 and 1, if their scalars are as expected
     pub uniforms: Vec<Uniform>,
 }
-/// `product = number * unit`, `number` that of the bits `shifted` by `shift`, and nobody else asks for what is in between:
-/// how a uniform number of 24 bits is written. The two scalars may be arguments, so their values decide.
-pub(crate) struct Uniform {
-    pub key: u16,
-    pub place: u16,
-    pub shift: Reg,
-    pub unit: Reg,
-    pub between: [Reg; 3],
-    pub product: Reg,
-}
-/// Those of an expression.
-fn uniforms(expr: &Expr, registers: &[Register], reads: &[[Option<Reg>; 3]], results: &[Reg]) -> Vec<Uniform> {
-    let alone = |r: Reg| !results.contains(&r) && reads.iter().flatten().flatten().filter(|&&x| x == r).count() == 1;
-    let find = |product: usize, number: Reg, unit: Reg| {
-        let Code::Cast(shifted) = registers[number as usize].code else { return None };
-        let Instr::Binary(f, bits, shift) = expr.instrs[shifted as usize] else { return None };
-        let Code::Random { key, place } = registers[bits as usize].code else { return None };
-        let dtypes = registers[shifted as usize].dtype == DType::U32 && registers[number as usize].dtype == DType::F32;
-        let between = [bits, shifted, number];
-        (f.row().name == "bitwise_right_shift" && dtypes && between.iter().all(|&r| alone(r))).then_some(Uniform {
-            key,
-            place,
-            shift,
-            unit,
-            between,
-            product: product as Reg,
-        })
-    };
-    let of = |(k, register): (usize, &Register)| match register.code {
-        Code::RealBinary(RealBinary::Mul, x, y) if register.dtype == DType::F32 => find(k, x, y).or_else(|| find(k, y, x)),
-        _ => None,
-    };
-    registers.iter().enumerate().filter_map(of).collect()
-}
-
 impl Program {
     /// Resolves an expression whose `results` are wanted after the last instruction.
     pub fn new(expr: &Expr, results: &[Reg]) -> Program {

@@ -1,5 +1,6 @@
 //! The tile interpreter: runs a program over up to 1,024 positions at a time, one loop per instruction, with all
 //! registers in tiles that stay in the L1 cache. A value is the same wherever its position falls in a tile.
+use super::drawn::Drawn;
 use super::load;
 use super::loops::{self, Src};
 use super::prefused::Loop;
@@ -65,8 +66,8 @@ pub(crate) struct Run<'a> {
     pub streamed: bool,
     /// registers that nobody asks for
     idle: SmallVec<[bool; 16]>,
-    /// registers that are uniform random numbers: key and place
-    drawn: SmallVec<[(Reg, u16, u16); 1]>,
+    /// registers that are random numbers as a whole
+    drawn: SmallVec<[Drawn; 1]>,
     args: &'a [Scalar],
     fault: &'a FaultWord,
     keys: SmallVec<[[u32; 4]; 1]>,
@@ -116,12 +117,9 @@ impl<'a> Run<'a> {
             keys,
         };
         run.find_uniform()?;
-        for u in &program.uniforms {
-            let scalars = (run.uniform[u.shift as usize], run.uniform[u.unit as usize]);
-            if matches!(scalars, (Some(Value::I64(8)), Some(Value::F32(unit))) if unit == random::UNIT) {
-                u.between.iter().for_each(|&r| run.idle[r as usize] = true);
-                run.drawn.push((u.product, u.key, u.place));
-            }
+        for (drawn, idle) in program.uniforms.iter().filter_map(|u| u.bind(&run.uniform)) {
+            idle.iter().for_each(|&r| run.idle[r as usize] = true);
+            run.drawn.push(drawn);
         }
         Ok(run)
     }
@@ -271,12 +269,16 @@ impl<'a> Run<'a> {
             match (self.uniform[r], register.code) {
                 (Some(v), _) => streams.repeat(f32::of(v)),
                 (None, Code::Load(k)) => match (self.lies(k as usize, at, n), self.shared[k as usize]) {
+                    (Some(there), _) if self.direct[k as usize] => streams.read_on(there),
                     (Some(there), _) => streams.read(there),
                     (None, Some(o)) => streams.read_output(o as usize),
                     (None, None) => streams.read(&scratch.f32.values(register.slot)[..n]),
                 },
                 _ => return unexpected(),
             }
+        }
+        if self.streamed {
+            streams.past_caches();
         }
         let done = ahead(self.isa, streams);
         for (slot, tile) in tiles {
@@ -295,7 +297,10 @@ impl<'a> Run<'a> {
         with_kind!(self.program.registers[r as usize].kind, T => {
             let src = self.src::<T>(r, at, n, scratch, outs);
             match src {
-                Src::Slice(tile) if self.streamed && Kind::is_memory_of(dtype) => stream::copy(bytemuck::cast_slice(tile), &mut bytes[range], &self.next(at + n, n)),
+                Src::Slice(tile) if self.streamed && Kind::is_memory_of(dtype) => {
+                    let soon = if self.drawn.is_empty() { self.next(at + n, n) } else { SmallVec::new() };
+                    stream::copy(bytemuck::cast_slice(tile), &mut bytes[range], &soon);
+                }
                 src => load::store(self.isa, src, dtype, &mut bytes[range]),
             }
         });
@@ -325,12 +330,14 @@ impl<'a> Run<'a> {
     }
     /// Computes register `r`.
     fn compute<T: Lane + Compute>(&self, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [T]) -> Result<(), ErrorKind> {
-        let Some(&(_, key, place)) = self.drawn.iter().find(|d| d.0 as usize == r) else { return T::compute(self, r, at, n, scratch, outs, out) };
-        let key = self.keys.get(key as usize).copied().unwrap_or_default();
+        let Some(drawn) = self.drawn.iter().find(|d| d.register as usize == r) else { return T::compute(self, r, at, n, scratch, outs, out) };
+        let key = self.keys.get(drawn.key as usize).copied().unwrap_or_default();
         // Only registers of f32 are drawn.
         let out: &mut [f32] = bytemuck::cast_slice_mut(out);
-        self.nest.runs(place as usize, at, n, |first, count, offset, stride| {
-            random::uniform(self.isa, key, offset as u64, stride as u64, &mut out[first..first + count]);
+        // Drawing takes its time, in which the next tile's operands come.
+        let soon = if self.streamed { self.next(at + n, n) } else { SmallVec::new() };
+        self.nest.runs(drawn.place as usize, at, n, |first, count, offset, stride| {
+            drawn.draw.fill(self.isa, key, offset as u64, stride as u64, &mut out[first..first + count], &soon);
         });
         Ok(())
     }

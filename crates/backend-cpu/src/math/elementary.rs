@@ -7,28 +7,28 @@
 #![allow(clippy::excessive_precision, reason = "split constants are written as the sources print them")]
 
 use super::coefficients::{ERF_F32, ERF_F64, ERFC_F32, ERFC_F64};
-use crate::simd::{Float, Integer, Mask};
+use crate::simd::{Arithmetic, Integer, Mask};
 
 /// c(v) for constants, so that formulas stay readable.
 #[inline(always)]
-fn c<V: Float>(value: f64) -> V {
+fn c<V: Arithmetic>(value: f64) -> V {
     V::constant(value)
 }
 
 #[inline(always)]
-fn is_single<V: Float>() -> bool {
+fn is_single<V: Arithmetic>() -> bool {
     V::SIGNIFICAND == 23
 }
 
 /// One constant for f32, another for f64.
 #[inline(always)]
-fn by_width<V: Float>(single: f64, double: f64) -> V {
+fn by_width<V: Arithmetic>(single: f64, double: f64) -> V {
     c(if is_single::<V>() { single } else { double })
 }
 
 /// `Σ coefficients[i] x^i` by Horner's rule.
 #[inline(always)]
-fn polynomial<V: Float, const N: usize>(x: V, coefficients: &[f64; N]) -> V {
+fn polynomial<V: Arithmetic, const N: usize>(x: V, coefficients: &[f64; N]) -> V {
     let mut sum = c::<V>(coefficients[N - 1]);
     let mut i = N - 1;
     while i > 0 {
@@ -40,36 +40,36 @@ fn polynomial<V: Float, const N: usize>(x: V, coefficients: &[f64; N]) -> V {
 
 /// 1.5 · 2^significand: adding it to a small number leaves the rounded number in the low bits.
 #[inline(always)]
-fn magic<V: Float>() -> V {
+fn magic<V: Arithmetic>() -> V {
     by_width(12582912.0, 6755399441055744.0)
 }
 
 /// A float holding a small integer, as an integer.
 #[inline(always)]
-fn to_int<V: Float>(whole: V) -> V::Int {
+fn to_int<V: Arithmetic>(whole: V) -> V::Int {
     whole.add(magic()).to_bits().sub(magic::<V>().to_bits())
 }
 
 /// A small integer as a float.
 #[inline(always)]
-fn to_float<V: Float>(whole: V::Int) -> V {
+fn to_float<V: Arithmetic>(whole: V::Int) -> V {
     V::from_bits(whole.add(magic::<V>().to_bits())).sub(magic())
 }
 
 #[inline(always)]
-fn bias<V: Float>() -> i64 {
+fn bias<V: Arithmetic>() -> i64 {
     if is_single::<V>() { 127 } else { 1023 }
 }
 
 /// 2^n for a whole n within the normal exponents.
 #[inline(always)]
-fn power_of_two<V: Float>(n: V) -> V {
+fn power_of_two<V: Arithmetic>(n: V) -> V {
     V::from_bits(to_int(n).add(V::Int::constant(bias::<V>())).shl(V::SIGNIFICAND))
 }
 
 /// `value · 2^n`, rounded once, for |n| up to about twice the exponent range.
 #[inline(always)]
-fn scale<V: Float>(value: V, n: V) -> V {
+fn scale<V: Arithmetic>(value: V, n: V) -> V {
     if let Some(scaled) = value.scaled(n) {
         return scaled;
     }
@@ -79,7 +79,7 @@ fn scale<V: Float>(value: V, n: V) -> V {
 
 /// n and r with x = n ln 2 + r, |r| ≤ ln 2 / 2. x is not NaN and |x| < 2^10 or so.
 #[inline(always)]
-fn reduce_exp<V: Float>(x: V) -> (V, V) {
+fn reduce_exp<V: Arithmetic>(x: V) -> (V, V) {
     let n = x.mul(c(std::f64::consts::LOG2_E)).round();
     let high = by_width::<V>(0.693_147_182_464_599_6, std::f64::consts::LN_2);
     let low = by_width::<V>(-1.904_654_299_957_767_7e-9, 2.319_046_813_846_299_6e-17);
@@ -89,7 +89,7 @@ fn reduce_exp<V: Float>(x: V) -> (V, V) {
 
 /// (e^r - 1 - r) / r² for |r| ≤ ln 2 / 2.
 #[inline(always)]
-fn exp_tail<V: Float>(r: V) -> V {
+fn exp_tail<V: Arithmetic>(r: V) -> V {
     const SINGLE: [f64; 6] = [0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
     const DOUBLE: [f64; 13] = [
         0.5,
@@ -109,42 +109,79 @@ fn exp_tail<V: Float>(r: V) -> V {
     if is_single::<V>() { polynomial(r, &SINGLE) } else { polynomial(r, &DOUBLE) }
 }
 
+/// x, or the next bound of where e^x is finite and not zero.
+#[inline(always)]
+fn bounded<V: Arithmetic>(x: V) -> V {
+    let x = c::<V>(if is_single::<V>() { -170.0 } else { -1400.0 }).max(x);
+    c::<V>(if is_single::<V>() { 90.0 } else { 711.0 }).min(x)
+}
+
+/// e^r for |r| ≤ ln 2 / 2.
+#[inline(always)]
+fn exp_series<V: Arithmetic>(r: V) -> V {
+    r.mul(r).mul_add(exp_tail(r), r).add(c(1.0))
+}
+
 /// e^x as (p, n), p · 2^n, for x clamped to where the result is finite or zero.
 #[inline(always)]
-fn exp_parts<V: Float>(x: V) -> (V, V) {
-    exp_pair_parts(x, c(0.0))
+fn exp_parts<V: Arithmetic>(x: V) -> (V, V) {
+    let (n, r) = reduce_exp(bounded(x));
+    (exp_series(r), n)
 }
 
 /// As [`exp_parts`] for e^(x + rest), rest far smaller than x.
 #[inline(always)]
-fn exp_pair_parts<V: Float>(x: V, rest: V) -> (V, V) {
-    let x = c::<V>(if is_single::<V>() { -170.0 } else { -1400.0 }).max(x);
-    let x = c::<V>(if is_single::<V>() { 90.0 } else { 711.0 }).min(x);
-    let (n, r) = reduce_exp(x);
-    let r = r.add(rest);
-    (r.mul(r).mul_add(exp_tail(r), r).add(c(1.0)), n)
+fn exp_pair_parts<V: Arithmetic>(x: V, rest: V) -> (V, V) {
+    let (n, r) = reduce_exp(bounded(x));
+    (exp_series(r.add(rest)), n)
+}
+
+/// 2^(x + rest) as (p, n), p · 2^n, rest far smaller than x.
+#[inline(always)]
+fn exp2_pair_parts<V: Arithmetic>(x: V, rest: V) -> (V, V) {
+    // Powers of ln 2 over factorials.
+    const SERIES: [f64; 13] = [
+        std::f64::consts::LN_2,
+        0.240_226_506_959_100_72,
+        0.055_504_108_664_821_58,
+        0.009_618_129_107_628_477,
+        0.001_333_355_814_642_844_3,
+        0.000_154_035_303_933_816_1,
+        1.525_273_380_405_984_1e-5,
+        1.321_548_679_014_431e-6,
+        1.017_808_600_923_97e-7,
+        7.054_911_620_801_123e-9,
+        4.445_538_271_870_811_6e-10,
+        2.567_843_599_348_820_6e-11,
+        1.369_148_885_390_412_8e-12,
+    ];
+    const SINGLE: [f64; 7] = [SERIES[0], SERIES[1], SERIES[2], SERIES[3], SERIES[4], SERIES[5], SERIES[6]];
+    let n = x.round();
+    let r = x.sub(n).add(rest);
+    let tail = if is_single::<V>() { polynomial(r, &SINGLE) } else { polynomial(r, &SERIES) };
+    (r.mul_add(tail, c(1.0)), n)
 }
 
 /// `result`, or x where x is NaN.
 #[inline(always)]
-fn keep_nan<V: Float>(x: V, result: V) -> V {
+fn keep_nan<V: Arithmetic>(x: V, result: V) -> V {
     V::select(x.is_nan(), x, result)
 }
 
 /// `result`, or NaN where x is NaN or -inf: -inf times a factor of 0 is no number, as in PyTorch.
 #[inline(always)]
-fn no_product<V: Float>(x: V, result: V) -> V {
+fn no_product<V: Arithmetic>(x: V, result: V) -> V {
     V::select(x.is_nan().or(x.eq(c(f64::NEG_INFINITY))), c(f64::NAN), result)
 }
 
 #[inline(always)]
-pub(crate) fn exp<V: Float>(x: V) -> V {
+pub(crate) fn exp<V: Arithmetic>(x: V) -> V {
     let (p, n) = exp_parts(x);
-    keep_nan(x, scale(p, n))
+    scale(p, n)
 }
 
 #[inline(always)]
-pub(super) fn exp2<V: Float>(x: V) -> V {
+pub(super) fn exp2<V: Arithmetic>(x: V) -> V {
     let limit = if is_single::<V>() { 160.0 } else { 1100.0 };
     let clamped = c::<V>(limit).min(c::<V>(-limit).max(x));
     let n = clamped.round();
@@ -159,7 +196,7 @@ pub(super) fn exp2<V: Float>(x: V) -> V {
 }
 
 #[inline(always)]
-pub(crate) fn expm1<V: Float>(x: V) -> V {
+pub(crate) fn expm1<V: Arithmetic>(x: V) -> V {
     let low = if is_single::<V>() { -20.0 } else { -40.0 };
     let high = if is_single::<V>() { 90.0 } else { 711.0 };
     let clamped = c::<V>(high).min(c::<V>(low).max(x));
@@ -175,7 +212,7 @@ pub(crate) fn expm1<V: Float>(x: V) -> V {
 
 /// e and f with x = 2^e (1 + f), 1 + f in [√½, √2), for x positive and finite.
 #[inline(always)]
-fn split<V: Float>(x: V) -> (V, V) {
+fn split<V: Arithmetic>(x: V) -> (V, V) {
     let lift = if is_single::<V>() { 25.0 } else { 54.0 };
     let small = x.lt(by_width(f32::MIN_POSITIVE as f64, f64::MIN_POSITIVE));
     let up = by_width::<V>(33_554_432.0, 18_014_398_509_481_984.0);
@@ -193,7 +230,7 @@ fn split<V: Float>(x: V) -> (V, V) {
 
 /// ln(1 + f) as f - (half - rest): (half, rest) with half = f²/2.
 #[inline(always)]
-fn log_series<V: Float>(f: V) -> (V, V) {
+fn log_series<V: Arithmetic>(f: V) -> (V, V) {
     const SINGLE: [f64; 6] = [2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0, 2.0 / 13.0];
     const DOUBLE: [f64; 12] =
         [2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0, 2.0 / 13.0, 2.0 / 15.0, 2.0 / 17.0, 2.0 / 19.0, 2.0 / 21.0, 2.0 / 23.0, 2.0 / 25.0];
@@ -206,7 +243,7 @@ fn log_series<V: Float>(f: V) -> (V, V) {
 
 /// Puts in what a logarithm gives outside the positive finite numbers.
 #[inline(always)]
-fn log_domain<V: Float>(x: V, result: V) -> V {
+fn log_domain<V: Arithmetic>(x: V, result: V) -> V {
     let result = V::select(x.eq(c(f64::INFINITY)), x, result);
     let result = V::select(x.eq(c(0.0)), c(f64::NEG_INFINITY), result);
     let result = V::select(x.lt(c(0.0)), c(f64::NAN), result);
@@ -215,7 +252,7 @@ fn log_domain<V: Float>(x: V, result: V) -> V {
 
 /// ln(1 + f) + e ln 2 + extra.
 #[inline(always)]
-fn log_parts<V: Float>(e: V, f: V, extra: V) -> V {
+fn log_parts<V: Arithmetic>(e: V, f: V, extra: V) -> V {
     // The high part has trailing zeros: e times it is exact.
     let high = by_width::<V>(0.693_138_122_558_593_75, 0.693_147_180_369_123_816_49);
     let low = by_width::<V>(9.058_000_614_5e-6, 1.908_214_929_270_587_700_02e-10);
@@ -225,14 +262,14 @@ fn log_parts<V: Float>(e: V, f: V, extra: V) -> V {
 }
 
 #[inline(always)]
-pub(crate) fn log<V: Float>(x: V) -> V {
+pub(crate) fn log<V: Arithmetic>(x: V) -> V {
     let (e, f) = split(x);
     log_domain(x, log_parts(e, f, c(0.0)))
 }
 
 /// ln(1 + f) for the split's range as an unevaluated sum: f - half is the large part.
 #[inline(always)]
-fn log_pair<V: Float>(f: V) -> (V, V) {
+fn log_pair<V: Arithmetic>(f: V) -> (V, V) {
     let (half, rest) = log_series(f);
     let sum = f.sub(half);
     // What the subtraction lost, exactly (|f| > half), and the rounding of half itself.
@@ -242,7 +279,7 @@ fn log_pair<V: Float>(f: V) -> (V, V) {
 }
 
 #[inline(always)]
-pub(super) fn log2<V: Float>(x: V) -> V {
+pub(super) fn log2<V: Arithmetic>(x: V) -> V {
     let (e, f) = split(x);
     let (high, low) = log_pair(f);
     let scale_high = by_width::<V>(1.442_695_021_629_333_5, std::f64::consts::LOG2_E);
@@ -257,7 +294,7 @@ pub(super) fn log2<V: Float>(x: V) -> V {
 }
 
 #[inline(always)]
-pub(super) fn log10<V: Float>(x: V) -> V {
+pub(super) fn log10<V: Arithmetic>(x: V) -> V {
     let (e, f) = split(x);
     let (high, low) = log_pair(f);
     let scale_high = by_width::<V>(0.434_294_492_006_301_9, std::f64::consts::LOG10_E);
@@ -278,7 +315,7 @@ pub(super) fn log10<V: Float>(x: V) -> V {
 const LOG10_2_LOW_F32: f64 = std::f64::consts::LOG10_2 - (std::f64::consts::LOG10_2 as f32 as f64);
 
 #[inline(always)]
-pub(crate) fn log1p<V: Float>(x: V) -> V {
+pub(crate) fn log1p<V: Arithmetic>(x: V) -> V {
     let one = c::<V>(1.0);
     let u = one.add(x);
     // What rounding 1 + x lost, from the larger of the two.
@@ -294,7 +331,7 @@ pub(crate) fn log1p<V: Float>(x: V) -> V {
 }
 
 #[inline(always)]
-pub(crate) fn tanh<V: Float>(x: V) -> V {
+pub(crate) fn tanh<V: Arithmetic>(x: V) -> V {
     let a = c::<V>(22.0).min(x.abs());
     let t = expm1(a.add(a));
     let result = t.div(t.add(c(2.0))).copysign(x);
@@ -302,14 +339,14 @@ pub(crate) fn tanh<V: Float>(x: V) -> V {
 }
 
 #[inline(always)]
-pub(crate) fn sigmoid<V: Float>(x: V) -> V {
+pub(crate) fn sigmoid<V: Arithmetic>(x: V) -> V {
     let e = exp(x.abs().neg());
     let top = V::select(x.lt(c(0.0)), e, c(1.0));
     keep_nan(x, top.div(e.add(c(1.0))))
 }
 
 #[inline(always)]
-pub(crate) fn silu<V: Float>(x: V) -> V {
+pub(crate) fn silu<V: Arithmetic>(x: V) -> V {
     let (p, n) = exp_parts(x.abs().neg());
     let below = x.lt(c(0.0));
     // x e^x is scaled last, so that it keeps its digits where e^x has none left.
@@ -320,23 +357,23 @@ pub(crate) fn silu<V: Float>(x: V) -> V {
 
 /// log(1 + e^-|x|).
 #[inline(always)]
-fn softplus_tail<V: Float>(x: V) -> V {
+fn softplus_tail<V: Arithmetic>(x: V) -> V {
     log1p(exp(x.abs().neg()))
 }
 
 #[inline(always)]
-pub(super) fn softplus<V: Float>(x: V) -> V {
+pub(super) fn softplus<V: Arithmetic>(x: V) -> V {
     keep_nan(x, x.max(c(0.0)).add(softplus_tail(x)))
 }
 
 #[inline(always)]
-pub(super) fn logsigmoid<V: Float>(x: V) -> V {
+pub(super) fn logsigmoid<V: Arithmetic>(x: V) -> V {
     keep_nan(x, x.min(c(0.0)).sub(softplus_tail(x)))
 }
 
 /// erf(x) for |x| ≤ 1.
 #[inline(always)]
-fn erf_small<V: Float>(x: V) -> V {
+fn erf_small<V: Arithmetic>(x: V) -> V {
     let z = x.mul(x);
     let ratio = if is_single::<V>() { polynomial(z, &ERF_F32) } else { polynomial(z, &ERF_F64) };
     x.mul_add(ratio, x)
@@ -344,7 +381,7 @@ fn erf_small<V: Float>(x: V) -> V {
 
 /// a erfc(a) for a ≥ ¾ as (p, n), p · 2^n; `square` + `rest` is a² to twice the precision.
 #[inline(always)]
-fn erfc_large<V: Float>(a: V, square: V, rest: V) -> (V, V) {
+fn erfc_large<V: Arithmetic>(a: V, square: V, rest: V) -> (V, V) {
     let a = c::<V>(0.75).max(by_width::<V>(11.0, 28.0).min(a));
     let t = a.sub(c(2.0)).div(a.add(c(2.0)));
     let g = if is_single::<V>() { polynomial(t, &ERFC_F32) } else { polynomial(t, &ERFC_F64) };
@@ -354,7 +391,7 @@ fn erfc_large<V: Float>(a: V, square: V, rest: V) -> (V, V) {
 
 /// x² and what its rounding lost.
 #[inline(always)]
-fn square_pair<V: Float>(x: V) -> (V, V) {
+fn square_pair<V: Arithmetic>(x: V) -> (V, V) {
     let square = x.mul(x);
     let rest = x.mul_add(x, square.neg());
     let finite = square.lt(by_width(1e4, 1e6));
@@ -362,7 +399,7 @@ fn square_pair<V: Float>(x: V) -> (V, V) {
 }
 
 #[inline(always)]
-pub(crate) fn erf<V: Float>(x: V) -> V {
+pub(crate) fn erf<V: Arithmetic>(x: V) -> V {
     let a = x.abs();
     let (square, rest) = square_pair(x);
     let (p, n) = erfc_large(a, square, rest);
@@ -371,7 +408,7 @@ pub(crate) fn erf<V: Float>(x: V) -> V {
 }
 
 #[inline(always)]
-pub(super) fn erfc<V: Float>(x: V) -> V {
+pub(super) fn erfc<V: Arithmetic>(x: V) -> V {
     let a = x.abs();
     let (square, rest) = square_pair(x);
     let (p, n) = erfc_large(a, square, rest);
@@ -383,7 +420,7 @@ pub(super) fn erfc<V: Float>(x: V) -> V {
 
 /// x Φ(x) = x erfc(-x/√2) / 2.
 #[inline(always)]
-pub(crate) fn gelu<V: Float>(x: V) -> V {
+pub(crate) fn gelu<V: Arithmetic>(x: V) -> V {
     let a = x.abs().mul(c(std::f64::consts::FRAC_1_SQRT_2));
     let (double, rest) = square_pair(x);
     let (p, n) = erfc_large(a, double.mul(c(0.5)), rest.mul(c(0.5)));
@@ -399,41 +436,36 @@ pub(crate) fn gelu<V: Float>(x: V) -> V {
 
 /// x σ(2u), u = √(2/π) (x + 0.044715 x³): Hendrycks and Gimpel's approximation.
 #[inline(always)]
-pub(crate) fn gelu_tanh<V: Float>(x: V) -> V {
-    const LINE: f64 = 2.0 * GELU_SCALE;
-    const CUBE: f64 = LINE * GELU_CUBE;
-    // What CUBE lacks of the product.
-    const CUBE_LOW: f64 = 3.359_187_122_507_650_3e-19;
-    let low = |value: f64, double: f64| by_width::<V>(value - f64::from(value as f32), double);
-    // Beyond 30 nothing of e^-2|u| is left. 2|u| is kept as a pair: an error of it is one of e^-2|u| as many times larger.
-    let a = c::<V>(30.0).min(x.abs());
+pub(crate) fn gelu_tanh<V: Arithmetic>(x: V) -> V {
+    // 2u = (LINE + CUBE x²) x ln 2. LINE has few bits, so that it is a multiple of the last bit of every sum with it.
+    const LINE: f64 = 2.300_781_25;
+    const LINE_LOW: f64 = 0.001_426_948_144_325_033;
+    const CUBE: f64 = 0.102_943_239_580_023_5;
+    let cube_low = by_width::<V>(CUBE - CUBE as f32 as f64, -4.602_663_324_045_903e-18);
+    // Beyond the bound nothing of e^-2|u| is left. 2|u| is kept as a pair: an error of it is one of e^-2|u| as many times larger.
+    let a = by_width::<V>(12.5, 22.0).min(x.abs());
     let square = a.mul(a);
     let square_low = a.mul_add(a, square.neg());
-    let grown = square.mul(c(CUBE));
-    let grown_low = square.mul_add(low(CUBE, CUBE_LOW), square_low.mul_add(c(CUBE), square.mul_add(c(CUBE), grown.neg())));
-    let factor = grown.add(c(LINE));
-    let seen = factor.sub(c(LINE));
-    let lost = c::<V>(LINE).sub(factor.sub(seen)).add(grown.sub(seen));
-    let factor_low = grown_low.add(lost.add(low(LINE, 0.0)));
+    let factor = square.mul_add(c(CUBE), c(LINE));
+    let lost = square.mul_add(c(CUBE), c::<V>(LINE).sub(factor));
+    let factor_low = square.mul_add(cube_low, square_low.mul_add(c(CUBE), c(LINE_LOW))).add(lost);
     let minus = a.neg();
     let u = minus.mul(factor);
     let u_low = minus.mul_add(factor_low, minus.mul_add(factor, u.neg()));
-    let (p, n) = exp_pair_parts(u, u_low);
-    let top = V::select(x.lt(c(0.0)), scale(c::<V>(-30.0).max(x).mul(p), n), x);
-    no_product(x, top.div(scale(p, n).add(c(1.0))))
+    let (p, n) = exp2_pair_parts(u, u_low);
+    // x e^-2|u| is scaled last, so that it keeps its digits where e^-2|u| has none left.
+    let top = V::select(x.lt(c(0.0)), scale(minus.mul(p), n), x);
+    let result = top.div(scale(p, n).add(c(1.0)));
+    // -inf times a factor of 0 is no number, as in PyTorch.
+    V::select(x.eq(c(f64::NEG_INFINITY)), c(f64::NAN), result)
 }
-
-/// √(2/π).
-const GELU_SCALE: f64 = 0.797_884_560_802_865_4;
-/// The factor of x³ in the argument of the tanh.
-const GELU_CUBE: f64 = 0.044_715;
 
 /// Up to this magnitude [`sin`] and [`cos`] reduce their argument exactly enough.
 pub(super) const TRIGONOMETRIC_LIMIT: f64 = 1e5;
 
 /// sin(x + quarter π/2) for |x| ≤ [`TRIGONOMETRIC_LIMIT`].
 #[inline(always)]
-fn sine_of<V: Float>(x: V, quarter: i64) -> V {
+fn sine_of<V: Arithmetic>(x: V, quarter: i64) -> V {
     let n = x.mul(c(std::f64::consts::FRAC_2_PI)).round();
     let part = |single: f64, double: f64| by_width::<V>(single, double);
     let high = c::<V>(std::f64::consts::FRAC_PI_2);
@@ -489,12 +521,12 @@ fn sine_of<V: Float>(x: V, quarter: i64) -> V {
 }
 
 #[inline(always)]
-pub(super) fn sin<V: Float>(x: V) -> V {
+pub(super) fn sin<V: Arithmetic>(x: V) -> V {
     // Keeps -0, which the reduction would lose.
     V::select(x.eq(c(0.0)), x, sine_of(x, 0))
 }
 
 #[inline(always)]
-pub(super) fn cos<V: Float>(x: V) -> V {
+pub(super) fn cos<V: Arithmetic>(x: V) -> V {
     sine_of(x, 1)
 }

@@ -74,8 +74,8 @@ fn bound_f32(function: MathFn) -> f64 {
         MathFn::Sqrt | MathFn::Reciprocal => 0.5001,
         MathFn::Relu => 0.0,
         MathFn::Tanh | MathFn::Sigmoid => 2.5,
-        MathFn::Silu | MathFn::Gelu | MathFn::GeluTanh => 3.0,
-        MathFn::Erfc => 3.5,
+        MathFn::Silu | MathFn::Gelu => 3.0,
+        MathFn::Erfc | MathFn::GeluTanh => 3.5,
         _ => 2.0,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Float, Halves, Integer, Kernel, Mask, Simd};
+use super::{Arithmetic, Float, Halves, Integer, Kernel, Mask, Simd};
 
 /// The set as a type.
 #[derive(Clone, Copy)]
@@ -67,15 +67,7 @@ impl Float for F32x8 {
     fn group(value: F32x8) -> [F32x8; 2] {
         [value; 2]
     }
-    type Int = I32x8;
-    type Mask = Lanes;
     const LANES: usize = 8;
-    const SIGNIFICAND: u32 = f32::MANTISSA_DIGITS - 1;
-
-    #[inline(always)]
-    fn constant(value: f64) -> F32x8 {
-        F32x8::splat(value as f32)
-    }
     #[inline(always)]
     fn splat(value: f32) -> F32x8 {
         // SAFETY: the set is present, see the module.
@@ -90,6 +82,11 @@ impl Float for F32x8 {
     unsafe fn store(self, at: *mut f32) {
         // SAFETY: the caller vouches for 8 elements.
         unsafe { _mm256_storeu_ps(at, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_past(self, at: *mut f32) {
+        // SAFETY: the caller vouches for 8 elements at a multiple of their size.
+        unsafe { _mm256_stream_ps(at, self.0) }
     }
     #[inline(always)]
     unsafe fn load_first(at: *const f32, count: usize) -> F32x8 {
@@ -148,6 +145,16 @@ impl Float for F32x8 {
             }
         }
         out
+    }
+}
+impl Arithmetic for F32x8 {
+    type Int = I32x8;
+    type Mask = Lanes;
+    const SIGNIFICAND: u32 = f32::MANTISSA_DIGITS - 1;
+
+    #[inline(always)]
+    fn constant(value: f64) -> F32x8 {
+        F32x8::splat(value as f32)
     }
     #[inline(always)]
     fn add(self, other: F32x8) -> F32x8 {
@@ -333,15 +340,7 @@ impl Float for F64x4 {
     fn group(value: F64x4) -> [F64x4; 4] {
         [value; 4]
     }
-    type Int = I64x4;
-    type Mask = Lanes;
     const LANES: usize = 4;
-    const SIGNIFICAND: u32 = f64::MANTISSA_DIGITS - 1;
-
-    #[inline(always)]
-    fn constant(value: f64) -> F64x4 {
-        F64x4::splat(value)
-    }
     #[inline(always)]
     fn splat(value: f64) -> F64x4 {
         // SAFETY: the set is present, see the module.
@@ -356,6 +355,11 @@ impl Float for F64x4 {
     unsafe fn store(self, at: *mut f64) {
         // SAFETY: the caller vouches for 4 elements.
         unsafe { _mm256_storeu_pd(at, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_past(self, at: *mut f64) {
+        // SAFETY: the caller vouches for 4 elements at a multiple of their size.
+        unsafe { _mm256_stream_pd(at, self.0) }
     }
     #[inline(always)]
     unsafe fn load_first(at: *const f64, count: usize) -> F64x4 {
@@ -404,6 +408,16 @@ impl Float for F64x4 {
             }
         }
         out
+    }
+}
+impl Arithmetic for F64x4 {
+    type Int = I64x4;
+    type Mask = Lanes;
+    const SIGNIFICAND: u32 = f64::MANTISSA_DIGITS - 1;
+
+    #[inline(always)]
+    fn constant(value: f64) -> F64x4 {
+        F64x4::splat(value)
     }
     #[inline(always)]
     fn add(self, other: F64x4) -> F64x4 {
@@ -519,6 +533,21 @@ impl Halves for I64x4 {
     fn mul_halves(self, other: I64x4) -> I64x4 {
         // SAFETY: the set is present, see the module.
         I64x4(unsafe { _mm256_mul_epu32(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn upper(self) -> I64x4 {
+        // SAFETY: as above.
+        I64x4(unsafe { _mm256_shuffle_epi32::<0b11_11_01_01>(self.0) })
+    }
+    #[inline(always)]
+    fn join(self, above: I64x4) -> I64x4 {
+        // SAFETY: as above.
+        I64x4(unsafe { _mm256_blend_epi32::<0b1010_1010>(self.0, _mm256_shuffle_epi32::<0b10_10_00_00>(above.0)) })
+    }
+    #[inline(always)]
+    fn pairs(self, other: I64x4) -> [I64x4; 2] {
+        // SAFETY: as above.
+        unsafe { [I64x4(_mm256_unpacklo_epi64(self.0, other.0)), I64x4(_mm256_unpackhi_epi64(self.0, other.0))] }
     }
 }
 impl Integer for I64x4 {

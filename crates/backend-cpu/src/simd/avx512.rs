@@ -7,7 +7,7 @@ mod turn;
 
 use std::arch::x86_64::*;
 
-use super::{Float, Halves, Integer, Kernel, Mask, Simd};
+use super::{Arithmetic, Float, Halves, Integer, Kernel, Mask, Simd};
 
 /// The set as a type.
 #[derive(Clone, Copy)]
@@ -74,15 +74,7 @@ impl Float for F32x16 {
     fn group(value: F32x16) -> [F32x16; 1] {
         [value; 1]
     }
-    type Int = I32x16;
-    type Mask = __mmask16;
     const LANES: usize = 16;
-    const SIGNIFICAND: u32 = f32::MANTISSA_DIGITS - 1;
-
-    #[inline(always)]
-    fn constant(value: f64) -> F32x16 {
-        F32x16::splat(value as f32)
-    }
     #[inline(always)]
     fn splat(value: f32) -> F32x16 {
         // SAFETY: the set is present, see the module.
@@ -97,6 +89,11 @@ impl Float for F32x16 {
     unsafe fn store(self, at: *mut f32) {
         // SAFETY: the caller vouches for 16 elements.
         unsafe { _mm512_storeu_ps(at, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_past(self, at: *mut f32) {
+        // SAFETY: the caller vouches for 16 elements at a multiple of their size.
+        unsafe { _mm512_stream_ps(at, self.0) }
     }
     #[inline(always)]
     unsafe fn load_first(at: *const f32, count: usize) -> F32x16 {
@@ -148,6 +145,16 @@ impl Float for F32x16 {
             }
         }
         sum
+    }
+}
+impl Arithmetic for F32x16 {
+    type Int = I32x16;
+    type Mask = __mmask16;
+    const SIGNIFICAND: u32 = f32::MANTISSA_DIGITS - 1;
+
+    #[inline(always)]
+    fn constant(value: f64) -> F32x16 {
+        F32x16::splat(value as f32)
     }
     #[inline(always)]
     fn add(self, other: F32x16) -> F32x16 {
@@ -338,15 +345,7 @@ impl Float for F64x8 {
     fn group(value: F64x8) -> [F64x8; 2] {
         [value; 2]
     }
-    type Int = I64x8;
-    type Mask = __mmask8;
     const LANES: usize = 8;
-    const SIGNIFICAND: u32 = f64::MANTISSA_DIGITS - 1;
-
-    #[inline(always)]
-    fn constant(value: f64) -> F64x8 {
-        F64x8::splat(value)
-    }
     #[inline(always)]
     fn splat(value: f64) -> F64x8 {
         // SAFETY: the set is present, see the module.
@@ -361,6 +360,11 @@ impl Float for F64x8 {
     unsafe fn store(self, at: *mut f64) {
         // SAFETY: the caller vouches for 8 elements.
         unsafe { _mm512_storeu_pd(at, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store_past(self, at: *mut f64) {
+        // SAFETY: the caller vouches for 8 elements at a multiple of their size.
+        unsafe { _mm512_stream_pd(at, self.0) }
     }
     #[inline(always)]
     unsafe fn load_first(at: *const f64, count: usize) -> F64x8 {
@@ -410,6 +414,16 @@ impl Float for F64x8 {
             }
         }
         out
+    }
+}
+impl Arithmetic for F64x8 {
+    type Int = I64x8;
+    type Mask = __mmask8;
+    const SIGNIFICAND: u32 = f64::MANTISSA_DIGITS - 1;
+
+    #[inline(always)]
+    fn constant(value: f64) -> F64x8 {
+        F64x8::splat(value)
     }
     #[inline(always)]
     fn add(self, other: F64x8) -> F64x8 {
@@ -530,6 +544,21 @@ impl Halves for I64x8 {
     fn mul_halves(self, other: I64x8) -> I64x8 {
         // SAFETY: the set is present, see the module.
         I64x8(unsafe { _mm512_mul_epu32(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn upper(self) -> I64x8 {
+        // SAFETY: as above. A shuffle: the unit for shifts is the one that multiplies.
+        I64x8(unsafe { _mm512_shuffle_epi32::<0b11_11_01_01>(self.0) })
+    }
+    #[inline(always)]
+    fn join(self, above: I64x8) -> I64x8 {
+        // SAFETY: as above.
+        I64x8(unsafe { _mm512_mask_shuffle_epi32::<0b10_10_00_00>(self.0, 0xAAAA, above.0) })
+    }
+    #[inline(always)]
+    fn pairs(self, other: I64x8) -> [I64x8; 2] {
+        // SAFETY: as above.
+        unsafe { [I64x8(_mm512_unpacklo_epi64(self.0, other.0)), I64x8(_mm512_unpackhi_epi64(self.0, other.0))] }
     }
 }
 impl Integer for I64x8 {

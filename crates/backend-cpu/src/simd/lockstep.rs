@@ -2,16 +2,19 @@
 //! may be the memory of an input: all that is read at a place is read before anything is written there.
 //!
 //! Must not know what is computed.
-use super::{Float, Simd};
+use super::{Arithmetic, Float, Simd, stream, twice::Twice};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 /// The widest vector of f32.
 const WIDEST: usize = 16;
+/// How far ahead of its use memory is asked for, in elements.
+const AHEAD: usize = 1024;
 
 #[derive(Clone, Copy)]
 enum Source {
     Slice(*const f32),
+    GoingOn(*const f32),
     Splat(f32),
     Output(usize),
 }
@@ -20,12 +23,13 @@ pub(crate) struct Streams<'a> {
     n: usize,
     sources: SmallVec<[Source; 8]>,
     outputs: SmallVec<[*mut f32; 4]>,
+    past: bool,
     slices: PhantomData<&'a mut [f32]>,
 }
 impl<'a> Streams<'a> {
     /// Streams of `n` elements.
     pub fn new(n: usize) -> Streams<'a> {
-        Streams { n, sources: SmallVec::new(), outputs: SmallVec::new(), slices: PhantomData }
+        Streams { n, sources: SmallVec::new(), outputs: SmallVec::new(), past: false, slices: PhantomData }
     }
     /// The next output.
     pub fn write(&mut self, out: &'a mut [f32]) {
@@ -37,6 +41,16 @@ impl<'a> Streams<'a> {
         assert!(x.len() >= self.n);
         self.sources.push(Source::Slice(x.as_ptr()));
     }
+    /// The next input, behind which lies what the next streams will read.
+    pub fn read_on(&mut self, x: &'a [f32]) {
+        assert!(x.len() >= self.n);
+        self.sources.push(Source::GoingOn(x.as_ptr()));
+    }
+    /// Outputs are written past the caches, and inputs that go on are asked for ahead of their use: a program that
+    /// computes much then waits for neither. [`stream::publish`] comes before anybody else may read them.
+    pub fn past_caches(&mut self) {
+        self.past = true;
+    }
     /// The next input is one number for all elements.
     pub fn repeat(&mut self, x: f32) {
         self.sources.push(Source::Splat(x));
@@ -47,7 +61,7 @@ impl<'a> Streams<'a> {
     }
     /// `outputs[..][i] = f(inputs[..][i])` for every i. False, and nothing is done: there are other numbers of them.
     #[inline(always)]
-    pub fn each<S: Simd, const X: usize, const O: usize>(self, f: impl Fn([S::F32; X]) -> [S::F32; O]) -> bool {
+    pub fn each<S: Simd, const X: usize, const O: usize>(self, f: impl Fn([Twice<S::F32>; X]) -> [Twice<S::F32>; O]) -> bool {
         let known = |s: &Source| !matches!(s, Source::Output(o) if *o >= O);
         if self.sources.len() != X || self.outputs.len() != O || !self.sources.iter().all(known) {
             return false;
@@ -55,9 +69,14 @@ impl<'a> Streams<'a> {
         // A number is read again and again from a vector of its own: its place does not move on.
         let mut repeated = [[0f32; WIDEST]; X];
         let mut from: [(*const f32, usize); X] = [(std::ptr::null(), 0); X];
+        let mut going_on: SmallVec<[*const f32; 4]> = SmallVec::new();
         for k in 0..X {
             from[k] = match self.sources[k] {
                 Source::Slice(at) => (at, usize::MAX),
+                Source::GoingOn(at) => {
+                    going_on.push(at);
+                    (at, usize::MAX)
+                }
                 Source::Output(o) => (self.outputs[o].cast_const(), usize::MAX),
                 Source::Splat(v) => {
                     repeated[k] = [v; WIDEST];
@@ -67,32 +86,56 @@ impl<'a> Streams<'a> {
         }
         let mut to = [std::ptr::null_mut::<f32>(); O];
         to.copy_from_slice(&self.outputs);
-        let zero = S::F32::constant(0.0);
+        let past = self.past && to.iter().all(|to| to.addr().is_multiple_of(size_of::<[f32; WIDEST]>()));
+        let zero = Twice::<S::F32>::constant(0.0);
+        let lanes = S::F32::LANES;
         let mut i = 0;
-        while i + S::F32::LANES <= self.n {
+        while i + 2 * lanes <= self.n {
             let mut x = [zero; X];
             for k in 0..X {
-                // SAFETY: every slice has n elements, of which a whole vector lies behind i, and a repeated number a vector of its own.
-                x[k] = unsafe { S::F32::load(from[k].0.add(i & from[k].1)) };
+                // SAFETY: every slice has n elements, of which two vectors lie behind i, and a repeated number a vector of its own.
+                x[k] = unsafe { Twice(S::F32::load(from[k].0.add(i & from[k].1)), S::F32::load(from[k].0.add((i + lanes) & from[k].1))) };
             }
             let y = f(x);
+            if past {
+                for at in &going_on {
+                    for line in (0..2 * lanes).step_by(WIDEST) {
+                        stream::hint(at.wrapping_add(i + line + AHEAD));
+                    }
+                }
+            }
             for k in 0..O {
                 // SAFETY: as above; outputs are borrowed for writing, and inputs that share their memory have been read at i.
-                unsafe { y[k].store(to[k].add(i)) };
+                // Past the caches `to` begins at a multiple of the widest vector, so whole vectors do.
+                unsafe {
+                    let (first, second) = (to[k].add(i), to[k].add(i + lanes));
+                    if past {
+                        y[k].0.store_past(first);
+                        y[k].1.store_past(second);
+                    } else {
+                        y[k].0.store(first);
+                        y[k].1.store(second);
+                    }
+                }
             }
-            i += S::F32::LANES;
+            i += 2 * lanes;
         }
         if i < self.n {
-            let rest = self.n - i;
+            let (first, second) = (lanes.min(self.n - i), (self.n - i).saturating_sub(lanes));
             let mut x = [zero; X];
             for k in 0..X {
-                // SAFETY: as above, for the rest of the elements.
-                x[k] = unsafe { S::F32::load_first(from[k].0.add(i & from[k].1), rest) };
+                // SAFETY: as above, for the rest of the elements; of none, nothing is read.
+                x[k] = unsafe {
+                    Twice(S::F32::load_first(from[k].0.add(i & from[k].1), first), S::F32::load_first(from[k].0.add((i + first) & from[k].1), second))
+                };
             }
             let y = f(x);
             for k in 0..O {
                 // SAFETY: as above.
-                unsafe { y[k].store_first(to[k].add(i), rest) };
+                unsafe {
+                    y[k].0.store_first(to[k].add(i), first);
+                    y[k].1.store_first(to[k].add(i + first), second);
+                }
             }
         }
         true

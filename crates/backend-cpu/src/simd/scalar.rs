@@ -2,7 +2,7 @@
 //!
 //! Must not know that wider vectors exist.
 
-use super::{Float, Halves, Integer, Mask, Simd};
+use super::{Arithmetic, Float, Halves, Integer, Mask, Simd};
 
 /// The set that needs nothing from the CPU.
 #[derive(Clone, Copy)]
@@ -41,15 +41,7 @@ macro_rules! one_lane {
             fn group(value: $float) -> [$float; 16] {
                 [value; 16]
             }
-            type Int = $int;
-            type Mask = bool;
             const LANES: usize = 1;
-            const SIGNIFICAND: u32 = $float::MANTISSA_DIGITS - 1;
-
-            #[inline(always)]
-            fn constant(value: f64) -> $float {
-                value as $float
-            }
             #[inline(always)]
             fn splat(value: $float) -> $float {
                 value
@@ -84,6 +76,16 @@ macro_rules! one_lane {
                     out[0] = unsafe { Self::load_first(at, count) };
                 }
                 out
+            }
+        }
+        impl Arithmetic for $float {
+            type Int = $int;
+            type Mask = bool;
+            const SIGNIFICAND: u32 = $float::MANTISSA_DIGITS - 1;
+
+            #[inline(always)]
+            fn constant(value: f64) -> $float {
+                value as $float
             }
             #[inline(always)]
             fn add(self, other: $float) -> $float {
@@ -234,5 +236,17 @@ impl Halves for i64 {
     #[inline(always)]
     fn mul_halves(self, other: i64) -> i64 {
         (self as u32 as u64 * other as u32 as u64) as i64
+    }
+    #[inline(always)]
+    fn upper(self) -> i64 {
+        self >> 32
+    }
+    #[inline(always)]
+    fn join(self, above: i64) -> i64 {
+        self & 0xFFFF_FFFF | above << 32
+    }
+    #[inline(always)]
+    fn pairs(self, other: i64) -> [i64; 2] {
+        [self, other]
     }
 }

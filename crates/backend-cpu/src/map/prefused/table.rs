@@ -177,22 +177,22 @@ loops! {
         let v2 = mul(v0, v1); let v6 = mul(v4, v5); let v7 = add(v3, v6); let v8 = mul(v7, v7); let v10 = mul(v8, v9); let v11 = add(v2, v10); let v13 = mul(v7, v12); let v14 = sqrt(v11); let v16 = add(v14, v15); let v17 = div(v13, v16); let v18 = sub(v4, v17);
         [v11, v18]
     }
-    /// a scaled and shifted row and GELU
+    /// a scaled or shifted row and GELU
     L35 "x0 gelu(0) x1 mul(1,2) -> 3" (v0 v2) -> 1 {
         let v1 = gelu(v0); let v3 = mul(v1, v2);
         [v3]
     }
-    /// a scaled and shifted row and GELU by tanh
+    /// a scaled or shifted row and GELU by tanh
     L36 "x0 gelu_tanh(0) x1 mul(1,2) -> 3" (v0 v2) -> 1 {
         let v1 = gelu_tanh(v0); let v3 = mul(v1, v2);
         [v3]
     }
-    /// a scaled and shifted row and ReLU
+    /// a scaled or shifted row and ReLU
     L37 "x0 relu(0) x1 mul(1,2) -> 3" (v0 v2) -> 1 {
         let v1 = relu(v0); let v3 = mul(v1, v2);
         [v3]
     }
-    /// a scaled and shifted row and sigmoid
+    /// a scaled or shifted row and sigmoid
     L38 "x0 sigmoid(0) x1 mul(1,2) -> 3" (v0 v2) -> 1 {
         let v1 = sigmoid(v0); let v3 = mul(v1, v2);
         [v3]
@@ -207,7 +207,7 @@ loops! {
         let v1 = sigmoid(v0); let v3 = sigmoid(v2); let v5 = sigmoid(v4); let v7 = mul(v5, v6); let v9 = sigmoid(v8); let v11 = tanh(v10); let v12 = mul(v9, v11); let v13 = add(v7, v12); let v14 = mul(v3, v13); let v16 = sigmoid(v15); let v18 = tanh(v17); let v19 = mul(v16, v18); let v20 = add(v14, v19); let v21 = tanh(v20); let v22 = mul(v1, v21); let v24 = sub(v23, v21); let v26 = add(v21, v25); let v27 = mul(v24, v26);
         [v22, v27]
     }
-    /// a scaled and shifted row and SiLU
+    /// a scaled or shifted row and SiLU
     L41 "x0 silu(0) x1 mul(1,2) -> 3" (v0 v2) -> 1 {
         let v1 = silu(v0); let v3 = mul(v1, v2);
         [v3]
@@ -217,7 +217,7 @@ loops! {
         let v1 = sqrt(v0); let v2 = mul(v1, v1); let v4 = sqrt(v3); let v5 = mul(v4, v4); let v6 = add(v2, v5); let v7 = sqrt(v6); let v9 = add(v7, v8); let v11 = div(v10, v9); let v12 = neg(v11); let v14 = maximum(v12, v13); let v15 = neg(v14);
         [v15]
     }
-    /// a scaled and shifted row and tanh
+    /// a scaled or shifted row and tanh
     L43 "x0 tanh(0) x1 mul(1,2) -> 3" (v0 v2) -> 1 {
         let v1 = tanh(v0); let v3 = mul(v1, v2);
         [v3]
@@ -227,35 +227,35 @@ loops! {
         let v2 = abs(v1); let v4 = add(v2, v3); let v5 = mul(v4, v4); let v6 = div(v0, v5);
         [v6]
     }
-    /// a scaled and shifted row and GELU
-    L45 "x0 x1 add(0,1) gelu(2) -> 2 3" (v0 v1) -> 2 {
+    /// a scaled or shifted row and GELU
+    L45 "x0 x1 add(0,1) gelu(2) -> 3" (v0 v1) -> 1 {
         let v2 = add(v0, v1); let v3 = gelu(v2);
-        [v2, v3]
+        [v3]
     }
-    /// a scaled and shifted row and GELU by tanh
-    L46 "x0 x1 add(0,1) gelu_tanh(2) -> 2 3" (v0 v1) -> 2 {
+    /// a scaled or shifted row and GELU by tanh
+    L46 "x0 x1 add(0,1) gelu_tanh(2) -> 3" (v0 v1) -> 1 {
         let v2 = add(v0, v1); let v3 = gelu_tanh(v2);
-        [v2, v3]
+        [v3]
     }
-    /// a scaled and shifted row and ReLU
-    L47 "x0 x1 add(0,1) relu(2) -> 2 3" (v0 v1) -> 2 {
+    /// a scaled or shifted row and ReLU
+    L47 "x0 x1 add(0,1) relu(2) -> 3" (v0 v1) -> 1 {
         let v2 = add(v0, v1); let v3 = relu(v2);
-        [v2, v3]
+        [v3]
     }
-    /// a scaled and shifted row and sigmoid
-    L48 "x0 x1 add(0,1) sigmoid(2) -> 2 3" (v0 v1) -> 2 {
+    /// a scaled or shifted row and sigmoid
+    L48 "x0 x1 add(0,1) sigmoid(2) -> 3" (v0 v1) -> 1 {
         let v2 = add(v0, v1); let v3 = sigmoid(v2);
-        [v2, v3]
+        [v3]
     }
-    /// a scaled and shifted row and SiLU
-    L49 "x0 x1 add(0,1) silu(2) -> 2 3" (v0 v1) -> 2 {
+    /// a scaled or shifted row and SiLU
+    L49 "x0 x1 add(0,1) silu(2) -> 3" (v0 v1) -> 1 {
         let v2 = add(v0, v1); let v3 = silu(v2);
-        [v2, v3]
+        [v3]
     }
-    /// a scaled and shifted row and tanh
-    L50 "x0 x1 add(0,1) tanh(2) -> 2 3" (v0 v1) -> 2 {
+    /// a scaled or shifted row and tanh
+    L50 "x0 x1 add(0,1) tanh(2) -> 3" (v0 v1) -> 1 {
         let v2 = add(v0, v1); let v3 = tanh(v2);
-        [v2, v3]
+        [v3]
     }
     /// recurrent cells
     L51 "x0 x1 add(0,1) x2 add(2,3) -> 4" (v0 v1 v3) -> 1 {
@@ -317,35 +317,35 @@ loops! {
         let v2 = mul(v0, v1); let v4 = add(v2, v3);
         [v4]
     }
-    /// a scaled and shifted row and GELU
-    L63 "x0 x1 mul(0,1) x2 add(2,3) gelu(4) -> 4 5" (v0 v1 v3) -> 2 {
+    /// a scaled or shifted row and GELU
+    L63 "x0 x1 mul(0,1) x2 add(2,3) gelu(4) -> 5" (v0 v1 v3) -> 1 {
         let v2 = mul(v0, v1); let v4 = add(v2, v3); let v5 = gelu(v4);
-        [v4, v5]
+        [v5]
     }
-    /// a scaled and shifted row and GELU by tanh
-    L64 "x0 x1 mul(0,1) x2 add(2,3) gelu_tanh(4) -> 4 5" (v0 v1 v3) -> 2 {
+    /// a scaled or shifted row and GELU by tanh
+    L64 "x0 x1 mul(0,1) x2 add(2,3) gelu_tanh(4) -> 5" (v0 v1 v3) -> 1 {
         let v2 = mul(v0, v1); let v4 = add(v2, v3); let v5 = gelu_tanh(v4);
-        [v4, v5]
+        [v5]
     }
-    /// a scaled and shifted row and ReLU
-    L65 "x0 x1 mul(0,1) x2 add(2,3) relu(4) -> 4 5" (v0 v1 v3) -> 2 {
+    /// a scaled or shifted row and ReLU
+    L65 "x0 x1 mul(0,1) x2 add(2,3) relu(4) -> 5" (v0 v1 v3) -> 1 {
         let v2 = mul(v0, v1); let v4 = add(v2, v3); let v5 = relu(v4);
-        [v4, v5]
+        [v5]
     }
-    /// a scaled and shifted row and sigmoid
-    L66 "x0 x1 mul(0,1) x2 add(2,3) sigmoid(4) -> 4 5" (v0 v1 v3) -> 2 {
+    /// a scaled or shifted row and sigmoid
+    L66 "x0 x1 mul(0,1) x2 add(2,3) sigmoid(4) -> 5" (v0 v1 v3) -> 1 {
         let v2 = mul(v0, v1); let v4 = add(v2, v3); let v5 = sigmoid(v4);
-        [v4, v5]
+        [v5]
     }
-    /// a scaled and shifted row and SiLU
-    L67 "x0 x1 mul(0,1) x2 add(2,3) silu(4) -> 4 5" (v0 v1 v3) -> 2 {
+    /// a scaled or shifted row and SiLU
+    L67 "x0 x1 mul(0,1) x2 add(2,3) silu(4) -> 5" (v0 v1 v3) -> 1 {
         let v2 = mul(v0, v1); let v4 = add(v2, v3); let v5 = silu(v4);
-        [v4, v5]
+        [v5]
     }
-    /// a scaled and shifted row and tanh
-    L68 "x0 x1 mul(0,1) x2 add(2,3) tanh(4) -> 4 5" (v0 v1 v3) -> 2 {
+    /// a scaled or shifted row and tanh
+    L68 "x0 x1 mul(0,1) x2 add(2,3) tanh(4) -> 5" (v0 v1 v3) -> 1 {
         let v2 = mul(v0, v1); let v4 = add(v2, v3); let v5 = tanh(v4);
-        [v4, v5]
+        [v5]
     }
     /// SGD with Nesterov's momentum
     L69 "x0 x1 mul(0,1) x2 c mul(2,4) add(2,5) c mul(6,7) sub(3,8) -> 2 9" (v0 v1 v3 v4 v7) -> 2 {
