@@ -3,6 +3,7 @@
 //!
 //! `--json` prints one document for each row, `{"id", "pass", "value", "target", "command"}`. Ends with 0 if all rows
 //! passed, 1 if one failed, 2 for a row that is not here: a row without a check is no row that passed.
+mod backends;
 mod create;
 mod devices;
 mod gradients;
@@ -74,6 +75,7 @@ impl Seen {
 
 fn rows() -> Vec<&'static Row> {
     let mut rows: Vec<&Row> = [
+        backends::ROWS,
         create::ROWS,
         gradients::ROWS,
         models::ROWS,
@@ -147,11 +149,11 @@ mod tests {
 
     #[test]
     fn a_row_that_is_asked_for_and_has_no_check() {
-        let asked = "B0.07 B1.09 B1.10 S0.01 S0.02 S0.03 S0.05 S0.06 S0.07 S0.09 S0.10 S0.11 S0.12 S0.13 S0.15 S0.17 S0.19 \
-                     S0.20 S0.21 S0.22 S0.23 S0.24 S0.25 S0.26 S0.27 S0.28 S0.30 S0.31 S0.32 S0.33 S0.35 S0.36 S0.37 S0.38 \
-                     S0.42 S1.01 S1.02 S1.03 S1.08 S1.09 S1.10 S1.12 S1.13 S1.14 S1.15 S1.23 S1.24 S1.25 S1.37 S1.41 S1.43 \
-                     S1.44 S1.45 S1.53 S1.54 S1.55 S1.57 S1.58 S1.59 S2.18 S2.19 S2.20 S2.21 S2.22 S2.23 S2.32 S2.33 S3.13 \
-                     S3.17 S3.18 S3.19 S3.20 S3.22 S3.26 S3.27 S4.05 S4.21 S4.23 S4.27 S4.28 S4.31 S4.51";
+        let asked = "B0.07 B1.09 B1.10 S0.01 S0.02 S0.03 S0.05 S0.06 S0.07 S0.09 S0.10 S0.11 S0.12 S0.13 S0.15 S0.17 S0.19 S0.20 \
+                     S0.21 S0.22 S0.23 S0.24 S0.25 S0.26 S0.27 S0.28 S0.30 S0.31 S0.32 S0.33 S0.35 S0.36 S0.37 S0.38 S0.42 S1.01 \
+                     S1.02 S1.03 S1.08 S1.09 S1.10 S1.12 S1.13 S1.14 S1.15 S1.23 S1.24 S1.25 S1.26 S1.37 S1.41 S1.43 S1.44 S1.45 \
+                     S1.53 S1.54 S1.55 S1.57 S1.58 S1.59 S2.01 S2.02 S2.03 S2.04 S2.05 S2.18 S2.19 S2.20 S2.21 S2.22 S2.23 S2.30 \
+                     S2.32 S2.33 S3.13 S3.17 S3.18 S3.19 S3.20 S3.22 S3.26 S3.27 S4.05 S4.21 S4.23 S4.27 S4.28 S4.31 S4.48 S4.51";
         let rows: Vec<&str> = rows().iter().map(|r| r.id).collect();
         assert_eq!(rows, asked.split_whitespace().collect::<Vec<_>>());
     }

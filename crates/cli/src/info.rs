@@ -180,7 +180,8 @@ fn memory(facts: &mut Facts) {
 fn devices(facts: &mut Facts) {
     let compiled: Vec<&str> = BACKENDS.iter().map(|r| r.name).collect();
     facts.add("devices", "compiled_in", compiled.clone(), if compiled.is_empty() { "none".to_string() } else { compiled.join(", ") });
-    for name in BACKEND_NAMES {
+    let others = compiled.into_iter().filter(|name| !BACKEND_NAMES.contains(name));
+    for name in BACKEND_NAMES.into_iter().chain(others) {
         match Device::open(name, 0) {
             Ok(device) => {
                 let info = device.info();

@@ -4,14 +4,17 @@ use crate::{
     Error, ErrorKind, Origin, Result,
     backend::{BACKENDS, Backend, DeviceInfo},
     buffer::{MemoryStats, Pool},
+    first_touch::FirstTouch,
 };
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 use std::{
     cell::Cell,
-    collections::HashMap,
     fmt,
     str::FromStr,
-    sync::LazyLock,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -26,12 +29,12 @@ struct Inner {
     is_reference: bool,
 }
 
-#[derive(Default)]
-struct Opened {
-    by_name: HashMap<(String, usize), Device>,
-    count: u32,
-}
-static OPENED: LazyLock<Mutex<Opened>> = LazyLock::new(Default::default);
+/// The devices that were asked for by name and number, in the order of asking: few, so that looking through them costs
+/// nanoseconds. What is here is never taken out.
+static NAMED: RwLock<Vec<(&'static str, usize, &'static FirstTouch<Device>)>> = RwLock::new(Vec::new());
+static REFERENCE: LazyLock<Device> = LazyLock::new(|| Device::new(0, Box::new(crate::reference::ReferenceBackend::new()), true));
+/// How many have been opened.
+static COUNT: AtomicU32 = AtomicU32::new(0);
 /// The backends that have a feature of the facade.
 const OURS: [&str; 3] = ["cpu", "cuda", "wgpu"];
 thread_local! {
@@ -65,8 +68,7 @@ impl Device {
     }
     /// The reference interpreter: slow, plain, in f64, always there.
     pub fn reference() -> Device {
-        let mut opened = OPENED.lock();
-        Device::insert(&mut opened, "reference".into(), 0, Box::new(crate::reference::ReferenceBackend::new()))
+        *REFERENCE
     }
     /// The most capable device that is compiled in and present.
     ///
@@ -97,9 +99,9 @@ impl Device {
         if backend == "reference" {
             return Ok(Device::reference());
         }
-        let mut opened = OPENED.lock();
-        if let Some(d) = opened.by_name.get(&(backend.to_string(), number)) {
-            return Ok(*d);
+        let opened = NAMED.read().iter().find(|(name, n, _)| *name == backend && *n == number).and_then(|(.., device)| device.there());
+        if let Some(device) = opened {
+            return Ok(device);
         }
         let Some(r) = BACKENDS.iter().find(|r| r.name == backend) else {
             let known: Vec<_> = BACKENDS.iter().map(|r| r.name).collect();
@@ -115,25 +117,28 @@ impl Device {
             ));
         };
         let here = Origin::here();
-        let opened_backend = (r.open)(number).map_err(|k| Error::at("device", k, here))?;
-        Ok(Device::insert(&mut opened, backend.into(), number, opened_backend))
+        Device::place(r.name, number).get(|| Ok(Device::new(number, (r.open)(number).map_err(|k| Error::at("device", k, here))?, false)))
     }
     /// A device of one's own: a context with its own threads, pool and limits.
     pub fn from_backend(backend: Box<dyn Backend>) -> Device {
-        let mut opened = OPENED.lock();
-        let number = opened.count as usize;
-        // A name no parse can give, so that it never stands in for the shared device.
-        Device::insert(&mut opened, format!("{}#own", backend.info().backend), number, backend)
+        // It has no name, so that it never stands in for the shared device.
+        Device::new(COUNT.load(Ordering::Relaxed) as usize, backend, false)
     }
-    fn insert(opened: &mut Opened, name: String, number: usize, backend: Box<dyn Backend>) -> Device {
-        if let Some(d) = opened.by_name.get(&(name.clone(), number)) {
-            return *d;
+    /// Where the device of this name and number is or will be.
+    fn place(name: &'static str, number: usize) -> &'static FirstTouch<Device> {
+        let mut named = NAMED.write();
+        match named.iter().find(|(other, n, _)| *other == name && *n == number) {
+            Some((.., device)) => device,
+            None => {
+                let device: &'static FirstTouch<Device> = Box::leak(Box::new(FirstTouch::new()));
+                named.push((name, number, device));
+                device
+            }
         }
-        let is_reference = name == "reference";
-        opened.count += 1;
-        let device = Device(Box::leak(Box::new(Inner { index: opened.count, number, backend, pool: Pool::default(), is_reference })));
-        opened.by_name.insert((name, number), device);
-        device
+    }
+    fn new(number: usize, backend: Box<dyn Backend>, is_reference: bool) -> Device {
+        let index = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
+        Device(Box::leak(Box::new(Inner { index, number, backend, pool: Pool::default(), is_reference })))
     }
     /// The device that tensors are made on unless one is named: the thread's (see [`Device::scoped`]), else
     /// `ADAMANT_DEVICE`, else the CPU.

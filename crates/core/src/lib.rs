@@ -16,6 +16,7 @@ mod device;
 mod dtype;
 mod error;
 pub mod expr;
+mod first_touch;
 pub mod functional;
 pub mod grad;
 pub mod graph;

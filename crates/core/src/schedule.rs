@@ -27,6 +27,7 @@ mod expand;
 mod fuse;
 mod holders;
 mod interpret;
+mod lower;
 mod plan;
 pub(crate) mod watch;
 use decide::Holder;

@@ -1,54 +1,25 @@
-//! Handwritten digits with a small CNN: data, model, loop and test, all in sight.
+//! Handwritten digits with a small CNN: data, loop and test, all in sight; the model is in net.rs.
 //!
 //!     cargo run --release -p digits [SEED]
+mod net;
+
 use adamant::{
     Device, Result, Tensor,
     data::{DataLoader, Scale, Table, examples, split_by_rule},
     formats::safetensors,
     functional, nn,
-    nn::{Conv2d, ConvOptions, Dropout, Linear, MaxPool2d, Module, Walk},
+    nn::{Module, Walk},
     no_grad,
     optim::{
         AdamW, Optimizer, UpdateRule,
         schedule::{CosineAnnealingLr, Scheduler},
     },
 };
+use net::Net;
 use std::{collections::BTreeMap, sync::Arc};
 
 const EPOCHS: u64 = 30;
 const BATCH: usize = 64;
-
-/// Two convolutions, a pool, two linear layers: 64 pixels in, a score for each digit out.
-#[derive(Module)]
-struct Net {
-    conv1: Conv2d,
-    conv2: Conv2d,
-    pool: MaxPool2d,
-    dropout: Dropout,
-    hidden: Linear,
-    head: Linear,
-}
-impl Net {
-    fn new() -> Result<Net> {
-        let same = || ConvOptions { padding: 1.into(), ..ConvOptions::default() };
-        Ok(Net {
-            conv1: Conv2d::with(1, 32, 3, same())?,
-            conv2: Conv2d::with(32, 64, 3, same())?,
-            pool: MaxPool2d::new(2),
-            dropout: Dropout::new(0.3)?,
-            hidden: Linear::new(1024, 128)?,
-            head: Linear::new(128, 10)?,
-        })
-    }
-}
-impl Module for Net {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let x = self.conv1.forward(&x.reshape([-1, 1, 8, 8]))?.relu();
-        let x = self.pool.forward(&self.conv2.forward(&x)?.relu())?;
-        let x = self.dropout.forward(&x.flatten(1, -1))?;
-        self.head.forward(&self.hidden.forward(&x)?.relu())
-    }
-}
 
 fn main() -> Result<()> {
     let seed = std::env::args().nth(1).and_then(|s| s.parse().ok()).unwrap_or(1);

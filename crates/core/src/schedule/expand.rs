@@ -1,7 +1,8 @@
-//! A window's records as one flat list of primitives: composites that the device does not claim are replaced by
-//! their bodies, which are captured on placeholders. All decisions are made on this list.
+//! A window's records as one flat list of primitives: composites and families of kernels that the device does not claim
+//! are replaced by their bodies, which are captured on placeholders. All decisions are made on this list.
+use super::lower;
 use crate::{
-    Composite, Device, ErrorKind, Meta, Op, Tensor,
+    Device, ErrorKind, Meta, Op, Tensor,
     backend::Support,
     kernel::KernelKind,
     op::{Arg, View, mix},
@@ -140,8 +141,8 @@ pub(crate) fn expand(log: &Log, cut: usize) -> Result<Graph, RecordError> {
 
 /// Places one record (of the window or of a body) and returns the values of its outputs.
 fn place(g: &mut Graph, device: Device, r: &Record, inputs: &[u32], metas: Vec<Meta>, record: u32, arg: ArgFrom) -> Result<Vec<u32>, ErrorKind> {
+    let dtypes: SmallVec<[_; 4]> = inputs.iter().map(|&i| g.vals[i as usize].meta.dtype).chain(metas.iter().map(|m| m.dtype)).collect();
     if let Op::Composite(c) = &r.op {
-        let dtypes: Vec<_> = inputs.iter().map(|&i| g.vals[i as usize].meta.dtype).chain(metas.iter().map(|m| m.dtype)).collect();
         let native = device.backend().supports(&KernelKind::Composite(c.clone()), &dtypes) == Support::Native;
         if !native {
             if c.is_host() {
@@ -150,8 +151,11 @@ fn place(g: &mut Graph, device: Device, r: &Record, inputs: &[u32], metas: Vec<M
                     what: format!("{} runs on the host; move its inputs with `.to(cpu)`", c.name()),
                 });
             }
-            return inline(g, device, c, inputs, record);
+            return inline(g, device, c.name(), &|x| c.body(x), inputs, record);
         }
+    }
+    if lower::is_lowered(&r.op, device, &dtypes) {
+        return inline(g, device, r.op.name(), &|x| lower::body(&r.op, x), inputs, record);
     }
     let n = metas.len() as u32;
     let mut inputs: SmallVec<[u32; 3]> = SmallVec::from_slice(inputs);
@@ -168,13 +172,15 @@ fn place(g: &mut Graph, device: Device, r: &Record, inputs: &[u32], metas: Vec<M
     Ok((first..first + n).collect())
 }
 
-/// Captures a composite's body on placeholders and places its records.
-fn inline(g: &mut Graph, device: Device, c: &Arc<dyn Composite>, inputs: &[u32], record: u32) -> Result<Vec<u32>, ErrorKind> {
+/// What an op is made of: plain tensor code.
+type Body<'a> = dyn Fn(&[Tensor]) -> crate::Result<Vec<Tensor>> + 'a;
+/// Captures the body of an op on placeholders and places its records.
+fn inline(g: &mut Graph, device: Device, name: &str, body: &Body<'_>, inputs: &[u32], record: u32) -> Result<Vec<u32>, ErrorKind> {
     let places: Vec<Tensor> = inputs.iter().map(|&i| Tensor::placeholder(g.vals[i as usize].meta)).collect();
     let (outputs, stream) = capture(device, || {
         let values: Vec<_> = places.iter().map(|t| t.value().clone()).collect();
         register_inputs(&values);
-        crate::grad::no_grad(|| crate::intercept::below(|| c.body(&places)))
+        crate::grad::no_grad(|| crate::intercept::below(|| body(&places)))
     });
     let outputs = outputs.map_err(|e| e.kind().clone())?;
     let mut log = stream.log.lock();
@@ -195,7 +201,7 @@ fn inline(g: &mut Graph, device: Device, c: &Arc<dyn Composite>, inputs: &[u32],
                 None => {
                     let value = log.values[first].clone();
                     if value.stored().is_none() {
-                        return Err(ErrorKind::Internal(format!("the body of {} uses a tensor that is not in memory", c.name())));
+                        return Err(ErrorKind::Internal(format!("the body of {name} uses a tensor that is not in memory")));
                     }
                     let v = g.node(Op::Input, ArgFrom::Body(Arg::None), SmallVec::new(), std::iter::once(value.meta), record);
                     g.inputs.push((v, Source::Constant(value)));
@@ -213,6 +219,6 @@ fn inline(g: &mut Graph, device: Device, c: &Arc<dyn Composite>, inputs: &[u32],
             }
         }
     }
-    let elsewhere = || ErrorKind::Internal(format!("the body of {} returned a tensor of elsewhere", c.name()));
+    let elsewhere = || ErrorKind::Internal(format!("the body of {name} returned a tensor of elsewhere"));
     outputs.iter().map(|t| t.value().slot(log.epoch).and_then(|s| map.get(s as usize).copied()).filter(|v| *v != NONE).ok_or_else(elsewhere)).collect()
 }
