@@ -198,10 +198,22 @@ pub fn errors(device: Device) -> Report {
     }
     report
 }
+/// The widest float that the device computes in.
+pub(crate) fn widest_float(device: Device) -> DType {
+    if device.info().dtypes.contains(&DType::F64) { DType::F64 } else { DType::F32 }
+}
 /// Gradients of every rule and composite in f64, the conventions at kinks, and the typed errors where there is no gradient.
+/// A device without f64 must give the reference's gradients in f32: that the rules are right is shown elsewhere.
 pub fn gradients(device: Device) -> Report {
     let mut report = Report::default();
-    for (k, entry) in entries().iter().enumerate().filter(|(_, e)| e.order > 0 && e.dtypes.contains(&DType::F64)) {
+    let widest = widest_float(device);
+    for (k, entry) in entries().iter().enumerate().filter(|(_, e)| widest != DType::F64 && e.order > 0 && e.dtypes.contains(&widest)) {
+        match gradcheck::against_reference(device, entry, widest, seed_of(k)) {
+            Err(("unsupported", why)) => drop(report.unsupported.insert(entry.name.clone(), why)),
+            other => report.note(&entry.name, widest.name(), other.map_err(|e| e.1)),
+        }
+    }
+    for (k, entry) in entries().iter().enumerate().filter(|(_, e)| widest == DType::F64 && e.order > 0 && e.dtypes.contains(&DType::F64)) {
         let shapes: Vec<String> = entry.inputs.iter().map(|i| format!("{:?}", i.shape)).collect();
         if let Err(("unsupported", why)) = call(entry, &drawn(entry, DType::F64, seed_of(k)), "dense", device) {
             report.unsupported.insert(entry.name.clone(), why);
@@ -217,7 +229,7 @@ pub fn gradients(device: Device) -> Report {
             report.note(name, "no gradient", Err("no row of the binary table".into()));
             continue;
         };
-        let x = |k: usize| Tensor::full_on([2], 2.0 + k as f64, DType::F64, device);
+        let x = |k: usize| Tensor::full_on([2], 2.0 + k as f64, widest, device);
         let x = [0, 1].map(|k| if k == operand { x(k).tracked() } else { x(k) });
         report.note(
             name,
