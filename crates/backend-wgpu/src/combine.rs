@@ -67,6 +67,8 @@ impl Combine {
         match from {
             DType::Bool if self.dtype == DType::I64 => format!("select(0li, 1li, {value})"),
             DType::Bool => format!("select(0u, 1u, {value})"),
+            // naga extends the sign of a u32 that becomes an i64.
+            DType::U8 | DType::U16 | DType::U32 if self.dtype == DType::I64 => format!("i64(u64({value}))"),
             _ if self.dtype == DType::I64 => format!("i64({value})"),
             _ => value.to_string(),
         }

@@ -144,7 +144,8 @@ fn ends(role: ConvRole, g: &Geometry, bindings: &Bindings, [first, second, targe
         ConvRole::InputGrad => {
             let weight = format!("{}let at: u32 = {};\nreturn {};\n", g.cut("k", "k", 1), g.at(1, &of_output("k_rest"), "row", &ci, "k"), load(second));
             let (place, inside) = g.output_place();
-            let output = guarded(g.cut("k", "k", 1) + &g.cut("column", "in", 0) + &place, inside, g.at(2, "in_rest", &of_output("k_rest"), &all_out, "o"), first);
+            let output =
+                guarded(g.cut("k", "k", 1) + &g.cut("column", "in", 0) + &place, inside, g.at(2, "in_rest", &of_output("k_rest"), &all_out, "o"), first);
             let result = g.cut("column", "in", 0) + &format!("let place: u32 = {};\n", g.at(0, "in_rest", &of_input("row"), &all_in, "in"));
             Ends {
                 factors: function("left(batch: u32, row: u32, k: u32)", weight) + &function("right(batch: u32, k: u32, column: u32)", output),

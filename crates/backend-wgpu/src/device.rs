@@ -67,6 +67,10 @@ impl WgpuBackend {
         };
         Ok(WgpuBackend { gpu, info, shared: Shared::default(), staging: Staging::default() })
     }
+    /// Is the adapter a driver that computes on the host's processor?
+    pub fn is_software(&self) -> bool {
+        self.gpu.adapter.device_type == wgpu::DeviceType::Cpu
+    }
     /// Destroys the device under the backend: every later call fails as it does when a driver is lost.
     pub fn destroy(&self) {
         self.gpu.device.destroy();

@@ -1,5 +1,8 @@
 //! An adapter, opened: the device, its queue, what it can do, and the pipelines it has compiled.
-use crate::{health::{Health, scoped}, pipeline::Pipelines};
+use crate::{
+    health::{Health, scoped},
+    pipeline::Pipelines,
+};
 use adamant_codegen::Dialect;
 use adamant_core::{DType, ErrorKind};
 use std::sync::Arc;

@@ -161,7 +161,9 @@ impl<'a> Recorder<'a> {
                 if position != NOTHING {
                     fault.set(match kind {
                         Found::Division => Fault::DivisionByZero,
-                        Found::Index(bound) => Fault::Index { index: (u64::from(high) << 32 | u64::from(low)) as i64, bound: *bound, position: position as usize },
+                        Found::Index(bound) => {
+                            Fault::Index { index: (u64::from(high) << 32 | u64::from(low)) as i64, bound: *bound, position: position as usize }
+                        }
                     });
                 }
             }

@@ -62,7 +62,11 @@ return {t}({});
         // The result is dense: its batches lie one after the other.
         let place = format!("{} + row * {} + column", nest.at(2, "batch"), "columns");
         let narrow = narrowed(out.dtype, "total");
-        let store = format!("let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{}", nest.coordinates(Group::Outer, "batch"), bindings.store(target, out.dtype, "place", &narrow));
+        let store = format!(
+            "let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{}",
+            nest.coordinates(Group::Outer, "batch"),
+            bindings.store(target, out.dtype, "place", &narrow)
+        );
         Ok(Ends { factors, store })
     })
 }

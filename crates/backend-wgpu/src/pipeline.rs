@@ -29,7 +29,13 @@ impl Gpu {
     ///
     /// # Errors
     /// A text that cannot be written or compiled.
-    pub fn pipeline(&self, kernel: &Kernel, key: &Key, access: &[Access], write: impl FnOnce() -> Result<String, ErrorKind>) -> Result<Arc<Pipeline>, ErrorKind> {
+    pub fn pipeline(
+        &self,
+        kernel: &Kernel,
+        key: &Key,
+        access: &[Access],
+        write: impl FnOnce() -> Result<String, ErrorKind>,
+    ) -> Result<Arc<Pipeline>, ErrorKind> {
         let prepared = kernel.prepared.get_or_init(|| Box::new(Prepared::default()));
         let prepared: &Prepared = prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))?;
         if let Some((_, found)) = prepared.lock().iter().find(|(k, _)| k == key) {

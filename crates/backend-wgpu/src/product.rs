@@ -105,10 +105,7 @@ pub(crate) fn record<'a>(
         let ends = ends(&bindings)?;
         let store = match scratch {
             None => ends.store,
-            Some(s) => format!(
-                "let at: u32 = split * p[5u] + (batch * p[0u] + row) * p[1u] + column;\n{}\n",
-                bindings.store(s, acc, "at", "total")
-            ),
+            Some(s) => format!("let at: u32 = split * p[5u] + (batch * p[0u] + row) * p[1u] + column;\n{}\n", bindings.store(s, acc, "at", "total")),
         };
         Ok(bindings.module(gpu.dialect(), &(ends.factors + &tile(type_name(acc), blocks, along, &store))))
     })?;

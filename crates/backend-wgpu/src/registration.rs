@@ -7,7 +7,10 @@ use adamant_core::{ErrorKind, backend::Backend};
 fn open(number: usize) -> Result<Box<dyn Backend>, ErrorKind> {
     Ok(Box::new(WgpuBackend::open(number)?))
 }
-adamant_core::register_backend!(WGPU, "wgpu", 20, open);
+fn is_imitated(backend: &dyn Backend) -> bool {
+    backend.downcast::<WgpuBackend>().is_some_and(WgpuBackend::is_software)
+}
+adamant_core::register_backend!(WGPU, "wgpu", 20, open, is_imitated);
 
 /// Does nothing; a call keeps the linker from leaving this crate out.
 pub fn link() {}

@@ -55,10 +55,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, spec: &Wi
                     format!("let t{a}: u32 = o{a} + {} - k{a} * {};\nlet f{a}: u32 = t{a} / {};\n", of(a, 5), of(a, 4), of(a, 3)),
                     format!("t{a} >= 0x80000000u || t{a} % {} != 0u || f{a} >= {}", of(a, 3), of(a, 0)),
                 ),
-                _ => (
-                    format!("let f{a}: u32 = o{a} * {} + k{a} * {} - {};\n", of(a, 3), of(a, 4), of(a, 5)),
-                    format!("f{a} >= {}", of(a, 0)),
-                ),
+                _ => (format!("let f{a}: u32 = o{a} * {} + k{a} * {} - {};\n", of(a, 3), of(a, 4), of(a, 5)), format!("f{a} >= {}", of(a, 0))),
             };
             walk += &format!("for (var k{a}: u32 = 0u; k{a} < {}; k{a}++) {{\n{own}if ({inside}) {{ continue; }}\n", of(a, 2));
             flat = format!("({flat} * {} + f{a})", of(a, 0));
@@ -73,12 +70,12 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, spec: &Wi
             let empty = if combine.dtype == DType::F32 { combine.identity().to_string() } else { format!("{t}(0)") };
             let body = format!(
                 "{places}var total: {t} = {empty};
-var first: u32 = 0u;
+var winner: u32 = 0u;
 var found: bool = false;
-{walk}{read}if (!found || ({beats})) {{ total = v; first = flat; found = true; }}
+{walk}{read}if (!found || ({beats})) {{ total = v; winner = flat; found = true; }}
 {end}"
             );
-            (body, vec![bits_of(out.dtype, &combine.narrow(out.dtype, "total")), "vec2<u32>(first, 0u)".to_string()])
+            (body, vec![bits_of(out.dtype, &combine.narrow(out.dtype, "total")), "vec2<u32>(winner, 0u)".to_string()])
         } else {
             let body = format!("{places}var total: {t} = {};\n{walk}{read}total = {};\n{end}", combine.identity(), combine.of("total", "v"));
             (body, vec![bits_of(out.dtype, &combine.narrow(out.dtype, "total"))])

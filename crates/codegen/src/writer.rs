@@ -122,8 +122,9 @@ fn convert(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
         }
         Dialect::Wgsl | Dialect::WgslWide => {
             if to == DType::Bool {
+                // Of a NaN naga's `!=` says that it is no different.
                 format!(
-                    "{x} != {}",
+                    "!({x} == {})",
                     if from.is_float() {
                         "0.0"
                     } else if from.size() == 8 {
@@ -137,7 +138,13 @@ fn convert(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
             } else if to.is_float() {
                 // f32 holds no integer of more than 24 bits: rounded to odd, it may be rounded again.
                 let narrow = preambles::rounding(to).is_some() && from.is_int() && from.size() >= 4;
-                let value = if from.is_float() { x.to_string() } else if narrow { format!("adm_iodd_{}({x})", type_name(from, dialect)?) } else { format!("f32({x})") };
+                let value = if from.is_float() {
+                    x.to_string()
+                } else if narrow {
+                    format!("adm_iodd_{}({x})", type_name(from, dialect)?)
+                } else {
+                    format!("f32({x})")
+                };
                 fitted(value, to, dialect)
             } else if from.is_float() && dialect == Dialect::WgslWide {
                 // To the ends of the range of 64 bits, from where narrower integers wrap.
@@ -150,6 +157,9 @@ fn convert(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
                     _ if t == "u32" => fitted(format!("u32({whole})"), to, dialect),
                     _ => fitted(whole, to, dialect),
                 }
+            } else if to == DType::I64 && !from.is_signed() && from != DType::Bool {
+                // naga extends the sign of a u32 that becomes an i64.
+                format!("i64(u64({x}))")
             } else {
                 fitted(format!("{t}({x})"), to, dialect)
             }

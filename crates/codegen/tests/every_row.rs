@@ -81,10 +81,8 @@ fn every_wgsl_text_is_valid() {
             let dialect = if dtype == DType::I64 { Dialect::WgslWide } else { Dialect::Wgsl };
             let text = row.text(dtype, dialect);
             let result = if row.class() == Class::ToBool { "bool" } else { t };
-            let source = format!(
-                "{}\nfn f(x: {t}, y: {t}) -> {result} {{ return {text}; }}\n@compute @workgroup_size(1) fn main() {{}}\n",
-                preamble(&text, dialect)
-            );
+            let source =
+                format!("{}\nfn f(x: {t}, y: {t}) -> {result} {{ return {text}; }}\n@compute @workgroup_size(1) fn main() {{}}\n", preamble(&text, dialect));
             if let Err(e) = compiler::validate(&source) {
                 wrong.push(format!("{} of {dtype}: {e}\n{text}", row.name()));
             }

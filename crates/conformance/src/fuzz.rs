@@ -180,7 +180,7 @@ fn check(device: Device, program: &Program, window: usize) -> Result<Facts, Stri
     if let Some((name, Err((_, text)))) = eager.iter().chain(&fused).chain(&cut).find(|(_, r)| matches!(r, Err(("internal" | "unsupported" | "capture", _)))) {
         return Err(format!("{name}: {text}"));
     }
-    against_reference(program, &by_name, &mut facts)?;
+    against_reference(device, program, &by_name, &mut facts)?;
     for (mode, seen) in [(Mode::Fused, &fused), (Mode::Window(window), &cut)] {
         for (name, got) in seen {
             let Some(want) = by_name.get(name.as_str()) else {
@@ -208,7 +208,7 @@ fn agree(name: &str, mode: Mode, got: &Value, want: &Value) -> Result<(), String
     }
 }
 /// Judges every op on the inputs it had.
-fn against_reference(program: &Program, seen: &HashMap<&str, &Value>, facts: &mut Facts) -> Result<(), String> {
+fn against_reference(device: Device, program: &Program, seen: &HashMap<&str, &Value>, facts: &mut Facts) -> Result<(), String> {
     for round in 0..program.rounds {
         let value = |node: usize, output: usize| -> Option<HostArray> {
             seen.get(format!("round {round} value {node}.{output}").as_str()).and_then(|r| r.as_ref().ok()).cloned()
@@ -220,7 +220,7 @@ fn against_reference(program: &Program, seen: &HashMap<&str, &Value>, facts: &mu
             if let (Some(inputs), Some(got)) = (inputs, got) {
                 let arg = args.get(round % args.len().max(1)).copied().unwrap_or(Arg::None);
                 facts.checked += 1;
-                tolerance::check(op, arg, &inputs, &got).map_err(|e| format!("round {round}, %{k} = {op:?}: {e}"))?;
+                tolerance::check_on(device, op, arg, &inputs, &got).map_err(|e| format!("round {round}, %{k} = {op:?}: {e}"))?;
             }
         }
     }
