@@ -124,8 +124,10 @@ pub(crate) fn value_of(dtype: DType, bits: &str) -> String {
         DType::F32 => format!("bitcast<f32>({bits})"),
         DType::F16 => format!("f16_from_bits({bits})"),
         DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
+        DType::F8E4M3 => format!("f8_e4m3_from_bits({bits})"),
+        DType::F8E5M2 => format!("f16_from_bits({bits} << 8u)"),
         DType::I64 => format!("i64_from_bits({bits})"),
-        // Others have no register: programs that read them are refused before.
+        // f64 has no register: programs that read it are refused before.
         _ => format!("u64_from_bits({bits})"),
     }
 }
@@ -141,6 +143,8 @@ pub(crate) fn bits_of(dtype: DType, value: &str) -> String {
         DType::I32 | DType::F32 => format!("bitcast<u32>({value})"),
         DType::F16 => format!("f16_to_bits({value})"),
         DType::BF16 => format!("bf16_to_bits({value})"),
+        DType::F8E4M3 => format!("f8_e4m3_to_bits({value})"),
+        DType::F8E5M2 => format!("f8_e5m2_to_bits({value})"),
         DType::I64 => format!("i64_to_bits({value})"),
         _ => format!("u64_to_bits({value})"),
     }

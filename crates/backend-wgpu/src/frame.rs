@@ -1,7 +1,7 @@
 //! The frame of kernels whose outputs are dense and whose elements do not depend on each other: an invocation computes
 //! as many elements as share a word of its narrowest output, and writes whole words that no other invocation touches.
 use crate::{
-    bindings::{Access, Bindings},
+    bindings::{Access, Bindings, Place},
     nest::Strides,
     pipeline::Key,
 };
@@ -33,13 +33,13 @@ pub(crate) const REPORT: &str = "p[1u]";
 
 impl Frame {
     /// Binds the outputs. One that begins inside a word is written element by element.
-    pub fn new(bindings: &mut Bindings, outputs: &[(Operand<'_>, wgpu::Buffer)]) -> Frame {
+    pub fn new(bindings: &mut Bindings, outputs: &[(Operand<'_>, Place)]) -> Frame {
         let elements = outputs.first().map_or(0, |o| o.0.shape.elements() as u64);
         let mut frame = Frame { outputs: Vec::new(), elements, each: 1 };
-        for (o, buffer) in outputs {
+        for (o, place) in outputs {
             let mut output = Output { binding: 0, dtype: o.dtype, offset: o.offset };
             let access = if output.is_packed() { Access::Write } else { Bindings::to_store(o.dtype.size()) };
-            output.binding = bindings.bind(crate::bindings::Place::Buffer(buffer.clone()), access);
+            output.binding = bindings.bind(place.clone(), access);
             if output.is_packed() {
                 frame.each = frame.each.max(output.elements_of_a_word());
             }

@@ -53,6 +53,7 @@ mod product;
 mod program;
 mod reduce;
 mod registration;
+mod rows;
 mod scan;
 mod scatter;
 mod select;

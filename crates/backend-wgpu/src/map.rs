@@ -1,6 +1,8 @@
-//! Map: a program over an index space, one launch whatever it fuses.
+//! Map: a program over an index space, one launch whatever it fuses, unless it has more buffers than the adapter binds.
+mod split;
+
 use crate::{
-    bindings::Bindings,
+    bindings::{Bindings, Place},
     frame::Frame,
     launch::{Recorder, buffer},
     nest::{Group, Nest},
@@ -10,7 +12,7 @@ use crate::{
 use adamant_core::{
     ErrorKind,
     expr::{Expr, Reg},
-    kernel::Step,
+    kernel::{FaultWord, Operand, Step},
 };
 
 /// Records a Map step.
@@ -18,18 +20,35 @@ use adamant_core::{
 /// # Errors
 /// Operands without memory; a text that cannot be compiled.
 pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, expr: &Expr, results: &[Reg]) -> Result<(), ErrorKind> {
+    let outputs = step.outputs.iter().map(|o| Ok((*o, Place::Buffer(buffer(o)?)))).collect::<Result<Vec<_>, ErrorKind>>()?;
+    // The parameters and the reports are buffers too.
+    if step.inputs.len() + outputs.len() + 2 > recorder.gpu.limits.max_storage_buffers_per_shader_stage as usize {
+        return split::record(recorder, step, expr, results, &outputs);
+    }
+    launch(recorder, step, step.fault, expr, results, &outputs, 0)
+}
+/// One launch of a program, whose outputs may lie elsewhere than the step's. `part` tells the launches of a step apart.
+fn launch<'a>(
+    recorder: &mut Recorder<'a>,
+    step: &Step<'_>,
+    fault: &'a FaultWord,
+    expr: &Expr,
+    results: &[Reg],
+    outputs: &[(Operand<'_>, Place)],
+    part: u8,
+) -> Result<(), ErrorKind> {
     let mut bindings = Bindings::default();
     let mut program = Program::new(&mut bindings, expr, step)?;
-    let outputs = step.outputs.iter().map(|o| Ok((*o, buffer(o)?))).collect::<Result<Vec<_>, ErrorKind>>()?;
-    let frame = Frame::new(&mut bindings, &outputs);
+    let frame = Frame::new(&mut bindings, outputs);
     let mut nest = Nest::new(&step.space, &axes(&step.space), &[], &program.operands(step));
 
     let mut parameters = Vec::new();
-    let report = program.report(recorder, step);
+    let report = program.report(recorder, fault);
     frame.place(&mut parameters, report);
     program.place(&mut parameters, step);
     nest.place(&mut parameters);
     let mut key = Key::new();
+    key.push(part);
     program.describe(&mut key);
     frame.describe(&mut key);
     nest.describe(&mut key);

@@ -11,7 +11,7 @@ use adamant_codegen::{Sources, write_expr};
 use adamant_core::{
     DType, ErrorKind, MAX_RANK, Scalar, Shape,
     expr::{Expr, Instr, Reg},
-    kernel::Step,
+    kernel::{FaultWord, Step},
     reference::{round_float, wrap_int},
 };
 
@@ -62,8 +62,8 @@ impl<'e> Program<'e> {
         Ok(program)
     }
     /// The place of its report.
-    pub fn report<'a>(&self, recorder: &mut Recorder<'a>, step: &Step<'a>) -> u32 {
-        if self.faults.is_some() { recorder.report(step.fault, Found::Division) } else { 0 }
+    pub fn report<'a>(&self, recorder: &mut Recorder<'a>, fault: &'a FaultWord) -> u32 {
+        if self.faults.is_some() { recorder.report(fault, Found::Division) } else { 0 }
     }
     /// The operands of the nest: the inputs, then the coordinates that it reads, then the element's number.
     pub fn operands(&self, step: &Step<'_>) -> Vec<(usize, Strides)> {

@@ -68,7 +68,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, expr: &Ex
     let combine = Combine::new(op, program.dtype(value));
     let target = if pieces == 1 { Target::output(&mut bindings, out)? } else { Target::scratch(&mut bindings, combine) };
     let mut nest = Nest::new(&step.space, &kept, &reduced, &program.operands(step));
-    let report = program.report(recorder, step);
+    let report = program.report(recorder, step.fault);
     let mut parameters = vec![(outputs * pieces) as u32, report, outputs as u32, length as u32, count as u32, target.offset];
     program.place(&mut parameters, step);
     nest.place(&mut parameters);

@@ -989,6 +989,24 @@ fn adm_round_f16(x: f32) -> f32 {
     return select(r, adm_copysign(adm_inf(), x), abs(r) > 65504.0);
 }
 
+// OCP fp8 (OFP8, 2023): overflow is NaN with 4 exponent bits and infinity with 5.
+fn adm_round_f8_e4m3(x: f32) -> f32 {
+    let a: f32 = abs(x);
+    if (!(a < 3.0e38)) { return adm_nan(); }
+    if (a < 0.015625) { return adm_copysign(round(a * 512.0) * 0.001953125, x); }
+    let b: u32 = bitcast<u32>(x);
+    let r: f32 = bitcast<f32>((b + 0x7ffffu + ((b >> 20u) & 1u)) & 0xfff00000u);
+    return select(r, adm_nan(), abs(r) > 448.0);
+}
+fn adm_round_f8_e5m2(x: f32) -> f32 {
+    if (!adm_isfinite(x)) { return x; }
+    let a: f32 = abs(x);
+    if (a < 6.1035156e-05) { return adm_copysign(round(a * 65536.0) * 1.5258789e-05, x); }
+    let b: u32 = bitcast<u32>(x);
+    let r: f32 = bitcast<f32>((b + 0xfffffu + ((b >> 21u) & 1u)) & 0xffe00000u);
+    return select(r, adm_copysign(adm_inf(), x), abs(r) > 57344.0);
+}
+
 // Philox4x32-10 (Salmon et al., SC 2011): the bits of one element under a key.
 fn adm_random_bits(seed_low: u32, seed_high: u32, stream: u32, counter: u32, index_low: u32, index_high: u32) -> u32 {
     var k0: u32 = seed_low;

@@ -33,14 +33,14 @@ pub struct Program {
 /// bits, at all times rounded or wrapped to the dtype.
 ///
 /// # Errors
-/// `Unsupported`: fp8 anywhere; f64 and 64-bit integers in WGSL.
+/// `Unsupported`: f64 in WGSL, and 64-bit integers in [`Dialect::Wgsl`].
 pub fn type_name(dtype: DType, dialect: Dialect) -> Result<&'static str, ErrorKind> {
     let lacks = || dialect.lacks(dtype.name());
     let wgsl = match dtype {
         DType::Bool => "bool",
         DType::U8 | DType::U16 | DType::U32 => "u32",
         DType::I8 | DType::I16 | DType::I32 => "i32",
-        DType::F16 | DType::BF16 | DType::F32 => "f32",
+        DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => "f32",
         DType::I64 | DType::U64 if dialect != Dialect::Wgsl => dtype.name(),
         DType::F64 if dialect == Dialect::C => dtype.name(),
         _ => return Err(lacks()),
