@@ -7,6 +7,9 @@
 /// The CPU backend's own types: builders, contexts, threads.
 #[cfg(feature = "cpu")]
 pub use adamant_backend_cpu as cpu;
+/// The wgpu backend's own types.
+#[cfg(feature = "wgpu")]
+pub use adamant_backend_wgpu as wgpu;
 pub use adamant_core::*;
 /// Data sets and the loader.
 #[cfg(feature = "data")]

@@ -16,7 +16,14 @@ pub struct DeviceOptions {
 impl DeviceOptions {
     /// Opens it.
     pub fn open(&self) -> Result<Device, Failure> {
-        let named = self.device.as_deref().map(str::parse::<Device>).transpose();
+        let chosen = |name: &str| match name {
+            "auto" => Device::choose().map(|(device, why)| {
+                eprintln!("device {device} ({why})");
+                device
+            }),
+            name => name.parse::<Device>(),
+        };
+        let named = self.device.as_deref().map(chosen).transpose();
         let named = named.map_err(|e| if e.kind().word() == "argument" { Failure::Usage(e.to_string()) } else { Failure::Device(e.to_string()) })?;
         match (self.threads, named) {
             (None, Some(device)) => Ok(device),

@@ -112,7 +112,7 @@ pub fn predict(o: &Predict) -> Result<(), Failure> {
                     Task::Numbers => outputs,
                 };
                 let width = answers.shape()?.last().copied().unwrap_or(1).max(1);
-                for values in answers.cast(DType::F64).to_vec::<f64>()?.chunks(width) {
+                for values in answers.to_vec_as::<f64>()?.chunks(width) {
                     all.push(one(&trained.task, path, row, values, o.json)?);
                     row += 1;
                 }

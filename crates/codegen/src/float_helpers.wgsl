@@ -136,6 +136,76 @@ fn adm_log10(x: f32) -> f32 {
     return k * 0.30102539 + (0.4342945 * (f + adm_log_tail(f)) + k * 4.6050393e-6);
 }
 
+// The upper half of a product of words.
+fn adm_mul_high(a: u32, b: u32) -> u32 {
+    let al: u32 = a & 0xffffu;
+    let ah: u32 = a >> 16u;
+    let bl: u32 = b & 0xffffu;
+    let bh: u32 = b >> 16u;
+    let mid: u32 = ah * bl + ((al * bl) >> 16u);
+    let low: u32 = al * bh + (mid & 0xffffu);
+    return ah * bh + (mid >> 16u) + (low >> 16u);
+}
+// Words of 2/π behind its point, after a word of zeros.
+fn adm_two_over_pi(k: u32) -> u32 {
+    if (k == 1u) { return 0xa2f9836eu; }
+    if (k == 2u) { return 0x4e441529u; }
+    if (k == 3u) { return 0xfc2757d1u; }
+    if (k == 4u) { return 0xf534ddc0u; }
+    if (k == 5u) { return 0xdb629599u; }
+    if (k == 6u) { return 0x3c439041u; }
+    if (k == 7u) { return 0xfe5163abu; }
+    return 0u;
+}
+// 32 bits of 2/π from bit `at` on.
+fn adm_two_over_pi_from(at: u32) -> u32 {
+    let high: u32 = adm_two_over_pi(at >> 5u) << (at & 31u);
+    if ((at & 31u) == 0u) { return high; }
+    return high | (adm_two_over_pi((at >> 5u) + 1u) >> (32u - (at & 31u)));
+}
+// |x| · 2/π modulo 4 for x beyond 8000, by only those bits of 2/π that matter (Payne and Hanek, 1983): a word of the
+// fraction, the higher one first, and with `which` 0 the whole quarters.
+fn adm_far_quarter(x: f32, which: u32) -> u32 {
+    let b: u32 = bitcast<u32>(x) & 0x7fffffffu;
+    let m: u32 = (b & 0x7fffffu) | 0x800000u;
+    // Bits before this one make whole turns.
+    let at: u32 = (b >> 23u) - 120u;
+    let w0: u32 = adm_two_over_pi_from(at);
+    let w1: u32 = adm_two_over_pi_from(at + 32u);
+    let w2: u32 = adm_two_over_pi_from(at + 64u);
+    let carry: u32 = adm_mul_high(m, w2);
+    let middle: u32 = m * w1 + carry;
+    let high: u32 = m * w0 + adm_mul_high(m, w1) + select(0u, 1u, middle < carry);
+    if (which == 0u) { return high >> 30u; }
+    if (which == 1u) { return (high << 2u) | (middle >> 30u); }
+    return (middle << 2u) | ((m * w2) >> 30u);
+}
+// What is left of |x| beyond the nearest multiple of π/2.
+fn adm_far_rest(x: f32) -> f32 {
+    var high: u32 = adm_far_quarter(x, 1u);
+    var low: u32 = adm_far_quarter(x, 2u);
+    let above: bool = high >= 0x80000000u;
+    if (above) {
+        low = 0u - low;
+        high = 0u - high - select(0u, 1u, low != 0u);
+    }
+    var scale: f32 = 3.6572952e-10;
+    for (var k: i32 = 0; k < 40; k = k + 1) {
+        if (high < 0x80000000u) {
+            high = (high << 1u) | (low >> 31u);
+            low = low << 1u;
+            scale = scale * 0.5;
+        }
+    }
+    let r: f32 = f32(high) * scale;
+    return select(r, -r, above);
+}
+// The number of the nearest multiple of π/2, modulo 4.
+fn adm_far_number(x: f32) -> i32 {
+    let n: u32 = adm_far_quarter(x, 0u) + (adm_far_quarter(x, 1u) >> 31u);
+    return i32(n & 3u);
+}
+
 // sin and cos of r on [-π/4, π/4].
 fn adm_sin_part(r: f32) -> f32 {
     let z: f32 = r * r;
@@ -146,37 +216,56 @@ fn adm_cos_part(r: f32) -> f32 {
     return 1.0 - (0.5 * z - z * z * ((2.4542547e-05 * z - 0.0013888277) * z + 0.041666664));
 }
 // x less k · π/2, π/2 in three parts (Cody and Waite; the parts of Cephes' sinf, doubled); good to |x| of some thousands.
-// Beyond that, whatever the device's own functions give.
 fn adm_quarter(x: f32, k: f32) -> f32 {
     return ((x - k * 1.5703125) - k * 4.837513e-4) - k * 7.54979e-8;
 }
 fn adm_sin(x: f32) -> f32 {
     if (!adm_isfinite(x)) { return adm_nan(); }
-    if (abs(x) > 8000.0) { return sin(x); }
     if (x == 0.0) { return x; }
-    let k: f32 = round(x * 0.63661975);
-    let r: f32 = adm_quarter(x, k);
-    let n: i32 = i32(k) & 3;
+    var r: f32 = 0.0;
+    var n: i32 = 0;
+    if (abs(x) > 8000.0) {
+        r = adm_far_rest(x);
+        // Half a turn more is the sign of a negative x.
+        n = (adm_far_number(x) + select(0, 2, x < 0.0)) & 3;
+    } else {
+        let k: f32 = round(x * 0.63661975);
+        r = adm_quarter(x, k);
+        n = i32(k) & 3;
+    }
     let v: f32 = select(adm_sin_part(r), adm_cos_part(r), (n & 1) == 1);
     return select(v, -v, n >= 2);
 }
 fn adm_cos(x: f32) -> f32 {
     if (!adm_isfinite(x)) { return adm_nan(); }
-    if (abs(x) > 8000.0) { return cos(x); }
-    let k: f32 = round(x * 0.63661975);
-    let r: f32 = adm_quarter(x, k);
-    let n: i32 = i32(k) & 3;
+    var r: f32 = 0.0;
+    var n: i32 = 0;
+    if (abs(x) > 8000.0) {
+        r = adm_far_rest(x);
+        n = adm_far_number(x);
+    } else {
+        let k: f32 = round(x * 0.63661975);
+        r = adm_quarter(x, k);
+        n = i32(k) & 3;
+    }
     let v: f32 = select(adm_cos_part(r), adm_sin_part(r), (n & 1) == 1);
     return select(v, -v, n == 1 || n == 2);
 }
 fn adm_tan(x: f32) -> f32 {
     if (!adm_isfinite(x)) { return adm_nan(); }
-    if (abs(x) > 8000.0) { return tan(x); }
-    let k: f32 = round(x * 0.63661975);
-    let r: f32 = adm_quarter(x, k);
+    var r: f32 = 0.0;
+    var n: i32 = 0;
+    if (abs(x) > 8000.0) {
+        r = adm_far_rest(x) * select(1.0, -1.0, x < 0.0);
+        n = adm_far_number(x);
+    } else {
+        let k: f32 = round(x * 0.63661975);
+        r = adm_quarter(x, k);
+        n = i32(k);
+    }
     let s: f32 = adm_sin_part(r);
     let c: f32 = adm_cos_part(r);
-    return select(s / c, -c / s, (i32(k) & 1) == 1);
+    return select(s / c, -c / s, (n & 1) == 1);
 }
 // asin on [-1/2, 1/2].
 fn adm_asin_part(x: f32) -> f32 {
@@ -222,7 +311,9 @@ fn adm_hypot(x: f32, y: f32) -> f32 {
     if (adm_isinf(x) || adm_isinf(y)) { return adm_inf(); }
     let big: f32 = adm_max(abs(x), abs(y));
     if (big == 0.0 || adm_isnan(big)) { return big; }
-    let s: f32 = adm_pow2(127 - i32((bitcast<u32>(big) >> 23u) & 0xffu));
+    // The scale of the largest numbers is not below the normal range.
+    let exponent: i32 = i32((bitcast<u32>(big) >> 23u) & 0xffu);
+    let s: f32 = adm_pow2(127 - select(exponent, 253, exponent > 253));
     let a: f32 = x * s;
     let b: f32 = y * s;
     return adm_sqrt(a * a + b * b) / s;
@@ -343,8 +434,9 @@ fn adm_floor_divide(x: f32, y: f32) -> f32 {
     return select(f, f + 1.0, div - f > 0.5);
 }
 fn adm_ldexp(x: f32, y: f32) -> f32 {
-    if (y == trunc(y) && abs(y) < 300.0) {
-        let n: i32 = i32(y);
+    if (y == trunc(y) && abs(y) < 1e6) {
+        // Beyond 300 every number is infinite, or zero.
+        let n: i32 = i32(select(select(y, 300.0, y > 300.0), -300.0, y < -300.0));
         let part: i32 = n / 3;
         return x * adm_pow2(part) * adm_pow2(part) * adm_pow2(n - 2 * part);
     }
@@ -355,6 +447,14 @@ fn adm_sigmoid(x: f32) -> f32 {
     let e: f32 = adm_exp(-abs(x));
     return select(1.0, e, x < 0.0) / (1.0 + e);
 }
+// x · e^x far below zero, where e^x alone runs out of bits.
+fn adm_times_exp(x: f32) -> f32 {
+    return x * adm_exp(x + 23.0) * 1.026188e-10;
+}
+fn adm_silu(x: f32) -> f32 {
+    if (x < -80.0 && x > -130.0) { return adm_times_exp(x); }
+    return x * adm_sigmoid(x);
+}
 fn adm_softplus(x: f32) -> f32 {
     return adm_max(x, 0.0) + adm_log1p(adm_exp(-abs(x)));
 }
@@ -363,6 +463,7 @@ fn adm_gelu_tanh(x: f32) -> f32 {
 }
 fn adm_mish(x: f32) -> f32 {
     if (x > 20.0) { return x; }
+    if (x < -80.0 && x > -130.0) { return adm_times_exp(x); }
     let e: f32 = adm_exp(x);
     let n: f32 = e * (e + 2.0);
     return x * (n / (n + 2.0));
@@ -389,7 +490,7 @@ fn adm_logaddexp(x: f32, y: f32) -> f32 {
 }
 fn adm_logaddexp2(x: f32, y: f32) -> f32 {
     if (x == y && adm_isinf(x)) { return x; }
-    return adm_max(x, y) + 1.442695 * adm_log1p(adm_exp(-0.6931472 * abs(x - y)));
+    return adm_max(x, y) + 1.442695 * adm_log1p(exp2(-abs(x - y)));
 }
 fn adm_xlogy(x: f32, y: f32) -> f32 {
     if (adm_isnan(y)) { return y; }
@@ -415,9 +516,12 @@ fn adm_cos_pi(x: f32) -> f32 {
 }
 fn adm_sinc(x: f32) -> f32 {
     if (x == 0.0) { return 1.0; }
+    // πx overflows.
+    if (abs(x) > 1.0831523e38) { return adm_nan(); }
     return adm_sin_pi(x) / (3.1415927 * x);
 }
 fn adm_sinc_derivative(x: f32) -> f32 {
+    if (abs(x) > 1e30) { return adm_cos_pi(x) / x; }
     if (!(abs(x) < 0.5)) { return (adm_cos_pi(x) - adm_sinc(x)) / x; }
     // π Σ (-1)^k 2k u^(2k-1) / (2k+1)!, u = πx
     let u: f32 = 3.1415927 * x;
@@ -480,6 +584,8 @@ fn adm_ndtr(x: f32) -> f32 {
 }
 fn adm_gelu(x: f32) -> f32 {
     if (adm_isinf(x)) { return adm_nan(); }
+    // x (1 + erf) is halved last.
+    if (x > 1.7014117e38) { return adm_inf(); }
     return x * adm_ndtr(x);
 }
 // Giles, "Approximating the erfinv function", GPU Computing Gems, 2011, single precision.
@@ -575,6 +681,7 @@ fn adm_lgamma_positive(x: f32) -> f32 {
 fn adm_lgamma(x: f32) -> f32 {
     if (adm_isnan(x)) { return x; }
     if (adm_isinf(x) || x == 0.0) { return adm_inf(); }
+    if (abs(x) < 1e-30) { return -adm_log(abs(x)); }
     if (x > 0.0) { return adm_lgamma_positive(x); }
     if (floor(x) == x) { return adm_inf(); }
     return adm_log(3.1415927 / abs(x * adm_sin_pi(x))) - adm_lgamma_positive(-x);
@@ -638,6 +745,7 @@ fn adm_zeta_positive(s: f32, q: f32) -> f32 {
         if (term <= sum * 1e-9) { return sum; }
         v = v + 1.0;
     }
+    if (v > 1e15) { return sum + adm_pow(v, 1.0 - s) / (s - 1.0); }
     let edge: f32 = adm_pow(v, -s);
     let z: f32 = 1.0 / (v * v);
     var factor: f32 = s / v;
@@ -657,13 +765,13 @@ fn adm_zeta(s: f32, q: f32) -> f32 {
     if (adm_isnan(q) || !(s > 1.0)) { return adm_nan(); }
     if (q > 0.0) { return adm_zeta_positive(s, q); }
     if (floor(q) == q) { return adm_inf(); }
-    if (floor(s) != s) { return adm_nan(); }
+    if (!(floor(s) == s) || adm_isinf(s)) { return adm_nan(); }
     let f: f32 = q - floor(q);
     let below: f32 = adm_zeta_positive(s, 1.0 - f) - adm_zeta_positive(s, 1.0 - q);
     return adm_zeta_positive(s, f) + select(-below, below, floor(0.5 * s) * 2.0 == s);
 }
 fn adm_polygamma(x: f32, n: f32) -> f32 {
-    if (!(n >= 0.0) || adm_isinf(n) || floor(n) != n) { return adm_nan(); }
+    if (!(n >= 0.0) || adm_isinf(n) || !(floor(n) == n)) { return adm_nan(); }
     if (n == 0.0) { return adm_digamma(x); }
     if (n == 1.0) { return adm_trigamma(x); }
     var factorial: f32 = 1.0;
@@ -734,7 +842,7 @@ fn adm_bessel0_amplitude(x: f32) -> f32 {
 }
 fn adm_bessel0_phase(x: f32) -> f32 {
     let u: f32 = 3.0 / x;
-    return x + (u * ((((((-0.00016502745 * u + 0.00071912986) * u - 0.0011125683) * u + 3.8372607e-05) * u + 0.0024101657) * u - 2.0278799e-07) * u - 0.04166666) - 0.7853982);
+    return u * ((((((-0.00016502745 * u + 0.00071912986) * u - 0.0011125683) * u + 3.8372607e-05) * u + 0.0024101657) * u - 2.0278799e-07) * u - 0.04166666) - 0.7853982;
 }
 fn adm_bessel1_amplitude(x: f32) -> f32 {
     let u: f32 = 3.0 / x;
@@ -742,19 +850,26 @@ fn adm_bessel1_amplitude(x: f32) -> f32 {
 }
 fn adm_bessel1_phase(x: f32) -> f32 {
     let u: f32 = 3.0 / x;
-    return x + (u * ((((((0.00024007939 * u - 0.0011390169) * u + 0.001985522) * u - 9.495119e-05) * u - 0.0060675116) * u - 2.2480077e-07) * u + 0.125) - 2.3561945);
+    return u * ((((((0.00024007939 * u - 0.0011390169) * u + 0.001985522) * u - 9.495119e-05) * u - 0.0060675116) * u - 2.2480077e-07) * u + 0.125) - 2.3561945;
+}
+// sin and cos of x + phase: a large x would swallow the phase.
+fn adm_sin_of_sum(x: f32, phase: f32) -> f32 {
+    return adm_sin(x) * adm_cos(phase) + adm_cos(x) * adm_sin(phase);
+}
+fn adm_cos_of_sum(x: f32, phase: f32) -> f32 {
+    return adm_cos(x) * adm_cos(phase) - adm_sin(x) * adm_sin(phase);
 }
 fn adm_j0(x: f32) -> f32 {
     let a: f32 = abs(x);
     if (adm_isinf(a)) { return 0.0; }
-    if (a > 3.0) { return adm_bessel0_amplitude(a) * adm_cos(adm_bessel0_phase(a)); }
+    if (a > 3.0) { return adm_bessel0_amplitude(a) * adm_cos_of_sum(a, adm_bessel0_phase(a)); }
     return adm_j0_small(a);
 }
 fn adm_j1(x: f32) -> f32 {
     let a: f32 = abs(x);
     if (adm_isinf(a)) { return 0.0; }
     if (a > 3.0) {
-        let v: f32 = adm_bessel1_amplitude(a) * adm_cos(adm_bessel1_phase(a));
+        let v: f32 = adm_bessel1_amplitude(a) * adm_cos_of_sum(a, adm_bessel1_phase(a));
         return select(v, -v, x < 0.0);
     }
     return adm_j1_small(x);
@@ -763,23 +878,26 @@ fn adm_y0(x: f32) -> f32 {
     if (x < 0.0) { return adm_nan(); }
     if (x == 0.0) { return -adm_inf(); }
     if (adm_isinf(x)) { return 0.0; }
-    if (x > 3.0) { return adm_bessel0_amplitude(x) * adm_sin(adm_bessel0_phase(x)); }
+    if (x > 3.0) { return adm_bessel0_amplitude(x) * adm_sin_of_sum(x, adm_bessel0_phase(x)); }
     let z: f32 = x * x;
     let p: f32 = ((((((2.6556806e-12 * z - 5.554257e-10) * z + 7.361393e-08) * z - 6.5022564e-06) * z + 0.00034707828) * z - 0.009179105) * z + 0.06728822) * z + 0.3674669;
-    return 0.63661975 * adm_log(0.5 * x) * adm_j0_small(x) + p;
+    return 0.63661975 * (adm_log(x) - 0.6931472) * adm_j0_small(x) + p;
 }
 fn adm_y1(x: f32) -> f32 {
     if (x < 0.0) { return adm_nan(); }
     if (x == 0.0) { return -adm_inf(); }
     if (adm_isinf(x)) { return 0.0; }
-    if (x > 3.0) { return adm_bessel1_amplitude(x) * adm_sin(adm_bessel1_phase(x)); }
+    if (x > 3.0) { return adm_bessel1_amplitude(x) * adm_sin_of_sum(x, adm_bessel1_phase(x)); }
     let z: f32 = x * x;
     let p: f32 = ((((((-3.497651e-11 * z + 6.341722e-09) * z - 6.9267276e-07) * z + 4.7698926e-05) * z - 0.0018061536) * z + 0.026769228) * z + 0.024578514) * z - 0.63661975;
+    if (x < 1e-30) { return p / x; }
     return 0.63661975 * adm_log(0.5 * x) * adm_j1_small(x) + p / x;
 }
 
 // x^a e^-x / Γ(a+1): by logarithms for small a, else by Loader's saddle point form (2000).
 fn adm_gamma_weight(a: f32, x: f32) -> f32 {
+    // The powers overflow long after the weight is zero.
+    if (x > 1e18 && x > 2.0 * a) { return 0.0; }
     if (a < 0.5) { return adm_exp((a * adm_log(x) - x) - a * adm_lgamma_one(a)); }
     if (a < 4.0) { return adm_pow(x, a) * adm_exp(-x - adm_lgamma(a + 1.0)); }
     let r: f32 = 1.0 / a;
@@ -864,23 +982,32 @@ fn adm_round_bf16(x: f32) -> f32 {
 fn adm_round_f16(x: f32) -> f32 {
     if (!adm_isfinite(x)) { return x; }
     let a: f32 = abs(x);
-    // Below the normal range the grid is that of 2^-24: adding 1/2 · 2^0 aligns to it.
-    if (a < 6.1035156e-05) { return adm_copysign((a + 0.5) - 0.5, x); }
+    // Below the normal range the grid is that of 2^-24.
+    if (a < 6.1035156e-05) { return adm_copysign(round(a * 16777216.0) * 5.9604645e-8, x); }
     let b: u32 = bitcast<u32>(x);
     let r: f32 = bitcast<f32>((b + 0xfffu + ((b >> 13u) & 1u)) & 0xffffe000u);
     return select(r, adm_copysign(adm_inf(), x), abs(r) > 65504.0);
 }
 
-// Philox4x32-10 (Salmon et al., SC 2011): the bits of one element under a key.
-fn adm_mul_high(a: u32, b: u32) -> u32 {
-    let al: u32 = a & 0xffffu;
-    let ah: u32 = a >> 16u;
-    let bl: u32 = b & 0xffffu;
-    let bh: u32 = b >> 16u;
-    let mid: u32 = ah * bl + ((al * bl) >> 16u);
-    let low: u32 = al * bh + (mid & 0xffffu);
-    return ah * bh + (mid >> 16u) + (low >> 16u);
+// OCP fp8 (OFP8, 2023): overflow is NaN with 4 exponent bits and infinity with 5.
+fn adm_round_f8_e4m3(x: f32) -> f32 {
+    let a: f32 = abs(x);
+    if (!(a < 3.0e38)) { return adm_nan(); }
+    if (a < 0.015625) { return adm_copysign(round(a * 512.0) * 0.001953125, x); }
+    let b: u32 = bitcast<u32>(x);
+    let r: f32 = bitcast<f32>((b + 0x7ffffu + ((b >> 20u) & 1u)) & 0xfff00000u);
+    return select(r, adm_nan(), abs(r) > 448.0);
 }
+fn adm_round_f8_e5m2(x: f32) -> f32 {
+    if (!adm_isfinite(x)) { return x; }
+    let a: f32 = abs(x);
+    if (a < 6.1035156e-05) { return adm_copysign(round(a * 65536.0) * 1.5258789e-05, x); }
+    let b: u32 = bitcast<u32>(x);
+    let r: f32 = bitcast<f32>((b + 0xfffffu + ((b >> 21u) & 1u)) & 0xffe00000u);
+    return select(r, adm_copysign(adm_inf(), x), abs(r) > 57344.0);
+}
+
+// Philox4x32-10 (Salmon et al., SC 2011): the bits of one element under a key.
 fn adm_random_bits(seed_low: u32, seed_high: u32, stream: u32, counter: u32, index_low: u32, index_high: u32) -> u32 {
     var k0: u32 = seed_low;
     var k1: u32 = seed_high;

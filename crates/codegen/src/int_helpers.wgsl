@@ -73,3 +73,16 @@ fn adm_ilcm_T(x: T, y: T) -> T {
     if (g == T(0)) { return g; }
     return adm_iabs_T(adm_idiv_T(x, g)) * adm_iabs_T(y);
 }
+// As f32 rounded to odd (Boldo and Melquiond, 2008), so that a second rounding to at most 22 bits is exact.
+fn adm_iodd_T(x: T) -> f32 {
+    // A leading bit above 24 is left of what is cut off, which leaves its mark in the last bit that stays.
+    var high: T = x;
+    var lost: T = T(0);
+    var scale: f32 = 1.0;
+    while (high >= T(16777216) || (high < T(0) && high < T(0) - T(16777216))) {
+        lost = lost | (high & T(1));
+        high = high >> 1u;
+        scale = scale * 2.0;
+    }
+    return f32(high | lost) * scale;
+}

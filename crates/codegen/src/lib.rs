@@ -28,12 +28,14 @@ pub enum Dialect {
     C,
     /// WebGPU's shading language, which has neither f64 nor 64-bit integers.
     Wgsl,
+    /// The same with naga's 64-bit integers, for adapters that have them.
+    WgslWide,
 }
 impl Dialect {
     fn name(self) -> &'static str {
         match self {
             Dialect::C => "C",
-            Dialect::Wgsl => "WGSL",
+            Dialect::Wgsl | Dialect::WgslWide => "WGSL",
         }
     }
     fn lacks(self, what: impl Into<String>) -> ErrorKind {
@@ -85,7 +87,7 @@ impl Texts {
             let value = int_text(text, "i32", dialect, &wide);
             return Ok(if self.class == Class::ToBool { value } else { format!("({value}) != 0") });
         }
-        let t = if dialect == Dialect::Wgsl { register } else { dtype.name() };
+        let t = if dialect == Dialect::C { dtype.name() } else { register };
         Ok(int_text(text, t, dialect, operands))
     }
 }

@@ -94,11 +94,13 @@ pub(crate) fn closure(text: &str, native: bool) -> Vec<String> {
     }
     needed.into_iter().map(|(_, source)| source).collect()
 }
-/// The helper that rounds a float register to a 16-bit dtype.
+/// The helper that rounds a float register to a narrower dtype.
 pub(crate) fn rounding(dtype: DType) -> Option<&'static str> {
     match dtype {
         DType::F16 => Some("adm_round_f16"),
         DType::BF16 => Some("adm_round_bf16"),
+        DType::F8E4M3 => Some("adm_round_f8_e4m3"),
+        DType::F8E5M2 => Some("adm_round_f8_e5m2"),
         _ => None,
     }
 }

@@ -5,6 +5,9 @@ use adamant_core::{
     expr::{Expr, Instr},
 };
 
+/// The largest number of 64 bits, as WGSL writes it.
+const I64_MAX: &str = "9223372036854775807li";
+
 /// How a kernel names what its program reads.
 pub struct Sources<'a> {
     /// input k's element at this position, of its register's type
@@ -30,19 +33,20 @@ pub struct Program {
 /// bits, at all times rounded or wrapped to the dtype.
 ///
 /// # Errors
-/// `Unsupported`: fp8 anywhere; f64 and 64-bit integers in WGSL.
+/// `Unsupported`: f64 in WGSL, and 64-bit integers in [`Dialect::Wgsl`].
 pub fn type_name(dtype: DType, dialect: Dialect) -> Result<&'static str, ErrorKind> {
     let lacks = || dialect.lacks(dtype.name());
     let wgsl = match dtype {
         DType::Bool => "bool",
         DType::U8 | DType::U16 | DType::U32 => "u32",
         DType::I8 | DType::I16 | DType::I32 => "i32",
-        DType::F16 | DType::BF16 | DType::F32 => "f32",
-        DType::I64 | DType::U64 | DType::F64 if dialect == Dialect::C => dtype.name(),
+        DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 => "f32",
+        DType::I64 | DType::U64 if dialect != Dialect::Wgsl => dtype.name(),
+        DType::F64 if dialect == Dialect::C => dtype.name(),
         _ => return Err(lacks()),
     };
     match dialect {
-        Dialect::Wgsl => Ok(wgsl),
+        Dialect::Wgsl | Dialect::WgslWide => Ok(wgsl),
         Dialect::C => translate::c_type(if dtype.is_float() || dtype == DType::Bool { wgsl } else { dtype.name() }).ok_or_else(lacks),
     }
 }
@@ -75,7 +79,7 @@ pub fn write_expr(expr: &Expr, dialect: Dialect, sources: &Sources<'_>) -> Resul
         let t = type_name(dtype, dialect)?;
         body.push_str(&match dialect {
             Dialect::C => format!("const {t} r{k} = {value};\n"),
-            Dialect::Wgsl => format!("let r{k}: {t} = {value};\n"),
+            Dialect::Wgsl | Dialect::WgslWide => format!("let r{k}: {t} = {value};\n"),
         });
     }
     Ok(Program { preamble: preamble(&body, dialect), body })
@@ -116,12 +120,15 @@ fn convert(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
                 format!("({t}){x}")
             }
         }
-        Dialect::Wgsl => {
+        Dialect::Wgsl | Dialect::WgslWide => {
             if to == DType::Bool {
+                // Of a NaN naga's `!=` says that it is no different.
                 format!(
-                    "{x} != {}",
+                    "!({x} == {})",
                     if from.is_float() {
                         "0.0"
+                    } else if from.size() == 8 {
+                        if from.is_signed() { "0li" } else { "0lu" }
                     } else if from.is_signed() {
                         "0"
                     } else {
@@ -129,8 +136,20 @@ fn convert(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
                     }
                 )
             } else if to.is_float() {
-                // An integer of more than 24 bits rounds to f32 before it rounds to a 16-bit float.
-                fitted(if from.is_float() { x.to_string() } else { format!("f32({x})") }, to, dialect)
+                // f32 holds no integer of more than 24 bits: rounded to odd, it may be rounded again.
+                let narrow = preambles::rounding(to).is_some() && from.is_int() && from.size() >= 4;
+                let value = if from.is_float() {
+                    x.to_string()
+                } else if narrow {
+                    format!("adm_iodd_{}({x})", type_name(from, dialect)?)
+                } else {
+                    format!("f32({x})")
+                };
+                fitted(value, to, dialect)
+            } else if from.is_float() && dialect == Dialect::WgslWide {
+                // To the ends of the range of 64 bits, from where narrower integers wrap.
+                let whole = format!("select(select(i64({x}), {I64_MAX}, {x} >= 9223372036854775808.0), 0li, adm_isnan({x}))");
+                fitted(if to == DType::I64 { whole } else { format!("{t}({whole})") }, to, dialect)
             } else if from.is_float() {
                 let whole = format!("select(i32({x}), 0, adm_isnan({x}))");
                 match to {
@@ -138,6 +157,9 @@ fn convert(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
                     _ if t == "u32" => fitted(format!("u32({whole})"), to, dialect),
                     _ => fitted(whole, to, dialect),
                 }
+            } else if to == DType::I64 && !from.is_signed() && from != DType::Bool {
+                // naga extends the sign of a u32 that becomes an i64.
+                format!("i64(u64({x}))")
             } else {
                 fitted(format!("{t}({x})"), to, dialect)
             }
@@ -159,7 +181,7 @@ fn bitcast(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
         return Err(dialect.lacks(format!("the bits of {from} as {to} inside a fused kernel")));
     }
     Ok(match (dialect, to) {
-        (Dialect::Wgsl, _) => format!("bitcast<{t}>({x})"),
+        (Dialect::Wgsl | Dialect::WgslWide, _) => format!("bitcast<{t}>({x})"),
         (_, F32) => format!("adm_bits_f32({x})"),
         (_, F64) => format!("adm_bits_f64({x})"),
         (_, I32 | U32) => format!("({t})adm_bits_u32({x})"),
@@ -185,6 +207,9 @@ fn constant(s: Scalar, dtype: DType, dialect: Dialect) -> Result<String, ErrorKi
     }
     let v = adamant_core::reference::wrap_int(s.to_i64(), dtype);
     Ok(match dtype {
+        DType::U64 if !c => format!("{}lu", v as u64),
+        DType::I64 if !c && v == i64::MIN => format!("(-{I64_MAX} - 1li)"),
+        DType::I64 if !c => format!("{v}li"),
         DType::U64 => format!("{}u", v as u64),
         // The smallest numbers have no literal of their own type.
         DType::I64 if v == i64::MIN => "INT64_MIN".into(),

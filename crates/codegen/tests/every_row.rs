@@ -74,16 +74,15 @@ impl Row {
 fn every_wgsl_text_is_valid() {
     let mut wrong = vec![];
     for row in Row::all() {
-        for (dtype, t) in [(DType::F32, "f32"), (DType::I32, "i32"), (DType::U32, "u32"), (DType::U8, "u32"), (DType::Bool, "bool")] {
+        for (dtype, t) in [(DType::F32, "f32"), (DType::I32, "i32"), (DType::U32, "u32"), (DType::U8, "u32"), (DType::I64, "i64"), (DType::Bool, "bool")] {
             if !row.takes(dtype) {
                 continue;
             }
-            let text = row.text(dtype, Dialect::Wgsl);
+            let dialect = if dtype == DType::I64 { Dialect::WgslWide } else { Dialect::Wgsl };
+            let text = row.text(dtype, dialect);
             let result = if row.class() == Class::ToBool { "bool" } else { t };
-            let source = format!(
-                "{}\nfn f(x: {t}, y: {t}) -> {result} {{ return {text}; }}\n@compute @workgroup_size(1) fn main() {{}}\n",
-                preamble(&text, Dialect::Wgsl)
-            );
+            let source =
+                format!("{}\nfn f(x: {t}, y: {t}) -> {result} {{ return {text}; }}\n@compute @workgroup_size(1) fn main() {{}}\n", preamble(&text, dialect));
             if let Err(e) = compiler::validate(&source) {
                 wrong.push(format!("{} of {dtype}: {e}\n{text}", row.name()));
             }

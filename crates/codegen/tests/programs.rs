@@ -108,7 +108,24 @@ fn programs() -> Vec<(DType, Expr)> {
         ),
         (I32, program(&[(Load(0), I32), (Cast(0), F32), (Cast(1), I32), (u(Unary::Neg, 2), I32), (u(Unary::Abs, 3), I32), (Cast(4), U32), (Cast(5), I32)])),
         (I32, program(&[(Load(0), I32), (Cast(0), Bool), (Load(1), I32), (Cast(2), Bool), (b(Mul, 1, 3), Bool), (b(BitXor, 4, 1), Bool), (Cast(5), I32)])),
-        // i64 and f64 are C's alone.
+        (
+            I32,
+            program(&[
+                (Load(0), I32),
+                (Cast(0), I64),
+                (b(Mul, 1, 1), I64),
+                (Const(Scalar::Int(i64::MIN)), I64),
+                (b(BitXor, 2, 3), I64),
+                (Cast(4), BF16),
+                (Cast(5), I64),
+                (b(ShiftRight, 6, 1), I64),
+                (Cast(7), Bool),
+                (Cast(6), I32),
+                (Cast(8), I32),
+                (b(Add, 9, 10), I32),
+            ]),
+        ),
+        // f64 is C's alone.
         (
             I32,
             program(&[
@@ -126,7 +143,7 @@ fn programs() -> Vec<(DType, Expr)> {
     ]
 }
 fn only_c(e: &Expr) -> bool {
-    e.dtypes.iter().any(|d| matches!(d, DType::I64 | DType::F64))
+    e.dtypes.contains(&DType::F64)
 }
 
 #[test]
@@ -170,8 +187,8 @@ fn c_programs_give_the_references_bits() {
 #[test]
 fn wgsl_programs_are_valid() {
     for (dtype, e) in programs().into_iter().filter(|p| !only_c(&p.1)) {
-        let text = write_expr(&e, Dialect::Wgsl, &sources()).unwrap();
-        let t = type_name(dtype, Dialect::Wgsl).unwrap();
+        let text = write_expr(&e, Dialect::WgslWide, &sources()).unwrap();
+        let t = type_name(dtype, Dialect::WgslWide).unwrap();
         let source = format!("{}\nfn f(x: {t}, y: {t}) -> {t} {{\n{}return r{};\n}}\n", text.preamble, text.body, e.instrs.len() - 1);
         compiler::validate(&source).unwrap_or_else(|e| panic!("{e}\n{source}"));
     }

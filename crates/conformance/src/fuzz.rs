@@ -3,7 +3,7 @@
 //!
 //! Errors do not build up over a program this way: each op is judged on the inputs it really had.
 use crate::{data::same_bits, random::Random, tolerance};
-use adamant_core::{Arg, Device, HostArray, schedule::take_stats};
+use adamant_core::{Arg, DType, Device, HostArray, Tensor, schedule::take_stats};
 use coverage::{Coverage, Want, wanted};
 use program::{Kind, Mode, Program, Seen, Value};
 use std::{
@@ -64,6 +64,8 @@ pub struct Report {
     pub faulted: usize,
     /// graphs that were differentiated
     pub differentiated: usize,
+    /// graphs that were not run: they use a dtype that the device says it does not have
+    pub skipped: usize,
     /// the table
     pub coverage: Coverage,
     /// what failed
@@ -95,7 +97,12 @@ fn table() -> &'static [Want] {
 /// Runs a campaign.
 pub fn run(device: Device, options: &Options) -> Report {
     let mut report = Report::default();
+    let absent = absent(device);
     for index in 0..options.n {
+        if nth(options.seed, index, 0).nodes.iter().any(|n| n.metas.iter().any(|m| absent.contains(&m.1))) {
+            report.skipped += 1;
+            continue;
+        }
         // The second table of sizes after the first: what is cached for one must not be used for the other.
         for variant in 0..2 {
             let program = nth(options.seed, index, variant);
@@ -126,6 +133,11 @@ pub fn run(device: Device, options: &Options) -> Report {
     report
 }
 
+/// The dtypes that a device names as its own lack when it is asked to cast to them.
+fn absent(device: Device) -> Vec<DType> {
+    let lacks = |d: &DType| Tensor::zeros_on([1], DType::I32, device).cast(*d).eval().is_err_and(|e| e.kind().word() == "unsupported");
+    DType::ALL.into_iter().filter(lacks).collect()
+}
 /// Runs `f` without the panic messages of this thread: they become part of a report.
 fn quietly<R>(f: impl FnOnce() -> R) -> R {
     thread_local!(static QUIET: Cell<bool> = const { Cell::new(false) });
@@ -168,7 +180,7 @@ fn check(device: Device, program: &Program, window: usize) -> Result<Facts, Stri
     if let Some((name, Err((_, text)))) = eager.iter().chain(&fused).chain(&cut).find(|(_, r)| matches!(r, Err(("internal" | "unsupported" | "capture", _)))) {
         return Err(format!("{name}: {text}"));
     }
-    against_reference(program, &by_name, &mut facts)?;
+    against_reference(device, program, &by_name, &mut facts)?;
     for (mode, seen) in [(Mode::Fused, &fused), (Mode::Window(window), &cut)] {
         for (name, got) in seen {
             let Some(want) = by_name.get(name.as_str()) else {
@@ -196,7 +208,7 @@ fn agree(name: &str, mode: Mode, got: &Value, want: &Value) -> Result<(), String
     }
 }
 /// Judges every op on the inputs it had.
-fn against_reference(program: &Program, seen: &HashMap<&str, &Value>, facts: &mut Facts) -> Result<(), String> {
+fn against_reference(device: Device, program: &Program, seen: &HashMap<&str, &Value>, facts: &mut Facts) -> Result<(), String> {
     for round in 0..program.rounds {
         let value = |node: usize, output: usize| -> Option<HostArray> {
             seen.get(format!("round {round} value {node}.{output}").as_str()).and_then(|r| r.as_ref().ok()).cloned()
@@ -208,7 +220,7 @@ fn against_reference(program: &Program, seen: &HashMap<&str, &Value>, facts: &mu
             if let (Some(inputs), Some(got)) = (inputs, got) {
                 let arg = args.get(round % args.len().max(1)).copied().unwrap_or(Arg::None);
                 facts.checked += 1;
-                tolerance::check(op, arg, &inputs, &got).map_err(|e| format!("round {round}, %{k} = {op:?}: {e}"))?;
+                tolerance::check_on(device, op, arg, &inputs, &got).map_err(|e| format!("round {round}, %{k} = {op:?}: {e}"))?;
             }
         }
     }

@@ -50,7 +50,7 @@ fn derivative(f: &dyn Fn(f64) -> Result<f64, Error>) -> Result<(f64, f64), Error
     Ok((best, error))
 }
 
-/// A sample in f64 with its cotangents drawn.
+/// A sample with its cotangents drawn.
 struct Sample<'a> {
     entry: &'a Entry,
     device: Device,
@@ -85,9 +85,10 @@ impl Sample<'_> {
     }
     /// sum over outputs of sum(output * cotangent)
     fn loss(&self, x: &[Tensor]) -> Result<Tensor, Error> {
-        let mut loss = Tensor::full_on((), 0.0, DType::F64, self.device);
+        let wide = crate::suite::widest_float(self.device);
+        let mut loss = Tensor::full_on((), 0.0, wide, self.device);
         for (y, w) in self.outputs(x)? {
-            loss = loss + (&y * &upload(&w, self.device)).cast(DType::F64).sum(..);
+            loss = loss + (&y * &upload(&w, self.device)).cast(wide).sum(..);
         }
         loss.ok()
     }
@@ -261,4 +262,33 @@ pub fn check(device: Device, entry: &Entry, seed: u64) -> Result<(), String> {
         }
         Ok(())
     })
+}
+
+/// Checks the gradients of one sample in a dtype against those that the reference gives, within [`THROUGH_F32`] of the
+/// largest. For devices without f64, where differences tell too little.
+///
+/// # Errors
+/// The kind and words of an error, or the first element that is wrong.
+pub fn against_reference(device: Device, entry: &Entry, dtype: DType, seed: u64) -> Result<(), (&'static str, String)> {
+    let on = |device: Device| {
+        device.scoped(|| {
+            let random = Random::new(seed);
+            let inputs: Vec<HostArray> = entry.inputs.iter().enumerate().map(|(k, i)| i.draw(dtype, &mut random.part(k as u64))).collect();
+            let sample = Sample { entry, device, inputs, random, layout: "dense" };
+            sample.gradients(&sample.inputs).map_err(|e| (e.kind().word(), e.to_string()))
+        })
+    };
+    let (got, want) = (on(device)?, on(Device::reference())?);
+    let (relative, absolute) = THROUGH_F32;
+    for (k, (g, w)) in got.iter().zip(&want).enumerate() {
+        let largest = (0..w.len()).map(|e| w.float(e).abs()).filter(|v| v.is_finite()).fold(0.0, f64::max);
+        let same = |e: &usize| {
+            let (g, w) = (g.float(*e), w.float(*e));
+            g == w || (g.is_nan() && w.is_nan()) || (g - w).abs() <= absolute + relative * largest
+        };
+        if let Some(e) = (0..w.len()).find(|e| !same(e)) {
+            return Err(("value", format!("derivative by element {e} of input {k}: got {:e}, the reference gives {:e}", g.float(e), w.float(e))));
+        }
+    }
+    Ok(())
 }

@@ -76,14 +76,33 @@ impl Device {
     /// None is.
     #[track_caller]
     pub fn auto() -> Result<Device> {
+        Device::choose().map(|(device, _)| device)
+    }
+    /// What [`Device::auto`] gives, and why: which devices were looked at, in the order of preference. One that the host's
+    /// processor only imitates is taken if there is no other.
+    ///
+    /// # Errors
+    /// As [`Device::auto`].
+    #[track_caller]
+    pub fn choose() -> Result<(Device, String)> {
         let mut order: Vec<_> = BACKENDS.iter().collect();
         order.sort_by_key(|r| std::cmp::Reverse(r.preference));
-        let mut reasons = Vec::new();
+        let (mut reasons, mut imitated) = (Vec::new(), None);
         for r in order {
             match Device::open(r.name, 0) {
-                Ok(d) => return Ok(d),
+                Ok(d) if (r.imitated)(d.backend()) => {
+                    reasons.push(format!("{}: {} is imitated by the processor", r.name, d.info().name));
+                    imitated.get_or_insert(d);
+                }
+                Ok(d) => {
+                    reasons.push(format!("{d}: {}", d.info().name));
+                    return Ok((d, reasons.join("; ")));
+                }
                 Err(e) => reasons.push(format!("{}: {}", r.name, e.kind())),
             }
+        }
+        if let Some(d) = imitated {
+            return Ok((d, reasons.join("; ")));
         }
         if reasons.is_empty() {
             reasons.push("no backend is compiled in; enable the feature `cpu` of the crate `adamant`".into());
@@ -175,6 +194,10 @@ impl Device {
     /// Facts about the device.
     pub fn info(self) -> &'static DeviceInfo {
         self.0.backend.info()
+    }
+    /// f64, or f32 where the device has no f64: what numbers without a dtype of their own are computed in.
+    pub(crate) fn widest_float(self) -> crate::DType {
+        if self.info().dtypes.contains(&crate::DType::F64) { crate::DType::F64 } else { crate::DType::F32 }
     }
     /// What its memory pool has done.
     pub fn memory(self) -> MemoryStats {

@@ -348,7 +348,7 @@ unary_table! {
     Asinh asinh { class: Float, exact: libm::asinh, int: None, saves: Input, grad: Some(|g, x, _| g / x.hypot(1.0)),
         c: "asinh(x)", wgsl: "adm_asinh(x)", onnx: Some("Asinh"), domain: ALL, kinks: &[] }
     /// The inverse hyperbolic cosine; NaN below 1.
-    Acosh acosh { class: Float, exact: libm::acosh, int: None, saves: Input, grad: Some(|g, x, _| g / ((x - 1.0).sqrt() * (x + 1.0).sqrt())),
+    Acosh acosh { class: Float, exact: |x| if x < 1.0 { f64::NAN } else { libm::acosh(x) }, int: None, saves: Input, grad: Some(|g, x, _| g / ((x - 1.0).sqrt() * (x + 1.0).sqrt())),
         c: "acosh(x)", wgsl: "adm_acosh(x)", onnx: Some("Acosh"), domain: (1.01, 10.0), kinks: &[] }
     /// The inverse hyperbolic tangent; NaN outside [-1, 1].
     Atanh atanh { class: Float, exact: libm::atanh, int: None, saves: Input, grad: Some(|g, x, _| g / one_minus_square(x)),
@@ -395,7 +395,7 @@ unary_table! {
         c: "adm_softplus(x)", wgsl: "adm_softplus(x)", onnx: Some("Softplus"), domain: ALL, kinks: &[] }
     /// x · sigmoid(x), also called swish.
     Silu silu { class: Float, exact: |x| x * special::sigmoid(x), int: None, saves: Input, grad: Some(|g, x, _| { let s = x.sigmoid(); g * (&s * (x * (1.0 - &s) + 1.0)) }),
-        c: "x * adm_sigmoid(x)", wgsl: "x * adm_sigmoid(x)", onnx: Some("Swish"), domain: ALL, kinks: &[] }
+        c: "x * adm_sigmoid(x)", wgsl: "adm_silu(x)", onnx: Some("Swish"), domain: ALL, kinks: &[] }
     /// x · Φ(x), with Φ the normal distribution function: the exact form. NaN at both infinities, as PyTorch's.
     Gelu gelu { class: Float, exact: |x| if x.is_infinite() { f64::NAN } else { x * special::ndtr(x) }, int: None, saves: Input, grad: Some(|g, x, _| g * (x * normal_density(x) + x.ndtr())),
         c: "adm_gelu(x)", wgsl: "adm_gelu(x)", onnx: Some("Gelu"), domain: (-6.0, 6.0), kinks: &[],
@@ -591,7 +591,7 @@ binary_table! {
     /// Is x not equal to y? True for NaN.
     Ne ne { class: ToBool, exact: |x, y| (x != y) as u8 as f64, int: Some(|x, y| Some((x != y) as i64)), saves: Nothing,
         grad: None,
-        c: "x != y", wgsl: "x != y", onnx: None, domain: BOTH }
+        c: "x != y", wgsl: "!(x == y)", onnx: None, domain: BOTH }
     /// Is x less than y?
     Lt lt { class: ToBool, exact: |x, y| (x < y) as u8 as f64, int: Some(|x, y| Some((x < y) as i64)), saves: Nothing,
         grad: None,
@@ -611,15 +611,15 @@ binary_table! {
     /// Are both sides not zero?
     LogicalAnd logical_and { class: ToBool, exact: |x, y| (x != 0.0 && y != 0.0) as u8 as f64, int: Some(|x, y| Some((x != 0 && y != 0) as i64)), saves: Nothing,
         grad: None,
-        c: "x != 0 && y != 0", wgsl: "x != 0.0 && y != 0.0", onnx: Some("And"), domain: BOTH, int_text: "(x != 0) && (y != 0)" }
+        c: "x != 0 && y != 0", wgsl: "!(x == 0.0) && !(y == 0.0)", onnx: Some("And"), domain: BOTH, int_text: "(x != 0) && (y != 0)" }
     /// Is either side not zero?
     LogicalOr logical_or { class: ToBool, exact: |x, y| (x != 0.0 || y != 0.0) as u8 as f64, int: Some(|x, y| Some((x != 0 || y != 0) as i64)), saves: Nothing,
         grad: None,
-        c: "x != 0 || y != 0", wgsl: "x != 0.0 || y != 0.0", onnx: Some("Or"), domain: BOTH, int_text: "(x != 0) || (y != 0)" }
+        c: "x != 0 || y != 0", wgsl: "!(x == 0.0) || !(y == 0.0)", onnx: Some("Or"), domain: BOTH, int_text: "(x != 0) || (y != 0)" }
     /// Is exactly one side not zero?
     LogicalXor logical_xor { class: ToBool, exact: |x, y| ((x != 0.0) != (y != 0.0)) as u8 as f64, int: Some(|x, y| Some(((x != 0) != (y != 0)) as i64)), saves: Nothing,
         grad: None,
-        c: "(x != 0) != (y != 0)", wgsl: "(x != 0.0) != (y != 0.0)", onnx: Some("Xor"), domain: BOTH, int_text: "(x != 0) != (y != 0)" }
+        c: "(x != 0) != (y != 0)", wgsl: "(x == 0.0) != (y == 0.0)", onnx: Some("Xor"), domain: BOTH, int_text: "(x != 0) != (y != 0)" }
     /// The bits set on both sides; on bool: and.
     BitAnd bitwise_and { class: Bits, exact: |x, y| ((x as i64) & (y as i64)) as f64, int: Some(|x, y| Some(x & y)), saves: Nothing,
         grad: None,

@@ -170,7 +170,7 @@ pub fn document(evaluation: &Evaluation, data: &Examples, show: &Show) -> Result
     }))
 }
 fn image(x: &Tensor, [channels, height, width]: [usize; 3]) -> Result<Value, Failure> {
-    let values = x.cast(DType::F64).to_vec::<f64>()?;
+    let values = x.to_vec_as::<f64>()?;
     let (low, high) = values.iter().filter(|v| v.is_finite()).fold((0.0f64, f64::MIN_POSITIVE), |(l, h), v| (l.min(*v), h.max(*v)));
     let pixels: Vec<u8> = values.iter().map(|v| ((v - low) / (high - low) * 255.0).round() as u8).collect();
     if pixels.len() != channels * height * width {

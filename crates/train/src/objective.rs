@@ -61,16 +61,12 @@ impl Objective {
                 let (outputs, targets) = flat(outputs, targets)?;
                 let losses = -outputs.log_softmax(-1).gather(-1, &targets.cast(DType::I64).unsqueeze(-1)).squeeze(-1);
                 let answers = outputs.argmax(-1);
-                Ok(Judged {
-                    losses: losses.cast(DType::F64).to_vec::<f64>()?,
-                    answers: Some(answers.to_vec::<i64>()?),
-                    targets: targets.cast(DType::I64).to_vec::<i64>()?,
-                })
+                Ok(Judged { losses: losses.to_vec_as::<f64>()?, answers: Some(answers.to_vec::<i64>()?), targets: targets.cast(DType::I64).to_vec::<i64>()? })
             }
             Objective::Numbers => {
                 let squares = squares(outputs, targets)?;
                 let rows = squares.shape()?[0] as isize;
-                Ok(Judged { losses: squares.reshape([rows, -1]).mean(-1).cast(DType::F64).to_vec::<f64>()?, answers: None, targets: Vec::new() })
+                Ok(Judged { losses: squares.reshape([rows, -1]).mean(-1).to_vec_as::<f64>()?, answers: None, targets: Vec::new() })
             }
         }
     }

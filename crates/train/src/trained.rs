@@ -160,7 +160,7 @@ impl Trained {
             let mut window: Vec<i64> = seen.iter().map(|t| i64::from(*t)).collect();
             window.resize(*context, 0);
             let logits = self.answer(&Tensor::from_vec(window, [1, *context]))?;
-            let last = logits.narrow(1, seen.len() - 1, 1).reshape([-1]).cast(DType::F64).to_vec::<f64>()?;
+            let last = logits.narrow(1, seen.len() - 1, 1).reshape([-1]).to_vec_as::<f64>()?;
             let token = draw(&last, sampling, k as u64) as u32;
             known.push(token);
             each(&decoder.push(token));

@@ -7,10 +7,10 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Parses and validates a WGSL module.
+/// Parses and validates a WGSL module, with 64-bit integers.
 pub fn validate(source: &str) -> Result<(), String> {
     let module = naga::front::wgsl::parse_str(source).map_err(|e| e.emit_to_string(source))?;
-    let mut validator = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), naga::valid::Capabilities::empty());
+    let mut validator = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), naga::valid::Capabilities::SHADER_INT64);
     validator.validate(&module).map(|_| ()).map_err(|e| format!("{e:?}"))
 }
 

@@ -287,7 +287,8 @@ impl Program {
         let mut loss: Option<Tensor> = None;
         for r in &self.loss {
             let Some(v) = values[r.node].get(r.output) else { continue };
-            let term = v.sum(..).cast(DType::F64);
+            let wide = crate::suite::widest_float(v.try_meta()?.device);
+            let term = v.sum(..).cast(wide);
             loss = Some(match loss {
                 None => term,
                 Some(l) => l + term,
@@ -304,7 +305,8 @@ impl Program {
         }
         let first = loss.backward_graph()?;
         let mut norm: Option<Tensor> = None;
-        for g in named(&first).iter().map(|(_, g)| g.square().sum(..).cast(DType::F64)) {
+        let wide = crate::suite::widest_float(loss.try_meta()?.device);
+        for g in named(&first).iter().map(|(_, g)| g.square().sum(..).cast(wide)) {
             norm = Some(match norm {
                 None => g,
                 Some(n) => n + g,

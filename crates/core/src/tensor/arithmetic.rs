@@ -3,7 +3,7 @@ use super::{
     Operand, OperandRef, Tensor,
     compose::{Built, compose, compose1, refuse},
 };
-use crate::{Arg, DType, Op, Scalar, composite::wide::same_dtype, scalar::Binary};
+use crate::{Arg, Op, Scalar, composite::wide::same_dtype, scalar::Binary};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
 macro_rules! operators {
@@ -133,7 +133,7 @@ impl Tensor {
             if !(rtol >= 0.0 && atol >= 0.0) {
                 return refuse(format!("tolerances must not be negative: rtol {rtol}, atol {atol}"));
             }
-            let float = |t: &Tensor| if t.meta().dtype.is_float() { t.clone() } else { t.cast(DType::F64) };
+            let float = |t: &Tensor| if t.meta().dtype.is_float() { t.clone() } else { t.cast(t.meta().device.widest_float()) };
             let (x, y) = (float(self), float(other));
             let distance = (&x - &y).abs();
             let near = distance.le(y.abs() * rtol + atol).logical_and(distance.isfinite());

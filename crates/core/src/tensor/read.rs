@@ -4,7 +4,7 @@ use super::{
     compose::{compose, compose1},
     for_each_offset,
 };
-use crate::{DType, Element, Error, ErrorKind, Meta, Origin, Result, record, value::Stored};
+use crate::{DType, Device, Element, Error, ErrorKind, Meta, Origin, Result, record, value::Stored};
 use std::sync::Arc;
 
 impl Tensor {
@@ -97,6 +97,23 @@ impl Tensor {
         scatter(&whole);
         Ok(())
     }
+    /// The elements in row-major order, converted to `T`'s dtype if need be: by the device, or on the host where the device
+    /// lacks the dtype.
+    ///
+    /// # Errors
+    /// As [`Tensor::eval`]; memory for the copy.
+    #[track_caller]
+    pub fn to_vec_as<T: Element>(&self) -> Result<Vec<T>> {
+        let meta = self.try_meta()?;
+        if meta.dtype == T::DTYPE {
+            return self.to_vec();
+        }
+        let here = self.detach();
+        let has = meta.device.info().dtypes;
+        let able = has.contains(&T::DTYPE) || !T::DTYPE.computes();
+        let read = if able { here } else { here.to(Device::reference()) };
+        read.cast(T::DTYPE).to_vec()
+    }
     /// The only element, converted to `T`'s dtype if need be.
     ///
     /// # Errors
@@ -107,8 +124,7 @@ impl Tensor {
         if meta.shape.elements() != 1 {
             return Err(Error::new("item", ErrorKind::Shape { shape: meta.shape, expected: "exactly one element".into() }));
         }
-        let same = if meta.dtype == T::DTYPE { self.clone() } else { self.detach().cast(T::DTYPE) };
-        same.to_vec::<T>()?.first().copied().ok_or_else(|| Error::new("item", ErrorKind::Internal("no element".into())))
+        self.to_vec_as::<T>()?.first().copied().ok_or_else(|| Error::new("item", ErrorKind::Internal("no element".into())))
     }
     /// Are shapes equal and all elements within `atol + rtol * |other|`? NaN is close to nothing.
     ///
@@ -124,7 +140,7 @@ impl Tensor {
             if a.dtype != b.dtype {
                 return Err(ErrorKind::DtypeMismatch { left: a.dtype, right: b.dtype }.into());
             }
-            let wide = if a.dtype.is_float() { if a.dtype == DType::F64 { DType::F64 } else { DType::F32 } } else { DType::F64 };
+            let wide = if a.dtype.is_float() { if a.dtype == DType::F64 { DType::F64 } else { DType::F32 } } else { a.device.widest_float() };
             let (a, b) = (self.detach().cast(wide), other.detach().cast(wide));
             // Equal infinities are close: their difference is NaN.
             let near = (&a - &b).abs();

@@ -1,0 +1,161 @@
+//! The backend itself: core's contract on one opened adapter.
+use crate::{
+    composite, conv, copy, gather,
+    gpu::{Gpu, internal},
+    launch::{Recorder, Shared},
+    map, matmul,
+    memory::{Staging, WgpuMemory, download, ours, upload},
+    program, reduce, scan, scatter, select, sort, window,
+};
+use adamant_core::{
+    DType, ErrorKind,
+    backend::{Backend, Determinism, DeviceInfo, Memory, Support},
+    kernel::{KernelKind, Step},
+    op::{ReduceOp, ScatterMode},
+};
+use std::{any::Any, time::Instant};
+
+/// An adapter as a device.
+pub struct WgpuBackend {
+    gpu: Gpu,
+    info: DeviceInfo,
+    shared: Shared,
+    staging: Staging,
+}
+const WIDE: [DType; 9] = [DType::Bool, DType::U8, DType::I8, DType::I32, DType::U32, DType::I64, DType::F16, DType::BF16, DType::F32];
+const NARROW: [DType; 8] = [DType::Bool, DType::U8, DType::I8, DType::I32, DType::U32, DType::F16, DType::BF16, DType::F32];
+
+impl WgpuBackend {
+    /// Opens adapter number `number`, with everything it can do.
+    ///
+    /// # Errors
+    /// `DeviceAbsent`: there is none, or no such number.
+    pub fn open(number: usize) -> Result<WgpuBackend, ErrorKind> {
+        WgpuBackend::from(Gpu::open(number, true)?)
+    }
+    /// As [`WgpuBackend::open`], without 64-bit integers: what an adapter that lacks them can do.
+    ///
+    /// # Errors
+    /// As [`WgpuBackend::open`].
+    pub fn open_without_i64(number: usize) -> Result<WgpuBackend, ErrorKind> {
+        WgpuBackend::from(Gpu::open(number, false)?)
+    }
+    fn from(gpu: Gpu) -> Result<WgpuBackend, ErrorKind> {
+        let yes = |b: bool| if b { "yes" } else { "no" }.to_string();
+        let a = &gpu.adapter;
+        let mut details = vec![
+            ("api", a.backend.to_string()),
+            ("kind", format!("{:?}", a.device_type)),
+            ("driver", format!("{} {}", a.driver, a.driver_info)),
+            ("subgroups", format!("{} to {}", a.subgroup_min_size, a.subgroup_max_size)),
+            ("largest tensor", format!("{} bytes", gpu.largest_buffer())),
+            ("buffers of a kernel", gpu.limits.max_storage_buffers_per_shader_stage.to_string()),
+            ("i64", yes(gpu.int64)),
+            ("f64", "no".to_string()),
+        ];
+        details.extend(crate::probe::probe(&gpu)?.details());
+        let info = DeviceInfo {
+            backend: "wgpu",
+            name: a.name.clone(),
+            parallelism: gpu.limits.max_compute_invocations_per_workgroup as usize,
+            details,
+            // Fixed trees and no order of invocations anywhere; other drivers may contract other products.
+            determinism: Determinism::RunToRun,
+            dtypes: if gpu.int64 { &WIDE } else { &NARROW },
+            window_ops: 2048,
+            window_bytes: 1 << 30,
+        };
+        Ok(WgpuBackend { gpu, info, shared: Shared::default(), staging: Staging::default() })
+    }
+    /// Is the adapter a driver that computes on the host's processor?
+    pub fn is_software(&self) -> bool {
+        self.gpu.adapter.device_type == wgpu::DeviceType::Cpu
+    }
+    /// Destroys the device under the backend: every later call fails as it does when a driver is lost.
+    pub fn destroy(&self) {
+        self.gpu.device.destroy();
+        self.gpu.health.lose("it was destroyed");
+    }
+    fn can(&self, kernel: &KernelKind, dtypes: &[DType]) -> bool {
+        let computes = || dtypes.iter().all(|d| self.gpu.computes(*d));
+        // Where i64 is only an index, it is stored as words.
+        let values = |n: usize| dtypes.iter().take(n).all(|d| self.gpu.computes(*d));
+        match kernel {
+            KernelKind::Copy => true,
+            KernelKind::Map { expr, .. } => computes() && program::check(&self.gpu, expr).is_ok(),
+            KernelKind::Reduce { expr, op, .. } => {
+                let sums_integers = matches!(op, ReduceOp::Sum | ReduceOp::Prod) && dtypes.last() == Some(&DType::I64);
+                computes() && program::check(&self.gpu, expr).is_ok() && (!sums_integers || self.gpu.int64)
+            }
+            KernelKind::ArgReduce { .. } | KernelKind::Sort { .. } | KernelKind::Window(_) => values(1),
+            KernelKind::Scan { .. } | KernelKind::Matmul => computes(),
+            KernelKind::Conv(_) => computes() && dtypes.iter().all(|d| d.is_float()),
+            KernelKind::Gather { .. } => true,
+            KernelKind::Scatter { mode, .. } => *mode == ScatterMode::Set || dtypes.last().is_none_or(|d| self.gpu.computes(*d)),
+            KernelKind::Composite(c) => composite::supports(&**c, dtypes),
+        }
+    }
+    fn record<'a>(&self, recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result<(), ErrorKind> {
+        if step.outputs.iter().all(|o| o.shape.elements() == 0) {
+            return Ok(());
+        }
+        match &step.kernel.kind {
+            KernelKind::Map { expr, outputs } => map::record(recorder, step, expr, outputs),
+            KernelKind::Copy => copy::record(recorder, step),
+            KernelKind::Reduce { expr, value, op, axes } => reduce::record(recorder, step, expr, *value, *op, *axes),
+            KernelKind::ArgReduce { op, axis } => select::record(recorder, step, *op, *axis as usize),
+            KernelKind::Scan { op, axis, reverse } => scan::record(recorder, step, *op, *axis as usize, *reverse),
+            KernelKind::Matmul => matmul::record(recorder, step),
+            KernelKind::Conv(spec) => conv::record(recorder, step, spec),
+            KernelKind::Window(spec) => window::record(recorder, step, spec),
+            KernelKind::Gather { axis } => gather::record(recorder, step, *axis as usize),
+            KernelKind::Scatter { axis, mode } => scatter::record(recorder, step, *axis as usize, *mode),
+            KernelKind::Sort { axis, descending } => sort::record(recorder, step, *axis as usize, *descending),
+            KernelKind::Composite(c) => composite::record(recorder, step, &**c),
+        }
+    }
+}
+impl Backend for WgpuBackend {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+    fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
+        if self.can(kernel, dtypes) { Support::Native } else { Support::No }
+    }
+    fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
+        Ok(Box::new(WgpuMemory::new(&self.gpu, bytes)?))
+    }
+    fn upload(&self, to: &mut dyn Memory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
+        upload(&self.gpu, &self.staging, ours(to)?, offset, from)
+    }
+    fn download(&self, from: &dyn Memory, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind> {
+        download(&self.gpu, &self.staging, ours(from)?, offset, to)
+    }
+    fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
+        self.gpu.health.check()?;
+        let mut recorder = Recorder::new(&self.gpu);
+        steps.iter().try_for_each(|step| self.record(&mut recorder, step))?;
+        recorder.run(&self.shared, &self.staging)
+    }
+    fn submit_timed(&self, steps: &[Step<'_>], ended: &mut dyn FnMut(usize, Instant, Instant)) -> Result<(), ErrorKind> {
+        self.synchronize()?;
+        for (k, step) in steps.iter().enumerate() {
+            let begin = Instant::now();
+            self.submit(std::slice::from_ref(step))?;
+            self.synchronize()?;
+            ended(k, begin, Instant::now());
+        }
+        Ok(())
+    }
+    fn synchronize(&self) -> Result<(), ErrorKind> {
+        self.gpu.health.check()?;
+        self.gpu.wait_for(None)
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+/// A kernel with other operands than its family has.
+pub(crate) fn misshapen(family: &str) -> ErrorKind {
+    internal(&format!("a {family} step with other operands than its kernel has"))
+}

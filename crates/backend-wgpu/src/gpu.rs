@@ -1,0 +1,106 @@
+//! An adapter, opened: the device, its queue, what it can do, and the pipelines it has compiled.
+use crate::{
+    health::{Health, scoped},
+    pipeline::Pipelines,
+};
+use adamant_codegen::Dialect;
+use adamant_core::{DType, ErrorKind};
+use std::sync::Arc;
+
+/// A device of wgpu with what we know of it.
+pub(crate) struct Gpu {
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub limits: wgpu::Limits,
+    pub adapter: wgpu::AdapterInfo,
+    /// shaders have 64-bit integers
+    pub int64: bool,
+    pub health: Arc<Health>,
+    pub pipelines: Pipelines,
+}
+pub(crate) fn internal(what: &str) -> ErrorKind {
+    ErrorKind::Internal(what.into())
+}
+
+/// The adapters of this machine, the most capable kind first; those of one kind in the system's order.
+fn adapters() -> Vec<wgpu::Adapter> {
+    let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
+    description.backends = wgpu::Backends::PRIMARY;
+    // The driver's own validation is for those who debug wgpu.
+    description.flags = wgpu::InstanceFlags::empty();
+    let instance = wgpu::Instance::new(description);
+    let mut found = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
+    found.retain(|a| a.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS));
+    found.sort_by_key(|a| match a.get_info().device_type {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::IntegratedGpu => 1,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    });
+    found
+}
+
+impl Gpu {
+    /// Opens adapter number `number`. `wide`: with 64-bit integers, where the adapter has them.
+    ///
+    /// # Errors
+    /// `DeviceAbsent`, saying what there is instead.
+    pub fn open(number: usize, wide: bool) -> Result<Gpu, ErrorKind> {
+        let found = adapters();
+        let Some(adapter) = found.get(number) else {
+            let names: Vec<String> = found.iter().enumerate().map(|(k, a)| format!("{k}: {}", a.get_info().name)).collect();
+            return Err(ErrorKind::DeviceAbsent(match names.len() {
+                0 => "wgpu finds no adapter on this machine; it needs a driver for Vulkan, Metal or DirectX 12 (on Debian a software one is in mesa-vulkan-drivers)".into(),
+                _ => format!("wgpu finds no adapter number {number}; there are {}", names.join(", ")),
+            }));
+        };
+        let info = adapter.get_info();
+        let int64 = wide && adapter.features().contains(wgpu::Features::SHADER_INT64);
+        let wanted = wgpu::DeviceDescriptor {
+            label: Some("adamant"),
+            required_features: if int64 { wgpu::Features::SHADER_INT64 } else { wgpu::Features::empty() },
+            required_limits: adapter.limits(),
+            ..wgpu::DeviceDescriptor::default()
+        };
+        let opened = pollster::block_on(adapter.request_device(&wanted));
+        let (device, queue) = opened.map_err(|e| ErrorKind::DeviceAbsent(format!("{} cannot be opened: {e}", info.name)))?;
+        let health = Health::watch(&device);
+        let limits = device.limits();
+        Ok(Gpu { device, queue, limits, adapter: info, int64, health, pipelines: Pipelines::default() })
+    }
+    /// The language that its shaders are written in.
+    pub fn dialect(&self) -> Dialect {
+        if self.int64 { Dialect::WgslWide } else { Dialect::Wgsl }
+    }
+    /// May a program compute with the dtype?
+    pub fn computes(&self, dtype: DType) -> bool {
+        adamant_codegen::type_name(dtype, self.dialect()).is_ok()
+    }
+    /// The most bytes of one buffer that a kernel can see.
+    pub fn largest_buffer(&self) -> u64 {
+        // Kernels count words in 32 bits.
+        self.limits.max_storage_buffer_binding_size.min(self.limits.max_buffer_size).min(u32::MAX as u64) / 64 * 64
+    }
+    /// A new buffer.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, a lost device.
+    pub fn buffer(&self, size: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer, ErrorKind> {
+        let size = size.next_multiple_of(4);
+        let buffer = scoped(&self.device, || self.device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false }));
+        self.health.check()?;
+        buffer
+    }
+    /// Waits until a submission, or all of them, are done.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn wait_for(&self, index: Option<wgpu::SubmissionIndex>) -> Result<(), ErrorKind> {
+        let done = self.device.poll(wgpu::PollType::Wait { submission_index: index, timeout: None });
+        if done.is_err() {
+            return Err(self.health.after("waiting for it failed"));
+        }
+        self.health.check()
+    }
+}

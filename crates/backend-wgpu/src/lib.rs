@@ -1,0 +1,64 @@
+//! The wgpu backend of Adamant.
+//!
+//! # Design
+//!
+//! *Text.* Every kernel is WGSL written for its structure: programs of Map and Reduce come from core's expression
+//! through `codegen`, the rest from small writers beside it. Sizes, strides, offsets and scalar arguments are not
+//! structure; they are words of a parameter buffer, so a new size compiles nothing. A pipeline is found by the kernel of
+//! core that it was made for, or by its text.
+//!
+//! *Launches.* A step becomes one launch, or a few. All steps of a submission are encoded into one command buffer, in
+//! order; wgpu puts a barrier where one reads what another wrote. `submit` returns before they have run, unless one of
+//! them can find bad data: core wants to know of that when the call returns.
+//!
+//! *Memory.* A tensor's buffer is an array of words. It is bound whole and elements are found by offsets in the
+//! parameters, because a binding may only begin at coarse multiples. bool and 8- and 16-bit elements are packed into
+//! words; an invocation computes whole words of a dense output, and where several share a word each changes its own bits
+//! by atomic and/or, which no order can make differ. Index arithmetic is in 32 bits; a tensor larger than one binding is
+//! refused by name.
+//!
+//! *Dtypes.* f64 is absent, by name. i64 needs the adapter's 64-bit integers (all desktop ones have them); where they
+//! are missing, indices are still stored as i64 and read as two words, so that gather, scatter, argmax and sorting work,
+//! and arithmetic on i64 is refused by name. f16 and bf16 are computed in f32 and rounded after each op.
+//!
+//! *Order.* No result depends on the order of invocations: reductions are fixed trees, products are split at fixed
+//! places, scatters walk lines in order. What differs between adapters — subnormals, contraction, division — is
+//! measured when a device is opened and told in `DeviceInfo::details`.
+//!
+//! *Loss.* wgpu's handlers record what went wrong and the next call returns it, as `DeviceLost` for ever after a loss.
+//!
+//! Architecture invariant: this crate knows core's device contract and `codegen`, and nothing of autograd, layers or
+//! other backends. It holds no unsafe code but the entry in core's list of backends.
+// Errors are core's own type, returned once per step.
+#![allow(clippy::result_large_err)]
+
+mod bindings;
+mod combine;
+mod composite;
+mod conv;
+mod copy;
+mod device;
+mod frame;
+mod gather;
+mod gpu;
+mod health;
+mod launch;
+mod map;
+mod matmul;
+mod memory;
+mod nest;
+mod pipeline;
+mod probe;
+mod product;
+mod program;
+mod reduce;
+mod registration;
+mod rows;
+mod scan;
+mod scatter;
+mod select;
+mod sort;
+mod window;
+
+pub use device::WgpuBackend;
+pub use registration::link;

@@ -1,0 +1,80 @@
+//! Matmul: batched matrix products of any strides.
+use crate::{
+    bindings::{Access, Bindings, Place},
+    device::misshapen,
+    launch::{Recorder, buffer},
+    nest::{Group, Nest, Strides},
+    pipeline::Key,
+    product::{self, Ends, OWN, Sizes, accumulator, type_name},
+};
+use adamant_core::{DType, ErrorKind, kernel::Step};
+
+/// Records a Matmul step.
+///
+/// # Errors
+/// Operands without memory; a text that cannot be compiled.
+pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result<(), ErrorKind> {
+    let ([a, b], [out]) = (step.inputs, step.outputs) else { return Err(misshapen("matmul")) };
+    let rank = out.shape.rank();
+    let (row, column) = (rank - 2, rank - 1);
+    let batch: Vec<usize> = (0..row).collect();
+    let sizes = Sizes { batch: batch.iter().map(|&x| out.shape[x]).product(), rows: out.shape[row], columns: out.shape[column], depth: a.shape[column] };
+    let mut bindings = Bindings::default();
+    let left = bindings.bind(Place::Buffer(buffer(a)?), Access::Read);
+    let right = bindings.bind(Place::Buffer(buffer(b)?), Access::Read);
+    let target = bindings.bind(Place::Buffer(buffer(out)?), Bindings::to_store(out.dtype.size()));
+    // The factors' steps along the two axes of a matrix are parameters of their own; batches are the nest's.
+    let batched = |strides: &Strides| {
+        let mut s = *strides;
+        s[row] = 0;
+        s[column] = 0;
+        s
+    };
+    let mut nest = Nest::new(&out.shape, &batch, &[], &[(a.offset, batched(a.strides)), (b.offset, batched(b.strides)), (out.offset, batched(out.strides))]);
+    let mut parameters = vec![0; OWN];
+    parameters.extend([a.strides[row], a.strides[column], b.strides[row], b.strides[column]].map(|s| s as u32));
+    nest.place(&mut parameters);
+    let mut key = Key::new();
+    key.extend([a.dtype as u8, b.dtype as u8, out.dtype as u8, left as u8, right as u8, target as u8]);
+    nest.describe(&mut key);
+    let along = [a.strides[column].abs() <= a.strides[row].abs(), b.strides[column].abs() <= b.strides[row].abs()];
+    product::record(recorder, step, bindings, parameters, key, sizes, out.dtype, along, |bindings| {
+        let acc = accumulator(out.dtype);
+        let t = type_name(acc);
+        let factor = |name: &str, arguments: &str, operand: usize, binding: usize, dtype: DType, steps: usize, by: [&str; 2]| {
+            format!(
+                "fn {name}({arguments}) -> {t} {{
+{}let at: u32 = {} + {} * p[{}u] + {} * p[{}u];
+return {t}({});
+}}
+",
+                nest.coordinates(Group::Outer, "batch"),
+                nest.at(operand, "batch"),
+                by[0],
+                OWN + steps,
+                by[1],
+                OWN + steps + 1,
+                bindings.load(binding, dtype, "at")
+            )
+        };
+        let factors = factor("left", "batch: u32, row: u32, k: u32", 0, left, a.dtype, 0, ["row", "k"])
+            + &factor("right", "batch: u32, k: u32, column: u32", 1, right, b.dtype, 2, ["k", "column"]);
+        // The result is dense: its batches lie one after the other.
+        let place = format!("{} + row * {} + column", nest.at(2, "batch"), "columns");
+        let narrow = narrowed(out.dtype, "total");
+        let store = format!(
+            "let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{}",
+            nest.coordinates(Group::Outer, "batch"),
+            bindings.store(target, out.dtype, "place", &narrow)
+        );
+        Ok(Ends { factors, store })
+    })
+}
+/// A sum as a register of the dtype, rounded once.
+pub(crate) fn narrowed(dtype: DType, total: &str) -> String {
+    match dtype {
+        DType::F16 => format!("adm_round_f16({total})"),
+        DType::BF16 => format!("adm_round_bf16({total})"),
+        _ => total.to_string(),
+    }
+}

@@ -1,0 +1,200 @@
+//! The tiled product that matrix products and convolutions share: a workgroup computes a tile of the result, K is walked
+//! in slices that lie in the workgroup's memory, and every invocation keeps a block of sums in registers. What the
+//! factors are, and where the result goes, are three functions of the caller.
+//!
+//! A long K with a small result is split over workgroups; the parts are added in order by a second launch, so the bits
+//! are the same from run to run.
+use crate::{
+    bindings::{Access, Bindings, Place},
+    copy::per_element,
+    launch::Recorder,
+    pipeline::Key,
+};
+use adamant_core::{DType, ErrorKind, kernel::Step};
+
+/// The sizes of a product, `batch` times `[rows, depth] x [depth, columns]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    pub batch: usize,
+    pub rows: usize,
+    pub columns: usize,
+    pub depth: usize,
+}
+/// The text of a product's ends.
+pub(crate) struct Ends {
+    /// `fn left(batch: u32, row: u32, k: u32) -> T`, `fn right(batch: u32, k: u32, column: u32) -> T`
+    pub factors: String,
+    /// statements that store `total`, of the type, for `batch`, `row` and `column`
+    pub store: String,
+}
+/// What a product is computed in: f32 for floats, else the integers that hold the dtype.
+pub(crate) fn accumulator(dtype: DType) -> DType {
+    match dtype {
+        d if d.is_float() => DType::F32,
+        DType::I64 => DType::I64,
+        d if d.is_signed() => DType::I32,
+        _ => DType::U32,
+    }
+}
+/// The name of an accumulator's type.
+pub(crate) fn type_name(accumulator: DType) -> &'static str {
+    match accumulator {
+        DType::F32 => "f32",
+        DType::I64 => "i64",
+        DType::I32 => "i32",
+        _ => "u32",
+    }
+}
+/// Words of the parameters that come before the caller's.
+pub(crate) const OWN: usize = 6;
+/// Slices of K.
+const SLICE: usize = 16;
+/// The side of the square that all 256 invocations compute, one element each.
+const SIDE: usize = 16;
+
+/// Rows or columns of each invocation's block: small results spread over more workgroups.
+fn block(extent: usize) -> usize {
+    match extent {
+        0..=16 => 1,
+        17..=48 => 2,
+        _ => 4,
+    }
+}
+
+/// Records a product. `parameters` begins with [`OWN`] words of room; `ends` writes the text once the bindings are
+/// known. `along`: does the left factor lie along K, and the right one along its columns?
+///
+/// # Errors
+/// A text that cannot be compiled; more scratch than there is.
+pub(crate) fn record<'a>(
+    recorder: &mut Recorder<'a>,
+    step: &Step<'a>,
+    mut bindings: Bindings,
+    mut parameters: Vec<u32>,
+    mut key: Key,
+    sizes: Sizes,
+    dtype: DType,
+    along: [bool; 2],
+    ends: impl Fn(&Bindings) -> Result<Ends, ErrorKind>,
+) -> Result<(), ErrorKind> {
+    let gpu = recorder.gpu;
+    let blocks = [block(sizes.rows), block(sizes.columns)];
+    let tiles = [sizes.rows.div_ceil(SIDE * blocks[0]).max(1), sizes.columns.div_ceil(SIDE * blocks[1]).max(1)];
+    let groups = tiles[0] * tiles[1] * sizes.batch;
+    let splits = if groups < 32 && sizes.depth >= 512 { (sizes.depth / 256).min(64 / groups.max(1)).max(1) } else { 1 };
+    let length = sizes.depth.div_ceil(splits).next_multiple_of(SLICE).max(SLICE);
+    let splits = sizes.depth.div_ceil(length).max(1);
+    parameters[..OWN].copy_from_slice(&[
+        sizes.rows as u32,
+        sizes.columns as u32,
+        sizes.depth as u32,
+        length as u32,
+        sizes.batch as u32,
+        (sizes.batch * sizes.rows * sizes.columns) as u32,
+    ]);
+    let acc = accumulator(dtype);
+    let scratch = if splits > 1 {
+        recorder.scratch((splits * sizes.batch * sizes.rows * sizes.columns * acc.size() / 4) as u64)?;
+        Some(bindings.bind(Place::Scratch, Access::Write))
+    } else {
+        None
+    };
+    key.extend([blocks[0] as u8, blocks[1] as u8, along[0] as u8, along[1] as u8, (splits > 1) as u8]);
+    key.extend(bindings.access.iter().map(|a| *a as u8));
+    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
+        let ends = ends(&bindings)?;
+        let store = match scratch {
+            None => ends.store,
+            Some(s) => format!("let at: u32 = split * p[5u] + (batch * p[0u] + row) * p[1u] + column;\n{}\n", bindings.store(s, acc, "at", "total")),
+        };
+        Ok(bindings.module(gpu.dialect(), &(ends.factors + &tile(type_name(acc), blocks, along, &store))))
+    })?;
+    recorder.launch_groups(pipeline, &bindings, &parameters, (groups * splits) as u64);
+    let Some(scratch) = scratch else { return Ok(()) };
+    let elements = sizes.batch * sizes.rows * sizes.columns;
+    parameters[0] = elements as u32;
+    parameters[2] = splits as u32;
+    parameters[3] = sizes.rows as u32;
+    key.push(0xFE);
+    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
+        let t = type_name(acc);
+        let body = format!(
+            "var total: {t} = {t}(0);
+for (var split: u32 = 0u; split < p[2u]; split++) {{ let at: u32 = split * p[0u] + i; total += {}; }}
+let column: u32 = i % p[1u];
+let row: u32 = (i / p[1u]) % p[3u];
+let batch: u32 = (i / p[1u]) / p[3u];
+{}",
+            bindings.load(scratch, acc, "at"),
+            ends(&bindings)?.store
+        );
+        Ok(bindings.module(gpu.dialect(), &per_element(&body)))
+    })?;
+    recorder.launch(pipeline, &bindings, &parameters, elements as u64);
+    Ok(())
+}
+/// The entry point: one tile of the result.
+fn tile(t: &str, [tall, wide]: [usize; 2], along: [bool; 2], store: &str) -> String {
+    let (rows, columns) = (SIDE * tall, SIDE * wide);
+    // Neighbouring invocations read neighbouring elements of a factor, whichever way it lies.
+    let fill = |name: &str, extent: usize, k_inner: bool, value: &str, inside: &str| {
+        let (k, x) = if k_inner { (format!("e % {SLICE}u"), format!("e / {SLICE}u")) } else { (format!("e / {extent}u"), format!("e % {extent}u")) };
+        format!(
+            "for (var e: u32 = lane; e < {}u; e += 256u) {{
+            let k: u32 = {k};
+            let x: u32 = {x};
+            var element: {t} = {t}(0);
+            if ({inside} && k0 + k < end) {{ element = {value}; }}
+            {name}[k * {extent}u + x] = element;
+        }}\n",
+            extent * SLICE
+        )
+    };
+    let left = fill("lefts", rows, along[0], "left(batch, top + x, k0 + k)", "top + x < p[0u]");
+    let right = fill("rights", columns, !along[1], "right(batch, k0 + k, edge + x)", "edge + x < p[1u]");
+    let each = |f: &dyn Fn(usize, usize) -> String| (0..tall).flat_map(|i| (0..wide).map(move |j| f(i, j))).collect::<String>();
+    let sums = each(&|i, j| format!("var s{i}_{j}: {t} = {t}(0);\n"));
+    let lefts: String = (0..tall).map(|i| format!("let l{i}: {t} = lefts[k * {rows}u + y + {}u];\n", i * SIDE)).collect();
+    let rights: String = (0..wide).map(|j| format!("let r{j}: {t} = rights[k * {columns}u + x + {}u];\n", j * SIDE)).collect();
+    let products = each(&|i, j| format!("s{i}_{j} += l{i} * r{j};\n"));
+    let stores = each(&|i, j| {
+        format!(
+            "{{ let row: u32 = top + y + {}u; let column: u32 = edge + x + {}u; let total: {t} = s{i}_{j};
+if (row < p[0u] && column < p[1u]) {{ {store} }} }}\n",
+            i * SIDE,
+            j * SIDE
+        )
+    });
+    format!(
+        "var<workgroup> lefts: array<{t}, {}>;
+var<workgroup> rights: array<{t}, {}>;
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{
+    let number: u32 = group.y * groups.x + group.x;
+    let across: u32 = (p[1u] + {columns}u - 1u) / {columns}u;
+    let down: u32 = (p[0u] + {rows}u - 1u) / {rows}u;
+    let edge: u32 = (number % across) * {columns}u;
+    let top: u32 = ((number / across) % down) * {rows}u;
+    let layer: u32 = (number / across) / down;
+    let batch: u32 = layer % p[4u];
+    let split: u32 = layer / p[4u];
+    // The grid may be a little larger than the work.
+    let begin: u32 = min(split * p[3u], p[2u]);
+    let end: u32 = min(begin + p[3u], p[2u]);
+    let x: u32 = lane % {SIDE}u;
+    let y: u32 = lane / {SIDE}u;
+    {sums}
+    for (var k0: u32 = begin; k0 < end; k0 += {SLICE}u) {{
+        {left}{right}workgroupBarrier();
+        for (var k: u32 = 0u; k < {SLICE}u; k++) {{
+            {lefts}{rights}{products}
+        }}
+        workgroupBarrier();
+    }}
+    if (split * p[3u] >= max(p[2u], 1u)) {{ return; }}
+    {stores}}}
+",
+        rows * SLICE,
+        columns * SLICE
+    )
+}

@@ -1,0 +1,134 @@
+//! Scatter: elements written where an index says, in index order.
+//!
+//! Lines along the axis never meet, so an invocation takes a line and walks its index in order: no atomic sums, and the
+//! same bits as the reference's order. A scatter along the only axis is therefore serial. Sums and products of 16-bit
+//! floats run in f32: the destination is widened before and rounded once after.
+use crate::{
+    bindings::{Access, Bindings, Place},
+    combine::Combine,
+    copy::per_element,
+    device::misshapen,
+    frame::{REPORT, layout},
+    gather::{INDEX_OF, index_words, look_up},
+    launch::{Found, Recorder, buffer},
+    matmul::narrowed,
+    nest::{Group, Nest},
+    pipeline::Key,
+    program::axes,
+};
+use adamant_core::{
+    DType, ErrorKind,
+    kernel::{Operand, Step},
+    op::{ReduceOp, ScatterMode},
+};
+
+/// Records a Scatter step.
+///
+/// # Errors
+/// Operands without memory; a text that cannot be compiled.
+pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usize, mode: ScatterMode) -> Result<(), ErrorKind> {
+    let ([index, source], [out]) = (step.inputs, step.outputs) else { return Err(misshapen("scatter")) };
+    let gpu = recorder.gpu;
+    let wide = out.dtype.is_float() && out.dtype.size() == 2 && matches!(mode, ScatterMode::Add | ScatterMode::Mul);
+    if wide {
+        recorder.scratch(out.shape.elements() as u64)?;
+        exchange(recorder, step, out, true)?;
+    }
+    let mut bindings = Bindings::default();
+    let indices = bindings.bind(Place::Buffer(buffer(index)?), Access::Read);
+    let values = bindings.bind(Place::Buffer(buffer(source)?), Access::Read);
+    // In scratch the destination is dense, of f32.
+    let held = if wide { DType::F32 } else { out.dtype };
+    let place = if wide { Place::Scratch } else { Place::Buffer(buffer(out)?) };
+    let target = bindings.bind(place, Bindings::to_store(held.size()));
+    let faults = bindings.bind(Place::Faults, Access::Atomic);
+    let (offset, mut strides) = if wide { (0, out.shape.strides()) } else { layout(out) };
+    let along = std::mem::take(&mut strides[axis]);
+    let kept: Vec<usize> = (0..index.shape.rank()).filter(|&a| a != axis).collect();
+    let lines: usize = kept.iter().map(|&a| index.shape[a]).product();
+    // The position in the index tensor, for the report.
+    let number = (0, index.shape.strides());
+    let mut nest = Nest::new(&index.shape, &kept, &[axis], &[layout(index), layout(source), (offset, strides), number]);
+    let report = recorder.report(step.fault, Found::Index(out.shape[axis]));
+    let mut parameters = vec![lines as u32, report, index.shape[axis] as u32, out.shape[axis] as u32, along as u32];
+    nest.place(&mut parameters);
+    let mut key = Key::new();
+    key.extend([index.dtype as u8, out.dtype as u8, indices as u8, values as u8, target as u8]);
+    nest.describe(&mut key);
+    key.extend(bindings.access.iter().map(|a| *a as u8));
+    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
+        let size = out.dtype.size();
+        let write = match reduction(mode) {
+            None => bindings.set_bits(target, size, "to", &bindings.bits(values, size, "a1")),
+            Some(op) => {
+                // Each step wraps as the sum of all would.
+                let combine = if out.dtype.is_float() || matches!(op, ReduceOp::Max | ReduceOp::Min) {
+                    Combine::new(op, out.dtype)
+                } else {
+                    Combine { op, ..Combine::new(ReduceOp::Max, out.dtype) }
+                };
+                let old = combine.widen(held, &bindings.load(target, held, "to"));
+                let new = combine.widen(source.dtype, &bindings.load(values, source.dtype, "a1"));
+                bindings.store(target, held, "to", &combine.narrow(held, &combine.of(&old, &new)))
+            }
+        };
+        let body = format!(
+            "{}for (var s: u32 = 0u; s < p[2u]; s++) {{
+{}let a0: u32 = {};
+let index: vec2<u32> = {};
+if (index.y == 0u && index.x < p[3u]) {{
+let a1: u32 = {};
+let to: u32 = {} + index.x * p[4u];
+{write}
+}} else {{ atomicMin(&b{faults}[{REPORT}], {}); }}
+}}
+",
+            nest.coordinates(Group::Outer, "i"),
+            nest.coordinates(Group::Inner, "s"),
+            nest.at(0, "i"),
+            index_words(&bindings, indices, index.dtype, "a0"),
+            nest.at(1, "i"),
+            nest.at(2, "i"),
+            nest.at(3, "i"),
+        );
+        Ok(bindings.module(gpu.dialect(), &format!("{INDEX_OF}{}", per_element(&body))))
+    })?;
+    recorder.launch(pipeline, &bindings, &parameters, lines as u64);
+    if wide {
+        exchange(recorder, step, out, false)?;
+    }
+    look_up(recorder, step, index, report)
+}
+fn reduction(mode: ScatterMode) -> Option<ReduceOp> {
+    match mode {
+        ScatterMode::Set => None,
+        ScatterMode::Add => Some(ReduceOp::Sum),
+        ScatterMode::Mul => Some(ReduceOp::Prod),
+        ScatterMode::Max => Some(ReduceOp::Max),
+        ScatterMode::Min => Some(ReduceOp::Min),
+    }
+}
+/// Moves a destination of 16-bit floats into f32 in scratch (`widen`), or back.
+fn exchange<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, out: &Operand<'a>, widen: bool) -> Result<(), ErrorKind> {
+    let gpu = recorder.gpu;
+    let mut bindings = Bindings::default();
+    let narrow = bindings.bind(Place::Buffer(buffer(out)?), if widen { Access::Read } else { Access::Atomic });
+    let wide = bindings.bind(Place::Scratch, Access::Write);
+    let mut nest = Nest::new(&out.shape, &axes(&out.shape), &[], &[layout(out)]);
+    let mut parameters = vec![out.shape.elements() as u32];
+    nest.place(&mut parameters);
+    let mut key = Key::new();
+    key.extend([0xFD, widen as u8, out.dtype as u8]);
+    nest.describe(&mut key);
+    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
+        let moved = if widen {
+            bindings.store(wide, DType::F32, "i", &bindings.load(narrow, out.dtype, "a0"))
+        } else {
+            bindings.store(narrow, out.dtype, "a0", &narrowed(out.dtype, &bindings.load(wide, DType::F32, "i")))
+        };
+        let body = format!("{}let a0: u32 = {};\n{moved}\n", nest.coordinates(Group::Outer, "i"), nest.at(0, "i"));
+        Ok(bindings.module(gpu.dialect(), &per_element(&body)))
+    })?;
+    recorder.launch(pipeline, &bindings, &parameters, out.shape.elements() as u64);
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! ArgReduce: where along an axis the first extreme value is. NaN counts as extreme.
+use crate::{
+    bindings::{Access, Bindings, Place},
+    combine::Combine,
+    copy::per_element,
+    device::misshapen,
+    frame::layout,
+    launch::{Recorder, buffer},
+    nest::{Group, Nest},
+    pipeline::Key,
+};
+use adamant_core::{
+    DType, ErrorKind,
+    kernel::Step,
+    op::{ArgOp, ReduceOp},
+};
+
+/// Records an ArgReduce step.
+///
+/// # Errors
+/// Operands without memory; a text that cannot be compiled.
+pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, op: ArgOp, axis: usize) -> Result<(), ErrorKind> {
+    let ([x], [out]) = (step.inputs, step.outputs) else { return Err(misshapen("arg_reduce")) };
+    let gpu = recorder.gpu;
+    let kept: Vec<usize> = (0..x.shape.rank()).filter(|&a| a != axis).collect();
+    let (outputs, count) = (out.shape.elements(), x.shape[axis]);
+    let shared = count >= 64 && x.shape[axis + 1..].iter().all(|&d| d == 1);
+    let mut bindings = Bindings::default();
+    let source = bindings.bind(Place::Buffer(buffer(x)?), Access::Read);
+    let target = bindings.bind(Place::Buffer(buffer(out)?), Access::Write);
+    let mut nest = Nest::new(&x.shape, &kept, &[axis], &[layout(x)]);
+    let mut parameters = vec![outputs as u32, count as u32, out.offset as u32];
+    nest.place(&mut parameters);
+    let mut key = Key::new();
+    key.extend([shared as u8, x.dtype as u8]);
+    nest.describe(&mut key);
+    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
+        // The type that an extreme is found in.
+        let combine = Combine::new(ReduceOp::Max, x.dtype);
+        let t = combine.type_name();
+        let sign = if op == ArgOp::Max { ">" } else { "<" };
+        let beats = if combine.dtype == DType::F32 { format!("!adm_isnan(b) && (adm_isnan(v) || v {sign} b)") } else { format!("v {sign} b") };
+        let functions = format!(
+            "fn value(o: u32, r: u32) -> {t} {{
+{}{}let a0: u32 = {};
+return {};
+}}
+fn beats(v: {t}, b: {t}) -> bool {{ return {beats}; }}
+",
+            nest.coordinates(Group::Outer, "o"),
+            nest.coordinates(Group::Inner, "r"),
+            nest.at(0, "o"),
+            combine.widen(x.dtype, &bindings.load(source, x.dtype, "a0")),
+        );
+        let store = format!("let at: u32 = p[2u] + i;\n{}\n", bindings.set_bits(target, 8, "at", "vec2<u32>(first, 0u)"));
+        let main = if shared {
+            format!(
+                "var<workgroup> bests: array<{t}, 256>;
+var<workgroup> firsts: array<u32, 256>;
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{
+    let i: u32 = group.y * groups.x + group.x;
+    if (i >= p[0u]) {{ return; }}
+    // A lane without elements of its own begins with the first of all.
+    var own: u32 = select(0u, lane, lane < p[1u]);
+    var best: {t} = value(i, own);
+    for (var r: u32 = lane + 256u; r < p[1u]; r += 256u) {{
+        let v: {t} = value(i, r);
+        if (beats(v, best)) {{ best = v; own = r; }}
+    }}
+    bests[lane] = best;
+    firsts[lane] = own;
+    workgroupBarrier();
+    for (var half: u32 = 128u; half > 0u; half >>= 1u) {{
+        if (lane < half) {{
+            let v: {t} = bests[lane + half];
+            let first: u32 = firsts[lane + half];
+            if (beats(v, bests[lane]) || (!beats(bests[lane], v) && first < firsts[lane])) {{ bests[lane] = v; firsts[lane] = first; }}
+        }}
+        workgroupBarrier();
+    }}
+    if (lane == 0u) {{
+        let first: u32 = firsts[0];
+        {store}
+    }}
+}}
+"
+            )
+        } else {
+            per_element(&format!(
+                "var first: u32 = 0u;
+var best: {t} = value(i, 0u);
+for (var r: u32 = 1u; r < p[1u]; r++) {{
+    let v: {t} = value(i, r);
+    if (beats(v, best)) {{ best = v; first = r; }}
+}}
+{store}"
+            ))
+        };
+        Ok(bindings.module(gpu.dialect(), &(functions + &main)))
+    })?;
+    if shared {
+        recorder.launch_groups(pipeline, &bindings, &parameters, outputs as u64);
+    } else {
+        recorder.launch(pipeline, &bindings, &parameters, outputs as u64);
+    }
+    Ok(())
+}

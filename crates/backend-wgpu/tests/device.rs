@@ -1,0 +1,101 @@
+//! What is not arithmetic: adapters that are not there, devices that are lost, memory beyond the limits, dtypes that an
+//! adapter lacks. Where the machine has no adapter the tests say so and check nothing else.
+use adamant_backend_wgpu::WgpuBackend;
+use adamant_core::{Cell, DType, Device, ErrorKind, Tensor, backend::Backend, step};
+
+fn open(with: fn(usize) -> Result<WgpuBackend, ErrorKind>) -> Option<Device> {
+    match with(0) {
+        Ok(backend) => Some(Device::from_backend(Box::new(backend))),
+        Err(ErrorKind::DeviceAbsent(why)) => {
+            eprintln!("SKIPPED: {why}");
+            None
+        }
+        Err(e) => panic!("{e:?}"),
+    }
+}
+#[test]
+fn an_adapter_that_is_not_there_is_a_typed_error() {
+    match WgpuBackend::open(99) {
+        Err(ErrorKind::DeviceAbsent(why)) => assert!(why.contains("no adapter"), "{why}"),
+        other => panic!("{:?}", other.err()),
+    }
+}
+#[test]
+fn a_lost_device_is_a_typed_error_from_then_on() {
+    let Some(device) = open(WgpuBackend::open) else { return };
+    device.scoped(|| {
+        let weight = Cell::new(&Tensor::ones([8, 8]), true).unwrap();
+        let once = || step(|| weight.set(&(weight.read().matmul(&weight.read()) * 0.5f32)));
+        once().unwrap();
+        let before = weight.read() * 2.0f32;
+        device.backend().downcast::<WgpuBackend>().unwrap().destroy();
+        for _ in 0..2 {
+            let lost = once().err().or_else(|| device.synchronize().err()).unwrap();
+            assert!(matches!(lost.kind(), ErrorKind::DeviceLost(_)), "{lost}");
+        }
+        for e in [before.to_vec::<f32>().unwrap_err(), Tensor::ones([4]).to_vec::<f32>().unwrap_err()] {
+            assert!(matches!(e.kind(), ErrorKind::DeviceLost(_)), "{e}");
+        }
+    });
+}
+#[test]
+fn memory_beyond_one_binding_is_refused_by_name() {
+    let Some(device) = open(WgpuBackend::open) else { return };
+    let backend = device.backend();
+    let most: usize = backend.info().details.iter().find(|d| d.0 == "largest tensor").unwrap().1.split(' ').next().unwrap().parse().unwrap();
+    match backend.alloc(most + 64) {
+        Err(ErrorKind::Unsupported { backend, what }) => assert!(backend == "wgpu" && what.contains(&most.to_string()), "{what}"),
+        other => panic!("{:?}", other.err()),
+    }
+    // What came before goes on.
+    device.scoped(|| {
+        assert!(Tensor::zeros([most / 2]).to_vec::<f32>().is_err());
+        assert_eq!(Tensor::ones([3]).sum(..).item::<f32>().unwrap(), 3.0);
+    });
+}
+#[test]
+fn f64_is_absent_by_name() {
+    let Some(device) = open(WgpuBackend::open) else { return };
+    device.scoped(|| {
+        let e = Tensor::ones([3]).cast(DType::F64).exp().eval().unwrap_err();
+        assert!(e.kind().word() == "unsupported" && e.to_string().contains("f64"), "{e}");
+        // To be read as f64 is another matter.
+        assert_eq!(Tensor::ones([3]).to_vec_as::<f64>().unwrap(), [1.0; 3]);
+    });
+}
+#[test]
+fn indices_work_without_64_bit_integers() {
+    let Some(device) = open(WgpuBackend::open_without_i64) else { return };
+    assert!(!device.info().dtypes.contains(&DType::I64));
+    device.scoped(|| {
+        let x = Tensor::from_vec(vec![3.0f32, 1.0, 2.0, 5.0, 4.0, 0.0], [2, 3]);
+        assert_eq!(x.argmax(-1).to_vec::<i64>().unwrap(), [0, 0]);
+        let (values, order) = x.sort(1, false);
+        assert_eq!(values.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 0.0, 4.0, 5.0]);
+        assert_eq!(order.to_vec::<i64>().unwrap(), [1, 2, 0, 2, 1, 0]);
+        let index = Tensor::from_vec(vec![2i64, 0], [2, 1]);
+        assert_eq!(x.gather(1, &index).to_vec::<f32>().unwrap(), [2.0, 5.0]);
+        let e = (x.argmax(-1) + 1).eval().unwrap_err();
+        assert!(e.kind().word() == "unsupported" && e.to_string().contains("i64"), "{e}");
+    });
+}
+#[test]
+fn bytes_travel_to_and_from_any_offset() {
+    let Some(device) = open(WgpuBackend::open) else { return };
+    let backend = device.backend();
+    let mut memory = backend.alloc(64).unwrap();
+    backend.upload(&mut *memory, 0, &[7; 64]).unwrap();
+    for (offset, len) in [(0, 3), (1, 1), (5, 6), (2, 2), (61, 3), (3, 8)] {
+        let bytes: Vec<u8> = (0..len).map(|k| (offset * 10 + k) as u8).collect();
+        backend.upload(&mut *memory, 0, &[7; 64]).unwrap();
+        backend.upload(&mut *memory, offset, &bytes).unwrap();
+        let mut all = [0; 64];
+        backend.download(&*memory, 0, &mut all).unwrap();
+        let want: Vec<u8> = (0..64).map(|k| if (offset..offset + len).contains(&k) { bytes[k - offset] } else { 7 }).collect();
+        assert_eq!(all[..], want[..], "{len} bytes at {offset}");
+        let mut part = vec![0; len];
+        backend.download(&*memory, offset, &mut part).unwrap();
+        assert_eq!(part, bytes);
+    }
+    assert!(backend.upload(&mut *memory, 60, &[0; 8]).is_err());
+}
