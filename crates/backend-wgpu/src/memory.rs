@@ -74,7 +74,14 @@ impl Staging {
         let (send, mapped) = std::sync::mpsc::channel();
         staging.map_async(wgpu::MapMode::Read, 0..bytes, move |result| drop(send.send(result)));
         gpu.wait_for(Some(index))?;
-        if !matches!(mapped.try_recv(), Ok(Ok(()))) {
+        // Another thread that waits may be the one that is about to call back.
+        let mapped = loop {
+            match mapped.recv_timeout(std::time::Duration::from_millis(1)) {
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => gpu.wait_for(None)?,
+                other => break matches!(other, Ok(Ok(()))),
+            }
+        };
+        if !mapped {
             return Err(gpu.health.after("memory could not be read back"));
         }
         match staging.get_mapped_range(0..bytes) {

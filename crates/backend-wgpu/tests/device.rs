@@ -1,7 +1,7 @@
 //! What is not arithmetic: adapters that are not there, devices that are lost, memory beyond the limits, dtypes that an
 //! adapter lacks. Where the machine has no adapter the tests say so and check nothing else.
 use adamant_backend_wgpu::WgpuBackend;
-use adamant_core::{Cell, DType, Device, ErrorKind, Tensor, backend::Backend, step};
+use adamant_core::{Cell, DType, Device, ErrorKind, Tensor, step};
 
 fn open(with: fn(usize) -> Result<WgpuBackend, ErrorKind>) -> Option<Device> {
     match with(0) {

@@ -745,7 +745,7 @@ fn adm_zeta_positive(s: f32, q: f32) -> f32 {
         if (term <= sum * 1e-9) { return sum; }
         v = v + 1.0;
     }
-    if (v > 1e15) { return sum + adm_pow(v, 1.0 - s) / (s - 1.0); }
+    if (v > 1e15 && !adm_isinf(v)) { return sum + adm_pow(v, 1.0 - s) / (s - 1.0); }
     let edge: f32 = adm_pow(v, -s);
     let z: f32 = 1.0 / (v * v);
     var factor: f32 = s / v;
@@ -776,7 +776,8 @@ fn adm_polygamma(x: f32, n: f32) -> f32 {
     if (n == 1.0) { return adm_trigamma(x); }
     var factorial: f32 = 1.0;
     for (var k: f32 = 2.0; k <= n && k < 40.0; k = k + 1.0) { factorial = factorial * k; }
-    let size: f32 = factorial * adm_zeta(n + 1.0, x);
+    let zeta: f32 = adm_zeta(n + 1.0, x);
+    let size: f32 = select(factorial * zeta, 0.0, zeta == 0.0);
     return select(size, -size, floor(0.5 * n) * 2.0 == n);
 }
 
@@ -987,6 +988,31 @@ fn adm_round_f16(x: f32) -> f32 {
     let b: u32 = bitcast<u32>(x);
     let r: f32 = bitcast<f32>((b + 0xfffu + ((b >> 13u) & 1u)) & 0xffffe000u);
     return select(r, adm_copysign(adm_inf(), x), abs(r) > 65504.0);
+}
+
+// 16-bit floats as their bits. Exact on every device: a GPU's own conversions may flush subnormal numbers.
+fn adm_f16_of_bits(h: u32) -> f32 {
+    let sign: u32 = (h & 0x8000u) << 16u;
+    let magnitude: u32 = h & 0x7fffu;
+    // Subnormal: a whole number of 2^-24.
+    if (magnitude < 0x400u) { return bitcast<f32>(sign | bitcast<u32>(f32(magnitude) * 5.9604645e-8)); }
+    if (magnitude >= 0x7c00u) { return bitcast<f32>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13u)); }
+    return bitcast<f32>(sign | ((magnitude << 13u) + 0x38000000u));
+}
+fn adm_bits_of_f16(x: f32) -> u32 {
+    // The value is on f16's grid already.
+    let b: u32 = bitcast<u32>(x);
+    let sign: u32 = (b >> 16u) & 0x8000u;
+    let magnitude: u32 = b & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) { return sign | 0x7e00u; }
+    if (magnitude == 0x7f800000u) { return sign | 0x7c00u; }
+    if (magnitude < 0x38800000u) { return sign | u32(bitcast<f32>(magnitude) * 16777216.0); }
+    return sign | ((magnitude - 0x38000000u) >> 13u);
+}
+fn adm_bits_of_bf16(x: f32) -> u32 {
+    let b: u32 = bitcast<u32>(x);
+    // A NaN whose mark lies in the half that is cut off stays one.
+    return select(b >> 16u, (b >> 16u) | 0x40u, (b & 0x7fffffffu) > 0x7f800000u);
 }
 
 // OCP fp8 (OFP8, 2023): overflow is NaN with 4 exponent bits and infinity with 5.

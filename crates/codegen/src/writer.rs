@@ -174,8 +174,13 @@ fn bitcast(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
     if from == to {
         return Ok(x.to_string());
     }
-    if from.is_int() && to.is_int() {
+    if from.is_int() && to.is_int() || from == DType::Bool && to.size() == 1 && !to.is_float() {
         return convert(x, from, to, dialect);
+    }
+    if let (Some(bits), true) = (bits_of(x, from), dialect != Dialect::C)
+        && let Some(value) = of_bits(&bits, to)
+    {
+        return Ok(value);
     }
     if !whole(from) || !whole(to) {
         return Err(dialect.lacks(format!("the bits of {from} as {to} inside a fused kernel")));
@@ -186,6 +191,26 @@ fn bitcast(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
         (_, F64) => format!("adm_bits_f64({x})"),
         (_, I32 | U32) => format!("({t})adm_bits_u32({x})"),
         _ => format!("({t})adm_bits_i64({x})"),
+    })
+}
+/// The bits of a value of 16 bits, u32, in WGSL.
+fn bits_of(x: &str, from: DType) -> Option<String> {
+    Some(match from {
+        DType::F16 => format!("adm_bits_of_f16({x})"),
+        DType::BF16 => format!("adm_bits_of_bf16({x})"),
+        DType::I16 => format!("(bitcast<u32>({x}) & 0xffffu)"),
+        DType::U16 => x.to_string(),
+        _ => return None,
+    })
+}
+/// The value of 16 bits, u32, in WGSL.
+fn of_bits(bits: &str, to: DType) -> Option<String> {
+    Some(match to {
+        DType::F16 => format!("adm_f16_of_bits({bits})"),
+        DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
+        DType::I16 => format!("(bitcast<i32>({bits} << 16u) >> 16u)"),
+        DType::U16 => bits.to_string(),
+        _ => return None,
     })
 }
 /// A constant of exactly the value.

@@ -1,28 +1,4 @@
-// How elements narrower or wider than a word are stored. Exact on every adapter: its own conversions may flush
-// subnormal numbers.
-fn f16_from_bits(h: u32) -> f32 {
-    let sign: u32 = (h & 0x8000u) << 16u;
-    let magnitude: u32 = h & 0x7fffu;
-    // Subnormal: a whole number of 2^-24.
-    if (magnitude < 0x400u) { return bitcast<f32>(sign | bitcast<u32>(f32(magnitude) * 5.9604645e-8)); }
-    if (magnitude >= 0x7c00u) { return bitcast<f32>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13u)); }
-    return bitcast<f32>(sign | ((magnitude << 13u) + 0x38000000u));
-}
-fn f16_to_bits(x: f32) -> u32 {
-    // The value is on f16's grid already.
-    let b: u32 = bitcast<u32>(x);
-    let sign: u32 = (b >> 16u) & 0x8000u;
-    let magnitude: u32 = b & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) { return sign | 0x7e00u; }
-    if (magnitude == 0x7f800000u) { return sign | 0x7c00u; }
-    if (magnitude < 0x38800000u) { return sign | u32(bitcast<f32>(magnitude) * 16777216.0); }
-    return sign | ((magnitude - 0x38000000u) >> 13u);
-}
-fn bf16_to_bits(x: f32) -> u32 {
-    let b: u32 = bitcast<u32>(x);
-    // A NaN whose mark lies in the half that is cut off stays one.
-    return select(b >> 16u, (b >> 16u) | 0x40u, (b & 0x7fffffffu) > 0x7f800000u);
-}
+// How elements that have no word of their own type are stored; those of 16 bits are codegen's.
 fn f8_e4m3_from_bits(code: u32) -> f32 {
     let sign: u32 = (code & 0x80u) << 24u;
     let magnitude: u32 = code & 0x7fu;

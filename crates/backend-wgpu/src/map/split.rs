@@ -17,7 +17,13 @@ use adamant_core::{
 ///
 /// # Errors
 /// As a whole Map; more scratch than there is.
-pub(super) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, expr: &Expr, results: &[Reg], outputs: &[(Operand<'a>, Place)]) -> Result<(), ErrorKind> {
+pub(super) fn record<'a>(
+    recorder: &mut Recorder<'a>,
+    step: &Step<'a>,
+    expr: &Expr,
+    results: &[Reg],
+    outputs: &[(Operand<'a>, Place)],
+) -> Result<(), ErrorKind> {
     let read = step.inputs.iter().map(|i| Ok(Place::Buffer(buffer(i)?))).collect::<Result<Vec<_>, ErrorKind>>()?;
     let mut waiting = Vec::new();
     let mut words = 0;
