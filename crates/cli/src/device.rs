@@ -9,6 +9,9 @@ pub struct DeviceOptions {
     /// cpu, cuda:N, wgpu:N, auto or reference
     #[arg(long)]
     device: Option<String>,
+    /// as --device cpu: no GPU is looked for
+    #[arg(long, conflicts_with = "device")]
+    cpu: bool,
     /// threads of the CPU, the caller's among them
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -23,7 +26,7 @@ impl DeviceOptions {
             }),
             name => name.parse::<Device>(),
         };
-        let named = self.device.as_deref().map(chosen).transpose();
+        let named = if self.cpu { Some("cpu") } else { self.device.as_deref() }.map(chosen).transpose();
         let named = named.map_err(|e| if e.kind().word() == "argument" { Failure::Usage(e.to_string()) } else { Failure::Device(e.to_string()) })?;
         match (self.threads, named) {
             (None, Some(device)) => Ok(device),

@@ -5,7 +5,7 @@ use crate::{
     folder, model,
     storage::Disk,
 };
-use adamant_core::{DType, Device, Tensor, no_grad, rng::philox};
+use adamant_core::{Device, Tensor, no_grad, rng::philox};
 use adamant_data::{Dataset, Description, Target, Vocabulary};
 use adamant_formats::safetensors::SafeTensors;
 use adamant_nn::{Module, Sequential, Walk};

@@ -28,7 +28,7 @@ pub const ROWS: &[Row] = &[
         check: first_touch,
     },
     Row { id: "S2.05", what: "the program answers at once", target: "--help within 5 ms, --version within 3 ms", check: quick },
-    Row { id: "S2.30", what: "the CPU alone", target: "training with --device cpu opens no library of CUDA or a graphics driver", check: cpu_alone },
+    Row { id: "S2.30", what: "the CPU alone", target: "training with --cpu opens no library of CUDA or a graphics driver", check: cpu_alone },
     Row { id: "S4.48", what: "what is there", target: "`adamant info` lists what is compiled in and what was found, and the reason if not", check: told },
 ];
 
@@ -120,7 +120,7 @@ fn cpu_alone() -> Checked {
     let (program, folder) = (workspace::program()?, tempfile::tempdir()?);
     let digits = workspace::root().join("examples/digits/digits.toml");
     let mut command = Command::new(&program);
-    command.arg("train").arg(digits).args(["--device", "cpu", "--dry-run", "--json"]).current_dir(folder.path());
+    command.arg("train").arg(digits).args(["--cpu", "--dry-run", "--json"]).current_dir(folder.path());
     let libraries = opened(&mut command)?;
     let graphics: Vec<&String> = libraries.iter().filter(|l| is_graphics(l)).collect();
     Ok(Seen::all(
