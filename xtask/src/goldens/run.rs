@@ -145,7 +145,8 @@ fn compute_op(case: &Case, files: &Files, device: Device) -> Outcome {
         // A missing gradient does not take the forward's result away; the comparison finds that it was not written.
         if let Err(e) = gradients(case, files, device, &recorded, &mut tensors) {
             // Where a device has no f64, moving its bits is still no arithmetic: the case as a whole is unsupported.
-            let absent = matches!(e.kind(), ErrorKind::Unsupported { .. }) && !device.info().dtypes.contains(&DType::F64) && e.to_string().contains(DType::F64.name());
+            let absent =
+                matches!(e.kind(), ErrorKind::Unsupported { .. }) && !device.info().dtypes.contains(&DType::F64) && e.to_string().contains(DType::F64.name());
             outcome = ended(case, if absent { Ending::Unsupported } else { Ending::Ok }, e.kind().word(), format!("gradient: {e}"));
         }
         outcome.tensors = tensors;
