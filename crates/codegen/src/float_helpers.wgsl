@@ -765,7 +765,9 @@ fn adm_zeta(s: f32, q: f32) -> f32 {
     if (adm_isnan(q) || !(s > 1.0)) { return adm_nan(); }
     if (q > 0.0) { return adm_zeta_positive(s, q); }
     if (floor(q) == q) { return adm_inf(); }
-    if (!(floor(s) == s) || adm_isinf(s)) { return adm_nan(); }
+    // A hair below zero a whole step is added, and the series begins at its pole.
+    if (adm_isinf(s)) { return select(adm_nan(), -adm_inf(), q - floor(q) == 1.0); }
+    if (!(floor(s) == s)) { return adm_nan(); }
     let f: f32 = q - floor(q);
     let below: f32 = adm_zeta_positive(s, 1.0 - f) - adm_zeta_positive(s, 1.0 - q);
     return adm_zeta_positive(s, f) + select(-below, below, floor(0.5 * s) * 2.0 == s);
@@ -777,7 +779,9 @@ fn adm_polygamma(x: f32, n: f32) -> f32 {
     var factorial: f32 = 1.0;
     for (var k: f32 = 2.0; k <= n && k < 40.0; k = k + 1.0) { factorial = factorial * k; }
     let zeta: f32 = adm_zeta(n + 1.0, x);
-    let size: f32 = select(factorial * zeta, 0.0, zeta == 0.0);
+    var size: f32 = factorial * zeta;
+    // The first term of a series that is below the range, by logarithms; of a negative x the terms cancel.
+    if (zeta == 0.0 && n < 170.0) { size = select(0.0, adm_exp(adm_lgamma(n + 1.0) - (n + 1.0) * adm_log(x)), x > 0.0); }
     return select(size, -size, floor(0.5 * n) * 2.0 == n);
 }
 
