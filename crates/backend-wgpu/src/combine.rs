@@ -1,5 +1,9 @@
 //! How two partial results are combined: for reductions, scans and scatters. Sums of 16-bit floats run in f32 and round
 //! once, those of integers in i64.
+use crate::{
+    bindings::Bindings,
+    nest::{Group, Nest},
+};
 use adamant_core::{DType, op::ReduceOp};
 
 /// A way to combine, with the dtype that it runs in.
@@ -72,6 +76,17 @@ impl Combine {
             _ if self.dtype == DType::I64 => format!("i64({value})"),
             _ => value.to_string(),
         }
+    }
+    /// The function `value(o, r)`: element r of line o of a bound operand, which is the first of the nest.
+    pub fn element(self, bindings: &Bindings, nest: &Nest, source: usize, dtype: DType) -> String {
+        format!(
+            "fn value(o: u32, r: u32) -> {} {{\n{}{}let a0: u32 = {};\nreturn {};\n}}\n",
+            self.type_name(),
+            nest.coordinates(Group::Outer, "o"),
+            nest.coordinates(Group::Inner, "r"),
+            nest.at(0, "o"),
+            self.widen(dtype, &bindings.load(source, dtype, "a0")),
+        )
     }
     /// A result as a register of a dtype, rounded once.
     pub fn narrow(self, to: DType, value: &str) -> String {

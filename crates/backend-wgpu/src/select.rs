@@ -6,7 +6,7 @@ use crate::{
     device::misshapen,
     frame::layout,
     launch::{Recorder, buffer},
-    nest::{Group, Nest},
+    nest::Nest,
     pipeline::Key,
 };
 use adamant_core::{
@@ -40,18 +40,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, op: ArgOp
         let t = combine.type_name();
         let sign = if op == ArgOp::Max { ">" } else { "<" };
         let beats = if combine.dtype == DType::F32 { format!("!adm_isnan(b) && (adm_isnan(v) || v {sign} b)") } else { format!("v {sign} b") };
-        let functions = format!(
-            "fn value(o: u32, r: u32) -> {t} {{
-{}{}let a0: u32 = {};
-return {};
-}}
-fn beats(v: {t}, b: {t}) -> bool {{ return {beats}; }}
-",
-            nest.coordinates(Group::Outer, "o"),
-            nest.coordinates(Group::Inner, "r"),
-            nest.at(0, "o"),
-            combine.widen(x.dtype, &bindings.load(source, x.dtype, "a0")),
-        );
+        let functions = combine.element(&bindings, &nest, source, x.dtype) + &format!("fn beats(v: {t}, b: {t}) -> bool {{ return {beats}; }}\n");
         let store = format!("let at: u32 = p[2u] + i;\n{}\n", bindings.set_bits(target, 8, "at", "vec2<u32>(first, 0u)"));
         let main = if shared {
             format!(

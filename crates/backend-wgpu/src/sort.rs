@@ -36,19 +36,6 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usi
         (true, false) => "b < a || (adm_isnan(a) && !adm_isnan(b))".to_string(),
         (true, true) => "b > a || (adm_isnan(b) && !adm_isnan(a))".to_string(),
     };
-    let value = |bindings: &Bindings, nest: &Nest| {
-        format!(
-            "fn value(o: u32, r: u32) -> {t} {{
-{}{}let a0: u32 = {};
-return {};
-}}
-",
-            nest.coordinates(Group::Outer, "o"),
-            nest.coordinates(Group::Inner, "r"),
-            nest.at(0, "o"),
-            combine.widen(x.dtype, &bindings.load(source, x.dtype, "a0"))
-        )
-    };
     let mut run = 1;
     let (mut from, mut to) = (0, elements);
     while run < n {
@@ -86,7 +73,7 @@ let place: u32 = p[4u] + line * p[1u] + pair + own_rank + (low - other);
                 number("half"),
                 merging.set_word(numbers, "place", "own"),
             );
-            let functions = format!("{}fn before(a: {t}, b: {t}) -> bool {{ return {before}; }}\n", value(&merging, &nest));
+            let functions = combine.element(&merging, &nest, source, x.dtype) + &format!("fn before(a: {t}, b: {t}) -> bool {{ return {before}; }}\n");
             Ok(merging.module(gpu.dialect(), &(functions + &per_element(&body))))
         })?;
         recorder.launch(pipeline, &merging, &parameters, elements as u64);

@@ -398,8 +398,6 @@ pub(crate) fn map_to<S: Simd, T: Summed>(past: bool, out: &mut [T], x: &[T], f: 
         return map_twice::<S, T>(out, x, f);
     }
     const LINE: usize = 64;
-    /// How far ahead of its use memory is asked for.
-    const AHEAD: usize = 4096;
     let (n, lanes) = (out.len(), T::V::<S>::LANES);
     let x = &x[..n];
     // Only an interpreter of Rust may decline to tell.
@@ -408,7 +406,7 @@ pub(crate) fn map_to<S: Simd, T: Summed>(past: bool, out: &mut [T], x: &[T], f: 
     let mut k = head;
     while k + 2 * lanes <= n {
         for line in (0..size_of::<Twice<T::V<S>>>()).step_by(LINE) {
-            stream::hint(x[k..].as_ptr().cast::<u8>().wrapping_add(AHEAD + line));
+            stream::hint_ahead(x[k..].as_ptr().cast::<u8>().wrapping_add(line));
         }
         let y = f(Twice::from_slice(&x[k..]));
         y.write_past(&mut out[k..]);

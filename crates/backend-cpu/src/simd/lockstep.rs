@@ -8,8 +8,6 @@ use std::marker::PhantomData;
 
 /// The widest vector of f32.
 const WIDEST: usize = 16;
-/// How far ahead of its use memory is asked for, in elements.
-const AHEAD: usize = 1024;
 
 #[derive(Clone, Copy)]
 enum Source {
@@ -100,7 +98,7 @@ impl<'a> Streams<'a> {
             if past {
                 for at in &going_on {
                     for line in (0..2 * lanes).step_by(WIDEST) {
-                        stream::hint(at.wrapping_add(i + line + AHEAD));
+                        stream::hint_ahead(at.wrapping_add(i + line));
                     }
                 }
             }

@@ -74,6 +74,14 @@ pub(crate) fn hint<T>(line: *const T) {
     let _ = line;
 }
 
+/// How far ahead of its use a loop that computes much asks for memory, in bytes.
+const DISTANCE: usize = 4096;
+/// Asks for the line so far behind one that is read now.
+#[inline(always)]
+pub(crate) fn hint_ahead<T>(now: *const T) {
+    hint(now.cast::<u8>().wrapping_add(DISTANCE));
+}
+
 /// Orders what this thread has copied past the caches before all that it writes from now on, as ordinary writes are
 /// ordered by themselves.
 pub(crate) fn publish() {

@@ -57,72 +57,41 @@ impl<V: Float> Twice<V> {
     }
 }
 
-impl<M: Mask> Mask for Twice<M> {
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        Twice(self.0.and(other.0), self.1.and(other.1))
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        Twice(self.0.or(other.0), self.1.or(other.1))
-    }
-    #[inline(always)]
-    fn not(self) -> Self {
-        Twice(self.0.not(), self.1.not())
-    }
+/// Functions of which each vector takes its part.
+macro_rules! of_both {
+    ($($name:ident($($x:ident),*) $(by $count:ident)? -> $result:ty;)*) => { $(
+        #[inline(always)]
+        fn $name(self $(, $x: Self)* $(, $count: u32)?) -> $result {
+            Twice(self.0.$name($($x.0),* $($count)?), self.1.$name($($x.1),* $($count)?))
+        }
+    )* };
+}
+/// One number for both.
+macro_rules! in_both {
+    ($($name:ident($t:ty);)*) => { $(
+        #[inline(always)]
+        fn $name(value: $t) -> Self {
+            Twice(V::$name(value), V::$name(value))
+        }
+    )* };
+}
+
+impl<V: Mask> Mask for Twice<V> {
+    of_both! { and(other) -> Self; or(other) -> Self; not() -> Self; }
     #[inline(always)]
     fn any(self) -> bool {
         self.0.any() || self.1.any()
     }
 }
 
-impl<I: Integer> Integer for Twice<I> {
-    type Elem = I::Elem;
-    type Mask = Twice<I::Mask>;
-
-    #[inline(always)]
-    fn splat(value: I::Elem) -> Self {
-        Twice(I::splat(value), I::splat(value))
-    }
-    #[inline(always)]
-    fn constant(value: i64) -> Self {
-        Twice(I::constant(value), I::constant(value))
-    }
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Twice(self.0.add(other.0), self.1.add(other.1))
-    }
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        Twice(self.0.sub(other.0), self.1.sub(other.1))
-    }
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        Twice(self.0.and(other.0), self.1.and(other.1))
-    }
-    #[inline(always)]
-    fn or(self, other: Self) -> Self {
-        Twice(self.0.or(other.0), self.1.or(other.1))
-    }
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        Twice(self.0.xor(other.0), self.1.xor(other.1))
-    }
-    #[inline(always)]
-    fn shl(self, count: u32) -> Self {
-        Twice(self.0.shl(count), self.1.shl(count))
-    }
-    #[inline(always)]
-    fn shr(self, count: u32) -> Self {
-        Twice(self.0.shr(count), self.1.shr(count))
-    }
-    #[inline(always)]
-    fn eq(self, other: Self) -> Self::Mask {
-        Twice(self.0.eq(other.0), self.1.eq(other.1))
-    }
-    #[inline(always)]
-    fn gt(self, other: Self) -> Self::Mask {
-        Twice(self.0.gt(other.0), self.1.gt(other.1))
+impl<V: Integer> Integer for Twice<V> {
+    type Elem = V::Elem;
+    type Mask = Twice<V::Mask>;
+    in_both! { splat(V::Elem); constant(i64); }
+    of_both! {
+        add(other) -> Self; sub(other) -> Self; and(other) -> Self; or(other) -> Self; xor(other) -> Self;
+        shl() by count -> Self; shr() by count -> Self;
+        eq(other) -> Self::Mask; gt(other) -> Self::Mask;
     }
 }
 
@@ -130,93 +99,16 @@ impl<V: Arithmetic> Arithmetic for Twice<V> {
     type Int = Twice<V::Int>;
     type Mask = Twice<V::Mask>;
     const SIGNIFICAND: u32 = V::SIGNIFICAND;
-
-    #[inline(always)]
-    fn constant(value: f64) -> Self {
-        Twice(V::constant(value), V::constant(value))
-    }
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Twice(self.0.add(other.0), self.1.add(other.1))
-    }
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        Twice(self.0.sub(other.0), self.1.sub(other.1))
-    }
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        Twice(self.0.mul(other.0), self.1.mul(other.1))
-    }
-    #[inline(always)]
-    fn div(self, other: Self) -> Self {
-        Twice(self.0.div(other.0), self.1.div(other.1))
-    }
-    #[inline(always)]
-    fn min(self, other: Self) -> Self {
-        Twice(self.0.min(other.0), self.1.min(other.1))
-    }
-    #[inline(always)]
-    fn max(self, other: Self) -> Self {
-        Twice(self.0.max(other.0), self.1.max(other.1))
-    }
-    #[inline(always)]
-    fn copysign(self, sign: Self) -> Self {
-        Twice(self.0.copysign(sign.0), self.1.copysign(sign.1))
-    }
-    #[inline(always)]
-    fn mul_add(self, factor: Self, addend: Self) -> Self {
-        Twice(self.0.mul_add(factor.0, addend.0), self.1.mul_add(factor.1, addend.1))
-    }
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        Twice(self.0.sqrt(), self.1.sqrt())
-    }
-    #[inline(always)]
-    fn round(self) -> Self {
-        Twice(self.0.round(), self.1.round())
-    }
-    #[inline(always)]
-    fn floor(self) -> Self {
-        Twice(self.0.floor(), self.1.floor())
-    }
-    #[inline(always)]
-    fn ceil(self) -> Self {
-        Twice(self.0.ceil(), self.1.ceil())
-    }
-    #[inline(always)]
-    fn trunc(self) -> Self {
-        Twice(self.0.trunc(), self.1.trunc())
-    }
-    #[inline(always)]
-    fn abs(self) -> Self {
-        Twice(self.0.abs(), self.1.abs())
-    }
-    #[inline(always)]
-    fn neg(self) -> Self {
-        Twice(self.0.neg(), self.1.neg())
+    in_both! { constant(f64); }
+    of_both! {
+        add(other) -> Self; sub(other) -> Self; mul(other) -> Self; div(other) -> Self; mul_add(factor, addend) -> Self; sqrt() -> Self;
+        min(other) -> Self; max(other) -> Self; round() -> Self; floor() -> Self; ceil() -> Self; trunc() -> Self;
+        lt(other) -> Self::Mask; le(other) -> Self::Mask; eq(other) -> Self::Mask; is_nan() -> Self::Mask;
+        abs() -> Self; neg() -> Self; copysign(sign) -> Self; to_bits() -> Self::Int;
     }
     #[inline(always)]
     fn scaled(self, n: Self) -> Option<Self> {
-        match (self.0.scaled(n.0), self.1.scaled(n.1)) {
-            (Some(a), Some(b)) => Some(Twice(a, b)),
-            _ => None,
-        }
-    }
-    #[inline(always)]
-    fn lt(self, other: Self) -> Self::Mask {
-        Twice(self.0.lt(other.0), self.1.lt(other.1))
-    }
-    #[inline(always)]
-    fn le(self, other: Self) -> Self::Mask {
-        Twice(self.0.le(other.0), self.1.le(other.1))
-    }
-    #[inline(always)]
-    fn eq(self, other: Self) -> Self::Mask {
-        Twice(self.0.eq(other.0), self.1.eq(other.1))
-    }
-    #[inline(always)]
-    fn is_nan(self) -> Self::Mask {
-        Twice(self.0.is_nan(), self.1.is_nan())
+        Some(Twice(self.0.scaled(n.0)?, self.1.scaled(n.1)?))
     }
     #[inline(always)]
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
@@ -225,9 +117,5 @@ impl<V: Arithmetic> Arithmetic for Twice<V> {
     #[inline(always)]
     fn from_bits(bits: Self::Int) -> Self {
         Twice(V::from_bits(bits.0), V::from_bits(bits.1))
-    }
-    #[inline(always)]
-    fn to_bits(self) -> Self::Int {
-        Twice(self.0.to_bits(), self.1.to_bits())
     }
 }
