@@ -6,7 +6,7 @@ use crate::{
     isa::Isa,
     nest::{Nest, Strides, runs},
     operand::{In, Out, internal, whole_mut},
-    simd::stream::{self, Ahead, STREAMED},
+    simd::stream::{self, Lines, STREAMED},
 };
 use adamant_core::{ErrorKind, MAX_RANK, Shape};
 use smallvec::SmallVec;
@@ -139,28 +139,33 @@ fn transpose<T: bytemuck::Pod>(how: How, from: &[T], s: isize, column: isize, to
     if row > 0 && rows * columns < SIDE * SIDE {
         return turn(how.isa, from, s, column, &mut to[t as usize..], row as usize, columns, rows);
     }
-    let mut block = [T::zeroed(); SIDE * SIDE];
-    for i0 in (0..rows).step_by(SIDE) {
-        let height = SIDE.min(rows - i0);
-        for j0 in (0..columns).step_by(SIDE) {
-            let width = SIDE.min(columns - j0);
-            turn(how.isa, from, s + j0 as isize * column + i0 as isize, column, &mut block, SIDE, width, height);
-            for (i, line) in block.chunks_exact(SIDE).enumerate().take(height) {
-                let start = (t + (i0 + i) as isize * row) as usize + j0;
-                let to = &mut to[start..start + width];
-                if how.streamed {
-                    // A line of the block that comes next: to the right, or the first of those below.
-                    let (below, j) = if j0 + SIDE < columns { (i0, j0 + SIDE + i) } else { (i0 + SIDE, i) };
-                    let at = (s + j as isize * column) as usize;
-                    let soon = if j < columns { &from[at + below.min(rows)..at + rows.min(below + SIDE)] } else { &[] };
-                    stream::copy(bytemuck::cast_slice(&line[..width]), bytemuck::cast_slice_mut(to), &[Ahead::of(soon)]);
-                } else {
-                    to.copy_from_slice(&line[..width]);
+    let mut block = Block([T::zeroed(); SIDE * SIDE]);
+    let block = &mut block.0;
+    // Along the lines of the input: a processor follows what is read, and what is written waits for nobody.
+    for j0 in (0..columns).step_by(SIDE) {
+        let width = SIDE.min(columns - j0);
+        for i0 in (0..rows).step_by(SIDE) {
+            let height = SIDE.min(rows - i0);
+            turn(how.isa, from, s + j0 as isize * column + i0 as isize, column, block, SIDE, width, height);
+            let start = (t + i0 as isize * row) as usize + j0;
+            if how.streamed && row > 0 {
+                // The block that comes next: to the right, or the first of those below.
+                let (i, j) = if i0 + SIDE < rows { (i0 + SIDE, j0) } else { (0, j0 + SIDE) };
+                let soon = from.as_ptr().wrapping_offset(s + j as isize * column + i as isize);
+                let lines = Lines { from: &*block, step: SIDE, length: width, count: height };
+                stream::lines(lines, &mut to[start..], row as usize, (soon, column));
+            } else {
+                for (i, line) in block.chunks_exact(SIDE).enumerate().take(height) {
+                    let start = (start as isize + i as isize * row) as usize;
+                    to[start..start + width].copy_from_slice(&line[..width]);
                 }
             }
         }
     }
 }
+/// A block on its way to lines of its own.
+#[repr(align(64))]
+struct Block<T>([T; SIDE * SIDE]);
 /// `to[c * to_stride + r] = from[s + r * stride + c]`: in vectors of floats where elements are as large as those, whose
 /// bits stay as they are.
 #[allow(clippy::too_many_arguments)]

@@ -5,7 +5,7 @@ use crate::{
     element::{indices, with_bits},
     lines::Lines,
     operand::{In, Out, internal},
-    simd::stream::Ahead,
+    simd::stream::{self, Ahead, STREAMED},
 };
 use adamant_core::{
     ErrorKind,
@@ -47,6 +47,7 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
     let out: &mut [T] = out.dense()?;
     let rows = (64 * 1024 / inner).max(1);
     let ahead = rows_are_whole && contiguous && inner * size_of::<T>() >= 256;
+    let streamed = ahead && size_of_val(out) >= STREAMED;
     // The first bad index in row-major order is reported, whichever task meets one first.
     let worst = parking_lot::Mutex::new(None::<(usize, i64)>);
     runtime.threads.for_chunks_mut(out, rows * inner, |task, out| {
@@ -58,17 +59,18 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
             (x.layout.offset as isize + lines.outer.offset(0, o), at)
         };
         // A row that lies anywhere is nothing that a processor fetches by itself before its turn.
-        let ask = |row: usize| {
+        let picked = |row: usize| {
             let (from, at) = place(row);
-            let Some(i) = usize::try_from(read(at as usize)).ok().filter(|&i| i < bound) else { return };
-            Ahead::of(&elements[(from + i as isize * along) as usize..][..inner]).fetch_all();
+            let i = usize::try_from(read(at as usize)).ok().filter(|&i| i < bound);
+            Ahead::of(i.map_or(&[], |i| &elements[(from + i as isize * along) as usize..][..inner]))
         };
         let count = out.len() / inner;
         for (r, out) in out.chunks_mut(inner).enumerate() {
             let row = task * rows + r;
             let (from, at) = place(row);
-            if ahead && r + 1 < count {
-                ask(row + 1);
+            let next = if ahead && r + 1 < count { picked(row + 1) } else { Ahead::of::<T>(&[]) };
+            if !streamed {
+                next.fetch_all();
             }
             let mut in_range = |j: usize, i: i64| {
                 let inside = usize::try_from(i).ok().filter(|&i| i < bound);
@@ -82,7 +84,10 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
                     None => out.fill(T::zeroed()),
                     Some(i) => {
                         let start = from + i as isize * along;
-                        if contiguous {
+                        if streamed {
+                            let row = &elements[start as usize..start as usize + inner];
+                            stream::copy(bytemuck::cast_slice(row), bytemuck::cast_slice_mut(out), &[next]);
+                        } else if contiguous {
                             out.copy_from_slice(&elements[start as usize..start as usize + inner]);
                         } else {
                             out.iter_mut().zip(&places[0]).for_each(|(o, p)| *o = elements[(start + p) as usize]);
@@ -97,6 +102,9 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
                     None => T::zeroed(),
                 };
             }
+        }
+        if streamed {
+            stream::publish();
         }
         if let Some(found) = bad {
             let mut worst = worst.lock();

@@ -3,9 +3,9 @@
 //! The elements of one output, counted in row-major order of the reduced axes, are combined by the fixed [`tree`]. So
 //! neither threads, tiles, layouts, instruction sets nor fusion change a bit, and the error grows like that of
 //! pairwise summation.
+pub(crate) mod columns;
 pub(crate) mod tree;
 
-use crate::scratch::{collected, filled};
 use crate::{
     device::Runtime,
     isa::Isa,
@@ -18,10 +18,11 @@ use crate::{
         tiles::{Lane, Scratch, TILE, Value, with_scratch},
     },
     operand::{In, Out, internal},
-    simd::{Kernel, Simd, dispatch},
+    scratch::filled,
 };
 use adamant_core::{AxisSet, DType, ErrorKind, expr::Reg, kernel::Step, op::ReduceOp};
-use tree::{BLOCK, Combine, Element, LANES, Max, Min, Prod, SEGMENT, Sum, Total, fold_columns, push_row};
+use columns::Columns;
+use tree::{BLOCK, Combine, Element, Max, Min, Prod, SEGMENT, Sum, Total, push_row};
 
 /// Columns that are reduced side by side.
 const COLUMNS: usize = 512;
@@ -132,15 +133,19 @@ fn by_op<L: Into2<T>, T: Element>(job: &Job<'_>, op: ReduceOp, columns: bool, ou
         ReduceOp::Min => reduce::<L, T, Min>(job, columns, out),
     }
 }
-fn write<T: Element>(isa: Isa, totals: impl Iterator<Item = T::Wide>, dtype: DType, out: &mut [u8]) {
-    let size = dtype.size();
-    for (v, o) in totals.zip(out.chunks_exact_mut(size)) {
-        let v = T::finish(v, dtype);
+fn write<T: Element>(isa: Isa, mut totals: impl Iterator<Item = T::Wide>, dtype: DType, out: &mut [u8]) {
+    const TOGETHER: usize = 64;
+    let mut room = [T::default(); TOGETHER];
+    for out in out.chunks_mut(TOGETHER * dtype.size()) {
+        let room = &mut room[..out.len() / dtype.size()];
+        for (v, total) in room.iter_mut().zip(&mut totals) {
+            *v = T::finish(total, dtype);
+        }
         if dtype == DType::Bool {
             // Lanes are integers here; an extreme of truth values is one again.
-            o[0] = matches!(v.value(), Value::I64(v) if v != 0) as u8;
+            out.iter_mut().zip(&*room).for_each(|(o, v)| *o = matches!(v.value(), Value::I64(v) if v != 0) as u8);
         } else {
-            store(isa, Src::Slice(&[v]), dtype, o);
+            store(isa, Src::Slice(room), dtype, out);
         }
     }
 }
@@ -252,37 +257,12 @@ fn tiles_of_rows<L: Into2<T>, T: Element, C: Combine, const ROOM: usize>(
     Ok(())
 }
 
-/// Adds rows to the lanes of their columns.
-struct AddRows<'a, T, C> {
-    x: &'a [T],
-    width: usize,
-    /// from the beginning of a row to that of the next
-    stride: usize,
-    /// the number of the first row within its block
-    row: usize,
-    lanes: &'a mut [T],
-    mark: std::marker::PhantomData<C>,
-}
-impl<T: Element, C: Combine> Kernel for AddRows<'_, T, C> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        for (k, x) in self.x.chunks(self.stride).enumerate() {
-            let lane = (self.row + k) % LANES;
-            for (l, &v) in self.lanes[lane * self.width..][..self.width].iter_mut().zip(x) {
-                *l = C::lanes(*l, v);
-            }
-        }
-    }
-}
 /// Outputs side by side: columns `first ..` of group `o`.
 fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
     let width = out.len() / job.dtype.size();
     let isa = job.run.isa;
-    let identity = C::identity::<T>();
     let mut room = [T::default(); TILE];
-    let mut lanes = filled(identity, LANES * width)?;
-    let mut totals: Vec<Total<T>> = collected(width, (0..width).map(|_| Total::new::<C>()))?;
+    let mut columns = Columns::new::<C>(width)?;
     // Where rows lie in memory as the loops want them, all of a block are taken at once. Else whole rows lie one after
     // another and a tile takes several, or one has a part of each.
     let is_direct = job.run.is_direct(job.value) && L::in_place(Src::Slice(&[])).is_some();
@@ -301,15 +281,11 @@ fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, 
                 true => (L::in_place(job.run.src::<L>(job.value, at, (count - 1) * job.inner + width, scratch, &[])).unwrap_or_default(), job.inner),
                 false => (tile::<L, T>(job, at, count * width, scratch, &mut room)?, width),
             };
-            dispatch(isa, AddRows::<T, C> { x, width, stride, row: r % BLOCK, lanes: &mut lanes, mark: std::marker::PhantomData });
+            columns.add::<C>(isa, x, stride, r % BLOCK);
             r += count;
         }
-        fold_columns::<T, C>(isa, &mut lanes, width);
-        for (t, &l) in totals.iter_mut().zip(&lanes) {
-            t.push::<C>(l);
-        }
-        lanes.fill(identity);
+        columns.end_block::<C>(isa);
     }
-    write::<T>(isa, totals.into_iter().map(|t| t.value::<C>()), job.dtype, out);
+    write::<T>(isa, columns.values::<C>(), job.dtype, out);
     Ok(())
 }

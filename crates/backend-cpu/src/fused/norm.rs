@@ -10,9 +10,15 @@ use crate::{
     map::load,
     map::loops::Real,
     operand::{In, internal},
-    reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold_columns},
+    reduce::{
+        columns::fold_columns,
+        tree::{BLOCK, Element, LANES, Sum, Total},
+    },
     scratch::filled,
-    simd::{Arithmetic, Float, Kernel, Simd, dispatch, stream::Ahead},
+    simd::{
+        Arithmetic, Float, Kernel, Simd, dispatch,
+        stream::{self, Ahead},
+    },
 };
 use adamant_core::{
     Composite, DType, ErrorKind,
@@ -152,6 +158,7 @@ where
     let Some((y, statistics)) = operands.outputs.split_first_mut() else { return Err(internal("a norm without outputs")) };
     let x: &[M] = inputs[0].dense()?;
     let y: &mut [M] = y.dense()?;
+    let bytes = size_of_val(y);
     let (means, rstds): (&mut [M::Real], &mut [M::Real]) = match statistics {
         [mean, rstd] if centered => (mean.dense()?, rstd.dense()?),
         [rstd] if !centered => (&mut [], rstd.dense()?),
@@ -167,15 +174,18 @@ where
     let mut means = means.chunks_mut(rows);
     let parts = y.chunks_mut(rows * n).zip(rstds.chunks_mut(rows)).map(|(y, rstds)| (y, means.next().unwrap_or_default(), rstds));
     let (weight, bias, eps) = (weight.as_deref(), bias.as_deref(), M::Real::nearest(norm.eps));
+    let isa = runtime.isa;
     runtime.threads.try_for_parts(parts, |task, (y, means, rstds)| {
-        let (mut room, mut result) = (M::room(n)?, M::room(n)?);
+        let (mut room, mut result, mut past) = (M::room(n)?, M::room(n)?, stream::Rows::new(n, bytes)?);
         for (k, (y, rstd)) in y.chunks_exact_mut(n).zip(rstds).enumerate() {
             let at = (task * rows + k) * n;
             let next = &x[at + n..x.len().min(at + 2 * n)];
-            let x = M::read(runtime.isa, &x[at..at + n], &mut room);
+            let x = M::read(isa, &x[at..at + n], &mut room);
             let mut mean = M::Real::ZERO;
-            M::write(runtime.isa, y, &mut result, |out| {
-                (mean, *rstd) = dispatch(runtime.isa, Row { x, next: Ahead::of(next), weight, bias, centered, eps, out });
+            past.write(y, |y| {
+                M::write(isa, y, &mut result, |out| {
+                    (mean, *rstd) = dispatch(isa, Row { x, next: Ahead::of(next), weight, bias, centered, eps, out });
+                });
             });
             if let Some(m) = means.get_mut(k) {
                 *m = mean;
@@ -268,6 +278,7 @@ where
     };
     let Some((dx, params)) = operands.outputs.split_first_mut() else { return Err(internal("the backward of a norm without outputs")) };
     let dx: &mut [M] = dx.dense()?;
+    let bytes = size_of_val(dx);
     let isa = runtime.isa;
     let wanted = params.len();
     // A task is one block of the tree by which the rows' shares of weight and bias are added.
@@ -278,6 +289,7 @@ where
     let parts = dx.chunks_mut((BLOCK * n).max(1)).map(|dx| (dx, shares.next().unwrap_or_default()));
     runtime.threads.try_for_parts(parts, |block, (dx, sums)| -> Result<(), ErrorKind> {
         let (mut g_room, mut x_room, mut result) = (M::room(n)?, M::room(n)?, M::room(n)?);
+        let mut past = stream::Rows::new(n, bytes)?;
         let mut lanes = filled(M::Real::ZERO, wanted * LANES * n)?;
         for (k, dx) in dx.chunks_exact_mut(n).enumerate() {
             let row = block * BLOCK + k;
@@ -288,7 +300,9 @@ where
             let (weight_range, bias_range) = (lane(weight_lanes), lane(bias_lanes));
             let (weight_lane, bias_lane) = (weight_range.map(|r| &mut weight_lanes[r]), bias_range.map(|r| &mut bias_lanes[r]));
             let mean = if centered { means.get(row).copied() } else { None };
-            M::write(isa, dx, &mut result, |dx| dispatch(isa, RowBackward { g, x, weight, mean, rstd: rstds[row], dx, weight_lane, bias_lane }));
+            past.write(dx, |dx| {
+                M::write(isa, dx, &mut result, |dx| dispatch(isa, RowBackward { g, x, weight, mean, rstd: rstds[row], dx, weight_lane, bias_lane }));
+            });
         }
         for (lanes, sums) in lanes.chunks_exact_mut((LANES * n).max(1)).zip(sums.chunks_exact_mut(n.max(1))) {
             fold_columns::<M::Real, Sum>(isa, lanes, n);

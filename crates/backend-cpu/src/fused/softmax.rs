@@ -13,7 +13,7 @@ use crate::{
     scratch::filled,
     simd::{
         Arithmetic, Float, Kernel, Mask, Simd, dispatch,
-        stream::{self, Ahead, STREAMED},
+        stream::{self, Ahead},
         twice::Twice,
     },
 };
@@ -247,25 +247,19 @@ fn along<M: Stored, const K: usize>(
     let (n, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
     let (isa, plane) = (runtime.isa, n * inner);
     let planes = rows_of_a_task(&runtime.threads, out.len() / plane, plane);
-    let streamed = inner == 1 && size_of_val(out) >= STREAMED;
+    let bytes = size_of_val(out);
     runtime.threads.try_for_chunks_mut(out, planes * plane, |task, out| {
         let mut rooms = Rooms::<M, K>::new(n, inner > 1)?;
-        let mut line: Vec<M> = filled(M::zeroed(), if streamed { n } else { 0 })?;
+        let mut rows = stream::Rows::new(n, bytes)?;
         for (k, out) in out.chunks_exact_mut(plane).enumerate() {
             let at = (task * planes + k) * plane;
             let next = x.map(|x| &x[at + plane..x.len().min(at + 2 * plane)]);
             let x = x.map(|x| &x[at..at + plane]);
-            if streamed {
-                rooms.row(isa, x, next, &mut line, function);
-                stream::copy(bytemuck::cast_slice(&line), bytemuck::cast_slice_mut(out), &[]);
-            } else if inner == 1 {
-                rooms.row(isa, x, next, out, function);
+            if inner == 1 {
+                rows.write(out, |out| rooms.row(isa, x, next, out, function));
             } else {
                 rooms.columns(isa, n, inner, x, out, function);
             }
-        }
-        if streamed {
-            stream::publish();
         }
         Ok(())
     })

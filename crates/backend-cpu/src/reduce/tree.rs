@@ -46,6 +46,16 @@ pub(crate) trait Element: Lane + Send + Sync {
         }
         lanes
     }
+    /// Combines rows with `sum`, in their order: the first begins with `x`, and it is `stride` from one to the next. What
+    /// lies `behind` each element is asked for.
+    #[inline(always)]
+    fn add_rows<S: Simd, C: Combine>(x: &[Self], stride: usize, _behind: usize, sum: &mut [Self]) {
+        for row in x.chunks(stride) {
+            for (l, &v) in sum.iter_mut().zip(row) {
+                *l = C::lanes(*l, v);
+            }
+        }
+    }
 }
 /// The lanes of four whole blocks, in vectors. Nothing here calls a function of the standard library with a closure:
 /// what the compiler does not inline has not the instructions of the set.
@@ -74,6 +84,39 @@ fn quad<V: Float, C: Combine>(identity: V::Elem, x: &[V::Elem]) -> [[V::Elem; LA
     write_lanes::<V>(&c, &mut lanes[2]);
     write_lanes::<V>(&d, &mut lanes[3]);
     lanes
+}
+/// Rows combined with `sum`, in vectors; asks for the rows right behind them.
+#[inline(always)]
+fn add_rows<V: Float, C: Combine>(x: &[V::Elem], stride: usize, behind: usize, sum: &mut [V::Elem]) {
+    let (n, rows) = (sum.len(), x.len().div_ceil(stride));
+    let mut c = 0;
+    while c + 4 * V::LANES <= n {
+        let at = |row: usize, v: usize| &x[row * stride + c + v * V::LANES..];
+        let mut sums = [V::splat(V::Elem::default()); 4];
+        for v in 0..4 {
+            sums[v] = V::from_slice(&sum[c + v * V::LANES..]);
+        }
+        for row in 0..rows {
+            for v in 0..4 {
+                let here = at(row, v);
+                stream::hint(here.as_ptr().wrapping_add(behind));
+                sums[v] = C::vectors(sums[v], V::from_slice(here));
+            }
+        }
+        for v in 0..4 {
+            sums[v].write(&mut sum[c + v * V::LANES..]);
+        }
+        c += 4 * V::LANES;
+    }
+    while c < n {
+        let count = V::LANES.min(n - c);
+        let mut total = V::from_partial(&sum[c..c + count]);
+        for row in 0..rows {
+            total = C::vectors(total, V::from_partial(&x[row * stride + c..][..count]));
+        }
+        total.write_partial(&mut sum[c..c + count]);
+        c += count;
+    }
 }
 /// The 16 lanes of a group.
 #[inline(always)]
@@ -132,6 +175,10 @@ macro_rules! float_element {
             #[inline(always)]
             fn quad<S: Simd, C: Combine>(x: &[$t]) -> [[$t; LANES]; 4] {
                 quad::<S::$vector, C>(C::identity(), x)
+            }
+            #[inline(always)]
+            fn add_rows<S: Simd, C: Combine>(x: &[$t], stride: usize, behind: usize, sum: &mut [$t]) {
+                add_rows::<S::$vector, C>(x, stride, behind, sum);
             }
         }
     };
@@ -289,24 +336,4 @@ impl<T: Element, C: Combine> Kernel for PushRow<'_, T, C> {
 }
 pub(crate) fn push_row<T: Element, C: Combine>(isa: Isa, x: &[T], total: &mut Total<T>) {
     dispatch(if x.len() < 2 * LANES { Isa::Scalar } else { isa }, PushRow::<T, C>(x, total, std::marker::PhantomData));
-}
-/// Folds the lanes of `width` columns by halves: what [`fold`] does to a block, for columns side by side. The results are in
-/// the first lane.
-pub(crate) fn fold_columns<T: Element, C: Combine>(isa: Isa, lanes: &mut [T], width: usize) {
-    dispatch(isa, FoldColumns::<T, C>(lanes, width, std::marker::PhantomData));
-}
-struct FoldColumns<'a, T, C>(&'a mut [T], usize, std::marker::PhantomData<C>);
-impl<T: Element, C: Combine> Kernel for FoldColumns<'_, T, C> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        let mut half = LANES / 2;
-        while half > 0 {
-            let (low, high) = self.0.split_at_mut(half * self.1);
-            for (l, &h) in low.iter_mut().zip(&high[..]) {
-                *l = C::lanes(*l, h);
-            }
-            half /= 2;
-        }
-    }
 }

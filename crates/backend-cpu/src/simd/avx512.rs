@@ -112,7 +112,11 @@ impl Float for F32x16 {
     unsafe fn load_transposed(at: *const Self::Elem, row_stride: usize, rows: usize, count: usize) -> [Self; 16] {
         let zero = Self::splat(0.0);
         let mut out = [zero; 16];
-        if rows >= 16 && count >= 16 {
+        // Rows so far apart share one set of the nearest cache, which cannot hold a line of each: quarters would fetch
+        // every line four times.
+        const ONE_SET: usize = 4096 / size_of::<f32>();
+        let whole = rows >= 16 && count >= 16;
+        if whole && !row_stride.is_multiple_of(ONE_SET) {
             for group in 0..4 {
                 // SAFETY: the caller vouches for 16 elements of 16 rows.
                 let quarter = unsafe { turn::quarter(at.add(4 * group), row_stride) };
@@ -124,7 +128,10 @@ impl Float for F32x16 {
         }
         let mut r = [zero.0; 16];
         for (index, row) in r.iter_mut().enumerate().take(16) {
-            if index < rows {
+            if whole {
+                // SAFETY: the caller vouches for 16 elements of 16 rows.
+                *row = unsafe { Self::load(at.add(index * row_stride)).0 };
+            } else if index < rows {
                 // SAFETY: the caller vouches for `count` elements of the row.
                 *row = unsafe { Self::load_first(at.add(index * row_stride), count).0 };
             }

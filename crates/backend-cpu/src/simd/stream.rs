@@ -1,17 +1,25 @@
 //! Writing past the caches: a large result is not read into them only to be overwritten, which saves a third of the
 //! traffic of an addition. And reading ahead of use. Must not know what is written or read.
 
-use bytemuck::NoUninit;
+use crate::scratch::filled;
+use adamant_core::ErrorKind;
+use bytemuck::{NoUninit, Pod};
 use std::cell::Cell;
 
-/// Results of so many bytes are written past the caches: what is left of them in a cache when they are complete would
-/// not serve their reader. A choice of speed alone; the bytes are the same.
-pub(crate) const STREAMED: usize = 32 << 20;
+/// Results of so many bytes are written past the caches: five times what a core's own cache holds, so that little of
+/// them would be left there for their reader, and from where on writing past the caches and reading again took less
+/// time in all than writing into them. A choice of speed alone; the bytes are the same.
+pub(crate) const STREAMED: usize = 10 << 20;
 
 /// Copies `from` to `to`, of equal length, past the caches; for each line that is written, a line of each of `soon` is
 /// asked for, so that memory is read and written at once. [`publish`] comes before anybody else may read it.
-#[cfg(target_arch = "x86_64")]
 pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[Ahead<'_>]) {
+    copy_and(from, to, |_| soon.iter().for_each(Ahead::fetch_line));
+}
+/// Copies past the caches, and does something for each line of 64 bytes, behind so many others.
+#[inline(always)]
+#[cfg(target_arch = "x86_64")]
+fn copy_and(from: &[u8], to: &mut [u8], each: impl Fn(usize)) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
     const LINE: usize = 64;
     let head = to.as_ptr().align_offset(LINE).min(to.len());
@@ -20,8 +28,8 @@ pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[Ahead<'_>]) {
     to_first.copy_from_slice(first);
     let (lines, last) = rest.as_chunks::<LINE>();
     let (to_lines, to_last) = to_rest.as_chunks_mut::<LINE>();
-    for (line, to) in lines.iter().zip(to_lines) {
-        soon.iter().for_each(Ahead::fetch_line);
+    for (k, (line, to)) in lines.iter().zip(to_lines).enumerate() {
+        each(k * LINE);
         for word in 0..LINE / size_of::<__m128i>() {
             // SAFETY: both have a line of 64 bytes, `to` begins at a multiple of 64, and SSE2 is part of x86-64.
             unsafe { _mm_stream_si128(to.as_mut_ptr().cast::<__m128i>().add(word), _mm_loadu_si128(line.as_ptr().cast::<__m128i>().add(word))) };
@@ -30,10 +38,34 @@ pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[Ahead<'_>]) {
     to_last.copy_from_slice(last);
 }
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn copy(from: &[u8], to: &mut [u8], _: &[Ahead<'_>]) {
+fn copy_and(from: &[u8], to: &mut [u8], _: impl Fn(usize)) {
     to.copy_from_slice(from);
 }
 
+/// Equally long lines, one after another.
+pub(crate) struct Lines<'a, T> {
+    pub from: &'a [T],
+    /// from the beginning of one to that of the next
+    pub step: usize,
+    pub length: usize,
+    pub count: usize,
+}
+/// Copies lines past the caches to places of `to` that lie `stride` elements apart. For each cache line that is written
+/// one is asked for that will be read `soon`: that of the same number in a block of such lines, which begins at an
+/// address and whose lines have a stride of their own. [`publish`] comes before anybody else may read what is written.
+pub(crate) fn lines<T: Pod>(lines: Lines<'_, T>, to: &mut [T], stride: usize, soon: (*const T, isize)) {
+    let Lines { from, step, length, count } = lines;
+    for k in 0..count {
+        let line: &[u8] = bytemuck::cast_slice(&from[k * step..][..length]);
+        let at = soon.0.wrapping_offset(k as isize * soon.1).cast::<u8>();
+        copy_and(
+            line,
+            bytemuck::cast_slice_mut(&mut to[k * stride..][..length]),
+            #[inline(always)]
+            |done| hint_outer(at.wrapping_add(done)),
+        );
+    }
+}
 /// Bytes that will be read soon: asked for line by line while something else is computed.
 pub(crate) struct Ahead<'a> {
     bytes: &'a [u8],
@@ -54,24 +86,32 @@ impl<'a> Ahead<'a> {
     pub(crate) fn fetch_line(&self) {
         let at = self.asked.get();
         self.asked.set(at + 64);
-        #[cfg(target_arch = "x86_64")]
         if at < self.bytes.len() {
-            // SAFETY: a prefetch has no effect but on the caches, at any address; SSE is part of x86-64.
-            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(self.bytes.as_ptr().cast::<i8>().wrapping_add(at)) };
+            hint_outer(self.bytes.as_ptr().wrapping_add(at));
         }
     }
 }
 
-/// Asks for the line at an address, into the nearest cache. It reads nothing and cannot fail, wherever it points.
-#[inline(always)]
-pub(crate) fn hint<T>(line: *const T) {
-    // SAFETY: a prefetch has no effect but on the caches, at any address; SSE is part of x86-64.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast::<i8>());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
+macro_rules! hints {
+    ($($(#[$doc:meta])* $name:ident $hint:ident;)*) => { $(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name<T>(line: *const T) {
+            // SAFETY: a prefetch has no effect but on the caches, at any address; SSE is part of x86-64.
+            #[cfg(target_arch = "x86_64")]
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::$hint }>(line.cast::<i8>());
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = line;
+        }
+    )* };
+}
+hints! {
+    /// Asks for the line at an address, into the nearest cache. It reads nothing and cannot fail, wherever it points.
+    hint _MM_HINT_T0;
+    /// As [`hint`], into the cache behind the nearest: for what is read later.
+    hint_outer _MM_HINT_T1;
 }
 
 /// How far ahead of its use a loop that computes much asks for memory, in bytes.
@@ -89,6 +129,38 @@ pub(crate) fn publish() {
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::x86_64::_mm_sfence();
+    }
+}
+
+/// Rows of a result on their way past the caches, if it is that large. When this goes, all that was written by it is
+/// there for everybody.
+pub(crate) struct Rows<T> {
+    /// where a row is written before it is copied; nothing for a result that is written where it belongs
+    line: Vec<T>,
+}
+impl<T: Pod> Rows<T> {
+    /// Of `n` elements each, of a result of `bytes` in all.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub(crate) fn new(n: usize, bytes: usize) -> Result<Rows<T>, ErrorKind> {
+        Ok(Rows { line: filled(T::zeroed(), if bytes >= STREAMED { n } else { 0 })? })
+    }
+    /// Lets `f` write a row of `n` elements.
+    pub(crate) fn write(&mut self, out: &mut [T], f: impl FnOnce(&mut [T])) {
+        if self.line.is_empty() {
+            return f(out);
+        }
+        let line = &mut self.line[..out.len()];
+        f(line);
+        copy(bytemuck::cast_slice(line), bytemuck::cast_slice_mut(out), &[]);
+    }
+}
+impl<T> Drop for Rows<T> {
+    fn drop(&mut self) {
+        if !self.line.is_empty() {
+            publish();
+        }
     }
 }
 
