@@ -32,13 +32,15 @@ fn a_piece_of_a_large_gradient_that_is_lost_or_written_twice() -> Result<()> {
 
 #[test]
 fn a_block_of_a_large_transpose_that_is_lost_or_in_another_place() -> Result<()> {
-    let (m, n) = (2900, 3001);
-    let x = Tensor::arange(0, (m * n) as i64, 1, DType::I64);
-    for dtype in [DType::F32, DType::I64, DType::BF16] {
-        let x = x.cast(dtype).reshape([m, n]);
-        let (whole, turned) = (x.cast(DType::F64).to_vec::<f64>()?, x.mt().reshape([m * n]).cast(DType::F64).to_vec::<f64>()?);
-        let wrong = (0..m * n).find(|k| turned[*k] != whole[k % m * n + k / m]);
-        assert_eq!(wrong, None, "{dtype}");
+    // The rows of the second lie where one set of a cache has to hold them all.
+    for (m, n) in [(2900, 3001), (3072, 2048)] {
+        let x = Tensor::arange(0, (m * n) as i64, 1, DType::I64);
+        for dtype in [DType::F32, DType::I64, DType::BF16] {
+            let x = x.cast(dtype).reshape([m, n]);
+            let (whole, turned) = (x.cast(DType::F64).to_vec::<f64>()?, x.mt().reshape([m * n]).cast(DType::F64).to_vec::<f64>()?);
+            let wrong = (0..m * n).find(|k| turned[*k] != whole[k % m * n + k / m]);
+            assert_eq!(wrong, None, "{dtype}");
+        }
     }
     Ok(())
 }
@@ -67,6 +69,48 @@ fn a_row_of_a_large_softmax_that_is_lost_or_another_one() -> Result<()> {
                 assert!(all[row * n..][..n] == small, "{dtype}, row {row}");
             }
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_row_of_a_large_norm_that_is_lost_or_another_one() -> Result<()> {
+    let (rows, n) = (4099, 771);
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        let x = (Tensor::arange(0, (rows * n) as i64, 1, DType::F32).sin() * 3.0).cast(dtype).reshape([rows, n]);
+        let (w, b) = (Tensor::arange(0, n as i64, 1, DType::F32).cos().cast(dtype), Tensor::ones([n]).cast(dtype));
+        let both = |x: &Tensor| -> Result<[Vec<f64>; 2]> {
+            let x = x.detach().tracked();
+            let y = functional::layer_norm(&x, [n], Some(&w), Some(&b), 1e-5);
+            let dx = (&y * &y).sum(..).backward()?.get(&x).cloned().unwrap();
+            Ok([y.detach().cast(DType::F64).to_vec()?, dx.cast(DType::F64).to_vec()?])
+        };
+        let large = both(&x)?;
+        for row in (0..rows).step_by(rows / 7) {
+            let small = both(&x.narrow(0, row, 1))?;
+            for (large, small) in large.iter().zip(small) {
+                assert!(large[row * n..][..n] == small, "{dtype}, row {row}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_picked_row_that_is_lost_or_another_one() -> Result<()> {
+    let (table, rows, n) = (1000, 20_011, 193);
+    let weight = Tensor::arange(0, (table * n) as i64, 1, DType::F32).reshape([table, n]);
+    let at: Vec<i64> = (0..rows as i64).map(|k| k * 7919 % table as i64).collect();
+    let picked = |at: &[i64]| functional::embedding(&weight, &Tensor::from_slice(at, [at.len()]), None);
+    let all = picked(&at).to_vec::<f32>()?;
+    for (row, (&i, picked)) in at.iter().zip(all.chunks(n)).enumerate() {
+        assert!(picked.iter().enumerate().all(|(j, &v)| v == (i as usize * n + j) as f32), "row {row}");
+    }
+    // An index that is bad is told, wherever it stands.
+    for bad in [0, rows / 2, rows - 1] {
+        let mut at = at.clone();
+        at[bad] = table as i64;
+        assert!(matches!(picked(&at).to_vec::<f32>().unwrap_err().kind(), ErrorKind::Index { .. }), "{bad}");
     }
     Ok(())
 }
