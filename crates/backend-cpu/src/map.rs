@@ -92,7 +92,7 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         }
         let computed = !matches!(register.code, Code::Load(_)) && !run.is_uniform(r);
         // A loop that was compiled ahead streams by itself.
-        let in_place = !run.streamed || program.ahead.is_some();
+        let in_place = !run.streamed || program.ahead.is_some() || run.is_drawn(r);
         if Kind::is_memory_of(out.dtype) && computed && in_place && run.into[r as usize].is_none() {
             run.into[r as usize] = Some(o as u8);
         }

@@ -22,6 +22,13 @@ pub(crate) struct Uniform {
     between: [Reg; 3],
     product: Reg,
     kept: Option<Kept>,
+    times: Option<Times>,
+}
+/// `product = number * other`, of the drawn number, which nobody else asks for.
+#[derive(Clone, Copy)]
+struct Times {
+    other: Reg,
+    product: Reg,
 }
 /// `select = yes where product < limit, else no`, and nobody else asks for the product.
 struct Kept {
@@ -37,6 +44,8 @@ pub(crate) struct Drawn {
     pub key: u16,
     pub place: u16,
     pub draw: Draw,
+    /// what the number is multiplied by
+    pub times: Option<Reg>,
 }
 
 /// Those of an expression.
@@ -51,6 +60,12 @@ pub(crate) fn uniforms(expr: &Expr, registers: &[Register], reads: &[[Option<Reg
         let fits = x == product && c == below && registers[select as usize].dtype == DType::F32;
         fits.then_some(Kept { limit, below, yes, no, select })
     };
+    let times = |drawn: Reg| {
+        let product = readers(drawn).next().filter(|_| alone(drawn))?;
+        let Code::RealBinary(RealBinary::Mul, x, y) = registers[product as usize].code else { return None };
+        let other = if x == drawn { y } else { x };
+        (registers[product as usize].dtype == DType::F32).then_some(Times { other, product })
+    };
     let find = |product: Reg, number: Reg, unit: Reg| {
         let Code::Cast(shifted) = registers[number as usize].code else { return None };
         let Instr::Binary(f, bits, shift) = expr.instrs[shifted as usize] else { return None };
@@ -58,7 +73,9 @@ pub(crate) fn uniforms(expr: &Expr, registers: &[Register], reads: &[[Option<Reg
         let dtypes = registers[shifted as usize].dtype == DType::U32 && registers[number as usize].dtype == DType::F32;
         let between = [bits, shifted, number];
         let fits = f.row().name == "bitwise_right_shift" && dtypes && between.iter().all(|&r| alone(r));
-        fits.then(|| Uniform { key, place, shift, unit, between, product, kept: kept(product) })
+        let kept = kept(product);
+        let times = times(kept.as_ref().map_or(product, |k| k.select));
+        fits.then_some(Uniform { key, place, shift, unit, between, product, kept, times })
     };
     let of = |(k, register): (usize, &Register)| match register.code {
         Code::RealBinary(RealBinary::Mul, x, y) if register.dtype == DType::F32 => find(k as Reg, x, y).or_else(|| find(k as Reg, y, x)),
@@ -69,18 +86,28 @@ pub(crate) fn uniforms(expr: &Expr, registers: &[Register], reads: &[[Option<Reg
 impl Uniform {
     /// What is drawn, and the registers nobody asks for then, given those that are the same for all elements. `None`: the
     /// scalars are others than a uniform number has.
-    pub fn bind(&self, uniform: &[Option<Value>]) -> Option<(Drawn, SmallVec<[Reg; 5]>)> {
+    pub fn bind(&self, uniform: &[Option<Value>]) -> Option<(Drawn, SmallVec<[Reg; 6]>)> {
         let number = |r: Reg| uniform[r as usize];
         if !matches!((number(self.shift), number(self.unit)), (Some(Value::I64(8)), Some(Value::F32(unit))) if unit == random::UNIT) {
             return None;
         }
         let mut idle = SmallVec::from_slice(&self.between);
-        if let Some(kept) = &self.kept
-            && let (Some(Value::F32(limit)), Some(Value::F32(yes)), Some(Value::F32(no))) = (number(kept.limit), number(kept.yes), number(kept.no))
-        {
-            idle.extend([self.product, kept.below]);
-            return Some((Drawn { register: kept.select, key: self.key, place: self.place, draw: Draw::below(limit, yes, no) }, idle));
+        let (mut register, mut draw) = (self.product, Draw::Uniform);
+        if let Some(kept) = &self.kept {
+            match (number(kept.limit), number(kept.yes), number(kept.no)) {
+                (Some(Value::F32(limit)), Some(Value::F32(yes)), Some(Value::F32(no))) => {
+                    idle.extend([register, kept.below]);
+                    (register, draw) = (kept.select, Draw::below(limit, yes, no));
+                }
+                // What follows was found behind the choice.
+                _ => return Some((Drawn { register, key: self.key, place: self.place, draw, times: None }, idle)),
+            }
         }
-        Some((Drawn { register: self.product, key: self.key, place: self.place, draw: Draw::Uniform }, idle))
+        let times = self.times.filter(|t| number(t.other).is_none());
+        if let Some(times) = times {
+            idle.push(register);
+            register = times.product;
+        }
+        Some((Drawn { register, key: self.key, place: self.place, draw, times: times.map(|t| t.other) }, idle))
     }
 }

@@ -5,7 +5,7 @@ use super::load;
 use super::loops::{self, Src};
 use super::prefused::Loop;
 use super::program::{Code, Kind, Program};
-use super::random;
+use super::random::{self, Traffic};
 use super::tiles::{Lane, Scratch, Tile, Value, with_kind, with_scratch};
 use crate::isa::Isa;
 use crate::nest::Nest;
@@ -181,6 +181,10 @@ impl<'a> Run<'a> {
     pub fn is_uniform(&self, r: Reg) -> bool {
         self.uniform[r as usize].is_some()
     }
+    /// Is register `r` drawn as a whole, which writes past the caches by itself?
+    pub fn is_drawn(&self, r: Reg) -> bool {
+        self.drawn.iter().any(|d| d.register == r)
+    }
     /// Is register `r` an input that is read where it lies?
     pub fn is_direct(&self, r: Reg) -> bool {
         matches!(self.program.registers[r as usize].code, Code::Load(k) if self.direct[k as usize]) && !self.is_uniform(r)
@@ -336,8 +340,15 @@ impl<'a> Run<'a> {
         let out: &mut [f32] = bytemuck::cast_slice_mut(out);
         // Drawing takes its time, in which the next tile's operands come.
         let soon = if self.streamed { self.next(at + n, n) } else { SmallVec::new() };
+        let factors = match drawn.times.map(|r| self.src::<f32>(r, at, n, scratch, outs)) {
+            None => &[],
+            Some(Src::Slice(factors)) => &factors[..n],
+            Some(Src::Splat(_)) => return unexpected(),
+        };
+        let traffic = Traffic { past: self.streamed && self.into[r].is_some(), soon: &soon };
         self.nest.runs(drawn.place as usize, at, n, |first, count, offset, stride| {
-            drawn.draw.fill(self.isa, key, offset as u64, stride as u64, &mut out[first..first + count], &soon);
+            let factors = factors.get(first..first + count).unwrap_or_default();
+            drawn.draw.fill(self.isa, key, (offset as u64, stride as u64), &mut out[first..first + count], factors, &traffic);
         });
         Ok(())
     }
