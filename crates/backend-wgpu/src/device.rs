@@ -134,7 +134,16 @@ impl Backend for WgpuBackend {
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
         self.gpu.health.check()?;
         let mut recorder = Recorder::new(&self.gpu);
-        steps.iter().try_for_each(|step| self.record(&mut recorder, step))?;
+        let mut rest = steps;
+        while let [first, ..] = rest {
+            let equal = map::merged::together(&self.gpu, rest);
+            if equal > 1 {
+                map::merged::record(&mut recorder, &rest[..equal])?
+            } else {
+                self.record(&mut recorder, first)?
+            }
+            rest = &rest[equal..];
+        }
         recorder.run(&self.shared, &self.staging)
     }
     fn submit_timed(&self, steps: &[Step<'_>], ended: &mut dyn FnMut(usize, Instant, Instant)) -> Result<(), ErrorKind> {
