@@ -92,7 +92,7 @@ impl WgpuBackend {
             KernelKind::Conv(_) => computes() && dtypes.iter().all(|d| d.is_float()),
             KernelKind::Gather { .. } => true,
             KernelKind::Scatter { mode, .. } => *mode == ScatterMode::Set || dtypes.last().is_none_or(|d| self.gpu.computes(*d)),
-            KernelKind::Composite(c) => composite::supports(&**c, dtypes),
+            KernelKind::Composite(c) => composite::supports(&self.gpu, &**c, dtypes),
         }
     }
     fn record<'a>(&self, recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result<(), ErrorKind> {

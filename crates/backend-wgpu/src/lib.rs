@@ -32,6 +32,7 @@
 // Errors are core's own type, returned once per step.
 #![allow(clippy::result_large_err)]
 
+mod attention;
 mod bindings;
 mod combine;
 mod composite;

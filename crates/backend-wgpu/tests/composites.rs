@@ -6,7 +6,9 @@ use adamant_conformance::{
     random::Random,
     tolerance,
 };
-use adamant_core::{Cell, DType, Device, ErrorKind, HostArray, Shape, Tensor, composite::loss::Reduction, functional as f, step};
+use adamant_core::{
+    Arg, Cell, DType, Device, ErrorKind, HostArray, Op, Rng, Shape, Tensor, composite::loss::Reduction, functional as f, op::ScatterMode, step,
+};
 use std::sync::OnceLock;
 
 fn device() -> Option<Device> {
@@ -235,4 +237,111 @@ fn equal_updates_of_many_parameters_stay_apart() {
             tolerance::composed(g, w).unwrap_or_else(|e| panic!("{dtype} cell {k}: {e}"));
         }
     }
+}
+fn attend(x: &[Tensor], options: &f::AttentionOptions<'_>) -> Tensor {
+    f::scaled_dot_product_attention(&x[0], &x[1], &x[2], options)
+}
+fn causal(x: &[Tensor]) -> Tensor {
+    attend(x, &f::AttentionOptions { is_causal: true, ..Default::default() })
+}
+fn plain(x: &[Tensor]) -> Tensor {
+    attend(x, &f::AttentionOptions::default())
+}
+fn masked(x: &[Tensor]) -> Tensor {
+    attend(x, &f::AttentionOptions { mask: Some(&x[3].gt(1)), ..Default::default() })
+}
+fn added(x: &[Tensor]) -> Tensor {
+    attend(x, &f::AttentionOptions { mask: Some(&x[3]), scale: Some(0.3), ..Default::default() })
+}
+#[test]
+fn attention_over_several_tiles_and_any_head() {
+    let cases = [
+        Case { name: "plain", inputs: &[Float(&[2, 3, 37, 20]), Float(&[2, 3, 50, 20]), Float(&[2, 3, 50, 24])], function: plain },
+        Case { name: "causal", inputs: &[Float(&[4, 70, 16]), Float(&[4, 70, 16]), Float(&[4, 70, 16])], function: causal },
+        Case { name: "causal with fewer keys", inputs: &[Float(&[2, 41, 8]), Float(&[2, 19, 8]), Float(&[2, 19, 5])], function: causal },
+        Case { name: "causal with more keys", inputs: &[Float(&[2, 9, 8]), Float(&[2, 33, 8]), Float(&[2, 33, 8])], function: causal },
+        Case { name: "large heads", inputs: &[Float(&[2, 11, 130]), Float(&[2, 13, 130]), Float(&[2, 13, 70])], function: plain },
+        Case { name: "very large heads", inputs: &[Float(&[9, 33]), Float(&[10, 33]), Float(&[10, 600])], function: causal },
+        Case {
+            name: "shared heads",
+            inputs: &[Float(&[2, 6, 21, 12]), Float(&[2, 2, 30, 12]), Float(&[2, 2, 30, 12])],
+            function: |x| attend(x, &f::AttentionOptions { enable_gqa: true, ..Default::default() }),
+        },
+        Case {
+            name: "a mask of its own",
+            inputs: &[Float(&[2, 3, 17, 8]), Float(&[2, 3, 18, 8]), Float(&[2, 3, 18, 8]), Class(&[2, 1, 17, 18], 4, DType::I32)],
+            function: masked,
+        },
+        Case {
+            name: "a mask that is stretched",
+            inputs: &[Float(&[2, 3, 17, 8]), Float(&[2, 3, 18, 8]), Float(&[2, 3, 18, 8]), Class(&[17, 1], 3, DType::I32)],
+            function: masked,
+        },
+        Case { name: "a mask that is added", inputs: &[Float(&[2, 17, 8]), Float(&[2, 18, 8]), Float(&[2, 18, 8]), Float(&[17, 18])], function: added },
+        Case { name: "all hidden", inputs: &[Float(&[9, 4]), Float(&[11, 4]), Float(&[11, 4]), Class(&[9, 11], 1, DType::I32)], function: masked },
+        Case {
+            name: "dropped out",
+            inputs: &[Float(&[3, 30, 8]), Float(&[3, 35, 8]), Float(&[3, 35, 8])],
+            function: |x| attend(x, &f::AttentionOptions { dropout: Some((0.3, &Rng::new_on(7, 1, x[0].device().unwrap()).unwrap())), ..Default::default() }),
+        },
+        Case { name: "one of each", inputs: &[Float(&[1, 1]), Float(&[1, 1]), Float(&[1, 1])], function: plain },
+        Case { name: "no keys", inputs: &[Float(&[2, 3, 4]), Float(&[2, 0, 4]), Float(&[2, 0, 4])], function: plain },
+        Case {
+            name: "no features",
+            inputs: &[Float(&[2, 3, 0]), Float(&[2, 5, 0]), Float(&[2, 5, 4])],
+            function: |x| attend(x, &f::AttentionOptions { scale: Some(1.0), ..Default::default() }),
+        },
+        Case {
+            name: "strides",
+            inputs: &[Float(&[8, 2, 20]), Float(&[2, 20, 8]), Float(&[2, 20, 8])],
+            function: |x| causal(&[x[0].transpose(0, 1).mt(), x[1].flip(1), x[2].clone()]),
+        },
+    ];
+    check(&cases, &[DType::F32]);
+    check(&cases[..2], &[DType::F16, DType::BF16]);
+}
+/// Scatters with many elements for one place, few, none, and bad ones.
+#[test]
+fn long_scatters_are_right_in_every_mode_and_find_the_first_bad_index() {
+    let Some(device) = device() else { return };
+    let shapes: [(&[usize], usize, &[usize], usize); 6] = [
+        (&[3000], 0, &[40], 40),
+        (&[700, 40], 0, &[9, 40], 9),
+        (&[2, 300, 33], 1, &[2, 1000, 33], 1000),
+        (&[256], 0, &[1], 1),
+        (&[3, 513], 1, &[3, 513], 513),
+        (&[1025], 0, &[2], 2),
+    ];
+    for (k, (shape, axis, out, bound)) in shapes.into_iter().enumerate() {
+        for mode in [ScatterMode::Set, ScatterMode::Add, ScatterMode::Mul, ScatterMode::Max, ScatterMode::Min] {
+            for dtype in [DType::F32, DType::BF16, DType::I64, DType::U8] {
+                // From which axis on lines share their index.
+                for shared in [0, 2, 9] {
+                    let run = |device: Device| {
+                        device.scoped(|| {
+                            let mut random = Random::new(k as u64);
+                            let spread = if mode == ScatterMode::Mul { Spread::Within(0.9, 1.1) } else { Spread::Within(-2.0, 2.0) };
+                            let whole = |n: usize| {
+                                Shape::new(&(0..shape.len()).map(|a| if a >= shared && a != axis { 1 } else { shape[a] }).collect::<Vec<_>>())
+                                    .unwrap()
+                                    .with(axis, n)
+                            };
+                            let index = upload(&draw(whole(shape[axis]), DType::I32, Spread::Below(bound), &mut random), device).expand(shape);
+                            let source = upload(&draw(Shape::new(shape).unwrap(), dtype, spread, &mut random), device);
+                            let to = upload(&draw(Shape::new(out).unwrap(), dtype, spread, &mut random), device);
+                            download(&Tensor::apply(Op::Scatter { axis: axis as u8, mode }, Arg::None, &[&to, &index, &source])).unwrap()
+                        })
+                    };
+                    let (got, want) = (run(device), run(Device::reference()));
+                    tolerance::composed(&got, &want).unwrap_or_else(|e| panic!("{shape:?} {mode:?} {dtype} shared from {shared}: {e}"));
+                }
+            }
+        }
+    }
+    device.scoped(|| {
+        let index: Vec<i64> = (0..600).map(|k| if k == 431 || k == 500 { 77 } else { k % 7 }).collect();
+        let sum = Tensor::zeros([7, 40]).scatter_add(0, &Tensor::from_vec(index, [600, 1]).expand([600, 40]), &Tensor::ones([600, 40]));
+        let e = sum.eval().unwrap_err();
+        assert!(matches!(e.kind(), ErrorKind::Index { index: 77, bound: 7, position: Some(431) }), "{:?}", e.kind());
+    });
 }
