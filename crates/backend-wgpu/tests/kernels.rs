@@ -1,5 +1,6 @@
-//! The fused kernels at the sizes where they change their way of working — rows that a workgroup shares, sums in pieces,
-//! several tiles — with their gradients, against the reference. The suite has the same functions at small sizes.
+//! Kernels at the sizes where they change their way of working — rows that a workgroup shares, sums in pieces, several
+//! tiles, more operands than are bound at once — with their gradients, against the reference. The suite has the same
+//! functions at small sizes.
 use adamant_backend_wgpu::WgpuBackend;
 use adamant_conformance::{
     data::{Spread, download, draw, upload},
@@ -27,10 +28,12 @@ fn device() -> Option<Device> {
 enum In {
     /// floats of the case's dtype, differentiated
     Float(&'static [usize]),
+    /// so many of them
+    Floats(usize, &'static [usize]),
     /// class indices below a bound
     Class(&'static [usize], usize, DType),
 }
-use In::{Class, Float};
+use In::{Class, Float, Floats};
 struct Case {
     name: &'static str,
     inputs: &'static [In],
@@ -40,24 +43,26 @@ struct Case {
 fn run(case: &Case, dtype: DType, device: Device) -> Result<Vec<HostArray>, String> {
     device
         .scoped(|| {
-            let inputs: Vec<Tensor> = case
-                .inputs
-                .iter()
-                .enumerate()
-                .map(|(k, input)| {
-                    let mut random = Random::new(k as u64 + 17);
-                    match *input {
-                        Float(shape) => upload(&draw(Shape::new(shape).unwrap(), dtype, Spread::Within(-2.0, 2.0), &mut random), device).tracked(),
-                        Class(shape, n, dtype) => upload(&draw(Shape::new(shape).unwrap(), dtype, Spread::Below(n), &mut random), device),
-                    }
-                    .ok()
-                })
-                .collect::<Result<_, _>>()?;
+            let mut inputs = Vec::new();
+            for input in case.inputs {
+                let (count, shape, dtype, spread) = match *input {
+                    Float(shape) => (1, shape, dtype, Spread::Within(-2.0, 2.0)),
+                    Floats(count, shape) => (count, shape, dtype, Spread::Within(-2.0, 2.0)),
+                    Class(shape, n, dtype) => (1, shape, dtype, Spread::Below(n)),
+                };
+                for _ in 0..count {
+                    let x = upload(&draw(Shape::new(shape).unwrap(), dtype, spread, &mut Random::new(inputs.len() as u64 + 17)), device);
+                    inputs.push(if matches!(input, Class(..)) { x } else { x.tracked() }.ok()?);
+                }
+            }
             let y = (case.function)(&inputs);
             let meta = y.try_meta()?;
             let weight = HostArray::floats(meta.shape, meta.dtype, (0..meta.shape.elements()).map(|k| (k as f64).sin()).collect::<Vec<_>>());
-            let grads = (&y * upload(&weight, device)).sum(..).backward()?;
             let mut all = vec![download(&y)?];
+            if !meta.dtype.is_float() {
+                return Ok(all);
+            }
+            let grads = (&y * upload(&weight, device)).sum(..).backward()?;
             for x in inputs.iter().filter(|x| x.dtype().is_ok_and(|d| d.is_float())) {
                 all.push(download(grads.get(x).unwrap())?);
             }
@@ -344,4 +349,78 @@ fn long_scatters_are_right_in_every_mode_and_find_the_first_bad_index() {
         let e = sum.eval().unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Index { index: 77, bound: 7, position: Some(431) }), "{:?}", e.kind());
     });
+}
+#[test]
+fn products_of_several_tiles_and_tall_reductions() {
+    let product: fn(&[Tensor]) -> Tensor = |x| x[0].matmul(&x[1]);
+    check(
+        &[
+            Case { name: "several tiles", inputs: &[Float(&[70, 65]), Float(&[65, 131])], function: product },
+            Case { name: "pairs of columns", inputs: &[Float(&[33, 20]), Float(&[20, 130])], function: product },
+            Case { name: "batches", inputs: &[Float(&[3, 17, 9]), Float(&[3, 9, 18])], function: product },
+            Case { name: "a batch for all", inputs: &[Float(&[2, 3, 5, 7]), Float(&[7, 6])], function: product },
+            Case { name: "turned", inputs: &[Float(&[40, 66]), Float(&[30, 40])], function: |x| x[0].mt().matmul(x[1].mt()) },
+            Case { name: "backwards", inputs: &[Float(&[12, 34]), Float(&[34, 10])], function: |x| x[0].flip(1).matmul(x[1].flip(0)) },
+            Case { name: "stretched", inputs: &[Float(&[12, 1]), Float(&[40, 10])], function: |x| x[0].expand([12, 40]).matmul(&x[1]) },
+            Case { name: "tall", inputs: &[Float(&[6, 3000]), Float(&[3000, 5])], function: product },
+            Case { name: "tall, of pairs", inputs: &[Float(&[2, 4, 2001]), Float(&[2, 2001, 6])], function: product },
+            Case { name: "one element", inputs: &[Float(&[1, 1]), Float(&[1, 1])], function: product },
+            Case { name: "nothing added", inputs: &[Float(&[5, 0]), Float(&[0, 6])], function: product },
+            Case { name: "no rows", inputs: &[Float(&[0, 5]), Float(&[5, 6])], function: product },
+            Case {
+                name: "a piece of a tensor",
+                inputs: &[Float(&[9, 31]), Float(&[31, 8])],
+                function: |x| x[0].narrow(1, 3, 21).matmul(x[1].narrow(0, 5, 21)),
+            },
+        ],
+        &FLOATS,
+    );
+}
+#[test]
+fn maps_of_more_operands_than_are_bound_at_once() {
+    let sum: fn(&[Tensor]) -> Tensor = |x| x.iter().enumerate().map(|(k, x)| x.square() * (k as f64 + 1.0)).reduce(|a, b| a + b).unwrap();
+    check(
+        &[
+            Case { name: "forty", inputs: &[Floats(40, &[333])], function: sum },
+            Case { name: "forty scalars", inputs: &[Floats(40, &[])], function: sum },
+            Case { name: "forty of nothing", inputs: &[Floats(40, &[0, 3])], function: sum },
+            Case { name: "rows and columns", inputs: &[Floats(30, &[1, 37]), Floats(30, &[19, 1])], function: sum },
+            Case { name: "reduced", inputs: &[Floats(40, &[70, 90])], function: |x| x.iter().map(Tensor::square).reduce(|a, b| a * 0.5 + b).unwrap().sum(1) },
+        ],
+        &[DType::F32, DType::F16],
+    );
+}
+#[test]
+fn scans_in_pieces_and_reductions_of_huge_and_odd_sizes() {
+    check(
+        &[
+            Case { name: "sum of a line", inputs: &[Float(&[5001])], function: |x| x[0].cumsum(0) },
+            Case { name: "sum of whole pieces", inputs: &[Float(&[2, 1024])], function: |x| x[0].cumsum(1) },
+            Case { name: "sum of columns", inputs: &[Float(&[1500, 3])], function: |x| x[0].cumsum(0) },
+            Case { name: "sum backwards", inputs: &[Float(&[3, 1300])], function: |x| x[0].flip(1).cumsum(1) },
+            Case { name: "sum of what is stretched", inputs: &[Float(&[2, 1])], function: |x| x[0].expand([2, 1100]).cumsum(1) },
+            Case { name: "sum of nothing", inputs: &[Float(&[0])], function: |x| x[0].cumsum(0) },
+            Case { name: "sum of one", inputs: &[Float(&[1])], function: |x| x[0].cumsum(0) },
+        ],
+        &[DType::F32],
+    );
+    check(
+        &[
+            Case { name: "sum of odd many", inputs: &[Float(&[300_007])], function: |x| x[0].sum(..) },
+            Case { name: "sum of many rows", inputs: &[Float(&[70_001, 3])], function: |x| x[0].sum(0) },
+            Case { name: "sum of long rows", inputs: &[Float(&[3, 70_001])], function: |x| x[0].sum(1) },
+            Case { name: "sum of planes", inputs: &[Float(&[31, 7, 63])], function: |x| x[0].sum([0, 2]) },
+            Case { name: "sum of every other", inputs: &[Float(&[2, 999])], function: |x| x[0].mt().sum(0) },
+            Case { name: "largest of many", inputs: &[Float(&[100_003])], function: |x| x[0].amax(..) },
+            Case { name: "least of rows", inputs: &[Float(&[257, 65])], function: |x| x[0].amin(1) },
+            Case { name: "sum of nothing", inputs: &[Float(&[0])], function: |x| x[0].sum(..) },
+            Case { name: "sums of nothing", inputs: &[Float(&[0, 65])], function: |x| x[0].sum(0) },
+            Case { name: "no sums", inputs: &[Float(&[65, 0])], function: |x| x[0].sum(0) },
+            Case { name: "one element", inputs: &[Float(&[1, 1])], function: |x| x[0].sum(..) },
+            Case { name: "place of the largest", inputs: &[Float(&[3, 40_001])], function: |x| x[0].argmax(1) },
+            Case { name: "whole numbers", inputs: &[Class(&[100_003], 1000, DType::I32)], function: |x| x[0].sum(..) },
+            Case { name: "sums of whole numbers", inputs: &[Class(&[3000], 100, DType::U8)], function: |x| x[0].cumsum(0) },
+        ],
+        &FLOATS,
+    );
 }
