@@ -59,9 +59,9 @@ impl Gpu {
         };
         let info = adapter.get_info();
         let int64 = wide && adapter.features().contains(wgpu::Features::SHADER_INT64);
-        let mut features = adapter.features() & wgpu::Features::SUBGROUP;
+        let mut features = adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY);
         let size = info.subgroup_max_size;
-        let subgroup = (!features.is_empty() && info.subgroup_min_size == size && (4..=32).contains(&size)).then_some(size as usize);
+        let subgroup = (features.contains(wgpu::Features::SUBGROUP) && info.subgroup_min_size == size && (4..=32).contains(&size)).then_some(size as usize);
         features.set(wgpu::Features::SHADER_INT64, int64);
         let wanted = wgpu::DeviceDescriptor {
             label: Some("adamant"),
