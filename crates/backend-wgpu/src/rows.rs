@@ -2,8 +2,8 @@
 //! read once for each of its passes, from the caches, and nothing of its size is written between.
 //!
 //! A row program is a list of passes over the row, each of which may read the sums of those before it, the expression of
-//! an element, and what is written once for each row. Long rows are shared by a workgroup, short ones belong to an
-//! invocation.
+//! an element, and what is written once for each row. Long rows are shared by a workgroup or, where there are subgroups, by
+//! one of those, which needs no barriers; short ones belong to an invocation.
 pub(crate) mod entropy;
 pub(crate) mod norm;
 pub(crate) mod softmax;
@@ -13,7 +13,8 @@ use crate::{
     combine::Combine,
     copy::per_element,
     gather::{INDEX_OF, index_words},
-    launch::{Found, Recorder, buffer},
+    gpu::Gpu,
+    launch::{Found, GROUP, Recorder, buffer},
     matmul::narrowed,
     pipeline::Key,
 };
@@ -90,8 +91,34 @@ pub(crate) struct RowProgram<'a> {
 pub(crate) fn pass<const N: usize>(sums: [(ReduceOp, &str); N], then: &str) -> Pass {
     Pass { sums: sums.map(|(op, value)| (op, value.to_string())).into(), then: then.into() }
 }
-/// Rows from which on a workgroup shares one.
-const SHARED: usize = 64;
+/// Who works on a row.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Invocation,
+    /// of so many invocations
+    Subgroup(usize),
+    Workgroup,
+}
+impl Way {
+    fn of(gpu: &Gpu, count: usize) -> Way {
+        match gpu.subgroup {
+            _ if count < 64 => Way::Invocation,
+            // Barriers are slow on the host's processor, and elsewhere a subgroup is idle less at the end of a row.
+            Some(size) if count <= 1024 || gpu.adapter.device_type == wgpu::DeviceType::Cpu => Way::Subgroup(size),
+            _ => Way::Workgroup,
+        }
+    }
+    /// Rows of a workgroup.
+    fn rows(self) -> u64 {
+        match self {
+            Way::Invocation => GROUP,
+            Way::Subgroup(size) => (LANES / size) as u64,
+            Way::Workgroup => 1,
+        }
+    }
+}
+/// Invocations of a workgroup whose subgroups work alone.
+const LANES: usize = 64;
 
 /// Launches a program for each row; returns where bad indices are reported.
 ///
@@ -99,7 +126,7 @@ const SHARED: usize = 64;
 /// Operands without memory; a text that cannot be compiled.
 pub(crate) fn launch<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, rows: &Rows, program: &RowProgram<'_>) -> Result<u32, ErrorKind> {
     let gpu = recorder.gpu;
-    let shared = rows.count >= SHARED;
+    let way = Way::of(gpu, rows.count);
     let report = program.bound.map_or(0, |bound| recorder.report(step.fault, Found::Index(bound)));
     let mut bindings = Bindings::default();
     let mut parameters = [rows.rows, rows.count, rows.inner, rows.groups].map(|n| n as u32).to_vec();
@@ -123,16 +150,11 @@ pub(crate) fn launch<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, rows: &Ro
     places.numbers = parameters.len();
     parameters.extend(&program.numbers);
     let mut key = Key::new();
-    key.extend([shared as u8, rows.walk as u8]);
+    key.extend([way.rows() as u8, rows.walk as u8]);
     key.extend(places.all().flat_map(|b| [b.0 as u8, b.1 as u8]));
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline =
-        gpu.pipeline(step.kernel, &key, &bindings.access, || Ok(bindings.module(gpu.dialect(), &text(rows, program, &bindings, &places, shared))))?;
-    if shared {
-        recorder.launch_groups(pipeline, &bindings, &parameters, rows.rows as u64);
-    } else {
-        recorder.launch(pipeline, &bindings, &parameters, rows.rows as u64);
-    }
+    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || Ok(bindings.module(gpu.dialect(), &text(rows, program, &bindings, &places, way))))?;
+    recorder.launch_groups(pipeline, &bindings, &parameters, (rows.rows as u64).div_ceil(way.rows()));
     Ok(report)
 }
 /// An operand's binding, dtype, and the parameter that holds its offset.
@@ -151,7 +173,7 @@ impl Places {
     }
 }
 /// The module around a row program.
-fn text(rows: &Rows, program: &RowProgram<'_>, bindings: &Bindings, places: &Places, shared: bool) -> String {
+fn text(rows: &Rows, program: &RowProgram<'_>, bindings: &Bindings, places: &Places, way: Way) -> String {
     let [place, feature] = rows.places();
     let [full, features, of_row] = &places.inputs;
     let mut functions = String::new();
@@ -171,7 +193,11 @@ fn text(rows: &Rows, program: &RowProgram<'_>, bindings: &Bindings, places: &Pla
         let names = (0..full.len()).map(|n| format!("x{n}")).chain((0..features.len()).map(|n| format!("w{n}")));
         names.filter(|name| named.contains(name)).map(|name| format!("let {name}: f32 = {name}_of(i, k);\n")).collect()
     };
-    let (first, by) = if shared { ("lane", "256u") } else { ("0u", "1u") };
+    let (first, by) = match way {
+        Way::Invocation => ("0u", "1u".to_string()),
+        Way::Subgroup(size) => ("lane", format!("{size}u")),
+        Way::Workgroup => ("lane", "256u".to_string()),
+    };
     let mut body: String = (0..program.numbers.len()).map(|n| format!("let n{n}: u32 = p[{}u];\n", places.numbers + n)).collect();
     for (n, &(binding, dtype, offset)) in of_row.iter().enumerate() {
         body += &format!("let as{n}: u32 = p[{offset}u] + i;\n");
@@ -188,8 +214,11 @@ fn text(rows: &Rows, program: &RowProgram<'_>, bindings: &Bindings, places: &Pla
             let combine = Combine::new(*op, DType::F32);
             begin += &format!("var own{j}_{k}: f32 = {};\n", combine.identity());
             inside += &format!("own{j}_{k} = {};\n", combine.of(&format!("own{j}_{k}"), &format!("({value})")));
-            if shared {
-                end += &format!(
+            end += &match way {
+                Way::Invocation => format!("let t{j}_{k}: f32 = own{j}_{k};\n"),
+                // Where an element is no number a largest one may miss it; the sums behind it do not.
+                Way::Subgroup(_) => format!("let t{j}_{k}: f32 = {}(own{j}_{k});\n", if *op == ReduceOp::Max { "subgroupMax" } else { "subgroupAdd" }),
+                Way::Workgroup => format!(
                     "workgroupBarrier();
 partial[lane] = own{j}_{k};
 workgroupBarrier();
@@ -200,10 +229,8 @@ for (var half: u32 = 128u; half > 0u; half >>= 1u) {{
 let t{j}_{k}: f32 = partial[0];
 ",
                     combine.of("partial[lane]", "partial[lane + half]")
-                );
-            } else {
-                end += &format!("let t{j}_{k}: f32 = own{j}_{k};\n");
-            }
+                ),
+            };
         }
         if !pass.sums.is_empty() {
             body += &format!("{begin}for (var k: u32 = {first}; k < p[1u]; k += {by}) {{\n{}{inside}}}\n{end}", elements(&named));
@@ -225,19 +252,29 @@ let t{j}_{k}: f32 = partial[0];
     if places.faults.is_some() {
         once += "if (is_bad) { bad(i); }\n";
     }
-    body += &if shared { format!("if (lane == 0u) {{\n{once}}}\n") } else { once };
-    if !shared {
-        return functions + &per_element(&body);
-    }
-    format!(
-        "{functions}var<workgroup> partial: array<f32, 256>;
+    body += &if way == Way::Invocation { once } else { format!("if (lane == 0u) {{\n{once}}}\n") };
+    let arguments = "@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>";
+    let number = "let number: u32 = group.y * groups.x + group.x;\n";
+    let last = "if (i >= p[0u]) { return; }\n";
+    match way {
+        Way::Invocation => functions + &per_element(&body),
+        Way::Subgroup(_) => format!(
+            "{functions}@compute @workgroup_size({LANES})
+fn main({arguments}, @builtin(subgroup_id) own: u32, @builtin(subgroup_invocation_id) lane: u32) {{
+{number}let i: u32 = number * {}u + own;
+{last}{body}}}
+",
+            way.rows()
+        ),
+        Way::Workgroup => format!(
+            "{functions}var<workgroup> partial: array<f32, 256>;
 @compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{
-    let i: u32 = group.y * groups.x + group.x;
-    if (i >= p[0u]) {{ return; }}
-{body}}}
+fn main({arguments}, @builtin(local_invocation_index) lane: u32) {{
+{number}let i: u32 = number;
+{last}{body}}}
 "
-    )
+        ),
+    }
 }
 /// Are all dtypes floats that kernels compute with?
 pub(crate) fn all_floats(dtypes: &[DType]) -> bool {
