@@ -424,3 +424,36 @@ fn scans_in_pieces_and_reductions_of_huge_and_odd_sizes() {
         &FLOATS,
     );
 }
+/// Some elements are replaced by a number that is none, or none that ends.
+fn with(x: &[Tensor], v: f64) -> Tensor {
+    x[1].eq(0).select(v, &x[0])
+}
+#[test]
+fn rows_with_infinities_and_nan_are_as_their_bodies() {
+    const ROWS: &[In] = &[Float(&[9, 200]), Class(&[9, 200], 300, DType::I32)];
+    const HEADS: &[In] = &[Float(&[20, 16]), Class(&[20, 16], 150, DType::I32), Float(&[20, 16])];
+    fn losses(x: &Tensor) -> Tensor {
+        let target = Tensor::full_on([9], 3, DType::I64, x.device().unwrap());
+        f::cross_entropy(x, &target, &f::CrossEntropyOptions { reduction: Reduction::None, ..Default::default() })
+    }
+    fn attended(x: &[Tensor], v: f64) -> Tensor {
+        f::scaled_dot_product_attention(&with(x, v), &x[2], &x[2], &f::AttentionOptions::default())
+    }
+    check(
+        &[
+            Case { name: "softmax of NaN", inputs: ROWS, function: |x| with(x, f64::NAN).softmax(1) },
+            Case { name: "softmax of inf", inputs: ROWS, function: |x| with(x, f64::INFINITY).softmax(1) },
+            Case { name: "softmax of -inf", inputs: ROWS, function: |x| with(x, f64::NEG_INFINITY).softmax(1) },
+            Case { name: "log softmax of NaN", inputs: ROWS, function: |x| with(x, f64::NAN).log_softmax(1) },
+            Case { name: "log softmax of inf", inputs: ROWS, function: |x| with(x, f64::INFINITY).log_softmax(1) },
+            Case { name: "layer norm of NaN", inputs: ROWS, function: |x| f::layer_norm(&with(x, f64::NAN), [200], None, None, 1e-5) },
+            Case { name: "layer norm of inf", inputs: ROWS, function: |x| f::layer_norm(&with(x, f64::INFINITY), [200], None, None, 1e-5) },
+            Case { name: "cross entropy of NaN", inputs: ROWS, function: |x| losses(&with(x, f64::NAN)) },
+            Case { name: "cross entropy of inf", inputs: ROWS, function: |x| losses(&with(x, f64::INFINITY)) },
+            Case { name: "cross entropy of -inf", inputs: ROWS, function: |x| losses(&with(x, f64::NEG_INFINITY)) },
+            Case { name: "attention of NaN", inputs: HEADS, function: |x| attended(x, f64::NAN) },
+            Case { name: "attention of inf", inputs: HEADS, function: |x| attended(x, f64::INFINITY) },
+        ],
+        &[DType::F32],
+    );
+}
