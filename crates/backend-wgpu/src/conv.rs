@@ -14,7 +14,7 @@ use crate::{
     launch::{Recorder, buffer},
     matmul::narrowed,
     pipeline::Key,
-    product::{self, Ends, OWN, Sizes},
+    product::{self, Ends, Form, OWN, Sizes},
 };
 use adamant_core::{
     DType, ErrorKind, Shape,
@@ -114,7 +114,8 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, spec: &Co
     let target = bindings.bind(Place::Buffer(buffer(out)?), Bindings::to_store(out.dtype.size()));
     let mut key = Key::new();
     key.extend([first.dtype as u8, out.dtype as u8, left as u8, right as u8, target as u8]);
-    product::record(recorder, step, bindings, parameters, key, sizes, out.dtype, [spec.role != ConvRole::InputGrad, true], |bindings| {
+    let form = Form { along: [spec.role != ConvRole::InputGrad, true], paired: false };
+    product::record(recorder, step, bindings, parameters, key, sizes, out.dtype, form, |bindings| {
         Ok(ends(spec.role, &geometry, bindings, [left, right, target], out.dtype))
     })
 }

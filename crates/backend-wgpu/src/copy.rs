@@ -22,7 +22,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result
     let (mut parameters, mut key) = (Vec::new(), Key::new());
     key.push(size as u8);
     if to.dense {
-        let frame = Frame::new(&mut bindings, &[(*to, Place::Buffer(buffer(to)?))]);
+        let mut frame = Frame::new(&mut bindings, &[(*to, Place::Buffer(buffer(to)?))]);
         let mut nest = Nest::new(&step.space, &axes(&step.space), &[], &[layout(from)]);
         frame.place(&mut parameters, 0);
         nest.place(&mut parameters);

@@ -1,5 +1,6 @@
 //! The backend itself: core's contract on one opened adapter.
 use crate::{
+    clock::Clock,
     composite, conv, copy, gather,
     gpu::{Gpu, internal},
     launch::{Recorder, Shared},
@@ -92,8 +93,23 @@ impl WgpuBackend {
             KernelKind::Conv(_) => computes() && dtypes.iter().all(|d| d.is_float()),
             KernelKind::Gather { .. } => true,
             KernelKind::Scatter { mode, .. } => *mode == ScatterMode::Set || dtypes.last().is_none_or(|d| self.gpu.computes(*d)),
-            KernelKind::Composite(c) => composite::supports(&**c, dtypes),
+            KernelKind::Composite(c) => composite::supports(&self.gpu, &**c, dtypes),
         }
+    }
+    /// Records steps, equal ones that may be together; `before` hears of each launch and how many steps it is for.
+    fn record_all<'a>(&self, recorder: &mut Recorder<'a>, steps: &[Step<'a>], mut before: impl FnMut(&mut Recorder<'a>, usize)) -> Result<(), ErrorKind> {
+        let mut rest = steps;
+        while let [first, ..] = rest {
+            let equal = map::merged::together(&self.gpu, rest);
+            before(recorder, equal);
+            if equal > 1 {
+                map::merged::record(recorder, &rest[..equal])?
+            } else {
+                self.record(recorder, first)?
+            }
+            rest = &rest[equal..];
+        }
+        Ok(())
     }
     fn record<'a>(&self, recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result<(), ErrorKind> {
         if step.outputs.iter().all(|o| o.shape.elements() == 0) {
@@ -134,16 +150,40 @@ impl Backend for WgpuBackend {
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
         self.gpu.health.check()?;
         let mut recorder = Recorder::new(&self.gpu);
-        steps.iter().try_for_each(|step| self.record(&mut recorder, step))?;
+        self.record_all(&mut recorder, steps, |_, _| ())?;
         recorder.run(&self.shared, &self.staging)
     }
     fn submit_timed(&self, steps: &[Step<'_>], ended: &mut dyn FnMut(usize, Instant, Instant)) -> Result<(), ErrorKind> {
         self.synchronize()?;
-        for (k, step) in steps.iter().enumerate() {
-            let begin = Instant::now();
-            self.submit(std::slice::from_ref(step))?;
-            self.synchronize()?;
-            ended(k, begin, Instant::now());
+        let Some(clock) = Clock::new(&self.gpu, steps.len())? else {
+            for (k, step) in steps.iter().enumerate() {
+                let begin = Instant::now();
+                self.submit(std::slice::from_ref(step))?;
+                self.synchronize()?;
+                ended(k, begin, Instant::now());
+            }
+            return Ok(());
+        };
+        let mut recorder = Recorder::new(&self.gpu);
+        // Steps that share a launch share its pass.
+        let mut sizes = Vec::new();
+        self.record_all(&mut recorder, steps, |recorder, together| {
+            recorder.begin_pass();
+            sizes.push(together);
+        })?;
+        let begin = Instant::now();
+        recorder.run_timed(&self.shared, &self.staging, Some(&clock))?;
+        let mut rest = 0..steps.len();
+        for (times, together) in clock.read(&self.gpu, &self.staging, sizes.len())?.into_iter().zip(sizes) {
+            let own: Vec<usize> = rest.by_ref().take(together).collect();
+            let elements = |k: usize| steps[k].space.elements() as f64;
+            let all: f64 = own.iter().map(|k| elements(*k)).sum();
+            let mut at = begin + times[0];
+            for k in own {
+                let end = if together == 1 { begin + times[1] } else { at + (times[1] - times[0]).mul_f64(elements(k) / all) };
+                ended(k, at, end);
+                at = end;
+            }
         }
         Ok(())
     }

@@ -27,15 +27,18 @@ pub(crate) struct Frame {
     outputs: Vec<Output>,
     elements: u64,
     each: u32,
+    /// where its parameters begin
+    base: usize,
 }
-/// The parameters of a frame, which come first: the number of elements, the place of the report, the outputs' offsets.
+/// The parameters of a frame, which come first where it reports: the number of elements, the place of the report, the
+/// outputs' offsets.
 pub(crate) const REPORT: &str = "p[1u]";
 
 impl Frame {
     /// Binds the outputs. One that begins inside a word is written element by element.
     pub fn new(bindings: &mut Bindings, outputs: &[(Operand<'_>, Place)]) -> Frame {
         let elements = outputs.first().map_or(0, |o| o.0.shape.elements() as u64);
-        let mut frame = Frame { outputs: Vec::new(), elements, each: 1 };
+        let mut frame = Frame { outputs: Vec::new(), elements, each: 1, base: 0 };
         for (o, place) in outputs {
             let mut output = Output { binding: 0, dtype: o.dtype, offset: o.offset };
             let access = if output.is_packed() { Access::Write } else { Bindings::to_store(o.dtype.size()) };
@@ -57,17 +60,29 @@ impl Frame {
             key.extend([o.binding as u8, o.dtype as u8, o.is_packed() as u8]);
         }
     }
-    /// Appends its parameters. They are the first.
-    pub fn place(&self, parameters: &mut Vec<u32>, report: u32) {
+    /// Appends its parameters.
+    pub fn place(&mut self, parameters: &mut Vec<u32>, report: u32) {
+        self.base = parameters.len();
         parameters.extend([self.elements as u32, report]);
         parameters.extend(self.outputs.iter().map(|o| if o.is_packed() { o.offset / o.elements_of_a_word() as usize } else { o.offset } as u32));
     }
-    /// The entry point. `body`: statements that compute element `i`; `bits[k]`: what goes to output k.
+    /// The entry point. As [`Frame::unit`].
     pub fn main(&self, bindings: &Bindings, body: &str, bits: &[String]) -> String {
+        format!(
+            "@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{
+    let unit: u32 = (group.y * groups.x + group.x) * 256u + lane;
+{}}}
+",
+            self.unit(bindings, body, bits)
+        )
+    }
+    /// What invocation `unit` does. `body`: statements that compute element `i`; `bits[k]`: what goes to output k.
+    pub fn unit(&self, bindings: &Bindings, body: &str, bits: &[String]) -> String {
         let each = self.each;
         let (mut before, mut inside, mut after) = (String::new(), String::new(), String::new());
         for (k, (o, bits)) in self.outputs.iter().zip(bits).enumerate() {
-            let offset = format!("p[{}u]", 2 + k);
+            let offset = format!("p[{}u]", self.base + 2 + k);
             if !o.is_packed() {
                 inside += &format!("let out{k}: u32 = {offset} + i;\n{}\n", bindings.set_bits(o.binding, o.dtype.size(), &format!("out{k}"), bits));
                 continue;
@@ -96,15 +111,12 @@ impl Frame {
         } else {
             format!("for (var e: u32 = 0u; e < count; e++) {{\nlet i: u32 = first + e;\n{body}{inside}}}\n")
         };
+        let total = format!("p[{}u]", self.base);
         format!(
-            "@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{
-    let unit: u32 = (group.y * groups.x + group.x) * 256u + lane;
-    let first: u32 = unit * {each}u;
-    if (first >= p[0u]) {{ return; }}
-    let count: u32 = min({each}u, p[0u] - first);
-    {before}{elements}{after}}}
-"
+            "let first: u32 = unit * {each}u;
+    if (first >= {total}) {{ return; }}
+    let count: u32 = min({each}u, {total} - first);
+    {before}{elements}{after}"
         )
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usi
     let source = bindings.bind(Place::Buffer(buffer(x)?), Access::Read);
     let indices = bindings.bind(Place::Buffer(buffer(index)?), Access::Read);
     let faults = bindings.bind(Place::Faults, Access::Atomic);
-    let frame = Frame::new(&mut bindings, &[(*out, Place::Buffer(buffer(out)?))]);
+    let mut frame = Frame::new(&mut bindings, &[(*out, Place::Buffer(buffer(out)?))]);
     // Along the axis the index tells where.
     let (offset, mut strides) = layout(x);
     let along = std::mem::take(&mut strides[axis]);

@@ -15,6 +15,8 @@ pub(crate) struct Gpu {
     pub adapter: wgpu::AdapterInfo,
     /// shaders have 64-bit integers
     pub int64: bool,
+    /// invocations of a subgroup, where shaders see subgroups and all are of one size from 4 to 32
+    pub subgroup: Option<usize>,
     pub health: Arc<Health>,
     pub pipelines: Pipelines,
 }
@@ -57,9 +59,13 @@ impl Gpu {
         };
         let info = adapter.get_info();
         let int64 = wide && adapter.features().contains(wgpu::Features::SHADER_INT64);
+        let mut features = adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY);
+        let size = info.subgroup_max_size;
+        let subgroup = (features.contains(wgpu::Features::SUBGROUP) && info.subgroup_min_size == size && (4..=32).contains(&size)).then_some(size as usize);
+        features.set(wgpu::Features::SHADER_INT64, int64);
         let wanted = wgpu::DeviceDescriptor {
             label: Some("adamant"),
-            required_features: if int64 { wgpu::Features::SHADER_INT64 } else { wgpu::Features::empty() },
+            required_features: features,
             required_limits: adapter.limits(),
             ..wgpu::DeviceDescriptor::default()
         };
@@ -67,7 +73,7 @@ impl Gpu {
         let (device, queue) = opened.map_err(|e| ErrorKind::DeviceAbsent(format!("{} cannot be opened: {e}", info.name)))?;
         let health = Health::watch(&device);
         let limits = device.limits();
-        Ok(Gpu { device, queue, limits, adapter: info, int64, health, pipelines: Pipelines::default() })
+        Ok(Gpu { device, queue, limits, adapter: info, int64, subgroup, health, pipelines: Pipelines::default() })
     }
     /// The language that its shaders are written in.
     pub fn dialect(&self) -> Dialect {

@@ -2,6 +2,7 @@
 //! parameters lie in one buffer, and so do the reports of bad data, which are read when everything is done.
 use crate::{
     bindings::{Bindings, Place},
+    clock::Clock,
     gpu::{Gpu, internal},
     health::scoped,
     memory::{Staging, ours},
@@ -43,6 +44,8 @@ pub(crate) struct Recorder<'a> {
     parameters: Vec<u32>,
     reports: Vec<(&'a FaultWord, Found)>,
     scratch_words: u64,
+    /// where passes begin that are timed
+    passes: Vec<usize>,
 }
 /// Buffers that submissions use one after the other: a queue runs them in order.
 #[derive(Default)]
@@ -66,7 +69,11 @@ pub(crate) fn buffer(o: &Operand<'_>) -> Result<wgpu::Buffer, ErrorKind> {
 impl<'a> Recorder<'a> {
     /// Nothing yet.
     pub fn new(gpu: &'a Gpu) -> Recorder<'a> {
-        Recorder { gpu, launches: Vec::new(), parameters: Vec::new(), reports: Vec::new(), scratch_words: 0 }
+        Recorder { gpu, launches: Vec::new(), parameters: Vec::new(), reports: Vec::new(), scratch_words: 0, passes: Vec::new() }
+    }
+    /// What follows is timed by itself.
+    pub fn begin_pass(&mut self) {
+        self.passes.push(self.launches.len());
     }
     /// The place of a new report among the reports, in words.
     pub fn report(&mut self, fault: &'a FaultWord, found: Found) -> u32 {
@@ -111,9 +118,13 @@ impl<'a> Recorder<'a> {
     /// # Errors
     /// A lost device, memory for scratch.
     pub fn run(self, shared: &Shared, staging: &Staging) -> Result<(), ErrorKind> {
-        if self.launches.is_empty() {
-            return Ok(());
-        }
+        if self.launches.is_empty() { Ok(()) } else { self.run_timed(shared, staging, None) }
+    }
+    /// As [`Recorder::run`], with the times of its passes.
+    ///
+    /// # Errors
+    /// As [`Recorder::run`].
+    pub fn run_timed(self, shared: &Shared, staging: &Staging, clock: Option<&Clock>) -> Result<(), ErrorKind> {
         let gpu = self.gpu;
         let mut buffers = shared.0.lock();
         let storage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
@@ -127,9 +138,12 @@ impl<'a> Recorder<'a> {
                 gpu.queue.write_buffer(&reports, 0, &words(&vec![NOTHING; self.reports.len() * REPORT as usize]));
             }
             let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            {
-                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-                for l in &self.launches {
+            let begins = if clock.is_some() { &self.passes[..] } else { &[0] };
+            for (k, &begin) in begins.iter().enumerate() {
+                let end = begins.get(k + 1).copied().unwrap_or(self.launches.len());
+                let timestamp_writes = clock.map(|c| c.of_pass(k));
+                let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
+                for l in &self.launches[begin..end] {
                     let own = wgpu::BindingResource::Buffer(wgpu::BufferBinding {
                         buffer: &parameters,
                         offset: l.parameters.0 as u64 * 4,
@@ -147,6 +161,9 @@ impl<'a> Recorder<'a> {
                     pass.set_bind_group(0, &group, &[]);
                     pass.dispatch_workgroups(l.groups[0], l.groups[1], l.groups[2]);
                 }
+            }
+            if let Some(clock) = clock {
+                clock.resolve(&mut encoder, begins.len());
             }
             gpu.queue.submit([encoder.finish()]);
         });

@@ -7,9 +7,10 @@
 //! structure; they are words of a parameter buffer, so a new size compiles nothing. A pipeline is found by the kernel of
 //! core that it was made for, or by its text.
 //!
-//! *Launches.* A step becomes one launch, or a few. All steps of a submission are encoded into one command buffer, in
-//! order; wgpu puts a barrier where one reads what another wrote. `submit` returns before they have run, unless one of
-//! them can find bad data: core wants to know of that when the call returns.
+//! *Launches.* A step becomes one launch, or a few; equal Maps that follow each other (an optimizer's step) share one, as
+//! far as bindings reach. All steps of a submission are encoded into one command buffer, in order; wgpu puts a barrier
+//! where one reads what another wrote. `submit` returns before they have run, unless one of them can find bad data: core
+//! wants to know of that when the call returns.
 //!
 //! *Memory.* A tensor's buffer is an array of words. It is bound whole and elements are found by offsets in the
 //! parameters, because a binding may only begin at coarse multiples. bool and 8- and 16-bit elements are packed into
@@ -22,7 +23,7 @@
 //! and arithmetic on i64 is refused by name. f16 and bf16 are computed in f32 and rounded after each op.
 //!
 //! *Order.* No result depends on the order of invocations: reductions are fixed trees, products are split at fixed
-//! places, scatters walk lines in order. What differs between adapters — subnormals, contraction, division — is
+//! places, scatters combine what meets in an order that the index fixes. What differs between adapters — subnormals, contraction, division — is
 //! measured when a device is opened and told in `DeviceInfo::details`.
 //!
 //! *Loss.* wgpu's handlers record what went wrong and the next call returns it, as `DeviceLost` for ever after a loss.
@@ -32,7 +33,9 @@
 // Errors are core's own type, returned once per step.
 #![allow(clippy::result_large_err)]
 
+mod attention;
 mod bindings;
+mod clock;
 mod combine;
 mod composite;
 mod conv;

@@ -1,4 +1,6 @@
 //! Map: a program over an index space, one launch whatever it fuses, unless it has more buffers than the adapter binds.
+//! Equal Maps that follow each other share a launch.
+pub(crate) mod merged;
 mod split;
 
 use crate::{
@@ -39,7 +41,7 @@ fn launch<'a>(
 ) -> Result<(), ErrorKind> {
     let mut bindings = Bindings::default();
     let mut program = Program::new(&mut bindings, expr, step)?;
-    let frame = Frame::new(&mut bindings, outputs);
+    let mut frame = Frame::new(&mut bindings, outputs);
     let mut nest = Nest::new(&step.space, &axes(&step.space), &[], &program.operands(step));
 
     let mut parameters = Vec::new();

@@ -1,11 +1,11 @@
 //! Matmul: batched matrix products of any strides.
 use crate::{
-    bindings::{Access, Bindings, Place},
+    bindings::{Access, Bindings, Place, bits_of},
     device::misshapen,
     launch::{Recorder, buffer},
     nest::{Group, Nest, Strides},
     pipeline::Key,
-    product::{self, Ends, OWN, Sizes, accumulator, type_name},
+    product::{self, Ends, Form, OWN, Sizes, accumulator, type_name},
 };
 use adamant_core::{DType, ErrorKind, kernel::Step};
 
@@ -22,7 +22,9 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result
     let mut bindings = Bindings::default();
     let left = bindings.bind(Place::Buffer(buffer(a)?), Access::Read);
     let right = bindings.bind(Place::Buffer(buffer(b)?), Access::Read);
-    let target = bindings.bind(Place::Buffer(buffer(out)?), Bindings::to_store(out.dtype.size()));
+    // Two 16-bit results that share a word are one invocation's, unless a word reaches over the end of a row.
+    let paired = out.dtype.size() == 2 && out.offset % 2 == 0 && sizes.columns % 2 == 0;
+    let target = bindings.bind(Place::Buffer(buffer(out)?), if paired { Access::Write } else { Bindings::to_store(out.dtype.size()) });
     // The factors' steps along the two axes of a matrix are parameters of their own; batches are the nest's.
     let batched = |strides: &Strides| {
         let mut s = *strides;
@@ -37,8 +39,8 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result
     let mut key = Key::new();
     key.extend([a.dtype as u8, b.dtype as u8, out.dtype as u8, left as u8, right as u8, target as u8]);
     nest.describe(&mut key);
-    let along = [a.strides[column].abs() <= a.strides[row].abs(), b.strides[column].abs() <= b.strides[row].abs()];
-    product::record(recorder, step, bindings, parameters, key, sizes, out.dtype, along, |bindings| {
+    let form = Form { paired, along: [a.strides[column].abs() <= a.strides[row].abs(), b.strides[column].abs() <= b.strides[row].abs()] };
+    product::record(recorder, step, bindings, parameters, key, sizes, out.dtype, form, |bindings| {
         let acc = accumulator(out.dtype);
         let t = type_name(acc);
         let factor = |name: &str, arguments: &str, operand: usize, binding: usize, dtype: DType, steps: usize, by: [&str; 2]| {
@@ -62,11 +64,13 @@ return {t}({});
         // The result is dense: its batches lie one after the other.
         let place = format!("{} + row * {} + column", nest.at(2, "batch"), "columns");
         let narrow = narrowed(out.dtype, "total");
-        let store = format!(
-            "let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{}",
-            nest.coordinates(Group::Outer, "batch"),
+        let store = if paired {
+            let both = format!("{} | ({} << 16u)", bits_of(out.dtype, &narrow), bits_of(out.dtype, &narrowed(out.dtype, "next")));
+            bindings.set_word(target, "place >> 1u", &both)
+        } else {
             bindings.store(target, out.dtype, "place", &narrow)
-        );
+        };
+        let store = format!("let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{store}", nest.coordinates(Group::Outer, "batch"),);
         Ok(Ends { factors, store })
     })
 }

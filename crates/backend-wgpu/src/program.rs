@@ -92,34 +92,41 @@ impl<'e> Program<'e> {
         }
         parameters.extend(step.inputs.iter().map(|o| o.strides[0] as u32));
     }
-    /// What must come first in the module, and the statements that define `r<k>` for each register; the coordinates must
-    /// be known. `number` is the element's number where the nest has one group.
+    /// Statements that name the places `a<k>` of the inputs, the coordinates and the element's number; the nest's
+    /// coordinates must be known. `number` is the element's number where the nest has one group.
+    pub fn places(&self, nest: &Nest, number: &str) -> String {
+        let operands = self.inputs.len() + self.indices.len() + usize::from(self.random);
+        (0..operands).map(|k| format!("let a{k}: u32 = {};\n", nest.at(k, number))).collect()
+    }
+    /// Input k at its place.
+    pub fn load(&self, bindings: &Bindings, k: u16) -> String {
+        let (binding, dtype) = self.inputs[k as usize];
+        bindings.load(binding, dtype, &format!("a{k}"))
+    }
+    /// Argument k.
+    pub fn arg(&self, k: u16) -> String {
+        let (at, dtype) = (self.base + 2 * k as usize, self.args[k as usize]);
+        let bits = if dtype.size() == 8 { format!("vec2<u32>(p[{at}u], p[{}u])", at + 1) } else { format!("p[{at}u]") };
+        // Narrow floats travel as f32.
+        value_of(if dtype.is_float() { DType::F32 } else { dtype }, &bits)
+    }
+    /// The statements that define `r<k>` for each register, behind those that name the places.
     ///
     /// # Errors
     /// As [`check`].
     pub fn body(&self, gpu: &Gpu, bindings: &Bindings, nest: &Nest, number: &str) -> Result<String, ErrorKind> {
-        let mut text = String::new();
-        let operands = self.inputs.len() + self.indices.len() + usize::from(self.random);
-        for k in 0..operands {
-            text += &format!("let a{k}: u32 = {};\n", nest.at(k, number));
-        }
+        let mut text = self.places(nest, number);
         let first_index = self.inputs.len();
-        let element = format!("a{}", operands.saturating_sub(1));
+        let element = format!("a{}", (first_index + self.indices.len() + usize::from(self.random)).saturating_sub(1));
         let key = |k: u16, word: usize| {
             let (binding, dtype) = self.inputs[k as usize];
             // The low half of a word of 64 bits.
             let scale = if dtype.size() == 8 { "2u * " } else { "" };
             bindings.word(binding, &format!("{scale}(a{k} + {word}u * p[{}u])", self.base + 2 * self.args.len() + k as usize))
         };
-        let arg = |k: u16| {
-            let (at, dtype) = (self.base + 2 * k as usize, self.args[k as usize]);
-            let bits = if dtype.size() == 8 { format!("vec2<u32>(p[{at}u], p[{}u])", at + 1) } else { format!("p[{at}u]") };
-            // Narrow floats travel as f32.
-            value_of(if dtype.is_float() { DType::F32 } else { dtype }, &bits)
-        };
         let sources = Sources {
-            load: &|k| bindings.load(self.inputs[k as usize].0, self.inputs[k as usize].1, &format!("a{k}")),
-            arg: &arg,
+            load: &|k| self.load(bindings, k),
+            arg: &|k| self.arg(k),
             index: &|axis| format!("a{}", first_index + self.indices.iter().position(|a| *a == axis).unwrap_or(0)),
             key: &key,
             element: [&element, "0u"],

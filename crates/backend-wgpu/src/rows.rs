@@ -1,231 +1,298 @@
-//! Composites that normalise rows — softmax, its logarithm, their backwards, layer and RMS norm — in one launch each:
-//! the row is read once for each of its sums, from the caches, and nothing of its size is written between.
+//! Composites that work row by row — softmax, norms, cross entropy, and their backwards — in one launch each: the row is
+//! read once for each of its passes, from the caches, and nothing of its size is written between.
 //!
-//! A row program is a list of reductions over the row, each of which may read the results of those before it, and the
-//! expression of an element. Long rows are shared by a workgroup, short ones belong to an invocation.
+//! A row program is a list of passes over the row, each of which may read the sums of those before it, the expression of
+//! an element, and what is written once for each row. Long rows are shared by a workgroup or, where there are subgroups, by
+//! one of those, which needs no barriers; short ones belong to an invocation.
+pub(crate) mod entropy;
+pub(crate) mod norm;
+pub(crate) mod softmax;
+
 use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     copy::per_element,
-    device::misshapen,
-    launch::{Recorder, buffer},
+    gather::{INDEX_OF, index_words},
+    gpu::Gpu,
+    launch::{Found, GROUP, Recorder, buffer},
     matmul::narrowed,
     pipeline::Key,
 };
 use adamant_core::{
-    Composite, DType, ErrorKind,
-    composite::{
-        norm::{Norm, Over},
-        softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
-    },
-    kernel::Step,
+    DType, ErrorKind,
+    kernel::{Operand, Step},
     op::ReduceOp,
 };
-use std::any::Any;
 
-/// A reduction over the row, and what follows from `total`.
-struct Stage {
-    op: ReduceOp,
-    /// of the elements `x0`, `x1` of the inputs, f32
-    value: &'static str,
-    /// statements that name what later stages read
-    then: String,
+/// How the rows lie in an operand of their shape, and which feature an element of a row belongs to.
+pub(crate) struct Rows {
+    pub rows: usize,
+    pub count: usize,
+    /// elements behind one step along the row (a line), or behind one channel
+    pub inner: usize,
+    /// rows of one sample
+    pub groups: usize,
+    pub walk: Walk,
 }
+#[derive(Clone, Copy, PartialEq)]
+#[repr(u8)]
+pub(crate) enum Walk {
+    /// along an axis; the feature is the place in the row
+    Line,
+    /// a row lies in one piece and spans channels of `inner` elements
+    Group,
+    /// one channel of all samples
+    Channel,
+}
+impl Rows {
+    /// Rows along an axis.
+    pub fn along(x: &Operand<'_>, axis: usize) -> Rows {
+        let count = x.shape[axis];
+        let inner = x.shape[axis + 1..].iter().product();
+        Rows { rows: x.shape.without(axis).elements(), count, inner, groups: 1, walk: Walk::Line }
+    }
+    /// Where element `k` of row `i` lies, and its feature.
+    fn places(&self) -> [&'static str; 2] {
+        match self.walk {
+            Walk::Line => ["(i / p[2u]) * p[1u] * p[2u] + i % p[2u] + k * p[2u]", "k"],
+            Walk::Group => ["i * p[1u] + k", "((i % p[3u]) * p[1u] + k) / p[2u]"],
+            Walk::Channel => ["((k / p[2u]) * p[0u] + i) * p[2u] + k % p[2u]", "i"],
+        }
+    }
+}
+/// Reductions in one reading of the row; number k of pass j is then `t<j>_<k>`.
+pub(crate) struct Pass {
+    /// the elements `x<n>` and features `w<n>` combined, in f32
+    pub sums: Vec<(ReduceOp, String)>,
+    /// statements behind it
+    pub then: String,
+}
+/// An operand of a program: where its memory is.
+pub(crate) type Placed<'a> = (Operand<'a>, Place);
 /// What is done to each row.
-struct RowProgram {
-    /// which axis the rows lie along; `None`: the last ones, so many of them
-    axis: Result<usize, usize>,
-    stages: Vec<Stage>,
-    /// the output's element, of the inputs' elements and what the stages named
-    element: String,
-    /// inputs of the rows' shape; those behind them have one element for each place in a row, `w0`, `w1`
-    full: usize,
-    /// what the auxiliary outputs hold for a row
-    auxiliary: Vec<&'static str>,
-    /// numbers that the text reads as `n0`, `n1`
-    numbers: Vec<f32>,
+#[derive(Default)]
+pub(crate) struct RowProgram<'a> {
+    /// inputs of the rows' shape, `x0`, ..; also `x0_of(i, k)`
+    pub full: Vec<Operand<'a>>,
+    /// inputs with one element for each feature, `w0`, ..; also `w0_of(i, k)`
+    pub features: Vec<Operand<'a>>,
+    /// inputs with one element for each row, `s0`, ..; integers are indices, as their two words
+    pub of_row: Vec<Operand<'a>>,
+    /// numbers that the text reads as `n0`, .. of u32
+    pub numbers: Vec<u32>,
+    pub passes: Vec<Pass>,
+    /// an output of the rows' shape
+    pub element: Option<(Operand<'a>, String)>,
+    /// outputs with one element for each row
+    pub results: Vec<(Placed<'a>, &'static str)>,
+    /// an index that is not below this can be reported: `bad(i)`
+    pub bound: Option<usize>,
 }
-fn stage(op: ReduceOp, value: &'static str, then: &str) -> Stage {
-    Stage { op, value, then: then.into() }
+pub(crate) fn pass<const N: usize>(sums: [(ReduceOp, &str); N], then: &str) -> Pass {
+    Pass { sums: sums.map(|(op, value)| (op, value.to_string())).into(), then: then.into() }
 }
-/// The program of a composite, if it is one of these.
-fn program(composite: &dyn Composite) -> Option<RowProgram> {
-    let any: &dyn Any = composite;
-    let plain = |axis: usize, stages: Vec<Stage>, element: &str, full: usize| {
-        Some(RowProgram { axis: Ok(axis), stages, element: element.into(), full, auxiliary: Vec::new(), numbers: Vec::new() })
-    };
-    let largest = || stage(ReduceOp::Max, "x0", "let most: f32 = total;\n");
-    if let Some(c) = any.downcast_ref::<Softmax>() {
-        let sum = stage(ReduceOp::Sum, "adm_exp(x0 - most)", "let sum: f32 = total;\n");
-        return plain(c.axis, vec![largest(), sum], "adm_exp(x0 - most) / sum", 1);
-    }
-    if let Some(c) = any.downcast_ref::<LogSoftmax>() {
-        let sum = stage(ReduceOp::Sum, "adm_exp(x0 - most)", "let log_sum: f32 = adm_log(total);\n");
-        return plain(c.axis, vec![largest(), sum], "(x0 - most) - log_sum", 1);
-    }
-    if let Some(c) = any.downcast_ref::<SoftmaxBackward>() {
-        return plain(c.axis, vec![stage(ReduceOp::Sum, "x0 * x1", "let dot: f32 = total;\n")], "x1 * (x0 - dot)", 2);
-    }
-    if let Some(c) = any.downcast_ref::<LogSoftmaxBackward>() {
-        let stages = vec![
-            stage(ReduceOp::Max, "x1", "let most: f32 = total;\n"),
-            stage(ReduceOp::Sum, "adm_exp(x1 - most)", "let log_sum: f32 = adm_log(total);\n"),
-            stage(ReduceOp::Sum, "x0", "let sum: f32 = total;\n"),
-        ];
-        return plain(c.axis, stages, "x0 - adm_exp((x1 - most) - log_sum) * sum", 2);
-    }
-    let norm = any.downcast_ref::<Norm>()?;
-    let (axes, centered) = match norm.over {
-        Over::Layer { axes } => (axes, true),
-        Over::Rms { axes } => (axes, false),
-        Over::Group { .. } | Over::Batch => return None,
-    };
-    let rstd = "let rstd: f32 = 1.0 / sqrt(total / f32(p[1u]) + n0);\n";
-    let stages = if centered {
-        vec![stage(ReduceOp::Sum, "x0", "let mean: f32 = total / f32(p[1u]);\n"), stage(ReduceOp::Sum, "(x0 - mean) * (x0 - mean)", rstd)]
-    } else {
-        vec![stage(ReduceOp::Sum, "x0 * x0", rstd)]
-    };
-    let mut element = if centered { "(x0 - mean) * rstd" } else { "x0 * rstd" }.to_string();
-    if norm.weight {
-        element += " * w0";
-    }
-    if norm.bias {
-        element = format!("({element}) + w{}", usize::from(norm.weight));
-    }
-    let auxiliary = if centered { vec!["mean", "rstd"] } else { vec!["rstd"] };
-    Some(RowProgram { axis: Err(axes), stages, element, full: 1, auxiliary, numbers: vec![norm.eps as f32] })
+/// Who works on a row.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Invocation,
+    /// of so many invocations
+    Subgroup(usize),
+    Workgroup,
 }
+impl Way {
+    fn of(gpu: &Gpu, count: usize) -> Way {
+        match gpu.subgroup {
+            _ if count < 64 => Way::Invocation,
+            // Barriers are slow on the host's processor, and elsewhere a subgroup is idle less at the end of a row.
+            Some(size) if count <= 1024 || gpu.adapter.device_type == wgpu::DeviceType::Cpu => Way::Subgroup(size),
+            _ => Way::Workgroup,
+        }
+    }
+    /// Rows of a workgroup.
+    fn rows(self) -> u64 {
+        match self {
+            Way::Invocation => GROUP,
+            Way::Subgroup(size) => (LANES / size) as u64,
+            Way::Workgroup => 1,
+        }
+    }
+}
+/// Invocations of a workgroup whose subgroups work alone.
+const LANES: usize = 64;
 
-/// Is there a row program for it, on these dtypes?
-pub(crate) fn supports(composite: &dyn Composite, dtypes: &[DType]) -> bool {
-    program(composite).is_some() && dtypes.iter().all(|d| matches!(d, DType::F32 | DType::F16 | DType::BF16))
-}
-/// Records a composite's step.
+/// Launches a program for each row; returns where bad indices are reported.
 ///
 /// # Errors
 /// Operands without memory; a text that cannot be compiled.
-pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, composite: &dyn Composite) -> Result<(), ErrorKind> {
+pub(crate) fn launch<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, rows: &Rows, program: &RowProgram<'_>) -> Result<u32, ErrorKind> {
     let gpu = recorder.gpu;
-    let (Some(program), Some(x)) = (program(composite), step.inputs.first()) else { return Err(misshapen(composite.name())) };
-    // Dense operands: an element of a row lies `inner` behind the one before it.
-    let (count, inner) = match program.axis {
-        Ok(axis) => (x.shape[axis], x.shape[axis + 1..].iter().product::<usize>()),
-        Err(axes) => (x.shape[x.shape.rank() - axes..].iter().product(), 1),
-    };
-    let rows = x.shape.elements() / count.max(1);
-    if rows == 0 || count == 0 {
-        // Statistics of empty rows are what the body gives; rows of nothing have no elements to write.
-        return empty(recorder, step, &program);
-    }
-    let shared = count >= 64;
+    let way = Way::of(gpu, rows.count);
+    let report = program.bound.map_or(0, |bound| recorder.report(step.fault, Found::Index(bound)));
     let mut bindings = Bindings::default();
-    let mut parameters = vec![rows as u32, count as u32, inner as u32];
+    let mut parameters = [rows.rows, rows.count, rows.inner, rows.groups].map(|n| n as u32).to_vec();
+    parameters.push(report);
+    let mut places = Places::default();
+    for (list, operands) in [&program.full, &program.features, &program.of_row].into_iter().enumerate() {
+        for o in operands {
+            places.inputs[list].push((bindings.bind(Place::Buffer(buffer(o)?), Access::Read), o.dtype, parameters.len()));
+            parameters.push(o.offset as u32);
+        }
+    }
+    if let Some((o, _)) = &program.element {
+        places.element = Some((bindings.bind(Place::Buffer(buffer(o)?), Bindings::to_store(o.dtype.size())), o.dtype, parameters.len()));
+        parameters.push(o.offset as u32);
+    }
+    for ((o, place), _) in &program.results {
+        places.results.push((bindings.bind(place.clone(), Bindings::to_store(o.dtype.size())), o.dtype, parameters.len()));
+        parameters.push(o.offset as u32);
+    }
+    places.faults = program.bound.map(|_| bindings.bind(Place::Faults, Access::Atomic));
+    places.numbers = parameters.len();
+    parameters.extend(&program.numbers);
     let mut key = Key::new();
-    key.push(shared as u8);
-    let mut operands = Vec::new();
-    for o in step.inputs {
-        operands.push((bindings.bind(Place::Buffer(buffer(o)?), Access::Read), o.dtype));
-    }
-    for o in step.outputs {
-        operands.push((bindings.bind(Place::Buffer(buffer(o)?), Bindings::to_store(o.dtype.size())), o.dtype));
-    }
-    key.extend(operands.iter().flat_map(|o| [o.0 as u8, o.1 as u8]));
+    key.extend([way.rows() as u8, rows.walk as u8]);
+    key.extend(places.all().flat_map(|b| [b.0 as u8, b.1 as u8]));
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    parameters.extend(step.inputs.iter().chain(step.outputs).map(|o| o.offset as u32));
-    parameters.extend(program.numbers.iter().map(|n| n.to_bits()));
-    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
-        let text = text(&program, &bindings, &operands, step.inputs.len(), shared);
-        Ok(bindings.module(gpu.dialect(), &text))
-    })?;
-    if shared {
-        recorder.launch_groups(pipeline, &bindings, &parameters, rows as u64);
-    } else {
-        recorder.launch(pipeline, &bindings, &parameters, rows as u64);
-    }
-    Ok(())
+    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || Ok(bindings.module(gpu.dialect(), &text(rows, program, &bindings, &places, way))))?;
+    recorder.launch_groups(pipeline, &bindings, &parameters, (rows.rows as u64).div_ceil(way.rows()));
+    Ok(report)
 }
-/// Statistics of rows without elements: the mean of nothing is no number.
-fn empty<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, program: &RowProgram) -> Result<(), ErrorKind> {
-    let gpu = recorder.gpu;
-    for out in step.outputs.iter().skip(1).take(program.auxiliary.len()).filter(|o| o.shape.elements() > 0) {
-        let mut bindings = Bindings::default();
-        let target = bindings.bind(Place::Buffer(buffer(out)?), Bindings::to_store(out.dtype.size()));
-        let key = Key::from_slice(&[0xFC, out.dtype as u8]);
-        let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
-            let body = format!("let at: u32 = p[1u] + i;\n{}\n", bindings.store(target, out.dtype, "at", "adm_nan()"));
-            Ok(bindings.module(gpu.dialect(), &per_element(&body)))
-        })?;
-        recorder.launch(pipeline, &bindings, &[out.shape.elements() as u32, out.offset as u32], out.shape.elements() as u64);
+/// An operand's binding, dtype, and the parameter that holds its offset.
+type Bound = (usize, DType, usize);
+#[derive(Default)]
+struct Places {
+    inputs: [Vec<Bound>; 3],
+    element: Option<Bound>,
+    results: Vec<Bound>,
+    faults: Option<usize>,
+    numbers: usize,
+}
+impl Places {
+    fn all(&self) -> impl Iterator<Item = &Bound> {
+        self.inputs.iter().flatten().chain(&self.element).chain(&self.results)
     }
-    Ok(())
 }
 /// The module around a row program.
-fn text(program: &RowProgram, bindings: &Bindings, operands: &[(usize, DType)], inputs: usize, shared: bool) -> String {
-    let offset = |operand: usize| format!("p[{}u]", 3 + operand);
-    // The inputs' elements at place k of the row; the first of a row is `start`.
-    let elements = |named: &str| {
-        let mut text = String::new();
-        for (k, &(binding, dtype)) in operands[..program.full].iter().enumerate().filter(|(k, _)| named.contains(&format!("x{k}"))) {
-            text += &format!("let ax{k}: u32 = {} + start + k * p[2u];\nlet x{k}: f32 = {};\n", offset(k), bindings.load(binding, dtype, &format!("ax{k}")));
+fn text(rows: &Rows, program: &RowProgram<'_>, bindings: &Bindings, places: &Places, way: Way) -> String {
+    let [place, feature] = rows.places();
+    let [full, features, of_row] = &places.inputs;
+    let mut functions = String::new();
+    for (name, list, at) in [("x", full, place), ("w", features, feature)] {
+        for (n, &(binding, dtype, offset)) in list.iter().enumerate() {
+            functions += &format!(
+                "fn {name}{n}_of(i: u32, k: u32) -> f32 {{\nlet at: u32 = p[{offset}u] + {at};\nreturn {};\n}}\n",
+                bindings.load(binding, dtype, "at")
+            );
         }
-        for (k, &(binding, dtype)) in operands[program.full..inputs].iter().enumerate().filter(|(k, _)| named.contains(&format!("w{k}"))) {
-            text += &format!("let aw{k}: u32 = {} + k;\nlet w{k}: f32 = {};\n", offset(program.full + k), bindings.load(binding, dtype, &format!("aw{k}")));
-        }
-        text
+    }
+    if let Some(faults) = places.faults {
+        functions += &format!("{INDEX_OF}fn bad(i: u32) {{ atomicMin(&b{faults}[p[4u]], i); }}\n");
+    }
+    // What a text names of element k.
+    let elements = |named: &str| -> String {
+        let names = (0..full.len()).map(|n| format!("x{n}")).chain((0..features.len()).map(|n| format!("w{n}")));
+        names.filter(|name| named.contains(name)).map(|name| format!("let {name}: f32 = {name}_of(i, k);\n")).collect()
     };
-    let numbers: String = (0..program.numbers.len()).map(|n| format!("let n{n}: f32 = bitcast<f32>(p[{}u]);\n", 3 + operands.len() + n)).collect();
-    let (first, by) = if shared { ("lane", "256u") } else { ("0u", "1u") };
-    let mut body = format!("let start: u32 = (i / p[2u]) * p[1u] * p[2u] + i % p[2u];\n{numbers}");
-    for (s, stage) in program.stages.iter().enumerate() {
-        let combine = Combine::new(stage.op, DType::F32);
-        body += &format!(
-            "var own{s}: f32 = {};\nfor (var k: u32 = {first}; k < p[1u]; k += {by}) {{\n{}own{s} = {};\n}}\n",
-            combine.identity(),
-            elements(stage.value),
-            combine.of(&format!("own{s}"), &format!("({})", stage.value))
-        );
-        let total = if shared {
-            body += &format!(
-                "workgroupBarrier();
-partial[lane] = own{s};
+    let (first, by) = match way {
+        Way::Invocation => ("0u", "1u".to_string()),
+        Way::Subgroup(size) => ("lane", format!("{size}u")),
+        Way::Workgroup => ("lane", "256u".to_string()),
+    };
+    let mut body: String = (0..program.numbers.len()).map(|n| format!("let n{n}: u32 = p[{}u];\n", places.numbers + n)).collect();
+    for (n, &(binding, dtype, offset)) in of_row.iter().enumerate() {
+        body += &format!("let as{n}: u32 = p[{offset}u] + i;\n");
+        body += &if dtype.is_int() {
+            format!("let s{n}: vec2<u32> = {};\n", index_words(bindings, binding, dtype, &format!("as{n}")))
+        } else {
+            format!("let s{n}: f32 = {};\n", bindings.load(binding, dtype, &format!("as{n}")))
+        };
+    }
+    for (j, pass) in program.passes.iter().enumerate() {
+        let (mut begin, mut inside, mut end) = (String::new(), String::new(), String::new());
+        let named: String = pass.sums.iter().map(|(_, value)| value.as_str()).collect();
+        for (k, (op, value)) in pass.sums.iter().enumerate() {
+            let combine = Combine::new(*op, DType::F32);
+            begin += &format!("var own{j}_{k}: f32 = {};\n", combine.identity());
+            inside += &format!("own{j}_{k} = {};\n", combine.of(&format!("own{j}_{k}"), &format!("({value})")));
+            end += &match way {
+                Way::Invocation => format!("let t{j}_{k}: f32 = own{j}_{k};\n"),
+                // Where an element is no number a largest one may miss it; the sums behind it do not.
+                Way::Subgroup(_) => format!("let t{j}_{k}: f32 = {}(own{j}_{k});\n", if *op == ReduceOp::Max { "subgroupMax" } else { "subgroupAdd" }),
+                Way::Workgroup => format!(
+                    "workgroupBarrier();
+partial[lane] = own{j}_{k};
 workgroupBarrier();
 for (var half: u32 = 128u; half > 0u; half >>= 1u) {{
     if (lane < half) {{ partial[lane] = {}; }}
     workgroupBarrier();
 }}
+let t{j}_{k}: f32 = partial[0];
 ",
-                combine.of("partial[lane]", "partial[lane + half]")
-            );
-            "partial[0]".to_string()
-        } else {
-            format!("own{s}")
-        };
-        body += &format!("let total{s}: f32 = {total};\n{}", stage.then.replace("total", &format!("total{s}")));
+                    combine.of("partial[lane]", "partial[lane + half]")
+                ),
+            };
+        }
+        if !pass.sums.is_empty() {
+            body += &format!("{begin}for (var k: u32 = {first}; k < p[1u]; k += {by}) {{\n{}{inside}}}\n{end}", elements(&named));
+        }
+        body += &pass.then;
     }
-    let (target, dtype) = operands[inputs];
-    body += &format!(
-        "for (var k: u32 = {first}; k < p[1u]; k += {by}) {{\n{}let y: f32 = {};\nlet ay: u32 = {} + start + k * p[2u];\n{}\n}}\n",
-        elements(&program.element),
-        narrowed(dtype, &program.element),
-        offset(inputs),
-        bindings.store(target, dtype, "ay", "y")
-    );
-    for (k, value) in program.auxiliary.iter().enumerate() {
-        let (target, dtype) = operands[inputs + 1 + k];
-        let store = format!("let as{k}: u32 = {} + i;\n{}\n", offset(inputs + 1 + k), bindings.store(target, dtype, &format!("as{k}"), value));
-        body += &if shared { format!("if (lane == 0u) {{\n{store}}}\n") } else { store };
+    if let (Some((_, value)), Some((target, dtype, offset))) = (&program.element, places.element) {
+        body += &format!(
+            "for (var k: u32 = {first}; k < p[1u]; k += {by}) {{\n{}let y: f32 = {};\nlet ay: u32 = p[{offset}u] + {place};\n{}\n}}\n",
+            elements(value),
+            narrowed(dtype, value),
+            bindings.store(target, dtype, "ay", "y")
+        );
     }
-    if !shared {
-        return per_element(&body);
+    let mut once = String::new();
+    for (n, ((_, value), &(target, dtype, offset))) in program.results.iter().zip(&places.results).enumerate() {
+        once += &format!("let ar{n}: u32 = p[{offset}u] + i;\n{}\n", bindings.store(target, dtype, &format!("ar{n}"), &narrowed(dtype, value)));
     }
-    format!(
-        "var<workgroup> partial: array<f32, 256>;
+    if places.faults.is_some() {
+        once += "if (is_bad) { bad(i); }\n";
+    }
+    body += &if way == Way::Invocation { once } else { format!("if (lane == 0u) {{\n{once}}}\n") };
+    let arguments = "@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>";
+    let number = "let number: u32 = group.y * groups.x + group.x;\n";
+    let last = "if (i >= p[0u]) { return; }\n";
+    match way {
+        Way::Invocation => functions + &per_element(&body),
+        Way::Subgroup(_) => format!(
+            "{functions}@compute @workgroup_size({LANES})
+fn main({arguments}, @builtin(subgroup_id) own: u32, @builtin(subgroup_invocation_id) lane: u32) {{
+{number}let i: u32 = number * {}u + own;
+{last}{body}}}
+",
+            way.rows()
+        ),
+        Way::Workgroup => format!(
+            "{functions}var<workgroup> partial: array<f32, 256>;
 @compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{
-    let i: u32 = group.y * groups.x + group.x;
-    if (i >= p[0u]) {{ return; }}
-{body}}}
+fn main({arguments}, @builtin(local_invocation_index) lane: u32) {{
+{number}let i: u32 = number;
+{last}{body}}}
 "
-    )
+        ),
+    }
+}
+/// Are all dtypes floats that kernels compute with?
+pub(crate) fn all_floats(dtypes: &[DType]) -> bool {
+    dtypes.iter().all(|d| matches!(d, DType::F32 | DType::F16 | DType::BF16))
+}
+/// Fills a small output with a number.
+///
+/// # Errors
+/// Operands without memory; a text that cannot be compiled.
+pub(crate) fn fill<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, out: &Operand<'a>, value: &str) -> Result<(), ErrorKind> {
+    let gpu = recorder.gpu;
+    let mut bindings = Bindings::default();
+    let target = bindings.bind(Place::Buffer(buffer(out)?), Bindings::to_store(out.dtype.size()));
+    let key = Key::from_slice(&[0xFC, out.dtype as u8]);
+    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
+        let body = format!("let at: u32 = p[1u] + i;\n{}\n", bindings.store(target, out.dtype, "at", value));
+        Ok(bindings.module(gpu.dialect(), &per_element(&body)))
+    })?;
+    recorder.launch(pipeline, &bindings, &[out.shape.elements() as u32, out.offset as u32], out.shape.elements() as u64);
+    Ok(())
 }

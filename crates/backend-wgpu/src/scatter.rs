@@ -1,8 +1,10 @@
-//! Scatter: elements written where an index says, in index order.
+//! Scatter: elements written where an index says, in an order that the index fixes: no atomic sums.
 //!
-//! Lines along the axis never meet, so an invocation takes a line and walks its index in order: no atomic sums, and the
-//! same bits as the reference's order. A scatter along the only axis is therefore serial. Sums and products of 16-bit
-//! floats run in f32: the destination is widened before and rounded once after.
+//! Lines along the axis never meet. Where there are many, an invocation takes a line and walks its index in order; few
+//! long ones go by sorted indices. Sums and products of 16-bit floats run in f32: the destination is widened before and
+//! rounded once after.
+mod sorted;
+
 use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
@@ -22,12 +24,54 @@ use adamant_core::{
     op::{ReduceOp, ScatterMode},
 };
 
+/// What is done with the elements of one place.
+struct Rule<'a> {
+    index: &'a Operand<'a>,
+    source: &'a Operand<'a>,
+    out: &'a Operand<'a>,
+    /// `None`: the last one stays
+    combine: Option<Combine>,
+}
+impl Rule<'_> {
+    /// Statements that combine a value with the element at `to` of the destination.
+    fn store(&self, bindings: &Bindings, target: usize, value: &str) -> String {
+        self.store_as(bindings, target, self.out.dtype, value)
+    }
+    /// As [`Rule::store`], where the destination holds another dtype.
+    fn store_as(&self, bindings: &Bindings, target: usize, held: DType, value: &str) -> String {
+        let Some(combine) = self.combine else { return String::new() };
+        let old = combine.widen(held, &bindings.load(target, held, "to"));
+        bindings.store(target, held, "to", &combine.narrow(held, &combine.of(&old, value)))
+    }
+}
+/// How two elements are combined; each step wraps as the sum of all would.
+fn combine(mode: ScatterMode, dtype: DType) -> Option<Combine> {
+    let op = reduction(mode)?;
+    Some(if dtype.is_float() || matches!(op, ReduceOp::Max | ReduceOp::Min) {
+        Combine::new(op, dtype)
+    } else {
+        Combine { op, ..Combine::new(ReduceOp::Max, dtype) }
+    })
+}
+/// A statement that reports a position.
+fn report_bad(faults: usize, position: &str) -> String {
+    format!("atomicMin(&b{faults}[{REPORT}], {position});")
+}
 /// Records a Scatter step.
 ///
 /// # Errors
-/// Operands without memory; a text that cannot be compiled.
+/// Operands without memory; a text that cannot be compiled; more scratch than there is.
 pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usize, mode: ScatterMode) -> Result<(), ErrorKind> {
     let ([index, source], [out]) = (step.inputs, step.outputs) else { return Err(misshapen("scatter")) };
+    let rule = Rule { index, source, out, combine: combine(mode, out.dtype) };
+    match sorted::Lines::new(recorder.gpu, index, axis) {
+        Some(lines) => sorted::record(recorder, step, axis, &rule, &lines),
+        None => by_lines(recorder, step, axis, mode, &rule),
+    }
+}
+/// An invocation for each line.
+fn by_lines<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usize, mode: ScatterMode, rule: &Rule<'a>) -> Result<(), ErrorKind> {
+    let Rule { index, source, out, .. } = *rule;
     let gpu = recorder.gpu;
     let wide = out.dtype.is_float() && out.dtype.size() == 2 && matches!(mode, ScatterMode::Add | ScatterMode::Mul);
     if wide {
@@ -58,19 +102,9 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usi
     key.extend(bindings.access.iter().map(|a| *a as u8));
     let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
         let size = out.dtype.size();
-        let write = match reduction(mode) {
+        let write = match rule.combine {
             None => bindings.set_bits(target, size, "to", &bindings.bits(values, size, "a1")),
-            Some(op) => {
-                // Each step wraps as the sum of all would.
-                let combine = if out.dtype.is_float() || matches!(op, ReduceOp::Max | ReduceOp::Min) {
-                    Combine::new(op, out.dtype)
-                } else {
-                    Combine { op, ..Combine::new(ReduceOp::Max, out.dtype) }
-                };
-                let old = combine.widen(held, &bindings.load(target, held, "to"));
-                let new = combine.widen(source.dtype, &bindings.load(values, source.dtype, "a1"));
-                bindings.store(target, held, "to", &combine.narrow(held, &combine.of(&old, &new)))
-            }
+            Some(combine) => rule.store_as(&bindings, target, held, &combine.widen(source.dtype, &bindings.load(values, source.dtype, "a1"))),
         };
         let body = format!(
             "{}for (var s: u32 = 0u; s < p[2u]; s++) {{
@@ -80,7 +114,7 @@ if (index.y == 0u && index.x < p[3u]) {{
 let a1: u32 = {};
 let to: u32 = {} + index.x * p[4u];
 {write}
-}} else {{ atomicMin(&b{faults}[{REPORT}], {}); }}
+}} else {{ {} }}
 }}
 ",
             nest.coordinates(Group::Outer, "i"),
@@ -89,7 +123,7 @@ let to: u32 = {} + index.x * p[4u];
             index_words(&bindings, indices, index.dtype, "a0"),
             nest.at(1, "i"),
             nest.at(2, "i"),
-            nest.at(3, "i"),
+            report_bad(faults, &nest.at(3, "i")),
         );
         Ok(bindings.module(gpu.dialect(), &format!("{INDEX_OF}{}", per_element(&body))))
     })?;

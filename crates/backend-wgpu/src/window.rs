@@ -25,7 +25,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, spec: &Wi
     let mut bindings = Bindings::default();
     let source = bindings.bind(Place::Buffer(buffer(x)?), Access::Read);
     let outputs = step.outputs.iter().map(|o| Ok((*o, Place::Buffer(buffer(o)?)))).collect::<Result<Vec<_>, ErrorKind>>()?;
-    let frame = Frame::new(&mut bindings, &outputs);
+    let mut frame = Frame::new(&mut bindings, &outputs);
     let mut parameters = Vec::new();
     frame.place(&mut parameters, 0);
     let base = parameters.len();

@@ -99,3 +99,17 @@ fn bytes_travel_to_and_from_any_offset() {
     }
     assert!(backend.upload(&mut *memory, 60, &[0; 8]).is_err());
 }
+#[test]
+fn steps_are_timed_in_their_order_and_within_the_wall_clock() {
+    let Some(device) = open(WgpuBackend::open) else { return };
+    device.scoped(|| {
+        let (small, large) = (Tensor::ones([8, 8]), Tensor::ones([256, 256]));
+        let product = |x: &Tensor| x.matmul(x).eval().unwrap();
+        [&small, &large].into_iter().for_each(product);
+        let (_, seen) = adamant_core::profile::profile(|| [&small, &large, &small].into_iter().for_each(product)).unwrap();
+        let times: Vec<_> = seen.kernels.iter().filter(|k| k.family == "matmul").map(|k| (k.begin, k.time)).collect();
+        assert_eq!(times.len(), 3, "{:?}", seen.kernels);
+        assert!(times.windows(2).all(|w| w[0].0 + w[0].1 <= w[1].0), "{times:?}");
+        assert!(!times[1].1.is_zero() && times[2].0 + times[2].1 <= seen.wall, "{times:?} in {:?}", seen.wall);
+    });
+}

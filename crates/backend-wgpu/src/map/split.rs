@@ -94,7 +94,7 @@ fn bring<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, region: &Operand<'_>,
     let size = out.dtype.size();
     let mut bindings = Bindings::default();
     let source = bindings.bind(Place::Scratch, Access::Read);
-    let frame = Frame::new(&mut bindings, &[(*out, place)]);
+    let mut frame = Frame::new(&mut bindings, &[(*out, place)]);
     let mut parameters = Vec::new();
     frame.place(&mut parameters, 0);
     let own = parameters.len();
