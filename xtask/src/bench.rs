@@ -5,7 +5,7 @@ mod conv;
 mod elementwise;
 mod gemm;
 mod infer;
-mod models;
+pub mod models;
 mod peers;
 mod performance;
 mod small;

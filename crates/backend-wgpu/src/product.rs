@@ -7,10 +7,15 @@
 use crate::{
     bindings::{Access, Bindings, Place},
     copy::per_element,
+    gpu::Gpu,
     launch::Recorder,
-    pipeline::Key,
+    pipeline::{Key, Pipeline},
 };
-use adamant_core::{DType, ErrorKind, kernel::Step};
+use adamant_core::{
+    DType, ErrorKind,
+    kernel::{Kernel, Step},
+};
+use std::sync::Arc;
 
 /// The sizes of a product, `batch` times `[rows, depth] x [depth, columns]`.
 #[derive(Clone, Copy)]
@@ -47,6 +52,8 @@ pub(crate) fn type_name(accumulator: DType) -> &'static str {
 }
 /// Words of the parameters that come before the caller's.
 pub(crate) const OWN: usize = 6;
+/// The K from which on it may be split.
+const SPLIT: usize = 512;
 /// Slices of K.
 const SLICE: usize = 16;
 /// The side of the square that all 256 invocations compute, one element each.
@@ -69,7 +76,7 @@ fn block(extent: usize) -> usize {
 pub(crate) fn record<'a>(
     recorder: &mut Recorder<'a>,
     step: &Step<'a>,
-    mut bindings: Bindings,
+    bindings: Bindings,
     mut parameters: Vec<u32>,
     mut key: Key,
     sizes: Sizes,
@@ -78,10 +85,10 @@ pub(crate) fn record<'a>(
     ends: impl Fn(&Bindings) -> Result<Ends, ErrorKind>,
 ) -> Result<(), ErrorKind> {
     let gpu = recorder.gpu;
-    let blocks = [block(sizes.rows), block(sizes.columns)];
-    let tiles = [sizes.rows.div_ceil(SIDE * blocks[0]).max(1), sizes.columns.div_ceil(SIDE * blocks[1]).max(1)];
-    let groups = tiles[0] * tiles[1] * sizes.batch;
-    let splits = if groups < 32 && sizes.depth >= 512 { (sizes.depth / 256).min(64 / groups.max(1)).max(1) } else { 1 };
+    let groups = |blocks: [usize; 2]| sizes.rows.div_ceil(SIDE * blocks[0]).max(1) * sizes.columns.div_ceil(SIDE * blocks[1]).max(1) * sizes.batch;
+    let ideal = [block(sizes.rows), block(sizes.columns)];
+    let apart = groups(ideal);
+    let splits = if apart < 32 && sizes.depth >= SPLIT { (sizes.depth / 256).min(64 / apart.max(1)).max(1) } else { 1 };
     let length = sizes.depth.div_ceil(splits).next_multiple_of(SLICE).max(SLICE);
     let splits = sizes.depth.div_ceil(length).max(1);
     parameters[..OWN].copy_from_slice(&[
@@ -93,45 +100,89 @@ pub(crate) fn record<'a>(
         (sizes.batch * sizes.rows * sizes.columns) as u32,
     ]);
     let acc = accumulator(dtype);
-    let scratch = if splits > 1 {
-        recorder.scratch((splits * sizes.batch * sizes.rows * sizes.columns * acc.size() / 4) as u64)?;
-        Some(bindings.bind(Place::Scratch, Access::Write))
-    } else {
-        None
-    };
-    key.extend([blocks[0] as u8, blocks[1] as u8, along[0] as u8, along[1] as u8, (splits > 1) as u8]);
-    key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
-        let ends = ends(&bindings)?;
-        let store = match scratch {
-            None => ends.store,
-            Some(s) => format!("let at: u32 = split * p[5u] + (batch * p[0u] + row) * p[1u] + column;\n{}\n", bindings.store(s, acc, "at", "total")),
-        };
-        Ok(bindings.module(gpu.dialect(), &(ends.factors + &tile(type_name(acc), blocks, along, &store))))
-    })?;
-    recorder.launch_groups(pipeline, &bindings, &parameters, (groups * splits) as u64);
-    let Some(scratch) = scratch else { return Ok(()) };
+    key.extend([along[0] as u8, along[1] as u8]);
+    // The tile is the end of the key. A larger one that the kernel has for other sizes does as well, with the same sums.
+    let whole = Form { kernel: step.kernel, key: &key, bindings: &bindings, acc, along, split: None };
+    let known = gpu.forms(step.kernel, &whole.key(None))?;
+    let fits = |f: &Key| if let &[tall, wide] = &f[..] { (tall as usize >= ideal[0] && wide as usize >= ideal[1]).then_some([tall as usize, wide as usize]) } else { None };
+    let blocks = known.iter().filter_map(fits).min().unwrap_or(ideal);
+    let mut divided = bindings.clone();
+    let scratch = divided.bind(Place::Scratch, Access::Write);
+    let split = Form { bindings: &divided, split: Some(scratch), ..whole };
+    // Whether K is split follows from the sizes, so a kernel whose K is long enough gets both forms at once: another
+    // batch compiles nothing.
+    if sizes.depth < SPLIT {
+        let pipeline = whole.pipeline(gpu, blocks, &ends)?;
+        recorder.launch_groups(pipeline, &bindings, &parameters, groups(blocks) as u64);
+        return Ok(());
+    }
+    let one = whole.pipeline(gpu, blocks, &ends)?;
+    let (parts, sum) = (split.pipeline(gpu, blocks, &ends)?, split.sum(gpu, scratch, &ends)?);
+    if splits == 1 {
+        recorder.launch_groups(one, &bindings, &parameters, groups(blocks) as u64);
+        return Ok(());
+    }
     let elements = sizes.batch * sizes.rows * sizes.columns;
+    recorder.scratch((splits * elements * acc.size() / 4) as u64)?;
+    recorder.launch_groups(parts, &divided, &parameters, (groups(blocks) * splits) as u64);
     parameters[0] = elements as u32;
     parameters[2] = splits as u32;
     parameters[3] = sizes.rows as u32;
-    key.push(0xFE);
-    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
-        let t = type_name(acc);
-        let body = format!(
-            "var total: {t} = {t}(0);
+    recorder.launch(sum, &divided, &parameters, elements as u64);
+    Ok(())
+}
+/// One way to compute a product: whole, or with K split.
+#[derive(Clone, Copy)]
+struct Form<'f> {
+    kernel: &'f Kernel,
+    key: &'f Key,
+    bindings: &'f Bindings,
+    acc: DType,
+    along: [bool; 2],
+    /// the binding of the parts
+    split: Option<usize>,
+}
+type EndsOf<'f> = &'f dyn Fn(&Bindings) -> Result<Ends, ErrorKind>;
+impl Form<'_> {
+    fn key(&self, blocks: Option<[usize; 2]>) -> Key {
+        let mut key = self.key.clone();
+        key.push(self.split.is_some() as u8);
+        key.extend(self.bindings.access.iter().map(|a| *a as u8));
+        key.extend(blocks.into_iter().flatten().map(|b| b as u8));
+        key
+    }
+    /// The tiles.
+    fn pipeline(&self, gpu: &Gpu, blocks: [usize; 2], ends: EndsOf<'_>) -> Result<Arc<Pipeline>, ErrorKind> {
+        gpu.pipeline(self.kernel, &self.key(Some(blocks)), &self.bindings.access, || {
+            let ends = ends(self.bindings)?;
+            let store = match self.split {
+                None => ends.store,
+                Some(s) => {
+                    format!("let at: u32 = split * p[5u] + (batch * p[0u] + row) * p[1u] + column;\n{}\n", self.bindings.store(s, self.acc, "at", "total"))
+                }
+            };
+            Ok(self.bindings.module(gpu.dialect(), &(ends.factors + &tile(type_name(self.acc), blocks, self.along, &store))))
+        })
+    }
+    /// The sum of the parts.
+    fn sum(&self, gpu: &Gpu, scratch: usize, ends: EndsOf<'_>) -> Result<Arc<Pipeline>, ErrorKind> {
+        let mut key = self.key(None);
+        key.push(0xFE);
+        gpu.pipeline(self.kernel, &key, &self.bindings.access, || {
+            let t = type_name(self.acc);
+            let body = format!(
+                "var total: {t} = {t}(0);
 for (var split: u32 = 0u; split < p[2u]; split++) {{ let at: u32 = split * p[0u] + i; total += {}; }}
 let column: u32 = i % p[1u];
 let row: u32 = (i / p[1u]) % p[3u];
 let batch: u32 = (i / p[1u]) / p[3u];
 {}",
-            bindings.load(scratch, acc, "at"),
-            ends(&bindings)?.store
-        );
-        Ok(bindings.module(gpu.dialect(), &per_element(&body)))
-    })?;
-    recorder.launch(pipeline, &bindings, &parameters, elements as u64);
-    Ok(())
+                self.bindings.load(scratch, self.acc, "at"),
+                ends(self.bindings)?.store
+            );
+            Ok(self.bindings.module(gpu.dialect(), &per_element(&body)))
+        })
+    }
 }
 /// The entry point: one tile of the result.
 fn tile(t: &str, [tall, wide]: [usize; 2], along: [bool; 2], store: &str) -> String {

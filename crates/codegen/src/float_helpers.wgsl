@@ -681,7 +681,7 @@ fn adm_lgamma_positive(x: f32) -> f32 {
 fn adm_lgamma(x: f32) -> f32 {
     if (adm_isnan(x)) { return x; }
     if (adm_isinf(x) || x == 0.0) { return adm_inf(); }
-    if (abs(x) < 1e-30) { return -adm_log(abs(x)); }
+    if (abs(x) < 1e-10) { return -adm_log(abs(x)); }
     if (x > 0.0) { return adm_lgamma_positive(x); }
     if (floor(x) == x) { return adm_inf(); }
     return adm_log(3.1415927 / abs(x * adm_sin_pi(x))) - adm_lgamma_positive(-x);
