@@ -107,11 +107,11 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, spec: &Co
     let pipeline = gpu.pipeline(step.kernel, &Key::from_slice(&[0xFE, out.dtype as u8]), &bindings.access, || {
         let body = format!(
             "var total: f32 = 0.0;
-for (var part: u32 = 0u; part < p[1u]; part++) {{ let from: u32 = part * p[0u] + i; total += {}; }}
+for (var part: u32 = 0u; part < p[1u]; part++) {{ let held: u32 = part * p[0u] + i; total += {}; }}
 let at: u32 = p[2u] + i;
 {}
 ",
-            bindings.load(partial, DType::F32, "from"),
+            bindings.load(partial, DType::F32, "held"),
             bindings.store(target, out.dtype, "at", &narrowed(out.dtype, "total"))
         );
         Ok(bindings.module(gpu.dialect(), &per_element(&body)))
@@ -171,7 +171,8 @@ impl Text<'_> {
         let each = |f: &dyn Fn(usize, usize) -> String| (0..ROWS).flat_map(|i| (0..COLUMNS).map(move |j| f(i, j))).collect::<String>();
         let mut text = plane("x", X) + &plane("w", W) + &plane("y", Y);
         for a in 0..axes {
-            text += &format!("let read{a}: u32 = {};\nlet walked{a}: u32 = {};\nlet numbered{a}: u32 = {};\n", size(read, a), size(walked, a), size(numbered, a));
+            text +=
+                &format!("let read{a}: u32 = {};\nlet walked{a}: u32 = {};\nlet numbered{a}: u32 = {};\n", size(read, a), size(walked, a), size(numbered, a));
         }
         // The steps of a channel (of an image, in the weight gradient) in both factors, where a row begins and where a
         // column does, and where a result goes.
@@ -203,7 +204,8 @@ impl Text<'_> {
             let bases: String = (0..axes).map(|a| format!("var base{a}_{j}: u32; ")).collect();
             let cuts: String = (0..axes).rev().map(|a| format!("let c{a}: u32 = rest % numbered{a}; rest = rest / numbered{a}; ")).collect();
             let set: String = (0..axes).map(|a| format!("base{a}_{j} = {}; ", self.place(a, j)[0])).collect();
-            text += &format!("{bases}var column_at{j}: u32;\n{{ var rest: u32 = min(edge + {}u, columns - 1u); {cuts}{set}column_at{j} = {column}; }}\n", j * WIDE);
+            text +=
+                &format!("{bases}var column_at{j}: u32;\n{{ var rest: u32 = min(edge + {}u, columns - 1u); {cuts}{set}column_at{j} = {column}; }}\n", j * WIDE);
         }
         text += &each(&|i, j| format!("var s{i}_{j}: f32 = 0.0;\n"));
         let (begin, end) = match self.spec.role {
@@ -211,7 +213,9 @@ impl Text<'_> {
             ConvRole::InputGrad => ("0u", "outs"),
             ConvRole::WeightGrad => ("part * images_of_part", "min((part + 1u) * images_of_part, images)"),
         };
-        text += &format!("let depth_end: u32 = {end};\nfor (var c: u32 = {begin}; c < depth_end; c++) {{\nvar walk: u32 = c * row_step;\nlet channel: u32 = c * column_step;\n");
+        text += &format!(
+            "let depth_end: u32 = {end};\nfor (var c: u32 = {begin}; c < depth_end; c++) {{\nvar walk: u32 = c * row_step;\nlet channel: u32 = c * column_step;\n"
+        );
         text += &(0..axes).map(|a| format!("for (var v{a}: u32 = 0u; v{a} < walked{a}; v{a}++) {{\n")).collect::<String>();
         for j in 0..COLUMNS {
             let mut inside = vec!["true".to_string()];

@@ -104,7 +104,9 @@ pub(crate) fn record<'a>(
     // The tile is the end of the key. A larger one that the kernel has for other sizes does as well, with the same sums.
     let whole = Form { kernel: step.kernel, key: &key, bindings: &bindings, acc, along, split: None };
     let known = gpu.forms(step.kernel, &whole.key(None))?;
-    let fits = |f: &Key| if let &[tall, wide] = &f[..] { (tall as usize >= ideal[0] && wide as usize >= ideal[1]).then_some([tall as usize, wide as usize]) } else { None };
+    let fits = |f: &Key| {
+        if let &[tall, wide] = &f[..] { (tall as usize >= ideal[0] && wide as usize >= ideal[1]).then_some([tall as usize, wide as usize]) } else { None }
+    };
     let blocks = known.iter().filter_map(fits).min().unwrap_or(ideal);
     let mut divided = bindings.clone();
     let scratch = divided.bind(Place::Scratch, Access::Write);

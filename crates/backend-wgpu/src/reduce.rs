@@ -144,7 +144,9 @@ fn main(bindings: &Bindings, combine: Combine, shared: bool, target: &Target, pa
 let begin: u32 = (i / p[2u]) * p[3u];
 let end: u32 = min(begin + p[3u], p[4u]);
 ";
-    let to = |target: &Target| format!("let at: u32 = {} + i;\n{}\n", target.place(), bindings.store(target.binding, target.dtype, "at", &combine.narrow(target.dtype, "total")));
+    let to = |target: &Target| {
+        format!("let at: u32 = {} + i;\n{}\n", target.place(), bindings.store(target.binding, target.dtype, "at", &combine.narrow(target.dtype, "total")))
+    };
     let store = match parts {
         None => to(target),
         Some(parts) => format!("if (p[7u] == 1u) {{\n{}}} else {{\n{}}}\n", to(parts), to(target)),

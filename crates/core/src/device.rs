@@ -18,6 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+mod measured;
+
 /// A handle on an opened device.
 #[derive(Clone, Copy)]
 pub struct Device(&'static Inner);
