@@ -59,6 +59,10 @@ fn a_lost_device_is_opened_again_and_what_was_on_it_stays_lost() {
             let e = old.to_vec::<f32>().unwrap_err();
             assert!(is_loss(&e), "{name}: {e}");
         }
+        // In one window with what is lost, what is new is computed.
+        let (fresh, stale) = (Tensor::full([4], 2.0, DType::F32) * 2.0f32, &kept * 5.0f32);
+        assert_eq!(fresh.to_vec::<f32>().unwrap(), [4.0; 4]);
+        assert!(is_loss(&stale.to_vec::<f32>().unwrap_err()));
         // The same kernels as before, on new values.
         weight.set(&Tensor::full([8, 8], 0.5, DType::F32)).unwrap();
         for _ in 0..3 {

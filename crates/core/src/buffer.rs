@@ -30,6 +30,10 @@ impl Buffer {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+    /// Was its memory lost with the device, which is open again?
+    pub(crate) fn is_of_before(&self) -> bool {
+        self.opening != self.device.opening()
+    }
     /// The memory, for reading. Many readers at once.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, Option<Box<dyn Memory>>> {

@@ -8,7 +8,7 @@ use crate::{
     kernel::Fault,
     op::Arg,
     planted::{Plant, is},
-    record::Log,
+    record::{Log, Record},
     value::{Kept, Recipe, Stored, Value},
 };
 use parking_lot::Mutex;
@@ -156,8 +156,15 @@ pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
                 continue;
             }
             Err(Stop::Reader(e) | Stop::Spoiled(e, _)) if matches!(e.kind(), ErrorKind::DeviceLost(_)) => {
-                abandon(log, &e);
-                return Err(e);
+                // What was made before the device was opened again fails, with what depends on it; else the device is gone.
+                let before = |r: &Record| matches!(r.op, Op::Input) && log.values[r.first as usize].stored().is_some_and(|s| s.buffer.is_of_before());
+                match log.records.iter().position(before) {
+                    Some(old) => poison(log, old, e.kind().clone()),
+                    None => {
+                        abandon(log, &e);
+                        return Err(e);
+                    }
+                }
             }
             Err(Stop::Reader(e)) => return Err(e),
             Err(Stop::Spoiled(e, values)) => {
