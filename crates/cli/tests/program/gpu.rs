@@ -1,5 +1,9 @@
 //! Devices that are not there or go away: the program says which and why, ends with 9 and does not panic.
-use super::{adamant, command, err, folder};
+#[cfg(not(feature = "wgpu"))]
+use super::adamant;
+#[cfg(feature = "wgpu")]
+use super::command;
+use super::{err, folder};
 
 #[cfg(not(feature = "wgpu"))]
 #[test]
@@ -41,7 +45,7 @@ fn a_device_that_is_lost_while_a_model_trains() {
         Err(e) => panic!("{e:?}"),
     };
     let folder = folder();
-    let document = Document::read(folder.path().join("run.toml")).unwrap();
+    let document = Document::read(&folder.path().join("run.toml")).unwrap();
     let run = Run::new(&document).data(folder.path()).folder(folder.path().join("run"));
     let failure = device.scoped(|| run.train(&mut Destroys(device))).unwrap_err();
     assert_eq!((failure.exit_code(), failure.kind()), (9, "device"), "{failure}");
