@@ -5,14 +5,14 @@ mod conv;
 mod elementwise;
 mod gemm;
 mod infer;
-mod models;
+pub mod models;
 mod peers;
 mod performance;
 mod small;
 mod standing;
 mod train;
 
-use crate::{exit::Exit, size};
+use crate::{device, exit::Exit, size};
 use adamant_bench::{Suite, Workload, cli};
 
 /// What the command line says.
@@ -38,7 +38,10 @@ enum Action {
 /// Runs what the command line asks for.
 pub fn run(options: &Options) -> Exit {
     match &options.action {
-        Action::Common(verb) => cli::execute(verb, &suite()),
+        Action::Common(verb) => {
+            verb.device().into_iter().for_each(device::build_in);
+            cli::execute(verb, &suite())
+        }
         Action::Peers(o) => peers::run(o, &suite()),
         Action::Performance(o) => performance::run(o),
         Action::Size(o) => size::run(o),

@@ -20,7 +20,7 @@ pub struct Options {
     /// Graphs of the fuzzer's slice
     #[arg(long, default_value_t = 2000)]
     graphs: usize,
-    /// Write the support table (function x dtype) as Markdown into this file
+    /// Write what the device does at the edges of arithmetic and the support table (function x dtype) as Markdown into this file
     #[arg(long)]
     table: Option<PathBuf>,
     /// One JSON document as the last line
@@ -55,6 +55,10 @@ pub fn run(options: &Options) -> Exit {
         Ok(device) => device,
         Err(exit) => return exit,
     };
+    if !options.json {
+        println!("{device}: {}", device.info().name);
+        device.info().details.iter().for_each(|(what, value)| println!("  {what}: {value}"));
+    }
     let (mut checks, mut failed, mut unsupported, mut modes) = (0, 0, 0, Vec::new());
     let mut support = json!({});
     let chosen = |name: &str| options.only.is_empty() || options.only.iter().any(|o| o == name);
@@ -77,7 +81,7 @@ pub fn run(options: &Options) -> Exit {
         if name == "correctness" {
             support = table(&report);
             if let Some(path) = &options.table
-                && let Err(e) = std::fs::write(path, report.markdown())
+                && let Err(e) = std::fs::write(path, facts(device) + &report.markdown())
             {
                 eprintln!("{}: {e}", path.display());
                 return Exit::Unreadable;
@@ -89,11 +93,22 @@ pub fn run(options: &Options) -> Exit {
     let passed = checks - failed;
     if options.json {
         let counts = json!({ "passed": passed, "failed": failed, "unsupported": unsupported });
-        println!("{}", json!({ "device": options.device, "counts": counts, "modes": modes, "support": support, "passed": failed == 0 }));
+        let details: std::collections::BTreeMap<_, _> = device.info().details.iter().map(|(k, v)| (k, v)).collect();
+        println!("{}", json!({ "device": options.device, "details": details, "counts": counts, "modes": modes, "support": support, "passed": failed == 0 }));
     } else {
         println!("{passed} passed, {failed} failed, {unsupported} unsupported");
     }
     if failed == 0 { Exit::Passed } else { Exit::Failed }
+}
+/// What the device says of itself: its dtypes, and what it keeps of NaN, infinities, -0 and subnormal numbers.
+fn facts(device: Device) -> String {
+    let info = device.info();
+    let dtypes: Vec<String> = info.dtypes.iter().map(ToString::to_string).collect();
+    let mut text = format!("{}: {}; dtypes {}\n\n| fact | |\n|---|---|\n", info.backend, info.name, dtypes.join(", "));
+    for (what, value) in &info.details {
+        text += &format!("| {what} | {value} |\n");
+    }
+    text + "\n"
 }
 fn table(report: &Report) -> serde_json::Value {
     let word = |s: &Support| match s {

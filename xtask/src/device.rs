@@ -19,13 +19,18 @@ pub fn open(text: &str) -> Result<Device, Exit> {
         eprintln!("`{text}` is no device; write cpu, cuda[:n], wgpu[:n] or reference");
         return Err(Exit::Usage);
     }
-    if name != "reference" && !BACKENDS.iter().any(|b| b.name == name) && is_feature(name) && std::env::var_os(BUILT).is_none() {
-        start_again_with(name);
-    }
+    build_in(text);
     Device::from_str(text).map_err(|e| {
         eprintln!("{e}");
         Exit::DeviceAbsent
     })
+}
+/// Starts again with the backend of a device text built in, where it is a feature of this program and is not.
+pub fn build_in(text: &str) {
+    let name = text.split(':').next().unwrap_or(text);
+    if name != "reference" && !BACKENDS.iter().any(|b| b.name == name) && is_feature(name) && std::env::var_os(BUILT).is_none() {
+        start_again_with(name);
+    }
 }
 /// Does this program have a feature of that name?
 fn is_feature(name: &str) -> bool {

@@ -1,6 +1,7 @@
 //! `cargo xtask goldens DIR`: computes each case of a goldens folder without opening an answer, writes OUT, and then,
 //! as a separate step, compares. Ends with `N passed, M failed, K unsupported`.
 mod call;
+mod cause;
 mod compare;
 mod dispatch;
 mod files;
@@ -85,10 +86,15 @@ fn report(options: &Options, out: &Path, judged: &[Judged]) -> Exit {
     let count = |v: &[Verdict]| judged.iter().filter(|j| v.contains(&j.verdict)).count();
     let failed = [Verdict::Fail, Verdict::FailGrad, Verdict::FailGrad2];
     let (passed, failures, unsupported, uncompared) = (count(&[Verdict::Pass]), count(&failed), count(&[Verdict::Unsupported]), count(&[Verdict::Uncompared]));
+    let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
+    for j in judged {
+        *causes.entry(j.cause.as_deref().unwrap_or("")).or_default() += usize::from(j.verdict == Verdict::Unsupported);
+    }
+    causes.retain(|_, n| *n > 0);
     let summary = format!("{passed} passed, {failures} failed, {unsupported} unsupported");
     if options.json {
         let bad: Vec<_> = judged.iter().filter(|j| failed.contains(&j.verdict)).collect();
-        let document = serde_json::json!({ "passed": passed, "failed": failures, "unsupported": unsupported, "uncompared": uncompared, "groups": groups, "failures": bad, "out": out });
+        let document = serde_json::json!({ "passed": passed, "failed": failures, "unsupported": unsupported, "uncompared": uncompared, "causes": causes, "groups": groups, "failures": bad, "out": out });
         println!("{document}");
         eprintln!("{summary}");
     } else {
@@ -100,6 +106,9 @@ fn report(options: &Options, out: &Path, judged: &[Judged]) -> Exit {
                 "{group}: {}",
                 verdicts.iter().map(|(v, n)| format!("{} {n}", serde_json::json!(v).as_str().unwrap_or("?"))).collect::<Vec<_>>().join(", ")
             );
+        }
+        for (cause, n) in &causes {
+            println!("unsupported, {cause}: {n}");
         }
         if uncompared > 0 {
             println!("{uncompared} computed and written but not compared: the folder holds no answers");

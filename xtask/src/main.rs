@@ -10,6 +10,7 @@ mod features;
 mod flame;
 mod fuzz_graphs;
 mod goldens;
+mod launches;
 mod prefuse;
 mod size;
 mod test;
@@ -41,6 +42,8 @@ enum Chore {
     FuzzGraphs(fuzz_graphs::Options),
     /// Compute the cases of a goldens folder, write the results, and compare them
     Goldens(goldens::Options),
+    /// What each training step of char-GPT asks of a device: launches, waits, plans, pipelines
+    Launches(launches::Options),
     /// The loops that the CPU backend compiles ahead
     Prefuse(prefuse::Options),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
@@ -62,6 +65,7 @@ fn main() -> std::process::ExitCode {
         Chore::Flame(options) => flame::run(&options),
         Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
+        Chore::Launches(options) => launches::run(&options),
         Chore::Prefuse(options) => prefuse::run(&options),
         Chore::Size(options) => size::run(&options),
         Chore::Test(options) => test::run(&options),

@@ -27,7 +27,7 @@ pub(crate) enum Place {
     Faults,
 }
 /// The bindings of a launch; number k is the variable `b<k>`.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Bindings {
     pub places: SmallVec<[Place; 8]>,
     pub access: SmallVec<[Access; 8]>,

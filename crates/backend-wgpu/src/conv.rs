@@ -1,5 +1,6 @@
-//! Conv: all three roles as implicit matrix products. The factors are read through the geometry of the convolution, so
-//! no patches are laid out in memory.
+//! Conv: all three roles as products whose depth is walked by nested loops over channels and places, so that nothing is
+//! divided inside them and no patches are laid out in memory. An invocation computes a block of rows and columns: a value
+//! of either factor that it reads serves the whole block.
 //!
 //! | role | rows | columns | depth |
 //! |---|---|---|---|
@@ -7,161 +8,276 @@
 //! | input gradient | input channels | images x input places | output channels x kernel places |
 //! | weight gradient | output channels | input channels x kernel places | images x output places |
 //!
-//! Groups of channels are the batches.
+//! Groups of channels are the batches. The geometry of the window is the kernel's own and stands in the text; channels,
+//! images and places are parameters. A weight gradient, which has few results and a long depth, is summed over parts of
+//! the images, and the parts are added in order.
 use crate::{
     bindings::{Access, Bindings, Place},
+    copy::per_element,
     device::misshapen,
     launch::{Recorder, buffer},
     matmul::narrowed,
     pipeline::Key,
-    product::{self, Ends, Form, OWN, Sizes},
 };
 use adamant_core::{
-    DType, ErrorKind, Shape,
+    DType, ErrorKind,
     kernel::{Operand, Step},
     op::{ConvRole, ConvSpec},
 };
 
-/// The geometry's parameters, by name and axis, behind the product's own.
-struct Geometry {
-    axes: usize,
-}
-impl Geometry {
-    fn new(spec: &ConvSpec, x: &Shape, w: &Shape, y: &Shape, offsets: [usize; 3]) -> (Geometry, Vec<u32>) {
-        let axes = spec.stride.len();
-        let mut words = vec![0; OWN];
-        words.extend([w[1], w[0] / spec.groups, x[1], y[1]].map(|v| v as u32));
-        words.extend(offsets.map(|o| o as u32));
-        for a in 0..axes {
-            words.extend([x[2 + a], w[2 + a], y[2 + a], spec.stride[a], spec.dilation[a], spec.padding[a].0].map(|v| v as u32));
-        }
-        (Geometry { axes }, words)
-    }
-    /// Input and output channels of a group, then of all groups.
-    fn channels(&self, k: usize) -> String {
-        format!("p[{}u]", OWN + k)
-    }
-    fn offset(&self, tensor: usize) -> String {
-        format!("p[{}u]", OWN + 4 + tensor)
-    }
-    /// Per axis: sizes of x, w and y, then stride, dilation and padding.
-    fn of(&self, axis: usize, what: usize) -> String {
-        format!("p[{}u]", OWN + 7 + axis * 6 + what)
-    }
-    /// Statements that cut `number` into places along the axes of a tensor, named `name<axis>`; what is left is `name_rest`.
-    fn cut(&self, number: &str, name: &str, tensor: usize) -> String {
-        let mut text = format!("var {name}_rest: u32 = {number};\n");
-        for a in (0..self.axes).rev() {
-            text += &format!("let {name}{a}: u32 = {name}_rest % {0}; {name}_rest = {name}_rest / {0};\n", self.of(a, tensor));
-        }
-        text
-    }
-    /// The element of a tensor (0 x, 1 w, 2 y) at (major, minor, places).
-    fn at(&self, tensor: usize, major: &str, minor: &str, minors: &str, name: &str) -> String {
-        let start = format!("({major}) * {minors} + {minor}");
-        let inside = (0..self.axes).fold(start, |at, a| format!("({at}) * {} + {name}{a}", self.of(a, tensor)));
-        format!("{} + {inside}", self.offset(tensor))
-    }
-    /// Statements that define `in<axis>`, the place in x that meets output place `o<axis>` and kernel place `k<axis>`, and
-    /// the condition that it is inside; what lies before the beginning wraps to a large number.
-    fn input_place(&self) -> (String, String) {
-        let mut text = String::new();
-        let mut inside = Vec::new();
-        for a in 0..self.axes {
-            text += &format!("let in{a}: u32 = o{a} * {} + k{a} * {} - {};\n", self.of(a, 3), self.of(a, 4), self.of(a, 5));
-            inside.push(format!("in{a} < {}", self.of(a, 0)));
-        }
-        (text, joined(&inside))
-    }
-    /// The same from input place `in<axis>` to output place `o<axis>`.
-    fn output_place(&self) -> (String, String) {
-        let mut text = String::new();
-        let mut inside = Vec::new();
-        for a in 0..self.axes {
-            text += &format!("let t{a}: u32 = in{a} + {} - k{a} * {};\nlet o{a}: u32 = t{a} / {};\n", self.of(a, 5), self.of(a, 4), self.of(a, 3));
-            inside.push(format!("t{a} < 0x80000000u && t{a} % {} == 0u && o{a} < {}", self.of(a, 3), self.of(a, 2)));
-        }
-        (text, joined(&inside))
-    }
-}
-fn joined(conditions: &[String]) -> String {
-    if conditions.is_empty() { "true".into() } else { conditions.join(" && ") }
-}
+/// Rows and columns of an invocation's block.
+const ROWS: usize = 8;
+const COLUMNS: usize = 4;
+/// Columns of a workgroup: neighbours read neighbours, block by block.
+const WIDE: usize = 64;
+
+/// Where the parameters are.
+const LAUNCHED: usize = 0;
+const ROWS_AT: usize = 1;
+const COLUMNS_AT: usize = 2;
+const GROUPS_AT: usize = 3;
+/// images, and images of a part
+const IMAGES_AT: usize = 4;
+const PART_AT: usize = 5;
+/// results of a part
+const RESULTS_AT: usize = 6;
+/// channels of a group: in, out
+const CHANNELS_AT: usize = 7;
+/// offsets of x, w, y
+const OFFSETS_AT: usize = 9;
+/// sizes of x, w, y for each axis
+const PLACES_AT: usize = 12;
 
 /// Records a Conv step.
 ///
 /// # Errors
-/// Operands without memory; a text that cannot be compiled.
+/// Operands without memory; a text that cannot be compiled; more scratch than there is.
 pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, spec: &ConvSpec) -> Result<(), ErrorKind> {
     let ([first, second], [out]) = (step.inputs, step.outputs) else { return Err(misshapen("conv")) };
-    // The three tensors of the bilinear form, in the order of `Geometry::at`.
+    let gpu = recorder.gpu;
+    // The three tensors of the bilinear form.
     let (x, w, y): (&Operand<'_>, &Operand<'_>, &Operand<'_>) = match spec.role {
         ConvRole::Forward => (first, second, out),
         ConvRole::InputGrad => (out, second, first),
         ConvRole::WeightGrad => (first, out, second),
     };
-    let (geometry, parameters) = Geometry::new(spec, &x.shape, &w.shape, &y.shape, [x.offset, w.offset, y.offset]);
-    let places = |s: &Shape| s[2..].iter().product::<usize>();
-    let (ci, co) = (w.shape[1], w.shape[0] / spec.groups);
-    let sizes = match spec.role {
-        ConvRole::Forward => Sizes { batch: spec.groups, rows: co, columns: y.shape[0] * places(&y.shape), depth: ci * places(&w.shape) },
-        ConvRole::InputGrad => Sizes { batch: spec.groups, rows: ci, columns: x.shape[0] * places(&x.shape), depth: co * places(&w.shape) },
-        ConvRole::WeightGrad => Sizes { batch: spec.groups, rows: co, columns: ci * places(&w.shape), depth: y.shape[0] * places(&y.shape) },
+    let places = |o: &Operand<'_>| o.shape[2..].iter().product::<usize>();
+    let (images, ci, co) = (x.shape[0], w.shape[1], w.shape[0] / spec.groups);
+    let (rows, columns) = match spec.role {
+        ConvRole::Forward => (co, images * places(y)),
+        ConvRole::InputGrad => (ci, images * places(x)),
+        ConvRole::WeightGrad => (co, ci * places(w)),
     };
+    let units = |parts: usize| rows.div_ceil(ROWS) * columns.div_ceil(COLUMNS * WIDE) * spec.groups * parts;
+    let sums = spec.role == ConvRole::WeightGrad;
+    let parts = if sums { (64 / units(1).max(1)).clamp(1, images.max(1)) } else { 1 };
+    let part = images.div_ceil(parts).max(1);
+    let parts = images.div_ceil(part).max(1);
+    let results = out.shape.elements();
+
+    let mut parameters = vec![units(parts) as u32, rows as u32, columns as u32, spec.groups as u32, images as u32, part as u32, results as u32];
+    parameters.extend([ci as u32, co as u32]);
+    parameters.extend([x.offset as u32, w.offset as u32, y.offset as u32]);
+    for a in 2..x.shape.rank() {
+        parameters.extend([x.shape[a] as u32, w.shape[a] as u32, y.shape[a] as u32]);
+    }
     let mut bindings = Bindings::default();
     let left = bindings.bind(Place::Buffer(buffer(first)?), Access::Read);
     let right = bindings.bind(Place::Buffer(buffer(second)?), Access::Read);
-    let target = bindings.bind(Place::Buffer(buffer(out)?), Bindings::to_store(out.dtype.size()));
-    let mut key = Key::new();
-    key.extend([first.dtype as u8, out.dtype as u8, left as u8, right as u8, target as u8]);
-    let form = Form { along: [spec.role != ConvRole::InputGrad, true], paired: false };
-    product::record(recorder, step, bindings, parameters, key, sizes, out.dtype, form, |bindings| {
-        Ok(ends(spec.role, &geometry, bindings, [left, right, target], out.dtype))
-    })
-}
-/// The factors and the result of a role.
-fn ends(role: ConvRole, g: &Geometry, bindings: &Bindings, [first, second, target]: [usize; 3], dtype: DType) -> Ends {
-    let (ci, co, all_in, all_out) = (g.channels(0), g.channels(1), g.channels(2), g.channels(3));
-    let load = |binding: usize| bindings.load(binding, dtype, "at");
-    let store = |place: String| format!("{place}{}", bindings.store(target, dtype, "place", &narrowed(dtype, "total")));
-    let function = |signature: &str, body: String| format!("fn {signature} -> f32 {{\n{body}}}\n");
-    let guarded = |places: String, inside: String, at: String, binding: usize| {
-        format!("{places}if (!({inside})) {{ return 0.0; }}\nlet at: u32 = {at};\nreturn {};\n", load(binding))
+    let result = if sums {
+        recorder.scratch((parts * results) as u64)?;
+        bindings.bind(Place::Scratch, Access::Write)
+    } else {
+        bindings.bind(Place::Buffer(buffer(out)?), Bindings::to_store(out.dtype.size()))
     };
-    // Of an output or input channel, the number among all channels.
-    let of_output = |channel: &str| format!("batch * {co} + {channel}");
-    let of_input = |channel: &str| format!("batch * {ci} + {channel}");
-    match role {
-        ConvRole::Forward => {
-            let weight = format!("{}let at: u32 = {};\nreturn {};\n", g.cut("k", "k", 1), g.at(1, &of_output("row"), "k_rest", &ci, "k"), load(second));
-            let (place, inside) = g.input_place();
-            let input = guarded(g.cut("k", "k", 1) + &g.cut("column", "o", 2) + &place, inside, g.at(0, "o_rest", &of_input("k_rest"), &all_in, "in"), first);
-            let result = g.cut("column", "o", 2) + &format!("let place: u32 = {};\n", g.at(2, "o_rest", &of_output("row"), &all_out, "o"));
-            Ends {
-                factors: function("left(batch: u32, row: u32, k: u32)", weight) + &function("right(batch: u32, k: u32, column: u32)", input),
-                store: store(result),
+    let mut key = Key::new();
+    key.extend([first.dtype as u8, out.dtype as u8, left as u8, right as u8, result as u8]);
+    key.extend(bindings.access.iter().map(|a| *a as u8));
+    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
+        let text = Text { spec, axes: x.shape.rank() - 2, bindings: &bindings, first: left, second: right, result, dtype: out.dtype };
+        Ok(bindings.module(gpu.dialect(), &text.main()))
+    })?;
+    recorder.launch_groups(pipeline, &bindings, &parameters, units(parts) as u64);
+    if !sums {
+        return Ok(());
+    }
+    let mut bindings = Bindings::default();
+    let partial = bindings.bind(Place::Scratch, Access::Read);
+    let target = bindings.bind(Place::Buffer(buffer(out)?), Bindings::to_store(out.dtype.size()));
+    let pipeline = gpu.pipeline(step.kernel, &Key::from_slice(&[0xFE, out.dtype as u8]), &bindings.access, || {
+        let body = format!(
+            "var total: f32 = 0.0;
+for (var part: u32 = 0u; part < p[1u]; part++) {{ let held: u32 = part * p[0u] + i; total += {}; }}
+let at: u32 = p[2u] + i;
+{}
+",
+            bindings.load(partial, DType::F32, "held"),
+            bindings.store(target, out.dtype, "at", &narrowed(out.dtype, "total"))
+        );
+        Ok(bindings.module(gpu.dialect(), &per_element(&body)))
+    })?;
+    recorder.launch(pipeline, &bindings, &[results as u32, parts as u32, out.offset as u32], results as u64);
+    Ok(())
+}
+/// What the text of a role depends on.
+struct Text<'t> {
+    spec: &'t ConvSpec,
+    axes: usize,
+    bindings: &'t Bindings,
+    /// its values differ from column to column
+    first: usize,
+    /// its values differ from row to row
+    second: usize,
+    result: usize,
+    dtype: DType,
+}
+/// The tensors, as the parameters number them.
+const X: usize = 0;
+const W: usize = 1;
+const Y: usize = 2;
+
+impl Text<'_> {
+    /// The tensor whose places the columns number, the one that is walked along the depth, and the one that is read for
+    /// a column.
+    fn tensors(&self) -> [usize; 3] {
+        match self.spec.role {
+            ConvRole::Forward => [Y, W, X],
+            ConvRole::InputGrad => [X, W, Y],
+            ConvRole::WeightGrad => [W, Y, X],
+        }
+    }
+    /// Where a column reads along an axis, before the walk begins and at place `v<axis>` of it, and whether that is a place.
+    fn place(&self, a: usize, j: usize) -> [String; 3] {
+        let ConvSpec { stride, dilation, padding, .. } = self.spec;
+        let (stride, dilation, before, inside) = (stride[a], dilation[a], padding[a].0, format!("in{a}_{j} < read{a}"));
+        match self.spec.role {
+            // What lies before the beginning wraps to a large number.
+            ConvRole::Forward => [format!("c{a} * {stride}u - {before}u"), format!("base{a}_{j} + v{a} * {dilation}u"), inside],
+            ConvRole::WeightGrad => [format!("c{a} * {dilation}u - {before}u"), format!("base{a}_{j} + v{a} * {stride}u"), inside],
+            ConvRole::InputGrad => {
+                let meets = format!("{inside} && t{a}_{j} < 0x80000000u && t{a}_{j} % {stride}u == 0u");
+                [format!("c{a} + {before}u"), format!("t{a}_{j} / {stride}u"), meets]
             }
         }
-        ConvRole::InputGrad => {
-            let weight = format!("{}let at: u32 = {};\nreturn {};\n", g.cut("k", "k", 1), g.at(1, &of_output("k_rest"), "row", &ci, "k"), load(second));
-            let (place, inside) = g.output_place();
-            let output =
-                guarded(g.cut("k", "k", 1) + &g.cut("column", "in", 0) + &place, inside, g.at(2, "in_rest", &of_output("k_rest"), &all_out, "o"), first);
-            let result = g.cut("column", "in", 0) + &format!("let place: u32 = {};\n", g.at(0, "in_rest", &of_input("row"), &all_in, "in"));
-            Ends {
-                factors: function("left(batch: u32, row: u32, k: u32)", weight) + &function("right(batch: u32, k: u32, column: u32)", output),
-                store: store(result),
-            }
+    }
+    fn main(&self) -> String {
+        let axes = self.axes;
+        let [numbered, walked, read] = self.tensors();
+        let size = |tensor: usize, a: usize| format!("p[{}u]", PLACES_AT + 3 * a + tensor);
+        let plane = |name: &str, tensor: usize| {
+            let product: Vec<String> = (0..axes).map(|a| size(tensor, a)).collect();
+            format!("let plane_{name}: u32 = {};\n", if product.is_empty() { "1u".into() } else { product.join(" * ") })
+        };
+        let each = |f: &dyn Fn(usize, usize) -> String| (0..ROWS).flat_map(|i| (0..COLUMNS).map(move |j| f(i, j))).collect::<String>();
+        let mut text = plane("x", X) + &plane("w", W) + &plane("y", Y);
+        for a in 0..axes {
+            text +=
+                &format!("let read{a}: u32 = {};\nlet walked{a}: u32 = {};\nlet numbered{a}: u32 = {};\n", size(read, a), size(walked, a), size(numbered, a));
         }
-        ConvRole::WeightGrad => {
-            let output = format!("{}let at: u32 = {};\nreturn {};\n", g.cut("k", "o", 2), g.at(2, "o_rest", &of_output("row"), &all_out, "o"), load(second));
-            let (place, inside) = g.input_place();
-            let input = guarded(g.cut("k", "o", 2) + &g.cut("column", "k", 1) + &place, inside, g.at(0, "o_rest", &of_input("k_rest"), &all_in, "in"), first);
-            let result = g.cut("column", "k", 1) + &format!("let place: u32 = {};\n", g.at(1, &of_output("row"), "k_rest", &ci, "k"));
-            Ends {
-                factors: function("left(batch: u32, row: u32, k: u32)", output) + &function("right(batch: u32, k: u32, column: u32)", input),
-                store: store(result),
-            }
+        // The steps of a channel (of an image, in the weight gradient) in both factors, where a row begins and where a
+        // column does, and where a result goes.
+        let (steps, row, column, result) = match self.spec.role {
+            ConvRole::Forward => (
+                ["plane_w", "plane_x"],
+                "offset_w + (batch * outs + row) * ins * plane_w",
+                "offset_x + (rest * ins * groups_of + batch * ins) * plane_x",
+                "offset_y + ((column / plane_y) * outs * groups_of + batch * outs + row) * plane_y + column % plane_y",
+            ),
+            ConvRole::InputGrad => (
+                ["ins * plane_w", "plane_y"],
+                "offset_w + (batch * outs * ins + row) * plane_w",
+                "offset_y + (rest * outs * groups_of + batch * outs) * plane_y",
+                "offset_x + ((column / plane_x) * ins * groups_of + batch * ins + row) * plane_x + column % plane_x",
+            ),
+            ConvRole::WeightGrad => (
+                ["outs * groups_of * plane_y", "ins * groups_of * plane_x"],
+                "offset_y + (batch * outs + row) * plane_y",
+                "offset_x + (batch * ins + rest) * plane_x",
+                "part * results + (batch * outs + row) * columns + column",
+            ),
+        };
+        text += &format!("let row_step: u32 = {};\nlet column_step: u32 = {};\n", steps[0], steps[1]);
+        for i in 0..ROWS {
+            text += &format!("var row_at{i}: u32; {{ let row: u32 = min(top + {i}u, rows - 1u); row_at{i} = {row}; }}\n");
         }
+        for j in 0..COLUMNS {
+            let bases: String = (0..axes).map(|a| format!("var base{a}_{j}: u32; ")).collect();
+            let cuts: String = (0..axes).rev().map(|a| format!("let c{a}: u32 = rest % numbered{a}; rest = rest / numbered{a}; ")).collect();
+            let set: String = (0..axes).map(|a| format!("base{a}_{j} = {}; ", self.place(a, j)[0])).collect();
+            text +=
+                &format!("{bases}var column_at{j}: u32;\n{{ var rest: u32 = min(edge + {}u, columns - 1u); {cuts}{set}column_at{j} = {column}; }}\n", j * WIDE);
+        }
+        text += &each(&|i, j| format!("var s{i}_{j}: f32 = 0.0;\n"));
+        let (begin, end) = match self.spec.role {
+            ConvRole::Forward => ("0u", "ins"),
+            ConvRole::InputGrad => ("0u", "outs"),
+            ConvRole::WeightGrad => ("part * images_of_part", "min((part + 1u) * images_of_part, images)"),
+        };
+        text += &format!(
+            "let depth_end: u32 = {end};\nfor (var c: u32 = {begin}; c < depth_end; c++) {{\nvar walk: u32 = c * row_step;\nlet channel: u32 = c * column_step;\n"
+        );
+        text += &(0..axes).map(|a| format!("for (var v{a}: u32 = 0u; v{a} < walked{a}; v{a}++) {{\n")).collect::<String>();
+        for j in 0..COLUMNS {
+            let mut inside = vec!["true".to_string()];
+            let mut flat = String::from("0u");
+            for a in 0..axes {
+                let [_, at, is_place] = self.place(a, j);
+                if self.spec.role == ConvRole::InputGrad {
+                    text += &format!("let t{a}_{j}: u32 = base{a}_{j} - v{a} * {}u;\n", self.spec.dilation[a]);
+                }
+                text += &format!("let in{a}_{j}: u32 = {at};\n");
+                inside.push(is_place);
+                flat = format!("({flat}) * read{a} + in{a}_{j}");
+            }
+            // Outside nothing is read but the first element, and that does not count.
+            text += &format!(
+                "let inside{j}: bool = {};\nlet at{j}: u32 = select(column_at{j}, column_at{j} + channel + {flat}, inside{j});\nlet r{j}: f32 = select(0.0, {}, inside{j});\n",
+                inside.join(" && "),
+                self.bindings.load(self.first, self.dtype, &format!("at{j}"))
+            );
+        }
+        for i in 0..ROWS {
+            text += &format!("let from{i}: u32 = row_at{i} + walk;\nlet l{i}: f32 = {};\n", self.bindings.load(self.second, self.dtype, &format!("from{i}")));
+            text += &(0..COLUMNS).map(|j| format!("s{i}_{j} += l{i} * r{j};\n")).collect::<String>();
+        }
+        text += &format!("walk++;\n{}}}\n", "}\n".repeat(axes));
+        let held = if self.spec.role == ConvRole::WeightGrad { DType::F32 } else { self.dtype };
+        text += &each(&|i, j| {
+            format!(
+                "{{ let row: u32 = top + {i}u; let column: u32 = edge + {}u;\nif (row < rows && column < columns) {{ let place: u32 = {result};\n{} }} }}\n",
+                j * WIDE,
+                self.bindings.store(self.result, held, "place", &narrowed(held, &format!("s{i}_{j}")))
+            )
+        });
+        format!(
+            "@compute @workgroup_size({WIDE})
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{
+    let number: u32 = group.y * groups.x + group.x;
+    if (number >= p[{LAUNCHED}u]) {{ return; }}
+    let rows: u32 = p[{ROWS_AT}u];
+    let columns: u32 = p[{COLUMNS_AT}u];
+    let groups_of: u32 = p[{GROUPS_AT}u];
+    let images: u32 = p[{IMAGES_AT}u];
+    let images_of_part: u32 = p[{PART_AT}u];
+    let results: u32 = p[{RESULTS_AT}u];
+    let ins: u32 = p[{CHANNELS_AT}u];
+    let outs: u32 = p[{}u];
+    let offset_x: u32 = p[{OFFSETS_AT}u];
+    let offset_w: u32 = p[{}u];
+    let offset_y: u32 = p[{}u];
+    let across: u32 = (columns + {wide}u - 1u) / {wide}u;
+    let down: u32 = (rows + {ROWS}u - 1u) / {ROWS}u;
+    let edge: u32 = (number % across) * {wide}u + lane;
+    let top: u32 = ((number / across) % down) * {ROWS}u;
+    let layer: u32 = (number / across) / down;
+    let batch: u32 = layer % groups_of;
+    let part: u32 = layer / groups_of;
+    {text}}}
+",
+            CHANNELS_AT + 1,
+            OFFSETS_AT + 1,
+            OFFSETS_AT + 2,
+            wide = COLUMNS * WIDE
+        )
     }
 }

@@ -14,12 +14,19 @@ use adamant_core::{
     kernel::{KernelKind, Step},
     op::{ReduceOp, ScatterMode},
 };
-use std::{any::Any, time::Instant};
+use parking_lot::RwLock;
+use std::{any::Any, sync::Arc, time::Instant};
 
 /// An adapter as a device.
 pub struct WgpuBackend {
-    gpu: Gpu,
+    /// another after a loss
+    opened: RwLock<Arc<Opened>>,
     info: DeviceInfo,
+    number: usize,
+}
+/// A device of wgpu and the buffers that submissions share.
+struct Opened {
+    gpu: Gpu,
     shared: Shared,
     staging: Staging,
 }
@@ -32,16 +39,16 @@ impl WgpuBackend {
     /// # Errors
     /// `DeviceAbsent`: there is none, or no such number.
     pub fn open(number: usize) -> Result<WgpuBackend, ErrorKind> {
-        WgpuBackend::from(Gpu::open(number, true)?)
+        WgpuBackend::from(Gpu::open(number, true)?, number)
     }
     /// As [`WgpuBackend::open`], without 64-bit integers: what an adapter that lacks them can do.
     ///
     /// # Errors
     /// As [`WgpuBackend::open`].
     pub fn open_without_i64(number: usize) -> Result<WgpuBackend, ErrorKind> {
-        WgpuBackend::from(Gpu::open(number, false)?)
+        WgpuBackend::from(Gpu::open(number, false)?, number)
     }
-    fn from(gpu: Gpu) -> Result<WgpuBackend, ErrorKind> {
+    fn from(gpu: Gpu, number: usize) -> Result<WgpuBackend, ErrorKind> {
         let yes = |b: bool| if b { "yes" } else { "no" }.to_string();
         let a = &gpu.adapter;
         let mut details = vec![
@@ -66,52 +73,56 @@ impl WgpuBackend {
             window_ops: 2048,
             window_bytes: 1 << 30,
         };
-        Ok(WgpuBackend { gpu, info, shared: Shared::default(), staging: Staging::default() })
+        Ok(WgpuBackend { opened: RwLock::new(Opened::new(gpu)), info, number })
+    }
+    fn opened(&self) -> Arc<Opened> {
+        self.opened.read().clone()
     }
     /// Is the adapter a driver that computes on the host's processor?
     pub fn is_software(&self) -> bool {
-        self.gpu.adapter.device_type == wgpu::DeviceType::Cpu
+        self.opened().gpu.adapter.device_type == wgpu::DeviceType::Cpu
     }
     /// Destroys the device under the backend: every later call fails as it does when a driver is lost.
     pub fn destroy(&self) {
-        self.gpu.device.destroy();
-        self.gpu.health.lose("it was destroyed");
+        let gpu = &self.opened().gpu;
+        gpu.device.destroy();
+        gpu.health.lose("it was destroyed");
     }
-    fn can(&self, kernel: &KernelKind, dtypes: &[DType]) -> bool {
-        let computes = || dtypes.iter().all(|d| self.gpu.computes(*d));
+    fn can(gpu: &Gpu, kernel: &KernelKind, dtypes: &[DType]) -> bool {
+        let computes = || dtypes.iter().all(|d| gpu.computes(*d));
         // Where i64 is only an index, it is stored as words.
-        let values = |n: usize| dtypes.iter().take(n).all(|d| self.gpu.computes(*d));
+        let values = |n: usize| dtypes.iter().take(n).all(|d| gpu.computes(*d));
         match kernel {
             KernelKind::Copy => true,
-            KernelKind::Map { expr, .. } => computes() && program::check(&self.gpu, expr).is_ok(),
+            KernelKind::Map { expr, .. } => computes() && program::check(gpu, expr).is_ok(),
             KernelKind::Reduce { expr, op, .. } => {
                 let sums_integers = matches!(op, ReduceOp::Sum | ReduceOp::Prod) && dtypes.last() == Some(&DType::I64);
-                computes() && program::check(&self.gpu, expr).is_ok() && (!sums_integers || self.gpu.int64)
+                computes() && program::check(gpu, expr).is_ok() && (!sums_integers || gpu.int64)
             }
             KernelKind::ArgReduce { .. } | KernelKind::Sort { .. } | KernelKind::Window(_) => values(1),
             KernelKind::Scan { .. } | KernelKind::Matmul => computes(),
             KernelKind::Conv(_) => computes() && dtypes.iter().all(|d| d.is_float()),
             KernelKind::Gather { .. } => true,
-            KernelKind::Scatter { mode, .. } => *mode == ScatterMode::Set || dtypes.last().is_none_or(|d| self.gpu.computes(*d)),
-            KernelKind::Composite(c) => composite::supports(&self.gpu, &**c, dtypes),
+            KernelKind::Scatter { mode, .. } => *mode == ScatterMode::Set || dtypes.last().is_none_or(|d| gpu.computes(*d)),
+            KernelKind::Composite(c) => composite::supports(gpu, &**c, dtypes),
         }
     }
     /// Records steps, equal ones that may be together; `before` hears of each launch and how many steps it is for.
-    fn record_all<'a>(&self, recorder: &mut Recorder<'a>, steps: &[Step<'a>], mut before: impl FnMut(&mut Recorder<'a>, usize)) -> Result<(), ErrorKind> {
+    fn record_all<'a>(recorder: &mut Recorder<'a>, steps: &[Step<'a>], mut before: impl FnMut(&mut Recorder<'a>, usize)) -> Result<(), ErrorKind> {
         let mut rest = steps;
         while let [first, ..] = rest {
-            let equal = map::merged::together(&self.gpu, rest);
+            let equal = map::merged::together(recorder.gpu, rest);
             before(recorder, equal);
             if equal > 1 {
                 map::merged::record(recorder, &rest[..equal])?
             } else {
-                self.record(recorder, first)?
+                WgpuBackend::record(recorder, first)?
             }
             rest = &rest[equal..];
         }
         Ok(())
     }
-    fn record<'a>(&self, recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result<(), ErrorKind> {
+    fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result<(), ErrorKind> {
         if step.outputs.iter().all(|o| o.shape.elements() == 0) {
             return Ok(());
         }
@@ -131,31 +142,41 @@ impl WgpuBackend {
         }
     }
 }
+impl Opened {
+    fn new(gpu: Gpu) -> Arc<Opened> {
+        Arc::new(Opened { gpu, shared: Shared::default(), staging: Staging::default() })
+    }
+}
 impl Backend for WgpuBackend {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
-        if self.can(kernel, dtypes) { Support::Native } else { Support::No }
+        if WgpuBackend::can(&self.opened().gpu, kernel, dtypes) { Support::Native } else { Support::No }
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
-        Ok(Box::new(WgpuMemory::new(&self.gpu, bytes)?))
+        Ok(Box::new(WgpuMemory::new(&self.opened().gpu, bytes)?))
     }
     fn upload(&self, to: &mut dyn Memory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
-        upload(&self.gpu, &self.staging, ours(to)?, offset, from)
+        let opened = self.opened();
+        upload(&opened.gpu, &opened.staging, ours(to)?, offset, from)
     }
     fn download(&self, from: &dyn Memory, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind> {
-        download(&self.gpu, &self.staging, ours(from)?, offset, to)
+        let opened = self.opened();
+        download(&opened.gpu, &opened.staging, ours(from)?, offset, to)
     }
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
-        self.gpu.health.check()?;
-        let mut recorder = Recorder::new(&self.gpu);
-        self.record_all(&mut recorder, steps, |_, _| ())?;
-        recorder.run(&self.shared, &self.staging)
+        let opened = self.opened();
+        opened.gpu.health.check()?;
+        let mut recorder = Recorder::new(&opened.gpu);
+        WgpuBackend::record_all(&mut recorder, steps, |_, _| ())?;
+        recorder.run(&opened.shared, &opened.staging)
     }
     fn submit_timed(&self, steps: &[Step<'_>], ended: &mut dyn FnMut(usize, Instant, Instant)) -> Result<(), ErrorKind> {
         self.synchronize()?;
-        let Some(clock) = Clock::new(&self.gpu, steps.len())? else {
+        let opened = self.opened();
+        let gpu = &opened.gpu;
+        let Some(clock) = Clock::new(gpu, steps.len())? else {
             for (k, step) in steps.iter().enumerate() {
                 let begin = Instant::now();
                 self.submit(std::slice::from_ref(step))?;
@@ -164,17 +185,17 @@ impl Backend for WgpuBackend {
             }
             return Ok(());
         };
-        let mut recorder = Recorder::new(&self.gpu);
+        let mut recorder = Recorder::new(gpu);
         // Steps that share a launch share its pass.
         let mut sizes = Vec::new();
-        self.record_all(&mut recorder, steps, |recorder, together| {
+        WgpuBackend::record_all(&mut recorder, steps, |recorder, together| {
             recorder.begin_pass();
             sizes.push(together);
         })?;
         let begin = Instant::now();
-        recorder.run_timed(&self.shared, &self.staging, Some(&clock))?;
+        recorder.run_timed(&opened.shared, &opened.staging, Some(&clock))?;
         let mut rest = 0..steps.len();
-        for (times, together) in clock.read(&self.gpu, &self.staging, sizes.len())?.into_iter().zip(sizes) {
+        for (times, together) in clock.read(gpu, &opened.staging, sizes.len())?.into_iter().zip(sizes) {
             let own: Vec<usize> = rest.by_ref().take(together).collect();
             let elements = |k: usize| steps[k].space.elements() as f64;
             let all: f64 = own.iter().map(|k| elements(*k)).sum();
@@ -188,8 +209,25 @@ impl Backend for WgpuBackend {
         Ok(())
     }
     fn synchronize(&self) -> Result<(), ErrorKind> {
-        self.gpu.health.check()?;
-        self.gpu.wait_for(None)
+        let gpu = &self.opened().gpu;
+        gpu.health.check()?;
+        gpu.wait_for(None)
+    }
+    fn recover(&self) -> Result<(), ErrorKind> {
+        let mut opened = self.opened.write();
+        if opened.gpu.health.lost().is_none() {
+            return Ok(());
+        }
+        let (old, new) = (&opened.gpu, Gpu::open(self.number, opened.gpu.int64)?);
+        // What was told of the device must still hold.
+        if (&new.adapter.name, new.int64, &new.limits) != (&old.adapter.name, old.int64, &old.limits) {
+            return Err(ErrorKind::DeviceAbsent(format!("adapter number {} was {} and is {} now", self.number, old.adapter.name, new.adapter.name)));
+        }
+        *opened = Opened::new(new);
+        Ok(())
+    }
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.opened().gpu.counts.all()
     }
     fn as_any(&self) -> &dyn Any {
         self

@@ -5,7 +5,10 @@ use crate::{
 };
 use adamant_codegen::Dialect;
 use adamant_core::{DType, ErrorKind};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// A device of wgpu with what we know of it.
 pub(crate) struct Gpu {
@@ -19,6 +22,27 @@ pub(crate) struct Gpu {
     pub subgroup: Option<usize>,
     pub health: Arc<Health>,
     pub pipelines: Pipelines,
+    pub counts: Counts,
+}
+/// What a device has done since it was opened.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// texts compiled
+    pub pipelines: AtomicU64,
+    /// command buffers
+    pub submissions: AtomicU64,
+    /// kernels launched
+    pub launches: AtomicU64,
+    /// times that the host waited for the device
+    pub waits: AtomicU64,
+}
+impl Counts {
+    /// By name.
+    pub fn all(&self) -> Vec<(&'static str, u64)> {
+        [("pipelines", &self.pipelines), ("submissions", &self.submissions), ("launches", &self.launches), ("waits", &self.waits)]
+            .map(|(name, n)| (name, n.load(Relaxed)))
+            .to_vec()
+    }
 }
 pub(crate) fn internal(what: &str) -> ErrorKind {
     ErrorKind::Internal(what.into())
@@ -73,7 +97,7 @@ impl Gpu {
         let (device, queue) = opened.map_err(|e| ErrorKind::DeviceAbsent(format!("{} cannot be opened: {e}", info.name)))?;
         let health = Health::watch(&device);
         let limits = device.limits();
-        Ok(Gpu { device, queue, limits, adapter: info, int64, subgroup, health, pipelines: Pipelines::default() })
+        Ok(Gpu { device, queue, limits, adapter: info, int64, subgroup, health, pipelines: Pipelines::default(), counts: Counts::default() })
     }
     /// The language that its shaders are written in.
     pub fn dialect(&self) -> Dialect {
@@ -103,6 +127,7 @@ impl Gpu {
     /// # Errors
     /// A lost device.
     pub fn wait_for(&self, index: Option<wgpu::SubmissionIndex>) -> Result<(), ErrorKind> {
+        self.counts.waits.fetch_add(1, Relaxed);
         let done = self.device.poll(wgpu::PollType::Wait { submission_index: index, timeout: None });
         if done.is_err() {
             return Err(self.health.after("waiting for it failed"));

@@ -39,6 +39,10 @@ impl Health {
         }
         known.error.take().map_or(Ok(()), Err)
     }
+    /// The loss, if the device was lost.
+    pub fn lost(&self) -> Option<ErrorKind> {
+        self.0.lock().lost.clone().map(ErrorKind::DeviceLost)
+    }
     /// The state after a call that says it failed.
     pub fn after(&self, what: &str) -> ErrorKind {
         self.check().err().unwrap_or_else(|| ErrorKind::DeviceLost(what.into()))

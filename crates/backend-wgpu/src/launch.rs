@@ -14,7 +14,7 @@ use adamant_core::{
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 /// Invocations of a workgroup.
 pub(crate) const GROUP: u64 = 256;
@@ -167,6 +167,8 @@ impl<'a> Recorder<'a> {
             }
             gpu.queue.submit([encoder.finish()]);
         });
+        gpu.counts.submissions.fetch_add(1, Relaxed);
+        gpu.counts.launches.fetch_add(self.launches.len() as u64, Relaxed);
         gpu.health.check()?;
         submitted?;
         if !self.reports.is_empty() {

@@ -2,16 +2,18 @@
 //! inside a word is merged with what lies beside it.
 use crate::{
     gpu::{Gpu, internal},
-    health::scoped,
+    health::{Health, scoped},
 };
 use adamant_core::{ErrorKind, backend::Memory};
 use parking_lot::Mutex;
-use std::any::Any;
+use std::{any::Any, sync::Arc};
 
 /// Memory of the wgpu backend.
 pub(crate) struct WgpuMemory {
     pub buffer: wgpu::Buffer,
     bytes: usize,
+    /// of the device that it is on, which may not be the one that is open now
+    health: Arc<Health>,
 }
 impl WgpuMemory {
     /// Memory of a device.
@@ -29,7 +31,7 @@ impl WgpuMemory {
             ErrorKind::OutOfMemory { .. } => ErrorKind::OutOfMemory { asked: bytes, in_use: 0, cap: None },
             other => other,
         })?;
-        Ok(WgpuMemory { buffer, bytes })
+        Ok(WgpuMemory { buffer, bytes, health: gpu.health.clone() })
     }
 }
 impl Memory for WgpuMemory {
@@ -46,9 +48,10 @@ impl Memory for WgpuMemory {
 /// The memory as ours.
 ///
 /// # Errors
-/// It is another backend's.
+/// It is another backend's; it went with a device that was lost.
 pub(crate) fn ours(memory: &dyn Memory) -> Result<&WgpuMemory, ErrorKind> {
-    memory.as_any().downcast_ref().ok_or_else(|| internal("memory of another backend"))
+    let ours: &WgpuMemory = memory.as_any().downcast_ref().ok_or_else(|| internal("memory of another backend"))?;
+    ours.health.lost().map_or(Ok(ours), Err)
 }
 
 /// A buffer that the host can map, kept for the next small read: a loss is read at every step.

@@ -3,17 +3,22 @@
 use crate::{
     bindings::Access,
     gpu::{Gpu, internal},
-    health::scoped,
+    health::{Health, scoped},
 };
 use adamant_core::{ErrorKind, kernel::Kernel};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 /// A compiled kernel and how its buffers are bound.
 pub(crate) struct Pipeline {
     pub pipeline: wgpu::ComputePipeline,
     pub layout: wgpu::BindGroupLayout,
+    /// of the device that compiled it
+    health: Arc<Health>,
 }
 /// The structure of a launch: what its text depends on besides the kernel.
 pub(crate) type Key = SmallVec<[u8; 32]>;
@@ -38,12 +43,23 @@ impl Gpu {
     ) -> Result<Arc<Pipeline>, ErrorKind> {
         let prepared = kernel.prepared.get_or_init(|| Box::new(Prepared::default()));
         let prepared: &Prepared = prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))?;
-        if let Some((_, found)) = prepared.lock().iter().find(|(k, _)| k == key) {
+        // One that an earlier opening of the device has compiled is lost with it.
+        if let Some((_, found)) = prepared.lock().iter().find(|(k, p)| k == key && Arc::ptr_eq(&p.health, &self.health)) {
             return Ok(found.clone());
         }
         let made = self.compiled(write()?, access)?;
         prepared.lock().push((key.clone(), made.clone()));
         Ok(made)
+    }
+    /// What follows `beginning` in the keys of the pipelines that a kernel has: forms that it was given for other sizes.
+    ///
+    /// # Errors
+    /// The kernel was prepared by another backend.
+    pub fn forms(&self, kernel: &Kernel, beginning: &[u8]) -> Result<Vec<Key>, ErrorKind> {
+        let Some(prepared) = kernel.prepared.get() else { return Ok(Vec::new()) };
+        let prepared: &Prepared = prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))?;
+        let ours = |p: &Pipeline| Arc::ptr_eq(&p.health, &self.health);
+        Ok(prepared.lock().iter().filter(|(_, p)| ours(p)).filter_map(|(k, _)| k.strip_prefix(beginning).map(Key::from_slice)).collect())
     }
     /// The pipeline of a text.
     ///
@@ -85,9 +101,10 @@ impl Gpu {
                 compilation_options: wgpu::PipelineCompilationOptions { zero_initialize_workgroup_memory: false, ..Default::default() },
                 cache: None,
             });
-            Pipeline { pipeline, layout }
+            Pipeline { pipeline, layout, health: self.health.clone() }
         });
         self.health.check()?;
+        self.counts.pipelines.fetch_add(1, Relaxed);
         made.map_err(|kind| match kind {
             ErrorKind::Internal(why) => ErrorKind::Internal(format!("{why}\nin the kernel\n{text}")),
             other => other,

@@ -9,9 +9,13 @@ use crate::{
     copy::per_element,
     gpu::Gpu,
     launch::Recorder,
-    pipeline::Key,
+    pipeline::{Key, Pipeline},
 };
-use adamant_core::{DType, ErrorKind, kernel::Step};
+use adamant_core::{
+    DType, ErrorKind,
+    kernel::{Kernel, Step},
+};
+use std::sync::Arc;
 
 /// The sizes of a product, `batch` times `[rows, depth] x [depth, columns]`.
 #[derive(Clone, Copy)]
@@ -37,15 +41,18 @@ pub(crate) struct Form {
     pub paired: bool,
 }
 impl Form {
+    /// How many results are stored together.
+    fn together(self) -> usize {
+        1 + self.paired as usize
+    }
     /// Where column `j` of an invocation lies, of neighbours that are `apart`.
     fn column(self, j: usize, apart: usize, x: &str) -> String {
         if self.paired { format!("2u * {x} + {}u", j % 2 + j / 2 * 2 * apart) } else { format!("{x} + {}u", j * apart) }
     }
     /// The statements that store `<sum><i>_<j>` of all rows and columns of an invocation.
     fn stores(self, [tall, wide]: [usize; 2], t: &str, place: impl Fn(usize, usize) -> [String; 2], store: &str) -> String {
-        let each = if self.paired { 2 } else { 1 };
         let mut text = String::new();
-        for (i, j) in (0..tall).flat_map(|i| (0..wide).step_by(each).map(move |j| (i, j))) {
+        for (i, j) in (0..tall).flat_map(|i| (0..wide).step_by(self.together()).map(move |j| (i, j))) {
             let [row, column] = place(i, j);
             let next = if self.paired { format!("let next: {t} = s{i}_{};", j + 1) } else { String::new() };
             text += &format!(
@@ -76,6 +83,8 @@ pub(crate) fn type_name(accumulator: DType) -> &'static str {
 }
 /// Words of the parameters that come before the caller's.
 pub(crate) const OWN: usize = 6;
+/// The K from which on it may be split.
+const SPLIT: usize = 512;
 /// Slices of K.
 const SLICE: usize = 16;
 /// The side of the square that all 256 invocations compute, one element each.
@@ -98,7 +107,7 @@ fn block(extent: usize) -> usize {
 pub(crate) fn record<'a>(
     recorder: &mut Recorder<'a>,
     step: &Step<'a>,
-    mut bindings: Bindings,
+    bindings: Bindings,
     mut parameters: Vec<u32>,
     mut key: Key,
     sizes: Sizes,
@@ -107,55 +116,96 @@ pub(crate) fn record<'a>(
     ends: impl Fn(&Bindings) -> Result<Ends, ErrorKind>,
 ) -> Result<(), ErrorKind> {
     let gpu = recorder.gpu;
-    let way = Way::of(gpu, &sizes, form);
-    let tile = way.tile();
-    let tiles = [sizes.rows.div_ceil(tile[0]).max(1), sizes.columns.div_ceil(tile[1]).max(1)];
-    let groups = tiles[0] * tiles[1] * sizes.batch;
-    let splits = if groups < 32 && sizes.depth >= 512 { (sizes.depth / 256).min(64 / groups.max(1)).max(1) } else { 1 };
+    let groups = |way: Way| {
+        let tile = way.tile();
+        sizes.rows.div_ceil(tile[0]).max(1) * sizes.columns.div_ceil(tile[1]).max(1) * sizes.batch
+    };
+    let ideal = Way::of(gpu, &sizes, form);
+    let apart = groups(ideal);
+    let splits = if apart < 32 && sizes.depth >= SPLIT { (sizes.depth / 256).min(64 / apart.max(1)).max(1) } else { 1 };
     let length = sizes.depth.div_ceil(splits).next_multiple_of(SLICE).max(SLICE);
     let splits = sizes.depth.div_ceil(length).max(1);
-    parameters[..OWN].copy_from_slice(&[
-        sizes.rows as u32,
-        sizes.columns as u32,
-        sizes.depth as u32,
-        length as u32,
-        sizes.batch as u32,
-        (sizes.batch * sizes.rows * sizes.columns) as u32,
-    ]);
-    let acc = accumulator(dtype);
-    let scratch = if splits > 1 {
-        recorder.scratch((splits * sizes.batch * sizes.rows * sizes.columns * acc.size() / 4) as u64)?;
-        Some(bindings.bind(Place::Scratch, Access::Write))
-    } else {
-        None
-    };
-    way.describe(&mut key);
-    key.extend([form.along[0] as u8, form.along[1] as u8, form.paired as u8, (splits > 1) as u8]);
-    key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
-        let ends = ends(&bindings)?;
-        let store = match scratch {
-            None => ends.store,
-            Some(s) => {
-                let next = if form.paired { format!("let after: u32 = at + 1u;\n{}\n", bindings.store(s, acc, "after", "next")) } else { String::new() };
-                format!("let at: u32 = split * p[5u] + (batch * p[0u] + row) * p[1u] + column;\n{}\n{next}", bindings.store(s, acc, "at", "total"))
-            }
-        };
-        Ok(bindings.module(gpu.dialect(), &(ends.factors + &way.text(type_name(acc), form, &store))))
-    })?;
-    recorder.launch_groups(pipeline, &bindings, &parameters, (groups * splits) as u64);
-    let Some(scratch) = scratch else { return Ok(()) };
     let elements = sizes.batch * sizes.rows * sizes.columns;
-    let each = if form.paired { 2 } else { 1 };
-    parameters[0] = (elements / each) as u32;
+    parameters[..OWN].copy_from_slice(&[sizes.rows as u32, sizes.columns as u32, sizes.depth as u32, length as u32, sizes.batch as u32, elements as u32]);
+    let acc = accumulator(dtype);
+    key.extend([form.along[0] as u8, form.along[1] as u8, form.paired as u8]);
+    let whole = Text { kernel: step.kernel, key: &key, bindings: &bindings, acc, form, split: None };
+    let way = ideal.or_larger(&gpu.forms(step.kernel, &whole.key(None))?);
+    // Whether K is split follows from the sizes, so a kernel whose K is long enough gets both forms at once: another
+    // batch compiles nothing.
+    if sizes.depth < SPLIT {
+        let pipeline = whole.pipeline(gpu, way, &ends)?;
+        recorder.launch_groups(pipeline, &bindings, &parameters, groups(way) as u64);
+        return Ok(());
+    }
+    let mut divided = bindings.clone();
+    let scratch = divided.bind(Place::Scratch, Access::Write);
+    let split = Text { bindings: &divided, split: Some(scratch), ..whole };
+    let one = whole.pipeline(gpu, way, &ends)?;
+    let (parts, sum) = (split.pipeline(gpu, way, &ends)?, split.sum(gpu, scratch, &ends)?);
+    if splits == 1 {
+        recorder.launch_groups(one, &bindings, &parameters, groups(way) as u64);
+        return Ok(());
+    }
+    recorder.scratch((splits * elements * acc.size() / 4) as u64)?;
+    recorder.launch_groups(parts, &divided, &parameters, (groups(way) * splits) as u64);
+    let stored = elements / form.together();
+    parameters[0] = stored as u32;
     parameters[2] = splits as u32;
     parameters[3] = sizes.rows as u32;
-    key.push(0xFE);
-    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
-        let t = type_name(acc);
-        let next = if form.paired { format!("at += 1u; next += {};", bindings.load(scratch, acc, "at")) } else { String::new() };
-        let body = format!(
-            "var total: {t} = {t}(0);
+    recorder.launch(sum, &divided, &parameters, stored as u64);
+    Ok(())
+}
+/// The text of one way to compute a product: whole, or with K split.
+#[derive(Clone, Copy)]
+struct Text<'f> {
+    kernel: &'f Kernel,
+    key: &'f Key,
+    bindings: &'f Bindings,
+    acc: DType,
+    form: Form,
+    /// the binding of the parts
+    split: Option<usize>,
+}
+type EndsOf<'f> = &'f dyn Fn(&Bindings) -> Result<Ends, ErrorKind>;
+impl Text<'_> {
+    /// The tile is the end of the key.
+    fn key(&self, way: Option<Way>) -> Key {
+        let mut key = self.key.clone();
+        key.push(self.split.is_some() as u8);
+        key.extend(self.bindings.access.iter().map(|a| *a as u8));
+        if let Some(way) = way {
+            way.describe(&mut key);
+        }
+        key
+    }
+    /// The tiles.
+    fn pipeline(&self, gpu: &Gpu, way: Way, ends: EndsOf<'_>) -> Result<Arc<Pipeline>, ErrorKind> {
+        let Text { acc, form, .. } = *self;
+        gpu.pipeline(self.kernel, &self.key(Some(way)), &self.bindings.access, || {
+            let ends = ends(self.bindings)?;
+            let store = match self.split {
+                None => ends.store,
+                Some(s) => {
+                    let next =
+                        if form.paired { format!("let after: u32 = at + 1u;\n{}\n", self.bindings.store(s, acc, "after", "next")) } else { String::new() };
+                    let first = self.bindings.store(s, acc, "at", "total");
+                    format!("let at: u32 = split * p[5u] + (batch * p[0u] + row) * p[1u] + column;\n{first}\n{next}")
+                }
+            };
+            Ok(self.bindings.module(gpu.dialect(), &(ends.factors + &way.text(type_name(acc), form, &store))))
+        })
+    }
+    /// The sum of the parts.
+    fn sum(&self, gpu: &Gpu, scratch: usize, ends: EndsOf<'_>) -> Result<Arc<Pipeline>, ErrorKind> {
+        let mut key = self.key(None);
+        key.push(0xFE);
+        gpu.pipeline(self.kernel, &key, &self.bindings.access, || {
+            let (t, each) = (type_name(self.acc), self.form.together());
+            let part = || self.bindings.load(scratch, self.acc, "at");
+            let next = if self.form.paired { format!("at += 1u; next += {};", part()) } else { String::new() };
+            let body = format!(
+                "var total: {t} = {t}(0);
 var next: {t} = {t}(0);
 let first: u32 = i * {each}u;
 for (var split: u32 = 0u; split < p[2u]; split++) {{ var at: u32 = split * p[5u] + first; total += {}; {next} }}
@@ -163,13 +213,12 @@ let column: u32 = first % p[1u];
 let row: u32 = (first / p[1u]) % p[3u];
 let batch: u32 = (first / p[1u]) / p[3u];
 {}",
-            bindings.load(scratch, acc, "at"),
-            ends(&bindings)?.store
-        );
-        Ok(bindings.module(gpu.dialect(), &per_element(&body)))
-    })?;
-    recorder.launch(pipeline, &bindings, &parameters, (elements / each) as u64);
-    Ok(())
+                part(),
+                ends(self.bindings)?.store
+            );
+            Ok(self.bindings.module(gpu.dialect(), &per_element(&body)))
+        })
+    }
 }
 /// How a tile is computed.
 #[derive(Clone, Copy)]
@@ -190,6 +239,15 @@ impl Way {
             Some(size) if gpu.adapter.device_type == wgpu::DeviceType::Cpu => Way::Subgroups(size),
             _ => Way::Shared([block(sizes.rows), block(sizes.columns).max(1 + form.paired as usize)]),
         }
+    }
+    /// A larger tile that a kernel has for other sizes, by the ends of its keys, does as well, with the same sums.
+    fn or_larger(self, known: &[Key]) -> Way {
+        let Way::Shared(ideal) = self else { return self };
+        let fits = |end: &Key| match &end[..] {
+            &[tall, wide] if tall as usize >= ideal[0] && wide as usize >= ideal[1] => Some([tall as usize, wide as usize]),
+            _ => None,
+        };
+        Way::Shared(known.iter().filter_map(fits).min().unwrap_or(ideal))
     }
     /// Rows and columns of a workgroup.
     fn tile(self) -> [usize; 2] {

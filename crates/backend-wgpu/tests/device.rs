@@ -1,7 +1,7 @@
 //! What is not arithmetic: adapters that are not there, devices that are lost, memory beyond the limits, dtypes that an
 //! adapter lacks. Where the machine has no adapter the tests say so and check nothing else.
 use adamant_backend_wgpu::WgpuBackend;
-use adamant_core::{Cell, DType, Device, ErrorKind, Tensor, step};
+use adamant_core::{Cell, DType, Device, Error, ErrorKind, Tensor, step};
 
 fn open(with: fn(usize) -> Result<WgpuBackend, ErrorKind>) -> Option<Device> {
     match with(0) {
@@ -37,6 +37,68 @@ fn a_lost_device_is_a_typed_error_from_then_on() {
             assert!(matches!(e.kind(), ErrorKind::DeviceLost(_)), "{e}");
         }
     });
+}
+fn is_loss(e: &Error) -> bool {
+    matches!(e.kind(), ErrorKind::DeviceLost(why) if why == "it was destroyed")
+}
+#[test]
+fn a_lost_device_is_opened_again_and_what_was_on_it_stays_lost() {
+    let Some(device) = open(WgpuBackend::open) else { return };
+    device.scoped(|| {
+        let weight = Cell::new(&Tensor::full([8, 8], 0.5, DType::F32), true).unwrap();
+        let once = || step(|| weight.set(&(weight.read().matmul(&weight.read()) * 0.5f32)));
+        once().unwrap();
+        let (kept, total) = (weight.read() * 2.0f32, weight.read().sum(..).item::<f32>().unwrap());
+        kept.eval().unwrap();
+        let pending = &kept + 1.0f32;
+        device.recover().unwrap();
+        assert_eq!(weight.read().sum(..).item::<f32>().unwrap(), total, "a device that is not lost keeps all");
+        device.backend().downcast::<WgpuBackend>().unwrap().destroy();
+        device.recover().unwrap();
+        for (name, old) in [("kept", kept.clone()), ("pending", pending), ("computed now", &kept * 3.0f32), ("a cell's", weight.read())] {
+            let e = old.to_vec::<f32>().unwrap_err();
+            assert!(is_loss(&e), "{name}: {e}");
+        }
+        // In one window with what is lost, what is new is computed.
+        let (fresh, stale) = (Tensor::full([4], 2.0, DType::F32) * 2.0f32, &kept * 5.0f32);
+        assert_eq!(fresh.to_vec::<f32>().unwrap(), [4.0; 4]);
+        assert!(is_loss(&stale.to_vec::<f32>().unwrap_err()));
+        // The same kernels as before, on new values.
+        weight.set(&Tensor::full([8, 8], 0.5, DType::F32)).unwrap();
+        for _ in 0..3 {
+            once().unwrap();
+        }
+        assert!(weight.read().sum(..).item::<f32>().unwrap() > 0.0);
+        weight.set(&Tensor::full([8, 8], 0.5, DType::F32)).unwrap();
+        once().unwrap();
+        assert_eq!(weight.read().sum(..).item::<f32>().unwrap(), total);
+    });
+}
+#[test]
+fn a_device_that_is_lost_in_the_middle_of_a_step() {
+    let Some(device) = open(WgpuBackend::open) else { return };
+    let trains = std::thread::spawn(move || {
+        device.scoped(|| {
+            let weight = Cell::new(&Tensor::full([256, 256], 1e-3, DType::F32), true).unwrap();
+            let mut steps = 0;
+            loop {
+                let done = step(|| weight.set(&(weight.read().matmul(&weight.read()) * 4.0f32 + 1e-3f32)));
+                if let Err(e) = done.and_then(|()| weight.read().sum(..).item::<f32>()) {
+                    return (steps, e);
+                }
+                steps += 1;
+            }
+        })
+    });
+    // Into the middle: while it trains, not between two calls of its own.
+    while device.counters().iter().find(|c| c.0 == "submissions").unwrap().1 < 20 {
+        std::thread::yield_now();
+    }
+    device.backend().downcast::<WgpuBackend>().unwrap().destroy();
+    let (steps, e) = trains.join().unwrap();
+    assert!(steps > 0 && matches!(e.kind(), ErrorKind::DeviceLost(_)), "after {steps} steps: {e}");
+    device.recover().unwrap();
+    assert_eq!(device.scoped(|| Tensor::ones([3]).sum(..).item::<f32>().unwrap()), 3.0);
 }
 #[test]
 fn memory_beyond_one_binding_is_refused_by_name() {

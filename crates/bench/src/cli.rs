@@ -76,6 +76,15 @@ pub enum Verb {
     #[command(hide = true)]
     Serve(Where),
 }
+impl Verb {
+    /// The device on which this program itself is to run, where the verb takes one.
+    pub fn device(&self) -> Option<&str> {
+        match self {
+            Verb::Run(run::Options { at, .. }) | Verb::Env(run::EnvOptions { at, .. }) | Verb::Serve(at) => Some(&at.device),
+            _ => None,
+        }
+    }
+}
 /// Which workloads.
 #[derive(Args, Clone, Debug)]
 pub struct Chosen {

@@ -160,6 +160,9 @@ fn convert(x: &str, from: DType, to: DType, dialect: Dialect) -> Result<String, 
             } else if to == DType::I64 && !from.is_signed() && from != DType::Bool {
                 // naga extends the sign of a u32 that becomes an i64.
                 format!("i64(u64({x}))")
+            } else if to == DType::U64 && from.is_signed() {
+                // And does not extend that of an i32 that becomes a u64.
+                format!("u64(i64({x}))")
             } else {
                 fitted(format!("{t}({x})"), to, dialect)
             }

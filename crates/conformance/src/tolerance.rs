@@ -169,7 +169,7 @@ pub fn bound(op: &Op, inputs: &[HostArray]) -> Bound {
 /// # Errors
 /// The first element out of bounds, in words.
 pub fn check(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray]) -> Result<(), String> {
-    check_within(op, arg, inputs, got, 0.0)
+    check_within(op, arg, inputs, got, None)
 }
 /// As [`check`], for a device that may have no f64.
 ///
@@ -182,7 +182,7 @@ pub fn check_on(device: Device, op: &Op, arg: Arg, inputs: &[HostArray], got: &[
         _ => None,
     };
     let narrow = function.filter(|_| !device.info().dtypes.contains(&DType::F64));
-    check_within(op, arg, inputs, got, narrow.map_or(0.0, |(name, ulps)| 2.0 * ulps * ulp(DType::F32, size_of_terms(name))))
+    check_within(op, arg, inputs, got, narrow.map(|(name, ulps)| (2.0 * ulps, size_of_terms(name))))
 }
 /// How large the terms are between which a function crosses zero.
 fn size_of_terms(function: &str) -> f64 {
@@ -192,7 +192,7 @@ fn size_of_terms(function: &str) -> f64 {
         _ => 0.0,
     }
 }
-fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], least: f64) -> Result<(), String> {
+fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], in_f32: Option<(f64, f64)>) -> Result<(), String> {
     let metas: Vec<Meta> = got.iter().map(|a| Meta { shape: a.shape, dtype: a.dtype, device: Device::reference() }).collect();
     let (want, fault) = reference::run(op, arg, inputs, &metas).map_err(|e| e.to_string())?;
     if let Some(fault) = fault {
@@ -235,7 +235,10 @@ fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], leas
             }
             let allowed = match (bound, &magnitude) {
                 (Bound::Same, _) => 0.0,
-                (Bound::Ulp(n), _) => (n * ulp(g.dtype, y)).max(least),
+                (Bound::Ulp(n), _) => {
+                    let in_f32 = in_f32.map_or(0.0, |(ulps, terms)| ulps * ulp(DType::F32, terms.max(y.abs())));
+                    (n * ulp(g.dtype, y)).max(in_f32)
+                }
                 (Bound::Sum(n), Some(m)) => {
                     let m = m[k].float(at);
                     if !m.is_finite() || m >= accumulator_max(g.dtype) / 2.0 {

@@ -121,6 +121,18 @@ pub trait Backend: Send + Sync + 'static {
     fn synchronize(&self) -> Result<(), ErrorKind> {
         Ok(())
     }
+    /// Opens a lost device anew. Memory and kernels of before stay lost: each call with them says so. Nothing happens where
+    /// the device is not lost, as on the host.
+    ///
+    /// # Errors
+    /// `DeviceAbsent`: it is not there any more, or something else is in its place.
+    fn recover(&self) -> Result<(), ErrorKind> {
+        Ok(())
+    }
+    /// What it has counted since it was opened, by name: kernels compiled, launches, waits for the device.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
     /// Attaches a kernel for a composite, by the composite's name. What the kernel must be is the backend's affair.
     ///
     /// # Errors

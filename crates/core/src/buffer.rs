@@ -14,11 +14,13 @@ pub struct Buffer {
     bytes: usize,
     device: Device,
     pooled: bool,
+    /// Which opening of the device its memory is of: that of an earlier one is lost and no use to the pool.
+    opening: u32,
 }
 impl Buffer {
     /// A buffer without memory: what the inputs of a capture have.
     pub(crate) fn empty(device: Device) -> Buffer {
-        Buffer { memory: RwLock::new(None), bytes: 0, device, pooled: false }
+        Buffer { memory: RwLock::new(None), bytes: 0, device, pooled: false, opening: device.opening() }
     }
     /// Its device.
     pub fn device(&self) -> Device {
@@ -27,6 +29,10 @@ impl Buffer {
     /// Its size (a class of the pool; at least what was asked for).
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+    /// Was its memory lost with the device, which is open again?
+    pub(crate) fn is_of_before(&self) -> bool {
+        self.opening != self.device.opening()
     }
     /// The memory, for reading. Many readers at once.
     #[inline]
@@ -60,8 +66,8 @@ impl fmt::Debug for Buffer {
     }
 }
 impl Buffer {
-    fn of_pool(memory: Box<dyn Memory>, bytes: usize, device: Device) -> Buffer {
-        Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true }
+    fn of_pool(memory: Box<dyn Memory>, bytes: usize, device: Device, opening: u32) -> Buffer {
+        Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true, opening }
     }
     /// One holder less. Where it was the last, a small buffer is kept as it is for the next who wants one.
     pub(crate) fn release(buffer: Arc<Buffer>) {
@@ -75,7 +81,7 @@ impl Buffer {
     /// Hands its memory over to the pool, past what a thread keeps at hand.
     fn shelve(mut self) {
         if let Some(memory) = self.memory.get_mut().take() {
-            self.device.pool().shelve(memory, self.bytes);
+            self.device.pool().shelve(memory, self.bytes, self.opening == self.device.opening());
         }
     }
 }
@@ -87,10 +93,10 @@ impl Drop for Buffer {
             return;
         }
         if self.bytes <= at_hand::LARGEST {
-            at_hand::keep(|| memory.take().map(|memory| Arc::new(Buffer::of_pool(memory, self.bytes, self.device))));
+            at_hand::keep(|| memory.take().map(|memory| Arc::new(Buffer::of_pool(memory, self.bytes, self.device, self.opening))));
         }
         if let Some(memory) = memory {
-            self.device.pool().shelve(memory, self.bytes);
+            self.device.pool().shelve(memory, self.bytes, self.opening == self.device.opening());
         }
     }
 }
@@ -161,7 +167,7 @@ impl Pool {
     /// # Errors
     /// `OutOfMemory` after everything cached was given back to the system and that did not help.
     pub fn take(&self, device: Device, bytes: usize) -> Result<Arc<Buffer>, ErrorKind> {
-        let want = class(bytes);
+        let (want, opening) = (class(bytes), device.opening());
         if let Some(buffer) = at_hand::take(device, want) {
             return Ok(buffer);
         }
@@ -174,7 +180,7 @@ impl Pool {
             Some(hit) => hit,
             None => (self.ask_system(device, bytes, want)?, want),
         };
-        Ok(Arc::new(Buffer::of_pool(memory, size, device)))
+        Ok(Arc::new(Buffer::of_pool(memory, size, device, opening)))
     }
     /// New memory; it counts as live from before it is asked for, so that two threads do not pass the cap together.
     fn ask_system(&self, device: Device, asked: usize, want: usize) -> Result<Box<dyn Memory>, ErrorKind> {
@@ -211,15 +217,19 @@ impl Pool {
     /// # Errors
     /// As `take`.
     pub fn adopt(&self, device: Device, data: HostVec) -> Result<Arc<Buffer>, ErrorKind> {
+        let opening = device.opening();
         let memory = device.backend().adopt(data)?;
         let bytes = memory.bytes();
         self.0.lock().add_live(bytes);
-        Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false }))
+        Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false, opening }))
     }
-    /// Puts a block by for the next who wants one.
-    fn shelve(&self, memory: Box<dyn Memory>, bytes: usize) {
+    /// Puts a block by for the next who wants one, if there is anything to be done with it.
+    fn shelve(&self, memory: Box<dyn Memory>, bytes: usize, usable: bool) {
         let mut blocks = self.0.lock();
         blocks.stats.live_bytes -= bytes;
+        if !usable {
+            return;
+        }
         blocks.stats.cached_bytes += bytes;
         match blocks.free.get_mut(&bytes) {
             Some(same) => same.push(memory),

@@ -18,6 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+mod measured;
+
 /// A handle on an opened device.
 #[derive(Clone, Copy)]
 pub struct Device(&'static Inner);
@@ -27,6 +29,8 @@ struct Inner {
     backend: Box<dyn Backend>,
     pool: Pool,
     is_reference: bool,
+    /// how often it was opened again after a loss
+    openings: AtomicU32,
 }
 
 /// The devices that were asked for by name and number, in the order of asking: few, so that looking through them costs
@@ -157,7 +161,7 @@ impl Device {
     }
     fn new(number: usize, backend: Box<dyn Backend>, is_reference: bool) -> Device {
         let index = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
-        Device(Box::leak(Box::new(Inner { index, number, backend, pool: Pool::default(), is_reference })))
+        Device(Box::leak(Box::new(Inner { index, number, backend, pool: Pool::default(), is_reference, openings: AtomicU32::new(0) })))
     }
     /// The device that tensors are made on unless one is named: the thread's (see [`Device::scoped`]), else
     /// `ADAMANT_DEVICE`, else the CPU.
@@ -243,6 +247,49 @@ impl Device {
         let result = f();
         self.synchronize()?;
         Ok((result, begin.elapsed()))
+    }
+    /// Opens a lost device anew, under the same handle. What was on it stays lost: tensors, cells and generators of before
+    /// give the error that names the loss, and work that this thread has pending fails with it; new tensors are computed
+    /// again, and cells that are set live on. Nothing happens to a device that is not lost.
+    ///
+    /// ```no_run
+    /// # use adamant_core::{Device, ErrorKind, Tensor};
+    /// let device = Device::wgpu(0)?;
+    /// if let Err(e) = device.synchronize()
+    ///     && matches!(e.kind(), ErrorKind::DeviceLost(_))
+    /// {
+    ///     device.recover()?; // then load the last checkpoint
+    /// }
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `DeviceAbsent`: it is not there any more, or another is in its place.
+    #[track_caller]
+    pub fn recover(self) -> Result<()> {
+        let here = Origin::here();
+        // What is pending here fails with the loss and does not stand before new work.
+        if let Err(e) = crate::flush()
+            && !matches!(e.kind(), ErrorKind::DeviceLost(_))
+        {
+            return Err(e);
+        }
+        match self.0.backend.synchronize() {
+            Err(ErrorKind::DeviceLost(_)) => {}
+            other => return other.map_err(|k| Error::at("recover", k, here)),
+        }
+        self.0.backend.recover().map_err(|k| Error::at("recover", k, here))?;
+        self.0.openings.fetch_add(1, Ordering::Relaxed);
+        self.0.pool.trim();
+        Ok(())
+    }
+    /// How often it was opened again: memory and plans of an earlier opening are not used.
+    pub(crate) fn opening(self) -> u32 {
+        self.0.openings.load(Ordering::Relaxed)
+    }
+    /// What the backend has counted since the device was opened (`pipelines`, `launches`, ...), by name.
+    pub fn counters(self) -> Vec<(&'static str, u64)> {
+        self.0.backend.counters()
     }
     /// Attaches a kernel for a composite, by name.
     ///

@@ -8,7 +8,7 @@ use crate::{
     kernel::Fault,
     op::Arg,
     planted::{Plant, is},
-    record::Log,
+    record::{Log, Record},
     value::{Kept, Recipe, Stored, Value},
 };
 use parking_lot::Mutex;
@@ -101,7 +101,8 @@ struct Entry {
     plans: Vec<Arc<Plan>>,
     sizes: HashMap<u64, Found, Folded>,
 }
-type Key = (u32, u64, u64);
+/// Device and its opening, structure, holders.
+type Key = (u64, u64, u64);
 static PLANS: LazyLock<Mutex<HashMap<Key, Entry, Folded>>> = LazyLock::new(Default::default);
 type Found = (Arc<Plan>, Arc<Sized>);
 /// The plans a stream replayed last: found without a lock.
@@ -154,6 +155,17 @@ pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
             Err(Stop::Reader(e)) if matches!(e.kind(), ErrorKind::OutOfMemory { .. }) && !std::mem::replace(&mut trimmed, true) && log.device.pool().trim() => {
                 continue;
             }
+            Err(Stop::Reader(e) | Stop::Spoiled(e, _)) if matches!(e.kind(), ErrorKind::DeviceLost(_)) => {
+                // What was made before the device was opened again fails, with what depends on it; else the device is gone.
+                let before = |r: &Record| matches!(r.op, Op::Input) && log.values[r.first as usize].stored().is_some_and(|s| s.buffer.is_of_before());
+                match log.records.iter().position(before) {
+                    Some(old) => poison(log, old, e.kind().clone()),
+                    None => {
+                        abandon(log, &e);
+                        return Err(e);
+                    }
+                }
+            }
             Err(Stop::Reader(e)) => return Err(e),
             Err(Stop::Spoiled(e, values)) => {
                 for value in values {
@@ -187,7 +199,7 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     let _watched = watch::flush(cut);
     let last = &log.records[cut - 1];
     let (structure, sizes) = (last.structure, if is(Plant::StalePlanKey) { 0 } else { last.sizes });
-    let key = (log.device.index(), structure, log.holders.key);
+    let key = (u64::from(log.device.opening()) << 32 | u64::from(log.device.index()), structure, log.holders.key);
     match log.recent.find(key, sizes) {
         Some(place) => {
             count(|s| {
@@ -448,6 +460,19 @@ fn poison(log: &mut Log, record: usize, kind: ErrorKind) {
         withhold(group, e);
     }
     rerecord(log, 0, |k| !gone[k]);
+}
+/// The device is lost: all that is pending on it fails, and no cell is written.
+fn abandon(log: &mut Log, e: &Error) {
+    for r in log.records.iter().filter(|r| !matches!(r.op, Op::Input)) {
+        for value in &log.values[r.first as usize..][..r.outputs as usize] {
+            value.fail(e.clone());
+        }
+    }
+    for w in log.writes.iter().rev() {
+        w.cell.withdraw(&log.values[w.slot as usize], &w.previous);
+        withhold(w.group, e.clone());
+    }
+    log.clear();
 }
 /// What a collective returns, from everybody's bytes.
 pub(crate) fn combine_ranks(kind: crate::op::CollectiveKind, all: &[Vec<u8>], shape: crate::Shape, dtype: crate::DType) -> Result<Vec<u8>, ErrorKind> {

@@ -254,7 +254,19 @@ pub fn orthogonal(shape: impl ToShape, gain: f64) -> Result<Tensor> {
     let rows = shape[0];
     let cols = shape.elements() / rows.max(1);
     let (count, len) = (rows.min(cols), rows.max(cols));
-    let drawn = draw()?.normal([count, len], DType::F64).to_vec::<f64>()?;
+    let rng = draw()?;
+    let drawn = if rng.cell().meta().device.info().dtypes.contains(&DType::F64) {
+        rng.normal([count, len], DType::F64).to_vec::<f64>()?
+    } else {
+        // The device has no f64: the host draws the same numbers and hands the generator back behind them.
+        let device = rng.cell().meta().device;
+        let RngState(start) = rng_state(device)?;
+        let host = Rng::new_on(0, 0, Device::reference())?;
+        host.cell().set(&Tensor::from_vec_on(start.to_vec(), [4], Device::reference()))?;
+        let drawn = host.normal([count, len], DType::F64).to_vec::<f64>()?;
+        rng.cell().set(&Tensor::from_vec_on(host.cell().read().to_vec::<u32>()?, [4], device))?;
+        drawn
+    };
     let mut basis: Vec<Vec<f64>> = Vec::with_capacity(count);
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
     for v in drawn.chunks_exact(len.max(1)) {

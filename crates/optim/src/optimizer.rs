@@ -1,5 +1,5 @@
 //! What all optimizers share: groups, slots, the step, saving and loading.
-use adamant_core::{Cell, Error, ErrorKind, Grads, Result, Tensor, step};
+use adamant_core::{Cell, DType, Error, ErrorKind, Grads, Result, Tensor, bf16, f16, step};
 use adamant_nn::Param;
 use std::collections::BTreeMap;
 
@@ -106,7 +106,19 @@ impl Slots<'_> {
     #[track_caller]
     pub fn zeros(&mut self, name: &'static str) -> Result<Tensor> {
         let m = self.parameter.meta();
-        self.get_or(name, &Tensor::full_on(m.shape, 0.0, m.dtype, m.device))
+        if let Some(cell) = self.state.cells.get(name) {
+            return Ok(cell.read());
+        }
+        // In memory from the start: the first step is of the same structure as all that follow.
+        let n = m.shape.elements();
+        let zeros = match m.dtype {
+            DType::F64 => Tensor::from_vec_on(vec![0f64; n], m.shape, m.device),
+            DType::F32 => Tensor::from_vec_on(vec![0f32; n], m.shape, m.device),
+            DType::F16 => Tensor::from_vec_on(vec![f16::ZERO; n], m.shape, m.device),
+            DType::BF16 => Tensor::from_vec_on(vec![bf16::ZERO; n], m.shape, m.device),
+            dtype => Tensor::full_on(m.shape, 0.0, dtype, m.device),
+        };
+        self.get_or(name, &zeros)
     }
     /// The slot's value; `initial` at first.
     ///

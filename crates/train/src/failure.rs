@@ -12,7 +12,7 @@ pub enum Failure {
     Usage(String),
     /// A file cannot be read, or its content makes no sense: a description, data, a checkpoint.
     Input(String),
-    /// The device is not there.
+    /// The device is not there, or was lost.
     Device(String),
     /// The run began and failed.
     Run(String),
@@ -124,6 +124,7 @@ impl From<adamant_core::Error> for Failure {
             // Op and source line are those of a reader in this crate: of no use to who gave the file.
             kind @ ErrorKind::File { .. } => Failure::Input(kind.to_string()),
             ErrorKind::DeviceAbsent(_) => Failure::Device(error.to_string()),
+            ErrorKind::DeviceLost(_) => Failure::Device(in_words(&error)),
             ErrorKind::OutOfMemory { .. } => Failure::Memory(in_words(&error)),
             _ => Failure::Run(in_words(&error)),
         }

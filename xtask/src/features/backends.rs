@@ -8,6 +8,18 @@ use std::{error::Error, fs, hint::black_box, process::Command};
 
 pub const ROWS: &[Row] = &[
     Row {
+        id: "B0.03",
+        what: "a device chosen by hardware and by size",
+        target: "`Device::for_size` is never slower than the best device by more than 5 %",
+        check: for_size,
+    },
+    Row {
+        id: "B1.11",
+        what: "devices checked against each other",
+        target: "every device that is there agrees with the reference on every public function, and transfers keep every value",
+        check: across,
+    },
+    Row {
         id: "S1.26",
         what: "a backend from outside",
         target: "at most 400 lines that know core alone pass the conformance suite and train the digits model to the CPU's accuracy within 0.5 points",
@@ -83,6 +95,40 @@ fn third_party() -> Checked {
             ("every kernel was submitted", kernels > 0.0 && kernels == submitted),
         ],
         format!("{lines} lines on {runs_on:?}; {passed} tests; digits {here} %, on the CPU {there} %; {kernels} kernels, {submitted} submitted"),
+    ))
+}
+
+/// What this program says, built with all backends that need no more than a driver.
+fn with_wgpu(probe: &str) -> Result<Value, Box<dyn Error>> {
+    let mut command = workspace::cargo(&["run", "--release", "--quiet", "--package", "xtask", "--features", "wgpu", "--"]);
+    super::probe::clean(&mut command);
+    super::probe::ask(command, probe)
+}
+fn for_size() -> Checked {
+    let answer = with_wgpu("sizes")?;
+    let sizes = answer.as_array().ok_or("no sizes")?;
+    let within = |s: &Value| s["slower"].as_f64().is_some_and(|slower| slower <= 1.05);
+    Ok(Seen::all(&[("three sizes", sizes.len() == 3), ("within 5 %", sizes.iter().all(within))], answer.to_string()))
+}
+fn across() -> Checked {
+    let answer = with_wgpu("devices")?;
+    let devices = answer["devices"].as_array().ok_or("no devices")?;
+    let absent = answer["absent"].as_array().ok_or("no list of what is absent")?;
+    let count = |d: &Value, what: &str| d[what].as_u64().unwrap_or(0);
+    let line = |d: &Value| format!("{}: {} checks, failures {}", d["device"], d["checks"], d["failures"]);
+    let transfers = (count(&answer, "transfers"), count(&answer, "changed"));
+    Ok(Seen::all(
+        &[
+            ("each backend is there or says why not", devices.len() + absent.len() >= 2),
+            ("every device agrees", devices.iter().all(|d| count(d, "checks") > 1000 && d["failures"].as_array().is_some_and(Vec::is_empty))),
+            ("transfers keep the values", transfers.0 > 0 && transfers.1 == 0),
+        ],
+        format!(
+            "{}; {} transfers, {} changed something; absent: {absent:?}",
+            devices.iter().map(line).collect::<Vec<_>>().join("; "),
+            transfers.0,
+            transfers.1
+        ),
     ))
 }
 

@@ -20,6 +20,8 @@ pub fn answer(probe: &str) -> Exit {
         "device" => describe(),
         "conformance" => conformance(),
         "runnable" => runnable(),
+        "sizes" => sizes(),
+        "devices" => devices(),
         _ => {
             eprintln!("`{probe}` is no probe");
             return Exit::Usage;
@@ -85,6 +87,54 @@ fn conformance() -> Result<Value> {
         "checks": reports.iter().map(|r| r.checks).sum::<usize>(),
         "failures": failures,
     }))
+}
+/// For three sizes: the device that is chosen, and how many times as long as the fastest it takes.
+fn sizes() -> Result<Value> {
+    let each = [1_000, 100_000, 4_000_000].map(|elements| {
+        let chosen = Device::for_size(elements)?;
+        let mut times = Vec::new();
+        for (_, device) in Device::available() {
+            let device = device?;
+            times.push((device, device.time_of(elements)?.as_secs_f64()));
+        }
+        let best = times.iter().map(|t| t.1).fold(f64::INFINITY, f64::min);
+        let own = times.iter().find(|t| t.0 == chosen).map_or(f64::INFINITY, |t| t.1);
+        let times: BTreeMap<String, f64> = times.iter().map(|(d, t)| (d.to_string(), *t)).collect();
+        Ok(json!({ "elements": elements, "chosen": chosen.to_string(), "slower": own / best, "seconds": times }))
+    });
+    Ok(Value::Array(each.into_iter().collect::<Result<_>>()?))
+}
+/// Every device that is there against the reference, and tensors of every dtype from each to each and back.
+fn devices() -> Result<Value> {
+    let (mut there, mut absent) = (Vec::new(), Vec::new());
+    for (name, found) in Device::available() {
+        match found {
+            Ok(device) => there.push(device),
+            Err(e) => absent.push(format!("{name}: {}", e.kind())),
+        }
+    }
+    let checked: Vec<Value> = there
+        .iter()
+        .map(|&device| {
+            let reports = [suite::correctness(device), suite::special_values(device)];
+            let failures: Vec<String> = reports.iter().flat_map(|r| &r.failures).map(ToString::to_string).collect();
+            json!({ "device": device.to_string(), "checks": reports.iter().map(|r| r.checks).sum::<usize>(), "failures": failures })
+        })
+        .collect();
+    there.push(Device::reference());
+    let (mut transfers, mut changed) = (0, 0);
+    for &from in &there {
+        for &to in &there {
+            for dtype in DType::ALL {
+                let x = Tensor::from_vec_on((0..61).map(|k| (k * 37 % 64) as f32).collect(), [61], Device::reference()).cast(dtype);
+                let there = x.to(from).to(to);
+                let same = there.to_vec_as::<f64>()? == x.to_vec_as::<f64>()?;
+                transfers += 1;
+                changed += usize::from(!same || there.dtype()? != dtype);
+            }
+        }
+    }
+    Ok(json!({ "devices": checked, "absent": absent, "transfers": transfers, "changed": changed }))
 }
 /// The most threads of this process that were able to run at one time, while it computed large products.
 fn runnable() -> Result<Value> {

@@ -44,6 +44,8 @@ pub struct Judged {
     pub verdict: Verdict,
     /// what is wrong, with the largest error
     pub why: String,
+    /// of an unsupported case
+    pub cause: Option<String>,
 }
 
 /// Tensors of several files under one roof.
@@ -84,7 +86,7 @@ pub fn compare(dir: &Path, out: &Path, cases: &[Case], statuses: &BTreeMap<Strin
                 Some(status) => ended_badly(status).unwrap_or_else(|| numbers.judge(&case.id)),
                 None => (Verdict::Fail, "no status".into()),
             };
-            judged.push(Judged { id: case.id.clone(), group: case.group.clone(), verdict, why });
+            judged.push(judged_as(case, statuses, verdict, why));
             continue;
         }
         if !answers.contains_key(case.file.as_str()) {
@@ -92,7 +94,7 @@ pub fn compare(dir: &Path, out: &Path, cases: &[Case], statuses: &BTreeMap<Strin
             answers.insert(&case.file, Folder(vec![file]));
         }
         let (verdict, why) = judge(case, statuses.get(&case.id), &results, &answers[case.file.as_str()])?;
-        judged.push(Judged { id: case.id.clone(), group: case.group.clone(), verdict, why });
+        judged.push(judged_as(case, statuses, verdict, why));
     }
     // A folder without any answer asks for results only. One that lacks some is broken, and that must show.
     if judged.iter().any(|j| j.verdict != Verdict::Uncompared && j.verdict != Verdict::Unsupported)
@@ -104,9 +106,13 @@ pub fn compare(dir: &Path, out: &Path, cases: &[Case], statuses: &BTreeMap<Strin
     }
     Ok(judged)
 }
+fn judged_as(case: &Case, statuses: &BTreeMap<String, Status>, verdict: Verdict, why: String) -> Judged {
+    let cause = statuses.get(&case.id).filter(|_| verdict == Verdict::Unsupported).and_then(|s| s.cause.clone());
+    Judged { id: case.id.clone(), group: case.group.clone(), verdict, why, cause }
+}
 fn judge(case: &Case, status: Option<&Status>, results: &Folder, answers: &Folder) -> Result<(Verdict, String), String> {
     let Some(status) = status else { return Ok((Verdict::Fail, "no status".into())) };
-    if case.raises {
+    if case.raises && status.status != Ending::Unsupported {
         let refused = status.status == Ending::Error && REFUSALS.contains(&status.kind.as_str()) && !status.message.is_empty();
         return Ok(if refused {
             (Verdict::Pass, String::new())

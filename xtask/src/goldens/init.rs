@@ -4,7 +4,7 @@ use super::{
     manifest::Case,
 };
 use adamant::{
-    DType, Error, Tensor,
+    Error, Tensor,
     nn::init::{self, Fan, Nonlinearity},
 };
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ pub fn statistics(case: &Case) -> Result<Statistics, Error> {
     let mut orthogonality = None;
     while numbers.len() < DRAWS {
         let weight = draw(&call, &case.shape)?;
-        numbers.extend(weight.cast(DType::F64).to_vec::<f64>()?);
+        numbers.extend(weight.to_vec_as::<f64>()?);
         if case.op == "orthogonal" {
             orthogonality = Some(distance_from_orthogonal(&weight, call.float_or("gain", 1.0)?)?.max(orthogonality.unwrap_or(0.0)));
         }
@@ -96,7 +96,7 @@ fn fan(call: &Call) -> Result<Fan, Error> {
 fn distance_from_orthogonal(weight: &Tensor, gain: f64) -> Result<f64, Error> {
     let shape = weight.shape()?;
     let (rows, columns) = (shape[0], shape[1..].iter().product::<usize>());
-    let w = weight.cast(DType::F64).reshape([rows, columns]).to_vec::<f64>()?;
+    let w = weight.to_vec_as::<f64>()?;
     let at = |row: usize, column: usize| w[row * columns + column];
     let (vectors, length) = (rows.min(columns), rows.max(columns));
     let element = |vector: usize, k: usize| if rows <= columns { at(vector, k) } else { at(k, vector) };

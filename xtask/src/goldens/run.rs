@@ -1,6 +1,7 @@
 //! Computing cases: one at a time on each worker thread, panics caught, and a time limit that a hang runs into.
 use super::{
     call::Call,
+    cause::Cause,
     dispatch,
     files::Files,
     init,
@@ -8,7 +9,7 @@ use super::{
     module, optim, schedule,
     write::{Ending, Status},
 };
-use adamant::{DType, Device, Error, ErrorKind, Tensor, grad, nn::Param};
+use adamant::{Device, Error, Tensor, grad, nn::Param};
 use std::{
     any::Any,
     collections::HashMap,
@@ -118,7 +119,7 @@ fn text_of(panic: Box<dyn Any + Send>) -> String {
     panic.downcast_ref::<&str>().map(|s| s.to_string()).or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a text".into())
 }
 fn ended(case: &Case, status: Ending, kind: &str, message: String) -> Outcome {
-    Outcome { tensors: Vec::new(), numbers: Numbers::None, status: Status { id: case.id.clone(), status, kind: kind.into(), message } }
+    Outcome { tensors: Vec::new(), numbers: Numbers::None, status: Status { id: case.id.clone(), status, kind: kind.into(), message, cause: None } }
 }
 
 fn compute(case: &Case, files: &Files, device: Device) -> Outcome {
@@ -131,7 +132,7 @@ fn compute(case: &Case, files: &Files, device: Device) -> Outcome {
     };
     match of_its_own {
         Ok((tensors, numbers)) => Outcome { tensors, numbers, ..ended(case, Ending::Ok, "", String::new()) },
-        Err(e) => ended(case, ending_of(case, &e), e.kind().word(), e.to_string()),
+        Err(e) => failed(case, &e),
     }
 }
 fn compute_op(case: &Case, files: &Files, device: Device) -> Outcome {
@@ -139,27 +140,26 @@ fn compute_op(case: &Case, files: &Files, device: Device) -> Outcome {
     let done = forward(case, files, device, &mut tensors);
     let mut outcome = match &done {
         Ok(_) => ended(case, Ending::Ok, "", String::new()),
-        Err(e) => ended(case, ending_of(case, e), e.kind().word(), e.to_string()),
+        Err(e) => failed(case, e),
     };
     if let Ok(recorded) = done {
         // A missing gradient does not take the forward's result away; the comparison finds that it was not written.
         if let Err(e) = gradients(case, files, device, &recorded, &mut tensors) {
             // Where a device has no f64, moving its bits is still no arithmetic: the case as a whole is unsupported.
-            let absent =
-                matches!(e.kind(), ErrorKind::Unsupported { .. }) && !device.info().dtypes.contains(&DType::F64) && e.to_string().contains(DType::F64.name());
-            outcome = ended(case, if absent { Ending::Unsupported } else { Ending::Ok }, e.kind().word(), format!("gradient: {e}"));
+            let absent = Cause::of(case, &e).filter(|c| matches!(c, Cause::Dtype(_)));
+            let ending = if absent.is_some() { Ending::Unsupported } else { Ending::Ok };
+            outcome = ended(case, ending, e.kind().word(), format!("gradient: {e}"));
+            outcome.status.cause = absent.map(|c| c.to_string());
         }
         outcome.tensors = tensors;
     }
     outcome
 }
-/// Two dtypes in one op are refused by design: in the group that asks for torch's promotion that is "unsupported".
-fn ending_of(case: &Case, e: &Error) -> Ending {
-    match e.kind() {
-        ErrorKind::Unsupported { .. } => Ending::Unsupported,
-        ErrorKind::DtypeMismatch { .. } if case.group == "promotion" => Ending::Unsupported,
-        _ => Ending::Error,
-    }
+fn failed(case: &Case, e: &Error) -> Outcome {
+    let cause = Cause::of(case, e);
+    let mut outcome = ended(case, if cause.is_some() { Ending::Unsupported } else { Ending::Error }, e.kind().word(), e.to_string());
+    outcome.status.cause = cause.map(|c| c.to_string());
+    outcome
 }
 
 /// What the gradients are taken of.

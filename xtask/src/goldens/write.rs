@@ -16,6 +16,9 @@ pub struct Status {
     pub kind: String,
     /// the error's text, empty if there is none
     pub message: String,
+    /// of an unsupported case
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 /// How a case went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -25,7 +25,7 @@ pub struct Options {
     #[command(flatten)]
     chosen: Chosen,
     #[command(flatten)]
-    at: Where,
+    pub(super) at: Where,
     /// Seconds of samples for each workload
     #[arg(long, default_value_t = 1.0)]
     budget: f64,
@@ -64,7 +64,7 @@ pub struct Options {
 #[derive(Args, Clone, Debug)]
 pub struct EnvOptions {
     #[command(flatten)]
-    at: Where,
+    pub(super) at: Where,
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,

@@ -6,6 +6,7 @@ mod bench;
 mod config;
 #[cfg(unix)]
 mod full;
+mod gpu;
 #[cfg(unix)]
 mod hostile;
 mod train;

@@ -456,15 +456,22 @@ impl Builder<'_> {
             let dtypes: Vec<DType> = s.inputs.iter().chain(&s.outputs).map(|u| self.g.vals[u.value(self.g) as usize].meta.dtype).collect();
             let collective = matches!(self.g.nodes[s.node as usize].op, Op::Collective { .. });
             if !collective && self.device.backend().supports(&s.kernel.kind, &dtypes) == Support::No {
-                let record = self.g.nodes[s.node as usize].record as usize;
-                return Err((
-                    record,
-                    ErrorKind::Unsupported { backend: self.device.info().backend.into(), what: format!("{} on {dtypes:?}", s.kernel.kind.family()) },
-                ));
+                return Err((self.g.nodes[s.node as usize].record as usize, refusal(self.device, &s.kernel.kind, &dtypes)));
             }
         }
         Ok(self.steps)
     }
+}
+/// Why a device does not run a kernel: a dtype that it has not, or the kernel as such.
+fn refusal(device: crate::Device, kernel: &KernelKind, dtypes: &[DType]) -> ErrorKind {
+    let inside: &[DType] = if let KernelKind::Map { expr, .. } | KernelKind::Reduce { expr, .. } = kernel { &expr.dtypes } else { &[] };
+    let has = |d: &DType| d.size() <= 2 || device.info().dtypes.contains(d);
+    let named: Vec<&str> = dtypes.iter().map(|d| d.name()).collect();
+    let mut what = format!("{} on {}", kernel.family(), named.join(", "));
+    if let Some(absent) = dtypes.iter().chain(inside).find(|d| !has(d)) {
+        what += &format!("; it has no {}", absent.name());
+    }
+    ErrorKind::Unsupported { backend: device.info().backend.into(), what }
 }
 /// Is input k a random key?
 fn reads_key(expr: &Expr, k: u16) -> bool {

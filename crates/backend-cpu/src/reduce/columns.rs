@@ -1,0 +1,118 @@
+//! Columns side by side, each of which is combined by the [`tree`](super::tree), as if it were a row. Must not know where
+//! rows come from.
+use super::tree::{BLOCK, Combine, Element, LANES, SEGMENT};
+use crate::{
+    isa::Isa,
+    scratch::filled,
+    simd::{Kernel, Simd, dispatch},
+};
+use adamant_core::ErrorKind;
+use std::marker::PhantomData;
+
+/// What has been combined of each column so far.
+pub(crate) struct Columns<T: Element> {
+    width: usize,
+    /// of the open block, lane by lane
+    lanes: Vec<T>,
+    segments: Vec<T::Wide>,
+    totals: Vec<T::Wide>,
+    /// of the open segment
+    blocks: usize,
+}
+impl<T: Element> Columns<T> {
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn new<C: Combine>(width: usize) -> Result<Columns<T>, ErrorKind> {
+        let identity = C::identity::<T>();
+        let wide = || filled(identity.widen(), width);
+        Ok(Columns { width, lanes: filled(identity, LANES * width)?, segments: wide()?, totals: wide()?, blocks: 0 })
+    }
+    /// Combines the next rows of the open block, of which the first is its row number `row`. One begins `stride` behind
+    /// the one before it.
+    pub fn add<C: Combine>(&mut self, isa: Isa, x: &[T], stride: usize, row: usize) {
+        dispatch(isa, AddRows::<T, C> { x, stride, row, width: self.width, lanes: &mut self.lanes, mark: PhantomData });
+    }
+    /// Ends the open block, which may be a short one if it is the last.
+    pub fn end_block<C: Combine>(&mut self, isa: Isa) {
+        self.blocks += 1;
+        dispatch(isa, EndBlock::<T, C> { columns: self, mark: PhantomData });
+    }
+    /// The totals.
+    pub fn values<C: Combine>(self) -> impl Iterator<Item = T::Wide> {
+        let open = self.blocks > 0;
+        self.totals.into_iter().zip(self.segments).map(move |(t, s)| if open { C::totals::<T>(t, s) } else { t })
+    }
+}
+
+/// Combines rows with the lanes of their columns.
+struct AddRows<'a, T, C> {
+    x: &'a [T],
+    stride: usize,
+    row: usize,
+    width: usize,
+    lanes: &'a mut [T],
+    mark: PhantomData<C>,
+}
+impl<T: Element, C: Combine> Kernel for AddRows<'_, T, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let AddRows { x, stride, row, width, lanes, .. } = self;
+        // Lane by lane, so that a lane stays in registers while all its rows go by.
+        for k in 0..LANES {
+            if k * stride >= x.len() {
+                break;
+            }
+            let lane = (row + k) % LANES;
+            T::add_rows::<S, C>(&x[k * stride..], LANES * stride, stride, &mut lanes[lane * width..][..width]);
+        }
+    }
+}
+/// Folds the lanes and pushes the results.
+struct EndBlock<'a, T: Element, C> {
+    columns: &'a mut Columns<T>,
+    mark: PhantomData<C>,
+}
+impl<T: Element, C: Combine> Kernel for EndBlock<'_, T, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        let Columns { width, lanes, segments, totals, blocks } = self.columns;
+        fold::<T, C>(lanes, *width);
+        for (s, &l) in segments.iter_mut().zip(&lanes[..]) {
+            *s = C::totals::<T>(*s, l.widen());
+        }
+        lanes.fill(C::identity::<T>());
+        if *blocks == SEGMENT / BLOCK {
+            for (t, s) in totals.iter_mut().zip(segments) {
+                *t = C::totals::<T>(*t, *s);
+                *s = C::identity::<T>().widen();
+            }
+            *blocks = 0;
+        }
+    }
+}
+
+/// Folds the lanes of `width` columns by halves, as the tree does those of a block. The results are in the first lane.
+pub(crate) fn fold_columns<T: Element, C: Combine>(isa: Isa, lanes: &mut [T], width: usize) {
+    dispatch(isa, Fold::<T, C>(lanes, width, PhantomData));
+}
+struct Fold<'a, T, C>(&'a mut [T], usize, PhantomData<C>);
+impl<T: Element, C: Combine> Kernel for Fold<'_, T, C> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self) {
+        fold::<T, C>(self.0, self.1);
+    }
+}
+#[inline(always)]
+fn fold<T: Element, C: Combine>(lanes: &mut [T], width: usize) {
+    let mut half = LANES / 2;
+    while half > 0 {
+        let (low, high) = lanes.split_at_mut(half * width);
+        for (l, &h) in low.iter_mut().zip(&high[..]) {
+            *l = C::lanes(*l, h);
+        }
+        half /= 2;
+    }
+}

@@ -1,0 +1,137 @@
+//! `cargo xtask launches --device D`: training steps of char-GPT (`train_chargpt_b8` of the workloads), and what each of
+//! them did: ops recorded, kernels, launches and waits of the device, plans made, pipelines compiled. It fails if a step
+//! from the third on makes a plan, or if any step after the first compiles a pipeline, whatever its batch.
+use crate::{
+    bench::models::{Gpt, GptSizes, Weights, tokens},
+    device,
+    exit::Exit,
+};
+use adamant::{
+    Device, Result,
+    functional::{CrossEntropyOptions, cross_entropy},
+    optim::{AdamW, Optimizer, UpdateRule},
+};
+use adamant_bench::inputs::indices;
+use serde::Serialize;
+use std::time::Instant;
+
+/// What the command line says.
+#[derive(clap::Args)]
+pub struct Options {
+    /// cpu, cuda:N or wgpu:N
+    #[arg(long, default_value = "wgpu")]
+    device: String,
+    /// The batch of each step
+    #[arg(long, value_delimiter = ',', default_value = "8,8,8,8,5,8,3")]
+    batches: Vec<usize>,
+    /// Tokens of a row; the workload has 256
+    #[arg(long, default_value_t = 256)]
+    time: usize,
+    /// Channels; the workload has 384
+    #[arg(long, default_value_t = 384)]
+    width: usize,
+    /// One JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+/// What one step did.
+#[derive(Serialize, Default)]
+struct Step {
+    batch: usize,
+    loss: f32,
+    seconds: f64,
+    /// ops that were recorded and ran
+    ops: u64,
+    /// steps of plans
+    kernels: u64,
+    launches: u64,
+    submissions: u64,
+    waits: u64,
+    pipelines: u64,
+    plans_hit: u64,
+    plans_resized: u64,
+    plans_made: u64,
+}
+
+/// Trains and reports.
+pub fn run(options: &Options) -> Exit {
+    let device = match device::open(&options.device) {
+        Ok(device) => device,
+        Err(exit) => return exit,
+    };
+    match device.scoped(|| steps(device, options)) {
+        Ok(steps) => report(&steps, options.json),
+        Err(e) => {
+            eprintln!("{e}");
+            Exit::Failed
+        }
+    }
+}
+fn steps(device: Device, options: &Options) -> Result<Vec<Step>> {
+    let (vocabulary, time) = (65, options.time);
+    let mut w = Weights::default();
+    let net = Gpt::new(&mut w, &GptSizes { vocabulary, context: time, layers: 6, heads: 6, width: options.width, bias: false })?;
+    let mut optimizer = AdamW::new(1e-3).betas((0.9, 0.99)).weight_decay(0.1).over(w.parameters);
+    let mut all: Vec<Step> = Vec::new();
+    for &batch in &options.batches {
+        let (x, y) = (tokens(batch, time, vocabulary), indices(&[batch * time], vocabulary));
+        device.synchronize()?;
+        adamant::schedule::take_stats();
+        let (before, begin) = (device.counters(), Instant::now());
+        let logits = net.of(&x, None)?.reshape([batch * time, vocabulary]);
+        let loss = cross_entropy(&logits, &y, &CrossEntropyOptions::default()).ok()?;
+        let grads = loss.backward()?;
+        optimizer.step(&grads)?;
+        let loss = loss.item::<f32>()?;
+        device.synchronize()?;
+        let (seconds, plans, after) = (begin.elapsed().as_secs_f64(), adamant::schedule::take_stats(), device.counters());
+        let counted = |name: &str| {
+            let of = |counters: &[(&str, u64)]| counters.iter().find(|c| c.0 == name).map_or(0, |c| c.1);
+            of(&after) - of(&before)
+        };
+        all.push(Step {
+            batch,
+            loss,
+            seconds,
+            ops: plans.kernels + plans.fused,
+            kernels: plans.kernels,
+            launches: counted("launches"),
+            submissions: counted("submissions"),
+            waits: counted("waits"),
+            pipelines: counted("pipelines"),
+            plans_hit: plans.hits,
+            plans_resized: plans.resizes,
+            plans_made: plans.misses,
+        });
+    }
+    Ok(all)
+}
+fn report(steps: &[Step], json: bool) -> Exit {
+    let compiled = steps.iter().skip(1).map(|s| s.pipelines).sum::<u64>();
+    let made = steps.iter().skip(2).map(|s| s.plans_made).sum::<u64>();
+    let passed = compiled == 0 && made == 0;
+    if json {
+        println!("{}", serde_json::json!({ "steps": steps, "pipelines_after_the_first": compiled, "plans_made_from_the_third": made, "passed": passed }));
+    } else {
+        for (k, s) in steps.iter().enumerate() {
+            println!(
+                "step {}: batch {}, loss {:.4}, {:.2} s; {} ops recorded, {} kernels, {} launches in {} submissions, {} waits, {} pipelines compiled; plans: {} hit, {} resized, {} made",
+                k + 1,
+                s.batch,
+                s.loss,
+                s.seconds,
+                s.ops,
+                s.kernels,
+                s.launches,
+                s.submissions,
+                s.waits,
+                s.pipelines,
+                s.plans_hit,
+                s.plans_resized,
+                s.plans_made
+            );
+        }
+        println!("{compiled} pipelines compiled after the first step, {made} plans made from the third on: {}", if passed { "passed" } else { "FAILED" });
+    }
+    if passed { Exit::Passed } else { Exit::Failed }
+}
