@@ -64,7 +64,7 @@ fn report_bad(faults: usize, position: &str) -> String {
 pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usize, mode: ScatterMode) -> Result<(), ErrorKind> {
     let ([index, source], [out]) = (step.inputs, step.outputs) else { return Err(misshapen("scatter")) };
     let rule = Rule { index, source, out, combine: combine(mode, out.dtype) };
-    match sorted::Lines::new(recorder.gpu, index, axis) {
+    match sorted::Lines::new(recorder.gpu, step.kernel, index, axis)? {
         Some(lines) => sorted::record(recorder, step, axis, &rule, &lines),
         None => by_lines(recorder, step, axis, mode, &rule),
     }

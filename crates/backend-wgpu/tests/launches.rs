@@ -8,7 +8,8 @@ use adamant_core::{
     step,
 };
 
-const WIDTH: usize = 24;
+// Wide enough that the gradient of the table is sorted on every adapter.
+const WIDTH: usize = 40;
 const TIME: usize = 9;
 const WORDS: usize = 11;
 

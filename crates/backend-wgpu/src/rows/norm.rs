@@ -140,7 +140,8 @@ fn normalised(norm: &Norm, x: &str) -> (String, String) {
     (format!("let rstd: f32 = {rstd};\n"), hat)
 }
 /// The cotangents of weight and bias of layer, RMS and group norms: for each feature the sums of g x̂ and of g over all
-/// samples, in pieces of fixed lengths that a second launch adds in order.
+/// samples, in pieces of fixed lengths that a second launch adds in order. One piece takes the same way, so that a batch
+/// of another size compiles nothing.
 fn sums<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, norm: &Norm, rows: &Rows, channels: usize) -> Result<(), ErrorKind> {
     let gpu = recorder.gpu;
     let (inputs, outputs) = (step.inputs, &step.outputs[1..]);
@@ -168,14 +169,6 @@ fn sums<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, norm: &Norm, rows: &Ro
         operands.push((bindings.bind(Place::Buffer(buffer(o)?), Access::Read), o.dtype, parameters.len()));
         parameters.push(o.offset as u32);
     }
-    let targets = |bindings: &mut Bindings, parameters: &mut Vec<u32>| -> Result<Vec<(usize, DType, usize)>, ErrorKind> {
-        let mut all = Vec::new();
-        for o in outputs {
-            all.push((bindings.bind(Place::Buffer(buffer(o)?), Bindings::to_store(o.dtype.size())), o.dtype, parameters.len()));
-            parameters.push(o.offset as u32);
-        }
-        Ok(all)
-    };
     let store = |bindings: &Bindings, targets: &[(usize, DType, usize)]| -> String {
         let names = if norm.weight { ["total.x", "total.y"] } else { ["total.y", ""] };
         let one = |(n, (&(target, dtype, offset), name)): (usize, (&(usize, DType, usize), &str))| {
@@ -189,10 +182,10 @@ let end: u32 = min(begin + p[3u], p[2u]);
 var total: vec2<f32> = vec2<f32>(0.0, 0.0);
 for (var r: u32 = begin; r < end; r++) { total += value(o, r); }
 ";
-    let own = if pieces == 1 { targets(&mut bindings, &mut parameters)? } else { Vec::new() };
-    let scratch = (pieces > 1).then(|| bindings.bind(Place::Scratch, Access::Write));
-    let mut key = Key::from_slice(&[0xFB, scratch.is_some() as u8, plain as u8]);
-    key.extend(operands.iter().chain(&own).flat_map(|o| [o.0 as u8, o.1 as u8]));
+    recorder.scratch((2 * channels * pieces) as u64)?;
+    let scratch = bindings.bind(Place::Scratch, Access::Write);
+    let mut key = Key::from_slice(&[0xFB, plain as u8]);
+    key.extend(operands.iter().flat_map(|o| [o.0 as u8, o.1 as u8]));
     key.extend(bindings.access.iter().map(|a| *a as u8));
     let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
         let [place, row] = if plain { ["r * p[1u] + o", "r"] } else { ["((r / p[4u]) * p[1u] + o) * p[4u] + r % p[4u]", "(r / p[4u]) * p[5u] + o / p[6u]"] };
@@ -204,25 +197,22 @@ for (var r: u32 = begin; r < end; r++) { total += value(o, r); }
         }
         let (rstd, hat) = normalised(norm, "x1");
         let function = format!("fn value(o: u32, r: u32) -> vec2<f32> {{\n{value}{rstd}return vec2<f32>(x0 * ({hat}), x0);\n}}\n");
-        let store = match scratch {
-            None => store(&bindings, &own),
-            Some(s) => format!(
-                "let low: u32 = 2u * i;\nlet high: u32 = low + 1u;\n{}\n{}\n",
-                bindings.store(s, DType::F32, "low", "total.x"),
-                bindings.store(s, DType::F32, "high", "total.y")
-            ),
-        };
+        let store = format!(
+            "let low: u32 = 2u * i;\nlet high: u32 = low + 1u;\n{}\n{}\n",
+            bindings.store(scratch, DType::F32, "low", "total.x"),
+            bindings.store(scratch, DType::F32, "high", "total.y")
+        );
         Ok(bindings.module(gpu.dialect(), &(function + &per_element(&format!("{total}{store}")))))
     })?;
     recorder.launch(pipeline, &bindings, &parameters, (channels * pieces) as u64);
-    if pieces == 1 {
-        return Ok(());
-    }
-    recorder.scratch((2 * channels * pieces) as u64)?;
     let mut bindings = Bindings::default();
     let partial = bindings.bind(Place::Scratch, Access::Read);
     let mut parameters = vec![channels as u32, channels as u32, pieces as u32, pieces as u32];
-    let own = targets(&mut bindings, &mut parameters)?;
+    let mut own: Vec<(usize, DType, usize)> = Vec::new();
+    for o in outputs {
+        own.push((bindings.bind(Place::Buffer(buffer(o)?), Bindings::to_store(o.dtype.size())), o.dtype, parameters.len()));
+        parameters.push(o.offset as u32);
+    }
     let mut key = Key::from_slice(&[0xFA]);
     key.extend(own.iter().flat_map(|o| [o.0 as u8, o.1 as u8]));
     let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {

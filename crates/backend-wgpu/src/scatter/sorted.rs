@@ -14,11 +14,13 @@ use crate::{
 };
 use adamant_core::{
     ErrorKind,
-    kernel::{Operand, Step},
+    kernel::{Kernel, Operand, Step},
 };
 
 /// Elements that a workgroup sorts.
 const BLOCK: usize = 256;
+/// How the structure of the launch that sorts begins.
+const SORTS: u8 = 0xE0;
 /// The key of a bad index, behind all others.
 const BAD: &str = "0xffffffffu";
 
@@ -34,15 +36,21 @@ pub(super) struct Lines {
 impl Lines {
     /// Is sorting worth it? Not where lines alone fill a device, nor where they are short. A driver on the host's processor
     /// has few invocations to gain: there the sort must be shared (64 features of 2,048 rows take 9 ms instead of 13 on
-    /// llvmpipe, a line of 100,000 takes 98 ms instead of 10).
-    pub fn new(gpu: &Gpu, index: &Operand<'_>, axis: usize) -> Option<Lines> {
+    /// llvmpipe, a line of 100,000 takes 98 ms instead of 10). A kernel that has sorted goes on to, so that a smaller batch
+    /// compiles nothing.
+    ///
+    /// # Errors
+    /// The kernel was prepared by another backend.
+    pub fn new(gpu: &Gpu, kernel: &Kernel, index: &Operand<'_>, axis: usize) -> Result<Option<Lines>, ErrorKind> {
         let (shared, own): (Vec<usize>, Vec<usize>) = (0..index.shape.rank()).filter(|&a| a != axis).partition(|&a| index.strides[a] == 0);
         let product = |axes: &[usize]| axes.iter().map(|&a| index.shape[a]).product::<usize>();
         let lines = Lines { indices: product(&own), features: product(&shared), length: index.shape[axis], own, shared };
         // Keys and positions twice, and two parts of 8 bytes for every 32 elements.
         let scratch = (16 * lines.indices + lines.indices * lines.features / 2 + 1) as u64 * lines.length as u64 + (1 << 20);
         let features = if gpu.adapter.device_type == wgpu::DeviceType::Cpu { 32 } else { 1 };
-        (lines.length >= BLOCK && lines.features >= features && lines.indices * lines.features < 8192 && scratch <= gpu.largest_buffer()).then_some(lines)
+        let long = lines.length >= BLOCK || lines.length > 0 && !gpu.forms(kernel, &[SORTS])?.is_empty();
+        let pays = long && lines.features >= features && lines.indices * lines.features < 8192;
+        Ok((pays && scratch <= gpu.largest_buffer()).then_some(lines))
     }
 }
 /// Records the step.
@@ -69,7 +77,7 @@ pub(super) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usi
     let blocks = n.div_ceil(BLOCK);
     let mut parameters = vec![(lines.indices * blocks) as u32, report, n as u32, blocks as u32, out.shape[axis] as u32, all as u32];
     nest.place(&mut parameters);
-    let mut key = Key::from_slice(&[0xE0, index.dtype as u8]);
+    let mut key = Key::from_slice(&[SORTS, index.dtype as u8]);
     nest.describe(&mut key);
     let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
         let load = format!(
@@ -93,10 +101,10 @@ if (index.y == 0u && index.x < p[4u]) {{ own = index.x; }} else {{ {} }}
     let mut bindings = Bindings::default();
     let scratch = bindings.bind(Place::Scratch, Access::Write);
     let (mut run, mut from, mut to) = (BLOCK, 0, 2 * all);
+    // Compiled for one block too: a larger batch will want it.
+    let pipeline = gpu.pipeline(step.kernel, &Key::from_slice(&[0xE1]), &bindings.access, || Ok(bindings.module(gpu.dialect(), &merge(&bindings, scratch))))?;
     while run < n {
-        let pipeline =
-            gpu.pipeline(step.kernel, &Key::from_slice(&[0xE1]), &bindings.access, || Ok(bindings.module(gpu.dialect(), &merge(&bindings, scratch))))?;
-        recorder.launch(pipeline, &bindings, &[all, n, run, from, to].map(|v| v as u32), all as u64);
+        recorder.launch(pipeline.clone(), &bindings, &[all, n, run, from, to].map(|v| v as u32), all as u64);
         std::mem::swap(&mut from, &mut to);
         run *= 2;
     }
