@@ -26,7 +26,8 @@
 //! places, scatters combine what meets in an order that the index fixes. What differs between adapters — subnormals, contraction, division — is
 //! measured when a device is opened and told in `DeviceInfo::details`.
 //!
-//! *Loss.* wgpu's handlers record what went wrong and the next call returns it, as `DeviceLost` for ever after a loss.
+//! *Loss.* wgpu's handlers record what went wrong and the next call returns it, as `DeviceLost` from a loss until
+//! `Device::recover`; what was on the device before stays lost.
 //!
 //! Architecture invariant: this crate knows core's device contract and `codegen`, and nothing of autograd, layers or
 //! other backends. It holds no unsafe code but the entry in core's list of backends.

@@ -1,6 +1,6 @@
-//! The tiled product that matrix products and convolutions share: a workgroup computes a tile of the result, K is walked
-//! in slices that lie in the workgroup's memory, and every invocation keeps a block of sums in registers. What the
-//! factors are, and where the result goes, are three functions of the caller.
+//! Tiled products: a workgroup computes a tile of the result and every invocation keeps a block of sums in registers. K is
+//! walked in slices that lie in the workgroup's memory, or that subgroups pass on. What the factors are, and where the
+//! result goes, are the caller's texts.
 //!
 //! A long K with a small result is split over workgroups; the parts are added in order by a second launch, so the bits
 //! are the same from run to run.

@@ -52,25 +52,14 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usi
 let here: u32 = i % p[1u];
 let own: u32 = {};
 let v: {t} = value(line, own);
-let pair: u32 = here / (2u * p[2u]) * (2u * p[2u]);
-let middle: u32 = min(pair + p[2u], p[1u]);
-let is_left: bool = here < middle;
-let other: u32 = select(pair, middle, is_left);
-var low: u32 = other;
-var high: u32 = select(middle, min(pair + 2u * p[2u], p[1u]), is_left);
-while (low < high) {{
-    let half: u32 = low + (high - low) / 2u;
-    let w: {t} = value(line, {});
-    // Of equal elements those of the left run come first.
-    let passes: bool = select(!before(w, v), before(v, w), is_left);
-    if (passes) {{ low = half + 1u; }} else {{ high = half; }}
-}}
-let own_rank: u32 = here - select(middle, pair, is_left);
-let place: u32 = p[4u] + line * p[1u] + pair + own_rank + (low - other);
+{}let place: u32 = p[4u] + line * p[1u] + rank;
 {}
 ",
                 number("here"),
-                number("half"),
+                rank(&format!(
+                    "let w: {t} = value(line, {});\n// Of equal elements those of the left run come first.\nlet passes: bool = select(!before(w, v), before(v, w), is_left);\n",
+                    number("at")
+                )),
                 merging.set_word(numbers, "place", "own"),
             );
             let functions = combine.element(&merging, &nest, source, x.dtype) + &format!("fn before(a: {t}, b: {t}) -> bool {{ return {before}; }}\n");
@@ -81,7 +70,7 @@ let place: u32 = p[4u] + line * p[1u] + pair + own_rank + (low - other);
         run *= 2;
     }
 
-    let mut bindings = Bindings { places: merging.places.clone(), access: merging.access.clone() };
+    let mut bindings = merging.clone();
     let sorted = bindings.bind(Place::Buffer(buffer(values)?), Bindings::to_store(values.dtype.size()));
     let places = bindings.bind(Place::Buffer(buffer(order)?), Access::Write);
     let mut parameters = vec![elements as u32, n as u32, from as u32];
@@ -119,4 +108,23 @@ let a2: u32 = {};
     })?;
     recorder.launch(pipeline, &bindings, &parameters, elements as u64);
     Ok(())
+}
+/// Statements that name the `rank` of element `here` of a line of `p[1]`, where runs of `p[2]` elements are merged two by
+/// two: its place in its own run and as many of the other one as come before it. `compare` names `passes`: does the
+/// element at `at` of the other run, where `is_left` tells whether the own one is the first?
+pub(crate) fn rank(compare: &str) -> String {
+    format!(
+        "let pair: u32 = here / (2u * p[2u]) * (2u * p[2u]);
+let middle: u32 = min(pair + p[2u], p[1u]);
+let is_left: bool = here < middle;
+let other: u32 = select(pair, middle, is_left);
+var low: u32 = other;
+var high: u32 = select(middle, min(pair + 2u * p[2u], p[1u]), is_left);
+while (low < high) {{
+    let at: u32 = low + (high - low) / 2u;
+    {compare}if (passes) {{ low = at + 1u; }} else {{ high = at; }}
+}}
+let rank: u32 = pair + (here - select(middle, pair, is_left)) + (low - other);
+"
+    )
 }

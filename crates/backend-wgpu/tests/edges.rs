@@ -1,20 +1,13 @@
 //! Values at the edges that random graphs found: conversions that naga gets wrong, signs that no kernel keeps.
-use adamant_backend_wgpu::WgpuBackend;
-use adamant_core::{DType, Device, ErrorKind, Tensor, with_eager};
+mod common;
 
-fn open() -> Option<Device> {
-    match WgpuBackend::open(0) {
-        Ok(backend) => Some(Device::from_backend(Box::new(backend))),
-        Err(ErrorKind::DeviceAbsent(why)) => {
-            eprintln!("SKIPPED: {why}");
-            None
-        }
-        Err(e) => panic!("{e:?}"),
-    }
-}
+use adamant_backend_wgpu::WgpuBackend;
+use adamant_core::{DType, Tensor, with_eager};
+use common::device_of;
+
 #[test]
 fn a_negative_integer_that_becomes_one_of_64_bits_without_a_sign_wraps_as_on_the_host() {
-    let Some(device) = open() else { return };
+    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
     if !device.info().dtypes.contains(&DType::I64) {
         return eprintln!("SKIPPED: the adapter has no 64-bit integers");
     }
@@ -29,7 +22,7 @@ fn a_negative_integer_that_becomes_one_of_64_bits_without_a_sign_wraps_as_on_the
 }
 #[test]
 fn a_computed_nan_has_no_sign_whether_its_kernel_is_fused_or_not() {
-    let Some(device) = open() else { return };
+    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
     device.scoped(|| {
         let inf = Tensor::from_vec(vec![f32::INFINITY, f32::NEG_INFINITY, 0.0], [3]);
         let sign = || (&inf - &inf).signbit().to_vec::<bool>().unwrap();

@@ -1,6 +1,8 @@
 //! Kernels at the sizes where they change their way of working — rows that a workgroup shares, sums in pieces, several
 //! tiles, more operands than are bound at once — with their gradients, against the reference. The suite has the same
 //! functions at small sizes.
+mod common;
+
 use adamant_backend_wgpu::WgpuBackend;
 use adamant_conformance::{
     data::{Spread, download, draw, upload},
@@ -10,18 +12,12 @@ use adamant_conformance::{
 use adamant_core::{
     Arg, Cell, DType, Device, ErrorKind, HostArray, Op, Rng, Shape, Tensor, composite::loss::Reduction, functional as f, op::ScatterMode, step,
 };
+use common::device_of;
 use std::sync::OnceLock;
 
 fn device() -> Option<Device> {
     static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
-    *DEVICE.get_or_init(|| match WgpuBackend::open(0) {
-        Ok(backend) => Some(Device::from_backend(Box::new(backend))),
-        Err(ErrorKind::DeviceAbsent(why)) => {
-            eprintln!("SKIPPED: {why}");
-            None
-        }
-        Err(e) => panic!("{e:?}"),
-    })
+    *DEVICE.get_or_init(|| device_of(WgpuBackend::open(0)))
 }
 /// An input: its shape, and what it holds.
 #[derive(Clone, Copy)]

@@ -1,12 +1,15 @@
 //! What a training step asks of the device: no plan is made and nothing is compiled for a step that repeats, nor for a
 //! batch of another size. Where the machine has no adapter the test says so and checks nothing else.
+mod common;
+
 use adamant_backend_wgpu::WgpuBackend;
 use adamant_core::{
-    Cell, Device, ErrorKind, Result, Tensor,
+    Cell, Device, Result, Tensor,
     functional::{CrossEntropyOptions, cross_entropy, embedding, layer_norm, linear},
     schedule::take_stats,
     step,
 };
+use common::device_of;
 
 // Wide enough that the gradient of the table is sorted on every adapter.
 const WIDTH: usize = 40;
@@ -58,11 +61,7 @@ fn pipelines(device: Device) -> u64 {
 }
 #[test]
 fn a_step_that_repeats_and_a_batch_of_another_size_compile_nothing() {
-    let device = match WgpuBackend::open(0) {
-        Ok(backend) => Device::from_backend(Box::new(backend)),
-        Err(ErrorKind::DeviceAbsent(why)) => return eprintln!("SKIPPED: {why}"),
-        Err(e) => panic!("{e:?}"),
-    };
+    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
     device.scoped(|| {
         let model = Model::new().unwrap();
         let first = model.step(70).unwrap();

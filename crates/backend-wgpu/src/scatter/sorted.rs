@@ -11,6 +11,7 @@ use crate::{
     launch::{Found, Recorder, buffer},
     nest::{Group, Nest},
     pipeline::Key,
+    sort::rank,
 };
 use adamant_core::{
     ErrorKind,
@@ -207,25 +208,14 @@ fn merge(bindings: &Bindings, scratch: usize) -> String {
         "let base: u32 = p[3u] + i / p[1u] * p[1u];
 let here: u32 = i % p[1u];
 let own: u32 = {};
-let pair: u32 = here / (2u * p[2u]) * (2u * p[2u]);
-let middle: u32 = min(pair + p[2u], p[1u]);
-let is_left: bool = here < middle;
-let other: u32 = select(pair, middle, is_left);
-var low: u32 = other;
-var high: u32 = select(middle, min(pair + 2u * p[2u], p[1u]), is_left);
-while (low < high) {{
-    let at: u32 = low + (high - low) / 2u;
-    let k: u32 = {};
-    if (k < own || (k == own && !is_left)) {{ low = at + 1u; }} else {{ high = at; }}
-}}
-let to: u32 = p[4u] + i / p[1u] * p[1u] + pair + (here - select(middle, pair, is_left)) + (low - other);
+{}let to: u32 = p[4u] + i / p[1u] * p[1u] + rank;
 let place_to: u32 = to + p[0u];
 let place: u32 = {};
 {}
 {}
 ",
         word("base + here"),
-        word("base + at"),
+        rank(&format!("let k: u32 = {};\nlet passes: bool = k < own || (k == own && !is_left);\n", word("base + at"))),
         word("base + here + p[0u]"),
         bindings.set_word(scratch, "to", "own"),
         bindings.set_word(scratch, "place_to", "place"),
