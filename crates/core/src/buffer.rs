@@ -81,7 +81,7 @@ impl Buffer {
     /// Hands its memory over to the pool, past what a thread keeps at hand.
     fn shelve(mut self) {
         if let Some(memory) = self.memory.get_mut().take() {
-            self.device.pool().shelve(memory, self.bytes, self.opening == self.device.opening());
+            self.device.pool().shelve(memory, self.bytes, !self.is_of_before());
         }
     }
 }
@@ -96,7 +96,7 @@ impl Drop for Buffer {
             at_hand::keep(|| memory.take().map(|memory| Arc::new(Buffer::of_pool(memory, self.bytes, self.device, self.opening))));
         }
         if let Some(memory) = memory {
-            self.device.pool().shelve(memory, self.bytes, self.opening == self.device.opening());
+            self.device.pool().shelve(memory, self.bytes, !self.is_of_before());
         }
     }
 }

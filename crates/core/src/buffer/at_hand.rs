@@ -21,7 +21,7 @@ thread_local! {
 }
 impl AtHand {
     fn serve(&mut self, device: Device, bytes: usize) -> Option<Arc<Buffer>> {
-        let at = self.buffers.iter().rposition(|b| b.bytes == bytes && b.device == device && b.opening == device.opening())?;
+        let at = self.buffers.iter().rposition(|b| b.bytes == bytes && b.device == device && !b.is_of_before())?;
         match self.served.iter_mut().find(|(d, _)| *d == device) {
             Some((_, n)) => *n += 1,
             None => self.served.push((device, 1)),
