@@ -23,26 +23,24 @@ impl Isa {
     /// All sets, narrowest first.
     pub const ALL: [Isa; 3] = [Isa::Scalar, Isa::Avx2, Isa::Avx512];
 
-    /// The widest set this CPU has.
+    /// The widest set this CPU has. Each kernel asks whether its set is there, so the features are looked at once.
     pub fn detect() -> Isa {
-        let mut best = Isa::Scalar;
-        for isa in Isa::ALL {
-            if isa.is_available() {
-                best = isa;
-            }
-        }
-        best
+        static WIDEST: OnceLock<Isa> = OnceLock::new();
+        *WIDEST.get_or_init(|| Isa::ALL.into_iter().rfind(|isa| isa.is_detected()).unwrap_or(Isa::Scalar))
     }
 
     /// Whether this CPU can run kernels of this set.
     pub fn is_available(self) -> bool {
+        self <= Isa::detect()
+    }
+    fn is_detected(self) -> bool {
         match self {
             Isa::Scalar => true,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c"),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => {
-                Isa::Avx2.is_available()
+                Isa::Avx2.is_detected()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")

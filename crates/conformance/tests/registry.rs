@@ -8,9 +8,8 @@ use adamant_conformance::{
     registry::{EXCLUDED, Entry, Function, WITHOUT_RULE, entries},
 };
 use adamant_core::{
-    Arg, DType, Device, Op, Tensor,
+    Arg, DType, Device, Op, Outputs, Tensor,
     intercept::{self, Interceptor},
-    tensor::Outputs,
 };
 use std::{
     collections::BTreeSet,

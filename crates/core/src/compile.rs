@@ -5,7 +5,7 @@
 //! What `f` may depend on: its inputs' shapes and dtypes, the cells it reads, [`Flag`]s, whether gradients are
 //! recorded. Rust numbers that the closure captures are fixed at capture; pass what changes as a tensor or a cell.
 use crate::{
-    Device, Error, ErrorKind, Meta, Origin, Result, Tensor,
+    Device, Error, ErrorKind, Meta, Origin, Outputs, Result, Tensor,
     cell::{OVERLAYS, Overlay, OverlayKind},
     op::mix,
     record::{CONTEXT, capture},
@@ -110,7 +110,7 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
     /// Whatever `f` returns; a read of data inside `f` (the line is named); an input that is tracked (take gradients
     /// inside `f`); memory that cannot be had; a fault found in data.
     #[track_caller]
-    pub fn call(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    pub fn call(&self, inputs: &[&Tensor]) -> Result<Outputs> {
         let origin = Origin::here();
         let grad = crate::grad::grad_enabled();
         for t in inputs {
@@ -132,7 +132,7 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
         // Inside another capture, or where nothing is planned, it is the plain function.
         if CONTEXT.with(|c| c.capturing() || c.eager.get()) || device.is_reference() {
             let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
-            return (self.f)(&plain);
+            return (self.f)(&plain).map(Outputs::from_vec);
         }
         let kind = Kind { inputs, grad, door: crate::intercept::depth() };
         let call = Call { inputs, device, origin };

@@ -35,7 +35,39 @@ pub(crate) struct Tape {
     saved: Mutex<Option<Saved>>,
     origin: Origin,
 }
-type Parents = SmallVec<[Option<(Arc<Tape>, u8)>; 3]>;
+type Parents = SmallVec<[Parent; 3]>;
+/// Where the gradient for an input goes.
+#[derive(Default)]
+enum Parent {
+    /// Nowhere.
+    #[default]
+    None,
+    /// To the leaf with this number, of which a walk needs nothing else.
+    Leaf(u64),
+    /// To an output of a node.
+    Node(Arc<Tape>, u8),
+}
+impl Parent {
+    fn of(x: &Tensor) -> Parent {
+        match x.tape() {
+            None => Parent::None,
+            Some((leaf, _)) if matches!(leaf.kind, TapeKind::Leaf) => Parent::Leaf(leaf.id),
+            Some((node, output)) => Parent::Node(node.clone(), *output),
+        }
+    }
+    fn is_some(&self) -> bool {
+        !matches!(self, Parent::None)
+    }
+    /// The place on the tape of the input, whose meta this is.
+    fn place(&self, meta: Meta, origin: Origin) -> Option<(Arc<Tape>, u8)> {
+        match self {
+            Parent::None => None,
+            // Leaves are told apart by their numbers alone.
+            Parent::Leaf(id) => Some((leaf_of(*id, meta, origin), 0)),
+            Parent::Node(node, output) => Some((node.clone(), *output)),
+        }
+    }
+}
 enum TapeKind {
     Leaf,
     Op(Op, Arg),
@@ -46,13 +78,23 @@ struct Saved {
     inputs: SmallVec<[Option<Kept>; 2]>,
     outputs: SmallVec<[Option<Kept>; 1]>,
 }
+impl Tape {
+    /// The place on the tape of an input that a rule reads: only where the walk itself is to be differentiated.
+    fn place_of_input(&self, k: usize, walk: Walk) -> Option<(Arc<Tape>, u8)> {
+        if walk.graph { self.parents.get(k)?.place(*self.metas.get(k)?, self.origin) } else { None }
+    }
+}
 impl Drop for Tape {
     fn drop(&mut self) {
         // Without recursion: a chain of a million ops drops on a small stack.
         let mut last: Vec<Tape> = Vec::new();
         let leave = |parents: &mut Parents, last: &mut Vec<Tape>| {
-            for (parent, _) in parents.iter_mut().filter_map(Option::take) {
-                last.extend(Arc::into_inner(parent));
+            for parent in parents {
+                if let Parent::Node(node, _) = std::mem::take(parent)
+                    && let Some(node) = Arc::into_inner(node)
+                {
+                    last.push(node);
+                }
             }
         };
         leave(&mut self.parents, &mut last);
@@ -64,8 +106,11 @@ impl Drop for Tape {
 
 /// A new leaf.
 pub(crate) fn leaf(meta: Meta, origin: Origin) -> Arc<Tape> {
+    leaf_of(NEXT.fetch_add(1, Relaxed), meta, origin)
+}
+fn leaf_of(id: u64, meta: Meta, origin: Origin) -> Arc<Tape> {
     Arc::new(Tape {
-        id: NEXT.fetch_add(1, Relaxed),
+        id,
         kind: TapeKind::Leaf,
         parents: SmallVec::new(),
         metas: SmallVec::new(),
@@ -86,7 +131,7 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], outputs: &[Arc<Value>
     let (mut parents, mut metas, mut results) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
     for (k, t) in inputs.iter().enumerate() {
         saved.inputs.push(pick(saves.inputs, k).then(|| Kept::new(t.value())));
-        parents.push(t.tape().cloned());
+        parents.push(Parent::of(t));
         metas.push(t.meta());
     }
     for (k, v) in outputs.iter().enumerate() {
@@ -275,7 +320,7 @@ pub fn saved_bytes(t: &Tensor) -> usize {
                 values.extend(r.inputs.iter().cloned());
             }
         }
-        todo.extend(node.parents.iter().flatten().map(|p| p.0.clone()));
+        todo.extend(node.parents.iter().filter_map(|p| if let Parent::Node(node, _) = p { Some(node.clone()) } else { None }));
     }
     buffers.values().sum()
 }
@@ -389,12 +434,8 @@ fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here
             let mut saved = t.saved.lock();
             let Some(s) = &*saved else { return Err(Error::at("backward", ErrorKind::TapeReleased, here)) };
             // While the tape is on, what is saved must lead back to its own leaves.
-            let inputs: SmallVec<[Option<Tensor>; 3]> = s
-                .inputs
-                .iter()
-                .enumerate()
-                .map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph { t.parents[k].clone() } else { None })))
-                .collect();
+            let inputs: SmallVec<[Option<Tensor>; 3]> =
+                s.inputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(t.place_of_input(k, walk)))).collect();
             let outputs: SmallVec<[Option<Tensor>; 2]> = s
                 .outputs
                 .iter()
@@ -419,8 +460,10 @@ fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here
         };
         drop(cotangents);
         for (k, g) in results.into_iter().enumerate() {
-            if let (Some(g), Some(Some((p, o)))) = (g, t.parents.get(k)) {
-                give(&mut heap, &mut waiting, p, *o, g.ok()?);
+            match (g, t.parents.get(k)) {
+                (Some(g), Some(Parent::Leaf(id))) => grads.add(*id, g.ok()?),
+                (Some(g), Some(Parent::Node(node, output))) => give(&mut heap, &mut waiting, node, *output, g.ok()?),
+                _ => {}
             }
         }
     }
@@ -450,11 +493,11 @@ fn differentiate_body(c: &Arc<dyn crate::Composite>, args: &RuleArgs<'_>, walk: 
 fn identity_node(x: &Tensor) -> Tensor {
     match x.tape() {
         None => x.tracked(),
-        Some(parent) => {
+        Some(_) => {
             let tape = Arc::new(Tape {
                 id: NEXT.fetch_add(1, Relaxed),
                 kind: TapeKind::Op(Op::Cast(x.meta().dtype), Arg::None),
-                parents: SmallVec::from_elem(Some(parent.clone()), 1),
+                parents: smallvec::smallvec![Parent::of(x)],
                 metas: SmallVec::from_elem(x.meta(), 1),
                 outputs: SmallVec::from_elem(x.meta(), 1),
                 saved: Mutex::new(Some(Saved { inputs: SmallVec::from_elem(None, 1), outputs: SmallVec::from_elem(None, 1) })),
@@ -469,7 +512,7 @@ fn pull_until(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk
     let stop: Vec<u64> = stops.iter().filter_map(|t| t.tape().map(|t| t.0.id)).collect();
     let mut heap: BinaryHeap<ByNumber> = BinaryHeap::new();
     let mut waiting = Waiting::default();
-    let mut give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut Waiting, t: &Arc<Tape>, k: u8, g: Tensor| {
+    let give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut Waiting, grads: &mut Grads, t: &Arc<Tape>, k: u8, g: Tensor| {
         if stop.contains(&t.id) {
             grads.add(t.id, g);
             return;
@@ -486,18 +529,14 @@ fn pull_until(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk
         }
     };
     for (t, k, g) in roots {
-        give(&mut heap, &mut waiting, &t, k, g);
+        give(&mut heap, &mut waiting, grads, &t, k, g);
     }
     while let Some(ByNumber(t)) = heap.pop() {
         let (Some(cotangents), TapeKind::Op(op, arg)) = (waiting.remove(&t.id), &t.kind) else { continue };
         let saved = t.saved.lock();
         let Some(s) = &*saved else { continue };
-        let inputs: Vec<Option<Tensor>> = s
-            .inputs
-            .iter()
-            .enumerate()
-            .map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(if walk.graph { t.parents[k].clone() } else { None })))
-            .collect();
+        let inputs: Vec<Option<Tensor>> =
+            s.inputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(t.place_of_input(k, walk)))).collect();
         let outputs: Vec<Option<Tensor>> = s
             .outputs
             .iter()
@@ -512,8 +551,10 @@ fn pull_until(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk
         let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
         let results = rules::rule(op, *arg, &t.outputs, &args, |c, args| differentiate_body(c, args, walk))?;
         for (k, g) in results.into_iter().enumerate() {
-            if let (Some(g), Some(Some((p, o)))) = (g, t.parents.get(k)) {
-                give(&mut heap, &mut waiting, p, *o, g.ok()?);
+            match (g, t.parents.get(k)) {
+                (Some(g), Some(Parent::Leaf(id))) if stop.contains(id) => grads.add(*id, g.ok()?),
+                (Some(g), Some(Parent::Node(node, output))) => give(&mut heap, &mut waiting, grads, node, *output, g.ok()?),
+                _ => {}
             }
         }
     }

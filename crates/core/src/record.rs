@@ -18,6 +18,8 @@ use std::{
     },
 };
 
+pub(crate) mod ahead;
+
 /// One recorded op. Outputs are consecutive slots.
 #[derive(Clone)]
 pub(crate) struct Record {
@@ -128,6 +130,7 @@ pub(crate) struct Context {
     pub eager: Cell<bool>,
     pub window: Cell<usize>,
     pub below_door: Cell<u32>,
+    pub ahead: ahead::Ahead,
 }
 struct OwnStreams(SmallVec<[(Device, &'static Stream); 2]>);
 impl Drop for OwnStreams {
@@ -141,7 +144,7 @@ impl Drop for OwnStreams {
 thread_local! {
     pub(crate) static CONTEXT: Context = Context {
         own: RefCell::new(OwnStreams(SmallVec::new())), captures: RefCell::new(Vec::new()), grad_off: Cell::new(false), inherit: Cell::new(None),
-        hold: Cell::new(0), step_group: Cell::new(0), eager: Cell::new(std::env::var_os("ADAMANT_EAGER").is_some_and(|v| v != "0")), window: Cell::new(0), below_door: Cell::new(0),
+        hold: Cell::new(0), step_group: Cell::new(0), eager: Cell::new(std::env::var_os("ADAMANT_EAGER").is_some_and(|v| v != "0")), window: Cell::new(0), below_door: Cell::new(0), ahead: ahead::Ahead::default(),
     };
 }
 
@@ -364,6 +367,7 @@ impl Log {
 pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], metas: &Metas, origin: Origin) -> Result<SmallVec<[Arc<Value>; 2]>, Error> {
     CONTEXT.with(|c| {
         let device = metas.first().map_or_else(|| Err(Error::at(op.name(), ErrorKind::Internal("an op without outputs".into()), origin)), |m| Ok(m.device))?;
+        c.ahead.judge(inputs);
         let stream = c.stream(device);
         let (mut log, slots) = slots_of(&stream, &op, inputs, origin)?;
         let values: SmallVec<[Arc<Value>; 2]> = metas.iter().map(|m| Value::pending(*m, origin, stream.id, 0, 0)).collect();
@@ -372,7 +376,7 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], metas: &Metas, origin
         Ok(values)
     })
 }
-/// As `record`, of an op with one output.
+/// As `record`, of an op with one output, which [`ahead::run`] has left to be recorded.
 ///
 /// # Errors
 /// As `record`.
@@ -429,6 +433,7 @@ fn close_if_full(c: &Context, log: &mut Log) {
 
 /// Makes a value ready, whoever recorded it.
 pub(crate) fn evaluate(value: &Arc<Value>) -> Result<(), Error> {
+    value.is_read();
     while !value.is_in_memory() {
         let home = if value.is_pending() {
             Some(value.home)

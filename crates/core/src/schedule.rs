@@ -8,7 +8,7 @@ use crate::{
     kernel::Fault,
     op::Arg,
     planted::{Plant, is},
-    record::{Log, Record},
+    record::{CONTEXT, Log, Record},
     value::{Kept, Recipe, Stored, Value},
 };
 use parking_lot::Mutex;
@@ -31,6 +31,7 @@ mod lower;
 mod plan;
 pub(crate) mod watch;
 use decide::Holder;
+pub(crate) use direct::Direct;
 use execute::{Outcome, Replay};
 use expand::Source;
 pub(crate) use holders::Holders;
@@ -236,6 +237,7 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     if plan.is_direct && log.writes.is_empty() && replay.untainted() {
         let stored = replay.run_direct().map_err(Stop::Reader)?;
         log.values[plan.publish[0].0 as usize].store(stored);
+        CONTEXT.with(|c| c.ahead.learn(log, || Direct::new(plan, sized)));
         return Ok(());
     }
     let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();

@@ -271,6 +271,10 @@ impl Tensor {
         if let Some(failed) = inputs.iter().find(|t| t.value.is_failed()) {
             return failed.detach();
         }
+        if let Some(value) = record::ahead::run(&op, arg, inputs, origin) {
+            let tape = if value.meta.dtype.is_float() && is_on_tape(&op, inputs) { tape_of(op, arg, inputs, &value, origin) } else { None };
+            return Tensor { tape, value };
+        }
         let inferred = match inputs {
             [] => op.infer_first(&[]),
             [a] => op.infer_first(&[a.value.meta]),
@@ -291,10 +295,7 @@ impl Tensor {
             };
         }
         match record::record_one(op.clone(), arg, inputs, meta, origin) {
-            Ok(value) => {
-                let tape = crate::grad::record(op, arg, inputs, std::slice::from_ref(&value), origin);
-                Tensor { tape: tape.map(|t| (t, 0)), value }
-            }
+            Ok(value) => Tensor { tape: tape_of(op, arg, inputs, &value, origin), value },
             Err(e) => Tensor::failed(e),
         }
     }
@@ -444,6 +445,10 @@ impl Tensor {
             None => Ok(()),
         }
     }
+}
+/// The place on the tape of an op's only output.
+fn tape_of(op: Op, arg: Arg, inputs: &[&Tensor], value: &Arc<Value>, origin: Origin) -> Option<(Arc<Tape>, u8)> {
+    crate::grad::record(op, arg, inputs, std::slice::from_ref(value), origin).map(|tape| (tape, 0))
 }
 /// Does a gradient flow from the inputs through the op?
 fn is_on_tape(op: &Op, inputs: &[&Tensor]) -> bool {

@@ -29,7 +29,8 @@ pub(crate) struct Value {
     /// The stream that recorded it.
     pub home: u32,
     kept: AtomicU32,
-    /// (window epoch, slot) while it is in a window; [`FAILED`] for a failed tensor.
+    /// (window epoch, slot) while it is in a window; [`FAILED`] for a failed tensor; with epoch [`NO_WINDOW`] the mark of
+    /// one that was made ahead.
     place: AtomicU64,
     /// What is to be said of the memory; see the constants.
     stage: AtomicU8,
@@ -78,6 +79,8 @@ const DENSE: u8 = 2;
 const TAINTED: u8 = 3;
 /// Not to be had, or not yet: see [`Other`].
 const OTHER: u8 = 4;
+/// The epoch that no window has.
+const NO_WINDOW: u32 = 0;
 /// The place of a value that never ran because it could not be recorded.
 const FAILED: u64 = u64::MAX;
 
@@ -148,6 +151,11 @@ impl Value {
     pub fn ready(meta: Meta, origin: Origin, home: u32, stored: Stored) -> Arc<Value> {
         let stage = stored.stage(&meta.shape);
         Value::new(meta, origin, home, 0, stage, Memory::Given(stored), Other::None)
+    }
+    /// As `ready`, of a value that was computed before anybody asked for it; the mark, not 0, tells which.
+    pub fn made_ahead(meta: Meta, origin: Origin, home: u32, stored: Stored, mark: u32) -> Arc<Value> {
+        let stage = stored.stage(&meta.shape);
+        Value::new(meta, origin, home, place(NO_WINDOW, mark), stage, Memory::Given(stored), Other::None)
     }
     /// A value that could not be recorded.
     pub fn failed(meta: Meta, origin: Origin, home: u32, error: Error) -> Arc<Value> {
@@ -239,6 +247,19 @@ impl Value {
     }
     pub fn set_slot(&self, epoch: u32, slot: u32) {
         self.place.store(place(epoch, slot), Relaxed);
+    }
+    /// The mark of a value that was made ahead and has neither been read nor been in a window since; else 0.
+    pub fn mark(&self) -> u32 {
+        let place = self.place.load(Relaxed);
+        if (place >> 32) as u32 == NO_WINDOW { place as u32 } else { 0 }
+    }
+    /// Somebody reads it.
+    pub fn is_read(&self) {
+        let mark = self.mark();
+        if mark != 0 {
+            // Meanwhile another thread may have given it a place in its window.
+            let _ = self.place.compare_exchange(place(NO_WINDOW, mark), 0, Relaxed, Relaxed);
+        }
     }
     pub fn error(&self) -> Option<Error> {
         if !self.is_failed() {

@@ -1,5 +1,5 @@
 //! Operations so small that only their overhead counts.
-use adamant::{Cell, Result, Tensor, compile, functional::linear};
+use adamant::{Cell, Outputs, Result, Tensor, compile, functional::linear};
 use adamant_bench::{
     Checked, Prepared, Problem, Workload,
     check::{F32, check},
@@ -76,7 +76,7 @@ fn tiny_mlp(compiled: bool) -> Checked<Prepared> {
     };
     let passes: Rc<dyn Fn() -> Result<Vec<Tensor>>> = if compiled {
         let replayed = compile(move |_: &[Tensor]| passes());
-        Rc::new(move || replayed.call(&[]))
+        Rc::new(move || replayed.call(&[]).map(Outputs::into_vec))
     } else {
         Rc::new(passes)
     };

@@ -1,6 +1,6 @@
 //! Memory for time: a stretch of the computation of which only the inputs are kept, and which is computed again during
 //! the walk back.
-use super::{Grads, NEXT, Saved, Tape, TapeKind, Walk, grad_enabled, no_grad, pull, with_grad};
+use super::{Grads, NEXT, Parent, Saved, Tape, TapeKind, Walk, grad_enabled, no_grad, pull, with_grad};
 use crate::{
     Origin, Result, Tensor,
     cell::{OVERLAYS, Overlay, OverlayKind},
@@ -47,7 +47,7 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
     let tape = Arc::new(Tape {
         id: NEXT.fetch_add(1, Relaxed),
         kind: TapeKind::Checkpoint(Redo { f: Arc::new(f), cells }),
-        parents: inputs.iter().map(|t| t.tape().cloned()).collect(),
+        parents: inputs.iter().map(|t| Parent::of(t)).collect(),
         metas: inputs.iter().map(|t| t.meta()).collect(),
         outputs: SmallVec::from_elem(y.meta(), 1),
         saved: Mutex::new(Some(Saved { inputs: inputs.iter().map(|t| Some(Kept::new(t.value()))).collect(), outputs: SmallVec::new() })),

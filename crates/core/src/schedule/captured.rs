@@ -1,19 +1,20 @@
 //! A captured function and its replay: the window is recorded once and stays; only inputs, cells and outputs change.
 use super::{
+    Direct,
     decide::Holder,
     execute::Replay,
     expand::{Source, expand},
     plan::{InputHold, Plan, Sized},
 };
 use crate::{
-    Device, Error, ErrorKind, Op, Origin, Result, Tensor,
+    Device, Error, ErrorKind, Op, Origin, Outputs, Result, Tensor,
     cell::{Cell, Overlay},
     op::{Arg, View, mix},
     record::{Log, NoSlot, Stream, evaluate, ready},
     value::{Stored, Value},
 };
 use parking_lot::Mutex;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::{
     borrow::Cow,
     collections::HashMap,
@@ -40,6 +41,8 @@ struct Bound {
     inputs: Vec<Option<Where>>,
     outputs: Vec<Where>,
     writes: Vec<Where>,
+    /// The plan, where it is one kernel whose inputs are all arguments and whose result is the only output.
+    direct: Option<Direct>,
 }
 pub(crate) struct Captured {
     /// The window as it was recorded. Nothing is added to it.
@@ -94,7 +97,10 @@ impl Captured {
     }
 
     /// Binds, replays, and gives the results out.
-    pub fn call(&self, call: &Call<'_>) -> Result<Vec<Tensor>> {
+    pub fn call(&self, call: &Call<'_>) -> Result<Outputs> {
+        if let Some(made) = self.only.get().and_then(|bound| self.call_direct(bound, call)) {
+            return made;
+        }
         let mut arguments: SmallVec<[Cow<'_, Arc<Value>>; 4]> = SmallVec::with_capacity(call.inputs.len());
         for t in call.inputs {
             arguments.push(dense(t.value())?);
@@ -148,9 +154,6 @@ impl Captured {
         let missing = || Error::at("compile", ErrorKind::Internal("an output did not run".into()), call.origin);
         if plan.is_direct && self.writes.is_empty() && replay.untainted() {
             let made = new(0, replay.run_direct()?);
-            if let [Where::Published(0)] = bound.outputs[..] {
-                return Ok(vec![made]);
-            }
             let published = [Some(made)];
             return all(&bound.outputs, |place| result(place, &published).ok_or_else(missing));
         }
@@ -177,6 +180,23 @@ impl Captured {
         all(&bound.outputs, |place| result(place, &published).ok_or_else(missing))
     }
 
+    /// As `call`, by the direct plan. `None`: there is none, or an argument is to be evaluated or moved first.
+    fn call_direct(&self, bound: &Bound, call: &Call<'_>) -> Option<Result<Outputs>> {
+        let direct = bound.direct.as_ref()?;
+        let mut inputs: SmallVec<[&Stored; 4]> = SmallVec::new();
+        for place in &bound.inputs {
+            let Some(Where::Argument(k)) = place else { return None };
+            let value = call.inputs[*k].value();
+            value.is_read();
+            inputs.push(value.stored().filter(|_| value.is_dense())?);
+        }
+        let _watched = super::watch::flush(self.log.records.len());
+        let meta = self.log.values[bound.plan.publish[0].0 as usize].meta;
+        let origin = |r: u32| self.log.values[self.log.records[r as usize].first as usize].origin;
+        super::count(|s| s.hits += 1);
+        let made = direct.run(call.device, &self.log.records, &inputs, &origin);
+        Some(made.map(|stored| smallvec![Tensor::from_value(ready(meta, call.origin, stored))]))
+    }
     /// The plan for a call: it may take over the old value of a cell that is written, where only the cell holds it.
     fn bound(&self, old: &[Arc<Value>], device: Device) -> Result<Cow<'_, Arc<Bound>>> {
         if let Some(bound) = self.only.get() {
@@ -218,8 +238,13 @@ impl Captured {
             Source::Slot(slot) => Some(source_of(*slot).unwrap_or(Where::Window(*slot))),
             Source::Constant(_) => None,
         });
-        let (inputs, outputs, writes) = (inputs.collect(), self.outputs.iter().map(|s| place_of(*s)).collect(), written.iter().map(|s| place_of(*s)).collect());
-        let bound = Arc::new(Bound { plan: Arc::new(plan), sized: Arc::new(sized), inputs, outputs, writes });
+        let inputs: Vec<Option<Where>> = inputs.collect();
+        let outputs: Vec<Where> = self.outputs.iter().map(|s| place_of(*s)).collect();
+        let writes = written.iter().map(|s| place_of(*s)).collect();
+        let (plan, sized) = (Arc::new(plan), Arc::new(sized));
+        let of_arguments = inputs.iter().all(|place| matches!(place, Some(Where::Argument(_)))) && self.cells.is_empty() && self.writes.is_empty();
+        let direct = (plan.is_direct && of_arguments && matches!(outputs[..], [Where::Published(0)])).then(|| Direct::new(&plan, &sized));
+        let bound = Arc::new(Bound { plan, sized, inputs, outputs, writes, direct });
         self.plans.lock().push((key, bound.clone()));
         if self.writes.is_empty() {
             // Nothing is ever free. Whoever came first made the same.
@@ -229,8 +254,8 @@ impl Captured {
     }
 }
 /// As `collect` of results does, which knows no size before.
-fn all<T, U>(places: &[T], f: impl Fn(&T) -> Result<U>) -> Result<Vec<U>> {
-    let mut found = Vec::with_capacity(places.len());
+fn all(places: &[Where], f: impl Fn(&Where) -> Result<Tensor>) -> Result<Outputs> {
+    let mut found = Outputs::with_capacity(places.len());
     for place in places {
         found.push(f(place)?);
     }

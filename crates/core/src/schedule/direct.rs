@@ -1,19 +1,43 @@
 //! The short way of a plan that is one kernel and makes one new value: small eager work that is read at once. Nothing of
 //! such a plan is shared, taken over, withheld or deferred, so it runs without the lists that a replay keeps of all that.
 use super::{
-    execute::{NO_FAULT, Replay},
-    plan::{Plan, Storage, argument},
+    execute::{NO_FAULT, OriginOf, Replay},
+    expand::Source,
+    plan::{Plan, Sized, Storage, argument},
 };
 use crate::{
-    Error, Scalar,
+    Device, Error, Scalar,
     kernel::{KernelKind, Operand, Step},
     op::Arg,
     planted::stale,
+    record::Record,
     value::Stored,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+/// A direct plan for sizes, apart from the window it was made for.
+#[derive(Clone)]
+pub(crate) struct Direct {
+    plan: Arc<Plan>,
+    sized: Arc<Sized>,
+}
+impl Direct {
+    pub fn new(plan: &Arc<Plan>, sized: &Arc<Sized>) -> Direct {
+        Direct { plan: plan.clone(), sized: sized.clone() }
+    }
+    /// The slot of each input in that window; `None` for a constant.
+    pub fn slots(&self) -> impl Iterator<Item = Option<u32>> {
+        self.plan.graph.inputs.iter().map(|(_, source)| if let Source::Slot(slot) = source { Some(*slot) } else { None })
+    }
+    /// Runs it on inputs from good data.
+    ///
+    /// # Errors
+    /// Memory that cannot be had; a lost device.
+    pub fn run(&self, device: Device, records: &[Record], inputs: &[&Stored], origin: OriginOf<'_>) -> Result<Stored, Error> {
+        Replay { plan: &self.plan, sized: &self.sized, records, inputs, device, origin, bad: &|_| Vec::new() }.run_direct()
+    }
+}
 impl Plan {
     /// Is it one kernel, which cannot fault and makes one value, in memory of its own that outlives the plan?
     pub fn can_be_direct(&self) -> bool {

@@ -64,7 +64,7 @@ fn kernel_span(replay: &Replay<'_>, step: &Step<'_>, at: usize) -> tracing::Span
 }
 
 /// A window of so many ops that runs, until the guard is dropped.
-pub(super) fn flush(ops: usize) -> Watched {
+pub(crate) fn flush(ops: usize) -> Watched {
     Watched::begin(Work::Flush, ops)
 }
 /// A plan for so many ops that is made, until the guard is dropped.
@@ -77,7 +77,7 @@ enum Work {
     Plan,
 }
 /// Tells when it is dropped that something has ended.
-pub(super) struct Watched {
+pub(crate) struct Watched {
     #[cfg(feature = "profiling")]
     profiled: Option<(Work, usize, Instant)>,
     #[cfg(feature = "tracing")]

@@ -155,7 +155,7 @@ pub fn checkpoint_and_compile(device: Device) -> Result<()> {
             let compiled = compile(train.clone());
             for k in 0..3 {
                 let x = Tensor::from_vec(numbers(2 * 2 * 6 * 6, 20 + k), [2, 2, 6, 6]);
-                let out = if how == How::Compile { compiled.call(&[&x])? } else { train(std::slice::from_ref(&x))? };
+                let out = if how == How::Compile { compiled.call(&[&x])?.into_vec() } else { train(std::slice::from_ref(&x))? };
                 out[0].eval()?;
             }
             let mut all = cells;
