@@ -226,9 +226,10 @@ fn take_turn(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, wo
     for k in order(taken, words) {
         std::thread::sleep(plan.settle);
         let calls = taken.sides[k].calls;
-        // What ran before has filled the caches: an untimed call, where it costs little.
+        // What ran before has filled the caches and taught the branch predictor, and a core that waited wakes slowly: half
+        // a sample's calls untimed, where they cost little.
         if calls > 1 {
-            let answer = sides.ask(k, &Ask::Sample { calls: 1 });
+            let answer = sides.ask(k, &Ask::Sample { calls: calls.div_ceil(2) });
             withdraw(&mut taken.sides[k], &answer);
         }
         let answer = sides.ask(k, &Ask::Sample { calls });
