@@ -6,12 +6,12 @@ use crate::{
     gpu::{Gpu, internal},
     launch::{Recorder, Shared},
     map, matmul,
-    memory::{Staging, WgpuMemory, download, ours, upload},
+    memory::{self, OnItsWay, Staging, WgpuMemory, download, ours, upload},
     program, reduce, scan, scatter, select, sort, window,
 };
 use adamant_core::{
     DType, ErrorKind,
-    backend::{Backend, Determinism, DeviceInfo, Memory, Support},
+    backend::{Backend, Determinism, DeviceInfo, Memory, ReadBack, Support},
     kernel::{KernelKind, Step},
     op::{ReduceOp, ScatterMode},
 };
@@ -74,6 +74,7 @@ impl WgpuBackend {
             ("i64", yes(gpu.int64)),
             ("f64", "no".to_string()),
             ("pipelines on disk", gpu.cached.clone()),
+            ("cooperative matrices", gpu.matrices.clone()),
         ];
         details.extend(crate::probe::probe(&gpu)?.details());
         let info = DeviceInfo {
@@ -162,6 +163,22 @@ impl Opened {
         Arc::new(Opened { gpu, shared: Shared::default(), staging: Staging::default() })
     }
 }
+/// A read that was begun, of the opening that it was begun on.
+struct Reading {
+    opened: Arc<Opened>,
+    read: OnItsWay,
+    lead: usize,
+}
+impl ReadBack for Reading {
+    fn is_ready(&self) -> bool {
+        self.read.is_settled(&self.opened.gpu)
+    }
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), ErrorKind> {
+        let Reading { opened, read, lead } = *self;
+        opened.gpu.health.check()?;
+        opened.staging.finish(&opened.gpu, read, lead, to)
+    }
+}
 impl Backend for WgpuBackend {
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -179,6 +196,11 @@ impl Backend for WgpuBackend {
     fn download(&self, from: &dyn Memory, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind> {
         let opened = self.opened();
         download(&opened.gpu, &opened.staging, ours(from)?, offset, to)
+    }
+    fn read_back(&self, from: &dyn Memory, offset: usize, bytes: usize) -> Result<Box<dyn ReadBack>, ErrorKind> {
+        let opened = self.opened();
+        let (read, lead) = memory::begin(&opened.gpu, &opened.staging, ours(from)?, offset, bytes)?;
+        Ok(Box::new(Reading { opened, read, lead }))
     }
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
         let opened = self.opened();

@@ -29,6 +29,8 @@ pub(crate) struct Gpu {
     pub cache: Option<Cache>,
     /// what is to be told of it
     pub cached: String,
+    /// the sizes and types of matrices that a subgroup multiplies together, where it does
+    pub matrices: String,
     pub counts: Counts,
 }
 /// What a device has done since it was opened.
@@ -106,8 +108,10 @@ impl Gpu {
         let health = Health::watch(&device);
         let limits = device.limits();
         let (cache, cached) = Cache::open(&device, &info, caches);
+        let offered: Vec<String> = adapter.cooperative_matrix_properties().iter().map(|m| format!("{m:?}")).collect();
+        let matrices = if offered.is_empty() { "none".to_string() } else { offered.join(", ") };
         let (pipelines, counts) = (Pipelines::default(), Counts::default());
-        Ok(Gpu { device, queue, limits, adapter: info, int64, subgroup, health, pipelines, cache, cached, counts })
+        Ok(Gpu { device, queue, limits, adapter: info, int64, subgroup, health, pipelines, cache, cached, matrices, counts })
     }
     /// The language that its shaders are written in.
     pub fn dialect(&self) -> Dialect {
