@@ -18,7 +18,7 @@ use crate::{
 use adamant_core::{
     Composite, DType, ErrorKind, MAX_RANK,
     composite::attention::{Attention, AttentionBackward},
-    kernel::{Operand, Step},
+    kernel::{Kernel, Operand, Step},
 };
 use std::any::Any;
 
@@ -144,7 +144,7 @@ fn launch<'a>(
     let scratch = (kind != Kind::Forward).then(|| bindings.bind(Place::Scratch, if kind == Kind::OfQueries { Access::Write } else { Access::Read }));
     recorder.scratch(if scratch.is_some() { (heads * queries) as u64 } else { 0 })?;
     let scores = of.q.shape.with(rank - 1, keys);
-    let mut nest = mask_nest(of, &scores);
+    let mut nest = mask_nest(gpu, step.kernel, &bindings, of, &scores)?;
     nest.iter_mut().for_each(|(n, _, _)| n.place(&mut parameters));
     let mask = nest.as_ref().zip(of.mask);
     let masked = match mask {
@@ -204,8 +204,14 @@ let plane: u32 = number / (tiles * chunks);
     Ok(())
 }
 /// How the mask lies over the heads, and its steps along queries and keys.
-fn mask_nest(of: &Operands<'_, '_>, scores: &adamant_core::Shape) -> Option<(Nest, u32, u32)> {
-    let mask = of.mask?;
+fn mask_nest(
+    gpu: &Gpu,
+    kernel: &Kernel,
+    bindings: &Bindings,
+    of: &Operands<'_, '_>,
+    scores: &adamant_core::Shape,
+) -> Result<Option<(Nest, u32, u32)>, ErrorKind> {
+    let Some(mask) = of.mask else { return Ok(None) };
     let (rank, own) = (scores.rank(), mask.shape.rank());
     let mut strides = [0; MAX_RANK];
     for axis in 0..own {
@@ -217,7 +223,7 @@ fn mask_nest(of: &Operands<'_, '_>, scores: &adamant_core::Shape) -> Option<(Nes
     strides[rank - 2] = 0;
     strides[rank - 1] = 0;
     let axes: Vec<usize> = (0..rank - 2).collect();
-    Some((Nest::new(scores, &axes, &[], &[(mask.offset, strides)]), rows, columns))
+    Ok(Some((gpu.nest(kernel, 0, bindings, scores, [&axes, &[]], &[(mask.offset, strides)])?, rows, columns)))
 }
 type Bound = (&'static str, usize, DType, usize);
 /// `score(head, query, key, dot)`, and `keep(head, query, key)` where weights are dropped.

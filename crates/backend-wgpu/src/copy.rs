@@ -3,11 +3,14 @@ use crate::{
     bindings::{Access, Bindings, Place},
     frame::{Frame, layout},
     launch::{Recorder, buffer},
-    nest::{Group, Nest},
+    nest::Group,
     pipeline::Key,
     program::axes,
 };
-use adamant_core::{ErrorKind, kernel::Step};
+use adamant_core::{
+    ErrorKind,
+    kernel::{Operand, Step},
+};
 
 /// Records a Copy step.
 ///
@@ -15,6 +18,15 @@ use adamant_core::{ErrorKind, kernel::Step};
 /// Operands without memory; a text that cannot be compiled.
 pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result<(), ErrorKind> {
     let ([from], [to]) = (step.inputs, step.outputs) else { return Err(crate::gpu::internal("a copy has one input and one output")) };
+    // Elements that share words are written word by word where they lie in one piece, which a place in a larger tensor may
+    // or may not do, as its sizes are.
+    let in_words = from.dtype.size() < 4;
+    if in_words {
+        recorder.rehearse(step, |other| [true, false].into_iter().try_for_each(|dense| launch(other, step, from, &Operand { dense, ..*to })))?;
+    }
+    launch(recorder, step, from, &Operand { dense: in_words && to.dense, ..*to })
+}
+fn launch<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, from: &Operand<'a>, to: &Operand<'a>) -> Result<(), ErrorKind> {
     let gpu = recorder.gpu;
     let size = from.dtype.size();
     let mut bindings = Bindings::default();
@@ -23,7 +35,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result
     key.push(size as u8);
     if to.dense {
         let mut frame = Frame::new(&mut bindings, &[(*to, Place::Buffer(buffer(to)?))]);
-        let mut nest = Nest::new(&step.space, &axes(&step.space), &[], &[layout(from)]);
+        let mut nest = gpu.nest(step.kernel, 0, &bindings, &step.space, [&axes(&step.space), &[]], &[layout(from)])?;
         frame.place(&mut parameters, 0);
         nest.place(&mut parameters);
         frame.describe(&mut key);
@@ -37,7 +49,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result
         return Ok(());
     }
     let target = bindings.bind(Place::Buffer(buffer(to)?), Bindings::to_store(size));
-    let mut nest = Nest::new(&step.space, &axes(&step.space), &[], &[layout(from), layout(to)]);
+    let mut nest = gpu.nest(step.kernel, 1, &bindings, &step.space, [&axes(&step.space), &[]], &[layout(from), layout(to)])?;
     parameters.push(step.space.elements() as u32);
     nest.place(&mut parameters);
     nest.describe(&mut key);

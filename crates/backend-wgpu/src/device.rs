@@ -1,21 +1,22 @@
 //! The backend itself: core's contract on one opened adapter.
 use crate::{
+    cache,
     clock::Clock,
     composite, conv, copy, gather,
     gpu::{Gpu, internal},
     launch::{Recorder, Shared},
     map, matmul,
-    memory::{Staging, WgpuMemory, download, ours, upload},
+    memory::{self, OnItsWay, Staging, WgpuMemory, download, ours, upload},
     program, reduce, scan, scatter, select, sort, window,
 };
 use adamant_core::{
     DType, ErrorKind,
-    backend::{Backend, Determinism, DeviceInfo, Memory, Support},
+    backend::{Backend, Determinism, DeviceInfo, Memory, ReadBack, Support},
     kernel::{KernelKind, Step},
     op::{ReduceOp, ScatterMode},
 };
 use parking_lot::RwLock;
-use std::{any::Any, sync::Arc, time::Instant};
+use std::{any::Any, path::PathBuf, sync::Arc, time::Instant};
 
 /// An adapter as a device.
 pub struct WgpuBackend {
@@ -23,6 +24,8 @@ pub struct WgpuBackend {
     opened: RwLock<Arc<Opened>>,
     info: DeviceInfo,
     number: usize,
+    /// where compiled pipelines are kept
+    caches: Option<PathBuf>,
 }
 /// A device of wgpu and the buffers that submissions share.
 struct Opened {
@@ -34,21 +37,31 @@ const WIDE: [DType; 9] = [DType::Bool, DType::U8, DType::I8, DType::I32, DType::
 const NARROW: [DType; 8] = [DType::Bool, DType::U8, DType::I8, DType::I32, DType::U32, DType::F16, DType::BF16, DType::F32];
 
 impl WgpuBackend {
-    /// Opens adapter number `number`, with everything it can do.
+    /// Opens adapter number `number`, with everything it can do. Compiled pipelines are kept in `ADAMANT_CACHE_DIR`, else in
+    /// the user's directory for caches; with the variable set to nothing, nowhere.
     ///
     /// # Errors
     /// `DeviceAbsent`: there is none, or no such number.
     pub fn open(number: usize) -> Result<WgpuBackend, ErrorKind> {
-        WgpuBackend::from(Gpu::open(number, true)?, number)
+        let caches = cache::directory();
+        WgpuBackend::from(Gpu::open(number, true, caches.as_deref())?, number, caches)
+    }
+    /// As [`WgpuBackend::open`], with compiled pipelines kept in a directory of the user's choice, or nowhere. What is wrong
+    /// with the directory is no error: the device's details say it, and pipelines are compiled.
+    ///
+    /// # Errors
+    /// As [`WgpuBackend::open`].
+    pub fn open_with_cache(number: usize, directory: Option<PathBuf>) -> Result<WgpuBackend, ErrorKind> {
+        WgpuBackend::from(Gpu::open(number, true, directory.as_deref())?, number, directory)
     }
     /// As [`WgpuBackend::open`], without 64-bit integers: what an adapter that lacks them can do.
     ///
     /// # Errors
     /// As [`WgpuBackend::open`].
     pub fn open_without_i64(number: usize) -> Result<WgpuBackend, ErrorKind> {
-        WgpuBackend::from(Gpu::open(number, false)?, number)
+        WgpuBackend::from(Gpu::open(number, false, None)?, number, None)
     }
-    fn from(gpu: Gpu, number: usize) -> Result<WgpuBackend, ErrorKind> {
+    fn from(gpu: Gpu, number: usize, caches: Option<PathBuf>) -> Result<WgpuBackend, ErrorKind> {
         let yes = |b: bool| if b { "yes" } else { "no" }.to_string();
         let a = &gpu.adapter;
         let mut details = vec![
@@ -60,6 +73,8 @@ impl WgpuBackend {
             ("buffers of a kernel", gpu.limits.max_storage_buffers_per_shader_stage.to_string()),
             ("i64", yes(gpu.int64)),
             ("f64", "no".to_string()),
+            ("pipelines on disk", gpu.cached.clone()),
+            ("cooperative matrices", gpu.matrices.clone()),
         ];
         details.extend(crate::probe::probe(&gpu)?.details());
         let info = DeviceInfo {
@@ -71,9 +86,10 @@ impl WgpuBackend {
             determinism: Determinism::RunToRun,
             dtypes: if gpu.int64 { &WIDE } else { &NARROW },
             window_ops: 2048,
-            window_bytes: 1 << 30,
+            // A window that closed by its bytes would be cut elsewhere when the batch grows, and its kernels be others.
+            window_bytes: usize::MAX,
         };
-        Ok(WgpuBackend { opened: RwLock::new(Opened::new(gpu)), info, number })
+        Ok(WgpuBackend { opened: RwLock::new(Opened::new(gpu)), info, number, caches })
     }
     fn opened(&self) -> Arc<Opened> {
         self.opened.read().clone()
@@ -147,6 +163,22 @@ impl Opened {
         Arc::new(Opened { gpu, shared: Shared::default(), staging: Staging::default() })
     }
 }
+/// A read that was begun, of the opening that it was begun on.
+struct Reading {
+    opened: Arc<Opened>,
+    read: OnItsWay,
+    lead: usize,
+}
+impl ReadBack for Reading {
+    fn is_ready(&self) -> bool {
+        self.read.is_settled(&self.opened.gpu)
+    }
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), ErrorKind> {
+        let Reading { opened, read, lead } = *self;
+        opened.gpu.health.check()?;
+        opened.staging.finish(&opened.gpu, read, lead, to)
+    }
+}
 impl Backend for WgpuBackend {
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -164,6 +196,11 @@ impl Backend for WgpuBackend {
     fn download(&self, from: &dyn Memory, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind> {
         let opened = self.opened();
         download(&opened.gpu, &opened.staging, ours(from)?, offset, to)
+    }
+    fn read_back(&self, from: &dyn Memory, offset: usize, bytes: usize) -> Result<Box<dyn ReadBack>, ErrorKind> {
+        let opened = self.opened();
+        let (read, lead) = memory::begin(&opened.gpu, &opened.staging, ours(from)?, offset, bytes)?;
+        Ok(Box::new(Reading { opened, read, lead }))
     }
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
         let opened = self.opened();
@@ -218,7 +255,7 @@ impl Backend for WgpuBackend {
         if opened.gpu.health.lost().is_none() {
             return Ok(());
         }
-        let (old, new) = (&opened.gpu, Gpu::open(self.number, opened.gpu.int64)?);
+        let (old, new) = (&opened.gpu, Gpu::open(self.number, opened.gpu.int64, self.caches.as_deref())?);
         // What was told of the device must still hold.
         if (&new.adapter.name, new.int64, &new.limits) != (&old.adapter.name, old.int64, &old.limits) {
             return Err(ErrorKind::DeviceAbsent(format!("adapter number {} was {} and is {} now", self.number, old.adapter.name, new.adapter.name)));

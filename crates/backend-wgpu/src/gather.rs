@@ -6,7 +6,7 @@ use crate::{
     frame::{Frame, REPORT, layout},
     gpu::internal,
     launch::{Found, Recorder, buffer},
-    nest::{Group, Nest},
+    nest::Group,
     pipeline::Key,
     program::axes,
 };
@@ -42,7 +42,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usi
     // Along the axis the index tells where.
     let (offset, mut strides) = layout(x);
     let along = std::mem::take(&mut strides[axis]);
-    let mut nest = Nest::new(&out.shape, &axes(&out.shape), &[], &[(offset, strides), layout(index)]);
+    let mut nest = gpu.nest(step.kernel, 0, &bindings, &out.shape, [&axes(&out.shape), &[]], &[(offset, strides), layout(index)])?;
     let report = recorder.report(step.fault, Found::Index(x.shape[axis]));
     let mut parameters = Vec::new();
     frame.place(&mut parameters, report);
@@ -87,7 +87,7 @@ pub(crate) fn look_up<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, index: &
     let mut bindings = Bindings::default();
     let indices = bindings.bind(Place::Buffer(buffer(index)?), Access::Read);
     let faults = bindings.bind(Place::Faults, Access::Atomic);
-    let mut nest = Nest::new(&index.shape, &axes(&index.shape), &[], &[layout(index)]);
+    let mut nest = gpu.nest(step.kernel, 1, &bindings, &index.shape, [&axes(&index.shape), &[]], &[layout(index)])?;
     let mut parameters = vec![1, report];
     nest.place(&mut parameters);
     let mut key = Key::new();

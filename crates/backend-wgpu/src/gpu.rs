@@ -1,13 +1,17 @@
 //! An adapter, opened: the device, its queue, what it can do, and the pipelines it has compiled.
 use crate::{
+    cache::Cache,
     health::{Health, scoped},
     pipeline::Pipelines,
 };
 use adamant_codegen::Dialect;
 use adamant_core::{DType, ErrorKind};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// A device of wgpu with what we know of it.
@@ -22,6 +26,11 @@ pub(crate) struct Gpu {
     pub subgroup: Option<usize>,
     pub health: Arc<Health>,
     pub pipelines: Pipelines,
+    pub cache: Option<Cache>,
+    /// what is to be told of it
+    pub cached: String,
+    /// the sizes and types of matrices that a subgroup multiplies together, where it does
+    pub matrices: String,
     pub counts: Counts,
 }
 /// What a device has done since it was opened.
@@ -68,11 +77,12 @@ fn adapters() -> Vec<wgpu::Adapter> {
 }
 
 impl Gpu {
-    /// Opens adapter number `number`. `wide`: with 64-bit integers, where the adapter has them.
+    /// Opens adapter number `number`. `wide`: with 64-bit integers, where the adapter has them. `caches`: where compiled
+    /// pipelines are kept.
     ///
     /// # Errors
     /// `DeviceAbsent`, saying what there is instead.
-    pub fn open(number: usize, wide: bool) -> Result<Gpu, ErrorKind> {
+    pub fn open(number: usize, wide: bool, caches: Option<&Path>) -> Result<Gpu, ErrorKind> {
         let found = adapters();
         let Some(adapter) = found.get(number) else {
             let names: Vec<String> = found.iter().enumerate().map(|(k, a)| format!("{k}: {}", a.get_info().name)).collect();
@@ -83,7 +93,7 @@ impl Gpu {
         };
         let info = adapter.get_info();
         let int64 = wide && adapter.features().contains(wgpu::Features::SHADER_INT64);
-        let mut features = adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY);
+        let mut features = adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::PIPELINE_CACHE);
         let size = info.subgroup_max_size;
         let subgroup = (features.contains(wgpu::Features::SUBGROUP) && info.subgroup_min_size == size && (4..=32).contains(&size)).then_some(size as usize);
         features.set(wgpu::Features::SHADER_INT64, int64);
@@ -97,7 +107,11 @@ impl Gpu {
         let (device, queue) = opened.map_err(|e| ErrorKind::DeviceAbsent(format!("{} cannot be opened: {e}", info.name)))?;
         let health = Health::watch(&device);
         let limits = device.limits();
-        Ok(Gpu { device, queue, limits, adapter: info, int64, subgroup, health, pipelines: Pipelines::default(), counts: Counts::default() })
+        let (cache, cached) = Cache::open(&device, &info, caches);
+        let offered: Vec<String> = adapter.cooperative_matrix_properties().iter().map(|m| format!("{m:?}")).collect();
+        let matrices = if offered.is_empty() { "none".to_string() } else { offered.join(", ") };
+        let (pipelines, counts) = (Pipelines::default(), Counts::default());
+        Ok(Gpu { device, queue, limits, adapter: info, int64, subgroup, health, pipelines, cache, cached, matrices, counts })
     }
     /// The language that its shaders are written in.
     pub fn dialect(&self) -> Dialect {
@@ -128,6 +142,10 @@ impl Gpu {
     /// A lost device.
     pub fn wait_for(&self, index: Option<wgpu::SubmissionIndex>) -> Result<(), ErrorKind> {
         self.counts.waits.fetch_add(1, Relaxed);
+        // The device has work to do meanwhile.
+        if let Some(cache) = &self.cache {
+            cache.keep(self.counts.pipelines.load(Relaxed));
+        }
         let done = self.device.poll(wgpu::PollType::Wait { submission_index: index, timeout: None });
         if done.is_err() {
             return Err(self.health.after("waiting for it failed"));

@@ -10,7 +10,7 @@ use crate::{
 };
 use adamant_core::{
     ErrorKind,
-    kernel::{Fault, FaultWord, Operand},
+    kernel::{Fault, FaultWord, Operand, Step},
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -46,6 +46,8 @@ pub(crate) struct Recorder<'a> {
     scratch_words: u64,
     /// where passes begin that are timed
     passes: Vec<usize>,
+    /// only what it compiles matters
+    rehearses: bool,
 }
 /// Buffers that submissions use one after the other: a queue runs them in order.
 #[derive(Default)]
@@ -69,7 +71,15 @@ pub(crate) fn buffer(o: &Operand<'_>) -> Result<wgpu::Buffer, ErrorKind> {
 impl<'a> Recorder<'a> {
     /// Nothing yet.
     pub fn new(gpu: &'a Gpu) -> Recorder<'a> {
-        Recorder { gpu, launches: Vec::new(), parameters: Vec::new(), reports: Vec::new(), scratch_words: 0, passes: Vec::new() }
+        Recorder { gpu, launches: Vec::new(), parameters: Vec::new(), reports: Vec::new(), scratch_words: 0, passes: Vec::new(), rehearses: false }
+    }
+    /// Has the kernel of a step compiled nothing yet? Then `f` may record it in another way, for other sizes, on a recorder
+    /// that launches nothing: what that way needs is compiled now and not when the sizes change.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn rehearse(&self, step: &Step<'a>, f: impl FnOnce(&mut Recorder<'a>) -> Result<(), ErrorKind>) -> Result<(), ErrorKind> {
+        if self.gpu.is_new(step.kernel)? { f(&mut Recorder { rehearses: true, ..Recorder::new(self.gpu) }) } else { Ok(()) }
     }
     /// What follows is timed by itself.
     pub fn begin_pass(&mut self) {
@@ -85,7 +95,7 @@ impl<'a> Recorder<'a> {
     /// # Errors
     /// More than a kernel can see at once.
     pub fn scratch(&mut self, words: u64) -> Result<(), ErrorKind> {
-        if words * 4 > self.gpu.largest_buffer() {
+        if words * 4 > self.gpu.largest_buffer() && !self.rehearses {
             return Err(ErrorKind::OutOfMemory { asked: (words * 4) as usize, in_use: 0, cap: None });
         }
         self.scratch_words = self.scratch_words.max(words);

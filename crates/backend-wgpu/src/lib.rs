@@ -26,16 +26,21 @@
 //! places, scatters combine what meets in an order that the index fixes. What differs between adapters — subnormals, contraction, division — is
 //! measured when a device is opened and told in `DeviceInfo::details`.
 //!
+//! *Cache.* Where the driver hands out what it compiled (Vulkan), it is kept on disk in `ADAMANT_CACHE_DIR`, else in the
+//! user's directory for caches; set to nothing, the variable turns that off. `DeviceInfo::details` says what was found.
+//!
 //! *Loss.* wgpu's handlers record what went wrong and the next call returns it, as `DeviceLost` from a loss until
 //! `Device::recover`; what was on the device before stays lost.
 //!
 //! Architecture invariant: this crate knows core's device contract and `codegen`, and nothing of autograd, layers or
-//! other backends. It holds no unsafe code but the entry in core's list of backends.
+//! other backends. It holds no unsafe code but the entry in core's list of backends and the call that takes the driver's
+//! pipelines back from disk.
 // Errors are core's own type, returned once per step.
 #![allow(clippy::result_large_err)]
 
 mod attention;
 mod bindings;
+mod cache;
 mod clock;
 mod combine;
 mod composite;

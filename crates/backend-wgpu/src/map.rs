@@ -7,7 +7,7 @@ use crate::{
     bindings::{Bindings, Place},
     frame::Frame,
     launch::{Recorder, buffer},
-    nest::{Group, Nest},
+    nest::Group,
     pipeline::Key,
     program::{Program, axes},
 };
@@ -42,7 +42,7 @@ fn launch<'a>(
     let mut bindings = Bindings::default();
     let mut program = Program::new(&mut bindings, expr, step)?;
     let mut frame = Frame::new(&mut bindings, outputs);
-    let mut nest = Nest::new(&step.space, &axes(&step.space), &[], &program.operands(step));
+    let mut nest = recorder.gpu.nest(step.kernel, part, &bindings, &step.space, [&axes(&step.space), &[]], &program.operands(step))?;
 
     let mut parameters = Vec::new();
     let report = program.report(recorder, fault);

@@ -6,7 +6,17 @@ use crate::{
 };
 use adamant_core::{ErrorKind, backend::Memory};
 use parking_lot::Mutex;
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU8,
+            Ordering::{Acquire, Release},
+        },
+    },
+    time::Duration,
+};
 
 /// Memory of the wgpu backend.
 pub(crate) struct WgpuMemory {
@@ -69,45 +79,92 @@ impl Staging {
     /// # Errors
     /// A lost device.
     pub fn read(&self, gpu: &Gpu, from: &wgpu::Buffer, start: u64, to: &mut [u8]) -> Result<(), ErrorKind> {
-        let bytes = (to.len() as u64).next_multiple_of(4);
+        self.finish(gpu, self.begin(gpu, from, start, to.len() as u64)?, 0, to)
+    }
+    /// Begins to read: what is submitted from now on does not change what comes.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn begin(&self, gpu: &Gpu, from: &wgpu::Buffer, start: u64, bytes: u64) -> Result<OnItsWay, ErrorKind> {
+        let bytes = bytes.next_multiple_of(4);
         let staging = self.take(gpu, bytes)?;
         let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(from, start, &staging, 0, bytes);
         let index = gpu.queue.submit([encoder.finish()]);
-        let (send, mapped) = std::sync::mpsc::channel();
-        staging.map_async(wgpu::MapMode::Read, 0..bytes, move |result| drop(send.send(result)));
-        gpu.wait_for(Some(index))?;
+        let mapped = Arc::new(AtomicU8::new(WAITS));
+        let told = mapped.clone();
+        staging.map_async(wgpu::MapMode::Read, 0..bytes, move |result| told.store(if result.is_ok() { MAPPED } else { FAILED }, Release));
+        Ok(OnItsWay { staging, bytes, index, mapped })
+    }
+    /// Waits for the bytes from `lead` on.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn finish(&self, gpu: &Gpu, read: OnItsWay, lead: usize, to: &mut [u8]) -> Result<(), ErrorKind> {
+        if read.mapped.load(Acquire) == WAITS {
+            gpu.wait_for(Some(read.index))?;
+        }
         // Another thread that waits may be the one that is about to call back.
-        let mapped = loop {
-            match mapped.recv_timeout(std::time::Duration::from_millis(1)) {
-                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => gpu.wait_for(None)?,
-                other => break matches!(other, Ok(Ok(()))),
-            }
-        };
-        if !mapped {
-            return Err(gpu.health.after("memory could not be read back"));
+        while read.mapped.load(Acquire) == WAITS {
+            std::thread::sleep(Duration::from_micros(50));
+            gpu.wait_for(None)?;
         }
-        match staging.get_mapped_range(0..bytes) {
-            Ok(view) => to.copy_from_slice(&view[..to.len()]),
-            Err(_) => return Err(gpu.health.after("memory could not be read back")),
+        let failed = || gpu.health.after("memory could not be read back");
+        if read.mapped.load(Acquire) == FAILED {
+            return Err(failed());
         }
-        staging.unmap();
-        if staging.size() == KEPT {
-            *self.0.lock() = Some(staging);
+        match read.staging.get_mapped_range(0..read.bytes) {
+            Ok(view) => to.copy_from_slice(view.get(lead..lead + to.len()).ok_or_else(failed)?),
+            Err(_) => return Err(failed()),
+        }
+        read.staging.unmap();
+        if read.staging.size() == KEPT {
+            *self.0.lock() = Some(read.staging);
         }
         gpu.health.check()
     }
 }
+const WAITS: u8 = 0;
+const MAPPED: u8 = 1;
+const FAILED: u8 = 2;
+/// A copy that was submitted. Dropped before it is there, it is given up.
+pub(crate) struct OnItsWay {
+    staging: wgpu::Buffer,
+    bytes: u64,
+    index: wgpu::SubmissionIndex,
+    /// what became of it
+    mapped: Arc<AtomicU8>,
+}
+impl OnItsWay {
+    /// Has it come, or will it never?
+    pub fn is_settled(&self, gpu: &Gpu) -> bool {
+        let settled = || self.mapped.load(Acquire) != WAITS;
+        // A device that cannot be asked is lost.
+        settled() || gpu.health.lost().is_some() || gpu.device.poll(wgpu::PollType::Poll).is_err() || settled()
+    }
+}
 
+/// Refuses what is not in the memory.
+fn within(memory: &WgpuMemory, offset: usize, bytes: usize) -> Result<(), ErrorKind> {
+    if offset.checked_add(bytes).is_none_or(|end| end > memory.bytes) { Err(internal("bytes that are not in the memory")) } else { Ok(()) }
+}
+/// Begins to copy memory to the host; the bytes come behind so many that were copied with them.
+///
+/// # Errors
+/// A lost device; a range outside the memory.
+pub(crate) fn begin(gpu: &Gpu, staging: &Staging, from: &WgpuMemory, offset: usize, bytes: usize) -> Result<(OnItsWay, usize), ErrorKind> {
+    gpu.health.check()?;
+    within(from, offset, bytes)?;
+    let lead = offset % 4;
+    Ok((staging.begin(gpu, &from.buffer, (offset - lead) as u64, (lead + bytes) as u64)?, lead))
+}
 /// Copies memory to the host.
 ///
 /// # Errors
 /// A lost device; a range outside the memory.
 pub(crate) fn download(gpu: &Gpu, staging: &Staging, from: &WgpuMemory, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind> {
     gpu.health.check()?;
-    if offset.checked_add(to.len()).is_none_or(|end| end > from.bytes) {
-        return Err(internal("download out of bounds"));
-    }
+    within(from, offset, to.len())?;
     let lead = offset % 4;
     if to.is_empty() {
         Ok(())
@@ -126,9 +183,7 @@ pub(crate) fn download(gpu: &Gpu, staging: &Staging, from: &WgpuMemory, offset: 
 /// As [`download`].
 pub(crate) fn upload(gpu: &Gpu, staging: &Staging, to: &WgpuMemory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
     gpu.health.check()?;
-    if offset.checked_add(from.len()).is_none_or(|end| end > to.bytes) {
-        return Err(internal("upload out of bounds"));
-    }
+    within(to, offset, from.len())?;
     if from.is_empty() {
         return Ok(());
     }

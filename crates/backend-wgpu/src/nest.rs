@@ -19,9 +19,25 @@ enum Walk {
     /// by coordinates
     Strided,
 }
+/// What of a nest stands in a text, with the axes of the space that it was made for.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Form {
+    /// the axes of the space, a bit each, that are one axis of the nest
+    merged: SmallVec<[u8; MAX_RANK]>,
+    outer: usize,
+    walks: SmallVec<[Walk; 8]>,
+}
+impl Form {
+    /// How many operands walk as they do in another form.
+    pub fn likeness(&self, other: &Form) -> usize {
+        self.walks.iter().zip(&other.walks).filter(|(a, b)| a == b).count()
+    }
+}
 /// The axes of a launch, the outer group before the inner one.
 pub(crate) struct Nest {
     sizes: SmallVec<[u32; MAX_RANK]>,
+    /// the axes of the space, a bit each, in each of them
+    merged: SmallVec<[u8; MAX_RANK]>,
     outer: usize,
     /// for each operand: its offset, then its step along each axis
     steps: Vec<SmallVec<[u32; 1 + MAX_RANK]>>,
@@ -39,19 +55,19 @@ pub(crate) enum Group {
 impl Nest {
     /// The nest of operands (offset and strides) over the space's axes in the order of the two groups.
     pub fn new(space: &Shape, outer: &[usize], inner: &[usize], operands: &[(usize, Strides)]) -> Nest {
-        let mut nest = Nest { sizes: SmallVec::new(), outer: 0, steps: Vec::new(), walks: SmallVec::new(), base: 0 };
-        // As two's complement: negative steps wrap around to the right places.
-        nest.steps.extend(operands.iter().map(|(offset, _)| SmallVec::from_slice(&[*offset as u32])));
+        let mut nest = Nest::empty(operands);
         for (group, axes) in [outer, inner].into_iter().enumerate() {
             let first = nest.sizes.len();
             for &a in axes.iter().filter(|&&a| space[a] != 1) {
                 let size = space[a] as u32;
                 let merges = nest.sizes.len() > first
                     && operands.iter().zip(&nest.steps).all(|((_, strides), steps)| steps.last().copied() == Some((strides[a] as u32).wrapping_mul(size)));
-                if let (true, Some(last)) = (merges, nest.sizes.last_mut()) {
+                if let (true, Some(last), Some(merged)) = (merges, nest.sizes.last_mut(), nest.merged.last_mut()) {
                     *last = last.wrapping_mul(size);
+                    *merged |= 1 << a;
                 } else {
                     nest.sizes.push(size);
+                    nest.merged.push(1 << a);
                     nest.steps.iter_mut().for_each(|s| s.push(0));
                 }
                 for ((_, strides), steps) in operands.iter().zip(&mut nest.steps) {
@@ -64,23 +80,76 @@ impl Nest {
                 nest.outer = nest.sizes.len();
             }
         }
-        let one_group = nest.outer == nest.sizes.len();
-        let mut dense = 1u32;
-        let mut whole: SmallVec<[u32; MAX_RANK]> = SmallVec::new();
-        for &size in nest.sizes.iter().rev() {
-            whole.push(dense);
-            dense = dense.wrapping_mul(size);
-        }
-        for steps in &nest.steps {
-            nest.walks.push(if steps[1..].iter().all(|&s| s == 0) {
-                Walk::Still
-            } else if one_group && steps[1..].iter().rev().eq(whole.iter()) {
-                Walk::Dense
-            } else {
-                Walk::Strided
-            });
-        }
+        nest.walks = (0..operands.len())
+            .map(|k| {
+                if nest.walks_as(k, Walk::Still) {
+                    Walk::Still
+                } else if nest.walks_as(k, Walk::Dense) {
+                    Walk::Dense
+                } else {
+                    Walk::Strided
+                }
+            })
+            .collect();
         nest
+    }
+    /// The nest of that form, if the operands' steps allow it: axes of one element are never stepped along.
+    pub fn of(form: &Form, space: &Shape, axes: [&[usize]; 2], operands: &[(usize, Strides)]) -> Option<Nest> {
+        let mut nest = Nest::empty(operands);
+        nest.outer = form.outer;
+        for (k, &merged) in form.merged.iter().enumerate() {
+            let (mut size, mut last, mut own) = (1u32, None, 0u8);
+            for &a in axes[usize::from(k >= form.outer)].iter().filter(|&&a| merged >> a & 1 == 1) {
+                own |= 1 << a;
+                if space[a] == 1 {
+                    continue;
+                }
+                let extent = space[a] as u32;
+                if last.is_some_and(|l: usize| operands.iter().any(|(_, s)| s[l] as u32 != (s[a] as u32).wrapping_mul(extent))) {
+                    return None;
+                }
+                (size, last) = (size.wrapping_mul(extent), Some(a));
+            }
+            if own != merged {
+                return None;
+            }
+            nest.sizes.push(size);
+            for ((_, strides), steps) in operands.iter().zip(&mut nest.steps) {
+                steps.push(last.map_or(0, |a| strides[a] as u32));
+            }
+        }
+        let covered = form.merged.iter().fold(0, |all, m| all | m);
+        let covers = axes.into_iter().flatten().all(|&a| space[a] == 1 || covered >> a & 1 == 1);
+        let walks = form.walks.len() == operands.len() && form.walks.iter().enumerate().all(|(k, w)| nest.walks_as(k, *w));
+        nest.merged = form.merged.clone();
+        nest.walks = form.walks.clone();
+        (covers && walks).then_some(nest)
+    }
+    fn empty(operands: &[(usize, Strides)]) -> Nest {
+        // As two's complement: negative steps wrap around to the right places.
+        let steps = operands.iter().map(|(offset, _)| SmallVec::from_slice(&[*offset as u32])).collect();
+        Nest { sizes: SmallVec::new(), merged: SmallVec::new(), outer: 0, steps, walks: SmallVec::new(), base: 0 }
+    }
+    /// Do an operand's places follow in this way?
+    fn walks_as(&self, operand: usize, walk: Walk) -> bool {
+        let mut steps = self.sizes.iter().zip(&self.steps[operand][1..]).rev().filter(|(size, _)| **size != 1);
+        match walk {
+            Walk::Still => steps.all(|(_, &step)| step == 0),
+            Walk::Dense => {
+                let mut dense = 1u32;
+                self.outer == self.sizes.len()
+                    && steps.all(|(&size, &step)| {
+                        let is_dense = step == dense;
+                        dense = dense.wrapping_mul(size);
+                        is_dense
+                    })
+            }
+            Walk::Strided => true,
+        }
+    }
+    /// What of it stands in a text.
+    pub fn form(&self) -> Form {
+        Form { merged: self.merged.clone(), outer: self.outer, walks: self.walks.clone() }
     }
     /// Appends its structure to a key.
     pub fn describe(&self, key: &mut Key) {

@@ -49,16 +49,12 @@ impl Form {
     fn column(self, j: usize, apart: usize, x: &str) -> String {
         if self.paired { format!("2u * {x} + {}u", j % 2 + j / 2 * 2 * apart) } else { format!("{x} + {}u", j * apart) }
     }
-    /// The statements that store `<sum><i>_<j>` of all rows and columns of an invocation.
-    fn stores(self, [tall, wide]: [usize; 2], t: &str, place: impl Fn(usize, usize) -> [String; 2], store: &str) -> String {
+    /// The statements that store `s<i>_<j>` of all rows and columns of an invocation.
+    fn stores(self, [tall, wide]: [usize; 2], place: impl Fn(usize, usize) -> [String; 2]) -> String {
         let mut text = String::new();
         for (i, j) in (0..tall).flat_map(|i| (0..wide).step_by(self.together()).map(move |j| (i, j))) {
             let [row, column] = place(i, j);
-            let next = if self.paired { format!("let next: {t} = s{i}_{};", j + 1) } else { String::new() };
-            text += &format!(
-                "{{ let row: u32 = {row}; let column: u32 = {column}; let total: {t} = s{i}_{j}; {next}
-if (row < p[0u] && column < p[1u]) {{ {store} }} }}\n"
-            );
+            text += &format!("put(batch, split, {row}, {column}, s{i}_{j}, s{i}_{});\n", j + self.together() - 1);
         }
         text
     }
@@ -107,7 +103,7 @@ fn block(extent: usize) -> usize {
 pub(crate) fn record<'a>(
     recorder: &mut Recorder<'a>,
     step: &Step<'a>,
-    bindings: Bindings,
+    mut bindings: Bindings,
     mut parameters: Vec<u32>,
     mut key: Key,
     sizes: Sizes,
@@ -129,34 +125,29 @@ pub(crate) fn record<'a>(
     parameters[..OWN].copy_from_slice(&[sizes.rows as u32, sizes.columns as u32, sizes.depth as u32, length as u32, sizes.batch as u32, elements as u32]);
     let acc = accumulator(dtype);
     key.extend([form.along[0] as u8, form.along[1] as u8, form.paired as u8]);
-    let whole = Text { kernel: step.kernel, key: &key, bindings: &bindings, acc, form, split: None };
-    let way = ideal.or_larger(&gpu.forms(step.kernel, &whole.key(None))?);
-    // Whether K is split follows from the sizes, so a kernel whose K is long enough gets both forms at once: another
-    // batch compiles nothing.
-    if sizes.depth < SPLIT {
-        let pipeline = whole.pipeline(gpu, way, &ends)?;
-        recorder.launch_groups(pipeline, &bindings, &parameters, groups(way) as u64);
-        return Ok(());
+    // Whether K is split follows from the sizes, so one text does both.
+    let scratch = bindings.bind(Place::Scratch, Access::Write);
+    let text = Text { kernel: step.kernel, key: &key, bindings: &bindings, acc, form, scratch };
+    let known = gpu.forms(step.kernel, &text.key(None))?;
+    if known.is_empty() {
+        // What does for a product of any size.
+        text.pipeline(gpu, ideal.largest(), &ends)?;
     }
-    let mut divided = bindings.clone();
-    let scratch = divided.bind(Place::Scratch, Access::Write);
-    let split = Text { bindings: &divided, split: Some(scratch), ..whole };
-    let one = whole.pipeline(gpu, way, &ends)?;
-    let (parts, sum) = (split.pipeline(gpu, way, &ends)?, split.sum(gpu, scratch, &ends)?);
+    let way = ideal.or_larger(&known);
+    let (parts, sum) = (text.pipeline(gpu, way, &ends)?, text.sum(gpu, &ends)?);
+    recorder.launch_groups(parts, &bindings, &parameters, (groups(way) * splits) as u64);
     if splits == 1 {
-        recorder.launch_groups(one, &bindings, &parameters, groups(way) as u64);
         return Ok(());
     }
     recorder.scratch((splits * elements * acc.size() / 4) as u64)?;
-    recorder.launch_groups(parts, &divided, &parameters, (groups(way) * splits) as u64);
     let stored = elements / form.together();
     parameters[0] = stored as u32;
     parameters[2] = splits as u32;
     parameters[3] = sizes.rows as u32;
-    recorder.launch(sum, &divided, &parameters, stored as u64);
+    recorder.launch(sum, &bindings, &parameters, stored as u64);
     Ok(())
 }
-/// The text of one way to compute a product: whole, or with K split.
+/// The text of one way to compute a product.
 #[derive(Clone, Copy)]
 struct Text<'f> {
     kernel: &'f Kernel,
@@ -164,15 +155,14 @@ struct Text<'f> {
     bindings: &'f Bindings,
     acc: DType,
     form: Form,
-    /// the binding of the parts
-    split: Option<usize>,
+    /// the binding of the parts, where K is split
+    scratch: usize,
 }
 type EndsOf<'f> = &'f dyn Fn(&Bindings) -> Result<Ends, ErrorKind>;
 impl Text<'_> {
     /// The tile is the end of the key.
     fn key(&self, way: Option<Way>) -> Key {
         let mut key = self.key.clone();
-        key.push(self.split.is_some() as u8);
         key.extend(self.bindings.access.iter().map(|a| *a as u8));
         if let Some(way) = way {
             way.describe(&mut key);
@@ -184,25 +174,34 @@ impl Text<'_> {
         let Text { acc, form, .. } = *self;
         gpu.pipeline(self.kernel, &self.key(Some(way)), &self.bindings.access, || {
             let ends = ends(self.bindings)?;
-            let store = match self.split {
-                None => ends.store,
-                Some(s) => {
-                    let next =
-                        if form.paired { format!("let after: u32 = at + 1u;\n{}\n", self.bindings.store(s, acc, "after", "next")) } else { String::new() };
-                    let first = self.bindings.store(s, acc, "at", "total");
-                    format!("let at: u32 = split * p[5u] + (batch * p[0u] + row) * p[1u] + column;\n{first}\n{next}")
-                }
-            };
-            Ok(self.bindings.module(gpu.dialect(), &(ends.factors + &way.text(type_name(acc), form, &store))))
+            let t = type_name(acc);
+            let next =
+                if form.paired { format!("let after: u32 = at + 1u;\n{}\n", self.bindings.store(self.scratch, acc, "after", "next")) } else { String::new() };
+            let put = format!(
+                "fn put(batch: u32, split: u32, row: u32, column: u32, total: {t}, next: {t}) {{
+if (row >= p[0u] || column >= p[1u]) {{ return; }}
+if (p[3u] < p[2u]) {{
+    let at: u32 = split * p[5u] + (batch * p[0u] + row) * p[1u] + column;
+    {}
+    {next}
+    return;
+}}
+{}
+}}
+",
+                self.bindings.store(self.scratch, acc, "at", "total"),
+                ends.store
+            );
+            Ok(self.bindings.module(gpu.dialect(), &(ends.factors + &put + &way.text(t, form))))
         })
     }
     /// The sum of the parts.
-    fn sum(&self, gpu: &Gpu, scratch: usize, ends: EndsOf<'_>) -> Result<Arc<Pipeline>, ErrorKind> {
+    fn sum(&self, gpu: &Gpu, ends: EndsOf<'_>) -> Result<Arc<Pipeline>, ErrorKind> {
         let mut key = self.key(None);
         key.push(0xFE);
         gpu.pipeline(self.kernel, &key, &self.bindings.access, || {
             let (t, each) = (type_name(self.acc), self.form.together());
-            let part = || self.bindings.load(scratch, self.acc, "at");
+            let part = || self.bindings.load(self.scratch, self.acc, "at");
             let next = if self.form.paired { format!("at += 1u; next += {};", part()) } else { String::new() };
             let body = format!(
                 "var total: {t} = {t}(0);
@@ -240,6 +239,10 @@ impl Way {
             _ => Way::Shared([block(sizes.rows), block(sizes.columns).max(1 + form.paired as usize)]),
         }
     }
+    /// What computes the largest tiles.
+    fn largest(self) -> Way {
+        if let Way::Shared(_) = self { Way::Shared([4, 4]) } else { self }
+    }
     /// A larger tile that a kernel has for other sizes, by the ends of its keys, does as well, with the same sums.
     fn or_larger(self, known: &[Key]) -> Way {
         let Way::Shared(ideal) = self else { return self };
@@ -262,10 +265,10 @@ impl Way {
             Way::Subgroups(size) => key.extend([0xFF, size as u8]),
         }
     }
-    fn text(self, t: &str, form: Form, store: &str) -> String {
+    fn text(self, t: &str, form: Form) -> String {
         match self {
-            Way::Shared(blocks) => shared(t, blocks, form, store),
-            Way::Subgroups(size) => subgroups(t, size, self.tile(), form, store),
+            Way::Shared(blocks) => shared(t, blocks, form),
+            Way::Subgroups(size) => subgroups(t, size, self.tile(), form),
         }
     }
 }
@@ -287,7 +290,7 @@ fn tile_of([rows, columns]: [usize; 2]) -> String {
     )
 }
 /// The entry point where subgroups share rows: no memory of the workgroup, and no barriers.
-fn subgroups(t: &str, size: usize, tile: [usize; 2], form: Form, store: &str) -> String {
+fn subgroups(t: &str, size: usize, tile: [usize; 2], form: Form) -> String {
     let [tall, wide] = OF_SUBGROUP;
     // Elements of K that an invocation passes on: its own of so many.
     let passed = size.min(8);
@@ -303,7 +306,7 @@ fn subgroups(t: &str, size: usize, tile: [usize; 2], form: Form, store: &str) ->
     let last_lefts: String = (0..tall).map(|i| format!("let l{i}: {t} = left(batch, y{i}, k0);\n")).collect();
     let last_rights: String = (0..wide).map(|j| format!("let r{j}: {t} = right(batch, k0, x{j});\n")).collect();
     let last = each(&|i, j| format!("s{i}_{j} += l{i} * r{j};\n"));
-    let stores = form.stores([tall, wide], t, |i, j| [format!("y + {i}u"), format!("edge + {}", form.column(j, size, "x"))], store);
+    let stores = form.stores([tall, wide], |i, j| [format!("y + {i}u"), format!("edge + {}", form.column(j, size, "x"))]);
     format!(
         "@compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(subgroup_id) own: u32, @builtin(subgroup_invocation_id) lane: u32) {{
@@ -327,7 +330,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     )
 }
 /// The entry point: one tile of the result.
-fn shared(t: &str, [tall, wide]: [usize; 2], form: Form, store: &str) -> String {
+fn shared(t: &str, [tall, wide]: [usize; 2], form: Form) -> String {
     let (rows, columns) = (SIDE * tall, SIDE * wide);
     // Neighbouring invocations read neighbouring elements of a factor, whichever way it lies.
     let fill = |name: &str, extent: usize, k_inner: bool, value: &str, inside: &str| {
@@ -350,7 +353,7 @@ fn shared(t: &str, [tall, wide]: [usize; 2], form: Form, store: &str) -> String 
     let lefts: String = (0..tall).map(|i| format!("let l{i}: {t} = lefts[k * {rows}u + y + {}u];\n", i * SIDE)).collect();
     let rights: String = (0..wide).map(|j| format!("let r{j}: {t} = rights[k * {columns}u + {}];\n", form.column(j, SIDE, "x"))).collect();
     let products = each(&|i, j| format!("s{i}_{j} += l{i} * r{j};\n"));
-    let stores = form.stores([tall, wide], t, |i, j| [format!("top + y + {}u", i * SIDE), format!("edge + {}", form.column(j, SIDE, "x"))], store);
+    let stores = form.stores([tall, wide], |i, j| [format!("top + y + {}u", i * SIDE), format!("edge + {}", form.column(j, SIDE, "x"))]);
     format!(
         "var<workgroup> lefts: array<{t}, {}>;
 var<workgroup> rights: array<{t}, {}>;

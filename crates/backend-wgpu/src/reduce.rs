@@ -11,7 +11,7 @@ use crate::{
     copy::per_element,
     gpu::internal,
     launch::{Recorder, buffer},
-    nest::{Group, Nest},
+    nest::Group,
     pipeline::Key,
     program::Program,
 };
@@ -68,7 +68,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, expr: &Ex
     // adapter binds too few buffers.
     let fits = bindings.access.len() + 2 <= gpu.limits.max_storage_buffers_per_shader_stage as usize;
     let parts = if fits || pieces > 1 { Some(Target::scratch(&mut bindings, combine)) } else { None };
-    let mut nest = Nest::new(&step.space, &kept, &reduced, &program.operands(step));
+    let mut nest = gpu.nest(step.kernel, 0, &bindings, &step.space, [&kept, &reduced], &program.operands(step))?;
     let report = program.report(recorder, step.fault);
     let mut parameters =
         vec![(outputs * pieces) as u32, report, outputs as u32, length as u32, count as u32, target.offset, lanes as u32, u32::from(pieces > 1)];

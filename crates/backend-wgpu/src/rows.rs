@@ -33,6 +33,8 @@ pub(crate) struct Rows {
     /// rows of one sample
     pub groups: usize,
     pub walk: Walk,
+    /// is the length of a row the model's own, whatever the batch?
+    pub is_fixed: bool,
 }
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u8)]
@@ -49,7 +51,7 @@ impl Rows {
     pub fn along(x: &Operand<'_>, axis: usize) -> Rows {
         let count = x.shape[axis];
         let inner = x.shape[axis + 1..].iter().product();
-        Rows { rows: x.shape.without(axis).elements(), count, inner, groups: 1, walk: Walk::Line }
+        Rows { rows: x.shape.without(axis).elements(), count, inner, groups: 1, walk: Walk::Line, is_fixed: false }
     }
     /// Where element `k` of row `i` lies, and its feature.
     fn places(&self) -> [&'static str; 2] {
@@ -108,6 +110,15 @@ impl Way {
             _ => Way::Workgroup,
         }
     }
+    /// All that rows of some length may take.
+    fn all(gpu: &Gpu) -> Vec<Way> {
+        let mut all = vec![Way::Invocation];
+        all.extend(gpu.subgroup.map(Way::Subgroup));
+        if gpu.subgroup.is_none() || gpu.adapter.device_type != wgpu::DeviceType::Cpu {
+            all.push(Way::Workgroup);
+        }
+        all
+    }
     /// Rows of a workgroup.
     fn rows(self) -> u64 {
         match self {
@@ -149,11 +160,18 @@ pub(crate) fn launch<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, rows: &Ro
     places.faults = program.bound.map(|_| bindings.bind(Place::Faults, Access::Atomic));
     places.numbers = parameters.len();
     parameters.extend(&program.numbers);
-    let mut key = Key::new();
-    key.extend([way.rows() as u8, rows.walk as u8]);
-    key.extend(places.all().flat_map(|b| [b.0 as u8, b.1 as u8]));
-    key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || Ok(bindings.module(gpu.dialect(), &text(rows, program, &bindings, &places, way))))?;
+    let pipeline = |way: Way| {
+        let mut key = Key::new();
+        key.extend([way.rows() as u8, rows.walk as u8]);
+        key.extend(places.all().flat_map(|b| [b.0 as u8, b.1 as u8]));
+        key.extend(bindings.access.iter().map(|a| *a as u8));
+        gpu.pipeline(step.kernel, &key, &bindings.access, || Ok(bindings.module(gpu.dialect(), &text(rows, program, &bindings, &places, way))))
+    };
+    if !rows.is_fixed && gpu.is_new(step.kernel)? {
+        // Rows of another length may take another way.
+        Way::all(gpu).into_iter().try_for_each(|other| pipeline(other).map(drop))?;
+    }
+    let pipeline = pipeline(way)?;
     recorder.launch_groups(pipeline, &bindings, &parameters, (rows.rows as u64).div_ceil(way.rows()));
     Ok(report)
 }

@@ -10,7 +10,7 @@ use crate::{
     device::misshapen,
     frame::layout,
     launch::{Recorder, buffer},
-    nest::{Group, Nest},
+    nest::Group,
     pipeline::Key,
 };
 use adamant_core::{
@@ -42,10 +42,20 @@ enum Pass {
 pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, op: ScanOp, axis: usize, reverse: bool) -> Result<(), ErrorKind> {
     let [out] = step.outputs else { return Err(misshapen("scan")) };
     let (lines, n) = (out.shape.elements() / out.shape[axis].max(1), out.shape[axis]);
-    let cuts = matches!(op, ScanOp::Sum | ScanOp::Max | ScanOp::Min) && n >= 4 * PIECE && lines < MANY;
-    if !cuts {
-        return walk(recorder, step, op, axis, reverse, Pass::Whole);
+    let may_cut = matches!(op, ScanOp::Sum | ScanOp::Max | ScanOp::Min);
+    if may_cut {
+        // Other lines may want the other way.
+        recorder.rehearse(step, |other| {
+            walk(other, step, op, axis, reverse, Pass::Whole)?;
+            in_pieces(other, step, op, axis, reverse)
+        })?;
     }
+    if may_cut && n >= 4 * PIECE && lines < MANY { in_pieces(recorder, step, op, axis, reverse) } else { walk(recorder, step, op, axis, reverse, Pass::Whole) }
+}
+/// Lines in pieces of fixed lengths: what each gives, what comes before it, and each again from there.
+fn in_pieces<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, op: ScanOp, axis: usize, reverse: bool) -> Result<(), ErrorKind> {
+    let out = &step.outputs[0];
+    let (lines, n) = (out.shape.elements() / out.shape[axis].max(1), out.shape[axis]);
     let pieces = n.div_ceil(PIECE);
     walk(recorder, step, op, axis, reverse, Pass::Pieces)?;
     let combine = combination(op, step.inputs[0].dtype);
@@ -99,7 +109,7 @@ fn walk<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, op: ScanOp, axis: usiz
     let target = bindings.bind(Place::Buffer(buffer(out)?), if pass == Pass::Pieces { Access::Read } else { Bindings::to_store(out.dtype.size()) });
     let totals = if pass == Pass::Whole { None } else { Some(bindings.bind(Place::Scratch, Access::Write)) };
     let operands: Vec<_> = step.inputs.iter().chain(step.outputs).map(layout).collect();
-    let mut nest = Nest::new(&out.shape, &kept, &[axis], &operands);
+    let mut nest = gpu.nest(step.kernel, pass as u8, &bindings, &out.shape, [&kept, &[axis]], &operands)?;
     let mut parameters = vec![(lines * pieces) as u32, n as u32, pieces as u32, length as u32];
     nest.place(&mut parameters);
     let mut key = Key::new();

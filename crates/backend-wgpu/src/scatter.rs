@@ -14,7 +14,7 @@ use crate::{
     gather::{INDEX_OF, index_words, look_up},
     launch::{Found, Recorder, buffer},
     matmul::narrowed,
-    nest::{Group, Nest},
+    nest::Group,
     pipeline::Key,
     program::axes,
 };
@@ -64,10 +64,15 @@ fn report_bad(faults: usize, position: &str) -> String {
 pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usize, mode: ScatterMode) -> Result<(), ErrorKind> {
     let ([index, source], [out]) = (step.inputs, step.outputs) else { return Err(misshapen("scatter")) };
     let rule = Rule { index, source, out, combine: combine(mode, out.dtype) };
-    match sorted::Lines::new(recorder.gpu, step.kernel, index, axis)? {
-        Some(lines) => sorted::record(recorder, step, axis, &rule, &lines),
-        None => by_lines(recorder, step, axis, mode, &rule),
+    let lines = sorted::Lines::new(index, axis);
+    if lines.may_pay(recorder.gpu) {
+        // Which of the two is better follows from the sizes.
+        recorder.rehearse(step, |other| {
+            by_lines(other, step, axis, mode, &rule)?;
+            sorted::record(other, step, axis, &rule, &lines)
+        })?;
     }
+    if lines.pay(recorder.gpu) { sorted::record(recorder, step, axis, &rule, &lines) } else { by_lines(recorder, step, axis, mode, &rule) }
 }
 /// An invocation for each line.
 fn by_lines<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usize, mode: ScatterMode, rule: &Rule<'a>) -> Result<(), ErrorKind> {
@@ -92,7 +97,7 @@ fn by_lines<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usize, mode:
     let lines: usize = kept.iter().map(|&a| index.shape[a]).product();
     // The position in the index tensor, for the report.
     let number = (0, index.shape.strides());
-    let mut nest = Nest::new(&index.shape, &kept, &[axis], &[layout(index), layout(source), (offset, strides), number]);
+    let mut nest = gpu.nest(step.kernel, 2, &bindings, &index.shape, [&kept, &[axis]], &[layout(index), layout(source), (offset, strides), number])?;
     let report = recorder.report(step.fault, Found::Index(out.shape[axis]));
     let mut parameters = vec![lines as u32, report, index.shape[axis] as u32, out.shape[axis] as u32, along as u32];
     nest.place(&mut parameters);
@@ -148,7 +153,7 @@ fn exchange<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, out: &Operand<'a>,
     let mut bindings = Bindings::default();
     let narrow = bindings.bind(Place::Buffer(buffer(out)?), if widen { Access::Read } else { Access::Atomic });
     let wide = bindings.bind(Place::Scratch, Access::Write);
-    let mut nest = Nest::new(&out.shape, &axes(&out.shape), &[], &[layout(out)]);
+    let mut nest = gpu.nest(step.kernel, 3, &bindings, &out.shape, [&axes(&out.shape), &[]], &[layout(out)])?;
     let mut parameters = vec![out.shape.elements() as u32];
     nest.place(&mut parameters);
     let mut key = Key::new();

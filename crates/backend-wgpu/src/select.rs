@@ -6,12 +6,11 @@ use crate::{
     device::misshapen,
     frame::layout,
     launch::{Recorder, buffer},
-    nest::Nest,
     pipeline::Key,
 };
 use adamant_core::{
     DType, ErrorKind,
-    kernel::Step,
+    kernel::{Operand, Step},
     op::{ArgOp, ReduceOp},
 };
 
@@ -21,14 +20,22 @@ use adamant_core::{
 /// Operands without memory; a text that cannot be compiled.
 pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, op: ArgOp, axis: usize) -> Result<(), ErrorKind> {
     let ([x], [out]) = (step.inputs, step.outputs) else { return Err(misshapen("arg_reduce")) };
+    let innermost = x.shape[axis + 1..].iter().all(|&d| d == 1);
+    if innermost {
+        // A longer or a shorter axis wants the other way.
+        recorder.rehearse(step, |other| [false, true].into_iter().try_for_each(|shared| launch(other, step, [x, out], op, axis, shared)))?;
+    }
+    launch(recorder, step, [x, out], op, axis, innermost && x.shape[axis] >= 64)
+}
+/// `shared`: does a workgroup look for one extreme?
+fn launch<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, [x, out]: [&Operand<'a>; 2], op: ArgOp, axis: usize, shared: bool) -> Result<(), ErrorKind> {
     let gpu = recorder.gpu;
     let kept: Vec<usize> = (0..x.shape.rank()).filter(|&a| a != axis).collect();
     let (outputs, count) = (out.shape.elements(), x.shape[axis]);
-    let shared = count >= 64 && x.shape[axis + 1..].iter().all(|&d| d == 1);
     let mut bindings = Bindings::default();
     let source = bindings.bind(Place::Buffer(buffer(x)?), Access::Read);
     let target = bindings.bind(Place::Buffer(buffer(out)?), Access::Write);
-    let mut nest = Nest::new(&x.shape, &kept, &[axis], &[layout(x)]);
+    let mut nest = gpu.nest(step.kernel, 0, &bindings, &x.shape, [&kept, &[axis]], &[layout(x)])?;
     let mut parameters = vec![outputs as u32, count as u32, out.offset as u32];
     nest.place(&mut parameters);
     let mut key = Key::new();

@@ -8,7 +8,7 @@ use crate::{
     device::misshapen,
     frame::layout,
     launch::{Recorder, buffer},
-    nest::{Group, Nest},
+    nest::Group,
     pipeline::Key,
 };
 use adamant_core::{DType, ErrorKind, kernel::Step, op::ReduceOp};
@@ -26,7 +26,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usi
     let mut merging = Bindings::default();
     let source = merging.bind(Place::Buffer(buffer(x)?), Access::Read);
     let numbers = merging.bind(Place::Scratch, Access::Write);
-    let mut nest = Nest::new(&x.shape, &kept, &[axis], &[layout(x), layout(values), layout(order)]);
+    let mut nest = gpu.nest(step.kernel, 0, &merging, &x.shape, [&kept, &[axis]], &[layout(x), layout(values), layout(order)])?;
     let combine = Combine::new(ReduceOp::Max, x.dtype);
     let t = combine.type_name();
     // Is b to stand before a? NaN is the largest.

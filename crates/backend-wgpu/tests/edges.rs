@@ -6,6 +6,13 @@ use adamant_core::{DType, Tensor, with_eager};
 use common::device_of;
 
 #[test]
+fn a_device_says_which_matrices_its_subgroups_multiply() {
+    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let told = device.info().details.iter().find(|d| d.0 == "cooperative matrices").map(|d| d.1.as_str());
+    eprintln!("cooperative matrices: {told:?}");
+    assert!(told.is_some_and(|t| t == "none" || t.contains("size")), "{told:?}");
+}
+#[test]
 fn a_negative_integer_that_becomes_one_of_64_bits_without_a_sign_wraps_as_on_the_host() {
     let Some(device) = device_of(WgpuBackend::open(0)) else { return };
     if !device.info().dtypes.contains(&DType::I64) {

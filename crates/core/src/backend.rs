@@ -24,6 +24,31 @@ pub trait Memory: Any + Send + Sync {
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
+/// Bytes on their way to the host. Dropping it gives them up, waits for nothing and never fails.
+pub trait ReadBack: Send + Sync {
+    /// Would `wait` return at once?
+    fn is_ready(&self) -> bool;
+    /// Waits for the bytes: as many as were asked for.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), ErrorKind>;
+}
+/// Bytes that are there.
+struct Copied(Vec<u8>);
+impl ReadBack for Copied {
+    fn is_ready(&self) -> bool {
+        true
+    }
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), ErrorKind> {
+        if self.0.len() != to.len() {
+            return Err(ErrorKind::Internal("a read of another length".into()));
+        }
+        to.copy_from_slice(&self.0);
+        Ok(())
+    }
+}
+
 /// Can a backend run a kernel?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
@@ -95,6 +120,19 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// A lost device.
     fn download(&self, from: &dyn Memory, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind>;
+    /// Begins to copy `bytes` from `offset` on to the host, as they are behind everything that was submitted so far, and does
+    /// not wait. Where results are there when `submit` returns, as on the host, the copy is made at once.
+    ///
+    /// # Errors
+    /// A lost device; memory for the copy.
+    fn read_back(&self, from: &dyn Memory, offset: usize, bytes: usize) -> Result<Box<dyn ReadBack>, ErrorKind> {
+        let no_room = |_| ErrorKind::OutOfMemory { asked: bytes, in_use: 0, cap: None };
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(bytes).map_err(no_room)?;
+        copy.resize(bytes, 0);
+        self.download(from, offset, &mut copy)?;
+        Ok(Box::new(Copied(copy)))
+    }
     /// Runs the steps in order and returns when their results may be read by later steps.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Buffers: device memory with an owner, and the caching pool they come from and return to.
 use crate::{
     Device, ErrorKind, HostVec,
-    backend::{Backend, Memory},
+    backend::{Backend, Memory, ReadBack},
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -56,6 +56,18 @@ impl Buffer {
     pub fn download(&self, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind> {
         match self.read().as_deref() {
             Some(m) => self.device.backend().download(m, offset, to),
+            None => Err(ErrorKind::Internal("a buffer without memory".into())),
+        }
+    }
+}
+impl Buffer {
+    /// Begins to copy `bytes` from `offset` on to the host.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(crate) fn read_back(&self, offset: usize, bytes: usize) -> Result<Box<dyn ReadBack>, ErrorKind> {
+        match self.read().as_deref() {
+            Some(m) => self.device.backend().read_back(m, offset, bytes),
             None => Err(ErrorKind::Internal("a buffer without memory".into())),
         }
     }

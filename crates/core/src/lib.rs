@@ -55,7 +55,7 @@ pub use record::{flush, with_eager, with_window};
 pub use reference::HostArray;
 pub use rng::Rng;
 pub use shape::{Axes, Axis, AxisSet, Layout, MAX_RANK, Shape, ToShape, ToSizes};
-pub use tensor::{Outputs, Tensor};
+pub use tensor::{Outputs, Reading, Tensor};
 
 /// Runs a block as a range of the profile and gives its value. Without the feature `profiling` it is the block alone.
 ///

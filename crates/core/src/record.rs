@@ -315,7 +315,7 @@ impl Log {
     /// Appends the record of the last `outputs` values and hashes it.
     fn append(&mut self, op: Op, arg: Arg, inputs: Slots, outputs: usize) {
         let first = self.values.len() - outputs;
-        let mut structure = op.structure();
+        let (mut structure, is_map) = (op.structure(), op.is_map());
         let mut sizes = self.sizes ^ op.sizes();
         for v in &self.values[first..] {
             structure = structure.rotate_left(16) ^ word(&v.meta);
@@ -329,7 +329,7 @@ impl Log {
                 // Which axes broadcast is structure; how far back the input lies tells which one it is.
                 let d = &self.values[i as usize].meta.shape;
                 let mut axes = 0u64;
-                if d != out {
+                if d != out && is_map {
                     for k in 0..d.rank().min(out.rank()) {
                         axes |= ((d[d.rank() - 1 - k] == 1 && out[out.rank() - 1 - k] != 1) as u64) << k;
                     }

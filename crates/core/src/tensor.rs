@@ -31,6 +31,7 @@ mod matrix;
 mod ndarray;
 mod next_after;
 mod read;
+mod reading;
 mod reduce;
 mod scan;
 mod shaping;
@@ -42,6 +43,7 @@ pub use distance::MatrixNorm;
 pub use fourier::FftNorm;
 pub use index::{BagMode, ScatterReduce};
 pub use joining::Indexing;
+pub use reading::Reading;
 pub use statistics::Interpolation;
 
 /// An n-dimensional array on a device. Cloning copies a handle; the elements are shared and never change.

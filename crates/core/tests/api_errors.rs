@@ -135,7 +135,7 @@ fn a_failed_input_hands_its_own_error_on() {
             Tensor::cat(&[x(), bad.clone()], 0),
             bad.sort(0, false).1,
             bad.inv(),
-            Tensor::einsum("ij->", &[bad.clone()]),
+            Tensor::einsum("ij->", std::slice::from_ref(&bad)),
             x().index(&[Some(&bad)]),
         ];
         for t in after {

@@ -76,7 +76,7 @@ pub(crate) fn record<'a>(recorder: &mut Recorder<'a>, steps: &[Step<'a>]) -> Res
         let mut program = Program::new(&mut bindings, expr, step)?;
         let outputs = step.outputs.iter().map(|o| Ok((*o, Place::Buffer(buffer(o)?)))).collect::<Result<Vec<_>, ErrorKind>>()?;
         let mut frame = Frame::new(&mut bindings, &outputs);
-        let mut nest = Nest::new(&step.space, &axes(&step.space), &[], &program.operands(step));
+        let mut nest = recorder.gpu.nest(steps[0].kernel, 64 + k as u8, &bindings, &step.space, [&axes(&step.space), &[]], &program.operands(step))?;
         parameters[k] = groups as u32;
         groups += frame.units().div_ceil(GROUP);
         frame.place(&mut parameters, 0);

@@ -35,15 +35,15 @@ fn seen(norm: &Norm, x: &Operand<'_>) -> (Rows, usize) {
         Over::Layer { axes } | Over::Rms { axes } => {
             let (outer, inner) = shape.split_at(shape.rank() - axes);
             let count = inner.iter().product();
-            (Rows { rows: outer.iter().product(), count, inner: 1, groups: 1, walk: Walk::Line }, count)
+            (Rows { rows: outer.iter().product(), count, inner: 1, groups: 1, walk: Walk::Line, is_fixed: true }, count)
         }
         Over::Group { groups } => {
             let inner = shape[2..].iter().product::<usize>();
-            (Rows { rows: shape[0] * groups, count: shape[1] / groups * inner, inner, groups, walk: Walk::Group }, shape[1])
+            (Rows { rows: shape[0] * groups, count: shape[1] / groups * inner, inner, groups, walk: Walk::Group, is_fixed: false }, shape[1])
         }
         Over::Batch => {
             let inner = shape[2..].iter().product::<usize>();
-            (Rows { rows: shape[1], count: shape[0] * inner, inner, groups: 1, walk: Walk::Channel }, shape[1])
+            (Rows { rows: shape[1], count: shape[0] * inner, inner, groups: 1, walk: Walk::Channel, is_fixed: false }, shape[1])
         }
     }
 }

@@ -15,13 +15,11 @@ use crate::{
 };
 use adamant_core::{
     ErrorKind,
-    kernel::{Kernel, Operand, Step},
+    kernel::{Operand, Step},
 };
 
 /// Elements that a workgroup sorts.
 const BLOCK: usize = 256;
-/// How the structure of the launch that sorts begins.
-const SORTS: u8 = 0xE0;
 /// The key of a bad index, behind all others.
 const BAD: &str = "0xffffffffu";
 
@@ -35,23 +33,23 @@ pub(super) struct Lines {
     length: usize,
 }
 impl Lines {
-    /// Is sorting worth it? Not where lines alone fill a device, nor where they are short. A driver on the host's processor
-    /// has few invocations to gain: there the sort must be shared (64 features of 2,048 rows take 9 ms instead of 13 on
-    /// llvmpipe, a line of 100,000 takes 98 ms instead of 10). A kernel that has sorted goes on to, so that a smaller batch
-    /// compiles nothing.
-    ///
-    /// # Errors
-    /// The kernel was prepared by another backend.
-    pub fn new(gpu: &Gpu, kernel: &Kernel, index: &Operand<'_>, axis: usize) -> Result<Option<Lines>, ErrorKind> {
+    /// The lines of an index along an axis.
+    pub fn new(index: &Operand<'_>, axis: usize) -> Lines {
         let (shared, own): (Vec<usize>, Vec<usize>) = (0..index.shape.rank()).filter(|&a| a != axis).partition(|&a| index.strides[a] == 0);
         let product = |axes: &[usize]| axes.iter().map(|&a| index.shape[a]).product::<usize>();
-        let lines = Lines { indices: product(&own), features: product(&shared), length: index.shape[axis], own, shared };
+        Lines { indices: product(&own), features: product(&shared), length: index.shape[axis], own, shared }
+    }
+    /// Can sorting be worth it, with more or fewer lines? A driver on the host's processor has few invocations to gain: there
+    /// the sort must be shared (64 features of 2,048 rows take 9 ms instead of 13 on llvmpipe, a line of 100,000 takes 98 ms
+    /// instead of 10).
+    pub fn may_pay(&self, gpu: &Gpu) -> bool {
+        self.features >= if gpu.adapter.device_type == wgpu::DeviceType::Cpu { 32 } else { 1 }
+    }
+    /// Is sorting worth it? Not where lines alone fill a device, nor where they are short.
+    pub fn pay(&self, gpu: &Gpu) -> bool {
         // Keys and positions twice, and two parts of 8 bytes for every 32 elements.
-        let scratch = (16 * lines.indices + lines.indices * lines.features / 2 + 1) as u64 * lines.length as u64 + (1 << 20);
-        let features = if gpu.adapter.device_type == wgpu::DeviceType::Cpu { 32 } else { 1 };
-        let long = lines.length >= BLOCK || lines.length > 0 && !gpu.forms(kernel, &[SORTS])?.is_empty();
-        let pays = long && lines.features >= features && lines.indices * lines.features < 8192;
-        Ok((pays && scratch <= gpu.largest_buffer()).then_some(lines))
+        let scratch = (16 * self.indices + self.indices * self.features / 2 + 1) as u64 * self.length as u64 + (1 << 20);
+        self.may_pay(gpu) && self.length >= BLOCK && self.indices * self.features < 8192 && scratch <= gpu.largest_buffer()
     }
 }
 /// Records the step.
@@ -74,11 +72,11 @@ pub(super) fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>, axis: usi
     let indices = bindings.bind(Place::Buffer(buffer(index)?), Access::Read);
     let scratch = bindings.bind(Place::Scratch, Access::Write);
     let faults = bindings.bind(Place::Faults, Access::Atomic);
-    let mut nest = Nest::new(&index.shape, &lines.own, &[axis], &[layout(index), (0, index.shape.strides())]);
+    let mut nest = gpu.nest(step.kernel, 4, &bindings, &index.shape, [&lines.own, &[axis]], &[layout(index), (0, index.shape.strides())])?;
     let blocks = n.div_ceil(BLOCK);
     let mut parameters = vec![(lines.indices * blocks) as u32, report, n as u32, blocks as u32, out.shape[axis] as u32, all as u32];
     nest.place(&mut parameters);
-    let mut key = Key::from_slice(&[SORTS, index.dtype as u8]);
+    let mut key = Key::from_slice(&[0xE0, index.dtype as u8]);
     nest.describe(&mut key);
     let pipeline = gpu.pipeline(step.kernel, &key, &bindings.access, || {
         let load = format!(
@@ -118,7 +116,7 @@ if (index.y == 0u && index.x < p[4u]) {{ own = index.x; }} else {{ {} }}
     let (offset, mut strides) = layout(out);
     let along = std::mem::take(&mut strides[axis]);
     let outer: Vec<usize> = lines.own.iter().chain(&lines.shared).copied().collect();
-    let mut nest = Nest::new(&index.shape, &outer, &[axis], &[layout(rule.source), (offset, strides)]);
+    let mut nest = gpu.nest(step.kernel, 5, &bindings, &index.shape, [&outer, &[axis]], &[layout(rule.source), (offset, strides)])?;
     let mut parameters = [0, n, lines.features, pieces, piece, from, from + all, 4 * all, 4 * all + results * words].map(|v| v as u32).to_vec();
     parameters.push(along as u32);
     nest.place(&mut parameters);

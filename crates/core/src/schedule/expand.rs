@@ -76,7 +76,9 @@ impl Graph {
         }
         for &i in &inputs {
             h = mix(h, i as u64);
-            if let (Some(out), true) = (out, op.is_map() || matches!(op, Op::View(_))) {
+            // Only element-wise ops are decided on by shapes that are equal or broadcast: sizes that meet by chance elsewhere
+            // (a batch's tokens as many as a layer's features) are no structure.
+            if let (Some(out), true) = (out, op.is_map()) {
                 let d = &self.vals[i as usize].meta.shape;
                 for k in 0..d.rank().min(out.rank()) {
                     h = mix(h, (d[d.rank() - 1 - k] == out[out.rank() - 1 - k]) as u64);

@@ -233,7 +233,7 @@ impl Tensor {
     }
 }
 /// Memory of the host for `count` elements of what is read from a device.
-fn host_room<T: bytemuck::Zeroable>(count: usize, meta: &Meta) -> std::result::Result<Vec<T>, ErrorKind> {
+pub(super) fn host_room<T: bytemuck::Zeroable>(count: usize, meta: &Meta) -> std::result::Result<Vec<T>, ErrorKind> {
     let (asked, in_use) = (count.saturating_mul(size_of::<T>()), meta.device.memory().live_bytes);
     bytemuck::allocation::try_zeroed_vec(count).map_err(|()| ErrorKind::OutOfMemory { asked, in_use, cap: None })
 }

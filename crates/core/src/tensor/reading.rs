@@ -1,0 +1,91 @@
+//! Reads that are begun now and waited for later: the device goes on with what was asked of it, and so does the caller.
+use super::{Tensor, for_each_offset, read::host_room};
+use crate::{DType, Element, Error, ErrorKind, Layout, Meta, Origin, Result, backend::ReadBack};
+use std::marker::PhantomData;
+
+/// Elements on their way from a device, begun by [`Tensor::read_later`]. One that is dropped is given up: nothing waits for
+/// it and nothing fails.
+#[must_use = "a read that nobody waits for was for nothing"]
+pub struct Reading<T> {
+    on_its_way: Option<Box<dyn ReadBack>>,
+    /// how the elements lie in the bytes, where they do not lie in row-major order from the first one on
+    layout: Option<Layout>,
+    /// of the bytes that come
+    bytes: usize,
+    meta: Meta,
+    here: Origin,
+    of: PhantomData<fn() -> T>,
+}
+impl Tensor {
+    /// Computes the value, has the device copy its elements as they are now, and returns without waiting for them. What is
+    /// recorded, run or written afterwards does not change what the read gives. Where results are there when they are asked
+    /// for, as on the CPU, the read is ready at once.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, Tensor};
+    /// # Device::reference().make_current();
+    /// let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0], [3]);
+    /// let reading = (&x * 2.0).read_later::<f32>()?;
+    /// // The next step's work, while the elements are on their way.
+    /// let next = (&x + 1.0).sum(..);
+    /// next.eval()?;
+    /// assert_eq!(reading.wait()?, [2.0, 4.0, 6.0]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::eval`]; another dtype than `T`. What happens on the way is [`Reading::wait`]'s to tell.
+    #[track_caller]
+    pub fn read_later<T: Element>(&self) -> Result<Reading<T>> {
+        let (meta, here) = (self.try_meta()?, Origin::here());
+        let error = |k| Error::at("read_later", k, here);
+        if meta.dtype != T::DTYPE {
+            return Err(error(ErrorKind::DtypeMismatch { left: meta.dtype, right: T::DTYPE }));
+        }
+        self.eval().map_err(|e| if matches!(e.kind(), ErrorKind::Capturing) { error(ErrorKind::Capturing) } else { e })?;
+        let stored = self.value.stored().ok_or_else(|| error(ErrorKind::Internal("a value that was evaluated is not there".into())))?;
+        let (size, is_dense) = (meta.dtype.size(), stored.is_dense(&meta.shape));
+        let layout = (!is_dense).then(|| stored.layout(&meta.shape));
+        let (offset, bytes) = if is_dense { (stored.offset * size, meta.bytes()) } else { (0, stored.buffer.bytes()) };
+        let on_its_way = if meta.shape.elements() == 0 { None } else { Some(stored.buffer.read_back(offset, bytes).map_err(error)?) };
+        Ok(Reading { on_its_way, layout, bytes, meta, here, of: PhantomData })
+    }
+}
+impl<T: Element> Reading<T> {
+    /// Would [`Reading::wait`] return at once? A device that is lost has nothing more to wait for.
+    pub fn is_ready(&self) -> bool {
+        self.on_its_way.as_ref().is_none_or(|r| r.is_ready())
+    }
+    /// Waits for the elements, in row-major order.
+    ///
+    /// # Errors
+    /// A device that was lost meanwhile; memory for the copy.
+    pub fn wait(self) -> Result<Vec<T>> {
+        let Reading { on_its_way, layout, bytes, meta, here, .. } = self;
+        let error = |k| Error::at("read_later", k, here);
+        let Some(read) = on_its_way else { return Ok(Vec::new()) };
+        let mut came: Vec<u8> = host_room(bytes, &meta).map_err(error)?;
+        read.wait(&mut came).map_err(error)?;
+        if let Some(layout) = layout {
+            let size = meta.dtype.size();
+            let mut ordered: Vec<u8> = host_room(meta.bytes(), &meta).map_err(error)?;
+            let mut places = ordered.chunks_exact_mut(size);
+            for_each_offset(&meta.shape, &layout, |at| {
+                if let (Some(place), Some(element)) = (places.next(), came.get(at * size..(at + 1) * size)) {
+                    place.copy_from_slice(element);
+                }
+            });
+            came = ordered;
+        }
+        let mut out: Vec<T> = host_room(meta.shape.elements(), &meta).map_err(error)?;
+        if meta.dtype == DType::Bool {
+            // Not every byte is a bool.
+            let checked: &[T] = bytemuck::checked::try_cast_slice(&came).map_err(|e| error(ErrorKind::Internal(e.to_string())))?;
+            out.copy_from_slice(checked);
+            return Ok(out);
+        }
+        let mut out = T::into_host(out);
+        out.bytes_mut().copy_from_slice(&came);
+        T::from_host(out).ok_or_else(|| error(ErrorKind::Internal("a vector of another type".into())))
+    }
+}
