@@ -47,6 +47,10 @@ const NATIVE: &[&str] = &["autotools", "bindgen", "cc", "cmake", "meson", "nasm-
 
 /// Counts, builds, reports.
 pub fn run(options: &Options) -> Exit {
+    if let Err(text) = workspace::packages(&[&options.library, &options.program]) {
+        eprintln!("{text}");
+        return Exit::Usage;
+    }
     match measure(options) {
         Ok(report) => {
             print(&report, options.json);
@@ -116,5 +120,18 @@ fn build(program: &str) -> Result<Build, String> {
         (true, Some(stripped_bytes)) => Ok(Build { program: program.into(), cold_build_s, stripped_bytes }),
         (true, None) => Err(format!("{program} has no program in it")),
         (false, _) => Err(format!("{program} was not built ({status})")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_that_is_none_and_is_built() {
+        for (library, program) in [("nothing", "adamant-cli"), ("adamant", "nothing")] {
+            let options = Options { library: library.into(), program: program.into(), most: 60, count_only: true, json: false };
+            assert_eq!(run(&options), Exit::Usage, "{library} {program}");
+        }
     }
 }

@@ -20,12 +20,36 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command.args(arguments).current_dir(root());
     command
 }
+/// Says which packages there are if one of these is none of them.
+///
+/// # Errors
+/// One is no package of the workspace, or cargo does not tell.
+pub fn packages(named: &[&str]) -> Result<(), String> {
+    let output = cargo(&["metadata", "--no-deps", "--offline", "--format-version", "1"]).output().map_err(|e| format!("cargo: {e}"))?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let there: Vec<&str> = metadata["packages"].as_array().into_iter().flatten().filter_map(|p| p["name"].as_str()).collect();
+    match named.iter().find(|name| !there.contains(name)) {
+        Some(name) => Err(format!("`{name}` is no package of the workspace; there are {}", there.join(" "))),
+        None => Ok(()),
+    }
+}
 /// The program `adamant`, built in release where cargo puts it.
 ///
 /// # Errors
 /// It cannot be built.
 pub fn program() -> Result<PathBuf, String> {
-    let status = cargo(&["build", "--quiet", "--release", "--package", "adamant-cli"]).status().map_err(|e| format!("cargo: {e}"))?;
+    program_with(&[])
+}
+/// The same with more features than its own, such as `wgpu`: until it is built without them again.
+///
+/// # Errors
+/// It cannot be built.
+pub fn program_with(features: &[&str]) -> Result<PathBuf, String> {
+    let mut command = cargo(&["build", "--quiet", "--release", "--package", "adamant-cli"]);
+    if !features.is_empty() {
+        command.args(["--features", &features.join(",")]);
+    }
+    let status = command.status().map_err(|e| format!("cargo: {e}"))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let path = target.join("release").join(format!("adamant{}", std::env::consts::EXE_SUFFIX));
     match (status.success(), path.is_file()) {

@@ -2,16 +2,21 @@
 //! device's pool. One JSON document on stdout.
 //!
 //!     cargo run --release -p adamant --example allocations
+//!     cargo run --release -p adamant --example allocations -- sites.json
+//!
+//! With a file, it writes which calls asked for what, as dhat's viewer reads it.
 //!
 //! The same model learns with batches of 64 and of 256 rows. Buffers of tensors come from the pool, or a step with larger
 //! batches would ask the allocator for more: what it does ask for, small nodes of recorded ops, is the same for both.
 use adamant::{
-    Result, Tensor,
+    Device, Result, Tensor,
+    buffer::MemoryStats,
     cpu::{Context, CpuBackend},
     functional,
     nn::{Linear, Module, Relu, Sequential, Walk},
     optim::{Adam, Optimizer, UpdateRule},
 };
+use std::ffi::OsString;
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -35,7 +40,8 @@ struct Counted {
     growth: i64,
 }
 
-fn counted(batch: usize) -> Result<Counted> {
+/// Trains until the steady state, and hands over the device, its memory after the second step, and one more step.
+fn in_steady_state<T>(batch: usize, measured: impl FnOnce(Device, MemoryStats, &mut dyn FnMut() -> Result<()>) -> Result<T>) -> Result<T> {
     // On one thread: what the allocator gives then is what this thread asks for.
     let device = Context::new(CpuBackend::builder().threads(1))?.device();
     device.scoped(|| {
@@ -53,12 +59,18 @@ fn counted(batch: usize) -> Result<Counted> {
         for _ in 0..WARM_UP {
             step()?;
         }
+        measured(device, two, &mut step)
+    })
+}
+fn counted(batch: usize) -> Result<Counted> {
+    in_steady_state(batch, |device, two, step| {
         device.pool().reset_peak();
+        // The books are asked first each time: a thread then has no small buffers of its own at hand.
         let (pool, heap) = (device.memory(), dhat::HeapStats::get());
         for _ in 0..STEPS {
             step()?;
         }
-        let (heap_now, now) = (dhat::HeapStats::get(), device.memory());
+        let (now, heap_now) = (device.memory(), dhat::HeapStats::get());
         Ok(Counted {
             blocks: heap_now.total_blocks - heap.total_blocks,
             bytes: heap_now.total_bytes - heap.total_bytes,
@@ -70,7 +82,17 @@ fn counted(batch: usize) -> Result<Counted> {
         })
     })
 }
+/// Writes who asked for what in [`STEPS`] steps.
+fn sites(file: OsString) -> Result<()> {
+    in_steady_state(64, |_, _, step| {
+        let _profiler = dhat::Profiler::builder().file_name(file).trim_backtraces(None).build();
+        (0..STEPS).try_for_each(|_| step())
+    })
+}
 fn main() -> Result<()> {
+    if let Some(file) = std::env::args_os().nth(1) {
+        return sites(file);
+    }
     let _profiler = dhat::Profiler::builder().testing().build();
     let told: Vec<String> = [64, 256]
         .into_iter()

@@ -12,13 +12,15 @@ use std::{
     path::PathBuf,
     process::{ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The longest wait for the first line: a program of another language loads its libraries meanwhile.
 const HELLO: Duration = Duration::from_secs(300);
 /// The longest wait for an answer: a compiler may run before a workload is prepared.
 const ANSWER: Duration = Duration::from_secs(900);
+/// The longest wait for the end of a program that has closed its pipes.
+const LAST: Duration = Duration::from_secs(2);
 
 /// How to start a program under test.
 #[derive(Clone, PartialEq, Debug)]
@@ -81,6 +83,8 @@ pub enum ChildError {
         when: &'static str,
         /// the end of what it wrote to stderr
         said: String,
+        /// how, where it ended by itself
+        code: Option<i32>,
     },
     /// It says nothing.
     #[error("{name} said nothing for {seconds} s {when}")]
@@ -100,6 +104,13 @@ pub enum ChildError {
         /// what it speaks
         found: u32,
     },
+}
+
+impl ChildError {
+    /// The exit code of a program that ended by itself.
+    pub fn code(&self) -> Option<i32> {
+        if let ChildError::Ended { code, .. } = self { *code } else { None }
+    }
 }
 
 /// A program under test that runs.
@@ -169,11 +180,24 @@ impl Child {
         self.lines.recv_timeout(limit).map_err(|e| match e {
             RecvTimeoutError::Timeout => ChildError::Silent { name: self.name.clone(), seconds: limit.as_secs(), when },
             RecvTimeoutError::Disconnected => {
-                let _ = self.process.kill();
+                let code = self.ended();
                 let said = self.errors.take().and_then(|e| e.join().ok()).filter(|s| !s.is_empty()).map(|s| format!(": {s}"));
-                ChildError::Ended { name: self.name.clone(), when, said: said.unwrap_or_default() }
+                ChildError::Ended { name: self.name.clone(), when, said: said.unwrap_or_default(), code }
             }
         })
+    }
+    /// The exit code of a program that has closed its pipes; one that goes on all the same is ended.
+    fn ended(&mut self) -> Option<i32> {
+        let begun = Instant::now();
+        while begun.elapsed() < LAST {
+            match self.process.try_wait() {
+                Ok(Some(status)) => return status.code(),
+                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                Err(_) => break,
+            }
+        }
+        let _ = self.process.kill();
+        None
     }
     /// Asks and waits for the answer.
     ///
@@ -242,6 +266,8 @@ mod tests {
             let said = Child::start(&shell(script)).err().map(|e| e.to_string());
             assert!(said.as_deref().is_some_and(|s| s.contains(what)), "{said:?}");
         }
+        let code = |script| Child::start(&shell(script)).err().and_then(|e| e.code());
+        assert_eq!((code("exit 9"), code("exec >&-; exec sleep 60")), (Some(9), None));
         let missing = Subject::program("/no/such/program".into(), 1, "cpu");
         assert!(matches!(Child::start(&missing), Err(ChildError::Start { .. })));
     }

@@ -5,17 +5,20 @@
 pub mod baseline;
 pub mod compare;
 pub mod history;
+pub mod out;
 pub mod run;
 pub mod selftest;
 pub mod subjects;
 pub mod table;
 
 use crate::{
+    child::ChildError,
     place::Place,
     suite::{Suite, registered},
     workload::Group,
 };
 use clap::{Args, Parser, Subcommand};
+use out::Out;
 use std::{ffi::OsString, fmt::Display, process::ExitCode};
 
 /// How a verb ended.
@@ -27,8 +30,10 @@ pub enum Exit {
     Failed = 1,
     /// the arguments make no sense
     Usage = 2,
-    /// a file that was named cannot be read or written
+    /// a file that was named cannot be read, or is not what it should be
     Unreadable = 4,
+    /// what was made cannot be written
+    Unwritable = 6,
     /// slower than allowed
     Regression = 8,
     /// the device that was named is not there
@@ -44,6 +49,23 @@ pub type Ended = (Exit, String);
 /// An error with the exit code that it stands for.
 pub fn ended(exit: Exit) -> impl Fn(&dyn Display) -> Ended {
     move |e| (exit, e.to_string())
+}
+/// The end of a verb whose program under test does not start: it says itself that its device is absent, or that what it was
+/// asked makes no sense.
+pub fn not_started(e: &ChildError) -> Ended {
+    let exit = match e.code() {
+        Some(code) if code == Exit::DeviceAbsent as i32 => Exit::DeviceAbsent,
+        Some(code) if code == Exit::Usage as i32 => Exit::Usage,
+        _ => Exit::Failed,
+    };
+    (exit, e.to_string())
+}
+/// A share in percent, from 0.
+///
+/// # Errors
+/// It is none: with NaN nothing would be slower than allowed.
+fn percent(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|x: &f64| x.is_finite() && *x >= 0.0).ok_or_else(|| "a number of percent counts from 0".into())
 }
 
 /// The verbs.
@@ -137,13 +159,14 @@ pub fn execute(verb: &Verb, suite: &Suite) -> Exit {
         Verb::Serve(at) => serve(at, suite),
     };
     done.unwrap_or_else(|(exit, text)| {
-        eprintln!("{text}");
+        out::note(text);
         exit
     })
 }
 fn list(chosen: &Chosen, suite: &Suite) -> Result<Exit, Ended> {
-    some(chosen, suite)?.iter().for_each(|w| println!("{}", w.name));
-    Ok(Exit::Passed)
+    let mut out = Out::default();
+    some(chosen, suite)?.iter().for_each(|w| out.say(&w.name));
+    out.end(Exit::Passed)
 }
 /// The chosen workloads: at least one.
 ///
@@ -162,11 +185,15 @@ fn serve(at: &Where, suite: &Suite) -> Result<Exit, Ended> {
     Ok(Exit::Passed)
 }
 
+#[cfg(test)]
+#[path = "cli/tests.rs"]
+mod tests;
+
 #[derive(Parser)]
 #[command(
     name = "bench",
     about = "Benchmarks",
-    after_help = "Exit codes: 0 all is well, 1 something failed, 2 usage, 4 unreadable, 8 regression, 9 device absent"
+    after_help = "Exit codes: 0 all is well, 1 something failed, 2 usage, 4 unreadable, 6 unwritable, 8 regression, 9 device absent"
 )]
 struct Program {
     #[command(subcommand)]

@@ -12,9 +12,9 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
-    io::Write,
+    io::{self, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -216,6 +216,13 @@ impl Summary {
             max_ns: samples.iter().copied().fold(0.0, f64::max),
         })
     }
+    /// The same but for the last digits, in which machines differ; and for how an interval was drawn, as long as it is one.
+    fn is_close_to(&self, other: &Summary) -> bool {
+        let figures = |s: &Summary| [s.median_ns, s.mad_ns, s.min_ns, s.mean_ns, s.std_ns, s.max_ns];
+        let close = |(a, b): (f64, f64)| (a - b).abs() <= 1e-6 * other.median_ns;
+        let [low, high] = self.ci95_ns;
+        figures(self).into_iter().zip(figures(other)).all(close) && [self.min_ns, low, self.median_ns, high, self.max_ns].is_sorted()
+    }
 }
 impl Case {
     /// A case without samples yet.
@@ -319,6 +326,9 @@ impl Record {
         if self.schema != SCHEMA {
             return Err(format!("its schema is `{}` instead of `{SCHEMA}`", self.schema));
         }
+        if humantime::parse_rfc3339(&self.started).is_err() {
+            return Err(format!("`started` is `{}`, no time", self.started));
+        }
         if self.settings.threads == 0 {
             return Err("it has no threads".into());
         }
@@ -326,10 +336,17 @@ impl Record {
         if let Some(c) = self.ceilings.as_ref().filter(|c| !c.gflops.values().copied().chain([c.copy_gbps, c.triad_gbps, c.handover_ns]).all(positive)) {
             return Err(format!("a ceiling is no positive number: {c:?}"));
         }
+        let mut known = BTreeSet::new();
         for case in &self.cases {
             let wrong = |what: &str| Err(format!("{}: {what}", case.workload));
+            if !known.insert((&case.workload, &case.implementation)) {
+                return wrong("it is there twice");
+            }
             if case.samples_ns.iter().any(|x| !positive(*x)) {
                 return wrong("a sample is no positive number");
+            }
+            if case.waited.iter().any(|x| *x < 0.0) || case.calls_per_sample == 0 {
+                return wrong("`waited` or `calls_per_sample` is no such number");
             }
             if case.waited.len() != case.samples_ns.len() {
                 return wrong("`waited` has another length than `samples_ns`");
@@ -346,16 +363,15 @@ impl Record {
             if case.amount.into_iter().chain(case.intensity).any(|x| !positive(x)) {
                 return wrong("`amount` or `intensity` is no positive number");
             }
-            let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
             match (case.summary, Summary::of(&case.samples_ns)) {
                 (None, None) => {}
-                (Some(s), Some(own)) if close(s.median_ns, own.median_ns) && close(s.min_ns, own.min_ns) => {}
+                (Some(s), Some(own)) if s.is_close_to(&own) => {}
                 _ => return wrong("its summary does not follow from its samples"),
             }
         }
         Ok(())
     }
-    /// Appends it to a file.
+    /// Appends it to a file. Where that fails, the records that are there stay as they are.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -366,7 +382,7 @@ impl Record {
         if let Some(folder) = file.parent().filter(|p| !p.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        fs::OpenOptions::new().create(true).append(true).open(file).and_then(|mut f| f.write_all(line.as_bytes())).map_err(failed)
+        add_line(file, &line).map_err(failed)
     }
     /// All records of a file.
     ///
@@ -384,13 +400,39 @@ impl Record {
         match value["version"].as_u64() {
             Some(found) if found != u64::from(VERSION) => return Err(RecordError::Version { file: file.into(), line, found }),
             Some(_) => {}
-            None => return Err(wrong("no record: it has no `version`".into())),
+            None if value["version"].is_null() => return Err(wrong("no record: it has no `version`".into())),
+            None => return Err(wrong(format!("no record: its `version` is {}", value["version"]))),
         }
         // From the text, not from the value: repeated keys are seen there.
         let record: Record = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
         record.validate().map_err(wrong)?;
         Ok(record)
     }
+}
+/// Adds a line behind the last. A line that was cut off there (a full disk, a copy that was stopped) is not made longer,
+/// and a line that does not fit is taken back.
+fn add_line(file: &Path, line: &str) -> io::Result<()> {
+    let mut f = fs::OpenOptions::new().create(true).read(true).append(true).open(file)?;
+    let regular = f.metadata()?.is_file();
+    let before = if regular { f.seek(SeekFrom::End(0))? } else { 0 };
+    let mut last = [b'\n'];
+    if before > 0 {
+        f.seek(SeekFrom::End(-1))?;
+        f.read_exact(&mut last)?;
+    }
+    let text = if last == [b'\n'] { line.to_string() } else { format!("\n{line}") };
+    let added = f.write_all(text.as_bytes()).and_then(|()| f.flush());
+    if added.is_err() && regular {
+        let _ = f.set_len(before);
+    }
+    added
+}
+/// Does a file begin with a record, a whole one or not? What cannot be read holds none.
+pub fn holds_records(file: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = fs::File::open(file).and_then(|f| if f.metadata()?.is_file() { f.take(4096).read_to_end(&mut start) } else { Ok(0) });
+    let text: String = String::from_utf8_lossy(&start).chars().filter(|c| !c.is_whitespace()).collect();
+    read.is_ok() && text.starts_with('{') && text.contains(&format!("\"schema\":\"{SCHEMA}\""))
 }
 
 #[cfg(test)]

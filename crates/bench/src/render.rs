@@ -9,8 +9,6 @@ pub mod markdown;
 pub mod plain;
 
 use crate::{comparison::Comparison, merge::Table};
-use std::{fs, io, path::Path};
-
 /// How something is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Format {
@@ -43,23 +41,6 @@ pub fn table(t: &Table, format: Format) -> String {
         Format::Csv => plain::table_csv(t),
         Format::Json => serde_json::json!(t).to_string() + "\n",
         Format::Html => html::report(t),
-    }
-}
-/// Writes to a file, or to stdout.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write_out(text: &str, file: Option<&Path>) -> io::Result<()> {
-    match file {
-        None => {
-            print!("{text}");
-            Ok(())
-        }
-        Some(file) => {
-            let folder = file.parent().filter(|p| !p.as_os_str().is_empty());
-            let made = folder.map_or(Ok(()), fs::create_dir_all);
-            made.and_then(|()| fs::write(file, text)).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", file.display())))
-        }
     }
 }
 

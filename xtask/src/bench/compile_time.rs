@@ -38,6 +38,16 @@ struct Report {
 
 /// Builds and reports.
 pub fn run(options: &Options) -> Exit {
+    if let Err(text) = workspace::packages(&[&options.package]) {
+        eprintln!("{text}");
+        return Exit::Usage;
+    }
+    // Before the build from nothing, which takes minutes.
+    let change = workspace::root().join(&options.change);
+    if !change.is_file() {
+        eprintln!("{} is no file", change.display());
+        return Exit::Unreadable;
+    }
     match measure(options) {
         Ok(report) if options.json => println!("{}", serde_json::json!(report)),
         Ok(r) => {
@@ -78,4 +88,16 @@ fn build(options: &Options, folder: &Path) -> Result<f64, String> {
     }
     let status = command.env("CARGO_TARGET_DIR", folder).status().map_err(|e| format!("cargo: {e}"))?;
     if status.success() { Ok(start.elapsed().as_secs_f64()) } else { Err(format!("{} cannot be built", options.package)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_of_minutes_before_a_wrong_name_is_told() {
+        let options = |package: &str, change: &str| Options { package: package.into(), change: change.into(), release: false, rounds: 1, json: false };
+        assert_eq!(run(&options("nothing", "crates/core/src/lib.rs")), Exit::Usage);
+        assert_eq!(run(&options("adamant", "crates/core/src/gone.rs")), Exit::Unreadable);
+    }
 }

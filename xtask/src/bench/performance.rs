@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> Exit {
         Ok(()) => Exit::Passed,
         Err(e) => {
             eprintln!("{}: {e}", out.display());
-            Exit::Unreadable
+            Exit::Unwritable
         }
     }
 }

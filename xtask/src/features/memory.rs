@@ -162,7 +162,7 @@ fn steady() -> Checked {
     Ok(Seen::all(
         &[("0 allocations", blocks == 0), ("every request served after step 2", requests > 0 && after_two == 0)],
         format!(
-            "{} allocations of {} bytes a step, all of them nodes of recorded ops; {requests} requests of the pool in {steps} steps, {after_two} of the system after step 2",
+            "{} allocations of {} bytes a step (examples/allocations names their sites); {requests} requests of the pool in {steps} steps, {after_two} of the system after step 2",
             blocks / steps.max(1),
             bytes / steps.max(1),
         ),

@@ -125,10 +125,19 @@ fn tables() -> Checked {
         // A header, two rows, the others, all.
         parts.push(table.lines().count() == 5 && table.contains("Held MB"));
     }
-    let calls = averages.table(SortBy::Calls, 1);
-    let most = averages.rows.iter().map(|r| r.calls).max().unwrap_or(0);
-    let first = calls.lines().nth(1).is_some_and(|l| l.split_whitespace().any(|w| w == most.to_string()));
-    Ok(Seen::all(&[("rows", parts.iter().all(|p| *p)), ("the most calls first", first)], format!("{} groups of kernels", averages.rows.len())))
+    // In the whole table, the numbers of the column that it is sorted by never rise. Names may hold spaces: from the end.
+    let rows = averages.rows.len();
+    let falls = |by, from_the_end: usize| {
+        let table = averages.table(by, rows);
+        let number = |line: &str| line.split_whitespace().rev().nth(from_the_end).and_then(|word| word.parse::<f64>().ok());
+        let numbers: Vec<f64> = table.lines().skip(1).take(rows).filter_map(number).collect();
+        numbers.len() == rows && numbers.is_sorted_by(|a, b| a >= b)
+    };
+    let sorted = [(SortBy::Calls, 8), (SortBy::Total, 7), (SortBy::Memory, 0)].map(|(by, column)| falls(by, column));
+    Ok(Seen::all(
+        &[("rows", parts.iter().all(|p| *p)), ("by calls", sorted[0]), ("by time", sorted[1]), ("by memory", sorted[2])],
+        format!("{rows} groups of kernels"),
+    ))
 }
 fn ranges() -> Checked {
     let profile = trained(3)?;

@@ -1,5 +1,8 @@
 //! `baseline save|list|rm`: records under a name, to compare with as `baseline:NAME`.
-use super::{Ended, Exit, ended};
+use super::{
+    Ended, Exit, ended,
+    out::{Out, unwritable},
+};
 use crate::record::Record;
 use clap::{Args, Subcommand};
 use std::{
@@ -42,16 +45,22 @@ pub(super) fn path(name: &str) -> Result<PathBuf, Ended> {
 }
 /// Does it.
 pub(super) fn run(options: &Options) -> Result<Exit, Ended> {
-    let unreadable = |what: &Path, e: std::io::Error| (Exit::Unreadable, format!("{}: {e}", what.display()));
+    let mut out = Out::default();
     match &options.action {
         Action::Save { name, record } => {
             let to = path(name)?;
             // Read first: what cannot be compared with is no baseline.
             Record::read(record).map_err(|e| ended(Exit::Unreadable)(&e))?;
-            fs::create_dir_all(FOLDER).and_then(|()| fs::copy(record, &to)).map_err(|e| unreadable(&to, e))?;
+            // Beside it first: the one of before stays until there is another, also where that is the file itself.
+            let beside = to.with_extension("new");
+            let kept = fs::create_dir_all(FOLDER).and_then(|()| fs::copy(record, &beside)).and_then(|_| fs::rename(&beside, &to));
+            kept.map_err(|e| {
+                let _ = fs::remove_file(&beside);
+                unwritable(&to, &e)
+            })?;
         }
         Action::List => {
-            let Ok(entries) = fs::read_dir(FOLDER) else { return Ok(Exit::Passed) };
+            let Ok(entries) = fs::read_dir(FOLDER) else { return out.end(Exit::Passed) };
             let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "jsonl")).collect();
             files.sort();
             for file in files {
@@ -59,16 +68,16 @@ pub(super) fn run(options: &Options) -> Result<Exit, Ended> {
                 match Record::read(&file) {
                     Ok(records) => records.iter().for_each(|r| {
                         let git = r.git.as_ref().map(|g| format!("{:.12}{}", g.commit, if g.dirty { "+" } else { "" })).unwrap_or_default();
-                        println!("{name:<20} {}  {git:<13}  {} cases  {}", r.started, r.cases.len(), r.column());
+                        out.say(format_args!("{name:<20} {}  {git:<13}  {} cases  {}", r.started, r.cases.len(), r.column()));
                     }),
-                    Err(e) => println!("{name:<20} {e}"),
+                    Err(e) => out.say(format_args!("{name:<20} {e}")),
                 }
             }
         }
         Action::Rm { name } => {
             let file = path(name)?;
-            fs::remove_file(&file).map_err(|e| unreadable(&file, e))?;
+            fs::remove_file(&file).map_err(|e| (Exit::Unreadable, format!("{}: {e}", file.display())))?;
         }
     }
-    Ok(Exit::Passed)
+    out.end(Exit::Passed)
 }

@@ -1,6 +1,8 @@
 //! `compare`, `gate` and `calibrate`: two sides, sample by sample in turn.
 use super::{
-    Chosen, Ended, Exit, Where, ended, some,
+    Chosen, Ended, Exit, Where, ended, not_started,
+    out::{self, Out, note},
+    percent, some,
     subjects::{Operand, operand},
 };
 use crate::{
@@ -9,7 +11,7 @@ use crate::{
     interleave::{Plan, Sides, take},
     lines::{Extra, Line},
     record::{Case, Record},
-    render::{Format, comparison as rendered, write_out},
+    render::{Format, comparison as rendered},
     suite::Suite,
     verdict::{Compared, Pairs, judge, judge_samples},
 };
@@ -39,7 +41,7 @@ struct How {
     #[command(flatten)]
     sampling: Sampling,
     /// The smallest change worth telling, in percent
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = percent)]
     threshold: f64,
     /// Compare different environments; what differs is printed anyway
     #[arg(long)]
@@ -91,7 +93,7 @@ pub struct GateOptions {
     #[command(flatten)]
     compare: Options,
     /// A slowdown that is certainly larger ends with 8, in percent
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 5.0, value_parser = percent)]
     allow: f64,
 }
 /// How the noise is measured.
@@ -110,33 +112,50 @@ pub struct CalibrateOptions {
 
 pub(super) fn compare(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     let comparison = compared(options, suite)?;
-    show(&comparison, options)?;
-    Ok(if comparison.cases.iter().all(|c| c.verdict.is_none()) { Exit::Failed } else { Exit::Passed })
+    let out = show(&comparison, options)?;
+    let none = comparison.cases.iter().all(|c| c.verdict.is_none());
+    if none {
+        note("nothing could be compared");
+    }
+    out.end(if none { Exit::Failed } else { Exit::Passed })
 }
 pub(super) fn gate(options: &GateOptions, suite: &Suite) -> Result<Exit, Ended> {
     let comparison = compared(&options.compare, suite)?;
-    show(&comparison, &options.compare)?;
-    Ok(passed(&comparison, options.allow))
+    let shown = show(&comparison, &options.compare);
+    // A regression is told whatever becomes of the text.
+    match (passed(&comparison, options.allow), shown) {
+        (Exit::Passed, shown) => shown?.end(Exit::Passed),
+        (exit, Ok(out)) => out.end(exit),
+        (exit, Err((_, text))) => {
+            note(text);
+            Ok(exit)
+        }
+    }
 }
 /// Is anything slower by certainly more than so many percent? What gave no verdict has not passed.
 pub(super) fn passed(comparison: &Comparison, allow: f64) -> Exit {
     let past: Vec<&Compared> = comparison.cases.iter().filter(|c| c.is_regression(allow / 100.0)).collect();
     for case in &past {
-        eprintln!("{}: {:.3} times as long", case.workload, case.ratio.unwrap_or(f64::NAN));
+        note(format_args!("{}: {:.3} times as long", case.workload, case.ratio.unwrap_or(f64::NAN)));
     }
     if !past.is_empty() {
-        eprintln!("{} cases are slower by more than {allow} %", past.len());
+        note(format_args!("{} cases are slower by more than {allow} %", past.len()));
         return Exit::Regression;
     }
     let failed = comparison.failures().count();
-    if failed > 0 || comparison.cases.is_empty() {
-        eprintln!("{failed} cases could not be compared");
+    if comparison.cases.is_empty() {
+        note("there is nothing to compare");
+        return Exit::Failed;
+    }
+    if failed > 0 {
+        note(format_args!("{failed} cases could not be compared"));
         return Exit::Failed;
     }
     Exit::Passed
 }
 fn compared(options: &Options, suite: &Suite) -> Result<Comparison, Ended> {
     let how = &options.how;
+    out::writable(how.out.as_deref())?;
     let read = |text: &str| operand(text, how.at.threads.into(), &how.at.device, suite);
     match (read(&options.a)?, read(&options.b)?) {
         (Operand::Program(a), Operand::Program(b)) => programs(options, *a, *b, suite),
@@ -150,7 +169,7 @@ fn command(options: &Options) -> String {
 /// Stops where environments differ that nobody said may differ.
 fn admit(comparison: &Comparison, chosen: &[String], across: bool) -> Result<(), Ended> {
     for (name, a, b) in &comparison.differences {
-        eprintln!("{name}: {a} | {b}");
+        note(format_args!("{name}: {a} | {b}"));
     }
     let unasked = comparison.unasked(chosen);
     if unasked.is_empty() || across {
@@ -169,7 +188,7 @@ fn programs(options: &Options, a: Subject, b: Subject, suite: &Suite) -> Result<
     let mut about = Vec::new();
     for k in 0..2 {
         let name = sides.subjects()[k].name.clone();
-        let child = sides.child(k).map_err(|e| ended(Exit::Failed)(&e))?;
+        let child = sides.child(k).map_err(|e| not_started(&e))?;
         about.push(Side { name, facts: child.hello.facts.clone() });
     }
     let [a, b] = about.try_into().map_err(|_| (Exit::Failed, "two sides".to_string()))?;
@@ -187,11 +206,11 @@ pub(super) fn measure(sides: &mut Sides, names: &[String], plan: &Plan) -> Vec<(
         let failed: Vec<String> = taken.sides.iter().zip(sides.subjects()).filter_map(|(s, of)| Some(format!("{}: {}", of.name, s.error.as_ref()?))).collect();
         // What no side has is nothing to compare, and no failure.
         if taken.sides.iter().all(|s| s.unsupported) {
-            eprintln!("{}/{} {name} is left out: {}", k + 1, names.len(), failed.join("; "));
+            note(format_args!("{}/{} {name} is left out: {}", k + 1, names.len(), failed.join("; ")));
             continue;
         }
         let pairs = if failed.is_empty() { Ok(Pairs::of(&taken, 0, 1, one_thread)) } else { Err(failed.join("; ")) };
-        eprintln!("{}/{} {name}: {} turns", k + 1, names.len(), taken.turns.len());
+        note(format_args!("{}/{} {name}: {} turns", k + 1, names.len(), taken.turns.len()));
         cases.push((name.clone(), pairs));
     }
     cases
@@ -219,12 +238,7 @@ pub(super) fn of_records(
     across: bool,
     command: String,
 ) -> Result<Comparison, Ended> {
-    let side = |r: &Record, name: &str| Side { name: name.into(), facts: r.environment() };
-    let mut comparison = Comparison::between(side(a, name_a), side(b, name_b), false, threshold, command);
-    admit(&comparison, &[], across)?;
-    if a.settings.small || b.settings.small {
-        return Err((Exit::Usage, "a record of small shapes has no times to compare".into()));
-    }
+    let mut comparison = beginning((name_a, a), (name_b, b), threshold, across, command)?;
     let name = |c: &Case| if c.implementation == "adamant" { c.workload.clone() } else { format!("{} ({})", c.workload, c.implementation) };
     let only = suite_globs(only)?;
     let cases: Vec<_> = a
@@ -244,6 +258,23 @@ pub(super) fn of_records(
     comparison.cases = judge_samples(&cases, comparison.threshold);
     Ok(comparison)
 }
+/// What two records are compared as, without a case yet.
+fn beginning((name_a, a): (&str, &Record), (name_b, b): (&str, &Record), threshold: f64, across: bool, command: String) -> Result<Comparison, Ended> {
+    let side = |r: &Record, name: &str| Side { name: name.into(), facts: r.environment() };
+    let comparison = Comparison::between(side(a, name_a), side(b, name_b), false, threshold, command);
+    admit(&comparison, &[], across)?;
+    if a.settings.small || b.settings.small {
+        return Err((Exit::Usage, "a record of small shapes has no times to compare".into()));
+    }
+    Ok(comparison)
+}
+/// Asks, before anything is measured, whether a record can be compared with another.
+///
+/// # Errors
+/// As [`of_records`].
+pub(super) fn comparable(base: &Record, begun: &Record) -> Result<(), Ended> {
+    beginning(("a", base), ("b", begun), 0.0, false, String::new()).map(|_| ())
+}
 fn suite_globs(only: &[String]) -> Result<globset::GlobSet, Ended> {
     let mut set = globset::GlobSetBuilder::new();
     for glob in only {
@@ -251,15 +282,15 @@ fn suite_globs(only: &[String]) -> Result<globset::GlobSet, Ended> {
     }
     set.build().map_err(|e| ended(Exit::Usage)(&e))
 }
-fn show(comparison: &Comparison, options: &Options) -> Result<(), Ended> {
-    let how = &options.how;
+fn show(comparison: &Comparison, options: &Options) -> Result<Out, Ended> {
+    let (how, mut out) = (&options.how, Out::default());
     if how.json {
-        comparison.cases.iter().flat_map(|c| [line(c, &comparison.a, c.a_ns, how), line(c, &comparison.b, c.b_ns, how)]).for_each(|l| println!("{l}"));
+        comparison.cases.iter().flat_map(|c| [line(c, &comparison.a, c.a_ns, how), line(c, &comparison.b, c.b_ns, how)]).for_each(|l| out.say(l));
     }
     if !how.json || how.out.is_some() {
-        write_out(&rendered(comparison, how.format), how.out.as_deref()).map_err(|e| ended(Exit::Unreadable)(&e))?;
+        out::write(&rendered(comparison, how.format), how.out.as_deref(), &mut out)?;
     }
-    Ok(())
+    Ok(out)
 }
 fn line(case: &Compared, side: &Side, ns: Option<f64>, how: &How) -> serde_json::Value {
     let extra = Extra { threads: how.at.threads.into(), samples: Some(case.quiet), small: how.sampling.small, ..Extra::default() };
@@ -271,37 +302,39 @@ fn line(case: &Compared, side: &Side, ns: Option<f64>, how: &How) -> serde_json:
 pub(super) fn calibrate(options: &CalibrateOptions, suite: &Suite) -> Result<Exit, Ended> {
     let names: Vec<String> = some(&options.chosen, suite)?.into_iter().map(|w| w.name).collect();
     let own = || Subject::own(options.at.threads.into(), &options.at.device).map_err(|e| ended(Exit::Failed)(&e));
+    // Read first: whoever misnames it need not wait.
+    let mut records = options.record.as_ref().map(|file| Record::read(file).map_err(|e| ended(Exit::Unreadable)(&e))).transpose()?;
     let mut sides = Sides::new(vec![own()?, own()?]);
+    sides.child(0).map_err(|e| not_started(&e))?;
+    let mut out = Out::default();
     let cases = judge(&measure(&mut sides, &names, &options.sampling.plan()?), 0.0);
     for case in &cases {
         match (&case.error, case.smallest_visible, case.ratio) {
             (None, Some(visible), Some(ratio)) => {
-                println!(
-                    "{:<34} shows changes from {:.2} %  (itself: {ratio:.4}, {} of {} pairs quiet)",
-                    case.workload,
-                    visible * 100.0,
-                    case.quiet,
-                    case.samples
-                );
+                let (percent, quiet, samples) = (visible * 100.0, case.quiet, case.samples);
+                out.say(format_args!("{:<34} shows changes from {percent:.2} %  (itself: {ratio:.4}, {quiet} of {samples} pairs quiet)", case.workload));
             }
-            (error, ..) => println!("{:<34} {}", case.workload, error.as_deref().unwrap_or("no samples")),
+            (error, ..) => out.say(format_args!("{:<34} {}", case.workload, error.as_deref().unwrap_or("no samples"))),
         }
     }
-    if let Some(file) = &options.record {
-        let mut records = Record::read(file).map_err(|e| ended(Exit::Unreadable)(&e))?;
+    if let (Some(file), Some(records)) = (&options.record, &mut records) {
         if let Some(last) = records.last_mut() {
             for case in &mut last.cases {
                 case.smallest_visible = cases.iter().find(|c| c.workload == case.workload).and_then(|c| c.smallest_visible).or(case.smallest_visible);
             }
         }
-        rewrite(file, &records)?;
+        rewrite(file, records)?;
     }
-    Ok(if cases.iter().any(|c| c.error.is_some()) { Exit::Failed } else { Exit::Passed })
+    out.end(if cases.iter().any(|c| c.error.is_some()) { Exit::Failed } else { Exit::Passed })
 }
 /// Writes all records anew, beside the file first, so that it is whole at any moment.
 fn rewrite(file: &Path, records: &[Record]) -> Result<(), Ended> {
     let beside = file.with_extension("jsonl.new");
     let _ = std::fs::remove_file(&beside);
-    records.iter().try_for_each(|r| r.append(&beside)).map_err(|e| ended(Exit::Unreadable)(&e))?;
-    std::fs::rename(&beside, file).map_err(|e| (Exit::Unreadable, format!("{}: {e}", file.display())))
+    let written = records.iter().try_for_each(|r| r.append(&beside)).map_err(|e| ended(Exit::Unwritable)(&e));
+    let done = written.and_then(|()| std::fs::rename(&beside, file).map_err(|e| out::unwritable(file, &e)));
+    if done.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    done
 }

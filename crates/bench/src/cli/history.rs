@@ -1,10 +1,13 @@
 //! `history`: records of many runs as one page of lines, with the runs at which they changed.
-use super::{Ended, Exit, ended};
+use super::{
+    Ended, Exit, ended,
+    out::{Out, note, write},
+};
 use crate::{
     history::{History, files, tags},
     merge::merge,
     record::Record,
-    render::{history as rendered, write_out},
+    render::history as rendered,
 };
 use clap::Args;
 use std::path::PathBuf;
@@ -36,14 +39,15 @@ pub(super) fn run(options: &Options) -> Result<Exit, Ended> {
         return Err((Exit::Unreadable, "no *.jsonl is there".into()));
     }
     let history = History::of(&records, &tags());
-    write_out(&rendered::page(&history, &merge(&records)), Some(&options.html)).map_err(|e| unreadable(&e))?;
+    let mut out = Out::default();
+    write(&rendered::page(&history, &merge(&records)), Some(&options.html), &mut out)?;
     if let Some(file) = &options.csv {
-        write_out(&rendered::csv(&history), Some(file)).map_err(|e| unreadable(&e))?;
+        write(&rendered::csv(&history), Some(file), &mut out)?;
     }
     if let Some(file) = &options.json {
-        write_out(&(serde_json::json!(history).to_string() + "\n"), Some(file)).map_err(|e| unreadable(&e))?;
+        write(&(serde_json::json!(history).to_string() + "\n"), Some(file), &mut out)?;
     }
     let changes: usize = history.lines.iter().map(|l| l.changes.len()).sum();
-    eprintln!("{}: {} runs, {} lines, {changes} changes", options.html.display(), history.runs.len(), history.lines.len());
-    Ok(Exit::Passed)
+    note(format_args!("{}: {} runs, {} lines, {changes} changes", options.html.display(), history.runs.len(), history.lines.len()));
+    out.end(Exit::Passed)
 }

@@ -1,5 +1,9 @@
 //! `run` and `env`: this program on this machine.
-use super::{Chosen, Ended, Exit, Where, compare, ended, some};
+use super::{
+    Chosen, Ended, Exit, Where, compare, ended,
+    out::{self, Out, note},
+    percent, some,
+};
 use crate::{
     ceilings::Ceilings,
     child::{Fresh, Subject},
@@ -48,7 +52,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "small")]
     against: Option<PathBuf>,
     /// So much slower is allowed, in percent
-    #[arg(long, default_value_t = 5.0, requires = "against")]
+    #[arg(long, default_value_t = 5.0, requires = "against", value_parser = percent)]
     allow: f64,
     /// What tables call this machine, instead of its processor's name
     #[arg(long, value_name = "NAME")]
@@ -76,24 +80,30 @@ const THRESHOLD: f64 = 0.01;
 /// Measures and prints; ends with 1 if a result is wrong.
 pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     let wanted = some(&options.chosen, suite)?;
+    let mut out = Out::default();
     if options.list {
-        wanted.iter().for_each(|w| println!("{}", w.name));
-        return Ok(Exit::Passed);
+        wanted.iter().for_each(|w| out.say(&w.name));
+        return out.end(Exit::Passed);
     }
     let (Ok(budget), true) = (Duration::try_from_secs_f64(options.budget), options.precision >= 0.0) else {
         return Err((Exit::Usage, "--budget and --precision count from 0".into()));
     };
-    // Read first: whoever misnames it need not wait.
+    // Read first: whoever misnames a file need not wait, and loses no times.
     let base = options.against.as_deref().map(compare::last_record).transpose()?;
+    let of_criterion = options.criterion.as_deref().map(criterion::read).transpose().map_err(|e| ended(Exit::Unreadable)(&e))?;
+    options.record.as_deref().map_or(Ok(()), out::appendable)?;
     let place = options.at.open()?;
     let stop = Stop { budget, precision: options.precision };
     let mut record = Record::begun(SystemTime::now(), place.settings(options.machine.as_deref(), options.budget, options.precision, options.small));
+    if let Some(base) = &base {
+        compare::comparable(base, &record)?;
+    }
     if options.record.is_some() {
         record.ceilings = Some(Ceilings::measure(place.threads));
     }
-    let show = |case: &Case| {
+    let line = |case: &Case| {
         let line = Line::of(case, place.threads, &record.settings.device, options.small);
-        if options.json { println!("{}", serde_json::json!(line)) } else { println!("{line}") }
+        if options.json { serde_json::json!(line).to_string() } else { line.to_string() }
     };
     let mut cases = Vec::new();
     for workload in &wanted {
@@ -103,32 +113,38 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
             let fresh = Fresh::of(&own, &workload.name, options.small);
             (case.peak_growth_bytes, case.plan_hits) = (fresh.growth, fresh.plan_hits);
         }
-        show(&case);
+        out.say(line(&case));
         if let (false, Some(bytes)) = (options.json, case.peak_growth_bytes) {
-            println!("{:<34} {:>12.1} MB more at its peak than before its first call", "", bytes as f64 * 1e-6);
+            out.say(format_args!("{:<34} {:>12.1} MB more at its peak than before its first call", "", bytes as f64 * 1e-6));
         }
         if let (false, Some(hits)) = (options.json, case.plan_hits) {
-            println!("{:<34} {:>12.1} % of its plans found again from its third call on", "", hits * 100.0);
+            out.say(format_args!("{:<34} {:>12.1} % of its plans found again from its third call on", "", hits * 100.0));
         }
         cases.push(case);
     }
-    if let Some(folder) = &options.criterion {
-        let read = criterion::read(folder).map_err(|e| ended(Exit::Unreadable)(&e))?;
-        read.iter().for_each(show);
-        cases.extend(read);
+    for case in of_criterion.into_iter().flatten() {
+        out.say(line(&case));
+        cases.push(case);
     }
     let failed = cases.iter().any(|c| c.error.is_some() && !c.unsupported);
     (record.cases, record.load_after) = (cases, Load::now());
     if let Some(file) = &options.record {
-        record.append(file).map_err(|e| ended(Exit::Unreadable)(&e))?;
+        record.append(file).map_err(|e| ended(Exit::Unwritable)(&e))?;
     }
-    match (&base, failed) {
-        (Some(base), false) => against(options, base, &record),
-        (_, failed) => Ok(if failed { Exit::Failed } else { Exit::Passed }),
-    }
+    let exit = match (&base, failed) {
+        (Some(base), false) => against(options, base, &record, &mut out)?,
+        (_, failed) => {
+            if failed {
+                Exit::Failed
+            } else {
+                Exit::Passed
+            }
+        }
+    };
+    out.end(exit)
 }
 /// This run against a record, of the cases that both have.
-fn against(options: &Options, base: &Record, record: &Record) -> Result<Exit, Ended> {
+fn against(options: &Options, base: &Record, record: &Record, out: &mut Out) -> Result<Exit, Ended> {
     let file = options.against.as_deref().map_or_else(String::new, |f| f.display().to_string());
     let both: Vec<String> = record.cases.iter().map(|c| globset::escape(&c.workload)).collect();
     let command = format!("cargo xtask bench run --against {file} --only {}", options.chosen.only.join(","));
@@ -136,9 +152,9 @@ fn against(options: &Options, base: &Record, record: &Record) -> Result<Exit, En
     let text = rendered(&comparison, Format::Terminal);
     // Lines for machines stand alone on stdout.
     if options.json {
-        eprintln!("{text}")
+        note(text)
     } else {
-        println!("{text}")
+        out.say(text)
     }
     Ok(compare::passed(&comparison, options.allow))
 }
@@ -160,28 +176,28 @@ pub fn measure(implementation: &str, workload: &Workload, stop: Stop, small: boo
 }
 /// Prints what a record would say of this machine.
 pub(super) fn env(options: &EnvOptions) -> Result<Exit, Ended> {
-    let place = options.at.open()?;
+    let (place, mut out) = (options.at.open()?, Out::default());
     let (load, git, ceilings) = (Load::now(), Git::here(), Ceilings::measure(place.threads));
     if options.json {
         let settings = place.settings(None, 0.0, 0.0, false);
         let document = serde_json::json!({ "machine": Machine::here(), "toolchain": Toolchain::here(), "git": git, "load": load,
             "settings": settings, "ceilings": ceilings });
-        println!("{document}");
-        return Ok(Exit::Passed);
+        out.say(document);
+        return out.end(Exit::Passed);
     }
     for (name, value) in place.facts() {
-        println!("{name:<24} {value}");
+        out.say(format_args!("{name:<24} {value}"));
     }
     if let Some(git) = git {
-        println!("{:<24} {}{}", "git", git.commit, if git.dirty { ", with changes" } else { "" });
+        out.say(format_args!("{:<24} {}{}", "git", git.commit, if git.dirty { ", with changes" } else { "" }));
     }
-    println!("{:<24} {}{}", "load", load.one_minute, load.celsius.map(|t| format!(", {t:.0} °C")).unwrap_or_default());
+    out.say(format_args!("{:<24} {}{}", "load", load.one_minute, load.celsius.map(|t| format!(", {t:.0} °C")).unwrap_or_default()));
     for (name, gflops) in &ceilings.gflops {
-        println!("{:<24} {gflops:.1} GFLOP/s", format!("peak {name}"));
+        out.say(format_args!("{:<24} {gflops:.1} GFLOP/s", format!("peak {name}")));
     }
-    println!("{:<24} {:.1} GB/s, triad {:.1} GB/s", "copy", ceilings.copy_gbps, ceilings.triad_gbps);
-    println!("{:<24} {:.0} ns", "hand-over of threads", ceilings.handover_ns);
-    Ok(Exit::Passed)
+    out.say(format_args!("{:<24} {:.1} GB/s, triad {:.1} GB/s", "copy", ceilings.copy_gbps, ceilings.triad_gbps));
+    out.say(format_args!("{:<24} {:.0} ns", "hand-over of threads", ceilings.handover_ns));
+    out.end(Exit::Passed)
 }
 /// Is it a file of records?
 pub(super) fn is_record(path: &Path) -> bool {

@@ -4,6 +4,7 @@ use super::{
     Ended, Exit, Where,
     compare::{Sampling, measure},
     ended,
+    out::{Out, note},
 };
 use crate::{
     child::Subject,
@@ -92,29 +93,29 @@ impl Outcome {
 pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     let plan = options.sampling.plan()?;
     let wanted = |part: Part| options.part.is_none_or(|p| p == part);
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut out) = (Vec::new(), Out::default());
     if wanted(Part::Equal) {
         outcomes.push(equal(options, suite, &plan)?);
-        say(outcomes.last(), options.json);
+        say(outcomes.last(), options.json, &mut out);
     }
     for (part, workload, a, b) in PLANTED.into_iter().filter(|p| wanted(p.0)) {
         outcomes.push(planted(options, &plan, part, workload, [a, b])?);
-        say(outcomes.last(), options.json);
+        say(outcomes.last(), options.json, &mut out);
     }
     if options.json {
-        println!("{}", serde_json::json!(outcomes));
+        out.say(serde_json::json!(outcomes));
     }
-    Ok(if outcomes.iter().all(|o| o.passed) { Exit::Passed } else { Exit::Failed })
+    out.end(if outcomes.iter().all(|o| o.passed) { Exit::Passed } else { Exit::Failed })
 }
-fn say(outcome: Option<&Outcome>, json: bool) {
+fn say(outcome: Option<&Outcome>, json: bool, out: &mut Out) {
     let (Some(o), false) = (outcome, json) else { return };
     let end = if o.passed { "passed" } else { "FAILED" };
-    println!(
+    out.say(format_args!(
         "{end} {}: {} cases, {} slower, {} faster, {} same, {} noisy, {} failed, {:.0} s",
         o.part, o.cases, o.slower, o.faster, o.same, o.noisy, o.failed, o.seconds
-    );
+    ));
     if o.part == "equal" || o.failed > 0 {
-        o.alarms.iter().for_each(|a| println!("    {a}"));
+        o.alarms.iter().for_each(|a| out.say(format_args!("    {a}")));
     }
 }
 fn own(options: &Options, repeat: usize) -> Result<Subject, Ended> {
@@ -156,7 +157,7 @@ fn planted(options: &Options, plan: &Plan, part: Part, workload: &str, [a, b]: [
         let plan = Plan { seed: plan.seed + trial as u64, ..*plan };
         let compared = judge(&measure(&mut sides, &[workload.to_string()], &plan), THRESHOLD);
         for c in &compared {
-            eprintln!("{trial}: {:?} {:?} {:?}", c.verdict.map(Verdict::word), c.ratio, c.interval);
+            note(format_args!("{trial}: {:?} {:?} {:?}", c.verdict.map(Verdict::word), c.ratio, c.interval));
         }
         cases.extend(compared);
     }

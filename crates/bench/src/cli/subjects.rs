@@ -5,7 +5,7 @@
 //! - `records.jsonl`, `baseline:NAME`: a record;
 //! - any program with `@isa=avx2,threads=1,device=cuda:0,NAME=VALUE` behind it: settings and variables of its environment;
 //!   `isa=avx2` alone is `self@isa=avx2`.
-use super::{Ended, Exit, baseline, ended, run::is_record};
+use super::{Ended, Exit, baseline, ended, out::note, run::is_record};
 use crate::{child::Subject, suite::Suite};
 use std::{
     fs,
@@ -100,7 +100,7 @@ fn build(revision: &str, suite: &Suite) -> Result<PathBuf, Ended> {
         git(&["worktree", "prune"])?;
         git(&["worktree", "add", "--detach", &tree.to_string_lossy(), &commit])?;
     }
-    eprintln!("building {revision} ({commit})");
+    note(format_args!("building {revision} ({commit})"));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(&suite.build).args(["--message-format", "json-render-diagnostics"]).current_dir(&tree);

@@ -1,9 +1,12 @@
 //! `merge` and `report`: records as one table, or as one page.
-use super::{Ended, Exit, ended};
+use super::{
+    Ended, Exit, ended,
+    out::{Out, note, write},
+};
 use crate::{
     merge::{Table, merge as merged},
     record::Record,
-    render::{Format, table as rendered, write_out},
+    render::{Format, table as rendered},
 };
 use clap::Args;
 use std::path::PathBuf;
@@ -39,13 +42,13 @@ fn read(files: &[PathBuf]) -> Result<Table, Ended> {
     Ok(merged(&records))
 }
 pub(super) fn merge(options: &Options) -> Result<Exit, Ended> {
-    let table = read(&options.records)?;
-    write_out(&rendered(&table, options.format), options.out.as_deref()).map_err(|e| ended(Exit::Unreadable)(&e))?;
-    Ok(Exit::Passed)
+    let (table, mut out) = (read(&options.records)?, Out::default());
+    write(&rendered(&table, options.format), options.out.as_deref(), &mut out)?;
+    out.end(Exit::Passed)
 }
 pub(super) fn report(options: &ReportOptions) -> Result<Exit, Ended> {
     let table = read(&options.records)?;
-    write_out(&rendered(&table, Format::Html), Some(&options.html)).map_err(|e| ended(Exit::Unreadable)(&e))?;
-    eprintln!("{}", options.html.display());
+    write(&rendered(&table, Format::Html), Some(&options.html), &mut Out::default())?;
+    note(options.html.display());
     Ok(Exit::Passed)
 }
