@@ -16,6 +16,7 @@ use adamant_core::{
     kernel::{FaultWord, KernelKind, Step},
 };
 use parking_lot::RwLock;
+use smallvec::SmallVec;
 use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// What every kernel runs with.
@@ -213,7 +214,7 @@ impl CpuBackend {
             KernelKind::Scatter { axis, mode } => with_operands(step, false, |i, o| scatter::run(runtime, *axis as usize, *mode, i, o, step.fault)),
             KernelKind::Sort { axis, descending } => with_operands(step, false, |i, o| sort::run(runtime, *axis as usize, *descending, i, o)),
             KernelKind::Composite(c) => with_operands(step, false, |i, o| {
-                let dtypes: Vec<DType> = step.inputs.iter().chain(step.outputs).map(|o| o.dtype).collect();
+                let dtypes: SmallVec<[DType; 8]> = step.inputs.iter().chain(step.outputs).map(|o| o.dtype).collect();
                 match self.kernel(c.name()).filter(|k| k.supports(&**c, &dtypes)) {
                     Some(k) => k.run(&**c, &mut KernelOperands { inputs: i, outputs: o }, runtime, step.fault),
                     None => composite::host(&**c, i, o, step.fault),

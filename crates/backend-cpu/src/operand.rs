@@ -201,8 +201,8 @@ fn with_any<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(&[In<'_>], &mut 
         Place(usize),
     }
     let mut copies: SmallVec<[Vec<u8>; 1]> = SmallVec::new();
-    let mut read: SmallVec<[Read<'_>; 4]> = SmallVec::new();
-    let mut from: SmallVec<[From; 4]> = SmallVec::new();
+    let mut read: SmallVec<[Read<'_>; 8]> = SmallVec::new();
+    let mut from: SmallVec<[From; 8]> = SmallVec::new();
     for (k, i) in step.inputs.iter().enumerate() {
         let same = |o: &Operand<'_>| std::ptr::eq(o.buffer as *const Buffer, i.buffer);
         from.push(match step.outputs.iter().position(same) {
@@ -236,12 +236,12 @@ fn with_any<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(&[In<'_>], &mut 
             return Err(internal("two outputs in one buffer"));
         }
     }
-    let mut write: SmallVec<[Write<'_>; 2]> = step.outputs.iter().map(|o| o.buffer.write()).collect();
-    let mut outputs: SmallVec<[Out<'_>; 2]> = SmallVec::new();
+    let mut write: SmallVec<[Write<'_>; 4]> = step.outputs.iter().map(|o| o.buffer.write()).collect();
+    let mut outputs: SmallVec<[Out<'_>; 4]> = SmallVec::new();
     for (guard, o) in write.iter_mut().zip(step.outputs) {
         outputs.push(out_of(guard, o)?);
     }
-    let mut inputs: SmallVec<[In<'_>; 4]> = SmallVec::new();
+    let mut inputs: SmallVec<[In<'_>; 8]> = SmallVec::new();
     for (i, from) in step.inputs.iter().zip(&from) {
         let (bytes, in_place): (&[u8], _) = match from {
             From::Guard(g) => (host(&read[*g])?, None),

@@ -2,7 +2,7 @@
 //!
 //! The body is the meaning and the fallback; a backend may claim the composite by name and run a kernel of its
 //! own. Unless it brings a rule, its gradient is that of its body.
-use crate::{DType, ErrorKind, HostArray, Meta, Result, Tensor, error::Origin, op::mix};
+use crate::{DType, ErrorKind, HostArray, Meta, Result, Tensor, error::Origin, op::mix, tensor::Outputs};
 use std::{any::Any, fmt};
 
 pub mod activation;
@@ -165,19 +165,24 @@ pub trait Composite: Any + Send + Sync + fmt::Debug {
     }
 }
 
+/// The outputs that are not auxiliary.
+#[track_caller]
+fn visible(composite: impl Composite, inputs: &[&Tensor]) -> Outputs {
+    let hidden = composite.auxiliary();
+    let mut outputs = Tensor::apply_many(crate::Op::Composite(std::sync::Arc::new(composite)), crate::Arg::None, inputs, Origin::here());
+    outputs.truncate(outputs.len().saturating_sub(hidden).max(1));
+    outputs
+}
 impl Tensor {
     /// Applies a composite; the result holds the outputs that are not auxiliary.
     #[track_caller]
     pub fn composite(composite: impl Composite, inputs: &[&Tensor]) -> Vec<Tensor> {
-        let hidden = composite.auxiliary();
-        let mut outputs = Tensor::apply_many(crate::Op::Composite(std::sync::Arc::new(composite)), crate::Arg::None, inputs, Origin::here());
-        outputs.truncate(outputs.len().saturating_sub(hidden).max(1));
-        outputs.into_vec()
+        visible(composite, inputs).into_vec()
     }
     /// Applies a composite with one visible output.
     #[track_caller]
     pub fn composite1(composite: impl Composite, inputs: &[&Tensor]) -> Tensor {
         let name = composite.name();
-        Tensor::composite(composite, inputs).into_iter().next().unwrap_or_else(|| Tensor::failed(Error::new(name, ErrorKind::Internal("no output".into()))))
+        visible(composite, inputs).into_iter().next().unwrap_or_else(|| Tensor::failed(Error::new(name, ErrorKind::Internal("no output".into()))))
     }
 }

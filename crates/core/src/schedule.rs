@@ -223,7 +223,7 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
 fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     let internal = |what: &str| Stop::Reader(Error::new("read", ErrorKind::Internal(what.into())));
     let (plan, sized) = log.recent.get(place).ok_or_else(|| internal("a plan was lost"))?;
-    let mut inputs: SmallVec<[&Stored; 8]> = SmallVec::new();
+    let mut inputs: SmallVec<[&Stored; 16]> = SmallVec::new();
     for (_, source) in &plan.graph.inputs {
         let bound = match source {
             // Slots are the same for every window of one structure.
@@ -240,7 +240,7 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
         CONTEXT.with(|c| c.ahead.learn(log, || Direct::new(plan, sized)));
         return Ok(());
     }
-    let writes: Vec<&CellWrite> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
+    let writes: SmallVec<[&CellWrite; 16]> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
     let bad = |taints: &[Option<Error>]| {
         let groups = bad_groups(&writes, |slot| taints[plan.graph.of_slot[slot as usize] as usize].clone());
         let mut bad: Vec<Option<Error>> = vec![None; plan.graph.vals.len()];

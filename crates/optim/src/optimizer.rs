@@ -63,7 +63,7 @@ pub trait UpdateRule: Clone + Send + Sync {
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor>;
     /// An optimizer of these parameters by this rule.
     fn over(self, parameters: impl IntoIterator<Item = Param>) -> Updater<Self> {
-        Updater { groups: vec![Group { rule: self, parameters: parameters.into_iter().collect() }], state: BTreeMap::new() }
+        Updater { groups: vec![Group { rule: self, parameters: parameters.into_iter().collect() }], state: BTreeMap::new(), before: Vec::new() }
     }
 }
 
@@ -201,6 +201,8 @@ pub struct Updater<R> {
     groups: Vec<Group<R>>,
     /// by the parameter's id
     state: BTreeMap<usize, State>,
+    /// the numbers of before a step: room that is kept from one to the next
+    before: Vec<(usize, &'static str, f64)>,
 }
 impl<R: UpdateRule> Updater<R> {
     /// Adds a group with hyper-parameters of its own.
@@ -246,12 +248,16 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
             let text = format!("{} counts its steps in Rust numbers, which `compile` would fix", self.name());
             return Err(Error::new("optimizer", ErrorKind::Argument(text)).hint("compile the gradients, and step outside"));
         }
-        let numbers: BTreeMap<usize, BTreeMap<&'static str, f64>> = self.state.iter().map(|(id, s)| (*id, s.numbers.clone())).collect();
+        self.before.clear();
+        self.before.extend(self.state.iter().flat_map(|(id, s)| s.numbers.iter().map(|(name, x)| (*id, *name, *x))));
         let done = adamant_core::grad::with_grad(false, || step(|| self.update(grads)));
         if done.is_err() {
             // Cells withdrew their writes; numbers follow them.
-            for (id, s) in &mut self.state {
-                s.numbers = numbers.get(id).cloned().unwrap_or_default();
+            self.state.values_mut().for_each(|s| s.numbers.clear());
+            for (id, name, x) in &self.before {
+                if let Some(s) = self.state.get_mut(id) {
+                    s.numbers.insert(name, *x);
+                }
             }
         }
         done

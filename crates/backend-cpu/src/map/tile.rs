@@ -55,17 +55,17 @@ pub(crate) struct Run<'a> {
     pub nest: Nest,
     pub inputs: &'a [In<'a>],
     /// registers that are the same for all elements
-    uniform: SmallVec<[Option<Value>; 16]>,
+    uniform: SmallVec<[Option<Value>; 32]>,
     /// inputs that are read where they lie
     direct: SmallVec<[bool; 8]>,
     /// inputs that are read from the output whose memory they share: nobody writes there before the last has read
     shared: SmallVec<[Option<u8>; 8]>,
     /// the output that a register is computed into, where no tile is needed
-    pub into: SmallVec<[Option<u8>; 16]>,
+    pub into: SmallVec<[Option<u8>; 32]>,
     /// results are made in tiles and written past the caches
     pub streamed: bool,
     /// registers that nobody asks for
-    idle: SmallVec<[bool; 16]>,
+    idle: SmallVec<[bool; 32]>,
     /// registers that are random numbers as a whole
     drawn: SmallVec<[Drawn; 1]>,
     args: &'a [Scalar],

@@ -19,7 +19,8 @@ enum Source {
 /// What a loop reads and writes, `n` elements each.
 pub(crate) struct Streams<'a> {
     n: usize,
-    sources: SmallVec<[Source; 8]>,
+    /// an optimizer's step reads a parameter, its gradient and state, and as many numbers
+    sources: SmallVec<[Source; 16]>,
     outputs: SmallVec<[*mut f32; 4]>,
     past: bool,
     slices: PhantomData<&'a mut [f32]>,

@@ -10,11 +10,12 @@ use crate::{
     },
     tensor::compose::{compose, refuse},
 };
+use smallvec::{SmallVec, smallvec};
 
 /// `x weightᵀ + bias`: x `[.., in]`, weight `[out, in]`, bias `[out]`, result `[.., out]`.
 #[track_caller]
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
-    let mut inputs = vec![x, weight];
+    let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![x, weight];
     inputs.extend(bias);
     Tensor::composite1(Linear, &inputs)
 }

@@ -174,8 +174,8 @@ impl Replay<'_> {
     }
     /// Submits steps from the start of the range; returns the first that is still to be run.
     fn submit_some(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<usize, Error> {
-        let mut operands: SmallVec<[Operand<'_>; 8]> = SmallVec::new();
-        let mut args: SmallVec<[Scalar; 8]> = SmallVec::new();
+        let mut operands: SmallVec<[Operand<'_>; 16]> = SmallVec::new();
+        let mut args: SmallVec<[Scalar; 32]> = SmallVec::new();
         let mut chosen: SmallVec<[usize; BATCH]> = SmallVec::new();
         let (mut next, mut fused, mut together) = (range.start, 0, None);
         while next < range.end && chosen.len() < BATCH {
@@ -216,7 +216,7 @@ impl Replay<'_> {
         }
         if let Some(&last) = chosen.last() {
             let (mut operands, mut args) = (&operands[..], &args[..]);
-            let mut steps: SmallVec<[Step<'_>; 2]> = SmallVec::with_capacity(chosen.len());
+            let mut steps: SmallVec<[Step<'_>; 4]> = SmallVec::with_capacity(chosen.len());
             for &at in &chosen {
                 let (s, z) = (&self.plan.steps[at], &self.sized.steps[at]);
                 let (inputs, rest) = operands.split_at(z.inputs.len());
