@@ -86,7 +86,7 @@ fn writer_of(a: &wgpu::AdapterInfo) -> [u8; 32] {
     let words = [a.name.as_str(), &a.driver, &a.driver_info, &a.backend.to_string(), &format!("{} {}", a.vendor, a.device)];
     *blake3::hash(words.join("\0").as_bytes()).as_bytes()
 }
-/// Makes the directory, for nobody else.
+/// Makes the directory, for nobody else. One that others could have filled is refused.
 fn own(directory: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -94,8 +94,18 @@ fn own(directory: &Path) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(directory)?;
     #[cfg(unix)]
-    if std::os::unix::fs::PermissionsExt::mode(&fs::metadata(directory)?.permissions()) & 0o022 != 0 {
-        return Err(io::Error::other("others can write in it"));
+    {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let found = fs::metadata(directory)?;
+        if found.permissions().mode() & 0o022 != 0 {
+            return Err(io::Error::other("others can write in it"));
+        }
+        // Where the system tells who this process is.
+        if let Ok(process) = fs::metadata("/proc/self")
+            && ![process.uid(), 0].contains(&found.uid())
+        {
+            return Err(io::Error::other("it is another user's"));
+        }
     }
     Ok(())
 }
@@ -171,6 +181,13 @@ mod tests {
         }
         write(&file, &writer, &data)?;
         assert_eq!(read(&file, &writer)?, data);
+        assert!(own(folder.path()).is_ok());
+        #[cfg(target_os = "linux")]
+        if std::os::unix::fs::chown(folder.path(), Some(54_321), None).is_ok() {
+            assert!(own(folder.path()).is_err_and(|why| why.to_string().contains("another user")));
+        } else {
+            eprintln!("SKIPPED: a directory of another user, which only root can make");
+        }
         assert_eq!(fs::read_dir(folder.path())?.count(), 1, "a temporary file was left");
         Ok(())
     }

@@ -9,6 +9,6 @@ use std::sync::OnceLock;
 /// One device for all tests: windows of several threads meet on it.
 fn device() -> Option<Device> {
     static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
-    *DEVICE.get_or_init(|| device_of(WgpuBackend::open(0)))
+    *DEVICE.get_or_init(|| device_of(WgpuBackend::open_with_cache(0, None)))
 }
 adamant_conformance::suite!(device, graphs = 150);

@@ -15,7 +15,7 @@ fn an_adapter_that_is_not_there_is_a_typed_error() {
 }
 #[test]
 fn a_lost_device_is_a_typed_error_from_then_on() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let weight = Cell::new(&Tensor::ones([8, 8]), true).unwrap();
         let once = || step(|| weight.set(&(weight.read().matmul(&weight.read()) * 0.5f32)));
@@ -36,7 +36,7 @@ fn is_loss(e: &Error) -> bool {
 }
 #[test]
 fn a_lost_device_is_opened_again_and_what_was_on_it_stays_lost() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let weight = Cell::new(&Tensor::full([8, 8], 0.5, DType::F32), true).unwrap();
         let once = || step(|| weight.set(&(weight.read().matmul(&weight.read()) * 0.5f32)));
@@ -69,7 +69,7 @@ fn a_lost_device_is_opened_again_and_what_was_on_it_stays_lost() {
 }
 #[test]
 fn a_device_that_is_lost_in_the_middle_of_a_step() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     let trains = std::thread::spawn(move || {
         device.scoped(|| {
             let weight = Cell::new(&Tensor::full([256, 256], 1e-3, DType::F32), true).unwrap();
@@ -95,7 +95,7 @@ fn a_device_that_is_lost_in_the_middle_of_a_step() {
 }
 #[test]
 fn memory_beyond_one_binding_is_refused_by_name() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     let backend = device.backend();
     let most: usize = backend.info().details.iter().find(|d| d.0 == "largest tensor").unwrap().1.split(' ').next().unwrap().parse().unwrap();
     match backend.alloc(most + 64) {
@@ -110,7 +110,7 @@ fn memory_beyond_one_binding_is_refused_by_name() {
 }
 #[test]
 fn f64_is_absent_by_name() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let e = Tensor::ones([3]).cast(DType::F64).exp().eval().unwrap_err();
         assert!(e.kind().word() == "unsupported" && e.to_string().contains("f64"), "{e}");
@@ -136,7 +136,7 @@ fn indices_work_without_64_bit_integers() {
 }
 #[test]
 fn bytes_travel_to_and_from_any_offset() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     let backend = device.backend();
     let mut memory = backend.alloc(64).unwrap();
     backend.upload(&mut *memory, 0, &[7; 64]).unwrap();
@@ -156,7 +156,7 @@ fn bytes_travel_to_and_from_any_offset() {
 }
 #[test]
 fn steps_are_timed_in_their_order_and_within_the_wall_clock() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let (small, large) = (Tensor::ones([8, 8]), Tensor::ones([256, 256]));
         let product = |x: &Tensor| x.matmul(x).eval().unwrap();

@@ -7,14 +7,14 @@ use common::device_of;
 
 #[test]
 fn a_device_says_which_matrices_its_subgroups_multiply() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     let told = device.info().details.iter().find(|d| d.0 == "cooperative matrices").map(|d| d.1.as_str());
     eprintln!("cooperative matrices: {told:?}");
     assert!(told.is_some_and(|t| t == "none" || t.contains("size")), "{told:?}");
 }
 #[test]
 fn a_negative_integer_that_becomes_one_of_64_bits_without_a_sign_wraps_as_on_the_host() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     if !device.info().dtypes.contains(&DType::I64) {
         return eprintln!("SKIPPED: the adapter has no 64-bit integers");
     }
@@ -29,7 +29,7 @@ fn a_negative_integer_that_becomes_one_of_64_bits_without_a_sign_wraps_as_on_the
 }
 #[test]
 fn a_computed_nan_has_no_sign_whether_its_kernel_is_fused_or_not() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let inf = Tensor::from_vec(vec![f32::INFINITY, f32::NEG_INFINITY, 0.0], [3]);
         let sign = || (&inf - &inf).signbit().to_vec::<bool>().unwrap();

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 fn device() -> Option<Device> {
     static DEVICE: OnceLock<Option<Device>> = OnceLock::new();
-    *DEVICE.get_or_init(|| device_of(WgpuBackend::open(0)))
+    *DEVICE.get_or_init(|| device_of(WgpuBackend::open_with_cache(0, None)))
 }
 /// An input: its shape, and what it holds.
 #[derive(Clone, Copy)]

@@ -65,7 +65,7 @@ fn a_step_that_repeats_and_a_batch_of_another_size_compile_nothing() {
     // four rows have as many tokens as a token has features. A batch of one row adds its positions without a broadcast,
     // which is another plan, of kernels that are there.
     for batches in [&[70, 70, 70, 57, 33, 4, 13, 6, 2, 70, 1, 70][..], &[2, 2, 3, 4, 29, 57, 1, 70]] {
-        let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+        let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
         device.scoped(|| {
             let model = Model::new().unwrap();
             let first = model.step(batches[0]).unwrap();

@@ -8,7 +8,7 @@ use common::device_of;
 
 #[test]
 fn later_launches_do_not_change_what_a_read_gives() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let weight = Cell::new(&Tensor::from_vec(vec![1.0f32; 1 << 16], [256, 256]), true).unwrap();
         let mut reads = Vec::new();
@@ -26,7 +26,7 @@ fn later_launches_do_not_change_what_a_read_gives() {
 }
 #[test]
 fn a_read_begins_without_a_wait_and_becomes_ready() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let waits = || device.counters().iter().find(|c| c.0 == "waits").unwrap().1;
         let x = Tensor::from_vec((0..6).map(|k| k as f32).collect(), [2, 3]);
@@ -50,7 +50,7 @@ fn a_read_begins_without_a_wait_and_becomes_ready() {
 }
 #[test]
 fn reads_that_are_dropped_or_outlive_their_device_do_no_harm() {
-    let Some(device) = device_of(WgpuBackend::open(0)) else { return };
+    let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let x = Tensor::ones([512, 512]);
         for _ in 0..20 {
