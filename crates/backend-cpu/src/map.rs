@@ -62,12 +62,19 @@ pub(crate) fn nest(program: &Program, space: &Shape, axes: impl Iterator<Item = 
     Nest::new(space, axes, &strides)
 }
 
-/// Runs a Map step of one function and few elements, which takes its operands itself. False: it is none, and nothing was done.
+/// Runs a Map step of few elements by one loop, which takes its operands itself. False: there is none for it, and nothing
+/// was done.
 ///
 /// # Errors
 /// A kernel prepared by another backend.
 pub(crate) fn run_few(runtime: &Runtime, step: &Step<'_>) -> Result<bool, ErrorKind> {
-    Ok(program(step.kernel)?.single.as_ref().and_then(|single| single.run(runtime.isa, step)).is_some())
+    let program = program(step.kernel)?;
+    let done = match (&program.single, program.ahead) {
+        (Some(single), _) => single.run(runtime.isa, step),
+        (None, Some(ahead)) => direct::run_ahead(ahead, program, runtime.isa, step),
+        (None, None) => None,
+    };
+    Ok(done.is_some())
 }
 
 /// Runs a Map step.

@@ -143,7 +143,7 @@ fn check(shape: &Shape, layout: &Layout, dtype: DType, dense: bool, bytes: usize
 }
 
 pub(crate) type Read<'a> = RwLockReadGuard<'a, Option<Box<dyn Memory>>>;
-type Write<'a> = RwLockWriteGuard<'a, Option<Box<dyn Memory>>>;
+pub(crate) type Write<'a> = RwLockWriteGuard<'a, Option<Box<dyn Memory>>>;
 
 pub(crate) fn host<'g>(guard: &'g Read<'_>) -> Result<&'g [u8], ErrorKind> {
     guard.as_deref().and_then(|m| m.host()).ok_or_else(|| internal("an operand without host memory"))

@@ -24,8 +24,12 @@ use adamant_core::{AxisSet, DType, ErrorKind, expr::Reg, kernel::Step, op::Reduc
 use columns::Columns;
 use tree::{BLOCK, Combine, Element, Max, Min, Prod, SEGMENT, Sum, Total, push_row};
 
-/// Columns that are reduced side by side.
+/// Columns that are reduced side by side: so many that their lanes stay in the L1 cache.
 const COLUMNS: usize = 512;
+/// As many where rows come from memory, which gives them fastest in long runs: their lanes stay in the L2 cache.
+const COLUMNS_OF_MEMORY: usize = 4096;
+/// Bytes that come from memory rather than from a cache.
+const MEMORY: usize = 4 << 20;
 
 /// Runs a Reduce step.
 ///
@@ -161,9 +165,11 @@ fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out
         write::<T>(job.run.isa, std::iter::repeat_n(C::identity::<T>().widen(), outputs), job.dtype, out);
         Ok(())
     } else if columns {
+        let of_memory = is_direct::<L, T>(job) && (outputs * size_of::<T>()).saturating_mul(job.reduced) > MEMORY;
+        let (most, parts) = if of_memory { (COLUMNS_OF_MEMORY, 2) } else { (COLUMNS, 4) };
+        let wanted = if many { (threads.count() * parts).div_ceil(outputs / job.inner) } else { 1 };
         // Widths are multiples of 16 so that rows of a part start on lines.
-        let wanted = if many { (threads.count() * 4).div_ceil(outputs / job.inner) } else { 1 };
-        let width = job.inner.div_ceil(wanted).next_multiple_of(64).clamp(64, COLUMNS);
+        let width = job.inner.div_ceil(wanted).next_multiple_of(64).clamp(64, most);
         let row_parts = |(o, row)| <[u8]>::chunks_mut(row, width * size).enumerate().map(move |(c, part)| (o, c * width, part));
         let mut parts = out.chunks_mut(job.inner * size).enumerate().flat_map(row_parts);
         if many {
@@ -258,14 +264,18 @@ fn tiles_of_rows<L: Into2<T>, T: Element, C: Combine, const ROOM: usize>(
 }
 
 /// Outputs side by side: columns `first ..` of group `o`.
+/// Do rows lie in memory as the loops want them?
+fn is_direct<L: Into2<T>, T: Element>(job: &Job<'_>) -> bool {
+    job.run.is_direct(job.value) && L::in_place(Src::Slice(&[])).is_some()
+}
 fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
     let width = out.len() / job.dtype.size();
     let isa = job.run.isa;
     let mut room = [T::default(); TILE];
-    let mut columns = Columns::new::<C>(width)?;
+    let mut columns = Columns::new::<C>(width, job.reduced)?;
     // Where rows lie in memory as the loops want them, all of a block are taken at once. Else whole rows lie one after
     // another and a tile takes several, or one has a part of each.
-    let is_direct = job.run.is_direct(job.value) && L::in_place(Src::Slice(&[])).is_some();
+    let is_direct = is_direct::<L, T>(job);
     let rows = match width == job.inner {
         _ if is_direct => BLOCK,
         true => (TILE / width).max(1),
@@ -281,7 +291,7 @@ fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, 
                 true => (L::in_place(job.run.src::<L>(job.value, at, (count - 1) * job.inner + width, scratch, &[])).unwrap_or_default(), job.inner),
                 false => (tile::<L, T>(job, at, count * width, scratch, &mut room)?, width),
             };
-            columns.add::<C>(isa, x, stride, r % BLOCK);
+            columns.add::<C>(isa, x, stride);
             r += count;
         }
         columns.end_block::<C>(isa);

@@ -1,19 +1,24 @@
-//! One function of floats over a few elements that lie side by side: the shape of small eager work, where binding a
-//! program to tiles, or only its operands to slices, would cost more than the elements do. Computes with the loops the tiles use, so the bits are the
-//! same. Must not know nests or tiles.
+//! Programs over a few elements that lie side by side: the shape of small eager work and of small models, where binding a
+//! program to tiles, or only its operands to slices, would cost more than the elements do. Computes with the loops the
+//! tiles use, so the bits are the same. Must not know nests or tiles.
 use super::{
     loops::{self, Real, RealBinary, RealUnary, Src},
-    program::{Code, Register},
+    prefused::Loop,
+    program::{Code, Program, Register},
+    tile::scalar_value,
+    tiles::Lane,
 };
 use crate::{
     isa::Isa,
-    operand::{Read, host, host_mut, whole, whole_mut},
+    operand::{Read, Write, host, host_mut, whole, whole_mut},
+    simd::lockstep::Streams,
 };
 use adamant_core::{
     DType, Scalar,
     expr::Reg,
     kernel::{Operand, Step},
 };
+use smallvec::SmallVec;
 
 /// Up to so many elements; above, tiles and threads pay.
 const FEW: usize = 1024;
@@ -55,21 +60,30 @@ impl Single {
         };
         Some(Single { function, dtype: last.dtype })
     }
-    /// Computes it. `None`: the operands are too many, share memory or lie otherwise, and nothing was done.
+    /// Computes it. `None`: the operands are too many, share memory in another way than place by place or lie otherwise, and
+    /// nothing was done.
     pub fn run(&self, isa: Isa, step: &Step<'_>) -> Option<()> {
         let [out] = step.outputs else { return None };
-        let fits = |o: &Operand<'_>| o.dense && o.dtype == self.dtype && o.shape == step.space;
-        let apart = |o: &Operand<'_>, p: &Operand<'_>| !std::ptr::eq(o.buffer, p.buffer);
-        if step.space.elements() > FEW || !fits(out) || !step.inputs.iter().all(|i| fits(i) && apart(i, out)) {
+        let fits = |o: &Operand<'_>| lies_as(step, o, self.dtype);
+        if step.space.elements() > FEW || !fits(out) || !step.inputs.iter().all(fits) {
             return None;
         }
+        // An input in the place of the output has no lock of its own.
+        let locked = |i: &Operand<'_>| if !shares(i, out) { Some(true) } else { (i.offset == out.offset).then_some(false) };
         match step.inputs {
-            [x] => self.compute(isa, step, [(x, &x.buffer.read())], out),
-            [x, y] if apart(x, y) => self.compute(isa, step, [(x, &x.buffer.read()), (y, &y.buffer.read())], out),
+            [x] => {
+                let read = locked(x)?.then(|| x.buffer.read());
+                self.compute(isa, step, [(x, read.as_ref())], out)
+            }
+            [x, y] if !shares(x, y) => {
+                let (first, second) = (locked(x)?, locked(y)?);
+                let (read_x, read_y) = (first.then(|| x.buffer.read()), second.then(|| y.buffer.read()));
+                self.compute(isa, step, [(x, read_x.as_ref()), (y, read_y.as_ref())], out)
+            }
             _ => None,
         }
     }
-    fn compute<const N: usize>(&self, isa: Isa, step: &Step<'_>, inputs: [(&Operand<'_>, &Read<'_>); N], out: &Operand<'_>) -> Option<()> {
+    fn compute<const N: usize>(&self, isa: Isa, step: &Step<'_>, inputs: [(&Operand<'_>, Option<&Read<'_>>); N], out: &Operand<'_>) -> Option<()> {
         match self.dtype {
             DType::F32 => self.typed::<f32, N>(isa, step, inputs, out),
             _ => self.typed::<f64, N>(isa, step, inputs, out),
@@ -79,17 +93,19 @@ impl Single {
         &self,
         isa: Isa,
         step: &Step<'_>,
-        inputs: [(&Operand<'_>, &Read<'_>); N],
+        inputs: [(&Operand<'_>, Option<&Read<'_>>); N],
         out: &Operand<'_>,
     ) -> Option<()> {
         let mut guard = out.buffer.write();
         let write = whole_mut::<T>(host_mut(&mut guard).ok()?).ok()?.get_mut(range(out))?;
+        // What will be overwritten, where it is read.
+        let before: SmallVec<[T; 32]> = if inputs.iter().any(|i| i.1.is_none()) { SmallVec::from_slice(write) } else { SmallVec::new() };
         let source = |o: Source| -> Option<Src<'_, T>> {
             match o {
-                Source::Input(k) => {
-                    let (operand, guard) = inputs.get(k as usize)?;
-                    whole::<T>(host(guard).ok()?).ok()?.get(range(operand)).map(Src::Slice)
-                }
+                Source::Input(k) => match inputs.get(k as usize)? {
+                    (operand, Some(guard)) => whole::<T>(host(guard).ok()?).ok()?.get(range(operand)).map(Src::Slice),
+                    (_, None) => Some(Src::Slice(&before)),
+                },
                 Source::Arg(k) => step.args.get(k as usize).map(|s| Src::Splat(T::nearest(s.to_f64()))),
                 Source::Const(s) => Some(Src::Splat(T::nearest(s.to_f64()))),
             }
@@ -103,6 +119,83 @@ impl Single {
         }
         Some(())
     }
+}
+/// Where the loop finds what an input of it holds.
+enum From {
+    /// in the memory of an output, place by place
+    Output(usize),
+    /// elements under a lock
+    Elements(usize),
+    /// one number for all under a lock
+    Number(usize),
+}
+/// Runs the loop that was compiled ahead for a program. `None`: the operands share memory in another way than place by
+/// place or lie otherwise, and nothing was done.
+pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_>) -> Option<()> {
+    let n = step.space.elements();
+    let fits = |o: &Operand<'_>| lies_as(step, o, DType::F32);
+    let outputs = step.outputs;
+    let are_apart = || outputs.iter().enumerate().all(|(k, o)| !outputs[..k].iter().any(|p| shares(o, p)));
+    if n > FEW || outputs.len() != program.results.len() || !outputs.iter().all(fits) || !are_apart() {
+        return None;
+    }
+    let mut read: SmallVec<[Read<'_>; 8]> = SmallVec::new();
+    let mut from: SmallVec<[From; 8]> = SmallVec::new();
+    for (k, i) in step.inputs.iter().enumerate() {
+        let is_dense = fits(i);
+        if let Some(o) = outputs.iter().position(|o| shares(i, o)) {
+            if !is_dense || i.offset != outputs[o].offset {
+                return None;
+            }
+            from.push(From::Output(o));
+            continue;
+        }
+        let is_number = || i.dtype == DType::F32 && i.shape == step.space && (0..i.shape.rank()).all(|a| i.shape[a] == 1 || i.strides[a] == 0);
+        if !is_dense && !is_number() {
+            return None;
+        }
+        // A second lock of one buffer could wait behind a writer that waits for the first.
+        let guard = match step.inputs[..k].iter().position(|p| shares(i, p)) {
+            Some(p) => match from[p] {
+                From::Elements(g) | From::Number(g) => g,
+                From::Output(_) => return None,
+            },
+            None => {
+                read.push(i.buffer.read());
+                read.len() - 1
+            }
+        };
+        from.push(if is_dense { From::Elements(guard) } else { From::Number(guard) });
+    }
+    let mut written: SmallVec<[Write<'_>; 4]> = outputs.iter().map(|o| o.buffer.write()).collect();
+    let mut streams = Streams::new(n);
+    for (guard, o) in written.iter_mut().zip(outputs) {
+        streams.write(whole_mut(host_mut(guard).ok()?).ok()?.get_mut(range(o))?);
+    }
+    for register in &program.registers {
+        match register.code {
+            Code::Load(k) => {
+                let elements = |g: usize| whole::<f32>(host(&read[g]).ok()?).ok();
+                let input = step.inputs.get(k as usize)?;
+                match *from.get(k as usize)? {
+                    From::Output(o) => streams.read_output(o),
+                    From::Elements(g) => streams.read(elements(g)?.get(range(input))?),
+                    From::Number(g) => streams.repeat(*elements(g)?.get(input.offset)?),
+                }
+            }
+            Code::Arg(k) => streams.repeat(f32::of(scalar_value(*step.args.get(k as usize)?, DType::F32))),
+            Code::Const(s) => streams.repeat(f32::of(scalar_value(s, DType::F32))),
+            _ => {}
+        }
+    }
+    ahead(isa, streams).then_some(())
+}
+/// Are its elements those of the space, of the dtype, side by side?
+fn lies_as(step: &Step<'_>, o: &Operand<'_>, dtype: DType) -> bool {
+    o.dense && o.dtype == dtype && o.shape == step.space
+}
+fn shares(o: &Operand<'_>, p: &Operand<'_>) -> bool {
+    std::ptr::eq(o.buffer, p.buffer)
 }
 /// The elements of a dense operand in its buffer.
 fn range(o: &Operand<'_>) -> std::ops::Range<usize> {

@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// The number as a register of `dtype` holds it.
-fn scalar_value(s: Scalar, dtype: DType) -> Value {
+pub(super) fn scalar_value(s: Scalar, dtype: DType) -> Value {
     match Kind::of(dtype) {
         Kind::F32 => Value::F32(round_float(s.to_f64(), dtype) as f32),
         Kind::F64 => Value::F64(s.to_f64()),

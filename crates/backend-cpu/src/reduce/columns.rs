@@ -18,19 +18,23 @@ pub(crate) struct Columns<T: Element> {
     totals: Vec<T::Wide>,
     /// of the open segment
     blocks: usize,
+    /// of the open block
+    rows: usize,
 }
 impl<T: Element> Columns<T> {
+    /// For no more than so many rows.
+    ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn new<C: Combine>(width: usize) -> Result<Columns<T>, ErrorKind> {
+    pub fn new<C: Combine>(width: usize, rows: usize) -> Result<Columns<T>, ErrorKind> {
         let identity = C::identity::<T>();
         let wide = || filled(identity.widen(), width);
-        Ok(Columns { width, lanes: filled(identity, LANES * width)?, segments: wide()?, totals: wide()?, blocks: 0 })
+        Ok(Columns { width, lanes: filled(identity, LANES.min(rows) * width)?, segments: wide()?, totals: wide()?, blocks: 0, rows: 0 })
     }
-    /// Combines the next rows of the open block, of which the first is its row number `row`. One begins `stride` behind
-    /// the one before it.
-    pub fn add<C: Combine>(&mut self, isa: Isa, x: &[T], stride: usize, row: usize) {
-        dispatch(isa, AddRows::<T, C> { x, stride, row, width: self.width, lanes: &mut self.lanes, mark: PhantomData });
+    /// Combines the next rows of the open block. One begins `stride` behind the one before it.
+    pub fn add<C: Combine>(&mut self, isa: Isa, x: &[T], stride: usize) {
+        dispatch(isa, AddRows::<T, C> { x, stride, row: self.rows, width: self.width, lanes: &mut self.lanes, mark: PhantomData });
+        self.rows += x.len().div_ceil(stride);
     }
     /// Ends the open block, which may be a short one if it is the last.
     pub fn end_block<C: Combine>(&mut self, isa: Isa) {
@@ -44,6 +48,11 @@ impl<T: Element> Columns<T> {
     }
 }
 
+/// Rows of one lane that are read side by side while the lane is in registers. More would meet in the same places of the
+/// caches, where a row has a power of two of bytes.
+const TOGETHER: usize = 4;
+/// Elements: how far behind those that are read now others are asked for, where rows are long; else the next row is.
+const AHEAD: usize = 1024;
 /// Combines rows with the lanes of their columns.
 struct AddRows<'a, T, C> {
     x: &'a [T],
@@ -58,13 +67,17 @@ impl<T: Element, C: Combine> Kernel for AddRows<'_, T, C> {
     #[inline(always)]
     fn run<S: Simd>(self) {
         let AddRows { x, stride, row, width, lanes, .. } = self;
-        // Lane by lane, so that a lane stays in registers while all its rows go by.
-        for k in 0..LANES {
-            if k * stride >= x.len() {
-                break;
+        let rows = x.len().div_ceil(stride);
+        let ahead = if width > 2 * AHEAD { AHEAD } else { stride };
+        for first in (0..rows).step_by(TOGETHER * LANES) {
+            let end = rows.min(first + TOGETHER * LANES);
+            for k in first..end.min(first + LANES) {
+                // The last of the rows of this lane.
+                let last = k + (end - 1 - k) / LANES * LANES;
+                let x = &x[k * stride..x.len().min(last * stride + width)];
+                let lane = (row + k) % LANES;
+                T::add_rows::<S, C>(x, LANES * stride, ahead, &mut lanes[lane * width..][..width]);
             }
-            let lane = (row + k) % LANES;
-            T::add_rows::<S, C>(&x[k * stride..], LANES * stride, stride, &mut lanes[lane * width..][..width]);
         }
     }
 }
@@ -77,7 +90,9 @@ impl<T: Element, C: Combine> Kernel for EndBlock<'_, T, C> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Columns { width, lanes, segments, totals, blocks } = self.columns;
+        let Columns { width, lanes, segments, totals, blocks, rows } = self.columns;
+        let used = LANES.min(std::mem::take(rows));
+        let lanes = &mut lanes[..used * *width];
         fold::<T, C>(lanes, *width);
         for (s, &l) in segments.iter_mut().zip(&lanes[..]) {
             *s = C::totals::<T>(*s, l.widen());
@@ -105,12 +120,13 @@ impl<T: Element, C: Combine> Kernel for Fold<'_, T, C> {
         fold::<T, C>(self.0, self.1);
     }
 }
+/// Lanes at the end that nothing was combined with may be missing: they would change nothing.
 #[inline(always)]
 fn fold<T: Element, C: Combine>(lanes: &mut [T], width: usize) {
     let mut half = LANES / 2;
     while half > 0 {
-        let (low, high) = lanes.split_at_mut(half * width);
-        for (l, &h) in low.iter_mut().zip(&high[..]) {
+        let (low, high) = lanes.split_at_mut(lanes.len().min(half * width));
+        for (l, &h) in low.iter_mut().zip(&high[..high.len().min(half * width)]) {
             *l = C::lanes(*l, h);
         }
         half /= 2;
