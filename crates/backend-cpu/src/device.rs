@@ -199,7 +199,7 @@ impl CpuBackend {
     }
     fn run(&self, step: &Step<'_>) -> Result<(), ErrorKind> {
         let runtime = &self.runtime;
-        crate::trace::begin(step.kernel.kind.family(), || format!("{:?}", runtime.isa).to_lowercase());
+        crate::trace::begin(|| (step.kernel.kind.family(), format!("{:?}", runtime.isa).to_lowercase()));
         match &step.kernel.kind {
             KernelKind::Map { .. } if map::run_few(runtime, step)? => Ok(()),
             KernelKind::Map { outputs: results, .. } => with_operands(step, true, |i, o| map::run(runtime, step, results, i, o)),

@@ -42,9 +42,12 @@ pub fn trace<R>(f: impl FnOnce() -> R) -> (R, Vec<Ran>) {
     drop(outer);
     (result, ran)
 }
-pub(crate) fn begin(kernel: &'static str, by: impl FnOnce() -> String) {
+/// A kernel begins, of this family and run by this.
+#[inline]
+pub(crate) fn begin(told: impl FnOnce() -> (&'static str, String)) {
     if ON.get() {
-        RAN.with_borrow_mut(|ran| ran.push(Ran { kernel, by: by(), threads: 1 }));
+        let (kernel, by) = told();
+        RAN.with_borrow_mut(|ran| ran.push(Ran { kernel, by, threads: 1 }));
     }
 }
 /// The kernel at work is run by this.

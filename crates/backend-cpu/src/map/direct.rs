@@ -18,6 +18,7 @@ use adamant_core::{
     expr::Reg,
     kernel::{Operand, Step},
 };
+use bytemuck::{AnyBitPattern, NoUninit};
 use smallvec::SmallVec;
 
 /// Up to so many elements; above, tiles and threads pay.
@@ -68,57 +69,60 @@ impl Single {
         if step.space.elements() > FEW || !fits(out) || !step.inputs.iter().all(fits) {
             return None;
         }
-        // An input in the place of the output has no lock of its own.
-        let locked = |i: &Operand<'_>| if !shares(i, out) { Some(true) } else { (i.offset == out.offset).then_some(false) };
+        match self.dtype {
+            DType::F32 => self.typed::<f32>(isa, step, out),
+            _ => self.typed::<f64>(isa, step, out),
+        }
+    }
+    fn typed<T: Real + bytemuck::Pod>(&self, isa: Isa, step: &Step<'_>, out: &Operand<'_>) -> Option<()> {
         match step.inputs {
-            [x] => {
-                let read = locked(x)?.then(|| x.buffer.read());
-                self.compute(isa, step, [(x, read.as_ref())], out)
+            [x] if !shares(x, out) => {
+                let (read, mut write) = (x.buffer.read(), out.buffer.write());
+                self.apply::<T, 1>(isa, step, [elements(&read, x)?], elements_mut(&mut write, out)?)
+            }
+            [x, y] if !shares(x, y) && !shares(x, out) && !shares(y, out) => {
+                let (read_x, read_y, mut write) = (x.buffer.read(), y.buffer.read(), out.buffer.write());
+                self.apply::<T, 2>(isa, step, [elements(&read_x, x)?, elements(&read_y, y)?], elements_mut(&mut write, out)?)
+            }
+            [x] if x.offset == out.offset => {
+                let mut write = out.buffer.write();
+                let out = elements_mut::<T>(&mut write, out)?;
+                self.apply(isa, step, [&before(out)], out)
             }
             [x, y] if !shares(x, y) => {
-                let (first, second) = (locked(x)?, locked(y)?);
-                let (read_x, read_y) = (first.then(|| x.buffer.read()), second.then(|| y.buffer.read()));
-                self.compute(isa, step, [(x, read_x.as_ref()), (y, read_y.as_ref())], out)
+                let (inside, apart) = if shares(x, out) { (x, y) } else { (y, x) };
+                if inside.offset != out.offset {
+                    return None;
+                }
+                let (read, mut write) = (apart.buffer.read(), out.buffer.write());
+                let out = elements_mut::<T>(&mut write, out)?;
+                let (before, apart): (_, &[T]) = (before(out), elements(&read, apart)?);
+                self.apply(isa, step, if std::ptr::eq(inside, x) { [&before, apart] } else { [apart, &before] }, out)
             }
             _ => None,
         }
     }
-    fn compute<const N: usize>(&self, isa: Isa, step: &Step<'_>, inputs: [(&Operand<'_>, Option<&Read<'_>>); N], out: &Operand<'_>) -> Option<()> {
-        match self.dtype {
-            DType::F32 => self.typed::<f32, N>(isa, step, inputs, out),
-            _ => self.typed::<f64, N>(isa, step, inputs, out),
-        }
-    }
-    fn typed<T: Real + bytemuck::Pod, const N: usize>(
-        &self,
-        isa: Isa,
-        step: &Step<'_>,
-        inputs: [(&Operand<'_>, Option<&Read<'_>>); N],
-        out: &Operand<'_>,
-    ) -> Option<()> {
-        let mut guard = out.buffer.write();
-        let write = whole_mut::<T>(host_mut(&mut guard).ok()?).ok()?.get_mut(range(out))?;
-        // What will be overwritten, where it is read.
-        let before: SmallVec<[T; 32]> = if inputs.iter().any(|i| i.1.is_none()) { SmallVec::from_slice(write) } else { SmallVec::new() };
+    fn apply<T: Real, const N: usize>(&self, isa: Isa, step: &Step<'_>, inputs: [&[T]; N], out: &mut [T]) -> Option<()> {
         let source = |o: Source| -> Option<Src<'_, T>> {
             match o {
-                Source::Input(k) => match inputs.get(k as usize)? {
-                    (operand, Some(guard)) => whole::<T>(host(guard).ok()?).ok()?.get(range(operand)).map(Src::Slice),
-                    (_, None) => Some(Src::Slice(&before)),
-                },
+                Source::Input(k) => inputs.get(k as usize).copied().map(Src::Slice),
                 Source::Arg(k) => step.args.get(k as usize).map(|s| Src::Splat(T::nearest(s.to_f64()))),
                 Source::Const(s) => Some(Src::Splat(T::nearest(s.to_f64()))),
             }
         };
         match self.function {
-            Function::Binary(f, x, y) => loops::real_binary(isa, f, source(x)?, source(y)?, write),
+            Function::Binary(f, x, y) => loops::real_binary(isa, f, source(x)?, source(y)?, out),
             Function::Unary(f, x) => match source(x)? {
-                Src::Slice(x) => loops::real_unary(isa, f, x, write),
+                Src::Slice(x) => loops::real_unary(isa, f, x, out),
                 Src::Splat(_) => return None,
             },
         }
         Some(())
     }
+}
+/// What will be overwritten, to be read.
+fn before<T: Copy>(out: &[T]) -> SmallVec<[T; 32]> {
+    SmallVec::from_slice(out)
 }
 /// Where the loop finds what an input of it holds.
 enum From {
@@ -170,17 +174,16 @@ pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_
     let mut written: SmallVec<[Write<'_>; 4]> = outputs.iter().map(|o| o.buffer.write()).collect();
     let mut streams = Streams::new(n);
     for (guard, o) in written.iter_mut().zip(outputs) {
-        streams.write(whole_mut(host_mut(guard).ok()?).ok()?.get_mut(range(o))?);
+        streams.write(elements_mut(guard, o)?);
     }
     for register in &program.registers {
         match register.code {
             Code::Load(k) => {
-                let elements = |g: usize| whole::<f32>(host(&read[g]).ok()?).ok();
                 let input = step.inputs.get(k as usize)?;
                 match *from.get(k as usize)? {
                     From::Output(o) => streams.read_output(o),
-                    From::Elements(g) => streams.read(elements(g)?.get(range(input))?),
-                    From::Number(g) => streams.repeat(*elements(g)?.get(input.offset)?),
+                    From::Elements(g) => streams.read(elements(&read[g], input)?),
+                    From::Number(g) => streams.repeat(*whole(host(&read[g]).ok()?).ok()?.get(input.offset)?),
                 }
             }
             Code::Arg(k) => streams.repeat(f32::of(scalar_value(*step.args.get(k as usize)?, DType::F32))),
@@ -196,6 +199,15 @@ fn lies_as(step: &Step<'_>, o: &Operand<'_>, dtype: DType) -> bool {
 }
 fn shares(o: &Operand<'_>, p: &Operand<'_>) -> bool {
     std::ptr::eq(o.buffer, p.buffer)
+}
+/// The elements of a dense operand.
+#[inline]
+fn elements<'g, T: AnyBitPattern>(guard: &'g Read<'_>, o: &Operand<'_>) -> Option<&'g [T]> {
+    whole(host(guard).ok()?).ok()?.get(range(o))
+}
+#[inline]
+fn elements_mut<'g, T: AnyBitPattern + NoUninit>(guard: &'g mut Write<'_>, o: &Operand<'_>) -> Option<&'g mut [T]> {
+    whole_mut(host_mut(guard).ok()?).ok()?.get_mut(range(o))
 }
 /// The elements of a dense operand in its buffer.
 fn range(o: &Operand<'_>) -> std::ops::Range<usize> {

@@ -57,12 +57,7 @@ impl Replay<'_> {
         let (step, sized) = (&self.plan.steps[0], &self.sized.steps[0]);
         let own = [self.new_memory(0)?];
         let operand = |o| self.operand(o, &own).ok_or_else(|| self.no_memory(step));
-        let mut inputs: SmallVec<[Operand<'_>; 3]> = SmallVec::new();
-        for o in &sized.inputs {
-            inputs.push(operand(o)?);
-        }
         let [output] = &sized.outputs[..] else { return Err(self.no_memory(step)) };
-        let outputs = [operand(output)?];
         let mut args: SmallVec<[Scalar; 2]> = SmallVec::new();
         for (k, a) in step.args.iter().enumerate() {
             args.push(match argument(*a, self.records) {
@@ -70,13 +65,20 @@ impl Replay<'_> {
                 _ => Scalar::Int(0),
             });
         }
-        let run = Step { kernel: &step.kernel, space: sized.space, inputs: &inputs, outputs: &outputs, args: &args, fault: &NO_FAULT };
         super::count(|c| {
             c.kernels += 1;
             c.fused += step.ops.saturating_sub(1) as u64;
         });
-        super::watch::submit(self, std::slice::from_ref(&run), &[0]).map_err(|k| self.failed(step, k))?;
-        drop((inputs, outputs));
+        let submit = |inputs: &[Operand<'_>]| {
+            let outputs = [operand(output)?];
+            let run = Step { kernel: &step.kernel, space: sized.space, inputs, outputs: &outputs, args: &args, fault: &NO_FAULT };
+            super::watch::submit(self, std::slice::from_ref(&run), &[0]).map_err(|k| self.failed(step, k))
+        };
+        match &sized.inputs[..] {
+            [x] => submit(&[operand(x)?])?,
+            [x, y] => submit(&[operand(x)?, operand(y)?])?,
+            all => submit(&all.iter().map(operand).collect::<Result<SmallVec<[Operand<'_>; 4]>, Error>>()?)?,
+        }
         let ([buffer], place) = (own, &self.sized.published[0]);
         if self.sized.whole[0] {
             return Ok(Stored::dense(buffer));
