@@ -263,11 +263,11 @@ fn tiles_of_rows<L: Into2<T>, T: Element, C: Combine, const ROOM: usize>(
     Ok(())
 }
 
-/// Outputs side by side: columns `first ..` of group `o`.
 /// Do rows lie in memory as the loops want them?
 fn is_direct<L: Into2<T>, T: Element>(job: &Job<'_>) -> bool {
     job.run.is_direct(job.value) && L::in_place(Src::Slice(&[])).is_some()
 }
+/// Outputs side by side: columns `first ..` of group `o`.
 fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
     let width = out.len() / job.dtype.size();
     let isa = job.run.isa;

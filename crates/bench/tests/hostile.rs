@@ -2,24 +2,14 @@
 //! the code that says what is wrong, says it, and leaves every record as it was.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use adamant_bench::record::{Case, Record};
+use common::{program, run, said};
 use std::{
     fs,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
-/// Cargo builds the examples of a package beside its tests.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().and_then(Path::parent).unwrap();
-    folder.join("examples").join(format!("own_workload{}", std::env::consts::EXE_SUFFIX))
-}
-fn run(folder: &Path, arguments: &str) -> Output {
-    Command::new(program()).args(arguments.split(' ')).current_dir(folder).output().unwrap()
-}
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
+mod common;
+
 /// A folder with the record `a.jsonl`, and its text.
 fn recorded() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();

@@ -1,23 +1,9 @@
 //! The verbs from outside, on the benchmarks of a user's crate (`examples/own_workload.rs`).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 use adamant_bench::{comparison::Comparison, lines::Line, record::Record};
-use std::{
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
+use common::{run, said};
 
-/// Cargo builds the examples of a package beside its tests.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().and_then(Path::parent).unwrap();
-    folder.join("examples").join(format!("own_workload{}", std::env::consts::EXE_SUFFIX))
-}
-fn run(folder: &Path, arguments: &str) -> Output {
-    Command::new(program()).args(arguments.split(' ')).current_dir(folder).output().unwrap()
-}
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
+mod common;
 
 #[test]
 fn a_workload_of_ones_own_that_is_not_run_or_a_wrong_one_that_has_a_time() {
