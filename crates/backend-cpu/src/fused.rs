@@ -15,7 +15,7 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
 pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    let all: [(&'static str, Arc<dyn CpuKernel>); 15] = [
+    let all: [(&'static str, Arc<dyn CpuKernel>); 16] = [
         ("adamant.linear", Arc::new(linear::Forward)),
         ("adamant.softmax", Arc::new(softmax::Forward)),
         ("adamant.softmax_backward", Arc::new(softmax::Backward)),
@@ -31,6 +31,7 @@ pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
         ("adamant.attention_backward", Arc::new(attention::Backward)),
         ("adamant.cross_entropy", Arc::new(entropy::Forward)),
         ("adamant.cross_entropy_backward", Arc::new(entropy::Backward)),
+        ("adamant.cross_entropy_with_backward", Arc::new(entropy::Both)),
     ];
     all.into()
 }

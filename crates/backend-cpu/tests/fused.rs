@@ -4,7 +4,7 @@ use adamant_backend_cpu::{Context, CpuBackend, Isa};
 use adamant_core::{
     composite::{
         attention::{Attention, AttentionBackward},
-        loss::{CrossEntropy, CrossEntropyBackward, Reduction},
+        loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
         norm::{Norm, NormBackward, Over},
         softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
     },
@@ -146,10 +146,64 @@ fn cross_entropy_of_classes() {
                         let log_sum = (wide - largest.unsqueeze(axis)).exp().sum(axis).log();
                         vec![numbers(g, 2, dtype), x, t(), largest, log_sum]
                     });
+                    check(&CrossEntropyWithBackward(loss), || vec![numbers(shape, 1, dtype), t(), numbers(g, 2, dtype)]);
                 }
             }
         }
     }
+}
+#[test]
+fn a_loss_and_its_gradient_run_as_one_only_where_both_are_wanted_and_nothing_lies_between() -> Result<()> {
+    let shape = [512, 40];
+    let t = Tensor::from_vec((0..512).map(|k| k * 7 % 40).collect::<Vec<i64>>(), [512]);
+    let cell = Cell::new(&numbers(&shape, 1, DType::F32), true)?;
+    let loss = || functional::cross_entropy(&cell.get(), &t, &Default::default());
+    let gradient = |loss: &Tensor| -> Result<Vec<Vec<u64>>> { Ok(bits(&[loss.backward()?.of(&cell).cloned().unwrap()])) };
+    // Apart: the loss has run when the gradient is asked for.
+    let l = loss();
+    l.eval()?;
+    let (value, apart) = (l.item::<f32>()?, gradient(&l)?);
+    // Together: one kernel less, and the same bits.
+    let kernels = |f: &dyn Fn() -> Result<()>| -> Result<u64> {
+        schedule::take_stats();
+        f()?;
+        Ok(schedule::take_stats().kernels)
+    };
+    let cut = kernels(&|| {
+        let l = loss();
+        l.eval()?;
+        l.backward().map(drop)
+    })?;
+    let together = kernels(&|| loss().backward().map(drop))?;
+    assert_eq!(cut, together + 1);
+    let l = loss();
+    let both = gradient(&l)?;
+    assert!(both == apart && l.item::<f32>()? == value);
+    // Something reads the loss before its gradient is made: two kernels again. Half of a loss has half the gradient.
+    let half = gradient(&(loss() * 0.5))?;
+    for (h, b) in half[0].iter().zip(&both[0]) {
+        assert_eq!(2.0 * f64::from_bits(*h), f64::from_bits(*b));
+    }
+    // Nobody wants the gradient: it is not computed, and has no memory.
+    let (x, g) = (cell.get().detach(), Tensor::ones(()));
+    let device = x.device()?;
+    let of = CrossEntropy { probabilities: false, ignore_index: -100, label_smoothing: 0.0, reduction: Reduction::Mean, weight: false };
+    let memory_with = |keep: bool| -> Result<usize> {
+        let (read, memory) = memory::profile_memory(device, || {
+            let outputs = Tensor::apply_many(Op::Composite(std::sync::Arc::new(of)), Arg::None, &[&x, &t], Origin::here());
+            let dx = Tensor::composite1(CrossEntropyBackward(of), &[&g, &x, &t, &outputs[1], &outputs[2]]);
+            let dx = keep.then_some(dx);
+            outputs[0].item::<f32>().map(|_| dx)
+        });
+        read.map(|_| memory.peak)
+    };
+    let of_gradient = 512 * 40 * size_of::<f32>();
+    assert!(memory_with(false)? < of_gradient && memory_with(true)? >= of_gradient);
+    // A bad class is told of as ever.
+    let bad = Tensor::from_vec(vec![40i64; 512], [512]);
+    let error = functional::cross_entropy(&cell.get(), &bad, &Default::default()).backward().and_then(|g| g.of(&cell).cloned().unwrap().to_vec::<f32>()).unwrap_err();
+    assert!(error.to_string().starts_with("adamant.cross_entropy: index 40 at position 0"), "{error}");
+    Ok(())
 }
 #[test]
 fn a_class_out_of_range_is_a_fault_that_names_it() {

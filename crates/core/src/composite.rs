@@ -3,7 +3,7 @@
 //! The body is the meaning and the fallback; a backend may claim the composite by name and run a kernel of its
 //! own. Unless it brings a rule, its gradient is that of its body.
 use crate::{DType, ErrorKind, HostArray, Meta, Result, Tensor, error::Origin, op::mix, tensor::Outputs};
-use std::{any::Any, fmt};
+use std::{any::Any, fmt, sync::Arc};
 
 pub mod activation;
 pub mod attention;
@@ -96,6 +96,17 @@ impl Saves {
     }
 }
 
+/// Where a composite finds an input, as an earlier one sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// in that one's input of this number
+    Input(usize),
+    /// in that one's output of this number
+    Output(usize),
+    /// elsewhere
+    Else,
+}
+
 /// A named function of tensors. Implementors are small values whose attributes are structure.
 pub trait Composite: Any + Send + Sync + fmt::Debug {
     /// The name, unique over all composites: `adamant.softmax`.
@@ -144,6 +155,12 @@ pub trait Composite: Any + Send + Sync + fmt::Debug {
     fn rule(&self, _args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
         Err(Error::new(self.name(), ErrorKind::Internal("saves() is declared but rule() is not".into())))
     }
+    /// This function and a `later` one that reads it, as one: of this one's inputs and then those that the later one finds
+    /// elsewhere, with this one's outputs and then the later one's. It takes the place of both on a device that claims it,
+    /// where nothing between them reads this one's outputs. `None`: they stay two.
+    fn joined(&self, _later: &dyn Composite, _reads: &[Reads]) -> Option<Arc<dyn Composite>> {
+        None
+    }
     /// The structure: two composites with one key are the same function.
     fn key(&self) -> u64 {
         let mut h = 0xC0;
@@ -169,7 +186,7 @@ pub trait Composite: Any + Send + Sync + fmt::Debug {
 #[track_caller]
 fn visible(composite: impl Composite, inputs: &[&Tensor]) -> Outputs {
     let hidden = composite.auxiliary();
-    let mut outputs = Tensor::apply_many(crate::Op::Composite(std::sync::Arc::new(composite)), crate::Arg::None, inputs, Origin::here());
+    let mut outputs = Tensor::apply_many(crate::Op::Composite(Arc::new(composite)), crate::Arg::None, inputs, Origin::here());
     outputs.truncate(outputs.len().saturating_sub(hidden).max(1));
     outputs
 }

@@ -27,10 +27,10 @@ mod expand;
 mod fuse;
 mod holders;
 mod interpret;
+mod join;
 mod lower;
 mod plan;
 pub(crate) mod watch;
-use decide::Holder;
 pub(crate) use direct::Direct;
 use execute::{Outcome, Replay};
 use expand::Source;
@@ -268,7 +268,8 @@ fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64) -> Result<Found, Stop>
         return Ok(found);
     }
     let _watched = watch::plan(cut);
-    let graph = expand::expand(log, cut).map_err(|(r, k)| Stop::Record(r, k))?;
+    let needed = holders::needed(&log.records[..cut], &log.holders.of, log.writes.iter().map(|w| w.slot));
+    let graph = expand::expand(log, cut, &needed).map_err(|(r, k)| Stop::Record(r, k))?;
     let known = PLANS.lock().get(&key).and_then(|e| e.plans.iter().find(|p| p.hash == graph.hash).cloned());
     let (plan, sized) = match known {
         Some(plan) => {
@@ -416,21 +417,8 @@ fn prune(log: &mut Log) -> bool {
     let n = log.records.len();
     let slots = log.values.len();
     Holders::look(log, n, slots);
-    let mut needed: Vec<bool> = log.holders.of.iter().map(|h| *h != Holder::Nobody).collect();
-    for w in &log.writes {
-        needed[w.slot as usize] = true;
-    }
-    let mut stays = vec![false; n];
-    for (k, r) in log.records.iter().enumerate().rev() {
-        stays[k] = r.op.is_effect() || (r.first..r.first + r.outputs as u32).any(|s| needed[s as usize]);
-        if stays[k] {
-            for &i in &r.inputs {
-                needed[i as usize] = true;
-            }
-        }
-    }
-    let gone = log.records.iter().zip(&stays).any(|(r, s)| !s && !matches!(r.op, Op::Input))
-        || log.records.iter().any(|r| matches!(r.op, Op::Input) && !needed[r.first as usize]);
+    let stays = holders::needed(&log.records, &log.holders.of, log.writes.iter().map(|w| w.slot));
+    let gone = stays.contains(&false);
     if gone {
         rerecord(log, 0, |k| stays[k]);
     }

@@ -1,13 +1,16 @@
-//! Cross entropy of class indices: a pass over each row of logits, and one more for their cotangent. Class weights,
-//! smoothed labels and targets that are probabilities run as the body.
+//! Cross entropy of class indices: a pass over each row of logits, and one more for their cotangent, or both at once
+//! ([`both`]). Class weights, smoothed labels and targets that are probabilities run as the body.
+mod both;
+
 use super::{
     known, one_float,
-    rows::{Stored, Summed, map_to, map_twice, max, rows_of_a_task, sum_twice, update},
+    rows::{Stored, Summed, map_to, max, rows_of_a_task, sum_twice, update},
     softmax::log_of,
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
     element::{indices, with_float},
+    isa::Isa,
     map::loops::Real,
     math::elementary::exp,
     operand::{In, internal},
@@ -34,6 +37,7 @@ const PIECE: usize = 2048;
 pub(super) struct Forward;
 /// Its backward.
 pub(super) struct Backward;
+pub(super) use both::Both;
 
 fn plain(loss: &CrossEntropy) -> bool {
     !loss.probabilities && !loss.weight && loss.label_smoothing == 0.0
@@ -76,9 +80,20 @@ impl<'a> Rows<'a> {
     fn taken(&self) -> usize {
         (0..self.count()).filter(|&k| self.class(k) != Class::Ignored).count()
     }
+    /// Tells of the first target that is no class.
+    fn report(&self, fault: &FaultWord) {
+        let bad = (0..self.count()).find_map(|k| if let Class::Bad(index) = self.class(k) { Some((k, index)) } else { None });
+        if let Some((position, index)) = bad {
+            fault.set(Fault::Index { index, bound: self.classes, position });
+        }
+    }
     /// Where element `class` of row k lies.
     fn place(&self, k: usize, class: usize) -> usize {
         (k / self.inner * self.classes + class) * self.inner + k % self.inner
+    }
+    /// Where the elements of row k lie.
+    fn elements(&self, k: usize) -> impl Iterator<Item = usize> {
+        (0..self.classes).map(move |c| self.place(k, c))
     }
     /// Room for [`Rows::row`].
     ///
@@ -94,7 +109,7 @@ impl<'a> Rows<'a> {
             return &x[k * n..(k + 1) * n];
         }
         room.clear();
-        room.extend((0..n).map(|c| x[self.place(k, c)]));
+        room.extend(self.elements(k).map(|at| x[at]));
         room
     }
 }
@@ -124,7 +139,19 @@ impl<T: Summed> Kernel for LogSum<'_, T> {
         (most, log_of::<S, T>(total))
     }
 }
-/// (e^(log p) - the class's one) g of neighbouring classes.
+/// e^x of one number.
+#[inline(always)]
+fn exp_of<S: Simd, T: Summed>(x: T) -> T {
+    let mut out = [x];
+    update::<S, T, 0>(
+        &mut out,
+        [],
+        #[inline(always)]
+        |x, []| exp(x),
+    );
+    out[0]
+}
+/// (p - the class's one) g of neighbouring classes, where p is e^(x - largest) times e^-log_sum.
 struct Gradient<'a, T> {
     x: &'a [T],
     log_sum: (T, T),
@@ -148,34 +175,22 @@ impl<T: Summed> Kernel for Gradient<'_, T> {
     fn run<S: Simd>(self) {
         let Gradient { x, log_sum: (most, log_sum), target, g, out, past } = self;
         let splat = Twice::<T::V<S>>::splat;
-        let (m, l, factor) = (splat(most), splat(log_sum), splat(g));
+        let mut share = exp_of::<S, T>(-T::ONE * log_sum);
         if let Target::Missing = target {
             // A share of zero.
-            let zero = splat(T::ZERO);
-            map_twice::<S, T>(
-                out,
-                x,
-                #[inline(always)]
-                |x| exp(x.sub(m).sub(l)).mul(zero).mul(factor),
-            );
-            return;
+            share = share * T::ZERO;
         }
+        let (largest, by, factor) = (splat(most), splat(share), splat(g));
         map_to::<S, T>(
             past,
             out,
             x,
             #[inline(always)]
-            |x| exp(x.sub(m).sub(l)).mul(factor),
+            |x| exp(x.sub(largest)).mul(by).mul(factor),
         );
-        let Target::Here(class) = target else { return };
-        let mut p = [x[class] - most - log_sum];
-        update::<S, T, 0>(
-            &mut p,
-            [],
-            #[inline(always)]
-            |p, []| exp(p),
-        );
-        out[class] = (p[0] - T::ONE) * g;
+        if let Target::Here(class) = target {
+            out[class] = (exp_of::<S, T>(x[class] - most) * share - T::ONE) * g;
+        }
     }
 }
 
@@ -190,10 +205,7 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
         return Err(internal("a cross entropy with other operands"));
     }
     let isa = runtime.isa;
-    let bad = (0..rows.count()).find_map(|k| if let Class::Bad(index) = rows.class(k) { Some((k, index)) } else { None });
-    if let Some((position, index)) = bad {
-        fault.set(Fault::Index { index, bound: rows.classes, position });
-    }
+    rows.report(fault);
     let per_task = rows_of_a_task(&runtime.threads, rows.count(), rows.classes);
     let tasks = largest.chunks_mut(per_task).zip(log_sums.chunks_mut(per_task));
     runtime.threads.try_for_parts(tasks, |task, (largest, log_sums)| -> Result<(), ErrorKind> {
@@ -210,6 +222,17 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
         }
         Ok(())
     })?;
+    losses(loss, &rows, x, (largest, log_sums), out, isa)
+}
+/// The losses from what is known of the rows, reduced.
+fn losses<M: Stored>(
+    loss: &CrossEntropy,
+    rows: &Rows<'_>,
+    x: &[M],
+    (largest, log_sums): (&[M::Real], &[M::Real]),
+    out: &mut [M],
+    isa: Isa,
+) -> Result<(), ErrorKind> {
     let loss_of = |k: usize| match rows.class(k) {
         Class::At(class) => {
             let at = rows.place(k, class);
@@ -241,6 +264,18 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
     M::write(isa, out, &mut room, |out| out[0] = value);
     Ok(())
 }
+/// The factors of the rows' gradients: one for each row, or one for all.
+///
+/// # Errors
+/// `OutOfMemory`; a cotangent of another shape.
+fn cotangents<M: Stored>(loss: &CrossEntropy, rows: &Rows<'_>, g: &[M], isa: Isa) -> Result<Vec<M::Real>, ErrorKind> {
+    if g.len() != if loss.reduction == Reduction::None { rows.count() } else { 1 } {
+        return Err(internal("a cotangent of another shape"));
+    }
+    let (mut room, count) = (M::room(g.len())?, M::Real::nearest(rows.taken() as f64));
+    let scaled = |&g: &M::Real| if loss.reduction == Reduction::Mean { g / count } else { g };
+    collected(g.len(), M::read(isa, g, &mut room).iter().map(scaled))
+}
 fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
     let ([g, x, target, largest, log_sums], [out]) = (operands.inputs, &mut *operands.outputs) else {
         return Err(internal("a cross entropy with other operands"));
@@ -253,14 +288,9 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
     }
     let (isa, n, inner) = (runtime.isa, rows.classes, rows.inner);
     let streamed = inner == 1 && size_of_val(out) >= STREAMED;
-    let (mut room, count) = (M::room(g.len())?, M::Real::nearest(rows.taken() as f64));
-    let scaled = |&g: &M::Real| if loss.reduction == Reduction::Mean { g / count } else { g };
-    let g: Vec<M::Real> = collected(g.len(), M::read(isa, g, &mut room).iter().map(scaled))?;
+    let g = cotangents(loss, &rows, g, isa)?;
     if largest.len() != rows.count() || log_sums.len() != rows.count() {
         return Err(internal("sums of another shape"));
-    }
-    if g.len() != if loss.reduction == Reduction::None { rows.count() } else { 1 } {
-        return Err(internal("a cotangent of another shape"));
     }
     let per_task = rows_of_a_task(&runtime.threads, rows.count() / inner, n * inner);
     runtime.threads.try_for_chunks_mut(out, per_task * n * inner, |task, out| {
@@ -286,11 +316,7 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
             if !streamed || M::AS_IS {
                 return part(0, out);
             }
-            for (p, out) in out.chunks_mut(PIECE).enumerate() {
-                let piece = &mut piece[..out.len()];
-                part(p * PIECE, piece);
-                stream::copy(bytemuck::cast_slice(piece), bytemuck::cast_slice_mut(out), &[]);
-            }
+            in_pieces(out, &mut piece, part);
         };
         for (o, out) in out.chunks_exact_mut(n * inner).enumerate() {
             let first = (task * per_task + o) * inner;
@@ -308,6 +334,15 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
         }
         Ok(())
     })
+}
+
+/// A row of results that are written past the caches: where memory holds other numbers than are computed, a piece at a time.
+fn in_pieces<M: Stored>(out: &mut [M], room: &mut [M; PIECE], mut write: impl FnMut(usize, &mut [M])) {
+    for (p, out) in out.chunks_mut(PIECE).enumerate() {
+        let piece = &mut room[..out.len()];
+        write(p * PIECE, piece);
+        stream::copy(bytemuck::cast_slice(piece), bytemuck::cast_slice_mut(out), &[]);
+    }
 }
 
 impl CpuKernel for Forward {

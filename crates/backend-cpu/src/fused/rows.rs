@@ -203,7 +203,7 @@ pub(crate) fn sum<S: Simd, T: Summed, const K: usize>(x: [&[T]; K], f: impl Fn([
 }
 /// The sum of `f` of all elements, by the tree; they are written to `out`, if there is one.
 #[inline(always)]
-pub(crate) fn sum_twice<S: Simd, T: Summed>(x: &[T], mut out: Option<&mut [T]>, f: impl Fn(Twice<T::V<S>>) -> Twice<T::V<S>>) -> f64 {
+pub(crate) fn sum_twice<S: Simd, T: Summed>(x: &[T], mut out: Option<&mut [T]>, mut f: impl FnMut(Twice<T::V<S>>) -> Twice<T::V<S>>) -> f64 {
     let lanes = T::V::<S>::LANES;
     let together = LANES / lanes;
     let mut total = Total::<T>::new::<Sum>();
@@ -378,7 +378,7 @@ pub(crate) fn map<S: Simd, T: Summed, const K: usize>(out: &mut [T], x: [&[T]; K
 }
 /// `out = f(x)`, two vectors at a time: for functions of many steps.
 #[inline(always)]
-pub(crate) fn map_twice<S: Simd, T: Summed>(out: &mut [T], x: &[T], f: impl Fn(Twice<T::V<S>>) -> Twice<T::V<S>>) {
+pub(crate) fn map_twice<S: Simd, T: Summed>(out: &mut [T], x: &[T], mut f: impl FnMut(Twice<T::V<S>>) -> Twice<T::V<S>>) {
     let (n, lanes) = (out.len(), Twice::<T::V<S>>::LANES);
     let x = &x[..n];
     let mut k = 0;

@@ -1,12 +1,14 @@
 //! Cross entropy from logits. The rule reads the logits, the targets and two numbers of each row (PyTorch keeps the
 //! log-probabilities): the softmax is formed again in the backward, where it is needed anyway, so nothing of the logits'
-//! size is written by the forward. All other losses are short formulas in `functional::loss`.
+//! size is written by the forward. Where both run in one window, a device may do both at once, and forms it once. All
+//! other losses are short formulas in `functional::loss`.
 use super::{
-    Attr, Attrs, Composite, RuleArgs, Saves,
-    softmax::{log_softmax_of, shifted_of},
+    Attr, Attrs, Composite, Reads, RuleArgs, Saves,
+    softmax::shifted_of,
     wide::{floats, one_device, same_dtype, wide},
 };
 use crate::{Arg, AxisSet, DType, Error, ErrorKind, Meta, Op, Result, Shape, Tensor};
+use std::{any::Any, sync::Arc};
 
 /// How the losses of the elements become one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -66,6 +68,10 @@ pub struct CrossEntropy {
 /// cotangent of the logits and, for probabilities, that of the targets.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropyBackward(pub CrossEntropy);
+/// [`CrossEntropy`] and its backward at once. Inputs: those of the loss, then its cotangent. Outputs: those of the loss,
+/// then the cotangent of the logits. With class indices only.
+#[derive(Clone, Copy, Debug)]
+pub struct CrossEntropyWithBackward(pub CrossEntropy);
 
 /// The class axis of logits.
 pub(crate) fn class_axis(shape: &Shape) -> usize {
@@ -263,6 +269,13 @@ impl Composite for CrossEntropy {
         let outputs = if self.probabilities { 0 } else { 0b110 };
         Some(Saves { outputs, ..Saves::inputs(2 + self.weight as usize) })
     }
+    fn joined(&self, later: &dyn Composite, reads: &[Reads]) -> Option<Arc<dyn Composite>> {
+        let backward: &CrossEntropyBackward = (later as &dyn Any).downcast_ref()?;
+        let inputs = (0..2 + self.weight as usize).map(Reads::Input);
+        let of_this = std::iter::once(Reads::Else).chain(inputs).chain((1..=self.auxiliary()).map(Reads::Output));
+        let fits = !self.probabilities && backward.0.key() == self.key() && of_this.eq(reads.iter().copied());
+        fits.then(|| Arc::new(CrossEntropyWithBackward(*self)) as Arc<dyn Composite>)
+    }
     fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
         let mut out = vec![None; args.metas.len()];
         let Some(g) = &args.cotangents[0] else { return Ok(out) };
@@ -277,6 +290,31 @@ impl Composite for CrossEntropy {
             out[k] = args.needs[k].then_some(d);
         }
         Ok(out)
+    }
+}
+impl Composite for CrossEntropyWithBackward {
+    fn name(&self) -> &'static str {
+        "adamant.cross_entropy_with_backward"
+    }
+    fn attrs(&self) -> Attrs {
+        self.0.attributes()
+    }
+    fn can_fault(&self) -> bool {
+        self.0.can_fault()
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+        let mut outputs = self.0.infer(inputs)?;
+        outputs.push(inputs[0]);
+        Ok(outputs)
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let [of_loss @ .., g] = inputs else {
+            return Err(Error::new(self.name(), ErrorKind::Internal("no cotangent".into())));
+        };
+        let mut outputs = self.0.body(of_loss)?;
+        let of_backward: Vec<Tensor> = std::iter::once(g).chain(of_loss).chain(&outputs[1..]).cloned().collect();
+        outputs.extend(CrossEntropyBackward(self.0).body(&of_backward)?);
+        Ok(outputs)
     }
 }
 impl Composite for CrossEntropyBackward {
@@ -301,7 +339,7 @@ impl Composite for CrossEntropyBackward {
         }
         let axis = class_axis(&m.shape);
         let n = m.shape[axis];
-        let log_p = log_softmax_of(&inputs[0].widened(), axis);
+        let (shifted, [_, log_sum]) = shifted_of(&inputs[0].widened(), axis);
         let w = f.weights(inputs, &m.shape);
         let classes = (!f.probabilities).then(|| classes(&inputs[1], &m.shape, f.ignore_index));
         let mut g = if f.reduction == Reduction::None { g.reshape(m.shape.with(axis, 1)) } else { g };
@@ -310,19 +348,21 @@ impl Composite for CrossEntropyBackward {
         }
         let target = match &classes {
             None => inputs[1].widened(),
-            Some(c) => log_p.iota_like(axis, c.index.meta().dtype).eq(&c.index).cast(log_p.meta().dtype),
+            Some(c) => shifted.iota_like(axis, c.index.meta().dtype).eq(&c.index).cast(shifted.meta().dtype),
         };
         let mut q = f.smoothed(target, n);
         if let Some(w) = &w {
             q = q * w;
         }
-        // d/dx of -sum_c q_c log_p_c is p sum(q) - q.
-        let mut dx = (log_p.exp() * q.sum_keepdim(AxisSet::one(axis)) - &q) * &g;
+        // d/dx of -sum_c q_c log_p_c is p sum(q) - q. The exponentials are those of the sum: formed once, they serve both.
+        let p = shifted.exp() * log_sum.neg().exp();
+        let mut dx = (p * q.sum_keepdim(AxisSet::one(axis)) - &q) * &g;
         if let Some(c) = &classes {
             dx = c.valid.select(&dx, 0.0);
         }
         let mut out = vec![dx.cast(m.dtype)];
         if f.probabilities {
+            let log_p = shifted - log_sum;
             let weighted = w.map_or_else(|| log_p.clone(), |w| &log_p * w);
             out.push((weighted * g * (f.label_smoothing - 1.0)).cast(m.dtype));
         }

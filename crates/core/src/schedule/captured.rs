@@ -4,6 +4,7 @@ use super::{
     decide::Holder,
     execute::Replay,
     expand::{Source, expand},
+    holders::needed,
     plan::{InputHold, Plan, Sized},
 };
 use crate::{
@@ -219,12 +220,12 @@ impl Captured {
             let r = &log.records[r];
             Error::at(r.op.name(), k, log.values[r.first as usize].origin)
         };
-        let graph = expand(log, log.records.len()).map_err(fail)?;
         let mut holders = vec![Holder::Nobody; log.values.len()];
         let written: Vec<u32> = self.writes.iter().map(|(_, s)| *s).collect();
         for s in self.outputs.iter().chain(&written) {
             holders[*s as usize] = Holder::User;
         }
+        let graph = expand(log, log.records.len(), &needed(&log.records, &holders, std::iter::empty())).map_err(fail)?;
         let holds: Vec<InputHold> = self.sources.iter().map(|(_, place)| hold(place)).collect();
         let plan = Plan::new(graph, &holders, &written, &holds, device).map_err(fail)?;
         let sized = Sized::new(&plan, &plan.graph);

@@ -1,6 +1,6 @@
 //! A window's records as one flat list of primitives: composites and families of kernels that the device does not claim
 //! are replaced by their bodies, which are captured on placeholders. All decisions are made on this list.
-use super::lower;
+use super::{join, lower};
 use crate::{
     Device, ErrorKind, Meta, Op, Tensor,
     backend::Support,
@@ -65,7 +65,7 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) type RecordError = (usize, ErrorKind);
 
 impl Graph {
-    fn node(&mut self, op: Op, arg: ArgFrom, inputs: SmallVec<[u32; 3]>, metas: impl Iterator<Item = Meta>, record: u32) -> u32 {
+    pub(super) fn node(&mut self, op: Op, arg: ArgFrom, inputs: SmallVec<[u32; 3]>, metas: impl Iterator<Item = Meta>, record: u32) -> u32 {
         let first = self.vals.len() as u32;
         let node = self.nodes.len() as u32;
         self.vals.extend(metas.map(|meta| Val { meta, node }));
@@ -114,8 +114,8 @@ impl Graph {
     }
 }
 
-/// Expands the first `cut` records.
-pub(crate) fn expand(log: &Log, cut: usize) -> Result<Graph, RecordError> {
+/// Expands the first `cut` records, of which those that are `needed` run.
+pub(crate) fn expand(log: &Log, cut: usize, needed: &[bool]) -> Result<Graph, RecordError> {
     let slots = log.records.get(cut).map_or(log.values.len(), |r| r.first as usize);
     let mut g = Graph { of_slot: vec![NONE; slots], hash: 0xADA, ..Graph::default() };
     for (k, r) in log.records[..cut].iter().enumerate() {
@@ -133,7 +133,11 @@ pub(crate) fn expand(log: &Log, cut: usize) -> Result<Graph, RecordError> {
             continue;
         }
         let inputs: SmallVec<[u32; 3]> = r.inputs.iter().map(|&i| g.of_slot[i as usize]).collect();
-        let outs = place(&mut g, log.device, r, &inputs, metas, k as u32, ArgFrom::Record(k as u32)).map_err(|e| (k, e))?;
+        let joint = if needed[k] { join::find(&g, log.device, &r.op, &inputs, &metas) } else { None };
+        let outs = match joint {
+            Some(joint) => joint.place(&mut g, metas, k as u32),
+            None => place(&mut g, log.device, r, &inputs, metas, k as u32, ArgFrom::Record(k as u32)).map_err(|e| (k, e))?,
+        };
         for (o, v) in outs.into_iter().enumerate().take(r.outputs as usize) {
             g.of_slot[r.first as usize + o] = v;
         }

@@ -125,6 +125,25 @@ impl Holders {
         }
     }
 }
+/// Which records run: those with an effect, those somebody holds a value of or a cell is written with, and those they read.
+pub(crate) fn needed(records: &[Record], of: &[Holder], written: impl Iterator<Item = u32>) -> Vec<bool> {
+    let mut values: Vec<bool> = of.iter().map(|h| *h != Holder::Nobody).collect();
+    for slot in written {
+        if let Some(needed) = values.get_mut(slot as usize) {
+            *needed = true;
+        }
+    }
+    let mut out = vec![false; records.len()];
+    for (k, r) in records.iter().enumerate().rev() {
+        out[k] = r.op.is_effect() || values[r.first as usize..][..r.outputs as usize].contains(&true);
+        if out[k] {
+            for &i in &r.inputs {
+                values[i as usize] = true;
+            }
+        }
+    }
+    out
+}
 /// Can a fault be found while these records run? What a composite's body does is not known here.
 fn may_fault(records: &[Record], values: &[Arc<Value>]) -> bool {
     records.iter().any(|r| match &r.op {
