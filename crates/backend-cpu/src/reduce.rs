@@ -137,8 +137,9 @@ fn by_op<L: Into2<T>, T: Element>(job: &Job<'_>, op: ReduceOp, columns: bool, ou
         ReduceOp::Min => reduce::<L, T, Min>(job, columns, out),
     }
 }
+/// Outputs that are written at a time.
+const TOGETHER: usize = 64;
 fn write<T: Element>(isa: Isa, mut totals: impl Iterator<Item = T::Wide>, dtype: DType, out: &mut [u8]) {
-    const TOGETHER: usize = 64;
     let mut room = [T::default(); TOGETHER];
     for out in out.chunks_mut(TOGETHER * dtype.size()) {
         let room = &mut room[..out.len() / dtype.size()];
@@ -227,6 +228,20 @@ fn long_row<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, start: usize, n:
 /// Outputs that are rows of the nest, from row `first` on.
 fn reduce_rows<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
     let (n, size) = (job.reduced, job.dtype.size());
+    let count = out.len() / size;
+    if n >= BLOCK
+        && job.run.is_direct(job.value)
+        && let Some(x) = L::in_place(job.run.src::<L>(job.value, first * n, count * n, scratch, &[]))
+    {
+        // They lie in memory as the loops want them: no tiles.
+        let mut totals = [C::identity::<T>().widen(); TOGETHER];
+        for (x, out) in x[..count * n].chunks(TOGETHER * n).zip(out.chunks_mut(TOGETHER * size)) {
+            let totals = &mut totals[..out.len() / size];
+            tree::rows::<T, C>(job.run.isa, x, n, totals);
+            write::<T>(job.run.isa, totals.iter().copied(), job.dtype, out);
+        }
+        return Ok(());
+    }
     if n > TILE / 2 {
         for (k, o) in out.chunks_exact_mut(size).enumerate() {
             let mut total = Total::<T>::new::<C>();

@@ -164,6 +164,18 @@ pub(crate) trait Float: Arithmetic {
         unsafe { self.store(out.as_mut_ptr()) }
     }
 
+    /// As [`Float::write`], past the caches if the slice begins at a multiple of the vector's size: [`stream::publish`]
+    /// comes before anybody else may read it.
+    #[inline(always)]
+    fn write_past(self, out: &mut [Self::Elem]) {
+        if !out.as_ptr().addr().is_multiple_of(size_of::<Self>()) {
+            return self.write(out);
+        }
+        assert!(out.len() >= Self::LANES);
+        // SAFETY: the slice holds LANES elements and begins at a multiple of their size.
+        unsafe { self.store_past(out.as_mut_ptr()) }
+    }
+
     /// Writes as many lanes as the slice holds.
     #[inline(always)]
     fn write_partial(self, out: &mut [Self::Elem]) {

@@ -136,9 +136,6 @@ impl<T: Pod, F: Fn(u32, f32) -> T + Copy> Kernel for Blocks<'_, T, F> {
         let (mut first, together, f) = (self.first, 4 * words.len(), self.f);
         let (nothing, mut line) = ([0.0; NUMBERS], [T::zeroed(); NUMBERS]);
         for (k, out) in self.out.chunks_mut(together).enumerate() {
-            for ahead in self.traffic.soon {
-                (0..size_of_val(out)).step_by(64).for_each(|_| ahead.fetch_line());
-            }
             philox::<S>(&keys, [self.key[2], self.key[3]], first, words);
             first += words.len() as u64;
             let x = self.x.get(k * together..).filter(|x| !x.is_empty()).unwrap_or(&nothing);
@@ -148,10 +145,27 @@ impl<T: Pod, F: Fn(u32, f32) -> T + Copy> Kernel for Blocks<'_, T, F> {
                 *made = f(u32::from_le(word), x);
             }
             if self.traffic.past {
-                stream::copy(bytemuck::cast_slice(&line[..out.len()]), bytemuck::cast_slice_mut(out), &[]);
+                write_past::<S, T>(&line[..out.len()], out, x, self.traffic.soon);
+                continue;
+            }
+            for ahead in self.traffic.soon {
+                (0..size_of_val(out)).step_by(64).for_each(|_| ahead.fetch_line());
             }
         }
     }
+}
+/// Writes numbers past the caches, as many as fill vectors. For each of these, one line after another so that none waits for
+/// the others, what lies behind `x` is asked for and what will be read `soon`.
+#[inline(always)]
+fn write_past<S: Simd, T: Pod>(made: &[T], out: &mut [T], x: &[f32], soon: &[Ahead<'_>]) {
+    let (made, out): (&[f32], &mut [f32]) = (bytemuck::cast_slice(made), bytemuck::cast_slice_mut(out));
+    let whole = made.len() / S::F32::LANES * S::F32::LANES;
+    for k in (0..whole).step_by(S::F32::LANES) {
+        stream::hint_ahead(x.as_ptr().wrapping_add(k));
+        soon.iter().for_each(Ahead::fetch_line);
+        S::F32::from_slice(&made[k..]).write_past(&mut out[k..]);
+    }
+    out[whole..].copy_from_slice(&made[whole..]);
 }
 const EVEN: u32 = 0xD251_1F53;
 const ODD: u32 = 0xCD9E_8D57;

@@ -33,20 +33,12 @@ impl<V: Float> Twice<V> {
         self.0.write(first);
         self.1.write(second);
     }
-    /// As [`Twice::write`], past the caches if both lie at multiples of their size: [`super::stream::publish`] comes before
-    /// anybody else may read it.
+    /// As [`Twice::write`], past the caches where [`Float::write_past`] goes there.
     #[inline(always)]
     pub fn write_past(self, out: &mut [V::Elem]) {
-        if !out.as_ptr().addr().is_multiple_of(size_of::<V>()) {
-            return self.write(out);
-        }
         let (first, second) = out.split_at_mut(V::LANES);
-        assert!(second.len() >= V::LANES);
-        // SAFETY: both slices hold a vector, and begin at multiples of its size.
-        unsafe {
-            self.0.store_past(first.as_mut_ptr());
-            self.1.store_past(second.as_mut_ptr());
-        }
+        self.0.write_past(first);
+        self.1.write_past(second);
     }
     /// Writes as many lanes as the slice holds.
     #[inline(always)]
