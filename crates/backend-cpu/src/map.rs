@@ -134,9 +134,10 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
 }
 fn part(run: &Run<'_>, results: &[Reg], start: usize, count: usize, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
     with_scratch(|scratch| {
+        let most = run.most_at_a_time();
         let mut at = start;
         while at < start + count {
-            let n = TILE.min(start + count - at);
+            let n = most.min(start + count - at);
             run.tile(at, n, scratch, outs)?;
             for (o, &r) in results.iter().enumerate() {
                 run.store(r, o, at, n, scratch, outs);

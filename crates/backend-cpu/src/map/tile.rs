@@ -4,9 +4,9 @@ use super::drawn::Drawn;
 use super::load;
 use super::loops::{self, Src};
 use super::prefused::Loop;
-use super::program::{Code, Kind, Program};
+use super::program::{Code, Kind, Program, Register};
 use super::random::{self, Traffic};
-use super::tiles::{Lane, Scratch, Tile, Value, with_kind, with_scratch};
+use super::tiles::{Lane, Scratch, TILE, Tile, Value, with_kind, with_scratch};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};
@@ -222,6 +222,16 @@ impl<'a> Run<'a> {
             return Src::Slice(bytemuck::cast_slice(&o.bytes[o.range(at, n)]));
         }
         Src::Slice(&T::tiles(scratch).values(register.slot)[..n])
+    }
+    /// The most elements that [`Run::tile`] takes: a tile, or several where all that is made is drawn into its output from
+    /// what lies in memory, so that no tile is.
+    pub fn most_at_a_time(&self) -> usize {
+        let drawn = |r: usize| self.into[r].is_some() && self.drawn.iter().any(|d| d.register as usize == r);
+        let needs_none = |(r, register): (usize, &Register)| {
+            let is_there = matches!(register.code, Code::Load(k) if self.direct[k as usize]);
+            self.uniform[r].is_some() || self.idle[r] || is_there || drawn(r)
+        };
+        if !self.drawn.is_empty() && self.program.registers.iter().enumerate().all(needs_none) { 8 * TILE } else { TILE }
     }
     /// Runs all instructions for the positions `at .. at + n`; inputs that share memory with an output are read first.
     ///
