@@ -26,24 +26,28 @@ impl Step {
     /// The next state (h, c) from the gates' input part `[batch, gates · hidden]` and hidden part of the same shape. `c` is the
     /// LSTM's cell; the others have none.
     #[track_caller]
-    fn next(self, input: &Tensor, hidden: &Tensor, h: &Tensor, c: Option<&Tensor>, size: usize) -> (Tensor, Option<Tensor>) {
-        let part = |t: &Tensor, k: usize| t.narrow(-1, k * size, size);
-        match (self, c) {
+    fn next(self, input: &Tensor, hidden: &Tensor, h: &Tensor, c: Option<&Tensor>) -> Result<(Tensor, Option<Tensor>)> {
+        // Parts of a whole: their cotangents are joined, where those of slices would be padded and added.
+        let parts = |t: &Tensor| t.chunk(self.gates(), -1);
+        Ok(match (self, c) {
             (Step::Gru, _) => {
-                let reset = (part(input, 0) + part(hidden, 0)).sigmoid();
-                let update = (part(input, 1) + part(hidden, 1)).sigmoid();
-                let new = (part(input, 2) + reset * part(hidden, 2)).tanh();
+                let (Ok([ri, zi, ni]), Ok([rh, zh, nh])) = (<[Tensor; 3]>::try_from(parts(input)?), <[Tensor; 3]>::try_from(parts(hidden)?)) else {
+                    return Err(Error::new("GRU", ErrorKind::Internal("not three gates".into())));
+                };
+                let (reset, update) = ((ri + rh).sigmoid(), (zi + zh).sigmoid());
+                let new = (ni + reset * nh).tanh();
                 (&new + update * (h - &new), None)
             }
             (Step::Lstm, Some(c)) => {
-                let gates = input + hidden;
-                let (i, f, g, o) = (part(&gates, 0).sigmoid(), part(&gates, 1).sigmoid(), part(&gates, 2).tanh(), part(&gates, 3).sigmoid());
-                let c = f * c + i * g;
-                (o * c.tanh(), Some(c))
+                let Ok([i, f, g, o]) = <[Tensor; 4]>::try_from(parts(&(input + hidden))?) else {
+                    return Err(Error::new("LSTM", ErrorKind::Internal("not four gates".into())));
+                };
+                let c = f.sigmoid() * c + i.sigmoid() * g.tanh();
+                (o.sigmoid() * c.tanh(), Some(c))
             }
             (Step::Relu, _) => ((input + hidden).relu(), None),
             _ => ((input + hidden).tanh(), None),
-        }
+        })
     }
 }
 
@@ -190,14 +194,14 @@ impl Network {
                 let index = k * directions + d;
                 let (weight_hh, bias_hh) = (w.weight_hh.get(), w.bias_hh.as_ref().map(Param::get));
                 let project = w.weight_hr.as_ref().map(Param::get);
-                let inputs = functional::linear(&x, &w.weight_ih.get(), w.bias_ih.as_ref().map(Param::get).as_ref());
+                let inputs = functional::linear(&x, &w.weight_ih.get(), w.bias_ih.as_ref().map(Param::get).as_ref()).unbind(0)?;
                 let mut h = h0.select_index(0, index);
                 let mut c = c0.as_ref().map(|c| c.select_index(0, index));
                 let mut steps = Vec::with_capacity(time);
                 for t in 0..time {
                     let at = if d == 0 { t } else { time - 1 - t };
                     let hidden = functional::linear(&h, &weight_hh, bias_hh.as_ref());
-                    let (next, cell) = self.step.next(&inputs.select_index(0, at), &hidden, &h, c.as_ref(), self.hidden_size);
+                    let (next, cell) = self.step.next(&inputs[at], &hidden, &h, c.as_ref())?;
                     h = match &project {
                         Some(p) => functional::linear(&next, p, None),
                         None => next,

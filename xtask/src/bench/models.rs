@@ -365,15 +365,14 @@ impl Lstm {
     }
     /// All hidden states: `[batch, time, in]` to `[batch, time, width]`, from zeros.
     pub fn of(&self, x: &Tensor) -> Result<Tensor> {
-        let [b, t, _] = x.dims()?;
-        let given = self.input.of(x);
+        let [b, _, _] = x.dims()?;
+        let given = self.input.of(x).unbind(1)?;
         let (mut h, mut c) = (Tensor::zeros([b, self.width]), Tensor::zeros([b, self.width]));
-        let mut all = Vec::with_capacity(t);
-        for step in 0..t {
-            let gates = given.select_index(1, step) + self.recurrent.of(&h);
-            let gate = |k: usize| gates.narrow(1, k * self.width, self.width);
-            c = gate(1).sigmoid() * &c + gate(0).sigmoid() * gate(2).tanh();
-            h = gate(3).sigmoid() * c.tanh();
+        let mut all = Vec::with_capacity(given.len());
+        for given in &given {
+            let gates = (given + self.recurrent.of(&h)).chunk(4, 1)?;
+            c = gates[1].sigmoid() * &c + gates[0].sigmoid() * gates[2].tanh();
+            h = gates[3].sigmoid() * c.tanh();
             all.push(h.clone());
         }
         Tensor::stack(&all, 1).ok()

@@ -21,11 +21,32 @@ pub enum Indexing {
 
 /// The most parts that join their cotangents in one op.
 const MAX_PARTS: usize = 32;
-/// All of an axis in equal parts, where there are several of that size and not very many.
+/// All of an axis in `parts` of one size, where there are several: many of them in parts of parts, so that no cotangent of
+/// one is padded to the whole.
 #[track_caller]
 fn equal_parts(x: &Tensor, parts: usize, size: usize, axis: usize) -> Option<Vec<Tensor>> {
-    let fits = (2..=MAX_PARTS).contains(&parts) && size > 0 && parts * size == x.meta().shape[axis];
-    fits.then(|| Tensor::composite(Split { axis, parts }, &[x]))
+    if parts < 2 || size == 0 || parts.checked_mul(size) != Some(x.meta().shape[axis]) {
+        return None;
+    }
+    if parts <= MAX_PARTS {
+        return Some(Tensor::composite(Split { axis, parts }, &[x]));
+    }
+    let some = |x: Tensor, parts: usize| equal_parts(&x, parts, size, axis).unwrap_or_else(|| vec![x]);
+    let of_group = parts.div_ceil(MAX_PARTS);
+    let left = parts % of_group;
+    let in_groups = parts - left;
+    let groups = some_of(x, 0, in_groups * size, axis);
+    let groups = Tensor::composite(Split { axis, parts: in_groups / of_group }, &[&groups]);
+    let mut all: Vec<Tensor> = groups.into_iter().flat_map(|group| some(group, of_group)).collect();
+    if left > 0 {
+        all.extend(some(some_of(x, in_groups * size, left * size, axis), left));
+    }
+    Some(all)
+}
+/// A part of an axis; the tensor itself where it is all of it.
+#[track_caller]
+fn some_of(x: &Tensor, first: usize, count: usize, axis: usize) -> Tensor {
+    if count == x.meta().shape[axis] { x.clone() } else { x.narrow(axis, first, count) }
 }
 fn all<T: Borrow<Tensor>>(tensors: &[T]) -> Vec<&Tensor> {
     tensors.iter().map(|t| t.borrow()).collect()
@@ -133,7 +154,11 @@ impl Tensor {
     pub fn unbind(&self, axis: impl Axis) -> Result<Vec<Tensor>> {
         compose1("unbind", self, |x| {
             let axis = x.meta().shape.axis(axis.to_axis())?;
-            Ok((0..x.meta().shape[axis]).map(|k| x.select_index(axis, k).ok()).collect())
+            let n = x.meta().shape[axis];
+            if let Some(parts) = equal_parts(x, n, 1, axis) {
+                return Ok(parts.into_iter().map(|part| part.squeeze(axis).ok()).collect());
+            }
+            Ok((0..n).map(|k| x.select_index(axis, k).ok()).collect())
         })
     }
 

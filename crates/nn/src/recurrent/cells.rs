@@ -40,7 +40,7 @@ impl One {
         let (h, c) = (h.unwrap_or(&zeros), c.unwrap_or(&zeros));
         let input = functional::linear(x, &self.weight_ih.get(), self.bias_ih.as_ref().map(Param::get).as_ref());
         let hidden = functional::linear(h, &self.weight_hh.get(), self.bias_hh.as_ref().map(Param::get).as_ref());
-        let (h, c) = self.step.next(&input, &hidden, h, if self.step == Step::Lstm { Some(c) } else { None }, self.hidden_size);
+        let (h, c) = self.step.next(&input, &hidden, h, if self.step == Step::Lstm { Some(c) } else { None })?;
         Ok((h.ok()?, c))
     }
 }
