@@ -201,7 +201,8 @@ fn a_loss_and_its_gradient_run_as_one_only_where_both_are_wanted_and_nothing_lie
     assert!(memory_with(false)? < of_gradient && memory_with(true)? >= of_gradient);
     // A bad class is told of as ever.
     let bad = Tensor::from_vec(vec![40i64; 512], [512]);
-    let error = functional::cross_entropy(&cell.get(), &bad, &Default::default()).backward().and_then(|g| g.of(&cell).cloned().unwrap().to_vec::<f32>()).unwrap_err();
+    let error =
+        functional::cross_entropy(&cell.get(), &bad, &Default::default()).backward().and_then(|g| g.of(&cell).cloned().unwrap().to_vec::<f32>()).unwrap_err();
     assert!(error.to_string().starts_with("adamant.cross_entropy: index 40 at position 0"), "{error}");
     Ok(())
 }

@@ -177,3 +177,25 @@ fn gradients_at_kinks_are_pytorchs() {
         }
     });
 }
+#[test]
+fn parts_of_an_axis_join_their_cotangents_however_many_they_are() -> Result<()> {
+    Device::reference().scoped(|| {
+        for n in [1usize, 2, 31, 32, 33, 61, 64, 65, 100, 1030] {
+            let x = Tensor::arange(0, 2 * n as i64, 1, DType::F64).reshape([n, 2]).tracked();
+            for size in [1, 2, 3] {
+                let parts = if size == 1 { x.unbind(0)? } else { x.split(size, 0)? };
+                assert_eq!(parts.len(), n.div_ceil(size));
+                let mut loss = Tensor::zeros_on((), DType::F64, Device::reference());
+                for (k, part) in parts.iter().enumerate() {
+                    let first = part.reshape([part.shape()?.elements()]).to_vec::<f64>()?[0];
+                    assert_eq!(first, (2 * k * size) as f64, "{n} in parts of {size}");
+                    loss = loss + (k + 1) as f64 * part.sum(..);
+                }
+                let gradient = loss.backward()?.get(&x).cloned().unwrap().to_vec::<f64>()?;
+                let want: Vec<f64> = (0..2 * n).map(|i| (i / 2 / size + 1) as f64).collect();
+                assert_eq!(gradient, want, "{n} in parts of {size}");
+            }
+        }
+        Ok(())
+    })
+}

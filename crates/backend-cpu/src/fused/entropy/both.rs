@@ -14,7 +14,7 @@ use crate::{
     element::with_float,
     math::elementary::exp,
     operand::internal,
-    reduce::tree::Element,
+    reduce::tree::{Element, LANES},
     scratch::{collected, filled},
     simd::{
         Arithmetic, Kernel, Simd, dispatch,
@@ -31,13 +31,16 @@ use adamant_core::{
 /// The loss and its gradient.
 pub(in super::super) struct Both;
 
-/// e^(x - largest) of a row into `e`. Meanwhile the row that comes next is asked for, and the gradient of the one before is
-/// written past the caches, if there is one.
+/// e^(x - largest) of a row into `e`. Meanwhile memory is kept busy: the gradient of the row before is written past the
+/// caches, if there is one; the largest of the next row is found, if that is in the cache; and what comes soon is asked for.
 struct Exponentials<'a, T> {
     x: &'a [T],
+    /// if it was found already
+    largest: Option<T>,
     e: &'a mut [T],
-    next: Ahead<'a>,
     before: Option<Gradient<'a, T>>,
+    next: &'a [T],
+    soon: Ahead<'a>,
 }
 /// What is known of a row when its exponentials are: the largest, the logarithm of their sum, and the sum's inverse as
 /// e^-logarithm, by which the gradient alone multiplies.
@@ -45,22 +48,31 @@ struct Known<T> {
     largest: T,
     log_sum: T,
     share: T,
+    largest_of_next: T,
 }
 impl<T: Summed> Kernel for Exponentials<'_, T> {
     type Output = Known<T>;
     #[inline(always)]
     fn run<S: Simd>(self) -> Known<T> {
-        let Exponentials { x, e, next, before } = self;
-        let largest = max::<S, T>(x);
+        let Exponentials { x, largest, e, before, next, soon } = self;
+        let largest = match largest {
+            Some(largest) => largest,
+            None => max::<S, T>(x),
+        };
         let all = Twice::<T::V<S>>::splat(largest);
         let mut before = before.map(Steps::new::<S>);
+        let (lanes, mut seen, mut most) = (Twice::<T::V<S>>::LANES, 0, Twice::<T::V<S>>::splat(T::LOWEST));
         let total = sum_twice::<S, T>(
             x,
             Some(e),
             #[inline(always)]
             |x| {
-                next.fetch_line();
-                next.fetch_line();
+                soon.fetch_line();
+                soon.fetch_line();
+                if seen + lanes <= next.len() {
+                    most = Twice::from_slice(&next[seen..]).max(most);
+                    seen += lanes;
+                }
                 if let Some(before) = &mut before {
                     before.step::<S>();
                 }
@@ -70,8 +82,11 @@ impl<T: Summed> Kernel for Exponentials<'_, T> {
         if let Some(before) = before {
             before.finish::<S>();
         }
+        let mut candidates = [T::LOWEST; 2 * LANES];
+        most.write(&mut candidates);
+        let largest_of_next = max::<S, T>(&[max::<S, T>(&candidates[..lanes]), max::<S, T>(&next[seen..])]);
         let log_sum = log_of::<S, T>(T::nearest(total));
-        Known { largest, log_sum, share: exp_of::<S, T>(-T::ONE * log_sum) }
+        Known { largest, log_sum, share: exp_of::<S, T>(-T::ONE * log_sum), largest_of_next }
     }
 }
 
@@ -183,12 +198,15 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
     let mut blocks = gradient.chunks_mut(block);
     let numbers = largest.chunks_mut(rows_of_task).zip(log_sums.chunks_mut(rows_of_task));
     let tasks: Vec<_> = collected(rows.count().div_ceil(rows_of_task), numbers.map(|numbers| (numbers, blocks.next().unwrap_or_default())))?;
-    runtime.threads.try_for_parts(tasks.into_iter(), |task, ((largest, log_sums), gradient)| -> Result<(), ErrorKind> {
+    runtime.threads.try_for_parts(tasks, |task, ((largest, log_sums), gradient)| -> Result<(), ErrorKind> {
         let (mut column, mut room, mut result) = (rows.column()?, M::room(n)?, M::room(n)?);
+        let interleaved = streamed && M::AS_IS;
         let mut e = filled(M::Real::ZERO, n)?;
-        let mut of_before = filled(M::Real::ZERO, if streamed && M::AS_IS { n } else { 0 })?;
-        let mut before: Option<(Factors<M::Real>, usize)> = None;
+        let mut of_before = filled(M::Real::ZERO, if interleaved { n } else { 0 })?;
+        let (mut before, mut largest_of_next) = (None::<(Factors<M::Real>, usize)>, None);
+        let is_seen_ahead = interleaved && n * size_of::<M>() <= AHEAD;
         let (mut line, mut piece) = (filled(M::zeroed(), if inner == 1 { 0 } else { n })?, [M::zeroed(); PIECE]);
+        let (count, mut none) = (largest.len(), Vec::new());
         for (r, (largest, log_sum)) in largest.iter_mut().zip(log_sums).enumerate() {
             let k = task * rows_of_task + r;
             let class = rows.class(k);
@@ -198,21 +216,27 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
                 continue;
             }
             let row = M::read(isa, rows.row(x, k, &mut column), &mut room);
-            let next = if inner == 1 && size_of_val(row) <= AHEAD { x.get((k + 1) * n..).unwrap_or_default() } else { &[] };
-            let mut known = None;
-            let mut form = |before: Option<Gradient<'_, M::Real>>| known = Some(dispatch(isa, Exponentials { x: row, e: &mut e, next: Ahead::of(next), before }));
+            let behind = |rows: usize| if inner == 1 && n * size_of::<M>() <= AHEAD { x.get((k + rows) * n..).unwrap_or_default() } else { &[] };
+            // The next row is in the cache, asked for beside the row before this one; here the one behind it is.
+            let next = if is_seen_ahead && r + 1 < count && rows.class(k + 1) != Class::Ignored { rows.row(x, k + 1, &mut none) } else { &[] };
+            let (next, soon) = (M::read(isa, next, &mut []), behind(1 + is_seen_ahead as usize));
+            let (mut known, largest_here) = (None, largest_of_next.take());
+            let mut form = |before: Option<Gradient<'_, M::Real>>| {
+                known = Some(dispatch(isa, Exponentials { x: row, largest: largest_here, e: &mut e, before, next, soon: Ahead::of(soon) }));
+            };
             match before.take() {
                 Some((factors, r)) => M::write(isa, &mut gradient[r * n..(r + 1) * n], &mut [], |out| form(Some(Gradient { e: &of_before, factors, out }))),
                 None => form(None),
             }
             let Some(known) = known else { return Err(internal("a row without a sum")) };
             (*largest, *log_sum) = (known.largest, known.log_sum);
+            largest_of_next = (!next.is_empty()).then_some(known.largest_of_next);
             let factors = match class {
                 Class::At(class) => Factors { share: known.share, g: factor(k), class: Some(class) },
                 // A share of zero.
                 _ => Factors { share: known.share * M::Real::ZERO, g: factor(k), class: None },
             };
-            if streamed && M::AS_IS {
+            if interleaved {
                 std::mem::swap(&mut e, &mut of_before);
                 before = Some((factors, r));
                 continue;
