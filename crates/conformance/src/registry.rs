@@ -307,6 +307,10 @@ pub const WITHOUT_RULE: &[(&str, &str)] = &[
     ("bitcast, argreduce(max), argreduce(min)", "they give bits and indices"),
     ("stopgrad", "it stops gradients"),
     ("transfer, collective", "tested by the fuzzer, whose graphs have several devices and ranks"),
+    (
+        "adamant.cross_entropy_with_backward",
+        "takes the place of a loss and its gradient in a plan, which no tape sees; compared with both by a backend that claims it",
+    ),
     ("adamant.cofactors", "the gradient of adamant.det, differentiated by its second order"),
     ("adamant.dropout", "draws from an Rng cell: its gradient is tested beside it with the mask it drew"),
     ("adamant.fake_quantize", "its gradient is a convention: straight through inside the range"),
