@@ -151,45 +151,60 @@ fn exp_of<S: Simd, T: Summed>(x: T) -> T {
     );
     out[0]
 }
-/// (p - the class's one) g of neighbouring classes, where p is e^(x - largest) times e^-log_sum.
+/// e^-log_sum, by which e^(x - largest) is a probability.
+struct Share<T>(T);
+impl<T: Summed> Kernel for Share<T> {
+    type Output = T;
+    #[inline(always)]
+    fn run<S: Simd>(self) -> T {
+        exp_of::<S, T>(-T::ONE * self.0)
+    }
+}
+/// What makes a row's gradient of its exponentials: e share g, and at the row's class (e share - 1) g.
+#[derive(Clone, Copy)]
+struct Factors<T> {
+    share: T,
+    g: T,
+    class: Option<usize>,
+}
+impl<T: Summed> Factors<T> {
+    fn new(class: Class, share: T, g: T) -> Factors<T> {
+        match class {
+            Class::At(class) => Factors { share, g, class: Some(class) },
+            // A share of zero.
+            _ => Factors { share: share * T::ZERO, g, class: None },
+        }
+    }
+    /// For `count` elements from `first` on.
+    fn from(self, first: usize, count: usize) -> Factors<T> {
+        Factors { class: self.class.and_then(|c| c.checked_sub(first)).filter(|c| *c < count), ..self }
+    }
+}
+/// The gradient of neighbouring classes.
 struct Gradient<'a, T> {
     x: &'a [T],
-    log_sum: (T, T),
-    target: Target,
-    g: T,
+    largest: T,
+    factors: Factors<T>,
     out: &'a mut [T],
     /// it is written past the caches
     past: bool,
-}
-/// The row's class among those of a [`Gradient`].
-#[derive(Clone, Copy)]
-enum Target {
-    Here(usize),
-    Elsewhere,
-    /// there is none
-    Missing,
 }
 impl<T: Summed> Kernel for Gradient<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Gradient { x, log_sum: (most, log_sum), target, g, out, past } = self;
+        let Gradient { x, largest, factors: Factors { share, g, class }, out, past } = self;
         let splat = Twice::<T::V<S>>::splat;
-        let mut share = exp_of::<S, T>(-T::ONE * log_sum);
-        if let Target::Missing = target {
-            // A share of zero.
-            share = share * T::ZERO;
-        }
-        let (largest, by, factor) = (splat(most), splat(share), splat(g));
+        let (most, by, factor) = (splat(largest), splat(share), splat(g));
         map_to::<S, T>(
             past,
             out,
             x,
             #[inline(always)]
-            |x| exp(x.sub(largest)).mul(by).mul(factor),
+            |x| exp(x.sub(most)).mul(by).mul(factor),
         );
-        if let Target::Here(class) = target {
-            out[class] = (exp_of::<S, T>(x[class] - most) * share - T::ONE) * g;
+        if let Some(class) = class {
+            out[class] = (exp_of::<S, T>(x[class] - largest) * share - T::ONE) * g;
         }
     }
 }
@@ -303,15 +318,12 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
                 return out.fill(M::zeroed());
             }
             let x = M::read(isa, rows.row(x, k, &mut column), &mut room);
-            let (log_sum, g) = ((largest[k], log_sums[k]), g[if g.len() == 1 { 0 } else { k }]);
+            let factors = Factors::new(class, dispatch(isa, Share(log_sums[k])), g[if g.len() == 1 { 0 } else { k }]);
             let mut part = |first: usize, out: &mut [M]| {
-                let (x, end) = (&x[first..first + out.len()], first + out.len());
-                let target = match class {
-                    Class::At(class) if (first..end).contains(&class) => Target::Here(class - first),
-                    Class::At(_) => Target::Elsewhere,
-                    _ => Target::Missing,
-                };
-                M::write(isa, out, &mut result, |out| dispatch(isa, Gradient { x, log_sum, target, g, out, past: streamed && M::AS_IS }));
+                let (x, factors) = (&x[first..first + out.len()], factors.from(first, out.len()));
+                M::write(isa, out, &mut result, |out| {
+                    dispatch(isa, Gradient { x, largest: largest[k], factors, out, past: streamed && M::AS_IS });
+                });
             };
             if !streamed || M::AS_IS {
                 return part(0, out);

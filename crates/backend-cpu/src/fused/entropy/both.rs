@@ -7,7 +7,7 @@ use super::{
         rows::{Stored, Summed, map_to, max, rows_of_a_task, sum_twice},
         softmax::log_of,
     },
-    AHEAD, Class, PIECE, Rows, cotangents, exp_of, in_pieces, losses, plain,
+    AHEAD, Class, Factors, PIECE, Rows, cotangents, exp_of, in_pieces, losses, plain,
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
@@ -90,19 +90,6 @@ impl<T: Summed> Kernel for Exponentials<'_, T> {
     }
 }
 
-/// By what a row's exponentials are multiplied: e share g, and at the row's class (e share - 1) g.
-#[derive(Clone, Copy)]
-struct Factors<T> {
-    share: T,
-    g: T,
-    class: Option<usize>,
-}
-impl<T> Factors<T> {
-    /// For `count` elements from `first` on.
-    fn from(self, first: usize, count: usize) -> Factors<T> {
-        Factors { class: self.class.and_then(|c| c.checked_sub(first)).filter(|c| *c < count), ..self }
-    }
-}
 /// The gradient of neighbouring classes.
 struct Gradient<'a, T> {
     e: &'a [T],
@@ -204,9 +191,10 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
         let mut e = filled(M::Real::ZERO, n)?;
         let mut of_before = filled(M::Real::ZERO, if interleaved { n } else { 0 })?;
         let (mut before, mut largest_of_next) = (None::<(Factors<M::Real>, usize)>, None);
-        let is_seen_ahead = interleaved && n * size_of::<M>() <= AHEAD;
+        let is_near = inner == 1 && n * size_of::<M>() <= AHEAD;
+        let is_seen_ahead = interleaved && is_near;
         let (mut line, mut piece) = (filled(M::zeroed(), if inner == 1 { 0 } else { n })?, [M::zeroed(); PIECE]);
-        let (count, mut none) = (largest.len(), Vec::new());
+        let count = largest.len();
         for (r, (largest, log_sum)) in largest.iter_mut().zip(log_sums).enumerate() {
             let k = task * rows_of_task + r;
             let class = rows.class(k);
@@ -216,10 +204,10 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
                 continue;
             }
             let row = M::read(isa, rows.row(x, k, &mut column), &mut room);
-            let behind = |rows: usize| if inner == 1 && n * size_of::<M>() <= AHEAD { x.get((k + rows) * n..).unwrap_or_default() } else { &[] };
             // The next row is in the cache, asked for beside the row before this one; here the one behind it is.
-            let next = if is_seen_ahead && r + 1 < count && rows.class(k + 1) != Class::Ignored { rows.row(x, k + 1, &mut none) } else { &[] };
-            let (next, soon) = (M::read(isa, next, &mut []), behind(1 + is_seen_ahead as usize));
+            let next = if is_seen_ahead && r + 1 < count && rows.class(k + 1) != Class::Ignored { &x[(k + 1) * n..(k + 2) * n] } else { &[] };
+            let soon = if is_near { x.get((k + 1 + is_seen_ahead as usize) * n..).unwrap_or_default() } else { &[] };
+            let next = M::read(isa, next, &mut []);
             let (mut known, largest_here) = (None, largest_of_next.take());
             let mut form = |before: Option<Gradient<'_, M::Real>>| {
                 known = Some(dispatch(isa, Exponentials { x: row, largest: largest_here, e: &mut e, before, next, soon: Ahead::of(soon) }));
@@ -231,11 +219,7 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
             let Some(known) = known else { return Err(internal("a row without a sum")) };
             (*largest, *log_sum) = (known.largest, known.log_sum);
             largest_of_next = (!next.is_empty()).then_some(known.largest_of_next);
-            let factors = match class {
-                Class::At(class) => Factors { share: known.share, g: factor(k), class: Some(class) },
-                // A share of zero.
-                _ => Factors { share: known.share * M::Real::ZERO, g: factor(k), class: None },
-            };
+            let factors = Factors::new(class, known.share, factor(k));
             if interleaved {
                 std::mem::swap(&mut e, &mut of_before);
                 before = Some((factors, r));
