@@ -5,8 +5,10 @@ timed, which waits for its result, and where there is one to compare, a function
 flat array. Shapes are those of the workloads' document; inputs are the numbers that all runners use.
 """
 
+import ctypes
 import glob
 import json
+import signal
 import sys
 import time
 from typing import Callable, NamedTuple, Optional
@@ -128,7 +130,14 @@ def answer(table, ready, ask):
     return {"error": f"not understood: {do}"}, ready
 
 
+def end_with_parent():
+    """Who measures may be killed while this program is stopped, and nobody would wake it to see its input end."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def serve(implementation, version, table):
+    end_with_parent()
     # Libraries print to stdout as well; documents go where they cannot reach.
     out, sys.stdout = sys.stdout, sys.stderr
 

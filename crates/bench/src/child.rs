@@ -120,6 +120,8 @@ pub struct Child {
     lines: Receiver<String>,
     errors: Option<std::thread::JoinHandle<String>>,
     name: String,
+    /// it is stopped, with all its threads
+    rests: bool,
     /// what it said of itself
     pub hello: Hello,
 }
@@ -167,7 +169,7 @@ impl Child {
             last.into_iter().collect::<Vec<_>>().join("\n")
         });
         let hello = Hello { protocol: PROTOCOL, implementation: subject.name.clone(), version: String::new(), facts: Default::default() };
-        let mut child = Child { process, input, lines, errors: Some(errors), name: subject.name.clone(), hello };
+        let mut child = Child { process, input, lines, errors: Some(errors), name: subject.name.clone(), rests: false, hello };
         let line = child.line(HELLO, "before its first line")?;
         match serde_json::from_str::<Hello>(&line) {
             Ok(hello) if hello.protocol == PROTOCOL => child.hello = hello,
@@ -199,7 +201,16 @@ impl Child {
         let _ = self.process.kill();
         None
     }
-    /// Asks and waits for the answer.
+    /// Stops it with all its threads until it is woken, so that none that waits by spinning takes a core from another
+    /// program's sample. Where the system cannot, it goes on.
+    pub(crate) fn rest(&mut self) {
+        self.rests = self.rests || signal(&self.process, Signal::Stop);
+    }
+    /// Lets it go on.
+    pub(crate) fn wake(&mut self) {
+        self.rests = self.rests && !signal(&self.process, Signal::Continue);
+    }
+    /// Asks and waits for the answer; it must be awake.
     ///
     /// # Errors
     /// It ended, or says nothing.
@@ -218,6 +229,27 @@ impl Child {
         Ok(self.ask(&Ask::List)?.workloads)
     }
 }
+
+/// What is said to a process.
+enum Signal {
+    Stop,
+    Continue,
+}
+/// Was it told?
+#[cfg(target_os = "linux")]
+fn signal(process: &std::process::Child, signal: Signal) -> bool {
+    use rustix::process::{Pid, Signal as System, kill_process};
+    let signal = match signal {
+        Signal::Stop => System::STOP,
+        Signal::Continue => System::CONT,
+    };
+    kill_process(Pid::from_child(process), signal).is_ok()
+}
+#[cfg(not(target_os = "linux"))]
+fn signal(_: &std::process::Child, _: Signal) -> bool {
+    false
+}
+
 /// What three calls of a workload take in a process that did nothing before, and how many of its plans are found again.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Fresh {
@@ -278,5 +310,22 @@ mod tests {
         let mut child = Child::start(&shell(script)).unwrap();
         assert_eq!(child.workloads().unwrap(), ["a", "b"]);
         assert!(child.workloads().unwrap_err().to_string().contains("ended when it was asked"));
+    }
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn who_rests_does_nothing_until_it_is_woken() {
+        let script = "echo '{\"protocol\": 1, \"impl\": \"x\"}'; read line; echo '{\"workloads\": [\"a\"]}'; read line; exit";
+        let mut child = Child::start(&shell(script)).unwrap();
+        let state = |child: &Child| {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.process.id())).unwrap();
+            stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+        };
+        child.rest();
+        while state(&child) != 'T' {
+            std::thread::yield_now();
+        }
+        child.wake();
+        assert_eq!(child.workloads().unwrap(), ["a"]);
+        assert_ne!(state(&child), 'T');
     }
 }

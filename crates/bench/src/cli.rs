@@ -180,6 +180,10 @@ pub fn some(chosen: &Chosen, suite: &Suite) -> Result<Vec<crate::Workload>, Ende
     Ok(workloads)
 }
 fn serve(at: &Where, suite: &Suite) -> Result<Exit, Ended> {
+    // Who measures may be killed while this program is stopped, and nobody would wake it to see its input end. Where the
+    // system declines, it would have to be ended by hand.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let place = at.open()?;
     crate::serve::serve(suite, &place, std::io::stdin().lock(), std::io::stdout().lock()).map_err(|e| ended(Exit::Failed)(&e))?;
     Ok(Exit::Passed)

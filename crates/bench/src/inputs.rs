@@ -31,9 +31,10 @@ pub fn uniform(n: usize, seed: u64) -> Vec<f32> {
     let mut words = Words::new(seed);
     (0..n).map(|_| words.uniform()).collect()
 }
-/// A tensor of numbers uniform in [-1, 1), in memory.
+/// A tensor of numbers uniform in [-1, 1), in memory of the device: what a vector of the system's allocator lies in is no
+/// property of a backend.
 pub fn tensor(shape: &[usize], seed: u64) -> Tensor {
-    Tensor::from_vec(uniform(shape.iter().product(), seed), shape)
+    Tensor::from_slice(&uniform(shape.iter().product(), seed), shape)
 }
 /// Indices below `bound`, spread over all of it.
 pub fn indices(shape: &[usize], bound: usize) -> Tensor {

@@ -1,7 +1,8 @@
 //! Several programs under test, sample by sample in turn.
 //!
 //! The unit is a *turn*: one sample of each program, in random order, so that whatever else the machine does in those
-//! milliseconds meets all of them. Turns come in *rounds*: for each, all programs prepare the workload anew (those that
+//! milliseconds meets all of them. Those whose turn it is not are stopped: threads that wait by spinning would take a core
+//! from the one that is measured. Turns come in *rounds*: for each, all programs prepare the workload anew (those that
 //! start quickly, in a new process), so that where memory happened to lie is part of the spread and not of the answer.
 use crate::{
     child::{Child, ChildError, Subject},
@@ -23,7 +24,7 @@ pub struct Plan {
     pub rounds: usize,
     /// a sample takes at least so long
     pub shortest: Duration,
-    /// pause before each sample, in which threads of the program before may stop spinning
+    /// pause between waking a program and its sample
     pub settle: Duration,
     /// small shapes
     pub small: bool,
@@ -106,11 +107,18 @@ impl Sides {
     pub fn subjects(&self) -> &[Subject] {
         &self.subjects
     }
-    /// One of them, started if it does not run.
+    /// One of them, started if it does not run, while all others rest.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn child(&mut self, k: usize) -> Result<&mut Child, ChildError> {
+        for (j, running) in self.running.iter_mut().enumerate() {
+            match running {
+                Some(child) if j == k => child.wake(),
+                Some(child) => child.rest(),
+                None => {}
+            }
+        }
         if self.running[k].is_none() {
             self.running[k] = Some(Child::start(&self.subjects[k])?);
         }
@@ -224,6 +232,8 @@ fn take_turn(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, wo
     let n = taken.sides.len();
     let mut turn = Turn { round, ns: vec![f64::NAN; n], waited: vec![0.0; n] };
     for k in order(taken, words) {
+        // Who cannot be started says so in its answer.
+        let _ = sides.child(k);
         std::thread::sleep(plan.settle);
         let calls = taken.sides[k].calls;
         // What ran before has filled the caches and taught the branch predictor, and a core that waited wakes slowly: half

@@ -235,6 +235,18 @@ impl Pool {
         self.0.lock().add_live(bytes);
         Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false, opening }))
     }
+    /// Memory that holds a copy of `bytes`.
+    ///
+    /// # Errors
+    /// As `take`; a lost device.
+    pub(crate) fn copied(&self, device: Device, bytes: &[u8]) -> Result<Arc<Buffer>, ErrorKind> {
+        let buffer = self.take(device, bytes.len())?;
+        match buffer.write().as_deref_mut() {
+            Some(memory) => device.backend().upload(memory, 0, bytes)?,
+            None => return Err(ErrorKind::Internal("a buffer without memory".into())),
+        }
+        Ok(buffer)
+    }
     /// Puts a block by for the next who wants one, if there is anything to be done with it.
     fn shelve(&self, memory: Box<dyn Memory>, bytes: usize, usable: bool) {
         let mut blocks = self.0.lock();

@@ -566,11 +566,7 @@ pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Tensor {
     let meta = x.meta();
     let move_it = || -> Result<Tensor> {
         let bytes = x.to_bytes()?;
-        let buffer = to.pool().take(to, bytes.len()).map_err(|k| Error::at("to", k, origin))?;
-        match buffer.write().as_deref_mut() {
-            Some(m) => to.backend().upload(m, 0, &bytes).map_err(|k| Error::at("to", k, origin))?,
-            None => return Err(Error::at("to", ErrorKind::Internal("a buffer without memory".into()), origin)),
-        }
+        let buffer = to.pool().copied(to, &bytes).map_err(|k| Error::at("to", k, origin))?;
         let stored = crate::value::Stored::dense(buffer);
         let value = crate::record::ready(Meta { device: to, ..meta }, origin, stored);
         let tape = if x.is_tracked() && grad_enabled() { record(Op::Transfer(to), Arg::None, &[x], std::slice::from_ref(&value), origin) } else { None };

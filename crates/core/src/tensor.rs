@@ -2,6 +2,7 @@
 //! that carries one typed error with the line that made it; the first read returns it.
 use crate::{
     Arg, DType, Device, Element, Error, ErrorKind, Meta, Op, Origin, Result, Scalar, Shape,
+    buffer::Buffer,
     grad::Tape,
     op::{Metas, Side},
     record,
@@ -389,18 +390,28 @@ impl Tensor {
     /// A tensor from a vector on a device.
     #[track_caller]
     pub fn from_vec_on<T: Element>(data: Vec<T>, shape: impl ToShape, device: Device) -> Tensor {
+        Tensor::in_memory("from_vec", T::DTYPE, data.len(), shape, device, || device.pool().adopt(device, T::into_host(data)))
+    }
+    /// A tensor of `len` elements that `buffer` gives the memory of.
+    #[track_caller]
+    fn in_memory(
+        op: &'static str,
+        dtype: DType,
+        len: usize,
+        shape: impl ToShape,
+        device: Device,
+        buffer: impl FnOnce() -> std::result::Result<Arc<Buffer>, ErrorKind>,
+    ) -> Tensor {
         let origin = Origin::here();
         let make = || -> std::result::Result<Tensor, ErrorKind> {
             let shape = shape.to_shape()?;
-            if shape.elements() != data.len() {
-                return Err(ErrorKind::Shape { shape, expected: format!("{} elements, but {} were given", shape.elements(), data.len()) });
+            if shape.elements() != len {
+                return Err(ErrorKind::Shape { shape, expected: format!("{} elements, but {len} were given", shape.elements()) });
             }
-            let meta = Meta { shape, dtype: T::DTYPE, device };
-            let buffer = device.pool().adopt(device, T::into_host(data))?;
-            let stored = Stored::dense(buffer);
-            Ok(Tensor::from_value(record::ready(meta, origin, stored)))
+            let stored = Stored::dense(buffer()?);
+            Ok(Tensor::from_value(record::ready(Meta { shape, dtype, device }, origin, stored)))
         };
-        make().unwrap_or_else(|kind| Tensor::failed(Error::at("from_vec", kind, origin)))
+        make().unwrap_or_else(|kind| Tensor::failed(Error::at(op, kind, origin)))
     }
     /// A tensor filled with one number, not computed until it is needed.
     #[track_caller]

@@ -52,7 +52,7 @@ pub struct Options {
     /// How often each workload is prepared anew
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Milliseconds before each sample, in which threads of the program before stop spinning
+    /// Milliseconds between waking a program and its sample; the others are stopped meanwhile
     #[arg(long, default_value_t = 5)]
     settle: u64,
     /// The growth of memory too, of the workloads that train

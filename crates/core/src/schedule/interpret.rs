@@ -34,12 +34,8 @@ pub(super) fn window(log: &mut Log) -> Result<(), Error> {
     }
     for (slot, value) in log.values.iter().enumerate() {
         if let (true, Some(a)) = (value.is_pending(), &arrays[slot]) {
-            let bytes = a.to_bytes();
             let device = value.meta.device;
-            let buffer = device.pool().take(device, bytes.len()).map_err(|k| Error::at("read", k, value.origin))?;
-            if let Some(m) = buffer.write().as_deref_mut() {
-                device.backend().upload(m, 0, &bytes).map_err(|k| Error::at("read", k, value.origin))?;
-            }
+            let buffer = device.pool().copied(device, &a.to_bytes()).map_err(|k| Error::at("read", k, value.origin))?;
             value.store(Stored { taint: taints[slot].clone(), ..Stored::dense(buffer) });
         }
     }

@@ -6,15 +6,16 @@ use super::{
 use crate::{Arg, DType, Device, Element, ErrorKind, Meta, Op, Rng, Scalar, Shape, shape::ToShape};
 
 impl Tensor {
-    /// A tensor that copies a slice.
+    /// A tensor that copies a slice into memory of the device, which on the CPU lies in huge pages where it is large;
+    /// [`Tensor::from_vec`] takes a vector over where it lies.
     #[track_caller]
     pub fn from_slice<T: Element>(data: &[T], shape: impl ToShape) -> Tensor {
-        match reserved("from_slice", data.len()) {
-            Ok(mut copy) => {
-                copy.extend_from_slice(data);
-                Tensor::from_vec(copy, shape)
+        match Device::current() {
+            Ok(device) => {
+                let copied = || device.pool().copied(device, bytemuck::cast_slice(data));
+                Tensor::in_memory("from_slice", T::DTYPE, data.len(), shape, device, copied)
             }
-            Err(failed) => failed,
+            Err(e) => Tensor::failed(e),
         }
     }
     /// A vector of the elements of an iterator.

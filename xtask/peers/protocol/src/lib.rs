@@ -93,6 +93,9 @@ pub const CONVOLUTIONS: &[(&str, [usize; 6])] = &[
 /// # Errors
 /// The pipes are gone.
 pub fn serve(implementation: &str, version: &str, entries: &[Entry]) -> Fallible<()> {
+    // Who measures may be killed while this program is stopped, and nobody would wake it to see its input end.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let mut out = std::io::stdout().lock();
     let mut say = |document: Value| -> Fallible<()> {
         writeln!(out, "{document}")?;
