@@ -4,6 +4,7 @@
 mod attention;
 mod batch_norm;
 mod entropy;
+mod interleaved;
 mod linear;
 mod norm;
 mod rows;

@@ -1,6 +1,7 @@
 //! Softmax, its logarithm, and the backwards of both, row by row. Along an axis that is not the last, columns are
 //! brought together as rows first.
 use super::{
+    interleaved::{Exponentials, Known, Last, Made, Writing},
     known, one_float,
     rows::{Stored, Summed, extremes, map, rows_of_a_task, sum, sum_twice, update},
 };
@@ -13,7 +14,7 @@ use crate::{
     scratch::filled,
     simd::{
         Arithmetic, Float, Kernel, Mask, Simd, dispatch,
-        stream::{self, Ahead},
+        stream::{self, Ahead, STREAMED},
         twice::Twice,
     },
 };
@@ -83,7 +84,7 @@ fn quotient<V: Float>(e: V, total: V, inverse: V) -> V {
 }
 /// [`quotient`] of what is neither tiny nor no number.
 #[inline(always)]
-fn corrected<V: Float>(e: V, total: V, inverse: V) -> V {
+fn corrected<V: Arithmetic>(e: V, total: V, inverse: V) -> V {
     let minus = total.neg();
     let first = e.mul(inverse);
     let second = minus.mul_add(first, e).mul_add(inverse, first);
@@ -102,6 +103,43 @@ pub(super) fn log_of<S: Simd, T: Summed>(x: T) -> T {
     out[0]
 }
 
+/// The quotient of an exponential and the sum of all: of none that is tiny, where that is known.
+#[derive(Clone, Copy)]
+struct Quotient<T> {
+    total: T,
+    inverse: T,
+    bounded: bool,
+}
+impl<T: Summed> Made<T> for Quotient<T> {
+    #[inline(always)]
+    fn of<S: Simd>(self, e: Twice<T::V<S>>) -> Twice<T::V<S>> {
+        let (total, inverse) = (T::V::<S>::splat(self.total), T::V::<S>::splat(self.inverse));
+        if self.bounded {
+            return corrected(e, Twice(total, total), Twice(inverse, inverse));
+        }
+        Twice(quotient(e.0, total, inverse), quotient(e.1, total, inverse))
+    }
+}
+/// x - largest - logarithm of the sum.
+#[derive(Clone, Copy)]
+struct Difference<T> {
+    largest: T,
+    log_sum: T,
+}
+impl<T: Summed> Made<T> for Difference<T> {
+    #[inline(always)]
+    fn of<S: Simd>(self, x: Twice<T::V<S>>) -> Twice<T::V<S>> {
+        x.sub(Twice::splat(self.largest)).sub(Twice::splat(self.log_sum))
+    }
+}
+struct LogOf<T>(T);
+impl<T: Summed> Kernel for LogOf<T> {
+    type Output = T;
+    #[inline(always)]
+    fn run<S: Simd>(self) -> T {
+        log_of::<S, T>(self.0)
+    }
+}
 struct Row<'a, T, const K: usize, F> {
     x: [&'a [T]; K],
     next: [Ahead<'a>; K],
@@ -111,6 +149,53 @@ struct Row<'a, T, const K: usize, F> {
 /// What happens to a row.
 trait Function<T, const K: usize>: Copy + Sync {
     fn row<S: Simd>(self, x: [&[T]; K], next: &[Ahead<'_>; K], out: &mut [T]);
+    /// Rows of a result that is written past the caches, each while the next one's exponentials are formed, where that can
+    /// be; false, and nothing is written, where it cannot.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    fn interleaved(self, _isa: Isa, _rows: Many<'_, T, K>) -> Result<bool, ErrorKind> {
+        Ok(false)
+    }
+}
+/// Rows of `n` elements one after another, and what lies behind them.
+struct Many<'a, T, const K: usize> {
+    n: usize,
+    x: [&'a [T]; K],
+    behind: [&'a [T]; K],
+    out: &'a mut [T],
+}
+/// Bytes of a row beside which its two next ones have room in the L2 cache.
+const AHEAD: usize = 256 * 1024;
+impl<T: Summed> Many<'_, T, 1> {
+    /// Writes them: a row is made of what is `known` of it, of its exponentials if they are kept, else of itself.
+    fn write<M: Made<T>>(self, isa: Isa, keeps: bool, known: impl Fn(Known<T>) -> M) -> Result<bool, ErrorKind> {
+        let Many { n, x: [x], behind: [behind], out } = self;
+        // Of shorter rows too little lies in whole lines. And exponentials that are read in other pieces than they were
+        // written in must have left the processor's queue of writes, or reading waits for all that is in it.
+        let is_whole = (n * size_of::<T>()).is_multiple_of(64);
+        if n < if keeps && !is_whole { 1024 } else { 256 } {
+            return Ok(false);
+        }
+        let room = || filled(T::ZERO, if keeps { n } else { 0 });
+        let (mut e, mut of_before, mut before, mut largest) = (room()?, room()?, None::<(M, &[T], &mut [T])>, None);
+        let is_near = n * size_of::<T>() <= AHEAD;
+        for (k, (row, out)) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)).enumerate() {
+            let next = x.get((k + 1) * n..(k + 2) * n).filter(|_| is_near).unwrap_or_default();
+            let soon = x.get((k + 2) * n..).filter(|soon| !soon.is_empty()).unwrap_or(behind);
+            let soon = Ahead::of(if is_near { &soon[..soon.len().min(n)] } else { &[] });
+            let writing = before.map(|(made, row, out)| Writing { from: if keeps { &of_before } else { row }, made, out });
+            let found = dispatch(isa, Exponentials { x: row, largest, e: keeps.then_some(&mut e), before: writing, next, soon });
+            largest = (!next.is_empty()).then_some(found.largest_of_next);
+            before = Some((known(found), row, out));
+            std::mem::swap(&mut e, &mut of_before);
+        }
+        if let Some((made, row, out)) = before {
+            dispatch(isa, Last(Writing { from: if keeps { &of_before } else { row }, made, out }));
+        }
+        stream::publish();
+        Ok(true)
+    }
 }
 impl<T: Summed, const K: usize, F: Function<T, K>> Kernel for Row<'_, T, K, F> {
     type Output = ();
@@ -129,6 +214,9 @@ impl<T: Summed> Function<T, 1> for Plain {
         let (extremes, total) = exponentials::<S, T, _>(x, out, next);
         divide::<S, T>(out, extremes, total);
     }
+    fn interleaved(self, isa: Isa, rows: Many<'_, T, 1>) -> Result<bool, ErrorKind> {
+        rows.write(isa, true, |Known { least, total, .. }| Quotient { total, inverse: T::ONE / total, bounded: least.wide() > 1e-26 && total.wide() < 1e9 })
+    }
 }
 impl<T: Summed> Function<T, 1> for Logarithm {
     #[inline(always)]
@@ -141,6 +229,9 @@ impl<T: Summed> Function<T, 1> for Logarithm {
             #[inline(always)]
             |[x]| x.sub(most).sub(log_sum),
         );
+    }
+    fn interleaved(self, isa: Isa, rows: Many<'_, T, 1>) -> Result<bool, ErrorKind> {
+        rows.write(isa, false, |Known { largest, total, .. }| Difference { largest, log_sum: dispatch(isa, LogOf(total)) })
     }
 }
 impl<T: Summed> Function<T, 2> for Plain {
@@ -233,11 +324,11 @@ impl<M: Stored, const K: usize> Rooms<M, K> {
     }
 }
 /// Runs a function over all rows along an axis.
-fn along<M: Stored, const K: usize>(
+fn along<'a, M: Stored, const K: usize>(
     runtime: &Runtime,
     shape: &Shape,
     axis: usize,
-    x: [&[M]; K],
+    x: [&'a [M]; K],
     out: &mut [M],
     function: impl Function<M::Real, K>,
 ) -> Result<(), ErrorKind> {
@@ -248,7 +339,18 @@ fn along<M: Stored, const K: usize>(
     let (isa, plane) = (runtime.isa, n * inner);
     let planes = rows_of_a_task(&runtime.threads, out.len() / plane, plane);
     let bytes = size_of_val(out);
+    let is_interleaved = M::AS_IS && inner == 1 && bytes >= STREAMED;
     runtime.threads.try_for_chunks_mut(out, planes * plane, |task, out| {
+        if is_interleaved {
+            let (from, to) = (task * planes * plane, task * planes * plane + out.len());
+            let numbers = |x: &'a [M]| M::read(isa, x, &mut []);
+            let (x, behind) = (x.map(|x| numbers(&x[from..to])), x.map(|x| numbers(&x[to..])));
+            let mut done = Ok(false);
+            M::write(isa, out, &mut [], |out| done = function.interleaved(isa, Many { n, x, behind, out }));
+            if done? {
+                return Ok(());
+            }
+        }
         let mut rooms = Rooms::<M, K>::new(n, inner > 1)?;
         let mut rows = stream::Rows::new(n, bytes)?;
         for (k, out) in out.chunks_exact_mut(plane).enumerate() {

@@ -1,10 +1,9 @@
-//! A loss and its gradient at once: a row's exponentials are formed once, for their sum and for the gradient. Of a result
-//! that is written past the caches, a row is written while the exponentials of the next one are formed, so that memory
-//! is busy while numbers are computed.
+//! A loss and its gradient at once: a row's exponentials are formed once, for their sum and for the gradient.
 use super::{
     super::{
+        interleaved::{Exponentials, Last, Made, Writing},
         known, one_float,
-        rows::{Stored, Summed, map_to, max, rows_of_a_task, sum_twice},
+        rows::{Stored, Summed, rows_of_a_task},
         softmax::log_of,
     },
     AHEAD, Class, Factors, PIECE, Rows, cotangents, exp_of, in_pieces, losses, plain,
@@ -12,9 +11,8 @@ use super::{
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
     element::with_float,
-    math::elementary::exp,
     operand::internal,
-    reduce::tree::{Element, LANES},
+    reduce::tree::Element,
     scratch::{collected, filled},
     simd::{
         Arithmetic, Kernel, Simd, dispatch,
@@ -31,136 +29,25 @@ use adamant_core::{
 /// The loss and its gradient.
 pub(in super::super) struct Both;
 
-/// e^(x - largest) of a row into `e`. Meanwhile memory is kept busy: the gradient of the row before is written past the
-/// caches, if there is one; the largest of the next row is found, if that is in the cache; and what comes soon is asked for.
-struct Exponentials<'a, T> {
-    x: &'a [T],
-    /// if it was found already
-    largest: Option<T>,
-    e: &'a mut [T],
-    before: Option<Gradient<'a, T>>,
-    next: &'a [T],
-    soon: Ahead<'a>,
-}
-/// What is known of a row when its exponentials are: the largest, the logarithm of their sum, and the sum's inverse as
-/// e^-logarithm, by which the gradient alone multiplies.
-struct Known<T> {
-    largest: T,
-    log_sum: T,
-    share: T,
-    largest_of_next: T,
-}
-impl<T: Summed> Kernel for Exponentials<'_, T> {
-    type Output = Known<T>;
+impl<T: Summed> Made<T> for Factors<T> {
     #[inline(always)]
-    fn run<S: Simd>(self) -> Known<T> {
-        let Exponentials { x, largest, e, before, next, soon } = self;
-        let largest = match largest {
-            Some(largest) => largest,
-            None => max::<S, T>(x),
-        };
-        let all = Twice::<T::V<S>>::splat(largest);
-        let mut before = before.map(Steps::new::<S>);
-        let (lanes, mut seen, mut most) = (Twice::<T::V<S>>::LANES, 0, Twice::<T::V<S>>::splat(T::LOWEST));
-        let total = sum_twice::<S, T>(
-            x,
-            Some(e),
-            #[inline(always)]
-            |x| {
-                soon.fetch_line();
-                soon.fetch_line();
-                if seen + lanes <= next.len() {
-                    most = Twice::from_slice(&next[seen..]).max(most);
-                    seen += lanes;
-                }
-                if let Some(before) = &mut before {
-                    before.step::<S>();
-                }
-                exp(x.sub(all))
-            },
-        );
-        if let Some(before) = before {
-            before.finish::<S>();
-        }
-        let mut candidates = [T::LOWEST; 2 * LANES];
-        most.write(&mut candidates);
-        let largest_of_next = max::<S, T>(&[max::<S, T>(&candidates[..lanes]), max::<S, T>(&next[seen..])]);
-        let log_sum = log_of::<S, T>(T::nearest(total));
-        Known { largest, log_sum, share: exp_of::<S, T>(-T::ONE * log_sum), largest_of_next }
+    fn of<S: Simd>(self, e: Twice<T::V<S>>) -> Twice<T::V<S>> {
+        e.mul(Twice::splat(self.share)).mul(Twice::splat(self.g))
     }
-}
-
-/// The gradient of neighbouring classes.
-struct Gradient<'a, T> {
-    e: &'a [T],
-    factors: Factors<T>,
-    out: &'a mut [T],
-}
-impl<T: Summed> Gradient<'_, T> {
-    /// Writes the elements from `first` on, past the caches if asked for.
-    #[inline(always)]
-    fn write<S: Simd>(&mut self, past: bool, first: usize, count: usize) {
-        let (share, g) = (Twice::<T::V<S>>::splat(self.factors.share), Twice::splat(self.factors.g));
-        map_to::<S, T>(
-            past,
-            &mut self.out[first..first + count],
-            &self.e[first..first + count],
-            #[inline(always)]
-            |e| e.mul(share).mul(g),
-        );
-    }
-    fn correct(self) {
-        let Factors { share, g, class } = self.factors;
-        if let Some(class) = class {
-            self.out[class] = (self.e[class] * share - T::ONE) * g;
+    fn correct(self, e: &[T], out: &mut [T]) {
+        if let Some(class) = self.class {
+            out[class] = (e[class] * self.share - T::ONE) * self.g;
         }
     }
 }
-/// All of it at once, into the caches.
-impl<T: Summed> Kernel for Gradient<'_, T> {
-    type Output = ();
+/// The logarithm of a row's sum, and the sum's inverse as e^-logarithm, by which the gradient alone multiplies.
+struct LogAndShare<T>(T);
+impl<T: Summed> Kernel for LogAndShare<T> {
+    type Output = (T, T);
     #[inline(always)]
-    fn run<S: Simd>(mut self) {
-        self.write::<S>(false, 0, self.out.len());
-        self.correct();
-    }
-}
-/// A gradient on its way past the caches, two vectors at a time.
-struct Steps<'a, T> {
-    of: Gradient<'a, T>,
-    done: usize,
-}
-impl<'a, T: Summed> Steps<'a, T> {
-    /// Begins where a line of the result does.
-    #[inline(always)]
-    fn new<S: Simd>(mut of: Gradient<'a, T>) -> Steps<'a, T> {
-        // Only an interpreter of Rust may decline to tell.
-        let done = of.out.as_ptr().align_offset(64).min(of.out.len());
-        of.write::<S>(false, 0, done);
-        Steps { of, done }
-    }
-    #[inline(always)]
-    fn step<S: Simd>(&mut self) {
-        let (lanes, Gradient { e, factors, out }) = (Twice::<T::V<S>>::LANES, &mut self.of);
-        if self.done + lanes <= out.len() {
-            let e = Twice::<T::V<S>>::from_slice(&e[self.done..]);
-            e.mul(Twice::splat(factors.share)).mul(Twice::splat(factors.g)).write_past(&mut out[self.done..]);
-            self.done += lanes;
-        }
-    }
-    #[inline(always)]
-    fn finish<S: Simd>(mut self) {
-        self.of.write::<S>(true, self.done, self.of.out.len() - self.done);
-        self.of.correct();
-    }
-}
-/// The last row's gradient, which has no next row to be written beside.
-struct Last<'a, T>(Gradient<'a, T>);
-impl<T: Summed> Kernel for Last<'_, T> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self) {
-        Steps::new::<S>(self.0).finish::<S>();
+    fn run<S: Simd>(self) -> (T, T) {
+        let log_sum = log_of::<S, T>(self.0);
+        (log_sum, exp_of::<S, T>(-T::ONE * log_sum))
     }
 }
 
@@ -209,25 +96,26 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
             let soon = if is_near { x.get((k + 1 + is_seen_ahead as usize) * n..).unwrap_or_default() } else { &[] };
             let next = M::read(isa, next, &mut []);
             let (mut known, largest_here) = (None, largest_of_next.take());
-            let mut form = |before: Option<Gradient<'_, M::Real>>| {
-                known = Some(dispatch(isa, Exponentials { x: row, largest: largest_here, e: &mut e, before, next, soon: Ahead::of(soon) }));
+            let mut form = |before: Option<Writing<'_, M::Real, Factors<M::Real>>>| {
+                known = Some(dispatch(isa, Exponentials { x: row, largest: largest_here, e: Some(&mut e), before, next, soon: Ahead::of(soon) }));
             };
             match before.take() {
-                Some((factors, r)) => M::write(isa, &mut gradient[r * n..(r + 1) * n], &mut [], |out| form(Some(Gradient { e: &of_before, factors, out }))),
+                Some((made, r)) => M::write(isa, &mut gradient[r * n..(r + 1) * n], &mut [], |out| form(Some(Writing { from: &of_before, made, out }))),
                 None => form(None),
             }
             let Some(known) = known else { return Err(internal("a row without a sum")) };
-            (*largest, *log_sum) = (known.largest, known.log_sum);
+            let (log, share) = dispatch(isa, LogAndShare(known.total));
+            (*largest, *log_sum) = (known.largest, log);
             largest_of_next = (!next.is_empty()).then_some(known.largest_of_next);
-            let factors = Factors::new(class, known.share, factor(k));
+            let factors = Factors::new(class, share, factor(k));
             if interleaved {
                 std::mem::swap(&mut e, &mut of_before);
                 before = Some((factors, r));
                 continue;
             }
             let mut write = |first: usize, out: &mut [M]| {
-                let (e, factors) = (&e[first..first + out.len()], factors.from(first, out.len()));
-                M::write(isa, out, &mut result, |out| dispatch(isa, Gradient { e, factors, out }));
+                let (from, made) = (&e[first..first + out.len()], factors.from(first, out.len()));
+                M::write(isa, out, &mut result, |out| dispatch(isa, Writing { from, made, out }));
             };
             if inner > 1 {
                 write(0, &mut line);
@@ -238,8 +126,8 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
                 write(0, &mut gradient[r * n..(r + 1) * n]);
             }
         }
-        if let Some((factors, r)) = before {
-            M::write(isa, &mut gradient[r * n..(r + 1) * n], &mut [], |out| dispatch(isa, Last(Gradient { e: &of_before, factors, out })));
+        if let Some((made, r)) = before {
+            M::write(isa, &mut gradient[r * n..(r + 1) * n], &mut [], |out| dispatch(isa, Last(Writing { from: &of_before, made, out })));
         }
         if streamed {
             stream::publish();
