@@ -245,12 +245,12 @@ fn table(programs: &Programs) -> String {
     let mut text = String::from("//! Loops compiled ahead, by `cargo xtask prefuse`.\nuse super::{loops, words::*};\n\nloops! {\n");
     for (k, (signature, by)) in programs.iter().enumerate() {
         let (words, results) = signature.split_once("->").unwrap_or((signature, ""));
-        let mut taken = String::new();
+        let (mut loads, mut numbers) = (String::new(), String::new());
         let mut body = String::new();
         for (place, word) in words.split_whitespace().enumerate() {
             match word.split_once('(') {
                 None => {
-                    let _ = write!(taken, "v{place} ");
+                    let _ = write!(if word == "c" { &mut numbers } else { &mut loads }, "v{place} ");
                 }
                 Some((function, operands)) => {
                     let operands = operands.trim_end_matches(')').split(',').map(|o| format!("v{o}")).collect::<Vec<_>>().join(", ");
@@ -262,8 +262,8 @@ fn table(programs: &Programs) -> String {
         let _ = writeln!(text, "    /// {by}");
         let _ = writeln!(
             text,
-            "    L{k} \"{signature}\" ({}) -> {} {{\n        {body}\n        [{}]\n    }}",
-            taken.trim_end(),
+            "    L{k} \"{signature}\" ({loads}| {}) -> {} {{\n        {body}\n        [{}]\n    }}",
+            numbers.trim_end(),
             results.len(),
             results.join(", "),
             body = body.trim_end()

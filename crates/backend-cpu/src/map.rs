@@ -23,8 +23,8 @@ use adamant_core::{
 };
 use program::{Code, Kind, Program};
 use smallvec::SmallVec;
-use tile::{OutTile, Run};
-use tiles::{TILE, with_scratch};
+use tile::Run;
+use tiles::{OutTile, TILE, with_scratch};
 
 /// Additions of a task, some 4 us; below two of them nothing is shared out.
 pub(crate) const TASK: usize = 32 * 1024;

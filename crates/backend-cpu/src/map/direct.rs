@@ -186,8 +186,8 @@ pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_
                     From::Number(g) => streams.repeat(*whole(host(&read[g]).ok()?).ok()?.get(input.offset)?),
                 }
             }
-            Code::Arg(k) => streams.repeat(f32::of(scalar_value(*step.args.get(k as usize)?, DType::F32))),
-            Code::Const(s) => streams.repeat(f32::of(scalar_value(s, DType::F32))),
+            Code::Arg(k) => streams.number(f32::of(scalar_value(*step.args.get(k as usize)?, DType::F32))),
+            Code::Const(s) => streams.number(f32::of(scalar_value(s, DType::F32))),
             _ => {}
         }
     }

@@ -57,7 +57,7 @@ pub fn signature(expr: &Expr, results: &[Reg]) -> Option<String> {
     fits.then_some(text)
 }
 
-/// A loop that was compiled ahead: it takes what the program loads and its numbers in the order of their places.
+/// A loop that was compiled ahead: it takes what the program loads, and its numbers, each in the order of their places.
 pub(crate) type Loop = fn(Isa, Streams<'_>) -> bool;
 /// The loop of a program, if there is one.
 pub(crate) fn find(expr: &Expr, results: &[Reg]) -> Option<Loop> {
@@ -67,7 +67,7 @@ pub(crate) fn find(expr: &Expr, results: &[Reg]) -> Option<Loop> {
 
 /// Makes the table: for each signature the function of an element, in the words below.
 macro_rules! loops {
-    ($($(#[$from:meta])* $name:ident $signature:literal ($($x:ident)*) -> $outputs:literal $body:block)*) => {
+    ($($(#[$from:meta])* $name:ident $signature:literal ($($x:ident)* | $($c:ident)*) -> $outputs:literal $body:block)*) => {
         /// Signatures and their loops.
         pub(super) const LOOPS: &[(&str, super::Loop)] = &[$(($signature, |isa, streams| $crate::simd::dispatch(isa, $name(streams)))),*];
         $(
@@ -77,9 +77,9 @@ macro_rules! loops {
                 type Output = bool;
                 #[inline(always)]
                 fn run<S: $crate::simd::Simd>(self) -> bool {
-                    self.0.each::<S, { [$(stringify!($x)),*].len() }, $outputs>(
+                    self.0.each::<S, _, _, $outputs>(
                         #[inline(always)]
-                        |[$($x),*]| $body,
+                        |[$($x),*], [$($c),*]| $body,
                     )
                 }
             }

@@ -1,12 +1,13 @@
 //! The tile interpreter: runs a program over up to 1,024 positions at a time, one loop per instruction, with all
-//! registers in tiles that stay in the L1 cache. A value is the same wherever its position falls in a tile.
+//! registers in tiles that stay in the L1 cache; or the loop that was compiled ahead, over as many as lie side by side. A
+//! value is the same wherever its position falls in a tile.
 use super::drawn::Drawn;
 use super::load;
 use super::loops::{self, Src};
 use super::prefused::Loop;
 use super::program::{Code, Kind, Program, Register};
 use super::random::{self, Traffic};
-use super::tiles::{Lane, Scratch, TILE, Tile, Value, with_kind, with_scratch};
+use super::tiles::{Lane, OutTile, Scratch, TILE, Tile, Value, with_kind, with_scratch};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};
@@ -22,7 +23,6 @@ use adamant_core::{
     round_to_odd,
 };
 use smallvec::SmallVec;
-use std::ops::Range;
 
 /// The number as a register of `dtype` holds it.
 pub(super) fn scalar_value(s: Scalar, dtype: DType) -> Value {
@@ -31,19 +31,6 @@ pub(super) fn scalar_value(s: Scalar, dtype: DType) -> Value {
         Kind::F64 => Value::F64(s.to_f64()),
         Kind::I64 => Value::I64(wrap_int(s.to_i64(), dtype)),
         Kind::Bool => Value::Bool((s.to_f64() != 0.0) as u8),
-    }
-}
-
-/// Where an output's tile is made: bytes of the output from position `start` on.
-pub(crate) struct OutTile<'a> {
-    pub bytes: &'a mut [u8],
-    pub dtype: DType,
-    pub start: usize,
-}
-impl OutTile<'_> {
-    fn range(&self, at: usize, n: usize) -> Range<usize> {
-        let size = self.dtype.size();
-        (at - self.start) * size..(at - self.start + n) * size
     }
 }
 
@@ -223,15 +210,21 @@ impl<'a> Run<'a> {
         }
         Src::Slice(&T::tiles(scratch).values(register.slot)[..n])
     }
-    /// The most elements that [`Run::tile`] takes: a tile, or several where all that is made is drawn into its output from
-    /// what lies in memory, so that no tile is.
+    /// The most elements that [`Run::tile`] takes: a tile; several where all that is made is drawn into its output from what
+    /// lies in memory; and any number where a loop that was compiled ahead reads and writes memory alone.
     pub fn most_at_a_time(&self) -> usize {
+        let ahead = self.program.ahead.is_some();
+        let lies = |k: usize| self.direct[k] || ahead && self.shared[k].is_some();
         let drawn = |r: usize| self.into[r].is_some() && self.drawn.iter().any(|d| d.register as usize == r);
-        let needs_none = |(r, register): (usize, &Register)| {
-            let is_there = matches!(register.code, Code::Load(k) if self.direct[k as usize]);
-            self.uniform[r].is_some() || self.idle[r] || is_there || drawn(r)
+        let needs_none = |(r, register): (usize, &Register)| match register.code {
+            Code::Load(k) if self.uniform[r].is_none() && !self.idle[r] => lies(k as usize),
+            _ => self.uniform[r].is_some() || self.idle[r] || ahead || drawn(r),
         };
-        if !self.drawn.is_empty() && self.program.registers.iter().enumerate().all(needs_none) { 8 * TILE } else { TILE }
+        match self.program.registers.iter().enumerate().all(needs_none) {
+            true if ahead && self.program.results.iter().enumerate().all(|(o, &r)| self.into[r as usize] == Some(o as u8)) => usize::MAX,
+            true if !self.drawn.is_empty() => 8 * TILE,
+            _ => TILE,
+        }
     }
     /// Runs all instructions for the positions `at .. at + n`; inputs that share memory with an output are read first.
     ///
@@ -281,7 +274,8 @@ impl<'a> Run<'a> {
         }
         for (r, register) in takes() {
             match (self.uniform[r], register.code) {
-                (Some(v), _) => streams.repeat(f32::of(v)),
+                (Some(v), Code::Load(_)) => streams.repeat(f32::of(v)),
+                (Some(v), _) => streams.number(f32::of(v)),
                 (None, Code::Load(k)) => match (self.lies(k as usize, at, n), self.shared[k as usize]) {
                     (Some(there), _) if self.direct[k as usize] => streams.read_on(there),
                     (Some(there), _) => streams.read(there),

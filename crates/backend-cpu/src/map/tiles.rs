@@ -1,8 +1,22 @@
 //! Where the values of a program's registers wait: tiles by kind of number, kept by each thread from kernel to kernel.
-use std::cell::RefCell;
+use adamant_core::DType;
+use std::{cell::RefCell, ops::Range};
 
 /// Positions per tile.
 pub(crate) const TILE: usize = 1024;
+
+/// Where an output's tile is made: bytes of the output from position `start` on.
+pub(crate) struct OutTile<'a> {
+    pub bytes: &'a mut [u8],
+    pub dtype: DType,
+    pub start: usize,
+}
+impl OutTile<'_> {
+    pub fn range(&self, at: usize, n: usize) -> Range<usize> {
+        let size = self.dtype.size();
+        (at - self.start) * size..(at - self.start + n) * size
+    }
+}
 
 /// Where the values of one register wait. It begins at a cache line, so that no vector lies across two of them, and
 /// tiles begin at different places of a page, so that a read is not taken for one of what was just written elsewhere.

@@ -19,8 +19,9 @@ enum Source {
 /// What a loop reads and writes, `n` elements each.
 pub(crate) struct Streams<'a> {
     n: usize,
-    /// an optimizer's step reads a parameter, its gradient and state, and as many numbers
-    sources: SmallVec<[Source; 16]>,
+    sources: SmallVec<[Source; 8]>,
+    /// an optimizer's step has six
+    numbers: SmallVec<[f32; 8]>,
     outputs: SmallVec<[*mut f32; 4]>,
     past: bool,
     slices: PhantomData<&'a mut [f32]>,
@@ -28,7 +29,7 @@ pub(crate) struct Streams<'a> {
 impl<'a> Streams<'a> {
     /// Streams of `n` elements.
     pub fn new(n: usize) -> Streams<'a> {
-        Streams { n, sources: SmallVec::new(), outputs: SmallVec::new(), past: false, slices: PhantomData }
+        Streams { n, sources: SmallVec::new(), numbers: SmallVec::new(), outputs: SmallVec::new(), past: false, slices: PhantomData }
     }
     /// The next output.
     pub fn write(&mut self, out: &'a mut [f32]) {
@@ -50,6 +51,10 @@ impl<'a> Streams<'a> {
     pub fn past_caches(&mut self) {
         self.past = true;
     }
+    /// The next number of the program.
+    pub fn number(&mut self, x: f32) {
+        self.numbers.push(x);
+    }
     /// The next input is one number for all elements.
     pub fn repeat(&mut self, x: f32) {
         self.sources.push(Source::Splat(x));
@@ -58,14 +63,21 @@ impl<'a> Streams<'a> {
     pub fn read_output(&mut self, o: usize) {
         self.sources.push(Source::Output(o));
     }
-    /// `outputs[..][i] = f(inputs[..][i])` for every i. False, and nothing is done: there are other numbers of them.
+    /// `outputs[..][i] = f(inputs[..][i], numbers)` for every i. False, and nothing is done: there are not so many of them.
     #[inline(always)]
-    pub fn each<S: Simd, const X: usize, const O: usize>(self, f: impl Fn([Twice<S::F32>; X]) -> [Twice<S::F32>; O]) -> bool {
+    pub fn each<S: Simd, const X: usize, const C: usize, const O: usize>(
+        self,
+        f: impl Fn([Twice<S::F32>; X], [Twice<S::F32>; C]) -> [Twice<S::F32>; O],
+    ) -> bool {
         let known = |s: &Source| !matches!(s, Source::Output(o) if *o >= O);
-        if self.sources.len() != X || self.outputs.len() != O || !self.sources.iter().all(known) {
+        if self.sources.len() != X || self.numbers.len() != C || self.outputs.len() != O || !self.sources.iter().all(known) {
             return false;
         }
-        // A number is read again and again from a vector of its own: its place does not move on.
+        let mut numbers = [Twice::<S::F32>::constant(0.0); C];
+        for k in 0..C {
+            numbers[k] = Twice::splat(self.numbers[k]);
+        }
+        // An input that is one number is read again and again from a vector of its own: its place does not move on.
         let mut repeated = [[0f32; WIDEST]; X];
         let mut from: [(*const f32, usize); X] = [(std::ptr::null(), 0); X];
         let mut going_on: SmallVec<[*const f32; 4]> = SmallVec::new();
@@ -95,7 +107,7 @@ impl<'a> Streams<'a> {
                 // SAFETY: every slice has n elements, of which two vectors lie behind i, and a repeated number a vector of its own.
                 x[k] = unsafe { Twice(S::F32::load(from[k].0.add(i & from[k].1)), S::F32::load(from[k].0.add((i + lanes) & from[k].1))) };
             }
-            let y = f(x);
+            let y = f(x, numbers);
             if past {
                 for at in &going_on {
                     for line in (0..2 * lanes).step_by(WIDEST) {
@@ -128,7 +140,7 @@ impl<'a> Streams<'a> {
                     Twice(S::F32::load_first(from[k].0.add(i & from[k].1), first), S::F32::load_first(from[k].0.add((i + first) & from[k].1), second))
                 };
             }
-            let y = f(x);
+            let y = f(x, numbers);
             for k in 0..O {
                 // SAFETY: as above.
                 unsafe {

@@ -38,8 +38,10 @@ fn adam(p: &Tensor, g: &Tensor, lr: f64, betas: (f64, f64), eps: f64, amsgrad: b
         slots.set("max_exp_avg_sq", &square)?;
     }
     let (correction1, correction2) = (1.0 - betas.0.powf(step), 1.0 - betas.1.powf(step));
-    let spread = square.sqrt() / correction2.sqrt() + eps;
-    Ok(p - mean * (lr / correction1) / spread)
+    // Both sides of the quotient times the root of the correction, as the paper's section 2 does: a division less for each
+    // element.
+    let root = correction2.sqrt();
+    Ok(p - mean * (lr * root / correction1) / (square.sqrt() + eps * root))
 }
 
 rule! {
