@@ -7,10 +7,14 @@
 //! counter is exhausted it waits only for helpers that have begun; one that begins later finds the loop closed. So a
 //! loop inside a job of the same pool ends even if every other thread is busy, and the waiting thread never runs a
 //! stranger's job on top of its own.
+//!
+//! A helper on a pool of our own stays awake for a while behind its loop ([`Station`]): kernels follow each other within
+//! microseconds, and waking a thread takes tens of them.
 
 use rayon::ThreadPool;
 use std::{
     any::Any,
+    collections::VecDeque,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
@@ -18,6 +22,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread::Thread,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -35,19 +40,102 @@ pub struct Threads {
 
 #[derive(Clone, Debug)]
 enum Pool {
-    /// A pool of our own, started by the first piece of work that can use it; `None` in it: it could not start.
-    Own(Arc<OnceLock<Option<ThreadPool>>>),
+    /// A pool of our own, started by the first piece of work that can use it.
+    Own(Arc<OwnPool>),
     /// As `Own`, but a call from inside a rayon job takes the job's pool: two pools at work would be more threads than
     /// cores. Rayon's global pool is not started for our sake: it has a thread for every core, and the caller works too.
-    Shared(Arc<OnceLock<Option<ThreadPool>>>),
+    Shared(Arc<OwnPool>),
     /// The user's.
     Given(Arc<ThreadPool>),
+}
+
+#[derive(Default, Debug)]
+struct OwnPool {
+    /// `None` in it: it could not start
+    threads: OnceLock<Option<ThreadPool>>,
+    station: Station,
+}
+impl OwnPool {
+    /// Is this one of its threads?
+    fn is_here(&self) -> bool {
+        self.threads.get().and_then(|pool| pool.as_ref()?.current_thread_index()).is_some()
+    }
+}
+/// How long a helper stays awake behind its last loop, and how much of that its core is nobody else's.
+const AWAKE: Duration = Duration::from_millis(1);
+const ALONE: Duration = Duration::from_micros(50);
+/// Looks for a loop between two looks at the clock.
+const LOOKS: usize = 64;
+/// Where helpers that are awake wait for the next loop.
+#[derive(Default, Debug)]
+struct Station {
+    waiting: Mutex<Waiting>,
+    /// changes with each offer, so that who waits need not lock
+    offers: AtomicUsize,
+}
+/// As many helpers wait as are idle and as were offered a loop that they have not taken yet.
+#[derive(Default, Debug)]
+struct Waiting {
+    idle: usize,
+    offered: VecDeque<Arc<Loop>>,
+}
+impl Station {
+    /// Offers a loop to idle helpers, `most` of them; to how many.
+    fn offer(&self, shared: &Arc<Loop>, most: usize) -> usize {
+        let mut waiting = self.waiting.lock();
+        let count = waiting.idle.min(most);
+        waiting.idle -= count;
+        waiting.offered.extend((0..count).map(|_| shared.clone()));
+        drop(waiting);
+        if count > 0 {
+            self.offers.fetch_add(1, Ordering::Release);
+        }
+        count
+    }
+    /// Helps a loop, then every one that is offered until none has been for a while.
+    fn help(&self, first: Arc<Loop>) {
+        first.help();
+        drop(first);
+        while let Some(shared) = self.wait() {
+            shared.help();
+        }
+    }
+    fn wait(&self) -> Option<Arc<Loop>> {
+        let (since, mut seen) = (Instant::now(), self.offers.load(Ordering::Acquire));
+        self.waiting.lock().idle += 1;
+        loop {
+            for _ in 0..LOOKS {
+                let offers = self.offers.load(Ordering::Acquire);
+                if offers != std::mem::replace(&mut seen, offers)
+                    && let Some(shared) = self.waiting.lock().offered.pop_front()
+                {
+                    return Some(shared);
+                }
+                std::hint::spin_loop();
+            }
+            let waited = since.elapsed();
+            if waited > AWAKE {
+                let mut waiting = self.waiting.lock();
+                return match waiting.idle.checked_sub(1) {
+                    Some(idle) => {
+                        waiting.idle = idle;
+                        None
+                    }
+                    None => waiting.offered.pop_front(),
+                };
+            }
+            if waited > ALONE {
+                std::thread::yield_now();
+            }
+        }
+    }
 }
 
 /// Set in `Loop::state` when no helper may begin any more; below it, the number of helpers at work.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// A loop that its caller and helpers share.
+#[derive(Debug)]
 struct Loop {
     next: AtomicUsize,
     tasks: usize,
@@ -61,6 +149,11 @@ struct Loop {
     body: Body,
 }
 struct Body(*const (dyn Fn(usize) -> ControlFlow<()> + Sync));
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Body")
+    }
+}
 // SAFETY: the pointee is `Sync`, and the pointer is only read.
 #[allow(unsafe_code)]
 unsafe impl Send for Body {}
@@ -84,6 +177,13 @@ impl Loop {
         // The handle is taken first: after the last `leave` only the Arc keeps the loop alive, not the caller.
         if self.state.fetch_sub(1, Ordering::Release) == CLOSED + 1 {
             self.caller.unpark();
+        }
+    }
+    /// Works at it, unless it is closed.
+    fn help(&self) {
+        if self.enter() {
+            self.work();
+            self.leave();
         }
     }
     /// Takes tasks until none is left.
@@ -193,15 +293,7 @@ impl Threads {
             panic: Mutex::new(None),
             body,
         });
-        for _ in 1..self.count.min(tasks) {
-            let helper = shared.clone();
-            self.spawn(move || {
-                if helper.enter() {
-                    helper.work();
-                    helper.leave();
-                }
-            });
-        }
+        self.call_helpers(&shared, self.count.min(tasks) - 1);
         shared.work();
         shared.close_and_wait();
         crate::trace::threads(shared.workers.load(Ordering::Relaxed));
@@ -262,16 +354,25 @@ impl Threads {
         self.try_for_parts(data.chunks_mut(chunk_len.max(1)), f)
     }
 
-    fn spawn(&self, job: impl FnOnce() + Send + 'static) {
+    fn call_helpers(&self, shared: &Arc<Loop>, helpers: usize) {
+        let help = || {
+            let shared = shared.clone();
+            move || shared.help()
+        };
         match &self.pool {
-            Pool::Shared(_) if rayon::current_thread_index().is_some() => rayon::spawn(job),
-            Pool::Given(pool) => pool.spawn(job),
-            Pool::Own(cell) | Pool::Shared(cell) => {
+            Pool::Shared(own) if rayon::current_thread_index().is_some() && !own.is_here() => (0..helpers).for_each(|_| rayon::spawn(help())),
+            Pool::Given(pool) => (0..helpers).for_each(|_| pool.spawn(help())),
+            Pool::Own(own) | Pool::Shared(own) => {
                 // The caller works too, so the pool has one thread less. A pool that the system gives no threads
                 // for is no loss of results: the caller does all tasks.
                 let start = || rayon::ThreadPoolBuilder::new().num_threads(self.count - 1).thread_name(|k| format!("adamant-cpu-{k}")).build().ok();
-                if let Some(pool) = cell.get_or_init(start) {
-                    pool.spawn(job);
+                let Some(pool) = own.threads.get_or_init(start) else { return };
+                for _ in own.station.offer(shared, helpers)..helpers {
+                    let (shared, own) = (shared.clone(), Arc::downgrade(own));
+                    pool.spawn(move || match own.upgrade() {
+                        Some(own) => own.station.help(shared),
+                        None => shared.help(),
+                    });
                 }
             }
         }
@@ -346,6 +447,47 @@ mod tests {
             }
         });
         assert_eq!(done.load(Ordering::Relaxed), 3200);
+    }
+
+    #[test]
+    fn a_loop_that_is_offered_to_a_helper_about_to_sleep() {
+        // Callers side by side, and pauses around the time that a helper stays awake.
+        let threads = Threads::new(3);
+        let done = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for caller in 0..3 {
+                let (threads, done) = (&threads, &done);
+                scope.spawn(move || {
+                    for round in 0..150u32 {
+                        threads.for_each(7, |_| {
+                            done.fetch_add(1, Ordering::Relaxed);
+                        });
+                        std::thread::sleep(AWAKE * ((round * 7 + caller) % 23) / 11);
+                    }
+                });
+            }
+        });
+        assert_eq!(done.into_inner(), 3 * 150 * 7);
+        let Pool::Own(own) = &threads.pool else { panic!("another pool") };
+        let rest = || own.station.waiting.lock().idle;
+        while rest() > 0 {
+            std::thread::yield_now();
+        }
+        assert!(own.station.waiting.lock().offered.is_empty());
+    }
+
+    #[test]
+    fn a_pool_that_goes_while_a_helper_is_awake() {
+        for _ in 0..50 {
+            let threads = Threads::new(2);
+            threads.for_each(4, |_| std::hint::black_box(()));
+            let Pool::Own(own) = &threads.pool else { panic!("another pool") };
+            let own = Arc::downgrade(own);
+            drop(threads);
+            while own.strong_count() > 0 {
+                std::thread::yield_now();
+            }
+        }
     }
 
     #[test]
