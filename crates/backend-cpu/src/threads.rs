@@ -479,14 +479,19 @@ mod tests {
     #[test]
     fn a_pool_that_goes_while_a_helper_is_awake() {
         for _ in 0..50 {
-            let threads = Threads::new(2);
-            threads.for_each(4, |_| std::hint::black_box(()));
+            let (threads, done) = (Threads::new(2), AtomicUsize::new(0));
+            threads.for_each(4, |_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(done.into_inner(), 4);
             let Pool::Own(own) = &threads.pool else { panic!("another pool") };
             let own = Arc::downgrade(own);
             drop(threads);
+            // It ends with the helper's wait, and nothing is left behind.
             while own.strong_count() > 0 {
                 std::thread::yield_now();
             }
+            assert!(own.upgrade().is_none());
         }
     }
 

@@ -204,11 +204,11 @@ impl Child {
     /// Stops it with all its threads until it is woken, so that none that waits by spinning takes a core from another
     /// program's sample. Where the system cannot, it goes on.
     pub(crate) fn rest(&mut self) {
-        self.rests = self.rests || signal(&self.process, Signal::Stop);
+        self.rests = self.rests || let_run(&self.process, false);
     }
     /// Lets it go on.
     pub(crate) fn wake(&mut self) {
-        self.rests = self.rests && !signal(&self.process, Signal::Continue);
+        self.rests = self.rests && !let_run(&self.process, true);
     }
     /// Asks and waits for the answer; it must be awake.
     ///
@@ -230,23 +230,14 @@ impl Child {
     }
 }
 
-/// What is said to a process.
-enum Signal {
-    Stop,
-    Continue,
-}
-/// Was it told?
+/// Stops a process with all its threads, or lets it go on. Was it told?
 #[cfg(target_os = "linux")]
-fn signal(process: &std::process::Child, signal: Signal) -> bool {
-    use rustix::process::{Pid, Signal as System, kill_process};
-    let signal = match signal {
-        Signal::Stop => System::STOP,
-        Signal::Continue => System::CONT,
-    };
-    kill_process(Pid::from_child(process), signal).is_ok()
+fn let_run(process: &std::process::Child, on: bool) -> bool {
+    use rustix::process::{Pid, Signal, kill_process};
+    kill_process(Pid::from_child(process), if on { Signal::CONT } else { Signal::STOP }).is_ok()
 }
 #[cfg(not(target_os = "linux"))]
-fn signal(_: &std::process::Child, _: Signal) -> bool {
+fn let_run(_: &std::process::Child, _: bool) -> bool {
     false
 }
 
