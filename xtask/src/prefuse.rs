@@ -1,7 +1,7 @@
 //! `cargo xtask prefuse`: writes the loops that the CPU backend compiles ahead (`backend-cpu/src/map/prefused/table.rs`).
 //!
 //! A backend that lists what it is given runs optimizer steps, gradients of activations and losses, and training steps of
-//! the layers; each program of f32 that is more than one function becomes a loop. `--check` only says whether the table is
+//! the layers; each program of f32 becomes a loop. `--check` only says whether the table is
 //! up to date.
 use crate::{exit::Exit, workspace};
 use adamant::{
@@ -193,6 +193,32 @@ fn functions(from: &mut From<'_>) -> Result<()> {
             from(name, &mut || form().eval())?;
         }
     }
+    // One by one: values that are held when another is evaluated would be made along.
+    let of_one: [fn(&Tensor) -> Tensor; 17] = [
+        |x| -x,
+        Tensor::abs,
+        Tensor::square,
+        Tensor::relu,
+        Tensor::reciprocal,
+        Tensor::sqrt,
+        Tensor::rsqrt,
+        Tensor::exp,
+        Tensor::expm1,
+        Tensor::log,
+        Tensor::log1p,
+        Tensor::tanh,
+        Tensor::sigmoid,
+        Tensor::silu,
+        Tensor::gelu,
+        Tensor::gelu_tanh,
+        Tensor::erf,
+    ];
+    from("one function of an element", &mut || of_one.iter().try_for_each(|f| f(&x).eval()))?;
+    let of_two: [fn(&Tensor, &Tensor) -> Tensor; 6] = [|x, y| x + y, |x, y| x - y, |x, y| x * y, |x, y| x / y, |x, y| x.maximum(y), |x, y| x.minimum(y)];
+    from("one function of two elements", &mut || of_two.iter().try_for_each(|f| f(&x, &target).eval()))?;
+    let with_number: [fn(&Tensor) -> Tensor; 8] =
+        [|x| x + 1.5, |x| x - 1.5, |x| 1.5 - x, |x| x * 1.5, |x| x / 1.5, |x| 1.5 / x, |x| x.maximum(1.5), |x| x.minimum(1.5)];
+    from("one function of an element and a number", &mut || with_number.iter().try_for_each(|f| f(&x).eval()))?;
     from("a scaled and shifted row", &mut || (&x * &scale + &shift).eval())?;
     let losses: [(&'static str, &dyn Fn(&Tensor) -> Tensor); 4] = [
         ("mean squared error", &|y| functional::mse_loss(y, &target, functional::Reduction::Mean)),

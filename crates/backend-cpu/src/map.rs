@@ -1,5 +1,6 @@
 //! Map: a program over an index space, tile by tile; and what Reduce needs of it. Must not know how a reduction
 //! combines.
+mod ahead;
 mod direct;
 mod drawn;
 pub(crate) mod load;
@@ -134,10 +135,10 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
 }
 fn part(run: &Run<'_>, results: &[Reg], start: usize, count: usize, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
     with_scratch(|scratch| {
-        let most = run.most_at_a_time();
+        let stretch = run.stretch();
         let mut at = start;
         while at < start + count {
-            let n = most.min(start + count - at);
+            let n = stretch.from(at).min(start + count - at);
             run.tile(at, n, scratch, outs)?;
             for (o, &r) in results.iter().enumerate() {
                 run.store(r, o, at, n, scratch, outs);

@@ -46,6 +46,14 @@ impl Nest {
     pub fn len(&self) -> usize {
         self.dims.iter().product()
     }
+    /// The size of the innermost axis.
+    pub fn innermost(&self) -> usize {
+        self.dims[self.dims.len() - 1]
+    }
+    /// The stride of operand k along it.
+    pub fn innermost_stride(&self, k: usize) -> isize {
+        self.strides[k][self.dims.len() - 1]
+    }
     /// Does operand k lie densely in the nest's order?
     pub fn is_dense(&self, k: usize) -> bool {
         let mut step = 1;

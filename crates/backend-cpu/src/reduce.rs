@@ -188,13 +188,13 @@ fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out
             let n = SEGMENT.min(job.reduced - s * SEGMENT);
             let mut total = Total::<T>::new::<C>();
             with_scratch(|scratch| long_row::<L, T, C>(job, o * job.reduced + s * SEGMENT, n, &mut total, scratch))?;
-            place[0] = if total.blocks == 0 { total.total } else { total.segment };
+            place[0] = total.segment();
             Ok::<(), ErrorKind>(())
         })?;
         let totals = partial.chunks(segments).map(|row| {
             let mut total = Total::<T>::new::<C>();
             row.iter().for_each(|&s| total.push_segment::<C>(s));
-            total.total
+            total.value::<C>()
         });
         write::<T>(job.run.isa, totals, job.dtype, out);
         Ok(())

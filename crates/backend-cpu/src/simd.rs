@@ -125,6 +125,27 @@ pub(crate) trait Float: Arithmetic {
     /// # Safety
     /// `count` elements can be read at `at + r * row_stride` for every `r < rows`.
     unsafe fn load_transposed(at: *const Self::Elem, row_stride: usize, rows: usize, count: usize) -> [Self; 16];
+    /// Folds the 16 lanes of four groups by halves: a lane with the one 8 behind it, then 4, 2 and 1. Both functions are the
+    /// same, of vectors and of their elements.
+    #[inline(always)]
+    fn fold_four(groups: [Self::Group; 4], _vectors: impl Fn(Self, Self) -> Self, elements: impl Fn(Self::Elem, Self::Elem) -> Self::Elem) -> [Self::Elem; 4] {
+        let mut out = [Self::Elem::default(); 4];
+        for (group, out) in groups.iter().zip(&mut out) {
+            let mut lanes = [Self::Elem::default(); 16];
+            for v in 0..16 / Self::LANES {
+                group.as_ref()[v].write(&mut lanes[v * Self::LANES..]);
+            }
+            let mut half = 8;
+            while half > 0 {
+                for k in 0..half {
+                    lanes[k] = elements(lanes[k], lanes[k + half]);
+                }
+                half /= 2;
+            }
+            *out = lanes[0];
+        }
+        out
+    }
     /// `sum[r] + x[0] · (row r)[0] + x[1] · (row r)[1] + ..` over a block of `LANES` rows of `LANES` elements, fused and in this order.
     ///
     /// # Safety

@@ -7,7 +7,7 @@ use crate::{
         loops::{self, Real},
     },
     operand::{In, Out, internal},
-    reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, write_lanes},
+    reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, fold_four, write_lanes},
     scratch,
     simd::{Arithmetic, Float, Simd, stream, twice::Twice},
     threads::Threads,
@@ -159,45 +159,73 @@ fn part<'a, T, const K: usize>(x: &[&'a [T]; K], first: usize, count: usize) -> 
     }
     out
 }
+/// `L` elements from `from` on of each slice, if there are so many: reading parts of them needs no checks.
+#[inline(always)]
+fn pieces<'a, T, const K: usize, const L: usize>(x: &[&'a [T]; K], from: usize) -> Option<[&'a [T; L]; K]> {
+    let mut out = [x[0].get(from..)?.first_chunk()?; K];
+    for k in 0..K {
+        out[k] = x[k].get(from..)?.first_chunk()?;
+    }
+    Some(out)
+}
+/// The vectors from `at` on of each piece.
+#[inline(always)]
+fn vectors<V: Float, const K: usize, const L: usize>(x: &[&[V::Elem; L]; K], at: usize) -> [V; K] {
+    let mut out = [V::splat(V::Elem::default()); K];
+    for k in 0..K {
+        out[k] = V::from_slice(&x[k][at..]);
+    }
+    out
+}
+/// The sums of `f` over `N` whole blocks from `first` on; their chains of additions are independent and overlap. `None`: there
+/// are not so many.
+#[inline(always)]
+fn whole_blocks<S: Simd, T: Summed, const K: usize, const N: usize>(x: &[&[T]; K], first: usize, f: &impl Fn([T::V<S>; K]) -> T::V<S>) -> Option<[T; 4]> {
+    let mut blocks = [pieces::<T, K, BLOCK>(x, first)?; N];
+    for b in 1..N {
+        blocks[b] = pieces(x, first + b * BLOCK)?;
+    }
+    let lanes = T::V::<S>::LANES;
+    let mut groups = [T::V::<S>::group(T::V::<S>::splat(T::ZERO)); 4];
+    for step in (0..BLOCK).step_by(LANES) {
+        for v in 0..LANES / lanes {
+            for b in 0..N {
+                let sum = &mut groups[b].as_mut()[v];
+                *sum = sum.add(f(vectors(&blocks[b], step + v * lanes)));
+            }
+        }
+    }
+    Some(fold_four::<T::V<S>, T, Sum>(groups))
+}
 /// The sum of `f` over all elements, by the tree.
 #[inline(always)]
 pub(crate) fn sum<S: Simd, T: Summed, const K: usize>(x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> T::V<S>) -> f64 {
     let n = x[0].len();
     let x = part(&x, 0, n);
-    let zero = T::V::<S>::group(T::V::<S>::splat(T::ZERO));
-    let lanes = T::V::<S>::LANES;
     let mut total = Total::<T>::new::<Sum>();
-    let mut block = [T::ZERO; LANES];
     let mut first = 0;
-    // Four blocks at a time: their chains of additions are independent and overlap.
-    while first + 4 * BLOCK <= n {
-        let piece = part(&x, first, 4 * BLOCK);
-        let (mut a, mut b, mut c, mut d) = (zero, zero, zero, zero);
-        for step in (0..BLOCK).step_by(LANES) {
-            for v in 0..LANES / lanes {
-                let here = step + v * lanes;
-                let (a, b, c, d) = (&mut a.as_mut()[v], &mut b.as_mut()[v], &mut c.as_mut()[v], &mut d.as_mut()[v]);
-                *a = a.add(f(at(&piece, here)));
-                *b = b.add(f(at(&piece, here + BLOCK)));
-                *c = c.add(f(at(&piece, here + 2 * BLOCK)));
-                *d = d.add(f(at(&piece, here + 3 * BLOCK)));
-            }
-        }
-        for group in [a, b, c, d] {
-            write_lanes::<T::V<S>>(&group, &mut block);
-            total.push::<Sum>(fold::<T, Sum>(block));
-        }
-        first += 4 * BLOCK;
-    }
     while first < n {
-        let count = BLOCK.min(n - first);
-        let [share] = block_sums::<S, T, K, 1>(
-            &part(&x, first, count),
-            #[inline(always)]
-            |x| [f(x)],
-        );
-        total.push::<Sum>(share);
-        first += count;
+        let whole = ((n - first) / BLOCK).min(4);
+        let sums = match whole {
+            4 => whole_blocks::<S, T, K, 4>(&x, first, &f),
+            3 => whole_blocks::<S, T, K, 3>(&x, first, &f),
+            2 => whole_blocks::<S, T, K, 2>(&x, first, &f),
+            1 => whole_blocks::<S, T, K, 1>(&x, first, &f),
+            _ => None,
+        };
+        let Some(sums) = sums else {
+            let [share] = block_sums::<S, T, K, 1>(
+                &part(&x, first, n - first),
+                #[inline(always)]
+                |x| [f(x)],
+            );
+            total.push::<Sum>(share);
+            break;
+        };
+        for &share in &sums[..whole] {
+            total.push::<Sum>(share);
+        }
+        first += whole * BLOCK;
     }
     total.value::<Sum>()
 }
@@ -207,24 +235,31 @@ pub(crate) fn sum_twice<S: Simd, T: Summed>(x: &[T], mut out: Option<&mut [T]>, 
     let lanes = T::V::<S>::LANES;
     let together = LANES / lanes;
     let mut total = Total::<T>::new::<Sum>();
-    let mut block = [T::ZERO; LANES];
+    let zero = T::V::<S>::group(T::V::<S>::splat(T::ZERO));
     let mut first = 0;
     while first + BLOCK <= x.len() {
-        let piece = &x[first..first + BLOCK];
-        let mut group = T::V::<S>::group(T::V::<S>::splat(T::ZERO));
-        for at in (0..BLOCK).step_by(2 * lanes) {
-            let y = f(Twice::from_slice(&piece[at..]));
-            if let Some(out) = &mut out {
-                y.write(&mut out[first + at..]);
+        let blocks = ((x.len() - first) / BLOCK).min(4);
+        let mut groups = [zero; 4];
+        for group in &mut groups[..blocks] {
+            let piece = &x[first..first + BLOCK];
+            let mut lanes_of_it = zero;
+            for at in (0..BLOCK).step_by(2 * lanes) {
+                let y = f(Twice::from_slice(&piece[at..]));
+                if let Some(out) = &mut out {
+                    y.write(&mut out[first + at..]);
+                }
+                for (k, y) in [y.0, y.1].into_iter().enumerate() {
+                    let sum = &mut lanes_of_it.as_mut()[(at / lanes + k) % together];
+                    *sum = sum.add(y);
+                }
             }
-            for (k, y) in [y.0, y.1].into_iter().enumerate() {
-                let sum = &mut group.as_mut()[(at / lanes + k) % together];
-                *sum = sum.add(y);
-            }
+            *group = lanes_of_it;
+            first += BLOCK;
         }
-        write_lanes::<T::V<S>>(&group, &mut block);
-        total.push::<Sum>(fold::<T, Sum>(block));
-        first += BLOCK;
+        let sums = fold_four::<T::V<S>, T, Sum>(groups);
+        for &share in &sums[..blocks] {
+            total.push::<Sum>(share);
+        }
     }
     if first < x.len() {
         let mut room = [T::ZERO; BLOCK];
@@ -362,12 +397,31 @@ pub(crate) fn extremes<S: Simd, T: Summed, const N: usize>(x: &[T]) -> [T; N] {
     }
     out
 }
+/// Elements that are mapped without asking whether there are so many.
+const STRIP: usize = 4 * LANES;
 /// `out = f(x)`.
 #[inline(always)]
 pub(crate) fn map<S: Simd, T: Summed, const K: usize>(out: &mut [T], x: [&[T]; K], f: impl Fn([T::V<S>; K]) -> T::V<S>) {
     let (n, lanes) = (out.len(), T::V::<S>::LANES);
     let x = part(&x, 0, n);
     let mut k = 0;
+    // Strips without checks: a processor looks only so many instructions ahead for memory to ask for.
+    let out_strips = out.as_chunks_mut::<STRIP>().0;
+    let count = out_strips.len();
+    let mut strips: [&[[T; STRIP]]; K] = [&[]; K];
+    for (strips, x) in strips.iter_mut().zip(&x) {
+        *strips = &x.as_chunks().0[..count];
+    }
+    for (c, out) in out_strips.iter_mut().enumerate() {
+        for v in (0..STRIP).step_by(lanes) {
+            let mut terms = [T::V::<S>::splat(T::ZERO); K];
+            for (term, strips) in terms.iter_mut().zip(&strips) {
+                *term = T::V::<S>::from_slice(&strips[c][v..]);
+            }
+            f(terms).write(&mut out[v..]);
+        }
+        k += STRIP;
+    }
     while k + lanes <= n {
         f(at(&x, k)).write(&mut out[k..]);
         k += lanes;

@@ -1,5 +1,5 @@
 //! Programs whose loops were compiled ahead: an element's instructions follow one another in registers, where the
-//! interpreter runs a loop for each. `cargo xtask prefuse` writes the table from the programs that optimizers, gradients
+//! interpreter runs a loop for each, and a large result goes past the caches as it is made. `cargo xtask prefuse` writes the table from the programs that optimizers, gradients
 //! of activations and layers really make; any other program is interpreted, with the same bits.
 //!
 //! A program is known by its [`signature`]: its instructions without the values of its numbers. Must not know layouts.
@@ -27,7 +27,7 @@ const MOST: usize = 40;
 
 /// The program as text, one word for each instruction: `x` a loaded element, `c` a number that is the same for all, a
 /// function with the places of what it takes. Behind `->` stand the places of the results. `None`: it is not one of f32
-/// that a loop could be compiled for, or too short to gain by it.
+/// that a loop could be compiled for.
 pub fn signature(expr: &Expr, results: &[Reg]) -> Option<String> {
     let mut text = String::new();
     let mut functions = 0;
@@ -49,7 +49,7 @@ pub fn signature(expr: &Expr, results: &[Reg]) -> Option<String> {
         let _ = write!(text, "{word} ");
     }
     let computed = |r: &Reg| !matches!(expr.instrs[*r as usize], Instr::Load(_) | Instr::Arg(_) | Instr::Const(_));
-    let fits = (2..=MOST).contains(&functions) && results.iter().all(|r| expr.dtypes[*r as usize] == DType::F32 && computed(r));
+    let fits = (1..=MOST).contains(&functions) && results.iter().all(|r| expr.dtypes[*r as usize] == DType::F32 && computed(r));
     text += "->";
     results.iter().for_each(|r| {
         let _ = write!(text, " {r}");

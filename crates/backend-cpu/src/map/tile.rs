@@ -4,17 +4,13 @@
 use super::drawn::Drawn;
 use super::load;
 use super::loops::{self, Src};
-use super::prefused::Loop;
-use super::program::{Code, Kind, Program, Register};
+use super::program::{Code, Kind, Program};
 use super::random::{self, Traffic};
-use super::tiles::{Lane, OutTile, Scratch, TILE, Tile, Value, with_kind, with_scratch};
+use super::tiles::{Lane, OutTile, Scratch, Value, with_kind, with_scratch};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};
-use crate::simd::{
-    lockstep::Streams,
-    stream::{self, Ahead},
-};
+use crate::simd::stream::{self, Ahead};
 use adamant_core::{
     DType, ErrorKind, Scalar,
     expr::Reg,
@@ -42,19 +38,19 @@ pub(crate) struct Run<'a> {
     pub nest: Nest,
     pub inputs: &'a [In<'a>],
     /// registers that are the same for all elements
-    uniform: SmallVec<[Option<Value>; 32]>,
+    pub(super) uniform: SmallVec<[Option<Value>; 32]>,
     /// inputs that are read where they lie
-    direct: SmallVec<[bool; 8]>,
+    pub(super) direct: SmallVec<[bool; 8]>,
     /// inputs that are read from the output whose memory they share: nobody writes there before the last has read
-    shared: SmallVec<[Option<u8>; 8]>,
+    pub(super) shared: SmallVec<[Option<u8>; 8]>,
     /// the output that a register is computed into, where no tile is needed
     pub into: SmallVec<[Option<u8>; 32]>,
     /// results are made in tiles and written past the caches
     pub streamed: bool,
     /// registers that nobody asks for
-    idle: SmallVec<[bool; 32]>,
+    pub(super) idle: SmallVec<[bool; 32]>,
     /// registers that are random numbers as a whole
-    drawn: SmallVec<[Drawn; 1]>,
+    pub(super) drawn: SmallVec<[Drawn; 1]>,
     args: &'a [Scalar],
     fault: &'a FaultWord,
     keys: SmallVec<[[u32; 4]; 1]>,
@@ -177,7 +173,7 @@ impl<'a> Run<'a> {
         matches!(self.program.registers[r as usize].code, Code::Load(k) if self.direct[k as usize]) && !self.is_uniform(r)
     }
     /// Input k over a tile, if it may be read where it lies: all of it lies densely, or what the tile wants of it.
-    fn lies<T: Lane>(&self, k: usize, at: usize, n: usize) -> Option<&[T]> {
+    pub(super) fn lies<T: Lane>(&self, k: usize, at: usize, n: usize) -> Option<&[T]> {
         let input = &self.inputs[k];
         let from = match self.direct[k] {
             true => at,
@@ -210,22 +206,6 @@ impl<'a> Run<'a> {
         }
         Src::Slice(&T::tiles(scratch).values(register.slot)[..n])
     }
-    /// The most elements that [`Run::tile`] takes: a tile; several where all that is made is drawn into its output from what
-    /// lies in memory; and any number where a loop that was compiled ahead reads and writes memory alone.
-    pub fn most_at_a_time(&self) -> usize {
-        let ahead = self.program.ahead.is_some();
-        let lies = |k: usize| self.direct[k] || ahead && self.shared[k].is_some();
-        let drawn = |r: usize| self.into[r].is_some() && self.drawn.iter().any(|d| d.register as usize == r);
-        let needs_none = |(r, register): (usize, &Register)| match register.code {
-            Code::Load(k) if self.uniform[r].is_none() && !self.idle[r] => lies(k as usize),
-            _ => self.uniform[r].is_some() || self.idle[r] || ahead || drawn(r),
-        };
-        match self.program.registers.iter().enumerate().all(needs_none) {
-            true if ahead && self.program.results.iter().enumerate().all(|(o, &r)| self.into[r as usize] == Some(o as u8)) => usize::MAX,
-            true if !self.drawn.is_empty() => 8 * TILE,
-            _ => TILE,
-        }
-    }
     /// Runs all instructions for the positions `at .. at + n`; inputs that share memory with an output are read first.
     ///
     /// # Errors
@@ -249,50 +229,6 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
-    }
-    /// Runs the loop that was compiled ahead.
-    fn run_ahead(&self, ahead: Loop, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
-        let program = self.program;
-        let takes = || program.registers.iter().enumerate().filter(|(_, r)| matches!(r.code, Code::Load(_) | Code::Arg(_) | Code::Const(_)));
-        for (r, _) in takes().filter(|(r, _)| self.uniform[*r].is_none()) {
-            self.execute(r, at, n, scratch, outs)?;
-        }
-        let is_into = |k: usize, r: Reg| self.into[r as usize] == Some(k as u8);
-        let in_tiles = program.results.iter().enumerate().filter(|(k, r)| !is_into(*k, **r)).map(|(_, &r)| program.registers[r as usize].slot);
-        let mut tiles: SmallVec<[(u16, Tile<f32>); 2]> = in_tiles.map(|slot| (slot, scratch.f32.take(slot))).collect();
-        let mut streams = Streams::new(n);
-        let (mut places, mut rooms) = (outs.iter_mut(), tiles.iter_mut());
-        for (k, &r) in program.results.iter().enumerate() {
-            let place = places.next();
-            match (place, is_into(k, r)) {
-                (Some(out), true) => {
-                    let range = out.range(at, n);
-                    streams.write(bytemuck::cast_slice_mut(&mut out.bytes[range]));
-                }
-                _ => streams.write(rooms.next().map(|(_, tile)| &mut tile.values_mut()[..n]).ok_or_else(|| internal("a result without a place"))?),
-            }
-        }
-        for (r, register) in takes() {
-            match (self.uniform[r], register.code) {
-                (Some(v), Code::Load(_)) => streams.repeat(f32::of(v)),
-                (Some(v), _) => streams.number(f32::of(v)),
-                (None, Code::Load(k)) => match (self.lies(k as usize, at, n), self.shared[k as usize]) {
-                    (Some(there), _) if self.direct[k as usize] => streams.read_on(there),
-                    (Some(there), _) => streams.read(there),
-                    (None, Some(o)) => streams.read_output(o as usize),
-                    (None, None) => streams.read(&scratch.f32.values(register.slot)[..n]),
-                },
-                _ => return unexpected(),
-            }
-        }
-        if self.streamed {
-            streams.past_caches();
-        }
-        let done = ahead(self.isa, streams);
-        for (slot, tile) in tiles {
-            scratch.f32.put(slot, tile);
-        }
-        if done { Ok(()) } else { unexpected() }
     }
     /// Stores register `r` to output `o`, unless it was computed there.
     pub fn store(&self, r: Reg, o: usize, at: usize, n: usize, scratch: &Scratch, outs: &mut [OutTile<'_>]) {
@@ -326,7 +262,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs instruction `r`.
-    fn execute(&self, r: usize, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+    pub(super) fn execute(&self, r: usize, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
         let register = &self.program.registers[r];
         if let Code::Load(k) = register.code
             && self.uniform[r].is_none()
@@ -404,7 +340,7 @@ fn spread<'s, T: Lane>(src: Src<'s, T>, room: &'s mut [T]) -> &'s [T] {
         }
     }
 }
-fn unexpected() -> Result<(), ErrorKind> {
+pub(super) fn unexpected() -> Result<(), ErrorKind> {
     Err(internal("an instruction of another kind than its register"))
 }
 

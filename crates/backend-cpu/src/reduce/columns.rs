@@ -1,6 +1,6 @@
 //! Columns side by side, each of which is combined by the [`tree`](super::tree), as if it were a row. Must not know where
 //! rows come from.
-use super::tree::{BLOCK, Combine, Element, LANES, SEGMENT};
+use super::tree::{BLOCK, Combine, Element, LANES, SEGMENT, TOGETHER};
 use crate::{
     isa::Isa,
     scratch::filled,
@@ -48,9 +48,6 @@ impl<T: Element> Columns<T> {
     }
 }
 
-/// Rows of one lane that are read side by side while the lane is in registers. More would meet in the same places of the
-/// caches, where a row has a power of two of bytes.
-const TOGETHER: usize = 4;
 /// Elements: how far behind those that are read now others are asked for, where rows are long; else the next row is.
 const AHEAD: usize = 1024;
 /// Combines rows with the lanes of their columns.

@@ -33,9 +33,9 @@ pub(crate) trait Element: Lane + Send + Sync {
     fn wide_smaller(a: Self::Wide, b: Self::Wide) -> Self::Wide;
     /// The total as a lane of the output.
     fn finish(v: Self::Wide, dtype: DType) -> Self;
-    /// The lanes of four whole blocks: their chains are independent and overlap. What lies `behind` each element is asked for.
+    /// Four whole blocks, folded: their chains are independent and overlap. What lies `behind` each element is asked for.
     #[inline(always)]
-    fn quad<S: Simd, C: Combine>(x: [&[Self]; 4], _behind: usize) -> [[Self; LANES]; 4] {
+    fn quad<S: Simd, C: Combine>(x: [&[Self]; 4], _behind: usize) -> [Self; 4] {
         let mut lanes = [[C::identity::<Self>(); LANES]; 4];
         for at in (0..BLOCK).step_by(LANES) {
             for (x, lanes) in x.iter().zip(&mut lanes) {
@@ -44,7 +44,11 @@ pub(crate) trait Element: Lane + Send + Sync {
                 }
             }
         }
-        lanes
+        let mut out = [C::identity::<Self>(); 4];
+        for (out, lanes) in out.iter_mut().zip(lanes) {
+            *out = fold::<Self, C>(lanes);
+        }
+        out
     }
     /// Combines rows with `sum`, in their order: the first begins with `x`, and it is `stride` from one to the next. What
     /// lies `behind` each element is asked for.
@@ -57,17 +61,16 @@ pub(crate) trait Element: Lane + Send + Sync {
         }
     }
 }
-/// The lanes of four whole blocks, in vectors. Nothing here calls a function of the standard library with a closure:
-/// what the compiler does not inline has not the instructions of the set.
+/// Four whole blocks, folded, in vectors. Nothing here calls a function of the standard library with a closure: what the
+/// compiler does not inline has not the instructions of the set.
 #[inline(always)]
-fn quad<V: Float, C: Combine>(identity: V::Elem, x: [&[V::Elem]; 4], behind: usize) -> [[V::Elem; LANES]; 4] {
-    let mut lanes = [[V::Elem::default(); LANES]; 4];
+fn quad<V: Float<Elem = T>, T: Element, C: Combine>(x: [&[T]; 4], behind: usize) -> [T; 4] {
     let [Some(xa), Some(xb), Some(xc), Some(xd)] =
         [x[0].first_chunk::<BLOCK>(), x[1].first_chunk::<BLOCK>(), x[2].first_chunk::<BLOCK>(), x[3].first_chunk::<BLOCK>()]
     else {
-        return lanes;
+        return [C::identity(); 4];
     };
-    let start = V::group(V::splat(identity));
+    let start = V::group(V::splat(C::identity()));
     let (mut a, mut b, mut c, mut d) = (start, start, start, start);
     for step in (0..BLOCK).step_by(LANES) {
         for x in [xa, xb, xc, xd] {
@@ -82,40 +85,54 @@ fn quad<V: Float, C: Combine>(identity: V::Elem, x: [&[V::Elem]; 4], behind: usi
             *d = C::vectors(*d, V::from_slice(&xd[at..]));
         }
     }
-    write_lanes::<V>(&a, &mut lanes[0]);
-    write_lanes::<V>(&b, &mut lanes[1]);
-    write_lanes::<V>(&c, &mut lanes[2]);
-    write_lanes::<V>(&d, &mut lanes[3]);
-    lanes
+    fold_four::<V, T, C>([a, b, c, d])
 }
-/// Rows combined with `sum`, in vectors; asks for the rows right behind them.
+/// Four groups of lanes, folded.
+#[inline(always)]
+pub(crate) fn fold_four<V: Float<Elem = T>, T: Element, C: Combine>(groups: [V::Group; 4]) -> [T; 4] {
+    V::fold_four(
+        groups,
+        #[inline(always)]
+        |a, b| C::vectors(a, b),
+        #[inline(always)]
+        |a, b| C::lanes(a, b),
+    )
+}
+/// Rows that are added at a time, while their sums are in registers. More would meet in the same places of the caches,
+/// where a row has a power of two of bytes.
+pub(crate) const TOGETHER: usize = 4;
+/// Elements of a strip of rows: in vectors of 16 as many as memory is asked for at once.
+const STRIP: usize = 64;
+/// Rows combined with `sum`, in vectors; asks for what lies `behind` each element.
 #[inline(always)]
 fn add_rows<V: Float, C: Combine>(x: &[V::Elem], stride: usize, behind: usize, sum: &mut [V::Elem]) {
     let (n, rows) = (sum.len(), x.len().div_ceil(stride));
     let mut c = 0;
-    while c + 4 * V::LANES <= n {
-        let at = |row: usize, v: usize| &x[row * stride + c + v * V::LANES..];
-        let mut sums = [V::splat(V::Elem::default()); 4];
-        for v in 0..4 {
-            sums[v] = V::from_slice(&sum[c + v * V::LANES..]);
-        }
-        for row in 0..rows {
-            for v in 0..4 {
-                let here = at(row, v);
-                stream::hint(here.as_ptr().wrapping_add(behind));
-                sums[v] = C::vectors(sums[v], V::from_slice(here));
+    if rows == TOGETHER {
+        // Strips without checks: a processor looks only so many instructions ahead for memory to ask for.
+        let (a, b) = (&x[..n], &x[stride..][..n]);
+        let (c_row, d) = (&x[2 * stride..][..n], &x[3 * stride..][..n]);
+        let strips = sum.as_chunks_mut::<STRIP>().0.iter_mut();
+        let inputs = a.as_chunks::<STRIP>().0.iter().zip(b.as_chunks::<STRIP>().0).zip(c_row.as_chunks::<STRIP>().0.iter().zip(d.as_chunks::<STRIP>().0));
+        for (sum, ((a, b), (c, d))) in strips.zip(inputs) {
+            for at in (0..STRIP).step_by(V::LANES) {
+                let mut total = V::from_slice(&sum[at..]);
+                for x in [a, b, c, d] {
+                    stream::hint(x.as_ptr().wrapping_add(behind + at));
+                    total = C::vectors(total, V::from_slice(&x[at..]));
+                }
+                total.write(&mut sum[at..]);
             }
         }
-        for v in 0..4 {
-            sums[v].write(&mut sum[c + v * V::LANES..]);
-        }
-        c += 4 * V::LANES;
+        c = n / STRIP * STRIP;
     }
     while c < n {
         let count = V::LANES.min(n - c);
         let mut total = V::from_partial(&sum[c..c + count]);
         for row in 0..rows {
-            total = C::vectors(total, V::from_partial(&x[row * stride + c..][..count]));
+            let here = &x[row * stride + c..][..count];
+            stream::hint(here.as_ptr().wrapping_add(behind));
+            total = C::vectors(total, V::from_partial(here));
         }
         total.write_partial(&mut sum[c..c + count]);
         c += count;
@@ -176,8 +193,8 @@ macro_rules! float_element {
                 ($finish)(v, dtype)
             }
             #[inline(always)]
-            fn quad<S: Simd, C: Combine>(x: [&[$t]; 4], behind: usize) -> [[$t; LANES]; 4] {
-                quad::<S::$vector, C>(C::identity(), x, behind)
+            fn quad<S: Simd, C: Combine>(x: [&[$t]; 4], behind: usize) -> [$t; 4] {
+                quad::<S::$vector, $t, C>(x, behind)
             }
             #[inline(always)]
             fn add_rows<S: Simd, C: Combine>(x: &[$t], stride: usize, behind: usize, sum: &mut [$t]) {
@@ -264,32 +281,66 @@ combine! {
     Min HIGHEST smaller wide_smaller |a: V, b| V::select(a.is_nan(), a, a.min(b));
 }
 
-/// A total that grows block by block.
-pub(crate) struct Total<T: Element> {
-    pub segment: T::Wide,
-    pub total: T::Wide,
-    pub blocks: usize,
+/// Totals that grow side by side, block by block.
+pub(crate) struct Totals<T: Element, const N: usize> {
+    segments: [T::Wide; N],
+    totals: [T::Wide; N],
+    /// of the open segment
+    blocks: usize,
 }
-impl<T: Element> Total<T> {
-    pub fn new<C: Combine>() -> Total<T> {
-        let identity = C::identity::<T>().widen();
-        Total { segment: identity, total: identity, blocks: 0 }
-    }
+impl<T: Element, const N: usize> Totals<T, N> {
     #[inline(always)]
-    pub fn push<C: Combine>(&mut self, block: T) {
-        self.segment = C::totals::<T>(self.segment, block.widen());
+    pub fn new<C: Combine>() -> Totals<T, N> {
+        let identity = C::identity::<T>().widen();
+        Totals { segments: [identity; N], totals: [identity; N], blocks: 0 }
+    }
+    /// The next block of each.
+    #[inline(always)]
+    pub fn push<C: Combine>(&mut self, blocks: [T; N]) {
+        for k in 0..N {
+            self.segments[k] = C::totals::<T>(self.segments[k], blocks[k].widen());
+        }
         self.blocks += 1;
         if self.blocks == SEGMENT / BLOCK {
-            self.push_segment::<C>(self.segment);
-            self.segment = C::identity::<T>().widen();
+            for k in 0..N {
+                self.totals[k] = C::totals::<T>(self.totals[k], self.segments[k]);
+            }
+            self.segments = [C::identity::<T>().widen(); N];
             self.blocks = 0;
         }
     }
-    pub fn push_segment<C: Combine>(&mut self, segment: T::Wide) {
-        self.total = C::totals::<T>(self.total, segment);
+    #[inline(always)]
+    pub fn values<C: Combine>(mut self) -> [T::Wide; N] {
+        if self.blocks > 0 {
+            for k in 0..N {
+                self.totals[k] = C::totals::<T>(self.totals[k], self.segments[k]);
+            }
+        }
+        self.totals
     }
+}
+/// One total that grows block by block.
+pub(crate) struct Total<T: Element>(Totals<T, 1>);
+impl<T: Element> Total<T> {
+    #[inline(always)]
+    pub fn new<C: Combine>() -> Total<T> {
+        Total(Totals::new::<C>())
+    }
+    #[inline(always)]
+    pub fn push<C: Combine>(&mut self, block: T) {
+        self.0.push::<C>([block]);
+    }
+    /// The next segment, which ends none that is open.
+    pub fn push_segment<C: Combine>(&mut self, segment: T::Wide) {
+        self.0.totals[0] = C::totals::<T>(self.0.totals[0], segment);
+    }
+    /// What the blocks of a segment give, which has no others.
+    pub fn segment(&self) -> T::Wide {
+        if self.0.blocks == 0 { self.0.totals[0] } else { self.0.segments[0] }
+    }
+    #[inline(always)]
     pub fn value<C: Combine>(self) -> T::Wide {
-        if self.blocks == 0 { self.total } else { C::totals::<T>(self.total, self.segment) }
+        self.0.values::<C>()[0]
     }
 }
 
@@ -330,8 +381,8 @@ impl<T: Element, C: Combine> Kernel for PushRow<'_, T, C> {
         for q in &mut quads {
             let blocks = [&q[..BLOCK], &q[BLOCK..2 * BLOCK], &q[2 * BLOCK..3 * BLOCK], &q[3 * BLOCK..]];
             // The four blocks behind these: a processor does not fetch beyond a page by itself.
-            for lanes in T::quad::<S, C>(blocks, 4 * BLOCK) {
-                total.push::<C>(fold::<T, C>(lanes));
+            for block in T::quad::<S, C>(blocks, 4 * BLOCK) {
+                total.push::<C>(block);
             }
         }
         for b in quads.remainder().chunks(BLOCK) {
@@ -356,22 +407,19 @@ impl<T: Element, C: Combine> Kernel for Rows<'_, T, C> {
         let (of_groups, of_rest) = totals.split_at_mut(totals.len() / 4 * 4);
         for (x, totals) in (&mut groups).zip(of_groups.chunks_exact_mut(4)) {
             let rows = [&x[..n], &x[n..2 * n], &x[2 * n..3 * n], &x[3 * n..]];
-            let mut of_rows = [Total::<T>::new::<C>(), Total::new::<C>(), Total::new::<C>(), Total::new::<C>()];
+            let mut of_rows = Totals::<T, 4>::new::<C>();
             let whole = n / BLOCK * BLOCK;
             for at in (0..whole).step_by(BLOCK) {
-                let lanes = T::quad::<S, C>([&rows[0][at..], &rows[1][at..], &rows[2][at..], &rows[3][at..]], BLOCK);
-                for k in 0..4 {
-                    of_rows[k].push::<C>(fold::<T, C>(lanes[k]));
+                of_rows.push::<C>(T::quad::<S, C>([&rows[0][at..], &rows[1][at..], &rows[2][at..], &rows[3][at..]], BLOCK));
+            }
+            if whole < n {
+                let mut last = [C::identity(); 4];
+                for (last, row) in last.iter_mut().zip(rows) {
+                    *last = block::<T, C>(&row[whole..]);
                 }
+                of_rows.push::<C>(last);
             }
-            for k in 0..4 {
-                if whole < n {
-                    of_rows[k].push::<C>(block::<T, C>(&rows[k][whole..]));
-                }
-            }
-            for (to, total) in totals.iter_mut().zip(of_rows) {
-                *to = total.value::<C>();
-            }
+            totals.copy_from_slice(&of_rows.values::<C>());
         }
         for (row, to) in groups.remainder().chunks_exact(n).zip(of_rest) {
             let mut total = Total::new::<C>();

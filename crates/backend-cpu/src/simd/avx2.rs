@@ -150,6 +150,22 @@ impl Float for F32x8 {
         }
         out
     }
+    #[inline(always)]
+    fn fold_four(groups: [[F32x8; 2]; 4], vectors: impl Fn(F32x8, F32x8) -> F32x8, _: impl Fn(f32, f32) -> f32) -> [f32; 4] {
+        let [[a, e], [b, f], [c, g], [d, h]] = groups;
+        let (a, b, c, d) = (vectors(a, e), vectors(b, f), vectors(c, g), vectors(d, h));
+        // SAFETY: the set is present, see the module.
+        unsafe {
+            // Four lanes of each of two, then two of each: those of the first and third in the lower half.
+            let ab = vectors(F32x8(_mm256_permute2f128_ps::<0x20>(a.0, b.0)), F32x8(_mm256_permute2f128_ps::<0x31>(a.0, b.0)));
+            let cd = vectors(F32x8(_mm256_permute2f128_ps::<0x20>(c.0, d.0)), F32x8(_mm256_permute2f128_ps::<0x31>(c.0, d.0)));
+            let pairs = vectors(F32x8(_mm256_shuffle_ps::<0x44>(ab.0, cd.0)), F32x8(_mm256_shuffle_ps::<0xEE>(ab.0, cd.0)));
+            let folded = vectors(pairs, F32x8(_mm256_permute_ps::<0xB1>(pairs.0)));
+            let mut lanes = [0.0; 8];
+            folded.store(lanes.as_mut_ptr());
+            [lanes[0], lanes[4], lanes[2], lanes[6]]
+        }
+    }
 }
 impl Arithmetic for F32x8 {
     type Int = I32x8;

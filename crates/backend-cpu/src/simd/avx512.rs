@@ -143,6 +143,22 @@ impl Float for F32x16 {
         out
     }
     #[inline(always)]
+    fn fold_four(groups: [[F32x16; 1]; 4], vectors: impl Fn(F32x16, F32x16) -> F32x16, _: impl Fn(f32, f32) -> f32) -> [f32; 4] {
+        let [[a], [b], [c], [d]] = groups;
+        // SAFETY: the set is present, see the module.
+        unsafe {
+            // Eight lanes of each of two, then four of each.
+            let ab = vectors(F32x16(_mm512_shuffle_f32x4::<0x44>(a.0, b.0)), F32x16(_mm512_shuffle_f32x4::<0xEE>(a.0, b.0)));
+            let cd = vectors(F32x16(_mm512_shuffle_f32x4::<0x44>(c.0, d.0)), F32x16(_mm512_shuffle_f32x4::<0xEE>(c.0, d.0)));
+            let quarters = vectors(F32x16(_mm512_shuffle_f32x4::<0x88>(ab.0, cd.0)), F32x16(_mm512_shuffle_f32x4::<0xDD>(ab.0, cd.0)));
+            let pairs = vectors(quarters, F32x16(_mm512_permute_ps::<0x4E>(quarters.0)));
+            let folded = vectors(pairs, F32x16(_mm512_permute_ps::<0xB1>(pairs.0)));
+            let mut lanes = [0.0; 16];
+            folded.store(lanes.as_mut_ptr());
+            [lanes[0], lanes[4], lanes[8], lanes[12]]
+        }
+    }
+    #[inline(always)]
     unsafe fn dot_rows(x: *const f32, at: *const f32, row_stride: usize, mut sum: F32x16) -> F32x16 {
         // Four columns are used as soon as they are turned: sixteen would not stay in registers.
         for group in 0..4 {

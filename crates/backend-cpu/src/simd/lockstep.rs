@@ -8,6 +8,8 @@ use std::marker::PhantomData;
 
 /// The widest vector of f32.
 const WIDEST: usize = 16;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 #[derive(Clone, Copy)]
 enum Source {
@@ -97,45 +99,55 @@ impl<'a> Streams<'a> {
         }
         let mut to = [std::ptr::null_mut::<f32>(); O];
         to.copy_from_slice(&self.outputs);
-        let past = self.past && to.iter().all(|to| to.addr().is_multiple_of(size_of::<[f32; WIDEST]>()));
         let zero = Twice::<S::F32>::constant(0.0);
         let lanes = S::F32::LANES;
+        // Past the caches outputs are written in whole lines: what lies before the first goes first, if it is as much of each.
+        let before = |to: *mut f32| (to.addr().wrapping_neg() % LINE) / size_of::<f32>();
+        let head = if O > 0 { before(to[0]) } else { 0 };
+        let past = self.past && lanes > 1 && to.iter().all(|&to| to.is_aligned() && before(to) == head);
         let mut i = 0;
-        while i + 2 * lanes <= self.n {
-            let mut x = [zero; X];
-            for k in 0..X {
-                // SAFETY: every slice has n elements, of which two vectors lie behind i, and a repeated number a vector of its own.
-                x[k] = unsafe { Twice(S::F32::load(from[k].0.add(i & from[k].1)), S::F32::load(from[k].0.add((i + lanes) & from[k].1))) };
-            }
-            let y = f(x, numbers);
-            if past {
-                for at in &going_on {
-                    for line in (0..2 * lanes).step_by(WIDEST) {
-                        stream::hint_ahead(at.wrapping_add(i + line));
+        let mut few = if past { head.min(self.n) } else { 0 };
+        loop {
+            while few == 0 && i + 2 * lanes <= self.n {
+                let mut x = [zero; X];
+                for k in 0..X {
+                    // SAFETY: every slice has n elements, of which two vectors lie behind i, and a repeated number a vector of its own.
+                    x[k] = unsafe { Twice(S::F32::load(from[k].0.add(i & from[k].1)), S::F32::load(from[k].0.add((i + lanes) & from[k].1))) };
+                }
+                let y = f(x, numbers);
+                if past {
+                    for at in &going_on {
+                        for line in (0..2 * lanes).step_by(WIDEST) {
+                            stream::hint_ahead(at.wrapping_add(i + line));
+                        }
                     }
                 }
-            }
-            for k in 0..O {
-                // SAFETY: as above; outputs are borrowed for writing, and inputs that share their memory have been read at i.
-                // Past the caches `to` begins at a multiple of the widest vector, so whole vectors do.
-                unsafe {
-                    let (first, second) = (to[k].add(i), to[k].add(i + lanes));
-                    if past {
-                        y[k].0.store_past(first);
-                        y[k].1.store_past(second);
-                    } else {
-                        y[k].0.store(first);
-                        y[k].1.store(second);
+                for k in 0..O {
+                    // SAFETY: as above; outputs are borrowed for writing, and inputs that share their memory have been read at i.
+                    // Past the caches a line begins at the head, and so do whole vectors.
+                    unsafe {
+                        let (first, second) = (to[k].add(i), to[k].add(i + lanes));
+                        if past {
+                            y[k].0.store_past(first);
+                            y[k].1.store_past(second);
+                        } else {
+                            y[k].0.store(first);
+                            y[k].1.store(second);
+                        }
                     }
                 }
+                i += 2 * lanes;
             }
-            i += 2 * lanes;
-        }
-        if i < self.n {
-            let (first, second) = (lanes.min(self.n - i), (self.n - i).saturating_sub(lanes));
+            // Behind the last two vectors.
+            let count = if few > 0 { few } else { self.n - i };
+            if count == 0 {
+                break;
+            }
+            few = 0;
+            let (first, second) = (lanes.min(count), count.saturating_sub(lanes));
             let mut x = [zero; X];
             for k in 0..X {
-                // SAFETY: as above, for the rest of the elements; of none, nothing is read.
+                // SAFETY: as above, for fewer elements than two vectors have; of none, nothing is read.
                 x[k] = unsafe {
                     Twice(S::F32::load_first(from[k].0.add(i & from[k].1), first), S::F32::load_first(from[k].0.add((i + first) & from[k].1), second))
                 };
@@ -148,6 +160,7 @@ impl<'a> Streams<'a> {
                     y[k].1.store_first(to[k].add(i + first), second);
                 }
             }
+            i += count;
         }
         true
     }

@@ -1,7 +1,8 @@
 //! Writing past the caches: a large result is not read into them only to be overwritten, which saves a third of the
 //! traffic of an addition. And reading ahead of use. Must not know what is written or read.
 
-use crate::scratch::filled;
+use super::{Float, Kernel, Simd, dispatch};
+use crate::{isa::Isa, scratch::filled};
 use adamant_core::ErrorKind;
 use bytemuck::{NoUninit, Pod};
 use std::cell::Cell;
@@ -11,17 +12,36 @@ use std::cell::Cell;
 /// time in all than writing into them. A choice of speed alone; the bytes are the same.
 pub(crate) const STREAMED: usize = 10 << 20;
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// Copies `from` to `to`, of equal length, past the caches; for each line that is written, a line of each of `soon` is
 /// asked for, so that memory is read and written at once. [`publish`] comes before anybody else may read it.
 pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[Ahead<'_>]) {
-    copy_and(from, to, |_| soon.iter().for_each(Ahead::fetch_line));
+    struct Copy<'a>(&'a [u8], &'a mut [u8], &'a [Ahead<'a>]);
+    impl Kernel for Copy<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn run<S: Simd>(self) {
+            let Copy(from, to, soon) = self;
+            copy_and::<S>(
+                from,
+                to,
+                #[inline(always)]
+                |_| {
+                    for soon in soon {
+                        soon.fetch_line();
+                    }
+                },
+            );
+        }
+    }
+    dispatch(Isa::current(), Copy(from, to, soon));
 }
-/// Copies past the caches, and does something for each line of 64 bytes, behind so many others.
+/// Copies past the caches, and does something for each line, behind so many others. The wider the vectors the better: what
+/// waits to be written, and so how far the processor goes on meanwhile, is counted in stores.
 #[inline(always)]
-#[cfg(target_arch = "x86_64")]
-fn copy_and(from: &[u8], to: &mut [u8], each: impl Fn(usize)) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-    const LINE: usize = 64;
+fn copy_and<S: Simd>(from: &[u8], to: &mut [u8], each: impl Fn(usize)) {
     let head = to.as_ptr().align_offset(LINE).min(to.len());
     let (first, rest) = from.split_at(head);
     let (to_first, to_rest) = to.split_at_mut(head);
@@ -30,16 +50,17 @@ fn copy_and(from: &[u8], to: &mut [u8], each: impl Fn(usize)) {
     let (to_lines, to_last) = to_rest.as_chunks_mut::<LINE>();
     for (k, (line, to)) in lines.iter().zip(to_lines).enumerate() {
         each(k * LINE);
-        for word in 0..LINE / size_of::<__m128i>() {
-            // SAFETY: both have a line of 64 bytes, `to` begins at a multiple of 64, and SSE2 is part of x86-64.
-            unsafe { _mm_stream_si128(to.as_mut_ptr().cast::<__m128i>().add(word), _mm_loadu_si128(line.as_ptr().cast::<__m128i>().add(word))) };
+        if S::F32::LANES == 1 {
+            *to = *line;
+            continue;
+        }
+        for at in (0..LINE).step_by(size_of::<S::F32>()) {
+            // SAFETY: both have a line of 64 bytes, which is a multiple of every vector's size, and `to` begins at a
+            // multiple of 64. A vector may be read from any address and is only moved.
+            unsafe { S::F32::load(line.as_ptr().add(at).cast()).store_past(to.as_mut_ptr().add(at).cast()) };
         }
     }
     to_last.copy_from_slice(last);
-}
-#[cfg(not(target_arch = "x86_64"))]
-fn copy_and(from: &[u8], to: &mut [u8], _: impl Fn(usize)) {
-    to.copy_from_slice(from);
 }
 
 /// Equally long lines, one after another.
@@ -54,17 +75,25 @@ pub(crate) struct Lines<'a, T> {
 /// one is asked for that will be read `soon`: that of the same number in a block of such lines, which begins at an
 /// address and whose lines have a stride of their own. [`publish`] comes before anybody else may read what is written.
 pub(crate) fn lines<T: Pod>(lines: Lines<'_, T>, to: &mut [T], stride: usize, soon: (*const T, isize)) {
-    let Lines { from, step, length, count } = lines;
-    for k in 0..count {
-        let line: &[u8] = bytemuck::cast_slice(&from[k * step..][..length]);
-        let at = soon.0.wrapping_offset(k as isize * soon.1).cast::<u8>();
-        copy_and(
-            line,
-            bytemuck::cast_slice_mut(&mut to[k * stride..][..length]),
-            #[inline(always)]
-            |done| hint_outer(at.wrapping_add(done)),
-        );
+    struct CopyLines<'a, T>(Lines<'a, T>, &'a mut [T], usize, (*const T, isize));
+    impl<T: Pod> Kernel for CopyLines<'_, T> {
+        type Output = ();
+        #[inline(always)]
+        fn run<S: Simd>(self) {
+            let CopyLines(Lines { from, step, length, count }, to, stride, soon) = self;
+            for k in 0..count {
+                let line: &[u8] = bytemuck::cast_slice(&from[k * step..][..length]);
+                let at = soon.0.wrapping_offset(k as isize * soon.1).cast::<u8>();
+                copy_and::<S>(
+                    line,
+                    bytemuck::cast_slice_mut(&mut to[k * stride..][..length]),
+                    #[inline(always)]
+                    |done| hint_outer(at.wrapping_add(done)),
+                );
+            }
+        }
     }
+    dispatch(Isa::current(), CopyLines(lines, to, stride, soon));
 }
 /// Bytes that will be read soon: asked for line by line while something else is computed.
 pub(crate) struct Ahead<'a> {
