@@ -29,6 +29,9 @@ use tiles::{OutTile, TILE, with_scratch};
 
 /// Additions of a task, some 4 us; below two of them nothing is shared out.
 pub(crate) const TASK: usize = 32 * 1024;
+/// Into so many tasks for each thread much work is cut: threads do not run equally fast, and who comes first to the end
+/// waits for the last task of another.
+pub(crate) const PARTS: usize = 16;
 
 /// The resolved program of a Map or Reduce kernel, made at its first run.
 pub(crate) fn program(kernel: &Kernel) -> Result<&Program, ErrorKind> {
@@ -118,7 +121,7 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         return part(run, results, 0, n, &mut outs);
     }
     let mut parts: Vec<(usize, usize, SmallVec<[OutTile<'_>; 4]>)> = Vec::new();
-    let size = (n.div_ceil(runtime.threads.count() * 4)).max(task).next_multiple_of(TILE);
+    let size = n.div_ceil(runtime.threads.count() * PARTS).max(task).next_multiple_of(TILE);
     let mut start = 0;
     while start < n {
         let count = size.min(n - start);

@@ -10,7 +10,7 @@ use crate::{
     device::Runtime,
     isa::Isa,
     map::{
-        self, TASK,
+        self, PARTS, TASK,
         load::{CastFrom, store},
         loops::{self, Src},
         program::Kind,
@@ -199,7 +199,7 @@ fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out
         write::<T>(job.run.isa, totals, job.dtype, out);
         Ok(())
     } else {
-        let rows = if many { TASK.div_ceil(job.reduced * weight).max(outputs.div_ceil(threads.count() * 4)) } else { outputs };
+        let rows = if many { TASK.div_ceil(job.reduced * weight).max(outputs.div_ceil(threads.count() * PARTS)) } else { outputs };
         threads.try_for_chunks_mut(out, rows.max(1) * size, |k, part| with_scratch(|s| reduce_rows::<L, T, C>(job, k * rows, part, s)))
     }
 }

@@ -469,11 +469,16 @@ mod tests {
         });
         assert_eq!(done.into_inner(), 3 * 150 * 7);
         let Pool::Own(own) = &threads.pool else { panic!("another pool") };
-        let rest = || own.station.waiting.lock().idle;
-        while rest() > 0 {
+        // What was offered is taken, by a helper that then finds it done, before the helper sleeps.
+        let settled = || {
+            let waiting = own.station.waiting.lock();
+            waiting.idle == 0 && waiting.offered.is_empty()
+        };
+        let since = Instant::now();
+        while !settled() && since.elapsed() < Duration::from_secs(60) {
             std::thread::yield_now();
         }
-        assert!(own.station.waiting.lock().offered.is_empty());
+        assert!(settled(), "an offer was left behind");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::{
     isa::Isa,
     map::{
-        load,
+        PARTS, load,
         loops::{self, Real},
     },
     operand::{In, Out, internal},
@@ -126,7 +126,7 @@ pub(crate) fn store_all<T: Summed>(isa: Isa, x: impl ExactSizeIterator<Item = T>
 /// How many rows of `n` elements make a task.
 pub(crate) fn rows_of_a_task(threads: &Threads, rows: usize, n: usize) -> usize {
     const TASK: usize = 16 * 1024;
-    (TASK / n.max(1)).max(rows.div_ceil(threads.count() * 8)).max(1)
+    (TASK / n.max(1)).max(rows.div_ceil(threads.count() * PARTS)).max(1)
 }
 
 // Below nothing calls a function of the standard library with a closure (not even an array's `map`): what the compiler
