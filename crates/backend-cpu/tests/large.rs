@@ -51,6 +51,34 @@ fn a_block_of_a_large_transpose_that_is_lost_or_in_another_place() -> Result<()>
 }
 
 #[test]
+fn an_element_at_the_rim_of_a_large_sum_that_is_lost() -> Result<()> {
+    // Rows that begin with a cache line and rows that do not, and ones too short to be taken each by itself.
+    for (rows, n) in [(3001, 1003), (2900, 1024), (9001, 333)] {
+        let number = |k: usize| (k * 37 % 1009) as f32 * 0.01 - 4.0;
+        let values: Vec<f32> = (0..rows * n + 3).map(number).collect();
+        let row: Vec<f32> = (0..n).map(|k| number(k * 7 + 1)).collect();
+        let column: Vec<f32> = (0..rows).map(|k| number(k * 11 + 2)).collect();
+        let all = Tensor::from_slice(&values, [rows * n + 3]);
+        // It begins in the midst of a line.
+        let x = all.narrow(0, 3, rows * n).reshape([rows, n]);
+        let (by_row, by_column) = (Tensor::from_slice(&row, [n]), Tensor::from_slice(&column, [rows, 1]));
+        let x_at = |k: usize| values[k + 3];
+        let cases: [(&str, Tensor, &dyn Fn(usize) -> f32); 5] = [
+            ("a row", &x + &by_row, &|k| x_at(k) + row[k % n]),
+            ("a column", &x + &by_column, &|k| x_at(k) + column[k / n]),
+            ("a number", &x + 1.5, &|k| x_at(k) + 1.5),
+            ("itself, elsewhere", &x + all.narrow(0, 0, rows * n).reshape([rows, n]), &|k| x_at(k) + values[k]),
+            ("scaled and shifted", &x * &by_row + &by_column, &|k| x_at(k) * row[k % n] + column[k / n]),
+        ];
+        for (name, y, exact) in cases {
+            let wrong = y.to_vec::<f32>()?.iter().enumerate().position(|(k, v)| v.to_bits() != exact(k).to_bits());
+            assert_eq!(wrong, None, "{name}, rows of {n}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_dropped_element_of_a_large_tensor_that_is_none_of_a_small_one() -> Result<()> {
     let (n, rng) = (9_000_001, Rng::new(7)?);
     let key = rng.cell().read();
