@@ -83,6 +83,19 @@ pub(crate) trait Arithmetic: Copy {
     fn copysign(self, sign: Self) -> Self;
 }
 
+/// Combines 16 lanes by halves: each with the one 8 behind it, then 4, 2 and 1.
+#[inline(always)]
+pub(crate) fn fold<T: Copy>(mut lanes: [T; 16], f: impl Fn(T, T) -> T) -> T {
+    let mut half = 8;
+    while half > 0 {
+        for k in 0..half {
+            lanes[k] = f(lanes[k], lanes[k + half]);
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
 /// A vector of floating-point numbers in memory.
 #[allow(dead_code, reason = "the vocabulary is complete; kernels use parts of it")]
 pub(crate) trait Float: Arithmetic {
@@ -125,8 +138,7 @@ pub(crate) trait Float: Arithmetic {
     /// # Safety
     /// `count` elements can be read at `at + r * row_stride` for every `r < rows`.
     unsafe fn load_transposed(at: *const Self::Elem, row_stride: usize, rows: usize, count: usize) -> [Self; 16];
-    /// Folds the 16 lanes of four groups by halves: a lane with the one 8 behind it, then 4, 2 and 1. Both functions are the
-    /// same, of vectors and of their elements.
+    /// [`fold`]s the lanes of four groups. Both functions are the same, of vectors and of their elements.
     #[inline(always)]
     fn fold_four(groups: [Self::Group; 4], _vectors: impl Fn(Self, Self) -> Self, elements: impl Fn(Self::Elem, Self::Elem) -> Self::Elem) -> [Self::Elem; 4] {
         let mut out = [Self::Elem::default(); 4];
@@ -135,14 +147,7 @@ pub(crate) trait Float: Arithmetic {
             for v in 0..16 / Self::LANES {
                 group.as_ref()[v].write(&mut lanes[v * Self::LANES..]);
             }
-            let mut half = 8;
-            while half > 0 {
-                for k in 0..half {
-                    lanes[k] = elements(lanes[k], lanes[k + half]);
-                }
-                half /= 2;
-            }
-            *out = lanes[0];
+            *out = fold(lanes, &elements);
         }
         out
     }

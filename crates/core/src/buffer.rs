@@ -30,6 +30,10 @@ impl Buffer {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+    /// Is its memory a vector that was adopted, or the device's copy of one, and not the pool's?
+    pub(crate) fn is_adopted(&self) -> bool {
+        !self.pooled
+    }
     /// Was its memory lost with the device, which is open again?
     pub(crate) fn is_of_before(&self) -> bool {
         self.opening != self.device.opening()

@@ -80,7 +80,7 @@ impl Cell {
     /// A failed tensor.
     #[track_caller]
     pub fn new(value: &Tensor, trainable: bool) -> Result<Cell> {
-        let value = value.clone().ok()?;
+        let value = at_home(value.clone().ok()?)?;
         let meta = value.meta();
         let leaf = trainable.then(|| crate::grad::leaf(meta, Origin::here()));
         Ok(Cell(Arc::new(Inner { id: NEXT.fetch_add(1, Relaxed), meta, leaf, current: Mutex::new(value.value().clone()), version: AtomicU64::new(0) })))
@@ -169,6 +169,7 @@ impl Cell {
         if taken {
             return Ok(());
         }
+        let value = at_home(value)?;
         // Snapshots remember what was there before the first write.
         OVERLAYS.with(|o| {
             for overlay in o.borrow_mut().iter_mut() {
@@ -231,6 +232,23 @@ impl Cell {
     }
 }
 
+/// The alignment of device memory that the host sees.
+const LINE: usize = 64;
+/// A value that is there, in memory of the device's own. A vector that was adopted begins anywhere: what is read and
+/// written there at every step would lie across two lines of the cache each time, which takes twice as long.
+#[track_caller]
+fn at_home(value: Tensor) -> Result<Tensor> {
+    let Meta { shape, dtype, device } = value.meta();
+    let copied = value.value().stored().filter(|s| s.buffer.is_adopted() && s.taint.is_none() && s.is_dense(&shape)).and_then(|stored| {
+        let memory = stored.buffer.read();
+        let (from, bytes) = (stored.offset * dtype.size(), shape.elements() * dtype.size());
+        let there = memory.as_deref()?.host()?.get(from..from + bytes)?;
+        let elsewhere = !there.as_ptr().addr().is_multiple_of(LINE);
+        elsewhere.then(|| Tensor::in_memory("cell write", dtype, shape.elements(), shape, device, || device.pool().copied(device, there)))
+    });
+    copied.unwrap_or(value).ok()
+}
+
 /// Runs `f`, whose cell writes commit all or none, and flushes once at its end.
 ///
 /// # Errors
@@ -282,6 +300,35 @@ fn withdraw_group(group: u64) {
         let structure = log.structure;
         if let Some(r) = log.records.last_mut() {
             r.structure = structure;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn an_adopted_vector_that_begins_between_lines() {
+        let place = |t: &Tensor| {
+            let stored = t.value().stored().unwrap();
+            (stored.buffer.read().as_deref().and_then(|m| m.host()).unwrap().as_ptr().addr(), stored.buffer.is_adopted())
+        };
+        let held: Vec<Tensor> = (1..200).map(|n| Tensor::from_vec_on(vec![n as f32; n], [n], Device::reference())).collect();
+        let between = held.iter().filter(|t| place(t).0 % LINE != 0).count();
+        assert!(between > 0, "every vector begins a line");
+        for (n, t) in (1..).zip(&held) {
+            let cell = Cell::new(t, false).unwrap();
+            let other = Cell::new(&Tensor::from_vec_on(vec![0f32; n], [n], Device::reference()), true).unwrap();
+            other.set(t).unwrap();
+            for read in [cell.read(), other.read()] {
+                match place(t).0 % LINE {
+                    0 => assert_eq!(place(&read), place(t)),
+                    _ => assert!(!place(&read).1, "it is still where it was adopted"),
+                }
+                assert_eq!(read.to_vec::<f32>().unwrap(), vec![n as f32; n]);
+            }
         }
     }
 }

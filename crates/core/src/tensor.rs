@@ -394,7 +394,7 @@ impl Tensor {
     }
     /// A tensor of `len` elements that `buffer` gives the memory of.
     #[track_caller]
-    fn in_memory(
+    pub(crate) fn in_memory(
         op: &'static str,
         dtype: DType,
         len: usize,

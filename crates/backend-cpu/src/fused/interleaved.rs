@@ -5,7 +5,11 @@ use super::rows::{Summed, map_to, max, sum_twice};
 use crate::{
     math::elementary::exp,
     reduce::tree::LANES,
-    simd::{Arithmetic, Kernel, Simd, stream::Ahead, twice::Twice},
+    simd::{
+        Arithmetic, Kernel, Simd,
+        stream::{Ahead, LINE},
+        twice::Twice,
+    },
 };
 
 /// What makes a row's result, number by number.
@@ -124,7 +128,7 @@ impl<'a, T: Summed, M: Made<T>> Steps<'a, T, M> {
     #[inline(always)]
     fn new<S: Simd>(mut of: Writing<'a, T, M>) -> Steps<'a, T, M> {
         // Only an interpreter of Rust may decline to tell.
-        let done = of.out.as_ptr().align_offset(64).min(of.out.len());
+        let done = of.out.as_ptr().align_offset(LINE).min(of.out.len());
         of.write::<S>(false, 0, done);
         Steps { of, done }
     }

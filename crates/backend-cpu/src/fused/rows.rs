@@ -9,7 +9,7 @@ use crate::{
     operand::{In, Out, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, fold_four, write_lanes},
     scratch,
-    simd::{Arithmetic, Float, Simd, stream, twice::Twice},
+    simd::{self, Arithmetic, Float, Simd, stream, stream::LINE, twice::Twice},
     threads::Threads,
 };
 use adamant_core::ErrorKind;
@@ -386,14 +386,11 @@ pub(crate) fn extremes<S: Simd, T: Summed, const N: usize>(x: &[T]) -> [T; N] {
         let most = most[0].max(most[1]).max(most[2].max(most[3]));
         let mut each = [T::LOWEST; LANES];
         most.write(&mut each[..lanes]);
-        let mut half = LANES / 2;
-        while half > 0 {
-            for l in 0..half {
-                each[l] = if each[l + half] > each[l] { each[l + half] } else { each[l] };
-            }
-            half /= 2;
-        }
-        *out = each[0];
+        *out = simd::fold(
+            each,
+            #[inline(always)]
+            |a, b| if b > a { b } else { a },
+        );
     }
     out
 }
@@ -413,12 +410,12 @@ pub(crate) fn map<S: Simd, T: Summed, const K: usize>(out: &mut [T], x: [&[T]; K
         *strips = &x.as_chunks().0[..count];
     }
     for (c, out) in out_strips.iter_mut().enumerate() {
+        let mut here = [&strips[0][c]; K];
+        for (here, strips) in here.iter_mut().zip(&strips) {
+            *here = &strips[c];
+        }
         for v in (0..STRIP).step_by(lanes) {
-            let mut terms = [T::V::<S>::splat(T::ZERO); K];
-            for (term, strips) in terms.iter_mut().zip(&strips) {
-                *term = T::V::<S>::from_slice(&strips[c][v..]);
-            }
-            f(terms).write(&mut out[v..]);
+            f(vectors(&here, v)).write(&mut out[v..]);
         }
         k += STRIP;
     }
@@ -451,7 +448,6 @@ pub(crate) fn map_to<S: Simd, T: Summed>(past: bool, out: &mut [T], x: &[T], f: 
     if !past {
         return map_twice::<S, T>(out, x, f);
     }
-    const LINE: usize = 64;
     let (n, lanes) = (out.len(), T::V::<S>::LANES);
     let x = &x[..n];
     // Only an interpreter of Rust may decline to tell.

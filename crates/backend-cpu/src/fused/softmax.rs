@@ -140,7 +140,6 @@ impl<T: Summed> Kernel for LogOf<T> {
         log_of::<S, T>(self.0)
     }
 }
-
 struct Row<'a, T, const K: usize, F> {
     x: [&'a [T]; K],
     next: [Ahead<'a>; K],

@@ -1,6 +1,7 @@
 //! Programs whose loops were compiled ahead: an element's instructions follow one another in registers, where the
-//! interpreter runs a loop for each, and a large result goes past the caches as it is made. `cargo xtask prefuse` writes the table from the programs that optimizers, gradients
-//! of activations and layers really make; any other program is interpreted, with the same bits.
+//! interpreter runs a loop for each, and a large result goes past the caches as it is made. `cargo xtask prefuse` writes
+//! the table from the programs that optimizers, gradients of activations and layers really make; any other program is
+//! interpreted, with the same bits.
 //!
 //! A program is known by its [`signature`]: its instructions without the values of its numbers. Must not know layouts.
 mod table;

@@ -1,4 +1,5 @@
 //! Where the values of a program's registers wait: tiles by kind of number, kept by each thread from kernel to kernel.
+use crate::simd::stream::LINE;
 use adamant_core::DType;
 use std::{cell::RefCell, ops::Range};
 
@@ -27,7 +28,6 @@ pub(crate) struct Tile<T> {
 }
 impl<T: Copy + Default> Tile<T> {
     fn new(slot: usize) -> Tile<T> {
-        const LINE: usize = 64;
         let (line, apart) = (LINE / size_of::<T>(), slot % 8 * 8);
         let room = vec![T::default(); TILE + line * (apart + 1)];
         // Only an interpreter of Rust may decline to tell.

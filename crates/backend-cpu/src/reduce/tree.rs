@@ -4,7 +4,7 @@
 use crate::{
     isa::Isa,
     map::{self, loops, tile::odd, tiles::Lane},
-    simd::{Float, Kernel, Simd, dispatch, stream},
+    simd::{self, Float, Kernel, Simd, dispatch, stream},
 };
 use adamant_core::DType;
 
@@ -360,15 +360,12 @@ pub(crate) fn block<T: Element, C: Combine>(x: &[T]) -> T {
     fold::<T, C>(lanes)
 }
 #[inline(always)]
-pub(crate) fn fold<T: Element, C: Combine>(mut lanes: [T; LANES]) -> T {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for k in 0..half {
-            lanes[k] = C::lanes(lanes[k], lanes[k + half]);
-        }
-        half /= 2;
-    }
-    lanes[0]
+pub(crate) fn fold<T: Element, C: Combine>(lanes: [T; LANES]) -> T {
+    simd::fold(
+        lanes,
+        #[inline(always)]
+        |a, b| C::lanes(a, b),
+    )
 }
 /// Pushes a run of elements that starts at a block's start.
 struct PushRow<'a, T: Element, C>(&'a [T], &'a mut Total<T>, std::marker::PhantomData<C>);

@@ -2,14 +2,16 @@
 //! may be the memory of an input: all that is read at a place is read before anything is written there.
 //!
 //! Must not know what is computed.
-use super::{Arithmetic, Float, Simd, stream, twice::Twice};
+use super::{
+    Arithmetic, Float, Simd,
+    stream::{self, LINE},
+    twice::Twice,
+};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 /// The widest vector of f32.
 const WIDEST: usize = 16;
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 #[derive(Clone, Copy)]
 enum Source {
@@ -105,38 +107,14 @@ impl<'a> Streams<'a> {
         let before = |to: *mut f32| (to.addr().wrapping_neg() % LINE) / size_of::<f32>();
         let head = if O > 0 { before(to[0]) } else { 0 };
         let past = self.past && lanes > 1 && to.iter().all(|&to| to.is_aligned() && before(to) == head);
+        let pairs = Pairs { from, to, numbers, going_on: &going_on };
         let mut i = 0;
         let mut few = if past { head.min(self.n) } else { 0 };
         loop {
-            while few == 0 && i + 2 * lanes <= self.n {
-                let mut x = [zero; X];
-                for k in 0..X {
-                    // SAFETY: every slice has n elements, of which two vectors lie behind i, and a repeated number a vector of its own.
-                    x[k] = unsafe { Twice(S::F32::load(from[k].0.add(i & from[k].1)), S::F32::load(from[k].0.add((i + lanes) & from[k].1))) };
-                }
-                let y = f(x, numbers);
-                if past {
-                    for at in &going_on {
-                        for line in (0..2 * lanes).step_by(WIDEST) {
-                            stream::hint_ahead(at.wrapping_add(i + line));
-                        }
-                    }
-                }
-                for k in 0..O {
-                    // SAFETY: as above; outputs are borrowed for writing, and inputs that share their memory have been read at i.
-                    // Past the caches a line begins at the head, and so do whole vectors.
-                    unsafe {
-                        let (first, second) = (to[k].add(i), to[k].add(i + lanes));
-                        if past {
-                            y[k].0.store_past(first);
-                            y[k].1.store_past(second);
-                        } else {
-                            y[k].0.store(first);
-                            y[k].1.store(second);
-                        }
-                    }
-                }
-                i += 2 * lanes;
+            if few == 0 {
+                // SAFETY: every slice has n elements, and a repeated number a vector of its own. Outputs are borrowed for writing.
+                // Past the caches a line begins at the head.
+                i = unsafe { if past { pairs.run::<S, true>(i, self.n, &f) } else { pairs.run::<S, false>(i, self.n, &f) } };
             }
             // Behind the last two vectors.
             let count = if few > 0 { few } else { self.n - i };
@@ -163,5 +141,59 @@ impl<'a> Streams<'a> {
             i += count;
         }
         true
+    }
+}
+/// What [`Streams::each`] takes two vectors of at a time.
+struct Pairs<'a, V: Arithmetic, const X: usize, const C: usize, const O: usize> {
+    /// where inputs begin, and which bits of a place are theirs: none of a number that is repeated
+    from: [(*const f32, usize); X],
+    to: [*mut f32; O],
+    numbers: [Twice<V>; C],
+    going_on: &'a [*const f32],
+}
+impl<V: Arithmetic, const X: usize, const C: usize, const O: usize> Pairs<'_, V, X, C, O> {
+    /// From `i` on, as many as end before `n`; returns where it ends. `PAST` the caches or not is known to the compiler: all
+    /// addresses then have room in registers.
+    ///
+    /// # Safety
+    /// `n` elements can be read and written, but for inputs without bits, of which a vector can be read. Past the caches,
+    /// outputs at `i` are multiples of a vector's size.
+    #[inline(always)]
+    unsafe fn run<S: Simd<F32 = V>, const PAST: bool>(&self, mut i: usize, n: usize, f: &impl Fn([Twice<V>; X], [Twice<V>; C]) -> [Twice<V>; O]) -> usize
+    where
+        V: Float<Elem = f32>,
+    {
+        let Pairs { from, to, numbers, going_on } = *self;
+        let lanes = V::LANES;
+        while i + 2 * lanes <= n {
+            let mut x = [Twice::<V>::constant(0.0); X];
+            for k in 0..X {
+                // SAFETY: the caller's promise; two vectors lie behind i.
+                x[k] = unsafe { Twice(V::load(from[k].0.add(i & from[k].1)), V::load(from[k].0.add((i + lanes) & from[k].1))) };
+            }
+            let y = f(x, numbers);
+            if PAST {
+                for at in going_on {
+                    for line in (0..2 * lanes).step_by(WIDEST) {
+                        stream::hint_ahead(at.wrapping_add(i + line));
+                    }
+                }
+            }
+            for k in 0..O {
+                // SAFETY: as above; inputs that share an output's memory have been read at i.
+                unsafe {
+                    let (first, second) = (to[k].add(i), to[k].add(i + lanes));
+                    if PAST {
+                        y[k].0.store_past(first);
+                        y[k].1.store_past(second);
+                    } else {
+                        y[k].0.store(first);
+                        y[k].1.store(second);
+                    }
+                }
+            }
+            i += 2 * lanes;
+        }
+        i
     }
 }

@@ -13,7 +13,7 @@ use std::cell::Cell;
 pub(crate) const STREAMED: usize = 10 << 20;
 
 /// Bytes of a cache line.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// Copies `from` to `to`, of equal length, past the caches; for each line that is written, a line of each of `soon` is
 /// asked for, so that memory is read and written at once. [`publish`] comes before anybody else may read it.
@@ -114,7 +114,7 @@ impl<'a> Ahead<'a> {
     #[inline(always)]
     pub(crate) fn fetch_line(&self) {
         let at = self.asked.get();
-        self.asked.set(at + 64);
+        self.asked.set(at + LINE);
         if at < self.bytes.len() {
             hint_outer(self.bytes.as_ptr().wrapping_add(at));
         }
