@@ -61,9 +61,10 @@ pub trait UpdateRule: Clone + Send + Sync {
     /// # Errors
     /// Whatever its ops return.
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor>;
-    /// An optimizer of these parameters by this rule.
+    /// An optimizer of these parameters by this rule. What of them lies in adopted vectors is brought to where a step is fast
+    /// ([`Cell::align`]): best load weights before.
     fn over(self, parameters: impl IntoIterator<Item = Param>) -> Updater<Self> {
-        Updater { groups: vec![Group { rule: self, parameters: parameters.into_iter().collect() }], state: BTreeMap::new(), before: Vec::new() }
+        Updater { groups: vec![Group::new(self, parameters)], state: BTreeMap::new(), before: Vec::new() }
     }
 }
 
@@ -136,7 +137,7 @@ impl Slots<'_> {
                 Some(t) => t.cast(want.dtype).to(want.device),
                 None => initial.clone(),
             };
-            self.state.cells.insert(name, Cell::new(&first, false)?);
+            self.state.cells.insert(name, slot(&first)?);
         }
         self.state.cells.get(name).map(Cell::read).ok_or_else(|| Error::new("optimizer", ErrorKind::Internal(format!("slot {name} is gone"))))
     }
@@ -149,8 +150,7 @@ impl Slots<'_> {
         match self.state.cells.get(name) {
             Some(cell) => cell.set(value),
             None => {
-                let cell = Cell::new(value, false)?;
-                self.state.cells.insert(name, cell);
+                self.state.cells.insert(name, slot(value)?);
                 Ok(())
             }
         }
@@ -159,6 +159,22 @@ impl Slots<'_> {
     pub fn number(&mut self, name: &'static str, initial: f64) -> &mut f64 {
         let loaded = self.state.loaded.remove(name).and_then(|t| t.item::<f64>().ok());
         self.state.numbers.entry(name).or_insert(loaded.unwrap_or(initial))
+    }
+}
+
+/// A cell for a slot, which is written at every step.
+#[track_caller]
+fn slot(value: &Tensor) -> Result<Cell> {
+    let cell = Cell::new(value, false)?;
+    cell.align()?;
+    Ok(cell)
+}
+impl<R> Group<R> {
+    fn new(rule: R, parameters: impl IntoIterator<Item = Param>) -> Group<R> {
+        let parameters: Vec<Param> = parameters.into_iter().collect();
+        // Where there is no memory for that, a step takes longer and nothing else.
+        parameters.iter().filter(|p| p.is_trainable()).for_each(|p| drop(p.cell().align()));
+        Group { rule, parameters }
     }
 }
 
@@ -208,7 +224,7 @@ impl<R: UpdateRule> Updater<R> {
     /// Adds a group with hyper-parameters of its own.
     #[must_use]
     pub fn group(mut self, rule: R, parameters: impl IntoIterator<Item = Param>) -> Updater<R> {
-        self.groups.push(Group { rule, parameters: parameters.into_iter().collect() });
+        self.groups.push(Group::new(rule, parameters));
         self
     }
     /// The groups.
