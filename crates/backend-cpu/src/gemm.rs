@@ -12,6 +12,7 @@ pub(crate) mod context;
 pub(crate) mod driver;
 mod epilogue;
 mod gemv;
+mod instances;
 #[allow(unsafe_code)]
 pub(crate) mod micro;
 #[cfg(target_arch = "x86_64")]
