@@ -34,8 +34,9 @@ fn again(name: &str, test: impl Fn() -> Result<()>) -> Result<()> {
         .args(["-c", &format!("ulimit -v {LIMIT} && exec \"$0\" --exact {name} --nocapture")])
         .arg(program)
         .env(CHILD, "1")
-        // What is given back to the allocator is given back to the system, so that it counts no more.
-        .envs([("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")])
+        // What is given back to the allocator is given back to the system, so that it counts no more; and threads have no
+        // reserves of their own, of which one or another would serve what is to be refused.
+        .envs([("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072"), ("MALLOC_ARENA_MAX", "1")])
         .output()
         .unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -168,15 +169,23 @@ fn gradient(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     y.backward()?.get(x).cloned().ok_or_else(|| y.eval().expect_err("no gradient and no error"))
 }
 
+/// Runs `f` on a device and on threads of its own, which have kept no room from earlier work.
+fn on_new_threads(f: impl FnOnce() -> Result<()> + Send) -> Result<()> {
+    let run = || {
+        Context::new(CpuBackend::builder().threads(2))?.device().scoped(|| {
+            // Wakes the pool: threads need memory as well.
+            ones(&[512, 512], DType::F32)?.matmul(ones(&[512, 512], DType::F32)?).eval()?;
+            Device::current()?.pool().trim();
+            f()
+        })
+    };
+    std::thread::scope(|s| s.spawn(run).join().unwrap())
+}
 fn kernels_that_are_refused_memory() -> Result<()> {
-    Context::new(CpuBackend::builder().threads(2))?.device().scoped(|| {
-        let device = Device::current()?;
-        let cell = Cell::new(&Tensor::full([3], 1.0f32, DType::F32), false)?;
-        let before = cell.read().to_vec::<f32>()?;
-        // Wakes the pool: threads need memory as well.
-        ones(&[512, 512], DType::F32)?.matmul(ones(&[512, 512], DType::F32)?).eval()?;
-        for (name, mib, case) in CASES {
-            device.pool().trim();
+    for (name, mib, case) in CASES {
+        on_new_threads(|| {
+            let cell = Cell::new(&Tensor::full([3], 1.0f32, DType::F32), false)?;
+            let before = cell.read().to_vec::<f32>()?;
             let taken = all_but(mib);
             // The cell's write comes after the kernel that fails, or not at all.
             let outcome = case().and_then(|y| step(|| cell.set(&(cell.read() + y.cast(DType::F32).sum(..) + 1.0f32))));
@@ -186,15 +195,17 @@ fn kernels_that_are_refused_memory() -> Result<()> {
             assert_eq!(error.kind().word(), "memory", "{name}: {error}");
             assert_eq!(cell.read().to_vec::<f32>()?, before, "{name}");
             // With more memory it is computed.
-            case()?.eval()?;
-        }
-        for (name, mib, case) in PIECES {
-            device.pool().trim();
+            case()?.eval()
+        })?;
+    }
+    for (name, mib, case) in PIECES {
+        on_new_threads(|| {
             let taken = all_but(mib);
             let outcome = case().and_then(|y| y.eval());
             drop(taken);
             assert!(outcome.is_ok(), "{name}: {outcome:?}");
-        }
-        Ok(())
-    })
+            Ok(())
+        })?;
+    }
+    Ok(())
 }

@@ -138,6 +138,21 @@ pub(crate) trait Float: Arithmetic {
     /// # Safety
     /// `count` elements can be read at `at + r * row_stride` for every `r < rows`.
     unsafe fn load_transposed(at: *const Self::Elem, row_stride: usize, rows: usize, count: usize) -> [Self; 16];
+    /// Writes the turn of a block of `LANES` rows of `LANES` elements: its columns as rows.
+    ///
+    /// # Safety
+    /// `LANES` elements can be read at `at + r * row_stride` and written at `to + r * to_stride` for every `r < LANES`; the
+    /// blocks do not overlap.
+    #[inline(always)]
+    unsafe fn transpose(at: *const Self::Elem, row_stride: usize, to: *mut Self::Elem, to_stride: usize) {
+        // SAFETY: the caller vouches for both blocks.
+        unsafe {
+            let block = Self::load_transposed(at, row_stride, Self::LANES, Self::LANES);
+            for (c, vector) in block.iter().enumerate().take(Self::LANES) {
+                vector.store(to.add(c * to_stride));
+            }
+        }
+    }
     /// [`fold`]s the lanes of four groups. Both functions are the same, of vectors and of their elements.
     #[inline(always)]
     fn fold_four(groups: [Self::Group; 4], _vectors: impl Fn(Self, Self) -> Self, elements: impl Fn(Self::Elem, Self::Elem) -> Self::Elem) -> [Self::Elem; 4] {

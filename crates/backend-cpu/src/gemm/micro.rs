@@ -181,13 +181,11 @@ pub(crate) unsafe fn transpose<V: Float>(
             let wide = (columns - c).min(lanes);
             // SAFETY: the block of `high` by `wide` lies within the source, its turn within the target.
             unsafe {
-                let block = V::load_transposed(source.add(r * source_stride + c), source_stride, high, wide);
-                let to = target.add(c * target_stride + r);
+                let (from, to) = (source.add(r * source_stride + c), target.add(c * target_stride + r));
                 if high == lanes && wide == lanes {
-                    for (i, vector) in block.iter().enumerate().take(lanes) {
-                        vector.store(to.add(i * target_stride));
-                    }
+                    V::transpose(from, source_stride, to, target_stride);
                 } else {
+                    let block = V::load_transposed(from, source_stride, high, wide);
                     for (i, vector) in block.iter().enumerate().take(wide) {
                         vector.store_first(to.add(i * target_stride), high);
                     }

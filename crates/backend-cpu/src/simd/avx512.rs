@@ -70,6 +70,9 @@ pub(crate) struct F32x16(pub(crate) __m512);
 #[derive(Clone, Copy)]
 pub(crate) struct I32x16(__m512i);
 
+/// Elements between rows that share one set of the nearest cache, which cannot hold a line of each: quarters of such rows
+/// would fetch every line four times.
+const ONE_SET: usize = 4096 / size_of::<f32>();
 impl Float for F32x16 {
     type Elem = f32;
     type Group = [F32x16; 1];
@@ -112,35 +115,38 @@ impl Float for F32x16 {
     unsafe fn load_transposed(at: *const Self::Elem, row_stride: usize, rows: usize, count: usize) -> [Self; 16] {
         let zero = Self::splat(0.0);
         let mut out = [zero; 16];
-        // Rows so far apart share one set of the nearest cache, which cannot hold a line of each: quarters would fetch
-        // every line four times.
-        const ONE_SET: usize = 4096 / size_of::<f32>();
-        let whole = rows >= 16 && count >= 16;
-        if whole && !row_stride.is_multiple_of(ONE_SET) {
-            for group in 0..4 {
-                // SAFETY: the caller vouches for 16 elements of 16 rows.
-                let quarter = unsafe { turn::quarter(at.add(4 * group), row_stride) };
-                for (to, vector) in out[4 * group..].iter_mut().zip(quarter) {
-                    *to = F32x16(vector);
-                }
-            }
-            return out;
-        }
         let mut r = [zero.0; 16];
-        for (index, row) in r.iter_mut().enumerate().take(16) {
-            if whole {
-                // SAFETY: the caller vouches for 16 elements of 16 rows.
-                *row = unsafe { Self::load(at.add(index * row_stride)).0 };
-            } else if index < rows {
-                // SAFETY: the caller vouches for `count` elements of the row.
-                *row = unsafe { Self::load_first(at.add(index * row_stride), count).0 };
-            }
+        for (index, row) in r.iter_mut().enumerate().take(rows) {
+            // SAFETY: the caller vouches for `count` elements of the row.
+            *row = unsafe { Self::load_first(at.add(index * row_stride), count).0 };
         }
         // SAFETY: the set is present, see the module.
         for (to, vector) in out.iter_mut().zip(unsafe { turn::block(r) }) {
             *to = F32x16(vector);
         }
         out
+    }
+    #[inline(always)]
+    unsafe fn transpose(at: *const f32, row_stride: usize, to: *mut f32, to_stride: usize) {
+        // SAFETY: the caller vouches for 16 elements of 16 rows of both.
+        unsafe {
+            if row_stride.is_multiple_of(ONE_SET) {
+                let mut rows = [_mm512_setzero_ps(); 16];
+                for (r, row) in rows.iter_mut().enumerate() {
+                    *row = Self::load(at.add(r * row_stride)).0;
+                }
+                for (c, vector) in turn::block(rows).into_iter().enumerate() {
+                    F32x16(vector).store(to.add(c * to_stride));
+                }
+                return;
+            }
+            // A quarter is written before the next is read: sixteen columns and what they are made of would not stay in registers.
+            for group in 0..4 {
+                for (c, vector) in turn::quarter(at.add(4 * group), row_stride).into_iter().enumerate() {
+                    F32x16(vector).store(to.add((4 * group + c) * to_stride));
+                }
+            }
+        }
     }
     #[inline(always)]
     fn fold_four(groups: [[F32x16; 1]; 4], vectors: impl Fn(F32x16, F32x16) -> F32x16, _: impl Fn(f32, f32) -> f32) -> [f32; 4] {
