@@ -1,11 +1,11 @@
 //! Host memory of a device: aligned to cache lines, zeroed by the system page by page as it is touched, in huge pages
 //! where it is large, or adopted from the user's vector where it lies. Must not know what is in it.
-use adamant_core::{ErrorKind, HostVec, backend::Memory};
+use adamant_core::{
+    ErrorKind, HostVec,
+    backend::{ALIGNMENT, Memory},
+};
 use bytemuck::allocation::{try_cast_vec, try_zeroed_vec};
 use std::any::Any;
-
-/// The alignment the backend contract asks for.
-const LINE: usize = 64;
 
 /// Memory of the CPU backend.
 pub(crate) struct CpuMemory(Store);
@@ -24,12 +24,12 @@ impl CpuMemory {
     /// `OutOfMemory`.
     pub fn new(bytes: usize) -> Result<CpuMemory, ErrorKind> {
         let oom = || ErrorKind::OutOfMemory { asked: bytes, in_use: 0, cap: None };
-        let count = bytes.checked_add(LINE).ok_or_else(oom)?.div_ceil(16);
+        let count = bytes.checked_add(ALIGNMENT).ok_or_else(oom)?.div_ceil(16);
         let words: Vec<u128> = try_zeroed_vec(count).map_err(|()| oom())?;
         ask_for_huge_pages(&words);
-        let start = words.as_ptr().cast::<u8>().align_offset(LINE);
+        let start = words.as_ptr().cast::<u8>().align_offset(ALIGNMENT);
         // Only an interpreter of Rust may decline to tell; then the start is as aligned as a word.
-        let start = if start < LINE { start } else { 0 };
+        let start = if start < ALIGNMENT { start } else { 0 };
         Ok(CpuMemory(Store::Own { words, start, bytes }))
     }
     /// Takes over a vector.

@@ -6,6 +6,9 @@ use crate::{
 };
 use std::{any::Any, time::Instant};
 
+/// What device memory begins at a multiple of, in bytes, where the host sees it: a line of the caches.
+pub const ALIGNMENT: usize = 64;
+
 /// Device memory. Core owns it through [`crate::buffer::Buffer`] and pools it.
 pub trait Memory: Any + Send + Sync {
     /// Its size.
@@ -96,7 +99,7 @@ pub trait Backend: Send + Sync + 'static {
     fn info(&self) -> &DeviceInfo;
     /// Can it run this kernel on these dtypes (inputs, then outputs)?
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support;
-    /// Zeroed or arbitrary memory of at least `bytes`, aligned to 64.
+    /// Zeroed or arbitrary memory of at least `bytes`, aligned to [`ALIGNMENT`].
     ///
     /// # Errors
     /// `OutOfMemory`; nothing else has happened.

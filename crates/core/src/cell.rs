@@ -2,6 +2,7 @@
 //! caches are cells. A cell accepts only its own shape, dtype and device; the writes of one step commit together.
 use crate::{
     Error, ErrorKind, Meta, Result, Tensor,
+    backend::ALIGNMENT,
     error::Origin,
     grad::Tape,
     record::{CONTEXT, flush},
@@ -16,9 +17,6 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-
-/// The alignment of device memory, where the host sees it.
-const LINE: usize = 64;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -140,6 +138,16 @@ impl Cell {
     /// between two lines of the cache. A cell is written where it lies: if that is done at every step, as an optimizer does,
     /// each load and store would touch two lines. The value and the cell's version stay.
     ///
+    /// ```
+    /// # use adamant_core::{Cell, Device, Tensor};
+    /// # Device::reference().make_current();
+    /// let cell = Cell::new(&Tensor::from_vec(vec![1.0f32; 5], [5]), false)?;
+    /// cell.align()?;
+    /// assert_eq!(cell.read().to_vec::<f32>()?, [1.0; 5]);
+    /// assert_eq!(cell.version(), 0);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Memory; then the value stays where it is.
     pub fn align(&self) -> Result<()> {
@@ -149,7 +157,7 @@ impl Cell {
             let memory = stored.buffer.read();
             let (from, bytes) = (stored.offset * dtype.size(), shape.elements() * dtype.size());
             let there = memory.as_deref()?.host()?.get(from..from + bytes)?;
-            let between = !there.as_ptr().addr().is_multiple_of(LINE);
+            let between = !there.as_ptr().addr().is_multiple_of(ALIGNMENT);
             between.then(|| Tensor::in_memory("cell", dtype, shape.elements(), shape, device, || device.pool().copied(device, there)).ok())
         });
         if let Some(aligned) = aligned {
@@ -326,13 +334,13 @@ mod tests {
             (stored.buffer.read().as_deref().and_then(|m| m.host()).unwrap().as_ptr().addr(), stored.buffer.is_adopted())
         };
         let held: Vec<Tensor> = (1..200).map(|n| Tensor::from_vec_on(vec![n as f32; n], [n], Device::reference())).collect();
-        let between = held.iter().filter(|t| place(t).0 % LINE != 0).count();
+        let between = held.iter().filter(|t| place(t).0 % ALIGNMENT != 0).count();
         assert!(between > 0, "every vector begins a line");
         for (n, t) in (1..).zip(&held) {
             let cell = Cell::new(t, true).unwrap();
             assert_eq!(place(&cell.read()), place(t));
             cell.align().unwrap();
-            match place(t).0 % LINE {
+            match place(t).0 % ALIGNMENT {
                 0 => assert_eq!(place(&cell.read()), place(t)),
                 _ => assert!(!place(&cell.read()).1, "it is still where it was adopted"),
             }

@@ -114,7 +114,7 @@ impl<'a> Streams<'a> {
             if few == 0 {
                 // SAFETY: every slice has n elements, and a repeated number a vector of its own. Outputs are borrowed for writing.
                 // Past the caches a line begins at the head.
-                i = unsafe { if past { pairs.run::<S, true>(i, self.n, &f) } else { pairs.run::<S, false>(i, self.n, &f) } };
+                i = unsafe { if past { pairs.run::<true>(i, self.n, &f) } else { pairs.run::<false>(i, self.n, &f) } };
             }
             // Behind the last two vectors.
             let count = if few > 0 { few } else { self.n - i };
@@ -151,7 +151,7 @@ struct Pairs<'a, V: Arithmetic, const X: usize, const C: usize, const O: usize> 
     numbers: [Twice<V>; C],
     going_on: &'a [*const f32],
 }
-impl<V: Arithmetic, const X: usize, const C: usize, const O: usize> Pairs<'_, V, X, C, O> {
+impl<V: Float<Elem = f32>, const X: usize, const C: usize, const O: usize> Pairs<'_, V, X, C, O> {
     /// From `i` on, as many as end before `n`; returns where it ends. `PAST` the caches or not is known to the compiler: all
     /// addresses then have room in registers.
     ///
@@ -159,10 +159,7 @@ impl<V: Arithmetic, const X: usize, const C: usize, const O: usize> Pairs<'_, V,
     /// `n` elements can be read and written, but for inputs without bits, of which a vector can be read. Past the caches,
     /// outputs at `i` are multiples of a vector's size.
     #[inline(always)]
-    unsafe fn run<S: Simd<F32 = V>, const PAST: bool>(&self, mut i: usize, n: usize, f: &impl Fn([Twice<V>; X], [Twice<V>; C]) -> [Twice<V>; O]) -> usize
-    where
-        V: Float<Elem = f32>,
-    {
+    unsafe fn run<const PAST: bool>(&self, mut i: usize, n: usize, f: &impl Fn([Twice<V>; X], [Twice<V>; C]) -> [Twice<V>; O]) -> usize {
         let Pairs { from, to, numbers, going_on } = *self;
         let lanes = V::LANES;
         while i + 2 * lanes <= n {
