@@ -20,10 +20,11 @@ use crate::gemm::driver::{BLOCK_COLUMNS, Output, Plain, Size, multiply};
 use crate::gemm::micro::{Block, Operands};
 use crate::gemm::pack::{PackA, View};
 use crate::isa::Isa;
-use crate::scratch::{collected, room};
+use crate::scratch::{Room, collected, room};
 use crate::threads::Threads;
 use adamant_core::ErrorKind;
 use lowering::{Axis, Gather, Lowering, Runs};
+use smallvec::SmallVec;
 
 /// The sizes of a convolution. One- and two-dimensional ones have leading axes of size 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,7 +205,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
     if !complete || shape.stride != [1; 3] {
         dx.fill(T::default());
     }
-    let row_lines: Vec<usize> = collected(ins, (0..ins).map(|channel| channel * taps))?;
+    let row_lines = collected(ins, (0..ins).map(|channel| channel * taps))?;
     for d in &parts[0] {
         for h in &parts[1] {
             for w_part in &parts[2] {
@@ -264,12 +265,13 @@ struct GradientAxis {
     /// The first position of x in the part.
     first: usize,
     /// The taps that reach it.
-    taps: Vec<usize>,
+    taps: Room<usize>,
 }
 
-fn gradient_axes(shape: &ConvShape, axis: usize) -> Result<Vec<GradientAxis>, ErrorKind> {
+fn gradient_axes(shape: &ConvShape, axis: usize) -> Result<SmallVec<[GradientAxis; 2]>, ErrorKind> {
     let (size, low, step) = (shape.input[axis], shape.padding[axis].0, shape.stride[axis]);
-    let mut parts = room(step.min(size))?;
+    let mut parts: SmallVec<[GradientAxis; 2]> = SmallVec::new();
+    parts.try_reserve(step.min(size)).map_err(|_| ErrorKind::OutOfMemory { asked: step.min(size) * size_of::<GradientAxis>(), in_use: 0, cap: None })?;
     // x position i meets tap t of output o where i + low = o * step + t * dilation.
     for first in 0..step.min(size) {
         let remainder = (first + low) % step;
@@ -277,7 +279,7 @@ fn gradient_axes(shape: &ConvShape, axis: usize) -> Result<Vec<GradientAxis>, Er
         let count = (size - first).div_ceil(step);
         let reach = |tap: &usize| tap * shape.dilation[axis];
         let reached = (0..shape.kernel[axis]).filter(|tap| reach(tap) % step == remainder);
-        let taps: Vec<usize> = collected(reached.clone().count(), reached)?;
+        let taps = collected(reached.clone().count(), reached)?;
         // Output o = quotient - shift, for each tap, in rising order.
         let shift = |tap: &usize| reach(tap) / step;
         let (nearest, farthest) = (taps.first().map_or(0, shift), taps.last().map_or(0, shift));
@@ -342,8 +344,7 @@ impl<T: Accumulator> Product<'_, T> {
             let source = &source[index * images * self.source_image..][..target.len() / image * self.source_image];
             self.run_images(source, &weights, target)
         };
-        let serial = Threads::new(1);
-        let threads = if count > 1 { threads } else { &serial };
+        let threads = if count > 1 { threads } else { Threads::alone() };
         threads.try_for_chunks_mut(target, images * image, part)
     }
 

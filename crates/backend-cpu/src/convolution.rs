@@ -5,7 +5,7 @@ use crate::{
     gemm::Accumulator,
     map::loops::convert,
     operand::{In, Out, internal},
-    scratch::filled,
+    scratch::{Room, filled},
 };
 use adamant_core::{
     DType, ErrorKind, Shape,
@@ -41,7 +41,7 @@ pub(crate) fn run(runtime: &Runtime, spec: &ConvSpec, inputs: &[In<'_>], outputs
         d => Err(ErrorKind::Internal(format!("a convolution of {d}"))),
     }
 }
-fn widen(runtime: &Runtime, i: &In<'_>) -> Result<Vec<f32>, ErrorKind> {
+fn widen(runtime: &Runtime, i: &In<'_>) -> Result<Room<f32>, ErrorKind> {
     let mut out = filled(0f32, i.shape.elements())?;
     if i.dtype == DType::BF16 {
         convert(runtime.isa, i.dense::<u16>()?, &mut out, |v| f32::from_bits((v as u32) << 16));

@@ -43,7 +43,7 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
     let inner = lines.inner.len();
     let rows_are_whole = lines.inner.is_uniform(1);
     let contiguous = lines.inner.is_dense(0);
-    let places = if rows_are_whole && contiguous { [Vec::new(), Vec::new()] } else { [lines.inner_offsets(0)?, lines.inner_offsets(1)?] };
+    let places = if rows_are_whole && contiguous { Default::default() } else { [lines.inner_offsets(0)?, lines.inner_offsets(1)?] };
     let out: &mut [T] = out.dense()?;
     let rows = (64 * 1024 / inner).max(1);
     let ahead = rows_are_whole && contiguous && inner * size_of::<T>() >= 256;

@@ -1,7 +1,7 @@
 //! Lines along one axis: what scans, sorts, gathers and arg-reductions walk. Must not know dtypes.
 use crate::{
     nest::{Nest, Strides},
-    scratch::room,
+    scratch::{Room, room},
 };
 use adamant_core::{ErrorKind, Shape};
 use smallvec::SmallVec;
@@ -30,7 +30,7 @@ impl Lines {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn inner_offsets(&self, k: usize) -> Result<Vec<isize>, ErrorKind> {
+    pub fn inner_offsets(&self, k: usize) -> Result<Room<isize>, ErrorKind> {
         let n = self.inner.len();
         let mut out = room(n)?;
         if n > 0 {

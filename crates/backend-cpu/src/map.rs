@@ -109,7 +109,7 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         }
     }
     run.find_shared(results);
-    let mut bytes: SmallVec<[(&mut [u8], adamant_core::DType); 4]> = SmallVec::new();
+    let mut bytes: SmallVec<[(&mut [u8], adamant_core::DType); 8]> = SmallVec::new();
     for o in outputs.iter_mut() {
         let dtype = o.dtype;
         bytes.push((o.dense_bytes()?, dtype));
@@ -117,10 +117,10 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
     let run = &run;
     let task = TASK / program.weight;
     if n <= 2 * task || runtime.threads.count() == 1 {
-        let mut outs: SmallVec<[OutTile<'_>; 4]> = bytes.into_iter().map(|(bytes, dtype)| OutTile { bytes, dtype, start: 0 }).collect();
+        let mut outs: SmallVec<[OutTile<'_>; 8]> = bytes.into_iter().map(|(bytes, dtype)| OutTile { bytes, dtype, start: 0 }).collect();
         return part(run, results, 0, n, &mut outs);
     }
-    let mut parts: Vec<(usize, usize, SmallVec<[OutTile<'_>; 4]>)> = Vec::new();
+    let mut parts: Vec<(usize, usize, SmallVec<[OutTile<'_>; 8]>)> = Vec::new();
     let size = n.div_ceil(runtime.threads.count() * PARTS).max(task).next_multiple_of(TILE);
     let mut start = 0;
     while start < n {

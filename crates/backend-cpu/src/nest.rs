@@ -12,7 +12,7 @@ pub(crate) struct Nest {
     /// sizes, outermost first; at least one
     pub dims: SmallVec<[usize; MAX_RANK]>,
     /// for each operand, its strides
-    pub strides: SmallVec<[Strides; 6]>,
+    pub strides: SmallVec<[Strides; 8]>,
 }
 
 impl Nest {

@@ -1,6 +1,9 @@
 //! A step's operands as byte slices: locks taken once, aliases of inputs and outputs resolved. Kernels get slices
 //! and layouts, and never see a buffer or a lock.
-use crate::{memory::CpuMemory, scratch::collected};
+use crate::{
+    memory::CpuMemory,
+    scratch::{Room, collected},
+};
 use adamant_core::{
     DType, ErrorKind, Layout, Shape,
     backend::Memory,
@@ -152,7 +155,7 @@ pub(crate) fn host_mut<'g>(guard: &'g mut Write<'_>) -> Result<&'g mut [u8], Err
     let memory = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<CpuMemory>());
     Ok(memory.ok_or_else(|| internal("an output without memory of this backend"))?.slice_mut())
 }
-fn whole_of(o: &Operand<'_>) -> Result<Vec<u8>, ErrorKind> {
+fn whole_of(o: &Operand<'_>) -> Result<Room<u8>, ErrorKind> {
     let guard = o.buffer.read();
     let bytes = host(&guard)?;
     collected(bytes.len(), bytes.iter().copied())
@@ -200,9 +203,9 @@ fn with_any<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(&[In<'_>], &mut 
         Copy(usize),
         Place(usize),
     }
-    let mut copies: SmallVec<[Vec<u8>; 1]> = SmallVec::new();
-    let mut read: SmallVec<[Read<'_>; 8]> = SmallVec::new();
-    let mut from: SmallVec<[From; 8]> = SmallVec::new();
+    let mut copies: SmallVec<[Room<u8>; 1]> = SmallVec::new();
+    let mut read: SmallVec<[Read<'_>; 12]> = SmallVec::new();
+    let mut from: SmallVec<[From; 12]> = SmallVec::new();
     for (k, i) in step.inputs.iter().enumerate() {
         let same = |o: &Operand<'_>| std::ptr::eq(o.buffer as *const Buffer, i.buffer);
         from.push(match step.outputs.iter().position(same) {
@@ -236,12 +239,12 @@ fn with_any<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(&[In<'_>], &mut 
             return Err(internal("two outputs in one buffer"));
         }
     }
-    let mut write: SmallVec<[Write<'_>; 4]> = step.outputs.iter().map(|o| o.buffer.write()).collect();
-    let mut outputs: SmallVec<[Out<'_>; 4]> = SmallVec::new();
+    let mut write: SmallVec<[Write<'_>; 8]> = step.outputs.iter().map(|o| o.buffer.write()).collect();
+    let mut outputs: SmallVec<[Out<'_>; 8]> = SmallVec::new();
     for (guard, o) in write.iter_mut().zip(step.outputs) {
         outputs.push(out_of(guard, o)?);
     }
-    let mut inputs: SmallVec<[In<'_>; 8]> = SmallVec::new();
+    let mut inputs: SmallVec<[In<'_>; 12]> = SmallVec::new();
     for (i, from) in step.inputs.iter().zip(&from) {
         let (bytes, in_place): (&[u8], _) = match from {
             From::Guard(g) => (host(&read[*g])?, None),

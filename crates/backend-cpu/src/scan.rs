@@ -63,7 +63,7 @@ fn scan<T: Number, O: Number<Wide = T::Wide>>(
     let places = [lines.inner_offsets(0)?, lines.inner_offsets(1)?];
     let groups = (64 * 1024 / (inner * n)).max(1);
     runtime.threads.try_for_chunks_mut(out, groups * inner * n, |task, out| {
-        let mut acc: Vec<T::Wide> = filled(T::Wide::ZERO, inner)?;
+        let mut acc = filled(T::Wide::ZERO, inner)?;
         for (g, out) in out.chunks_mut(inner * n).enumerate() {
             let outer = task * groups + g;
             let start = [0, 1].map(|k| bases[k] + lines.outer.offset(k, outer));

@@ -70,7 +70,7 @@ impl Job<'_> {
     fn widened<T: Number<Wide = f64>>(&self, out: &mut Out<'_>, mode: ScatterMode, fault: &FaultWord) -> Result<(), ErrorKind> {
         let source: &[T] = self.source.elements()?;
         let target: &mut [T] = whole_mut(out.bytes)?;
-        let mut sums: Vec<f32> = crate::scratch::collected(target.len(), target.iter().map(|v| v.wide() as f32))?;
+        let mut sums = crate::scratch::collected(target.len(), target.iter().map(|v| v.wide() as f32))?;
         self.walk(source, &mut sums, fault, float_combine(mode), |v: T| v.wide() as f32)?;
         target.iter_mut().zip(&sums).for_each(|(t, &s)| *t = T::narrow(s as f64));
         Ok(())

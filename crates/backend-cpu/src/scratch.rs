@@ -1,15 +1,31 @@
 //! Memory that a kernel needs while it runs, as large as its operands make it. Where the system has no more, the kernel
 //! answers with the error that a missing result would give; core sees to it that nothing is lost by then.
-use adamant_core::ErrorKind;
+use adamant_core::{
+    ErrorKind, bf16, f16,
+    recycle::{Rooms, emptied, give_back, take},
+};
+use std::{
+    ops::{Deref, DerefMut},
+    thread::LocalKey,
+};
 
-/// An empty vector with room for `n` elements.
+/// An empty list with room for `n` elements, which the thread keeps from one kernel to the next.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn room<T>(n: usize) -> Result<Vec<T>, ErrorKind> {
-    let mut room = Vec::new();
-    reserve(&mut room, n)?;
+pub(crate) fn room<T: Kept>(n: usize) -> Result<Room<T>, ErrorKind> {
+    let mut room = Room(take(T::rooms()));
+    reserve(&mut room.0, n)?;
     Ok(room)
+}
+/// As [`room`], of what has no room that is kept.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn list<T>(n: usize) -> Result<Vec<T>, ErrorKind> {
+    let mut list = Vec::new();
+    reserve(&mut list, n)?;
+    Ok(list)
 }
 /// Room for `n` elements in all.
 ///
@@ -19,22 +35,115 @@ pub(crate) fn reserve<T>(room: &mut Vec<T>, n: usize) -> Result<(), ErrorKind> {
     let more = n.saturating_sub(room.len());
     room.try_reserve_exact(more).map_err(|_| ErrorKind::OutOfMemory { asked: more.saturating_mul(size_of::<T>()), in_use: 0, cap: None })
 }
-/// `n` elements of `value`.
+/// `n` times `value`.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn filled<T: Clone>(value: T, n: usize) -> Result<Vec<T>, ErrorKind> {
+pub(crate) fn filled<T: Kept>(value: T, n: usize) -> Result<Room<T>, ErrorKind> {
     let mut all = room(n)?;
-    all.resize(n, value);
+    all.0.resize(n, value);
     Ok(all)
 }
+/// What a kernel needs while it runs.
+#[derive(Debug)]
+pub(crate) struct Room<T: Kept>(Vec<T>);
+impl<T: Kept> Default for Room<T> {
+    fn default() -> Room<T> {
+        Room(Vec::new())
+    }
+}
+impl<T: Kept> Deref for Room<T> {
+    type Target = Vec<T>;
+    #[inline(always)]
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+impl<T: Kept> DerefMut for Room<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.0
+    }
+}
+impl<'a, T: Kept> IntoIterator for &'a Room<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+impl<'a, T: Kept> IntoIterator for &'a mut Room<T> {
+    type Item = &'a mut T;
+    type IntoIter = std::slice::IterMut<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter_mut()
+    }
+}
+impl<T: Kept> Drop for Room<T> {
+    fn drop(&mut self) {
+        give_back(T::rooms(), std::mem::take(&mut self.0));
+    }
+}
+/// An empty list with room for `n` parts of what a kernel writes.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn parts<'a, T: Kept>(n: usize) -> Result<Parts<'a, T>, ErrorKind> {
+    let mut parts = Parts(emptied(take(T::rooms_of_parts())));
+    reserve(&mut parts.0, n)?;
+    Ok(parts)
+}
+/// Parts of what a kernel writes.
+pub(crate) struct Parts<'a, T: Kept>(Vec<&'a mut [T]>);
+impl<'a, T: Kept> Deref for Parts<'a, T> {
+    type Target = Vec<&'a mut [T]>;
+    fn deref(&self) -> &Vec<&'a mut [T]> {
+        &self.0
+    }
+}
+impl<'a, T: Kept> DerefMut for Parts<'a, T> {
+    fn deref_mut(&mut self) -> &mut Vec<&'a mut [T]> {
+        &mut self.0
+    }
+}
+impl<T: Kept> Drop for Parts<'_, T> {
+    fn drop(&mut self) {
+        give_back(T::rooms_of_parts(), emptied(std::mem::take(&mut self.0)));
+    }
+}
+/// Elements of lists whose room is kept.
+pub trait Kept: Copy + 'static {
+    fn rooms() -> &'static LocalKey<Rooms<Vec<Self>>>;
+    fn rooms_of_parts() -> &'static LocalKey<Rooms<Vec<&'static mut [Self]>>>;
+}
+/// Lists of these keep their room.
+macro_rules! kept {
+    ($($t:ty),*) => { $(
+        impl $crate::scratch::Kept for $t {
+            fn rooms() -> &'static std::thread::LocalKey<adamant_core::recycle::Rooms<Vec<$t>>> {
+                thread_local! {
+                    static ROOMS: adamant_core::recycle::Rooms<Vec<$t>> = const { std::cell::RefCell::new(Vec::new()) };
+                }
+                &ROOMS
+            }
+            fn rooms_of_parts() -> &'static std::thread::LocalKey<adamant_core::recycle::Rooms<Vec<&'static mut [$t]>>> {
+                thread_local! {
+                    static ROOMS: adamant_core::recycle::Rooms<Vec<&'static mut [$t]>> = const { std::cell::RefCell::new(Vec::new()) };
+                }
+                &ROOMS
+            }
+        }
+    )* };
+}
+kept!(f32, f64, f16, bf16, i8, u8, i32, u32, i64, usize, isize, bool, Option<u8>);
+pub(crate) use kept;
 /// The items, of which there are `n`.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn collected<T>(n: usize, items: impl Iterator<Item = T>) -> Result<Vec<T>, ErrorKind> {
+pub(crate) fn collected<T: Kept>(n: usize, items: impl Iterator<Item = T>) -> Result<Room<T>, ErrorKind> {
     let mut all = room(n)?;
-    all.extend(items.take(n));
+    all.0.extend(items.take(n));
     Ok(all)
 }
 
@@ -45,8 +154,8 @@ mod tests {
     #[test]
     fn a_size_that_no_machine_has_ends_the_process() {
         let oom = |e: ErrorKind| matches!(e, ErrorKind::OutOfMemory { .. });
-        assert!(oom(filled(0f32, usize::MAX).unwrap_err()) && oom(room::<u64>(1 << 60).unwrap_err()));
-        assert!(oom(collected(1 << 60, std::iter::once(0u64)).unwrap_err()));
-        assert_eq!((filled(3u8, 2).unwrap(), collected(2, 0..9).unwrap()), (vec![3, 3], vec![0, 1]));
+        assert!(oom(filled(0f32, usize::MAX).err().unwrap()) && oom(room::<i64>(1 << 60).err().unwrap()) && oom(list::<u64>(1 << 60).unwrap_err()));
+        assert!(oom(collected(1 << 60, std::iter::once(0i64)).err().unwrap()));
+        assert_eq!((filled(3u8, 2).unwrap().to_vec(), collected(2, 0..9usize).unwrap().to_vec()), (vec![3, 3], vec![0, 1]));
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     element::{Number, Wide, with_number},
     lines::Lines,
     operand::{In, Out, internal},
-    scratch::room,
+    scratch::list,
 };
 use adamant_core::ErrorKind;
 
@@ -53,7 +53,7 @@ where
     let group = (16 * 1024 / (inner * n)).max(1);
     let parts = values.chunks_mut(group * inner * n).zip(order.chunks_mut(group * inner * n));
     runtime.threads.try_for_parts(parts, |task, (values, order)| {
-        let mut line: Vec<(u64, usize)> = room(n)?;
+        let mut line: Vec<(u64, usize)> = list(n)?;
         for (g, (values, order)) in values.chunks_mut(inner * n).zip(order.chunks_mut(inner * n)).enumerate() {
             let start = base + lines.outer.offset(0, task * group + g);
             for (j, p) in places.iter().enumerate() {

@@ -18,7 +18,7 @@ use std::{
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
-        Arc, OnceLock,
+        Arc, LazyLock, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     thread::Thread,
@@ -231,6 +231,12 @@ impl Threads {
     /// A pool of `count` threads of its own (0 counts as 1), started when first needed.
     pub fn new(count: usize) -> Threads {
         Threads { count: count.max(1), pool: Pool::Own(Arc::default()), source: "set" }
+    }
+
+    /// The thread that calls, and no other.
+    pub(crate) fn alone() -> &'static Threads {
+        static ALONE: LazyLock<Threads> = LazyLock::new(|| Threads::new(1));
+        &ALONE
     }
 
     /// The user's pool, all of its threads.

@@ -3,6 +3,7 @@
 use adamant_backend_cpu::{Context, CpuBackend, Isa};
 use adamant_core::{
     composite::{
+        Keyed,
         attention::{Attention, AttentionBackward},
         loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
         norm::{Norm, NormBackward, Over},
@@ -42,8 +43,7 @@ fn check<C: Composite + Clone>(composite: &C, inputs: impl Fn() -> Vec<Tensor>) 
             let inputs = inputs();
             let what = || format!("{composite:?} of {:?} on {name}", inputs.iter().map(|t| (t.shape().unwrap(), t.dtype().unwrap())).collect::<Vec<_>>());
             let hidden = composite.auxiliary();
-            let fused =
-                Tensor::apply_many(Op::Composite(std::sync::Arc::new(composite.clone())), Arg::None, &inputs.iter().collect::<Vec<_>>(), Origin::here());
+            let fused = Tensor::apply_many(Op::Composite(Keyed::new(composite.clone())), Arg::None, &inputs.iter().collect::<Vec<_>>(), Origin::here());
             let body = composite.body(&inputs).unwrap();
             assert_eq!(fused.len(), body.len(), "{} ({hidden} hidden)", what());
             let (fused, body) = (bits(&fused), bits(&body));
@@ -190,7 +190,7 @@ fn a_loss_and_its_gradient_run_as_one_only_where_both_are_wanted_and_nothing_lie
     let of = CrossEntropy { probabilities: false, ignore_index: -100, label_smoothing: 0.0, reduction: Reduction::Mean, weight: false };
     let memory_with = |keep: bool| -> Result<usize> {
         let (read, memory) = memory::profile_memory(device, || {
-            let outputs = Tensor::apply_many(Op::Composite(std::sync::Arc::new(of)), Arg::None, &[&x, &t], Origin::here());
+            let outputs = Tensor::apply_many(Op::Composite(Keyed::new(of)), Arg::None, &[&x, &t], Origin::here());
             let dx = Tensor::composite1(CrossEntropyBackward(of), &[&g, &x, &t, &outputs[1], &outputs[2]]);
             let dx = keep.then_some(dx);
             outputs[0].item::<f32>().map(|_| dx)

@@ -85,34 +85,25 @@ impl Buffer {
     fn of_pool(memory: Box<dyn Memory>, bytes: usize, device: Device, opening: u32) -> Buffer {
         Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true, opening }
     }
-    /// One holder less. Where it was the last, a small buffer is kept as it is for the next who wants one.
+    /// One holder less. Where it was the last, the buffer is kept as it is for the next who wants one.
     pub(crate) fn release(buffer: Arc<Buffer>) {
         // The only holder is the caller, so nobody else can get to it meanwhile.
-        if buffer.pooled && buffer.bytes <= at_hand::LARGEST && Arc::strong_count(&buffer) == 1 {
-            let mut buffer = Some(buffer);
-            at_hand::keep(|| buffer.take());
-            buffer.and_then(Arc::into_inner).into_iter().for_each(Buffer::shelve);
+        if !buffer.pooled || Arc::strong_count(&buffer) != 1 {
+            return;
         }
-    }
-    /// Hands its memory over to the pool, past what a thread keeps at hand.
-    fn shelve(mut self) {
-        if let Some(memory) = self.memory.get_mut().take() {
-            self.device.pool().shelve(memory, self.bytes, !self.is_of_before());
+        let left = if buffer.bytes <= at_hand::LARGEST { at_hand::keep(buffer) } else { Some(buffer) };
+        if let Some(buffer) = left {
+            buffer.device.pool().shelve(buffer);
         }
     }
 }
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut memory = self.memory.get_mut().take();
-        if memory.is_some() && !self.pooled {
+        let Some(memory) = self.memory.get_mut().take() else { return };
+        if self.pooled {
+            Buffer::release(Arc::new(Buffer::of_pool(memory, self.bytes, self.device, self.opening)));
+        } else {
             self.device.pool().0.lock().stats.live_bytes -= self.bytes;
-            return;
-        }
-        if self.bytes <= at_hand::LARGEST {
-            at_hand::keep(|| memory.take().map(|memory| Arc::new(Buffer::of_pool(memory, self.bytes, self.device, self.opening))));
-        }
-        if let Some(memory) = memory {
-            self.device.pool().shelve(memory, self.bytes, !self.is_of_before());
         }
     }
 }
@@ -138,7 +129,8 @@ pub struct Pool(Mutex<Blocks>);
 /// What a pool holds and has done. One lock covers all of it: a count costs nothing beside it.
 #[derive(Default)]
 struct Blocks {
-    free: BTreeMap<usize, Vec<Box<dyn Memory>>>,
+    /// by size; held by nobody else
+    free: BTreeMap<usize, Vec<Arc<Buffer>>>,
     stats: MemoryStats,
     cap: usize,
     /// peaks that somebody watches, each by its number
@@ -148,11 +140,11 @@ struct Blocks {
 }
 impl Blocks {
     /// A cached block of at least `want` bytes and at most twice that.
-    fn reuse(&mut self, want: usize) -> Option<(Box<dyn Memory>, usize)> {
-        let exact = self.free.get_mut(&want).and_then(|blocks| blocks.pop()).map(|m| (m, want));
-        let hit = exact.or_else(|| self.free.range_mut(want..=want.saturating_mul(2)).find_map(|(&size, blocks)| blocks.pop().map(|m| (m, size))))?;
-        self.stats.cached_bytes -= hit.1;
-        self.add_live(hit.1);
+    fn reuse(&mut self, want: usize) -> Option<Arc<Buffer>> {
+        let exact = self.free.get_mut(&want).and_then(Vec::pop);
+        let hit = exact.or_else(|| self.free.range_mut(want..=want.saturating_mul(2)).find_map(|(_, blocks)| blocks.pop()))?;
+        self.stats.cached_bytes -= hit.bytes;
+        self.add_live(hit.bytes);
         Some(hit)
     }
     fn add_live(&mut self, bytes: usize) {
@@ -163,7 +155,8 @@ impl Blocks {
     /// Takes everything that is cached out, to be given back to the system.
     fn drain(&mut self) -> Vec<Box<dyn Memory>> {
         self.stats.cached_bytes = 0;
-        std::mem::take(&mut self.free).into_values().flatten().collect()
+        let cached = std::mem::take(&mut self.free).into_values().flatten();
+        cached.filter_map(|buffer| Arc::into_inner(buffer)?.memory.get_mut().take()).collect()
     }
     fn is_over(&self, extra: usize) -> bool {
         self.cap != 0 && (self.stats.live_bytes + self.stats.cached_bytes).saturating_add(extra) > self.cap
@@ -192,11 +185,10 @@ impl Pool {
             blocks.stats.requests += 1;
             blocks.reuse(want)
         };
-        let (memory, size) = match cached {
-            Some(hit) => hit,
-            None => (self.ask_system(device, bytes, want)?, want),
-        };
-        Ok(Arc::new(Buffer::of_pool(memory, size, device, opening)))
+        match cached {
+            Some(buffer) => Ok(buffer),
+            None => Ok(Arc::new(Buffer::of_pool(self.ask_system(device, bytes, want)?, want, device, opening))),
+        }
     }
     /// New memory; it counts as live from before it is asked for, so that two threads do not pass the cap together.
     fn ask_system(&self, device: Device, asked: usize, want: usize) -> Result<Box<dyn Memory>, ErrorKind> {
@@ -251,18 +243,21 @@ impl Pool {
         }
         Ok(buffer)
     }
-    /// Puts a block by for the next who wants one, if there is anything to be done with it.
-    fn shelve(&self, memory: Box<dyn Memory>, bytes: usize, usable: bool) {
-        let mut blocks = self.0.lock();
-        blocks.stats.live_bytes -= bytes;
-        if !usable {
-            return;
+    /// Puts a buffer that nobody else holds by for the next who wants one, if there is anything to be done with its memory.
+    fn shelve(&self, buffer: Arc<Buffer>) {
+        let (bytes, is_lost) = (buffer.bytes, buffer.is_of_before());
+        let mut lost = None;
+        {
+            let mut blocks = self.0.lock();
+            blocks.stats.live_bytes -= bytes;
+            if is_lost {
+                lost = Arc::into_inner(buffer).and_then(|mut b| b.memory.get_mut().take());
+            } else {
+                blocks.stats.cached_bytes += bytes;
+                blocks.free.entry(bytes).or_default().push(buffer);
+            }
         }
-        blocks.stats.cached_bytes += bytes;
-        match blocks.free.get_mut(&bytes) {
-            Some(same) => same.push(memory),
-            None => drop(blocks.free.insert(bytes, vec![memory])),
-        }
+        drop(lost);
     }
     fn count_requests(&self, n: u64) {
         self.0.lock().stats.requests += n;

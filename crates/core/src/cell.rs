@@ -6,6 +6,7 @@ use crate::{
     error::Origin,
     grad::Tape,
     record::{CONTEXT, flush},
+    recycle::Shared,
     value::{Kept, Value},
 };
 use parking_lot::Mutex;
@@ -26,8 +27,8 @@ pub struct Cell(Arc<Inner>);
 struct Inner {
     id: u64,
     meta: Meta,
-    leaf: Option<Arc<Tape>>,
-    current: Mutex<Arc<Value>>,
+    leaf: Option<Shared<Tape>>,
+    current: Mutex<Shared<Value>>,
     version: AtomicU64,
 }
 /// A write that is recorded and not yet committed.
@@ -71,7 +72,7 @@ thread_local! {
     pub(crate) static OVERLAYS: RefCell<Vec<Overlay>> = const { RefCell::new(Vec::new()) };
     static GROUP: Local<u64> = const { Local::new(0) };
     /// Writes of this thread's step whose values had run before: (cell, new, previous). They too are taken back if it fails.
-    static DIRECT: RefCell<Vec<(Cell, Arc<Value>, Kept)>> = const { RefCell::new(Vec::new()) };
+    static DIRECT: RefCell<Vec<(Cell, Shared<Value>, Kept)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Cell {
@@ -163,7 +164,7 @@ impl Cell {
         if let Some(aligned) = aligned {
             let aligned = aligned?;
             let mut current = self.0.current.lock();
-            if Arc::ptr_eq(&current, &before) {
+            if current.is_same(&before) {
                 *current = aligned.value().clone();
             }
         }
@@ -248,21 +249,21 @@ impl Cell {
         self.0.version.fetch_add(1, Relaxed);
     }
     /// Undoes a write that was withheld, if nothing was written since.
-    pub(crate) fn withdraw(&self, written: &Arc<Value>, previous: &Arc<Value>) {
+    pub(crate) fn withdraw(&self, written: &Shared<Value>, previous: &Shared<Value>) {
         let mut current = self.0.current.lock();
-        if Arc::ptr_eq(&current, written) {
+        if current.is_same(written) {
             *current = previous.clone();
         }
     }
-    pub(crate) fn leaf(&self) -> Option<&Arc<Tape>> {
+    pub(crate) fn leaf(&self) -> Option<&Shared<Tape>> {
         self.0.leaf.as_ref()
     }
     /// Puts in a value that has run.
-    pub(crate) fn replace(&self, value: Arc<Value>) {
+    pub(crate) fn replace(&self, value: Shared<Value>) {
         *self.0.current.lock() = value;
         self.committed();
     }
-    pub(crate) fn current(&self) -> Arc<Value> {
+    pub(crate) fn current(&self) -> Shared<Value> {
         self.0.current.lock().clone()
     }
 }

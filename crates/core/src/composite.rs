@@ -2,8 +2,21 @@
 //!
 //! The body is the meaning and the fallback; a backend may claim the composite by name and run a kernel of its
 //! own. Unless it brings a rule, its gradient is that of its body.
-use crate::{DType, ErrorKind, HostArray, Meta, Result, Tensor, error::Origin, op::mix, tensor::Outputs};
-use std::{any::Any, fmt, sync::Arc};
+use crate::{
+    DType, Error, ErrorKind, HostArray, Meta, Op, Result, Tensor,
+    error::Origin,
+    op::{Metas, mix},
+    recycle::{Remembered, nothing, remembered},
+    tensor::Outputs,
+};
+use smallvec::SmallVec;
+use std::{
+    any::{Any, TypeId},
+    borrow::Cow,
+    fmt,
+    ops::Deref,
+    sync::Arc,
+};
 
 pub mod activation;
 pub mod attention;
@@ -29,9 +42,9 @@ pub enum Attr {
     /// a number
     Float(f64),
     /// a word
-    Text(String),
+    Text(Cow<'static, str>),
     /// integers
-    Ints(Vec<i64>),
+    Ints(SmallVec<[i64; 6]>),
     /// a dtype
     DType(DType),
 }
@@ -48,7 +61,9 @@ impl fmt::Display for Attr {
     }
 }
 /// Ordered name → value.
-pub type Attrs = Vec<(&'static str, Attr)>;
+pub type Attrs = SmallVec<[(&'static str, Attr); 6]>;
+/// One optional cotangent for each input of an op, or for each output.
+pub type Cotangents = SmallVec<[Option<Tensor>; 4]>;
 
 /// What a rule gets: the saved inputs and outputs, one optional cotangent per output, and which inputs want a gradient.
 pub struct RuleArgs<'a> {
@@ -79,7 +94,6 @@ impl RuleArgs<'_> {
         self.outputs.get(k).and_then(|t| t.as_ref()).ok_or_else(|| Error::new("backward", ErrorKind::Internal(format!("output {k} was not saved"))))
     }
 }
-use crate::Error;
 
 /// Which inputs and outputs a rule reads: bit k = number k.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
@@ -108,18 +122,42 @@ pub enum Reads {
 }
 
 /// A named function of tensors. Implementors are small values whose attributes are structure.
+///
+/// ```
+/// use adamant_core::{Composite, Device, ErrorKind, Meta, Result, Tensor, composite::{Attr, Attrs}, op::Metas};
+///
+/// /// `x / (|x| + softness)`, whose gradient is that of its body.
+/// #[derive(Clone, Copy, Debug)]
+/// struct Softsign { softness: f64 }
+///
+/// impl Composite for Softsign {
+///     fn name(&self) -> &'static str { "example.softsign" }
+///     fn attrs(&self) -> Attrs { [("softness", Attr::Float(self.softness))].into_iter().collect() }
+///     fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> { Ok(vec![inputs[0]].into()) }
+///     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+///         Ok(vec![&inputs[0] / (inputs[0].abs() + self.softness)])
+///     }
+/// }
+///
+/// # Device::reference().make_current();
+/// let x = Tensor::from_vec(vec![1.0f32, -3.0], [2]).tracked();
+/// let y = Tensor::composite1(Softsign { softness: 1.0 }, &[&x]);
+/// assert_eq!(y.to_vec::<f32>()?, [0.5, -0.75]);
+/// assert_eq!(y.sum(..).backward()?.get(&x).unwrap().to_vec::<f32>()?, [0.25, 0.0625]);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
 pub trait Composite: Any + Send + Sync + fmt::Debug {
     /// The name, unique over all composites: `adamant.softmax`.
     fn name(&self) -> &'static str;
     /// The attributes, in a fixed order.
     fn attrs(&self) -> Attrs {
-        Vec::new()
+        Attrs::new()
     }
     /// Metas of the outputs, auxiliary ones last.
     ///
     /// # Errors
     /// Inputs that do not go together.
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind>;
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind>;
     /// How many of the outputs are auxiliary: seen by the rule, not by the user.
     fn auxiliary(&self) -> usize {
         0
@@ -152,7 +190,7 @@ pub trait Composite: Any + Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Whatever its ops return.
-    fn rule(&self, _args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+    fn rule(&self, _args: &RuleArgs<'_>) -> Result<Cotangents> {
         Err(Error::new(self.name(), ErrorKind::Internal("saves() is declared but rule() is not".into())))
     }
     /// This function and a `later` one that reads it, as one: of this one's inputs and then those that the later one finds
@@ -182,24 +220,56 @@ pub trait Composite: Any + Send + Sync + fmt::Debug {
     }
 }
 
-/// The outputs that are not auxiliary.
-#[track_caller]
-fn visible(composite: impl Composite, inputs: &[&Tensor]) -> Outputs {
-    let hidden = composite.auxiliary();
-    let mut outputs = Tensor::apply_many(crate::Op::Composite(Arc::new(composite)), crate::Arg::None, inputs, Origin::here());
-    outputs.truncate(outputs.len().saturating_sub(hidden).max(1));
-    outputs
+/// A composite as an op holds it: shared, and with its key, which is asked for once.
+#[derive(Clone)]
+pub struct Keyed {
+    function: Arc<dyn Composite>,
+    key: u64,
 }
+thread_local! {
+    static KNOWN: Remembered<Keyed> = const { nothing() };
+}
+impl Keyed {
+    /// The composite, or the one with the same key that this thread applied before: they are the same function.
+    pub fn new<C: Composite>(composite: C) -> Keyed {
+        let key = composite.key();
+        let is_of = |known: &Keyed, _: &C| known.key == key && (&*known.function as &dyn Any).type_id() == TypeId::of::<C>();
+        remembered(&KNOWN, key, composite, is_of, |composite| Keyed { function: Arc::new(composite), key })
+    }
+    /// The composite itself.
+    pub fn function(&self) -> &Arc<dyn Composite> {
+        &self.function
+    }
+    /// [`Composite::key`], without asking for it again.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+}
+impl From<Arc<dyn Composite>> for Keyed {
+    fn from(function: Arc<dyn Composite>) -> Keyed {
+        Keyed { key: function.key(), function }
+    }
+}
+impl Deref for Keyed {
+    type Target = dyn Composite;
+    fn deref(&self) -> &(dyn Composite + 'static) {
+        &*self.function
+    }
+}
+
 impl Tensor {
     /// Applies a composite; the result holds the outputs that are not auxiliary.
     #[track_caller]
-    pub fn composite(composite: impl Composite, inputs: &[&Tensor]) -> Vec<Tensor> {
-        visible(composite, inputs).into_vec()
+    pub fn composite(composite: impl Composite, inputs: &[&Tensor]) -> Outputs {
+        let hidden = composite.auxiliary();
+        let mut outputs = Tensor::apply_many(Op::Composite(Keyed::new(composite)), crate::Arg::None, inputs, Origin::here());
+        outputs.truncate(outputs.len().saturating_sub(hidden).max(1));
+        outputs
     }
     /// Applies a composite with one visible output.
     #[track_caller]
     pub fn composite1(composite: impl Composite, inputs: &[&Tensor]) -> Tensor {
         let name = composite.name();
-        visible(composite, inputs).into_iter().next().unwrap_or_else(|| Tensor::failed(Error::new(name, ErrorKind::Internal("no output".into()))))
+        Tensor::composite(composite, inputs).into_iter().next().unwrap_or_else(|| Tensor::failed(Error::new(name, ErrorKind::Internal("no output".into()))))
     }
 }

@@ -9,7 +9,6 @@ use crate::{
     graph::{Graph, Node},
     op::{ConvRole, ScanOp, ScatterMode},
 };
-use std::sync::Arc;
 
 /// The cost of an op or a graph.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -75,7 +74,7 @@ pub fn of(op: &Op, inputs: &[Meta], outputs: &[Meta]) -> Result<Cost> {
             };
             w.map_or_else(Cost::default, |w| Cost::product(&[y, w[1..].iter().product()]))
         }
-        Op::Composite(composite) => of_body(composite, inputs)?,
+        Op::Composite(composite) => of_body(&**composite, inputs)?,
         Op::Input
         | Op::Const(_)
         | Op::Iota { .. }
@@ -102,7 +101,7 @@ pub fn of_node(graph: &Graph, node: &Node) -> Result<Cost> {
     let metas = |values: &mut dyn Iterator<Item = u32>| values.map(|v| graph.values[v as usize]).collect::<Vec<_>>();
     of(&node.op, &metas(&mut node.inputs.iter().copied()), &metas(&mut node.outputs.clone()))
 }
-fn of_body(composite: &Arc<dyn Composite>, inputs: &[Meta]) -> Result<Cost> {
+fn of_body(composite: &dyn Composite, inputs: &[Meta]) -> Result<Cost> {
     let Some(device) = inputs.first().map(|m| m.device).filter(|_| !composite.is_host()) else {
         return Ok(Cost { unknown: vec![composite.name()], ..Cost::default() });
     };

@@ -2,14 +2,16 @@
 //! declares to read; nothing else, so a live `loss` pins nothing once `backward` has released them.
 use crate::{
     Arg, Cell, Device, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
-    composite::RuleArgs,
+    composite::{Composite, Cotangents, RuleArgs},
     hash::Folded,
     record::CONTEXT,
+    recycle::{self, Recycled, Rooms, Shared, Spares},
     value::{Kept, Other, Value},
 };
 use parking_lot::Mutex;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::{
+    cell::RefCell,
     collections::{BinaryHeap, HashMap},
     sync::{
         Arc,
@@ -30,12 +32,12 @@ pub(crate) struct Tape {
     id: u64,
     kind: TapeKind,
     parents: Parents,
-    metas: SmallVec<[Meta; 2]>,
-    outputs: SmallVec<[Meta; 1]>,
+    metas: SmallVec<[Meta; 4]>,
+    outputs: SmallVec<[Meta; 3]>,
     saved: Mutex<Option<Saved>>,
     origin: Origin,
 }
-type Parents = SmallVec<[Parent; 3]>;
+type Parents = SmallVec<[Parent; 4]>;
 /// Where the gradient for an input goes.
 #[derive(Default)]
 enum Parent {
@@ -45,7 +47,7 @@ enum Parent {
     /// To the leaf with this number, of which a walk needs nothing else.
     Leaf(u64),
     /// To an output of a node.
-    Node(Arc<Tape>, u8),
+    Node(Shared<Tape>, u8),
 }
 impl Parent {
     fn of(x: &Tensor) -> Parent {
@@ -59,7 +61,7 @@ impl Parent {
         !matches!(self, Parent::None)
     }
     /// The place on the tape of the input, whose meta this is.
-    fn place(&self, meta: Meta, origin: Origin) -> Option<(Arc<Tape>, u8)> {
+    fn place(&self, meta: Meta, origin: Origin) -> Option<(Shared<Tape>, u8)> {
         match self {
             Parent::None => None,
             // Leaves are told apart by their numbers alone.
@@ -75,41 +77,67 @@ enum TapeKind {
 }
 #[derive(Default)]
 struct Saved {
-    inputs: SmallVec<[Option<Kept>; 2]>,
-    outputs: SmallVec<[Option<Kept>; 1]>,
+    inputs: SmallVec<[Option<Kept>; 4]>,
+    outputs: SmallVec<[Option<Kept>; 3]>,
 }
 impl Tape {
     /// The place on the tape of an input that a rule reads: only where the walk itself is to be differentiated.
-    fn place_of_input(&self, k: usize, walk: Walk) -> Option<(Arc<Tape>, u8)> {
+    fn place_of_input(&self, k: usize, walk: Walk) -> Option<(Shared<Tape>, u8)> {
         if walk.graph { self.parents.get(k)?.place(*self.metas.get(k)?, self.origin) } else { None }
+    }
+}
+impl Tape {
+    /// Moves the nodes that it leads to.
+    fn leave(&mut self, nodes: &mut Vec<Shared<Tape>>) {
+        let left = self.parents.drain(..).filter_map(|parent| if let Parent::Node(node, _) = parent { Some(node) } else { None });
+        nodes.extend(left);
+    }
+}
+thread_local! {
+    static SPARES: RefCell<Vec<triomphe::Arc<Tape>>> = const { RefCell::new(Vec::new()) };
+    static LEFT: Rooms<Vec<Shared<Tape>>> = const { RefCell::new(Vec::new()) };
+}
+impl Recycled for Tape {
+    const MOST: usize = 2048;
+    fn spares() -> &'static Spares<Tape> {
+        &SPARES
+    }
+    fn clear(&mut self) {
+        // Without recursion: a chain of a million ops drops on a small stack.
+        if self.parents.iter().any(|parent| matches!(parent, Parent::Node(..))) {
+            let mut left = recycle::take(&LEFT);
+            self.leave(&mut left);
+            while let Some(mut node) = left.pop() {
+                if let Some(last) = node.get_mut() {
+                    last.leave(&mut left);
+                }
+            }
+            recycle::give_back(&LEFT, left);
+        }
+        self.parents.clear();
+        self.kind = TapeKind::Leaf;
+        *self.saved.get_mut() = None;
+    }
+    type New = Tape;
+    fn make(new: Tape) -> Tape {
+        new
+    }
+    fn remake(&mut self, new: Tape) {
+        *self = new;
     }
 }
 impl Drop for Tape {
     fn drop(&mut self) {
-        // Without recursion: a chain of a million ops drops on a small stack.
-        let mut last: Vec<Tape> = Vec::new();
-        let leave = |parents: &mut Parents, last: &mut Vec<Tape>| {
-            for parent in parents {
-                if let Parent::Node(node, _) = std::mem::take(parent)
-                    && let Some(node) = Arc::into_inner(node)
-                {
-                    last.push(node);
-                }
-            }
-        };
-        leave(&mut self.parents, &mut last);
-        while let Some(mut t) = last.pop() {
-            leave(&mut t.parents, &mut last);
-        }
+        self.clear();
     }
 }
 
 /// A new leaf.
-pub(crate) fn leaf(meta: Meta, origin: Origin) -> Arc<Tape> {
+pub(crate) fn leaf(meta: Meta, origin: Origin) -> Shared<Tape> {
     leaf_of(NEXT.fetch_add(1, Relaxed), meta, origin)
 }
-fn leaf_of(id: u64, meta: Meta, origin: Origin) -> Arc<Tape> {
-    Arc::new(Tape {
+fn leaf_of(id: u64, meta: Meta, origin: Origin) -> Shared<Tape> {
+    Shared::new(Tape {
         id,
         kind: TapeKind::Leaf,
         parents: SmallVec::new(),
@@ -121,7 +149,7 @@ fn leaf_of(id: u64, meta: Meta, origin: Origin) -> Arc<Tape> {
 }
 
 /// Puts an applied op on the tape. `None`: no gradient flows through it.
-pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], outputs: &[Arc<Value>], origin: Origin) -> Option<Arc<Tape>> {
+pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], outputs: &[Shared<Value>], origin: Origin) -> Option<Shared<Tape>> {
     if !rules::differentiable(&op) || !outputs.iter().any(|v| v.meta.dtype.is_float()) {
         return None;
     }
@@ -139,7 +167,7 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], outputs: &[Arc<Value>
         results.push(v.meta);
     }
     let saved = Mutex::new(Some(saved));
-    Some(Arc::new(Tape { id: NEXT.fetch_add(1, Relaxed), kind: TapeKind::Op(op, arg), parents, metas, outputs: results, saved, origin }))
+    Some(Shared::new(Tape { id: NEXT.fetch_add(1, Relaxed), kind: TapeKind::Op(op, arg), parents, metas, outputs: results, saved, origin }))
 }
 
 /// Runs `f` without recording gradients.
@@ -163,9 +191,23 @@ pub fn grad_enabled() -> bool {
 }
 
 /// Gradients by leaf. A leaf that was not reached has none.
-#[derive(Default, Clone)]
+#[derive(Clone)]
 pub struct Grads {
-    by_leaf: HashMap<u64, Tensor, Folded>,
+    by_leaf: ByLeaf,
+}
+type ByLeaf = HashMap<u64, Tensor, Folded>;
+thread_local! {
+    static BY_LEAF: Rooms<ByLeaf> = const { RefCell::new(Vec::new()) };
+}
+impl Default for Grads {
+    fn default() -> Grads {
+        Grads { by_leaf: recycle::take(&BY_LEAF) }
+    }
+}
+impl Drop for Grads {
+    fn drop(&mut self) {
+        recycle::give_back(&BY_LEAF, std::mem::take(&mut self.by_leaf));
+    }
 }
 impl Grads {
     /// The gradient for a tensor made by [`Tensor::tracked`] or read from a trainable cell.
@@ -288,7 +330,7 @@ impl Tensor {
         let mut grads = Grads::default();
         {
             let _state = WalkState::enter(walk.graph);
-            pull(vec![(root.clone(), *output, seed)], &mut grads, walk, here)?;
+            pull([(root.clone(), *output, seed)], &mut grads, walk, here)?;
         }
         if flush && !CONTEXT.with(|c| c.capturing()) {
             crate::flush()?;
@@ -302,7 +344,7 @@ impl Tensor {
 pub fn saved_bytes(t: &Tensor) -> usize {
     let mut seen_nodes = std::collections::HashSet::new();
     let mut buffers: HashMap<usize, usize> = HashMap::new();
-    let mut todo: Vec<Arc<Tape>> = t.tape().map(|t| t.0.clone()).into_iter().collect();
+    let mut todo: Vec<Shared<Tape>> = t.tape().map(|t| t.0.clone()).into_iter().collect();
     while let Some(node) = todo.pop() {
         if !seen_nodes.insert(node.id) {
             continue;
@@ -378,8 +420,10 @@ impl Drop for WalkState {
     }
 }
 
+/// Where a walk begins: an output of a node, and its cotangent.
+type Root = (Shared<Tape>, u8, Tensor);
 /// A node in the heap, ordered by number.
-struct ByNumber(Arc<Tape>);
+struct ByNumber(Shared<Tape>);
 impl PartialEq for ByNumber {
     fn eq(&self, other: &ByNumber) -> bool {
         self.0.id == other.0.id
@@ -396,30 +440,54 @@ impl Ord for ByNumber {
         self.0.id.cmp(&other.0.id)
     }
 }
-type Cotangents = SmallVec<[Option<Tensor>; 2]>;
-/// What has come to each node so far, by its number.
+/// Nodes that a walk has reached, and what has come to each so far.
+struct Reached {
+    nodes: BinaryHeap<ByNumber>,
+    waiting: Waiting,
+}
+/// By the node's number.
 type Waiting = HashMap<u64, Cotangents, Folded>;
-
-fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here: Origin) -> Result<()> {
-    let mut heap: BinaryHeap<ByNumber> = BinaryHeap::new();
-    let mut waiting = Waiting::default();
-    let give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut Waiting, t: &Arc<Tape>, k: u8, g: Tensor| {
-        let slots = waiting.entry(t.id).or_insert_with(|| {
-            heap.push(ByNumber(t.clone()));
-            t.outputs.iter().map(|_| None).collect()
+thread_local! {
+    static NODES: Rooms<Vec<ByNumber>> = const { RefCell::new(Vec::new()) };
+    static WAITING: Rooms<Waiting> = const { RefCell::new(Vec::new()) };
+}
+impl Reached {
+    fn new() -> Reached {
+        Reached { nodes: recycle::take(&NODES).into(), waiting: recycle::take(&WAITING) }
+    }
+    /// Adds a cotangent of a node's output.
+    fn give(&mut self, node: &Shared<Tape>, output: u8, g: Tensor) {
+        let cotangents = self.waiting.entry(node.id).or_insert_with(|| {
+            self.nodes.push(ByNumber(node.clone()));
+            smallvec![None; node.outputs.len()]
         });
-        if let Some(slot) = slots.get_mut(k as usize) {
-            *slot = Some(match slot.take() {
+        if let Some(sum) = cotangents.get_mut(output as usize) {
+            *sum = Some(match sum.take() {
                 Some(sum) => &sum + &g,
                 None => g,
             });
         }
-    };
-    for (t, k, g) in roots {
-        give(&mut heap, &mut waiting, &t, k, g);
     }
-    while let Some(ByNumber(t)) = heap.pop() {
-        let Some(cotangents) = waiting.remove(&t.id) else { continue };
+    /// The node that was recorded last, and all that came to it: nothing more will.
+    fn next(&mut self) -> Option<(Shared<Tape>, Cotangents)> {
+        let ByNumber(node) = self.nodes.pop()?;
+        let cotangents = self.waiting.remove(&node.id)?;
+        Some((node, cotangents))
+    }
+}
+impl Drop for Reached {
+    fn drop(&mut self) {
+        recycle::give_back(&NODES, std::mem::take(&mut self.nodes).into_vec());
+        recycle::give_back(&WAITING, std::mem::take(&mut self.waiting));
+    }
+}
+
+fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: Walk, here: Origin) -> Result<()> {
+    let mut reached = Reached::new();
+    for (t, k, g) in roots {
+        reached.give(&t, k, g);
+    }
+    while let Some((t, cotangents)) = reached.next() {
         CONTEXT.with(|c| c.inherit.set(Some(t.origin.in_this_range())));
         if let TapeKind::Leaf = t.kind {
             if let Some(g) = cotangents.into_iter().next().flatten() {
@@ -434,9 +502,9 @@ fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here
             let mut saved = t.saved.lock();
             let Some(s) = &*saved else { return Err(Error::at("backward", ErrorKind::TapeReleased, here)) };
             // While the tape is on, what is saved must lead back to its own leaves.
-            let inputs: SmallVec<[Option<Tensor>; 3]> =
+            let inputs: Cotangents =
                 s.inputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(t.place_of_input(k, walk)))).collect();
-            let outputs: SmallVec<[Option<Tensor>; 2]> = s
+            let outputs: Cotangents = s
                 .outputs
                 .iter()
                 .enumerate()
@@ -451,7 +519,7 @@ fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here
             }
             (inputs, outputs)
         };
-        let needs: SmallVec<[bool; 3]> = t.parents.iter().map(|p| p.is_some()).collect();
+        let needs: SmallVec<[bool; 8]> = t.parents.iter().map(|p| p.is_some()).collect();
         let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
         let results = match &t.kind {
             TapeKind::Op(op, arg) => rules::rule(op, *arg, &t.outputs, &args, |c, args| differentiate_body(c, args, walk))?,
@@ -462,7 +530,7 @@ fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here
         for (k, g) in results.into_iter().enumerate() {
             match (g, t.parents.get(k)) {
                 (Some(g), Some(Parent::Leaf(id))) => grads.add(*id, g.ok()?),
-                (Some(g), Some(Parent::Node(node, output))) => give(&mut heap, &mut waiting, node, *output, g.ok()?),
+                (Some(g), Some(Parent::Node(node, output))) => reached.give(node, *output, g.ok()?),
                 _ => {}
             }
         }
@@ -471,7 +539,7 @@ fn pull(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, here
 }
 
 /// The gradient of a composite without a rule: that of its body, on fresh leaves.
-fn differentiate_body(c: &Arc<dyn crate::Composite>, args: &RuleArgs<'_>, walk: Walk) -> Result<Vec<Option<Tensor>>> {
+fn differentiate_body(c: &dyn Composite, args: &RuleArgs<'_>, walk: Walk) -> Result<Cotangents> {
     if c.is_host() {
         return Err(Error::new(c.name(), ErrorKind::Unsupported { backend: "any".into(), what: format!("the gradient of {}", c.name()) }));
     }
@@ -494,7 +562,7 @@ fn identity_node(x: &Tensor) -> Tensor {
     match x.tape() {
         None => x.tracked(),
         Some(_) => {
-            let tape = Arc::new(Tape {
+            let tape = Shared::new(Tape {
                 id: NEXT.fetch_add(1, Relaxed),
                 kind: TapeKind::Op(Op::Cast(x.meta().dtype), Arg::None),
                 parents: smallvec::smallvec![Parent::of(x)],
@@ -508,31 +576,17 @@ fn identity_node(x: &Tensor) -> Tensor {
     }
 }
 /// Walks back as far as the given tensors and collects what arrives there.
-fn pull_until(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk, stops: &[Tensor]) -> Result<()> {
+fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: Walk, stops: &[Tensor]) -> Result<()> {
     let stop: Vec<u64> = stops.iter().filter_map(|t| t.tape().map(|t| t.0.id)).collect();
-    let mut heap: BinaryHeap<ByNumber> = BinaryHeap::new();
-    let mut waiting = Waiting::default();
-    let give = |heap: &mut BinaryHeap<ByNumber>, waiting: &mut Waiting, grads: &mut Grads, t: &Arc<Tape>, k: u8, g: Tensor| {
-        if stop.contains(&t.id) {
-            grads.add(t.id, g);
-            return;
-        }
-        let slots = waiting.entry(t.id).or_insert_with(|| {
-            heap.push(ByNumber(t.clone()));
-            t.outputs.iter().map(|_| None).collect()
-        });
-        if let Some(slot) = slots.get_mut(k as usize) {
-            *slot = Some(match slot.take() {
-                Some(sum) => &sum + &g,
-                None => g,
-            });
-        }
+    let mut reached = Reached::new();
+    let give = |reached: &mut Reached, grads: &mut Grads, t: &Shared<Tape>, k: u8, g: Tensor| {
+        if stop.contains(&t.id) { grads.add(t.id, g) } else { reached.give(t, k, g) }
     };
     for (t, k, g) in roots {
-        give(&mut heap, &mut waiting, grads, &t, k, g);
+        give(&mut reached, grads, &t, k, g);
     }
-    while let Some(ByNumber(t)) = heap.pop() {
-        let (Some(cotangents), TapeKind::Op(op, arg)) = (waiting.remove(&t.id), &t.kind) else { continue };
+    while let Some((t, cotangents)) = reached.next() {
+        let TapeKind::Op(op, arg) = &t.kind else { continue };
         let saved = t.saved.lock();
         let Some(s) = &*saved else { continue };
         let inputs: Vec<Option<Tensor>> =
@@ -553,7 +607,7 @@ fn pull_until(roots: Vec<(Arc<Tape>, u8, Tensor)>, grads: &mut Grads, walk: Walk
         for (k, g) in results.into_iter().enumerate() {
             match (g, t.parents.get(k)) {
                 (Some(g), Some(Parent::Leaf(id))) if stop.contains(id) => grads.add(*id, g.ok()?),
-                (Some(g), Some(Parent::Node(node, output))) => give(&mut heap, &mut waiting, grads, node, *output, g.ok()?),
+                (Some(g), Some(Parent::Node(node, output))) => give(&mut reached, grads, node, *output, g.ok()?),
                 _ => {}
             }
         }

@@ -29,6 +29,7 @@ pub mod planted;
 #[cfg_attr(not(feature = "profiling"), path = "profile/off.rs")]
 pub mod profile;
 mod record;
+pub mod recycle;
 pub mod reference;
 pub mod rng;
 pub mod scalar;

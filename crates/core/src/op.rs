@@ -6,15 +6,16 @@
 //! a scalar operand, the start of a slice — is an [`Arg`] beside it and never part of a plan's key.
 use crate::{
     DType, Device, ErrorKind, Meta, Scalar, Shape,
-    composite::Composite,
+    composite::Keyed,
+    recycle::{Remembered, nothing, remembered},
     scalar::{Binary, Unary},
-    shape::{AxisSet, MAX_RANK},
+    shape::{AxisSet, Dims, MAX_RANK},
 };
 use smallvec::{SmallVec, smallvec};
-use std::{fmt, sync::Arc};
+use std::{fmt, hash::Hash, sync::Arc, thread::LocalKey};
 
 /// Metas of an op's outputs.
-pub type Metas = SmallVec<[Meta; 2]>;
+pub type Metas = SmallVec<[Meta; 3]>;
 
 /// What changes from call to call without a new plan.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -26,6 +27,26 @@ pub enum Arg {
     Scalar(Scalar),
     /// The start of a slice or of an update, in elements of its axis.
     Start(usize),
+}
+
+thread_local! {
+    static CONVS: Remembered<Arc<ConvSpec>> = const { nothing() };
+    static WINDOWS: Remembered<Arc<WindowSpec>> = const { nothing() };
+}
+/// The spec, or the equal one that the thread used before: what is applied again takes no memory again.
+fn shared<T: Hash + Eq>(known: &'static LocalKey<Remembered<Arc<T>>>, spec: T) -> Arc<T> {
+    remembered(known, hash_of(&spec), spec, |same, spec| **same == *spec, Arc::new)
+}
+pub(crate) fn shared_conv(spec: ConvSpec) -> Arc<ConvSpec> {
+    shared(&CONVS, spec)
+}
+impl Op {
+    pub(crate) fn conv(spec: ConvSpec) -> Op {
+        Op::Conv(shared_conv(spec))
+    }
+    pub(crate) fn window(spec: WindowSpec) -> Op {
+        Op::Window(shared(&WINDOWS, spec))
+    }
 }
 
 /// One primitive.
@@ -85,7 +106,7 @@ pub enum Op {
     /// The same value, through which no gradient flows.
     StopGrad,
     /// A named function with a plain body.
-    Composite(Arc<dyn Composite>),
+    Composite(Keyed),
 }
 
 /// On which side of a binary function the scalar argument stands.
@@ -399,7 +420,7 @@ impl Op {
     /// Shapes, dtypes or axes that do not go together.
     pub fn infer(&self, inputs: &[Meta]) -> Result<Metas, ErrorKind> {
         match self {
-            Op::Composite(c) => c.infer(inputs).map(SmallVec::from_vec),
+            Op::Composite(c) => c.infer(inputs),
             // The values, and where they came from.
             Op::Sort { .. } => self.infer_first(inputs).map(|values| smallvec![values, Meta { dtype: DType::I64, ..values }]),
             Op::Window(spec) if spec.op == WindowOp::Max => self.infer_first(inputs).map(|values| smallvec![values, Meta { dtype: DType::I64, ..values }]),
@@ -533,7 +554,7 @@ impl Op {
                     }
                     total = total.saturating_add(m.shape[a]);
                 }
-                let mut dims = first.shape.to_vec();
+                let mut dims = Dims::from_slice(&first.shape);
                 dims[a] = total;
                 Ok(Meta { shape: Shape::new(&dims)?, ..*first })
             }

@@ -5,6 +5,7 @@ use crate::{
     cell::CellWrite,
     error::Origin,
     op::{Arg, Metas, Op, mix},
+    recycle::Shared,
     schedule,
     value::{Other, Value},
 };
@@ -65,7 +66,7 @@ pub(crate) struct Log {
     pub device: Device,
     pub records: Vec<Record>,
     /// One reference each, which is no user's.
-    pub values: Vec<Arc<Value>>,
+    pub values: Vec<Shared<Value>>,
     pub writes: Vec<CellWrite>,
     pub epoch: u32,
     pub structure: u64,
@@ -205,7 +206,7 @@ impl Context {
         self.own.borrow().0.iter().find(|(_, s)| s.id == id).map(|(_, s)| *s)
     }
     /// This thread's streams (none while capturing).
-    pub fn streams(&self) -> SmallVec<[&'static Stream; 2]> {
+    pub fn streams(&self) -> SmallVec<[&'static Stream; 8]> {
         if !self.captures.borrow().is_empty() {
             return SmallVec::new();
         }
@@ -260,7 +261,7 @@ impl Log {
     }
     /// The slot of a value in this window. One that is in memory becomes an input; a deferred one is recorded
     /// again, which is its recomputation.
-    pub fn slot_of(&mut self, value: &Arc<Value>) -> Result<u32, NoSlot> {
+    pub fn slot_of(&mut self, value: &Shared<Value>) -> Result<u32, NoSlot> {
         if let Some(slot) = value.slot(self.epoch) {
             return Ok(slot);
         }
@@ -270,7 +271,7 @@ impl Log {
         if let Some(recipe) = value.take_recipe() {
             let inputs = recipe.inputs.iter().map(|k| self.slot_of(k)).collect::<Result<_, NoSlot>>()?;
             schedule::count(|s| s.recomputed += 1);
-            return Ok(self.push(recipe.op, recipe.arg, inputs, std::slice::from_ref(value)));
+            return Ok(self.push(recipe.op.clone(), recipe.arg, inputs, std::slice::from_ref(value)));
         }
         if let Some(stored) = value.stored() {
             let dense = stored.is_dense(&value.meta.shape);
@@ -285,7 +286,7 @@ impl Log {
         })
     }
     /// Appends a record and hashes it.
-    pub fn push(&mut self, op: Op, arg: Arg, inputs: Slots, outputs: &[Arc<Value>]) -> u32 {
+    pub fn push(&mut self, op: Op, arg: Arg, inputs: Slots, outputs: &[Shared<Value>]) -> u32 {
         let first = self.values.len() as u32;
         for (k, v) in outputs.iter().enumerate() {
             v.set_slot(self.epoch, first + k as u32);
@@ -295,14 +296,14 @@ impl Log {
         first
     }
     /// As `push`, of an op with one output, whose value it makes.
-    fn push_new(&mut self, op: Op, arg: Arg, inputs: Slots, meta: Meta, origin: Origin, home: u32) -> Arc<Value> {
+    fn push_new(&mut self, op: Op, arg: Arg, inputs: Slots, meta: Meta, origin: Origin, home: u32) -> Shared<Value> {
         let value = Value::pending(meta, origin, home, self.epoch, self.values.len() as u32);
         self.values.push(value.clone());
         self.append(op, arg, inputs, 1);
         value
     }
     /// Appends an input: a value that is in memory, with the strides it has there.
-    fn push_input(&mut self, value: &Arc<Value>, dense: bool, strides: u64) -> u32 {
+    fn push_input(&mut self, value: &Shared<Value>, dense: bool, strides: u64) -> u32 {
         let first = self.values.len() as u32;
         value.set_slot(self.epoch, first);
         self.values.push(value.clone());
@@ -364,13 +365,13 @@ impl Log {
 ///
 /// # Errors
 /// An input that cannot be had; an op inside a capture that reads what was captured elsewhere.
-pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], metas: &Metas, origin: Origin) -> Result<SmallVec<[Arc<Value>; 2]>, Error> {
+pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], metas: &Metas, origin: Origin) -> Result<SmallVec<[Shared<Value>; 4]>, Error> {
     CONTEXT.with(|c| {
         let device = metas.first().map_or_else(|| Err(Error::at(op.name(), ErrorKind::Internal("an op without outputs".into()), origin)), |m| Ok(m.device))?;
         c.ahead.judge(inputs);
         let stream = c.stream(device);
         let (mut log, slots) = slots_of(&stream, &op, inputs, origin)?;
-        let values: SmallVec<[Arc<Value>; 2]> = metas.iter().map(|m| Value::pending(*m, origin, stream.id, 0, 0)).collect();
+        let values: SmallVec<[Shared<Value>; 4]> = metas.iter().map(|m| Value::pending(*m, origin, stream.id, 0, 0)).collect();
         log.push(op, arg, slots, &values);
         close_if_full(c, &mut log);
         Ok(values)
@@ -380,7 +381,7 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], metas: &Metas, origin
 ///
 /// # Errors
 /// As `record`.
-pub(crate) fn record_one(op: Op, arg: Arg, inputs: &[&Tensor], meta: Meta, origin: Origin) -> Result<Arc<Value>, Error> {
+pub(crate) fn record_one(op: Op, arg: Arg, inputs: &[&Tensor], meta: Meta, origin: Origin) -> Result<Shared<Value>, Error> {
     CONTEXT.with(|c| {
         let stream = c.stream(meta.device);
         let (mut log, slots) = slots_of(&stream, &op, inputs, origin)?;
@@ -389,7 +390,7 @@ pub(crate) fn record_one(op: Op, arg: Arg, inputs: &[&Tensor], meta: Meta, origi
         Ok(value)
     })
 }
-type Slots = SmallVec<[u32; 3]>;
+type Slots = SmallVec<[u32; 8]>;
 /// The window of a stream, and the places of the inputs in it.
 fn slots_of<'a>(stream: &'a Stream, op: &Op, inputs: &[&Tensor], origin: Origin) -> Result<(MutexGuard<'a, Log>, Slots), Error> {
     let mut log = stream.log.lock();
@@ -432,7 +433,7 @@ fn close_if_full(c: &Context, log: &mut Log) {
 }
 
 /// Makes a value ready, whoever recorded it.
-pub(crate) fn evaluate(value: &Arc<Value>) -> Result<(), Error> {
+pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
     value.is_read();
     while !value.is_in_memory() {
         let home = if value.is_pending() {
@@ -509,12 +510,12 @@ pub fn with_eager<R>(on: bool, f: impl FnOnce() -> R) -> R {
 }
 
 /// Metas for values made outside ops.
-pub(crate) fn ready(meta: Meta, origin: Origin, stored: crate::value::Stored) -> Arc<Value> {
+pub(crate) fn ready(meta: Meta, origin: Origin, stored: crate::value::Stored) -> Shared<Value> {
     Value::ready(meta, origin, CAPTURE, stored)
 }
 
 /// Makes values the first inputs of the capture that is open, in order.
-pub(crate) fn register_inputs(values: &[Arc<Value>]) {
+pub(crate) fn register_inputs(values: &[Shared<Value>]) {
     CONTEXT.with(|c| {
         if let Some(s) = c.captures.borrow().last() {
             let mut log = s.log.lock();

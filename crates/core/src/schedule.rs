@@ -9,6 +9,7 @@ use crate::{
     op::Arg,
     planted::{Plant, is},
     record::{CONTEXT, Log, Record},
+    recycle::{self, Rooms, Shared, emptied},
     value::{Kept, Recipe, Stored, Value},
 };
 use parking_lot::Mutex;
@@ -186,7 +187,7 @@ pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
 enum Stop {
     Reader(Error),
     /// It failed midway, and these inputs may be overwritten.
-    Spoiled(Error, Vec<Arc<Value>>),
+    Spoiled(Error, Vec<Shared<Value>>),
     Record(usize, ErrorKind),
 }
 
@@ -219,11 +220,32 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     restart(log, cut);
     Ok(())
 }
+/// What a plan is bound to.
+struct Lists<'a> {
+    inputs: Vec<&'a Stored>,
+    writes: Vec<&'a CellWrite>,
+}
+thread_local! {
+    static INPUTS: Rooms<Vec<&'static Stored>> = const { RefCell::new(Vec::new()) };
+    static WRITES: Rooms<Vec<&'static CellWrite>> = const { RefCell::new(Vec::new()) };
+}
+impl Lists<'_> {
+    fn take() -> Self {
+        Lists { inputs: emptied(recycle::take(&INPUTS)), writes: emptied(recycle::take(&WRITES)) }
+    }
+}
+impl Drop for Lists<'_> {
+    fn drop(&mut self) {
+        recycle::give_back(&INPUTS, emptied(std::mem::take(&mut self.inputs)));
+        recycle::give_back(&WRITES, emptied(std::mem::take(&mut self.writes)));
+    }
+}
 /// Binds the plan that was just found to the window's memory, replays it and gives its results out.
 fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     let internal = |what: &str| Stop::Reader(Error::new("read", ErrorKind::Internal(what.into())));
     let (plan, sized) = log.recent.get(place).ok_or_else(|| internal("a plan was lost"))?;
-    let mut inputs: SmallVec<[&Stored; 16]> = SmallVec::new();
+    let mut lists = Lists::take();
+    let Lists { inputs, writes } = &mut lists;
     for (_, source) in &plan.graph.inputs {
         let bound = match source {
             // Slots are the same for every window of one structure.
@@ -233,18 +255,18 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
         inputs.push(bound.stored().ok_or_else(|| internal("an input is not in memory"))?);
     }
     let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
-    let mut replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: log.device, origin: &origin, bad: &|_| Vec::new() };
+    let mut replay = Replay { plan, sized, records: &log.records, inputs, device: log.device, origin: &origin, bad: &|_| Vec::new() };
     if plan.is_direct && log.writes.is_empty() && replay.untainted() {
         let stored = replay.run_direct().map_err(Stop::Reader)?;
         log.values[plan.publish[0].0 as usize].store(stored);
         CONTEXT.with(|c| c.ahead.learn(log, || Direct::new(plan, sized)));
         return Ok(());
     }
-    let writes: SmallVec<[&CellWrite; 16]> = log.writes.iter().filter(|w| (w.slot as usize) < slots).collect();
+    writes.extend(log.writes.iter().filter(|w| (w.slot as usize) < slots));
     let bad = |taints: &[Option<Error>]| {
-        let groups = bad_groups(&writes, |slot| taints[plan.graph.of_slot[slot as usize] as usize].clone());
+        let groups = bad_groups(writes, |slot| taints[plan.graph.of_slot[slot as usize] as usize].clone());
         let mut bad: Vec<Option<Error>> = vec![None; plan.graph.vals.len()];
-        for w in &writes {
+        for w in &*writes {
             if let Some(e) = groups.get(&w.group) {
                 bad[plan.graph.of_slot[w.slot as usize] as usize] = Some(e.clone());
             }
@@ -255,10 +277,10 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     let own = replay.reserve().map_err(Stop::Reader)?;
     let outcome = replay.run(own).map_err(|e| {
         let slot = |i: u32| if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) { Some(*slot) } else { None };
-        let spoiled: Vec<Arc<Value>> = replay.overwritten().filter_map(slot).map(|s| log.values[s as usize].clone()).collect();
+        let spoiled: Vec<Shared<Value>> = replay.overwritten().filter_map(slot).map(|s| log.values[s as usize].clone()).collect();
         if spoiled.is_empty() { Stop::Reader(e) } else { Stop::Spoiled(e, spoiled) }
     })?;
-    publish(log, &replay, &outcome, &writes);
+    publish(log, &replay, &outcome, writes);
     Ok(())
 }
 
@@ -392,7 +414,7 @@ fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
                 Err(why) => lost = Some(ErrorKind::from(why)),
             }
         }
-        let outs: Vec<Arc<Value>> = (0..r.outputs as usize).map(|o| values[r.first as usize + o].clone()).collect();
+        let outs: Vec<Shared<Value>> = (0..r.outputs as usize).map(|o| values[r.first as usize + o].clone()).collect();
         if let Some(kind) = lost {
             for v in outs {
                 let e = Error::at(r.op.name(), kind.clone(), v.origin);

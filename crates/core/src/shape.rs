@@ -29,8 +29,9 @@ struct Sizes {
     hash: u64,
 }
 static SCALAR: Sizes = Sizes { rank: 0, dims: [1; MAX_RANK], elements: 1, strides: [0; MAX_RANK], hash: 0 };
-type Dims = (usize, [usize; MAX_RANK]);
-static RECORDS: LazyLock<Mutex<HashMap<Dims, &'static Sizes>>> = LazyLock::new(Default::default);
+/// Sizes on their way to a shape.
+pub(crate) type Dims = SmallVec<[usize; MAX_RANK]>;
+static RECORDS: LazyLock<Mutex<HashMap<(usize, [usize; MAX_RANK]), &'static Sizes>>> = LazyLock::new(Default::default);
 const RECENT: usize = 256;
 thread_local! {
     /// Records this thread met lately, by a cheap hash: most look-ups end here, without a lock.
@@ -89,6 +90,12 @@ impl Shape {
         let mut sizes = [1; MAX_RANK];
         sizes[..dims.len()].copy_from_slice(dims);
         Ok(record(dims.len(), sizes))
+    }
+    /// An axis of `size` among `rank` axes, the others of size 1: as one number per index of that axis broadcasts.
+    pub(crate) fn along(axis: usize, size: usize, rank: usize) -> Shape {
+        let mut dims = [1; MAX_RANK];
+        dims[axis] = size;
+        record(rank, dims)
     }
     /// How many axes.
     pub fn rank(&self) -> usize {
@@ -317,6 +324,10 @@ impl AxisSet {
     /// One axis.
     pub fn one(axis: usize) -> AxisSet {
         AxisSet(1 << axis)
+    }
+    /// These axes.
+    pub fn of(axes: impl IntoIterator<Item = usize>) -> AxisSet {
+        AxisSet(axes.into_iter().fold(0, |set, axis| set | 1 << axis))
     }
     /// Is `axis` in it?
     pub fn has(self, axis: usize) -> bool {

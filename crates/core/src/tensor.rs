@@ -6,6 +6,7 @@ use crate::{
     grad::Tape,
     op::{Metas, Side},
     record,
+    recycle::Shared,
     scalar::{Binary, Class, Unary},
     shape::{Layout, ToShape},
     value::{Stored, Value},
@@ -60,12 +61,12 @@ pub use statistics::Interpolation;
 /// ```
 #[derive(Clone)]
 pub struct Tensor {
-    value: Arc<Value>,
-    tape: Option<(Arc<Tape>, u8)>,
+    value: Shared<Value>,
+    tape: Option<(Shared<Tape>, u8)>,
 }
 
 /// The outputs of one op.
-pub type Outputs = SmallVec<[Tensor; 2]>;
+pub type Outputs = SmallVec<[Tensor; 3]>;
 
 /// The right side of a binary method: a tensor or a Rust number, which takes the tensor's dtype.
 pub trait Operand {
@@ -98,19 +99,19 @@ impl Operand for Scalar {
 }
 
 impl Tensor {
-    pub(crate) fn from_value(value: Arc<Value>) -> Tensor {
+    pub(crate) fn from_value(value: Shared<Value>) -> Tensor {
         Tensor { value, tape: None }
     }
-    pub(crate) fn value(&self) -> &Arc<Value> {
+    pub(crate) fn value(&self) -> &Shared<Value> {
         &self.value
     }
-    pub(crate) fn tape(&self) -> Option<&(Arc<Tape>, u8)> {
+    pub(crate) fn tape(&self) -> Option<&(Shared<Tape>, u8)> {
         self.tape.as_ref()
     }
-    pub(crate) fn with_leaf(self, leaf: Arc<Tape>) -> Tensor {
+    pub(crate) fn with_leaf(self, leaf: Shared<Tape>) -> Tensor {
         Tensor { tape: Some((leaf, 0)), ..self }
     }
-    pub(crate) fn with_tape(self, tape: Option<(Arc<Tape>, u8)>) -> Tensor {
+    pub(crate) fn with_tape(self, tape: Option<(Shared<Tape>, u8)>) -> Tensor {
         Tensor { tape, ..self }
     }
     /// A value with no data yet: the input of a captured body.
@@ -254,7 +255,7 @@ impl Tensor {
         if let Some(e) = inputs.iter().find_map(|t| t.error()) {
             return fail_all(&op, e);
         }
-        let metas: SmallVec<[Meta; 4]> = inputs.iter().map(|t| t.value.meta).collect();
+        let metas: SmallVec<[Meta; 8]> = inputs.iter().map(|t| t.value.meta).collect();
         let outputs: Metas = match op.infer(&metas) {
             Ok(m) => m,
             Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
@@ -460,7 +461,7 @@ impl Tensor {
     }
 }
 /// The place on the tape of an op's only output.
-fn tape_of(op: Op, arg: Arg, inputs: &[&Tensor], value: &Arc<Value>, origin: Origin) -> Option<(Arc<Tape>, u8)> {
+fn tape_of(op: Op, arg: Arg, inputs: &[&Tensor], value: &Shared<Value>, origin: Origin) -> Option<(Shared<Tape>, u8)> {
     crate::grad::record(op, arg, inputs, std::slice::from_ref(value), origin).map(|tape| (tape, 0))
 }
 /// Does a gradient flow from the inputs through the op?

@@ -1,4 +1,4 @@
-//! Values: results of ops, computed or not. A user's `Tensor` holds a plain `Arc<Value>`; the tape and the recipes refer
+//! Values: results of ops, computed or not. A user's `Tensor` holds a plain `Shared<Value>`; the tape and the recipes refer
 //! to values through [`Kept`], which counts itself, so that `users = strong count - kept count` tells whether anybody
 //! else can still see the value. Only those force it into memory. A window holds each of its values once, as a user
 //! would, and leaves itself out where it counts.
@@ -10,16 +10,20 @@ use crate::{
     buffer::Buffer,
     error::Origin,
     op::{Arg, Op},
+    recycle::{Recycled, Shared, Spares},
     shape::{Layout, MAX_RANK},
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{
-        AtomicU8, AtomicU32, AtomicU64,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
-        fence,
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc, OnceLock,
+        atomic::{
+            AtomicU8, AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+            fence,
+        },
     },
 };
 
@@ -37,6 +41,15 @@ pub(crate) struct Value {
     stored: Memory,
     /// What became of it, where its stage is `OTHER`.
     other: Mutex<Other>,
+}
+/// What a new value is made of.
+pub(crate) struct New {
+    meta: Meta,
+    origin: Origin,
+    home: u32,
+    place: u64,
+    stage: u8,
+    stored: Option<Stored>,
 }
 /// Where a value lies.
 enum Memory {
@@ -91,7 +104,7 @@ pub(crate) enum Other {
     #[default]
     None,
     /// Only the tape wants it, and it is a Map of values that are kept: computed again where it is read.
-    Deferred(Box<Recipe>),
+    Deferred(Shared<Recipe>),
     /// It could not be recorded, or its step was withheld.
     Failed(Error),
     /// Its buffer was given to its successor (an old value of a cell that nobody can read any more).
@@ -139,39 +152,23 @@ pub(crate) struct Recipe {
 }
 
 impl Value {
-    fn new(meta: Meta, origin: Origin, home: u32, place: u64, stage: u8, stored: Memory, other: Other) -> Arc<Value> {
-        let (kept, place, stage) = (AtomicU32::new(0), AtomicU64::new(place), AtomicU8::new(stage));
-        Arc::new(Value { meta, origin, home, kept, place, stage, stored, other: Mutex::new(other) })
-    }
     /// A value that was recorded at a place of a window.
-    pub fn pending(meta: Meta, origin: Origin, home: u32, epoch: u32, slot: u32) -> Arc<Value> {
-        Value::new(meta, origin, home, place(epoch, slot), PENDING, Memory::none(), Other::None)
+    pub fn pending(meta: Meta, origin: Origin, home: u32, epoch: u32, slot: u32) -> Shared<Value> {
+        Shared::new(New { meta, origin, home, place: place(epoch, slot), stage: PENDING, stored: None })
     }
     /// A value that is in memory.
-    pub fn ready(meta: Meta, origin: Origin, home: u32, stored: Stored) -> Arc<Value> {
-        let stage = stored.stage(&meta.shape);
-        Value::new(meta, origin, home, 0, stage, Memory::Given(stored), Other::None)
+    pub fn ready(meta: Meta, origin: Origin, home: u32, stored: Stored) -> Shared<Value> {
+        Shared::new(New { meta, origin, home, place: 0, stage: stored.stage(&meta.shape), stored: Some(stored) })
     }
     /// As `ready`, of a value that was computed before anybody asked for it; the mark, not 0, tells which.
-    pub fn made_ahead(meta: Meta, origin: Origin, home: u32, stored: Stored, mark: u32) -> Arc<Value> {
-        let stage = stored.stage(&meta.shape);
-        Value::new(meta, origin, home, place(NO_WINDOW, mark), stage, Memory::Given(stored), Other::None)
+    pub fn made_ahead(meta: Meta, origin: Origin, home: u32, stored: Stored, mark: u32) -> Shared<Value> {
+        Shared::new(New { meta, origin, home, place: place(NO_WINDOW, mark), stage: stored.stage(&meta.shape), stored: Some(stored) })
     }
     /// A value that could not be recorded.
-    pub fn failed(meta: Meta, origin: Origin, home: u32, error: Error) -> Arc<Value> {
-        Value::new(meta, origin, home, FAILED, OTHER, Memory::none(), Other::Failed(error))
-    }
-    /// How many handles there are besides those that count themselves, and how many of these. While others come and go
-    /// it errs on the side of more users: a handle that begins or ceases to count itself meanwhile is taken for one.
-    pub fn holders(self: &Arc<Value>) -> (u32, u32) {
-        let before = self.kept.load(Acquire);
-        let all = Arc::strong_count(self) as u32;
-        fence(Acquire);
-        let kept = before.min(self.kept.load(Relaxed));
-        (all.saturating_sub(kept), kept)
-    }
-    pub fn users(self: &Arc<Value>) -> u32 {
-        self.holders().0
+    pub fn failed(meta: Meta, origin: Origin, home: u32, error: Error) -> Shared<Value> {
+        let value: Shared<Value> = Shared::new(New { meta, origin, home, place: FAILED, stage: OTHER, stored: None });
+        *value.other.lock() = Other::Failed(error);
+        value
     }
     pub fn kept(&self) -> u32 {
         self.kept.load(Acquire)
@@ -197,14 +194,14 @@ impl Value {
     }
     /// It is computed where it is read.
     pub fn defer(&self, recipe: Recipe) {
-        self.set_other(Other::Deferred(Box::new(recipe)));
+        self.set_other(Other::Deferred(Shared::new(recipe)));
     }
     /// Its buffer is given to its successor.
     pub fn donate(&self) {
         self.set_other(Other::Donated);
     }
     /// A deferred value is pending again: the recipe, to be recorded.
-    pub fn take_recipe(&self) -> Option<Box<Recipe>> {
+    pub fn take_recipe(&self) -> Option<Shared<Recipe>> {
         let mut other = self.other.lock();
         match std::mem::take(&mut *other) {
             Other::Deferred(recipe) => {
@@ -275,11 +272,68 @@ impl Value {
         ErrorKind::Internal("a value whose buffer was reused was read".into())
     }
 }
-impl Drop for Value {
-    fn drop(&mut self) {
+impl Shared<Value> {
+    /// How many handles there are besides those that count themselves, and how many of these. While others come and go
+    /// it errs on the side of more users: a handle that begins or ceases to count itself meanwhile is taken for one.
+    pub fn holders(&self) -> (u32, u32) {
+        let before = self.kept.load(Acquire);
+        let all = self.count() as u32;
+        fence(Acquire);
+        let kept = before.min(self.kept.load(Relaxed));
+        (all.saturating_sub(kept), kept)
+    }
+    pub fn users(&self) -> u32 {
+        self.holders().0
+    }
+}
+thread_local! {
+    static SPARES: RefCell<Vec<triomphe::Arc<Value>>> = const { RefCell::new(Vec::new()) };
+    static RECIPES: RefCell<Vec<triomphe::Arc<Recipe>>> = const { RefCell::new(Vec::new()) };
+}
+impl Recycled for Recipe {
+    const MOST: usize = 1024;
+    fn spares() -> &'static Spares<Recipe> {
+        &RECIPES
+    }
+    fn clear(&mut self) {
+        self.op = Op::Input;
+        self.inputs.clear();
+    }
+    type New = Recipe;
+    fn make(new: Recipe) -> Recipe {
+        new
+    }
+    fn remake(&mut self, new: Recipe) {
+        *self = new;
+    }
+}
+impl Recycled for Value {
+    const MOST: usize = 4096;
+    fn spares() -> &'static Spares<Value> {
+        &SPARES
+    }
+    fn clear(&mut self) {
         if let Some(stored) = self.stored.take() {
             Buffer::release(stored.buffer);
         }
+        *self.other.get_mut() = Other::None;
+    }
+    type New = New;
+    fn make(new: New) -> Value {
+        let New { meta, origin, home, place, stage, stored } = new;
+        let (kept, place, stage) = (AtomicU32::new(0), AtomicU64::new(place), AtomicU8::new(stage));
+        Value { meta, origin, home, kept, place, stage, stored: stored.map_or(Memory::none(), Memory::Given), other: Mutex::default() }
+    }
+    fn remake(&mut self, new: New) {
+        // Nobody holds it, so nobody keeps it, and what became of it was forgotten.
+        (self.meta, self.origin, self.home) = (new.meta, new.origin, new.home);
+        (*self.place.get_mut(), *self.stage.get_mut()) = (new.place, new.stage);
+        self.stored = new.stored.map_or(Memory::none(), Memory::Given);
+    }
+}
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 fn place(epoch: u32, slot: u32) -> u64 {
@@ -287,9 +341,9 @@ fn place(epoch: u32, slot: u32) -> u64 {
 }
 
 /// The tape's or a recipe's reference to a value.
-pub(crate) struct Kept(Arc<Value>);
+pub(crate) struct Kept(Shared<Value>);
 impl Kept {
-    pub fn new(value: &Arc<Value>) -> Kept {
+    pub fn new(value: &Shared<Value>) -> Kept {
         let value = value.clone();
         value.kept.fetch_add(1, AcqRel);
         Kept(value)
@@ -307,8 +361,8 @@ impl Drop for Kept {
     }
 }
 impl std::ops::Deref for Kept {
-    type Target = Arc<Value>;
-    fn deref(&self) -> &Arc<Value> {
+    type Target = Shared<Value>;
+    fn deref(&self) -> &Shared<Value> {
         &self.0
     }
 }

@@ -1,7 +1,8 @@
 //! Multi-head attention (Vaswani et al. 2017), as `torch.nn.MultiheadAttention`.
 use crate::{Linear, Module, Param, Site, init};
 use adamant_core::{
-    DType, Error, ErrorKind, Result, Tensor,
+    DType, Error, ErrorKind, Outputs, Result, Tensor,
+    composite::split::Split,
     functional::{self, AttentionOptions},
 };
 
@@ -203,14 +204,22 @@ impl MultiheadAttention {
     #[track_caller]
     fn projections(&self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<[Tensor; 3]> {
         let (one, pair) = (std::ptr::eq(query, key) && std::ptr::eq(key, value), std::ptr::eq(key, value));
-        let parts = |x: &Tensor, first: usize, count: usize| self.project(&self.inside(x)?, first, count)?.chunk(count, -1);
+        // As `chunk`, without a vector of its own.
+        let parts = |x: &Tensor, first: usize, count: usize| -> Result<Outputs> {
+            let all = self.project(&self.inside(x)?, first, count)?;
+            Ok(Tensor::composite(Split { axis: all.rank() - 1, parts: count }, &[&all]))
+        };
         let one_by_one = |first: usize, count: usize| (0..count).map(move |k| self.project(&self.inside([query, key, value][first + k])?, first + k, 1));
-        let all: Vec<Tensor> = match (&self.in_proj_weight, one, pair) {
+        let all: Outputs = match (&self.in_proj_weight, one, pair) {
             (Some(_), true, _) => parts(query, 0, 3)?,
             (Some(_), false, true) => one_by_one(0, 1).chain(parts(key, 1, 2)?.into_iter().map(Ok)).collect::<Result<_>>()?,
             _ => one_by_one(0, 3).collect::<Result<_>>()?,
         };
-        <[Tensor; 3]>::try_from(all).map_err(|_| Error::new("MultiheadAttention", ErrorKind::Internal("no three projections".into())))
+        let mut all = all.into_iter();
+        match (all.next(), all.next(), all.next()) {
+            (Some(q), Some(k), Some(v)) => Ok([q.ok()?, k.ok()?, v.ok()?]),
+            _ => Err(Error::new("MultiheadAttention", ErrorKind::Internal("no three projections".into()))),
+        }
     }
     /// `count` projections of a tensor from number `first` on: queries (0), keys (1), values (2), side by side.
     #[track_caller]

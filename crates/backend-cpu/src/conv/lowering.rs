@@ -8,7 +8,7 @@
 use crate::gemm::context::{Accumulator, Context};
 use crate::gemm::micro::Segment;
 use crate::gemm::pack::{PackA, PackB};
-use crate::scratch::{collected, room};
+use crate::scratch::{Room, collected, room};
 use adamant_core::ErrorKind;
 
 /// One spatial axis of a lowered convolution.
@@ -23,7 +23,7 @@ pub(crate) struct Axis {
     /// Padded coordinates from an output to the next.
     pub(crate) step: usize,
     /// The padded coordinate of each tap at output 0.
-    pub(crate) taps: Vec<usize>,
+    pub(crate) taps: Room<usize>,
 }
 impl Axis {
     /// Another of it.
@@ -75,7 +75,7 @@ impl Lowering {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(crate) fn lines(&self, channels: usize) -> Result<Vec<usize>, ErrorKind> {
+    pub(crate) fn lines(&self, channels: usize) -> Result<Room<usize>, ErrorKind> {
         let [deep, high, wide] = &self.axes;
         let split = wide.step;
         let mut lines = room(channels * deep.taps.len() * high.taps.len() * wide.taps.len())?;
@@ -164,7 +164,7 @@ impl Lowering {
 #[derive(Debug)]
 pub(crate) struct Runs {
     pub(crate) length: usize,
-    pub(crate) offsets: Vec<usize>,
+    pub(crate) offsets: Room<usize>,
 }
 
 /// A matrix whose element (line, position) is `source[lines[line] + runs[position]]`.

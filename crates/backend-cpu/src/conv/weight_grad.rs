@@ -35,8 +35,7 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
     let count = if work < SERIAL_WORK { 1 } else { threads.count() };
     // A task is a range of channels of x: it pads only those.
     let share = if count > 1 { ins.div_ceil(2 * count) } else { ins };
-    let serial = Threads::new(1);
-    let threads = if count > 1 { threads } else { &serial };
+    let threads = if count > 1 { threads } else { Threads::alone() };
     let rows = ins * taps;
     T::with_scratch(|scratch| {
         for group in 0..shape.groups {

@@ -14,7 +14,7 @@ use crate::{
     math::elementary::{exp, log},
     operand::{In, internal},
     reduce::tree::{Element, Sum, block},
-    scratch::filled,
+    scratch::{Room, filled},
     simd::{Arithmetic, Float, Kernel, Simd, dispatch},
     threads::Threads,
 };
@@ -65,7 +65,7 @@ struct Heads {
     causal: bool,
     scale: f64,
     isa: Isa,
-    alone: Threads,
+    alone: &'static Threads,
 }
 impl Heads {
     fn new(attention: &Attention, [q, k, v]: [&In<'_>; 3], isa: Isa) -> Result<Heads, ErrorKind> {
@@ -85,7 +85,7 @@ impl Heads {
             causal: attention.causal,
             scale: attention.scale,
             isa,
-            alone: Threads::new(1),
+            alone: Threads::alone(),
         })
     }
     /// How many keys the queries before `end` see.
@@ -101,7 +101,7 @@ impl Heads {
         }
     }
     fn product<T: GemmElement>(&self, m: usize, n: usize, k: usize, a: MatRef<'_, T>, b: MatRef<'_, T>, c: &mut [T]) -> Result<(), ErrorKind> {
-        gemm(&self.alone, self.isa, 1, m, n, k, a, b, c, &EpilogueProgram::default())
+        gemm(self.alone, self.isa, 1, m, n, k, a, b, c, &EpilogueProgram::default())
     }
 }
 
@@ -229,7 +229,7 @@ where
     let [q, k, v] = operands.inputs else { return Err(internal("attention with other operands")) };
     let h = Heads::new(attention, [q, k, v], runtime.isa)?;
     let (isa, scale) = (runtime.isa, M::Real::nearest(attention.scale));
-    let (mut q_room, mut k_room, mut v_room) = (Vec::new(), Vec::new(), Vec::new());
+    let [mut q_room, mut k_room, mut v_room] = <[Room<M::Real>; 3]>::default();
     let q = widened::<M>(isa, q.dense()?, &mut q_room)?;
     let k = widened::<M>(isa, k.dense()?, &mut k_room)?;
     let v = widened::<M>(isa, v.dense()?, &mut v_room)?;
@@ -270,7 +270,7 @@ where
     let [g, q, k, v, out, lse, rest @ ..] = operands.inputs else { return Err(internal("the backward of attention with other operands")) };
     let h = Heads::new(&backward.forward, [q, k, v], runtime.isa)?;
     let (isa, scale) = (runtime.isa, M::Real::nearest(h.scale));
-    let mut rooms: [Vec<M::Real>; 5] = Default::default();
+    let mut rooms = <[Room<M::Real>; 5]>::default();
     let [g_room, q_room, k_room, v_room, o_room] = &mut rooms;
     let g = widened::<M>(isa, g.dense()?, g_room)?;
     let q = widened::<M>(isa, q.dense()?, q_room)?;

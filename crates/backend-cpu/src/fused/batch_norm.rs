@@ -8,10 +8,11 @@ use crate::{
     map::loops::Real,
     operand::internal,
     reduce::tree::Element,
-    scratch::{filled, room},
+    scratch::{Kept, Parts, filled, parts, room},
     simd::{Arithmetic, Float, Kernel, Simd, dispatch},
 };
 use adamant_core::{ErrorKind, Shape, composite::norm::Norm};
+use smallvec::SmallVec;
 
 /// `[samples, channels, inner]`.
 #[derive(Clone, Copy)]
@@ -43,11 +44,13 @@ impl Sizes {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn tasks<'a, M, T>(&self, threads: usize, out: &'a mut [M], shares: &'a mut [T]) -> Result<Vec<Task<'a, M, T>>, ErrorKind> {
+    fn tasks<'a, M: Kept, T>(&self, threads: usize, out: &'a mut [M], shares: &'a mut [T]) -> Result<SmallVec<[Task<'a, M, T>; 1]>, ErrorKind> {
         let group = if threads == 1 || self.channels * self.elements() < 1 << 15 { self.channels } else { self.channels.div_ceil(threads * 4) }.max(1);
-        let mut tasks: Vec<Task<'a, M, T>> = room(shares.len().div_ceil(group))?;
+        let mut tasks: SmallVec<[Task<'a, M, T>; 1]> = SmallVec::new();
+        let count = shares.len().div_ceil(group);
+        tasks.try_reserve(count).map_err(|_| ErrorKind::OutOfMemory { asked: count * size_of::<Task<'a, M, T>>(), in_use: 0, cap: None })?;
         for (k, shares) in shares.chunks_mut(group).enumerate() {
-            tasks.push(Task { first: k * group, pieces: room(self.samples)?, shares });
+            tasks.push(Task { first: k * group, pieces: parts(self.samples)?, shares });
         }
         for sample in out.chunks_mut((self.channels * self.inner).max(1)) {
             for (task, piece) in tasks.iter_mut().zip(sample.chunks_mut(group * self.inner)) {
@@ -59,10 +62,10 @@ impl Sizes {
 }
 
 /// Neighbouring channels.
-struct Task<'a, M, T> {
+struct Task<'a, M: Kept, T> {
     first: usize,
     /// what they are of each sample
-    pieces: Vec<&'a mut [M]>,
+    pieces: Parts<'a, M>,
     /// what each has besides
     shares: &'a mut [T],
 }
@@ -288,9 +291,10 @@ where
     let Some((dx, params)) = operands.outputs.split_first_mut() else { return Err(internal("the backward of a norm without outputs")) };
     let (isa, eps, count) = (runtime.isa, M::Real::nearest(norm.eps), M::Real::nearest(sizes.elements() as f64));
     // Sums for weight and bias, side by side.
-    let mut shares = filled([M::Real::ZERO; 2], sizes.channels)?;
+    let mut shares = filled(M::Real::ZERO, 2 * sizes.channels)?;
+    let (shares, _) = shares.as_chunks_mut::<2>();
     if sizes.elements() > 0 {
-        let tasks = sizes.tasks(runtime.threads.count(), dx.dense::<M>()?, &mut shares)?;
+        let tasks = sizes.tasks(runtime.threads.count(), dx.dense::<M>()?, shares)?;
         runtime.threads.try_for_parts(tasks, |_, Task { first, mut pieces, shares }| -> Result<(), ErrorKind> {
             let elements = sizes.elements();
             let (mut g_stage, mut x_stage) = (room(elements)?, room(elements)?);

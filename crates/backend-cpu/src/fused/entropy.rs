@@ -15,7 +15,7 @@ use crate::{
     math::elementary::exp,
     operand::{In, internal},
     reduce::tree::{BLOCK, Element, Sum, Total},
-    scratch::{collected, filled, room},
+    scratch::{Kept, Room, filled, room},
     simd::{
         Arithmetic, Kernel, Simd, dispatch,
         stream::{self, Ahead, STREAMED},
@@ -99,11 +99,11 @@ impl<'a> Rows<'a> {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn column<M>(&self) -> Result<Vec<M>, ErrorKind> {
+    fn column<M: Kept>(&self) -> Result<Room<M>, ErrorKind> {
         room(if self.inner == 1 { 0 } else { self.classes })
     }
     /// The elements of row k as a row.
-    fn row<'x, M: Copy>(&self, x: &'x [M], k: usize, room: &'x mut Vec<M>) -> &'x [M] {
+    fn row<'x, M: Kept>(&self, x: &'x [M], k: usize, room: &'x mut Room<M>) -> &'x [M] {
         let (n, inner) = (self.classes, self.inner);
         if inner == 1 {
             return &x[k * n..(k + 1) * n];
@@ -283,13 +283,15 @@ fn losses<M: Stored>(
 ///
 /// # Errors
 /// `OutOfMemory`; a cotangent of another shape.
-fn cotangents<M: Stored>(loss: &CrossEntropy, rows: &Rows<'_>, g: &[M], isa: Isa) -> Result<Vec<M::Real>, ErrorKind> {
+fn cotangents<M: Stored>(loss: &CrossEntropy, rows: &Rows<'_>, g: &[M], isa: Isa) -> Result<Room<M::Real>, ErrorKind> {
     if g.len() != if loss.reduction == Reduction::None { rows.count() } else { 1 } {
         return Err(internal("a cotangent of another shape"));
     }
     let (mut room, count) = (M::room(g.len())?, M::Real::nearest(rows.taken() as f64));
     let scaled = |&g: &M::Real| if loss.reduction == Reduction::Mean { g / count } else { g };
-    collected(g.len(), M::read(isa, g, &mut room).iter().map(scaled))
+    let mut factors = filled(M::Real::ZERO, g.len())?;
+    factors.iter_mut().zip(M::read(isa, g, &mut room)).for_each(|(to, g)| *to = scaled(g));
+    Ok(factors)
 }
 fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
     let ([g, x, target, largest, log_sums], [out]) = (operands.inputs, &mut *operands.outputs) else {

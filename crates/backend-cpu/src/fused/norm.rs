@@ -173,7 +173,7 @@ where
     let rows = rows_of_a_task(&runtime.threads, rstds.len(), n);
     let mut means = means.chunks_mut(rows);
     let parts = y.chunks_mut(rows * n).zip(rstds.chunks_mut(rows)).map(|(y, rstds)| (y, means.next().unwrap_or_default(), rstds));
-    let (weight, bias, eps) = (weight.as_deref(), bias.as_deref(), M::Real::nearest(norm.eps));
+    let (weight, bias, eps) = (weight.as_deref().map(Vec::as_slice), bias.as_deref().map(Vec::as_slice), M::Real::nearest(norm.eps));
     let isa = runtime.isa;
     runtime.threads.try_for_parts(parts, |task, (y, means, rstds)| {
         let (mut room, mut result, mut past) = (M::room(n)?, M::room(n)?, stream::Rows::new(n, bytes)?);
@@ -284,7 +284,7 @@ where
     // A task is one block of the tree by which the rows' shares of weight and bias are added.
     let blocks = if n == 0 { 0 } else { rstds.len().div_ceil(BLOCK) };
     let mut sums = filled(M::Real::ZERO, blocks * wanted * n)?;
-    let weight = weight.as_deref();
+    let weight = weight.as_deref().map(Vec::as_slice);
     let mut shares = sums.chunks_mut((wanted * n).max(1));
     let parts = dx.chunks_mut((BLOCK * n).max(1)).map(|dx| (dx, shares.next().unwrap_or_default()));
     runtime.threads.try_for_parts(parts, |block, (dx, sums)| -> Result<(), ErrorKind> {

@@ -8,7 +8,7 @@ use crate::{
     },
     operand::{In, Out, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, fold_four, write_lanes},
-    scratch,
+    scratch::{self, Kept, Room},
     simd::{self, Arithmetic, Float, Simd, stream, stream::LINE, twice::Twice},
     threads::Threads,
 };
@@ -21,7 +21,7 @@ pub(crate) trait Summed: Real + Element<Wide = f64> {}
 impl<T: Real + Element<Wide = f64>> Summed for T {}
 
 /// An element in memory, and what it is computed in.
-pub(crate) trait Stored: Pod + Send + Sync {
+pub(crate) trait Stored: Pod + Kept + Send + Sync {
     type Real: Summed;
     /// Memory holds the numbers themselves.
     const AS_IS: bool;
@@ -29,7 +29,7 @@ pub(crate) trait Stored: Pod + Send + Sync {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn room(n: usize) -> Result<Vec<Self::Real>, ErrorKind>;
+    fn room(n: usize) -> Result<Room<Self::Real>, ErrorKind>;
     /// The numbers; written into `room`, made for as many, where memory holds others.
     fn read<'a>(isa: Isa, x: &'a [Self], room: &'a mut [Self::Real]) -> &'a [Self::Real];
     /// Lets `f` write the numbers, into `room`, made for as many, where memory holds others.
@@ -39,8 +39,8 @@ macro_rules! stored_as_is {
     ($($t:ty),*) => { $(impl Stored for $t {
         type Real = $t;
         const AS_IS: bool = true;
-        fn room(_: usize) -> Result<Vec<$t>, ErrorKind> {
-            Ok(Vec::new())
+        fn room(_: usize) -> Result<Room<$t>, ErrorKind> {
+            Ok(Room::default())
         }
         #[inline(always)]
         fn read<'a>(_: Isa, x: &'a [$t], _: &'a mut [$t]) -> &'a [$t] {
@@ -56,7 +56,7 @@ stored_as_is!(f32, f64);
 impl Stored for bf16 {
     type Real = f32;
     const AS_IS: bool = false;
-    fn room(n: usize) -> Result<Vec<f32>, ErrorKind> {
+    fn room(n: usize) -> Result<Room<f32>, ErrorKind> {
         scratch::filled(0.0, n)
     }
     fn read<'a>(isa: Isa, x: &'a [bf16], room: &'a mut [f32]) -> &'a [f32] {
@@ -74,7 +74,7 @@ impl Stored for bf16 {
 impl Stored for f16 {
     type Real = f32;
     const AS_IS: bool = false;
-    fn room(n: usize) -> Result<Vec<f32>, ErrorKind> {
+    fn room(n: usize) -> Result<Room<f32>, ErrorKind> {
         scratch::filled(0.0, n)
     }
     fn read<'a>(_: Isa, x: &'a [f16], room: &'a mut [f32]) -> &'a [f32] {
@@ -93,7 +93,7 @@ impl Stored for f16 {
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn widened<'a, M: Stored>(isa: Isa, x: &'a [M], room: &'a mut Vec<M::Real>) -> Result<&'a [M::Real], ErrorKind> {
+pub(crate) fn widened<'a, M: Stored>(isa: Isa, x: &'a [M], room: &'a mut Room<M::Real>) -> Result<&'a [M::Real], ErrorKind> {
     *room = M::room(x.len())?;
     Ok(M::read(isa, x, room))
 }
@@ -101,7 +101,7 @@ pub(crate) fn widened<'a, M: Stored>(isa: Isa, x: &'a [M], room: &'a mut Vec<M::
 ///
 /// # Errors
 /// `OutOfMemory`; an operand that is not dense.
-pub(crate) fn all<T: Summed + load::Decode>(isa: Isa, i: &In<'_>) -> Result<Vec<T>, ErrorKind> {
+pub(crate) fn all<T: Summed + load::Decode>(isa: Isa, i: &In<'_>) -> Result<Room<T>, ErrorKind> {
     let bytes = i.dense_bytes()?;
     let mut out = scratch::filled(T::default(), bytes.len() / i.dtype.size())?;
     load::decode(isa, i.dtype, bytes, &mut out);
@@ -118,7 +118,8 @@ pub(crate) fn store_all<T: Summed>(isa: Isa, x: impl ExactSizeIterator<Item = T>
     if bytes.len() != x.len() * dtype.size() {
         return Err(internal("an output of another size"));
     }
-    let rounded: Vec<T> = scratch::collected(x.len(), x.map(|v| T::finish(v.widen(), dtype)))?;
+    let mut rounded = scratch::filled(T::ZERO, x.len())?;
+    rounded.iter_mut().zip(x).for_each(|(to, v)| *to = T::finish(v.widen(), dtype));
     load::store(isa, loops::Src::Slice(&rounded), dtype, bytes);
     Ok(())
 }

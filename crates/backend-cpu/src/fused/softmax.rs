@@ -11,7 +11,7 @@ use crate::{
     isa::Isa,
     math::elementary::{exp, log},
     operand::internal,
-    scratch::filled,
+    scratch::{Room, filled},
     simd::{
         Arithmetic, Float, Kernel, Mask, Simd, dispatch,
         stream::{self, Ahead, STREAMED},
@@ -279,14 +279,14 @@ const COLUMNS: usize = 16;
 
 /// Space of a task: numbers of the operands and of the result, and columns as rows.
 struct Rooms<M: Stored, const K: usize> {
-    inputs: [Vec<M::Real>; K],
-    output: Vec<M::Real>,
-    columns: Vec<M>,
+    inputs: [Room<M::Real>; K],
+    output: Room<M::Real>,
+    columns: Room<M>,
 }
 impl<M: Stored, const K: usize> Rooms<M, K> {
     /// For rows of `n` elements that lie side by side, or that are `columns`.
     fn new(n: usize, columns: bool) -> Result<Rooms<M, K>, ErrorKind> {
-        let mut inputs = [const { Vec::new() }; K];
+        let mut inputs = [(); K].map(|()| Room::default());
         for room in &mut inputs {
             *room = M::room(n)?;
         }

@@ -3,7 +3,7 @@
 //!
 //! Must not know shapes of problems.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
@@ -15,7 +15,7 @@ use super::{Job, Part, micro_scalar, run_by_chunks, run_plain, run_widened};
 use super::{micro_avx2, micro_avx512};
 use crate::isa::Isa;
 use crate::math::{MathFn, unary_in_place_f32, unary_in_place_f64};
-use crate::scratch::reserve;
+use crate::scratch::{Kept, reserve};
 use crate::threads::Threads;
 use adamant_core::ErrorKind;
 
@@ -76,7 +76,7 @@ impl<T: Copy + Default> Buffer<T> {
 }
 
 /// A type that sums are kept in: f32 or f64.
-pub trait Accumulator: GemmElement<Acc = Self> {
+pub trait Accumulator: GemmElement<Acc = Self> + Kept {
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn context(isa: Isa) -> &'static Context<Self>;
@@ -165,14 +165,13 @@ macro_rules! accumulator {
             }
             fn with_scratch<R>(f: impl FnOnce(&mut Scratch<$float>) -> R) -> R {
                 thread_local! {
-                    static SCRATCH: Cell<Scratch<$float>> = Cell::default();
+                    /// One for each product that this thread computes inside of another.
+                    static SCRATCH: RefCell<Vec<Scratch<$float>>> = const { RefCell::new(Vec::new()) };
                 }
-                SCRATCH.with(|cell| {
-                    let mut scratch = cell.take();
-                    let result = f(&mut scratch);
-                    cell.set(scratch);
-                    result
-                })
+                let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
+                let result = f(&mut scratch);
+                SCRATCH.with_borrow_mut(|kept| kept.push(scratch));
+                result
             }
         }
     };

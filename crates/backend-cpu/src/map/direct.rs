@@ -143,8 +143,8 @@ pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_
     if n > FEW || outputs.len() != program.results.len() || !outputs.iter().all(fits) || !are_apart() {
         return None;
     }
-    let mut read: SmallVec<[Read<'_>; 8]> = SmallVec::new();
-    let mut from: SmallVec<[From; 8]> = SmallVec::new();
+    let mut read: SmallVec<[Read<'_>; 12]> = SmallVec::new();
+    let mut from: SmallVec<[From; 12]> = SmallVec::new();
     for (k, i) in step.inputs.iter().enumerate() {
         let is_dense = fits(i);
         if let Some(o) = outputs.iter().position(|o| shares(i, o)) {
@@ -171,7 +171,7 @@ pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_
         };
         from.push(if is_dense { From::Elements(guard) } else { From::Number(guard) });
     }
-    let mut written: SmallVec<[Write<'_>; 4]> = outputs.iter().map(|o| o.buffer.write()).collect();
+    let mut written: SmallVec<[Write<'_>; 8]> = outputs.iter().map(|o| o.buffer.write()).collect();
     let mut streams = Streams::new(n);
     for (guard, o) in written.iter_mut().zip(outputs) {
         streams.write(elements_mut(guard, o)?);

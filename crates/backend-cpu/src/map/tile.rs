@@ -10,6 +10,7 @@ use super::tiles::{Lane, OutTile, Scratch, Value, with_kind, with_scratch};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};
+use crate::scratch::{Room, filled};
 use crate::simd::stream::{self, Ahead};
 use adamant_core::{
     DType, ErrorKind, Scalar,
@@ -38,22 +39,22 @@ pub(crate) struct Run<'a> {
     pub nest: Nest,
     pub inputs: &'a [In<'a>],
     /// registers that are the same for all elements
-    pub(super) uniform: SmallVec<[Option<Value>; 32]>,
+    pub(super) uniform: Room<Option<Value>>,
     /// inputs that are read where they lie
     pub(super) direct: SmallVec<[bool; 8]>,
     /// inputs that are read from the output whose memory they share: nobody writes there before the last has read
     pub(super) shared: SmallVec<[Option<u8>; 8]>,
     /// the output that a register is computed into, where no tile is needed
-    pub into: SmallVec<[Option<u8>; 32]>,
+    pub into: Room<Option<u8>>,
     /// results are made in tiles and written past the caches
     pub streamed: bool,
     /// registers that nobody asks for
-    pub(super) idle: SmallVec<[bool; 32]>,
+    pub(super) idle: Room<bool>,
     /// registers that are random numbers as a whole
-    pub(super) drawn: SmallVec<[Drawn; 1]>,
+    pub(super) drawn: SmallVec<[Drawn; 2]>,
     args: &'a [Scalar],
     fault: &'a FaultWord,
-    keys: SmallVec<[[u32; 4]; 1]>,
+    keys: SmallVec<[[u32; 4]; 6]>,
 }
 
 impl<'a> Run<'a> {
@@ -70,7 +71,7 @@ impl<'a> Run<'a> {
         for (k, i) in inputs.iter().enumerate() {
             direct.push(i.in_place.is_none() && Kind::is_memory_of(i.dtype) && nest.is_dense(k));
         }
-        let mut keys: SmallVec<[[u32; 4]; 1]> = SmallVec::new();
+        let mut keys: SmallVec<[[u32; 4]; 6]> = SmallVec::new();
         if program.draws {
             for i in inputs {
                 let mut key = [0; 4];
@@ -88,12 +89,12 @@ impl<'a> Run<'a> {
             isa,
             nest,
             inputs,
-            uniform: SmallVec::from_elem(None, n),
+            uniform: filled(None, n)?,
             shared: SmallVec::from_elem(None, inputs.len()),
             direct,
-            into: SmallVec::from_elem(None, n),
+            into: filled(None, n)?,
             streamed: false,
-            idle: SmallVec::from_elem(false, n),
+            idle: filled(false, n)?,
             drawn: SmallVec::new(),
             args,
             fault,

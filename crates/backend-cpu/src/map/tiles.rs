@@ -93,6 +93,7 @@ pub(crate) enum Value {
     I64(i64),
     Bool(u8),
 }
+crate::scratch::kept!(Option<Value>);
 macro_rules! lane {
     ($t:ty, $kind:ident, $field:ident) => {
         impl Lane for $t {

@@ -3,7 +3,7 @@
 use super::tree::{BLOCK, Combine, Element, LANES, SEGMENT, TOGETHER};
 use crate::{
     isa::Isa,
-    scratch::filled,
+    scratch::{Room, filled},
     simd::{Kernel, Simd, dispatch},
 };
 use adamant_core::ErrorKind;
@@ -13,9 +13,9 @@ use std::marker::PhantomData;
 pub(crate) struct Columns<T: Element> {
     width: usize,
     /// of the open block, lane by lane
-    lanes: Vec<T>,
-    segments: Vec<T::Wide>,
-    totals: Vec<T::Wide>,
+    lanes: Room<T>,
+    segments: Room<T::Wide>,
+    totals: Room<T::Wide>,
     /// of the open segment
     blocks: usize,
     /// of the open block
@@ -42,9 +42,9 @@ impl<T: Element> Columns<T> {
         dispatch(isa, EndBlock::<T, C> { columns: self, mark: PhantomData });
     }
     /// The totals.
-    pub fn values<C: Combine>(self) -> impl Iterator<Item = T::Wide> {
+    pub fn values<C: Combine>(&self) -> impl Iterator<Item = T::Wide> {
         let open = self.blocks > 0;
-        self.totals.into_iter().zip(self.segments).map(move |(t, s)| if open { C::totals::<T>(t, s) } else { t })
+        self.totals.iter().zip(&self.segments).map(move |(&t, &s)| if open { C::totals::<T>(t, s) } else { t })
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::{
     isa::Isa,
     map::{self, loops, tile::odd, tiles::Lane},
+    scratch::Kept,
     simd::{self, Float, Kernel, Simd, dispatch, stream},
 };
 use adamant_core::DType;
@@ -16,8 +17,8 @@ pub(crate) const BLOCK: usize = 256;
 pub(crate) const SEGMENT: usize = 256 * BLOCK;
 
 /// What lanes hold, and the wider type of totals.
-pub(crate) trait Element: Lane + Send + Sync {
-    type Wide: Copy + Send + Sync;
+pub(crate) trait Element: Lane + Kept + Send + Sync {
+    type Wide: Kept + Send + Sync;
     const ZERO: Self;
     const ONE: Self;
     const LOWEST: Self;

@@ -2,7 +2,10 @@
 //! traffic of an addition. And reading ahead of use. Must not know what is written or read.
 
 use super::{Float, Kernel, Simd, dispatch};
-use crate::{isa::Isa, scratch::filled};
+use crate::{
+    isa::Isa,
+    scratch::{Kept, Room, filled},
+};
 use adamant_core::ErrorKind;
 use bytemuck::{NoUninit, Pod};
 use std::cell::Cell;
@@ -163,11 +166,11 @@ pub(crate) fn publish() {
 
 /// Rows of a result on their way past the caches, if it is that large. When this goes, all that was written by it is
 /// there for everybody.
-pub(crate) struct Rows<T> {
+pub(crate) struct Rows<T: Kept> {
     /// where a row is written before it is copied; nothing for a result that is written where it belongs
-    line: Vec<T>,
+    line: Room<T>,
 }
-impl<T: Pod> Rows<T> {
+impl<T: Pod + Kept> Rows<T> {
     /// Of `n` elements each, of a result of `bytes` in all.
     ///
     /// # Errors
@@ -185,7 +188,7 @@ impl<T: Pod> Rows<T> {
         copy(bytemuck::cast_slice(line), bytemuck::cast_slice_mut(out), &[]);
     }
 }
-impl<T> Drop for Rows<T> {
+impl<T: Kept> Drop for Rows<T> {
     fn drop(&mut self) {
         if !self.line.is_empty() {
             publish();

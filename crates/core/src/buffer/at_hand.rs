@@ -35,7 +35,9 @@ impl Drop for AtHand {
     }
 }
 fn hand_back(buffers: impl IntoIterator<Item = Arc<Buffer>>, served: impl IntoIterator<Item = (Device, u64)>) {
-    buffers.into_iter().filter_map(Arc::into_inner).for_each(Buffer::shelve);
+    for buffer in buffers {
+        buffer.device.pool().shelve(buffer);
+    }
     for (device, n) in served {
         device.pool().count_requests(n);
     }
@@ -49,14 +51,16 @@ pub(super) fn take(device: Device, bytes: usize) -> Option<Arc<Buffer>> {
     // A thread that ends has nothing at hand any more.
     AT_HAND.try_with(|a| a.borrow_mut().serve(device, bytes)).ok().flatten()
 }
-/// Keeps a small buffer that nobody else holds at hand, if there is room for one more; only then it is asked for.
-pub(super) fn keep(buffer: impl FnOnce() -> Option<Arc<Buffer>>) {
+/// Keeps a small buffer that nobody else holds at hand, or gives it back where there is no room for one more.
+pub(super) fn keep(buffer: Arc<Buffer>) -> Option<Arc<Buffer>> {
+    let mut buffer = Some(buffer);
     let _ = AT_HAND.try_with(|a| {
         let buffers = &mut a.borrow_mut().buffers;
         if buffers.len() < BUFFERS {
-            buffers.extend(buffer());
+            buffers.extend(buffer.take());
         }
     });
+    buffer
 }
 /// Gives everything that this thread has of a pool back to it.
 pub(super) fn settle(pool: &Pool) {

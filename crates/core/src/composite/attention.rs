@@ -6,7 +6,8 @@ use super::{
     dropout::keep_factors,
     wide::{floats, one_device, same_dtype, wide},
 };
-use crate::{AxisSet, DType, Error, ErrorKind, Meta, Result, Shape, Tensor, op::ReduceOp};
+use crate::{AxisSet, DType, Error, ErrorKind, Meta, Result, Shape, Tensor, composite::Cotangents, op::Metas, op::ReduceOp};
+use smallvec::{SmallVec, smallvec};
 
 /// Inputs: q `[.., heads, queries, e]`, k `[.., kv heads, keys, e]`, v `[.., kv heads, keys, ev]` with equal leading
 /// axes (heads: a multiple of the kv heads), then, where there are, a mask that broadcasts to `[.., queries, keys]`
@@ -35,7 +36,12 @@ pub struct AttentionBackward {
 
 impl Attention {
     fn attributes(&self) -> Attrs {
-        vec![("scale", Attr::Float(self.scale)), ("causal", Attr::Bool(self.causal)), ("mask", Attr::Bool(self.mask)), ("dropout", Attr::Float(self.dropout))]
+        smallvec![
+            ("scale", Attr::Float(self.scale)),
+            ("causal", Attr::Bool(self.causal)),
+            ("mask", Attr::Bool(self.mask)),
+            ("dropout", Attr::Float(self.dropout))
+        ]
     }
     /// The scores with everything that is masked at -inf, in f32 or wider.
     fn scores(&self, q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Tensor {
@@ -90,7 +96,7 @@ impl Composite for Attention {
     fn auxiliary(&self) -> usize {
         1
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;
         let (q, k, v) = (floats(&inputs[0])?, &inputs[1], &inputs[2]);
         same_dtype(&q, k)?;
@@ -134,7 +140,7 @@ impl Composite for Attention {
             return Err(ErrorKind::Argument(format!("a probability lies between 0 and 1, not {}", self.dropout)));
         }
         let out = Meta { shape: q.shape.with(rank - 1, v.shape[rank - 1]), ..q };
-        Ok(vec![out, Meta { shape: scores.with(rank - 1, 1), dtype: wide(q.dtype), ..q }])
+        Ok(smallvec![out, Meta { shape: scores.with(rank - 1, 1), dtype: wide(q.dtype), ..q }])
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let m = inputs[0].meta();
@@ -162,9 +168,9 @@ impl Composite for Attention {
         let inputs = 3 + self.mask as usize + (self.dropout > 0.0) as usize;
         Some(Saves { outputs: 0b11, ..Saves::inputs(inputs) })
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
         let n = args.metas.len();
-        let mut out = vec![None; n];
+        let mut out = smallvec![None; n];
         let zero;
         let g = match (&args.cotangents[0], &args.cotangents[1]) {
             (None, None) => return Ok(out),
@@ -174,7 +180,7 @@ impl Composite for Attention {
                 &zero
             }
         };
-        let mut inputs = vec![g];
+        let mut inputs: SmallVec<[&Tensor; 8]> = smallvec![g];
         for k in 0..n {
             inputs.push(args.input(k)?);
         }
@@ -197,8 +203,8 @@ impl Composite for AttentionBackward {
         attrs.push(("with_lse", Attr::Bool(self.with_lse)));
         attrs
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
-        let mut out = inputs[1..4].to_vec();
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
+        let mut out = Metas::from_slice(&inputs[1..4]);
         if self.forward.mask && inputs[4].dtype.is_float() {
             out.push(inputs[4]);
         }

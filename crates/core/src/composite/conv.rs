@@ -5,10 +5,12 @@ use super::{
     wide::{one_device, same_dtype},
 };
 use crate::{
-    Arg, AxisSet, ErrorKind, Meta, Op, Result, Tensor,
+    Arg, AxisSet, ErrorKind, Meta, Op, Result, Shape, Tensor,
+    composite::Cotangents,
+    op::Metas,
     op::{ConvRole, ConvSpec},
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// Inputs: the two of the convolution (role forward or input gradient) and a bias of one element per output channel.
@@ -17,7 +19,7 @@ pub struct BiasedConv(pub Arc<ConvSpec>);
 
 impl BiasedConv {
     fn product(&self, role: ConvRole, open: &[usize], a: &Tensor, b: &Tensor) -> Tensor {
-        Tensor::apply(Op::Conv(Arc::new(ConvSpec { role, open: SmallVec::from_slice(open), ..(*self.0).clone() })), Arg::None, &[a, b])
+        Tensor::apply(Op::conv(ConvSpec { role, open: SmallVec::from_slice(open), ..(*self.0).clone() }), Arg::None, &[a, b])
     }
 }
 impl Composite for BiasedConv {
@@ -26,8 +28,8 @@ impl Composite for BiasedConv {
     }
     fn attrs(&self) -> Attrs {
         let ints = |it: &[usize]| Attr::Ints(it.iter().map(|&v| v as i64).collect());
-        let padding: Vec<usize> = self.0.padding.iter().flat_map(|&(lo, hi)| [lo, hi]).collect();
-        vec![
+        let padding: SmallVec<[usize; 6]> = self.0.padding.iter().flat_map(|&(lo, hi)| [lo, hi]).collect();
+        smallvec![
             ("stride", ints(&self.0.stride)),
             ("padding", ints(&padding)),
             ("dilation", ints(&self.0.dilation)),
@@ -35,7 +37,7 @@ impl Composite for BiasedConv {
             ("open", ints(&self.0.open)),
         ]
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;
         let out = Op::Conv(self.0.clone()).infer(&inputs[..2])?[0];
         same_dtype(&inputs[0], &inputs[2])?;
@@ -47,28 +49,30 @@ impl Composite for BiasedConv {
                 expected: "the bias has one element per output channel",
             });
         }
-        Ok(vec![out])
+        Ok(smallvec![out])
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let y = self.product(self.0.role, &self.0.open, &inputs[0].widened(), &inputs[1].widened());
-        let mut dims = vec![1; self.0.spatial() + 1];
-        dims[0] = inputs[2].meta().shape[0];
+        let dims = Shape::along(0, inputs[2].meta().shape[0], self.0.spatial() + 1);
         Ok(vec![(y + inputs[2].widened().reshape(dims)).cast(inputs[0].meta().dtype)])
     }
     fn saves(&self) -> Option<Saves> {
         Some(Saves::inputs(2))
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let Some(g) = &args.cotangents[0] else { return Ok(vec![None; 3]) };
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None; 3]) };
         let (a, w) = (args.input(0)?, args.input(1)?);
-        let spatial = |k: usize| args.metas[k].shape[2..].to_vec();
+        let spatial = |k: usize| &args.metas[k].shape[2..];
         let forward = self.0.role == ConvRole::Forward;
         let mut channels = AxisSet::all(args.metas[0].shape.rank());
         channels.0 &= !0b10;
-        Ok(vec![
-            args.needs[0].then(|| if forward { self.product(ConvRole::InputGrad, &spatial(0), g, w) } else { self.product(ConvRole::Forward, &[], g, w) }),
-            args.needs[1]
-                .then(|| if forward { self.product(ConvRole::WeightGrad, &spatial(1), a, g) } else { self.product(ConvRole::WeightGrad, &spatial(1), g, a) }),
+        Ok(smallvec![
+            args.needs[0].then(|| if forward { self.product(ConvRole::InputGrad, spatial(0), g, w) } else { self.product(ConvRole::Forward, &[], g, w) }),
+            args.needs[1].then(|| if forward {
+                self.product(ConvRole::WeightGrad, spatial(1), a, g)
+            } else {
+                self.product(ConvRole::WeightGrad, spatial(1), g, a)
+            }),
             args.needs[2].then(|| g.widened().sum(channels).cast(args.metas[2].dtype)),
         ])
     }

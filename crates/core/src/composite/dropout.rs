@@ -2,7 +2,8 @@
 //! of the stream that `Rng::uniform` reads, is compared with p. The mask is drawn again in the backward from the
 //! key, 16 bytes, so nothing of the tensor's size is saved; and since the map is linear, it is its own rule.
 use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::floats};
-use crate::{Arg, DType, ErrorKind, Meta, Op, Result, Shape, Tensor};
+use crate::{Arg, DType, ErrorKind, Meta, Op, Result, Shape, Tensor, composite::Cotangents, op::Metas};
+use smallvec::smallvec;
 
 /// Inputs: x, and the key `u32[4]` of an `Rng`.
 #[derive(Clone, Copy, Debug)]
@@ -24,16 +25,16 @@ impl Composite for Dropout {
         "adamant.dropout"
     }
     fn attrs(&self) -> Attrs {
-        vec![("p", Attr::Float(self.p))]
+        smallvec![("p", Attr::Float(self.p))]
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         if !(0.0..=1.0).contains(&self.p) {
             return Err(ErrorKind::Argument(format!("a probability lies between 0 and 1, not {}", self.p)));
         }
         if inputs[1].dtype != DType::U32 || *inputs[1].shape != [4] {
             return Err(ErrorKind::Shape { shape: inputs[1].shape, expected: "a random key is u32[4]".into() });
         }
-        Ok(vec![floats(&inputs[0])?])
+        Ok(smallvec![floats(&inputs[0])?])
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let x = &inputs[0];
@@ -44,8 +45,8 @@ impl Composite for Dropout {
     fn saves(&self) -> Option<Saves> {
         Some(Saves { inputs: 0b10, outputs: 0 })
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let Some(g) = &args.cotangents[0] else { return Ok(vec![None, None]) };
-        Ok(vec![Some(Tensor::composite1(*self, &[g, args.input(1)?])), None])
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None, None]) };
+        Ok(smallvec![Some(Tensor::composite1(*self, &[g, args.input(1)?])), None])
     }
 }

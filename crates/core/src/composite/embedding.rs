@@ -1,6 +1,7 @@
 //! Rows of a table by index. The rule adds the rows' cotangents back; those of the padding row are left out.
 use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::one_device};
-use crate::{Arg, DType, ErrorKind, Meta, Op, Result, Shape, Tensor, op::ScatterMode};
+use crate::{Arg, DType, ErrorKind, Meta, Op, Result, Shape, Tensor, composite::Cotangents, op::Metas, op::ScatterMode};
+use smallvec::smallvec;
 
 /// Inputs: the table `[rows, ..features]` and integer indices of any shape; output `[..indices, ..features]`.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +31,9 @@ impl Composite for Embedding {
         "adamant.embedding"
     }
     fn attrs(&self) -> Attrs {
-        vec![padding(self.padding_idx)]
+        smallvec![padding(self.padding_idx)]
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;
         let (table, ids) = (&inputs[0], &inputs[1]);
         if table.shape.rank() != 2 {
@@ -45,7 +46,7 @@ impl Composite for Embedding {
             return Err(ErrorKind::Index { index: p as i64, bound: table.shape[0], position: None });
         }
         let shape = ids.shape.insert(ids.shape.rank(), table.shape[1])?;
-        Ok(vec![Meta { shape, ..*table }])
+        Ok(smallvec![Meta { shape, ..*table }])
     }
     fn can_fault(&self) -> bool {
         true
@@ -60,10 +61,10 @@ impl Composite for Embedding {
     fn saves(&self) -> Option<Saves> {
         Some(Saves { inputs: 0b10, outputs: 0 })
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let Some(g) = &args.cotangents[0] else { return Ok(vec![None, None]) };
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None, None]) };
         let backward = EmbeddingBackward { rows: args.metas[0].shape[0], padding_idx: self.padding_idx };
-        Ok(vec![Some(Tensor::composite1(backward, &[g, args.input(1)?])), None])
+        Ok(smallvec![Some(Tensor::composite1(backward, &[g, args.input(1)?])), None])
     }
 }
 impl Composite for EmbeddingBackward {
@@ -71,12 +72,12 @@ impl Composite for EmbeddingBackward {
         "adamant.embedding_backward"
     }
     fn attrs(&self) -> Attrs {
-        vec![("rows", Attr::Int(self.rows as i64)), padding(self.padding_idx)]
+        smallvec![("rows", Attr::Int(self.rows as i64)), padding(self.padding_idx)]
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         let g = inputs[0];
         let features = g.shape[g.shape.rank() - 1];
-        Ok(vec![Meta { shape: Shape::new(&[self.rows, features])?, ..g }])
+        Ok(smallvec![Meta { shape: Shape::new(&[self.rows, features])?, ..g }])
     }
     fn can_fault(&self) -> bool {
         true

@@ -3,7 +3,8 @@ use super::{
     Composite, RuleArgs, Saves,
     wide::{one_device, same_dtype},
 };
-use crate::{ErrorKind, Meta, Result, Shape, Tensor};
+use crate::{ErrorKind, Meta, Result, Shape, Tensor, composite::Cotangents, op::Metas};
+use smallvec::smallvec;
 
 /// Inputs: x `[.., in]`, weight `[out, in]`, and bias `[out]` if there is one.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +14,7 @@ impl Composite for Linear {
     fn name(&self) -> &'static str {
         "adamant.linear"
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;
         let (x, w) = (&inputs[0], &inputs[1]);
         let rank = x.shape.rank();
@@ -35,7 +36,7 @@ impl Composite for Linear {
                 return Err(ErrorKind::ShapeMismatch { left: w.shape, right: b.shape, axes: None, expected: "the bias has one element per row of the weight" });
             }
         }
-        Ok(vec![Meta { shape: x.shape.with(rank - 1, w.shape[0]), ..*x }])
+        Ok(smallvec![Meta { shape: x.shape.with(rank - 1, w.shape[0]), ..*x }])
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let (x, w) = (&inputs[0], &inputs[1]);
@@ -50,8 +51,8 @@ impl Composite for Linear {
     fn saves(&self) -> Option<Saves> {
         Some(Saves::inputs(2))
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let mut out = vec![None; args.metas.len()];
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let mut out = smallvec![None; args.metas.len()];
         let Some(g) = &args.cotangents[0] else { return Ok(out) };
         let g = rows(g);
         if args.needs[0] {

@@ -1,7 +1,8 @@
 //! The logarithm of a sum of exponentials. A composite for its gradient, `g exp(x - y)`, which reads input and output
 //! and nothing between.
 use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::floats};
-use crate::{AxisSet, ErrorKind, Meta, Result, Tensor, op::ReduceOp};
+use crate::{AxisSet, ErrorKind, Meta, Result, Tensor, composite::Cotangents, op::Metas, op::ReduceOp};
+use smallvec::smallvec;
 
 /// `log(sum(exp(x)))` over the axes, which keep size 1. -inf of nothing.
 #[derive(Clone, Copy, Debug)]
@@ -14,11 +15,11 @@ impl Composite for LogSumExp {
         "adamant.logsumexp"
     }
     fn attrs(&self) -> Attrs {
-        vec![("axes", Attr::Ints(self.axes.iter().map(|a| a as i64).collect()))]
+        smallvec![("axes", Attr::Ints(self.axes.iter().map(|a| a as i64).collect()))]
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         let m = floats(&inputs[0])?;
-        Ok(vec![Meta { shape: self.axes.iter().filter(|&a| a < m.shape.rank()).fold(m.shape, |s, a| s.with(a, 1)), ..m }])
+        Ok(smallvec![Meta { shape: self.axes.iter().filter(|&a| a < m.shape.rank()).fold(m.shape, |s, a| s.with(a, 1)), ..m }])
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let (x, shape) = (inputs[0].widened(), inputs[0].meta().shape);
@@ -34,9 +35,9 @@ impl Composite for LogSumExp {
     fn saves(&self) -> Option<Saves> {
         Some(Saves { inputs: 1, outputs: 1 })
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let Some(g) = &args.cotangents[0] else { return Ok(vec![None]) };
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None]) };
         let (x, y) = (args.input(0)?.widened(), args.output(0)?.widened());
-        Ok(vec![Some((g.widened() * (x - y).exp()).cast(args.metas[0].dtype))])
+        Ok(smallvec![Some((g.widened() * (x - y).exp()).cast(args.metas[0].dtype))])
     }
 }

@@ -7,7 +7,8 @@ use super::{
     softmax::shifted_of,
     wide::{floats, one_device, same_dtype, wide},
 };
-use crate::{Arg, AxisSet, DType, Error, ErrorKind, Meta, Op, Result, Shape, Tensor};
+use crate::{Arg, AxisSet, DType, Error, ErrorKind, Meta, Op, Result, Shape, Tensor, composite::Cotangents, op::Metas};
+use smallvec::{SmallVec, smallvec};
 use std::{any::Any, sync::Arc};
 
 /// How the losses of the elements become one number.
@@ -129,7 +130,7 @@ pub(crate) fn gather(x: &Tensor, axis: usize, index: &Tensor) -> Tensor {
 
 impl CrossEntropy {
     fn attributes(&self) -> Attrs {
-        vec![
+        smallvec![
             ("probabilities", Attr::Bool(self.probabilities)),
             ("ignore_index", Attr::Int(self.ignore_index)),
             ("label_smoothing", Attr::Float(self.label_smoothing)),
@@ -141,8 +142,7 @@ impl CrossEntropy {
     fn weights(&self, inputs: &[Tensor], x: &Shape) -> Option<Tensor> {
         let axis = class_axis(x);
         inputs.get(2).filter(|_| self.weight).map(|w| {
-            let mut dims = vec![1; x.rank()];
-            dims[axis] = x[axis];
+            let dims = Shape::along(axis, x[axis], x.rank());
             w.widened().reshape(dims)
         })
     }
@@ -184,7 +184,7 @@ impl Composite for CrossEntropy {
     fn can_fault(&self) -> bool {
         !self.probabilities
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;
         let (x, t) = (floats(&inputs[0])?, &inputs[1]);
         if !(0.0..=1.0).contains(&self.label_smoothing) {
@@ -210,7 +210,7 @@ impl Composite for CrossEntropy {
             check_weight(&x, &inputs[2])?;
         }
         let each = x.shape.without(class_axis(&x.shape));
-        let mut outputs = vec![Meta { shape: if self.reduction == Reduction::None { each } else { Shape::SCALAR }, ..x }];
+        let mut outputs = smallvec![Meta { shape: if self.reduction == Reduction::None { each } else { Shape::SCALAR }, ..x }];
         outputs.extend(std::iter::repeat_n(Meta { shape: each, dtype: wide(x.dtype), ..x }, self.auxiliary()));
         Ok(outputs)
     }
@@ -276,10 +276,10 @@ impl Composite for CrossEntropy {
         let fits = !self.probabilities && backward.0.key() == self.key() && of_this.eq(reads.iter().copied());
         fits.then(|| Arc::new(CrossEntropyWithBackward(*self)) as Arc<dyn Composite>)
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let mut out = vec![None; args.metas.len()];
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let mut out = smallvec![None; args.metas.len()];
         let Some(g) = &args.cotangents[0] else { return Ok(out) };
-        let mut inputs = vec![g];
+        let mut inputs: SmallVec<[&Tensor; 6]> = smallvec![g];
         for k in 0..args.metas.len() {
             inputs.push(args.input(k)?);
         }
@@ -302,7 +302,7 @@ impl Composite for CrossEntropyWithBackward {
     fn can_fault(&self) -> bool {
         self.0.can_fault()
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         let mut outputs = self.0.infer(inputs)?;
         outputs.push(inputs[0]);
         Ok(outputs)
@@ -327,8 +327,8 @@ impl Composite for CrossEntropyBackward {
     fn can_fault(&self) -> bool {
         self.0.can_fault()
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
-        Ok(inputs[1..2 + self.0.probabilities as usize].to_vec())
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
+        Ok(Metas::from_slice(&inputs[1..2 + self.0.probabilities as usize]))
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let f = &self.0;

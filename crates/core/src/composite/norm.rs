@@ -8,7 +8,8 @@ use super::{
     Attr, Attrs, Composite, RuleArgs, Saves,
     wide::{floats, one_device, wide},
 };
-use crate::{AxisSet, ErrorKind, Meta, Result, Shape, Tensor};
+use crate::{AxisSet, ErrorKind, Meta, Result, Shape, Tensor, composite::Cotangents, op::Metas};
+use smallvec::{SmallVec, smallvec};
 
 /// What is normalised together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,11 +80,10 @@ impl Norm {
         let rank = shape.rank();
         let channels_last = |s: &Shape| -> std::result::Result<(Shape, Shape, AxisSet), ErrorKind> {
             let param = Shape::new(&[s[1]])?;
-            let mut broadcast = vec![1; rank - 1];
-            broadcast[0] = s[1];
+            let broadcast = Shape::along(0, s[1], rank - 1);
             let mut summed = AxisSet::all(rank);
             summed.0 &= !0b10;
-            Ok((param, Shape::new(&broadcast)?, summed))
+            Ok((param, broadcast, summed))
         };
         match self.over {
             Over::Layer { axes } | Over::Rms { axes } => {
@@ -133,7 +133,7 @@ impl Norm {
             Over::Group { groups } => ("groups", Attr::Int(groups as i64)),
             Over::Batch => ("training", Attr::Bool(true)),
         };
-        vec![size, ("eps", Attr::Float(self.eps)), ("weight", Attr::Bool(self.weight)), ("bias", Attr::Bool(self.bias))]
+        smallvec![size, ("eps", Attr::Float(self.eps)), ("weight", Attr::Bool(self.weight)), ("bias", Attr::Bool(self.bias))]
     }
     /// Shapes of the statistics: as the view keeps them, `[channels]` for a batch norm, whose statistics are the user's.
     fn statistic_shape(&self, seen: &Seen) -> Shape {
@@ -171,7 +171,7 @@ impl Composite for Norm {
     fn auxiliary(&self) -> usize {
         if self.over == Over::Batch { 0 } else { self.statistics() }
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;
         let x = floats(&inputs[0])?;
         let seen = self.seen(&x.shape)?;
@@ -179,7 +179,7 @@ impl Composite for Norm {
             check_param(&x, p, &seen.param)?;
         }
         let statistic = Meta { shape: self.statistic_shape(&seen), dtype: wide(x.dtype), ..x };
-        let mut out = vec![x];
+        let mut out = smallvec![x];
         out.extend(std::iter::repeat_n(statistic, self.statistics()));
         Ok(out)
     }
@@ -209,16 +209,16 @@ impl Composite for Norm {
         let statistics = if self.centered() { 0b110 } else { 0b10 };
         Some(Saves { inputs: if self.weight { 0b11 } else { 0b1 }, outputs: statistics })
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let mut out = vec![None; args.metas.len()];
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let mut out: Cotangents = smallvec![None; args.metas.len()];
         let x = args.input(0)?;
-        let statistics: Vec<&Tensor> = (1..=self.statistics()).map(|k| args.output(k)).collect::<Result<_>>()?;
+        let statistics: SmallVec<[&Tensor; 2]> = (1..=self.statistics()).map(|k| args.output(k)).collect::<Result<_>>()?;
         if let Some(g) = &args.cotangents[0] {
-            let mut inputs = vec![g, x];
+            let mut inputs: SmallVec<[&Tensor; 6]> = smallvec![g, x];
             if self.weight {
                 inputs.push(args.input(1)?);
             }
-            inputs.extend(&statistics);
+            inputs.extend(statistics.iter().copied());
             for (k, d) in Tensor::composite(NormBackward(*self), &inputs).into_iter().enumerate() {
                 out[k] = args.needs[k].then_some(d);
             }
@@ -281,10 +281,10 @@ impl Composite for NormBackward {
     fn attrs(&self) -> Attrs {
         self.0.attributes()
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         let x = inputs[1];
         let seen = self.0.seen(&x.shape)?;
-        let mut out = vec![x];
+        let mut out = smallvec![x];
         let param = |dtype| Meta { shape: seen.param, dtype, ..x };
         if self.0.weight {
             out.push(param(inputs[2].dtype));
@@ -327,9 +327,9 @@ impl Composite for BatchNormInference {
         "adamant.batch_norm_inference"
     }
     fn attrs(&self) -> Attrs {
-        vec![("eps", Attr::Float(self.eps)), ("weight", Attr::Bool(self.weight)), ("bias", Attr::Bool(self.bias))]
+        smallvec![("eps", Attr::Float(self.eps)), ("weight", Attr::Bool(self.weight)), ("bias", Attr::Bool(self.bias))]
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;
         let x = floats(&inputs[0])?;
         if x.shape.rank() < 2 {
@@ -339,17 +339,17 @@ impl Composite for BatchNormInference {
         for p in &inputs[1..] {
             check_param(&x, p, &param)?;
         }
-        Ok(vec![x])
+        Ok(smallvec![x])
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let m = inputs[0].meta();
         let per_channel = |t: &Tensor| channelwise(t, &m.shape);
-        let mut y = (inputs[0].widened() - per_channel(&inputs[1])?) * (1.0 / (per_channel(&inputs[2])? + self.eps).sqrt());
+        let mut y = (inputs[0].widened() - per_channel(&inputs[1])) * (1.0 / (per_channel(&inputs[2]) + self.eps).sqrt());
         if self.weight {
-            y = y * per_channel(&inputs[3])?;
+            y = y * per_channel(&inputs[3]);
         }
         if let Some(b) = inputs.last().filter(|_| self.bias) {
-            y = y + per_channel(b)?;
+            y = y + per_channel(b);
         }
         Ok(vec![y.cast(m.dtype)])
     }
@@ -357,21 +357,21 @@ impl Composite for BatchNormInference {
         Some(Saves { inputs: if self.weight { 0b1111 } else { 0b111 }, outputs: 0 })
     }
     /// The running statistics are no function of the input: no gradient flows to them, as in PyTorch.
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let mut out = vec![None; args.metas.len()];
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let mut out = smallvec![None; args.metas.len()];
         let Some(g) = &args.cotangents[0] else { return Ok(out) };
         let m = args.metas[0];
         let mut others = AxisSet::all(m.shape.rank());
         others.0 &= !0b10;
         let g = g.widened();
-        let rstd = 1.0 / (channelwise(args.input(2)?, &m.shape)? + self.eps).sqrt();
+        let rstd = 1.0 / (channelwise(args.input(2)?, &m.shape) + self.eps).sqrt();
         let over = |t: Tensor, k: usize| t.sum_keepdim(others).reshape(args.metas[k].shape).cast(args.metas[k].dtype);
         if args.needs[0] {
-            let scale = if self.weight { &rstd * channelwise(args.input(3)?, &m.shape)? } else { rstd.clone() };
+            let scale = if self.weight { &rstd * channelwise(args.input(3)?, &m.shape) } else { rstd.clone() };
             out[0] = Some((&g * scale).cast(m.dtype));
         }
         if self.weight && args.needs[3] {
-            let hat = (args.input(0)?.widened() - channelwise(args.input(1)?, &m.shape)?) * rstd;
+            let hat = (args.input(0)?.widened() - channelwise(args.input(1)?, &m.shape)) * rstd;
             out[3] = Some(over(&g * hat, 3));
         }
         let bias = 3 + self.weight as usize;
@@ -382,8 +382,7 @@ impl Composite for BatchNormInference {
     }
 }
 /// One number per channel, as it broadcasts to `[samples, channels, ..]`.
-fn channelwise(t: &Tensor, shape: &Shape) -> Result<Tensor> {
-    let mut dims = vec![1; shape.rank() - 1];
-    dims[0] = shape[1];
-    Ok(t.widened().reshape(Shape::new(&dims).map_err(|k| crate::Error::new("batch_norm", k))?))
+fn channelwise(t: &Tensor, shape: &Shape) -> Tensor {
+    let dims = Shape::along(0, shape[1], shape.rank() - 1);
+    t.widened().reshape(dims)
 }

@@ -4,7 +4,8 @@ use super::{
     Attr, Attrs, Composite, RuleArgs, Saves,
     wide::{floats, one_device},
 };
-use crate::{ErrorKind, Meta, Result, Tensor};
+use crate::{ErrorKind, Meta, Result, Shape, Tensor, composite::Cotangents, op::Metas};
+use smallvec::smallvec;
 
 /// Inputs: x, scale and zero point (floats in the dtype x computes in): single numbers, or one per index of `axis`.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +23,7 @@ impl FakeQuantize {
             None => t.reshape(()),
             Some(axis) => {
                 let shape = x.meta().shape;
-                let mut dims = vec![1; shape.rank() - axis];
-                dims[0] = shape[axis];
+                let dims = Shape::along(0, shape[axis], shape.rank() - axis);
                 t.reshape(dims)
             }
         }
@@ -39,9 +39,9 @@ impl Composite for FakeQuantize {
         "adamant.fake_quantize"
     }
     fn attrs(&self) -> Attrs {
-        vec![("quant_min", Attr::Int(self.quant_min)), ("quant_max", Attr::Int(self.quant_max)), ("axis", Attr::Int(self.axis.map_or(-1, |a| a as i64)))]
+        smallvec![("quant_min", Attr::Int(self.quant_min)), ("quant_max", Attr::Int(self.quant_max)), ("axis", Attr::Int(self.axis.map_or(-1, |a| a as i64)))]
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;
         let x = floats(&inputs[0])?;
         if self.quant_min > self.quant_max {
@@ -64,7 +64,7 @@ impl Composite for FakeQuantize {
                 });
             }
         }
-        Ok(vec![x])
+        Ok(smallvec![x])
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let x = &inputs[0];
@@ -74,11 +74,11 @@ impl Composite for FakeQuantize {
     fn saves(&self) -> Option<Saves> {
         Some(Saves::inputs(3))
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let Some(g) = &args.cotangents[0] else { return Ok(vec![None; 3]) };
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None; 3]) };
         let inputs: Vec<Tensor> = (0..3).map(|k| args.input(k).map(Tensor::detach)).collect::<Result<_>>()?;
         let steps = self.steps([&inputs[0], &inputs[1], &inputs[2]]);
         let fits = steps.ge(self.quant_min as f64).logical_and(steps.le(self.quant_max as f64));
-        Ok(vec![Some(fits.select(g, 0.0)), None, None])
+        Ok(smallvec![Some(fits.select(g, 0.0)), None, None])
     }
 }

@@ -5,7 +5,8 @@ use super::{
     Attr, Attrs, Composite, RuleArgs, Saves,
     wide::{floats, same_dtype},
 };
-use crate::{Axis, AxisSet, ErrorKind, Meta, Result, Tensor, op::ReduceOp};
+use crate::{Axis, AxisSet, ErrorKind, Meta, Result, Tensor, composite::Cotangents, op::Metas, op::ReduceOp};
+use smallvec::smallvec;
 
 /// `exp(x) / sum(exp(x))` along the axis.
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +34,15 @@ pub struct LogSoftmaxBackward {
 }
 
 fn attrs(axis: usize) -> Attrs {
-    vec![("axis", Attr::Int(axis as i64))]
+    smallvec![("axis", Attr::Int(axis as i64))]
 }
-fn infer(inputs: &[Meta], axis: usize) -> std::result::Result<Vec<Meta>, ErrorKind> {
+fn infer(inputs: &[Meta], axis: usize) -> std::result::Result<Metas, ErrorKind> {
     let m = floats(&inputs[0])?;
     m.shape.axis(axis as isize)?;
     if let Some(y) = inputs.get(1) {
         same_dtype(&m, y)?;
     }
-    Ok(vec![m])
+    Ok(smallvec![m])
 }
 
 impl Composite for Softmax {
@@ -51,7 +52,7 @@ impl Composite for Softmax {
     fn attrs(&self) -> Attrs {
         attrs(self.axis)
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         infer(inputs, self.axis)
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
@@ -66,9 +67,9 @@ impl Composite for Softmax {
     fn saves(&self) -> Option<Saves> {
         Some(Saves { inputs: 0, outputs: 1 })
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let Some(g) = &args.cotangents[0] else { return Ok(vec![None]) };
-        Ok(vec![Some(Tensor::composite1(SoftmaxBackward { axis: self.axis }, &[g, args.output(0)?]))])
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None]) };
+        Ok(smallvec![Some(Tensor::composite1(SoftmaxBackward { axis: self.axis }, &[g, args.output(0)?]))])
     }
 }
 impl Composite for SoftmaxBackward {
@@ -78,7 +79,7 @@ impl Composite for SoftmaxBackward {
     fn attrs(&self) -> Attrs {
         attrs(self.axis)
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         infer(inputs, self.axis)
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
@@ -94,7 +95,7 @@ impl Composite for LogSoftmax {
     fn attrs(&self) -> Attrs {
         attrs(self.axis)
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         infer(inputs, self.axis)
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
@@ -107,9 +108,9 @@ impl Composite for LogSoftmax {
     fn saves(&self) -> Option<Saves> {
         Some(Saves::inputs(1))
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let Some(g) = &args.cotangents[0] else { return Ok(vec![None]) };
-        Ok(vec![Some(Tensor::composite1(LogSoftmaxBackward { axis: self.axis }, &[g, args.input(0)?]))])
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None]) };
+        Ok(smallvec![Some(Tensor::composite1(LogSoftmaxBackward { axis: self.axis }, &[g, args.input(0)?]))])
     }
 }
 impl Composite for LogSoftmaxBackward {
@@ -119,7 +120,7 @@ impl Composite for LogSoftmaxBackward {
     fn attrs(&self) -> Attrs {
         attrs(self.axis)
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         infer(inputs, self.axis)
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {

@@ -1,7 +1,8 @@
 //! Equal parts along an axis. Each part is a view; a composite because the cotangents of all parts join into one tensor,
 //! where those of slices would each be padded to the whole and added.
 use super::{Attr, Attrs, Composite, RuleArgs, Saves};
-use crate::{ErrorKind, Meta, Result, Tensor};
+use crate::{ErrorKind, Meta, Result, Tensor, composite::Cotangents, op::Metas};
+use smallvec::{SmallVec, smallvec};
 
 /// Input: a tensor whose axis `parts` divides. Outputs: its parts in order.
 #[derive(Clone, Copy, Debug)]
@@ -16,15 +17,15 @@ impl Composite for Split {
         "adamant.split"
     }
     fn attrs(&self) -> Attrs {
-        vec![("axis", Attr::Int(self.axis as i64)), ("parts", Attr::Int(self.parts as i64))]
+        smallvec![("axis", Attr::Int(self.axis as i64)), ("parts", Attr::Int(self.parts as i64))]
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         let shape = inputs[0].shape;
         if self.axis >= shape.rank() || self.parts == 0 || !shape[self.axis].is_multiple_of(self.parts) {
             return Err(ErrorKind::Shape { shape, expected: format!("an axis {} of {} equal parts", self.axis, self.parts) });
         }
         let part = Meta { shape: shape.with(self.axis, shape[self.axis] / self.parts), ..inputs[0] };
-        Ok(vec![part; self.parts])
+        Ok(smallvec![part; self.parts])
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let len = inputs[0].meta().shape[self.axis] / self.parts;
@@ -33,10 +34,10 @@ impl Composite for Split {
     fn saves(&self) -> Option<Saves> {
         Some(Saves::inputs(0))
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let Some(some) = args.cotangents.iter().flatten().next() else { return Ok(vec![None]) };
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let Some(some) = args.cotangents.iter().flatten().next() else { return Ok(smallvec![None]) };
         let zeros = some.zeros_like();
-        let parts: Vec<&Tensor> = args.cotangents.iter().map(|g| g.as_ref().unwrap_or(&zeros)).collect();
-        Ok(vec![Some(Tensor::cat(&parts, self.axis))])
+        let parts: SmallVec<[&Tensor; 8]> = args.cotangents.iter().map(|g| g.as_ref().unwrap_or(&zeros)).collect();
+        Ok(smallvec![Some(Tensor::cat(&parts, self.axis))])
     }
 }

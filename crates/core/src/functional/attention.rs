@@ -1,5 +1,6 @@
 //! Scaled dot-product attention under PyTorch's options.
-use crate::{Error, ErrorKind, Origin, Rng, Shape, Tensor, composite::attention::Attention, tensor::compose::compose};
+use crate::{Error, ErrorKind, Origin, Rng, Shape, Tensor, composite::attention::Attention, shape::Dims, tensor::compose::compose};
+use smallvec::{SmallVec, smallvec};
 
 /// Options of [`scaled_dot_product_attention`].
 #[derive(Clone, Copy, Default)]
@@ -63,7 +64,7 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, options:
             });
         }
         let onto = |t: &Tensor, s: &Shape| -> Result<Tensor, ErrorKind> {
-            let mut dims = batch.to_vec();
+            let mut dims = Dims::from_slice(&batch);
             dims.extend_from_slice(&s[lead..]);
             Ok(t.reshape(*s).expand(Shape::new(&dims)?))
         };
@@ -73,7 +74,7 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, options:
         let scale = options.scale.unwrap_or_else(|| 1.0 / (features as f64).sqrt());
         let composite = Attention { scale, causal: options.is_causal, mask: options.mask.is_some(), dropout: p };
         let key = rng.filter(|_| p > 0.0).map(|r| r.key());
-        let mut inputs = vec![&q, &k, &v];
+        let mut inputs: SmallVec<[&Tensor; 5]> = smallvec![&q, &k, &v];
         inputs.extend(options.mask);
         inputs.extend(&key);
         Ok(Tensor::composite1(composite, &inputs))

@@ -1,6 +1,6 @@
 //! Losses whose targets are class indices. An index out of range is an error that names it, when the loss is read.
 use super::loss::reduce;
-use crate::{Arg, Op, Scalar};
+use crate::{Arg, Op, Scalar, Shape};
 use crate::{
     AxisSet, DType, ErrorKind, Tensor,
     composite::{
@@ -10,6 +10,7 @@ use crate::{
     op::ScanOp,
     tensor::compose::{Built, compose, refuse},
 };
+use smallvec::SmallVec;
 
 /// Options of [`nll_loss`].
 #[derive(Clone, Copy)]
@@ -29,7 +30,7 @@ impl Default for NllOptions<'_> {
 /// `-weight[target] x[target]` of log-probabilities `[classes]` or `[batch, classes, ..]`; the mean divides by the weights.
 #[track_caller]
 pub fn nll_loss(x: &Tensor, target: &Tensor, options: &NllOptions<'_>) -> Tensor {
-    let inputs: Vec<&Tensor> = [x, target].into_iter().chain(options.weight).collect();
+    let inputs: SmallVec<[&Tensor; 4]> = [x, target].into_iter().chain(options.weight).collect();
     compose("nll_loss", &inputs, || {
         let m = floats(&x.meta())?;
         check_classes(&m, &target.meta())?;
@@ -44,8 +45,7 @@ pub fn nll_loss(x: &Tensor, target: &Tensor, options: &NllOptions<'_>) -> Tensor
             None => valid,
             Some(w) => {
                 check_weight(&m, &w.meta())?;
-                let mut dims = vec![1; m.shape.rank()];
-                dims[axis] = m.shape[axis];
+                let dims = Shape::along(axis, m.shape[axis], m.shape.rank());
                 let spread = c.index.meta().shape.with(axis, m.shape[axis]);
                 valid * gather(&w.widened().reshape(dims).expand(spread), axis, &c.index)
             }
@@ -91,7 +91,7 @@ impl Default for MultiMargin<'_> {
 /// The mean over all classes of `max(0, margin - x[target] + x[i])^p`, i not the target.
 #[track_caller]
 pub fn multi_margin_loss(x: &Tensor, target: &Tensor, options: &MultiMargin<'_>) -> Tensor {
-    let inputs: Vec<&Tensor> = [x, target].into_iter().chain(options.weight).collect();
+    let inputs: SmallVec<[&Tensor; 4]> = [x, target].into_iter().chain(options.weight).collect();
     compose("multi_margin_loss", &inputs, || {
         let m = floats(&x.meta())?;
         let (x, batched) = batch(x)?;

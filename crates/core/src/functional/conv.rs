@@ -2,13 +2,12 @@
 //! the three roles of the one primitive.
 use super::Sizes;
 use crate::{
-    Arg, Error, ErrorKind, Meta, Op, Scalar, Tensor,
+    Arg, Error, ErrorKind, Meta, Op, Scalar, Shape, Tensor,
     composite::conv::BiasedConv,
-    op::{ConvRole, ConvSpec, PadSpec},
+    op::{ConvRole, ConvSpec, PadSpec, shared_conv},
     tensor::compose::compose,
 };
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// Zeros around the input of a convolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +114,7 @@ fn finish(
     n: usize,
     plan: impl FnOnce(&Meta, usize) -> Result<Planned, ErrorKind>,
 ) -> Tensor {
-    let inputs: Vec<&Tensor> = [x, weight].into_iter().chain(bias).collect();
+    let inputs: SmallVec<[&Tensor; 3]> = [x, weight].into_iter().chain(bias).collect();
     compose(op, &inputs, || {
         let (xs, ws) = (x.meta().shape, weight.meta().shape);
         if ws.rank() != n + 2 {
@@ -131,7 +130,7 @@ fn finish(
         }
         let batched = if single { x.reshape(xs.insert(0, 1)?) } else { x.clone() };
         let Planned { spec, zeros } = plan(&batched.meta(), n)?;
-        let spec = Arc::new(spec);
+        let spec = shared_conv(spec);
         let pad = |y: &Tensor, p: PadSpec| Tensor::apply(Op::Pad(Box::new(p)), Arg::Scalar(Scalar::Float(0.0)), &[y]);
         let y = match (bias, zeros) {
             (None, None) => Tensor::apply(Op::Conv(spec), Arg::None, &[&batched, weight]),
@@ -141,8 +140,7 @@ fn finish(
                 // The bias also stands where only zeros are.
                 let zero = b.zeros_like();
                 let y = pad(&Tensor::composite1(BiasedConv(spec), &[&batched, weight, &zero]), zeros);
-                let mut dims = vec![1; n + 1];
-                dims[0] = b.meta().shape.elements();
+                let dims = Shape::along(0, b.meta().shape.elements(), n + 1);
                 (y.widened() + b.widened().reshape(dims)).cast(x.meta().dtype)
             }
         }

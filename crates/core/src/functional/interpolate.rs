@@ -2,7 +2,7 @@
 //! that the tensor computes in, so that borders fall where PyTorch's do.
 use super::adaptive_avg_pool;
 use crate::{
-    DType, ErrorKind, Meta, Tensor,
+    DType, ErrorKind, Meta, Shape, Tensor,
     composite::{loss::gather, wide::floats},
     tensor::compose::{Built, compose, refuse},
 };
@@ -151,14 +151,12 @@ impl Ratio {
 /// Elements of an axis by indices `[to]` that lie inside.
 fn take(x: &Tensor, axis: usize, index: &Tensor) -> Tensor {
     let (shape, to) = (x.meta().shape, index.meta().shape[0]);
-    let mut dims = vec![1; shape.rank()];
-    dims[axis] = to;
+    let dims = Shape::along(axis, to, shape.rank());
     gather(x, axis, &index.reshape(dims).expand(shape.with(axis, to)))
 }
 /// Numbers `[to]` as they broadcast to an axis.
 fn along(t: &Tensor, axis: usize, rank: usize) -> Tensor {
-    let mut dims = vec![1; rank - axis];
-    dims[0] = t.meta().shape[0];
+    let dims = Shape::along(0, t.meta().shape[0], rank - axis);
     t.reshape(dims)
 }
 fn inside(index: &Tensor, size: usize) -> Tensor {

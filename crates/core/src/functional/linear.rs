@@ -96,7 +96,7 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, options: &CrossEntropyOpt
         reduction: options.reduction,
         weight: options.weight.is_some(),
     };
-    let mut inputs = vec![logits, target];
+    let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![logits, target];
     inputs.extend(options.weight);
     Tensor::composite1(loss, &inputs)
 }

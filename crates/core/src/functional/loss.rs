@@ -2,15 +2,18 @@
 //! floats compute in f32 and round once. Losses of class indices stand in `functional::classes`.
 use crate::{
     AxisSet, ErrorKind, Result, Tensor,
+    composite::Cotangents,
     composite::{
         Attrs, Composite, RuleArgs, Saves,
         loss::Reduction,
         wide::{floats, one_device, same_dtype, wide},
     },
+    op::Metas,
     op::broadcast,
     tensor::compose::{Built, compose, refuse},
 };
 use crate::{DType, Meta, Shape};
+use smallvec::{SmallVec, smallvec};
 
 /// The losses of the elements as one number, or as they are.
 pub(super) fn reduce(each: Tensor, reduction: Reduction, dtype: DType) -> Tensor {
@@ -85,15 +88,15 @@ impl Composite for BinaryCrossEntropy {
         "adamant.binary_cross_entropy"
     }
     fn attrs(&self) -> Attrs {
-        Vec::new()
+        Attrs::new()
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;
         same_dtype(&inputs[0], &inputs[1])?;
         if inputs[0].shape != inputs[1].shape {
             return Err(ErrorKind::ShapeMismatch { left: inputs[0].shape, right: inputs[1].shape, axes: None, expected: "input and target have one shape" });
         }
-        Ok(vec![floats(&inputs[0])?])
+        Ok(smallvec![floats(&inputs[0])?])
     }
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let (x, t) = (&inputs[0], &inputs[1]);
@@ -103,19 +106,19 @@ impl Composite for BinaryCrossEntropy {
     fn saves(&self) -> Option<Saves> {
         Some(Saves::inputs(2))
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
-        let Some(g) = &args.cotangents[0] else { return Ok(vec![None, None]) };
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None, None]) };
         let (x, t) = (args.input(0)?, args.input(1)?);
         let spread = (1.0f64 - x) * x;
         let spread = spread.lt(1e-12).select(1e-12, &spread);
-        Ok(vec![args.needs[0].then(|| g * (x - t) / spread), args.needs[1].then(|| g * (x.neg().log1p() - x.log()))])
+        Ok(smallvec![args.needs[0].then(|| g * (x - t) / spread), args.needs[1].then(|| g * (x.neg().log1p() - x.log()))])
     }
 }
 /// Cross entropy of probabilities x in [0, 1] with targets of the same shape, times `weight` where there is one. An x
 /// outside gives NaN.
 #[track_caller]
 pub fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: Reduction) -> Tensor {
-    let inputs: Vec<&Tensor> = [x, target].into_iter().chain(weight).collect();
+    let inputs: SmallVec<[&Tensor; 4]> = [x, target].into_iter().chain(weight).collect();
     compose("binary_cross_entropy", &inputs, || {
         let dtype = check(&inputs)?;
         let mut each = Tensor::composite1(BinaryCrossEntropy, &[&x.widened(), &target.widened()]).ok()?;
@@ -135,7 +138,7 @@ pub fn binary_cross_entropy_with_logits(
     pos_weight: Option<&Tensor>,
     reduction: Reduction,
 ) -> Tensor {
-    let inputs: Vec<&Tensor> = [logits, target].into_iter().chain(weight).chain(pos_weight).collect();
+    let inputs: SmallVec<[&Tensor; 4]> = [logits, target].into_iter().chain(weight).chain(pos_weight).collect();
     compose("binary_cross_entropy_with_logits", &inputs, || {
         let dtype = check(&inputs)?;
         if logits.meta().shape != target.meta().shape {
@@ -258,7 +261,7 @@ pub fn triplet_margin_loss(anchor: &Tensor, positive: &Tensor, negative: &Tensor
 /// Cross entropy of the sigmoid of each class, averaged over the classes (last axis), with a weight per class.
 #[track_caller]
 pub fn multilabel_soft_margin_loss(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, reduction: Reduction) -> Tensor {
-    let inputs: Vec<&Tensor> = [x, target].into_iter().chain(weight).collect();
+    let inputs: SmallVec<[&Tensor; 4]> = [x, target].into_iter().chain(weight).collect();
     compose("multilabel_soft_margin_loss", &inputs, || {
         let dtype = check(&inputs)?;
         let shape = x.meta().shape;

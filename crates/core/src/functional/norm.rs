@@ -1,22 +1,22 @@
 //! Normalisations. Statistics of 16-bit floats are f32, and weight and bias may be f32 as well.
 use crate::{
-    Arg, Error, ErrorKind, Op, Origin, Tensor,
+    Arg, Error, ErrorKind, Op, Origin, Shape, Tensor,
     composite::norm::{BatchNormInference, Norm, Over},
     op::{WindowOp, WindowSpec},
     shape::ToShape,
+    tensor::Outputs,
 };
-use smallvec::smallvec;
-use std::sync::Arc;
+use smallvec::{SmallVec, smallvec};
 
 #[track_caller]
-fn norm(over: Over, eps: f64, x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Vec<Tensor> {
-    let mut inputs = vec![x];
+fn norm(over: Over, eps: f64, x: &Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Outputs {
+    let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![x];
     inputs.extend(weight);
     inputs.extend(bias);
     Tensor::composite(Norm { over, eps, weight: weight.is_some(), bias: bias.is_some() }, &inputs)
 }
 #[track_caller]
-fn first(outputs: Vec<Tensor>, op: &'static str) -> Tensor {
+fn first(outputs: Outputs, op: &'static str) -> Tensor {
     outputs.into_iter().next().unwrap_or_else(|| Tensor::fail(op, ErrorKind::Internal("no output".into())))
 }
 /// How many trailing axes of x have this shape.
@@ -88,8 +88,7 @@ pub fn instance_norm_statistics(x: &Tensor, weight: Option<&Tensor>, bias: Optio
     flat[1] = samples * channels;
     let (y, mean, var) = batch_norm_training(&x.reshape(flat), None, None, eps);
     let mut y = y.reshape(shape);
-    let mut dims = vec![1; shape.rank() - 1];
-    dims[0] = channels;
+    let dims = Shape::along(0, channels, shape.rank() - 1);
     if let Some(w) = weight {
         y = y * w.reshape(&dims);
     }
@@ -156,7 +155,7 @@ pub fn local_response_norm(x: &Tensor, size: usize, alpha: f64, beta: f64, k: f6
             dilation: smallvec![1, 1],
             open: smallvec![],
         };
-        let mean = Tensor::apply(Op::Window(Arc::new(spec)), Arg::None, &[&rows]).reshape(m.shape) / size as f64;
+        let mean = Tensor::apply(Op::window(spec), Arg::None, &[&rows]).reshape(m.shape) / size as f64;
         Ok((wide / (mean * alpha + k).pow(beta)).cast(m.dtype))
     };
     run().unwrap_or_else(|kind| Tensor::failed(Error::at("local_response_norm", kind, origin)))

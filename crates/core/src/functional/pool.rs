@@ -7,7 +7,6 @@ use crate::{
     tensor::compose::compose,
 };
 use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// Options of a max pooling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +144,7 @@ fn plan(shape: &Shape, n: usize, kernel: &Sizes, stride: Option<&Sizes>, padding
     Ok(Windows { size, stride, pad, dilation, after })
 }
 fn window(op: WindowOp, w: &Windows, padding: SmallVec<[(usize, usize); 3]>) -> Op {
-    Op::Window(Arc::new(WindowSpec { op, size: w.size.clone(), stride: w.stride.clone(), padding, dilation: w.dilation.clone(), open: SmallVec::new() }))
+    Op::window(WindowSpec { op, size: w.size.clone(), stride: w.stride.clone(), padding, dilation: w.dilation.clone(), open: SmallVec::new() })
 }
 
 fn max_pool(x: &Tensor, options: &MaxPool, n: usize, origin: Origin) -> Result<(Tensor, Tensor), ErrorKind> {
@@ -273,8 +272,7 @@ fn spread(size: usize, out: usize, like: &Meta) -> Spread {
 #[track_caller]
 fn spread_axis(x: &Tensor, axis: usize, s: &Spread, out: usize) -> Result<Tensor, ErrorKind> {
     let shape = x.meta().shape;
-    let mut dims = vec![1; shape.rank()];
-    dims[axis] = out * s.longest;
+    let dims = Shape::along(axis, out * s.longest, shape.rank());
     let index = s.index.reshape(dims).expand(shape.with(axis, out * s.longest));
     Ok(gather(x, axis, &index).reshape(shape.with(axis, out).insert(axis + 1, s.longest)?))
 }
@@ -311,8 +309,7 @@ fn adaptive_avg(x: &Tensor, output: &[Option<usize>]) -> Result<Tensor, ErrorKin
         let parts = spread_axis(&y, axis, &s, o)?;
         let rank = parts.meta().shape.rank();
         let sum = beside(&s.inside, axis, rank).select(&parts, 0.0).sum(axis + 1);
-        let mut dims = vec![1; rank - 1 - axis];
-        dims[0] = o;
+        let dims = Shape::along(0, o, rank - 1 - axis);
         y = sum / s.lengths.reshape(dims).cast(y.meta().dtype);
     }
     Ok(y.cast(m.dtype))

@@ -4,8 +4,9 @@ use super::{Grads, NEXT, Parent, Saved, Tape, TapeKind, Walk, grad_enabled, no_g
 use crate::{
     Origin, Result, Tensor,
     cell::{OVERLAYS, Overlay, OverlayKind},
-    composite::RuleArgs,
+    composite::{Cotangents, RuleArgs},
     record::CONTEXT,
+    recycle::Shared,
     value::Kept,
 };
 use parking_lot::Mutex;
@@ -44,7 +45,7 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
         return Ok(y);
     }
     let cells = overlay.values.iter().map(|(id, t)| (*id, Kept::new(t.value()))).collect();
-    let tape = Arc::new(Tape {
+    let tape = Shared::new(Tape {
         id: NEXT.fetch_add(1, Relaxed),
         kind: TapeKind::Checkpoint(Redo { f: Arc::new(f), cells }),
         parents: inputs.iter().map(|t| Parent::of(t)).collect(),
@@ -58,7 +59,7 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
 
 /// Computes a checkpoint again, with its gradient, and walks back from it: the cotangents of its inputs. Those of the
 /// parameters go into `grads`.
-pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: Walk, origin: Origin) -> Result<Vec<Option<Tensor>>> {
+pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: Walk, origin: Origin) -> Result<Cotangents> {
     let floor = NEXT.load(Relaxed);
     let inputs: Vec<Tensor> =
         (0..args.metas.len()).map(|k| args.input(k).map(|x| if x.meta().dtype.is_float() { x.tracked() } else { x.clone() })).collect::<Result<_>>()?;
@@ -70,11 +71,11 @@ pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, wal
     let y = y?.ok()?;
     let mut inner = Grads::default();
     if let (Some((t, k)), Some(Some(g))) = (y.tape(), args.cotangents.first()) {
-        pull(vec![(t.clone(), *k, g.clone())], &mut inner, Walk { floor, ..walk }, origin)?;
+        pull([(t.clone(), *k, g.clone())], &mut inner, Walk { floor, ..walk }, origin)?;
     }
     let out = inputs.iter().map(|x| x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id))).collect();
     // What is left reached parameters.
-    let mut rest: Vec<_> = inner.by_leaf.into_iter().collect();
+    let mut rest: Vec<_> = inner.by_leaf.drain().collect();
     rest.sort_by_key(|(id, _)| *id);
     for (id, g) in rest {
         grads.add(id, g);

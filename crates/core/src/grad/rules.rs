@@ -2,11 +2,12 @@
 //! serves every backend and higher order comes free.
 use crate::{
     Arg, Composite, DType, Error, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor,
-    composite::{RuleArgs, Saves},
+    composite::{Cotangents, RuleArgs, Saves},
     op::{ConvRole, ConvSpec, PadSpec, ReduceOp, ScanOp, ScatterMode, Side, View, WindowOp, WindowSpec},
     scalar::{Binary, Saved, Unary},
+    shape::{AxisSet, Dims, MAX_RANK},
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// Does a gradient flow through the op at all?
@@ -66,11 +67,11 @@ pub(crate) fn sum_to(g: &Tensor, shape: &Shape) -> Tensor {
         return g.clone();
     }
     let lead = from.rank() - shape.rank();
-    let axes: Vec<isize> = (0..from.rank()).filter(|&k| k < lead || (shape[k - lead] == 1 && from[k] != 1)).map(|k| k as isize).collect();
-    let summed = if axes.is_empty() { g.clone() } else { g.sum_keepdim(axes) };
+    let axes = AxisSet::of((0..from.rank()).filter(|&k| k < lead || (shape[k - lead] == 1 && from[k] != 1)));
+    let summed = if axes.0 == 0 { g.clone() } else { g.sum_keepdim(axes) };
     if lead > 0 { summed.reshape(*shape) } else { summed }
 }
-type Body<'a> = &'a dyn Fn(&Arc<dyn Composite>, &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>>;
+type Body<'a> = &'a dyn Fn(&dyn Composite, &RuleArgs<'_>) -> Result<Cotangents>;
 
 /// Cotangents of the inputs.
 pub(super) fn rule(
@@ -78,19 +79,19 @@ pub(super) fn rule(
     arg: Arg,
     outputs: &[Meta],
     args: &RuleArgs<'_>,
-    body: impl Fn(&Arc<dyn Composite>, &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>>,
-) -> Result<Vec<Option<Tensor>>> {
+    body: impl Fn(&dyn Composite, &RuleArgs<'_>) -> Result<Cotangents>,
+) -> Result<Cotangents> {
     rule_inner(op, arg, outputs, args, &body)
 }
 
-fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Body<'_>) -> Result<Vec<Option<Tensor>>> {
+fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Body<'_>) -> Result<Cotangents> {
     if let Op::Composite(c) = op {
-        return if c.saves().is_some() { c.rule(args) } else { body(c, args) };
+        return if c.saves().is_some() { c.rule(args) } else { body(&**c, args) };
     }
-    let none = || vec![None; args.metas.len()];
+    let none = || smallvec![None; args.metas.len()];
     let Some(g) = args.cotangents.first().and_then(|g| g.as_ref()) else { return Ok(none()) };
     let shape = |k: usize| args.metas[k].shape;
-    let one = |g: Tensor| Ok(vec![Some(g)]);
+    let one = |g: Tensor| Ok(smallvec![Some(g)]);
     let start = match arg {
         Arg::Start(s) => s,
         _ => 0,
@@ -117,7 +118,7 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
                 let side = |k: usize, grad: crate::scalar::BinaryRule| {
                     args.needs[k].then(|| sum_to(&expand_to(&rounded_once(one_op, [g, x, y, out], |[g, x, y, out]| grad(g, x, y, out)), g), &shape(k)))
                 };
-                Ok(vec![side(0, left), side(1, right)])
+                Ok(smallvec![side(0, left), side(1, right)])
             }
         },
         Op::BinaryScalar(f, side) => match (f.row().grad, arg) {
@@ -140,7 +141,7 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
         },
         Op::Select => {
             let c = args.input(0)?;
-            Ok(vec![None, args.needs[1].then(|| sum_to(&c.select(g, 0.0), &shape(1))), args.needs[2].then(|| sum_to(&c.select(0.0, g), &shape(2)))])
+            Ok(smallvec![None, args.needs[1].then(|| sum_to(&c.select(g, 0.0), &shape(1))), args.needs[2].then(|| sum_to(&c.select(0.0, g), &shape(2)))])
         }
         Op::Cast(_) => {
             let from = args.metas[0].dtype;
@@ -149,11 +150,11 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
         Op::View(View::Reshape(_)) => one(g.reshape(shape(0))),
         Op::View(View::Permute(perm)) => {
             let rank = shape(0).rank();
-            let mut inverse = vec![0isize; rank];
+            let mut inverse = [0isize; MAX_RANK];
             for k in 0..rank {
                 inverse[perm[k] as usize] = k as isize;
             }
-            one(g.permute(inverse))
+            one(g.permute(&inverse[..rank]))
         }
         Op::View(View::Expand(_)) => one(sum_to(g, &shape(0))),
         Op::View(View::Slice { axis, len, step }) => {
@@ -200,7 +201,7 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
         Op::UpdateSlice { axis } => {
             let len = shape(1)[*axis as usize];
             let hole = Tensor::full_on(shape(1), 0, g.meta().dtype, g.meta().device);
-            Ok(vec![args.needs[0].then(|| Tensor::apply(op.clone(), arg, &[g, &hole])), args.needs[1].then(|| g.narrow(*axis as usize, start, len))])
+            Ok(smallvec![args.needs[0].then(|| Tensor::apply(op.clone(), arg, &[g, &hole])), args.needs[1].then(|| g.narrow(*axis as usize, start, len))])
         }
         Op::Reduce { op: ReduceOp::Sum, .. } => one(back_to(g, &args.metas[0])),
         Op::Reduce { op: ReduceOp::Prod, axes } => {
@@ -214,11 +215,11 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
             let flat = x.permute(&perm).reshape([outer, n]);
             let others = exclusive_product(&flat, false) * exclusive_product(&flat, true);
             let moved: Vec<usize> = perm.iter().map(|&k| shape(0)[k as usize]).collect();
-            let mut inverse = vec![0isize; rank];
+            let mut inverse = [0isize; MAX_RANK];
             for (k, &p) in perm.iter().enumerate() {
                 inverse[p as usize] = k as isize;
             }
-            let others = others.reshape(Shape::new(&moved).map_err(|k| Error::new("prod", k))?).permute(inverse);
+            let others = others.reshape(Shape::new(&moved).map_err(|k| Error::new("prod", k))?).permute(&inverse[..rank]);
             one(g * others)
         }
         Op::Reduce { op: ReduceOp::Max | ReduceOp::Min, axes } => {
@@ -255,11 +256,11 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
             let next = shifted(a, *axis, !*reverse, 0.0);
             let l = scan(ScanOp::LinearRecurrence, *axis, !reverse, &[&next, g]);
             let before = shifted(h, *axis, *reverse, 0.0);
-            Ok(vec![args.needs[0].then(|| &l * before), Some(l)])
+            Ok(smallvec![args.needs[0].then(|| &l * before), Some(l)])
         }
         Op::Matmul => {
             let (a, b) = (args.input(0)?, args.input(1)?);
-            Ok(vec![args.needs[0].then(|| g.matmul(b.mt())), args.needs[1].then(|| a.mt().matmul(g))])
+            Ok(smallvec![args.needs[0].then(|| g.matmul(b.mt())), args.needs[1].then(|| a.mt().matmul(g))])
         }
         Op::Conv(spec) => conv_rule(spec, g, args),
         Op::Window(spec) => match spec.op {
@@ -267,7 +268,7 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
                 let index = args.output(1)?;
                 let s = shape(0);
                 let (lead, plane) = (s.rank() - spec.spatial(), s[s.rank() - spec.spatial()..].iter().product::<usize>());
-                let mut flat = s[..lead].to_vec();
+                let mut flat = Dims::from_slice(&s[..lead]);
                 flat.push(plane);
                 let mut small = flat.clone();
                 small[lead] = outputs[0].shape[lead..].iter().product();
@@ -280,15 +281,15 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
             WindowOp::Sum => {
                 let s = shape(0);
                 let open = SmallVec::from_slice(&s[s.rank() - spec.spatial()..]);
-                one(Tensor::apply(Op::Window(Arc::new(WindowSpec { op: WindowOp::SumTransposed, open, ..(**spec).clone() })), Arg::None, &[g]))
+                one(Tensor::apply(Op::window(WindowSpec { op: WindowOp::SumTransposed, open, ..(**spec).clone() }), Arg::None, &[g]))
             }
             WindowOp::SumTransposed => {
-                one(Tensor::apply(Op::Window(Arc::new(WindowSpec { op: WindowOp::Sum, open: SmallVec::new(), ..(**spec).clone() })), Arg::None, &[g]))
+                one(Tensor::apply(Op::window(WindowSpec { op: WindowOp::Sum, open: SmallVec::new(), ..(**spec).clone() }), Arg::None, &[g]))
             }
         },
         Op::Gather { axis } => {
             let zeros = Tensor::full_on(shape(0), 0, g.meta().dtype, g.meta().device);
-            Ok(vec![Some(Tensor::apply(Op::Scatter { axis: *axis, mode: ScatterMode::Add }, Arg::None, &[&zeros, args.input(1)?, g])), None])
+            Ok(smallvec![Some(Tensor::apply(Op::Scatter { axis: *axis, mode: ScatterMode::Add }, Arg::None, &[&zeros, args.input(1)?, g])), None])
         }
         Op::Scatter { axis, mode } => scatter_rule(*axis, *mode, g, args),
         Op::Sort { axis, .. } => {
@@ -345,33 +346,35 @@ fn exclusive_product(x: &Tensor, reverse: bool) -> Tensor {
     let axis = (x.meta().shape.rank() - 1) as u8;
     shifted(&scan(ScanOp::Prod, axis, reverse, &[x]), axis, reverse, 1.0)
 }
-fn conv_rule(spec: &Arc<ConvSpec>, g: &Tensor, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+fn conv_rule(spec: &Arc<ConvSpec>, g: &Tensor, args: &RuleArgs<'_>) -> Result<Cotangents> {
     let (a, b) = (args.input(0)?, args.input(1)?);
     let spatial = |m: &Meta| SmallVec::from_slice(&m.shape[2..]);
-    let conv = |role, open, x: &Tensor, y: &Tensor| Tensor::apply(Op::Conv(Arc::new(ConvSpec { role, open, ..(**spec).clone() })), Arg::None, &[x, y]);
+    let conv = |role, open, x: &Tensor, y: &Tensor| Tensor::apply(Op::conv(ConvSpec { role, open, ..(**spec).clone() }), Arg::None, &[x, y]);
     let none = SmallVec::new;
     let (x_role, w_role, y_role) = (ConvRole::InputGrad, ConvRole::WeightGrad, ConvRole::Forward);
     Ok(match spec.role {
         // y(x, w)
         ConvRole::Forward => {
-            vec![args.needs[0].then(|| conv(x_role, spatial(&args.metas[0]), g, b)), args.needs[1].then(|| conv(w_role, spatial(&args.metas[1]), a, g))]
+            smallvec![args.needs[0].then(|| conv(x_role, spatial(&args.metas[0]), g, b)), args.needs[1].then(|| conv(w_role, spatial(&args.metas[1]), a, g))]
         }
         // x(y, w)
-        ConvRole::InputGrad => vec![args.needs[0].then(|| conv(y_role, none(), g, b)), args.needs[1].then(|| conv(w_role, spatial(&args.metas[1]), g, a))],
+        ConvRole::InputGrad => smallvec![args.needs[0].then(|| conv(y_role, none(), g, b)), args.needs[1].then(|| conv(w_role, spatial(&args.metas[1]), g, a))],
         // w(x, y)
-        ConvRole::WeightGrad => vec![args.needs[0].then(|| conv(x_role, spatial(&args.metas[0]), b, g)), args.needs[1].then(|| conv(y_role, none(), a, g))],
+        ConvRole::WeightGrad => {
+            smallvec![args.needs[0].then(|| conv(x_role, spatial(&args.metas[0]), b, g)), args.needs[1].then(|| conv(y_role, none(), a, g))]
+        }
     })
 }
-fn scatter_rule(axis: u8, mode: ScatterMode, g: &Tensor, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+fn scatter_rule(axis: u8, mode: ScatterMode, g: &Tensor, args: &RuleArgs<'_>) -> Result<Cotangents> {
     let index = args.input(1)?;
     let gather = |x: &Tensor| Tensor::apply(Op::Gather { axis }, Arg::None, &[x, index]);
     let scatter = |x: &Tensor, mode, s: &Tensor| Tensor::apply(Op::Scatter { axis, mode }, Arg::None, &[x, index, s]);
     Ok(match mode {
-        ScatterMode::Add => vec![Some(g.clone()), None, args.needs[2].then(|| gather(g))],
+        ScatterMode::Add => smallvec![Some(g.clone()), None, args.needs[2].then(|| gather(g))],
         ScatterMode::Set => {
             let src = args.metas[2].shape;
             let zeros = Tensor::full_on(src, 0, g.meta().dtype, g.meta().device);
-            vec![args.needs[0].then(|| scatter(g, ScatterMode::Set, &zeros)), None, args.needs[2].then(|| gather(g))]
+            smallvec![args.needs[0].then(|| scatter(g, ScatterMode::Set, &zeros)), None, args.needs[2].then(|| gather(g))]
         }
         ScatterMode::Mul => {
             // The product over the others: the product of what is not zero, by the factor where that is not zero, and
@@ -383,7 +386,7 @@ fn scatter_rule(axis: u8, mode: ScatterMode, g: &Tensor, args: &RuleArgs<'_>) ->
             let rest = g * scatter(&full_x, ScatterMode::Mul, &full_s);
             let zeros = scatter(&zero_x.cast(dtype), ScatterMode::Add, &zero_s.cast(dtype));
             let others = |zero: &Tensor, zeros: &Tensor, rest: &Tensor, full: &Tensor| (zeros - zero.cast(dtype)).eq(0.0).select(rest / full, 0.0);
-            vec![
+            smallvec![
                 args.needs[0].then(|| others(&zero_x, &zeros, &rest, &full_x)),
                 None,
                 args.needs[2].then(|| others(&zero_s, &gather(&zeros), &gather(&rest), &full_s)),
@@ -395,7 +398,7 @@ fn scatter_rule(axis: u8, mode: ScatterMode, g: &Tensor, args: &RuleArgs<'_>) ->
             let hit_s = s.eq(&gather(y)).cast(g.meta().dtype);
             let count = scatter(&hit_x, ScatterMode::Add, &hit_s);
             let share = g / count;
-            vec![args.needs[0].then(|| hit_x * &share), None, args.needs[2].then(|| hit_s * gather(&share))]
+            smallvec![args.needs[0].then(|| hit_x * &share), None, args.needs[2].then(|| hit_s * gather(&share))]
         }
     })
 }

@@ -11,14 +11,12 @@ use crate::{
     Arg, Meta, Op, Scalar, Tensor,
     error::Origin,
     op::mix,
+    recycle::Shared,
     schedule::{self, Direct, watch},
     value::{Stored, Value},
 };
 use smallvec::SmallVec;
-use std::{
-    cell::{Cell, RefCell},
-    sync::Arc,
-};
+use std::cell::{Cell, RefCell};
 
 /// So many times in a row an op is read alone before it runs ahead.
 const SEEN: u8 = 8;
@@ -59,14 +57,14 @@ fn is_told_by_inputs(op: &Op) -> bool {
     matches!(op, Op::Unary(_) | Op::Binary(_) | Op::BinaryScalar(..) | Op::Select | Op::Matmul | Op::Reduce { .. })
 }
 /// The key of an op on values that lie row-major without gaps; `None`: one of them does not.
-fn key<'a>(op: &Op, arg: Arg, inputs: impl Iterator<Item = &'a Arc<Value>> + Clone) -> Option<(u64, u64)> {
+fn key<'a>(op: &Op, arg: Arg, inputs: impl Iterator<Item = &'a Shared<Value>> + Clone) -> Option<(u64, u64)> {
     let kind = matches!(arg, Arg::Scalar(Scalar::Int(_))) as u64;
     let (mut structure, mut sizes) = (mix(op.structure(), kind), 0);
     for (k, v) in inputs.clone().enumerate() {
         if !v.is_dense() {
             return None;
         }
-        let same = inputs.clone().take(k).position(|before| Arc::ptr_eq(before, v)).map_or(0, |at| at as u64 + 1);
+        let same = inputs.clone().take(k).position(|before| before.is_same(v)).map_or(0, |at| at as u64 + 1);
         structure = mix(structure, word(&v.meta) | same << 32 | u64::from(v.meta.device.index()) << 40);
         sizes = mix(sizes, v.meta.shape.hash());
     }
@@ -126,7 +124,7 @@ impl Ahead {
 
 /// Runs an op at once, if it is of a kind that is always read alone and no window is open. `None`: it is to be recorded,
 /// also where it could not be run, so that its reader learns why.
-pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Option<Arc<Value>> {
+pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Option<Shared<Value>> {
     CONTEXT.with(|c| {
         let ahead = &c.ahead;
         ahead.judge(inputs);

@@ -12,6 +12,7 @@ use crate::{
     cell::{Cell, Overlay},
     op::{Arg, View, mix},
     record::{Log, NoSlot, Stream, evaluate, ready},
+    recycle::Shared,
     value::{Stored, Value},
 };
 use parking_lot::Mutex;
@@ -102,11 +103,11 @@ impl Captured {
         if let Some(made) = self.only.get().and_then(|bound| self.call_direct(bound, call)) {
             return made;
         }
-        let mut arguments: SmallVec<[Cow<'_, Arc<Value>>; 4]> = SmallVec::with_capacity(call.inputs.len());
+        let mut arguments: SmallVec<[Cow<'_, Shared<Value>>; 4]> = SmallVec::with_capacity(call.inputs.len());
         for t in call.inputs {
             arguments.push(dense(t.value())?);
         }
-        let mut old: SmallVec<[Arc<Value>; 4]> = SmallVec::with_capacity(self.cells.len());
+        let mut old: SmallVec<[Shared<Value>; 4]> = SmallVec::with_capacity(self.cells.len());
         for c in &self.cells {
             let current = c.current();
             old.push(match dense(&current)? {
@@ -199,7 +200,7 @@ impl Captured {
         Some(made.map(|stored| smallvec![Tensor::from_value(ready(meta, call.origin, stored))]))
     }
     /// The plan for a call: it may take over the old value of a cell that is written, where only the cell holds it.
-    fn bound(&self, old: &[Arc<Value>], device: Device) -> Result<Cow<'_, Arc<Bound>>> {
+    fn bound(&self, old: &[Shared<Value>], device: Device) -> Result<Cow<'_, Arc<Bound>>> {
         if let Some(bound) = self.only.get() {
             super::count(|s| s.hits += 1);
             return Ok(Cow::Borrowed(bound));
@@ -263,11 +264,11 @@ fn all(places: &[Where], f: impl Fn(&Where) -> Result<Tensor>) -> Result<Outputs
     Ok(found)
 }
 /// Handles of a cell's value: the cell's own and ours.
-fn only_the_cell_holds(v: &Arc<Value>) -> bool {
+fn only_the_cell_holds(v: &Shared<Value>) -> bool {
     v.users() == 2 && v.kept() == 0 && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0)
 }
 /// The value in memory without gaps, as the captured window assumes: itself, or a copy.
-fn dense(value: &Arc<Value>) -> Result<Cow<'_, Arc<Value>>> {
+fn dense(value: &Shared<Value>) -> Result<Cow<'_, Shared<Value>>> {
     evaluate(value)?;
     match value.stored() {
         Some(s) if !s.is_dense(&value.meta.shape) => {

@@ -12,11 +12,16 @@ use crate::{
     op::Arg,
     planted::{Plant, is},
     record::Record,
+    recycle::{self, Rooms, emptied},
     shape::{Layout, Shape},
     value::Stored,
 };
 use smallvec::SmallVec;
-use std::{ops::Range, sync::Arc};
+use std::{
+    cell::RefCell,
+    ops::{Deref, Range},
+    sync::Arc,
+};
 
 /// What came out of a replay.
 pub(crate) struct Outcome {
@@ -31,7 +36,47 @@ impl Outcome {
         self.withheld.get(own).is_some_and(|w| *w)
     }
 }
-pub(crate) type Buffers = SmallVec<[Arc<Buffer>; 8]>;
+/// The memory of a replay.
+pub(crate) struct Buffers(Vec<Arc<Buffer>>);
+impl Buffers {
+    fn new() -> Buffers {
+        Buffers(recycle::take(&BUFFERS))
+    }
+}
+impl Deref for Buffers {
+    type Target = [Arc<Buffer>];
+    fn deref(&self) -> &[Arc<Buffer>] {
+        &self.0
+    }
+}
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(Buffer::release);
+        recycle::give_back(&BUFFERS, std::mem::take(&mut self.0));
+    }
+}
+/// Whether each step found a fault.
+struct Words(Vec<FaultWord>);
+impl Words {
+    fn new(plan: &Plan) -> Words {
+        let mut words: Vec<FaultWord> = recycle::take(&WORDS);
+        words.resize_with(if plan.faultable { plan.steps.len() } else { 0 }, FaultWord::default);
+        Words(words)
+    }
+}
+impl Drop for Words {
+    fn drop(&mut self) {
+        recycle::give_back(&WORDS, std::mem::take(&mut self.0));
+    }
+}
+// The lists of a replay.
+thread_local! {
+    static BUFFERS: Rooms<Vec<Arc<Buffer>>> = const { RefCell::new(Vec::new()) };
+    static WORDS: Rooms<Vec<FaultWord>> = const { RefCell::new(Vec::new()) };
+    static OPERANDS: Rooms<Vec<Operand<'static>>> = const { RefCell::new(Vec::new()) };
+    static STEPS: Rooms<Vec<Step<'static>>> = const { RefCell::new(Vec::new()) };
+    static ARGS: Rooms<Vec<Scalar>> = const { RefCell::new(Vec::new()) };
+}
 /// How many steps a device gets at once.
 const BATCH: usize = 32;
 /// Names the line a record was applied at.
@@ -57,10 +102,10 @@ impl Replay<'_> {
     /// # Errors
     /// A lost device; memory that a step asked for itself. The inputs are as they were, but for [`Replay::overwritten`].
     pub fn run(&self, own: Buffers) -> Result<Outcome, Error> {
-        let words: Vec<FaultWord> = if self.plan.faultable { self.plan.steps.iter().map(|_| FaultWord::default()).collect() } else { Vec::new() };
-        self.submit(0..self.plan.late, &own, &words, &[])?;
+        let words = &Words::new(self.plan).0;
+        self.submit(0..self.plan.late, &own, words, &[])?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || self.inputs.iter().any(|s| s.taint.is_some());
-        let taints = spoiled.then(|| self.taints(&words));
+        let taints = spoiled.then(|| self.taints(words));
         let (mut withheld, mut skip) = (Vec::new(), Vec::new());
         if let Some(taints) = &taints {
             withheld.resize(own.len(), false);
@@ -78,9 +123,9 @@ impl Replay<'_> {
                 }
             }
         }
-        self.submit(self.plan.late..self.plan.steps.len(), &own, &words, &skip)?;
+        self.submit(self.plan.late..self.plan.steps.len(), &own, words, &skip)?;
         let late_fault = !spoiled && words.iter().any(|w| w.get().is_some());
-        let taints = if late_fault { Some(self.taints(&words)) } else { taints };
+        let taints = if late_fault { Some(self.taints(words)) } else { taints };
         Ok(Outcome { own, withheld, taints })
     }
     /// The memory of published value number k; `None`: its step was withheld.
@@ -108,13 +153,13 @@ impl Replay<'_> {
     /// All memory before the first step: if it cannot be had, nothing has run.
     pub fn reserve(&self) -> Result<Buffers, Error> {
         let first = self.plan.own.first().map_or(0, |o| o.value);
-        let mut blocks = Buffers::with_capacity(self.sized.blocks.len());
+        let mut blocks = Buffers::new();
         for &bytes in &self.sized.blocks {
-            blocks.push(self.memory(bytes, first)?);
+            blocks.0.push(self.memory(bytes, first)?);
         }
-        let mut own = Buffers::with_capacity(self.plan.own.len());
+        let mut own = Buffers::new();
         for (m, o) in self.plan.own.iter().enumerate() {
-            own.push(match o.taken {
+            own.0.push(match o.taken {
                 Some(i) => self.inputs[i as usize].buffer.clone(),
                 None if o.escapes => self.new_memory(m)?,
                 None => blocks[self.sized.block[m] as usize].clone(),
@@ -174,8 +219,8 @@ impl Replay<'_> {
     }
     /// Submits steps from the start of the range; returns the first that is still to be run.
     fn submit_some(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<usize, Error> {
-        let mut operands: SmallVec<[Operand<'_>; 16]> = SmallVec::new();
-        let mut args: SmallVec<[Scalar; 32]> = SmallVec::new();
+        let mut operands: Vec<Operand<'_>> = emptied(recycle::take(&OPERANDS));
+        let mut args: Vec<Scalar> = recycle::take(&ARGS);
         let mut chosen: SmallVec<[usize; BATCH]> = SmallVec::new();
         let (mut next, mut fused, mut together) = (range.start, 0, None);
         while next < range.end && chosen.len() < BATCH {
@@ -215,8 +260,8 @@ impl Replay<'_> {
             chosen.push(at);
         }
         if let Some(&last) = chosen.last() {
-            let (mut operands, mut args) = (&operands[..], &args[..]);
-            let mut steps: SmallVec<[Step<'_>; 4]> = SmallVec::with_capacity(chosen.len());
+            let (mut operands, mut args) = (&*operands, &*args);
+            let mut steps: Vec<Step<'_>> = emptied(recycle::take(&STEPS));
             for &at in &chosen {
                 let (s, z) = (&self.plan.steps[at], &self.sized.steps[at]);
                 let (inputs, rest) = operands.split_at(z.inputs.len());
@@ -230,10 +275,13 @@ impl Replay<'_> {
                 c.fused += fused;
             });
             watch::submit(self, &steps, &chosen).map_err(|k| self.failed(&self.plan.steps[last], k))?;
+            recycle::give_back(&STEPS, emptied(steps));
         }
         if let Some((s, kind, group, from, to)) = together {
             self.collective(kind, &*group, &from, &to).map_err(|k| self.failed(s, k))?;
         }
+        recycle::give_back(&OPERANDS, emptied(operands));
+        recycle::give_back(&ARGS, args);
         Ok(next)
     }
     /// Exchanges a tensor with the other ranks, through the host.

@@ -7,11 +7,12 @@ use crate::{
     kernel::KernelKind,
     op::{Arg, View, mix},
     record::{Log, Record, capture, register_inputs},
+    recycle::Shared,
     shape::Layout,
     value::Value,
 };
 use smallvec::SmallVec;
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 /// Where an argument is read when the plan is replayed.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +59,7 @@ pub(crate) enum Source {
     /// A slot of the window.
     Slot(u32),
     /// A tensor that a composite's body made from host data.
-    Constant(Arc<Value>),
+    Constant(Shared<Value>),
 }
 pub(crate) const NONE: u32 = u32::MAX;
 /// An error that belongs to one record of the window.
@@ -149,7 +150,7 @@ pub(crate) fn expand(log: &Log, cut: usize, needed: &[bool]) -> Result<Graph, Re
 fn place(g: &mut Graph, device: Device, r: &Record, inputs: &[u32], metas: Vec<Meta>, record: u32, arg: ArgFrom) -> Result<Vec<u32>, ErrorKind> {
     let dtypes: SmallVec<[_; 4]> = inputs.iter().map(|&i| g.vals[i as usize].meta.dtype).chain(metas.iter().map(|m| m.dtype)).collect();
     if let Op::Composite(c) = &r.op {
-        let native = device.backend().supports(&KernelKind::Composite(c.clone()), &dtypes) == Support::Native;
+        let native = device.backend().supports(&KernelKind::Composite(c.function().clone()), &dtypes) == Support::Native;
         if !native {
             if c.is_host() {
                 return Err(ErrorKind::Unsupported {

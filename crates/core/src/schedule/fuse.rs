@@ -320,7 +320,7 @@ impl Builder<'_> {
             Op::Sort { axis, descending } => self.step(k, KernelKind::Sort { axis: *axis, descending: *descending }, v, &x.inputs, &[v, v + 1], false),
             Op::Composite(c) => {
                 let outputs: Vec<u32> = (v..v + x.outputs).collect();
-                self.step(k, KernelKind::Composite(c.clone()), v, &x.inputs, &outputs, false);
+                self.step(k, KernelKind::Composite(c.function().clone()), v, &x.inputs, &outputs, false);
             }
             Op::Collective { .. } => self.step(k, KernelKind::Copy, v, &[i(0)], &[v], false),
             op => return Err((x.record as usize, ErrorKind::Internal(format!("{} cannot be scheduled", op.name())))),

@@ -5,6 +5,7 @@ use crate::{
     cell::CellWrite,
     op::{Op, mix},
     record::{Log, Record},
+    recycle::Shared,
     value::Value,
 };
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl Holders {
         let (records, open) = records.split_at(cut);
         holders.look_at(records, open, &values[..slots], writes, *epoch);
     }
-    fn look_at(&mut self, records: &[Record], open: &[Record], values: &[Arc<Value>], writes: &[CellWrite], epoch: u32) {
+    fn look_at(&mut self, records: &[Record], open: &[Record], values: &[Shared<Value>], writes: &[CellWrite], epoch: u32) {
         let slots = values.len();
         self.of.clear();
         self.of.extend(values.iter().map(|v| match v.holders() {
@@ -101,7 +102,7 @@ impl Holders {
     }
     // Apart, so that the common case keeps its registers.
     #[inline(never)]
-    fn look_at_writes(&mut self, records: &[Record], values: &[Arc<Value>], writes: &[CellWrite], epoch: u32) {
+    fn look_at_writes(&mut self, records: &[Record], values: &[Shared<Value>], writes: &[CellWrite], epoch: u32) {
         let slots = values.len();
         // The old values of cells: an undo list refers to them too, which is nobody.
         for w in writes {
@@ -145,7 +146,7 @@ pub(crate) fn needed(records: &[Record], of: &[Holder], written: impl Iterator<I
     out
 }
 /// Can a fault be found while these records run? What a composite's body does is not known here.
-fn may_fault(records: &[Record], values: &[Arc<Value>]) -> bool {
+fn may_fault(records: &[Record], values: &[Shared<Value>]) -> bool {
     records.iter().any(|r| match &r.op {
         Op::Input => values[r.first as usize].stored().is_some_and(|s| s.taint.is_some()),
         Op::Binary(f) | Op::BinaryScalar(f, _) => r.inputs.first().is_some_and(|&i| f.can_fault(values[i as usize].meta.dtype)),

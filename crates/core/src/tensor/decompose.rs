@@ -6,9 +6,11 @@ use super::{
 };
 use crate::{
     Attr, Attrs, Composite, DType, Error, ErrorKind, HostArray, Meta, Result, Shape,
+    composite::Cotangents,
     composite::{RuleArgs, Saves},
+    op::Metas,
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// One of the factorizations of matrices or batches of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,12 +140,12 @@ impl Composite for Factor {
     }
     fn attrs(&self) -> Attrs {
         match *self {
-            Triangular { upper, unit } => vec![("upper", Attr::Bool(upper)), ("unit", Attr::Bool(unit))],
-            Pinv { rtol } => vec![("rtol", Attr::Float(rtol))],
-            _ => Vec::new(),
+            Triangular { upper, unit } => smallvec![("upper", Attr::Bool(upper)), ("unit", Attr::Bool(unit))],
+            Pinv { rtol } => smallvec![("rtol", Attr::Float(rtol))],
+            _ => Attrs::new(),
         }
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Vec<Meta>, ErrorKind> {
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         let a = &inputs[0];
         let rank = a.shape.rank();
         if !matches!(a.dtype, DType::F32 | DType::F64) {
@@ -188,9 +190,9 @@ impl Composite for Factor {
         };
         Some(Saves { inputs, outputs })
     }
-    fn rule(&self, args: &RuleArgs<'_>) -> Result<Vec<Option<Tensor>>> {
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
         let g = |k: usize| args.cotangents.get(k).and_then(|g| g.as_ref());
-        let one = |g: Option<Tensor>| Ok(vec![g]);
+        let one = |g: Option<Tensor>| Ok(smallvec![g]);
         let matrix = |g: &Tensor| g.unsqueeze(-1).unsqueeze(-1);
         match *self {
             Det => one(g(0).map(|_| args.input(0).cloned()).transpose()?.and_then(|a| g(0).map(|g| matrix(g) * Tensor::composite1(Cofactors, &[&a])))),
@@ -206,7 +208,7 @@ impl Composite for Factor {
                 one(g(0).map(|g| y.matmul(g).matmul(&y).neg()))
             }
             Solve | Triangular { .. } => {
-                let (Some(g), a, x) = (g(0), args.input(0)?, args.output(0)?) else { return Ok(vec![None, None]) };
+                let (Some(g), a, x) = (g(0), args.input(0)?, args.output(0)?) else { return Ok(smallvec![None, None]) };
                 let transposed = match *self {
                     Triangular { upper, unit } => Triangular { upper: !upper, unit },
                     _ => Solve,
@@ -217,7 +219,7 @@ impl Composite for Factor {
                     Triangular { upper: false, unit } => full.tril(-(unit as isize)),
                     _ => full,
                 });
-                Ok(vec![left, Some(right)])
+                Ok(smallvec![left, Some(right)])
             }
             Cholesky => {
                 let (Some(g), l) = (g(0), args.output(0)?) else { return one(None) };

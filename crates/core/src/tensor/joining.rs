@@ -8,6 +8,7 @@ use crate::{
     composite::split::Split,
     shape::{Axis, ToSizes},
 };
+use smallvec::SmallVec;
 use std::borrow::Borrow;
 
 /// Which axis the first tensor of [`Tensor::meshgrid`] runs along.
@@ -29,7 +30,7 @@ fn equal_parts(x: &Tensor, parts: usize, size: usize, axis: usize) -> Option<Vec
         return None;
     }
     if parts <= MAX_PARTS {
-        return Some(Tensor::composite(Split { axis, parts }, &[x]));
+        return Some(Tensor::composite(Split { axis, parts }, &[x]).into_vec());
     }
     let some = |x: Tensor, parts: usize| equal_parts(&x, parts, size, axis).unwrap_or_else(|| vec![x]);
     let of_group = parts.div_ceil(MAX_PARTS);
@@ -48,7 +49,7 @@ fn equal_parts(x: &Tensor, parts: usize, size: usize, axis: usize) -> Option<Vec
 fn some_of(x: &Tensor, first: usize, count: usize, axis: usize) -> Tensor {
     if count == x.meta().shape[axis] { x.clone() } else { x.narrow(axis, first, count) }
 }
-fn all<T: Borrow<Tensor>>(tensors: &[T]) -> Vec<&Tensor> {
+fn all<T: Borrow<Tensor>>(tensors: &[T]) -> SmallVec<[&Tensor; 8]> {
     tensors.iter().map(|t| t.borrow()).collect()
 }
 
@@ -170,7 +171,7 @@ impl Tensor {
             let Some(first) = tensors.iter().find(|t| *t.meta().shape != [0]).or(tensors.first()) else { return refuse("nothing to join") };
             let axis = first.meta().shape.axis(axis.to_axis())?;
             let rank = first.rank();
-            let parts: Vec<&Tensor> = tensors.iter().copied().filter(|t| rank == 1 || *t.meta().shape != [0]).collect();
+            let parts: SmallVec<[&Tensor; 8]> = tensors.iter().copied().filter(|t| rank == 1 || *t.meta().shape != [0]).collect();
             match parts[..] {
                 [one] => Ok(one.clone()),
                 _ => Ok(Tensor::apply(Op::Concat { axis: axis as u8 }, Arg::None, &parts)),

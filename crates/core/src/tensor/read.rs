@@ -108,11 +108,15 @@ impl Tensor {
         if meta.dtype == T::DTYPE {
             return self.to_vec();
         }
-        let here = self.detach();
-        let has = meta.device.info().dtypes;
-        let able = has.contains(&T::DTYPE) || !T::DTYPE.computes();
+        self.converted(T::DTYPE).to_vec()
+    }
+    /// In another dtype: on its device or, where that lacks the dtype, on the host.
+    #[track_caller]
+    fn converted(&self, dtype: DType) -> Tensor {
+        let (here, has) = (self.detach(), self.meta().device.info().dtypes);
+        let able = has.contains(&dtype) || !dtype.computes();
         let read = if able { here } else { here.to(Device::reference()) };
-        read.cast(T::DTYPE).to_vec()
+        read.cast(dtype)
     }
     /// The only element, converted to `T`'s dtype if need be.
     ///
@@ -124,7 +128,13 @@ impl Tensor {
         if meta.shape.elements() != 1 {
             return Err(Error::new("item", ErrorKind::Shape { shape: meta.shape, expected: "exactly one element".into() }));
         }
-        self.to_vec_as::<T>()?.first().copied().ok_or_else(|| Error::new("item", ErrorKind::Internal("no element".into())))
+        let here = Origin::here();
+        let converted = (meta.dtype != T::DTYPE).then(|| self.converted(T::DTYPE));
+        let mut bytes = [0; MOST_BYTES];
+        let bytes = &mut bytes[..T::DTYPE.size()];
+        converted.as_ref().unwrap_or(self).read_into(bytes, here)?;
+        // Not every byte is a bool.
+        bytemuck::checked::try_pod_read_unaligned(bytes).map_err(|e| Error::at("item", ErrorKind::Internal(e.to_string()), here))
     }
     /// Are shapes equal and all elements within `atol + rtol * |other|`? NaN is close to nothing.
     ///
@@ -232,8 +242,10 @@ impl Tensor {
         self.div(divisor)
     }
 }
+/// Of an element of any dtype.
+const MOST_BYTES: usize = 8;
 /// Memory of the host for `count` elements of what is read from a device.
 pub(super) fn host_room<T: bytemuck::Zeroable>(count: usize, meta: &Meta) -> std::result::Result<Vec<T>, ErrorKind> {
-    let (asked, in_use) = (count.saturating_mul(size_of::<T>()), meta.device.memory().live_bytes);
-    bytemuck::allocation::try_zeroed_vec(count).map_err(|()| ErrorKind::OutOfMemory { asked, in_use, cap: None })
+    let refused = |()| ErrorKind::OutOfMemory { asked: count.saturating_mul(size_of::<T>()), in_use: meta.device.memory().live_bytes, cap: None };
+    bytemuck::allocation::try_zeroed_vec(count).map_err(refused)
 }

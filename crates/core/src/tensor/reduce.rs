@@ -253,7 +253,7 @@ impl Tensor {
 }
 /// The shape without the axes.
 pub(crate) fn drop_axes(shape: &Shape, axes: AxisSet) -> Shape {
-    axes.iter().filter(|&a| a < shape.rank()).collect::<Vec<_>>().into_iter().rev().fold(*shape, |s, a| s.without(a))
+    (0..shape.rank()).rev().filter(|&a| axes.has(a)).fold(*shape, |s, a| s.without(a))
 }
 /// How many elements are combined into one.
 pub(super) fn count(shape: &Shape, axes: AxisSet) -> usize {

@@ -6,7 +6,7 @@ use super::{
 use crate::{
     Arg, DType, ErrorKind, Meta, Op, Origin, Scalar, Shape,
     op::{PadSpec, View},
-    shape::{Axes, Axis, ToShape, ToSizes},
+    shape::{Axes, Axis, Dims, MAX_RANK, ToShape, ToSizes},
 };
 use smallvec::SmallVec;
 
@@ -32,7 +32,7 @@ impl Tensor {
                     ErrorKind::Shape { shape: from, expected: format!("a shape of {} elements; {sizes:?} does not have as many", from.elements()) }.into()
                 );
             }
-            let dims: SmallVec<[usize; 8]> = sizes.iter().map(|&s| if s < 0 { from.elements() / known.max(1) } else { s as usize }).collect();
+            let dims: Dims = sizes.iter().map(|&s| if s < 0 { from.elements() / known.max(1) } else { s as usize }).collect();
             let to = Shape::new(&dims)?;
             Ok(if to == from { x.clone() } else { x.as_view(View::Reshape(to), Arg::None) })
         })
@@ -71,9 +71,9 @@ impl Tensor {
                 Tensor::fail("mt", ErrorKind::Shape { shape: self.meta().shape, expected: "at least two axes".into() })
             };
         }
-        let mut perm: Vec<isize> = (0..rank).collect();
+        let mut perm: SmallVec<[isize; MAX_RANK]> = (0..rank).collect();
         perm.swap(rank as usize - 1, rank as usize - 2);
-        self.permute(perm)
+        self.permute(&perm[..])
     }
     /// Broadcast to a shape; -1 keeps a size.
     #[track_caller]
@@ -84,7 +84,7 @@ impl Tensor {
         let from = self.meta().shape;
         let sizes = sizes.to_sizes();
         let lead = sizes.len().saturating_sub(from.rank());
-        let mut dims = Vec::new();
+        let mut dims = Dims::new();
         for (k, &s) in sizes.iter().enumerate() {
             match s {
                 -1 if k >= lead => dims.push(from[k - lead]),
@@ -167,10 +167,10 @@ impl Tensor {
             if start > end {
                 return refuse(format!("flatten from axis {start} to axis {end}: the start comes after the end"));
             }
-            let mut dims = shape[..start].to_vec();
+            let mut dims = Dims::from_slice(&shape[..start]);
             dims.push(shape[start..=end].iter().product());
             dims.extend_from_slice(&shape[end + 1..]);
-            Ok(x.reshape(dims))
+            Ok(x.reshape(&dims[..]))
         })
     }
     /// All elements on one axis.
@@ -238,9 +238,9 @@ impl Tensor {
                 return Ok(x.clone());
             }
             let shape = x.meta().shape;
-            let mut perm: Vec<isize> = (0..shape.rank() as isize).collect();
+            let mut perm: SmallVec<[isize; MAX_RANK]> = (0..shape.rank() as isize).collect();
             perm.swap(shape.axis(a)?, shape.axis(b)?);
-            Ok(x.permute(perm))
+            Ok(x.permute(&perm[..]))
         })
     }
     /// As [`Tensor::transpose`].

@@ -13,7 +13,7 @@ use crate::{
     element::with_float,
     operand::internal,
     reduce::tree::Element,
-    scratch::{collected, filled},
+    scratch::filled,
     simd::{
         Arithmetic, Kernel, Simd, dispatch,
         stream::{self, Ahead, STREAMED},
@@ -71,7 +71,7 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
     let (rows_of_task, block) = ((per_task * inner).max(1), (per_task * n * inner).max(1));
     let mut blocks = gradient.chunks_mut(block);
     let numbers = largest.chunks_mut(rows_of_task).zip(log_sums.chunks_mut(rows_of_task));
-    let tasks: Vec<_> = collected(rows.count().div_ceil(rows_of_task), numbers.map(|numbers| (numbers, blocks.next().unwrap_or_default())))?;
+    let tasks = numbers.map(|numbers| (numbers, blocks.next().unwrap_or_default()));
     runtime.threads.try_for_parts(tasks, |task, ((largest, log_sums), gradient)| -> Result<(), ErrorKind> {
         let (mut column, mut room, mut result) = (rows.column()?, M::room(n)?, M::room(n)?);
         let interleaved = streamed && M::AS_IS;

@@ -1,0 +1,263 @@
+//! What a thread makes and lets go of all the time: values, nodes of the tape, the lists of a replay. It keeps what it lets
+//! go of, empty, for the next of its kind, so that a training step that repeats asks the system for no memory. Each kind has
+//! a bound; beyond it, and in a thread that ends, the system gives and takes as ever. Must not know what is in it.
+use std::{cell::RefCell, collections::HashMap, ops::Deref, thread::LocalKey};
+use triomphe::Arc;
+
+/// What is kept of it when nobody holds it any more.
+pub(crate) trait Recycled: Sized + 'static {
+    /// The most that a thread keeps.
+    const MOST: usize;
+    /// Those that the thread keeps. Nobody else holds them.
+    fn spares() -> &'static Spares<Self>;
+    /// Lets go of all that it holds.
+    fn clear(&mut self);
+    /// What a new one is made of.
+    type New;
+    /// A new one.
+    fn make(new: Self::New) -> Self;
+    /// A cleared one becomes a new one where it lies.
+    fn remake(&mut self, new: Self::New);
+}
+
+/// Those of one kind that a thread keeps.
+pub(crate) type Spares<T> = LocalKey<RefCell<Vec<Arc<T>>>>;
+/// An `Arc` whose memory the thread that drops it last keeps for its next one.
+pub(crate) struct Shared<T: Recycled>(Option<Arc<T>>);
+impl<T: Recycled> Shared<T> {
+    pub fn new(new: T::New) -> Shared<T> {
+        let spare = T::spares().try_with(|spares| spares.try_borrow_mut().ok()?.pop()).ok().flatten();
+        if let Some(mut spare) = spare
+            && let Some(place) = Arc::get_mut(&mut spare)
+        {
+            place.remake(new);
+            return Shared(Some(spare));
+        }
+        Shared(Some(Arc::new(T::make(new))))
+    }
+    fn there(&self) -> &Arc<T> {
+        match &self.0 {
+            Some(value) => value,
+            // Only `drop` takes it out.
+            None => unreachable!(),
+        }
+    }
+    /// How many handles there are.
+    pub fn count(&self) -> usize {
+        Arc::strong_count(self.there())
+    }
+    /// The thing itself, where this is the only handle.
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        self.0.as_mut().and_then(Arc::get_mut)
+    }
+    /// Are both handles of the same thing?
+    pub fn is_same(&self, other: &Shared<T>) -> bool {
+        Arc::ptr_eq(self.there(), other.there())
+    }
+}
+impl<T: Recycled> Clone for Shared<T> {
+    fn clone(&self) -> Shared<T> {
+        Shared(self.0.clone())
+    }
+}
+impl<T: Recycled> Deref for Shared<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.there()
+    }
+}
+impl<T: Recycled> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // Two threads that let go at once may both see the other: then it goes the way of every `Arc`.
+        let Some(value) = self.get_mut() else { return };
+        value.clear();
+        let _ = T::spares().try_with(|spares| {
+            if let Ok(mut spares) = spares.try_borrow_mut()
+                && spares.len() < T::MOST
+            {
+                spares.extend(self.0.take());
+            }
+        });
+    }
+}
+
+/// A list or table with room for more than is in it.
+pub trait Roomy: Default {
+    /// Leaves nothing in it.
+    fn empty(&mut self);
+    /// Of its room.
+    fn bytes(&self) -> usize;
+}
+impl<T> Roomy for Vec<T> {
+    fn empty(&mut self) {
+        self.clear();
+    }
+    fn bytes(&self) -> usize {
+        self.capacity() * size_of::<T>()
+    }
+}
+impl<K, V, S: Default> Roomy for HashMap<K, V, S> {
+    fn empty(&mut self) {
+        self.clear();
+    }
+    fn bytes(&self) -> usize {
+        self.capacity() * size_of::<(K, V)>()
+    }
+}
+/// Those of one kind that a thread keeps, empty.
+pub type Rooms<C> = RefCell<Vec<C>>;
+/// The most of a kind, and the most bytes of one.
+const LISTS: usize = 32;
+const LARGEST: usize = 1 << 18;
+
+/// An empty one, in the room of one that was given back.
+pub fn take<C: Roomy>(rooms: &'static LocalKey<Rooms<C>>) -> C {
+    rooms.try_with(|rooms| rooms.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
+}
+/// Empties it and gives its room back.
+pub fn give_back<C: Roomy>(rooms: &'static LocalKey<Rooms<C>>, mut list: C) {
+    list.empty();
+    if (1..=LARGEST).contains(&list.bytes()) {
+        let _ = rooms.try_with(|rooms| {
+            if let Ok(mut rooms) = rooms.try_borrow_mut()
+                && rooms.len() < LISTS
+            {
+                rooms.push(list);
+            }
+        });
+    }
+}
+/// An empty list in the room of this one. `B` is `A` with other lifetimes.
+pub fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
+    list.clear();
+    // The standard library collects into the room that the items come from, if they fit.
+    list.into_iter().filter_map(|_| None).collect()
+}
+
+/// What a thread shared lately, each at the place that its hash tells.
+pub(crate) type Remembered<T> = RefCell<[Option<T>; REMEMBERED]>;
+const REMEMBERED: usize = 64;
+
+/// What was made of an equal `value` before, if it is still there, or what is made of this one.
+pub(crate) fn remembered<T: Clone, V>(
+    known: &'static LocalKey<Remembered<T>>,
+    hash: u64,
+    value: V,
+    is_of: impl FnOnce(&T, &V) -> bool,
+    make: impl FnOnce(V) -> T,
+) -> T {
+    // What was there before goes when the place is free again: it may be a user's, whose `Drop` does as it likes.
+    let (shared, _before) = known.with_borrow_mut(|known| {
+        let place = &mut known[hash as usize % REMEMBERED];
+        match place {
+            Some(same) if is_of(same, &value) => (same.clone(), None),
+            _ => {
+                let new = make(value);
+                (new.clone(), place.replace(new))
+            }
+        }
+    });
+    shared
+}
+/// Nothing is remembered yet.
+pub(crate) const fn nothing<T>() -> Remembered<T> {
+    RefCell::new([const { None }; REMEMBERED])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::OnceCell;
+
+    struct Thing {
+        number: u64,
+        next: Option<Shared<Thing>>,
+    }
+    fn thing(number: u64, next: Option<Shared<Thing>>) -> Shared<Thing> {
+        Shared::new(Thing { number, next })
+    }
+    thread_local! {
+        static THINGS: RefCell<Vec<Arc<Thing>>> = const { RefCell::new(Vec::new()) };
+        static WORDS: Rooms<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+        static TABLES: Rooms<HashMap<u8, u8>> = const { RefCell::new(Vec::new()) };
+    }
+    impl Recycled for Thing {
+        const MOST: usize = 3;
+        fn spares() -> &'static Spares<Thing> {
+            &THINGS
+        }
+        fn clear(&mut self) {
+            self.next = None;
+        }
+        type New = Thing;
+        fn make(new: Thing) -> Thing {
+            new
+        }
+        fn remake(&mut self, new: Thing) {
+            *self = new;
+        }
+    }
+    fn spares() -> usize {
+        THINGS.with(|t| t.borrow().len())
+    }
+
+    #[test]
+    fn what_is_dropped_last_is_the_next_one() {
+        let first = thing(1, None);
+        let place: *const Thing = &*first;
+        let second = thing(2, Some(first.clone()));
+        assert_eq!((first.count(), spares()), (2, 0));
+        drop(first);
+        assert_eq!(spares(), 0, "another still holds it");
+        drop(second);
+        assert_eq!(spares(), 2);
+        let again = [thing(3, None), thing(4, None)];
+        assert!(again.iter().any(|t| std::ptr::eq(&**t, place)) && spares() == 0);
+        assert_eq!(again.each_ref().map(|t| (t.number, t.next.is_none())), [(3, true), (4, true)]);
+    }
+    #[test]
+    fn no_more_are_kept_than_the_bound() {
+        drop([0; 9].map(|n| thing(n, None)));
+        assert_eq!(spares(), 3);
+    }
+    #[test]
+    fn threads_that_let_go_at_once_lose_nothing() {
+        for n in 0..200 {
+            let thing = thing(n, Some(thing(n + 1, None)));
+            let (one, other) = (thing.clone(), thing);
+            std::thread::scope(|s| {
+                s.spawn(move || assert_eq!(one.number, n));
+                s.spawn(move || assert_eq!(other.next.as_ref().map(|t| t.number), Some(n + 1)));
+            });
+        }
+    }
+    #[test]
+    fn a_thread_that_ends_takes_none_back() {
+        thread_local! {
+            static LAST: OnceCell<Shared<Thing>> = const { OnceCell::new() };
+        }
+        // Dropped by the thread's end, before or after what it keeps.
+        std::thread::spawn(|| LAST.with(|l| drop(l.set(thing(1, None))))).join().unwrap();
+    }
+    #[test]
+    fn a_list_comes_back_with_its_room() {
+        let word = String::from("a word");
+        let mut list: Vec<&str> = emptied(take(&WORDS));
+        list.resize(100, &word);
+        let (place, room) = (list.as_ptr(), list.capacity());
+        give_back(&WORDS, emptied(list));
+        let again: Vec<&str> = emptied(take(&WORDS));
+        assert_eq!((again.len(), again.capacity(), again.as_ptr()), (0, room, place));
+        assert_eq!(take(&WORDS).capacity(), 0, "meanwhile it is in use");
+        give_back(&WORDS, Vec::with_capacity(1 << 20));
+        assert_eq!(take(&WORDS).capacity(), 0, "too large to be kept");
+    }
+    #[test]
+    fn a_table_comes_back_empty() {
+        let mut table = take(&TABLES);
+        table.insert(1, 2);
+        give_back(&TABLES, table);
+        let again = take(&TABLES);
+        assert!(again.is_empty() && again.capacity() > 0);
+    }
+}
