@@ -7,12 +7,14 @@
 use crate::{
     DType, Device, ErrorKind, Meta, Scalar, Shape,
     composite::Keyed,
-    recycle::{Remembered, nothing, remembered},
     scalar::{Binary, Unary},
     shape::{AxisSet, Dims, MAX_RANK},
 };
 use smallvec::{SmallVec, smallvec};
-use std::{fmt, hash::Hash, sync::Arc, thread::LocalKey};
+use std::{fmt, sync::Arc};
+
+mod specs;
+pub(crate) use specs::shared_conv;
 
 /// Metas of an op's outputs.
 pub type Metas = SmallVec<[Meta; 3]>;
@@ -27,26 +29,6 @@ pub enum Arg {
     Scalar(Scalar),
     /// The start of a slice or of an update, in elements of its axis.
     Start(usize),
-}
-
-thread_local! {
-    static CONVS: Remembered<Arc<ConvSpec>> = const { nothing() };
-    static WINDOWS: Remembered<Arc<WindowSpec>> = const { nothing() };
-}
-/// The spec, or the equal one that the thread used before: what is applied again takes no memory again.
-fn shared<T: Hash + Eq>(known: &'static LocalKey<Remembered<Arc<T>>>, spec: T) -> Arc<T> {
-    remembered(known, hash_of(&spec), spec, |same, spec| **same == *spec, Arc::new)
-}
-pub(crate) fn shared_conv(spec: ConvSpec) -> Arc<ConvSpec> {
-    shared(&CONVS, spec)
-}
-impl Op {
-    pub(crate) fn conv(spec: ConvSpec) -> Op {
-        Op::Conv(shared_conv(spec))
-    }
-    pub(crate) fn window(spec: WindowSpec) -> Op {
-        Op::Window(shared(&WINDOWS, spec))
-    }
 }
 
 /// One primitive.
