@@ -2,7 +2,7 @@
 mod numeric;
 use adamant_core::{
     composite::{
-        Saves,
+        Keyed, Saves,
         attention::Attention,
         dropout::Dropout,
         embedding::Embedding,
@@ -235,5 +235,22 @@ fn compounds_save_no_more_than_pytorch() {
     }
     for (composite, inputs, outputs) in table {
         assert_eq!(composite.saves(), Some(Saves { inputs: *inputs, outputs: *outputs }), "{}", composite.name());
+    }
+}
+/// What is applied again is the function that was applied before, and no other.
+#[test]
+fn equal_composites_that_are_two() {
+    use std::sync::Arc;
+    let same = |a: &Keyed, b: &Keyed| Arc::ptr_eq(a.function(), b.function()) && a.key() == b.key();
+    let half = Keyed::new(Dropout { p: 0.5 });
+    assert!(same(&half, &Keyed::new(Dropout { p: 0.5 })));
+    for p in [0.25, 0.75, 0.0] {
+        let other = Keyed::new(Dropout { p });
+        assert!(!same(&half, &other) && other.key() == Composite::key(&Dropout { p }), "{p}");
+    }
+    assert!(!same(&Keyed::new(Softmax { axis: 1 }), &Keyed::new(LogSoftmax { axis: 1 })));
+    // More of them than are remembered: each is still itself.
+    for k in (0..1000).chain(0..1000) {
+        assert_eq!(format!("{:?}", &*Keyed::new(Softmax { axis: k })), format!("{:?}", Softmax { axis: k }));
     }
 }

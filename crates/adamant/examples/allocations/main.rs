@@ -1,0 +1,85 @@
+//! What a training step in its steady state asks memory for, counted by a global allocator (crate `dhat`) and by the
+//! device's pool. One JSON document on stdout.
+//!
+//!     cargo run --release -p adamant --example allocations
+//!     cargo run --release -p adamant --example allocations -- sites.json encoder
+//!
+//! With a file and a model's name, it writes which calls asked for what, as dhat's viewer reads it.
+//!
+//! A perceptron learns with batches of 64 and of 256 rows, then a convolutional net and a transformer's layer learn.
+mod models;
+
+use adamant::Result;
+use models::{MODELS, in_steady_state};
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+const STEPS: u64 = 50;
+
+/// What was counted over [`STEPS`] steps.
+struct Counted {
+    /// blocks and bytes that the allocator gave
+    blocks: u64,
+    bytes: u64,
+    /// how often the pool was asked, and how often it asked the system
+    requests: u64,
+    system: u64,
+    /// bytes of buffers that a step holds at its height
+    buffers: usize,
+    /// how often the pool asked the system after the second step
+    after_two: u64,
+    /// growth of the bytes that the allocator has given and not got back
+    growth: i64,
+}
+
+fn counted(name: &'static str) -> Result<Counted> {
+    in_steady_state(name, |device, two, step| {
+        device.pool().reset_peak();
+        // What the books themselves take is not counted; a step more brings small buffers to hand again.
+        let pool = device.memory();
+        step()?;
+        let heap = dhat::HeapStats::get();
+        for _ in 0..STEPS {
+            step()?;
+        }
+        let (heap_now, now) = (dhat::HeapStats::get(), device.memory());
+        Ok(Counted {
+            blocks: heap_now.total_blocks - heap.total_blocks,
+            bytes: heap_now.total_bytes - heap.total_bytes,
+            requests: now.requests - pool.requests,
+            system: now.system_allocations - pool.system_allocations,
+            buffers: now.peak_bytes,
+            after_two: now.system_allocations - two.system_allocations,
+            growth: heap_now.curr_bytes as i64 - heap.curr_bytes as i64,
+        })
+    })
+}
+/// Writes who asked for what in [`STEPS`] steps.
+fn sites(file: String, name: &'static str) -> Result<()> {
+    in_steady_state(name, |_, _, step| {
+        let _profiler = dhat::Profiler::builder().file_name(file).trim_backtraces(None).build();
+        (0..STEPS).try_for_each(|_| step())
+    })
+}
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    if let Some(file) = args.next() {
+        let wanted = args.next();
+        return sites(file, MODELS.into_iter().find(|m| wanted.as_deref() == Some(*m)).unwrap_or(MODELS[0]));
+    }
+    let _profiler = dhat::Profiler::builder().testing().build();
+    let told: Vec<String> = MODELS
+        .into_iter()
+        .map(|name| {
+            let c = counted(name)?;
+            Ok(format!(
+                "{{\"model\":\"{name}\",\"steps\":{STEPS},\"heap_blocks\":{},\"heap_bytes\":{},\"pool_requests\":{},\"pool_system_allocations\":{},\
+                 \"peak_buffer_bytes\":{},\"system_allocations_after_step_2\":{},\"heap_growth_bytes\":{}}}",
+                c.blocks, c.bytes, c.requests, c.system, c.buffers, c.after_two, c.growth
+            ))
+        })
+        .collect::<Result<_>>()?;
+    println!("[{}]", told.join(","));
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Models whose training is looked at in its steady state.
+use adamant::{
+    Device, Result, Tensor,
+    buffer::MemoryStats,
+    cpu::{Context, CpuBackend},
+    functional,
+    nn::{
+        Activation, AvgPool2d, BatchNorm2d, Conv2d, Dropout, Flatten, LayerNorm, Linear, MaxPool2d, Module, Relu, Sequential, TransformerEncoderLayer,
+        TransformerOptions, Walk,
+    },
+    optim::{Adam, Optimizer, UpdateRule},
+};
+
+const WARM_UP: usize = 20;
+
+/// A model that sorts into 64 classes, and the shape of what it reads.
+struct Learner {
+    model: Sequential,
+    input: Vec<usize>,
+}
+/// What they are called. The second is the first with larger batches.
+pub const MODELS: [&str; 5] = ["perceptron", "wide perceptron", "convolutional", "encoder", "regression"];
+fn learner(name: &'static str) -> Result<Learner> {
+    let (model, input) = match name {
+        "convolutional" => {
+            let features = Sequential::new().add(Conv2d::new(3, 16, 3)?).add(BatchNorm2d::new(16)?).add(Relu::new()).add(MaxPool2d::new(2));
+            let model = features.add(Conv2d::new(16, 32, 3)?).add(Relu::new()).add(AvgPool2d::new(2)).add(Flatten::new(1, -1)).add(Linear::new(1152, 64)?);
+            (model, vec![16, 3, 30, 30])
+        }
+        "encoder" => {
+            let options = TransformerOptions {
+                dim_feedforward: 128,
+                activation: Activation::Gelu,
+                batch_first: true,
+                norm_first: true,
+                is_causal: true,
+                ..Default::default()
+            };
+            let model = Sequential::new().add(LayerNorm::new([64])?).add(TransformerEncoderLayer::new(64, 4, options)?).add(Dropout::new(0.1)?);
+            (model.add(Linear::new(64, 64)?).add(Flatten::new(0, 1)), vec![4, 32, 64])
+        }
+        _ => {
+            let model = Sequential::new().add(Linear::new(256, 256)?).add(Relu::new()).add(Linear::new(256, 64)?);
+            (model, vec![if name == "perceptron" { 64 } else { 256 }, 256])
+        }
+    };
+    Ok(Learner { model, input })
+}
+/// Trains until the steady state, and hands over the device, its memory after the second step, and one more step.
+pub fn in_steady_state<T>(name: &'static str, measured: impl FnOnce(Device, MemoryStats, &mut dyn FnMut() -> Result<()>) -> Result<T>) -> Result<T> {
+    // On one thread: what the allocator gives then is what this thread asks for.
+    let device = Context::new(CpuBackend::builder().threads(1))?.device();
+    device.scoped(|| {
+        let Learner { model, input } = learner(name)?;
+        let mut adam = Adam::new(1e-3).over(model.parameters());
+        let x = Tensor::from_vec((0..input.iter().product()).map(|k: usize| (k % 17) as f32 * 0.1).collect(), input);
+        let rows = model.forward(&x)?.shape()?[0];
+        let y = Tensor::from_vec((0..rows).map(|k| (k % 64) as i64).collect(), [rows]);
+        let mut step = || -> Result<()> {
+            let out = model.forward(&x)?;
+            let loss = match name {
+                // Composed op by op, as a user would write it.
+                "regression" => {
+                    let gate = (&out * 0.5).tanh() * out.sigmoid();
+                    let error = (&gate - &x.narrow(1, 0, 64)).abs();
+                    (error.square() / (error + 0.1).sqrt()).mean(..)
+                }
+                _ => functional::cross_entropy(&out, &y, &Default::default()),
+            };
+            if name == "regression" {
+                // What is read before `backward` is computed before it.
+                loss.item::<f32>()?;
+            }
+            adam.step(&loss.backward()?)
+        };
+        step()?;
+        step()?;
+        let two = device.memory();
+        for _ in 0..WARM_UP {
+            step()?;
+        }
+        measured(device, two, &mut step)
+    })
+}

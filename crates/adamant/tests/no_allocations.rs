@@ -1,0 +1,23 @@
+//! A training step in its steady state asks the system's allocator for nothing, on one thread.
+use adamant::Result;
+use models::{MODELS, in_steady_state};
+
+#[path = "../examples/allocations/models.rs"]
+mod models;
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+#[test]
+fn a_steady_step_that_allocates() -> Result<()> {
+    let _profiler = dhat::Profiler::builder().testing().build();
+    for name in MODELS {
+        let blocks = in_steady_state(name, |_, _, step| {
+            let before = dhat::HeapStats::get().total_blocks;
+            (0..5).try_for_each(|_| step())?;
+            Ok(dhat::HeapStats::get().total_blocks - before)
+        })?;
+        assert_eq!(blocks, 0, "{name}: `cargo run -p adamant --example allocations -- sites.json \"{name}\"` tells where");
+    }
+    Ok(())
+}
