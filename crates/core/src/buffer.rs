@@ -245,12 +245,13 @@ impl Pool {
     }
     /// Puts a buffer that nobody else holds by for the next who wants one, if there is anything to be done with its memory.
     fn shelve(&self, buffer: Arc<Buffer>) {
-        let (bytes, is_lost) = (buffer.bytes, buffer.is_of_before());
+        let bytes = buffer.bytes;
         let mut lost = None;
         {
             let mut blocks = self.0.lock();
             blocks.stats.live_bytes -= bytes;
-            if is_lost {
+            // Asked under the lock: who opens the device anew empties the pool behind that.
+            if buffer.is_of_before() {
                 lost = Arc::into_inner(buffer).and_then(|mut b| b.memory.get_mut().take());
             } else {
                 blocks.stats.cached_bytes += bytes;

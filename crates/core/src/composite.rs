@@ -121,7 +121,8 @@ pub enum Reads {
     Else,
 }
 
-/// A named function of tensors. Implementors are small values whose attributes are structure.
+/// A named function of tensors. Implementors are small values whose attributes are structure: name and attributes say all that
+/// tells one of a type from another, and of those that say the same any may be applied for the other.
 ///
 /// ```
 /// use adamant_core::{Composite, Device, ErrorKind, Meta, Result, Tensor, composite::{Attr, Attrs}, op::Metas};
@@ -201,23 +202,25 @@ pub trait Composite: Any + Send + Sync + fmt::Debug {
     }
     /// The structure: two composites with one key are the same function.
     fn key(&self) -> u64 {
-        let mut h = 0xC0;
-        for b in self.name().bytes() {
-            h = mix(h, b as u64);
-        }
-        for (name, value) in self.attrs() {
-            h = mix(h, name.len() as u64);
-            h = match value {
-                Attr::Bool(v) => mix(h, v as u64),
-                Attr::Int(v) => mix(h, v as u64),
-                Attr::Float(v) => mix(h, v.to_bits()),
-                Attr::DType(v) => mix(h, v as u64),
-                Attr::Text(v) => v.bytes().fold(h, |h, b| mix(h, b as u64)),
-                Attr::Ints(v) => v.iter().fold(mix(h, v.len() as u64), |h, i| mix(h, *i as u64)),
-            };
-        }
-        h
+        self.attrs().iter().fold(mix_bytes(0xC0, self.name()), |h, (name, value)| {
+            let h = mix_bytes(h, name);
+            match value {
+                Attr::Bool(v) => mix(mix(h, 1), *v as u64),
+                Attr::Int(v) => mix(mix(h, 2), *v as u64),
+                Attr::Float(v) => mix(mix(h, 3), v.to_bits()),
+                Attr::DType(v) => mix(mix(h, 4), *v as u64),
+                Attr::Text(v) => mix_bytes(mix(h, 5), v),
+                Attr::Ints(v) => v.iter().fold(mix(mix(h, 6), v.len() as u64), |h, i| mix(h, *i as u64)),
+            }
+        })
     }
+}
+fn mix_bytes(hash: u64, text: &str) -> u64 {
+    text.as_bytes().chunks(8).fold(mix(hash, text.len() as u64), |hash, some| {
+        let mut word = [0; 8];
+        word[..some.len()].copy_from_slice(some);
+        mix(hash, u64::from_le_bytes(word))
+    })
 }
 
 /// A composite as an op holds it: shared, and with its key, which is asked for once.

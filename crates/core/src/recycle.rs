@@ -146,18 +146,15 @@ pub(crate) fn remembered<T: Clone, V>(
     is_of: impl FnOnce(&T, &V) -> bool,
     make: impl FnOnce(V) -> T,
 ) -> T {
-    // What was there before goes when the place is free again: it may be a user's, whose `Drop` does as it likes.
-    let (shared, _before) = known.with_borrow_mut(|known| {
-        let place = &mut known[hash as usize % REMEMBERED];
-        match place {
-            Some(same) if is_of(same, &value) => (same.clone(), None),
-            _ => {
-                let new = make(value);
-                (new.clone(), place.replace(new))
-            }
-        }
-    });
-    shared
+    let place = hash as usize % REMEMBERED;
+    let found = known.try_with(|known| known.try_borrow().ok()?[place].clone()).ok().flatten();
+    // What is let go of goes while nothing is borrowed: it may be a user's, whose `Drop` does as it likes.
+    if let Some(same) = found.filter(|found| is_of(found, &value)) {
+        return same;
+    }
+    let new = make(value);
+    let _before = known.try_with(|known| known.try_borrow_mut().ok()?[place].replace(new.clone()));
+    new
 }
 /// Nothing is remembered yet.
 pub(crate) const fn nothing<T>() -> Remembered<T> {

@@ -297,7 +297,7 @@ impl Recycled for Recipe {
     }
     fn clear(&mut self) {
         self.op = Op::Input;
-        self.inputs.clear();
+        self.inputs = SmallVec::new();
     }
     type New = Recipe;
     fn make(new: Recipe) -> Recipe {

@@ -2,7 +2,7 @@
 mod numeric;
 use adamant_core::{
     composite::{
-        Keyed, Saves,
+        Attr, Attrs, Keyed, Saves,
         attention::Attention,
         dropout::Dropout,
         embedding::Embedding,
@@ -237,6 +237,28 @@ fn compounds_save_no_more_than_pytorch() {
         assert_eq!(composite.saves(), Some(Saves { inputs: *inputs, outputs: *outputs }), "{}", composite.name());
     }
 }
+/// A composite of any attributes, whose end applies another.
+#[derive(Debug)]
+struct Told(Vec<(&'static str, Attr)>);
+impl Composite for Told {
+    fn name(&self) -> &'static str {
+        "test.told"
+    }
+    fn attrs(&self) -> Attrs {
+        self.0.iter().cloned().collect()
+    }
+    fn infer(&self, inputs: &[Meta]) -> std::result::Result<op::Metas, ErrorKind> {
+        Ok(inputs.into())
+    }
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(inputs.to_vec())
+    }
+}
+impl Drop for Told {
+    fn drop(&mut self) {
+        Keyed::new(Softmax { axis: self.0.len() });
+    }
+}
 /// What is applied again is the function that was applied before, and no other.
 #[test]
 fn equal_composites_that_are_two() {
@@ -249,6 +271,16 @@ fn equal_composites_that_are_two() {
         assert!(!same(&half, &other) && other.key() == Composite::key(&Dropout { p }), "{p}");
     }
     assert!(!same(&Keyed::new(Softmax { axis: 1 }), &Keyed::new(LogSoftmax { axis: 1 })));
+    assert!(!same(&Keyed::new(Embedding { padding_idx: None }), &Keyed::new(Embedding { padding_idx: Some(usize::MAX) })));
+    for (a, b) in [
+        (vec![("alpha", Attr::Float(0.5))], vec![("slope", Attr::Float(0.5))]),
+        (vec![("on", Attr::Bool(true))], vec![("on", Attr::Int(1))]),
+        (vec![("sizes", Attr::Ints([1, 2].into_iter().collect()))], vec![("sizes", Attr::Ints([1].into_iter().collect())), ("", Attr::Int(2))]),
+        (vec![("word", Attr::Text("ab".into()))], vec![("word", Attr::Text("ab\0".into()))]),
+    ] {
+        let of = |attrs: &Vec<(&'static str, Attr)>| Keyed::new(Told(attrs.clone()));
+        assert!(same(&of(&a), &of(&a)) && !same(&of(&a), &of(&b)), "{a:?} {b:?}");
+    }
     // More of them than are remembered: each is still itself.
     for k in (0..1000).chain(0..1000) {
         assert_eq!(format!("{:?}", &*Keyed::new(Softmax { axis: k })), format!("{:?}", Softmax { axis: k }));

@@ -36,9 +36,8 @@ struct Counted {
 fn counted(name: &'static str) -> Result<Counted> {
     in_steady_state(name, |device, two, step| {
         device.pool().reset_peak();
-        // What the books themselves take is not counted; a step more brings small buffers to hand again.
+        // What the books themselves take is not counted.
         let pool = device.memory();
-        step()?;
         let heap = dhat::HeapStats::get();
         for _ in 0..STEPS {
             step()?;

@@ -165,12 +165,16 @@ macro_rules! accumulator {
             }
             fn with_scratch<R>(f: impl FnOnce(&mut Scratch<$float>) -> R) -> R {
                 thread_local! {
-                    /// One for each product that this thread computes inside of another.
+                    /// One for each product that this thread computes inside of another, of which there is one.
                     static SCRATCH: RefCell<Vec<Scratch<$float>>> = const { RefCell::new(Vec::new()) };
                 }
                 let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
                 let result = f(&mut scratch);
-                SCRATCH.with_borrow_mut(|kept| kept.push(scratch));
+                SCRATCH.with_borrow_mut(|kept| {
+                    if kept.len() < 2 {
+                        kept.push(scratch)
+                    }
+                });
                 result
             }
         }

@@ -17,8 +17,9 @@ pub struct EmbeddingBackward {
     /// the row that gets no gradient
     pub padding_idx: Option<usize>,
 }
-fn padding(row: Option<usize>) -> (&'static str, Attr) {
-    ("padding_idx", Attr::Int(row.map_or(-1, |r| r as i64)))
+/// Where there is one.
+fn padding(row: Option<usize>) -> Option<(&'static str, Attr)> {
+    row.map(|r| ("padding_idx", Attr::Int(r as i64)))
 }
 /// The indices as a column, repeated for each feature.
 fn spread(ids: &Tensor, features: usize) -> Tensor {
@@ -31,7 +32,7 @@ impl Composite for Embedding {
         "adamant.embedding"
     }
     fn attrs(&self) -> Attrs {
-        smallvec![padding(self.padding_idx)]
+        padding(self.padding_idx).into_iter().collect()
     }
     fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;
@@ -72,7 +73,7 @@ impl Composite for EmbeddingBackward {
         "adamant.embedding_backward"
     }
     fn attrs(&self) -> Attrs {
-        smallvec![("rows", Attr::Int(self.rows as i64)), padding(self.padding_idx)]
+        [("rows", Attr::Int(self.rows as i64))].into_iter().chain(padding(self.padding_idx)).collect()
     }
     fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         let g = inputs[0];

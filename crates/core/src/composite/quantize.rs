@@ -39,7 +39,8 @@ impl Composite for FakeQuantize {
         "adamant.fake_quantize"
     }
     fn attrs(&self) -> Attrs {
-        smallvec![("quant_min", Attr::Int(self.quant_min)), ("quant_max", Attr::Int(self.quant_max)), ("axis", Attr::Int(self.axis.map_or(-1, |a| a as i64)))]
+        let range = [("quant_min", Attr::Int(self.quant_min)), ("quant_max", Attr::Int(self.quant_max))];
+        range.into_iter().chain(self.axis.map(|a| ("axis", Attr::Int(a as i64)))).collect()
     }
     fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
         one_device(inputs)?;

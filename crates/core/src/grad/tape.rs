@@ -101,7 +101,7 @@ impl Recycled for Tape {
             }
             recycle::give_back(&LEFT, left);
         }
-        self.parents.clear();
+        (self.parents, self.metas, self.outputs) = Default::default();
         self.kind = TapeKind::Leaf;
         *self.saved.get_mut() = None;
     }

@@ -129,7 +129,8 @@ impl Tensor {
             return Err(Error::new("item", ErrorKind::Shape { shape: meta.shape, expected: "exactly one element".into() }));
         }
         let here = Origin::here();
-        let converted = (meta.dtype != T::DTYPE).then(|| self.converted(T::DTYPE));
+        // Not in a closure, which would not hand the caller's line on.
+        let converted = if meta.dtype == T::DTYPE { None } else { Some(self.converted(T::DTYPE)) };
         let mut bytes = [0; MOST_BYTES];
         let bytes = &mut bytes[..T::DTYPE.size()];
         converted.as_ref().unwrap_or(self).read_into(bytes, here)?;
