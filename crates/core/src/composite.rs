@@ -6,7 +6,7 @@ use crate::{
     DType, Error, ErrorKind, HostArray, Meta, Op, Result, Tensor,
     error::Origin,
     op::{Metas, mix},
-    recycle::{Remembered, nothing, remembered},
+    recycle::{Remembered, remembered},
     tensor::Outputs,
 };
 use smallvec::SmallVec;
@@ -230,7 +230,7 @@ pub struct Keyed {
     key: u64,
 }
 thread_local! {
-    static KNOWN: Remembered<Keyed> = const { nothing() };
+    static KNOWN: Remembered<Keyed> = Remembered::default();
 }
 impl Keyed {
     /// The composite, or the one with the same key that this thread applied before: they are the same function.

@@ -1,6 +1,7 @@
 //! What a thread makes and lets go of all the time: values, nodes of the tape, the lists of a replay. It keeps what it lets
 //! go of, empty, for the next of its kind, so that a training step that repeats asks the system for no memory. Each kind has
 //! a bound; beyond it, and in a thread that ends, the system gives and takes as ever. Must not know what is in it.
+use crate::hash::Folded;
 use std::{cell::RefCell, collections::HashMap, ops::Deref, thread::LocalKey};
 use triomphe::Arc;
 
@@ -134,9 +135,10 @@ pub fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
     list.into_iter().filter_map(|_| None).collect()
 }
 
-/// What a thread shared lately, each at the place that its hash tells.
-pub(crate) type Remembered<T> = RefCell<[Option<T>; REMEMBERED]>;
-const REMEMBERED: usize = 64;
+/// What a thread shared lately, by its hash.
+pub(crate) type Remembered<T> = RefCell<HashMap<u64, T, Folded>>;
+/// The most of a kind; beyond it, all are forgotten.
+const REMEMBERED: usize = 256;
 
 /// What was made of an equal `value` before, if it is still there, or what is made of this one.
 pub(crate) fn remembered<T: Clone, V>(
@@ -146,21 +148,19 @@ pub(crate) fn remembered<T: Clone, V>(
     is_of: impl FnOnce(&T, &V) -> bool,
     make: impl FnOnce(V) -> T,
 ) -> T {
-    let place = hash as usize % REMEMBERED;
-    let found = known.try_with(|known| known.try_borrow().ok()?[place].clone()).ok().flatten();
+    let found = known.try_with(|known| known.try_borrow().ok()?.get(&hash).cloned()).ok().flatten();
     // What is let go of goes while nothing is borrowed: it may be a user's, whose `Drop` does as it likes.
     if let Some(same) = found.filter(|found| is_of(found, &value)) {
         return same;
     }
     let new = make(value);
-    let _before = known.try_with(|known| known.try_borrow_mut().ok()?[place].replace(new.clone()));
+    let _before = known.try_with(|known| {
+        let mut known = known.try_borrow_mut().ok()?;
+        let forgotten = if known.len() >= REMEMBERED { std::mem::take(&mut *known) } else { HashMap::default() };
+        Some((known.insert(hash, new.clone()), forgotten))
+    });
     new
 }
-/// Nothing is remembered yet.
-pub(crate) const fn nothing<T>() -> Remembered<T> {
-    RefCell::new([const { None }; REMEMBERED])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
