@@ -20,7 +20,7 @@ use crate::gemm::driver::{BLOCK_COLUMNS, Output, Plain, Size, multiply};
 use crate::gemm::micro::{Block, Operands};
 use crate::gemm::pack::{PackA, View};
 use crate::isa::Isa;
-use crate::scratch::{Room, collected, room};
+use crate::scratch::{Room, collected, few, room};
 use crate::threads::Threads;
 use adamant_core::ErrorKind;
 use lowering::{Axis, Gather, Lowering, Runs};
@@ -270,8 +270,7 @@ struct GradientAxis {
 
 fn gradient_axes(shape: &ConvShape, axis: usize) -> Result<SmallVec<[GradientAxis; 2]>, ErrorKind> {
     let (size, low, step) = (shape.input[axis], shape.padding[axis].0, shape.stride[axis]);
-    let mut parts: SmallVec<[GradientAxis; 2]> = SmallVec::new();
-    parts.try_reserve(step.min(size)).map_err(|_| ErrorKind::OutOfMemory { asked: step.min(size) * size_of::<GradientAxis>(), in_use: 0, cap: None })?;
+    let mut parts = few::<GradientAxis, 2>(step.min(size))?;
     // x position i meets tap t of output o where i + low = o * step + t * dilation.
     for first in 0..step.min(size) {
         let remainder = (first + low) % step;

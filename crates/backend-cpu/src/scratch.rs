@@ -4,6 +4,7 @@ use adamant_core::{
     ErrorKind, bf16, f16,
     recycle::{Rooms, emptied, give_back, take},
 };
+use smallvec::SmallVec;
 use std::{
     ops::{Deref, DerefMut},
     thread::LocalKey,
@@ -33,7 +34,19 @@ pub(crate) fn list<T>(n: usize) -> Result<Vec<T>, ErrorKind> {
 /// `OutOfMemory`.
 pub(crate) fn reserve<T>(room: &mut Vec<T>, n: usize) -> Result<(), ErrorKind> {
     let more = n.saturating_sub(room.len());
-    room.try_reserve_exact(more).map_err(|_| ErrorKind::OutOfMemory { asked: more.saturating_mul(size_of::<T>()), in_use: 0, cap: None })
+    room.try_reserve_exact(more).map_err(|_| refused::<T>(more))
+}
+fn refused<T>(n: usize) -> ErrorKind {
+    ErrorKind::OutOfMemory { asked: n.saturating_mul(size_of::<T>()), in_use: 0, cap: None }
+}
+/// As [`list`], of what there is rarely more of than `N`, which take no memory.
+///
+/// # Errors
+/// `OutOfMemory`.
+pub(crate) fn few<T, const N: usize>(n: usize) -> Result<SmallVec<[T; N]>, ErrorKind> {
+    let mut few = SmallVec::new();
+    few.try_reserve(n).map_err(|_| refused::<T>(n))?;
+    Ok(few)
 }
 /// `n` times `value`.
 ///
@@ -155,6 +168,7 @@ mod tests {
     fn a_size_that_no_machine_has_ends_the_process() {
         let oom = |e: ErrorKind| matches!(e, ErrorKind::OutOfMemory { .. });
         assert!(oom(filled(0f32, usize::MAX).err().unwrap()) && oom(room::<i64>(1 << 60).err().unwrap()) && oom(list::<u64>(1 << 60).unwrap_err()));
+        assert!(oom(few::<u64, 2>(1 << 60).unwrap_err()) && few::<u64, 2>(2).unwrap().capacity() == 2);
         assert!(oom(collected(1 << 60, std::iter::once(0i64)).err().unwrap()));
         assert_eq!((filled(3u8, 2).unwrap().to_vec(), collected(2, 0..9usize).unwrap().to_vec()), (vec![3, 3], vec![0, 1]));
     }

@@ -6,10 +6,11 @@
 //!
 //! With a file and a model's name, it writes which calls asked for what, as dhat's viewer reads it.
 //!
-//! A perceptron learns with batches of 64 and of 256 rows, then a convolutional net and a transformer's layer learn.
+//! A perceptron learns with batches of 64 and of 256 rows, then a convolutional net, a transformer's layer, and a regression
+//! whose loss is composed op by op and read before `backward`.
 mod models;
 
-use adamant::Result;
+use adamant::{Error, ErrorKind, Result};
 use models::{MODELS, in_steady_state};
 
 #[global_allocator]
@@ -64,8 +65,9 @@ fn sites(file: String, name: &'static str) -> Result<()> {
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     if let Some(file) = args.next() {
-        let wanted = args.next();
-        return sites(file, MODELS.into_iter().find(|m| wanted.as_deref() == Some(*m)).unwrap_or(MODELS[0]));
+        let wanted = args.next().unwrap_or_else(|| MODELS[0].into());
+        let known = MODELS.into_iter().find(|m| *m == wanted);
+        return sites(file, known.ok_or_else(|| Error::new("allocations", ErrorKind::Argument(format!("no model {wanted:?} among {MODELS:?}"))))?);
     }
     let _profiler = dhat::Profiler::builder().testing().build();
     let told: Vec<String> = MODELS

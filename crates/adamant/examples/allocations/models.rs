@@ -63,14 +63,13 @@ pub fn in_steady_state<T>(name: &'static str, measured: impl FnOnce(Device, Memo
                 "regression" => {
                     let gate = (&out * 0.5).tanh() * out.sigmoid();
                     let error = (&gate - &x.narrow(1, 0, 64)).abs();
-                    (error.square() / (error + 0.1).sqrt()).mean(..)
+                    let loss = (error.square() / (error + 0.1).sqrt()).mean(..);
+                    // What is read before `backward` is computed before it.
+                    loss.item::<f32>()?;
+                    loss
                 }
                 _ => functional::cross_entropy(&out, &y, &Default::default()),
             };
-            if name == "regression" {
-                // What is read before `backward` is computed before it.
-                loss.item::<f32>()?;
-            }
             adam.step(&loss.backward()?)
         };
         step()?;

@@ -8,7 +8,7 @@ use crate::{
     map::loops::Real,
     operand::internal,
     reduce::tree::Element,
-    scratch::{Kept, Parts, filled, parts, room},
+    scratch::{Kept, Parts, few, filled, parts, room},
     simd::{Arithmetic, Float, Kernel, Simd, dispatch},
 };
 use adamant_core::{ErrorKind, Shape, composite::norm::Norm};
@@ -46,9 +46,7 @@ impl Sizes {
     /// `OutOfMemory`.
     fn tasks<'a, M: Kept, T>(&self, threads: usize, out: &'a mut [M], shares: &'a mut [T]) -> Result<SmallVec<[Task<'a, M, T>; 1]>, ErrorKind> {
         let group = if threads == 1 || self.channels * self.elements() < 1 << 15 { self.channels } else { self.channels.div_ceil(threads * 4) }.max(1);
-        let mut tasks: SmallVec<[Task<'a, M, T>; 1]> = SmallVec::new();
-        let count = shares.len().div_ceil(group);
-        tasks.try_reserve(count).map_err(|_| ErrorKind::OutOfMemory { asked: count * size_of::<Task<'a, M, T>>(), in_use: 0, cap: None })?;
+        let mut tasks = few::<Task<'a, M, T>, 1>(shares.len().div_ceil(group))?;
         for (k, shares) in shares.chunks_mut(group).enumerate() {
             tasks.push(Task { first: k * group, pieces: parts(self.samples)?, shares });
         }

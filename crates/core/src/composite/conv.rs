@@ -7,8 +7,7 @@ use super::{
 use crate::{
     Arg, AxisSet, ErrorKind, Meta, Op, Result, Shape, Tensor,
     composite::Cotangents,
-    op::Metas,
-    op::{ConvRole, ConvSpec},
+    op::{ConvRole, ConvSpec, Metas},
 };
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;

@@ -72,8 +72,6 @@ impl Tape {
     pub(super) fn place_of_input(&self, k: usize, walk: Walk) -> Option<(Shared<Tape>, u8)> {
         if walk.graph { self.parents.get(k)?.place(*self.metas.get(k)?, self.origin) } else { None }
     }
-}
-impl Tape {
     /// Moves the nodes that it leads to.
     fn leave(&mut self, nodes: &mut Vec<Shared<Tape>>) {
         let left = self.parents.drain(..).filter_map(|parent| if let Parent::Node(node, _) = parent { Some(node) } else { None });
