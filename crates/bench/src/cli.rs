@@ -41,6 +41,8 @@ pub enum Exit {
     DeviceAbsent = 9,
     /// the samples cannot tell whether it is slower than allowed
     Undecided = 10,
+    /// nothing failed, but not everything could be looked at: the machine lacks what it takes
+    Skipped = 11,
 }
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {

@@ -48,6 +48,8 @@ enum Kind {
     Folders,
     /// a text
     Text,
+    /// a text, in little memory: 64 features, 2 layers
+    MemoryConstrained,
 }
 impl Kind {
     fn text(self) -> &'static str {
@@ -56,6 +58,7 @@ impl Kind {
             Kind::Images => include_str!("config/images.toml"),
             Kind::Folders => include_str!("config/folders.toml"),
             Kind::Text => include_str!("config/text.toml"),
+            Kind::MemoryConstrained => include_str!("config/memory_constrained.toml"),
         }
     }
 }

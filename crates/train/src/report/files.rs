@@ -2,6 +2,7 @@
 //!
 //! Reading forgives: a file that is missing, a line that was torn off when the power went, a number that is `null` are
 //! each told in [`Run::notes`], and the rest is used. Invariant: nothing but the folder's own files is read.
+use super::model::{self, Weights};
 use serde::{Deserialize, Deserializer, de::MapAccess};
 use serde_json::{Map, Value};
 use std::{fmt, fs, io, path::Path};
@@ -22,6 +23,8 @@ pub struct Run {
     /// the steps that the run went on from
     pub resumes: Vec<u64>,
     pub evaluation: Option<Evaluation>,
+    /// `weights.safetensors`
+    pub weights: Weights,
     /// what is missing or cannot be read
     pub notes: Vec<String>,
 }
@@ -135,15 +138,17 @@ impl<'de> Deserialize<'de> for Norms {
                 while let Some(entry) = map.next_entry()? {
                     norms.push(entry);
                 }
-                norms.sort_by_cached_key(|(name, _): &(String, Option<f64>)| {
-                    let part = |part: &str| (part.parse::<u64>().unwrap_or(u64::MAX), part.to_string());
-                    name.split('.').map(part).collect::<Vec<_>>()
-                });
+                norms.sort_by_cached_key(|(name, _): &(String, Option<f64>)| by_layer(name));
                 Ok(Norms(norms))
             }
         }
         deserializer.deserialize_map(Visitor)
     }
+}
+
+/// The parts of a parameter's name, numbers by their value: `2.weight` before `10.weight`.
+pub fn by_layer(name: &str) -> Vec<(u64, String)> {
+    name.split('.').map(|part| (part.parse::<u64>().unwrap_or(u64::MAX), part.to_string())).collect()
 }
 
 /// Reads a run folder.
@@ -173,6 +178,14 @@ pub fn read(folder: &Path) -> Run {
         }
     }
     run.evaluation = whole(folder, "evaluation.json", &mut run.notes);
+    // They come at the end of a run: until then nothing is missing.
+    let weights = folder.join("weights.safetensors");
+    if weights.is_file() {
+        run.weights = model::read(&weights).unwrap_or_else(|why| {
+            run.notes.push(format!("weights.safetensors cannot be read: {why}"));
+            Weights::default()
+        });
+    }
     run
 }
 fn replace<T>(list: &mut Vec<T>, new: T, step: impl Fn(&T) -> u64) {

@@ -2,7 +2,7 @@
 //! checkpoints, the environment. A section without data is an empty text.
 use super::{
     files::{Evaluation, Run, Worst},
-    image,
+    image, model,
 };
 use crate::plot::{escape, scale::number};
 use serde_json::Value;
@@ -22,6 +22,8 @@ const LONGEST_TEXT: usize = 1000;
 pub fn all(run: &Run) -> Vec<(&'static str, &'static str, String)> {
     let evaluation = run.evaluation.as_ref();
     vec![
+        ("architecture", "Architecture", model::architecture(run.config.as_deref(), &run.weights)),
+        ("features", "Features", model::features(&run.weights)),
         ("confusion", "Confusion matrix", evaluation.map(confusion).unwrap_or_default()),
         ("worst", "Worst examples", evaluation.map(worst).unwrap_or_default()),
         ("gradients", "Gradients by layer", gradients(run)),
@@ -29,7 +31,7 @@ pub fn all(run: &Run) -> Vec<(&'static str, &'static str, String)> {
         ("environment", "Environment", environment(run)),
     ]
 }
-fn name(text: &str) -> String {
+pub fn name(text: &str) -> String {
     format!("<bdi>{}</bdi>", escape(text))
 }
 fn short(text: &str, most: usize) -> String {
