@@ -100,10 +100,12 @@ pub fn predict(o: &Predict) -> Result<(), Failure> {
     device.scoped(|| {
         let trained = Trained::open(&o.run)?;
         for path in &o.inputs {
-            let mut row = 0;
-            for x in trained.inputs(path)?.batches(o.batch) {
+            let inputs = trained.inputs(path)?;
+            inputs.left_out().iter().for_each(|bad| out::note(format!("left out: {bad}")));
+            for batch in inputs.batches(o.batch) {
+                let (rows, x) = batch?;
                 // Inputs that the model does not take are the file's fault.
-                let outputs = trained.answer(&x?).map_err(|e| match e {
+                let outputs = trained.answer(&x).map_err(|e| match e {
                     Failure::Run(text) => Failure::Input(format!("{}: {text}", path.display())),
                     other => other,
                 })?;
@@ -112,9 +114,12 @@ pub fn predict(o: &Predict) -> Result<(), Failure> {
                     Task::Numbers => outputs,
                 };
                 let width = answers.shape()?.last().copied().unwrap_or(1).max(1);
-                for values in answers.to_vec_as::<f64>()?.chunks(width) {
+                let answers = answers.to_vec_as::<f64>()?;
+                let each = answers.len() / width / rows.len().max(1);
+                for (k, values) in answers.chunks(width).enumerate() {
+                    // Of a sequence, each position is answered: they are counted on.
+                    let row = if each == 1 { rows[k] } else { rows[0] * each + k };
                     all.push(one(&trained.task, path, row, values, o.json)?);
-                    row += 1;
                 }
             }
         }

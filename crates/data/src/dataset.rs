@@ -2,6 +2,7 @@
 //!
 //! Invariant: what `read` and `collate` return depends on the index and the records alone, never on who calls or when;
 //! that is what makes a loader's batches the same for any number of workers.
+use crate::TargetScale;
 use adamant_core::{DType, Result, Shape, Tensor};
 use serde::{Deserialize, Serialize};
 use std::{any::Any, fmt, path::PathBuf, sync::Arc};
@@ -81,6 +82,11 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     }
 }
 
+/// The index, if there is such a record.
+pub(crate) fn row_of(dataset: &(impl Dataset + ?Sized), index: usize) -> std::result::Result<usize, BadRecord> {
+    if index < dataset.len() { Ok(index) } else { Err(BadRecord::new(dataset.locate(index), format!("there are {} records", dataset.len()))) }
+}
+
 /// Where a record stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
@@ -117,7 +123,7 @@ pub struct BadRecord {
 impl BadRecord {
     /// A record that was read and found invalid.
     pub fn new(place: Place, reason: impl Into<String>) -> BadRecord {
-        BadRecord { place, cause: Cause::Invalid, reason: reason.into() }
+        BadRecord { place, cause: Cause::Invalid, reason: adamant_formats::shown_reason(reason.into()) }
     }
 }
 impl fmt::Display for BadRecord {
@@ -160,17 +166,19 @@ pub enum Target {
     Values(Facts),
 }
 /// What is known about the batches of a data set, so that a model can be checked against it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     /// one example of the inputs
     pub inputs: Option<Facts>,
     /// what is to be predicted
     pub targets: Option<Target>,
+    /// how numbers that are to be predicted were scaled; none where they are in their own units
+    pub target_scale: Option<Arc<TargetScale>>,
 }
 impl Description {
     /// Of numbers of a shape and dtype.
     pub(crate) fn of(shape: Shape, dtype: DType) -> Description {
-        Description { inputs: Some(Facts { shape, dtype }), targets: None }
+        Description { inputs: Some(Facts { shape, dtype }), ..Description::default() }
     }
 }
 
@@ -224,4 +232,40 @@ where
     D: Dataset<Batch = (Tensor, Tensor), Record: 'static> + 'static,
 {
     Arc::new(Erased(dataset))
+}
+
+/// Records with their numbers beside them: a batch tells which records it was made of, also where some were left out.
+///
+/// ```
+/// use adamant_data::{DataLoader, Numbered, Policy, Rows};
+/// use std::{collections::BTreeMap, sync::Arc};
+/// # adamant_core::Device::reference().make_current();
+///
+/// let rows = Rows::new(vec![1.0f32, f32::NAN, 3.0], [3])?.with_bad("x.bin".as_ref(), BTreeMap::from([(1, "NaN".to_string())]));
+/// let mut loader = DataLoader::new(Arc::new(Numbered(Arc::new(rows)))).batch_size(3).on_bad_record(Policy::Skip { at_most: 1 }).build()?;
+/// let (numbers, batch) = loader.next_batch().transpose()?.unwrap_or_default();
+/// assert_eq!((numbers, batch.to_vec::<f32>()?), (vec![0, 2], vec![1.0, 3.0]));
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Numbered<D: ?Sized>(pub Arc<D>);
+impl<D: Dataset + ?Sized> Dataset for Numbered<D> {
+    type Record = (usize, D::Record);
+    type Batch = (Vec<usize>, D::Batch);
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn read(&self, index: usize) -> std::result::Result<Self::Record, BadRecord> {
+        Ok((index, self.0.read(index)?))
+    }
+    fn collate(&self, records: Vec<Self::Record>) -> Result<Self::Batch> {
+        let (numbers, records) = records.into_iter().unzip();
+        Ok((numbers, self.0.collate(records)?))
+    }
+    fn locate(&self, index: usize) -> Place {
+        self.0.locate(index)
+    }
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
 }

@@ -1,4 +1,6 @@
 //! Reading a description: values know the line they stand on, sections know which keys were asked for.
+mod lists;
+
 use crate::Failure;
 use adamant_core::profile::record_function;
 use adamant_nn::nearest;

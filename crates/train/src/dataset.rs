@@ -1,9 +1,15 @@
 //! The data of a description: where it lies, how it is read, and how it falls into training, validation and test.
 //!
-//! `kind` is `csv`, `idx`, `images` (a folder for each class), `text`, or `permutation` (each of so many tokens is followed
+//! `kind` is `csv`, `idx`, `images` (a folder for each class), `text`, `npy`, or `permutation` (each of so many tokens is followed
 //! by one other, to be learned by heart). Beside it stand the loader's habits: `workers`, `prefetch_factor`, `timeout`,
 //! `on_bad_record`.
+mod arrays;
+mod inputs;
 mod source;
+mod split;
+mod table;
+
+pub use inputs::Inputs;
 
 use crate::{
     Failure,
@@ -11,11 +17,8 @@ use crate::{
     evaluate::{EvaluateOptions, Show},
 };
 use adamant_core::Tensor;
-use adamant_data::{
-    AnyDataset, CsvOptions, DataLoader, Dataset, Examples, Facts, Idx, ImageOptions, Order, Policy, Rows, Table, Vocabulary, is_image, random_split,
-    read_image, split_tail,
-};
-use source::{Source, image_options, pixels, scale};
+use adamant_data::{AnyDataset, BadRecord, Columns, DataLoader, Dataset, Examples, Order, Policy, Vocabulary};
+use source::Source;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -37,8 +40,56 @@ pub struct Parts {
     pub test: Examples,
     /// how a person sees an input
     pub show: Show,
+    /// what the columns of a table become, as it was learned from the training part
+    pub columns: Option<Arc<Columns>>,
+    /// what a person should know of the files
+    pub notes: Vec<String>,
     habits: Habits,
 }
+/// How files are read.
+struct Reading<'a> {
+    /// the share of the training part that is held out
+    valid: Option<f64>,
+    /// decides which rows those are
+    seed: u64,
+    /// is a bad record an error
+    fails: bool,
+    /// what a run has kept of its columns, instead of what these files would tell
+    kept: Option<&'a Columns>,
+}
+impl Reading<'_> {
+    /// Where a bad record is an error, it is one before anything is trained: of records that are in memory.
+    fn check<D: Dataset>(&self, set: &D, rows: Option<&[usize]>) -> Result<(), Failure> {
+        let check = |row: usize| set.read(row).map(drop).map_err(|bad| refused(&bad));
+        match rows {
+            _ if !self.fails => Ok(()),
+            Some(rows) => rows.iter().try_for_each(|row| check(*row)),
+            None => (0..set.len()).try_for_each(check),
+        }
+    }
+}
+fn refused(bad: &BadRecord) -> Failure {
+    Failure::Input(format!("{}: {}; `on_bad_record = \"skip\"` leaves such records out", bad.place.file.display(), bad.reason))
+}
+/// What became of a table's columns, in a run folder.
+const TABLE: &str = "table.json";
+/// What a run has kept of its table's columns; none if it learned from something else.
+///
+/// # Errors
+/// `Input`: the file is there and is damaged.
+pub fn kept_columns(run: &Path) -> Result<Option<Arc<Columns>>, Failure> {
+    let path = run.join(TABLE);
+    let failed = |e: &dyn std::fmt::Display| Failure::Input(format!("{}: {}", path.display(), adamant_formats::shown_reason(e.to_string())));
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = adamant_formats::regular::read_text(&path, MOST_TABLE).map_err(|e| failed(&e))?;
+    let columns: Columns = serde_json::from_str(&text).map_err(|e| failed(&e))?;
+    columns.check().map_err(|e| failed(&e))?;
+    Ok(Some(Arc::new(columns)))
+}
+/// Bytes of what is kept of a table.
+const MOST_TABLE: u64 = 1 << 30;
 /// What a section says of data that were not read.
 pub(crate) struct Unread {
     /// what a run would read
@@ -61,13 +112,25 @@ impl Parts {
     /// # Errors
     /// What makes no sense, with its line; files that cannot be read.
     pub fn of(s: Section<'_>, folder: &Path, seed: u64) -> Result<Parts, Failure> {
+        Parts::with(s, folder, seed, None)
+    }
+    /// The same with what a run has kept of its table's columns, instead of what these files would tell.
+    ///
+    /// # Errors
+    /// As [`Parts::of`].
+    pub fn with(s: Section<'_>, folder: &Path, seed: u64, kept: Option<&Columns>) -> Result<Parts, Failure> {
         let (source, valid, habits) = Parts::said(&s, folder)?;
-        let (train, test, show) = source.read(&s, folder)?;
-        let (train, valid) = match valid {
-            None => (train, None),
-            Some(share) => hold_out(train, share, seed, source.is_text())?,
-        };
-        Ok(Parts { train, valid, test, show, habits })
+        let read = source.read(&s, folder, &Reading { valid, seed, fails: habits.policy == Policy::Fail, kept })?;
+        Ok(Parts { train: read.train, valid: read.valid, test: read.test, show: read.show, columns: read.columns, notes: read.notes, habits })
+    }
+    /// Keeps in a run folder what the columns of a table become: `table.json`.
+    ///
+    /// # Errors
+    /// `Storage`.
+    pub fn keep_columns(&self, run: &Path) -> Result<(), Failure> {
+        let Some(columns) = &self.columns else { return Ok(()) };
+        let text = serde_json::to_string_pretty(&**columns).map_err(|e| Failure::Run(e.to_string()))?;
+        crate::folder::write(&run.join(TABLE), text.as_bytes())
     }
     /// What the section says, each of its keys asked for; no file is opened.
     fn said(s: &Section<'_>, folder: &Path) -> Result<(Source, Option<f64>, Habits), Failure> {
@@ -116,7 +179,7 @@ impl Parts {
     pub fn evaluation(&self) -> EvaluateOptions {
         let tokens = self.test.describe().inputs.filter(|_| matches!(self.show, Show::Text(_))).map(|f| f.shape.elements().max(1));
         let batch = tokens.map_or(EVALUATION_BATCH, |n| (EVALUATION_TOKENS / n).max(1));
-        EvaluateOptions { batch, workers: self.habits.workers, worst: 0 }
+        EvaluateOptions { batch, workers: self.habits.workers, worst: 0, policy: self.habits.policy.clone() }
     }
 }
 /// Rows of a batch, by its targets.
@@ -156,58 +219,5 @@ fn habits(s: &Section<'_>, folder: &Path) -> Result<Habits, Failure> {
     match s.size("prefetch_factor")? {
         Some(0) => Err(s.wrong_key("prefetch_factor", "at least one batch is read ahead")),
         factor => Ok(Habits { workers, prefetch_factor: factor.unwrap_or(2), timeout, policy }),
-    }
-}
-/// A share of the training part, held out: chosen at random, or the end of a text.
-fn hold_out(train: Examples, share: f64, seed: u64, is_text: bool) -> Result<(Examples, Option<Examples>), Failure> {
-    let (left, held) = if is_text {
-        split_tail(train, share)?
-    } else {
-        let mut parts = random_split(train, &[1.0 - share, share], seed)?.into_iter();
-        match (parts.next(), parts.next()) {
-            (Some(left), Some(held)) => (left, held),
-            _ => return Err(Failure::Run("a split of two parts".into())),
-        }
-    };
-    Ok((Arc::new(left), Some(Arc::new(held))))
-}
-/// Inputs without targets, from a file, prepared as those of a run's data.
-pub struct Inputs {
-    rows: Rows,
-}
-impl Inputs {
-    /// Those of a file: CSV without the class, IDX, npy, or one image.
-    ///
-    /// # Errors
-    /// A file that cannot be read, or data of a kind that has no such inputs.
-    pub fn of(s: &Section<'_>, path: &Path) -> Result<Inputs, Failure> {
-        let kind = s.kind(&source::KINDS)?;
-        let refuse = |what: &str| Failure::Usage(format!("{}: {what}", path.display()));
-        let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
-        let rows = match kind {
-            _ if extension == "npy" => Rows::from_tensor(&adamant_formats::npy::read_npy(path)?)?,
-            "csv" => {
-                let options = CsvOptions { header: s.flag("header")?.unwrap_or(false), ..CsvOptions::default() };
-                let table = Table::read_csv_with(path, &options)?;
-                let values: Vec<f32> = (0..table.len()).flat_map(|r| table.row(r).to_vec()).collect();
-                Rows::new(values, [table.len(), table.width()])?.scaled(scale(s)?)?
-            }
-            "images" => Rows::from_tensor(&read_image(path, &image_options(s)?)?)?,
-            "idx" if is_image(path) => Rows::from_tensor(&read_image(path, &ImageOptions { channels: 1, size: None, scale: pixels(s)? })?)?,
-            "idx" => {
-                let rows = Idx::read(path)?.into_rows()?;
-                let Some(Facts { shape, .. }) = rows.describe().inputs else { return Err(refuse("inputs of no shape")) };
-                let size = if shape.rank() == 2 { [1, shape[0], shape[1]] } else { return Err(refuse("images are [rows, height, width]")) };
-                rows.shaped(size)?.scaled(pixels(s)?)?
-            }
-            "text" => return Err(refuse("the run's model continues text: use `adamant generate`")),
-            _ => return Err(refuse("the run's data are made up; give an npy of tokens")),
-        };
-        Ok(Inputs { rows })
-    }
-    /// The inputs in batches of at most `batch` rows, in order.
-    pub fn batches(&self, batch: usize) -> impl Iterator<Item = Result<Tensor, Failure>> {
-        let n = self.rows.len();
-        (0..n).step_by(batch.max(1)).map(move |from| Ok(self.rows.gather(&(from..n.min(from + batch)).collect::<Vec<_>>())?))
     }
 }

@@ -1,10 +1,10 @@
 //! How good a model is on data: loss, accuracy, confusion and the worst examples in one pass, without a graph.
 use crate::{Failure, dataset, folder::number, objective::Objective};
 use adamant_core::{DType, Device, Tensor, no_grad};
-use adamant_data::{DataLoader, Dataset, Examples, Target, Vocabulary};
+use adamant_data::{DataLoader, Dataset, Examples, Numbered, Policy, Target, Vocabulary};
 use adamant_nn::Module;
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 /// Beyond this many classes nobody reads a confusion matrix.
 const MOST_CLASSES: usize = 64;
@@ -47,7 +47,7 @@ impl Evaluation {
 }
 
 /// What an evaluation does beside counting.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EvaluateOptions {
     /// rows at once
     pub batch: usize,
@@ -55,10 +55,12 @@ pub struct EvaluateOptions {
     pub workers: usize,
     /// how many of the worst records are remembered
     pub worst: usize,
+    /// what is done about records that cannot be read
+    pub policy: Policy,
 }
 impl Default for EvaluateOptions {
     fn default() -> EvaluateOptions {
-        EvaluateOptions { batch: 256, workers: 0, worst: 0 }
+        EvaluateOptions { batch: 256, workers: 0, worst: 0, policy: Policy::Fail }
     }
 }
 
@@ -80,14 +82,21 @@ fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Devi
         _ => None,
     };
     let mut confusion = classes.as_ref().filter(|(n, _)| *n <= MOST_CLASSES).map(|(n, _)| vec![vec![0u64; *n]; *n]);
-    let mut loader = DataLoader::new(data.clone()).batch_size(options.batch).workers(options.workers).build()?;
+    let scale = data.describe().target_scale;
+    let numbered = Arc::new(Numbered(data.clone()));
+    let mut loader = DataLoader::new(numbered).batch_size(options.batch).workers(options.workers).on_bad_record(options.policy.clone()).build()?;
     let (mut sum, mut right, mut targets, mut rows) = (0.0, 0u64, 0usize, 0usize);
     let mut answered = false;
     let mut worst: Vec<Worst> = Vec::new();
     for batch in loader.epoch() {
-        let (x, y) = batch?;
+        let (numbers, (x, y)) = batch?;
         let n = dataset::rows_of(&y)?;
-        let judged = objective.judge(&model.forward(&x.to(device))?, &y.to(device))?;
+        let (outputs, y) = (model.forward(&x.to(device))?, y.to(device));
+        // Numbers that were scaled for the model are judged in their own units.
+        let judged = match &scale {
+            Some(scale) => objective.judge(&scale.restore(&outputs)?, &scale.restore(&y)?)?,
+            None => objective.judge(&outputs, &y)?,
+        };
         sum += judged.losses.iter().sum::<f64>();
         targets += judged.losses.len();
         if let Some(answers) = &judged.answers {
@@ -103,13 +112,17 @@ fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Devi
             let each = judged.losses.len() / n;
             for (k, losses) in judged.losses.chunks(each.max(1)).enumerate() {
                 let one = judged.answers.as_ref().filter(|_| each == 1).map(|a| (judged.targets[k] as usize, a[k] as usize));
-                worst.push(Worst { index: rows + k, loss: losses.iter().sum::<f64>() / losses.len() as f64, classes: one });
+                worst.push(Worst { index: numbers[k], loss: losses.iter().sum::<f64>() / losses.len() as f64, classes: one });
             }
             // A loss that is no number is the worst of all.
             worst.sort_by(|a, b| b.loss.total_cmp(&a.loss).then(a.index.cmp(&b.index)));
             worst.truncate(options.worst);
         }
         rows += n;
+    }
+    if rows == 0 && !data.is_empty() {
+        let first = loader.take_bad_records().into_iter().next().map_or_else(String::new, |bad| format!("; the first: {bad}"));
+        return Err(Failure::Input(format!("none of {} records can be read{first}", data.len())));
     }
     Ok(Evaluation {
         loss: sum / targets.max(1) as f64,

@@ -15,6 +15,7 @@ mod safe;
 use crate::{
     Document, Failure,
     checkpoint::OnError,
+    dataset,
     evaluate::{self, EvaluateOptions, Evaluation},
     folder::{Mark, RunFolder, number, text_of},
     report,
@@ -134,13 +135,16 @@ impl<'a> Run<'a> {
     /// See [`Failure`]; the state of the last checkpoint is on the disk.
     pub fn train(self, watch: &mut dyn Watch) -> Result<Report, Failure> {
         let device = Device::current()?;
-        let setup = Setup::of(self.document, &self.data)?;
+        // What was learned of a table stays what it was, whatever has become of the file.
+        let kept = self.folder.as_deref().filter(|_| self.resume).map(dataset::kept_columns).transpose()?.flatten();
+        let setup = Setup::with(self.document, &self.data, kept.as_deref())?;
         let plan = plan(&setup, device, self.folder.clone());
         let habits = Habits::of(&setup);
         let Setup { document, model, objective, optimizer, schedule, clip, accumulate, checkpoint, parts, weights, .. } = setup;
         let mut session = Session::new(model, objective, optimizer, schedule, clip, accumulate, device)?;
         let mut safe = self.folder.as_deref().map(|f| Safe::open(f, checkpoint)).transpose()?;
         watch.begin(&plan);
+        parts.notes.iter().for_each(|note| watch.warn(note));
         let (mut kept, mut resumed) = (Kept::default(), None);
         if let Some(safe) = &safe {
             match safe.latest(watch)? {
@@ -171,6 +175,7 @@ impl<'a> Run<'a> {
         let mut folder = self.folder.as_deref().map(|f| RunFolder::open(f, &document, &environment, mark, on_error)).transpose()?;
         if let Some(folder) = &folder {
             Task::of(&parts.train.describe(), parts.vocabulary()).write(folder.path())?;
+            parts.keep_columns(folder.path())?;
         }
         let mut learning = Learning { session: &mut session, habits, parts: &parts, folder: folder.as_mut(), safe: safe.as_mut(), kept, score: None, watch };
         learning.run(&self.interrupt)?;

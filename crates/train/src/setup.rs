@@ -12,7 +12,7 @@ use crate::{
     objective::Objective,
     recipe,
 };
-use adamant_data::{Dataset, Target};
+use adamant_data::{Columns, Dataset, Target};
 use adamant_nn::{Sequential, Walk, manual_seed};
 use adamant_optim::{ClipPolicy, Optimizer, schedule::Schedule};
 use std::path::{Path, PathBuf};
@@ -81,9 +81,16 @@ impl Setup {
     /// # Errors
     /// What makes no sense, with its line; files that cannot be read.
     pub fn of(document: &Document, folder: &Path) -> Result<Setup, Failure> {
+        Setup::with(document, folder, None)
+    }
+    /// The same with what a run has kept of its table's columns, instead of what the files would tell.
+    ///
+    /// # Errors
+    /// As [`Setup::of`].
+    pub fn with(document: &Document, folder: &Path, kept: Option<&Columns>) -> Result<Setup, Failure> {
         let root = document.root()?;
         let Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights } = Numbers::of(&root)?;
-        let mut parts = Parts::of(root.need("data", root.section("data")?)?, folder, seed)?;
+        let mut parts = Parts::with(root.need("data", root.section("data")?)?, folder, seed, kept)?;
         if parts.train.is_empty() || parts.test.is_empty() {
             return Err(root.wrong_key("data", format!("{} rows to train on and {} to test on: both parts need some", parts.train.len(), parts.test.len())));
         }
