@@ -7,7 +7,7 @@ use super::{
 use crate::{Failure, config::Section, evaluate::Show};
 use adamant_core::{DType, Element, HostVec, Shape};
 use adamant_data::{
-    Answer, Columns, Dataset, Examples, Frame, FrameInputs, Habit, Labelled, Limits, Missing, Rows, Scale, ScaleBy, TargetScale, examples, learn,
+    Answer, Columns, Examples, Frame, FrameInputs, Habit, Labelled, Limits, Missing, Rows, Scale, ScaleBy, TargetScale, examples, learn,
 };
 use adamant_formats::{npy::Npy, npz::Npz};
 use std::{

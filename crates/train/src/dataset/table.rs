@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Failure, config::Section, evaluate::Show};
 use adamant_data::{
-    Answer, Becomes, Column, Columns, CsvOptions, Dataset, Delimiter, Examples, Frame, FrameAnswers, FrameFile, FrameInputs, FrameOptions, Habit, Head, Kind,
+    Answer, Becomes, Column, Columns, CsvOptions, Delimiter, Examples, Frame, FrameAnswers, FrameFile, FrameInputs, FrameOptions, Habit, Head, Kind,
     Labelled, Limits, Missing, Pick, Scale, ScaleBy, Subset, TargetScale, examples, learn, learn_classes,
 };
 use std::{
