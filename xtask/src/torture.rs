@@ -4,6 +4,7 @@
 mod cost;
 mod disk;
 mod kill;
+mod matrix;
 mod program;
 mod python;
 mod rot;

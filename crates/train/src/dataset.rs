@@ -187,17 +187,6 @@ pub(crate) fn rows_of(targets: &Tensor) -> Result<usize, Failure> {
     let shape = targets.shape()?;
     Ok(if shape.rank() == 0 { 1 } else { shape[0] })
 }
-/// The next batches of the epoch, at most so many: fewer at its end, none after it.
-pub(crate) fn group(loader: &mut DataLoader<AnyDataset>, most: usize) -> Result<Vec<(Tensor, Tensor)>, Failure> {
-    let mut group = Vec::with_capacity(most);
-    while group.len() < most && (group.is_empty() || loader.state().batch < loader.batches()) {
-        match loader.next_batch() {
-            Some(batch) => group.push(batch?),
-            None => break,
-        }
-    }
-    Ok(group)
-}
 fn habits(s: &Section<'_>, folder: &Path) -> Result<Habits, Failure> {
     let at_most = s.size("at_most")?.unwrap_or(100);
     let quarantine = s.text("quarantine")?.map(PathBuf::from);

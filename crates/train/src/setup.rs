@@ -12,12 +12,14 @@ use crate::{
     evaluate::Show,
     model::{self, Shapes},
     objective::Objective,
-    recipe,
+    recipe::{self, InitFrom},
+    session::Course,
+    trainer::EarlyStopping,
 };
-use adamant_core::Device;
+use adamant_core::{DType, Device};
 use adamant_data::{Columns, Dataset, Facts, Target};
 use adamant_nn::{Sequential, Walk, manual_seed};
-use adamant_optim::{ClipPolicy, Optimizer, schedule::Schedule};
+use adamant_optim::{ClipPolicy, Optimizer};
 use std::path::{Path, PathBuf};
 
 /// How long a run is.
@@ -37,10 +39,26 @@ pub struct CheckpointPlan {
     pub last: usize,
     /// how many of the best on the validation part are kept
     pub best: usize,
-    /// does training go on while one is written? If not, no more than `every` steps can be lost
+    /// does training go on while one is written? Then they are made twice as often, so that no more than `every` steps are lost all
+    /// the same
     pub background: bool,
     /// does a run go on whose checkpoint could not be written?
     pub warn: bool,
+}
+impl CheckpointPlan {
+    /// Is one made after this step?
+    ///
+    /// One that is written while training goes on is not safe yet when the next steps are made. A kill then takes them and those since
+    /// the one before, and who hands over the next waits until this one is safe: two gaps at the most. So with half the gap it is
+    /// `every` steps again.
+    pub(crate) fn is_due(&self, step: u64) -> bool {
+        let within = step % self.every.max(1);
+        within == 0 || (self.background && within == self.every / 2)
+    }
+    /// Must training wait for each?
+    pub(crate) fn waits(&self) -> bool {
+        !self.background || self.every < 2
+    }
 }
 /// All that a description says, made real.
 pub struct Setup {
@@ -69,7 +87,13 @@ pub struct Setup {
     /// the optimizer over the model's parameters
     pub optimizer: Box<dyn Optimizer>,
     /// the learning rate's course
-    pub schedule: Option<Box<dyn Schedule>>,
+    pub course: Course,
+    /// what ends the run early
+    pub stopping: Option<EarlyStopping>,
+    /// the decay of a running mean of the weights
+    pub ema: Option<f64>,
+    /// where initial values come from
+    pub(crate) init_from: Option<InitFrom>,
     /// checkpoints
     pub checkpoint: CheckpointPlan,
     /// where the final weights also go
@@ -101,11 +125,33 @@ impl Setup {
         manual_seed(seed);
         let model = model::model(root.need("model", root.section("model")?)?)?;
         let total = steps(length, steps_per_epoch(parts.train.len(), batch, accumulate));
+        recipe::freeze(&root, &model)?;
         let optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.parameters())?;
-        let schedule = root.section("schedule")?.map(|s| recipe::schedule(s, total)).transpose()?;
+        let course = recipe::course(&root, total, parts.valid.is_some())?;
+        let stopping = recipe::early_stopping(&root, parts.valid.is_some())?;
+        let (ema, init_from) = (recipe::ema(&root)?, InitFrom::of(&root)?);
         let checkpoint = checkpoint(&root, total)?;
         drop(root);
-        Ok(Setup { document, seed, length, batch, accumulate, log_every, eval_every, clip, objective, parts, model, optimizer, schedule, checkpoint, weights })
+        Ok(Setup {
+            document,
+            seed,
+            length,
+            batch,
+            accumulate,
+            log_every,
+            eval_every,
+            clip,
+            objective,
+            parts,
+            model,
+            optimizer,
+            course,
+            stopping,
+            ema,
+            init_from,
+            checkpoint,
+            weights,
+        })
     }
     /// Steps in an epoch.
     pub fn steps_per_epoch(&self) -> u64 {
@@ -153,7 +199,7 @@ impl Prepared {
             return Err(root.wrong_key("data", format!("{train} rows to train on and {test} to test on: both parts need some")));
         }
         let description = parts.train.describe();
-        let objective = Objective::of(&root, matches!(description.targets, Some(Target::Values(_))))?;
+        let objective = objective(&root, &parts)?;
         let document = document.resolve(&words_of(&parts));
         let root = document.root()?;
         if let (Show::Nothing, Some(size)) = (&parts.show, image_of(&root)?) {
@@ -189,6 +235,34 @@ fn slots(kind: &str) -> usize {
         _ => 0,
     }
 }
+/// What is learned from the parts, with weights that follow from how often each class occurs.
+fn objective(root: &Section<'_>, parts: &Parts) -> Result<Objective, Failure> {
+    let targets = parts.train.describe().targets;
+    let objective = Objective::of(root, matches!(targets, Some(Target::Values(_))))?;
+    let classes = match targets {
+        Some(Target::Classes { count, .. }) => count,
+        Some(Target::NextToken { vocabulary }) => vocabulary,
+        _ => return Ok(objective),
+    };
+    if let Some(given) = objective.weighs().filter(|n| *n != classes) {
+        return Err(root.wrong_key("class_weights", format!("{given} weights for {classes} classes")));
+    }
+    if objective.binary() && classes != 2 {
+        return Err(root.wrong_key("loss", format!("it answers yes or no, and there are {classes} classes: cross_entropy is theirs")));
+    }
+    if !objective.counts_classes() {
+        return Ok(objective);
+    }
+    let mut counts = vec![0; classes];
+    for batch in parts.loader(0, COUNTED_AT_ONCE)?.epoch() {
+        for class in batch?.1.cast(DType::I64).to_vec::<i64>()? {
+            usize::try_from(class).ok().and_then(|c| counts.get_mut(c)).into_iter().for_each(|n| *n += 1);
+        }
+    }
+    Ok(objective.balanced(&counts))
+}
+/// Records whose classes are counted at once.
+const COUNTED_AT_ONCE: usize = 256;
 fn steps_per_epoch(rows: usize, batch: usize, accumulate: usize) -> u64 {
     (rows.div_ceil(batch) as u64).div_ceil(accumulate as u64)
 }
@@ -232,7 +306,7 @@ impl Numbers {
         let log_every = positive("log_every", Some(LOG_EVERY), "step")? as u64;
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
         let clip = clip(root)?;
-        let weights = root.text("weights")?.map(PathBuf::from);
+        let weights = recipe::weights(root)?;
         Ok(Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights })
     }
 }

@@ -175,7 +175,7 @@ fn evaluation() -> Checked {
     let data = examples(Read { inner: Labelled::new(Rows::from_tensor(&x)?, Rows::classes(labels, 3)?)?, times: times.clone() });
     let counted = Counted { net, calls: AtomicUsize::new(0), kept: Mutex::default() };
     let before = device()?.memory().live_bytes;
-    let judge = || evaluate(&counted, &Objective::Classes { label_smoothing: 0.0 }, &data, device()?, &EvaluateOptions { batch: 64, ..Default::default() });
+    let judge = || evaluate(&counted, &Objective::cross_entropy(0.0), &data, device()?, &EvaluateOptions { batch: 64, ..Default::default() });
     let seen = judge()?;
     if planted("an evaluation of two passes") {
         judge()?;

@@ -34,10 +34,6 @@ impl<'a> Check<'a> {
         self.complete &= complete;
         value
     }
-    /// Reads a section; nothing where it is not there.
-    pub fn section<T>(&mut self, key: &'static str, reader: impl Fn(Section<'a>) -> Result<T, Failure>) -> Option<T> {
-        self.read(|root| root.section(key)?.map(&reader).transpose()).0.flatten()
-    }
     /// Reads a section that must be there.
     pub fn needed<T>(&mut self, key: &'static str, reader: impl Fn(Section<'a>) -> Result<T, Failure>) -> Option<T> {
         self.read(|root| reader(root.need(key, root.section(key)?)?)).0

@@ -2,7 +2,7 @@
 use super::{Length, Numbers, Prepared, checkpoint, steps};
 use crate::{Document, Failure, config::check::Check, dataset::{Parts, Unread}, model, objective::Objective, recipe};
 use adamant_core::Device;
-use adamant_nn::init;
+use adamant_nn::{Walk, init};
 use std::path::{Path, PathBuf};
 
 /// What was found.
@@ -49,10 +49,17 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         let mut check = Check::new(&resolved)?;
         let numbers = check.keys(Numbers::of);
         data(&mut check);
-        Device::reference().scoped(|| init::shapes_only(|| check.needed("model", model::model)));
-        check.needed("optimizer", |s| recipe::optimizer(s, Vec::new()));
+        let model = Device::reference().scoped(|| init::shapes_only(|| check.needed("model", model::model)));
+        // Which parameters patterns mean is asked of the shapes; where there are none, the keys are known all the same.
+        check.keys(|root| model.as_ref().map_or_else(|| root.texts("freeze").map(|_| ()), |model| recipe::freeze(root, model)));
+        let parameters = model.as_ref().map_or_else(Vec::new, |m| m.parameters());
+        check.needed("optimizer", |s| recipe::optimizer(s, parameters.clone()));
         let total = numbers.as_ref().map_or(1, |n| steps(n.length, if matches!(n.length, Length::Epochs(_)) { 100 } else { 1 }));
-        check.section("schedule", |s| recipe::schedule(s, total));
+        let validates = resolved.root()?.section("data").ok().flatten().is_some_and(|s| s.has("valid"));
+        check.keys(|root| recipe::course(root, total, validates));
+        check.keys(|root| recipe::early_stopping(root, validates));
+        check.keys(recipe::ema);
+        check.keys(recipe::InitFrom::of);
         check.keys(|root| checkpoint(root, total));
         let learns_numbers = unread.as_ref().is_some_and(|u| u.numbers);
         check.keys(|root| Objective::of(root, learns_numbers));

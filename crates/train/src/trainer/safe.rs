@@ -15,7 +15,7 @@ use std::{
 };
 
 /// The run's checkpoints and their thread.
-pub(super) struct Safe {
+pub(crate) struct Safe {
     writer: Writer,
     pub plan: CheckpointPlan,
     pub on_error: OnError,
@@ -50,7 +50,7 @@ impl Safe {
     ) -> Result<(), Failure> {
         let (begun, step) = (Instant::now(), snapshot.step);
         let mut outcomes = self.writer.save_after(before, snapshot, score)?;
-        if !self.plan.background {
+        if self.plan.waits() {
             outcomes.extend(self.writer.flush());
         }
         self.at = Some(step);
