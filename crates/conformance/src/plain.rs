@@ -187,6 +187,9 @@ impl Backend for Plain {
     fn supports(&self, kernel: &KernelKind, _: &[DType]) -> Support {
         if matches!(kernel, KernelKind::Composite(_)) || (self.refuses)(kernel) { Support::No } else { Support::Native }
     }
+    fn updates_in_place(&self) -> bool {
+        true
+    }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         if bytes > self.limit {
             return Err(ErrorKind::OutOfMemory { asked: bytes, in_use: 0, cap: None });
