@@ -3,7 +3,7 @@
 //! Invariant: what `read` and `collate` return depends on the index and the records alone, never on who calls or when;
 //! that is what makes a loader's batches the same for any number of workers.
 use crate::TargetScale;
-use adamant_core::{DType, Result, Shape, Tensor};
+use adamant_core::{DType, Result, Shape, Tensor, rng::philox};
 use serde::{Deserialize, Serialize};
 use std::{any::Any, fmt, path::PathBuf, sync::Arc};
 
@@ -48,6 +48,14 @@ pub trait Dataset: Send + Sync {
     /// # Errors
     /// The record is damaged, or cannot be read.
     fn read(&self, index: usize) -> std::result::Result<Self::Record, BadRecord>;
+    /// Reads one record for a loader that is at a place of its own. What is drawn anew each time, such as the crop of an image, is
+    /// drawn by [`Draw`], so that it depends on nothing else.
+    ///
+    /// # Errors
+    /// As [`Dataset::read`].
+    fn read_at(&self, index: usize, _draw: &Draw) -> std::result::Result<Self::Record, BadRecord> {
+        self.read(index)
+    }
     /// Makes a batch of records, in their order; tensors are made on the current device. Not called without records.
     ///
     /// # Errors
@@ -71,6 +79,9 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     fn read(&self, index: usize) -> std::result::Result<D::Record, BadRecord> {
         (**self).read(index)
     }
+    fn read_at(&self, index: usize, draw: &Draw) -> std::result::Result<D::Record, BadRecord> {
+        (**self).read_at(index, draw)
+    }
     fn collate(&self, records: Vec<D::Record>) -> Result<D::Batch> {
         (**self).collate(records)
     }
@@ -87,6 +98,27 @@ pub(crate) fn row_of(dataset: &(impl Dataset + ?Sized), index: usize) -> std::re
     if index < dataset.len() { Ok(index) } else { Err(BadRecord::new(dataset.locate(index), format!("there are {} records", dataset.len()))) }
 }
 
+/// The place of a reading in a run: random numbers that a record is read by follow from it, whoever reads and whenever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// the seed of the loader's order; 0 where it has none
+    pub seed: u64,
+    /// the epoch, from 0
+    pub epoch: u64,
+    /// the record's number, as the loader counts
+    pub index: usize,
+}
+/// Keeps draws of records apart from those of orders.
+const STREAM: u32 = 0x5245_4144;
+impl Draw {
+    /// A number from 0 to below 1; `k` tells the numbers of one record apart.
+    pub fn uniform(&self, k: u32) -> f64 {
+        let (seed, index) = (self.seed, self.index as u64);
+        let counter = [index as u32, self.epoch as u32, k, STREAM ^ (index >> 32) as u32 ^ ((self.epoch >> 32) as u32).rotate_left(16)];
+        let bits = philox([seed as u32, (seed >> 32) as u32], counter);
+        ((u64::from(bits[0]) << 32 | u64::from(bits[1])) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
 /// Where a record stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
@@ -204,6 +236,9 @@ impl<D: Dataset<Record: 'static>> Dataset for Erased<D> {
     fn read(&self, index: usize) -> std::result::Result<AnyRecord, BadRecord> {
         self.0.read(index).map(|record| AnyRecord(Box::new(record)))
     }
+    fn read_at(&self, index: usize, draw: &Draw) -> std::result::Result<AnyRecord, BadRecord> {
+        self.0.read_at(index, draw).map(|record| AnyRecord(Box::new(record)))
+    }
     fn collate(&self, records: Vec<AnyRecord>) -> Result<D::Batch> {
         let own = |record: AnyRecord| record.0.downcast::<D::Record>().map(|r| *r);
         let records = records.into_iter().map(own).collect::<std::result::Result<Vec<_>, _>>();
@@ -257,6 +292,9 @@ impl<D: Dataset + ?Sized> Dataset for Numbered<D> {
     }
     fn read(&self, index: usize) -> std::result::Result<Self::Record, BadRecord> {
         Ok((index, self.0.read(index)?))
+    }
+    fn read_at(&self, index: usize, draw: &Draw) -> std::result::Result<Self::Record, BadRecord> {
+        Ok((index, self.0.read_at(index, draw)?))
     }
     fn collate(&self, records: Vec<Self::Record>) -> Result<Self::Batch> {
         let (numbers, records) = records.into_iter().unzip();

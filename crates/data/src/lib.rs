@@ -13,6 +13,7 @@
 //! Architecture invariant: rows are host memory until they become a batch; this crate knows no layer and no backend.
 #![forbid(unsafe_code)]
 
+mod augment;
 mod columns;
 mod csv;
 mod dataset;
@@ -34,9 +35,10 @@ mod table;
 mod text;
 
 pub use adamant_formats::shown;
+pub use augment::{Augment, Augmented};
 pub use columns::{Answer, Becomes, Column, Columns, Habit, Missing, ScaleBy, TargetScale, learn, learn_classes};
 pub use csv::{CsvOptions, Delimiter, Head};
-pub use dataset::{AnyDataset, AnyRecord, BadRecord, Cause, Dataset, Description, Examples, Facts, Numbered, Place, Target, examples};
+pub use dataset::{AnyDataset, AnyRecord, BadRecord, Cause, Dataset, Description, Draw, Examples, Facts, Numbered, Place, Target, examples};
 pub use frame::{Frame, FrameFile, FrameOptions, Kind};
 pub use idx::Idx;
 pub use images::{ImageFolder, ImageOptions, is_image, read_image};

@@ -304,11 +304,12 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
         Poll::Ready(None)
     }
     fn load(&mut self, waker: Option<&Waker>, here: Origin) -> Poll<Result<Loaded<D::Batch>>> {
+        let draws = (self.cut.order.seed(), self.epoch);
         if self.window == 0 {
-            return Poll::Ready(Ok(self.pipeline.load_here(self.batch, self.cut.records(self.epoch, self.batch))));
+            return Poll::Ready(Ok(self.pipeline.load_here(self.batch, draws, self.cut.records(self.epoch, self.batch))));
         }
         let (cut, epoch, end) = (self.cut, self.epoch, self.batches().min(self.batch.saturating_add(self.window)));
-        if let Err(e) = self.pipeline.request(self.batch..end, |batch| cut.records(epoch, batch), here) {
+        if let Err(e) = self.pipeline.request(self.batch..end, draws, |batch| cut.records(epoch, batch), here) {
             return Poll::Ready(Err(e));
         }
         self.pipeline.receive(self.batch, waker).map(Ok)

@@ -1,7 +1,7 @@
 //! Data sets in memory: rows of one tensor, pairs of inputs and targets, several tensors that share their first axis.
 //!
 //! A record is the row's index; rows are gathered when a batch is collated, in one pass from one vector to another.
-use crate::{BadRecord, Dataset, Description, Facts, Place, Target, dataset::row_of, wrong};
+use crate::{BadRecord, Dataset, Description, Draw, Facts, Place, Target, dataset::row_of, wrong};
 use adamant_core::{DType, Element, HostVec, Result, Shape, Tensor, ToShape, bf16, f16};
 use adamant_formats::{npy::Npy, npz::Npz};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -293,6 +293,9 @@ impl<A: Dataset, B: Dataset> Dataset for Labelled<A, B> {
     }
     fn read(&self, index: usize) -> std::result::Result<Self::Record, BadRecord> {
         Ok((self.inputs.read(index)?, self.targets.read(index)?))
+    }
+    fn read_at(&self, index: usize, draw: &Draw) -> std::result::Result<Self::Record, BadRecord> {
+        Ok((self.inputs.read_at(index, draw)?, self.targets.read_at(index, draw)?))
     }
     fn collate(&self, records: Vec<Self::Record>) -> Result<Self::Batch> {
         let (inputs, targets) = records.into_iter().unzip();

@@ -17,7 +17,7 @@ use crate::{
     evaluate::{EvaluateOptions, Show},
 };
 use adamant_core::Tensor;
-use adamant_data::{AnyDataset, BadRecord, Columns, DataLoader, Dataset, Examples, Order, Policy, Vocabulary};
+use adamant_data::{AnyDataset, Augment, Augmented, BadRecord, Columns, DataLoader, Dataset, Examples, Order, Policy, Vocabulary, examples};
 use source::Source;
 use std::{
     path::{Path, PathBuf},
@@ -105,6 +105,8 @@ struct Habits {
     prefetch_factor: usize,
     timeout: Option<Duration>,
     policy: Policy,
+    /// what is done to the images of the training part, and their size where the inputs do not tell it
+    augment: Option<(Augment, Option<[usize; 3]>)>,
 }
 impl Parts {
     /// The data of a section. Paths are relative to `folder`; `seed` decides which rows validate.
@@ -121,7 +123,8 @@ impl Parts {
     pub fn with(s: Section<'_>, folder: &Path, seed: u64, kept: Option<&Columns>) -> Result<Parts, Failure> {
         let (source, valid, habits) = Parts::said(&s, folder)?;
         let read = source.read(&s, folder, &Reading { valid, seed, fails: habits.policy == Policy::Fail, kept })?;
-        Ok(Parts { train: read.train, valid: read.valid, test: read.test, show: read.show, columns: read.columns, notes: read.notes, habits })
+        let train = augmented(&s, read.train, habits.augment, &read.show)?;
+        Ok(Parts { train, valid: read.valid, test: read.test, show: read.show, columns: read.columns, notes: read.notes, habits })
     }
     /// Keeps in a run folder what the columns of a table become: `table.json`.
     ///
@@ -201,12 +204,52 @@ fn habits(s: &Section<'_>, folder: &Path) -> Result<Habits, Failure> {
         Some(seconds) if seconds > 0.0 && seconds < 1e9 => Some(Duration::from_secs_f64(seconds)),
         Some(seconds) => return Err(s.wrong_key("timeout", format!("{seconds} is no number of seconds to wait"))),
     };
+    let augment = s.section("augment")?.map(|s| augment(&s)).transpose()?;
     let workers = s.size("workers")?.unwrap_or(0);
     if timeout.is_some() && workers == 0 {
         return Err(s.wrong_key("timeout", "a record that hangs can be left only by a worker: say `workers` too"));
     }
     match s.size("prefetch_factor")? {
         Some(0) => Err(s.wrong_key("prefetch_factor", "at least one batch is read ahead")),
-        factor => Ok(Habits { workers, prefetch_factor: factor.unwrap_or(2), timeout, policy }),
+        factor => Ok(Habits { workers, prefetch_factor: factor.unwrap_or(2), timeout, policy, augment }),
     }
+}
+/// `[data.augment]`: what is done to images while they are learned from.
+fn augment(s: &Section<'_>) -> Result<(Augment, Option<[usize; 3]>), Failure> {
+    let share = |key: &'static str| -> Result<f64, Failure> {
+        match s.number(key)?.unwrap_or(0.0) {
+            p if (0.0..=1.0).contains(&p) => Ok(p),
+            p => Err(s.wrong_key(key, format!("it is a probability from 0 to 1, as 0.5, not {p}"))),
+        }
+    };
+    let (horizontal_flip, vertical_flip) = (share("horizontal_flip")?, share("vertical_flip")?);
+    let rotate = s.number("rotate")?.unwrap_or(0.0);
+    if !(0.0..=180.0).contains(&rotate) {
+        return Err(s.wrong_key("rotate", "an image is turned by at most so many degrees, from 0 to 180"));
+    }
+    let crop = s.size("crop")?.unwrap_or(0);
+    let size = match s.sizes("shape")?.as_deref() {
+        None => None,
+        Some([channels, height, width]) => Some([*channels, *height, *width]),
+        Some(other) => return Err(s.wrong_key("shape", format!("{} sizes; say channels, height and width, as [1, 8, 8]", other.len()))),
+    };
+    s.finish()?;
+    Ok((Augment { horizontal_flip, vertical_flip, crop, rotate }, size))
+}
+/// The training part with its images changed as it is read.
+fn augmented(s: &Section<'_>, train: Examples, augment: Option<(Augment, Option<[usize; 3]>)>, show: &Show) -> Result<Examples, Failure> {
+    let Some((augment, size)) = augment else { return Ok(train) };
+    let shape = train.describe().inputs.map(|f| f.shape);
+    let seen = match (size, show, shape.as_deref()) {
+        (Some(size), ..) => size,
+        (None, Show::Image(size), _) => *size,
+        (None, _, Some([channels, height, width])) => [*channels, *height, *width],
+        _ => return Err(s.wrong_key("augment", "only images are changed so; `data.augment.shape = [channels, height, width]` says that the inputs are some")),
+    };
+    let largest = seen[1].max(seen[2]);
+    if augment.crop >= largest.max(1) {
+        return Err(s.wrong_key("augment", format!("a crop of {} pixels leaves nothing of images of {seen:?}", augment.crop)));
+    }
+    let images = Augmented::new(train, augment, seen).map_err(|e| s.wrong_key("augment", e.kind()))?;
+    Ok(examples(images))
 }

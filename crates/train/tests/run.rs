@@ -125,7 +125,7 @@ fn a_run_on_top_of_another_one() {
     let failure = Device::reference().scoped(|| Run::new(&other).folder(folder.path()).resume(true).train(&mut ())).unwrap_err();
     assert!(failure.to_string().ends_with("optimizer.lr changed; start a new run for that"), "{failure}");
     // A longer one is no other one.
-    let longer = document(&["epochs=6"]);
+    let longer = document(&["epochs=6", "schedule.on_extend=stretch"]);
     let report = Device::reference().scoped(|| Run::new(&longer).folder(folder.path()).resume(true).train(&mut ())).unwrap();
     assert_eq!((report.resumed, report.losses.len()), (Some(20), 6));
 }

@@ -201,11 +201,12 @@ where
         if logs {
             self.log(&stepped, since)?;
         }
+        self.call(|callback, control| callback.on_step_end(control))?;
         if judges {
             self.epoch(&stepped.norms, (is_over, is_last), elapsed)?;
             *since = Since::now();
         }
-        self.call(|callback, control| callback.on_step_end(control))
+        Ok(())
     }
     /// The batches of one step: fewer at the end of an epoch, none after it.
     fn group(&mut self) -> Result<Vec<D::Batch>, Failure> {
