@@ -205,11 +205,11 @@ fn habits(s: &Section<'_>, folder: &Path) -> Result<Habits, Failure> {
         Some(seconds) => return Err(s.wrong_key("timeout", format!("{seconds} is no number of seconds to wait"))),
     };
     let augment = s.section("augment")?.map(|s| augment(&s)).transpose()?;
-    let workers = s.size("workers")?.unwrap_or(0);
+    let workers = s.size_in("workers", 0..=1024)?.unwrap_or(0);
     if timeout.is_some() && workers == 0 {
         return Err(s.wrong_key("timeout", "a record that hangs can be left only by a worker: say `workers` too"));
     }
-    match s.size("prefetch_factor")? {
+    match s.size_in("prefetch_factor", 0..=1 << 16)? {
         Some(0) => Err(s.wrong_key("prefetch_factor", "at least one batch is read ahead")),
         factor => Ok(Habits { workers, prefetch_factor: factor.unwrap_or(2), timeout, policy, augment }),
     }

@@ -193,7 +193,9 @@ impl Prepared {
         }
         let root = document.root()?;
         let numbers = Numbers::of(&root)?;
-        let mut parts = Parts::with(root.need("data", root.section("data")?)?, folder, numbers.seed, kept)?;
+        let data = || root.need("data", root.section("data")?);
+        let read = Parts::with(data()?, folder, numbers.seed, kept);
+        let mut parts = read.map_err(|e| data().map_or_else(|e| e, |section| section.blame(e)))?;
         let (train, test) = (parts.train.len(), parts.test.len());
         if train == 0 || test == 0 {
             return Err(root.wrong_key("data", format!("{train} rows to train on and {test} to test on: both parts need some")));

@@ -47,7 +47,7 @@ impl Arrays {
             inputs: s.need("inputs", s.text("inputs")?)?.into(),
             targets: s.need("targets", s.text("targets")?)?.into(),
             classes: class_names(s)?,
-            split: Split::of(s)?.ok_or_else(|| s.wrong("`data.test` is missing: the share of the rows that is tested on, as 0.25 (or a rule)"))?,
+            split: Split::of(s)?.ok_or_else(|| s.missing(&["test"], "`data.test` is missing: the share of the rows that is tested on, as 0.25 (or a rule)"))?,
             by,
             fixed: if said { Some(scale(s, true, true)?) } else { None },
             allow_nonfinite: s.flag("allow_nonfinite")?.unwrap_or(false),
