@@ -344,7 +344,8 @@ where
 }
 /// The next batches of the epoch, at most so many: fewer at its end, none after it.
 pub(crate) fn group<D: Dataset + ?Sized + 'static>(loader: &mut DataLoader<D>, most: usize) -> Result<Vec<D::Batch>, Failure> {
-    let mut group = Vec::with_capacity(most);
+    // An epoch may be shorter than what is asked for, by any number.
+    let mut group = Vec::new();
     while group.len() < most && (group.is_empty() || loader.state().batch < loader.batches()) {
         match loader.next_batch() {
             Some(batch) => group.push(batch?),
