@@ -23,12 +23,24 @@ use adamant_core::{Device, Origin, Result};
 use policy::Ledger;
 use serde::{Deserialize, Serialize};
 use std::{
+    fmt,
     sync::Arc,
     task::{Poll, Waker},
     time::Duration,
 };
 use work::{Loaded, Pipeline};
 
+impl fmt::Display for LoaderState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.order {
+            Order::Sequential => f.write_str("in order")?,
+            Order::Shuffle { seed } => write!(f, "shuffled with seed {seed}")?,
+            Order::Replacement { seed, .. } => write!(f, "drawn with seed {seed}")?,
+        }
+        let LoaderState { records, step, epoch, batch, .. } = self;
+        write!(f, ", {records} records, {step} at once, epoch {epoch}, batch {batch}")
+    }
+}
 /// Where a loader stands: after the last batch that it handed out. Small, and enough to go on from at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoaderState {
@@ -234,7 +246,7 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
         let own = self.state();
         let at = LoaderState { order: own.order, records: own.records, step: own.step, ..state };
         if at != state || state.batch > self.batches() {
-            return Err(wrong("data_loader", format!("the saved position {state:?} does not fit this loader, which stands at {own:?}")));
+            return Err(wrong("data_loader", format!("the saved position ({state}) does not fit this loader ({own}, {} batches)", self.batches())));
         }
         self.seek(state.epoch, state.batch, state.bad);
         Ok(())

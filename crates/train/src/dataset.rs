@@ -14,7 +14,7 @@ pub use inputs::Inputs;
 use crate::{
     Failure,
     config::Section,
-    evaluate::{EvaluateOptions, Show},
+    evaluate::{EvaluateOptions, Show, Units},
 };
 use adamant_core::Tensor;
 use adamant_data::{AnyDataset, Augment, Augmented, BadRecord, Columns, DataLoader, Dataset, Examples, Order, Policy, Vocabulary, examples};
@@ -182,7 +182,8 @@ impl Parts {
     pub fn evaluation(&self) -> EvaluateOptions {
         let tokens = self.test.describe().inputs.filter(|_| matches!(self.show, Show::Text(_))).map(|f| f.shape.elements().max(1));
         let batch = tokens.map_or(EVALUATION_BATCH, |n| (EVALUATION_TOKENS / n).max(1));
-        EvaluateOptions { batch, workers: self.habits.workers, worst: 0, policy: self.habits.policy.clone() }
+        let units = self.columns.as_deref().map(Units::of).unwrap_or_default();
+        EvaluateOptions { batch, workers: self.habits.workers, worst: 0, policy: self.habits.policy.clone(), units: Arc::new(units) }
     }
 }
 /// Rows of a batch, by its targets.

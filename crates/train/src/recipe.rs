@@ -8,12 +8,13 @@ use crate::{
     Failure,
     config::Section,
     session::Course,
+    storage::check_output,
     trainer::{EarlyStopping, Monitor},
 };
 use adamant_nn::Param;
 use adamant_optim::{schedule::*, *};
 use parameters::grouped;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// One row for each optimizer: its name, its rule, and what it takes besides `lr`.
 macro_rules! optimizers {
@@ -230,18 +231,9 @@ pub fn ema(root: &Section<'_>) -> Result<Option<f64>, Failure> {
 /// A folder that is not there, or in which nothing can be written.
 pub fn weights(root: &Section<'_>) -> Result<Option<PathBuf>, Failure> {
     let Some(path) = root.text("weights")?.map(PathBuf::from) else { return Ok(None) };
-    let refuse = |what: String| Err(root.wrong_key("weights", what));
-    let Some(name) = path.file_name().filter(|_| !path.is_dir()) else { return refuse(format!("{} is a folder; name a file", path.display())) };
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        return refuse(format!("there is no folder {}; make it, or write elsewhere", folder.display()));
-    }
-    // The way in which it will be written: under another name first.
-    let trial = folder.join(format!(".{}.{}.trial", name.to_string_lossy(), std::process::id()));
-    let tried = std::fs::OpenOptions::new().write(true).create_new(true).open(&trial).and_then(|_| std::fs::remove_file(&trial));
-    match tried {
+    match check_output(&path) {
         Ok(()) => Ok(Some(path)),
-        Err(e) => refuse(format!("nothing can be written in {}: {e}", folder.display())),
+        Err(e) => Err(root.wrong_key("weights", e.to_string())),
     }
 }
 

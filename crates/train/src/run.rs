@@ -12,6 +12,7 @@ use crate::{
     report,
     session::{Habits, Session},
     setup::{Length, Setup},
+    storage,
     trained::Task,
     trainer::{Extended, Learned, Pattern, Score, Start, learn},
     watch::{Interrupt, Plan, Rows, Watch},
@@ -54,7 +55,7 @@ impl Report {
         let plan = &self.plan;
         json!({
             "metrics": {
-                "test": { "accuracy": self.test.accuracy.map(number), "loss": number(self.test.loss), "rows": self.test.rows },
+                "test": self.test.to_json(),
                 "train": { "loss": self.losses.last().copied().map(number), "losses": self.losses.iter().copied().map(number).collect::<Vec<_>>(), "rows": plan.rows.train },
             },
             "seed": plan.seed,
@@ -195,7 +196,7 @@ impl<'a> Run<'a> {
     ) -> Result<Report, Failure> {
         // One text: the format does not order several, and equal runs give equal files.
         let texts = BTreeMap::from([("run".to_string(), format!("seed {}, {} steps", done.plan.seed, done.plan.steps))]);
-        let save = |path: &Path| adamant_formats::safetensors::save(path, session.model.state_dict(), &texts).map_err(|e| Failure::Storage(e.to_string()));
+        let save = |path: &Path| adamant_formats::safetensors::save(path, session.model.state_dict(), &texts).map_err(|e| storage::written(path, e));
         if let Some(path) = &done.weights {
             save(path)?;
         }
@@ -203,9 +204,9 @@ impl<'a> Run<'a> {
         let at = session.position();
         let mut line = json!({ "kind": "test", "step": at.step, "epoch": at.epoch.max(1), "loss": number(done.test.loss) });
         let mut scalars = BTreeMap::from([("test/loss".to_string(), done.test.loss)]);
-        if let Some(accuracy) = done.test.accuracy {
-            line["accuracy"] = number(accuracy);
-            scalars.insert("test/accuracy".into(), accuracy);
+        for (name, value) in done.test.figures() {
+            line[name] = value.map_or(Value::Null, number);
+            scalars.extend(value.map(|v| (format!("test/{name}"), v)));
         }
         line["rows"] = done.test.rows.into();
         folder.metric(&line)?;
@@ -235,7 +236,8 @@ pub(crate) fn session(model: Sequential, objective: Objective, habits: Habits, d
 }
 /// What an evaluation says of the model, for those who decide by it.
 fn score(seen: &Evaluation) -> Score {
-    Score { loss: seen.loss, metrics: seen.accuracy.map(|a| ("accuracy".to_string(), a)).into_iter().collect(), rows: seen.rows }
+    let metrics = seen.figures().into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect();
+    Score { loss: seen.loss, metrics, rows: seen.rows }
 }
 /// What becomes of a schedule whose length follows from that of the run, when that is another than before.
 fn on_length(document: &Document, (kind, key): (&str, &str), before: u64, now: u64) -> Result<Extended, Failure> {

@@ -9,7 +9,7 @@ mod saved;
 
 use crate::{
     Failure,
-    checkpoint::Snapshot,
+    checkpoint::{self, Snapshot},
     monitor,
     trainer::{Batch, Monitor, Score, Steer, measure},
 };
@@ -329,7 +329,13 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let refuse = |what: String| Failure::Input(format!("the checkpoint of step {}: {what}", from.step));
         let said = |e: adamant_core::Error| refuse(e.kind().to_string());
         let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
-        let saved: Saved = serde_json::from_value(from.state.clone()).map_err(|e| refuse(format!("state.json: {e}")))?;
+        let saved: Saved = serde_json::from_value(from.state.clone()).map_err(|e| refuse(checkpoint::unfit(&e)))?;
+        let Position { step, epoch } = saved.position;
+        // Who can write the file can write its hash too: what is counted on from here is checked.
+        if step != from.step || epoch > step.saturating_add(1) || saved.loss_count > step {
+            let told = format!("state.json: {epoch} epochs and {} losses at step {step}, and the manifest says step {}", saved.loss_count, from.step);
+            return Err(refuse(told));
+        }
         self.model.load_state_dict(part("model")?).map_err(said)?;
         self.optimizer.load_state_dict(part("optimizer")?).map_err(said)?;
         // The schedule first: a momentum that it cycles is set by it, and then all numbers become those of then.

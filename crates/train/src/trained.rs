@@ -101,7 +101,7 @@ impl Trained {
                 .ok_or_else(|| Failure::Input(format!("{}: no weights and no checkpoint yet", run.display())))?;
             (found.folder.join("model.safetensors"), found.snapshot.tensors.get("model").cloned().unwrap_or_default())
         };
-        model.load_state_dict(&state).map_err(|e| Failure::Input(format!("{}: {e}", weights.display())))?;
+        model.load_state_dict(&state).map_err(|e| Failure::Input(format!("{}: {}", weights.display(), e.kind())))?;
         model.eval();
         Ok(Trained { task: Task::read(run)?, columns: dataset::kept_columns(run)?, document, model, weights, device })
     }

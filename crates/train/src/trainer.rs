@@ -34,6 +34,7 @@ use crate::{
     report,
     session::{Course, Habits, LossOf, Session},
     setup::CheckpointPlan,
+    storage,
     watch::{Interrupt, Plan, Rows, Watch},
 };
 use adamant_core::{Device, Result as Computed, Tensor, no_grad};
@@ -509,7 +510,7 @@ impl<M: Walk> Fitted<M> {
         folder.close()?;
         let texts = BTreeMap::from([("run".to_string(), format!("{} steps", plan.steps))]);
         if let Some(path) = &self.weights {
-            adamant_formats::safetensors::save(path, self.model.state_dict(), &texts).map_err(|e| Failure::Storage(e.to_string()))?;
+            adamant_formats::safetensors::save(path, self.model.state_dict(), &texts).map_err(|e| storage::written(path, e))?;
         }
         let valid = self.valid.as_ref().map(|v| {
             let mut all = json!({ "loss": number(v.loss), "rows": v.rows });

@@ -35,6 +35,10 @@ enum Metric {
     Step(Step),
     Epoch(Epoch),
     Test(Test),
+    /// Lines before this one were lost.
+    Gap {
+        step: u64,
+    },
     #[serde(other)]
     Other,
 }
@@ -73,11 +77,16 @@ pub struct Epoch {
 pub struct Valid {
     pub loss: Option<f64>,
     pub accuracy: Option<f64>,
+    pub mae: Option<f64>,
+    pub r2: Option<f64>,
 }
 #[derive(Deserialize)]
 pub struct Test {
     pub loss: Option<f64>,
     pub accuracy: Option<f64>,
+    pub mae: Option<f64>,
+    pub rmse: Option<f64>,
+    pub r2: Option<f64>,
     pub rows: Option<u64>,
 }
 #[derive(Deserialize)]
@@ -101,6 +110,13 @@ pub struct Evaluation {
     pub classes: Option<Vec<String>>,
     /// rows = truth, columns = answer
     pub confusion: Option<Vec<Vec<u64>>>,
+    pub by_class: Option<Vec<ByClass>>,
+    /// of `macro`: means over the classes
+    #[serde(rename = "macro")]
+    pub mean: Option<ByClass>,
+    pub top_k: Option<TopK>,
+    /// of numbers: each that is predicted
+    pub targets: Option<Vec<Target>>,
     #[serde(default)]
     pub worst: Vec<Worst>,
 }
@@ -111,8 +127,46 @@ pub struct Worst {
     pub target: Option<String>,
     pub answer: Option<String>,
     pub probability: Option<f64>,
+    pub numbers: Option<Vec<Guess>>,
+    pub inputs: Option<Vec<Input>>,
     pub image: Option<Image>,
     pub text: Option<String>,
+}
+#[derive(Deserialize)]
+pub struct ByClass {
+    pub class: Option<String>,
+    pub precision: Option<f64>,
+    pub recall: Option<f64>,
+    pub f1: Option<f64>,
+    pub support: Option<u64>,
+}
+#[derive(Deserialize)]
+pub struct TopK {
+    pub k: Option<u64>,
+    pub accuracy: Option<f64>,
+}
+#[derive(Deserialize)]
+pub struct Target {
+    pub name: Option<String>,
+    pub mae: Option<f64>,
+    pub rmse: Option<f64>,
+    pub r2: Option<f64>,
+    /// (truth, prediction)
+    #[serde(default)]
+    pub pairs: Vec<(Option<f64>, Option<f64>)>,
+}
+/// A number that was predicted for a record.
+#[derive(Deserialize)]
+pub struct Guess {
+    pub target: Option<String>,
+    pub truth: Option<f64>,
+    pub prediction: Option<f64>,
+    pub error: Option<f64>,
+}
+#[derive(Deserialize)]
+pub struct Input {
+    pub name: Option<String>,
+    pub value: Option<f64>,
 }
 #[derive(Deserialize)]
 pub struct Image {
@@ -164,6 +218,7 @@ pub fn read(folder: &Path) -> Run {
             Metric::Step(step) => replace(&mut run.steps, step, |s| s.step),
             Metric::Epoch(epoch) => replace(&mut run.epochs, epoch, |e| e.step),
             Metric::Test(test) => run.test = Some(test),
+            Metric::Gap { step } => run.notes.push(format!("lines of metrics.jsonl up to step {step} were lost before the run went on from there")),
             Metric::Other => {}
         }
     }

@@ -1,7 +1,7 @@
 //! The training loop, the only one: of runs that a description tells and of programs with modules of their own.
 use super::{Batch, Callback, Control, EarlyStopping, Safe, Score, stopping::Seen};
 use crate::{
-    Failure,
+    Failure, checkpoint,
     folder::{RunFolder, number},
     session::{Look, Session, Stepped},
     storage,
@@ -48,7 +48,7 @@ pub(crate) struct Kept {
 }
 impl Kept {
     pub fn read(value: Value) -> Result<Kept, Failure> {
-        serde_json::from_value(value).map_err(|e| Failure::Input(format!("the checkpoint's state.json: {e}")))
+        serde_json::from_value(value).map_err(|e| Failure::Input(format!("the checkpoint's {}", checkpoint::unfit(&e))))
     }
     pub fn losses(&self) -> Vec<f64> {
         self.losses.iter().map(|bits| f64::from_bits(*bits)).collect()
@@ -108,10 +108,13 @@ where
         }
         if let Some(state) = self.kept.loader {
             let own = self.loader.state();
-            let words = |s: &LoaderState| format!("{} records in batches of {}, {:?}", s.records, s.step, s.order);
+            // One ahead at most, and only in between: what is behind it is counted on.
+            if state.epoch > self.session.position().epoch.saturating_add(1) {
+                return Err(Failure::Input(format!("the checkpoint's state.json: the data are in epoch {}, the run is not: {own}", state.epoch)));
+            }
             self.loader
                 .restore(state)
-                .map_err(|_| Failure::Input(format!("the checkpoint was made with other data or another order: {}; now {}", words(&state), words(&own))))?;
+                .map_err(|_| Failure::Input(format!("the checkpoint's state.json: it was made with other data or another order: {state}; now {own}")))?;
         }
         Ok(())
     }

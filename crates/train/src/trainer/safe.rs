@@ -87,8 +87,9 @@ impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Failure {
         match &error {
             // A disk that fails while it writes is no damaged input, though a failed read of a checkpoint is damage.
-            CheckpointError::Storage(_) => Failure::Storage(error.to_string()),
+            CheckpointError::Storage(e) => e.clone().into(),
             CheckpointError::Damaged(_) | CheckpointError::NoneWhole { .. } | CheckpointError::Version { .. } => Failure::Input(error.to_string()),
+            CheckpointError::Tensor(e) => e.clone().into(),
             _ => Failure::Run(error.to_string()),
         }
     }
