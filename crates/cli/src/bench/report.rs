@@ -6,11 +6,13 @@ use adamant::{
     formats::whole::replace,
 };
 use adamant_bench::{
-    cli::out::appendable,
     place::Place,
     record::{Case, Record},
 };
-use adamant_train::Failure;
+use adamant_train::{
+    Failure,
+    storage::{Operation, StorageError, check_output},
+};
 use std::{
     io::Write,
     path::{Path, PathBuf},
@@ -28,7 +30,7 @@ pub struct Report {
 impl Report {
     /// Of what a device will do. The file is looked at first: what was measured in minutes is not lost to a wrong name.
     pub fn begin(file: &Path, device: Device, seconds: f64) -> Result<Report, Failure> {
-        appendable(file).map_err(|(_, why)| Failure::Storage(why))?;
+        check_output(file)?;
         let place = Place { device, threads: device.info().parallelism.max(1) };
         Ok(Report { file: file.into(), record: Record::begun(SystemTime::now(), place.settings(None, seconds, 0.0, false)) })
     }
@@ -45,8 +47,8 @@ impl Report {
     /// Writes the file, whole or not at all.
     pub fn write(mut self) -> Result<(), Failure> {
         self.record.load_after = adamant_bench::machine::Load::now();
-        let unwritable = |e: std::io::Error| Failure::Storage(format!("{}: {e}", self.file.display()));
-        let text = serde_json::to_string(&self.record).map_err(|e| unwritable(e.into()))?;
+        let text = serde_json::to_string(&self.record).map_err(|e| Failure::Run(format!("the report cannot be told: {e}")))?;
+        let unwritable = |e: std::io::Error| Failure::from(StorageError::of(Operation::Write, &self.file, text.len() as u64, &e));
         replace(&self.file, unwritable, |to| writeln!(to, "{text}").map_err(unwritable))
     }
 }
