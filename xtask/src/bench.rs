@@ -10,6 +10,7 @@ mod peers;
 mod performance;
 mod small;
 mod standing;
+mod tables;
 mod train;
 
 use crate::{device, exit::Exit, size};
@@ -31,6 +32,8 @@ enum Action {
     Performance(performance::Options),
     /// Crates in the tree and the size of a program, as `cargo xtask size`
     Size(size::Options),
+    /// Tables as they are, by the descriptions that are written for them, and scikit-learn on the same rows
+    Tables(tables::Options),
     /// How long builds take: the first commands of a user from nothing; of a package, after a change
     CompileTime(compile_time::Options),
 }
@@ -45,6 +48,7 @@ pub fn run(options: &Options) -> Exit {
         Action::Peers(o) => peers::run(o, &suite()),
         Action::Performance(o) => performance::run(o),
         Action::Size(o) => size::run(o),
+        Action::Tables(o) => tables::run(o),
         Action::CompileTime(o) => compile_time::run(o),
     }
 }

@@ -1,8 +1,9 @@
-//! `cargo xtask torture disk|kill|cost|threads|python|keys`: what a run survives. Each part prints one line per claim and ends with exit
+//! `cargo xtask torture disk|files|kill|cost|threads|python|keys`: what a run survives. Each part prints one line per claim and ends with exit
 //! code 1 if one does not hold; with `--json` it prints one document. A part that this machine cannot do is said to be
 //! skipped, with the reason.
 mod cost;
 mod disk;
+mod files;
 mod keys;
 mod kill;
 mod matrix;
@@ -27,6 +28,8 @@ pub struct Options {
 enum Part {
     /// Power cuts at every operation, flipped bits, truncations, full disks
     Disk(disk::Options),
+    /// Mutated files of every kind, through the readers that a user's program calls
+    Files(files::Options),
     /// The program is killed and interrupted at random moments, and goes on
     Kill(kill::Options),
     /// What a checkpoint each 100 steps costs
@@ -121,6 +124,7 @@ fn report(json: bool, claims: &[Claim]) -> Exit {
 pub fn run(options: &Options) -> Exit {
     match &options.part {
         Part::Disk(options) => disk::run(options),
+        Part::Files(options) => files::run(options),
         Part::Kill(options) => kill::run(options),
         Part::Cost(options) => cost::run(options),
         Part::Threads(options) => threads::run(options),

@@ -2,6 +2,7 @@
 use crate::out;
 use adamant_train::{
     Document, Failure,
+    dataset::describe_table,
     folder::text_of,
     storage::{Operation, StorageError},
     validate,
@@ -29,13 +30,20 @@ enum Verb {
     Validate(Validate),
 }
 #[derive(Args)]
-#[command(after_help = "Examples:\n  adamant config create table mine.toml\n  adamant config create text          prints it")]
+#[command(
+    after_help = "Examples:\n  adamant config create table iris.csv iris.toml   looks at the table\n  adamant config create table mine.toml\n  adamant config create text          prints it"
+)]
 struct Create {
     /// what is learned from
     #[arg(value_enum)]
     kind: Kind,
-    /// the file; stdout unless it is named
+    /// of a table, the CSV file that is looked at; else the description that is written, stdout unless it is named
     file: Option<PathBuf>,
+    /// the description that is written for a CSV file; stdout unless it is named
+    out: Option<PathBuf>,
+    /// of a table, the file of the answers, one for each row
+    #[arg(long, value_name = "FILE")]
+    target: Option<PathBuf>,
     /// replaces a file that is there
     #[arg(long)]
     force: bool,
@@ -93,9 +101,19 @@ pub fn run(options: &Config) -> (bool, Result<(), Failure>) {
     }
 }
 fn create(o: &Create) -> Result<(), Failure> {
-    let name = o.file.as_deref().and_then(Path::file_stem).map_or_else(|| "NAME".into(), |s| s.to_string_lossy());
-    let text = o.kind.text().replace("NAME", &name);
-    let Some(path) = &o.file else {
+    let is_toml = |path: &Path| path.extension().is_some_and(|e| e == "toml");
+    let table = o.file.as_deref().filter(|file| matches!(o.kind, Kind::Table) && !is_toml(file));
+    let out = if table.is_some() { &o.out } else { &o.file };
+    if table.is_none() && (o.out.is_some() || o.target.is_some()) {
+        return Err(Failure::Usage("two files are a table and its description: adamant config create table iris.csv iris.toml".into()));
+    }
+    let stem = |path: &Path| path.file_name().map(|n| n.to_string_lossy().split('.').next().unwrap_or_default().to_string());
+    let name = out.as_deref().or(table).and_then(stem).unwrap_or_else(|| "NAME".into());
+    let text = match table {
+        Some(table) => describe_table(&name, table, &seen_from(table, out.as_deref()), o.target.as_deref())?,
+        None => o.kind.text().replace("NAME", &name),
+    };
+    let Some(path) = out else {
         if o.json {
             out::line(json!({ "config": text }))?
         } else {
@@ -115,6 +133,15 @@ fn create(o: &Create) -> Result<(), Failure> {
         out::line(path.display())?
     }
     Ok(())
+}
+/// How a description names a file: as the command did, or from the folder where the description lies.
+fn seen_from(file: &Path, description: Option<&Path>) -> String {
+    let place = description.and_then(Path::parent).filter(|p| !p.as_os_str().is_empty());
+    let Some(place) = place else { return text_of(file) };
+    match (file.canonicalize(), place.canonicalize()) {
+        (Ok(file), Ok(place)) => text_of(file.strip_prefix(&place).unwrap_or(&file)),
+        _ => text_of(file),
+    }
 }
 fn read(o: &Validate) -> Result<Document, Failure> {
     let mut document = Document::read(&o.config)?;

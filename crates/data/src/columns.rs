@@ -255,11 +255,6 @@ pub fn learn(frame: &Frame, column: usize, rows: impl Iterator<Item = usize> + C
     };
     Ok(named(Becomes::Number { divide: scale.divide, mean: scale.mean, std: scale.std, fill }))
 }
-/// Mean and deviation of a column of targets.
-pub(crate) fn scale_of(values: impl Iterator<Item = f32> + Clone) -> Option<(f32, f32)> {
-    let s = Statistics::of(values.filter(|v| v.is_finite()))?;
-    Some((s.mean as f32, divisor(s.std)))
-}
 struct Statistics {
     mean: f64,
     std: f64,

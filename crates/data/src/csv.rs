@@ -1,9 +1,11 @@
 //! Records of a CSV file, one at a time: bytes to fields, with their line and their place, under limits. What the fields
 //! mean is [`crate::Frame`]'s affair; what the file looks like (delimiter, header), that of [`look`].
 mod look;
+mod survey;
 
 pub use look::Head;
 pub(crate) use look::{is_number, look};
+pub use survey::{Seen, Survey};
 
 use crate::Limits;
 use std::{
@@ -320,7 +322,7 @@ mod tests {
     fn a_record_that_is_cut_at_the_wrong_place_or_counted_on_the_wrong_line() {
         let comma = Delimiter::Byte(b',');
         for (bytes, delimiter, expected) in [
-            ("1,2\r\n\r\n\"a,\nb\", c \r\n# no\r\n3,\"\"\"\"", comma, vec![(1, 0, "1|2"), (3, 7, "a,\nb|c"), (6, 27, "3|\"")]),
+            ("1,2\r\n\r\n\"a,\nb\", c \r\n# no\r\n3,\"\"\"\"", comma, vec![(1, 0, "1|2"), (3, 7, "a,\nb|c"), (6, 25, "3|\"")]),
             ("\n\n1\n\n2", comma, vec![(3, 2, "1"), (5, 5, "2")]),
             ("1;2;\n;;\n", Delimiter::Byte(b';'), vec![(1, 0, "1|2|"), (2, 5, "||")]),
             ("a\rb\r", comma, vec![(1, 0, "a"), (1, 2, "b")]),
@@ -336,9 +338,12 @@ mod tests {
     #[test]
     fn a_record_without_an_end() {
         let limits = Limits { line_bytes: 4096, field_bytes: 1000, fields: 50, ..Limits::default() };
-        for (bytes, says) in
-            [("x".repeat(5000), "line_bytes"), ("x".repeat(2000), "field_bytes"), ("1,".repeat(60), "`fields`"), ("\"\n".repeat(1) + &"a\n".repeat(3000), "line_bytes")]
-        {
+        for (bytes, says) in [
+            ("x".repeat(5000), "line_bytes"),
+            ("x".repeat(2000), "field_bytes"),
+            ("1,".repeat(60), "`fields`"),
+            ("\"\n".repeat(1) + &"a\n".repeat(3000), "line_bytes"),
+        ] {
             let error = records(format!("1,2\n{bytes}").as_bytes(), Delimiter::Byte(b','), None, limits).unwrap_err();
             assert!(error.contains(says) && error.starts_with("line 2"), "{error}");
         }

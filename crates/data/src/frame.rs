@@ -36,6 +36,8 @@ pub struct FrameOptions {
 
 /// What stands for a value that is not there: a NaN that no text becomes.
 const MISSING: u32 = 0x7fc0_6d69;
+/// Places where lines and rows part, that are remembered: of a file whose every row is of several lines, the first ones.
+const LINES: usize = 1 << 18;
 /// Numbers in a block.
 const BLOCK: usize = 256 << 10;
 
@@ -58,7 +60,7 @@ pub struct Frame {
     rows_per_block: usize,
     len: usize,
     /// rows from which on the line is so many above the row
-    lines: Vec<(usize, u64)>,
+    lines: Vec<(usize, i64)>,
     bad: BTreeMap<usize, Bad>,
     has_missing: bool,
 }
@@ -123,7 +125,7 @@ impl Frame {
             return Err(file_error("frame", path, format!("{} numbers do not fill rows of {width}", values.len())));
         }
         let names = (0..width).map(|k| k.to_string()).collect();
-        let head = Head { delimiter: crate::Delimiter::Byte(b','), header: false, found: false, names, trailing: false, title: false };
+        let head = Head { delimiter: crate::Delimiter::Byte(b','), header: false, found: false, names, trailing: false, title: false, first: Vec::new() };
         let mut frame = Frame::empty(path, head, (0..width).map(|k| (k, Kind::Number)).collect());
         frame.len = values.len() / width;
         frame.rows_per_block = frame.len.max(1);
@@ -217,7 +219,7 @@ impl Frame {
     }
     fn line(&self, row: usize) -> u64 {
         let k = self.lines.partition_point(|(from, _)| *from <= row);
-        k.checked_sub(1).map_or(0, |k| row as u64 + self.lines[k].1)
+        k.checked_sub(1).map_or(0, |k| u64::try_from(row as i64 + self.lines[k].1).unwrap_or(0))
     }
 }
 pub(crate) fn is_missing(value: f32) -> bool {
@@ -246,8 +248,8 @@ fn read(file: FrameFile, options: &FrameOptions) -> std::result::Result<Frame, S
     let mut fields = Fields { csv: &csv, options, places: &mut places };
     while records.next()? {
         let row = frame.len;
-        let above = records.line - row as u64;
-        if frame.lines.last().is_none_or(|(_, last)| *last != above) {
+        let above = records.line as i64 - row as i64;
+        if frame.lines.last().is_none_or(|(_, last)| *last != above) && frame.lines.len() < LINES {
             frame.lines.push((row, above));
         }
         let count = records.len() - usize::from(trailing && records.len() == width + 1 && records.field(width).is_empty());

@@ -74,7 +74,8 @@ impl Idx {
         // A label beyond the classes makes its record bad; what stands in its place is never read.
         let told = |label: &u8| if usize::from(*label) < count { i64::from(*label) } else { 0 };
         let bad = bytes.iter().enumerate().filter(|(_, label)| usize::from(**label) >= count);
-        let bad: BTreeMap<usize, String> = bad.take(Limits::default().bad_records).map(|(row, l)| (row, format!("label {row} is {l}, of {count} classes"))).collect();
+        let bad: BTreeMap<usize, String> =
+            bad.take(Limits::default().bad_records).map(|(row, l)| (row, format!("label {row} is {l}, of {count} classes"))).collect();
         Ok(Rows::classes(bytes.iter().map(told).collect(), count)?.with_bad(&self.path, bad))
     }
     /// Images and their classes from two files. The images keep their shape `[height, width]`; [`Rows::shaped`] and
@@ -128,7 +129,9 @@ fn elements<T, const N: usize>(source: &mut impl Read, shape: Shape, most: u64, 
     let bytes =
         shape.elements().checked_mul(N).filter(|b| *b <= MAX_BYTES).ok_or_else(|| format!("its shape {shape} is over the limit of {MAX_BYTES} bytes"))?;
     if bytes as u64 > most {
-        return Err(format!("its shape {shape} needs {bytes} bytes, of which some are missing: it holds {most} at most (the limits are `inflate_ratio` and `inflated_bytes`)"));
+        return Err(format!(
+            "its shape {shape} needs {bytes} bytes, of which some are missing: it holds {most} at most (the limits are `inflate_ratio` and `inflated_bytes`)"
+        ));
     }
     let (mut values, mut piece) = (Vec::new(), vec![0; PIECE.min(bytes)]);
     let mut left = bytes;
@@ -228,10 +231,19 @@ mod tests {
     }
     #[test]
     fn labels_of_another_kind_or_outside_their_classes() {
-        for (bytes, says) in
-            [(file(0x08, &[3], &[0, 9, 10]), "label 2 is 10"), (file(0x08, &[1, 1], &[0]), "one axis"), (file(0x0c, &[1], &[0, 0, 0, 1]), "i32")]
-        {
+        for (bytes, says) in [(file(0x08, &[1, 1], &[0]), "one axis"), (file(0x0c, &[1], &[0, 0, 0, 1]), "i32")] {
             let error = open(&bytes).unwrap().into_classes(10).unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains("file.idx"), "{error}");
+        }
+        // A label beyond the classes spoils its own record; as does what is no number.
+        let labels = open(&file(0x08, &[3], &[0, 9, 10])).unwrap().into_classes(10).unwrap();
+        let numbers = [1.0f32, f32::NAN, 3.0].map(f32::to_be_bytes).concat();
+        let floats = open(&file(0x0d, &[3, 1], &numbers)).unwrap().into_rows().unwrap();
+        for (rows, bad, says) in [(labels, 2, "label 2 is 10, of 10 classes"), (floats, 1, "row 2, column 0: NaN")] {
+            for row in 0..3 {
+                assert_eq!(rows.read(row).is_err(), row == bad, "{row}");
+            }
+            let error = rows.read(bad).unwrap_err().to_string();
             assert!(error.contains(says) && error.contains("file.idx"), "{error}");
         }
     }

@@ -1,6 +1,6 @@
 //! Images in folders: each sub-folder is a class, in the order of their names. An image is decoded when it is read, so a
 //! damaged one is one bad record and not the end of a run.
-use crate::{BadRecord, Dataset, Description, Facts, Place, Scale, Target, file_error, dataset::row_of, wrong};
+use crate::{BadRecord, Dataset, Description, Facts, Place, Scale, Target, dataset::row_of, file_error, wrong};
 use adamant_core::{DType, Result, Shape, Tensor};
 use image::{DynamicImage, ImageReader, Limits, imageops::FilterType};
 use std::{

@@ -37,14 +37,14 @@ mod text;
 pub use adamant_formats::shown;
 pub use augment::{Augment, Augmented};
 pub use columns::{Answer, Becomes, Column, Columns, Habit, Missing, ScaleBy, TargetScale, learn, learn_classes};
-pub use csv::{CsvOptions, Delimiter, Head};
+pub use csv::{CsvOptions, Delimiter, Head, Seen, Survey};
 pub use dataset::{AnyDataset, AnyRecord, BadRecord, Cause, Dataset, Description, Draw, Examples, Facts, Numbered, Place, Target, examples};
 pub use frame::{Frame, FrameFile, FrameOptions, Kind};
 pub use idx::Idx;
 pub use images::{ImageFolder, ImageOptions, is_image, read_image};
+pub use limits::Limits;
 #[cfg(feature = "stream")]
 pub use loader::BatchStream;
-pub use limits::Limits;
 pub use loader::{DataLoader, DataLoaderBuilder, Epoch, LoaderState, Policy};
 pub use mapped::MmapRecords;
 pub use order::Order;

@@ -1,5 +1,5 @@
 //! Records of one size in a file that is mapped into memory: data sets larger than memory, at the cost of a page fault.
-use crate::{BadRecord, Dataset, Description, Place, Rows, Scale, file_error, dataset::row_of, wrong};
+use crate::{BadRecord, Dataset, Description, Place, Rows, Scale, dataset::row_of, file_error, wrong};
 use adamant_core::{DType, Result, Shape, Tensor, ToShape};
 use adamant_formats::{mmap::MappedFile, npy::Npy};
 use std::path::Path;

@@ -1,6 +1,8 @@
 //! A table as a data set: rows of a frame become inputs and answers as its columns say.
 use crate::{
-    Answer, BadRecord, Becomes, Columns, Dataset, Description, Facts, Frame, Kind, Labelled, Place, Rows, Scale, Target, dataset::row_of, file_error,
+    Answer, BadRecord, Becomes, Columns, Dataset, Description, Facts, Frame, Kind, Labelled, Place, Rows, Scale, Target,
+    dataset::row_of,
+    file_error,
     frame::{is_missing, spelled},
     wrong,
 };

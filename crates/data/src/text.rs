@@ -1,5 +1,5 @@
 //! Text for language models: a vocabulary, the tokens of a text, and windows of them with the token that follows each.
-use crate::{BadRecord, Dataset, Description, Facts, Limits, Place, Target, file_error, dataset::row_of, wrong};
+use crate::{BadRecord, Dataset, Description, Facts, Limits, Place, Target, dataset::row_of, file_error, wrong};
 use adamant_core::{DType, Result, Shape, Tensor};
 use std::{
     collections::{BTreeSet, HashMap},

@@ -190,7 +190,11 @@ impl Dictionary<'_> {
         }
     }
     fn expect(&mut self, what: &str) -> Result<(), String> {
-        if self.take(what) { Ok(()) } else { Err(format!("its header has no `{what}` before `{}`", crate::shown(self.rest.chars().take(20).collect::<String>()))) }
+        if self.take(what) {
+            Ok(())
+        } else {
+            Err(format!("its header has no `{what}` before `{}`", crate::shown(self.rest.chars().take(20).collect::<String>())))
+        }
     }
     fn string(&mut self) -> Result<String, String> {
         let quote = if self.take("'") {

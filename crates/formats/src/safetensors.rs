@@ -88,7 +88,9 @@ impl SafeTensors {
         bytes.try_reserve_exact(len).map_err(|e| format!("tensor `{}`: {e}", crate::shown(name)))?;
         bytes.resize(len, 0);
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        file.seek(SeekFrom::Start(self.data_start + start)).and_then(|_| file.read_exact(&mut bytes)).map_err(|e| format!("tensor `{}`: {e}", crate::shown(name)))?;
+        file.seek(SeekFrom::Start(self.data_start + start))
+            .and_then(|_| file.read_exact(&mut bytes))
+            .map_err(|e| format!("tensor `{}`: {e}", crate::shown(name)))?;
         Ok((dtype, shape, bytes))
     }
 }

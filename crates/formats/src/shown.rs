@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn a_text_that_reaches_the_terminal_as_it_is() {
-        for hostile in ["\u{1b}]0;owned\u{7}", "a\rb\nc\td\u{8}", "\u{9b}31m", "\u{202e}gpj.exe", "\u{2066}x\u{2069}", "\u{feff}", "\u{200b}", "\u{2028}", "\0"] {
+        for hostile in ["\u{1b}]0;owned\u{7}", "a\rb\nc\td\u{8}", "\u{9b}31m", "\u{202e}gpj.exe", "\u{2066}x\u{2069}", "\u{feff}", "\u{200b}", "\u{2028}", "\0"]
+        {
             let text = shown(hostile);
             assert!(text.chars().all(|c| !c.is_control() && !is_hidden(c)), "{text:?}");
             // What is shown is shown the same when it is quoted again.

@@ -4,11 +4,13 @@
 //! by one other, to be learned by heart). Beside it stand the loader's habits: `workers`, `prefetch_factor`, `timeout`,
 //! `on_bad_record`.
 mod arrays;
+mod describe;
 mod inputs;
 mod source;
 mod split;
 mod table;
 
+pub use describe::describe_table;
 pub use inputs::Inputs;
 
 use crate::{

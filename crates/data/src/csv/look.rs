@@ -18,6 +18,8 @@ pub struct Head {
     pub trailing: bool,
     /// is the first line a title: of another width than the others, or counts of rows and columns
     pub title: bool,
+    /// the fields of the first line
+    pub first: Vec<String>,
 }
 impl Head {
     /// The number of a column by its name, or by its number.
@@ -89,7 +91,7 @@ fn score(records: &[Vec<String>]) -> (usize, usize) {
     let alike = records.iter().filter(|r| r.len() == width);
     let numbers = alike.flatten().filter(|field| is_number(field.as_bytes(), true) || field.is_empty()).count();
     // A few titles do not matter.
-    let agreed = if 10 * count >= 9 * records.len() || records.len() - count <= 2 { 100 } else { 100 * count / records.len().max(1) };
+    let agreed = if 10 * count >= 9 * records.len() || (records.len() >= 8 && records.len() - count <= 2) { 100 } else { 100 * count / records.len().max(1) };
     (1 + agreed, 100 * numbers / (count * width).max(1))
 }
 /// Is it a number, also one with a comma for a point?
@@ -104,10 +106,11 @@ fn head(delimiter: Delimiter, records: &[Vec<String>], options: &CsvOptions) -> 
     let none: Vec<String> = Vec::new();
     let first = records.first().unwrap_or(&none);
     let rest = records.get(1..).unwrap_or_default();
-    let (usual_width, _) = usual(if rest.is_empty() { records } else { rest });
+    let (usual_width, _) = usual(records);
     let is_missing = |field: &str| field.is_empty() || options.missing_values.iter().any(|m| m == field);
     let number = |field: &str| is_number(field.as_bytes(), true);
-    let is_title = is_title(first, usual_width, &number) || (!rest.is_empty() && first.len() + 1 < usual_width);
+    // Row names and a delimiter at the end make a difference of one.
+    let is_title = is_title(first, usual_width, &number) || (rest.len() > 1 && first.len().abs_diff(usual_width) > 1);
     let header = options.header.unwrap_or_else(|| !is_title && is_header(first, rest, &number, &is_missing));
     // Of a file with row names, the header may have one name less.
     let short = header && first.len() + 1 == usual_width && !rest.is_empty() && first.last().is_some_and(|f| !f.is_empty());
@@ -119,7 +122,13 @@ fn head(delimiter: Delimiter, records: &[Vec<String>], options: &CsvOptions) -> 
     let width = if rest.is_empty() { first.len() } else { usual_width } - usize::from(trailing);
     let mut names: Vec<String> = Vec::with_capacity(width);
     for k in 0..width {
-        let own = if !header { None } else if short { k.checked_sub(1).and_then(|k| first.get(k)) } else { first.get(k) };
+        let own = if !header {
+            None
+        } else if short {
+            k.checked_sub(1).and_then(|k| first.get(k))
+        } else {
+            first.get(k)
+        };
         let mut name = own.filter(|n| !n.is_empty()).cloned().unwrap_or_else(|| k.to_string());
         let again = names.iter().filter(|n| **n == name).count();
         if again > 0 {
@@ -127,7 +136,7 @@ fn head(delimiter: Delimiter, records: &[Vec<String>], options: &CsvOptions) -> 
         }
         names.push(name);
     }
-    Head { delimiter, header, found: options.header.is_none(), names, trailing, title: is_title && options.header.is_none() }
+    Head { delimiter, header, found: options.header.is_none(), names, trailing, title: is_title, first: first.clone() }
 }
 /// Counts of rows and columns and names of classes, as scikit-learn's own tables begin.
 fn is_title(first: &[String], width: usize, number: &dyn Fn(&str) -> bool) -> bool {
@@ -197,9 +206,15 @@ mod tests {
             let head = seen(text);
             let split = if names.contains('|') { '|' } else { ' ' };
             let names: Vec<&str> = names.split(split).collect();
-            assert_eq!((head.delimiter.to_string().as_str(), head.header, head.names.iter().map(String::as_str).collect::<Vec<_>>()), (delimiter, header, names), "{text:?}");
+            assert_eq!(
+                (head.delimiter.to_string().as_str(), head.header, head.names.iter().map(String::as_str).collect::<Vec<_>>()),
+                (delimiter, header, names),
+                "{text:?}"
+            );
         }
-        for (text, title) in [("150,4,setosa,versicolor,virginica\n5.1,3.5,1.4,0.2,0\n4,3,1,0,1\n", true), ("A title\na,b,c\n1,2,3\n", true), ("a,b\n1,2\n", false)] {
+        for (text, title) in
+            [("150,4,setosa,versicolor,virginica\n5.1,3.5,1.4,0.2,0\n4,3,1,0,1\n", true), ("A title\na,b,c\n1,2,3\n", true), ("a,b\n1,2\n", false)]
+        {
             assert_eq!(seen(text).title, title, "{text:?}");
         }
     }

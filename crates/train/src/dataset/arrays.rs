@@ -6,9 +6,7 @@ use super::{
 };
 use crate::{Failure, config::Section, evaluate::Show};
 use adamant_core::{DType, Element, HostVec, Shape};
-use adamant_data::{
-    Answer, Columns, Examples, Frame, FrameInputs, Habit, Labelled, Limits, Missing, Rows, Scale, ScaleBy, TargetScale, examples, learn,
-};
+use adamant_data::{Answer, Columns, Examples, Frame, FrameInputs, Habit, Labelled, Limits, Missing, Rows, Scale, ScaleBy, TargetScale, examples, learn};
 use adamant_formats::{npy::Npy, npz::Npz};
 use std::{
     collections::BTreeMap,
@@ -160,7 +158,9 @@ impl Arrays {
                 let frame = Arc::new(Frame::of_numbers(path, shape[1], floats(&elements), self.allow_nonfinite)?);
                 Ok(Err(FrameInputs::new(frame, columns.clone(), (0..shape[1]).collect())?))
             }
-            Some(columns) => Err(Failure::Input(format!("{}: its shape is {shape}; the model was trained on [rows, {}]", path.display(), columns.inputs.len()))),
+            Some(columns) => {
+                Err(Failure::Input(format!("{}: its shape is {shape}; the model was trained on [rows, {}]", path.display(), columns.inputs.len())))
+            }
             None => Ok(Ok(self.rows(elements, shape, path)?)),
         }
     }

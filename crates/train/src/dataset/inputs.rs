@@ -7,9 +7,7 @@ use super::{
 };
 use crate::{Failure, config::Section};
 use adamant_core::Tensor;
-use adamant_data::{
-    BadRecord, Columns, Dataset, Facts, Frame, FrameInputs, Idx, ImageOptions, Policy, Rows, Table as Numbers, is_image, read_image,
-};
+use adamant_data::{BadRecord, Columns, Dataset, Facts, Frame, FrameInputs, Idx, ImageOptions, Policy, Rows, Table as Numbers, is_image, read_image};
 use adamant_formats::npy::Npy;
 use std::{path::Path, sync::Arc};
 
@@ -37,7 +35,11 @@ impl Inputs {
             // A picture is one record.
             Err(Failure::Input(reason)) if policy != Policy::Fail && is_image(path) => {
                 let place = adamant_data::Place { file: path.to_path_buf(), index: 0, offset: 0 };
-                return Ok(Inputs { rows: AnyRows::Plain(Rows::new(Vec::<f32>::new(), [0, 1])?), good: Vec::new(), left_out: vec![BadRecord::new(place, reason)] });
+                return Ok(Inputs {
+                    rows: AnyRows::Plain(Rows::new(Vec::<f32>::new(), [0, 1])?),
+                    good: Vec::new(),
+                    left_out: vec![BadRecord::new(place, reason)],
+                });
             }
             Err(e) => return Err(e),
         };

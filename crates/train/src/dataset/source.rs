@@ -166,7 +166,8 @@ impl Source {
 }
 /// How numbers of a file become inputs. A mean or a deviation that is a list is another's affair.
 pub(super) fn scale(s: &Section<'_>, mean: bool, std: bool) -> Result<Scale, Failure> {
-    let number = |key: &'static str, asked: bool, usual: f32| -> Result<f32, Failure> { Ok(if asked { s.number(key)? } else { None }.map_or(usual, |v| v as f32)) };
+    let number =
+        |key: &'static str, asked: bool, usual: f32| -> Result<f32, Failure> { Ok(if asked { s.number(key)? } else { None }.map_or(usual, |v| v as f32)) };
     let d = Scale::default();
     let scale = Scale { divide: number("divisor", true, d.divide)?, mean: number("mean", mean, d.mean)?, std: number("std", std, d.std)? };
     for (key, v) in [("divisor", scale.divide), ("std", scale.std)] {

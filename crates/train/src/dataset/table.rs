@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{Failure, config::Section, evaluate::Show};
 use adamant_data::{
-    Answer, Becomes, Column, Columns, CsvOptions, Delimiter, Examples, Frame, FrameAnswers, FrameFile, FrameInputs, FrameOptions, Habit, Head, Kind,
-    Labelled, Limits, Missing, Pick, Scale, ScaleBy, Subset, TargetScale, examples, learn, learn_classes,
+    Answer, Becomes, Column, Columns, CsvOptions, Delimiter, Examples, Frame, FrameAnswers, FrameFile, FrameInputs, FrameOptions, Habit, Head, Kind, Labelled,
+    Limits, Missing, Pick, Scale, ScaleBy, Subset, TargetScale, examples, learn, learn_classes,
 };
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Fields that stand for a missing value where nothing else is said.
-const MISSING: [&str; 9] = ["", "NA", "N/A", "?", "null", "NULL", "None", "nan", "NaN"];
+pub(in crate::dataset) const MISSING: [&str; 9] = ["", "NA", "N/A", "?", "null", "NULL", "None", "nan", "NaN"];
 
 /// What a section says of a table.
 pub(in crate::dataset) struct Table {
@@ -218,13 +218,17 @@ impl Table {
         for (number, name) in answers {
             let there = if columns.header && opened.head().header { opened.head().names.iter().position(|n| n == name) } else { Some(number) };
             let number = there.filter(|n| *n < opened.head().names.len());
-            let number = number.ok_or_else(|| Failure::Input(format!("{}: column `{}` is missing, which is tested", path.display(), adamant_data::shown(name))))?;
+            let number =
+                number.ok_or_else(|| Failure::Input(format!("{}: column `{}` is missing, which is tested", path.display(), adamant_data::shown(name))))?;
             picked.push((number, self.answer_kind()));
         }
         let options = FrameOptions { columns: picked, missing_is_bad: self.habit.missing == Missing::Fail, allow_nonfinite: self.allow_nonfinite };
         let frame = Arc::new(opened.read(&options)?);
         let places = (inputs..frame.columns().len()).collect();
-        let set = Labelled::new(FrameInputs::new(frame.clone(), columns.clone(), (0..inputs).collect())?, FrameAnswers::new(frame.clone(), columns.clone(), places)?)?;
+        let set = Labelled::new(
+            FrameInputs::new(frame.clone(), columns.clone(), (0..inputs).collect())?,
+            FrameAnswers::new(frame.clone(), columns.clone(), places)?,
+        )?;
         let rows = (self.habit.missing == Missing::Skip && frame.has_missing())
             .then(|| (0..frame.len()).filter(|row| !frame.row_has_missing(*row)).collect::<Arc<[usize]>>());
         how.check(&set, rows.as_deref())?;

@@ -1,0 +1,277 @@
+//! A description for a table that somebody has: the file is looked at, and what it says is written down, so that a person
+//! reads it and changes what was guessed wrong.
+use super::table::MISSING;
+use crate::Failure;
+use adamant_data::{CsvOptions, Delimiter, Head, Seen, Survey, shown};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+/// Names that a column of answers often has.
+const CLASSES: [&str; 16] = [
+    "label",
+    "labels",
+    "class",
+    "classes",
+    "target",
+    "y",
+    "species",
+    "outcome",
+    "diagnosis",
+    "category",
+    "result",
+    "survived",
+    "churn",
+    "default",
+    "income",
+    "output",
+];
+const NUMBERS: [&str; 12] = ["target", "y", "price", "value", "medv", "score", "mpg", "charges", "salary", "cost", "output", "median_house_value"];
+/// Names that a column of no meaning often has.
+const NAMELESS: [&str; 6] = ["id", "index", "row", "rowid", "unnamed: 0", "uuid"];
+/// Classes that one column is thought to hold at most.
+const MOST_CLASSES: usize = 30;
+/// Lines before the table that are looked through.
+const TITLES: usize = 10;
+
+/// A description of at most 25 lines that learns from a table: a linear model on scaled columns. `data` is how the file is
+/// named in it; `target` is a second file that holds the answers, looked for beside the first unless it is named.
+///
+/// # Errors
+/// `Input`: a file that cannot be read, or has nothing to learn from.
+pub fn describe_table(name: &str, path: &Path, data: &str, target: Option<&Path>) -> Result<String, Failure> {
+    let (options, survey, title) = look(path)?;
+    let target = match target {
+        Some(target) => Some((target.to_path_buf(), look(target)?.1)),
+        None => beside(path, &survey),
+    };
+    let rows = survey.rows;
+    let answer = match &target {
+        Some((file, own)) => Answer { column: None, is_class: is_class(&own.columns[0], own.rows), file: Some(beside_name(data, file)) },
+        None => answer(&survey, &title)?,
+    };
+    let answers: &Seen = match (&target, answer.column) {
+        (Some((_, own)), _) => &own.columns[0],
+        (None, Some(column)) => &survey.columns[column],
+        (None, None) => return Err(Failure::Input(format!("{}: no column is left to be predicted", path.display()))),
+    };
+    let column = |k: usize| if survey.head.header { quoted(&survey.head.names[k]) } else { k.to_string() };
+    let list = |columns: &[usize]| columns.iter().map(|k| column(*k)).collect::<Vec<_>>().join(", ");
+    let others = || (0..survey.columns.len()).filter(|k| Some(*k) != answer.column);
+    let (mut ignored, mut categorical) = (Vec::new(), Vec::new());
+    for k in others() {
+        let seen = &survey.columns[k];
+        let own = survey.head.names[k].to_lowercase();
+        let counts = seen.counts && (NAMELESS.contains(&own.as_str()) || k == 0);
+        let name_only = NAMELESS.contains(&own.as_str()) && seen.levels.is_none();
+        if seen.held(rows) == 0 || counts || name_only || (!seen.is_numeric(rows) && seen.levels.is_none()) {
+            ignored.push(k);
+        } else if !seen.is_numeric(rows) {
+            categorical.push(k);
+        }
+    }
+    let inputs: Vec<usize> = others().filter(|k| !ignored.contains(k)).collect();
+    if inputs.is_empty() {
+        return Err(Failure::Input(format!("{}: no column is left to learn from", path.display())));
+    }
+    let missing = inputs.iter().any(|k| survey.columns[*k].missing > 0);
+    let commas = survey.columns.iter().any(|c| c.commas > 0 && c.is_numeric(rows));
+    let bad = survey.odd + answers.missing + answers.nonfinite + inputs.iter().map(|k| survey.columns[*k].nonfinite).sum::<usize>();
+
+    let train = (rows as f64 * 0.75).max(1.0);
+    let batch = if train < 4000.0 { 64 } else { 256 };
+    let per_epoch = (train / batch as f64).ceil();
+    let epochs = (2000.0 / per_epoch).ceil().clamp(5.0, 500.0);
+    let what = match answer.column {
+        Some(k) if survey.head.header => format!("`{}`", shown(&survey.head.names[k])),
+        Some(k) => format!("column {k}"),
+        None => "the targets".into(),
+    };
+    let classes = answers.levels.as_ref().map_or(0, |l| l.len());
+    let kind = if answer.is_class { format!(" ({classes} classes)") } else { String::new() };
+    let mut t = String::new();
+    let mut line = |text: String| {
+        // Writing to a text does not fail.
+        let _ = writeln!(t, "{text}");
+    };
+    line(format!("# Learns {what}{kind} from {} columns of {rows} rows: adamant train {name}.toml", inputs.len()));
+    line("seed = 1".into());
+    line(format!("epochs = {epochs}"));
+    line(format!("batch = {batch}"));
+    let out = if answer.is_class { "\"$classes\"".into() } else { "1".to_string() };
+    line(format!("model = {{ layers = [{{ kind = \"Linear\", in_features = \"$features\", out_features = {out} }}] }}"));
+    // What logistic and ridge regression do by themselves: one unit of penalty on the weights for the sum over all rows.
+    // Of two classes, each has half of the weights of the one that logistic regression has: twice the decay is the same.
+    let decay = if answer.is_class && classes != 2 { 1.0 / train } else { 2.0 / train };
+    line(format!("optimizer = {{ kind = \"Adam\", lr = 0.02, weight_decay = {decay:.1e} }}"));
+    line("schedule = { kind = \"CosineAnnealingLR\" } # the rate falls to zero".into());
+    line("\n[data]".into());
+    line("kind = \"csv\"".into());
+    line(format!("path = {}", quoted(data)));
+    if survey.head.delimiter != Delimiter::Byte(b',') {
+        line(format!("delimiter = {}", quoted(&survey.head.delimiter.to_string()).replace("\\\\t", "\\t")));
+    }
+    if options.skip_rows > 0 {
+        line(format!("skip_rows = {} # a title", options.skip_rows));
+    }
+    if let Some(comment) = options.comment {
+        line(format!("comment = \"{}\"", char::from(comment)));
+    }
+    line(format!("header = {}", survey.head.header));
+    if commas {
+        line("decimal = \",\"".into());
+    }
+    match (&answer.file, answer.column) {
+        (Some(file), _) => line(format!("target_path = {}", quoted(file))),
+        (None, Some(k)) if answer.is_class => line(format!("label = {}", column(k))),
+        (None, k) => line(format!("targets = [{}]", k.map_or_else(String::new, column))),
+    }
+    if answer.is_class && title.len() == classes && !title.is_empty() {
+        line(format!("classes = [{}]", title.iter().map(|c| quoted(c)).collect::<Vec<_>>().join(", ")));
+    } else if answer.is_class && answer.file.is_some() {
+        let names: Vec<String> = sorted(answers).iter().map(|c| quoted(c)).collect();
+        line(format!("classes = [{}]", names.join(", ")));
+    }
+    if !answer.is_class {
+        line("target_scale = \"standard\"".into());
+    }
+    if !categorical.is_empty() {
+        line(format!("categorical = [{}] # one input for each text", list(&categorical)));
+        line("unknown = \"zero\" # a text that was never learned from is none of them".into());
+    }
+    if !ignored.is_empty() {
+        line(format!("ignore = [{}]", list(&ignored)));
+    }
+    if missing {
+        line("missing = \"median\" # or \"mean\", \"skip\", \"fail\"".into());
+    }
+    if bad > 0 {
+        line("on_bad_record = \"skip\"".into());
+        if bad > 50 {
+            line(format!("at_most = {}", 2 * bad));
+        }
+    }
+    line("scale = \"standard\" # of each column, learned from the training part".into());
+    line(format!("test = {{ share = 0.25, seed = 1, stratify = {} }}", answer.is_class));
+    Ok(t)
+}
+/// Where the answers are.
+struct Answer {
+    column: Option<usize>,
+    is_class: bool,
+    file: Option<String>,
+}
+/// The file under the options that fit it, and the names of classes that its title holds.
+fn look(path: &Path) -> Result<(CsvOptions, Survey, Vec<String>), Failure> {
+    let mut options = CsvOptions { missing_values: MISSING.map(String::from).to_vec(), ..CsvOptions::default() };
+    let mut title = Vec::new();
+    loop {
+        let survey = Survey::of(path, &options)?;
+        let Head { first, title: is_title, .. } = &survey.head;
+        if options.comment.is_none() && first.first().is_some_and(|f| f.starts_with('#')) {
+            options.comment = Some(b'#');
+        } else if *is_title && options.skip_rows < TITLES {
+            title = if let [_, _, classes @ ..] = &first[..] { classes.iter().filter(|c| !c.is_empty()).cloned().collect() } else { Vec::new() };
+            options.skip_rows += 1;
+        } else {
+            return Ok((options, survey, title));
+        }
+    }
+}
+/// Could it be a column of classes?
+fn is_class(seen: &Seen, rows: usize) -> bool {
+    let Some(levels) = &seen.levels else { return false };
+    (2..=MOST_CLASSES).contains(&levels.len()) && !seen.fractions && 3 * levels.len() <= rows.max(6)
+}
+fn answer(survey: &Survey, title: &[String]) -> Result<Answer, Failure> {
+    let (rows, columns) = (survey.rows, &survey.columns);
+    let class = |k: usize| is_class(&columns[k], rows);
+    let number = |k: usize| columns[k].is_numeric(rows);
+    let last = columns.len() - 1;
+    let as_class = |column: usize| Ok(Answer { column: Some(column), is_class: true, file: None });
+    let named = |names: &[&str]| {
+        let place = |name: &&str| survey.head.names.iter().position(|n| n.to_lowercase() == *name);
+        names.iter().filter(|_| survey.head.header).find_map(place)
+    };
+    if !title.is_empty() && class(last) {
+        return as_class(last);
+    }
+    if let Some(k) = named(&CLASSES).filter(|k| class(*k)) {
+        return as_class(k);
+    }
+    if let Some(k) = named(&NUMBERS).filter(|k| number(*k)) {
+        return Ok(Answer { column: Some(k), is_class: false, file: None });
+    }
+    let texts: Vec<usize> = (0..columns.len()).filter(|k| !number(*k)).collect();
+    match texts[..] {
+        // One column of a few texts among numbers.
+        [k] if class(k) => return as_class(k),
+        _ => {}
+    }
+    if class(last) {
+        return as_class(last);
+    }
+    // Whole numbers, a few of them, one after the other: classes that were numbered.
+    let numbered = |k: usize| {
+        let levels: Option<Vec<i64>> = columns[k].levels.as_ref().and_then(|l| l.keys().map(|t| t.parse().ok()).collect());
+        levels.is_some_and(|mut l| {
+            l.sort_unstable();
+            l.len() >= 2 && (l[0] == 0 || l[0] == 1) && l.windows(2).all(|w| w[1] == w[0] + 1)
+        })
+    };
+    let candidates: Vec<usize> = (0..last).filter(|k| class(*k) && numbered(*k)).collect();
+    match candidates[..] {
+        [0, ..] => return as_class(0),
+        [k] if columns.iter().enumerate().all(|(c, seen)| c == k || seen.fractions) => return as_class(k),
+        _ => {}
+    }
+    if number(last) {
+        return Ok(Answer { column: Some(last), is_class: false, file: None });
+    }
+    match (0..columns.len()).rev().find(|k| class(*k)) {
+        Some(k) => as_class(k),
+        None => Err(Failure::Input("no column looks like classes or like a number to be predicted; write `label` or `targets` by hand".into())),
+    }
+}
+/// A file beside the table that holds its answers: a name that begins alike and says so, one column, and as many rows.
+fn beside(path: &Path, survey: &Survey) -> Option<(PathBuf, Survey)> {
+    let name = |p: &Path| p.file_name().map(|n| n.to_string_lossy().to_lowercase());
+    let own = name(path)?;
+    let stem: String = own.chars().take_while(|c| !matches!(c, '_' | '-' | '.')).collect();
+    if stem.len() < 3 || own.contains("target") || own.contains("label") {
+        return None;
+    }
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder).ok()?.filter_map(|e| e.ok().map(|e| e.path())).collect();
+    found.sort();
+    let says_so = |p: &PathBuf| name(p).is_some_and(|n| n != own && n.starts_with(&stem) && (n.contains("target") || n.contains("label")));
+    found.into_iter().filter(says_so).find_map(|p| {
+        let other = look(&p).ok()?.1;
+        (other.columns.len() == 1 && other.rows == survey.rows).then_some((p, other))
+    })
+}
+/// The name of a file that lies beside another.
+fn beside_name(data: &str, file: &Path) -> String {
+    let own = file.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    Path::new(data).parent().map_or_else(|| own.clone(), |folder| folder.join(&own).to_string_lossy().into_owned())
+}
+/// The classes of a column in order.
+fn sorted(seen: &Seen) -> Vec<String> {
+    let mut names: Vec<String> = seen.levels.iter().flat_map(|l| l.keys().cloned()).collect();
+    if names.iter().all(|n| n.parse::<f64>().is_ok()) {
+        names.sort_by(|a, b| a.parse::<f64>().unwrap_or(0.0).total_cmp(&b.parse::<f64>().unwrap_or(0.0)));
+    }
+    names
+}
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted += &format!("\\u{:04X}", c as u32),
+            c => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
