@@ -156,12 +156,12 @@ fn a_module_of_ones_own_that_goes_on_otherwise_than_it_would_have() {
         let (whole, run) = (place.path().join(format!("whole-{k}")), place.path().join(format!("run-{k}")));
         let undisturbed = fit(&whole, pace, 1, None, 50, Counts::default()).unwrap();
         for stop in [1, 5, 6, 13, 20] {
-            let failure = fit(&run, pace, stop, Some(stop), 50, Counts::default()).unwrap_err();
+            let failure = fit(&run, pace, stop, Some(stop), 50, Counts::default()).err().unwrap();
             assert!(matches!(failure, Failure::Interrupted { signal: 2, step, checkpoint: Some(_) } if step == stop), "{failure}");
             if stop == 1 {
                 // The first start decides the initial values.
                 fs::remove_dir_all(&run).unwrap();
-                fit(&run, pace, 1, Some(2), 50, Counts::default()).unwrap_err();
+                fit(&run, pace, 1, Some(2), 50, Counts::default()).err().unwrap();
             }
         }
         let resumed = fit(&run, pace, 9, None, 50, Counts::default()).unwrap();
@@ -213,7 +213,7 @@ fn a_callback_that_is_not_called_where_it_should_be() {
 #[test]
 fn a_module_of_ones_own_that_goes_on_under_other_numbers() {
     let place = tempfile::tempdir().unwrap();
-    fit(place.path(), Pace::Cycle, 1, Some(4), 50, Counts::default()).unwrap_err();
+    fit(place.path(), Pace::Cycle, 1, Some(4), 50, Counts::default()).err().unwrap();
     let other = Device::reference().scoped(|| {
         let net = Net::new();
         let optimizer = Adam::new(0.04).over(net.parameters());
