@@ -119,6 +119,20 @@ impl Tensor {
         let stored = crate::schedule::no_buffer(meta);
         Tensor::from_value(record::ready(meta, Origin::here(), stored))
     }
+    /// A tensor that has a shape and no data, for what looks at shapes only ([`crate::graph::Graph::capture`]). It takes no
+    /// memory; to read it, or what was computed from it, is an error.
+    ///
+    /// ```
+    /// # use adamant_core::{DType, Device, Meta, Shape, Tensor};
+    /// let shape = Shape::new(&[1 << 20, 1 << 20]).map_err(|e| e.to_string())?;
+    /// let huge = Tensor::shape_only(Meta { shape, dtype: DType::F32, device: Device::reference() });
+    /// assert_eq!(huge.dims::<2>()?, [1 << 20, 1 << 20]);
+    /// assert!(huge.sum(..).item::<f32>().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shape_only(meta: Meta) -> Tensor {
+        Tensor::placeholder(meta)
+    }
     /// A tensor that carries an error: every op on it gives the same one, every read returns it.
     pub fn failed(error: Error) -> Tensor {
         // A failed tensor has no meta anybody may see; the reference device is always there.

@@ -34,10 +34,7 @@ fn table(rows: usize, width: usize, padding_idx: Option<usize>) -> Result<Tensor
     let drawn = init::normal([rows, width], 0.0, 1.0)?;
     match padding_idx {
         None => Ok(drawn),
-        Some(row) if row < rows => {
-            let keep: Vec<f32> = (0..rows).map(|r| (r != row) as u8 as f32).collect();
-            (drawn * Tensor::from_vec(keep, [rows, 1])).ok()
-        }
+        Some(row) if row < rows => init::without_row(drawn, row),
         Some(row) => Err(Error::new("embedding", ErrorKind::Argument(format!("padding_idx {row} is outside a table of {rows} rows")))),
     }
 }

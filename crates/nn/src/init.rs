@@ -1,11 +1,52 @@
 //! Initial values. Shapes are those of weights: `[out, in, ..kernel]`; fan-in is `in · kernel`, fan-out `out · kernel`.
 //! Sources: Glorot and Bengio 2010 (xavier), He et al. 2015 (kaiming), Saxe et al. 2013 (orthogonal),
 //! Martens 2010 (sparse); defaults as in `torch.nn.init`.
-use adamant_core::{DType, Device, Error, ErrorKind, Result, Rng, Shape, Tensor, shape::ToShape};
-use std::{cell::RefCell, collections::HashMap};
+use adamant_core::{DType, Device, Error, ErrorKind, Meta, Result, Rng, Shape, Tensor, shape::ToShape};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+};
 
 thread_local! {
     static GENERATORS: RefCell<(u64, HashMap<u32, Rng>)> = RefCell::new((0, HashMap::new()));
+    static SHAPES_ONLY: Cell<bool> = const { Cell::new(false) };
+}
+/// Runs `f`, in which initial values of this thread are shapes without numbers: a layer that is built there takes no memory
+/// and no time, however large it is. Its shapes can be asked for, and its forward pass captured
+/// ([`adamant_core::graph::Graph`]); to read a parameter is an error.
+///
+/// ```
+/// # use adamant_nn::{Linear, Walk, init};
+/// # adamant_core::Device::reference().make_current();
+/// let huge = init::shapes_only(|| Linear::new(1_000_000, 1_000_000))?;
+/// assert_eq!(huge.parameter_count(), 1_000_001_000_000);
+/// assert!(huge.weight.read().to_vec::<f32>().is_err());
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub fn shapes_only<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SHAPES_ONLY.set(self.0);
+        }
+    }
+    let _restore = Restore(SHAPES_ONLY.replace(true));
+    f()
+}
+/// What `draw` makes of a shape, or the shape alone.
+#[track_caller]
+fn values(shape: impl ToShape, draw: impl FnOnce(Shape) -> Result<Tensor>) -> Result<Tensor> {
+    let shape = to_shape(shape)?;
+    if SHAPES_ONLY.get() { Ok(Tensor::shape_only(Meta { shape, dtype: DType::F32, device: Device::current()? })) } else { draw(shape) }
+}
+/// Room for numbers of the host.
+#[track_caller]
+fn room<T>(count: usize) -> Result<Vec<T>> {
+    let mut room = Vec::new();
+    match room.try_reserve_exact(count) {
+        Ok(()) => Ok(room),
+        Err(_) => Err(Error::new("init", ErrorKind::OutOfMemory { asked: count.saturating_mul(size_of::<T>()), in_use: 0, cap: None })),
+    }
 }
 /// Starts this thread's generators, from which layers draw their initial values and their dropout masks, from a seed.
 pub fn manual_seed(seed: u64) {
@@ -116,7 +157,7 @@ fn to_shape(shape: impl ToShape) -> Result<Shape> {
 /// There is no device or no such shape.
 #[track_caller]
 pub fn uniform(shape: impl ToShape, low: f64, high: f64) -> Result<Tensor> {
-    (draw()?.uniform(shape, DType::F32) * (high - low) + low).ok()
+    values(shape, |shape| (draw()?.uniform(shape, DType::F32) * (high - low) + low).ok())
 }
 /// f32, normal.
 ///
@@ -124,7 +165,7 @@ pub fn uniform(shape: impl ToShape, low: f64, high: f64) -> Result<Tensor> {
 /// As [`uniform`].
 #[track_caller]
 pub fn normal(shape: impl ToShape, mean: f64, std: f64) -> Result<Tensor> {
-    (draw()?.normal(shape, DType::F32) * std + mean).ok()
+    values(shape, |shape| (draw()?.normal(shape, DType::F32) * std + mean).ok())
 }
 /// f32, one value everywhere.
 ///
@@ -132,7 +173,18 @@ pub fn normal(shape: impl ToShape, mean: f64, std: f64) -> Result<Tensor> {
 /// As [`uniform`].
 #[track_caller]
 pub fn constant(shape: impl ToShape, value: f64) -> Result<Tensor> {
-    Tensor::full(shape, value, DType::F32).ok()
+    values(shape, |shape| Tensor::full(shape, value, DType::F32).ok())
+}
+/// A table of rows with zeros in one of them.
+#[track_caller]
+pub(crate) fn without_row(table: Tensor, row: usize) -> Result<Tensor> {
+    if SHAPES_ONLY.get() {
+        return Ok(table);
+    }
+    let rows = table.shape()?[0];
+    let mut keep: Vec<f32> = room(rows)?;
+    keep.extend((0..rows).map(|r| f32::from(r != row)));
+    (table * Tensor::from_vec(keep, [rows, 1])).ok()
 }
 /// Zeros.
 ///
@@ -230,18 +282,20 @@ pub fn trunc_normal(shape: impl ToShape, mean: f64, std: f64, low: f64, high: f6
             ErrorKind::Argument(format!("[{low}, {high}] holds next to nothing of a normal distribution with mean {mean} and standard deviation {std}")),
         )
     };
-    let rng = draw()?;
-    let mut values: Vec<f32> = Vec::with_capacity(shape.elements());
-    for _ in 0..1_000 {
-        let missing = shape.elements() - values.len();
-        if missing == 0 {
-            return Tensor::from_vec(values, shape).ok();
+    values(shape, |shape| {
+        let rng = draw()?;
+        let mut values: Vec<f32> = room(shape.elements())?;
+        for _ in 0..1_000 {
+            let missing = shape.elements() - values.len();
+            if missing == 0 {
+                return Tensor::from_vec(values, shape).ok();
+            }
+            let drawn = rng.normal(missing.max(64), DType::F32).to_vec::<f32>()?;
+            let fits = drawn.into_iter().map(|z| (z as f64 * std + mean) as f32).filter(|v| (low..=high).contains(&(*v as f64)));
+            values.extend(fits.take(missing));
         }
-        let drawn = rng.normal(missing.max(64), DType::F32).to_vec::<f32>()?;
-        let fits = drawn.into_iter().map(|z| (z as f64 * std + mean) as f32).filter(|v| (low..=high).contains(&(*v as f64)));
-        values.extend(fits.take(missing));
-    }
-    Err(refuse())
+        Err(refuse())
+    })
 }
 /// Rows (or columns, if there are fewer) that are orthogonal and of length `gain`, over the axes after the first.
 ///
@@ -251,40 +305,43 @@ pub fn trunc_normal(shape: impl ToShape, mean: f64, std: f64, low: f64, high: f6
 pub fn orthogonal(shape: impl ToShape, gain: f64) -> Result<Tensor> {
     let shape = to_shape(shape)?;
     fans(shape)?;
-    let rows = shape[0];
-    let cols = shape.elements() / rows.max(1);
-    let (count, len) = (rows.min(cols), rows.max(cols));
-    let rng = draw()?;
-    let drawn = if rng.cell().meta().device.info().dtypes.contains(&DType::F64) {
-        rng.normal([count, len], DType::F64).to_vec::<f64>()?
-    } else {
-        // The device has no f64: the host draws the same numbers and hands the generator back behind them.
-        let device = rng.cell().meta().device;
-        let RngState(start) = rng_state(device)?;
-        let host = Rng::new_on(0, 0, Device::reference())?;
-        host.cell().set(&Tensor::from_vec_on(start.to_vec(), [4], Device::reference()))?;
-        let drawn = host.normal([count, len], DType::F64).to_vec::<f64>()?;
-        rng.cell().set(&Tensor::from_vec_on(host.cell().read().to_vec::<u32>()?, [4], device))?;
-        drawn
-    };
-    let mut basis: Vec<Vec<f64>> = Vec::with_capacity(count);
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
-    for v in drawn.chunks_exact(len.max(1)) {
-        let mut v = v.to_vec();
-        // Gram-Schmidt, twice: once leaves an error of the condition number, twice none (Giraud et al. 2005).
-        for _ in 0..2 {
-            for b in &basis {
-                let along = dot(&v, b);
-                v.iter_mut().zip(b).for_each(|(x, y)| *x -= along * y);
+    values(shape, |shape| {
+        let rows = shape[0];
+        let cols = shape.elements() / rows.max(1);
+        let (count, len) = (rows.min(cols), rows.max(cols));
+        let rng = draw()?;
+        let drawn = if rng.cell().meta().device.info().dtypes.contains(&DType::F64) {
+            rng.normal([count, len], DType::F64).to_vec::<f64>()?
+        } else {
+            // The device has no f64: the host draws the same numbers and hands the generator back behind them.
+            let device = rng.cell().meta().device;
+            let RngState(start) = rng_state(device)?;
+            let host = Rng::new_on(0, 0, Device::reference())?;
+            host.cell().set(&Tensor::from_vec_on(start.to_vec(), [4], Device::reference()))?;
+            let drawn = host.normal([count, len], DType::F64).to_vec::<f64>()?;
+            rng.cell().set(&Tensor::from_vec_on(host.cell().read().to_vec::<u32>()?, [4], device))?;
+            drawn
+        };
+        let mut basis: Vec<Vec<f64>> = Vec::with_capacity(count);
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+        for v in drawn.chunks_exact(len.max(1)) {
+            let mut v = v.to_vec();
+            // Gram-Schmidt, twice: once leaves an error of the condition number, twice none (Giraud et al. 2005).
+            for _ in 0..2 {
+                for b in &basis {
+                    let along = dot(&v, b);
+                    v.iter_mut().zip(b).for_each(|(x, y)| *x -= along * y);
+                }
             }
+            let length = dot(&v, &v).sqrt();
+            v.iter_mut().for_each(|x| *x /= length);
+            basis.push(v);
         }
-        let length = dot(&v, &v).sqrt();
-        v.iter_mut().for_each(|x| *x /= length);
-        basis.push(v);
-    }
-    let at = |r: usize, c: usize| (gain * if rows <= cols { basis[r][c] } else { basis[c][r] }) as f32;
-    let values = (0..rows * cols).map(|k| at(k / cols, k % cols)).collect();
-    Tensor::from_vec::<f32>(values, shape).ok()
+        let at = |r: usize, c: usize| (gain * if rows <= cols { basis[r][c] } else { basis[c][r] }) as f32;
+        let mut values: Vec<f32> = room(rows * cols)?;
+        values.extend((0..rows * cols).map(|k| at(k / cols, k % cols)));
+        Tensor::from_vec(values, shape).ok()
+    })
 }
 /// Normal with the given standard deviation, a share of each column's elements zero.
 ///
@@ -296,17 +353,20 @@ pub fn sparse(shape: impl ToShape, sparsity: f64, std: f64) -> Result<Tensor> {
     if shape.rank() != 2 || !(0.0..=1.0).contains(&sparsity) {
         return Err(Error::new("sparse", ErrorKind::Argument(format!("shape {shape} and sparsity {sparsity}: two axes and a share of 0 to 1 are needed"))));
     }
-    let (rows, cols) = (shape[0], shape[1]);
-    let zeros = (sparsity * rows as f64).ceil() as usize;
-    let rng = draw()?;
-    let mut values = (rng.normal(shape, DType::F32) * std).to_vec::<f32>()?;
-    let order = rng.bits(shape).to_vec::<u32>()?;
-    for c in 0..cols {
-        let mut rows: Vec<usize> = (0..rows).collect();
-        rows.sort_by_key(|r| (order[r * cols + c], *r));
-        rows.into_iter().take(zeros).for_each(|r| values[r * cols + c] = 0.0);
-    }
-    Tensor::from_vec(values, shape).ok()
+    values(shape, |shape| {
+        let (rows, cols) = (shape[0], shape[1]);
+        let zeros = (sparsity * rows as f64).ceil() as usize;
+        let rng = draw()?;
+        let mut values = (rng.normal(shape, DType::F32) * std).to_vec::<f32>()?;
+        let order = rng.bits(shape).to_vec::<u32>()?;
+        for c in 0..cols {
+            let mut column: Vec<usize> = room(rows)?;
+            column.extend(0..rows);
+            column.sort_by_key(|r| (order[r * cols + c], *r));
+            column.into_iter().take(zeros).for_each(|r| values[r * cols + c] = 0.0);
+        }
+        Tensor::from_vec(values, shape).ok()
+    })
 }
 /// Ones on the diagonal.
 ///
@@ -318,8 +378,12 @@ pub fn eye(shape: impl ToShape) -> Result<Tensor> {
     if shape.rank() != 2 {
         return Err(Error::new("eye", ErrorKind::Shape { shape, expected: "two axes".into() }));
     }
-    let cols = shape[1].max(1);
-    Tensor::from_vec((0..shape.elements()).map(|k| (k / cols == k % cols) as u8 as f32).collect(), shape).ok()
+    values(shape, |shape| {
+        let cols = shape[1].max(1);
+        let mut values: Vec<f32> = room(shape.elements())?;
+        values.extend((0..shape.elements()).map(|k| f32::from(k / cols == k % cols)));
+        Tensor::from_vec(values, shape).ok()
+    })
 }
 /// The identity of a convolution: output channel c of each group repeats input channel c.
 ///
@@ -334,15 +398,19 @@ pub fn dirac(shape: impl ToShape, groups: usize) -> Result<Tensor> {
             ErrorKind::Shape { shape, expected: format!("a convolution's weight of 3 to 5 axes whose output channels {groups} groups divide") },
         ));
     }
-    let kernel: usize = shape[2..].iter().product();
-    let centre = shape[2..].iter().fold(0, |at, k| at * k + k / 2);
-    let per_group = shape[0] / groups;
-    let mut values = vec![0f32; shape.elements()];
-    for out in 0..shape[0] {
-        let input = out % per_group;
-        if input < shape[1] {
-            values[(out * shape[1] + input) * kernel + centre] = 1.0;
+    values(shape, |shape| {
+        let kernel: usize = shape[2..].iter().product();
+        let centre = shape[2..].iter().fold(0, |at, k| at * k + k / 2);
+        let per_group = shape[0] / groups;
+        let mut values: Vec<f32> = room(shape.elements())?;
+        values.resize(shape.elements(), 0.0);
+        for out in 0..shape[0] {
+            let input = out % per_group;
+            // An empty kernel has no centre.
+            if let Some(one) = values.get_mut((out * shape[1] + input) * kernel + centre).filter(|_| input < shape[1] && kernel > 0) {
+                *one = 1.0;
+            }
         }
-    }
-    Tensor::from_vec(values, shape).ok()
+        Tensor::from_vec(values, shape).ok()
+    })
 }

@@ -1,9 +1,19 @@
-//! Reading a description: values know the line they stand on, sections know which keys were asked for.
-use crate::Failure;
+//! Reading a description: values know the line they stand on, sections ([`Section`]) know which keys were asked for, and a
+//! [`check`] of all sections finds out what is wrong with each key.
+pub(crate) mod check;
+mod section;
+
+pub use section::Section;
+
+use crate::{Failure, failure::shown};
 use adamant_core::profile::record_function;
-use adamant_nn::nearest;
-use std::{cell::RefCell, collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
 use toml::de::{DeTable, DeValue};
+
+/// The longest description, in bytes. The longest that people write is a thousandth of it.
+const LONGEST: u64 = 1 << 20;
+/// How deep tables and lists may lie inside each other.
+const DEEPEST: usize = 16;
 
 /// A value and where it came from.
 #[derive(Clone, Debug)]
@@ -52,7 +62,21 @@ impl Document {
     /// `Input`: it cannot be read or is no TOML.
     pub fn read(path: &Path) -> Result<Document, Failure> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|e| Failure::Input(format!("{name}: {e}")))?;
+        let refuse = |what: String| Failure::Input(format!("{name}: {what}"));
+        if path.is_dir() {
+            return Err(refuse("a folder; the description is a file in it".into()));
+        }
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|e| refuse(e.to_string()))?;
+        file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|e| refuse(e.to_string()))?;
+        if bytes.len() as u64 > LONGEST {
+            return Err(refuse(format!("more than {LONGEST} bytes; no description is as long as that")));
+        }
+        let text = String::from_utf8(bytes).map_err(|e| {
+            let at = e.utf8_error().valid_up_to();
+            let line = 1 + e.as_bytes()[..at].iter().filter(|b| **b == b'\n').count();
+            Failure::Input(format!("{name}:{line}: byte {at} is no UTF-8; a description is a text in UTF-8"))
+        })?;
         Document::parse(&name, &text)
     }
     /// Parses a text; `name` stands in messages.
@@ -61,12 +85,19 @@ impl Document {
     /// `Input`: it is no TOML.
     pub fn parse(name: &str, text: &str) -> Result<Document, Failure> {
         let _range = record_function("parse");
-        let line_of = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|b| **b == b'\n').count();
-        let refuse = |at: usize, what: &str| Failure::Input(format!("{name}:{}: {}", line_of(at), what.trim_end()));
-        let table = DeTable::parse(text).map_err(|e| refuse(e.span().map_or(0, |s| s.start), e.message()))?;
+        // A mark at the beginning says only that the text is UTF-8.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let starts: Vec<usize> = std::iter::once(0).chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(k, _)| k + 1)).collect();
+        let line_of = |at: usize| starts.partition_point(|start| *start <= at).max(1);
+        let refuse = |line: usize, what: &str| Failure::Input(format!("{name}:{line}: {what}"));
+        let table = DeTable::parse(text).map_err(|e| {
+            let line = line_of(e.span().map_or(0, |s| s.start));
+            let there = text.lines().nth(line - 1).unwrap_or_default().trim();
+            refuse(line, &format!("{} in `{}`", e.message().trim_end(), shown(there)))
+        })?;
         let at = |k: usize| Origin::Line(line_of(k));
-        let value = tree(&DeValue::Table(table.into_inner()), Origin::Line(1), &at).map_err(|(at, what)| match at {
-            Origin::Line(line) => Failure::Input(format!("{name}:{line}: {what}")),
+        let value = tree(&DeValue::Table(table.into_inner()), Origin::Line(1), "", 0, &at).map_err(|(at, what)| match at {
+            Origin::Line(line) => refuse(line, &what),
             Origin::CommandLine => Failure::Input(format!("{name}: {what}")),
         })?;
         Ok(Document { name: name.into(), root: Node { value, from: Origin::Line(1) } })
@@ -77,14 +108,17 @@ impl Document {
     /// # Errors
     /// `Usage`: no `=`, or a path through something that is no table.
     pub fn set(&mut self, assignment: &str) -> Result<(), Failure> {
-        let refuse = |what: String| Failure::Usage(format!("--set {assignment}: {what}"));
+        let refuse = |what: String| Failure::Usage(format!("--set {}: {what}", shown(assignment)));
         let Some((key, text)) = assignment.split_once('=') else { return Err(refuse("write key=value".into())) };
         let text = text.trim();
         if key.trim().split('.').any(|part| part.trim().is_empty()) {
             return Err(refuse("write key=value, the key's parts with a dot between them".into()));
         }
+        if key.split('.').count() > DEEPEST {
+            return Err(refuse(format!("a key has at most {DEEPEST} parts")));
+        }
         let value = match DeValue::parse(text) {
-            Ok(v) => tree(v.get_ref(), Origin::CommandLine, &|_| Origin::CommandLine).map_err(|(_, what)| refuse(what))?,
+            Ok(v) => tree(v.get_ref(), Origin::CommandLine, key.trim(), 0, &|_| Origin::CommandLine).map_err(|(_, what)| refuse(what))?,
             Err(_) => Value::Text(text.into()),
         };
         let mut place = &mut self.root;
@@ -120,6 +154,22 @@ impl Document {
         fill(&mut resolved.root.value, words);
         resolved
     }
+    /// Does a value say `$word`?
+    pub(crate) fn names(&self, word: &str) -> bool {
+        fn says(value: &Value, word: &str) -> bool {
+            match value {
+                Value::Table(t) => t.values().any(|n| says(&n.value, word)),
+                Value::List(l) => l.iter().any(|n| says(&n.value, word)),
+                Value::Text(text) => text.strip_prefix('$') == Some(word),
+                _ => false,
+            }
+        }
+        says(&self.root.value, word)
+    }
+    /// Is there a section of this name?
+    pub(crate) fn names_section(&self, key: &str) -> bool {
+        matches!(&self.root.value, Value::Table(root) if root.contains_key(key))
+    }
     /// The description as TOML: comments are lost, nothing else.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
@@ -142,7 +192,7 @@ impl Document {
     /// # Errors
     /// Never: a document is a table.
     pub fn root(&self) -> Result<Section<'_>, Failure> {
-        Section::of(&self.name, "", &self.root)
+        Section::root(self, false)
     }
 }
 /// Each value that is no table and no list, as text, by its dotted key.
@@ -201,18 +251,30 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 type Bad = (Origin, String);
-fn tree(value: &DeValue<'_>, from: Origin, at: &dyn Fn(usize) -> Origin) -> Result<Value, Bad> {
+/// The value at `path`, of which the parts know where they stand.
+fn tree(value: &DeValue<'_>, from: Origin, path: &str, depth: usize, at: &dyn Fn(usize) -> Origin) -> Result<Value, Bad> {
+    let refuse = |what: String| Err((from, if path.is_empty() { what } else { format!("`{}`: {what}", shown(path)) }));
+    let under = |key: &str| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
+    if depth > DEEPEST {
+        return refuse(format!("more than {DEEPEST} tables or lists inside each other"));
+    }
     Ok(match value {
         DeValue::Boolean(v) => Value::Flag(*v),
         DeValue::String(v) => Value::Text(v.to_string()),
-        DeValue::Integer(v) => Value::Int(i64::from_str_radix(v.as_str(), v.radix()).map_err(|_| (from, format!("{} is no integer of 64 bits", v.as_str())))?),
-        DeValue::Float(v) => Value::Float(v.as_str().parse().map_err(|e| (from, format!("{}: {e}", v.as_str())))?),
-        DeValue::Datetime(v) => return Err((from, format!("{v}: no key takes a date"))),
+        DeValue::Integer(v) => match i64::from_str_radix(v.as_str(), v.radix()) {
+            Ok(v) => Value::Int(v),
+            Err(_) => return refuse(format!("{} is no integer of 64 bits", shown(v.as_str()))),
+        },
+        DeValue::Float(v) => match v.as_str().parse() {
+            Ok(v) => Value::Float(v),
+            Err(e) => return refuse(format!("{}: {e}", shown(v.as_str()))),
+        },
+        DeValue::Datetime(v) => return refuse(format!("{v} is a date; no key takes one")),
         DeValue::Array(list) => {
             let mut nodes = Vec::new();
-            for v in list.iter() {
+            for (k, v) in list.iter().enumerate() {
                 let from = at(v.span().start);
-                nodes.push(Node { value: tree(v.get_ref(), from, at)?, from });
+                nodes.push(Node { value: tree(v.get_ref(), from, &under(&k.to_string()), depth + 1, at)?, from });
             }
             Value::List(nodes)
         }
@@ -220,185 +282,9 @@ fn tree(value: &DeValue<'_>, from: Origin, at: &dyn Fn(usize) -> Origin) -> Resu
             let mut nodes = BTreeMap::new();
             for (key, v) in table.iter() {
                 let from = at(key.span().start);
-                nodes.insert(key.get_ref().to_string(), Node { value: tree(v.get_ref(), from, at)?, from });
+                nodes.insert(key.get_ref().to_string(), Node { value: tree(v.get_ref(), from, &under(key.get_ref()), depth + 1, at)?, from });
             }
             Value::Table(nodes)
         }
     })
-}
-
-/// A table of the description. What is asked for is noted; [`Section::finish`] refuses the rest.
-pub struct Section<'a> {
-    document: &'a str,
-    path: String,
-    from: Origin,
-    table: &'a BTreeMap<String, Node>,
-    known: RefCell<Vec<&'static str>>,
-}
-macro_rules! getters {
-    ($($(#[$doc:meta])* $name:ident -> $ty:ty, $what:literal: $($pattern:pat $(if $guard:expr)? => $result:expr),+;)*) => { $(
-        $(#[$doc])*
-        ///
-        /// # Errors
-        /// `Usage`: it is there and is something else.
-        pub fn $name(&self, key: &'static str) -> Result<Option<$ty>, Failure> {
-            let Some(node) = self.node(key) else { return Ok(None) };
-            match &node.value {
-                $($pattern $(if $guard)? => Ok(Some($result)),)+
-                other => Err(self.refuse(node.from, format!("`{}` takes {}, not {}", self.full(key), $what, other.kind()))),
-            }
-        }
-    )* };
-}
-impl<'a> Section<'a> {
-    fn of(document: &'a str, path: &str, node: &'a Node) -> Result<Section<'a>, Failure> {
-        let section = |table| Section { document, path: path.into(), from: node.from, table, known: RefCell::default() };
-        static EMPTY: BTreeMap<String, Node> = BTreeMap::new();
-        match &node.value {
-            Value::Table(table) => Ok(section(table)),
-            other => Err(section(&EMPTY).refuse(node.from, format!("`{path}` is a table, not {}", other.kind()))),
-        }
-    }
-    fn full(&self, key: &str) -> String {
-        if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) }
-    }
-    fn node(&self, key: &'static str) -> Option<&'a Node> {
-        self.known.borrow_mut().push(key);
-        self.table.get(key)
-    }
-    fn refuse(&self, from: Origin, what: String) -> Failure {
-        match from {
-            Origin::Line(line) => Failure::Input(format!("{}:{line}: {what}", self.document)),
-            Origin::CommandLine => Failure::Usage(format!("--set: {what}")),
-        }
-    }
-    /// An error about this section.
-    pub fn wrong(&self, what: impl Into<String>) -> Failure {
-        self.refuse(self.from, what.into())
-    }
-    /// An error about a key of this section.
-    pub fn wrong_key(&self, key: &str, what: impl std::fmt::Display) -> Failure {
-        self.refuse(self.table.get(key).map_or(self.from, |n| n.from), format!("`{}`: {what}", self.full(key)))
-    }
-    getters! {
-        /// A number.
-        number -> f64, "a number": Value::Float(v) => *v, Value::Int(v) => *v as f64;
-        /// A size: an integer that is not negative.
-        size -> usize, "an integer from 0 on": Value::Int(v) if *v >= 0 => *v as usize;
-        /// An integer.
-        int -> i64, "an integer": Value::Int(v) => *v;
-        /// True or false.
-        flag -> bool, "true or false": Value::Flag(v) => *v;
-        /// A text.
-        text -> &'a str, "a text": Value::Text(v) => v.as_str();
-    }
-    /// Two numbers.
-    ///
-    /// # Errors
-    /// `Usage`: it is there and is something else.
-    pub fn pair(&self, key: &'static str) -> Result<Option<(f64, f64)>, Failure> {
-        let Some(node) = self.node(key) else { return Ok(None) };
-        let number = |n: &Node| match n.value {
-            Value::Float(v) => Some(v),
-            Value::Int(v) => Some(v as f64),
-            _ => None,
-        };
-        let pair = match &node.value {
-            Value::List(l) if l.len() == 2 => number(&l[0]).zip(number(&l[1])),
-            _ => None,
-        };
-        pair.map(Some).ok_or_else(|| self.refuse(node.from, format!("`{}` takes two numbers, as [0.9, 0.999]", self.full(key))))
-    }
-    /// One integer or a list of them.
-    ///
-    /// # Errors
-    /// `Usage`: it is there and is something else.
-    pub fn ints(&self, key: &'static str) -> Result<Option<Vec<i64>>, Failure> {
-        let Some(node) = self.node(key) else { return Ok(None) };
-        let one = |n: &Node| if let Value::Int(v) = n.value { Some(v) } else { None };
-        let all: Option<Vec<i64>> = match &node.value {
-            Value::List(l) => l.iter().map(one).collect(),
-            _ => one(node).map(|v| vec![v]),
-        };
-        all.map(Some).ok_or_else(|| self.refuse(node.from, format!("`{}` takes an integer or a list of integers", self.full(key))))
-    }
-    /// One size or a list of them.
-    ///
-    /// # Errors
-    /// `Usage`: it is there and is something else.
-    pub fn sizes(&self, key: &'static str) -> Result<Option<Vec<usize>>, Failure> {
-        match self.ints(key)? {
-            None => Ok(None),
-            Some(v) if v.iter().all(|v| *v >= 0) => Ok(Some(v.into_iter().map(|v| v as usize).collect())),
-            Some(_) => Err(self.wrong_key(key, "sizes are not negative")),
-        }
-    }
-    /// A table.
-    ///
-    /// # Errors
-    /// `Usage`: it is there and is something else.
-    pub fn section(&self, key: &'static str) -> Result<Option<Section<'a>>, Failure> {
-        let Some(node) = self.node(key) else { return Ok(None) };
-        Section::of(self.document, &self.full(key), node).map(Some)
-    }
-    /// A list of tables.
-    ///
-    /// # Errors
-    /// `Usage`: it is there and is something else.
-    pub fn sections(&self, key: &'static str) -> Result<Option<Vec<Section<'a>>>, Failure> {
-        let Some(node) = self.node(key) else { return Ok(None) };
-        let Value::List(list) = &node.value else {
-            return Err(self.refuse(node.from, format!("`{}` takes a list of tables, not {}", self.full(key), node.value.kind())));
-        };
-        list.iter().enumerate().map(|(k, n)| Section::of(self.document, &format!("{}.{k}", self.full(key)), n)).collect::<Result<_, _>>().map(Some)
-    }
-    /// What must be there.
-    ///
-    /// # Errors
-    /// `Usage`: it is missing.
-    pub fn need<T>(&self, key: &'static str, value: Option<T>) -> Result<T, Failure> {
-        value.ok_or_else(|| self.wrong(format!("`{}` is missing", self.full(key))))
-    }
-    /// The `kind` of the section, one of those given.
-    ///
-    /// # Errors
-    /// `Usage`: it is missing or another, with the nearest spelling.
-    pub fn kind(&self, kinds: &[&'static str]) -> Result<&'static str, Failure> {
-        let given = self.need("kind", self.text("kind")?)?;
-        kinds.iter().find(|k| **k == given).copied().ok_or_else(|| {
-            let hint = match nearest(given, kinds.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("there are {}", kinds.join(", ")),
-            };
-            self.wrong_key("kind", format!("there is no `{given}`; {hint}"))
-        })
-    }
-    /// Keys that may be there, though nobody has come to ask for them.
-    pub(crate) fn expect(&self, keys: &[&'static str]) {
-        self.known.borrow_mut().extend(keys);
-    }
-    /// Refuses the keys that nobody asked for.
-    ///
-    /// # Errors
-    /// `Usage`: the first such key, with its line and the nearest known spelling.
-    pub fn finish(&self) -> Result<(), Failure> {
-        self.unknown().into_iter().next().map_or(Ok(()), Err)
-    }
-    /// All keys that nobody asked for, each as an error with its line and the nearest known spelling.
-    pub fn unknown(&self) -> Vec<Failure> {
-        let known = self.known.borrow();
-        self.table.iter().filter(|(k, _)| !known.contains(&k.as_str())).map(|(key, node)| self.no_key(&known, key, node)).collect()
-    }
-    fn no_key(&self, known: &[&'static str], key: &str, node: &Node) -> Failure {
-        let hint = match nearest(key, known.iter().copied()) {
-            Some(near) => format!("; did you mean `{near}`?"),
-            None => {
-                let mut all = known.to_vec();
-                all.sort_unstable();
-                all.dedup();
-                format!("; there are {}", all.join(", "))
-            }
-        };
-        self.refuse(node.from, format!("unknown key `{}`{hint}", self.full(key)))
-    }
 }

@@ -2,8 +2,8 @@
 use crate::{
     Document, Failure, dataset, evaluate, model,
     session::{Look, Session},
-    setup::Setup,
-    summary::{self, Summary},
+    setup::{self, Prepared, Setup},
+    summary::Summary,
 };
 use adamant_core::{DType, Device};
 use adamant_data::{Dataset, Examples, Pick, Subset};
@@ -101,21 +101,63 @@ pub struct Sample {
 /// A description that makes no sense; data that cannot be read or do not tell.
 pub fn sample(document: &Document, folder: &Path, input: Option<(Vec<usize>, DType)>) -> Result<Sample, Failure> {
     if let Some(input) = input {
+        let (document, _) = for_input(document, folder, &input)?;
         let root = document.root()?;
         let model = model::model(root.need("model", root.section("model")?)?)?;
         return Ok(Sample { model, input, batch: root.size("batch")?.unwrap_or(1) });
     }
     let setup = Setup::of(document, folder)?;
-    let facts = setup.parts.train.describe().inputs.ok_or_else(|| Failure::Usage("the data do not tell the shape of an input; give it by --input".into()))?;
+    let facts = setup.parts.train.describe().inputs.ok_or_else(no_shape)?;
     Ok(Sample { model: setup.model, input: (facts.shape.to_vec(), facts.dtype), batch: setup.batch })
 }
-/// The layers of a description's model with what they cost for a batch, without running it. `input` is as for [`sample`].
+fn no_shape() -> Failure {
+    Failure::Usage("the data do not tell the shape of an input; give it by --input".into())
+}
+/// The description for inputs of a shape: `$features` is their number of elements; `$vocabulary` and `$classes` are what the
+/// data section says, or else numbers that are assumed, which are told.
+fn for_input(document: &Document, folder: &Path, (shape, _): &(Vec<usize>, DType)) -> Result<(Document, Vec<(&'static str, usize)>), Failure> {
+    let unread = setup::keys(document, folder).unread;
+    let mut words = setup::words(unread.as_ref());
+    // Where nothing is said of the data, nothing is known of them.
+    for (word, usual) in setup::words(None) {
+        if words.iter().all(|(known, _)| *known != word) {
+            words.push((word, usual));
+        }
+    }
+    let features = shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).ok_or_else(|| Failure::Usage("so many inputs do not fit into memory".into()))?;
+    words.iter_mut().filter(|(word, _)| *word == "features").for_each(|(_, n)| *n = features);
+    let assumed = words.iter().copied().filter(|(word, _)| *word != "features" && document.names(word)).collect();
+    Ok((document.resolve(&words), assumed))
+}
+/// The layers of a description's model with what they cost, and what had to be assumed for it.
+#[derive(Clone, Debug)]
+pub struct Summarised {
+    /// the layers and their totals
+    pub summary: Summary,
+    /// words of the description whose numbers follow from data that were not read, with the numbers that were taken
+    pub assumed: Vec<(&'static str, usize)>,
+}
+/// The layers of a description's model with what they cost for a batch, without running it. `input` is as for [`sample`];
+/// where it is given, no data are read.
 ///
 /// # Errors
 /// A description that makes no sense, or layers that do not take the input.
-pub fn summarise(document: &Document, folder: &Path, input: Option<(Vec<usize>, DType)>, batch: Option<usize>) -> Result<Summary, Failure> {
-    let Sample { model, input: (shape, dtype), batch: usual } = sample(document, folder, input)?;
-    Ok(summary::summary(&model, &shape, dtype, batch.unwrap_or(usual))?)
+pub fn summarise(document: &Document, folder: &Path, input: Option<(Vec<usize>, DType)>, batch: Option<usize>) -> Result<Summarised, Failure> {
+    let Some(input) = input else {
+        let (_, shapes) = Prepared::for_batch(document, folder, batch)?.looked_at.ok_or_else(no_shape)?;
+        return Ok(Summarised { summary: shapes.summary, assumed: Vec::new() });
+    };
+    // A description of a model alone can be looked at; one of a run is to be right.
+    if document.names_section("data")
+        && let Some(fault) = setup::keys(document, folder).faults.into_iter().next()
+    {
+        return Err(fault);
+    }
+    let (document, assumed) = for_input(document, folder, &input)?;
+    let root = document.root()?;
+    let batch = batch.unwrap_or(root.size("batch")?.unwrap_or(1));
+    let shapes = model::shapes(&root.need("model", root.section("model")?)?, &input.0, input.1, batch)?;
+    Ok(Summarised { summary: shapes.summary, assumed })
 }
 impl DryRun {
     /// Seconds of all steps, at the pace of those that were timed.

@@ -89,7 +89,7 @@ impl fmt::Display for Failure {
             | Failure::Run(text)
             | Failure::Diverged(text)
             | Failure::Memory(text)
-            | Failure::Storage(text) => f.write_str(text),
+            | Failure::Storage(text) => f.write_str(&cut(text, LONGEST)),
             Failure::Interrupted { signal, step, checkpoint } => {
                 let name = match signal {
                     2 => "SIGINT",
@@ -105,9 +105,33 @@ impl fmt::Display for Failure {
         }
     }
 }
+/// The longest text of a failure, and the longest piece of a file in it, in characters.
+const LONGEST: usize = 4000;
+const PIECE: usize = 200;
+/// A piece of a file as it stands in a message: what would move the cursor of a terminal or give it orders is written out,
+/// and a long piece loses its middle.
+pub(crate) fn shown(piece: &str) -> String {
+    cut(piece, PIECE)
+}
+fn cut(text: &str, most: usize) -> String {
+    let plain = |c: char| c == '\n' || !(c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
+    let written = |part: &mut dyn Iterator<Item = char>| -> String {
+        part.fold(String::new(), |mut line, c| {
+            if plain(c) { line.push(c) } else { line.extend(c.escape_default()) }
+            line
+        })
+    };
+    let length = text.chars().count();
+    if length <= most {
+        return written(&mut text.chars());
+    }
+    let half = most / 2;
+    let (head, tail) = (written(&mut text.chars().take(half)), written(&mut text.chars().skip(length - half)));
+    format!("{head} ... {} characters ... {tail}", length - 2 * half)
+}
 impl std::error::Error for Failure {}
 /// The op, what is wrong, and in which layer of the description; the line of this crate's source that called it is left out.
-fn in_words(error: &adamant_core::Error) -> String {
+pub(crate) fn in_words(error: &adamant_core::Error) -> String {
     let mut text = format!("{}: {}", error.op(), error.kind());
     let layer = error.scope();
     if !layer.is_empty() {

@@ -38,7 +38,7 @@ pub mod trained;
 mod watch;
 
 pub use config::Document;
-pub use dry::{DryRun, Sample, dry_run, sample, summarise};
+pub use dry::{DryRun, Sample, Summarised, dry_run, sample, summarise};
 pub use evaluate::{EvaluateOptions, Evaluation, evaluate};
 pub use failure::Failure;
 pub use model::model;

@@ -1,10 +1,22 @@
 //! Stacked layers from their descriptions: PyTorch's kinds under PyTorch's argument names.
-use crate::{Failure, config::Section};
+mod shapes;
+
+pub(crate) use shapes::{Shapes, shapes};
+
+use crate::{Failure, config::Section, failure::shown};
 use adamant_core::{
     functional::{self, PadMode, Padding, Sizes},
     profile::record_function,
 };
 use adamant_nn::*;
+use std::collections::HashSet;
+
+/// The most layers that a model may be stacked from, and the most that a recurrent one may have: what is beyond was
+/// mistyped, and to look at its shapes alone would take minutes.
+const MOST_LAYERS: usize = 1000;
+const MOST_RECURRENT: usize = 100;
+/// The most windows of an adaptive pooling along an axis.
+const MOST_WINDOWS: usize = 100_000;
 
 const KINDS: [&str; 37] = [
     "Linear",
@@ -53,35 +65,50 @@ const KINDS: [&str; 37] = [
 /// # Errors
 /// A layer that makes no sense, with its line.
 pub fn model(section: Section<'_>) -> Result<Sequential, Failure> {
+    Ok(stack(&section)?.model)
+}
+/// A model, and for each of its layers the one of the description that it is of.
+pub(crate) struct Stack {
+    pub model: Sequential,
+    places: Vec<(String, usize)>,
+}
+/// As [`model`].
+pub(crate) fn stack(section: &Section<'_>) -> Result<Stack, Failure> {
     let _range = record_function("shape");
     let layers = section.need("layers", section.sections("layers")?)?;
-    if layers.is_empty() {
-        return Err(section.wrong_key("layers", "a model has at least one layer"));
-    }
-    let mut model = Sequential::new();
-    for layer in &layers {
-        let (name, times) = (layer.text("name")?, layer.size("repeat")?);
+    let mut stack = Stack { model: Sequential::new(), places: Vec::new() };
+    let mut names = HashSet::new();
+    for (at, layer) in layers.iter().enumerate() {
+        let (name, times) = (layer.text("name")?, layer.size_in("repeat", 0..=MOST_LAYERS)?);
         for k in 0..times.unwrap_or(1) {
+            if stack.model.len() == MOST_LAYERS {
+                return Err(layer.wrong(format!("repeat: a model has at most {MOST_LAYERS} layers")));
+            }
             let name = match (name, times) {
-                (None, _) => model.len().to_string(),
+                (None, _) => stack.model.len().to_string(),
                 (Some(name), None) => name.to_string(),
                 (Some(name), Some(_)) => format!("{name}.{k}"),
             };
-            if name.is_empty() || model.layers().any(|(n, _)| n == name) {
-                return Err(layer.wrong_key("name", format!("`{name}` names no layer, or another one already")));
+            if name.is_empty() || !names.insert(name.clone()) {
+                return Err(layer.wrong_key("name", format!("`{}` names no layer, or another one already", shown(&name))));
             }
-            let built = build(layer, &model)?;
-            model.push(&name, built);
+            let built = build(layer, &stack.model)?;
+            stack.model.push(&name, built);
+            stack.places.push((name, at));
         }
+        layer.finish()?;
+    }
+    if stack.model.is_empty() {
+        return Err(section.wrong_key("layers", "a model has at least one layer"));
     }
     if let Some(s) = section.section("init")? {
         let _ = s.kind(&["normal"])?;
         let std = s.need("std", s.number("std")?)?;
-        if !(std.is_finite() && std >= 0.0) {
+        if std < 0.0 {
             return Err(s.wrong_key("std", "a standard deviation is a number from 0 on"));
         }
         s.finish()?;
-        for (name, p) in model.named_parameters() {
+        for (name, p) in stack.model.named_parameters() {
             let shape = p.meta().shape;
             if shape.rank() >= 2 {
                 p.set(&init::normal(shape, 0.0, std)?)?;
@@ -90,11 +117,8 @@ pub fn model(section: Section<'_>) -> Result<Sequential, Failure> {
             }
         }
     }
-    for layer in layers {
-        layer.finish()?;
-    }
     section.finish()?;
-    Ok(model)
+    Ok(stack)
 }
 fn sizes(s: &Section<'_>, key: &'static str) -> Result<Option<Sizes>, Failure> {
     Ok(s.sizes(key)?.map(|v| Sizes::from(v.as_slice())))
@@ -119,7 +143,7 @@ fn conv(s: &Section<'_>) -> Result<(usize, usize, Sizes, ConvOptions), Failure> 
         Some("reflect") => PadMode::Reflect,
         Some("replicate") => PadMode::Replicate,
         Some("circular") => PadMode::Circular,
-        Some(other) => return Err(s.wrong_key("padding_mode", format!("there is no `{other}`; there are zeros, reflect, replicate, circular"))),
+        Some(other) => return Err(s.wrong_key("padding_mode", format!("there is no `{}`; there are zeros, reflect, replicate, circular", shown(other)))),
     };
     let options = ConvOptions {
         stride: sizes(s, "stride")?.unwrap_or(defaults.stride),
@@ -163,7 +187,7 @@ fn avg_pool(s: &Section<'_>) -> Result<functional::AvgPool, Failure> {
 fn recurrent(s: &Section<'_>) -> Result<(usize, usize, RecurrentOptions), Failure> {
     let d = RecurrentOptions::default();
     let options = RecurrentOptions {
-        num_layers: s.size("num_layers")?.unwrap_or(d.num_layers),
+        num_layers: s.size_in("num_layers", 1..=MOST_RECURRENT)?.unwrap_or(d.num_layers),
         bias: s.flag("bias")?.unwrap_or(d.bias),
         batch_first: s.flag("batch_first")?.unwrap_or(d.batch_first),
         dropout: s.number("dropout")?.unwrap_or(d.dropout),
@@ -187,7 +211,7 @@ fn build(s: &Section<'_>, before: &Sequential) -> Result<Box<dyn Module>, Failur
             let to = s.text("tied")?.unwrap_or_default();
             let path = format!("{to}.weight");
             let Some((_, weight)) = before.named_parameters().into_iter().find(|(n, _)| *n == path) else {
-                return Err(s.wrong_key("tied", format!("no layer before this one is named `{to}` and has a weight")));
+                return Err(s.wrong_key("tied", format!("no layer before this one is named `{}` and has a weight", shown(to))));
             };
             made(s, kind, Linear::tied(&weight))?
         }
@@ -237,7 +261,7 @@ fn build(s: &Section<'_>, before: &Sequential) -> Result<Box<dyn Module>, Failur
                 None | Some("relu") => Activation::Relu,
                 Some("gelu") => Activation::Gelu,
                 Some("gelu_tanh") => Activation::GeluTanh,
-                Some(other) => return Err(s.wrong_key("activation", format!("there is no `{other}`; there are relu, gelu, gelu_tanh"))),
+                Some(other) => return Err(s.wrong_key("activation", format!("there is no `{}`; there are relu, gelu, gelu_tanh", shown(other)))),
             };
             let options = TransformerOptions {
                 dim_feedforward: s.size("dim_feedforward")?.unwrap_or(d.dim_feedforward),
@@ -258,8 +282,9 @@ fn build(s: &Section<'_>, before: &Sequential) -> Result<Box<dyn Module>, Failur
         "MaxPool2d" => Box::new(MaxPool2d::with(max_pool(s)?)),
         "AvgPool1d" => Box::new(AvgPool1d::with(avg_pool(s)?)),
         "AvgPool2d" => Box::new(AvgPool2d::with(avg_pool(s)?)),
-        "AdaptiveAvgPool1d" => Box::new(AdaptiveAvgPool1d::new(need_size(s, "output_size")?)),
+        "AdaptiveAvgPool1d" => Box::new(AdaptiveAvgPool1d::new(s.need("output_size", s.size_in("output_size", 0..=MOST_WINDOWS)?)?)),
         "AdaptiveAvgPool2d" => match s.need("output_size", s.sizes("output_size")?)?.as_slice() {
+            all if all.iter().any(|n| *n > MOST_WINDOWS) => return Err(s.wrong_key("output_size", format!("at most {MOST_WINDOWS} along an axis"))),
             [one] => Box::new(AdaptiveAvgPool2d::new(*one)),
             [height, width] => Box::new(AdaptiveAvgPool2d::with([Some(*height), Some(*width)])),
             other => return Err(s.wrong_key("output_size", format!("{} sizes for 2 spatial axes", other.len()))),
@@ -277,7 +302,7 @@ fn build(s: &Section<'_>, before: &Sequential) -> Result<Box<dyn Module>, Failur
         "GELU" => match s.text("approximate")? {
             None | Some("none") => Box::new(Gelu::new(false)),
             Some("tanh") => Box::new(Gelu::new(true)),
-            Some(other) => return Err(s.wrong_key("approximate", format!("there is no `{other}`; there are none, tanh"))),
+            Some(other) => return Err(s.wrong_key("approximate", format!("there is no `{}`; there are none, tanh", shown(other)))),
         },
         "SiLU" => Box::new(Silu::new()),
         "Mish" => Box::new(Mish::new()),

@@ -1,18 +1,21 @@
 //! From a description to everything a run is made of: data, model, objective, optimizer, schedule, and its habits.
+mod memory;
 mod validate;
 
 pub use validate::{Validation, validate};
+pub(crate) use validate::{keys, words};
 
 use crate::{
     Failure,
     config::{Document, Section},
     dataset::Parts,
     evaluate::Show,
-    model,
+    model::{self, Shapes},
     objective::Objective,
     recipe,
 };
-use adamant_data::{Dataset, Target};
+use adamant_core::Device;
+use adamant_data::{Dataset, Facts, Target};
 use adamant_nn::{Sequential, Walk, manual_seed};
 use adamant_optim::{ClipPolicy, Optimizer, schedule::Schedule};
 use std::path::{Path, PathBuf};
@@ -76,32 +79,25 @@ pub struct Setup {
 const LOG_EVERY: usize = 10;
 
 impl Setup {
-    /// Reads data and builds the model. Paths of data are relative to `folder`.
+    /// Reads data and builds the model. Paths of data are relative to `folder`. Before a file is opened, every key is checked;
+    /// before a number is drawn, the shapes of all layers and the memory that they need.
     ///
     /// # Errors
-    /// What makes no sense, with its line; files that cannot be read.
+    /// What makes no sense, with its line; files that cannot be read; `Memory`: the model does not fit.
     pub fn of(document: &Document, folder: &Path) -> Result<Setup, Failure> {
+        let prepared = Prepared::of(document, folder)?;
+        prepared.fits(Device::current()?)?;
+        let Prepared { document, numbers, parts, objective, .. } = prepared;
+        let Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights } = numbers;
         let root = document.root()?;
-        let Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights } = Numbers::of(&root)?;
-        let mut parts = Parts::of(root.need("data", root.section("data")?)?, folder, seed)?;
-        if parts.train.is_empty() || parts.test.is_empty() {
-            return Err(root.wrong_key("data", format!("{} rows to train on and {} to test on: both parts need some", parts.train.len(), parts.test.len())));
-        }
-        let objective = Objective::of(&root, matches!(parts.train.describe().targets, Some(Target::Values(_))))?;
+        Numbers::of(&root)?;
         manual_seed(seed);
-        root.need("model", root.section("model")?)?;
-        let document = document.resolve(&words(&parts));
-        let resolved = document.root()?;
-        if let (Show::Nothing, Some(size)) = (&parts.show, image_of(&resolved)?) {
-            parts.show = Show::Image(size);
-        }
-        let model = model::model(resolved.need("model", resolved.section("model")?)?)?;
+        let model = model::model(root.need("model", root.section("model")?)?)?;
         let total = steps(length, steps_per_epoch(parts.train.len(), batch, accumulate));
         let optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.parameters())?;
         let schedule = root.section("schedule")?.map(|s| recipe::schedule(s, total)).transpose()?;
         let checkpoint = checkpoint(&root, total)?;
-        root.finish()?;
-        drop(resolved);
+        drop(root);
         Ok(Setup { document, seed, length, batch, accumulate, log_every, eval_every, clip, objective, parts, model, optimizer, schedule, checkpoint, weights })
     }
     /// Steps in an epoch.
@@ -111,6 +107,76 @@ impl Setup {
     /// Steps of the whole run.
     pub fn steps(&self) -> u64 {
         steps(self.length, self.steps_per_epoch())
+    }
+}
+/// A description that was checked against its data; the model is known by its shapes alone.
+pub(crate) struct Prepared {
+    /// the description, with numbers that follow from the data in their places
+    document: Document,
+    numbers: Numbers,
+    parts: Parts,
+    objective: Objective,
+    /// what one input is, and what came of it; none where the data do not tell
+    pub looked_at: Option<(Facts, Shapes)>,
+}
+impl Prepared {
+    /// Checks the keys, reads the data, and looks at the model.
+    ///
+    /// # Errors
+    /// What makes no sense, with its line; files that cannot be read.
+    pub fn of(document: &Document, folder: &Path) -> Result<Prepared, Failure> {
+        Prepared::for_batch(document, folder, None)
+    }
+    /// The same for batches of another size than the description's.
+    ///
+    /// # Errors
+    /// As [`Prepared::of`].
+    pub fn for_batch(document: &Document, folder: &Path, batch: Option<usize>) -> Result<Prepared, Failure> {
+        if let Some(fault) = keys(document, folder).faults.into_iter().next() {
+            return Err(fault);
+        }
+        let root = document.root()?;
+        let numbers = Numbers::of(&root)?;
+        let mut parts = Parts::of(root.need("data", root.section("data")?)?, folder, numbers.seed)?;
+        let (train, test) = (parts.train.len(), parts.test.len());
+        if train == 0 || test == 0 {
+            return Err(root.wrong_key("data", format!("{train} rows to train on and {test} to test on: both parts need some")));
+        }
+        let description = parts.train.describe();
+        let objective = Objective::of(&root, matches!(description.targets, Some(Target::Values(_))))?;
+        let document = document.resolve(&words_of(&parts));
+        let root = document.root()?;
+        if let (Show::Nothing, Some(size)) = (&parts.show, image_of(&root)?) {
+            parts.show = Show::Image(size);
+        }
+        let section = root.need("model", root.section("model")?)?;
+        let looked_at = match description.inputs {
+            None => None,
+            Some(facts) => {
+                let shapes = model::shapes(&section, &facts.shape, facts.dtype, batch.unwrap_or(numbers.batch.min(train)))?;
+                if let Some(targets) = &description.targets {
+                    shapes.answer(&section, &objective, &facts, targets)?;
+                }
+                Some((facts, shapes))
+            }
+        };
+        drop((section, root));
+        Ok(Prepared { document, numbers, parts, objective, looked_at })
+    }
+    /// Has the machine room for the model on this device?
+    fn fits(&self, device: Device) -> Result<(), Failure> {
+        let Some((_, shapes)) = &self.looked_at else { return Ok(()) };
+        let root = self.document.root()?;
+        let slots = root.section("optimizer")?.map(|s| s.text("kind")).transpose()?.flatten().map_or(0, slots);
+        shapes.fits(&root.need("model", root.section("model")?)?, slots, memory::available(device))
+    }
+}
+/// Numbers that an optimizer keeps for each parameter, at least.
+fn slots(kind: &str) -> usize {
+    match kind {
+        "Adam" | "AdamW" | "Adamax" | "NAdam" | "RAdam" | "LAMB" | "Adadelta" | "Rprop" => 2,
+        "RMSprop" | "Adagrad" | "ASGD" | "Lion" => 1,
+        _ => 0,
     }
 }
 fn steps_per_epoch(rows: usize, batch: usize, accumulate: usize) -> u64 {
@@ -135,13 +201,13 @@ struct Numbers {
 }
 impl Numbers {
     fn of(root: &Section<'_>) -> Result<Numbers, Failure> {
-        let seed = root.size("seed")?.unwrap_or(0) as u64;
-        let length = match (root.size("epochs")?, root.size("iterations")?) {
+        let seed = root.count("seed")?.unwrap_or(0);
+        let length = match (root.count("epochs")?, root.count("iterations")?) {
             (Some(0), None) => return Err(root.wrong_key("epochs", "at least one epoch is needed")),
             (None, Some(0)) => return Err(root.wrong_key("iterations", "at least one step is needed")),
-            (Some(n), None) => Length::Epochs(n as u64),
-            (None, Some(n)) => Length::Iterations(n as u64),
-            (None, None) => return Err(root.wrong("`epochs` is missing (or `iterations`)")),
+            (Some(n), None) => Length::Epochs(n),
+            (None, Some(n)) => Length::Iterations(n),
+            (None, None) => return Err(root.missing(&["epochs", "iterations"], "`epochs` is missing (or `iterations`)")),
             (Some(_), Some(_)) => return Err(root.wrong_key("iterations", "there is `epochs` too; say one of them")),
         };
         let positive = |key: &'static str, usual: Option<usize>, unit: &str| -> Result<usize, Failure> {
@@ -161,7 +227,7 @@ impl Numbers {
     }
 }
 /// Numbers that follow from the data: `$classes` or `$vocabulary`, and `$features` of an input.
-fn words(parts: &Parts) -> Vec<(&'static str, usize)> {
+fn words_of(parts: &Parts) -> Vec<(&'static str, usize)> {
     let facts = parts.train.describe();
     let mut words = Vec::new();
     match facts.targets {
@@ -186,7 +252,7 @@ fn clip(root: &Section<'_>) -> Result<ClipPolicy, Failure> {
     let Some(s) = root.section("clip")? else { return Ok(ClipPolicy::Off) };
     let kind = s.kind(&["off", "norm", "value"])?;
     let max = s.number("max")?;
-    if kind != "off" && max.is_some_and(|max| max.is_nan() || max <= 0.0) {
+    if kind != "off" && max.is_some_and(|max| max <= 0.0) {
         return Err(s.wrong_key("max", "gradients can be clipped only at a positive number"));
     }
     let policy = match kind {
@@ -202,7 +268,7 @@ fn checkpoint(root: &Section<'_>, total: u64) -> Result<CheckpointPlan, Failure>
     let usual = CheckpointPlan { every: (total / 25).max(1), last: 3, best: 1, background: true, warn: false };
     let Some(s) = root.section("checkpoint")? else { return Ok(usual) };
     let plan = CheckpointPlan {
-        every: s.size("every")?.map_or(usual.every, |n| n as u64),
+        every: s.count("every")?.unwrap_or(usual.every),
         last: s.size("last")?.unwrap_or(usual.last),
         best: s.size("best")?.unwrap_or(usual.best),
         background: s.flag("background")?.unwrap_or(usual.background),
@@ -212,8 +278,11 @@ fn checkpoint(root: &Section<'_>, total: u64) -> Result<CheckpointPlan, Failure>
             Some(other) => return Err(s.wrong_key("on_error", format!("there is no `{other}`; there are stop, warn"))),
         },
     };
-    if plan.every == 0 || plan.last == 0 {
-        return Err(s.wrong("checkpoints are made every so many steps (`every`), and at least the last one is kept (`last`)"));
+    if plan.every == 0 {
+        return Err(s.wrong_key("every", "checkpoints are made every so many steps, at least one"));
+    }
+    if plan.last == 0 {
+        return Err(s.wrong_key("last", "at least the last checkpoint is kept"));
     }
     s.finish()?;
     Ok(plan)

@@ -3,7 +3,10 @@
 //! [`summary`] captures the graph of a forward pass ([`adamant_core::graph`]), gives each op to the layer it was
 //! applied in, and adds up what the ops cost ([`adamant_core::cost`]). Invariant: no kernel is launched and no device memory is asked
 //! for; the model and its cells stay as they are.
-use crate::plot::scale::number;
+mod table;
+
+pub use table::Style;
+
 use adamant_core::{
     DType, Device, Meta, Op, Result, Shape,
     cost::{self, Cost},
@@ -14,10 +17,7 @@ use adamant_core::{
 };
 use adamant_nn::{Module, Param, Role, Site, Visit};
 use serde::Serialize;
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-};
+use std::collections::{HashMap, HashSet};
 
 /// A layer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -113,15 +113,15 @@ pub fn summary(model: &dyn Module, input: &[usize], dtype: DType, batch: usize) 
     let graph = Graph::capture(device, &[Meta { shape, dtype, device }], |x| Ok(vec![model.forward(&x[0])?]))?;
     let owners: Vec<usize> = graph.nodes.iter().map(|n| layers.owner(&scope::path(n.scope))).collect();
     let (figures, uncounted) = figures(&graph, &owners, layers.rows.len(), &leaves)?;
-    let mut rows = layers.rows;
     let mut seen = HashSet::new();
     for (path, p) in leaves.iter().filter(|(_, p)| p.role() == Role::Trainable && seen.insert(p.id())) {
-        let owner = nearest(&rows, path);
-        rows[owner].parameters += p.elements();
+        let owner = layers.owner(path);
+        layers.rows[owner].parameters = layers.rows[owner].parameters.saturating_add(p.elements());
     }
-    for (k, row) in rows.iter_mut().enumerate() {
-        row.figures = figures[k];
-        (row.input, row.output) = ends(&graph, &owners, k);
+    let mut rows = layers.rows;
+    let count = rows.len();
+    for ((row, figures), (input, output)) in rows.iter_mut().zip(figures).zip(ends(&graph, &owners, count)) {
+        (row.figures, row.input, row.output) = (figures, input, output);
     }
     let totals = rows.iter().fold(Figures::default(), |sum, row| plus(sum, row.figures));
     // The model itself is a row only where something is its own.
@@ -151,10 +151,11 @@ const MODEL: &str = "model";
 /// A row for each layer, the model itself first.
 struct Layers {
     rows: Vec<Row>,
+    by_path: HashMap<String, usize>,
 }
 impl Default for Layers {
     fn default() -> Layers {
-        Layers { rows: vec![row("", MODEL)] }
+        Layers { rows: vec![row("", MODEL)], by_path: HashMap::from([(String::new(), 0)]) }
     }
 }
 fn row(path: &str, kind: &str) -> Row {
@@ -164,22 +165,24 @@ impl Visit for Layers {
     fn site(&mut self, path: &str, site: &Site) {
         if path.is_empty() {
             self.rows[0].kind = site.kind().into();
-        } else if !self.rows.iter().any(|r| r.path == path) {
+        } else if !self.by_path.contains_key(path) {
+            self.by_path.insert(path.into(), self.rows.len());
             self.rows.push(row(path, site.kind()));
         }
     }
 }
 impl Layers {
-    /// The row that ops of a scope belong to.
-    fn owner(&self, scope: &str) -> usize {
-        nearest(&self.rows, scope)
+    /// The row with the longest path that holds this one, else the model's.
+    fn owner(&self, path: &str) -> usize {
+        let mut path = path;
+        loop {
+            match (self.by_path.get(path), path.rfind('.')) {
+                (Some(row), _) => return *row,
+                (None, Some(dot)) => path = &path[..dot],
+                (None, None) => return 0,
+            }
+        }
     }
-}
-/// The row with the longest path that holds `path`, else the model's.
-fn nearest(rows: &[Row], path: &str) -> usize {
-    let holds = |r: &Row| path.strip_prefix(&*r.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    let longest = rows.iter().enumerate().filter(|(_, r)| !r.path.is_empty() && holds(r)).max_by_key(|(_, r)| r.path.len());
-    longest.map_or(0, |(k, _)| k)
 }
 
 /// The figures of each row, and the ops that cannot be counted.
@@ -189,7 +192,7 @@ fn figures(graph: &Graph, owners: &[usize], rows: usize, leaves: &[(String, Para
     let bytes = |value: &u32| graph.values[*value as usize].bytes() as u64;
     for (node, &owner) in graph.nodes.iter().zip(owners) {
         let cost = cost::of_node(graph, node)?;
-        let moved = if node.op.is_view() { 0 } else { node.inputs.iter().map(bytes).sum::<u64>() + node.outputs.clone().map(|v| bytes(&v)).sum::<u64>() };
+        let moved = if node.op.is_view() { 0 } else { node.inputs.iter().copied().chain(node.outputs.clone()).fold(0, |sum: u64, v| sum.saturating_add(bytes(&v))) };
         let of_node = Figures { flops: cost.flops, multiply_adds: cost.multiply_adds, bytes_moved: moved, activation_bytes: 0 };
         all[owner] = plus(all[owner], of_node);
         total.add(&cost);
@@ -197,7 +200,8 @@ fn figures(graph: &Graph, owners: &[usize], rows: usize, leaves: &[(String, Para
     let maker: HashMap<u32, usize> = graph.nodes.iter().enumerate().flat_map(|(k, n)| n.outputs.clone().map(move |v| (v, k))).collect();
     for value in kept(graph, &maker, leaves) {
         if let Some(&node) = maker.get(&value) {
-            all[owners[node]].activation_bytes += bytes(&value);
+            let sum = &mut all[owners[node]].activation_bytes;
+            *sum = sum.saturating_add(bytes(&value));
         }
     }
     Ok((all, total.unknown))
@@ -235,61 +239,38 @@ fn kept(graph: &Graph, maker: &HashMap<u32, usize>, leaves: &[(String, Param)]) 
     });
     wanted
 }
-/// The shape of the first value that enters a layer from outside, and of the last that it makes for others.
-fn ends(graph: &Graph, owners: &[usize], row: usize) -> (Option<Vec<usize>>, Option<Vec<usize>>) {
-    let own = |k: &usize| owners[*k] == row;
-    let made: HashSet<u32> = (0..owners.len()).filter(own).flat_map(|k| graph.nodes[k].outputs.clone()).collect();
-    let parameters: HashSet<u32> = graph.cells.iter().map(|(value, _)| *value).collect();
-    let shape = |value: u32| graph.values[value as usize].shape.to_vec();
+/// For each row the shape of the first value that enters it from outside, and of the last that it makes for others.
+fn ends(graph: &Graph, owners: &[usize], rows: usize) -> Vec<(Option<Vec<usize>>, Option<Vec<usize>>)> {
+    let mut ends = vec![(None, None); rows];
+    let values = graph.values.len();
+    let mut owner_of: Vec<Option<usize>> = vec![None; values];
+    for (node, &owner) in graph.nodes.iter().zip(owners) {
+        node.outputs.clone().for_each(|v| owner_of[v as usize] = Some(owner));
+    }
+    let mut is_parameter = vec![false; values];
+    graph.cells.iter().for_each(|(value, _)| is_parameter[*value as usize] = true);
+    let mut is_given = vec![false; values];
+    graph.outputs.iter().for_each(|v| is_given[*v as usize] = true);
+    let shape = |value: u32| Some(graph.values[value as usize].shape.to_vec());
     // A random key is state, also where an earlier layer has moved it on.
     let is_key = |v: u32| graph.values[v as usize].dtype == DType::U32;
-    let mut read = (0..owners.len()).filter(own).flat_map(|k| graph.nodes[k].inputs.iter().copied());
-    let input = read.find(|&v| !made.contains(&v) && !parameters.contains(&v) && !is_key(v));
-    let elsewhere: HashSet<u32> = (0..owners.len()).filter(|k| !own(k)).flat_map(|k| graph.nodes[k].inputs.iter().copied()).collect();
-    let given = |v: &u32| elsewhere.contains(v) || graph.outputs.contains(v);
-    let output = (0..owners.len()).rev().filter(own).flat_map(|k| graph.nodes[k].outputs.clone()).find(given);
-    (input.map(shape), output.map(shape))
-}
-
-impl fmt::Display for Summary {
-    /// A table of the layers, and the totals below it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-        let mut table = Table::new();
-        table.load_style(UTF8_FULL_CONDENSED);
-        table.set_header(["Layer", "Input", "Output", "Parameters", "FLOPs", "Moved", "FLOP/B", "Kept for backward"]);
-        let shape = |dims: &Option<Vec<usize>>| dims.as_ref().map_or_else(|| "–".into(), |d| format!("{d:?}"));
-        for row in &self.rows {
-            let depth = if row.path.is_empty() { 0 } else { row.path.matches('.').count() };
-            let name = if row.path.is_empty() { row.kind.clone() } else { format!("{}{}: {}", "  ".repeat(depth), row.path, row.kind) };
-            let figures = &row.figures;
-            let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-            let or_dash = |n: u64, text: String| if n == 0 { "–".into() } else { text };
-            table.add_row([
-                Cell::new(name),
-                Cell::new(shape(&row.input)),
-                Cell::new(shape(&row.output)),
-                right(or_dash(row.parameters as u64, row.parameters.to_string())),
-                right(or_dash(figures.flops, number(figures.flops as f64))),
-                right(or_dash(figures.bytes_moved, size(figures.bytes_moved))),
-                right(or_dash(figures.flops, format!("{:.1}", figures.intensity()))),
-                right(or_dash(figures.activation_bytes, size(figures.activation_bytes))),
-            ]);
+    for (node, &owner) in graph.nodes.iter().zip(owners) {
+        for &v in node.inputs.iter().filter(|v| owner_of[**v as usize] != Some(owner)) {
+            is_given[v as usize] = true;
+            if ends[owner].0.is_none() && !is_parameter[v as usize] && !is_key(v) {
+                ends[owner].0 = shape(v);
+            }
         }
-        let t = &self.totals;
-        writeln!(f, "{table}")?;
-        writeln!(f, "input {:?}, output {:?}", self.input, self.output)?;
-        writeln!(f, "{} parameters, {} trainable, {} with buffers", self.parameters, self.trainable, size(self.parameter_bytes as u64))?;
-        writeln!(f, "{} FLOPs forward, {} multiply-adds", number(t.flops as f64), number(t.multiply_adds as f64))?;
-        write!(f, "{} moved without fusion, {:.1} FLOP/B; {} kept for backward", size(t.bytes_moved), t.intensity(), size(t.activation_bytes))?;
-        if !self.uncounted.is_empty() {
-            write!(f, "\nFLOPs not counted: {}", self.uncounted.join(", "))?;
-        }
-        Ok(())
     }
+    for (node, &owner) in graph.nodes.iter().zip(owners) {
+        if let Some(v) = node.outputs.clone().find(|v| is_given[*v as usize]) {
+            ends[owner].1 = shape(v);
+        }
+    }
+    ends
 }
 /// 1536 as `1.5 KiB`.
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),

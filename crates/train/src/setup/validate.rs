@@ -1,55 +1,20 @@
 //! What is wrong with a description, section by section, without training and as far as possible without data.
-use super::{Length, Numbers, Setup, checkpoint, steps};
-use crate::{Document, Failure, config::Section, dataset::Parts, model, objective::Objective, recipe, summary};
-use adamant_data::Dataset;
-use adamant_nn::Walk;
+use super::{Length, Numbers, Prepared, checkpoint, steps};
+use crate::{Document, Failure, config::check::Check, dataset::{Parts, Unread}, model, objective::Objective, recipe};
+use adamant_core::Device;
+use adamant_nn::init;
 use std::path::{Path, PathBuf};
-
-/// The keys of a description's root.
-const KEYS: [&str; 16] = [
-    "accumulate",
-    "batch",
-    "checkpoint",
-    "clip",
-    "data",
-    "epochs",
-    "eval_every",
-    "iterations",
-    "label_smoothing",
-    "log_every",
-    "loss",
-    "model",
-    "optimizer",
-    "schedule",
-    "seed",
-    "weights",
-];
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Validation {
-    /// what is wrong, in the order of the file's sections: each with its line and what to try
+    /// what is wrong, in the order of the file's lines: each with its line and what to try
     pub faults: Vec<Failure>,
     /// data that are not there, so that what follows from them (widths, classes, shapes) was not checked
     pub absent: Vec<PathBuf>,
 }
-impl Validation {
-    /// Keeps a fault, once.
-    fn keep<T>(&mut self, checked: Result<T, Failure>) -> Option<T> {
-        match checked {
-            Ok(value) => Some(value),
-            Err(fault) => {
-                if self.faults.iter().all(|f| f.to_string() != fault.to_string()) {
-                    self.faults.push(fault);
-                }
-                None
-            }
-        }
-    }
-}
-
 /// Checks every key of a description. Each section is checked by itself, so that one fault does not hide those of the
-/// others. Where the data are there (paths are relative to `folder`), they are read, and the model is checked against them.
+/// others; nothing is drawn or computed for it, whatever sizes the description names. Where the data are there (paths are relative to `folder`), they are read, and the model is checked against them.
 ///
 /// ```
 /// use adamant_train::{Document, validate};
@@ -62,40 +27,40 @@ impl Validation {
 /// # Ok::<(), adamant_train::Failure>(())
 /// ```
 pub fn validate(document: &Document, folder: &Path) -> Validation {
-    let mut found = Validation::default();
-    let Some(root) = found.keep(document.root()) else { return found };
-    let root_faults = {
-        root.expect(&KEYS);
-        root.unknown()
+    let Keys { mut faults, unread } = keys(document, folder);
+    let absent: Vec<PathBuf> = unread.map(|u| u.paths.into_iter().filter(|p| !p.exists()).collect()).unwrap_or_default();
+    if faults.is_empty() && absent.is_empty() {
+        faults.extend(Prepared::of(document, folder).err());
+    }
+    Validation { faults, absent }
+}
+/// What is wrong with the keys of a description, and what its data section says.
+pub(crate) struct Keys {
+    pub faults: Vec<Failure>,
+    pub unread: Option<Unread>,
+}
+/// Checks the keys of all sections; no file is opened.
+pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
+    let checked = || -> Result<Keys, Failure> {
+        let data = |check: &mut Check<'_>| check.needed("data", |s| Parts::check(&s, folder));
+        let unread = data(&mut Check::new(document)?);
+        // What follows from the data is taken for numbers that fit.
+        let resolved = document.resolve(&words(unread.as_ref()));
+        let mut check = Check::new(&resolved)?;
+        let numbers = check.keys(Numbers::of);
+        data(&mut check);
+        Device::reference().scoped(|| init::shapes_only(|| check.needed("model", model::model)));
+        check.needed("optimizer", |s| recipe::optimizer(s, Vec::new()));
+        let total = numbers.as_ref().map_or(1, |n| steps(n.length, if matches!(n.length, Length::Epochs(_)) { 100 } else { 1 }));
+        check.section("schedule", |s| recipe::schedule(s, total));
+        check.keys(|root| checkpoint(root, total));
+        let learns_numbers = unread.as_ref().is_some_and(|u| u.numbers);
+        check.keys(|root| Objective::of(root, learns_numbers));
+        Ok(Keys { faults: check.finish(), unread })
     };
-    for fault in root_faults {
-        found.keep(Err::<(), _>(fault));
-    }
-    let numbers = found.keep(Numbers::of(&root));
-    let unread = found.keep(need(&root, "data").and_then(|s| Parts::check(&s, folder)));
-    // What follows from data that cannot be found is taken for one that fits.
-    let words = unread.as_ref().map_or_else(|| vec![("classes", 2), ("vocabulary", 256), ("features", 1)], |u| u.words.clone());
-    let resolved = document.resolve(&words);
-    let model = found.keep(resolved.root().and_then(|r| need(&r, "model").and_then(model::model)));
-    let parameters = model.as_ref().map_or_else(Vec::new, |m| m.parameters());
-    found.keep(need(&root, "optimizer").and_then(|s| recipe::optimizer(s, parameters)));
-    let total = numbers.as_ref().map_or(1, |n| steps(n.length, if matches!(n.length, Length::Epochs(_)) { 100 } else { 1 }));
-    found.keep(root.section("schedule").and_then(|s| s.map(|s| recipe::schedule(s, total)).transpose()));
-    found.keep(checkpoint(&root, total));
-    found.keep(Objective::of(&root, unread.as_ref().is_some_and(|u| u.numbers)));
-    found.absent = unread.map(|u| u.paths.into_iter().filter(|p| !p.exists()).collect()).unwrap_or_default();
-    if found.faults.is_empty() && found.absent.is_empty() {
-        found.keep(shapes(document, folder));
-    }
-    found
+    checked().unwrap_or_else(|failure| Keys { faults: vec![failure], unread: None })
 }
-fn need<'a>(root: &Section<'a>, key: &'static str) -> Result<Section<'a>, Failure> {
-    root.need(key, root.section(key)?)
-}
-/// The model against the data: shapes of all layers, without running them.
-fn shapes(document: &Document, folder: &Path) -> Result<(), Failure> {
-    let setup = Setup::of(document, folder)?;
-    let Some(facts) = setup.parts.train.describe().inputs else { return Ok(()) };
-    summary::summary(&setup.model, &facts.shape, facts.dtype, setup.batch)?;
-    Ok(())
+/// Numbers that stand for those that follow from the data.
+pub(crate) fn words(unread: Option<&Unread>) -> Vec<(&'static str, usize)> {
+    unread.map_or_else(|| vec![("classes", 2), ("vocabulary", 256), ("features", 1)], |u| u.words.clone())
 }
