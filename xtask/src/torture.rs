@@ -1,8 +1,9 @@
-//! `cargo xtask torture disk|kill|cost|threads|python`: what a run survives. Each part prints one line per claim and ends with exit
+//! `cargo xtask torture disk|kill|cost|threads|python|keys`: what a run survives. Each part prints one line per claim and ends with exit
 //! code 1 if one does not hold; with `--json` it prints one document. A part that this machine cannot do is said to be
 //! skipped, with the reason.
 mod cost;
 mod disk;
+mod keys;
 mod kill;
 mod program;
 mod python;
@@ -33,6 +34,8 @@ enum Part {
     Threads(threads::Options),
     /// Checkpoints go to Python and come from there (ADAMANT_PYTHON names one with safetensors)
     Python(python::Options),
+    /// Every key of every description wrong, one at a time
+    Keys(keys::Options),
 }
 
 /// One claim, and what was seen.
@@ -121,6 +124,7 @@ pub fn run(options: &Options) -> Exit {
         Part::Cost(options) => cost::run(options),
         Part::Threads(options) => threads::run(options),
         Part::Python(options) => python::run(options),
+        Part::Keys(options) => keys::run(options),
     }
 }
 

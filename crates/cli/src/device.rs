@@ -39,9 +39,15 @@ impl DeviceOptions {
 pub fn one_thread(device: Device) -> Result<Device, Failure> {
     if device.info().backend == "cpu" { threads(1, Some(device)) } else { Ok(device) }
 }
+/// More threads than any machine has cores: to start them would take what memory there is for their stacks.
+#[cfg(feature = "cpu")]
+const MOST_THREADS: usize = 1024;
 /// The CPU with a number of threads.
 #[cfg(feature = "cpu")]
 fn threads(n: usize, named: Option<Device>) -> Result<Device, Failure> {
+    if n > MOST_THREADS {
+        return Err(Failure::Usage(format!("--threads {n}: at most {MOST_THREADS} can be started")));
+    }
     if n == 0 || named.is_some_and(|d| d.info().backend != "cpu") {
         return Err(Failure::Usage("--threads takes a number from 1 on, for the cpu".into()));
     }

@@ -16,6 +16,7 @@ mod out;
 mod profile;
 mod progress;
 mod runs;
+mod terminal;
 mod train;
 mod verbs;
 
@@ -28,7 +29,7 @@ broken; 9 device absent; 130, 143 interrupted, checkpoint written.";
 
 /// Deep learning in Rust: train, watch, stop, go on, use.
 #[derive(Parser)]
-#[command(name = "adamant", version, after_help = CODES)]
+#[command(name = "adamant", version, after_help = CODES, disable_help_subcommand = true)]
 struct Command {
     #[command(subcommand)]
     verb: Verb,
@@ -59,6 +60,12 @@ enum Verb {
     Report(verbs::Report),
     /// Suggests a batch size and a learning rate for a model of so many parameters.
     Suggest(verbs::Suggest),
+    /// Says what a verb does and which options it has.
+    #[command(after_help = "Examples:\n  adamant help train\n  adamant help config create")]
+    Help {
+        /// the verb, and the verb within it
+        verb: Vec<String>,
+    },
     /// Prints a script that completes this command in a shell.
     #[command(after_help = "Example:\n  adamant completions bash > ~/.local/share/bash-completion/completions/adamant")]
     Completions {
@@ -101,12 +108,27 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Config(o) => config::run(&o),
         Verb::Report(o) => (o.json, verbs::report(&o)),
         Verb::Suggest(o) => (o.json, verbs::suggest(&o)),
+        Verb::Help { verb } => (false, help(&verb)),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Command::command(), "adamant", &mut script);
             (false, out::write(&String::from_utf8_lossy(&script)))
         }
     }
+}
+/// The help of a verb, or of the whole program.
+fn help(verbs: &[String]) -> Result<(), Failure> {
+    let mut command = Command::command();
+    command.build();
+    let mut at = &mut command;
+    for (k, verb) in verbs.iter().enumerate() {
+        let known = at.get_subcommands().any(|c| c.get_name() == verb);
+        match at.find_subcommand_mut(verb).filter(|_| known) {
+            Some(inner) => at = inner,
+            None => return Err(Failure::Usage(format!("there is no verb `{}`; `adamant help` lists all", verbs[..=k].join(" ")))),
+        }
+    }
+    out::write(&format!("{}", at.render_help()))
 }
 fn say_failure(failure: &Failure, json: bool) {
     out::note(format!("error: {failure}"));

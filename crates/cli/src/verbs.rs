@@ -228,15 +228,17 @@ pub fn summary(o: &Summary) -> Result<(), Failure> {
     }
     let data = o.data.clone().unwrap_or_else(|| o.config.parent().unwrap_or(Path::new("")).to_path_buf());
     let input = o.input.as_deref().map(input_size).transpose()?;
-    // Nothing runs, so any device will do; the plain one has no threads to start.
-    let table = adamant::Device::reference().scoped(|| adamant_train::summarise(&document, &data, input, o.batch)).map_err(|e| match (e, &o.input) {
-        (Failure::Run(text), Some(input)) => Failure::Usage(format!("--input {input}: {text}")),
-        (other, _) => other,
-    })?;
+    let found = adamant_train::summarise(&document, &data, input, o.batch)?;
+    let assumed: serde_json::Map<String, Value> = found.assumed.iter().map(|(word, n)| (word.to_string(), (*n).into())).collect();
     if o.json {
-        out::line(serde_json::to_value(&table).map_err(|e| Failure::Run(e.to_string()))?)?;
+        let mut table = serde_json::to_value(&found.summary).map_err(|e| Failure::Run(e.to_string()))?;
+        table["assumed"] = assumed.into();
+        out::line(table)?;
     } else {
-        out::line(&table)?;
+        for (word, n) in &assumed {
+            out::note(format!("${word} follows from the data, which were not read; {n} is assumed"));
+        }
+        out::line(found.summary.table(crate::terminal::style()))?;
     }
     Ok(())
 }
@@ -245,7 +247,8 @@ pub fn summary(o: &Summary) -> Result<(), Failure> {
 pub fn input_size(text: &str) -> Result<(Vec<usize>, DType), Failure> {
     let refuse = |what: String| Failure::Usage(format!("--input {text}: {what}; write 1,28,28 or 64:i64"));
     let (sizes, dtype) = text.split_once(':').unwrap_or((text, "f32"));
-    let sizes = sizes.split(',').map(|s| s.trim().parse().map_err(|_| refuse(format!("`{s}` is no size")))).collect::<Result<_, _>>()?;
+    let sizes: Vec<usize> = sizes.split(',').map(|s| s.trim().parse().map_err(|_| refuse(format!("`{s}` is no size")))).collect::<Result<_, _>>()?;
+    adamant::Shape::new(&sizes).map_err(|kind| refuse(kind.to_string()))?;
     Ok((sizes, dtype.parse().map_err(|_| refuse(format!("`{dtype}` is no dtype")))?))
 }
 

@@ -126,7 +126,8 @@ pub(crate) fn rows_of(targets: &Tensor) -> Result<usize, Failure> {
 }
 /// The next batches of the epoch, at most so many: fewer at its end, none after it.
 pub(crate) fn group(loader: &mut DataLoader<AnyDataset>, most: usize) -> Result<Vec<(Tensor, Tensor)>, Failure> {
-    let mut group = Vec::with_capacity(most);
+    // An epoch may be shorter than what is asked for, by any number.
+    let mut group = Vec::new();
     while group.len() < most && (group.is_empty() || loader.state().batch < loader.batches()) {
         match loader.next_batch() {
             Some(batch) => group.push(batch?),
@@ -149,11 +150,11 @@ fn habits(s: &Section<'_>, folder: &Path) -> Result<Habits, Failure> {
         Some(seconds) if seconds > 0.0 && seconds < 1e9 => Some(Duration::from_secs_f64(seconds)),
         Some(seconds) => return Err(s.wrong_key("timeout", format!("{seconds} is no number of seconds to wait"))),
     };
-    let workers = s.size("workers")?.unwrap_or(0);
+    let workers = s.size_in("workers", 0..=1024)?.unwrap_or(0);
     if timeout.is_some() && workers == 0 {
         return Err(s.wrong_key("timeout", "a record that hangs can be left only by a worker: say `workers` too"));
     }
-    match s.size("prefetch_factor")? {
+    match s.size_in("prefetch_factor", 0..=1 << 16)? {
         Some(0) => Err(s.wrong_key("prefetch_factor", "at least one batch is read ahead")),
         factor => Ok(Habits { workers, prefetch_factor: factor.unwrap_or(2), timeout, policy }),
     }

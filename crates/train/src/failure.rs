@@ -63,6 +63,7 @@ impl Failure {
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Failure::Diverged(_) => Some("try a lower learning rate, a warm-up, or `clip = { kind = \"norm\", max = 1.0 }`"),
+            Failure::Memory(text) if text.contains("of memory are needed for") => Some("make that layer smaller, or train where there is more memory"),
             Failure::Memory(_) => Some("try a smaller `batch`, and `accumulate` to keep its effect"),
             Failure::Storage(text) if !text.contains("is full") && !text.contains("No space left") => None,
             Failure::Storage(_) => Some("free some space and go on with `--resume auto`; `checkpoint.on_error = \"warn\"` trains on without"),

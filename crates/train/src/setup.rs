@@ -137,7 +137,8 @@ impl Prepared {
         }
         let root = document.root()?;
         let numbers = Numbers::of(&root)?;
-        let mut parts = Parts::of(root.need("data", root.section("data")?)?, folder, numbers.seed)?;
+        let data = || root.need("data", root.section("data")?);
+        let mut parts = Parts::of(data()?, folder, numbers.seed).map_err(|e| data().map_or_else(|e| e, |section| section.blame(e)))?;
         let (train, test) = (parts.train.len(), parts.test.len());
         if train == 0 || test == 0 {
             return Err(root.wrong_key("data", format!("{train} rows to train on and {test} to test on: both parts need some")));

@@ -119,7 +119,7 @@ impl Source {
                 let (train, test) = match (test, rule) {
                     (Some(test), _) => (open(path)?, open(test)?),
                     (None, Some(rule)) => rule.split(open(path)?)?,
-                    (None, None) => return Err(s.wrong("`data.test_path` is missing, or a rule `data.test`")),
+                    (None, None) => return Err(s.missing(&["test_path", "test"], "`data.test_path` is missing, or a rule `data.test`")),
                 };
                 let show = match train.describe().inputs.map(|f| f.shape) {
                     Some(shape) if shape.rank() == 3 => Show::Image([shape[0], shape[1], shape[2]]),
@@ -186,6 +186,9 @@ pub(super) fn pixels(s: &Section<'_>) -> Result<Scale, Failure> {
 pub(super) fn image_options(s: &Section<'_>) -> Result<ImageOptions, Failure> {
     let size = match s.sizes("size")?.as_deref() {
         None => None,
+        Some(sides) if sides.iter().any(|side| !(1..=1 << 14).contains(side)) => {
+            return Err(s.wrong_key("size", format!("a side has from 1 to {} pixels", 1 << 14)));
+        }
         Some([side]) => Some((*side, *side)),
         Some([height, width]) => Some((*height, *width)),
         Some(other) => return Err(s.wrong_key("size", format!("{} sizes; say one side, or height and width", other.len()))),
@@ -199,7 +202,7 @@ fn csv(s: &Section<'_>) -> Result<Source, Failure> {
     let learned = match (s.size("label")?, s.sizes("targets")?) {
         (Some(label), None) => Learned::Class { label, classes: s.need("classes", classes)? },
         (None, Some(targets)) => Learned::Numbers(targets),
-        (None, None) => return Err(s.wrong("`data.label` is missing: the column of the class (or `targets`, the columns of numbers to be predicted)")),
+        (None, None) => return Err(s.missing(&["label", "targets"], "`data.label` is missing: the column of the class (or `targets`, the columns of numbers to be predicted)")),
         (Some(_), Some(_)) => return Err(s.wrong_key("targets", "there is `label` too; say one of them")),
     };
     let rule = Rule::of(&s.need("test", s.section("test")?)?)?;
@@ -251,11 +254,9 @@ fn text(s: &Section<'_>) -> Result<Source, Failure> {
     Ok(Source::Text { path, context, share, bytes })
 }
 fn permutation(s: &Section<'_>) -> Result<Source, Failure> {
-    let classes = s.need("classes", s.size("classes")?)?;
-    let rows = s.need("rows", s.size("rows")?)?;
-    let seed = s.size("seed")?.unwrap_or(0) as u64;
-    if classes == 0 {
-        return Err(s.wrong_key("classes", "at least one is needed"));
-    }
+    // All of it is made in memory.
+    let classes = s.need("classes", s.size_in("classes", 1..=1 << 22)?)?;
+    let rows = s.need("rows", s.size_in("rows", 1..=1 << 22)?)?;
+    let seed = s.count("seed")?.unwrap_or(0);
     Ok(Source::Permutation { classes, rows, seed })
 }

@@ -117,7 +117,9 @@ impl Stack {
             _ => match self.layer(section, &error.scope()) {
                 Some(layer) => {
                     let text = in_words(&error);
-                    match TAKES.iter().find(|key| layer.has(key)) {
+                    // A window that does not fit is no matter of channels.
+                    let window = (text.contains("kernel must fit") || text.contains("window")) && layer.has("kernel_size");
+                    match TAKES.iter().copied().find(|key| layer.has(key)).map(|key| if window { "kernel_size" } else { key }) {
                         Some(key) => layer.wrong_key(key, text),
                         None => layer.wrong(format!("`{}`: {text}", layer.path())),
                     }

@@ -103,6 +103,12 @@ fn cut(name: &str, most: usize, ascii: bool) -> String {
     if length <= most {
         return name;
     }
+    // What is indented gives that up first.
+    let name = name.trim_start();
+    let length = name.chars().count();
+    if length <= most {
+        return name.into();
+    }
     let between = if ascii { ".." } else { "…" };
     let left = most.saturating_sub(between.chars().count());
     let (head, tail) = (left.div_ceil(2), left / 2);
