@@ -228,7 +228,10 @@ pub fn summary(o: &Summary) -> Result<(), Failure> {
     }
     let data = o.data.clone().unwrap_or_else(|| o.config.parent().unwrap_or(Path::new("")).to_path_buf());
     let input = o.input.as_deref().map(input_size).transpose()?;
-    let found = adamant_train::summarise(&document, &data, input, o.batch)?;
+    let found = adamant_train::summarise(&document, &data, input, o.batch).map_err(|e| match (e, &o.input) {
+        (Failure::Run(text), Some(input)) => Failure::Usage(format!("--input {input}: {text}")),
+        (other, _) => other,
+    })?;
     let assumed: serde_json::Map<String, Value> = found.assumed.iter().map(|(word, n)| (word.to_string(), (*n).into())).collect();
     if o.json {
         let mut table = serde_json::to_value(&found.summary).map_err(|e| Failure::Run(e.to_string()))?;

@@ -141,7 +141,7 @@ pub struct Summarised {
 /// where it is given, no data are read.
 ///
 /// # Errors
-/// A description that makes no sense, or layers that do not take the input.
+/// A description that makes no sense; `Run`: layers that do not take the input that was given.
 pub fn summarise(document: &Document, folder: &Path, input: Option<(Vec<usize>, DType)>, batch: Option<usize>) -> Result<Summarised, Failure> {
     let Some(input) = input else {
         let (_, shapes) = Prepared::for_batch(document, folder, batch)?.looked_at.ok_or_else(no_shape)?;
@@ -156,7 +156,11 @@ pub fn summarise(document: &Document, folder: &Path, input: Option<(Vec<usize>, 
     let (document, assumed) = for_input(document, folder, &input)?;
     let root = document.root()?;
     let batch = batch.unwrap_or(root.size("batch")?.unwrap_or(1));
-    let shapes = model::shapes(&root.need("model", root.section("model")?)?, &input.0, input.1, batch)?;
+    let shapes = model::shapes(&root.need("model", root.section("model")?)?, &input.0, input.1, batch).map_err(|e| match e {
+        // The description is right, as far as it goes: it does not take this input.
+        Failure::Input(text) => Failure::Run(text),
+        other => other,
+    })?;
     Ok(Summarised { summary: shapes.summary, assumed })
 }
 impl DryRun {

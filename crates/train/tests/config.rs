@@ -35,7 +35,7 @@ fn run(text: &str, set: &[&str]) -> Result<adamant_train::Report, Failure> {
 #[test]
 fn an_error_in_a_description_that_does_not_say_where_and_what() {
     let cases: [(&str, &str, u8, &str); 17] = [
-        ("epochs = 1", "epoch = 1", 4, "run.toml:1: `epochs` is missing (or `iterations`)"),
+        ("epochs = 1", "epoch = 1", 4, "run.toml:2: unknown key `epoch`; did you mean `epochs`?"),
         ("batch = 4", "batch = 4\nbatches = 3", 4, "run.toml:4: unknown key `batches`; did you mean `batch`?"),
         (
             "batch = 4",
@@ -43,9 +43,9 @@ fn an_error_in_a_description_that_does_not_say_where_and_what() {
             4,
             "run.toml:4: unknown key `colour`; there are accumulate, batch, checkpoint, clip, data, epochs, eval_every, iterations, label_smoothing, log_every, loss, model, optimizer, schedule, seed, weights",
         ),
-        ("batch = 4", "batch = -4", 4, "run.toml:3: `batch` takes an integer from 0 on, not a negative integer"),
+        ("batch = 4", "batch = -4", 4, "run.toml:3: `batch` takes an integer from 0 to 2147483647, not a negative integer"),
         ("batch = 4", "batch = 0", 4, "run.toml:3: `batch`: at least one row is needed"),
-        ("batch = 4", "batch = \"four\"", 4, "run.toml:3: `batch` takes an integer from 0 on, not a text"),
+        ("batch = 4", "batch = \"four\"", 4, "run.toml:3: `batch` takes an integer from 0 to 2147483647, not a text"),
         ("batch = 4", "batch = ", 4, "run.toml:3: string values must be quoted, expected literal string"),
         ("\"SGD\"", "\"SGDD\"", 4, "run.toml:17: `optimizer.kind`: there is no `SGDD`; did you mean `SGD`?"),
         (
@@ -54,17 +54,17 @@ fn an_error_in_a_description_that_does_not_say_where_and_what() {
             4,
             "run.toml:18: unknown key `optimizer.learning_rate`; there are dampening, kind, lr, maximize, momentum, nesterov, weight_decay",
         ),
-        ("lr = 0.1", "lr = -0.1", 4, "run.toml:16: lr is -0.1, it must be a number from 0 on"),
+        ("lr = 0.1", "lr = -0.1", 4, "run.toml:18: `optimizer.lr`: lr is -0.1, it must be a number from 0 on"),
         ("lr = 0.1", "momentun = 0.1", 4, "run.toml:18: unknown key `optimizer.momentun`; did you mean `momentum`?"),
-        ("\"Linear\", in_features = 3", "\"Linear\", in_feature = 3", 4, "run.toml:13: `model.layers.1.in_features` is missing"),
+        ("\"Linear\", in_features = 3", "\"Linear\", in_feature = 3", 4, "run.toml:13: unknown key `model.layers.1.in_feature`; did you mean `in_features`?"),
         ("out_features = 5 }", "out_features = 5, bais = false }", 4, "run.toml:13: unknown key `model.layers.1.bais`; did you mean `bias`?"),
         ("\"Embedding\"", "\"Embeding\"", 4, "run.toml:12: `model.layers.0.kind`: there is no `Embeding`; did you mean `Embedding`?"),
-        ("embedding_dim = 3", "embedding_dim = 3, padding_idx = 9", 4, "run.toml:12: Embedding: padding_idx 9 is outside a table of 5 rows"),
+        ("embedding_dim = 3", "embedding_dim = 3, padding_idx = 9", 4, "run.toml:12: `model.layers.0.padding_idx`: Embedding: padding_idx 9 is outside a table of 5 rows"),
         (
             "kind = \"permutation\"\nclasses = 5\nrows = 20",
             "kind = \"csv\"\npath = \"gone.csv\"\nlabel = 0\nclasses = 5\ntest = { modulo = 2, equals = 1 }",
             4,
-            "gone.csv: No such file or directory (os error 2)",
+            "run.toml:7: `data.path`: gone.csv: No such file or directory (os error 2)",
         ),
         ("batch = 4", "batch = 4\nclip = { kind = \"norm\" }", 4, "run.toml:4: `clip.max` is missing"),
     ];
