@@ -87,7 +87,7 @@ impl<'a> Check<'a> {
         asked.instead.insert(key.clone(), next);
         replaced
     }
-    /// The faults, in the order of their lines, those of the command line first.
+    /// The faults, in the order of their lines, those of the command line first and what is missing last.
     pub fn finish(mut self) -> Vec<Failure> {
         let asked: Vec<(String, bool, Vec<_>)> =
             self.notes.asked.borrow().iter().map(|(path, asked)| (path.clone(), asked.finished || (path.is_empty() && self.complete), asked.unknown())).collect();
@@ -106,9 +106,10 @@ impl<'a> Check<'a> {
                 self.faults.push(fault);
             }
         }
+        // What is missing may follow from what is wrong, so it comes last.
         self.faults.sort_by_key(|f| match f.from {
-            super::Origin::CommandLine => 0,
-            super::Origin::Line(line) => line,
+            super::Origin::CommandLine => (f.missing, 0),
+            super::Origin::Line(line) => (f.missing, line),
         });
         let mut failures: Vec<Failure> = Vec::new();
         for fault in self.faults {

@@ -309,14 +309,14 @@ impl<'a> Section<'a> {
             self.wrong_key("kind", format!("there is no `{}`; {hint}", shown(given)))
         })
     }
-    /// An error of what this section is about, a file for example: it is said at the line of the key that names the file, or
-    /// else of the section.
+    /// An error of what this section is about: where a file cannot be opened, it is said at the line of the key that names it,
+    /// else at that of the section.
     pub(crate) fn blame(&self, failure: Failure) -> Failure {
         let Failure::Input(text) = &failure else { return failure };
         if text.starts_with(&format!("{}:", self.document)) {
             return failure;
         }
-        let names = |node: &Node| matches!(&node.value, Value::Text(value) if value.len() > 2 && text.contains(value.as_str()));
+        let names = |node: &Node| text.contains("os error") && matches!(&node.value, Value::Text(value) if value.len() > 2 && text.contains(value.as_str()));
         let key = self.table.iter().find(|(key, node)| *key != "kind" && names(node)).map(|(key, _)| key);
         match key {
             Some(key) => self.wrong_key(key, text),
