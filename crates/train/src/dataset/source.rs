@@ -154,8 +154,9 @@ impl Rule {
         let divide = rule.size("divide")?.unwrap_or(1);
         let modulo = rule.need("modulo", rule.size("modulo")?)?;
         let equals = rule.need("equals", rule.size("equals")?)?;
-        if divide == 0 || modulo == 0 || equals >= modulo {
-            return Err(rule.wrong("rows are tested if (i / divide) mod modulo = equals: divide is at least 1, and equals below modulo"));
+        let wrong = [("divide", divide == 0), ("modulo", modulo == 0), ("equals", equals >= modulo)].into_iter().find(|(_, wrong)| *wrong);
+        if let Some((key, _)) = wrong {
+            return Err(rule.wrong_key(key, "rows are tested if (i / divide) mod modulo = equals: divide is at least 1, and equals below modulo"));
         }
         rule.finish()?;
         Ok(Rule { divide, modulo, equals })

@@ -1,8 +1,16 @@
 //! What is wrong with a description, section by section, without training and as far as possible without data.
 use super::{Length, Numbers, Prepared, checkpoint, steps};
-use crate::{Document, Failure, config::check::Check, dataset::{Parts, Unread}, model, objective::Objective, recipe};
+use crate::{
+    Document, Failure,
+    config::{Section, check::Check},
+    dataset::{Parts, Unread},
+    model,
+    objective::Objective,
+    recipe,
+};
 use adamant_core::Device;
 use adamant_nn::init;
+use adamant_optim::schedule::Schedule;
 use std::path::{Path, PathBuf};
 
 /// What was found.
@@ -52,13 +60,29 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         Device::reference().scoped(|| init::shapes_only(|| check.needed("model", model::model)));
         check.needed("optimizer", |s| recipe::optimizer(s, Vec::new()));
         let total = numbers.as_ref().map_or(1, |n| steps(n.length, if matches!(n.length, Length::Epochs(_)) { 100 } else { 1 }));
-        check.section("schedule", |s| recipe::schedule(s, total));
+        let least = numbers.as_ref().map_or(1, |n| steps(n.length, 1));
+        check.section("schedule", |s| {
+            let section = s.clone();
+            course(&section, &*recipe::schedule(s, total)?, least)
+        });
         check.keys(|root| checkpoint(root, total));
         let learns_numbers = unread.as_ref().is_some_and(|u| u.numbers);
         check.keys(|root| Objective::of(root, learns_numbers));
         Ok(Keys { faults: check.finish(), unread })
     };
     checked().unwrap_or_else(|failure| Keys { faults: vec![failure], unread: None })
+}
+/// Steps of a schedule that are looked at.
+const COURSE: u64 = 1000;
+/// Are the rates of a schedule's first steps rates?
+fn course(section: &Section<'_>, schedule: &dyn Schedule, least: u64) -> Result<(), Failure> {
+    let rates = schedule.rates(1e-3, least.min(COURSE) as usize);
+    let Some((step, rate)) = rates.into_iter().enumerate().find(|(_, rate)| !(rate.is_finite() && *rate >= 0.0)) else { return Ok(()) };
+    let what = format!("the learning rate would be {rate} in step {}; it must be a number from 0 on", step + 1);
+    Err(match section.negative() {
+        Some(key) => section.wrong_key(key, what),
+        None => section.wrong(what),
+    })
 }
 /// Numbers that stand for those that follow from the data.
 pub(crate) fn words(unread: Option<&Unread>) -> Vec<(&'static str, usize)> {
