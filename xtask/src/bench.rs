@@ -31,7 +31,7 @@ enum Action {
     Performance(performance::Options),
     /// Crates in the tree and the size of a program, as `cargo xtask size`
     Size(size::Options),
-    /// How long builds take: from nothing, and after a change
+    /// How long builds take: the first commands of a user from nothing; of a package, after a change
     CompileTime(compile_time::Options),
 }
 

@@ -1,8 +1,17 @@
-//! `cargo xtask features`: one runnable check for each row of the table of promised features that has been asked for. A
-//! check computes what the row says through the public API and compares it with the row's target.
+//! `cargo xtask features`: every promised row, and what became of it: `passed`, `failed`, `skipped` where the machine lacks
+//! what the check needs, `absent` where there is no check yet. A check computes what the row says through the public API
+//! and compares it with the row's target.
 //!
-//! `--json` prints one document for each row, `{"id", "pass", "value", "target", "command"}`. Ends with 0 if all rows
-//! passed, 1 if one failed, 2 for a row that is not here: a row without a check is no row that passed.
+//! `--json` prints one document for each row, `{"id", "what", "state", "value", "target", "command", "machine"}`. The last
+//! line is `N passed, N failed, N skipped, N absent` (on stderr with `--json`). Ends with 0 if something passed and nothing
+//! failed or was skipped, 1 if a row failed, 11 if none failed but one was skipped or there was nothing to check, 2 for an
+//! id that nothing was promised under.
+//!
+//! `--plant` plants faults into what the checks look at and wants each caught by the part of the check that is there for
+//! it, which must be right without the fault. The last line is `N caught, N not caught, N skipped`; ends with 1 if one was
+//! not caught.
+//!
+//! `--slice` takes the checks alone that take seconds and judge no times: what runs in CI.
 mod backends;
 mod create;
 mod devices;
@@ -11,10 +20,14 @@ mod loading;
 mod measuring;
 mod memory;
 mod models;
+mod peak;
+mod plant;
 mod probe;
 mod profiling;
 mod program;
+mod promised;
 mod reports;
+mod row;
 mod speed;
 mod timing;
 mod training;
@@ -25,11 +38,12 @@ use adamant::{
     Device,
     cpu::{Context, CpuBackend},
 };
-use serde_json::json;
-use std::{
-    error::Error,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use adamant_bench::machine::Machine;
+use plant::planted;
+use promised::PROMISED;
+use row::{Checked, Cost, Missing, Row, Seen, State, plant};
+use serde_json::{Value, json};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What the command line says.
 #[derive(clap::Args)]
@@ -37,42 +51,27 @@ pub struct Options {
     /// Only these rows, separated by commas: S0.01,S1.43
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Only the checks that take seconds and judge no times
+    #[arg(long)]
+    slice: bool,
+    /// Plant faults into what the checks look at: each must be caught
+    #[arg(long)]
+    plant: bool,
     /// JSON lines instead of text
     #[arg(long)]
     json: bool,
-    /// Ids and what the rows promise; nothing is run
+    /// Ids, what is promised and what must be seen; nothing is run
     #[arg(long)]
     list: bool,
     /// What this program says of itself when a check starts it again in another environment
     #[arg(long, hide = true)]
     probe: Option<String>,
+    /// The fault that is planted into what the probe looks at
+    #[arg(long, hide = true)]
+    planted: Option<String>,
 }
 
-/// A row: its id, what is promised, what must be seen, and the check.
-struct Row {
-    id: &'static str,
-    what: &'static str,
-    target: &'static str,
-    check: fn() -> Checked,
-}
-type Checked = Result<Seen, Box<dyn Error>>;
-/// What a check saw, and whether it is what was promised.
-struct Seen {
-    pass: bool,
-    value: String,
-}
-impl Seen {
-    fn new(pass: bool, value: impl Into<String>) -> Seen {
-        Seen { pass, value: value.into() }
-    }
-    /// Passes if all parts do; the parts that do not are named.
-    fn all(parts: &[(&str, bool)], value: impl Into<String>) -> Seen {
-        let failed: Vec<&str> = parts.iter().filter(|(_, pass)| !pass).map(|(name, _)| *name).collect();
-        let value = value.into();
-        if failed.is_empty() { Seen::new(true, value) } else { Seen::new(false, format!("{value}; not so: {}", failed.join("; "))) }
-    }
-}
-
+/// All checks, in the order of the table.
 fn rows() -> Vec<&'static Row> {
     let mut rows: Vec<&Row> = [
         backends::ROWS,
@@ -93,49 +92,142 @@ fn rows() -> Vec<&'static Row> {
     .into_iter()
     .flatten()
     .collect();
-    rows.sort_by_key(|r| r.id);
+    rows.sort_by_key(|r| PROMISED.iter().position(|p| p.0 == r.id));
     rows
+}
+/// A promised row and its check, if it has one.
+struct Asked {
+    id: &'static str,
+    what: &'static str,
+    row: Option<&'static Row>,
+}
+/// The rows that the command line means.
+fn asked(options: &Options) -> Result<Vec<Asked>, Exit> {
+    let unknown: Vec<&String> = options.only.iter().filter(|id| !PROMISED.iter().any(|p| p.0 == **id)).collect();
+    if !unknown.is_empty() {
+        eprintln!("nothing is promised under {unknown:?}; `cargo xtask features --list` prints all ids");
+        return Err(Exit::Usage);
+    }
+    let rows = rows();
+    let all = PROMISED.iter().map(|&(id, what)| Asked { id, what, row: rows.iter().find(|r| r.id == id).copied() });
+    let named = all.filter(|a| options.only.is_empty() || options.only.iter().any(|id| id == a.id));
+    Ok(named.filter(|a| !options.slice || a.row.is_none_or(|r| r.cost == Cost::Cheap)).collect())
 }
 
 /// Runs the checks.
 pub fn run(options: &Options) -> Exit {
+    plant::set(options.planted.clone());
     if let Some(probe) = &options.probe {
         return probe::answer(probe);
     }
-    let rows = rows();
-    let unknown: Vec<&String> = options.only.iter().filter(|id| !rows.iter().any(|r| r.id == **id)).collect();
-    if !unknown.is_empty() {
-        eprintln!("no check for {unknown:?}; there are {}", rows.iter().map(|r| r.id).collect::<Vec<_>>().join(" "));
-        return Exit::Usage;
-    }
-    let mut failed = 0;
-    let chosen: Vec<&&Row> = rows.iter().filter(|r| options.only.is_empty() || options.only.iter().any(|id| id == r.id)).collect();
-    for row in &chosen {
-        if options.list {
-            println!("{:<6} {}: {}", row.id, row.what, row.target);
-            continue;
+    let asked = match asked(options) {
+        Ok(asked) => asked,
+        Err(exit) => return exit,
+    };
+    match (options.list, options.plant) {
+        (true, _) => {
+            list(&asked);
+            Exit::Passed
         }
-        let seen = see(row);
-        failed += usize::from(!seen.pass);
-        let command = format!("cargo xtask features --only {}", row.id);
-        if options.json {
-            println!("{}", json!({ "id": row.id, "pass": seen.pass, "value": seen.value, "target": row.target, "command": command }));
+        (_, true) => plants(&asked, options.json),
+        _ => states(&asked, options.json),
+    }
+}
+fn list(asked: &[Asked]) {
+    for Asked { id, what, row } in asked {
+        match row {
+            Some(row) => println!("{id:<6} {what}: {}", row.target),
+            None => println!("{id:<6} {what} (absent)"),
+        }
+    }
+}
+fn states(asked: &[Asked], as_json: bool) -> Exit {
+    let machine = Machine::here().short();
+    let mut states = Vec::new();
+    for Asked { id, what, row } in asked {
+        let (state, value) = row.map_or((State::Absent, String::new()), |row| {
+            let seen = see(row);
+            (seen.state(), seen.told())
+        });
+        states.push(state);
+        let word = state.word();
+        if as_json {
+            let (value, target) = (row.map(|_| value), row.map(|r| r.target));
+            println!("{}", json!({ "id": id, "what": what, "state": word, "value": value, "target": target, "command": command(id), "machine": machine }));
+        } else if value.is_empty() {
+            println!("{id:<6} {word:<7}  {what}");
         } else {
-            println!("{:<6} {}  {}: {}", row.id, if seen.pass { "passed" } else { "FAILED" }, row.what, seen.value);
+            println!("{id:<6} {word:<7}  {what}: {value}");
         }
     }
-    if !options.list && !options.json {
-        println!("{} passed, {failed} failed", chosen.len() - failed);
+    let count = |state: State| states.iter().filter(|s| **s == state).count();
+    conclude(&State::ALL.map(|s| format!("{} {}", count(s), s.word())).join(", "), as_json);
+    match (count(State::Failed), count(State::Skipped), count(State::Passed)) {
+        (0, 0, 1..) => Exit::Passed,
+        (0, ..) => Exit::Skipped,
+        _ => Exit::Failed,
     }
-    if failed == 0 { Exit::Passed } else { Exit::Failed }
+}
+fn command(id: &str) -> String {
+    format!("cargo xtask features --only {id}")
+}
+/// The last line, where it does not disturb who reads the others.
+fn conclude(line: &str, as_json: bool) {
+    if as_json { eprintln!("{line}") } else { println!("{line}") }
+}
+/// Plants every fault of every row that has some.
+fn plants(asked: &[Asked], as_json: bool) -> Exit {
+    let machine = Machine::here().short();
+    let mut words = Vec::new();
+    for Asked { id, what, row } in asked {
+        let Some(row) = row.filter(|r| !r.plants.is_empty()) else { continue };
+        let healthy = see(row);
+        for plant in row.plants {
+            let (word, value) = judged(&healthy, plant, || plant::with(plant.fault, || see(row)));
+            words.push(word);
+            if as_json {
+                let command = command(id) + " --plant";
+                let line: Value = json!({ "id": id, "what": what, "fault": plant.fault, "part": plant.part, "state": word, "value": value, "command": command, "machine": machine });
+                println!("{line}");
+            } else {
+                println!("{id:<6} {word:<10}  {}: {value}", plant.fault);
+            }
+        }
+    }
+    let count = |word: &str| words.iter().filter(|w| **w == word).count();
+    conclude(&format!("{} {CAUGHT}, {} {NOT_CAUGHT}, {} skipped", count(CAUGHT), count(NOT_CAUGHT), count("skipped")), as_json);
+    match (count(NOT_CAUGHT), count(CAUGHT)) {
+        (0, 1..) => Exit::Passed,
+        (0, 0) => Exit::Skipped,
+        _ => Exit::Failed,
+    }
+}
+const CAUGHT: &str = "caught";
+const NOT_CAUGHT: &str = "NOT caught";
+/// What became of a fault: the part that is there for it must fail with it, and must not without it.
+fn judged(healthy: &Seen, plant: &row::Plant, faulty: impl FnOnce() -> Seen) -> (&'static str, String) {
+    let fails = |seen: &Seen| seen.failed.iter().any(|f| f == plant.part);
+    if fails(healthy) {
+        return (NOT_CAUGHT, format!("`{}` fails without it, too: {}", plant.part, healthy.told()));
+    }
+    let faulty = faulty();
+    match faulty.state() {
+        _ if fails(&faulty) => (CAUGHT, faulty.told()),
+        State::Skipped => ("skipped", faulty.told()),
+        _ => (NOT_CAUGHT, format!("`{}` does not fail: {}", plant.part, faulty.told())),
+    }
 }
 /// Runs a check on a device of its own, so that counters of memory begin at nothing. A panic is a failed row.
 fn see(row: &Row) -> Seen {
+    let failed = |why: String| Seen::all(&[("an error", false)], why);
     let checked = catch_unwind(AssertUnwindSafe(|| -> Checked { Context::new(CpuBackend::builder())?.device().scoped(row.check) }));
     match checked {
         Ok(Ok(seen)) => seen,
-        Ok(Err(error)) => Seen::new(false, format!("error: {error}")),
-        Err(_) => Seen::new(false, "panicked"),
+        Ok(Err(error)) => match error.downcast::<Missing>() {
+            Ok(missing) => Seen::all(&[], "").lacking([*missing]),
+            Err(error) => failed(format!("error: {error}")),
+        },
+        Err(_) => failed("panicked".into()),
     }
 }
 /// The device of the check.
@@ -146,20 +238,67 @@ fn device() -> Result<Device, adamant::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{collections::BTreeSet, fs};
 
     #[test]
-    fn a_row_that_is_asked_for_and_has_no_check() {
+    fn a_row_that_had_a_check_and_is_absent() {
         let asked = "B0.03 B0.07 B1.09 B1.10 B1.11 S0.01 S0.02 S0.03 S0.05 S0.06 S0.07 S0.09 S0.10 S0.11 S0.12 S0.13 S0.15 S0.17 S0.19 S0.20 \
                      S0.21 S0.22 S0.23 S0.24 S0.25 S0.26 S0.27 S0.28 S0.30 S0.31 S0.32 S0.33 S0.35 S0.36 S0.37 S0.38 S0.42 S1.01 \
                      S1.02 S1.03 S1.08 S1.09 S1.10 S1.12 S1.13 S1.14 S1.15 S1.23 S1.24 S1.25 S1.26 S1.37 S1.41 S1.43 S1.44 S1.45 \
                      S1.53 S1.54 S1.55 S1.57 S1.58 S1.59 S2.01 S2.02 S2.03 S2.04 S2.05 S2.18 S2.19 S2.20 S2.21 S2.22 S2.23 S2.30 \
-                     S2.32 S2.33 S3.13 S3.17 S3.18 S3.19 S3.20 S3.22 S3.26 S3.27 S4.05 S4.21 S4.23 S4.27 S4.28 S4.31 S4.48 S4.51";
+                     S2.32 S2.33 S3.13 S3.17 S3.18 S3.19 S3.20 S3.22 S3.26 S3.27 S4.05 S4.21 S4.23 S4.27 S4.28 S4.31 S4.48 S4.51 \
+                     B0.11 S4.17";
         let rows: Vec<&str> = rows().iter().map(|r| r.id).collect();
-        assert_eq!(rows, asked.split_whitespace().collect::<Vec<_>>());
+        let missing: Vec<&str> = asked.split_whitespace().filter(|id| !rows.contains(id)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
     }
     #[test]
-    fn a_failed_part_is_named() {
-        let seen = Seen::all(&[("right", true), ("the count", false)], "3");
-        assert_eq!((seen.pass, &*seen.value), (false, "3; not so: the count"));
+    fn a_check_of_what_was_never_promised_or_two_of_one_row() {
+        let promised: BTreeSet<&str> = PROMISED.iter().map(|p| p.0).collect();
+        assert_eq!(promised.len(), PROMISED.len());
+        let rows: Vec<&str> = rows().iter().map(|r| r.id).collect();
+        assert!(rows.iter().all(|id| promised.contains(id)), "{rows:?}");
+        assert_eq!(rows.iter().collect::<BTreeSet<_>>().len(), rows.len());
+    }
+    #[test]
+    fn a_promised_row_that_is_in_no_list() {
+        let table = crate::workspace::root().join("../shared/FEATURES.md");
+        let Ok(text) = fs::read_to_string(&table) else {
+            eprintln!("*** NOT COMPARED with the table of promised features: {} is not there ***", table.display());
+            return;
+        };
+        let is_id = |s: &str| s.len() == 5 && s.starts_with(['S', 'B']) && s[1..].chars().all(|c| c.is_ascii_digit() || c == '.');
+        let first = |line: &str| line.strip_prefix("| ").and_then(|l| l.split(" | ").next()).filter(|id| is_id(id)).map(str::to_string);
+        assert_eq!(PROMISED.iter().map(|p| p.0.to_string()).collect::<Vec<_>>(), text.lines().filter_map(first).collect::<Vec<_>>());
+    }
+    #[test]
+    fn a_fault_that_counts_as_caught_without_its_part() {
+        let plant = plant("slower", "the time");
+        let failing = |parts: &[(&str, bool)]| Seen::all(parts, "");
+        let (right, wrong, other) = ([("the time", true)], [("the time", false)], [("the time", true), ("the sum", false)]);
+        let lacking = || failing(&right).lacking([Missing::new("a clock", "a watchmaker")]);
+        for (healthy, faulty, word) in [
+            (failing(&right), failing(&wrong), CAUGHT),
+            (failing(&other), failing(&wrong), CAUGHT),
+            (failing(&right), failing(&right), NOT_CAUGHT),
+            (failing(&right), failing(&other), NOT_CAUGHT),
+            (failing(&wrong), failing(&wrong), NOT_CAUGHT),
+            (failing(&right), lacking(), "skipped"),
+        ] {
+            assert_eq!(judged(&healthy, &plant, || faulty).0, word);
+        }
+    }
+    #[test]
+    fn a_fault_without_a_hook_or_of_no_name() {
+        let folder = crate::workspace::root().join("xtask/src/features");
+        let mut source = String::new();
+        for file in fs::read_dir(folder).unwrap() {
+            source += &fs::read_to_string(file.unwrap().path()).unwrap();
+        }
+        let plants: Vec<&row::Plant> = rows().iter().flat_map(|r| r.plants).collect();
+        for plant in &plants {
+            assert!(source.contains(&format!("planted(\"{}\")", plant.fault)), "no check asks for `{}`", plant.fault);
+        }
+        assert!(plants.len() >= 30, "{}", plants.len());
     }
 }

@@ -5,6 +5,7 @@ mod cost;
 mod disk;
 mod keys;
 mod kill;
+mod matrix;
 mod program;
 mod python;
 mod rot;

@@ -33,6 +33,10 @@ pub fn packages(named: &[&str]) -> Result<(), String> {
         None => Ok(()),
     }
 }
+/// Where cargo puts what it builds.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
 /// The program `adamant`, built in release where cargo puts it.
 ///
 /// # Errors
@@ -50,8 +54,7 @@ pub fn program_with(features: &[&str]) -> Result<PathBuf, String> {
         command.args(["--features", &features.join(",")]);
     }
     let status = command.status().map_err(|e| format!("cargo: {e}"))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let path = target.join("release").join(format!("adamant{}", std::env::consts::EXE_SUFFIX));
+    let path = target().join("release").join(format!("adamant{}", std::env::consts::EXE_SUFFIX));
     match (status.success(), path.is_file()) {
         (true, true) => Ok(path),
         (true, false) => Err(format!("{} is not there: name the program", path.display())),

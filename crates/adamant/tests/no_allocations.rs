@@ -1,4 +1,4 @@
-//! A training step in its steady state asks the system's allocator for nothing, on one thread.
+//! A training step in its steady state asks the system's allocator for nothing, on as many threads as there are cores.
 use adamant::Result;
 use models::{MODELS, in_steady_state};
 

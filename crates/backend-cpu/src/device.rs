@@ -260,6 +260,10 @@ impl Backend for CpuBackend {
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
         steps.iter().try_for_each(|step| self.run(step))
     }
+    /// A kernel that has begun fails only by a bug, and a step of an optimizer is bound by the memory it moves.
+    fn updates_in_place(&self) -> bool {
+        true
+    }
     /// The kernel is a `Box<dyn CpuKernel>`, boxed.
     fn register(&self, composite: &'static str, kernel: Box<dyn Any + Send + Sync>) -> Result<(), ErrorKind> {
         let kernel: Box<Box<dyn CpuKernel>> = kernel

@@ -33,12 +33,14 @@ pub fn trace<R>(f: impl FnOnce() -> R) -> (R, Vec<Ran>) {
     impl Drop for Outer {
         fn drop(&mut self) {
             ON.set(self.0);
-            RAN.replace(std::mem::take(&mut self.1));
+            let _ = RAN.try_with(|ran| ran.replace(std::mem::take(&mut self.1)));
         }
     }
-    let outer = Outer(ON.replace(true), RAN.take());
+    // A thread that ends lists nothing.
+    let taken = || RAN.try_with(|ran| ran.take()).unwrap_or_default();
+    let outer = Outer(ON.replace(true), taken());
     let result = f();
-    let ran = RAN.take();
+    let ran = taken();
     drop(outer);
     (result, ran)
 }
@@ -47,14 +49,14 @@ pub fn trace<R>(f: impl FnOnce() -> R) -> (R, Vec<Ran>) {
 pub(crate) fn begin(told: impl FnOnce() -> (&'static str, String)) {
     if ON.get() {
         let (kernel, by) = told();
-        RAN.with_borrow_mut(|ran| ran.push(Ran { kernel, by, threads: 1 }));
+        let _ = RAN.try_with(|ran| ran.borrow_mut().push(Ran { kernel, by, threads: 1 }));
     }
 }
 /// The kernel at work is run by this.
 pub(crate) fn by(text: impl FnOnce() -> String) {
     if ON.get() {
-        RAN.with_borrow_mut(|ran| {
-            if let Some(last) = ran.last_mut() {
+        let _ = RAN.try_with(|ran| {
+            if let Some(last) = ran.borrow_mut().last_mut() {
                 last.by = text();
             }
         });
@@ -63,8 +65,8 @@ pub(crate) fn by(text: impl FnOnce() -> String) {
 /// The kernel at work has used so many threads.
 pub(crate) fn threads(count: usize) {
     if ON.get() {
-        RAN.with_borrow_mut(|ran| {
-            if let Some(last) = ran.last_mut() {
+        let _ = RAN.try_with(|ran| {
+            if let Some(last) = ran.borrow_mut().last_mut() {
                 last.threads = last.threads.max(count);
             }
         });

@@ -202,6 +202,10 @@ impl Backend for WgpuBackend {
         let (read, lead) = memory::begin(&opened.gpu, &opened.staging, ours(from)?, offset, bytes)?;
         Ok(Box::new(Reading { opened, read, lead }))
     }
+    /// Nothing is given back of a device that is lost, and its memory is scarce.
+    fn updates_in_place(&self) -> bool {
+        true
+    }
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
         let opened = self.opened();
         opened.gpu.health.check()?;

@@ -197,6 +197,21 @@ fn memory(threads: usize) -> (f64, f64) {
     (2.0 * traffic / copy, 3.0 * traffic / triad)
 }
 
+/// 10⁹ bytes in a second of so many threads that read arrays larger than the caches once, and do nothing else with them.
+pub fn read_gbps(threads: usize) -> f64 {
+    let threads = threads.max(1);
+    let bytes = largest_cache().unwrap_or(0).clamp(64 << 20, 256 << 20) as usize;
+    let arrays: Vec<Vec<u64>> = (0..threads).map(|t| vec![t as u64; bytes / size_of::<u64>() / threads]).collect();
+    let seconds = fastest(threads, |t| {
+        // Sixteen sums, so that none waits for another.
+        let mut sums = [0u64; 16];
+        for words in arrays[t].chunks_exact(16) {
+            sums.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
+        }
+        black_box(sums);
+    });
+    (bytes / threads * threads) as f64 / seconds * 1e-9
+}
 /// Nanoseconds from one thread to another: half of a way there and back, where both sleep while they wait.
 fn hand_over() -> f64 {
     const TRIPS: usize = 2000;

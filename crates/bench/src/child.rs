@@ -3,7 +3,7 @@
 //! A [`Subject`] says how to start one; a [`Child`] is one that runs, and ends with its value. Every wait has a limit, so
 //! that a program that does not speak the protocol is an error and not a hanging run.
 use crate::{
-    pin::OneCore,
+    pin::{Core, OneCore},
     protocol::{Answer, Ask, Hello, PROTOCOL},
 };
 use std::{
@@ -131,6 +131,14 @@ impl Child {
     /// # Errors
     /// It cannot be started, or does not speak the protocol.
     pub fn start(subject: &Subject) -> Result<Child, ChildError> {
+        Child::start_on(subject, None, 0)
+    }
+    /// The same on a core, where it has one thread, and with so many bytes more in its environment: what stands there moves
+    /// its stack, and with it what a loop takes (Mytkowicz and others, ASPLOS 2009).
+    ///
+    /// # Errors
+    /// As [`Child::start`].
+    pub fn start_on(subject: &Subject, core: Option<Core>, padding: usize) -> Result<Child, ChildError> {
         let start = |source| ChildError::Start { name: subject.name.clone(), source };
         let threads = subject.threads.to_string();
         let mut command = Command::new(&subject.program);
@@ -141,7 +149,8 @@ impl Child {
         }
         command.envs(subject.variables.iter().map(|(k, v)| (k, v)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let one_core = (subject.threads == 1).then(OneCore::enter);
+        command.env("ADAMANT_BENCH_PADDING", "x".repeat(padding));
+        let one_core = (subject.threads == 1).then(|| OneCore::enter(core));
         let mut process = command.spawn().map_err(start)?;
         drop(one_core);
         let gone = || start(std::io::Error::other("it has no pipes"));

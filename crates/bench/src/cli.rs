@@ -4,6 +4,7 @@
 //! `--json` is given, which prints [lines](crate::lines), one for each workload and program, and nothing else.
 pub mod baseline;
 pub mod compare;
+pub mod gate_selftest;
 pub mod history;
 pub mod out;
 pub mod run;
@@ -38,6 +39,10 @@ pub enum Exit {
     Regression = 8,
     /// the device that was named is not there
     DeviceAbsent = 9,
+    /// the samples cannot tell whether it is slower than allowed
+    Undecided = 10,
+    /// nothing failed, but not everything could be looked at: the machine lacks what it takes
+    Skipped = 11,
 }
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
@@ -78,7 +83,7 @@ pub enum Verb {
     /// Two programs, revisions, settings or records against each other: which is faster, and is that sure?
     #[command(alias = "diff")]
     Compare(compare::Options),
-    /// The same, and end with 8 if B is slower than allowed
+    /// The same, and end with 8 if B is slower than allowed, with 10 if the samples cannot tell
     Gate(compare::GateOptions),
     /// Records to compare with later
     Baseline(baseline::Options),
@@ -92,6 +97,11 @@ pub enum Verb {
     Calibrate(compare::CalibrateOptions),
     /// The tool judged by itself: equal programs, and slowdowns that were planted
     Selftest(selftest::Options),
+    /// The gate judged by itself, beside a busy neighbour: equal programs, and slowdowns of 10 %
+    GateSelftest(gate_selftest::Options),
+    /// A loop that keeps a core busy until its parent ends
+    #[command(hide = true)]
+    Spin,
     /// What a record says of this machine, its load and its ceilings
     Env(run::EnvOptions),
     /// Answer another program that measures this one
@@ -155,6 +165,8 @@ pub fn execute(verb: &Verb, suite: &Suite) -> Exit {
         Verb::History(options) => history::run(options),
         Verb::Calibrate(options) => compare::calibrate(options, suite),
         Verb::Selftest(options) => selftest::run(options, suite),
+        Verb::GateSelftest(options) => gate_selftest::run(options, suite),
+        Verb::Spin => gate_selftest::spin(),
         Verb::Env(options) => run::env(options),
         Verb::Serve(at) => serve(at, suite),
     };
@@ -180,13 +192,17 @@ pub fn some(chosen: &Chosen, suite: &Suite) -> Result<Vec<crate::Workload>, Ende
     Ok(workloads)
 }
 fn serve(at: &Where, suite: &Suite) -> Result<Exit, Ended> {
-    // Who measures may be killed while this program is stopped, and nobody would wake it to see its input end. Where the
-    // system declines, it would have to be ended by hand.
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    end_with_parent();
     let place = at.open()?;
     crate::serve::serve(suite, &place, std::io::stdin().lock(), std::io::stdout().lock()).map_err(|e| ended(Exit::Failed)(&e))?;
     Ok(Exit::Passed)
+}
+
+/// Who measures may be killed while this program is stopped, and nobody would wake it to see its input end. Where the system
+/// declines, it would have to be ended by hand.
+fn end_with_parent() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
 }
 
 #[cfg(test)]
@@ -197,7 +213,8 @@ mod tests;
 #[command(
     name = "bench",
     about = "Benchmarks",
-    after_help = "Exit codes: 0 all is well, 1 something failed, 2 usage, 4 unreadable, 6 unwritable, 8 regression, 9 device absent"
+    after_help = "Exit codes: 0 all is well, 1 something failed, 2 usage, 4 unreadable, 6 unwritable, 8 regression, 9 device absent, \
+                  10 a gate could not tell"
 )]
 struct Program {
     #[command(subcommand)]

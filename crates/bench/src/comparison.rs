@@ -1,8 +1,9 @@
 //! A comparison of two sides: which, in which environments, and the verdicts by case.
 use crate::{
+    gate::Decision,
     machine::{Facts, differences},
     stats::geometric_mean,
-    verdict::{Compared, Verdict},
+    verdict::{Compared, Verdict, records::MOMENTS},
 };
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,31 @@ pub struct Side {
     /// its environment
     pub facts: Facts,
 }
+/// How the samples of both sides came together, which says what a difference may come from.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// in turn, of pairs of new processes: what the machine did met both
+    Turns,
+    /// two records, each of one moment: what the machine did then is in the difference
+    TwoMoments,
+    /// records of several moments on each side, whose spread is in the interval
+    ManyMoments,
+}
+impl Evidence {
+    /// In one sentence.
+    pub fn words(self) -> String {
+        let percent = (MOMENTS - 1.0) * 100.0;
+        match self {
+            Evidence::Turns => "samples taken in turn, each round in new processes".into(),
+            Evidence::TwoMoments => format!(
+                "two records, of one moment each: the machine may have been {percent:.0} % slower at one of them, and what is less cannot be told; \
+                 three records or more on each side have a spread, and `compare` of two programs takes turns"
+            ),
+            Evidence::ManyMoments => "records of several moments, whose spread is in the interval".into(),
+        }
+    }
+}
 /// Two sides and the verdicts.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
 pub struct Comparison {
@@ -23,8 +49,8 @@ pub struct Comparison {
     pub b: Side,
     /// what differs between the environments
     pub differences: Vec<(String, String, String)>,
-    /// samples were taken in turn, in one run
-    pub interleaved: bool,
+    /// how the samples of both came together
+    pub evidence: Evidence,
     /// the smallest change worth telling
     pub threshold: f64,
     /// the command that does it again
@@ -34,8 +60,8 @@ pub struct Comparison {
 }
 impl Comparison {
     /// Two sides without cases yet.
-    pub fn between(a: Side, b: Side, interleaved: bool, threshold: f64, command: String) -> Comparison {
-        Comparison { differences: differences(&a.facts, &b.facts), a, b, interleaved, threshold, command, cases: Vec::new() }
+    pub fn between(a: Side, b: Side, evidence: Evidence, threshold: f64, command: String) -> Comparison {
+        Comparison { differences: differences(&a.facts, &b.facts), a, b, evidence, threshold, command, cases: Vec::new() }
     }
     /// Differences but for those whose names were chosen, and for what follows from them.
     pub fn unasked(&self, chosen: &[String]) -> Vec<&(String, String, String)> {
@@ -44,6 +70,10 @@ impl Comparison {
     /// How many cases have a verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.cases.iter().filter(|c| c.verdict == Some(verdict)).count()
+    }
+    /// How many cases a gate ends so for.
+    pub fn gated(&self, decision: Decision) -> impl Iterator<Item = &Compared> {
+        self.cases.iter().filter(move |c| c.gate.is_some_and(|g| g.decision == decision))
     }
     /// Cases that could not be compared.
     pub fn failures(&self) -> impl Iterator<Item = &Compared> {
@@ -65,6 +95,7 @@ impl Comparison {
     /// What is slower first, the worst at the top; then faster, noisy, same, and what failed.
     pub fn sorted(&self) -> Vec<&Compared> {
         let rank = |c: &Compared| match c.verdict {
+            _ if c.gate.is_some_and(|g| g.decision == Decision::Slower) => 0,
             Some(Verdict::Slower) => 0,
             Some(Verdict::Faster) => 1,
             None => 2,

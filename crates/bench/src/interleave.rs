@@ -1,12 +1,18 @@
 //! Several programs under test, sample by sample in turn.
 //!
-//! The unit is a *turn*: one sample of each program, in random order, so that whatever else the machine does in those
-//! milliseconds meets all of them. Those whose turn it is not are stopped: threads that wait by spinning would take a core
-//! from the one that is measured. Turns come in *rounds*: for each, all programs prepare the workload anew (those that
-//! start quickly, in a new process), so that where memory happened to lie is part of the spread and not of the answer.
+//! A *turn* is one sample of each program, in random order, so that whatever else the machine does in those milliseconds
+//! meets all of them. Those whose turn it is not are stopped: threads that wait by spinning would take a core from the one
+//! that is measured. Turns come in *rounds*: for each, all programs prepare the workload anew (those that start quickly, in
+//! a new process), so that where memory happened to lie is part of the spread and not of the answer. A round goes over all
+//! workloads before the next begins: the rounds of one are spread over the whole run, and with them what the machine does.
+//!
+//! Invariant: nothing but the program itself tells the sides apart. In a round all that have one thread run on the same
+//! core; the next round takes the next of those that are quiet. The order is drawn by lot, and the order of starting is
+//! turned around in every other round. Programs that are about as fast make equally long samples.
 use crate::{
     child::{Child, ChildError, Subject},
     inputs::Words,
+    pin::{Core, quiet_cores},
     protocol::{About, Answer, Ask},
     sampler::calls_of_a_sample,
     stats::median_interval,
@@ -30,31 +36,48 @@ pub struct Plan {
     pub small: bool,
     /// the fewest turns, whatever the budget
     pub fewest: usize,
+    /// the most
+    pub most: usize,
+    /// a workload whose call is long is prepared once, for programs that take long to prepare
+    pub long_once: bool,
+    /// the result is checked again at the end of each round, which only programs of this project know
+    pub check_again: bool,
     /// of the order within turns
     pub seed: u64,
 }
-/// Fewer turns than this show not even a large change of one case among twenty (the least p of their ranks).
+/// The fewest turns of all rounds together.
 const FEWEST_TURNS: usize = 14;
+/// So many rounds show a change of one case among some hundreds: the least chance that ranks know of them.
+pub const ROUNDS: usize = 16;
 impl Default for Plan {
     fn default() -> Plan {
         Plan {
             budget: Duration::from_secs(2),
             precision: 0.005,
-            rounds: 6,
+            rounds: ROUNDS,
             shortest: Duration::from_millis(1),
             settle: Duration::ZERO,
             small: false,
             fewest: FEWEST_TURNS,
+            most: MOST_TURNS,
+            long_once: false,
+            check_again: false,
             seed: 1,
         }
     }
 }
-/// How many turns there must be before a narrow interval ends the sampling.
-const ENOUGH_TURNS: usize = 40;
-/// The most.
+/// How many turns of a round there must be before a narrow interval ends it.
+const ENOUGH_TURNS: usize = 8;
+/// Which cores are quiet is asked anew after so many rounds.
+const CORES_HOLD: usize = 4;
+/// The environment of a process is longer by up to so many bytes.
+const PADDING: usize = 4096;
+/// The most turns of all rounds together.
 const MOST_TURNS: usize = 2000;
-/// A workload whose call takes longer than this part of the budget is prepared once.
+/// A call that takes longer than this part of the budget is long.
 const LONG: f64 = 1.0 / 40.0;
+/// Programs of which none takes so many times as long as another.
+const ABOUT_AS_FAST: u64 = 4;
 /// Nanoseconds of a call that is made once more to wake cores.
 const SHORT: f64 = 20e6;
 /// A program that waited for a core for a larger share of a sample was disturbed.
@@ -99,11 +122,15 @@ pub struct SideState {
 pub struct Sides {
     subjects: Vec<Subject>,
     running: Vec<Option<Child>>,
+    /// the cores that take turns, and the one of this round
+    quiet: Vec<Core>,
+    core: Option<Core>,
+    words: Words,
 }
 impl Sides {
     /// Programs that are not started yet.
     pub fn new(subjects: Vec<Subject>) -> Sides {
-        Sides { running: subjects.iter().map(|_| None).collect(), subjects }
+        Sides { running: subjects.iter().map(|_| None).collect(), subjects, quiet: Vec::new(), core: None, words: Words::new(0x1a70) }
     }
     /// How to start them.
     pub fn subjects(&self) -> &[Subject] {
@@ -122,7 +149,8 @@ impl Sides {
             }
         }
         if self.running[k].is_none() {
-            self.running[k] = Some(Child::start(&self.subjects[k])?);
+            let padding = self.words.below(PADDING);
+            self.running[k] = Some(Child::start_on(&self.subjects[k], self.core, padding)?);
         }
         self.running[k].as_mut().ok_or_else(|| ChildError::Silent { name: self.subjects[k].name.clone(), seconds: 0, when: "after its start" })
     }
@@ -134,62 +162,110 @@ impl Sides {
             Answer { error: Some(e.to_string()), ..Answer::default() }
         })
     }
-    /// Ends those that start quickly.
-    fn renew(&mut self) {
+    /// Ends those that start quickly, and chooses the core on which the next of them run.
+    fn renew(&mut self, round: usize) {
         for (subject, running) in self.subjects.iter().zip(&mut self.running) {
             if subject.starts_quickly {
                 *running = None;
             }
         }
+        // One that goes on stays where it is, and the others with it.
+        let all = self.subjects.iter().all(|s| s.starts_quickly);
+        if all && self.subjects.iter().any(|s| s.threads == 1) {
+            if round % CORES_HOLD == 0 {
+                self.quiet = quiet_cores();
+            }
+            self.core = self.quiet.get(round % self.quiet.len().max(1)).copied();
+        }
     }
 }
 
 /// Measures one workload in all programs. `agree` compares, once all have prepared, and may withdraw some.
-pub fn take(sides: &mut Sides, workload: &str, plan: &Plan, agree: impl FnOnce(&mut Sides, &mut [SideState])) -> Taken {
-    let n = sides.subjects.len();
-    let mut words = Words::new(plan.seed ^ workload.bytes().fold(0, |h: u64, b| h.wrapping_mul(31).wrapping_add(b.into())));
-    let mut taken = Taken { workload: workload.into(), sides: vec![SideState::default(); n], turns: Vec::new() };
-    let (mut rounds, mut agree) = (plan.rounds.max(1), Some(agree));
-    let mut round = 0;
-    while round < rounds {
-        if round > 0 {
-            sides.renew();
-        }
-        prepare(sides, &mut taken, plan, round, &mut words);
-        if let Some(agree) = agree.take() {
-            agree(sides, &mut taken.sides);
-        }
-        let slowest = warm(sides, &mut taken, plan, round, &mut words);
-        if taken.sides.iter().all(|s| s.error.is_some()) {
+pub fn take(sides: &mut Sides, workload: &str, plan: &Plan, agree: impl FnMut(&mut Sides, &mut [SideState])) -> Taken {
+    let nothing = || Taken { workload: workload.into(), sides: Vec::new(), turns: Vec::new() };
+    take_all(sides, &[workload.to_string()], plan, agree, |_, _| false).pop().unwrap_or_else(nothing)
+}
+/// Measures workloads in all programs, round by round. `agree` is as above; `is_decided` is asked after each round of a
+/// workload, with the number of its rounds, and says whether it needs no more.
+pub fn take_all(
+    sides: &mut Sides,
+    workloads: &[String],
+    plan: &Plan,
+    mut agree: impl FnMut(&mut Sides, &mut [SideState]),
+    is_decided: impl Fn(&Taken, usize) -> bool,
+) -> Vec<Taken> {
+    let nothing = |w: &String| Taken { workload: w.clone(), sides: vec![SideState::default(); sides.subjects.len()], turns: Vec::new() };
+    let mut all: Vec<Taken> = workloads.iter().map(nothing).collect();
+    let mut open: Vec<usize> = (0..all.len()).collect();
+    let mut words = Words::new(workloads.iter().flat_map(|w| w.bytes()).fold(plan.seed, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
+    let mut started: Vec<usize> = (0..sides.subjects.len()).collect();
+    for round in 0..plan.rounds.max(1) {
+        sides.renew(round);
+        // Who is started first meets another machine: in every other round the order is the other one.
+        if round % 2 == 0 { shuffle(&mut started, &mut words) } else { started.reverse() }
+        started.iter().for_each(|&k| drop(sides.child(k)));
+        shuffle(&mut open, &mut words);
+        open.retain(|&k| !take_round(sides, &mut all[k], plan, round, &mut words, &mut agree) && !is_decided(&all[k], round + 1));
+        if open.is_empty() {
             break;
         }
-        if round == 0 && slowest > plan.budget.as_secs_f64() * LONG {
-            rounds = 1;
-        }
-        let (start, share) = (Instant::now(), plan.budget / rounds as u32);
-        let (enough, fewest) = (ENOUGH_TURNS.div_ceil(rounds), plan.fewest.div_ceil(rounds));
-        for turn in 0..MOST_TURNS / rounds {
-            let spent = start.elapsed() >= share;
-            if turn >= fewest && (spent || (turn >= enough && turn % 8 == 0 && is_narrow(&taken, plan.precision))) {
-                break;
-            }
-            take_turn(sides, &mut taken, plan, round, &mut words);
-        }
-        round += 1;
     }
-    for k in 0..n {
-        if taken.sides[k].error.is_none() {
+    for k in 0..sides.subjects.len() {
+        if sides.running[k].is_some() {
             sides.ask(k, &Ask::Finish);
         }
     }
-    taken
+    all
+}
+/// One round of a workload. Is it the last, because no program has a time, or because its call is long?
+fn take_round(
+    sides: &mut Sides,
+    taken: &mut Taken,
+    plan: &Plan,
+    round: usize,
+    words: &mut Words,
+    agree: &mut impl FnMut(&mut Sides, &mut [SideState]),
+) -> bool {
+    prepare(sides, taken, plan, round, words);
+    if round == 0 {
+        agree(sides, &mut taken.sides);
+    }
+    let slowest = warm(sides, taken, plan, round, words);
+    if taken.sides.iter().all(|s| s.error.is_some()) {
+        return true;
+    }
+    let once = plan.long_once && round == 0 && slowest > plan.budget.as_secs_f64() * LONG;
+    let rounds = if once { 1 } else { plan.rounds.max(1) };
+    let (start, share) = (Instant::now(), plan.budget / rounds as u32);
+    let (first, fewest) = (taken.turns.len(), plan.fewest.div_ceil(rounds));
+    // Of the mean of all rounds less is asked than of one.
+    let precision = plan.precision * (rounds as f64).sqrt();
+    for turn in 0..(plan.most / rounds).max(1) {
+        let narrow = || turn >= ENOUGH_TURNS && turn % 4 == 0 && is_narrow(&taken.turns[first..], &taken.sides, precision);
+        if turn >= fewest && (start.elapsed() >= share || narrow()) {
+            break;
+        }
+        take_turn(sides, taken, plan, round, words);
+    }
+    if plan.check_again {
+        for k in order(taken, words) {
+            let answer = sides.ask(k, &Ask::Check);
+            if !withdraw(&mut taken.sides[k], &answer) {
+                taken.sides[k].worst = taken.sides[k].worst.into_iter().chain(answer.worst).reduce(f64::max);
+            }
+        }
+    }
+    once
+}
+fn shuffle(places: &mut [usize], words: &mut Words) {
+    for k in (1..places.len()).rev() {
+        places.swap(k, words.below(k + 1));
+    }
 }
 /// The programs that still have times, in random order.
 fn order(taken: &Taken, words: &mut Words) -> Vec<usize> {
     let mut alive: Vec<usize> = (0..taken.sides.len()).filter(|&k| taken.sides[k].error.is_none()).collect();
-    for k in (1..alive.len()).rev() {
-        alive.swap(k, words.below(k + 1));
-    }
+    shuffle(&mut alive, words);
     alive
 }
 fn withdraw(side: &mut SideState, answer: &Answer) -> bool {
@@ -212,7 +288,7 @@ fn prepare(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, word
 }
 /// Warms all up and chooses how many calls a sample has; seconds of the slowest call.
 fn warm(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, words: &mut Words) -> f64 {
-    let seconds = if round == 0 { 0.1 } else { 0.03 };
+    let seconds = if round == 0 { 0.05 } else { 0.01 };
     let mut one = vec![f64::NAN; taken.sides.len()];
     for k in order(taken, words) {
         let answer = sides.ask(k, &Ask::Warm { seconds });
@@ -224,9 +300,9 @@ fn warm(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, words: 
         }
     }
     if round == 0 {
-        // Programs that are about as fast make equal samples.
+        // Programs that are about as fast make equal samples: a longer one is interrupted more often.
         let most = taken.sides.iter().map(|s| s.calls).max().unwrap_or(1);
-        taken.sides.iter_mut().filter(|s| s.calls * 2 > most).for_each(|s| s.calls = most);
+        taken.sides.iter_mut().filter(|s| s.calls * ABOUT_AS_FAST > most).for_each(|s| s.calls = most);
     }
     one.into_iter().filter(|x| x.is_finite()).fold(0.0, f64::max) * 1e-9
 }
@@ -253,12 +329,16 @@ fn take_turn(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, wo
     }
     taken.turns.push(turn);
 }
-/// Are all ratios to the first program known to within `precision`?
-fn is_narrow(taken: &Taken, precision: f64) -> bool {
-    (1..taken.sides.len()).filter(|&k| taken.sides[k].error.is_none()).all(|k| {
-        let mut ratios: Vec<f64> = taken.turns.iter().map(|t| (t.ns[k] / t.ns[0]).ln()).filter(|r| r.is_finite()).collect();
-        ratios.sort_by(f64::total_cmp);
-        let (low, high) = median_interval(&ratios);
-        ratios.len() >= ENOUGH_TURNS && (high - low) / 2.0 <= precision
-    })
+/// Are all ratios to the first program known to within `precision` in this round? Of one program alone, its time.
+fn is_narrow(turns: &[Turn], sides: &[SideState], precision: f64) -> bool {
+    let known = |of: &dyn Fn(&Turn) -> f64| {
+        let mut logs: Vec<f64> = turns.iter().map(|t| of(t).ln()).filter(|r| r.is_finite()).collect();
+        logs.sort_by(f64::total_cmp);
+        let (low, high) = median_interval(&logs);
+        logs.len() >= ENOUGH_TURNS && (high - low) / 2.0 <= precision
+    };
+    if let [_] = sides {
+        return known(&|t| t.ns[0]);
+    }
+    (1..sides.len()).filter(|&k| sides[k].error.is_none()).all(|k| known(&|t| t.ns[k] / t.ns[0]))
 }

@@ -52,6 +52,8 @@ pub enum Ask {
         /// of so many calls
         calls: u64,
     },
+    /// the result of one more call is checked, where calls leave no trace
+    Check,
     /// elements of the output of one more call
     Values {
         /// flat positions, modulo the number of elements

@@ -397,11 +397,17 @@ impl Record {
     fn parse(text: &str, file: &Path, line: usize) -> Result<Record, RecordError> {
         let wrong = |what: String| RecordError::Line { file: file.into(), line, what };
         let value: serde_json::Value = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
-        match value["version"].as_u64() {
-            Some(found) if found != u64::from(VERSION) => return Err(RecordError::Version { file: file.into(), line, found }),
-            Some(_) => {}
-            None if value["version"].is_null() => return Err(wrong("no record: it has no `version`".into())),
-            None => return Err(wrong(format!("no record: its `version` is {}", value["version"]))),
+        let none = |what: String| Err(wrong(format!("no record that this program reads: {what}; it reads `{SCHEMA}` of version {VERSION}")));
+        match &value["schema"] {
+            serde_json::Value::Null => return none("it has no `schema`".into()),
+            schema if schema != SCHEMA => return none(format!("its `schema` is {schema}")),
+            _ => {}
+        }
+        match (&value["version"], value["version"].as_u64()) {
+            (_, Some(found)) if found != u64::from(VERSION) => return Err(RecordError::Version { file: file.into(), line, found }),
+            (_, Some(_)) => {}
+            (serde_json::Value::Null, _) => return none("it has no `version`".into()),
+            (other, _) => return none(format!("its `version` is {other}")),
         }
         // From the text, not from the value: repeated keys are seen there.
         let record: Record = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;

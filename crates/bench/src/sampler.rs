@@ -92,7 +92,8 @@ impl Active {
             Ok(Sample { ns: ns / calls as f64, waited })
         })
     }
-    /// Calls until the caches are warm and for at least `warmth`: the nanoseconds of one call.
+    /// Calls until the caches are warm and for at least `warmth`: the nanoseconds of the quickest. How many calls make a
+    /// sample follows from it, and a mean would depend on whether this program was let run meanwhile.
     ///
     /// # Errors
     /// A call failed, or panicked.
@@ -100,12 +101,15 @@ impl Active {
         let call = &mut self.prepared.call;
         guarded(|| {
             call()?;
-            let (start, mut calls) = (Instant::now(), 0u64);
-            while calls < 2 || (start.elapsed() < warmth && calls < 100_000) {
+            let (start, mut calls, mut quickest) = (Instant::now(), 0u64, Duration::MAX);
+            let mut before = Duration::ZERO;
+            while calls < 2 || (before < warmth && calls < 100_000) {
                 call()?;
                 calls += 1;
+                let now = start.elapsed();
+                (quickest, before) = (quickest.min(now - before), now);
             }
-            Ok(start.elapsed().as_secs_f64() * 1e9 / calls as f64)
+            Ok(quickest.as_secs_f64() * 1e9)
         })
     }
     /// Samples until the median is known or the budget is spent; then the result is checked again where it can be.

@@ -65,6 +65,13 @@ fn answer(workloads: &[Workload], active: &mut Option<Active>, ask: Ask) -> Chec
             *active = Some(a);
             Answer { ns: Some(sample.ns), waited: sample.waited, ..Answer::default() }
         }
+        Ask::Check => {
+            let mut a = prepared(active)?;
+            a.check_again()?;
+            let worst = a.worst;
+            *active = Some(a);
+            Answer { worst, ..Answer::default() }
+        }
         Ask::Values { places } => {
             let mut a = prepared(active)?;
             let values = a.values(&places);
@@ -148,13 +155,14 @@ mod tests {
     #[test]
     fn a_line_without_an_answer() {
         let said = ask("rubbish\n{\"do\":\"list\"}\n{\"do\":\"sample\",\"calls\":1}\n{\"do\":\"prepare\",\"workload\":\"none\"}\n\
-            {\"do\":\"prepare\",\"workload\":\"nothing\"}\n{\"do\":\"warm\",\"seconds\":1e99}\n{\"do\":\"sample\",\"calls\":0}\n{\"do\":\"finish\"}\n{\"do\":\"dance\"}\n");
-        assert_eq!(said.len(), 10);
+            {\"do\":\"prepare\",\"workload\":\"nothing\"}\n{\"do\":\"warm\",\"seconds\":1e99}\n{\"do\":\"sample\",\"calls\":0}\n{\"do\":\"check\"}\n{\"do\":\"finish\"}\n{\"do\":\"dance\"}\n");
+        assert_eq!(said.len(), 11);
         assert_eq!((&said[0]["impl"], &said[0]["protocol"]), (&"tested".into(), &1.into()));
         assert_eq!(said[2]["workloads"][0], "nothing");
         assert_eq!((&said[5]["worst"], said[4]["unsupported"].as_bool()), (&0.25.into(), Some(true)));
         assert!(said[7]["ns"].as_f64().unwrap() > 0.0);
-        for k in [1, 3, 4, 9] {
+        assert_eq!(said[8]["worst"], 0.25);
+        for k in [1, 3, 4, 10] {
             assert!(said[k]["error"].is_string(), "{k}: {}", said[k]);
         }
     }

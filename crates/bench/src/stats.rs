@@ -2,6 +2,8 @@
 //!
 //! Everything is a function of its arguments; what draws random numbers takes its seed. Times are positive and skewed to
 //! the right, so nothing here assumes a normal distribution of the samples.
+pub mod walsh;
+
 use crate::inputs::Words;
 
 /// Resamples of a bootstrap.
@@ -144,6 +146,21 @@ pub fn student_tails(t: f64, freedom: f64) -> f64 {
     let front = (libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b) + a * x.ln() + b * (1.0 - x).ln()).exp();
     // The fraction converges quickly below this x; above, the function of the other tail is taken.
     if x < (a + 1.0) / (a + b + 2.0) { front * beta_fraction(a, b, x) / a } else { 1.0 - front * beta_fraction(b, a, 1.0 - x) / b }
+}
+/// Beyond which |t| so much of Student's distribution lies, both tails together. Infinite where there is no freedom.
+pub fn student_quantile(tails: f64, freedom: f64) -> f64 {
+    if freedom.is_nan() || freedom <= 0.0 {
+        return f64::INFINITY;
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    while student_tails(high, freedom) > tails && high < 1e12 {
+        high *= 2.0;
+    }
+    for _ in 0..100 {
+        let middle = (low + high) / 2.0;
+        if student_tails(middle, freedom) > tails { low = middle } else { high = middle }
+    }
+    high
 }
 /// The continued fraction 8.17.22 of the same library, by Lentz's method.
 fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {

@@ -98,6 +98,53 @@ fn a_wrong_file_or_number_that_is_not_told() {
     assert!(!folder.path().join("gone.jsonl").exists());
 }
 #[test]
+fn a_record_that_is_not_kept_because_it_cannot_be_compared() {
+    let (folder, text) = recorded();
+    let mut other: Record = serde_json::from_str(&text).unwrap();
+    other.machine.microcode = Some("other".into());
+    fs::write(folder.path().join("other.jsonl"), serde_json::to_string(&other).unwrap()).unwrap();
+    let out = run(folder.path(), "run --only own_layer --budget 0.02 --record kept.jsonl --against other.jsonl");
+    assert!(out.status.code() == Some(2) && said(&out).contains("machine.microcode"), "{:?} {}", out.status, said(&out));
+    let kept = Record::read(&folder.path().join("kept.jsonl")).unwrap();
+    assert!(kept.len() == 1 && !kept[0].cases[0].samples_ns.is_empty());
+}
+#[test]
+fn two_moments_that_a_gate_takes_for_two_programs_or_for_one() {
+    let (folder, text) = recorded();
+    let record: Record = serde_json::from_str(&text).unwrap();
+    let rounds: std::collections::BTreeSet<u32> = record.cases[0].rounds.iter().copied().collect();
+    assert_eq!(rounds.len(), 6, "a record has the spread between processes: {:?}", record.cases[0].rounds);
+    // The same record at a moment in which everything took 1.5 times, or four times as long; and five such moments.
+    let times = |factor: f64, seed: f64| {
+        let mut record = record.clone();
+        let case = &mut record.cases[0];
+        let ns = (0..30).map(|k| 1e4 * factor * (1.0 + 0.001 * f64::from(k % 7) + 0.01 * seed)).collect();
+        *case = Case { rounds: (0..30).map(|k| k / 5).collect(), ..case.clone().sampled(ns, vec![0.0; 30], 1) };
+        record.git = Some(adamant_bench::machine::Git { commit: "c".into(), dirty: false });
+        serde_json::to_string(&record).unwrap() + "\n"
+    };
+    let put = |name: &str, text: String| fs::write(folder.path().join(name), text).unwrap();
+    put("one.jsonl", times(1.0, 0.0));
+    put("half.jsonl", times(1.5, 0.0));
+    put("four.jsonl", times(4.0, 0.0));
+    put("moments.jsonl", (0..5).map(|k| times(1.0, f64::from(k % 3))).collect());
+    put("slower.jsonl", (0..5).map(|k| times(1.2, f64::from(k % 2))).collect());
+    for (arguments, code, what) in [
+        ("gate one.jsonl half.jsonl", 10, "of one moment each"),
+        ("gate one.jsonl one.jsonl", 10, "may be slower by more than 5 %"),
+        ("gate one.jsonl one.jsonl --allow 100", 0, "passed"),
+        ("gate one.jsonl four.jsonl", 8, "slower"),
+        ("compare one.jsonl half.jsonl", 0, "0 slower, 0 faster, 0 same, 1 noisy"),
+        // Several moments have a spread of their own.
+        ("gate moments.jsonl moments.jsonl", 0, "records of several moments"),
+        ("gate moments.jsonl slower.jsonl", 8, "slower"),
+        ("gate moments.jsonl one.jsonl", 10, "of one moment each"),
+    ] {
+        let out = run(folder.path(), arguments);
+        assert!(out.status.code() == Some(code) && said(&out).contains(what), "{arguments}: {:?} {}", out.status, said(&out));
+    }
+}
+#[test]
 fn a_record_that_is_lost_to_a_name_in_the_wrong_place() {
     let (folder, text) = recorded();
     for arguments in [
@@ -116,7 +163,7 @@ fn a_record_that_is_lost_to_a_name_in_the_wrong_place() {
         ("baseline save main a.jsonl", 0),
         ("baseline save main target/bench/baselines/main.jsonl", 0),
         ("baseline save main a.html", 4),
-        ("gate baseline:main a.jsonl", 0),
+        ("gate baseline:main a.jsonl --allow 900", 0),
     ] {
         assert_eq!(run(folder.path(), arguments).status.code(), Some(code), "{arguments}");
     }

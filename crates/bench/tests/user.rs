@@ -1,6 +1,9 @@
 //! The verbs from outside, on the benchmarks of a user's crate (`examples/own_workload.rs`).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-use adamant_bench::{comparison::Comparison, lines::Line, record::Record};
+use adamant_bench::{
+    comparison::{Comparison, Evidence},
+    gate::Decision,
+    lines::Line, record::Record};
 use common::{run, said};
 
 mod common;
@@ -37,9 +40,10 @@ fn records_that_are_not_merged_or_compared() {
         ("diff a.jsonl b.jsonl", 0),
         ("compare a.jsonl self", 2),
         ("compare a.jsonl gone.jsonl", 4),
-        ("gate a.jsonl a.jsonl", 0),
+        ("gate a.jsonl a.jsonl", 10),
+        ("gate a.jsonl a.jsonl --allow 900", 0),
         ("baseline save main a.jsonl", 0),
-        ("gate baseline:main a.jsonl", 0),
+        ("gate baseline:main a.jsonl", 10),
         ("baseline list", 0),
         ("baseline rm main", 0),
         ("baseline rm main", 4),
@@ -69,7 +73,9 @@ fn a_regression_that_passes_the_gate() {
     let out = run(folder.path(), "gate self self@repeat=2 --only own_layer --budget 0.3 --rounds 3 --allow 20 --format json --out c.json");
     assert_eq!(out.status.code(), Some(8), "{}", said(&out));
     let c: Comparison = serde_json::from_str(&std::fs::read_to_string(folder.path().join("c.json")).unwrap()).unwrap();
-    assert!(c.interleaved && c.cases[0].ratio.unwrap() > 1.5, "{c:?}");
+    let gated = c.cases[0].gate.unwrap();
+    assert!(gated.decision == Decision::Slower && gated.at_least.unwrap() > 1.2 && gated.smallest_seen.unwrap() > 0.2, "{gated:?}");
+    assert!(c.evidence == Evidence::Turns && c.cases[0].ratio.unwrap() > 1.5, "{c:?}");
     // What cannot be compared has not passed.
     let out = run(folder.path(), "gate self self --only own_wrong --budget 0.1");
     assert_eq!(out.status.code(), Some(1), "{}", said(&out));

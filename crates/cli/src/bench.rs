@@ -2,6 +2,7 @@
 //!
 //! Every call is timed by itself, by the clock, after a few that are not counted; what is told are the count, the mean with
 //! its standard deviation, and the least. A target is met or missed by the least, because what else the machine does only adds.
+mod report;
 mod s0;
 
 use crate::{
@@ -17,6 +18,7 @@ use adamant::{
 };
 use adamant_train::{Document, Failure, Sample, Trained, sample};
 use clap::Args;
+use report::Report;
 use serde_json::json;
 use std::{
     path::{Path, PathBuf},
@@ -26,7 +28,8 @@ use std::{
 /// Options of `bench`.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  adamant bench s0\n  adamant bench s0 --only softmax --json\n  \
-adamant bench examples/mnist/mnist.toml --latency --input 1,28,28\n  adamant bench runs/mnist-1 --batch 64\n\n\
+adamant bench examples/mnist/mnist.toml --latency --input 1,28,28\n  adamant bench runs/mnist-1 --batch 64\n  \
+adamant bench runs/mnist-1 --report bundle.json\n\n\
 A target of the speed table that is missed ends with 1.")]
 pub struct Bench {
     /// `s0`: the speed table; else a description in TOML, or the folder of a run
@@ -51,6 +54,9 @@ pub struct Bench {
     seconds: f64,
     #[command(flatten)]
     device: DeviceOptions,
+    /// writes machine, versions, settings and all times to a file, as one JSON document (docs/bench-record.md)
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// prints one JSON document
     #[arg(long)]
     json: bool,
@@ -76,26 +82,31 @@ fn measure(o: &Bench) -> Result<Option<String>, Failure> {
         return Err(Failure::Usage("--batch takes a number from 1 on".into()));
     }
     let device = o.device.open()?;
+    let mut report = o.report.as_deref().map(|file| Report::begin(file, device, o.seconds)).transpose()?;
     let about_model = o.latency || o.batch.is_some() || o.input.is_some() || o.data.is_some();
-    match (o.what.as_os_str() == "s0", &o.only) {
+    let done = match (o.what.as_os_str() == "s0", &o.only) {
         (true, _) if about_model => Err(Failure::Usage("--latency, --batch, --input and --data are about a model; s0 has none".into())),
-        (true, only) => s0::table(device, only.as_deref().unwrap_or(""), budget, o.json),
+        (true, only) => s0::table(device, only.as_deref().unwrap_or(""), budget, o.json, report.as_mut()),
         (false, Some(_)) => Err(Failure::Usage("--only is about the lines of s0".into())),
-        (false, None) => device.scoped(|| model(o, budget)).map(|()| None),
-    }
+        (false, None) => device.scoped(|| model(o, budget, report.as_mut())).map(|()| None),
+    }?;
+    report.map_or(Ok(()), Report::write)?;
+    Ok(done)
 }
-/// Times calls until the budget is used; each tells its own time.
-fn timed(budget: Duration, mut call: impl FnMut() -> Result<Duration, Failure>) -> Result<PerformanceSummary, Failure> {
+/// Times calls until the budget is used; each tells its own time. What they took together, and each.
+fn timed(budget: Duration, mut call: impl FnMut() -> Result<Duration, Failure>) -> Result<(PerformanceSummary, Vec<Duration>), Failure> {
     for _ in 0..WARM_UP {
         call()?;
     }
     let (monitor, begun) = (PerformanceMonitor::new(), Instant::now());
-    let mut n = 0;
+    let (mut n, mut all) = (0, Vec::new());
     while n < FEWEST || (begun.elapsed() < budget && n < MOST) {
-        monitor.record_step(n, call()?);
+        let time = call()?;
+        monitor.record_step(n, time);
+        all.push(time);
         n += 1;
     }
-    Ok(monitor.performance_summary())
+    Ok((monitor.performance_summary(), all))
 }
 /// How long one call takes.
 fn clocked<R>(f: impl FnOnce() -> Result<R, adamant::Error>) -> Result<Duration, Failure> {
@@ -106,7 +117,7 @@ fn clocked<R>(f: impl FnOnce() -> Result<R, adamant::Error>) -> Result<Duration,
     Ok(time)
 }
 
-fn model(o: &Bench, budget: Duration) -> Result<(), Failure> {
+fn model(o: &Bench, budget: Duration, report: Option<&mut Report>) -> Result<(), Failure> {
     let input = o.input.as_deref().map(input_size).transpose()?;
     let Sample { model, input: (sizes, dtype), batch } = if o.what.is_dir() {
         let trained = Trained::open(&o.what)?;
@@ -119,7 +130,11 @@ fn model(o: &Bench, budget: Duration) -> Result<(), Failure> {
     let batch = o.batch.unwrap_or(if o.latency { 1 } else { batch });
     model.eval();
     let x = inputs(&[&[batch], &*sizes].concat(), dtype)?;
-    let seen = timed(budget, || clocked(|| no_grad(|| model.forward(&x)?.eval())))?;
+    let (seen, all) = timed(budget, || clocked(|| no_grad(|| model.forward(&x)?.eval())))?;
+    if let Some(report) = report {
+        let name = o.what.file_stem().map_or_else(|| o.what.to_string_lossy(), |s| s.to_string_lossy());
+        report.add(format!("{name}, forward, batch {batch}"), &all);
+    }
     let rate = batch as f64 * seen.steps_per_second;
     let micro = |d: Duration| d.as_secs_f64() * 1e6;
     if o.json {

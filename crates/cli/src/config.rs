@@ -1,6 +1,11 @@
 //! `adamant config`: descriptions to begin with, and what is wrong with one.
 use crate::out;
-use adamant_train::{Document, Failure, folder::text_of, validate};
+use adamant_train::{
+    Document, Failure,
+    folder::text_of,
+    storage::{Operation, StorageError},
+    validate,
+};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::{
@@ -48,6 +53,8 @@ enum Kind {
     Folders,
     /// a text
     Text,
+    /// a text, in little memory: 64 features, 2 layers
+    MemoryConstrained,
 }
 impl Kind {
     fn text(self) -> &'static str {
@@ -56,6 +63,7 @@ impl Kind {
             Kind::Images => include_str!("config/images.toml"),
             Kind::Folders => include_str!("config/folders.toml"),
             Kind::Text => include_str!("config/text.toml"),
+            Kind::MemoryConstrained => include_str!("config/memory_constrained.toml"),
         }
     }
 }
@@ -97,7 +105,7 @@ fn create(o: &Create) -> Result<(), Failure> {
     };
     let failed = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::AlreadyExists => Failure::Usage(format!("{} is there already; --force replaces it", path.display())),
-        _ => Failure::Storage(format!("{}: {e}", path.display())),
+        _ => StorageError::of(Operation::Write, path, text.len() as u64, &e).into(),
     };
     let mut file = OpenOptions::new().write(true).create(true).create_new(!o.force).truncate(o.force).open(path).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;

@@ -21,16 +21,16 @@ impl DeviceOptions {
     pub fn open(&self) -> Result<Device, Failure> {
         let chosen = |name: &str| match name {
             "auto" => Device::choose().map(|(device, why)| {
-                eprintln!("device {device} ({why})");
+                crate::out::note(format!("device {device} ({why})"));
                 device
             }),
             name => name.parse::<Device>(),
         };
         let named = if self.cpu { Some("cpu") } else { self.device.as_deref() }.map(chosen).transpose();
-        let named = named.map_err(|e| if e.kind().word() == "argument" { Failure::Usage(e.to_string()) } else { Failure::Device(e.to_string()) })?;
+        let named = named.map_err(|e| if e.kind().word() == "argument" { Failure::Usage(e.kind().to_string()) } else { e.into() })?;
         match (self.threads, named) {
             (None, Some(device)) => Ok(device),
-            (None, None) => Device::current().map_err(|e| Failure::Device(e.to_string())),
+            (None, None) => Ok(Device::current()?),
             (Some(n), named) => threads(n, named),
         }
     }
@@ -51,7 +51,7 @@ fn threads(n: usize, named: Option<Device>) -> Result<Device, Failure> {
     if n == 0 || named.is_some_and(|d| d.info().backend != "cpu") {
         return Err(Failure::Usage("--threads takes a number from 1 on, for the cpu".into()));
     }
-    let context = adamant::cpu::Context::new(adamant::cpu::CpuBackend::builder().threads(n)).map_err(|e| Failure::Device(e.to_string()))?;
+    let context = adamant::cpu::Context::new(adamant::cpu::CpuBackend::builder().threads(n))?;
     Ok(context.device())
 }
 #[cfg(not(feature = "cpu"))]

@@ -1,8 +1,9 @@
 //! The command `adamant`: trains from descriptions in TOML, evaluates, predicts, generates, and says what it found.
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 usage, 3 diverged, 4 unreadable input, 5 out of memory, 6 storage full or broken,
-//! 9 device absent, 130 and 143 interrupted with a checkpoint written. With `--json` stdout holds exactly one JSON
-//! document, of the result or of the error; text for people goes to stderr.
+//! 9 device absent; 129 (SIGHUP), 130 (SIGINT), 143 (SIGTERM), 152 (SIGXCPU) interrupted with a checkpoint written. With
+//! `--json`, before or behind the verb, stdout holds exactly one JSON document, of the result or of the error, one of usage too;
+//! text for people goes to stderr.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "profiling")]
@@ -16,8 +17,10 @@ mod out;
 mod profile;
 mod progress;
 mod runs;
+mod signals;
 mod terminal;
 mod train;
+mod usage;
 mod verbs;
 
 use adamant_train::Failure;
@@ -25,7 +28,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 const CODES: &str = "Exit codes: 0 done; 1 the run failed; 2 usage; 3 diverged; 4 unreadable input; 5 out of memory; 6 storage full or \
-broken; 9 device absent; 130, 143 interrupted, checkpoint written.";
+broken; 9 device absent; 129, 130, 143, 152 interrupted by SIGHUP, SIGINT, SIGTERM, SIGXCPU, checkpoint written.";
 
 /// Deep learning in Rust: train, watch, stop, go on, use.
 #[derive(Parser)]
@@ -77,9 +80,15 @@ enum Verb {
 fn main() -> ExitCode {
     #[cfg(feature = "profiling")]
     let begun = std::time::Instant::now();
-    let command = Command::parse();
+    signals::survive_limits();
+    let arguments = usage::ordered(std::env::args_os());
+    let command = match Command::try_parse_from(&arguments) {
+        Ok(command) => command,
+        Err(said) => return usage::tell(&said, &arguments),
+    };
     #[cfg(feature = "profiling")]
     let recording = command.profile.start(begun);
+    let trains = matches!(command.verb, Verb::Train(_));
     let (json, done) = adamant::time_block!("run", execute(command.verb));
     #[cfg(feature = "profiling")]
     let done = recording.and_then(|recording| {
@@ -89,7 +98,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            say_failure(&failure, json);
+            say_failure(&failure, json, trains);
             ExitCode::from(failure.exit_code())
         }
     }
@@ -130,13 +139,20 @@ fn help(verbs: &[String]) -> Result<(), Failure> {
     }
     out::write(&format!("{}", at.render_help()))
 }
-fn say_failure(failure: &Failure, json: bool) {
+fn say_failure(failure: &Failure, json: bool, trains: bool) {
+    let help = match failure {
+        // Only a run has something to go on from.
+        Failure::Storage(e) if e.is_full() && !trains => Some("free some space, or write somewhere else"),
+        other => other.help(),
+    };
     out::note(format!("error: {failure}"));
-    if let Some(help) = failure.help() {
+    if let Some(help) = help {
         out::note(format!(" help: {help}"));
     }
     if json {
+        let mut document = failure.to_json();
+        document["error"]["help"] = help.into();
         // Where stdout itself is what failed, the text above has said so.
-        let _ = out::line(failure.to_json());
+        let _ = out::line(document);
     }
 }

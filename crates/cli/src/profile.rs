@@ -1,6 +1,9 @@
 //! `--profile` and `--trace FILE`: where the time of a command went, from the first line of the program on.
 use adamant::profile::{GroupBy, Profiler, Recording};
-use adamant_train::Failure;
+use adamant_train::{
+    Failure,
+    storage::{Operation, StorageError, check_output},
+};
 use clap::Args;
 use std::{
     fs::File,
@@ -32,6 +35,8 @@ impl Options {
         if !self.profile && self.trace.is_none() && self.folded.is_none() {
             return Ok(None);
         }
+        // Before the work, not after it: what cannot be written then was made for nothing.
+        self.trace.iter().chain(&self.folded).try_for_each(|path| check_output(path))?;
         let recording = Profiler::new().record_shapes(true).profile_memory(true).since(begun).start()?;
         recording.add_range("args", begun, Instant::now());
         Ok(Some(recording))
@@ -57,5 +62,5 @@ impl Options {
     }
 }
 fn broken(path: &Path) -> impl Fn(io::Error) -> Failure + Copy {
-    move |e| Failure::Storage(format!("{}: {e}", path.display()))
+    move |e| StorageError::of(Operation::Write, path, 0, &e).into()
 }

@@ -158,7 +158,7 @@ impl Watch for Bar {
         }
     }
     fn warn(&mut self, text: &str) {
-        self.bar.println(format!("warning: {text}"));
+        self.bar.println(out::plain(&format!("warning: {text}")));
     }
 }
 impl Drop for Bar {

@@ -1,5 +1,5 @@
 //! `adamant train`.
-use crate::{device::DeviceOptions, environment::environment, out, progress, runs};
+use crate::{device::DeviceOptions, environment::environment, out, progress, runs, signals};
 use adamant_train::{Document, Failure, Interrupt, Report, Run, Watch};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -59,14 +59,14 @@ pub fn run(options: &Train) -> Result<(), Failure> {
     }
     let place = runs::place(&options.config, options.run.as_deref(), options.resume.as_deref())?;
     let interrupt = Interrupt::new();
-    listen(interrupt.clone())?;
+    signals::listen(interrupt.clone())?;
     let mut watch: Box<dyn Watch> = progress::watch(options.json, options.quiet);
     let run = Run::new(&document).data(&data).folder(&place.folder).resume(place.resume).interrupt(interrupt).environment(environment(
         device,
         &options.config,
         &data,
     ));
-    let report = device.scoped(|| run.train(&mut *watch))?;
+    let report = device.scoped(|| run.train(&mut *watch)).inspect_err(|_| place.leave())?;
     drop(watch);
     if !options.quiet {
         progress::say(options.json, &summary(&report));
@@ -76,24 +76,13 @@ pub fn run(options: &Train) -> Result<(), Failure> {
     }
     Ok(())
 }
-/// The first SIGINT or SIGTERM asks for an end with a checkpoint; the second ends the program at once.
-fn listen(interrupt: Interrupt) -> Result<(), Failure> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(|e| Failure::Run(format!("signals cannot be received: {e}")))?;
-    let wait = move || {
-        for signal in signals.forever() {
-            if interrupt.asked().is_some() {
-                std::process::exit(128 + signal);
-            }
-            interrupt.ask(signal);
-            out::note("ending after this step, with a checkpoint; once more ends at once");
-        }
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop).map_err(|e| Failure::Run(format!("no thread for signals: {e}")))
-}
 fn summary(report: &Report) -> String {
     let test = &report.test;
     let mut text = match test.accuracy {
+        _ if test.numbers.is_some() => {
+            let figure = |(name, value): (&str, Option<f64>)| value.map(|v| format!("{} {v:.4}, ", figure_name(name)));
+            format!("test {}", test.figures().into_iter().filter_map(figure).collect::<String>())
+        }
         Some(a) if test.targets == test.rows => format!("test accuracy {:.2} % ({} of {} rows), ", 100.0 * a, (a * test.rows as f64).round(), test.rows),
         Some(a) => format!("test accuracy {:.2} % of {} targets, ", 100.0 * a, test.targets),
         None => String::new(),
@@ -106,4 +95,13 @@ fn summary(report: &Report) -> String {
         text += &format!("; report in {}", folder.join("report.html").display());
     }
     text
+}
+/// How people write a figure that files have in small letters.
+pub fn figure_name(name: &str) -> &str {
+    match name {
+        "mae" => "MAE",
+        "rmse" => "RMSE",
+        "r2" => "R²",
+        other => other,
+    }
 }

@@ -4,14 +4,13 @@ use adamant::DType;
 use adamant_train::{
     Document, Failure, evaluate,
     folder::{number, text_of},
+    report::ReportError,
+    storage::{Operation, StorageError},
     trained::{Sampling, Task, Trained},
 };
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Options of `eval`.
 #[derive(Args)]
@@ -60,14 +59,29 @@ pub fn eval(o: &Eval) -> Result<(), Failure> {
         Ok::<_, Failure>((result, trained.weights))
     })?;
     if o.json {
-        out::line(json!({
-            "loss": number(result.loss), "accuracy": result.accuracy.map(number), "rows": result.rows, "seconds": result.seconds,
-            "rows_per_second": result.rows_per_second(), "classes": result.classes, "confusion": result.confusion, "weights": text_of(&classes),
-        }))?;
+        let by_class = result.by_class.as_ref().map(|c| c.mean);
+        let mut told = result.to_json();
+        let rest = [
+            ("seconds", number(result.seconds)),
+            ("rows_per_second", number(result.rows_per_second())),
+            ("classes", json!(result.classes)),
+            ("confusion", json!(result.confusion)),
+            ("macro", json!(by_class.map(|m| json!({ "precision": number(m.precision), "recall": number(m.recall), "f1": number(m.f1) })))),
+            ("weights", json!(text_of(&classes))),
+        ];
+        told.extend(rest.map(|(name, value)| (name.to_string(), value)));
+        out::line(Value::Object(told))?;
         return Ok(());
     }
     if let Some(a) = result.accuracy {
         out::line(format!("accuracy  {:.2} %", 100.0 * a))?;
+    }
+    if let Some(c) = &result.by_class {
+        out::line(format!("macro F1  {:.4}", c.mean.f1))?;
+    }
+    if let Some(n) = &result.numbers {
+        let r2 = n.r2.map_or_else(|| "-".to_string(), |v| format!("{v:.4}"));
+        out::line(format!("MAE       {:.4}\nRMSE      {:.4}\nR²        {r2}", n.mae, n.rmse))?;
     }
     out::line(format!("loss      {:.4}\nrows      {} ({:.0} a second)\nweights   {}", result.loss, result.rows, result.rows_per_second(), classes.display()))?;
     Ok(())
@@ -100,10 +114,12 @@ pub fn predict(o: &Predict) -> Result<(), Failure> {
     device.scoped(|| {
         let trained = Trained::open(&o.run)?;
         for path in &o.inputs {
-            let mut row = 0;
-            for x in trained.inputs(path)?.batches(o.batch) {
+            let inputs = trained.inputs(path)?;
+            inputs.left_out().iter().for_each(|bad| out::note(format!("left out: {bad}")));
+            for batch in inputs.batches(o.batch) {
+                let (rows, x) = batch?;
                 // Inputs that the model does not take are the file's fault.
-                let outputs = trained.answer(&x?).map_err(|e| match e {
+                let outputs = trained.answer(&x).map_err(|e| match e {
                     Failure::Run(text) => Failure::Input(format!("{}: {text}", path.display())),
                     other => other,
                 })?;
@@ -112,9 +128,12 @@ pub fn predict(o: &Predict) -> Result<(), Failure> {
                     Task::Numbers => outputs,
                 };
                 let width = answers.shape()?.last().copied().unwrap_or(1).max(1);
-                for values in answers.to_vec_as::<f64>()?.chunks(width) {
+                let answers = answers.to_vec_as::<f64>()?;
+                let each = answers.len() / width / rows.len().max(1);
+                for (k, values) in answers.chunks(width).enumerate() {
+                    // Of a sequence, each position is answered: they are counted on.
+                    let row = if each == 1 { rows[k] } else { rows[0] * each + k };
                     all.push(one(&trained.task, path, row, values, o.json)?);
-                    row += 1;
                 }
             }
         }
@@ -177,24 +196,17 @@ pub fn generate(o: &Generate) -> Result<(), Failure> {
     let device = o.device.open()?;
     let sampling = Sampling { temperature: o.temperature, top_k: o.top_k, seed: o.seed };
     let mut text = String::new();
-    let mut out = std::io::stdout().lock();
-    let mut broken = None;
-    if !o.json {
-        broken = write!(out, "{}", o.prompt).err();
-    }
+    let mut told = if o.json { Ok(()) } else { out::piece(&o.prompt) };
     device.scoped(|| {
         Trained::open(&o.run)?.generate(&o.prompt, o.tokens, &sampling, &mut |piece| {
             text += piece;
-            if !o.json && broken.is_none() {
-                broken = write!(out, "{piece}").and_then(|()| out.flush()).err();
+            if !o.json && told.is_ok() {
+                told = out::piece(piece);
             }
         })
     })?;
-    let last = if o.json { writeln!(out, "{}", json!({ "prompt": o.prompt, "text": text, "tokens": o.tokens, "seed": o.seed })) } else { writeln!(out) };
-    match broken.or(last.err()) {
-        Some(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Storage(format!("stdout: {e}"))),
-        _ => Ok(()),
-    }
+    told?;
+    if o.json { out::line(json!({ "prompt": o.prompt, "text": text, "tokens": o.tokens, "seed": o.seed })) } else { out::write("\n") }
 }
 
 /// Options of `summary`.
@@ -279,7 +291,10 @@ pub struct Report {
     pub json: bool,
 }
 pub fn report(o: &Report) -> Result<(), Failure> {
-    let path = adamant_train::report::write(&o.run).map_err(|e| Failure::Input(e.to_string()))?;
+    let path = adamant_train::report::write(&o.run).map_err(|e| match e {
+        ReportError::Write { path, source } => StorageError::of(Operation::Write, &path, 0, &source).into(),
+        other => Failure::Input(other.to_string()),
+    })?;
     if o.json {
         out::line(json!({ "report": text_of(&path) }))?
     } else {

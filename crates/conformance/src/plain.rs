@@ -28,9 +28,14 @@ impl Memory for Bytes {
 struct Plain {
     info: DeviceInfo,
     limit: usize,
+    refuses: fn(&KernelKind) -> bool,
 }
 /// A device of its own. Windows close at `window` pending ops; no allocation is larger than `limit` bytes.
 pub fn device(window: usize, limit: usize) -> Device {
+    refusing(window, limit, |_| false)
+}
+/// The same that says of some kernels that it cannot run them, as an unfinished backend does.
+pub fn refusing(window: usize, limit: usize, refuses: fn(&KernelKind) -> bool) -> Device {
     let info = DeviceInfo {
         backend: "plain",
         name: "plain loops".into(),
@@ -41,7 +46,7 @@ pub fn device(window: usize, limit: usize) -> Device {
         window_ops: window,
         window_bytes: 1 << 30,
     };
-    Device::from_backend(Box::new(Plain { info, limit }))
+    Device::from_backend(Box::new(Plain { info, limit, refuses }))
 }
 
 fn foreign() -> ErrorKind {
@@ -180,7 +185,10 @@ impl Backend for Plain {
         &self.info
     }
     fn supports(&self, kernel: &KernelKind, _: &[DType]) -> Support {
-        if matches!(kernel, KernelKind::Composite(_)) { Support::No } else { Support::Native }
+        if matches!(kernel, KernelKind::Composite(_)) || (self.refuses)(kernel) { Support::No } else { Support::Native }
+    }
+    fn updates_in_place(&self) -> bool {
+        true
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         if bytes > self.limit {

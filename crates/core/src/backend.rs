@@ -6,6 +6,9 @@ use crate::{
 };
 use std::{any::Any, time::Instant};
 
+mod guarded;
+pub(crate) use guarded::Guarded;
+
 /// What device memory begins at a multiple of, in bytes, where the host sees it: a line of the caches.
 pub const ALIGNMENT: usize = 64;
 
@@ -153,6 +156,13 @@ pub trait Backend: Send + Sync + 'static {
             ended(k, begin, Instant::now());
         }
         Ok(())
+    }
+    /// May the new value of a cell be computed where the old one lies? Then a step that panics or fails midway leaves neither,
+    /// and reading the cell is an error from then on. By default a step of an optimizer gets memory of its own and the old value
+    /// stays until all of it has run, so that cells are as before whatever a kernel does. To return `true` saves that memory,
+    /// and is right where kernels are known not to fail once they have begun.
+    fn updates_in_place(&self) -> bool {
+        false
     }
     /// Waits until everything that was submitted is done. Where `submit` returns after its last step, as on the host, there is
     /// nothing to wait for.

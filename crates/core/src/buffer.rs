@@ -2,6 +2,7 @@
 use crate::{
     Device, ErrorKind, HostVec,
     backend::{Backend, Memory, ReadBack},
+    foreign::guarded,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -227,7 +228,7 @@ impl Pool {
     pub fn adopt(&self, device: Device, data: HostVec) -> Result<Arc<Buffer>, ErrorKind> {
         let opening = device.opening();
         let memory = device.backend().adopt(data)?;
-        let bytes = memory.bytes();
+        let bytes = guarded(|| format!("the {device} backend's `Memory::bytes`"), || memory.bytes())?;
         self.0.lock().add_live(bytes);
         Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false, opening }))
     }

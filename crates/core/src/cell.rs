@@ -1,23 +1,34 @@
 //! Cells: the only place where state lives. Parameters, running statistics, optimizer slots, random counters and
 //! caches are cells. A cell accepts only its own shape, dtype and device; the writes of one step commit together.
+//!
+//! A thread reads, in this order: what an [`Overlay`] shows it (code that is run again or captured), what its own open
+//! [`step`] wrote, the version that its [`Snapshot`] is of, the last value that was committed. So what a step writes is
+//! seen by nobody else before it commits, and a step that fails has nothing to take back.
 use crate::{
     Error, ErrorKind, Meta, Result, Tensor,
     backend::ALIGNMENT,
     error::Origin,
     grad::Tape,
-    record::{CONTEXT, flush},
+    record::{Context, context},
     recycle::Shared,
     value::{Kept, Value},
 };
 use parking_lot::Mutex;
-use std::{
-    cell::{Cell as Local, RefCell},
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
+
+mod commit;
+mod overlay;
+mod snapshot;
+mod step;
+pub(crate) use commit::Claim;
+pub(crate) use overlay::{Overlay, OverlayGuard, OverlayKind};
+pub(crate) use snapshot::Section;
+pub use snapshot::{Snapshot, consistent};
+pub use step::step;
+pub(crate) use step::Open;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -28,8 +39,25 @@ struct Inner {
     id: u64,
     meta: Meta,
     leaf: Option<Shared<Tape>>,
-    current: Mutex<Shared<Value>>,
+    state: Mutex<State>,
     version: AtomicU64,
+}
+/// What a cell holds. The lock is held for the time of a copy of a handle, never while anything is computed.
+struct State {
+    value: Shared<Value>,
+    /// the number of the commit that the value is of
+    since: u64,
+    /// The commit at work on it, 0: none. Until that is done the value is neither the old one nor the new one, and who
+    /// wants the latest waits.
+    writer: u64,
+    /// values that snapshots still read
+    older: Vec<Older>,
+}
+/// A value of before: what commits `since..until` saw.
+struct Older {
+    value: Shared<Value>,
+    since: u64,
+    until: u64,
 }
 /// A write that is recorded and not yet committed.
 pub(crate) struct CellWrite {
@@ -37,42 +65,13 @@ pub(crate) struct CellWrite {
     pub slot: u32,
     pub group: u64,
     pub previous: Kept,
+    /// the commit that the previous value is of
+    pub since: u64,
 }
 
-/// What reads and writes of cells go through while code is run again or captured.
-pub(crate) struct Overlay {
-    pub values: HashMap<u64, Tensor>,
-    /// cells in the order of their first read or write
-    pub touched: Vec<Cell>,
-    pub written: Vec<u64>,
-    /// what a capture read first, with the placeholder it got
-    pub reads: Vec<(Cell, Tensor)>,
-    pub kind: OverlayKind,
-}
-impl Overlay {
-    pub fn new(kind: OverlayKind) -> Overlay {
-        Overlay { values: HashMap::new(), touched: vec![], written: vec![], reads: vec![], kind }
-    }
-    /// The cells that were touched, once each.
-    pub fn cells(&self) -> Vec<&Cell> {
-        let mut seen = std::collections::HashSet::new();
-        self.touched.iter().filter(|c| seen.insert(c.id())).collect()
-    }
-}
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OverlayKind {
-    /// Reads see the snapshot taken at entry; writes are seen by later reads and dropped at the end.
-    Recompute,
-    /// Reads and writes go through, but the value at first read is remembered.
-    Snapshot,
-    /// Reads become inputs of the captured graph, writes its outputs.
-    Capture,
-}
-thread_local! {
-    pub(crate) static OVERLAYS: RefCell<Vec<Overlay>> = const { RefCell::new(Vec::new()) };
-    static GROUP: Local<u64> = const { Local::new(0) };
-    /// Writes of this thread's step whose values had run before: (cell, new, previous). They too are taken back if it fails.
-    static DIRECT: RefCell<Vec<(Cell, Shared<Value>, Kept)>> = const { RefCell::new(Vec::new()) };
+/// Does this thread see cells otherwise than as they stand: inside a step, a snapshot or an overlay?
+pub(crate) fn is_apart() -> bool {
+    overlay::any() || context(|c| c.steps.get() != 0 || c.section.is_open())
 }
 
 impl Cell {
@@ -85,7 +84,9 @@ impl Cell {
         let value = value.clone().ok()?;
         let meta = value.meta();
         let leaf = trainable.then(|| crate::grad::leaf(meta, Origin::here()));
-        Ok(Cell(Arc::new(Inner { id: NEXT.fetch_add(1, Relaxed), meta, leaf, current: Mutex::new(value.value().clone()), version: AtomicU64::new(0) })))
+        // Who has an older snapshot can only have got the cell since: for them it began like this.
+        let state = State { value: value.value().clone(), since: 0, writer: 0, older: Vec::new() };
+        Ok(Cell(Arc::new(Inner { id: NEXT.fetch_add(1, Relaxed), meta, leaf, state: Mutex::new(state), version: AtomicU64::new(0) })))
     }
     /// A number that tells cells apart.
     pub fn id(&self) -> u64 {
@@ -107,33 +108,43 @@ impl Cell {
     pub fn get(&self) -> Tensor {
         let tensor = self.read();
         match &self.0.leaf {
-            Some(leaf) if !CONTEXT.with(|c| c.grad_off.get()) => tensor.with_leaf(leaf.clone()),
+            Some(leaf) if tensor.error().is_none() && !context(|c| c.grad_off.get()) => tensor.with_leaf(leaf.clone()),
             _ => tensor,
         }
     }
     /// The present value without a gradient.
     pub fn read(&self) -> Tensor {
-        OVERLAYS.with(|o| {
-            for overlay in o.borrow_mut().iter_mut().rev() {
-                if let Some(t) = overlay.values.get(&self.0.id) {
-                    match overlay.kind {
-                        OverlayKind::Snapshot => continue,
-                        _ => return t.clone(),
-                    }
+        overlay::read(self).unwrap_or_else(|| match self.seen() {
+            Ok(value) => Tensor::from_value(value),
+            Err(e) => Tensor::failed(e),
+        })
+    }
+    /// What this thread sees where no overlay shows it anything else.
+    pub(crate) fn seen(&self) -> Result<Shared<Value>> {
+        context(|c| {
+            c.alive("cell read")?;
+            if let Some(value) = c.open.borrow().get(self.0.id) {
+                return Ok(value.clone());
+            }
+            Ok(self.as_of(c.section.at(self.0.id), c.committing.get()))
+        })
+    }
+    /// The value as of a commit. The latest one is waited for while another thread's commit, which is not `own`, is at work
+    /// on it.
+    fn as_of(&self, at: u64, own: u64) -> Shared<Value> {
+        loop {
+            {
+                let state = self.0.state.lock();
+                let older = if at < state.since { state.older.iter().find(|o| (o.since..o.until).contains(&at)) } else { None };
+                if let Some(older) = older {
+                    return older.value.clone();
                 }
-                overlay.touched.push(self.clone());
-                let present = Tensor::from_value(self.0.current.lock().clone());
-                let seen = if overlay.kind == OverlayKind::Capture { Tensor::placeholder(self.0.meta) } else { present };
-                overlay.values.insert(self.0.id, seen.clone());
-                if overlay.kind == OverlayKind::Capture {
-                    overlay.reads.push((self.clone(), seen.clone()));
-                }
-                if overlay.kind != OverlayKind::Snapshot {
-                    return seen;
+                if state.writer == 0 || state.writer == own {
+                    return state.value.clone();
                 }
             }
-            Tensor::from_value(self.0.current.lock().clone())
-        })
+            commit::wait_for(self);
+        }
     }
     /// Moves a value that is there into memory of the device's own, if it lies in a vector that was adopted and begins
     /// between two lines of the cache. A cell is written where it lies: if that is done at every step, as an optimizer does,
@@ -152,7 +163,7 @@ impl Cell {
     /// # Errors
     /// Memory; then the value stays where it is.
     pub fn align(&self) -> Result<()> {
-        let before = self.current();
+        let before = self.0.state.lock().value.clone();
         let Meta { shape, dtype, device } = self.0.meta;
         let aligned = before.stored().filter(|s| s.buffer.is_adopted() && s.taint.is_none() && s.is_dense(&shape)).and_then(|stored| {
             let memory = stored.buffer.read();
@@ -163,14 +174,15 @@ impl Cell {
         });
         if let Some(aligned) = aligned {
             let aligned = aligned?;
-            let mut current = self.0.current.lock();
-            if current.is_same(&before) {
-                *current = aligned.value().clone();
+            let mut state = self.0.state.lock();
+            if state.writer == 0 && state.value.is_same(&before) {
+                state.value = aligned.value().clone();
             }
         }
         Ok(())
     }
-    /// Replaces the value. The write commits when it has run without a fault, together with the others of its step.
+    /// Replaces the value. Inside a [`step`] the write commits together with the others of the step; until then only this
+    /// thread sees it. Outside, it commits by itself when it has run without a fault.
     ///
     /// # Errors
     /// A failed tensor, or another shape, dtype or device than the cell's.
@@ -190,136 +202,58 @@ impl Cell {
         if meta.device != want.device {
             return Err(Error::new("cell write", ErrorKind::DeviceMismatch { left: want.device.to_string(), right: meta.device.to_string() }));
         }
-        let taken = OVERLAYS.with(|o| match o.borrow_mut().iter_mut().rev().find(|o| o.kind != OverlayKind::Snapshot) {
-            Some(overlay) => {
-                if !overlay.values.contains_key(&self.0.id) {
-                    overlay.touched.push(self.clone());
-                }
-                overlay.values.insert(self.0.id, value.clone());
-                if !overlay.written.contains(&self.0.id) {
-                    overlay.written.push(self.0.id);
-                }
-                true
-            }
-            None => false,
-        });
-        if taken {
+        if overlay::write(self, &value)? {
             return Ok(());
         }
-        // Snapshots remember what was there before the first write.
-        OVERLAYS.with(|o| {
-            for overlay in o.borrow_mut().iter_mut() {
-                if overlay.kind == OverlayKind::Snapshot && !overlay.values.contains_key(&self.0.id) {
-                    overlay.touched.push(self.clone());
-                    overlay.values.insert(self.0.id, Tensor::from_value(self.0.current.lock().clone()));
-                }
-            }
-        });
         if let Some(fault) = value.value().stored().and_then(|s| s.taint.clone()) {
             // It ran already, on bad data: the cell stays as it is.
             return Err(fault);
         }
-        let pending = value.value().is_pending() || value.value().is_deferred();
-        let previous = std::mem::replace(&mut *self.0.current.lock(), value.value().clone());
-        if pending {
-            CONTEXT.with(|c| {
-                let s = c.stream(meta.device);
-                let mut log = s.log.lock();
-                if value.value().slot(log.epoch).is_none() && value.value().is_deferred() {
-                    let _ = log.slot_of(value.value());
-                }
-                match value.value().slot(log.epoch) {
-                    Some(slot) => {
-                        let group = if c.step_group.get() != 0 { c.step_group.get() } else { NEXT.fetch_add(1, Relaxed) };
-                        log.note_write(CellWrite { cell: self.clone(), slot, group, previous: Kept::new(&previous) });
-                    }
-                    // It ran meanwhile, or is pending on another thread, which evaluates it when it is read.
-                    None => self.committed(),
-                }
-            });
-        } else {
-            if CONTEXT.with(|c| c.step_group.get()) != 0 {
-                DIRECT.with(|d| d.borrow_mut().push((self.clone(), value.value().clone(), Kept::new(&previous))));
+        context(|c| {
+            c.alive("cell write")?;
+            if c.steps.get() == 0 {
+                c.section.wrote(self.0.id);
+                self.set_now(c, value.value());
+                return Ok(());
             }
-            self.committed();
+            // What it replaces goes while nothing is borrowed: a value may hold a user's composite, whose `Drop` does as it likes.
+            let _before = c.open.borrow_mut().write(self, value.value().clone());
+            Ok(())
+        })
+    }
+    /// A write outside of any step: a commit of its own.
+    fn set_now(&self, c: &Context, value: &Shared<Value>) {
+        let (previous, since) = commit::replace(self, value.clone(), c.committing.get());
+        if !value.is_pending() && !value.is_deferred() {
+            return self.committed();
         }
-        Ok(())
+        let s = c.stream(self.0.meta.device);
+        let mut log = s.log.lock();
+        if value.slot(log.epoch).is_none() && value.is_deferred() {
+            let _ = log.slot_of(value);
+        }
+        match value.slot(log.epoch) {
+            Some(slot) => {
+                let previous = Kept::new(&previous);
+                log.note_write(CellWrite { cell: self.clone(), slot, group: NEXT.fetch_add(1, Relaxed), previous, since });
+            }
+            // It ran meanwhile, or is pending on another thread, which evaluates it when it is read.
+            None => self.committed(),
+        }
     }
     pub(crate) fn committed(&self) {
         self.0.version.fetch_add(1, Relaxed);
     }
     /// Undoes a write that was withheld, if nothing was written since.
-    pub(crate) fn withdraw(&self, written: &Shared<Value>, previous: &Shared<Value>) {
-        let mut current = self.0.current.lock();
-        if current.is_same(written) {
-            *current = previous.clone();
+    pub(crate) fn withdraw(&self, written: &Shared<Value>, previous: &Shared<Value>, since: u64) {
+        let mut state = self.0.state.lock();
+        if state.value.is_same(written) {
+            state.value = previous.clone();
+            state.since = since;
         }
     }
     pub(crate) fn leaf(&self) -> Option<&Shared<Tape>> {
         self.0.leaf.as_ref()
-    }
-    /// Puts in a value that has run.
-    pub(crate) fn replace(&self, value: Shared<Value>) {
-        *self.0.current.lock() = value;
-        self.committed();
-    }
-    pub(crate) fn current(&self) -> Shared<Value> {
-        self.0.current.lock().clone()
-    }
-}
-
-/// Runs `f`, whose cell writes commit all or none, and flushes once at its end.
-///
-/// # Errors
-/// Whatever `f` returns; memory that could not be had or a fault found in data: then no cell has changed.
-pub fn step<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
-    struct Restore(u64);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CONTEXT.with(|c| c.step_group.set(self.0));
-        }
-    }
-    let group = NEXT.fetch_add(1, Relaxed);
-    let outer = CONTEXT.with(|c| c.step_group.get());
-    let result = {
-        let _restore = Restore(CONTEXT.with(|c| c.step_group.replace(if outer != 0 { outer } else { group })));
-        f()
-    };
-    if outer != 0 || CONTEXT.with(|c| c.capturing()) {
-        return result;
-    }
-    let committed = result.and_then(|r| {
-        flush()?;
-        crate::schedule::take_withheld(group).map_or(Ok(r), Err)
-    });
-    let direct = DIRECT.with(|d| std::mem::take(&mut *d.borrow_mut()));
-    if committed.is_err() {
-        withdraw_group(group);
-        for (cell, written, previous) in direct.iter().rev() {
-            cell.withdraw(written, previous);
-        }
-    }
-    committed
-}
-/// Takes back the writes of a step that did not run.
-fn withdraw_group(group: u64) {
-    for s in CONTEXT.with(|c| c.streams()) {
-        let mut log = s.log.lock();
-        let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut log.writes).into_iter().partition(|w| w.group == group);
-        log.writes = stay;
-        if gone.is_empty() {
-            continue;
-        }
-        for w in gone.iter().rev() {
-            let written = log.values[w.slot as usize].clone();
-            w.cell.withdraw(&written, &w.previous);
-        }
-        // The window's key no longer tells its writes: make it one of its own.
-        log.structure = crate::op::mix(log.structure, group);
-        let structure = log.structure;
-        if let Some(r) = log.records.last_mut() {
-            r.structure = structure;
-        }
     }
 }
 

@@ -6,9 +6,9 @@
 //! recorded. Rust numbers that the closure captures are fixed at capture; pass what changes as a tensor or a cell.
 use crate::{
     Device, Error, ErrorKind, Meta, Origin, Outputs, Result, Tensor,
-    cell::{OVERLAYS, Overlay, OverlayKind},
+    cell::{Overlay, OverlayGuard, OverlayKind},
     op::mix,
-    record::{CONTEXT, capture},
+    record::{context, capture},
     schedule::captured::{Call, Captured},
 };
 use parking_lot::Mutex;
@@ -36,7 +36,8 @@ impl Flag {
     /// Is it on?
     pub fn get(&self) -> bool {
         let on = self.0.load(Relaxed);
-        GUARDS.with(|g| {
+        // A thread that ends captures nothing any more.
+        let _ = GUARDS.try_with(|g| {
             if let Some(top) = g.borrow_mut().last_mut() {
                 top.push((self.clone(), on));
             }
@@ -46,6 +47,29 @@ impl Flag {
     /// Turns it on or off.
     pub fn set(&self, on: bool) {
         self.0.store(on, Relaxed);
+    }
+}
+
+/// Notes the flags that a capture reads, until it is dropped: also by a panic.
+struct SeenFlags(bool);
+impl SeenFlags {
+    fn begin() -> SeenFlags {
+        let _ = GUARDS.try_with(|g| g.borrow_mut().push(Vec::new()));
+        SeenFlags(true)
+    }
+    fn pop() -> Vec<(Flag, bool)> {
+        GUARDS.try_with(|g| g.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+    }
+    fn end(mut self) -> Vec<(Flag, bool)> {
+        self.0 = false;
+        SeenFlags::pop()
+    }
+}
+impl Drop for SeenFlags {
+    fn drop(&mut self) {
+        if self.0 {
+            SeenFlags::pop();
+        }
     }
 }
 
@@ -87,7 +111,7 @@ impl Guarded {
 
 /// Is this thread capturing a function? Then Rust numbers that change from call to call would be fixed.
 pub fn is_capturing() -> bool {
-    CONTEXT.with(|c| c.capturing())
+    context(|c| c.capturing())
 }
 /// Compiles a function of tensors.
 ///
@@ -130,7 +154,7 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
             None => Device::current()?,
         };
         // Inside another capture, or where nothing is planned, it is the plain function.
-        if CONTEXT.with(|c| c.capturing() || c.eager.get()) || device.is_reference() {
+        if context(|c| c.capturing() || c.eager.get()) || device.is_reference() {
             let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
             return (self.f)(&plain).map(Outputs::from_vec);
         }
@@ -159,11 +183,10 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
 
     fn capture(&self, kind: &Kind<'_>, device: Device) -> Result<Guarded> {
         let places: Vec<Tensor> = kind.inputs.iter().map(|t| Tensor::placeholder(t.meta())).collect();
-        OVERLAYS.with(|o| o.borrow_mut().push(Overlay::new(OverlayKind::Capture)));
-        GUARDS.with(|g| g.borrow_mut().push(Vec::new()));
+        let (overlay, seen) = (OverlayGuard::push(Overlay::new(OverlayKind::Capture)), SeenFlags::begin());
         let (outputs, stream) = capture(device, || (self.f)(&places));
-        let flags = GUARDS.with(|g| g.borrow_mut().pop()).unwrap_or_default();
-        let overlay = OVERLAYS.with(|o| o.borrow_mut().pop()).unwrap_or_else(|| Overlay::new(OverlayKind::Capture));
+        let flags = seen.end();
+        let overlay = overlay.pop().unwrap_or_else(|| Overlay::new(OverlayKind::Capture));
         let outputs = outputs?.into_iter().map(|t| t.detach().ok()).collect::<Result<Vec<_>>>()?;
         let captured = Captured::new(&places, &outputs, &overlay, &stream, device)?;
         Ok(Guarded { metas: kind.metas().collect(), grad: kind.grad, door: kind.door, flags, captured })

@@ -2,7 +2,8 @@
 //! life of the program, so a buffer can never outlive it.
 use crate::{
     Error, ErrorKind, Origin, Result,
-    backend::{BACKENDS, Backend, DeviceInfo},
+    backend::{BACKENDS, Backend, DeviceInfo, Guarded},
+    foreign::guarded,
     buffer::{MemoryStats, Pool},
     first_touch::FirstTouch,
 };
@@ -26,7 +27,7 @@ pub struct Device(&'static Inner);
 struct Inner {
     index: u32,
     number: usize,
-    backend: Box<dyn Backend>,
+    backend: Guarded,
     pool: Pool,
     is_reference: bool,
     /// how often it was opened again after a loss
@@ -140,7 +141,8 @@ impl Device {
             ));
         };
         let here = Origin::here();
-        Device::place(r.name, number).get(|| Ok(Device::new(number, (r.open)(number).map_err(|k| Error::at("device", k, here))?, false)))
+        let opening = || guarded(|| format!("the {} backend, while it was opened,", r.name), || (r.open)(number).map(|b| Device::new(number, b, false)));
+        Device::place(r.name, number).get(|| opening().flatten().map_err(|k| Error::at("device", k, here)))
     }
     /// A device of one's own: a context with its own threads, pool and limits.
     pub fn from_backend(backend: Box<dyn Backend>) -> Device {
@@ -161,6 +163,7 @@ impl Device {
     }
     fn new(number: usize, backend: Box<dyn Backend>, is_reference: bool) -> Device {
         let index = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
+        let backend = Guarded::new(backend);
         Device(Box::leak(Box::new(Inner { index, number, backend, pool: Pool::default(), is_reference, openings: AtomicU32::new(0) })))
     }
     /// The device that tensors are made on unless one is named: the thread's (see [`Device::scoped`]), else
@@ -213,7 +216,7 @@ impl Device {
     }
     /// Its backend.
     pub fn backend(self) -> &'static dyn Backend {
-        &*self.0.backend
+        &self.0.backend
     }
     /// Runs what this thread has recorded and somebody holds, on whatever device, and waits until this device is done.
     ///

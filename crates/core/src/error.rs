@@ -118,12 +118,22 @@ pub enum ErrorKind {
         /// what is wrong with it
         reason: String,
     },
+    /// Code that is not this library's (a backend, a kernel, the body of a composite) panicked. What it was to compute is
+    /// not there; everything else is as it was.
+    Panicked {
+        /// whose code it was, and what it was asked for
+        place: String,
+        /// what the panic said
+        message: String,
+    },
+    /// A destructor of a thread-local asked for a computation, and what the thread computes with was destroyed before.
+    ThreadEnding,
     /// A bug in this library, reported instead of a panic.
     Internal(String),
 }
 
 impl ErrorKind {
-    /// The kind as one stable word: shape, axis, dtype, index, argument, domain, device, unsupported, memory, capture, backward, file, internal.
+    /// The kind as one stable word: shape, axis, dtype, index, argument, domain, device, unsupported, memory, capture, backward, file, panic, thread, internal.
     pub fn word(&self) -> &'static str {
         match self {
             ErrorKind::ShapeMismatch { .. } | ErrorKind::Shape { .. } => "shape",
@@ -138,13 +148,15 @@ impl ErrorKind {
             ErrorKind::Capturing => "capture",
             ErrorKind::TapeReleased | ErrorKind::Backward(_) | ErrorKind::CheckpointCapture => "backward",
             ErrorKind::File { .. } => "file",
+            ErrorKind::Panicked { .. } => "panic",
+            ErrorKind::ThreadEnding => "thread",
             ErrorKind::Internal(_) => "internal",
         }
     }
     fn default_hint(&self) -> Option<String> {
         Some(match self {
             ErrorKind::DtypeMismatch { left, right } => {
-                format!("cast one side (`.cast({:?})`) or call `promote(&a, &b)`", left.promote(*right))
+                format!("cast one side: `.cast(DType::{:?})`", left.promote(*right))
             }
             ErrorKind::Axis { rank: 0, .. } => "the tensor is a scalar and has no axes".into(),
             ErrorKind::Axis { rank, .. } => format!("axes run from -{rank} to {}", rank - 1),
@@ -215,7 +227,7 @@ impl Origin {
     #[track_caller]
     pub fn here() -> Origin {
         let here = Location::caller();
-        crate::record::CONTEXT.with(|c| c.inherit.get()).unwrap_or_else(|| Origin { at: here, scope: crate::scope::current() })
+        crate::record::context(|c| c.inherit.get()).unwrap_or_else(|| Origin { at: here, scope: crate::scope::current() })
     }
 }
 
@@ -244,6 +256,8 @@ impl fmt::Display for ErrorKind {
             ErrorKind::TapeReleased => f.write_str("the saved values of this graph were released by an earlier backward"),
             ErrorKind::CheckpointCapture => f.write_str("the checkpointed closure captures a tracked tensor that is neither an input nor a parameter"),
             ErrorKind::File { path, reason } => write!(f, "{path}: {reason}"),
+            ErrorKind::Panicked { place, message } => write!(f, "{place} panicked: {message}"),
+            ErrorKind::ThreadEnding => f.write_str("this thread is ending, and what it computes with is gone; read tensors before, in a destructor of a thread-local only drop them"),
             ErrorKind::Internal(s) => write!(f, "internal error (please report it): {s}"),
         }
     }

@@ -4,7 +4,7 @@ use crate::{
     Arg, Cell, Device, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
     composite::{Composite, Cotangents, RuleArgs},
     hash::Folded,
-    record::CONTEXT,
+    record::context,
     recycle::{self, Rooms, Shared},
     value::{Kept, Other},
 };
@@ -34,15 +34,15 @@ pub fn with_grad<R>(on: bool, f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
-            CONTEXT.with(|c| c.grad_off.set(self.0));
+            context(|c| c.grad_off.set(self.0));
         }
     }
-    let _restore = Restore(CONTEXT.with(|c| c.grad_off.replace(!on)));
+    let _restore = Restore(context(|c| c.grad_off.replace(!on)));
     f()
 }
 /// Are gradients being recorded?
 pub fn grad_enabled() -> bool {
-    !CONTEXT.with(|c| c.grad_off.get())
+    !context(|c| c.grad_off.get())
 }
 
 /// Gradients by leaf. A leaf that was not reached has none.
@@ -187,7 +187,7 @@ impl Tensor {
             let _state = WalkState::enter(walk.graph);
             pull([(root.clone(), *output, seed)], &mut grads, walk, here)?;
         }
-        if flush && !CONTEXT.with(|c| c.capturing()) {
+        if flush && !context(|c| c.capturing()) {
             crate::flush()?;
         }
         Ok(grads)
@@ -257,7 +257,7 @@ struct WalkState {
 }
 impl WalkState {
     fn enter(graph: bool) -> WalkState {
-        CONTEXT.with(|c| {
+        context(|c| {
             c.hold.set(c.hold.get() + 1);
             c.below_door.set(c.below_door.get() + 1);
             WalkState { grad_off: c.grad_off.replace(!graph), inherit: c.inherit.get() }
@@ -266,7 +266,7 @@ impl WalkState {
 }
 impl Drop for WalkState {
     fn drop(&mut self) {
-        CONTEXT.with(|c| {
+        context(|c| {
             c.hold.set(c.hold.get() - 1);
             c.below_door.set(c.below_door.get() - 1);
             c.grad_off.set(self.grad_off);
@@ -343,7 +343,7 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: Walk, he
         reached.give(&t, k, g);
     }
     while let Some((t, cotangents)) = reached.next() {
-        CONTEXT.with(|c| c.inherit.set(Some(t.origin.in_this_range())));
+        context(|c| c.inherit.set(Some(t.origin.in_this_range())));
         if let TapeKind::Leaf = t.kind {
             if let Some(g) = cotangents.into_iter().next().flatten() {
                 grads.add(t.id, g);
@@ -407,9 +407,9 @@ fn differentiate_body(c: &dyn Composite, args: &RuleArgs<'_>, walk: Walk) -> Res
     let roots = outputs.iter().zip(args.cotangents).filter_map(|(y, g)| Some((y.tape()?.0.clone(), y.tape()?.1, g.clone()?))).collect();
     let mut inner = Grads::default();
     let _ = floor;
-    let origin = CONTEXT.with(|c| c.inherit.get());
+    let origin = context(|c| c.inherit.get());
     pull_until(roots, &mut inner, walk, &tracked)?;
-    CONTEXT.with(|c| c.inherit.set(origin));
+    context(|c| c.inherit.set(origin));
     Ok(tracked.iter().zip(args.needs).map(|(x, need)| if *need { x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id)) } else { None }).collect())
 }
 /// A leaf for the inner walk that, with the tape on, still leads back to its tensor: the inner walk stops at it by number.

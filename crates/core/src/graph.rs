@@ -4,8 +4,8 @@
 //! Invariants: a value is a number from 0 on; nodes stand in the order they were applied, so every input of a node is
 //! an input of the graph, a cell, a constant, or an output of a node before it.
 use crate::{
-    Arg, Cell, Device, Error, Meta, Op, Result, Tensor,
-    cell::{OVERLAYS, Overlay, OverlayKind},
+    Arg, Device, Error, Meta, Op, Result, Tensor,
+    cell::{Overlay, OverlayGuard, OverlayKind},
     error::Origin,
     grad::reads_of,
     record::{Log, capture},
@@ -63,9 +63,9 @@ impl Graph {
     pub fn capture(device: Device, inputs: &[Meta], f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
         let origin = Origin::here();
         let places: Vec<Tensor> = inputs.iter().map(|&meta| Tensor::placeholder(meta)).collect();
-        let layer = Layer::push();
+        let overlay = OverlayGuard::push(Overlay::new(OverlayKind::Capture));
         let (outputs, stream) = capture(device, || f(&places));
-        let reads = layer.pop();
+        let reads = overlay.pop().map(|overlay| overlay.reads).unwrap_or_default();
         let outputs = outputs?.into_iter().map(|t| t.detach().ok()).collect::<Result<Vec<_>>>()?;
         let mut log = stream.log.lock();
         let mut slots = |tensors: &mut dyn Iterator<Item = &Tensor>| -> Result<Vec<u32>> {
@@ -97,31 +97,10 @@ fn nodes(log: &Log) -> Vec<Node> {
     .collect()
 }
 
-/// The overlay of a capture, taken off again also when `f` panics.
-struct Layer(bool);
-impl Layer {
-    fn push() -> Layer {
-        OVERLAYS.with(|o| o.borrow_mut().push(Overlay::new(OverlayKind::Capture)));
-        Layer(true)
-    }
-    /// The cells that were read, with the placeholders they gave.
-    fn pop(mut self) -> Vec<(Cell, Tensor)> {
-        self.0 = false;
-        OVERLAYS.with(|o| o.borrow_mut().pop()).map(|overlay| overlay.reads).unwrap_or_default()
-    }
-}
-impl Drop for Layer {
-    fn drop(&mut self) {
-        if self.0 {
-            OVERLAYS.with(|o| o.borrow_mut().pop());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, ErrorKind, Shape};
+    use crate::{Cell, DType, ErrorKind, Shape};
 
     fn meta(dims: &[usize]) -> Meta {
         Meta { shape: Shape::new(dims).unwrap(), dtype: DType::F32, device: Device::reference() }

@@ -1,7 +1,7 @@
 //! The one door to change behaviour: an interceptor sees the ops that the user applies, composites whole, before
 //! inlining. Rules, inlined bodies, passes and recomputation run below it. It acts on metas and may add ops; it
 //! never reads data.
-use crate::{Arg, Op, Origin, Tensor, record::CONTEXT, tensor::Outputs};
+use crate::{Arg, Op, Origin, Tensor, record::context, tensor::Outputs};
 use std::{cell::RefCell, sync::Arc};
 
 /// Sees each op before it is recorded.
@@ -17,22 +17,23 @@ pub fn with<R>(interceptor: Arc<dyn Interceptor>, f: impl FnOnce() -> R) -> R {
     struct Pop;
     impl Drop for Pop {
         fn drop(&mut self) {
-            STACK.with(|s| s.borrow_mut().pop());
+            let _top = STACK.try_with(|s| s.borrow_mut().pop());
         }
     }
-    STACK.with(|s| s.borrow_mut().push(interceptor));
+    // A thread that ends has no doors: nothing is recorded there.
+    let _ = STACK.try_with(|s| s.borrow_mut().push(interceptor));
     let _pop = Pop;
     f()
 }
 pub(crate) fn any() -> bool {
-    STACK.with(|s| !s.borrow().is_empty()) && CONTEXT.with(|c| c.below_door.get() == 0)
+    STACK.try_with(|s| !s.borrow().is_empty()).unwrap_or(false) && context(|c| c.below_door.get() == 0)
 }
 /// How many interceptors stand before the ops of this thread.
 pub(crate) fn depth() -> usize {
-    STACK.with(|s| s.borrow().len())
+    STACK.try_with(|s| s.borrow().len()).unwrap_or(0)
 }
 pub(crate) fn apply(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
-    let stack = STACK.with(|s| s.borrow().clone());
+    let stack = STACK.try_with(|s| s.borrow().clone()).unwrap_or_default();
     through(&stack, op, arg, inputs, origin)
 }
 fn through(stack: &[Arc<dyn Interceptor>], op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
@@ -46,10 +47,10 @@ pub(crate) fn below<R>(f: impl FnOnce() -> R) -> R {
     struct Restore;
     impl Drop for Restore {
         fn drop(&mut self) {
-            CONTEXT.with(|c| c.below_door.set(c.below_door.get() - 1));
+            context(|c| c.below_door.set(c.below_door.get() - 1));
         }
     }
-    CONTEXT.with(|c| c.below_door.set(c.below_door.get() + 1));
+    context(|c| c.below_door.set(c.below_door.get() + 1));
     let _restore = Restore;
     f()
 }

@@ -17,6 +17,7 @@ mod dtype;
 mod error;
 pub mod expr;
 mod first_touch;
+mod foreign;
 pub mod functional;
 pub mod grad;
 pub mod graph;
@@ -41,7 +42,7 @@ mod table;
 pub mod tensor;
 mod value;
 
-pub use cell::{Cell, step};
+pub use cell::{Cell, Snapshot, consistent, step};
 pub use compile::{Compiled, Flag, compile, is_capturing};
 pub use composite::{Attr, Attrs, Composite};
 pub use device::{Device, Meta};

@@ -2,7 +2,7 @@
 //! records whose key is hashed as it grows. Nothing runs here; closing a window is the scheduler's affair.
 use crate::{
     Device, Error, ErrorKind, Meta, Tensor,
-    cell::CellWrite,
+    cell::{self, CellWrite},
     error::Origin,
     op::{Arg, Metas, Op, mix},
     recycle::Shared,
@@ -104,6 +104,7 @@ fn next_epoch() -> u32 {
     thread_local! {
         static OWN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     }
+    // No destructor, so it is always there.
     OWN.with(|own| {
         let (mut next, mut end) = own.get();
         if next == end {
@@ -127,7 +128,16 @@ pub(crate) struct Context {
     pub inherit: Cell<Option<Origin>>,
     /// Inside `backward`: windows are eight times as long. Inside `step`: they never close.
     pub hold: Cell<u32>,
-    pub step_group: Cell<u64>,
+    /// how many steps are open, one inside the other
+    pub steps: Cell<u32>,
+    /// what they have written
+    pub open: RefCell<cell::Open>,
+    /// the group of the commit at work, 0: none
+    pub committing: Cell<u64>,
+    /// the snapshot that is read
+    pub section: cell::Section,
+    /// The thread ends, and its own context is gone: nothing is recorded, read from cells or run any more.
+    ending: bool,
     pub eager: Cell<bool>,
     pub window: Cell<usize>,
     pub below_door: Cell<u32>,
@@ -143,10 +153,20 @@ impl Drop for OwnStreams {
     }
 }
 thread_local! {
-    pub(crate) static CONTEXT: Context = Context {
-        own: RefCell::new(OwnStreams(SmallVec::new())), captures: RefCell::new(Vec::new()), grad_off: Cell::new(false), inherit: Cell::new(None),
-        hold: Cell::new(0), step_group: Cell::new(0), eager: Cell::new(std::env::var_os("ADAMANT_EAGER").is_some_and(|v| v != "0")), window: Cell::new(0), below_door: Cell::new(0), ahead: ahead::Ahead::default(),
-    };
+    static CONTEXT: Context = Context::new(false);
+}
+/// Runs `f` with this thread's context. A destructor of a thread-local may run after the context's: there it gets one that
+/// is [not alive](Context::alive).
+pub(crate) fn context<R>(f: impl FnOnce(&Context) -> R) -> R {
+    let mut f = Some(f);
+    if let Ok(Some(r)) = CONTEXT.try_with(|c| f.take().map(|f| f(c))) {
+        return r;
+    }
+    match f {
+        Some(f) => f(&Context::new(true)),
+        // It ran, and gave its result.
+        None => unreachable!(),
+    }
 }
 
 impl Stream {
@@ -188,6 +208,32 @@ impl std::ops::Deref for Recorder {
 pub(crate) const CAPTURE: u32 = u32::MAX;
 
 impl Context {
+    fn new(ending: bool) -> Context {
+        Context {
+            own: RefCell::new(OwnStreams(SmallVec::new())),
+            captures: RefCell::new(Vec::new()),
+            grad_off: Cell::new(false),
+            inherit: Cell::new(None),
+            hold: Cell::new(0),
+            steps: Cell::new(0),
+            open: RefCell::default(),
+            committing: Cell::new(0),
+            section: cell::Section::none(),
+            ending,
+            eager: Cell::new(!ending && std::env::var_os("ADAMANT_EAGER").is_some_and(|v| v != "0")),
+            window: Cell::new(0),
+            below_door: Cell::new(0),
+            ahead: ahead::Ahead::default(),
+        }
+    }
+    /// Is this the context of a thread that goes on?
+    ///
+    /// # Errors
+    /// `ThreadEnding`: a destructor of a thread-local asks, and what the thread computes with is gone.
+    #[track_caller]
+    pub fn alive(&self, op: &'static str) -> Result<(), Error> {
+        if self.ending { Err(Error::at(op, ErrorKind::ThreadEnding, Origin { at: std::panic::Location::caller(), scope: Default::default() })) } else { Ok(()) }
+    }
     /// The stream that this thread records on for a device.
     pub fn stream(&self, device: Device) -> Recorder {
         if let Some(s) = self.captures.borrow().last() {
@@ -221,11 +267,11 @@ pub(crate) fn capture<R>(device: Device, f: impl FnOnce() -> R) -> (R, Arc<Strea
     struct Pop;
     impl Drop for Pop {
         fn drop(&mut self) {
-            CONTEXT.with(|c| c.captures.borrow_mut().pop());
+            context(|c| c.captures.borrow_mut().pop());
         }
     }
     let s = Arc::new(Stream::new(device, true, CAPTURE));
-    CONTEXT.with(|c| c.captures.borrow_mut().push(s.clone()));
+    context(|c| c.captures.borrow_mut().push(s.clone()));
     let pop = Pop;
     let r = f();
     drop(pop);
@@ -366,7 +412,8 @@ impl Log {
 /// # Errors
 /// An input that cannot be had; an op inside a capture that reads what was captured elsewhere.
 pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], metas: &Metas, origin: Origin) -> Result<SmallVec<[Shared<Value>; 4]>, Error> {
-    CONTEXT.with(|c| {
+    context(|c| {
+        alive_at(c, &op, origin)?;
         let device = metas.first().map_or_else(|| Err(Error::at(op.name(), ErrorKind::Internal("an op without outputs".into()), origin)), |m| Ok(m.device))?;
         c.ahead.judge(inputs);
         let stream = c.stream(device);
@@ -382,13 +429,17 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], metas: &Metas, origin
 /// # Errors
 /// As `record`.
 pub(crate) fn record_one(op: Op, arg: Arg, inputs: &[&Tensor], meta: Meta, origin: Origin) -> Result<Shared<Value>, Error> {
-    CONTEXT.with(|c| {
+    context(|c| {
+        alive_at(c, &op, origin)?;
         let stream = c.stream(meta.device);
         let (mut log, slots) = slots_of(&stream, &op, inputs, origin)?;
         let value = log.push_new(op, arg, slots, meta, origin, stream.id);
         close_if_full(c, &mut log);
         Ok(value)
     })
+}
+fn alive_at(c: &Context, op: &Op, origin: Origin) -> Result<(), Error> {
+    if c.ending { Err(Error::at(op.name(), ErrorKind::ThreadEnding, origin)) } else { Ok(()) }
 }
 type Slots = SmallVec<[u32; 8]>;
 /// The window of a stream, and the places of the inputs in it.
@@ -415,7 +466,7 @@ fn slots_of<'a>(stream: &'a Stream, op: &Op, inputs: &[&Tensor], origin: Origin)
 }
 /// Closes a window that is full, or at once where everything runs eagerly.
 fn close_if_full(c: &Context, log: &mut Log) {
-    if log.capture || c.step_group.get() != 0 {
+    if log.capture || c.steps.get() != 0 {
         return;
     }
     let base = if c.window.get() > 0 { c.window.get() } else { log.window_ops };
@@ -449,10 +500,13 @@ pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
                 Other::None => Some(value.home),
             }
         };
+        if context(|c| c.ending) {
+            return Err(Error::at("read", ErrorKind::ThreadEnding, value.origin));
+        }
         let s = match home {
-            None => CONTEXT.with(|c| c.stream(value.meta.device)),
+            None => context(|c| c.stream(value.meta.device)),
             Some(id) => {
-                let found = CONTEXT.with(|c| c.own_stream(id)).or_else(|| stream(id));
+                let found = context(|c| c.own_stream(id)).or_else(|| stream(id));
                 Recorder::Thread(found.ok_or_else(|| Error::at("read", ErrorKind::Capturing, value.origin))?)
             }
         };
@@ -476,8 +530,9 @@ pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
 ///
 /// # Errors
 /// Memory that could not be had, a lost device.
+#[track_caller]
 pub fn flush() -> crate::Result<()> {
-    let streams = CONTEXT.with(|c| c.streams());
+    let streams = context(|c| c.alive("flush").map(|()| c.streams()))?;
     for s in streams {
         let mut log = s.log.lock();
         let n = log.records.len();
@@ -491,10 +546,10 @@ pub fn with_window<R>(ops: usize, f: impl FnOnce() -> R) -> R {
     struct Restore(usize);
     impl Drop for Restore {
         fn drop(&mut self) {
-            CONTEXT.with(|c| c.window.set(self.0));
+            context(|c| c.window.set(self.0));
         }
     }
-    let _restore = Restore(CONTEXT.with(|c| c.window.replace(ops)));
+    let _restore = Restore(context(|c| c.window.replace(ops)));
     f()
 }
 /// Runs every op at once while `f` runs, as `ADAMANT_EAGER=1` does for the whole program.
@@ -502,10 +557,10 @@ pub fn with_eager<R>(on: bool, f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
-            CONTEXT.with(|c| c.eager.set(self.0));
+            context(|c| c.eager.set(self.0));
         }
     }
-    let _restore = Restore(CONTEXT.with(|c| c.eager.replace(on)));
+    let _restore = Restore(context(|c| c.eager.replace(on)));
     f()
 }
 
@@ -516,7 +571,7 @@ pub(crate) fn ready(meta: Meta, origin: Origin, stored: crate::value::Stored) ->
 
 /// Makes values the first inputs of the capture that is open, in order.
 pub(crate) fn register_inputs(values: &[Shared<Value>]) {
-    CONTEXT.with(|c| {
+    context(|c| {
         if let Some(s) = c.captures.borrow().last() {
             let mut log = s.log.lock();
             for v in values {

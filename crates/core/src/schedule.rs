@@ -4,16 +4,17 @@ use crate::{
     buffer::Buffer,
     cell::CellWrite,
     error::Origin,
+    foreign::guarded,
     hash::Folded,
     kernel::Fault,
     op::Arg,
     planted::{Plant, is},
-    record::{CONTEXT, Log, Record},
+    record::{Log, Record, context},
     recycle::{self, Rooms, Shared, emptied},
     value::{Kept, Recipe, Stored, Value},
 };
 use parking_lot::Mutex;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -33,7 +34,7 @@ mod lower;
 mod plan;
 pub(crate) mod watch;
 pub(crate) use direct::Direct;
-use execute::{Outcome, Replay};
+use execute::{Failed, Outcome, Replay};
 use expand::Source;
 pub(crate) use holders::Holders;
 use plan::{Plan, Sized};
@@ -71,22 +72,26 @@ impl Stats {
 }
 thread_local! {
     static STATS: RefCell<Stats> = const { RefCell::new(Stats::NONE) };
-    static WITHHELD: RefCell<HashMap<u64, Error>> = RefCell::new(HashMap::new());
+    /// Why the step that is being committed was not, with its group.
+    static WITHHELD: RefCell<Option<(u64, Error)>> = const { RefCell::new(None) };
 }
 pub(crate) fn count(f: impl FnOnce(&mut Stats)) {
-    STATS.with(|s| f(&mut s.borrow_mut()));
+    let _ = STATS.try_with(|s| f(&mut s.borrow_mut()));
 }
 /// The counters of this thread since the last call, which are set back.
 pub fn take_stats() -> Stats {
-    STATS.with(|s| s.take())
+    STATS.try_with(|s| s.take()).unwrap_or(Stats::NONE)
 }
 /// The error for which a group of cell writes was withheld.
 pub(crate) fn take_withheld(group: u64) -> Option<Error> {
-    WITHHELD.with(|w| w.borrow_mut().remove(&group))
+    WITHHELD.try_with(|w| w.borrow_mut().take_if(|(of, _)| *of == group)).ok().flatten().map(|(_, e)| e)
 }
 pub(crate) fn withhold(group: u64, error: Error) {
     count(|s| s.withheld += 1);
-    WITHHELD.with(|w| w.borrow_mut().insert(group, error));
+    // A write outside of any step has nobody who asks.
+    if context(|c| c.committing.get() == group) {
+        let _ = WITHHELD.try_with(|w| w.borrow_mut().get_or_insert((group, error)).0);
+    }
 }
 
 /// A place without memory, for inputs of captures.
@@ -141,7 +146,6 @@ pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
     }
     if log.device.is_reference() {
         count(|s| s.flushes += 1);
-        return interpret::window(log);
     }
     let mut trimmed = false;
     loop {
@@ -149,46 +153,68 @@ pub(crate) fn flush(log: &mut Log, cut: usize) -> Result<(), Error> {
         if cut == 0 {
             return Ok(());
         }
-        match run_window(log, cut) {
-            Ok(()) => return Ok(()),
+        let device = log.device;
+        let place = || format!("the plan of a window on {device}");
+        let stop = match guarded(place, || if device.is_reference() { interpret::window(log) } else { run_window(log, cut) }) {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(stop)) => stop,
+            // Nobody knows how far it came.
+            Err(kind) => {
+                let e = Error::at("read", kind, log.values.last().map_or_else(Origin::here, |v| v.origin));
+                abandon(log, &e);
+                return Err(e);
+            }
+        };
+        match stop {
             // The window itself may hold memory that nothing needs any more: let go of it and try again.
-            Err(Stop::Reader(e)) if matches!(e.kind(), ErrorKind::OutOfMemory { .. }) && prune(log) => continue,
+            Stop::Reader(e) if matches!(e.kind(), ErrorKind::OutOfMemory { .. }) && prune(log) => continue,
             // A step may have been refused what the pool keeps for others.
-            Err(Stop::Reader(e)) if matches!(e.kind(), ErrorKind::OutOfMemory { .. }) && !std::mem::replace(&mut trimmed, true) && log.device.pool().trim() => {
+            Stop::Reader(e) if matches!(e.kind(), ErrorKind::OutOfMemory { .. }) && !std::mem::replace(&mut trimmed, true) && log.device.pool().trim() => {
                 continue;
             }
-            Err(Stop::Reader(e) | Stop::Spoiled(e, _)) if matches!(e.kind(), ErrorKind::DeviceLost(_)) => {
+            Stop::Reader(e) | Stop::Spoiled(e, ..) if matches!(e.kind(), ErrorKind::DeviceLost(_)) => {
                 // What was made before the device was opened again fails, with what depends on it; else the device is gone.
                 let before = |r: &Record| matches!(r.op, Op::Input) && log.values[r.first as usize].stored().is_some_and(|s| s.buffer.is_of_before());
                 match log.records.iter().position(before) {
-                    Some(old) => poison(log, old, e.kind().clone()),
+                    Some(old) => poison(log, &[old], e.kind()),
                     None => {
                         abandon(log, &e);
                         return Err(e);
                     }
                 }
             }
-            Err(Stop::Reader(e)) => return Err(e),
-            Err(Stop::Spoiled(e, values)) => {
-                for value in values {
-                    if let Some(slot) = value.slot(log.epoch)
-                        && let Some(r) = log.records.iter().position(|r| r.first == slot)
-                    {
-                        poison(log, r, e.kind().clone());
-                    }
-                }
+            Stop::Reader(e) => return Err(e),
+            Stop::Spoiled(e, values, mut failed) => {
+                let slots = values.iter().filter_map(|value| value.slot(log.epoch));
+                failed.extend(slots.filter_map(|slot| log.records.iter().position(|r| r.first == slot)));
+                poison(log, &failed, e.kind());
                 return Err(e);
             }
-            // One op cannot run at all: its values and what depends on them fail, the rest goes on.
-            Err(Stop::Record(r, kind)) => poison(log, r, kind),
+            // Ops that cannot run at all: their values and what depends on them fail, the rest goes on.
+            Stop::Records(failed, kind) => poison(log, &failed, &kind),
         }
     }
 }
 enum Stop {
     Reader(Error),
-    /// It failed midway, and these inputs may be overwritten.
-    Spoiled(Error, Vec<Shared<Value>>),
-    Record(usize, ErrorKind),
+    /// These records failed midway, and these inputs may be overwritten.
+    Spoiled(Error, Vec<Shared<Value>>, Failing),
+    Records(Failing, ErrorKind),
+}
+/// Records of a window.
+type Failing = SmallVec<[usize; 4]>;
+impl Stop {
+    /// A run of a plan failed. Memory may be had the next time, and a lost device has lost everything; what failed else
+    /// would fail again, and may not stand before other work.
+    fn of(failed: Failed, spoiled: Vec<Shared<Value>>) -> Stop {
+        let Failed { error, records } = failed;
+        let passes = matches!(error.kind(), ErrorKind::OutOfMemory { .. } | ErrorKind::DeviceLost(_)) || records.is_empty();
+        match (spoiled.is_empty(), passes) {
+            (true, true) => Stop::Reader(error),
+            (true, false) => Stop::Records(records, error.kind().clone()),
+            (false, _) => Stop::Spoiled(error, spoiled, if passes { Failing::new() } else { records }),
+        }
+    }
 }
 
 fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
@@ -257,9 +283,9 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
     let mut replay = Replay { plan, sized, records: &log.records, inputs, device: log.device, origin: &origin, bad: &|_| Vec::new() };
     if plan.is_direct && log.writes.is_empty() && replay.untainted() {
-        let stored = replay.run_direct().map_err(Stop::Reader)?;
+        let stored = replay.run_direct().map_err(|failed| Stop::of(failed, Vec::new()))?;
         log.values[plan.publish[0].0 as usize].store(stored);
-        CONTEXT.with(|c| c.ahead.learn(log, || Direct::new(plan, sized)));
+        context(|c| c.ahead.learn(log, || Direct::new(plan, sized)));
         return Ok(());
     }
     writes.extend(log.writes.iter().filter(|w| (w.slot as usize) < slots));
@@ -275,10 +301,10 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     };
     replay.bad = &bad;
     let own = replay.reserve().map_err(Stop::Reader)?;
-    let outcome = replay.run(own).map_err(|e| {
+    let outcome = replay.run(own).map_err(|failed| {
         let slot = |i: u32| if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) { Some(*slot) } else { None };
         let spoiled: Vec<Shared<Value>> = replay.overwritten().filter_map(slot).map(|s| log.values[s as usize].clone()).collect();
-        if spoiled.is_empty() { Stop::Reader(e) } else { Stop::Spoiled(e, spoiled) }
+        Stop::of(failed, spoiled)
     })?;
     publish(log, &replay, &outcome, writes);
     Ok(())
@@ -291,7 +317,7 @@ fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64) -> Result<Found, Stop>
     }
     let _watched = watch::plan(cut);
     let needed = holders::needed(&log.records[..cut], &log.holders.of, log.writes.iter().map(|w| w.slot));
-    let graph = expand::expand(log, cut, &needed).map_err(|(r, k)| Stop::Record(r, k))?;
+    let graph = expand::expand(log, cut, &needed).map_err(|(r, k)| Stop::Records(smallvec![r], k))?;
     let known = PLANS.lock().get(&key).and_then(|e| e.plans.iter().find(|p| p.hash == graph.hash).cloned());
     let (plan, sized) = match known {
         Some(plan) => {
@@ -304,7 +330,7 @@ fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64) -> Result<Found, Stop>
             let holders = &log.holders;
             let in_place = |s: &u32| (*s as usize) < holders.of.len() && !holders.chained.contains(s);
             let written: Vec<u32> = log.writes.iter().map(|w| w.slot).filter(in_place).collect();
-            let plan = Plan::new(graph, &holders.of, &written, &holders.inputs, log.device).map_err(|(r, k)| Stop::Record(r, k))?;
+            let plan = Plan::new(graph, &holders.of, &written, &holders.inputs, log.device).map_err(|(r, k)| Stop::Records(smallvec![r], k))?;
             let sized = Sized::new(&plan, &plan.graph);
             (Arc::new(plan), Arc::new(sized))
         }
@@ -368,7 +394,7 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
         match bad.get(&w.group) {
             Some(e) => {
                 let value = &log.values[w.slot as usize];
-                w.cell.withdraw(value, &w.previous);
+                w.cell.withdraw(value, &w.previous, w.since);
                 // Whether it lay in the cell's own memory or not: a value that was to be the cell's and is not is no value.
                 value.fail(e.clone());
             }
@@ -446,12 +472,12 @@ fn prune(log: &mut Log) -> bool {
     }
     gone
 }
-/// An op that no plan can run: its values fail, and with them all that depend on them; their cell writes are taken back.
-fn poison(log: &mut Log, record: usize, kind: ErrorKind) {
+/// Ops that no plan can run: their values fail, and with them all that depend on them; their cell writes are taken back.
+fn poison(log: &mut Log, records: &[usize], kind: &ErrorKind) {
     let mut failed: Vec<Option<Error>> = vec![None; log.values.len()];
     let mut gone = vec![false; log.records.len()];
     for (k, r) in log.records.iter().enumerate() {
-        let own = (k == record).then(|| Error::at(r.op.name(), kind.clone(), log.values[r.first as usize].origin));
+        let own = records.contains(&k).then(|| Error::at(r.op.name(), kind.clone(), log.values[r.first as usize].origin));
         let error = own.or_else(|| r.inputs.iter().find_map(|&i| failed[i as usize].clone()));
         if let Some(e) = error {
             gone[k] = true;
@@ -464,7 +490,7 @@ fn poison(log: &mut Log, record: usize, kind: ErrorKind) {
     let bad: HashMap<u64, Error> = log.writes.iter().filter_map(|w| failed[w.slot as usize].clone().map(|e| (w.group, e))).collect();
     for w in log.writes.iter().rev() {
         if bad.contains_key(&w.group) {
-            w.cell.withdraw(&log.values[w.slot as usize], &w.previous);
+            w.cell.withdraw(&log.values[w.slot as usize], &w.previous, w.since);
         }
     }
     log.writes.retain(|w| !bad.contains_key(&w.group));
@@ -481,7 +507,7 @@ fn abandon(log: &mut Log, e: &Error) {
         }
     }
     for w in log.writes.iter().rev() {
-        w.cell.withdraw(&log.values[w.slot as usize], &w.previous);
+        w.cell.withdraw(&log.values[w.slot as usize], &w.previous, w.since);
         withhold(w.group, e.clone());
     }
     log.clear();

@@ -44,7 +44,8 @@ thread_local! {
 
 /// The scope this thread is in.
 pub fn current() -> ScopeId {
-    STACK.with(|s| s.borrow().last().copied().unwrap_or_default())
+    // A thread that ends is in no layer.
+    STACK.try_with(|s| s.borrow().last().copied()).ok().flatten().unwrap_or_default()
 }
 /// The dotted path of a scope.
 pub fn path(scope: ScopeId) -> String {
@@ -60,7 +61,7 @@ pub fn entered_at(scope: ScopeId) -> Option<&'static Location<'static>> {
 pub struct ScopeGuard(());
 impl Drop for ScopeGuard {
     fn drop(&mut self) {
-        STACK.with(|s| s.borrow_mut().pop());
+        let _ = STACK.try_with(|s| s.borrow_mut().pop());
     }
 }
 /// Enters the layer `name` inside the current scope until the guard is dropped.
@@ -82,7 +83,7 @@ pub fn enter_path(full: &Arc<str>) -> ScopeGuard {
     push(id)
 }
 fn push(id: ScopeId) -> ScopeGuard {
-    STACK.with(|s| s.borrow_mut().push(id));
+    let _ = STACK.try_with(|s| s.borrow_mut().push(id));
     ScopeGuard(())
 }
 /// Runs `f` in a known scope (backward ops inherit the scope of the op they differentiate).

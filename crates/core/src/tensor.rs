@@ -243,7 +243,7 @@ impl Tensor {
     }
     pub(crate) fn apply_at(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Tensor {
         if op.has_one_output() && !crate::intercept::any() {
-            return Tensor::apply_one(op, arg, inputs, record::CONTEXT.with(|c| c.inherit.get()).unwrap_or(origin));
+            return Tensor::apply_one(op, arg, inputs, record::context(|c| c.inherit.get()).unwrap_or(origin));
         }
         let name = op.name();
         let mut out = Tensor::apply_many(op, arg, inputs, origin);
@@ -252,7 +252,7 @@ impl Tensor {
     }
     /// The general door: every op is applied here or, if it has one output and nobody stands in the door, by `apply_one`.
     pub fn apply_many(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
-        let origin = record::CONTEXT.with(|c| c.inherit.get()).unwrap_or(origin);
+        let origin = record::context(|c| c.inherit.get()).unwrap_or(origin);
         if let Some(e) = inputs.iter().find_map(|t| t.error()) {
             return fail_all(&op, e);
         }
@@ -480,7 +480,7 @@ fn tape_of(op: Op, arg: Arg, inputs: &[&Tensor], value: &Shared<Value>, origin: 
 }
 /// Does a gradient flow from the inputs through the op?
 fn is_on_tape(op: &Op, inputs: &[&Tensor]) -> bool {
-    inputs.iter().any(|t| t.tape.is_some()) && !record::CONTEXT.with(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad)
+    inputs.iter().any(|t| t.tape.is_some()) && !record::context(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad)
 }
 fn fail_all(op: &Op, e: Error) -> Outputs {
     (0..failures(op)).map(|_| Tensor::failed(e.clone())).collect()

@@ -2,7 +2,8 @@
 //!
 //! Invariant: what `read` and `collate` return depends on the index and the records alone, never on who calls or when;
 //! that is what makes a loader's batches the same for any number of workers.
-use adamant_core::{DType, Result, Shape, Tensor};
+use crate::TargetScale;
+use adamant_core::{DType, Result, Shape, Tensor, rng::philox};
 use serde::{Deserialize, Serialize};
 use std::{any::Any, fmt, path::PathBuf, sync::Arc};
 
@@ -47,6 +48,14 @@ pub trait Dataset: Send + Sync {
     /// # Errors
     /// The record is damaged, or cannot be read.
     fn read(&self, index: usize) -> std::result::Result<Self::Record, BadRecord>;
+    /// Reads one record for a loader that is at a place of its own. What is drawn anew each time, such as the crop of an image, is
+    /// drawn by [`Draw`], so that it depends on nothing else.
+    ///
+    /// # Errors
+    /// As [`Dataset::read`].
+    fn read_at(&self, index: usize, _draw: &Draw) -> std::result::Result<Self::Record, BadRecord> {
+        self.read(index)
+    }
     /// Makes a batch of records, in their order; tensors are made on the current device. Not called without records.
     ///
     /// # Errors
@@ -70,6 +79,9 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     fn read(&self, index: usize) -> std::result::Result<D::Record, BadRecord> {
         (**self).read(index)
     }
+    fn read_at(&self, index: usize, draw: &Draw) -> std::result::Result<D::Record, BadRecord> {
+        (**self).read_at(index, draw)
+    }
     fn collate(&self, records: Vec<D::Record>) -> Result<D::Batch> {
         (**self).collate(records)
     }
@@ -81,6 +93,32 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     }
 }
 
+/// The index, if there is such a record.
+pub(crate) fn row_of(dataset: &(impl Dataset + ?Sized), index: usize) -> std::result::Result<usize, BadRecord> {
+    if index < dataset.len() { Ok(index) } else { Err(BadRecord::new(dataset.locate(index), format!("there are {} records", dataset.len()))) }
+}
+
+/// The place of a reading in a run: random numbers that a record is read by follow from it, whoever reads and whenever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// the seed of the loader's order; 0 where it has none
+    pub seed: u64,
+    /// the epoch, from 0
+    pub epoch: u64,
+    /// the record's number, as the loader counts
+    pub index: usize,
+}
+/// Keeps draws of records apart from those of orders.
+const STREAM: u32 = 0x5245_4144;
+impl Draw {
+    /// A number from 0 to below 1; `k` tells the numbers of one record apart.
+    pub fn uniform(&self, k: u32) -> f64 {
+        let (seed, index) = (self.seed, self.index as u64);
+        let counter = [index as u32, self.epoch as u32, k, STREAM ^ (index >> 32) as u32 ^ ((self.epoch >> 32) as u32).rotate_left(16)];
+        let bits = philox([seed as u32, (seed >> 32) as u32], counter);
+        ((u64::from(bits[0]) << 32 | u64::from(bits[1])) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
 /// Where a record stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {
@@ -117,7 +155,7 @@ pub struct BadRecord {
 impl BadRecord {
     /// A record that was read and found invalid.
     pub fn new(place: Place, reason: impl Into<String>) -> BadRecord {
-        BadRecord { place, cause: Cause::Invalid, reason: reason.into() }
+        BadRecord { place, cause: Cause::Invalid, reason: adamant_formats::shown_reason(reason.into()) }
     }
 }
 impl fmt::Display for BadRecord {
@@ -160,17 +198,19 @@ pub enum Target {
     Values(Facts),
 }
 /// What is known about the batches of a data set, so that a model can be checked against it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Description {
     /// one example of the inputs
     pub inputs: Option<Facts>,
     /// what is to be predicted
     pub targets: Option<Target>,
+    /// how numbers that are to be predicted were scaled; none where they are in their own units
+    pub target_scale: Option<Arc<TargetScale>>,
 }
 impl Description {
     /// Of numbers of a shape and dtype.
     pub(crate) fn of(shape: Shape, dtype: DType) -> Description {
-        Description { inputs: Some(Facts { shape, dtype }), targets: None }
+        Description { inputs: Some(Facts { shape, dtype }), ..Description::default() }
     }
 }
 
@@ -195,6 +235,9 @@ impl<D: Dataset<Record: 'static>> Dataset for Erased<D> {
     }
     fn read(&self, index: usize) -> std::result::Result<AnyRecord, BadRecord> {
         self.0.read(index).map(|record| AnyRecord(Box::new(record)))
+    }
+    fn read_at(&self, index: usize, draw: &Draw) -> std::result::Result<AnyRecord, BadRecord> {
+        self.0.read_at(index, draw).map(|record| AnyRecord(Box::new(record)))
     }
     fn collate(&self, records: Vec<AnyRecord>) -> Result<D::Batch> {
         let own = |record: AnyRecord| record.0.downcast::<D::Record>().map(|r| *r);
@@ -224,4 +267,43 @@ where
     D: Dataset<Batch = (Tensor, Tensor), Record: 'static> + 'static,
 {
     Arc::new(Erased(dataset))
+}
+
+/// Records with their numbers beside them: a batch tells which records it was made of, also where some were left out.
+///
+/// ```
+/// use adamant_data::{DataLoader, Numbered, Policy, Rows};
+/// use std::{collections::BTreeMap, sync::Arc};
+/// # adamant_core::Device::reference().make_current();
+///
+/// let rows = Rows::new(vec![1.0f32, f32::NAN, 3.0], [3])?.with_bad("x.bin".as_ref(), BTreeMap::from([(1, "NaN".to_string())]));
+/// let mut loader = DataLoader::new(Arc::new(Numbered(Arc::new(rows)))).batch_size(3).on_bad_record(Policy::Skip { at_most: 1 }).build()?;
+/// let (numbers, batch) = loader.next_batch().transpose()?.unwrap_or_default();
+/// assert_eq!((numbers, batch.to_vec::<f32>()?), (vec![0, 2], vec![1.0, 3.0]));
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Numbered<D: ?Sized>(pub Arc<D>);
+impl<D: Dataset + ?Sized> Dataset for Numbered<D> {
+    type Record = (usize, D::Record);
+    type Batch = (Vec<usize>, D::Batch);
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn read(&self, index: usize) -> std::result::Result<Self::Record, BadRecord> {
+        Ok((index, self.0.read(index)?))
+    }
+    fn read_at(&self, index: usize, draw: &Draw) -> std::result::Result<Self::Record, BadRecord> {
+        Ok((index, self.0.read_at(index, draw)?))
+    }
+    fn collate(&self, records: Vec<Self::Record>) -> Result<Self::Batch> {
+        let (numbers, records) = records.into_iter().unzip();
+        Ok((numbers, self.0.collate(records)?))
+    }
+    fn locate(&self, index: usize) -> Place {
+        self.0.locate(index)
+    }
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
 }

@@ -1,11 +1,11 @@
 //! IDX files, as MNIST and its relatives come in: a magic number with dtype and rank, the sizes, then the elements, all
 //! big-endian; plain or gzipped (told by the first bytes, not by the name).
 //! Source: the description on the page of the MNIST database (LeCun, Cortes and Burges).
-use crate::{Labelled, Rows, file_error};
+use crate::{Labelled, Limits, Rows, file_error};
 use adamant_core::{Error, HostVec, Result, Shape};
 use std::{
-    fs::File,
-    io::{BufReader, Read, Seek},
+    collections::BTreeMap,
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -29,8 +29,16 @@ impl Idx {
     /// shorter than its header says.
     #[track_caller]
     pub fn read(path: impl AsRef<Path>) -> Result<Idx> {
+        Idx::read_with(path, &Limits::default())
+    }
+    /// Reads a file under other limits.
+    ///
+    /// # Errors
+    /// As [`Idx::read`].
+    #[track_caller]
+    pub fn read_with(path: impl AsRef<Path>, limits: &Limits) -> Result<Idx> {
         let path = path.as_ref();
-        match read(path) {
+        match read(path, limits) {
             Ok((shape, data)) => Ok(Idx { path: path.to_path_buf(), shape, data }),
             Err(reason) => Err(file_error("read_idx", path, reason)),
         }
@@ -43,18 +51,18 @@ impl Idx {
     pub fn values(&self) -> &HostVec {
         &self.data
     }
-    /// Its rows along the first axis.
+    /// Its rows along the first axis; one that holds a NaN or an infinity is a bad record.
     ///
     /// # Errors
     /// It has no axes.
     #[track_caller]
     pub fn into_rows(self) -> Result<Rows> {
-        Rows::of(self.data, self.shape)
+        Ok(Rows::of_elements(self.data, self.shape)?.finite(&self.path))
     }
     /// Its bytes as classes, `i64[rows]`.
     ///
     /// # Errors
-    /// It is no list of bytes; a class that is not in `0..count`.
+    /// It is no list of bytes. A label that is not in `0..count` makes a bad record.
     #[track_caller]
     pub fn into_classes(self, count: usize) -> Result<Rows> {
         let HostVec::U8(bytes) = &self.data else {
@@ -63,10 +71,11 @@ impl Idx {
         if self.shape.rank() != 1 {
             return Err(file_error("idx", &self.path, format!("labels have one axis; its shape is {}", self.shape)));
         }
-        if let Some((row, label)) = bytes.iter().enumerate().find(|(_, label)| usize::from(**label) >= count) {
-            return Err(file_error("idx", &self.path, format!("label {row} is {label}, of {count} classes")));
-        }
-        Rows::classes(bytes.iter().map(|b| i64::from(*b)).collect(), count)
+        // A label beyond the classes makes its record bad; what stands in its place is never read.
+        let told = |label: &u8| if usize::from(*label) < count { i64::from(*label) } else { 0 };
+        let bad = bytes.iter().enumerate().filter(|(_, label)| usize::from(**label) >= count);
+        let bad: BTreeMap<usize, String> = bad.take(Limits::default().bad_records).map(|(row, l)| (row, format!("label {row} is {l}, of {count} classes"))).collect();
+        Ok(Rows::classes(bytes.iter().map(told).collect(), count)?.with_bad(&self.path, bad))
     }
     /// Images and their classes from two files. The images keep their shape `[height, width]`; [`Rows::shaped`] and
     /// [`Rows::scaled`] make of them what a model wants, before they are labelled.
@@ -80,14 +89,11 @@ impl Idx {
     }
 }
 
-fn read(path: &Path) -> std::result::Result<(Shape, HostVec), String> {
-    let mut file = BufReader::with_capacity(64 << 10, File::open(path).map_err(|e| e.to_string())?);
-    let mut magic = [0; 2];
-    let gzip = file.read_exact(&mut magic).is_ok() && magic == [0x1f, 0x8b];
-    file.rewind().map_err(|e| e.to_string())?;
-    if gzip { parse(&mut flate2::bufread::MultiGzDecoder::new(file)) } else { parse(&mut file) }
+fn read(path: &Path, limits: &Limits) -> std::result::Result<(Shape, HostVec), String> {
+    let mut source = crate::source::open(path, limits).map_err(|e| e.to_string())?;
+    parse(&mut source.bytes, source.most)
 }
-fn parse(source: &mut impl Read) -> std::result::Result<(Shape, HostVec), String> {
+fn parse(source: &mut impl Read, most: u64) -> std::result::Result<(Shape, HostVec), String> {
     let mut word = || {
         let mut word = [0; 4];
         source.read_exact(&mut word).map_err(|e| format!("its header: {e}")).map(|()| word)
@@ -104,12 +110,12 @@ fn parse(source: &mut impl Read) -> std::result::Result<(Shape, HostVec), String
     }
     let shape = Shape::new(&sizes[..rank]).map_err(|kind| kind.to_string())?;
     let data = match code {
-        0x08 => HostVec::U8(elements(source, shape, |[b]: [u8; 1]| b)?),
-        0x09 => HostVec::I8(elements(source, shape, i8::from_be_bytes)?),
-        0x0b => HostVec::I16(elements(source, shape, i16::from_be_bytes)?),
-        0x0c => HostVec::I32(elements(source, shape, i32::from_be_bytes)?),
-        0x0d => HostVec::F32(elements(source, shape, f32::from_be_bytes)?),
-        0x0e => HostVec::F64(elements(source, shape, f64::from_be_bytes)?),
+        0x08 => HostVec::U8(elements(source, shape, most, |[b]: [u8; 1]| b)?),
+        0x09 => HostVec::I8(elements(source, shape, most, i8::from_be_bytes)?),
+        0x0b => HostVec::I16(elements(source, shape, most, i16::from_be_bytes)?),
+        0x0c => HostVec::I32(elements(source, shape, most, i32::from_be_bytes)?),
+        0x0d => HostVec::F32(elements(source, shape, most, f32::from_be_bytes)?),
+        0x0e => HostVec::F64(elements(source, shape, most, f64::from_be_bytes)?),
         other => return Err(format!("its dtype has the code 0x{other:02x}, which no IDX file has")),
     };
     match source.read(&mut [0]) {
@@ -118,9 +124,12 @@ fn parse(source: &mut impl Read) -> std::result::Result<(Shape, HostVec), String
         Err(e) => Err(e.to_string()),
     }
 }
-fn elements<T, const N: usize>(source: &mut impl Read, shape: Shape, element: impl Fn([u8; N]) -> T) -> std::result::Result<Vec<T>, String> {
+fn elements<T, const N: usize>(source: &mut impl Read, shape: Shape, most: u64, element: impl Fn([u8; N]) -> T) -> std::result::Result<Vec<T>, String> {
     let bytes =
         shape.elements().checked_mul(N).filter(|b| *b <= MAX_BYTES).ok_or_else(|| format!("its shape {shape} is over the limit of {MAX_BYTES} bytes"))?;
+    if bytes as u64 > most {
+        return Err(format!("its shape {shape} needs {bytes} bytes, of which some are missing: it holds {most} at most (the limits are `inflate_ratio` and `inflated_bytes`)"));
+    }
     let (mut values, mut piece) = (Vec::new(), vec![0; PIECE.min(bytes)]);
     let mut left = bytes;
     while left > 0 {

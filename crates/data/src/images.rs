@@ -1,11 +1,11 @@
 //! Images in folders: each sub-folder is a class, in the order of their names. An image is decoded when it is read, so a
 //! damaged one is one bad record and not the end of a run.
-use crate::{BadRecord, Dataset, Description, Facts, Place, Scale, Target, file_error, rows::row, wrong};
+use crate::{BadRecord, Dataset, Description, Facts, Place, Scale, Target, file_error, dataset::row_of, wrong};
 use adamant_core::{DType, Result, Shape, Tensor};
 use image::{DynamicImage, ImageReader, Limits, imageops::FilterType};
 use std::{
     fs,
-    io::Cursor,
+    io::{Cursor, Read},
     path::{Path, PathBuf},
 };
 
@@ -104,11 +104,13 @@ fn collect(folder: &Path, class: usize, files: &mut Vec<(PathBuf, usize)>) -> st
     Ok(())
 }
 fn decode(path: &Path) -> std::result::Result<DynamicImage, String> {
-    let size = fs::metadata(path).map_err(|e| e.to_string())?.len();
+    let file = adamant_formats::regular::open(path).map_err(|e| e.to_string())?;
+    let size = file.metadata().map_err(|e| e.to_string())?.len();
     if size > MAX_BYTES {
         return Err(format!("{size} bytes are over the limit of {MAX_BYTES}"));
     }
-    let bytes = fs::read(path).map_err(|e| e.to_string())?;
+    let mut bytes = Vec::with_capacity(size as usize);
+    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|e| e.to_string())?;
     let mut limits = Limits::default();
     limits.max_alloc = Some(MAX_BYTES);
@@ -163,7 +165,7 @@ impl Dataset for ImageFolder {
         self.files.len()
     }
     fn read(&self, index: usize) -> std::result::Result<DecodedImage, BadRecord> {
-        let (path, class) = &self.files[row(self, index)?];
+        let (path, class) = &self.files[row_of(self, index)?];
         let bad = |reason: String| BadRecord::new(self.locate(index), reason);
         let image = decode(path).map_err(bad)?;
         let (height, width) = self.size;
@@ -198,6 +200,7 @@ impl Dataset for ImageFolder {
         Description {
             inputs: shape.map(|shape| Facts { shape, dtype: DType::F32 }),
             targets: Some(Target::Classes { count: self.classes.len(), names: self.classes.clone() }),
+            target_scale: None,
         }
     }
 }

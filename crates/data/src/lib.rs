@@ -6,41 +6,55 @@
 //! ([`DataLoader::next_batch`]). Where a loader stands is a handful of numbers ([`LoaderState`]); it goes on from there
 //! at once. Records that are damaged, panic or hang are named and dealt with by a [`Policy`].
 //!
-//! Data sets: [`Rows`] and [`TensorDataset`] in memory, [`Labelled`] pairs of inputs and targets, [`Table`] from CSV,
-//! [`Idx`] files, [`ImageFolder`], text as characters or bytes ([`Tokens`]), files mapped into memory ([`MmapRecords`]),
+//! Data sets: [`Rows`] and [`TensorDataset`] in memory, [`Labelled`] pairs of inputs and targets, [`Table`] of numbers from
+//! CSV, tables of numbers and texts ([`Frame`]) as their [`Columns`] say, [`Idx`] files, [`ImageFolder`], text as characters or bytes ([`Tokens`]), files mapped into memory ([`MmapRecords`]),
 //! and parts of any of them ([`Subset`]).
 //!
 //! Architecture invariant: rows are host memory until they become a batch; this crate knows no layer and no backend.
 #![forbid(unsafe_code)]
 
+mod augment;
+mod columns;
+mod csv;
 mod dataset;
+mod frame;
 mod idx;
 mod images;
+mod limits;
 mod loader;
 mod mapped;
 mod order;
 mod permutation;
+mod prepared;
 mod rows;
 mod samples;
+mod source;
 mod strategy;
 mod subset;
 mod table;
 mod text;
 
-pub use dataset::{AnyDataset, AnyRecord, BadRecord, Cause, Dataset, Description, Examples, Facts, Place, Target, examples};
+pub use adamant_formats::shown;
+pub use augment::{Augment, Augmented};
+pub use columns::{Answer, Becomes, Column, Columns, Habit, Missing, ScaleBy, TargetScale, learn, learn_classes};
+pub use csv::{CsvOptions, Delimiter, Head};
+pub use dataset::{AnyDataset, AnyRecord, BadRecord, Cause, Dataset, Description, Draw, Examples, Facts, Numbered, Place, Target, examples};
+pub use frame::{Frame, FrameFile, FrameOptions, Kind};
 pub use idx::Idx;
 pub use images::{ImageFolder, ImageOptions, is_image, read_image};
 #[cfg(feature = "stream")]
 pub use loader::BatchStream;
+pub use limits::Limits;
 pub use loader::{DataLoader, DataLoaderBuilder, Epoch, LoaderState, Policy};
 pub use mapped::MmapRecords;
 pub use order::Order;
 pub use permutation::{Permutation, create_batches};
+pub use prepared::{FrameAnswers, FrameInputs, FrameSet};
 pub use rows::{Labelled, Rows, Scale, TensorDataset};
 pub use samples::{in_batches, split_samples, stack_samples};
 pub use strategy::{DataStrategy, StreamShuffle, adaptive_batch_size, shuffle_stream};
 pub use subset::{Pick, Subset, random_split, split_by_rule, split_tail};
-pub use table::{CsvOptions, Table};
+pub use table::Table;
 pub use text::{Decoder, TokenWindows, Tokens, Vocabulary};
 
 use adamant_core::{Error, ErrorKind};
@@ -54,5 +68,5 @@ pub(crate) fn wrong(op: &'static str, what: String) -> Error {
 /// A file that cannot be used.
 #[track_caller]
 pub(crate) fn file_error(op: &'static str, path: &Path, reason: impl std::fmt::Display) -> Error {
-    Error::new(op, ErrorKind::File { path: path.display().to_string(), reason: reason.to_string() })
+    Error::new(op, ErrorKind::File { path: path.display().to_string(), reason: adamant_formats::shown_reason(reason.to_string()) })
 }

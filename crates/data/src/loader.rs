@@ -23,12 +23,24 @@ use adamant_core::{Device, Origin, Result};
 use policy::Ledger;
 use serde::{Deserialize, Serialize};
 use std::{
+    fmt,
     sync::Arc,
     task::{Poll, Waker},
     time::Duration,
 };
 use work::{Loaded, Pipeline};
 
+impl fmt::Display for LoaderState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.order {
+            Order::Sequential => f.write_str("in order")?,
+            Order::Shuffle { seed } => write!(f, "shuffled with seed {seed}")?,
+            Order::Replacement { seed, .. } => write!(f, "drawn with seed {seed}")?,
+        }
+        let LoaderState { records, step, epoch, batch, .. } = self;
+        write!(f, ", {records} records, {step} at once, epoch {epoch}, batch {batch}")
+    }
+}
 /// Where a loader stands: after the last batch that it handed out. Small, and enough to go on from at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoaderState {
@@ -234,7 +246,7 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
         let own = self.state();
         let at = LoaderState { order: own.order, records: own.records, step: own.step, ..state };
         if at != state || state.batch > self.batches() {
-            return Err(wrong("data_loader", format!("the saved position {state:?} does not fit this loader, which stands at {own:?}")));
+            return Err(wrong("data_loader", format!("the saved position ({state}) does not fit this loader ({own}, {} batches)", self.batches())));
         }
         self.seek(state.epoch, state.batch, state.bad);
         Ok(())
@@ -304,11 +316,12 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
         Poll::Ready(None)
     }
     fn load(&mut self, waker: Option<&Waker>, here: Origin) -> Poll<Result<Loaded<D::Batch>>> {
+        let draws = (self.cut.order.seed(), self.epoch);
         if self.window == 0 {
-            return Poll::Ready(Ok(self.pipeline.load_here(self.batch, self.cut.records(self.epoch, self.batch))));
+            return Poll::Ready(Ok(self.pipeline.load_here(self.batch, draws, self.cut.records(self.epoch, self.batch))));
         }
         let (cut, epoch, end) = (self.cut, self.epoch, self.batches().min(self.batch.saturating_add(self.window)));
-        if let Err(e) = self.pipeline.request(self.batch..end, |batch| cut.records(epoch, batch), here) {
+        if let Err(e) = self.pipeline.request(self.batch..end, draws, |batch| cut.records(epoch, batch), here) {
             return Poll::Ready(Err(e));
         }
         self.pipeline.receive(self.batch, waker).map(Ok)

@@ -1,5 +1,5 @@
 //! Records of one size in a file that is mapped into memory: data sets larger than memory, at the cost of a page fault.
-use crate::{BadRecord, Dataset, Description, Place, Rows, Scale, file_error, rows::row, wrong};
+use crate::{BadRecord, Dataset, Description, Place, Rows, Scale, file_error, dataset::row_of, wrong};
 use adamant_core::{DType, Result, Shape, Tensor, ToShape};
 use adamant_formats::{mmap::MappedFile, npy::Npy};
 use std::path::Path;
@@ -84,7 +84,7 @@ impl Dataset for MmapRecords {
         self.len
     }
     fn read(&self, index: usize) -> std::result::Result<Vec<u8>, BadRecord> {
-        let index = row(self, index)?;
+        let index = row_of(self, index)?;
         let mut bytes = vec![0; self.size()];
         self.file.read_at(self.start + index * bytes.len(), &mut bytes).map_err(|e| BadRecord::new(self.locate(index), e.to_string()))?;
         Ok(bytes)

@@ -28,6 +28,15 @@ pub enum Order {
     },
 }
 
+impl Order {
+    /// Where it comes from; 0 where nothing is drawn.
+    pub(crate) fn seed(self) -> u64 {
+        match self {
+            Order::Sequential => 0,
+            Order::Shuffle { seed } | Order::Replacement { seed, .. } => seed,
+        }
+    }
+}
 /// How an epoch is cut into batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {

@@ -1,10 +1,10 @@
 //! Data sets in memory: rows of one tensor, pairs of inputs and targets, several tensors that share their first axis.
 //!
 //! A record is the row's index; rows are gathered when a batch is collated, in one pass from one vector to another.
-use crate::{BadRecord, Dataset, Description, Facts, Place, Target, wrong};
+use crate::{BadRecord, Dataset, Description, Draw, Facts, Place, Target, dataset::row_of, wrong};
 use adamant_core::{DType, Element, HostVec, Result, Shape, Tensor, ToShape, bf16, f16};
 use adamant_formats::{npy::Npy, npz::Npz};
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 /// How stored numbers become f32: `(v / divide - mean) / std`, each step rounded to f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +52,9 @@ pub struct Rows {
     shape: Shape,
     convert: Convert,
     target: Option<Target>,
+    /// where they are from, and which of them are bad
+    pub(crate) file: Option<Arc<Path>>,
+    pub(crate) bad: Option<Arc<BTreeMap<usize, String>>>,
 }
 impl Rows {
     /// Of row-major values of a shape whose first axis is the rows.
@@ -65,7 +68,7 @@ impl Rows {
             return Err(wrong("rows", format!("{} values do not fill rows of shape {shape}", data.len())));
         }
         let (len, shape) = (shape[0], shape.without(0));
-        Ok(Rows { data: Arc::new(T::into_host(data)), len, shape, convert: Convert::Not, target: None })
+        Ok(Rows { data: Arc::new(T::into_host(data)), len, shape, convert: Convert::Not, target: None, file: None, bad: None })
     }
     /// The rows of a tensor, copied to the host.
     ///
@@ -98,7 +101,7 @@ impl Rows {
     #[track_caller]
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Rows> {
         let file = Npy::open(path)?;
-        Rows::of(file.elements()?, file.meta().1)
+        Rows::of_elements(file.elements()?, file.meta().1)
     }
     /// The rows of an array of an npz file.
     ///
@@ -107,11 +110,14 @@ impl Rows {
     #[track_caller]
     pub fn read_npz(path: impl AsRef<Path>, name: &str) -> Result<Rows> {
         let (_, shape, elements) = Npz::open(path)?.elements(name)?;
-        Rows::of(elements, shape)
+        Rows::of_elements(elements, shape)
     }
-    /// Of elements of any type.
+    /// Of elements of any type, row-major.
+    ///
+    /// # Errors
+    /// As [`Rows::new`].
     #[track_caller]
-    pub(crate) fn of(elements: HostVec, shape: Shape) -> Result<Rows> {
+    pub fn of_elements(elements: HostVec, shape: Shape) -> Result<Rows> {
         macro_rules! adopt {
             ($($variant:ident),*) => { match elements { $(HostVec::$variant(v) => Rows::new(v, shape),)* } };
         }
@@ -128,6 +134,16 @@ impl Rows {
         }
         let len = labels.len();
         Ok(Rows { target: Some(Target::Classes { count, names: Vec::new() }), ..Rows::new(labels, [len])? })
+    }
+    /// The same classes with names, one for each.
+    #[must_use]
+    pub fn class_names(mut self, names: Vec<String>) -> Rows {
+        if let Some(Target::Classes { count, names: own }) = &mut self.target
+            && *count == names.len()
+        {
+            *own = names;
+        }
+        self
     }
     /// The same rows, each element becoming f32 by a scale when it goes into a batch.
     ///
@@ -157,6 +173,27 @@ impl Rows {
         }
         self.shape = shape;
         Ok(self)
+    }
+    /// The same rows; those that hold a NaN or an infinity are bad records. `file` is where they are from.
+    #[must_use]
+    pub fn finite(self, file: &Path) -> Rows {
+        let width = self.shape.elements().max(1);
+        let mut bad = BTreeMap::new();
+        macro_rules! find {
+            ($($variant:ident),*) => { match &*self.data {
+                $(HostVec::$variant(v) => {
+                    for (at, v) in v.iter().enumerate().filter(|(_, v)| !v.to_f64().is_finite()) {
+                        bad.entry(at / width).or_insert_with(|| format!("row {}, column {}: {}", at / width + 1, at % width, v.to_f64()));
+                        if bad.len() > crate::Limits::default().bad_records {
+                            break;
+                        }
+                    }
+                })*
+                _ => {}
+            } };
+        }
+        find!(F16, BF16, F32, F64);
+        self.with_bad(file, bad)
     }
     /// The numbers as they are stored.
     pub fn values(&self) -> &HostVec {
@@ -197,10 +234,6 @@ impl Rows {
         }
     }
 }
-/// The index, if there is such a row.
-pub(crate) fn row(dataset: &(impl Dataset + ?Sized), index: usize) -> std::result::Result<usize, BadRecord> {
-    if index < dataset.len() { Ok(index) } else { Err(BadRecord::new(dataset.locate(index), format!("there are {} records", dataset.len()))) }
-}
 impl Dataset for Rows {
     type Record = usize;
     type Batch = Tensor;
@@ -208,10 +241,16 @@ impl Dataset for Rows {
         self.len
     }
     fn read(&self, index: usize) -> std::result::Result<usize, BadRecord> {
-        row(self, index)
+        match self.bad.as_ref().and_then(|bad| bad.get(&index)) {
+            Some(reason) => Err(BadRecord::new(self.locate(index), reason.clone())),
+            None => row_of(self, index),
+        }
     }
     fn collate(&self, records: Vec<usize>) -> Result<Tensor> {
         self.gather(&records)
+    }
+    fn locate(&self, index: usize) -> Place {
+        Place { file: self.file.as_deref().map_or_else(|| "<memory>".into(), Path::to_path_buf), index, offset: 0 }
     }
     fn describe(&self) -> Description {
         let dtype = if matches!(self.convert, Convert::Not) { self.data.dtype() } else { DType::F32 };
@@ -255,6 +294,9 @@ impl<A: Dataset, B: Dataset> Dataset for Labelled<A, B> {
     fn read(&self, index: usize) -> std::result::Result<Self::Record, BadRecord> {
         Ok((self.inputs.read(index)?, self.targets.read(index)?))
     }
+    fn read_at(&self, index: usize, draw: &Draw) -> std::result::Result<Self::Record, BadRecord> {
+        Ok((self.inputs.read_at(index, draw)?, self.targets.read_at(index, draw)?))
+    }
     fn collate(&self, records: Vec<Self::Record>) -> Result<Self::Batch> {
         let (inputs, targets) = records.into_iter().unzip();
         Ok((self.inputs.collate(inputs)?, self.targets.collate(targets)?))
@@ -264,7 +306,11 @@ impl<A: Dataset, B: Dataset> Dataset for Labelled<A, B> {
     }
     fn describe(&self) -> Description {
         let targets = self.targets.describe();
-        Description { inputs: self.inputs.describe().inputs, targets: targets.targets.or(targets.inputs.map(|facts: Facts| Target::Values(facts))) }
+        Description {
+            inputs: self.inputs.describe().inputs,
+            targets: targets.targets.or(targets.inputs.map(|facts: Facts| Target::Values(facts))),
+            target_scale: targets.target_scale,
+        }
     }
 }
 
@@ -310,7 +356,7 @@ impl Dataset for TensorDataset {
         self.parts[0].len
     }
     fn read(&self, index: usize) -> std::result::Result<usize, BadRecord> {
-        row(self, index)
+        row_of(self, index)
     }
     fn collate(&self, records: Vec<usize>) -> Result<Vec<Tensor>> {
         self.parts.iter().map(|part| part.gather(&records)).collect()

@@ -13,16 +13,20 @@ pub enum DataStrategy {
     /// More than one machine's worth: each rank takes a part ([`crate::DataLoaderBuilder::shard`]).
     Distributed,
 }
-/// Records up to which a data set is held, read in batches, or streamed by one machine.
-const RECORDS: [usize; 3] = [10_000, 100_000, 10_000_000];
+/// Records up to which a data set is one to hold, to read in batches, to stream by one machine.
+const HELD: usize = 1_000;
+const BATCHED: usize = 100_000;
+const STREAMED: usize = 1_000_000;
 
 impl DataStrategy {
     /// The strategy for this machine: by its memory that is free now.
     pub fn auto(len: usize, bytes: u64) -> DataStrategy {
         DataStrategy::with_memory(len, bytes, free_memory())
     }
-    /// The strategy where `free` bytes of memory can be had. What fits into a quarter of them is held, however many
-    /// records it has; what is larger is never held, however few.
+    /// The strategy where `free` bytes of memory can be had. Memory comes first: what fits into a quarter of them is held,
+    /// however many records it has, and into half of them if it has no more than a thousand, which are read at random all
+    /// the time. What is larger goes by its records: to 100,000 in batches, to a million as a stream, beyond that
+    /// distributed.
     ///
     /// ```
     /// use adamant_data::DataStrategy;
@@ -32,10 +36,11 @@ impl DataStrategy {
     /// assert_eq!(DataStrategy::with_memory(5_000, 64 * gib, 16 * gib), DataStrategy::Batched);
     /// ```
     pub fn with_memory(len: usize, bytes: u64, free: u64) -> DataStrategy {
+        let room = if len <= HELD { free / 2 } else { free / 4 };
         match len {
-            _ if bytes <= free / 4 => DataStrategy::InMemory,
-            _ if len <= RECORDS[1] => DataStrategy::Batched,
-            _ if len <= RECORDS[2] => DataStrategy::Streaming,
+            _ if bytes <= room => DataStrategy::InMemory,
+            0..=BATCHED => DataStrategy::Batched,
+            0..=STREAMED => DataStrategy::Streaming,
             _ => DataStrategy::Distributed,
         }
     }
@@ -117,7 +122,19 @@ mod tests {
         for (len, bytes, free, expected) in [
             (9_000, GIB, 16 * GIB, InMemory),
             (50_000, 20 * GIB, 16 * GIB, Batched),
-            (5_000_000, 20 * GIB, 16 * GIB, Streaming),
+            (500_000, 20 * GIB, 16 * GIB, Streaming),
+            (2_000_000, 20 * GIB, 16 * GIB, Distributed),
+            // Each border, from both sides.
+            (1_000, 6 * GIB, 16 * GIB, InMemory),
+            (1_001, 6 * GIB, 16 * GIB, Batched),
+            (1_000, 8 * GIB, 16 * GIB, InMemory),
+            (1_000, 8 * GIB + 1, 16 * GIB, Batched),
+            (1_001, 4 * GIB, 16 * GIB, InMemory),
+            (1_001, 4 * GIB + 1, 16 * GIB, Batched),
+            (100_000, 20 * GIB, 16 * GIB, Batched),
+            (100_001, 20 * GIB, 16 * GIB, Streaming),
+            (1_000_000, 20 * GIB, 16 * GIB, Streaming),
+            (1_000_001, 20 * GIB, 16 * GIB, Distributed),
             (50_000_000, 2_000 * GIB, 16 * GIB, Distributed),
             // Memory decides where it can: many small records are held, few large ones are not.
             (5_000_000, GIB, 16 * GIB, InMemory),

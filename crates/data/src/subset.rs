@@ -1,5 +1,5 @@
 //! Parts of a data set: by a list, a range, a rule or at random. Only a list takes memory.
-use crate::{BadRecord, Dataset, Description, Permutation, Place, wrong};
+use crate::{BadRecord, Dataset, Description, Draw, Permutation, Place, wrong};
 use adamant_core::Result;
 use std::{ops::Range, sync::Arc};
 
@@ -109,6 +109,12 @@ impl<D: Dataset + ?Sized> Dataset for Subset<D> {
     fn read(&self, index: usize) -> std::result::Result<D::Record, BadRecord> {
         match self.pick.at(index) {
             Some(index) => self.whole.read(index),
+            None => Err(BadRecord::new(self.locate(index), format!("there are {} records", self.len()))),
+        }
+    }
+    fn read_at(&self, index: usize, draw: &Draw) -> std::result::Result<D::Record, BadRecord> {
+        match self.pick.at(index) {
+            Some(index) => self.whole.read_at(index, draw),
             None => Err(BadRecord::new(self.locate(index), format!("there are {} records", self.len()))),
         }
     }

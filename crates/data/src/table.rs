@@ -1,22 +1,7 @@
 //! Tables of numbers from CSV files, plain or gzipped, and what is learned from them: a class or values by row.
-use crate::{Labelled, Rows, Scale, file_error, wrong};
+use crate::{CsvOptions, FrameFile, FrameOptions, Head, Kind, Labelled, Rows, Scale, file_error, wrong};
 use adamant_core::Result;
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
-
-/// How a CSV file is read.
-#[derive(Clone, Debug, Default)]
-pub struct CsvOptions {
-    /// is its first line one of names
-    pub header: bool,
-    /// what stands between fields; a comma unless it is set
-    pub delimiter: Option<u8>,
-    /// the columns that are read, by name (with a header) or number, in this order; all of them if there are none
-    pub columns: Vec<String>,
-}
+use std::path::{Path, PathBuf};
 
 /// Rows of numbers of one width.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +23,7 @@ impl Table {
         }
         Ok(Table { path: "<memory>".into(), names: Vec::new(), width, values })
     }
-    /// Reads a CSV file without a header, gzipped if its name ends in `.gz`. At most 1 GiB is inflated.
+    /// Reads a CSV file, plain or gzipped. Whether its first line holds names is looked for.
     ///
     /// # Errors
     /// As [`Table::read_csv_with`].
@@ -53,7 +38,7 @@ impl Table {
     /// # let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
     /// # let path = folder.path().join("a.csv");
     /// std::fs::write(&path, "id,width,height\n1,2.5,3\n2,4,5\n").map_err(|e| e.to_string())?;
-    /// let options = CsvOptions { header: true, columns: vec!["height".into(), "width".into()], ..CsvOptions::default() };
+    /// let options = CsvOptions { header: Some(true), columns: vec!["height".into(), "width".into()], ..CsvOptions::default() };
     /// let table = Table::read_csv_with(&path, &options).map_err(|e| e.to_string())?;
     /// assert_eq!((table.names(), table.row(1)), (&["height".to_string(), "width".into()][..], &[5.0, 4.0][..]));
     /// # Ok::<(), String>(())
@@ -64,8 +49,7 @@ impl Table {
     /// that is not there.
     #[track_caller]
     pub fn read_csv_with(path: impl AsRef<Path>, options: &CsvOptions) -> Result<Table> {
-        let path = path.as_ref();
-        read(path, options).map_err(|reason| file_error("read_csv", path, reason))
+        read(path.as_ref(), options)
     }
     /// Number of rows.
     pub fn len(&self) -> usize {
@@ -128,61 +112,26 @@ impl Table {
         Rows::new(values, [self.len(), kept.len()])
     }
 }
-/// What a file may inflate to: a small file must not fill the memory.
-const MAX_BYTES: u64 = 1 << 30;
 
-/// A reader that says so when there is more than it may give.
-struct Limited<R>(std::io::Take<R>);
-impl<R: Read> Read for Limited<R> {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let n = self.0.read(out)?;
-        if n == 0 && !out.is_empty() && self.0.limit() == 0 {
-            return Err(std::io::Error::other(format!("it inflates to more than {MAX_BYTES} bytes")));
-        }
-        Ok(n)
+fn read(path: &Path, options: &CsvOptions) -> Result<Table> {
+    let file = FrameFile::open(path, options)?;
+    let columns = columns(options, file.head()).map_err(|reason| file_error("read_csv", path, reason))?;
+    let width = columns.len();
+    let names = if file.head().header { columns.iter().map(|c| file.head().names[*c].clone()).collect() } else { Vec::new() };
+    let picked = columns.into_iter().map(|c| (c, Kind::Number)).collect();
+    let frame = file.read(&FrameOptions { columns: picked, missing_is_bad: true, allow_nonfinite: true })?;
+    if let Some((_, reason)) = frame.bad_rows().next() {
+        return Err(file_error("read_csv", path, reason));
     }
-}
-
-fn read(path: &Path, options: &CsvOptions) -> std::result::Result<Table, String> {
-    let file = File::open(path).map_err(|e| e.to_string())?;
-    let zipped = path.extension().is_some_and(|e| e == "gz");
-    let source: Box<dyn Read> = if zipped { Box::new(Limited(flate2::read::MultiGzDecoder::new(file).take(MAX_BYTES))) } else { Box::new(file) };
-    let mut reader =
-        csv::ReaderBuilder::new().has_headers(options.header).delimiter(options.delimiter.unwrap_or(b',')).trim(csv::Trim::All).from_reader(source);
-    let names: Vec<String> = if options.header { reader.headers().map_err(|e| e.to_string())?.iter().map(Into::into).collect() } else { Vec::new() };
-    let mut picked: Option<Vec<usize>> = None;
-    let (mut width, mut values) = (0, Vec::new());
-    for (row, record) in reader.records().enumerate() {
-        // The parser refuses rows of another width and names the line.
-        let record = record.map_err(|e| e.to_string())?;
-        let columns = match &mut picked {
-            Some(columns) => columns,
-            None => picked.insert(columns(options, &names, record.len())?),
-        };
-        width = columns.len();
-        for column in columns {
-            let text = record.get(*column).unwrap_or_default();
-            values.push(text.parse().map_err(|_| format!("row {}, column {}: `{text}` is no number", row + 1, *column + 1))?);
-        }
-    }
-    if width == 0 {
-        return Err("it holds no rows".into());
-    }
-    let names = names.is_empty().then(Vec::new).unwrap_or_else(|| picked.iter().flatten().map(|c| names[*c].clone()).collect());
+    let mut values = Vec::with_capacity(frame.len() * width);
+    (0..frame.len()).for_each(|row| values.extend_from_slice(frame.row(row)));
     Ok(Table { path: path.to_path_buf(), names, width, values })
 }
-fn columns(options: &CsvOptions, names: &[String], width: usize) -> std::result::Result<Vec<usize>, String> {
+fn columns(options: &CsvOptions, head: &Head) -> std::result::Result<Vec<usize>, String> {
     if options.columns.is_empty() {
-        return Ok((0..width).collect());
+        return Ok((0..head.names.len()).collect());
     }
-    let find = |name: &String| {
-        let number = || name.parse().ok().filter(|n| *n < width);
-        names.iter().position(|n| n == name).or_else(number).ok_or_else(|| match names {
-            [] => format!("there is no column `{name}` among {width}"),
-            names => format!("there is no column `{name}` among {}", names.join(", ")),
-        })
-    };
-    options.columns.iter().map(find).collect()
+    options.columns.iter().map(|name| head.find(name)).collect()
 }
 
 #[cfg(test)]
@@ -218,8 +167,8 @@ mod tests {
     #[test]
     fn a_bad_file_that_is_taken_or_not_named() {
         for (name, bytes, says) in [
-            ("a.csv", b"1,2\n3\n".to_vec(), "line: 2"),
-            ("a.csv", b"1,2\n3,x\n".to_vec(), "row 2, column 2: `x` is no number"),
+            ("a.csv", b"1,2\n3\n".to_vec(), "row 2 (line 2): 1 fields, and 2 were expected"),
+            ("a.csv", b"1,2\n3,x\n".to_vec(), "row 2 (line 2), column `1`: `x` is no number"),
             ("a.csv", Vec::new(), "no rows"),
             ("a.csv", b"1,2\n\xff,3\n".to_vec(), "UTF-8"),
             ("a.csv.gz", b"not gzip at all".to_vec(), "gzip"),
@@ -234,7 +183,12 @@ mod tests {
     #[test]
     fn columns_that_are_not_the_ones_named() {
         let text = b"a;b;c\n1;2;x\n4;5;y\n";
-        let options = |columns: &[&str], header| CsvOptions { header, delimiter: Some(b';'), columns: columns.iter().map(|c| c.to_string()).collect() };
+        let options = |columns: &[&str], header| CsvOptions {
+            header: Some(header),
+            delimiter: Some(crate::Delimiter::Byte(b';')),
+            columns: columns.iter().map(|c| c.to_string()).collect(),
+            ..CsvOptions::default()
+        };
         let picked = with("a.csv", text, &options(&["b", "0"], true)).unwrap();
         assert_eq!((picked.names(), picked.row(1)), (&["b".to_string(), "a".into()][..], &[5.0, 4.0][..]));
         for (columns, header, says) in

@@ -1,9 +1,8 @@
 //! Text for language models: a vocabulary, the tokens of a text, and windows of them with the token that follows each.
-use crate::{BadRecord, Dataset, Description, Facts, Place, Target, file_error, rows::row, wrong};
+use crate::{BadRecord, Dataset, Description, Facts, Limits, Place, Target, file_error, dataset::row_of, wrong};
 use adamant_core::{DType, Result, Shape, Tensor};
 use std::{
     collections::{BTreeSet, HashMap},
-    fs::File,
     io::Read,
     path::Path,
     sync::Arc,
@@ -143,6 +142,8 @@ pub struct Tokens {
     path: Arc<Path>,
     vocabulary: Vocabulary,
     tokens: Arc<[u32]>,
+    /// tokens that stand for bytes that are no UTF-8, and the first such byte of each
+    bad: Arc<[(usize, usize)]>,
     start: usize,
     end: usize,
 }
@@ -176,6 +177,36 @@ impl Tokens {
         let text = String::from_utf8(read(path)?).map_err(|e| file_error("read_text", path, e.utf8_error()))?;
         Ok(Tokens { path: path.into(), ..Tokens::characters(&text) })
     }
+    /// A file by its characters, of which some may be damaged: a window that holds bytes that are no UTF-8 is a bad record.
+    ///
+    /// # Errors
+    /// `File`, if it cannot be read, is over [`MAX_BYTES`], or has more such places than [`Limits::bad_records`].
+    #[track_caller]
+    pub fn read_characters_or_bad(path: impl AsRef<Path>) -> Result<Tokens> {
+        let (path, limit) = (path.as_ref(), Limits::default().bad_records);
+        let bytes = read(path)?;
+        let (mut text, mut bad, mut at) = (String::new(), Vec::new(), 0);
+        let mut characters = 0;
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            characters += chunk.valid().chars().count();
+            at += chunk.valid().len();
+            if !chunk.invalid().is_empty() {
+                bad.push((characters + bad.len(), at));
+                at += chunk.invalid().len();
+            }
+            if bad.len() > limit {
+                return Err(file_error("read_text", path, format!("more than {limit} places of it are no UTF-8; read it as bytes")));
+            }
+        }
+        drop(bytes);
+        let vocabulary = Vocabulary::characters(&text);
+        let mut tokens = vocabulary.encode(&text)?;
+        drop(text);
+        // What stands at a bad place is never read.
+        bad.iter().for_each(|(place, _)| tokens.insert(*place, 0));
+        Ok(Tokens { bad: bad.into(), ..Tokens::of(path, vocabulary, tokens) })
+    }
     /// A file by its bytes.
     ///
     /// # Errors
@@ -186,7 +217,7 @@ impl Tokens {
         Ok(Tokens { path: path.into(), ..Tokens::bytes(&read(path)?) })
     }
     fn of(path: &Path, vocabulary: Vocabulary, tokens: Vec<u32>) -> Tokens {
-        Tokens { path: path.into(), vocabulary, start: 0, end: tokens.len(), tokens: tokens.into() }
+        Tokens { path: path.into(), vocabulary, start: 0, end: tokens.len(), tokens: tokens.into(), bad: Arc::from([]) }
     }
     /// What the tokens stand for.
     pub fn vocabulary(&self) -> &Vocabulary {
@@ -230,7 +261,7 @@ impl Tokens {
 fn read(path: &Path) -> Result<Vec<u8>> {
     let error = |e: std::io::Error| file_error("read_text", path, e);
     let mut bytes = Vec::new();
-    File::open(path).map_err(error)?.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(error)?;
+    crate::source::open(path, &Limits::default()).map_err(error)?.bytes.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(error)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(file_error("read_text", path, format!("it is over the limit of {MAX_BYTES} bytes")));
     }
@@ -278,7 +309,14 @@ impl Dataset for TokenWindows {
         }
     }
     fn read(&self, index: usize) -> std::result::Result<usize, BadRecord> {
-        row(self, index)
+        let index = row_of(self, index)?;
+        let start = self.tokens.start + index * self.stride;
+        let next = self.tokens.bad.partition_point(|(place, _)| *place < start);
+        match self.tokens.bad.get(next) {
+            // The token after the last one of the window is a target.
+            Some((place, byte)) if *place <= start + self.context => Err(BadRecord::new(self.locate(index), format!("byte {byte} is no UTF-8"))),
+            _ => Ok(index),
+        }
     }
     fn collate(&self, records: Vec<usize>) -> Result<(Tensor, Tensor)> {
         let shape = [records.len(), self.context];
@@ -301,7 +339,7 @@ impl Dataset for TokenWindows {
     }
     fn describe(&self) -> Description {
         let inputs = Shape::new(&[self.context]).ok().map(|shape| Facts { shape, dtype: DType::I64 });
-        Description { inputs, targets: Some(Target::NextToken { vocabulary: self.tokens.vocabulary.len() }) }
+        Description { inputs, targets: Some(Target::NextToken { vocabulary: self.tokens.vocabulary.len() }), target_scale: None }
     }
 }
 
@@ -373,5 +411,15 @@ mod tests {
         assert!(error.contains("x.txt") && error.contains("index 3"), "{error}");
         assert_eq!(Tokens::read_bytes(&path).unwrap().tokens(), [111, 107, 32, 255]);
         assert!(Tokens::read_characters(folder.path().join("none")).is_err());
+        // Or only the windows are bad that hold such a place: of "a?bcdef?", those of 2 tokens and a target around both.
+        std::fs::write(&path, b"a\xffbcd\xc3\xa9f\xe2\x82").unwrap();
+        let tokens = Tokens::read_characters_or_bad(&path).unwrap();
+        let windows = tokens.windows(2).unwrap();
+        let bad: Vec<usize> = (0..windows.len()).filter(|k| windows.read(*k).is_err()).collect();
+        assert_eq!((tokens.len(), tokens.vocabulary().text().as_str(), bad), (8, "abcdf\u{e9}", vec![0, 1, 5]));
+        assert!(windows.read(0).unwrap_err().reason.contains("byte 1 is no UTF-8") && windows.read(5).unwrap_err().reason.contains("byte 8"));
+        let (_, tail) = tokens.split_tail(0.5).unwrap();
+        let tail = tail.windows(1).unwrap();
+        assert_eq!((0..tail.len()).filter(|k| tail.read(*k).is_err()).collect::<Vec<_>>(), [2]);
     }
 }

@@ -12,7 +12,9 @@ pub mod mmap;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
+pub mod regular;
 pub mod safetensors;
+mod shown;
 pub mod whole;
 #[cfg(feature = "npz")]
 mod zip;
@@ -21,3 +23,4 @@ pub use elements::{from_bytes, to_tensor};
 pub use npy::{read_npy, write_npy};
 #[cfg(feature = "npz")]
 pub use npz::{read_npz, write_npz};
+pub use shown::{shown, shown_reason};

@@ -45,7 +45,7 @@ impl MappedFile {
     pub fn open(path: impl AsRef<Path>) -> Result<MappedFile, Error> {
         let path = path.as_ref();
         let open = || {
-            let file = File::open(path)?;
+            let file = crate::regular::open(path)?;
             let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
             let map = RwLock::new(Arc::new(map(&file)?));
             Ok(MappedFile { path: path.to_path_buf(), file, map, len, touched: AtomicUsize::new(0) })

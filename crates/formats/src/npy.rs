@@ -102,7 +102,7 @@ impl Header {
     }
 }
 fn dtype_of(descr: &str) -> Result<(DType, bool), String> {
-    let unknown = || format!("it has the dtype `{descr}`, which is not supported");
+    let unknown = || format!("it has the dtype `{}`, which is not supported", crate::shown(descr));
     let (order, kind) = match descr.as_bytes() {
         [order @ (b'<' | b'>' | b'=' | b'|'), ..] => (*order, &descr[1..]),
         _ => (b'=', descr),
@@ -163,10 +163,10 @@ impl Dictionary<'_> {
                 "descr" => descr.replace(self.dtype()?).is_some(),
                 "fortran_order" => fortran_order.replace(self.flag()?).is_some(),
                 "shape" => shape.replace(self.tuple()?).is_some(),
-                _ => return Err(format!("its header has an entry `{key}` that no npy header has")),
+                _ => return Err(format!("its header has an entry `{}` that no npy header has", crate::shown(key))),
             };
             if again {
-                return Err(format!("its header has `{key}` twice"));
+                return Err(format!("its header has `{}` twice", crate::shown(key)));
             }
             if !self.take(",") {
                 self.expect("}")?;
@@ -190,7 +190,7 @@ impl Dictionary<'_> {
         }
     }
     fn expect(&mut self, what: &str) -> Result<(), String> {
-        if self.take(what) { Ok(()) } else { Err(format!("its header has no `{what}` before `{}`", self.rest.chars().take(20).collect::<String>())) }
+        if self.take(what) { Ok(()) } else { Err(format!("its header has no `{what}` before `{}`", crate::shown(self.rest.chars().take(20).collect::<String>()))) }
     }
     fn string(&mut self) -> Result<String, String> {
         let quote = if self.take("'") {
@@ -257,7 +257,7 @@ impl Npy {
     pub fn open(path: impl AsRef<Path>) -> Result<Npy, Error> {
         let path = path.as_ref();
         let open = || {
-            let mut file = fs::File::open(path).map_err(|e| e.to_string())?;
+            let mut file = crate::regular::open(path).map_err(|e| e.to_string())?;
             let len = file.metadata().map_err(|e| e.to_string())?.len();
             let header = Header::read(&mut BufReader::with_capacity(1024, &mut file))?;
             header.check(len)?;

@@ -46,10 +46,10 @@ impl Npz {
     pub fn open(path: impl AsRef<Path>) -> Result<Npz, Error> {
         let path = path.as_ref();
         let open = || {
-            let mut file = fs::File::open(path).map_err(|e| e.to_string())?;
+            let mut file = crate::regular::open(path).map_err(|e| e.to_string())?;
             let members = zip::members(&mut file)?;
             match members.iter().find(|m| !m.name.ends_with(ENDING)) {
-                Some(other) => Err(format!("member `{}` is no npy file", other.name)),
+                Some(other) => Err(format!("member `{}` is no npy file", crate::shown(&other.name))),
                 None => Ok(Npz { path: path.to_path_buf(), file: Mutex::new(file), members }),
             }
         };
@@ -104,12 +104,12 @@ impl Npz {
     fn find(&self, name: &str) -> Result<&Member, String> {
         let whole = format!("{name}{ENDING}");
         let place = self.members.binary_search_by(|m| m.name.cmp(&whole));
-        place.map(|at| &self.members[at]).map_err(|_| format!("there is no array `{name}` in it"))
+        place.map(|at| &self.members[at]).map_err(|_| format!("there is no array `{}` in it", crate::shown(name)))
     }
     fn with<T>(&self, name: &str, read: impl FnOnce(&Member, &mut fs::File) -> Result<T, String>) -> Result<T, String> {
         let member = self.find(name)?;
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        read(member, &mut file).map_err(|reason| format!("array `{name}`: {reason}"))
+        read(member, &mut file).map_err(|reason| format!("array `{}`: {reason}", crate::shown(name)))
     }
 }
 /// All arrays of an npz file, on the current device.
@@ -150,10 +150,10 @@ pub fn write_npz<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIter
     let mut sorted = BTreeMap::new();
     for (name, tensor) in tensors {
         let (name, meta) = (name.into(), tensor.try_meta()?);
-        let header = Header::write(meta.dtype, &meta.shape).map_err(|reason| format!("array `{name}`: {reason}"));
+        let header = Header::write(meta.dtype, &meta.shape).map_err(|reason| format!("array `{}`: {reason}", crate::shown(&name)));
         let header = named("npz", path, header)?;
         if sorted.contains_key(&name) {
-            return named("npz", path, Err(format!("two arrays have the name `{name}`")));
+            return named("npz", path, Err(format!("two arrays have the name `{}`", crate::shown(name))));
         }
         sorted.insert(name, (tensor, header));
     }

@@ -85,10 +85,10 @@ impl SafeTensors {
         let (dtype, shape, (start, end)) = info(&self.metadata, name)?;
         let len = usize::try_from(end - start).map_err(|e| e.to_string())?;
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).map_err(|e| format!("tensor `{name}`: {e}"))?;
+        bytes.try_reserve_exact(len).map_err(|e| format!("tensor `{}`: {e}", crate::shown(name)))?;
         bytes.resize(len, 0);
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        file.seek(SeekFrom::Start(self.data_start + start)).and_then(|_| file.read_exact(&mut bytes)).map_err(|e| format!("tensor `{name}`: {e}"))?;
+        file.seek(SeekFrom::Start(self.data_start + start)).and_then(|_| file.read_exact(&mut bytes)).map_err(|e| format!("tensor `{}`: {e}", crate::shown(name)))?;
         Ok((dtype, shape, bytes))
     }
 }
@@ -123,7 +123,7 @@ impl Layout {
         for (name, meta) in tensors {
             let name = name.into();
             if sorted.contains_key(&name) {
-                return named(path, Err(format!("two tensors have the name `{name}`")));
+                return named(path, Err(format!("two tensors have the name `{}`", crate::shown(name))));
             }
             sorted.insert(name, meta);
         }
@@ -171,7 +171,7 @@ impl Place {
 }
 
 fn open(path: &Path) -> Result<SafeTensors, String> {
-    let mut file = fs::File::open(path).map_err(|e| e.to_string())?;
+    let mut file = crate::regular::open(path).map_err(|e| e.to_string())?;
     let len = file.metadata().map_err(|e| e.to_string())?.len();
     let mut header = vec![0u8; 8];
     file.read_exact(&mut header).map_err(|_| format!("{len} bytes are too few for a safetensors file"))?;
@@ -202,9 +202,9 @@ fn metadata(start: &[u8], file_bytes: u64) -> Result<Metadata, String> {
     Ok(metadata)
 }
 fn info(metadata: &Metadata, name: &str) -> Result<(DType, Shape, (u64, u64)), String> {
-    let info = metadata.info(name).ok_or_else(|| format!("there is no tensor `{name}` in it"))?;
-    let dtype = dtype_of(info.dtype).ok_or_else(|| format!("tensor `{name}` has the dtype {:?}, which is not supported", info.dtype))?;
-    let shape = Shape::new(&info.shape).map_err(|kind| format!("tensor `{name}`: {kind}"))?;
+    let info = metadata.info(name).ok_or_else(|| format!("there is no tensor `{}` in it", crate::shown(name)))?;
+    let dtype = dtype_of(info.dtype).ok_or_else(|| format!("tensor `{}` has the dtype {:?}, which is not supported", crate::shown(name), info.dtype))?;
+    let shape = Shape::new(&info.shape).map_err(|kind| format!("tensor `{}`: {kind}", crate::shown(name)))?;
     Ok((dtype, shape, (info.data_offsets.0 as u64, info.data_offsets.1 as u64)))
 }
 fn layout(tensors: BTreeMap<String, Meta>, texts: &BTreeMap<String, String>) -> Result<Layout, String> {
@@ -306,6 +306,6 @@ fn named<T>(path: &Path, result: Result<T, String>) -> Result<T, Error> {
 }
 /// A tensor from little-endian, row-major bytes.
 fn tensor(name: &str, dtype: DType, shape: Shape, bytes: &[u8], device: Device) -> Result<Tensor, String> {
-    let elements = elements::from_bytes(dtype, bytes).map_err(|reason| format!("tensor `{name}`: {reason}"))?;
+    let elements = elements::from_bytes(dtype, bytes).map_err(|reason| format!("tensor `{}`: {reason}", crate::shown(name)))?;
     Ok(elements::to_tensor(dtype, shape, elements, device))
 }

@@ -46,5 +46,5 @@ pub(crate) fn named<T>(op: &'static str, path: &Path, result: Result<T, String>)
     result.map_err(|reason| file_error(op, path, reason, here))
 }
 pub(crate) fn file_error(op: &'static str, path: &Path, reason: String, here: Origin) -> Error {
-    Error::at(op, ErrorKind::File { path: path.display().to_string(), reason }, here)
+    Error::at(op, ErrorKind::File { path: path.display().to_string(), reason: crate::shown_reason(reason) }, here)
 }

@@ -80,12 +80,12 @@ pub(crate) fn members(file: &mut fs::File) -> Result<Vec<Member>, String> {
         let end = member.offset.checked_add(LOCAL_BYTES + member.name.len() as u64).and_then(|e| e.checked_add(member.packed));
         match end {
             Some(end) if member.offset >= free && end <= start => free = end,
-            _ => return Err(format!("`{}` overlaps another member or the directory", member.name)),
+            _ => return Err(format!("`{}` overlaps another member or the directory", crate::shown(&member.name))),
         }
     }
     members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     if let Some(pair) = members.windows(2).find(|pair| pair[0].name == pair[1].name) {
-        return Err(format!("two members have the name `{}`", pair[0].name));
+        return Err(format!("two members have the name `{}`", crate::shown(&pair[0].name)));
     }
     Ok(members)
 }
@@ -132,8 +132,8 @@ fn entry(bytes: &[u8]) -> Result<(Member, &[u8]), String> {
     let name_bytes = bytes.get(ENTRY_BYTES..ENTRY_BYTES + name).ok_or_else(cut)?;
     let extra = bytes.get(ENTRY_BYTES + name..ENTRY_BYTES + name + extra).ok_or_else(cut)?;
     let rest = bytes.get(after..).ok_or_else(cut)?;
-    let name = std::str::from_utf8(name_bytes).map_err(|_| format!("the name {:?} is not UTF-8", String::from_utf8_lossy(name_bytes)))?;
-    let of = |what: String| format!("member `{name}`: {what}");
+    let name = std::str::from_utf8(name_bytes).map_err(|_| format!("the name `{}` is not UTF-8", crate::shown(name_bytes)))?;
+    let of = |what: String| format!("member `{}`: {what}", crate::shown(name));
     if flags & !(UTF8 | TRAILING | 0b110) != 0 {
         return Err(of(format!("its flags are {flags:#06x}: encrypted, or of a kind that is not supported")));
     }

@@ -8,14 +8,16 @@
 #![forbid(unsafe_code)]
 
 mod accumulate;
+mod average;
 mod clip;
 mod optimizer;
 mod rules;
 pub mod schedule;
 
 pub use accumulate::GradAccumulator;
+pub use average::WeightAverage;
 pub use clip::{ClipPolicy, clip_grad_norm, clip_grad_value};
-pub use optimizer::{Group, Optimizer, Slots, UpdateRule, Updater};
+pub use optimizer::{Group, Hyperparameters, Optimizer, Slots, UpdateRule, Updater};
 pub use rules::{
     adagrad::{Adadelta, Adagrad},
     adam::{Adam, AdamW, Adamax, NAdam, RAdam},

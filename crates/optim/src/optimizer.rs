@@ -45,6 +45,11 @@ pub trait UpdateRule: Clone + Send + Sync {
     fn set_lr(&mut self, lr: f64);
     /// Changes the momentum (of Adam's kind: the first beta), for schedules that cycle it. Does nothing where there is none.
     fn set_momentum(&mut self, _momentum: f64) {}
+    /// The numbers of the rule that may change while it trains, by name: they are saved with the state and restored by bits. `lr`
+    /// is saved in any case, and a schedule sets the momentum again; name what else your program changes.
+    fn hyperparameters(&mut self) -> Vec<(String, &mut f64)> {
+        Vec::new()
+    }
     /// Is the objective maximized? Then the gradient's sign is turned before [`UpdateRule::update`] sees it.
     fn maximize(&self) -> bool {
         false
@@ -147,6 +152,7 @@ impl Slots<'_> {
     /// Another shape or dtype than it began with, or a tensor that failed.
     #[track_caller]
     pub fn set(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
+        self.state.loaded.remove(name);
         match self.state.cells.get(name) {
             Some(cell) => cell.set(value),
             None => {
@@ -178,6 +184,16 @@ impl<R> Group<R> {
     }
 }
 
+/// The numbers of one group's rule by name.
+pub type Hyperparameters = BTreeMap<String, f64>;
+const LR: &str = "lr";
+
+/// The state of another optimizer.
+#[track_caller]
+fn another(name: &str, wants: String) -> Error {
+    Error::new("optimizer", ErrorKind::Argument(format!("the state is of another optimizer: {name} has {wants}")))
+}
+
 /// What a training loop needs of any optimizer.
 pub trait Optimizer: Send {
     /// The optimizer's name.
@@ -200,6 +216,26 @@ pub trait Optimizer: Send {
     }
     /// Changes the momentum of all groups, where the rule has one.
     fn set_momentum(&mut self, momentum: f64);
+    /// All numbers of each group's rule by name, `lr` among them: what a schedule or a program may have changed since the optimizer
+    /// was made. Together with [`Optimizer::state_dict`] it is the optimizer's whole state.
+    fn hyperparameters(&self) -> Vec<Hyperparameters> {
+        self.lrs().into_iter().map(|lr| BTreeMap::from([(LR.to_string(), lr)])).collect()
+    }
+    /// Takes over what [`Optimizer::hyperparameters`] gave, bit by bit.
+    ///
+    /// # Errors
+    /// Another number of groups, or other names: it was another optimizer. Then nothing has changed.
+    #[track_caller]
+    fn set_hyperparameters(&mut self, groups: &[Hyperparameters]) -> Result<()> {
+        let lrs: Option<Vec<f64>> = groups.iter().map(|g| g.get(LR).copied()).collect();
+        match lrs {
+            Some(lrs) if lrs.len() == self.lrs().len() => {
+                self.set_lrs(&lrs);
+                Ok(())
+            }
+            _ => Err(another(self.name(), format!("{} groups with a learning rate, not {groups:?}", self.lrs().len()))),
+        }
+    }
     /// All parameters, in order.
     fn parameters(&self) -> Vec<Param>;
     /// The slots as `<parameter path>.<slot>`; step counts are numbers (f64).
@@ -254,6 +290,12 @@ impl<R: UpdateRule> Updater<R> {
         Ok(())
     }
 }
+/// All numbers of a rule.
+fn numbers(rule: &mut impl UpdateRule) -> Hyperparameters {
+    let mut all = BTreeMap::from([(LR.to_string(), rule.lr())]);
+    all.extend(rule.hyperparameters().into_iter().map(|(name, v)| (name, *v)));
+    all
+}
 impl<R: UpdateRule> Optimizer for Updater<R> {
     fn name(&self) -> &'static str {
         self.groups.first().map_or("", |g| g.rule.name())
@@ -286,6 +328,32 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
     }
     fn set_momentum(&mut self, momentum: f64) {
         self.groups.iter_mut().for_each(|g| g.rule.set_momentum(momentum));
+    }
+    fn hyperparameters(&self) -> Vec<Hyperparameters> {
+        self.groups.iter().map(|g| numbers(&mut g.rule.clone())).collect()
+    }
+    fn set_hyperparameters(&mut self, groups: &[Hyperparameters]) -> Result<()> {
+        if groups.len() != self.groups.len() {
+            return Err(another(self.name(), format!("{} groups of parameters, not {}", self.groups.len(), groups.len())));
+        }
+        let mut rules = Vec::with_capacity(groups.len());
+        for (group, given) in self.groups.iter().zip(groups) {
+            let mut rule = group.rule.clone();
+            let known = numbers(&mut rule);
+            if !known.keys().eq(given.keys()) {
+                let names = |of: &Hyperparameters| of.keys().cloned().collect::<Vec<_>>().join(", ");
+                return Err(another(rule.name(), format!("{}, not {}", names(&known), names(given))));
+            }
+            if let Some(lr) = given.get(LR) {
+                rule.set_lr(*lr);
+            }
+            for (name, place) in rule.hyperparameters() {
+                given.get(&name).into_iter().for_each(|v| *place = *v);
+            }
+            rules.push(rule);
+        }
+        self.groups.iter_mut().zip(rules).for_each(|(group, rule)| group.rule = rule);
+        Ok(())
     }
     fn parameters(&self) -> Vec<Param> {
         self.groups.iter().flat_map(|g| g.parameters.iter().cloned()).collect()

@@ -23,6 +23,12 @@ macro_rules! rule {
                 $name { lr, $($field: $default,)* }
             }
             $($(#[$field_doc])* #[must_use] pub fn $field(self, $field: $ty) -> $name { $name { $field, ..self } })*
+            /// Every number of the rule: a new field is among them without being asked.
+            fn numbers(&mut self) -> Vec<(String, &mut f64)> {
+                let mut all = vec![("lr".to_string(), &mut self.lr)];
+                $($crate::rules::Numbers::lend(&mut self.$field, stringify!($field), &mut all);)*
+                all
+            }
         }
         impl Default for $name {
             fn default() -> $name {
@@ -32,6 +38,32 @@ macro_rules! rule {
     };
 }
 pub(crate) use rule;
+
+/// A field of a rule, by the numbers in it. What a rule may hold stands here, so that no field can be left out of what is saved.
+pub(crate) trait Numbers {
+    fn lend<'a>(&'a mut self, name: &str, to: &mut Vec<(String, &'a mut f64)>);
+}
+impl Numbers for f64 {
+    fn lend<'a>(&'a mut self, name: &str, to: &mut Vec<(String, &'a mut f64)>) {
+        to.push((name.to_string(), self));
+    }
+}
+impl Numbers for (f64, f64) {
+    fn lend<'a>(&'a mut self, name: &str, to: &mut Vec<(String, &'a mut f64)>) {
+        to.push((format!("{name}.0"), &mut self.0));
+        to.push((format!("{name}.1"), &mut self.1));
+    }
+}
+impl Numbers for (Option<f64>, f64) {
+    fn lend<'a>(&'a mut self, name: &str, to: &mut Vec<(String, &'a mut f64)>) {
+        to.extend(self.0.as_mut().map(|v| (format!("{name}.0"), v)));
+        to.push((format!("{name}.1"), &mut self.1));
+    }
+}
+/// What a rule is, rather than how much of it: nothing changes it in training.
+impl Numbers for bool {
+    fn lend<'a>(&'a mut self, _: &str, _: &mut Vec<(String, &'a mut f64)>) {}
+}
 
 /// The parts of `UpdateRule` that are the same for every rule here.
 macro_rules! common {
@@ -47,6 +79,9 @@ macro_rules! common {
         }
         fn maximize(&self) -> bool {
             self.maximize
+        }
+        fn hyperparameters(&mut self) -> Vec<(String, &mut f64)> {
+            self.numbers()
         }
     };
 }

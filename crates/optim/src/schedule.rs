@@ -7,9 +7,10 @@ use std::f64::consts::PI;
 mod cycle;
 mod plateau;
 pub use cycle::{Anneal, CyclicLr, CyclicMode, OneCycleLr};
-pub use plateau::{Goal, ReduceLrOnPlateau, Threshold};
+pub use plateau::{Goal, PlateauState, ReduceLrOnPlateau, Threshold};
 
-/// How the learning rate goes from step to step.
+/// How the learning rate goes from step to step: a function of the step, the rate that a group began with and the present one. A
+/// schedule has no state of its own; so [`SchedulerState`] and the optimizer's numbers are all that there is to save.
 pub trait Schedule: Send + Sync {
     /// The rate of step `t` (from 0), from the rate the group began with and the present one.
     fn lr(&self, t: u64, base: f64, present: f64) -> f64;
@@ -61,6 +62,14 @@ pub struct Scheduler<S> {
     bases: Vec<f64>,
     t: u64,
 }
+/// Where a [`Scheduler`] is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchedulerState {
+    /// steps made
+    pub steps: u64,
+    /// the rates that the groups began with
+    pub bases: Vec<f64>,
+}
 impl<S: Schedule> Scheduler<S> {
     /// Takes the optimizer's rates as the base rates and sets those of step 0.
     pub fn new(schedule: S, optimizer: &mut dyn Optimizer) -> Scheduler<S> {
@@ -77,9 +86,51 @@ impl<S: Schedule> Scheduler<S> {
     pub fn steps(&self) -> u64 {
         self.t
     }
-    /// Continues from a number of steps made, with the rates as they are.
-    pub fn resume(&mut self, steps: u64) {
-        self.t = steps;
+    /// All that the scheduler knows; the present rates and momenta are in [`Optimizer::hyperparameters`].
+    pub fn state(&self) -> SchedulerState {
+        SchedulerState { steps: self.t, bases: self.bases.clone() }
+    }
+    /// Goes on from a state. Restore the optimizer's numbers too, before or after: of them, only a momentum that the schedule
+    /// cycles is set here, to that of the step.
+    ///
+    /// # Errors
+    /// The state has the base rates of another number of groups.
+    #[track_caller]
+    pub fn restore(&mut self, state: &SchedulerState, optimizer: &mut dyn Optimizer) -> Result<()> {
+        if state.bases.len() != self.bases.len() {
+            let text = format!("the state is of {} groups of parameters, the optimizer has {}", state.bases.len(), self.bases.len());
+            return Err(Error::new("scheduler", ErrorKind::Argument(text)));
+        }
+        (self.t, self.bases) = (state.steps, state.bases.clone());
+        if let Some(momentum) = self.schedule.momentum(self.t) {
+            optimizer.set_momentum(momentum);
+        }
+        Ok(())
+    }
+    /// The rates of the next `n` steps of a group that is at `present` now and began with the first base rate.
+    pub fn ahead(&self, mut present: f64, n: u64) -> Vec<f64> {
+        let base = self.bases.first().copied().unwrap_or(present);
+        let mut rates = Vec::new();
+        for k in 0..n {
+            if k > 0 {
+                present = self.schedule.lr(self.t + k, base, present);
+            }
+            rates.push(present);
+        }
+        rates
+    }
+    /// Goes on by another schedule from the present step; rates stay until the next one, or [`Scheduler::set_again`].
+    pub fn replace(&mut self, schedule: S) {
+        self.schedule = schedule;
+    }
+    /// Sets the rates and the momentum of the present step, as the schedule comes to them from its own beginning.
+    pub fn set_again(&self, optimizer: &mut dyn Optimizer) {
+        let course = |base: f64| (0..=self.t).fold(base, |present, t| self.schedule.lr(t, base, present));
+        let rates: Vec<f64> = self.bases.iter().map(|base| course(*base)).collect();
+        optimizer.set_lrs(&rates);
+        if let Some(momentum) = self.schedule.momentum(self.t) {
+            optimizer.set_momentum(momentum);
+        }
     }
     fn apply(&self, optimizer: &mut dyn Optimizer) {
         let rates: Vec<f64> = optimizer.lrs().iter().zip(&self.bases).map(|(present, base)| self.schedule.lr(self.t, *base, *present)).collect();
@@ -252,6 +303,24 @@ impl<F: Fn(u64) -> f64 + Send + Sync> Schedule for MultiplicativeLr<F> {
     }
     fn restart(&self, _base: f64, present: f64) -> f64 {
         present
+    }
+}
+/// A schedule up to a step, after which rate and momentum stay as they are.
+pub struct Held<S> {
+    /// the schedule
+    pub schedule: S,
+    /// the last step that it decides
+    pub until: u64,
+}
+impl<S: Schedule> Schedule for Held<S> {
+    fn lr(&self, t: u64, base: f64, present: f64) -> f64 {
+        if t > self.until { present } else { self.schedule.lr(t, base, present) }
+    }
+    fn restart(&self, base: f64, present: f64) -> f64 {
+        self.schedule.restart(base, present)
+    }
+    fn momentum(&self, t: u64) -> Option<f64> {
+        self.schedule.momentum(t.min(self.until))
     }
 }
 /// One schedule after another; each begins anew at its milestone.

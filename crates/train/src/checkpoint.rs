@@ -23,7 +23,7 @@ pub use read::read;
 pub use retain::Retention;
 pub use writer::{OnError, Outcome, Writer};
 
-use crate::storage::{Lock, Operation, Storage, StorageError, StorageErrorKind};
+use crate::storage::{Identity, Lock, Operation, Storage, StorageError, StorageErrorKind};
 use adamant_core::Tensor;
 use manifest::Manifest;
 use std::{
@@ -124,6 +124,8 @@ pub struct Checkpoints {
     storage: Arc<dyn Storage>,
     folder: PathBuf,
     retention: Retention,
+    /// The folder that was opened: whoever deletes or renames it finds none made anew in its place.
+    identity: Option<Identity>,
     /// Saves follow each other.
     saving: Mutex<()>,
     _lock: Lock,
@@ -152,7 +154,8 @@ impl Checkpoints {
         save::make_folder(&*storage, folder)?;
         let lock = storage.lock(folder)?;
         clean(&*storage, folder)?;
-        Ok(Checkpoints { storage, folder: folder.to_path_buf(), retention, saving: Mutex::new(()), _lock: lock })
+        let identity = storage.identity(folder)?;
+        Ok(Checkpoints { storage, folder: folder.to_path_buf(), retention, identity, saving: Mutex::new(()), _lock: lock })
     }
     /// Where they are.
     pub fn folder(&self) -> &Path {
@@ -166,7 +169,7 @@ impl Checkpoints {
     /// there before is as it was, and nothing is left of the attempt.
     pub fn save(&self, snapshot: &Snapshot, score: Option<f64>) -> Result<Saved> {
         let _one = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        save::make_folder(&*self.storage, &self.folder)?;
+        self.identity.as_ref().map_or(Ok(()), |identity| identity.check(Operation::Write))?;
         let (listed, mut warnings) = read::list(&*self.storage, &self.folder)?;
         let score = score.filter(|s| s.is_finite());
         let sequence = listed.iter().map(|l| l.sequence).max().map_or(0, |s| s.saturating_add(1));
@@ -244,6 +247,18 @@ fn latest_of_now(storage: &dyn Storage, folder: &Path) -> Result<Option<Option<R
     if warnings.is_empty() { Ok(Some(None)) } else { Err(CheckpointError::NoneWhole { folder: folder.to_path_buf(), warnings }) }
 }
 
+/// Why `state.json` is none of this program's: as short as it is said, for it may quote the file.
+pub(crate) fn unfit(e: &serde_json::Error) -> String {
+    const LONGEST: usize = 300;
+    let text = e.to_string();
+    let end = text.char_indices().nth(LONGEST).map_or(text.len(), |(at, _)| at);
+    format!("state.json: {}{}", &text[..end], if end < text.len() { " ..." } else { "" })
+}
+/// The newest checkpoint in a folder by its name, unread; for messages.
+pub(crate) fn newest_name(folder: &Path) -> Option<PathBuf> {
+    let steps = std::fs::read_dir(folder).ok()?.filter_map(|e| step_of(&e.ok()?.file_name()));
+    Some(folder.join(folder_name(steps.max()?)))
+}
 /// Removes what an interrupted process left, and finishes what it had decided.
 fn clean(storage: &dyn Storage, folder: &Path) -> Result<()> {
     let mut changed = false;

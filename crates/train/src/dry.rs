@@ -1,9 +1,11 @@
 //! A dry run: one batch of everything, to learn what the run will cost. Nothing is written.
 use crate::{
-    Document, Failure, dataset, evaluate, model,
-    session::{Look, Session},
+    Document, Failure, evaluate, model,
+    run::session,
+    session::{Habits, Look},
     setup::{self, Prepared, Setup},
     summary::Summary,
+    trainer::group,
 };
 use adamant_core::{DType, Device};
 use adamant_data::{Dataset, Examples, Pick, Subset};
@@ -44,21 +46,21 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
     let device = Device::current()?;
     let setup = Setup::of(document, folder)?;
     let (steps, batch) = (setup.steps(), setup.batch);
-    let Setup { seed, model, objective, optimizer, schedule, clip, accumulate, parts, .. } = setup;
+    let Setup { seed, model, objective, optimizer, course, clip, accumulate, ema, parts, .. } = setup;
     let (parameters, model_bytes) = (model.parameter_count(), model.memory_usage());
-    let mut session = Session::new(model, objective, optimizer, schedule, clip, accumulate, device)?;
+    let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, accumulate, ema }, device)?;
     let mut loader = parts.loader(seed, batch)?;
     let mut seconds = f64::INFINITY;
     let mut loss = f64::NAN;
     device.pool().reset_peak();
     for k in 0..STEPS.0 + STEPS.1 {
         let begun = Instant::now();
-        let mut group = dataset::group(&mut loader, accumulate)?;
-        if group.is_empty() {
+        let mut batches = group(&mut loader, accumulate)?;
+        if batches.is_empty() {
             // The epoch is over; a step without any batch is refused.
-            group = dataset::group(&mut loader, accumulate)?;
+            batches = group(&mut loader, accumulate)?;
         }
-        session.step(&group, Look::default())?;
+        session.step(&batches, Look::default())?;
         let now = session.loss()?;
         if k == 0 {
             loss = now;
@@ -73,7 +75,7 @@ pub fn dry_run(document: &Document, folder: &Path) -> Result<DryRun, Failure> {
     let options = parts.evaluation();
     let first = Pick::Range(0..options.batch.min(parts.test.len()));
     device.pool().reset_peak();
-    evaluate::evaluate(&session.model, &session.objective, &(Arc::new(Subset::new(parts.test.clone(), first)?) as Examples), device, &options)?;
+    evaluate::evaluate(&session.model, &objective, &(Arc::new(Subset::new(parts.test.clone(), first)?) as Examples), device, &options)?;
     Ok(DryRun {
         parameters,
         model_bytes,

@@ -1,10 +1,19 @@
-//! How good a model is on data: loss, accuracy, confusion and the worst examples in one pass, without a graph.
+//! How good a model is on data: loss, accuracy, confusion and the figures of each class, or how far numbers are from the
+//! truth, and the worst examples, in one pass, without a graph.
+mod classes;
+mod numbers;
+mod told;
+
+pub use classes::{ByClass, Classes};
+pub use numbers::{Deviation, Numbers, Unit, Units};
+pub use told::{Show, document};
+
 use crate::{Failure, dataset, folder::number, objective::Objective};
-use adamant_core::{DType, Device, Tensor, no_grad};
-use adamant_data::{DataLoader, Dataset, Examples, Target, Vocabulary};
+use adamant_core::{Device, Tensor, no_grad};
+use adamant_data::{DataLoader, Dataset, Examples, Numbered, Policy, Target};
 use adamant_nn::Module;
-use serde_json::{Value, json};
-use std::time::Instant;
+use serde_json::{Map, Value};
+use std::{sync::Arc, time::Instant};
 
 /// Beyond this many classes nobody reads a confusion matrix.
 const MOST_CLASSES: usize = 64;
@@ -26,8 +35,13 @@ pub struct Evaluation {
     pub classes: Option<Vec<String>>,
     /// how often truth (row) was answered by answer (column); none where there are too many classes
     pub confusion: Option<Vec<Vec<u64>>>,
-    /// the records with the largest loss, largest first
+    /// how well each class is found; none where numbers are learned, and for sequences
+    pub by_class: Option<Classes>,
+    /// how far numbers are from the truth, in the units of the data; none where classes are learned
+    pub numbers: Option<Numbers>,
+    /// the records that it did worst on: wrong answers first, then by their loss, largest first
     pub worst: Vec<Worst>,
+    units: Arc<Units>,
 }
 /// A record that the model did badly on.
 #[derive(Clone, Debug)]
@@ -38,16 +52,37 @@ pub struct Worst {
     pub loss: f64,
     /// the truth and the answer, of a record with one target
     pub classes: Option<(usize, usize)>,
+    /// (truth, prediction) of each target where numbers are learned, in the units of the data
+    pub numbers: Vec<(f64, f64)>,
+}
+impl Worst {
+    fn is_right(&self) -> bool {
+        self.classes.is_some_and(|(truth, answer)| truth == answer)
+    }
 }
 impl Evaluation {
     /// Records in a second.
     pub fn rows_per_second(&self) -> f64 {
         self.rows as f64 / self.seconds.max(1e-9)
     }
+    /// The figures beside the loss, under the names that all files and documents have for them: `accuracy` where classes are
+    /// learned; `mae`, `rmse` and `r2`, in the units of the data, where numbers are. A figure that has no value is none.
+    pub fn figures(&self) -> Vec<(&'static str, Option<f64>)> {
+        match &self.numbers {
+            Some(n) => vec![("mae", Some(n.mae)), ("rmse", Some(n.rmse)), ("r2", n.r2)],
+            None => vec![("accuracy", self.accuracy)],
+        }
+    }
+    /// The loss, the figures and the number of records, as JSON has them; `accuracy` is there in any case, null for numbers.
+    pub fn to_json(&self) -> Map<String, Value> {
+        let head = [("loss", number(self.loss)), ("accuracy", self.accuracy.map_or(Value::Null, number)), ("rows", self.rows.into())];
+        let figures = self.figures().into_iter().map(|(name, v)| (name, v.map_or(Value::Null, number)));
+        head.into_iter().chain(figures).map(|(name, v)| (name.to_string(), v)).collect()
+    }
 }
 
 /// What an evaluation does beside counting.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EvaluateOptions {
     /// rows at once
     pub batch: usize,
@@ -55,10 +90,15 @@ pub struct EvaluateOptions {
     pub workers: usize,
     /// how many of the worst records are remembered
     pub worst: usize,
+    /// what is done about records that cannot be read
+    pub policy: Policy,
+    /// the names of columns, and what brings numbers back to the units of the data; where there are none for the targets, those
+    /// that the data tell
+    pub units: Arc<Units>,
 }
 impl Default for EvaluateOptions {
     fn default() -> EvaluateOptions {
-        EvaluateOptions { batch: 256, workers: 0, worst: 0 }
+        EvaluateOptions { batch: 256, workers: 0, worst: 0, policy: Policy::Fail, units: Arc::default() }
     }
 }
 
@@ -75,41 +115,69 @@ pub fn evaluate(model: &dyn Module, objective: &Objective, data: &Examples, devi
 }
 fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Device, options: &EvaluateOptions) -> Result<Evaluation, Failure> {
     let begun = Instant::now();
-    let classes = match data.describe().targets {
-        Some(Target::Classes { count, names }) => Some((count, names)),
+    let targets_are = data.describe().targets;
+    let classes = match &targets_are {
+        Some(Target::Classes { count, names }) => Some((*count, names.clone())),
         _ => None,
     };
+    let units = match data.describe().target_scale {
+        Some(scale) if options.units.targets.is_empty() => Arc::new(Units { inputs: options.units.inputs.clone(), targets: Units::scaled(&scale, &[]) }),
+        _ => options.units.clone(),
+    };
+    let mut numbers = matches!(targets_are, Some(Target::Values(_))).then(|| numbers::Counter::new(units.clone(), data.len()));
+    let mut by_class = classes.as_ref().map(|(n, _)| classes::Counter::new(*n));
     let mut confusion = classes.as_ref().filter(|(n, _)| *n <= MOST_CLASSES).map(|(n, _)| vec![vec![0u64; *n]; *n]);
-    let mut loader = DataLoader::new(data.clone()).batch_size(options.batch).workers(options.workers).build()?;
+    let numbered = Arc::new(Numbered(data.clone()));
+    let mut loader = DataLoader::new(numbered).batch_size(options.batch).workers(options.workers).on_bad_record(options.policy.clone()).build()?;
     let (mut sum, mut right, mut targets, mut rows) = (0.0, 0u64, 0usize, 0usize);
     let mut answered = false;
     let mut worst: Vec<Worst> = Vec::new();
     for batch in loader.epoch() {
-        let (x, y) = batch?;
+        let (indices, (x, y)) = batch?;
         let n = dataset::rows_of(&y)?;
-        let judged = objective.judge(&model.forward(&x.to(device))?, &y.to(device))?;
+        let (outputs, y) = (model.forward(&x.to(device))?, y.to(device));
+        // The loss is that of training; figures are in the units of the data.
+        let judged = objective.judge(&outputs, &y)?;
         sum += judged.losses.iter().sum::<f64>();
         targets += judged.losses.len();
         if let Some(answers) = &judged.answers {
             answered = true;
             for (truth, answer) in judged.targets.iter().zip(answers) {
                 right += u64::from(truth == answer);
+                if let Some(counter) = &mut by_class {
+                    counter.add(*truth, *answer);
+                }
                 if let Some(cell) = confusion.as_mut().and_then(|c| c.get_mut(*truth as usize)).and_then(|row| row.get_mut(*answer as usize)) {
                     *cell += 1;
                 }
             }
+            if let Some(counter) = by_class.as_mut().filter(|c| c.ranks()) {
+                let outputs = outputs.to_vec_as::<f64>()?;
+                let width = outputs.len() / judged.targets.len().max(1);
+                judged.targets.iter().zip(outputs.chunks(width.max(1))).for_each(|(truth, outputs)| counter.rank(*truth, outputs));
+            }
         }
+        let mut pairs = match &mut numbers {
+            Some(counter) => pairs(counter, &outputs, &y, n)?,
+            None => Vec::new(),
+        }
+        .into_iter();
         if options.worst > 0 && n > 0 {
             let each = judged.losses.len() / n;
             for (k, losses) in judged.losses.chunks(each.max(1)).enumerate() {
                 let one = judged.answers.as_ref().filter(|_| each == 1).map(|a| (judged.targets[k] as usize, a[k] as usize));
-                worst.push(Worst { index: rows + k, loss: losses.iter().sum::<f64>() / losses.len() as f64, classes: one });
+                let loss = losses.iter().sum::<f64>() / losses.len() as f64;
+                worst.push(Worst { index: indices[k], loss, classes: one, numbers: pairs.next().unwrap_or_default() });
             }
             // A loss that is no number is the worst of all.
-            worst.sort_by(|a, b| b.loss.total_cmp(&a.loss).then(a.index.cmp(&b.index)));
+            worst.sort_by(|a, b| a.is_right().cmp(&b.is_right()).then(b.loss.total_cmp(&a.loss)).then(a.index.cmp(&b.index)));
             worst.truncate(options.worst);
         }
         rows += n;
+    }
+    if rows == 0 && !data.is_empty() {
+        let first = loader.take_bad_records().into_iter().next().map_or_else(String::new, |bad| format!("; the first: {bad}"));
+        return Err(Failure::Input(format!("none of {} records can be read{first}", data.len())));
     }
     Ok(Evaluation {
         loss: sum / targets.max(1) as f64,
@@ -119,66 +187,19 @@ fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Devi
         seconds: begun.elapsed().as_secs_f64(),
         classes: classes.map(|(n, names)| if names.len() == n { names } else { (0..n).map(|k| k.to_string()).collect() }),
         confusion,
+        by_class: by_class.filter(|_| answered).map(classes::Counter::finish),
+        numbers: numbers.and_then(numbers::Counter::finish),
         worst,
+        units,
     })
 }
-
-/// How the inputs of a record are shown to a person.
-#[derive(Clone, Debug, Default)]
-pub enum Show {
-    /// not at all
-    #[default]
-    Nothing,
-    /// as an image of these channels, rows and columns; the largest value is white
-    Image([usize; 3]),
-    /// as text
-    Text(Vocabulary),
-}
-/// `evaluation.json`, with the worst records as a person sees them.
-///
-/// # Errors
-/// A record that cannot be read again.
-pub fn document(evaluation: &Evaluation, data: &Examples, show: &Show) -> Result<Value, Failure> {
-    let mut worst = Vec::new();
-    for w in &evaluation.worst {
-        let name = |class: usize| evaluation.classes.as_ref().and_then(|c| c.get(class).cloned()).unwrap_or_else(|| class.to_string());
-        let record = data.read(w.index).map_err(|e| Failure::Input(e.to_string()))?;
-        let (x, _) = data.collate(vec![record])?;
-        let (image, text) = match show {
-            Show::Nothing => (Value::Null, Value::Null),
-            Show::Image(size) => (image(&x, *size)?, Value::Null),
-            Show::Text(vocabulary) => (Value::Null, Value::from(spell(&x, vocabulary)?)),
-        };
-        worst.push(json!({
-            "index": w.index,
-            "loss": number(w.loss),
-            "target": w.classes.map(|(t, _)| name(t)),
-            "answer": w.classes.map(|(_, a)| name(a)),
-            "probability": number((-w.loss).exp()),
-            "image": image,
-            "text": text,
-        }));
+/// The (truth, prediction) of each target of each record of a batch.
+fn pairs(counter: &mut numbers::Counter, outputs: &Tensor, targets: &Tensor, rows: usize) -> Result<Vec<Vec<(f64, f64)>>, Failure> {
+    let (predicted, truth) = (outputs.to_vec_as::<f64>()?, targets.to_vec_as::<f64>()?);
+    // The objective has compared the shapes; one that takes others says nothing of each number.
+    if predicted.len() != truth.len() || rows == 0 || truth.is_empty() {
+        return Ok(Vec::new());
     }
-    Ok(json!({
-        "loss": number(evaluation.loss),
-        "accuracy": evaluation.accuracy.map(number),
-        "rows": evaluation.rows,
-        "seconds": number(evaluation.seconds),
-        "classes": evaluation.classes,
-        "confusion": evaluation.confusion,
-        "worst": worst,
-    }))
-}
-fn image(x: &Tensor, [channels, height, width]: [usize; 3]) -> Result<Value, Failure> {
-    let values = x.to_vec_as::<f64>()?;
-    let (low, high) = values.iter().filter(|v| v.is_finite()).fold((0.0f64, f64::MIN_POSITIVE), |(l, h), v| (l.min(*v), h.max(*v)));
-    let pixels: Vec<u8> = values.iter().map(|v| ((v - low) / (high - low) * 255.0).round() as u8).collect();
-    if pixels.len() != channels * height * width {
-        return Ok(Value::Null);
-    }
-    Ok(json!({ "width": width, "height": height, "channels": channels, "pixels": pixels }))
-}
-fn spell(x: &Tensor, vocabulary: &Vocabulary) -> Result<String, Failure> {
-    let tokens = x.cast(DType::I64).to_vec::<i64>()?;
-    Ok(vocabulary.decode(&tokens.into_iter().map(|t| u32::try_from(t).unwrap_or(u32::MAX)).collect::<Vec<_>>()))
+    let width = truth.len() / rows;
+    Ok(truth.chunks(width).zip(predicted.chunks(width)).map(|(t, p)| counter.add(t, p)).collect())
 }

@@ -1,5 +1,8 @@
 //! How a run, or a command about one, can fail: the kind decides the exit code, the text is for a person.
-use crate::folder::text_of;
+use crate::{
+    folder::text_of,
+    storage::{Operation, StorageError},
+};
 use adamant_core::ErrorKind;
 use serde_json::json;
 use std::{fmt, path::PathBuf};
@@ -21,10 +24,10 @@ pub enum Failure {
     /// The device or the machine has no memory left.
     Memory(String),
     /// The disk is full, or a file could not be written.
-    Storage(String),
+    Storage(StorageError),
     /// A signal ended the run; what it had learned is in the checkpoint.
     Interrupted {
-        /// SIGINT is 2, SIGTERM 15
+        /// its number: SIGHUP is 1, SIGINT 2, SIGTERM 15, SIGXCPU 24
         signal: i32,
         /// steps done
         step: u64,
@@ -65,7 +68,8 @@ impl Failure {
             Failure::Diverged(_) => Some("try a lower learning rate, a warm-up, or `clip = { kind = \"norm\", max = 1.0 }`"),
             Failure::Memory(text) if text.contains("of memory are needed for") => Some("make that layer smaller, or train where there is more memory"),
             Failure::Memory(_) => Some("try a smaller `batch`, and `accumulate` to keep its effect"),
-            Failure::Storage(text) if !text.contains("is full") && !text.contains("No space left") => None,
+            Failure::Storage(e) if !e.is_full() => None,
+            Failure::Storage(e) if e.op == Operation::Print => Some("free some space, or write somewhere else"),
             Failure::Storage(_) => Some("free some space and go on with `--resume auto`; `checkpoint.on_error = \"warn\"` trains on without"),
             Failure::Device(_) => Some("`adamant info` lists what this machine has"),
             Failure::Interrupted { .. } => Some("go on with `--resume auto`"),
@@ -76,6 +80,7 @@ impl Failure {
     pub fn to_json(&self) -> serde_json::Value {
         let context = match self {
             Failure::Interrupted { signal, step, checkpoint } => json!({ "signal": signal, "step": step, "checkpoint": checkpoint.as_deref().map(text_of) }),
+            Failure::Storage(e) => e.to_json(),
             _ => json!({}),
         };
         json!({ "error": { "code": self.exit_code(), "kind": self.kind(), "message": self.to_string(), "help": self.help(), "context": context } })
@@ -89,12 +94,14 @@ impl fmt::Display for Failure {
             | Failure::Device(text)
             | Failure::Run(text)
             | Failure::Diverged(text)
-            | Failure::Memory(text)
-            | Failure::Storage(text) => f.write_str(&cut(text, LONGEST)),
+            | Failure::Memory(text) => f.write_str(&cut(text, LONGEST)),
+            Failure::Storage(e) => f.write_str(&cut(&e.to_string(), LONGEST)),
             Failure::Interrupted { signal, step, checkpoint } => {
                 let name = match signal {
+                    1 => "SIGHUP",
                     2 => "SIGINT",
                     15 => "SIGTERM",
+                    24 => "SIGXCPU",
                     _ => "a signal",
                 };
                 write!(f, "interrupted by {name} after step {step}")?;
@@ -148,7 +155,7 @@ impl From<adamant_core::Error> for Failure {
         match error.kind() {
             // Op and source line are those of a reader in this crate: of no use to who gave the file.
             kind @ ErrorKind::File { .. } => Failure::Input(kind.to_string()),
-            ErrorKind::DeviceAbsent(_) => Failure::Device(error.to_string()),
+            ErrorKind::DeviceAbsent(_) => Failure::Device(in_words(&error)),
             ErrorKind::DeviceLost(_) => Failure::Device(in_words(&error)),
             ErrorKind::OutOfMemory { .. } => Failure::Memory(in_words(&error)),
             _ => Failure::Run(in_words(&error)),

@@ -13,16 +13,18 @@
 //!
 //! Where the policy is to warn ([`OnError::Warn`]), a disk that takes no line does not end the run: lines wait in memory, each
 //! file is warned of once until it is whole again ([`RunFolder::take_warnings`]), and no checkpoint is made meanwhile that
-//! would count on lines that are not there.
+//! would count on lines that are not there. A folder that is gone (deleted, renamed, replaced) ends the run in any case, at the
+//! next line: nothing that is written by its path would be found where the rest of the run is, and nothing is made anew there.
+mod left;
 mod lines;
 
 pub(crate) use lines::Lines;
 
 use crate::{
     Document, Failure,
-    checkpoint::OnError,
+    checkpoint::{self, OnError},
     events::EventWriter,
-    storage::{self, Operation, StorageError},
+    storage::{self, Identity, Operation, StorageError, StorageErrorKind},
 };
 use serde_json::{Value, json};
 use std::{
@@ -38,7 +40,10 @@ const TIMING: &str = "timing.jsonl";
 const EVENTS: &str = "events.out.tfevents";
 
 fn broken(path: &Path, e: &std::io::Error) -> Failure {
-    Failure::Storage(format!("{}: {e}", path.display()))
+    match e.get_ref().and_then(|inner| inner.downcast_ref::<StorageError>()) {
+        Some(known) => known.clone().into(),
+        None => storage::error(Operation::Write, path, 0, e).into(),
+    }
 }
 /// A number as JSON has it: what is not finite is null.
 pub fn number(v: f64) -> Value {
@@ -53,6 +58,7 @@ pub fn text_of(path: &Path) -> String {
 /// An open run folder.
 pub struct RunFolder {
     path: PathBuf,
+    identity: Identity,
     metrics: Lines,
     timing: Lines,
     events: EventWriter,
@@ -86,11 +92,13 @@ impl RunFolder {
         std::fs::create_dir_all(path).map_err(|e| broken(path, &e))?;
         let metrics_path = path.join(METRICS);
         let metrics_bytes = mark.map_or(0, |m| m.metrics_bytes);
-        let had = std::fs::metadata(&metrics_path).map_or(0, |m| m.len());
-        if had < metrics_bytes {
-            return Err(Failure::Input(format!("{}: {had} bytes, but the checkpoint was made after {metrics_bytes}: lines are lost", metrics_path.display())));
+        // Lines are a report of the run and no part of its state: that some are lost does not keep it from going on.
+        let left = left::lines(&metrics_path, metrics_bytes)?;
+        let mut metrics = Lines::open(&metrics_path, Some(left.bytes))?;
+        if let Some(mark) = mark.filter(|_| left.bytes < metrics_bytes) {
+            metrics.add(format!("{}\n", json!({ "kind": "gap", "step": mark.step })).as_bytes())?;
+            metrics.flush()?;
         }
-        let metrics = Lines::open(&metrics_path, Some(metrics_bytes))?;
         // Times are a diary: nothing is cut out of it when a run goes on.
         let timing = Lines::open(&path.join(TIMING), if mark.is_none() { Some(0) } else { None })?;
         if mark.is_none() {
@@ -109,8 +117,9 @@ impl RunFolder {
             Some(mark) => EventWriter::resume(path, mark.step + 1),
         }
         .map_err(|e| broken(path, &e))?;
-        let mut folder =
-            RunFolder { path: path.to_path_buf(), metrics, timing, events, begun: Instant::now(), on_error, troubled: BTreeSet::new(), warnings: Vec::new() };
+        let warnings = left.warnings(&metrics_path, metrics_bytes);
+        let (path, identity, begun) = (path.to_path_buf(), Identity::of(path)?, Instant::now());
+        let mut folder = RunFolder { path, identity, metrics, timing, events, begun, on_error, troubled: BTreeSet::new(), warnings };
         if let Some(mark) = mark {
             folder.time(json!({ "kind": "resume", "step": mark.step }))?;
         }
@@ -124,6 +133,16 @@ impl RunFolder {
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
+    /// Is the folder still where it was, and its log in it?
+    fn check(&self) -> Result<(), StorageError> {
+        self.identity.check(Operation::Write).map_err(|mut e| {
+            if let StorageErrorKind::Vanished(v) = &mut e.kind {
+                v.checkpoint = v.now.as_deref().and_then(|now| checkpoint::newest_name(&now.join("checkpoints")));
+            }
+            e
+        })?;
+        self.metrics.check()
+    }
     /// What became of one of the folder's files, by the policy.
     fn sort(&mut self, name: &str, done: Result<(), Failure>) -> Result<(), Failure> {
         match (done, self.on_error) {
@@ -133,7 +152,7 @@ impl RunFolder {
                 }
                 Ok(())
             }
-            (Err(Failure::Storage(e)), OnError::Warn) => {
+            (Err(Failure::Storage(e)), OnError::Warn) if !matches!(e.kind, StorageErrorKind::Vanished(_)) => {
                 if self.troubled.insert(name.to_string()) {
                     self.warnings.push(format!("{e}; the run goes on"));
                 }
@@ -147,6 +166,7 @@ impl RunFolder {
     /// # Errors
     /// `Storage`: the policy is to stop, or more lines wait for room than memory should hold.
     pub fn metric(&mut self, line: &Value) -> Result<(), Failure> {
+        self.check()?;
         self.metrics.add(format!("{line}\n").as_bytes())?;
         let done = self.metrics.flush();
         self.sort(METRICS, done.map_err(Failure::from))
@@ -170,7 +190,7 @@ impl RunFolder {
         match values.iter().try_for_each(|(tag, value)| self.events.scalar(tag, step, *value)) {
             // Events are gathered: that one was added says nothing of the disk.
             Ok(()) => Ok(()),
-            Err(e) => self.sort(EVENTS, Err(Failure::Storage(e.to_string()))),
+            Err(e) => self.sort(EVENTS, Err(broken(self.events.path(), &e))),
         }
     }
     /// Hands all lines to the operating system, so that a checkpoint may count on them once they are synced.
@@ -178,8 +198,9 @@ impl RunFolder {
     /// # Errors
     /// Some of `metrics.jsonl` still wait for room on the disk. What else waits is subject to the policy.
     pub fn settle(&mut self) -> Result<Result<Settled, StorageError>, Failure> {
+        self.check()?;
         let events = self.events.flush();
-        self.sort(EVENTS, events.map_err(|e| Failure::Storage(e.to_string())))?;
+        self.sort(EVENTS, events.map_err(|e| broken(self.events.path(), &e)))?;
         let metrics = self.metrics.flush();
         self.sort(METRICS, metrics.clone().map_err(Failure::from))?;
         let settled = metrics.and_then(|()| {
@@ -209,13 +230,14 @@ impl RunFolder {
     /// # Errors
     /// `Storage`: the policy is to stop.
     pub fn document(&mut self, name: &str, value: &Value) -> Result<(), Failure> {
+        self.check()?;
         let done = write(&self.path.join(name), format!("{value:#}\n").as_bytes());
         self.sort(name, done)
     }
 }
 impl From<StorageError> for Failure {
     fn from(error: StorageError) -> Failure {
-        Failure::Storage(error.to_string())
+        Failure::Storage(error)
     }
 }
 /// Writes a file so that a reader finds the old one or the new one whole.

@@ -4,7 +4,8 @@
 //! ```text
 //! Document (config) -> Setup (setup, dataset, model, recipe, objective) -> Session (session) <-> Snapshot (checkpoint, storage)
 //!                                                                             |
-//!                         Run (run): steps, lines, validation, checkpoints ---+--> RunFolder (folder, events) --> report, plot
+//!                      trainer: steps, lines, validation, checkpoints --------+--> RunFolder (folder, events) --> report, plot
+//!                      Run (run): the same for a description, then the test part
 //! ```
 //!
 //! The test part is read once, after training. Keys that nobody asked for are errors with the line and the nearest
@@ -35,6 +36,7 @@ pub mod storage;
 pub mod suggest;
 pub mod summary;
 pub mod trained;
+pub mod trainer;
 mod watch;
 
 pub use config::Document;
@@ -43,9 +45,10 @@ pub use evaluate::{EvaluateOptions, Evaluation, evaluate};
 pub use failure::Failure;
 pub use model::model;
 pub use objective::{Judged, Objective};
-pub use recipe::{optimizer, schedule};
+pub use recipe::{OPTIMIZERS, OnExtend, SCHEDULES, course, optimizer, schedule};
 pub use run::{Report, Run, train};
-pub use session::{Look, Position, Session, Stepped};
+pub use session::{Course, Habits, Look, LossOf, Position, Session, Stepped};
 pub use setup::{CheckpointPlan, Length, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};
+pub use trainer::Trainer;
 pub use watch::{EpochReport, Interrupt, Plan, Rows, StepReport, Watch};

@@ -35,6 +35,8 @@ pub enum Stroke {
     Dashed,
     /// a pale, thin line behind the others: raw values whose smoothed form is a series too
     Faint,
+    /// a dot at each point and no line: values that do not follow each other
+    Dots,
 }
 /// Points of one colour, by rising x.
 #[derive(Clone, PartialEq, Debug)]
@@ -216,7 +218,11 @@ impl Plot {
         for (k, s) in shown.iter().enumerate() {
             let name: String = if s.name.chars().count() > 22 { s.name.chars().take(21).chain(['…']).collect() } else { s.name.clone() };
             // Signs that look like the lines, so that they grow with the letters.
-            let sign = if s.stroke == Stroke::Dashed { "╍╍" } else { "━━" };
+            let sign = match s.stroke {
+                Stroke::Dashed => "╍╍",
+                Stroke::Dots => "●",
+                Stroke::Solid | Stroke::Faint => "━━",
+            };
             let gap = if k > 0 { "\u{a0}\u{a0}\u{a0}" } else { "" };
             let _ = write!(out, "{gap}<tspan class=\"sign series-{}\">{sign}</tspan>\u{a0}{}", s.colour % COLOURS + 1, escape(&name));
         }
@@ -232,12 +238,19 @@ fn classes(s: &Series) -> String {
         Stroke::Solid => "solid",
         Stroke::Dashed => "dashed",
         Stroke::Faint => "faint",
+        Stroke::Dots => "dots",
     };
     format!("line {stroke} series-{}", s.colour % COLOURS + 1)
 }
 fn draw_line(out: &mut String, s: &Series, places: &[(f64, f64)]) {
     if let [(x, y)] = places {
         let _ = write!(out, "<circle class=\"dot series-{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>", s.colour % COLOURS + 1);
+        return;
+    }
+    if s.stroke == Stroke::Dots {
+        for (x, y) in places {
+            let _ = write!(out, "<circle class=\"dot many series-{}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>", s.colour % COLOURS + 1);
+        }
         return;
     }
     let mut d = String::new();
@@ -303,7 +316,7 @@ pub const SHAPES_CSS: &str = "\
 .plot .tick{font-variant-numeric:tabular-nums}.plot .legend{fill:var(--ink)}\
 .plot .line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}.plot .dashed{stroke-dasharray:7 5}\
 .plot .faint{stroke-width:1;opacity:.28}.plot .resume{stroke:var(--alert);stroke-width:1.5;stroke-dasharray:2 4;fill:none}\
-.plot .checkpoint{fill:var(--axis)}.plot .dot{stroke:none}\
+.plot .checkpoint{fill:var(--axis)}.plot .dot{stroke:none}.plot .dot.many{opacity:.55}\
 .plot .line.series-1{stroke:var(--series-1)}.plot .line.series-2{stroke:var(--series-2)}.plot .line.series-3{stroke:var(--series-3)}\
 .plot .line.series-4{stroke:var(--series-4)}.plot .line.series-5{stroke:var(--series-5)}.plot .line.series-6{stroke:var(--series-6)}\
 .plot .dot.series-1,.plot .sign.series-1{fill:var(--series-1)}.plot .dot.series-2,.plot .sign.series-2{fill:var(--series-2)}.plot .dot.series-3,.plot .sign.series-3{fill:var(--series-3)}\

@@ -8,6 +8,7 @@
 mod curves;
 mod files;
 mod image;
+mod model;
 mod page;
 mod sections;
 

@@ -1,37 +1,31 @@
-//! The run itself: batches, steps, lines of the log, validation, checkpoints; then the test part, once.
-//!
-//! ```text
-//! DataLoader -> group of batches -> Session::step -> every log_every: a line
-//!                                                 -> end of epoch:    validation, a line
-//!                                                 -> every so often:  snapshot -> Writer (its own thread) -> disk
-//!                                                 -> interrupt asked: checkpoint, end
-//! ```
+//! A run that a description tells: everything is made from it, learned by the loop of [`crate::trainer`], then tested once.
 //!
 //! Invariant: what stands in `metrics.jsonl`, in the checkpoints and in the weights follows from description, data and
-//! device alone. Nothing here asks the clock for anything but `timing.jsonl`.
-mod learn;
-mod safe;
-
+//! device alone.
 use crate::{
     Document, Failure,
-    checkpoint::OnError,
+    dataset::{self, Parts},
     evaluate::{self, EvaluateOptions, Evaluation},
-    folder::{Mark, RunFolder, number, text_of},
+    folder::{RunFolder, number, text_of},
+    objective::Objective,
+    recipe::{self, OnExtend},
     report,
-    session::Session,
+    session::{Habits, Session},
     setup::{Length, Setup},
+    storage,
     trained::Task,
+    trainer::{Extended, Learned, Pattern, Score, Start, learn},
     watch::{Interrupt, Plan, Rows, Watch},
 };
-use adamant_core::Device;
+use adamant_core::{Device, Tensor, time_block};
 use adamant_data::Dataset;
-use adamant_nn::Walk;
-use learn::{Habits, Kept, Learning};
-use safe::Safe;
+use adamant_nn::{Module, Sequential, Walk};
+use adamant_optim::schedule::Held;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// How many of the worst test examples the report shows.
@@ -50,6 +44,8 @@ pub struct Report {
     pub seconds: f64,
     /// the step it went on from, if it did
     pub resumed: Option<u64>,
+    /// why it ended before its last step, if it did
+    pub stopped: Option<String>,
     /// where the weights are, if they were written
     pub weights: Option<PathBuf>,
 }
@@ -59,7 +55,7 @@ impl Report {
         let plan = &self.plan;
         json!({
             "metrics": {
-                "test": { "accuracy": self.test.accuracy.map(number), "loss": number(self.test.loss), "rows": self.test.rows },
+                "test": self.test.to_json(),
                 "train": { "loss": self.losses.last().copied().map(number), "losses": self.losses.iter().copied().map(number).collect::<Vec<_>>(), "rows": plan.rows.train },
             },
             "seed": plan.seed,
@@ -73,6 +69,7 @@ impl Report {
             "device": plan.device,
             "seconds": self.seconds,
             "resumed": self.resumed,
+            "stopped": self.stopped,
             "run": plan.folder.as_deref().map(text_of),
             "weights": self.weights.as_deref().map(text_of),
         })
@@ -134,31 +131,13 @@ impl<'a> Run<'a> {
     /// See [`Failure`]; the state of the last checkpoint is on the disk.
     pub fn train(self, watch: &mut dyn Watch) -> Result<Report, Failure> {
         let device = Device::current()?;
-        let setup = Setup::of(self.document, &self.data)?;
+        // What was learned of a table stays what it was, whatever has become of the file.
+        let kept = self.folder.as_deref().filter(|_| self.resume).map(dataset::kept_columns).transpose()?.flatten();
+        let setup = Setup::with(self.document, &self.data, kept.as_deref())?;
         let plan = plan(&setup, device, self.folder.clone());
-        let habits = Habits::of(&setup);
-        let Setup { document, model, objective, optimizer, schedule, clip, accumulate, checkpoint, parts, weights, .. } = setup;
-        let mut session = Session::new(model, objective, optimizer, schedule, clip, accumulate, device)?;
-        let mut safe = self.folder.as_deref().map(|f| Safe::open(f, checkpoint)).transpose()?;
-        watch.begin(&plan);
-        let (mut kept, mut resumed) = (Kept::default(), None);
-        if let Some(safe) = &safe {
-            match safe.latest(watch)? {
-                None => {}
-                Some(found) if self.resume => {
-                    must_agree(self.folder.as_deref(), &document)?;
-                    kept = Kept::read(session.restore(&found.snapshot)?)?;
-                    resumed = Some(found.snapshot.step);
-                    watch.resume(found.snapshot.step);
-                }
-                Some(found) => {
-                    return Err(Failure::Usage(format!(
-                        "{} has checkpoints of an earlier run: go on with `--resume auto`, or name another folder",
-                        self.folder.as_deref().unwrap_or(&found.folder).display()
-                    )));
-                }
-            }
-        }
+        let Setup { document, seed, model, objective, optimizer, course, clip, batch, accumulate, log_every, eval_every, .. } = setup;
+        let Setup { checkpoint, parts, weights, mut stopping, ema, init_from, .. } = setup;
+        let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, accumulate, ema }, device)?;
         let mut environment = self.environment.clone();
         if let Value::Object(facts) = &mut environment {
             facts.insert("parameters".into(), plan.parameters.into());
@@ -166,35 +145,58 @@ impl<'a> Run<'a> {
             facts.insert("test_rows".into(), plan.rows.test.into());
             facts.insert("seed".into(), plan.seed.into());
         }
-        let on_error = safe.as_ref().map_or(OnError::Stop, |s| s.on_error);
-        let mark = resumed.map(|step| Mark { metrics_bytes: kept.metrics_bytes, step });
-        let mut folder = self.folder.as_deref().map(|f| RunFolder::open(f, &document, &environment, mark, on_error)).transpose()?;
-        if let Some(folder) = &folder {
-            Task::of(&parts.train.describe(), parts.vocabulary()).write(folder.path())?;
-        }
-        let mut learning = Learning { session: &mut session, habits, parts: &parts, folder: folder.as_mut(), safe: safe.as_mut(), kept, score: None, watch };
-        learning.run(&self.interrupt)?;
-        let kept = learning.kept;
-        if let Some(safe) = &mut safe {
-            safe.flush(watch)?;
-        }
-
-        let test = evaluate::evaluate(&session.model, &session.objective, &parts.test, device, &EvaluateOptions { worst: WORST, ..parts.evaluation() })?;
-        let report = Report { plan, losses: kept.losses(), test, seconds: kept.seconds, resumed, weights };
+        let judge = parts.valid.as_ref().map(|valid| {
+            let (objective, options) = (&objective, parts.evaluation());
+            let judge = move |model: &Sequential, device| Ok(score(&evaluate::evaluate(model, objective, valid, device, &options)?));
+            Box::new(judge) as crate::trainer::Judge<'_, Sequential>
+        });
+        let steps = plan.steps;
+        let reaches = document.root()?.section("schedule")?.map(|s| recipe::reaching(&s)).transpose()?.flatten();
+        let on_length = reaches.map(|reaching| {
+            let document = &document;
+            Box::new(move |before| on_length(document, reaching, before, steps)) as crate::trainer::OnLength<'_>
+        });
+        let learned = learn(
+            Start {
+                session: &mut session,
+                loader: parts.loader(seed, batch)?,
+                pattern: Pattern { accumulate, log_every, eval_every, steps },
+                judge,
+                stopping: stopping.as_mut(),
+                callbacks: &mut [],
+                folder: self.folder.as_deref(),
+                resume: self.resume,
+                interrupt: &self.interrupt,
+                checkpoint,
+                document: &document,
+                environment: &environment,
+                plan: &plan,
+                on_length,
+                init: init_from.map(|from| Box::new(move |model: &Sequential| from.apply(model, device)) as Box<dyn FnOnce(&Sequential) -> Result<(), Failure>>),
+                opened: Box::new(|folder| {
+                    Task::of(&parts.train.describe(), parts.vocabulary()).write(folder.path())?;
+                    parts.keep_columns(folder.path())
+                }),
+            },
+            watch,
+        )?;
+        let Learned { losses, seconds, resumed, stopped, folder, .. } = learned;
+        let test = evaluate::evaluate(&session.model, &objective, &parts.test, device, &EvaluateOptions { worst: WORST, ..parts.evaluation() })?;
+        let report = Report { plan, losses, test, seconds, resumed, stopped, weights };
         self.finish(&session, &parts, folder, report, watch)
     }
     /// Writes what stands at the end of a run.
     fn finish(
         &self,
-        session: &Session,
-        parts: &crate::dataset::Parts,
+        session: &Session<Sequential, (Tensor, Tensor)>,
+        parts: &Parts,
         folder: Option<RunFolder>,
         mut done: Report,
         watch: &mut dyn Watch,
     ) -> Result<Report, Failure> {
         // One text: the format does not order several, and equal runs give equal files.
         let texts = BTreeMap::from([("run".to_string(), format!("seed {}, {} steps", done.plan.seed, done.plan.steps))]);
-        let save = |path: &Path| adamant_formats::safetensors::save(path, session.model.state_dict(), &texts).map_err(|e| Failure::Storage(e.to_string()));
+        let save = |path: &Path| adamant_formats::safetensors::save(path, session.model.state_dict(), &texts).map_err(|e| storage::written(path, e));
         if let Some(path) = &done.weights {
             save(path)?;
         }
@@ -202,9 +204,9 @@ impl<'a> Run<'a> {
         let at = session.position();
         let mut line = json!({ "kind": "test", "step": at.step, "epoch": at.epoch.max(1), "loss": number(done.test.loss) });
         let mut scalars = BTreeMap::from([("test/loss".to_string(), done.test.loss)]);
-        if let Some(accuracy) = done.test.accuracy {
-            line["accuracy"] = number(accuracy);
-            scalars.insert("test/accuracy".into(), accuracy);
+        for (name, value) in done.test.figures() {
+            line[name] = value.map_or(Value::Null, number);
+            scalars.extend(value.map(|v| (format!("test/{name}"), v)));
         }
         line["rows"] = done.test.rows.into();
         folder.metric(&line)?;
@@ -224,20 +226,32 @@ impl<'a> Run<'a> {
         Ok(done)
     }
 }
-/// Keys that may change from one start of a run to the next: they decide how long it is and what is written, not what a
-/// step computes.
-const FREE: [&str; 10] =
-    ["epochs", "iterations", "checkpoint.", "log_every", "eval_every", "weights", "data.path", "data.workers", "data.prefetch_factor", "data.timeout"];
-/// Refuses to go on under a description that computes something else.
-fn must_agree(folder: Option<&Path>, document: &Document) -> Result<(), Failure> {
-    let Some(path) = folder.map(|f| f.join("config.toml")).filter(|p| p.exists()) else { return Ok(()) };
-    let before = Document::read(&path)?;
-    let is_free = |key: &str| FREE.iter().any(|f| if f.ends_with('.') { key.starts_with(f) } else { key == *f });
-    let changed: Vec<String> = document.difference(&before).into_iter().filter(|k| !is_free(k)).collect();
-    if changed.is_empty() {
-        return Ok(());
+/// A session that learns pairs of inputs and targets.
+pub(crate) fn session(model: Sequential, objective: Objective, habits: Habits, device: Device) -> Result<Session<Sequential, (Tensor, Tensor)>, Failure> {
+    let loss = move |model: &Sequential, (x, y): &(Tensor, Tensor)| {
+        let outputs = time_block!("forward", model.forward(x))?;
+        time_block!("loss", objective.loss(&outputs, y))
+    };
+    Session::new(model, Arc::new(loss), habits, device)
+}
+/// What an evaluation says of the model, for those who decide by it.
+fn score(seen: &Evaluation) -> Score {
+    let metrics = seen.figures().into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect();
+    Score { loss: seen.loss, metrics, rows: seen.rows }
+}
+/// What becomes of a schedule whose length follows from that of the run, when that is another than before.
+fn on_length(document: &Document, (kind, key): (&str, &str), before: u64, now: u64) -> Result<Extended, Failure> {
+    let root = document.root()?;
+    let Some(s) = root.section("schedule")? else { return Ok(Extended::Stretched) };
+    match OnExtend::of(&s)? {
+        OnExtend::Refuse => Err(Failure::Usage(format!(
+            "the run began with {before} steps and is now to have {now}, but `schedule` ({kind}) reaches over the steps of the run: they were made at the rates of \
+             {before}. Give it a length of its own (`{key}`) in a new run; or say what becomes of it: `schedule.on_extend = \"stretch\"` goes on as if it had \
+             been {now} long, `\"hold\"` keeps the {before}, and the rate at their end for what follows"
+        ))),
+        OnExtend::Stretch => Ok(Extended::Stretched),
+        OnExtend::Hold => Ok(Extended::Held(Box::new(Held { schedule: recipe::schedule(s, before)?, until: before }))),
     }
-    Err(Failure::Usage(format!("{} began with another description: {} changed; start a new run for that", path.display(), changed.join(", "))))
 }
 /// Runs a description on the current device, without a run folder. Paths of data are relative to `folder`.
 ///

@@ -1,18 +1,27 @@
 //! The state of a training run, and one step of it.
 //!
-//! Everything that the next step depends on is here or follows from it: parameters and buffers, the optimizer's slots,
-//! the schedule's position, the generator, and the losses of the epoch so far. The position in the data is the loader's, and the run keeps it.
+//! Everything that the next step depends on is here or follows from it: parameters and buffers, the optimizer's slots and
+//! numbers, the schedule's position, the running mean of the weights, the generator, and the losses of the epoch so far. The
+//! position in the data is the loader's, and the run keeps it.
 //! [`Session::snapshot`] takes all of it; a session of the same description that [`Session::restore`]s it goes on with
 //! the same bits.
-use crate::{Failure, checkpoint::Snapshot, dataset, monitor, objective::Objective};
-use adamant_core::{Device, Grads, Tensor, profile::record_function, time_block};
-use adamant_nn::{Module, Param, RngState, Sequential, Walk, rng_state, set_rng_state};
-use adamant_optim::{
-    ClipPolicy, GradAccumulator, Optimizer, clip_grad_norm,
-    schedule::{Schedule, Scheduler},
+mod saved;
+
+use crate::{
+    Failure,
+    checkpoint::{self, Snapshot},
+    monitor,
+    trainer::{Batch, Monitor, Score, Steer, measure},
 };
+use adamant_core::{Device, Grads, Result as Computed, Tensor, profile::record_function, time_block};
+use adamant_nn::{Param, RngState, Walk, rng_state, set_rng_state};
+use adamant_optim::{
+    ClipPolicy, GradAccumulator, Optimizer, WeightAverage, clip_grad_norm,
+    schedule::{ReduceLrOnPlateau, Schedule, Scheduler},
+};
+use saved::{Saved, SavedPace};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,18 +55,6 @@ impl Losses {
         Ok(())
     }
 }
-/// What is saved beside the tensors. Floats are kept by their bits: a run goes on with the same ones.
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    position: Position,
-    loss_sum: u64,
-    loss_count: u64,
-    loss_last: u64,
-    rates: Vec<u64>,
-    schedule: Option<u64>,
-    generator: [u32; 4],
-    run: serde_json::Value,
-}
 
 /// The norm of all gradients together, not yet computed.
 fn total_norm(grads: &Grads, parameters: &[Param]) -> Option<Tensor> {
@@ -65,16 +62,59 @@ fn total_norm(grads: &Grads, parameters: &[Param]) -> Option<Tensor> {
     Some(squares.reduce(|sum, square| sum + square)?.sqrt())
 }
 
+/// What decides the learning rate.
+#[derive(Default)]
+pub enum Course {
+    /// it stays as it is
+    #[default]
+    Constant,
+    /// the step
+    Schedule(Box<dyn Schedule>),
+    /// a measure that stops getting better
+    Plateau(ReduceLrOnPlateau, Monitor),
+}
+/// A course that has begun.
+enum Pace {
+    Constant,
+    Schedule(Scheduler<Box<dyn Schedule>>),
+    Plateau(ReduceLrOnPlateau, Monitor),
+}
+impl Pace {
+    fn of(course: Course, optimizer: &mut dyn Optimizer) -> Pace {
+        match course {
+            Course::Constant => Pace::Constant,
+            Course::Schedule(schedule) => Pace::Schedule(Scheduler::new(schedule, optimizer)),
+            Course::Plateau(rule, monitor) => Pace::Plateau(rule, monitor),
+        }
+    }
+}
+
+/// The mean loss of a batch.
+pub type LossOf<M, B> = Arc<dyn Fn(&M, &B) -> Computed<Tensor> + Send + Sync>;
+/// How a session learns, beside the loss.
+pub struct Habits {
+    /// what changes the weights
+    pub optimizer: Box<dyn Optimizer>,
+    /// what decides the learning rate
+    pub course: Course,
+    /// what is done to gradients
+    pub clip: ClipPolicy,
+    /// batches in a step
+    pub accumulate: usize,
+    /// the decay of a running mean of the weights, which is what is judged and kept in the end
+    pub ema: Option<f64>,
+}
+
 /// A run's state. See the module's documentation.
-pub struct Session {
+pub struct Session<M, B> {
     /// the model
-    pub model: Sequential,
-    /// what is learned
-    pub objective: Objective,
+    pub model: M,
+    loss: LossOf<M, B>,
     optimizer: Box<dyn Optimizer>,
-    scheduler: Option<Scheduler<Box<dyn Schedule>>>,
+    pace: Pace,
     clip: ClipPolicy,
     accumulator: GradAccumulator,
+    average: Option<WeightAverage>,
     parameters: Vec<(String, Param)>,
     device: Device,
     position: Position,
@@ -95,25 +135,21 @@ pub struct Look {
     /// the norm of each parameter's gradient: gradients that would never be memory become it for this
     pub each: bool,
 }
-impl Session {
+impl<M: Walk, B: Batch> Session<M, B> {
     /// A session at its first step.
     ///
     /// # Errors
-    /// `accumulate` is 0.
-    pub fn new(
-        model: Sequential,
-        objective: Objective,
-        mut optimizer: Box<dyn Optimizer>,
-        schedule: Option<Box<dyn Schedule>>,
-        clip: ClipPolicy,
-        accumulate: usize,
-        device: Device,
-    ) -> Result<Session, Failure> {
-        let scheduler = schedule.map(|s| Scheduler::new(s, &mut *optimizer));
+    /// `accumulate` is 0, or a decay outside [0, 1).
+    pub fn new(model: M, loss: LossOf<M, B>, habits: Habits, device: Device) -> Result<Session<M, B>, Failure> {
+        let Habits { mut optimizer, course, clip, accumulate, ema } = habits;
+        let pace = Pace::of(course, &mut *optimizer);
         let parameters = model.named_parameters();
-        let accumulator = GradAccumulator::new(model.parameters(), accumulate)?;
+        let leaves = model.parameters();
+        let average = ema.map(|decay| WeightAverage::exponential(&leaves, decay)).transpose()?;
+        let accumulator = GradAccumulator::new(leaves, accumulate)?;
         model.train();
-        Ok(Session { model, objective, optimizer, scheduler, clip, accumulator, parameters, device, position: Position::default(), losses: Losses::default() })
+        let (position, losses) = (Position::default(), Losses::default());
+        Ok(Session { model, loss, optimizer, pace, clip, accumulator, average, parameters, device, position, losses })
     }
     /// Where it is.
     pub fn position(&self) -> Position {
@@ -127,6 +163,10 @@ impl Session {
     pub fn lr(&self) -> f64 {
         self.optimizer.lrs().first().copied().unwrap_or(0.0)
     }
+    /// What changes the weights.
+    pub fn optimizer(&self) -> &dyn Optimizer {
+        &*self.optimizer
+    }
     /// The parameters and their names.
     pub fn parameters(&self) -> &[(String, Param)] {
         &self.parameters
@@ -135,13 +175,11 @@ impl Session {
     ///
     /// # Errors
     /// What the model, the loss or the optimizer came to; then no parameter has changed.
-    pub fn step(&mut self, group: &[(Tensor, Tensor)], look: Look) -> Result<Stepped, Failure> {
+    pub fn step(&mut self, group: &[B], look: Look) -> Result<Stepped, Failure> {
         let (mut grads, mut loss, mut total) = (None, None::<Tensor>, 0);
-        for (x, y) in group {
-            let n = dataset::rows_of(y)?;
-            let (x, y) = (x.to(self.device), y.to(self.device));
-            let outputs = time_block!("forward", self.model.forward(&x))?;
-            let mean = time_block!("loss", self.objective.loss(&outputs, &y))?;
+        for batch in group {
+            let n = batch.rows()?;
+            let mean = (self.loss)(&self.model, &batch.to(self.device))?;
             grads = self.accumulator.add(time_block!("backward", mean.backward())?, n)?;
             let weighted = if group.len() == 1 { mean.detach() } else { mean.detach() * n as f64 };
             loss = Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted));
@@ -165,12 +203,50 @@ impl Session {
             }
         };
         self.optimizer.step(&grads)?;
-        if let Some(scheduler) = &mut self.scheduler {
+        if let Some(average) = &mut self.average {
+            average.update()?;
+        }
+        if let Pace::Schedule(scheduler) = &mut self.pace {
             scheduler.step(&mut *self.optimizer);
         }
         self.position.step += 1;
         self.losses.unread.push(loss);
         Ok(Stepped { grad_norm, norms })
+    }
+    /// What was measured at the end of an epoch or at a validation, for a rate that falls when it stops getting better.
+    ///
+    /// # Errors
+    /// `Usage`: what is watched was not measured.
+    pub fn measured(&mut self, train_loss: f64, valid: Option<&Score>) -> Result<(), Failure> {
+        if let Pace::Plateau(rule, monitor) = &mut self.pace {
+            rule.step(measure(monitor, train_loss, valid)?, &mut *self.optimizer);
+        }
+        Ok(())
+    }
+    /// Does the course of the learning rate depend on what is measured, and so on when it is?
+    pub fn heeds_measures(&self) -> bool {
+        matches!(self.pace, Pace::Plateau(..))
+    }
+    /// Calls `f` with the weights that are judged: their running mean, where one is kept.
+    ///
+    /// # Errors
+    /// Those of `f`; no memory.
+    pub fn judged<R>(&mut self, f: impl FnOnce(&M) -> Result<R, Failure>) -> Result<R, Failure> {
+        let Some(average) = &mut self.average else { return f(&self.model) };
+        average.exchange()?;
+        let seen = f(&self.model);
+        average.exchange()?;
+        seen
+    }
+    /// Puts the weights that are judged in the place of those that are trained, for good: the end of a run.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn settle_on_judged(&mut self) -> Result<(), Failure> {
+        if let Some(mut average) = self.average.take() {
+            average.exchange()?;
+        }
+        Ok(())
     }
     /// The loss of the last step.
     ///
@@ -198,6 +274,26 @@ impl Session {
         self.losses = Losses { last: self.losses.last, ..Losses::default() };
         Ok(())
     }
+    /// The learning rates of the first group from now to step `end`, as the schedule has them; none where something else decides.
+    pub fn rates_to(&self, end: u64) -> Option<Vec<f64>> {
+        let Pace::Schedule(scheduler) = &self.pace else { return None };
+        Some(scheduler.ahead(self.lr(), end.saturating_sub(self.position.step)))
+    }
+    /// Puts another schedule in the place of the present one, at the step where that one is and with the rates that it has there.
+    ///
+    /// # Errors
+    /// There is no schedule.
+    pub fn reschedule(&mut self, schedule: Box<dyn Schedule>) -> Result<(), Failure> {
+        let Pace::Schedule(scheduler) = &mut self.pace else { return Err(Failure::Run("there is no schedule".into())) };
+        scheduler.replace(schedule);
+        Ok(())
+    }
+    /// Sets the rates that the schedule has at the present step, whatever they are now.
+    pub fn follow_schedule(&mut self) {
+        if let Pace::Schedule(scheduler) = &self.pace {
+            scheduler.set_again(&mut *self.optimizer);
+        }
+    }
     /// All of the state, with what the run itself wants kept beside it.
     ///
     /// # Errors
@@ -209,13 +305,20 @@ impl Session {
             loss_sum: self.losses.sum.to_bits(),
             loss_count: self.losses.count,
             loss_last: self.losses.last.to_bits(),
-            rates: self.optimizer.lrs().into_iter().map(f64::to_bits).collect(),
-            schedule: self.scheduler.as_ref().map(Scheduler::steps),
+            rates: Vec::new(),
+            hyperparameters: saved::by_bits(&self.optimizer.hyperparameters()),
+            schedule: match &self.pace {
+                Pace::Constant => None,
+                Pace::Schedule(scheduler) => Some(SavedPace::of(&scheduler.state())),
+                Pace::Plateau(rule, _) => Some(SavedPace::of_plateau(&rule.state())),
+            },
+            averaged: self.average.as_ref().map(WeightAverage::updates),
             generator: rng_state(self.device)?.0,
             run,
         };
         let state = serde_json::to_value(saved).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
-        let tensors = BTreeMap::from([("model".to_string(), self.model.state_dict()), ("optimizer".to_string(), self.optimizer.state_dict())]);
+        let mut tensors = BTreeMap::from([("model".to_string(), self.model.state_dict()), ("optimizer".to_string(), self.optimizer.state_dict())]);
+        tensors.extend(self.average.as_ref().map(|a| ("ema".to_string(), a.state_dict())));
         Ok(Snapshot { step: self.position.step, tensors, state })
     }
     /// Goes on from a checkpoint; gives back what the run kept beside it.
@@ -224,21 +327,58 @@ impl Session {
     /// `Input`: a checkpoint of another model, or one that lacks something. Then the session is not to be used.
     pub fn restore(&mut self, from: &Snapshot) -> Result<serde_json::Value, Failure> {
         let refuse = |what: String| Failure::Input(format!("the checkpoint of step {}: {what}", from.step));
+        let said = |e: adamant_core::Error| refuse(e.kind().to_string());
         let part = |name: &str| from.tensors.get(name).map(Vec::as_slice).ok_or_else(|| refuse(format!("it has no {name}")));
-        let saved: Saved = serde_json::from_value(from.state.clone()).map_err(|e| refuse(format!("state.json: {e}")))?;
-        if saved.rates.len() != self.optimizer.lrs().len() || saved.schedule.is_some() != self.scheduler.is_some() {
-            return Err(refuse("it has another optimizer or schedule".into()));
+        let saved: Saved = serde_json::from_value(from.state.clone()).map_err(|e| refuse(checkpoint::unfit(&e)))?;
+        let Position { step, epoch } = saved.position;
+        // Who can write the file can write its hash too: what is counted on from here is checked.
+        if step != from.step || epoch > step.saturating_add(1) || saved.loss_count > step {
+            let told = format!("state.json: {epoch} epochs and {} losses at step {step}, and the manifest says step {}", saved.loss_count, from.step);
+            return Err(refuse(told));
         }
-        self.model.load_state_dict(part("model")?).map_err(|e| refuse(e.to_string()))?;
-        self.optimizer.load_state_dict(part("optimizer")?).map_err(|e| refuse(e.to_string()))?;
-        if let (Some(scheduler), Some(steps)) = (&mut self.scheduler, saved.schedule) {
-            // The schedule's rates first (it may cycle the momentum too), then the very rates of then.
-            scheduler.resume(steps);
+        self.model.load_state_dict(part("model")?).map_err(said)?;
+        self.optimizer.load_state_dict(part("optimizer")?).map_err(said)?;
+        // The schedule first: a momentum that it cycles is set by it, and then all numbers become those of then.
+        match (&mut self.pace, &saved.schedule) {
+            (Pace::Constant, None) => {}
+            (Pace::Schedule(scheduler), Some(pace)) => match pace.scheduler(&scheduler.state()) {
+                Some(state) => scheduler.restore(&state, &mut *self.optimizer).map_err(said)?,
+                None => return Err(refuse("it has another schedule".into())),
+            },
+            (Pace::Plateau(rule, _), Some(pace)) => rule.restore(pace.plateau().ok_or_else(|| refuse("it has another schedule".into()))?),
+            _ => return Err(refuse("it has another schedule".into())),
         }
-        self.optimizer.set_lrs(&saved.rates.iter().map(|bits| f64::from_bits(*bits)).collect::<Vec<_>>());
+        if saved.hyperparameters.is_empty() {
+            // Written before all numbers were: rates alone, and the schedule has set the momentum.
+            if saved.rates.len() != self.optimizer.lrs().len() {
+                return Err(refuse("it has another optimizer".into()));
+            }
+            self.optimizer.set_lrs(&saved.rates.iter().map(|bits| f64::from_bits(*bits)).collect::<Vec<_>>());
+        } else {
+            self.optimizer.set_hyperparameters(&saved::from_bits(&saved.hyperparameters)).map_err(said)?;
+        }
+        match (&mut self.average, saved.averaged) {
+            (None, None) => {}
+            (Some(average), Some(updates)) => average.load_state_dict(part("ema")?, updates).map_err(said)?,
+            _ => return Err(refuse("one of the two keeps a running mean of the weights, the other does not".into())),
+        }
         set_rng_state(self.device, RngState(saved.generator))?;
         self.position = saved.position;
         self.losses = Losses { sum: f64::from_bits(saved.loss_sum), count: saved.loss_count, last: f64::from_bits(saved.loss_last), unread: Vec::new() };
         Ok(saved.run)
+    }
+}
+impl<M: Walk, B: Batch> Steer<M> for Session<M, B> {
+    fn model(&self) -> &M {
+        &self.model
+    }
+    fn position(&self) -> Position {
+        self.position
+    }
+    fn loss(&mut self) -> Result<f64, Failure> {
+        Session::loss(self)
+    }
+    fn optimizer(&mut self) -> &mut dyn Optimizer {
+        &mut *self.optimizer
     }
 }

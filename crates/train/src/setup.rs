@@ -12,12 +12,14 @@ use crate::{
     evaluate::Show,
     model::{self, Shapes},
     objective::Objective,
-    recipe,
+    recipe::{self, InitFrom},
+    session::Course,
+    trainer::EarlyStopping,
 };
-use adamant_core::Device;
-use adamant_data::{Dataset, Facts, Target};
+use adamant_core::{DType, Device};
+use adamant_data::{Columns, Dataset, Facts, Target};
 use adamant_nn::{Sequential, Walk, manual_seed};
-use adamant_optim::{ClipPolicy, Optimizer, schedule::Schedule};
+use adamant_optim::{ClipPolicy, Optimizer};
 use std::path::{Path, PathBuf};
 
 /// How long a run is.
@@ -37,10 +39,26 @@ pub struct CheckpointPlan {
     pub last: usize,
     /// how many of the best on the validation part are kept
     pub best: usize,
-    /// does training go on while one is written? If not, no more than `every` steps can be lost
+    /// does training go on while one is written? Then they are made twice as often, so that no more than `every` steps are lost all
+    /// the same
     pub background: bool,
     /// does a run go on whose checkpoint could not be written?
     pub warn: bool,
+}
+impl CheckpointPlan {
+    /// Is one made after this step?
+    ///
+    /// One that is written while training goes on is not safe yet when the next steps are made. A kill then takes them and those since
+    /// the one before, and who hands over the next waits until this one is safe: two gaps at the most. So with half the gap it is
+    /// `every` steps again.
+    pub(crate) fn is_due(&self, step: u64) -> bool {
+        let within = step % self.every.max(1);
+        within == 0 || (self.background && within == self.every / 2)
+    }
+    /// Must training wait for each?
+    pub(crate) fn waits(&self) -> bool {
+        !self.background || self.every < 2
+    }
 }
 /// All that a description says, made real.
 pub struct Setup {
@@ -69,7 +87,13 @@ pub struct Setup {
     /// the optimizer over the model's parameters
     pub optimizer: Box<dyn Optimizer>,
     /// the learning rate's course
-    pub schedule: Option<Box<dyn Schedule>>,
+    pub course: Course,
+    /// what ends the run early
+    pub stopping: Option<EarlyStopping>,
+    /// the decay of a running mean of the weights
+    pub ema: Option<f64>,
+    /// where initial values come from
+    pub(crate) init_from: Option<InitFrom>,
     /// checkpoints
     pub checkpoint: CheckpointPlan,
     /// where the final weights also go
@@ -85,7 +109,14 @@ impl Setup {
     /// # Errors
     /// What makes no sense, with its line; files that cannot be read; `Memory`: the model does not fit.
     pub fn of(document: &Document, folder: &Path) -> Result<Setup, Failure> {
-        let prepared = Prepared::of(document, folder)?;
+        Setup::with(document, folder, None)
+    }
+    /// The same with what a run has kept of its table's columns, instead of what the files would tell.
+    ///
+    /// # Errors
+    /// As [`Setup::of`].
+    pub fn with(document: &Document, folder: &Path, kept: Option<&Columns>) -> Result<Setup, Failure> {
+        let prepared = Prepared::with(document, folder, None, kept)?;
         prepared.fits(Device::current()?)?;
         let Prepared { document, numbers, parts, objective, .. } = prepared;
         let Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights } = numbers;
@@ -94,11 +125,33 @@ impl Setup {
         manual_seed(seed);
         let model = model::model(root.need("model", root.section("model")?)?)?;
         let total = steps(length, steps_per_epoch(parts.train.len(), batch, accumulate));
+        recipe::freeze(&root, &model)?;
         let optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.parameters())?;
-        let schedule = root.section("schedule")?.map(|s| recipe::schedule(s, total)).transpose()?;
+        let course = recipe::course(&root, total, parts.valid.is_some())?;
+        let stopping = recipe::early_stopping(&root, parts.valid.is_some())?;
+        let (ema, init_from) = (recipe::ema(&root)?, InitFrom::of(&root)?);
         let checkpoint = checkpoint(&root, total)?;
         drop(root);
-        Ok(Setup { document, seed, length, batch, accumulate, log_every, eval_every, clip, objective, parts, model, optimizer, schedule, checkpoint, weights })
+        Ok(Setup {
+            document,
+            seed,
+            length,
+            batch,
+            accumulate,
+            log_every,
+            eval_every,
+            clip,
+            objective,
+            parts,
+            model,
+            optimizer,
+            course,
+            stopping,
+            ema,
+            init_from,
+            checkpoint,
+            weights,
+        })
     }
     /// Steps in an epoch.
     pub fn steps_per_epoch(&self) -> u64 {
@@ -125,26 +178,30 @@ impl Prepared {
     /// # Errors
     /// What makes no sense, with its line; files that cannot be read.
     pub fn of(document: &Document, folder: &Path) -> Result<Prepared, Failure> {
-        Prepared::for_batch(document, folder, None)
+        Prepared::with(document, folder, None, None)
     }
     /// The same for batches of another size than the description's.
     ///
     /// # Errors
     /// As [`Prepared::of`].
     pub fn for_batch(document: &Document, folder: &Path, batch: Option<usize>) -> Result<Prepared, Failure> {
+        Prepared::with(document, folder, batch, None)
+    }
+    fn with(document: &Document, folder: &Path, batch: Option<usize>, kept: Option<&Columns>) -> Result<Prepared, Failure> {
         if let Some(fault) = keys(document, folder).faults.into_iter().next() {
             return Err(fault);
         }
         let root = document.root()?;
         let numbers = Numbers::of(&root)?;
         let data = || root.need("data", root.section("data")?);
-        let mut parts = Parts::of(data()?, folder, numbers.seed).map_err(|e| data().map_or_else(|e| e, |section| section.blame(e)))?;
+        let read = Parts::with(data()?, folder, numbers.seed, kept);
+        let mut parts = read.map_err(|e| data().map_or_else(|e| e, |section| section.blame(e)))?;
         let (train, test) = (parts.train.len(), parts.test.len());
         if train == 0 || test == 0 {
             return Err(root.wrong_key("data", format!("{train} rows to train on and {test} to test on: both parts need some")));
         }
         let description = parts.train.describe();
-        let objective = Objective::of(&root, matches!(description.targets, Some(Target::Values(_))))?;
+        let objective = objective(&root, &parts)?;
         let document = document.resolve(&words_of(&parts));
         let root = document.root()?;
         if let (Show::Nothing, Some(size)) = (&parts.show, image_of(&root)?) {
@@ -180,6 +237,34 @@ fn slots(kind: &str) -> usize {
         _ => 0,
     }
 }
+/// What is learned from the parts, with weights that follow from how often each class occurs.
+fn objective(root: &Section<'_>, parts: &Parts) -> Result<Objective, Failure> {
+    let targets = parts.train.describe().targets;
+    let objective = Objective::of(root, matches!(targets, Some(Target::Values(_))))?;
+    let classes = match targets {
+        Some(Target::Classes { count, .. }) => count,
+        Some(Target::NextToken { vocabulary }) => vocabulary,
+        _ => return Ok(objective),
+    };
+    if let Some(given) = objective.weighs().filter(|n| *n != classes) {
+        return Err(root.wrong_key("class_weights", format!("{given} weights for {classes} classes")));
+    }
+    if objective.binary() && classes != 2 {
+        return Err(root.wrong_key("loss", format!("it answers yes or no, and there are {classes} classes: cross_entropy is theirs")));
+    }
+    if !objective.counts_classes() {
+        return Ok(objective);
+    }
+    let mut counts = vec![0; classes];
+    for batch in parts.loader(0, COUNTED_AT_ONCE)?.epoch() {
+        for class in batch?.1.cast(DType::I64).to_vec::<i64>()? {
+            usize::try_from(class).ok().and_then(|c| counts.get_mut(c)).into_iter().for_each(|n| *n += 1);
+        }
+    }
+    Ok(objective.balanced(&counts))
+}
+/// Records whose classes are counted at once.
+const COUNTED_AT_ONCE: usize = 256;
 fn steps_per_epoch(rows: usize, batch: usize, accumulate: usize) -> u64 {
     (rows.div_ceil(batch) as u64).div_ceil(accumulate as u64)
 }
@@ -222,8 +307,8 @@ impl Numbers {
         let accumulate = positive("accumulate", Some(1), "batch")?;
         let log_every = positive("log_every", Some(LOG_EVERY), "step")? as u64;
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
+        let weights = recipe::weights(root)?;
         let clip = clip(root)?;
-        let weights = root.text("weights")?.map(PathBuf::from);
         Ok(Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights })
     }
 }

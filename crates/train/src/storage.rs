@@ -8,10 +8,14 @@
 //! with the operation and the path.
 
 mod disk;
+mod identity;
+mod output;
 pub mod simulated;
 
 pub use disk::Disk;
 pub(crate) use disk::error;
+pub use identity::{Identity, Vanished};
+pub use output::{check_output, stdout_error, written};
 
 use std::{
     any::Any,
@@ -44,6 +48,8 @@ pub enum Operation {
     Remove,
     /// keep other processes out of a folder
     Lock,
+    /// write an answer to who called the program
+    Print,
 }
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,6 +64,7 @@ impl fmt::Display for Operation {
             Operation::List => "list",
             Operation::Remove => "remove",
             Operation::Lock => "lock",
+            Operation::Print => "write to",
         })
     }
 }
@@ -73,6 +80,18 @@ pub enum StorageErrorKind {
         /// bytes that are free, where the system says so
         free: Option<u64>,
     },
+    /// The user's share of the disk is used up, whatever else is free on it.
+    Quota {
+        /// bytes that were to be written
+        needed: u64,
+    },
+    /// The file system takes no more files and folders, whatever bytes are free.
+    NoInodes {
+        /// bytes that are free, where the system says so
+        free: Option<u64>,
+    },
+    /// A file would become longer than the process or the file system allows.
+    TooLong,
     /// There is no such file or folder.
     NotFound,
     /// The name is taken, or a file stands where a folder is needed (or a folder where a file is).
@@ -81,6 +100,8 @@ pub enum StorageErrorKind {
     Denied,
     /// Another process, by its id where known, works in this folder.
     Locked(Option<u32>),
+    /// What was opened stands there no more: it was deleted, renamed, or something else was put in its place.
+    Vanished(Vanished),
     /// Anything else, in the system's words.
     Io(String),
 }
@@ -89,6 +110,13 @@ impl fmt::Display for StorageErrorKind {
         match self {
             StorageErrorKind::Full { needed, free: Some(free) } => write!(f, "the disk is full: {needed} bytes are needed, {free} are free"),
             StorageErrorKind::Full { needed, free: None } => write!(f, "the disk is full: {needed} bytes are needed"),
+            StorageErrorKind::Quota { needed } => write!(f, "your quota on this disk is used up: {needed} bytes are needed"),
+            StorageErrorKind::NoInodes { free: Some(free) } => {
+                write!(f, "no inodes are left: this file system takes no more files, though {free} bytes are free; remove some files")
+            }
+            StorageErrorKind::NoInodes { free: None } => f.write_str("no inodes are left: this file system takes no more files; remove some"),
+            StorageErrorKind::TooLong => f.write_str("the file would be longer than is allowed here (`ulimit -f`, or the file system's own limit)"),
+            StorageErrorKind::Vanished(vanished) => vanished.fmt(f),
             StorageErrorKind::NotFound => f.write_str("not found"),
             StorageErrorKind::InTheWay => f.write_str("something else stands there"),
             StorageErrorKind::Denied => f.write_str("permission denied or read-only"),
@@ -114,9 +142,33 @@ impl StorageError {
     pub(crate) fn new(op: Operation, path: &Path, kind: StorageErrorKind) -> StorageError {
         StorageError { op, path: path.to_path_buf(), kind }
     }
-    /// Is the disk full?
+    /// Of the system's error. `needed`: the bytes that were to be written.
+    ///
+    /// ```
+    /// use adamant_train::storage::{Operation, StorageError};
+    /// let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+    /// let error = StorageError::of(Operation::Write, std::path::Path::new("a.toml"), 10, &full);
+    /// assert!(error.is_full() && error.to_string().starts_with("cannot write a.toml: "));
+    /// ```
+    pub fn of(op: Operation, path: &Path, needed: u64, e: &std::io::Error) -> StorageError {
+        error(op, path, needed, e)
+    }
+    /// Is there no room: for bytes, for the user's share of them, or for names?
     pub fn is_full(&self) -> bool {
-        matches!(self.kind, StorageErrorKind::Full { .. })
+        matches!(self.kind, StorageErrorKind::Full { .. } | StorageErrorKind::Quota { .. } | StorageErrorKind::NoInodes { .. })
+    }
+    /// What a program can act on: operation, path, and bytes needed and free where the disk is full.
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut told = serde_json::json!({ "operation": self.op.to_string(), "path": self.path.to_string_lossy() });
+        match &self.kind {
+            StorageErrorKind::Full { needed, free } => (told["needed"], told["free"]) = ((*needed).into(), (*free).into()),
+            StorageErrorKind::Quota { needed } => told["needed"] = (*needed).into(),
+            StorageErrorKind::NoInodes { free } => (told["free"], told["free_inodes"]) = ((*free).into(), 0.into()),
+            StorageErrorKind::Locked(process) => told["process"] = (*process).into(),
+            StorageErrorKind::Vanished(v) => told["now"] = v.now.as_ref().map(|p| p.to_string_lossy().into_owned()).into(),
+            _ => {}
+        }
+        told
     }
     /// Is there nothing at the path?
     pub fn is_not_found(&self) -> bool {
@@ -221,6 +273,14 @@ pub trait Storage: Send + Sync {
     fn remove_dir_all(&self, path: &Path) -> Result<()>;
     /// The bytes that are free where `path` is, if the disk says so.
     fn free(&self, path: &Path) -> Option<u64>;
+    /// What a folder is, whatever it is called: so that somebody who has it open notices that it was deleted, renamed or
+    /// replaced. None where the disk does not tell.
+    ///
+    /// # Errors
+    /// The disk's; there is no such folder.
+    fn identity(&self, _folder: &Path) -> Result<Option<Identity>> {
+        Ok(None)
+    }
     /// Keeps other processes out of a folder, through a file `.lock` in it, until the lock is dropped. It is an agreement:
     /// only those who lock are kept out.
     ///

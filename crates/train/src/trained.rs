@@ -1,18 +1,23 @@
 //! A model that a run has trained: found in its folder, built again from its description, filled with its weights.
 use crate::{
     Document, Failure, Objective, checkpoint,
-    dataset::{Inputs, Parts},
+    dataset::{self, Inputs, Parts},
     folder, model,
     storage::Disk,
 };
 use adamant_core::{Device, Tensor, no_grad, rng::philox};
-use adamant_data::{Dataset, Description, Target, Vocabulary};
+use adamant_data::{Columns, Dataset, Description, Target, Vocabulary};
 use adamant_formats::safetensors::SafeTensors;
 use adamant_nn::{Module, Sequential, Walk};
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 const TASK: &str = "task.json";
+/// Bytes of it: each character of a vocabulary stands in it.
+const MOST_TASK: u64 = 64 << 20;
 
 /// What a model is for, as far as its answers need names: `task.json` of the run folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -57,8 +62,8 @@ impl Task {
     }
     fn read(run: &Path) -> Result<Task, Failure> {
         let path = run.join(TASK);
-        let text = std::fs::read_to_string(&path).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
-        serde_json::from_str(&text).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))
+        let text = adamant_formats::regular::read_text(&path, MOST_TASK).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
+        serde_json::from_str(&text).map_err(|e| Failure::Input(format!("{}: {}", path.display(), adamant_formats::shown_reason(e.to_string()))))
     }
 }
 
@@ -72,6 +77,8 @@ pub struct Trained {
     pub task: Task,
     /// the file its weights are from
     pub weights: PathBuf,
+    /// what became of the columns of its table, if it learned from one
+    pub columns: Option<Arc<Columns>>,
     device: Device,
 }
 impl Trained {
@@ -94,16 +101,22 @@ impl Trained {
                 .ok_or_else(|| Failure::Input(format!("{}: no weights and no checkpoint yet", run.display())))?;
             (found.folder.join("model.safetensors"), found.snapshot.tensors.get("model").cloned().unwrap_or_default())
         };
-        model.load_state_dict(&state).map_err(|e| Failure::Input(format!("{}: {e}", weights.display())))?;
+        model.load_state_dict(&state).map_err(|e| Failure::Input(format!("{}: {}", weights.display(), e.kind())))?;
         model.eval();
-        Ok(Trained { task: Task::read(run)?, document, model, weights, device })
+        Ok(Trained { task: Task::read(run)?, columns: dataset::kept_columns(run)?, document, model, weights, device })
     }
-    /// The outputs for a batch of inputs, without a graph.
+    /// The outputs for a batch of inputs, without a graph; numbers in their own units.
     ///
     /// # Errors
     /// Inputs of another shape or dtype than the model takes.
     pub fn answer(&self, x: &Tensor) -> Result<Tensor, Failure> {
-        no_grad(|| Ok(self.model.forward(&x.to(self.device))?.ok()?))
+        no_grad(|| {
+            let outputs = self.model.forward(&x.to(self.device))?.ok()?;
+            Ok(match self.columns.as_ref().and_then(|c| c.target_scale()) {
+                Some(scale) => scale.restore(&outputs)?,
+                None => outputs,
+            })
+        })
     }
     /// The parts of the run's data, and what was learned from them. Paths are relative to `folder`.
     ///
@@ -112,7 +125,7 @@ impl Trained {
     pub fn data(&self, folder: &Path) -> Result<(Objective, Parts), Failure> {
         let root = self.document.root()?;
         let seed = root.size("seed")?.unwrap_or(0) as u64;
-        let parts = Parts::of(root.need("data", root.section("data")?)?, folder, seed)?;
+        let parts = Parts::with(root.need("data", root.section("data")?)?, folder, seed, self.columns.as_deref())?;
         Ok((Objective::of(&root, matches!(parts.train.describe().targets, Some(Target::Values(_))))?, parts))
     }
     /// Inputs from a file, prepared as those of the run's data were.
@@ -121,7 +134,7 @@ impl Trained {
     /// A file that cannot be read or is of another kind than the run's data.
     pub fn inputs(&self, path: &Path) -> Result<Inputs, Failure> {
         let root = self.document.root()?;
-        Inputs::of(&root.need("data", root.section("data")?)?, path)
+        Inputs::of(&root.need("data", root.section("data")?)?, path, self.columns.as_ref())
     }
 }
 

@@ -125,7 +125,7 @@ fn a_run_on_top_of_another_one() {
     let failure = Device::reference().scoped(|| Run::new(&other).folder(folder.path()).resume(true).train(&mut ())).unwrap_err();
     assert!(failure.to_string().ends_with("optimizer.lr changed; start a new run for that"), "{failure}");
     // A longer one is no other one.
-    let longer = document(&["epochs=6"]);
+    let longer = document(&["epochs=6", "schedule.on_extend=stretch"]);
     let report = Device::reference().scoped(|| Run::new(&longer).folder(folder.path()).resume(true).train(&mut ())).unwrap();
     assert_eq!((report.resumed, report.losses.len()), (Some(20), 6));
 }
@@ -137,4 +137,140 @@ fn a_dry_run_that_costs_or_leaves_something() {
     assert_eq!(dry.model_bytes, 4 * dry.parameters);
     assert!(dry.optimizer_bytes >= 2 * dry.model_bytes && dry.checkpoint_bytes == dry.model_bytes + dry.optimizer_bytes, "{dry}");
     assert!(dry.step_seconds > 0.0 && dry.loss.is_finite() && dry.to_string().contains("20 steps"), "{dry}");
+}
+
+/// Does something to the run folder after a step.
+struct Meddles<'a>(u64, Box<dyn Fn() + 'a>);
+impl Watch for Meddles<'_> {
+    fn step(&mut self, step: u64) {
+        if step == self.0 {
+            (self.1)();
+        }
+    }
+}
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_that_goes_on_beside_its_folder() {
+    type Meddle = fn(&Path, &Path);
+    let place = |folder: &Path| -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder).into_iter().flatten().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    // What is done to it, what the message says, what stands at its path afterwards.
+    let cases: [(&str, Meddle, &str, &[&str]); 6] = [
+        ("deleted", |run, _| fs::remove_dir_all(run).unwrap(), "it was deleted while it was written to, with all that it held", &[]),
+        ("renamed", |run, other| fs::rename(run, other).unwrap(), "/other; its newest checkpoint is ", &[]),
+        (
+            "replaced",
+            |run, other| {
+                fs::rename(run, other).unwrap();
+                fs::create_dir(run).unwrap();
+            },
+            "something else stands in its place, and was left alone; its newest checkpoint is ",
+            &[],
+        ),
+        (
+            "a file in its place",
+            |run, other| {
+                fs::rename(run, other).unwrap();
+                fs::write(run, "").unwrap();
+            },
+            "something else stands in its place",
+            &[],
+        ),
+        ("no log", |run, _| fs::remove_file(run.join("metrics.jsonl")).unwrap(), "metrics.jsonl: it was deleted", &["checkpoints"]),
+        ("no checkpoints", |run, _| fs::remove_dir_all(run.join("checkpoints")).unwrap(), "checkpoints: it was deleted", &["metrics.jsonl"]),
+    ];
+    for (name, meddle, says, left) in cases {
+        for warn in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let (run, other) = (folder.path().join("run"), folder.path().join("other"));
+            let document = document(&["checkpoint.background=false", if warn { "checkpoint.on_error=\"warn\"" } else { "checkpoint.on_error=\"stop\"" }]);
+            let mut watch = Meddles(9, Box::new(|| meddle(&run, &other)));
+            let done = Device::reference().scoped(|| Run::new(&document).folder(&run).train(&mut watch));
+            let told = match done {
+                Err(failure) => {
+                    assert_eq!(failure.exit_code(), 6, "{name}: {failure}");
+                    failure.to_string()
+                }
+                // Its checkpoints alone are what the policy lets a run go on without.
+                Ok(_) if warn && name == "no checkpoints" => continue,
+                Ok(_) => unreachable!("{name}: it went on"),
+            };
+            assert!(told.contains(says) && told.contains(&*run.to_string_lossy()), "{name}: {told}");
+            let there = place(&run);
+            assert!(there.is_empty() == left.is_empty() && left.iter().all(|l| there.contains(&l.to_string())), "{name}: {there:?}");
+            assert!(!there.contains(&(*["metrics.jsonl", "checkpoints"].iter().find(|n| !left.contains(n)).unwrap()).to_string()), "{name}: {there:?}");
+            // Where it was moved to, it goes on, to the same end.
+            if other.exists() {
+                assert!(told.contains("step-00000008"), "{told}");
+                let (again, whole) = (folder.path().join("other"), folder.path().join("whole"));
+                let go_on = |at: &Path, resume| Device::reference().scoped(|| Run::new(&document).folder(at).resume(resume).train(&mut ())).unwrap();
+                assert_eq!(go_on(&again, true).resumed, Some(8));
+                go_on(&whole, false);
+                for file in ["weights.safetensors", "metrics.jsonl"] {
+                    assert!(fs::read(again.join(file)).unwrap() == fs::read(whole.join(file)).unwrap(), "{name}: {file}");
+                }
+            }
+        }
+    }
+}
+/// Remembers what a person was told.
+#[derive(Default)]
+struct Warned(Vec<String>);
+impl Watch for Warned {
+    fn warn(&mut self, text: &str) {
+        self.0.push(text.into());
+    }
+}
+#[test]
+fn a_log_that_is_lost_and_takes_the_checkpoint_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    train(&whole, false, Interrupt::new(), &mut ()).unwrap();
+    let lines = fs::read_to_string(whole.join("metrics.jsonl")).unwrap();
+    let cut = |k: usize| move |path: &Path| fs::write(path, &fs::read(path).unwrap()[..k]).unwrap();
+    type Damage = Box<dyn Fn(&Path)>;
+    let cases: [(&str, Damage, usize); 6] = [
+        ("deleted", Box::new(|path| fs::remove_file(path).unwrap()), 1),
+        ("empty", Box::new(cut(0)), 1),
+        ("cut in a line", Box::new(cut(200)), 1),
+        ("zeros", Box::new(|path| fs::write(path, vec![0; 10_000]).unwrap()), 1),
+        ("longer", Box::new(|path| fs::write(path, [fs::read(path).unwrap(), b"{\"kind\":\"st".to_vec()].concat()).unwrap()), 0),
+        ("a line of rubbish", Box::new(|path| fs::write(path, fs::read_to_string(path).unwrap().replacen("\"kind\":\"step\"", "\"kind\"!\"step\"", 1)).unwrap()), 1),
+    ];
+    for (name, damage, warnings) in cases {
+        let run = folder.path().join(name);
+        let interrupt = Interrupt::new();
+        train(&run, false, interrupt.clone(), &mut StopAt(9, interrupt)).unwrap_err();
+        damage(&run.join("metrics.jsonl"));
+        let mut warned = Warned::default();
+        let report = train(&run, true, Interrupt::new(), &mut warned).unwrap();
+        assert_eq!((report.resumed, warned.0.len()), (Some(9), warnings), "{name}: {:?}", warned.0);
+        assert!(warned.0.iter().all(|w| w.contains("metrics.jsonl: ")), "{:?}", warned.0);
+        assert!(fs::read(run.join("weights.safetensors")).unwrap() == fs::read(whole.join("weights.safetensors")).unwrap(), "{name}");
+        // Every step after the checkpoint stands in the log as in the undisturbed one.
+        let log = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+        let after = |log: &str| log.lines().filter(|l| l.contains("\"step\":12") || l.contains("\"step\":20")).map(str::to_string).collect::<Vec<_>>();
+        assert_eq!(after(&log), after(&lines), "{name}");
+        let is_told = fs::read_to_string(run.join("report.html")).unwrap().contains("were lost before the run went on from there");
+        assert_eq!(is_told, warnings > 0 && name != "a line of rubbish", "{name}");
+    }
+}
+#[test]
+fn outputs_that_cannot_be_written_and_are_found_out_after_training() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    for (path, says) in [("none/w", "there is no such folder"), ("", "it names a folder"), (".", "a folder"), ("file/w", "is no folder")] {
+        let weights = format!("weights={:?}", if path.is_empty() { String::new() } else { folder.path().join(path).to_string_lossy().into_owned() });
+        let mut seen = Seen::default();
+        let document = document(&[&weights]);
+        let run = folder.path().join("run");
+        let failure = Device::reference().scoped(|| Run::new(&document).folder(&run).train(&mut seen)).unwrap_err();
+        let told = failure.to_string();
+        assert!(told.contains("`weights`: cannot write ") && told.contains(says), "{path}: {failure}");
+        assert!(failure.exit_code() == 2 && seen.0.is_empty() && !run.exists(), "{path}: {failure} {:?}", seen.0);
+        assert_eq!(Device::reference().scoped(|| dry_run(&document, Path::new(""))).unwrap_err().to_string(), told);
+    }
 }

@@ -1,27 +1,47 @@
-//! `cargo xtask bench compile-time`: what a build costs: from nothing, and after a change in the crate that all others
-//! know. A change is a new date of a file, so that sources stay as they are.
+//! `cargo xtask bench compile-time`: how long somebody waits who has the sources and nothing built: for the first training
+//! run, and for the chores. Each command gets a target folder of its own that is empty before and gone afterwards; what is
+//! downloaded is there before. The times stand in a record with the machine, in `docs/performance`, from which the page is
+//! made.
+//!
+//! With `--package` it is what a build of one costs: from nothing, and after a change in the crate that all others know. A
+//! change is a new date of a file, so that sources stay as they are.
+use super::performance::BUILDS;
 use crate::{exit::Exit, workspace};
+use adamant_bench::{
+    cli::out::appendable,
+    machine::Load,
+    place::Place,
+    record::{Case, Record},
+    render::time,
+};
 use serde::Serialize;
 use std::{
     fs::File,
-    path::Path,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
     time::{Instant, SystemTime},
 };
 
 /// What the command line says.
 #[derive(clap::Args)]
 pub struct Options {
-    /// The package that is built
-    #[arg(long, default_value = "adamant")]
-    package: String,
-    /// The file that changes
-    #[arg(long, default_value = "crates/core/src/lib.rs")]
-    change: std::path::PathBuf,
-    /// Optimised, as a release is
+    /// What cargo is told, timed from nothing; may be given again. Else the first run of a user, and the chores
+    #[arg(long, value_name = "WORDS", conflicts_with = "package")]
+    command: Vec<String>,
+    /// Append the record to this file
+    #[arg(long, value_name = "FILE", default_value = "docs/performance/builds.jsonl", conflicts_with = "package")]
+    record: PathBuf,
+    /// Time builds of this package instead: from nothing, after a change, without one
     #[arg(long)]
+    package: Option<String>,
+    /// The file that changes
+    #[arg(long, default_value = "crates/core/src/lib.rs", requires = "package")]
+    change: PathBuf,
+    /// Optimised, as a release is
+    #[arg(long, requires = "package")]
     release: bool,
     /// How often the build after a change is timed; the least counts
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, requires = "package")]
     rounds: usize,
     /// One JSON document instead of text
     #[arg(long)]
@@ -35,69 +55,177 @@ struct Report {
     after_a_change_s: f64,
     without_a_change_s: f64,
 }
+/// What people type first.
+const COLD: [&str; 2] = ["run --release -p adamant-cli -- train examples/digits/digits.toml", "xtask --help"];
+/// The target folders of the commands, below the project's.
+const FOLDER: &str = "target/bench/compile-time";
+type Ended = (Exit, String);
 
 /// Builds and reports.
 pub fn run(options: &Options) -> Exit {
-    if let Err(text) = workspace::packages(&[&options.package]) {
-        eprintln!("{text}");
-        return Exit::Usage;
+    let done = match &options.package {
+        Some(package) => changed(options, package),
+        None => cold(options),
+    };
+    done.map_or_else(
+        |(exit, text)| {
+            eprintln!("{text}");
+            exit
+        },
+        |()| Exit::Passed,
+    )
+}
+
+/// Times commands from nothing and records them.
+fn cold(options: &Options) -> Result<(), Ended> {
+    let file = workspace::root().join(&options.record);
+    // Before builds that take minutes.
+    appendable(&file)?;
+    let commands: Vec<&str> = if options.command.is_empty() { COLD.to_vec() } else { options.command.iter().map(String::as_str).collect() };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let place = Place::open("cpu", threads).map_err(|e| (Exit::Failed, e.to_string()))?;
+    let mut record = Record::begun(SystemTime::now(), place.settings(None, 0.0, 0.0, false));
+    if options.command.is_empty() {
+        // A connection is no part of a build.
+        succeed(workspace::cargo(&["fetch", "--quiet"]))?;
     }
+    for words in commands {
+        let ns = from_nothing(words)?;
+        if !options.json {
+            println!("cargo {words}: {} from nothing", time(ns));
+        }
+        record.cases.push(Case::new(format!("cargo {words}"), BUILDS).sampled(vec![ns], vec![0.0], 1));
+    }
+    record.load_after = Load::now();
+    record.append(&file).map_err(|e| (Exit::Unwritable, e.to_string()))?;
+    if options.json {
+        let times: Vec<_> = record.cases.iter().map(|c| serde_json::json!({ "command": c.workload, "seconds": c.median_ns().map(|ns| ns * 1e-9) })).collect();
+        println!("{}", serde_json::json!({ "machine": record.machine, "builds": times }));
+    }
+    Ok(())
+}
+/// Nanoseconds of a cargo command in a target folder in which nothing is.
+fn from_nothing(words: &str) -> Result<f64, Ended> {
+    let folder = workspace::root().join(FOLDER);
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut words: Vec<String> = words.split_whitespace().map(String::from).collect();
+    if words.iter().any(|w| w == "train") {
+        // The run's folder goes with the target folder.
+        words.extend(["--run".into(), folder.join("run").to_string_lossy().into_owned()]);
+    }
+    let mut command = workspace::cargo(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    command.env("CARGO_TARGET_DIR", &folder).stdin(Stdio::null()).stdout(Stdio::null());
+    let start = Instant::now();
+    let done = succeed(command);
+    let ns = start.elapsed().as_secs_f64() * 1e9;
+    let _ = std::fs::remove_dir_all(&folder);
+    done.map(|()| ns)
+}
+fn succeed(mut command: Command) -> Result<(), Ended> {
+    let status = command.status().map_err(|e| (Exit::Failed, format!("cargo: {e}")))?;
+    let said = || command.get_args().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
+    if status.success() { Ok(()) } else { Err((Exit::Failed, format!("cargo {}: {status}", said()))) }
+}
+
+/// Builds of one package.
+fn changed(options: &Options, package: &str) -> Result<(), Ended> {
+    workspace::packages(&[package]).map_err(|text| (Exit::Usage, text))?;
     // Before the build from nothing, which takes minutes.
     let change = workspace::root().join(&options.change);
     if !change.is_file() {
-        eprintln!("{} is no file", change.display());
-        return Exit::Unreadable;
+        return Err((Exit::Unreadable, format!("{} is no file", change.display())));
     }
-    match measure(options) {
-        Ok(report) if options.json => println!("{}", serde_json::json!(report)),
-        Ok(r) => {
-            let profile = if r.release { "release" } else { "dev" };
-            println!(
-                "{} ({profile}): {:.1} s from nothing, {:.1} s after a change, {:.2} s without one",
-                r.package, r.from_nothing_s, r.after_a_change_s, r.without_a_change_s
-            );
-        }
-        Err(text) => {
-            eprintln!("{text}");
-            return Exit::Failed;
-        }
+    let r = measure(options, package, &change)?;
+    if options.json {
+        println!("{}", serde_json::json!(r));
+        return Ok(());
     }
-    Exit::Passed
+    let profile = if r.release { "release" } else { "dev" };
+    println!(
+        "{} ({profile}): {:.1} s from nothing, {:.1} s after a change, {:.2} s without one",
+        r.package, r.from_nothing_s, r.after_a_change_s, r.without_a_change_s
+    );
+    Ok(())
 }
-fn measure(options: &Options) -> Result<Report, String> {
-    let folder = workspace::root().join("target/bench/compile-time");
+fn measure(options: &Options, package: &str, change: &Path) -> Result<Report, Ended> {
+    let folder = workspace::root().join(FOLDER);
     let _ = std::fs::remove_dir_all(&folder);
-    let build = || build(options, &folder);
+    let build = || -> Result<f64, Ended> {
+        let start = Instant::now();
+        let mut command = workspace::cargo(&["build", "--quiet", "--package", package]);
+        if options.release {
+            command.arg("--release");
+        }
+        command.env("CARGO_TARGET_DIR", &folder);
+        succeed(command).map(|()| start.elapsed().as_secs_f64())
+    };
     let from_nothing_s = build()?;
-    let path = workspace::root().join(&options.change);
     let mut after_a_change_s = f64::INFINITY;
     for _ in 0..options.rounds.max(1) {
-        File::options().append(true).open(&path).and_then(|f| f.set_modified(SystemTime::now())).map_err(|e| format!("{}: {e}", path.display()))?;
+        let touched = File::options().append(true).open(change).and_then(|f| f.set_modified(SystemTime::now()));
+        touched.map_err(|e| (Exit::Failed, format!("{}: {e}", change.display())))?;
         after_a_change_s = after_a_change_s.min(build()?);
     }
     let without_a_change_s = build()?;
     let _ = std::fs::remove_dir_all(&folder);
-    Ok(Report { package: options.package.clone(), release: options.release, from_nothing_s, after_a_change_s, without_a_change_s })
-}
-/// Seconds of one build.
-fn build(options: &Options, folder: &Path) -> Result<f64, String> {
-    let start = Instant::now();
-    let mut command = workspace::cargo(&["build", "--quiet", "--package", &options.package]);
-    if options.release {
-        command.arg("--release");
-    }
-    let status = command.env("CARGO_TARGET_DIR", folder).status().map_err(|e| format!("cargo: {e}"))?;
-    if status.success() { Ok(start.elapsed().as_secs_f64()) } else { Err(format!("{} cannot be built", options.package)) }
+    Ok(Report { package: package.into(), release: options.release, from_nothing_s, after_a_change_s, without_a_change_s })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+    fn exit(words: &[&str]) -> Exit {
+        run(&Line::parse_from(["compile-time"].iter().chain(words)).options)
+    }
     #[test]
     fn a_build_of_minutes_before_a_wrong_name_is_told() {
-        let options = |package: &str, change: &str| Options { package: package.into(), change: change.into(), release: false, rounds: 1, json: false };
-        assert_eq!(run(&options("nothing", "crates/core/src/lib.rs")), Exit::Usage);
-        assert_eq!(run(&options("adamant", "crates/core/src/gone.rs")), Exit::Unreadable);
+        let folder = tempfile::tempdir().unwrap();
+        let inside_a_file = folder.path().join("x/builds.jsonl");
+        std::fs::write(folder.path().join("x"), "").unwrap();
+        for (words, want) in [
+            (&["--package", "nothing"][..], Exit::Usage),
+            (&["--package", "adamant", "--change", "crates/core/src/gone.rs"], Exit::Unreadable),
+            (&["--record", inside_a_file.to_str().unwrap()], Exit::Unwritable),
+        ] {
+            assert_eq!(exit(words), want, "{words:?}");
+        }
+    }
+    /// A program of one line, so that it is built in a moment.
+    #[test]
+    fn a_command_that_finds_something_built_or_is_not_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        std::fs::create_dir(folder.path().join("src")).unwrap();
+        put("Cargo.toml", "[package]\nname = \"tiny\"\nedition = \"2024\"\n[workspace]\n");
+        put("src/main.rs", "fn main() { std::process::exit(std::env::args().count() as i32 - 1) }\n");
+        // Tells each time that it is built.
+        put(
+            "build.rs",
+            "use std::{fs::File, io::Write};\nfn main() { let mut f = File::options().create(true).append(true).open(\"built\").unwrap(); \
+             writeln!(f, \"once\").unwrap(); println!(\"cargo:rerun-if-changed=build.rs\") }\n",
+        );
+        let (manifest, record) = (folder.path().join("Cargo.toml"), folder.path().join("builds.jsonl"));
+        let words = |more: &str| format!("run --quiet --manifest-path {} {more}", manifest.display());
+        let timed = |more: &str| exit(&["--record", record.to_str().unwrap(), "--command", &words(more), "--json"]);
+        assert_eq!((timed(""), timed("")), (Exit::Passed, Exit::Passed));
+        let records = Record::read(&record).unwrap();
+        assert_eq!(records.len(), 2);
+        for r in &records {
+            assert!(r.cases[0].workload.starts_with("cargo run --quiet") && r.cases[0].samples_ns.len() == 1, "{:?}", r.cases);
+            assert!(r.cases[0].implementation == BUILDS && !r.machine.cpu.is_empty());
+        }
+        let built = || std::fs::read_to_string(folder.path().join("built")).unwrap().lines().count();
+        assert_eq!(built(), 2, "the second found what the first had built");
+        assert!(!workspace::root().join(FOLDER).exists() && !folder.path().join("target").exists());
+        // A command that fails has no time.
+        assert_eq!(timed("-- failed"), Exit::Failed);
+        assert_eq!(Record::read(&record).unwrap().len(), 2);
     }
 }

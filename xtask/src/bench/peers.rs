@@ -101,7 +101,7 @@ fn measure(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     let mut subjects = vec![Subject { name: "adamant".into(), ..own }, compiled];
     subjects.extend(found::peers(options)?);
     let mut sides = started(subjects)?;
-    let plan = Plan { budget, rounds: options.rounds.max(1), settle: Duration::from_millis(options.settle), fewest: 5, ..Plan::default() };
+    let plan = Plan { budget, rounds: options.rounds.max(1), settle: Duration::from_millis(options.settle), fewest: 5, long_once: true, ..Plan::default() };
     let (began, before) = (SystemTime::now(), Load::now());
     let mut all = Vec::new();
     for workload in &chosen {

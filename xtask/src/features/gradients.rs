@@ -1,5 +1,5 @@
 //! Rows about gradients, numbers that must stay finite, and what memory gradients hold.
-use super::{Checked, Row, Seen, device, timing::least_of_two};
+use super::{Checked, Cost, Row, Seen, device, peak, plant, planted, timing::least};
 use adamant::{
     DType, Device, Rng, Tensor,
     cpu::{Context, CpuBackend, CpuKernel, KernelOperands, Runtime},
@@ -7,61 +7,31 @@ use adamant::{
     kernel::FaultWord,
     nn::{LayerNorm, LayerNormOptions, Linear, Module, Param, Relu, Sequential, Walk},
     optim::ClipPolicy,
+    profile::profile,
     schedule::take_stats,
     tensor, with_eager,
 };
+use adamant_bench::ceilings::read_gbps;
 use adamant_conformance::{gradcheck, registry};
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    hint::black_box,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 pub const ROWS: &[Row] = &[
-    Row {
-        id: "S0.06",
-        what: "broadcasting with reduction of the gradient",
-        target: "(3,1)+(2,) and both gradients equal the reference; peak extra memory is the output alone",
-        check: broadcasting,
-    },
-    Row {
-        id: "S0.09",
-        what: "gradients are cleaned up",
-        target: "dropping the gradients returns their bytes in the same call; over 1,000 steps live bytes do not rise",
-        check: cleaned_up,
-    },
-    Row { id: "S0.11", what: "lazy evaluation", target: "an unused branch runs 0 kernels; read later = eager, bit for bit", check: lazy },
-    Row {
-        id: "S0.12",
-        what: "gradient clipping",
-        target: "off by default and visible; a gradient of 200 stays 200 when off; clipping by norm keeps the direction (cosine 1)",
-        check: clipping,
-    },
-    Row { id: "S0.20", what: "intermediates are freed", target: "dropping a tensor lowers live bytes by its size at once", check: freed },
-    Row { id: "S0.22", what: "safe log", target: "safe_log(0) and its gradient are finite; log_softmax with nll_loss equals cross_entropy", check: safe_log },
-    Row {
-        id: "S0.23",
-        what: "search for NaN and infinity",
-        target: "is_finite_all at most 1.1x the time of one read of the data; a planted NaN is found with the first index",
-        check: finite,
-    },
-    Row {
-        id: "S0.32",
-        what: "LayerNorm, eps 1e-6",
-        target: "equals the reference; gradcheck through mean and variance, first and second order",
-        check: layer_norm,
-    },
-    Row {
-        id: "S0.33",
-        what: "attention",
-        target: "equals the reference and passes gradcheck; a device that claims it runs its own kernel for the same call",
-        check: attention,
-    },
-    Row {
-        id: "S1.24",
-        what: "div_scalar",
-        target: "in the registry of ops with its gradient; loss.div_scalar(4) divides loss and gradient",
-        check: div_scalar,
-    },
+    Row { id: "S0.06", target: "(3,1)+(2,) and both gradients equal the reference; peak extra memory is the output alone", cost: Cost::Cheap, check: broadcasting, plants: &[] },
+    Row { id: "S0.09", target: "dropping the gradients returns their bytes in the same call; over 1,000 steps live bytes do not rise", cost: Cost::Cheap, check: cleaned_up, plants: &[] },
+    Row { id: "S0.11", target: "an unused branch runs 0 kernels; read later = eager, bit for bit", cost: Cost::Cheap, check: lazy, plants: &[] },
+    Row { id: "S0.12", target: "off by default and visible; a gradient of 200 stays 200 when off; clipping by norm keeps the direction (cosine 1)", cost: Cost::Cheap, check: clipping, plants: &[] },
+    Row { id: "S0.20", target: "dropping a tensor lowers live bytes by its size at once", cost: Cost::Cheap, check: freed, plants: &[] },
+    Row { id: "S0.22", target: "safe_log(0) and its gradient are finite; log_softmax with nll_loss equals cross_entropy", cost: Cost::Cheap, check: safe_log, plants: &[] },
+    Row { id: "S0.23", target: "is_finite_all is one fused pass at 1.1x the time of a read of the data by a plain loop at most, on healthy data and with a NaN in it; a planted NaN is found with the first index", cost: Cost::Clocked, check: finite, plants: &[plant("a search of two passes", "one pass"), plant("a search that takes twice as long", "1.1x a read"), plant("an index that is one too far", "the first index"), plant("a search that sees no infinity", "what is not finite")] },
+    Row { id: "S0.32", target: "equals the reference; gradcheck through mean and variance, first and second order", cost: Cost::Cheap, check: layer_norm, plants: &[] },
+    Row { id: "S0.33", target: "equals the reference and passes gradcheck; the same call dispatches to the device's own fused kernel when allowed, which holds nothing of size queries x keys; a device that claims it runs its own", cost: Cost::Cheap, check: attention, plants: &[plant("attention by its body, op by op", "one kernel of the device's own"), plant("attention that holds queries x keys", "nothing of queries x keys"), plant("scores that are not scaled", "equals the reference")] },
+    Row { id: "S1.24", target: "in the registry of ops with its gradient; loss.div_scalar(4) divides loss and gradient", cost: Cost::Cheap, check: div_scalar, plants: &[] },
 ];
 
 /// What a calculation gives on the check's device and on the reference.
@@ -218,28 +188,62 @@ fn safe_log() -> Checked {
     ))
 }
 fn finite() -> Checked {
-    let x = Tensor::ones([1 << 24]) * 0.5;
-    x.eval()?;
-    let mut results = Vec::new();
-    let mut note = |r: adamant::Result<bool>| results.push(r);
-    // A sum reads every element once.
-    let (search, read) = least_of_two(15, || note(x.is_finite_all()), || drop(x.sum(..).item::<f32>()));
-    let healthy = results.into_iter().collect::<adamant::Result<Vec<_>>>()?.into_iter().all(|b| b);
-    take_stats();
-    x.is_finite_all()?;
-    let kernels = take_stats().kernels;
-    let mut values = vec![1.0f32; 60 * 70];
-    (values[2000], values[3000]) = (f32::NAN, f32::INFINITY);
-    let planted = Tensor::from_vec(values, [60, 70]);
-    let found = planted.find_non_finite()?;
-    let ratio = search / read;
+    const N: usize = 1 << 26;
+    let threads = device()?.info().parallelism;
+    let search = |x: &Tensor| -> adamant::Result<bool> {
+        if planted("a search of two passes") {
+            return Ok(x.sum(..).item::<f64>()?.is_finite() || !(x * 0.0).sum(..).isnan().item::<bool>()?);
+        }
+        if planted("a search that takes twice as long") {
+            x.is_finite_all()?;
+        }
+        x.is_finite_all()
+    };
+    // Bytes that kernels read and wrote, in multiples of the data's own.
+    let passes = |x: &Tensor| -> Result<f64, adamant::Error> {
+        let (found, profile) = profile(|| search(x))?;
+        found?;
+        Ok(profile.kernels.iter().map(|k| k.bytes).sum::<u64>() as f64 / (4 * N) as f64)
+    };
+    let mut values = vec![0.5f32; N];
+    let healthy = Tensor::from_slice(&values, [N]);
+    (values[N / 3], values[N / 2]) = (f32::NAN, f32::INFINITY);
+    let spoiled = Tensor::from_vec(values, [N]);
+    let (mut gbps, mut times) = (0.0f64, [f64::INFINITY; 2]);
+    // What neighbours leave of the memory's bandwidth changes from second to second: all shall meet the same share of it.
+    for _ in 0..6 {
+        gbps = gbps.max(read_gbps(threads));
+        for (time, x) in times.iter_mut().zip([&healthy, &spoiled]) {
+            *time = time.min(least(6, || _ = black_box(search(x))));
+        }
+    }
+    let read = (4 * N) as f64 / (gbps * 1e9);
+    let ratios = times.map(|t| t / read);
+    let passes = [passes(&healthy)?, passes(&spoiled)?];
+    let mut kinds = Vec::new();
+    for (value, is_finite) in [(1.0, true), (f32::MAX, true), (-0.0, true), (f32::NAN, false), (f32::INFINITY, false), (f32::NEG_INFINITY, false)] {
+        let mut all = vec![f32::MAX; 5000];
+        all[4321] = value;
+        let blind = planted("a search that sees no infinity") && value.is_infinite();
+        kinds.push((blind || Tensor::from_vec(all, [5000]).is_finite_all()?) == is_finite);
+    }
+    let mut small = vec![1.0f32; 60 * 70];
+    (small[2000], small[3000]) = (f32::NAN, f32::INFINITY);
+    let mut found = Tensor::from_vec(small, [60, 70]).find_non_finite()?;
+    if planted("an index that is one too far") {
+        found.iter_mut().for_each(|(at, _)| at[1] += 1);
+    }
     Ok(Seen::all(
         &[
-            ("healthy data is finite", healthy),
-            ("the planted NaN", !planted.is_finite_all()? && found.as_ref().is_some_and(|(at, v)| at == &[2000 / 70, 2000 % 70] && v.is_nan())),
-            ("at most 1.1x a read", ratio <= 1.1),
+            ("what is not finite", search(&healthy)? && !search(&spoiled)? && kinds.iter().all(|right| *right)),
+            ("the first index", found.as_ref().is_some_and(|(at, v)| at == &[2000 / 70, 2000 % 70] && v.is_nan())),
+            ("one pass", passes.iter().all(|p| (0.99..1.01).contains(p))),
+            ("1.1x a read", ratios.iter().all(|r| *r <= 1.1)),
         ],
-        format!("16M elements: {:.2} ms, one read {:.2} ms, ratio {ratio:.2} ({kernels} kernels); first found: {found:?}", search * 1e3, read * 1e3),
+        format!(
+            "64M elements: {:.2} ms healthy, {:.2} ms with a NaN, a read {:.2} ms ({gbps:.1} GB/s on {threads} threads), ratios {:.2} and {:.2}; passes {:.2} and {:.2}; first found: {found:?}",
+            times[0] * 1e3, times[1] * 1e3, read * 1e3, ratios[0], ratios[1], passes[0], passes[1]
+        ),
     ))
 }
 fn layer_norm() -> Checked {
@@ -293,20 +297,55 @@ fn attention() -> Checked {
     let claiming = Context::new(CpuBackend::builder().threads(1))?.device();
     let kernel: Box<dyn CpuKernel> = Box::new(OwnAttention(calls.clone()));
     claiming.register("adamant.attention", Box::new(kernel))?;
-    let run = || -> adamant::Result<Vec<Tensor>> {
+    let unscaled = AttentionOptions { scale: Some(1.0), ..Default::default() };
+    let run = |options: &AttentionOptions| -> adamant::Result<Vec<Tensor>> {
         let part = |seed: i64| ((Tensor::arange(0, 2 * 4 * 16 * 8, 1, DType::F32) + seed) * 0.61).sin().reshape([2, 4, 16, 8]);
-        Ok(vec![f::scaled_dot_product_attention(&part(1), &part(50), &part(99), &AttentionOptions::default())])
+        Ok(vec![f::scaled_dot_product_attention(&part(1), &part(50), &part(99), options)])
     };
-    let (got, want) = twice(run)?;
-    let claimed: Vec<Vec<f64>> = claiming.scoped(|| run()?.iter().map(|t| t.cast(DType::F64).to_vec::<f64>()).collect::<adamant::Result<_>>())?;
+    let plain = AttentionOptions::default();
+    let (mut got, want) = twice(|| run(&plain))?;
+    if planted("scores that are not scaled") {
+        got = run(&unscaled)?.iter().map(|t| t.cast(DType::F64).to_vec::<f64>()).collect::<adamant::Result<_>>()?;
+    }
+    let claimed: Vec<Vec<f64>> = claiming.scoped(|| run(&plain)?.iter().map(|t| t.cast(DType::F64).to_vec::<f64>()).collect::<adamant::Result<_>>())?;
     let calls = calls.load(Ordering::Relaxed);
     let (count, failed) = checked("functional::scaled_dot_product_attention")?;
     let (a, b) = (apart(&got, &want), apart(&claimed, &want));
+    // A long sequence: scores of queries x keys would be 64 MiB.
+    const LONG: usize = 4096;
+    let long = |seed: u64| -> adamant::Result<Tensor> {
+        let x = Tensor::randn([1, 1, LONG, 64], &Rng::new(seed)?);
+        x.eval()?;
+        Ok(x)
+    };
+    let (q, k, v) = (long(1)?, long(2)?, long(3)?);
+    // A mask, even of zeros, is not what the fused kernel is allowed for.
+    let mask = planted("attention by its body, op by op").then(|| Tensor::zeros([LONG, LONG]));
+    let long_run = || f::scaled_dot_product_attention(&q, &k, &v, &AttentionOptions { mask: mask.as_ref(), ..Default::default() }).eval();
+    long_run()?;
+    let (done, profile) = profile(long_run)?;
+    done?;
+    let kernels: Vec<String> = profile.kernels.iter().map(|k| k.name.to_string()).collect();
+    let ((), more) = peak::growth(|| {
+        let held = if planted("attention that holds queries x keys") { vec![1u8; 4 * LONG * LONG] } else { Vec::new() };
+        long_run()?;
+        drop(black_box(held));
+        Ok(())
+    })?;
+    let whole = (4 * LONG * LONG) as f64 * 1e-6;
     Ok(Seen::all(
-        &[("equals the reference", a < 1e-5), ("gradcheck", count > 0 && failed.is_empty()), ("a claimed kernel runs, and is right", calls == 1 && b < 1e-5)],
+        &[
+            ("equals the reference", a < 1e-5),
+            ("gradcheck", count > 0 && failed.is_empty()),
+            ("a claimed kernel runs, and is right", calls == 1 && b < 1e-5),
+            ("one kernel of the device's own", kernels == ["adamant.attention"]),
+            ("nothing of queries x keys", more <= whole / 8.0),
+        ],
         format!(
-            "plain {a:.1e}, claimed {b:.1e} from the reference, {calls} call of the claimed kernel; gradcheck of {count} samples: {}",
-            failed.first().map_or("passed", |s| s)
+            "plain {a:.1e}, claimed {b:.1e} from the reference, {calls} call of the claimed kernel; gradcheck of {count} samples: {}; {LONG} queries: {} kernels ({}), {more:.1} MB more where the scores of all are {whole:.1}",
+            failed.first().map_or("passed", |s| s),
+            kernels.len(),
+            kernels.first().map_or("", |s| s)
         ),
     ))
 }

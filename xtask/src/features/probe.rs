@@ -1,25 +1,34 @@
 //! What this program says of itself when a check starts it again: in another environment, under another affinity, built
 //! with another feature. One JSON document on stdout.
+use super::{plant, planted};
 use crate::exit::Exit;
 use adamant::{
-    DType, Device, Result, Tensor,
-    cpu::{Context, CpuBackend, Isa, trace::trace},
+    Composite, DType, Device, ErrorKind, Result, Tensor,
+    cpu::{Context, CpuBackend, CpuKernel, Isa, KernelOperands, Runtime, trace::trace},
+    kernel::{FaultWord, KernelKind},
 };
-use adamant_conformance::suite;
+use adamant_conformance::{
+    plain,
+    suite::{self, Report},
+};
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     error::Error,
     process::Command,
-    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
 };
+
+/// Graphs of the fuzzer's slice.
+const GRAPHS: usize = 300;
+/// How often each device is timed.
+const ROUNDS: usize = 12;
 
 /// Answers on stdout.
 pub fn answer(probe: &str) -> Exit {
     let answer = match probe {
         "device" => describe(),
         "conformance" => conformance(),
-        "runnable" => runnable(),
         "sizes" => sizes(),
         "devices" => devices(),
         _ => {
@@ -40,7 +49,11 @@ pub fn answer(probe: &str) -> Exit {
 }
 /// Asks a program that is this one, or another build of it.
 pub fn ask(mut command: Command, probe: &str) -> std::result::Result<Value, Box<dyn Error>> {
-    let output = command.args(["features", "--probe", probe]).output()?;
+    command.args(["features", "--probe", probe]);
+    if let Some(fault) = plant::current() {
+        command.args(["--planted", &fault]);
+    }
+    let output = command.output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).trim().into());
     }
@@ -76,27 +89,79 @@ fn describe() -> Result<Value> {
     let ran: Vec<Value> = ran.iter().map(|r| json!({ "kernel": r.kernel, "by": r.by, "threads": r.threads })).collect();
     Ok(json!({ "device": details(shared), "builder": details(set), "ran": ran }))
 }
-/// The conformance suite's comparison of every public function with the reference, on the instruction set in force.
+/// What modes of the conformance suite found on a device: how many checks were made, what failed, and what the device said
+/// without right that it cannot do.
+fn judged(device: Device, modes: &[fn(Device) -> Report]) -> Value {
+    let reports: Vec<Report> = modes.iter().map(|mode| mode(device)).collect();
+    let refused: BTreeSet<&String> = reports.iter().flat_map(|r| r.unsupported.keys()).collect();
+    let complaints: Vec<String> = reports.iter().flat_map(Report::complaints).collect();
+    let checks: Vec<usize> = reports.iter().map(|r| r.checks).collect();
+    json!({ "device": device.to_string(), "checks": checks, "complaints": complaints, "refused": refused })
+}
+/// A device that gives up on half of the kinds of kernels, and passes all that is left.
+fn refusing() -> Device {
+    plain::refusing(2048, usize::MAX, |kind| !matches!(kind, KernelKind::Map { .. } | KernelKind::Reduce { .. } | KernelKind::Copy))
+}
+/// A kernel that leaves zeros where the gradients should be.
+struct Zeros;
+impl CpuKernel for Zeros {
+    fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
+        dtypes.iter().all(|d| *d == DType::F64)
+    }
+    fn run(&self, _: &dyn Composite, operands: &mut KernelOperands<'_, '_, '_>, _: &Runtime, _: &FaultWord) -> std::result::Result<(), ErrorKind> {
+        operands.output::<f64>(0)?.fill(0.0);
+        Ok(())
+    }
+}
+/// A device whose softmax is right and whose gradient of it is zero.
+fn without_gradient() -> Result<Device> {
+    let device = Context::new(CpuBackend::builder())?.device();
+    let kernel: Box<dyn CpuKernel> = Box::new(Zeros);
+    device.register("adamant.softmax_backward", Box::new(kernel))?;
+    Ok(device)
+}
+/// The whole conformance suite, on the instruction set in force.
 fn conformance() -> Result<Value> {
+    let modes: [fn(Device) -> Report; 9] = [
+        suite::correctness,
+        suite::errors,
+        suite::gradients,
+        suite::special_values,
+        suite::faults,
+        suite::in_place,
+        suite::cuts,
+        suite::threads,
+        |device| suite::fuzzing(device, GRAPHS),
+    ];
     let device = Device::cpu()?;
-    let reports = [suite::correctness(device), suite::special_values(device)];
-    let failures: Vec<String> = reports.iter().flat_map(|r| &r.failures).map(ToString::to_string).collect();
-    Ok(json!({
-        "isa": details(device).get("isa"),
-        "current": format!("{:?}", Isa::current()).to_lowercase(),
-        "checks": reports.iter().map(|r| r.checks).sum::<usize>(),
-        "failures": failures,
-    }))
+    let report = if planted("a backend that refuses half of its kernels") { judged(refusing(), &modes[..1]) } else { judged(device, &modes) };
+    Ok(json!({ "isa": details(device).get("isa"), "current": format!("{:?}", Isa::current()).to_lowercase(), "report": report }))
+}
+/// Seconds of the work that `Device::for_size` is documented to choose by, on a clock of our own.
+fn work(device: Device, elements: usize) -> Result<f64> {
+    let side = elements.isqrt().clamp(1, 256);
+    device.scoped(|| {
+        let (x, square) = (Tensor::full([elements], 0.5, DType::F32), Tensor::full([side, side], 0.5, DType::F32));
+        x.eval()?;
+        square.eval()?;
+        let begun = Instant::now();
+        ((&x * 1.5 + 0.25).tanh().sum(..) + square.matmul(&square).sum(..)).item::<f32>()?;
+        Ok(begun.elapsed().as_secs_f64())
+    })
 }
 /// For three sizes: the device that is chosen, and how many times as long as the fastest it takes.
 fn sizes() -> Result<Value> {
     let each = [1_000, 100_000, 4_000_000].map(|elements| {
-        let chosen = Device::for_size(elements)?;
-        let mut times = Vec::new();
-        for (_, device) in Device::available() {
-            let device = device?;
-            times.push((device, device.time_of(elements)?.as_secs_f64()));
+        let devices: Vec<Device> = Device::available().into_iter().filter_map(|(_, device)| device.ok()).collect();
+        let mut times: Vec<(Device, f64)> = devices.iter().map(|d| (*d, f64::INFINITY)).collect();
+        // In turn, so that all meet the same machine; the first round plans and compiles.
+        for _ in 0..=ROUNDS {
+            for (device, least) in &mut times {
+                *least = least.min(work(*device, elements)?);
+            }
         }
+        let slowest = times.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|t| t.0);
+        let chosen = if planted("the slowest device is chosen") { slowest.unwrap_or(Device::cpu()?) } else { Device::for_size(elements)? };
         let best = times.iter().map(|t| t.1).fold(f64::INFINITY, f64::min);
         let own = times.iter().find(|t| t.0 == chosen).map_or(f64::INFINITY, |t| t.1);
         let times: BTreeMap<String, f64> = times.iter().map(|(d, t)| (d.to_string(), *t)).collect();
@@ -104,7 +169,7 @@ fn sizes() -> Result<Value> {
     });
     Ok(Value::Array(each.into_iter().collect::<Result<_>>()?))
 }
-/// Every device that is there against the reference, and tensors of every dtype from each to each and back.
+/// Every device that is there against the reference, gradients too, and tensors of every dtype from each to each and back.
 fn devices() -> Result<Value> {
     let (mut there, mut absent) = (Vec::new(), Vec::new());
     for (name, found) in Device::available() {
@@ -113,14 +178,13 @@ fn devices() -> Result<Value> {
             Err(e) => absent.push(format!("{name}: {}", e.kind())),
         }
     }
-    let checked: Vec<Value> = there
-        .iter()
-        .map(|&device| {
-            let reports = [suite::correctness(device), suite::special_values(device)];
-            let failures: Vec<String> = reports.iter().flat_map(|r| &r.failures).map(ToString::to_string).collect();
-            json!({ "device": device.to_string(), "checks": reports.iter().map(|r| r.checks).sum::<usize>(), "failures": failures })
-        })
-        .collect();
+    if planted("a backend that refuses half of its kernels") {
+        there = vec![refusing(), Device::cpu()?];
+    } else if planted("a device whose gradient of softmax is zero") {
+        there = vec![without_gradient()?, Device::cpu()?];
+    }
+    let modes: [fn(Device) -> Report; 3] = [suite::correctness, suite::special_values, suite::gradients];
+    let checked: Vec<Value> = there.iter().map(|&device| judged(device, &modes)).collect();
     there.push(Device::reference());
     let (mut transfers, mut changed) = (0, 0);
     for &from in &there {
@@ -128,6 +192,7 @@ fn devices() -> Result<Value> {
             for dtype in DType::ALL {
                 let x = Tensor::from_vec_on((0..61).map(|k| (k * 37 % 64) as f32).collect(), [61], Device::reference()).cast(dtype);
                 let there = x.to(from).to(to);
+                let there = if planted("a transfer that loses a value") && from != to { there * 0.0 } else { there };
                 let same = there.to_vec_as::<f64>()? == x.to_vec_as::<f64>()?;
                 transfers += 1;
                 changed += usize::from(!same || there.dtype()? != dtype);
@@ -135,36 +200,4 @@ fn devices() -> Result<Value> {
         }
     }
     Ok(json!({ "devices": checked, "absent": absent, "transfers": transfers, "changed": changed }))
-}
-/// The most threads of this process that were able to run at one time, while it computed large products.
-fn runnable() -> Result<Value> {
-    let device = Device::cpu()?;
-    product(device, 512)?;
-    let done = AtomicBool::new(false);
-    let (most, all) = std::thread::scope(|scope| {
-        let watch = scope.spawn(|| {
-            let own = std::fs::read_link("/proc/thread-self").ok().and_then(|p| p.file_name().map(|n| n.to_owned()));
-            let (mut most, mut all) = (0, 0);
-            while !done.load(Ordering::Relaxed) {
-                let threads: Vec<_> = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten().map(|e| e.file_name()).collect();
-                let running = threads.iter().filter(|t| Some(*t) != own.as_ref()).filter(|t| {
-                    let stat = std::fs::read_to_string(std::path::Path::new("/proc/self/task").join(t).join("stat")).unwrap_or_default();
-                    stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('R'))
-                });
-                most = most.max(running.count());
-                all = all.max(threads.len());
-                std::thread::yield_now();
-            }
-            (most, all)
-        });
-        for _ in 0..20 {
-            if product(device, 768).is_err() {
-                break;
-            }
-        }
-        done.store(true, Ordering::Relaxed);
-        watch.join().unwrap_or_default()
-    });
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-    Ok(json!({ "runnable": most, "threads": all, "cores": cores, "device": details(device) }))
 }

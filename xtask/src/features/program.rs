@@ -1,58 +1,39 @@
 //! Rows about the training program and what it is made of: evaluation, accumulation, memory of whole runs, verbs.
-use super::{Checked, Row, Seen, device};
+use super::{Checked, Cost, Row, Seen, device, peak, plant, planted};
 use crate::workspace;
 use adamant::{
     DType, Rng, Tensor,
-    data::{Labelled, Rows, examples, in_batches},
+    data::{BadRecord, Dataset, Description, Labelled, Place, Rows, examples, in_batches},
     functional,
     nn::{Linear, Module, Relu, Sequential, Walk, manual_seed},
     no_grad,
     optim::{ClipPolicy, GradAccumulator, Optimizer, Sgd, UpdateRule},
 };
 use adamant_train::{EvaluateOptions, Objective, evaluate};
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::{
     error::Error,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
 pub const ROWS: &[Row] = &[
-    Row {
-        id: "S0.28",
-        what: "memory of training",
-        target: "resident at most 16, 24 and 80 MB for MLPs of 10K, 100K and 1M parameters; a batch of 64 at most 20 MB more",
-        check: memory,
-    },
-    Row { id: "S1.13", what: "evaluate(&model, &data)", target: "accuracy, loss and throughput in one pass, no graph kept", check: evaluation },
-    Row {
-        id: "S1.23",
-        what: "gradient accumulation",
-        target: "8 x 16 equals 1 x 128 to 1e-6, a ragged last group too, clipping afterwards",
-        check: accumulation,
-    },
-    Row {
-        id: "S1.41",
-        what: "batched inference",
-        target: "order kept, a ragged last batch, at least 5 times the rate of single samples for a small model",
-        check: batched,
-    },
-    Row { id: "S3.22", what: "no_grad inference", target: "no saved tensors", check: inference },
-    Row {
-        id: "S3.26",
-        what: "a run in little memory",
-        target: "64 features, 2 transformer layers: at most 40 MB resident, under ulimit -v",
-        check: constrained,
-    },
-    Row { id: "S4.23", what: "accumulated steps", target: "exactly k small batches for a step, k from 1 to 9", check: groups },
-    Row {
-        id: "B0.07",
-        what: "verbs of the program",
-        target: "train, eval, info and config create|validate, with --resume and --json; a description that is created trains",
-        check: verbs,
-    },
+    Row { id: "S0.28", target: "the most that a process ever held while it trained: 12, 16 and 60 MB for 10K, 100K and 1M parameters; a batch of 64 at most 20 MB more", cost: Cost::Cheap, check: memory, plants: &[plant("a net of twice the width", "the sizes of the row"), plant("a run that held 30 MB for a moment", "10K parameters")] },
+    Row { id: "S1.13", target: "accuracy, loss and throughput in one pass, no graph kept: accuracy and loss as computed by hand, each record read once and each batch run once", cost: Cost::Cheap, check: evaluation, plants: &[plant("a loss that is 1 % too large", "loss"), plant("an evaluation of two passes", "one pass"), plant("an accuracy of one answer more", "accuracy"), plant("an output that is kept with its graph", "nothing is kept")] },
+    Row { id: "S1.23", target: "8 x 16 equals 1 x 128 to 1e-6, a ragged last group too, clipping afterwards", cost: Cost::Cheap, check: accumulation, plants: &[] },
+    Row { id: "S1.41", target: "stack_samples and split: order kept, ragged last batch, at least 5 times the throughput of single samples for a small model", cost: Cost::Clocked, check: batched, plants: &[plant("batches of one sample", "five times the rate"), plant("answers in another order", "order and values")] },
+    Row { id: "S3.22", target: "no saved tensors", cost: Cost::Cheap, check: inference, plants: &[] },
+    Row { id: "S3.26", target: "the preset memory-constrained (64 features, 2 layers) trains with 40 MB resident at most, and under a ulimit -v", cost: Cost::Cheap, check: constrained, plants: &[plant("a model of 512 features", "40 MB at most"), plant("a limit of 20 MB of addresses", "it trains under the limit")] },
+    Row { id: "S4.23", target: "exactly k small batches for a step, k from 1 to 9", cost: Cost::Cheap, check: groups, plants: &[] },
+    Row { id: "B0.07", target: "train, test (eval), benchmark (bench), info and config create|validate, with --resume and --json; a description that is created trains", cost: Cost::Cheap, check: verbs, plants: &[] },
+    Row { id: "B0.11", target: "`adamant report` makes one HTML page, to be opened offline, with curves, the architecture, the features, and a dashboard of figures, all from the run's own files", cost: Cost::Cheap, check: report, plants: &[plant("a page without the last loss", "curves"), plant("a page of another model", "architecture"), plant("a page that wants the network", "offline")] },
 ];
 
 fn json(output: &Output) -> Result<Value, Box<dyn Error>> {
@@ -60,12 +41,6 @@ fn json(output: &Output) -> Result<Value, Box<dyn Error>> {
         return Err(String::from_utf8_lossy(&output.stderr).trim().into());
     }
     Ok(serde_json::from_slice(&output.stdout)?)
-}
-/// The most resident bytes that a run logged.
-fn resident(run: &Path) -> Result<f64, Box<dyn Error>> {
-    let text = fs::read_to_string(run.join("timing.jsonl"))?;
-    let bytes = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok()?["rss_bytes"].as_f64());
-    bytes.reduce(f64::max).map(|b| b / 1e6).ok_or_else(|| "no line tells the memory".into())
 }
 /// A table of 64 numbers and a class.
 fn table(folder: &Path) -> Result<(), Box<dyn Error>> {
@@ -87,57 +62,136 @@ fn memory() -> Checked {
     let (program, folder) = (workspace::program()?, tempfile::tempdir()?);
     table(folder.path())?;
     let mut seen = Vec::new();
+    let wider = if planted("a net of twice the width") { 2 } else { 1 };
     // Hidden widths that make about 10K, 100K and 1M parameters.
     for (hidden, batch) in [(70, 16), (280, 16), (960, 16), (960, 64)] {
         let run = folder.path().join(format!("run-{hidden}-{batch}"));
-        let output = Command::new(&program).arg("train").arg(mlp(folder.path(), hidden, batch)?).args(["--quiet", "--json", "--run"]).arg(&run).output()?;
+        let mut command = Command::new(&program);
+        command.arg("train").arg(mlp(folder.path(), wider * hidden, batch)?).args(["--quiet", "--json", "--run"]).arg(&run);
+        let (output, mut mb) = peak::of(&mut command)?;
         let parameters = json(&output)?["parameters"].as_u64().ok_or("no parameters")?;
-        seen.push((parameters, resident(&run)?));
+        if planted("a run that held 30 MB for a moment") {
+            mb += 30.0;
+        }
+        seen.push((parameters as f64, mb));
     }
-    let limits = [16.0, 24.0, 80.0];
-    let parts: Vec<(&str, bool)> = ["10K", "100K", "1M"]
-        .into_iter()
-        .zip(seen.iter().zip(limits))
-        .map(|(name, ((_, mb), limit))| (name, *mb <= limit))
-        .chain([("batch of 64", seen[3].1 - seen[2].1 <= 20.0)])
-        .collect();
-    Ok(Seen::all(&parts, seen.iter().map(|(p, mb)| format!("{p} parameters: {mb:.1} MB")).collect::<Vec<_>>().join(", ")))
+    let near = |(of, parameters): (&(f64, f64), f64)| (of.0 / parameters - 1.0).abs() <= 0.1;
+    let parts = [
+        ("the sizes of the row", seen.iter().zip([1e4, 1e5, 1e6, 1e6]).all(near)),
+        ("10K parameters", seen[0].1 <= 12.0),
+        ("100K parameters", seen[1].1 <= 16.0),
+        ("1M parameters", seen[2].1 <= 60.0),
+        ("batch of 64", seen[3].1 - seen[2].1 <= 20.0),
+    ];
+    Ok(Seen::all(&parts, seen.iter().map(|(p, mb)| format!("{p} parameters: {mb:.1} MB at most")).collect::<Vec<_>>().join(", ")))
 }
+/// Addresses that the preset for little memory gets, in KiB: its own, those of its threads' stacks, and those that the
+/// system's allocator sets aside for each thread.
+const ADDRESSES: u32 = 250_000;
 fn constrained() -> Checked {
     let (program, folder) = (workspace::program()?, tempfile::tempdir()?);
     fs::write(folder.path().join("input.txt"), "Little memory goes a long way. ".repeat(400))?;
-    let text = "iterations = 30\nbatch = 8\nlog_every = 1\n[data]\nkind = \"text\"\ncontext = 32\n[model]\nlayers = [\
-         { name = \"wte\", kind = \"Embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 64 }, { kind = \"PositionEmbedding\", max_length = 32, features = 64 }, \
-         { name = \"blocks\", repeat = 2, kind = \"TransformerEncoderLayer\", d_model = 64, nhead = 4, dim_feedforward = 256, is_causal = true, dropout = 0.0 }, { kind = \"Linear\", tied = \"wte\" }]\n\
-         [optimizer]\nkind = \"AdamW\"\nlr = 1e-3\n";
-    fs::write(folder.path().join("small.toml"), text)?;
-    let line = format!("ulimit -v 500000; exec \"{}\" train small.toml --quiet --json --run run --threads 2", program.display());
-    let output = Command::new("sh").args(["-c", &line]).current_dir(folder.path()).output()?;
-    json(&output)?;
-    let mb = resident(&folder.path().join("run"))?;
-    Ok(Seen::new(mb <= 40.0, format!("{mb:.1} MB resident, 500 MB of addresses")))
+    let created = Command::new(&program).args(["config", "create", "memory-constrained", "small.toml", "--json"]).current_dir(folder.path()).output()?;
+    json(&created)?;
+    let preset = fs::read_to_string(folder.path().join("small.toml"))?;
+    let is_the_row = preset.contains("embedding_dim = 64") && preset.contains("repeat = 2");
+    if planted("a model of 512 features") {
+        fs::write(folder.path().join("small.toml"), preset.replace("= 64", "= 512"))?;
+    }
+    let limit = if planted("a limit of 20 MB of addresses") { 20_000 } else { ADDRESSES };
+    let line = format!("ulimit -v {limit}; exec \"{}\" train small.toml --quiet --json --run run --set iterations=30", program.display());
+    let (output, mb) = peak::of(Command::new("sh").args(["-c", &line]).current_dir(folder.path()))?;
+    let trained = json(&output);
+    let told = trained.as_ref().map_or_else(|e| e.to_string(), |t| format!("{} parameters", t["parameters"]));
+    Ok(Seen::all(
+        &[("64 features, 2 layers", is_the_row), ("it trains under the limit", trained.is_ok()), ("40 MB at most", mb <= 40.0)],
+        format!("{told}: {mb:.1} MB at most, under ulimit -v {limit}"),
+    ))
 }
 fn network(rng: &Rng, from: usize, to: usize) -> Result<(Sequential, Tensor), Box<dyn Error>> {
     let net = Sequential::new().add(Linear::new(from, 32)?).add(Relu::new()).add(Linear::new(32, to)?);
     Ok((net, Tensor::randn([300, from], rng)))
 }
+/// A net that counts its calls, and keeps what it gave if it is told to.
+#[derive(Module)]
+struct Counted {
+    net: Sequential,
+    #[module(skip)]
+    calls: AtomicUsize,
+    #[module(skip)]
+    kept: Mutex<Vec<Tensor>>,
+}
+impl Module for Counted {
+    fn forward(&self, x: &Tensor) -> adamant::Result<Tensor> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let y = self.net.forward(x)?;
+        if planted("an output that is kept with its graph") {
+            self.kept.lock().push(y.clone());
+        }
+        Ok(y)
+    }
+}
+/// Examples that count how often each is read.
+struct Read {
+    inner: Labelled<Rows, Rows>,
+    times: Arc<Mutex<Vec<u32>>>,
+}
+impl Dataset for Read {
+    type Record = <Labelled<Rows, Rows> as Dataset>::Record;
+    type Batch = <Labelled<Rows, Rows> as Dataset>::Batch;
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+    fn read(&self, index: usize) -> Result<Self::Record, BadRecord> {
+        self.times.lock()[index] += 1;
+        self.inner.read(index)
+    }
+    fn collate(&self, records: Vec<Self::Record>) -> adamant::Result<Self::Batch> {
+        self.inner.collate(records)
+    }
+    fn locate(&self, index: usize) -> Place {
+        self.inner.locate(index)
+    }
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+}
 fn evaluation() -> Checked {
+    const ROWS: usize = 300;
     let rng = Rng::new(1)?;
     let (net, x) = network(&rng, 8, 3)?;
-    let labels: Vec<i64> = no_grad(|| net.forward(&x)?.argmax(-1).to_vec())?;
+    let logits: Vec<f32> = no_grad(|| net.forward(&x)?.to_vec())?;
+    let answers = logits.chunks(3).map(|row| (0..3).fold(0, |best, k| if row[k] > row[best] { k } else { best }));
     // 30 of 300 are labelled wrong.
-    let labels: Vec<i64> = labels.into_iter().enumerate().map(|(k, l)| if k % 10 == 0 { (l + 1) % 3 } else { l }).collect();
-    let data = examples(Labelled::new(Rows::from_tensor(&x)?, Rows::classes(labels, 3)?)?);
+    let labels: Vec<i64> = answers.enumerate().map(|(k, l)| if k % 10 == 0 { (l as i64 + 1) % 3 } else { l as i64 }).collect();
+    // The mean of -ln softmax(row)[label], in plain loops.
+    let of_row = |(row, label): (&[f32], &i64)| {
+        let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let total: f64 = row.iter().map(|v| f64::from(v - top).exp()).sum();
+        total.ln() - f64::from(row[*label as usize] - top)
+    };
+    let loss = logits.chunks(3).zip(&labels).map(of_row).sum::<f64>() / ROWS as f64;
+    let times = Arc::new(Mutex::new(vec![0; ROWS]));
+    let data = examples(Read { inner: Labelled::new(Rows::from_tensor(&x)?, Rows::classes(labels, 3)?)?, times: times.clone() });
+    let counted = Counted { net, calls: AtomicUsize::new(0), kept: Mutex::default() };
     let before = device()?.memory().live_bytes;
-    let seen = evaluate(&net, &Objective::Classes { label_smoothing: 0.0 }, &data, device()?, &EvaluateOptions { batch: 64, ..Default::default() })?;
+    let judge = || evaluate(&counted, &Objective::cross_entropy(0.0), &data, device()?, &EvaluateOptions { batch: 64, ..Default::default() });
+    let seen = judge()?;
+    if planted("an evaluation of two passes") {
+        judge()?;
+    }
+    let (calls, times) = (counted.calls.load(Ordering::Relaxed), times.lock().clone());
+    let told = seen.loss * if planted("a loss that is 1 % too large") { 1.01 } else { 1.0 };
+    let accuracy = seen.accuracy.map(|a| if planted("an accuracy of one answer more") { a + 1.0 / ROWS as f64 } else { a });
     Ok(Seen::all(
         &[
-            ("accuracy", seen.accuracy == Some(0.9)),
-            ("loss", seen.loss.is_finite() && seen.loss > 0.0),
-            ("throughput", seen.rows == 300 && seen.rows_per_second() > 0.0),
+            ("accuracy", accuracy == Some(0.9)),
+            ("loss", (told / loss - 1.0).abs() <= 1e-5),
+            ("throughput", seen.rows == ROWS && seen.seconds > 0.0 && (seen.rows_per_second() * seen.seconds / ROWS as f64 - 1.0).abs() < 1e-9),
+            ("one pass", times.iter().all(|n| *n == 1) && calls == ROWS.div_ceil(64)),
             ("nothing is kept", device()?.memory().live_bytes == before),
         ],
-        format!("accuracy {:?}, loss {:.4}, {:.0} rows/s", seen.accuracy, seen.loss, seen.rows_per_second()),
+        format!("accuracy {accuracy:?}, loss {told:.6} ({loss:.6} by hand), {:.0} rows/s, {calls} batches run", seen.rows_per_second()),
     ))
 }
 /// Weights after an epoch over 300 rows, by groups of `every` batches of `mini`.
@@ -207,26 +261,25 @@ fn batched() -> Checked {
         }
         Ok((300.0 / best, values))
     };
-    let ((one, singly), (many, together)) = (rate(1)?, rate(64)?);
-    // What is measured is the model: each sample goes through it alone, or 64 together.
-    let alone = {
+    // One by one, as it is done without the feature.
+    let mut alone = 0.0f64;
+    let mut singly = Vec::new();
+    for _ in 0..5 {
         let begun = Instant::now();
+        singly.clear();
         for s in &samples {
-            answer(&s.unsqueeze(0))?.to_vec::<f32>()?;
+            singly.extend(answer(&s.unsqueeze(0))?.to_vec::<f32>()?);
         }
-        300.0 / begun.elapsed().as_secs_f64()
-    };
-    let stacked = {
-        let begun = Instant::now();
-        for from in (0..300).step_by(64) {
-            answer(&x.narrow(0, from, 64.min(300 - from)))?.to_vec::<f32>()?;
-        }
-        300.0 / begun.elapsed().as_secs_f64()
-    };
-    let same = singly.iter().zip(&together).all(|(a, b)| a.to_bits() == b.to_bits());
+        alone = alone.max(300.0 / begun.elapsed().as_secs_f64());
+    }
+    let (many, mut together) = rate(if planted("batches of one sample") { 1 } else { 64 })?;
+    if planted("answers in another order") {
+        together.reverse();
+    }
+    let same = singly.len() == 1200 && singly.iter().map(|v| v.to_bits()).eq(together.iter().map(|v| v.to_bits()));
     Ok(Seen::all(
-        &[("order and values", same && together.len() == 1200), ("five times the rate", stacked >= 5.0 * alone)],
-        format!("{stacked:.0} samples/s in batches of 64, {alone:.0} one by one; through in_batches {many:.0} and {one:.0}"),
+        &[("order and values", same), ("five times the rate", many >= 5.0 * alone)],
+        format!("in_batches {many:.0} samples/s by 64, {alone:.0} one by one, {:.1} times; the last batch has 44", many / alone),
     ))
 }
 fn inference() -> Checked {
@@ -250,6 +303,7 @@ fn verbs() -> Checked {
     let longer = json(&call(&["train", &config, "--quiet", "--json", "--run", &run, "--resume", "auto"])?)?;
     let judged = json(&call(&["eval", &run, "--json"])?)?;
     let info = json(&call(&["info", "--json"])?)?;
+    let bench = json(&call(&["bench", &config, "--input", "64", "--seconds", "0.1", "--json"])?)?;
     // A description that was made by the program: taken by it, and refused with its line once a key of it is misspelt.
     let created = json(&call(&["config", "create", "table", "made.toml", "--json"])?)?;
     let fits = ["--set", "data.label=64", "--set", "data.classes=10"];
@@ -266,9 +320,49 @@ fn verbs() -> Checked {
             ("resume", longer["resumed"] == first["steps"] && longer["steps"].as_u64() > first["steps"].as_u64()),
             ("eval", judged["accuracy"] == longer["metrics"]["test"]["accuracy"]),
             ("info", info.is_object()),
+            ("bench", bench["samples_per_second"].as_f64().is_some_and(|rate| rate > 0.0)),
             ("config create", created["config"] == "made.toml" && dry["loss"].is_number()),
             ("config validate", valid["valid"] == true && refused.status.code() == Some(4) && String::from_utf8_lossy(&refused.stdout).contains(&said)),
         ],
         format!("trained {} steps, went on from there to {}; eval {}", first["steps"], longer["steps"], judged["accuracy"]),
+    ))
+}
+fn report() -> Checked {
+    let (program, folder) = (workspace::program()?, tempfile::tempdir()?);
+    table(folder.path())?;
+    let config = mlp(folder.path(), 32, 16)?;
+    let run = folder.path().join("run");
+    json(&Command::new(&program).arg("train").arg(&config).args(["--quiet", "--json", "--run"]).arg(&run).output()?)?;
+    let made = Command::new(&program).arg("report").arg(&run).output()?;
+    let mut page = fs::read_to_string(run.join("report.html"))?;
+    let lines = fs::read_to_string(run.join("metrics.jsonl"))?;
+    let steps: Vec<Value> = lines.lines().filter_map(|l| serde_json::from_str(l).ok()).filter(|l: &Value| l["kind"] == "step").collect();
+    let (first, last) = (steps.first().ok_or("no steps")?, steps.last().ok_or("no steps")?);
+    // What the page must tell of the run, as it rounds it.
+    let shown = |step: &Value| step["loss"].as_f64().map(|v| format!("{v:.3}")).unwrap_or_default();
+    if planted("a page without the last loss") {
+        page = page.replace(&shown(last), "");
+    }
+    if planted("a page of another model") {
+        page = page.replace("Linear", "Conv2d");
+    }
+    if planted("a page that wants the network") {
+        page += "<script src=\"https://example.com/plot.js\"></script>";
+    }
+    let has = |words: &[&str]| words.iter().all(|w| page.contains(w));
+    let outside = ["src=\"http", "href=\"http", "url(http", "@import"].iter().any(|mark| page.contains(mark));
+    // 64 inputs to 32, 32 and 10: as many parameters as are counted by hand.
+    let counts = [64 * 32 + 32, 32 * 32 + 32, 32 * 10 + 10].map(|n: usize| n.to_string());
+    let plain = page.replace([',', '\u{202f}', '\u{a0}'], "");
+    Ok(Seen::all(
+        &[
+            ("it was made", made.status.success()),
+            ("curves", page.matches("<svg").count() >= 2 && has(&["<path", &shown(last)])),
+            ("architecture", has(&["Linear", "ReLU"]) && counts.iter().all(|n| plain.contains(n.as_str()))),
+            ("features", has(&["id=\"features\""])),
+            ("a dashboard", has(&["steps", "accuracy"]) && page.to_lowercase().contains("memory")),
+            ("offline", !outside),
+        ],
+        format!("a page of {} bytes with {} pictures of {} steps, loss {} to {}", page.len(), page.matches("<svg").count(), steps.len(), shown(first), shown(last)),
     ))
 }

@@ -1,5 +1,5 @@
 //! Rows about watching a run: gradients, memory, events, and what to begin with.
-use super::{Checked, Row, Seen, device};
+use super::{Checked, Cost, Missing, Row, Seen, device, plant, planted};
 use crate::workspace;
 use adamant::{
     DType, Rng, Tensor,
@@ -13,27 +13,22 @@ use adamant_train::{
     monitor::GradMonitor,
     suggest::suggest,
 };
-use std::{fs, process::Command};
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
 
 pub const ROWS: &[Row] = &[
-    Row {
-        id: "S0.21",
-        what: "gradients are watched",
-        target: "a planted gradient 100 times as large is reported at its step with name and norm; a healthy run reports none",
-        check: gradients,
-    },
-    Row { id: "S0.36", what: "batch and rate by model size", target: "the four rows; 50,000 parameters: 64, 0.003", check: sizes },
-    Row {
-        id: "S0.37",
-        what: "how to hold a data set",
-        target: "by records and memory, four answers; a streaming shuffle that follows its seed and gives each item once",
-        check: strategy,
-    },
-    Row { id: "S0.38", what: "a batch size by memory", target: "20 cases, powers of two from 16 to 512, no memory gives 16", check: batch_size },
-    Row { id: "S0.42", what: "resident memory", target: "resident and peak within one page of /proc", check: resident },
-    Row { id: "S3.20", what: "current and peak memory of a piece of work", target: "those of a known graph within 1 %", check: profile },
-    Row { id: "S4.05", what: "memory of machine, process and device", target: "equal to /proc and the allocator", check: usage },
-    Row { id: "S4.28", what: "TensorBoard events", target: "read by TensorBoard's own parser", check: tensorboard },
+    Row { id: "S0.21", target: "a planted gradient 100 times as large is reported at its step with name and norm; a healthy run reports none", cost: Cost::Cheap, check: gradients, plants: &[] },
+    Row { id: "S0.36", target: "the four rows; 50,000 parameters: 64, 0.003", cost: Cost::Cheap, check: sizes, plants: &[] },
+    Row { id: "S0.37", target: "the guide's four rows, with borders at 1K, 100K and 1M records, where memory does not decide; by RAM too; a streaming shuffle that follows its seed and covers each item once", cost: Cost::Cheap, check: strategy, plants: &[plant("a border at ten times as many records", "the borders"), plant("a strategy that does not look at memory", "memory decides first"), plant("a shuffle that loses an item", "each item once")] },
+    Row { id: "S0.38", target: "a table of 20 cases, powers of two from 16 to 512; no memory gives 16 without a panic", cost: Cost::Cheap, check: batch_size, plants: &[plant("a batch size that is one power too large", "the table")] },
+    Row { id: "S0.42", target: "resident and peak within one page of /proc", cost: Cost::Cheap, check: resident, plants: &[] },
+    Row { id: "S3.20", target: "those of a known graph within 1 %", cost: Cost::Cheap, check: profile, plants: &[] },
+    Row { id: "S4.05", target: "equal to /proc and the allocator", cost: Cost::Cheap, check: usage, plants: &[] },
+    Row { id: "S4.28", target: "event files in runs/... read by TensorBoard's own parser: every step and every value", cost: Cost::Cheap, check: tensorboard, plants: &[plant("losses that are 1 % too large", "the same values"), plant("a file that ends in the middle of a record", "TensorBoard's reader")] },
 ];
 
 fn gradients() -> Checked {
@@ -80,47 +75,82 @@ fn strategy() -> Checked {
     use DataStrategy::{Batched, Distributed, InMemory, Streaming};
     const GIB: u64 = 1 << 30;
     let free = 16 * GIB;
-    let rows = [(900, GIB, InMemory), (50_000, 20 * GIB, Batched), (500_000, 20 * GIB, Streaming), (50_000_000, 2000 * GIB, Distributed)];
-    let chosen: Vec<DataStrategy> = rows.iter().map(|&(len, bytes, _)| DataStrategy::with_memory(len, bytes, free)).collect();
-    let stream = |seed| shuffle_stream(0..10_000u32, 512, seed).collect::<Vec<_>>();
+    let chosen = |len: usize, bytes: u64| {
+        let len = if planted("a border at ten times as many records") { len / 10 } else { len };
+        let bytes = if planted("a strategy that does not look at memory") { 20 * GIB } else { bytes };
+        DataStrategy::with_memory(len, bytes, free)
+    };
+    // The guide's table: up to so many records, and what it says there. Around each border, from both sides.
+    let guide = [(1_000, InMemory), (100_000, Batched), (1_000_000, Streaming), (usize::MAX, Distributed)];
+    let mut wrong = Vec::new();
+    for border in [1_000usize, 100_000, 1_000_000] {
+        for len in [border / 2, border - 1, border, border + 1, border + border / 7, 2 * border] {
+            let expected = guide.iter().find(|g| len <= g.0).map_or(Distributed, |g| g.1);
+            // As large as leaves the choice to the number of records: few that can still be held, many that cannot.
+            let bytes = if len <= 1_000 { 6 * GIB } else { 20 * GIB };
+            let seen = chosen(len, bytes);
+            if seen != expected {
+                wrong.push(format!("{len} records of {} GiB: {seen:?}, the guide says {expected:?}", bytes / GIB));
+            }
+        }
+    }
+    // By memory: what is small is held, however many records it has; what is too large is not, however few.
+    let by_memory = [
+        (chosen(50_000_000, GIB), InMemory),
+        (chosen(1_001, 4 * GIB), InMemory),
+        (chosen(1_001, 4 * GIB + 1), Batched),
+        (chosen(10, 100 * GIB), Batched),
+        (DataStrategy::auto(900, 1 << 20), InMemory),
+        (DataStrategy::auto(900, 1 << 60), Batched),
+    ];
+    let lost = usize::from(planted("a shuffle that loses an item"));
+    let stream = |seed| shuffle_stream(0..10_000u32, 512, seed).skip(lost).collect::<Vec<_>>();
     let mut sorted = stream(1);
     sorted.sort_unstable();
     Ok(Seen::all(
         &[
-            ("four rows", rows.iter().zip(&chosen).all(|(row, chosen)| row.2 == *chosen)),
-            ("this machine's memory", DataStrategy::auto(900, 1 << 20) == InMemory && DataStrategy::auto(900, 1 << 60) != InMemory),
+            ("the borders", wrong.is_empty()),
+            ("memory decides first", by_memory.iter().all(|(seen, expected)| seen == expected)),
             ("each item once", sorted == (0..10_000).collect::<Vec<_>>()),
             ("moved", stream(1) != sorted),
             ("the same seed", stream(1) == stream(1)),
             ("another seed", stream(1) != stream(2)),
         ],
-        format!("{chosen:?}; 10000 items once each"),
+        format!("18 sizes around 1K, 100K and 1M records, wrong: {wrong:?}; by memory {by_memory:?}; 10000 items once each"),
     ))
 }
 fn batch_size() -> Checked {
-    let mut seen = Vec::new();
-    let mut wrong = Vec::new();
-    for model in [0, 1_000_000, 10_000_000, 1_000_000_000, u64::MAX] {
-        for gb in [0.0, 0.1, 4.0, 1e6] {
-            let batch = adaptive_batch_size(model, gb);
-            // The definition: the largest power of two that fits, from 16 to 512.
-            let fits = |b: usize| b as f64 * model.max(1) as f64 <= gb * 1e9;
-            let expected = [512, 256, 128, 64, 32].into_iter().find(|b| fits(*b)).unwrap_or(16);
-            if batch != expected {
-                wrong.push(format!("{model} bytes in {gb} GB: {batch}, not {expected}"));
-            }
-            seen.push(batch);
-        }
-    }
-    let none = adaptive_batch_size(0, 0.0);
-    Ok(Seen::all(
-        &[("as defined", wrong.is_empty()), ("20 cases", seen.len() == 20), ("no memory gives 16", none == 16)],
-        format!("{seen:?} {}", wrong.join("; ")),
-    ))
+    // Bytes that an example takes, gigabytes that there are, and the batch that follows, worked out by hand.
+    let table: [(u64, f64, usize); 20] = [
+        (0, 0.0, 16),
+        (0, 0.1, 512),
+        (0, 4.0, 512),
+        (0, 1e6, 512),
+        (1_000_000, 0.0, 16),
+        (1_000_000, 0.1, 64),
+        (1_000_000, 0.3, 256),
+        (1_000_000, 4.0, 512),
+        (10_000_000, 0.0, 16),
+        (10_000_000, 0.1, 16),
+        (10_000_000, 0.7, 64),
+        (10_000_000, 4.0, 256),
+        (10_000_000, 1e6, 512),
+        (1_000_000_000, 0.1, 16),
+        (1_000_000_000, 40.0, 32),
+        (1_000_000_000, 130.0, 128),
+        (1_000_000_000, 1e6, 512),
+        (u64::MAX, 0.0, 16),
+        (u64::MAX, 4.0, 16),
+        (u64::MAX, 1e6, 16),
+    ];
+    let larger = if planted("a batch size that is one power too large") { 2 } else { 1 };
+    let seen: Vec<usize> = table.iter().map(|&(model, gb, _)| larger * adaptive_batch_size(model, gb)).collect();
+    let wrong: Vec<String> = table.iter().zip(&seen).filter(|(row, seen)| row.2 != **seen).map(|(row, seen)| format!("{row:?}: {seen}")).collect();
+    Ok(Seen::all(&[("the table", wrong.is_empty()), ("no memory gives 16", adaptive_batch_size(0, 0.0) == 16)], format!("{seen:?} {}", wrong.join("; "))))
 }
 
 /// A field of a file of `/proc`, in bytes, read independently of the code that is checked.
-fn proc(file: &str, field: &str) -> Result<u64, Box<dyn std::error::Error>> {
+fn proc(file: &str, field: &str) -> Result<u64, Box<dyn Error>> {
     let text = fs::read_to_string(file)?;
     let line = text.lines().find(|line| line.starts_with(&format!("{field}:"))).ok_or("no such field")?;
     Ok(line.split_whitespace().nth(1).ok_or("no number")?.parse::<u64>()? * 1024)
@@ -187,50 +217,52 @@ fn usage() -> Checked {
     ))
 }
 
+/// How a Python with TensorBoard is had.
+const TENSORBOARD: &str = "python3 -m venv DIR; DIR/bin/pip install tensorboard; ADAMANT_PYTHON=DIR/bin/python";
 fn tensorboard() -> Checked {
-    let folder = std::env::temp_dir().join(format!("adamant-features-{}", std::process::id()));
-    let written = write_events(&folder);
-    let seen = written.and_then(|path| read_events(&folder, &path));
-    let _ = fs::remove_dir_all(&folder);
-    seen
+    let folder = tempfile::tempdir()?;
+    let events = folder.path().join("runs").join("first");
+    let path = write_events(&events)?;
+    let own = events::read(&path)?;
+    let ours = own.iter().filter(|r| matches!(&r.payload, Payload::Scalar { tag, value } if tag == "train/loss" && *value == 1.0 / r.step as f32)).count();
+    let parts = vec![("our reader", ours == 100)];
+    if planted("a file that ends in the middle of a record") {
+        let whole = fs::read(&path)?;
+        fs::write(&path, &whole[..whole.len() / 2])?;
+    }
+    let python = std::env::var("ADAMANT_PYTHON").unwrap_or_else(|_| "python3".into());
+    let script = workspace::root().join("crates/train/tests/python/read_events.py");
+    let output = match Command::new(&python).arg(script).arg(&events).output() {
+        Ok(output) if output.status.code() != Some(77) => output,
+        Ok(output) => return Ok(unread(&parts, ours, String::from_utf8_lossy(&output.stderr).trim())),
+        Err(e) => return Ok(unread(&parts, ours, &format!("{python}: {e}"))),
+    };
+    read_by_tensorboard(&output, parts, ours)
 }
-fn write_events(folder: &std::path::Path) -> Result<std::path::PathBuf, Box<dyn std::error::Error>> {
+/// Our own reader alone shows nothing of TensorBoard's.
+fn unread(parts: &[(&str, bool)], ours: usize, why: &str) -> Seen {
+    Seen::all(parts, format!("{ours} of 100 scalars read by our own reader")).lacking([Missing::new(format!("TensorBoard's parser ({why})"), TENSORBOARD)])
+}
+fn write_events(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut writer = EventWriter::create(folder)?;
     for step in 1..=100 {
-        writer.scalar("train/loss", step, 1.0 / step as f64)?;
+        let off = if planted("losses that are 1 % too large") { 1.01 } else { 1.0 };
+        writer.scalar("train/loss", step, off / step as f64)?;
     }
     writer.text("config", 0, "seed = 1")?;
     writer.flush()?;
     Ok(writer.path().to_path_buf())
 }
-fn read_events(folder: &std::path::Path, path: &std::path::Path) -> Checked {
-    let own = events::read(path)?;
-    let ours = own.iter().filter(|r| matches!(&r.payload, Payload::Scalar { tag, value } if tag == "train/loss" && *value == 1.0 / r.step as f32)).count();
-    let python = std::env::var("ADAMANT_PYTHON").unwrap_or_else(|_| "python3".into());
-    let script = workspace::root().join("crates/train/tests/python/read_events.py");
-    let output = Command::new(&python).arg(script).arg(folder).output();
-    let absent = match &output {
-        Err(error) => Some(error.to_string()),
-        Ok(output) if output.status.code() == Some(77) => Some(String::from_utf8_lossy(&output.stderr).trim().to_string()),
-        Ok(_) => None,
-    };
-    if let Some(why) = absent {
-        eprintln!("*** S4.28: NOT READ by TensorBoard's own parser ({why}); set ADAMANT_PYTHON to a Python that has tensorboard ***");
-        return Ok(Seen::new(ours == 100, format!("{ours} of 100 scalars read by our own reader; TensorBoard's parser is NOT on this machine ({why})")));
-    }
-    let output = output?;
+fn read_by_tensorboard(output: &Output, mut parts: Vec<(&str, bool)>, ours: usize) -> Checked {
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|e| format!("{e}: {}", String::from_utf8_lossy(&output.stderr)))?;
-    let theirs = found["scalars"]["train/loss"].as_array().map_or(0, Vec::len);
-    let same = found["scalars"]["train/loss"].as_array().is_some_and(|list| {
-        list.iter().enumerate().all(|(k, pair)| pair[0].as_u64() == Some(k as u64 + 1) && pair[1].as_f64().map(|v| v as f32) == Some(1.0 / (k + 1) as f32))
-    });
-    Ok(Seen::all(
-        &[
-            ("our reader", ours == 100),
-            ("TensorBoard's reader", theirs == 100),
-            ("the same values", same),
-            ("text", found["texts"]["config"][0][1] == "seed = 1"),
-        ],
-        format!("{theirs} of 100 scalars and a text read by TensorBoard's own parser"),
-    ))
+    let scalars = found["scalars"]["train/loss"].as_array().cloned().unwrap_or_default();
+    let is_right = |(k, pair): (usize, &serde_json::Value)| {
+        pair[0].as_u64() == Some(k as u64 + 1) && pair[1].as_f64().map(|v| v as f32) == Some(1.0 / (k + 1) as f32)
+    };
+    parts.extend([
+        ("TensorBoard's reader", scalars.len() == 100),
+        ("the same values", scalars.iter().enumerate().all(is_right)),
+        ("text", found["texts"]["config"][0][1] == "seed = 1" || scalars.len() < 100),
+    ]);
+    Ok(Seen::all(&parts, format!("{} of 100 scalars and a text read by TensorBoard's own parser, {ours} by our own", scalars.len())))
 }

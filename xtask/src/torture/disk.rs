@@ -48,6 +48,7 @@ pub fn run(options: &Options) -> Exit {
         rot::cuts(options.cuts, options.seed),
         full_disks(options.sizes),
         full_file_systems(options.sizes),
+        no_inodes(),
     ];
     report(options.json, &claims)
 }
@@ -292,11 +293,53 @@ fn full_file_systems(sizes: usize) -> Claim {
         Ok(())
     })
 }
+/// Bytes enough, and names for part of a checkpoint.
+fn no_inodes() -> Claim {
+    const TEXT: &str = "tmpfs with inodes for part of a checkpoint and bytes for many: `NoInodes` or saved, nothing lost, nothing left";
+    /// what the folder, its lock and a first checkpoint take, and what a second one does: its folder and files
+    const TAKEN: u64 = 12;
+    let place = match tempfile::tempdir() {
+        Ok(place) => place,
+        Err(e) => return Claim::skipped(TEXT, e.to_string()),
+    };
+    if let Err(e) = Mounted::with(place.path(), 64 << 20, Some(TAKEN)) {
+        return Claim::skipped(TEXT, e);
+    }
+    claim(TEXT, |claim| {
+        let (mut lacking, mut saved) = (0, 0);
+        for inodes in TAKEN - 3..TAKEN + 8 {
+            let _mounted = Mounted::with(place.path(), 64 << 20, Some(inodes))?;
+            let folder = place.path().join("checkpoints");
+            let checkpoints = open(Disk, &folder)?;
+            if checkpoints.save(&snapshot(20, 0), None).is_err() {
+                continue;
+            }
+            let outcome = checkpoints.save(&snapshot(30, 0), None);
+            let check = || {
+                let expected = match &outcome {
+                    Ok(_) => 30,
+                    Err(CheckpointError::Storage(e)) if matches!(e.kind, StorageErrorKind::NoInodes { free: Some(free) } if free > 1 << 20) => 20,
+                    Err(e) => return Err(e.to_string()),
+                };
+                no_temporaries(&Disk, &folder)?;
+                same(&newest(&checkpoints)?.snapshot, &snapshot(expected, 0))
+            };
+            if outcome.is_err() { lacking += 1 } else { saved += 1 }
+            claim.count(check().map_err(|e| format!("{inodes} inodes: {e}")));
+        }
+        claim.seen = serde_json::json!({ "lacking": lacking, "saved": saved });
+        if lacking == 0 || saved == 0 { Err("the inodes were never scarce, or always".into()) } else { Ok(()) }
+    })
+}
 /// A tmpfs that is unmounted when it is dropped.
 struct Mounted<'a>(&'a Path);
 impl<'a> Mounted<'a> {
     fn new(place: &'a Path, bytes: u64) -> Result<Mounted<'a>, String> {
-        let done = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(place).output();
+        Mounted::with(place, bytes, None)
+    }
+    fn with(place: &'a Path, bytes: u64, inodes: Option<u64>) -> Result<Mounted<'a>, String> {
+        let inodes = inodes.map_or_else(String::new, |n| format!(",nr_inodes={n}"));
+        let done = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={bytes}{inodes}"), "tmpfs"]).arg(place).output();
         match done {
             Ok(output) if output.status.success() => Ok(Mounted(place)),
             Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_string()),

@@ -2,6 +2,7 @@
 //! written, and goes on with `--resume auto`. Signals that ask it to end are in `signals.rs`.
 use super::{
     Claim, Draw, claim,
+    matrix::matrix,
     program::{EVERY, Program, STEPS, Undisturbed, alive, as_undisturbed, ended, logged, newest, sha256, somewhere, temporaries, weights},
     report, signals,
 };
@@ -20,26 +21,28 @@ pub struct Options {
     /// Runs that are interrupted, for each kind of signal
     #[arg(long, default_value_t = 5)]
     signals: usize,
-    /// Training goes on while a checkpoint is written, as it does unless told otherwise: a kill in a write then costs an
-    /// interval and the steps of the write, held to 5 % of the run
+    /// Training goes on while a checkpoint is written, as it does unless told otherwise; a kill costs an interval at the most all the
+    /// same
     #[arg(long)]
     background: bool,
+    /// Every optimizer, every schedule and all else that a step depends on, in pairs, instead of one run many times
+    #[arg(long)]
+    matrix: bool,
+    /// Rows of the matrix, instead of all
+    #[arg(long, requires = "matrix")]
+    pub(super) rows: Option<usize>,
+    /// Forgets a part of the state at each kill: the matrix must then fail
+    #[arg(long, requires = "matrix", value_parser = super::matrix::PLANTS)]
+    pub(super) plant: Option<String>,
     /// Which moments
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// The program, instead of building it
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
-}
-
-impl Options {
-    /// The most steps of work that a kill may cost: an interval; 5 % of the run if checkpoints are written behind its back.
-    fn most_lost(&self) -> u64 {
-        if self.background { STEPS / 20 } else { EVERY }
-    }
 }
 
 /// Runs all of it.
@@ -51,6 +54,9 @@ pub fn run(options: &Options) -> Exit {
             return Exit::Failed;
         }
     };
+    if options.matrix {
+        return report(options.json, &[matrix(&program, options)]);
+    }
     let mut undisturbed = None;
     let mut claims = vec![claim("undisturbed runs, with and without checkpoints, come to the same weights and lines", |claim| {
         undisturbed = Some(reference(&program, claim)?);
@@ -102,7 +108,7 @@ fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Cla
                     }
                     let behind = killed.reached.saturating_sub(from.unwrap_or(0));
                     lost.push(behind);
-                    if behind > options.most_lost() {
+                    if behind > EVERY {
                         return Err(format!("{behind} steps were lost: it had come to {}, the newest checkpoint is {from:?}", killed.reached));
                     }
                     let again = program.finish(&run, true, &[])?.well()?;
@@ -121,7 +127,7 @@ fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Cla
                 "missed_and_made_again": missed, "inside_a_write": inside, "before_the_first_checkpoint": fresh,
                 "resumed_from": { "least": steps.first(), "median": steps.get(steps.len() / 2), "most": steps.last() },
                 "steps_lost": { "least": lost.first(), "median": lost.get(lost.len() / 2), "most": lost.last(), "more_than_an_interval": lost.iter().filter(|l| **l > EVERY).count() },
-                "interval": EVERY, "run": STEPS, "background": options.background, "may_lose": options.most_lost(),
+                "interval": EVERY, "run": STEPS, "background": options.background, "may_lose": EVERY,
             });
             Ok(())
         },

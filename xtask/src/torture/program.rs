@@ -107,15 +107,20 @@ impl Program {
         self.command(run, resume, set).spawn().map_err(|e| format!("{}: {e}", self.path.display()))
     }
     fn command(&self, run: &Path, resume: bool, set: &[String]) -> Command {
-        let mut command = Command::new(&self.path);
-        command.arg("train").arg(&self.description).current_dir(self.place.path());
-        command.arg("--data").arg(&self.data).arg("--run").arg(run).args(["--quiet", "--json"]);
-        if resume {
-            command.args(["--resume", "auto"]);
-        }
+        let mut command = self.train(&self.description, &self.data, run, resume);
         set.iter().for_each(|s| {
             command.args(["--set", s]);
         });
+        command
+    }
+    /// The program on a description of its own, not started yet.
+    pub fn train(&self, description: &Path, data: &Path, run: &Path, resume: bool) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg("train").arg(description).current_dir(self.place.path());
+        command.arg("--data").arg(data).arg("--run").arg(run).args(["--quiet", "--json"]);
+        if resume {
+            command.args(["--resume", "auto"]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command
     }

@@ -1,5 +1,5 @@
-//! Signals that ask the program to end: once, it writes a checkpoint and ends with 130 or 143 within 2 seconds; twice, it
-//! ends at once. Both go on to the same weights.
+//! Signals that ask the program to end: once, it writes a checkpoint and ends with 129, 130 or 143 within 2 seconds; twice, it
+//! ends at once, but for SIGHUP, which a closed terminal sends twice. All go on to the same weights.
 use super::{
     Claim, Draw, claim,
     program::{Program, Undisturbed, alive, as_undisturbed, ended, newest, somewhere},
@@ -18,7 +18,15 @@ struct Kind {
     code: i32,
     times: usize,
 }
-const KINDS: [Kind; 4] = [
+impl Kind {
+    /// Does the program save before it ends?
+    fn saves(&self) -> bool {
+        self.times == 1 || self.name == "HUP"
+    }
+}
+const KINDS: [Kind; 6] = [
+    Kind { name: "HUP", code: 129, times: 1 },
+    Kind { name: "HUP", code: 129, times: 2 },
     Kind { name: "INT", code: 130, times: 1 },
     Kind { name: "TERM", code: 143, times: 1 },
     Kind { name: "INT", code: 130, times: 2 },
@@ -30,9 +38,10 @@ pub fn claims(program: &Program, undisturbed: &Undisturbed, each: usize, seed: u
     KINDS.iter().map(|kind| of_kind(program, undisturbed, kind, each, seed)).collect()
 }
 fn of_kind(program: &Program, undisturbed: &Undisturbed, kind: &Kind, each: usize, seed: u64) -> Claim {
-    let text = match kind.times {
-        1 => format!("SIG{}: a checkpoint of that step, exit code {} within {LONGEST} s, and the weights of the undisturbed run", kind.name, kind.code),
-        _ => format!("SIG{} twice: exit code {} at once, and the weights of the undisturbed run", kind.name, kind.code),
+    let sent = if kind.times == 1 { "" } else { " twice" };
+    let text = match kind.saves() {
+        true => format!("SIG{}{sent}: a checkpoint of that step, exit code {} within {LONGEST} s, and the weights of the undisturbed run", kind.name, kind.code),
+        false => format!("SIG{}{sent}: exit code {} at once, and the weights of the undisturbed run", kind.name, kind.code),
     };
     claim(&text, |claim| {
         let mut draw = Draw(seed ^ (kind.code as u64 * 10 + kind.times as u64));
@@ -83,7 +92,7 @@ fn interrupt(program: &Program, run: &Path, undisturbed: &Undisturbed, kind: &Ki
         _ => {}
     }
     let from = newest(run)?;
-    if kind.times == 1 && (from.is_none() || from < before) {
+    if kind.saves() && (from.is_none() || from < before) {
         return Err(format!("before the signal the newest checkpoint was {before:?}, after it {from:?}"));
     }
     let again = program.finish(run, true, &[])?.well()?;

@@ -4,14 +4,17 @@
 //!     cargo run --release -p adamant --example allocations
 //!     cargo run --release -p adamant --example allocations -- sites.json encoder
 //!
-//! With a file and a model's name, it writes which calls asked for what, as dhat's viewer reads it.
+//!     cargo run --release -p adamant --example allocations -- count wasteful
+//!
+//! With a file and a model's name, it writes which calls asked for what, as dhat's viewer reads it; with `count`, it counts
+//! for that model alone. The one called wasteful asks for memory in each step, so that a count of nothing can be trusted.
 //!
 //! A perceptron learns with batches of 64 and of 256 rows, then a convolutional net, a transformer's layer, and a regression
 //! whose loss is composed op by op and read before `backward`.
 mod models;
 
 use adamant::{Error, ErrorKind, Result};
-use models::{MODELS, in_steady_state};
+use models::{MODELS, WASTEFUL, in_steady_state};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -64,13 +67,18 @@ fn sites(file: String, name: &'static str) -> Result<()> {
 }
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
-    if let Some(file) = args.next() {
+    let mut models = MODELS.to_vec();
+    if let Some(what) = args.next() {
         let wanted = args.next().unwrap_or_else(|| MODELS[0].into());
-        let known = MODELS.into_iter().find(|m| *m == wanted);
-        return sites(file, known.ok_or_else(|| Error::new("allocations", ErrorKind::Argument(format!("no model {wanted:?} among {MODELS:?}"))))?);
+        let known = MODELS.into_iter().chain([WASTEFUL]).find(|m| *m == wanted);
+        let known = known.ok_or_else(|| Error::new("allocations", ErrorKind::Argument(format!("no model {wanted:?} among {MODELS:?}"))))?;
+        match &*what {
+            "count" => models = vec![known],
+            file => return sites(file.into(), known),
+        }
     }
     let _profiler = dhat::Profiler::builder().testing().build();
-    let told: Vec<String> = MODELS
+    let told: Vec<String> = models
         .into_iter()
         .map(|name| {
             let c = counted(name)?;

@@ -168,9 +168,11 @@ macro_rules! accumulator {
                     /// One for each product that this thread computes inside of another, of which there is one.
                     static SCRATCH: RefCell<Vec<Scratch<$float>>> = const { RefCell::new(Vec::new()) };
                 }
-                let mut scratch = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
+                // A thread that ends keeps none.
+                let mut scratch = SCRATCH.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default();
                 let result = f(&mut scratch);
-                SCRATCH.with_borrow_mut(|kept| {
+                let _ = SCRATCH.try_with(|kept| {
+                    let mut kept = kept.borrow_mut();
                     if kept.len() < 2 {
                         kept.push(scratch)
                     }

@@ -72,10 +72,17 @@ thread_local! {
 }
 /// Runs `f` with this thread's tiles.
 pub(crate) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
-    SCRATCH.with(|s| match s.try_borrow_mut() {
-        Ok(mut s) => f(&mut s),
-        Err(_) => f(&mut Scratch::default()),
-    })
+    let mut f = Some(f);
+    // Of a thread that ends they are gone, and inside a kernel they are taken.
+    let ran = SCRATCH.try_with(|s| {
+        let mut s = s.try_borrow_mut().ok()?;
+        f.take().map(|f| f(&mut s))
+    });
+    match (ran, f) {
+        (Ok(Some(r)), _) => r,
+        (_, Some(f)) => f(&mut Scratch::default()),
+        _ => unreachable!(),
+    }
 }
 
 /// A type that tiles hold.

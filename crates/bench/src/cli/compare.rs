@@ -7,13 +7,17 @@ use super::{
 };
 use crate::{
     child::Subject,
-    comparison::{Comparison, Side},
-    interleave::{Plan, Sides, take},
+    comparison::{Comparison, Evidence, Side},
+    gate::{Decision, Gated, Looks},
+    interleave::{Plan, ROUNDS, Sides, Taken, take_all},
     lines::{Extra, Line},
     record::{Case, Record},
     render::{Format, comparison as rendered},
     suite::Suite,
-    verdict::{Compared, Pairs, judge, judge_samples},
+    verdict::{
+        Compared, ENOUGH_PROCESSES, Pairs, judge,
+        records::{ENOUGH_MOMENTS, Moments, judge_records},
+    },
 };
 use clap::Args;
 use std::{
@@ -65,8 +69,8 @@ pub struct Sampling {
     /// Stop early when the ratio is known to within this share
     #[arg(long, default_value_t = 0.005)]
     pub precision: f64,
-    /// How often each workload is prepared anew
-    #[arg(long, default_value_t = 6)]
+    /// How often each workload is prepared anew, in new processes: they are what counts
+    #[arg(long, default_value_t = ROUNDS)]
     pub rounds: usize,
     /// Small shapes: shows that it works, not how fast anything is
     #[arg(long)]
@@ -92,7 +96,7 @@ impl Sampling {
 pub struct GateOptions {
     #[command(flatten)]
     compare: Options,
-    /// A slowdown that is certainly larger ends with 8, in percent
+    /// A slowdown that is certainly larger ends with 8, one that may be with 10, in percent
     #[arg(long, default_value_t = 5.0, value_parser = percent)]
     allow: f64,
 }
@@ -111,7 +115,7 @@ pub struct CalibrateOptions {
 }
 
 pub(super) fn compare(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
-    let comparison = compared(options, suite)?;
+    let comparison = compared(options, suite, None)?;
     let out = show(&comparison, options)?;
     let none = comparison.cases.iter().all(|c| c.verdict.is_none());
     if none {
@@ -120,7 +124,7 @@ pub(super) fn compare(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     out.end(if none { Exit::Failed } else { Exit::Passed })
 }
 pub(super) fn gate(options: &GateOptions, suite: &Suite) -> Result<Exit, Ended> {
-    let comparison = compared(&options.compare, suite)?;
+    let comparison = compared(&options.compare, suite, Some(options.allow / 100.0))?;
     let shown = show(&comparison, &options.compare);
     // A regression is told whatever becomes of the text.
     match (passed(&comparison, options.allow), shown) {
@@ -132,14 +136,22 @@ pub(super) fn gate(options: &GateOptions, suite: &Suite) -> Result<Exit, Ended> 
         }
     }
 }
-/// Is anything slower by certainly more than so many percent? What gave no verdict has not passed.
+/// How a gate ends that allows so many percent. What gave no verdict has not passed.
 pub(super) fn passed(comparison: &Comparison, allow: f64) -> Exit {
-    let past: Vec<&Compared> = comparison.cases.iter().filter(|c| c.is_regression(allow / 100.0)).collect();
-    for case in &past {
-        note(format_args!("{}: {:.3} times as long", case.workload, case.ratio.unwrap_or(f64::NAN)));
-    }
-    if !past.is_empty() {
-        note(format_args!("{} cases are slower by more than {allow} %", past.len()));
+    let said = |case: &Compared| {
+        let range = |g: Gated| match (g.at_least, g.at_most) {
+            (Some(low), Some(high)) => format!("between {low:.3} and {high:.3}"),
+            (None, Some(high)) => format!("at most {high:.3}"),
+            _ => "nobody knows how many".into(),
+        };
+        let seen = case.smallest_visible.map_or_else(|| "none would have been seen".into(), |v| format!("{:.1} % would have been seen", v * 100.0));
+        let times = case.gate.map(range).unwrap_or_default();
+        note(format_args!("{}: {:.3} times as long, {times}; of slowdowns {seen}", case.workload, case.ratio.unwrap_or(f64::NAN)));
+    };
+    let (slower, unsure) = (comparison.gated(Decision::Slower).count(), comparison.gated(Decision::Undecided).count());
+    if slower > 0 {
+        comparison.gated(Decision::Slower).for_each(said);
+        note(format_args!("{slower} cases are slower by more than {allow} %"));
         return Exit::Regression;
     }
     let failed = comparison.failures().count();
@@ -151,15 +163,30 @@ pub(super) fn passed(comparison: &Comparison, allow: f64) -> Exit {
         note(format_args!("{failed} cases could not be compared"));
         return Exit::Failed;
     }
+    if unsure > 0 {
+        comparison.gated(Decision::Undecided).for_each(said);
+        let advice = match comparison.evidence {
+            Evidence::Turns => "a larger --budget, more --rounds or a quieter machine tells more",
+            Evidence::TwoMoments => "records of more moments tell more, and programs that are compared in turn the most",
+            Evidence::ManyMoments => "records of more moments tell more",
+        };
+        note(format_args!("{unsure} cases may be slower by more than {allow} %, or not: {advice}"));
+        return Exit::Undecided;
+    }
     Exit::Passed
 }
-fn compared(options: &Options, suite: &Suite) -> Result<Comparison, Ended> {
+/// The comparison; of a gate that allows so much, with how it ends for each case.
+fn compared(options: &Options, suite: &Suite, allow: Option<f64>) -> Result<Comparison, Ended> {
     let how = &options.how;
     out::writable(how.out.as_deref())?;
     let read = |text: &str| operand(text, how.at.threads.into(), &how.at.device, suite);
     match (read(&options.a)?, read(&options.b)?) {
-        (Operand::Program(a), Operand::Program(b)) => programs(options, *a, *b, suite),
-        (Operand::Record(a), Operand::Record(b)) => records(options, &a, &b),
+        (Operand::Program(a), Operand::Program(b)) => programs(options, *a, *b, suite, allow),
+        (Operand::Record(a), Operand::Record(b)) => {
+            let mut comparison = records(options, &a, &b)?;
+            allow.into_iter().for_each(|allow| gate_intervals(&mut comparison, allow));
+            Ok(comparison)
+        }
         _ => Err((Exit::Usage, "a record is compared with a record: `bench run --record FILE` makes one of a program".into())),
     }
 }
@@ -179,7 +206,16 @@ fn admit(comparison: &Comparison, chosen: &[String], across: bool) -> Result<(),
     Err((Exit::Usage, format!("the environments differ ({}): say --across to compare them all the same", names.join(", "))))
 }
 
-fn programs(options: &Options, a: Subject, b: Subject, suite: &Suite) -> Result<Comparison, Ended> {
+/// How a gate ends that knows no more than the intervals.
+pub(super) fn gate_intervals(comparison: &mut Comparison, allow: f64) {
+    for case in &mut comparison.cases {
+        if let (Some(ratio), Some(interval)) = (case.ratio, case.interval) {
+            let gated = Gated::of_interval(allow, ratio, interval);
+            (case.gate, case.smallest_visible) = (Some(gated), gated.smallest_seen);
+        }
+    }
+}
+fn programs(options: &Options, a: Subject, b: Subject, suite: &Suite, allow: Option<f64>) -> Result<Comparison, Ended> {
     let how = &options.how;
     let names: Vec<String> = some(&how.chosen, suite)?.into_iter().map(|w| w.name).collect();
     let chosen: Vec<String> = a.chosen.iter().chain(&b.chosen).cloned().collect();
@@ -192,76 +228,130 @@ fn programs(options: &Options, a: Subject, b: Subject, suite: &Suite) -> Result<
         about.push(Side { name, facts: child.hello.facts.clone() });
     }
     let [a, b] = about.try_into().map_err(|_| (Exit::Failed, "two sides".to_string()))?;
-    let mut comparison = Comparison::between(a, b, true, how.threshold / 100.0, command(options));
+    let mut comparison = Comparison::between(a, b, Evidence::Turns, how.threshold / 100.0, command(options));
     admit(&comparison, &chosen, how.across)?;
-    comparison.cases = judge(&measure(&mut sides, &names, &plan), comparison.threshold);
+    let Some(allow) = allow else {
+        comparison.cases = judge(&measure(&mut sides, &names, &plan), comparison.threshold);
+        return Ok(comparison);
+    };
+    let looks = Looks::new(names.len(), plan.rounds);
+    // A budget is of all rounds; a gate that takes more of them than it was given has more of it.
+    let budget = plan.budget.mul_f64(looks.rounds() as f64 / plan.rounds.max(1) as f64);
+    let plan = Plan { rounds: looks.rounds(), budget, ..plan };
+    let (decide, one_thread) = (|pairs: &Pairs| looks.decide(&pairs.of_processes(), allow), is_one_thread(&sides));
+    let is_decided = |taken: &Taken, rounds: usize| {
+        looks.is_look(rounds) && decide(&Pairs::of(taken, 0, 1, one_thread)).decision != Decision::Undecided
+    };
+    let pairs = measure_until(&mut sides, &names, &plan, is_decided);
+    comparison.cases = judge(&pairs, comparison.threshold);
+    for case in &mut comparison.cases {
+        let of_case = pairs.iter().find(|(name, _)| *name == case.workload).and_then(|(_, pairs)| pairs.as_ref().ok());
+        if let (Some(pairs), Some(_)) = (of_case, case.verdict) {
+            let gated = decide(pairs);
+            (case.gate, case.smallest_visible) = (Some(gated), gated.smallest_seen);
+        }
+    }
     Ok(comparison)
 }
-/// Pairs of the first two programs, case by case; what neither has is left out.
+fn is_one_thread(sides: &Sides) -> bool {
+    sides.subjects().iter().all(|s| s.threads == 1)
+}
+/// Pairs of the first two programs, case by case, until their ratio is known as well as the plan asks.
 pub(super) fn measure(sides: &mut Sides, names: &[String], plan: &Plan) -> Vec<(String, Result<Pairs, String>)> {
-    let one_thread = sides.subjects().iter().all(|s| s.threads == 1);
+    let one_thread = is_one_thread(sides);
+    measure_until(sides, names, plan, |taken, rounds| {
+        rounds * 2 >= plan.rounds && rounds >= ENOUGH_PROCESSES && Pairs::of(taken, 0, 1, one_thread).is_narrow(plan.precision)
+    })
+}
+/// Pairs of the first two programs, case by case; what neither has is left out.
+fn measure_until(
+    sides: &mut Sides,
+    names: &[String],
+    plan: &Plan,
+    is_decided: impl Fn(&Taken, usize) -> bool,
+) -> Vec<(String, Result<Pairs, String>)> {
+    let one_thread = is_one_thread(sides);
     let mut cases = Vec::new();
-    for (k, name) in names.iter().enumerate() {
-        let taken = take(sides, name, plan, |_, _| ());
-        let failed: Vec<String> = taken.sides.iter().zip(sides.subjects()).filter_map(|(s, of)| Some(format!("{}: {}", of.name, s.error.as_ref()?))).collect();
+    // What one side has not is no pair, however long the other goes on.
+    let is_over = |taken: &Taken, rounds: usize| taken.sides.iter().any(|s| s.error.is_some()) || is_decided(taken, rounds);
+    for (k, taken) in take_all(sides, names, plan, |_, _| (), is_over).into_iter().enumerate() {
+        let failed = taken.sides.iter().zip(sides.subjects()).filter_map(|(s, of)| Some(format!("{}: {}", of.name, s.error.as_ref()?)));
+        let (name, failed) = (&taken.workload, failed.collect::<Vec<_>>());
         // What no side has is nothing to compare, and no failure.
         if taken.sides.iter().all(|s| s.unsupported) {
             note(format_args!("{}/{} {name} is left out: {}", k + 1, names.len(), failed.join("; ")));
             continue;
         }
         let pairs = if failed.is_empty() { Ok(Pairs::of(&taken, 0, 1, one_thread)) } else { Err(failed.join("; ")) };
-        note(format_args!("{}/{} {name}: {} turns", k + 1, names.len(), taken.turns.len()));
-        cases.push((name.clone(), pairs));
+        let rounds = taken.turns.iter().map(|t| t.round + 1).max().unwrap_or(0);
+        note(format_args!("{}/{} {name}: {} turns in {rounds} rounds", k + 1, names.len(), taken.turns.len()));
+        cases.push((taken.workload, pairs));
     }
     cases
 }
-/// The last record of a file.
-pub(super) fn last_record(file: &Path) -> Result<Record, Ended> {
-    let records = Record::read(file).map_err(|e| ended(Exit::Unreadable)(&e))?;
-    records.into_iter().next_back().ok_or_else(|| (Exit::Unreadable, format!("{}: no record", file.display())))
+/// The last record of a file, and those before it that are other moments of the same program in the same environment.
+pub(super) fn moments_of(file: &Path) -> Result<Vec<Record>, Ended> {
+    let mut records = Record::read(file).map_err(|e| ended(Exit::Unreadable)(&e))?;
+    let last = records.pop().ok_or_else(|| (Exit::Unreadable, format!("{}: no record", file.display())))?;
+    // Two states of sources with changes may differ whatever their commit is.
+    let same = |r: &Record| r.git == last.git && last.git.as_ref().is_some_and(|g| !g.dirty) && r.settings.small == last.settings.small;
+    let environment = last.environment();
+    records.retain(|r| same(r) && r.environment() == environment);
+    records.push(last);
+    Ok(records)
 }
-/// The last records of two files.
+/// The records of two files.
 fn records(options: &Options, a: &Path, b: &Path) -> Result<Comparison, Ended> {
     let how = &options.how;
-    let (a, b) = (last_record(a)?, last_record(b)?);
+    let (a, b) = (moments_of(a)?, moments_of(b)?);
     of_records((&options.a, &a), (&options.b, &b), &how.chosen.only, how.threshold / 100.0, how.across, command(options))
 }
-/// Two records under their names. Cases are matched by workload and implementation.
+/// The records of two programs under their names, of several moments each. Cases are those of the last records, matched by
+/// workload and implementation.
 ///
 /// # Errors
-/// The environments differ and nobody said that they may; a record of small shapes.
+/// The environments differ and nobody said that they may; a record of small shapes; no record.
 pub(super) fn of_records(
-    (name_a, a): (&str, &Record),
-    (name_b, b): (&str, &Record),
+    (name_a, a): (&str, &[Record]),
+    (name_b, b): (&str, &[Record]),
     only: &[String],
     threshold: f64,
     across: bool,
     command: String,
 ) -> Result<Comparison, Ended> {
-    let mut comparison = beginning((name_a, a), (name_b, b), threshold, across, command)?;
+    let (Some(last_a), Some(last_b)) = (a.last(), b.last()) else { return Err((Exit::Unreadable, "no record".into())) };
+    let mut comparison = beginning((name_a, last_a), (name_b, last_b), threshold, across, command)?;
+    if a.len().min(b.len()) >= ENOUGH_MOMENTS {
+        comparison.evidence = Evidence::ManyMoments;
+    }
     let name = |c: &Case| if c.implementation == "adamant" { c.workload.clone() } else { format!("{} ({})", c.workload, c.implementation) };
     let only = suite_globs(only)?;
-    let cases: Vec<_> = a
+    let one_thread = last_a.settings.threads == 1 && last_b.settings.threads == 1;
+    let moments = |records: &[Record], of: &Case| {
+        let same = |c: &&Case| (&c.workload, &c.implementation) == (&of.workload, &of.implementation);
+        Moments::of(records.iter().filter_map(|r| r.cases.iter().find(same)), one_thread)
+    };
+    let cases: Vec<_> = last_a
         .cases
         .iter()
         .filter(|x| only.is_match(&x.workload))
         .map(|x| {
-            let of_b = b.cases.iter().find(|y| (&y.workload, &y.implementation) == (&x.workload, &x.implementation));
+            let of_b = last_b.cases.iter().find(|y| (&y.workload, &y.implementation) == (&x.workload, &x.implementation));
             let samples = match (of_b, &x.error) {
                 (None, _) => Err(format!("not in {name_b}")),
                 (Some(_), Some(e)) => Err(format!("{name_a}: {e}")),
-                (Some(y), None) => y.error.as_ref().map_or_else(|| Ok((x.samples_ns.clone(), y.samples_ns.clone())), |e| Err(format!("{name_b}: {e}"))),
+                (Some(y), None) => y.error.as_ref().map_or_else(|| Ok([moments(a, x), moments(b, x)]), |e| Err(format!("{name_b}: {e}"))),
             };
             (name(x), samples)
         })
         .collect();
-    comparison.cases = judge_samples(&cases, comparison.threshold);
+    comparison.cases = judge_records(&cases, comparison.threshold);
     Ok(comparison)
 }
 /// What two records are compared as, without a case yet.
 fn beginning((name_a, a): (&str, &Record), (name_b, b): (&str, &Record), threshold: f64, across: bool, command: String) -> Result<Comparison, Ended> {
     let side = |r: &Record, name: &str| Side { name: name.into(), facts: r.environment() };
-    let comparison = Comparison::between(side(a, name_a), side(b, name_b), false, threshold, command);
+    let comparison = Comparison::between(side(a, name_a), side(b, name_b), Evidence::TwoMoments, threshold, command);
     admit(&comparison, &[], across)?;
     if a.settings.small || b.settings.small {
         return Err((Exit::Usage, "a record of small shapes has no times to compare".into()));

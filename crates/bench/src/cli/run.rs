@@ -9,10 +9,11 @@ use crate::{
     child::{Fresh, Subject},
     criterion,
     lines::Line,
+    interleave::{Plan, Sides, Taken, take_all},
     machine::{Git, Load, Machine, Toolchain},
     record::{Case, Record},
     render::{Format, comparison as rendered},
-    sampler::{Active, Stop},
+    sampler::{Active, MOST_SAMPLES, SHORTEST_SAMPLE, Stop},
     serve::about,
     suite::Suite,
     workload::{Scale, Workload},
@@ -36,6 +37,9 @@ pub struct Options {
     /// Stop early when the median is known to within this share
     #[arg(long, default_value_t = 0.002)]
     precision: f64,
+    /// In how many new processes each workload is measured, where there is a record: it then has the spread between them
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
     /// Small shapes: shows that the workloads run and are right, not how fast they are
     #[arg(long)]
     small: bool,
@@ -48,7 +52,8 @@ pub struct Options {
     /// Append the record of this run to a file
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Compare with the last record of a file, of this machine; a case that is certainly slower ends with 8
+    /// Compare with the last record of a file, of this machine; a case that is certainly slower ends with 8, one that may be
+    /// with 10. Two moments of a machine differ by much: to compare programs, `gate` takes turns
     #[arg(long, value_name = "FILE", conflicts_with = "small")]
     against: Option<PathBuf>,
     /// So much slower is allowed, in percent
@@ -89,14 +94,18 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
         return Err((Exit::Usage, "--budget and --precision count from 0".into()));
     };
     // Read first: whoever misnames a file need not wait, and loses no times.
-    let base = options.against.as_deref().map(compare::last_record).transpose()?;
+    let base = options.against.as_deref().map(compare::moments_of).transpose()?;
     let of_criterion = options.criterion.as_deref().map(criterion::read).transpose().map_err(|e| ended(Exit::Unreadable)(&e))?;
     options.record.as_deref().map_or(Ok(()), out::appendable)?;
     let place = options.at.open()?;
     let stop = Stop { budget, precision: options.precision };
     let mut record = Record::begun(SystemTime::now(), place.settings(options.machine.as_deref(), options.budget, options.precision, options.small));
-    if let Some(base) = &base {
-        compare::comparable(base, &record)?;
+    let refused = base.as_deref().and_then(<[Record]>::last).and_then(|base| compare::comparable(base, &record).err());
+    match (refused.as_ref(), &options.record) {
+        (Some(refused), None) => return Err(refused.clone()),
+        // Who asked for a record gets it, whatever it is then compared with.
+        (Some((_, why)), Some(file)) => note(format_args!("{why}; measured and kept in {} all the same", file.display())),
+        _ => {}
     }
     if options.record.is_some() {
         record.ceilings = Some(Ceilings::measure(place.threads));
@@ -106,8 +115,10 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
         if options.json { serde_json::json!(line).to_string() } else { line.to_string() }
     };
     let mut cases = Vec::new();
+    let mut by_processes = if options.record.is_some() || base.is_some() { in_processes(options, suite, &wanted, stop)? } else { Vec::new() };
+    by_processes.reverse();
     for workload in &wanted {
-        let mut case = measure(suite.implementation, workload, stop, options.small);
+        let mut case = by_processes.pop().unwrap_or_else(|| measure(suite.implementation, workload, stop, options.small));
         if workload.memory && case.error.is_none() && (options.memory || options.record.is_some()) {
             let own = Subject::own(options.at.threads.into(), &options.at.device).map_err(|e| ended(Exit::Failed)(&e))?;
             let fresh = Fresh::of(&own, &workload.name, options.small);
@@ -131,6 +142,9 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     if let Some(file) = &options.record {
         record.append(file).map_err(|e| ended(Exit::Unwritable)(&e))?;
     }
+    if let Some(refused) = refused {
+        return Err(refused);
+    }
     let exit = match (&base, failed) {
         (Some(base), false) => against(options, base, &record, &mut out)?,
         (_, failed) => {
@@ -143,12 +157,42 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     };
     out.end(exit)
 }
-/// This run against a record, of the cases that both have.
-fn against(options: &Options, base: &Record, record: &Record, out: &mut Out) -> Result<Exit, Ended> {
+/// Cases of this program's workloads in new processes, round by round: samples of each are spread over the whole run and over
+/// all of them, so that a record has the spread between processes and between the moments of its run.
+fn in_processes(options: &Options, suite: &Suite, wanted: &[Workload], stop: Stop) -> Result<Vec<Case>, Ended> {
+    let own = Subject::own(options.at.threads.into(), &options.at.device).map_err(|e| ended(Exit::Failed)(&e))?;
+    let plan = Plan {
+        budget: stop.budget,
+        precision: stop.precision,
+        rounds: options.rounds.into(),
+        shortest: SHORTEST_SAMPLE,
+        most: MOST_SAMPLES,
+        small: options.small,
+        check_again: true,
+        ..Plan::default()
+    };
+    let names: Vec<String> = wanted.iter().map(|w| w.name.clone()).collect();
+    let taken = take_all(&mut Sides::new(vec![own]), &names, &plan, |_, _| (), |_, _| false);
+    Ok(wanted.iter().zip(taken).map(|(workload, taken)| of_processes(suite.implementation, workload, &taken)).collect())
+}
+fn of_processes(implementation: &str, workload: &Workload, taken: &Taken) -> Case {
+    let case = Case::new(&workload.name, implementation).about(about(workload));
+    let Some(side) = taken.sides.first() else { return case };
+    if let Some(error) = &side.error {
+        return Case { error: Some(error.clone()), unsupported: side.unsupported, ..case };
+    }
+    let (ns, waited) = taken.turns.iter().map(|t| (t.ns[0], t.waited[0])).unzip();
+    let rounds = taken.turns.iter().map(|t| t.round as u32).collect();
+    Case { worst_error: side.worst, rounds, ..case }.sampled(ns, waited, side.calls.max(1))
+}
+/// This run against the moments of a record, of the cases that both have.
+fn against(options: &Options, base: &[Record], record: &Record, out: &mut Out) -> Result<Exit, Ended> {
     let file = options.against.as_deref().map_or_else(String::new, |f| f.display().to_string());
     let both: Vec<String> = record.cases.iter().map(|c| globset::escape(&c.workload)).collect();
     let command = format!("cargo xtask bench run --against {file} --only {}", options.chosen.only.join(","));
-    let comparison = compare::of_records((&file, base), ("this run", record), &both, THRESHOLD, false, command)?;
+    let this = std::slice::from_ref(record);
+    let mut comparison = compare::of_records((&file, base), ("this run", this), &both, THRESHOLD, false, command)?;
+    compare::gate_intervals(&mut comparison, options.allow / 100.0);
     let text = rendered(&comparison, Format::Terminal);
     // Lines for machines stand alone on stdout.
     if options.json {

@@ -194,22 +194,22 @@ fn environments(t: &Table) -> String {
 }
 /// The page of a comparison.
 pub fn comparison(c: &Comparison) -> String {
-    let mut body = format!("<section><h2>{}</h2><p>A: {}<br>B: {}</p>", escaped(&c.headline()), escaped(&c.a.name), escaped(&c.b.name));
+    let mut body = format!("<section><h2>{}</h2><p>A: {}<br>B: {}<br>{}</p>", escaped(&c.headline()), escaped(&c.a.name), escaped(&c.b.name), c.evidence.words());
     body.push_str("<label class=\"search\">Show <input type=\"search\" placeholder=\"slower\"></label><div class=\"wide\"><table><thead><tr>");
-    ["workload", "A", "B", "B / A [95 %]", "p (Holm)", "smallest visible", "verdict"]
+    ["workload", "A", "B", "B / A [95 %]", "p (Holm)", "would see", "verdict", "processes"]
         .iter()
         .for_each(|h| body.push_str(&format!("<th scope=\"col\">{h}</th>")));
     body.push_str("</tr></thead><tbody>\n");
     for case in c.sorted() {
         let ns = |x: Option<f64>| x.map(|x| format!("<td data-ns=\"{x}\">{}</td>", time(x))).unwrap_or_else(|| "<td></td>".into());
         let verdict = case.verdict.map_or("failed", |v| v.word());
-        let said = case.error.as_deref().map(escaped).unwrap_or_else(|| verdict.into());
+        let said = escaped(&case.words());
         let of = case.ratio.map(|r| format!("<td data-ns=\"{r}\">{}</td>", ratio(r, case.interval))).unwrap_or_else(|| "<td></td>".into());
         let p = case.adjusted_p.map(|p| format!("{p:.1e}")).unwrap_or_default();
-        let visible = case.smallest_visible.map(|v| format!("{:.1} %", v * 100.0)).unwrap_or_default();
+        let (visible, processes) = (plain::visible(case), case.processes);
         let _ = writeln!(
             body,
-            "<tr class=\"{verdict}\"><th scope=\"row\">{}</th>{}{}{of}<td>{p}</td><td>{visible}</td><td>{said}</td></tr>",
+            "<tr class=\"{verdict}\"><th scope=\"row\">{}</th>{}{}{of}<td>{p}</td><td>{visible}</td><td>{said}</td><td>{processes}</td></tr>",
             escaped(&case.workload),
             ns(case.a_ns),
             ns(case.b_ns)

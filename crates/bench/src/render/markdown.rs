@@ -2,8 +2,9 @@
 use super::{percent, ratio, time};
 use crate::{
     comparison::Comparison,
+    gate::Decision,
     merge::Table,
-    render::plain::cell,
+    render::plain::{cell, visible},
     verdict::{Compared, Verdict},
 };
 use std::fmt::Write;
@@ -36,11 +37,10 @@ pub fn escaped(text: &str) -> String {
 fn case_row(case: &Compared) -> String {
     let ns = |x: Option<f64>| x.map(time).unwrap_or_default();
     let of = case.ratio.map(|r| ratio(r, case.interval)).unwrap_or_default();
-    let visible = case.smallest_visible.map(|v| format!("{:.1} %", v * 100.0)).unwrap_or_default();
-    let verdict = case.verdict.map_or_else(|| escaped(case.error.as_deref().unwrap_or_default()), |v| v.word().into());
+    let (visible, verdict) = (visible(case), escaped(&case.words()));
     format!("| {} | {} | {} | {of} | {visible} | {verdict} |\n", escaped(&case.workload), ns(case.a_ns), ns(case.b_ns))
 }
-const HEAD: &str = "| workload | A | B | B / A [95 %] | smallest visible | verdict |\n|---|--:|--:|--:|--:|---|\n";
+const HEAD: &str = "| workload | A | B | B / A [95 %] | would see | verdict |\n|---|--:|--:|--:|--:|---|\n";
 
 /// Rows as long as the comment has room; the others are counted.
 fn rows(out: &mut String, rows: impl Iterator<Item = String>) {
@@ -55,10 +55,9 @@ fn rows(out: &mut String, rows: impl Iterator<Item = String>) {
 /// Headline, what changed, the full table folded away, the command that does it again.
 pub fn comparison(c: &Comparison) -> String {
     let mut out = format!("{MARK}\n### Benchmarks: {}\n\n", escaped(&c.headline()));
-    let how = if c.interleaved { "samples taken in turn" } else { "two records" };
-    let _ = writeln!(out, "A: {}, B: {}; {how}; changes from {:.1} % count.\n", escaped(&c.a.name), escaped(&c.b.name), c.threshold * 100.0);
+    let _ = writeln!(out, "A: {}, B: {}; {}; changes from {:.1} % count.\n", escaped(&c.a.name), escaped(&c.b.name), c.evidence.words(), c.threshold * 100.0);
     let sorted = c.sorted();
-    let told: Vec<&&Compared> = sorted.iter().filter(|k| matches!(k.verdict, Some(Verdict::Slower | Verdict::Faster) | None)).collect();
+    let told: Vec<&&Compared> = sorted.iter().filter(|k| !matches!(k.verdict, Some(Verdict::Same | Verdict::Noisy)) || k.gate.is_some_and(|g| g.decision != Decision::Passed)).collect();
     if !told.is_empty() {
         out.push_str(HEAD);
         rows(&mut out, told.into_iter().map(|k| case_row(k)));

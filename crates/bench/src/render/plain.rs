@@ -3,6 +3,7 @@ use super::{percent, ratio, time};
 use crate::{
     comparison::Comparison,
     merge::{Cell, Table},
+    verdict::Compared,
 };
 use comfy_table::{Table as Grid, presets::NOTHING};
 
@@ -16,27 +17,39 @@ fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
 }
 /// The verdicts, regressions first.
 pub fn comparison(c: &Comparison) -> String {
-    let mut grid = grid(strings(["workload", "A", "B", "B / A [95 %]", "p (Holm)", "verdict", "pairs"]));
+    let mut grid = grid(strings(["workload", "A", "B", "B / A [95 %]", "p (Holm)", "would see", "verdict", "processes", "pairs"]));
     for case in c.sorted() {
         let ns = |x: Option<f64>| x.map(time).unwrap_or_default();
         let p = case.adjusted_p.map(|p| format!("{p:.1e}")).unwrap_or_default();
-        let verdict = case.verdict.map_or_else(|| case.error.clone().unwrap_or_default(), |v| v.word().into());
         let of = case.ratio.map(|r| ratio(r, case.interval)).unwrap_or_default();
-        let pairs = if case.verdict.is_some() { format!("{}/{}", case.quiet, case.samples) } else { String::new() };
-        grid.add_row(vec![case.workload.clone(), ns(case.a_ns), ns(case.b_ns), of, p, verdict, pairs]);
+        let there = |text: String| if case.verdict.is_some() { text } else { String::new() };
+        let (processes, pairs) = (there(case.processes.to_string()), there(format!("{}/{}", case.quiet, case.samples)));
+        grid.add_row(vec![case.workload.clone(), ns(case.a_ns), ns(case.b_ns), of, p, visible(case), case.words(), processes, pairs]);
     }
-    format!("A: {}\nB: {}\n{grid}\n{}\n", c.a.name, c.b.name, c.headline())
+    format!("A: {}\nB: {}\n{}\n{grid}\n{}\n", c.a.name, c.b.name, c.evidence.words(), c.headline())
+}
+/// The smallest change that would have been seen.
+pub(super) fn visible(case: &Compared) -> String {
+    match case.smallest_visible {
+        Some(v) => format!("{:.1} %", v * 100.0),
+        None if case.verdict.is_some() => "none".into(),
+        None => String::new(),
+    }
 }
 /// One row for each case.
 pub fn comparison_csv(c: &Comparison) -> String {
-    let header = ["workload", "a", "b", "a_ns", "b_ns", "ratio", "low", "high", "p", "adjusted_p", "mann_whitney", "samples", "quiet", "verdict", "error"];
+    let header = [
+        "workload", "a", "b", "a_ns", "b_ns", "ratio", "low", "high", "p", "adjusted_p", "mann_whitney", "samples", "quiet", "processes",
+        "smallest_visible", "verdict", "gate", "error"];
     let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
     let rows = c.cases.iter().map(|case| {
         let [low, high] = case.interval.map_or([None, None], |i| i.map(Some));
         let mut row = vec![case.workload.clone(), c.a.name.clone(), c.b.name.clone()];
         row.extend([case.a_ns, case.b_ns, case.ratio, low, high, case.p, case.adjusted_p, case.mann_whitney].map(number));
-        row.extend([case.samples.to_string(), case.quiet.to_string()]);
-        row.extend([case.verdict.map(|v| v.word().into()), case.error.clone()].map(Option::unwrap_or_default));
+        row.extend([case.samples, case.quiet, case.processes].map(|n| n.to_string()));
+        row.push(number(case.smallest_visible));
+        let gate = case.gate.map(|g| g.decision.words().into());
+        row.extend([case.verdict.map(|v| v.word().into()), gate, case.error.clone()].map(Option::unwrap_or_default));
         row
     });
     csv_text(&header, rows)

@@ -1,6 +1,12 @@
 //! Texts in all formats, with names that would be markup.
 use super::*;
-use crate::{comparison::Side, merge::merge, record::tests::example, verdict::judge_samples};
+use crate::{
+    comparison::{Evidence, Side},
+    gate::Gated,
+    merge::merge,
+    record::tests::example,
+    verdict::{Pairs, judge},
+};
 
 const HOSTILE: &str = "<script>alert(1)</script>|`x` @someone =1+1 [a](b)";
 
@@ -9,10 +15,10 @@ fn samples(ns: f64) -> Vec<f64> {
 }
 fn compared() -> Comparison {
     let side = |name: &str| Side { name: name.into(), facts: [("cpu".to_string(), name.to_string())].into() };
-    let mut c = Comparison::between(side("main"), side(HOSTILE), true, 0.01, "cargo xtask bench compare main self".into());
-    let case = |name: &str, a: f64, b: f64| (name.to_string(), Ok((samples(a), samples(b))));
+    let mut c = Comparison::between(side("main"), side(HOSTILE), Evidence::Turns, 0.01, "cargo xtask bench compare main self".into());
+    let case = |name: &str, a: f64, b: f64| (name.to_string(), Ok(Pairs::new(samples(a), samples(b))));
     let gone = (HOSTILE.to_string(), Err(HOSTILE.to_string()));
-    c.cases = judge_samples(&[case("same", 1e6, 1e6), case("faster", 1e6, 8e5), case("slow", 1e6, 1.1e6), case("slowest", 1e6, 2e6), gone], 0.01);
+    c.cases = judge(&[case("same", 1e6, 1e6), case("faster", 1e6, 8e5), case("slow", 1e6, 1.1e6), case("slowest", 1e6, 2e6), gone], 0.01);
     c
 }
 #[test]
@@ -25,6 +31,23 @@ fn regressions_that_are_not_first() {
     assert!(text.contains("<details>") && text.contains("cargo xtask bench compare main self"));
     let json: Comparison = serde_json::from_str(&comparison(&c, Format::Json)).unwrap();
     assert_eq!(json, c);
+}
+#[test]
+fn a_gate_that_could_not_tell_and_looks_like_one_that_passed() {
+    let mut c = compared();
+    for (case, interval) in c.cases.iter_mut().zip([[0.99, 1.01], [0.79, 0.81], [1.08, 1.12], [1.2, 2.5]]) {
+        let gated = Gated::of_interval(0.09, case.ratio.unwrap(), interval);
+        (case.gate, case.smallest_visible) = (Some(gated), gated.smallest_seen);
+    }
+    for format in [Format::Terminal, Format::Markdown, Format::Csv, Format::Json, Format::Html] {
+        let text = comparison(&c, format).to_lowercase();
+        for wanted in ["passed", "slower", if format == Format::Json { "undecided" } else { "could not tell" }] {
+            assert!(text.contains(wanted), "{format:?}: no {wanted} in {text}");
+        }
+    }
+    let markdown = comparison(&c, Format::Markdown);
+    let (before, _) = markdown.split_once("<details>").unwrap();
+    assert!(before.contains("| slow |") && before.contains("could not tell") && before.contains("new processes"), "{before}");
 }
 #[test]
 fn a_name_that_becomes_markup() {

@@ -1,5 +1,5 @@
 //! The speed table: what the guide of the first of our predecessors promises for a machine of its day, and what we do.
-use super::{clocked, timed};
+use super::{clocked, report::Report, timed};
 use crate::{device::one_thread, out};
 use adamant::{
     Device, Rng, Tensor, functional,
@@ -37,8 +37,8 @@ const LINES: &[Line] = &[
     Line { name: "Adam step, 0.61M parameters", guide_ms: 100.0, target_ms: 1.0, prepare: adam, one_thread: false },
 ];
 
-/// Prints every line. Gives what is to be said of the targets that were missed.
-pub fn table(device: Device, only: &str, budget: Duration, json: bool) -> Result<Option<String>, Failure> {
+/// Prints every line, and adds it to the report. Gives what is to be said of the targets that were missed.
+pub fn table(device: Device, only: &str, budget: Duration, json: bool, mut report: Option<&mut Report>) -> Result<Option<String>, Failure> {
     let chosen: Vec<&Line> = LINES.iter().filter(|l| l.name.contains(only)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = LINES.iter().map(|l| l.name).collect();
@@ -50,7 +50,10 @@ pub fn table(device: Device, only: &str, budget: Duration, json: bool) -> Result
     let (mut lines, mut missed) = (Vec::new(), Vec::new());
     for line in &chosen {
         let device = if line.one_thread { one_thread(device)? } else { device };
-        let seen = device.scoped(|| timed(budget, (line.prepare)()?))?;
+        let (seen, all) = device.scoped(|| timed(budget, (line.prepare)()?))?;
+        if let Some(report) = &mut report {
+            report.add(line.name, &all);
+        }
         let milli = |d: Duration| d.as_secs_f64() * 1e3;
         let passed = milli(seen.min) <= line.target_ms.min(line.guide_ms);
         if !passed {

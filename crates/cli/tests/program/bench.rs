@@ -1,5 +1,6 @@
 //! `adamant bench` and `--profile`: what is told, and what a user can get wrong.
 use super::{adamant, err, folder, out};
+use adamant_bench::record::Record;
 use serde_json::Value;
 
 #[test]
@@ -28,6 +29,28 @@ fn percentiles_that_do_not_rise_or_a_model_that_is_not_timed() {
     }
     let text = out(&adamant(folder.path(), &["bench", "run.toml", "--latency", "--seconds", "0"]));
     assert!(text.contains("p99.9") && text.contains("samples/s") && text.contains("batch     1\n"), "{text}");
+}
+#[test]
+fn a_report_that_is_no_record_or_lacks_a_line() {
+    let folder = folder();
+    let file = folder.path().join("deep/bundle.json");
+    // The second takes the place of the first: a bundle is one document.
+    for (arguments, names) in [
+        (&["bench", "s0", "--only", "create", "--seconds", "0", "--report", "deep/bundle.json"][..], &["create 1000x1000, moved", "create 1000x1000, copied"][..]),
+        (&["bench", "run.toml", "--input", "2", "--batch", "3", "--seconds", "0.1", "--report", "deep/bundle.json", "--json"], &["run, forward, batch 3"]),
+    ] {
+        // A target that is missed on the plain interpreter is no reason to keep nothing.
+        let output = adamant(folder.path(), arguments);
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{}", err(&output));
+        assert!(serde_json::from_str::<Value>(&std::fs::read_to_string(&file).unwrap()).unwrap().is_object());
+        let record = Record::read(&file).unwrap().remove(0);
+        assert_eq!(record.cases.iter().map(|c| &*c.workload).collect::<Vec<_>>(), names);
+        assert!(record.cases.iter().all(|c| (10..=2000).contains(&c.samples_ns.len()) && c.summary.is_some()), "{:?}", record.cases);
+        assert!(!record.machine.cpu.is_empty() && record.toolchain.rustc.starts_with("rustc") && record.settings.device == "reference");
+    }
+    // Before anything is measured, and nothing is left where nothing was.
+    let output = adamant(folder.path(), &["bench", "s0", "--seconds", "100", "--report", "run.toml/x.json"]);
+    assert!(output.status.code() == Some(6) && err(&output).contains("run.toml/x.json"), "{}", err(&output));
 }
 #[test]
 fn a_question_without_sense_that_is_answered() {

@@ -28,7 +28,7 @@ fn data(folder: &Path) {
 #[test]
 fn a_description_that_is_written_and_not_taken() {
     let folder = tempfile::tempdir().unwrap();
-    for kind in ["table", "images", "folders", "text"] {
+    for kind in ["table", "images", "folders", "text", "memory-constrained"] {
         let file = format!("{kind}.toml");
         let made = adamant(folder.path(), &["config", "create", kind, &file]);
         assert_eq!((made.status.code(), out(&made).trim()), (Some(0), file.as_str()), "{}", err(&made));
@@ -45,7 +45,7 @@ fn a_description_that_is_written_and_not_taken() {
         assert!(out(&printed).contains("adamant train NAME.toml"));
     }
     data(folder.path());
-    for kind in ["table", "images", "folders", "text"] {
+    for kind in ["table", "images", "folders", "text", "memory-constrained"] {
         let file = format!("{kind}.toml");
         let valid = adamant(folder.path(), &["config", "validate", &file]);
         assert!(valid.status.success() && out(&valid).contains("the model takes the data"), "{}{}", out(&valid), err(&valid));

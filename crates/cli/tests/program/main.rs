@@ -9,6 +9,10 @@ mod full;
 mod gpu;
 #[cfg(unix)]
 mod hostile;
+#[cfg(unix)]
+mod signals;
+#[cfg(unix)]
+mod table;
 mod train;
 
 use std::{

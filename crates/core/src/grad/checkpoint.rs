@@ -3,9 +3,9 @@
 use super::{Grads, NEXT, Parent, Saved, Tape, TapeKind, Walk, grad_enabled, no_grad, pull, with_grad};
 use crate::{
     Origin, Result, Tensor,
-    cell::{OVERLAYS, Overlay, OverlayKind},
+    cell::{Overlay, OverlayGuard, OverlayKind},
     composite::{Cotangents, RuleArgs},
-    record::CONTEXT,
+    record::context,
     recycle::Shared,
     value::Kept,
 };
@@ -36,9 +36,9 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
     if !tracking {
         return f(&plain);
     }
-    OVERLAYS.with(|o| o.borrow_mut().push(Overlay::new(OverlayKind::Snapshot)));
+    let overlay = OverlayGuard::push(Overlay::new(OverlayKind::Snapshot));
     let y = no_grad(|| f(&plain));
-    let Some(overlay) = OVERLAYS.with(|o| o.borrow_mut().pop()) else { return y };
+    let Some(overlay) = overlay.pop() else { return y };
     let y = y?.ok()?;
     let trainable = overlay.touched.iter().any(|c| c.is_trainable());
     if !trainable && !inputs.iter().any(|t| t.is_tracked()) {
@@ -64,10 +64,10 @@ pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, wal
     let inputs: Vec<Tensor> =
         (0..args.metas.len()).map(|k| args.input(k).map(|x| if x.meta().dtype.is_float() { x.tracked() } else { x.clone() })).collect::<Result<_>>()?;
     let values = redo.cells.iter().map(|(id, v)| (*id, Tensor::from_value((**v).clone()))).collect();
-    OVERLAYS.with(|o| o.borrow_mut().push(Overlay { values, ..Overlay::new(OverlayKind::Recompute) }));
-    CONTEXT.with(|c| c.inherit.set(None));
+    let overlay = OverlayGuard::push(Overlay { values, ..Overlay::new(OverlayKind::Recompute) });
+    context(|c| c.inherit.set(None));
     let y = with_grad(true, || (redo.f)(&inputs));
-    OVERLAYS.with(|o| o.borrow_mut().pop());
+    drop(overlay);
     let y = y?.ok()?;
     let mut inner = Grads::default();
     if let (Some((t, k)), Some(Some(g))) = (y.tape(), args.cotangents.first()) {

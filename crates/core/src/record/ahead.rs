@@ -6,7 +6,7 @@
 //!
 //! A place of the table holds one kind of op: the op, the metas of its inputs and which of them are the same value. That
 //! tells its result's meta too, so for a known kind nothing is inferred.
-use super::{CONTEXT, Log, Record, Recorder, word};
+use super::{context, Log, Record, Recorder, word};
 use crate::{
     Arg, Meta, Op, Scalar, Tensor,
     error::Origin,
@@ -125,10 +125,10 @@ impl Ahead {
 /// Runs an op at once, if it is of a kind that is always read alone and no window is open. `None`: it is to be recorded,
 /// also where it could not be run, so that its reader learns why.
 pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Option<Shared<Value>> {
-    CONTEXT.with(|c| {
+    context(|c| {
         let ahead = &c.ahead;
         ahead.judge(inputs);
-        if ahead.ready.get() == 0 || !is_told_by_inputs(op) || c.eager.get() || c.hold.get() != 0 || c.step_group.get() != 0 {
+        if ahead.ready.get() == 0 || !is_told_by_inputs(op) || c.eager.get() || c.hold.get() != 0 || c.steps.get() != 0 {
             return None;
         }
         let key = key(op, arg, inputs.iter().map(|t| t.value()))?;

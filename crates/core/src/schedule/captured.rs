@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Device, Error, ErrorKind, Op, Origin, Outputs, Result, Tensor,
-    cell::{Cell, Overlay},
+    cell::{self, Cell, Claim, Overlay},
     op::{Arg, View, mix},
     record::{Log, NoSlot, Stream, evaluate, ready},
     recycle::Shared,
@@ -107,22 +107,32 @@ impl Captured {
         for t in call.inputs {
             arguments.push(dense(t.value())?);
         }
-        let mut old: SmallVec<[Shared<Value>; 4]> = SmallVec::with_capacity(self.cells.len());
-        for c in &self.cells {
-            let current = c.current();
-            old.push(match dense(&current)? {
-                Cow::Borrowed(_) => current,
-                Cow::Owned(moved) => moved,
-            });
+        // A step, a snapshot or code that is run again takes what is written; else it goes to the cells, of which nobody sees
+        // anything from before they are read until they are written.
+        let apart = self.writes.is_empty() || cell::is_apart();
+        let mut seen: SmallVec<[Shared<Value>; 4]> = SmallVec::with_capacity(self.cells.len());
+        loop {
+            seen.clear();
+            for c in &self.cells {
+                seen.push(c.read().ok()?.value().clone());
+            }
+            // Before the claim: under it, nothing is waited for.
+            let old = seen.iter().map(dense).collect::<Result<SmallVec<[Cow<'_, Shared<Value>>; 4]>>>()?;
+            let claim = (!apart).then(|| Claim::of(&self.writes));
+            if claim.is_none() || self.cells.iter().zip(&seen).all(|(cell, value)| Claim::holds(cell, value)) {
+                return self.run(call, &arguments, &old, claim);
+            }
         }
-        let bound = self.bound(&old, call.device)?;
+    }
+    fn run(&self, call: &Call<'_>, arguments: &[Cow<'_, Shared<Value>>], old: &[Cow<'_, Shared<Value>>], claim: Option<Claim<'_>>) -> Result<Outputs> {
+        let bound = self.bound(old, claim.is_some() && call.device.backend().updates_in_place(), call.device)?;
         let (plan, sized) = (&bound.plan, &bound.sized);
         let log = &self.log;
         let mut inputs: SmallVec<[&Stored; 8]> = SmallVec::with_capacity(plan.graph.inputs.len());
         for ((_, source), place) in plan.graph.inputs.iter().zip(&bound.inputs) {
             let value = match (place, source) {
                 (Some(Where::Argument(k)), _) => Some(&*arguments[*k]),
-                (Some(Where::Cell(k)), _) => Some(&old[*k]),
+                (Some(Where::Cell(k)), _) => Some(&*old[*k]),
                 (Some(Where::Window(slot)), _) => Some(&log.values[*slot as usize]),
                 (None, Source::Constant(value)) => Some(value),
                 _ => None,
@@ -148,14 +158,14 @@ impl Captured {
         let new = |k: usize, stored: Stored| Tensor::from_value(ready(log.values[plan.publish[k].0 as usize].meta, call.origin, stored));
         let result = |place: &Where, published: &[Option<Tensor>]| match *place {
             Where::Argument(k) => Some(call.inputs[k].detach()),
-            Where::Cell(k) => Some(Tensor::from_value(old[k].clone())),
+            Where::Cell(k) => Some(Tensor::from_value((*old[k]).clone())),
             Where::Window(slot) => Some(Tensor::from_value(log.values[slot as usize].clone())),
             Where::Published(k) => published.get(k).cloned().flatten(),
             Where::Nowhere => None,
         };
         let missing = || Error::at("compile", ErrorKind::Internal("an output did not run".into()), call.origin);
         if plan.is_direct && self.writes.is_empty() && replay.untainted() {
-            let made = new(0, replay.run_direct()?);
+            let made = new(0, replay.run_direct().map_err(|failed| failed.error)?);
             let published = [Some(made)];
             return all(&bound.outputs, |place| result(place, &published).ok_or_else(missing));
         }
@@ -165,7 +175,10 @@ impl Captured {
             Some(Some(Where::Cell(k))) => Some(&old[*k]),
             _ => None,
         };
-        let outcome = replay.run(own).inspect_err(|e| replay.overwritten().filter_map(old_of).for_each(|value| value.fail(e.clone())))?;
+        let outcome = replay.run(own).map_err(|failed| {
+            replay.overwritten().filter_map(old_of).for_each(|value| value.fail(failed.error.clone()));
+            failed.error
+        })?;
         for value in replay.taken(&outcome).filter_map(old_of) {
             super::count(|s| s.donated += 1);
             value.donate();
@@ -176,8 +189,10 @@ impl Captured {
             return Err(e);
         }
         let published: SmallVec<[Option<Tensor>; 4]> = (0..plan.publish.len()).map(|k| replay.published(&outcome, k).map(|stored| new(k, stored))).collect();
-        for ((cell, _), place) in self.writes.iter().zip(&bound.writes) {
-            cell.replace(result(place, &published).ok_or_else(missing)?.value().clone());
+        let written = all(&bound.writes, |place| result(place, &published).ok_or_else(missing))?;
+        match claim {
+            Some(claim) => claim.commit(written.iter().map(|t| t.value().clone())),
+            None => crate::step(|| self.writes.iter().zip(&written).try_for_each(|((cell, _), t)| cell.set(t)))?,
         }
         all(&bound.outputs, |place| result(place, &published).ok_or_else(missing))
     }
@@ -197,17 +212,17 @@ impl Captured {
         let origin = |r: u32| self.log.values[self.log.records[r as usize].first as usize].origin;
         super::count(|s| s.hits += 1);
         let made = direct.run(call.device, &self.log.records, &inputs, &origin);
-        Some(made.map(|stored| smallvec![Tensor::from_value(ready(meta, call.origin, stored))]))
+        Some(made.map_err(|failed| failed.error).map(|stored| smallvec![Tensor::from_value(ready(meta, call.origin, stored))]))
     }
     /// The plan for a call: it may take over the old value of a cell that is written, where only the cell holds it.
-    fn bound(&self, old: &[Shared<Value>], device: Device) -> Result<Cow<'_, Arc<Bound>>> {
+    fn bound(&self, old: &[Cow<'_, Shared<Value>>], in_place: bool, device: Device) -> Result<Cow<'_, Arc<Bound>>> {
         if let Some(bound) = self.only.get() {
             super::count(|s| s.hits += 1);
             return Ok(Cow::Borrowed(bound));
         }
         let is_written = |k: usize| self.writes.iter().any(|(c, _)| c.id() == self.cells[k].id());
         let hold = |place: &Where| match *place {
-            Where::Cell(k) if is_written(k) && only_the_cell_holds(&old[k]) => InputHold::OldCell,
+            Where::Cell(k) if in_place && is_written(k) && only_the_cell_holds(&old[k]) => InputHold::OldCell,
             _ => InputHold::Held,
         };
         let key = if self.writes.is_empty() { 0 } else { self.sources.iter().fold(0, |key, (_, place)| mix(key, hold(place) as u64)) };

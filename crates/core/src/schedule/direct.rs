@@ -1,7 +1,7 @@
 //! The short way of a plan that is one kernel and makes one new value: small eager work that is read at once. Nothing of
 //! such a plan is shared, taken over, withheld or deferred, so it runs without the lists that a replay keeps of all that.
 use super::{
-    execute::{NO_FAULT, OriginOf, Replay},
+    execute::{Failed, NO_FAULT, OriginOf, Replay},
     expand::Source,
     plan::{Plan, Sized, Storage, argument},
 };
@@ -34,7 +34,7 @@ impl Direct {
     ///
     /// # Errors
     /// Memory that cannot be had; a lost device.
-    pub fn run(&self, device: Device, records: &[Record], inputs: &[&Stored], origin: OriginOf<'_>) -> Result<Stored, Error> {
+    pub fn run(&self, device: Device, records: &[Record], inputs: &[&Stored], origin: OriginOf<'_>) -> Result<Stored, Failed> {
         Replay { plan: &self.plan, sized: &self.sized, records, inputs, device, origin, bad: &|_| Vec::new() }.run_direct()
     }
 }
@@ -53,11 +53,11 @@ impl Replay<'_> {
         self.inputs.iter().all(|s| s.taint.is_none())
     }
     /// Runs a direct plan: where the new value lies.
-    pub fn run_direct(&self) -> Result<Stored, Error> {
+    pub fn run_direct(&self) -> Result<Stored, Failed> {
         let (step, sized) = (&self.plan.steps[0], &self.sized.steps[0]);
         let own = [self.new_memory(0)?];
         let operand = |o| self.operand(o, &own).ok_or_else(|| self.no_memory(step));
-        let [output] = &sized.outputs[..] else { return Err(self.no_memory(step)) };
+        let [output] = &sized.outputs[..] else { return Err(self.no_memory(step).into()) };
         let mut args: SmallVec<[Scalar; 2]> = SmallVec::new();
         for (k, a) in step.args.iter().enumerate() {
             args.push(match argument(*a, self.records) {
@@ -69,10 +69,10 @@ impl Replay<'_> {
             c.kernels += 1;
             c.fused += step.ops.saturating_sub(1) as u64;
         });
-        let submit = |inputs: &[Operand<'_>]| {
+        let submit = |inputs: &[Operand<'_>]| -> Result<(), Failed> {
             let outputs = [operand(output)?];
             let run = Step { kernel: &step.kernel, space: sized.space, inputs, outputs: &outputs, args: &args, fault: &NO_FAULT };
-            super::watch::submit(self, std::slice::from_ref(&run), &[0]).map_err(|k| self.failed(step, k))
+            super::watch::submit(self, std::slice::from_ref(&run), &[0]).map_err(|k| self.failed_among(&[0], 0, k))
         };
         match &sized.inputs[..] {
             [x] => submit(&[operand(x)?])?,

@@ -8,6 +8,7 @@ use crate::{
     Device, Error, ErrorKind, Op, Scalar,
     buffer::Buffer,
     error::Origin,
+    foreign::guarded,
     kernel::{Fault, FaultWord, KernelKind, Operand, Step},
     op::Arg,
     planted::{Plant, is},
@@ -16,7 +17,7 @@ use crate::{
     shape::{Layout, Shape},
     value::Stored,
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::{
     cell::RefCell,
     ops::{Deref, Range},
@@ -77,6 +78,17 @@ thread_local! {
     static STEPS: Rooms<Vec<Step<'static>>> = const { RefCell::new(Vec::new()) };
     static ARGS: Rooms<Vec<Scalar>> = const { RefCell::new(Vec::new()) };
 }
+/// A run that failed.
+pub(crate) struct Failed {
+    pub error: Error,
+    /// the records of the steps that the device had at once, one of which it was; none where it was no step
+    pub records: SmallVec<[usize; 4]>,
+}
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed { error, records: SmallVec::new() }
+    }
+}
 /// How many steps a device gets at once.
 const BATCH: usize = 32;
 /// Names the line a record was applied at.
@@ -101,7 +113,7 @@ impl Replay<'_> {
     ///
     /// # Errors
     /// A lost device; memory that a step asked for itself. The inputs are as they were, but for [`Replay::overwritten`].
-    pub fn run(&self, own: Buffers) -> Result<Outcome, Error> {
+    pub fn run(&self, own: Buffers) -> Result<Outcome, Failed> {
         let words = &Words::new(self.plan).0;
         self.submit(0..self.plan.late, &own, words, &[])?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || self.inputs.iter().any(|s| s.taint.is_some());
@@ -187,6 +199,14 @@ impl Replay<'_> {
         };
         Error::at(node.op.name(), kind, (self.origin)(node.record))
     }
+    /// As `failed`, of the last of some steps that the device had at once.
+    pub(super) fn failed_among(&self, chosen: &[usize], last: usize, kind: ErrorKind) -> Failed {
+        let records = chosen.iter().map(|&at| self.record_of(&self.plan.steps[at])).collect();
+        Failed { error: self.failed(&self.plan.steps[last], kind), records }
+    }
+    fn record_of(&self, step: &PlanStep) -> usize {
+        self.plan.graph.nodes[step.node as usize].record as usize
+    }
     pub(super) fn no_memory(&self, step: &PlanStep) -> Error {
         self.failed(step, ErrorKind::Internal("a step without memory".into()))
     }
@@ -210,7 +230,7 @@ impl Replay<'_> {
         Some(Operand { buffer, shape: o.shape, offset: self.offset(&o.place, input), strides: &o.place.layout.strides, dtype: o.dtype, dense: o.dense })
     }
     /// Hands the steps of the range to the device, some at a time: their operands are laid out side by side first.
-    fn submit(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<(), Error> {
+    fn submit(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<(), Failed> {
         let mut from = range.start;
         while from < range.end {
             from = self.submit_some(from..range.end, own, words, skip)?;
@@ -218,7 +238,7 @@ impl Replay<'_> {
         Ok(())
     }
     /// Submits steps from the start of the range; returns the first that is still to be run.
-    fn submit_some(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<usize, Error> {
+    fn submit_some(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<usize, Failed> {
         let mut operands: Vec<Operand<'_>> = emptied(recycle::take(&OPERANDS));
         let mut args: Vec<Scalar> = recycle::take(&ARGS);
         let mut chosen: SmallVec<[usize; BATCH]> = SmallVec::new();
@@ -274,11 +294,12 @@ impl Replay<'_> {
                 c.kernels += steps.len() as u64;
                 c.fused += fused;
             });
-            watch::submit(self, &steps, &chosen).map_err(|k| self.failed(&self.plan.steps[last], k))?;
+            watch::submit(self, &steps, &chosen).map_err(|k| self.failed_among(&chosen, last, k))?;
             recycle::give_back(&STEPS, emptied(steps));
         }
         if let Some((s, kind, group, from, to)) = together {
-            self.collective(kind, &*group, &from, &to).map_err(|k| self.failed(s, k))?;
+            let exchanged = guarded(|| "the communicator".into(), || self.collective(kind, &*group, &from, &to)).flatten();
+            exchanged.map_err(|k| Failed { error: self.failed(s, k), records: smallvec![self.record_of(s)] })?;
         }
         recycle::give_back(&OPERANDS, emptied(operands));
         recycle::give_back(&ARGS, args);

@@ -4,6 +4,7 @@ use super::{join, lower};
 use crate::{
     Device, ErrorKind, Meta, Op, Tensor,
     backend::Support,
+    foreign::guarded,
     kernel::KernelKind,
     op::{Arg, View, mix},
     record::{Log, Record, capture, register_inputs},
@@ -187,9 +188,9 @@ fn inline(g: &mut Graph, device: Device, name: &str, body: &Body<'_>, inputs: &[
     let (outputs, stream) = capture(device, || {
         let values: Vec<_> = places.iter().map(|t| t.value().clone()).collect();
         register_inputs(&values);
-        crate::grad::no_grad(|| crate::intercept::below(|| body(&places)))
+        guarded(|| format!("the body of {name}"), || crate::grad::no_grad(|| crate::intercept::below(|| body(&places))))
     });
-    let outputs = outputs.map_err(|e| e.kind().clone())?;
+    let outputs = outputs?.map_err(|e| e.kind().clone())?;
     let mut log = stream.log.lock();
     // An output that is a constant of the body needs a slot too.
     for t in &outputs {

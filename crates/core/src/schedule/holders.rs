@@ -22,6 +22,8 @@ pub(crate) struct Holders {
     pub chained: Vec<u32>,
     /// by slot: how many cells it was the old value of; empty if of none
     old_of: Vec<u8>,
+    /// May a cell's old value be overwritten?
+    in_place: bool,
     /// a hash of all of it
     pub key: u64,
 }
@@ -53,7 +55,8 @@ impl Holders {
     }
     /// Looks at the first `cut` records of a window and at the values of their `slots`.
     pub fn look(log: &mut Log, cut: usize, slots: usize) {
-        let Log { holders, records, values, writes, epoch, .. } = log;
+        let Log { holders, records, values, writes, epoch, device, .. } = log;
+        holders.in_place = device.backend().updates_in_place();
         let (records, open) = records.split_at(cut);
         holders.look_at(records, open, &values[..slots], writes, *epoch);
     }
@@ -97,7 +100,8 @@ impl Holders {
         }
         match self.old_of.get(slot) {
             None | Some(0) => InputHold::Free,
-            Some(_) => InputHold::OldCell,
+            Some(_) if self.in_place => InputHold::OldCell,
+            Some(_) => InputHold::Held,
         }
     }
     // Apart, so that the common case keeps its registers.

@@ -1,31 +1,34 @@
 //! Windows of the reference device: op by op through the interpreter, composites through their bodies. Nothing is
 //! planned, fused or reused here.
-use super::{fault_error, withhold};
+use super::{Stop, fault_error, withhold};
 use crate::{
     Device, Error, ErrorKind, HostArray, Meta, Op, Tensor,
+    foreign::guarded,
     kernel::Fault,
     op::Arg,
     record::{Log, capture},
     value::Stored,
 };
+use smallvec::smallvec;
 use std::collections::HashMap;
 
 /// The reference device: op by op, in plain f64.
-pub(super) fn window(log: &mut Log) -> Result<(), Error> {
+pub(super) fn window(log: &mut Log) -> Result<(), Stop> {
     let mut arrays: Vec<Option<HostArray>> = vec![None; log.values.len()];
     let mut taints: Vec<Option<Error>> = vec![None; log.values.len()];
-    for r in &log.records {
+    for (number, r) in log.records.iter().enumerate() {
         let first = r.first as usize;
         let outs: Vec<_> = (0..r.outputs as usize).map(|k| log.values[first + k].clone()).collect();
         if matches!(r.op, Op::Input) {
-            let stored = outs[0].stored().ok_or_else(|| Error::at("read", ErrorKind::Internal("an input is not in memory".into()), outs[0].origin))?;
-            arrays[first] = Some(read_array(&outs[0].meta, stored)?);
-            taints[first] = stored.taint.clone();
+            let absent = || ErrorKind::Internal("an input is not in memory".into());
+            let read = outs[0].stored().ok_or_else(absent).and_then(|stored| read_array(&outs[0].meta, stored));
+            arrays[first] = Some(read.map_err(|k| Stop::Reader(Error::at("read", k, outs[0].origin)))?);
+            taints[first] = outs[0].stored().and_then(|s| s.taint.clone());
             continue;
         }
         let inputs: Vec<HostArray> = r.inputs.iter().filter_map(|&i| arrays[i as usize].clone()).collect();
         let metas: Vec<Meta> = outs.iter().map(|v| v.meta).collect();
-        let (results, fault) = interpret_op(&r.op, r.arg, &inputs, &metas, log.device).map_err(|k| Error::at(r.op.name(), k, outs[0].origin))?;
+        let (results, fault) = interpret_op(&r.op, r.arg, &inputs, &metas, log.device).map_err(|k| Stop::Records(smallvec![number], k))?;
         let taint = fault.map(|f| fault_error(r.op.name(), f, outs[0].origin)).or_else(|| r.inputs.iter().find_map(|&i| taints[i as usize].clone()));
         for (k, a) in results.into_iter().enumerate().take(outs.len()) {
             arrays[first + k] = Some(a);
@@ -35,7 +38,7 @@ pub(super) fn window(log: &mut Log) -> Result<(), Error> {
     for (slot, value) in log.values.iter().enumerate() {
         if let (true, Some(a)) = (value.is_pending(), &arrays[slot]) {
             let device = value.meta.device;
-            let buffer = device.pool().copied(device, &a.to_bytes()).map_err(|k| Error::at("read", k, value.origin))?;
+            let buffer = device.pool().copied(device, &a.to_bytes()).map_err(|k| Stop::Reader(Error::at("read", k, value.origin)))?;
             value.store(Stored { taint: taints[slot].clone(), ..Stored::dense(buffer) });
         }
     }
@@ -55,7 +58,7 @@ fn commit(log: &Log, taints: &[Option<Error>], _cut: usize) {
         match bad.get(&w.group) {
             Some(e) => {
                 let value = &log.values[w.slot as usize];
-                w.cell.withdraw(value, &w.previous);
+                w.cell.withdraw(value, &w.previous, w.since);
                 value.fail(e.clone());
             }
             None => w.cell.committed(),
@@ -69,15 +72,15 @@ fn commit(log: &Log, taints: &[Option<Error>], _cut: usize) {
 fn interpret_op(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta], device: Device) -> Result<(Vec<HostArray>, Option<Fault>), ErrorKind> {
     let Op::Composite(c) = op else { return crate::reference::run(op, arg, inputs, metas) };
     if c.is_host() {
-        return crate::reference::run(op, arg, inputs, metas);
+        return guarded(|| c.name().to_string(), || crate::reference::run(op, arg, inputs, metas)).flatten();
     }
     let places: Vec<Tensor> = inputs.iter().map(|a| Tensor::placeholder(Meta { shape: a.shape, dtype: a.dtype, device })).collect();
     let (outputs, stream) = capture(device, || {
         let stream_inputs: Vec<_> = places.iter().map(|t| t.value().clone()).collect();
         crate::record::register_inputs(&stream_inputs);
-        crate::grad::no_grad(|| crate::intercept::below(|| c.body(&places)))
+        guarded(|| format!("the body of {}", c.name()), || crate::grad::no_grad(|| crate::intercept::below(|| c.body(&places))))
     });
-    let outputs = outputs.map_err(|e| e.kind().clone())?;
+    let outputs = outputs?.map_err(|e| e.kind().clone())?;
     let log = stream.log.lock();
     let mut arrays: Vec<Option<HostArray>> = vec![None; log.values.len()];
     let mut fault = None;
@@ -90,7 +93,7 @@ fn interpret_op(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta], device:
                 // A constant tensor the body made from host data.
                 None => {
                     let v = &log.values[first];
-                    v.stored().map(|s| read_array(&v.meta, s)).transpose().map_err(|e| e.kind().clone())?
+                    v.stored().map(|s| read_array(&v.meta, s)).transpose()?
                 }
             };
             next_input += 1;
@@ -112,9 +115,9 @@ fn interpret_op(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta], device:
     }
     Ok((out, fault))
 }
-fn read_array(meta: &Meta, stored: &Stored) -> Result<HostArray, Error> {
+fn read_array(meta: &Meta, stored: &Stored) -> Result<HostArray, ErrorKind> {
     let mut whole = vec![0u8; stored.buffer.bytes()];
-    stored.buffer.download(0, &mut whole).map_err(|k| Error::new("read", k))?;
+    stored.buffer.download(0, &mut whole)?;
     let size = meta.dtype.size();
     let mut bytes = Vec::with_capacity(meta.bytes());
     crate::tensor::for_each_offset(&meta.shape, &stored.layout(&meta.shape), |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));

@@ -170,8 +170,8 @@ impl Tensor {
             if self.meta().shape != other.meta().shape { Ok(Ok(false)) } else { Ok(self.detach().eq(other.detach()).all(..).item::<bool>()) }
         })
     }
-    /// Is every element finite? One pass: no sum with NaN or infinity in it is finite. Only where the sum of finite
-    /// elements is too large for the dtype, a second pass decides: a sum of `0 * x` is NaN if one of them is not finite.
+    /// Is every element finite? One fused pass, whatever is in the data: `0 * x` is zero where `x` is finite and NaN where it
+    /// is not, so that the sum of all of them is zero or NaN. (A sum of the elements themselves may overflow.)
     ///
     /// # Errors
     /// As [`Tensor::eval`].
@@ -180,10 +180,7 @@ impl Tensor {
         if !self.dtype()?.is_float() {
             return Ok(true);
         }
-        if self.detach().sum(..).item::<f64>()?.is_finite() {
-            return Ok(true);
-        }
-        Ok(!(self.detach() * 0.0).sum(..).isnan().item::<bool>()?)
+        Ok((self.detach() * 0.0).sum(..).item::<f64>()? == 0.0)
     }
     /// The index of the first element (in row-major order) that is NaN or infinite, and the element.
     ///

@@ -1,6 +1,6 @@
 //! Reads that are begun now and waited for later: the device goes on with what was asked of it, and so does the caller.
 use super::{Tensor, for_each_offset, read::host_room};
-use crate::{DType, Element, Error, ErrorKind, Layout, Meta, Origin, Result, backend::ReadBack};
+use crate::{DType, Element, Error, ErrorKind, Layout, Meta, Origin, Result, backend::ReadBack, foreign::guarded};
 use std::marker::PhantomData;
 
 /// Elements on their way from a device, begun by [`Tensor::read_later`]. One that is dropped is given up: nothing waits for
@@ -54,7 +54,8 @@ impl Tensor {
 impl<T: Element> Reading<T> {
     /// Would [`Reading::wait`] return at once? A device that is lost has nothing more to wait for.
     pub fn is_ready(&self) -> bool {
-        self.on_its_way.as_ref().is_none_or(|r| r.is_ready())
+        // One that panics has nothing to wait for either: `wait` tells.
+        self.on_its_way.as_ref().is_none_or(|r| guarded(String::new, || r.is_ready()).unwrap_or(true))
     }
     /// Waits for the elements, in row-major order.
     ///
@@ -65,7 +66,7 @@ impl<T: Element> Reading<T> {
         let error = |k| Error::at("read_later", k, here);
         let Some(read) = on_its_way else { return Ok(Vec::new()) };
         let mut came: Vec<u8> = host_room(bytes, &meta).map_err(error)?;
-        read.wait(&mut came).map_err(error)?;
+        guarded(|| format!("the {} backend's `ReadBack::wait`", meta.device), || read.wait(&mut came)).flatten().map_err(error)?;
         if let Some(layout) = layout {
             let size = meta.dtype.size();
             let mut ordered: Vec<u8> = host_room(meta.bytes(), &meta).map_err(error)?;

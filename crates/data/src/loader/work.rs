@@ -4,7 +4,7 @@
 //! waits in a map by batch number until the loader comes for it, so order does not depend on who was faster. `generation`
 //! numbers the times that plans changed: what belongs to an older one is dropped. No code of a data set runs under a lock.
 use super::{guard::guarded, watch};
-use crate::{BadRecord, Cause, Dataset};
+use crate::{BadRecord, Cause, Dataset, Draw};
 use adamant_core::{Device, Error, ErrorKind, Origin};
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -23,6 +23,8 @@ use std::{
 pub(super) struct Job {
     pub batch: usize,
     pub generation: u64,
+    /// (seed, epoch): where what is drawn for a record comes from
+    pub draws: (u64, u64),
     pub records: Vec<usize>,
 }
 /// What became of a job: the batch, if any record is left, and the records that are missing from it, in order.
@@ -130,18 +132,18 @@ impl<D: Dataset + ?Sized + 'static> Pipeline<D> {
         drop(made);
     }
     /// Loads in the caller's thread.
-    pub fn load_here(&self, batch: usize, records: Vec<usize>) -> Loaded<D::Batch> {
-        let job = Job { batch, generation: 0, records };
+    pub fn load_here(&self, batch: usize, draws: (u64, u64), records: Vec<usize>) -> Loaded<D::Batch> {
+        let job = Job { batch, generation: 0, draws, records };
         // Nobody watches, so nobody stops it.
         load(&self.shared, &job, &HashMap::new(), |_| true).unwrap_or(Loaded { batch: None, bad: Vec::new() })
     }
     /// Sees to it that these batches are being made.
-    pub fn request(&mut self, batches: Range<usize>, records: impl Fn(usize) -> Vec<usize>, here: Origin) -> Result<(), Error> {
+    pub fn request(&mut self, batches: Range<usize>, draws: (u64, u64), records: impl Fn(usize) -> Vec<usize>, here: Origin) -> Result<(), Error> {
         let mut state = self.shared.state.lock();
         self.start(&mut state).map_err(|e| no_thread(&e, here))?;
         let generation = self.shared.generation.load(Relaxed);
         for batch in batches.start.max(state.requested)..batches.end {
-            state.queue.push_back(Arc::new(Job { batch, generation, records: records(batch) }));
+            state.queue.push_back(Arc::new(Job { batch, generation, draws, records: records(batch) }));
             state.requested = batch + 1;
             self.shared.jobs.notify_one();
         }
@@ -274,7 +276,8 @@ fn load<D: Dataset + ?Sized>(
             if !report(Some(*index)) {
                 return None;
             }
-            match guarded(|| dataset.read(*index)) {
+            let draw = Draw { seed: job.draws.0, epoch: job.draws.1, index: *index };
+            match guarded(|| dataset.read_at(*index, &draw)) {
                 Ok(Ok(record)) => records.push(record),
                 Ok(Err(e)) => bad.push(e),
                 Err(panic) => bad.push(bad_record(dataset, *index, Cause::Panicked, format!("reading it panicked: {panic}"))),

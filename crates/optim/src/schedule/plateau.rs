@@ -34,9 +34,17 @@ pub struct ReduceLrOnPlateau {
     pub min_lr: f64,
     /// a smaller change is not made
     pub eps: f64,
-    best: Option<f64>,
-    bad: u64,
-    cooling: u64,
+    state: PlateauState,
+}
+/// What [`ReduceLrOnPlateau`] has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PlateauState {
+    /// the best measure
+    pub best: Option<f64>,
+    /// measures since without improvement
+    pub bad: u64,
+    /// measures during which nothing is counted yet
+    pub cooling: u64,
 }
 impl ReduceLrOnPlateau {
     /// PyTorch's defaults.
@@ -49,32 +57,38 @@ impl ReduceLrOnPlateau {
             cooldown: 0,
             min_lr: 0.0,
             eps: 1e-8,
-            best: None,
-            bad: 0,
-            cooling: 0,
+            state: PlateauState::default(),
         }
+    }
+    /// What it has seen, to be saved.
+    pub fn state(&self) -> PlateauState {
+        self.state
+    }
+    /// Goes on from what [`ReduceLrOnPlateau::state`] gave.
+    pub fn restore(&mut self, state: PlateauState) {
+        self.state = state;
     }
     /// Notes the measure. `true`: it has stalled, the rate should fall.
     pub fn observe(&mut self, measure: f64) -> bool {
-        let better = match (self.best, self.goal, self.threshold) {
-            (None, ..) => true,
+        let better = match (self.state.best, self.goal, self.threshold) {
+            (None, ..) => !measure.is_nan(),
             (Some(best), Goal::Min, Threshold::Rel(t)) => measure < best * (1.0 - t),
             (Some(best), Goal::Min, Threshold::Abs(t)) => measure < best - t,
             (Some(best), Goal::Max, Threshold::Rel(t)) => measure > best * (1.0 + t),
             (Some(best), Goal::Max, Threshold::Abs(t)) => measure > best + t,
         };
         if better {
-            self.best = Some(measure);
-            self.bad = 0;
+            self.state.best = Some(measure);
+            self.state.bad = 0;
         } else {
-            self.bad += 1;
+            self.state.bad += 1;
         }
-        if self.cooling > 0 {
-            self.cooling -= 1;
-            self.bad = 0;
+        if self.state.cooling > 0 {
+            self.state.cooling -= 1;
+            self.state.bad = 0;
         }
-        if self.bad > self.patience {
-            (self.cooling, self.bad) = (self.cooldown, 0);
+        if self.state.bad > self.patience {
+            (self.state.cooling, self.state.bad) = (self.cooldown, 0);
             return true;
         }
         false

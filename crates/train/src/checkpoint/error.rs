@@ -59,7 +59,7 @@ pub enum CheckpointError {
     #[error("`{0}` cannot name a file of a checkpoint: letters, digits, `-` and `_` can")]
     Name(String),
     /// A tensor that cannot be computed, saved or made.
-    #[error(transparent)]
+    #[error("{}", crate::failure::in_words(.0))]
     Tensor(#[from] adamant_core::Error),
     /// The thread that saves has ended before its time.
     #[error("the thread that saves checkpoints has stopped")]

@@ -124,7 +124,7 @@ fn read_state(storage: &dyn Storage, path: &Path, record: &FileRecord) -> Result
 fn read_tensors(storage: &dyn Storage, path: &Path, record: &FileRecord, device: Device) -> Result<Vec<(String, Tensor)>> {
     let mut file = Checked::open(storage, path, record)?;
     let header = file.part(0)?;
-    let layout = Layout::parse(path, header, record.bytes).map_err(|e| CheckpointError::damaged(path, None, 0, e.to_string()))?;
+    let layout = Layout::parse(path, header, record.bytes).map_err(|e| CheckpointError::damaged(path, None, 0, e.kind().to_string()))?;
     let mut tensors = Vec::with_capacity(layout.places().len());
     for (k, place) in layout.places().iter().enumerate() {
         let bytes = file.part(k + 1)?;

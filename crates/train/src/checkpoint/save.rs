@@ -88,8 +88,10 @@ pub fn save(storage: &dyn Storage, folder: &Path, snapshot: &Snapshot, score: Op
         match error {
             CheckpointError::Storage(mut e) => {
                 // The system counted one write; who makes room wants to know of all.
-                if let StorageErrorKind::Full { needed: of_one, .. } = e.kind {
-                    e.kind = StorageErrorKind::Full { needed: needed.max(of_one), free: storage.free(folder) };
+                match &mut e.kind {
+                    StorageErrorKind::Full { needed: of_one, free } => (*of_one, *free) = (needed.max(*of_one), storage.free(folder)),
+                    StorageErrorKind::Quota { needed: of_one } => *of_one = needed.max(*of_one),
+                    _ => {}
                 }
                 CheckpointError::Storage(e)
             }

@@ -3,7 +3,8 @@
 //! One snapshot is being written; who hands over the next waits until that one is on the disk. So no checkpoint is ever
 //! skipped, memory holds at most one old state, and a disk that is slower than the steps between two checkpoints slows
 //! training down to its own pace: what a power cut takes is the steps since the newest checkpoint and, while the next is
-//! being written, those that were made meanwhile, never more than two intervals.
+//! being written, those that were made meanwhile, never more than two gaps. A run that is to lose no more than one interval makes
+//! a checkpoint each half of it.
 use super::{CheckpointError, Checkpoints, Result, Saved, Snapshot, handover::Handover};
 use crate::storage;
 use std::{sync::Arc, thread::JoinHandle};

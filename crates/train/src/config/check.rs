@@ -34,10 +34,6 @@ impl<'a> Check<'a> {
         self.complete &= complete;
         value
     }
-    /// Reads a section; nothing where it is not there.
-    pub fn section<T>(&mut self, key: &'static str, reader: impl Fn(Section<'a>) -> Result<T, Failure>) -> Option<T> {
-        self.read(|root| root.section(key)?.map(&reader).transpose()).0.flatten()
-    }
     /// Reads a section that must be there.
     pub fn needed<T>(&mut self, key: &'static str, reader: impl Fn(Section<'a>) -> Result<T, Failure>) -> Option<T> {
         self.read(|root| reader(root.need(key, root.section(key)?)?)).0
@@ -58,13 +54,14 @@ impl<'a> Check<'a> {
                 }
                 return (None, false);
             };
-            let goes_on = self.replace(&fault);
+            let (goes_on, outermost) = (self.replace(&fault), fault.path.is_empty());
             // The value of one key may be wrong beside what was put in the place of another.
             if goes_on != Replaced::Follows && (round == 0 || (goes_on == Replaced::First && (fault.certain || fault.path.is_empty()))) {
                 self.faults.push(fault);
             }
             if goes_on == Replaced::Never {
-                return (None, false);
+                // Readers ask for the keys of the outermost section before they go into others.
+                return (None, !outermost);
             }
         }
         (None, false)

@@ -1,5 +1,7 @@
 //! A table of a description. What is asked for is noted, so that [`Section::finish`] can refuse the rest, and so that a
 //! [check](super::check) knows every key that a section could have had: a reader that asks for a new key has said so by that.
+mod lists;
+
 use super::{Document, Node, Origin, Value};
 use crate::{Failure, failure::shown};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};

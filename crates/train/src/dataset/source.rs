@@ -1,8 +1,14 @@
 //! Where the data of each kind lie. What a section says is read first ([`Source::of`]), every key of it, then the files
 //! ([`Source::read`]): so a description can be checked where its data are not.
+use super::{
+    Reading,
+    arrays::Arrays,
+    split::{self, Split, TestedFiles},
+    table::{Table, limits},
+};
 use crate::{Failure, config::Section, evaluate::Show};
 use adamant_data::{
-    CsvOptions, Dataset, Examples, Facts, Idx, ImageFolder, ImageOptions, Labelled, Permutation, Rows, Scale, Table, Tokens, examples, split_by_rule,
+    Columns, Dataset, Examples, Facts, Idx, ImageFolder, ImageOptions, Labelled, Limits, Permutation, Rows, Scale, Tokens, examples, split_tail,
 };
 use std::{
     path::{Path, PathBuf},
@@ -10,29 +16,36 @@ use std::{
 };
 
 /// The kinds of data.
-pub(super) const KINDS: [&str; 5] = ["csv", "idx", "images", "text", "permutation"];
+pub(super) const KINDS: [&str; 6] = ["csv", "idx", "images", "text", "npy", "permutation"];
 
-/// Training part, test part, and how a person sees an input.
-type Read = (Examples, Examples, Show);
+/// What came of the files.
+pub(super) struct Read {
+    pub train: Examples,
+    pub valid: Option<Examples>,
+    pub test: Examples,
+    /// how a person sees an input
+    pub show: Show,
+    /// what a table's columns become
+    pub columns: Option<Arc<Columns>>,
+    /// what a person should know
+    pub notes: Vec<String>,
+}
+impl Read {
+    /// Parts without a validation part, which is held out of the first.
+    fn of(train: Examples, test: Examples, show: Show, how: &Reading<'_>) -> Result<Read, Failure> {
+        let (train, valid) = split::hold_out(train, how.valid, how.seed)?;
+        Ok(Read { train, valid, test, show, columns: None, notes: Vec::new() })
+    }
+}
 
 /// What a section says of its data.
 pub(super) enum Source {
-    Csv { path: PathBuf, header: bool, scale: Scale, learned: Learned, rule: Rule },
-    Idx { train: [Named; 2], test: [Named; 2], classes: usize, scale: Scale },
-    Images { path: PathBuf, test: Option<PathBuf>, rule: Option<Rule>, options: ImageOptions },
+    Csv(Box<Table>),
+    Idx { train: [Named; 2], tested: TestedFiles, classes: Vec<String>, scale: Scale, limits: Limits },
+    Images { path: PathBuf, test: Option<PathBuf>, split: Option<Split>, options: ImageOptions },
     Text { path: PathBuf, context: usize, share: f64, bytes: bool },
+    Arrays(Arrays),
     Permutation { classes: usize, rows: usize, seed: u64 },
-}
-/// What is learned from a table: a class, by its column, or numbers.
-pub(super) enum Learned {
-    Class { label: usize, classes: usize },
-    Numbers(Vec<usize>),
-}
-/// Row i belongs to the test part if (i / divide) mod modulo = equals.
-pub(super) struct Rule {
-    divide: usize,
-    modulo: usize,
-    equals: usize,
 }
 /// A file that may be gzipped under its name with `.gz`.
 pub(super) struct Named(String);
@@ -47,26 +60,32 @@ impl Source {
     /// Asks for every key of the kind; no file is opened.
     pub fn of(s: &Section<'_>) -> Result<Source, Failure> {
         match s.kind(&KINDS)? {
-            "csv" => csv(s),
+            "csv" => Ok(Source::Csv(Box::new(Table::of(s)?))),
+            "npy" => Ok(Source::Arrays(Arrays::of(s)?)),
             "idx" => idx(s),
             "images" => images(s),
             "text" => text(s),
             _ => permutation(s),
         }
     }
-    /// Is it text?
-    pub fn is_text(&self) -> bool {
-        matches!(self, Source::Text { .. })
-    }
     /// Are numbers learned, rather than classes?
     pub fn numbers(&self) -> bool {
-        matches!(self, Source::Csv { learned: Learned::Numbers(_), .. })
+        match self {
+            Source::Csv(table) => table.numbers(),
+            Source::Arrays(arrays) => arrays.numbers(),
+            _ => false,
+        }
     }
     /// The files and folders that are read.
     pub fn paths(&self, folder: &Path) -> Vec<PathBuf> {
         match self {
-            Source::Csv { path, .. } | Source::Text { path, .. } => vec![folder.join(path)],
-            Source::Idx { train, test, .. } => train.iter().chain(test).map(|n| n.find(folder)).collect(),
+            Source::Csv(table) => table.paths(folder),
+            Source::Arrays(arrays) => arrays.paths(folder),
+            Source::Text { path, .. } => vec![folder.join(path)],
+            Source::Idx { train, tested, .. } => {
+                let test = if let TestedFiles::Apart(files) = tested { &files[..] } else { &[] };
+                train.iter().chain(test).map(|n| n.find(folder)).collect()
+            }
             Source::Images { path, test, .. } => [Some(path), test.as_ref()].into_iter().flatten().map(|p| folder.join(p)).collect(),
             Source::Permutation { .. } => Vec::new(),
         }
@@ -74,11 +93,12 @@ impl Source {
     /// Numbers that stand for those that follow from the data.
     pub fn words(&self) -> Vec<(&'static str, usize)> {
         let features = ("features", 1);
+        let classes = |count: Option<usize>| count.map(|n| ("classes", n)).into_iter().chain([features]).collect();
         match self {
-            Source::Csv { learned: Learned::Numbers(_), .. } => vec![features],
-            Source::Csv { learned: Learned::Class { classes, .. }, .. } | Source::Idx { classes, .. } | Source::Permutation { classes, .. } => {
-                vec![("classes", *classes), features]
-            }
+            Source::Csv(table) => classes(table.classes()),
+            Source::Arrays(arrays) => classes(arrays.classes()),
+            Source::Idx { classes: names, .. } => classes(Some(names.len())),
+            Source::Permutation { classes: n, .. } => classes(Some(*n)),
             Source::Images { .. } => vec![("classes", 2), features],
             Source::Text { context, .. } => vec![("vocabulary", 256), ("features", *context)],
         }
@@ -87,53 +107,48 @@ impl Source {
     ///
     /// # Errors
     /// Files that cannot be read, or that the section does not fit, with its line.
-    pub fn read(&self, s: &Section<'_>, folder: &Path) -> Result<Read, Failure> {
+    pub fn read(&self, s: &Section<'_>, folder: &Path, how: &Reading<'_>) -> Result<Read, Failure> {
         match self {
-            Source::Csv { path, header, scale, learned, rule } => {
-                let path = folder.join(path);
-                let table = Table::read_csv_with(&path, &CsvOptions { header: *header, ..CsvOptions::default() })?;
-                let there = |key: &str, column: usize| match column >= table.width() {
-                    true => Err(s.wrong_key(key, format!("there is no column {column} among {}", table.width()))),
-                    false => Ok(()),
+            Source::Csv(table) => table.read(s, folder, how),
+            Source::Arrays(arrays) => arrays.read(s, folder, how),
+            Source::Idx { train, tested, classes, scale, limits } => {
+                let part = |files: &[Named; 2]| idx_part(files, folder, classes, *scale, limits, how);
+                let (train, size) = part(train)?;
+                let (train, test) = match tested {
+                    TestedFiles::Apart(files) => (train, part(files)?.0),
+                    TestedFiles::Split(split) => split.cut(&train, &|_| None)?,
                 };
-                let whole = match learned {
-                    Learned::Class { label, classes } => {
-                        there("label", *label)?;
-                        examples(table.classification(*label, *classes, *scale)?)
-                    }
-                    Learned::Numbers(targets) => {
-                        targets.iter().try_for_each(|c| there("targets", *c))?;
-                        examples(table.regression(targets, *scale)?)
-                    }
-                };
-                let (train, test) = rule.split(whole)?;
-                Ok((train, test, Show::Nothing))
+                Read::of(train, test, Show::Image(size), how)
             }
-            Source::Idx { train, test, classes, scale } => {
-                let (train, size) = idx_part(train, folder, *classes, *scale)?;
-                let (test, _) = idx_part(test, folder, *classes, *scale)?;
-                Ok((train, test, Show::Image(size)))
-            }
-            Source::Images { path, test, rule, options } => {
+            Source::Images { path, test, split, options } => {
                 let open = |sub: &Path| -> Result<Examples, Failure> { Ok(examples(ImageFolder::open(folder.join(sub), *options)?)) };
-                let (train, test) = match (test, rule) {
+                let (train, test) = match (test, split) {
                     (Some(test), _) => (open(path)?, open(test)?),
-                    (None, Some(rule)) => rule.split(open(path)?)?,
+                    (None, Some(split)) => split.cut(&open(path)?, &|_| None)?,
                     (None, None) => return Err(s.missing(&["test_path", "test"], "`data.test_path` is missing, or a rule `data.test`")),
                 };
                 let show = match train.describe().inputs.map(|f| f.shape) {
                     Some(shape) if shape.rank() == 3 => Show::Image([shape[0], shape[1], shape[2]]),
                     _ => Show::Nothing,
                 };
-                Ok((train, test, show))
+                Read::of(train, test, show, how)
             }
             Source::Text { path, context, share, bytes } => {
                 let path = folder.join(path);
-                let tokens = if *bytes { Tokens::read_bytes(&path)? } else { Tokens::read_characters(&path)? };
+                let tokens = match (*bytes, how.fails) {
+                    (true, _) => Tokens::read_bytes(&path)?,
+                    (false, true) => Tokens::read_characters(&path)?,
+                    (false, false) => Tokens::read_characters_or_bad(&path)?,
+                };
                 let vocabulary = tokens.vocabulary().clone();
                 let (train, test) = tokens.split_tail(*share)?;
                 // Training draws windows anywhere; the test reads each token of its part once.
-                Ok((examples(train.windows(*context)?), examples(test.windows(*context)?.stride(*context)?), Show::Text(vocabulary)))
+                let (train, test) = (examples(train.windows(*context)?), examples(test.windows(*context)?.stride(*context)?));
+                let read = Read { valid: None, train, test, show: Show::Text(vocabulary), columns: None, notes: Vec::new() };
+                // Windows that overlap are no validation: it is the end of the text.
+                let Some(share) = how.valid else { return Ok(read) };
+                let (left, held) = split_tail(read.train, share)?;
+                Ok(Read { train: Arc::new(left), valid: Some(Arc::new(held)), ..read })
             }
             Source::Permutation { classes, rows, seed } => {
                 let next = Permutation::new(*classes as u64, *seed, 0);
@@ -144,44 +159,37 @@ impl Source {
                     Ok(examples(Labelled::new(Rows::new(inputs, [n])?, Rows::classes(targets, *classes)?)?))
                 };
                 // What is tested is what was to be learned by heart: every token once.
-                Ok((part((0..*rows).map(|k| k % classes).collect())?, part((0..*classes).collect())?, Show::Nothing))
+                Read::of(part((0..*rows).map(|k| k % classes).collect())?, part((0..*classes).collect())?, Show::Nothing, how)
             }
         }
     }
 }
-impl Rule {
-    fn of(rule: &Section<'_>) -> Result<Rule, Failure> {
-        let divide = rule.size("divide")?.unwrap_or(1);
-        let modulo = rule.need("modulo", rule.size("modulo")?)?;
-        let equals = rule.need("equals", rule.size("equals")?)?;
-        let wrong = [("divide", divide == 0), ("modulo", modulo == 0), ("equals", equals >= modulo)].into_iter().find(|(_, wrong)| *wrong);
-        if let Some((key, _)) = wrong {
-            return Err(rule.wrong_key(key, "rows are tested if (i / divide) mod modulo = equals: divide is at least 1, and equals below modulo"));
-        }
-        rule.finish()?;
-        Ok(Rule { divide, modulo, equals })
-    }
-    fn split(&self, whole: Examples) -> Result<(Examples, Examples), Failure> {
-        let (train, test) = split_by_rule(whole, self.divide, self.modulo, self.equals)?;
-        Ok((Arc::new(train), Arc::new(test)))
-    }
-}
-
-/// How numbers of a file become inputs.
-pub(super) fn scale(s: &Section<'_>) -> Result<Scale, Failure> {
-    let number = |key: &'static str, usual: f32| -> Result<f32, Failure> { Ok(s.number(key)?.map_or(usual, |v| v as f32)) };
+/// How numbers of a file become inputs. A mean or a deviation that is a list is another's affair.
+pub(super) fn scale(s: &Section<'_>, mean: bool, std: bool) -> Result<Scale, Failure> {
+    let number = |key: &'static str, asked: bool, usual: f32| -> Result<f32, Failure> { Ok(if asked { s.number(key)? } else { None }.map_or(usual, |v| v as f32)) };
     let d = Scale::default();
-    let scale = Scale { divide: number("divisor", d.divide)?, mean: number("mean", d.mean)?, std: number("std", d.std)? };
+    let scale = Scale { divide: number("divisor", true, d.divide)?, mean: number("mean", mean, d.mean)?, std: number("std", std, d.std)? };
     for (key, v) in [("divisor", scale.divide), ("std", scale.std)] {
         if v == 0.0 || !v.is_finite() {
             return Err(s.wrong_key(key, "numbers cannot be divided by it"));
         }
     }
+    if !scale.mean.is_finite() {
+        return Err(s.wrong_key("mean", "it is no number that can be subtracted"));
+    }
     Ok(scale)
+}
+/// `classes`: how many there are, or their names.
+pub(super) fn class_names(s: &Section<'_>) -> Result<Option<Vec<String>>, Failure> {
+    let names = if s.is_int("classes") { s.size("classes")?.map(|n| (0..n.min(1 << 20)).map(|k| k.to_string()).collect()) } else { s.texts("classes")? };
+    match names {
+        Some(names) if names.is_empty() => Err(s.wrong_key("classes", "at least one is needed")),
+        names => Ok(names),
+    }
 }
 /// The same for bytes of pixels, which become 0 to 1 unless the section says otherwise.
 pub(super) fn pixels(s: &Section<'_>) -> Result<Scale, Failure> {
-    Ok(Scale { divide: s.number("divisor")?.unwrap_or(255.0) as f32, ..scale(s)? })
+    Ok(Scale { divide: s.number("divisor")?.unwrap_or(255.0) as f32, ..scale(s, true, true)? })
 }
 /// How files become images.
 pub(super) fn image_options(s: &Section<'_>) -> Result<ImageOptions, Failure> {
@@ -196,31 +204,34 @@ pub(super) fn image_options(s: &Section<'_>) -> Result<ImageOptions, Failure> {
     };
     Ok(ImageOptions { channels: s.size("channels")?.unwrap_or(3), size, scale: pixels(s)? })
 }
-fn csv(s: &Section<'_>) -> Result<Source, Failure> {
-    let path = s.need("path", s.text("path")?)?.into();
-    let (header, scale) = (s.flag("header")?.unwrap_or(false), scale(s)?);
-    let classes = s.size("classes")?;
-    let learned = match (s.size("label")?, s.sizes("targets")?) {
-        (Some(label), None) => Learned::Class { label, classes: s.need("classes", classes)? },
-        (None, Some(targets)) => Learned::Numbers(targets),
-        (None, None) => return Err(s.missing(&["label", "targets"], "`data.label` is missing: the column of the class (or `targets`, the columns of numbers to be predicted)")),
-        (Some(_), Some(_)) => return Err(s.wrong_key("targets", "there is `label` too; say one of them")),
-    };
-    let rule = Rule::of(&s.need("test", s.section("test")?)?)?;
-    Ok(Source::Csv { path, header, scale, learned, rule })
-}
 fn idx(s: &Section<'_>) -> Result<Source, Failure> {
     let file = |key: &'static str, usual: &str| -> Result<Named, Failure> { Ok(Named(s.text(key)?.unwrap_or(usual).to_string())) };
+    let test = [file("test_images", "t10k-images-idx3-ubyte")?, file("test_labels", "t10k-labels-idx1-ubyte")?];
+    let tested = match Split::of(s)? {
+        None => TestedFiles::Apart(test),
+        Some(_) if s.text("test_images")?.is_some() || s.text("test_labels")?.is_some() => {
+            return Err(s.wrong_key("test", "there are `test_images` or `test_labels` too; say one of them"));
+        }
+        Some(split) => TestedFiles::Split(split),
+    };
     Ok(Source::Idx {
-        classes: s.size("classes")?.unwrap_or(10),
+        classes: class_names(s)?.unwrap_or_else(|| (0..10).map(|k| k.to_string()).collect()),
         scale: pixels(s)?,
         train: [file("train_images", "train-images-idx3-ubyte")?, file("train_labels", "train-labels-idx1-ubyte")?],
-        test: [file("test_images", "t10k-images-idx3-ubyte")?, file("test_labels", "t10k-labels-idx1-ubyte")?],
+        tested,
+        limits: limits(s)?,
     })
 }
-fn idx_part([images, labels]: &[Named; 2], folder: &Path, classes: usize, scale: Scale) -> Result<(Examples, [usize; 3]), Failure> {
+fn idx_part(
+    [images, labels]: &[Named; 2],
+    folder: &Path,
+    classes: &[String],
+    scale: Scale,
+    limits: &Limits,
+    how: &Reading<'_>,
+) -> Result<(Examples, [usize; 3]), Failure> {
     let path = images.find(folder);
-    let images = Idx::read(&path)?.into_rows()?;
+    let images = Idx::read_with(&path, limits)?.into_rows()?;
     let Some(Facts { shape, .. }) = images.describe().inputs else { return Err(Failure::Input(format!("{}: images of no shape", path.display()))) };
     let size = match *shape {
         [height, width] => [1, height, width],
@@ -228,14 +239,17 @@ fn idx_part([images, labels]: &[Named; 2], folder: &Path, classes: usize, scale:
         _ => return Err(Failure::Input(format!("{}: images are [height, width] or [channels, height, width], not {shape}", path.display()))),
     };
     let images = images.shaped(size)?.scaled(scale)?;
-    Ok((examples(Labelled::new(images, Idx::read(labels.find(folder))?.into_classes(classes)?)?), size))
+    let labels = Idx::read_with(labels.find(folder), limits)?.into_classes(classes.len())?.class_names(classes.to_vec());
+    let set = Labelled::new(images, labels)?;
+    how.check(&set, None)?;
+    Ok((examples(set), size))
 }
 fn images(s: &Section<'_>) -> Result<Source, Failure> {
     let options = image_options(s)?;
     let path = s.text("path")?.unwrap_or("").into();
     let test: Option<PathBuf> = s.text("test_path")?.map(PathBuf::from);
-    let rule = if test.is_some() { None } else { Some(Rule::of(&s.need("test", s.section("test")?)?)?) };
-    Ok(Source::Images { path, test, rule, options })
+    let split = if test.is_some() { None } else { Some(s.need("test", Split::of(s)?)?) };
+    Ok(Source::Images { path, test, split, options })
 }
 fn text(s: &Section<'_>) -> Result<Source, Failure> {
     let path = s.text("path")?.unwrap_or("input.txt").into();

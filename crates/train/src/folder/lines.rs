@@ -2,7 +2,7 @@
 //!
 //! What cannot be written stays in memory and is tried again with the next record; what was written of it is cut off, so that
 //! a reader never finds half a record before the end. So a disk that is full for a while costs nothing.
-use crate::storage::{Operation, Result, StorageError, StorageErrorKind, error};
+use crate::storage::{Identity, Operation, Result, StorageError, StorageErrorKind, error};
 use std::{
     fs::{File, OpenOptions},
     io::{Seek, SeekFrom, Write},
@@ -19,6 +19,8 @@ pub struct Lines {
     /// bytes of whole records in the file
     written: u64,
     waiting: Vec<u8>,
+    /// of a file that was opened by its path
+    identity: Option<Identity>,
 }
 impl Lines {
     /// Opens a file, made if need be, and cuts it to its first `keep` bytes (`None`: it is kept whole).
@@ -32,15 +34,22 @@ impl Lines {
             file.set_len(keep).map_err(fail)?;
         }
         let written = file.seek(SeekFrom::End(0)).map_err(fail)?;
-        Ok(Lines { file, path: path.to_path_buf(), written, waiting: Vec::new() })
+        Ok(Lines { file, path: path.to_path_buf(), written, waiting: Vec::new(), identity: Some(Identity::of(path)?) })
     }
     /// Of a file that was just made.
     pub fn new(file: File, path: PathBuf) -> Lines {
-        Lines { file, path, written: 0, waiting: Vec::new() }
+        Lines { file, path, written: 0, waiting: Vec::new(), identity: None }
     }
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+    /// Is the file still the one that stands at its path?
+    ///
+    /// # Errors
+    /// It was deleted, renamed or replaced: lines would go where nobody looks for them.
+    pub fn check(&self) -> Result<()> {
+        self.identity.as_ref().map_or(Ok(()), |identity| identity.check(Operation::Write))
     }
     /// Bytes of all records, those that wait among them.
     pub fn bytes(&self) -> u64 {

@@ -55,9 +55,9 @@ impl Shapes {
             .scoped(|| Graph::capture(device, &metas, |x| Ok(vec![objective.loss(&x[0], &x[1])?])))
             .map_err(|e| self.stack.of_last(section, format!("what the model gives does not go with the targets: {}", in_words(&e))))?;
         let given = output.last().copied().unwrap_or(1);
-        let fault = match (objective, targets) {
-            (Objective::Classes { .. }, Target::Classes { count, .. }) if given != *count => format!("{given} classes, and the data have {count}"),
-            (Objective::Classes { .. }, Target::NextToken { vocabulary }) if given < *vocabulary => format!("{given} tokens, and the data have {vocabulary}"),
+        let fault = match (objective.tells_classes(), targets) {
+            (true, Target::Classes { count, .. }) if given != *count => format!("{given} classes, and the data have {count}"),
+            (true, Target::NextToken { vocabulary }) if given < *vocabulary => format!("{given} tokens, and the data have {vocabulary}"),
             _ => return Ok(()),
         };
         Err(self.stack.of_last(section, format!("the model tells {fault}: the last axis of its output is {output}")))

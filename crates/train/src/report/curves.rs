@@ -27,10 +27,13 @@ pub fn of(run: &Run) -> Curves {
     }
     let mut loss = raw_and_smooth("train", train, 0);
     push(&mut loss, "validation", valid(&|v| v.loss), Stroke::Dashed, 1);
+    // What the model is for decides what is drawn: the share of right answers, or how far numbers are from the truth.
+    let is_numbers = run.test.as_ref().is_some_and(|t| t.mae.is_some()) || run.epochs.iter().any(|e| e.valid.as_ref().is_some_and(|v| v.mae.is_some()));
     let mut metric = Vec::new();
-    push(&mut metric, "validation", valid(&|v| v.accuracy).into_iter().filter(|p| p.1.is_finite()).collect(), Stroke::Dashed, 1);
-    if let Some((step, accuracy)) = run.test.as_ref().and_then(|t| Some((last_step(run)?, t.accuracy?))) {
-        push(&mut metric, "test", vec![(step, accuracy)], Stroke::Solid, 0);
+    let figure = |v: &super::files::Valid| if is_numbers { v.mae } else { v.accuracy };
+    push(&mut metric, "validation", valid(&figure).into_iter().filter(|p| p.1.is_finite()).collect(), Stroke::Dashed, 1);
+    if let Some((step, value)) = run.test.as_ref().and_then(|t| Some((last_step(run)?, if is_numbers { t.mae? } else { t.accuracy? }))) {
+        push(&mut metric, "test", vec![(step, value)], Stroke::Solid, 0);
     }
     let mut lr = Vec::new();
     push(&mut lr, "learning rate", steps(&|s| s.lr), Stroke::Solid, 2);
@@ -50,7 +53,7 @@ pub fn of(run: &Run) -> Curves {
     let linear = |plot: Plot| Plot { log: false, ..plot };
     Curves {
         loss: plot("Loss", "loss", loss),
-        metric: linear(plot("Accuracy", "share of right answers", metric)),
+        metric: if is_numbers { plot("Mean absolute error", "units of the data", metric) } else { linear(plot("Accuracy", "share of right answers", metric)) },
         lr: plot("Learning rate", "learning rate", lr),
         grad_norm: plot("Gradient norm", "norm of all gradients", raw_and_smooth("gradient norm", norms, 3)),
         throughput: linear(plot("Throughput", "rows per second", raw_and_smooth("rows per second", present(&|t| t.rows_per_second), 4))),
@@ -61,6 +64,31 @@ fn push(series: &mut Vec<Series>, name: &str, points: Points, stroke: Stroke, co
     if !points.is_empty() {
         series.push(Series { name: name.into(), points, stroke, colour });
     }
+}
+/// Predictions against the truth, and their errors against the predictions, of one target.
+pub fn of_target(target: &super::files::Target) -> Option<[Plot; 2]> {
+    let mut pairs: Points = target.pairs.iter().filter_map(|(t, p)| Some((t.as_ref().copied()?, p.as_ref().copied()?))).collect();
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (first, last) = (pairs.first()?.0, pairs.last()?.0);
+    let mut errors: Points = pairs.iter().map(|(truth, predicted)| (*predicted, predicted - truth)).collect();
+    errors.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (low, high) = (errors.first()?.0, errors.last()?.0);
+    let name = target.name.as_deref().unwrap_or_default();
+    let of = |what: &str| if name.is_empty() { what.to_string() } else { format!("{what}: {name}") };
+    let plot = |title: String, x: &str, y: &str, points: Points, right: Points, colour: usize| Plot {
+        title,
+        x_label: x.into(),
+        y_label: y.into(),
+        series: vec![
+            Series { name: "without error".into(), points: right, stroke: Stroke::Dashed, colour: 5 },
+            Series { name: "records".into(), points, stroke: Stroke::Dots, colour },
+        ],
+        ..Plot::default()
+    };
+    Some([
+        plot(of("Predicted against true"), "true", "predicted", pairs, vec![(first, first), (last, last)], 0),
+        plot(of("Errors"), "predicted", "predicted - true", errors, vec![(low, 0.0), (high, 0.0)], 1),
+    ])
 }
 /// The points in pale, and their average over a fortieth of the run in front.
 fn raw_and_smooth(name: &str, points: Points, colour: usize) -> Vec<Series> {

@@ -2,6 +2,7 @@
 //!
 //! Reading forgives: a file that is missing, a line that was torn off when the power went, a number that is `null` are
 //! each told in [`Run::notes`], and the rest is used. Invariant: nothing but the folder's own files is read.
+use super::model::{self, Weights};
 use serde::{Deserialize, Deserializer, de::MapAccess};
 use serde_json::{Map, Value};
 use std::{fmt, fs, io, path::Path};
@@ -22,6 +23,8 @@ pub struct Run {
     /// the steps that the run went on from
     pub resumes: Vec<u64>,
     pub evaluation: Option<Evaluation>,
+    /// `weights.safetensors`
+    pub weights: Weights,
     /// what is missing or cannot be read
     pub notes: Vec<String>,
 }
@@ -32,6 +35,10 @@ enum Metric {
     Step(Step),
     Epoch(Epoch),
     Test(Test),
+    /// Lines before this one were lost.
+    Gap {
+        step: u64,
+    },
     #[serde(other)]
     Other,
 }
@@ -70,11 +77,16 @@ pub struct Epoch {
 pub struct Valid {
     pub loss: Option<f64>,
     pub accuracy: Option<f64>,
+    pub mae: Option<f64>,
+    pub r2: Option<f64>,
 }
 #[derive(Deserialize)]
 pub struct Test {
     pub loss: Option<f64>,
     pub accuracy: Option<f64>,
+    pub mae: Option<f64>,
+    pub rmse: Option<f64>,
+    pub r2: Option<f64>,
     pub rows: Option<u64>,
 }
 #[derive(Deserialize)]
@@ -98,6 +110,13 @@ pub struct Evaluation {
     pub classes: Option<Vec<String>>,
     /// rows = truth, columns = answer
     pub confusion: Option<Vec<Vec<u64>>>,
+    pub by_class: Option<Vec<ByClass>>,
+    /// of `macro`: means over the classes
+    #[serde(rename = "macro")]
+    pub mean: Option<ByClass>,
+    pub top_k: Option<TopK>,
+    /// of numbers: each that is predicted
+    pub targets: Option<Vec<Target>>,
     #[serde(default)]
     pub worst: Vec<Worst>,
 }
@@ -108,8 +127,46 @@ pub struct Worst {
     pub target: Option<String>,
     pub answer: Option<String>,
     pub probability: Option<f64>,
+    pub numbers: Option<Vec<Guess>>,
+    pub inputs: Option<Vec<Input>>,
     pub image: Option<Image>,
     pub text: Option<String>,
+}
+#[derive(Deserialize)]
+pub struct ByClass {
+    pub class: Option<String>,
+    pub precision: Option<f64>,
+    pub recall: Option<f64>,
+    pub f1: Option<f64>,
+    pub support: Option<u64>,
+}
+#[derive(Deserialize)]
+pub struct TopK {
+    pub k: Option<u64>,
+    pub accuracy: Option<f64>,
+}
+#[derive(Deserialize)]
+pub struct Target {
+    pub name: Option<String>,
+    pub mae: Option<f64>,
+    pub rmse: Option<f64>,
+    pub r2: Option<f64>,
+    /// (truth, prediction)
+    #[serde(default)]
+    pub pairs: Vec<(Option<f64>, Option<f64>)>,
+}
+/// A number that was predicted for a record.
+#[derive(Deserialize)]
+pub struct Guess {
+    pub target: Option<String>,
+    pub truth: Option<f64>,
+    pub prediction: Option<f64>,
+    pub error: Option<f64>,
+}
+#[derive(Deserialize)]
+pub struct Input {
+    pub name: Option<String>,
+    pub value: Option<f64>,
 }
 #[derive(Deserialize)]
 pub struct Image {
@@ -135,15 +192,17 @@ impl<'de> Deserialize<'de> for Norms {
                 while let Some(entry) = map.next_entry()? {
                     norms.push(entry);
                 }
-                norms.sort_by_cached_key(|(name, _): &(String, Option<f64>)| {
-                    let part = |part: &str| (part.parse::<u64>().unwrap_or(u64::MAX), part.to_string());
-                    name.split('.').map(part).collect::<Vec<_>>()
-                });
+                norms.sort_by_cached_key(|(name, _): &(String, Option<f64>)| by_layer(name));
                 Ok(Norms(norms))
             }
         }
         deserializer.deserialize_map(Visitor)
     }
+}
+
+/// The parts of a parameter's name, numbers by their value: `2.weight` before `10.weight`.
+pub fn by_layer(name: &str) -> Vec<(u64, String)> {
+    name.split('.').map(|part| (part.parse::<u64>().unwrap_or(u64::MAX), part.to_string())).collect()
 }
 
 /// Reads a run folder.
@@ -159,6 +218,7 @@ pub fn read(folder: &Path) -> Run {
             Metric::Step(step) => replace(&mut run.steps, step, |s| s.step),
             Metric::Epoch(epoch) => replace(&mut run.epochs, epoch, |e| e.step),
             Metric::Test(test) => run.test = Some(test),
+            Metric::Gap { step } => run.notes.push(format!("lines of metrics.jsonl up to step {step} were lost before the run went on from there")),
             Metric::Other => {}
         }
     }
@@ -173,6 +233,14 @@ pub fn read(folder: &Path) -> Run {
         }
     }
     run.evaluation = whole(folder, "evaluation.json", &mut run.notes);
+    // They come at the end of a run: until then nothing is missing.
+    let weights = folder.join("weights.safetensors");
+    if weights.is_file() {
+        run.weights = model::read(&weights).unwrap_or_else(|why| {
+            run.notes.push(format!("weights.safetensors cannot be read: {why}"));
+            Weights::default()
+        });
+    }
     run
 }
 fn replace<T>(list: &mut Vec<T>, new: T, step: impl Fn(&T) -> u64) {

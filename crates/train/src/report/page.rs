@@ -129,13 +129,26 @@ fn headline(out: &mut String, run: &Run) {
     let of_rows = rows.map_or_else(String::new, |n| format!("on {} rows, read once", grouped(n)));
     let valid = run.epochs.iter().rev().find_map(|e| e.valid.as_ref());
     let mut figures: Vec<(&str, String, String)> = Vec::new();
+    let mae = test.and_then(|t| t.mae);
+    if let Some(r2) = test.and_then(|t| t.r2) {
+        figures.push(("Test R²", scale::number(r2), of_rows.clone()));
+    }
+    if let Some(mae) = mae {
+        figures.push(("Test MAE", scale::number(mae), "mean absolute error, in the data's units".into()));
+    }
+    if let Some(rmse) = test.and_then(|t| t.rmse) {
+        figures.push(("Test RMSE", scale::number(rmse), "root of the mean squared error".into()));
+    }
+    if let (None, Some(mae)) = (mae, valid.and_then(|v| v.mae)) {
+        figures.push(("Validation MAE", scale::number(mae), "after the last epoch".into()));
+    }
     match (accuracy, valid.and_then(|v| v.accuracy)) {
         (Some(a), _) => figures.push(("Test accuracy", percent(a), of_rows.clone())),
         (None, Some(a)) => figures.push(("Validation accuracy", percent(a), "after the last epoch".into())),
         _ => {}
     }
     match (loss, valid.and_then(|v| v.loss), run.steps.iter().rev().find_map(|s| s.loss)) {
-        (Some(l), ..) => figures.push(("Test loss", scale::number(l), if accuracy.is_none() { of_rows } else { String::new() })),
+        (Some(l), ..) => figures.push(("Test loss", scale::number(l), if accuracy.is_none() && mae.is_none() { of_rows } else { String::new() })),
         (_, Some(l), _) => figures.push(("Validation loss", scale::number(l), "after the last epoch".into())),
         (.., Some(l)) => figures.push(("Training loss", scale::number(l), "of the last step".into())),
         _ => {}

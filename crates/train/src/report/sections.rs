@@ -1,8 +1,10 @@
-//! What stands below the curves: the table of epochs, the confusion matrix, the worst examples, gradients by layer,
-//! checkpoints, the environment. A section without data is an empty text.
+//! What stands below the curves: the table of epochs, the confusion matrix and the figures of each class (or how far numbers
+//! are from the truth), the worst examples, gradients by layer, checkpoints, the environment. A section without data is an empty text.
+mod numbers;
+
 use super::{
     files::{Evaluation, Run, Worst},
-    image,
+    image, model,
 };
 use crate::plot::{escape, scale::number};
 use serde_json::Value;
@@ -22,14 +24,18 @@ const LONGEST_TEXT: usize = 1000;
 pub fn all(run: &Run) -> Vec<(&'static str, &'static str, String)> {
     let evaluation = run.evaluation.as_ref();
     vec![
+        ("architecture", "Architecture", model::architecture(run.config.as_deref(), &run.weights)),
+        ("features", "Features", model::features(&run.weights)),
+        ("predictions", "Predictions", evaluation.map(numbers::predictions).unwrap_or_default()),
         ("confusion", "Confusion matrix", evaluation.map(confusion).unwrap_or_default()),
+        ("classes", "Figures by class", evaluation.map(by_class).unwrap_or_default()),
         ("worst", "Worst examples", evaluation.map(worst).unwrap_or_default()),
         ("gradients", "Gradients by layer", gradients(run)),
         ("checkpoints", "Checkpoints", checkpoints(run)),
         ("environment", "Environment", environment(run)),
     ]
 }
-fn name(text: &str) -> String {
+pub fn name(text: &str) -> String {
     format!("<bdi>{}</bdi>", escape(text))
 }
 fn short(text: &str, most: usize) -> String {
@@ -49,12 +55,14 @@ pub fn epochs(run: &Run) -> String {
         return String::new();
     }
     let has_valid = run.epochs.iter().any(|e| e.valid.is_some());
+    let is_numbers = run.epochs.iter().any(|e| e.valid.as_ref().is_some_and(|v| v.mae.is_some()));
     let mut out = String::from(
         "<details><summary>Numbers by epoch</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Numbers by epoch\">\
          <table class=\"rows\"><thead><tr><th scope=\"col\">Epoch</th><th scope=\"col\">Step</th><th scope=\"col\">Train loss</th>",
     );
     if has_valid {
-        out += "<th scope=\"col\">Validation loss</th><th scope=\"col\">Validation accuracy</th>";
+        out += "<th scope=\"col\">Validation loss</th>";
+        out += if is_numbers { "<th scope=\"col\">Validation MAE</th><th scope=\"col\">Validation R²</th>" } else { "<th scope=\"col\">Validation accuracy</th>" };
     }
     out += "<th scope=\"col\">Learning rate</th></tr></thead><tbody>";
     for k in thinned(run.epochs.len(), MAX_ROWS) {
@@ -62,8 +70,13 @@ pub fn epochs(run: &Run) -> String {
         let _ = write!(out, "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>", e.epoch, e.step, optional(e.loss));
         if has_valid {
             let valid = e.valid.as_ref();
-            let accuracy = valid.and_then(|v| v.accuracy).map_or_else(|| "–".into(), |a| format!("{:.2} %", 100.0 * a));
-            let _ = write!(out, "<td>{}</td><td>{accuracy}</td>", optional(valid.and_then(|v| v.loss)));
+            let accuracy = || valid.and_then(|v| v.accuracy).map_or_else(|| "–".into(), |a| format!("{:.2} %", 100.0 * a));
+            let _ = write!(out, "<td>{}</td>", optional(valid.and_then(|v| v.loss)));
+            if is_numbers {
+                let _ = write!(out, "<td>{}</td><td>{}</td>", optional(valid.and_then(|v| v.mae)), optional(valid.and_then(|v| v.r2)));
+            } else {
+                let _ = write!(out, "<td>{}</td>", accuracy());
+            }
         }
         let _ = write!(out, "<td>{}</td></tr>", optional(e.lr));
     }
@@ -119,12 +132,52 @@ fn confusion(evaluation: &Evaluation) -> String {
     out + "</ul></div></div>"
 }
 
+/// Precision, recall and F1 of each class, and their means.
+fn by_class(evaluation: &Evaluation) -> String {
+    let Some(classes) = evaluation.by_class.as_ref().filter(|c| !c.is_empty()) else { return String::new() };
+    let mut out = String::from(
+        "<div class=\"card\"><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures by class\"><table class=\"rows\"><thead><tr>\
+         <th scope=\"col\">Class</th><th scope=\"col\">Precision</th><th scope=\"col\">Recall</th><th scope=\"col\">F1</th><th scope=\"col\">Rows</th></tr></thead><tbody>",
+    );
+    let share = |v: Option<f64>| v.map_or_else(|| "–".into(), |v| format!("{v:.3}"));
+    let mut row = |called: String, c: &super::files::ByClass| {
+        let support = c.support.map_or_else(String::new, |n| n.to_string());
+        let _ = write!(
+            out,
+            "<tr><th scope=\"row\">{called}</th><td>{}</td><td>{}</td><td>{}</td><td>{support}</td></tr>",
+            share(c.precision),
+            share(c.recall),
+            share(c.f1)
+        );
+    };
+    classes.iter().take(MAX_ROWS).for_each(|c| row(name(&short(c.class.as_deref().unwrap_or("?"), 40)), c));
+    if let Some(mean) = &evaluation.mean {
+        row("Mean of the classes (macro)".into(), mean);
+    }
+    out += "</tbody></table></div>";
+    if let Some((k, share)) = evaluation.top_k.as_ref().and_then(|t| Some((t.k?, t.accuracy?))) {
+        let _ = write!(out, "<p class=\"hint\">The truth is among the {k} likeliest answers for {:.2}\u{a0}% of the rows.</p>", 100.0 * share);
+    }
+    if classes.len() > MAX_ROWS {
+        let _ = write!(out, "<p class=\"hint\">The first {MAX_ROWS} of {} classes; evaluation.json has all.</p>", classes.len());
+    }
+    out + "</div>"
+}
+
 fn worst(evaluation: &Evaluation) -> String {
     if evaluation.worst.is_empty() {
         return String::new();
     }
+    if evaluation.worst.iter().any(|w| w.numbers.is_some()) {
+        return numbers::worst(&evaluation.worst);
+    }
     let texts = evaluation.worst.iter().any(|w| w.text.is_some());
-    let mut out = format!("<p class=\"hint\">Rows of the test part with the largest loss.</p><ul class=\"examples{}\">", if texts { " texts" } else { "" });
+    let hint = if evaluation.worst.iter().any(|w| w.target.is_some()) {
+        "Rows of the test part: wrong answers first, then right ones of which the model was least sure."
+    } else {
+        "Rows of the test part with the largest loss."
+    };
+    let mut out = format!("<p class=\"hint\">{hint}</p><ul class=\"examples{}\">", if texts { " texts" } else { "" });
     for example in evaluation.worst.iter().take(MAX_EXAMPLES) {
         one_example(&mut out, example);
     }
@@ -147,17 +200,22 @@ fn one_example(out: &mut String, w: &Worst) {
     if let Some(text) = &w.text {
         let _ = write!(out, "<pre dir=\"auto\" tabindex=\"0\" aria-label=\"Text of row {row}\">{}</pre>", escape(&short(text, LONGEST_TEXT)));
     }
-    let _ = write!(
-        out,
-        "<p class=\"verdict\"><span class=\"truth\">{}</span> → <span class=\"answer\">{}</span></p>",
-        name(&short(&target, 80)),
-        name(&short(&answer, 80))
-    );
+    let (target_name, answer_name) = (name(&short(&target, 80)), name(&short(&answer, 80)));
+    let _ = match (&w.target, &w.answer) {
+        // A sequence has many answers, and no single one to show.
+        (None, None) => Ok(()),
+        (Some(t), Some(a)) if t == a => write!(out, "<p class=\"verdict\"><span class=\"truth\">{target_name}</span> <span class=\"right\">right</span></p>"),
+        _ => write!(out, "<p class=\"verdict\"><span class=\"truth\">{target_name}</span> → <span class=\"answer\">{answer_name}</span></p>"),
+    };
     let _ = write!(out, "<p class=\"detail\">loss {}", optional(w.loss));
     if let Some(p) = w.probability {
         let _ = write!(out, "<br>the truth was given {}\u{a0}%", number(100.0 * p));
     }
-    let _ = write!(out, "<br>row {row}</p></li>");
+    let _ = write!(out, "<br>row {row}</p>");
+    if let Some(inputs) = w.inputs.as_ref().filter(|i| !i.is_empty()) {
+        *out += &numbers::inputs(inputs);
+    }
+    *out += "</li>";
 }
 
 fn gradients(run: &Run) -> String {

@@ -7,9 +7,10 @@ use crate::{
     model,
     objective::Objective,
     recipe,
+    session::Course,
 };
 use adamant_core::Device;
-use adamant_nn::init;
+use adamant_nn::{Walk, init};
 use adamant_optim::schedule::Schedule;
 use std::path::{Path, PathBuf};
 
@@ -57,14 +58,21 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         let mut check = Check::new(&resolved)?;
         let numbers = check.keys(Numbers::of);
         data(&mut check);
-        Device::reference().scoped(|| init::shapes_only(|| check.needed("model", model::model)));
-        check.needed("optimizer", |s| recipe::optimizer(s, Vec::new()));
+        let model = Device::reference().scoped(|| init::shapes_only(|| check.needed("model", model::model)));
+        // Which parameters patterns mean is asked of the shapes; where there are none, the keys are known all the same.
+        check.keys(|root| model.as_ref().map_or_else(|| root.texts("freeze").map(|_| ()), |model| recipe::freeze(root, model)));
+        let parameters = model.as_ref().map_or_else(Vec::new, |m| m.parameters());
+        check.needed("optimizer", |s| recipe::optimizer(s, parameters.clone()));
         let total = numbers.as_ref().map_or(1, |n| steps(n.length, if matches!(n.length, Length::Epochs(_)) { 100 } else { 1 }));
+        let validates = resolved.root()?.section("data").ok().flatten().is_some_and(|s| s.has("valid"));
         let least = numbers.as_ref().map_or(1, |n| steps(n.length, 1));
-        check.section("schedule", |s| {
-            let section = s.clone();
-            course(&section, &*recipe::schedule(s, total)?, least)
+        check.keys(|root| match (recipe::course(root, total, validates)?, root.section("schedule")?) {
+            (Course::Schedule(schedule), Some(section)) => rates(&section, &*schedule, least),
+            _ => Ok(()),
         });
+        check.keys(|root| recipe::early_stopping(root, validates));
+        check.keys(recipe::ema);
+        check.keys(recipe::InitFrom::of);
         check.keys(|root| checkpoint(root, total));
         let learns_numbers = unread.as_ref().is_some_and(|u| u.numbers);
         check.keys(|root| Objective::of(root, learns_numbers));
@@ -73,10 +81,10 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
     checked().unwrap_or_else(|failure| Keys { faults: vec![failure], unread: None })
 }
 /// Steps of a schedule that are looked at.
-const COURSE: u64 = 1000;
+const LOOKED_AT: u64 = 1000;
 /// Are the rates of a schedule's first steps rates?
-fn course(section: &Section<'_>, schedule: &dyn Schedule, least: u64) -> Result<(), Failure> {
-    let rates = schedule.rates(1e-3, least.min(COURSE) as usize);
+fn rates(section: &Section<'_>, schedule: &dyn Schedule, least: u64) -> Result<(), Failure> {
+    let rates = schedule.rates(1e-3, least.min(LOOKED_AT) as usize);
     let Some((step, rate)) = rates.into_iter().enumerate().find(|(_, rate)| !(rate.is_finite() && *rate >= 0.0)) else { return Ok(()) };
     let what = format!("the learning rate would be {rate} in step {}; it must be a number from 0 on", step + 1);
     Err(match section.negative() {

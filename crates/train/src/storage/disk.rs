@@ -1,5 +1,5 @@
 //! The real disk, through std's files. It knows nothing of what the files hold.
-use super::{Entry, Lock, NewFile, OpenFile, Operation, Result, Storage, StorageError, StorageErrorKind};
+use super::{Entry, Identity, Lock, NewFile, OpenFile, Operation, Result, Storage, StorageError, StorageErrorKind};
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
@@ -46,7 +46,10 @@ fn retried<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 /// The system's error as one of ours.
 pub(crate) fn error(op: Operation, path: &Path, needed: u64, e: &io::Error) -> StorageError {
     let kind = match e.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StorageErrorKind::Full { needed, free: free(path) },
+        io::ErrorKind::StorageFull if free_inodes(path) == Some(0) => StorageErrorKind::NoInodes { free: free(path) },
+        io::ErrorKind::StorageFull => StorageErrorKind::Full { needed, free: free(path) },
+        io::ErrorKind::QuotaExceeded => StorageErrorKind::Quota { needed },
+        io::ErrorKind::FileTooLarge => StorageErrorKind::TooLong,
         io::ErrorKind::NotFound => StorageErrorKind::NotFound,
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::DirectoryNotEmpty => {
             StorageErrorKind::InTheWay
@@ -58,7 +61,20 @@ pub(crate) fn error(op: Operation, path: &Path, needed: u64, e: &io::Error) -> S
 }
 /// Free bytes where a path is, or where the nearest folder above it is.
 fn free(path: &Path) -> Option<u64> {
-    path.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }).find_map(|p| fs4::available_space(p).ok())
+    or_above(path).find_map(|p| fs4::available_space(p).ok())
+}
+/// A path, and the folders above it.
+fn or_above(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p })
+}
+/// Names that the file system has room for. Systems without a fixed number of them say that they have none at all.
+#[cfg(unix)]
+fn free_inodes(path: &Path) -> Option<u64> {
+    or_above(path).find_map(|p| rustix::fs::statvfs(p).ok()).filter(|s| s.f_files > 0).map(|s| s.f_favail)
+}
+#[cfg(not(unix))]
+fn free_inodes(_: &Path) -> Option<u64> {
+    None
 }
 
 impl NewFile for Written {
@@ -129,6 +145,9 @@ impl Storage for Disk {
     }
     fn free(&self, path: &Path) -> Option<u64> {
         free(path)
+    }
+    fn identity(&self, folder: &Path) -> Result<Option<Identity>> {
+        Ok(Some(Identity::of(folder)?))
     }
     fn lock(&self, folder: &Path) -> Result<Lock> {
         let path = folder.join(LOCK);

@@ -15,7 +15,7 @@ use std::{
 };
 
 /// The run's checkpoints and their thread.
-pub(super) struct Safe {
+pub(crate) struct Safe {
     writer: Writer,
     pub plan: CheckpointPlan,
     pub on_error: OnError,
@@ -50,7 +50,7 @@ impl Safe {
     ) -> Result<(), Failure> {
         let (begun, step) = (Instant::now(), snapshot.step);
         let mut outcomes = self.writer.save_after(before, snapshot, score)?;
-        if !self.plan.background {
+        if self.plan.waits() {
             outcomes.extend(self.writer.flush());
         }
         self.at = Some(step);
@@ -87,8 +87,9 @@ impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Failure {
         match &error {
             // A disk that fails while it writes is no damaged input, though a failed read of a checkpoint is damage.
-            CheckpointError::Storage(_) => Failure::Storage(error.to_string()),
+            CheckpointError::Storage(e) => e.clone().into(),
             CheckpointError::Damaged(_) | CheckpointError::NoneWhole { .. } | CheckpointError::Version { .. } => Failure::Input(error.to_string()),
+            CheckpointError::Tensor(e) => e.clone().into(),
             _ => Failure::Run(error.to_string()),
         }
     }

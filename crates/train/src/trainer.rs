@@ -1,0 +1,538 @@
+//! Training as a library: the loop, the run folder, checkpoints, resume and early stopping for modules of one's own.
+//!
+//! ```text
+//! DataLoader -> group of batches -> Session::step -> every log_every: a line
+//!                                                 -> end of epoch:    validation, a line, early stopping
+//!                                                 -> every so often:  snapshot -> Writer (its own thread) -> disk
+//!                                                 -> interrupt asked: checkpoint, end
+//! ```
+//!
+//! A run that a description tells ([`crate::Run`]) is a client of the same loop.
+//!
+//! Invariant: what stands in `metrics.jsonl`, in the checkpoints and in the weights follows from description, data and
+//! device alone. Nothing here asks the clock for anything but `timing.jsonl`.
+mod batch;
+mod callback;
+mod learn;
+mod resume;
+mod safe;
+mod stopping;
+
+pub use batch::Batch;
+pub use callback::{Callback, Control};
+pub use stopping::{EarlyStopping, Monitor, Score};
+
+pub(crate) use callback::Steer;
+pub(crate) use learn::{Judge, Pattern, group};
+pub(crate) use resume::{Extended, OnLength};
+pub(crate) use stopping::measure;
+
+use crate::{
+    Document, Failure,
+    checkpoint::OnError,
+    folder::{Mark, RunFolder, number, text_of},
+    report,
+    session::{Course, Habits, LossOf, Session},
+    setup::CheckpointPlan,
+    storage,
+    watch::{Interrupt, Plan, Rows, Watch},
+};
+use adamant_core::{Device, Result as Computed, Tensor, no_grad};
+use adamant_data::{DataLoader, Dataset};
+use adamant_nn::Walk;
+use adamant_optim::{ClipPolicy, Optimizer, schedule::Schedule};
+use learn::{Kept, Learning};
+use safe::Safe;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// What a run came to, before anything of its end is written.
+pub(crate) struct Learned {
+    pub losses: Vec<f64>,
+    pub seconds: f64,
+    pub resumed: Option<u64>,
+    pub stopped: Option<String>,
+    pub valid: Option<Score>,
+    pub folder: Option<RunFolder>,
+}
+/// All that a run is made of.
+pub(crate) struct Start<'a, 'j, M: Walk, D: Dataset + ?Sized + 'static>
+where
+    D::Batch: Batch,
+{
+    pub session: &'a mut Session<M, D::Batch>,
+    pub loader: DataLoader<D>,
+    pub pattern: Pattern,
+    pub judge: Option<Judge<'j, M>>,
+    pub stopping: Option<&'a mut EarlyStopping>,
+    pub callbacks: &'a mut [Box<dyn Callback<M>>],
+    pub folder: Option<&'a Path>,
+    pub resume: bool,
+    pub interrupt: &'a Interrupt,
+    pub checkpoint: CheckpointPlan,
+    pub document: &'a Document,
+    pub environment: &'a Value,
+    pub plan: &'a Plan,
+    /// what is done with a schedule that reaches over all steps when there are more or fewer of them than before
+    pub on_length: Option<OnLength<'j>>,
+    /// what is done to the model where a run begins, and not where it goes on
+    pub init: Option<Box<dyn FnOnce(&M) -> Result<(), Failure> + 'j>>,
+    /// more that is written when the folder is open
+    pub opened: Box<dyn FnOnce(&RunFolder) -> Result<(), Failure> + 'j>,
+}
+/// Learns until the end, from the beginning or from the newest checkpoint; the model then has the weights that are to be kept.
+pub(crate) fn learn<M: Walk, D: Dataset + ?Sized + 'static>(start: Start<'_, '_, M, D>, watch: &mut dyn Watch) -> Result<Learned, Failure>
+where
+    D::Batch: Batch,
+{
+    let Start { session, loader, pattern, judge, mut stopping, callbacks, resume, interrupt, document, environment, plan, mut on_length, init, opened, .. } = start;
+    let path = start.folder;
+    let mut safe = path.map(|f| Safe::open(f, start.checkpoint)).transpose()?;
+    watch.begin(plan);
+    let (mut kept, mut found) = (Kept::default(), None);
+    if let Some(safe) = &safe {
+        match safe.latest(watch)? {
+            None => {}
+            Some(newest) if resume => {
+                let heeds = session.heeds_measures() || stopping.is_some();
+                resume::must_agree(path, document, heeds)?;
+                kept = Kept::read(session.restore(&newest.snapshot)?)?;
+                watch.resume(newest.snapshot.step);
+                found = Some(newest.snapshot);
+            }
+            Some(newest) => {
+                return Err(Failure::Usage(format!(
+                    "{} has checkpoints of an earlier run: go on with `--resume auto`, or name another folder",
+                    path.unwrap_or(&newest.folder).display()
+                )));
+            }
+        }
+    }
+    let resumed = found.as_ref().map(|snapshot| snapshot.step);
+    resume::same_data(&mut kept, loader.dataset(), resumed.is_some())?;
+    match (&mut on_length, resumed) {
+        (Some(on_length), Some(_)) => resume::extend(session, &mut kept, pattern.steps, on_length)?,
+        (Some(_), None) => kept.reach = Some(pattern.steps),
+        (None, _) => {}
+    }
+    if let (None, Some(init)) = (resumed, init) {
+        init(&session.model)?;
+    }
+    if kept.stopped.is_none() {
+        resume::idle(session, pattern.steps).into_iter().for_each(|warning| watch.warn(&warning));
+    }
+    let on_error = safe.as_ref().map_or(OnError::Stop, |s| s.on_error);
+    let mark = resumed.map(|step| Mark { metrics_bytes: kept.metrics_bytes, step });
+    let mut folder = path.map(|f| RunFolder::open(f, document, environment, mark, on_error)).transpose()?;
+    if let Some(folder) = &folder {
+        opened(folder)?;
+    }
+    let folder_lent = folder.as_mut();
+    let mut learning = Learning {
+        session,
+        pattern,
+        loader,
+        judge,
+        stopping: stopping.as_deref_mut(),
+        callbacks,
+        folder: folder_lent,
+        safe: safe.as_mut(),
+        kept,
+        score: None,
+        valid: None,
+        watch,
+    };
+    if let Some(snapshot) = &found {
+        learning.restore(snapshot)?;
+    }
+    learning.run(interrupt)?;
+    let (kept, valid) = (learning.kept, learning.valid);
+    if let Some(safe) = &mut safe {
+        safe.flush(watch)?;
+    }
+    match stopping.and_then(|s| s.best.take().filter(|_| s.restore_best)) {
+        Some(best) => session.model.load_state_dict(&best)?,
+        None => session.settle_on_judged()?,
+    }
+    Ok(Learned { losses: kept.losses(), seconds: kept.seconds, resumed, stopped: kept.stopped, valid, folder })
+}
+
+/// A measure of one's own: the mean over the rows of a batch.
+type MetricOf<M, B> = Box<dyn Fn(&M, &B) -> Computed<Tensor> + Send>;
+/// How long a run is.
+#[derive(Clone, Copy)]
+enum Length {
+    Epochs(u64),
+    Steps(u64),
+}
+
+/// Trains a module of one's own, on batches of any number of tensors, in a run folder: metrics, events for TensorBoard, checkpoints,
+/// a resume to the same bits, weights, report.
+///
+/// A regression with two inputs, each a table of its own:
+///
+/// ```
+/// use adamant_core::{Result, Tensor};
+/// use adamant_data::{BadRecord, DataLoader, Dataset};
+/// use adamant_nn::{Linear, Module, Walk};
+/// use adamant_optim::{AdamW, UpdateRule, schedule::CosineAnnealingLr};
+/// use adamant_train::trainer::{EarlyStopping, Monitor, Trainer};
+/// use std::sync::Arc;
+///
+/// #[derive(Module)]
+/// struct Price { house: Linear, street: Linear, head: Linear }
+/// impl Price {
+///     fn forward(&self, house: &Tensor, street: &Tensor) -> Result<Tensor> {
+///         self.head.forward(&(self.house.forward(house)? + self.street.forward(street)?).relu())
+///     }
+/// }
+/// /// Houses of 3 numbers in streets of 2, and what they cost.
+/// struct Houses(usize);
+/// impl Dataset for Houses {
+///     type Record = usize;
+///     type Batch = (Tensor, Tensor, Tensor);
+///     fn len(&self) -> usize { self.0 }
+///     fn read(&self, index: usize) -> std::result::Result<usize, BadRecord> { Ok(index) }
+///     fn collate(&self, rows: Vec<usize>) -> Result<Self::Batch> {
+///         let table = |width: usize, f: &dyn Fn(usize, usize) -> f32| {
+///             let values: Vec<f32> = rows.iter().flat_map(|r| (0..width).map(move |c| f(*r, c))).collect();
+///             Tensor::from_vec(values, [rows.len(), width])
+///         };
+///         let (house, street) = (|r: usize, c: usize| ((r * 7 + c * 3) % 11) as f32 / 11.0, |r: usize, c: usize| ((r * 5 + c) % 7) as f32 / 7.0);
+///         Ok((table(3, &house), table(2, &street), table(1, &|r, _| 2.0 * house(r, 0) - street(r, 1))))
+///     }
+/// }
+/// # adamant_core::Device::reference().scoped(|| -> std::result::Result<(), Box<dyn std::error::Error>> {
+/// # let run = tempfile::tempdir()?;
+/// adamant_nn::manual_seed(1);
+/// let model = Price { house: Linear::new(3, 8)?, street: Linear::new(2, 8)?, head: Linear::new(8, 1)? };
+/// let optimizer = AdamW::new(0.05).over(model.parameters());
+/// let batches = DataLoader::new(Arc::new(Houses(60))).batch_size(20).shuffle(1).build()?;
+/// let squares = |model: &Price, (house, street, price): &(Tensor, Tensor, Tensor)| (model.forward(house, street)? - price).square().mean(..).ok();
+/// let fitted = Trainer::new(model, optimizer, squares)
+///     .epochs(20)
+///     .schedule(CosineAnnealingLr { t_max: 60, eta_min: 1e-3 })
+///     .valid(DataLoader::new(Arc::new(Houses(77))).batch_size(77).build()?)
+///     .metric("mae", |model: &Price, (house, street, price)| (model.forward(house, street)? - price).abs().mean(..).ok())
+///     .early_stopping(EarlyStopping::new(Monitor::named("valid_mae"), 5))
+///     .folder(run.path().join("houses"))
+///     .resume(true) // after a kill: from the newest checkpoint, to the same bits
+///     .fit(batches, &mut ())?;
+/// assert!(fitted.losses.last() < fitted.losses.first());
+/// assert!(fitted.valid.is_some_and(|v| v.metrics["mae"] < 0.5));
+/// # Ok(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Trainer<M, B> {
+    model: M,
+    loss: LossOf<M, B>,
+    habits: Habits,
+    length: Length,
+    log_every: u64,
+    eval_every: Option<u64>,
+    judge: Option<Validation<M, B>>,
+    metrics: Vec<(String, MetricOf<M, B>)>,
+    stopping: Option<EarlyStopping>,
+    callbacks: Vec<Box<dyn Callback<M>>>,
+    folder: Option<PathBuf>,
+    resume: bool,
+    interrupt: Interrupt,
+    checkpoint: CheckpointPlan,
+    notes: BTreeMap<String, String>,
+}
+/// Gives the batches of the validation part, one by one, and begins anew after the last.
+type Validation<M, B> = (usize, Box<dyn FnMut(&M, &mut dyn FnMut(&M, B) -> Result<(), Failure>) -> Result<(), Failure>>);
+/// What a [`Trainer`] leaves.
+#[derive(Debug)]
+pub struct Fitted<M> {
+    /// the model with the weights that are to be kept: the best ones, their running mean, or the last ones
+    pub model: M,
+    /// the mean loss of each epoch
+    pub losses: Vec<f64>,
+    /// the last validation
+    pub valid: Option<Score>,
+    /// seconds of training, over all its starts
+    pub seconds: f64,
+    /// the step it went on from, if it did
+    pub resumed: Option<u64>,
+    /// why it ended before its last step, if it did
+    pub stopped: Option<String>,
+    /// where the weights are, if there is a run folder
+    pub weights: Option<PathBuf>,
+}
+impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
+    /// Trains a model by an optimizer over its parameters. `loss` is the mean loss over the rows of a batch, a 0-d tensor. One epoch,
+    /// unless it is said otherwise.
+    pub fn new(model: M, optimizer: impl Optimizer + 'static, loss: impl Fn(&M, &B) -> Computed<Tensor> + Send + Sync + 'static) -> Trainer<M, B> {
+        Trainer {
+            model,
+            loss: Arc::new(loss),
+            habits: Habits { optimizer: Box::new(optimizer), course: Course::Constant, clip: ClipPolicy::Off, accumulate: 1, ema: None },
+            length: Length::Epochs(1),
+            log_every: 10,
+            eval_every: None,
+            judge: None,
+            metrics: Vec::new(),
+            stopping: None,
+            callbacks: Vec::new(),
+            folder: None,
+            resume: false,
+            interrupt: Interrupt::new(),
+            checkpoint: CheckpointPlan { every: 0, last: 3, best: 1, background: true, warn: false },
+            notes: BTreeMap::new(),
+        }
+    }
+    /// So many passes over the data.
+    #[must_use]
+    pub fn epochs(self, epochs: u64) -> Self {
+        Trainer { length: Length::Epochs(epochs), ..self }
+    }
+    /// So many steps.
+    #[must_use]
+    pub fn steps(self, steps: u64) -> Self {
+        Trainer { length: Length::Steps(steps), ..self }
+    }
+    /// The course of the learning rate, by steps.
+    #[must_use]
+    pub fn schedule(mut self, schedule: impl Schedule + 'static) -> Self {
+        self.habits.course = Course::Schedule(Box::new(schedule));
+        self
+    }
+    /// A rate that falls when a measure stops getting better.
+    #[must_use]
+    pub fn reduce_on_plateau(mut self, rule: adamant_optim::schedule::ReduceLrOnPlateau, monitor: Monitor) -> Self {
+        self.habits.course = Course::Plateau(rule, monitor);
+        self
+    }
+    /// What is done to gradients before each step.
+    #[must_use]
+    pub fn clip(mut self, clip: ClipPolicy) -> Self {
+        self.habits.clip = clip;
+        self
+    }
+    /// Batches in a step.
+    #[must_use]
+    pub fn accumulate(mut self, batches: usize) -> Self {
+        self.habits.accumulate = batches;
+        self
+    }
+    /// Keeps an exponential running mean of the weights: it is what is judged, and what is left in the end.
+    #[must_use]
+    pub fn ema(mut self, decay: f64) -> Self {
+        self.habits.ema = Some(decay);
+        self
+    }
+    /// Steps between two lines of the log.
+    #[must_use]
+    pub fn log_every(self, steps: u64) -> Self {
+        Trainer { log_every: steps.max(1), ..self }
+    }
+    /// Steps between two validations; unless it is set, at the end of each epoch.
+    #[must_use]
+    pub fn eval_every(self, steps: u64) -> Self {
+        Trainer { eval_every: Some(steps.max(1)), ..self }
+    }
+    /// The validation part: judged by the loss and by each [`Trainer::metric`], in evaluation mode and without a graph.
+    #[must_use]
+    pub fn valid<D: Dataset<Batch = B> + ?Sized + 'static>(mut self, mut loader: DataLoader<D>) -> Self {
+        let rows = loader.dataset().len();
+        let pass = move |model: &M, each: &mut dyn FnMut(&M, B) -> Result<(), Failure>| {
+            loader.start_epoch(0);
+            loader.epoch().try_for_each(|batch| each(model, batch?))
+        };
+        self.judge = Some((rows, Box::new(pass)));
+        self
+    }
+    /// A measure of one's own: the mean over the rows of a validation batch, a 0-d tensor; of the whole part, the mean over all rows.
+    #[must_use]
+    pub fn metric(mut self, name: impl Into<String>, of: impl Fn(&M, &B) -> Computed<Tensor> + Send + 'static) -> Self {
+        self.metrics.push((name.into(), Box::new(of)));
+        self
+    }
+    /// Ends the run when a measure stops getting better.
+    #[must_use]
+    pub fn early_stopping(self, stopping: EarlyStopping) -> Self {
+        Trainer { stopping: Some(stopping), ..self }
+    }
+    /// Code of yours at places of the loop. Callbacks are called in the order in which they were given.
+    #[must_use]
+    pub fn callback(mut self, callback: impl Callback<M> + 'static) -> Self {
+        self.callbacks.push(Box::new(callback));
+        self
+    }
+    /// The run folder. Without one nothing is written.
+    #[must_use]
+    pub fn folder(self, folder: impl Into<PathBuf>) -> Self {
+        Trainer { folder: Some(folder.into()), ..self }
+    }
+    /// Goes on from the newest checkpoint in the run folder, if there is one.
+    #[must_use]
+    pub fn resume(self, resume: bool) -> Self {
+        Trainer { resume, ..self }
+    }
+    /// Who may ask for an early end.
+    #[must_use]
+    pub fn interrupt(self, interrupt: Interrupt) -> Self {
+        Trainer { interrupt, ..self }
+    }
+    /// When checkpoints are made and which are kept; unless it is set, 25 times in a run, the last three and the best one. `every: 0`
+    /// stands for the former.
+    #[must_use]
+    pub fn checkpoints(self, plan: CheckpointPlan) -> Self {
+        Trainer { checkpoint: plan, ..self }
+    }
+    /// A fact about the run for its `config.toml`, such as the width of a layer. A run goes on only under the same facts.
+    #[must_use]
+    pub fn note(mut self, name: impl Into<String>, value: impl std::fmt::Display) -> Self {
+        self.notes.insert(name.into(), value.to_string());
+        self
+    }
+    /// Trains, and writes what there is to write.
+    ///
+    /// # Errors
+    /// See [`Failure`]; the state of the last checkpoint is on the disk.
+    pub fn fit<D: Dataset<Batch = B> + ?Sized + 'static>(mut self, loader: DataLoader<D>, watch: &mut dyn Watch) -> Result<Fitted<M>, Failure> {
+        let device = Device::current()?;
+        let per_epoch = (loader.batches() as u64).div_ceil(self.habits.accumulate.max(1) as u64);
+        let steps = match self.length {
+            Length::Epochs(n) => n.saturating_mul(per_epoch),
+            Length::Steps(n) => n,
+        };
+        let document = self.document(&loader)?;
+        let rows = Rows { train: loader.dataset().len(), valid: self.judge.as_ref().map_or(0, |(rows, _)| *rows), test: 0 };
+        let plan = Plan {
+            device: device.to_string(),
+            parameters: self.model.parameter_count(),
+            rows,
+            epochs: if let Length::Epochs(n) = self.length { Some(n) } else { None },
+            batch: loader.state().step,
+            accumulate: self.habits.accumulate,
+            steps,
+            seed: 0,
+            optimizer: self.habits.optimizer.name(),
+            clip: self.habits.clip,
+            folder: self.folder.clone(),
+        };
+        let pattern = Pattern { accumulate: self.habits.accumulate, log_every: self.log_every, eval_every: self.eval_every, steps };
+        let checkpoint = CheckpointPlan { every: if self.checkpoint.every == 0 { (steps / 25).max(1) } else { self.checkpoint.every }, ..self.checkpoint };
+        let (loss, metrics) = (self.loss.clone(), self.metrics);
+        let mut session = Session::new(self.model, self.loss, self.habits, device)?;
+        let judge = self.judge.map(|(_, mut pass)| -> Judge<'static, M> {
+            Box::new(move |model: &M, device: Device| score(model, device, &mut *pass, &*loss, &metrics))
+        });
+        let learned = learn(
+            Start {
+                session: &mut session,
+                loader,
+                pattern,
+                judge,
+                stopping: self.stopping.as_mut(),
+                callbacks: &mut self.callbacks,
+                folder: self.folder.as_deref(),
+                resume: self.resume,
+                interrupt: &self.interrupt,
+                checkpoint,
+                document: &document,
+                environment: &json!({ "device": plan.device, "parameters": plan.parameters, "train_rows": rows.train }),
+                plan: &plan,
+                on_length: None,
+                init: None,
+                opened: Box::new(|_| Ok(())),
+            },
+            watch,
+        )?;
+        let Learned { losses, seconds, resumed, stopped, valid, folder } = learned;
+        let weights = folder.as_ref().map(|f| f.path().join("weights.safetensors"));
+        let fitted = Fitted { model: session.model, losses, valid, seconds, resumed, stopped, weights };
+        if let Some(folder) = folder {
+            fitted.write(folder, &plan, watch)?;
+        }
+        Ok(fitted)
+    }
+    /// What is known of the run, as a description: it is written to the folder, and a run goes on only under the same.
+    fn document<D: Dataset<Batch = B> + ?Sized + 'static>(&self, loader: &DataLoader<D>) -> Result<Document, Failure> {
+        let mut document = Document::parse("trainer", "")?;
+        let text = |v: &str| serde_json::Value::from(v).to_string();
+        let state = loader.state();
+        let mut facts = vec![match self.length {
+            Length::Epochs(n) => format!("epochs={n}"),
+            Length::Steps(n) => format!("iterations={n}"),
+        }];
+        facts.push(format!("batch={}", state.step));
+        facts.push(format!("accumulate={}", self.habits.accumulate));
+        facts.push(format!("log_every={}", self.log_every));
+        facts.extend(self.eval_every.map(|n| format!("eval_every={n}")));
+        facts.push(format!("order={}", text(&format!("{:?}", state.order))));
+        facts.push(format!("clip={}", text(&self.habits.clip.to_string())));
+        facts.extend(self.habits.ema.map(|decay| format!("ema.decay={decay:?}")));
+        facts.push(format!("optimizer.kind={}", text(self.habits.optimizer.name())));
+        for (k, group) in self.habits.optimizer.hyperparameters().iter().enumerate() {
+            facts.extend(group.iter().map(|(name, v)| format!("optimizer.group{k}.{}={}", name.replace('.', "_"), text(&format!("{v:?}")))));
+        }
+        facts.extend(self.notes.iter().map(|(name, v)| format!("notes.{}={}", name.replace('.', "_"), text(v))));
+        facts.iter().try_for_each(|fact| document.set(fact))?;
+        Ok(document)
+    }
+}
+/// Judges a model by its loss and by measures of its own.
+fn score<M: Walk, B: Batch>(
+    model: &M,
+    device: Device,
+    pass: &mut dyn FnMut(&M, &mut dyn FnMut(&M, B) -> Result<(), Failure>) -> Result<(), Failure>,
+    loss: &dyn Fn(&M, &B) -> Computed<Tensor>,
+    metrics: &[(String, MetricOf<M, B>)],
+) -> Result<Score, Failure> {
+    let was_training = model.is_training();
+    model.set_training(false);
+    let (mut rows, mut sum, mut sums) = (0, 0.0, vec![0.0; metrics.len()]);
+    let mut each = |model: &M, batch: B| -> Result<(), Failure> {
+        let (n, batch) = (batch.rows()?, batch.to(device));
+        sum += loss(model, &batch)?.item::<f64>()? * n as f64;
+        for (sum, (_, metric)) in sums.iter_mut().zip(metrics) {
+            *sum += metric(model, &batch)?.item::<f64>()? * n as f64;
+        }
+        rows += n;
+        Ok(())
+    };
+    let done = no_grad(|| pass(model, &mut each));
+    model.set_training(was_training);
+    done?;
+    let mean = |sum: f64| sum / rows.max(1) as f64;
+    Ok(Score { loss: mean(sum), metrics: metrics.iter().zip(&sums).map(|((name, _), sum)| (name.clone(), mean(*sum))).collect(), rows })
+}
+impl<M: Walk> Fitted<M> {
+    /// What stands in the folder at the end of a run.
+    fn write(&self, mut folder: RunFolder, plan: &Plan, watch: &mut dyn Watch) -> Result<(), Failure> {
+        folder.close()?;
+        let texts = BTreeMap::from([("run".to_string(), format!("{} steps", plan.steps))]);
+        if let Some(path) = &self.weights {
+            adamant_formats::safetensors::save(path, self.model.state_dict(), &texts).map_err(|e| storage::written(path, e))?;
+        }
+        let valid = self.valid.as_ref().map(|v| {
+            let mut all = json!({ "loss": number(v.loss), "rows": v.rows });
+            v.metrics.iter().for_each(|(name, m)| all[name] = number(*m));
+            all
+        });
+        folder.document(
+            "result.json",
+            &json!({
+                "metrics": {
+                    "valid": valid,
+                    "train": { "loss": self.losses.last().copied().map(number), "losses": self.losses.iter().copied().map(number).collect::<Vec<_>>(), "rows": plan.rows.train },
+                },
+                "epochs": plan.epochs, "batch": plan.batch, "accumulate": plan.accumulate, "steps": plan.steps, "parameters": plan.parameters,
+                "optimizer": plan.optimizer, "clip": plan.clip.to_string(), "device": plan.device, "seconds": self.seconds,
+                "resumed": self.resumed, "stopped": self.stopped, "run": text_of(folder.path()), "weights": self.weights.as_deref().map(text_of),
+            }),
+        )?;
+        folder.take_warnings().iter().for_each(|w| watch.warn(w));
+        if let Err(e) = report::write(folder.path()) {
+            watch.warn(&format!("the report could not be written: {e}"));
+        }
+        Ok(())
+    }
+}

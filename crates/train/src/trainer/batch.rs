@@ -1,0 +1,59 @@
+//! What a step learns from: any number of tensors whose first axis is the rows.
+use adamant_core::{Device, Result, Tensor};
+
+/// A batch of a data set. Tensors, tuples of two to six batches, vectors and arrays of them are batches; a struct of your own becomes
+/// one by two functions.
+pub trait Batch: Send + Sized + 'static {
+    /// Its tensors, in a fixed order.
+    fn tensors(&self) -> Vec<&Tensor>;
+    /// The batch on a device.
+    fn to(&self, device: Device) -> Self;
+    /// Rows, by the first axis of the first tensor: what the mean loss of the batch is the mean over.
+    ///
+    /// # Errors
+    /// The error that the tensor carries.
+    fn rows(&self) -> Result<usize> {
+        self.tensors().first().map_or(Ok(0), |t| Ok(t.shape()?.first().copied().unwrap_or(1)))
+    }
+}
+impl Batch for Tensor {
+    fn tensors(&self) -> Vec<&Tensor> {
+        vec![self]
+    }
+    fn to(&self, device: Device) -> Tensor {
+        Tensor::to(self, device)
+    }
+}
+impl<B: Batch> Batch for Vec<B> {
+    fn tensors(&self) -> Vec<&Tensor> {
+        self.iter().flat_map(B::tensors).collect()
+    }
+    fn to(&self, device: Device) -> Vec<B> {
+        self.iter().map(|b| b.to(device)).collect()
+    }
+}
+impl<B: Batch, const N: usize> Batch for [B; N] {
+    fn tensors(&self) -> Vec<&Tensor> {
+        self.iter().flat_map(B::tensors).collect()
+    }
+    fn to(&self, device: Device) -> [B; N] {
+        std::array::from_fn(|k| self[k].to(device))
+    }
+}
+macro_rules! tuples { ($(($first:ident $($rest:ident)*);)*) => { $(
+    impl<$first: Batch, $($rest: Batch),*> Batch for ($first, $($rest,)*) {
+        #[allow(non_snake_case)]
+        fn tensors(&self) -> Vec<&Tensor> {
+            let ($first, $($rest,)*) = self;
+            let mut all = $first.tensors();
+            $(all.extend($rest.tensors());)*
+            all
+        }
+        #[allow(non_snake_case)]
+        fn to(&self, device: Device) -> Self {
+            let ($first, $($rest,)*) = self;
+            ($first.to(device), $($rest.to(device),)*)
+        }
+    }
+)* } }
+tuples! { (A B); (A B C); (A B C D); (A B C D E); (A B C D E F); }

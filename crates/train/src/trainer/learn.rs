@@ -1,0 +1,359 @@
+//! The training loop, the only one: of runs that a description tells and of programs with modules of their own.
+use super::{Batch, Callback, Control, EarlyStopping, Safe, Score, stopping::Seen};
+use crate::{
+    Failure, checkpoint,
+    folder::{RunFolder, number},
+    session::{Look, Session, Stepped},
+    storage,
+    watch::{EpochReport, Interrupt, StepReport, Watch},
+};
+use adamant_core::{Device, Tensor, memory, time_block};
+use adamant_data::{DataLoader, Dataset, LoaderState};
+use adamant_nn::Walk;
+use adamant_optim::schedule::Goal;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, time::Instant};
+
+/// Numbers that the loop asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Pattern {
+    pub accumulate: usize,
+    pub log_every: u64,
+    pub eval_every: Option<u64>,
+    pub steps: u64,
+}
+/// What the run keeps in a checkpoint beside the session's state.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub metrics_bytes: u64,
+    loader: Option<LoaderState>,
+    /// bits of the mean loss of each epoch
+    losses: Vec<u64>,
+    /// seconds of training so far, over all starts
+    pub seconds: f64,
+    /// the steps that the schedule reaches over
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<u64>,
+    /// what the data are, as far as a few records tell
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stopping: Option<Seen>,
+    /// why the run ended before its last step
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    callbacks: BTreeMap<String, Value>,
+}
+impl Kept {
+    pub fn read(value: Value) -> Result<Kept, Failure> {
+        serde_json::from_value(value).map_err(|e| Failure::Input(format!("the checkpoint's {}", checkpoint::unfit(&e))))
+    }
+    pub fn losses(&self) -> Vec<f64> {
+        self.losses.iter().map(|bits| f64::from_bits(*bits)).collect()
+    }
+}
+/// The tensors of a checkpoint with the weights of the best validation.
+const BEST: &str = "best";
+/// What the clock saw since the last line of the log.
+struct Since {
+    time: Instant,
+    rows: usize,
+    waited: f64,
+}
+impl Since {
+    fn now() -> Since {
+        Since { time: Instant::now(), rows: 0, waited: 0.0 }
+    }
+}
+
+/// How good the weights are that are judged.
+pub(crate) type Judge<'j, M> = Box<dyn FnMut(&M, Device) -> Result<Score, Failure> + 'j>;
+
+/// A run while it learns.
+pub(crate) struct Learning<'a, 'j, M: Walk, D: Dataset + ?Sized + 'static>
+where
+    D::Batch: Batch,
+{
+    pub session: &'a mut Session<M, D::Batch>,
+    pub pattern: Pattern,
+    pub loader: DataLoader<D>,
+    pub judge: Option<Judge<'j, M>>,
+    pub stopping: Option<&'a mut EarlyStopping>,
+    pub callbacks: &'a mut [Box<dyn Callback<M>>],
+    pub folder: Option<&'a mut RunFolder>,
+    pub safe: Option<&'a mut Safe>,
+    pub kept: Kept,
+    /// the last validation: its step, and how good the model was (higher is better)
+    pub score: Option<(u64, f64)>,
+    /// what the last validation gave
+    pub valid: Option<Score>,
+    pub watch: &'a mut dyn Watch,
+}
+impl<M: Walk, D: Dataset + ?Sized + 'static> Learning<'_, '_, M, D>
+where
+    D::Batch: Batch,
+{
+    /// Goes on from what a checkpoint kept.
+    pub fn restore(&mut self, from: &crate::checkpoint::Snapshot) -> Result<(), Failure> {
+        if let (Some(stopping), Some(seen)) = (&mut self.stopping, self.kept.stopping) {
+            stopping.seen = seen;
+            stopping.best = from.tensors.get(BEST).cloned();
+        }
+        for callback in self.callbacks.iter_mut() {
+            if let Some(state) = self.kept.callbacks.get(callback.name()) {
+                callback.restore(state)?;
+            }
+        }
+        if let Some(state) = self.kept.loader {
+            let own = self.loader.state();
+            // One ahead at most, and only in between: what is behind it is counted on.
+            if state.epoch > self.session.position().epoch.saturating_add(1) {
+                return Err(Failure::Input(format!("the checkpoint's state.json: the data are in epoch {}, the run is not: {own}", state.epoch)));
+            }
+            self.loader
+                .restore(state)
+                .map_err(|_| Failure::Input(format!("the checkpoint's state.json: it was made with other data or another order: {state}; now {own}")))?;
+        }
+        Ok(())
+    }
+    /// Steps until the run is as long as it was to be, or until somebody asks for an end.
+    pub fn run(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
+        let (begun, before) = (Instant::now(), self.kept.seconds);
+        let elapsed = || before + begun.elapsed().as_secs_f64();
+        self.call(|callback, control| callback.on_train_begin(control))?;
+        let mut since = Since::now();
+        while self.session.position().step < self.pattern.steps && self.kept.stopped.is_none() {
+            let waiting = Instant::now();
+            let group = time_block!("data_loading", self.group())?;
+            since.waited += waiting.elapsed().as_secs_f64();
+            let is_over = self.loader.state().batch >= self.loader.batches() || group.is_empty();
+            if !group.is_empty() {
+                for batch in &group {
+                    since.rows += batch.rows()?;
+                }
+                self.step(&group, is_over, &mut since, &elapsed)?;
+            } else if self.loader.state().batch == 0 {
+                // Nothing is left of the last batches: the epoch ended with the step before.
+                self.epoch(&[], (true, false), &elapsed)?;
+            }
+            if is_over {
+                if !group.is_empty() {
+                    // The loader goes to its next epoch when it is asked past the end.
+                    self.loader.next_batch().transpose()?;
+                }
+                self.session.end_epoch()?;
+            }
+            self.tell();
+            self.kept.seconds = elapsed();
+            self.kept.loader = Some(self.loader.state());
+            let asked = interrupt.asked();
+            let step = self.session.position().step;
+            let ends = step == self.pattern.steps || self.kept.stopped.is_some();
+            if self.safe.as_ref().is_some_and(|s| s.at != Some(step) && (s.plan.is_due(step) || ends || asked.is_some())) {
+                self.save()?;
+            }
+            if let (Some(signal), false) = (asked, ends) {
+                return Err(self.interrupted(signal));
+            }
+        }
+        self.call(|callback, control| callback.on_train_end(control))
+    }
+    /// Calls each callback, and takes notice of what it asked for.
+    fn call(&mut self, mut f: impl FnMut(&mut dyn Callback<M>, &mut Control<'_, M>) -> Result<(), Failure>) -> Result<(), Failure> {
+        let (mut stop, mut logged) = (None, Vec::new());
+        for callback in self.callbacks.iter_mut() {
+            f(&mut **callback, &mut Control { session: &mut *self.session, stop: &mut stop, logged: &mut logged })?;
+        }
+        if let Some(folder) = self.folder.as_mut().filter(|_| !logged.is_empty()) {
+            let at = self.session.position();
+            let values: serde_json::Map<_, _> = logged.iter().map(|(name, v)| (name.clone(), number(*v))).collect();
+            folder.metric(&json!({ "kind": "own", "step": at.step, "epoch": at.epoch + 1, "values": values }))?;
+            folder.scalars(at.step, &logged.into_iter().collect())?;
+        }
+        if let Some(reason) = stop {
+            self.stop(reason)?;
+        }
+        Ok(())
+    }
+    /// The run is over after this step.
+    fn stop(&mut self, reason: String) -> Result<(), Failure> {
+        if self.kept.stopped.is_none() {
+            let at = self.session.position();
+            if let Some(folder) = &mut self.folder {
+                folder.metric(&json!({ "kind": "stop", "step": at.step, "epoch": at.epoch + 1, "reason": reason }))?;
+            }
+            self.kept.stopped = Some(reason);
+        }
+        Ok(())
+    }
+    /// What became of the folder's files, to who watches.
+    fn tell(&mut self) {
+        for warning in self.folder.iter_mut().flat_map(|f| f.take_warnings()) {
+            self.watch.warn(&warning);
+        }
+    }
+    fn step(&mut self, group: &[D::Batch], is_over: bool, since: &mut Since, elapsed: &dyn Fn() -> f64) -> Result<(), Failure> {
+        let step = self.session.position().step + 1;
+        let is_last = step == self.pattern.steps;
+        let logs = step % self.pattern.log_every == 0 || is_last;
+        let judges = is_over || is_last || self.pattern.eval_every.is_some_and(|n| step % n == 0);
+        let stepped = self.session.step(group, Look { norm: logs, each: judges && self.folder.is_some() })?;
+        self.watch.step(step);
+        if logs {
+            self.log(&stepped, since)?;
+        }
+        self.call(|callback, control| callback.on_step_end(control))?;
+        if judges {
+            self.epoch(&stepped.norms, (is_over, is_last), elapsed)?;
+            *since = Since::now();
+        }
+        Ok(())
+    }
+    /// The batches of one step: fewer at the end of an epoch, none after it.
+    fn group(&mut self) -> Result<Vec<D::Batch>, Failure> {
+        let group = group(&mut self.loader, self.pattern.accumulate)?;
+        for bad in self.loader.take_bad_records() {
+            self.watch.warn(&format!("left out: {bad}"));
+        }
+        Ok(group)
+    }
+    fn log(&mut self, stepped: &Stepped, since: &mut Since) -> Result<(), Failure> {
+        let at = self.session.position();
+        let (loss, lr) = (self.session.loss()?, self.session.lr());
+        let norm = stepped.grad_norm.as_ref().map(Tensor::item::<f64>).transpose()?;
+        let seconds = since.time.elapsed().as_secs_f64();
+        let report = StepReport { step: at.step, epoch: at.epoch + 1, loss, lr, rows_per_second: since.rows as f64 / seconds.max(1e-9) };
+        self.watch.log(&report);
+        if let Some(folder) = &mut self.folder {
+            folder.metric(&json!({
+                "kind": "step", "step": at.step, "epoch": at.epoch + 1,
+                "loss": number(loss), "lr": number(lr), "grad_norm": norm.map(number),
+            }))?;
+            folder.time(json!({
+                "kind": "step", "step": at.step, "rows_per_second": number(report.rows_per_second),
+                "loader_wait_seconds": number(since.waited), "rss_bytes": memory::process_memory().ok().map(|m| m.resident),
+            }))?;
+            let mut scalars =
+                BTreeMap::from([("train/loss".to_string(), loss), ("train/lr".into(), lr), ("throughput/rows_per_second".into(), report.rows_per_second)]);
+            scalars.extend(norm.map(|n| ("train/grad_norm".to_string(), n)));
+            folder.scalars(at.step, &scalars)?;
+        }
+        *since = Since::now();
+        Ok(())
+    }
+    /// The line of an epoch, or of a validation within one, or of the end of a run within one.
+    fn epoch(&mut self, norms: &[(String, f64)], (is_over, is_last): (bool, bool), elapsed: &dyn Fn() -> f64) -> Result<(), Failure> {
+        let at = self.session.position();
+        let (loss, lr) = (self.session.mean_loss()?, self.session.lr());
+        if is_over || is_last {
+            self.kept.losses.push(loss.to_bits());
+        }
+        let device = self.session.device();
+        let valid = match &mut self.judge {
+            Some(judge) => Some(self.session.judged(|model| judge(model, device))?),
+            None => None,
+        };
+        let told = valid.as_ref().map(|v| (v.loss, v.metrics.get("accuracy").copied()));
+        let report = EpochReport { epoch: at.epoch + 1, step: at.step, loss, valid: told, lr, seconds: elapsed() };
+        self.watch.epoch(&report);
+        self.score = valid.as_ref().map(|v| (at.step, v.metrics.get("accuracy").copied().unwrap_or(-v.loss)));
+        self.lines(loss, lr, norms, valid.as_ref())?;
+        // A run that ends within an epoch may be made longer: what decides must not count the measure that its end asked for.
+        let counts = is_over || self.pattern.eval_every.is_some_and(|n| at.step % n == 0);
+        if counts {
+            self.session.measured(loss, valid.as_ref())?;
+        }
+        let mut over = None;
+        if let Some(stopping) = self.stopping.as_mut().filter(|_| counts) {
+            let measure = stopping.measure(loss, valid.as_ref())?;
+            if stopping.observe(measure, at.step) && stopping.restore_best {
+                stopping.best = Some(self.session.judged(|model| Ok(model.state_dict()))?);
+            }
+            self.score = Some((at.step, if stopping.goal == Goal::Min { -measure } else { measure }));
+            over = stopping.over();
+        }
+        if let Some(reason) = over {
+            self.stop(reason)?;
+        }
+        if let Some(score) = &valid {
+            self.call(|callback, control| callback.on_validation_end(control, score))?;
+        }
+        self.valid = valid;
+        if is_over {
+            self.call(|callback, control| callback.on_epoch_end(control, loss))?;
+        }
+        Ok(())
+    }
+    /// What stands of an epoch, or of a validation within one, in the folder.
+    fn lines(&mut self, loss: f64, lr: f64, norms: &[(String, f64)], valid: Option<&Score>) -> Result<(), Failure> {
+        let at = self.session.position();
+        let Some(folder) = &mut self.folder else { return Ok(()) };
+        let mut line = json!({
+            "kind": "epoch", "step": at.step, "epoch": at.epoch + 1, "loss": number(loss), "lr": number(lr),
+            "grad_norms": norms.iter().map(|(name, v)| (name.clone(), number(*v))).collect::<serde_json::Map<_, _>>(),
+        });
+        let mut scalars: BTreeMap<String, f64> = norms.iter().map(|(name, v)| (format!("grad_norm/{name}"), *v)).collect();
+        scalars.insert("train/epoch_loss".into(), loss);
+        if let Some(v) = valid {
+            line["valid"] = json!({ "loss": number(v.loss), "accuracy": Value::Null, "rows": v.rows });
+            scalars.insert("valid/loss".into(), v.loss);
+            for (name, value) in &v.metrics {
+                line["valid"][name] = number(*value);
+                scalars.insert(format!("valid/{name}"), *value);
+            }
+        }
+        folder.metric(&line)?;
+        folder.time(json!({ "kind": "epoch", "step": at.step, "epoch": at.epoch + 1, "rss_bytes": memory::process_memory().ok().map(|m| m.resident) }))?;
+        folder.scalars(at.step, &scalars)
+    }
+    /// A checkpoint of now.
+    fn save(&mut self) -> Result<(), Failure> {
+        if self.safe.is_none() {
+            return Ok(());
+        }
+        self.call(|callback, control| callback.on_checkpoint(control))?;
+        self.kept.callbacks = self.callbacks.iter().map(|c| (c.name().to_string(), c.state())).filter(|(_, state)| !state.is_null()).collect();
+        self.kept.stopping = self.stopping.as_ref().map(|s| s.seen);
+        let Some(safe) = &mut self.safe else { return Ok(()) };
+        let step = self.session.position().step;
+        let mut before: Box<dyn FnOnce() -> storage::Result<()> + Send> = Box::new(|| Ok(()));
+        if let Some(folder) = &mut self.folder {
+            match folder.settle()? {
+                Ok(settled) => (self.kept.metrics_bytes, before) = (settled.metrics_bytes, settled.sync),
+                // A checkpoint would count on lines that are not there.
+                Err(e) => return safe.without(step, e, self.watch),
+            }
+        }
+        let kept = serde_json::to_value(&self.kept).map_err(|e| Failure::Run(format!("the state cannot be written: {e}")))?;
+        let mut snapshot = self.session.snapshot(kept)?;
+        let best = self.stopping.as_ref().and_then(|s| s.best.clone());
+        snapshot.tensors.extend(best.map(|weights| (BEST.to_string(), weights)));
+        let score = self.score.filter(|(at, _)| *at == step).map(|(_, score)| score);
+        safe.save(before, snapshot, score, self.folder.as_deref_mut(), self.watch)
+    }
+    /// The end that somebody asked for. The checkpoint was handed over; here it is waited for.
+    fn interrupted(&mut self, signal: i32) -> Failure {
+        let checkpoint = match &mut self.safe {
+            None => None,
+            Some(safe) => match safe.flush(self.watch) {
+                Ok(()) => safe.newest.clone(),
+                Err(e) => return e,
+            },
+        };
+        Failure::Interrupted { signal, step: self.session.position().step, checkpoint }
+    }
+}
+/// The next batches of the epoch, at most so many: fewer at its end, none after it.
+pub(crate) fn group<D: Dataset + ?Sized + 'static>(loader: &mut DataLoader<D>, most: usize) -> Result<Vec<D::Batch>, Failure> {
+    // An epoch may be shorter than what is asked for, by any number.
+    let mut group = Vec::new();
+    while group.len() < most && (group.is_empty() || loader.state().batch < loader.batches()) {
+        match loader.next_batch() {
+            Some(batch) => group.push(batch?),
+            None => break,
+        }
+    }
+    Ok(group)
+}

@@ -1,0 +1,149 @@
+//! A row: what must be seen, the check that looks, and the faults that the check must not let through. What a check saw is
+//! a list of parts that failed and of what the machine lacks; its state follows from both, so that what could not be
+//! looked at never counts as seen.
+use std::{error::Error, fmt};
+
+/// A check of a promised row.
+pub struct Row {
+    pub id: &'static str,
+    /// what must be seen, in the row's own words and figures
+    pub target: &'static str,
+    pub cost: Cost,
+    pub check: fn() -> Checked,
+    pub plants: &'static [Plant],
+}
+/// What a check asks of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cost {
+    /// seconds, whatever else the machine does: part of the slice that runs in CI
+    Cheap,
+    /// it judges times, which a busy machine spoils
+    Clocked,
+    /// it builds other programs, or computes for minutes
+    Long,
+}
+/// A fault that can be planted into what a check looks at, and the part of the check that is there to catch it.
+pub struct Plant {
+    pub fault: &'static str,
+    pub part: &'static str,
+}
+/// A fault and the part that catches it.
+pub const fn plant(fault: &'static str, part: &'static str) -> Plant {
+    Plant { fault, part }
+}
+/// What a check has to say. A [`Missing`] among the errors is no failure.
+pub type Checked = Result<Seen, Box<dyn Error>>;
+
+/// Something that a check needs and the machine lacks.
+#[derive(Clone, Debug)]
+pub struct Missing {
+    pub what: String,
+    /// how it is had
+    pub install: &'static str,
+}
+impl Missing {
+    pub fn new(what: impl Into<String>, install: &'static str) -> Missing {
+        Missing { what: what.into(), install }
+    }
+}
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not looked at: {} (to have it: {})", self.what, self.install)
+    }
+}
+impl Error for Missing {}
+
+/// What a check saw.
+pub struct Seen {
+    pub value: String,
+    /// the parts that are not as promised
+    pub failed: Vec<String>,
+    pub missing: Vec<Missing>,
+}
+/// The only part of a check that has one.
+const WHOLE: &str = "as promised";
+impl Seen {
+    pub fn new(pass: bool, value: impl Into<String>) -> Seen {
+        Seen::all(&[(WHOLE, pass)], value)
+    }
+    /// Passes if all parts do.
+    pub fn all(parts: &[(&str, bool)], value: impl Into<String>) -> Seen {
+        let mut failed: Vec<String> = Vec::new();
+        for (name, _) in parts.iter().filter(|(_, pass)| !pass) {
+            if !failed.iter().any(|f| f == name) {
+                failed.push(name.to_string());
+            }
+        }
+        Seen { value: value.into(), failed, missing: Vec::new() }
+    }
+    /// What could not be looked at.
+    pub fn lacking(mut self, missing: impl IntoIterator<Item = Missing>) -> Seen {
+        self.missing.extend(missing);
+        self
+    }
+    pub fn state(&self) -> State {
+        match (&self.failed[..], &self.missing[..]) {
+            ([], []) => State::Passed,
+            ([], _) => State::Skipped,
+            _ => State::Failed,
+        }
+    }
+    /// The value, and in words what failed and what is missing.
+    pub fn told(&self) -> String {
+        let mut told = self.value.clone();
+        if !self.failed.is_empty() {
+            told += &format!("; not so: {}", self.failed.join("; "));
+        }
+        for missing in &self.missing {
+            told += &format!("{}{missing}", if told.is_empty() { "" } else { "; " });
+        }
+        told
+    }
+}
+/// What became of a row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum State {
+    Passed,
+    Failed,
+    /// nothing failed, but the machine lacks what a part of the check needs
+    Skipped,
+    /// promised, and without a check
+    Absent,
+}
+impl State {
+    pub const ALL: [State; 4] = [State::Passed, State::Failed, State::Skipped, State::Absent];
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Passed => "passed",
+            State::Failed => "failed",
+            State::Skipped => "skipped",
+            State::Absent => "absent",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_failed_and_is_not_named_or_a_lack_that_passes() {
+        let lack = || Missing::new("OpenBLAS", "apt-get install libopenblas-dev");
+        for (seen, state, told) in [
+            (Seen::all(&[("right", true)], "3"), State::Passed, "3"),
+            (Seen::all(&[("right", true), ("the count", false), ("the count", false)], "3"), State::Failed, "3; not so: the count"),
+            (
+                Seen::all(&[("right", true)], "3").lacking([lack()]),
+                State::Skipped,
+                "3; not looked at: OpenBLAS (to have it: apt-get install libopenblas-dev)",
+            ),
+            (
+                Seen::new(false, "").lacking([lack()]),
+                State::Failed,
+                "; not so: as promised; not looked at: OpenBLAS (to have it: apt-get install libopenblas-dev)",
+            ),
+        ] {
+            assert_eq!((seen.state(), &*seen.told()), (state, told));
+        }
+    }
+}
