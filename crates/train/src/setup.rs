@@ -307,8 +307,8 @@ impl Numbers {
         let accumulate = positive("accumulate", Some(1), "batch")?;
         let log_every = positive("log_every", Some(LOG_EVERY), "step")? as u64;
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
-        let clip = clip(root)?;
         let weights = recipe::weights(root)?;
+        let clip = clip(root)?;
         Ok(Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights })
     }
 }

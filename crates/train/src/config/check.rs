@@ -54,13 +54,14 @@ impl<'a> Check<'a> {
                 }
                 return (None, false);
             };
-            let goes_on = self.replace(&fault);
+            let (goes_on, outermost) = (self.replace(&fault), fault.path.is_empty());
             // The value of one key may be wrong beside what was put in the place of another.
             if goes_on != Replaced::Follows && (round == 0 || (goes_on == Replaced::First && (fault.certain || fault.path.is_empty()))) {
                 self.faults.push(fault);
             }
             if goes_on == Replaced::Never {
-                return (None, false);
+                // Readers ask for the keys of the outermost section before they go into others.
+                return (None, !outermost);
             }
         }
         (None, false)
@@ -83,7 +84,7 @@ impl<'a> Check<'a> {
         asked.instead.insert(key.clone(), next);
         replaced
     }
-    /// The faults, in the order of their lines, those of the command line first.
+    /// The faults, in the order of their lines, those of the command line first and what is missing last.
     pub fn finish(mut self) -> Vec<Failure> {
         let asked: Vec<(String, bool, Vec<_>)> =
             self.notes.asked.borrow().iter().map(|(path, asked)| (path.clone(), asked.finished || (path.is_empty() && self.complete), asked.unknown())).collect();
@@ -102,9 +103,10 @@ impl<'a> Check<'a> {
                 self.faults.push(fault);
             }
         }
+        // What is missing may follow from what is wrong, so it comes last.
         self.faults.sort_by_key(|f| match f.from {
-            super::Origin::CommandLine => 0,
-            super::Origin::Line(line) => line,
+            super::Origin::CommandLine => (f.missing, 0),
+            super::Origin::Line(line) => (f.missing, line),
         });
         let mut failures: Vec<Failure> = Vec::new();
         for fault in self.faults {

@@ -12,6 +12,7 @@ pub(crate) const LARGEST_SIZE: usize = i32::MAX as usize;
 const LARGEST_COUNT: i64 = 1 << 53;
 
 /// A table of the description. What is asked for is noted; [`Section::finish`] refuses the rest.
+#[derive(Clone)]
 pub struct Section<'a> {
     document: &'a str,
     path: String,
@@ -127,6 +128,11 @@ impl<'a> Section<'a> {
     /// Is the key there?
     pub(crate) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
+    }
+    /// The first key whose value is a negative number.
+    pub(crate) fn negative(&self) -> Option<&'a str> {
+        let negative = |value: &Value| matches!(value, Value::Int(v) if *v < 0) || matches!(value, Value::Float(v) if *v < 0.0);
+        self.table.iter().find(|(_, node)| negative(&node.value)).map(|(key, _)| key.as_str())
     }
     fn full(&self, key: &str) -> String {
         shown(&if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) })
@@ -311,14 +317,19 @@ impl<'a> Section<'a> {
             self.wrong_key("kind", format!("there is no `{}`; {hint}", shown(given)))
         })
     }
-    /// An error of what this section is about, a file for example: it is said at the line of the key that names the file, or
-    /// else of the section.
+    /// An error of what this section is about: where a file cannot be opened, it is said at the line of the key that names it,
+    /// else at that of the section.
     pub(crate) fn blame(&self, failure: Failure) -> Failure {
-        let Failure::Input(text) = &failure else { return failure };
+        let text = match &failure {
+            Failure::Input(text) => text,
+            // Options that what reads the data does not take.
+            Failure::Run(text) => return self.wrong(text),
+            _ => return failure,
+        };
         if text.starts_with(&format!("{}:", self.document)) {
             return failure;
         }
-        let names = |node: &Node| matches!(&node.value, Value::Text(value) if value.len() > 2 && text.contains(value.as_str()));
+        let names = |node: &Node| text.contains("os error") && matches!(&node.value, Value::Text(value) if value.len() > 2 && text.contains(value.as_str()));
         let key = self.table.iter().find(|(key, node)| *key != "kind" && names(node)).map(|(key, _)| key);
         match key {
             Some(key) => self.wrong_key(key, text),

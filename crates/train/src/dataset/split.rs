@@ -38,8 +38,9 @@ impl Split {
             let divide = rule.size("divide")?.unwrap_or(1);
             let modulo = rule.need("modulo", rule.size("modulo")?)?;
             let equals = rule.need("equals", rule.size("equals")?)?;
-            if divide == 0 || modulo == 0 || equals >= modulo || divide.checked_mul(modulo).is_none() {
-                return Err(rule.wrong("rows are tested if (i / divide) mod modulo = equals: divide is at least 1, and equals below modulo"));
+            let faults = [("divide", divide == 0 || divide.checked_mul(modulo).is_none()), ("modulo", modulo == 0), ("equals", equals >= modulo)];
+            if let Some((key, _)) = faults.into_iter().find(|(_, fault)| *fault) {
+                return Err(rule.wrong_key(key, "rows are tested if (i / divide) mod modulo = equals: divide is at least 1, and equals below modulo"));
             }
             Split::Rule { divide, modulo, equals }
         };

@@ -62,6 +62,18 @@ impl Shapes {
         };
         Err(self.stack.of_last(section, format!("the model tells {fault}: the last axis of its output is {output}")))
     }
+    /// Is there memory for what backward reads? That is an estimate, so it must be far off.
+    fn keeps(&self, section: &Section<'_>, available: Option<u64>) -> Result<(), Failure> {
+        let kept = self.summary.totals.activation_bytes;
+        let Some(available) = available.filter(|available| kept / FAR_OFF > *available) else { return Ok(()) };
+        let largest = self.summary.rows.iter().max_by_key(|row| row.figures.activation_bytes);
+        let what = format!("about {} of memory are needed for what backward reads of a batch, {} are available", size(kept), size(available));
+        let failure = match largest.and_then(|row| self.stack.layer(section, &row.path)) {
+            Some(layer) => layer.wrong(format!("`{}`: {what}", layer.path())),
+            None => section.wrong(what),
+        };
+        Err(Failure::Memory(failure.to_string()))
+    }
     /// Is there memory for the model and its optimizer's state? Only what is needed for certain is counted: what a step needs
     /// besides is found by a dry run.
     ///
@@ -71,6 +83,7 @@ impl Shapes {
         let parameters = self.summary.parameter_bytes as u64;
         let state = (self.summary.trainable as u64).saturating_mul(4).saturating_mul(slots as u64);
         let needed = parameters.saturating_add(state);
+        self.keeps(section, available)?;
         let Some(available) = available.filter(|available| needed > *available) else { return Ok(()) };
         let what = format!(
             "{} of memory are needed for {} parameters and the optimizer's state, {} are available",
@@ -87,6 +100,8 @@ impl Shapes {
         Err(Failure::Memory(failure.to_string()))
     }
 }
+/// How many times what there is an estimate has to be to be believed.
+const FAR_OFF: u64 = 4;
 /// More parameters than any machine has, and few enough that sums of their bytes stay integers.
 const MOST_PARAMETERS: usize = 1 << 56;
 

@@ -1,8 +1,17 @@
 //! What is wrong with a description, section by section, without training and as far as possible without data.
 use super::{Length, Numbers, Prepared, checkpoint, steps};
-use crate::{Document, Failure, config::check::Check, dataset::{Parts, Unread}, model, objective::Objective, recipe};
+use crate::{
+    Document, Failure,
+    config::{Section, check::Check},
+    dataset::{Parts, Unread},
+    model,
+    objective::Objective,
+    recipe,
+    session::Course,
+};
 use adamant_core::Device;
 use adamant_nn::{Walk, init};
+use adamant_optim::schedule::Schedule;
 use std::path::{Path, PathBuf};
 
 /// What was found.
@@ -56,7 +65,11 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         check.needed("optimizer", |s| recipe::optimizer(s, parameters.clone()));
         let total = numbers.as_ref().map_or(1, |n| steps(n.length, if matches!(n.length, Length::Epochs(_)) { 100 } else { 1 }));
         let validates = resolved.root()?.section("data").ok().flatten().is_some_and(|s| s.has("valid"));
-        check.keys(|root| recipe::course(root, total, validates));
+        let least = numbers.as_ref().map_or(1, |n| steps(n.length, 1));
+        check.keys(|root| match (recipe::course(root, total, validates)?, root.section("schedule")?) {
+            (Course::Schedule(schedule), Some(section)) => rates(&section, &*schedule, least),
+            _ => Ok(()),
+        });
         check.keys(|root| recipe::early_stopping(root, validates));
         check.keys(recipe::ema);
         check.keys(recipe::InitFrom::of);
@@ -66,6 +79,18 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         Ok(Keys { faults: check.finish(), unread })
     };
     checked().unwrap_or_else(|failure| Keys { faults: vec![failure], unread: None })
+}
+/// Steps of a schedule that are looked at.
+const LOOKED_AT: u64 = 1000;
+/// Are the rates of a schedule's first steps rates?
+fn rates(section: &Section<'_>, schedule: &dyn Schedule, least: u64) -> Result<(), Failure> {
+    let rates = schedule.rates(1e-3, least.min(LOOKED_AT) as usize);
+    let Some((step, rate)) = rates.into_iter().enumerate().find(|(_, rate)| !(rate.is_finite() && *rate >= 0.0)) else { return Ok(()) };
+    let what = format!("the learning rate would be {rate} in step {}; it must be a number from 0 on", step + 1);
+    Err(match section.negative() {
+        Some(key) => section.wrong_key(key, what),
+        None => section.wrong(what),
+    })
 }
 /// Numbers that stand for those that follow from the data.
 pub(crate) fn words(unread: Option<&Unread>) -> Vec<(&'static str, usize)> {

@@ -52,7 +52,8 @@ impl Case {
             Wrong::Spelling(name) => named.iter().any(|n| n.split('.').any(|part| part == name || part == last)),
             Wrong::Absent | Wrong::Value(_) => {
                 let whole = self.path.join(".");
-                let is_section = |n: &str| whole.starts_with(&format!("{n}."));
+                // A section of the key, or an element of its list.
+                let is_section = |n: &str| whole.starts_with(&format!("{n}.")) || n.starts_with(&format!("{whole}."));
                 // One alternative is named where another is missing; a width that is wrong shows in another layer.
                 let in_model = self.path[0] == "model" || self.path[0] == "data" || self.path[0] == "batch";
                 named.iter().any(|n| *n == whole || *n == last || is_section(n) || (in_model && (*n == "model" || n.starts_with("model."))))

@@ -34,9 +34,10 @@ impl Outcome {
             _ => None,
         }
     }
-    /// The parameters of a model whose summary it is.
-    pub fn parameters(&self) -> Option<u64> {
-        serde_json::from_str::<Value>(&self.stdout).ok()?["parameters"].as_u64()
+    /// Parameters and floating-point operations of the model whose summary it is.
+    pub fn costs(&self) -> Option<(u64, u64)> {
+        let summary: Value = serde_json::from_str(&self.stdout).ok()?;
+        Some((summary["parameters"].as_u64()?, summary["flops"].as_u64()?))
     }
     /// All that it says of the fault.
     pub fn told(&self) -> String {

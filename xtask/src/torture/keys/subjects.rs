@@ -37,7 +37,13 @@ pub fn all(program: &Path, place: &Path) -> Result<Vec<Subject>, String> {
     }
     let mut subjects = Vec::new();
     for (number, (name, text)) in texts.into_iter().enumerate() {
-        let root: Table = text.parse().map_err(|e| format!("{name}: {e}"))?;
+        let mut root: Table = text.parse().map_err(|e| format!("{name}: {e}"))?;
+        // What is written beside it is not gzipped.
+        if let Some(path) = root.get_mut("data").and_then(|data| data.get_mut("path"))
+            && let Some(plain) = path.as_str().and_then(|p| p.strip_suffix(".gz")).map(Value::from)
+        {
+            *path = plain;
+        }
         let folder = place.join(number.to_string());
         data(&folder, &root).map_err(|e| format!("{name}: {e}"))?;
         subjects.push(Subject { name, number, folder, root });
@@ -57,7 +63,6 @@ fn data(folder: &Path, root: &Table) -> std::io::Result<()> {
             let rows: String = (0..100).map(|k| row(k) + "\n").collect();
             let path = folder.join(path.unwrap_or("table.csv"));
             fs::create_dir_all(path.parent().unwrap_or(folder))?;
-            // A table is read plain where it is not gzipped, whatever its name.
             fs::write(path, rows)
         }
         Some("idx") => {
