@@ -57,7 +57,11 @@ enum Chore {
 }
 
 fn main() -> std::process::ExitCode {
-    match Cli::parse().chore {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(said) => return refused(&said),
+    };
+    match cli.chore {
         Chore::Bench(options) => bench::run(&options),
         Chore::Check(options) => check::run(&options),
         Chore::Conformance(options) => conformance::run(&options),
@@ -73,4 +77,14 @@ fn main() -> std::process::ExitCode {
         Chore::Torture(options) => torture::run(&options),
     }
     .into()
+}
+/// What clap says instead of a chore: help, or what is wrong with the command line; with `--json` as one document, too.
+fn refused(said: &clap::Error) -> std::process::ExitCode {
+    let _ = said.print();
+    if said.use_stderr() && std::env::args().take_while(|a| a != "--").any(|a| a == "--json") {
+        let text = said.render().to_string();
+        let (message, help) = text.trim().trim_start_matches("error: ").split_once("\n\n").unwrap_or((text.trim(), ""));
+        println!("{}", serde_json::json!({ "error": { "code": 2, "kind": "usage", "message": message, "help": help, "context": {} } }));
+    }
+    u8::try_from(said.exit_code()).unwrap_or(2).into()
 }

@@ -87,14 +87,20 @@ fn main() -> ExitCode {
         Err(said) => return usage::tell(&said, &arguments),
     };
     #[cfg(feature = "profiling")]
-    let recording = command.profile.start(begun);
+    let recording = match command.profile.start(begun) {
+        Ok(recording) => recording,
+        Err(failure) => {
+            say_failure(&failure, usage::wants_json(&arguments), false);
+            return ExitCode::from(failure.exit_code());
+        }
+    };
     let trains = matches!(command.verb, Verb::Train(_));
     let (json, done) = adamant::time_block!("run", execute(command.verb));
     #[cfg(feature = "profiling")]
-    let done = recording.and_then(|recording| {
+    let done = {
         let told = command.profile.stop(recording);
         done.and(told)
-    });
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

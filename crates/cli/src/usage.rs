@@ -31,7 +31,8 @@ pub fn ordered(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     ordered.extend_from_slice(values);
     ordered
 }
-fn wants_json(arguments: &[OsString]) -> bool {
+/// Is a document asked for?
+pub fn wants_json(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|a| *a != "--").any(|a| a == JSON)
 }
 /// Tells what clap has to say instead of a command: help, the version, or what is wrong.

@@ -124,7 +124,9 @@ fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Devi
         Some(scale) if options.units.targets.is_empty() => Arc::new(Units { inputs: options.units.inputs.clone(), targets: Units::scaled(&scale, &[]) }),
         _ => options.units.clone(),
     };
-    let mut numbers = matches!(targets_are, Some(Target::Values(_))).then(|| numbers::Counter::new(units.clone(), data.len()));
+    // Answers of yes and no are judged as such, whatever they are learned from.
+    let is_numbers = matches!(targets_are, Some(Target::Values(_))) && !objective.binary();
+    let mut numbers = is_numbers.then(|| numbers::Counter::new(units.clone(), data.len()));
     let mut by_class = classes.as_ref().map(|(n, _)| classes::Counter::new(*n));
     let mut confusion = classes.as_ref().filter(|(n, _)| *n <= MOST_CLASSES).map(|(n, _)| vec![vec![0u64; *n]; *n]);
     let numbered = Arc::new(Numbered(data.clone()));
@@ -158,7 +160,7 @@ fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Devi
             }
         }
         let mut pairs = match &mut numbers {
-            Some(counter) => pairs(counter, &outputs, &y, n)?,
+            Some(counter) => pairs(counter, &if objective.predicts_logarithms() { outputs.exp() } else { outputs }, &y, n)?,
             None => Vec::new(),
         }
         .into_iter();
@@ -196,10 +198,10 @@ fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Devi
 /// The (truth, prediction) of each target of each record of a batch.
 fn pairs(counter: &mut numbers::Counter, outputs: &Tensor, targets: &Tensor, rows: usize) -> Result<Vec<Vec<(f64, f64)>>, Failure> {
     let (predicted, truth) = (outputs.to_vec_as::<f64>()?, targets.to_vec_as::<f64>()?);
-    // The objective has compared the shapes; one that takes others says nothing of each number.
-    if predicted.len() != truth.len() || rows == 0 || truth.is_empty() {
+    if rows == 0 || truth.is_empty() || predicted.len() < truth.len() {
         return Ok(Vec::new());
     }
-    let width = truth.len() / rows;
-    Ok(truth.chunks(width).zip(predicted.chunks(width)).map(|(t, p)| counter.add(t, p)).collect())
+    // Outputs that say more than one number of each (its variance, too) say the number itself first.
+    let (width, said) = (truth.len() / rows, predicted.len() / rows);
+    Ok(truth.chunks(width).zip(predicted.chunks(said)).map(|(t, p)| counter.add(t, &p[..width])).collect())
 }

@@ -134,6 +134,10 @@ impl Objective {
     pub fn tells_classes(&self) -> bool {
         matches!(self.loss, Loss::CrossEntropy { .. } | Loss::Focal { .. } | Loss::Nll | Loss::MultiMargin)
     }
+    /// Are the outputs logarithms of what is predicted?
+    pub fn predicts_logarithms(&self) -> bool {
+        matches!(self.loss, Loss::PoissonNll { log_input: true, .. })
+    }
     /// Is the answer yes or no?
     pub fn binary(&self) -> bool {
         matches!(self.loss, Loss::BceWithLogits { .. } | Loss::Bce | Loss::SoftMargin)
