@@ -60,6 +60,9 @@ struct Listing {
     seen: Arc<Mutex<(&'static str, Programs)>>,
 }
 impl Backend for Listing {
+    fn updates_in_place(&self) -> bool {
+        true
+    }
     fn info(&self) -> &DeviceInfo {
         self.inner.info()
     }

@@ -32,10 +32,17 @@ struct Plain {
 }
 /// A device of its own. Windows close at `window` pending ops; no allocation is larger than `limit` bytes.
 pub fn device(window: usize, limit: usize) -> Device {
-    refusing(window, limit, |_| false)
+    Device::from_backend(backend(window, limit))
 }
 /// The same that says of some kernels that it cannot run them, as an unfinished backend does.
 pub fn refusing(window: usize, limit: usize, refuses: fn(&KernelKind) -> bool) -> Device {
+    Device::from_backend(made_of(window, limit, refuses))
+}
+/// What such a device is made of.
+pub fn backend(window: usize, limit: usize) -> Box<dyn Backend> {
+    made_of(window, limit, |_| false)
+}
+fn made_of(window: usize, limit: usize, refuses: fn(&KernelKind) -> bool) -> Box<dyn Backend> {
     let info = DeviceInfo {
         backend: "plain",
         name: "plain loops".into(),
@@ -46,7 +53,7 @@ pub fn refusing(window: usize, limit: usize, refuses: fn(&KernelKind) -> bool) -
         window_ops: window,
         window_bytes: 1 << 30,
     };
-    Device::from_backend(Box::new(Plain { info, limit, refuses }))
+    Box::new(Plain { info, limit, refuses })
 }
 
 fn foreign() -> ErrorKind {

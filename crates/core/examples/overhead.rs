@@ -26,6 +26,9 @@ impl Memory for Bytes {
     }
 }
 impl Backend for Null {
+    fn updates_in_place(&self) -> bool {
+        true
+    }
     fn info(&self) -> &DeviceInfo {
         &self.0
     }

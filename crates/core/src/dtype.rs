@@ -186,6 +186,12 @@ impl fmt::Display for DType {
         f.write_str(self.name())
     }
 }
+impl DType {
+    /// As it is written in Rust.
+    pub(crate) fn in_code(self) -> String {
+        if self == DType::Bool { "DType::Bool".into() } else { format!("DType::{}", self.name().to_uppercase()) }
+    }
+}
 impl fmt::Debug for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

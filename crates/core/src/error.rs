@@ -156,7 +156,7 @@ impl ErrorKind {
     fn default_hint(&self) -> Option<String> {
         Some(match self {
             ErrorKind::DtypeMismatch { left, right } => {
-                format!("cast one side: `.cast(DType::{:?})`", left.promote(*right))
+                format!("cast one side: `.cast({})`", left.promote(*right).in_code())
             }
             ErrorKind::Axis { rank: 0, .. } => "the tensor is a scalar and has no axes".into(),
             ErrorKind::Axis { rank, .. } => format!("axes run from -{rank} to {}", rank - 1),

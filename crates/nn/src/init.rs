@@ -50,7 +50,8 @@ fn room<T>(count: usize) -> Result<Vec<T>> {
 }
 /// Starts this thread's generators, from which layers draw their initial values and their dropout masks, from a seed.
 pub fn manual_seed(seed: u64) {
-    GENERATORS.with(|g| *g.borrow_mut() = (seed, HashMap::new()));
+    // A thread that ends draws nothing any more.
+    let _ = GENERATORS.try_with(|g| g.replace((seed, HashMap::new())));
 }
 /// This thread's generator for a device.
 ///
@@ -58,15 +59,16 @@ pub fn manual_seed(seed: u64) {
 /// No memory there.
 #[track_caller]
 pub fn generator(device: Device) -> Result<Rng> {
-    let (seed, known) = GENERATORS.with(|g| {
+    let stored = GENERATORS.try_with(|g| {
         let g = g.borrow();
         (g.0, g.1.get(&device.index()).cloned())
     });
+    let (seed, known) = stored.map_err(|_| Error::new("generator", ErrorKind::ThreadEnding))?;
     match known {
         Some(rng) => Ok(rng),
         None => {
             let rng = Rng::new_on(seed, 0, device)?;
-            GENERATORS.with(|g| g.borrow_mut().1.insert(device.index(), rng.clone()));
+            let _ = GENERATORS.try_with(|g| g.borrow_mut().1.insert(device.index(), rng.clone()));
             Ok(rng)
         }
     }

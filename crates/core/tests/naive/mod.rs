@@ -121,6 +121,9 @@ fn run_expr(expr: &Expr, step: &Step<'_>) -> Vec<HostArray> {
     regs
 }
 impl Backend for Naive {
+    fn updates_in_place(&self) -> bool {
+        true
+    }
     fn info(&self) -> &DeviceInfo {
         &self.0
     }
