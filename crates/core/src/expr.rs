@@ -29,9 +29,11 @@ pub enum Instr {
     Binary(Binary, Reg, Reg),
     /// condition, then, else
     Select(Reg, Reg, Reg),
-    /// Converts to this register's dtype.
+    /// Converts to this register's dtype. Between floats: to nearest, ties to even, NaN stays NaN. Floats to integers: toward
+    /// zero into i64, where too large stays at the end of the range and NaN is 0, then the low bits. Between integers: the low
+    /// bits. To bool: `x != 0`, so NaN is true.
     Cast(Reg),
-    /// Reads the bits as this register's dtype.
+    /// Reads the bits as this register's dtype, of the same size: nothing is converted.
     Bitcast(Reg),
 }
 

@@ -37,12 +37,13 @@ pub enum KernelKind {
     /// Copies input 0 to output 0; both may be strided. The space is their common shape.
     Copy,
     /// Runs the program over the space and combines its register along the axes into a dense output (axes of size 1).
+    /// Along an axis of size 0 a sum is 0 and a product 1; a max or min of nothing never arrives.
     Reduce { expr: Expr, value: Reg, op: ReduceOp, axes: AxisSet },
     /// Input 0 strided over the space; i64 output of the first extreme index along the axis.
     ArgReduce { op: ArgOp, axis: u8 },
     /// Inputs strided over the space; dense output.
     Scan { op: ScanOp, axis: u8, reverse: bool },
-    /// Inputs `[.., m, k]` and `[.., k, n]`, any strides; dense output `[.., m, n]`. The space is the output's shape.
+    /// Inputs `[.., m, k]` and `[.., k, n]`, any strides; dense output `[.., m, n]`, zeros for k = 0. The space is the output's shape.
     Matmul,
     /// Dense inputs and output.
     Conv(Arc<ConvSpec>),
@@ -86,7 +87,8 @@ impl KernelKind {
     }
 }
 
-/// A tensor as a kernel sees it.
+/// A tensor as a kernel sees it. One of zero elements arrives like all others, and its offset may lie behind the end of its
+/// buffer: look at the shape before you look into the buffer.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
     /// where its elements are
