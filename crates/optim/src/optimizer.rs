@@ -1,5 +1,5 @@
 //! What all optimizers share: groups, slots, the step, saving and loading.
-use adamant_core::{Cell, DType, Error, ErrorKind, Grads, Result, Tensor, bf16, f16, step};
+use adamant_core::{Cell, DType, Error, ErrorKind, Grads, Origin, Result, Tensor, bf16, f16, step};
 use adamant_nn::Param;
 use std::collections::BTreeMap;
 
@@ -68,6 +68,7 @@ pub trait UpdateRule: Clone + Send + Sync {
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor>;
     /// An optimizer of these parameters by this rule. What of them lies in adopted vectors is brought to where a step is fast
     /// ([`Cell::align`]): best load weights before.
+    #[track_caller]
     fn over(self, parameters: impl IntoIterator<Item = Param>) -> Updater<Self> {
         Updater { groups: vec![Group::new(self, parameters)], state: BTreeMap::new(), before: Vec::new() }
     }
@@ -79,6 +80,8 @@ pub struct Group<R> {
     pub rule: R,
     /// what it changes
     pub parameters: Vec<Param>,
+    /// the line that made it, which hyper-parameters that make no sense are told of
+    made: Origin,
 }
 
 /// The state of one parameter. Tensors are cells; numbers that follow from the step count are kept as numbers.
@@ -176,11 +179,12 @@ fn slot(value: &Tensor) -> Result<Cell> {
     Ok(cell)
 }
 impl<R> Group<R> {
+    #[track_caller]
     fn new(rule: R, parameters: impl IntoIterator<Item = Param>) -> Group<R> {
         let parameters: Vec<Param> = parameters.into_iter().collect();
         // Where there is no memory for that, a step takes longer and nothing else.
         parameters.iter().filter(|p| p.is_trainable()).for_each(|p| drop(p.cell().align()));
-        Group { rule, parameters }
+        Group { rule, parameters, made: Origin::here() }
     }
 }
 
@@ -259,6 +263,7 @@ pub struct Updater<R> {
 impl<R: UpdateRule> Updater<R> {
     /// Adds a group with hyper-parameters of its own.
     #[must_use]
+    #[track_caller]
     pub fn group(mut self, rule: R, parameters: impl IntoIterator<Item = Param>) -> Updater<R> {
         self.groups.push(Group::new(rule, parameters));
         self
@@ -275,7 +280,7 @@ impl<R: UpdateRule> Updater<R> {
     fn update(&mut self, grads: &Grads) -> Result<()> {
         for group in &self.groups {
             if let Err(text) = group.rule.check() {
-                return Err(Error::new("optimizer", ErrorKind::Argument(format!("{}: {text}", group.rule.name()))));
+                return Err(Error::at("optimizer", ErrorKind::Argument(format!("{}: {text}", group.rule.name())), group.made));
             }
             for p in group.parameters.iter().filter(|p| p.is_trainable()) {
                 let Some(g) = grads.of(&p.cell()) else { continue };

@@ -1,5 +1,5 @@
 //! Scaled dot-product attention under PyTorch's options.
-use crate::{Error, ErrorKind, Origin, Rng, Shape, Tensor, composite::attention::Attention, shape::Dims, tensor::compose::compose};
+use crate::{ErrorKind, Rng, Shape, Tensor, composite::attention::Attention, shape::Dims, tensor::compose::compose};
 use smallvec::{SmallVec, smallvec};
 
 /// Options of [`scaled_dot_product_attention`].
@@ -22,7 +22,6 @@ pub struct AttentionOptions<'a> {
 /// gradient.
 #[track_caller]
 pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions<'_>) -> Tensor {
-    let origin = Origin::here();
     let all = [Some(q), Some(k), Some(v), options.mask];
     if let Some(e) = all.into_iter().flatten().find_map(|t| t.error()) {
         return Tensor::failed(e);
@@ -79,7 +78,7 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, options:
         inputs.extend(&key);
         Ok(Tensor::composite1(composite, &inputs))
     };
-    run().unwrap_or_else(|kind| Tensor::failed(Error::at("scaled_dot_product_attention", kind, origin)))
+    compose("scaled_dot_product_attention", &[q, k, v], || Ok(run()?))
 }
 
 /// Rotary positions (Su et al., 2021) on the two halves of the last axis: `x cos + (-x2, x1) sin`, cos and sin of x's

@@ -115,7 +115,13 @@ impl Tensor {
             Err(kind) => return Tensor::fail("slice", kind),
         };
         if start > end || end > shape[axis] || step == 0 {
-            return Tensor::fail("slice", ErrorKind::Index { index: end.max(start) as i64, bound: shape[axis] + 1, position: None });
+            let size = shape[axis];
+            let kind = match end.max(start) {
+                _ if step == 0 => ErrorKind::Argument("a step of 0 goes nowhere".into()),
+                most if most > size => ErrorKind::Index { index: i64::try_from(most).unwrap_or(i64::MAX), bound: size, position: None },
+                _ => ErrorKind::Argument(format!("{start}..{end} ends before it begins")),
+            };
+            return Tensor::failed(crate::Error::new("slice", kind).hint(format!("axis {axis} has {size} elements; {start}..{end} was asked for, whose end is left out")));
         }
         let len = (end - start).div_ceil(step);
         if len == shape[axis] && step == 1 {
