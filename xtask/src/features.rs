@@ -238,7 +238,7 @@ fn device() -> Result<Device, adamant::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{collections::BTreeSet, fs};
+    use std::{collections::BTreeSet, fs, io::Write};
 
     #[test]
     fn a_row_that_had_a_check_and_is_absent() {
@@ -264,7 +264,8 @@ mod tests {
     fn a_promised_row_that_is_in_no_list() {
         let table = crate::workspace::root().join("../shared/FEATURES.md");
         let Ok(text) = fs::read_to_string(&table) else {
-            eprintln!("*** NOT COMPARED with the table of promised features: {} is not there ***", table.display());
+            // Not by a macro, whose text a test that passes keeps to itself.
+            let _ = writeln!(std::io::stderr(), "SKIPPED: not compared with the table of promised features: {} is not there", table.display());
             return;
         };
         let is_id = |s: &str| s.len() == 5 && s.starts_with(['S', 'B']) && s[1..].chars().all(|c| c.is_ascii_digit() || c == '.');

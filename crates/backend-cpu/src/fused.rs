@@ -4,6 +4,7 @@
 mod attention;
 mod batch_norm;
 mod entropy;
+mod finite;
 mod interleaved;
 mod linear;
 mod norm;
@@ -16,8 +17,9 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
 pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    let all: [(&'static str, Arc<dyn CpuKernel>); 16] = [
+    let all: [(&'static str, Arc<dyn CpuKernel>); 17] = [
         ("adamant.linear", Arc::new(linear::Forward)),
+        ("adamant.all_finite", Arc::new(finite::AllFinite)),
         ("adamant.softmax", Arc::new(softmax::Forward)),
         ("adamant.softmax_backward", Arc::new(softmax::Backward)),
         ("adamant.log_softmax", Arc::new(softmax::Forward)),

@@ -120,20 +120,18 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         let mut outs: SmallVec<[OutTile<'_>; 8]> = bytes.into_iter().map(|(bytes, dtype)| OutTile { bytes, dtype, start: 0 }).collect();
         return part(run, results, 0, n, &mut outs);
     }
-    let mut parts: Vec<(usize, usize, SmallVec<[OutTile<'_>; 8]>)> = Vec::new();
     let size = n.div_ceil(runtime.threads.count() * PARTS).max(task).next_multiple_of(TILE);
-    let mut start = 0;
-    while start < n {
+    // Cut off when a thread asks for it: a list of them would take memory.
+    let parts = (0..n.div_ceil(size)).map(move |k| {
+        let (start, mut outs) = (k * size, SmallVec::<[OutTile<'_>; 8]>::new());
         let count = size.min(n - start);
-        let mut outs = SmallVec::new();
         for (b, dtype) in &mut bytes {
             let (head, tail) = std::mem::take(b).split_at_mut(count * dtype.size());
             *b = tail;
             outs.push(OutTile { bytes: head, dtype: *dtype, start });
         }
-        parts.push((start, count, outs));
-        start += count;
-    }
+        (start, count, outs)
+    });
     runtime.threads.try_for_parts(parts, |_, (start, count, mut outs)| part(run, results, start, count, &mut outs))
 }
 fn part(run: &Run<'_>, results: &[Reg], start: usize, count: usize, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {

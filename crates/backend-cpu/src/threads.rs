@@ -9,11 +9,14 @@
 //! stranger's job on top of its own.
 //!
 //! A helper on a pool of our own stays awake for a while behind its loop ([`Station`]): kernels follow each other within
-//! microseconds, and waking a thread takes tens of them.
+//! microseconds, and waking a thread takes tens of them. Then it sleeps until it is woken for the next. It never goes back
+//! to the pool, whose jobs take memory, and a loop is made where an old one was: a training step that repeats asks the
+//! system for none.
 
 use rayon::ThreadPool;
 use std::{
     any::Any,
+    cell::RefCell,
     collections::VecDeque,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -53,7 +56,12 @@ enum Pool {
 struct OwnPool {
     /// `None` in it: it could not start
     threads: OnceLock<Option<ThreadPool>>,
-    station: Station,
+    station: Arc<Station>,
+}
+impl Drop for OwnPool {
+    fn drop(&mut self) {
+        self.station.close();
+    }
 }
 impl OwnPool {
     /// Is this one of its threads?
@@ -73,26 +81,44 @@ struct Station {
     /// changes with each offer, so that who waits need not lock
     offers: AtomicUsize,
 }
-/// As many helpers wait as are idle and as were offered a loop that they have not taken yet.
+/// As many helpers are awake and wait as are idle and as were offered a loop that they have not taken yet.
 #[derive(Default, Debug)]
 struct Waiting {
     idle: usize,
     offered: VecDeque<Arc<Loop>>,
+    asleep: Vec<Thread>,
+    /// loops for which nobody was there: who has done another one looks here first
+    wanted: VecDeque<Arc<Loop>>,
+    /// helpers that were started; none of them ends before the pool does
+    started: usize,
+    /// the pool is gone
+    closed: bool,
 }
 impl Station {
-    /// Offers a loop to idle helpers, `most` of them; to how many.
-    fn offer(&self, shared: &Arc<Loop>, most: usize) -> usize {
+    /// Offers a loop to helpers, `most` of them: to idle ones, then to those that sleep. How many of `all` that there may be
+    /// are still to be started for it.
+    fn offer(&self, shared: &Arc<Loop>, most: usize, all: usize) -> usize {
         let mut waiting = self.waiting.lock();
-        let count = waiting.idle.min(most);
-        waiting.idle -= count;
-        waiting.offered.extend((0..count).map(|_| shared.clone()));
-        drop(waiting);
-        if count > 0 {
-            self.offers.fetch_add(1, Ordering::Release);
+        let waiting = &mut *waiting;
+        let idle = waiting.idle.min(most);
+        waiting.idle -= idle;
+        let awake = waiting.asleep.len() - (most - idle).min(waiting.asleep.len());
+        waiting.offered.extend((0..idle + waiting.asleep.len() - awake).map(|_| shared.clone()));
+        self.offers.fetch_add(1, Ordering::Release);
+        let mut missing = most - idle;
+        for sleeper in waiting.asleep.drain(awake..) {
+            missing -= 1;
+            sleeper.unpark();
         }
-        count
+        let start = missing.min(all - waiting.started.min(all));
+        waiting.started += start;
+        if missing > start {
+            waiting.wanted.retain(|l| !l.is_closed());
+            waiting.wanted.extend((start..missing).map(|_| shared.clone()));
+        }
+        start
     }
-    /// Helps a loop, then every one that is offered until none has been for a while.
+    /// Helps a loop, then every one that is offered, for as long as there is the pool.
     fn help(&self, first: Arc<Loop>) {
         first.help();
         drop(first);
@@ -100,9 +126,24 @@ impl Station {
             shared.help();
         }
     }
+    /// Sends the helpers home.
+    fn close(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.closed = true;
+        waiting.asleep.drain(..).for_each(|sleeper| sleeper.unpark());
+    }
     fn wait(&self) -> Option<Arc<Loop>> {
-        let (since, mut seen) = (Instant::now(), self.offers.load(Ordering::Acquire));
-        self.waiting.lock().idle += 1;
+        let mut seen = self.offers.load(Ordering::Acquire);
+        {
+            let mut waiting = self.waiting.lock();
+            while let Some(shared) = waiting.wanted.pop_front() {
+                if !shared.is_closed() {
+                    return Some(shared);
+                }
+            }
+            waiting.idle += 1;
+        }
+        let mut since = Instant::now();
         loop {
             for _ in 0..LOOKS {
                 let offers = self.offers.load(Ordering::Acquire);
@@ -116,16 +157,47 @@ impl Station {
             let waited = since.elapsed();
             if waited > AWAKE {
                 let mut waiting = self.waiting.lock();
-                return match waiting.idle.checked_sub(1) {
-                    Some(idle) => {
-                        waiting.idle = idle;
-                        None
+                if waiting.closed {
+                    return None;
+                }
+                match waiting.idle.checked_sub(1) {
+                    Some(idle) => waiting.idle = idle,
+                    // It was offered one that it has not taken yet.
+                    None => {
+                        if let Some(shared) = waiting.offered.pop_front() {
+                            return Some(shared);
+                        }
                     }
-                    None => waiting.offered.pop_front(),
-                };
+                }
+                waiting.asleep.push(std::thread::current());
+                drop(waiting);
+                self.sleep()?;
+                if let Some(shared) = self.waiting.lock().offered.pop_front() {
+                    return Some(shared);
+                }
+                since = Instant::now();
+                continue;
             }
             if waited > ALONE {
                 std::thread::yield_now();
+            }
+        }
+    }
+}
+
+impl Station {
+    /// Until somebody offers this thread a loop; `None` once the pool is gone.
+    fn sleep(&self) -> Option<()> {
+        let own = std::thread::current().id();
+        loop {
+            std::thread::park();
+            let waiting = self.waiting.lock();
+            if waiting.closed {
+                return None;
+            }
+            // A thread may wake for no reason.
+            if waiting.asleep.iter().all(|t| t.id() != own) {
+                return Some(());
             }
         }
     }
@@ -172,6 +244,9 @@ impl Loop {
             }
         }
         false
+    }
+    fn is_closed(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & CLOSED != 0
     }
     fn leave(&self) {
         // The handle is taken first: after the last `leave` only the Arc keeps the loop alive, not the caller.
@@ -225,6 +300,41 @@ impl Loop {
             }
         }
     }
+}
+
+/// The most loops that a thread keeps: one for each that helpers may not have let go of yet.
+const KEPT: usize = 16;
+thread_local! {
+    /// Loops that are done, to make the next ones where they are.
+    static DONE: RefCell<Vec<Arc<Loop>>> = const { RefCell::new(Vec::new()) };
+}
+/// A loop, where one is that nobody holds any more.
+fn made(new: Loop) -> Arc<Loop> {
+    let unused = DONE.try_with(|done| {
+        let mut done = done.try_borrow_mut().ok()?;
+        let at = (0..done.len()).find(|k| Arc::get_mut(&mut done[*k]).is_some())?;
+        Some(done.swap_remove(at))
+    });
+    match unused.ok().flatten() {
+        Some(mut shared) => match Arc::get_mut(&mut shared) {
+            Some(place) => {
+                *place = new;
+                shared
+            }
+            None => Arc::new(new),
+        },
+        None => Arc::new(new),
+    }
+}
+/// For [`made`]. In a thread that ends there is nothing to keep it in.
+fn keep(shared: Arc<Loop>) {
+    let _ = DONE.try_with(|done| {
+        if let Ok(mut done) = done.try_borrow_mut()
+            && done.len() < KEPT
+        {
+            done.push(shared);
+        }
+    });
 }
 
 impl Threads {
@@ -290,7 +400,7 @@ impl Threads {
         let body = Body(unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) -> ControlFlow<()> + Sync + '_), *const (dyn Fn(usize) -> ControlFlow<()> + Sync + 'static)>(f)
         });
-        let shared = Arc::new(Loop {
+        let shared = made(Loop {
             next: AtomicUsize::new(0),
             tasks,
             state: AtomicUsize::new(0),
@@ -304,6 +414,7 @@ impl Threads {
         shared.close_and_wait();
         crate::trace::threads(shared.workers.load(Ordering::Relaxed));
         let panic = shared.panic.lock().take();
+        keep(shared);
         if let Some(payload) = panic {
             resume_unwind(payload);
         }
@@ -373,12 +484,9 @@ impl Threads {
                 // for is no loss of results: the caller does all tasks.
                 let start = || rayon::ThreadPoolBuilder::new().num_threads(self.count - 1).thread_name(|k| format!("adamant-cpu-{k}")).build().ok();
                 let Some(pool) = own.threads.get_or_init(start) else { return };
-                for _ in own.station.offer(shared, helpers)..helpers {
-                    let (shared, own) = (shared.clone(), Arc::downgrade(own));
-                    pool.spawn(move || match own.upgrade() {
-                        Some(own) => own.station.help(shared),
-                        None => shared.help(),
-                    });
+                for _ in 0..own.station.offer(shared, helpers, self.count - 1) {
+                    let (shared, station) = (shared.clone(), own.station.clone());
+                    pool.spawn(move || station.help(shared));
                 }
             }
         }
@@ -478,7 +586,7 @@ mod tests {
         // What was offered is taken, by a helper that then finds it done, before the helper sleeps.
         let settled = || {
             let waiting = own.station.waiting.lock();
-            waiting.idle == 0 && waiting.offered.is_empty()
+            waiting.idle == 0 && waiting.offered.is_empty() && waiting.asleep.len() == waiting.started
         };
         let since = Instant::now();
         while !settled() && since.elapsed() < Duration::from_secs(60) {
@@ -496,13 +604,13 @@ mod tests {
             });
             assert_eq!(done.into_inner(), 4);
             let Pool::Own(own) = &threads.pool else { panic!("another pool") };
-            let own = Arc::downgrade(own);
+            let (station, own) = (own.station.clone(), Arc::downgrade(own));
             drop(threads);
-            // It ends with the helper's wait, and nothing is left behind.
-            while own.strong_count() > 0 {
+            assert!(own.upgrade().is_none());
+            // The helper's wait ends with it, and nothing is left behind.
+            while Arc::strong_count(&station) > 1 {
                 std::thread::yield_now();
             }
-            assert!(own.upgrade().is_none());
         }
     }
 

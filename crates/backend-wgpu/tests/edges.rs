@@ -4,6 +4,7 @@ mod common;
 use adamant_backend_wgpu::WgpuBackend;
 use adamant_core::{DType, Tensor, with_eager};
 use common::device_of;
+use std::io::Write;
 
 #[test]
 fn a_device_says_which_matrices_its_subgroups_multiply() {
@@ -16,7 +17,8 @@ fn a_device_says_which_matrices_its_subgroups_multiply() {
 fn a_negative_integer_that_becomes_one_of_64_bits_without_a_sign_wraps_as_on_the_host() {
     let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     if !device.info().dtypes.contains(&DType::I64) {
-        return eprintln!("SKIPPED: the adapter has no 64-bit integers");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: the adapter has no 64-bit integers");
+        return;
     }
     device.scoped(|| {
         for from in [DType::I8, DType::I32, DType::I64] {

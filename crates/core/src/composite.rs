@@ -23,6 +23,7 @@ pub mod attention;
 pub mod conv;
 pub mod dropout;
 pub mod embedding;
+pub mod finite;
 pub mod linear;
 pub mod logsumexp;
 pub mod loss;

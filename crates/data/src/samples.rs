@@ -11,7 +11,14 @@ pub fn stack_samples(samples: &[Tensor]) -> Result<Tensor> {
     if samples.is_empty() {
         return Err(wrong("stack_samples", "there are no samples".into()));
     }
-    Tensor::stack(samples, 0isize).ok()
+    let first = samples[0].shape()?;
+    if first.rank() == 0 || samples.iter().any(|s| s.try_meta().is_ok_and(|m| m.shape != first)) {
+        return Tensor::stack(samples, 0isize).ok();
+    }
+    // Side by side along the first axis they lie as they do in the batch: without a view of each.
+    let mut shape = vec![samples.len()];
+    shape.extend(first.iter());
+    Tensor::concat(samples, 0isize).reshape(&shape[..]).ok()
 }
 /// A batch `[samples, ...]` as its samples.
 ///
@@ -22,7 +29,14 @@ pub fn split_samples(batch: &Tensor) -> Result<Vec<Tensor>> {
     if batch.shape()?.rank() == 0 {
         return Err(wrong("split_samples", "a scalar is no batch".into()));
     }
-    batch.unbind(0isize)
+    let shape = batch.shape()?;
+    if shape.rank() != 2 {
+        return batch.unbind(0isize);
+    }
+    // Rows of one axis are pieces of the whole: one view of each instead of two.
+    let (rows, width) = (shape[0], shape[1]);
+    let whole = batch.reshape(&[rows * width][..]);
+    (0..rows).map(|k| whole.narrow(0isize, k * width, width).ok()).collect()
 }
 /// Runs `f` on batches of at most `size` samples and gives one result for each sample, in order. The last batch may be
 /// smaller.
@@ -47,7 +61,10 @@ pub fn in_batches(samples: &[Tensor], size: usize, mut f: impl FnMut(&Tensor) ->
     }
     let mut results = Vec::with_capacity(samples.len());
     for part in samples.chunks(size) {
-        let rows = split_samples(&f(&stack_samples(part)?)?)?;
+        let batch = f(&stack_samples(part)?)?;
+        // Computed as one, before it is taken apart.
+        batch.eval()?;
+        let rows = split_samples(&batch)?;
         if rows.len() != part.len() {
             return Err(wrong("in_batches", format!("{} samples gave {} rows", part.len(), rows.len())));
         }

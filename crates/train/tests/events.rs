@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 use adamant_train::events::{self, EventWriter, Payload};
 use serde_json::json;
-use std::{path::Path, process::Command};
+use std::{io::Write, path::Path, process::Command};
 
 fn written(folder: &Path) -> EventWriter {
     let mut writer = EventWriter::create(folder).unwrap();
@@ -71,7 +71,8 @@ fn tensorboard(folder: &Path) -> Option<serde_json::Value> {
     let python = std::env::var("ADAMANT_PYTHON").unwrap_or_else(|_| "python3".into());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/read_events.py");
     let skipped = |why: &str| {
-        eprintln!("\n*** NOT TESTED against TensorBoard's own parser: {why}. Set ADAMANT_PYTHON to a Python that has tensorboard. ***\n");
+        let text = format!("NOT TESTED against TensorBoard's own parser: {why}. Set ADAMANT_PYTHON to a Python that has tensorboard.");
+        let _ = writeln!(std::io::stderr(), "\n*** {text} ***\n");
         None
     };
     let output = match Command::new(&python).arg(script).arg(folder).output() {

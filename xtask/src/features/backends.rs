@@ -13,16 +13,62 @@ use std::{
 };
 
 pub const ROWS: &[Row] = &[
-    Row { id: "B0.03", target: "Device::auto(size), here `Device::for_size`, is never slower than the best of two devices or more by over 5 %", cost: Cost::Long, check: for_size, plants: &[plant("the slowest device is chosen", "within 5 %")] },
-    Row { id: "B1.11", target: "two devices or more agree with the reference on every public function and its gradient, refuse nothing but what the suite allows, and transfers keep every value", cost: Cost::Long, check: across, plants: &[plant("a backend that refuses half of its kernels", "every device agrees, and refuses nothing that it must do"), plant("a device whose gradient of softmax is zero", "every device agrees, and refuses nothing that it must do"), plant("a transfer that loses a value", "transfers keep the values")] },
-    Row { id: "S1.26", target: "at most 400 lines that know core alone pass the conformance suite and train the digits model to the CPU's accuracy within 0.5 points", cost: Cost::Long, check: third_party, plants: &[] },
-    Row { id: "S2.01", target: "`adamant --help` and `--version`, with wgpu compiled in, open no library of BLAS, CUDA or a graphics driver", cost: Cost::Long, check: nothing_heavy, plants: &[plant("a program that looks for devices first", "nothing heavy is opened")] },
+    Row {
+        id: "B0.03",
+        target: "Device::auto(size), here `Device::for_size`, is never slower than the best of two devices or more by over 5 %",
+        cost: Cost::Long,
+        check: for_size,
+        plants: &[plant("the slowest device is chosen", "within 5 %")],
+    },
+    Row {
+        id: "B1.11",
+        target: "two devices or more agree with the reference on every public function and its gradient, refuse nothing but what the suite allows, and transfers keep every value",
+        cost: Cost::Long,
+        check: across,
+        plants: &[
+            plant("a backend that refuses half of its kernels", "every device agrees, and refuses nothing that it must do"),
+            plant("a device whose gradient of softmax is zero", "every device agrees, and refuses nothing that it must do"),
+            plant("a transfer that loses a value", "transfers keep the values"),
+        ],
+    },
+    Row {
+        id: "S1.26",
+        target: "at most 400 lines that know core alone pass the conformance suite and train the digits model to the CPU's accuracy within 0.5 points",
+        cost: Cost::Long,
+        check: third_party,
+        plants: &[],
+    },
+    Row {
+        id: "S2.01",
+        target: "`adamant --help` and `--version`, with wgpu compiled in, open no library of BLAS, CUDA or a graphics driver",
+        cost: Cost::Long,
+        check: nothing_heavy,
+        plants: &[plant("a program that looks for devices first", "nothing heavy is opened")],
+    },
     Row { id: "S2.02", target: "at most 50 ns, by name and as the current device", cost: Cost::Clocked, check: second_handle, plants: &[] },
     Row { id: "S2.03", target: "at most 16 bytes", cost: Cost::Cheap, check: size_of_handle, plants: &[] },
-    Row { id: "S2.04", target: "one opening, one device for all; loom finds no order of events in which it is otherwise", cost: Cost::Long, check: first_touch, plants: &[] },
+    Row {
+        id: "S2.04",
+        target: "one opening, one device for all; loom finds no order of events in which it is otherwise",
+        cost: Cost::Long,
+        check: first_touch,
+        plants: &[],
+    },
     Row { id: "S2.05", target: "--help within 5 ms, --version within 3 ms", cost: Cost::Clocked, check: quick, plants: &[] },
-    Row { id: "S2.30", target: "training with --cpu, with wgpu compiled in, opens no library of CUDA or a graphics driver", cost: Cost::Long, check: cpu_alone, plants: &[plant("a program that looks for devices first", "no graphics")] },
-    Row { id: "S4.48", target: "`adamant info` lists what is compiled in and what was found, and the reason if not", cost: Cost::Cheap, check: told, plants: &[] },
+    Row {
+        id: "S2.30",
+        target: "training with --cpu, with wgpu compiled in, opens no library of CUDA or a graphics driver",
+        cost: Cost::Long,
+        check: cpu_alone,
+        plants: &[plant("a program that looks for devices first", "no graphics")],
+    },
+    Row {
+        id: "S4.48",
+        target: "`adamant info` lists what is compiled in and what was found, and the reason if not",
+        cost: Cost::Cheap,
+        check: told,
+        plants: &[],
+    },
 ];
 
 /// What a cargo command prints on stdout.
@@ -106,13 +152,25 @@ fn across() -> Checked {
     let line = |d: &Value| {
         let (complaints, refused) = (list(d, "complaints"), list(d, "refused"));
         let first = complaints.first().and_then(Value::as_str).unwrap_or("");
-        format!("{}: {:?} checks of values, special values and gradients, {} complaints {first}, {} refused with right", d["device"], checks(d), complaints.len(), refused.len())
+        format!(
+            "{}: {:?} checks of values, special values and gradients, {} complaints {first}, {} refused with right",
+            d["device"],
+            checks(d),
+            complaints.len(),
+            refused.len()
+        )
     };
     let (transfers, changed) = (answer["transfers"].as_u64().unwrap_or(0), answer["changed"].as_u64().unwrap_or(1));
     let parts = [
         ("each backend is there or says why not", devices.len() + absent.len() >= 2),
-        ("every device agrees, and refuses nothing that it must do", !devices.is_empty() && devices.iter().all(|d| d["complaints"] == Value::Array(Vec::new()))),
-        ("values, special values and gradients", devices.iter().all(|d| checks(d).len() == 3 && checks(d)[0] > 1000 && checks(d)[1] > 100 && checks(d)[2] > 300)),
+        (
+            "every device agrees, and refuses nothing that it must do",
+            !devices.is_empty() && devices.iter().all(|d| d["complaints"] == Value::Array(Vec::new())),
+        ),
+        (
+            "values, special values and gradients",
+            devices.iter().all(|d| checks(d).len() == 3 && checks(d)[0] > 1000 && checks(d)[1] > 100 && checks(d)[2] > 300),
+        ),
         ("transfers keep the values", transfers > 0 && changed == 0),
     ];
     let value = format!("{}; {transfers} transfers, {changed} changed something; absent: {absent:?}", devices.iter().map(line).collect::<Vec<_>>().join("; "));

@@ -13,12 +13,42 @@ use adamant::{
 use std::{hint::black_box, time::Instant};
 
 pub const ROWS: &[Row] = &[
-    Row { id: "S0.01", target: "from_vec of 1000x1000 f32 keeps the pointer, asks for no memory, at most 10 us; from_slice at most 1.2x a memcpy", cost: Cost::Clocked, check: from_contiguous, plants: &[] },
-    Row { id: "S0.02", target: "tensor! and from_nested give the values; both times and their ratio are printed; a ragged list is an error that names the row", cost: Cost::Cheap, check: from_nested, plants: &[] },
-    Row { id: "S0.03", target: "literals, randn and parameters are f32 unless asked; the same model runs in f64", cost: Cost::Cheap, check: default_dtype, plants: &[] },
-    Row { id: "S0.07", target: "of a contiguous tensor: no kernel, no byte; of a permuted one: one kernel, one copy", cost: Cost::Cheap, check: reshape, plants: &[] },
+    Row {
+        id: "S0.01",
+        target: "from_vec of 1000x1000 f32 keeps the pointer, asks for no memory, at most 10 us; from_slice at most 1.2x a memcpy",
+        cost: Cost::Clocked,
+        check: from_contiguous,
+        plants: &[],
+    },
+    Row {
+        id: "S0.02",
+        target: "tensor! and from_nested give the values; both times and their ratio are printed; a ragged list is an error that names the row",
+        cost: Cost::Cheap,
+        check: from_nested,
+        plants: &[],
+    },
+    Row {
+        id: "S0.03",
+        target: "literals, randn and parameters are f32 unless asked; the same model runs in f64",
+        cost: Cost::Cheap,
+        check: default_dtype,
+        plants: &[],
+    },
+    Row {
+        id: "S0.07",
+        target: "of a contiguous tensor: no kernel, no byte; of a permuted one: one kernel, one copy",
+        cost: Cost::Cheap,
+        check: reshape,
+        plants: &[],
+    },
     Row { id: "S0.30", target: "2000x1000 forward and backward; 46,341^2 elements (> 2^31) index correctly", cost: Cost::Cheap, check: large, plants: &[] },
-    Row { id: "S1.59", target: "detach cuts the gradient, randn repeats under its seed, clone shares the elements", cost: Cost::Cheap, check: handles, plants: &[] },
+    Row {
+        id: "S1.59",
+        target: "detach cuts the gradient, randn repeats under its seed, clone shares the elements",
+        cost: Cost::Cheap,
+        check: handles,
+        plants: &[],
+    },
 ];
 
 fn from_contiguous() -> Checked {

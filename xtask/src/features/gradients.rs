@@ -22,16 +22,73 @@ use std::{
 };
 
 pub const ROWS: &[Row] = &[
-    Row { id: "S0.06", target: "(3,1)+(2,) and both gradients equal the reference; peak extra memory is the output alone", cost: Cost::Cheap, check: broadcasting, plants: &[] },
-    Row { id: "S0.09", target: "dropping the gradients returns their bytes in the same call; over 1,000 steps live bytes do not rise", cost: Cost::Cheap, check: cleaned_up, plants: &[] },
+    Row {
+        id: "S0.06",
+        target: "(3,1)+(2,) and both gradients equal the reference; peak extra memory is the output alone",
+        cost: Cost::Cheap,
+        check: broadcasting,
+        plants: &[],
+    },
+    Row {
+        id: "S0.09",
+        target: "dropping the gradients returns their bytes in the same call; over 1,000 steps live bytes do not rise",
+        cost: Cost::Cheap,
+        check: cleaned_up,
+        plants: &[],
+    },
     Row { id: "S0.11", target: "an unused branch runs 0 kernels; read later = eager, bit for bit", cost: Cost::Cheap, check: lazy, plants: &[] },
-    Row { id: "S0.12", target: "off by default and visible; a gradient of 200 stays 200 when off; clipping by norm keeps the direction (cosine 1)", cost: Cost::Cheap, check: clipping, plants: &[] },
+    Row {
+        id: "S0.12",
+        target: "off by default and visible; a gradient of 200 stays 200 when off; clipping by norm keeps the direction (cosine 1)",
+        cost: Cost::Cheap,
+        check: clipping,
+        plants: &[],
+    },
     Row { id: "S0.20", target: "dropping a tensor lowers live bytes by its size at once", cost: Cost::Cheap, check: freed, plants: &[] },
-    Row { id: "S0.22", target: "safe_log(0) and its gradient are finite; log_softmax with nll_loss equals cross_entropy", cost: Cost::Cheap, check: safe_log, plants: &[] },
-    Row { id: "S0.23", target: "is_finite_all is one fused pass at 1.1x the time of a read of the data by a plain loop at most, on healthy data and with a NaN in it; a planted NaN is found with the first index", cost: Cost::Clocked, check: finite, plants: &[plant("a search of two passes", "one pass"), plant("a search that takes twice as long", "1.1x a read"), plant("an index that is one too far", "the first index"), plant("a search that sees no infinity", "what is not finite")] },
-    Row { id: "S0.32", target: "equals the reference; gradcheck through mean and variance, first and second order", cost: Cost::Cheap, check: layer_norm, plants: &[] },
-    Row { id: "S0.33", target: "equals the reference and passes gradcheck; the same call dispatches to the device's own fused kernel when allowed, which holds nothing of size queries x keys; a device that claims it runs its own", cost: Cost::Cheap, check: attention, plants: &[plant("attention by its body, op by op", "one kernel of the device's own"), plant("attention that holds queries x keys", "nothing of queries x keys"), plant("scores that are not scaled", "equals the reference")] },
-    Row { id: "S1.24", target: "in the registry of ops with its gradient; loss.div_scalar(4) divides loss and gradient", cost: Cost::Cheap, check: div_scalar, plants: &[] },
+    Row {
+        id: "S0.22",
+        target: "safe_log(0) and its gradient are finite; log_softmax with nll_loss equals cross_entropy",
+        cost: Cost::Cheap,
+        check: safe_log,
+        plants: &[],
+    },
+    Row {
+        id: "S0.23",
+        target: "is_finite_all is one fused pass at 1.1x the time of a read of the data by a plain loop at most, on healthy data and with a NaN in it; a planted NaN is found with the first index",
+        cost: Cost::Clocked,
+        check: finite,
+        plants: &[
+            plant("a search of two passes", "one pass"),
+            plant("a search that takes twice as long", "1.1x a read"),
+            plant("an index that is one too far", "the first index"),
+            plant("a search that sees no infinity", "what is not finite"),
+        ],
+    },
+    Row {
+        id: "S0.32",
+        target: "equals the reference; gradcheck through mean and variance, first and second order",
+        cost: Cost::Cheap,
+        check: layer_norm,
+        plants: &[],
+    },
+    Row {
+        id: "S0.33",
+        target: "equals the reference and passes gradcheck; the same call dispatches to the device's own fused kernel when allowed, which holds nothing of size queries x keys; a device that claims it runs its own",
+        cost: Cost::Cheap,
+        check: attention,
+        plants: &[
+            plant("attention by its body, op by op", "one kernel of the device's own"),
+            plant("attention that holds queries x keys", "nothing of queries x keys"),
+            plant("scores that are not scaled", "equals the reference"),
+        ],
+    },
+    Row {
+        id: "S1.24",
+        target: "in the registry of ops with its gradient; loss.div_scalar(4) divides loss and gradient",
+        cost: Cost::Cheap,
+        check: div_scalar,
+        plants: &[],
+    },
 ];
 
 /// What a calculation gives on the check's device and on the reference.
@@ -192,7 +249,8 @@ fn finite() -> Checked {
     let threads = device()?.info().parallelism;
     let search = |x: &Tensor| -> adamant::Result<bool> {
         if planted("a search of two passes") {
-            return Ok(x.sum(..).item::<f64>()?.is_finite() || !(x * 0.0).sum(..).isnan().item::<bool>()?);
+            let (sum, nan) = (x.sum(..), (x * 0.0).sum(..).isnan());
+            return Ok(sum.item::<f64>()?.is_finite() && !nan.item::<bool>()?);
         }
         if planted("a search that takes twice as long") {
             x.is_finite_all()?;
@@ -242,7 +300,13 @@ fn finite() -> Checked {
         ],
         format!(
             "64M elements: {:.2} ms healthy, {:.2} ms with a NaN, a read {:.2} ms ({gbps:.1} GB/s on {threads} threads), ratios {:.2} and {:.2}; passes {:.2} and {:.2}; first found: {found:?}",
-            times[0] * 1e3, times[1] * 1e3, read * 1e3, ratios[0], ratios[1], passes[0], passes[1]
+            times[0] * 1e3,
+            times[1] * 1e3,
+            read * 1e3,
+            ratios[0],
+            ratios[1],
+            passes[0],
+            passes[1]
         ),
     ))
 }

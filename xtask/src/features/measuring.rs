@@ -16,9 +16,38 @@ use std::{
 };
 
 pub const ROWS: &[Row] = &[
-    Row { id: "S2.21", target: "mean, std, min and max over N runs are those of a clock of our own within half a percent", cost: Cost::Cheap, check: tracked, plants: &[plant("a mean that is 1 % too large", "the mean"), plant("a deviation that is 5 % too large", "the deviation"), plant("a largest that is the mean", "the least and the largest")] },
-    Row { id: "S2.22", target: "what warms up is discarded; the comparison gives the ratio with a 95 % interval that holds the true one and is narrow", cost: Cost::Clocked, check: functions, plants: &[plant("an interval that holds every ratio", "the interval is narrow"), plant("a function that is twice as slow as it was thought", "1.5 is in the interval")] },
-    Row { id: "S2.32", target: "adamant bench DESCRIPTION --report bundle.json: machine, versions and all numbers of a user's workflow in one file", cost: Cost::Cheap, check: bundle, plants: &[plant("a file without its samples", "all numbers"), plant("a file that does not name the machine", "the machine"), plant("a mean of other samples", "all numbers")] },
+    Row {
+        id: "S2.21",
+        target: "mean, std, min and max over N runs are those of a clock of our own within half a percent",
+        cost: Cost::Cheap,
+        check: tracked,
+        plants: &[
+            plant("a mean that is 1 % too large", "the mean"),
+            plant("a deviation that is 5 % too large", "the deviation"),
+            plant("a largest that is the mean", "the least and the largest"),
+        ],
+    },
+    Row {
+        id: "S2.22",
+        target: "what warms up is discarded; the comparison gives the ratio with a 95 % interval that holds the true one and is narrow",
+        cost: Cost::Clocked,
+        check: functions,
+        plants: &[
+            plant("an interval that holds every ratio", "the interval is narrow"),
+            plant("a function that is twice as slow as it was thought", "1.5 is in the interval"),
+        ],
+    },
+    Row {
+        id: "S2.32",
+        target: "adamant bench DESCRIPTION --report bundle.json: machine, versions and all numbers of a user's workflow in one file",
+        cost: Cost::Cheap,
+        check: bundle,
+        plants: &[
+            plant("a file without its samples", "all numbers"),
+            plant("a file that does not name the machine", "the machine"),
+            plant("a mean of other samples", "all numbers"),
+        ],
+    },
     Row { id: "S2.33", target: "bench diff before after marks what changed, and only that", cost: Cost::Clocked, check: difference, plants: &[] },
 ];
 
@@ -54,7 +83,10 @@ fn tracked() -> Checked {
         mean_right &= near(told_mean, mean);
         std_right &= near(told_std, std);
         ends_right &= near(told.min_ns, least) && near(told_most, most);
-        value.push(format!("{name} {told_mean:.0} ± {told_std:.0} ns from {:.0} to {told_most:.0}, by our clock {mean:.0} ± {std:.0} from {least:.0} to {most:.0}", told.min_ns));
+        value.push(format!(
+            "{name} {told_mean:.0} ± {told_std:.0} ns from {:.0} to {told_most:.0}, by our clock {mean:.0} ± {std:.0} from {least:.0} to {most:.0}",
+            told.min_ns
+        ));
     }
     Ok(Seen::all(
         &[
@@ -120,7 +152,8 @@ fn bundle() -> Checked {
     }
     let off = if planted("a mean of other samples") { 1.1 } else { 1.0 };
     // Every summary beside samples must be that of the samples.
-    let right = |(samples, mean): &(Vec<f64>, f64)| samples.len() >= 10 && (samples.iter().sum::<f64>() / samples.len() as f64 / (mean * off) - 1.0).abs() < 1e-6;
+    let right =
+        |(samples, mean): &(Vec<f64>, f64)| samples.len() >= 10 && (samples.iter().sum::<f64>() / samples.len() as f64 / (mean * off) - 1.0).abs() < 1e-6;
     let text = all.to_string();
     Ok(Seen::all(
         &[
@@ -129,7 +162,13 @@ fn bundle() -> Checked {
             ("the versions", text.contains("\"rustc ") && text.contains(env!("CARGO_PKG_VERSION"))),
             ("all numbers", !found.is_empty() && found.iter().all(right)),
         ],
-        format!("{} bytes about {}: {} lists of samples, the first of {}", text.len(), all["machine"]["cpu"], found.len(), found.first().map_or(0, |f| f.0.len())),
+        format!(
+            "{} bytes about {}: {} lists of samples, the first of {}",
+            text.len(),
+            all["machine"]["cpu"],
+            found.len(),
+            found.first().map_or(0, |f| f.0.len())
+        ),
     ))
 }
 /// Lists of samples in a document, each with the mean that is told beside it.

@@ -13,12 +13,46 @@ use adamant::{
 use std::collections::BTreeMap;
 
 pub const ROWS: &[Row] = &[
-    Row { id: "S0.15", target: "64 rows in one call at least 10x the throughput of 64 calls, with the same bits; create_batches covers every row once", cost: Cost::Clocked, check: batches, plants: &[] },
-    Row { id: "S0.17", target: "a stable order; the optimizer holds the same handles; names and values survive a checkpoint", cost: Cost::Cheap, check: parameters, plants: &[] },
-    Row { id: "S0.35", target: "an optimizer step allocates 0 bytes; a view taken before the step keeps the old value, one taken after it shows the new", cost: Cost::Cheap, check: in_place, plants: &[plant("old values that are held while a step runs", "0 bytes more than before"), plant("a view that follows the parameter", "a view from before keeps the old value"), plant("a view from after that shows the old value", "a view from after shows the new value")] },
+    Row {
+        id: "S0.15",
+        target: "64 rows in one call at least 10x the throughput of 64 calls, with the same bits; create_batches covers every row once",
+        cost: Cost::Clocked,
+        check: batches,
+        plants: &[],
+    },
+    Row {
+        id: "S0.17",
+        target: "a stable order; the optimizer holds the same handles; names and values survive a checkpoint",
+        cost: Cost::Cheap,
+        check: parameters,
+        plants: &[],
+    },
+    Row {
+        id: "S0.35",
+        target: "an optimizer step allocates 0 bytes; a view taken before the step keeps the old value, one taken after it shows the new",
+        cost: Cost::Cheap,
+        check: in_place,
+        plants: &[
+            plant("old values that are held while a step runs", "0 bytes more than before"),
+            plant("a view that follows the parameter", "a view from before keeps the old value"),
+            plant("a view from after that shows the old value", "a view from after shows the new value"),
+        ],
+    },
     Row { id: "S1.12", target: "the sum of all storages, shared ones once", cost: Cost::Cheap, check: memory_usage, plants: &[] },
-    Row { id: "S1.54", target: "the derive gives parameters, names, modes and moves; dropout follows the mode", cost: Cost::Cheap, check: modules, plants: &[] },
-    Row { id: "S1.55", target: "at most 40 lines in the docs, where it is compiled and run; one defined here trains", cost: Cost::Cheap, check: own_optimizer, plants: &[] },
+    Row {
+        id: "S1.54",
+        target: "the derive gives parameters, names, modes and moves; dropout follows the mode",
+        cost: Cost::Cheap,
+        check: modules,
+        plants: &[],
+    },
+    Row {
+        id: "S1.55",
+        target: "at most 40 lines in the docs, where it is compiled and run; one defined here trains",
+        cost: Cost::Cheap,
+        check: own_optimizer,
+        plants: &[],
+    },
 ];
 
 #[derive(Module)]
@@ -108,7 +142,8 @@ fn in_place() -> Checked {
         let grads = model.forward(&x)?.square().mean(..).backward()?;
         grads.tensors().try_for_each(Tensor::eval)?;
         // Whoever holds the old values needs memory beside them.
-        let _held: Vec<Tensor> = if planted("old values that are held while a step runs") { model.parameters().iter().map(|p| p.read()).collect() } else { Vec::new() };
+        let _held: Vec<Tensor> =
+            if planted("old values that are held while a step runs") { model.parameters().iter().map(|p| p.read()).collect() } else { Vec::new() };
         let before = device.memory();
         device.pool().reset_peak();
         adam.step(&grads)?;

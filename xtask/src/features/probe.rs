@@ -122,17 +122,10 @@ fn without_gradient() -> Result<Device> {
 }
 /// The whole conformance suite, on the instruction set in force.
 fn conformance() -> Result<Value> {
-    let modes: [fn(Device) -> Report; 9] = [
-        suite::correctness,
-        suite::errors,
-        suite::gradients,
-        suite::special_values,
-        suite::faults,
-        suite::in_place,
-        suite::cuts,
-        suite::threads,
-        |device| suite::fuzzing(device, GRAPHS),
-    ];
+    let modes: [fn(Device) -> Report; 9] =
+        [suite::correctness, suite::errors, suite::gradients, suite::special_values, suite::faults, suite::in_place, suite::cuts, suite::threads, |device| {
+            suite::fuzzing(device, GRAPHS)
+        }];
     let device = Device::cpu()?;
     let report = if planted("a backend that refuses half of its kernels") { judged(refusing(), &modes[..1]) } else { judged(device, &modes) };
     Ok(json!({ "isa": details(device).get("isa"), "current": format!("{:?}", Isa::current()).to_lowercase(), "report": report }))

@@ -14,10 +14,36 @@ use std::{
 };
 
 pub const ROWS: &[Row] = &[
-    Row { id: "S0.25", target: "nested and in threads; count, mean, std, p50 and p99 are those of the calls; at most 100 ns a call", cost: Cost::Clocked, check: operations, plants: &[plant("a 99th percentile that is the median", "the figures follow from the calls"), plant("a mean that is 5 % too large", "the figures follow from the calls")] },
-    Row { id: "S1.02", target: "count, total and share of data_loading, forward, loss, backward and optimizer_step, which alone add up to the wall clock within 2 %; with the feature off 0 bytes of it in the program", cost: Cost::Long, check: phases, plants: &[plant("work outside of the phases", "the five phases alone are the wall clock within 2 %"), plant("a phase that is counted twice", "the five phases alone are the wall clock within 2 %"), plant("a step without its loss", "five phases, 50 times"), plant("a program with the feature in the place of the one without", "none where it is not")] },
+    Row {
+        id: "S0.25",
+        target: "nested and in threads; count, mean, std, p50 and p99 are those of the calls; at most 100 ns a call",
+        cost: Cost::Clocked,
+        check: operations,
+        plants: &[
+            plant("a 99th percentile that is the median", "the figures follow from the calls"),
+            plant("a mean that is 5 % too large", "the figures follow from the calls"),
+        ],
+    },
+    Row {
+        id: "S1.02",
+        target: "count, total and share of data_loading, forward, loss, backward and optimizer_step, which alone add up to the wall clock within 2 %; with the feature off 0 bytes of it in the program",
+        cost: Cost::Long,
+        check: phases,
+        plants: &[
+            plant("work outside of the phases", "the five phases alone are the wall clock within 2 %"),
+            plant("a phase that is counted twice", "the five phases alone are the wall clock within 2 %"),
+            plant("a step without its loss", "five phases, 50 times"),
+            plant("a program with the feature in the place of the one without", "none where it is not"),
+        ],
+    },
     Row { id: "S3.17", target: "per op time, shapes, bytes; a Chrome trace that is JSON", cost: Cost::Cheap, check: kernels, plants: &[] },
-    Row { id: "S3.18", target: "sorted by cpu_time or cuda_time (the time of the device that ran it), memory and calls, so many rows", cost: Cost::Cheap, check: tables, plants: &[] },
+    Row {
+        id: "S3.18",
+        target: "sorted by cpu_time or cuda_time (the time of the device that ran it), memory and calls, so many rows",
+        cost: Cost::Cheap,
+        check: tables,
+        plants: &[],
+    },
     Row { id: "S3.19", target: "in the trace and in the table", cost: Cost::Cheap, check: ranges, plants: &[] },
     Row { id: "S4.53", target: "as S3.17: per op time, shapes, bytes; a Chrome trace that is JSON", cost: Cost::Cheap, check: kernels, plants: &[] },
     Row { id: "S4.51", target: "events only in between", cost: Cost::Cheap, check: switched, plants: &[] },
@@ -101,7 +127,14 @@ fn operations() -> Checked {
         && near(told_p99.as_secs_f64(), own[196], own[199]);
     let value = format!(
         "4,000 nested operations on 4 threads; a call costs {cost:.0} ns; of 200 calls mean {:.1} us ({:.1} by our clock), std {:.1} ({:.1}), p50 {:.1} ({:.1}), p99 {:.1} ({:.1})",
-        told_mean * 1e6, mean * 1e6, told.std.as_secs_f64() * 1e6, std * 1e6, told.p50.as_secs_f64() * 1e6, own[100] * 1e6, told_p99.as_secs_f64() * 1e6, own[198] * 1e6
+        told_mean * 1e6,
+        mean * 1e6,
+        told.std.as_secs_f64() * 1e6,
+        std * 1e6,
+        told.p50.as_secs_f64() * 1e6,
+        own[100] * 1e6,
+        told_p99.as_secs_f64() * 1e6,
+        own[198] * 1e6
     );
     Ok(Seen::all(
         &[
@@ -127,7 +160,11 @@ fn phases() -> Checked {
     let symbol = b"adamant_core7profile";
     let holds = |file: &std::path::Path| -> Result<bool, std::io::Error> { Ok(fs::read(file)?.windows(symbol.len()).any(|w| w == symbol)) };
     let here = std::env::current_exe()?;
-    let without = if planted("a program with the feature in the place of the one without") { here.clone() } else { workspace::target().join("release/examples/overhead") };
+    let without = if planted("a program with the feature in the place of the one without") {
+        here.clone()
+    } else {
+        workspace::target().join("release/examples/overhead")
+    };
     let (here, there) = (holds(&here)?, built && holds(&without)?);
     Ok(Seen::all(
         &[

@@ -25,15 +25,66 @@ use std::{
 };
 
 pub const ROWS: &[Row] = &[
-    Row { id: "S0.28", target: "the most that a process ever held while it trained: 12, 16 and 60 MB for 10K, 100K and 1M parameters; a batch of 64 at most 20 MB more", cost: Cost::Cheap, check: memory, plants: &[plant("a net of twice the width", "the sizes of the row"), plant("a run that held 30 MB for a moment", "10K parameters")] },
-    Row { id: "S1.13", target: "accuracy, loss and throughput in one pass, no graph kept: accuracy and loss as computed by hand, each record read once and each batch run once", cost: Cost::Cheap, check: evaluation, plants: &[plant("a loss that is 1 % too large", "loss"), plant("an evaluation of two passes", "one pass"), plant("an accuracy of one answer more", "accuracy"), plant("an output that is kept with its graph", "nothing is kept")] },
-    Row { id: "S1.23", target: "8 x 16 equals 1 x 128 to 1e-6, a ragged last group too, clipping afterwards", cost: Cost::Cheap, check: accumulation, plants: &[] },
-    Row { id: "S1.41", target: "stack_samples and split: order kept, ragged last batch, at least 5 times the throughput of single samples for a small model", cost: Cost::Clocked, check: batched, plants: &[plant("batches of one sample", "five times the rate"), plant("answers in another order", "order and values")] },
+    Row {
+        id: "S0.28",
+        target: "the most that a process ever held while it trained: 12, 16 and 60 MB for 10K, 100K and 1M parameters; a batch of 64 at most 20 MB more",
+        cost: Cost::Cheap,
+        check: memory,
+        plants: &[plant("a net of twice the width", "the sizes of the row"), plant("a run that held 30 MB for a moment", "10K parameters")],
+    },
+    Row {
+        id: "S1.13",
+        target: "accuracy, loss and throughput in one pass, no graph kept: accuracy and loss as computed by hand, each record read once and each batch run once",
+        cost: Cost::Cheap,
+        check: evaluation,
+        plants: &[
+            plant("a loss that is 1 % too large", "loss"),
+            plant("an evaluation of two passes", "one pass"),
+            plant("an accuracy of one answer more", "accuracy"),
+            plant("an output that is kept with its graph", "nothing is kept"),
+        ],
+    },
+    Row {
+        id: "S1.23",
+        target: "8 x 16 equals 1 x 128 to 1e-6, a ragged last group too, clipping afterwards",
+        cost: Cost::Cheap,
+        check: accumulation,
+        plants: &[],
+    },
+    Row {
+        id: "S1.41",
+        target: "stack_samples and split: order kept, ragged last batch, at least 5 times the throughput of single samples for a small model",
+        cost: Cost::Clocked,
+        check: batched,
+        plants: &[plant("batches of one sample", "five times the rate"), plant("answers in another order", "order and values")],
+    },
     Row { id: "S3.22", target: "no saved tensors", cost: Cost::Cheap, check: inference, plants: &[] },
-    Row { id: "S3.26", target: "the preset memory-constrained (64 features, 2 layers) trains with 40 MB resident at most, and under a ulimit -v", cost: Cost::Cheap, check: constrained, plants: &[plant("a model of 512 features", "40 MB at most"), plant("a limit of 20 MB of addresses", "it trains under the limit")] },
+    Row {
+        id: "S3.26",
+        target: "the preset memory-constrained (64 features, 2 layers) trains with 40 MB resident at most, and under a ulimit -v",
+        cost: Cost::Cheap,
+        check: constrained,
+        plants: &[plant("a model of 512 features", "40 MB at most"), plant("a limit of 20 MB of addresses", "it trains under the limit")],
+    },
     Row { id: "S4.23", target: "exactly k small batches for a step, k from 1 to 9", cost: Cost::Cheap, check: groups, plants: &[] },
-    Row { id: "B0.07", target: "train, test (eval), benchmark (bench), info and config create|validate, with --resume and --json; a description that is created trains", cost: Cost::Cheap, check: verbs, plants: &[] },
-    Row { id: "B0.11", target: "`adamant report` makes one HTML page, to be opened offline, with curves, the architecture, the features, and a dashboard of figures, all from the run's own files", cost: Cost::Cheap, check: report, plants: &[plant("a page without the last loss", "curves"), plant("a page of another model", "architecture"), plant("a page that wants the network", "offline")] },
+    Row {
+        id: "B0.07",
+        target: "train, test (eval), benchmark (bench), info and config create|validate, with --resume and --json; a description that is created trains",
+        cost: Cost::Cheap,
+        check: verbs,
+        plants: &[],
+    },
+    Row {
+        id: "B0.11",
+        target: "`adamant report` makes one HTML page, to be opened offline, with curves, the architecture, the features, and a dashboard of figures, all from the run's own files",
+        cost: Cost::Cheap,
+        check: report,
+        plants: &[
+            plant("a page without the last loss", "curves"),
+            plant("a page of another model", "architecture"),
+            plant("a page that wants the network", "offline"),
+        ],
+    },
 ];
 
 fn json(output: &Output) -> Result<Value, Box<dyn Error>> {
@@ -363,6 +414,13 @@ fn report() -> Checked {
             ("a dashboard", has(&["steps", "accuracy"]) && page.to_lowercase().contains("memory")),
             ("offline", !outside),
         ],
-        format!("a page of {} bytes with {} pictures of {} steps, loss {} to {}", page.len(), page.matches("<svg").count(), steps.len(), shown(first), shown(last)),
+        format!(
+            "a page of {} bytes with {} pictures of {} steps, loss {} to {}",
+            page.len(),
+            page.matches("<svg").count(),
+            steps.len(),
+            shown(first),
+            shown(last)
+        ),
     ))
 }

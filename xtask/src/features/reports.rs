@@ -19,11 +19,32 @@ use std::{
 pub const ROWS: &[Row] = &[
     Row { id: "B1.09", target: "xtask flame diff marks what has grown, and what has shrunk", cost: Cost::Cheap, check: difference, plants: &[] },
     Row { id: "S1.01", target: "the example prints it, with the device's work in it", cost: Cost::Clocked, check: forward, plants: &[] },
-    Row { id: "S1.57", target: "xtask flame writes an SVG with kernels by name, folded stacks and a Chrome trace; programs keep symbols for perf", cost: Cost::Cheap, check: flame, plants: &[] },
-    Row { id: "S2.19", target: "adamant --profile tells args, parse, shape, plan and run, which alone are at least 98 % of the wall clock, and that is the clock of who started it", cost: Cost::Cheap, check: verbs, plants: &[plant("a tenth of the run that is in no phase", "the five phases alone are 98 % of the wall clock"), plant("time that the program does not tell", "the wall clock is that of who started it")] },
+    Row {
+        id: "S1.57",
+        target: "xtask flame writes an SVG with kernels by name, folded stacks and a Chrome trace; programs keep symbols for perf",
+        cost: Cost::Cheap,
+        check: flame,
+        plants: &[],
+    },
+    Row {
+        id: "S2.19",
+        target: "adamant --profile tells args, parse, shape, plan and run, which alone are at least 98 % of the wall clock, and that is the clock of who started it",
+        cost: Cost::Cheap,
+        check: verbs,
+        plants: &[
+            plant("a tenth of the run that is in no phase", "the five phases alone are 98 % of the wall clock"),
+            plant("time that the program does not tell", "the wall clock is that of who started it"),
+        ],
+    },
     Row { id: "S2.20", target: "each call is counted and timed under its name", cost: Cost::Cheap, check: macros, plants: &[] },
     Row { id: "S4.27", target: "stored, queried, plotted", cost: Cost::Cheap, check: metrics, plants: &[] },
-    Row { id: "S4.31", target: "average step time and the other fields equal those of the raw log; a report of them", cost: Cost::Cheap, check: summary, plants: &[] },
+    Row {
+        id: "S4.31",
+        target: "average step time and the other fields equal those of the raw log; a report of them",
+        cost: Cost::Cheap,
+        check: summary,
+        plants: &[],
+    },
 ];
 
 /// Fails with what a program said where it did.
@@ -141,7 +162,10 @@ fn verbs() -> Checked {
             ("five phases", names(&train) == expected && names(&summary) == expected),
             ("each took its time", expected[..5].iter().all(|n| of(&train, n) > 0.0) && of(&summary, "shape") > 0.0),
             ("what runs nothing plans nothing", of(&summary, "plan") == 0.0),
-            ("the five phases alone are 98 % of the wall clock", (0.98..=1.02).contains(&of_train) && (0.98 - rounding..=1.02 + rounding).contains(&of_summary)),
+            (
+                "the five phases alone are 98 % of the wall clock",
+                (0.98..=1.02).contains(&of_train) && (0.98 - rounding..=1.02 + rounding).contains(&of_summary),
+            ),
             ("the wall clock is that of who started it", wall <= around && wall >= 0.8 * around - 20.0),
         ],
         format!(

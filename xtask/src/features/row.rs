@@ -132,11 +132,7 @@ mod tests {
         for (seen, state, told) in [
             (Seen::all(&[("right", true)], "3"), State::Passed, "3"),
             (Seen::all(&[("right", true), ("the count", false), ("the count", false)], "3"), State::Failed, "3; not so: the count"),
-            (
-                Seen::all(&[("right", true)], "3").lacking([lack()]),
-                State::Skipped,
-                "3; not looked at: OpenBLAS (to have it: apt-get install libopenblas-dev)",
-            ),
+            (Seen::all(&[("right", true)], "3").lacking([lack()]), State::Skipped, "3; not looked at: OpenBLAS (to have it: apt-get install libopenblas-dev)"),
             (
                 Seen::new(false, "").lacking([lack()]),
                 State::Failed,

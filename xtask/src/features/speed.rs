@@ -16,10 +16,34 @@ use std::{
 
 pub const ROWS: &[Row] = &[
     Row { id: "S0.05", target: "16M elements at 85 % of STREAM triad's bandwidth or more", cost: Cost::Clocked, check: element_wise, plants: &[] },
-    Row { id: "S0.13", target: "rows of 1e4, -1e4, -inf and equal numbers: finite, sum 1 within 2 ULP; masked rows as documented; 1000x10000 at most 1.3 of a copy's time", cost: Cost::Clocked, check: softmax, plants: &[] },
-    Row { id: "S0.24", target: "adamant bench s0: mean, std, min, n of each line; a missed target is an exit code", cost: Cost::Clocked, check: bench_s0, plants: &[] },
-    Row { id: "S0.27", target: "creation, matmul, gradient, step and softmax within the guide's number and ours", cost: Cost::Clocked, check: table, plants: &[] },
-    Row { id: "S0.31", target: "bench run --against base.json ends with 8 for a planted 2.1 times, bench gate for a planted 8 %; neither for none", cost: Cost::Clocked, check: regression, plants: &[] },
+    Row {
+        id: "S0.13",
+        target: "rows of 1e4, -1e4, -inf and equal numbers: finite, sum 1 within 2 ULP; masked rows as documented; 1000x10000 at most 1.3 of a copy's time",
+        cost: Cost::Clocked,
+        check: softmax,
+        plants: &[],
+    },
+    Row {
+        id: "S0.24",
+        target: "adamant bench s0: mean, std, min, n of each line; a missed target is an exit code",
+        cost: Cost::Clocked,
+        check: bench_s0,
+        plants: &[],
+    },
+    Row {
+        id: "S0.27",
+        target: "creation, matmul, gradient, step and softmax within the guide's number and ours",
+        cost: Cost::Clocked,
+        check: table,
+        plants: &[],
+    },
+    Row {
+        id: "S0.31",
+        target: "bench run --against base.json ends with 8 for a planted 2.1 times, bench gate for a planted 8 %; neither for none",
+        cost: Cost::Clocked,
+        check: regression,
+        plants: &[],
+    },
     Row { id: "S1.53", target: "benches/model_forward.rs runs and gives times", cost: Cost::Clocked, check: criterion, plants: &[] },
     Row { id: "S1.58", target: "adamant bench MODEL --latency: p50, p99, p99.9 and samples/s", cost: Cost::Clocked, check: latency, plants: &[] },
     Row { id: "S2.18", target: "xtask bench dsl: a table of what passed and failed, and the time of all", cost: Cost::Clocked, check: language, plants: &[] },

@@ -5,7 +5,13 @@ use adamant::Device;
 use adamant_train::{Document, EpochReport, Report, Watch, train};
 use std::error::Error;
 
-pub const ROWS: &[Row] = &[Row { id: "S0.19", target: "adamant train on Embedding 1000x128, Linear 256, Linear 1000, batch 16: the loss falls, a step takes at most 1 ms", cost: Cost::Clocked, check: embedding_mlp, plants: &[] }];
+pub const ROWS: &[Row] = &[Row {
+    id: "S0.19",
+    target: "adamant train on Embedding 1000x128, Linear 256, Linear 1000, batch 16: the loss falls, a step takes at most 1 ms",
+    cost: Cost::Clocked,
+    check: embedding_mlp,
+    plants: &[],
+}];
 
 /// Seconds from the beginning of training to the end of each epoch.
 #[derive(Default)]

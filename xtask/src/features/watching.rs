@@ -21,14 +21,42 @@ use std::{
 };
 
 pub const ROWS: &[Row] = &[
-    Row { id: "S0.21", target: "a planted gradient 100 times as large is reported at its step with name and norm; a healthy run reports none", cost: Cost::Cheap, check: gradients, plants: &[] },
+    Row {
+        id: "S0.21",
+        target: "a planted gradient 100 times as large is reported at its step with name and norm; a healthy run reports none",
+        cost: Cost::Cheap,
+        check: gradients,
+        plants: &[],
+    },
     Row { id: "S0.36", target: "the four rows; 50,000 parameters: 64, 0.003", cost: Cost::Cheap, check: sizes, plants: &[] },
-    Row { id: "S0.37", target: "the guide's four rows, with borders at 1K, 100K and 1M records, where memory does not decide; by RAM too; a streaming shuffle that follows its seed and covers each item once", cost: Cost::Cheap, check: strategy, plants: &[plant("a border at ten times as many records", "the borders"), plant("a strategy that does not look at memory", "memory decides first"), plant("a shuffle that loses an item", "each item once")] },
-    Row { id: "S0.38", target: "a table of 20 cases, powers of two from 16 to 512; no memory gives 16 without a panic", cost: Cost::Cheap, check: batch_size, plants: &[plant("a batch size that is one power too large", "the table")] },
+    Row {
+        id: "S0.37",
+        target: "the guide's four rows, with borders at 1K, 100K and 1M records, where memory does not decide; by RAM too; a streaming shuffle that follows its seed and covers each item once",
+        cost: Cost::Cheap,
+        check: strategy,
+        plants: &[
+            plant("a border at ten times as many records", "the borders"),
+            plant("a strategy that does not look at memory", "memory decides first"),
+            plant("a shuffle that loses an item", "each item once"),
+        ],
+    },
+    Row {
+        id: "S0.38",
+        target: "a table of 20 cases, powers of two from 16 to 512; no memory gives 16 without a panic",
+        cost: Cost::Cheap,
+        check: batch_size,
+        plants: &[plant("a batch size that is one power too large", "the table")],
+    },
     Row { id: "S0.42", target: "resident and peak within one page of /proc", cost: Cost::Cheap, check: resident, plants: &[] },
     Row { id: "S3.20", target: "those of a known graph within 1 %", cost: Cost::Cheap, check: profile, plants: &[] },
     Row { id: "S4.05", target: "equal to /proc and the allocator", cost: Cost::Cheap, check: usage, plants: &[] },
-    Row { id: "S4.28", target: "event files in runs/... read by TensorBoard's own parser: every step and every value", cost: Cost::Cheap, check: tensorboard, plants: &[plant("losses that are 1 % too large", "the same values"), plant("a file that ends in the middle of a record", "TensorBoard's reader")] },
+    Row {
+        id: "S4.28",
+        target: "event files in runs/... read by TensorBoard's own parser: every step and every value",
+        cost: Cost::Cheap,
+        check: tensorboard,
+        plants: &[plant("losses that are 1 % too large", "the same values"), plant("a file that ends in the middle of a record", "TensorBoard's reader")],
+    },
 ];
 
 fn gradients() -> Checked {
@@ -256,9 +284,8 @@ fn write_events(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
 fn read_by_tensorboard(output: &Output, mut parts: Vec<(&str, bool)>, ours: usize) -> Checked {
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|e| format!("{e}: {}", String::from_utf8_lossy(&output.stderr)))?;
     let scalars = found["scalars"]["train/loss"].as_array().cloned().unwrap_or_default();
-    let is_right = |(k, pair): (usize, &serde_json::Value)| {
-        pair[0].as_u64() == Some(k as u64 + 1) && pair[1].as_f64().map(|v| v as f32) == Some(1.0 / (k + 1) as f32)
-    };
+    let is_right =
+        |(k, pair): (usize, &serde_json::Value)| pair[0].as_u64() == Some(k as u64 + 1) && pair[1].as_f64().map(|v| v as f32) == Some(1.0 / (k + 1) as f32);
     parts.extend([
         ("TensorBoard's reader", scalars.len() == 100),
         ("the same values", scalars.iter().enumerate().all(is_right)),

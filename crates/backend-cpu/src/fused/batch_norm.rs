@@ -44,9 +44,11 @@ impl Sizes {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn tasks<'a, M: Kept, T>(&self, threads: usize, out: &'a mut [M], shares: &'a mut [T]) -> Result<SmallVec<[Task<'a, M, T>; 1]>, ErrorKind> {
-        let group = if threads == 1 || self.channels * self.elements() < 1 << 15 { self.channels } else { self.channels.div_ceil(threads * 4) }.max(1);
-        let mut tasks = few::<Task<'a, M, T>, 1>(shares.len().div_ceil(group))?;
+    fn tasks<'a, M: Kept, T>(&self, threads: usize, out: &'a mut [M], shares: &'a mut [T]) -> Result<SmallVec<[Task<'a, M, T>; MOST_TASKS]>, ErrorKind> {
+        let group =
+            if threads == 1 || self.channels * self.elements() < 1 << 15 { self.channels } else { self.channels.div_ceil((threads * 4).min(MOST_TASKS)) }
+                .max(1);
+        let mut tasks = few::<Task<'a, M, T>, MOST_TASKS>(shares.len().div_ceil(group))?;
         for (k, shares) in shares.chunks_mut(group).enumerate() {
             tasks.push(Task { first: k * group, pieces: parts(self.samples)?, shares });
         }
@@ -59,6 +61,8 @@ impl Sizes {
     }
 }
 
+/// A list of so many takes no memory.
+const MOST_TASKS: usize = 64;
 /// Neighbouring channels.
 struct Task<'a, M: Kept, T> {
     first: usize,
@@ -187,15 +191,17 @@ where
         return Ok(());
     }
     let mut rest = variance;
-    let tasks = sizes.tasks(runtime.threads.count(), y.dense::<M>()?, mean)?.into_iter().map(|task| {
+    // They stay this thread's, which keeps the room of their lists.
+    let mut tasks = sizes.tasks(runtime.threads.count(), y.dense::<M>()?, mean)?;
+    let parts = tasks.iter_mut().map(|task| {
         let (variances, after) = std::mem::take(&mut rest).split_at_mut(task.shares.len());
         rest = after;
         (task, variances)
     });
-    runtime.threads.try_for_parts(tasks, |_, (Task { first, mut pieces, shares: means }, variances)| {
+    runtime.threads.try_for_parts(parts, |_, (Task { first, pieces, shares: means }, variances)| {
         let (mut stage, mut room, mut result) = (room(sizes.elements())?, M::room(sizes.elements())?, M::room(sizes.inner)?);
         for (k, (mean, variance)) in means.iter_mut().zip(variances).enumerate() {
-            let c = first + k;
+            let c = *first + k;
             sizes.channel(x, c, &mut stage);
             let x = M::read(isa, &stage, &mut room);
             (*mean, *variance) = dispatch(isa, Statistics(x));
@@ -292,13 +298,13 @@ where
     let mut shares = filled(M::Real::ZERO, 2 * sizes.channels)?;
     let (shares, _) = shares.as_chunks_mut::<2>();
     if sizes.elements() > 0 {
-        let tasks = sizes.tasks(runtime.threads.count(), dx.dense::<M>()?, shares)?;
-        runtime.threads.try_for_parts(tasks, |_, Task { first, mut pieces, shares }| -> Result<(), ErrorKind> {
+        let mut tasks = sizes.tasks(runtime.threads.count(), dx.dense::<M>()?, shares)?;
+        runtime.threads.try_for_parts(&mut tasks, |_, Task { first, pieces, shares }| -> Result<(), ErrorKind> {
             let elements = sizes.elements();
             let (mut g_stage, mut x_stage) = (room(elements)?, room(elements)?);
             let (mut g_room, mut x_room, mut result) = (M::room(elements)?, M::room(elements)?, M::room(sizes.inner)?);
             for (k, share) in shares.iter_mut().enumerate() {
-                let c = first + k;
+                let c = *first + k;
                 sizes.channel(g, c, &mut g_stage);
                 sizes.channel(x, c, &mut x_stage);
                 let (g, x) = (M::read(isa, &g_stage, &mut g_room), M::read(isa, &x_stage, &mut x_room));

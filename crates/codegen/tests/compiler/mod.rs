@@ -19,7 +19,7 @@ pub fn find() -> Option<String> {
     let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let there = Command::new(&cc).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
     if !there {
-        eprintln!("SKIPPED: no C compiler `{cc}`, so the texts were not compiled or compared");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no C compiler `{cc}`, so the texts were not compiled or compared");
     }
     there.then_some(cc)
 }

@@ -4,7 +4,7 @@ use super::{
     compose::{compose, compose1},
     for_each_offset,
 };
-use crate::{DType, Device, Element, Error, ErrorKind, Meta, Origin, Result, record, value::Stored};
+use crate::{DType, Device, Element, Error, ErrorKind, Meta, Origin, Result, composite::finite::AllFinite, record, value::Stored};
 use std::sync::Arc;
 
 impl Tensor {
@@ -170,8 +170,7 @@ impl Tensor {
             if self.meta().shape != other.meta().shape { Ok(Ok(false)) } else { Ok(self.detach().eq(other.detach()).all(..).item::<bool>()) }
         })
     }
-    /// Is every element finite? One fused pass, whatever is in the data: `0 * x` is zero where `x` is finite and NaN where it
-    /// is not, so that the sum of all of them is zero or NaN. (A sum of the elements themselves may overflow.)
+    /// Is every element finite? One fused pass over the data, whatever is in them.
     ///
     /// # Errors
     /// As [`Tensor::eval`].
@@ -180,7 +179,7 @@ impl Tensor {
         if !self.dtype()?.is_float() {
             return Ok(true);
         }
-        Ok((self.detach() * 0.0).sum(..).item::<f64>()? == 0.0)
+        Tensor::composite1(AllFinite, &[&self.detach()]).item()
     }
     /// The index of the first element (in row-major order) that is NaN or infinite, and the element.
     ///
@@ -193,7 +192,9 @@ impl Tensor {
             return Ok(None);
         }
         let flat = self.detach().ravel();
-        let mut at = (&flat * 0.0).isnan().cast(DType::U8).argmax(0).item::<i64>()? as usize;
+        // What somebody holds while it runs would be written to memory: only the index is.
+        let first = (&flat * 0.0).isnan().cast(DType::U8).argmax(0);
+        let mut at = first.item::<i64>()? as usize;
         let value = flat.narrow(0, at, 1).item::<f64>()?;
         let mut index = vec![0; meta.shape.rank()];
         for (k, &size) in meta.shape.iter().enumerate().rev() {

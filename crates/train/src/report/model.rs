@@ -5,6 +5,7 @@ use crate::plot::{Plot, Series, Stroke, escape};
 use adamant_core::Device;
 use adamant_formats::safetensors::SafeTensors;
 use std::{collections::BTreeMap, fmt::Write, path::Path};
+use toml::de::{DeTable, DeValue};
 
 /// The most layers that are listed, and the most inputs that are drawn.
 const MAX_LAYERS: usize = 400;
@@ -52,11 +53,14 @@ struct Layer {
 }
 /// The layers that a description lists.
 fn described(config: Option<&str>) -> Vec<Layer> {
-    let table: Option<toml::Table> = config.and_then(|text| text.parse().ok());
-    let layers = table.as_ref().and_then(|t| t.get("model")?.get("layers")?.as_array());
-    let word = |layer: &toml::Value, key: &str| layer.get(key).and_then(toml::Value::as_str).map(str::to_string);
-    let layer = |(k, l): (usize, &toml::Value)| Layer { name: word(l, "name").unwrap_or_else(|| k.to_string()), kind: word(l, "kind").unwrap_or_default() };
-    layers.into_iter().flatten().enumerate().map(layer).collect()
+    let layers = |text: &str| -> Option<Vec<Layer>> {
+        let all = DeValue::Table(DeTable::parse(text).ok()?.into_inner());
+        let list = all.get("model")?.get_ref().get("layers")?.get_ref().as_array()?;
+        let word = |layer: &DeValue<'_>, key: &str| Some(layer.get(key)?.get_ref().as_str()?.to_string());
+        let layer = |k: usize, l: &DeValue<'_>| Layer { name: word(l, "name").unwrap_or_else(|| k.to_string()), kind: word(l, "kind").unwrap_or_default() };
+        Some(list.iter().enumerate().map(|(k, l)| layer(k, l.get_ref())).collect())
+    };
+    config.and_then(layers).unwrap_or_default()
 }
 /// The table of layers: those of the description in its order, with what they hold, then what else there are weights of.
 pub fn architecture(config: Option<&str>, weights: &Weights) -> String {

@@ -1,7 +1,7 @@
 //! A headless Chromium over its DevTools protocol: just enough to open a page, press keys, and see what it complained of.
 use serde_json::{Value, json};
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     net::TcpStream,
     path::Path,
     process::{Child, Command, Stdio},
@@ -33,7 +33,8 @@ impl Browser {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().ok()
         });
         let Some(mut process) = process else {
-            eprintln!("\n*** NOT TESTED in a browser: none of {candidates:?} can be started. Install chromium or set ADAMANT_CHROMIUM. ***\n");
+            let why = format!("none of {candidates:?} can be started. Install chromium or set ADAMANT_CHROMIUM.");
+            let _ = writeln!(std::io::stderr(), "\n*** NOT TESTED in a browser: {why} ***\n");
             return None;
         };
         // It says where it listens; what it says afterwards is read so that it never waits for a reader.
