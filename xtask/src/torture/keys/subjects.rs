@@ -31,8 +31,8 @@ pub fn all(program: &Path, place: &Path) -> Result<Vec<Subject>, String> {
         let path = workspace::root().join("examples").join(name).join(format!("{name}.toml"));
         texts.push((format!("examples/{name}"), fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?));
     }
-    for kind in ["table", "images", "folders", "text"] {
-        let made = Command::new(program).args(["config", "create", kind]).output().map_err(|e| e.to_string())?;
+    for kind in kinds(program)? {
+        let made = Command::new(program).args(["config", "create", &kind]).output().map_err(|e| e.to_string())?;
         texts.push((format!("config create {kind}"), String::from_utf8_lossy(&made.stdout).into_owned()));
     }
     let mut subjects = Vec::new();
@@ -49,6 +49,14 @@ pub fn all(program: &Path, place: &Path) -> Result<Vec<Subject>, String> {
         subjects.push(Subject { name, number, folder, root });
     }
     Ok(subjects)
+}
+/// What the program writes descriptions of, as it says itself where it is asked for something else.
+fn kinds(program: &Path) -> Result<Vec<String>, String> {
+    let refused = Command::new(program).args(["config", "create", "nothing"]).output().map_err(|e| format!("{}: {e}", program.display()))?;
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let list = said.split_once("possible values: ").and_then(|(_, rest)| rest.split_once(']')).map(|(list, _)| list);
+    let kinds: Vec<String> = list.unwrap_or_default().split(',').map(|kind| kind.trim().to_string()).filter(|kind| !kind.is_empty()).collect();
+    if kinds.is_empty() { Err(format!("the program does not say what it writes descriptions of: {said}")) } else { Ok(kinds) }
 }
 /// A few records of the kind that the description says.
 fn data(folder: &Path, root: &Table) -> std::io::Result<()> {
