@@ -89,12 +89,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(text)
-            | Failure::Input(text)
-            | Failure::Device(text)
-            | Failure::Run(text)
-            | Failure::Diverged(text)
-            | Failure::Memory(text) => f.write_str(&cut(text, LONGEST)),
+            Failure::Usage(text) | Failure::Input(text) | Failure::Device(text) | Failure::Run(text) | Failure::Diverged(text) | Failure::Memory(text) => {
+                f.write_str(&cut(text, LONGEST))
+            }
             Failure::Storage(e) => f.write_str(&cut(&e.to_string(), LONGEST)),
             Failure::Interrupted { signal, step, checkpoint } => {
                 let name = match signal {
@@ -125,7 +122,11 @@ fn cut(text: &str, most: usize) -> String {
     let plain = |c: char| c == '\n' || !(c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'));
     let written = |part: &mut dyn Iterator<Item = char>| -> String {
         part.fold(String::new(), |mut line, c| {
-            if plain(c) { line.push(c) } else { line.extend(c.escape_default()) }
+            if plain(c) {
+                line.push(c)
+            } else {
+                line.extend(c.escape_default())
+            }
             line
         })
     };

@@ -192,7 +192,8 @@ fn figures(graph: &Graph, owners: &[usize], rows: usize, leaves: &[(String, Para
     let bytes = |value: &u32| graph.values[*value as usize].bytes() as u64;
     for (node, &owner) in graph.nodes.iter().zip(owners) {
         let cost = cost::of_node(graph, node)?;
-        let moved = if node.op.is_view() { 0 } else { node.inputs.iter().copied().chain(node.outputs.clone()).fold(0, |sum: u64, v| sum.saturating_add(bytes(&v))) };
+        let moved =
+            if node.op.is_view() { 0 } else { node.inputs.iter().copied().chain(node.outputs.clone()).fold(0, |sum: u64, v| sum.saturating_add(bytes(&v))) };
         let of_node = Figures { flops: cost.flops, multiply_adds: cost.multiply_adds, bytes_moved: moved, activation_bytes: 0 };
         all[owner] = plus(all[owner], of_node);
         total.add(&cost);

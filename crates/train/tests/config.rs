@@ -59,7 +59,12 @@ fn an_error_in_a_description_that_does_not_say_where_and_what() {
         ("\"Linear\", in_features = 3", "\"Linear\", in_feature = 3", 4, "run.toml:13: unknown key `model.layers.1.in_feature`; did you mean `in_features`?"),
         ("out_features = 5 }", "out_features = 5, bais = false }", 4, "run.toml:13: unknown key `model.layers.1.bais`; did you mean `bias`?"),
         ("\"Embedding\"", "\"Embeding\"", 4, "run.toml:12: `model.layers.0.kind`: there is no `Embeding`; did you mean `Embedding`?"),
-        ("embedding_dim = 3", "embedding_dim = 3, padding_idx = 9", 4, "run.toml:12: `model.layers.0.padding_idx`: Embedding: padding_idx 9 is outside a table of 5 rows"),
+        (
+            "embedding_dim = 3",
+            "embedding_dim = 3, padding_idx = 9",
+            4,
+            "run.toml:12: `model.layers.0.padding_idx`: Embedding: padding_idx 9 is outside a table of 5 rows",
+        ),
         (
             "kind = \"permutation\"\nclasses = 5\nrows = 20",
             "kind = \"csv\"\npath = \"gone.csv\"\nlabel = 0\nclasses = 5\ntest = { modulo = 2, equals = 1 }",

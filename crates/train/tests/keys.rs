@@ -1,8 +1,8 @@
 //! A key that is wrong is found by its line, whatever is wrong with it, and a misspelt one is seen through.
 #![allow(clippy::unwrap_used)]
 
-use adamant_train::{Document, summarise, validate};
 use adamant_core::{DType, Device};
+use adamant_train::{Document, summarise, validate};
 use std::path::Path;
 
 const GOOD: &str = r#"seed = 1
@@ -131,11 +131,26 @@ fn a_value_of_another_type_that_is_taken_or_told_elsewhere() {
 #[test]
 fn a_second_fault_that_the_first_one_hides() {
     let cases: [(&[(&str, &str)], &[&str]); 5] = [
-        (&[("epochs = 1", "epoch = 1"), ("lr = 0.1\nb", "lr = \"x\"\nb")], &["run.toml:2: unknown key `epoch`; did you mean `epochs`?", "run.toml:31: `optimizer.lr` takes"]),
-        (&[("[optimizer]", "[optimiser]"), ("batch = 4", "bacth = 4")], &["run.toml:3: unknown key `bacth`; did you mean `batch`?", "run.toml:29: unknown key `optimiser`; did you mean `optimizer`?"]),
-        (&[("classes = 5", "clases = 5"), ("rows = 20", "rwos = 20")], &["run.toml:11: unknown key `data.clases`; did you mean `classes`?", "run.toml:12: unknown key `data.rwos`; did you mean `rows`?"]),
-        (&[("in_channels = 1", "in_chanels = 1"), ("out_features = 5", "out_featrues = 5")], &["run.toml:20: unknown key `model.layers.2.in_chanels`", "run.toml:25: unknown key `model.layers.7.out_featrues`"]),
-        (&[("batch = 4", "batch = 0"), ("log_every = 5", "log_every = 0")], &["run.toml:3: `batch`: at least one row", "run.toml:5: `log_every`: at least one step"]),
+        (
+            &[("epochs = 1", "epoch = 1"), ("lr = 0.1\nb", "lr = \"x\"\nb")],
+            &["run.toml:2: unknown key `epoch`; did you mean `epochs`?", "run.toml:31: `optimizer.lr` takes"],
+        ),
+        (
+            &[("[optimizer]", "[optimiser]"), ("batch = 4", "bacth = 4")],
+            &["run.toml:3: unknown key `bacth`; did you mean `batch`?", "run.toml:29: unknown key `optimiser`; did you mean `optimizer`?"],
+        ),
+        (
+            &[("classes = 5", "clases = 5"), ("rows = 20", "rwos = 20")],
+            &["run.toml:11: unknown key `data.clases`; did you mean `classes`?", "run.toml:12: unknown key `data.rwos`; did you mean `rows`?"],
+        ),
+        (
+            &[("in_channels = 1", "in_chanels = 1"), ("out_features = 5", "out_featrues = 5")],
+            &["run.toml:20: unknown key `model.layers.2.in_chanels`", "run.toml:25: unknown key `model.layers.7.out_featrues`"],
+        ),
+        (
+            &[("batch = 4", "batch = 0"), ("log_every = 5", "log_every = 0")],
+            &["run.toml:3: `batch`: at least one row", "run.toml:5: `log_every`: at least one step"],
+        ),
     ];
     for (edits, says) in cases {
         let text = edits.iter().fold(GOOD.to_string(), |text, (from, to)| {

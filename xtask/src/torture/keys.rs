@@ -173,7 +173,8 @@ fn judge(case: &Case, outcome: &Outcome) -> Result<(), String> {
     if outcome.bytes > BYTES {
         return Err(format!("{} MB", outcome.bytes / 1_000_000));
     }
-    let document: serde_json::Value = serde_json::from_str(&outcome.stdout).map_err(|e| format!("stdout is not one JSON document: {e}: {:?}", outcome.stdout))?;
+    let document: serde_json::Value =
+        serde_json::from_str(&outcome.stdout).map_err(|e| format!("stdout is not one JSON document: {e}: {:?}", outcome.stdout))?;
     // A loss that is no number is no matter of the description: that is what a learning rate of 10^9 does.
     if matches!(outcome.code, Some(0 | 3)) {
         return Ok(());

@@ -50,7 +50,14 @@ impl<'a> Check<'a> {
             let Some(fault) = self.notes.fault.take().filter(|f| f.failure.to_string() == text) else {
                 // What no key is at fault for may follow from what was put in the place of others.
                 if round == 0 {
-                    self.faults.push(Fault { from: super::Origin::Line(usize::MAX), path: String::new(), keys: Vec::new(), missing: false, certain: true, failure });
+                    self.faults.push(Fault {
+                        from: super::Origin::Line(usize::MAX),
+                        path: String::new(),
+                        keys: Vec::new(),
+                        missing: false,
+                        certain: true,
+                        failure,
+                    });
                 }
                 return (None, false);
             };
@@ -86,8 +93,13 @@ impl<'a> Check<'a> {
     }
     /// The faults, in the order of their lines, those of the command line first and what is missing last.
     pub fn finish(mut self) -> Vec<Failure> {
-        let asked: Vec<(String, bool, Vec<_>)> =
-            self.notes.asked.borrow().iter().map(|(path, asked)| (path.clone(), asked.finished || (path.is_empty() && self.complete), asked.unknown())).collect();
+        let asked: Vec<(String, bool, Vec<_>)> = self
+            .notes
+            .asked
+            .borrow()
+            .iter()
+            .map(|(path, asked)| (path.clone(), asked.finished || (path.is_empty() && self.complete), asked.unknown()))
+            .collect();
         for (path, finished, unknown) in asked {
             let Some(section) = self.root.again(&path) else { continue };
             for (key, node) in unknown {

@@ -158,7 +158,8 @@ impl<'a> Section<'a> {
             Origin::CommandLine => Failure::Usage(format!("--set: {what}")),
         };
         let keys = keys.iter().map(|k| k.to_string()).collect();
-        *self.notes.fault.borrow_mut() = Some(Fault { from, path: self.path.clone(), keys, missing: about == About::Missing, certain: about != About::Value, failure: failure.clone() });
+        *self.notes.fault.borrow_mut() =
+            Some(Fault { from, path: self.path.clone(), keys, missing: about == About::Missing, certain: about != About::Value, failure: failure.clone() });
         failure
     }
     fn not_taken(&self, key: &str, node: &Node, what: &str, given: &Value) -> Failure {

@@ -148,7 +148,11 @@ mod tests {
             figures: Figures { flops: 1_234_567_890, multiply_adds: 5, bytes_moved: 1 << 33, activation_bytes: 0 },
         };
         Summary {
-            rows: vec![row("blocks.0.self_attn", 123_456_789), row("a_name_that_is_longer_than_any_terminal_is_wide_and_then_some.12.norm", 0), row("größe", 7)],
+            rows: vec![
+                row("blocks.0.self_attn", 123_456_789),
+                row("a_name_that_is_longer_than_any_terminal_is_wide_and_then_some.12.norm", 0),
+                row("größe", 7),
+            ],
             input: vec![64, 128, 32, 32],
             output: vec![64, 10],
             parameters: 123_456_789,
@@ -176,7 +180,9 @@ mod tests {
     }
     #[test]
     fn a_name_that_loses_its_ends() {
-        for (name, most, ascii, want) in [("features.0.conv", 9, false, "feat…conv"), ("features.0.conv", 9, true, "feat..onv"), ("short", 9, true, "short"), ("größe", 9, true, "gr??e")] {
+        for (name, most, ascii, want) in
+            [("features.0.conv", 9, false, "feat…conv"), ("features.0.conv", 9, true, "feat..onv"), ("short", 9, true, "short"), ("größe", 9, true, "gr??e")]
+        {
             assert_eq!(cut(name, most, ascii), want);
         }
     }

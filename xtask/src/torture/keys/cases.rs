@@ -233,7 +233,10 @@ mod tests {
         let text = |wrong: &str| cases.iter().find(|c| c.wrong.describe(&c.path) == wrong).map(|c| c.text.clone()).unwrap_or_default();
         assert!(text("epochs twice").matches("epochs = 3").count() == 2, "{}", text("epochs twice"));
         assert!(text("epochs = -1").starts_with("epochs = -1\n"), "{}", text("epochs = -1"));
-        assert!(text("model.layers.0.kind misspelt `knd`").contains("[[model.layers]]\nknd = \"Linear\"") || text("model.layers.0.kind misspelt `knd`").contains("knd = \"Linear\""));
+        assert!(
+            text("model.layers.0.kind misspelt `knd`").contains("[[model.layers]]\nknd = \"Linear\"")
+                || text("model.layers.0.kind misspelt `knd`").contains("knd = \"Linear\"")
+        );
         assert!(cases.iter().all(|c| c.text != subject.text()), "a case that is not wrong");
     }
     #[test]
