@@ -133,11 +133,11 @@ fn a_second_fault_that_the_first_one_hides() {
     let cases: [(&[(&str, &str)], &[&str]); 5] = [
         (
             &[("epochs = 1", "epoch = 1"), ("lr = 0.1\nb", "lr = \"x\"\nb")],
-            &["run.toml:2: unknown key `epoch`; did you mean `epochs`?", "run.toml:31: `optimizer.lr` takes"],
+            &["run.toml:2: unknown key `epoch`; did you mean `epochs`?", "run.toml:30: `optimizer.lr` takes"],
         ),
         (
             &[("[optimizer]", "[optimiser]"), ("batch = 4", "bacth = 4")],
-            &["run.toml:3: unknown key `bacth`; did you mean `batch`?", "run.toml:29: unknown key `optimiser`; did you mean `optimizer`?"],
+            &["run.toml:3: unknown key `bacth`; did you mean `batch`?", "run.toml:28: unknown key `optimiser`; did you mean `optimizer`?"],
         ),
         (
             &[("classes = 5", "clases = 5"), ("rows = 20", "rwos = 20")],
