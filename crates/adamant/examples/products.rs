@@ -73,7 +73,8 @@ fn main() -> Result<()> {
         x.eval()?;
         let (value, ran) = trace(|| round(&x));
         let right = value? == N as f32 / 4.0;
-        let product: Ran = ran.into_iter().find(|r| r.kernel == "matmul").ok_or_else(|| Error::new("products", ErrorKind::Internal("no product ran".into())))?;
+        let product: Ran =
+            ran.into_iter().find(|r| r.kernel == "matmul").ok_or_else(|| Error::new("products", ErrorKind::Internal("no product ran".into())))?;
         let (all, runnable) = watched(|| (0..ROUNDS).try_for_each(|_| round(&x).map(drop)))?;
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         println!(

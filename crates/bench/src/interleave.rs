@@ -202,7 +202,11 @@ pub fn take_all(
     for round in 0..plan.rounds.max(1) {
         sides.renew(round);
         // Who is started first meets another machine: in every other round the order is the other one.
-        if round % 2 == 0 { shuffle(&mut started, &mut words) } else { started.reverse() }
+        if round % 2 == 0 {
+            shuffle(&mut started, &mut words)
+        } else {
+            started.reverse()
+        }
         started.iter().for_each(|&k| drop(sides.child(k)));
         shuffle(&mut open, &mut words);
         open.retain(|&k| !take_round(sides, &mut all[k], plan, round, &mut words, &mut agree) && !is_decided(&all[k], round + 1));

@@ -3,7 +3,9 @@
 use adamant_bench::{
     comparison::{Comparison, Evidence},
     gate::Decision,
-    lines::Line, record::Record};
+    lines::Line,
+    record::Record,
+};
 use common::{run, said};
 
 mod common;

@@ -27,8 +27,8 @@ pub(crate) use commit::Claim;
 pub(crate) use overlay::{Overlay, OverlayGuard, OverlayKind};
 pub(crate) use snapshot::Section;
 pub use snapshot::{Snapshot, consistent};
-pub use step::step;
 pub(crate) use step::Open;
+pub use step::step;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 

@@ -8,7 +8,7 @@ use crate::{
     Device, Error, ErrorKind, Meta, Origin, Outputs, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
     op::mix,
-    record::{context, capture},
+    record::{capture, context},
     schedule::captured::{Call, Captured},
 };
 use parking_lot::Mutex;

@@ -3,9 +3,9 @@
 use crate::{
     Error, ErrorKind, Origin, Result,
     backend::{BACKENDS, Backend, DeviceInfo, Guarded},
-    foreign::guarded,
     buffer::{MemoryStats, Pool},
     first_touch::FirstTouch,
+    foreign::guarded,
 };
 use parking_lot::RwLock;
 use std::{

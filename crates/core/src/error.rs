@@ -257,7 +257,9 @@ impl fmt::Display for ErrorKind {
             ErrorKind::CheckpointCapture => f.write_str("the checkpointed closure captures a tracked tensor that is neither an input nor a parameter"),
             ErrorKind::File { path, reason } => write!(f, "{path}: {reason}"),
             ErrorKind::Panicked { place, message } => write!(f, "{place} panicked: {message}"),
-            ErrorKind::ThreadEnding => f.write_str("this thread is ending, and what it computes with is gone; read tensors before, in a destructor of a thread-local only drop them"),
+            ErrorKind::ThreadEnding => {
+                f.write_str("this thread is ending, and what it computes with is gone; read tensors before, in a destructor of a thread-local only drop them")
+            }
             ErrorKind::Internal(s) => write!(f, "internal error (please report it): {s}"),
         }
     }

@@ -228,7 +228,9 @@ impl Objective {
                 let reduction = if reduction == Reduction::Mean { Reduction::BatchMean } else { reduction };
                 functional::kl_div(outputs, &t, log_target, reduction).ok()
             }
-            Loss::PoissonNll { log_input, full } => functional::poisson_nll_loss(outputs, &t, &PoissonNll { log_input, full, reduction, ..Default::default() }).ok(),
+            Loss::PoissonNll { log_input, full } => {
+                functional::poisson_nll_loss(outputs, &t, &PoissonNll { log_input, full, reduction, ..Default::default() }).ok()
+            }
             _ => (outputs - t).square().ok(),
         }
     }
@@ -307,8 +309,10 @@ fn class_weights(root: &Section<'_>) -> std::result::Result<Weights, Failure> {
 /// `loss_options`: what the loss takes beside outputs and targets.
 fn options(root: &Section<'_>, name: &str, label_smoothing: f64) -> std::result::Result<Loss, Failure> {
     let s = root.section("loss_options")?;
-    let number = |key: &'static str, usual: f64| -> std::result::Result<f64, Failure> { Ok(s.as_ref().map(|s| s.number(key)).transpose()?.flatten().unwrap_or(usual)) };
-    let flag = |key: &'static str, usual: bool| -> std::result::Result<bool, Failure> { Ok(s.as_ref().map(|s| s.flag(key)).transpose()?.flatten().unwrap_or(usual)) };
+    let number =
+        |key: &'static str, usual: f64| -> std::result::Result<f64, Failure> { Ok(s.as_ref().map(|s| s.number(key)).transpose()?.flatten().unwrap_or(usual)) };
+    let flag =
+        |key: &'static str, usual: bool| -> std::result::Result<bool, Failure> { Ok(s.as_ref().map(|s| s.flag(key)).transpose()?.flatten().unwrap_or(usual)) };
     let from = |key: &'static str, usual: f64, least: f64, above: bool| -> std::result::Result<f64, Failure> {
         let v = number(key, usual)?;
         if v.is_finite() && (v > least || (!above && v == least)) {

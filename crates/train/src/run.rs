@@ -172,7 +172,8 @@ impl<'a> Run<'a> {
                 environment: &environment,
                 plan: &plan,
                 on_length,
-                init: init_from.map(|from| Box::new(move |model: &Sequential| from.apply(model, device)) as Box<dyn FnOnce(&Sequential) -> Result<(), Failure>>),
+                init: init_from
+                    .map(|from| Box::new(move |model: &Sequential| from.apply(model, device)) as Box<dyn FnOnce(&Sequential) -> Result<(), Failure>>),
                 opened: Box::new(|folder| {
                     Task::of(&parts.train.describe(), parts.vocabulary()).write(folder.path())?;
                     parts.keep_columns(folder.path())

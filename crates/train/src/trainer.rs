@@ -89,7 +89,8 @@ pub(crate) fn learn<M: Walk, D: Dataset + ?Sized + 'static>(start: Start<'_, '_,
 where
     D::Batch: Batch,
 {
-    let Start { session, loader, pattern, judge, mut stopping, callbacks, resume, interrupt, document, environment, plan, mut on_length, init, opened, .. } = start;
+    let Start { session, loader, pattern, judge, mut stopping, callbacks, resume, interrupt, document, environment, plan, mut on_length, init, opened, .. } =
+        start;
     let path = start.folder;
     let mut safe = path.map(|f| Safe::open(f, start.checkpoint)).transpose()?;
     watch.begin(plan);
@@ -421,9 +422,9 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         let checkpoint = CheckpointPlan { every: if self.checkpoint.every == 0 { (steps / 25).max(1) } else { self.checkpoint.every }, ..self.checkpoint };
         let (loss, metrics) = (self.loss.clone(), self.metrics);
         let mut session = Session::new(self.model, self.loss, self.habits, device)?;
-        let judge = self.judge.map(|(_, mut pass)| -> Judge<'static, M> {
-            Box::new(move |model: &M, device: Device| score(model, device, &mut *pass, &*loss, &metrics))
-        });
+        let judge = self
+            .judge
+            .map(|(_, mut pass)| -> Judge<'static, M> { Box::new(move |model: &M, device: Device| score(model, device, &mut *pass, &*loss, &metrics)) });
         let learned = learn(
             Start {
                 session: &mut session,

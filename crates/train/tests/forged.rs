@@ -79,8 +79,19 @@ fn a_forged_state_that_ends_the_run_as_if_it_had_failed() {
     let mut all = Vec::new();
     places(&found.state, "", &mut all);
     let values = [
-        json!(null), json!(-1), json!(u64::MAX), json!(1u64 << 40), json!(0.5), json!("x"), json!([]), json!({}), json!([[[1]]]), json!(true),
-        json!("\u{1b}[31m"), json!("y".repeat(1 << 20)), json!(0x7ff8_0000_0000_0001u64),
+        json!(null),
+        json!(-1),
+        json!(u64::MAX),
+        json!(1u64 << 40),
+        json!(0.5),
+        json!("x"),
+        json!([]),
+        json!({}),
+        json!([[[1]]]),
+        json!(true),
+        json!("\u{1b}[31m"),
+        json!("y".repeat(1 << 20)),
+        json!(0x7ff8_0000_0000_0001u64),
     ];
     let forged = all.iter().flat_map(|at| {
         let written = values.iter().map(|value| {

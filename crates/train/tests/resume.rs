@@ -4,9 +4,7 @@
 use adamant_core::{Device, Tensor};
 use adamant_nn::{Linear, Module, Sequential, Walk, manual_seed};
 use adamant_optim::ClipPolicy;
-use adamant_train::{
-    Document, Failure, Habits, Interrupt, Look, OPTIMIZERS, Report, Run, SCHEDULES, Session, Watch, checkpoint::Snapshot, course, optimizer,
-};
+use adamant_train::{Document, Failure, Habits, Interrupt, Look, OPTIMIZERS, Report, Run, SCHEDULES, Session, Watch, checkpoint::Snapshot, course, optimizer};
 use std::{fs, path::Path, sync::Arc};
 
 /// Steps before and after the place where it is resumed.
@@ -246,11 +244,41 @@ fn a_longer_run_that_goes_on_at_another_rate_in_silence() {
 fn a_key_that_is_changed_for_a_run_that_goes_on_and_would_have_changed_what_was_done() {
     let place = tempfile::tempdir().unwrap();
     let changes = [
-        "seed=4", "epochs=6", "batch=6", "accumulate=1", "log_every=1", "clip.max=0.1", "clip.kind=value", "checkpoint.every=3", "checkpoint.last=1", "checkpoint.best=2",
-        "label_smoothing=0.2", "eval_every=2", "data.rows=61", "data.valid=0.3", "data.workers=0", "data.prefetch_factor=3", "data.seed=9", "model.layers.1.p=0.3",
-        "optimizer.lr=0.03", "optimizer.betas=[0.8, 0.99]", "optimizer.weight_decay=0.0", "optimizer.kind=NAdam", "optimizer.amsgrad=true", "schedule.T_max=30",
-        "schedule.eta_min=0.0", "schedule.kind=PolynomialLR", "schedule.on_extend=hold", "ema.decay=0.8", "early_stopping.patience=31", "early_stopping.min_delta=0.1",
-        "early_stopping.monitor=train_loss", "early_stopping.restore_best=true", "loss=focal", "freeze=[\"head.bias\"]", "class_weights=balanced",
+        "seed=4",
+        "epochs=6",
+        "batch=6",
+        "accumulate=1",
+        "log_every=1",
+        "clip.max=0.1",
+        "clip.kind=value",
+        "checkpoint.every=3",
+        "checkpoint.last=1",
+        "checkpoint.best=2",
+        "label_smoothing=0.2",
+        "eval_every=2",
+        "data.rows=61",
+        "data.valid=0.3",
+        "data.workers=0",
+        "data.prefetch_factor=3",
+        "data.seed=9",
+        "model.layers.1.p=0.3",
+        "optimizer.lr=0.03",
+        "optimizer.betas=[0.8, 0.99]",
+        "optimizer.weight_decay=0.0",
+        "optimizer.kind=NAdam",
+        "optimizer.amsgrad=true",
+        "schedule.T_max=30",
+        "schedule.eta_min=0.0",
+        "schedule.kind=PolynomialLR",
+        "schedule.on_extend=hold",
+        "ema.decay=0.8",
+        "early_stopping.patience=31",
+        "early_stopping.min_delta=0.1",
+        "early_stopping.monitor=train_loss",
+        "early_stopping.restore_best=true",
+        "loss=focal",
+        "freeze=[\"head.bias\"]",
+        "class_weights=balanced",
     ];
     let lines = |run: &Path| -> Vec<(String, u64, String)> {
         let text = fs::read_to_string(run.join("metrics.jsonl")).unwrap();
@@ -286,7 +314,9 @@ fn weights_that_cannot_be_written_and_are_trained_for() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("file"), "").unwrap();
     let at = |name: &str| place.path().join(name).display().to_string();
-    for (path, says) in [(at("gone/x.safetensors"), "there is no folder"), (at(""), "is a folder; name a file"), (at("file/x.safetensors"), "there is no folder")] {
+    for (path, says) in
+        [(at("gone/x.safetensors"), "there is no folder"), (at(""), "is a folder; name a file"), (at("file/x.safetensors"), "there is no folder")]
+    {
         let document = document(RUN, &[&format!("weights='{path}'")]);
         let failure = Device::reference().scoped(|| Run::new(&document).train(&mut ())).unwrap_err();
         assert!(failure.to_string().contains("`weights`") && failure.to_string().contains(says), "{path}: {failure}");

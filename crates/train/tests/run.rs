@@ -238,7 +238,11 @@ fn a_log_that_is_lost_and_takes_the_checkpoint_with_it() {
         ("cut in a line", Box::new(cut(200)), 1),
         ("zeros", Box::new(|path| fs::write(path, vec![0; 10_000]).unwrap()), 1),
         ("longer", Box::new(|path| fs::write(path, [fs::read(path).unwrap(), b"{\"kind\":\"st".to_vec()].concat()).unwrap()), 0),
-        ("a line of rubbish", Box::new(|path| fs::write(path, fs::read_to_string(path).unwrap().replacen("\"kind\":\"step\"", "\"kind\"!\"step\"", 1)).unwrap()), 1),
+        (
+            "a line of rubbish",
+            Box::new(|path| fs::write(path, fs::read_to_string(path).unwrap().replacen("\"kind\":\"step\"", "\"kind\"!\"step\"", 1)).unwrap()),
+            1,
+        ),
     ];
     for (name, damage, warnings) in cases {
         let run = folder.path().join(name);

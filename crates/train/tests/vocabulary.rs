@@ -114,7 +114,10 @@ fn train(text: &str, place: &Path, run: Option<&str>) -> Result<Report, Failure>
 fn a_key_of_training_whose_fault_has_no_line_or_no_advice() {
     let place = place();
     let cases = [
-        ("early_stopping = { patience = 2, monitor = \"valid_loss\" }", "run.toml:4: `early_stopping.monitor`: `valid_loss` needs a validation part: say `data.valid = 0.1`, or watch `train_loss`"),
+        (
+            "early_stopping = { patience = 2, monitor = \"valid_loss\" }",
+            "run.toml:4: `early_stopping.monitor`: `valid_loss` needs a validation part: say `data.valid = 0.1`, or watch `train_loss`",
+        ),
         ("early_stopping = { mode = \"up\" }", "run.toml:4: `early_stopping.mode`: there is no `up`; there are min, max"),
         ("early_stopping = { min_delta = -1 }", "run.toml:4: `early_stopping.min_delta`: the least improvement is a number from 0 on"),
         ("early_stopping = { patiense = 1 }", "run.toml:4: unknown key `early_stopping.patiense`; did you mean `patience`?"),
@@ -122,14 +125,20 @@ fn a_key_of_training_whose_fault_has_no_line_or_no_advice() {
         ("freeze = [\"steam\"]", "run.toml:4: `freeze`: `steam` is the name of no parameter and of no layer; did you mean `stem`?"),
         ("freeze = [\"*\"]", "run.toml:4: `freeze`: every parameter is frozen: nothing is left to be trained"),
         ("loss = \"focl\"", "run.toml:4: `loss`: there is no `focl`; did you mean `focal`?"),
-        ("loss = \"huber\"", "run.toml:4: `loss`: the targets are classes; their losses are cross_entropy, focal, nll, multi_margin, bce_with_logits, bce, soft_margin"),
+        (
+            "loss = \"huber\"",
+            "run.toml:4: `loss`: the targets are classes; their losses are cross_entropy, focal, nll, multi_margin, bce_with_logits, bce, soft_margin",
+        ),
         ("loss = \"focal\"\nloss_options = { gamma = -1 }", "run.toml:5: `loss_options.gamma`: -1 is no number from 0"),
         ("loss_options = { gama = 1 }", "run.toml:4: unknown key `loss_options.gama`"),
         ("class_weights = [1, 2, 3]", "run.toml:4: `class_weights`: 3 weights for 2 classes"),
         ("class_weights = \"equal\"", "run.toml:4: `class_weights`: there is no `equal`; say \"balanced\", or a list of weights"),
         ("init_from = { path = \"gone.safetensors\" }", "run.toml:4: `init_from.path`: gone.safetensors is no file of weights"),
         ("schedule = { kind = \"ReduceLROnPlateau\", factor = 2 }", "run.toml:4: `schedule.factor`: the rate falls only by a factor below 1"),
-        ("schedule = { kind = \"CosineAnnealingLR\", on_extend = \"wait\" }", "run.toml:4: `schedule.on_extend`: there is no `wait`; there are refuse, stretch, hold"),
+        (
+            "schedule = { kind = \"CosineAnnealingLR\", on_extend = \"wait\" }",
+            "run.toml:4: `schedule.on_extend`: there is no `wait`; there are refuse, stretch, hold",
+        ),
         ("schedule = { kind = \"CyclicLR\", base_lr = 0.1, max_lr = 0.2, mode = \"circular\" }", "run.toml:4: `schedule.mode`: there is no `circular`"),
         ("schedule = { kind = \"OneCycleLR\", max_lr = 0.2, max_momentum = 1.5 }", "run.toml:4: `schedule.max_momentum`: a momentum is from 0 to below 1"),
     ];
@@ -155,7 +164,9 @@ fn parameters_that_are_frozen_grouped_or_taken_over_otherwise_than_they_should_b
     let place = place();
     let weights = |run: &str| {
         let file = adamant_formats::safetensors::SafeTensors::open(place.path().join(run).join("weights.safetensors")).unwrap();
-        Device::reference().scoped(|| file.names().into_iter().map(|n| (n.clone(), file.tensor(&n, Device::reference()).unwrap().to_vec::<f32>().unwrap())).collect::<Vec<_>>())
+        Device::reference().scoped(|| {
+            file.names().into_iter().map(|n| (n.clone(), file.tensor(&n, Device::reference()).unwrap().to_vec::<f32>().unwrap())).collect::<Vec<_>>()
+        })
     };
     train(RUN, place.path(), Some("plain")).unwrap();
     let from = place.path().join("plain/weights.safetensors").display().to_string();
@@ -183,10 +194,12 @@ fn a_training_that_early_stopping_weights_and_changed_images_do_not_reach() {
     let stopped = train(&RUN.replace("epochs = 2", "epochs = 40").replace("batch = 8\n", stopping), place.path(), Some("stopped")).unwrap();
     assert_eq!(stopped.losses.len(), 3, "{:?}", stopped.stopped);
     assert!(stopped.stopped.unwrap().starts_with("train_loss has not improved for 2 validations"));
-    let (plain, balanced) = (train(RUN, place.path(), None).unwrap(), train(&RUN.replace("batch = 8\n", "batch = 8\nclass_weights = \"balanced\"\n"), place.path(), None).unwrap());
+    let (plain, balanced) =
+        (train(RUN, place.path(), None).unwrap(), train(&RUN.replace("batch = 8\n", "batch = 8\nclass_weights = \"balanced\"\n"), place.path(), None).unwrap());
     assert_ne!(plain.losses, balanced.losses);
     // The four columns as an image of 2 x 2: changed while it is learned from, and by nothing but seed, epoch and record.
-    let augment = |workers: usize| RUN.replace("[data]\n", &format!("[data]\nworkers = {workers}\naugment = {{ horizontal_flip = 0.5, crop = 1, shape = [1, 2, 2] }}\n"));
+    let augment =
+        |workers: usize| RUN.replace("[data]\n", &format!("[data]\nworkers = {workers}\naugment = {{ horizontal_flip = 0.5, crop = 1, shape = [1, 2, 2] }}\n"));
     let (here, there) = (train(&augment(0), place.path(), None).unwrap(), train(&augment(2), place.path(), None).unwrap());
     assert_eq!((here.losses.clone(), here.test.loss), (there.losses, there.test.loss));
     assert_ne!(here.losses, plain.losses);

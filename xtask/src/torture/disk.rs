@@ -324,7 +324,11 @@ fn no_inodes() -> Claim {
                 no_temporaries(&Disk, &folder)?;
                 same(&newest(&checkpoints)?.snapshot, &snapshot(expected, 0))
             };
-            if outcome.is_err() { lacking += 1 } else { saved += 1 }
+            if outcome.is_err() {
+                lacking += 1
+            } else {
+                saved += 1
+            }
             claim.count(check().map_err(|e| format!("{inodes} inodes: {e}")));
         }
         claim.seen = serde_json::json!({ "lacking": lacking, "saved": saved });

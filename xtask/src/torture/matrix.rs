@@ -48,7 +48,9 @@ fn schedule(kind: &str) -> Result<&'static str, String> {
         "CosineAnnealingWarmRestarts" => "T_0 = 7\nT_mult = 2",
         "OneCycleLR" => "max_lr = 0.02",
         "CyclicLR" => "base_lr = 0.001\nmax_lr = 0.02\nstep_size_up = 6\nmode = \"triangular2\"",
-        "SequentialLR" => "milestones = [9]\nschedulers = [{ kind = \"LinearLR\", start_factor = 0.1, total_iters = 9 }, { kind = \"OneCycleLR\", max_lr = 0.02 }]",
+        "SequentialLR" => {
+            "milestones = [9]\nschedulers = [{ kind = \"LinearLR\", start_factor = 0.1, total_iters = 9 }, { kind = \"OneCycleLR\", max_lr = 0.02 }]"
+        }
         "ChainedScheduler" => "schedulers = [{ kind = \"ExponentialLR\", gamma = 0.99 }, { kind = \"StepLR\", step_size = 11, gamma = 0.5 }]",
         "ReduceLROnPlateau" => "factor = 0.5\npatience = 0\ncooldown = 1",
         other => return Err(format!("the matrix has no description of the schedule {other}")),
@@ -112,7 +114,15 @@ fn covering(sizes: &[usize], draw: &mut Draw) -> Vec<Vec<usize>> {
             let from = draw.below(sizes[f] as u64) as usize;
             let gain = |v: usize| row.iter().enumerate().filter(|(g, w)| w.is_some_and(|w| open.contains(&key(f, v, *g, w)))).count();
             // The first of the best, from a place that is drawn: which values fill a row up changes from row to row.
-            let best = (0..sizes[f]).map(|k| (from + k) % sizes[f]).fold((0, 0), |best, v| if best.0 == 0 && gain(v) == 0 { (0, from) } else if gain(v) > best.0 { (gain(v), v) } else { best });
+            let best = (0..sizes[f]).map(|k| (from + k) % sizes[f]).fold((0, 0), |best, v| {
+                if best.0 == 0 && gain(v) == 0 {
+                    (0, from)
+                } else if gain(v) > best.0 {
+                    (gain(v), v)
+                } else {
+                    best
+                }
+            });
             row[f] = Some(best.1);
         }
         let row: Vec<usize> = row.into_iter().flatten().collect();
@@ -168,7 +178,12 @@ fn left(run: &Path) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
         }
         Ok((name, value.to_string().into_bytes()))
     };
-    Ok(vec![("weights.safetensors", read("weights.safetensors")?), ("metrics.jsonl", read("metrics.jsonl")?), figures("result.json")?, figures("evaluation.json")?])
+    Ok(vec![
+        ("weights.safetensors", read("weights.safetensors")?),
+        ("metrics.jsonl", read("metrics.jsonl")?),
+        figures("result.json")?,
+        figures("evaluation.json")?,
+    ])
 }
 
 /// Parts of the state that may be planted as forgotten: then the matrix must fail.
@@ -213,7 +228,9 @@ fn row(program: &Program, place: &Path, text: &str, plant: Option<&str>, draw: &
     fs::create_dir_all(place).map_err(|e| e.to_string())?;
     let file = place.join("row.toml");
     fs::write(&file, text).map_err(|e| e.to_string())?;
-    let start = |run: &Path, resume: bool| program.train(&file, place.parent().unwrap_or(place), run, resume).args(["--threads", "1"]).spawn().map_err(|e| e.to_string());
+    let start = |run: &Path, resume: bool| {
+        program.train(&file, place.parent().unwrap_or(place), run, resume).args(["--threads", "1"]).spawn().map_err(|e| e.to_string())
+    };
     let whole = place.join("whole");
     let begun = Instant::now();
     let undisturbed = ended(start(&whole, false)?, begun)?.well()?;
@@ -266,7 +283,9 @@ fn row(program: &Program, place: &Path, text: &str, plant: Option<&str>, draw: &
 pub fn matrix(program: &Program, options: &Options) -> Claim {
     let text = match &options.plant {
         Some(plant) => format!("with `{plant}` forgotten at each kill, all rows come to what the undisturbed run comes to (this must not hold)"),
-        None => format!("each pair of optimizer, schedule and all else that a step depends on: {KILLS} kills, and weights, metrics, result and evaluation of the undisturbed run"),
+        None => format!(
+            "each pair of optimizer, schedule and all else that a step depends on: {KILLS} kills, and weights, metrics, result and evaluation of the undisturbed run"
+        ),
     };
     claim(&text, |claim| {
         let factors = factors()?;

@@ -40,7 +40,9 @@ pub fn claims(program: &Program, undisturbed: &Undisturbed, each: usize, seed: u
 fn of_kind(program: &Program, undisturbed: &Undisturbed, kind: &Kind, each: usize, seed: u64) -> Claim {
     let sent = if kind.times == 1 { "" } else { " twice" };
     let text = match kind.saves() {
-        true => format!("SIG{}{sent}: a checkpoint of that step, exit code {} within {LONGEST} s, and the weights of the undisturbed run", kind.name, kind.code),
+        true => {
+            format!("SIG{}{sent}: a checkpoint of that step, exit code {} within {LONGEST} s, and the weights of the undisturbed run", kind.name, kind.code)
+        }
         false => format!("SIG{}{sent}: exit code {} at once, and the weights of the undisturbed run", kind.name, kind.code),
     };
     claim(&text, |claim| {

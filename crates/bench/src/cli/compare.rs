@@ -239,9 +239,7 @@ fn programs(options: &Options, a: Subject, b: Subject, suite: &Suite, allow: Opt
     let budget = plan.budget.mul_f64(looks.rounds() as f64 / plan.rounds.max(1) as f64);
     let plan = Plan { rounds: looks.rounds(), budget, ..plan };
     let (decide, one_thread) = (|pairs: &Pairs| looks.decide(&pairs.of_processes(), allow), is_one_thread(&sides));
-    let is_decided = |taken: &Taken, rounds: usize| {
-        looks.is_look(rounds) && decide(&Pairs::of(taken, 0, 1, one_thread)).decision != Decision::Undecided
-    };
+    let is_decided = |taken: &Taken, rounds: usize| looks.is_look(rounds) && decide(&Pairs::of(taken, 0, 1, one_thread)).decision != Decision::Undecided;
     let pairs = measure_until(&mut sides, &names, &plan, is_decided);
     comparison.cases = judge(&pairs, comparison.threshold);
     for case in &mut comparison.cases {
@@ -264,12 +262,7 @@ pub(super) fn measure(sides: &mut Sides, names: &[String], plan: &Plan) -> Vec<(
     })
 }
 /// Pairs of the first two programs, case by case; what neither has is left out.
-fn measure_until(
-    sides: &mut Sides,
-    names: &[String],
-    plan: &Plan,
-    is_decided: impl Fn(&Taken, usize) -> bool,
-) -> Vec<(String, Result<Pairs, String>)> {
+fn measure_until(sides: &mut Sides, names: &[String], plan: &Plan, is_decided: impl Fn(&Taken, usize) -> bool) -> Vec<(String, Result<Pairs, String>)> {
     let one_thread = is_one_thread(sides);
     let mut cases = Vec::new();
     // What one side has not is no pair, however long the other goes on.

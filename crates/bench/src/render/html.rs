@@ -194,7 +194,8 @@ fn environments(t: &Table) -> String {
 }
 /// The page of a comparison.
 pub fn comparison(c: &Comparison) -> String {
-    let mut body = format!("<section><h2>{}</h2><p>A: {}<br>B: {}<br>{}</p>", escaped(&c.headline()), escaped(&c.a.name), escaped(&c.b.name), c.evidence.words());
+    let mut body =
+        format!("<section><h2>{}</h2><p>A: {}<br>B: {}<br>{}</p>", escaped(&c.headline()), escaped(&c.a.name), escaped(&c.b.name), c.evidence.words());
     body.push_str("<label class=\"search\">Show <input type=\"search\" placeholder=\"slower\"></label><div class=\"wide\"><table><thead><tr>");
     ["workload", "A", "B", "B / A [95 %]", "p (Holm)", "would see", "verdict", "processes"]
         .iter()

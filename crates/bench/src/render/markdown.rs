@@ -57,7 +57,10 @@ pub fn comparison(c: &Comparison) -> String {
     let mut out = format!("{MARK}\n### Benchmarks: {}\n\n", escaped(&c.headline()));
     let _ = writeln!(out, "A: {}, B: {}; {}; changes from {:.1} % count.\n", escaped(&c.a.name), escaped(&c.b.name), c.evidence.words(), c.threshold * 100.0);
     let sorted = c.sorted();
-    let told: Vec<&&Compared> = sorted.iter().filter(|k| !matches!(k.verdict, Some(Verdict::Same | Verdict::Noisy)) || k.gate.is_some_and(|g| g.decision != Decision::Passed)).collect();
+    let told: Vec<&&Compared> = sorted
+        .iter()
+        .filter(|k| !matches!(k.verdict, Some(Verdict::Same | Verdict::Noisy)) || k.gate.is_some_and(|g| g.decision != Decision::Passed))
+        .collect();
     if !told.is_empty() {
         out.push_str(HEAD);
         rows(&mut out, told.into_iter().map(|k| case_row(k)));

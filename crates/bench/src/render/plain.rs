@@ -39,8 +39,25 @@ pub(super) fn visible(case: &Compared) -> String {
 /// One row for each case.
 pub fn comparison_csv(c: &Comparison) -> String {
     let header = [
-        "workload", "a", "b", "a_ns", "b_ns", "ratio", "low", "high", "p", "adjusted_p", "mann_whitney", "samples", "quiet", "processes",
-        "smallest_visible", "verdict", "gate", "error"];
+        "workload",
+        "a",
+        "b",
+        "a_ns",
+        "b_ns",
+        "ratio",
+        "low",
+        "high",
+        "p",
+        "adjusted_p",
+        "mann_whitney",
+        "samples",
+        "quiet",
+        "processes",
+        "smallest_visible",
+        "verdict",
+        "gate",
+        "error",
+    ];
     let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
     let rows = c.cases.iter().map(|case| {
         let [low, high] = case.interval.map_or([None, None], |i| i.map(Some));

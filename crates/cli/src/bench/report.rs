@@ -1,10 +1,7 @@
 //! `--report FILE`: what was measured, with the machine, the versions and the settings, as one JSON document. It is a record
 //! as `docs/bench-record.md` describes it, so that whatever reads records reads it too: `bench merge`, `report`, `history`
 //! of a benchmark program.
-use adamant::{
-    Device,
-    formats::whole::replace,
-};
+use adamant::{Device, formats::whole::replace};
 use adamant_bench::{
     place::Place,
     record::{Case, Record},

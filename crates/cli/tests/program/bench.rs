@@ -36,7 +36,10 @@ fn a_report_that_is_no_record_or_lacks_a_line() {
     let file = folder.path().join("deep/bundle.json");
     // The second takes the place of the first: a bundle is one document.
     for (arguments, names) in [
-        (&["bench", "s0", "--only", "create", "--seconds", "0", "--report", "deep/bundle.json"][..], &["create 1000x1000, moved", "create 1000x1000, copied"][..]),
+        (
+            &["bench", "s0", "--only", "create", "--seconds", "0", "--report", "deep/bundle.json"][..],
+            &["create 1000x1000, moved", "create 1000x1000, copied"][..],
+        ),
         (&["bench", "run.toml", "--input", "2", "--batch", "3", "--seconds", "0.1", "--report", "deep/bundle.json", "--json"], &["run, forward, batch 3"]),
     ] {
         // A target that is missed on the plain interpreter is no reason to keep nothing.

@@ -11,8 +11,7 @@ use std::{
 
 const VERBS: [&str; 11] = ["train", "bench", "eval", "predict", "generate", "summary", "info", "config", "report", "suggest", "completions"];
 /// What has a code has a kind.
-const KINDS: [(i64, &str); 8] =
-    [(1, "run"), (2, "usage"), (3, "diverged"), (4, "input"), (5, "memory"), (6, "storage"), (9, "device"), (130, "interrupted")];
+const KINDS: [(i64, &str); 8] = [(1, "run"), (2, "usage"), (3, "diverged"), (4, "input"), (5, "memory"), (6, "storage"), (9, "device"), (130, "interrupted")];
 
 /// Of a command that failed: what holds of all of them.
 fn check(arguments: &[&str], output: &Output) -> Value {
@@ -110,7 +109,12 @@ fn a_verb_that_fails_otherwise_than_the_others() {
     }
     // Every verb that takes a run, on everything that is none.
     for run in ["nowhere", "file", ".", "no-weights", "wide-weights", "no-task", "no-config", "", "/proc/self"] {
-        cases.extend([vec!["eval", run], vec!["predict", run, "points.csv"], vec!["generate", run], vec!["train", "run.toml", "--resume", run, "--set", "batch=0"]]);
+        cases.extend([
+            vec!["eval", run],
+            vec!["predict", run, "points.csv"],
+            vec!["generate", run],
+            vec!["train", "run.toml", "--resume", run, "--set", "batch=0"],
+        ]);
     }
     for data in ["nowhere.csv", "escape.csv", "long.csv", "file", ".", "r/weights.safetensors", "/dev/null", ""] {
         cases.push(vec!["predict", "r", data]);
@@ -127,12 +131,21 @@ fn a_verb_that_fails_otherwise_than_the_others() {
             cases.push(vec!["train", "run.toml", "--set", set]);
         }
     }
-    for (option, paths) in [("--trace", ["nowhere/t", "r", "", "/dev/full/x"]), ("--folded", ["nowhere/t", "r", "", "/dev/full/x"]), ("--run", ["file", "file/x", "/proc/x", "/dev/null"])] {
+    for (option, paths) in [
+        ("--trace", ["nowhere/t", "r", "", "/dev/full/x"]),
+        ("--folded", ["nowhere/t", "r", "", "/dev/full/x"]),
+        ("--run", ["file", "file/x", "/proc/x", "/dev/null"]),
+    ] {
         for path in paths {
             cases.push(vec!["train", "run.toml", option, path]);
         }
     }
-    cases.extend([vec!["report", "nowhere"], vec!["report", "file"], vec!["config", "create", "table", "nowhere/x.toml"], vec!["config", "create", "table", "r"]]);
+    cases.extend([
+        vec!["report", "nowhere"],
+        vec!["report", "file"],
+        vec!["config", "create", "table", "nowhere/x.toml"],
+        vec!["config", "create", "table", "r"],
+    ]);
     cases.extend([vec!["train", "run.toml", "--device", "cuda"], vec!["eval", "r", "--part", "valid"], vec!["predict", "r", "points.csv", "--batch", "0"]]);
     assert!(cases.len() > 130, "{}", cases.len());
     let runs = || fs::read_dir(at.join("runs")).map_or(0, Iterator::count);
@@ -151,13 +164,9 @@ fn a_verb_that_fails_otherwise_than_the_others() {
 #[test]
 fn a_trace_or_weights_that_cannot_be_written_and_cost_a_training() {
     let folder = folder();
-    for arguments in [
-        &["--trace", "none/t"][..],
-        &["--folded", "none/t"],
-        &["--run", "run.toml"],
-        &["--set", "weights=none/w"],
-        &["--set", "weights=none/w", "--dry-run"],
-    ] {
+    for arguments in
+        [&["--trace", "none/t"][..], &["--folded", "none/t"], &["--run", "run.toml"], &["--set", "weights=none/w"], &["--set", "weights=none/w", "--dry-run"]]
+    {
         let output = command(folder.path(), &["train", "run.toml"]).args(arguments).output().unwrap();
         // The place of a value is said where it is one of the description.
         let code = if arguments.contains(&"weights=none/w") { 2 } else { 6 };
@@ -171,7 +180,16 @@ fn a_trace_or_weights_that_cannot_be_written_and_cost_a_training() {
 fn advice_that_goes_with_another_verb() {
     let folder = hostile();
     let full = || Stdio::from(fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
-    for arguments in [&["info"][..], &["summary", "run.toml"], &["eval", "r"], &["predict", "r", "wide.csv"], &["suggest", "--params", "5"], &["completions", "bash"], &["--help"], &["--version"]] {
+    for arguments in [
+        &["info"][..],
+        &["summary", "run.toml"],
+        &["eval", "r"],
+        &["predict", "r", "wide.csv"],
+        &["suggest", "--params", "5"],
+        &["completions", "bash"],
+        &["--help"],
+        &["--version"],
+    ] {
         fs::write(folder.path().join("wide.csv"), "1,2\n").unwrap();
         let output = command(folder.path(), arguments).stdout(full()).output().unwrap();
         let text = err(&output);

@@ -6,7 +6,7 @@
 //!
 //! A place of the table holds one kind of op: the op, the metas of its inputs and which of them are the same value. That
 //! tells its result's meta too, so for a known kind nothing is inferred.
-use super::{context, Log, Record, Recorder, word};
+use super::{Log, Record, Recorder, context, word};
 use crate::{
     Arg, Meta, Op, Scalar, Tensor,
     error::Origin,

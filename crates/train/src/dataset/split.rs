@@ -132,7 +132,9 @@ impl Tested {
         match (s.text("test_path")?, Split::of(s)?) {
             (Some(path), None) => Ok(Tested::Apart(path.into())),
             (None, Some(split)) => Ok(Tested::Split(split)),
-            (None, None) => Err(s.missing(&["test", "test_path"], "`data.test` is missing: the share of the rows that is tested on, as 0.25 (or a rule, or `test_path`)")),
+            (None, None) => {
+                Err(s.missing(&["test", "test_path"], "`data.test` is missing: the share of the rows that is tested on, as 0.25 (or a rule, or `test_path`)"))
+            }
             (Some(_), Some(_)) => Err(s.wrong_key("test_path", "there is `test` too; say one of them")),
         }
     }

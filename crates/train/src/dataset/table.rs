@@ -87,7 +87,11 @@ impl Table {
                 Some(classes) => Learned::Class { label: None, classes },
                 None => Learned::Numbers { targets: None, scaled },
             },
-            (None, None) => return Err(s.missing(&["label", "targets"], "`data.label` is missing: the column of the class (or `targets`, the columns of numbers to be predicted)")),
+            (None, None) => {
+                return Err(
+                    s.missing(&["label", "targets"], "`data.label` is missing: the column of the class (or `targets`, the columns of numbers to be predicted)")
+                );
+            }
             (Some(_), Some(_)) => return Err(s.wrong_key("targets", "there is `label` too; say one of them")),
         };
         if scaled && matches!(learned, Learned::Class { .. }) {

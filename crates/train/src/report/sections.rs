@@ -62,7 +62,11 @@ pub fn epochs(run: &Run) -> String {
     );
     if has_valid {
         out += "<th scope=\"col\">Validation loss</th>";
-        out += if is_numbers { "<th scope=\"col\">Validation MAE</th><th scope=\"col\">Validation R²</th>" } else { "<th scope=\"col\">Validation accuracy</th>" };
+        out += if is_numbers {
+            "<th scope=\"col\">Validation MAE</th><th scope=\"col\">Validation R²</th>"
+        } else {
+            "<th scope=\"col\">Validation accuracy</th>"
+        };
     }
     out += "<th scope=\"col\">Learning rate</th></tr></thead><tbody>";
     for k in thinned(run.epochs.len(), MAX_ROWS) {

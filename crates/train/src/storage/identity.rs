@@ -35,7 +35,9 @@ impl fmt::Display for Vanished {
         }
         f.write_str(if self.replaced { "; something else stands in its place, and was left alone" } else { "" })?;
         match (&self.checkpoint, &self.now) {
-            (Some(path), Some(now)) => write!(f, "; its newest checkpoint is {}: go on with `--resume {}`, steps after it are lost", path.display(), now.display()),
+            (Some(path), Some(now)) => {
+                write!(f, "; its newest checkpoint is {}: go on with `--resume {}`, steps after it are lost", path.display(), now.display())
+            }
             _ => Ok(()),
         }
     }

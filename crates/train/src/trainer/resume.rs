@@ -54,9 +54,9 @@ where
     }
     let now = hash.finalize().to_hex().to_string();
     match &kept.data {
-        Some(before) if resumes && *before != now => Err(Failure::Input(
-            "the data are not those that the run began with: other records stand at the same places; start a new run for them".into(),
-        )),
+        Some(before) if resumes && *before != now => {
+            Err(Failure::Input("the data are not those that the run began with: other records stand at the same places; start a new run for them".into()))
+        }
         _ => {
             kept.data = Some(now);
             Ok(())
