@@ -50,7 +50,11 @@ fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().flatten() {
         let (path, target) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() { copy(&path, &target) } else { drop(fs::copy(&path, &target).unwrap()) }
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::copy(&path, &target).unwrap();
+        }
     }
 }
 /// Without the value at a place: out of an object or a list.
