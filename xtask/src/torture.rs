@@ -1,4 +1,4 @@
-//! `cargo xtask torture disk|files|kill|cost|threads|python|keys`: what a run survives. Each part prints one line per claim and ends with exit
+//! `cargo xtask torture disk|files|kill|cost|threads|python|keys|steps|readers`: what a run survives. Each part prints one line per claim and ends with exit
 //! code 1 if one does not hold; with `--json` it prints one document. A part that this machine cannot do is said to be
 //! skipped, with the reason.
 mod cost;
@@ -9,8 +9,10 @@ mod kill;
 mod matrix;
 mod program;
 mod python;
+mod readers;
 mod rot;
 mod signals;
+mod steps;
 mod subject;
 mod threads;
 
@@ -40,6 +42,10 @@ enum Part {
     Python(python::Options),
     /// Every key of every description wrong, one at a time
     Keys(keys::Options),
+    /// Panics and errors at every write, read and op inside steps, and in a backend
+    Steps(steps::Options),
+    /// Readers get one version of the weights while another thread loads
+    Readers(readers::Options),
 }
 
 /// One claim, and what was seen.
@@ -130,6 +136,8 @@ pub fn run(options: &Options) -> Exit {
         Part::Threads(options) => threads::run(options),
         Part::Python(options) => python::run(options),
         Part::Keys(options) => keys::run(options),
+        Part::Steps(options) => steps::run(options),
+        Part::Readers(options) => readers::run(options),
     }
 }
 

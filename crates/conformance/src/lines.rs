@@ -59,17 +59,22 @@ fn grown(t: &Tensor, axis: isize) -> Tensor {
 pub fn of_entry(entry: &Entry, device: Device, lines: &mut Lines) {
     let dtype = if entry.dtypes.contains(&DType::F32) { DType::F32 } else { *entry.dtypes.first().unwrap_or(&DType::F32) };
     let random = Random::new(11);
-    let right: Vec<Tensor> =
-        entry.inputs.iter().enumerate().map(|(k, i)| lay(&i.draw(dtype, &mut random.part(k as u64)), "dense", device)).collect();
+    let right: Vec<Tensor> = entry
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(k, i)| lay(&i.draw(dtype, &mut random.part(k as u64)), "dense", device))
+        .map(|t| if entry.order > 0 && t.dtype().is_ok_and(DType::is_float) { t.tracked() } else { t })
+        .collect();
     let mut seen = |case: &str, outputs: Vec<Tensor>| {
         for y in &outputs {
             if let Err(e) = download(y) {
                 lines.look(&entry.name, case, &e);
             }
-            if entry.order > 0 && y.is_tracked() {
-                if let Err(e) = y.backward() {
-                    lines.look(&entry.name, &format!("{case}, backward"), &e);
-                }
+            if y.is_tracked()
+                && let Err(e) = y.sum(..).backward()
+            {
+                lines.look(&entry.name, &format!("{case}, backward"), &e);
             }
         }
     };
@@ -79,7 +84,8 @@ pub fn of_entry(entry: &Entry, device: Device, lines: &mut Lines) {
         }
         for (case, wrong) in WRONG {
             for which in 0..=right.len() {
-                let x: Vec<Tensor> = right.iter().enumerate().map(|(k, t)| if which == k || which == right.len() { wrong(t, k, device) } else { t.clone() }).collect();
+                let x: Vec<Tensor> =
+                    right.iter().enumerate().map(|(k, t)| if which == k || which == right.len() { wrong(t, k, device) } else { t.clone() }).collect();
                 // What cannot be made so is no call of the function.
                 if x.iter().all(|t| t.error().is_none()) {
                     seen(case, entry.function.call(&x));

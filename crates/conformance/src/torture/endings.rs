@@ -62,7 +62,7 @@ fn beside(asked: &Mutex<Asked>, device: Device, cell: &Cell, ready: &Tensor, pen
         ("item of a pending sum", Box::new(|| pending.sum(..).item::<f32>().map(drop))),
         ("eval", Box::new(|| pending.eval())),
         ("read_later", Box::new(|| pending.read_later::<f32>()?.wait().map(drop))),
-        ("display", Box::new(|| Ok(drop(format!("{pending} {ready:?}"))))),
+        ("display", Box::new(|| Ok(()).inspect(|()| drop(format!("{pending} {ready:?}"))))),
         ("allclose", Box::new(|| ready.allclose(&ones(), 1e-3, 1e-3).map(drop))),
         ("Cell::read", Box::new(|| cell.read().to_vec::<f32>().map(drop))),
         ("Cell::get", Box::new(|| cell.get().to_vec::<f32>().map(drop))),
@@ -81,12 +81,12 @@ fn beside(asked: &Mutex<Asked>, device: Device, cell: &Cell, ready: &Tensor, pen
         ("Rng", Box::new(|| Rng::new_on(1, 0, device)?.uniform([3], DType::F32).to_vec::<f32>().map(drop))),
         ("flush", Box::new(flush)),
         ("synchronize", Box::new(move || device.synchronize())),
-        ("memory", Box::new(move || Ok(drop((device.memory(), device.pool().trim()))))),
+        ("memory", Box::new(move || Ok(()).inspect(|()| drop((device.memory(), device.pool().trim()))))),
         ("scoped", Box::new(move || device.scoped(|| Tensor::zeros([2, 2]).matmul(Tensor::ones([2, 2])).eval()))),
         ("with_eager", Box::new(|| adamant_core::with_eager(true, || (ready * 2.0f32).eval()))),
         ("with_window", Box::new(|| adamant_core::with_window(1, || (ready * 2.0f32).eval()))),
-        ("scope", Box::new(|| Ok(drop((adamant_core::scope::enter("layer"), adamant_core::scope::current()))))),
-        ("stats", Box::new(|| Ok(drop(adamant_core::schedule::take_stats())))),
+        ("scope", Box::new(|| Ok(()).inspect(|()| drop((adamant_core::scope::enter("layer"), adamant_core::scope::current()))))),
+        ("stats", Box::new(|| Ok(()).inspect(|()| drop(format!("{:?}", adamant_core::schedule::take_stats()))))),
     ];
     for (name, ask) in asks {
         note(asked, name, ask);
@@ -106,7 +106,11 @@ pub fn run(device: Device, first: First) -> Result<Asked> {
             (x.clone(), &x * 2.0f32)
         };
         let arm = |ask: Ask| LAST.with(|last| last.borrow_mut().0 = Some((ask, asked)));
-        let touch = || if first == First::Programs { LAST.with(|_| ()) };
+        let touch = || {
+            if first == First::Programs {
+                LAST.with(|_| ())
+            }
+        };
         touch();
         let (ready, pending) = make();
         if first != First::Some {

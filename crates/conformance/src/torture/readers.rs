@@ -39,9 +39,7 @@ impl Model {
 fn load(model: &Model, device: Device, version: usize) -> Result<()> {
     match version % 4 {
         // A state dict: host data, ready to be read.
-        0 => step(|| {
-            model.cells.iter().try_for_each(|c| c.set(&Tensor::from_vec_on(vec![version as f32; c.meta().shape.elements()], c.meta().shape, device)))
-        }),
+        0 => step(|| model.cells.iter().try_for_each(|c| c.set(&Tensor::from_vec_on(vec![version as f32; c.meta().shape.elements()], c.meta().shape, device)))),
         // An optimizer: computed when the step commits, where the old values lie.
         1 => step(|| model.cells.iter().try_for_each(|c| c.set(&(c.read() + 1.0f32)))),
         2 => (model.add)(),

@@ -121,7 +121,9 @@ impl Tensor {
                 most if most > size => ErrorKind::Index { index: i64::try_from(most).unwrap_or(i64::MAX), bound: size, position: None },
                 _ => ErrorKind::Argument(format!("{start}..{end} ends before it begins")),
             };
-            return Tensor::failed(crate::Error::new("slice", kind).hint(format!("axis {axis} has {size} elements; {start}..{end} was asked for, whose end is left out")));
+            return Tensor::failed(
+                crate::Error::new("slice", kind).hint(format!("axis {axis} has {size} elements; {start}..{end} was asked for, whose end is left out")),
+            );
         }
         let len = (end - start).div_ceil(step);
         if len == shape[axis] && step == 1 {
