@@ -18,6 +18,8 @@ pub(super) struct AllFinite;
 const PART: usize = 1 << 17;
 /// Elements between two looks at whether another part has found one.
 const STRETCH: usize = 1 << 13;
+/// Elements that are looked at side by side.
+const LANES: usize = 64;
 
 impl CpuKernel for AllFinite {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
@@ -61,7 +63,7 @@ fn search<T: Word>(threads: &Threads, isa: Isa, words: &[T], mask: T) -> bool {
     !found.into_inner()
 }
 /// Bits of an element.
-trait Word: Copy + PartialEq + BitAnd<Output = Self> + Send + Sync {}
+trait Word: Copy + Default + Ord + BitAnd<Output = Self> + Send + Sync {}
 impl Word for u16 {}
 impl Word for u32 {}
 impl Word for u64 {}
@@ -74,8 +76,15 @@ impl<T: Word> Kernel for Any<'_, T> {
     type Output = bool;
     #[inline(always)]
     fn run<S: Simd>(self) -> bool {
-        // Without a way out in between: the compiler makes vectors of it.
-        self.words.iter().fold(false, |any, word| any | (*word & self.mask == self.mask))
+        // The largest exponent of each lane: no way out in between, so that the compiler makes vectors of it.
+        let mut most = [T::default(); LANES];
+        let (blocks, rest) = self.words.as_chunks::<LANES>();
+        for block in blocks {
+            for (most, word) in most.iter_mut().zip(block) {
+                *most = (*most).max(*word & self.mask);
+            }
+        }
+        most.iter().any(|m| *m == self.mask) || rest.iter().any(|w| *w & self.mask == self.mask)
     }
 }
 
