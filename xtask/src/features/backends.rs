@@ -65,7 +65,7 @@ pub const ROWS: &[Row] = &[
     Row {
         id: "S4.48",
         target: "`adamant info` lists what is compiled in and what was found, and the reason if not",
-        cost: Cost::Cheap,
+        cost: Cost::Long,
         check: told,
         plants: &[],
     },

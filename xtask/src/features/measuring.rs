@@ -40,7 +40,7 @@ pub const ROWS: &[Row] = &[
     Row {
         id: "S2.32",
         target: "adamant bench DESCRIPTION --report bundle.json: machine, versions and all numbers of a user's workflow in one file",
-        cost: Cost::Cheap,
+        cost: Cost::Long,
         check: bundle,
         plants: &[
             plant("a file without its samples", "all numbers"),

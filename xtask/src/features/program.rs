@@ -28,7 +28,7 @@ pub const ROWS: &[Row] = &[
     Row {
         id: "S0.28",
         target: "the most that a process ever held while it trained: 12, 16 and 60 MB for 10K, 100K and 1M parameters; a batch of 64 at most 20 MB more",
-        cost: Cost::Cheap,
+        cost: Cost::Long,
         check: memory,
         plants: &[plant("a net of twice the width", "the sizes of the row"), plant("a run that held 30 MB for a moment", "10K parameters")],
     },
@@ -62,7 +62,7 @@ pub const ROWS: &[Row] = &[
     Row {
         id: "S3.26",
         target: "the preset memory-constrained (64 features, 2 layers) trains with 40 MB resident at most, and under a ulimit -v",
-        cost: Cost::Cheap,
+        cost: Cost::Long,
         check: constrained,
         plants: &[plant("a model of 512 features", "40 MB at most"), plant("a limit of 20 MB of addresses", "it trains under the limit")],
     },
@@ -70,14 +70,14 @@ pub const ROWS: &[Row] = &[
     Row {
         id: "B0.07",
         target: "train, test (eval), benchmark (bench), info and config create|validate, with --resume and --json; a description that is created trains",
-        cost: Cost::Cheap,
+        cost: Cost::Long,
         check: verbs,
         plants: &[],
     },
     Row {
         id: "B0.11",
         target: "`adamant report` makes one HTML page, to be opened offline, with curves, the architecture, the features, and a dashboard of figures, all from the run's own files",
-        cost: Cost::Cheap,
+        cost: Cost::Long,
         check: report,
         plants: &[
             plant("a page without the last loss", "curves"),

@@ -22,14 +22,14 @@ pub const ROWS: &[Row] = &[
     Row {
         id: "S1.57",
         target: "xtask flame writes an SVG with kernels by name, folded stacks and a Chrome trace; programs keep symbols for perf",
-        cost: Cost::Cheap,
+        cost: Cost::Long,
         check: flame,
         plants: &[],
     },
     Row {
         id: "S2.19",
         target: "adamant --profile tells args, parse, shape, plan and run, which alone are at least 98 % of the wall clock, and that is the clock of who started it",
-        cost: Cost::Cheap,
+        cost: Cost::Long,
         check: verbs,
         plants: &[
             plant("a tenth of the run that is in no phase", "the five phases alone are 98 % of the wall clock"),
