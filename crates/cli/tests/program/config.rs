@@ -235,3 +235,27 @@ fn a_summary_that_the_help_promises() {
     }
     assert_eq!(adamant(folder.path(), &["help", "nothing"]).status.code(), Some(2));
 }
+#[test]
+fn a_table_that_is_described_by_hand() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows: String = (0..60).map(|k| format!("{};{},5;{}\n", k % 3 * 10 + k % 4, k % 7, ["oak", "elm", "ash"][k % 3])).collect();
+    fs::write(folder.path().join("trees.csv"), format!("w;h;species\n{rows}")).unwrap();
+    let made = adamant(folder.path(), &["config", "create", "table", "trees.csv", "trees.toml"]);
+    assert_eq!((made.status.code(), out(&made).trim()), (Some(0), "trees.toml"), "{}", err(&made));
+    let text = fs::read_to_string(folder.path().join("trees.toml")).unwrap();
+    assert!(text.lines().count() <= 25 && text.contains("label = \"species\"") && text.contains("adamant train trees.toml"), "{text}");
+    let trained = adamant(folder.path(), &["train", "trees.toml", "--quiet", "--run", "run", "--set", "epochs=60", "--set", "optimizer.lr=0.1"]);
+    assert_eq!(trained.status.code(), Some(0), "{}", err(&trained));
+    // New rows by the names of their columns, in another order; one that is no number is named.
+    fs::write(folder.path().join("new.csv"), "h,w\n3.5,1\n3.5,11\n3.5,21\n").unwrap();
+    let asked = adamant(folder.path(), &["predict", "run", "new.csv"]);
+    let classes: Vec<String> = out(&asked).lines().map(|l| l.split_whitespace().nth(1).unwrap_or_default().to_string()).collect();
+    assert_eq!(classes, ["oak", "elm", "ash"], "{}{}", out(&asked), err(&asked));
+    fs::write(folder.path().join("bad.csv"), "w,h\n1,2\n1,nan\n").unwrap();
+    let bad = adamant(folder.path(), &["predict", "run", "bad.csv"]);
+    assert!(bad.status.code() == Some(4) && err(&bad).contains("row 2 (line 3), column `h`: nan"), "{}", err(&bad));
+    fs::write(folder.path().join("less.csv"), "w,species\n1,oak\n").unwrap();
+    let less = adamant(folder.path(), &["predict", "run", "less.csv"]);
+    assert!(less.status.code() == Some(4) && err(&less).contains("column `h` is missing"), "{}", err(&less));
+    assert_eq!(adamant(folder.path(), &["config", "create", "text", "a.toml", "b.toml"]).status.code(), Some(2));
+}

@@ -106,6 +106,8 @@ impl Stage {
         let rows = |separator: &str, end: &str| (0..60).map(|k| format!("{}.5{separator}{k}{separator}{}{end}", k * 7 % 13, k % 3)).collect::<String>();
         put("plain.csv", rows(",", "\n").as_bytes())?;
         put("points.csv", rows(",", "\n").as_bytes())?;
+        // Never mutated: what a run is asked whose own files are.
+        put("asked.csv", rows(",", "\n").as_bytes())?;
         put("header.csv", ("width,height,kind\r\n".to_string() + &rows(",", "\r\n")).as_bytes())?;
         put("semicolon.csv", ("a;b;c\n".to_string() + &rows(";", "\n").replace('.', ",")).as_bytes())?;
         put("spaces.csv", rows("  ", "\n").as_bytes())?;
@@ -326,7 +328,7 @@ fn inputs(path: &Path) -> Result<(), String> {
 fn asked(run: &Path, inputs: Option<&Path>) -> Result<(), String> {
     let trained = Trained::open(run).map_err(text_of)?;
     let kept: Option<Arc<Columns>> = trained.columns.clone();
-    let own = run.parent().ok_or("no folder")?.join("header.csv");
+    let own = run.parent().ok_or("no folder")?.join("asked.csv");
     let inputs = trained.inputs(inputs.unwrap_or(&own)).map_err(text_of)?;
     for batch in inputs.batches(32) {
         let (_, x) = batch.map_err(text_of)?;
