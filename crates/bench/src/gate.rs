@@ -21,7 +21,7 @@
 //! the processes' spread is, and far fewer where the spread is small beside the allowance, because then `θ = 0` is far
 //! from `δ`. What it cannot know: a difference that every process of one side has and that is none of its source, as
 //! the place of a program's own pages in memory, which live longer than its processes.
-use crate::stats::walsh::Walsh;
+use crate::stats::{student_quantile, walsh::Walsh};
 use serde::{Deserialize, Serialize};
 
 /// The chance that a gate of programs that just keep to the allowance calls one of its workloads slower.
@@ -67,13 +67,13 @@ pub struct Gated {
     pub at_least: Option<f64>,
     /// and below this, as sure as a pass must be
     pub at_most: Option<f64>,
-    /// the smallest slowdown, as a share, that samples of this spread call slower with a chance of 95 %; nothing where they
-    /// would call none so
+    /// the smallest slowdown, as a share, that rounds of this spread call slower with a chance of 95 %, if the gate takes all
+    /// that it may; nothing where they are too few to have a spread
     pub smallest_seen: Option<f64>,
 }
 impl Gated {
-    /// From bounds of the ratio, and from its standard error in logarithms.
-    fn by_bounds(allowance: f64, middle: f64, [low, high]: [f64; 2], error: f64) -> Gated {
+    /// From bounds of the change, and from how far above the allowance it is found, all in logarithms.
+    fn by_bounds(allowance: f64, [low, high]: [f64; 2], found: f64) -> Gated {
         let limit = allowance.ln_1p();
         let decision = match (low > limit, high <= limit) {
             (true, _) => Decision::Slower,
@@ -81,13 +81,13 @@ impl Gated {
             _ => Decision::Undecided,
         };
         let bound = |x: f64| Some(x.exp()).filter(|x| x.is_finite() && *x > 0.0);
-        let seen = limit + (middle - low) + POWER * error;
-        Gated { allowance, decision, at_least: bound(low), at_most: bound(high), smallest_seen: Some(seen.exp_m1()).filter(|x| x.is_finite()) }
+        let smallest_seen = Some((limit + found).exp_m1()).filter(|x| x.is_finite());
+        Gated { allowance, decision, at_least: bound(low), at_most: bound(high), smallest_seen }
     }
     /// From a ratio and its 95 % interval alone, as two records have them.
     pub fn of_interval(allowance: f64, ratio: f64, [low, high]: [f64; 2]) -> Gated {
         let [middle, low, high] = [ratio, low, high].map(f64::ln);
-        Gated::by_bounds(allowance, middle, [low, high], (high - low) / 2.0 / HALF)
+        Gated::by_bounds(allowance, [low, high], (middle - low) + POWER * (high - low) / 2.0 / HALF)
     }
 }
 
@@ -121,7 +121,11 @@ impl Looks {
         let (low, _) = walsh.interval(self.alarm);
         let (_, high) = walsh.interval(self.miss);
         let (from, to) = walsh.interval(0.025);
-        Gated::by_bounds(allowance, walsh.centre(), [low, high], (to - from) / 2.0 / HALF)
+        // A gate that passes early would have gone on beside a slowdown: the standard error of all rounds is what counts.
+        let all = self.rounds() as f64;
+        let error = (to - from) / 2.0 / HALF * (processes.len() as f64 / all).sqrt();
+        let found = (student_quantile(2.0 * self.alarm, all - 1.0) + POWER) * error;
+        Gated::by_bounds(allowance, [low, high], found)
     }
 }
 

@@ -197,6 +197,10 @@ fn a_gate_that_does_not_say_what_it_would_have_seen() {
         let slower: Vec<f64> = spread(sigma).iter().map(|x| x + gated.smallest_seen.unwrap().ln_1p()).collect();
         assert_eq!(looks.decide(&slower, 0.05).decision, Decision::Slower);
     }
+    // One that passes at its first look says it too, and says the same of the same spread.
+    let early = looks.decide(&spread(0.005)[..8], 0.05);
+    assert_eq!(early.decision, Decision::Passed);
+    assert!((0.05..0.07).contains(&early.smallest_seen.unwrap()), "{early:?}");
     // Of three rounds nothing is called slower, and that is said too.
     let few = looks.decide(&[0.0; 3], 0.05);
     assert_eq!((few.decision, few.smallest_seen, few.at_least, few.at_most), (Decision::Undecided, None, None, None));
