@@ -135,7 +135,9 @@ mod tests {
     #[test]
     fn a_summary_that_does_not_follow_from_the_runs() {
         let mut tracker = Tracker::default();
-        (1..30u64).for_each(|n| tracker.track("work", || drop(std::hint::black_box((0..n * 1000).fold(0u64, |x, k| x ^ k.rotate_left(7))))));
+        for n in 1..30u64 {
+            tracker.track("work", || std::hint::black_box((0..n * 1000).fold(0u64, |x, k| x ^ k.rotate_left(7))));
+        }
         let times = tracker.ns["work"].clone();
         let n = times.len() as f64;
         let mean = times.iter().sum::<f64>() / n;
