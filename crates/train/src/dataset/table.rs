@@ -88,9 +88,10 @@ impl Table {
                 None => Learned::Numbers { targets: None, scaled },
             },
             (None, None) => {
-                return Err(
-                    s.missing(&["label", "targets"], "`data.label` is missing: the column of the class (or `targets`, the columns of numbers to be predicted)")
-                );
+                return Err(s.missing(
+                    &["label", "targets"],
+                    "`data.label` is missing: the column of the class (or `targets`, the columns of numbers to be predicted)",
+                ));
             }
             (Some(_), Some(_)) => return Err(s.wrong_key("targets", "there is `label` too; say one of them")),
         };
