@@ -81,7 +81,13 @@ fn beside(asked: &Mutex<Asked>, device: Device, cell: &Cell, ready: &Tensor, pen
         ("Rng", Box::new(|| Rng::new_on(1, 0, device)?.uniform([3], DType::F32).to_vec::<f32>().map(drop))),
         ("flush", Box::new(flush)),
         ("synchronize", Box::new(move || device.synchronize())),
-        ("memory", Box::new(move || Ok(()).inspect(|()| drop((device.memory(), device.pool().trim()))))),
+        (
+            "memory",
+            Box::new(move || {
+                let _ = (device.memory(), device.pool().trim());
+                Ok(())
+            }),
+        ),
         ("scoped", Box::new(move || device.scoped(|| Tensor::zeros([2, 2]).matmul(Tensor::ones([2, 2])).eval()))),
         ("with_eager", Box::new(|| adamant_core::with_eager(true, || (ready * 2.0f32).eval()))),
         ("with_window", Box::new(|| adamant_core::with_window(1, || (ready * 2.0f32).eval()))),
