@@ -124,7 +124,7 @@ mod tests {
         let summary = tracker.summary();
         let near = |got: f64, want: f64| assert!((got - want).abs() <= 1e-6 * want.max(1.0), "{got} instead of {want}");
         let few = summary["few"];
-        [(few.mean_ns, 1300.0), (few.std_ns, 1535.008_143_300_9), (few.median_ns, 750.0), (few.min_ns, 250.0), (few.max_ns, 4000.0)]
+        [(few.mean_ns, 1300.0), (few.std_ns, 1_535.008_143_300_9), (few.median_ns, 750.0), (few.min_ns, 250.0), (few.max_ns, 4000.0)]
             .iter()
             .for_each(|(got, want)| near(*got, *want));
         // Of one time there is no spread, and a clock that did not tick took no negative one.

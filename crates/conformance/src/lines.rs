@@ -49,9 +49,13 @@ const WRONG: &[Wrong] = &[
     ("f32", |t, _, _| t.cast(DType::F32)),
     ("f64", |t, _, _| t.cast(DType::F64)),
     ("another device", |t, _, _| t.to(Device::reference())),
-    ("negative", |t, _, _| if t.dtype().is_ok_and(|d| d == DType::Bool) { t.clone() } else { t * 0 - 3 }),
-    ("large", |t, _, _| if t.dtype().is_ok_and(|d| d == DType::Bool) { t.clone() } else { t * 0 + 77 }),
+    ("negative", |t, _, _| if t.dtype().is_ok_and(|d| d == DType::Bool) { t.clone() } else { filled(t, -3) }),
+    ("large", |t, _, _| if t.dtype().is_ok_and(|d| d == DType::Bool) { t.clone() } else { filled(t, 77) }),
 ];
+/// The same shape and dtype, all of it this number.
+fn filled(t: &Tensor, value: i64) -> Tensor {
+    t.zeros_like() + value
+}
 fn grown(t: &Tensor, axis: isize) -> Tensor {
     if t.rank() == 0 { t.unsqueeze(0).broadcast_to([3]) } else { Tensor::cat(&[t.clone(), t.clone()], axis) }
 }

@@ -342,7 +342,7 @@ mod tests {
             ("x".repeat(5000), "line_bytes"),
             ("x".repeat(2000), "field_bytes"),
             ("1,".repeat(60), "`fields`"),
-            ("\"\n".repeat(1) + &"a\n".repeat(3000), "line_bytes"),
+            ("\"\n".to_string() + &"a\n".repeat(3000), "line_bytes"),
         ] {
             let error = records(format!("1,2\n{bytes}").as_bytes(), Delimiter::Byte(b','), None, limits).unwrap_err();
             assert!(error.contains(says) && error.starts_with("line 2"), "{error}");

@@ -37,11 +37,14 @@ impl DataStrategy {
     /// ```
     pub fn with_memory(len: usize, bytes: u64, free: u64) -> DataStrategy {
         let room = if len <= HELD { free / 2 } else { free / 4 };
-        match len {
-            _ if bytes <= room => DataStrategy::InMemory,
-            0..=BATCHED => DataStrategy::Batched,
-            0..=STREAMED => DataStrategy::Streaming,
-            _ => DataStrategy::Distributed,
+        if bytes <= room {
+            DataStrategy::InMemory
+        } else if len <= BATCHED {
+            DataStrategy::Batched
+        } else if len <= STREAMED {
+            DataStrategy::Streaming
+        } else {
+            DataStrategy::Distributed
         }
     }
 }

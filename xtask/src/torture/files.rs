@@ -116,6 +116,7 @@ fn child(options: &Options, from: u64) -> Exit {
 }
 fn plant(fault: Plant) {
     match fault {
+        #[expect(clippy::panic, reason = "the fault that is planted")]
         Plant::Panic => std::panic::panic_any("a planted panic".to_string()),
         Plant::Abort => std::process::abort(),
         Plant::Hang => loop {

@@ -84,7 +84,7 @@ impl<T: Word> Kernel for Any<'_, T> {
                 *most = (*most).max(*word & self.mask);
             }
         }
-        most.iter().any(|m| *m == self.mask) || rest.iter().any(|w| *w & self.mask == self.mask)
+        most.contains(&self.mask) || rest.iter().any(|w| *w & self.mask == self.mask)
     }
 }
 
