@@ -66,7 +66,8 @@ fn parts(text: &str) -> (String, String) {
         // Without any argument it is the help that is written.
         _ => "a verb is missing".to_string(),
     };
-    (message, parts.filter(|p| !p.starts_with("For more information")).collect::<Vec<_>>().join("; "))
+    let help = parts.filter(|p| !p.starts_with("For more information")).collect::<Vec<_>>().join("; ");
+    (message, if help.is_empty() { "`adamant help` lists the verbs, `adamant help VERB` what one takes".into() } else { help })
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ fn percentiles_that_do_not_rise_or_a_model_that_is_not_timed() {
 fn a_report_that_is_no_record_or_lacks_a_line() {
     let folder = folder();
     let file = folder.path().join("deep/bundle.json");
+    std::fs::create_dir(folder.path().join("deep")).unwrap();
     // The second takes the place of the first: a bundle is one document.
     for (arguments, names) in [
         (

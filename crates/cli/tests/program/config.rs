@@ -177,8 +177,8 @@ fn a_file_that_is_no_description() {
         ("nul.toml", "nul.toml:2: "),
         ("latin.toml", "is no UTF-8"),
         ("twice.toml", "twice.toml:3: duplicate key in `seed = 2`"),
-        ("date.toml", "date.toml:16: `optimizer.lr`: 1979-05-27 is a date"),
-        ("red.toml", "red.toml:15: `optimizer.kind`: there is no `\\u{1b}[31myyy"),
+        ("date.toml", "date.toml:15: `optimizer.lr`: 1979-05-27 is a date"),
+        ("red.toml", "red.toml:14: `optimizer.kind`: there is no `\\u{1b}[31myyy"),
         ("folder.toml", "folder.toml: a folder"),
     ] {
         for verb in [&["config", "validate"][..], &["summary"], &["train"]] {
@@ -247,14 +247,14 @@ fn a_table_that_is_described_by_hand() {
     let trained = adamant(folder.path(), &["train", "trees.toml", "--quiet", "--run", "run", "--set", "epochs=60", "--set", "optimizer.lr=0.1"]);
     assert_eq!(trained.status.code(), Some(0), "{}", err(&trained));
     // New rows by the names of their columns, in another order; one that is no number is named.
-    fs::write(folder.path().join("new.csv"), "h,w\n3.5,1\n3.5,11\n3.5,21\n").unwrap();
+    fs::write(folder.path().join("new.csv"), "h;w\n3,5;1\n3,5;11\n3,5;21\n").unwrap();
     let asked = adamant(folder.path(), &["predict", "run", "new.csv"]);
     let classes: Vec<String> = out(&asked).lines().map(|l| l.split_whitespace().nth(1).unwrap_or_default().to_string()).collect();
     assert_eq!(classes, ["oak", "elm", "ash"], "{}{}", out(&asked), err(&asked));
-    fs::write(folder.path().join("bad.csv"), "w,h\n1,2\n1,nan\n").unwrap();
+    fs::write(folder.path().join("bad.csv"), "w;h\n1;2\n1;nan\n").unwrap();
     let bad = adamant(folder.path(), &["predict", "run", "bad.csv"]);
     assert!(bad.status.code() == Some(4) && err(&bad).contains("row 2 (line 3), column `h`: nan"), "{}", err(&bad));
-    fs::write(folder.path().join("less.csv"), "w,species\n1,oak\n").unwrap();
+    fs::write(folder.path().join("less.csv"), "w;species\n1;oak\n").unwrap();
     let less = adamant(folder.path(), &["predict", "run", "less.csv"]);
     assert!(less.status.code() == Some(4) && err(&less).contains("column `h` is missing"), "{}", err(&less));
     assert_eq!(adamant(folder.path(), &["config", "create", "text", "a.toml", "b.toml"]).status.code(), Some(2));

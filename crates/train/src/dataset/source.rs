@@ -180,9 +180,12 @@ pub(super) fn scale(s: &Section<'_>, mean: bool, std: bool) -> Result<Scale, Fai
     }
     Ok(scale)
 }
+/// The most classes that data may have: each is given a name.
+pub(super) const MOST_CLASSES: usize = 1 << 20;
 /// `classes`: how many there are, or their names.
 pub(super) fn class_names(s: &Section<'_>) -> Result<Option<Vec<String>>, Failure> {
-    let names = if s.is_int("classes") { s.size("classes")?.map(|n| (0..n.min(1 << 20)).map(|k| k.to_string()).collect()) } else { s.texts("classes")? };
+    let names =
+        if s.is_int("classes") { s.size_in("classes", 1..=MOST_CLASSES)?.map(|n| (0..n).map(|k| k.to_string()).collect()) } else { s.texts("classes")? };
     match names {
         Some(names) if names.is_empty() => Err(s.wrong_key("classes", "at least one is needed")),
         names => Ok(names),

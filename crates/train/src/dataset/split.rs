@@ -34,6 +34,10 @@ impl Split {
                 return Err(rule.wrong_key("fold", format!("of {folds} folds, one from 0 to {} is tested on; there are at least 2", folds.saturating_sub(1))));
             }
             Split::Fold { folds, fold, seed: rule.size("seed")?.unwrap_or(0) as u64 }
+        } else if !["modulo", "equals", "divide"].iter().any(|key| rule.has(key)) {
+            return Err(
+                rule.missing(&["share", "modulo", "folds"], "`data.test` says neither a `share`, as 0.25, nor a rule (`modulo` and `equals`) nor `folds`")
+            );
         } else {
             let divide = rule.size("divide")?.unwrap_or(1);
             let modulo = rule.need("modulo", rule.size("modulo")?)?;

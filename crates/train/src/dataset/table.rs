@@ -2,6 +2,7 @@
 //! part that are left when the validation part is held out, and kept with the run.
 use super::{
     Reading,
+    source::MOST_CLASSES,
     source::{Read, scale},
     split::{self, Tested},
 };
@@ -58,14 +59,7 @@ impl Table {
     pub fn of(s: &Section<'_>) -> Result<Table, Failure> {
         let path = s.need("path", s.text("path")?)?.into();
         let target_path: Option<PathBuf> = s.text("target_path")?.map(PathBuf::from);
-        let classes = if s.is_int("classes") {
-            match s.need("classes", s.size("classes")?)? {
-                0 => return Err(s.wrong_key("classes", "at least one is needed")),
-                count => Some(Classes::Count(count)),
-            }
-        } else {
-            s.texts("classes")?.map(Classes::Named)
-        };
+        let classes = if s.is_int("classes") { s.size_in("classes", 1..=MOST_CLASSES)?.map(Classes::Count) } else { s.texts("classes")?.map(Classes::Named) };
         if let Some(Classes::Named(names)) = &classes
             && (names.is_empty() || names.iter().enumerate().any(|(k, n)| names[..k].contains(n)))
         {

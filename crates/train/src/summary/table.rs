@@ -20,7 +20,7 @@ pub struct Style {
 const COLUMNS: [(&str, usize); 8] =
     [("Layer", 0), ("Input", 4), ("Output", 2), ("Parameters", 1), ("FLOPs", 3), ("Moved", 6), ("FLOP/B", 7), ("Kept for backward", 5)];
 /// A layer's name is cut to this before a column is left out, and to less only where no column is left.
-const NAME: usize = 24;
+const NAME: usize = 22;
 const SHORTEST: usize = 4;
 
 impl Summary {
