@@ -287,6 +287,7 @@ pub fn entries() -> Vec<Entry> {
 pub const EXCLUDED: &[(&str, &str)] = &[
     ("failed error ok try_meta shape dims dtype device rank is_tracked tracked detach", "accessors of a handle: no op"),
     ("apply apply_many unary binary binary_reversed", "the general doors, through which every entry goes"),
+    ("shape_only", "a shape without a value: to read it is an error, and every entry reads"),
     ("from_vec from_vec_on from_slice from_iter scalar from_nested from_literal from_literal_as", "adopt host data; every entry's inputs are made by them"),
     ("from_ndarray to_ndarray into_ndarray", "adopt and read host data in the arrays of another crate (feature `ndarray`)"),
     ("full_on zeros_on ones_on eye_on arange_on", "the forms with a device of functions that have an entry"),
@@ -306,6 +307,7 @@ pub const WITHOUT_RULE: &[(&str, &str)] = &[
     ("const, iota, randombits", "nothing flows into them"),
     ("bitcast, argreduce(max), argreduce(min)", "they give bits and indices"),
     ("stopgrad", "it stops gradients"),
+    ("adamant.all_finite", "it gives true or false"),
     ("transfer, collective", "tested by the fuzzer, whose graphs have several devices and ranks"),
     (
         "adamant.cross_entropy_with_backward",

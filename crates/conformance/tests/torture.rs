@@ -1,11 +1,10 @@
-//! A slice of `cargo xtask torture steps|readers`, and that its judges can fail.
+//! A slice of `cargo xtask torture steps`, and that its judge can fail.
 use adamant_conformance::{
     lines, plain,
     registry::entries,
     torture::{
         broken,
         endings::{self, First},
-        readers,
         steps::{self, Judge},
     },
 };
@@ -32,24 +31,12 @@ fn the_judge_of_steps_overlooks_writes_that_stay() {
     }
 }
 #[test]
-fn a_request_computes_with_two_versions() {
-    for device in devices() {
-        let seen = readers::run(device, 8, 1600, true).unwrap();
-        assert!(seen.requests == 1600 && seen.mixed == 0 && seen.failed == 0 && seen.versions > 10, "{device}: {seen:?}");
-    }
-}
-#[test]
-fn the_judge_of_readers_overlooks_mixtures() {
-    let seen = readers::run(plain::device(2048, usize::MAX), 2, 160, false).unwrap();
-    assert!(seen.mixed > 0, "{seen:?}");
-}
-#[test]
 fn a_backend_that_panics_takes_cells_or_the_device_with_it() {
     let cases: Vec<Result<bool, String>> = (0..400).map(broken::case).collect();
     let wrong: Vec<&String> = cases.iter().filter_map(|c| c.as_ref().err()).collect();
     assert!(wrong.is_empty(), "{} of 400: {:#?}", wrong.len(), &wrong[..wrong.len().min(8)]);
     let burnt = cases.iter().filter(|c| **c == Ok(true)).count();
-    assert!(burnt > 150, "only {burnt} panics were reached");
+    assert!(burnt > 100, "only {burnt} panics were reached");
 }
 #[test]
 fn what_a_thread_local_asks_for_at_its_end_ends_the_process() {

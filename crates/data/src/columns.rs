@@ -180,6 +180,9 @@ impl Columns {
     #[track_caller]
     pub fn find(&self, path: &std::path::Path, header: bool, names: &[String]) -> Result<Vec<(usize, Kind)>> {
         let kind = |c: &Column| if matches!(c.becomes, Becomes::Text { .. }) { Kind::Text } else { Kind::Number };
+        if names.is_empty() {
+            return Err(file_error("columns", path, "it holds no rows"));
+        }
         if self.header && header {
             let place = |c: &Column| match names.iter().position(|n| *n == c.name) {
                 Some(number) => Ok((number, kind(c))),
@@ -232,7 +235,10 @@ pub fn learn(frame: &Frame, column: usize, rows: impl Iterator<Item = usize> + C
     let values = good.map(|row| frame.value(row, column)).filter(|v| !is_missing(*v));
     let named = |becomes| Column { name: frame.name(column).into(), number, becomes };
     let fills = matches!(habit.missing, Missing::Mean | Missing::Median) && frame.has_missing();
-    let empty = || file_error("table", frame.path(), format!("column `{}` has no value in the training part", shown(frame.name(column))));
+    let empty = || {
+        let bad = frame.bad_rows().next().map_or_else(String::new, |(_, reason)| format!("; the first bad row: {reason}"));
+        file_error("table", frame.path(), format!("column `{}` has no value in the training part{bad}", shown(frame.name(column))))
+    };
     if kind != Kind::Number {
         let levels = frame.levels(column);
         let mut counts = vec![0usize; levels.len()];

@@ -278,9 +278,9 @@ where
 ///
 /// let rows = Rows::new(vec![1.0f32, f32::NAN, 3.0], [3])?.with_bad("x.bin".as_ref(), BTreeMap::from([(1, "NaN".to_string())]));
 /// let mut loader = DataLoader::new(Arc::new(Numbered(Arc::new(rows)))).batch_size(3).on_bad_record(Policy::Skip { at_most: 1 }).build()?;
-/// let (numbers, batch) = loader.next_batch().transpose()?.unwrap_or_default();
+/// let (numbers, batch) = loader.next_batch().transpose()?.ok_or("no batch")?;
 /// assert_eq!((numbers, batch.to_vec::<f32>()?), (vec![0, 2], vec![1.0, 3.0]));
-/// # Ok::<(), adamant_core::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Numbered<D: ?Sized>(pub Arc<D>);

@@ -240,6 +240,9 @@ fn read(file: FrameFile, options: &FrameOptions) -> std::result::Result<Frame, S
     if let Some((column, _)) = options.columns.iter().find(|(c, _)| *c >= width) {
         return Err(format!("there is no column {column} among {width}"));
     }
+    if width == 0 {
+        return Err("it holds no rows".into());
+    }
     if options.columns.is_empty() {
         return Err("no column is left to be read".into());
     }

@@ -355,6 +355,9 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
             for (name, place) in rule.hyperparameters() {
                 given.get(&name).into_iter().for_each(|v| *place = *v);
             }
+            if let Err(text) = rule.check() {
+                return Err(Error::new(rule.name(), ErrorKind::Argument(format!("the state makes no sense: {text}"))));
+            }
             rules.push(rule);
         }
         self.groups.iter_mut().zip(rules).for_each(|(group, rule)| group.rule = rule);

@@ -77,7 +77,7 @@ fn numbers_that_are_judged_as_if_they_were_classes() {
     assert!((error - first["error"].as_f64().unwrap()).abs() < 1e-12 && worst[0]["probability"].is_null());
     let html = fs::read_to_string(folder.path().join("run/report.html")).unwrap();
     for wanted in
-        ["Test R²", "Test MAE", "Test RMSE", "Predicted against true: 1", "Errors: 0", "Validation MAE", "furthest from the truth", "Mean absolute error"]
+        ["Test R²", "Test MAE", "Test RMSE", "Predicted against true: 3", "Errors: 2", "Validation MAE", "furthest from the truth", "Mean absolute error"]
     {
         assert!(html.contains(wanted), "{wanted}");
     }

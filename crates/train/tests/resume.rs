@@ -314,9 +314,7 @@ fn weights_that_cannot_be_written_and_are_trained_for() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("file"), "").unwrap();
     let at = |name: &str| place.path().join(name).display().to_string();
-    for (path, says) in
-        [(at("gone/x.safetensors"), "there is no folder"), (at(""), "is a folder; name a file"), (at("file/x.safetensors"), "there is no folder")]
-    {
+    for (path, says) in [(at("gone/x.safetensors"), "there is no such folder"), (at(""), "it names a folder"), (at("file/x.safetensors"), "is no folder")] {
         let document = document(RUN, &[&format!("weights='{path}'")]);
         let failure = Device::reference().scoped(|| Run::new(&document).train(&mut ())).unwrap_err();
         assert!(failure.to_string().contains("`weights`") && failure.to_string().contains(says), "{path}: {failure}");

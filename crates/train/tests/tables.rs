@@ -208,9 +208,10 @@ fn a_scale_that_has_seen_the_test_part_or_is_not_kept() {
     let expected = own.iter().sum::<f64>() / 30.0;
     let deviation = (own.iter().map(|v| (v - expected).powi(2)).sum::<f64>() / 30.0).sqrt();
     assert!((f64::from(mean) - expected).abs() < 1e-5 && (f64::from(std) - deviation).abs() < 1e-5, "{mean} {std}");
-    // The file has become another; the run goes on with what it knew.
+    // The file has become another: the run does not go on with it, and what it knew stays what it was.
     put(folder, "t.csv", text(100));
-    train_at(folder, &description.replace("epochs = 40", "epochs = 4"), true).unwrap();
+    let other = train_at(folder, &description.replace("epochs = 40", "epochs = 4"), true).err().unwrap();
+    assert!(other.exit_code() == 4 && other.to_string().contains("the data are not those"), "{other}");
     assert_eq!(dataset::kept_columns(&folder.join("run")).unwrap().unwrap(), kept);
     let (_, parts) = Device::reference().scoped(|| Trained::open(&folder.join("run")).unwrap().data(folder)).unwrap();
     assert_eq!(parts.columns.unwrap(), kept);

@@ -130,8 +130,8 @@ impl Drop for Layer {
 ///     a.set(&(a.read() + 10.0))?;
 ///     let tried = step(|| {
 ///         a.set(&(a.read() * 100.0))?;
-///         b.set(&(a.read() / 0.0)) // it runs at the end
-///             .and(Err(Error::new("try", ErrorKind::Argument("changed its mind".into()))))
+///         b.set(&(a.read() / 0.0))?;
+///         Err::<(), _>(Error::new("try", ErrorKind::Argument("changed its mind".into())))
 ///     });
 ///     assert!(tried.is_err());
 ///     b.set(&(b.read() + a.read()))

@@ -4,6 +4,7 @@ use crate::{
     Arg, DType, Error, ErrorKind, Meta, Op, Origin, Shape, Tensor,
     composite::loss::gather,
     op::{ArgOp, ScatterMode, WindowOp, WindowSpec},
+    record::context,
     tensor::compose::compose,
 };
 use smallvec::SmallVec;
@@ -211,6 +212,9 @@ pub fn adaptive_avg_pool(x: &Tensor, output_size: &[Option<usize>]) -> Tensor {
     if x.error().is_some() {
         return x.clone();
     }
+    if let Err(e) = context(|c| c.alive("adaptive_avg_pool")) {
+        return Tensor::failed(e);
+    }
     adaptive_avg(x, output_size).unwrap_or_else(|kind| Tensor::failed(Error::at("adaptive_avg_pool", kind, origin)))
 }
 /// The maximum of each window as in [`adaptive_avg_pool`], and its index in the flat plane, i64.
@@ -219,6 +223,9 @@ pub fn adaptive_max_pool(x: &Tensor, output_size: &[Option<usize>]) -> (Tensor, 
     let origin = Origin::here();
     if x.error().is_some() {
         return (x.clone(), x.clone());
+    }
+    if let Err(e) = context(|c| c.alive("adaptive_max_pool")) {
+        return (Tensor::failed(e.clone()), Tensor::failed(e));
     }
     adaptive_max(x, output_size, origin).unwrap_or_else(|kind| {
         let failed = Tensor::failed(Error::at("adaptive_max_pool", kind, origin));

@@ -69,6 +69,10 @@ pub(crate) fn compose<T: Failing>(op: &'static str, inputs: &[&Tensor], f: impl 
     if let Some(error) = inputs.iter().find_map(|t| t.error()) {
         return T::failing(error);
     }
+    // What the ops inside are refused for is asked once: shapes of values that failed would be looked at else.
+    if context(|c| c.alive(op)).is_err() {
+        return T::failing(Error::at(op, ErrorKind::ThreadEnding, origin));
+    }
     let guard = OriginGuard::enter(origin);
     let built = f();
     drop(guard);

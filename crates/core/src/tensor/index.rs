@@ -174,7 +174,7 @@ impl Tensor {
                 }
                 .into());
             }
-            let (n, bags, meta) = (ids.meta().shape[0], offsets.meta().shape[0], rows.meta());
+            let (n, bags, meta) = (ids.meta().shape[0], offsets.meta().shape[0], rows.try_meta()?);
             let place = Tensor::arange_on(0, n, 1, DType::I64, meta.device);
             let bag = offsets.cast(DType::I64).searchsorted(&place, true) - 1i64;
             let zeros = Tensor::zeros_on([bags, meta.shape[1]], meta.dtype, meta.device);

@@ -113,7 +113,8 @@ fn head(delimiter: Delimiter, records: &[Vec<String>], options: &CsvOptions) -> 
     let is_title = is_title(first, usual_width, &number) || (rest.len() > 1 && first.len().abs_diff(usual_width) > 1);
     let header = options.header.unwrap_or_else(|| !is_title && is_header(first, rest, &number, &is_missing));
     // Of a file with row names, the header may have one name less.
-    let short = header && first.len() + 1 == usual_width && !rest.is_empty() && first.last().is_some_and(|f| !f.is_empty());
+    let ragged = rest.iter().all(|r| r.len() == usual_width && r.last().is_some_and(String::is_empty));
+    let short = header && first.len() + 1 == usual_width && !rest.is_empty() && !ragged && first.last().is_some_and(|f| !f.is_empty());
     let ends_empty = |r: &&Vec<String>| r.len() == usual_width && r.last().is_some_and(String::is_empty);
     let trailing = !short && usual_width > 1 && (!rest.is_empty() || !header) && {
         let rows = if header || is_title { rest } else { records };
@@ -153,7 +154,8 @@ fn is_header(first: &[String], rest: &[Vec<String>], number: &dyn Fn(&str) -> bo
     if rest.is_empty() {
         return first.iter().all(|f| !number(f));
     }
-    let shift = usize::from(rest.iter().all(|r| r.len() == first.len() + 1) && !first.last().is_some_and(String::is_empty));
+    let named = rest.iter().all(|r| r.len() == first.len() + 1) && !rest.iter().all(|r| r.last().is_some_and(String::is_empty));
+    let shift = usize::from(named && !first.last().is_some_and(String::is_empty));
     let column = |k: usize| rest.iter().filter_map(move |r| r.get(k + shift)).filter(|f| !is_missing(f));
     let (mut texts, mut alien) = (0, 0);
     for (k, own) in first.iter().enumerate() {
