@@ -44,7 +44,7 @@ fn what_a_thread_local_asks_for_at_its_end_ends_the_process() {
         let asked = [First::Programs, First::Librarys, First::Some].map(|first| (first, endings::run(device, first).unwrap()));
         for (first, asked) in &asked {
             assert!(asked.panicked.is_empty(), "{device}, {first:?}: {:?}", asked.panicked);
-            assert!(asked.given + asked.refused > 1000, "{device}, {first:?}: {} given, {} refused", asked.given, asked.refused);
+            assert!(asked.given + asked.refused > 800, "{device}, {first:?}: {} given, {} refused", asked.given, asked.refused);
         }
         // The library's are gone there, and it says so.
         assert!(asked.iter().any(|(_, asked)| asked.refused > 500), "{device}: nothing was refused");

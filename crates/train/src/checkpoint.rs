@@ -250,7 +250,12 @@ fn latest_of_now(storage: &dyn Storage, folder: &Path) -> Result<Option<Option<R
 /// Why `state.json` is none of this program's: as short as it is said, for it may quote the file.
 pub(crate) fn unfit(e: &serde_json::Error) -> String {
     const LONGEST: usize = 300;
+    // What a type is called here says nothing to who has the file.
     let text = e.to_string();
+    let text = match text.split_once("struct ") {
+        Some((before, after)) => format!("{before}a table{}", after.trim_start_matches(|c: char| c.is_alphanumeric())),
+        None => text,
+    };
     let end = text.char_indices().nth(LONGEST).map_or(text.len(), |(at, _)| at);
     format!("state.json: {}{}", &text[..end], if end < text.len() { " ..." } else { "" })
 }

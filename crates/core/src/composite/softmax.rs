@@ -5,7 +5,7 @@ use super::{
     Attr, Attrs, Composite, RuleArgs, Saves,
     wide::{floats, same_dtype},
 };
-use crate::{Axis, AxisSet, ErrorKind, Meta, Result, Tensor, composite::Cotangents, op::Metas, op::ReduceOp};
+use crate::{Axis, AxisSet, ErrorKind, Meta, Result, Tensor, composite::Cotangents, op::Metas, op::ReduceOp, tensor::compose::compose};
 use smallvec::smallvec;
 
 /// `exp(x) / sum(exp(x))` along the axis.
@@ -179,15 +179,11 @@ impl Tensor {
 /// Applies `f` along a resolved axis; a scalar has the axes 0 and -1, as in PyTorch.
 #[track_caller]
 fn along(x: &Tensor, op: &'static str, axis: impl Axis, f: impl FnOnce(&Tensor, usize) -> Tensor) -> Tensor {
-    if x.error().is_some() {
-        return x.clone();
-    }
     let axis = axis.to_axis();
-    if x.rank() == 0 && (axis == 0 || axis == -1) {
-        return f(&x.reshape([1usize]), 0).reshape(());
-    }
-    match x.meta().shape.axis(axis) {
-        Ok(axis) => f(x, axis),
-        Err(kind) => Tensor::fail(op, kind),
-    }
+    compose(op, &[x], || {
+        if x.rank() == 0 && (axis == 0 || axis == -1) {
+            return Ok(f(&x.reshape([1usize]), 0).reshape(()));
+        }
+        Ok(f(x, x.meta().shape.axis(axis)?))
+    })
 }

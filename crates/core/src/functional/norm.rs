@@ -1,10 +1,10 @@
 //! Normalisations. Statistics of 16-bit floats are f32, and weight and bias may be f32 as well.
 use crate::{
-    Arg, Error, ErrorKind, Op, Origin, Shape, Tensor,
+    Arg, ErrorKind, Op, Shape, Tensor,
     composite::norm::{BatchNormInference, Norm, Over},
     op::{WindowOp, WindowSpec},
     shape::ToShape,
-    tensor::Outputs,
+    tensor::{Outputs, compose::compose},
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -132,17 +132,13 @@ pub fn batch_norm_inference(x: &Tensor, mean: &Tensor, var: &Tensor, weight: Opt
 /// first and last channel (Krizhevsky et al., 2012). x is `[samples, channels, ..]`.
 #[track_caller]
 pub fn local_response_norm(x: &Tensor, size: usize, alpha: f64, beta: f64, k: f64) -> Tensor {
-    let origin = Origin::here();
-    if x.error().is_some() {
-        return x.clone();
-    }
-    let m = x.meta();
-    let run = || -> Result<Tensor, ErrorKind> {
+    compose("local_response_norm", &[x], || {
+        let m = x.meta();
         if m.shape.rank() < 3 {
-            return Err(ErrorKind::Shape { shape: m.shape, expected: "a batch of channels with spatial axes [samples, channels, ..]".into() });
+            return Err(ErrorKind::Shape { shape: m.shape, expected: "a batch of channels with spatial axes [samples, channels, ..]".into() }.into());
         }
         if size == 0 {
-            return Err(ErrorKind::Argument("the number of neighbouring channels is at least 1".into()));
+            return Err(ErrorKind::Argument("the number of neighbouring channels is at least 1".into()).into());
         }
         let wide = x.widened();
         let inner: usize = m.shape[2..].iter().product();
@@ -157,6 +153,5 @@ pub fn local_response_norm(x: &Tensor, size: usize, alpha: f64, beta: f64, k: f6
         };
         let mean = Tensor::apply(Op::window(spec), Arg::None, &[&rows]).reshape(m.shape) / size as f64;
         Ok((wide / (mean * alpha + k).pow(beta)).cast(m.dtype))
-    };
-    run().unwrap_or_else(|kind| Tensor::failed(Error::at("local_response_norm", kind, origin)))
+    })
 }
