@@ -2,7 +2,7 @@
 //! caches are cells. A cell accepts only its own shape, dtype and device; the writes of one step commit together.
 //!
 //! A thread reads, in this order: what an [`Overlay`] shows it (code that is run again or captured), what its own open
-//! [`step`] wrote, the version that its [`Snapshot`] is of, the last value that was committed. So what a step writes is
+//! [`step()`] wrote, the version that its [`Snapshot`] is of, the last value that was committed. So what a step writes is
 //! seen by nobody else before it commits, and a step that fails has nothing to take back.
 use crate::{
     Error, ErrorKind, Meta, Result, Tensor,
@@ -181,7 +181,7 @@ impl Cell {
         }
         Ok(())
     }
-    /// Replaces the value. Inside a [`step`] the write commits together with the others of the step; until then only this
+    /// Replaces the value. Inside a [`step()`] the write commits together with the others of the step; until then only this
     /// thread sees it. Outside, it commits by itself when it has run without a fault.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ pub struct Graph {
     pub inputs: Vec<u32>,
     /// the values that were returned
     pub outputs: Vec<u32>,
-    /// the values that were read from cells, with [`Cell::id`]
+    /// the values that were read from cells, with their `id`
     pub cells: Vec<(u32, u64)>,
 }
 

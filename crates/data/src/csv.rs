@@ -1,5 +1,5 @@
 //! Records of a CSV file, one at a time: bytes to fields, with their line and their place, under limits. What the fields
-//! mean is [`crate::Frame`]'s affair; what the file looks like (delimiter, header), that of [`look`].
+//! mean is [`crate::Frame`]'s affair; what the file looks like (delimiter, header), that of `look`.
 mod look;
 mod survey;
 

@@ -67,7 +67,7 @@ impl Open {
         }
         gone
     }
-    /// The last write of each cell, in order; the lists' room is given back by [`Open::give_back`].
+    /// The last write of each cell, in order; the lists' room is given back to the next step.
     fn take(&mut self) -> Vec<Write> {
         let mut writes = std::mem::take(&mut self.writes);
         let mut k = 0;
