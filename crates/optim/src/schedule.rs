@@ -62,6 +62,8 @@ pub struct Scheduler<S> {
     bases: Vec<f64>,
     t: u64,
 }
+/// Beyond this a step is no exact f64, which schedules compute with.
+const MOST_STEPS: u64 = 1 << 53;
 /// Where a [`Scheduler`] is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulerState {
@@ -101,6 +103,9 @@ impl<S: Schedule> Scheduler<S> {
             let text = format!("the state is of {} groups of parameters, the optimizer has {}", state.bases.len(), self.bases.len());
             return Err(Error::new("scheduler", ErrorKind::Argument(text)));
         }
+        if state.steps > MOST_STEPS {
+            return Err(Error::new("scheduler", ErrorKind::Argument(format!("the state counts {} steps; nobody has made so many", state.steps))));
+        }
         (self.t, self.bases) = (state.steps, state.bases.clone());
         if let Some(momentum) = self.schedule.momentum(self.t) {
             optimizer.set_momentum(momentum);
@@ -113,7 +118,7 @@ impl<S: Schedule> Scheduler<S> {
         let mut rates = Vec::new();
         for k in 0..n {
             if k > 0 {
-                present = self.schedule.lr(self.t + k, base, present);
+                present = self.schedule.lr(self.t.saturating_add(k), base, present);
             }
             rates.push(present);
         }
