@@ -239,7 +239,8 @@ fn bare(key: &str) -> String {
     let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if plain { key.into() } else { quoted(key) }
 }
-fn quoted(text: &str) -> String {
+/// A text as TOML has it.
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {

@@ -1,7 +1,7 @@
 //! A description for a table that somebody has: the file is looked at, and what it says is written down, so that a person
 //! reads it and changes what was guessed wrong.
 use super::table::MISSING;
-use crate::Failure;
+use crate::{Failure, config::quoted};
 use adamant_data::{CsvOptions, Delimiter, Head, Seen, Survey, shown};
 use std::{
     fmt::Write,
@@ -263,15 +263,4 @@ fn sorted(seen: &Seen) -> Vec<String> {
         names.sort_by(|a, b| a.parse::<f64>().unwrap_or(0.0).total_cmp(&b.parse::<f64>().unwrap_or(0.0)));
     }
     names
-}
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted += &format!("\\u{:04X}", c as u32),
-            c => quoted.push(c),
-        }
-    }
-    quoted + "\""
 }
