@@ -153,10 +153,10 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
             Some(t) => t.meta().device,
             None => Device::current()?,
         };
-        // Inside another capture, or where nothing is planned, it is the plain function.
+        // Inside another capture, or where nothing is planned, it is the plain function, and its writes commit together too.
         if context(|c| c.capturing() || c.eager.get()) || device.is_reference() {
             let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
-            return (self.f)(&plain).map(Outputs::from_vec);
+            return crate::step(|| (self.f)(&plain)).map(Outputs::from_vec);
         }
         let kind = Kind { inputs, grad, door: crate::intercept::depth() };
         let call = Call { inputs, device, origin };

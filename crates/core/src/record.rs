@@ -251,16 +251,14 @@ impl Context {
     fn own_stream(&self, id: u32) -> Option<&'static Stream> {
         self.own.borrow().0.iter().find(|(_, s)| s.id == id).map(|(_, s)| *s)
     }
-    /// This thread's streams (none while capturing).
-    pub fn streams(&self) -> SmallVec<[&'static Stream; 8]> {
-        if !self.captures.borrow().is_empty() {
-            return SmallVec::new();
-        }
-        self.own.borrow().0.iter().map(|(_, s)| *s).collect()
-    }
     pub fn capturing(&self) -> bool {
         !self.captures.borrow().is_empty()
     }
+}
+/// This thread's streams (none while capturing), of however many devices, asked for one by one: what one runs may open
+/// another.
+pub(crate) fn streams() -> impl Iterator<Item = &'static Stream> + Clone {
+    (0..).map_while(|k| context(|c| if c.capturing() { None } else { c.own.borrow().0.get(k).map(|(_, s)| *s) }))
 }
 /// Records what `f` does into a window of its own, which is returned; nothing runs.
 pub(crate) fn capture<R>(device: Device, f: impl FnOnce() -> R) -> (R, Arc<Stream>) {
@@ -466,7 +464,7 @@ fn slots_of<'a>(stream: &'a Stream, op: &Op, inputs: &[&Tensor], origin: Origin)
 }
 /// Closes a window that is full, or at once where everything runs eagerly.
 fn close_if_full(c: &Context, log: &mut Log) {
-    if log.capture || c.steps.get() != 0 {
+    if log.capture || (c.steps.get() != 0 && !c.eager.get()) {
         return;
     }
     let base = if c.window.get() > 0 { c.window.get() } else { log.window_ops };
@@ -532,8 +530,8 @@ pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
 /// Memory that could not be had, a lost device.
 #[track_caller]
 pub fn flush() -> crate::Result<()> {
-    let streams = context(|c| c.alive("flush").map(|()| c.streams()))?;
-    for s in streams {
+    context(|c| c.alive("flush"))?;
+    for s in streams() {
         let mut log = s.log.lock();
         let n = log.records.len();
         schedule::flush(&mut log, n)?;

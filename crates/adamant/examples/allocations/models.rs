@@ -2,7 +2,7 @@
 use adamant::{
     Device, Result, Tensor,
     buffer::MemoryStats,
-    cpu::{Context, CpuBackend},
+    cpu::{Context, CpuBackend, CpuBuilder},
     functional,
     nn::{
         Activation, AvgPool2d, BatchNorm2d, Conv2d, Dropout, Flatten, LayerNorm, Linear, MaxPool2d, Module, Relu, Sequential, TransformerEncoderLayer,
@@ -49,10 +49,16 @@ fn learner(name: &'static str) -> Result<Learner> {
     };
     Ok(Learner { model, input })
 }
-/// Trains until the steady state, and hands over the device, its memory after the second step, and one more step.
-pub fn in_steady_state<T>(name: &'static str, measured: impl FnOnce(Device, MemoryStats, &mut dyn FnMut() -> Result<()>) -> Result<T>) -> Result<T> {
-    // As a user's program has it: on all cores. What any thread asks for is counted.
-    let device = Context::new(CpuBackend::builder())?.device();
+/// One more step of a model in its steady state is measured on its device, whose memory after the second step is told.
+pub trait Measured<T>: FnOnce(Device, MemoryStats, &mut dyn FnMut() -> Result<()>) -> Result<T> {}
+impl<T, F: FnOnce(Device, MemoryStats, &mut dyn FnMut() -> Result<()>) -> Result<T>> Measured<T> for F {}
+/// Trains until the steady state on all cores, as a user's program does. What any thread asks for is counted.
+pub fn in_steady_state<T>(name: &'static str, measured: impl Measured<T>) -> Result<T> {
+    in_steady_state_on(CpuBackend::builder(), name, measured)
+}
+/// Trains until the steady state on a device of its own.
+pub fn in_steady_state_on<T>(device: CpuBuilder, name: &'static str, measured: impl Measured<T>) -> Result<T> {
+    let device = Context::new(device)?.device();
     device.scoped(|| {
         let Learner { model, input } = learner(name)?;
         let mut adam = Adam::new(1e-3).over(model.parameters());

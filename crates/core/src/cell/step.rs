@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Error, Result,
     hash::Folded,
-    record::{Log, Stream, context, evaluate},
+    record::{Log, Stream, context, evaluate, streams},
     recycle::Shared,
     schedule,
     value::{Kept, Other, Value},
@@ -181,8 +181,7 @@ fn is_to_run(value: &Value) -> bool {
 fn commit_all(writes: &mut [Write]) -> Result<()> {
     // One window computes values and puts them where the old ones lie. What several would compute is computed before.
     let device = writes.iter().find(|w| is_to_run(&w.value)).map(|w| w.cell.meta().device);
-    let streams = context(|c| c.streams());
-    for s in streams.iter() {
+    for s in streams() {
         let mut log = s.log.lock();
         if Some(log.device) != device {
             let n = log.records.len();
@@ -193,7 +192,7 @@ fn commit_all(writes: &mut [Write]) -> Result<()> {
     for w in writes.iter().filter(|w| w.cell.meta().device != device) {
         evaluate(&w.value)?;
     }
-    let stream: &'static Stream = match streams.iter().find(|s| s.log.lock().device == device) {
+    let stream: &'static Stream = match streams().find(|s| s.log.lock().device == device) {
         Some(s) => s,
         // All was recorded by other threads.
         None => {
