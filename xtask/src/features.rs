@@ -8,8 +8,9 @@
 //! id that nothing was promised under.
 //!
 //! `--plant` plants faults into what the checks look at and wants each caught by the part of the check that is there for
-//! it, which must be right without the fault. The last line is `N caught, N not caught, N skipped`; ends with 1 if one was
-//! not caught.
+//! it, which must be right without the fault. A check with a fault runs in a process of its own, which is ended when it
+//! takes longer than any fault should. The last line is `N caught, N not caught, N skipped`; ends with 1 if one was not
+//! caught.
 //!
 //! `--slice` takes the checks alone that take seconds and judge no times: what runs in CI.
 mod backends;
@@ -43,7 +44,14 @@ use plant::planted;
 use promised::PROMISED;
 use row::{Checked, Cost, Missing, Row, Seen, State, plant};
 use serde_json::{Value, json};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    error::Error,
+    io::Seek,
+    os::unix::process::CommandExt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::Command,
+    time::{Duration, Instant},
+};
 
 /// What the command line says.
 #[derive(clap::Args)]
@@ -66,9 +74,12 @@ pub struct Options {
     /// What this program says of itself when a check starts it again in another environment
     #[arg(long, hide = true)]
     probe: Option<String>,
-    /// The fault that is planted into what the probe looks at
+    /// The fault that is planted into what the probe or the row looks at
     #[arg(long, hide = true)]
     planted: Option<String>,
+    /// The row whose check says what it sees, as a document
+    #[arg(long, hide = true)]
+    see: Option<String>,
 }
 
 /// All checks, in the order of the table.
@@ -120,6 +131,9 @@ pub fn run(options: &Options) -> Exit {
     if let Some(probe) = &options.probe {
         return probe::answer(probe);
     }
+    if let Some(id) = &options.see {
+        return told(id);
+    }
     let asked = match asked(options) {
         Ok(asked) => asked,
         Err(exit) => return exit,
@@ -145,10 +159,12 @@ fn states(asked: &[Asked], as_json: bool) -> Exit {
     let machine = Machine::here().short();
     let mut states = Vec::new();
     for Asked { id, what, row } in asked {
+        let began = Instant::now();
         let (state, value) = row.map_or((State::Absent, String::new()), |row| {
             let seen = see(row);
             (seen.state(), seen.told())
         });
+        took(id, began);
         states.push(state);
         let word = state.word();
         if as_json {
@@ -181,9 +197,13 @@ fn plants(asked: &[Asked], as_json: bool) -> Exit {
     let mut words = Vec::new();
     for Asked { id, what, row } in asked {
         let Some(row) = row.filter(|r| !r.plants.is_empty()) else { continue };
+        let began = Instant::now();
         let healthy = see(row);
+        took(id, began);
         for plant in row.plants {
-            let (word, value) = judged(&healthy, plant, || plant::with(plant.fault, || see(row)));
+            let began = Instant::now();
+            let (word, value) = judged(&healthy, plant, || see_planted(row, plant.fault));
+            took(plant.fault, began);
             words.push(word);
             if as_json {
                 let command = command(id) + " --plant";
@@ -216,6 +236,47 @@ fn judged(healthy: &Seen, plant: &row::Plant, faulty: impl FnOnce() -> Seen) -> 
         State::Skipped => ("skipped", faulty.told()),
         _ => (NOT_CAUGHT, format!("`{}` does not fail: {}", plant.part, faulty.told())),
     }
+}
+/// What takes more than this is told on stderr.
+const TOLD: Duration = Duration::from_secs(5);
+fn took(what: &str, began: Instant) {
+    if began.elapsed() > TOLD {
+        eprintln!("{what} took {:.0} s", began.elapsed().as_secs_f64());
+    }
+}
+/// The longest that a check with a fault may take: most of the long ones build other programs.
+const LIMIT: Duration = Duration::from_secs(600);
+/// What a check sees with a fault, in a process of its own: what the fault spoils ends with it, and one that hangs is ended.
+fn see_planted(row: &Row, fault: &str) -> Seen {
+    limited(row.id, fault, LIMIT).unwrap_or_else(|e| Seen::all(&[("an error", false)], format!("error: {e}")))
+}
+fn limited(id: &str, fault: &str, limit: Duration) -> Result<Seen, Box<dyn Error>> {
+    let mut out = tempfile::tempfile()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["features", "--see", id, "--planted", fault]).stdout(out.try_clone()?);
+    // With all that it starts.
+    let mut child = command.process_group(0).spawn()?;
+    let began = Instant::now();
+    while child.try_wait()?.is_none() {
+        if began.elapsed() > limit {
+            nix::sys::signal::killpg(nix::unistd::Pid::from_raw(child.id().try_into()?), nix::sys::signal::Signal::SIGKILL)?;
+            child.wait()?;
+            return Err(format!("not done after {} s", limit.as_secs()).into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    out.rewind()?;
+    Ok(serde_json::from_reader(out)?)
+}
+/// Says what the check of a row sees, as a document.
+fn told(id: &str) -> Exit {
+    let rows = rows();
+    let Some(row) = rows.iter().find(|r| r.id == id) else {
+        eprintln!("`{id}` has no check");
+        return Exit::Usage;
+    };
+    println!("{}", json!(see(row)));
+    Exit::Passed
 }
 /// Runs a check on a device of its own, so that counters of memory begin at nothing. A panic is a failed row.
 fn see(row: &Row) -> Seen {
@@ -288,6 +349,12 @@ mod tests {
         ] {
             assert_eq!(judged(&healthy, &plant, || faulty).0, word);
         }
+    }
+    #[test]
+    fn what_a_check_saw_in_another_process() {
+        let seen = Seen::all(&[("the time", false)], "3").lacking([Missing::new("a clock", "a watchmaker")]);
+        let back: Seen = serde_json::from_value(json!(seen)).unwrap();
+        assert_eq!((back.state(), back.told()), (seen.state(), seen.told()));
     }
     #[test]
     fn a_fault_without_a_hook_or_of_no_name() {

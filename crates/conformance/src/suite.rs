@@ -9,7 +9,7 @@ use crate::{
     tolerance,
 };
 use adamant_core::{
-    Arg, Cell, DType, Device, HostArray, Op, Shape, Tensor,
+    Arg, Cell, DType, Device, HostArray, Op, Shape, Tensor, compile,
     op::ScatterMode,
     scalar::{Binary, Unary},
     schedule::take_stats,
@@ -344,6 +344,27 @@ pub fn faults(device: Device) -> Report {
     };
     report.note("step", "bad data", unchanged(false));
     report.note("step", "bad data, old values held", unchanged(true));
+    // A compiled function is a step too, also where it is only called: the same write is bad at one call and good at the next.
+    let compiled = || -> Result<(), String> {
+        let (a, b) = (Cell::new(&x, true).map_err(text)?, Cell::new(&(&x * 2.0f32), true).map_err(text)?);
+        let (first, second, taken) = (a.clone(), b.clone(), x.clone());
+        let f = compile(move |i: &[Tensor]| {
+            first.set(&(first.read() + 1.0f32))?;
+            second.set(&(second.read() + Tensor::apply(Op::Gather { axis: 0 }, Arg::None, &[&taken, &i[0]])))?;
+            Ok(vec![])
+        });
+        let (good, wrong) = (bad(vec![2, 1, 0]), bad(vec![0, 9, 0]));
+        f.call(&[&good]).map_err(text)?;
+        holds(&b, [5.0, 6.0, 7.0])?;
+        is_index("a compiled step on bad data", f.call(&[&wrong]).map(drop))?;
+        holds(&a, [2.0, 3.0, 4.0])?;
+        holds(&b, [5.0, 6.0, 7.0])?;
+        f.call(&[&good]).map_err(text)?;
+        holds(&a, [3.0, 4.0, 5.0])?;
+        holds(&b, [8.0, 8.0, 8.0])
+    };
+    report.note("compile", "bad data", compiled());
+    report.note("compile", "bad data, op by op", with_eager(true, compiled));
     // Without a step every write is a group of its own: those before the bad one stay.
     let one_by_one = || -> Result<(), String> {
         let c = Cell::new(&x, false).map_err(text)?;

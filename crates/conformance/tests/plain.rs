@@ -8,3 +8,7 @@ adamant_conformance::suite!(|| plain::device(2048, usize::MAX));
 fn gradients_are_right_on_the_reference_too() {
     suite::gradients(Device::reference()).assert_complete();
 }
+#[test]
+fn bad_data_leaves_cells_alone_on_the_reference_too() {
+    suite::faults(Device::reference()).assert();
+}

@@ -12,13 +12,6 @@ pub fn planted(fault: &str) -> bool {
 pub fn current() -> Option<String> {
     NOW.read().clone()
 }
-/// Runs `f` with a fault planted.
-pub fn with<T>(fault: &str, f: impl FnOnce() -> T) -> T {
-    set(Some(fault.into()));
-    let result = f();
-    set(None);
-    result
-}
 /// Plants a fault for the rest of the program, or none.
 pub fn set(fault: Option<String>) {
     *NOW.write() = fault;

@@ -1,7 +1,8 @@
 //! A row: what must be seen, the check that looks, and the faults that the check must not let through. What a check saw is
 //! a list of parts that failed and of what the machine lacks; its state follows from both, so that what could not be
 //! looked at never counts as seen.
-use std::{error::Error, fmt};
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, error::Error, fmt};
 
 /// A check of a promised row.
 pub struct Row {
@@ -35,15 +36,15 @@ pub const fn plant(fault: &'static str, part: &'static str) -> Plant {
 pub type Checked = Result<Seen, Box<dyn Error>>;
 
 /// Something that a check needs and the machine lacks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Missing {
     pub what: String,
     /// how it is had
-    pub install: &'static str,
+    pub install: Cow<'static, str>,
 }
 impl Missing {
     pub fn new(what: impl Into<String>, install: &'static str) -> Missing {
-        Missing { what: what.into(), install }
+        Missing { what: what.into(), install: install.into() }
     }
 }
 impl fmt::Display for Missing {
@@ -54,6 +55,7 @@ impl fmt::Display for Missing {
 impl Error for Missing {}
 
 /// What a check saw.
+#[derive(Serialize, Deserialize)]
 pub struct Seen {
     pub value: String,
     /// the parts that are not as promised

@@ -146,7 +146,8 @@ fn is_title(first: &[String], width: usize, number: &dyn Fn(&str) -> bool) -> bo
     is_count(rows) && is_count(columns) && columns.parse() == Ok(width.wrapping_sub(1)) && !classes.is_empty() && classes.iter().all(|c| !number(c))
 }
 /// Does the first record name the columns? It does if it holds text where the others hold numbers; where all is text, if
-/// what it holds is not among what the others repeat.
+/// what it holds is not among what the others repeat, and where they repeat nothing, if it could be names and they could
+/// not.
 fn is_header(first: &[String], rest: &[Vec<String>], number: &dyn Fn(&str) -> bool, is_missing: &dyn Fn(&str) -> bool) -> bool {
     if first.is_empty() || first.iter().all(|f| number(f) || is_missing(f)) {
         return false;
@@ -157,21 +158,30 @@ fn is_header(first: &[String], rest: &[Vec<String>], number: &dyn Fn(&str) -> bo
     let named = rest.iter().all(|r| r.len() == first.len() + 1) && !rest.iter().all(|r| r.last().is_some_and(String::is_empty));
     let shift = usize::from(named && !first.last().is_some_and(String::is_empty));
     let column = |k: usize| rest.iter().filter_map(move |r| r.get(k + shift)).filter(|f| !is_missing(f));
-    let (mut texts, mut alien) = (0, 0);
+    // Columns of texts that repeat, and of them those that do not repeat this one.
+    let (mut repeating, mut alien) = (0, 0);
     for (k, own) in first.iter().enumerate() {
         let (all, numbers) = (column(k).count(), column(k).filter(|f| number(f)).count());
         if all > 0 && !number(own) && !is_missing(own) && 10 * numbers >= 9 * all {
             return true;
         }
-        if all > 0 && numbers == 0 {
-            texts += 1;
-            let mut seen: Vec<&String> = column(k).collect();
-            seen.sort_unstable();
-            seen.dedup();
-            alien += usize::from(!seen.contains(&own) && 2 * seen.len() <= all.max(2));
+        let mut seen: Vec<&String> = column(k).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        if all > 0 && numbers == 0 && 2 * seen.len() <= all.max(2) {
+            repeating += 1;
+            alien += usize::from(!seen.contains(&own));
         }
     }
-    texts > 0 && 10 * alien >= 6 * texts
+    if repeating > 0 {
+        return 10 * alien >= 6 * repeating;
+    }
+    first.iter().all(|own| could_be_name(own)) && (0..first.len()).any(|k| column(k).any(|text| !could_be_name(text) && !number(text)))
+}
+/// A few words of letters, digits and what joins them.
+fn could_be_name(text: &str) -> bool {
+    let joins = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ' ' | '.' | '(' | ')' | '/' | '%' | '#');
+    text.starts_with(char::is_alphabetic) && text.split(' ').count() <= 4 && text.len() <= 60 && text.chars().all(joins)
 }
 
 #[cfg(test)]
@@ -203,6 +213,10 @@ mod tests {
             ("5.1,setosa\n4.9,setosa\n6,virginica\n", ",", false, "0 1"),
             ("value\n1\n2\n", ",", true, "value"),
             ("1|2\n3|4\n", "|", false, "0 1"),
+            ("name,text\nx,\"a, b; c\"\ny,\"d\"\n", ",", true, "name text"),
+            ("text,label\nI liked it.,good\nno!,bad\nwhat? no,bad\nfine,good\n", ",", true, "text label"),
+            ("I liked it.,good\nno!,bad\nwhat? no,bad\nfine,good\n", ",", false, "0 1"),
+            ("Anna,Berlin\nOtto,Paris\nEva,Rome\n", ",", false, "0 1"),
         ] {
             let head = seen(text);
             let split = if names.contains('|') { '|' } else { ' ' };
