@@ -13,7 +13,12 @@ use adamant::{
     },
 };
 use serde_json::Value;
-use std::{error::Error, path::Path, process::Command};
+use std::{
+    error::Error,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 pub const ROWS: &[Row] = &[
     Row {
@@ -171,6 +176,8 @@ fn blas() -> Checked {
     parts.push(("both are right", theirs["right"] == true && ours["right"] == true));
     Ok(Seen::all(&parts, format!("{told}; built with `openblas`: {} and, chosen, {}", theirs["by"], ours["by"])))
 }
+/// How long a helper may take to get a core.
+const PATIENCE: Duration = Duration::from_secs(4);
 fn builder() -> Checked {
     let mut value = Vec::new();
     let mut parts = Vec::new();
@@ -183,8 +190,8 @@ fn builder() -> Checked {
         let lone = Context::new(CpuBackend::builder().threads(1).isa(isa).blas("own"))?.device();
         let ran_on = if planted("one thread instead of those that were set") { lone } else { device };
         // On a busy machine hundreds of products may pass before a helper gets a core.
-        let mut ran = Vec::new();
-        while ran.len() < 20 || (ran.len() < 1000 && count > 1 && ran.iter().all(|r: &Ran| r.threads < 2)) {
+        let (mut ran, began) = (Vec::new(), Instant::now());
+        while ran.len() < 20 || (began.elapsed() < PATIENCE && count > 1 && ran.iter().all(|r: &Ran| r.threads < 2)) {
             ran.push(product(ran_on)?);
         }
         let used = ran.iter().map(|r| r.threads).max().unwrap_or(0);
