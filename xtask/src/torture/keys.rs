@@ -31,12 +31,14 @@ pub struct Options {
     /// The program; built in release unless it is given
     #[arg(long)]
     program: Option<PathBuf>,
+    /// The most seconds of the processor that a check of a description may take: more for a program that is not optimised
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
     /// One JSON document
     #[arg(long)]
     json: bool,
 }
-/// What a check of a description may take: seconds of the processor, and bytes.
-const SECONDS: f64 = 2.0;
+/// The most bytes that it may take.
 const BYTES: u64 = 200_000_000;
 /// Parameters of an accepted model, and floating-point operations of its batch, beyond which its dry run, which trains it, takes
 /// what such a model takes.
@@ -62,7 +64,10 @@ fn again(options: &Options) -> Exit {
     let built = workspace::program().and_then(|program| Ok((program, std::env::current_exe().map_err(|e| e.to_string())?)));
     let ended = built.and_then(|(program, this)| {
         let mut command = Command::new(this);
-        command.args(["torture", "keys", "--n", &options.n.to_string(), "--seed", &options.seed.to_string()]).arg("--program").arg(program);
+        command
+            .args(["torture", "keys", "--n", &options.n.to_string(), "--seed", &options.seed.to_string(), "--seconds", &options.seconds.to_string()])
+            .arg("--program")
+            .arg(program);
         if options.json {
             command.arg("--json");
         }
@@ -98,7 +103,7 @@ fn tried(options: &Options, program: &Path) -> Result<Vec<Claim>, String> {
             whole.count(if outcome.code == Some(0) { Ok(()) } else { Err(format!("{} {}: {}", verb.join(" "), subject.name, outcome.stderr)) });
         }
     }
-    let mut survived = Claim::new("no crash, nothing over 2 s or 200 MB, one document, and where the fault is");
+    let mut survived = Claim::new("no crash, nothing over its time or 200 MB, one document, and where the fault is");
     let mut seen_through = (0, 0);
     let mut missed: Vec<String> = Vec::new();
     let (mut refused, mut accepted, mut heavy) = (0, 0, 0);
@@ -120,7 +125,10 @@ fn tried(options: &Options, program: &Path) -> Result<Vec<Claim>, String> {
                     refused += 1;
                 }
                 told = told.or_else(|| outcome.costs().map(|(parameters, flops)| parameters > LIGHT.0 || flops > LIGHT.1));
-                survived.count(judge(case, &outcome).map_err(|e| format!("{} ({}) {}: {e}", subject.name, verb.join(" "), case.wrong.describe(&case.path))));
+                survived.count(
+                    judge(case, &outcome, options.seconds)
+                        .map_err(|e| format!("{} ({}) {}: {e}", subject.name, verb.join(" "), case.wrong.describe(&case.path))),
+                );
                 if verb[0] == "config"
                     && let Some(right) = meant(case, &outcome)
                 {
@@ -163,11 +171,11 @@ fn attempt(program: &Path, subject: &Subject, text: &str, verb: &[&str], measure
 }
 
 /// What is wrong with how the program took a case.
-fn judge(case: &Case, outcome: &Outcome) -> Result<(), String> {
+fn judge(case: &Case, outcome: &Outcome, seconds: f64) -> Result<(), String> {
     if let Some(how) = outcome.crashed() {
         return Err(format!("{how}: {}", outcome.stderr));
     }
-    if outcome.seconds > SECONDS {
+    if outcome.seconds > seconds {
         return Err(format!("{:.1} s of the processor", outcome.seconds));
     }
     if outcome.bytes > BYTES {
@@ -211,7 +219,7 @@ mod tests {
     #[test]
     fn a_fault_of_the_program_that_is_let_pass() {
         let value = || case(Wrong::Value("-1".into()));
-        assert_eq!(judge(&value(), &good()), Ok(()));
+        assert_eq!(judge(&value(), &good(), 2.0), Ok(()));
         let says = |message: &str| serde_json::json!({ "error": { "message": message } }).to_string();
         let file = subjects::FILE;
         let planted = [
@@ -229,9 +237,9 @@ mod tests {
             ("another key", Outcome { stdout: says(&format!("{file}:1: `epochs`: it is wrong")), ..good() }),
         ];
         for (what, outcome) in planted {
-            assert!(judge(&value(), &outcome).is_err(), "{what}");
+            assert!(judge(&value(), &outcome, 2.0).is_err(), "{what}");
         }
-        assert_eq!(judge(&value(), &Outcome { code: Some(0), ..good() }), Ok(()), "what is accepted need not name anything");
+        assert_eq!(judge(&value(), &Outcome { code: Some(0), ..good() }, 2.0), Ok(()), "what is accepted need not name anything");
     }
     #[test]
     fn a_suggestion_that_is_wrong_and_counts() {

@@ -12,8 +12,17 @@ const LONG: [&str; 8] = ["--set", "epochs=30000", "--set", "log_every=1", "--set
 /// A length that can be waited for.
 const SHORT: [&str; 2] = ["--set", "epochs=2000"];
 
+/// The program, and what starts it where this process ignores SIGHUP, as under `nohup`: a program inherits that.
+fn that_hears_hangups() -> Vec<&'static str> {
+    let ignored = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = ignored.lines().find_map(|l| l.strip_prefix("SigIgn:")).and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    let program = env!("CARGO_BIN_EXE_adamant");
+    if ignored.unwrap_or(0) & 1 == 0 { vec![program] } else { vec!["env", "--default-signal=HUP", program] }
+}
 fn long(folder: &Path, run: &str) -> Command {
-    let mut command = command(folder, &["train", "run.toml", "--json", "--run", run]);
+    let program = that_hears_hangups();
+    let mut command = Command::new(program[0]);
+    command.current_dir(folder).env("ADAMANT_DEVICE", "reference").args(&program[1..]).args(["train", "run.toml", "--json", "--run", run]);
     command.args(LONG).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -112,7 +121,7 @@ fn a_terminal_that_is_closed_and_takes_the_run_with_it() {
     let slave = fs::OpenOptions::new().read(true).write(true).open(std::ffi::OsStr::from_bytes(name.as_bytes())).unwrap();
     let end = || Stdio::from(slave.try_clone().unwrap());
     let mut command = Command::new("setsid");
-    command.current_dir(folder.path()).env("ADAMANT_DEVICE", "reference").args(["--ctty", "--wait", env!("CARGO_BIN_EXE_adamant")]);
+    command.current_dir(folder.path()).env("ADAMANT_DEVICE", "reference").args(["--ctty", "--wait"]).args(that_hears_hangups());
     command.args(["train", "run.toml", "--run", "window"]).args(LONG).stdin(end()).stdout(end()).stderr(end());
     let mut child = command.spawn().unwrap();
     drop(command);

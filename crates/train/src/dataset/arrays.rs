@@ -1,7 +1,7 @@
 //! Arrays of NumPy: `kind = "npy"`. Inputs and targets are two npy files, or two arrays of an npz file.
 use super::{
     Reading,
-    source::{Read, class_names, scale},
+    source::{Classes, Read, classes, scale},
     split::{self, Split},
 };
 use crate::{Failure, config::Section, evaluate::Show};
@@ -20,8 +20,8 @@ pub(in crate::dataset) struct Arrays {
     path: Option<PathBuf>,
     inputs: String,
     targets: String,
-    /// the names of the classes; none where numbers are predicted
-    classes: Option<Vec<String>>,
+    /// none where numbers are predicted
+    classes: Option<Classes>,
     split: Split,
     by: ScaleBy,
     fixed: Option<Scale>,
@@ -44,7 +44,7 @@ impl Arrays {
             path: s.text("path")?.map(PathBuf::from),
             inputs: s.need("inputs", s.text("inputs")?)?.into(),
             targets: s.need("targets", s.text("targets")?)?.into(),
-            classes: class_names(s)?,
+            classes: classes(s)?,
             split: Split::of(s)?.ok_or_else(|| s.missing(&["test"], "`data.test` is missing: the share of the rows that is tested on, as 0.25 (or a rule)"))?,
             by,
             fixed: if said { Some(scale(s, true, true)?) } else { None },
@@ -57,7 +57,7 @@ impl Arrays {
     }
     /// How many classes there are.
     pub fn classes(&self) -> Option<usize> {
-        self.classes.as_ref().map(Vec::len)
+        self.classes.as_ref().map(Classes::len)
     }
     /// The files that are read.
     pub fn paths(&self, folder: &Path) -> Vec<PathBuf> {
@@ -138,7 +138,7 @@ impl Arrays {
                 bad.insert(row, format!("row {}: {v} is none of {count} classes", row + 1));
             }
         }
-        Ok(Rows::classes(labels, count)?.class_names(classes.clone()).with_bad(&path, bad))
+        Ok(Rows::classes(labels, count)?.class_names(classes.names()).with_bad(&path, bad))
     }
     /// Numbers as they come; those with a point become `f32`, and others too where a scale was said.
     fn rows(&self, elements: HostVec, shape: Shape, path: &Path) -> Result<Rows, Failure> {

@@ -11,6 +11,7 @@ use adamant_data::{
     Columns, Dataset, Examples, Facts, Idx, ImageFolder, ImageOptions, Labelled, Limits, Permutation, Rows, Scale, Tokens, examples, split_tail,
 };
 use std::{
+    collections::HashSet,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -41,7 +42,7 @@ impl Read {
 /// What a section says of its data.
 pub(super) enum Source {
     Csv(Box<Table>),
-    Idx { train: [Named; 2], tested: TestedFiles, classes: Vec<String>, scale: Scale, limits: Limits },
+    Idx { train: [Named; 2], tested: TestedFiles, classes: Classes, scale: Scale, limits: Limits },
     Images { path: PathBuf, test: Option<PathBuf>, split: Option<Split>, options: ImageOptions },
     Text { path: PathBuf, context: usize, share: f64, bytes: bool },
     Arrays(Arrays),
@@ -97,7 +98,7 @@ impl Source {
         match self {
             Source::Csv(table) => classes(table.classes()),
             Source::Arrays(arrays) => classes(arrays.classes()),
-            Source::Idx { classes: names, .. } => classes(Some(names.len())),
+            Source::Idx { classes: all, .. } => classes(Some(all.len())),
             Source::Permutation { classes: n, .. } => classes(Some(*n)),
             Source::Images { .. } => vec![("classes", 2), features],
             Source::Text { context, .. } => vec![("vocabulary", 256), ("features", *context)],
@@ -181,15 +182,40 @@ pub(super) fn scale(s: &Section<'_>, mean: bool, std: bool) -> Result<Scale, Fai
     Ok(scale)
 }
 /// The most classes that data may have: each is given a name.
-pub(super) const MOST_CLASSES: usize = 1 << 20;
-/// `classes`: how many there are, or their names.
-pub(super) fn class_names(s: &Section<'_>) -> Result<Option<Vec<String>>, Failure> {
-    let names =
-        if s.is_int("classes") { s.size_in("classes", 1..=MOST_CLASSES)?.map(|n| (0..n).map(|k| k.to_string()).collect()) } else { s.texts("classes")? };
-    match names {
-        Some(names) if names.is_empty() => Err(s.wrong_key("classes", "at least one is needed")),
-        names => Ok(names),
+const MOST_CLASSES: usize = 1 << 20;
+/// The classes that a description says there are.
+#[derive(Clone)]
+pub(super) enum Classes {
+    /// so many, called by their numbers from 0
+    Count(usize),
+    /// these, in order
+    Named(Vec<String>),
+}
+impl Classes {
+    pub fn len(&self) -> usize {
+        match self {
+            Classes::Count(n) => *n,
+            Classes::Named(names) => names.len(),
+        }
     }
+    pub fn names(&self) -> Vec<String> {
+        match self {
+            Classes::Count(n) => (0..*n).map(|k| k.to_string()).collect(),
+            Classes::Named(names) => names.clone(),
+        }
+    }
+}
+/// `classes`: how many there are, or their names.
+pub(super) fn classes(s: &Section<'_>) -> Result<Option<Classes>, Failure> {
+    if s.is_int("classes") {
+        return Ok(s.size_in("classes", 1..=MOST_CLASSES)?.map(Classes::Count));
+    }
+    let Some(names) = s.texts("classes")? else { return Ok(None) };
+    let different: HashSet<&String> = names.iter().collect();
+    if names.is_empty() || different.len() < names.len() {
+        return Err(s.wrong_key("classes", "each class has a name of its own, and there is at least one"));
+    }
+    Ok(Some(Classes::Named(names)))
 }
 /// The same for bytes of pixels, which become 0 to 1 unless the section says otherwise.
 pub(super) fn pixels(s: &Section<'_>) -> Result<Scale, Failure> {
@@ -219,7 +245,7 @@ fn idx(s: &Section<'_>) -> Result<Source, Failure> {
         Some(split) => TestedFiles::Split(split),
     };
     Ok(Source::Idx {
-        classes: class_names(s)?.unwrap_or_else(|| (0..10).map(|k| k.to_string()).collect()),
+        classes: classes(s)?.unwrap_or(Classes::Count(10)),
         scale: pixels(s)?,
         train: [file("train_images", "train-images-idx3-ubyte")?, file("train_labels", "train-labels-idx1-ubyte")?],
         tested,
@@ -229,7 +255,7 @@ fn idx(s: &Section<'_>) -> Result<Source, Failure> {
 fn idx_part(
     [images, labels]: &[Named; 2],
     folder: &Path,
-    classes: &[String],
+    classes: &Classes,
     scale: Scale,
     limits: &Limits,
     how: &Reading<'_>,
@@ -243,7 +269,7 @@ fn idx_part(
         _ => return Err(Failure::Input(format!("{}: images are [height, width] or [channels, height, width], not {shape}", path.display()))),
     };
     let images = images.shaped(size)?.scaled(scale)?;
-    let labels = Idx::read_with(labels.find(folder), limits)?.into_classes(classes.len())?.class_names(classes.to_vec());
+    let labels = Idx::read_with(labels.find(folder), limits)?.into_classes(classes.len())?.class_names(classes.names());
     let set = Labelled::new(images, labels)?;
     how.check(&set, None)?;
     Ok((examples(set), size))

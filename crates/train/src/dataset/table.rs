@@ -2,8 +2,7 @@
 //! part that are left when the validation part is held out, and kept with the run.
 use super::{
     Reading,
-    source::MOST_CLASSES,
-    source::{Read, scale},
+    source::{Classes, Read, classes, scale},
     split::{self, Tested},
 };
 use crate::{Failure, config::Section, evaluate::Show};
@@ -40,18 +39,10 @@ pub(in crate::dataset) struct Table {
 /// What is to be predicted.
 pub(in crate::dataset) enum Learned {
     /// a class, by its column, and how many there are or their names
-    Class { label: Option<String>, classes: Classes },
+    /// without classes: those of the training part, sorted
+    Class { label: Option<String>, classes: Option<Classes> },
     /// numbers, by their columns
     Numbers { targets: Option<Vec<String>>, scaled: bool },
-}
-/// Which classes there are.
-pub(in crate::dataset) enum Classes {
-    /// so many, numbered from 0 in the file
-    Count(usize),
-    /// these, in order
-    Named(Vec<String>),
-    /// those of the training part, sorted
-    Found,
 }
 
 impl Table {
@@ -59,12 +50,7 @@ impl Table {
     pub fn of(s: &Section<'_>) -> Result<Table, Failure> {
         let path = s.need("path", s.text("path")?)?.into();
         let target_path: Option<PathBuf> = s.text("target_path")?.map(PathBuf::from);
-        let classes = if s.is_int("classes") { s.size_in("classes", 1..=MOST_CLASSES)?.map(Classes::Count) } else { s.texts("classes")?.map(Classes::Named) };
-        if let Some(Classes::Named(names)) = &classes
-            && (names.is_empty() || names.iter().enumerate().any(|(k, n)| names[..k].contains(n)))
-        {
-            return Err(s.wrong_key("classes", "each class has a name of its own, and there is at least one"));
-        }
+        let classes = classes(s)?;
         let (label, targets) = (s.columns("label")?, s.columns("targets")?);
         let scaled = match s.text("target_scale")? {
             None | Some("none") => false,
@@ -73,12 +59,12 @@ impl Table {
         };
         let learned = match (label, targets) {
             (Some(label), None) => match <[String; 1]>::try_from(label) {
-                Ok([label]) => Learned::Class { label: Some(label), classes: classes.unwrap_or(Classes::Found) },
+                Ok([label]) => Learned::Class { label: Some(label), classes },
                 Err(_) => return Err(s.wrong_key("label", "one column holds the class")),
             },
             (None, Some(targets)) => Learned::Numbers { targets: Some(targets), scaled },
             (None, None) if target_path.is_some() => match classes {
-                Some(classes) => Learned::Class { label: None, classes },
+                Some(_) => Learned::Class { label: None, classes },
                 None => Learned::Numbers { targets: None, scaled },
             },
             (None, None) => {
@@ -127,9 +113,7 @@ impl Table {
     /// How many classes there are, if that is known.
     pub fn classes(&self) -> Option<usize> {
         match &self.learned {
-            Learned::Class { classes: Classes::Count(n), .. } => Some(*n),
-            Learned::Class { classes: Classes::Named(names), .. } => Some(names.len()),
-            Learned::Class { classes: Classes::Found, .. } => Some(2),
+            Learned::Class { classes, .. } => Some(classes.as_ref().map_or(2, Classes::len)),
             Learned::Numbers { .. } => None,
         }
     }
@@ -241,8 +225,8 @@ impl Table {
     }
     fn answer_kind(&self) -> Kind {
         match &self.learned {
-            Learned::Class { classes: Classes::Named(_) | Classes::Found, .. } => Kind::Label,
-            Learned::Class { classes: Classes::Count(_), .. } | Learned::Numbers { .. } => Kind::Number,
+            Learned::Class { classes: Some(Classes::Count(_)), .. } | Learned::Numbers { .. } => Kind::Number,
+            Learned::Class { .. } => Kind::Label,
         }
     }
     /// The columns that are read: first the inputs, then the answers.
@@ -314,9 +298,8 @@ impl Table {
         let answer = match &self.learned {
             Learned::Class { classes, .. } => {
                 let classes = match classes {
-                    Classes::Count(n) => (0..*n).map(|k| k.to_string()).collect(),
-                    Classes::Named(names) => names.clone(),
-                    Classes::Found => learn_classes(answers, places[0], rows()),
+                    Some(classes) => classes.names(),
+                    None => learn_classes(answers, places[0], rows()),
                 };
                 if classes.is_empty() {
                     return Err(s.wrong_key("label", format!("column `{}` has no class in the training part", adamant_data::shown(name(places[0])))));
