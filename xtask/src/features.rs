@@ -282,7 +282,13 @@ fn told(id: &str) -> Exit {
 /// Runs a check on a device of its own, so that counters of memory begin at nothing. A panic is a failed row.
 fn see(row: &Row) -> Seen {
     let failed = |why: String| Seen::all(&[("an error", false)], why);
-    let checked = catch_unwind(AssertUnwindSafe(|| -> Checked { Context::new(CpuBackend::builder())?.device().scoped(row.check) }));
+    let checked = catch_unwind(AssertUnwindSafe(|| -> Checked {
+        let device = Context::new(CpuBackend::builder())?.device();
+        let seen = device.scoped(row.check);
+        // Devices live as long as the program; what waits in their pools need not.
+        device.pool().trim();
+        seen
+    }));
     match checked {
         Ok(Ok(seen)) => seen,
         Ok(Err(error)) => match error.downcast::<Missing>() {

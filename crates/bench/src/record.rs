@@ -74,6 +74,9 @@ pub struct Record {
     pub schema: String,
     /// [`VERSION`]
     pub version: u32,
+    /// of Adamant; no fact of the environment, since the sources are what is compared
+    #[serde(default)]
+    pub adamant: String,
     /// when, in UTC
     pub started: String,
     /// the command line
@@ -290,6 +293,7 @@ impl Record {
         Record {
             schema: SCHEMA.into(),
             version: VERSION,
+            adamant: env!("CARGO_PKG_VERSION").into(),
             started: humantime::format_rfc3339_seconds(began).to_string(),
             command: std::env::args().skip(1).collect(),
             machine: Machine::here(),

@@ -95,7 +95,7 @@ fn main() -> ExitCode {
         }
     };
     let trains = matches!(command.verb, Verb::Train(_));
-    let (json, done) = adamant::time_block!("run", execute(command.verb));
+    let (json, done) = execute(command.verb);
     #[cfg(feature = "profiling")]
     let done = {
         let told = command.profile.stop(recording);

@@ -31,19 +31,21 @@ pub struct Options {
 }
 impl Options {
     /// Begins, if anything is asked for. The arguments were read from `begun` on.
-    pub fn start(&self, begun: Instant) -> Result<Option<Recording>, Failure> {
+    pub fn start(&self, begun: Instant) -> Result<Option<Recorded>, Failure> {
         if !self.profile && self.trace.is_none() && self.folded.is_none() {
             return Ok(None);
         }
         // Before the work, not after it: what cannot be written then was made for nothing.
         self.trace.iter().chain(&self.folded).try_for_each(|path| check_output(path))?;
         let recording = Profiler::new().record_shapes(true).profile_memory(true).since(begun).start()?;
-        recording.add_range("args", begun, Instant::now());
-        Ok(Some(recording))
+        let run = Instant::now();
+        recording.add_range("args", begun, run);
+        Ok(Some(Recorded { recording, run }))
     }
     /// Ends, and tells.
-    pub fn stop(&self, recording: Option<Recording>) -> Result<(), Failure> {
-        let Some(recording) = recording else { return Ok(()) };
+    pub fn stop(&self, recorded: Option<Recorded>) -> Result<(), Failure> {
+        let Some(Recorded { recording, run }) = recorded else { return Ok(()) };
+        recording.add_range("run", run, Instant::now());
         let profile = recording.stop();
         if self.profile {
             // Who does not read to the end wants no more of it.
@@ -60,6 +62,11 @@ impl Options {
         }
         Ok(())
     }
+}
+/// What is recorded, and since when the verb is at work: from the end of its arguments, so that no moment is in neither.
+pub struct Recorded {
+    recording: Recording,
+    run: Instant,
 }
 fn broken(path: &Path) -> impl Fn(io::Error) -> Failure + Copy {
     move |e| StorageError::of(Operation::Write, path, 0, &e).into()

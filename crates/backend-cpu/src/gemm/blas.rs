@@ -92,7 +92,7 @@ mod library {
 mod library {
     use super::{ErrorKind, MatRef, Threads};
     use cblas_sys::{CBLAS_LAYOUT, CBLAS_TRANSPOSE, cblas_dgemm, cblas_sgemm};
-    use std::any::TypeId;
+    use std::{any::TypeId, ops::Range, sync::Once};
 
     // Links the library; it has no items.
     extern crate blas_src as _;
@@ -127,7 +127,7 @@ mod library {
         if !single && TypeId::of::<T>() != TypeId::of::<f64>() {
             return Ok(false);
         }
-        let (Some((turn_a, lda)), Some((turn_b, ldb)), [Ok(im), Ok(i_n), Ok(ik)]) = (lines(&a, m, k), lines(&b, k, n), [m, n, k].map(i32::try_from)) else {
+        let (Some((turn_a, lda)), Some((turn_b, ldb)), [Ok(_), Ok(i_n), Ok(ik)]) = (lines(&a, m, k), lines(&b, k, n), [m, n, k].map(i32::try_from)) else {
             return Ok(false);
         };
         if batch.checked_mul(m).and_then(|count| count.checked_mul(n)) != Some(c.len()) {
@@ -135,39 +135,109 @@ mod library {
         }
         a.check("A", batch, m, k)?;
         b.check("B", batch, k, n)?;
-        set_threads(threads.count());
-        let at = |matrix: &MatRef<'_, T>, index: usize| matrix.data[(matrix.offset as isize + index as isize * matrix.batch_stride) as usize..].as_ptr();
-        for (index, c) in c.chunks_exact_mut(m * n).enumerate() {
-            let (a, b, c) = (at(&a, index), at(&b, index), c.as_mut_ptr());
-            let layout = CBLAS_LAYOUT::CblasRowMajor;
+        ONE_THREAD.call_once(set_one_thread);
+        let tiles = Tiles::of(threads.count(), batch, sizes);
+        let (a, b, c) = (Place::of(&a), Place::of(&b), Place { data: c.as_mut_ptr().cast_const(), batch: (m * n) as isize, rows: n as isize, columns: 1 });
+        threads.for_parts(0..batch * tiles.count, |_, place| {
+            let (index, tile) = (place / tiles.count, place % tiles.count);
+            let (rows, columns) = (tiles.rows(tile, m), tiles.columns(tile, n));
+            if rows.is_empty() || columns.is_empty() {
+                return;
+            }
+            let (a, b) = (a.at(index, rows.start, 0), b.at(index, 0, columns.start));
+            let c = c.at(index, rows.start, columns.start).cast_mut();
+            let (layout, rows, columns) = (CBLAS_LAYOUT::CblasRowMajor, rows.len() as i32, columns.len() as i32);
             if single {
-                // SAFETY: T is f32; `check` has shown that both matrices lie in their slices for these sizes and strides,
-                // and c has m * n elements of its own.
-                unsafe { cblas_sgemm(layout, turn_a, turn_b, im, i_n, ik, 1.0, a.cast(), lda, b.cast(), ldb, 0.0, c.cast(), i_n) }
+                // SAFETY: T is f32; `check` has shown that both matrices lie in their slices for these sizes and strides, and
+                // no two tiles of c, which has batch * m * n elements of its own, share one.
+                unsafe { cblas_sgemm(layout, turn_a, turn_b, rows, columns, ik, 1.0, a.cast(), lda, b.cast(), ldb, 0.0, c.cast(), i_n) }
             } else {
                 // SAFETY: T is f64; else as above.
-                unsafe { cblas_dgemm(layout, turn_a, turn_b, im, i_n, ik, 1.0, a.cast(), lda, b.cast(), ldb, 0.0, c.cast(), i_n) }
+                unsafe { cblas_dgemm(layout, turn_a, turn_b, rows, columns, ik, 1.0, a.cast(), lda, b.cast(), ldb, 0.0, c.cast(), i_n) }
             }
-        }
+        });
         Ok(true)
     }
+    /// Where the elements of a matrix lie.
+    struct Place<T> {
+        data: *const T,
+        batch: isize,
+        rows: isize,
+        columns: isize,
+    }
+    // SAFETY: it is read at places that do not overlap where anything is written.
+    unsafe impl<T> Sync for Place<T> {}
+    impl<T> Place<T> {
+        fn of(matrix: &MatRef<'_, T>) -> Place<T> {
+            let data = matrix.data.as_ptr().wrapping_offset(matrix.offset as isize);
+            Place { data, batch: matrix.batch_stride, rows: matrix.row_stride, columns: matrix.col_stride }
+        }
+        fn at(&self, index: usize, row: usize, column: usize) -> *const T {
+            self.data.wrapping_offset(index as isize * self.batch + row as isize * self.rows + column as isize * self.columns)
+        }
+    }
+    /// How each product is cut for our threads: by rows of C or, where there are more of them, by columns. The library works on one
+    /// thread in each: threads of its own beside ours would be more than there are cores.
+    struct Tiles {
+        count: usize,
+        by_rows: bool,
+    }
+    /// Multiplications below which a product is not cut.
+    const WHOLE: usize = 1 << 18;
+    impl Tiles {
+        fn of(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Tiles {
+            let most = (m * n).saturating_mul(k) / WHOLE;
+            let count = if batch >= threads { 1 } else { threads.div_ceil(batch.max(1)) };
+            Tiles { count: count.min(most).min(m.max(n) / LEAST).max(1), by_rows: m >= n }
+        }
+        fn rows(&self, tile: usize, m: usize) -> Range<usize> {
+            if self.by_rows { share(tile, self.count, m) } else { 0..m }
+        }
+        fn columns(&self, tile: usize, n: usize) -> Range<usize> {
+            if self.by_rows { 0..n } else { share(tile, self.count, n) }
+        }
+    }
+    /// The least rows or columns of a tile, and of what a tile has a multiple: the library's own tiles are at most as many.
+    const LEAST: usize = 32;
+    fn share(tile: usize, count: usize, all: usize) -> Range<usize> {
+        let each = all.div_ceil(count).next_multiple_of(LEAST);
+        (tile * each).min(all)..((tile + 1) * each).min(all)
+    }
+    static ONE_THREAD: Once = Once::new();
     #[cfg(any(feature = "openblas", feature = "mkl"))]
-    fn set_threads(count: usize) {
-        use std::sync::atomic::{AtomicUsize, Ordering};
+    fn set_one_thread() {
         unsafe extern "C" {
             #[cfg_attr(feature = "openblas", link_name = "openblas_set_num_threads")]
             #[cfg_attr(feature = "mkl", link_name = "MKL_Set_Num_Threads")]
             fn set_num_threads(count: std::ffi::c_int);
         }
-        static SET: AtomicUsize = AtomicUsize::new(0);
-        if SET.swap(count, Ordering::Relaxed) != count {
-            // SAFETY: the library's own function, which takes a number.
-            unsafe { set_num_threads(i32::try_from(count).unwrap_or(i32::MAX)) }
-        }
+        // SAFETY: the library's own function, which takes a number.
+        unsafe { set_num_threads(1) }
     }
     /// Accelerate takes its threads from the system's own pool, which never runs more than there are cores.
     #[cfg(not(any(feature = "openblas", feature = "mkl")))]
-    fn set_threads(_: usize) {}
+    fn set_one_thread() {}
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_row_or_column_that_no_tile_or_two_tiles_have() {
+            for threads in [1, 2, 3, 16] {
+                for (batch, m, n) in [(1, 1000, 10), (1, 7, 3000), (2, 512, 512), (5, 64, 64), (1, 1, 1), (1, 33, 4000)] {
+                    let tiles = Tiles::of(threads, batch, [m, n, 1 << 14]);
+                    let mut seen = vec![0; m * n];
+                    for tile in 0..tiles.count {
+                        for row in tiles.rows(tile, m) {
+                            tiles.columns(tile, n).for_each(|column| seen[row * n + column] += 1);
+                        }
+                    }
+                    assert!(seen.iter().all(|n| *n == 1), "{threads} threads, {m} x {n}: {} tiles", tiles.count);
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 use super::{CsvFile, CsvOptions, Head, is_number};
 use crate::{file_error, frame::spelled};
 use adamant_core::Result;
+use adamant_formats::shown;
 use std::{collections::BTreeMap, path::Path};
 
 /// Different texts of a column that are counted.
@@ -26,6 +27,8 @@ pub struct Seen {
     pub numbers: usize,
     /// fields that are numbers if a comma is a point
     pub commas: usize,
+    /// fields that are numbers with a point
+    pub points: usize,
     /// fields that are no finite number, but NaN or an infinity
     pub nonfinite: usize,
     /// fields that stand for a missing value
@@ -57,28 +60,33 @@ impl Seen {
     pub fn is_numeric(&self, rows: usize) -> bool {
         self.held(rows) > 0 && self.numbers + self.nonfinite + self.commas >= self.held(rows)
     }
-    fn see(&mut self, field: &[u8], row: usize, options: &CsvOptions) {
+    fn see(&mut self, text: &str, row: usize, options: &CsvOptions) {
+        let field = text.as_bytes();
         if field.is_empty() || options.missing_values.iter().any(|m| m.as_bytes() == field) {
             self.missing += 1;
             self.counts = false;
             return;
         }
-        let text = String::from_utf8_lossy(field);
         match text.parse::<f64>() {
             Ok(v) if v.is_finite() => {
                 self.numbers += 1;
+                self.points += usize::from(text.contains('.'));
                 self.fractions |= v.fract() != 0.0;
                 self.counts &= v == row as f64 || v == row as f64 + 1.0;
             }
-            Ok(_) => self.nonfinite += 1,
+            Ok(_) => {
+                self.nonfinite += 1;
+                self.counts = false;
+            }
             Err(_) if is_number(field, true) => {
                 self.commas += 1;
                 self.fractions = true;
+                self.counts = false;
             }
             Err(_) => self.counts = false,
         }
         if let Some(levels) = &mut self.levels {
-            *levels.entry(spelled(&text)).or_default() += 1;
+            *levels.entry(spelled(text)).or_default() += 1;
             if levels.len() > LEVELS {
                 self.levels = None;
             }
@@ -96,7 +104,11 @@ fn survey(path: &Path, options: &CsvOptions) -> std::result::Result<Survey, Stri
             odd += 1;
             continue;
         }
-        columns.iter_mut().enumerate().for_each(|(k, column)| column.see(records.field(k), rows, options));
+        for (k, column) in columns.iter_mut().enumerate() {
+            let text = std::str::from_utf8(records.field(k));
+            let text = text.map_err(|_| format!("row {}, column {}: it is no UTF-8; save the file as UTF-8", rows + odd + 1, shown(&head.names[k])))?;
+            column.see(text, rows, options);
+        }
         rows += 1;
     }
     if rows == 0 {

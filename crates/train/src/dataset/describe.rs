@@ -4,6 +4,7 @@ use super::table::MISSING;
 use crate::{Failure, config::quoted};
 use adamant_data::{CsvOptions, Delimiter, Head, Seen, Survey, shown};
 use std::{
+    collections::BTreeMap,
     fmt::Write,
     path::{Path, PathBuf},
 };
@@ -59,24 +60,30 @@ pub fn describe_table(name: &str, path: &Path, data: &str, target: Option<&Path>
     let column = |k: usize| if survey.head.header { quoted(&survey.head.names[k]) } else { k.to_string() };
     let list = |columns: &[usize]| columns.iter().map(|k| column(*k)).collect::<Vec<_>>().join(", ");
     let others = || (0..survey.columns.len()).filter(|k| Some(*k) != answer.column);
-    let (mut ignored, mut categorical) = (Vec::new(), Vec::new());
+    let (mut ignored, mut whys, mut categorical) = (Vec::new(), Vec::new(), Vec::new());
     for k in others() {
         let seen = &survey.columns[k];
-        let own = survey.head.names[k].to_lowercase();
-        let counts = seen.counts && (NAMELESS.contains(&own.as_str()) || k == 0);
-        let name_only = NAMELESS.contains(&own.as_str()) && seen.levels.is_none();
-        if seen.held(rows) == 0 || counts || name_only || (!seen.is_numeric(rows) && seen.levels.is_none()) {
-            ignored.push(k);
-        } else if !seen.is_numeric(rows) {
-            categorical.push(k);
+        match useless(seen, &survey.head.names[k].to_lowercase(), k, rows) {
+            Some(why) => {
+                ignored.push(k);
+                whys.push(why);
+            }
+            None if !seen.is_numeric(rows) => categorical.push(k),
+            None => {}
         }
     }
+    whys.dedup();
     let inputs: Vec<usize> = others().filter(|k| !ignored.contains(k)).collect();
     if inputs.is_empty() {
         return Err(Failure::Input(format!("{}: no column is left to learn from", path.display())));
     }
     let missing = inputs.iter().any(|k| survey.columns[*k].missing > 0);
-    let commas = survey.columns.iter().any(|c| c.commas > 0 && c.is_numeric(rows));
+    let commas = survey.columns.iter().position(|c| c.commas > 0 && c.is_numeric(rows));
+    if let (Some(comma), Some(point)) = (commas, survey.columns.iter().position(|c| c.points > 0 && c.is_numeric(rows))) {
+        let name = |k: usize| shown(&survey.head.names[k]);
+        let what = format!("column {} has numbers with commas, column {} with points", name(comma), name(point));
+        return Err(Failure::Input(format!("{}: {what}; write them one way, and without separators of thousands", path.display())));
+    }
     let bad = survey.odd + answers.missing + answers.nonfinite + inputs.iter().map(|k| survey.columns[*k].nonfinite).sum::<usize>();
 
     let train = (rows as f64 * 0.75).max(1.0);
@@ -119,7 +126,7 @@ pub fn describe_table(name: &str, path: &Path, data: &str, target: Option<&Path>
         line(format!("comment = \"{}\"", char::from(comment)));
     }
     line(format!("header = {}", survey.head.header));
-    if commas {
+    if commas.is_some() {
         line("decimal = \",\"".into());
     }
     match (&answer.file, answer.column) {
@@ -141,13 +148,16 @@ pub fn describe_table(name: &str, path: &Path, data: &str, target: Option<&Path>
         line("unknown = \"zero\" # a text that was never learned from is none of them".into());
     }
     if !ignored.is_empty() {
-        line(format!("ignore = [{}]", list(&ignored)));
+        line(format!("ignore = [{}] # {}", list(&ignored), whys.join("; ")));
     }
     if missing {
         line("missing = \"median\" # or \"mean\", \"skip\", \"fail\"".into());
     }
     if bad > 0 {
-        line("on_bad_record = \"skip\"".into());
+        line(format!(
+            "on_bad_record = \"skip\" # {bad} of {} have no answer, no finite number or other columns; `on_bad_record = \"fail\"` names the first",
+            rows + survey.odd
+        ));
         if bad > 50 {
             line(format!("at_most = {}", 2 * bad));
         }
@@ -155,6 +165,29 @@ pub fn describe_table(name: &str, path: &Path, data: &str, target: Option<&Path>
     line("scale = \"standard\" # of each column, learned from the training part".into());
     line(format!("test = {{ share = 0.25, seed = 1, stratify = {} }}", answer.is_class));
     Ok(t)
+}
+/// Why nothing can be learned from a column, if so.
+fn useless(seen: &Seen, name: &str, place: usize, rows: usize) -> Option<&'static str> {
+    let nameless = NAMELESS.contains(&name);
+    let dates = |levels: &BTreeMap<String, usize>| !levels.is_empty() && levels.keys().all(|text| is_date(text));
+    if seen.held(rows) == 0 {
+        Some("nothing in it")
+    } else if seen.counts && (nameless || place == 0) {
+        Some("it counts the rows")
+    } else if seen.is_numeric(rows) {
+        (nameless && seen.levels.is_none()).then_some("a number for each row")
+    } else if seen.levels.as_ref().is_some_and(dates) {
+        Some("dates: write what matters of them, as the weekday, as numbers")
+    } else {
+        seen.levels.is_none().then_some("too many different texts")
+    }
+}
+/// Does it look like a day, with or without a time?
+fn is_date(text: &str) -> bool {
+    let numbers: Vec<&str> = text.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty()).collect();
+    let between = |c: char| c.is_ascii_digit() || matches!(c, '-' | '/' | '.' | ':' | ' ' | 'T' | 'Z' | '+');
+    let has_year = numbers.iter().take(3).any(|n| n.len() == 4);
+    numbers.len() >= 3 && has_year && text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(between)
 }
 /// Where the answers are.
 struct Answer {

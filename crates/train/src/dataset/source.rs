@@ -211,6 +211,9 @@ pub(super) fn classes(s: &Section<'_>) -> Result<Option<Classes>, Failure> {
         return Ok(s.size_in("classes", 1..=MOST_CLASSES)?.map(Classes::Count));
     }
     let Some(names) = s.texts("classes")? else { return Ok(None) };
+    if s.is_text("classes") {
+        return Err(s.wrong_key("classes", "it takes a number, or a list of names; this is one text"));
+    }
     let different: HashSet<&String> = names.iter().collect();
     if names.is_empty() || different.len() < names.len() {
         return Err(s.wrong_key("classes", "each class has a name of its own, and there is at least one"));
