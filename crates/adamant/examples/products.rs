@@ -17,10 +17,14 @@ use std::{
     fs,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 const N: usize = 768;
 const ROUNDS: usize = 20;
+/// OpenBLAS starts a thread for each core when the program is loaded; they look for work for a while before they sleep, and
+/// are never given any.
+const LOADED: Duration = Duration::from_millis(500);
 
 /// A product, and element-wise work on its result: where a library waits in a loop for its next product, both compete.
 fn round(x: &Tensor) -> Result<f32> {
@@ -75,6 +79,7 @@ fn main() -> Result<()> {
         let right = value? == N as f32 / 4.0;
         let product: Ran =
             ran.into_iter().find(|r| r.kernel == "matmul").ok_or_else(|| Error::new("products", ErrorKind::Internal("no product ran".into())))?;
+        std::thread::sleep(LOADED);
         let (all, runnable) = watched(|| (0..ROUNDS).try_for_each(|_| round(&x).map(drop)))?;
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
         println!(

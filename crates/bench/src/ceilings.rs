@@ -175,7 +175,8 @@ fn peaks_of<S: Simd>(name: &str, set: Option<S>, threads: usize, found: &mut BTr
 
 /// Copy and triad, in 10⁹ bytes in a second: two and three arrays' worth of traffic.
 fn memory(threads: usize) -> (f64, f64) {
-    let bytes = largest_cache().unwrap_or(0).clamp(64 << 20, 256 << 20) as usize;
+    // What the last round left in the caches must be a small share of it.
+    let bytes = largest_cache().unwrap_or(0).saturating_mul(8).clamp(256 << 20, 1 << 30) as usize;
     let each = bytes / size_of::<f32>() / threads;
     type Arrays = [Vec<f32>; 3];
     let arrays: Vec<std::sync::Mutex<Arrays>> = (0..threads).map(|_| std::sync::Mutex::new([vec![0.0; each], vec![1.0; each], vec![2.0; each]])).collect();
@@ -200,7 +201,8 @@ fn memory(threads: usize) -> (f64, f64) {
 /// 10⁹ bytes in a second of so many threads that read arrays larger than the caches once, and do nothing else with them.
 pub fn read_gbps(threads: usize) -> f64 {
     let threads = threads.max(1);
-    let bytes = largest_cache().unwrap_or(0).clamp(64 << 20, 256 << 20) as usize;
+    // What the last round left in the caches must be a small share of it.
+    let bytes = largest_cache().unwrap_or(0).saturating_mul(8).clamp(256 << 20, 1 << 30) as usize;
     let arrays: Vec<Vec<u64>> = (0..threads).map(|t| vec![t as u64; bytes / size_of::<u64>() / threads]).collect();
     let seconds = fastest(threads, |t| {
         // Sixteen sums, so that none waits for another.
