@@ -138,7 +138,7 @@ impl Arrays {
                 bad.insert(row, format!("row {}: {v} is none of {count} classes", row + 1));
             }
         }
-        Ok(Rows::classes(labels, count)?.class_names(classes.names()).with_bad(&path, bad))
+        Ok(Rows::classes(labels, count)?.class_names(classes.given()).with_bad(&path, bad))
     }
     /// Numbers as they come; those with a point become `f32`, and others too where a scale was said.
     fn rows(&self, elements: HostVec, shape: Shape, path: &Path) -> Result<Rows, Failure> {

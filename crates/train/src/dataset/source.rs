@@ -198,6 +198,10 @@ impl Classes {
             Classes::Named(names) => names.len(),
         }
     }
+    /// Their names, where they have some beside their numbers.
+    pub fn given(&self) -> Vec<String> {
+        if let Classes::Named(names) = self { names.clone() } else { Vec::new() }
+    }
     pub fn names(&self) -> Vec<String> {
         match self {
             Classes::Count(n) => (0..*n).map(|k| k.to_string()).collect(),
@@ -272,7 +276,7 @@ fn idx_part(
         _ => return Err(Failure::Input(format!("{}: images are [height, width] or [channels, height, width], not {shape}", path.display()))),
     };
     let images = images.shaped(size)?.scaled(scale)?;
-    let labels = Idx::read_with(labels.find(folder), limits)?.into_classes(classes.len())?.class_names(classes.names());
+    let labels = Idx::read_with(labels.find(folder), limits)?.into_classes(classes.len())?.class_names(classes.given());
     let set = Labelled::new(images, labels)?;
     how.check(&set, None)?;
     Ok((examples(set), size))
