@@ -176,7 +176,9 @@ fn is_header(first: &[String], rest: &[Vec<String>], number: &dyn Fn(&str) -> bo
     if repeating > 0 {
         return 10 * alien >= 6 * repeating;
     }
-    first.iter().all(|own| could_be_name(own)) && (0..first.len()).any(|k| column(k).any(|text| !could_be_name(text) && !number(text)))
+    let is_among = |k: usize, own: &String| column(k).any(|text| text == own);
+    first.iter().enumerate().all(|(k, own)| could_be_name(own) && !is_among(k, own))
+        && (0..first.len()).any(|k| column(k).any(|text| !could_be_name(text) && !number(text)))
 }
 /// A few words of letters, digits and what joins them.
 fn could_be_name(text: &str) -> bool {
