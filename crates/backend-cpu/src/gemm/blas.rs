@@ -90,9 +90,9 @@ mod library {
 }
 #[cfg(any(feature = "openblas", feature = "mkl", feature = "accelerate"))]
 mod library {
-    use super::{ErrorKind, MatRef, Threads};
+    use super::{ErrorKind, MatRef, Threads, tiles::Tiles};
     use cblas_sys::{CBLAS_LAYOUT, CBLAS_TRANSPOSE, cblas_dgemm, cblas_sgemm};
-    use std::{any::TypeId, ops::Range, sync::Once};
+    use std::{any::TypeId, sync::Once};
 
     // Links the library; it has no items.
     extern crate blas_src as _;
@@ -176,33 +176,6 @@ mod library {
             self.data.wrapping_offset(index as isize * self.batch + row as isize * self.rows + column as isize * self.columns)
         }
     }
-    /// How each product is cut for our threads: by rows of C or, where there are more of them, by columns. The library works on one
-    /// thread in each: threads of its own beside ours would be more than there are cores.
-    struct Tiles {
-        count: usize,
-        by_rows: bool,
-    }
-    /// Multiplications below which a product is not cut.
-    const WHOLE: usize = 1 << 18;
-    impl Tiles {
-        fn of(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Tiles {
-            let most = (m * n).saturating_mul(k) / WHOLE;
-            let count = if batch >= threads { 1 } else { threads.div_ceil(batch.max(1)) };
-            Tiles { count: count.min(most).min(m.max(n) / LEAST).max(1), by_rows: m >= n }
-        }
-        fn rows(&self, tile: usize, m: usize) -> Range<usize> {
-            if self.by_rows { share(tile, self.count, m) } else { 0..m }
-        }
-        fn columns(&self, tile: usize, n: usize) -> Range<usize> {
-            if self.by_rows { 0..n } else { share(tile, self.count, n) }
-        }
-    }
-    /// The least rows or columns of a tile, and of what a tile has a multiple: the library's own tiles are at most as many.
-    const LEAST: usize = 32;
-    fn share(tile: usize, count: usize, all: usize) -> Range<usize> {
-        let each = all.div_ceil(count).next_multiple_of(LEAST);
-        (tile * each).min(all)..((tile + 1) * each).min(all)
-    }
     static ONE_THREAD: Once = Once::new();
     #[cfg(any(feature = "openblas", feature = "mkl"))]
     fn set_one_thread() {
@@ -217,33 +190,60 @@ mod library {
     /// Accelerate takes its threads from the system's own pool, which never runs more than there are cores.
     #[cfg(not(any(feature = "openblas", feature = "mkl")))]
     fn set_one_thread() {}
+}
+/// Tested whether a library is compiled in or not.
+#[cfg(any(test, feature = "openblas", feature = "mkl", feature = "accelerate"))]
+mod tiles {
+    use std::ops::Range;
 
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn a_row_or_column_that_no_tile_or_two_tiles_have() {
-            for threads in [1, 2, 3, 16] {
-                for (batch, m, n) in [(1, 1000, 10), (1, 7, 3000), (2, 512, 512), (5, 64, 64), (1, 1, 1), (1, 33, 4000)] {
-                    let tiles = Tiles::of(threads, batch, [m, n, 1 << 14]);
-                    let mut seen = vec![0; m * n];
-                    for tile in 0..tiles.count {
-                        for row in tiles.rows(tile, m) {
-                            tiles.columns(tile, n).for_each(|column| seen[row * n + column] += 1);
-                        }
-                    }
-                    assert!(seen.iter().all(|n| *n == 1), "{threads} threads, {m} x {n}: {} tiles", tiles.count);
-                }
-            }
+    /// How each product is cut for our threads: by rows of C or, where there are more of them, by columns. The library works on one
+    /// thread in each: threads of its own beside ours would be more than there are cores.
+    pub(super) struct Tiles {
+        pub count: usize,
+        by_rows: bool,
+    }
+    /// Multiplications below which a product is not cut.
+    const WHOLE: usize = 1 << 18;
+    impl Tiles {
+        pub fn of(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Tiles {
+            let most = (m * n).saturating_mul(k) / WHOLE;
+            let count = if batch >= threads { 1 } else { threads.div_ceil(batch.max(1)) };
+            Tiles { count: count.min(most).min(m.max(n) / LEAST).max(1), by_rows: m >= n }
         }
+        pub fn rows(&self, tile: usize, m: usize) -> Range<usize> {
+            if self.by_rows { share(tile, self.count, m) } else { 0..m }
+        }
+        pub fn columns(&self, tile: usize, n: usize) -> Range<usize> {
+            if self.by_rows { 0..n } else { share(tile, self.count, n) }
+        }
+    }
+    /// The least rows or columns of a tile, and of what a tile has a multiple: the library's own tiles are at most as many.
+    const LEAST: usize = 32;
+    fn share(tile: usize, count: usize, all: usize) -> Range<usize> {
+        let each = all.div_ceil(count).next_multiple_of(LEAST);
+        (tile * each).min(all)..((tile + 1) * each).min(all)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{tiles::Tiles, *};
 
+    #[test]
+    fn a_row_or_column_that_no_tile_or_two_tiles_have() {
+        for threads in [1, 2, 3, 16] {
+            for (batch, m, n) in [(1, 1000, 10), (1, 7, 3000), (2, 512, 512), (5, 64, 64), (1, 1, 1), (1, 33, 4000)] {
+                let tiles = Tiles::of(threads, batch, [m, n, 1 << 14]);
+                let mut seen = vec![0; m * n];
+                for tile in 0..tiles.count {
+                    for row in tiles.rows(tile, m) {
+                        tiles.columns(tile, n).for_each(|column| seen[row * n + column] += 1);
+                    }
+                }
+                assert!(seen.iter().all(|n| *n == 1), "{threads} threads, {m} x {n}: {} tiles", tiles.count);
+            }
+        }
+    }
     #[test]
     fn a_word_gives_its_library_or_says_what_is_missing() {
         assert_eq!(Blas::parse("own"), Ok(Blas::Own));
