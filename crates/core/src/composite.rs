@@ -1,20 +1,18 @@
 //! Composites: named functions with a plain body. Everything that is not a primitive is one, or plain tensor code.
 //!
-//! The body is the meaning and the fallback; a backend may claim the composite by name and run a kernel of its
-//! own. Unless it brings a rule, its gradient is that of its body.
+//! The spec (name, attributes, shapes) is data and stands in the crate `adamant-ir`; here is what it means in tensors. The body
+//! is the meaning and the fallback; a backend may claim the composite by name and run a kernel of its own. Unless it brings a
+//! rule, its gradient is that of its body.
 use crate::{
-    DType, Error, ErrorKind, HostArray, Meta, Op, Result, Tensor,
+    Error, ErrorKind, Meta, Op, Result, Tensor,
     error::Origin,
-    op::{Metas, mix},
     recycle::{Remembered, remembered},
     tensor::Outputs,
 };
+pub use adamant_ir::composite::{Attr, Attrs, Composite, Keyed, Reads};
 use smallvec::SmallVec;
 use std::{
     any::{Any, TypeId},
-    borrow::Cow,
-    fmt,
-    ops::Deref,
     sync::Arc,
 };
 
@@ -33,36 +31,6 @@ pub mod softmax;
 pub mod split;
 pub mod wide;
 
-/// An attribute of a composite: part of its key, its text and its ONNX form.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Attr {
-    /// true or false
-    Bool(bool),
-    /// an integer
-    Int(i64),
-    /// a number
-    Float(f64),
-    /// a word
-    Text(Cow<'static, str>),
-    /// integers
-    Ints(SmallVec<[i64; 6]>),
-    /// a dtype
-    DType(DType),
-}
-impl fmt::Display for Attr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Attr::Bool(v) => write!(f, "{v}"),
-            Attr::Int(v) => write!(f, "{v}"),
-            Attr::Float(v) => write!(f, "{v}"),
-            Attr::Text(v) => write!(f, "{v:?}"),
-            Attr::Ints(v) => write!(f, "{v:?}"),
-            Attr::DType(v) => write!(f, "{v}"),
-        }
-    }
-}
-/// Ordered name → value.
-pub type Attrs = SmallVec<[(&'static str, Attr); 6]>;
 /// One optional cotangent for each input of an op, or for each output.
 pub type Cotangents = SmallVec<[Option<Tensor>; 4]>;
 
@@ -111,22 +79,10 @@ impl Saves {
     }
 }
 
-/// Where a composite finds an input, as an earlier one sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
-    /// in that one's input of this number
-    Input(usize),
-    /// in that one's output of this number
-    Output(usize),
-    /// elsewhere
-    Else,
-}
-
-/// A named function of tensors. Implementors are small values whose attributes are structure: name and attributes say all that
-/// tells one of a type from another, and of those that say the same any may be applied for the other.
+/// What a named function means: its body in ops and, if it brings one, its gradient.
 ///
 /// ```
-/// use adamant_core::{Composite, Device, ErrorKind, Meta, Result, Tensor, composite::{Attr, Attrs}, op::Metas};
+/// use adamant_core::{Composite, Compound, Device, ErrorKind, Result, Tensor, TensorType, composite::{Attr, Attrs}, op::Types};
 ///
 /// /// `x / (|x| + softness)`, whose gradient is that of its body.
 /// #[derive(Clone, Copy, Debug)]
@@ -135,7 +91,9 @@ pub enum Reads {
 /// impl Composite for Softsign {
 ///     fn name(&self) -> &'static str { "example.softsign" }
 ///     fn attrs(&self) -> Attrs { [("softness", Attr::Float(self.softness))].into_iter().collect() }
-///     fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> { Ok(vec![inputs[0]].into()) }
+///     fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> { Ok(vec![inputs[0]].into()) }
+/// }
+/// impl Compound for Softsign {
 ///     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
 ///         Ok(vec![&inputs[0] / (inputs[0].abs() + self.softness)])
 ///     }
@@ -148,42 +106,12 @@ pub enum Reads {
 /// assert_eq!(y.sum(..).backward()?.get(&x).unwrap().to_vec::<f32>()?, [0.25, 0.0625]);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
-pub trait Composite: Any + Send + Sync + fmt::Debug {
-    /// The name, unique over all composites: `adamant.softmax`.
-    fn name(&self) -> &'static str;
-    /// The attributes, in a fixed order.
-    fn attrs(&self) -> Attrs {
-        Attrs::new()
-    }
-    /// Metas of the outputs, auxiliary ones last.
-    ///
-    /// # Errors
-    /// Inputs that do not go together.
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind>;
-    /// How many of the outputs are auxiliary: seen by the rule, not by the user.
-    fn auxiliary(&self) -> usize {
-        0
-    }
+pub trait Compound: Composite + Sized {
     /// The meaning, in ops on tensors. A read inside is a typed error.
     ///
     /// # Errors
     /// Whatever its ops return.
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
-    /// The meaning in plain Rust on host arrays, for what cannot be written in ops. A composite has a body or this.
-    ///
-    /// # Errors
-    /// Values outside the domain.
-    fn host(&self, _inputs: &[HostArray]) -> Option<std::result::Result<Vec<HostArray>, ErrorKind>> {
-        None
-    }
-    /// Is it defined by [`Composite::host`]?
-    fn is_host(&self) -> bool {
-        false
-    }
-    /// Can its kernel find bad values in its data (an index out of range)?
-    fn can_fault(&self) -> bool {
-        self.is_host()
-    }
     /// What the rule reads. `None`: there is no rule, the body is differentiated.
     fn saves(&self) -> Option<Saves> {
         None
@@ -195,84 +123,77 @@ pub trait Composite: Any + Send + Sync + fmt::Debug {
     fn rule(&self, _args: &RuleArgs<'_>) -> Result<Cotangents> {
         Err(Error::new(self.name(), ErrorKind::Internal("saves() is declared but rule() is not".into())))
     }
-    /// This function and a `later` one that reads it, as one: of this one's inputs and then those that the later one finds
-    /// elsewhere, with this one's outputs and then the later one's. It takes the place of both on a device that claims it,
-    /// where nothing between them reads this one's outputs. `None`: they stay two.
-    fn joined(&self, _later: &dyn Composite, _reads: &[Reads]) -> Option<Arc<dyn Composite>> {
-        None
-    }
-    /// The structure: two composites with one key are the same function.
-    fn key(&self) -> u64 {
-        self.attrs().iter().fold(mix_bytes(0xC0, self.name()), |h, (name, value)| {
-            let h = mix_bytes(h, name);
-            match value {
-                Attr::Bool(v) => mix(mix(h, 1), *v as u64),
-                Attr::Int(v) => mix(mix(h, 2), *v as u64),
-                Attr::Float(v) => mix(mix(h, 3), v.to_bits()),
-                Attr::DType(v) => mix(mix(h, 4), *v as u64),
-                Attr::Text(v) => mix_bytes(mix(h, 5), v),
-                Attr::Ints(v) => v.iter().fold(mix(mix(h, 6), v.len() as u64), |h, i| mix(h, *i as u64)),
-            }
-        })
-    }
-}
-fn mix_bytes(hash: u64, text: &str) -> u64 {
-    text.as_bytes().chunks(8).fold(mix(hash, text.len() as u64), |hash, some| {
-        let mut word = [0; 8];
-        word[..some.len()].copy_from_slice(some);
-        mix(hash, u64::from_le_bytes(word))
-    })
 }
 
-/// A composite as an op holds it: shared, and with its key, which is asked for once.
-#[derive(Clone)]
-pub struct Keyed {
-    function: Arc<dyn Composite>,
-    key: u64,
+/// What an op knows of its composite's type.
+pub(crate) struct Meaning {
+    body: fn(&dyn Composite, &[Tensor]) -> Result<Vec<Tensor>>,
+    saves: fn(&dyn Composite) -> Option<Saves>,
+    rule: fn(&dyn Composite, &RuleArgs<'_>) -> Result<Cotangents>,
 }
+impl Meaning {
+    const fn of<C: Compound>() -> Meaning {
+        Meaning { body: |c, inputs| of_type::<C>(c)?.body(inputs), saves: |c| of_type::<C>(c).ok()?.saves(), rule: |c, args| of_type::<C>(c)?.rule(args) }
+    }
+}
+/// The spec as its own type, which its meaning was made for.
+fn of_type<C: Compound>(spec: &dyn Composite) -> Result<&C> {
+    let found = (spec as &dyn Any).downcast_ref();
+    found.ok_or_else(|| Error::new(spec.name(), ErrorKind::Internal("a composite with the meaning of another".into())))
+}
+/// The parts of a composite that are written in tensors.
+pub(crate) trait InTensors {
+    /// [`Compound::body`].
+    ///
+    /// # Errors
+    /// Whatever its ops return.
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>>;
+    /// [`Compound::saves`].
+    fn saves(&self) -> Option<Saves>;
+    /// [`Compound::rule`].
+    ///
+    /// # Errors
+    /// Whatever its ops return.
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents>;
+}
+fn meaning(of: &Keyed) -> Result<&'static Meaning> {
+    let found = of.meaning().and_then(|m| m.downcast_ref());
+    found.ok_or_else(|| Error::new(of.name(), ErrorKind::Internal("it is known to devices alone: it has no body".into())))
+}
+impl InTensors for Keyed {
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        (meaning(self)?.body)(&**self.function(), inputs)
+    }
+    fn saves(&self) -> Option<Saves> {
+        (meaning(self).ok()?.saves)(&**self.function())
+    }
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        (meaning(self)?.rule)(&**self.function(), args)
+    }
+}
+
 thread_local! {
     static KNOWN: Remembered<Keyed> = Remembered::default();
 }
-impl Keyed {
-    /// The composite, or the one with the same key that this thread applied before: they are the same function.
-    pub fn new<C: Composite>(composite: C) -> Keyed {
-        let key = composite.key();
-        let is_of = |known: &Keyed, _: &C| (&*known.function as &dyn Any).type_id() == TypeId::of::<C>();
-        remembered(&KNOWN, key, composite, is_of, |composite| Keyed { function: Arc::new(composite), key })
-    }
-    /// The composite itself.
-    pub fn function(&self) -> &Arc<dyn Composite> {
-        &self.function
-    }
-    /// [`Composite::key`], without asking for it again.
-    pub fn key(&self) -> u64 {
-        self.key
-    }
-}
-impl From<Arc<dyn Composite>> for Keyed {
-    fn from(function: Arc<dyn Composite>) -> Keyed {
-        Keyed { key: function.key(), function }
-    }
-}
-impl Deref for Keyed {
-    type Target = dyn Composite;
-    fn deref(&self) -> &(dyn Composite + 'static) {
-        &*self.function
-    }
+/// The composite as an op holds it, or the one with the same key that this thread applied before: they are the same function.
+pub fn keyed<C: Compound>(composite: C) -> Keyed {
+    let key = composite.key();
+    let is_of = |known: &Keyed, _: &C| (&**known.function() as &dyn Any).type_id() == TypeId::of::<C>();
+    remembered(&KNOWN, key, composite, is_of, |composite| Keyed::new(Arc::new(composite), Some(&const { Meaning::of::<C>() })))
 }
 
 impl Tensor {
     /// Applies a composite; the result holds the outputs that are not auxiliary.
     #[track_caller]
-    pub fn composite(composite: impl Composite, inputs: &[&Tensor]) -> Outputs {
+    pub fn composite(composite: impl Compound, inputs: &[&Tensor]) -> Outputs {
         let hidden = composite.auxiliary();
-        let mut outputs = Tensor::apply_many(Op::Composite(Keyed::new(composite)), crate::Arg::None, inputs, Origin::here());
+        let mut outputs = Tensor::apply_many(Op::Composite(keyed(composite)), crate::Arg::None, inputs, Origin::here());
         outputs.truncate(outputs.len().saturating_sub(hidden).max(1));
         outputs
     }
     /// Applies a composite with one visible output.
     #[track_caller]
-    pub fn composite1(composite: impl Composite, inputs: &[&Tensor]) -> Tensor {
+    pub fn composite1(composite: impl Compound, inputs: &[&Tensor]) -> Tensor {
         let name = composite.name();
         Tensor::composite(composite, inputs).into_iter().next().unwrap_or_else(|| Tensor::failed(Error::new(name, ErrorKind::Internal("no output".into()))))
     }

@@ -1,7 +1,7 @@
 //! Devices: which backend a tensor lives on. A `Device` is a copyable handle; an opened device stays for the
 //! life of the program, so a buffer can never outlive it.
 use crate::{
-    Error, ErrorKind, Origin, Result,
+    DeviceId, Error, ErrorKind, Origin, Result,
     backend::{BACKENDS, Backend, DeviceInfo, Guarded},
     buffer::{MemoryStats, Pool},
     first_touch::FirstTouch,
@@ -38,6 +38,8 @@ struct Inner {
 /// nanoseconds. What is here is never taken out.
 static NAMED: RwLock<Vec<(&'static str, usize, &'static FirstTouch<Device>)>> = RwLock::new(Vec::new());
 static REFERENCE: LazyLock<Device> = LazyLock::new(|| Device::new(0, Box::new(crate::reference::ReferenceBackend::new()), true));
+/// All of them, by index less one: what is here is never taken out.
+static ALL: RwLock<Vec<Device>> = RwLock::new(Vec::new());
 /// How many have been opened.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// The backends that have a feature of the facade.
@@ -166,7 +168,9 @@ impl Device {
     fn new(number: usize, backend: Box<dyn Backend>, is_reference: bool) -> Device {
         let index = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
         let backend = Guarded::new(backend);
-        Device(Box::leak(Box::new(Inner { index, number, backend, pool: Pool::default(), is_reference, openings: AtomicU32::new(0) })))
+        let device = Device(Box::leak(Box::new(Inner { index, number, backend, pool: Pool::default(), is_reference, openings: AtomicU32::new(0) })));
+        ALL.write().push(device);
+        device
     }
     /// The device that tensors are made on unless one is named: the thread's (see [`Device::scoped`]), else
     /// `ADAMANT_DEVICE`, else the CPU.
@@ -305,6 +309,18 @@ impl Device {
         let here = Origin::here();
         self.0.backend.register(composite, kernel).map_err(|k| Error::at("register", k, here))
     }
+    /// The device of this number, as ops name it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn of_id(id: DeviceId) -> std::result::Result<Device, ErrorKind> {
+        let found = ALL.read().iter().find(|d| d.0.index == id.0).copied();
+        found.ok_or_else(|| ErrorKind::DeviceAbsent(format!("no device of this process has the number {}", id.0)))
+    }
+    /// The number that ops name it by.
+    pub fn id(self) -> DeviceId {
+        DeviceId(self.0.index)
+    }
     /// A number that tells devices apart within this process.
     pub fn index(self) -> u32 {
         self.0.index
@@ -360,7 +376,17 @@ pub struct Meta {
     /// its device
     pub device: Device,
 }
+/// Metas of an op's outputs.
+pub type Metas = smallvec::SmallVec<[Meta; 3]>;
 impl Meta {
+    /// A type on a device.
+    pub fn new(ty: crate::TensorType, device: Device) -> Meta {
+        Meta { shape: ty.shape, dtype: ty.dtype, device }
+    }
+    /// Shape and dtype.
+    pub fn ty(&self) -> crate::TensorType {
+        crate::TensorType { shape: self.shape, dtype: self.dtype }
+    }
     /// Bytes of its elements.
     pub fn bytes(&self) -> usize {
         self.shape.elements() * self.dtype.size()

@@ -1,6 +1,6 @@
 //! Autograd: the tape and the walk back over it. A tape node holds its op, its parents and the values its rule
 //! declares to read; nothing else, so a live `loss` pins nothing once `backward` has released them.
-use crate::{
+use crate::{composite::Keyed, composite::InTensors, scope, DeviceId, 
     Arg, Cell, Device, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
     composite::{Composite, Cotangents, RuleArgs},
     hash::Folded,
@@ -260,7 +260,7 @@ impl WalkState {
         context(|c| {
             c.hold.set(c.hold.get() + 1);
             c.below_door.set(c.below_door.get() + 1);
-            WalkState { grad_off: c.grad_off.replace(!graph), inherit: c.inherit.get() }
+            WalkState { grad_off: c.grad_off.replace(!graph), inherit: scope::inherited() }
         })
     }
 }
@@ -270,8 +270,8 @@ impl Drop for WalkState {
             c.hold.set(c.hold.get() - 1);
             c.below_door.set(c.below_door.get() - 1);
             c.grad_off.set(self.grad_off);
-            c.inherit.set(self.inherit);
         });
+        scope::inherit(self.inherit);
     }
 }
 
@@ -343,7 +343,7 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: Walk, he
         reached.give(&t, k, g);
     }
     while let Some((t, cotangents)) = reached.next() {
-        context(|c| c.inherit.set(Some(t.origin.in_this_range())));
+        scope::inherit(Some(t.origin.in_this_range()));
         if let TapeKind::Leaf = t.kind {
             if let Some(g) = cotangents.into_iter().next().flatten() {
                 grads.add(t.id, g);
@@ -394,7 +394,7 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: Walk, he
 }
 
 /// The gradient of a composite without a rule: that of its body, on fresh leaves.
-fn differentiate_body(c: &dyn Composite, args: &RuleArgs<'_>, walk: Walk) -> Result<Cotangents> {
+fn differentiate_body(c: &Keyed, args: &RuleArgs<'_>, walk: Walk) -> Result<Cotangents> {
     if c.is_host() {
         return Err(Error::new(c.name(), ErrorKind::Unsupported { backend: "any".into(), what: format!("the gradient of {}", c.name()) }));
     }
@@ -407,9 +407,9 @@ fn differentiate_body(c: &dyn Composite, args: &RuleArgs<'_>, walk: Walk) -> Res
     let roots = outputs.iter().zip(args.cotangents).filter_map(|(y, g)| Some((y.tape()?.0.clone(), y.tape()?.1, g.clone()?))).collect();
     let mut inner = Grads::default();
     let _ = floor;
-    let origin = context(|c| c.inherit.get());
+    let origin = scope::inherited();
     pull_until(roots, &mut inner, walk, &tracked)?;
-    context(|c| c.inherit.set(origin));
+    scope::inherit(origin);
     Ok(tracked.iter().zip(args.needs).map(|(x, need)| if *need { x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id)) } else { None }).collect())
 }
 /// A leaf for the inner walk that, with the tape on, still leads back to its tensor: the inner walk stops at it by number.
@@ -478,7 +478,7 @@ pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Tensor {
         let buffer = to.pool().copied(to, &bytes).map_err(|k| Error::at("to", k, origin))?;
         let stored = crate::value::Stored::dense(buffer);
         let value = crate::record::ready(Meta { device: to, ..meta }, origin, stored);
-        let tape = if x.is_tracked() && grad_enabled() { record(Op::Transfer(to), Arg::None, &[x], std::slice::from_ref(&value), origin) } else { None };
+        let tape = if x.is_tracked() && grad_enabled() { record(Op::Transfer(DeviceId(to.index())), Arg::None, &[x], std::slice::from_ref(&value), origin) } else { None };
         Ok(Tensor::from_value(value).with_tape(tape.map(|t| (t, 0))))
     };
     move_it().unwrap_or_else(Tensor::failed)

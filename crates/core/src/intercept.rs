@@ -1,7 +1,7 @@
 //! The one door to change behaviour: an interceptor sees the ops that the user applies, composites whole, before
 //! inlining. Rules, inlined bodies, passes and recomputation run below it. It acts on metas and may add ops; it
 //! never reads data.
-use crate::{Arg, Op, Origin, Tensor, record::context, tensor::Outputs};
+use crate::{Arg, Device, Op, Origin, Tensor, record::context, tensor::Outputs};
 use std::{cell::RefCell, sync::Arc};
 
 /// Sees each op before it is recorded.
@@ -32,14 +32,14 @@ pub(crate) fn any() -> bool {
 pub(crate) fn depth() -> usize {
     STACK.try_with(|s| s.borrow().len()).unwrap_or(0)
 }
-pub(crate) fn apply(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+pub(crate) fn apply(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
     let stack = STACK.try_with(|s| s.borrow().clone()).unwrap_or_default();
-    through(&stack, op, arg, inputs, origin)
+    through(&stack, op, arg, inputs, source, origin)
 }
-fn through(stack: &[Arc<dyn Interceptor>], op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+fn through(stack: &[Arc<dyn Interceptor>], op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
     match stack.split_last() {
-        None => below(|| Tensor::apply_below(op, arg, inputs, origin)),
-        Some((top, rest)) => below(|| top.intercept(op, arg, inputs, &|op, arg, inputs| through(rest, op, arg, inputs, origin))),
+        None => below(|| Tensor::apply_below(op, arg, inputs, source, origin)),
+        Some((top, rest)) => below(|| top.intercept(op, arg, inputs, &|op, arg, inputs| through(rest, op, arg, inputs, source, origin))),
     }
 }
 /// Runs `f` below the interceptors.

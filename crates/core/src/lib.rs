@@ -9,23 +9,19 @@
 pub mod backend;
 pub mod buffer;
 pub mod cell;
+pub mod communicator;
 mod compile;
 pub mod composite;
 pub mod cost;
 mod device;
-mod dtype;
-mod error;
-pub mod expr;
 mod first_touch;
 mod foreign;
 pub mod functional;
 pub mod grad;
 pub mod graph;
-mod hash;
 pub mod intercept;
 pub mod kernel;
 pub mod memory;
-pub mod op;
 pub mod planted;
 #[cfg_attr(not(feature = "profiling"), path = "profile/off.rs")]
 pub mod profile;
@@ -35,20 +31,19 @@ pub mod reference;
 pub mod rng;
 pub mod scalar;
 pub mod schedule;
-pub mod scope;
-pub mod shape;
-pub mod special;
+mod specs;
 mod table;
 pub mod tensor;
 mod value;
 
+pub use adamant_ir::{Attr, Attrs, Composite, DeviceId, TensorType};
+pub use adamant_ir::{DType, Element, HostVec, Scalar, bf16_from_f64, f8_to_f32, f16_from_f64, f32_to_f8, round_to_odd};
+pub use adamant_ir::{Error, ErrorKind, Origin, Result};
+pub use adamant_ir::{dtype, error, expr, op, scope, shape, special};
 pub use cell::{Cell, Snapshot, consistent, step};
 pub use compile::{Compiled, Flag, compile, is_capturing};
-pub use composite::{Attr, Attrs, Composite};
+pub use composite::Compound;
 pub use device::{Device, Meta};
-pub use dtype::{DType, Element, HostVec, Scalar};
-pub use dtype::{bf16_from_f64, f8_to_f32, f16_from_f64, f32_to_f8, round_to_odd};
-pub use error::{Error, ErrorKind, Origin, Result};
 pub use grad::{Grads, checkpoint, no_grad};
 pub use half::{bf16, f16};
 pub use linkme;
@@ -58,6 +53,7 @@ pub use reference::HostArray;
 pub use rng::Rng;
 pub use shape::{Axes, Axis, AxisSet, Layout, MAX_RANK, Shape, ToShape, ToSizes};
 pub use tensor::{Outputs, Reading, Tensor};
+use adamant_ir::hash;
 
 /// Runs a block as a range of the profile and gives its value. Without the feature `profiling` it is the block alone.
 ///

@@ -4,7 +4,7 @@ use crate::{
     Device, Error, ErrorKind, Meta, Tensor,
     cell::{self, CellWrite},
     error::Origin,
-    op::{Arg, Metas, Op, mix},
+    device::Metas, op::{Arg, Op, mix},
     recycle::Shared,
     schedule,
     value::{Other, Value},
@@ -125,7 +125,6 @@ pub(crate) struct Context {
     own: RefCell<OwnStreams>,
     captures: RefCell<Vec<Arc<Stream>>>,
     pub grad_off: Cell<bool>,
-    pub inherit: Cell<Option<Origin>>,
     /// Inside `backward`: windows are eight times as long. Inside `step`: they never close.
     pub hold: Cell<u32>,
     /// how many steps are open, one inside the other
@@ -213,7 +212,6 @@ impl Context {
             own: RefCell::new(OwnStreams(SmallVec::new())),
             captures: RefCell::new(Vec::new()),
             grad_off: Cell::new(false),
-            inherit: Cell::new(None),
             hold: Cell::new(0),
             steps: Cell::new(0),
             open: RefCell::default(),

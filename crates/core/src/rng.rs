@@ -1,26 +1,8 @@
 //! Random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) of
 //! (seed, stream, counter; index of the element). The same numbers on every backend, fused or not, for any
 //! number of threads.
-use crate::{Arg, Cell, DType, Device, Op, Origin, Result, Tensor, shape::ToShape};
-
-/// Four words of bits for a counter under a key.
-pub fn philox(key: [u32; 2], counter: [u32; 4]) -> [u32; 4] {
-    let (mut k, mut c) = (key, counter);
-    for round in 0..10 {
-        if round > 0 {
-            k = [k[0].wrapping_add(0x9E37_79B9), k[1].wrapping_add(0xBB67_AE85)];
-        }
-        let (p0, p1) = (0xD251_1F53u64 * c[0] as u64, 0xCD9E_8D57u64 * c[2] as u64);
-        c = [(p1 >> 32) as u32 ^ c[1] ^ k[0], p1 as u32, (p0 >> 32) as u32 ^ c[3] ^ k[1], p0 as u32];
-    }
-    c
-}
-/// The bits of element `index` under a key tensor's words `[seed lo, seed hi, stream, counter]`: word `index % 4` of
-/// the block of counter `[index / 4 lo, index / 4 hi, stream, counter]`.
-pub fn element_bits(key: [u32; 4], index: u64) -> u32 {
-    let block = index / 4;
-    philox([key[0], key[1]], [block as u32, (block >> 32) as u32, key[2], key[3]])[(index % 4) as usize]
-}
+pub use adamant_ir::philox::*;
+use crate::{Arg, Cell, DType, Device, Op, Origin, Result, Shape, Tensor, TensorType, shape::ToShape};
 
 /// A generator: a cell that holds seed, stream and counter, so that it is saved, captured and recomputed like all state.
 #[derive(Clone)]
@@ -52,11 +34,8 @@ impl Rng {
     pub fn key(&self) -> Tensor {
         let key = self.0.read();
         let device = self.0.meta().device;
-        let step = Tensor::apply(
-            Op::Iota { axis: 0, meta: crate::Meta { shape: crate::Shape::SCALAR.insert(0, 4).unwrap_or(crate::Shape::SCALAR), dtype: DType::U32, device } },
-            Arg::None,
-            &[],
-        );
+        let words = TensorType { shape: Shape::SCALAR.insert(0, 4).unwrap_or(Shape::SCALAR), dtype: DType::U32 };
+        let step = Tensor::source(Op::Iota { axis: 0, ty: words }, Arg::None, device, Origin::here());
         let next = &key + &step.eq(3u32).cast(DType::U32);
         match self.0.set(&next) {
             Ok(()) => key,

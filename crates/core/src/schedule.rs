@@ -1,13 +1,12 @@
 //! From a window to results: what must run is planned once per structure, sized once per size, and replayed.
 use crate::{
-    Device, Error, ErrorKind, HostArray, Meta, Op,
+    Error, ErrorKind, Meta, Op,
     buffer::Buffer,
     cell::CellWrite,
     error::Origin,
     foreign::guarded,
     hash::Folded,
     kernel::Fault,
-    op::Arg,
     planted::{Plant, is},
     record::{Log, Record, context},
     recycle::{self, Rooms, Shared, emptied},
@@ -512,26 +511,6 @@ fn abandon(log: &mut Log, e: &Error) {
     }
     log.clear();
 }
-/// What a collective returns, from everybody's bytes.
-pub(crate) fn combine_ranks(kind: crate::op::CollectiveKind, all: &[Vec<u8>], shape: crate::Shape, dtype: crate::DType) -> Result<Vec<u8>, ErrorKind> {
-    let meta_device = Device::reference();
-    let parts: Vec<HostArray> = all.iter().map(|b| HostArray::from_bytes(shape, dtype, b)).collect();
-    let Some(first) = parts.first() else { return Err(ErrorKind::Internal("a group without ranks".into())) };
-    let out = match kind {
-        crate::op::CollectiveKind::Broadcast { root } => parts.get(root).cloned().ok_or_else(|| ErrorKind::Argument(format!("rank {root} does not exist")))?,
-        crate::op::CollectiveKind::AllReduceSum => {
-            let mut sum = first.clone();
-            let meta = Meta { shape, dtype, device: meta_device };
-            for p in &parts[1..] {
-                let (mut out, _) = crate::reference::run(&Op::Binary(crate::scalar::Binary::Add), Arg::None, &[sum.clone(), p.clone()], &[meta])?;
-                sum = out.swap_remove(0);
-            }
-            sum
-        }
-    };
-    Ok(out.to_bytes())
-}
-
 /// The error a fault becomes.
 pub(crate) fn fault_error(op: &'static str, fault: Fault, origin: Origin) -> Error {
     let kind = match fault {

@@ -1,11 +1,12 @@
 //! `Tensor`: a cheap handle on a value. Building never fails: a wrong shape, dtype or axis makes a failed tensor
 //! that carries one typed error with the line that made it; the first read returns it.
 use crate::{
-    Arg, DType, Device, Element, Error, ErrorKind, Meta, Op, Origin, Result, Scalar, Shape,
+    Arg, DType, Device, Element, Error, ErrorKind, Meta, Op, Origin, Result, Scalar, Shape, TensorType,
     buffer::Buffer,
     grad::Tape,
-    op::{Metas, Side},
-    record,
+    device::Metas,
+    op::Side,
+    record, scope,
     recycle::Shared,
     scalar::{Binary, Class, Unary},
     shape::{Layout, ToShape},
@@ -242,36 +243,52 @@ impl Tensor {
         Tensor::apply_at(op, arg, inputs, Origin::here())
     }
     pub(crate) fn apply_at(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Tensor {
+        Tensor::apply_single(op, arg, inputs, None, origin)
+    }
+    /// An op that reads no tensor, on a device.
+    pub(crate) fn source(op: Op, arg: Arg, device: Device, origin: Origin) -> Tensor {
+        Tensor::apply_single(op, arg, &[], Some(device), origin)
+    }
+    fn apply_single(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Tensor {
         if op.has_one_output() && !crate::intercept::any() {
-            return Tensor::apply_one(op, arg, inputs, record::context(|c| c.inherit.get()).unwrap_or(origin));
+            return Tensor::apply_one(op, arg, inputs, source, scope::inherited().unwrap_or(origin));
         }
         let name = op.name();
-        let mut out = Tensor::apply_many(op, arg, inputs, origin);
+        let mut out = Tensor::dispatch(op, arg, inputs, source, origin);
         out.truncate(1);
         out.pop().unwrap_or_else(|| Tensor::failed(Error::at(name, ErrorKind::Internal("no output".into()), origin)))
     }
-    /// The general door: every op is applied here or, if it has one output and nobody stands in the door, by `apply_one`.
+    /// Applies an op with all its outputs. One that reads no tensor is on the current device.
     pub fn apply_many(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
-        let origin = record::context(|c| c.inherit.get()).unwrap_or(origin);
+        Tensor::dispatch(op, arg, inputs, None, origin)
+    }
+    /// As [`Tensor::apply_many`], with the device of an op that reads no tensor.
+    pub fn apply_many_on(device: Device, op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+        Tensor::dispatch(op, arg, inputs, Some(device), origin)
+    }
+    /// The general dispatch: every op is applied here or, if it has one output and no interceptor is there, by `apply_one`.
+    fn dispatch(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
+        let origin = scope::inherited().unwrap_or(origin);
         if let Some(e) = inputs.iter().find_map(|t| t.error()) {
             return fail_all(&op, e);
         }
         if crate::intercept::any() {
-            return crate::intercept::apply(op, arg, inputs, origin);
+            return crate::intercept::apply(op, arg, inputs, source, origin);
         }
-        Tensor::apply_below(op, arg, inputs, origin)
+        Tensor::apply_below(op, arg, inputs, source, origin)
     }
-    /// As `apply_many`, below the interceptors.
-    pub(crate) fn apply_below(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+    /// As `dispatch`, below the interceptors.
+    pub(crate) fn apply_below(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
         if op.has_one_output() {
-            return smallvec::smallvec![Tensor::apply_one(op, arg, inputs, origin)];
+            return smallvec::smallvec![Tensor::apply_one(op, arg, inputs, source, origin)];
         }
         if let Some(e) = inputs.iter().find_map(|t| t.error()) {
             return fail_all(&op, e);
         }
-        let metas: SmallVec<[Meta; 8]> = inputs.iter().map(|t| t.value.meta).collect();
-        let outputs: Metas = match op.infer(&metas) {
-            Ok(m) => m,
+        let types: SmallVec<[TensorType; 8]> = inputs.iter().map(|t| t.value.meta.ty()).collect();
+        let inferred = device_of(inputs, source).and_then(|device| Ok((device, op.infer(&types)?)));
+        let outputs: Metas = match inferred {
+            Ok((device, types)) => types.into_iter().map(|ty| Meta::new(ty, device)).collect(),
             Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
         };
         let on_tape = is_on_tape(&op, inputs).then(|| op.clone());
@@ -285,7 +302,7 @@ impl Tensor {
         values.into_iter().enumerate().map(|(k, value)| Tensor { tape: tape.clone().filter(|_| float(&value)).map(|t| (t, k as u8)), value }).collect()
     }
     /// Applies an op with one output below the interceptors: what nearly every op takes, so it makes no lists.
-    fn apply_one(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Tensor {
+    fn apply_one(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Tensor {
         if let Some(failed) = inputs.iter().find(|t| t.value.is_failed()) {
             return failed.detach();
         }
@@ -293,18 +310,24 @@ impl Tensor {
             let tape = if value.meta.dtype.is_float() && is_on_tape(&op, inputs) { tape_of(op, arg, inputs, &value, origin) } else { None };
             return Tensor { tape, value };
         }
-        let inferred = match inputs {
-            [] => op.infer_first(&[]),
-            [a] => op.infer_first(&[a.value.meta]),
-            [a, b] => op.infer_first(&[a.value.meta, b.value.meta]),
-            _ => op.infer_first(&inputs.iter().map(|t| t.value.meta).collect::<SmallVec<[Meta; 4]>>()),
-        };
+        let inferred = device_of(inputs, source).and_then(|device| {
+            let ty = match inputs {
+                [] => op.infer_first(&[]),
+                [a] => op.infer_first(&[a.value.meta.ty()]),
+                [a, b] => op.infer_first(&[a.value.meta.ty(), b.value.meta.ty()]),
+                _ => op.infer_first(&inputs.iter().map(|t| t.value.meta.ty()).collect::<SmallVec<[TensorType; 4]>>()),
+            }?;
+            Ok(Meta::new(ty, device))
+        });
         let meta = match inferred {
             Ok(meta) => meta,
             Err(kind) => return Tensor::failed(Error::at(op.name(), kind, origin)),
         };
         if let (Op::Transfer(to), [input]) = (&op, inputs) {
-            return crate::grad::transfer(input, *to, origin);
+            return match Device::of_id(*to) {
+                Ok(to) => crate::grad::transfer(input, to, origin),
+                Err(kind) => Tensor::failed(Error::at("to", kind, origin)),
+            };
         }
         if !(meta.dtype.is_float() && is_on_tape(&op, inputs)) {
             return match record::record_one(op, arg, inputs, meta, origin) {
@@ -382,7 +405,7 @@ impl Tensor {
         if self.value.meta.device == device && !self.value.is_failed() {
             self.clone()
         } else {
-            Tensor::apply_at(Op::Transfer(device), Arg::None, &[self], Origin::here())
+            Tensor::apply_at(Op::Transfer(device.id()), Arg::None, &[self], Origin::here())
         }
     }
 
@@ -433,7 +456,7 @@ impl Tensor {
     pub fn full_on(shape: impl ToShape, value: impl Into<Scalar>, dtype: DType, device: Device) -> Tensor {
         let origin = Origin::here();
         match shape.to_shape().and_then(|shape| Ok((shape, value.into().fit(dtype)?))) {
-            Ok((shape, value)) => Tensor::apply_at(Op::Const(Meta { shape, dtype, device }), Arg::Scalar(value), &[], origin),
+            Ok((shape, value)) => Tensor::source(Op::Const(TensorType { shape, dtype }), Arg::Scalar(value), device, origin),
             Err(kind) => Tensor::failed(Error::at("full", kind, origin)),
         }
     }
@@ -472,6 +495,16 @@ impl Tensor {
             Some(fault) => Err(fault.clone()),
             None => Ok(()),
         }
+    }
+}
+/// The one device that the inputs of an op are on; of an op without inputs, the one that is given, or the current one.
+fn device_of(inputs: &[&Tensor], source: Option<Device>) -> std::result::Result<Device, ErrorKind> {
+    let Some(first) = inputs.first().map(|t| t.value.meta.device) else {
+        return source.map_or_else(|| Device::current().map_err(|e| e.kind().clone()), Ok);
+    };
+    match inputs.iter().map(|t| t.value.meta.device).find(|d| *d != first) {
+        Some(other) => Err(ErrorKind::DeviceMismatch { left: first.to_string(), right: other.to_string() }),
+        None => Ok(first),
     }
 }
 /// The place on the tape of an op's only output.

@@ -1,152 +1,58 @@
 //! Scaled dot-product attention, `softmax(scale q kᵀ + mask) v` (Vaswani et al., 2017). The rule reads the inputs, the
 //! output and the logarithm of each row's sum, and computes the probabilities again (Dao et al., "FlashAttention",
 //! 2022), so nothing of size `[queries, keys]` is saved. A row that is masked everywhere gives zeros, as in PyTorch.
-use super::{
-    Attr, Attrs, Composite, RuleArgs, Saves,
-    dropout::keep_factors,
-    wide::{floats, one_device, same_dtype, wide},
-};
-use crate::{AxisSet, DType, Error, ErrorKind, Meta, Result, Shape, Tensor, composite::Cotangents, op::Metas, op::ReduceOp};
+use super::{Compound, RuleArgs, Saves, dropout::keep_factors};
+use crate::{AxisSet, DType, Error, Result, Shape, Tensor, composite::Cotangents, op::{ReduceOp}};
+pub use adamant_ir::composite::attention::*;
 use smallvec::{SmallVec, smallvec};
 
-/// Inputs: q `[.., heads, queries, e]`, k `[.., kv heads, keys, e]`, v `[.., kv heads, keys, ev]` with equal leading
-/// axes (heads: a multiple of the kv heads), then, where there are, a mask that broadcasts to `[.., queries, keys]`
-/// (bool: true takes part; float: added to the scores) and a random key for dropout. Auxiliary output: the
-/// logarithm of the sum of each row's exponentials, `[.., heads, queries, 1]`, -inf where all is masked.
-#[derive(Clone, Copy, Debug)]
-pub struct Attention {
-    /// factor of the scores
-    pub scale: f64,
-    /// does query i see only the keys 0..=i?
-    pub causal: bool,
-    /// is there a mask?
-    pub mask: bool,
-    /// probability that an attention weight is dropped; 0: no key is given
-    pub dropout: f64,
+/// The scores with everything that is masked at -inf, in f32 or wider.
+fn scores(of: &Attention, q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Tensor {
+    let mut s = q.matmul(k.mt()) * of.scale;
+    if let Some(mask) = mask {
+        s = if mask.meta().dtype == DType::Bool { mask.select(&s, f64::NEG_INFINITY) } else { s + mask.widened() };
+    }
+    if of.causal {
+        let shape = s.meta().shape;
+        let rank = shape.rank();
+        let plane = Tensor::full_on([shape[rank - 2], shape[rank - 1]], 0, DType::I32, s.meta().device);
+        let hidden = plane.iota_like(1, DType::I32).gt(plane.iota_like(0, DType::I32));
+        s = hidden.select(f64::NEG_INFINITY, &s);
+    }
+    s
 }
-/// Inputs: the cotangent of the output, q, k, v, mask and key where there are, the output, the row sums' logarithm
-/// and, where `with_lse`, the latter's cotangent. Outputs: cotangents of q, k, v and of a float mask.
-#[derive(Clone, Copy, Debug)]
-pub struct AttentionBackward {
-    /// the attention
-    pub forward: Attention,
-    /// is the cotangent of the auxiliary output given?
-    pub with_lse: bool,
+/// k or v with each head repeated for the query heads that share it.
+fn repeat_heads(x: &Tensor, q: &Shape) -> Result<Tensor> {
+    let s = x.meta().shape;
+    let rank = s.rank();
+    if rank < 3 || s[rank - 3] == q[rank - 3] {
+        return Ok(x.clone());
+    }
+    let ratio = q[rank - 3] / s[rank - 3];
+    let fail = |k| Error::new("adamant.attention", k);
+    let apart = s.insert(rank - 2, 1).map_err(fail)?;
+    Ok(x.reshape(apart).expand(apart.with(rank - 2, ratio)).reshape(s.with(rank - 3, q[rank - 3])))
 }
-
-impl Attention {
-    fn attributes(&self) -> Attrs {
-        smallvec![
-            ("scale", Attr::Float(self.scale)),
-            ("causal", Attr::Bool(self.causal)),
-            ("mask", Attr::Bool(self.mask)),
-            ("dropout", Attr::Float(self.dropout))
-        ]
+/// The inverse of `repeat_heads` for cotangents: those of the repetitions added up.
+fn sum_heads(g: Tensor, shape: &Shape) -> Result<Tensor> {
+    let from = g.meta().shape;
+    let rank = from.rank();
+    if from == *shape {
+        return Ok(g);
     }
-    /// The scores with everything that is masked at -inf, in f32 or wider.
-    fn scores(&self, q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Tensor {
-        let mut s = q.matmul(k.mt()) * self.scale;
-        if let Some(mask) = mask {
-            s = if mask.meta().dtype == DType::Bool { mask.select(&s, f64::NEG_INFINITY) } else { s + mask.widened() };
-        }
-        if self.causal {
-            let shape = s.meta().shape;
-            let rank = shape.rank();
-            let plane = Tensor::full_on([shape[rank - 2], shape[rank - 1]], 0, DType::I32, s.meta().device);
-            let hidden = plane.iota_like(1, DType::I32).gt(plane.iota_like(0, DType::I32));
-            s = hidden.select(f64::NEG_INFINITY, &s);
-        }
-        s
-    }
-    /// k or v with each head repeated for the query heads that share it.
-    fn repeat_heads(&self, x: &Tensor, q: &Shape) -> Result<Tensor> {
-        let s = x.meta().shape;
-        let rank = s.rank();
-        if rank < 3 || s[rank - 3] == q[rank - 3] {
-            return Ok(x.clone());
-        }
-        let ratio = q[rank - 3] / s[rank - 3];
-        let fail = |k| Error::new("adamant.attention", k);
-        let apart = s.insert(rank - 2, 1).map_err(fail)?;
-        Ok(x.reshape(apart).expand(apart.with(rank - 2, ratio)).reshape(s.with(rank - 3, q[rank - 3])))
-    }
-    /// The inverse of `repeat_heads` for cotangents: those of the repetitions added up.
-    fn sum_heads(&self, g: Tensor, shape: &Shape) -> Result<Tensor> {
-        let from = g.meta().shape;
-        let rank = from.rank();
-        if from == *shape {
-            return Ok(g);
-        }
-        let ratio = from[rank - 3] / shape[rank - 3];
-        let apart = shape.insert(rank - 2, ratio).map_err(|k| Error::new("adamant.attention", k))?;
-        Ok(g.reshape(apart).sum(rank - 2))
-    }
-    fn keep(&self, key: Option<&Tensor>, p: &Tensor) -> Option<Tensor> {
-        key.map(|key| keep_factors(key, p.meta().shape, self.dropout, p.meta().dtype))
-    }
+    let ratio = from[rank - 3] / shape[rank - 3];
+    let apart = shape.insert(rank - 2, ratio).map_err(|k| Error::new("adamant.attention", k))?;
+    Ok(g.reshape(apart).sum(rank - 2))
 }
-
-impl Composite for Attention {
-    fn name(&self) -> &'static str {
-        "adamant.attention"
-    }
-    fn attrs(&self) -> Attrs {
-        self.attributes()
-    }
-    fn auxiliary(&self) -> usize {
-        1
-    }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
-        one_device(inputs)?;
-        let (q, k, v) = (floats(&inputs[0])?, &inputs[1], &inputs[2]);
-        same_dtype(&q, k)?;
-        same_dtype(&q, v)?;
-        let rank = q.shape.rank();
-        if rank < 2 || k.shape.rank() != rank || v.shape.rank() != rank {
-            return Err(ErrorKind::ShapeMismatch {
-                left: q.shape,
-                right: k.shape,
-                axes: None,
-                expected: "queries, keys and values have equally many axes, at least two",
-            });
-        }
-        let differ = |left: Shape, right: Shape, a: usize, b: usize, expected| Err(ErrorKind::ShapeMismatch { left, right, axes: Some((a, b)), expected });
-        if q.shape[rank - 1] != k.shape[rank - 1] {
-            return differ(q.shape, k.shape, rank - 1, rank - 1, "queries and keys must have equally many features");
-        }
-        if k.shape[rank - 2] != v.shape[rank - 2] {
-            return differ(k.shape, v.shape, rank - 2, rank - 2, "there must be as many keys as values");
-        }
-        for a in 0..rank - 2 {
-            if k.shape[a] != v.shape[a] {
-                return differ(k.shape, v.shape, a, a, "keys and values must have equal leading axes");
-            }
-            let shared = a == rank - 3 && k.shape[a] != 0 && q.shape[a] % k.shape[a] == 0;
-            if q.shape[a] != k.shape[a] && !shared {
-                return differ(q.shape, k.shape, a, a, "queries and keys must have equal leading axes; only heads may be shared, in equal groups");
-            }
-        }
-        let scores = q.shape.with(rank - 1, k.shape[rank - 2]);
-        if self.mask {
-            let m = &inputs[3];
-            if m.dtype != DType::Bool && m.dtype != q.dtype && m.dtype != wide(q.dtype) {
-                return Err(ErrorKind::Dtype(format!("a mask is bool, or {} to be added, not {}", q.dtype, m.dtype)));
-            }
-            if m.shape.broadcast(&scores) != Some(scores) {
-                return Err(ErrorKind::ShapeMismatch { left: scores, right: m.shape, axes: None, expected: "the mask must broadcast to [.., queries, keys]" });
-            }
-        }
-        if !(0.0..=1.0).contains(&self.dropout) {
-            return Err(ErrorKind::Argument(format!("a probability lies between 0 and 1, not {}", self.dropout)));
-        }
-        let out = Meta { shape: q.shape.with(rank - 1, v.shape[rank - 1]), ..q };
-        Ok(smallvec![out, Meta { shape: scores.with(rank - 1, 1), dtype: wide(q.dtype), ..q }])
-    }
+fn keep(of: &Attention, key: Option<&Tensor>, p: &Tensor) -> Option<Tensor> {
+    key.map(|key| keep_factors(key, p.meta().shape, of.dropout, p.meta().dtype))
+}
+impl Compound for Attention {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let m = inputs[0].meta();
         let q = inputs[0].widened();
-        let (k, v) = (self.repeat_heads(&inputs[1].widened(), &m.shape)?, self.repeat_heads(&inputs[2].widened(), &m.shape)?);
-        let s = self.scores(&q, &k, inputs.get(3).filter(|_| self.mask));
+        let (k, v) = (repeat_heads(&inputs[1].widened(), &m.shape)?, repeat_heads(&inputs[2].widened(), &m.shape)?);
+        let s = scores(self, &q, &k, inputs.get(3).filter(|_| self.mask));
         let last = AxisSet::one(m.shape.rank() - 1);
         if s.meta().shape[m.shape.rank() - 1] == 0 {
             // No keys at all: every row is masked everywhere.
@@ -159,7 +65,7 @@ impl Composite for Attention {
         let sum = e.sum_keepdim(last);
         let lse = max + sum.log();
         let mut p = &e / sum.eq(0.0).select(1.0, &sum);
-        if let Some(keep) = self.keep(inputs.last().filter(|_| self.dropout > 0.0), &p) {
+        if let Some(keep) = keep(self, inputs.last().filter(|_| self.dropout > 0.0), &p) {
             p = p * keep;
         }
         Ok(vec![p.matmul(&v).cast(m.dtype), lse])
@@ -194,27 +100,12 @@ impl Composite for Attention {
     }
 }
 
-impl Composite for AttentionBackward {
-    fn name(&self) -> &'static str {
-        "adamant.attention_backward"
-    }
-    fn attrs(&self) -> Attrs {
-        let mut attrs = self.forward.attributes();
-        attrs.push(("with_lse", Attr::Bool(self.with_lse)));
-        attrs
-    }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
-        let mut out = Metas::from_slice(&inputs[1..4]);
-        if self.forward.mask && inputs[4].dtype.is_float() {
-            out.push(inputs[4]);
-        }
-        Ok(out)
-    }
+impl Compound for AttentionBackward {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let f = &self.forward;
         let m = inputs[1].meta();
         let (g, q) = (inputs[0].widened(), inputs[1].widened());
-        let (k, v) = (f.repeat_heads(&inputs[2].widened(), &m.shape)?, f.repeat_heads(&inputs[3].widened(), &m.shape)?);
+        let (k, v) = (repeat_heads(&inputs[2].widened(), &m.shape)?, repeat_heads(&inputs[3].widened(), &m.shape)?);
         let mask = inputs.get(4).filter(|_| f.mask);
         let key = inputs.get(4 + f.mask as usize).filter(|_| f.dropout > 0.0);
         let rest = &inputs[4 + f.mask as usize + key.is_some() as usize..];
@@ -222,8 +113,8 @@ impl Composite for AttentionBackward {
         let last = AxisSet::one(m.shape.rank() - 1);
         // exp(s - lse); where a row is masked everywhere, s - inf = -inf gives the zeros it must.
         let lse = lse.eq(f64::NEG_INFINITY).select(f64::INFINITY, lse);
-        let p = (f.scores(&q, &k, mask) - lse).exp();
-        let keep = f.keep(key, &p);
+        let p = (scores(f, &q, &k, mask) - lse).exp();
+        let keep = keep(f, key, &p);
         let mut dp = g.matmul(v.mt());
         let mut dropped = p.clone();
         if let Some(keep) = keep {
@@ -241,8 +132,8 @@ impl Composite for AttentionBackward {
         let scaled = &ds * f.scale;
         let mut result = vec![
             scaled.matmul(&k).cast(m.dtype),
-            f.sum_heads(scaled.mt().matmul(&q), &inputs[2].meta().shape)?.cast(m.dtype),
-            f.sum_heads(dropped.mt().matmul(&g), &inputs[3].meta().shape)?.cast(m.dtype),
+            sum_heads(scaled.mt().matmul(&q), &inputs[2].meta().shape)?.cast(m.dtype),
+            sum_heads(dropped.mt().matmul(&g), &inputs[3].meta().shape)?.cast(m.dtype),
         ];
         if let Some(mask) = mask.filter(|m| m.meta().dtype.is_float()) {
             result.push(crate::grad::sum_to(&ds, &mask.meta().shape).cast(mask.meta().dtype));

@@ -1,16 +1,11 @@
 //! Inverted dropout: each element is zero with probability p, else divided by 1 - p. One 24-bit draw per element,
 //! of the stream that `Rng::uniform` reads, is compared with p. The mask is drawn again in the backward from the
 //! key, 16 bytes, so nothing of the tensor's size is saved; and since the map is linear, it is its own rule.
-use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::floats};
-use crate::{Arg, DType, ErrorKind, Meta, Op, Result, Shape, Tensor, composite::Cotangents, op::Metas};
-use smallvec::smallvec;
+use super::{Compound, RuleArgs, Saves};
+use crate::{Arg, DType, Op, Result, Shape, Tensor, composite::Cotangents};
+pub use adamant_ir::composite::dropout::*;
+use smallvec::{smallvec};
 
-/// Inputs: x, and the key `u32[4]` of an `Rng`.
-#[derive(Clone, Copy, Debug)]
-pub struct Dropout {
-    /// probability that an element is dropped
-    pub p: f64,
-}
 /// 1 / (1 - p) where the draw keeps the element, 0 elsewhere, in f32 or f64.
 pub(crate) fn keep_factors(key: &Tensor, shape: Shape, p: f64, dtype: DType) -> Tensor {
     let bits = Tensor::apply(Op::RandomBits { shape }, Arg::None, &[key]);
@@ -20,22 +15,7 @@ pub(crate) fn keep_factors(key: &Tensor, shape: Shape, p: f64, dtype: DType) -> 
     uniform.lt(p).select(0.0, &kept)
 }
 
-impl Composite for Dropout {
-    fn name(&self) -> &'static str {
-        "adamant.dropout"
-    }
-    fn attrs(&self) -> Attrs {
-        smallvec![("p", Attr::Float(self.p))]
-    }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
-        if !(0.0..=1.0).contains(&self.p) {
-            return Err(ErrorKind::Argument(format!("a probability lies between 0 and 1, not {}", self.p)));
-        }
-        if inputs[1].dtype != DType::U32 || *inputs[1].shape != [4] {
-            return Err(ErrorKind::Shape { shape: inputs[1].shape, expected: "a random key is u32[4]".into() });
-        }
-        Ok(smallvec![floats(&inputs[0])?])
-    }
+impl Compound for Dropout {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let x = &inputs[0];
         let wide = x.widened();

@@ -1,26 +1,11 @@
 //! The logarithm of a sum of exponentials. A composite for its gradient, `g exp(x - y)`, which reads input and output
 //! and nothing between.
-use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::floats};
-use crate::{AxisSet, ErrorKind, Meta, Result, Tensor, composite::Cotangents, op::Metas, op::ReduceOp};
-use smallvec::smallvec;
+use super::{Compound, RuleArgs, Saves};
+use crate::{Result, Tensor, composite::Cotangents, op::{ReduceOp}};
+pub use adamant_ir::composite::logsumexp::*;
+use smallvec::{smallvec};
 
-/// `log(sum(exp(x)))` over the axes, which keep size 1. -inf of nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct LogSumExp {
-    /// the axes
-    pub axes: AxisSet,
-}
-impl Composite for LogSumExp {
-    fn name(&self) -> &'static str {
-        "adamant.logsumexp"
-    }
-    fn attrs(&self) -> Attrs {
-        smallvec![("axes", Attr::Ints(self.axes.iter().map(|a| a as i64).collect()))]
-    }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
-        let m = floats(&inputs[0])?;
-        Ok(smallvec![Meta { shape: self.axes.iter().filter(|&a| a < m.shape.rank()).fold(m.shape, |s, a| s.with(a, 1)), ..m }])
-    }
+impl Compound for LogSumExp {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let (x, shape) = (inputs[0].widened(), inputs[0].meta().shape);
         let dtype = inputs[0].meta().dtype;

@@ -1,60 +1,12 @@
 //! Softmax and its logarithm along an axis. The maximum is subtracted first, so no finite row overflows; a row of
 //! nothing but -inf gives NaN, as in PyTorch (attention has a policy of its own). Softmax's rule reads the output; that
 //! of the logarithm reads the input, for a rounded logarithm of 16 bits would make the probabilities wrong by percents.
-use super::{
-    Attr, Attrs, Composite, RuleArgs, Saves,
-    wide::{floats, same_dtype},
-};
-use crate::{Axis, AxisSet, ErrorKind, Meta, Result, Tensor, composite::Cotangents, op::Metas, op::ReduceOp, tensor::compose::compose};
-use smallvec::smallvec;
+use super::{Compound, RuleArgs, Saves};
+use crate::{Axis, AxisSet, Result, Tensor, composite::Cotangents, op::{ReduceOp}, tensor::compose::compose};
+pub use adamant_ir::composite::softmax::*;
+use smallvec::{smallvec};
 
-/// `exp(x) / sum(exp(x))` along the axis.
-#[derive(Clone, Copy, Debug)]
-pub struct Softmax {
-    /// the axis
-    pub axis: usize,
-}
-/// `x - log(sum(exp(x)))` along the axis.
-#[derive(Clone, Copy, Debug)]
-pub struct LogSoftmax {
-    /// the axis
-    pub axis: usize,
-}
-/// Inputs: the cotangent of y, and y. `y (g - sum(g y))`.
-#[derive(Clone, Copy, Debug)]
-pub struct SoftmaxBackward {
-    /// the axis
-    pub axis: usize,
-}
-/// Inputs: the cotangent of y, and x. `g - softmax(x) sum(g)`.
-#[derive(Clone, Copy, Debug)]
-pub struct LogSoftmaxBackward {
-    /// the axis
-    pub axis: usize,
-}
-
-fn attrs(axis: usize) -> Attrs {
-    smallvec![("axis", Attr::Int(axis as i64))]
-}
-fn infer(inputs: &[Meta], axis: usize) -> std::result::Result<Metas, ErrorKind> {
-    let m = floats(&inputs[0])?;
-    m.shape.axis(axis as isize)?;
-    if let Some(y) = inputs.get(1) {
-        same_dtype(&m, y)?;
-    }
-    Ok(smallvec![m])
-}
-
-impl Composite for Softmax {
-    fn name(&self) -> &'static str {
-        "adamant.softmax"
-    }
-    fn attrs(&self) -> Attrs {
-        attrs(self.axis)
-    }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
-        infer(inputs, self.axis)
-    }
+impl Compound for Softmax {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let x = &inputs[0];
         if x.meta().shape.elements() == 0 {
@@ -72,32 +24,14 @@ impl Composite for Softmax {
         Ok(smallvec![Some(Tensor::composite1(SoftmaxBackward { axis: self.axis }, &[g, args.output(0)?]))])
     }
 }
-impl Composite for SoftmaxBackward {
-    fn name(&self) -> &'static str {
-        "adamant.softmax_backward"
-    }
-    fn attrs(&self) -> Attrs {
-        attrs(self.axis)
-    }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
-        infer(inputs, self.axis)
-    }
+impl Compound for SoftmaxBackward {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let (g, y) = (inputs[0].widened(), inputs[1].widened());
         let dot = (&g * &y).sum_keepdim(AxisSet::one(self.axis));
         Ok(vec![(y * (g - dot)).cast(inputs[0].meta().dtype)])
     }
 }
-impl Composite for LogSoftmax {
-    fn name(&self) -> &'static str {
-        "adamant.log_softmax"
-    }
-    fn attrs(&self) -> Attrs {
-        attrs(self.axis)
-    }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
-        infer(inputs, self.axis)
-    }
+impl Compound for LogSoftmax {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let x = &inputs[0];
         if x.meta().shape.elements() == 0 {
@@ -113,16 +47,7 @@ impl Composite for LogSoftmax {
         Ok(smallvec![Some(Tensor::composite1(LogSoftmaxBackward { axis: self.axis }, &[g, args.input(0)?]))])
     }
 }
-impl Composite for LogSoftmaxBackward {
-    fn name(&self) -> &'static str {
-        "adamant.log_softmax_backward"
-    }
-    fn attrs(&self) -> Attrs {
-        attrs(self.axis)
-    }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
-        infer(inputs, self.axis)
-    }
+impl Compound for LogSoftmaxBackward {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let m = inputs[0].meta();
         if m.shape.elements() == 0 {

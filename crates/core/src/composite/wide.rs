@@ -1,10 +1,7 @@
 //! Compounds of 16-bit floats compute in f32 and round once, at their end; wider floats compute as they are.
-use crate::{DType, ErrorKind, Meta, Tensor};
+use crate::{ErrorKind, Meta, Tensor};
+pub use adamant_ir::composite::wide::wide;
 
-/// The dtype that a compound computes in.
-pub fn wide(dtype: DType) -> DType {
-    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
-}
 impl Tensor {
     /// The same values in the dtype that a compound computes in.
     #[track_caller]
@@ -21,16 +18,9 @@ impl Tensor {
 
 /// The meta, if it is of a float dtype with arithmetic.
 pub(crate) fn floats(m: &Meta) -> Result<Meta, ErrorKind> {
-    if m.dtype.is_float() && m.dtype.computes() { Ok(*m) } else { Err(ErrorKind::Dtype(format!("floats are needed, not {}", m.dtype))) }
-}
-/// Are all inputs on one device? Composites are asked before their bodies are, which would find out too late.
-pub(crate) fn one_device(inputs: &[Meta]) -> Result<(), ErrorKind> {
-    match inputs.iter().find(|m| m.device != inputs[0].device) {
-        Some(m) => Err(ErrorKind::DeviceMismatch { left: inputs[0].device.to_string(), right: m.device.to_string() }),
-        None => Ok(()),
-    }
+    adamant_ir::composite::wide::floats(&m.ty()).map(|_| *m)
 }
 /// Are the dtypes equal?
 pub(crate) fn same_dtype(a: &Meta, b: &Meta) -> Result<(), ErrorKind> {
-    if a.dtype == b.dtype { Ok(()) } else { Err(ErrorKind::DtypeMismatch { left: a.dtype, right: b.dtype }) }
+    adamant_ir::composite::wide::same_dtype(&a.ty(), &b.ty())
 }

@@ -33,7 +33,7 @@ pub fn nll_loss(x: &Tensor, target: &Tensor, options: &NllOptions<'_>) -> Tensor
     let inputs: SmallVec<[&Tensor; 4]> = [x, target].into_iter().chain(options.weight).collect();
     compose("nll_loss", &inputs, || {
         let m = floats(&x.meta())?;
-        check_classes(&m, &target.meta())?;
+        check_classes(&m.ty(), &target.meta().ty())?;
         if options.reduction == Reduction::BatchMean {
             return refuse("the loss is reduced by none, mean or sum");
         }
@@ -44,7 +44,7 @@ pub fn nll_loss(x: &Tensor, target: &Tensor, options: &NllOptions<'_>) -> Tensor
         let taken = match options.weight {
             None => valid,
             Some(w) => {
-                check_weight(&m, &w.meta())?;
+                check_weight(&m.ty(), &w.meta().ty())?;
                 let dims = Shape::along(axis, m.shape[axis], m.shape.rank());
                 let spread = c.index.meta().shape.with(axis, m.shape[axis]);
                 valid * gather(&w.widened().reshape(dims).expand(spread), axis, &c.index)
@@ -95,7 +95,7 @@ pub fn multi_margin_loss(x: &Tensor, target: &Tensor, options: &MultiMargin<'_>)
     compose("multi_margin_loss", &inputs, || {
         let m = floats(&x.meta())?;
         let (x, batched) = batch(x)?;
-        check_classes(&m, &target.meta())?;
+        check_classes(&m.ty(), &target.meta().ty())?;
         if !(1..=2).contains(&options.p) {
             return refuse(format!("p is 1 or 2, not {}", options.p));
         }
@@ -106,7 +106,7 @@ pub fn multi_margin_loss(x: &Tensor, target: &Tensor, options: &MultiMargin<'_>)
             each = each.square();
         }
         if let Some(w) = options.weight {
-            check_weight(&m, &w.meta())?;
+            check_weight(&m.ty(), &w.meta().ty())?;
             each = each * gather(&w.widened().reshape([1, shape[1]]).expand(shape), 1, &index);
         }
         let index = index.cast(DType::I64);

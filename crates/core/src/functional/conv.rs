@@ -4,7 +4,7 @@ use super::Sizes;
 use crate::{
     Arg, Error, ErrorKind, Meta, Op, Scalar, Shape, Tensor,
     composite::conv::BiasedConv,
-    op::{ConvRole, ConvSpec, PadSpec, shared_conv},
+    op::{ConvRole, ConvSpec, PadSpec},
     tensor::compose::compose,
 };
 use smallvec::SmallVec;
@@ -130,7 +130,7 @@ fn finish(
         }
         let batched = if single { x.reshape(xs.insert(0, 1)?) } else { x.clone() };
         let Planned { spec, zeros } = plan(&batched.meta(), n)?;
-        let spec = shared_conv(spec);
+        let spec = crate::specs::shared_conv(spec);
         let pad = |y: &Tensor, p: PadSpec| Tensor::apply(Op::Pad(Box::new(p)), Arg::Scalar(Scalar::Float(0.0)), &[y]);
         let y = match (bias, zeros) {
             (None, None) => Tensor::apply(Op::Conv(spec), Arg::None, &[&batched, weight]),

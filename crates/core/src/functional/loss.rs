@@ -1,18 +1,18 @@
 //! Losses of elements and of pairs, as formulas on tensors: the elements' losses first, then one reduction. 16-bit
 //! floats compute in f32 and round once. Losses of class indices stand in `functional::classes`.
-use crate::{
+use crate::{TensorType, Compound, 
     AxisSet, ErrorKind, Result, Tensor,
     composite::Cotangents,
     composite::{
         Attrs, Composite, RuleArgs, Saves,
         loss::Reduction,
-        wide::{floats, one_device, same_dtype, wide},
+        wide::{floats, same_dtype, wide},
     },
-    op::Metas,
+    op::Types,
     op::broadcast,
     tensor::compose::{Built, compose, refuse},
 };
-use crate::{DType, Meta, Shape};
+use crate::{DType, Shape};
 use smallvec::{SmallVec, smallvec};
 
 /// The losses of the elements as one number, or as they are.
@@ -90,14 +90,15 @@ impl Composite for BinaryCrossEntropy {
     fn attrs(&self) -> Attrs {
         Attrs::new()
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
-        one_device(inputs)?;
-        same_dtype(&inputs[0], &inputs[1])?;
+    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
+        adamant_ir::composite::wide::same_dtype(&inputs[0], &inputs[1])?;
         if inputs[0].shape != inputs[1].shape {
             return Err(ErrorKind::ShapeMismatch { left: inputs[0].shape, right: inputs[1].shape, axes: None, expected: "input and target have one shape" });
         }
-        Ok(smallvec![floats(&inputs[0])?])
+        Ok(smallvec![adamant_ir::composite::wide::floats(&inputs[0])?])
     }
+}
+impl Compound for BinaryCrossEntropy {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let (x, t) = (&inputs[0], &inputs[1]);
         let floor = |log: Tensor| log.lt(-100.0).select(-100.0, &log);

@@ -1,6 +1,6 @@
 //! Normalisations. Statistics of 16-bit floats are f32, and weight and bias may be f32 as well.
 use crate::{
-    Arg, ErrorKind, Op, Shape, Tensor,
+    Arg, ErrorKind, Shape, Tensor,
     composite::norm::{BatchNormInference, Norm, Over},
     op::{WindowOp, WindowSpec},
     shape::ToShape,
@@ -151,7 +151,7 @@ pub fn local_response_norm(x: &Tensor, size: usize, alpha: f64, beta: f64, k: f6
             dilation: smallvec![1, 1],
             open: smallvec![],
         };
-        let mean = Tensor::apply(Op::window(spec), Arg::None, &[&rows]).reshape(m.shape) / size as f64;
+        let mean = Tensor::apply(crate::specs::window_op(spec), Arg::None, &[&rows]).reshape(m.shape) / size as f64;
         Ok((wide / (mean * alpha + k).pow(beta)).cast(m.dtype))
     })
 }

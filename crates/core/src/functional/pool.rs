@@ -145,7 +145,7 @@ fn plan(shape: &Shape, n: usize, kernel: &Sizes, stride: Option<&Sizes>, padding
     Ok(Windows { size, stride, pad, dilation, after })
 }
 fn window(op: WindowOp, w: &Windows, padding: SmallVec<[(usize, usize); 3]>) -> Op {
-    Op::window(WindowSpec { op, size: w.size.clone(), stride: w.stride.clone(), padding, dilation: w.dilation.clone(), open: SmallVec::new() })
+    crate::specs::window_op(WindowSpec { op, size: w.size.clone(), stride: w.stride.clone(), padding, dilation: w.dilation.clone(), open: SmallVec::new() })
 }
 
 fn max_pool(x: &Tensor, options: &MaxPool, n: usize, origin: Origin) -> Result<(Tensor, Tensor), ErrorKind> {

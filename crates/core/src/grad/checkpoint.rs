@@ -1,11 +1,10 @@
 //! Memory for time: a stretch of the computation of which only the inputs are kept, and which is computed again during
 //! the walk back.
 use super::{Grads, NEXT, Parent, Saved, Tape, TapeKind, Walk, grad_enabled, no_grad, pull, with_grad};
-use crate::{
+use crate::{scope, 
     Origin, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
     composite::{Cotangents, RuleArgs},
-    record::context,
     recycle::Shared,
     value::Kept,
 };
@@ -65,7 +64,7 @@ pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, wal
         (0..args.metas.len()).map(|k| args.input(k).map(|x| if x.meta().dtype.is_float() { x.tracked() } else { x.clone() })).collect::<Result<_>>()?;
     let values = redo.cells.iter().map(|(id, v)| (*id, Tensor::from_value((**v).clone()))).collect();
     let overlay = OverlayGuard::push(Overlay { values, ..Overlay::new(OverlayKind::Recompute) });
-    context(|c| c.inherit.set(None));
+    scope::inherit(None);
     let y = with_grad(true, || (redo.f)(&inputs));
     drop(overlay);
     let y = y?.ok()?;

@@ -1,10 +1,10 @@
 //! One exhaustive match over the primitives: what each rule reads and what it returns, in tensor code, so that it
 //! serves every backend and higher order comes free.
-use crate::{
-    Arg, Composite, DType, Error, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor,
-    composite::{Cotangents, RuleArgs, Saves},
+use crate::{communicator, 
+    Arg, DType, Error, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor,
+    composite::{Cotangents, InTensors, Keyed, RuleArgs, Saves},
     op::{ConvRole, ConvSpec, PadSpec, ReduceOp, ScanOp, ScatterMode, Side, View, WindowOp, WindowSpec},
-    scalar::{Binary, Saved, Unary},
+    scalar::{Binary, Saved, Unary, binary_gradients, unary_gradient},
     shape::{AxisSet, Dims, MAX_RANK},
 };
 use smallvec::{SmallVec, smallvec};
@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub(super) fn differentiable(op: &Op) -> bool {
     match op {
         Op::Input | Op::Const(_) | Op::Iota { .. } | Op::RandomBits { .. } | Op::Bitcast(_) | Op::ArgReduce { .. } | Op::StopGrad => false,
-        Op::Unary(f) => f.row().grad.is_some(),
-        Op::Binary(f) | Op::BinaryScalar(f, _) => f.row().grad.is_some(),
+        Op::Unary(f) => f.row().differentiable,
+        Op::Binary(f) | Op::BinaryScalar(f, _) => f.row().differentiable,
         Op::Cast(d) => d.is_float(),
         _ => true,
     }
@@ -71,7 +71,7 @@ pub(crate) fn sum_to(g: &Tensor, shape: &Shape) -> Tensor {
     let summed = if axes.0 == 0 { g.clone() } else { g.sum_keepdim(axes) };
     if lead > 0 { summed.reshape(*shape) } else { summed }
 }
-type Body<'a> = &'a dyn Fn(&dyn Composite, &RuleArgs<'_>) -> Result<Cotangents>;
+type Body<'a> = &'a dyn Fn(&Keyed, &RuleArgs<'_>) -> Result<Cotangents>;
 
 /// Cotangents of the inputs.
 pub(super) fn rule(
@@ -79,14 +79,14 @@ pub(super) fn rule(
     arg: Arg,
     outputs: &[Meta],
     args: &RuleArgs<'_>,
-    body: impl Fn(&dyn Composite, &RuleArgs<'_>) -> Result<Cotangents>,
+    body: impl Fn(&Keyed, &RuleArgs<'_>) -> Result<Cotangents>,
 ) -> Result<Cotangents> {
     rule_inner(op, arg, outputs, args, &body)
 }
 
 fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Body<'_>) -> Result<Cotangents> {
     if let Op::Composite(c) = op {
-        return if c.saves().is_some() { c.rule(args) } else { body(&**c, args) };
+        return if c.saves().is_some() { c.rule(args) } else { body(c, args) };
     }
     let none = || smallvec![None; args.metas.len()];
     let Some(g) = args.cotangents.first().and_then(|g| g.as_ref()) else { return Ok(none()) };
@@ -99,7 +99,7 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
     let unused = g;
     match op {
         Op::Input | Op::Const(_) | Op::Iota { .. } | Op::RandomBits { .. } | Op::Bitcast(_) | Op::ArgReduce { .. } | Op::StopGrad => Ok(none()),
-        Op::Unary(f) => match f.row().grad {
+        Op::Unary(f) => match unary_gradient(*f) {
             None => Ok(none()),
             Some(grad) => {
                 let x = if matches!(f.row().saves, Saved::Input | Saved::Both) { args.input(0)? } else { unused };
@@ -108,7 +108,7 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
                 one(rounded_once(one_op, [g, x, y], |[g, x, y]| grad(g, x, y)))
             }
         },
-        Op::Binary(f) => match f.row().grad {
+        Op::Binary(f) => match binary_gradients(*f) {
             None => Ok(none()),
             Some((left, right)) => {
                 let reads = matches!(f.row().saves, Saved::Input | Saved::Both);
@@ -121,7 +121,7 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
                 Ok(smallvec![side(0, left), side(1, right)])
             }
         },
-        Op::BinaryScalar(f, side) => match (f.row().grad, arg) {
+        Op::BinaryScalar(f, side) => match (binary_gradients(*f), arg) {
             (Some((left, right)), Arg::Scalar(s)) => {
                 let c = g.full_like(s);
                 let reads = matches!(f.row().saves, Saved::Input | Saved::Both);
@@ -281,10 +281,10 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
             WindowOp::Sum => {
                 let s = shape(0);
                 let open = SmallVec::from_slice(&s[s.rank() - spec.spatial()..]);
-                one(Tensor::apply(Op::window(WindowSpec { op: WindowOp::SumTransposed, open, ..(**spec).clone() }), Arg::None, &[g]))
+                one(Tensor::apply(crate::specs::window_op(WindowSpec { op: WindowOp::SumTransposed, open, ..(**spec).clone() }), Arg::None, &[g]))
             }
             WindowOp::SumTransposed => {
-                one(Tensor::apply(Op::window(WindowSpec { op: WindowOp::Sum, open: SmallVec::new(), ..(**spec).clone() }), Arg::None, &[g]))
+                one(Tensor::apply(crate::specs::window_op(WindowSpec { op: WindowOp::Sum, open: SmallVec::new(), ..(**spec).clone() }), Arg::None, &[g]))
             }
         },
         Op::Gather { axis } => {
@@ -301,7 +301,8 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
             crate::op::CollectiveKind::AllReduceSum => one(Tensor::apply(Op::Collective { kind: *kind, group: group.clone() }, Arg::None, &[g])),
             crate::op::CollectiveKind::Broadcast { root } => {
                 let sum = Tensor::apply(Op::Collective { kind: crate::op::CollectiveKind::AllReduceSum, group: group.clone() }, Arg::None, &[g]);
-                one(if group.rank() == *root { sum } else { sum.zeros_like() })
+                let rank = communicator::of(group).map_err(|kind| Error::new("broadcast", kind))?.rank();
+                one(if rank == *root { sum } else { sum.zeros_like() })
             }
         },
         Op::Composite(_) => Err(Error::new("backward", ErrorKind::Internal("composites are handled above".into()))),
@@ -349,7 +350,7 @@ fn exclusive_product(x: &Tensor, reverse: bool) -> Tensor {
 fn conv_rule(spec: &Arc<ConvSpec>, g: &Tensor, args: &RuleArgs<'_>) -> Result<Cotangents> {
     let (a, b) = (args.input(0)?, args.input(1)?);
     let spatial = |m: &Meta| SmallVec::from_slice(&m.shape[2..]);
-    let conv = |role, open, x: &Tensor, y: &Tensor| Tensor::apply(Op::conv(ConvSpec { role, open, ..(**spec).clone() }), Arg::None, &[x, y]);
+    let conv = |role, open, x: &Tensor, y: &Tensor| Tensor::apply(crate::specs::conv_op(ConvSpec { role, open, ..(**spec).clone() }), Arg::None, &[x, y]);
     let none = SmallVec::new;
     let (x_role, w_role, y_role) = (ConvRole::InputGrad, ConvRole::WeightGrad, ConvRole::Forward);
     Ok(match spec.role {

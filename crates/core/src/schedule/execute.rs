@@ -5,6 +5,7 @@ use super::{
     watch,
 };
 use crate::{
+    communicator::{self, Communicator},
     Device, Error, ErrorKind, Op, Scalar,
     buffer::Buffer,
     error::Origin,
@@ -298,7 +299,7 @@ impl Replay<'_> {
             recycle::give_back(&STEPS, emptied(steps));
         }
         if let Some((s, kind, group, from, to)) = together {
-            let exchanged = guarded(|| "the communicator".into(), || self.collective(kind, &*group, &from, &to)).flatten();
+            let exchanged = guarded(|| "the communicator".into(), || self.collective(kind, communicator::of(&group)?, &from, &to)).flatten();
             exchanged.map_err(|k| Failed { error: self.failed(s, k), records: smallvec![self.record_of(s)] })?;
         }
         recycle::give_back(&OPERANDS, emptied(operands));
@@ -306,14 +307,13 @@ impl Replay<'_> {
         Ok(next)
     }
     /// Exchanges a tensor with the other ranks, through the host.
-    fn collective(&self, kind: crate::op::CollectiveKind, group: &dyn crate::op::Communicator, from: &Operand<'_>, to: &Operand<'_>) -> Result<(), ErrorKind> {
+    fn collective(&self, kind: crate::op::CollectiveKind, group: &dyn Communicator, from: &Operand<'_>, to: &Operand<'_>) -> Result<(), ErrorKind> {
         let size = from.dtype.size();
         let mut whole = vec![0u8; from.buffer.bytes()];
         from.buffer.download(0, &mut whole)?;
         let mut bytes = Vec::with_capacity(from.shape.elements() * size);
         crate::tensor::for_each_offset(&from.shape, &from.layout(), |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
-        let all = group.all_gather(&bytes).map_err(|e| e.kind().clone())?;
-        let result = super::combine_ranks(kind, &all, from.shape, from.dtype)?;
+        let result = communicator::exchange(kind, group, &bytes, from.shape, from.dtype)?.to_bytes();
         match to.buffer.write().as_deref_mut() {
             Some(m) => self.device.backend().upload(m, to.offset * size, &result),
             None => Err(ErrorKind::Internal("a buffer without memory".into())),

@@ -1,7 +1,7 @@
 //! A window's records as one flat list of primitives: composites and families of kernels that the device does not claim
 //! are replaced by their bodies, which are captured on placeholders. All decisions are made on this list.
 use super::{join, lower};
-use crate::{
+use crate::{composite::InTensors, 
     Device, ErrorKind, Meta, Op, Tensor,
     backend::Support,
     foreign::guarded,

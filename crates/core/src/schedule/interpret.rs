@@ -1,7 +1,7 @@
 //! Windows of the reference device: op by op through the interpreter, composites through their bodies. Nothing is
 //! planned, fused or reused here.
 use super::{Stop, fault_error, withhold};
-use crate::{
+use crate::{communicator, TensorType, composite::InTensors, 
     Device, Error, ErrorKind, HostArray, Meta, Op, Tensor,
     foreign::guarded,
     kernel::Fault,
@@ -70,9 +70,14 @@ fn commit(log: &Log, taints: &[Option<Error>], _cut: usize) {
 }
 /// One op on host arrays; a composite runs its body.
 fn interpret_op(op: &Op, arg: Arg, inputs: &[HostArray], metas: &[Meta], device: Device) -> Result<(Vec<HostArray>, Option<Fault>), ErrorKind> {
-    let Op::Composite(c) = op else { return crate::reference::run(op, arg, inputs, metas) };
+    if let Op::Collective { kind, group } = op {
+        let (bytes, m) = (inputs[0].to_bytes(), &metas[0]);
+        return Ok((vec![communicator::exchange(*kind, communicator::of(group)?, &bytes, m.shape, m.dtype)?], None));
+    }
+    let types: Vec<TensorType> = metas.iter().map(Meta::ty).collect();
+    let Op::Composite(c) = op else { return crate::reference::run(op, arg, inputs, &types) };
     if c.is_host() {
-        return guarded(|| c.name().to_string(), || crate::reference::run(op, arg, inputs, metas)).flatten();
+        return guarded(|| c.name().to_string(), || crate::reference::run(op, arg, inputs, &types)).flatten();
     }
     let places: Vec<Tensor> = inputs.iter().map(|a| Tensor::placeholder(Meta { shape: a.shape, dtype: a.dtype, device })).collect();
     let (outputs, stream) = capture(device, || {

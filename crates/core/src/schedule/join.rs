@@ -4,7 +4,7 @@ use super::expand::{ArgFrom, Graph};
 use crate::{
     Device, Meta, Op,
     backend::Support,
-    composite::{Composite, Reads},
+    composite::{Composite, Keyed, Reads},
     kernel::KernelKind,
 };
 use smallvec::SmallVec;
@@ -54,7 +54,7 @@ impl Joint {
         let (from, outputs, charged) = (old.first, old.outputs, old.record);
         let of_earlier: SmallVec<[Meta; 4]> = (from..from + outputs).map(|v| g.vals[v as usize].meta).collect();
         let later = metas.len() as u32;
-        let first = g.node(Op::Composite(self.both.into()), ArgFrom::Record(record), self.inputs, of_earlier.into_iter().chain(metas), charged);
+        let first = g.node(Op::Composite(Keyed::new(self.both, None)), ArgFrom::Record(record), self.inputs, of_earlier.into_iter().chain(metas), charged);
         for v in &mut g.of_slot {
             if (from..from + outputs).contains(v) {
                 *v = *v - from + first;

@@ -1,7 +1,7 @@
 //! How a function that is made of other ops is written: its checks use `?`, what it records carries the user's line,
 //! and an error that its own checks find names it.
 use super::Tensor;
-use crate::{Error, ErrorKind, Origin, record::context};
+use crate::{scope, Error, ErrorKind, Origin, record::context};
 
 /// Why a composed function cannot be built: a kind (the function's name and the user's line are added), or a whole error.
 pub(crate) enum Refusal {
@@ -49,16 +49,14 @@ impl<T> Failing for crate::Result<T> {
 struct OriginGuard(Option<Origin>);
 impl OriginGuard {
     fn enter(origin: Origin) -> OriginGuard {
-        context(|c| {
-            let outer = c.inherit.get();
-            c.inherit.set(Some(outer.unwrap_or(origin)));
-            OriginGuard(outer)
-        })
+        let outer = scope::inherited();
+        scope::inherit(Some(outer.unwrap_or(origin)));
+        OriginGuard(outer)
     }
 }
 impl Drop for OriginGuard {
     fn drop(&mut self) {
-        context(|c| c.inherit.set(self.0));
+        scope::inherit(self.0);
     }
 }
 

@@ -3,7 +3,7 @@ use super::{
     Tensor,
     compose::{compose, refuse},
 };
-use crate::{Arg, DType, Device, Element, ErrorKind, Meta, Op, Rng, Scalar, Shape, shape::ToShape};
+use crate::{TensorType, Origin, Arg, DType, Device, Element, ErrorKind, Op, Rng, Scalar, Shape, shape::ToShape};
 
 impl Tensor {
     /// A tensor that copies a slice into memory of the device, which on the CPU lies in huge pages where it is large;
@@ -173,7 +173,7 @@ impl Tensor {
             }
             // From both ends, so that the last number is `end` itself.
             let step = (end - start) / (steps - 1) as f64;
-            let at = Tensor::apply(Op::Iota { axis: 0, meta: Meta { shape, dtype: wide, device } }, Arg::None, &[]);
+            let at = Tensor::source(Op::Iota { axis: 0, ty: TensorType { shape, dtype: wide } }, Arg::None, device, Origin::here());
             let up = &at * step + start;
             let down = (&at - (steps - 1) as f64) * step + end;
             Ok(at.lt((steps / 2) as f64).select(up, down).cast(dtype))
@@ -199,8 +199,8 @@ impl Tensor {
     #[track_caller]
     pub fn eye_on(rows: usize, columns: usize, dtype: DType, device: Device) -> Tensor {
         compose("eye", &[], || {
-            let meta = Meta { shape: Shape::new(&[rows, columns])?, dtype: DType::I64, device };
-            let at = |axis| Tensor::apply(Op::Iota { axis, meta }, Arg::None, &[]);
+            let ty = TensorType { shape: Shape::new(&[rows, columns])?, dtype: DType::I64 };
+            let at = |axis| Tensor::source(Op::Iota { axis, ty }, Arg::None, device, Origin::here());
             Ok(at(0).eq(at(1)).cast(dtype))
         })
     }
@@ -282,7 +282,7 @@ fn progression(shape: Shape, start: Scalar, step: Scalar, dtype: DType, device: 
         d if d.is_float() => DType::F32,
         _ => DType::I64,
     };
-    let at = Tensor::apply(Op::Iota { axis: 0, meta: Meta { shape, dtype: wide, device } }, Arg::None, &[]);
+    let at = Tensor::source(Op::Iota { axis: 0, ty: TensorType { shape, dtype: wide } }, Arg::None, device, Origin::here());
     let scaled = if step.to_f64() == 1.0 { at } else { at * step };
     let moved = if start.to_f64() == 0.0 { scaled } else { scaled + start };
     moved.cast(dtype)

@@ -4,11 +4,11 @@ use super::{
     Tensor,
     dense::{self, Matrix},
 };
-use crate::{
-    Attr, Attrs, Composite, DType, Error, ErrorKind, HostArray, Meta, Result, Shape,
+use crate::{TensorType, Compound, 
+    Attr, Attrs, Composite, DType, Error, ErrorKind, HostArray, Result, Shape,
     composite::Cotangents,
     composite::{RuleArgs, Saves},
-    op::Metas,
+    op::Types,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -145,7 +145,7 @@ impl Composite for Factor {
             _ => Attrs::new(),
         }
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
+    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
         let a = &inputs[0];
         let rank = a.shape.rank();
         if !matches!(a.dtype, DType::F32 | DType::F64) {
@@ -161,23 +161,22 @@ impl Composite for Factor {
             if b.dtype != a.dtype {
                 return Err(ErrorKind::DtypeMismatch { left: a.dtype, right: b.dtype });
             }
-            if b.device != a.device {
-                return Err(ErrorKind::DeviceMismatch { left: a.device.to_string(), right: b.device.to_string() });
-            }
             if b.shape.rank() != rank || b.shape[..rank - 1] != a.shape[..rank - 1] {
                 return Err(ErrorKind::ShapeMismatch { left: a.shape, right: b.shape, axes: None, expected: "a right side with as many rows as the matrix" });
             }
         }
-        Ok(self.outputs(&a.shape, inputs.get(1).map(|b| &b.shape))?.into_iter().map(|shape| Meta { shape, ..*a }).collect())
-    }
-    fn body(&self, _: &[Tensor]) -> Result<Vec<Tensor>> {
-        Err(Error::new(self.name(), ErrorKind::Internal("it is defined on the host".into())))
+        Ok(self.outputs(&a.shape, inputs.get(1).map(|b| &b.shape))?.into_iter().map(|shape| TensorType { shape, ..*a }).collect())
     }
     fn is_host(&self) -> bool {
         true
     }
     fn host(&self, inputs: &[HostArray]) -> Option<std::result::Result<Vec<HostArray>, ErrorKind>> {
         Some(self.run(inputs))
+    }
+}
+impl Compound for Factor {
+    fn body(&self, _: &[Tensor]) -> Result<Vec<Tensor>> {
+        Err(Error::new(self.name(), ErrorKind::Internal("it is defined on the host".into())))
     }
     fn saves(&self) -> Option<Saves> {
         let (inputs, outputs) = match self {

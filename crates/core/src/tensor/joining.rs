@@ -3,8 +3,8 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
-use crate::{
-    Arg, DType, ErrorKind, Meta, Op, Result, Shape,
+use crate::{TensorType, Origin, 
+    Arg, DType, ErrorKind, Op, Result, Shape,
     composite::split::Split,
     shape::{Axis, ToSizes},
 };
@@ -428,9 +428,10 @@ impl Tensor {
                 return Err(ErrorKind::Shape { shape, expected: format!("axis {axis} to hold a window of {size}") }.into());
             }
             let count = (shape[axis] - size) / step + 1;
-            let grid = Meta { shape: Shape::new(&[count, size])?, dtype: DType::I64, device: x.meta().device };
-            let starts = Tensor::apply(Op::Iota { axis: 0, meta: grid }, Arg::None, &[]) * step;
-            let at = starts + Tensor::apply(Op::Iota { axis: 1, meta: grid }, Arg::None, &[]);
+            let ty = TensorType { shape: Shape::new(&[count, size])?, dtype: DType::I64 };
+            let along = |axis| Tensor::source(Op::Iota { axis, ty }, Arg::None, x.meta().device, Origin::here());
+            let starts = along(0) * step;
+            let at = starts + along(1);
             let mut dims = shape.to_vec();
             dims.splice(axis..=axis, [count, size]);
             Ok(x.index_select(axis, &at.ravel()).reshape(Shape::new(&dims)?).movedim(axis + 1, -1))

@@ -3,8 +3,8 @@ use super::{
     Tensor,
     compose::{Built, compose1, refuse},
 };
-use crate::{
-    Arg, DType, ErrorKind, Meta, Op, Origin, Scalar, Shape,
+use crate::{TensorType, 
+    Arg, DType, ErrorKind, Op, Origin, Scalar, Shape,
     op::{PadSpec, View},
     shape::{Axes, Axis, Dims, MAX_RANK, ToShape, ToSizes},
 };
@@ -151,7 +151,7 @@ impl Tensor {
         }
         let m = self.meta();
         match m.shape.axis(axis.to_axis()) {
-            Ok(axis) => Tensor::apply_at(Op::Iota { axis: axis as u8, meta: Meta { dtype, ..m } }, Arg::None, &[], Origin::here()),
+            Ok(axis) => Tensor::source(Op::Iota { axis: axis as u8, ty: TensorType { dtype, shape: m.shape } }, Arg::None, m.device, Origin::here()),
             Err(kind) => Tensor::fail("iota", kind),
         }
     }

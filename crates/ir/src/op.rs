@@ -5,19 +5,16 @@
 //! An [`Op`] holds structure (what a plan is compiled for) and sizes; what changes from call to call —
 //! a scalar operand, the start of a slice — is an [`Arg`] beside it and never part of a plan's key.
 use crate::{
-    DType, Device, ErrorKind, Meta, Scalar, Shape,
+    DType, DeviceId, ErrorKind, Scalar, Shape, TensorType,
     composite::Keyed,
     scalar::{Binary, Unary},
     shape::{AxisSet, Dims, MAX_RANK},
 };
 use smallvec::{SmallVec, smallvec};
-use std::{fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
-mod specs;
-pub(crate) use specs::shared_conv;
-
-/// Metas of an op's outputs.
-pub type Metas = SmallVec<[Meta; 3]>;
+/// Types of an op's outputs.
+pub type Types = SmallVec<[TensorType; 3]>;
 
 /// What changes from call to call without a new plan.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -38,9 +35,9 @@ pub enum Op {
     /// A value that exists already (only inside graphs and windows).
     Input,
     /// A tensor filled with the scalar argument.
-    Const(Meta),
+    Const(TensorType),
     /// 0, 1, 2, ... along an axis.
-    Iota { axis: u8, meta: Meta },
+    Iota { axis: u8, ty: TensorType },
     /// Philox4x32-10 bits (u32) of (key tensor `[seed lo, seed hi, stream, counter]`; logical element index).
     RandomBits { shape: Shape },
     /// An element-wise function of one tensor.
@@ -82,9 +79,9 @@ pub enum Op {
     /// Stable sort along an axis: values and i64 indices.
     Sort { axis: u8, descending: bool },
     /// The same values on another device.
-    Transfer(Device),
+    Transfer(DeviceId),
     /// Combines a tensor over all ranks of a group.
-    Collective { kind: CollectiveKind, group: Arc<dyn Communicator> },
+    Collective { kind: CollectiveKind, group: Group },
     /// The same value, through which no gradient flows.
     StopGrad,
     /// A named function with a plain body.
@@ -236,25 +233,22 @@ pub enum CollectiveKind {
     /// the tensor of one rank, on every rank
     Broadcast { root: usize },
 }
-/// A group of ranks that exchange host bytes. The order of calls is the same on every rank.
-pub trait Communicator: Send + Sync + 'static {
-    /// This rank.
-    fn rank(&self) -> usize;
-    /// How many ranks.
-    fn size(&self) -> usize;
-    /// Everybody's bytes, in rank order.
-    ///
-    /// # Errors
-    /// A lost peer.
-    fn all_gather(&self, bytes: &[u8]) -> crate::Result<Vec<Vec<u8>>>;
+/// A group of ranks. What it is and how its ranks reach each other, only those know who made it.
+#[derive(Clone)]
+pub struct Group {
+    /// Tells groups apart. Each rank's group is its own, also where ranks are threads of one process.
+    pub id: u64,
+    /// what carries it out
+    pub handle: Arc<dyn Any + Send + Sync>,
 }
 
 /// Folds a word into a hash: a full 64 x 64 bit product, its halves xored (the idea of wyhash).
-pub(crate) fn mix(hash: u64, word: u64) -> u64 {
+pub fn mix(hash: u64, word: u64) -> u64 {
     let m = (hash.rotate_left(23) ^ word ^ 0x2D35_8DCC_AA6C_78A5) as u128 * 0x9E37_79B9_7F4A_7C15u128;
     (m >> 64) as u64 ^ m as u64
 }
-fn hash_of(value: &impl std::hash::Hash) -> u64 {
+/// A hash of a spec.
+pub fn hash_of(value: &impl std::hash::Hash) -> u64 {
     use std::hash::{DefaultHasher, Hasher};
     let mut h = DefaultHasher::new();
     value.hash(&mut h);
@@ -350,7 +344,7 @@ impl Op {
         }
     }
     /// Two ops with the same code and the same ranks, dtypes and broadcasts are the same work, sizes apart.
-    pub(crate) fn structure(&self) -> u64 {
+    pub fn structure(&self) -> u64 {
         let b = |x: u8| x as u64;
         match self {
             Op::Input => 1,
@@ -380,15 +374,14 @@ impl Op {
             Op::Gather { axis } => mix(22, b(*axis)),
             Op::Scatter { axis, mode } => mix(23, b(*axis) << 8 | *mode as u64),
             Op::Sort { axis, descending } => mix(24, b(*axis) << 8 | *descending as u64),
-            Op::Transfer(d) => mix(25, d.index() as u64),
-            // Each rank's group is its own, also where ranks are threads of one process.
-            Op::Collective { kind, group } => mix(mix(26, hash_of(kind)), Arc::as_ptr(group) as *const () as u64),
+            Op::Transfer(d) => mix(25, d.0 as u64),
+            Op::Collective { kind, group } => mix(mix(26, hash_of(kind)), group.id),
             Op::StopGrad => 27,
             Op::Composite(c) => mix(28, c.key()),
         }
     }
     /// The sizes inside the op that its output's shape does not tell.
-    pub(crate) fn sizes(&self) -> u64 {
+    pub fn sizes(&self) -> u64 {
         match self {
             Op::View(View::Slice { len, step, .. }) => mix(*len as u64, *step as u64),
             Op::Pad(p) => hash_of(p),
@@ -396,67 +389,61 @@ impl Op {
         }
     }
 
-    /// The metas of the outputs, or why the op cannot be applied.
+    /// The types of the outputs, or why the op cannot be applied.
     ///
     /// # Errors
     /// Shapes, dtypes or axes that do not go together.
-    pub fn infer(&self, inputs: &[Meta]) -> Result<Metas, ErrorKind> {
+    pub fn infer(&self, inputs: &[TensorType]) -> Result<Types, ErrorKind> {
         match self {
             Op::Composite(c) => c.infer(inputs),
             // The values, and where they came from.
-            Op::Sort { .. } => self.infer_first(inputs).map(|values| smallvec![values, Meta { dtype: DType::I64, ..values }]),
-            Op::Window(spec) if spec.op == WindowOp::Max => self.infer_first(inputs).map(|values| smallvec![values, Meta { dtype: DType::I64, ..values }]),
+            Op::Sort { .. } => self.infer_first(inputs).map(|values| smallvec![values, TensorType { dtype: DType::I64, ..values }]),
+            Op::Window(spec) if spec.op == WindowOp::Max => self.infer_first(inputs).map(|values| smallvec![values, TensorType { dtype: DType::I64, ..values }]),
             _ => self.infer_first(inputs).map(|only| smallvec![only]),
         }
     }
     /// Has it one output, whatever its inputs?
-    pub(crate) fn has_one_output(&self) -> bool {
+    pub fn has_one_output(&self) -> bool {
         match self {
             Op::Composite(_) | Op::Sort { .. } => false,
             Op::Window(spec) => spec.op != WindowOp::Max,
             _ => true,
         }
     }
-    /// The meta of the first output.
-    pub(crate) fn infer_first(&self, inputs: &[Meta]) -> Result<Meta, ErrorKind> {
+    /// The type of the first output.
+    pub fn infer_first(&self, inputs: &[TensorType]) -> Result<TensorType, ErrorKind> {
         let arity = |n: usize| {
             if inputs.len() == n { Ok(()) } else { Err(ErrorKind::Internal(format!("{} takes {n} inputs, got {}", self.name(), inputs.len()))) }
         };
         let compute = |d: DType| {
             if d.computes() { Ok(()) } else { Err(ErrorKind::Dtype(format!("{d} is a storage dtype; cast to a dtype with arithmetic first"))) }
         };
-        let device = inputs.first().map(|m| m.device);
-        for m in inputs {
-            if Some(m.device) != device {
-                return Err(ErrorKind::DeviceMismatch { left: inputs[0].device.to_string(), right: m.device.to_string() });
-            }
-        }
         let axis_in = |axis: u8, shape: &Shape| {
             if (axis as usize) < shape.rank() { Ok(axis as usize) } else { Err(ErrorKind::Axis { axis: axis as isize, rank: shape.rank() }) }
         };
         match self {
             Op::Input => Err(ErrorKind::Internal("an input is never applied".into())),
-            Op::Const(meta) => {
+            Op::Const(ty) => {
                 arity(0)?;
-                Ok(*meta)
+                Ok(*ty)
             }
-            Op::Iota { axis, meta } => {
+            Op::Iota { axis, ty } => {
                 arity(0)?;
-                compute(meta.dtype)?;
-                axis_in(*axis, &meta.shape)?;
-                Ok(*meta)
+                compute(ty.dtype)?;
+                axis_in(*axis, &ty.shape)?;
+                Ok(*ty)
             }
             Op::RandomBits { shape } => {
                 arity(1)?;
                 if inputs[0].dtype != DType::U32 || *inputs[0].shape != [4] {
                     return Err(ErrorKind::Shape { shape: inputs[0].shape, expected: "a random key is u32[4]".into() });
                 }
-                Ok(Meta { shape: *shape, dtype: DType::U32, device: inputs[0].device })
+                Ok(TensorType { shape: *shape, dtype: DType::U32 })
             }
             Op::Unary(u) => {
                 arity(1)?;
                 compute(inputs[0].dtype)?;
-                Ok(Meta { dtype: u.infer(inputs[0].dtype)?, ..inputs[0] })
+                Ok(TensorType { dtype: u.infer(inputs[0].dtype)?, ..inputs[0] })
             }
             Op::Binary(b) => {
                 arity(2)?;
@@ -466,12 +453,12 @@ impl Op {
                 }
                 compute(l.dtype)?;
                 let shape = broadcast(&l.shape, &r.shape)?;
-                Ok(Meta { shape, dtype: b.infer(l.dtype)?, device: l.device })
+                Ok(TensorType { shape, dtype: b.infer(l.dtype)? })
             }
             Op::BinaryScalar(b, _) => {
                 arity(1)?;
                 compute(inputs[0].dtype)?;
-                Ok(Meta { dtype: b.infer(inputs[0].dtype)?, ..inputs[0] })
+                Ok(TensorType { dtype: b.infer(inputs[0].dtype)?, ..inputs[0] })
             }
             Op::Select => {
                 arity(3)?;
@@ -482,22 +469,22 @@ impl Op {
                     return Err(ErrorKind::DtypeMismatch { left: inputs[1].dtype, right: inputs[2].dtype });
                 }
                 let shape = broadcast(&broadcast(&inputs[0].shape, &inputs[1].shape)?, &inputs[2].shape)?;
-                Ok(Meta { shape, ..inputs[1] })
+                Ok(TensorType { shape, ..inputs[1] })
             }
             Op::Cast(d) => {
                 arity(1)?;
-                Ok(Meta { dtype: *d, ..inputs[0] })
+                Ok(TensorType { dtype: *d, ..inputs[0] })
             }
             Op::Bitcast(d) => {
                 arity(1)?;
                 if d.size() != inputs[0].dtype.size() || *d == DType::Bool {
                     return Err(ErrorKind::Dtype(format!("{} cannot be read as {d}: sizes differ or not every bit pattern is valid", inputs[0].dtype)));
                 }
-                Ok(Meta { dtype: *d, ..inputs[0] })
+                Ok(TensorType { dtype: *d, ..inputs[0] })
             }
             Op::View(v) => {
                 arity(1)?;
-                Ok(Meta { shape: v.infer(&inputs[0].shape)?, ..inputs[0] })
+                Ok(TensorType { shape: v.infer(&inputs[0].shape)?, ..inputs[0] })
             }
             Op::Pad(p) => {
                 arity(1)?;
@@ -513,7 +500,7 @@ impl Op {
                     }
                     dims.push(usize::try_from(size).map_err(|_| ErrorKind::Argument("padding is too large".into()))?);
                 }
-                Ok(Meta { shape: Shape::new(&dims)?, ..inputs[0] })
+                Ok(TensorType { shape: Shape::new(&dims)?, ..inputs[0] })
             }
             Op::Concat { axis } => {
                 let first = inputs.first().ok_or_else(|| ErrorKind::Argument("nothing to concatenate".into()))?;
@@ -538,7 +525,7 @@ impl Op {
                 }
                 let mut dims = Dims::from_slice(&first.shape);
                 dims[a] = total;
-                Ok(Meta { shape: Shape::new(&dims)?, ..*first })
+                Ok(TensorType { shape: Shape::new(&dims)?, ..*first })
             }
             Op::UpdateSlice { axis } => {
                 arity(2)?;
@@ -576,7 +563,7 @@ impl Op {
                     ReduceOp::Sum | ReduceOp::Prod => m.dtype.sum_dtype(),
                     _ => m.dtype,
                 };
-                Ok(Meta { shape, dtype, ..m })
+                Ok(TensorType { shape, dtype, ..m })
             }
             Op::ArgReduce { axis, .. } => {
                 arity(1)?;
@@ -585,7 +572,7 @@ impl Op {
                 if inputs[0].shape[a] == 0 {
                     return Err(ErrorKind::Shape { shape: inputs[0].shape, expected: format!("axis {a} is empty, and an extreme of nothing does not exist") });
                 }
-                Ok(Meta { shape: inputs[0].shape.with(a, 1), dtype: DType::I64, ..inputs[0] })
+                Ok(TensorType { shape: inputs[0].shape.with(a, 1), dtype: DType::I64, ..inputs[0] })
             }
             Op::Scan { op, axis, .. } => {
                 arity(if *op == ScanOp::LinearRecurrence { 2 } else { 1 })?;
@@ -611,7 +598,7 @@ impl Op {
                         });
                     }
                 }
-                Ok(Meta { dtype, ..inputs[0] })
+                Ok(TensorType { dtype, ..inputs[0] })
             }
             Op::Matmul => {
                 arity(2)?;
@@ -638,20 +625,20 @@ impl Op {
                 if let Some(k) = (0..r - 2).find(|&k| a.shape[k] != b.shape[k]) {
                     return Err(ErrorKind::ShapeMismatch { left: a.shape, right: b.shape, axes: Some((k, k)), expected: "batch sizes must be equal" });
                 }
-                Ok(Meta { shape: a.shape.with(r - 1, b.shape[r - 1]), ..*a })
+                Ok(TensorType { shape: a.shape.with(r - 1, b.shape[r - 1]), ..*a })
             }
             Op::Conv(spec) => {
                 arity(2)?;
-                Ok(Meta { shape: spec.infer(&inputs[0], &inputs[1])?, ..inputs[0] })
+                Ok(TensorType { shape: spec.infer(&inputs[0], &inputs[1])?, ..inputs[0] })
             }
             Op::Window(spec) => {
                 arity(1)?;
-                Ok(Meta { shape: spec.infer(&inputs[0])?, ..inputs[0] })
+                Ok(TensorType { shape: spec.infer(&inputs[0])?, ..inputs[0] })
             }
             Op::Gather { axis } => {
                 arity(2)?;
                 index_shapes(*axis, &inputs[0], &inputs[1])?;
-                Ok(Meta { shape: inputs[1].shape, ..inputs[0] })
+                Ok(TensorType { shape: inputs[1].shape, ..inputs[0] })
             }
             Op::Scatter { axis, .. } => {
                 arity(3)?;
@@ -675,9 +662,9 @@ impl Op {
                 axis_in(*axis, &inputs[0].shape)?;
                 Ok(inputs[0])
             }
-            Op::Transfer(device) => {
+            Op::Transfer(_) => {
                 arity(1)?;
-                Ok(Meta { device: *device, ..inputs[0] })
+                Ok(inputs[0])
             }
             Op::Collective { .. } => {
                 arity(1)?;
@@ -694,14 +681,14 @@ impl Op {
 }
 
 /// The broadcast shape, or an error that names the axes that differ.
-pub(crate) fn broadcast(a: &Shape, b: &Shape) -> Result<Shape, ErrorKind> {
+pub fn broadcast(a: &Shape, b: &Shape) -> Result<Shape, ErrorKind> {
     a.broadcast(b).ok_or_else(|| {
         let axes = (1..=a.rank().min(b.rank())).map(|k| (a.rank() - k, b.rank() - k)).find(|&(i, j)| a[i] != b[j] && a[i] != 1 && b[j] != 1);
         ErrorKind::ShapeMismatch { left: *a, right: *b, axes, expected: "shapes do not broadcast" }
     })
 }
 
-fn index_shapes(axis: u8, x: &Meta, index: &Meta) -> Result<(), ErrorKind> {
+fn index_shapes(axis: u8, x: &TensorType, index: &TensorType) -> Result<(), ErrorKind> {
     if !index.dtype.is_int() {
         return Err(ErrorKind::Dtype(format!("an index is an integer tensor, not {}", index.dtype)));
     }
@@ -786,7 +773,7 @@ impl ConvSpec {
     pub fn spatial(&self) -> usize {
         self.stride.len()
     }
-    fn infer(&self, a: &Meta, b: &Meta) -> Result<Shape, ErrorKind> {
+    fn infer(&self, a: &TensorType, b: &TensorType) -> Result<Shape, ErrorKind> {
         let s = self.spatial();
         if a.dtype != b.dtype {
             return Err(ErrorKind::DtypeMismatch { left: a.dtype, right: b.dtype });
@@ -869,7 +856,7 @@ impl WindowSpec {
     pub fn spatial(&self) -> usize {
         self.size.len()
     }
-    fn infer(&self, x: &Meta) -> Result<Shape, ErrorKind> {
+    fn infer(&self, x: &TensorType) -> Result<Shape, ErrorKind> {
         let s = self.spatial();
         let r = x.shape.rank();
         if !x.dtype.computes() || x.dtype == DType::Bool {

@@ -188,7 +188,7 @@ impl fmt::Display for DType {
 }
 impl DType {
     /// As it is written in Rust.
-    pub(crate) fn in_code(self) -> String {
+    pub fn in_code(self) -> String {
         if self == DType::Bool { "DType::Bool".into() } else { format!("DType::{}", self.name().to_uppercase()) }
     }
 }

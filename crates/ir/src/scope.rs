@@ -1,8 +1,9 @@
 //! The path of layers that the code is in, kept per thread. An op remembers the scope it was applied in,
 //! so that an error, a profile or a trace can name `encoder.block.3.attn` and the line that entered it.
+use crate::error::Origin;
 use parking_lot::Mutex;
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::HashMap,
     panic::Location,
     sync::{Arc, LazyLock},
@@ -40,6 +41,16 @@ impl Table {
 static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(Default::default);
 thread_local! {
     static STACK: RefCell<Vec<ScopeId>> = const { RefCell::new(Vec::new()) };
+    static INHERITED: Cell<Option<Origin>> = const { Cell::new(None) };
+}
+/// The origin that all this thread applies takes over: inside a function composed of ops, and while rules run.
+pub fn inherited() -> Option<Origin> {
+    // No destructor, so it is always there.
+    INHERITED.get()
+}
+/// Sets what [`inherited`] gives, and returns what it gave.
+pub fn inherit(origin: Option<Origin>) -> Option<Origin> {
+    INHERITED.replace(origin)
 }
 
 /// The scope this thread is in.
@@ -103,7 +114,7 @@ mod ranges {
 
     /// Enters the range `name` in the layer that the code is in.
     #[track_caller]
-    pub(crate) fn enter_range(name: &Arc<str>) -> ScopeGuard {
+    pub fn enter_range(name: &Arc<str>) -> ScopeGuard {
         ANY.store(true, Relaxed);
         let (outer, caller) = (current(), Location::caller());
         let id = {
@@ -114,12 +125,12 @@ mod ranges {
         push(id)
     }
     /// The range that a scope is in.
-    pub(crate) fn range(scope: ScopeId) -> Option<Arc<str>> {
+    pub fn range(scope: ScopeId) -> Option<Arc<str>> {
         TABLE.lock().get(scope).and_then(|k| k.range.clone())
     }
     /// A layer's scope in the range that this thread is in now: the backward of a layer belongs to the layer, and to the
     /// range of the backward.
-    pub(crate) fn in_this_range(scope: ScopeId) -> ScopeId {
+    pub fn in_this_range(scope: ScopeId) -> ScopeId {
         if !ANY.load(Relaxed) {
             return scope;
         }
@@ -136,4 +147,4 @@ mod ranges {
     }
 }
 #[cfg(feature = "profiling")]
-pub(crate) use ranges::{enter_range, in_this_range, range};
+pub use ranges::{enter_range, in_this_range, range};

@@ -1,7 +1,9 @@
 //! Specs of convolutions and windows, shared with the equal ones that the thread used before: what is applied again takes no
 //! memory again.
-use super::{ConvSpec, Op, WindowSpec, hash_of};
-use crate::recycle::{Remembered, remembered};
+use crate::{
+    op::{ConvSpec, Op, WindowSpec, hash_of},
+    recycle::{Remembered, remembered},
+};
 use std::{hash::Hash, sync::Arc, thread::LocalKey};
 
 thread_local! {
@@ -15,11 +17,11 @@ fn shared<T: Hash + Eq>(known: &'static LocalKey<Remembered<Arc<T>>>, spec: T) -
 pub(crate) fn shared_conv(spec: ConvSpec) -> Arc<ConvSpec> {
     shared(&CONVS, spec)
 }
-impl Op {
-    pub(crate) fn conv(spec: ConvSpec) -> Op {
-        Op::Conv(shared_conv(spec))
-    }
-    pub(crate) fn window(spec: WindowSpec) -> Op {
-        Op::Window(shared(&WINDOWS, spec))
-    }
+/// A convolution.
+pub(crate) fn conv_op(spec: ConvSpec) -> Op {
+    Op::Conv(shared_conv(spec))
+}
+/// Sliding windows.
+pub(crate) fn window_op(spec: WindowSpec) -> Op {
+    Op::Window(shared(&WINDOWS, spec))
 }

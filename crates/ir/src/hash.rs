@@ -3,7 +3,7 @@ use crate::op::mix;
 
 /// For keys that are hashes or numbers of ours already: their words are folded, nothing more.
 #[derive(Default, Clone, Copy)]
-pub(crate) struct Fold(u64);
+pub struct Fold(u64);
 impl std::hash::Hasher for Fold {
     fn finish(&self) -> u64 {
         self.0
@@ -20,4 +20,5 @@ impl std::hash::Hasher for Fold {
         self.0 = mix(self.0, word);
     }
 }
-pub(crate) type Folded = std::hash::BuildHasherDefault<Fold>;
+/// The hasher of such tables.
+pub type Folded = std::hash::BuildHasherDefault<Fold>;

@@ -30,7 +30,7 @@ struct Sizes {
 }
 static SCALAR: Sizes = Sizes { rank: 0, dims: [1; MAX_RANK], elements: 1, strides: [0; MAX_RANK], hash: 0 };
 /// Sizes on their way to a shape.
-pub(crate) type Dims = SmallVec<[usize; MAX_RANK]>;
+pub type Dims = SmallVec<[usize; MAX_RANK]>;
 static RECORDS: LazyLock<Mutex<HashMap<(usize, [usize; MAX_RANK]), &'static Sizes>>> = LazyLock::new(Default::default);
 const RECENT: usize = 256;
 thread_local! {
@@ -92,7 +92,7 @@ impl Shape {
         Ok(record(dims.len(), sizes))
     }
     /// An axis of `size` among `rank` axes, the others of size 1: as one number per index of that axis broadcasts.
-    pub(crate) fn along(axis: usize, size: usize, rank: usize) -> Shape {
+    pub fn along(axis: usize, size: usize, rank: usize) -> Shape {
         let mut dims = [1; MAX_RANK];
         dims[axis] = size;
         record(rank, dims)
@@ -106,7 +106,7 @@ impl Shape {
         self.0.elements
     }
     /// A hash of its sizes.
-    pub(crate) fn hash(&self) -> u64 {
+    pub fn hash(&self) -> u64 {
         self.0.hash
     }
     /// Row-major strides, in elements.

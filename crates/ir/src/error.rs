@@ -217,7 +217,7 @@ impl Error {
 }
 impl Origin {
     /// The same line and layer, in the range of a profiler that this thread is in.
-    pub(crate) fn in_this_range(self) -> Origin {
+    pub fn in_this_range(self) -> Origin {
         #[cfg(feature = "profiling")]
         return Origin { scope: crate::scope::in_this_range(self.scope), ..self };
         #[cfg(not(feature = "profiling"))]
@@ -227,7 +227,7 @@ impl Origin {
     #[track_caller]
     pub fn here() -> Origin {
         let here = Location::caller();
-        crate::record::context(|c| c.inherit.get()).unwrap_or_else(|| Origin { at: here, scope: crate::scope::current() })
+        crate::scope::inherited().unwrap_or_else(|| Origin { at: here, scope: crate::scope::current() })
     }
 }
 

@@ -1,0 +1,17 @@
+//! Whether all elements are finite.
+use super::{Composite, wide::floats};
+use crate::{DType, ErrorKind, Shape, TensorType, op::Types};
+use smallvec::smallvec;
+
+/// Is every element finite? One bool.
+#[derive(Clone, Copy, Debug)]
+pub struct AllFinite;
+
+impl Composite for AllFinite {
+    fn name(&self) -> &'static str {
+        "adamant.all_finite"
+    }
+    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
+        Ok(smallvec![TensorType { shape: Shape::SCALAR, dtype: DType::Bool, ..floats(&inputs[0])? }])
+    }
+}

@@ -1,0 +1,80 @@
+//! The families of kernels: what a backend is asked to run, free of sizes, scalars and buffers.
+use crate::{
+    composite::Composite,
+    expr::{Expr, Reg},
+    op::{ArgOp, ConvSpec, ReduceOp, ScanOp, ScatterMode, WindowSpec},
+    shape::AxisSet,
+};
+use std::sync::Arc;
+
+/// The families of kernels.
+#[allow(missing_docs, reason = "a variant's line explains its fields")]
+#[derive(Clone, Debug)]
+pub enum KernelKind {
+    /// Runs the program over the space; `outputs[k]` is the register stored to output k. Inputs are broadcast to the
+    /// space (stride 0); outputs are dense. An output may be the very buffer of an input with the same layout.
+    Map { expr: Expr, outputs: Vec<Reg> },
+    /// Copies input 0 to output 0; both may be strided. The space is their common shape.
+    Copy,
+    /// Runs the program over the space and combines its register along the axes into a dense output (axes of size 1).
+    /// Along an axis of size 0 a sum is 0 and a product 1; a max or min of nothing never arrives.
+    Reduce { expr: Expr, value: Reg, op: ReduceOp, axes: AxisSet },
+    /// Input 0 strided over the space; i64 output of the first extreme index along the axis.
+    ArgReduce { op: ArgOp, axis: u8 },
+    /// Inputs strided over the space; dense output.
+    Scan { op: ScanOp, axis: u8, reverse: bool },
+    /// Inputs `[.., m, k]` and `[.., k, n]`, any strides; dense output `[.., m, n]`, zeros for k = 0. The space is the output's shape.
+    Matmul,
+    /// Dense inputs and output.
+    Conv(Arc<ConvSpec>),
+    /// Dense input, dense outputs (for max: values and indices).
+    Window(Arc<WindowSpec>),
+    /// Inputs: x and index, any strides; dense output of the index's shape. Bad indices: zero and a fault.
+    Gather { axis: u8 },
+    /// Inputs: index and source, any strides; the output holds the destination and is updated in place.
+    Scatter { axis: u8, mode: ScatterMode },
+    /// Input strided; dense outputs: values and i64 indices.
+    Sort { axis: u8, descending: bool },
+    /// Dense inputs and outputs.
+    Composite(Arc<dyn Composite>),
+}
+impl KernelKind {
+    /// May a backend ask the system for memory while it runs this? A step that does may fail when others have run, so
+    /// nothing that a failure must leave as it was is overwritten before it.
+    pub fn may_ask_for_memory(&self) -> bool {
+        !matches!(self, KernelKind::Map { .. } | KernelKind::Copy)
+    }
+    /// Must its inputs be dense (core copies them first where they are not)?
+    pub fn needs_dense_inputs(&self) -> bool {
+        matches!(self, KernelKind::Conv(_) | KernelKind::Window(_) | KernelKind::Composite(_))
+    }
+    /// The family's name, as profiles show it.
+    pub fn family(&self) -> &'static str {
+        match self {
+            KernelKind::Map { .. } => "map",
+            KernelKind::Copy => "copy",
+            KernelKind::Reduce { .. } => "reduce",
+            KernelKind::ArgReduce { .. } => "arg_reduce",
+            KernelKind::Scan { .. } => "scan",
+            KernelKind::Matmul => "matmul",
+            KernelKind::Conv(_) => "conv",
+            KernelKind::Window(_) => "window",
+            KernelKind::Gather { .. } => "gather",
+            KernelKind::Scatter { .. } => "scatter",
+            KernelKind::Sort { .. } => "sort",
+            KernelKind::Composite(c) => c.name(),
+        }
+    }
+}
+
+/// An error found in data.
+#[allow(missing_docs, reason = "a variant's line explains its fields")]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// An index out of range: the index, the bound, and its position in the index tensor.
+    Index { index: i64, bound: usize, position: usize },
+    /// An integer divided by zero.
+    DivisionByZero,
+    /// Values outside a function's domain.
+    Domain(String),
+}

@@ -1,0 +1,27 @@
+//! What is known of a tensor before it is anywhere: its shape and its dtype.
+use crate::{DType, Shape};
+use std::fmt;
+
+/// A shape and a dtype.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TensorType {
+    /// the shape
+    pub shape: Shape,
+    /// the dtype
+    pub dtype: DType,
+}
+impl TensorType {
+    /// Bytes of its elements.
+    pub fn bytes(&self) -> usize {
+        self.shape.elements() * self.dtype.size()
+    }
+}
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.dtype, self.shape)
+    }
+}
+
+/// The number that a device has in this process. What is behind it, the runtime knows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct DeviceId(pub u32);
