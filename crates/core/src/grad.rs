@@ -1,11 +1,14 @@
 //! Autograd: the tape and the walk back over it. A tape node holds its op, its parents and the values its rule
 //! declares to read; nothing else, so a live `loss` pins nothing once `backward` has released them.
-use crate::{composite::Keyed, composite::InTensors, scope, DeviceId, 
-    Arg, Cell, Device, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
+use crate::{
+    Arg, Cell, Device, DeviceId, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
+    composite::InTensors,
+    composite::Keyed,
     composite::{Composite, Cotangents, RuleArgs},
     hash::Folded,
     record::context,
     recycle::{self, Rooms, Shared},
+    scope,
     value::{Kept, Other},
 };
 use parking_lot::Mutex;
@@ -210,7 +213,7 @@ pub fn saved_bytes(t: &Tensor) -> usize {
         };
         while let Some(v) = values.pop() {
             if let Some(s) = v.stored() {
-                if v.users() == 0 {
+                if crate::value::users(&v) == 0 {
                     buffers.insert(Arc::as_ptr(&s.buffer) as usize, s.buffer.bytes());
                 }
             } else if let Other::Deferred(r) = &*v.other() {
@@ -478,7 +481,11 @@ pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Tensor {
         let buffer = to.pool().copied(to, &bytes).map_err(|k| Error::at("to", k, origin))?;
         let stored = crate::value::Stored::dense(buffer);
         let value = crate::record::ready(Meta { device: to, ..meta }, origin, stored);
-        let tape = if x.is_tracked() && grad_enabled() { record(Op::Transfer(DeviceId(to.index())), Arg::None, &[x], std::slice::from_ref(&value), origin) } else { None };
+        let tape = if x.is_tracked() && grad_enabled() {
+            record(Op::Transfer(DeviceId(to.index())), Arg::None, &[x], std::slice::from_ref(&value), origin)
+        } else {
+            None
+        };
         Ok(Tensor::from_value(value).with_tape(tape.map(|t| (t, 0))))
     };
     move_it().unwrap_or_else(Tensor::failed)

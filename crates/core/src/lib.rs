@@ -6,54 +6,44 @@
 //! Architecture invariant: this crate knows no backend, no file format, no thread pool and no layer.
 #![forbid(unsafe_code)]
 
-pub mod backend;
-pub mod buffer;
 pub mod cell;
-pub mod communicator;
 mod compile;
 pub mod composite;
 pub mod cost;
-mod device;
-mod first_touch;
-mod foreign;
 pub mod functional;
 pub mod grad;
 pub mod graph;
 pub mod intercept;
-pub mod kernel;
-pub mod memory;
-pub mod planted;
+mod measured;
 #[cfg_attr(not(feature = "profiling"), path = "profile/off.rs")]
 pub mod profile;
 mod record;
-pub mod recycle;
-pub mod reference;
 pub mod rng;
 pub mod scalar;
 pub mod schedule;
 mod specs;
-mod table;
 pub mod tensor;
 mod value;
 
+use adamant_ir::hash;
 pub use adamant_ir::{Attr, Attrs, Composite, DeviceId, TensorType};
 pub use adamant_ir::{DType, Element, HostVec, Scalar, bf16_from_f64, f8_to_f32, f16_from_f64, f32_to_f8, round_to_odd};
 pub use adamant_ir::{Error, ErrorKind, Origin, Result};
+pub use adamant_ir::{HostArray, reference};
 pub use adamant_ir::{dtype, error, expr, op, scope, shape, special};
+use adamant_runtime::foreign;
+pub use adamant_runtime::{Device, Meta, linkme, register_backend};
+pub use adamant_runtime::{backend, buffer, communicator, kernel, memory, planted, recycle};
 pub use cell::{Cell, Snapshot, consistent, step};
 pub use compile::{Compiled, Flag, compile, is_capturing};
 pub use composite::Compound;
-pub use device::{Device, Meta};
 pub use grad::{Grads, checkpoint, no_grad};
 pub use half::{bf16, f16};
-pub use linkme;
 pub use op::{Arg, Op};
 pub use record::{flush, with_eager, with_window};
-pub use reference::HostArray;
 pub use rng::Rng;
 pub use shape::{Axes, Axis, AxisSet, Layout, MAX_RANK, Shape, ToShape, ToSizes};
 pub use tensor::{Outputs, Reading, Tensor};
-use adamant_ir::hash;
 
 /// Runs a block as a range of the profile and gives its value. Without the feature `profiling` it is the block alone.
 ///

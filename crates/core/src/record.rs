@@ -4,11 +4,12 @@ use crate::{
     Device, Error, ErrorKind, Meta, Tensor,
     cell::{self, CellWrite},
     error::Origin,
-    device::Metas, op::{Arg, Op, mix},
+    op::{Arg, Op, mix},
     recycle::Shared,
     schedule,
     value::{Other, Value},
 };
+use adamant_runtime::Metas;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::{

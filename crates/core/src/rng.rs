@@ -1,8 +1,8 @@
 //! Random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) of
 //! (seed, stream, counter; index of the element). The same numbers on every backend, fused or not, for any
 //! number of threads.
-pub use adamant_ir::philox::*;
 use crate::{Arg, Cell, DType, Device, Op, Origin, Result, Shape, Tensor, TensorType, shape::ToShape};
+pub use adamant_ir::philox::*;
 
 /// A generator: a cell that holds seed, stream and counter, so that it is saved, captured and recomputed like all state.
 #[derive(Clone)]

@@ -1,6 +1,9 @@
 //! The scalar table's gradients and methods: what of a row is written in tensors. The rows themselves, with the meaning, are
 //! those of the crate `adamant-ir` (`scalar/table.rs`).
-use crate::{DType, ErrorKind, Tensor, special::{GELU_CUBE, GELU_SCALE}};
+use crate::{
+    DType, ErrorKind, Tensor,
+    special::{GELU_CUBE, GELU_SCALE},
+};
 pub use adamant_ir::scalar::*;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI, TAU};
 
@@ -8,7 +11,6 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI, TAU};
 pub type UnaryRule = fn(&Tensor, &Tensor, &Tensor) -> Tensor;
 /// Gradient of a binary function: (cotangent, left, right, output) → cotangent of one side.
 pub type BinaryRule = fn(&Tensor, &Tensor, &Tensor, &Tensor) -> Tensor;
-
 
 macro_rules! unary_gradients {
     ($($(#[doc = $doc:literal])+ $variant:ident $method:ident {

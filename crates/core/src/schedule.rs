@@ -1,12 +1,12 @@
 //! From a window to results: what must run is planned once per structure, sized once per size, and replayed.
 use crate::{
-    Error, ErrorKind, Meta, Op,
+    Arg, Error, ErrorKind, Meta, Op,
     buffer::Buffer,
     cell::CellWrite,
     error::Origin,
     foreign::guarded,
     hash::Folded,
-    kernel::Fault,
+    kernel::Step,
     planted::{Plant, is},
     record::{Log, Record, context},
     recycle::{self, Rooms, Shared, emptied},
@@ -21,65 +21,23 @@ use std::{
 };
 
 pub(crate) mod captured;
-mod decide;
-mod direct;
-mod execute;
 mod expand;
-mod fuse;
 mod holders;
 mod interpret;
 mod join;
 mod lower;
-mod plan;
 pub(crate) mod watch;
-pub(crate) use direct::Direct;
-use execute::{Failed, Outcome, Replay};
-use expand::Source;
+pub use adamant_runtime::{Stats, stats::take_stats};
+pub(crate) use adamant_runtime::{execute::Direct, kernel::fault_error, stats::count};
+use adamant_runtime::{
+    execute::{Caller, Failed, Outcome, Replay},
+    plan::{Plan, Sized, Source},
+};
 pub(crate) use holders::Holders;
-use plan::{Plan, Sized};
 
-/// What the scheduler has done on this thread, for tests and profiles.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Stats {
-    /// windows or parts of windows that ran
-    pub flushes: u64,
-    /// plans found by structure and sizes
-    pub hits: u64,
-    /// plans found by structure, sized anew
-    pub resizes: u64,
-    /// plans made
-    pub misses: u64,
-    /// kernels run
-    pub kernels: u64,
-    /// ops that ran inside a kernel of another op
-    pub fused: u64,
-    /// buffers reused in place
-    pub donated: u64,
-    /// copies made because a buffer was still held
-    pub copies: u64,
-    /// values computed again for the backward
-    pub recomputed: u64,
-    /// values that only the tape held and that were not written
-    pub deferred: u64,
-    /// groups of cell writes that were withheld
-    pub withheld: u64,
-}
-impl Stats {
-    /// Nothing done.
-    const NONE: Stats =
-        Stats { flushes: 0, hits: 0, resizes: 0, misses: 0, kernels: 0, fused: 0, donated: 0, copies: 0, recomputed: 0, deferred: 0, withheld: 0 };
-}
 thread_local! {
-    static STATS: RefCell<Stats> = const { RefCell::new(Stats::NONE) };
     /// Why the step that is being committed was not, with its group.
     static WITHHELD: RefCell<Option<(u64, Error)>> = const { RefCell::new(None) };
-}
-pub(crate) fn count(f: impl FnOnce(&mut Stats)) {
-    let _ = STATS.try_with(|s| f(&mut s.borrow_mut()));
-}
-/// The counters of this thread since the last call, which are set back.
-pub fn take_stats() -> Stats {
-    STATS.try_with(|s| s.take()).unwrap_or(Stats::NONE)
 }
 /// The error for which a group of cell writes was withheld.
 pub(crate) fn take_withheld(group: u64) -> Option<Error> {
@@ -274,14 +232,15 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     for (_, source) in &plan.graph.inputs {
         let bound = match source {
             // Slots are the same for every window of one structure.
-            Source::Slot(slot) => &log.values[*slot as usize],
-            Source::Constant(value) => value,
+            Source::Slot(slot) => log.values[*slot as usize].stored(),
+            Source::Constant(stored) => Some(stored),
         };
-        inputs.push(bound.stored().ok_or_else(|| internal("an input is not in memory"))?);
+        inputs.push(bound.ok_or_else(|| internal("an input is not in memory"))?);
     }
     let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
-    let mut replay = Replay { plan, sized, records: &log.records, inputs, device: log.device, origin: &origin, bad: &|_| Vec::new() };
-    if plan.is_direct && log.writes.is_empty() && replay.untainted() {
+    if plan.is_direct && log.writes.is_empty() && inputs.iter().all(|s| s.taint.is_none()) {
+        let caller = Recorded { records: &log.records, origin: &origin, suppressed: &|_| Vec::new() };
+        let replay = Replay { plan, sized, inputs, device: log.device, caller: &caller };
         let stored = replay.run_direct().map_err(|failed| Stop::of(failed, Vec::new()))?;
         log.values[plan.publish[0].0 as usize].store(stored);
         context(|c| c.ahead.learn(log, || Direct::new(plan, sized)));
@@ -298,7 +257,8 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
         }
         bad
     };
-    replay.bad = &bad;
+    let caller = Recorded { records: &log.records, origin: &origin, suppressed: &bad };
+    let replay = Replay { plan, sized, inputs, device: log.device, caller: &caller };
     let own = replay.reserve().map_err(Stop::Reader)?;
     let outcome = replay.run(own).map_err(|failed| {
         let slot = |i: u32| if let Some((_, Source::Slot(slot))) = plan.graph.inputs.get(i as usize) { Some(*slot) } else { None };
@@ -307,6 +267,31 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     })?;
     publish(log, &replay, &outcome, writes);
     Ok(())
+}
+
+/// What a run asks, told from records.
+pub(crate) struct Recorded<'a> {
+    pub records: &'a [Record],
+    pub origin: &'a dyn Fn(u32) -> Origin,
+    /// see [`Caller::suppressed`]
+    pub suppressed: &'a dyn Fn(&[Option<Error>]) -> Vec<Option<Error>>,
+}
+impl Caller for Recorded<'_> {
+    fn arg(&self, record: u32) -> Arg {
+        self.records.get(record as usize).map_or(Arg::None, |r| r.arg)
+    }
+    fn op(&self, record: u32) -> &'static str {
+        self.records.get(record as usize).map_or("run", |r| r.op.name())
+    }
+    fn origin(&self, record: u32) -> Origin {
+        (self.origin)(record)
+    }
+    fn suppressed(&self, taints: &[Option<Error>]) -> Vec<Option<Error>> {
+        (self.suppressed)(taints)
+    }
+    fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> std::result::Result<(), ErrorKind> {
+        watch::submit(replay, steps, chosen)
+    }
 }
 
 fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64) -> Result<Found, Stop> {
@@ -510,13 +495,4 @@ fn abandon(log: &mut Log, e: &Error) {
         withhold(w.group, e.clone());
     }
     log.clear();
-}
-/// The error a fault becomes.
-pub(crate) fn fault_error(op: &'static str, fault: Fault, origin: Origin) -> Error {
-    let kind = match fault {
-        Fault::Index { index, bound, position } => ErrorKind::Index { index, bound, position: Some(position) },
-        Fault::DivisionByZero => ErrorKind::Domain("an integer was divided by zero".into()),
-        Fault::Domain(s) => ErrorKind::Domain(s),
-    };
-    Error::at(op, kind, origin)
 }

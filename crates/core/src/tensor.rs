@@ -4,14 +4,15 @@ use crate::{
     Arg, DType, Device, Element, Error, ErrorKind, Meta, Op, Origin, Result, Scalar, Shape, TensorType,
     buffer::Buffer,
     grad::Tape,
-    device::Metas,
     op::Side,
-    record, scope,
+    record,
     recycle::Shared,
     scalar::{Binary, Class, Unary},
-    shape::{Layout, ToShape},
+    scope,
+    shape::ToShape,
     value::{Stored, Value},
 };
+use adamant_runtime::Metas;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -526,32 +527,5 @@ fn failures(op: &Op) -> usize {
         // Callers take what they need; a failed composite answers every output with its error.
         Op::Composite(_) => 8,
         _ => 1,
-    }
-}
-
-/// Calls `f` with the buffer index of every element in row-major order.
-pub(crate) fn for_each_offset(shape: &Shape, layout: &Layout, mut f: impl FnMut(usize)) {
-    if shape.elements() == 0 {
-        return;
-    }
-    let rank = shape.rank();
-    let mut index = [0usize; crate::MAX_RANK];
-    let mut at = layout.offset as isize;
-    loop {
-        f(at as usize);
-        let mut axis = rank;
-        loop {
-            if axis == 0 {
-                return;
-            }
-            axis -= 1;
-            index[axis] += 1;
-            at += layout.strides[axis];
-            if index[axis] < shape[axis] {
-                break;
-            }
-            at -= layout.strides[axis] * shape[axis] as isize;
-            index[axis] = 0;
-        }
     }
 }

@@ -11,14 +11,14 @@ use crate::{
     error::Origin,
     op::{Arg, Op},
     recycle::{Recycled, Shared, Spares},
-    shape::{Layout, MAX_RANK},
 };
+pub(crate) use adamant_runtime::Stored;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{
     cell::RefCell,
     sync::{
-        Arc, OnceLock,
+        OnceLock,
         atomic::{
             AtomicU8, AtomicU32, AtomicU64,
             Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -92,6 +92,14 @@ const DENSE: u8 = 2;
 const TAINTED: u8 = 3;
 /// Not to be had, or not yet: see [`Other`].
 const OTHER: u8 = 4;
+/// What is said of memory from the beginning.
+fn stage(stored: &Stored, shape: &Shape) -> u8 {
+    match stored.taint {
+        Some(_) => TAINTED,
+        None if stored.is_dense(shape) => DENSE,
+        None => IN_MEMORY,
+    }
+}
 /// The epoch that no window has.
 const NO_WINDOW: u32 = 0;
 /// The place of a value that never ran because it could not be recorded.
@@ -110,40 +118,6 @@ pub(crate) enum Other {
     /// Its buffer was given to its successor (an old value of a cell that nobody can read any more).
     Donated,
 }
-/// Where a value lies.
-#[derive(Clone)]
-pub(crate) struct Stored {
-    pub buffer: Arc<Buffer>,
-    /// Index of the first element.
-    pub offset: usize,
-    /// Steps between neighbours; `None`: row-major without gaps, as nearly all are.
-    pub strides: Option<Box<[isize; MAX_RANK]>>,
-    /// The error found in data that this value was computed from.
-    pub taint: Option<Error>,
-}
-impl Stored {
-    pub fn new(buffer: Arc<Buffer>, shape: &Shape, offset: usize, strides: &[isize; MAX_RANK], taint: Option<Error>) -> Stored {
-        let strides = (*strides != shape.strides()).then(|| Box::new(*strides));
-        Stored { buffer, offset, strides, taint }
-    }
-    fn stage(&self, shape: &Shape) -> u8 {
-        match self.taint {
-            Some(_) => TAINTED,
-            None if self.is_dense(shape) => DENSE,
-            None => IN_MEMORY,
-        }
-    }
-    pub fn dense(buffer: Arc<Buffer>) -> Stored {
-        Stored { buffer, offset: 0, strides: None, taint: None }
-    }
-    pub fn layout(&self, shape: &Shape) -> Layout {
-        Layout { offset: self.offset, strides: self.strides.as_deref().copied().unwrap_or_else(|| shape.strides()) }
-    }
-    /// Are its elements row-major without gaps, from any offset?
-    pub fn is_dense(&self, shape: &Shape) -> bool {
-        self.strides.is_none() || self.layout(shape).is_dense(shape)
-    }
-}
 /// How to compute a deferred value.
 pub(crate) struct Recipe {
     pub op: Op,
@@ -158,11 +132,11 @@ impl Value {
     }
     /// A value that is in memory.
     pub fn ready(meta: Meta, origin: Origin, home: u32, stored: Stored) -> Shared<Value> {
-        Shared::new(New { meta, origin, home, place: 0, stage: stored.stage(&meta.shape), stored: Some(stored) })
+        Shared::new(New { meta, origin, home, place: 0, stage: stage(&stored, &meta.shape), stored: Some(stored) })
     }
     /// As `ready`, of a value that was computed before anybody asked for it; the mark, not 0, tells which.
     pub fn made_ahead(meta: Meta, origin: Origin, home: u32, stored: Stored, mark: u32) -> Shared<Value> {
-        Shared::new(New { meta, origin, home, place: place(NO_WINDOW, mark), stage: stored.stage(&meta.shape), stored: Some(stored) })
+        Shared::new(New { meta, origin, home, place: place(NO_WINDOW, mark), stage: stage(&stored, &meta.shape), stored: Some(stored) })
     }
     /// A value that could not be recorded.
     pub fn failed(meta: Meta, origin: Origin, home: u32, error: Error) -> Shared<Value> {
@@ -187,7 +161,7 @@ impl Value {
     }
     /// It has been computed. Only the first time counts.
     pub fn store(&self, stored: Stored) {
-        let stage = stored.stage(&self.meta.shape);
+        let stage = stage(&stored, &self.meta.shape);
         if self.stored.set(stored) {
             self.stage.store(stage, Release);
         }
@@ -272,19 +246,18 @@ impl Value {
         ErrorKind::Internal("a value whose buffer was reused was read".into())
     }
 }
-impl Shared<Value> {
-    /// How many handles there are besides those that count themselves, and how many of these. While others come and go
-    /// it errs on the side of more users: a handle that begins or ceases to count itself meanwhile is taken for one.
-    pub fn holders(&self) -> (u32, u32) {
-        let before = self.kept.load(Acquire);
-        let all = self.count() as u32;
-        fence(Acquire);
-        let kept = before.min(self.kept.load(Relaxed));
-        (all.saturating_sub(kept), kept)
-    }
-    pub fn users(&self) -> u32 {
-        self.holders().0
-    }
+/// How many handles there are besides those that count themselves, and how many of these. While others come and go it errs on
+/// the side of more users: a handle that begins or ceases to count itself meanwhile is taken for one.
+pub(crate) fn holders(value: &Shared<Value>) -> (u32, u32) {
+    let before = value.kept.load(Acquire);
+    let all = value.count() as u32;
+    fence(Acquire);
+    let kept = before.min(value.kept.load(Relaxed));
+    (all.saturating_sub(kept), kept)
+}
+/// How many handles there are besides those that count themselves.
+pub(crate) fn users(value: &Shared<Value>) -> u32 {
+    holders(value).0
 }
 thread_local! {
     static SPARES: RefCell<Vec<triomphe::Arc<Value>>> = const { RefCell::new(Vec::new()) };

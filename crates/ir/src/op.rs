@@ -398,7 +398,9 @@ impl Op {
             Op::Composite(c) => c.infer(inputs),
             // The values, and where they came from.
             Op::Sort { .. } => self.infer_first(inputs).map(|values| smallvec![values, TensorType { dtype: DType::I64, ..values }]),
-            Op::Window(spec) if spec.op == WindowOp::Max => self.infer_first(inputs).map(|values| smallvec![values, TensorType { dtype: DType::I64, ..values }]),
+            Op::Window(spec) if spec.op == WindowOp::Max => {
+                self.infer_first(inputs).map(|values| smallvec![values, TensorType { dtype: DType::I64, ..values }])
+            }
             _ => self.infer_first(inputs).map(|only| smallvec![only]),
         }
     }

@@ -368,6 +368,32 @@ pub struct Layout {
     pub strides: [isize; MAX_RANK],
 }
 impl Layout {
+    /// Calls `f` with the buffer index of every element in row-major order.
+    pub fn for_each_offset(&self, shape: &Shape, mut f: impl FnMut(usize)) {
+        if shape.elements() == 0 {
+            return;
+        }
+        let rank = shape.rank();
+        let mut index = [0usize; MAX_RANK];
+        let mut at = self.offset as isize;
+        loop {
+            f(at as usize);
+            let mut axis = rank;
+            loop {
+                if axis == 0 {
+                    return;
+                }
+                axis -= 1;
+                index[axis] += 1;
+                at += self.strides[axis];
+                if index[axis] < shape[axis] {
+                    break;
+                }
+                at -= self.strides[axis] * shape[axis] as isize;
+                index[axis] = 0;
+            }
+        }
+    }
     /// Row-major and dense from the start of the buffer.
     pub fn dense(shape: &Shape) -> Layout {
         Layout { offset: 0, strides: shape.strides() }

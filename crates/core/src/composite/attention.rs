@@ -2,7 +2,7 @@
 //! output and the logarithm of each row's sum, and computes the probabilities again (Dao et al., "FlashAttention",
 //! 2022), so nothing of size `[queries, keys]` is saved. A row that is masked everywhere gives zeros, as in PyTorch.
 use super::{Compound, RuleArgs, Saves, dropout::keep_factors};
-use crate::{AxisSet, DType, Error, Result, Shape, Tensor, composite::Cotangents, op::{ReduceOp}};
+use crate::{AxisSet, DType, Error, Result, Shape, Tensor, composite::Cotangents, op::ReduceOp};
 pub use adamant_ir::composite::attention::*;
 use smallvec::{SmallVec, smallvec};
 

@@ -1,7 +1,11 @@
 //! A convolution with its bias: a composite, so that the sum is rounded once and a backend can add the bias where it
 //! stores. Without a bias the primitive stands alone.
 use super::{Compound, RuleArgs, Saves};
-use crate::{Arg, AxisSet, Result, Shape, Tensor, composite::Cotangents, op::{ConvRole, ConvSpec}};
+use crate::{
+    Arg, AxisSet, Result, Shape, Tensor,
+    composite::Cotangents,
+    op::{ConvRole, ConvSpec},
+};
 pub use adamant_ir::composite::conv::*;
 use smallvec::{SmallVec, smallvec};
 

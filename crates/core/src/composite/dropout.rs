@@ -4,7 +4,7 @@
 use super::{Compound, RuleArgs, Saves};
 use crate::{Arg, DType, Op, Result, Shape, Tensor, composite::Cotangents};
 pub use adamant_ir::composite::dropout::*;
-use smallvec::{smallvec};
+use smallvec::smallvec;
 
 /// 1 / (1 - p) where the draw keeps the element, 0 elsewhere, in f32 or f64.
 pub(crate) fn keep_factors(key: &Tensor, shape: Shape, p: f64, dtype: DType) -> Tensor {

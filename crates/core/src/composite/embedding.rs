@@ -1,8 +1,8 @@
 //! Rows of a table by index. The rule adds the rows' cotangents back; those of the padding row are left out.
 use super::{Compound, RuleArgs, Saves};
-use crate::{Arg, DType, Op, Result, Tensor, composite::Cotangents, op::{ScatterMode}};
+use crate::{Arg, DType, Op, Result, Tensor, composite::Cotangents, op::ScatterMode};
 pub use adamant_ir::composite::embedding::*;
-use smallvec::{smallvec};
+use smallvec::smallvec;
 
 /// The indices as a column, repeated for each feature.
 fn spread(ids: &Tensor, features: usize) -> Tensor {

@@ -1,6 +1,6 @@
 //! Whether all elements are finite. A composite because a device that looks at exponents alone needs one read of the data,
 //! and nothing of it in its registers.
-use super::{Compound};
+use super::Compound;
 use crate::{Result, Tensor};
 pub use adamant_ir::composite::finite::*;
 

@@ -2,7 +2,7 @@
 use super::{Compound, RuleArgs, Saves};
 use crate::{Result, Shape, Tensor, composite::Cotangents};
 pub use adamant_ir::composite::linear::*;
-use smallvec::{smallvec};
+use smallvec::smallvec;
 
 impl Compound for Linear {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {

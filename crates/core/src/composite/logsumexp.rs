@@ -1,9 +1,9 @@
 //! The logarithm of a sum of exponentials. A composite for its gradient, `g exp(x - y)`, which reads input and output
 //! and nothing between.
 use super::{Compound, RuleArgs, Saves};
-use crate::{Result, Tensor, composite::Cotangents, op::{ReduceOp}};
+use crate::{Result, Tensor, composite::Cotangents, op::ReduceOp};
 pub use adamant_ir::composite::logsumexp::*;
-use smallvec::{smallvec};
+use smallvec::smallvec;
 
 impl Compound for LogSumExp {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {

@@ -3,7 +3,7 @@
 use super::{Compound, RuleArgs, Saves};
 use crate::{Result, Shape, Tensor, composite::Cotangents};
 pub use adamant_ir::composite::quantize::*;
-use smallvec::{smallvec};
+use smallvec::smallvec;
 
 fn along(of: &FakeQuantize, t: &Tensor, x: &Tensor) -> Tensor {
     match of.axis {

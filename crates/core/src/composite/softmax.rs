@@ -2,9 +2,9 @@
 //! nothing but -inf gives NaN, as in PyTorch (attention has a policy of its own). Softmax's rule reads the output; that
 //! of the logarithm reads the input, for a rounded logarithm of 16 bits would make the probabilities wrong by percents.
 use super::{Compound, RuleArgs, Saves};
-use crate::{Axis, AxisSet, Result, Tensor, composite::Cotangents, op::{ReduceOp}, tensor::compose::compose};
+use crate::{Axis, AxisSet, Result, Tensor, composite::Cotangents, op::ReduceOp, tensor::compose::compose};
 pub use adamant_ir::composite::softmax::*;
-use smallvec::{smallvec};
+use smallvec::smallvec;
 
 impl Compound for Softmax {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {

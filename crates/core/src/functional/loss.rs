@@ -1,7 +1,7 @@
 //! Losses of elements and of pairs, as formulas on tensors: the elements' losses first, then one reduction. 16-bit
 //! floats compute in f32 and round once. Losses of class indices stand in `functional::classes`.
-use crate::{TensorType, Compound, 
-    AxisSet, ErrorKind, Result, Tensor,
+use crate::{
+    AxisSet, Compound, ErrorKind, Result, Tensor, TensorType,
     composite::Cotangents,
     composite::{
         Attrs, Composite, RuleArgs, Saves,

@@ -1,11 +1,12 @@
 //! Memory for time: a stretch of the computation of which only the inputs are kept, and which is computed again during
 //! the walk back.
 use super::{Grads, NEXT, Parent, Saved, Tape, TapeKind, Walk, grad_enabled, no_grad, pull, with_grad};
-use crate::{scope, 
+use crate::{
     Origin, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
     composite::{Cotangents, RuleArgs},
     recycle::Shared,
+    scope,
     value::Kept,
 };
 use parking_lot::Mutex;

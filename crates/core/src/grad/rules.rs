@@ -1,7 +1,7 @@
 //! One exhaustive match over the primitives: what each rule reads and what it returns, in tensor code, so that it
 //! serves every backend and higher order comes free.
-use crate::{communicator, 
-    Arg, DType, Error, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor,
+use crate::{
+    Arg, DType, Error, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor, communicator,
     composite::{Cotangents, InTensors, Keyed, RuleArgs, Saves},
     op::{ConvRole, ConvSpec, PadSpec, ReduceOp, ScanOp, ScatterMode, Side, View, WindowOp, WindowSpec},
     scalar::{Binary, Saved, Unary, binary_gradients, unary_gradient},
@@ -74,13 +74,7 @@ pub(crate) fn sum_to(g: &Tensor, shape: &Shape) -> Tensor {
 type Body<'a> = &'a dyn Fn(&Keyed, &RuleArgs<'_>) -> Result<Cotangents>;
 
 /// Cotangents of the inputs.
-pub(super) fn rule(
-    op: &Op,
-    arg: Arg,
-    outputs: &[Meta],
-    args: &RuleArgs<'_>,
-    body: impl Fn(&Keyed, &RuleArgs<'_>) -> Result<Cotangents>,
-) -> Result<Cotangents> {
+pub(super) fn rule(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: impl Fn(&Keyed, &RuleArgs<'_>) -> Result<Cotangents>) -> Result<Cotangents> {
     rule_inner(op, arg, outputs, args, &body)
 }
 

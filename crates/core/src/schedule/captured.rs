@@ -1,12 +1,5 @@
 //! A captured function and its replay: the window is recorded once and stays; only inputs, cells and outputs change.
-use super::{
-    Direct,
-    decide::Holder,
-    execute::Replay,
-    expand::{Source, expand},
-    holders::needed,
-    plan::{InputHold, Plan, Sized},
-};
+use super::{Direct, Recorded, expand::expand, holders::needed};
 use crate::{
     Device, Error, ErrorKind, Op, Origin, Outputs, Result, Tensor,
     cell::{self, Cell, Claim, Overlay},
@@ -14,6 +7,10 @@ use crate::{
     record::{Log, NoSlot, Stream, evaluate, ready},
     recycle::Shared,
     value::{Stored, Value},
+};
+use adamant_runtime::{
+    execute::Replay,
+    plan::{Holder, InputHold, Plan, Sized, Source},
 };
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -131,15 +128,13 @@ impl Captured {
         let mut inputs: SmallVec<[&Stored; 8]> = SmallVec::with_capacity(plan.graph.inputs.len());
         for ((_, source), place) in plan.graph.inputs.iter().zip(&bound.inputs) {
             let value = match (place, source) {
-                (Some(Where::Argument(k)), _) => Some(&*arguments[*k]),
-                (Some(Where::Cell(k)), _) => Some(&*old[*k]),
-                (Some(Where::Window(slot)), _) => Some(&log.values[*slot as usize]),
-                (None, Source::Constant(value)) => Some(value),
+                (Some(Where::Argument(k)), _) => arguments[*k].stored(),
+                (Some(Where::Cell(k)), _) => old[*k].stored(),
+                (Some(Where::Window(slot)), _) => log.values[*slot as usize].stored(),
+                (None, Source::Constant(stored)) => Some(stored),
                 _ => None,
             };
-            inputs.push(
-                value.and_then(|v| v.stored()).ok_or_else(|| Error::at("compile", ErrorKind::Internal("an input is not in memory".into()), call.origin))?,
-            );
+            inputs.push(value.ok_or_else(|| Error::at("compile", ErrorKind::Internal("an input is not in memory".into()), call.origin))?);
         }
         let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
         // All cells of one call commit together.
@@ -154,7 +149,8 @@ impl Captured {
             bad
         };
         let _watched = super::watch::flush(log.records.len());
-        let replay = Replay { plan, sized, records: &log.records, inputs: &inputs, device: call.device, origin: &origin, bad: &bad };
+        let caller = Recorded { records: &log.records, origin: &origin, suppressed: &bad };
+        let replay = Replay { plan, sized, inputs: &inputs, device: call.device, caller: &caller };
         let new = |k: usize, stored: Stored| Tensor::from_value(ready(log.values[plan.publish[k].0 as usize].meta, call.origin, stored));
         let result = |place: &Where, published: &[Option<Tensor>]| match *place {
             Where::Argument(k) => Some(call.inputs[k].detach()),
@@ -211,7 +207,7 @@ impl Captured {
         let meta = self.log.values[bound.plan.publish[0].0 as usize].meta;
         let origin = |r: u32| self.log.values[self.log.records[r as usize].first as usize].origin;
         super::count(|s| s.hits += 1);
-        let made = direct.run(call.device, &self.log.records, &inputs, &origin);
+        let made = direct.run(call.device, &inputs, &Recorded { records: &self.log.records, origin: &origin, suppressed: &|_| Vec::new() });
         Some(made.map_err(|failed| failed.error).map(|stored| smallvec![Tensor::from_value(ready(meta, call.origin, stored))]))
     }
     /// The plan for a call: it may take over the old value of a cell that is written, where only the cell holds it.
@@ -280,7 +276,7 @@ fn all(places: &[Where], f: impl Fn(&Where) -> Result<Tensor>) -> Result<Outputs
 }
 /// Handles of a cell's value: the cell's own and ours.
 fn only_the_cell_holds(v: &Shared<Value>) -> bool {
-    v.users() == 2 && v.kept() == 0 && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0)
+    crate::value::users(v) == 2 && v.kept() == 0 && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0)
 }
 /// The value in memory without gaps, as the captured window assumes: itself, or a copy.
 fn dense(value: &Shared<Value>) -> Result<Cow<'_, Shared<Value>>> {

@@ -1,120 +1,18 @@
 //! A window's records as one flat list of primitives: composites and families of kernels that the device does not claim
 //! are replaced by their bodies, which are captured on placeholders. All decisions are made on this list.
 use super::{join, lower};
-use crate::{composite::InTensors, 
+use crate::{
     Device, ErrorKind, Meta, Op, Tensor,
     backend::Support,
+    composite::InTensors,
     foreign::guarded,
     kernel::KernelKind,
-    op::{Arg, View, mix},
+    op::{Arg, View},
     record::{Log, Record, capture, register_inputs},
-    recycle::Shared,
     shape::Layout,
-    value::Value,
 };
+use adamant_runtime::plan::{ArgFrom, Graph, NONE, RecordError, Source};
 use smallvec::SmallVec;
-use std::collections::HashMap;
-
-/// Where an argument is read when the plan is replayed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ArgFrom {
-    /// From the record: new at every replay.
-    Record(u32),
-    /// Written by a composite's body: part of the structure.
-    Body(Arg),
-}
-/// A primitive (or a claimed composite) with its inputs as values.
-pub(crate) struct Node {
-    pub op: Op,
-    pub arg: ArgFrom,
-    pub inputs: SmallVec<[u32; 3]>,
-    /// Its outputs are the values `first..first + outputs`.
-    pub first: u32,
-    pub outputs: u32,
-    /// The record it comes from: where faults and times are charged.
-    pub record: u32,
-}
-pub(crate) struct Val {
-    pub meta: Meta,
-    pub node: u32,
-}
-/// A flat list of ops in SSA form.
-#[derive(Default)]
-pub(crate) struct Graph {
-    pub nodes: Vec<Node>,
-    pub vals: Vec<Val>,
-    /// The value of each slot of the window.
-    pub of_slot: Vec<u32>,
-    /// The values that are inputs, in order, and where their memory comes from.
-    pub inputs: Vec<(u32, Source)>,
-    /// Is the value row-major without gaps, as far as structure tells?
-    pub dense: Vec<bool>,
-    /// The layouts of inputs that come from the window.
-    pub layouts: HashMap<u32, Layout>,
-    /// A hash of the whole structure, bodies included.
-    pub hash: u64,
-}
-/// Where an input's memory comes from.
-#[derive(Clone)]
-pub(crate) enum Source {
-    /// A slot of the window.
-    Slot(u32),
-    /// A tensor that a composite's body made from host data.
-    Constant(Shared<Value>),
-}
-pub(crate) const NONE: u32 = u32::MAX;
-/// An error that belongs to one record of the window.
-pub(crate) type RecordError = (usize, ErrorKind);
-
-impl Graph {
-    pub(super) fn node(&mut self, op: Op, arg: ArgFrom, inputs: SmallVec<[u32; 3]>, metas: impl Iterator<Item = Meta>, record: u32) -> u32 {
-        let first = self.vals.len() as u32;
-        let node = self.nodes.len() as u32;
-        self.vals.extend(metas.map(|meta| Val { meta, node }));
-        let mut h = mix(self.hash, op.structure());
-        let out = self.vals.get(first as usize).map(|v| v.meta.shape);
-        for v in &self.vals[first as usize..] {
-            h = mix(h, (v.meta.dtype as u64) << 8 | v.meta.shape.rank() as u64);
-        }
-        for &i in &inputs {
-            h = mix(h, i as u64);
-            // Only element-wise ops are decided on by shapes that are equal or broadcast: sizes that meet by chance elsewhere
-            // (a batch's tokens as many as a layer's features) are no structure.
-            if let (Some(out), true) = (out, op.is_map()) {
-                let d = &self.vals[i as usize].meta.shape;
-                for k in 0..d.rank().min(out.rank()) {
-                    h = mix(h, (d[d.rank() - 1 - k] == out[out.rank() - 1 - k]) as u64);
-                }
-            }
-        }
-        match arg {
-            ArgFrom::Body(Arg::Scalar(s)) => h = mix(h, s.bits()),
-            ArgFrom::Body(Arg::Start(s)) => h = mix(h, s as u64),
-            _ => {}
-        }
-        self.hash = h;
-        let dense = match &op {
-            Op::StopGrad | Op::View(View::Slice { axis: 0, step: 1, .. }) => self.dense[inputs[0] as usize],
-            Op::View(View::Reshape(_)) => true,
-            Op::View(_) => false,
-            _ => true,
-        };
-        self.dense.resize(self.vals.len(), dense);
-        let outputs = self.vals.len() as u32 - first;
-        self.nodes.push(Node { op, arg, inputs, first, outputs, record });
-        first
-    }
-    pub fn node_of(&self, v: u32) -> &Node {
-        &self.nodes[self.vals[v as usize].node as usize]
-    }
-    /// Is the slot itself an input? (An op whose body returns its input has a slot of its own for the same value.)
-    pub fn is_input_slot(&self, slot: u32, v: u32) -> bool {
-        matches!(self.node_of(v).op, Op::Input) && self.inputs.iter().any(|(i, source)| *i == v && matches!(source, Source::Slot(s) if *s == slot))
-    }
-    pub fn shape(&self, v: u32) -> &crate::Shape {
-        &self.vals[v as usize].meta.shape
-    }
-}
 
 /// Expands the first `cut` records, of which those that are `needed` run.
 pub(crate) fn expand(log: &Log, cut: usize, needed: &[bool]) -> Result<Graph, RecordError> {
@@ -208,11 +106,11 @@ fn inline(g: &mut Graph, device: Device, name: &str, body: &Body<'_>, inputs: &[
                 Some(&i) => i,
                 None => {
                     let value = log.values[first].clone();
-                    if value.stored().is_none() {
+                    let Some(stored) = value.stored().cloned() else {
                         return Err(ErrorKind::Internal(format!("the body of {name} uses a tensor that is not in memory")));
-                    }
+                    };
                     let v = g.node(Op::Input, ArgFrom::Body(Arg::None), SmallVec::new(), std::iter::once(value.meta), record);
-                    g.inputs.push((v, Source::Constant(value)));
+                    g.inputs.push((v, Source::Constant(stored)));
                     v
                 }
             };

@@ -1,6 +1,5 @@
 //! Who holds the values of a window when it closes, and which of its inputs may be reused: with the structure, the key of
 //! a plan. The lists live as long as the stream, so that a window that repeats allocates nothing.
-use super::{decide::Holder, plan::InputHold};
 use crate::{
     cell::CellWrite,
     op::{Op, mix},
@@ -8,6 +7,7 @@ use crate::{
     recycle::Shared,
     value::Value,
 };
+use adamant_runtime::plan::{Holder, InputHold};
 use std::sync::Arc;
 
 /// Who holds what.
@@ -63,7 +63,7 @@ impl Holders {
     fn look_at(&mut self, records: &[Record], open: &[Record], values: &[Shared<Value>], writes: &[CellWrite], epoch: u32) {
         let slots = values.len();
         self.of.clear();
-        self.of.extend(values.iter().map(|v| match v.holders() {
+        self.of.extend(values.iter().map(|v| match crate::value::holders(v) {
             // One of the users is the window.
             (0 | 1, 0) => Holder::Nobody,
             (0 | 1, _) => Holder::Tape,

@@ -1,14 +1,14 @@
 //! Windows of the reference device: op by op through the interpreter, composites through their bodies. Nothing is
 //! planned, fused or reused here.
 use super::{Stop, fault_error, withhold};
-use crate::{communicator, TensorType, composite::InTensors, 
-    Device, Error, ErrorKind, HostArray, Meta, Op, Tensor,
-    foreign::guarded,
+use crate::{
+    Device, Error, ErrorKind, HostArray, Meta, Op, Tensor, TensorType, communicator,
+    composite::InTensors,
     kernel::Fault,
     op::Arg,
     record::{Log, capture},
-    value::Stored,
 };
+use adamant_runtime::{Stored, foreign::guarded};
 use smallvec::smallvec;
 use std::collections::HashMap;
 
@@ -125,6 +125,6 @@ fn read_array(meta: &Meta, stored: &Stored) -> Result<HostArray, ErrorKind> {
     stored.buffer.download(0, &mut whole)?;
     let size = meta.dtype.size();
     let mut bytes = Vec::with_capacity(meta.bytes());
-    crate::tensor::for_each_offset(&meta.shape, &stored.layout(&meta.shape), |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
+    stored.layout(&meta.shape).for_each_offset(&meta.shape, |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
     Ok(HostArray::from_bytes(meta.shape, meta.dtype, &bytes))
 }

@@ -1,12 +1,12 @@
 //! Two composites of a window as one: a later one that reads an earlier one's outputs, where a device does both at once
 //! (`Composite::joined`). The earlier one's node stays behind without readers, and is not run.
-use super::expand::{ArgFrom, Graph};
 use crate::{
     Device, Meta, Op,
     backend::Support,
     composite::{Composite, Keyed, Reads},
     kernel::KernelKind,
 };
+use adamant_runtime::plan::{ArgFrom, Graph};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -1,14 +1,14 @@
 //! Where somebody may look on while plans run: the steps' times for a profiler, spans for `tracing`. Without the
 //! features `profiling` and `tracing` each function here is the plain call it stands for.
-use super::execute::Replay;
 use crate::{ErrorKind, kernel::Step};
+use adamant_runtime::execute::Replay;
 
 #[cfg(feature = "profiling")]
-pub(crate) use super::plan::SizedOperand;
+pub(crate) use adamant_runtime::plan::SizedOperand;
 #[cfg(feature = "profiling")]
 use {
-    super::plan::{Plan, Sized},
     crate::{Device, Origin, profile},
+    adamant_runtime::plan::{Plan, Sized},
     std::{sync::Arc, time::Instant},
 };
 
@@ -45,7 +45,7 @@ fn submit_timed(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Re
     let mut events = Vec::with_capacity(steps.len());
     let mut ended = |k: usize, begin: Instant, end: Instant| {
         let Some(&at) = chosen.get(k) else { return };
-        let origin = (replay.origin)(replay.plan.graph.nodes[replay.plan.steps[at].node as usize].record);
+        let origin = replay.caller.origin(replay.plan.graph.nodes[replay.plan.steps[at].node as usize].record);
         let (plan, sized) = (replay.plan.clone(), replay.sized.clone());
         let ran = Ran { plan, sized, step: at as u32, origin, device, live_bytes: profile::live_bytes(device) };
         events.push(profile::Event { what: profile::What::Kernel(Box::new(ran)), thread, begin, end });
@@ -57,7 +57,7 @@ fn submit_timed(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Re
 #[cfg(feature = "tracing")]
 fn kernel_span(replay: &Replay<'_>, step: &Step<'_>, at: usize) -> tracing::Span {
     let planned = &replay.plan.steps[at];
-    let origin = (replay.origin)(replay.plan.graph.nodes[planned.node as usize].record);
+    let origin = replay.caller.origin(replay.plan.graph.nodes[planned.node as usize].record);
     let op = replay.plan.ops_of(planned).join("+");
     let (line, layer) = (origin.at.to_string(), crate::scope::path(origin.scope));
     tracing::trace_span!(target: "adamant::kernel", "kernel", op, family = step.kernel.kind.family(), shape = %step.space, line, layer)

@@ -1,7 +1,7 @@
 //! How a function that is made of other ops is written: its checks use `?`, what it records carries the user's line,
 //! and an error that its own checks find names it.
 use super::Tensor;
-use crate::{scope, Error, ErrorKind, Origin, record::context};
+use crate::{Error, ErrorKind, Origin, record::context, scope};
 
 /// Why a composed function cannot be built: a kind (the function's name and the user's line are added), or a whole error.
 pub(crate) enum Refusal {

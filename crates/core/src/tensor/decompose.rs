@@ -4,8 +4,8 @@ use super::{
     Tensor,
     dense::{self, Matrix},
 };
-use crate::{TensorType, Compound, 
-    Attr, Attrs, Composite, DType, Error, ErrorKind, HostArray, Result, Shape,
+use crate::{
+    Attr, Attrs, Composite, Compound, DType, Error, ErrorKind, HostArray, Result, Shape, TensorType,
     composite::Cotangents,
     composite::{RuleArgs, Saves},
     op::Types,

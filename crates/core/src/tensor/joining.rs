@@ -3,8 +3,8 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
-use crate::{TensorType, Origin, 
-    Arg, DType, ErrorKind, Op, Result, Shape,
+use crate::{
+    Arg, DType, ErrorKind, Op, Origin, Result, Shape, TensorType,
     composite::split::Split,
     shape::{Axis, ToSizes},
 };

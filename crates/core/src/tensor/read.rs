@@ -2,7 +2,6 @@
 use super::{
     Operand, Tensor,
     compose::{compose, compose1},
-    for_each_offset,
 };
 use crate::{DType, Device, Element, Error, ErrorKind, Meta, Origin, Result, composite::finite::AllFinite, record, value::Stored};
 use std::sync::Arc;
@@ -82,7 +81,7 @@ impl Tensor {
         }
         let mut places = out.chunks_exact_mut(size);
         let mut scatter = |whole: &[u8]| {
-            for_each_offset(&meta.shape, &stored.layout(&meta.shape), |at| {
+            stored.layout(&meta.shape).for_each_offset(&meta.shape, |at| {
                 if let Some(place) = places.next() {
                     place.copy_from_slice(&whole[at * size..(at + 1) * size]);
                 }

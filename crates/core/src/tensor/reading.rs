@@ -1,5 +1,5 @@
 //! Reads that are begun now and waited for later: the device goes on with what was asked of it, and so does the caller.
-use super::{Tensor, for_each_offset, read::host_room};
+use super::{Tensor, read::host_room};
 use crate::{DType, Element, Error, ErrorKind, Layout, Meta, Origin, Result, backend::ReadBack, foreign::guarded};
 use std::marker::PhantomData;
 
@@ -71,7 +71,7 @@ impl<T: Element> Reading<T> {
             let size = meta.dtype.size();
             let mut ordered: Vec<u8> = host_room(meta.bytes(), &meta).map_err(error)?;
             let mut places = ordered.chunks_exact_mut(size);
-            for_each_offset(&meta.shape, &layout, |at| {
+            layout.for_each_offset(&meta.shape, |at| {
                 if let (Some(place), Some(element)) = (places.next(), came.get(at * size..(at + 1) * size)) {
                     place.copy_from_slice(element);
                 }

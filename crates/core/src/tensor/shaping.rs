@@ -3,8 +3,8 @@ use super::{
     Tensor,
     compose::{Built, compose1, refuse},
 };
-use crate::{TensorType, 
-    Arg, DType, ErrorKind, Op, Origin, Scalar, Shape,
+use crate::{
+    Arg, DType, ErrorKind, Op, Origin, Scalar, Shape, TensorType,
     op::{PadSpec, View},
     shape::{Axes, Axis, Dims, MAX_RANK, ToShape, ToSizes},
 };

@@ -1,5 +1,8 @@
 //! Scaled dot-product attention and its gradient.
-use super::{Attr, Attrs, Composite, wide::{floats, same_dtype, wide}};
+use super::{
+    Attr, Attrs, Composite,
+    wide::{floats, same_dtype, wide},
+};
 use crate::{DType, ErrorKind, Shape, TensorType, op::Types};
 use smallvec::smallvec;
 

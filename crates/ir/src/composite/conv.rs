@@ -1,6 +1,9 @@
 //! A convolution with its bias.
 use super::{Attr, Attrs, Composite, wide::same_dtype};
-use crate::{ErrorKind, Op, TensorType, op::{ConvRole, ConvSpec, Types}};
+use crate::{
+    ErrorKind, Op, TensorType,
+    op::{ConvRole, ConvSpec, Types},
+};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 

@@ -1,5 +1,8 @@
 //! Cross entropy from logits, and its gradient, apart or at once.
-use super::{Attr, Attrs, Composite, Reads, wide::{floats, same_dtype, wide}};
+use super::{
+    Attr, Attrs, Composite, Reads,
+    wide::{floats, same_dtype, wide},
+};
 use crate::{Error, ErrorKind, Shape, TensorType, op::Types};
 use smallvec::smallvec;
 use std::{any::Any, sync::Arc};

@@ -1,5 +1,8 @@
 //! Normalisations over groups of elements, their gradient, and batch normalisation in inference.
-use super::{Attr, Attrs, Composite, wide::{floats, wide}};
+use super::{
+    Attr, Attrs, Composite,
+    wide::{floats, wide},
+};
 use crate::{AxisSet, ErrorKind, Shape, TensorType, op::Types};
 use smallvec::smallvec;
 

@@ -1,5 +1,8 @@
 //! Softmax, its logarithm, and their gradients.
-use super::{Attr, Attrs, Composite, wide::{floats, same_dtype}};
+use super::{
+    Attr, Attrs, Composite,
+    wide::{floats, same_dtype},
+};
 use crate::{ErrorKind, TensorType, op::Types};
 use smallvec::smallvec;
 

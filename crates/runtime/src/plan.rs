@@ -1,10 +1,14 @@
 //! Plans: the steps of one structure with their memory decided (who shares, who is updated in place), and their
 //! sizes, worked out once per size.
-use super::{
-    decide::{Decisions, Holder, decide},
-    expand::{ArgFrom, Graph, NONE, RecordError, Source},
-    fuse::{PlanStep, Space, Use, build},
-};
+mod decide;
+mod fuse;
+mod graph;
+pub use decide::Holder;
+use decide::{Decisions, decide};
+use fuse::build;
+pub use fuse::{PlanStep, Space, Use};
+pub use graph::{ArgFrom, Graph, NONE, Node, RecordError, Source, Val};
+
 use crate::{
     DType, Op, Shape,
     kernel::KernelKind,
@@ -18,7 +22,7 @@ use std::collections::HashMap;
 /// What the plan's key says of an input besides its structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum InputHold {
+pub enum InputHold {
     /// somebody may read it later
     Held = 0,
     /// nobody will: its buffer may be reused
@@ -29,7 +33,7 @@ pub(crate) enum InputHold {
 
 /// Where the memory of a value is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Storage {
+pub enum Storage {
     /// nowhere
     None,
     /// input number k
@@ -38,7 +42,7 @@ pub(crate) enum Storage {
     Own(u32),
 }
 /// Memory of the plan's own.
-pub(crate) struct Own {
+pub struct Own {
     /// the value that needs the most of it (all users have its shape and a dtype of its size)
     pub value: u32,
     /// first and last step that use it
@@ -49,7 +53,7 @@ pub(crate) struct Own {
     /// it is the buffer of input number k, taken over
     pub taken: Option<u32>,
 }
-pub(crate) struct Plan {
+pub struct Plan {
     pub hash: u64,
     pub steps: Vec<PlanStep>,
     /// steps from here on write cells
@@ -276,7 +280,7 @@ fn same_space(g: &Graph, s: &PlanStep, v: u32, o: u32) -> bool {
 }
 
 /// A plan's sizes.
-pub(crate) struct Sized {
+pub struct Sized {
     pub steps: Vec<SizedStep>,
     /// bytes of each of the plan's own memories
     pub bytes: Vec<usize>,
@@ -292,17 +296,17 @@ pub(crate) struct Sized {
 }
 /// Where a value lies in its storage: a layout, and starts read at replay.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub struct Place {
     pub layout: Layout,
     /// (argument, elements per unit)
     pub moves: SmallVec<[(ArgFrom, isize); 1]>,
 }
-pub(crate) struct SizedStep {
+pub struct SizedStep {
     pub space: Shape,
     pub inputs: SmallVec<[SizedOperand; 4]>,
     pub outputs: SmallVec<[SizedOperand; 2]>,
 }
-pub(crate) struct SizedOperand {
+pub struct SizedOperand {
     pub storage: Storage,
     pub shape: Shape,
     pub dtype: DType,
@@ -350,7 +354,7 @@ fn places(plan: &Plan, g: &Graph) -> Vec<Place> {
         .inputs
         .iter()
         .filter_map(|(v, source)| match source {
-            Source::Constant(value) => Some((*v, value.stored()?.layout(&value.meta.shape))),
+            Source::Constant(stored) => Some((*v, stored.layout(&g.vals[*v as usize].meta.shape))),
             Source::Slot(_) => None,
         })
         .collect();
@@ -486,12 +490,5 @@ fn pad_region(g: &Graph, n: u32) -> (Shape, SmallVec<[isize; MAX_RANK]>) {
             (region, p.widths.iter().map(|w| w.0).collect())
         }
         _ => (from, SmallVec::from_elem(0, from.rank())),
-    }
-}
-/// The value of an argument at replay.
-pub(crate) fn argument(from: ArgFrom, records: &[crate::record::Record]) -> Arg {
-    match from {
-        ArgFrom::Record(r) => records[r as usize].arg,
-        ArgFrom::Body(a) => a,
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     buffer::Buffer,
     shape::{Layout, MAX_RANK},
 };
+use crate::{Error, ErrorKind, Origin};
 pub use adamant_ir::kernel::*;
 use std::{any::Any, sync::OnceLock};
 
@@ -79,4 +80,14 @@ impl FaultWord {
     pub fn get(&self) -> Option<&Fault> {
         self.0.get()
     }
+}
+
+/// The error a fault becomes.
+pub fn fault_error(op: &'static str, fault: Fault, origin: Origin) -> Error {
+    let kind = match fault {
+        Fault::Index { index, bound, position } => ErrorKind::Index { index, bound, position: Some(position) },
+        Fault::DivisionByZero => ErrorKind::Domain("an integer was divided by zero".into()),
+        Fault::Domain(s) => ErrorKind::Domain(s),
+    };
+    Error::at(op, kind, origin)
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Runs `f`; `place` says whose code it is and what it does, in case it panics.
-pub(crate) fn guarded<R>(place: impl FnOnce() -> String, f: impl FnOnce() -> R) -> Result<R, ErrorKind> {
+pub fn guarded<R>(place: impl FnOnce() -> String, f: impl FnOnce() -> R) -> Result<R, ErrorKind> {
     // What `f` was at work on is either dropped with the panic or said to have failed.
     catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
         let message = message(&*payload);

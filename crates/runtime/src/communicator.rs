@@ -1,5 +1,8 @@
 //! What a group of ranks must do. The order of calls is the same on every rank.
-use crate::{ErrorKind, HostArray, Result, Shape, op::{CollectiveKind, Group}};
+use crate::{
+    ErrorKind, HostArray, Result, Shape,
+    op::{CollectiveKind, Group},
+};
 use std::{any::Any, sync::Arc};
 
 /// A group of ranks that exchange host bytes.
@@ -22,7 +25,7 @@ pub fn group(communicator: &Arc<dyn Communicator>) -> Group {
 ///
 /// # Errors
 /// A group that was made elsewhere.
-pub(crate) fn of(group: &Group) -> std::result::Result<&dyn Communicator, ErrorKind> {
+pub fn of(group: &Group) -> std::result::Result<&dyn Communicator, ErrorKind> {
     let found = (&*group.handle as &dyn Any).downcast_ref::<Arc<dyn Communicator>>();
     found.map(|c| &**c).ok_or_else(|| ErrorKind::Internal("a group that nobody carries out".into()))
 }
@@ -30,7 +33,7 @@ pub(crate) fn of(group: &Group) -> std::result::Result<&dyn Communicator, ErrorK
 ///
 /// # Errors
 /// A lost peer; a root that is no rank.
-pub(crate) fn exchange(kind: CollectiveKind, group: &dyn Communicator, bytes: &[u8], shape: Shape, dtype: crate::DType) -> std::result::Result<HostArray, ErrorKind> {
+pub fn exchange(kind: CollectiveKind, group: &dyn Communicator, bytes: &[u8], shape: Shape, dtype: crate::DType) -> std::result::Result<HostArray, ErrorKind> {
     let all = group.all_gather(bytes).map_err(|e| e.kind().clone())?;
     let parts: Vec<HostArray> = all.iter().map(|b| HostArray::from_bytes(shape, dtype, b)).collect();
     adamant_ir::reference::combine_ranks(kind, &parts)

@@ -48,6 +48,20 @@ thread_local! {
     static DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
 }
 
+/// Who records work for devices: what a device asks of it before it waits, and to find out which device is fast.
+pub struct Recorder {
+    /// runs what this thread has recorded and somebody holds
+    pub flush: fn() -> Result<()>,
+    /// how long work on tensors of so many elements takes on a device, from recording to the number that is read
+    pub time_of: fn(Device, usize) -> Result<Duration>,
+}
+/// The recorders that are linked into this program.
+#[linkme::distributed_slice]
+pub static RECORDERS: [Recorder];
+fn flush() -> Result<()> {
+    RECORDERS.iter().try_for_each(|r| (r.flush)())
+}
+
 impl Device {
     /// The CPU (feature `cpu`).
     ///
@@ -209,7 +223,7 @@ impl Device {
         self.0.backend.info()
     }
     /// f64, or f32 where the device has no f64: what numbers without a dtype of their own are computed in.
-    pub(crate) fn widest_float(self) -> crate::DType {
+    pub fn widest_float(self) -> crate::DType {
         if self.info().dtypes.contains(&crate::DType::F64) { crate::DType::F64 } else { crate::DType::F32 }
     }
     /// What its memory pool has done.
@@ -231,20 +245,17 @@ impl Device {
     #[track_caller]
     pub fn synchronize(self) -> Result<()> {
         let here = Origin::here();
-        crate::flush()?;
+        flush()?;
         self.0.backend.synchronize().map_err(|k| Error::at("synchronize", k, here))
     }
     /// Runs `f` and tells how long it took, with everything that it recorded: the device is synchronised before the clock is
     /// started and before it is stopped.
     ///
     /// ```
-    /// # use adamant_core::{Device, Tensor};
-    /// # Device::reference().make_current();
-    /// let x = Tensor::ones([64, 64]);
-    /// let (y, time) = Device::current()?.timed(|| x.matmul(&x))?;
-    /// println!("{time:?}");
-    /// assert!(y.dims::<2>()? == [64, 64] && !time.is_zero());
-    /// # Ok::<(), adamant_core::Error>(())
+    /// # use adamant_runtime::Device;
+    /// let (sum, time) = Device::reference().timed(|| (0..1000).sum::<u64>())?;
+    /// assert!(sum == 499_500 && !time.is_zero());
+    /// # Ok::<(), adamant_runtime::Error>(())
     /// ```
     ///
     /// # Errors
@@ -262,14 +273,14 @@ impl Device {
     /// again, and cells that are set live on. Nothing happens to a device that is not lost.
     ///
     /// ```no_run
-    /// # use adamant_core::{Device, ErrorKind, Tensor};
+    /// # use adamant_runtime::{Device, ErrorKind};
     /// let device = Device::wgpu(0)?;
     /// if let Err(e) = device.synchronize()
     ///     && matches!(e.kind(), ErrorKind::DeviceLost(_))
     /// {
     ///     device.recover()?; // then load the last checkpoint
     /// }
-    /// # Ok::<(), adamant_core::Error>(())
+    /// # Ok::<(), adamant_runtime::Error>(())
     /// ```
     ///
     /// # Errors
@@ -278,7 +289,7 @@ impl Device {
     pub fn recover(self) -> Result<()> {
         let here = Origin::here();
         // What is pending here fails with the loss and does not stand before new work.
-        if let Err(e) = crate::flush()
+        if let Err(e) = flush()
             && !matches!(e.kind(), ErrorKind::DeviceLost(_))
         {
             return Err(e);
@@ -293,7 +304,7 @@ impl Device {
         Ok(())
     }
     /// How often it was opened again: memory and plans of an earlier opening are not used.
-    pub(crate) fn opening(self) -> u32 {
+    pub fn opening(self) -> u32 {
         self.0.openings.load(Ordering::Relaxed)
     }
     /// What the backend has counted since the device was opened (`pipelines`, `launches`, ...), by name.
@@ -325,7 +336,7 @@ impl Device {
     pub fn index(self) -> u32 {
         self.0.index
     }
-    pub(crate) fn is_reference(self) -> bool {
+    pub fn is_reference(self) -> bool {
         self.0.is_reference
     }
 }

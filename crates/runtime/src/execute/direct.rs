@@ -1,24 +1,19 @@
 //! The short way of a plan that is one kernel and makes one new value: small eager work that is read at once. Nothing of
 //! such a plan is shared, taken over, withheld or deferred, so it runs without the lists that a replay keeps of all that.
-use super::{
-    execute::{Failed, NO_FAULT, OriginOf, Replay},
-    expand::Source,
-    plan::{Plan, Sized, Storage, argument},
-};
+use super::{Caller, Failed, NO_FAULT, Replay};
 use crate::{
-    Device, Error, Scalar,
+    Arg, Device, Error, Scalar, Stored,
     kernel::{KernelKind, Operand, Step},
-    op::Arg,
+    plan::{Plan, Sized, Source, Storage},
     planted::stale,
-    record::Record,
-    value::Stored,
+    stats::count,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A direct plan for sizes, apart from the window it was made for.
 #[derive(Clone)]
-pub(crate) struct Direct {
+pub struct Direct {
     plan: Arc<Plan>,
     sized: Arc<Sized>,
 }
@@ -34,8 +29,8 @@ impl Direct {
     ///
     /// # Errors
     /// Memory that cannot be had; a lost device.
-    pub fn run(&self, device: Device, records: &[Record], inputs: &[&Stored], origin: OriginOf<'_>) -> Result<Stored, Failed> {
-        Replay { plan: &self.plan, sized: &self.sized, records, inputs, device, origin, bad: &|_| Vec::new() }.run_direct()
+    pub fn run(&self, device: Device, inputs: &[&Stored], caller: &dyn Caller) -> Result<Stored, Failed> {
+        Replay { plan: &self.plan, sized: &self.sized, inputs, device, caller }.run_direct()
     }
 }
 impl Plan {
@@ -60,19 +55,19 @@ impl Replay<'_> {
         let [output] = &sized.outputs[..] else { return Err(self.no_memory(step).into()) };
         let mut args: SmallVec<[Scalar; 2]> = SmallVec::new();
         for (k, a) in step.args.iter().enumerate() {
-            args.push(match argument(*a, self.records) {
+            args.push(match self.argument(*a) {
                 Arg::Scalar(v) => stale(Arc::as_ptr(self.plan) as usize, 0, k, v),
                 _ => Scalar::Int(0),
             });
         }
-        super::count(|c| {
+        count(|c| {
             c.kernels += 1;
             c.fused += step.ops.saturating_sub(1) as u64;
         });
         let submit = |inputs: &[Operand<'_>]| -> Result<(), Failed> {
             let outputs = [operand(output)?];
             let run = Step { kernel: &step.kernel, space: sized.space, inputs, outputs: &outputs, args: &args, fault: &NO_FAULT };
-            super::watch::submit(self, std::slice::from_ref(&run), &[0]).map_err(|k| self.failed_among(&[0], 0, k))
+            self.caller.submit(self, std::slice::from_ref(&run), &[0]).map_err(|k| self.failed_among(&[0], 0, k))
         };
         match &sized.inputs[..] {
             [x] => submit(&[operand(x)?])?,

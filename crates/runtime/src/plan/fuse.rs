@@ -2,7 +2,7 @@
 //! space share a kernel, and what no kernel does directly (padding, joining, updating) becomes copies.
 use super::{
     decide::{Decisions, MAX_LOADS},
-    expand::{ArgFrom, Graph, NONE, RecordError},
+    graph::{ArgFrom, Graph, NONE, RecordError},
 };
 use crate::{
     DType, ErrorKind, Op, Scalar,
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 /// How a kernel sees a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Use {
+pub enum Use {
     /// its own shape and layout
     Whole(u32),
     /// broadcast to the step's space
@@ -44,12 +44,12 @@ impl Use {
 }
 /// Which shape a step runs over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Space {
+pub enum Space {
     Of(u32),
     Pad(u32),
 }
 /// A step without sizes and buffers.
-pub(crate) struct PlanStep {
+pub struct PlanStep {
     pub kernel: Kernel,
     pub space: Space,
     pub inputs: Vec<Use>,
@@ -182,7 +182,7 @@ const MAX_KERNEL: usize = 160;
 const MAX_OUTPUTS: usize = 12;
 
 /// The steps, in order; those that write cells come last.
-pub(crate) fn build(g: &Graph, d: &Decisions, written: &[bool], device: crate::Device) -> Result<Vec<PlanStep>, RecordError> {
+pub fn build(g: &Graph, d: &Decisions, written: &[bool], device: crate::Device) -> Result<Vec<PlanStep>, RecordError> {
     let n = g.vals.len();
     let space = spaces(g);
     // Late: Maps that write cells, and what only they read. They may be withheld.

@@ -6,7 +6,7 @@ use std::{cell::RefCell, collections::HashMap, ops::Deref, thread::LocalKey};
 use triomphe::Arc;
 
 /// What is kept of it when nobody holds it any more.
-pub(crate) trait Recycled: Sized + 'static {
+pub trait Recycled: Sized + 'static {
     /// The most that a thread keeps.
     const MOST: usize;
     /// Those that the thread keeps. Nobody else holds them.
@@ -22,9 +22,9 @@ pub(crate) trait Recycled: Sized + 'static {
 }
 
 /// Those of one kind that a thread keeps.
-pub(crate) type Spares<T> = LocalKey<RefCell<Vec<Arc<T>>>>;
+pub type Spares<T> = LocalKey<RefCell<Vec<Arc<T>>>>;
 /// An `Arc` whose memory the thread that drops it last keeps for its next one.
-pub(crate) struct Shared<T: Recycled>(Option<Arc<T>>);
+pub struct Shared<T: Recycled>(Option<Arc<T>>);
 impl<T: Recycled> Shared<T> {
     pub fn new(new: T::New) -> Shared<T> {
         let spare = T::spares().try_with(|spares| spares.try_borrow_mut().ok()?.pop()).ok().flatten();
@@ -136,12 +136,12 @@ pub fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
 }
 
 /// What a thread shared lately, by its hash.
-pub(crate) type Remembered<T> = RefCell<HashMap<u64, T, Folded>>;
+pub type Remembered<T> = RefCell<HashMap<u64, T, Folded>>;
 /// The most of a kind; beyond it, all are forgotten.
 const REMEMBERED: usize = 256;
 
 /// What was made of an equal `value` before, if it is still there, or what is made of this one.
-pub(crate) fn remembered<T: Clone, V>(
+pub fn remembered<T: Clone, V>(
     known: &'static LocalKey<Remembered<T>>,
     hash: u64,
     value: V,

@@ -7,7 +7,7 @@ use loom_once::OnceLock;
 use {parking_lot::Mutex, std::sync::OnceLock};
 
 /// The place of one thing.
-pub(crate) struct FirstTouch<T> {
+pub struct FirstTouch<T> {
     opened: OnceLock<T>,
     opening: Mutex<()>,
 }

@@ -1,12 +1,12 @@
 //! What is in memory, what is computed again, what needs to run: decided from structure alone, so that the same
 //! program always gives the same plans.
-use super::expand::{Graph, NONE};
+use super::graph::{Graph, NONE};
 use crate::Op;
 
 /// Who holds a value of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Holder {
+pub enum Holder {
     /// nobody
     Nobody = 0,
     /// a user, a cell, or the part of the window that stays open
@@ -18,10 +18,10 @@ pub(crate) enum Holder {
 /// The longest chain of deferred values.
 const MAX_DEPTH: u8 = 24;
 /// The longest program and the most inputs of one fused kernel.
-pub(crate) const MAX_INSTRS: u16 = 64;
-pub(crate) const MAX_LOADS: u16 = 12;
+pub const MAX_INSTRS: u16 = 64;
+pub const MAX_LOADS: u16 = 12;
 
-pub(crate) struct Decisions {
+pub struct Decisions {
     /// has memory of its own (or is an input)
     pub in_memory: Vec<bool>,
     /// is computed at all
@@ -38,7 +38,7 @@ pub(crate) struct Decisions {
     pub pinned: Vec<bool>,
 }
 
-pub(crate) fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisions {
+pub fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisions {
     let n = g.vals.len();
     let mut holder = vec![Holder::Nobody; n];
     let mut slot_of = vec![NONE; n];
@@ -250,7 +250,7 @@ pub(crate) fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisio
 
 /// Is the value computed by a record of the window itself, not inside a body?
 fn from_window(g: &Graph, v: usize) -> bool {
-    matches!(g.node_of(v as u32).arg, super::expand::ArgFrom::Record(_))
+    matches!(g.node_of(v as u32).arg, super::graph::ArgFrom::Record(_))
 }
 
 /// The values in memory that `v` is a Map of, if at most one of them has v's full size.

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{any::Any, time::Instant};
 
-pub(crate) struct Guarded {
+pub struct Guarded {
     inner: Box<dyn Backend>,
     /// The same at every call, so it is asked for once.
     info: DeviceInfo,

@@ -7,7 +7,7 @@ use crate::{
 use std::{any::Any, time::Instant};
 
 mod guarded;
-pub(crate) use guarded::Guarded;
+pub use guarded::Guarded;
 
 /// What device memory begins at a multiple of, in bytes, where the host sees it: a line of the caches.
 pub const ALIGNMENT: usize = 64;

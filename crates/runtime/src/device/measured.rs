@@ -1,14 +1,12 @@
-//! Which device is the fastest for tensors of a size. It is not guessed from names but measured: element-wise ops, a sum
-//! and a product, from recording to the number that is read, which is where small tensors lose on a far device.
-use super::Device;
-use crate::{Error, ErrorKind, Result, Tensor, backend::BACKENDS};
+//! Which device is the fastest for tensors of a size. It is not guessed from names but measured, by who records work: from
+//! recording to the number that is read, which is where small tensors lose on a far device.
+use super::{Device, RECORDERS};
+use crate::{Error, ErrorKind, Result, backend::BACKENDS};
 use parking_lot::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What was chosen so far, by the power of two of the size.
 static CHOSEN: Mutex<Vec<(u32, Device)>> = Mutex::new(Vec::new());
-/// How often a device is timed; the fastest counts.
-const TIMES: usize = 5;
 
 impl Device {
     /// The backends that are compiled in, each with its first device, or why there is none.
@@ -19,9 +17,9 @@ impl Device {
     /// all devices that are there, in fractions of a second; later ones give the same device.
     ///
     /// ```no_run
-    /// # use adamant_core::Device;
+    /// # use adamant_runtime::Device;
     /// let device = Device::for_size(1_000_000)?;
-    /// # Ok::<(), adamant_core::Error>(())
+    /// # Ok::<(), adamant_runtime::Error>(())
     /// ```
     ///
     /// # Errors
@@ -51,23 +49,12 @@ impl Device {
     /// How long the device takes for the work by which [`Device::for_size`] compares.
     ///
     /// # Errors
-    /// Memory, a lost device.
+    /// Memory, a lost device; nobody records work for devices in this program.
     #[track_caller]
     pub fn time_of(self, elements: usize) -> Result<Duration> {
-        let side = elements.isqrt().clamp(1, 256);
-        self.scoped(|| {
-            let (x, square) = (Tensor::from_vec(vec![0.5f32; elements], [elements]), Tensor::from_vec(vec![0.5f32; side * side], [side, side]));
-            let mut least = Duration::MAX;
-            // Once more than counts: the first time plans and compiles.
-            for k in 0..=TIMES {
-                let begin = Instant::now();
-                let sum = (&x * 1.5 + 0.25).tanh().sum(..) + square.matmul(&square).sum(..);
-                sum.item::<f32>()?;
-                if k > 0 {
-                    least = least.min(begin.elapsed());
-                }
-            }
-            Ok(least)
-        })
+        match RECORDERS.iter().next() {
+            Some(recorder) => (recorder.time_of)(self, elements),
+            None => Err(Error::new("device", ErrorKind::Internal("nobody records work for devices in this program".into()))),
+        }
     }
 }

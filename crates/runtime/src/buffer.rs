@@ -20,7 +20,7 @@ pub struct Buffer {
 }
 impl Buffer {
     /// A buffer without memory: what the inputs of a capture have.
-    pub(crate) fn empty(device: Device) -> Buffer {
+    pub fn empty(device: Device) -> Buffer {
         Buffer { memory: RwLock::new(None), bytes: 0, device, pooled: false, opening: device.opening() }
     }
     /// Its device.
@@ -32,11 +32,11 @@ impl Buffer {
         self.bytes
     }
     /// Is its memory a vector that was adopted, or the device's copy of one, and not the pool's?
-    pub(crate) fn is_adopted(&self) -> bool {
+    pub fn is_adopted(&self) -> bool {
         !self.pooled
     }
     /// Was its memory lost with the device, which is open again?
-    pub(crate) fn is_of_before(&self) -> bool {
+    pub fn is_of_before(&self) -> bool {
         self.opening != self.device.opening()
     }
     /// The memory, for reading. Many readers at once.
@@ -50,7 +50,7 @@ impl Buffer {
         self.memory.write()
     }
     /// The vector that was adopted, where it was one; else the buffer as it is.
-    pub(crate) fn into_host(mut self) -> Result<HostVec, Buffer> {
+    pub fn into_host(mut self) -> Result<HostVec, Buffer> {
         // An empty memory is left, which goes the way of all buffers.
         self.memory.get_mut().as_deref_mut().and_then(|m| m.take_host()).ok_or(self)
     }
@@ -70,7 +70,7 @@ impl Buffer {
     ///
     /// # Errors
     /// A lost device.
-    pub(crate) fn read_back(&self, offset: usize, bytes: usize) -> Result<Box<dyn ReadBack>, ErrorKind> {
+    pub fn read_back(&self, offset: usize, bytes: usize) -> Result<Box<dyn ReadBack>, ErrorKind> {
         match self.read().as_deref() {
             Some(m) => self.device.backend().read_back(m, offset, bytes),
             None => Err(ErrorKind::Internal("a buffer without memory".into())),
@@ -87,7 +87,7 @@ impl Buffer {
         Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true, opening }
     }
     /// One holder less. Where it was the last, the buffer is kept as it is for the next who wants one.
-    pub(crate) fn release(buffer: Arc<Buffer>) {
+    pub fn release(buffer: Arc<Buffer>) {
         // The only holder is the caller, so nobody else can get to it meanwhile.
         if !buffer.pooled || Arc::strong_count(&buffer) != 1 {
             return;
@@ -236,7 +236,7 @@ impl Pool {
     ///
     /// # Errors
     /// As `take`; a lost device.
-    pub(crate) fn copied(&self, device: Device, bytes: &[u8]) -> Result<Arc<Buffer>, ErrorKind> {
+    pub fn copied(&self, device: Device, bytes: &[u8]) -> Result<Arc<Buffer>, ErrorKind> {
         let buffer = self.take(device, bytes.len())?;
         match buffer.write().as_deref_mut() {
             Some(memory) => device.backend().upload(memory, 0, bytes)?,
@@ -271,7 +271,7 @@ impl Pool {
         !unused.is_empty()
     }
     /// The error of memory that was asked for elsewhere than here.
-    pub(crate) fn shortage(&self, asked: usize) -> ErrorKind {
+    pub fn shortage(&self, asked: usize) -> ErrorKind {
         self.0.lock().out_of_memory(asked)
     }
     /// Sets the largest number of bytes the pool may hold (0: no cap).
@@ -284,7 +284,7 @@ impl Pool {
         self.0.lock().stats
     }
     /// Watches the peak from now on, whatever others watch or reset. Gives its number and the present level.
-    pub(crate) fn watch(&self) -> (u64, usize) {
+    pub fn watch(&self) -> (u64, usize) {
         at_hand::settle(self);
         let mut blocks = self.0.lock();
         let (watch, live) = (blocks.watches, blocks.stats.live_bytes);
@@ -293,7 +293,7 @@ impl Pool {
         (watch, live)
     }
     /// Ends a watch: the present level, and the peak since it began.
-    pub(crate) fn unwatch(&self, watch: u64) -> (usize, usize) {
+    pub fn unwatch(&self, watch: u64) -> (usize, usize) {
         at_hand::settle(self);
         let mut blocks = self.0.lock();
         let live = blocks.stats.live_bytes;

@@ -90,11 +90,11 @@ mod switch {
         let _restore = Restore(PLANTED.replace(Some(plant)));
         f()
     }
-    pub(crate) fn is(plant: Plant) -> bool {
+    pub fn is(plant: Plant) -> bool {
         PLANTED.get() == Some(plant)
     }
     /// The value that argument `k` of a step had when its plan ran first.
-    pub(crate) fn stale(plan: usize, step: usize, k: usize, now: Scalar) -> Scalar {
+    pub fn stale(plan: usize, step: usize, k: usize, now: Scalar) -> Scalar {
         if is(Plant::StaleArgument) { FIRST.with(|m| *m.borrow_mut().entry((plan, step, k)).or_insert(now)) } else { now }
     }
 }
@@ -103,14 +103,14 @@ mod switch {
     use super::Plant;
     use crate::Scalar;
     #[inline(always)]
-    pub(crate) const fn is(_: Plant) -> bool {
+    pub const fn is(_: Plant) -> bool {
         false
     }
     #[inline(always)]
-    pub(crate) const fn stale(_: usize, _: usize, _: usize, now: Scalar) -> Scalar {
+    pub const fn stale(_: usize, _: usize, _: usize, now: Scalar) -> Scalar {
         now
     }
 }
 #[cfg(feature = "planted-faults")]
 pub use switch::with;
-pub(crate) use switch::{is, stale};
+pub use switch::{is, stale};

@@ -24,7 +24,7 @@ impl Memory for HostMemory {
     }
 }
 /// The reference as a device. Windows are run op by op by the scheduler through [`run`]; it has no kernels.
-pub(crate) struct ReferenceBackend(DeviceInfo);
+pub struct ReferenceBackend(DeviceInfo);
 impl ReferenceBackend {
     pub fn new() -> ReferenceBackend {
         ReferenceBackend(DeviceInfo {

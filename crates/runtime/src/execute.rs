@@ -1,23 +1,18 @@
 //! Replaying a plan: memory is reserved, steps are handed to the device, faults are followed to what they spoiled.
-use super::{
-    fuse::PlanStep,
-    plan::{Place, Plan, Sized, SizedOperand, Storage, argument},
-    watch,
-};
 use crate::{
-    communicator::{self, Communicator},
-    Device, Error, ErrorKind, Op, Scalar,
+    Arg, Device, Error, ErrorKind, Op, Origin, Scalar, Stored,
     buffer::Buffer,
-    error::Origin,
+    communicator::{self, Communicator},
     foreign::guarded,
-    kernel::{Fault, FaultWord, KernelKind, Operand, Step},
-    op::Arg,
+    kernel::{Fault, FaultWord, KernelKind, Operand, Step, fault_error},
+    plan::{ArgFrom, Place, Plan, PlanStep, Sized, SizedOperand, Storage},
     planted::{Plant, is},
-    record::Record,
     recycle::{self, Rooms, emptied},
     shape::{Layout, Shape},
-    value::Stored,
+    stats::count,
 };
+mod direct;
+pub use direct::Direct;
 use smallvec::{SmallVec, smallvec};
 use std::{
     cell::RefCell,
@@ -26,7 +21,7 @@ use std::{
 };
 
 /// What came out of a replay.
-pub(crate) struct Outcome {
+pub struct Outcome {
     own: Buffers,
     /// Which of the plan's own memory a skipped step did not write; empty if none was skipped.
     withheld: Vec<bool>,
@@ -39,7 +34,7 @@ impl Outcome {
     }
 }
 /// The memory of a replay.
-pub(crate) struct Buffers(Vec<Arc<Buffer>>);
+pub struct Buffers(Vec<Arc<Buffer>>);
 impl Buffers {
     fn new() -> Buffers {
         Buffers(recycle::take(&BUFFERS))
@@ -80,7 +75,7 @@ thread_local! {
     static ARGS: Rooms<Vec<Scalar>> = const { RefCell::new(Vec::new()) };
 }
 /// A run that failed.
-pub(crate) struct Failed {
+pub struct Failed {
     pub error: Error,
     /// the records of the steps that the device had at once, one of which it was; none where it was no step
     pub records: SmallVec<[usize; 4]>,
@@ -92,19 +87,35 @@ impl From<Error> for Failed {
 }
 /// How many steps a device gets at once.
 const BATCH: usize = 32;
-/// Names the line a record was applied at.
-pub(crate) type OriginOf<'a> = &'a dyn Fn(u32) -> Origin;
+/// What a run asks whoever has it run: records are known by their numbers alone here.
+pub trait Caller {
+    /// The argument of a record in this run.
+    fn arg(&self, record: u32) -> Arg;
+    /// The name of the op that a record applied.
+    fn op(&self, record: u32) -> &'static str;
+    /// The line that a record was applied at.
+    fn origin(&self, record: u32) -> Origin;
+    /// Which values may not be written, by the error found in the data behind each value so far. Asked before the steps that
+    /// write cells, if any error was found.
+    fn suppressed(&self, _taints: &[Option<Error>]) -> Vec<Option<Error>> {
+        Vec::new()
+    }
+    /// Hands steps to the device; `chosen` are their numbers in the plan. Who watches does it here.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], _chosen: &[usize]) -> Result<(), ErrorKind> {
+        replay.device.backend().submit(steps)
+    }
+}
 
-pub(crate) struct Replay<'a> {
+pub struct Replay<'a> {
     pub plan: &'a Arc<Plan>,
     pub sized: &'a Arc<Sized>,
-    pub records: &'a [Record],
     /// where the inputs lie; their strides are the plan's, by its key
     pub inputs: &'a [&'a Stored],
     pub device: Device,
-    pub origin: OriginOf<'a>,
-    /// Which values may not be written: `None` all may; else called with the taints before the late steps.
-    pub bad: &'a dyn Fn(&[Option<Error>]) -> Vec<Option<Error>>,
+    pub caller: &'a dyn Caller,
 }
 
 pub(super) static NO_FAULT: FaultWord = FaultWord::none();
@@ -122,7 +133,7 @@ impl Replay<'_> {
         let (mut withheld, mut skip) = (Vec::new(), Vec::new());
         if let Some(taints) = &taints {
             withheld.resize(own.len(), false);
-            let bad = (self.bad)(taints);
+            let bad = self.caller.suppressed(taints);
             for (at, s) in self.plan.steps.iter().enumerate().skip(self.plan.late) {
                 let g = &self.plan.graph;
                 let spoils = |v: u32| bad[v as usize].is_some() || matches!(self.plan.storage[v as usize], Storage::Own(m) if withheld[m as usize]);
@@ -180,6 +191,13 @@ impl Replay<'_> {
         }
         Ok(own)
     }
+    /// The value of an argument in this run.
+    pub(super) fn argument(&self, from: ArgFrom) -> Arg {
+        match from {
+            ArgFrom::Record(r) => self.caller.arg(r),
+            ArgFrom::Body(a) => a,
+        }
+    }
     /// New memory of the plan's own, number `m`.
     pub(super) fn new_memory(&self, m: usize) -> Result<Arc<Buffer>, Error> {
         self.memory(self.sized.bytes[m], self.plan.own[m].value)
@@ -188,7 +206,7 @@ impl Replay<'_> {
     fn memory(&self, bytes: usize, value: u32) -> Result<Arc<Buffer>, Error> {
         self.device.pool().take(self.device, bytes).map_err(|kind| {
             let record = self.plan.graph.node_of(value).record;
-            Error::at(self.name(record), kind, (self.origin)(record))
+            Error::at(self.name(record), kind, self.caller.origin(record))
         })
     }
     /// What went wrong in a step.
@@ -198,7 +216,7 @@ impl Replay<'_> {
             ErrorKind::OutOfMemory { asked, .. } => self.device.pool().shortage(asked),
             kind => kind,
         };
-        Error::at(node.op.name(), kind, (self.origin)(node.record))
+        Error::at(node.op.name(), kind, self.caller.origin(node.record))
     }
     /// As `failed`, of the last of some steps that the device had at once.
     pub(super) fn failed_among(&self, chosen: &[usize], last: usize, kind: ErrorKind) -> Failed {
@@ -215,7 +233,7 @@ impl Replay<'_> {
     pub(super) fn offset(&self, place: &Place, input: Option<&Stored>) -> usize {
         let mut offset = place.layout.offset as isize;
         for (from, stride) in &place.moves {
-            if let (Arg::Start(s), false) = (argument(*from, self.records), is(Plant::IgnoredOffset)) {
+            if let (Arg::Start(s), false) = (self.argument(*from), is(Plant::IgnoredOffset)) {
                 offset += s as isize * stride;
             }
         }
@@ -258,12 +276,12 @@ impl Replay<'_> {
                 let op = &self.plan.graph.nodes[s.node as usize].op;
                 if std::ptr::eq(from.buffer, to.buffer) && from.offset == to.offset && from.strides == to.strides {
                     // The destination of an update was taken over: nothing to copy.
-                    super::count(|c| c.donated += 1);
+                    count(|c| c.donated += 1);
                     operands.truncate(first);
                     continue;
                 }
                 if matches!(op, Op::UpdateSlice { .. } | Op::Scatter { .. }) && !s.updates {
-                    super::count(|c| c.copies += 1);
+                    count(|c| c.copies += 1);
                 }
                 if let Op::Collective { kind, group } = op {
                     together = Some((s, *kind, group.clone(), *from, *to));
@@ -272,7 +290,7 @@ impl Replay<'_> {
                 }
             }
             for (k, a) in s.args.iter().enumerate() {
-                args.push(match argument(*a, self.records) {
+                args.push(match self.argument(*a) {
                     Arg::Scalar(v) => crate::planted::stale(Arc::as_ptr(self.plan) as usize, at, k, v),
                     _ => Scalar::Int(0),
                 });
@@ -291,11 +309,11 @@ impl Replay<'_> {
                 (operands, args) = (rest, rest_args);
                 steps.push(Step { kernel: &s.kernel, space: z.space, inputs, outputs, args: own_args, fault: words.get(at).unwrap_or(&NO_FAULT) });
             }
-            super::count(|c| {
+            count(|c| {
                 c.kernels += steps.len() as u64;
                 c.fused += fused;
             });
-            watch::submit(self, &steps, &chosen).map_err(|k| self.failed_among(&chosen, last, k))?;
+            self.caller.submit(self, &steps, &chosen).map_err(|k| self.failed_among(&chosen, last, k))?;
             recycle::give_back(&STEPS, emptied(steps));
         }
         if let Some((s, kind, group, from, to)) = together {
@@ -312,7 +330,7 @@ impl Replay<'_> {
         let mut whole = vec![0u8; from.buffer.bytes()];
         from.buffer.download(0, &mut whole)?;
         let mut bytes = Vec::with_capacity(from.shape.elements() * size);
-        crate::tensor::for_each_offset(&from.shape, &from.layout(), |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
+        from.layout().for_each_offset(&from.shape, |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
         let result = communicator::exchange(kind, group, &bytes, from.shape, from.dtype)?.to_bytes();
         match to.buffer.write().as_deref_mut() {
             Some(m) => self.device.backend().upload(m, to.offset * size, &result),
@@ -338,7 +356,7 @@ impl Replay<'_> {
                     // Outputs of the kernel that do not depend on what can fault are as good as ever.
                     if let Some(node) = node.or(nowhere.then_some(s.node)) {
                         let x = &g.nodes[node as usize];
-                        taints[o.value(g) as usize] = Some(super::fault_error(self.name(x.record), fault.clone(), (self.origin)(x.record)));
+                        taints[o.value(g) as usize] = Some(fault_error(self.name(x.record), fault.clone(), self.caller.origin(x.record)));
                     }
                 }
             }
@@ -355,7 +373,7 @@ impl Replay<'_> {
     }
     /// What the user called: the op that was recorded, not those of its body.
     fn name(&self, record: u32) -> &'static str {
-        self.records.get(record as usize).map_or("run", |r| r.op.name())
+        self.caller.op(record)
     }
     /// The op inside the kernel that makes `v` which can have found the fault.
     fn culprit(&self, v: u32) -> Option<u32> {

@@ -1,0 +1,35 @@
+//! Where a value lies.
+use crate::{
+    Error, Shape,
+    buffer::Buffer,
+    shape::{Layout, MAX_RANK},
+};
+use std::sync::Arc;
+
+/// Where a value lies.
+#[derive(Clone)]
+pub struct Stored {
+    pub buffer: Arc<Buffer>,
+    /// Index of the first element.
+    pub offset: usize,
+    /// Steps between neighbours; `None`: row-major without gaps, as nearly all are.
+    pub strides: Option<Box<[isize; MAX_RANK]>>,
+    /// The error found in data that this value was computed from.
+    pub taint: Option<Error>,
+}
+impl Stored {
+    pub fn new(buffer: Arc<Buffer>, shape: &Shape, offset: usize, strides: &[isize; MAX_RANK], taint: Option<Error>) -> Stored {
+        let strides = (*strides != shape.strides()).then(|| Box::new(*strides));
+        Stored { buffer, offset, strides, taint }
+    }
+    pub fn dense(buffer: Arc<Buffer>) -> Stored {
+        Stored { buffer, offset: 0, strides: None, taint: None }
+    }
+    pub fn layout(&self, shape: &Shape) -> Layout {
+        Layout { offset: self.offset, strides: self.strides.as_deref().copied().unwrap_or_else(|| shape.strides()) }
+    }
+    /// Are its elements row-major without gaps, from any offset?
+    pub fn is_dense(&self, shape: &Shape) -> bool {
+        self.strides.is_none() || self.layout(shape).is_dense(shape)
+    }
+}
