@@ -6,7 +6,7 @@ use crate::{
     operand::{In, Out, internal},
     scratch::room,
 };
-use adamant_core::{ErrorKind, Shape, op::ArgOp};
+use adamant_runtime::{ErrorKind, Shape, op::ArgOp};
 
 /// Runs an ArgReduce step.
 ///

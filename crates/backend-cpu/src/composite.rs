@@ -3,7 +3,7 @@ use crate::{
     device::CpuKernel,
     operand::{In, Out, internal},
 };
-use adamant_core::{
+use adamant_runtime::{
     Composite, ErrorKind, HostArray,
     kernel::{Fault, FaultWord},
 };

@@ -22,7 +22,7 @@ use crate::gemm::pack::{PackA, View};
 use crate::isa::Isa;
 use crate::scratch::{Room, collected, few, room};
 use crate::threads::Threads;
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 use lowering::{Axis, Gather, Lowering, Runs};
 use smallvec::SmallVec;
 

@@ -7,7 +7,7 @@ use crate::{
     operand::{In, Out, internal},
     scratch::{Room, filled},
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind, Shape,
     op::{ConvRole, ConvSpec},
 };

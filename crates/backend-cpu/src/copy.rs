@@ -8,7 +8,7 @@ use crate::{
     operand::{In, Out, internal, whole_mut},
     simd::stream::{self, Lines, STREAMED},
 };
-use adamant_core::{ErrorKind, MAX_RANK, Shape};
+use adamant_runtime::{ErrorKind, MAX_RANK, Shape};
 use smallvec::SmallVec;
 
 /// Elements below which a copy is one task.

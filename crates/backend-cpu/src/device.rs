@@ -10,7 +10,7 @@ use crate::{
     threads::Threads,
     window,
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, Device, ErrorKind, HostVec,
     backend::{Backend, Determinism, DeviceInfo, Memory, Support},
     kernel::{FaultWord, KernelKind, Step},
@@ -33,14 +33,14 @@ pub struct Runtime {
 /// A kernel for a composite: dense operands in, dense operands out.
 pub trait CpuKernel: Send + Sync + 'static {
     /// Can it run on these dtypes (inputs, then outputs)?
-    fn supports(&self, composite: &dyn adamant_core::Composite, dtypes: &[DType]) -> bool;
+    fn supports(&self, composite: &dyn adamant_runtime::Composite, dtypes: &[DType]) -> bool;
     /// Runs it. Bad values in the data are reported to `fault`.
     ///
     /// # Errors
     /// Operands that it does not take.
     fn run(
         &self,
-        composite: &dyn adamant_core::Composite,
+        composite: &dyn adamant_runtime::Composite,
         operands: &mut KernelOperands<'_, '_, '_>,
         runtime: &Runtime,
         fault: &FaultWord,
@@ -60,7 +60,7 @@ impl<'a> KernelOperands<'_, 'a, '_> {
     ///
     /// # Errors
     /// There is none.
-    pub fn shape(&self, k: usize) -> Result<adamant_core::Shape, ErrorKind> {
+    pub fn shape(&self, k: usize) -> Result<adamant_runtime::Shape, ErrorKind> {
         self.inputs.get(k).map(|i| i.shape).ok_or_else(|| internal("a kernel asks for an input that is not there"))
     }
     /// The elements of input k, row-major (bool as `u8` of 0 and 1).
@@ -238,7 +238,7 @@ impl Backend for CpuBackend {
             KernelKind::Matmul => computes() && !dtypes.contains(&DType::Bool),
             // An index may be of any integer dtype, and moved elements of any.
             KernelKind::Gather { .. } => true,
-            KernelKind::Scatter { mode, .. } => *mode == adamant_core::op::ScatterMode::Set || dtypes.last().is_none_or(|d| d.computes()),
+            KernelKind::Scatter { mode, .. } => *mode == adamant_runtime::op::ScatterMode::Set || dtypes.last().is_none_or(|d| d.computes()),
             _ => computes(),
         };
         if native { Support::Native } else { Support::No }
@@ -283,7 +283,7 @@ impl Backend for CpuBackend {
 /// # use adamant_backend_cpu::{Context, CpuBackend};
 /// let device = Context::new(CpuBackend::builder().threads(2))?.device();
 /// assert_eq!(device.info().parallelism, 2);
-/// # Ok::<(), adamant_core::Error>(())
+/// # Ok::<(), adamant_runtime::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Context(Device);
@@ -293,10 +293,10 @@ impl Context {
     /// # Errors
     /// As [`CpuBuilder::build`].
     #[track_caller]
-    pub fn new(builder: CpuBuilder) -> adamant_core::Result<Context> {
+    pub fn new(builder: CpuBuilder) -> adamant_runtime::Result<Context> {
         match builder.build() {
             Ok(backend) => Ok(Context(Device::from_backend(Box::new(backend)))),
-            Err(kind) => Err(adamant_core::Error::new("device", kind)),
+            Err(kind) => Err(adamant_runtime::Error::new("device", kind)),
         }
     }
     /// Its device.

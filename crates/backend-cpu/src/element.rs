@@ -1,6 +1,6 @@
 //! Elements as kernels that loop over them see them: the type in memory and the wider one it is computed in.
 use crate::scratch::Kept;
-use adamant_core::{DType, bf16_from_f64, f16_from_f64};
+use adamant_runtime::{DType, bf16_from_f64, f16_from_f64};
 use half::{bf16, f16};
 
 /// An element that arithmetic is defined for.
@@ -106,7 +106,7 @@ number! {
 macro_rules! with_type {
     ($dtype:expr, [$($name:ident $ty:ty),*], $t:ident => $body:expr, $d:pat => $other:expr) => {
         match $dtype {
-            $(adamant_core::DType::$name => {
+            $(adamant_runtime::DType::$name => {
                 type $t = $ty;
                 $body
             })*
@@ -123,7 +123,7 @@ macro_rules! with_number {
             $dtype,
             [Bool crate::element::Bit, U8 u8, I8 i8, I32 i32, U32 u32, I64 i64, F16 half::f16, BF16 half::bf16, F32 f32, F64 f64],
             $t => $body,
-            d => Err(adamant_core::ErrorKind::Internal(format!("{d} has no arithmetic")))
+            d => Err(adamant_runtime::ErrorKind::Internal(format!("{d} has no arithmetic")))
         )
     };
 }
@@ -136,7 +136,7 @@ macro_rules! with_float {
             $dtype,
             [F32 f32, F64 f64, BF16 half::bf16, F16 half::f16],
             $t => $body,
-            d => Err(adamant_core::ErrorKind::Internal(format!("{d} is no float with arithmetic")))
+            d => Err(adamant_runtime::ErrorKind::Internal(format!("{d} is no float with arithmetic")))
         )
     };
 }

@@ -12,7 +12,7 @@ mod rows;
 mod softmax;
 
 use crate::device::CpuKernel;
-use adamant_core::{Composite, DType, composite::wide::wide};
+use adamant_runtime::{Composite, DType, composite::wide::wide};
 use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.

@@ -7,7 +7,7 @@ use crate::{
     operand::{In, Out, internal},
     simd::stream::{self, Ahead, STREAMED},
 };
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind,
     kernel::{Fault, FaultWord},
 };

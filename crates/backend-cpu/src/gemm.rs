@@ -33,7 +33,7 @@ pub use epilogue::{Activation, Epilogue, EpilogueProgram};
 
 use crate::isa::Isa;
 use crate::threads::Threads;
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 use context::{Context, Scratch};
 use driver::{BLOCK_COLUMNS, Plain, Size, Widened, multiply};
 use micro::{Block, CHUNK};

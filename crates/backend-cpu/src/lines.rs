@@ -3,7 +3,7 @@ use crate::{
     nest::{Nest, Strides},
     scratch::{Room, room},
 };
-use adamant_core::{ErrorKind, Shape};
+use adamant_runtime::{ErrorKind, Shape};
 use smallvec::SmallVec;
 
 /// A space seen as `[outer, n, inner]` around an axis.

@@ -17,7 +17,7 @@ use crate::{
     operand::{In, Out, internal},
     simd::stream::{self, STREAMED},
 };
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind, MAX_RANK, Shape,
     expr::Reg,
     kernel::{Kernel, KernelKind, Step},
@@ -109,7 +109,7 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         }
     }
     run.find_shared(results);
-    let mut bytes: SmallVec<[(&mut [u8], adamant_core::DType); 8]> = SmallVec::new();
+    let mut bytes: SmallVec<[(&mut [u8], adamant_runtime::DType); 8]> = SmallVec::new();
     for o in outputs.iter_mut() {
         let dtype = o.dtype;
         bytes.push((o.dense_bytes()?, dtype));

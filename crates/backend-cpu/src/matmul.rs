@@ -6,7 +6,7 @@ use crate::{
     nest::Nest,
     operand::{In, Out, internal},
 };
-use adamant_core::{DType, ErrorKind};
+use adamant_runtime::{DType, ErrorKind};
 use half::{bf16, f16};
 
 struct Sizes {

@@ -1,6 +1,6 @@
 //! Host memory of a device: aligned to cache lines, zeroed by the system page by page as it is touched, in huge pages
 //! where it is large, or adopted from the user's vector where it lies. Must not know what is in it.
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind, HostVec,
     backend::{ALIGNMENT, Memory},
 };

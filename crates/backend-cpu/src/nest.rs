@@ -1,6 +1,6 @@
 //! Loop nests: an index space in some order of its axes, with the strides of several operands, collapsed to as few
 //! axes as the strides allow. Must not know dtypes.
-use adamant_core::{MAX_RANK, Shape};
+use adamant_runtime::{MAX_RANK, Shape};
 use smallvec::SmallVec;
 
 /// Strides of one operand along a nest's axes.

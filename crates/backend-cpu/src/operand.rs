@@ -4,7 +4,7 @@ use crate::{
     memory::CpuMemory,
     scratch::{Room, collected},
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind, Layout, Shape,
     backend::Memory,
     buffer::Buffer,

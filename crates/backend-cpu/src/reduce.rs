@@ -21,7 +21,7 @@ use crate::{
     operand::{In, Out, internal},
     scratch::filled,
 };
-use adamant_core::{AxisSet, DType, ErrorKind, expr::Reg, kernel::Step, op::ReduceOp};
+use adamant_runtime::{AxisSet, DType, ErrorKind, expr::Reg, kernel::Step, op::ReduceOp};
 use columns::Columns;
 use tree::{BLOCK, Combine, Element, Max, Min, Prod, SEGMENT, Sum, Total, push_row};
 

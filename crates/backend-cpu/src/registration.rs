@@ -2,7 +2,7 @@
 // The distributed slice places its entries in a section of their own, which the compiler counts as unsafe.
 #![allow(unsafe_code)]
 use crate::CpuBackend;
-use adamant_core::{ErrorKind, backend::Backend};
+use adamant_runtime::{ErrorKind, backend::Backend};
 
 fn open(number: usize) -> Result<Box<dyn Backend>, ErrorKind> {
     if number != 0 {
@@ -10,7 +10,7 @@ fn open(number: usize) -> Result<Box<dyn Backend>, ErrorKind> {
     }
     Ok(Box::new(CpuBackend::builder().build()?))
 }
-adamant_core::register_backend!(CPU, "cpu", 10, open);
+adamant_runtime::register_backend!(CPU, "cpu", 10, open);
 
 /// Does nothing; a call keeps the linker from leaving this crate out.
 pub fn link() {}

@@ -6,7 +6,7 @@ use crate::{
     operand::{In, Out, internal},
     scratch::filled,
 };
-use adamant_core::{ErrorKind, Shape, op::ScanOp};
+use adamant_runtime::{ErrorKind, Shape, op::ScanOp};
 
 /// Runs a Scan step.
 ///
@@ -37,16 +37,16 @@ pub(crate) fn run(
     if dtype == to {
         return with_number!(dtype, T => scan::<T, T>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out.dense()?));
     }
-    if to != adamant_core::DType::I64 || dtype.is_float() {
+    if to != adamant_runtime::DType::I64 || dtype.is_float() {
         return Err(internal("a scan into another dtype"));
     }
     let out: &mut [i64] = out.dense()?;
     match dtype {
-        adamant_core::DType::Bool => scan::<crate::element::Bit, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
-        adamant_core::DType::U8 => scan::<u8, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
-        adamant_core::DType::I8 => scan::<i8, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
-        adamant_core::DType::I32 => scan::<i32, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
-        adamant_core::DType::U32 => scan::<u32, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
+        adamant_runtime::DType::Bool => scan::<crate::element::Bit, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
+        adamant_runtime::DType::U8 => scan::<u8, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
+        adamant_runtime::DType::I8 => scan::<i8, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
+        adamant_runtime::DType::I32 => scan::<i32, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
+        adamant_runtime::DType::U32 => scan::<u32, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
         d => Err(ErrorKind::Internal(format!("a scan of {d} into i64"))),
     }
 }

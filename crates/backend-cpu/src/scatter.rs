@@ -5,7 +5,7 @@ use crate::{
     lines::Lines,
     operand::{In, Out, internal, whole_mut},
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind,
     kernel::{Fault, FaultWord},
     op::ScatterMode,

@@ -1,6 +1,6 @@
 //! Memory that a kernel needs while it runs, as large as its operands make it. Where the system has no more, the kernel
 //! answers with the error that a missing result would give; core sees to it that nothing is lost by then.
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind, bf16, f16,
     recycle::{Rooms, emptied, give_back, take},
 };
@@ -133,15 +133,15 @@ pub trait Kept: Copy + 'static {
 macro_rules! kept {
     ($($t:ty),*) => { $(
         impl $crate::scratch::Kept for $t {
-            fn rooms() -> &'static std::thread::LocalKey<adamant_core::recycle::Rooms<Vec<$t>>> {
+            fn rooms() -> &'static std::thread::LocalKey<adamant_runtime::recycle::Rooms<Vec<$t>>> {
                 thread_local! {
-                    static ROOMS: adamant_core::recycle::Rooms<Vec<$t>> = const { std::cell::RefCell::new(Vec::new()) };
+                    static ROOMS: adamant_runtime::recycle::Rooms<Vec<$t>> = const { std::cell::RefCell::new(Vec::new()) };
                 }
                 &ROOMS
             }
-            fn rooms_of_parts() -> &'static std::thread::LocalKey<adamant_core::recycle::Rooms<Vec<&'static mut [$t]>>> {
+            fn rooms_of_parts() -> &'static std::thread::LocalKey<adamant_runtime::recycle::Rooms<Vec<&'static mut [$t]>>> {
                 thread_local! {
-                    static ROOMS: adamant_core::recycle::Rooms<Vec<&'static mut [$t]>> = const { std::cell::RefCell::new(Vec::new()) };
+                    static ROOMS: adamant_runtime::recycle::Rooms<Vec<&'static mut [$t]>> = const { std::cell::RefCell::new(Vec::new()) };
                 }
                 &ROOMS
             }

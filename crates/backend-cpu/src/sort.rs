@@ -7,7 +7,7 @@ use crate::{
     operand::{In, Out, internal},
     scratch::list,
 };
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 
 /// A wide value as a key of the same order.
 pub(crate) trait Key: Wide {

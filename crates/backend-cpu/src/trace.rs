@@ -21,11 +21,11 @@ thread_local! {
 ///
 /// ```
 /// # use adamant_backend_cpu::{Context, CpuBackend, trace::trace};
-/// # use adamant_core::Tensor;
+/// # use adamant_runtime::Tensor;
 /// let device = Context::new(CpuBackend::builder().threads(1))?.device();
 /// let (_, ran) = trace(|| device.scoped(|| Tensor::ones([4, 4]).matmul(Tensor::ones([4, 4])).eval()));
 /// assert!(ran.iter().any(|r| r.kernel == "matmul" && r.threads == 1));
-/// # Ok::<(), adamant_core::Error>(())
+/// # Ok::<(), adamant_runtime::Error>(())
 /// ```
 pub fn trace<R>(f: impl FnOnce() -> R) -> (R, Vec<Ran>) {
     /// An outer trace goes on without what an inner one has seen, also if `f` panics.

@@ -6,7 +6,7 @@ use crate::{
     scratch::filled,
     simd::{Kernel, Simd, dispatch},
 };
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind,
     op::{WindowOp, WindowSpec},
 };

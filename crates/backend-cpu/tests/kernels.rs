@@ -179,16 +179,16 @@ fn selects_scalars_coordinates_and_constants() {
             let mut e = Expr::default();
             let a = e.push(Instr::Arg(0), dtype);
             let kernel = Kernel::new(KernelKind::Map { expr: e, outputs: vec![a] });
-            let meta = |dtype| adamant_core::Meta { shape: s, dtype, device: device() };
+            let ty = |dtype| adamant_core::TensorType { shape: s, dtype };
             let value = if dtype.is_float() { Scalar::Float(0.3) } else { Scalar::Int(1) };
-            check_exact(&Case::new(&kernel, s).arg(value).output(dtype, s), &Op::Const(meta(dtype)), Arg::Scalar(value));
+            check_exact(&Case::new(&kernel, s).arg(value).output(dtype, s), &Op::Const(ty(dtype)), Arg::Scalar(value));
             for axis in 0..s.rank() {
                 let mut e = Expr::default();
                 let i = e.push(Instr::Index(axis as u8), DType::I64);
                 let v = e.push(Instr::Cast(i), dtype);
                 let kernel = Kernel::new(KernelKind::Map { expr: e, outputs: vec![v] });
                 if dtype != DType::Bool {
-                    check_exact(&Case::new(&kernel, s).output(dtype, s), &Op::Iota { axis: axis as u8, meta: meta(dtype) }, Arg::None);
+                    check_exact(&Case::new(&kernel, s).output(dtype, s), &Op::Iota { axis: axis as u8, ty: ty(dtype) }, Arg::None);
                 }
             }
         }

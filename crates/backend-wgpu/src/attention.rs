@@ -15,7 +15,7 @@ use crate::{
     pipeline::Key,
     rows::all_floats,
 };
-use adamant_core::{
+use adamant_runtime::{
     Composite, DType, ErrorKind, MAX_RANK,
     composite::attention::{Attention, AttentionBackward},
     kernel::{Kernel, Operand, Step},
@@ -209,7 +209,7 @@ fn mask_nest(
     kernel: &Kernel,
     bindings: &Bindings,
     of: &Operands<'_, '_>,
-    scores: &adamant_core::Shape,
+    scores: &adamant_runtime::Shape,
 ) -> Result<Option<(Nest, u32, u32)>, ErrorKind> {
     let Some(mask) = of.mask else { return Ok(None) };
     let (rank, own) = (scores.rank(), mask.shape.rank());

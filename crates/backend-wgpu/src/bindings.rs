@@ -2,7 +2,7 @@
 //! bound whole from its beginning, because offsets of bindings are aligned coarser than tensors begin. Operands in one
 //! buffer share its binding: a kernel may update in place.
 use adamant_codegen::{Dialect, preamble};
-use adamant_core::DType;
+use adamant_runtime::DType;
 use smallvec::SmallVec;
 
 /// What a kernel does with a buffer; each includes those before it.

@@ -1,6 +1,6 @@
 //! The device's own clock: when each step of a submission began and ended there.
 use crate::{gpu::Gpu, health::scoped, memory::Staging};
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 use std::time::Duration;
 
 /// The times of the passes of one submission, to be written by the device.

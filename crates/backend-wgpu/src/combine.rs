@@ -4,7 +4,7 @@ use crate::{
     bindings::Bindings,
     nest::{Group, Nest},
 };
-use adamant_core::{DType, op::ReduceOp};
+use adamant_runtime::{DType, op::ReduceOp};
 
 /// A way to combine, with the dtype that it runs in.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use crate::{
     launch::Recorder,
     rows::{entropy, norm, softmax},
 };
-use adamant_core::{Composite, DType, ErrorKind, kernel::Step};
+use adamant_runtime::{Composite, DType, ErrorKind, kernel::Step};
 
 type Supports = fn(&Gpu, &dyn Composite, &[DType]) -> bool;
 type Record = for<'a> fn(&mut Recorder<'a>, &Step<'a>, &dyn Composite) -> Result<(), ErrorKind>;

@@ -19,7 +19,7 @@ use crate::{
     matmul::narrowed,
     pipeline::Key,
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind,
     kernel::{Operand, Step},
     op::{ConvRole, ConvSpec},

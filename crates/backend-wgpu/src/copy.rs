@@ -7,7 +7,7 @@ use crate::{
     pipeline::Key,
     program::axes,
 };
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind,
     kernel::{Operand, Step},
 };

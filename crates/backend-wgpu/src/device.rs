@@ -9,7 +9,7 @@ use crate::{
     memory::{self, OnItsWay, Staging, WgpuMemory, download, ours, upload},
     program, reduce, scan, scatter, select, sort, window,
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind,
     backend::{Backend, Determinism, DeviceInfo, Memory, ReadBack, Support},
     kernel::{KernelKind, Step},

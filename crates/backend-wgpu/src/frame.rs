@@ -5,7 +5,7 @@ use crate::{
     nest::Strides,
     pipeline::Key,
 };
-use adamant_core::{DType, kernel::Operand};
+use adamant_runtime::{DType, kernel::Operand};
 
 /// A dense output of a frame.
 pub(crate) struct Output {

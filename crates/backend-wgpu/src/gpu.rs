@@ -5,7 +5,7 @@ use crate::{
     pipeline::Pipelines,
 };
 use adamant_codegen::Dialect;
-use adamant_core::{DType, ErrorKind};
+use adamant_runtime::{DType, ErrorKind};
 use std::{
     path::Path,
     sync::{

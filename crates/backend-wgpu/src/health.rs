@@ -1,6 +1,6 @@
 //! What wgpu tells about a device between calls: it was lost, or an earlier call was in error. wgpu reports both to
 //! handlers, of which the one it brings along panics; here they are kept until the next call of ours returns them.
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 use parking_lot::Mutex;
 use std::sync::Arc;
 

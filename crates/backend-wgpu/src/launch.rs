@@ -8,7 +8,7 @@ use crate::{
     memory::{Staging, ours},
     pipeline::Pipeline,
 };
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind,
     kernel::{Fault, FaultWord, Operand, Step},
 };

@@ -11,7 +11,7 @@ use crate::{
     pipeline::Key,
     program::{Program, axes},
 };
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind,
     expr::{Expr, Reg},
     kernel::{FaultWord, Operand, Step},

@@ -7,7 +7,7 @@ use crate::{
     pipeline::Key,
     product::{self, Ends, Form, OWN, Sizes, accumulator, type_name},
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind,
     kernel::{Operand, Step},
 };

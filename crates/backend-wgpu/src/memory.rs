@@ -4,7 +4,7 @@ use crate::{
     gpu::{Gpu, internal},
     health::{Health, scoped},
 };
-use adamant_core::{ErrorKind, backend::Memory};
+use adamant_runtime::{ErrorKind, backend::Memory};
 use parking_lot::Mutex;
 use std::{
     any::Any,

@@ -2,7 +2,7 @@
 //! and the text that turns an element's number into places. Sizes, steps and offsets are parameters; only how many axes
 //! are left and which operands are dense is structure.
 use crate::pipeline::Key;
-use adamant_core::{MAX_RANK, Shape};
+use adamant_runtime::{MAX_RANK, Shape};
 use smallvec::SmallVec;
 
 /// The steps of an operand along each axis of the space, in elements.

@@ -6,7 +6,7 @@ use crate::{
     health::{Health, scoped},
     nest::{Form, Nest, Strides},
 };
-use adamant_core::{ErrorKind, Shape, kernel::Kernel};
+use adamant_runtime::{ErrorKind, Shape, kernel::Kernel};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{

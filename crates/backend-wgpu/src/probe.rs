@@ -6,7 +6,7 @@ use crate::{
     launch::{Recorder, Shared},
     memory::Staging,
 };
-use adamant_core::{DType, ErrorKind};
+use adamant_runtime::{DType, ErrorKind};
 
 /// The answers.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use crate::{
     launch::Recorder,
     pipeline::{Key, Pipeline},
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind,
     kernel::{Kernel, Step},
 };

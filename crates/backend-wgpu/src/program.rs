@@ -8,7 +8,7 @@ use crate::{
     pipeline::Key,
 };
 use adamant_codegen::{Sources, write_expr};
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind, MAX_RANK, Scalar, Shape,
     expr::{Expr, Instr, Reg},
     kernel::{FaultWord, Step},

@@ -15,7 +15,7 @@ use crate::{
     pipeline::Key,
     program::Program,
 };
-use adamant_core::{
+use adamant_runtime::{
     AxisSet, DType, ErrorKind,
     expr::{Expr, Reg},
     kernel::Step,
@@ -128,7 +128,7 @@ impl Target {
     fn place(&self) -> &'static str {
         if self.is_scratch { "0u" } else { "p[5u]" }
     }
-    fn output(bindings: &mut Bindings, out: &adamant_core::kernel::Operand<'_>) -> Result<Target, ErrorKind> {
+    fn output(bindings: &mut Bindings, out: &adamant_runtime::kernel::Operand<'_>) -> Result<Target, ErrorKind> {
         let binding = bindings.bind(Place::Buffer(buffer(out)?), Bindings::to_store(out.dtype.size()));
         Ok(Target { binding, dtype: out.dtype, offset: out.offset as u32, is_scratch: false })
     }

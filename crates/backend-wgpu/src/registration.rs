@@ -2,7 +2,7 @@
 // The distributed slice places its entries in a section of their own, which the compiler counts as unsafe.
 #![allow(unsafe_code)]
 use crate::WgpuBackend;
-use adamant_core::{ErrorKind, backend::Backend};
+use adamant_runtime::{ErrorKind, backend::Backend};
 
 fn open(number: usize) -> Result<Box<dyn Backend>, ErrorKind> {
     Ok(Box::new(WgpuBackend::open(number)?))
@@ -10,7 +10,7 @@ fn open(number: usize) -> Result<Box<dyn Backend>, ErrorKind> {
 fn is_imitated(backend: &dyn Backend) -> bool {
     backend.downcast::<WgpuBackend>().is_some_and(WgpuBackend::is_software)
 }
-adamant_core::register_backend!(WGPU, "wgpu", 20, open, is_imitated);
+adamant_runtime::register_backend!(WGPU, "wgpu", 20, open, is_imitated);
 
 /// Does nothing; a call keeps the linker from leaving this crate out.
 pub fn link() {}

@@ -13,7 +13,7 @@ use crate::{
     nest::Group,
     pipeline::Key,
 };
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind,
     kernel::Step,
     op::{ReduceOp, ScanOp},
@@ -85,7 +85,7 @@ total = {};
     recorder.launch(pipeline, &bindings, &[lines as u32, pieces as u32], lines as u64);
     walk(recorder, step, op, axis, reverse, Pass::Again)
 }
-fn combination(op: ScanOp, dtype: adamant_core::DType) -> Combine {
+fn combination(op: ScanOp, dtype: adamant_runtime::DType) -> Combine {
     let op = match op {
         ScanOp::Sum | ScanOp::LinearRecurrence => ReduceOp::Sum,
         ScanOp::Prod => ReduceOp::Prod,

@@ -18,7 +18,7 @@ use crate::{
     pipeline::Key,
     program::axes,
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind,
     kernel::{Operand, Step},
     op::{ReduceOp, ScatterMode},

@@ -8,7 +8,7 @@ use crate::{
     launch::{Recorder, buffer},
     pipeline::Key,
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind,
     kernel::{Operand, Step},
     op::{ArgOp, ReduceOp},

@@ -11,7 +11,7 @@ use crate::{
     nest::Group,
     pipeline::Key,
 };
-use adamant_core::{DType, ErrorKind, kernel::Step, op::ReduceOp};
+use adamant_runtime::{DType, ErrorKind, kernel::Step, op::ReduceOp};
 
 /// Records a Sort step.
 ///

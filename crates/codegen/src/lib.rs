@@ -16,7 +16,7 @@ pub use preambles::preamble;
 pub use translate::wgsl_to_c;
 pub use writer::{Program, Sources, type_name, write_expr};
 
-use adamant_core::{
+use adamant_ir::{
     DType, ErrorKind,
     scalar::{Binary, Class, Unary},
 };

@@ -1,6 +1,6 @@
 //! The helper functions that a text calls, and the ones those call, in an order in which each is known before its use.
 use crate::{Dialect, translate};
-use adamant_core::DType;
+use adamant_ir::DType;
 use std::{collections::BTreeSet, sync::LazyLock};
 
 struct Helper {

@@ -1,6 +1,6 @@
 //! A whole [`Expr`] as the statements of a function body: one variable per register, one rounding per instruction.
 use crate::{Dialect, binary_text, preamble, preambles, translate, unary_text};
-use adamant_core::{
+use adamant_ir::{
     DType, ErrorKind, Scalar,
     expr::{Expr, Instr},
 };
@@ -224,7 +224,7 @@ fn constant(s: Scalar, dtype: DType, dialect: Dialect) -> Result<String, ErrorKi
         return Ok((s.to_f64() != 0.0).to_string());
     }
     if dtype.is_float() {
-        let v = adamant_core::reference::round_float(s.to_f64(), dtype);
+        let v = adamant_ir::reference::round_float(s.to_f64(), dtype);
         return Ok(match (v.is_nan(), v.is_infinite()) {
             (true, _) => "adm_nan()".into(),
             (_, true) if v < 0.0 => "-adm_inf()".into(),
@@ -233,7 +233,7 @@ fn constant(s: Scalar, dtype: DType, dialect: Dialect) -> Result<String, ErrorKi
             _ => format!("{v:e}f", v = v as f32),
         });
     }
-    let v = adamant_core::reference::wrap_int(s.to_i64(), dtype);
+    let v = adamant_ir::reference::wrap_int(s.to_i64(), dtype);
     Ok(match dtype {
         DType::U64 if !c => format!("{}lu", v as u64),
         DType::I64 if !c && v == i64::MIN => format!("(-{I64_MAX} - 1li)"),

@@ -1,7 +1,7 @@
 //! Every row of the scalar table as text: WGSL is parsed and validated by naga, C is compiled and run, and so is the
 //! arithmetic that WGSL runs, as C. A new row is tested by being in the table.
 use adamant_codegen::{Dialect, binary_text, preamble, unary_text, wgsl_to_c};
-use adamant_core::{
+use adamant_ir::{
     DType, Scalar, reference,
     scalar::{Binary, Class, Unary},
 };

@@ -1,9 +1,9 @@
 //! Whole expressions as text: C compiled and run against the reference's bits, WGSL validated.
 use adamant_codegen::{Dialect, Sources, type_name, write_expr};
-use adamant_core::{
+use adamant_ir::{
     DType, Scalar,
     expr::{Expr, Instr},
-    reference, rng,
+    philox, reference,
     scalar::{Binary, Unary},
 };
 mod compiler;
@@ -36,7 +36,7 @@ fn run(e: &Expr, x: Scalar, y: Scalar) -> Scalar {
             Instr::Load(_) | Instr::Arg(_) => y,
             Instr::Const(s) => s,
             Instr::Index(_) => Scalar::Int(7),
-            Instr::Random(_) => Scalar::Int(rng::element_bits([11, 12, 13, 14], 1_000_001 + (3 << 32)) as i64),
+            Instr::Random(_) => Scalar::Int(philox::element_bits([11, 12, 13, 14], 1_000_001 + (3 << 32)) as i64),
             Instr::Unary(f, a) => reference::unary(f, r(a), e.dtypes[a as usize]),
             Instr::Binary(f, a, b) => reference::binary(f, r(a), r(b), e.dtypes[a as usize]).unwrap_or(Scalar::Int(0)),
             Instr::Select(c, a, b) => {

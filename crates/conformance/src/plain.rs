@@ -2,7 +2,7 @@
 //! reference's meaning of its op. Safe, single-threaded, and the shortest backend that passes the suite: it shows what
 //! a backend must do and lets the scheduler be tested without any other.
 use adamant_core::{
-    Arg, DType, Device, ErrorKind, HostArray, Layout, Meta, Op, Scalar, Shape,
+    Arg, DType, Device, ErrorKind, HostArray, Layout, Op, Scalar, Shape, TensorType,
     backend::{Backend, Determinism, DeviceInfo, Memory, Support},
     expr::{Expr, Instr},
     kernel::{Fault, KernelKind, Operand, Step},
@@ -151,7 +151,7 @@ fn run_program(expr: &Expr, step: &Step<'_>) -> Result<Vec<HostArray>, ErrorKind
     Ok(regs)
 }
 fn run_step(s: &Step<'_>) -> Result<(), ErrorKind> {
-    let metas: Vec<Meta> = s.outputs.iter().map(|o| Meta { shape: o.shape, dtype: o.dtype, device: o.buffer.device() }).collect();
+    let metas: Vec<TensorType> = s.outputs.iter().map(|o| TensorType { shape: o.shape, dtype: o.dtype }).collect();
     let by_reference = |op: Op, inputs: &[HostArray]| -> Result<Vec<HostArray>, ErrorKind> {
         let (out, fault) = reference::run(&op, Arg::None, inputs, &metas)?;
         fault.into_iter().for_each(|f| s.fault.set(f));

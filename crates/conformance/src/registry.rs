@@ -220,7 +220,7 @@ pub fn entries() -> Vec<Entry> {
     // Functions of floats take integers too, as f32.
     for &f in Unary::ALL {
         let row = f.row();
-        let order = if row.grad.is_some() { 2 } else { 0 };
+        let order = if row.differentiable { 2 } else { 0 };
         for shape in [&[2, 3][..], &[], &[0, 2]] {
             // Away from the ends of the domain, where differences would leave it.
             let (low, high) = row.domain;
@@ -243,7 +243,7 @@ pub fn entries() -> Vec<Entry> {
     }
     for &f in Binary::ALL {
         let row = f.row();
-        let order = if row.grad.is_some() { 2 } else { 0 };
+        let order = if row.differentiable { 2 } else { 0 };
         let ((a, b), (c, d)) = row.domain;
         for (left, right) in [(&[2, 3][..], &[2, 3][..]), (&[2, 1], &[3]), (&[], &[2]), (&[0], &[1])] {
             let shrink = |low: f64, high: f64| (low + (high - low) * 0.05, high - (high - low) * 0.05);

@@ -15,7 +15,7 @@
 //! anything goes; where the factors of a product, taken in some order, leave the accumulator's range anything goes; where
 //! an input of a convolution holds an infinity or NaN, a result may be NaN, for zeros of the padding may be multiplied with it.
 use adamant_core::{
-    Arg, DType, Device, HostArray, Meta, Op,
+    Arg, DType, Device, HostArray, Op, TensorType,
     op::{ReduceOp, ScanOp, ScatterMode, WindowOp},
     reference::{self, HostData},
     scalar::{Binary, Unary},
@@ -141,7 +141,7 @@ fn binary_bound(f: Binary, dtype: DType) -> Bound {
 fn function_bound(dtype: DType) -> Bound {
     Bound::Ulp(if dtype.size() == 2 { 1.0 } else { FUNCTION_ULP })
 }
-/// The bound of a primitive on inputs of these metas.
+/// The bound of a primitive on inputs of these types.
 pub fn bound(op: &Op, inputs: &[HostArray]) -> Bound {
     let Some(x) = inputs.first() else { return Bound::Same };
     let dtype = x.dtype;
@@ -193,8 +193,8 @@ fn size_of_terms(function: &str) -> f64 {
     }
 }
 fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], in_f32: Option<(f64, f64)>) -> Result<(), String> {
-    let metas: Vec<Meta> = got.iter().map(|a| Meta { shape: a.shape, dtype: a.dtype, device: Device::reference() }).collect();
-    let (want, fault) = reference::run(op, arg, inputs, &metas).map_err(|e| e.to_string())?;
+    let types: Vec<TensorType> = got.iter().map(|a| TensorType { shape: a.shape, dtype: a.dtype }).collect();
+    let (want, fault) = reference::run(op, arg, inputs, &types).map_err(|e| e.to_string())?;
     if let Some(fault) = fault {
         return Err(format!("bad data was not reported: {fault:?}"));
     }
@@ -203,19 +203,19 @@ fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], in_f
     let magnitude = match bound {
         Bound::Sum(_) => {
             let positive: Vec<HostArray> = inputs.iter().map(|a| if a.dtype.is_float() { wide(a) } else { a.clone() }).collect();
-            let wide_metas: Vec<Meta> = metas.iter().map(|m| if m.dtype.is_float() { Meta { dtype: DType::F64, ..*m } } else { *m }).collect();
-            Some(reference::run(op, arg, &positive, &wide_metas).map_err(|e| e.to_string())?.0)
+            let wide_types: Vec<TensorType> = types.iter().map(|m| if m.dtype.is_float() { TensorType { dtype: DType::F64, ..*m } } else { *m }).collect();
+            Some(reference::run(op, arg, &positive, &wide_types).map_err(|e| e.to_string())?.0)
         }
         _ => None,
     };
     // The largest and the smallest magnitude that part of a product can have, in any order.
     let parts = match bound {
         Bound::Product(_) => {
-            let wide_metas: Vec<Meta> = metas.iter().map(|m| if m.dtype.is_float() { Meta { dtype: DType::F64, ..*m } } else { *m }).collect();
+            let wide_types: Vec<TensorType> = types.iter().map(|m| if m.dtype.is_float() { TensorType { dtype: DType::F64, ..*m } } else { *m }).collect();
             let part = |clip: fn(f64) -> f64| -> Result<Vec<HostArray>, String> {
                 let clipped = |a: &HostArray| HostArray::floats(a.shape, DType::F64, (0..a.len()).map(|k| clip(a.float(k).abs())));
                 let inputs: Vec<HostArray> = inputs.iter().map(|a| if a.dtype.is_float() { clipped(a) } else { a.clone() }).collect();
-                Ok(reference::run(op, arg, &inputs, &wide_metas).map_err(|e| e.to_string())?.0)
+                Ok(reference::run(op, arg, &inputs, &wide_types).map_err(|e| e.to_string())?.0)
             };
             Some((part(|v| if v.is_finite() { v.max(1.0) } else { 1.0 })?, part(|v| if v == 0.0 { 1.0 } else { v.min(1.0) })?))
         }

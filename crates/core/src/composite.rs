@@ -142,7 +142,7 @@ fn of_type<C: Compound>(spec: &dyn Composite) -> Result<&C> {
     found.ok_or_else(|| Error::new(spec.name(), ErrorKind::Internal("a composite with the meaning of another".into())))
 }
 /// The parts of a composite that are written in tensors.
-pub(crate) trait InTensors {
+pub trait InTensors {
     /// [`Compound::body`].
     ///
     /// # Errors

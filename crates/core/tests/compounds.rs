@@ -2,10 +2,11 @@
 mod numeric;
 use adamant_core::{
     composite::{
-        Attr, Attrs, Keyed, Saves,
+        Attr, Attrs, InTensors, Keyed, Saves,
         attention::Attention,
         dropout::Dropout,
         embedding::Embedding,
+        keyed,
         linear::Linear,
         loss::CrossEntropy,
         norm::{Norm, Over},
@@ -217,24 +218,24 @@ fn embedding_gives_the_padding_row_no_gradient() -> Result<()> {
 fn compounds_save_no_more_than_pytorch() {
     let norm = |over| Norm { over, eps: 1e-5, weight: true, bias: true };
     let cross = CrossEntropy { probabilities: false, ignore_index: -100, label_smoothing: 0.0, reduction: Reduction::Mean, weight: false };
-    let table: &[(&dyn Composite, u32, u32)] = &[
-        (&Softmax { axis: 0 }, 0, 0b1),
-        (&LogSoftmax { axis: 0 }, 0b1, 0),
-        (&norm(Over::Layer { axes: 1 }), 0b11, 0b110),
-        (&norm(Over::Rms { axes: 1 }), 0b11, 0b10),
-        (&norm(Over::Group { groups: 2 }), 0b11, 0b110),
-        (&norm(Over::Batch), 0b11, 0b110),
-        (&Dropout { p: 0.5 }, 0b10, 0),
-        (&Embedding { padding_idx: None }, 0b10, 0),
-        (&cross, 0b11, 0b110),
-        (&Linear, 0b11, 0),
-        (&Attention { scale: 1.0, causal: false, mask: false, dropout: 0.0 }, 0b111, 0b11),
+    let table = [
+        (keyed(Softmax { axis: 0 }), 0, 0b1),
+        (keyed(LogSoftmax { axis: 0 }), 0b1, 0),
+        (keyed(norm(Over::Layer { axes: 1 })), 0b11, 0b110),
+        (keyed(norm(Over::Rms { axes: 1 })), 0b11, 0b10),
+        (keyed(norm(Over::Group { groups: 2 })), 0b11, 0b110),
+        (keyed(norm(Over::Batch)), 0b11, 0b110),
+        (keyed(Dropout { p: 0.5 }), 0b10, 0),
+        (keyed(Embedding { padding_idx: None }), 0b10, 0),
+        (keyed(cross), 0b11, 0b110),
+        (keyed(Linear), 0b11, 0),
+        (keyed(Attention { scale: 1.0, causal: false, mask: false, dropout: 0.0 }), 0b111, 0b11),
     ];
     for unary in [scalar::Unary::Gelu, scalar::Unary::Silu] {
         assert_eq!(unary.row().saves, scalar::Saved::Input, "{}", unary.name());
     }
     for (composite, inputs, outputs) in table {
-        assert_eq!(composite.saves(), Some(Saves { inputs: *inputs, outputs: *outputs }), "{}", composite.name());
+        assert_eq!(composite.saves(), Some(Saves { inputs, outputs }), "{}", composite.name());
     }
 }
 /// A composite of any attributes, whose end applies another.
@@ -247,16 +248,18 @@ impl Composite for Told {
     fn attrs(&self) -> Attrs {
         self.0.iter().cloned().collect()
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<op::Metas, ErrorKind> {
+    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<op::Types, ErrorKind> {
         Ok(inputs.into())
     }
+}
+impl Compound for Told {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         Ok(inputs.to_vec())
     }
 }
 impl Drop for Told {
     fn drop(&mut self) {
-        Keyed::new(Softmax { axis: self.0.len() });
+        keyed(Softmax { axis: self.0.len() });
     }
 }
 /// What is applied again is the function that was applied before, and no other.
@@ -264,25 +267,25 @@ impl Drop for Told {
 fn equal_composites_that_are_two() {
     use std::sync::Arc;
     let same = |a: &Keyed, b: &Keyed| Arc::ptr_eq(a.function(), b.function()) && a.key() == b.key();
-    let half = Keyed::new(Dropout { p: 0.5 });
-    assert!(same(&half, &Keyed::new(Dropout { p: 0.5 })));
+    let half = keyed(Dropout { p: 0.5 });
+    assert!(same(&half, &keyed(Dropout { p: 0.5 })));
     for p in [0.25, 0.75, 0.0] {
-        let other = Keyed::new(Dropout { p });
+        let other = keyed(Dropout { p });
         assert!(!same(&half, &other) && other.key() == Composite::key(&Dropout { p }), "{p}");
     }
-    assert!(!same(&Keyed::new(Softmax { axis: 1 }), &Keyed::new(LogSoftmax { axis: 1 })));
-    assert!(!same(&Keyed::new(Embedding { padding_idx: None }), &Keyed::new(Embedding { padding_idx: Some(usize::MAX) })));
+    assert!(!same(&keyed(Softmax { axis: 1 }), &keyed(LogSoftmax { axis: 1 })));
+    assert!(!same(&keyed(Embedding { padding_idx: None }), &keyed(Embedding { padding_idx: Some(usize::MAX) })));
     for (a, b) in [
         (vec![("alpha", Attr::Float(0.5))], vec![("slope", Attr::Float(0.5))]),
         (vec![("on", Attr::Bool(true))], vec![("on", Attr::Int(1))]),
         (vec![("sizes", Attr::Ints([1, 2].into_iter().collect()))], vec![("sizes", Attr::Ints([1].into_iter().collect())), ("", Attr::Int(2))]),
         (vec![("word", Attr::Text("ab".into()))], vec![("word", Attr::Text("ab\0".into()))]),
     ] {
-        let of = |attrs: &Vec<(&'static str, Attr)>| Keyed::new(Told(attrs.clone()));
+        let of = |attrs: &Vec<(&'static str, Attr)>| keyed(Told(attrs.clone()));
         assert!(same(&of(&a), &of(&a)) && !same(&of(&a), &of(&b)), "{a:?} {b:?}");
     }
     // More of them than are remembered: each is still itself.
     for k in (0..1000).chain(0..1000) {
-        assert_eq!(format!("{:?}", &*Keyed::new(Softmax { axis: k })), format!("{:?}", Softmax { axis: k }));
+        assert_eq!(format!("{:?}", &*keyed(Softmax { axis: k })), format!("{:?}", Softmax { axis: k }));
     }
 }

@@ -81,7 +81,7 @@ fn unary_gradients_are_the_slopes_of_the_meaning_and_second_gradients_of_the_gra
             let row = f.row();
             let xs = points(row.domain, row.kinks);
             assert!(xs.len() > 2, "{} has no points", row.name);
-            if row.grad.is_none() {
+            if !row.differentiable {
                 continue;
             }
             let gradient = |xs: &[f64]| -> Result<(Vec<f64>, Vec<f64>)> {
@@ -118,7 +118,7 @@ fn binary_gradients_are_the_slopes_of_the_meaning_and_second_gradients_of_the_gr
     Device::reference().scoped(|| -> Result<()> {
         for &f in Binary::ALL {
             let row = f.row();
-            if row.grad.is_none() {
+            if !row.differentiable {
                 continue;
             }
             let (xs, ys) = (points(row.domain.0, &[]), points(row.domain.1, &[]));

@@ -1,6 +1,6 @@
 //! One element: read from bytes and written back, and how two are combined. Floats are computed in f64 and integers in i64;
 //! [`fitted`] rounds or wraps once to the dtype, which is what each op means.
-use adamant_core::{
+use adamant_runtime::{
     DType, Scalar, bf16, bf16_from_f64, f8_to_f32, f16, f16_from_f64, f32_to_f8,
     op::ReduceOp,
     reference::{binary, round_float, wrap_int},

@@ -4,12 +4,12 @@ use crate::{
     element::{combine, decode, encode, fitted},
     outside, words, words_mut,
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind, MAX_RANK, Scalar, Shape,
     expr::{Expr, Instr},
     kernel::{Fault, KernelKind, Operand, Step},
     op::{ReduceOp, ScatterMode},
-    reference, rng,
+    philox, reference,
 };
 
 type Done = Result<(), ErrorKind>;
@@ -105,7 +105,7 @@ fn instruction(step: &Step<'_>, expr: &Expr, inputs: &[Vec<Scalar>], k: usize, r
         Instr::Arg(arg) => step.args[arg as usize],
         Instr::Const(value) => value,
         Instr::Index(axis) => Scalar::Int(coordinates(&step.space, k)[axis as usize] as i64),
-        Instr::Random(key) => Scalar::Int(rng::element_bits([0, 1, 2, 3].map(|w| inputs[key as usize][w].to_i64() as u32), k as u64) as i64),
+        Instr::Random(key) => Scalar::Int(philox::element_bits([0, 1, 2, 3].map(|w| inputs[key as usize][w].to_i64() as u32), k as u64) as i64),
         Instr::Unary(f, x) => reference::unary(f, reg(x), expr.dtypes[x as usize]),
         Instr::Binary(f, x, y) => reference::binary(f, reg(x), reg(y), expr.dtypes[x as usize]).unwrap_or_else(|| {
             step.fault.set(Fault::DivisionByZero);

@@ -6,7 +6,7 @@
 mod element;
 mod kernels;
 
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind,
     backend::{Backend, Determinism, DeviceInfo, Memory, Support},
     kernel::{KernelKind, Step},
@@ -127,7 +127,7 @@ fn outside() -> ErrorKind {
 #[allow(unsafe_code)]
 mod registration {
     use super::*;
-    adamant_core::register_backend!(DUMMY, "dummy", 1, |number| match number {
+    adamant_runtime::register_backend!(DUMMY, "dummy", 1, |number| match number {
         0 => Ok(Box::new(Dummy::default())),
         n => Err(ErrorKind::DeviceAbsent(format!("there is one dummy device, number 0, and no number {n}"))),
     });

@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 /// Each package and the packages of the workspace that it may name. One that is not here is a complaint: a new package
 /// is given its place by a line in this table.
 const MAY_KNOW: &[(&str, &[&str])] = &[
-    ("adamant-core", &[]),
+    ("adamant-ir", &[]),
+    ("adamant-runtime", &["adamant-ir"]),
+    ("adamant-core", &["adamant-ir", "adamant-runtime"]),
     ("adamant-derive", &[]),
-    ("adamant-codegen", &["adamant-core"]),
+    ("adamant-codegen", &["adamant-ir"]),
     ("adamant-conformance", &["adamant-core"]),
-    ("adamant-backend-cpu", &["adamant-core"]),
-    ("adamant-backend-cuda", &["adamant-core", "adamant-codegen"]),
-    ("adamant-backend-wgpu", &["adamant-core", "adamant-codegen"]),
+    ("adamant-backend-cpu", &["adamant-ir", "adamant-runtime"]),
+    ("adamant-backend-cuda", &["adamant-ir", "adamant-runtime", "adamant-codegen"]),
+    ("adamant-backend-wgpu", &["adamant-ir", "adamant-runtime", "adamant-codegen"]),
     ("adamant-formats", &["adamant-core"]),
     ("adamant-nn", &["adamant-core", "adamant-derive"]),
     ("adamant-optim", &["adamant-core", "adamant-nn"]),
@@ -47,6 +49,8 @@ const PROGRAMS: &[&str] = &["xtask", "adamant-cli", "adamant-bench", "adamant-be
 const FOR_PROGRAMS: &[&str] = &["adamant", "adamant-conformance", "adamant-core", "adamant-train", "adamant-bench"];
 /// Packages from outside that would break what a package promises not to know: thread pools, file formats.
 const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
+    ("adamant-ir", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2", "linkme", "triomphe"]),
+    ("adamant-runtime", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2"]),
     ("adamant-core", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2"]),
     ("adamant-nn", &["rayon", "safetensors", "serde", "serde_json"]),
     ("adamant-optim", &["rayon", "safetensors", "serde", "serde_json"]),

@@ -9,7 +9,7 @@ use crate::gemm::context::{Accumulator, Context};
 use crate::gemm::micro::Segment;
 use crate::gemm::pack::{PackA, PackB};
 use crate::scratch::{Room, collected, room};
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 
 /// One spatial axis of a lowered convolution.
 #[derive(Debug)]

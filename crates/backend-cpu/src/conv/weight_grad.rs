@@ -11,7 +11,7 @@ use crate::gemm::micro::{Block, CHUNK};
 use crate::gemm::pack::PackB;
 use crate::isa::Isa;
 use crate::threads::Threads;
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 
 /// `dw`, the gradient of `w` for the cotangent `g` of y.
 ///

@@ -18,7 +18,7 @@ use crate::{
     simd::{Arithmetic, Float, Kernel, Simd, dispatch},
     threads::Threads,
 };
-use adamant_core::{
+use adamant_runtime::{
     Composite, DType, ErrorKind,
     composite::attention::{Attention, AttentionBackward},
     kernel::FaultWord,

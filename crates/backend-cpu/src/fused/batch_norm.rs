@@ -11,7 +11,7 @@ use crate::{
     scratch::{Kept, Parts, few, filled, parts, room},
     simd::{Arithmetic, Float, Kernel, Simd, dispatch},
 };
-use adamant_core::{ErrorKind, Shape, composite::norm::Norm};
+use adamant_runtime::{ErrorKind, Shape, composite::norm::Norm};
 use smallvec::SmallVec;
 
 /// `[samples, channels, inner]`.

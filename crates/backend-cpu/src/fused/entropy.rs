@@ -22,7 +22,7 @@ use crate::{
         twice::Twice,
     },
 };
-use adamant_core::{
+use adamant_runtime::{
     Composite, DType, ErrorKind,
     composite::loss::{CrossEntropy, CrossEntropyBackward, Reduction},
     kernel::{Fault, FaultWord},

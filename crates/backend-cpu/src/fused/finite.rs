@@ -7,7 +7,7 @@ use crate::{
     simd::{Kernel, Simd, dispatch},
     threads::Threads,
 };
-use adamant_core::{Composite, DType, ErrorKind, kernel::FaultWord};
+use adamant_runtime::{Composite, DType, ErrorKind, kernel::FaultWord};
 use std::{
     ops::BitAnd,
     sync::atomic::{AtomicBool, Ordering},

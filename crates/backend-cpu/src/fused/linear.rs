@@ -6,7 +6,7 @@ use crate::{
     matmul::product,
     operand::internal,
 };
-use adamant_core::{Composite, DType, ErrorKind, composite::linear::Linear, kernel::FaultWord};
+use adamant_runtime::{Composite, DType, ErrorKind, composite::linear::Linear, kernel::FaultWord};
 
 /// `x wᵀ + b`.
 pub(super) struct Forward;

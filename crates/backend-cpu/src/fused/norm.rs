@@ -20,7 +20,7 @@ use crate::{
         stream::{self, Ahead},
     },
 };
-use adamant_core::{
+use adamant_runtime::{
     Composite, DType, ErrorKind,
     composite::norm::{Norm, NormBackward, Over},
     kernel::FaultWord,

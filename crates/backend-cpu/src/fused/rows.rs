@@ -12,7 +12,7 @@ use crate::{
     simd::{self, Arithmetic, Float, Simd, stream, stream::LINE, twice::Twice},
     threads::Threads,
 };
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 use bytemuck::Pod;
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 

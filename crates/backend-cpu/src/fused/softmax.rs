@@ -18,7 +18,7 @@ use crate::{
         twice::Twice,
     },
 };
-use adamant_core::{
+use adamant_runtime::{
     Composite, DType, ErrorKind, Shape,
     composite::softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
     kernel::FaultWord,

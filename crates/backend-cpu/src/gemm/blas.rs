@@ -6,7 +6,7 @@
 
 use super::MatRef;
 use crate::threads::Threads;
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 
 #[cfg(any(all(feature = "openblas", feature = "mkl"), all(feature = "openblas", feature = "accelerate"), all(feature = "mkl", feature = "accelerate")))]
 compile_error!("choose one of the features `openblas`, `mkl` and `accelerate`: they define the same functions");

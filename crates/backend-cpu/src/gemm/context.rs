@@ -17,7 +17,7 @@ use crate::isa::Isa;
 use crate::math::{MathFn, unary_in_place_f32, unary_in_place_f64};
 use crate::scratch::{Kept, reserve};
 use crate::threads::Threads;
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 
 /// Kernels of one instruction set for one type.
 pub(crate) struct Context<T: 'static> {

@@ -8,7 +8,7 @@
 use super::context::{Accumulator, Buffer, Context};
 use super::micro::{A_STRIDE, Block, CHUNK, Operands};
 use super::pack::{PackA, PackB};
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 
 /// Columns of a block: a chunk of packed f32 B takes half of a 1 MiB L2 cache.
 pub(crate) const BLOCK_COLUMNS: usize = 512;

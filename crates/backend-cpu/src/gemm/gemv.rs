@@ -9,7 +9,7 @@ use super::micro::CHUNK;
 use super::pack::{View, gather_vector};
 use crate::scratch::filled;
 use crate::threads::Threads;
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 
 /// Outputs done at a time with B by rows: their running sums stay in L1.
 const BLOCK: usize = 2048;

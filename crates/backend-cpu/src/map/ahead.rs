@@ -7,7 +7,7 @@ use super::{
     tiles::{Lane, OutTile, Scratch, TILE, Tile},
 };
 use crate::{operand::internal, simd::lockstep::Streams};
-use adamant_core::{ErrorKind, expr::Reg};
+use adamant_runtime::{ErrorKind, expr::Reg};
 use smallvec::SmallVec;
 
 /// How much is taken at a time.

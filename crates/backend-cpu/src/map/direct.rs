@@ -13,7 +13,7 @@ use crate::{
     operand::{Read, Write, host, host_mut, whole, whole_mut},
     simd::lockstep::Streams,
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, Scalar,
     expr::Reg,
     kernel::{Operand, Step},

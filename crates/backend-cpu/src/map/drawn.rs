@@ -6,7 +6,7 @@ use super::{
     random::{self, Draw},
     tiles::Value,
 };
-use adamant_core::{
+use adamant_runtime::{
     DType,
     expr::{Expr, Instr, Reg},
 };

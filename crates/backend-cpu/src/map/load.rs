@@ -4,7 +4,7 @@ use super::{tile::odd, tiles::Lane};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};
-use adamant_core::{DType, ErrorKind, f8_to_f32, f32_to_f8};
+use adamant_runtime::{DType, ErrorKind, f8_to_f32, f32_to_f8};
 use bytemuck::Pod;
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 

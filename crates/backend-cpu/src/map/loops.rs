@@ -4,7 +4,7 @@
 use crate::isa::Isa;
 use crate::math::{MathFn, unary_f32, unary_f64};
 use crate::simd::{Float, Kernel, Simd, dispatch};
-use adamant_core::DType;
+use adamant_runtime::DType;
 
 /// Up to here the plain set is used: choosing another would cost more than it gains.
 const SHORT: usize = 16;
@@ -389,7 +389,7 @@ impl Kernel for RoundLoop<'_> {
 pub(crate) fn round(isa: Isa, dtype: DType, x: &mut [f32]) {
     match dtype {
         DType::BF16 | DType::F16 => run(isa, x.len(), RoundLoop(dtype, x)),
-        DType::F8E4M3 | DType::F8E5M2 => x.iter_mut().for_each(|x| *x = adamant_core::f8_to_f32(adamant_core::f32_to_f8(*x, dtype), dtype)),
+        DType::F8E4M3 | DType::F8E5M2 => x.iter_mut().for_each(|x| *x = adamant_runtime::f8_to_f32(adamant_runtime::f32_to_f8(*x, dtype), dtype)),
         _ => {}
     }
 }

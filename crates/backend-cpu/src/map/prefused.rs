@@ -12,7 +12,7 @@ use crate::{
     isa::Isa,
     simd::{Arithmetic, Mask, lockstep::Streams},
 };
-use adamant_core::{
+use adamant_runtime::{
     DType,
     expr::{Expr, Instr, Reg},
 };

@@ -7,7 +7,7 @@ use super::{
     prefused::{self, Loop},
 };
 use crate::math::MathFn;
-use adamant_core::{
+use adamant_runtime::{
     DType, Scalar,
     expr::{Expr, Instr, Reg},
     scalar::{Binary, Class, Unary},

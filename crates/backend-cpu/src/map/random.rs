@@ -7,7 +7,7 @@ use crate::{
         stream::{self, Ahead},
     },
 };
-use adamant_core::rng::element_bits;
+use adamant_runtime::philox::element_bits;
 use bytemuck::Pod;
 
 /// `out[k]` = the bits of element `first + k * stride` under `key`.
@@ -169,7 +169,7 @@ fn write_past<S: Simd, T: Pod>(made: &[T], out: &mut [T], x: &[f32], soon: &[Ahe
 }
 const EVEN: u32 = 0xD251_1F53;
 const ODD: u32 = 0xCD9E_8D57;
-/// The words of blocks `first ..`, little-endian: [`adamant_core::rng::philox`] with a word of 32 bits in each lane of 64,
+/// The words of blocks `first ..`, little-endian: [`adamant_runtime::philox::philox`] with a word of 32 bits in each lane of 64,
 /// whose upper half is not cleaned: a product reads the lower one alone.
 #[inline(always)]
 fn philox<S: Simd>(keys: &[[i64; 2]; 10], stream: [u32; 2], first: u64, out: &mut [[u64; 2]]) {

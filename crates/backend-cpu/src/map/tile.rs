@@ -12,7 +12,7 @@ use crate::nest::Nest;
 use crate::operand::{In, internal};
 use crate::scratch::{Room, filled};
 use crate::simd::stream::{self, Ahead};
-use adamant_core::{
+use adamant_runtime::{
     DType, ErrorKind, Scalar,
     expr::Reg,
     kernel::{Fault, FaultWord},

@@ -1,6 +1,6 @@
 //! Where the values of a program's registers wait: tiles by kind of number, kept by each thread from kernel to kernel.
 use crate::simd::stream::LINE;
-use adamant_core::DType;
+use adamant_runtime::DType;
 use std::{cell::RefCell, ops::Range};
 
 /// Positions per tile.

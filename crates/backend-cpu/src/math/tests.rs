@@ -42,7 +42,7 @@ fn meaning(function: MathFn, x: f64) -> f64 {
         MathFn::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         MathFn::Silu => x / (1.0 + (-x).exp()),
         MathFn::Gelu => 0.5 * x * one(MathFn::Erfc, -x / std::f64::consts::SQRT_2),
-        MathFn::GeluTanh => adamant_core::special::gelu_tanh(x),
+        MathFn::GeluTanh => adamant_runtime::special::gelu_tanh(x),
         MathFn::Erf | MathFn::Erfc => one(function, x),
         MathFn::Sin => x.sin(),
         MathFn::Cos => x.cos(),

@@ -6,7 +6,7 @@ use crate::{
     scratch::{Room, filled},
     simd::{Kernel, Simd, dispatch},
 };
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 use std::marker::PhantomData;
 
 /// What has been combined of each column so far.

@@ -7,7 +7,7 @@ use crate::{
     scratch::Kept,
     simd::{self, Float, Kernel, Simd, dispatch, stream},
 };
-use adamant_core::DType;
+use adamant_runtime::DType;
 
 /// Lanes of a block.
 pub(crate) const LANES: usize = 16;

@@ -6,7 +6,7 @@ use crate::{
     isa::Isa,
     scratch::{Kept, Room, filled},
 };
-use adamant_core::ErrorKind;
+use adamant_runtime::ErrorKind;
 use bytemuck::{NoUninit, Pod};
 use std::cell::Cell;
 

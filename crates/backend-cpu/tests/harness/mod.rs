@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 use adamant_backend_cpu::{CpuBackend, Isa};
 use adamant_core::{
-    Arg, DType, Device, HostArray, Layout, Meta, Op, Scalar, Shape,
+    Arg, DType, Device, HostArray, Layout, Op, Scalar, Shape, TensorType,
     backend::Backend,
     buffer::Buffer,
     kernel::{Fault, FaultWord, Kernel, Operand, Step},
@@ -273,7 +273,7 @@ fn unit(dtype: DType) -> f64 {
     }
 }
 fn compare(case: &Case<'_>, op: &Op, arg: Arg, inputs: &[HostArray], units: f64, absolute: f64) -> Ran {
-    let metas: Vec<Meta> = case.outputs.iter().map(|o| Meta { shape: o.shape, dtype: o.dtype, device: device() }).collect();
+    let metas: Vec<TensorType> = case.outputs.iter().map(|o| TensorType { shape: o.shape, dtype: o.dtype }).collect();
     let (want, fault) = reference::run(op, arg, inputs, &metas).unwrap();
     let mut first: Option<Ran> = None;
     for (name, b) in backends() {

@@ -11,7 +11,7 @@ use crate::{
     program::{Program, axes},
 };
 use adamant_codegen::{Sources, type_name, write_expr};
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind,
     expr::{Expr, Instr, Reg},
     kernel::{KernelKind, Step},

@@ -7,7 +7,7 @@ use crate::{
     launch::{Recorder, buffer},
     pipeline::Key,
 };
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind,
     expr::{Expr, Instr, Reg},
     kernel::{Operand, Step},

@@ -11,7 +11,7 @@ use crate::{
     matmul::narrowed,
     pipeline::Key,
 };
-use adamant_core::{
+use adamant_runtime::{
     Composite, DType, ErrorKind,
     composite::loss::{CrossEntropy, CrossEntropyBackward, Reduction},
     kernel::{Operand, Step},

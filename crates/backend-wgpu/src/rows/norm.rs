@@ -9,7 +9,7 @@ use crate::{
     matmul::narrowed,
     pipeline::Key,
 };
-use adamant_core::{
+use adamant_runtime::{
     Composite, DType, ErrorKind,
     composite::norm::{Norm, NormBackward, Over},
     kernel::{Operand, Step},

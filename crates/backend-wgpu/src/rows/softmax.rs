@@ -1,7 +1,7 @@
 //! Softmax, its logarithm, and their backwards, as row programs.
 use super::{Pass, RowProgram, Rows, all_floats, launch, pass};
 use crate::{device::misshapen, launch::Recorder};
-use adamant_core::{
+use adamant_runtime::{
     Composite, DType, ErrorKind,
     composite::softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
     kernel::Step,

@@ -13,7 +13,7 @@ use crate::{
     pipeline::Key,
     sort::rank,
 };
-use adamant_core::{
+use adamant_runtime::{
     ErrorKind,
     kernel::{Operand, Step},
 };

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{data::Spread, random::Random};
 use adamant_core::{
-    Arg, AxisSet, DType, Device, Meta, Op, Scalar, Shape,
+    Arg, AxisSet, DType, Op, Scalar, Shape, TensorType,
     op::{CollectiveKind, ConvRole, ConvSpec, PadSpec, ReduceOp, ScanOp, Side, View, WindowOp, WindowSpec},
     scalar::{Binary, Class, Unary},
 };
@@ -90,9 +90,8 @@ impl Builder {
     }
     /// Applies an op; `None` if it does not go together (which drawing allows for).
     fn apply(&mut self, op: Op, arg: impl Fn(&mut Random) -> Arg, inputs: &[Ref]) -> Option<Ref> {
-        let device = Device::reference();
-        let metas: Vec<Meta> = inputs.iter().map(|&r| self.meta(r)).map(|(shape, dtype)| Meta { shape, dtype, device }).collect();
-        let out = op.infer(&metas).ok()?;
+        let types: Vec<TensorType> = inputs.iter().map(|&r| self.meta(r)).map(|(shape, dtype)| TensorType { shape, dtype }).collect();
+        let out = op.infer(&types).ok()?;
         if out.iter().any(|m| m.shape.elements() > 8192) {
             return None;
         }
@@ -275,12 +274,12 @@ impl Builder {
         match primitive {
             Primitive::Const => {
                 let shape = self.shape_for(layout, 0);
-                self.apply(Op::Const(Meta { shape, dtype, device: Device::reference() }), number, &[])
+                self.apply(Op::Const(TensorType { shape, dtype }), number, &[])
             }
             Primitive::Iota => {
                 let shape = self.shape_for(layout, 1);
                 let axis = self.random.below(shape.rank()) as u8;
-                self.plain(Op::Iota { axis, meta: Meta { shape, dtype, device: Device::reference() } }, &[])
+                self.plain(Op::Iota { axis, ty: TensorType { shape, dtype } }, &[])
             }
             Primitive::RandomBits => {
                 let four = Shape::new(&[4]).unwrap_or(Shape::SCALAR);

@@ -4,7 +4,13 @@ use crate::{
     data::{Spread, download, draw, upload},
     random::Random,
 };
-use adamant_core::{Arg, Cell, DType, Device, Error, HostArray, Meta, Op, Origin, Shape, Tensor, flush, op::Communicator, step, with_eager, with_window};
+use adamant_core::{
+    Arg, Cell, DType, Device, Error, HostArray, Meta, Op, Origin, Shape, Tensor,
+    communicator::{Communicator, group},
+    flush,
+    op::Group,
+    step, with_eager, with_window,
+};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// Output `output` of node `node`.
@@ -95,17 +101,9 @@ impl Communicator for Alone {
     }
 }
 /// A group of one rank.
-pub fn alone() -> Arc<dyn Communicator> {
-    Arc::new(Alone)
-}
-
-/// The op on another device: metas inside it name one.
-fn on_device(op: &Op, device: Device) -> Op {
-    match op {
-        Op::Const(m) => Op::Const(Meta { device, ..*m }),
-        Op::Iota { axis, meta } => Op::Iota { axis: *axis, meta: Meta { device, ..*meta } },
-        other => other.clone(),
-    }
+pub fn alone() -> Group {
+    let alone: Arc<dyn Communicator> = Arc::new(Alone);
+    group(&alone)
 }
 
 impl Program {
@@ -226,7 +224,7 @@ impl Program {
                     }
                     Kind::Apply { op, args } => {
                         let refs: Vec<&Tensor> = inputs.iter().collect();
-                        Tensor::apply_many(on_device(op, device), args[round % args.len()], &refs, origin).into_vec()
+                        Tensor::apply_many_on(device, op.clone(), args[round % args.len()], &refs, origin).into_vec()
                     }
                     Kind::Transfer => inputs.iter().map(|x| x.to(Device::reference()).to(device)).collect(),
                 }

@@ -1,6 +1,6 @@
 //! Kernels added up: by what they are, by layer, line or range; as a table.
 use super::{Kernel, Profile};
-use crate::table::columns;
+use adamant_runtime::table::columns;
 use std::{collections::HashMap, fmt, time::Duration};
 
 /// What kernels are put together by.

@@ -1,5 +1,5 @@
 //! Times of named operations: how often, how long, how evenly.
-use crate::table::columns;
+use adamant_runtime::table::columns;
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,

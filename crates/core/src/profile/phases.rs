@@ -1,7 +1,7 @@
 //! Where the time of a thread went: kernels by the range that recorded them, and the host's own time by the range it was
 //! in. Both together are the wall clock.
 use super::{Profile, Span, SpanKind};
-use crate::table::columns;
+use adamant_runtime::table::columns;
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 /// A range, or what was outside any.

@@ -1,6 +1,6 @@
 //! Steps of a run: how long each took, what a user measured in it, and what both add up to.
 use super::{PerformanceMonitor, chrome::text, monitor::percentile};
-use crate::table::columns;
+use adamant_runtime::table::columns;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,

@@ -1,7 +1,7 @@
 //! A backend of plain loops, to test the scheduler without the CPU backend: programs are run element by element,
 //! every other kernel by the reference's meaning of its op. Safe code, no threads.
 use adamant_core::{
-    Arg, DType, Device, ErrorKind, HostArray, Layout, Meta, Op, Scalar, Shape,
+    Arg, DType, Device, ErrorKind, HostArray, Layout, Op, Scalar, Shape, TensorType,
     backend::{Backend, Determinism, DeviceInfo, Memory, Support},
     expr::{Expr, Instr},
     kernel::{Fault, KernelKind, Operand, Step},
@@ -149,7 +149,7 @@ impl Backend for Naive {
     }
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
         for s in steps {
-            let out_meta = |k: usize| Meta { shape: s.outputs[k].shape, dtype: s.outputs[k].dtype, device: s.outputs[k].buffer.device() };
+            let out_meta = |k: usize| TensorType { shape: s.outputs[k].shape, dtype: s.outputs[k].dtype };
             let metas: Vec<Meta> = (0..s.outputs.len()).map(out_meta).collect();
             let results: Vec<HostArray> = match &s.kernel.kind {
                 KernelKind::Map { expr, outputs } => {

@@ -1,8 +1,9 @@
 //! The proofs that the design stands on, for any device: each is a function that a test calls.
 use adamant_core::{
+    communicator::{self, Communicator},
     functional::{self as f, AttentionOptions, Conv, CrossEntropyOptions},
     grad::saved_bytes,
-    op::{CollectiveKind, Communicator},
+    op::CollectiveKind,
     schedule::take_stats,
     *,
 };
@@ -249,7 +250,11 @@ pub fn two_ranks(device: Device) -> Result<()> {
                         step(|| {
                             for c in &w {
                                 if let Some(g) = grads.of(c) {
-                                    let sum = Tensor::apply(Op::Collective { kind: CollectiveKind::AllReduceSum, group: group.clone() }, Arg::None, &[g]);
+                                    let sum = Tensor::apply(
+                                        Op::Collective { kind: CollectiveKind::AllReduceSum, group: communicator::group(&group) },
+                                        Arg::None,
+                                        &[g],
+                                    );
                                     c.set(&(c.read() - sum * 0.05f32))?;
                                 }
                             }

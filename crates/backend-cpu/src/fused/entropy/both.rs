@@ -20,7 +20,7 @@ use crate::{
         twice::Twice,
     },
 };
-use adamant_core::{
+use adamant_runtime::{
     Composite, DType, ErrorKind,
     composite::loss::{CrossEntropy, CrossEntropyWithBackward},
     kernel::FaultWord,

@@ -7,7 +7,7 @@ use crate::{
     map::{self, program::Program},
     operand::{In, Out},
 };
-use adamant_core::{
+use adamant_runtime::{
     DType, Layout, Scalar, Shape,
     expr::{Expr, Instr, Reg},
     kernel::{FaultWord, Kernel, KernelKind, Step},
