@@ -3,8 +3,8 @@
 use adamant_backend_cpu::{Context, CpuBackend, Isa};
 use adamant_core::{
     composite::{
-        Keyed,
         attention::{Attention, AttentionBackward},
+        keyed,
         loss::{CrossEntropy, CrossEntropyBackward, CrossEntropyWithBackward, Reduction},
         norm::{Norm, NormBackward, Over},
         softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
@@ -20,8 +20,8 @@ fn numbers(shape: &[usize], seed: u32, dtype: DType) -> Tensor {
 fn positive(shape: &[usize], seed: u32, dtype: DType) -> Tensor {
     numbers(shape, seed, dtype).abs() + 0.25
 }
-fn meta(t: &Tensor) -> Meta {
-    Meta { shape: t.shape().unwrap(), dtype: t.dtype().unwrap(), device: t.device().unwrap() }
+fn ty(t: &Tensor) -> TensorType {
+    TensorType { shape: t.shape().unwrap(), dtype: t.dtype().unwrap() }
 }
 /// Values as f64, whose bits tell those of every narrower float.
 fn bits(tensors: &[Tensor]) -> Vec<Vec<u64>> {
@@ -36,14 +36,14 @@ fn devices() -> Vec<(String, Device)> {
     all
 }
 /// The composite, claimed by the device, against its body on the same device; and the same bits on every device.
-fn check<C: Composite + Clone>(composite: &C, inputs: impl Fn() -> Vec<Tensor>) {
+fn check<C: Compound + Clone>(composite: &C, inputs: impl Fn() -> Vec<Tensor>) {
     let mut first: Option<Vec<Vec<u64>>> = None;
     for (name, device) in devices() {
         device.scoped(|| {
             let inputs = inputs();
             let what = || format!("{composite:?} of {:?} on {name}", inputs.iter().map(|t| (t.shape().unwrap(), t.dtype().unwrap())).collect::<Vec<_>>());
             let hidden = composite.auxiliary();
-            let fused = Tensor::apply_many(Op::Composite(Keyed::new(composite.clone())), Arg::None, &inputs.iter().collect::<Vec<_>>(), Origin::here());
+            let fused = Tensor::apply_many(Op::Composite(keyed(composite.clone())), Arg::None, &inputs.iter().collect::<Vec<_>>(), Origin::here());
             let body = composite.body(&inputs).unwrap();
             assert_eq!(fused.len(), body.len(), "{} ({hidden} hidden)", what());
             let (fused, body) = (bits(&fused), bits(&body));
@@ -114,12 +114,12 @@ fn norm(norm: Norm, shape: &[usize], param: &[usize], dtype: DType) {
     let wide = composite::wide::wide(dtype);
     check(&norm, || [vec![numbers(shape, 1, dtype)], params(dtype)].concat());
     check(&norm, || [vec![numbers(shape, 1, dtype)], params(wide)].concat());
-    let metas = norm.infer(&[vec![numbers(shape, 1, dtype)], params(dtype)].concat().iter().map(meta).collect::<Vec<_>>()).unwrap();
+    let types = norm.infer(&[vec![numbers(shape, 1, dtype)], params(dtype)].concat().iter().map(ty).collect::<Vec<_>>()).unwrap();
     check(&NormBackward(norm), || {
         let mut inputs = vec![numbers(shape, 2, dtype), numbers(shape, 1, dtype)];
         inputs.extend(params(dtype).into_iter().take(norm.weight as usize));
-        for (k, m) in metas[1..].iter().enumerate() {
-            let last = k + 2 == metas.len();
+        for (k, m) in types[1..].iter().enumerate() {
+            let last = k + 2 == types.len();
             inputs.push(if last { positive(&m.shape, 6, m.dtype) } else { numbers(&m.shape, 5, m.dtype) });
         }
         inputs
@@ -190,7 +190,7 @@ fn a_loss_and_its_gradient_run_as_one_only_where_both_are_wanted_and_nothing_lie
     let of = CrossEntropy { probabilities: false, ignore_index: -100, label_smoothing: 0.0, reduction: Reduction::Mean, weight: false };
     let memory_with = |keep: bool| -> Result<usize> {
         let (read, memory) = memory::profile_memory(device, || {
-            let outputs = Tensor::apply_many(Op::Composite(Keyed::new(of)), Arg::None, &[&x, &t], Origin::here());
+            let outputs = Tensor::apply_many(Op::Composite(keyed(of)), Arg::None, &[&x, &t], Origin::here());
             let dx = Tensor::composite1(CrossEntropyBackward(of), &[&g, &x, &t, &outputs[1], &outputs[2]]);
             let dx = keep.then_some(dx);
             outputs[0].item::<f32>().map(|_| dx)

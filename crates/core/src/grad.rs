@@ -4,7 +4,7 @@ use crate::{
     Arg, Cell, Device, DeviceId, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
     composite::InTensors,
     composite::Keyed,
-    composite::{Composite, Cotangents, RuleArgs},
+    composite::{Cotangents, RuleArgs},
     hash::Folded,
     record::context,
     recycle::{self, Rooms, Shared},

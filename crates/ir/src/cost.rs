@@ -5,7 +5,7 @@
 //! composite costs, its plain body tells, which is not known here.
 use crate::{
     TensorType,
-    op::{ConvRole, Op, ScanOp, ScatterMode},
+    op::{Op, conv, matmul, reduce, scan, scatter, window},
 };
 
 /// The cost of an op or a graph.
@@ -19,10 +19,10 @@ pub struct Cost {
     pub unknown: Vec<&'static str>,
 }
 impl Cost {
-    fn elementwise(flops: usize) -> Cost {
+    pub(crate) fn elementwise(flops: usize) -> Cost {
         Cost { flops: flops as u64, ..Cost::default() }
     }
-    fn product(factors: &[usize]) -> Cost {
+    pub(crate) fn product(factors: &[usize]) -> Cost {
         let multiply_adds = factors.iter().fold(1u64, |n, &f| n.saturating_mul(f as u64));
         Cost { flops: multiply_adds.saturating_mul(2), multiply_adds, ..Cost::default() }
     }
@@ -48,43 +48,17 @@ impl Cost {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn of(op: &Op, inputs: &[TensorType], outputs: &[TensorType]) -> Cost {
-    let input = |k: usize| inputs.get(k).map(|m| m.shape);
-    let elements = |k: usize| input(k).map_or(0, |s| s.elements());
-    let Some(made) = outputs.first().map(|m| m.shape) else { return Cost::default() };
+    let Some(made) = outputs.first() else { return Cost::default() };
     match op {
-        Op::Unary(_) | Op::Binary(_) | Op::BinaryScalar(..) => Cost::elementwise(made.elements()),
-        Op::Reduce { .. } | Op::ArgReduce { .. } => Cost::elementwise(elements(0)),
-        Op::Scan { op: ScanOp::LinearRecurrence, .. } => Cost::elementwise(2 * elements(0)),
-        Op::Scan { .. } => Cost::elementwise(elements(0)),
-        Op::Scatter { mode: ScatterMode::Set, .. } => Cost::default(),
-        Op::Scatter { .. } => Cost::elementwise(elements(2)),
-        Op::Window(spec) => Cost::elementwise(spec.size.iter().fold(made.elements(), |n, s| n.saturating_mul(*s))),
-        Op::Matmul => Cost::product(&[made.elements(), input(0).and_then(|s| s.last().copied()).unwrap_or(0)]),
-        Op::Conv(spec) => {
-            // One multiply-add for each element of y, input channel of its group, and place of the kernel.
-            let (y, w) = match spec.role {
-                ConvRole::Forward => (made.elements(), input(1)),
-                ConvRole::InputGrad => (elements(0), input(1)),
-                ConvRole::WeightGrad => (elements(1), Some(made)),
-            };
-            w.map_or_else(Cost::default, |w| Cost::product(&[y, w[1..].iter().product()]))
-        }
+        Op::Unary(_) | Op::Binary(_) | Op::BinaryScalar(..) => Cost::elementwise(made.shape.elements()),
+        Op::Reduce { .. } | Op::ArgReduce { .. } => reduce::cost(inputs),
+        Op::Scan { op, .. } => scan::cost(*op, inputs),
+        Op::Scatter { mode, .. } => scatter::cost(*mode, inputs),
+        Op::Window(spec) => window::cost(spec, made),
+        Op::Matmul => matmul::cost(inputs, made),
+        Op::Conv(spec) => conv::cost(spec, inputs, made),
         Op::Composite(composite) => Cost { unknown: vec![composite.name()], ..Cost::default() },
-        Op::Input
-        | Op::Const(_)
-        | Op::Iota { .. }
-        | Op::RandomBits { .. }
-        | Op::Select
-        | Op::Cast(_)
-        | Op::Bitcast(_)
-        | Op::View(_)
-        | Op::Pad(_)
-        | Op::Concat { .. }
-        | Op::UpdateSlice { .. }
-        | Op::Gather { .. }
-        | Op::Sort { .. }
-        | Op::Transfer(_)
-        | Op::Collective { .. }
-        | Op::StopGrad => Cost::default(),
+        // Moving, choosing, converting and comparing positions.
+        _ => Cost::default(),
     }
 }

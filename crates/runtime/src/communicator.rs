@@ -36,5 +36,5 @@ pub fn of(group: &Group) -> std::result::Result<&dyn Communicator, ErrorKind> {
 pub fn exchange(kind: CollectiveKind, group: &dyn Communicator, bytes: &[u8], shape: Shape, dtype: crate::DType) -> std::result::Result<HostArray, ErrorKind> {
     let all = group.all_gather(bytes).map_err(|e| e.kind().clone())?;
     let parts: Vec<HostArray> = all.iter().map(|b| HostArray::from_bytes(shape, dtype, b)).collect();
-    adamant_ir::reference::combine_ranks(kind, &parts)
+    adamant_ir::op::combine_ranks(kind, &parts)
 }

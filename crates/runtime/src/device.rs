@@ -336,6 +336,7 @@ impl Device {
     pub fn index(self) -> u32 {
         self.0.index
     }
+    /// Is it the reference?
     pub fn is_reference(self) -> bool {
         self.0.is_reference
     }

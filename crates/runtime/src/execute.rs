@@ -76,6 +76,7 @@ thread_local! {
 }
 /// A run that failed.
 pub struct Failed {
+    /// why
     pub error: Error,
     /// the records of the steps that the device had at once, one of which it was; none where it was no step
     pub records: SmallVec<[usize; 4]>,
@@ -109,12 +110,17 @@ pub trait Caller {
     }
 }
 
+/// A plan bound to memory: one run of it.
 pub struct Replay<'a> {
+    /// what runs
     pub plan: &'a Arc<Plan>,
+    /// its sizes
     pub sized: &'a Arc<Sized>,
     /// where the inputs lie; their strides are the plan's, by its key
     pub inputs: &'a [&'a Stored],
+    /// where it runs
     pub device: Device,
+    /// who has it run
     pub caller: &'a dyn Caller,
 }
 

@@ -12,6 +12,7 @@ pub struct FirstTouch<T> {
     opening: Mutex<()>,
 }
 impl<T: Copy> FirstTouch<T> {
+    /// A place where nothing is yet.
     pub fn new() -> FirstTouch<T> {
         FirstTouch { opened: OnceLock::new(), opening: Mutex::new(()) }
     }

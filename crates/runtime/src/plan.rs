@@ -12,7 +12,7 @@ pub use graph::{ArgFrom, Graph, NONE, Node, RecordError, Source, Val};
 use crate::{
     DType, Op, Shape,
     kernel::KernelKind,
-    op::{Arg, View},
+    op::View,
     planted::{Plant, is},
     shape::{Layout, MAX_RANK},
 };
@@ -47,23 +47,32 @@ pub struct Own {
     pub value: u32,
     /// first and last step that use it
     pub first: u32,
+    /// the last step that uses it
     pub last: u32,
     /// it outlives the plan
     pub escapes: bool,
     /// it is the buffer of input number k, taken over
     pub taken: Option<u32>,
 }
+/// The steps of one structure, with their memory decided.
 pub struct Plan {
+    /// the structure's hash
     pub hash: u64,
+    /// what runs, in order
     pub steps: Vec<PlanStep>,
     /// steps from here on write cells
     pub late: usize,
+    /// by value: where its memory is
     pub storage: Vec<Storage>,
+    /// by value: the value whose storage it shares; itself if it is no view
     pub root: Vec<u32>,
+    /// the plan's own memory
     pub own: Vec<Own>,
     /// (slot, value) that become ready
     pub publish: Vec<(u32, u32)>,
+    /// the slots whose values stay recipes
     pub deferred: Vec<u32>,
+    /// May a step find bad data?
     pub faultable: bool,
     /// Steps before this one may ask the system for memory: one that is refused it has left the inputs as they were, but
     /// for destinations of updates that were taken over.
@@ -96,6 +105,11 @@ impl Plan {
         nodes.sort_unstable();
         nodes.iter().map(|&n| g.nodes[n as usize].op.name()).collect()
     }
+    /// Decides what a graph needs on a device: `holders` and `holds` say who holds the values of its slots and its inputs,
+    /// `written_slots` which go into cells.
+    ///
+    /// # Errors
+    /// A record that the device cannot run.
     pub fn new(graph: Graph, holders: &[Holder], written_slots: &[u32], holds: &[InputHold], device: crate::Device) -> Result<Plan, RecordError> {
         let g = &graph;
         let n = g.vals.len();
@@ -281,6 +295,7 @@ fn same_space(g: &Graph, s: &PlanStep, v: u32, o: u32) -> bool {
 
 /// A plan's sizes.
 pub struct Sized {
+    /// as the plan has them
     pub steps: Vec<SizedStep>,
     /// bytes of each of the plan's own memories
     pub bytes: Vec<usize>,
@@ -290,6 +305,7 @@ pub struct Sized {
     pub blocks: Vec<usize>,
     /// layouts and shapes of published values, in the plan's order
     pub published: Vec<Place>,
+    /// the shape of each published value
     pub shapes: Vec<Shape>,
     /// which of them lie row-major without gaps from the beginning of their memory
     pub whole: Vec<bool>,
@@ -297,24 +313,36 @@ pub struct Sized {
 /// Where a value lies in its storage: a layout, and starts read at replay.
 #[derive(Clone, Debug)]
 pub struct Place {
+    /// how its elements lie, before the starts of slices
     pub layout: Layout,
     /// (argument, elements per unit)
     pub moves: SmallVec<[(ArgFrom, isize); 1]>,
 }
+/// A step with its sizes.
 pub struct SizedStep {
+    /// the index space
     pub space: Shape,
+    /// what is read
     pub inputs: SmallVec<[SizedOperand; 4]>,
+    /// what is written
     pub outputs: SmallVec<[SizedOperand; 2]>,
 }
+/// An operand with its sizes, not yet bound to memory.
 pub struct SizedOperand {
+    /// where its memory is
     pub storage: Storage,
+    /// its shape
     pub shape: Shape,
+    /// its dtype
     pub dtype: DType,
+    /// Is it row-major without gaps?
     pub dense: bool,
+    /// where in that memory
     pub place: Place,
 }
 
 impl Sized {
+    /// The sizes that `g`, a graph of the same structure, has.
     pub fn new(plan: &Plan, g: &Graph) -> Sized {
         let places = places(plan, g);
         let steps = plan.steps.iter().map(|s| size_step(plan, g, &places, s)).collect();

@@ -90,6 +90,7 @@ mod switch {
         let _restore = Restore(PLANTED.replace(Some(plant)));
         f()
     }
+    /// Is the fault planted on this thread?
     pub fn is(plant: Plant) -> bool {
         PLANTED.get() == Some(plant)
     }
@@ -102,10 +103,12 @@ mod switch {
 mod switch {
     use super::Plant;
     use crate::Scalar;
+    /// Is the fault planted? Never in this build.
     #[inline(always)]
     pub const fn is(_: Plant) -> bool {
         false
     }
+    /// The value that an argument has.
     #[inline(always)]
     pub const fn stale(_: usize, _: usize, _: usize, now: Scalar) -> Scalar {
         now

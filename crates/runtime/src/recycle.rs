@@ -26,6 +26,7 @@ pub type Spares<T> = LocalKey<RefCell<Vec<Arc<T>>>>;
 /// An `Arc` whose memory the thread that drops it last keeps for its next one.
 pub struct Shared<T: Recycled>(Option<Arc<T>>);
 impl<T: Recycled> Shared<T> {
+    /// A new one, in the place of one that was let go of where there is one.
     pub fn new(new: T::New) -> Shared<T> {
         let spare = T::spares().try_with(|spares| spares.try_borrow_mut().ok()?.pop()).ok().flatten();
         if let Some(mut spare) = spare

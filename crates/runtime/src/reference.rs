@@ -26,6 +26,7 @@ impl Memory for HostMemory {
 /// The reference as a device. Windows are run op by op by the scheduler through [`run`]; it has no kernels.
 pub struct ReferenceBackend(DeviceInfo);
 impl ReferenceBackend {
+    /// The backend.
     pub fn new() -> ReferenceBackend {
         ReferenceBackend(DeviceInfo {
             backend: "reference",

@@ -9,6 +9,7 @@ use std::sync::Arc;
 /// Where a value lies.
 #[derive(Clone)]
 pub struct Stored {
+    /// in which memory
     pub buffer: Arc<Buffer>,
     /// Index of the first element.
     pub offset: usize,
@@ -18,13 +19,16 @@ pub struct Stored {
     pub taint: Option<Error>,
 }
 impl Stored {
+    /// Elements at these strides from an offset on.
     pub fn new(buffer: Arc<Buffer>, shape: &Shape, offset: usize, strides: &[isize; MAX_RANK], taint: Option<Error>) -> Stored {
         let strides = (*strides != shape.strides()).then(|| Box::new(*strides));
         Stored { buffer, offset, strides, taint }
     }
+    /// All of a buffer, row-major.
     pub fn dense(buffer: Arc<Buffer>) -> Stored {
         Stored { buffer, offset: 0, strides: None, taint: None }
     }
+    /// How its elements lie.
     pub fn layout(&self, shape: &Shape) -> Layout {
         Layout { offset: self.offset, strides: self.strides.as_deref().copied().unwrap_or_else(|| shape.strides()) }
     }

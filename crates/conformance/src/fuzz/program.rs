@@ -5,7 +5,7 @@ use crate::{
     random::Random,
 };
 use adamant_core::{
-    Arg, Cell, DType, Device, Error, HostArray, Meta, Op, Origin, Shape, Tensor,
+    Arg, Cell, DType, Device, Error, HostArray, Op, Origin, Shape, Tensor,
     communicator::{Communicator, group},
     flush,
     op::Group,

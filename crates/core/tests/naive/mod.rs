@@ -149,8 +149,8 @@ impl Backend for Naive {
     }
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
         for s in steps {
-            let out_meta = |k: usize| TensorType { shape: s.outputs[k].shape, dtype: s.outputs[k].dtype };
-            let metas: Vec<Meta> = (0..s.outputs.len()).map(out_meta).collect();
+            let out_type = |k: usize| TensorType { shape: s.outputs[k].shape, dtype: s.outputs[k].dtype };
+            let types: Vec<TensorType> = (0..s.outputs.len()).map(out_type).collect();
             let results: Vec<HostArray> = match &s.kernel.kind {
                 KernelKind::Map { expr, outputs } => {
                     let regs = run_expr(expr, s);
@@ -158,12 +158,12 @@ impl Backend for Naive {
                 }
                 KernelKind::Reduce { expr, value, op, axes } => {
                     let regs = run_expr(expr, s);
-                    reference::run(&Op::Reduce { op: *op, axes: *axes }, Arg::None, &[regs[*value as usize].clone()], &metas)?.0
+                    reference::run(&Op::Reduce { op: *op, axes: *axes }, Arg::None, &[regs[*value as usize].clone()], &types)?.0
                 }
                 KernelKind::Copy => vec![read(&s.inputs[0])],
                 KernelKind::Scatter { axis, mode } => {
                     let inputs = [read(&s.outputs[0]), read(&s.inputs[0]), read(&s.inputs[1])];
-                    let (out, fault) = reference::run(&Op::Scatter { axis: *axis, mode: *mode }, Arg::None, &inputs, &metas)?;
+                    let (out, fault) = reference::run(&Op::Scatter { axis: *axis, mode: *mode }, Arg::None, &inputs, &types)?;
                     fault.into_iter().for_each(|f| s.fault.set(f));
                     out
                 }
@@ -179,7 +179,7 @@ impl Backend for Naive {
                         _ => return Err(ErrorKind::Internal("not claimed".into())),
                     };
                     let inputs: Vec<HostArray> = s.inputs.iter().map(read).collect();
-                    let (out, fault) = reference::run(&op, Arg::None, &inputs, &metas)?;
+                    let (out, fault) = reference::run(&op, Arg::None, &inputs, &types)?;
                     fault.into_iter().for_each(|f| s.fault.set(f));
                     out
                 }

@@ -7,6 +7,7 @@ use crate::{
 };
 use std::{any::Any, time::Instant};
 
+/// A backend whose panics are errors.
 pub struct Guarded {
     inner: Box<dyn Backend>,
     /// The same at every call, so it is asked for once.
@@ -14,6 +15,7 @@ pub struct Guarded {
     updates_in_place: bool,
 }
 impl Guarded {
+    /// Guards a backend.
     pub fn new(inner: Box<dyn Backend>) -> Guarded {
         Guarded { info: inner.info().clone(), updates_in_place: inner.updates_in_place(), inner }
     }

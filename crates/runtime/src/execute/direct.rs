@@ -18,6 +18,7 @@ pub struct Direct {
     sized: Arc<Sized>,
 }
 impl Direct {
+    /// The plan, which [can be direct](Plan::can_be_direct), for sizes.
     pub fn new(plan: &Arc<Plan>, sized: &Arc<Sized>) -> Direct {
         Direct { plan: plan.clone(), sized: sized.clone() }
     }

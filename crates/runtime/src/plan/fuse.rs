@@ -45,18 +45,26 @@ impl Use {
 /// Which shape a step runs over.
 #[derive(Clone, Copy, Debug)]
 pub enum Space {
+    /// the shape of a value
     Of(u32),
+    /// what of a padding node's input stays
     Pad(u32),
 }
 /// A step without sizes and buffers.
 pub struct PlanStep {
+    /// what runs
     pub kernel: Kernel,
+    /// over which index space
     pub space: Space,
+    /// what it reads
     pub inputs: Vec<Use>,
+    /// what it writes
     pub outputs: Vec<Use>,
+    /// where its program's arguments come from
     pub args: Vec<ArgFrom>,
     /// The node it runs (the last one of a fused kernel).
     pub node: u32,
+    /// May it find bad data?
     pub faultable: bool,
     /// The output holds its destination already (a scatter, an update): it is also read.
     pub updates: bool,

@@ -18,23 +18,32 @@ pub enum ArgFrom {
 }
 /// A primitive (or a claimed composite) with its inputs as values.
 pub struct Node {
+    /// the op
     pub op: Op,
+    /// its argument
     pub arg: ArgFrom,
+    /// the values it reads
     pub inputs: SmallVec<[u32; 3]>,
     /// Its outputs are the values `first..first + outputs`.
     pub first: u32,
+    /// how many values it makes
     pub outputs: u32,
     /// The record it comes from: where faults and times are charged.
     pub record: u32,
 }
+/// A value.
 pub struct Val {
+    /// shape, dtype and device
     pub meta: Meta,
+    /// the node that makes it
     pub node: u32,
 }
 /// A flat list of ops in SSA form.
 #[derive(Default)]
 pub struct Graph {
+    /// in the order of application
     pub nodes: Vec<Node>,
+    /// what they make, in the same order
     pub vals: Vec<Val>,
     /// The value of each slot of the window.
     pub of_slot: Vec<u32>,
@@ -55,11 +64,13 @@ pub enum Source {
     /// A tensor that a composite's body made from host data.
     Constant(Stored),
 }
+/// No value.
 pub const NONE: u32 = u32::MAX;
 /// An error that belongs to one record of the window.
 pub type RecordError = (usize, ErrorKind);
 
 impl Graph {
+    /// Appends a node and returns its first value.
     pub fn node(&mut self, op: Op, arg: ArgFrom, inputs: SmallVec<[u32; 3]>, metas: impl Iterator<Item = Meta>, record: u32) -> u32 {
         let first = self.vals.len() as u32;
         let node = self.nodes.len() as u32;
@@ -97,6 +108,7 @@ impl Graph {
         self.nodes.push(Node { op, arg, inputs, first, outputs, record });
         first
     }
+    /// The node that makes a value.
     pub fn node_of(&self, v: u32) -> &Node {
         &self.nodes[self.vals[v as usize].node as usize]
     }
@@ -104,6 +116,7 @@ impl Graph {
     pub fn is_input_slot(&self, slot: u32, v: u32) -> bool {
         matches!(self.node_of(v).op, Op::Input) && self.inputs.iter().any(|(i, source)| *i == v && matches!(source, Source::Slot(s) if *s == slot))
     }
+    /// The shape of a value.
     pub fn shape(&self, v: u32) -> &Shape {
         &self.vals[v as usize].meta.shape
     }

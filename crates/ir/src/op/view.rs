@@ -1,0 +1,96 @@
+//! Views: the same elements, found by other strides.
+use super::arity;
+use crate::{AxisSet, ErrorKind, HostArray, MAX_RANK, Shape, TensorType, reference::map};
+
+/// A view: the same elements, found by other strides.
+#[allow(missing_docs, reason = "a variant's line explains its fields")]
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum View {
+    /// The same row-major order in another shape.
+    Reshape(Shape),
+    /// Axis k of the output is axis `perm[k]` of the input.
+    Permute([u8; MAX_RANK]),
+    /// Broadcasts to the shape.
+    Expand(Shape),
+    /// `len` elements of an axis from the start argument on, every `step`-th.
+    Slice { axis: u8, len: usize, step: usize },
+    /// Reverses the axes.
+    Flip(AxisSet),
+}
+
+impl View {
+    pub(super) fn infer(&self, inputs: &[TensorType]) -> Result<Shape, ErrorKind> {
+        arity("view", 1, inputs)?;
+        let shape = &inputs[0].shape;
+        match self {
+            View::Reshape(to) => {
+                if to.elements() != shape.elements() {
+                    return Err(ErrorKind::ShapeMismatch { left: *shape, right: *to, axes: None, expected: "the number of elements must stay the same" });
+                }
+                Ok(*to)
+            }
+            View::Permute(perm) => {
+                let mut seen = 0u16;
+                let mut out = *shape;
+                for k in 0..shape.rank() {
+                    let p = perm[k] as usize;
+                    if p >= shape.rank() || seen >> p & 1 == 1 {
+                        return Err(ErrorKind::Argument(format!("{:?} is no permutation of {} axes", &perm[..shape.rank()], shape.rank())));
+                    }
+                    seen |= 1 << p;
+                    out = out.with(k, shape[p]);
+                }
+                Ok(out)
+            }
+            View::Expand(to) => {
+                if shape.broadcast(to) == Some(*to) {
+                    Ok(*to)
+                } else {
+                    Err(ErrorKind::ShapeMismatch { left: *shape, right: *to, axes: None, expected: "only axes of size 1 expand, and leading axes are added" })
+                }
+            }
+            View::Slice { axis, len, step } => {
+                let a = *axis as usize;
+                if a >= shape.rank() {
+                    return Err(ErrorKind::Axis { axis: a as isize, rank: shape.rank() });
+                }
+                if *step == 0 {
+                    return Err(ErrorKind::Argument("the step of a slice is at least 1".into()));
+                }
+                // Where it starts is an argument and is checked by the caller.
+                if *len > 0 && (len - 1).saturating_mul(*step) >= shape[a] {
+                    return Err(ErrorKind::Index { index: ((len - 1).saturating_mul(*step)) as i64, bound: shape[a], position: None });
+                }
+                Ok(shape.with(a, *len))
+            }
+            View::Flip(axes) => match axes.iter().find(|&a| a >= shape.rank()) {
+                Some(a) => Err(ErrorKind::Axis { axis: a as isize, rank: shape.rank() }),
+                None => Ok(*shape),
+            },
+        }
+    }
+}
+
+/// The same elements in their new order.
+pub(crate) fn run(v: &View, start: usize, x: &HostArray, ty: &TensorType) -> HostArray {
+    match v {
+        View::Reshape(shape) => HostArray { shape: *shape, ..x.clone() },
+        View::Permute(p) => map(ty, |i| {
+            let mut from = vec![0; i.len()];
+            for k in 0..i.len() {
+                from[p[k] as usize] = i[k];
+            }
+            x.scalar(x.at(&from))
+        }),
+        View::Expand(_) => map(ty, |i| x.scalar(x.at_broadcast(i))),
+        View::Slice { axis, step, .. } => map(ty, |i| {
+            let mut from = i.to_vec();
+            from[*axis as usize] = start + i[*axis as usize] * step;
+            x.scalar(x.at(&from))
+        }),
+        View::Flip(axes) => map(ty, |i| {
+            let from: Vec<usize> = i.iter().enumerate().map(|(k, &v)| if axes.has(k) { x.shape[k] - 1 - v } else { v }).collect();
+            x.scalar(x.at(&from))
+        }),
+    }
+}
