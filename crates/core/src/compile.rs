@@ -7,7 +7,7 @@
 use crate::{
     Device, Error, ErrorKind, Meta, Origin, Outputs, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
-    op::mix,
+    hash::mix,
     record::{capture, context},
     schedule::captured::{Call, Captured},
 };

@@ -82,7 +82,7 @@ impl Saves {
 /// What a named function means: its body in ops and, if it brings one, its gradient.
 ///
 /// ```
-/// use adamant_core::{Composite, Compound, Device, ErrorKind, Result, Tensor, TensorType, composite::{Attr, Attrs}, op::Types};
+/// use adamant_core::{Composite, Compound, Device, ErrorKind, Result, Tensor, TensorType, composite::{Attr, Attrs}, Types};
 ///
 /// /// `x / (|x| + softness)`, whose gradient is that of its body.
 /// #[derive(Clone, Copy, Debug)]

@@ -23,7 +23,7 @@ pub fn of(op: &Op, inputs: &[Meta], outputs: &[Meta]) -> Result<Cost> {
     let types = |metas: &[Meta]| metas.iter().map(Meta::ty).collect::<Vec<_>>();
     match op {
         Op::Composite(composite) => of_body(composite, inputs),
-        op => Ok(adamant_ir::cost::of(op, &types(inputs), &types(outputs))),
+        op => Ok(op.cost(&types(inputs), &types(outputs))),
     }
 }
 /// The cost of a node of a graph.

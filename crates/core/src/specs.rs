@@ -1,7 +1,8 @@
 //! Specs of convolutions and windows, shared with the equal ones that the thread used before: what is applied again takes no
 //! memory again.
 use crate::{
-    op::{ConvSpec, Op, WindowSpec, hash_of},
+    hash::hash_of,
+    op::{ConvSpec, Op, WindowSpec},
     recycle::{Remembered, remembered},
 };
 use std::{hash::Hash, sync::Arc, thread::LocalKey};

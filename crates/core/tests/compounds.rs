@@ -248,7 +248,7 @@ impl Composite for Told {
     fn attrs(&self) -> Attrs {
         self.0.iter().cloned().collect()
     }
-    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<op::Types, ErrorKind> {
+    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
         Ok(inputs.into())
     }
 }

@@ -1,10 +1,7 @@
 //! Composites as specs: a name, attributes, a rule of shapes. What one means is said by a body of ops, or by a function of host
 //! arrays; the body and the gradient are written in tensors and stand in the crate of tensors. Backends claim a composite by
 //! its type or its name and see nothing but the spec.
-use crate::{
-    DType, ErrorKind, HostArray, TensorType,
-    op::{Types, mix},
-};
+use crate::{DType, ErrorKind, HostArray, TensorType, Types, hash::mix};
 use smallvec::SmallVec;
 use std::{any::Any, borrow::Cow, fmt, ops::Deref, sync::Arc};
 

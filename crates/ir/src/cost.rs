@@ -3,11 +3,6 @@
 //! function whatever it is, 1 for an element that a reduction, scan or window takes in. Moving, choosing, converting
 //! and comparing positions (views, gather, select, casts, sorting, random bits) cost none. What a
 //! composite costs, its plain body tells, which is not known here.
-use crate::{
-    TensorType,
-    op::{Op, conv, matmul, reduce, scan, scatter, window},
-};
-
 /// The cost of an op or a graph.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cost {
@@ -35,30 +30,5 @@ impl Cost {
                 self.unknown.push(name);
             }
         }
-    }
-}
-
-/// The cost of a primitive that reads and makes values of these types; of a composite, that it is not known.
-///
-/// ```
-/// # use adamant_ir::{cost, DType, Op, Shape, TensorType};
-/// let f32s = |shape: &[usize]| Shape::new(shape).map(|shape| TensorType { shape, dtype: DType::F32 }).map_err(|e| e.to_string());
-/// let product = cost::of(&Op::Matmul, &[f32s(&[2, 3])?, f32s(&[3, 5])?], &[f32s(&[2, 5])?]);
-/// assert_eq!(product.flops, 2 * 2 * 3 * 5);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn of(op: &Op, inputs: &[TensorType], outputs: &[TensorType]) -> Cost {
-    let Some(made) = outputs.first() else { return Cost::default() };
-    match op {
-        Op::Unary(_) | Op::Binary(_) | Op::BinaryScalar(..) => Cost::elementwise(made.shape.elements()),
-        Op::Reduce { .. } | Op::ArgReduce { .. } => reduce::cost(inputs),
-        Op::Scan { op, .. } => scan::cost(*op, inputs),
-        Op::Scatter { mode, .. } => scatter::cost(*mode, inputs),
-        Op::Window(spec) => window::cost(spec, made),
-        Op::Matmul => matmul::cost(inputs, made),
-        Op::Conv(spec) => conv::cost(spec, inputs, made),
-        Op::Composite(composite) => Cost { unknown: vec![composite.name()], ..Cost::default() },
-        // Moving, choosing, converting and comparing positions.
-        _ => Cost::default(),
     }
 }

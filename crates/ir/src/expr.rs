@@ -3,7 +3,7 @@
 //! depend on what it was fused with.
 use crate::{
     DType, Scalar,
-    op::mix,
+    hash::mix,
     scalar::{Binary, Unary},
 };
 

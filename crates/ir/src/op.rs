@@ -8,12 +8,14 @@
 //! An [`Op`] holds structure (what a plan is compiled for) and sizes; what changes from call to call —
 //! a scalar operand, the start of a slice — is an [`Arg`] beside it and never part of a plan's key.
 use crate::{
-    DType, DeviceId, ErrorKind, Scalar, Shape, TensorType,
+    DType, DeviceId, ErrorKind, Scalar, Shape, TensorType, Types,
     composite::Keyed,
+    cost::Cost,
+    hash::{hash_of, mix},
     scalar::{Binary, Unary},
     shape::AxisSet,
 };
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use std::{fmt, sync::Arc};
 
 pub(crate) mod arg_reduce;
@@ -25,6 +27,7 @@ pub(crate) mod map;
 pub(crate) mod matmul;
 pub(crate) mod pad;
 pub(crate) mod reduce;
+mod rules;
 pub(crate) mod scan;
 pub(crate) mod scatter;
 pub(crate) mod sort;
@@ -37,13 +40,12 @@ pub use collective::{CollectiveKind, Group, combine_ranks};
 pub use conv::{ConvRole, ConvSpec};
 pub use pad::PadSpec;
 pub use reduce::ReduceOp;
+pub use rules::broadcast;
+use rules::{arity, computes};
 pub use scan::ScanOp;
 pub use scatter::ScatterMode;
 pub use view::View;
 pub use window::{WindowOp, WindowSpec, window_size};
-
-/// Types of an op's outputs.
-pub type Types = SmallVec<[TensorType; 3]>;
 
 /// What changes from call to call without a new plan.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -124,19 +126,6 @@ pub enum Side {
     Left,
     /// `tensor op scalar`
     Right,
-}
-
-/// Folds a word into a hash: a full 64 x 64 bit product, its halves xored (the idea of wyhash).
-pub fn mix(hash: u64, word: u64) -> u64 {
-    let m = (hash.rotate_left(23) ^ word ^ 0x2D35_8DCC_AA6C_78A5) as u128 * 0x9E37_79B9_7F4A_7C15u128;
-    (m >> 64) as u64 ^ m as u64
-}
-/// A hash of a spec.
-pub fn hash_of(value: &impl std::hash::Hash) -> u64 {
-    use std::hash::{DefaultHasher, Hasher};
-    let mut h = DefaultHasher::new();
-    value.hash(&mut h);
-    h.finish()
 }
 
 impl Op {
@@ -273,6 +262,31 @@ impl Op {
         }
     }
 
+    /// The cost of a primitive that reads and makes values of these types; of a composite, that it is not known.
+    ///
+    /// ```
+    /// # use adamant_ir::{DType, Op, Shape, TensorType};
+    /// let f32s = |shape: &[usize]| Shape::new(shape).map(|shape| TensorType { shape, dtype: DType::F32 }).map_err(|e| e.to_string());
+    /// let product = Op::Matmul.cost(&[f32s(&[2, 3])?, f32s(&[3, 5])?], &[f32s(&[2, 5])?]);
+    /// assert_eq!(product.flops, 2 * 2 * 3 * 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cost(&self, inputs: &[TensorType], outputs: &[TensorType]) -> Cost {
+        let Some(made) = outputs.first() else { return Cost::default() };
+        match self {
+            Op::Unary(_) | Op::Binary(_) | Op::BinaryScalar(..) => Cost::elementwise(made.shape.elements()),
+            Op::Reduce { .. } | Op::ArgReduce { .. } => reduce::cost(inputs),
+            Op::Scan { op, .. } => scan::cost(*op, inputs),
+            Op::Scatter { mode, .. } => scatter::cost(*mode, inputs),
+            Op::Window(spec) => window::cost(spec, made),
+            Op::Matmul => matmul::cost(inputs, made),
+            Op::Conv(spec) => conv::cost(spec, inputs, made),
+            Op::Composite(composite) => Cost { unknown: vec![composite.name()], ..Cost::default() },
+            // Moving, choosing, converting and comparing positions.
+            _ => Cost::default(),
+        }
+    }
+
     /// The types of the outputs, or why the op cannot be applied.
     ///
     /// # Errors
@@ -328,26 +342,6 @@ impl Op {
             }
         }
     }
-}
-
-/// Are there as many inputs as the op takes?
-fn arity(name: &str, n: usize, inputs: &[TensorType]) -> Result<(), ErrorKind> {
-    if inputs.len() == n { Ok(()) } else { Err(ErrorKind::Internal(format!("{name} takes {n} inputs, got {}", inputs.len()))) }
-}
-/// Has the dtype arithmetic?
-fn computes(d: DType) -> Result<(), ErrorKind> {
-    if d.computes() { Ok(()) } else { Err(ErrorKind::Dtype(format!("{d} is a storage dtype; cast to a dtype with arithmetic first"))) }
-}
-/// The axis, if there is one.
-fn axis_in(axis: u8, shape: &Shape) -> Result<usize, ErrorKind> {
-    if (axis as usize) < shape.rank() { Ok(axis as usize) } else { Err(ErrorKind::Axis { axis: axis as isize, rank: shape.rank() }) }
-}
-/// The broadcast shape, or an error that names the axes that differ.
-pub fn broadcast(a: &Shape, b: &Shape) -> Result<Shape, ErrorKind> {
-    a.broadcast(b).ok_or_else(|| {
-        let axes = (1..=a.rank().min(b.rank())).map(|k| (a.rank() - k, b.rank() - k)).find(|&(i, j)| a[i] != b[j] && a[i] != 1 && b[j] != 1);
-        ErrorKind::ShapeMismatch { left: *a, right: *b, axes, expected: "shapes do not broadcast" }
-    })
 }
 
 impl fmt::Debug for Op {

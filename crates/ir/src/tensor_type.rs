@@ -1,5 +1,6 @@
 //! What is known of a tensor before it is anywhere: its shape and its dtype.
 use crate::{DType, Shape};
+use smallvec::SmallVec;
 use std::fmt;
 
 /// A shape and a dtype.
@@ -10,6 +11,8 @@ pub struct TensorType {
     /// the dtype
     pub dtype: DType,
 }
+/// Types of an op's outputs.
+pub type Types = SmallVec<[TensorType; 3]>;
 impl TensorType {
     /// Bytes of its elements.
     pub fn bytes(&self) -> usize {

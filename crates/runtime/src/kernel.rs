@@ -5,7 +5,7 @@ use crate::{
     shape::{Layout, MAX_RANK},
 };
 use crate::{Error, ErrorKind, Origin};
-pub use adamant_ir::kernel::*;
+pub use adamant_ir::{fault::Fault, kernel::*};
 use std::{any::Any, sync::OnceLock};
 
 /// A kernel: what is computed, free of sizes, scalars and buffers.

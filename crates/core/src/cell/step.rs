@@ -297,7 +297,7 @@ fn withdraw_group(log: &mut Log, group: u64) {
         w.cell.withdraw(&written, &w.previous, w.since);
     }
     // The window's key no longer tells its writes: make it one of its own.
-    log.structure = crate::op::mix(log.structure, group);
+    log.structure = crate::hash::mix(log.structure, group);
     let structure = log.structure;
     if let Some(r) = log.records.last_mut() {
         r.structure = structure;

@@ -1,14 +1,13 @@
 //! Losses of elements and of pairs, as formulas on tensors: the elements' losses first, then one reduction. 16-bit
 //! floats compute in f32 and round once. Losses of class indices stand in `functional::classes`.
 use crate::{
-    AxisSet, Compound, ErrorKind, Result, Tensor, TensorType,
+    AxisSet, Compound, ErrorKind, Result, Tensor, TensorType, Types,
     composite::Cotangents,
     composite::{
         Attrs, Composite, RuleArgs, Saves,
         loss::Reduction,
         wide::{floats, same_dtype, wide},
     },
-    op::Types,
     op::broadcast,
     tensor::compose::{Built, compose, refuse},
 };

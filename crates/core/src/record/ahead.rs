@@ -10,7 +10,7 @@ use super::{Log, Record, Recorder, context, word};
 use crate::{
     Arg, Meta, Op, Scalar, Tensor,
     error::Origin,
-    op::mix,
+    hash::mix,
     recycle::Shared,
     schedule::{self, Direct, Recorded, watch},
     value::{Stored, Value},

@@ -3,7 +3,8 @@ use super::{Direct, Recorded, expand::expand, holders::needed};
 use crate::{
     Device, Error, ErrorKind, Op, Origin, Outputs, Result, Tensor,
     cell::{self, Cell, Claim, Overlay},
-    op::{Arg, View, mix},
+    hash::mix,
+    op::{Arg, View},
     record::{Log, NoSlot, Stream, evaluate, ready},
     recycle::Shared,
     value::{Stored, Value},

@@ -2,7 +2,8 @@
 //! a plan. The lists live as long as the stream, so that a window that repeats allocates nothing.
 use crate::{
     cell::CellWrite,
-    op::{Op, mix},
+    hash::mix,
+    op::Op,
     record::{Log, Record},
     recycle::Shared,
     value::Value,

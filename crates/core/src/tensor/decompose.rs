@@ -5,10 +5,9 @@ use super::{
     dense::{self, Matrix},
 };
 use crate::{
-    Attr, Attrs, Composite, Compound, DType, Error, ErrorKind, HostArray, Result, Shape, TensorType,
+    Attr, Attrs, Composite, Compound, DType, Error, ErrorKind, HostArray, Result, Shape, TensorType, Types,
     composite::Cotangents,
     composite::{RuleArgs, Saves},
-    op::Types,
 };
 use smallvec::{SmallVec, smallvec};
 

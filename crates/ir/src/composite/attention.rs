@@ -3,7 +3,7 @@ use super::{
     Attr, Attrs, Composite,
     wide::{floats, same_dtype, wide},
 };
-use crate::{DType, ErrorKind, Shape, TensorType, op::Types};
+use crate::{DType, ErrorKind, Shape, TensorType, Types};
 use smallvec::smallvec;
 
 impl Attention {

@@ -1,8 +1,8 @@
 //! A convolution with its bias.
 use super::{Attr, Attrs, Composite, wide::same_dtype};
 use crate::{
-    ErrorKind, Op, TensorType,
-    op::{ConvRole, ConvSpec, Types},
+    ErrorKind, TensorType, Types,
+    op::{ConvRole, ConvSpec},
 };
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Composite for BiasedConv {
         ]
     }
     fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
-        let out = Op::Conv(self.0.clone()).infer(&inputs[..2])?[0];
+        let out = TensorType { shape: self.0.infer(&inputs[..2])?, ..inputs[0] };
         same_dtype(&inputs[0], &inputs[2])?;
         if *inputs[2].shape != [out.shape[1]] {
             return Err(ErrorKind::ShapeMismatch {

@@ -1,6 +1,6 @@
 //! Dropout.
 use super::{Attr, Attrs, Composite, wide::floats};
-use crate::{DType, ErrorKind, TensorType, op::Types};
+use crate::{DType, ErrorKind, TensorType, Types};
 use smallvec::smallvec;
 
 /// Inputs: x, and the key `u32[4]` of an `Rng`.

@@ -1,6 +1,6 @@
 //! Rows of a table, by index, and the gradient of the table.
 use super::{Attr, Attrs, Composite};
-use crate::{ErrorKind, Shape, TensorType, op::Types};
+use crate::{ErrorKind, Shape, TensorType, Types};
 use smallvec::smallvec;
 
 /// Where there is one.

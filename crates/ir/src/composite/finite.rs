@@ -1,6 +1,6 @@
 //! Whether all elements are finite.
 use super::{Composite, wide::floats};
-use crate::{DType, ErrorKind, Shape, TensorType, op::Types};
+use crate::{DType, ErrorKind, Shape, TensorType, Types};
 use smallvec::smallvec;
 
 /// Is every element finite? One bool.

@@ -1,6 +1,6 @@
 //! A linear layer: a product with its bias.
 use super::{Composite, wide::same_dtype};
-use crate::{ErrorKind, TensorType, op::Types};
+use crate::{ErrorKind, TensorType, Types};
 use smallvec::smallvec;
 
 /// Inputs: x `[.., in]`, weight `[out, in]`, and bias `[out]` if there is one.

@@ -1,6 +1,6 @@
 //! The logarithm of a sum of exponentials.
 use super::{Attr, Attrs, Composite, wide::floats};
-use crate::{AxisSet, ErrorKind, TensorType, op::Types};
+use crate::{AxisSet, ErrorKind, TensorType, Types};
 use smallvec::smallvec;
 
 /// `log(sum(exp(x)))` over the axes, which keep size 1. -inf of nothing.

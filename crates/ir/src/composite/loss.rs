@@ -3,7 +3,7 @@ use super::{
     Attr, Attrs, Composite, Reads,
     wide::{floats, same_dtype, wide},
 };
-use crate::{Error, ErrorKind, Shape, TensorType, op::Types};
+use crate::{Error, ErrorKind, Shape, TensorType, Types};
 use smallvec::smallvec;
 use std::{any::Any, sync::Arc};
 

@@ -3,7 +3,7 @@ use super::{
     Attr, Attrs, Composite,
     wide::{floats, wide},
 };
-use crate::{AxisSet, ErrorKind, Shape, TensorType, op::Types};
+use crate::{AxisSet, ErrorKind, Shape, TensorType, Types};
 use smallvec::smallvec;
 
 /// What is normalised together.

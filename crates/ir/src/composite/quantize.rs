@@ -1,6 +1,6 @@
 //! Quantization as training sees it.
 use super::{Attr, Attrs, Composite, wide::floats};
-use crate::{ErrorKind, TensorType, op::Types};
+use crate::{ErrorKind, TensorType, Types};
 use smallvec::smallvec;
 
 /// Inputs: x, scale and zero point (floats in the dtype x computes in): single numbers, or one per index of `axis`.

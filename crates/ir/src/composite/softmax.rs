@@ -3,7 +3,7 @@ use super::{
     Attr, Attrs, Composite,
     wide::{floats, same_dtype},
 };
-use crate::{ErrorKind, TensorType, op::Types};
+use crate::{ErrorKind, TensorType, Types};
 use smallvec::smallvec;
 
 fn attrs(axis: usize) -> Attrs {

@@ -1,6 +1,6 @@
 //! Equal parts along an axis.
 use super::{Attr, Attrs, Composite};
-use crate::{ErrorKind, TensorType, op::Types};
+use crate::{ErrorKind, TensorType, Types};
 use smallvec::smallvec;
 
 /// Input: a tensor whose axis `parts` divides. Outputs: its parts in order.

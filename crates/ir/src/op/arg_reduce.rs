@@ -1,6 +1,6 @@
 //! The first index of an extreme value along an axis.
-use super::{arity, axis_in, computes};
-use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, reference::map};
+use super::rules::{arity, axis_in, computes};
+use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, host::map};
 
 /// Which extreme an [`Op::ArgReduce`] finds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

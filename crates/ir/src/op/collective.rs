@@ -1,6 +1,9 @@
 //! What ranks do together.
-use super::{Arg, Op};
-use crate::{ErrorKind, HostArray, TensorType, reference, scalar::Binary};
+use crate::{
+    ErrorKind, HostArray, Scalar, TensorType,
+    host::{binary, map},
+    scalar::Binary,
+};
 use std::{any::Any, sync::Arc};
 
 /// A collective operation.
@@ -30,10 +33,9 @@ pub fn combine_ranks(kind: CollectiveKind, parts: &[HostArray]) -> Result<HostAr
     let Some(first) = parts.first() else { return Err(ErrorKind::Internal("a group without ranks".into())) };
     match kind {
         CollectiveKind::Broadcast { root } => parts.get(root).cloned().ok_or_else(|| ErrorKind::Argument(format!("rank {root} does not exist"))),
-        CollectiveKind::AllReduceSum => parts[1..].iter().try_fold(first.clone(), |sum, part| {
-            let metas = [TensorType { shape: sum.shape, dtype: sum.dtype }];
-            let (mut out, _) = reference::run(&Op::Binary(Binary::Add), Arg::None, &[sum, part.clone()], &metas)?;
-            Ok(out.swap_remove(0))
-        }),
+        CollectiveKind::AllReduceSum => Ok(parts[1..].iter().fold(first.clone(), |sum, part| {
+            let add = |i: &[usize]| binary(Binary::Add, sum.scalar(sum.at(i)), part.scalar(part.at(i)), sum.dtype).unwrap_or(Scalar::Int(0));
+            map(&TensorType { shape: sum.shape, dtype: sum.dtype }, add)
+        })),
     }
 }

@@ -1,6 +1,6 @@
 //! Joining along an axis.
-use super::axis_in;
-use crate::{ErrorKind, HostArray, Scalar, Shape, TensorType, reference::map, shape::Dims};
+use super::rules::axis_in;
+use crate::{ErrorKind, HostArray, Scalar, Shape, TensorType, host::map, shape::Dims};
 
 /// The type of the result.
 ///

@@ -1,6 +1,6 @@
 //! Convolution in one of its three roles.
-use super::{arity, window::window_size};
-use crate::{ErrorKind, HostArray, Shape, TensorType, cost::Cost, reference::coordinates};
+use super::{rules::arity, window::window_size};
+use crate::{ErrorKind, HostArray, Shape, TensorType, cost::Cost, host::coordinates};
 use smallvec::SmallVec;
 
 /// One bilinear form, three roles: each role's gradients are the other two, so the primitive closes
@@ -37,7 +37,7 @@ impl ConvSpec {
     pub fn spatial(&self) -> usize {
         self.stride.len()
     }
-    pub(super) fn infer(&self, inputs: &[TensorType]) -> Result<Shape, ErrorKind> {
+    pub(crate) fn infer(&self, inputs: &[TensorType]) -> Result<Shape, ErrorKind> {
         arity("conv", 2, inputs)?;
         let (a, b) = (&inputs[0], &inputs[1]);
         let s = self.spatial();

@@ -1,6 +1,6 @@
 //! Elements by index along an axis.
-use super::arity;
-use crate::{ErrorKind, HostArray, Scalar, TensorType, kernel::Fault, reference::map};
+use super::rules::arity;
+use crate::{ErrorKind, HostArray, Scalar, TensorType, fault::Fault, host::map};
 
 /// The type of the result.
 ///

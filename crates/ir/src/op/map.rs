@@ -1,10 +1,13 @@
 //! Element-wise ops and the ops that make elements from nothing: what can live inside any fused kernel.
-use super::{Arg, Op, Side, arity, axis_in, broadcast, computes};
+use super::{
+    Arg, Op, Side,
+    rules::{arity, axis_in, broadcast, computes},
+};
 use crate::{
     DType, ErrorKind, HostArray, Scalar, TensorType,
-    kernel::Fault,
+    fault::Fault,
+    host::{binary, map, round_float, unary, wrap_int},
     philox,
-    reference::{binary, map, round_float, unary, wrap_int},
 };
 
 /// The type of the result of an element-wise op.

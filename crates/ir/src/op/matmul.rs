@@ -1,6 +1,6 @@
 //! Batched matrix products.
-use super::{arity, computes};
-use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, cost::Cost, reference::map};
+use super::rules::{arity, computes};
+use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, cost::Cost, host::map};
 
 /// The type of the result.
 ///

@@ -1,6 +1,6 @@
 //! Surrounding with one number, and cutting off.
-use super::arity;
-use crate::{ErrorKind, HostArray, MAX_RANK, Scalar, Shape, TensorType, reference::map};
+use super::rules::arity;
+use crate::{ErrorKind, HostArray, MAX_RANK, Scalar, Shape, TensorType, host::map};
 use smallvec::SmallVec;
 
 /// How many elements are added before and after each axis (negative: cut off).

@@ -1,6 +1,6 @@
 //! Combining all elements along axes, which keep size 1.
-use super::{arity, axis_in, computes};
-use crate::{AxisSet, ErrorKind, HostArray, Scalar, TensorType, cost::Cost, reference::coordinates};
+use super::rules::{arity, axis_in, computes};
+use crate::{AxisSet, ErrorKind, HostArray, Scalar, TensorType, cost::Cost, host::coordinates};
 
 /// How a reduction combines. Sums of 16-bit floats run in f32 and round once; those of integers in i64.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

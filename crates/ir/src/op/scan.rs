@@ -1,6 +1,10 @@
 //! Running combinations along an axis.
-use super::{ReduceOp, arity, axis_in, computes, reduce::combine};
-use crate::{ErrorKind, HostArray, Scalar, TensorType, cost::Cost, reference::coordinates};
+use super::{
+    reduce::ReduceOp,
+    reduce::combine,
+    rules::{arity, axis_in, computes},
+};
+use crate::{ErrorKind, HostArray, Scalar, TensorType, cost::Cost, host::coordinates};
 
 /// How a scan combines.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,10 +1,11 @@
 //! The inverse of gather: elements written to where an index points.
 use super::{
-    ReduceOp, arity,
     gather::{in_range, index_shapes},
+    reduce::ReduceOp,
     reduce::combine,
+    rules::arity,
 };
-use crate::{ErrorKind, HostArray, Scalar, TensorType, cost::Cost, kernel::Fault, reference::coordinates};
+use crate::{ErrorKind, HostArray, Scalar, TensorType, cost::Cost, fault::Fault, host::coordinates};
 
 /// What a scatter does where it writes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,6 +1,6 @@
 //! Stable sorting along an axis.
-use super::{arity, axis_in, computes};
-use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, reference::coordinates};
+use super::rules::{arity, axis_in, computes};
+use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, host::coordinates};
 
 /// The type of the result.
 ///

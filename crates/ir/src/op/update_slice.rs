@@ -1,6 +1,6 @@
 //! One tensor written into another from a start on.
-use super::{arity, axis_in};
-use crate::{ErrorKind, HostArray, TensorType, reference::map};
+use super::rules::{arity, axis_in};
+use crate::{ErrorKind, HostArray, TensorType, host::map};
 
 /// The type of the result.
 ///

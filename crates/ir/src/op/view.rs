@@ -1,6 +1,6 @@
 //! Views: the same elements, found by other strides.
-use super::arity;
-use crate::{AxisSet, ErrorKind, HostArray, MAX_RANK, Shape, TensorType, reference::map};
+use super::rules::arity;
+use crate::{AxisSet, ErrorKind, HostArray, MAX_RANK, Shape, TensorType, host::map};
 
 /// A view: the same elements, found by other strides.
 #[allow(missing_docs, reason = "a variant's line explains its fields")]

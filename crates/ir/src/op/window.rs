@@ -1,6 +1,6 @@
 //! Sliding windows over the trailing axes.
-use super::{ReduceOp, arg_reduce::beats, arity, reduce::combine};
-use crate::{DType, ErrorKind, HostArray, MAX_RANK, Scalar, Shape, TensorType, cost::Cost, reference::coordinates};
+use super::{arg_reduce::beats, reduce::ReduceOp, reduce::combine, rules::arity};
+use crate::{DType, ErrorKind, HostArray, MAX_RANK, Scalar, Shape, TensorType, cost::Cost, host::coordinates};
 use smallvec::SmallVec;
 
 /// Sliding windows over the last axes.

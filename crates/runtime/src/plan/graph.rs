@@ -2,7 +2,8 @@
 //! on this list.
 use crate::{
     ErrorKind, Meta, Op, Shape, Stored,
-    op::{Arg, View, mix},
+    hash::mix,
+    op::{Arg, View},
     shape::Layout,
 };
 use smallvec::SmallVec;
