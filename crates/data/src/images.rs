@@ -248,6 +248,16 @@ mod tests {
         let set = ImageFolder::open(folder.path(), ImageOptions::default()).unwrap();
         let bad = set.read(4).unwrap_err().to_string();
         assert!(bad.contains("2 x 4 pixels, and the first one 1 x 2"), "{bad}");
+        // A BMP of 2 x 2 whose second row is missing: 54 bytes of headers, then two pixels and two bytes of padding for each row.
+        let mut bmp = [&b"BM"[..], &[0; 52], &[9; 8]].concat();
+        for (at, value) in [(10, 54), (14, 40), (18, 2), (22, 2), (26, 1), (28, 24)] {
+            bmp[at] = value;
+        }
+        for (rows, is_whole) in [(1, false), (2, true)] {
+            fs::write(folder.path().join("b_dog/2.ppm"), [&bmp[..], &[9; 8].repeat(rows - 1)].concat()).unwrap();
+            let read = decode(&folder.path().join("b_dog/2.ppm"));
+            assert_eq!(read.is_ok(), is_whole, "{:?}", read.err());
+        }
         for size in [(4_000_000_000u32, 4_000_000_000u32), (60_000, 60_000)] {
             fs::write(folder.path().join("b_dog/2.ppm"), format!("P6 {} {} 255\n", size.0, size.1)).unwrap();
             assert!(set.read(3).is_err());

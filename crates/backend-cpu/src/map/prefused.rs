@@ -59,7 +59,7 @@ pub fn signature(expr: &Expr, results: &[Reg]) -> Option<String> {
 }
 
 /// A loop that was compiled ahead: it takes what the program loads, and its numbers, each in the order of their places.
-pub(crate) type Loop = fn(Isa, Streams<'_>) -> bool;
+pub(crate) type Loop = fn(Isa, &Streams<'_>) -> bool;
 /// The loop of a program, if there is one for this set.
 pub(crate) fn find(expr: &Expr, results: &[Reg]) -> Option<Loop> {
     static TABLE: LazyLock<HashMap<&str, Loop>> = LazyLock::new(|| table::LOOPS.iter().copied().collect());
@@ -98,7 +98,7 @@ macro_rules! loops {
         pub(super) const LOOPS: &[(&str, super::Loop)] = &[$(($signature, |isa, streams| $crate::simd::dispatch_vectors(isa, $name(streams)).unwrap_or(false))),*];
         $(
             $(#[$from])*
-            struct $name<'a>($crate::simd::lockstep::Streams<'a>);
+            struct $name<'a>(&'a $crate::simd::lockstep::Streams<'a>);
             impl $crate::simd::Kernel for $name<'_> {
                 type Output = bool;
                 #[inline(always)]

@@ -82,6 +82,19 @@ fn bmp(bytes: &[u8]) -> Result<Picture, String> {
     };
     let channels = color.num_components();
     let mut out = vec![0; samples(height, width, channels, 1)?];
+    // The decoder takes what is missing for black.
+    if bytes_of_rows(bytes, height, width).is_none_or(|end| end > bytes.len()) {
+        return Err("it ends before its last row".into());
+    }
     decoder.decode_into(&mut out).map_err(|e| format!("{e:?}"))?;
     Ok(Picture { height, width, channels, samples: Samples::Bytes(out) })
+}
+/// Where the rows of a BMP end that are not compressed, as its headers say; of compressed ones, where they begin.
+fn bytes_of_rows(bytes: &[u8], height: usize, width: usize) -> Option<usize> {
+    let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize);
+    let (first, is_old) = (word(10)?, word(14)? == 12);
+    let bits = (word(if is_old { 24 } else { 28 })? & 0xffff).max(1);
+    let is_packed = !is_old && matches!(word(30)?, 1 | 2);
+    let line = bits.checked_mul(width)?.div_ceil(32) * 4;
+    if is_packed { Some(first) } else { line.checked_mul(height)?.checked_add(first) }
 }
