@@ -1,8 +1,8 @@
-//! The project's chores, one file each. What a chore promises (arguments, exit codes, the last line) stands in its file.
+//! The project's chores that need Adamant, one file each. What a chore promises (arguments, exit codes, the last line) stands
+//! in its file. `cargo xtask` starts the package `chores`, which has the others and hands these on.
 #![forbid(unsafe_code)]
 
 mod bench;
-mod check;
 mod conformance;
 mod device;
 mod exit;
@@ -11,13 +11,12 @@ mod flame;
 mod fuzz_graphs;
 mod goldens;
 mod launches;
+mod pictures;
 mod prefuse;
 mod size;
-mod test;
-mod tidy;
 mod torture;
-mod workspace;
 
+use chores::{refusal::refused, workspace};
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -30,8 +29,6 @@ struct Cli {
 enum Chore {
     /// The workloads that other frameworks are measured with
     Bench(bench::Options),
-    /// Everything a change must pass besides its tests: fmt, clippy, docs, tidy
-    Check(check::Options),
     /// The suite that every backend passes, on one device
     Conformance(conformance::Options),
     /// The promised features: one check for each row that has been asked for
@@ -48,10 +45,6 @@ enum Chore {
     Prefuse(prefuse::Options),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
     Size(size::Options),
-    /// All tests of all packages
-    Test(test::Options),
-    /// The rules that no other tool checks: who knows whom, unsafe, file lengths, machine paths
-    Tidy(tidy::Options),
     /// What a run survives: power cuts, kills, flipped bits, full disks
     Torture(torture::Options),
 }
@@ -63,7 +56,6 @@ fn main() -> std::process::ExitCode {
     };
     match cli.chore {
         Chore::Bench(options) => bench::run(&options),
-        Chore::Check(options) => check::run(&options),
         Chore::Conformance(options) => conformance::run(&options),
         Chore::Features(options) => features::run(&options),
         Chore::Flame(options) => flame::run(&options),
@@ -72,19 +64,7 @@ fn main() -> std::process::ExitCode {
         Chore::Launches(options) => launches::run(&options),
         Chore::Prefuse(options) => prefuse::run(&options),
         Chore::Size(options) => size::run(&options),
-        Chore::Test(options) => test::run(&options),
-        Chore::Tidy(options) => tidy::run(&options),
         Chore::Torture(options) => torture::run(&options),
     }
     .into()
-}
-/// What clap says instead of a chore: help, or what is wrong with the command line; with `--json` as one document, too.
-fn refused(said: &clap::Error) -> std::process::ExitCode {
-    let _ = said.print();
-    if said.use_stderr() && std::env::args().take_while(|a| a != "--").any(|a| a == "--json") {
-        let text = said.render().to_string();
-        let (message, help) = text.trim().trim_start_matches("error: ").split_once("\n\n").unwrap_or((text.trim(), ""));
-        println!("{}", serde_json::json!({ "error": { "code": 2, "kind": "usage", "message": message, "help": help, "context": {} } }));
-    }
-    u8::try_from(said.exit_code()).unwrap_or(2).into()
 }

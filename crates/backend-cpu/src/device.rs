@@ -202,18 +202,20 @@ impl CpuBackend {
         crate::trace::begin(|| (step.kernel.kind.family(), format!("{:?}", runtime.isa).to_lowercase()));
         match &step.kernel.kind {
             KernelKind::Map { .. } if map::run_few(runtime, step)? => Ok(()),
-            KernelKind::Map { outputs: results, .. } => with_operands(step, true, |i, o| map::run(runtime, step, results, i, o)),
-            KernelKind::Copy => with_operands(step, false, |i, o| copy::run(runtime, &step.space, i, o)),
-            KernelKind::Reduce { value, op, axes, .. } => with_operands(step, false, |i, o| reduce::run(runtime, step, *value, *op, *axes, i, o)),
-            KernelKind::ArgReduce { op, axis } => with_operands(step, false, |i, o| arg_reduce::run(runtime, &step.space, *op, *axis as usize, i, o)),
-            KernelKind::Scan { op, axis, reverse } => with_operands(step, false, |i, o| scan::run(runtime, &step.space, *op, *axis as usize, *reverse, i, o)),
-            KernelKind::Matmul => with_operands(step, false, |i, o| matmul::run(runtime, i, o)),
-            KernelKind::Conv(spec) => with_operands(step, false, |i, o| convolution::run(runtime, spec, i, o)),
-            KernelKind::Window(spec) => with_operands(step, false, |i, o| window::run(runtime, spec, i, o)),
-            KernelKind::Gather { axis } => with_operands(step, false, |i, o| gather::run(runtime, *axis as usize, i, o, step.fault)),
-            KernelKind::Scatter { axis, mode } => with_operands(step, false, |i, o| scatter::run(runtime, *axis as usize, *mode, i, o, step.fault)),
-            KernelKind::Sort { axis, descending } => with_operands(step, false, |i, o| sort::run(runtime, *axis as usize, *descending, i, o)),
-            KernelKind::Composite(c) => with_operands(step, false, |i, o| {
+            KernelKind::Map { outputs: results, .. } => with_operands(step, true, &mut |i, o| map::run(runtime, step, results, i, o)),
+            KernelKind::Copy => with_operands(step, false, &mut |i, o| copy::run(runtime, &step.space, i, o)),
+            KernelKind::Reduce { value, op, axes, .. } => with_operands(step, false, &mut |i, o| reduce::run(runtime, step, *value, *op, *axes, i, o)),
+            KernelKind::ArgReduce { op, axis } => with_operands(step, false, &mut |i, o| arg_reduce::run(runtime, &step.space, *op, *axis as usize, i, o)),
+            KernelKind::Scan { op, axis, reverse } => {
+                with_operands(step, false, &mut |i, o| scan::run(runtime, &step.space, *op, *axis as usize, *reverse, i, o))
+            }
+            KernelKind::Matmul => with_operands(step, false, &mut |i, o| matmul::run(runtime, i, o)),
+            KernelKind::Conv(spec) => with_operands(step, false, &mut |i, o| convolution::run(runtime, spec, i, o)),
+            KernelKind::Window(spec) => with_operands(step, false, &mut |i, o| window::run(runtime, spec, i, o)),
+            KernelKind::Gather { axis } => with_operands(step, false, &mut |i, o| gather::run(runtime, *axis as usize, i, o, step.fault)),
+            KernelKind::Scatter { axis, mode } => with_operands(step, false, &mut |i, o| scatter::run(runtime, *axis as usize, *mode, i, o, step.fault)),
+            KernelKind::Sort { axis, descending } => with_operands(step, false, &mut |i, o| sort::run(runtime, *axis as usize, *descending, i, o)),
+            KernelKind::Composite(c) => with_operands(step, false, &mut |i, o| {
                 let dtypes: SmallVec<[DType; 8]> = step.inputs.iter().chain(step.outputs).map(|o| o.dtype).collect();
                 match self.kernel(c.name()).filter(|k| k.supports(&**c, &dtypes)) {
                     Some(k) => k.run(&**c, &mut KernelOperands { inputs: i, outputs: o }, runtime, step.fault),

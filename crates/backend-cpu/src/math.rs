@@ -111,31 +111,41 @@ enum Data<'a, T> {
     Apart(&'a [T], &'a mut [T]),
     InPlace(&'a mut [T]),
 }
+impl<T> Data<'_, T> {
+    #[inline(always)]
+    fn input(&self) -> &[T] {
+        match self {
+            Data::Apart(x, _) => x,
+            Data::InPlace(x) => x,
+        }
+    }
+    #[inline(always)]
+    fn output(&mut self) -> &mut [T] {
+        match self {
+            Data::Apart(_, out) => out,
+            Data::InPlace(x) => x,
+        }
+    }
+}
 
+/// One body for whole vectors and for what is left, in place or not: a formula is long, and is compiled for each width and
+/// instruction set anyway.
 #[inline(always)]
-fn each<V: Float>(data: Data<'_, V::Elem>, f: impl Fn(Twice<V>) -> Twice<V>) {
-    match data {
-        Data::Apart(x, out) => {
-            let length = x.len().min(out.len());
-            let mut i = 0;
-            while i + Twice::<V>::LANES <= length {
-                f(Twice::from_slice(&x[i..])).write(&mut out[i..]);
-                i += Twice::<V>::LANES;
-            }
-            if i < length {
-                f(Twice::from_partial(&x[i..length])).write_partial(&mut out[i..length]);
-            }
+fn each<V: Float>(mut data: Data<'_, V::Elem>, f: impl Fn(Twice<V>) -> Twice<V>) {
+    let length = data.input().len().min(data.output().len());
+    let mut i = 0;
+    while i < length {
+        let end = length.min(i + Twice::<V>::LANES);
+        let is_whole = end - i == Twice::<V>::LANES;
+        let x = &data.input()[i..end];
+        let y = f(if is_whole { Twice::from_slice(x) } else { Twice::from_partial(x) });
+        let out = &mut data.output()[i..end];
+        if is_whole {
+            y.write(out)
+        } else {
+            y.write_partial(out)
         }
-        Data::InPlace(x) => {
-            let mut i = 0;
-            while i + Twice::<V>::LANES <= x.len() {
-                f(Twice::from_slice(&x[i..])).write(&mut x[i..]);
-                i += Twice::<V>::LANES;
-            }
-            if i < x.len() {
-                f(Twice::from_partial(&x[i..])).write_partial(&mut x[i..]);
-            }
-        }
+        i = end;
     }
 }
 

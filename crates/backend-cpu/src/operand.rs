@@ -161,9 +161,11 @@ fn whole_of(o: &Operand<'_>) -> Result<Room<u8>, ErrorKind> {
     collected(bytes.len(), bytes.iter().copied())
 }
 
+/// What is done with slices. Behind a pointer, so that what follows is compiled once and not for each kernel.
+pub(crate) type Work<'f> = dyn FnMut(&[In<'_>], &mut [Out<'_>]) -> Result<(), ErrorKind> + 'f;
 /// Locks a step's buffers and hands them to `f` as slices. An input that is the memory of an output is marked
 /// `in_place` where `may_alias` (a Map reads it from there) and the layouts agree; else it is copied first.
-pub(crate) fn with_operands<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R, ErrorKind>) -> Result<R, ErrorKind> {
+pub(crate) fn with_operands(step: &Step<'_>, may_alias: bool, f: &mut Work<'_>) -> Result<(), ErrorKind> {
     match (step.inputs, step.outputs) {
         ([a], [out]) if apart(&[a, out]) => with_apart([a], out, f),
         ([a, b], [out]) if apart(&[a, b, out]) => with_apart([a, b], out, f),
@@ -176,11 +178,7 @@ fn apart(operands: &[&Operand<'_>]) -> bool {
     operands.iter().enumerate().all(|(k, o)| operands[..k].iter().all(|p| !std::ptr::eq(p.buffer as *const Buffer, o.buffer)))
 }
 /// The common case: few operands, none of which shares memory with another.
-fn with_apart<const N: usize, R>(
-    operands: [&Operand<'_>; N],
-    output: &Operand<'_>,
-    f: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R, ErrorKind>,
-) -> Result<R, ErrorKind> {
+fn with_apart<const N: usize>(operands: [&Operand<'_>; N], output: &Operand<'_>, f: &mut Work<'_>) -> Result<(), ErrorKind> {
     let read = operands.map(|o| o.buffer.read());
     let mut write = output.buffer.write();
     let mut out = out_of(&mut write, output)?;
@@ -197,7 +195,7 @@ fn out_of<'g>(guard: &'g mut Write<'_>, o: &Operand<'_>) -> Result<Out<'g>, Erro
     out.check()?;
     Ok(out)
 }
-fn with_any<R>(step: &Step<'_>, may_alias: bool, f: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R, ErrorKind>) -> Result<R, ErrorKind> {
+fn with_any(step: &Step<'_>, may_alias: bool, f: &mut Work<'_>) -> Result<(), ErrorKind> {
     enum From {
         Guard(usize),
         Copy(usize),

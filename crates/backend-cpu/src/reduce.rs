@@ -131,11 +131,40 @@ impl Into2<i64> for u8 {
 }
 
 fn by_op<L: Into2<T>, T: Element>(job: &Job<'_>, op: ReduceOp, columns: bool, out: &mut [u8]) -> Result<(), ErrorKind> {
-    match op {
-        ReduceOp::Sum => reduce::<L, T, Sum>(job, columns, out),
-        ReduceOp::Prod => reduce::<L, T, Prod>(job, columns, out),
-        ReduceOp::Max => reduce::<L, T, Max>(job, columns, out),
-        ReduceOp::Min => reduce::<L, T, Min>(job, columns, out),
+    let loops = match op {
+        ReduceOp::Sum => Loops::of::<Sum>(),
+        ReduceOp::Prod => Loops::of::<Prod>(),
+        ReduceOp::Max => Loops::of::<Max>(),
+        ReduceOp::Min => Loops::of::<Min>(),
+    };
+    reduce::<L, T>(job, &loops, columns, out)
+}
+/// What differs between the ways to combine: so that what decides about rows, columns and tasks is compiled once for them all.
+struct Loops<T: Element> {
+    identity: T,
+    push_row: fn(Isa, &[T], &mut Total<T>),
+    push_segment: fn(&mut Total<T>, T::Wide),
+    total: fn(Total<T>) -> T::Wide,
+    rows: fn(Isa, &[T], usize, &mut [T::Wide]),
+    add: fn(&mut Columns<T>, Isa, &[T], usize),
+    end_block: fn(&mut Columns<T>, Isa),
+    end: fn(&mut Columns<T>) -> &[T::Wide],
+}
+impl<T: Element> Loops<T> {
+    fn of<C: Combine>() -> Loops<T> {
+        Loops {
+            identity: C::identity(),
+            push_row: push_row::<T, C>,
+            push_segment: Total::push_segment::<C>,
+            total: Total::value::<C>,
+            rows: tree::rows::<T, C>,
+            add: Columns::add::<C>,
+            end_block: Columns::end_block::<C>,
+            end: Columns::end::<C>,
+        }
+    }
+    fn none(&self) -> Total<T> {
+        Total::from(self.identity)
     }
 }
 /// Outputs that are written at a time.
@@ -155,7 +184,7 @@ fn write<T: Element>(isa: Isa, mut totals: impl Iterator<Item = T::Wide>, dtype:
         }
     }
 }
-fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out: &mut [u8]) -> Result<(), ErrorKind> {
+fn reduce<L: Into2<T>, T: Element>(job: &Job<'_>, loops: &Loops<T>, columns: bool, out: &mut [u8]) -> Result<(), ErrorKind> {
     let threads = &job.runtime.threads;
     let size = job.dtype.size();
     let outputs = out.len() / size;
@@ -164,7 +193,7 @@ fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out
     // Columns are read in strips: apart they must be worth it.
     let many = threads.count() > 1 && work > if columns { 4 * TASK * weight } else { 2 * TASK };
     if job.reduced == 0 {
-        write::<T>(job.run.isa, std::iter::repeat_n(C::identity::<T>().widen(), outputs), job.dtype, out);
+        write::<T>(job.run.isa, std::iter::repeat_n(loops.identity.widen(), outputs), job.dtype, out);
         Ok(())
     } else if columns {
         let of_memory = is_direct::<L, T>(job) && (outputs * size_of::<T>()).saturating_mul(job.reduced) > MEMORY;
@@ -175,32 +204,32 @@ fn reduce<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, columns: bool, out
         let row_parts = |(o, row)| <[u8]>::chunks_mut(row, width * size).enumerate().map(move |(c, part)| (o, c * width, part));
         let mut parts = out.chunks_mut(job.inner * size).enumerate().flat_map(row_parts);
         if many {
-            threads.try_for_parts(parts, |_, (o, c, part)| with_scratch(|s| reduce_columns::<L, T, C>(job, o, c, part, s)))
+            threads.try_for_parts(parts, |_, (o, c, part)| with_scratch(|s| reduce_columns::<L, T>(job, loops, o, c, part, s)))
         } else {
-            with_scratch(|s| parts.try_for_each(|(o, c, part)| reduce_columns::<L, T, C>(job, o, c, part, s)))
+            with_scratch(|s| parts.try_for_each(|(o, c, part)| reduce_columns::<L, T>(job, loops, o, c, part, s)))
         }
     } else if many && job.reduced > SEGMENT && outputs < threads.count() * 4 {
         // Few long rows: their segments are the tasks.
         let segments = job.reduced.div_ceil(SEGMENT);
-        let mut partial = filled(C::identity::<T>().widen(), outputs * segments)?;
+        let mut partial = filled(loops.identity.widen(), outputs * segments)?;
         threads.try_for_chunks_mut(&mut partial, 1, |task, place| {
             let (o, s) = (task / segments, task % segments);
             let n = SEGMENT.min(job.reduced - s * SEGMENT);
-            let mut total = Total::<T>::new::<C>();
-            with_scratch(|scratch| long_row::<L, T, C>(job, o * job.reduced + s * SEGMENT, n, &mut total, scratch))?;
+            let mut total = loops.none();
+            with_scratch(|scratch| long_row::<L, T>(job, loops, o * job.reduced + s * SEGMENT, n, &mut total, scratch))?;
             place[0] = total.segment();
             Ok::<(), ErrorKind>(())
         })?;
         let totals = partial.chunks(segments).map(|row| {
-            let mut total = Total::<T>::new::<C>();
-            row.iter().for_each(|&s| total.push_segment::<C>(s));
-            total.value::<C>()
+            let mut total = loops.none();
+            row.iter().for_each(|&s| (loops.push_segment)(&mut total, s));
+            (loops.total)(total)
         });
         write::<T>(job.run.isa, totals, job.dtype, out);
         Ok(())
     } else {
         let rows = if many { TASK.div_ceil(job.reduced * weight).max(outputs.div_ceil(threads.count() * PARTS)) } else { outputs };
-        threads.try_for_chunks_mut(out, rows.max(1) * size, |k, part| with_scratch(|s| reduce_rows::<L, T, C>(job, k * rows, part, s)))
+        threads.try_for_chunks_mut(out, rows.max(1) * size, |k, part| with_scratch(|s| reduce_rows::<L, T>(job, loops, k * rows, part, s)))
     }
 }
 fn tile<'s, L: Into2<T>, T: Element>(job: &'s Job<'_>, at: usize, n: usize, scratch: &'s mut Scratch, room: &'s mut [T]) -> Result<&'s [T], ErrorKind> {
@@ -208,12 +237,19 @@ fn tile<'s, L: Into2<T>, T: Element>(job: &'s Job<'_>, at: usize, n: usize, scra
     job.run.tile(at, n, scratch, &mut none)?;
     Ok(L::view(job.run.isa, job.run.src::<L>(job.value, at, n, scratch, &[]), n, room))
 }
-fn long_row<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, start: usize, n: usize, total: &mut Total<T>, scratch: &mut Scratch) -> Result<(), ErrorKind> {
+fn long_row<L: Into2<T>, T: Element>(
+    job: &Job<'_>,
+    loops: &Loops<T>,
+    start: usize,
+    n: usize,
+    total: &mut Total<T>,
+    scratch: &mut Scratch,
+) -> Result<(), ErrorKind> {
     if job.run.is_direct(job.value)
         && let Some(row) = L::in_place(job.run.src::<L>(job.value, start, n, scratch, &[]))
     {
         // It lies in memory as the loops want it: no tiles.
-        push_row::<T, C>(job.run.isa, row, total);
+        (loops.push_row)(job.run.isa, row, total);
         return Ok(());
     }
     let mut room = [T::default(); TILE];
@@ -221,13 +257,13 @@ fn long_row<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, start: usize, n:
     while at < n {
         let count = TILE.min(n - at);
         let x = tile::<L, T>(job, start + at, count, scratch, &mut room)?;
-        push_row::<T, C>(job.run.isa, x, total);
+        (loops.push_row)(job.run.isa, x, total);
         at += count;
     }
     Ok(())
 }
 /// Outputs that are rows of the nest, from row `first` on.
-fn reduce_rows<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
+fn reduce_rows<L: Into2<T>, T: Element>(job: &Job<'_>, loops: &Loops<T>, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
     let (n, size) = (job.reduced, job.dtype.size());
     let count = out.len() / size;
     if n >= BLOCK
@@ -235,29 +271,34 @@ fn reduce_rows<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, first: usize,
         && let Some(x) = L::in_place(job.run.src::<L>(job.value, first * n, count * n, scratch, &[]))
     {
         // They lie in memory as the loops want them: no tiles.
-        let mut totals = [C::identity::<T>().widen(); TOGETHER];
+        let mut totals = [loops.identity.widen(); TOGETHER];
         for (x, out) in x[..count * n].chunks(TOGETHER * n).zip(out.chunks_mut(TOGETHER * size)) {
             let totals = &mut totals[..out.len() / size];
-            tree::rows::<T, C>(job.run.isa, x, n, totals);
+            (loops.rows)(job.run.isa, x, n, totals);
             write::<T>(job.run.isa, totals.iter().copied(), job.dtype, out);
         }
         return Ok(());
     }
     if n > TILE / 2 {
         for (k, o) in out.chunks_exact_mut(size).enumerate() {
-            let mut total = Total::<T>::new::<C>();
-            long_row::<L, T, C>(job, (first + k) * n, n, &mut total, scratch)?;
-            write::<T>(job.run.isa, std::iter::once(total.value::<C>()), job.dtype, o);
+            let mut total = loops.none();
+            long_row::<L, T>(job, loops, (first + k) * n, n, &mut total, scratch)?;
+            write::<T>(job.run.isa, std::iter::once((loops.total)(total)), job.dtype, o);
         }
         return Ok(());
     }
-    if out.len() / size * n <= FEW { tiles_of_rows::<L, T, C, FEW>(job, first, out, scratch) } else { tiles_of_rows::<L, T, C, TILE>(job, first, out, scratch) }
+    if out.len() / size * n <= FEW {
+        tiles_of_rows::<L, T, FEW>(job, loops, first, out, scratch)
+    } else {
+        tiles_of_rows::<L, T, TILE>(job, loops, first, out, scratch)
+    }
 }
 /// As many elements are so few that a tile for them is not worth its making.
 const FEW: usize = 64;
 /// Short rows, as many at a time as `ROOM` elements hold.
-fn tiles_of_rows<L: Into2<T>, T: Element, C: Combine, const ROOM: usize>(
+fn tiles_of_rows<L: Into2<T>, T: Element, const ROOM: usize>(
     job: &Job<'_>,
+    loops: &Loops<T>,
     first: usize,
     out: &mut [u8],
     scratch: &mut Scratch,
@@ -270,9 +311,9 @@ fn tiles_of_rows<L: Into2<T>, T: Element, C: Combine, const ROOM: usize>(
         let x = tile::<L, T>(job, (first + k * rows) * n, count * n, scratch, &mut room)?;
         let isa = job.run.isa;
         let totals = x.chunks_exact(n).map(|row| {
-            let mut total = Total::<T>::new::<C>();
-            push_row::<T, C>(isa, row, &mut total);
-            total.value::<C>()
+            let mut total = loops.none();
+            (loops.push_row)(isa, row, &mut total);
+            (loops.total)(total)
         });
         write::<T>(isa, totals, job.dtype, o);
     }
@@ -284,11 +325,18 @@ fn is_direct<L: Into2<T>, T: Element>(job: &Job<'_>) -> bool {
     job.run.is_direct(job.value) && L::in_place(Src::Slice(&[])).is_some()
 }
 /// Outputs side by side: columns `first ..` of group `o`.
-fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
+fn reduce_columns<L: Into2<T>, T: Element>(
+    job: &Job<'_>,
+    loops: &Loops<T>,
+    o: usize,
+    first: usize,
+    out: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), ErrorKind> {
     let width = out.len() / job.dtype.size();
     let isa = job.run.isa;
     let mut room = [T::default(); TILE];
-    let mut columns = Columns::new::<C>(width, job.reduced)?;
+    let mut columns = Columns::new(loops.identity, width, job.reduced)?;
     // Where rows lie in memory as the loops want them, all of a block are taken at once. Else whole rows lie one after
     // another and a tile takes several, or one has a part of each.
     let is_direct = is_direct::<L, T>(job);
@@ -307,11 +355,11 @@ fn reduce_columns<L: Into2<T>, T: Element, C: Combine>(job: &Job<'_>, o: usize, 
                 true => (L::in_place(job.run.src::<L>(job.value, at, (count - 1) * job.inner + width, scratch, &[])).unwrap_or_default(), job.inner),
                 false => (tile::<L, T>(job, at, count * width, scratch, &mut room)?, width),
             };
-            columns.add::<C>(isa, x, stride);
+            (loops.add)(&mut columns, isa, x, stride);
             r += count;
         }
-        columns.end_block::<C>(isa);
+        (loops.end_block)(&mut columns, isa);
     }
-    write::<T>(isa, columns.values::<C>(), job.dtype, out);
+    write::<T>(isa, (loops.end)(&mut columns).iter().copied(), job.dtype, out);
     Ok(())
 }

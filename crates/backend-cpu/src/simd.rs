@@ -281,3 +281,24 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
         _ => kernel.run::<scalar::Scalar>(),
     }
 }
+
+/// As [`dispatch`] for kernels that something else stands in for where there are no vectors: no plain twin of them is compiled
+/// on processors that have sets of vectors. `None`: nothing was done.
+pub(crate) fn dispatch_vectors<K: Kernel>(isa: Isa, kernel: K) -> Option<K::Output> {
+    match isa {
+        // SAFETY: the CPU has the features that the function is compiled for.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 if isa.is_available() => Some(unsafe { avx512::enter(kernel) }),
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 if isa.is_available() => Some(unsafe { avx2::enter(kernel) }),
+        #[cfg(target_arch = "x86_64")]
+        _ => None,
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => Some(kernel.run::<scalar::Scalar>()),
+    }
+}
+/// Whether [`dispatch_vectors`] runs kernels on this set.
+pub(crate) const fn has_vectors(isa: Isa) -> bool {
+    !(cfg!(target_arch = "x86_64") && matches!(isa, Isa::Scalar))
+}

@@ -15,37 +15,59 @@
 //! Invariants: a wrong result has no time; a record has all samples, so that every summary can be computed again; a
 //! comparison never claims more than its samples show ([`verdict`]).
 //!
+//! Without the feature `suite` there are records and what they hold ([`record`], [`machine`], [`stats`]), for programs that
+//! only write one.
+//!
 //! This crate stands above the facade, as programs do, and must not know which workloads there are.
 #![forbid(unsafe_code)]
 
 pub mod ceilings;
+#[cfg(feature = "suite")]
 pub mod check;
+#[cfg(feature = "suite")]
 pub mod child;
+#[cfg(feature = "suite")]
 pub mod cli;
+#[cfg(feature = "suite")]
 pub mod comparison;
+#[cfg(feature = "suite")]
 pub mod criterion;
+#[cfg(feature = "suite")]
 pub mod gate;
+#[cfg(feature = "suite")]
 pub mod history;
 pub mod inputs;
+#[cfg(feature = "suite")]
 pub mod interleave;
+#[cfg(feature = "suite")]
 pub mod lines;
 pub mod machine;
+#[cfg(feature = "suite")]
 pub mod merge;
+#[cfg(feature = "suite")]
 pub mod pin;
 pub mod place;
 pub mod protocol;
 pub mod record;
+#[cfg(feature = "suite")]
 pub mod render;
+#[cfg(feature = "suite")]
 pub mod sampler;
+#[cfg(feature = "suite")]
 pub mod serve;
 pub mod stats;
+#[cfg(feature = "suite")]
 pub mod suite;
+#[cfg(feature = "suite")]
 pub mod timing;
+#[cfg(feature = "suite")]
 pub mod verdict;
 pub mod workload;
 
+#[cfg(feature = "suite")]
 pub use check::check;
 #[doc(hidden)]
 pub use linkme;
+#[cfg(feature = "suite")]
 pub use suite::{Suite, registered};
 pub use workload::{Call, Checked, Group, Prepared, Problem, REGISTERED, Rate, Scale, Workload, ensure};

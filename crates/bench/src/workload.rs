@@ -72,7 +72,8 @@ impl Workload {
     }
 }
 /// Which run measures a workload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "suite", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
     /// what other implementations are measured with, and users' own

@@ -1,11 +1,15 @@
 //! Images in folders: each sub-folder is a class, in the order of their names. An image is decoded when it is read, so a
 //! damaged one is one bad record and not the end of a run.
+mod decode;
+mod picture;
+mod pnm;
+
 use crate::{BadRecord, Dataset, Description, Facts, Place, Scale, Target, dataset::row_of, file_error, wrong};
 use adamant_core::{DType, Result, Shape, Tensor};
-use image::{DynamicImage, ImageReader, Limits, imageops::FilterType};
+use picture::Picture;
 use std::{
     fs,
-    io::{Cursor, Read},
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -60,7 +64,7 @@ impl ImageFolder {
             Some(size) => size,
             None => {
                 let image = decode(first).map_err(|reason| file_error("image_folder", first, reason))?;
-                (image.height() as usize, image.width() as usize)
+                (image.height, image.width)
             }
         };
         let bytes = (0..=255).map(|v| options.scale.apply(v as f32)).collect();
@@ -103,7 +107,7 @@ fn collect(folder: &Path, class: usize, files: &mut Vec<(PathBuf, usize)>) -> st
     }
     Ok(())
 }
-fn decode(path: &Path) -> std::result::Result<DynamicImage, String> {
+fn decode(path: &Path) -> std::result::Result<Picture, String> {
     let file = adamant_formats::regular::open(path).map_err(|e| e.to_string())?;
     let size = file.metadata().map_err(|e| e.to_string())?.len();
     if size > MAX_BYTES {
@@ -111,15 +115,7 @@ fn decode(path: &Path) -> std::result::Result<DynamicImage, String> {
     }
     let mut bytes = Vec::with_capacity(size as usize);
     file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|e| e.to_string())?;
-    let mut limits = Limits::default();
-    limits.max_alloc = Some(MAX_BYTES);
-    reader.limits(limits);
-    reader.decode().map_err(|e| e.to_string())
-}
-/// By row, column, channel.
-fn bytes(image: DynamicImage, channels: usize) -> Vec<u8> {
-    if channels == 1 { image.into_luma8().into_raw() } else { image.into_rgb8().into_raw() }
+    decode::decode(&bytes)
 }
 /// Is a file an image that can be read, by its name?
 pub fn is_image(path: impl AsRef<Path>) -> bool {
@@ -134,14 +130,9 @@ pub fn read_image(path: impl AsRef<Path>, options: &ImageOptions) -> Result<Tens
     let path = path.as_ref();
     check(options)?;
     let image = decode(path).map_err(|reason| file_error("read_image", path, reason))?;
-    let (height, width) = options.size.unwrap_or((image.height() as usize, image.width() as usize));
-    let image = if (image.height() as usize, image.width() as usize) == (height, width) {
-        image
-    } else {
-        image.resize_exact(width as u32, height as u32, FilterType::Triangle)
-    };
+    let (height, width) = options.size.unwrap_or((image.height, image.width));
     let channels = options.channels;
-    let bytes = bytes(image, channels);
+    let bytes = image.resized(height, width).bytes(channels);
     let planes = (0..channels).flat_map(|c| bytes.iter().skip(c).step_by(channels));
     Tensor::from_vec(planes.map(|v| options.scale.apply(f32::from(*v))).collect::<Vec<_>>(), [1, channels, height, width]).ok()
 }
@@ -169,15 +160,11 @@ impl Dataset for ImageFolder {
         let bad = |reason: String| BadRecord::new(self.locate(index), reason);
         let image = decode(path).map_err(bad)?;
         let (height, width) = self.size;
-        let size = (image.height() as usize, image.width() as usize);
-        let image = if size == self.size {
-            image
-        } else if self.options.size.is_some() {
-            image.resize_exact(width as u32, height as u32, FilterType::Triangle)
-        } else {
+        let size = (image.height, image.width);
+        if size != self.size && self.options.size.is_none() {
             return Err(bad(format!("it has {} x {} pixels, and the first one {height} x {width}; give a size to resize to", size.0, size.1)));
-        };
-        Ok(DecodedImage { bytes: bytes(image, self.options.channels), class: *class })
+        }
+        Ok(DecodedImage { bytes: image.resized(height, width).bytes(self.options.channels), class: *class })
     }
     fn collate(&self, records: Vec<DecodedImage>) -> Result<(Tensor, Tensor)> {
         let ((height, width), channels) = (self.size, self.options.channels);
@@ -217,15 +204,18 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, bytes).unwrap();
         };
-        let red = image::RgbImage::from_pixel(2, 1, image::Rgb([255, 0, 51]));
         write("b_dog/2.ppm", b"P6 2 1 255\n\x01\x02\x03\x04\x05\x06");
         write("b_dog/10.pgm", b"P5 2 1 255\n\x00\xff");
         write("b_dog/deep/x.ppm", b"P6 4 2 255\n0123456789ab0123456789ab");
         write("a_cat/bad.png", b"\x89PNG\r\n\x1a\n and no more");
         write("a_cat/notes.txt", b"not an image");
         write("README", b"neither");
-        red.save(folder.path().join("a_cat/red.png")).unwrap();
-        red.save(folder.path().join("a_cat/red.jpeg")).unwrap();
+        let png = fs::File::create(folder.path().join("a_cat/red.png")).unwrap();
+        let mut encoder = png::Encoder::new(png, 2, 1);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.write_header().unwrap().write_image_data(&[255, 0, 51, 255, 0, 51]).unwrap();
+        let jpeg = jpeg_encoder::Encoder::new_file(folder.path().join("a_cat/red.jpeg"), 90).unwrap();
+        jpeg.encode(&[255, 0, 51, 255, 0, 51], 2, 1, jpeg_encoder::ColorType::Rgb).unwrap();
         folder
     }
     #[test]
@@ -258,6 +248,16 @@ mod tests {
         let set = ImageFolder::open(folder.path(), ImageOptions::default()).unwrap();
         let bad = set.read(4).unwrap_err().to_string();
         assert!(bad.contains("2 x 4 pixels, and the first one 1 x 2"), "{bad}");
+        // A BMP of 2 x 2 whose second row is missing: 54 bytes of headers, then two pixels and two bytes of padding for each row.
+        let mut bmp = [&b"BM"[..], &[0; 52], &[9; 8]].concat();
+        for (at, value) in [(10, 54), (14, 40), (18, 2), (22, 2), (26, 1), (28, 24)] {
+            bmp[at] = value;
+        }
+        for (rows, is_whole) in [(1, false), (2, true)] {
+            fs::write(folder.path().join("b_dog/2.ppm"), [&bmp[..], &[9; 8].repeat(rows - 1)].concat()).unwrap();
+            let read = decode(&folder.path().join("b_dog/2.ppm"));
+            assert_eq!(read.is_ok(), is_whole, "{:?}", read.err());
+        }
         for size in [(4_000_000_000u32, 4_000_000_000u32), (60_000, 60_000)] {
             fs::write(folder.path().join("b_dog/2.ppm"), format!("P6 {} {} 255\n", size.0, size.1)).unwrap();
             assert!(set.read(3).is_err());

@@ -1,5 +1,5 @@
 //! State dicts: the values of a model by path, out and in.
-use crate::{Param, Role, Visit, Walk};
+use crate::{Param, Role, Visit, walk::Visiting};
 use adamant_core::{Error, ErrorKind, Origin, Result, Tensor};
 use std::collections::HashMap;
 
@@ -12,18 +12,18 @@ impl Visit for Saved {
         }
     }
 }
-fn saved(model: &(impl Walk + ?Sized)) -> Vec<(String, Param)> {
+fn saved(model: &Visiting<'_>) -> Vec<(String, Param)> {
     let mut saved = Saved::default();
-    model.visit(&mut saved);
+    model(&mut saved);
     saved.0
 }
 
-pub(crate) fn state_dict(model: &(impl Walk + ?Sized)) -> Vec<(String, Tensor)> {
+pub(crate) fn state_dict(model: &Visiting<'_>) -> Vec<(String, Tensor)> {
     saved(model).into_iter().map(|(name, p)| (name, p.read())).collect()
 }
 
 #[track_caller]
-pub(crate) fn load_state_dict(model: &(impl Walk + ?Sized), state: &[(String, Tensor)]) -> Result<()> {
+pub(crate) fn load_state_dict(model: &Visiting<'_>, state: &[(String, Tensor)]) -> Result<()> {
     let here = Origin::here();
     let refuse = |kind| Error::at("load_state_dict", kind, here);
     let given: HashMap<&str, &Tensor> = state.iter().map(|(name, t)| (name.as_str(), t)).collect();

@@ -128,18 +128,7 @@ pub trait Walk: Send + Sync {
     }
     /// All parameters (frozen ones too) and buffers, shared ones once.
     fn leaves(&self) -> Vec<(String, Param)> {
-        #[derive(Default)]
-        struct Leaves(Vec<(String, Param)>, HashSet<usize>);
-        impl Visit for Leaves {
-            fn param(&mut self, path: &str, p: &Param) {
-                if self.1.insert(p.id()) {
-                    self.0.push((path.to_string(), p.clone()));
-                }
-            }
-        }
-        let mut leaves = Leaves::default();
-        self.visit(&mut leaves);
-        leaves.0
+        leaves(&|visit| self.visit(visit))
     }
     /// Number of elements of all parameters, frozen ones too.
     fn parameter_count(&self) -> usize {
@@ -147,15 +136,7 @@ pub trait Walk: Send + Sync {
     }
     /// Bytes of parameters, buffers and constants, shared ones once.
     fn memory_usage(&self) -> usize {
-        struct Constants(usize);
-        impl Visit for Constants {
-            fn constant(&mut self, _: &str, t: &Tensor) {
-                self.0 += t.try_meta().map_or(0, |m| m.bytes());
-            }
-        }
-        let mut constants = Constants(0);
-        self.visit(&mut constants);
-        constants.0 + self.leaves().iter().map(|(_, p)| p.meta().bytes()).sum::<usize>()
+        memory_usage(&|visit| self.visit(visit))
     }
     /// Training mode for every layer: dropout drops, batch norm uses and updates batch statistics.
     fn train(&self) {
@@ -201,24 +182,7 @@ pub trait Walk: Send + Sync {
     /// No memory there; a field that is a plain tensor, which cannot move.
     #[track_caller]
     fn to(&self, device: Device) -> Result<()> {
-        struct Fixed(Option<String>, Device);
-        impl Visit for Fixed {
-            fn constant(&mut self, path: &str, t: &Tensor) {
-                if t.device().is_ok_and(|d| d != self.1) {
-                    self.0.get_or_insert(path.to_string());
-                }
-            }
-        }
-        let mut fixed = Fixed(None, device);
-        self.visit(&mut fixed);
-        if let Some(path) = fixed.0 {
-            return Err(Error::new("to", ErrorKind::Argument(format!("`{path}` is a plain tensor and cannot move with the model")))
-                .hint("make the field a Param::buffer"));
-        }
-        for (_, p) in self.leaves() {
-            p.move_to(device)?;
-        }
-        Ok(())
+        to(&|visit| self.visit(visit), device)
     }
     /// Converts parameters and buffers that hold floats to another float dtype.
     ///
@@ -233,7 +197,7 @@ pub trait Walk: Send + Sync {
     }
     /// Parameters and saved buffers by path, in the order of the fields. A shared one stands at every place it has, as in PyTorch.
     fn state_dict(&self) -> Vec<(String, Tensor)> {
-        crate::state::state_dict(self)
+        crate::state::state_dict(&|visit| self.visit(visit))
     }
     /// Takes over the values of a state dict: every name must be there and no other. Values are converted to the parameters' dtype and device.
     ///
@@ -241,8 +205,60 @@ pub trait Walk: Send + Sync {
     /// Missing or unknown names (with the nearest known spelling) or another shape; then nothing has changed.
     #[track_caller]
     fn load_state_dict(&self, state: &[(String, Tensor)]) -> Result<()> {
-        crate::state::load_state_dict(self, state)
+        crate::state::load_state_dict(&|visit| self.visit(visit), state)
     }
+}
+
+/// How a model is walked. What walks do stands below in functions of this, and is compiled once: every type that is walked has
+/// all of [`Walk`].
+pub(crate) type Visiting<'a> = dyn Fn(&mut dyn Visit) + 'a;
+
+fn leaves(model: &Visiting<'_>) -> Vec<(String, Param)> {
+    #[derive(Default)]
+    struct Leaves(Vec<(String, Param)>, HashSet<usize>);
+    impl Visit for Leaves {
+        fn param(&mut self, path: &str, p: &Param) {
+            if self.1.insert(p.id()) {
+                self.0.push((path.to_string(), p.clone()));
+            }
+        }
+    }
+    let mut leaves = Leaves::default();
+    model(&mut leaves);
+    leaves.0
+}
+fn memory_usage(model: &Visiting<'_>) -> usize {
+    struct Constants(usize);
+    impl Visit for Constants {
+        fn constant(&mut self, _: &str, t: &Tensor) {
+            self.0 += t.try_meta().map_or(0, |m| m.bytes());
+        }
+    }
+    let mut constants = Constants(0);
+    model(&mut constants);
+    constants.0 + leaves(model).iter().map(|(_, p)| p.meta().bytes()).sum::<usize>()
+}
+#[track_caller]
+fn to(model: &Visiting<'_>, device: Device) -> Result<()> {
+    struct Fixed(Option<String>, Device);
+    impl Visit for Fixed {
+        fn constant(&mut self, path: &str, t: &Tensor) {
+            if t.device().is_ok_and(|d| d != self.1) {
+                self.0.get_or_insert(path.to_string());
+            }
+        }
+    }
+    let mut fixed = Fixed(None, device);
+    model(&mut fixed);
+    if let Some(path) = fixed.0 {
+        return Err(
+            Error::new("to", ErrorKind::Argument(format!("`{path}` is a plain tensor and cannot move with the model"))).hint("make the field a Param::buffer")
+        );
+    }
+    for (_, p) in leaves(model) {
+        p.move_to(device)?;
+    }
+    Ok(())
 }
 
 /// A module from one tensor to one tensor.

@@ -367,41 +367,47 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
         self.groups.iter().flat_map(|g| g.parameters.iter().cloned()).collect()
     }
     fn state_dict(&self) -> Vec<(String, Tensor)> {
-        let mut all = Vec::new();
-        for p in self.parameters() {
-            let Some(s) = self.state.get(&p.id()) else { continue };
-            let path = p.path();
-            all.extend(
-                s.numbers
-                    .iter()
-                    .map(|(name, v)| (format!("{path}.{name}"), Tensor::full_on((), *v, adamant_core::DType::F64, adamant_core::Device::reference()))),
-            );
-            all.extend(s.cells.iter().map(|(name, c)| (format!("{path}.{name}"), c.read())));
-            all.extend(s.loaded.iter().map(|(name, t)| (format!("{path}.{name}"), t.clone())));
-        }
-        all
+        state_dict(&self.parameters(), &self.state)
     }
     fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
-        let mut fresh: BTreeMap<usize, State> = BTreeMap::new();
-        let by_path: BTreeMap<String, usize> = self.parameters().iter().map(|p| (p.path().to_string(), p.id())).collect();
-        for (name, value) in state {
-            let (path, slot) = name.rsplit_once('.').unwrap_or(("", name));
-            let Some(id) = by_path.get(path) else {
-                let error = Error::new("optimizer", ErrorKind::Argument(format!("`{name}` is a slot of no parameter of this optimizer")));
-                return Err(match adamant_nn::nearest(path, by_path.keys().map(String::as_str)) {
-                    Some(near) => error.hint(format!("there is `{near}`")),
-                    None => error,
-                });
-            };
-            let value = value.clone().ok()?;
-            let s = fresh.entry(*id).or_default();
-            if slot == STEP {
-                s.numbers.insert(STEP, value.item::<f64>()?);
-            } else {
-                s.loaded.insert(slot.to_string(), value);
-            }
-        }
-        self.state = fresh;
+        self.state = loaded(&self.parameters(), state)?;
         Ok(())
     }
+}
+// What does not depend on the rule is compiled once for all of them.
+fn state_dict(parameters: &[Param], states: &BTreeMap<usize, State>) -> Vec<(String, Tensor)> {
+    let mut all = Vec::new();
+    for p in parameters {
+        let Some(s) = states.get(&p.id()) else { continue };
+        let path = p.path();
+        all.extend(
+            s.numbers.iter().map(|(name, v)| (format!("{path}.{name}"), Tensor::full_on((), *v, adamant_core::DType::F64, adamant_core::Device::reference()))),
+        );
+        all.extend(s.cells.iter().map(|(name, c)| (format!("{path}.{name}"), c.read())));
+        all.extend(s.loaded.iter().map(|(name, t)| (format!("{path}.{name}"), t.clone())));
+    }
+    all
+}
+#[track_caller]
+fn loaded(parameters: &[Param], state: &[(String, Tensor)]) -> Result<BTreeMap<usize, State>> {
+    let mut fresh: BTreeMap<usize, State> = BTreeMap::new();
+    let by_path: BTreeMap<String, usize> = parameters.iter().map(|p| (p.path().to_string(), p.id())).collect();
+    for (name, value) in state {
+        let (path, slot) = name.rsplit_once('.').unwrap_or(("", name));
+        let Some(id) = by_path.get(path) else {
+            let error = Error::new("optimizer", ErrorKind::Argument(format!("`{name}` is a slot of no parameter of this optimizer")));
+            return Err(match adamant_nn::nearest(path, by_path.keys().map(String::as_str)) {
+                Some(near) => error.hint(format!("there is `{near}`")),
+                None => error,
+            });
+        };
+        let value = value.clone().ok()?;
+        let s = fresh.entry(*id).or_default();
+        if slot == STEP {
+            s.numbers.insert(STEP, value.item::<f64>()?);
+        } else {
+            s.loaded.insert(slot.to_string(), value);
+        }
+    }
+    Ok(fresh)
 }

@@ -1,10 +1,12 @@
 //! `cargo xtask bench compile-time`: how long somebody waits who has the sources and nothing built: for the first training
-//! run, and for the chores. Each command gets a target folder of its own that is empty before and gone afterwards; what is
-//! downloaded is there before. The times stand in a record with the machine, in `docs/performance`, from which the page is
-//! made.
+//! run, and for the chores; and how long behind a change in one kernel, and in what all others stand upon. The sources are
+//! copied, with a target folder of their own that is empty before; both are gone afterwards. What is downloaded is there
+//! before. The times stand in a record with the machine, in `docs/performance`, from which the page is made.
 //!
-//! With `--package` it is what a build of one costs: from nothing, and after a change in the crate that all others know. A
-//! change is a new date of a file, so that sources stay as they are.
+//! With `--package` it is what a build of one costs: from nothing, and after a change in one file.
+//!
+//! A change is a line more at a file's head: its functions say other lines where they panic, so that all of them are compiled
+//! again, and nothing else is different.
 use super::performance::BUILDS;
 use crate::{exit::Exit, workspace};
 use adamant_bench::{
@@ -16,7 +18,7 @@ use adamant_bench::{
 };
 use serde::Serialize;
 use std::{
-    fs::File,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Instant, SystemTime},
@@ -57,9 +59,68 @@ struct Report {
 }
 /// What people type first.
 const COLD: [&str; 2] = ["run --release -p adamant-cli -- train examples/digits/digits.toml", "xtask --help"];
-/// The target folders of the commands, below the project's.
+/// What is built again behind a change in one of these: a kernel, and core.
+const AGAIN: &str = "build --release -p adamant-cli";
+const CHANGED: [&str; 2] = ["crates/backend-cpu/src/gather.rs", "crates/core/src/lib.rs"];
+/// The copy of the sources and its target folder, below the project's.
 const FOLDER: &str = "target/bench/compile-time";
 type Ended = (Exit, String);
+
+/// Sources to be changed, and what is built of them; gone in the end.
+struct CopiedSources(PathBuf);
+impl CopiedSources {
+    /// Of all files that git knows or would take.
+    fn new() -> Result<CopiedSources, Ended> {
+        let (root, copy) = (workspace::root(), CopiedSources(workspace::root().join(FOLDER)));
+        let _ = fs::remove_dir_all(&copy.0);
+        let failed = |e: String| (Exit::Failed, format!("the sources cannot be copied: {e}"));
+        let listed = Command::new("git").args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(&root).output();
+        let listed = listed.map_err(|e| failed(e.to_string()))?;
+        if !listed.status.success() {
+            return Err(failed(String::from_utf8_lossy(&listed.stderr).into_owned()));
+        }
+        for name in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|name| root.join(name).is_file()) {
+            let to = copy.sources().join(name);
+            let copied = fs::create_dir_all(to.parent().unwrap_or(&to)).and_then(|()| fs::copy(root.join(name), &to));
+            copied.map_err(|e| failed(format!("{name}: {e}")))?;
+        }
+        Ok(copy)
+    }
+    fn sources(&self) -> PathBuf {
+        self.0.join("sources")
+    }
+    fn target(&self) -> PathBuf {
+        self.0.join("target")
+    }
+    /// Nanoseconds of a cargo command.
+    fn time(&self, words: &str) -> Result<f64, Ended> {
+        let mut words: Vec<String> = words.split_whitespace().map(String::from).collect();
+        if words.iter().any(|w| w == "train") {
+            // The run's folder goes with the target folder.
+            words.extend(["--run".into(), self.target().join("run").to_string_lossy().into_owned()]);
+        }
+        let mut command = workspace::cargo(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        command.current_dir(self.sources()).env("CARGO_TARGET_DIR", self.target()).stdin(Stdio::null()).stdout(Stdio::null());
+        let start = Instant::now();
+        succeed(command).map(|()| start.elapsed().as_secs_f64() * 1e9)
+    }
+    /// The same where nothing is built.
+    fn from_nothing(&self, words: &str) -> Result<f64, Ended> {
+        let _ = fs::remove_dir_all(self.target());
+        self.time(words)
+    }
+    /// Puts a line more at a file's head.
+    fn change(&self, file: &Path) -> Result<(), Ended> {
+        let path = self.sources().join(file);
+        let changed = fs::read_to_string(&path).and_then(|text| fs::write(&path, format!("// A line more.\n{text}")));
+        changed.map_err(|e| (Exit::Unreadable, format!("{}: {e}", path.display())))
+    }
+}
+impl Drop for CopiedSources {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
 
 /// Builds and reports.
 pub fn run(options: &Options) -> Exit {
@@ -89,12 +150,21 @@ fn cold(options: &Options) -> Result<(), Ended> {
         // A connection is no part of a build.
         succeed(workspace::cargo(&["fetch", "--quiet"]))?;
     }
-    for words in commands {
-        let ns = from_nothing(words)?;
+    let copy = CopiedSources::new()?;
+    let mut found = |what: String, ns: f64| {
         if !options.json {
-            println!("cargo {words}: {} from nothing", time(ns));
+            println!("cargo {what}: {}", time(ns));
         }
-        record.cases.push(Case::new(format!("cargo {words}"), BUILDS).sampled(vec![ns], vec![0.0], 1));
+        record.cases.push(Case::new(format!("cargo {what}"), BUILDS).sampled(vec![ns], vec![0.0], 1));
+    };
+    for (k, words) in commands.into_iter().enumerate() {
+        found(words.to_string(), copy.from_nothing(words)?);
+        if k == 0 && options.command.is_empty() {
+            for file in CHANGED {
+                copy.change(Path::new(file))?;
+                found(format!("{AGAIN}, a line more in {file}"), copy.time(AGAIN)?);
+            }
+        }
     }
     record.load_after = Load::now();
     record.append(&file).map_err(|e| (Exit::Unwritable, e.to_string()))?;
@@ -103,23 +173,6 @@ fn cold(options: &Options) -> Result<(), Ended> {
         println!("{}", serde_json::json!({ "machine": record.machine, "builds": times }));
     }
     Ok(())
-}
-/// Nanoseconds of a cargo command in a target folder in which nothing is.
-fn from_nothing(words: &str) -> Result<f64, Ended> {
-    let folder = workspace::root().join(FOLDER);
-    let _ = std::fs::remove_dir_all(&folder);
-    let mut words: Vec<String> = words.split_whitespace().map(String::from).collect();
-    if words.iter().any(|w| w == "train") {
-        // The run's folder goes with the target folder.
-        words.extend(["--run".into(), folder.join("run").to_string_lossy().into_owned()]);
-    }
-    let mut command = workspace::cargo(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    command.env("CARGO_TARGET_DIR", &folder).stdin(Stdio::null()).stdout(Stdio::null());
-    let start = Instant::now();
-    let done = succeed(command);
-    let ns = start.elapsed().as_secs_f64() * 1e9;
-    let _ = std::fs::remove_dir_all(&folder);
-    done.map(|()| ns)
 }
 fn succeed(mut command: Command) -> Result<(), Ended> {
     let status = command.status().map_err(|e| (Exit::Failed, format!("cargo: {e}")))?;
@@ -135,7 +188,7 @@ fn changed(options: &Options, package: &str) -> Result<(), Ended> {
     if !change.is_file() {
         return Err((Exit::Unreadable, format!("{} is no file", change.display())));
     }
-    let r = measure(options, package, &change)?;
+    let r = measure(options, package)?;
     if options.json {
         println!("{}", serde_json::json!(r));
         return Ok(());
@@ -147,27 +200,17 @@ fn changed(options: &Options, package: &str) -> Result<(), Ended> {
     );
     Ok(())
 }
-fn measure(options: &Options, package: &str, change: &Path) -> Result<Report, Ended> {
-    let folder = workspace::root().join(FOLDER);
-    let _ = std::fs::remove_dir_all(&folder);
-    let build = || -> Result<f64, Ended> {
-        let start = Instant::now();
-        let mut command = workspace::cargo(&["build", "--quiet", "--package", package]);
-        if options.release {
-            command.arg("--release");
-        }
-        command.env("CARGO_TARGET_DIR", &folder);
-        succeed(command).map(|()| start.elapsed().as_secs_f64())
-    };
-    let from_nothing_s = build()?;
+fn measure(options: &Options, package: &str) -> Result<Report, Ended> {
+    let copy = CopiedSources::new()?;
+    let words = format!("build --quiet --package {package}{}", if options.release { " --release" } else { "" });
+    let build = || copy.time(&words).map(|ns| ns * 1e-9);
+    let from_nothing_s = copy.from_nothing(&words)? * 1e-9;
     let mut after_a_change_s = f64::INFINITY;
     for _ in 0..options.rounds.max(1) {
-        let touched = File::options().append(true).open(change).and_then(|f| f.set_modified(SystemTime::now()));
-        touched.map_err(|e| (Exit::Failed, format!("{}: {e}", change.display())))?;
+        copy.change(&options.change)?;
         after_a_change_s = after_a_change_s.min(build()?);
     }
     let without_a_change_s = build()?;
-    let _ = std::fs::remove_dir_all(&folder);
     Ok(Report { package: package.into(), release: options.release, from_nothing_s, after_a_change_s, without_a_change_s })
 }
 

@@ -131,7 +131,7 @@ fn builds(out: &mut String, records: &[Record]) {
     if records.is_empty() {
         return;
     }
-    out.push_str("\n## From nothing\n\n```sh\ncargo xtask bench compile-time\n```\n\nWhat is downloaded was there before; else nothing was.\n\n");
+    out.push_str("\n## Builds\n\n```sh\ncargo xtask bench compile-time\n```\n\nFrom nothing but what is downloaded, or behind a change of one file.\n\n");
     let mut records: Vec<&Record> = records.iter().collect();
     records.sort_by(|a, b| a.started.cmp(&b.started));
     let row = |r: &Record, c: &Case| {

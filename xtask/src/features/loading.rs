@@ -226,13 +226,16 @@ impl Dataset for Pictures {
 }
 /// 48 pictures of noise, half of them PNG and half JPEG: nothing in them is cheap to decode.
 fn pictures(folder: &Path) -> Result<Arc<Pictures>, Box<dyn Error>> {
-    const SIDE: u32 = 320;
+    const SIDE: u16 = 320;
     for class in ["a", "b"] {
         fs::create_dir_all(folder.join(class))?;
         for k in 0..24u32 {
             let noise = |x: u32, y: u32| (x * 7919 + y * 104_729 + k * 15_485_863).wrapping_mul(2_654_435_761).to_be_bytes();
-            let picture = image::RgbImage::from_fn(SIDE, SIDE, |x, y| image::Rgb([noise(x, y)[0], noise(y, x)[1], noise(x + k, y)[2]]));
-            picture.save(folder.join(class).join(format!("{k:02}.{}", if k % 2 == 0 { "png" } else { "jpg" })))?;
+            let side = u32::from(SIDE);
+            let pixel = |at: u32| [noise(at % side, at / side)[0], noise(at / side, at % side)[1], noise(at % side + k, at / side)[2]];
+            let bytes: Vec<u8> = (0..side * side).flat_map(pixel).collect();
+            let name = format!("{k:02}.{}", if k % 2 == 0 { "png" } else { "jpg" });
+            crate::pictures::write(&folder.join(class).join(name), SIDE, SIDE, &bytes)?;
         }
     }
     Ok(Arc::new(Pictures { inner: ImageFolder::open(folder, ImageOptions::default())?, threads: Mutex::default() }))

@@ -13,7 +13,7 @@ use crate::{
     operand::internal,
     scratch::{Room, filled},
     simd::{
-        Arithmetic, Float, Kernel, Mask, Simd, dispatch,
+        Arithmetic, Float, Kernel, Mask, Simd, dispatch, dispatch_vectors,
         stream::{self, Ahead, STREAMED},
         twice::Twice,
     },
@@ -185,13 +185,14 @@ impl<T: Summed> Many<'_, T, 1> {
             let soon = x.get((k + 2) * n..).filter(|soon| !soon.is_empty()).unwrap_or(behind);
             let soon = Ahead::of(if is_near { &soon[..soon.len().min(n)] } else { &[] });
             let writing = before.map(|(made, row, out)| Writing { from: if keeps { &of_before } else { row }, made, out });
-            let found = dispatch(isa, Exponentials { x: row, largest, e: keeps.then_some(&mut e), before: writing, next, soon });
+            let formed = dispatch_vectors(isa, Exponentials { x: row, largest, e: keeps.then_some(&mut e), before: writing, next, soon });
+            let Some(found) = formed else { return Ok(false) };
             largest = (!next.is_empty()).then_some(found.largest_of_next);
             before = Some((known(found), row, out));
             std::mem::swap(&mut e, &mut of_before);
         }
         if let Some((made, row, out)) = before {
-            dispatch(isa, Last(Writing { from: if keeps { &of_before } else { row }, made, out }));
+            dispatch_vectors(isa, Last(Writing { from: if keeps { &of_before } else { row }, made, out }));
         }
         stream::publish();
         Ok(true)

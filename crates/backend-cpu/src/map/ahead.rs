@@ -126,7 +126,7 @@ impl Run<'_> {
         if self.streamed {
             streams.past_caches();
         }
-        let done = ahead(self.isa, streams);
+        let done = ahead(self.isa, &streams);
         for (slot, tile) in tiles {
             scratch.f32.put(slot, tile);
         }

@@ -191,7 +191,7 @@ pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_
             _ => {}
         }
     }
-    ahead(isa, streams).then_some(())
+    ahead(isa, &streams).then_some(())
 }
 /// Are its elements those of the space, of the dtype, side by side?
 fn lies_as(step: &Step<'_>, o: &Operand<'_>, dtype: DType) -> bool {

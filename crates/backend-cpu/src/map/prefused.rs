@@ -10,7 +10,7 @@ mod tests;
 
 use crate::{
     isa::Isa,
-    simd::{Arithmetic, Mask, lockstep::Streams},
+    simd::{Arithmetic, Mask, has_vectors, lockstep::Streams},
 };
 use adamant_runtime::{
     DType,
@@ -59,26 +59,52 @@ pub fn signature(expr: &Expr, results: &[Reg]) -> Option<String> {
 }
 
 /// A loop that was compiled ahead: it takes what the program loads, and its numbers, each in the order of their places.
-pub(crate) type Loop = fn(Isa, Streams<'_>) -> bool;
-/// The loop of a program, if there is one.
+pub(crate) type Loop = fn(Isa, &Streams<'_>) -> bool;
+/// The loop of a program, if there is one for this set.
 pub(crate) fn find(expr: &Expr, results: &[Reg]) -> Option<Loop> {
     static TABLE: LazyLock<HashMap<&str, Loop>> = LazyLock::new(|| table::LOOPS.iter().copied().collect());
+    if !has_vectors(Isa::current()) {
+        return None;
+    }
     TABLE.get(signature(expr, results)?.as_str()).copied()
+}
+
+/// Whether a program is so long that its loop has one copy of it, which then takes little longer and is compiled several times
+/// faster: by the functions of the signature, of which some are many instructions each.
+pub(super) const fn is_long(signature: &str) -> bool {
+    const MANY: usize = 8;
+    let text = signature.as_bytes();
+    let (mut functions, mut at) = (0, 0);
+    while at < text.len() {
+        functions += match text[at] {
+            b'(' => 1,
+            // exp, log, tanh, erf, sigmoid, silu, gelu: no other word has `x` behind `e`, or these beginnings.
+            b'e' if at + 1 < text.len() && matches!(text[at + 1], b'x' | b'r') => MANY,
+            b'l' if at + 1 < text.len() && text[at + 1] == b'o' => MANY,
+            b't' if at + 1 < text.len() && text[at + 1] == b'a' => MANY,
+            b's' if at + 1 < text.len() && text[at + 1] == b'i' => MANY,
+            b'g' if at + 2 < text.len() && text[at + 2] == b'l' => MANY,
+            _ => 0,
+        };
+        at += 1;
+    }
+    functions >= MANY
 }
 
 /// Makes the table: for each signature the function of an element, in the words below.
 macro_rules! loops {
     ($($(#[$from:meta])* $name:ident $signature:literal ($($x:ident)* | $($c:ident)*) -> $outputs:literal $body:block)*) => {
         /// Signatures and their loops.
-        pub(super) const LOOPS: &[(&str, super::Loop)] = &[$(($signature, |isa, streams| $crate::simd::dispatch(isa, $name(streams)))),*];
+        pub(super) const LOOPS: &[(&str, super::Loop)] = &[$(($signature, |isa, streams| $crate::simd::dispatch_vectors(isa, $name(streams)).unwrap_or(false))),*];
         $(
             $(#[$from])*
-            struct $name<'a>($crate::simd::lockstep::Streams<'a>);
+            struct $name<'a>(&'a $crate::simd::lockstep::Streams<'a>);
             impl $crate::simd::Kernel for $name<'_> {
                 type Output = bool;
                 #[inline(always)]
                 fn run<S: $crate::simd::Simd>(self) -> bool {
-                    self.0.each::<S, _, _, $outputs>(
+                    const LONG: bool = super::is_long($signature);
+                    self.0.each::<S, _, _, $outputs, LONG>(
                         #[inline(always)]
                         |[$($x),*], [$($c),*]| $body,
                     )

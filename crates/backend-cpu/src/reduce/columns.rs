@@ -22,12 +22,11 @@ pub(crate) struct Columns<T: Element> {
     rows: usize,
 }
 impl<T: Element> Columns<T> {
-    /// For no more than so many rows.
+    /// For no more than so many rows, of what changes nothing.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn new<C: Combine>(width: usize, rows: usize) -> Result<Columns<T>, ErrorKind> {
-        let identity = C::identity::<T>();
+    pub fn new(identity: T, width: usize, rows: usize) -> Result<Columns<T>, ErrorKind> {
         let wide = || filled(identity.widen(), width);
         Ok(Columns { width, lanes: filled(identity, LANES.min(rows) * width)?, segments: wide()?, totals: wide()?, blocks: 0, rows: 0 })
     }
@@ -41,10 +40,14 @@ impl<T: Element> Columns<T> {
         self.blocks += 1;
         dispatch(isa, EndBlock::<T, C> { columns: self, mark: PhantomData });
     }
-    /// The totals.
-    pub fn values<C: Combine>(&self) -> impl Iterator<Item = T::Wide> {
-        let open = self.blocks > 0;
-        self.totals.iter().zip(&self.segments).map(move |(&t, &s)| if open { C::totals::<T>(t, s) } else { t })
+    /// Ends the open segment, and with it all; the totals.
+    pub fn end<C: Combine>(&mut self) -> &[T::Wide] {
+        if std::mem::take(&mut self.blocks) > 0 {
+            for (t, &s) in self.totals.iter_mut().zip(&self.segments) {
+                *t = C::totals::<T>(*t, s);
+            }
+        }
+        &self.totals
     }
 }
 

@@ -292,7 +292,12 @@ pub(crate) struct Totals<T: Element, const N: usize> {
 impl<T: Element, const N: usize> Totals<T, N> {
     #[inline(always)]
     pub fn new<C: Combine>() -> Totals<T, N> {
-        let identity = C::identity::<T>().widen();
+        Totals::from(C::identity())
+    }
+    /// With what changes nothing.
+    #[inline(always)]
+    fn from(identity: T) -> Totals<T, N> {
+        let identity = identity.widen();
         Totals { segments: [identity; N], totals: [identity; N], blocks: 0 }
     }
     /// The next block of each.
@@ -326,6 +331,11 @@ impl<T: Element> Total<T> {
     #[inline(always)]
     pub fn new<C: Combine>() -> Total<T> {
         Total(Totals::new::<C>())
+    }
+    /// With what changes nothing.
+    #[inline(always)]
+    pub fn from(identity: T) -> Total<T> {
+        Total(Totals::from(identity))
     }
     #[inline(always)]
     pub fn push<C: Combine>(&mut self, block: T) {

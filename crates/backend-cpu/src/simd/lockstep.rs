@@ -67,26 +67,16 @@ impl<'a> Streams<'a> {
     pub fn read_output(&mut self, o: usize) {
         self.sources.push(Source::Output(o));
     }
-    /// `outputs[..][i] = f(inputs[..][i], numbers)` for every i. False, and nothing is done: there are not so many of them.
-    #[inline(always)]
-    pub fn each<S: Simd, const X: usize, const C: usize, const O: usize>(
-        self,
-        f: impl Fn([Twice<S::F32>; X], [Twice<S::F32>; C]) -> [Twice<S::F32>; O],
-    ) -> bool {
-        let known = |s: &Source| !matches!(s, Source::Output(o) if *o >= O);
-        if self.sources.len() != X || self.numbers.len() != C || self.outputs.len() != O || !self.sources.iter().all(known) {
+    /// Where inputs and outputs begin, and which bits of a place are an input's: none of a number that is repeated. False: there
+    /// are not so many of them. Compiled once for all loops.
+    #[inline(never)]
+    fn places(&self, from: &mut [(*const f32, usize)], to: &mut [*mut f32], repeated: &mut [[f32; WIDEST]], going_on: &mut SmallVec<[*const f32; 4]>) -> bool {
+        let known = |s: &Source| !matches!(s, Source::Output(o) if *o >= to.len());
+        if self.sources.len() != from.len() || self.outputs.len() != to.len() || !self.sources.iter().all(known) {
             return false;
         }
-        let mut numbers = [Twice::<S::F32>::constant(0.0); C];
-        for k in 0..C {
-            numbers[k] = Twice::splat(self.numbers[k]);
-        }
-        // An input that is one number is read again and again from a vector of its own: its place does not move on.
-        let mut repeated = [[0f32; WIDEST]; X];
-        let mut from: [(*const f32, usize); X] = [(std::ptr::null(), 0); X];
-        let mut going_on: SmallVec<[*const f32; 4]> = SmallVec::new();
-        for k in 0..X {
-            from[k] = match self.sources[k] {
+        for ((source, from), repeated) in self.sources.iter().zip(from).zip(repeated) {
+            *from = match *source {
                 Source::Slice(at) => (at, usize::MAX),
                 Source::GoingOn(at) => {
                     going_on.push(at);
@@ -94,20 +84,51 @@ impl<'a> Streams<'a> {
                 }
                 Source::Output(o) => (self.outputs[o].cast_const(), usize::MAX),
                 Source::Splat(v) => {
-                    repeated[k] = [v; WIDEST];
-                    (repeated[k].as_ptr(), 0)
+                    *repeated = [v; WIDEST];
+                    (repeated.as_ptr(), 0)
                 }
             };
         }
-        let mut to = [std::ptr::null_mut::<f32>(); O];
         to.copy_from_slice(&self.outputs);
+        true
+    }
+    /// Past the caches outputs are written in whole lines: what lies before the first goes first, if it is as much of each.
+    #[inline(never)]
+    fn head(&self, to: &[*mut f32]) -> Option<usize> {
+        let before = |to: *mut f32| (to.addr().wrapping_neg() % LINE) / size_of::<f32>();
+        let head = to.first().map_or(0, |to| before(*to));
+        to.iter().all(|&to| to.is_aligned() && before(to) == head).then_some(head)
+    }
+    /// `outputs[..][i] = f(inputs[..][i], numbers)` for every i. False, and nothing is done: there are not so many of them.
+    /// Where `f` is `LONG`, one copy of it serves whole vectors and parts of them.
+    #[inline(always)]
+    pub fn each<S: Simd, const X: usize, const C: usize, const O: usize, const LONG: bool>(
+        &self,
+        f: impl Fn([Twice<S::F32>; X], [Twice<S::F32>; C]) -> [Twice<S::F32>; O],
+    ) -> bool {
+        // An input that is one number is read again and again from a vector of its own: its place does not move on.
+        let mut repeated = [[0f32; WIDEST]; X];
+        let mut from: [(*const f32, usize); X] = [(std::ptr::null(), 0); X];
+        let mut to = [std::ptr::null_mut::<f32>(); O];
+        let mut going_on: SmallVec<[*const f32; 4]> = SmallVec::new();
+        if self.numbers.len() != C || !self.places(&mut from, &mut to, &mut repeated, &mut going_on) {
+            return false;
+        }
+        let mut numbers = [Twice::<S::F32>::constant(0.0); C];
+        for k in 0..C {
+            numbers[k] = Twice::splat(self.numbers[k]);
+        }
         let zero = Twice::<S::F32>::constant(0.0);
         let lanes = S::F32::LANES;
-        // Past the caches outputs are written in whole lines: what lies before the first goes first, if it is as much of each.
-        let before = |to: *mut f32| (to.addr().wrapping_neg() % LINE) / size_of::<f32>();
-        let head = if O > 0 { before(to[0]) } else { 0 };
-        let past = self.past && lanes > 1 && to.iter().all(|&to| to.is_aligned() && before(to) == head);
+        let head = if self.past && lanes > 1 { self.head(&to) } else { None };
+        let (past, head) = (head.is_some(), head.unwrap_or(0));
         let pairs = Pairs { from, to, numbers, going_on: &going_on };
+        if LONG {
+            // SAFETY: every slice has n elements, and a repeated number a vector of its own. Outputs are borrowed for writing.
+            // Past the caches a line begins at the head, which is less than two vectors.
+            unsafe { pairs.all(if past { head.min(self.n) } else { 0 }, self.n, past, f) };
+            return true;
+        }
         let mut i = 0;
         let mut few = if past { head.min(self.n) } else { 0 };
         loop {
@@ -192,5 +213,59 @@ impl<V: Float<Elem = f32>, const X: usize, const C: usize, const O: usize> Pairs
             i += 2 * lanes;
         }
         i
+    }
+    /// All `n`, the first `head` of them apart, by one copy of `f`: it is long, so that what decides here how much is read and
+    /// written is little beside it.
+    ///
+    /// # Safety
+    /// `n` elements can be read and written, but for inputs without bits, of which a vector can be read. Past the caches,
+    /// outputs at `head` are multiples of a line. `head` is less than two vectors.
+    #[inline(always)]
+    unsafe fn all(&self, head: usize, n: usize, past: bool, f: impl Fn([Twice<V>; X], [Twice<V>; C]) -> [Twice<V>; O]) {
+        let Pairs { from, to, numbers, going_on } = *self;
+        let lanes = V::LANES;
+        let mut i = 0;
+        while i < n {
+            let count = if i < head { head - i } else { (n - i).min(2 * lanes) };
+            let is_whole = count == 2 * lanes;
+            let (first, second) = (lanes.min(count), count.saturating_sub(lanes));
+            let mut x = [Twice::<V>::constant(0.0); X];
+            for k in 0..X {
+                // SAFETY: the caller's promise; of no elements, nothing is read.
+                x[k] = unsafe {
+                    let (at, next) = (from[k].0.add(i & from[k].1), from[k].0.add((i + first) & from[k].1));
+                    if is_whole { Twice(V::load(at), V::load(next)) } else { Twice(V::load_first(at, first), V::load_first(next, second)) }
+                };
+            }
+            let y = f(x, numbers);
+            if past && is_whole {
+                for at in going_on {
+                    for line in (0..2 * lanes).step_by(WIDEST) {
+                        stream::hint_ahead(at.wrapping_add(i + line));
+                    }
+                }
+            }
+            for k in 0..O {
+                // SAFETY: as above; inputs that share an output's memory have been read at i.
+                unsafe {
+                    let (at, next) = (to[k].add(i), to[k].add(i + first));
+                    match (is_whole, past) {
+                        (true, true) => {
+                            y[k].0.store_past(at);
+                            y[k].1.store_past(next);
+                        }
+                        (true, false) => {
+                            y[k].0.store(at);
+                            y[k].1.store(next);
+                        }
+                        (false, _) => {
+                            y[k].0.store_first(at, first);
+                            y[k].1.store_first(next, second);
+                        }
+                    }
+                }
+            }
+            i += count;
+        }
     }
 }

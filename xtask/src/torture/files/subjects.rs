@@ -1,5 +1,6 @@
 //! The kinds of files: a good one of each, and the reader that a user's program would call.
 use super::super::subject::snapshot;
+use crate::pictures;
 use adamant::{
     Device, Tensor,
     data::{
@@ -124,9 +125,8 @@ impl Stage {
         put("floats.idx", &idx(0x0d, &[20, 3], (0..60).flat_map(|k| (k as f32).to_be_bytes()).collect()))?;
         put("labels.idx", &idx(8, &[20], (0..20).map(|k| k % 10).collect()))?;
         let pixels: Vec<u8> = (0..12 * 9 * 3).map(|k| (k * 37 % 256) as u8).collect();
-        let picture = image::RgbImage::from_raw(12, 9, pixels).ok_or("a picture")?;
         for name in ["a.png", "a.jpeg", "a.bmp", "a.ppm"] {
-            picture.save(at(name)).map_err(text_of)?;
+            pictures::write(&at(name), 12, 9, &pixels).map_err(text_of)?;
         }
         put("a.pgm", &[&b"P5 12 9 255\n"[..], &[7; 108]].concat())?;
         put("run.toml", RUN.as_bytes())?;

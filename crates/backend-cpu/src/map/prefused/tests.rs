@@ -6,6 +6,7 @@ use crate::{
     gemm::Blas,
     map::{self, program::Program},
     operand::{In, Out},
+    simd::has_vectors,
 };
 use adamant_runtime::{
     DType, Layout, Scalar, Shape,
@@ -92,7 +93,7 @@ fn a_loop_with_other_bits_than_the_interpreter() {
     for (text, ahead) in LOOPS {
         let (expr, results) = program(text);
         assert_eq!(signature(&expr, &results).as_deref(), Some(*text));
-        for isa in [Isa::Scalar, Isa::Avx2, Isa::Avx512].into_iter().filter(|i| i.is_available()) {
+        for isa in Isa::ALL.into_iter().filter(|i| i.is_available() && has_vectors(*i)) {
             for lie in [Lie::Apart, Lie::InPlace, Lie::Repeated, Lie::Strided] {
                 for n in [1, 17, 2053] {
                     let (fast, plain) = (run(&expr, &results, Some(*ahead), isa, lie, n), run(&expr, &results, None, Isa::Scalar, lie, n));

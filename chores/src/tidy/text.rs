@@ -49,7 +49,7 @@ pub fn complaints(path: &Path, text: &str) -> Vec<Complaint> {
             complain(format!("`{machine}` is a path of one machine"));
         }
         for host in hosts(line).filter(|h| !PUBLIC_HOSTS.contains(h) && *h != "localhost" && *h != "127.0.0.1") {
-            complain(format!("{host} is not among the public hosts in xtask/src/tidy/text.rs"));
+            complain(format!("{host} is not among the public hosts in chores/src/tidy/text.rs"));
         }
         if path.ends_with("Cargo.lock") && line.starts_with("source = ") && !line.contains(REGISTRY) {
             complain("the lock file names another registry than the public one".into());

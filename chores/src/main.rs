@@ -1,0 +1,66 @@
+//! `cargo xtask`: the project's chores, one file each. Those that need Adamant are in the package `xtask` and are handed on
+//! ([`handed`]), so that what needs nothing of it is built in seconds.
+#![forbid(unsafe_code)]
+
+mod check;
+mod handed;
+mod test;
+mod tidy;
+
+use chores::{refusal::refused, workspace};
+use clap::{Parser, Subcommand};
+use handed::Words;
+use std::process::ExitCode;
+
+/// What `--help` says of how chores end; more in `adamant_bench::cli::Exit`.
+const CODES: &str = "Exit codes: 0 all passed, 1 something failed, 2 usage, 4 unreadable input, 6 unwritable output, 8 regression, 9 device absent, 10 a gate could not tell, 11 something was skipped";
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "The project's chores", after_help = CODES)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+#[derive(Subcommand)]
+enum Chore {
+    /// The workloads that other frameworks are measured with
+    Bench(Words),
+    /// Everything a change must pass besides its tests: fmt, clippy, docs, tidy
+    Check(check::Options),
+    /// The suite that every backend passes, on one device
+    Conformance(Words),
+    /// The promised features: one check for each row that has been asked for
+    Features(Words),
+    /// Flame graphs of kernels
+    Flame(Words),
+    /// Random graphs: fused = op by op, bit for bit, and both within the published table of the reference
+    FuzzGraphs(Words),
+    /// Compute the cases of a goldens folder, write the results, and compare them
+    Goldens(Words),
+    /// What each training step of char-GPT asks of a device: launches, waits, plans, pipelines
+    Launches(Words),
+    /// The loops that the CPU backend compiles ahead
+    Prefuse(Words),
+    /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
+    Size(Words),
+    /// All tests of all packages
+    Test(test::Options),
+    /// The rules that no other tool checks: who knows whom, unsafe, file lengths, machine paths
+    Tidy(tidy::Options),
+    /// What a run survives: power cuts, kills, flipped bits, full disks
+    Torture(Words),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(said) => return refused(&said),
+    };
+    let passed = match cli.chore {
+        Chore::Check(options) => check::run(&options),
+        Chore::Test(options) => test::run(&options),
+        Chore::Tidy(options) => tidy::run(&options),
+        _ => return handed::run(),
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
