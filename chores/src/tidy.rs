@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the rules that no other tool checks. Each is a plain function from the tree to complaints, and
 //! a test runs them all, so that `cargo test` finds what this finds.
+mod cycles;
 mod layers;
 mod lex;
 mod source;
@@ -70,6 +71,7 @@ pub fn complaints(root: &Path) -> Vec<Complaint> {
             found.extend(source::complaints(path, text));
         }
     }
+    found.extend(cycles::complaints(root, &files));
     found.extend(layers::complaints());
     found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     found

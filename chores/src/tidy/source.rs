@@ -7,9 +7,6 @@ const MOST_LINES: usize = 600;
 /// Longer ones, with the reason: a table or an exhaustive match that is one thought.
 const LONGER: &[(&str, usize, &str)] = &[
     ("crates/backend-cpu/tests/kernels.rs", 800, "one table of cases for all kernel families and their check"),
-    ("crates/core/src/op.rs", 950, "one enum, its inference and its costs"),
-    ("crates/core/src/scalar.rs", 1400, "one table of all scalar functions"),
-    ("crates/core/src/reference.rs", 750, "one exhaustive match"),
 ];
 /// Names that say nothing about a concept.
 const EMPTY_NAMES: &[&str] = &["mod", "util", "utils", "helper", "helpers", "common", "misc"];
