@@ -19,6 +19,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("adamant-backend-cpu", &["adamant-ir", "adamant-runtime"]),
     ("adamant-backend-cuda", &["adamant-ir", "adamant-runtime", "adamant-codegen"]),
     ("adamant-backend-wgpu", &["adamant-ir", "adamant-runtime", "adamant-codegen"]),
+    // A backend as somebody else would write one.
+    ("dummy_backend", &["adamant-ir", "adamant-runtime"]),
     ("adamant-formats", &["adamant-core"]),
     ("adamant-nn", &["adamant-core", "adamant-derive"]),
     ("adamant-optim", &["adamant-core", "adamant-nn"]),
@@ -104,10 +106,9 @@ fn may_know(name: &str, path: &Path) -> Option<Vec<&'static str>> {
     if name == "adamant" {
         return Some(MAY_KNOW.iter().map(|(name, _)| *name).collect());
     }
-    if PROGRAMS.contains(&name) || path.starts_with("examples") {
-        return Some(FOR_PROGRAMS.to_vec());
-    }
-    MAY_KNOW.iter().find(|(n, _)| *n == name).map(|(_, allowed)| allowed.to_vec())
+    let program = PROGRAMS.contains(&name) || path.starts_with("examples");
+    let listed = MAY_KNOW.iter().find(|(n, _)| *n == name).map(|(_, allowed)| allowed.to_vec());
+    listed.or_else(|| program.then(|| FOR_PROGRAMS.to_vec()))
 }
 
 #[cfg(test)]

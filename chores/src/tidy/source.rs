@@ -5,9 +5,7 @@ use std::path::Path;
 /// A file is one concept; beyond this many lines it is likely two.
 const MOST_LINES: usize = 600;
 /// Longer ones, with the reason: a table or an exhaustive match that is one thought.
-const LONGER: &[(&str, usize, &str)] = &[
-    ("crates/backend-cpu/tests/kernels.rs", 800, "one table of cases for all kernel families and their check"),
-];
+const LONGER: &[(&str, usize, &str)] = &[("crates/backend-cpu/tests/kernels.rs", 800, "one table of cases for all kernel families and their check")];
 /// Names that say nothing about a concept.
 const EMPTY_NAMES: &[&str] = &["mod", "util", "utils", "helper", "helpers", "common", "misc"];
 /// Where unsafe code may stand: SIMD, the micro-kernels of matrix products, generated code, the hand-over of a loop to
