@@ -286,7 +286,7 @@ pub fn entries() -> Vec<Entry> {
 /// Public functions that need no entry, with the reason.
 pub const EXCLUDED: &[(&str, &str)] = &[
     ("failed error ok try_meta shape dims dtype device rank is_tracked tracked detach", "accessors of a handle: no op"),
-    ("apply apply_many unary binary binary_reversed", "the general doors, through which every entry goes"),
+    ("apply apply_many apply_many_on unary binary binary_reversed", "dispatch, through which every entry goes"),
     ("shape_only", "a shape without a value: to read it is an error, and every entry reads"),
     ("from_vec from_vec_on from_slice from_iter scalar from_nested from_literal from_literal_as", "adopt host data; every entry's inputs are made by them"),
     ("from_ndarray to_ndarray into_ndarray", "adopt and read host data in the arrays of another crate (feature `ndarray`)"),

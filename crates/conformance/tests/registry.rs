@@ -72,8 +72,8 @@ const WRITERS: &[Writer] = &[
     Writer { file: "tensor/reduce.rs", name: "reductions", names: before_parenthesis },
     Writer { file: "functional/pool.rs", name: "dimensions", names: every_word },
     Writer { file: "functional/conv.rs", name: "dimensions", names: every_word },
-    Writer { file: "scalar.rs", name: "unary_table", names: none },
-    Writer { file: "scalar.rs", name: "binary_table", names: none },
+    Writer { file: "scalar.rs", name: "unary_gradients", names: none },
+    Writer { file: "scalar.rs", name: "binary_gradients", names: none },
 ];
 
 /// `Tensor::name` and `functional::name` of everything public in these files, and macros that write such functions and
@@ -214,6 +214,7 @@ fn composites() -> BTreeSet<String> {
     }
     let mut names = BTreeSet::new();
     texts(&core_sources(), &mut names);
+    texts(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../ir/src/composite"), &mut names);
     names
 }
 #[test]
