@@ -55,6 +55,7 @@ impl OriginGuard {
     }
 }
 impl Drop for OriginGuard {
+    #[inline(never)]
     fn drop(&mut self) {
         scope::inherit(self.0);
     }
@@ -64,20 +65,36 @@ impl Drop for OriginGuard {
 #[track_caller]
 pub(crate) fn compose<T: Failing>(op: &'static str, inputs: &[&Tensor], f: impl FnOnce() -> Built<T>) -> T {
     let origin = Origin::here();
-    if let Some(error) = inputs.iter().find_map(|t| t.error()) {
-        return T::failing(error);
-    }
-    // What the ops inside are refused for is asked once: shapes of values that failed would be looked at else.
-    if context(|c| c.alive(op)).is_err() {
-        return T::failing(Error::at(op, ErrorKind::ThreadEnding, origin));
-    }
-    let guard = OriginGuard::enter(origin);
+    let guard = match begin(op, inputs, origin) {
+        Ok(guard) => guard,
+        Err(error) => return T::failing(error),
+    };
     let built = f();
     drop(guard);
     match built {
         Ok(t) => t,
-        Err(Refusal::Kind(kind)) => T::failing(Error::at(op, kind, origin)),
-        Err(Refusal::Error(error)) => T::failing(error),
+        Err(refusal) => T::failing(refusal.told(op, origin)),
+    }
+}
+// What is the same for every function is compiled once: there are hundreds of them.
+#[inline(never)]
+fn begin(op: &'static str, inputs: &[&Tensor], origin: Origin) -> Result<OriginGuard, Error> {
+    if let Some(error) = inputs.iter().find_map(|t| t.error()) {
+        return Err(error);
+    }
+    // What the ops inside are refused for is asked once: shapes of values that failed would be looked at else.
+    if context(|c| c.alive(op)).is_err() {
+        return Err(Error::at(op, ErrorKind::ThreadEnding, origin));
+    }
+    Ok(OriginGuard::enter(origin))
+}
+impl Refusal {
+    #[cold]
+    fn told(self, op: &'static str, origin: Origin) -> Error {
+        match self {
+            Refusal::Kind(kind) => Error::at(op, kind, origin),
+            Refusal::Error(error) => error,
+        }
     }
 }
 /// As [`compose`], for functions of one tensor, which is handed on.
