@@ -13,9 +13,13 @@ pub(crate) mod tiles;
 
 use crate::{
     device::Runtime,
+    isa::Isa,
     nest::{Nest, Strides},
     operand::{In, Out, internal},
-    simd::stream::{self, STREAMED},
+    simd::{
+        has_vectors,
+        stream::{self, STREAMED},
+    },
 };
 use adamant_runtime::{
     ErrorKind, MAX_RANK, Shape,
@@ -24,6 +28,7 @@ use adamant_runtime::{
 };
 use program::{Code, Kind, Program};
 use smallvec::SmallVec;
+use std::sync::OnceLock;
 use tile::Run;
 use tiles::{OutTile, TILE, with_scratch};
 
@@ -34,15 +39,22 @@ pub(crate) const TASK: usize = 32 * 1024;
 pub(crate) const PARTS: usize = 16;
 
 /// The resolved program of a Map or Reduce kernel, made at its first run.
-pub(crate) fn program(kernel: &Kernel) -> Result<&Program, ErrorKind> {
-    let prepared = kernel.prepared.get_or_init(|| {
-        Box::new(match &kernel.kind {
-            KernelKind::Map { expr, outputs } => Program::new(expr, outputs),
-            KernelKind::Reduce { expr, value, .. } => Program::new(expr, &[*value]),
-            _ => Program::new(&Default::default(), &[]),
-        })
-    });
-    prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))
+pub(crate) fn program(kernel: &Kernel, isa: Isa) -> Result<&Program, ErrorKind> {
+    let prepared = kernel.prepared.get_or_init(|| Box::new(Programs::default()));
+    let programs: &Programs = prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))?;
+    let place = if has_vectors(isa) { &programs.vectors } else { &programs.plain };
+    Ok(place.get_or_init(|| match &kernel.kind {
+        KernelKind::Map { expr, outputs } => Program::new(expr, outputs, isa),
+        KernelKind::Reduce { expr, value, .. } => Program::new(expr, &[*value], isa),
+        _ => Program::new(&Default::default(), &[], isa),
+    }))
+}
+/// The programs of a kernel. Loops that were compiled ahead are there for sets with vectors alone, and what of a program needs
+/// a place in a tile follows from whether there is one.
+#[derive(Default)]
+pub(crate) struct Programs {
+    pub vectors: OnceLock<Program>,
+    pub plain: OnceLock<Program>,
 }
 /// The nest of a program's operands, real and virtual, over the axes in the given order.
 pub(crate) fn nest(program: &Program, space: &Shape, axes: impl Iterator<Item = usize>, inputs: &[In<'_>]) -> Nest {
@@ -72,7 +84,7 @@ pub(crate) fn nest(program: &Program, space: &Shape, axes: impl Iterator<Item = 
 /// # Errors
 /// A kernel prepared by another backend.
 pub(crate) fn run_few(runtime: &Runtime, step: &Step<'_>) -> Result<bool, ErrorKind> {
-    let program = program(step.kernel)?;
+    let program = program(step.kernel, runtime.isa)?;
     let done = match (&program.single, program.ahead) {
         (Some(single), _) => single.run(runtime.isa, step),
         (None, Some(ahead)) => direct::run_ahead(ahead, program, runtime.isa, step),
@@ -90,7 +102,7 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
     if n == 0 {
         return Ok(());
     }
-    let program = program(step.kernel)?;
+    let program = program(step.kernel, runtime.isa)?;
     let rank = step.space.rank();
     let nest = nest(program, &step.space, 0..rank, inputs);
     let mut run = Run::new(program, runtime.isa, nest, inputs, step.args, step.fault)?;

@@ -46,7 +46,7 @@ pub(crate) fn run(
     outputs: &mut [Out<'_>],
 ) -> Result<(), ErrorKind> {
     let [out] = outputs else { return Err(internal("a reduction has one output")) };
-    let program = map::program(step.kernel)?;
+    let program = map::program(step.kernel, runtime.isa)?;
     let rank = step.space.rank();
     let kept = |a: &usize| !axes.has(*a);
     let reduced: usize = (0..rank).filter(|a| !kept(a)).map(|a| step.space[a]).product();

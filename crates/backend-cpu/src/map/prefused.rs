@@ -61,9 +61,9 @@ pub fn signature(expr: &Expr, results: &[Reg]) -> Option<String> {
 /// A loop that was compiled ahead: it takes what the program loads, and its numbers, each in the order of their places.
 pub(crate) type Loop = fn(Isa, &Streams<'_>) -> bool;
 /// The loop of a program, if there is one for this set.
-pub(crate) fn find(expr: &Expr, results: &[Reg]) -> Option<Loop> {
+pub(crate) fn find(expr: &Expr, results: &[Reg], isa: Isa) -> Option<Loop> {
     static TABLE: LazyLock<HashMap<&str, Loop>> = LazyLock::new(|| table::LOOPS.iter().copied().collect());
-    if !has_vectors(Isa::current()) {
+    if !has_vectors(isa) {
         return None;
     }
     TABLE.get(signature(expr, results)?.as_str()).copied()

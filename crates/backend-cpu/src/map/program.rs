@@ -6,7 +6,7 @@ use super::{
     loops::{Compare, IntBinary, RealBinary, RealUnary},
     prefused::{self, Loop},
 };
-use crate::math::MathFn;
+use crate::{isa::Isa, math::MathFn};
 use adamant_runtime::{
     DType, Scalar,
     expr::{Expr, Instr, Reg},
@@ -101,8 +101,8 @@ pub(crate) struct Program {
 }
 impl Program {
     /// Resolves an expression whose `results` are wanted after the last instruction.
-    pub fn new(expr: &Expr, results: &[Reg]) -> Program {
-        Program::with_loop(expr, results, prefused::find(expr, results))
+    pub fn new(expr: &Expr, results: &[Reg], isa: Isa) -> Program {
+        Program::with_loop(expr, results, prefused::find(expr, results, isa))
     }
     /// With the loop that was compiled ahead for it, or without one.
     pub fn with_loop(expr: &Expr, results: &[Reg], ahead: Option<Loop>) -> Program {

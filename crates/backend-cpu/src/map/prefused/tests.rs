@@ -4,7 +4,7 @@ use crate::{
     Isa, Threads,
     device::Runtime,
     gemm::Blas,
-    map::{self, program::Program},
+    map::{self, Programs, program::Program},
     operand::{In, Out},
     simd::has_vectors,
 };
@@ -57,7 +57,10 @@ enum Lie {
 }
 fn run(expr: &Expr, results: &[Reg], ahead: Option<Loop>, isa: Isa, lie: Lie, n: usize) -> Vec<Vec<u32>> {
     let kernel = Kernel::new(KernelKind::Map { expr: expr.clone(), outputs: results.to_vec() });
-    let _ = kernel.prepared.set(Box::new(Program::with_loop(expr, results, ahead)));
+    let programs = Programs::default();
+    let place = if has_vectors(isa) { &programs.vectors } else { &programs.plain };
+    let _ = place.set(Program::with_loop(expr, results, ahead));
+    let _ = kernel.prepared.set(Box::new(programs));
     let shape = Shape::new(&[n]).unwrap();
     let step = step_of(lie);
     let count = expr.inputs();
@@ -109,7 +112,7 @@ fn a_program_that_no_loop_can_be_made_for() {
     assert!(signature(&expr, &results).is_some());
     assert!(signature(&expr, &[0]).is_none(), "a result that is only loaded");
     expr.dtypes[1] = DType::F64;
-    assert!(signature(&expr, &results).is_none() && find(&expr, &results).is_none());
+    assert!(signature(&expr, &results).is_none() && find(&expr, &results, Isa::current()).is_none());
     let (expr, results) = program("x0 -> 0");
     assert!(signature(&expr, &results).is_none(), "a copy");
 }
