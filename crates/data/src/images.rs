@@ -258,6 +258,10 @@ mod tests {
             let read = decode(&folder.path().join("b_dog/2.ppm"));
             assert_eq!(read.is_ok(), is_whole, "{:?}", read.err());
         }
+        // One pixel, blue before red.
+        (bmp[18], bmp[22]) = (1, 1);
+        fs::write(folder.path().join("b_dog/2.ppm"), [&bmp[..54], &[3, 2, 1, 0]].concat()).unwrap();
+        assert_eq!(decode(&folder.path().join("b_dog/2.ppm")).unwrap().bytes(3), [1, 2, 3]);
         for size in [(4_000_000_000u32, 4_000_000_000u32), (60_000, 60_000)] {
             fs::write(folder.path().join("b_dog/2.ppm"), format!("P6 {} {} 255\n", size.0, size.1)).unwrap();
             assert!(set.read(3).is_err());

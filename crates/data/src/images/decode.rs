@@ -75,7 +75,9 @@ fn jpeg(bytes: &[u8]) -> Result<Picture, String> {
     Ok(Picture { height, width, channels, samples: Samples::Bytes(out) })
 }
 fn bmp(bytes: &[u8]) -> Result<Picture, String> {
-    let mut decoder = BmpDecoder::new_with_options(ZCursor::new(bytes), options());
+    // It looks at what stands behind the headers, and there is less of it than it expects where one pixel is all.
+    let padded = [bytes, &[0; 16]].concat();
+    let mut decoder = BmpDecoder::new_with_options(ZCursor::new(&padded[..]), options());
     decoder.decode_headers().map_err(|e| format!("{e:?}"))?;
     let ((width, height), Some(color)) = (decoder.dimensions().unwrap_or((0, 0)), decoder.colorspace()) else {
         return Err("a BMP without a colour space".into());
