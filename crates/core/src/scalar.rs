@@ -85,7 +85,7 @@ pub struct UnaryRow {
     pub saves: Saved,
     /// the gradient; `None`: no gradient flows (bool results)
     pub grad: Option<UnaryRule>,
-    /// C expression of `x`, with the functions of `<tgmath.h>` and the helpers of `codegen`
+    /// C expression of `x`, with the functions of `<tgmath.h>` and the helpers of `kernels`
     pub c: &'static str,
     /// WGSL expression of `x` (f32)
     pub wgsl: &'static str,
@@ -95,7 +95,7 @@ pub struct UnaryRow {
     pub domain: (f64, f64),
     /// points at which the gradient is PyTorch's convention
     pub kinks: &'static [f64],
-    /// the expression of `x` on integers, in the part of WGSL that `codegen` also writes as C, where `c` does not serve; `T` is the type
+    /// the expression of `x` on integers, in the part of WGSL that `kernels` also writes as C, where `c` does not serve; `T` is the type
     pub int_text: Option<&'static str>,
     /// how many units in the last place the f32 C text may be off on the domain
     pub ulp: f64,

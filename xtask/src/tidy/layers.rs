@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("adamant-core", &[]),
     ("adamant-derive", &[]),
-    ("adamant-codegen", &["adamant-core"]),
+    ("adamant-kernels", &["adamant-core"]),
     ("adamant-conformance", &["adamant-core"]),
     ("adamant-backend-cpu", &["adamant-core"]),
-    ("adamant-backend-cuda", &["adamant-core", "adamant-codegen"]),
-    ("adamant-backend-wgpu", &["adamant-core", "adamant-codegen"]),
+    ("adamant-backend-cuda", &["adamant-core", "adamant-kernels"]),
+    ("adamant-backend-wgpu", &["adamant-core", "adamant-kernels"]),
     ("adamant-formats", &["adamant-core"]),
     ("adamant-nn", &["adamant-core", "adamant-derive"]),
     ("adamant-optim", &["adamant-core", "adamant-nn"]),
@@ -50,6 +50,7 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("adamant-core", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2"]),
     ("adamant-nn", &["rayon", "safetensors", "serde", "serde_json"]),
     ("adamant-optim", &["rayon", "safetensors", "serde", "serde_json"]),
+    ("adamant-kernels", &["wgpu", "naga", "ash", "cust", "cudarc"]),
 ];
 
 #[derive(Deserialize)]
