@@ -41,6 +41,21 @@
 //! *Order.* No result depends on the order of invocations: reductions are fixed trees, products are split at fixed places,
 //! scatters combine what meets in an order that the index fixes.
 //!
+//! ```
+//! use adamant_kernels::{Access, Bindings, C, Dialect, Place, Wgsl, per_element};
+//! # fn main() -> Result<(), adamant_core::ErrorKind> {
+//! let twice = |dialect: &'static dyn Dialect| {
+//!     let mut bindings = Bindings::new(dialect);
+//!     let x = bindings.bind(Place::Buffer(0), Access::Write);
+//!     let body = format!("let v: u32 = {} * 2u;\n{}\n", bindings.word(x, "i"), bindings.set_word(x, "i", "v"));
+//!     per_element(&bindings, "", &body)
+//! };
+//! assert!(twice(Wgsl::PLAIN)?.contains("b0[i] = v;"));
+//! assert!(twice(&C)?.contains("adm_set_4(b0, i, v);"));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Architecture invariant: this crate knows no GPU's interface, no device, tensor or gradient: it sees kernels, their
 //! expressions, scalars, shapes and dtypes alone.
 #![forbid(unsafe_code)]

@@ -48,7 +48,9 @@ pub struct Nest {
 /// Which group of axes.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Group {
+    /// the axes of the lines
     Outer,
+    /// the axes along them
     Inner,
 }
 

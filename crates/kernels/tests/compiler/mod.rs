@@ -10,8 +10,9 @@ use std::{
 /// Parses and validates a WGSL module, with 64-bit integers.
 pub fn validate(source: &str) -> Result<(), String> {
     let module = naga::front::wgsl::parse_str(source).map_err(|e| e.emit_to_string(source))?;
-    let mut validator =
-        naga::valid::Validator::new(naga::valid::ValidationFlags::all(), naga::valid::Capabilities::SHADER_INT64 | naga::valid::Capabilities::SUBGROUP);
+    let capabilities = naga::valid::Capabilities::SHADER_INT64 | naga::valid::Capabilities::SUBGROUP;
+    let mut validator = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities);
+    validator.subgroup_stages(naga::valid::ShaderStages::COMPUTE).subgroup_operations(naga::valid::SubgroupOperationSet::all());
     validator.validate(&module).map(|_| ()).map_err(|e| format!("{e:?}"))
 }
 

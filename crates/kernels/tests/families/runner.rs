@@ -6,8 +6,9 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::Mutex,
     thread,
 };
 
@@ -200,7 +201,7 @@ pub fn run(cc: &str, folder: &Path, texts: &Texts, jobs: &[Job]) -> Result<Vec<A
     Ok(answers)
 }
 /// The texts in a few files, each compiled by itself, and a table of their functions.
-fn build(cc: &str, folder: &Path, texts: &Texts) -> Result<std::path::PathBuf, String> {
+fn build(cc: &str, folder: &Path, texts: &Texts) -> Result<PathBuf, String> {
     fs::create_dir_all(folder).map_err(|e| e.to_string())?;
     let all: Vec<(&String, &String)> = texts.0.iter().collect();
     let arguments = "const uint32_t *, void *const *, uint32_t, uint32_t";
@@ -215,27 +216,40 @@ fn build(cc: &str, folder: &Path, texts: &Texts) -> Result<std::path::PathBuf, S
     fs::write(&probe, "int main(void) { return 0; }\n").map_err(|e| e.to_string())?;
     let can = Command::new(cc).args(checked).arg("-o").arg(folder.join("probe")).arg(&probe).output().is_ok_and(|o| o.status.success());
     let flags: &[&str] = if can { &checked } else { &[] };
-    let mut objects = Vec::new();
-    for (k, source) in sources.iter().enumerate() {
-        let (path, object) = (folder.join(format!("texts{k}.c")), folder.join(format!("texts{k}.o")));
-        fs::write(&path, source).map_err(|e| e.to_string())?;
-        let warnings = ["-Werror=implicit-function-declaration", "-Werror=int-conversion", "-Werror=incompatible-pointer-types"];
-        let compiled = Command::new(cc)
-            .args(["-std=c99", "-O0", "-fwrapv", "-ffp-contract=off", "-c"])
-            .args(warnings)
-            .args(flags)
-            .arg("-o")
-            .arg(&object)
-            .arg(&path)
-            .output()
-            .map_err(|e| e.to_string())?;
-        if !compiled.status.success() {
-            let said = String::from_utf8_lossy(&compiled.stderr).into_owned();
-            return Err(format!("{} does not compile:\n{}", path.display(), said.lines().take(40).collect::<Vec<_>>().join("\n")));
+    let queue = Mutex::new(sources.into_iter().enumerate());
+    let worker = || -> Result<Vec<PathBuf>, String> {
+        let mut objects = Vec::new();
+        while let Some((k, source)) = { queue.lock().unwrap().next() } {
+            objects.push(object(cc, folder, k, &source, flags)?);
         }
-        objects.push(object);
-    }
+        Ok(objects)
+    };
+    let workers = thread::available_parallelism().map_or(1, |n| n.get());
+    let objects: Vec<PathBuf> = thread::scope(|scope| {
+        let running: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        running.into_iter().map(|r| r.join().unwrap()).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
+    })?;
     let binary = folder.join("texts");
     let linked = Command::new(cc).args(flags).arg("-o").arg(&binary).args(&objects).arg("-lm").output().map_err(|e| e.to_string())?;
     if linked.status.success() { Ok(binary) } else { Err(String::from_utf8_lossy(&linked.stderr).into_owned()) }
+}
+/// One file, compiled.
+fn object(cc: &str, folder: &Path, k: usize, source: &str, flags: &[&str]) -> Result<PathBuf, String> {
+    let (path, object) = (folder.join(format!("texts{k}.c")), folder.join(format!("texts{k}.o")));
+    fs::write(&path, source).map_err(|e| e.to_string())?;
+    let warnings = ["-Werror=implicit-function-declaration", "-Werror=int-conversion", "-Werror=incompatible-pointer-types"];
+    let compiled = Command::new(cc)
+        .args(["-std=c99", "-O0", "-fwrapv", "-ffp-contract=off", "-c"])
+        .args(warnings)
+        .args(flags)
+        .arg("-o")
+        .arg(&object)
+        .arg(&path)
+        .output()
+        .map_err(|e| e.to_string())?;
+    if !compiled.status.success() {
+        let said = String::from_utf8_lossy(&compiled.stderr).into_owned();
+        return Err(format!("{} does not compile:\n{}", path.display(), said.lines().take(40).collect::<Vec<_>>().join("\n")));
+    }
+    Ok(object)
 }

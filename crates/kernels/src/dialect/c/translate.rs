@@ -74,8 +74,8 @@ pub(super) fn is_native(name: &str) -> bool {
 /// Helper code as C. `native`: with the functions of `<math.h>` where C has them; without, WGSL's own arithmetic, so
 /// that a C compiler can test it.
 pub fn to_c(text: &str, native: bool) -> String {
-    // Nothing in a helper has a place of its own that could be missing.
-    Writer::new(text, native, None, None).written().unwrap_or_default()
+    // A compiler would say no less of a helper that is none.
+    Writer::new(text, native, None, None).written().unwrap_or_else(|why| format!("#error \"{why}\"\n"))
 }
 /// What a kernel's functions have that helpers have not: names of their own, the launch, and its buffers.
 pub(super) struct Module {
@@ -415,6 +415,26 @@ mod tests {
         let c = "static inline bool adm_f(float x, int32_t n) {\n    const float a = ADM_SELECT(1.0f, fabsf(x), n == 2);\n    uint32_t b = adm_bits_u32(a);\n    return expf(a) < (float)(b) + 1e-7f;\n}";
         assert_eq!(to_c(wgsl, true), c);
         assert_eq!(to_c(wgsl, false), c.replace("expf", "adm_exp"));
+    }
+    #[test]
+    fn a_body_that_waits_keeps_its_names_and_is_entered_again() -> Result<(), String> {
+        let module = Module::of("k".into(), "fn f(x: f32) -> f32 { return x; }", 1);
+        for (notation, c) in [
+            (
+                "var a: f32 = 1.0; adm_barrier(); for (var k: u32 = 0u; k < 2u; k++) { a += f(a); } let k: u32 = 3u;",
+                "s->a_0 = 1.0f; s->at = 1; return 2; case 1:; for (s->k_1 = 0u; s->k_1 < 2u; s->k_1++) { s->a_0 += k_f(L, s->a_0); } s->k_2 = 3u;",
+            ),
+            ("let a: u32 = 1u; if (a == 1u) { let a: u32 = a + 1u; return; }", "s->a_0 = 1u; if (s->a_0 == 1u) { s->a_1 = s->a_0 + 1u; return 0; }"),
+            (
+                "let t: f32 = adm_subgroup_sum_f32(x) + 1.0;",
+                "g->words[s->turn & 1][invocation].f32 = x; s->at = 1; return 1; case 1: s->t_0 = adm_sum_f32(g->words[s->turn & 1] + invocation / of_subgroup * of_subgroup, of_subgroup); s->turn++;\ns->t_1 = s->t_0 + 1.0f;",
+            ),
+        ] {
+            assert_eq!(Writer::new(notation, true, Some(&module), Some(&mut Resumed::new())).written()?, c);
+        }
+        let refused = Writer::new("if (adm_subgroup_sum_f32(x) > 0.0) { return; }", true, Some(&module), Some(&mut Resumed::new())).written();
+        assert!(refused.is_err_and(|e| e.contains("in the head of")));
+        Ok(())
     }
     #[test]
     fn pairs_arrays_and_numbers_become_cs() {
