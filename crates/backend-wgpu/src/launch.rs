@@ -11,7 +11,7 @@ use adamant_core::{
     ErrorKind, Shape,
     kernel::{Fault, FaultWord, Kernel, Operand, Step},
 };
-use adamant_kernels::{Again, Array, Bindings, Compiled, Found, Key, Nest, Place, Recorder, Strides, Target, Work};
+use adamant_kernels::{Again, Array, Bindings, Compiled, Found, Key, Nest, Place, Launcher, Strides, Target, Work};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{
@@ -239,7 +239,7 @@ impl<'a> Launches<'a> {
         Ok(())
     }
 }
-impl Recorder for Launches<'_> {
+impl Launcher for Launches<'_> {
     fn target(&self) -> Target {
         self.gpu.target()
     }

@@ -3,7 +3,7 @@
 use crate::{
     bindings::{Access, Bindings, Place},
     frame::Frame,
-    recorder::{Array, Key},
+    launcher::{Array, Key},
 };
 use adamant_core::{DType, ErrorKind};
 

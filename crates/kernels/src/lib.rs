@@ -22,9 +22,9 @@
 //! *Nest.* A [`Nest`] is the index arithmetic of a launch: axes merged where all operands step through them as one.
 //!
 //! *Skeletons.* `skeleton/` has a file for each family. A skeleton looks at the [`Work`] (tensors as layouts in numbered
-//! buffers) and the [`Target`] (what the device can do), decides on launches, and hands each to a [`Recorder`]: the
+//! buffers) and the [`Target`] (what the device can do), decides on launches, and hands each to a [`Launcher`]: the
 //! structure's key, the bindings, the parameters, how many workgroups, and a closure that writes the text if the key is
-//! new. A backend implements `Recorder` with pipelines and buffers of its own; the tests implement it with a C compiler.
+//! new. A backend implements `Launcher` with pipelines and buffers of its own; the tests implement it with a C compiler.
 //!
 //! | family | skeleton | how invocations work together |
 //! |---|---|---|
@@ -69,11 +69,11 @@ mod dialect;
 mod expression;
 mod frame;
 mod function;
+mod launcher;
 mod nest;
 mod notation;
 mod preambles;
 mod program;
-mod recorder;
 pub mod skeleton;
 
 pub use bindings::{Access, Bindings, Place};
@@ -81,6 +81,6 @@ pub use dialect::{Atomic, C, Dialect, Subgroup, Wgsl, entry_of, to_c};
 pub use expression::{ExprText, Sources, write_expr};
 pub use frame::{Frame, GROUP, Numbered, Shared, per_element};
 pub use function::{binary_text, unary_text};
+pub use launcher::{Again, Array, Compiled, Found, Key, Launcher, Target, Work};
 pub use nest::{Form, Group, Nest, Strides};
 pub use preambles::preamble;
-pub use recorder::{Again, Array, Compiled, Found, Key, Recorder, Target, Work};

@@ -1,7 +1,7 @@
 //! Index arithmetic: the axes of a space in two groups, neighbours merged where all operands step through them as one,
 //! and the text that turns an element's number into places. Sizes, steps and offsets are parameters; only how many axes
 //! are left and which operands are dense is structure.
-use crate::recorder::Key;
+use crate::launcher::Key;
 use adamant_core::{MAX_RANK, Shape};
 use smallvec::SmallVec;
 

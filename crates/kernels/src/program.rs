@@ -3,8 +3,8 @@ use crate::{
     Dialect, Sources,
     bindings::{Access, Bindings, Place},
     dense::REPORT,
+    launcher::{Found, Key, Launcher, Work},
     nest::{Nest, Strides},
-    recorder::{Found, Key, Recorder, Work},
     write_expr,
 };
 use adamant_core::{
@@ -57,8 +57,8 @@ impl<'e> Program<'e> {
         program
     }
     /// The place of its report.
-    pub fn report(&self, recorder: &mut dyn Recorder) -> u32 {
-        if self.faults.is_some() { recorder.report(Found::Division) } else { 0 }
+    pub fn report(&self, launcher: &mut dyn Launcher) -> u32 {
+        if self.faults.is_some() { launcher.report(Found::Division) } else { 0 }
     }
     /// The operands of the nest: the inputs, then the coordinates that it reads, then the element's number.
     pub fn operands(&self, work: &Work<'_>) -> Vec<(usize, Strides)> {

@@ -19,8 +19,8 @@ mod window;
 pub use map::merged::{Mapped, record as record_together, together};
 
 use crate::{
+    launcher::{Launcher, Target, Work},
     program,
-    recorder::{Recorder, Target, Work},
 };
 use adamant_core::{
     DType, ErrorKind,
@@ -52,22 +52,22 @@ pub fn supports(target: &Target, kernel: &KernelKind, dtypes: &[DType]) -> bool 
 ///
 /// # Errors
 /// Operands that the family does not have; a text that cannot be written or compiled; more scratch than there is.
-pub fn record(recorder: &mut dyn Recorder, kernel: &KernelKind, work: &Work<'_>) -> Result<(), ErrorKind> {
+pub fn record(launcher: &mut dyn Launcher, kernel: &KernelKind, work: &Work<'_>) -> Result<(), ErrorKind> {
     if work.outputs.iter().all(|o| o.shape.elements() == 0) {
         return Ok(());
     }
     match kernel {
-        KernelKind::Map { expr, outputs } => map::record(recorder, work, expr, outputs),
-        KernelKind::Copy => copy::record(recorder, work),
-        KernelKind::Reduce { expr, value, op, axes } => reduce::record(recorder, work, expr, *value, *op, *axes),
-        KernelKind::ArgReduce { op, axis } => arg_reduce::record(recorder, work, *op, *axis as usize),
-        KernelKind::Scan { op, axis, reverse } => scan::record(recorder, work, *op, *axis as usize, *reverse),
-        KernelKind::Matmul => matmul::record(recorder, work),
-        KernelKind::Conv(spec) => conv::record(recorder, work, spec),
-        KernelKind::Window(spec) => window::record(recorder, work, spec),
-        KernelKind::Gather { axis } => gather::record(recorder, work, *axis as usize),
-        KernelKind::Scatter { axis, mode } => scatter::record(recorder, work, *axis as usize, *mode),
-        KernelKind::Sort { axis, descending } => sort::record(recorder, work, *axis as usize, *descending),
-        KernelKind::Composite(c) => composite::record(recorder, work, &**c),
+        KernelKind::Map { expr, outputs } => map::record(launcher, work, expr, outputs),
+        KernelKind::Copy => copy::record(launcher, work),
+        KernelKind::Reduce { expr, value, op, axes } => reduce::record(launcher, work, expr, *value, *op, *axes),
+        KernelKind::ArgReduce { op, axis } => arg_reduce::record(launcher, work, *op, *axis as usize),
+        KernelKind::Scan { op, axis, reverse } => scan::record(launcher, work, *op, *axis as usize, *reverse),
+        KernelKind::Matmul => matmul::record(launcher, work),
+        KernelKind::Conv(spec) => conv::record(launcher, work, spec),
+        KernelKind::Window(spec) => window::record(launcher, work, spec),
+        KernelKind::Gather { axis } => gather::record(launcher, work, *axis as usize),
+        KernelKind::Scatter { axis, mode } => scatter::record(launcher, work, *axis as usize, *mode),
+        KernelKind::Sort { axis, descending } => sort::record(launcher, work, *axis as usize, *descending),
+        KernelKind::Composite(c) => composite::record(launcher, work, &**c),
     }
 }

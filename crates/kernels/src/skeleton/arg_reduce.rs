@@ -3,7 +3,7 @@ use crate::{
     bindings::{Access, Bindings},
     combine::Combine,
     frame::{Frame, GROUP, Numbered, Shared, per_element},
-    recorder::{Array, Key, Recorder, Work, misshapen},
+    launcher::{Array, Key, Launcher, Work, misshapen},
 };
 use adamant_core::{
     ErrorKind,
@@ -14,29 +14,29 @@ use adamant_core::{
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, op: ArgOp, axis: usize) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, op: ArgOp, axis: usize) -> Result<(), ErrorKind> {
     let ([x], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("arg_reduce")) };
     let innermost = x.shape[axis + 1..].iter().all(|&d| d == 1);
     if innermost {
         // A longer or a shorter axis wants the other way.
-        recorder.warm_up(&mut |other| [false, true].into_iter().try_for_each(|shared| launch(other, [x, out], op, axis, shared)))?;
+        launcher.warm_up(&mut |other| [false, true].into_iter().try_for_each(|shared| launch(other, [x, out], op, axis, shared)))?;
     }
-    launch(recorder, [x, out], op, axis, innermost && x.shape[axis] >= 64)
+    launch(launcher, [x, out], op, axis, innermost && x.shape[axis] >= 64)
 }
 /// `shared`: does a workgroup look for one extreme?
-fn launch(recorder: &mut dyn Recorder, [x, out]: [&Array; 2], op: ArgOp, axis: usize, shared: bool) -> Result<(), ErrorKind> {
+fn launch(launcher: &mut dyn Launcher, [x, out]: [&Array; 2], op: ArgOp, axis: usize, shared: bool) -> Result<(), ErrorKind> {
     let kept: Vec<usize> = (0..x.shape.rank()).filter(|&a| a != axis).collect();
     let (outputs, count) = (out.shape.elements(), x.shape[axis]);
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let source = bindings.bind(x.place(), Access::Read);
     let target = bindings.bind(out.place(), Access::Write);
-    let mut nest = recorder.nest(0, &bindings, &x.shape, [&kept, &[axis]], &[x.layout()])?;
+    let mut nest = launcher.nest(0, &bindings, &x.shape, [&kept, &[axis]], &[x.layout()])?;
     let mut parameters = vec![outputs as u32, count as u32, out.offset as u32];
     nest.place(&mut parameters);
     let mut key = Key::new();
     key.extend([shared as u8, x.dtype as u8]);
     nest.describe(&mut key);
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         // The type that an extreme is found in.
         let combine = Combine::new(ReduceOp::Max, x.dtype);
         let t = combine.type_name();
@@ -89,9 +89,9 @@ for (var r: u32 = 1u; r < p[1u]; r++) {{
         }
     })?;
     if shared {
-        recorder.launch_groups(pipeline, &bindings, &parameters, outputs as u64);
+        launcher.launch_groups(pipeline, &bindings, &parameters, outputs as u64);
     } else {
-        recorder.launch(pipeline, &bindings, &parameters, outputs as u64);
+        launcher.launch(pipeline, &bindings, &parameters, outputs as u64);
     }
     Ok(())
 }

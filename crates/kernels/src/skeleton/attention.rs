@@ -10,8 +10,8 @@ use crate::{
     Dialect, Subgroup,
     bindings::{Access, Bindings, Place},
     frame::{Frame, Numbered},
+    launcher::{Array, Key, Launcher, Target, Work, misshapen},
     nest::{Group, Nest},
-    recorder::{Array, Key, Recorder, Target, Work, misshapen},
 };
 use adamant_core::{
     Composite, DType, ErrorKind, MAX_RANK, Shape,
@@ -64,7 +64,7 @@ struct Operands<'s> {
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, composite: &dyn Composite) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &dyn Composite) -> Result<(), ErrorKind> {
     let wrong = || misshapen(composite.name());
     let (attention, backward) = known(composite).ok_or_else(wrong)?;
     let mut inputs = work.inputs.iter();
@@ -75,19 +75,19 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, composite: &d
     let random = (attention.dropout > 0.0).then(&mut next).transpose()?;
     let mut operands = Operands { q, k, v, mask, random, cotangent: None, of_lse: None };
     let Some((g, backward)) = g.zip(backward) else {
-        return launch(recorder, &attention, &operands, Kind::Forward, work.outputs);
+        return launch(launcher, &attention, &operands, Kind::Forward, work.outputs);
     };
     operands.cotangent = Some([g, next()?, next()?]);
     operands.of_lse = backward.with_lse.then(next).transpose()?;
     let [dq, of_keys @ ..] = work.outputs else { return Err(wrong()) };
-    launch(recorder, &attention, &operands, Kind::OfQueries, &[*dq])?;
-    launch(recorder, &attention, &operands, Kind::OfKeys, of_keys)
+    launch(launcher, &attention, &operands, Kind::OfQueries, &[*dq])?;
+    launch(launcher, &attention, &operands, Kind::OfKeys, of_keys)
 }
 /// Words of the sizes at the beginning of the parameters.
 const SIZES: [&str; 10] = ["heads", "queries", "keys", "features", "values", "ratio", "tiles", "chunks", "scale", "kept"];
 
-fn launch(recorder: &mut dyn Recorder, attention: &Attention, of: &Operands<'_>, kind: Kind, outputs: &[Array]) -> Result<(), ErrorKind> {
-    let Some(size) = recorder.target().subgroup else { return Err(misshapen("attention")) };
+fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &Operands<'_>, kind: Kind, outputs: &[Array]) -> Result<(), ErrorKind> {
+    let Some(size) = launcher.target().subgroup else { return Err(misshapen("attention")) };
     let rank = of.q.shape.rank();
     let heads: usize = of.q.shape[..rank - 2].iter().product();
     let shared: usize = of.k.shape[..rank - 2].iter().product();
@@ -104,7 +104,7 @@ fn launch(recorder: &mut dyn Recorder, attention: &Attention, of: &Operands<'_>,
     let drop = if attention.dropout < 1.0 { (1.0 / (1.0 - attention.dropout)) as f32 } else { 0.0 };
     let mut parameters: Vec<u32> = [heads, queries, keys, features, values, heads.checked_div(shared).unwrap_or(1), tiles, chunks].map(|v| v as u32).to_vec();
     parameters.extend([scale.to_bits(), planes as u32, (attention.dropout as f32).to_bits(), drop.to_bits()]);
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let mut bound = Vec::new();
     let mut bind = |bindings: &mut Bindings, name: &'static str, o: &Array, access: Access| {
         bound.push((name, bindings.bind(o.place(), access), o.dtype, parameters.len()));
@@ -130,9 +130,9 @@ fn launch(recorder: &mut dyn Recorder, attention: &Attention, of: &Operands<'_>,
         bind(&mut bindings, name, o, Bindings::to_store(o.dtype.size()));
     }
     let scratch = (kind != Kind::Forward).then(|| bindings.bind(Place::Scratch, if kind == Kind::OfQueries { Access::Write } else { Access::Read }));
-    recorder.scratch(if scratch.is_some() { (heads * queries) as u64 } else { 0 })?;
+    launcher.scratch(if scratch.is_some() { (heads * queries) as u64 } else { 0 })?;
     let scores = of.q.shape.with(rank - 1, keys);
-    let mut nest = mask_nest(recorder, &bindings, of, &scores)?;
+    let mut nest = mask_nest(launcher, &bindings, of, &scores)?;
     nest.iter_mut().for_each(|(n, _, _)| n.place(&mut parameters));
     let mask = nest.as_ref().zip(of.mask);
     let masked = match mask {
@@ -149,7 +149,7 @@ fn launch(recorder: &mut dyn Recorder, attention: &Attention, of: &Operands<'_>,
         nest.describe(&mut key);
     }
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let mut functions = String::new();
         for &(name, binding, dtype, offset) in bound.iter().filter(|b| !b.0.starts_with('y') && b.0 != "random") {
             functions += &format!("fn {name}_at(n: u32) -> f32 {{\nlet at: u32 = p[{offset}u] + n;\nreturn {};\n}}\n", bindings.load(binding, dtype, "at"));
@@ -183,11 +183,11 @@ let plane: u32 = number / (tiles * chunks);
         );
         Frame { bindings: &bindings, lanes: LANES, numbered: Numbered::InSubgroup(size), shared: Vec::new(), functions: &functions, body }.text()
     })?;
-    recorder.launch_groups(pipeline, &bindings, &parameters, (tiles * chunks * planes).div_ceil(LANES / size) as u64);
+    launcher.launch_groups(pipeline, &bindings, &parameters, (tiles * chunks * planes).div_ceil(LANES / size) as u64);
     Ok(())
 }
 /// How the mask lies over the heads, and its steps along queries and keys.
-fn mask_nest(recorder: &mut dyn Recorder, bindings: &Bindings, of: &Operands<'_>, scores: &Shape) -> Result<Option<(Nest, u32, u32)>, ErrorKind> {
+fn mask_nest(launcher: &mut dyn Launcher, bindings: &Bindings, of: &Operands<'_>, scores: &Shape) -> Result<Option<(Nest, u32, u32)>, ErrorKind> {
     let Some(mask) = of.mask else { return Ok(None) };
     let (rank, own) = (scores.rank(), mask.shape.rank());
     let mut strides = [0; MAX_RANK];
@@ -200,7 +200,7 @@ fn mask_nest(recorder: &mut dyn Recorder, bindings: &Bindings, of: &Operands<'_>
     strides[rank - 2] = 0;
     strides[rank - 1] = 0;
     let axes: Vec<usize> = (0..rank - 2).collect();
-    Ok(Some((recorder.nest(0, bindings, scores, [&axes, &[]], &[(mask.offset, strides)])?, rows, columns)))
+    Ok(Some((launcher.nest(0, bindings, scores, [&axes, &[]], &[(mask.offset, strides)])?, rows, columns)))
 }
 type Bound = (&'static str, usize, DType, usize);
 /// `score(head, query, key, dot)`, and `keep(head, query, key)` where weights are dropped.

@@ -3,11 +3,11 @@ use super::{
     attention,
     rows::{entropy, norm, softmax},
 };
-use crate::recorder::{Recorder, Target, Work, misshapen};
+use crate::launcher::{Launcher, Target, Work, misshapen};
 use adamant_core::{Composite, DType, ErrorKind};
 
 type Supports = fn(&Target, &dyn Composite, &[DType]) -> bool;
-type Record = fn(&mut dyn Recorder, &Work<'_>, &dyn Composite) -> Result<(), ErrorKind>;
+type Record = fn(&mut dyn Launcher, &Work<'_>, &dyn Composite) -> Result<(), ErrorKind>;
 const KERNELS: [(Supports, Record); 4] = [
     (|_, c, dtypes| softmax::supports(c, dtypes), softmax::record),
     (|_, c, dtypes| norm::supports(c, dtypes), norm::record),
@@ -23,9 +23,9 @@ pub(crate) fn supports(target: &Target, composite: &dyn Composite, dtypes: &[DTy
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, composite: &dyn Composite) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &dyn Composite) -> Result<(), ErrorKind> {
     let dtypes: Vec<DType> = work.inputs.iter().chain(work.outputs).map(|o| o.dtype).collect();
-    let target = recorder.target();
+    let target = launcher.target();
     let kernel = KERNELS.iter().find(|(supports, _)| supports(&target, composite, &dtypes));
-    kernel.map_or_else(|| Err(misshapen(composite.name())), |(_, record)| record(recorder, work, composite))
+    kernel.map_or_else(|| Err(misshapen(composite.name())), |(_, record)| record(launcher, work, composite))
 }

@@ -14,7 +14,7 @@
 use crate::{
     bindings::{Access, Bindings, Place},
     frame::{Frame, Numbered, per_element},
-    recorder::{Array, Key, Recorder, Work, misshapen},
+    launcher::{Array, Key, Launcher, Work, misshapen},
     skeleton::{matmul::narrowed, product::accumulator},
 };
 use adamant_core::{
@@ -49,7 +49,7 @@ const PLACES_AT: usize = 12;
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, spec: &ConvSpec) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, spec: &ConvSpec) -> Result<(), ErrorKind> {
     let ([first, second], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("conv")) };
     // The three tensors of the bilinear form.
     let (x, w, y): (&Array, &Array, &Array) = match spec.role {
@@ -79,11 +79,11 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, spec: &ConvSp
     for a in 2..x.shape.rank() {
         parameters.extend([x.shape[a] as u32, w.shape[a] as u32, y.shape[a] as u32]);
     }
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let left = bindings.bind(first.place(), Access::Read);
     let right = bindings.bind(second.place(), Access::Read);
     let result = if sums {
-        recorder.scratch((parts * results * held.size() / 4) as u64)?;
+        launcher.scratch((parts * results * held.size() / 4) as u64)?;
         bindings.bind(Place::Scratch, Access::Write)
     } else {
         bindings.bind(out.place(), Bindings::to_store(out.dtype.size()))
@@ -91,18 +91,18 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, spec: &ConvSp
     let mut key = Key::new();
     key.extend([first.dtype as u8, out.dtype as u8, left as u8, right as u8, result as u8]);
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let text = Text { spec, axes: x.shape.rank() - 2, bindings: &bindings, first: left, second: right, result, dtype: out.dtype };
         text.main()
     })?;
-    recorder.launch_groups(pipeline, &bindings, &parameters, units(parts) as u64);
+    launcher.launch_groups(pipeline, &bindings, &parameters, units(parts) as u64);
     if !sums {
         return Ok(());
     }
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let partial = bindings.bind(Place::Scratch, Access::Read);
     let target = bindings.bind(out.place(), Bindings::to_store(out.dtype.size()));
-    let pipeline = recorder.compile(&Key::from_slice(&[0xFE, out.dtype as u8]), &bindings, &mut || {
+    let pipeline = launcher.compile(&Key::from_slice(&[0xFE, out.dtype as u8]), &bindings, &mut || {
         let t = held.name();
         let body = format!(
             "var total: {t} = 0.0;
@@ -115,7 +115,7 @@ let at: u32 = p[2u] + i;
         );
         per_element(&bindings, "", &body)
     })?;
-    recorder.launch(pipeline, &bindings, &[results as u32, parts as u32, out.offset as u32], results as u64);
+    launcher.launch(pipeline, &bindings, &[results as u32, parts as u32, out.offset as u32], results as u64);
     Ok(())
 }
 /// What the text of a role depends on.

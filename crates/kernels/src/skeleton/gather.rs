@@ -4,9 +4,9 @@ use crate::{
     bindings::{Access, Bindings, Place},
     dense::{Dense, REPORT},
     frame::per_element,
+    launcher::{Array, Found, Key, Launcher, Work, misshapen},
     nest::Group,
     program::axes,
-    recorder::{Array, Found, Key, Recorder, Work, misshapen},
 };
 use adamant_core::{DType, ErrorKind};
 
@@ -25,10 +25,10 @@ pub(crate) const INDEX_OF: &str = "fn index_of(v: i32) -> vec2<u32> { return vec
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, axis: usize) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, axis: usize) -> Result<(), ErrorKind> {
     let ([x, index], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("gather")) };
     let size = x.dtype.size();
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let source = bindings.bind(x.place(), Access::Read);
     let indices = bindings.bind(index.place(), Access::Read);
     let faults = bindings.bind(Place::Faults, Access::Atomic);
@@ -36,8 +36,8 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, axis: usize) 
     // Along the axis the index tells where.
     let (offset, mut strides) = x.layout();
     let along = std::mem::take(&mut strides[axis]);
-    let mut nest = recorder.nest(0, &bindings, &out.shape, [&axes(&out.shape), &[]], &[(offset, strides), index.layout()])?;
-    let report = recorder.report(Found::Index(x.shape[axis]));
+    let mut nest = launcher.nest(0, &bindings, &out.shape, [&axes(&out.shape), &[]], &[(offset, strides), index.layout()])?;
+    let report = launcher.report(Found::Index(x.shape[axis]));
     let mut parameters = Vec::new();
     dense.place(&mut parameters, report);
     let own = parameters.len();
@@ -48,7 +48,7 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, axis: usize) 
     dense.describe(&mut key);
     nest.describe(&mut key);
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let zero = if size == 8 { "vec2<u32>(0u, 0u)" } else { "0u" };
         let t = if size == 8 { "vec2<u32>" } else { "u32" };
         let body = format!(
@@ -70,24 +70,24 @@ if (index.y == 0u && index.x < p[{own}u]) {{
         );
         dense.text(&bindings, INDEX_OF, &body, &["moved".into()])
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, dense.units());
-    look_up(recorder, index, report)
+    launcher.launch(pipeline, &bindings, &parameters, dense.units());
+    look_up(launcher, index, report)
 }
 /// Adds to a report the index that was found at its position.
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn look_up(recorder: &mut dyn Recorder, index: &Array, report: u32) -> Result<(), ErrorKind> {
-    let mut bindings = Bindings::new(recorder.target().dialect);
+pub(crate) fn look_up(launcher: &mut dyn Launcher, index: &Array, report: u32) -> Result<(), ErrorKind> {
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let indices = bindings.bind(index.place(), Access::Read);
     let faults = bindings.bind(Place::Faults, Access::Atomic);
-    let mut nest = recorder.nest(1, &bindings, &index.shape, [&axes(&index.shape), &[]], &[index.layout()])?;
+    let mut nest = launcher.nest(1, &bindings, &index.shape, [&axes(&index.shape), &[]], &[index.layout()])?;
     let mut parameters = vec![1, report];
     nest.place(&mut parameters);
     let mut key = Key::new();
     key.extend([0xFF, index.dtype as u8]);
     nest.describe(&mut key);
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let body = format!(
             "let position: u32 = {};
 if (position != 0xffffffffu) {{
@@ -106,6 +106,6 @@ if (position != 0xffffffffu) {{
         );
         per_element(&bindings, INDEX_OF, &body)
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, 1);
+    launcher.launch(pipeline, &bindings, &parameters, 1);
     Ok(())
 }

@@ -6,9 +6,9 @@ mod split;
 use crate::{
     bindings::{Bindings, Place},
     dense::Dense,
+    launcher::{Array, Key, Launcher, Work},
     nest::Group,
     program::{Program, axes},
-    recorder::{Array, Key, Recorder, Work},
 };
 use adamant_core::{
     ErrorKind,
@@ -19,23 +19,23 @@ use adamant_core::{
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, expr: &Expr, results: &[Reg]) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, results: &[Reg]) -> Result<(), ErrorKind> {
     let outputs: Vec<(Array, Place)> = work.outputs.iter().map(|o| (*o, o.place())).collect();
     // The parameters and the reports are buffers too.
-    if work.inputs.len() + outputs.len() + 2 > recorder.target().buffers {
-        return split::record(recorder, work, expr, results, &outputs);
+    if work.inputs.len() + outputs.len() + 2 > launcher.target().buffers {
+        return split::record(launcher, work, expr, results, &outputs);
     }
-    launch(recorder, work, expr, results, &outputs, 0)
+    launch(launcher, work, expr, results, &outputs, 0)
 }
 /// One launch of a program, whose outputs may lie elsewhere than the step's. `part` tells the launches of a step apart.
-fn launch(recorder: &mut dyn Recorder, work: &Work<'_>, expr: &Expr, results: &[Reg], outputs: &[(Array, Place)], part: u8) -> Result<(), ErrorKind> {
-    let mut bindings = Bindings::new(recorder.target().dialect);
+fn launch(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, results: &[Reg], outputs: &[(Array, Place)], part: u8) -> Result<(), ErrorKind> {
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let mut program = Program::new(&mut bindings, expr, work);
     let mut dense = Dense::new(&mut bindings, outputs);
-    let mut nest = recorder.nest(part, &bindings, &work.space, [&axes(&work.space), &[]], &program.operands(work))?;
+    let mut nest = launcher.nest(part, &bindings, &work.space, [&axes(&work.space), &[]], &program.operands(work))?;
 
     let mut parameters = Vec::new();
-    let report = program.report(recorder);
+    let report = program.report(launcher);
     dense.place(&mut parameters, report);
     program.place(&mut parameters, work);
     nest.place(&mut parameters);
@@ -45,11 +45,11 @@ fn launch(recorder: &mut dyn Recorder, work: &Work<'_>, expr: &Expr, results: &[
     dense.describe(&mut key);
     nest.describe(&mut key);
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let body = nest.coordinates(Group::Outer, "i") + &program.body(&bindings, &nest, "i")?;
         let bits: Vec<String> = results.iter().map(|&r| program.bits(&bindings, r)).collect();
         dense.text(&bindings, "", &body, &bits)
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, dense.units());
+    launcher.launch(pipeline, &bindings, &parameters, dense.units());
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! Matmul: batched matrix products of any strides.
 use crate::{
     bindings::{Access, Bindings},
+    launcher::{Array, Key, Launcher, Work, misshapen},
     nest::{Group, Strides},
-    recorder::{Array, Key, Recorder, Work, misshapen},
     skeleton::product::{self, Ends, Form, OWN, Sizes, accumulator},
 };
 use adamant_core::{DType, ErrorKind};
@@ -11,21 +11,21 @@ use adamant_core::{DType, ErrorKind};
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>) -> Result<(), ErrorKind> {
     let ([a, b], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("matmul")) };
     // Two 16-bit results that share a word are one invocation's, unless a word reaches over the end of a row.
-    let may_pair = out.dtype.size() == 2 && recorder.target().dialect.packs();
+    let may_pair = out.dtype.size() == 2 && launcher.target().dialect.packs();
     if may_pair {
-        recorder.warm_up(&mut |other| [true, false].into_iter().try_for_each(|paired| launch(other, [a, b, out], paired)))?;
+        launcher.warm_up(&mut |other| [true, false].into_iter().try_for_each(|paired| launch(other, [a, b, out], paired)))?;
     }
-    launch(recorder, [a, b, out], may_pair && out.offset % 2 == 0 && out.shape[out.shape.rank() - 1] % 2 == 0)
+    launch(launcher, [a, b, out], may_pair && out.offset % 2 == 0 && out.shape[out.shape.rank() - 1] % 2 == 0)
 }
-fn launch(recorder: &mut dyn Recorder, [a, b, out]: [&Array; 3], paired: bool) -> Result<(), ErrorKind> {
+fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool) -> Result<(), ErrorKind> {
     let rank = out.shape.rank();
     let (row, column) = (rank - 2, rank - 1);
     let batch: Vec<usize> = (0..row).collect();
     let sizes = Sizes { batch: batch.iter().map(|&x| out.shape[x]).product(), rows: out.shape[row], columns: out.shape[column], depth: a.shape[column] };
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let left = bindings.bind(a.place(), Access::Read);
     let right = bindings.bind(b.place(), Access::Read);
     let target = bindings.bind(out.place(), if paired { Access::Write } else { Bindings::to_store(out.dtype.size()) });
@@ -36,7 +36,7 @@ fn launch(recorder: &mut dyn Recorder, [a, b, out]: [&Array; 3], paired: bool) -
         s[column] = 0;
         s
     };
-    let mut nest = recorder.nest(
+    let mut nest = launcher.nest(
         0,
         &bindings,
         &out.shape,
@@ -50,7 +50,7 @@ fn launch(recorder: &mut dyn Recorder, [a, b, out]: [&Array; 3], paired: bool) -
     key.extend([a.dtype as u8, b.dtype as u8, out.dtype as u8, left as u8, right as u8, target as u8]);
     nest.describe(&mut key);
     let form = Form { paired, along: [a.strides[column].abs() <= a.strides[row].abs(), b.strides[column].abs() <= b.strides[row].abs()] };
-    product::record(recorder, bindings, parameters, key, sizes, out.dtype, form, |bindings| {
+    product::record(launcher, bindings, parameters, key, sizes, out.dtype, form, |bindings| {
         let acc = accumulator(out.dtype);
         let t = acc.name();
         let factor = |name: &str, arguments: &str, operand: usize, binding: usize, dtype: DType, steps: usize, by: [&str; 2]| {

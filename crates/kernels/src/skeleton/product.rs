@@ -8,7 +8,7 @@ use crate::{
     Subgroup,
     bindings::{Access, Bindings, Place},
     frame::{Frame, GROUP, Numbered, Shared, per_element},
-    recorder::{Compiled, Key, Recorder, Target},
+    launcher::{Compiled, Key, Launcher, Target},
 };
 use adamant_core::{DType, ErrorKind};
 
@@ -88,7 +88,7 @@ fn block(extent: usize) -> usize {
 /// # Errors
 /// A text that cannot be compiled; more scratch than there is.
 pub(crate) fn record(
-    recorder: &mut dyn Recorder,
+    launcher: &mut dyn Launcher,
     mut bindings: Bindings,
     mut parameters: Vec<u32>,
     mut key: Key,
@@ -101,7 +101,7 @@ pub(crate) fn record(
         let tile = way.tile();
         sizes.rows.div_ceil(tile[0]).max(1) * sizes.columns.div_ceil(tile[1]).max(1) * sizes.batch
     };
-    let ideal = Way::of(&recorder.target(), &sizes, form);
+    let ideal = Way::of(&launcher.target(), &sizes, form);
     let apart = groups(ideal);
     let splits = if apart < 32 && sizes.depth >= SPLIT { (sizes.depth / 256).min(64 / apart.max(1)).max(1) } else { 1 };
     let length = sizes.depth.div_ceil(splits).next_multiple_of(SLICE).max(SLICE);
@@ -113,23 +113,23 @@ pub(crate) fn record(
     // Whether K is split follows from the sizes, so one text does both.
     let scratch = bindings.bind(Place::Scratch, Access::Write);
     let text = Text { key: &key, bindings: &bindings, acc, form, scratch };
-    let known = recorder.known(&text.key(None))?;
+    let known = launcher.known(&text.key(None))?;
     if known.is_empty() {
         // What does for a product of any size.
-        text.pipeline(recorder, ideal.largest(), &ends)?;
+        text.pipeline(launcher, ideal.largest(), &ends)?;
     }
     let way = ideal.or_larger(&known);
-    let (parts, sum) = (text.pipeline(recorder, way, &ends)?, text.sum(recorder, &ends)?);
-    recorder.launch_groups(parts, &bindings, &parameters, (groups(way) * splits) as u64);
+    let (parts, sum) = (text.pipeline(launcher, way, &ends)?, text.sum(launcher, &ends)?);
+    launcher.launch_groups(parts, &bindings, &parameters, (groups(way) * splits) as u64);
     if splits == 1 {
         return Ok(());
     }
-    recorder.scratch((splits * elements * acc.size() / 4) as u64)?;
+    launcher.scratch((splits * elements * acc.size() / 4) as u64)?;
     let stored = elements / form.together();
     parameters[0] = stored as u32;
     parameters[2] = splits as u32;
     parameters[3] = sizes.rows as u32;
-    recorder.launch(sum, &bindings, &parameters, stored as u64);
+    launcher.launch(sum, &bindings, &parameters, stored as u64);
     Ok(())
 }
 /// The text of one way to compute a product.
@@ -154,9 +154,9 @@ impl Text<'_> {
         key
     }
     /// The tiles.
-    fn pipeline(&self, recorder: &mut dyn Recorder, way: Way, ends: EndsOf<'_>) -> Result<Compiled, ErrorKind> {
+    fn pipeline(&self, launcher: &mut dyn Launcher, way: Way, ends: EndsOf<'_>) -> Result<Compiled, ErrorKind> {
         let Text { acc, form, .. } = *self;
-        recorder.compile(&self.key(Some(way)), self.bindings, &mut || {
+        launcher.compile(&self.key(Some(way)), self.bindings, &mut || {
             let ends = ends(self.bindings)?;
             let t = acc.name();
             let next =
@@ -180,10 +180,10 @@ if (p[3u] < p[2u]) {{
         })
     }
     /// The sum of the parts.
-    fn sum(&self, recorder: &mut dyn Recorder, ends: EndsOf<'_>) -> Result<Compiled, ErrorKind> {
+    fn sum(&self, launcher: &mut dyn Launcher, ends: EndsOf<'_>) -> Result<Compiled, ErrorKind> {
         let mut key = self.key(None);
         key.push(0xFE);
-        recorder.compile(&key, self.bindings, &mut || {
+        launcher.compile(&key, self.bindings, &mut || {
             let (t, each) = (self.acc.name(), self.form.together());
             let part = || self.bindings.load(self.scratch, self.acc, "at");
             let next = if self.form.paired { format!("at += 1u; next += {};", part()) } else { String::new() };

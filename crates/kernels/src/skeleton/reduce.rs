@@ -9,9 +9,9 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     frame::{Frame, GROUP, Numbered, Shared, per_element},
+    launcher::{Array, Key, Launcher, Work, misshapen},
     nest::Group,
     program::Program,
-    recorder::{Array, Key, Recorder, Work, misshapen},
 };
 use adamant_core::{
     AxisSet, DType, ErrorKind,
@@ -48,7 +48,7 @@ fn cut(outputs: usize, reduced: usize, innermost: bool) -> Cut {
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, expr: &Expr, value: Reg, op: ReduceOp, axes: AxisSet) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, value: Reg, op: ReduceOp, axes: AxisSet) -> Result<(), ErrorKind> {
     let [out] = work.outputs else { return Err(misshapen("reduce")) };
     let (kept, reduced): (Vec<usize>, Vec<usize>) = (0..work.space.rank()).partition(|a| !axes.has(*a));
     let outputs: usize = kept.iter().map(|&a| work.space[a]).product();
@@ -56,16 +56,16 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, expr: &Expr, 
     let innermost = (0..work.space.rank()).rev().find(|&a| work.space[a] != 1).is_none_or(|a| axes.has(a));
     let Cut { lanes, pieces, length } = cut(outputs, count, innermost);
 
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let mut program = Program::new(&mut bindings, expr, work);
     let combine = Combine::new(op, program.dtype(value));
     let target = To::output(&mut bindings, out);
     // Where pieces go. How many there are follows from the sizes, so one text does for one and for many, unless the
     // adapter binds too few buffers.
-    let fits = bindings.access.len() + 2 <= recorder.target().buffers;
+    let fits = bindings.access.len() + 2 <= launcher.target().buffers;
     let parts = if fits || pieces > 1 { Some(To::scratch(&mut bindings, combine)) } else { None };
-    let mut nest = recorder.nest(0, &bindings, &work.space, [&kept, &reduced], &program.operands(work))?;
-    let report = program.report(recorder);
+    let mut nest = launcher.nest(0, &bindings, &work.space, [&kept, &reduced], &program.operands(work))?;
+    let report = program.report(launcher);
     let mut parameters =
         vec![(outputs * pieces) as u32, report, outputs as u32, length as u32, count as u32, target.offset, lanes as u32, u32::from(pieces > 1)];
     program.place(&mut parameters, work);
@@ -75,7 +75,7 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, expr: &Expr, 
     program.describe(&mut key);
     nest.describe(&mut key);
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let element = format!(
             "fn value(o: u32, r: u32) -> {} {{\n{}{}{}return {};\n}}\n",
             combine.type_name(),
@@ -86,19 +86,19 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, expr: &Expr, 
         );
         main(&bindings, &element, combine, innermost, &target, parts.as_ref())
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, (outputs * pieces * lanes) as u64);
+    launcher.launch(pipeline, &bindings, &parameters, (outputs * pieces * lanes) as u64);
     if parts.is_none() {
         return Ok(());
     }
 
     // The pieces of an output, in order.
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let partial = To::scratch(&mut bindings, combine);
     let target = To::output(&mut bindings, out);
     let lanes = if pieces > 512 { 256 } else { 1 };
     let parameters = [outputs as u32, 0, outputs as u32, pieces as u32, pieces as u32, target.offset, lanes as u32, 0];
     let key = Key::from_slice(&[2, target.dtype as u8]);
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let element = format!(
             "fn value(o: u32, r: u32) -> {} {{\nlet at: u32 = r * p[2u] + o;\nreturn {};\n}}\n",
             combine.type_name(),
@@ -107,8 +107,8 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, expr: &Expr, 
         main(&bindings, &element, combine, true, &target, None)
     })?;
     if pieces > 1 {
-        recorder.scratch((outputs * pieces) as u64 * combine.dtype.size() as u64 / 4)?;
-        recorder.launch(pipeline, &bindings, &parameters, (outputs * lanes) as u64);
+        launcher.scratch((outputs * pieces) as u64 * combine.dtype.size() as u64 / 4)?;
+        launcher.launch(pipeline, &bindings, &parameters, (outputs * lanes) as u64);
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     frame::{Frame, GROUP, Numbered, Shared, per_element},
-    recorder::{Array, Found, Key, Recorder, Target},
+    launcher::{Array, Found, Key, Launcher, Target},
 };
 use adamant_core::{DType, ErrorKind, op::ReduceOp};
 
@@ -132,11 +132,11 @@ const LANES: usize = 64;
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn launch(recorder: &mut dyn Recorder, rows: &Rows, program: &RowProgram) -> Result<u32, ErrorKind> {
-    let target = recorder.target();
+pub(crate) fn launch(launcher: &mut dyn Launcher, rows: &Rows, program: &RowProgram) -> Result<u32, ErrorKind> {
+    let target = launcher.target();
     let way = Way::of(&target, rows.count);
-    let report = program.bound.map_or(0, |bound| recorder.report(Found::Index(bound)));
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let report = program.bound.map_or(0, |bound| launcher.report(Found::Index(bound)));
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let mut parameters = [rows.rows, rows.count, rows.inner, rows.groups].map(|n| n as u32).to_vec();
     parameters.push(report);
     let mut places = Places::default();
@@ -157,19 +157,19 @@ pub(crate) fn launch(recorder: &mut dyn Recorder, rows: &Rows, program: &RowProg
     places.faults = program.bound.map(|_| bindings.bind(Place::Faults, Access::Atomic));
     places.numbers = parameters.len();
     parameters.extend(&program.numbers);
-    let compile = |recorder: &mut dyn Recorder, way: Way| {
+    let compile = |launcher: &mut dyn Launcher, way: Way| {
         let mut key = Key::new();
         key.extend([way.rows() as u8, rows.walk as u8]);
         key.extend(places.all().flat_map(|b| [b.0 as u8, b.1 as u8]));
         key.extend(bindings.access.iter().map(|a| *a as u8));
-        recorder.compile(&key, &bindings, &mut || text(rows, program, &bindings, &places, way))
+        launcher.compile(&key, &bindings, &mut || text(rows, program, &bindings, &places, way))
     };
-    if !rows.is_fixed && recorder.is_new()? {
+    if !rows.is_fixed && launcher.is_new()? {
         // Rows of another length may take another way.
-        Way::all(&target).into_iter().try_for_each(|other| compile(recorder, other).map(drop))?;
+        Way::all(&target).into_iter().try_for_each(|other| compile(launcher, other).map(drop))?;
     }
-    let pipeline = compile(recorder, way)?;
-    recorder.launch_groups(pipeline, &bindings, &parameters, (rows.rows as u64).div_ceil(way.rows()));
+    let pipeline = compile(launcher, way)?;
+    launcher.launch_groups(pipeline, &bindings, &parameters, (rows.rows as u64).div_ceil(way.rows()));
     Ok(report)
 }
 /// An operand's binding, dtype, and the parameter that holds its offset.
@@ -295,14 +295,14 @@ pub(crate) fn all_floats(dtypes: &[DType]) -> bool {
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn fill(recorder: &mut dyn Recorder, out: &Array, value: &str) -> Result<(), ErrorKind> {
-    let mut bindings = Bindings::new(recorder.target().dialect);
+pub(crate) fn fill(launcher: &mut dyn Launcher, out: &Array, value: &str) -> Result<(), ErrorKind> {
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let target = bindings.bind(out.place(), Bindings::to_store(out.dtype.size()));
     let key = Key::from_slice(&[0xFC, out.dtype as u8]);
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let body = format!("let at: u32 = p[1u] + i;\n{}\n", bindings.store(target, out.dtype, "at", value));
         per_element(&bindings, "", &body)
     })?;
-    recorder.launch(pipeline, &bindings, &[out.shape.elements() as u32, out.offset as u32], out.shape.elements() as u64);
+    launcher.launch(pipeline, &bindings, &[out.shape.elements() as u32, out.offset as u32], out.shape.elements() as u64);
     Ok(())
 }

@@ -7,8 +7,8 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     frame::per_element,
+    launcher::{Array, Key, Launcher, Work, misshapen},
     nest::Group,
-    recorder::{Array, Key, Recorder, Work, misshapen},
 };
 use adamant_core::{
     DType, ErrorKind,
@@ -35,30 +35,30 @@ enum Pass {
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool) -> Result<(), ErrorKind> {
     let [out] = work.outputs else { return Err(misshapen("scan")) };
     let (lines, n) = (out.shape.elements() / out.shape[axis].max(1), out.shape[axis]);
     let may_cut = matches!(op, ScanOp::Sum | ScanOp::Max | ScanOp::Min);
     if may_cut {
         // Other lines may want the other way.
-        recorder.warm_up(&mut |other| {
+        launcher.warm_up(&mut |other| {
             walk(other, work, op, axis, reverse, Pass::Whole)?;
             in_pieces(other, work, op, axis, reverse)
         })?;
     }
-    if may_cut && n >= 4 * PIECE && lines < MANY { in_pieces(recorder, work, op, axis, reverse) } else { walk(recorder, work, op, axis, reverse, Pass::Whole) }
+    if may_cut && n >= 4 * PIECE && lines < MANY { in_pieces(launcher, work, op, axis, reverse) } else { walk(launcher, work, op, axis, reverse, Pass::Whole) }
 }
 /// Lines in pieces of fixed lengths: what each gives, what comes before it, and each again from there.
-fn in_pieces(recorder: &mut dyn Recorder, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool) -> Result<(), ErrorKind> {
+fn in_pieces(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool) -> Result<(), ErrorKind> {
     let out = &work.outputs[0];
     let (lines, n) = (out.shape.elements() / out.shape[axis].max(1), out.shape[axis]);
     let pieces = n.div_ceil(PIECE);
-    walk(recorder, work, op, axis, reverse, Pass::Pieces)?;
+    walk(launcher, work, op, axis, reverse, Pass::Pieces)?;
     let combine = combination(op, work.inputs[0].dtype);
-    recorder.scratch((lines * pieces * combine.dtype.size() / 4) as u64)?;
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    launcher.scratch((lines * pieces * combine.dtype.size() / 4) as u64)?;
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let totals = bindings.bind(Place::Scratch, Access::Write);
-    let pipeline = recorder.compile(&Key::from_slice(&[0xFB, combine.dtype as u8]), &bindings, &mut || {
+    let pipeline = launcher.compile(&Key::from_slice(&[0xFB, combine.dtype as u8]), &bindings, &mut || {
         let body = format!(
             "var total: {} = {};
 for (var piece: u32 = 0u; piece < p[1u]; piece++) {{
@@ -77,8 +77,8 @@ total = {};
         );
         per_element(&bindings, "", &body)
     })?;
-    recorder.launch(pipeline, &bindings, &[lines as u32, pieces as u32], lines as u64);
-    walk(recorder, work, op, axis, reverse, Pass::Again)
+    launcher.launch(pipeline, &bindings, &[lines as u32, pieces as u32], lines as u64);
+    walk(launcher, work, op, axis, reverse, Pass::Again)
 }
 fn combination(op: ScanOp, dtype: DType) -> Combine {
     let op = match op {
@@ -90,12 +90,12 @@ fn combination(op: ScanOp, dtype: DType) -> Combine {
     Combine::new(op, dtype)
 }
 /// One launch over all lines, or all pieces of them.
-fn walk(recorder: &mut dyn Recorder, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool, pass: Pass) -> Result<(), ErrorKind> {
+fn walk(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool, pass: Pass) -> Result<(), ErrorKind> {
     let out = &work.outputs[0];
     let kept: Vec<usize> = (0..out.shape.rank()).filter(|&a| a != axis).collect();
     let (lines, n) = (out.shape.elements() / out.shape[axis].max(1), out.shape[axis]);
     let (pieces, length) = if pass == Pass::Whole { (1, n) } else { (n.div_ceil(PIECE), PIECE) };
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let mut sources = Vec::new();
     for x in work.inputs {
         sources.push((bindings.bind(x.place(), Access::Read), x.dtype));
@@ -103,14 +103,14 @@ fn walk(recorder: &mut dyn Recorder, work: &Work<'_>, op: ScanOp, axis: usize, r
     let target = bindings.bind(out.place(), if pass == Pass::Pieces { Access::Read } else { Bindings::to_store(out.dtype.size()) });
     let totals = if pass == Pass::Whole { None } else { Some(bindings.bind(Place::Scratch, Access::Write)) };
     let operands: Vec<_> = work.inputs.iter().chain(work.outputs).map(Array::layout).collect();
-    let mut nest = recorder.nest(pass as u8, &bindings, &out.shape, [&kept, &[axis]], &operands)?;
+    let mut nest = launcher.nest(pass as u8, &bindings, &out.shape, [&kept, &[axis]], &operands)?;
     let mut parameters = vec![(lines * pieces) as u32, n as u32, pieces as u32, length as u32];
     nest.place(&mut parameters);
     let mut key = Key::new();
     key.extend([out.dtype as u8, pass as u8]);
     key.extend(sources.iter().flat_map(|s| [s.0 as u8, s.1 as u8]));
     nest.describe(&mut key);
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let combine = combination(op, sources[0].1);
         let t = combine.type_name();
         let value = |k: usize| combine.widen(sources[k].1, &bindings.load(sources[k].0, sources[k].1, &format!("a{k}")));
@@ -149,6 +149,6 @@ let v: {t} = {};
         );
         per_element(&bindings, "", &body)
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, (lines * pieces) as u64);
+    launcher.launch(pipeline, &bindings, &parameters, (lines * pieces) as u64);
     Ok(())
 }

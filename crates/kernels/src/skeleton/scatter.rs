@@ -14,9 +14,9 @@ use crate::{
     combine::Combine,
     dense::REPORT,
     frame::per_element,
+    launcher::{Array, Found, Key, Launcher, Work, misshapen},
     nest::Group,
     program::axes,
-    recorder::{Array, Found, Key, Recorder, Work, misshapen},
 };
 use adamant_core::{
     DType, ErrorKind,
@@ -60,28 +60,28 @@ fn report_bad(bindings: &Bindings, faults: usize, position: &str) -> String {
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, axis: usize, mode: ScatterMode) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, axis: usize, mode: ScatterMode) -> Result<(), ErrorKind> {
     let ([index, source], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("scatter")) };
     let rule = Rule { index, source, out, combine: combine(mode, out.dtype) };
     let lines = sorted::Lines::new(index, axis);
-    if lines.may_pay(&recorder.target()) {
+    if lines.may_pay(&launcher.target()) {
         // Which of the two is better follows from the sizes.
-        recorder.warm_up(&mut |other| {
+        launcher.warm_up(&mut |other| {
             by_lines(other, axis, mode, &rule)?;
             sorted::record(other, axis, &rule, &lines)
         })?;
     }
-    if lines.pay(&recorder.target()) { sorted::record(recorder, axis, &rule, &lines) } else { by_lines(recorder, axis, mode, &rule) }
+    if lines.pay(&launcher.target()) { sorted::record(launcher, axis, &rule, &lines) } else { by_lines(launcher, axis, mode, &rule) }
 }
 /// An invocation for each line.
-fn by_lines(recorder: &mut dyn Recorder, axis: usize, mode: ScatterMode, rule: &Rule<'_>) -> Result<(), ErrorKind> {
+fn by_lines(launcher: &mut dyn Launcher, axis: usize, mode: ScatterMode, rule: &Rule<'_>) -> Result<(), ErrorKind> {
     let Rule { index, source, out, .. } = *rule;
     let wide = out.dtype.is_float() && out.dtype.size() == 2 && matches!(mode, ScatterMode::Add | ScatterMode::Mul);
     if wide {
-        recorder.scratch(out.shape.elements() as u64)?;
-        exchange(recorder, out, true)?;
+        launcher.scratch(out.shape.elements() as u64)?;
+        exchange(launcher, out, true)?;
     }
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let indices = bindings.bind(index.place(), Access::Read);
     let values = bindings.bind(source.place(), Access::Read);
     // In scratch the destination is dense, of f32.
@@ -95,15 +95,15 @@ fn by_lines(recorder: &mut dyn Recorder, axis: usize, mode: ScatterMode, rule: &
     let lines: usize = kept.iter().map(|&a| index.shape[a]).product();
     // The position in the index tensor, for the report.
     let number = (0, index.shape.strides());
-    let mut nest = recorder.nest(2, &bindings, &index.shape, [&kept, &[axis]], &[index.layout(), source.layout(), (offset, strides), number])?;
-    let report = recorder.report(Found::Index(out.shape[axis]));
+    let mut nest = launcher.nest(2, &bindings, &index.shape, [&kept, &[axis]], &[index.layout(), source.layout(), (offset, strides), number])?;
+    let report = launcher.report(Found::Index(out.shape[axis]));
     let mut parameters = vec![lines as u32, report, index.shape[axis] as u32, out.shape[axis] as u32, along as u32];
     nest.place(&mut parameters);
     let mut key = Key::new();
     key.extend([index.dtype as u8, out.dtype as u8, indices as u8, values as u8, target as u8]);
     nest.describe(&mut key);
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let size = out.dtype.size();
         let write = match rule.combine {
             None => bindings.set_bits(target, size, "to", &bindings.bits(values, size, "a1")),
@@ -130,11 +130,11 @@ let to: u32 = {} + index.x * p[4u];
         );
         per_element(&bindings, INDEX_OF, &body)
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, lines as u64);
+    launcher.launch(pipeline, &bindings, &parameters, lines as u64);
     if wide {
-        exchange(recorder, out, false)?;
+        exchange(launcher, out, false)?;
     }
-    look_up(recorder, index, report)
+    look_up(launcher, index, report)
 }
 fn reduction(mode: ScatterMode) -> Option<ReduceOp> {
     match mode {
@@ -146,17 +146,17 @@ fn reduction(mode: ScatterMode) -> Option<ReduceOp> {
     }
 }
 /// Moves a destination of 16-bit floats into f32 in scratch (`widen`), or back.
-fn exchange(recorder: &mut dyn Recorder, out: &Array, widen: bool) -> Result<(), ErrorKind> {
-    let mut bindings = Bindings::new(recorder.target().dialect);
+fn exchange(launcher: &mut dyn Launcher, out: &Array, widen: bool) -> Result<(), ErrorKind> {
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let narrow = bindings.bind(out.place(), if widen { Access::Read } else { Access::Atomic });
     let wide = bindings.bind(Place::Scratch, Access::Write);
-    let mut nest = recorder.nest(3, &bindings, &out.shape, [&axes(&out.shape), &[]], &[out.layout()])?;
+    let mut nest = launcher.nest(3, &bindings, &out.shape, [&axes(&out.shape), &[]], &[out.layout()])?;
     let mut parameters = vec![out.shape.elements() as u32];
     nest.place(&mut parameters);
     let mut key = Key::new();
     key.extend([0xFD, widen as u8, out.dtype as u8]);
     nest.describe(&mut key);
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let moved = if widen {
             bindings.store(wide, DType::F32, "i", &bindings.load(narrow, out.dtype, "a0"))
         } else {
@@ -165,6 +165,6 @@ fn exchange(recorder: &mut dyn Recorder, out: &Array, widen: bool) -> Result<(),
         let body = format!("{}let a0: u32 = {};\n{moved}\n", nest.coordinates(Group::Outer, "i"), nest.at(0, "i"));
         per_element(&bindings, "", &body)
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, out.shape.elements() as u64);
+    launcher.launch(pipeline, &bindings, &parameters, out.shape.elements() as u64);
     Ok(())
 }

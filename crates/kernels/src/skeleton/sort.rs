@@ -5,8 +5,8 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     frame::per_element,
+    launcher::{Key, Launcher, Work, misshapen},
     nest::Group,
-    recorder::{Key, Recorder, Work, misshapen},
 };
 use adamant_core::{ErrorKind, op::ReduceOp};
 
@@ -14,15 +14,15 @@ use adamant_core::{ErrorKind, op::ReduceOp};
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, axis: usize, descending: bool) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, axis: usize, descending: bool) -> Result<(), ErrorKind> {
     let ([x], [values, order]) = (work.inputs, work.outputs) else { return Err(misshapen("sort")) };
     let (elements, n) = (x.shape.elements(), x.shape[axis]);
     let kept: Vec<usize> = (0..x.shape.rank()).filter(|&a| a != axis).collect();
-    recorder.scratch(2 * elements as u64)?;
-    let mut merging = Bindings::new(recorder.target().dialect);
+    launcher.scratch(2 * elements as u64)?;
+    let mut merging = Bindings::new(launcher.target().dialect);
     let source = merging.bind(x.place(), Access::Read);
     let numbers = merging.bind(Place::Scratch, Access::Write);
-    let mut nest = recorder.nest(0, &merging, &x.shape, [&kept, &[axis]], &[x.layout(), values.layout(), order.layout()])?;
+    let mut nest = launcher.nest(0, &merging, &x.shape, [&kept, &[axis]], &[x.layout(), values.layout(), order.layout()])?;
     let combine = Combine::new(ReduceOp::Max, x.dtype);
     let t = combine.type_name();
     // Is b to stand before a? NaN is the largest.
@@ -40,7 +40,7 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, axis: usize, 
         let mut key = Key::new();
         key.extend([(run == 1) as u8, x.dtype as u8]);
         nest.describe(&mut key);
-        let pipeline = recorder.compile(&key, &merging, &mut || {
+        let pipeline = launcher.compile(&key, &merging, &mut || {
             // At first the numbers are in order.
             let number = |at: &str| if run == 1 { format!("({at})") } else { merging.word(numbers, &format!("p[3u] + line * p[1u] + {at}")) };
             let body = format!(
@@ -61,7 +61,7 @@ let v: {t} = value(line, own);
             let functions = combine.element(&merging, &nest, source, x.dtype) + &format!("fn before(a: {t}, b: {t}) -> bool {{ return {before}; }}\n");
             per_element(&merging, &functions, &body)
         })?;
-        recorder.launch(pipeline, &merging, &parameters, elements as u64);
+        launcher.launch(pipeline, &merging, &parameters, elements as u64);
         std::mem::swap(&mut from, &mut to);
         run *= 2;
     }
@@ -74,7 +74,7 @@ let v: {t} = value(line, own);
     let mut key = Key::new();
     key.extend([2, x.dtype as u8, (n > 1) as u8]);
     nest.describe(&mut key);
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let size = x.dtype.size();
         let number = if n > 1 { bindings.word(numbers, "p[2u] + i") } else { "0u".to_string() };
         let body = format!(
@@ -102,7 +102,7 @@ let a2: u32 = {};
         );
         per_element(&bindings, &place_of, &body)
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, elements as u64);
+    launcher.launch(pipeline, &bindings, &parameters, elements as u64);
     Ok(())
 }
 /// Statements that name the `rank` of element `here` of a line of `p[1]`, where runs of `p[2]` elements are merged two by

@@ -3,7 +3,7 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     dense::Dense,
-    recorder::{Array, Key, Recorder, Work, misshapen},
+    launcher::{Array, Key, Launcher, Work, misshapen},
 };
 use adamant_core::{
     ErrorKind,
@@ -14,11 +14,11 @@ use adamant_core::{
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, spec: &WindowSpec) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, spec: &WindowSpec) -> Result<(), ErrorKind> {
     let ([x], [out, ..]) = (work.inputs, work.outputs) else { return Err(misshapen("window")) };
     let axes = spec.size.len();
     let lead = x.shape.rank() - axes;
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let source = bindings.bind(x.place(), Access::Read);
     let outputs: Vec<(Array, Place)> = work.outputs.iter().map(|o| (*o, o.place())).collect();
     let mut dense = Dense::new(&mut bindings, &outputs);
@@ -34,7 +34,7 @@ pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, spec: &Window
     key.extend([x.dtype as u8, out.dtype as u8, source as u8]);
     dense.describe(&mut key);
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let of = |axis: usize, what: usize| format!("p[{}u]", base + 1 + axis * 6 + what);
         let combine = Combine::new(if spec.op == WindowOp::Max { ReduceOp::Max } else { ReduceOp::Sum }, x.dtype);
         let t = combine.type_name();
@@ -78,6 +78,6 @@ var found: bool = false;
         };
         dense.text(&bindings, "", &body, &bits)
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, dense.units());
+    launcher.launch(pipeline, &bindings, &parameters, dense.units());
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! A recorder whose device is a C compiler: launches are collected, their texts compiled into one program, and each case's
+//! A launcher whose device is a C compiler: launches are collected, their texts compiled into one program, and each case's
 //! buffers sent through it.
 use adamant_core::{ErrorKind, Shape};
-use adamant_kernels::{Again, Bindings, Compiled, Found, Key, Nest, Place, Recorder, Strides, Target, entry_of};
+use adamant_kernels::{Again, Bindings, Compiled, Found, Key, Launcher, Nest, Place, Strides, Target, entry_of};
 use std::{
     collections::BTreeMap,
     fs,
@@ -39,7 +39,7 @@ impl<'t> Sheet<'t> {
         Sheet { target, texts, compiled: Vec::new(), launches: Vec::new(), scratch: 0, reports: Vec::new(), most }
     }
 }
-impl Recorder for Sheet<'_> {
+impl Launcher for Sheet<'_> {
     fn target(&self) -> Target {
         self.target
     }

@@ -6,9 +6,9 @@ use crate::{
     bindings::{Bindings, Place},
     dense::Dense,
     frame::{Frame, GROUP},
+    launcher::{Array, Key, Launcher, Target, Work},
     nest::{Group, Nest},
     program::{Program, axes},
-    recorder::{Array, Key, Recorder, Target, Work},
     write_expr,
 };
 use adamant_core::{
@@ -62,9 +62,9 @@ struct Segment<'e> {
 ///
 /// # Errors
 /// A text that cannot be compiled.
-pub fn record(recorder: &mut dyn Recorder, maps: &[Mapped<'_>]) -> Result<(), ErrorKind> {
+pub fn record(launcher: &mut dyn Launcher, maps: &[Mapped<'_>]) -> Result<(), ErrorKind> {
     let Some(&(expr, results, _)) = maps.first() else { return Ok(()) };
-    let dialect = recorder.target().dialect;
+    let dialect = launcher.target().dialect;
     let mut bindings = Bindings::new(dialect);
     let mut segments = Vec::new();
     // Where the segments' workgroups begin comes first.
@@ -75,7 +75,7 @@ pub fn record(recorder: &mut dyn Recorder, maps: &[Mapped<'_>]) -> Result<(), Er
         let mut program = Program::new(&mut bindings, expr, work);
         let outputs: Vec<(Array, Place)> = work.outputs.iter().map(|o| (*o, o.place())).collect();
         let mut dense = Dense::new(&mut bindings, &outputs);
-        let mut nest = recorder.nest(64 + k as u8, &bindings, &work.space, [&axes(&work.space), &[]], &program.operands(work))?;
+        let mut nest = launcher.nest(64 + k as u8, &bindings, &work.space, [&axes(&work.space), &[]], &program.operands(work))?;
         parameters[k] = groups as u32;
         groups += dense.units().div_ceil(GROUP);
         dense.place(&mut parameters, 0);
@@ -87,7 +87,7 @@ pub fn record(recorder: &mut dyn Recorder, maps: &[Mapped<'_>]) -> Result<(), Er
         segments.push(Segment { program, dense, nest });
     }
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let (function, arguments) = function(dialect, expr, results)?;
         let mut chain = String::new();
         for (k, segment) in segments.iter().enumerate().rev() {
@@ -107,7 +107,7 @@ pub fn record(recorder: &mut dyn Recorder, maps: &[Mapped<'_>]) -> Result<(), Er
         }
         Frame::alone(&bindings, &function, format!("let number: u32 = group.y * groups.x + group.x;\n{chain}")).text()
     })?;
-    recorder.launch_groups(pipeline, &bindings, &parameters, groups);
+    launcher.launch_groups(pipeline, &bindings, &parameters, groups);
     Ok(())
 }
 /// The program as a function, and the instructions that its parameters stand for.

@@ -4,7 +4,7 @@ use super::launch;
 use crate::{
     bindings::{Access, Bindings, Place},
     dense::Dense,
-    recorder::{Array, Key, Recorder, Work},
+    launcher::{Array, Key, Launcher, Work},
 };
 use adamant_core::{
     ErrorKind,
@@ -15,7 +15,7 @@ use adamant_core::{
 ///
 /// # Errors
 /// As a whole Map; more scratch than there is.
-pub(super) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, expr: &Expr, results: &[Reg], outputs: &[(Array, Place)]) -> Result<(), ErrorKind> {
+pub(super) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, results: &[Reg], outputs: &[(Array, Place)]) -> Result<(), ErrorKind> {
     let read: Vec<Place> = work.inputs.iter().map(Array::place).collect();
     let mut waiting = Vec::new();
     let mut words = 0;
@@ -31,11 +31,11 @@ pub(super) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, expr: &Expr, 
         } else {
             (*out, *place)
         };
-        launch(recorder, &narrow, &own, &[root], &[target], 1 + k as u8)?;
+        launch(launcher, &narrow, &own, &[root], &[target], 1 + k as u8)?;
     }
-    recorder.scratch(words as u64)?;
+    launcher.scratch(words as u64)?;
     for (region, out, place) in waiting {
-        bring(recorder, &region, out, place)?;
+        bring(launcher, &region, out, place)?;
     }
     Ok(())
 }
@@ -82,9 +82,9 @@ fn operands(instr: &Instr) -> [Option<Reg>; 3] {
     }
 }
 /// Moves an output from scratch to where it belongs.
-fn bring(recorder: &mut dyn Recorder, region: &Array, out: &Array, place: Place) -> Result<(), ErrorKind> {
+fn bring(launcher: &mut dyn Launcher, region: &Array, out: &Array, place: Place) -> Result<(), ErrorKind> {
     let size = out.dtype.size();
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let source = bindings.bind(Place::Scratch, Access::Read);
     let mut dense = Dense::new(&mut bindings, &[(*out, place)]);
     let mut parameters = Vec::new();
@@ -93,10 +93,10 @@ fn bring(recorder: &mut dyn Recorder, region: &Array, out: &Array, place: Place)
     parameters.push(region.offset as u32);
     let mut key = Key::from_slice(&[0xFA, size as u8]);
     dense.describe(&mut key);
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let body = format!("let a0: u32 = p[{own}u] + i;\n");
         dense.text(&bindings, "", &body, &[bindings.bits(source, size, "a0")])
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, dense.units());
+    launcher.launch(pipeline, &bindings, &parameters, dense.units());
     Ok(())
 }

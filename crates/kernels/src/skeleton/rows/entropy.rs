@@ -6,7 +6,7 @@ use crate::{
     bindings::{Access, Bindings, Place},
     dense::Dense,
     frame::{Frame, GROUP, Numbered, Shared},
-    recorder::{Array, Key, Recorder, Work, misshapen},
+    launcher::{Array, Key, Launcher, Work, misshapen},
     skeleton::{
         gather::{INDEX_OF, index_words, look_up},
         matmul::narrowed,
@@ -34,10 +34,10 @@ pub(crate) fn supports(composite: &dyn Composite, dtypes: &[DType]) -> bool {
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, composite: &dyn Composite) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &dyn Composite) -> Result<(), ErrorKind> {
     match known(composite) {
-        Some((loss, false)) => forward(recorder, work, &loss),
-        Some((loss, true)) => backward(recorder, work, &loss),
+        Some((loss, false)) => forward(launcher, work, &loss),
+        Some((loss, true)) => backward(launcher, work, &loss),
         None => Err(misshapen(composite.name())),
     }
 }
@@ -57,7 +57,7 @@ let is_bad: bool = !ignored && (s0.y != 0u || s0.x >= classes);
 let chosen: u32 = select(s0.x, 0u, ignored || is_bad);
 ";
 
-fn forward(recorder: &mut dyn Recorder, work: &Work<'_>, loss: &CrossEntropy) -> Result<(), ErrorKind> {
+fn forward(launcher: &mut dyn Launcher, work: &Work<'_>, loss: &CrossEntropy) -> Result<(), ErrorKind> {
     let ([x, target, weights @ ..], [out, statistics @ ..]) = (work.inputs, work.outputs) else { return Err(misshapen("cross entropy")) };
     let rows = rows(x);
     let mut passes = vec![pass([(Max, "x0")], "let largest: f32 = t0_0;\n")];
@@ -94,19 +94,19 @@ let of_row1: f32 = select(log_sum, 0.0, ignored);
     if loss.reduction == Reduction::None {
         program.results.push(((*out, out.place()), "each"));
     } else {
-        recorder.scratch(2 * rows.rows as u64)?;
+        launcher.scratch(2 * rows.rows as u64)?;
         program.results.extend([(own(0), "each"), (own(rows.rows), "share")]);
     }
     for (o, name) in statistics.iter().zip(["of_row0", "of_row1"]) {
         program.results.push(((*o, o.place()), name));
     }
-    let report = launch(recorder, &rows, &program)?;
+    let report = launch(launcher, &rows, &program)?;
     if loss.reduction != Reduction::None {
-        let mut bindings = Bindings::new(recorder.target().dialect);
+        let mut bindings = Bindings::new(launcher.target().dialect);
         let parts = bindings.bind(Place::Scratch, Access::Read);
         let target = bindings.bind(out.place(), Bindings::to_store(out.dtype.size()));
         let mean = loss.reduction == Reduction::Mean;
-        let pipeline = recorder.compile(&Key::from_slice(&[0xFE, out.dtype as u8]), &bindings, &mut || {
+        let pipeline = launcher.compile(&Key::from_slice(&[0xFE, out.dtype as u8]), &bindings, &mut || {
             let value = format!(
                 "let share_at: u32 = p[0u] + r;\nown.x += {};\nown.y += {};\n",
                 bindings.load(parts, DType::F32, "r"),
@@ -116,9 +116,9 @@ let of_row1: f32 = select(log_sum, 0.0, ignored);
             let store = format!("let at: u32 = p[1u];\n{}\n", bindings.store(target, out.dtype, "at", &narrowed(out.dtype, result)));
             workgroup_sum(&bindings, "", &value, &store)
         })?;
-        recorder.launch_groups(pipeline, &bindings, &[rows.rows as u32, out.offset as u32], 1);
+        launcher.launch_groups(pipeline, &bindings, &[rows.rows as u32, out.offset as u32], 1);
     }
-    if target.shape.elements() == 0 { Ok(()) } else { look_up(recorder, target, report) }
+    if target.shape.elements() == 0 { Ok(()) } else { look_up(launcher, target, report) }
 }
 /// One workgroup that adds two numbers for each `r` below the first parameter.
 fn workgroup_sum(bindings: &Bindings, functions: &str, value: &str, store: &str) -> Result<String, ErrorKind> {
@@ -141,16 +141,16 @@ fn workgroup_sum(bindings: &Bindings, functions: &str, value: &str, store: &str)
     let shared = vec![Shared { name: "partial", of: "vec2<f32>", length: GROUP as usize }];
     Frame { bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared, functions, body }.text()
 }
-fn backward(recorder: &mut dyn Recorder, work: &Work<'_>, loss: &CrossEntropy) -> Result<(), ErrorKind> {
+fn backward(launcher: &mut dyn Launcher, work: &Work<'_>, loss: &CrossEntropy) -> Result<(), ErrorKind> {
     let ([g, x, target, rest @ ..], [dx]) = (work.inputs, work.outputs) else { return Err(misshapen("cross entropy")) };
     let (weight, statistics) = rest.split_at(usize::from(loss.weight));
     let rows = rows(x);
     let (mean, smoothed) = (loss.reduction == Reduction::Mean, loss.label_smoothing > 0.0);
     let of_classes = smoothed && loss.weight;
     if mean || of_classes {
-        totals(recorder, work, loss, &rows)?;
+        totals(launcher, work, loss, &rows)?;
     }
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let mut inputs = Vec::new();
     for o in [g, x, target].into_iter().chain(statistics).chain(weight) {
         inputs.push((bindings.bind(o.place(), Access::Read), o.dtype, o.offset as u32));
@@ -167,7 +167,7 @@ fn backward(recorder: &mut dyn Recorder, work: &Work<'_>, loss: &CrossEntropy) -
     key.extend(inputs.iter().flat_map(|i| [i.0 as u8, i.1 as u8]));
     dense.describe(&mut key);
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let read = |k: usize, at: &str| {
             let (binding, dtype, _) = inputs[k];
             let offset = own + 6 + k;
@@ -218,13 +218,13 @@ let dx: f32 = select(d, 0.0, ignored);
         );
         dense.text(&bindings, INDEX_OF, &body, &[bindings.bits_of(dx.dtype, &narrowed(dx.dtype, "dx"))])
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, dense.units());
+    launcher.launch(pipeline, &bindings, &parameters, dense.units());
     Ok(())
 }
 /// What a mean divides by, and the weight of all classes, as the first two words of the scratch memory.
-fn totals(recorder: &mut dyn Recorder, work: &Work<'_>, loss: &CrossEntropy, rows: &Rows) -> Result<(), ErrorKind> {
-    recorder.scratch(2)?;
-    let mut bindings = Bindings::new(recorder.target().dialect);
+fn totals(launcher: &mut dyn Launcher, work: &Work<'_>, loss: &CrossEntropy, rows: &Rows) -> Result<(), ErrorKind> {
+    launcher.scratch(2)?;
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let target = &work.inputs[2];
     let targets = bindings.bind(target.place(), Access::Read);
     let weight = if loss.weight { work.inputs.get(3) } else { None };
@@ -235,7 +235,7 @@ fn totals(recorder: &mut dyn Recorder, work: &Work<'_>, loss: &CrossEntropy, row
     let parameters = [most, rows.rows, rows.count, target.offset, weight.map_or(0, |w| w.offset)].map(|v| v as u32);
     let parameters: Vec<u32> = parameters.into_iter().chain(numbers[..2].iter().copied()).collect();
     let key = Key::from_slice(&[0xFC, target.dtype as u8, targets as u8, weights.map_or(0xFF, |w| w as u8)]);
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let mut value = format!(
             "let classes: u32 = p[2u];
 let n0: u32 = p[5u];
@@ -265,7 +265,7 @@ own.y += {};
         );
         workgroup_sum(&bindings, INDEX_OF, &value, &stored(&bindings, out))
     })?;
-    recorder.launch_groups(pipeline, &bindings, &parameters, 1);
+    launcher.launch_groups(pipeline, &bindings, &parameters, 1);
     Ok(())
 }
 fn stored(bindings: &Bindings, scratch: usize) -> String {

@@ -4,7 +4,7 @@ use super::{Pass, RowProgram, Rows, Walk, all_floats, fill, launch};
 use crate::{
     bindings::{Access, Bindings, Place},
     frame::per_element,
-    recorder::{Array, Key, Recorder, Work, misshapen},
+    launcher::{Array, Key, Launcher, Work, misshapen},
     skeleton::matmul::narrowed,
 };
 use adamant_core::{
@@ -48,19 +48,19 @@ fn seen(norm: &Norm, x: &Array) -> (Rows, usize) {
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, composite: &dyn Composite) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &dyn Composite) -> Result<(), ErrorKind> {
     match known(composite) {
-        Some((norm, false)) => forward(recorder, work, &norm),
-        Some((norm, true)) => backward(recorder, work, &norm),
+        Some((norm, false)) => forward(launcher, work, &norm),
+        Some((norm, true)) => backward(launcher, work, &norm),
         None => Err(misshapen(composite.name())),
     }
 }
-fn forward(recorder: &mut dyn Recorder, work: &Work<'_>, norm: &Norm) -> Result<(), ErrorKind> {
+fn forward(launcher: &mut dyn Launcher, work: &Work<'_>, norm: &Norm) -> Result<(), ErrorKind> {
     let ([x, params @ ..], [y, statistics @ ..]) = (work.inputs, work.outputs) else { return Err(misshapen("norm")) };
     let (rows, _) = seen(norm, x);
     if rows.count == 0 {
         // The mean of nothing is no number.
-        return statistics.iter().filter(|o| o.shape.elements() > 0).try_for_each(|o| fill(recorder, o, "adm_nan()"));
+        return statistics.iter().filter(|o| o.shape.elements() > 0).try_for_each(|o| fill(launcher, o, "adm_nan()"));
     }
     let own = |value: &str, then: &str| Pass { sums: vec![(Sum, value.into())], then: then.into() };
     let rstd = |pass: usize| format!("let variance: f32 = t{pass}_0 / f32(p[1u]);\nlet rstd: f32 = 1.0 / sqrt(variance + bitcast<f32>(n0));\n");
@@ -86,19 +86,19 @@ fn forward(recorder: &mut dyn Recorder, work: &Work<'_>, norm: &Norm) -> Result<
     for (o, name) in statistics.iter().zip(names) {
         program.results.push(((*o, o.place()), name));
     }
-    launch(recorder, &rows, &program).map(drop)
+    launch(launcher, &rows, &program).map(drop)
 }
-fn backward(recorder: &mut dyn Recorder, work: &Work<'_>, norm: &Norm) -> Result<(), ErrorKind> {
+fn backward(launcher: &mut dyn Launcher, work: &Work<'_>, norm: &Norm) -> Result<(), ErrorKind> {
     let ([g, x, rest @ ..], [dx, params @ ..]) = (work.inputs, work.outputs) else { return Err(misshapen("norm")) };
     let (weight, statistics) = rest.split_at(usize::from(norm.weight));
     let (rows, channels) = seen(norm, x);
     let of_channels = norm.over == Over::Batch;
     if !of_channels && !params.is_empty() {
-        sums(recorder, work, norm, &rows, channels)?;
+        sums(launcher, work, norm, &rows, channels)?;
     }
     if x.shape.elements() == 0 {
         let own = if of_channels { params } else { &[] };
-        return own.iter().filter(|o| o.shape.elements() > 0).try_for_each(|o| fill(recorder, o, "0.0"));
+        return own.iter().filter(|o| o.shape.elements() > 0).try_for_each(|o| fill(launcher, o, "0.0"));
     }
     let (rstd, hat) = normalised(norm, "x1");
     let weighted = if norm.weight { "x0 * w0" } else { "x0" };
@@ -127,7 +127,7 @@ fn backward(recorder: &mut dyn Recorder, work: &Work<'_>, norm: &Norm) -> Result
         results,
         bound: None,
     };
-    launch(recorder, &rows, &program).map(drop)
+    launch(launcher, &rows, &program).map(drop)
 }
 /// The statement that names `rstd`, and the normalised element, from the statistics `s0` and `s1`.
 fn normalised(norm: &Norm, x: &str) -> (String, String) {
@@ -139,7 +139,7 @@ fn normalised(norm: &Norm, x: &str) -> (String, String) {
 /// The cotangents of weight and bias of layer, RMS and group norms: for each feature the sums of g x̂ and of g over all
 /// samples, in pieces of fixed lengths that a second launch adds in order. One piece takes the same way, so that a batch
 /// of another size compiles nothing.
-fn sums(recorder: &mut dyn Recorder, work: &Work<'_>, norm: &Norm, rows: &Rows, channels: usize) -> Result<(), ErrorKind> {
+fn sums(launcher: &mut dyn Launcher, work: &Work<'_>, norm: &Norm, rows: &Rows, channels: usize) -> Result<(), ErrorKind> {
     let (inputs, outputs) = (work.inputs, &work.outputs[1..]);
     if channels == 0 {
         return Ok(());
@@ -158,7 +158,7 @@ fn sums(recorder: &mut dyn Recorder, work: &Work<'_>, norm: &Norm, rows: &Rows, 
         rows.groups as u32,
         (channels / rows.groups).max(1) as u32,
     ];
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let mut operands = Vec::new();
     let statistics = &inputs[2 + usize::from(norm.weight)..];
     for o in inputs[..2].iter().chain(statistics) {
@@ -178,12 +178,12 @@ let end: u32 = min(begin + p[3u], p[2u]);
 var total: vec2<f32> = vec2<f32>(0.0, 0.0);
 for (var r: u32 = begin; r < end; r++) { let v: vec2<f32> = value(o, r); total.x += v.x; total.y += v.y; }
 ";
-    recorder.scratch((2 * channels * pieces) as u64)?;
+    launcher.scratch((2 * channels * pieces) as u64)?;
     let scratch = bindings.bind(Place::Scratch, Access::Write);
     let mut key = Key::from_slice(&[0xFB, plain as u8]);
     key.extend(operands.iter().flat_map(|o| [o.0 as u8, o.1 as u8]));
     key.extend(bindings.access.iter().map(|a| *a as u8));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let [place, row] = if plain { ["r * p[1u] + o", "r"] } else { ["((r / p[4u]) * p[1u] + o) * p[4u] + r % p[4u]", "(r / p[4u]) * p[5u] + o / p[6u]"] };
         let mut value = format!("let place: u32 = {place};\nlet row: u32 = {row};\n");
         for (name, at, &(binding, dtype, offset)) in
@@ -200,8 +200,8 @@ for (var r: u32 = begin; r < end; r++) { let v: vec2<f32> = value(o, r); total.x
         );
         per_element(&bindings, &function, &format!("{total}{store}"))
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, (channels * pieces) as u64);
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    launcher.launch(pipeline, &bindings, &parameters, (channels * pieces) as u64);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let partial = bindings.bind(Place::Scratch, Access::Read);
     let mut parameters = vec![channels as u32, channels as u32, pieces as u32, pieces as u32];
     let mut own: Vec<(usize, DType, usize)> = Vec::new();
@@ -211,7 +211,7 @@ for (var r: u32 = begin; r < end; r++) { let v: vec2<f32> = value(o, r); total.x
     }
     let mut key = Key::from_slice(&[0xFA]);
     key.extend(own.iter().flat_map(|o| [o.0 as u8, o.1 as u8]));
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let function = format!(
             "fn value(o: u32, r: u32) -> vec2<f32> {{\nlet low: u32 = 2u * (r * p[1u] + o);\nlet high: u32 = low + 1u;\nreturn vec2<f32>({}, {});\n}}\n",
             bindings.load(partial, DType::F32, "low"),
@@ -219,6 +219,6 @@ for (var r: u32 = begin; r < end; r++) { let v: vec2<f32> = value(o, r); total.x
         );
         per_element(&bindings, &function, &format!("{total}{}", store(&bindings, &own)))
     })?;
-    recorder.launch(pipeline, &bindings, &parameters, channels as u64);
+    launcher.launch(pipeline, &bindings, &parameters, channels as u64);
     Ok(())
 }

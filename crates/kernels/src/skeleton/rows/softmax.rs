@@ -1,6 +1,6 @@
 //! Softmax, its logarithm, and their backwards, as row programs.
 use super::{Pass, RowProgram, Rows, all_floats, launch, pass};
-use crate::recorder::{Recorder, Work, misshapen};
+use crate::launcher::{Launcher, Work, misshapen};
 use adamant_core::{
     Composite, DType, ErrorKind,
     composite::softmax::{LogSoftmax, LogSoftmaxBackward, Softmax, SoftmaxBackward},
@@ -34,10 +34,10 @@ pub(crate) fn supports(composite: &dyn Composite, dtypes: &[DType]) -> bool {
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(recorder: &mut dyn Recorder, work: &Work<'_>, composite: &dyn Composite) -> Result<(), ErrorKind> {
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &dyn Composite) -> Result<(), ErrorKind> {
     let (Some((axis, passes, element)), Some(x), [out]) = (program(composite), work.inputs.first(), work.outputs) else {
         return Err(misshapen(composite.name()));
     };
     let program = RowProgram { full: work.inputs.to_vec(), passes, element: Some((*out, element.into())), ..RowProgram::default() };
-    launch(recorder, &Rows::along(x, axis), &program).map(drop)
+    launch(launcher, &Rows::along(x, axis), &program).map(drop)
 }

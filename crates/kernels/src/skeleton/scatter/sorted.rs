@@ -5,8 +5,8 @@ use super::{Rule, report_bad};
 use crate::{
     bindings::{Access, Bindings, Place},
     frame::{Frame, GROUP, Numbered, Shared, per_element},
+    launcher::{Array, Found, Key, Launcher, Target},
     nest::{Group, Nest},
-    recorder::{Array, Found, Key, Recorder, Target},
     skeleton::{
         gather::{INDEX_OF, index_words, look_up},
         sort::rank,
@@ -52,28 +52,28 @@ impl Lines {
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
-pub(super) fn record(recorder: &mut dyn Recorder, axis: usize, rule: &Rule<'_>, lines: &Lines) -> Result<(), ErrorKind> {
+pub(super) fn record(launcher: &mut dyn Launcher, axis: usize, rule: &Rule<'_>, lines: &Lines) -> Result<(), ErrorKind> {
     let Rule { index, out, .. } = *rule;
     let (n, all) = (lines.length, lines.indices * lines.length);
     let piece = (all * lines.features / 32_768).max(32);
     let pieces = n.div_ceil(piece);
     let results = lines.indices * pieces * lines.features;
     let words = rule.combine.map_or(0, |c| c.dtype.size() / 4);
-    recorder.scratch((4 * all + 2 * results * words) as u64)?;
-    let report = recorder.report(Found::Index(out.shape[axis]));
+    launcher.scratch((4 * all + 2 * results * words) as u64)?;
+    let report = launcher.report(Found::Index(out.shape[axis]));
 
     // Blocks, each in one workgroup.
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let indices = bindings.bind(index.place(), Access::Read);
     let scratch = bindings.bind(Place::Scratch, Access::Write);
     let faults = bindings.bind(Place::Faults, Access::Atomic);
-    let mut nest = recorder.nest(4, &bindings, &index.shape, [&lines.own, &[axis]], &[index.layout(), (0, index.shape.strides())])?;
+    let mut nest = launcher.nest(4, &bindings, &index.shape, [&lines.own, &[axis]], &[index.layout(), (0, index.shape.strides())])?;
     let blocks = n.div_ceil(BLOCK);
     let mut parameters = vec![(lines.indices * blocks) as u32, report, n as u32, blocks as u32, out.shape[axis] as u32, all as u32];
     nest.place(&mut parameters);
     let mut key = Key::from_slice(&[0xE0, index.dtype as u8]);
     nest.describe(&mut key);
-    let pipeline = recorder.compile(&key, &bindings, &mut || {
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
         let load = format!(
             "{}{}let a0: u32 = {};
 let index: vec2<u32> = {};
@@ -89,29 +89,29 @@ if (index.y == 0u && index.x < p[4u]) {{ own = index.x; }} else {{ {} }}
         );
         block(&bindings, scratch, &load)
     })?;
-    recorder.launch_groups(pipeline, &bindings, &parameters, (lines.indices * blocks) as u64);
+    launcher.launch_groups(pipeline, &bindings, &parameters, (lines.indices * blocks) as u64);
 
     // Runs of doubling length are merged, from one half of the scratch memory to the other.
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let scratch = bindings.bind(Place::Scratch, Access::Write);
     let (mut run, mut from, mut to) = (BLOCK, 0, 2 * all);
     // Compiled for one block too: a larger batch will want it.
-    let pipeline = recorder.compile(&Key::from_slice(&[0xE1]), &bindings, &mut || merge(&bindings, scratch))?;
+    let pipeline = launcher.compile(&Key::from_slice(&[0xE1]), &bindings, &mut || merge(&bindings, scratch))?;
     while run < n {
-        recorder.launch(pipeline, &bindings, &[all, n, run, from, to].map(|v| v as u32), all as u64);
+        launcher.launch(pipeline, &bindings, &[all, n, run, from, to].map(|v| v as u32), all as u64);
         std::mem::swap(&mut from, &mut to);
         run *= 2;
     }
 
     // Values go where their keys say.
-    let mut bindings = Bindings::new(recorder.target().dialect);
+    let mut bindings = Bindings::new(launcher.target().dialect);
     let values = bindings.bind(rule.source.place(), Access::Read);
     let target = bindings.bind(out.place(), Bindings::to_store(out.dtype.size()));
     let scratch = bindings.bind(Place::Scratch, Access::Write);
     let (offset, mut strides) = out.layout();
     let along = std::mem::take(&mut strides[axis]);
     let outer: Vec<usize> = lines.own.iter().chain(&lines.shared).copied().collect();
-    let mut nest = recorder.nest(5, &bindings, &index.shape, [&outer, &[axis]], &[rule.source.layout(), (offset, strides)])?;
+    let mut nest = launcher.nest(5, &bindings, &index.shape, [&outer, &[axis]], &[rule.source.layout(), (offset, strides)])?;
     let mut parameters = [0, n, lines.features, pieces, piece, from, from + all, 4 * all, 4 * all + results * words].map(|v| v as u32).to_vec();
     parameters.push(along as u32);
     nest.place(&mut parameters);
@@ -124,10 +124,10 @@ if (index.y == 0u && index.x < p[4u]) {{ own = index.x; }} else {{ {} }}
         let mut key = Key::from_slice(&[0xE2 + pass as u8, out.dtype as u8, values as u8, target as u8]);
         nest.describe(&mut key);
         key.extend(bindings.access.iter().map(|a| *a as u8));
-        let pipeline = recorder.compile(&key, &bindings, &mut || apply(rule, &bindings, &nest, [values, target, scratch], pass))?;
-        recorder.launch(pipeline, &bindings, &parameters, units as u64);
+        let pipeline = launcher.compile(&key, &bindings, &mut || apply(rule, &bindings, &nest, [values, target, scratch], pass))?;
+        launcher.launch(pipeline, &bindings, &parameters, units as u64);
     }
-    look_up(recorder, index, report)
+    look_up(launcher, index, report)
 }
 /// Which of the equal keys are looked at.
 #[derive(Clone, Copy, PartialEq)]

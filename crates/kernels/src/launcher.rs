@@ -1,6 +1,6 @@
 //! Between a skeleton and who launches it: what there is to do, what the device can do, and where launches go.
 //!
-//! A backend implements [`Recorder`]; so does a test. Buffers, pipelines and queues stay on its side: here a buffer is a
+//! A backend implements [`Launcher`]; so does a test. Buffers, pipelines and queues stay on its side: here a buffer is a
 //! number, and a compiled text another.
 use crate::{
     Dialect,
@@ -80,14 +80,14 @@ pub enum Found {
     /// an index out of this bound
     Index(usize),
 }
-/// A text that was compiled, by the recorder's own number.
+/// A text that was compiled, by the launcher's own number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Compiled(pub usize);
 /// How a skeleton records itself once more.
-pub type Again<'f> = &'f mut dyn FnMut(&mut dyn Recorder) -> Result<(), ErrorKind>;
+pub type Again<'f> = &'f mut dyn FnMut(&mut dyn Launcher) -> Result<(), ErrorKind>;
 
 /// Takes the launches of one kernel's work, in order.
-pub trait Recorder {
+pub trait Launcher {
     /// The device.
     fn target(&self) -> Target;
     /// The compiled text of the kernel for a structure; `write` writes it if it is new.
@@ -106,7 +106,7 @@ pub trait Recorder {
     /// The kernel is another backend's.
     fn is_new(&self) -> Result<bool, ErrorKind>;
     /// If nothing has been compiled for the kernel yet, `again` may record it in another way, for other sizes, on a
-    /// recorder that launches nothing: what that way needs is compiled now and not when the sizes change.
+    /// launcher that launches nothing: what that way needs is compiled now and not when the sizes change.
     ///
     /// # Errors
     /// Those of `again`.
