@@ -11,7 +11,7 @@ use adamant_core::{
     ErrorKind, Shape,
     kernel::{Fault, FaultWord, Kernel, Operand, Step},
 };
-use adamant_kernels::{Again, Array, Bindings, Compiled, Found, Key, Nest, Place, Launcher, Strides, Target, Work};
+use adamant_kernels::{Again, Array, Bindings, Compiled, Found, Key, Launcher, Nest, Place, Strides, Target, Work};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::{

@@ -13,7 +13,7 @@ struct Texts {
     int: Option<&'static str>,
 }
 /// A unary function of `x` as an expression, for a value of `dtype` in a variable of its register's type. The caller rounds
-/// and wraps the result; [`write_expr`] does.
+/// and wraps the result; [`write_expr`](crate::write_expr) does.
 ///
 /// # Errors
 /// `Unsupported`, naming the dtype or function that the dialect lacks.

@@ -135,10 +135,7 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &Operands<'_>,
     let mut nest = mask_nest(launcher, &bindings, of, &scores)?;
     nest.iter_mut().for_each(|(n, _, _)| n.place(&mut parameters));
     let mask = nest.as_ref().zip(of.mask);
-    let masked = match mask {
-        Some((_, m)) => Some((bindings.bind(m.place(), Access::Read), m.dtype, parameters.len())),
-        None => None,
-    };
+    let masked = mask.map(|(_, m)| (bindings.bind(m.place(), Access::Read), m.dtype, parameters.len()));
     if let Some((_, rows, columns)) = &nest {
         parameters.extend([*rows, *columns]);
     }
