@@ -14,11 +14,11 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("adamant-runtime", &["adamant-ir"]),
     ("adamant-core", &["adamant-ir", "adamant-runtime"]),
     ("adamant-derive", &[]),
-    ("adamant-codegen", &["adamant-ir"]),
+    ("adamant-kernels", &["adamant-ir"]),
     ("adamant-conformance", &["adamant-core"]),
     ("adamant-backend-cpu", &["adamant-ir", "adamant-runtime"]),
-    ("adamant-backend-cuda", &["adamant-ir", "adamant-runtime", "adamant-codegen"]),
-    ("adamant-backend-wgpu", &["adamant-ir", "adamant-runtime", "adamant-codegen"]),
+    ("adamant-backend-cuda", &["adamant-ir", "adamant-runtime", "adamant-kernels"]),
+    ("adamant-backend-wgpu", &["adamant-ir", "adamant-runtime", "adamant-kernels"]),
     // A backend as somebody else would write one.
     ("dummy_backend", &["adamant-ir", "adamant-runtime"]),
     ("adamant-formats", &["adamant-core"]),
@@ -58,6 +58,7 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("adamant-core", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2"]),
     ("adamant-nn", &["rayon", "safetensors", "serde", "serde_json"]),
     ("adamant-optim", &["rayon", "safetensors", "serde", "serde_json"]),
+    ("adamant-kernels", &["wgpu", "naga", "ash", "cust", "cudarc"]),
 ];
 
 #[derive(Deserialize)]

@@ -2,18 +2,15 @@
 use crate::{
     cache,
     clock::Clock,
-    composite, conv, copy, gather,
-    gpu::{Gpu, internal},
-    launch::{Recorder, Shared},
-    map, matmul,
+    gpu::Gpu,
+    launch::{Held, Launches, Shared},
     memory::{self, OnItsWay, Staging, WgpuMemory, download, ours, upload},
-    program, reduce, scan, scatter, select, sort, window,
 };
+use adamant_kernels::skeleton::{self, Mapped};
 use adamant_runtime::{
     DType, ErrorKind,
     backend::{Backend, Determinism, DeviceInfo, Memory, ReadBack, Support},
     kernel::{KernelKind, Step},
-    op::{ReduceOp, ScatterMode},
 };
 use parking_lot::RwLock;
 use std::{any::Any, path::PathBuf, sync::Arc, time::Instant};
@@ -104,58 +101,26 @@ impl WgpuBackend {
         gpu.device.destroy();
         gpu.health.lose("it was destroyed");
     }
-    fn can(gpu: &Gpu, kernel: &KernelKind, dtypes: &[DType]) -> bool {
-        let computes = || dtypes.iter().all(|d| gpu.computes(*d));
-        // Where i64 is only an index, it is stored as words.
-        let values = |n: usize| dtypes.iter().take(n).all(|d| gpu.computes(*d));
-        match kernel {
-            KernelKind::Copy => true,
-            KernelKind::Map { expr, .. } => computes() && program::check(gpu, expr).is_ok(),
-            KernelKind::Reduce { expr, op, .. } => {
-                let sums_integers = matches!(op, ReduceOp::Sum | ReduceOp::Prod) && dtypes.last() == Some(&DType::I64);
-                computes() && program::check(gpu, expr).is_ok() && (!sums_integers || gpu.int64)
-            }
-            KernelKind::ArgReduce { .. } | KernelKind::Sort { .. } | KernelKind::Window(_) => values(1),
-            KernelKind::Scan { .. } | KernelKind::Matmul => computes(),
-            KernelKind::Conv(_) => computes() && dtypes.iter().all(|d| d.is_float()),
-            KernelKind::Gather { .. } => true,
-            KernelKind::Scatter { mode, .. } => *mode == ScatterMode::Set || dtypes.last().is_none_or(|d| gpu.computes(*d)),
-            KernelKind::Composite(c) => composite::supports(gpu, &**c, dtypes),
-        }
-    }
     /// Records steps, equal ones that may be together; `before` hears of each launch and how many steps it is for.
-    fn record_all<'a>(recorder: &mut Recorder<'a>, steps: &[Step<'a>], mut before: impl FnMut(&mut Recorder<'a>, usize)) -> Result<(), ErrorKind> {
+    fn record_all<'a>(launches: &mut Launches<'a>, steps: &[Step<'a>], mut before: impl FnMut(&mut Launches<'a>, usize)) -> Result<(), ErrorKind> {
         let mut rest = steps;
         while let [first, ..] = rest {
-            let equal = map::merged::together(recorder.gpu, rest);
-            before(recorder, equal);
+            // What may be together has one program.
+            let alike = rest.iter().take_while(|s| is_alike(first, s)).count().max(1);
+            let held: Vec<Held<'a>> = rest[..alike].iter().map(Held::new).collect();
+            let mapped: Vec<Mapped<'_>> = rest.iter().zip(&held).filter_map(|(s, h)| mapped(s, h)).collect();
+            let equal = if mapped.len() > 1 { skeleton::together(&launches.gpu.target(), &mapped) } else { 1 };
+            before(launches, equal);
             if equal > 1 {
-                map::merged::record(recorder, &rest[..equal])?
-            } else {
-                WgpuBackend::record(recorder, first)?
+                launches.begin(&rest[..equal])?;
+                skeleton::record_together(launches, &mapped[..equal])?;
+            } else if let ([own, ..], true) = (&held[..], first.outputs.iter().any(|o| o.shape.elements() > 0)) {
+                launches.begin(&rest[..1])?;
+                skeleton::record(launches, &first.kernel.kind, &own.work())?;
             }
             rest = &rest[equal..];
         }
         Ok(())
-    }
-    fn record<'a>(recorder: &mut Recorder<'a>, step: &Step<'a>) -> Result<(), ErrorKind> {
-        if step.outputs.iter().all(|o| o.shape.elements() == 0) {
-            return Ok(());
-        }
-        match &step.kernel.kind {
-            KernelKind::Map { expr, outputs } => map::record(recorder, step, expr, outputs),
-            KernelKind::Copy => copy::record(recorder, step),
-            KernelKind::Reduce { expr, value, op, axes } => reduce::record(recorder, step, expr, *value, *op, *axes),
-            KernelKind::ArgReduce { op, axis } => select::record(recorder, step, *op, *axis as usize),
-            KernelKind::Scan { op, axis, reverse } => scan::record(recorder, step, *op, *axis as usize, *reverse),
-            KernelKind::Matmul => matmul::record(recorder, step),
-            KernelKind::Conv(spec) => conv::record(recorder, step, spec),
-            KernelKind::Window(spec) => window::record(recorder, step, spec),
-            KernelKind::Gather { axis } => gather::record(recorder, step, *axis as usize),
-            KernelKind::Scatter { axis, mode } => scatter::record(recorder, step, *axis as usize, *mode),
-            KernelKind::Sort { axis, descending } => sort::record(recorder, step, *axis as usize, *descending),
-            KernelKind::Composite(c) => composite::record(recorder, step, &**c),
-        }
     }
 }
 impl Opened {
@@ -184,7 +149,7 @@ impl Backend for WgpuBackend {
         &self.info
     }
     fn supports(&self, kernel: &KernelKind, dtypes: &[DType]) -> Support {
-        if WgpuBackend::can(&self.opened().gpu, kernel, dtypes) { Support::Native } else { Support::No }
+        if skeleton::supports(&self.opened().gpu.target(), kernel, dtypes) { Support::Native } else { Support::No }
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         Ok(Box::new(WgpuMemory::new(&self.opened().gpu, bytes)?))
@@ -209,9 +174,9 @@ impl Backend for WgpuBackend {
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
         let opened = self.opened();
         opened.gpu.health.check()?;
-        let mut recorder = Recorder::new(&opened.gpu);
-        WgpuBackend::record_all(&mut recorder, steps, |_, _| ())?;
-        recorder.run(&opened.shared, &opened.staging)
+        let mut launches = Launches::new(&opened.gpu);
+        WgpuBackend::record_all(&mut launches, steps, |_, _| ())?;
+        launches.run(&opened.shared, &opened.staging)
     }
     fn submit_timed(&self, steps: &[Step<'_>], ended: &mut dyn FnMut(usize, Instant, Instant)) -> Result<(), ErrorKind> {
         self.synchronize()?;
@@ -226,15 +191,15 @@ impl Backend for WgpuBackend {
             }
             return Ok(());
         };
-        let mut recorder = Recorder::new(gpu);
+        let mut launches = Launches::new(gpu);
         // Steps that share a launch share its pass.
         let mut sizes = Vec::new();
-        WgpuBackend::record_all(&mut recorder, steps, |recorder, together| {
-            recorder.begin_pass();
+        WgpuBackend::record_all(&mut launches, steps, |launches, together| {
+            launches.begin_pass();
             sizes.push(together);
         })?;
         let begin = Instant::now();
-        recorder.run_timed(&opened.shared, &opened.staging, Some(&clock))?;
+        launches.run_timed(&opened.shared, &opened.staging, Some(&clock))?;
         let mut rest = 0..steps.len();
         for (times, together) in clock.read(gpu, &opened.staging, sizes.len())?.into_iter().zip(sizes) {
             let own: Vec<usize> = rest.by_ref().take(together).collect();
@@ -274,7 +239,12 @@ impl Backend for WgpuBackend {
         self
     }
 }
-/// A kernel with other operands than its family has.
-pub(crate) fn misshapen(family: &str) -> ErrorKind {
-    internal(&format!("a {family} step with other operands than its kernel has"))
+/// Are both the same program, over whatever tensors?
+fn is_alike(a: &Step<'_>, b: &Step<'_>) -> bool {
+    let (KernelKind::Map { expr, outputs }, KernelKind::Map { expr: other, outputs: others }) = (&a.kernel.kind, &b.kernel.kind) else { return false };
+    std::ptr::eq(a.kernel, b.kernel) || (outputs == others && expr == other)
+}
+fn mapped<'m>(step: &Step<'m>, held: &'m Held<'_>) -> Option<Mapped<'m>> {
+    let KernelKind::Map { expr, outputs } = &step.kernel.kind else { return None };
+    Some((expr, &outputs[..], held.work()))
 }

@@ -4,8 +4,8 @@ use crate::{
     health::{Health, scoped},
     pipeline::Pipelines,
 };
-use adamant_codegen::Dialect;
-use adamant_runtime::{DType, ErrorKind};
+use adamant_kernels::{Target, Wgsl};
+use adamant_runtime::ErrorKind;
 use std::{
     path::Path,
     sync::{
@@ -113,13 +113,15 @@ impl Gpu {
         let (pipelines, counts) = (Pipelines::default(), Counts::default());
         Ok(Gpu { device, queue, limits, adapter: info, int64, subgroup, health, pipelines, cache, cached, matrices, counts })
     }
-    /// The language that its shaders are written in.
-    pub fn dialect(&self) -> Dialect {
-        if self.int64 { Dialect::WgslWide } else { Dialect::Wgsl }
-    }
-    /// May a program compute with the dtype?
-    pub fn computes(&self, dtype: DType) -> bool {
-        adamant_codegen::type_name(dtype, self.dialect()).is_ok()
+    /// What kernels must know of it.
+    pub fn target(&self) -> Target {
+        Target {
+            dialect: if self.int64 { Wgsl::WIDE } else { Wgsl::PLAIN },
+            buffers: self.limits.max_storage_buffers_per_shader_stage.min(self.limits.max_bindings_per_bind_group) as usize,
+            largest: self.largest_buffer(),
+            subgroup: self.subgroup,
+            on_host: self.adapter.device_type == wgpu::DeviceType::Cpu,
+        }
     }
     /// The most bytes of one buffer that a kernel can see.
     pub fn largest_buffer(&self) -> u64 {

@@ -1,44 +1,48 @@
 //! The launches of one submission: recorded step by step, then encoded into one command buffer in their order. All
 //! parameters lie in one buffer, and so do the reports of bad data, which are read when everything is done.
 use crate::{
-    bindings::{Bindings, Place},
     clock::Clock,
     gpu::{Gpu, internal},
     health::scoped,
     memory::{Staging, ours},
     pipeline::Pipeline,
 };
+use adamant_kernels::{Again, Array, Bindings, Compiled, Found, Key, Launcher, Nest, Place, Strides, Target, Work};
 use adamant_runtime::{
-    ErrorKind,
-    kernel::{Fault, FaultWord, Operand, Step},
+    ErrorKind, Shape,
+    kernel::{Fault, FaultWord, Kernel, Operand, Step},
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    ptr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
-/// Invocations of a workgroup.
-pub(crate) const GROUP: u64 = 256;
 /// Words of one report: the first position of bad data, and the index found there.
 const REPORT: u64 = 3;
 /// No bad data so far.
 const NOTHING: u32 = u32::MAX;
 
-/// What a step reports.
-pub(crate) enum Found {
-    /// a division by zero
-    Division,
-    /// an index out of this bound
-    Index(usize),
+/// What is bound to a launch.
+#[derive(Clone)]
+enum Resource {
+    /// a tensor's buffer
+    Buffer(wgpu::Buffer),
+    /// memory between two launches of one step
+    Scratch,
+    /// where bad data is reported
+    Reports,
 }
 struct Launch {
     pipeline: Arc<Pipeline>,
-    places: SmallVec<[Place; 8]>,
+    resources: SmallVec<[Resource; 8]>,
     /// where its parameters begin, and how many there are, in words
     parameters: (usize, usize),
     groups: [u32; 3],
 }
 /// The launches of a submission.
-pub(crate) struct Recorder<'a> {
+pub(crate) struct Launches<'a> {
     pub gpu: &'a Gpu,
     launches: Vec<Launch>,
     parameters: Vec<u32>,
@@ -47,7 +51,40 @@ pub(crate) struct Recorder<'a> {
     /// where passes begin that are timed
     passes: Vec<usize>,
     /// only what it compiles matters
-    rehearses: bool,
+    warms_up: bool,
+    /// what is recorded now
+    current: Option<Current<'a>>,
+    /// the pipelines of what is recorded now, as skeletons number them
+    compiled: Vec<Arc<Pipeline>>,
+}
+/// The kernel that is recorded, where it reports, and the memory of its operands by their buffers' numbers.
+#[derive(Clone)]
+struct Current<'a> {
+    kernel: &'a Kernel,
+    fault: &'a FaultWord,
+    buffers: SmallVec<[(usize, wgpu::Buffer); 8]>,
+}
+/// A step as skeletons see it.
+pub(crate) struct Held<'a> {
+    step: Step<'a>,
+    inputs: SmallVec<[Array; 4]>,
+    outputs: SmallVec<[Array; 4]>,
+}
+impl<'a> Held<'a> {
+    pub fn new(step: &Step<'a>) -> Held<'a> {
+        let arrays = |operands: &[Operand<'_>]| operands.iter().map(array).collect();
+        Held { step: *step, inputs: arrays(step.inputs), outputs: arrays(step.outputs) }
+    }
+    pub fn work(&self) -> Work<'_> {
+        Work { space: self.step.space, inputs: &self.inputs, outputs: &self.outputs, args: self.step.args }
+    }
+}
+/// A buffer's number is where it lies: while a step is recorded, it stays there.
+fn number(o: &Operand<'_>) -> usize {
+    ptr::from_ref(o.buffer) as usize
+}
+fn array(o: &Operand<'_>) -> Array {
+    Array { buffer: number(o), shape: o.shape, offset: o.offset, strides: *o.strides, dtype: o.dtype, dense: o.dense }
 }
 /// Buffers that submissions use one after the other: a queue runs them in order.
 #[derive(Default)]
@@ -63,61 +100,63 @@ struct Buffers {
 ///
 /// # Errors
 /// It has no memory, or another backend's.
-pub(crate) fn buffer(o: &Operand<'_>) -> Result<wgpu::Buffer, ErrorKind> {
+fn buffer(o: &Operand<'_>) -> Result<wgpu::Buffer, ErrorKind> {
     let guard = o.buffer.read();
     Ok(ours(guard.as_deref().ok_or_else(|| internal("a buffer without memory"))?)?.buffer.clone())
 }
 
-impl<'a> Recorder<'a> {
+impl<'a> Launches<'a> {
     /// Nothing yet.
-    pub fn new(gpu: &'a Gpu) -> Recorder<'a> {
-        Recorder { gpu, launches: Vec::new(), parameters: Vec::new(), reports: Vec::new(), scratch_words: 0, passes: Vec::new(), rehearses: false }
+    pub fn new(gpu: &'a Gpu) -> Launches<'a> {
+        Launches {
+            gpu,
+            launches: Vec::new(),
+            parameters: Vec::new(),
+            reports: Vec::new(),
+            scratch_words: 0,
+            passes: Vec::new(),
+            warms_up: false,
+            current: None,
+            compiled: Vec::new(),
+        }
     }
-    /// Has the kernel of a step compiled nothing yet? Then `f` may record it in another way, for other sizes, on a recorder
-    /// that launches nothing: what that way needs is compiled now and not when the sizes change.
+    /// What follows is the work of these steps, by the kernel of the first.
     ///
     /// # Errors
-    /// Those of `f`.
-    pub fn rehearse(&self, step: &Step<'a>, f: impl FnOnce(&mut Recorder<'a>) -> Result<(), ErrorKind>) -> Result<(), ErrorKind> {
-        if self.gpu.is_new(step.kernel)? { f(&mut Recorder { rehearses: true, ..Recorder::new(self.gpu) }) } else { Ok(()) }
+    /// Operands without memory.
+    pub fn begin(&mut self, steps: &[Step<'a>]) -> Result<(), ErrorKind> {
+        let Some(first) = steps.first() else { return Ok(()) };
+        let mut buffers: SmallVec<[(usize, wgpu::Buffer); 8]> = SmallVec::new();
+        for o in steps.iter().flat_map(|s| s.inputs.iter().chain(s.outputs)) {
+            if !buffers.iter().any(|b| b.0 == number(o)) {
+                buffers.push((number(o), buffer(o)?));
+            }
+        }
+        self.current = Some(Current { kernel: first.kernel, fault: first.fault, buffers });
+        self.compiled.clear();
+        Ok(())
+    }
+    fn kernel(&self) -> Result<&'a Kernel, ErrorKind> {
+        self.current.as_ref().map(|c| c.kernel).ok_or_else(|| internal("a launch outside a step"))
     }
     /// What follows is timed by itself.
     pub fn begin_pass(&mut self) {
         self.passes.push(self.launches.len());
     }
-    /// The place of a new report among the reports, in words.
-    pub fn report(&mut self, fault: &'a FaultWord, found: Found) -> u32 {
-        self.reports.push((fault, found));
-        ((self.reports.len() as u64 - 1) * REPORT) as u32
-    }
-    /// Asks for so many words between the launches of a step. The next step has the same memory.
-    ///
-    /// # Errors
-    /// More than a kernel can see at once.
-    pub fn scratch(&mut self, words: u64) -> Result<(), ErrorKind> {
-        if words * 4 > self.gpu.largest_buffer() && !self.rehearses {
-            return Err(ErrorKind::OutOfMemory { asked: (words * 4) as usize, in_use: 0, cap: None });
-        }
-        self.scratch_words = self.scratch_words.max(words);
-        Ok(())
-    }
-    /// A launch of enough workgroups for `units` invocations.
-    pub fn launch(&mut self, pipeline: Arc<Pipeline>, bindings: &Bindings, parameters: &[u32], units: u64) {
-        self.launch_groups(pipeline, bindings, parameters, units.div_ceil(GROUP));
+    /// A launch of one workgroup over one buffer.
+    pub fn launch_one(&mut self, pipeline: Arc<Pipeline>, buffer: wgpu::Buffer, parameters: &[u32]) {
+        self.push(pipeline, SmallVec::from_iter([Resource::Buffer(buffer)]), parameters, 1);
     }
     /// A launch of `groups` workgroups, numbered along x, then y.
-    pub fn launch_groups(&mut self, pipeline: Arc<Pipeline>, bindings: &Bindings, parameters: &[u32], groups: u64) {
+    fn push(&mut self, pipeline: Arc<Pipeline>, resources: SmallVec<[Resource; 8]>, parameters: &[u32], groups: u64) {
         let most = self.gpu.limits.max_compute_workgroups_per_dimension as u64;
         let rows = groups.div_ceil(most).max(1);
-        self.launch_grid(pipeline, bindings, parameters, [groups.div_ceil(rows) as u32, rows as u32, 1]);
-    }
-    /// A launch of a grid of workgroups.
-    pub fn launch_grid(&mut self, pipeline: Arc<Pipeline>, bindings: &Bindings, parameters: &[u32], groups: [u32; 3]) {
         let align = (self.gpu.limits.min_storage_buffer_offset_alignment / 4).max(1) as usize;
         let at = self.parameters.len().next_multiple_of(align);
         self.parameters.resize(at, 0);
         self.parameters.extend_from_slice(parameters);
-        self.launches.push(Launch { pipeline, places: bindings.places.clone(), parameters: (at, parameters.len().max(1)), groups });
+        let groups = [groups.div_ceil(rows) as u32, rows as u32, 1];
+        self.launches.push(Launch { pipeline, resources, parameters: (at, parameters.len().max(1)), groups });
         if parameters.is_empty() {
             self.parameters.push(0);
         }
@@ -130,10 +169,10 @@ impl<'a> Recorder<'a> {
     pub fn run(self, shared: &Shared, staging: &Staging) -> Result<(), ErrorKind> {
         if self.launches.is_empty() { Ok(()) } else { self.run_timed(shared, staging, None) }
     }
-    /// As [`Recorder::run`], with the times of its passes.
+    /// As [`Launches::run`], with the times of its passes.
     ///
     /// # Errors
-    /// As [`Recorder::run`].
+    /// As [`Launches::run`].
     pub fn run_timed(self, shared: &Shared, staging: &Staging, clock: Option<&Clock>) -> Result<(), ErrorKind> {
         let gpu = self.gpu;
         let mut buffers = shared.0.lock();
@@ -159,10 +198,10 @@ impl<'a> Recorder<'a> {
                         offset: l.parameters.0 as u64 * 4,
                         size: std::num::NonZeroU64::new(l.parameters.1 as u64 * 4),
                     });
-                    let others = l.places.iter().map(|p| match p {
-                        Place::Buffer(b) => b.as_entire_binding(),
-                        Place::Scratch => scratch.as_entire_binding(),
-                        Place::Faults => reports.as_entire_binding(),
+                    let others = l.resources.iter().map(|r| match r {
+                        Resource::Buffer(b) => b.as_entire_binding(),
+                        Resource::Scratch => scratch.as_entire_binding(),
+                        Resource::Reports => reports.as_entire_binding(),
                     });
                     let entries: SmallVec<[wgpu::BindGroupEntry<'_>; 9]> =
                         std::iter::once(own).chain(others).zip(0..).map(|(resource, binding)| wgpu::BindGroupEntry { binding, resource }).collect();
@@ -198,6 +237,52 @@ impl<'a> Recorder<'a> {
             }
         }
         Ok(())
+    }
+}
+impl Launcher for Launches<'_> {
+    fn target(&self) -> Target {
+        self.gpu.target()
+    }
+    fn compile(&mut self, key: &Key, bindings: &Bindings, write: &mut dyn FnMut() -> Result<String, ErrorKind>) -> Result<Compiled, ErrorKind> {
+        let pipeline = self.gpu.pipeline(self.kernel()?, key, &bindings.access, write)?;
+        self.compiled.push(pipeline);
+        Ok(Compiled(self.compiled.len() - 1))
+    }
+    fn known(&self, beginning: &[u8]) -> Result<Vec<Key>, ErrorKind> {
+        self.gpu.forms(self.kernel()?, beginning)
+    }
+    fn is_new(&self) -> Result<bool, ErrorKind> {
+        self.gpu.is_new(self.kernel()?)
+    }
+    fn warm_up(&mut self, again: Again<'_>) -> Result<(), ErrorKind> {
+        if self.is_new()? { again(&mut Launches { warms_up: true, current: self.current.clone(), ..Launches::new(self.gpu) }) } else { Ok(()) }
+    }
+    fn nest(&mut self, place: u8, bindings: &Bindings, space: &Shape, axes: [&[usize]; 2], operands: &[(usize, Strides)]) -> Result<Nest, ErrorKind> {
+        self.gpu.nest(self.kernel()?, place, bindings, space, axes, operands)
+    }
+    fn report(&mut self, found: Found) -> u32 {
+        if let Some(current) = &self.current {
+            self.reports.push((current.fault, found));
+        }
+        ((self.reports.len() as u64).saturating_sub(1) * REPORT) as u32
+    }
+    fn scratch(&mut self, words: u64) -> Result<(), ErrorKind> {
+        if words * 4 > self.gpu.largest_buffer() && !self.warms_up {
+            return Err(ErrorKind::OutOfMemory { asked: (words * 4) as usize, in_use: 0, cap: None });
+        }
+        self.scratch_words = self.scratch_words.max(words);
+        Ok(())
+    }
+    fn launch_groups(&mut self, text: Compiled, bindings: &Bindings, parameters: &[u32], groups: u64) {
+        let (Some(pipeline), Some(current)) = (self.compiled.get(text.0), &self.current) else { return };
+        // A number is one of the step's own: skeletons have them from its operands.
+        let resources = bindings.places.iter().filter_map(|p| match *p {
+            Place::Buffer(number) => current.buffers.iter().find(|b| b.0 == number).map(|b| Resource::Buffer(b.1.clone())),
+            Place::Scratch => Some(Resource::Scratch),
+            Place::Faults => Some(Resource::Reports),
+        });
+        let resources = resources.collect();
+        self.push(pipeline.clone(), resources, parameters, groups);
     }
 }
 /// A buffer of at least so many bytes. One that is too small is left to what was submitted before.

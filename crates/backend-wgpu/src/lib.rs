@@ -2,10 +2,9 @@
 //!
 //! # Design
 //!
-//! *Text.* Every kernel is WGSL written for its structure: programs of Map and Reduce come from core's expression
-//! through `codegen`, the rest from small writers beside it. Sizes, strides, offsets and scalar arguments are not
-//! structure; they are words of a parameter buffer, so a new size compiles nothing. A pipeline is found by the kernel of
-//! core that it was made for, or by its text.
+//! *Text.* Every kernel is WGSL written for its structure by a skeleton of `kernels`; this crate writes none. Sizes,
+//! strides, offsets and scalar arguments are not structure; they are words of a parameter buffer, so a new size compiles
+//! nothing. A pipeline is found by the kernel of core that it was made for, or by its text.
 //!
 //! *Launches.* A step becomes one launch, or a few; equal Maps that follow each other (an optimizer's step) share one, as
 //! far as bindings reach. All steps of a submission are encoded into one command buffer, in order; wgpu puts a barrier
@@ -32,42 +31,22 @@
 //! *Loss.* wgpu's handlers record what went wrong and the next call returns it, as `DeviceLost` from a loss until
 //! `Device::recover`; what was on the device before stays lost.
 //!
-//! Architecture invariant: this crate knows core's device contract and `codegen`, and nothing of autograd, layers or
+//! Architecture invariant: this crate knows core's device contract and `kernels`, and nothing of autograd, layers or
 //! other backends. It holds no unsafe code but the entry in core's list of backends and the call that takes the driver's
 //! pipelines back from disk.
 // Errors are core's own type, returned once per step.
 #![allow(clippy::result_large_err)]
 
-mod attention;
-mod bindings;
 mod cache;
 mod clock;
-mod combine;
-mod composite;
-mod conv;
-mod copy;
 mod device;
-mod frame;
-mod gather;
 mod gpu;
 mod health;
 mod launch;
-mod map;
-mod matmul;
 mod memory;
-mod nest;
 mod pipeline;
 mod probe;
-mod product;
-mod program;
-mod reduce;
 mod registration;
-mod rows;
-mod scan;
-mod scatter;
-mod select;
-mod sort;
-mod window;
 
 pub use device::WgpuBackend;
 pub use registration::link;

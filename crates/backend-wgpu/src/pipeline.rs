@@ -1,14 +1,12 @@
 //! Compiled kernels. One text is compiled once per device; a kernel of core remembers which texts it became, so that a
 //! replayed step finds its pipeline without writing the text again.
 use crate::{
-    bindings::{Access, Bindings},
     gpu::{Gpu, internal},
     health::{Health, scoped},
-    nest::{Form, Nest, Strides},
 };
+use adamant_kernels::{Access, Bindings, Form, Key, Nest, Strides};
 use adamant_runtime::{ErrorKind, Shape, kernel::Kernel};
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
@@ -22,8 +20,6 @@ pub(crate) struct Pipeline {
     /// of the device that compiled it
     health: Arc<Health>,
 }
-/// The structure of a launch: what its text depends on besides the kernel.
-pub(crate) type Key = SmallVec<[u8; 32]>;
 type Compiled = HashMap<String, Arc<Pipeline>>;
 /// All texts of a device.
 #[derive(Default)]

@@ -1,5 +1,5 @@
-//! The one kernel expression: a straight-line scalar SSA program. The CPU interprets it over tiles, codegen
-//! writes it as CUDA C++ or WGSL. Every instruction rounds once to its dtype, so the bits of a value do not
+//! The one kernel expression: a straight-line scalar SSA program. The CPU interprets it over tiles, `kernels`
+//! writes it as WGSL or C. Every instruction rounds once to its dtype, so the bits of a value do not
 //! depend on what it was fused with.
 use crate::{
     DType, Scalar,

@@ -1,0 +1,281 @@
+//! Conv: all three roles as products whose depth is walked by nested loops over channels and places, so that nothing is
+//! divided inside them and no patches are laid out in memory. An invocation computes a block of rows and columns: a value
+//! of either factor that it reads serves the whole block.
+//!
+//! | role | rows | columns | depth |
+//! |---|---|---|---|
+//! | forward | output channels | images x output places | input channels x kernel places |
+//! | input gradient | input channels | images x input places | output channels x kernel places |
+//! | weight gradient | output channels | input channels x kernel places | images x output places |
+//!
+//! Groups of channels are the batches. The geometry of the window is the kernel's own and stands in the text; channels,
+//! images and places are parameters. A weight gradient, which has few results and a long depth, is summed over parts of
+//! the images, and the parts are added in order.
+use crate::{
+    bindings::{Access, Bindings, Place},
+    frame::{Frame, Numbered, per_element},
+    launcher::{Array, Key, Launcher, Work, misshapen},
+    skeleton::{matmul::narrowed, product::accumulator},
+};
+use adamant_ir::{
+    DType, ErrorKind,
+    op::{ConvRole, ConvSpec},
+};
+
+/// Rows and columns of an invocation's block.
+const ROWS: usize = 8;
+const COLUMNS: usize = 4;
+/// Columns of a workgroup: neighbours read neighbours, block by block.
+const WIDE: usize = 64;
+
+/// Where the parameters are.
+const LAUNCHED: usize = 0;
+const ROWS_AT: usize = 1;
+const COLUMNS_AT: usize = 2;
+const GROUPS_AT: usize = 3;
+/// images, and images of a part
+const IMAGES_AT: usize = 4;
+const PART_AT: usize = 5;
+/// results of a part
+const RESULTS_AT: usize = 6;
+/// channels of a group: in, out
+const CHANNELS_AT: usize = 7;
+/// offsets of x, w, y
+const OFFSETS_AT: usize = 9;
+/// sizes of x, w, y for each axis
+const PLACES_AT: usize = 12;
+
+/// Records a Conv step.
+///
+/// # Errors
+/// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, spec: &ConvSpec) -> Result<(), ErrorKind> {
+    let ([first, second], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("conv")) };
+    // The three tensors of the bilinear form.
+    let (x, w, y): (&Array, &Array, &Array) = match spec.role {
+        ConvRole::Forward => (first, second, out),
+        ConvRole::InputGrad => (out, second, first),
+        ConvRole::WeightGrad => (first, out, second),
+    };
+    let places = |o: &Array| o.shape[2..].iter().product::<usize>();
+    let (images, ci, co) = (x.shape[0], w.shape[1], w.shape[0] / spec.groups);
+    let (rows, columns) = match spec.role {
+        ConvRole::Forward => (co, images * places(y)),
+        ConvRole::InputGrad => (ci, images * places(x)),
+        ConvRole::WeightGrad => (co, ci * places(w)),
+    };
+    let units = |parts: usize| rows.div_ceil(ROWS) * columns.div_ceil(COLUMNS * WIDE) * spec.groups * parts;
+    let sums = spec.role == ConvRole::WeightGrad;
+    let parts = if sums { (64 / units(1).max(1)).clamp(1, images.max(1)) } else { 1 };
+    let part = images.div_ceil(parts).max(1);
+    let parts = images.div_ceil(part).max(1);
+    let results = out.shape.elements();
+    // Sums of parts wait in the dtype that they are formed in.
+    let held = accumulator(out.dtype);
+
+    let mut parameters = vec![units(parts) as u32, rows as u32, columns as u32, spec.groups as u32, images as u32, part as u32, results as u32];
+    parameters.extend([ci as u32, co as u32]);
+    parameters.extend([x.offset as u32, w.offset as u32, y.offset as u32]);
+    for a in 2..x.shape.rank() {
+        parameters.extend([x.shape[a] as u32, w.shape[a] as u32, y.shape[a] as u32]);
+    }
+    let mut bindings = Bindings::new(launcher.target().dialect);
+    let left = bindings.bind(first.place(), Access::Read);
+    let right = bindings.bind(second.place(), Access::Read);
+    let result = if sums {
+        launcher.scratch((parts * results * held.size() / 4) as u64)?;
+        bindings.bind(Place::Scratch, Access::Write)
+    } else {
+        bindings.bind(out.place(), Bindings::to_store(out.dtype.size()))
+    };
+    let mut key = Key::new();
+    key.extend([first.dtype as u8, out.dtype as u8, left as u8, right as u8, result as u8]);
+    key.extend(bindings.access.iter().map(|a| *a as u8));
+    let pipeline = launcher.compile(&key, &bindings, &mut || {
+        let text = Text { spec, axes: x.shape.rank() - 2, bindings: &bindings, first: left, second: right, result, dtype: out.dtype };
+        text.main()
+    })?;
+    launcher.launch_groups(pipeline, &bindings, &parameters, units(parts) as u64);
+    if !sums {
+        return Ok(());
+    }
+    let mut bindings = Bindings::new(launcher.target().dialect);
+    let partial = bindings.bind(Place::Scratch, Access::Read);
+    let target = bindings.bind(out.place(), Bindings::to_store(out.dtype.size()));
+    let pipeline = launcher.compile(&Key::from_slice(&[0xFE, out.dtype as u8]), &bindings, &mut || {
+        let t = held.name();
+        let body = format!(
+            "var total: {t} = 0.0;
+for (var part: u32 = 0u; part < p[1u]; part++) {{ let held: u32 = part * p[0u] + i; total += {}; }}
+let at: u32 = p[2u] + i;
+{}
+",
+            bindings.load(partial, held, "held"),
+            bindings.store(target, out.dtype, "at", &narrowed(out.dtype, "total"))
+        );
+        per_element(&bindings, "", &body)
+    })?;
+    launcher.launch(pipeline, &bindings, &[results as u32, parts as u32, out.offset as u32], results as u64);
+    Ok(())
+}
+/// What the text of a role depends on.
+struct Text<'t> {
+    spec: &'t ConvSpec,
+    axes: usize,
+    bindings: &'t Bindings,
+    /// its values differ from column to column
+    first: usize,
+    /// its values differ from row to row
+    second: usize,
+    result: usize,
+    dtype: DType,
+}
+/// The tensors, as the parameters number them.
+const X: usize = 0;
+const W: usize = 1;
+const Y: usize = 2;
+
+impl Text<'_> {
+    /// The tensor whose places the columns number, the one that is walked along the depth, and the one that is read for
+    /// a column.
+    fn tensors(&self) -> [usize; 3] {
+        match self.spec.role {
+            ConvRole::Forward => [Y, W, X],
+            ConvRole::InputGrad => [X, W, Y],
+            ConvRole::WeightGrad => [W, Y, X],
+        }
+    }
+    /// Where a column reads along an axis, before the walk begins and at place `v<axis>` of it, and whether that is a place.
+    fn place(&self, a: usize, j: usize) -> [String; 3] {
+        let ConvSpec { stride, dilation, padding, .. } = self.spec;
+        let (stride, dilation, before, inside) = (stride[a], dilation[a], padding[a].0, format!("in{a}_{j} < read{a}"));
+        match self.spec.role {
+            // What lies before the beginning wraps to a large number.
+            ConvRole::Forward => [format!("c{a} * {stride}u - {before}u"), format!("base{a}_{j} + v{a} * {dilation}u"), inside],
+            ConvRole::WeightGrad => [format!("c{a} * {dilation}u - {before}u"), format!("base{a}_{j} + v{a} * {stride}u"), inside],
+            ConvRole::InputGrad => {
+                let meets = format!("{inside} && t{a}_{j} < 0x80000000u && t{a}_{j} % {stride}u == 0u");
+                [format!("c{a} + {before}u"), format!("t{a}_{j} / {stride}u"), meets]
+            }
+        }
+    }
+    fn main(&self) -> Result<String, ErrorKind> {
+        let t = accumulator(self.dtype).name();
+        let axes = self.axes;
+        let [numbered, walked, read] = self.tensors();
+        let size = |tensor: usize, a: usize| format!("p[{}u]", PLACES_AT + 3 * a + tensor);
+        let plane = |name: &str, tensor: usize| {
+            let product: Vec<String> = (0..axes).map(|a| size(tensor, a)).collect();
+            format!("let plane_{name}: u32 = {};\n", if product.is_empty() { "1u".into() } else { product.join(" * ") })
+        };
+        let each = |f: &dyn Fn(usize, usize) -> String| (0..ROWS).flat_map(|i| (0..COLUMNS).map(move |j| f(i, j))).collect::<String>();
+        let mut text = plane("x", X) + &plane("w", W) + &plane("y", Y);
+        for a in 0..axes {
+            text +=
+                &format!("let read{a}: u32 = {};\nlet walked{a}: u32 = {};\nlet numbered{a}: u32 = {};\n", size(read, a), size(walked, a), size(numbered, a));
+        }
+        // The steps of a channel (of an image, in the weight gradient) in both factors, where a row begins and where a
+        // column does, and where a result goes.
+        let (steps, row, column, result) = match self.spec.role {
+            ConvRole::Forward => (
+                ["plane_w", "plane_x"],
+                "offset_w + (batch * outs + row) * ins * plane_w",
+                "offset_x + (rest * ins * groups_of + batch * ins) * plane_x",
+                "offset_y + ((column / plane_y) * outs * groups_of + batch * outs + row) * plane_y + column % plane_y",
+            ),
+            ConvRole::InputGrad => (
+                ["ins * plane_w", "plane_y"],
+                "offset_w + (batch * outs * ins + row) * plane_w",
+                "offset_y + (rest * outs * groups_of + batch * outs) * plane_y",
+                "offset_x + ((column / plane_x) * ins * groups_of + batch * ins + row) * plane_x + column % plane_x",
+            ),
+            ConvRole::WeightGrad => (
+                ["outs * groups_of * plane_y", "ins * groups_of * plane_x"],
+                "offset_y + (batch * outs + row) * plane_y",
+                "offset_x + (batch * ins + rest) * plane_x",
+                "part * results + (batch * outs + row) * columns + column",
+            ),
+        };
+        text += &format!("let row_step: u32 = {};\nlet column_step: u32 = {};\n", steps[0], steps[1]);
+        for i in 0..ROWS {
+            text += &format!("var row_at{i}: u32; {{ let row: u32 = min(top + {i}u, rows - 1u); row_at{i} = {row}; }}\n");
+        }
+        for j in 0..COLUMNS {
+            let bases: String = (0..axes).map(|a| format!("var base{a}_{j}: u32; ")).collect();
+            let cuts: String = (0..axes).rev().map(|a| format!("let c{a}: u32 = rest % numbered{a}; rest = rest / numbered{a}; ")).collect();
+            let set: String = (0..axes).map(|a| format!("base{a}_{j} = {}; ", self.place(a, j)[0])).collect();
+            text +=
+                &format!("{bases}var column_at{j}: u32;\n{{ var rest: u32 = min(edge + {}u, columns - 1u); {cuts}{set}column_at{j} = {column}; }}\n", j * WIDE);
+        }
+        text += &each(&|i, j| format!("var s{i}_{j}: {t} = 0.0;\n"));
+        let (begin, end) = match self.spec.role {
+            ConvRole::Forward => ("0u", "ins"),
+            ConvRole::InputGrad => ("0u", "outs"),
+            ConvRole::WeightGrad => ("part * images_of_part", "min((part + 1u) * images_of_part, images)"),
+        };
+        text += &format!(
+            "let depth_end: u32 = {end};\nfor (var c: u32 = {begin}; c < depth_end; c++) {{\nvar walk: u32 = c * row_step;\nlet channel: u32 = c * column_step;\n"
+        );
+        text += &(0..axes).map(|a| format!("for (var v{a}: u32 = 0u; v{a} < walked{a}; v{a}++) {{\n")).collect::<String>();
+        for j in 0..COLUMNS {
+            let mut inside = vec!["true".to_string()];
+            let mut flat = String::from("0u");
+            for a in 0..axes {
+                let [_, at, is_place] = self.place(a, j);
+                if self.spec.role == ConvRole::InputGrad {
+                    text += &format!("let t{a}_{j}: u32 = base{a}_{j} - v{a} * {}u;\n", self.spec.dilation[a]);
+                }
+                text += &format!("let in{a}_{j}: u32 = {at};\n");
+                inside.push(is_place);
+                flat = format!("({flat}) * read{a} + in{a}_{j}");
+            }
+            // Outside nothing is read but the first element, and that does not count.
+            text += &format!(
+                "let inside{j}: bool = {};\nlet at{j}: u32 = select(column_at{j}, column_at{j} + channel + {flat}, inside{j});\nlet r{j}: {t} = select(0.0, {}, inside{j});\n",
+                inside.join(" && "),
+                self.bindings.load(self.first, self.dtype, &format!("at{j}"))
+            );
+        }
+        for i in 0..ROWS {
+            text += &format!("let from{i}: u32 = row_at{i} + walk;\nlet l{i}: {t} = {};\n", self.bindings.load(self.second, self.dtype, &format!("from{i}")));
+            text += &(0..COLUMNS).map(|j| format!("s{i}_{j} += l{i} * r{j};\n")).collect::<String>();
+        }
+        text += &format!("walk++;\n{}}}\n", "}\n".repeat(axes));
+        let held = if self.spec.role == ConvRole::WeightGrad { accumulator(self.dtype) } else { self.dtype };
+        text += &each(&|i, j| {
+            format!(
+                "{{ let row: u32 = top + {i}u; let column: u32 = edge + {}u;\nif (row < rows && column < columns) {{ let place: u32 = {result};\n{} }} }}\n",
+                j * WIDE,
+                self.bindings.store(self.result, held, "place", &narrowed(held, &format!("s{i}_{j}")))
+            )
+        });
+        let body = format!(
+            "    let number: u32 = group.y * groups.x + group.x;
+    if (number >= p[{LAUNCHED}u]) {{ return; }}
+    let rows: u32 = p[{ROWS_AT}u];
+    let columns: u32 = p[{COLUMNS_AT}u];
+    let groups_of: u32 = p[{GROUPS_AT}u];
+    let images: u32 = p[{IMAGES_AT}u];
+    let images_of_part: u32 = p[{PART_AT}u];
+    let results: u32 = p[{RESULTS_AT}u];
+    let ins: u32 = p[{CHANNELS_AT}u];
+    let outs: u32 = p[{}u];
+    let offset_x: u32 = p[{OFFSETS_AT}u];
+    let offset_w: u32 = p[{}u];
+    let offset_y: u32 = p[{}u];
+    let across: u32 = (columns + {wide}u - 1u) / {wide}u;
+    let down: u32 = (rows + {ROWS}u - 1u) / {ROWS}u;
+    let edge: u32 = (number % across) * {wide}u + lane;
+    let top: u32 = ((number / across) % down) * {ROWS}u;
+    let layer: u32 = (number / across) / down;
+    let batch: u32 = layer % groups_of;
+    let part: u32 = layer / groups_of;
+    {text}",
+            CHANNELS_AT + 1,
+            OFFSETS_AT + 1,
+            OFFSETS_AT + 2,
+            wide = COLUMNS * WIDE
+        );
+        Frame { bindings: self.bindings, lanes: WIDE, numbered: Numbered::InWorkgroup, shared: Vec::new(), functions: "", body }.text()
+    }
+}

@@ -1,0 +1,94 @@
+//! Matmul: batched matrix products of any strides.
+use crate::{
+    bindings::{Access, Bindings},
+    launcher::{Array, Key, Launcher, Work, misshapen},
+    nest::{Group, Strides},
+    skeleton::product::{self, Ends, Form, OWN, Sizes, accumulator},
+};
+use adamant_ir::{DType, ErrorKind};
+
+/// Records a Matmul step.
+///
+/// # Errors
+/// Other operands than the kernel has; a text that cannot be compiled.
+pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>) -> Result<(), ErrorKind> {
+    let ([a, b], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("matmul")) };
+    // Two 16-bit results that share a word are one invocation's, unless a word reaches over the end of a row.
+    let may_pair = out.dtype.size() == 2 && launcher.target().dialect.packs();
+    if may_pair {
+        launcher.warm_up(&mut |other| [true, false].into_iter().try_for_each(|paired| launch(other, [a, b, out], paired)))?;
+    }
+    launch(launcher, [a, b, out], may_pair && out.offset % 2 == 0 && out.shape[out.shape.rank() - 1] % 2 == 0)
+}
+fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool) -> Result<(), ErrorKind> {
+    let rank = out.shape.rank();
+    let (row, column) = (rank - 2, rank - 1);
+    let batch: Vec<usize> = (0..row).collect();
+    let sizes = Sizes { batch: batch.iter().map(|&x| out.shape[x]).product(), rows: out.shape[row], columns: out.shape[column], depth: a.shape[column] };
+    let mut bindings = Bindings::new(launcher.target().dialect);
+    let left = bindings.bind(a.place(), Access::Read);
+    let right = bindings.bind(b.place(), Access::Read);
+    let target = bindings.bind(out.place(), if paired { Access::Write } else { Bindings::to_store(out.dtype.size()) });
+    // The factors' steps along the two axes of a matrix are parameters of their own; batches are the nest's.
+    let batched = |strides: &Strides| {
+        let mut s = *strides;
+        s[row] = 0;
+        s[column] = 0;
+        s
+    };
+    let mut nest = launcher.nest(
+        0,
+        &bindings,
+        &out.shape,
+        [&batch, &[]],
+        &[(a.offset, batched(&a.strides)), (b.offset, batched(&b.strides)), (out.offset, batched(&out.strides))],
+    )?;
+    let mut parameters = vec![0; OWN];
+    parameters.extend([a.strides[row], a.strides[column], b.strides[row], b.strides[column]].map(|s| s as u32));
+    nest.place(&mut parameters);
+    let mut key = Key::new();
+    key.extend([a.dtype as u8, b.dtype as u8, out.dtype as u8, left as u8, right as u8, target as u8]);
+    nest.describe(&mut key);
+    let form = Form { paired, along: [a.strides[column].abs() <= a.strides[row].abs(), b.strides[column].abs() <= b.strides[row].abs()] };
+    product::record(launcher, bindings, parameters, key, sizes, out.dtype, form, |bindings| {
+        let acc = accumulator(out.dtype);
+        let t = acc.name();
+        let factor = |name: &str, arguments: &str, operand: usize, binding: usize, dtype: DType, steps: usize, by: [&str; 2]| {
+            format!(
+                "fn {name}({arguments}) -> {t} {{
+{}let at: u32 = {} + {} * p[{}u] + {} * p[{}u];
+return {t}({});
+}}
+",
+                nest.coordinates(Group::Outer, "batch"),
+                nest.at(operand, "batch"),
+                by[0],
+                OWN + steps,
+                by[1],
+                OWN + steps + 1,
+                bindings.load(binding, dtype, "at")
+            )
+        };
+        let factors = factor("left", "batch: u32, row: u32, k: u32", 0, left, a.dtype, 0, ["row", "k"])
+            + &factor("right", "batch: u32, k: u32, column: u32", 1, right, b.dtype, 2, ["k", "column"]);
+        // The result is dense: its batches lie one after the other.
+        let place = format!("{} + row * {} + column", nest.at(2, "batch"), "columns");
+        let narrow = narrowed(out.dtype, "total");
+        let store = if paired {
+            let both = format!("{} | ({} << 16u)", bindings.bits_of(out.dtype, &narrow), bindings.bits_of(out.dtype, &narrowed(out.dtype, "next")));
+            bindings.set_word(target, "place >> 1u", &both)
+        } else {
+            bindings.store(target, out.dtype, "place", &narrow)
+        };
+        let store = format!("let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{store}", nest.coordinates(Group::Outer, "batch"),);
+        Ok(Ends { factors, store })
+    })
+}
+/// A sum as a register of the dtype, rounded once.
+pub(crate) fn narrowed(dtype: DType, total: &str) -> String {
+    match dtype {
+        DType::F16 => format!("adm_round_f16({total})"),
+        DType::BF16 => format!("adm_round_bf16({total})"),
+        _ => total.to_string(),
+    }
+}
