@@ -155,16 +155,25 @@ fn check(o: &Validate, document: &Document) -> Result<(), Failure> {
     let name = o.config.display();
     if o.json {
         let faults: Vec<Value> = found.faults.iter().map(|f| f.to_json()["error"].clone()).collect();
-        out::line(json!({ "valid": found.faults.is_empty(), "faults": faults, "absent": found.absent.iter().map(|p| text_of(p)).collect::<Vec<_>>() }))?;
+        let absent: Vec<String> = found.absent.iter().map(|p| text_of(p)).collect();
+        let beyond = found.beyond.as_ref().map(ToString::to_string);
+        out::line(json!({ "valid": found.faults.is_empty(), "faults": faults, "absent": absent, "beyond_this_machine": beyond }))?;
     } else {
         found.faults.iter().try_for_each(out::line)?;
         found.absent.iter().try_for_each(|p| out::line(format!("{}: not there; what follows from the data was not checked", p.display())))?;
+        found.beyond.iter().try_for_each(|what| out::line(format!("{what}: this machine cannot train it")))?;
         if found.faults.is_empty() {
             out::line(format!("{name}: every key is right{}", if found.absent.is_empty() { ", and the model takes the data" } else { "" }))?;
         }
     }
-    match found.faults.len() {
-        0 => Ok(()),
-        n => Err(Failure::Input(format!("{name}: {n} fault{}", if n == 1 { "" } else { "s" }))),
-    }
+    let Some(first) = found.faults.first() else { return Ok(()) };
+    let n = found.faults.len();
+    let text = format!("{name}: {n} fault{}", if n == 1 { "" } else { "s" });
+    // As the other verbs end that would meet them: what is wrong with the command line alone is no fault of the file.
+    let all = |code: u8| found.faults.iter().all(|f| f.exit_code() == code);
+    Err(match first {
+        Failure::Usage(_) if all(first.exit_code()) => Failure::Usage(text),
+        Failure::Memory(_) if all(first.exit_code()) => Failure::Memory(text),
+        _ => Failure::Input(text),
+    })
 }

@@ -115,6 +115,7 @@ pub fn predict(o: &Predict) -> Result<(), Failure> {
         let trained = Trained::open(&o.run)?;
         for path in &o.inputs {
             let inputs = trained.inputs(path)?;
+            inputs.notes().iter().for_each(out::note);
             inputs.left_out().iter().for_each(|bad| out::note(format!("left out: {bad}")));
             for batch in inputs.batches(o.batch) {
                 let (rows, x) = batch?;
@@ -131,9 +132,9 @@ pub fn predict(o: &Predict) -> Result<(), Failure> {
                 let answers = answers.to_vec_as::<f64>()?;
                 let each = answers.len() / width / rows.len().max(1);
                 for (k, values) in answers.chunks(width).enumerate() {
-                    // Of a sequence, each position is answered: they are counted on.
+                    // Of a sequence, each position is answered: they are counted on. Rows begin at 1, as where one is refused.
                     let row = if each == 1 { rows[k] } else { rows[0] * each + k };
-                    all.push(one(&trained.task, path, row, values, o.json)?);
+                    all.push(one(&trained.task, path, row + 1, values, o.json)?);
                 }
             }
         }

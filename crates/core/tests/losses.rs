@@ -104,6 +104,9 @@ fn losses_refuse_what_pytorch_refuses() {
         let t = Tensor::from_vec(vec![0i64, 3, 1, 2], [4]);
         let r = Reduction::Mean;
         assert_eq!(word(mse_loss(&a, &tensor(&[4, 2], 1), r)), "shape");
+        // Each prediction beside each target, which is hardly meant; one side may be repeated.
+        assert_eq!(word(mse_loss(&tensor(&[4, 1], 1), &tensor(&[4], 2), r)), "shape");
+        assert!(mse_loss(&a, &tensor(&[3], 1), r).item::<f64>().is_ok());
         assert_eq!(word(huber_loss(&a, &b, 0.0, r)), "argument");
         assert_eq!(word(smooth_l1_loss(&a, &b, -1.0, r)), "argument");
         assert_eq!(word(nll_loss(&a, &t, &NllOptions::default())), "index");

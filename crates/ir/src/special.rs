@@ -3,10 +3,12 @@
 mod bessel;
 mod error_function;
 mod gamma;
+mod gelu;
 
 pub use bessel::{i0, i0e, i1, i1e};
 pub use error_function::{erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri};
 pub use gamma::{digamma, igamma, igammac, polygamma, trigamma, zeta};
+pub use gelu::gelu;
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, PI};
 

@@ -13,6 +13,7 @@ mod clip;
 mod optimizer;
 mod rules;
 pub mod schedule;
+mod taken_back;
 
 pub use accumulate::GradAccumulator;
 pub use average::WeightAverage;

@@ -1,4 +1,5 @@
 //! What all optimizers share: groups, slots, the step, saving and loading.
+use crate::taken_back::Past;
 use adamant_core::{Cell, DType, Error, ErrorKind, Grads, Origin, Result, Tensor, bf16, f16, step};
 use adamant_nn::Param;
 use std::collections::BTreeMap;
@@ -70,7 +71,7 @@ pub trait UpdateRule: Clone + Send + Sync {
     /// ([`Cell::align`]): best load weights before.
     #[track_caller]
     fn over(self, parameters: impl IntoIterator<Item = Param>) -> Updater<Self> {
-        Updater { groups: vec![Group::new(self, parameters)], state: BTreeMap::new(), before: Vec::new() }
+        Updater { groups: vec![Group::new(self, parameters)], state: BTreeMap::new(), past: Past::default() }
     }
 }
 
@@ -155,19 +156,17 @@ impl Slots<'_> {
     /// Another shape or dtype than it began with, or a tensor that failed.
     #[track_caller]
     pub fn set(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
-        self.state.loaded.remove(name);
-        match self.state.cells.get(name) {
-            Some(cell) => cell.set(value),
-            None => {
-                self.state.cells.insert(name, slot(value)?);
-                Ok(())
-            }
+        if !self.state.cells.contains_key(name) {
+            // A write like any other, so that it can be taken back.
+            self.get_or(name, &value.zeros_like())?;
         }
+        self.state.cells.get(name).map_or(Ok(()), |cell| cell.set(value))
     }
     /// A running number that does not depend on data (a product of scheduled momenta).
     pub fn number(&mut self, name: &'static str, initial: f64) -> &mut f64 {
-        let loaded = self.state.loaded.remove(name).and_then(|t| t.item::<f64>().ok());
-        self.state.numbers.entry(name).or_insert(loaded.unwrap_or(initial))
+        // It stays among what was loaded: if this step is taken back, it is asked for again.
+        let loaded = || self.state.loaded.get(name).and_then(|t| t.item::<f64>().ok());
+        self.state.numbers.entry(name).or_insert_with(|| loaded().unwrap_or(initial))
     }
 }
 
@@ -205,8 +204,8 @@ pub trait Optimizer: Send {
     /// Changes every parameter that has a gradient. All changes commit or none; everything runs once, at the end.
     ///
     /// # Errors
-    /// Hyper-parameters that make no sense, memory, a fault in the data behind the gradients, a call inside
-    /// [`adamant_core::compile()`]: then nothing has changed.
+    /// Hyper-parameters that make no sense, no parameters, gradients that are all of other parameters, memory, a fault in the data
+    /// behind the gradients, a call inside [`adamant_core::compile()`]: then nothing has changed.
     #[track_caller]
     fn step(&mut self, grads: &Grads) -> Result<()>;
     /// The learning rate of each group.
@@ -257,10 +256,24 @@ pub struct Updater<R> {
     groups: Vec<Group<R>>,
     /// by the parameter's id
     state: BTreeMap<usize, State>,
-    /// the numbers of before a step: room that is kept from one to the next
-    before: Vec<(usize, &'static str, f64)>,
+    /// what the states' numbers were before steps that may be taken back
+    past: Past<Numbers>,
 }
+/// The numbers of states: whose, and under which name.
+type Numbers = Vec<(usize, &'static str, f64)>;
 impl<R: UpdateRule> Updater<R> {
+    /// Where steps were taken back with a step around them, the numbers follow the cells.
+    fn settle(&mut self) {
+        let state = &mut self.state;
+        self.past.settle(|numbers| {
+            state.values_mut().for_each(|s| s.numbers.clear());
+            for (id, name, x) in numbers {
+                if let Some(s) = state.get_mut(id) {
+                    s.numbers.insert(name, *x);
+                }
+            }
+        });
+    }
     /// Adds a group with hyper-parameters of its own.
     #[must_use]
     #[track_caller]
@@ -276,8 +289,24 @@ impl<R: UpdateRule> Updater<R> {
     pub fn groups_mut(&mut self) -> &mut [Group<R>] {
         &mut self.groups
     }
+    /// Gradients of another model would change nothing, without a word.
+    #[track_caller]
+    fn concerned(&self, grads: &Grads) -> Result<()> {
+        let mut parameters = self.groups.iter().flat_map(|g| &g.parameters).peekable();
+        let text = if parameters.peek().is_none() {
+            "it has no parameters".to_string()
+        } else if !grads.is_empty() && !parameters.any(|p| grads.of(&p.cell()).is_some()) {
+            let count: usize = self.groups.iter().map(|g| g.parameters.len()).sum();
+            format!("none of the {} gradients is of one of its {count} parameters", grads.len())
+        } else {
+            return Ok(());
+        };
+        Err(Error::new("optimizer", ErrorKind::Argument(format!("{}: {text}", self.name())))
+            .hint("is it over the parameters of the model that the loss is of?"))
+    }
     #[track_caller]
     fn update(&mut self, grads: &Grads) -> Result<()> {
+        self.concerned(grads)?;
         for group in &self.groups {
             if let Err(text) = group.rule.check() {
                 return Err(Error::at("optimizer", ErrorKind::Argument(format!("{}: {text}", group.rule.name())), group.made));
@@ -311,18 +340,21 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
             let text = format!("{} counts its steps in Rust numbers, which `compile` would fix", self.name());
             return Err(Error::new("optimizer", ErrorKind::Argument(text)).hint("compile the gradients, and step outside"));
         }
-        self.before.clear();
-        self.before.extend(self.state.iter().flat_map(|(id, s)| s.numbers.iter().map(|(name, x)| (*id, *name, *x))));
-        let done = adamant_core::grad::with_grad(false, || step(|| self.update(grads)));
-        if done.is_err() {
-            // Cells withdrew their writes; numbers follow them.
-            self.state.values_mut().for_each(|s| s.numbers.clear());
-            for (id, name, x) in &self.before {
-                if let Some(s) = self.state.get_mut(id) {
-                    s.numbers.insert(name, *x);
-                }
-            }
+        self.settle();
+        let mut before = self.past.room();
+        before.clear();
+        before.extend(self.state.iter().flat_map(|(id, s)| s.numbers.iter().map(|(name, x)| (*id, *name, *x))));
+        let (witness, mark) = self.past.begin(before)?;
+        let done = adamant_core::grad::with_grad(false, || {
+            step(|| {
+                witness.set(&mark)?;
+                self.update(grads)
+            })
+        });
+        if done.is_ok() {
+            self.past.end();
         }
+        self.settle();
         done
     }
     fn lrs(&self) -> Vec<f64> {
@@ -367,24 +399,30 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
         self.groups.iter().flat_map(|g| g.parameters.iter().cloned()).collect()
     }
     fn state_dict(&self) -> Vec<(String, Tensor)> {
-        state_dict(&self.parameters(), &self.state)
+        state_dict(&self.parameters(), &self.state, self.past.holding())
     }
     fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
         self.state = loaded(&self.parameters(), state)?;
+        self.past = Past::default();
         Ok(())
     }
 }
 // What does not depend on the rule is compiled once for all of them.
-fn state_dict(parameters: &[Param], states: &BTreeMap<usize, State>) -> Vec<(String, Tensor)> {
+fn state_dict(parameters: &[Param], states: &BTreeMap<usize, State>, taken_back: Option<&Numbers>) -> Vec<(String, Tensor)> {
     let mut all = Vec::new();
     for p in parameters {
         let Some(s) = states.get(&p.id()) else { continue };
         let path = p.path();
-        all.extend(
-            s.numbers.iter().map(|(name, v)| (format!("{path}.{name}"), Tensor::full_on((), *v, adamant_core::DType::F64, adamant_core::Device::reference()))),
-        );
+        let numbers: BTreeMap<&str, f64> = match taken_back {
+            Some(numbers) => numbers.iter().filter(|(id, ..)| *id == p.id()).map(|(_, name, v)| (*name, *v)).collect(),
+            None => s.numbers.iter().map(|(name, v)| (*name, *v)).collect(),
+        };
+        let there = |name: &str| numbers.contains_key(name) || s.cells.contains_key(name);
+        let loaded = s.loaded.iter().filter(|(name, _)| !there(name));
+        let number = |v: f64| Tensor::full_on((), v, DType::F64, adamant_core::Device::reference());
+        all.extend(numbers.iter().map(|(name, v)| (format!("{path}.{name}"), number(*v))));
         all.extend(s.cells.iter().map(|(name, c)| (format!("{path}.{name}"), c.read())));
-        all.extend(s.loaded.iter().map(|(name, t)| (format!("{path}.{name}"), t.clone())));
+        all.extend(loaded.map(|(name, t)| (format!("{path}.{name}"), t.clone())));
     }
     all
 }

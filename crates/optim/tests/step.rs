@@ -1,9 +1,9 @@
 //! What a step promises whatever its formula: all or nothing, groups, saved state, and gradients left alone.
 #![allow(clippy::unwrap_used)]
 
-use adamant_core::{Device, Error, ErrorKind, Grads, Result, Tensor};
+use adamant_core::{Device, Error, ErrorKind, Grads, Result, Tensor, step};
 use adamant_nn::{Linear, Param, Walk};
-use adamant_optim::{Adam, AdamW, ClipPolicy, NAdam, Optimizer, Sgd, Slots, UpdateRule};
+use adamant_optim::{Adam, AdamW, Asgd, ClipPolicy, NAdam, Optimizer, Sgd, Slots, UpdateRule};
 
 fn on_reference(f: impl FnOnce() -> Result<()>) {
     Device::reference().scoped(|| {
@@ -56,6 +56,96 @@ fn a_failed_step_that_changes_weights_slots_or_counts() {
         optimizer.step(&gradients(&parameters, 1.0))?;
         assert_ne!(bits(&optimizer.state_dict()), state);
         Ok(())
+    });
+}
+#[test]
+fn a_step_that_is_taken_back_with_a_step_around_it_and_counts_on() {
+    // Adam's correction of its means, NAdam's product of momenta and the averages of ASGD follow from the count.
+    type Made = fn(Vec<Param>) -> Box<dyn Optimizer>;
+    let rules: [Made; 3] = [|p| Box::new(AdamW::new(0.1).over(p)), |p| Box::new(NAdam::new(0.1).over(p)), |p| Box::new(Asgd::new(0.1).over(p))];
+    let changed_its_mind = || Err::<(), _>(Error::new("around", ErrorKind::Domain("no".into())));
+    for (rule, before) in rules.iter().flat_map(|rule| [0, 2].map(|before| (rule, before))) {
+        on_reference(|| {
+            let model = Linear::new(3, 2)?;
+            let parameters = model.parameters();
+            let mut optimizer = rule(parameters.clone());
+            let grads = |value| gradients(&parameters, value);
+            for k in 0..before {
+                optimizer.step(&grads(k as f32))?;
+            }
+            let all = |optimizer: &dyn Optimizer| {
+                // A slot of zeros that a step made which was taken back is as good as none.
+                let state = optimizer.state_dict().into_iter().filter(|(_, t)| t.to_vec_as::<f64>().unwrap().iter().any(|v| *v != 0.0));
+                (bits(&model.state_dict()), bits(&state.collect::<Vec<_>>()))
+            };
+            let was = all(&*optimizer);
+            // Two steps, and the one around them fails.
+            let failed = step(|| {
+                optimizer.step(&grads(3.0))?;
+                optimizer.step(&grads(4.0))?;
+                changed_its_mind()
+            });
+            assert!(failed.is_err());
+            assert_eq!(all(&*optimizer), was, "{} after {before}", optimizer.name());
+            // The second of three alone fails, by an error and by a panic; the others hold.
+            let twin = Linear::new(3, 2)?;
+            twin.load_state_dict(&model.state_dict())?;
+            let mut other = rule(twin.parameters());
+            other.load_state_dict(&optimizer.state_dict())?;
+            for panics in [false, true] {
+                step(|| {
+                    optimizer.step(&grads(5.0))?;
+                    let inner = || {
+                        step(|| {
+                            optimizer.step(&grads(6.0))?;
+                            if panics { std::panic::resume_unwind(Box::new(())) } else { changed_its_mind() }
+                        })
+                    };
+                    let inner = std::panic::catch_unwind(std::panic::AssertUnwindSafe(inner));
+                    assert!(!matches!(inner, Ok(Ok(()))));
+                    optimizer.step(&grads(7.0))
+                })?;
+                other.step(&gradients(&twin.parameters(), 5.0))?;
+                other.step(&gradients(&twin.parameters(), 7.0))?;
+            }
+            assert_eq!(bits(&model.state_dict()), bits(&twin.state_dict()), "{} after {before}", optimizer.name());
+            assert_eq!(bits(&optimizer.state_dict()), bits(&other.state_dict()), "{} after {before}", optimizer.name());
+            Ok(())
+        });
+    }
+}
+#[test]
+fn what_was_loaded_that_is_lost_with_the_first_step_after_it() {
+    on_reference(|| {
+        let model = Linear::new(3, 2)?;
+        let mut optimizer = NAdam::new(0.1).over(model.parameters());
+        (0..3).try_for_each(|k| optimizer.step(&gradients(&model.parameters(), k as f32)))?;
+        let (state, weights) = (optimizer.state_dict(), bits(&model.state_dict()));
+        let mut resumed = NAdam::new(0.1).over(model.parameters());
+        resumed.load_state_dict(&state)?;
+        let failed = step(|| {
+            resumed.step(&gradients(&model.parameters(), 9.0))?;
+            Err::<(), _>(Error::new("around", ErrorKind::Domain("no".into())))
+        });
+        assert!(failed.is_err());
+        let sorted = |state: &[(String, Tensor)]| bits(state).into_iter().collect::<std::collections::BTreeMap<_, _>>();
+        assert_eq!((sorted(&resumed.state_dict()), bits(&model.state_dict())), (sorted(&state), weights));
+        Ok(())
+    });
+}
+#[test]
+fn gradients_of_another_model_that_change_nothing_in_silence() {
+    on_reference(|| {
+        let (model, another) = (Linear::new(3, 2)?, Linear::new(3, 2)?);
+        let mut optimizer = Sgd::new(0.1).over(model.parameters());
+        let error = optimizer.step(&gradients(&another.parameters(), 1.0)).unwrap_err().to_string();
+        assert!(error.starts_with("optimizer: SGD: none of the 2 gradients is of one of its 2 parameters"), "{error}");
+        let error = Sgd::new(0.1).over([]).step(&gradients(&model.parameters(), 1.0)).unwrap_err().to_string();
+        assert!(error.starts_with("optimizer: SGD: it has no parameters"), "{error}");
+        // Nothing was reached, or more than these: that may be meant.
+        optimizer.step(&Grads::default())?;
+        let both: Vec<Param> = model.parameters().into_iter().chain(another.parameters()).collect();
+        optimizer.step(&gradients(&both, 1.0))
     });
 }
 #[test]

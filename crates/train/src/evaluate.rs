@@ -6,7 +6,7 @@ mod told;
 
 pub use classes::{ByClass, Classes};
 pub use numbers::{Deviation, Numbers, Unit, Units};
-pub use told::{Show, document};
+pub use told::{Show, Told, document};
 
 use crate::{Failure, dataset, folder::number, objective::Objective};
 use adamant_core::{Device, Tensor, no_grad};

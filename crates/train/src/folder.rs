@@ -26,6 +26,7 @@ use crate::{
     events::EventWriter,
     storage::{self, Identity, Operation, StorageError, StorageErrorKind},
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -229,9 +230,11 @@ impl RunFolder {
     ///
     /// # Errors
     /// `Storage`: the policy is to stop.
-    pub fn document(&mut self, name: &str, value: &Value) -> Result<(), Failure> {
+    pub fn document(&mut self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         self.check()?;
-        let done = write(&self.path.join(name), format!("{value:#}\n").as_bytes());
+        let mut text = serde_json::to_vec_pretty(value).map_err(|e| Failure::Run(format!("{name}: {e}")))?;
+        text.push(b'\n');
+        let done = write(&self.path.join(name), &text);
         self.sort(name, done)
     }
 }

@@ -123,11 +123,24 @@ pub(crate) fn stack(section: &Section<'_>) -> Result<Stack, Failure> {
 fn sizes(s: &Section<'_>, key: &'static str) -> Result<Option<Sizes>, Failure> {
     Ok(s.sizes(key)?.map(|v| Sizes::from(v.as_slice())))
 }
+/// Said of the key itself: a layer without a channel or a step is found out by another one's key otherwise.
+const NONE: &str = "it is at least 1, not 0";
+/// A width: at least 1.
 fn need_size(s: &Section<'_>, key: &'static str) -> Result<usize, Failure> {
-    s.need(key, s.size(key)?)
+    match s.need(key, s.size(key)?)? {
+        0 => Err(s.wrong_key(key, NONE)),
+        width => Ok(width),
+    }
 }
-fn need_sizes(s: &Section<'_>, key: &'static str) -> Result<Sizes, Failure> {
-    s.need(key, sizes(s, key)?)
+/// The size of a window or of its steps: at least 1 along each axis.
+fn extents(s: &Section<'_>, key: &'static str) -> Result<Option<Sizes>, Failure> {
+    match s.sizes(key)? {
+        Some(v) if v.contains(&0) => Err(s.wrong_key(key, NONE)),
+        v => Ok(v.map(|v| Sizes::from(v.as_slice()))),
+    }
+}
+fn need_extents(s: &Section<'_>, key: &'static str) -> Result<Sizes, Failure> {
+    s.need(key, extents(s, key)?)
 }
 fn conv(s: &Section<'_>) -> Result<(usize, usize, Sizes, ConvOptions), Failure> {
     let defaults = ConvOptions::default();
@@ -146,14 +159,14 @@ fn conv(s: &Section<'_>) -> Result<(usize, usize, Sizes, ConvOptions), Failure> 
         Some(other) => return Err(s.wrong_key("padding_mode", format!("there is no `{}`; there are zeros, reflect, replicate, circular", shown(other)))),
     };
     let options = ConvOptions {
-        stride: sizes(s, "stride")?.unwrap_or(defaults.stride),
+        stride: extents(s, "stride")?.unwrap_or(defaults.stride),
         padding,
-        dilation: sizes(s, "dilation")?.unwrap_or(defaults.dilation),
-        groups: s.size("groups")?.unwrap_or(defaults.groups),
+        dilation: extents(s, "dilation")?.unwrap_or(defaults.dilation),
+        groups: if s.has("groups") { need_size(s, "groups")? } else { defaults.groups },
         bias: s.flag("bias")?.unwrap_or(true),
         padding_mode,
     };
-    Ok((need_size(s, "in_channels")?, need_size(s, "out_channels")?, need_sizes(s, "kernel_size")?, options))
+    Ok((need_size(s, "in_channels")?, need_size(s, "out_channels")?, need_extents(s, "kernel_size")?, options))
 }
 fn batch_norm(s: &Section<'_>) -> Result<(usize, BatchNormOptions), Failure> {
     let d = BatchNormOptions::default();
@@ -166,19 +179,19 @@ fn batch_norm(s: &Section<'_>) -> Result<(usize, BatchNormOptions), Failure> {
     Ok((need_size(s, "num_features")?, options))
 }
 fn max_pool(s: &Section<'_>) -> Result<functional::MaxPool, Failure> {
-    let d = functional::MaxPool::new(need_sizes(s, "kernel_size")?);
+    let d = functional::MaxPool::new(need_extents(s, "kernel_size")?);
     Ok(functional::MaxPool {
-        stride: sizes(s, "stride")?,
+        stride: extents(s, "stride")?,
         padding: sizes(s, "padding")?.unwrap_or(d.padding.clone()),
-        dilation: sizes(s, "dilation")?.unwrap_or(d.dilation.clone()),
+        dilation: extents(s, "dilation")?.unwrap_or(d.dilation.clone()),
         ceil_mode: s.flag("ceil_mode")?.unwrap_or(false),
         ..d
     })
 }
 fn avg_pool(s: &Section<'_>) -> Result<functional::AvgPool, Failure> {
-    let d = functional::AvgPool::new(need_sizes(s, "kernel_size")?);
+    let d = functional::AvgPool::new(need_extents(s, "kernel_size")?);
     Ok(functional::AvgPool {
-        stride: sizes(s, "stride")?,
+        stride: extents(s, "stride")?,
         padding: sizes(s, "padding")?.unwrap_or(d.padding.clone()),
         ceil_mode: s.flag("ceil_mode")?.unwrap_or(false),
         ..d

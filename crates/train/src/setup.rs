@@ -198,7 +198,14 @@ impl Prepared {
         let mut parts = read.map_err(|e| data().map_or_else(|e| e, |section| section.blame(e)))?;
         let (train, test) = (parts.train.len(), parts.test.len());
         if train == 0 || test == 0 {
-            return Err(root.wrong_key("data", format!("{train} rows to train on and {test} to test on: both parts need some")));
+            let what = format!("{train} rows to train on and {test} to test on: both parts need some");
+            let data = data()?;
+            return Err(match data.size("context")? {
+                Some(context) => {
+                    data.wrong_key("context", format!("windows of {context} tokens leave {what}; each part has to hold more tokens than a window"))
+                }
+                None => root.wrong_key("data", what),
+            });
         }
         let description = parts.train.describe();
         let objective = objective(&root, &parts)?;
@@ -223,10 +230,14 @@ impl Prepared {
     }
     /// Has the machine room for the model on this device?
     fn fits(&self, device: Device) -> Result<(), Failure> {
+        self.fits_into(memory::available(device))
+    }
+    /// Would so many bytes do for the model?
+    fn fits_into(&self, bytes: Option<u64>) -> Result<(), Failure> {
         let Some((_, shapes)) = &self.looked_at else { return Ok(()) };
         let root = self.document.root()?;
         let slots = root.section("optimizer")?.map(|s| s.text("kind")).transpose()?.flatten().map_or(0, slots);
-        shapes.fits(&root.need("model", root.section("model")?)?, slots, memory::available(device))
+        shapes.fits(&root.need("model", root.section("model")?)?, slots, bytes)
     }
 }
 /// Numbers that an optimizer keeps for each parameter, at least.

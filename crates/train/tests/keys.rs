@@ -129,6 +129,30 @@ fn a_value_of_another_type_that_is_taken_or_told_elsewhere() {
     }
 }
 #[test]
+fn a_size_of_nothing_that_is_told_of_another_key() {
+    for (old, new, says) in [
+        ("kernel_size = 1", "kernel_size = 0", "run.toml:20: `model.layers.2.kernel_size`: it is at least 1, not 0"),
+        ("kernel_size = 2", "kernel_size = [2, 0]", "run.toml:21: `model.layers.3.kernel_size`: it is at least 1, not 0"),
+        ("stride = 2", "stride = 0", "run.toml:21: `model.layers.3.stride`: it is at least 1, not 0"),
+        ("groups = 1", "groups = 0", "run.toml:20: `model.layers.2.groups`: it is at least 1, not 0"),
+        ("groups = 1", "dilation = 0", "run.toml:20: `model.layers.2.dilation`: it is at least 1, not 0"),
+        ("out_channels = 2", "out_channels = 0", "run.toml:20: `model.layers.2.out_channels`: it is at least 1, not 0"),
+        ("out_features = 5", "out_features = 0", "run.toml:25: `model.layers.7.out_features`: it is at least 1, not 0"),
+    ] {
+        assert_eq!(faults(&GOOD.replacen(old, new, 1)), [says], "{new}");
+    }
+}
+#[test]
+fn a_window_that_is_longer_than_a_part_and_told_of_the_data() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("input.txt"), "Once upon a time. ".repeat(20)).unwrap();
+    let text = "epochs = 1\nbatch = 1\n[data]\nkind = \"text\"\npath = \"input.txt\"\ncontext = 400\ntest = 0.1\n[model]\n\
+                layers = [{ kind = \"Embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 4 }]\n[optimizer]\nkind = \"SGD\"\n";
+    let found = Device::reference().scoped(|| validate(&Document::parse("run.toml", text).unwrap(), folder.path()));
+    let said: Vec<String> = found.faults.iter().map(ToString::to_string).collect();
+    assert!(said.len() == 1 && said[0].starts_with("run.toml:6: `data.context`: windows of 400 tokens leave 0 rows to train on and 0 to test on"), "{said:?}");
+}
+#[test]
 fn a_second_fault_that_the_first_one_hides() {
     let cases: [(&[(&str, &str)], &[&str]); 5] = [
         (

@@ -281,7 +281,9 @@ fn workers() -> Checked {
         }
         fast = fast.min(seconds(&mut four)?);
         all.extend(ids()?);
-        alone = alone.min(seconds(&mut one)?);
+        // What neighbours take from the one that works alone is no gain of the others.
+        let (before, whole) = (on_a_core(), seconds(&mut one)?);
+        alone = alone.min(before.zip(on_a_core()).map_or(whole, |(from, to)| to - from));
         ids()?;
     }
     let gain = alone / fast;
@@ -301,6 +303,11 @@ fn workers() -> Checked {
         ),
     );
     Ok(seen.lacking((cores < 2).then(|| Missing::new("a second core, without which workers gain nothing", "run on a machine with two cores or more"))))
+}
+/// Seconds that this thread was on a core, where the system tells (proc(5), schedstat).
+fn on_a_core() -> Option<f64> {
+    let told = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    told.split_whitespace().next()?.parse::<f64>().ok().map(|ns| ns * 1e-9)
 }
 /// Counts how often a task was told to look again.
 #[derive(Default)]

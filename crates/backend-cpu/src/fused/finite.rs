@@ -14,12 +14,12 @@ use std::{
 };
 
 pub(super) struct AllFinite;
-/// Elements of a part: many enough that asking for the next costs nothing.
-const PART: usize = 1 << 17;
-/// Elements between two looks at whether another part has found one.
-const STRETCH: usize = 1 << 13;
-/// Elements that are looked at side by side.
-const LANES: usize = 64;
+/// The least bytes of a part, so that asking for the next costs nothing. Data that are larger have this many parts for each
+/// thread: a processor reads ahead along what it reads, and begins anew with each part.
+const PART: usize = 512 << 10;
+const PARTS: usize = 16;
+/// Bytes between two looks at whether another part has found one. At its end a stretch waits for its last elements.
+const STRETCH: usize = 128 << 10;
 
 impl CpuKernel for AllFinite {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
@@ -50,8 +50,9 @@ fn exponent(dtype: DType) -> Option<u64> {
 }
 fn search<T: Word>(threads: &Threads, isa: Isa, words: &[T], mask: T) -> bool {
     let found = AtomicBool::new(false);
-    threads.for_parts(words.chunks(PART), |_, part| {
-        for words in part.chunks(STRETCH) {
+    let part = words.len().div_ceil(threads.count() * PARTS).next_multiple_of(STRETCH / size_of::<T>()).max(PART / size_of::<T>());
+    threads.for_parts(words.chunks(part), |_, part| {
+        for words in part.chunks(STRETCH / size_of::<T>()) {
             if found.load(Ordering::Relaxed) {
                 return;
             }
@@ -76,15 +77,9 @@ impl<T: Word> Kernel for Any<'_, T> {
     type Output = bool;
     #[inline(always)]
     fn run<S: Simd>(self) -> bool {
-        // The largest exponent of each lane: no way out in between, so that the compiler makes vectors of it.
-        let mut most = [T::default(); LANES];
-        let (blocks, rest) = self.words.as_chunks::<LANES>();
-        for block in blocks {
-            for (most, word) in most.iter_mut().zip(block) {
-                *most = (*most).max(*word & self.mask);
-            }
-        }
-        most.contains(&self.mask) || rest.iter().any(|w| *w & self.mask == self.mask)
+        // The largest exponent of all, which the compiler keeps in vectors: no way out in between, and no list of lanes, which
+        // it would write back to memory after each step.
+        self.words.iter().fold(T::default(), |most, word| most.max(*word & self.mask)) == self.mask
     }
 }
 
@@ -96,7 +91,7 @@ mod tests {
     fn a_word_that_is_not_found_at_some_place_of_some_part() {
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
             for threads in [Threads::new(1), Threads::new(3)] {
-                for len in [0, 1, 7, 100, STRETCH + 3, PART + STRETCH + 5] {
+                for len in [0, 1, 7, 100, STRETCH / 4 + 3, (PART + STRETCH) / 4 + 5, 17 * PART / 4 + 7] {
                     let mut words = vec![f32::MAX.to_bits(); len];
                     assert!(search(&threads, isa, &words, 0x7f80_0000), "{len}");
                     for at in [0, len / 2, len.saturating_sub(1)].into_iter().filter(|at| *at < len) {

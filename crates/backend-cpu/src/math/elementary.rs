@@ -422,16 +422,66 @@ pub(super) fn erfc<V: Arithmetic>(x: V) -> V {
 #[inline(always)]
 pub(crate) fn gelu<V: Arithmetic>(x: V) -> V {
     let a = x.abs().mul(c(std::f64::consts::FRAC_1_SQRT_2));
-    let (double, rest) = square_pair(x);
-    let (p, n) = erfc_large(a, double.mul(c(0.5)), rest.mul(c(0.5)));
-    // |x| erfc(a) / 2 = a erfc(a) / √2.
-    let tail = scale(p.mul(c(std::f64::consts::FRAC_1_SQRT_2)), n);
+    let (tail, small) = if is_single::<V>() { (gelu_tail(x, a), gelu_small(x, a)) } else { (gelu_tail_f64(x, a), gelu_small_f64(x, a)) };
     // In f32 twice a large x is infinite, as x (1 + erf) is in PyTorch.
     let whole = x.mul(by_width(2.0, 1.0)).mul(by_width(0.5, 1.0));
     let large = V::select(x.lt(c(0.0)), tail.neg(), whole.sub(tail));
-    let small = x.mul(c(0.5)).mul(c::<V>(1.0).add(erf_small(a.copysign(x))));
     // x - x is the NaN of both infinities, and of NaN.
     V::select(a.lt(c(f64::INFINITY)), V::select(a.lt(c(0.75)), small, large), x.sub(x))
+}
+
+/// |x| erfc(a) / 2 = a erfc(a) / √2 for a = |x|/√2 ≥ ¾.
+#[inline(always)]
+fn gelu_tail<V: Arithmetic>(x: V, a: V) -> V {
+    let (double, rest) = square_pair(x);
+    let (p, n) = erfc_large(a, double.mul(c(0.5)), rest.mul(c(0.5)));
+    scale(p.mul(c(std::f64::consts::FRAC_1_SQRT_2)), n)
+}
+
+/// x (1 + erf(x/√2)) / 2 for a < ¾.
+#[inline(always)]
+fn gelu_small<V: Arithmetic>(x: V, a: V) -> V {
+    x.mul(c(0.5)).mul(c::<V>(1.0).add(erf_small(a.copysign(x))))
+}
+
+/// 1/√2 minus the f64 nearest to it.
+const FRAC_1_SQRT_2_LOW: f64 = -4.833_646_656_726_457e-17;
+
+/// As [`gelu_tail`]. A product of so many factors that each are rounded is off by more than three units; so the last ones,
+/// the polynomial's value and the exponential's, are pairs of numbers whose sum they are.
+#[inline(always)]
+fn gelu_tail_f64<V: Arithmetic>(x: V, a: V) -> V {
+    let (double, rest) = square_pair(x);
+    let a = c::<V>(0.75).max(c::<V>(28.0).min(a));
+    let t = a.sub(c(2.0)).div(a.add(c(2.0)));
+    let [first, others @ ..] = &ERFC_F64;
+    let slope = polynomial(t, others);
+    let g = slope.mul_add(t, c(*first));
+    let g_low = slope.mul_add(t, c::<V>(*first).sub(g));
+    let (n, r) = reduce_exp(bounded(double.mul(c(-0.5))));
+    let r = rest.mul_add(c(-0.5), r);
+    let grown = r.mul(r).mul_add(exp_tail(r), r);
+    let e = c::<V>(1.0).add(grown);
+    let e_low = grown.sub(e.sub(c(1.0)));
+    let p = e.mul(g);
+    let p_low = e.mul_add(g, p.neg()).add(e.mul_add(g_low, e_low.mul(g)));
+    let root = c::<V>(std::f64::consts::FRAC_1_SQRT_2);
+    scale(p.mul_add(root, p.mul_add(c(FRAC_1_SQRT_2_LOW), p_low.mul(root))), n)
+}
+
+/// As [`gelu_small`]: to the left 1 + erf is a small rest of 1, in which what x/√2 and the sum lose would count several times.
+#[inline(always)]
+fn gelu_small_f64<V: Arithmetic>(x: V, a: V) -> V {
+    let root = c::<V>(std::f64::consts::FRAC_1_SQRT_2);
+    let s = a.copysign(x);
+    let z = s.mul(s);
+    let s_low = x.mul_add(root, s.neg()).add(x.mul(c(FRAC_1_SQRT_2_LOW)));
+    // The derivative of erf, 2/√π exp(-z), to two digits, as a factor of so little.
+    let slope = z.mul_add(z.mul_add(c(0.564), c(-1.128)), c(1.128));
+    let sum = c::<V>(1.0).add(s);
+    let lost = s.sub(sum.sub(c(1.0)));
+    let erf_and_1 = sum.add(s.mul_add(polynomial(z, &ERF_F64), s_low.mul_add(slope, lost)));
+    x.mul(c(0.5)).mul(erf_and_1)
 }
 
 /// x σ(2u), u = √(2/π) (x + 0.044715 x³): Hendrycks and Gimpel's approximation.

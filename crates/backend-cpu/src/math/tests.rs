@@ -136,6 +136,17 @@ fn f64_functions_stay_within_their_bounds() {
     assert!(failures.is_empty(), "{failures}");
 }
 
+#[test]
+fn f64_gelu_is_off_by_more_than_two_units() {
+    let x: Vec<f64> = (-20_000..10_000).map(|i| f64::from(i) * 1e-3 + 3e-10).chain((-4000..0).map(|i| f64::from(i) * 9.3e-3)).collect();
+    let mut out = vec![0.0; x.len()];
+    unary_f64(Isa::detect(), MathFn::Gelu, &x, &mut out);
+    for (&x, &y) in x.iter().zip(&out) {
+        let error = ulps_f64(y, adamant_core::special::gelu(x));
+        assert!(error <= 2.0, "{error} units at {x:e}");
+    }
+}
+
 /// x, erf(x), erfc(x), from 50 digits.
 #[allow(clippy::excessive_precision)]
 const ERRORS: [(f64, f64, f64); 26] = [

@@ -91,6 +91,48 @@ fn a_fault_that_hides_the_others() {
     let right = adamant(folder.path(), &["config", "validate", "wide.toml", "--set", "model.layers.0.in_features=4"]);
     assert_eq!(right.status.code(), Some(0), "{}", out(&right));
 }
+#[test]
+fn a_verb_that_ends_otherwise_for_the_same_fault_of_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    data(folder.path());
+    adamant(folder.path(), &["config", "create", "table", "t.toml"]);
+    for (set, code) in [(&["epochs=x"][..], 2), (&["optimizer.lrr=1"], 2), (&["epochs=x", "batch=0"], 2), (&["nonsense"], 2)] {
+        for verb in [&["config", "validate"][..], &["summary"], &["train", "--dry-run"]] {
+            let sets: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+            let found = adamant(folder.path(), &[verb, &["t.toml"], &sets[..]].concat());
+            assert_eq!(found.status.code(), Some(code), "{verb:?} {set:?}: {}{}", out(&found), err(&found));
+        }
+    }
+    // A fault of the file beside it is one of the file.
+    fs::write(folder.path().join("bad.toml"), fs::read_to_string(folder.path().join("t.toml")).unwrap() + "\n[nonsense]\n").unwrap();
+    let found = adamant(folder.path(), &["config", "validate", "bad.toml", "--set", "epochs=x"]);
+    assert_eq!(found.status.code(), Some(4), "{}", out(&found));
+}
+#[test]
+fn a_model_beyond_this_machine_or_any_that_is_called_right_without_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    data(folder.path());
+    let layers = |width: &str| {
+        format!(
+            "epochs = 1\nbatch = 1\n[data]\nkind = \"csv\"\npath = \"table.csv\"\nlabel = 4\nclasses = 3\ntest = {{ modulo = 5, equals = 4 }}\n[model]\n\
+             layers = [{{ kind = \"Linear\", in_features = 4, out_features = {width} }}, {{ kind = \"Linear\", in_features = {width}, out_features = {width} }}, \
+             {{ kind = \"Linear\", in_features = {width}, out_features = 3 }}]\n[optimizer]\nkind = \"SGD\"\n"
+        )
+    };
+    for (name, width) in [("right", "4"), ("large", "4000000"), ("none", "40000000")] {
+        fs::write(folder.path().join(format!("{name}.toml")), layers(width)).unwrap();
+    }
+    let validate = |file: &str| adamant(folder.path(), &["config", "validate", file]);
+    assert_eq!(out(&validate("right.toml")), "right.toml: every key is right, and the model takes the data\n");
+    // 64 TB: some machine may have them.
+    let large = validate("large.toml");
+    let said = out(&large);
+    assert_eq!(large.status.code(), Some(0), "{said}");
+    assert!(said.lines().any(|l| l.starts_with("large.toml:") && l.contains("`model.layers.1`") && l.ends_with("this machine cannot train it")), "{said}");
+    let none = validate("none.toml");
+    assert_eq!(none.status.code(), Some(5), "{}", out(&none));
+    assert!(out(&none).contains("`model.layers.1`"), "{}", out(&none));
+}
 
 /// Sizes that no machine has are refused, or looked at without being taken, under a limit that one of them would break.
 #[cfg(unix)]

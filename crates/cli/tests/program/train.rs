@@ -96,7 +96,17 @@ fn a_trained_model_that_cannot_be_used() {
     let answers = json(&adamant(folder.path(), &["predict", "r", "new.csv", "--json", "--batch", "2"]));
     assert_eq!(answers.as_array().unwrap().len(), 3);
     let sum: f64 = answers[2]["probabilities"].as_object().unwrap().values().map(|v| v.as_f64().unwrap()).sum();
-    assert!((sum - 1.0).abs() < 1e-6 && answers[2]["row"] == 2);
+    assert!((sum - 1.0).abs() < 1e-6 && answers[2]["row"] == 3);
+    // Answers are counted as refusals are, and a line that is taken for names is told.
+    let says = |text: &str, says: &str| {
+        std::fs::write(folder.path().join("said.csv"), text).unwrap();
+        let output = adamant(folder.path(), &["predict", "r", "said.csv"]);
+        let said = [&output.stdout[..], &output.stderr].concat();
+        assert!(String::from_utf8_lossy(&said).contains(says), "{text:?}: {}", String::from_utf8_lossy(&said));
+    };
+    says("1,2\n3,0\n", "said.csv:2  ");
+    says("1,2\n3,x\n", "said.csv: row 2 (line 2)");
+    says("a,b\n3,0\n4,1\n", "said.csv: its first line is taken for the names of the columns");
     for (arguments, code, says) in [
         (&["predict", "r", "gone.csv"][..], 4, "gone.csv"),
         (&["eval", "nowhere"], 4, "nowhere"),

@@ -17,6 +17,7 @@ use crate::{
     value::{Kept, Other, Value},
 };
 use parking_lot::MutexGuard;
+use smallvec::SmallVec;
 use std::{collections::HashMap, sync::atomic::Ordering::Relaxed};
 
 /// What the steps that are open on a thread have written.
@@ -254,7 +255,8 @@ impl<'a> Commit<'a> {
     fn claim(&mut self) {
         let (log, group) = (&mut self.log, self.group);
         let cells: &[Write] = self.writes;
-        let mut previous: Vec<(usize, Kept, u64)> = Vec::new();
+        // Few values are there before their step commits, such as a number.
+        let mut previous: SmallVec<[(usize, Kept, u64); 2]> = SmallVec::new();
         commit::claim(cells.iter().map(|w| &w.cell), group, |k, value, since| {
             let w = &cells[k];
             let before = Kept::new(&std::mem::replace(value, w.value.clone()));

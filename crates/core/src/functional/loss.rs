@@ -36,11 +36,17 @@ fn check(inputs: &[&Tensor]) -> Built<DType> {
     }
     Ok(first.dtype)
 }
-/// A loss of two tensors, element by element.
+/// A loss of two tensors, element by element: of one shape, or one has that of the result. `[n, 1]` beside `[n]` would pair every
+/// prediction with every target.
 #[track_caller]
 fn of_two(op: &'static str, x: &Tensor, target: &Tensor, reduction: Reduction, f: impl FnOnce(Tensor, Tensor) -> Built<Tensor>) -> Tensor {
     compose(op, &[x, target], || {
         let dtype = check(&[x, target])?;
+        let [left, right] = [x, target].map(|t| t.meta().shape);
+        if broadcast(&left, &right).is_ok_and(|all| all != left && all != right) {
+            let expected = "the prediction's shape is not the target's, and each would be repeated along the other (reshape one)";
+            return Err(ErrorKind::ShapeMismatch { left, right, axes: None, expected }.into());
+        }
         Ok(reduce(f(x.widened(), target.widened())?, reduction, dtype))
     })
 }

@@ -151,7 +151,7 @@ macro_rules! unary_rows {
             Silu silu { class: Float, exact: |x| x * special::sigmoid(x), int: None, saves: Input, grad: Some(|g, x, _| { let s = x.sigmoid(); g * (&s * (x * (1.0 - &s) + 1.0)) }),
                 c: "x * adm_sigmoid(x)", wgsl: "adm_silu(x)", onnx: Some("Swish"), domain: ALL, kinks: &[] }
             /// x · Φ(x), with Φ the normal distribution function: the exact form. NaN at both infinities, as PyTorch's.
-            Gelu gelu { class: Float, exact: |x| if x.is_infinite() { f64::NAN } else { x * special::ndtr(x) }, int: None, saves: Input, grad: Some(|g, x, _| g * (x * normal_density(x) + x.ndtr())),
+            Gelu gelu { class: Float, exact: special::gelu, int: None, saves: Input, grad: Some(|g, x, _| g * (x * normal_density(x) + x.ndtr())),
                 c: "adm_gelu(x)", wgsl: "adm_gelu(x)", onnx: Some("Gelu"), domain: (-6.0, 6.0), kinks: &[],
                 // x (1 + erf) is halved last.
                 narrow: |x| if x.is_infinite() { f64::NAN } else if 2.0 * x > F32_MAX { f64::INFINITY } else { x * special::ndtr(x) } }

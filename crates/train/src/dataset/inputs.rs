@@ -61,6 +61,15 @@ impl Inputs {
     pub fn left_out(&self) -> &[BadRecord] {
         &self.left_out
     }
+    /// What was found out about the file, and may be wrong.
+    pub fn notes(&self) -> Vec<String> {
+        match &self.rows {
+            AnyRows::Table(rows) if rows.frame().head().found && rows.frame().head().header => {
+                vec![format!("{}: its first line is taken for the names of the columns", rows.frame().path().display())]
+            }
+            _ => Vec::new(),
+        }
+    }
     /// The inputs in batches of at most `batch` rows, in order, each with the numbers of its rows in the file.
     pub fn batches(&self, batch: usize) -> impl Iterator<Item = Result<(Vec<usize>, Tensor), Failure>> {
         self.good.chunks(batch.max(1)).map(|rows| Ok((rows.to_vec(), self.rows.collate(rows.to_vec())?)))

@@ -1,9 +1,13 @@
-//! `evaluation.json`: an evaluation as a person and a program read it, with the worst records as they look.
-use super::{ByClass, Classes, Deviation, Evaluation, Unit, Worst};
-use crate::{Failure, folder::number};
+//! `evaluation.json`: an evaluation as a person and a program read it, with the worst records as they look. Numbers that are
+//! not finite are null in it. It is written from these structs and not from a tree of JSON values, which would be the most
+//! memory that a small run ever holds.
+use super::{ByClass, Evaluation, Unit, Worst};
+use crate::Failure;
 use adamant_core::{DType, Tensor};
 use adamant_data::{Dataset, Examples, Vocabulary};
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer, ser::SerializeSeq};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Beyond this many classes only their means are told.
 const MOST_TOLD: usize = 1000;
@@ -21,88 +25,159 @@ pub enum Show {
     /// as text
     Text(Vocabulary),
 }
+/// `evaluation.json`, to be written by `serde`.
+#[derive(Serialize, Debug)]
+pub struct Told<'a> {
+    #[serde(flatten)]
+    figures: Map<String, Value>,
+    seconds: f64,
+    classes: Option<&'a [String]>,
+    confusion: Option<&'a [Vec<u64>]>,
+    by_class: Option<Vec<OfClass<'a>>>,
+    #[serde(rename = "macro")]
+    mean: Option<Mean>,
+    top_k: Option<TopK>,
+    targets: Option<Vec<OfTarget<'a>>>,
+    worst: Vec<OfWorst<'a>>,
+}
+#[derive(Serialize, Debug)]
+struct OfClass<'a> {
+    class: Cow<'a, str>,
+    #[serde(flatten)]
+    figures: Mean,
+    support: u64,
+}
+#[derive(Serialize, Debug)]
+struct Mean {
+    precision: f64,
+    recall: f64,
+    f1: f64,
+}
+#[derive(Serialize, Debug)]
+struct TopK {
+    k: usize,
+    accuracy: f64,
+}
+#[derive(Serialize, Debug)]
+struct OfTarget<'a> {
+    name: &'a str,
+    mae: f64,
+    rmse: f64,
+    r2: Option<f64>,
+    pairs: &'a [(f64, f64)],
+}
+#[derive(Serialize, Debug)]
+struct OfWorst<'a> {
+    index: usize,
+    loss: f64,
+    target: Option<Cow<'a, str>>,
+    answer: Option<Cow<'a, str>>,
+    probability: Option<f64>,
+    numbers: Option<Vec<Guess<'a>>>,
+    inputs: Option<Inputs<'a>>,
+    image: Option<Image>,
+    text: Option<String>,
+}
+#[derive(Serialize, Debug)]
+struct Guess<'a> {
+    target: Option<&'a str>,
+    truth: f64,
+    prediction: f64,
+    error: f64,
+}
+/// The numbers of a table's row, and the columns that they stand in.
+#[derive(Debug)]
+struct Inputs<'a>(&'a [Unit], Vec<f64>);
+impl Serialize for Inputs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Input<'a> {
+            name: &'a str,
+            value: f64,
+        }
+        let told = self.0.len().min(MOST_COLUMNS);
+        let mut inputs = serializer.serialize_seq(Some(told))?;
+        for (column, v) in self.0.iter().zip(&self.1).take(told) {
+            inputs.serialize_element(&Input { name: &column.name, value: column.denormalise(*v) })?;
+        }
+        inputs.end()
+    }
+}
+#[derive(Serialize, Debug)]
+struct Image {
+    width: usize,
+    height: usize,
+    channels: usize,
+    pixels: Vec<u8>,
+}
+
 /// `evaluation.json`, with the worst records as a person sees them.
 ///
 /// # Errors
 /// A record that cannot be read again.
-pub fn document(evaluation: &Evaluation, data: &Examples, show: &Show) -> Result<Value, Failure> {
+pub fn document<'a>(evaluation: &'a Evaluation, data: &Examples, show: &Show) -> Result<Told<'a>, Failure> {
     let worst = evaluation.worst.iter().map(|w| one(evaluation, w, data, show)).collect::<Result<Vec<_>, _>>()?;
-    let by_class = evaluation.by_class.as_ref().filter(|c| c.each.len() <= MOST_TOLD);
-    let name = |k: usize| evaluation.classes.as_ref().and_then(|c| c.get(k).cloned()).unwrap_or_else(|| k.to_string());
-    let top = evaluation.by_class.as_ref().and_then(|c: &Classes| c.top);
-    let mut told = evaluation.to_json();
-    let rest = json!({
-        "seconds": number(evaluation.seconds),
-        "classes": evaluation.classes,
-        "confusion": evaluation.confusion,
-        "by_class": by_class.map(|c| c.each.iter().enumerate().map(|(k, c)| of_class(c, &name(k))).collect::<Vec<_>>()),
-        "macro": evaluation.by_class.as_ref().map(|c| json!({ "precision": number(c.mean.precision), "recall": number(c.mean.recall), "f1": number(c.mean.f1) })),
-        "top_k": top.map(|(k, share)| json!({ "k": k, "accuracy": number(share) })),
-        "targets": evaluation.numbers.as_ref().map(|n| n.targets.iter().map(of_target).collect::<Vec<_>>()),
-        "worst": worst,
-    });
-    if let Value::Object(rest) = rest {
-        told.extend(rest);
+    let by_class = evaluation.by_class.as_ref();
+    let of_class = |(k, c): (usize, &ByClass)| OfClass { class: name(evaluation, k), figures: Mean::of(c), support: c.support };
+    let of_targets = |t: &'a super::Deviation| OfTarget { name: &t.name, mae: t.mae, rmse: t.rmse, r2: t.r2, pairs: &t.pairs };
+    Ok(Told {
+        figures: evaluation.to_json(),
+        seconds: evaluation.seconds,
+        classes: evaluation.classes.as_deref(),
+        confusion: evaluation.confusion.as_deref(),
+        by_class: by_class.filter(|c| c.each.len() <= MOST_TOLD).map(|c| c.each.iter().enumerate().map(of_class).collect()),
+        mean: by_class.map(|c| Mean::of(&c.mean)),
+        top_k: by_class.and_then(|c| c.top).map(|(k, accuracy)| TopK { k, accuracy }),
+        targets: evaluation.numbers.as_ref().map(|n| n.targets.iter().map(of_targets).collect()),
+        worst,
+    })
+}
+impl Mean {
+    fn of(c: &ByClass) -> Mean {
+        Mean { precision: c.precision, recall: c.recall, f1: c.f1 }
     }
-    Ok(Value::Object(told))
 }
-fn of_class(c: &ByClass, name: &str) -> Value {
-    json!({ "class": name, "precision": number(c.precision), "recall": number(c.recall), "f1": number(c.f1), "support": c.support })
+/// The name of a class: its number where it has none.
+fn name(evaluation: &Evaluation, class: usize) -> Cow<'_, str> {
+    let named = evaluation.classes.as_ref().and_then(|c| c.get(class));
+    named.map_or_else(|| class.to_string().into(), |n| n.as_str().into())
 }
-fn of_target(t: &Deviation) -> Value {
-    let pairs: Vec<Value> = t.pairs.iter().map(|(truth, predicted)| json!([number(*truth), number(*predicted)])).collect();
-    json!({ "name": t.name, "mae": number(t.mae), "rmse": number(t.rmse), "r2": t.r2.map(number), "pairs": pairs })
-}
-fn one(evaluation: &Evaluation, w: &Worst, data: &Examples, show: &Show) -> Result<Value, Failure> {
-    let name = |class: usize| evaluation.classes.as_ref().and_then(|c| c.get(class).cloned()).unwrap_or_else(|| class.to_string());
+fn one<'a>(evaluation: &'a Evaluation, w: &Worst, data: &Examples, show: &Show) -> Result<OfWorst<'a>, Failure> {
     let record = data.read(w.index).map_err(|e| Failure::Input(e.to_string()))?;
     let (x, _) = data.collate(vec![record])?;
-    let (image, text) = match show {
-        Show::Nothing => (Value::Null, Value::Null),
-        Show::Image(size) => (image(&x, *size)?, Value::Null),
-        Show::Text(vocabulary) => (Value::Null, Value::from(spell(&x, vocabulary)?)),
+    let (inputs, image, text) = match show {
+        Show::Nothing => (columns(&x, &evaluation.units.inputs)?, None, None),
+        Show::Image(size) => (None, image(&x, *size)?, None),
+        Show::Text(vocabulary) => (None, None, Some(spell(&x, vocabulary)?)),
     };
-    let inputs = match show {
-        Show::Nothing => columns(&x, &evaluation.units.inputs)?,
-        _ => Value::Null,
+    let targets = evaluation.numbers.as_ref().map(|n| n.targets.as_slice()).unwrap_or_default();
+    let guess = |(k, (truth, prediction)): (usize, &(f64, f64))| {
+        let target = targets.get(k).map(|t| t.name.as_str());
+        Guess { target, truth: *truth, prediction: *prediction, error: prediction - truth }
     };
-    let numbers: Vec<Value> = (w.numbers.iter().enumerate())
-        .map(|(k, (truth, predicted))| {
-            let target = evaluation.numbers.as_ref().and_then(|n| n.targets.get(k)).map(|t| t.name.clone());
-            json!({ "target": target, "truth": number(*truth), "prediction": number(*predicted), "error": number(predicted - truth) })
-        })
-        .collect();
-    // The mean loss of classes is the logarithm of the (mean) probability of the truth; that of numbers is none.
-    let probability = if evaluation.numbers.is_some() { Value::Null } else { number((-w.loss).exp()) };
-    Ok(json!({
-        "index": w.index,
-        "loss": number(w.loss),
-        "target": w.classes.map(|(t, _)| name(t)),
-        "answer": w.classes.map(|(_, a)| name(a)),
-        "probability": probability,
-        "numbers": if numbers.is_empty() { Value::Null } else { numbers.into() },
-        "inputs": inputs,
-        "image": image,
-        "text": text,
-    }))
+    Ok(OfWorst {
+        index: w.index,
+        loss: w.loss,
+        target: w.classes.map(|(t, _)| name(evaluation, t)),
+        answer: w.classes.map(|(_, a)| name(evaluation, a)),
+        // The mean loss of classes is the logarithm of the (mean) probability of the truth; that of numbers is none.
+        probability: evaluation.numbers.is_none().then(|| (-w.loss).exp()),
+        numbers: (!w.numbers.is_empty()).then(|| w.numbers.iter().enumerate().map(guess).collect()),
+        inputs,
+        image,
+        text,
+    })
 }
 /// The numbers of a table's row as its file has them.
-fn columns(x: &Tensor, columns: &[Unit]) -> Result<Value, Failure> {
+fn columns<'a>(x: &Tensor, columns: &'a [Unit]) -> Result<Option<Inputs<'a>>, Failure> {
     let values = if columns.is_empty() { Vec::new() } else { x.to_vec_as::<f64>()? };
-    if values.is_empty() || values.len() != columns.len() {
-        return Ok(Value::Null);
-    }
-    let told = columns.iter().zip(values).take(MOST_COLUMNS).map(|(c, v)| json!({ "name": c.name, "value": number(c.denormalise(v)) }));
-    Ok(told.collect::<Vec<_>>().into())
+    Ok((!values.is_empty() && values.len() == columns.len()).then_some(Inputs(columns, values)))
 }
-fn image(x: &Tensor, [channels, height, width]: [usize; 3]) -> Result<Value, Failure> {
+fn image(x: &Tensor, [channels, height, width]: [usize; 3]) -> Result<Option<Image>, Failure> {
     let values = x.to_vec_as::<f64>()?;
     let (low, high) = values.iter().filter(|v| v.is_finite()).fold((0.0f64, f64::MIN_POSITIVE), |(l, h), v| (l.min(*v), h.max(*v)));
     let pixels: Vec<u8> = values.iter().map(|v| ((v - low) / (high - low) * 255.0).round() as u8).collect();
-    if pixels.len() != channels * height * width {
-        return Ok(Value::Null);
-    }
-    Ok(json!({ "width": width, "height": height, "channels": channels, "pixels": pixels }))
+    Ok((pixels.len() == channels * height * width).then_some(Image { width, height, channels, pixels }))
 }
 fn spell(x: &Tensor, vocabulary: &Vocabulary) -> Result<String, Failure> {
     let tokens = x.cast(DType::I64).to_vec::<i64>()?;

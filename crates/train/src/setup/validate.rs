@@ -9,7 +9,7 @@ use crate::{
     recipe,
     session::Course,
 };
-use adamant_core::Device;
+use adamant_core::{Device, memory::system_memory};
 use adamant_nn::{Walk, init};
 use adamant_optim::schedule::Schedule;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 pub struct Validation {
     /// what is wrong, in the order of the file's lines: each with its line and what to try
     pub faults: Vec<Failure>,
+    /// what this machine, with nothing else on it, lacks to train the model; another one may have it
+    pub beyond: Option<Failure>,
     /// data that are not there, so that what follows from them (widths, classes, shapes) was not checked
     pub absent: Vec<PathBuf>,
 }
@@ -38,11 +40,18 @@ pub struct Validation {
 pub fn validate(document: &Document, folder: &Path) -> Validation {
     let Keys { mut faults, unread } = keys(document, folder);
     let absent: Vec<PathBuf> = unread.map(|u| u.paths.into_iter().filter(|p| !p.exists()).collect()).unwrap_or_default();
+    let mut beyond = None;
     if faults.is_empty() && absent.is_empty() {
-        faults.extend(Prepared::of(document, folder).err());
+        let prepared = Prepared::of(document, folder);
+        match prepared.and_then(|prepared| prepared.fits_into(Some(ANY_MACHINE)).map(|()| prepared)) {
+            Ok(prepared) => beyond = prepared.fits_into(system_memory().ok().map(|memory| memory.total)).err(),
+            Err(fault) => faults.push(fault),
+        }
     }
-    Validation { faults, absent }
+    Validation { faults, beyond, absent }
 }
+/// Bytes of memory that no machine has: a model that takes more is wrong wherever it is trained.
+const ANY_MACHINE: u64 = 1 << 50;
 /// What is wrong with the keys of a description, and what its data section says.
 pub(crate) struct Keys {
     pub faults: Vec<Failure>,
