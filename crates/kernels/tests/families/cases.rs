@@ -6,9 +6,10 @@ use adamant_conformance::{
     tolerance,
 };
 use adamant_ir::{
-    Arg, AxisSet, DType, Device, HostArray, MAX_RANK, Meta, Op, Scalar, Shape,
+    Arg, AxisSet, DType, HostArray, MAX_RANK, Op, Scalar, Shape, TensorType,
     expr::{Expr, Instr},
-    kernel::{Fault, KernelKind},
+    fault::Fault,
+    kernel::KernelKind,
     op::{ArgOp, ConvRole, ConvSpec, ReduceOp, ScanOp, ScatterMode, Side, View, WindowOp, WindowSpec},
     reference::{self, HostData},
     scalar::{Binary, Unary},
@@ -139,14 +140,14 @@ fn coordinates(shape: &Shape) -> impl Iterator<Item = Vec<usize>> + use<> {
         at
     })
 }
-fn meta(a: &HostArray) -> Meta {
-    Meta { shape: a.shape, dtype: a.dtype, device: Device::reference() }
+fn ty(a: &HostArray) -> TensorType {
+    TensorType { shape: a.shape, dtype: a.dtype }
 }
 /// What an op gives, within the published bounds; a fault that the reference finds must be reported as it is.
 fn of_op(op: Op, arg: Arg, inputs: Vec<HostArray>) -> Check {
     Box::new(move |got, reports| {
-        let metas: Vec<Meta> = got.iter().map(meta).collect();
-        let (want, fault) = reference::run(&op, arg, &inputs, &metas).map_err(|e| e.to_string())?;
+        let types: Vec<TensorType> = got.iter().map(ty).collect();
+        let (want, fault) = reference::run(&op, arg, &inputs, &types).map_err(|e| e.to_string())?;
         let told = reports.iter().find(|r| r.1[0] != u32::MAX).map(|&(found, [position, low, high])| match found {
             Found::Division => Fault::DivisionByZero,
             Found::Index(bound) => Fault::Index { index: (u64::from(high) << 32 | u64::from(low)) as i64, bound, position: position as usize },
@@ -380,9 +381,9 @@ pub fn scan(mut m: Maker) -> Case {
         inputs.push(x);
         hosts.push(host);
     }
-    let metas: Vec<Meta> = hosts.iter().map(meta).collect();
+    let types: Vec<TensorType> = hosts.iter().map(ty).collect();
     let recorded = Op::Scan { op, axis: axis as u8, reverse };
-    let to = recorded.infer(&metas).unwrap()[0].dtype;
+    let to = recorded.infer(&types).unwrap()[0].dtype;
     let out = m.room(shape, to);
     let target = m.target();
     let kernel = KernelKind::Scan { op, axis: axis as u8, reverse };

@@ -5,8 +5,12 @@ use adamant_conformance::{
     data::{Spread, download, draw, upload},
     tolerance,
 };
+use adamant_core::{
+    Compound, Device,
+    composite::{InTensors, Keyed, keyed},
+};
 use adamant_ir::{
-    Composite, DType, Device, HostArray, Meta, Shape,
+    DType, HostArray, Shape, TensorType,
     composite::{
         attention::{Attention, AttentionBackward},
         loss::{CrossEntropy, CrossEntropyBackward, Reduction},
@@ -16,11 +20,10 @@ use adamant_ir::{
     kernel::KernelKind,
 };
 use adamant_kernels::Target;
-use std::sync::Arc;
 
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
-fn on_reference(composite: &dyn Composite, inputs: &[HostArray]) -> Result<Vec<HostArray>, String> {
+fn on_reference(composite: &Keyed, inputs: &[HostArray]) -> Result<Vec<HostArray>, String> {
     let device = Device::reference();
     let all = device.scoped(|| {
         let tensors: Vec<_> = inputs.iter().map(|a| upload(a, device)).collect();
@@ -43,9 +46,10 @@ impl Maker {
         *self.random.pick(&[device(None, false), device(Some(8), true), device(Some(32), false), device(None, true)])
     }
     /// The case of a composite on these inputs.
-    fn of_composite(self, name: &str, target: Target, composite: Arc<dyn Composite>, inputs: Vec<HostArray>) -> Case {
-        let metas: Vec<Meta> = inputs.iter().map(|a| Meta { shape: a.shape, dtype: a.dtype, device: Device::reference() }).collect();
-        let to: Vec<(Shape, DType)> = composite.infer(&metas).unwrap().iter().map(|m| (m.shape, m.dtype)).collect();
+    fn of_composite(self, name: &str, target: Target, composite: impl Compound, inputs: Vec<HostArray>) -> Case {
+        let composite = keyed(composite);
+        let types: Vec<TensorType> = inputs.iter().map(|a| TensorType { shape: a.shape, dtype: a.dtype }).collect();
+        let to: Vec<(Shape, DType)> = composite.infer(&types).unwrap().iter().map(|m| (m.shape, m.dtype)).collect();
         let shapes: Vec<String> = inputs.iter().map(|a| format!("{}{}", a.dtype, a.shape)).collect();
         let mut maker = self;
         let arrays = inputs.iter().map(|a| maker.known(a)).collect();
@@ -55,11 +59,11 @@ impl Maker {
             if let Some(report) = reports.iter().find(|r| r.1[0] != u32::MAX) {
                 return Err(format!("reported {report:?}"));
             }
-            let want = on_reference(&*own, &inputs)?;
+            let want = on_reference(&own, &inputs)?;
             got.iter().zip(&want).enumerate().try_for_each(|(k, (g, w))| tolerance::composed(g, w).map_err(|e| format!("result {k}: {e}")))
         });
         let name = format!("{name} {}", shapes.join(", "));
-        maker.case(name, target, KernelKind::Composite(composite), arrays, outputs, check)
+        maker.case(name, target, KernelKind::Composite(composite.function().clone()), arrays, outputs, check)
     }
 }
 pub fn softmax(mut m: Maker) -> Case {
@@ -69,13 +73,15 @@ pub fn softmax(mut m: Maker) -> Case {
     let target = m.rows_target();
     let (x, g) = (m.floats(shape, dtype), m.floats(shape, dtype));
     match m.random.below(4) {
-        0 => m.of_composite("softmax", target, Arc::new(Softmax { axis: 1 }), vec![x]),
-        1 => m.of_composite("log softmax", target, Arc::new(LogSoftmax { axis: 1 }), vec![x]),
-        k => {
-            let forward: &dyn Composite = if k == 2 { &Softmax { axis: 1 } } else { &LogSoftmax { axis: 1 } };
-            let backward: Arc<dyn Composite> = if k == 2 { Arc::new(SoftmaxBackward { axis: 1 }) } else { Arc::new(LogSoftmaxBackward { axis: 1 }) };
-            let y = on_reference(forward, std::slice::from_ref(&x)).unwrap().swap_remove(0);
-            m.of_composite("softmax backward", target, backward, vec![g, y])
+        0 => m.of_composite("softmax", target, Softmax { axis: 1 }, vec![x]),
+        1 => m.of_composite("log softmax", target, LogSoftmax { axis: 1 }, vec![x]),
+        2 => {
+            let y = on_reference(&keyed(Softmax { axis: 1 }), std::slice::from_ref(&x)).unwrap().swap_remove(0);
+            m.of_composite("softmax backward", target, SoftmaxBackward { axis: 1 }, vec![g, y])
+        }
+        _ => {
+            let y = on_reference(&keyed(LogSoftmax { axis: 1 }), std::slice::from_ref(&x)).unwrap().swap_remove(0);
+            m.of_composite("log softmax backward", target, LogSoftmaxBackward { axis: 1 }, vec![g, y])
         }
     }
 }
@@ -95,13 +101,13 @@ pub fn norm(mut m: Maker) -> Case {
     let mut inputs = vec![m.floats(shape, dtype)];
     (0..usize::from(weight) + usize::from(bias)).for_each(|_| inputs.push(m.floats(of, dtype)));
     if m.random.one_in(2) {
-        return m.of_composite(&format!("{over:?}"), target, Arc::new(norm), inputs);
+        return m.of_composite(&format!("{over:?}"), target, norm, inputs);
     }
-    let statistics = on_reference(&norm, &inputs).unwrap().split_off(1);
+    let statistics = on_reference(&keyed(norm), &inputs).unwrap().split_off(1);
     let mut all = vec![m.floats(shape, dtype)];
     all.extend(inputs.into_iter().take(1 + usize::from(weight)));
     all.extend(statistics);
-    m.of_composite(&format!("{over:?} backward"), target, Arc::new(NormBackward(norm)), all)
+    m.of_composite(&format!("{over:?} backward"), target, NormBackward(norm), all)
 }
 pub fn cross_entropy(mut m: Maker) -> Case {
     let dtype = *m.random.pick(&FLOATS);
@@ -119,14 +125,14 @@ pub fn cross_entropy(mut m: Maker) -> Case {
         inputs.push(draw(of, dtype, Spread::Within(0.5, 1.5), &mut m.random));
     }
     if m.random.one_in(2) {
-        return m.of_composite(&format!("cross entropy {reduction:?}"), target, Arc::new(loss), inputs);
+        return m.of_composite(&format!("cross entropy {reduction:?}"), target, loss, inputs);
     }
-    let mut forward = on_reference(&loss, &inputs).unwrap();
+    let mut forward = on_reference(&keyed(loss), &inputs).unwrap();
     let statistics = forward.split_off(1);
     let mut all = vec![m.floats(forward[0].shape, forward[0].dtype)];
     all.extend(inputs);
     all.extend(statistics);
-    m.of_composite(&format!("cross entropy backward {reduction:?}"), target, Arc::new(CrossEntropyBackward(loss)), all)
+    m.of_composite(&format!("cross entropy backward {reduction:?}"), target, CrossEntropyBackward(loss), all)
 }
 pub fn attention(mut m: Maker) -> Case {
     let dtype = *m.random.pick(&FLOATS);
@@ -147,13 +153,13 @@ pub fn attention(mut m: Maker) -> Case {
         inputs.push(draw(of, DType::U32, Spread::Below(1 << 20), &mut m.random));
     }
     if m.random.one_in(2) {
-        return m.of_composite("attention", target, Arc::new(forward), inputs);
+        return m.of_composite("attention", target, forward, inputs);
     }
-    let results = on_reference(&forward, &inputs).unwrap();
+    let results = on_reference(&keyed(forward), &inputs).unwrap();
     let mut all = vec![m.floats(results[0].shape, dtype)];
     all.extend(inputs);
     all.extend(results);
-    m.of_composite("attention backward", target, Arc::new(AttentionBackward { forward, with_lse: false }), all)
+    m.of_composite("attention backward", target, AttentionBackward { forward, with_lse: false }, all)
 }
 /// Is everything around a result as it was?
 pub fn is_untouched(bytes: &[u8], from: usize, to: usize) -> bool {
