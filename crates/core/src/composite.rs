@@ -24,14 +24,20 @@ pub mod conv;
 pub mod dropout;
 pub mod embedding;
 pub mod finite;
+mod given;
 pub mod linear;
 pub mod logsumexp;
 pub mod loss;
 pub mod norm;
 pub mod quantize;
+mod registry;
 pub mod softmax;
 pub mod split;
 pub mod wide;
+
+pub use given::Given;
+pub(crate) use registry::is_registered;
+pub use registry::{Built, CONSTRUCTORS, Constructor, build, registered};
 
 /// An attribute of a composite: part of its key, its text and its ONNX form.
 #[derive(Clone, PartialEq, Debug)]
