@@ -359,7 +359,7 @@ pub fn mutated(device: Device, n: usize, seed: u64) -> Mutated {
         let mut r = random.part(k as u64);
         let (base, other) = (r.pick(&texts).clone(), r.pick(&texts).clone());
         let mut text: Vec<char> = base.text.chars().collect();
-        for _ in 0..1 + r.below(4) {
+        for _ in 0..1 + r.below(3) {
             mutate(&mut text, &other.text, &mut r);
         }
         let text: String = text.into_iter().collect();
@@ -419,7 +419,8 @@ fn mutate(text: &mut Vec<char>, other: &str, r: &mut Random) {
         return;
     }
     let at = r.below(text.len());
-    match r.below(7) {
+    // Numbers and lines more often than characters, after which a text is rarely one any more.
+    match [0, 1, 2, 3, 4, 5, 5, 6, 6, 6, 6, 6][r.below(12)] {
         0 => text[at] = *r.pick(MARKS),
         1 => {
             text.remove(at);

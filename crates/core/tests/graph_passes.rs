@@ -1,4 +1,5 @@
 //! The passes on written examples: what each does, by the number of nodes before and after, and what it must leave.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by a panic")]
 use adamant_core::{
     Cell, DType, Device, HostArray, Meta, Result, Rng, Shape, Tensor,
     functional::{self as f, Conv, ConvTranspose},

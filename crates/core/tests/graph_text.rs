@@ -1,4 +1,5 @@
 //! The text of graphs: every kind of op, names, numbers, errors with their place, and what hostile text may cost.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by a panic")]
 use adamant_core::{
     Arg, Cell, Composite, DType, Device, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor,
     composite::{Attr, Attrs, registered},
