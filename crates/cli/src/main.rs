@@ -11,6 +11,7 @@ mod bench;
 mod config;
 mod device;
 mod environment;
+mod graph;
 mod info;
 mod out;
 #[cfg(feature = "profiling")]
@@ -55,6 +56,8 @@ enum Verb {
     Generate(verbs::Generate),
     /// Lists a model's layers with shapes, parameters, FLOPs and bytes, without running it.
     Summary(verbs::Summary),
+    /// Shows the graph of a description's model, and what passes make of it.
+    Graph(graph::Options),
     /// Says what was found on this machine, what was not, and why.
     Info(verbs::Info),
     /// Writes descriptions to begin with, and checks them.
@@ -119,6 +122,7 @@ fn execute(verb: Verb) -> (bool, Result<(), Failure>) {
         Verb::Predict(o) => (o.json, verbs::predict(&o)),
         Verb::Generate(o) => (o.json, verbs::generate(&o)),
         Verb::Summary(o) => (o.json, verbs::summary(&o)),
+        Verb::Graph(o) => (o.json, graph::run(&o)),
         Verb::Info(o) => (o.json, verbs::info(&o)),
         Verb::Config(o) => config::run(&o),
         Verb::Report(o) => (o.json, verbs::report(&o)),

@@ -9,6 +9,7 @@
 pub mod data;
 pub mod fuzz;
 pub mod gradcheck;
+pub mod graphs;
 pub mod kinks;
 pub mod layouts;
 pub mod lines;

@@ -22,14 +22,20 @@ pub mod conv;
 pub mod dropout;
 pub mod embedding;
 pub mod finite;
+mod given;
 pub mod linear;
 pub mod logsumexp;
 pub mod loss;
 pub mod norm;
 pub mod quantize;
+mod registry;
 pub mod softmax;
 pub mod split;
 pub mod wide;
+
+pub use given::Given;
+pub(crate) use registry::is_registered;
+pub use registry::{Built, CONSTRUCTORS, Constructor, build, registered};
 
 /// One optional cotangent for each input of an op, or for each output.
 pub type Cotangents = SmallVec<[Option<Tensor>; 4]>;

@@ -31,7 +31,7 @@ pub fn of(op: &Op, inputs: &[Meta], outputs: &[Meta]) -> Result<Cost> {
 /// # Errors
 /// As [`of`].
 pub fn of_node(graph: &Graph, node: &Node) -> Result<Cost> {
-    let metas = |values: &mut dyn Iterator<Item = u32>| values.map(|v| graph.values[v as usize]).collect::<Vec<_>>();
+    let metas = |values: &mut dyn Iterator<Item = u32>| values.map(|v| graph.meta(v)).collect::<Vec<_>>();
     of(&node.op, &metas(&mut node.inputs.iter().copied()), &metas(&mut node.outputs.clone()))
 }
 fn of_body(composite: &Keyed, inputs: &[Meta]) -> Result<Cost> {

@@ -1,17 +1,39 @@
 //! The graph of a function: its ops as a flat list in static single assignment form, composites whole. Nothing is run
 //! to get it, so a summary or an export sees what a model would do without memory for doing it.
 //!
-//! Invariants: a value is a number from 0 on; nodes stand in the order they were applied, so every input of a node is
-//! an input of the graph, a cell, a constant, or an output of a node before it.
-use crate::{
-    Arg, Device, Error, Meta, Op, Result, Tensor,
-    cell::{Overlay, OverlayGuard, OverlayKind},
-    error::Origin,
-    grad::reads_of,
-    record::{Log, capture},
-    scope::ScopeId,
-};
-use std::ops::Range;
+//! A value is a number from 0 on. It is defined once: as an input, as a constant, as what a cell holds when the function is
+//! entered, or as an output of a node; nodes stand in the order they were applied. Effects keep their order: collectives by
+//! that of the nodes, writes of cells by that of [`Graph::writes`], which all happen behind the last node.
+//!
+//! Structure is what [`Op`], its attributes, the types and the cells say. Argument is what [`Arg`] holds: a number beside a
+//! tensor, the start of a slice; two calls that differ in arguments alone have one [`Graph::structure`].
+//!
+//! Beside `capture` and `eval`, nothing here knows tensors; a device is passed along and asked nothing but its name.
+use crate::{Arg, Device, ErrorKind, Meta, Op, composite::Saves, grad::reads_of, scope::ScopeId};
+use smallvec::SmallVec;
+use std::{any::Any, collections::BTreeMap, fmt, ops::Range, sync::Arc};
+
+mod capture;
+mod eval;
+mod form;
+mod hash;
+mod lex;
+mod number;
+mod parse;
+mod pass;
+mod place;
+mod rewrite;
+mod text;
+mod verify;
+
+pub use crate::TensorType as Type;
+pub(crate) use adamant_ir::graph::nearest;
+pub use adamant_ir::graph::{At, GraphError, Invalid, TextError, Why};
+pub(crate) use capture::records_stops;
+pub(crate) use form::{axes as axes_of, conv_spec};
+pub use parse::Reading;
+pub use pass::{Expander, PASSES, Ran};
+pub use text::Written;
 
 /// One op of a graph.
 #[derive(Clone, Debug)]
@@ -21,86 +43,229 @@ pub struct Node {
     /// what changes from call to call
     pub arg: Arg,
     /// the values it reads
-    pub inputs: Vec<u32>,
+    pub inputs: SmallVec<[u32; 4]>,
     /// the values it makes
     pub outputs: Range<u32>,
     /// the layer it was applied in
     pub scope: ScopeId,
+    /// where it was applied
+    pub at: At,
     /// those of its inputs and outputs that its gradient reads; empty if no gradient flows through it
-    pub saved: Vec<u32>,
+    pub saved: SmallVec<[u32; 2]>,
+}
+/// What holds the elements of a constant, or a cell, on behalf of a program that runs the graph.
+pub trait Held: Any + Send + Sync {
+    /// The elements in row-major order.
+    ///
+    /// # Errors
+    /// They cannot be had.
+    fn bytes(&self) -> Result<Arc<[u8]>, ErrorKind>;
+}
+/// The elements of a constant.
+#[derive(Clone)]
+pub enum Data {
+    /// in row-major order, the lowest byte of each first
+    Bytes(Arc<[u8]>),
+    /// where the program has them, fetched when they are asked for
+    Held(Arc<dyn Held>),
+}
+impl Data {
+    /// The elements.
+    ///
+    /// # Errors
+    /// They cannot be had.
+    pub fn bytes(&self) -> Result<Arc<[u8]>, ErrorKind> {
+        match self {
+            Data::Bytes(bytes) => Ok(bytes.clone()),
+            Data::Held(held) => held.bytes(),
+        }
+    }
+}
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Data::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            Data::Held(_) => f.write_str("held"),
+        }
+    }
+}
+/// A value that the function brings along.
+#[derive(Clone, Debug)]
+pub struct Constant {
+    /// the value
+    pub value: u32,
+    /// its elements
+    pub data: Data,
+}
+/// A cell that the function reads or writes.
+#[derive(Clone)]
+pub struct State {
+    /// the cell's number in the program that captured it; 0 in a graph that was read
+    pub id: u64,
+    /// its name, where the caller gave one: the path of a parameter
+    pub name: Option<Arc<str>>,
+    /// what it holds
+    pub ty: Type,
+    /// where it lives
+    pub place: Device,
+    /// do gradients flow to it?
+    pub trainable: bool,
+    /// the value that it holds when the function is entered, if that is read
+    pub read: Option<u32>,
+    /// the cell itself, if it is bound to one
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
+}
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}, read {:?}", self.name, self.ty, self.read)
+    }
+}
+/// A write of a cell, behind the last node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Write {
+    /// which of [`Graph::cells`]
+    pub cell: u32,
+    /// its new value
+    pub value: u32,
+    /// writes of one group commit together; groups commit in order
+    pub group: u32,
 }
 /// A captured function.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Graph {
-    /// shape, dtype and device of each value
-    pub values: Vec<Meta>,
+    /// where its values live, unless [`Graph::places`] says otherwise
+    pub home: Device,
+    /// shape and dtype of each value
+    pub values: Vec<Type>,
+    /// where each value lives
+    pub places: Vec<Device>,
+    /// the names of those values that have one: inputs, and all values of a graph that was read
+    pub names: BTreeMap<u32, Arc<str>>,
     /// the ops in order
     pub nodes: Vec<Node>,
     /// the values that were passed in
     pub inputs: Vec<u32>,
+    /// the values that the function brought along
+    pub constants: Vec<Constant>,
+    /// the cells that it touches, in the order of the first time
+    pub cells: Vec<State>,
+    /// what it writes to cells, in order
+    pub writes: Vec<Write>,
     /// the values that were returned
     pub outputs: Vec<u32>,
-    /// the values that were read from cells, with their `id`
-    pub cells: Vec<(u32, u64)>,
 }
 
 impl Graph {
-    /// Records what `f` does with inputs of these kinds on a device, and runs none of it. Cells that it writes stay as
-    /// they are. A constant of `f` that was recorded before and has not run yet is run first.
-    ///
-    /// ```
-    /// # use adamant_core::{Device, DType, Meta, Shape, graph::Graph};
-    /// let device = Device::reference();
-    /// let x = Meta { shape: Shape::new(&[2, 3]).map_err(|e| e.to_string())?, dtype: DType::F32, device };
-    /// let graph = Graph::capture(device, &[x], |x| Ok(vec![(&x[0] * 2.0).exp()]))?;
-    /// assert_eq!(graph.nodes.iter().map(|n| n.op.name()).collect::<Vec<_>>(), ["mul", "exp"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// A graph of nothing.
+    pub fn new(home: Device) -> Graph {
+        Graph {
+            home,
+            values: vec![],
+            places: vec![],
+            names: BTreeMap::new(),
+            nodes: vec![],
+            inputs: vec![],
+            constants: vec![],
+            cells: vec![],
+            writes: vec![],
+            outputs: vec![],
+        }
+    }
+    /// Shape, dtype and device of a value.
+    pub fn meta(&self, value: u32) -> Meta {
+        let ty = self.values[value as usize];
+        Meta { shape: ty.shape, dtype: ty.dtype, device: self.places[value as usize] }
+    }
+    fn add_value(&mut self, ty: Type, place: Device) -> u32 {
+        self.values.push(ty);
+        self.places.push(place);
+        self.values.len() as u32 - 1
+    }
+    /// Appends an input.
+    pub fn add_input(&mut self, name: Option<&str>, ty: Type, place: Device) -> u32 {
+        let value = self.add_value(ty, place);
+        self.inputs.push(value);
+        if let Some(name) = name {
+            self.names.insert(value, name.into());
+        }
+        value
+    }
+    /// Appends a constant.
+    pub fn add_constant(&mut self, ty: Type, place: Device, data: Data) -> u32 {
+        let value = self.add_value(ty, place);
+        self.constants.push(Constant { value, data });
+        value
+    }
+    /// Appends a cell that is neither read nor written yet.
+    pub fn add_cell(&mut self, name: Option<&str>, ty: Type, place: Device, trainable: bool) -> u32 {
+        self.cells.push(State { id: 0, name: name.map(Into::into), ty, place, trainable, read: None, held: None });
+        self.cells.len() as u32 - 1
+    }
+    /// The value that a cell holds when the function is entered.
+    pub fn add_read(&mut self, cell: u32) -> u32 {
+        let state = &self.cells[cell as usize];
+        if let Some(value) = state.read {
+            return value;
+        }
+        let value = self.add_value(state.ty, state.place);
+        self.cells[cell as usize].read = Some(value);
+        value
+    }
+    /// Appends a node that makes values of these kinds, which are not looked at.
+    pub fn add_node(&mut self, op: Op, arg: Arg, inputs: &[u32], metas: impl IntoIterator<Item = Meta>, scope: ScopeId, at: At) -> Range<u32> {
+        let first = self.values.len() as u32;
+        for meta in metas {
+            self.add_value(meta.into(), meta.device);
+        }
+        let outputs = first..self.values.len() as u32;
+        let saved = saved_of(&op, inputs, &outputs);
+        self.nodes.push(Node { op, arg, inputs: SmallVec::from_slice(inputs), outputs: outputs.clone(), scope, at, saved });
+        outputs
+    }
+    /// Appends an op, whose outputs follow from its inputs. One that reads nothing is at home.
     ///
     /// # Errors
-    /// Whatever `f` returns; an output that carries an error; a read of data inside `f`.
-    #[track_caller]
-    pub fn capture(device: Device, inputs: &[Meta], f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
-        let origin = Origin::here();
-        let places: Vec<Tensor> = inputs.iter().map(|&meta| Tensor::placeholder(meta)).collect();
-        let overlay = OverlayGuard::push(Overlay::new(OverlayKind::Capture));
-        let (outputs, stream) = capture(device, || f(&places));
-        let reads = overlay.pop().map(|overlay| overlay.reads).unwrap_or_default();
-        let outputs = outputs?.into_iter().map(|t| t.detach().ok()).collect::<Result<Vec<_>>>()?;
-        let mut log = stream.log.lock();
-        let mut slots = |tensors: &mut dyn Iterator<Item = &Tensor>| -> Result<Vec<u32>> {
-            tensors.map(|t| log.slot_of(t.value()).map_err(|why| Error::at("capture", why.into(), origin))).collect()
-        };
-        let (inputs, outputs) = (slots(&mut places.iter())?, slots(&mut outputs.iter())?);
-        let read = slots(&mut reads.iter().map(|(_, place)| place))?;
-        let cells = read.into_iter().zip(reads.iter().map(|(cell, _)| cell.id())).collect();
-        Ok(Graph { values: log.values.iter().map(|v| v.meta).collect(), nodes: nodes(&log), inputs, outputs, cells })
+    /// It does not take these inputs.
+    pub fn apply(&mut self, op: Op, arg: Arg, inputs: &[u32], scope: ScopeId, at: At) -> Result<Range<u32>, GraphError> {
+        let metas: SmallVec<[Meta; 4]> = inputs.iter().map(|&v| self.meta(v)).collect();
+        match verify::infer(&op, &metas, self.home) {
+            Ok(outputs) => Ok(self.add_node(op, arg, inputs, outputs, scope, at)),
+            Err(kind) => {
+                let (node, scope) = (Some(self.nodes.len()), crate::scope::path(scope));
+                Err(Invalid { node, op: op.name().into(), at, scope, why: Why::Op(Box::new(kind)) }.into())
+            }
+        }
+    }
+    /// Which node makes each value; `None`: it is an input, a constant or read from a cell.
+    pub(crate) fn makers(&self) -> Vec<Option<u32>> {
+        let mut makers = vec![None; self.values.len()];
+        for (k, node) in self.nodes.iter().enumerate() {
+            node.outputs.clone().for_each(|v| makers[v as usize] = Some(k as u32));
+        }
+        makers
+    }
+    /// How often each value is read: by nodes, by writes, as an output.
+    pub(crate) fn uses(&self) -> Vec<u32> {
+        let mut uses = vec![0; self.values.len()];
+        let of_nodes = self.nodes.iter().flat_map(|n| n.inputs.iter().copied());
+        for v in of_nodes.chain(self.writes.iter().map(|w| w.value)).chain(self.outputs.iter().copied()) {
+            uses[v as usize] += 1;
+        }
+        uses
     }
 }
-fn nodes(log: &Log) -> Vec<Node> {
-    let made = log.records.iter().filter(|r| !matches!(r.op, Op::Input));
-    made.map(|r| {
-        let outputs = r.first..r.first + u32::from(r.outputs);
-        let reads = reads_of(&r.op, r.inputs.len());
-        let picked = |mask: u32| move |k: &usize| *k < 32 && mask >> k & 1 == 1;
-        let from_inputs = (0..r.inputs.len()).filter(picked(reads.inputs)).map(|k| r.inputs[k]);
-        let from_outputs = (0..usize::from(r.outputs)).filter(picked(reads.outputs)).map(|k| r.first + k as u32);
-        Node {
-            op: r.op.clone(),
-            arg: r.arg,
-            inputs: r.inputs.to_vec(),
-            saved: from_inputs.chain(from_outputs).collect(),
-            scope: log.values[r.first as usize].origin.scope,
-            outputs,
-        }
-    })
-    .collect()
+/// The inputs and outputs that the gradient of an op reads.
+fn saved_of(op: &Op, inputs: &[u32], outputs: &Range<u32>) -> SmallVec<[u32; 2]> {
+    let Saves { inputs: ins, outputs: outs } = reads_of(op, inputs.len());
+    let picked = |mask: u32, k: usize| k < 32 && mask >> k & 1 == 1;
+    let from_inputs = inputs.iter().enumerate().filter(|(k, _)| picked(ins, *k)).map(|(_, v)| *v);
+    let from_outputs = outputs.clone().enumerate().filter(|(k, _)| picked(outs, *k)).map(|(_, v)| v);
+    from_inputs.chain(from_outputs).collect()
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cell, DType, ErrorKind, Shape};
+    use crate::{Cell, DType, ErrorKind, Shape, Tensor};
 
     fn meta(dims: &[usize]) -> Meta {
         Meta { shape: Shape::new(dims).unwrap(), dtype: DType::F32, device: Device::reference() }
@@ -121,10 +286,11 @@ mod tests {
         assert_eq!((cell.version(), device.memory().requests), (version, requests));
         let names: Vec<_> = graph.nodes.iter().map(|n| n.op.name()).collect();
         assert_eq!((names.first(), names.last()), (Some(&"mul"), Some(&"add")));
-        assert_eq!(graph.cells.len(), 1);
+        assert_eq!((graph.cells.len(), graph.writes.len(), graph.constants.len()), (1, 1, 0));
+        graph.verify().unwrap();
         assert_eq!(graph.outputs[1], graph.inputs[0]);
         // A product keeps both sides, a sum keeps nothing.
-        assert_eq!((graph.nodes[0].saved.clone(), graph.nodes.last().map(|n| n.saved.len())), (graph.nodes[0].inputs.clone(), Some(0)));
+        assert_eq!((&graph.nodes[0].saved[..], graph.nodes.last().map(|n| n.saved.len())), (&graph.nodes[0].inputs[..], Some(0)));
         assert_eq!(*graph.values[graph.outputs[0] as usize].shape, [2, 3]);
     }
     #[test]

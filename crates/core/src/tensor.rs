@@ -43,6 +43,7 @@ mod sort;
 mod statistics;
 
 pub use create::Nested;
+pub(crate) use decompose::factor;
 pub use distance::MatrixNorm;
 pub use fourier::FftNorm;
 pub use index::{BagMode, ScatterReduce};
@@ -233,8 +234,12 @@ impl Tensor {
     /// assert_eq!(grads.get(&x).unwrap().item::<f32>()?, 3.0);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
+    #[track_caller]
     #[must_use]
     pub fn detach(&self) -> Tensor {
+        if crate::graph::records_stops() && self.value.meta.dtype.is_float() && !self.value.is_failed() {
+            return Tensor::apply_at(Op::StopGrad, Arg::None, &[self], Origin::here());
+        }
         Tensor { value: self.value.clone(), tape: None }
     }
 

@@ -111,6 +111,8 @@ pub enum ErrorKind {
     Backward(String),
     /// `checkpoint`'s closure captures a tracked tensor that is neither an input nor a parameter.
     CheckpointCapture,
+    /// A graph breaks a rule of graphs, or its text cannot be read.
+    Graph(Box<crate::graph::GraphError>),
     /// A file cannot be read or written.
     File {
         /// which file
@@ -133,7 +135,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The kind as one stable word: shape, axis, dtype, index, argument, domain, device, unsupported, memory, capture, backward, file, panic, thread, internal.
+    /// The kind as one stable word: shape, axis, dtype, index, argument, domain, device, unsupported, memory, capture, backward, graph, file, panic, thread, internal.
     pub fn word(&self) -> &'static str {
         match self {
             ErrorKind::ShapeMismatch { .. } | ErrorKind::Shape { .. } => "shape",
@@ -147,6 +149,7 @@ impl ErrorKind {
             ErrorKind::OutOfMemory { .. } => "memory",
             ErrorKind::Capturing => "capture",
             ErrorKind::TapeReleased | ErrorKind::Backward(_) | ErrorKind::CheckpointCapture => "backward",
+            ErrorKind::Graph(_) => "graph",
             ErrorKind::File { .. } => "file",
             ErrorKind::Panicked { .. } => "panic",
             ErrorKind::ThreadEnding => "thread",
@@ -255,6 +258,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Capturing => f.write_str("data was read while a graph is being captured"),
             ErrorKind::TapeReleased => f.write_str("the saved values of this graph were released by an earlier backward"),
             ErrorKind::CheckpointCapture => f.write_str("the checkpointed closure captures a tracked tensor that is neither an input nor a parameter"),
+            ErrorKind::Graph(e) => write!(f, "{e}"),
             ErrorKind::File { path, reason } => write!(f, "{path}: {reason}"),
             ErrorKind::Panicked { place, message } => write!(f, "{place} panicked: {message}"),
             ErrorKind::ThreadEnding => {

@@ -13,6 +13,7 @@ pub mod dtype;
 pub mod error;
 pub mod expr;
 pub mod fault;
+pub mod graph;
 pub mod hash;
 mod host;
 pub mod kernel;

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use std::fmt;
 
 /// A shape and a dtype.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TensorType {
     /// the shape
     pub shape: Shape,

@@ -206,6 +206,11 @@ pub struct Meta {
     /// its device
     pub device: Device,
 }
+impl From<Meta> for crate::TensorType {
+    fn from(meta: Meta) -> crate::TensorType {
+        meta.ty()
+    }
+}
 /// Metas of an op's outputs.
 pub type Metas = smallvec::SmallVec<[Meta; 3]>;
 impl Meta {

@@ -211,7 +211,7 @@ fn figures(graph: &Graph, owners: &[usize], rows: usize, leaves: &[(String, Para
 /// back to what they show, without what can be had without keeping it.
 fn kept(graph: &Graph, maker: &HashMap<u32, usize>, leaves: &[(String, Param)]) -> Vec<u32> {
     let trained: HashSet<u64> = leaves.iter().filter(|(_, p)| p.is_trainable()).map(|(_, p)| p.cell().id()).collect();
-    let mut tracked: HashSet<u32> = graph.cells.iter().filter(|(_, cell)| trained.contains(cell)).map(|(value, _)| *value).collect();
+    let mut tracked: HashSet<u32> = graph.cells.iter().filter(|cell| trained.contains(&cell.id)).filter_map(|cell| cell.read).collect();
     let node_of = |value: u32| maker.get(&value).map(|&k| &graph.nodes[k]);
     let shown = |mut value: u32| {
         while let Some(source) = node_of(value).filter(|n| matches!(n.op, Op::View(View::Reshape(_) | View::Permute(_) | View::Expand(_)) | Op::StopGrad)) {
@@ -249,7 +249,7 @@ fn ends(graph: &Graph, owners: &[usize], rows: usize) -> Vec<(Option<Vec<usize>>
         node.outputs.clone().for_each(|v| owner_of[v as usize] = Some(owner));
     }
     let mut is_parameter = vec![false; values];
-    graph.cells.iter().for_each(|(value, _)| is_parameter[*value as usize] = true);
+    graph.cells.iter().filter_map(|cell| cell.read).for_each(|value| is_parameter[value as usize] = true);
     let mut is_given = vec![false; values];
     graph.outputs.iter().for_each(|v| is_given[*v as usize] = true);
     let shape = |value: u32| Some(graph.values[value as usize].shape.to_vec());

@@ -7,13 +7,13 @@ use super::{
 use crate::{
     Attr, Attrs, Composite, Compound, DType, Error, ErrorKind, HostArray, Result, Shape, TensorType, Types,
     composite::Cotangents,
-    composite::{RuleArgs, Saves},
+    composite::{Given, RuleArgs, Saves},
 };
 use smallvec::{SmallVec, smallvec};
 
 /// One of the factorizations of matrices or batches of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Factor {
+pub(crate) enum Factor {
     /// a `[.., n, n]` → `[..]`
     Det,
     /// a → `det(a) a^-T`
@@ -119,6 +119,21 @@ impl Factor {
         }
         Ok(shapes.into_iter().zip(out).map(|(shape, data)| HostArray::floats(shape, a.dtype, data)).collect())
     }
+}
+
+/// The factorization of a name, with its attributes.
+///
+/// # Errors
+/// Other attributes than its own, or no such factorization.
+pub(crate) fn factor(name: &str, given: &mut Given) -> std::result::Result<Factor, ErrorKind> {
+    Ok(match name {
+        "adamant.solve_triangular" => Triangular { upper: given.bool("upper")?, unit: given.bool("unit")? },
+        "adamant.pinv" => Pinv { rtol: given.float("rtol")? },
+        _ => {
+            let plain = [Det, Cofactors, SlogDet, Inv, Solve, Cholesky, Qr, Eigh, Svd];
+            plain.into_iter().find(|f| f.name() == name).ok_or_else(|| ErrorKind::Internal(format!("{name} is no factorization")))?
+        }
+    })
 }
 
 impl Composite for Factor {
