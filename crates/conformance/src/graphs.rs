@@ -451,3 +451,65 @@ fn mutate(text: &mut Vec<char>, other: &str, r: &mut Random) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adamant_core::{
+        Arg, Attr, Attrs, Composite, Scalar, Shape,
+        op::{Metas, View},
+        register_composite,
+    };
+
+    /// Multiplies by a number that its constructor forgets.
+    #[derive(Clone, Copy, Debug)]
+    struct Forgetful(f64);
+    impl Composite for Forgetful {
+        fn name(&self) -> &'static str {
+            "planted.forgetful"
+        }
+        fn attrs(&self) -> Attrs {
+            [("scale", Attr::Float(self.0))].into_iter().collect()
+        }
+        fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
+            Ok(inputs.iter().copied().collect())
+        }
+        fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+            Ok(vec![&inputs[0] * self.0])
+        }
+    }
+    register_composite!(FORGETFUL, "planted.forgetful", 1..=1, |given| {
+        given.float("scale")?;
+        Ok(Forgetful(1.0))
+    });
+
+    /// A graph of `f` in which something is changed: what the way through text, evaluation and passes says of it.
+    fn planted(f: fn(&[Tensor]) -> Tensor, plant: fn(&mut Graph)) -> std::result::Result<(), String> {
+        let device = Device::reference();
+        device.scoped(|| {
+            let x = [upload(&draw(Shape::new(&[2, 3]).unwrap_or(Shape::SCALAR), DType::F32, Spread::Coarse, &mut Random::new(3)), device)];
+            let want = seen(&[f(&x)]);
+            let metas = x.iter().map(Tensor::try_meta).collect::<Result<Vec<Meta>>>().map_err(|e| e.to_string())?;
+            let mut graph = Graph::capture(device, &metas, |x| Ok(vec![f(x)])).map_err(|e| e.to_string())?;
+            plant(&mut graph);
+            whole_way(device, &graph, &|graph| graph.eval(&x.iter().collect::<Vec<_>>()).map(|y| seen(&y)), &want, &mut Report::default())
+        })
+    }
+    #[test]
+    fn a_fault_that_the_way_through_a_graph_hides() {
+        let f: fn(&[Tensor]) -> Tensor = |x| (x[0].exp() - &x[0]).mt() * 2.0;
+        assert_eq!(planted(f, |_| ()), Ok(()));
+        let plants: [(fn(&mut Graph), &str); 4] = [
+            (|g| g.nodes[1].inputs.reverse(), "eval of the captured: output 0 is"),
+            (|g| g.nodes[3].arg = Arg::Scalar(Scalar::Float(3.0)), "eval of the captured: output 0 is"),
+            (|g| g.nodes.swap(0, 1), "is read before it is made"),
+            (|g| g.nodes[2].op = Op::View(View::Permute([0; 8])), "no permutation"),
+        ];
+        for (plant, want) in plants {
+            let told = planted(f, plant).err().unwrap_or_default();
+            assert!(told.contains(want), "{want}: {told}");
+        }
+        let told = planted(|x| Tensor::composite1(Forgetful(2.0), &[&x[0]]), |_| ()).err().unwrap_or_default();
+        assert!(told.starts_with("another hash"), "{told}");
+    }
+}

@@ -194,12 +194,12 @@ mod tests {
 
     #[test]
     fn a_name_that_is_near_or_far() {
-        let known = ["matmul", "maximum", "adamant.softmax", "full", "mul"];
+        let known = ["matmul", "maximum", "example.softmax", "full", "mul"];
         for (word, want) in [
             ("matmull", Some("matmul")),
             ("matml", Some("matmul")),
             ("mull", Some("mul")),
-            ("adamant.sofmax", Some("adamant.softmax")),
+            ("example.sofmax", Some("example.softmax")),
             ("xyz", None),
             ("", None),
         ] {
