@@ -14,14 +14,13 @@ use adamant_core::{
     backend::Support,
     graph::{Graph, GraphError, PASSES, Reading, Why, Written},
     kernel::KernelKind,
-    op::Communicator,
+    op::Group,
     step,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
 };
 
 /// What was found.
@@ -198,11 +197,11 @@ fn read_back(device: Device, graph: &Graph) -> std::result::Result<Graph, String
     Ok(read)
 }
 /// The groups of ranks of a graph, in the order in which its text numbers them.
-fn groups(graph: &Graph) -> Vec<Arc<dyn Communicator>> {
-    let mut groups: Vec<Arc<dyn Communicator>> = Vec::new();
+fn groups(graph: &Graph) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
     for node in &graph.nodes {
         if let Op::Collective { group, .. } = &node.op
-            && !groups.iter().any(|g| std::ptr::addr_eq(Arc::as_ptr(g), Arc::as_ptr(group)))
+            && !groups.iter().any(|g| g.id == group.id)
         {
             groups.push(group.clone());
         }
@@ -309,14 +308,7 @@ fn forward(program: &Program, device: Device, leaves: &[usize], x: &[Tensor], ce
                 given.into_iter().collect()
             }
             Kind::Read(c) => vec![cells[*c].get()],
-            Kind::Apply { op, args } => {
-                let op = match op {
-                    Op::Const(m) => Op::Const(Meta { device, ..*m }),
-                    Op::Iota { axis, meta } => Op::Iota { axis: *axis, meta: Meta { device, ..*meta } },
-                    other => other.clone(),
-                };
-                Tensor::apply_many(op, args[0], &inputs.iter().collect::<Vec<_>>(), origin).into_vec()
-            }
+            Kind::Apply { op, args } => Tensor::apply_many_on(device, op.clone(), args[0], &inputs.iter().collect::<Vec<_>>(), origin).into_vec(),
             Kind::Transfer => inputs,
         };
         values.push(made);
@@ -455,11 +447,7 @@ fn mutate(text: &mut Vec<char>, other: &str, r: &mut Random) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use adamant_core::{
-        Arg, Attr, Attrs, Composite, Scalar, Shape,
-        op::{Metas, View},
-        register_composite,
-    };
+    use adamant_core::{Arg, Attr, Attrs, Composite, Compound, Scalar, Shape, TensorType, Types, op::View, register_composite};
 
     /// Multiplies by a number that its constructor forgets.
     #[derive(Clone, Copy, Debug)]
@@ -471,9 +459,11 @@ mod tests {
         fn attrs(&self) -> Attrs {
             [("scale", Attr::Float(self.0))].into_iter().collect()
         }
-        fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
+        fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
             Ok(inputs.iter().copied().collect())
         }
+    }
+    impl Compound for Forgetful {
         fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
             Ok(vec![&inputs[0] * self.0])
         }

@@ -1,10 +1,10 @@
 //! The text of graphs: every kind of op, names, numbers, errors with their place, and what hostile text may cost.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by a panic")]
 use adamant_core::{
-    Arg, Cell, Composite, DType, Device, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor,
+    Arg, Cell, Composite, Compound, DType, Device, ErrorKind, Meta, Op, Result, Scalar, Shape, Tensor, TensorType, Types,
+    communicator::{self, Communicator},
     composite::{Attr, Attrs, registered},
     graph::{Data, Graph, GraphError, Reading, Type, Why},
-    op::{Communicator, Metas},
     register_composite, scope, tensor,
 };
 use std::sync::Arc;
@@ -31,9 +31,11 @@ impl Composite for Softsign {
     fn attrs(&self) -> Attrs {
         [("softness", Attr::Float(self.softness))].into_iter().collect()
     }
-    fn infer(&self, inputs: &[Meta]) -> std::result::Result<Metas, ErrorKind> {
+    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
         Ok(vec![inputs[0]].into())
     }
+}
+impl Compound for Softsign {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         Ok(vec![&inputs[0] / (inputs[0].abs() + self.softness)])
     }
@@ -210,7 +212,7 @@ impl Communicator for Group {
 #[test]
 fn a_device_or_a_group_that_the_reader_lacks() {
     let home = Device::reference();
-    let groups: Vec<Arc<dyn Communicator>> = vec![Arc::new(Group(2)), Arc::new(Group(3))];
+    let groups: Vec<_> = [2, 3].map(|n| -> Arc<dyn Communicator> { Arc::new(Group(n)) }).iter().map(communicator::group).collect();
     let text = "\
 adamant graph 1
 group 0: ranks 2

@@ -7,8 +7,7 @@ use super::{
     text::HEAD,
 };
 use crate::{
-    Arg, DType, Device, ErrorKind, MAX_RANK, Meta, Scalar, Shape,
-    communicator::{self, Communicator},
+    Arg, DType, Device, ErrorKind, MAX_RANK, Meta, Scalar, Shape, communicator,
     composite::{Attr, Given, registered},
     op::Group,
     scope::{self, ScopeId},
@@ -40,8 +39,8 @@ impl<'a> Reading<'a> {
     }
     /// With the groups of ranks that its collectives run in, by their number in the text.
     #[must_use]
-    pub fn groups(mut self, groups: Vec<Arc<dyn Communicator>>) -> Reading<'a> {
-        self.groups = groups.iter().map(communicator::group).collect();
+    pub fn groups(mut self, groups: Vec<Group>) -> Reading<'a> {
+        self.groups = groups;
         self
     }
 }
