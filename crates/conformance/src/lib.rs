@@ -18,3 +18,4 @@ pub mod registry;
 pub mod suite;
 pub mod tolerance;
 pub mod torture;
+pub mod transforms;

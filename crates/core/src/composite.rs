@@ -111,6 +111,54 @@ impl Saves {
     }
 }
 
+/// An input of a composite that is applied to a stack of examples.
+#[derive(Clone)]
+pub struct StackedInput {
+    /// the stack, whose first axis is that of the examples, or what they share
+    pub tensor: Tensor,
+    /// is it a stack?
+    pub batched: bool,
+}
+impl StackedInput {
+    /// The stack; what the examples share stands for each by strides of zero.
+    #[track_caller]
+    pub fn of_each(&self, examples: usize) -> Tensor {
+        if self.batched || self.tensor.error().is_some() {
+            return self.tensor.clone();
+        }
+        match self.tensor.meta().shape.insert(0, examples) {
+            Ok(shape) => self.tensor.expand(shape),
+            Err(kind) => Tensor::failed(Error::new("vmap", kind)),
+        }
+    }
+}
+
+/// A function that takes any number of leading axes, applied to stacks of all inputs.
+pub(crate) fn of_stacks(composite: impl Composite, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+    let all: SmallVec<[Tensor; 6]> = inputs.iter().map(|x| x.of_each(examples)).collect();
+    Some(Ok(whole(composite, &all.iter().collect::<SmallVec<[&Tensor; 6]>>())))
+}
+/// A function whose first input takes any number of leading axes and whose others are shared, applied to a stack.
+pub(crate) fn of_first(composite: impl Composite, inputs: &[StackedInput]) -> Option<Result<Vec<Tensor>>> {
+    let [StackedInput { tensor: x, batched: true }, shared @ ..] = inputs else { return None };
+    if shared.iter().any(|s| s.batched) {
+        return None;
+    }
+    let all: SmallVec<[&Tensor; 6]> = std::iter::once(x).chain(shared.iter().map(|s| &s.tensor)).collect();
+    Some(Ok(whole(composite, &all)))
+}
+/// A function whose first input begins with an axis of samples that do not see each other, and whose others are shared: the
+/// samples of all examples are more samples.
+pub(crate) fn of_samples(composite: impl Composite, inputs: &[StackedInput]) -> Option<Result<Vec<Tensor>>> {
+    let shape = inputs.first()?.tensor.meta().shape;
+    if !inputs[0].batched || shape.rank() < 2 {
+        return None;
+    }
+    let merged = inputs[0].tensor.reshape(shape.without(0).with(0, shape[0] * shape[1]));
+    let first = StackedInput { tensor: merged, batched: true };
+    of_first(composite, &std::iter::once(first).chain(inputs[1..].iter().cloned()).collect::<SmallVec<[StackedInput; 6]>>())
+}
+
 /// Where a composite finds an input, as an earlier one sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
@@ -195,6 +243,13 @@ pub trait Composite: Any + Send + Sync + fmt::Debug {
     fn rule(&self, _args: &RuleArgs<'_>) -> Result<Cotangents> {
         Err(Error::new(self.name(), ErrorKind::Internal("saves() is declared but rule() is not".into())))
     }
+    /// What it does to a stack of examples, for [`vmap`](crate::transform::vmap()): the outputs of all of them, auxiliary ones
+    /// too, each with the examples' axis in front or with its elements in that order. `None`, also for some inputs only: its
+    /// body is run on the stack, which serves every composite that has one. A composite brings this where a kernel of its own
+    /// takes stacks as it is.
+    fn stacked(&self, _inputs: &[StackedInput], _examples: usize) -> Option<Result<Vec<Tensor>>> {
+        None
+    }
     /// This function and a `later` one that reads it, as one: of this one's inputs and then those that the later one finds
     /// elsewhere, with this one's outputs and then the later one's. It takes the place of both on a device that claims it,
     /// where nothing between them reads this one's outputs. `None`: they stay two.
@@ -261,6 +316,11 @@ impl Deref for Keyed {
     }
 }
 
+/// Applies a composite; the result holds all outputs, auxiliary ones too.
+#[track_caller]
+pub fn whole(composite: impl Composite, inputs: &[&Tensor]) -> Vec<Tensor> {
+    Tensor::apply_many(Op::Composite(Keyed::new(composite)), crate::Arg::None, inputs, Origin::here()).into_vec()
+}
 impl Tensor {
     /// Applies a composite; the result holds the outputs that are not auxiliary.
     #[track_caller]

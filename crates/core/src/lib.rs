@@ -40,6 +40,7 @@ pub mod shape;
 pub mod special;
 mod table;
 pub mod tensor;
+pub mod transform;
 mod value;
 
 pub use cell::{Cell, Snapshot, consistent, step};

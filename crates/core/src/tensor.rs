@@ -232,7 +232,15 @@ impl Tensor {
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     #[must_use]
+    #[track_caller]
     pub fn detach(&self) -> Tensor {
+        if crate::transform::any() && !self.value.is_failed() {
+            return Tensor::apply_at(Op::StopGrad, Arg::None, &[self], Origin::here());
+        }
+        self.untaped()
+    }
+    /// The same value with no place on the tape of this thread. What transforms around it know of it stays.
+    pub(crate) fn untaped(&self) -> Tensor {
         Tensor { value: self.value.clone(), tape: None }
     }
 
@@ -263,6 +271,9 @@ impl Tensor {
     }
     /// As `apply_many`, below the interceptors.
     pub(crate) fn apply_below(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+        if crate::transform::any() {
+            return Tensor::apply_transformed(op, arg, inputs, origin);
+        }
         if op.has_one_output() {
             return smallvec::smallvec![Tensor::apply_one(op, arg, inputs, origin)];
         }
@@ -284,10 +295,33 @@ impl Tensor {
         let float = |v: &Value| v.meta.dtype.is_float();
         values.into_iter().enumerate().map(|(k, value)| Tensor { tape: tape.clone().filter(|_| float(&value)).map(|t| (t, k as u8)), value }).collect()
     }
+    /// Applies an op below the interceptors and inside a transform: the innermost one interprets it, and the tape, which is
+    /// that of the code inside, notes it as any other.
+    fn apply_transformed(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Outputs {
+        if let Some(e) = inputs.iter().find_map(|t| t.error()) {
+            return fail_all(&op, e);
+        }
+        let metas: SmallVec<[Meta; 8]> = inputs.iter().map(|t| t.value.meta).collect();
+        let outputs: Metas = match op.infer(&metas) {
+            Ok(m) => m,
+            Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
+        };
+        let values = match crate::transform::apply(&op, arg, inputs, &outputs, origin) {
+            Ok(values) => values,
+            Err(e) => return fail_all(&op, e),
+        };
+        let tape = if is_on_tape(&op, inputs) { crate::grad::record(op, arg, inputs, &values, origin) } else { None };
+        let float = |v: &Value| v.meta.dtype.is_float();
+        values.into_iter().enumerate().map(|(k, value)| Tensor { tape: tape.clone().filter(|_| float(&value)).map(|t| (t, k as u8)), value }).collect()
+    }
     /// Applies an op with one output below the interceptors: what nearly every op takes, so it makes no lists.
     fn apply_one(op: Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Tensor {
         if let Some(failed) = inputs.iter().find(|t| t.value.is_failed()) {
-            return failed.detach();
+            return failed.untaped();
+        }
+        if crate::transform::any() {
+            let lost = || Tensor::failed(Error::at("transform", ErrorKind::Internal("no output".into()), origin));
+            return Tensor::apply_transformed(op, arg, inputs, origin).into_iter().next().unwrap_or_else(lost);
         }
         if let Some(value) = record::ahead::run(&op, arg, inputs, origin) {
             let tape = if value.meta.dtype.is_float() && is_on_tape(&op, inputs) { tape_of(op, arg, inputs, &value, origin) } else { None };

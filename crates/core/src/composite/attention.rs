@@ -2,8 +2,9 @@
 //! output and the logarithm of each row's sum, and computes the probabilities again (Dao et al., "FlashAttention",
 //! 2022), so nothing of size `[queries, keys]` is saved. A row that is masked everywhere gives zeros, as in PyTorch.
 use super::{
-    Attr, Attrs, Composite, RuleArgs, Saves,
+    Attr, Attrs, Composite, RuleArgs, Saves, StackedInput,
     dropout::keep_factors,
+    whole,
     wide::{floats, one_device, same_dtype, wide},
 };
 use crate::{AxisSet, DType, Error, ErrorKind, Meta, Result, Shape, Tensor, composite::Cotangents, op::Metas, op::ReduceOp};
@@ -80,6 +81,32 @@ impl Attention {
         let ratio = from[rank - 3] / shape[rank - 3];
         let apart = shape.insert(rank - 2, ratio).map_err(|k| Error::new("adamant.attention", k))?;
         Ok(g.reshape(apart).sum(rank - 2))
+    }
+    /// The inputs from `at` on, which are the mask and the key, as they belong to stacks of tensors of `rank` axes: a mask
+    /// with its examples' axis before theirs. `None`: each example has a key.
+    fn stacked_rest(&self, inputs: &[StackedInput], at: usize, rank: usize, examples: usize) -> Option<Vec<Tensor>> {
+        let aligned = |s: &StackedInput, each: bool| {
+            let t = if each { s.of_each(examples) } else { s.tensor.clone() };
+            let shape = t.meta().shape;
+            (shape.rank() > 0 && (s.batched || each)).then(|| {
+                let dims: SmallVec<[usize; 8]> =
+                    std::iter::once(shape[0]).chain(std::iter::repeat_n(1, rank + 1 - shape.rank())).chain(shape[1..].iter().copied()).collect();
+                t.reshape(&dims[..])
+            }).unwrap_or(t)
+        };
+        let mut rest = inputs.get(at..)?.iter();
+        let mut out = Vec::new();
+        if self.mask {
+            let mask = rest.next()?;
+            // A float mask has a gradient of its own in each example.
+            out.push(aligned(mask, mask.tensor.meta().dtype.is_float()));
+        }
+        if self.dropout > 0.0 {
+            let key = rest.next().filter(|key| !key.batched)?;
+            out.push(key.tensor.clone());
+        }
+        out.extend(rest.map(|s| s.of_each(examples)));
+        Some(out)
     }
     fn keep(&self, key: Option<&Tensor>, p: &Tensor) -> Option<Tensor> {
         key.map(|key| keep_factors(key, p.meta().shape, self.dropout, p.meta().dtype))
@@ -192,6 +219,12 @@ impl Composite for Attention {
         }
         Ok(out)
     }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        let rank = inputs.first()?.tensor.rank() - usize::from(inputs[0].batched);
+        let mut all: Vec<Tensor> = inputs.get(..3)?.iter().map(|x| x.of_each(examples)).collect();
+        all.extend(self.stacked_rest(inputs, 3, rank, examples)?);
+        Some(Ok(whole(*self, &all.iter().collect::<SmallVec<[&Tensor; 8]>>())))
+    }
 }
 
 impl Composite for AttentionBackward {
@@ -248,5 +281,11 @@ impl Composite for AttentionBackward {
             result.push(crate::grad::sum_to(&ds, &mask.meta().shape).cast(mask.meta().dtype));
         }
         Ok(result)
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        let rank = inputs.get(1)?.tensor.rank() - usize::from(inputs[1].batched);
+        let mut all: Vec<Tensor> = inputs.get(..4)?.iter().map(|x| x.of_each(examples)).collect();
+        all.extend(self.forward.stacked_rest(inputs, 4, rank, examples)?);
+        Some(Ok(whole(*self, &all.iter().collect::<SmallVec<[&Tensor; 8]>>())))
     }
 }

@@ -1,7 +1,7 @@
 //! A convolution with its bias: a composite, so that the sum is rounded once and a backend can add the bias where it
 //! stores. Without a bias the primitive stands alone.
 use super::{
-    Attr, Attrs, Composite, RuleArgs, Saves,
+    Attr, Attrs, Composite, RuleArgs, Saves, StackedInput, of_samples,
     wide::{one_device, same_dtype},
 };
 use crate::{
@@ -74,5 +74,8 @@ impl Composite for BiasedConv {
             }),
             args.needs[2].then(|| g.widened().sum(channels).cast(args.metas[2].dtype)),
         ])
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        of_samples(self.clone(), inputs)
     }
 }

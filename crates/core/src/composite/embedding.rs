@@ -1,5 +1,5 @@
 //! Rows of a table by index. The rule adds the rows' cotangents back; those of the padding row are left out.
-use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::one_device};
+use super::{Attr, Attrs, Composite, RuleArgs, Saves, StackedInput, whole, wide::one_device};
 use crate::{Arg, DType, ErrorKind, Meta, Op, Result, Shape, Tensor, composite::Cotangents, op::Metas, op::ScatterMode};
 use smallvec::smallvec;
 
@@ -66,6 +66,10 @@ impl Composite for Embedding {
         let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None, None]) };
         let backward = EmbeddingBackward { rows: args.metas[0].shape[0], padding_idx: self.padding_idx };
         Ok(smallvec![Some(Tensor::composite1(backward, &[g, args.input(1)?])), None])
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        let [StackedInput { tensor: table, batched: false }, StackedInput { tensor: ids, batched: true }] = inputs else { return None };
+        Some(Ok(whole(*self, &[table, ids])))
     }
 }
 impl Composite for EmbeddingBackward {

@@ -1,6 +1,6 @@
 //! `y = x wᵀ + b`, the affine map of every dense layer. A composite, because autocast and quantization must see it whole.
 use super::{
-    Composite, RuleArgs, Saves,
+    Composite, RuleArgs, Saves, StackedInput, of_first,
     wide::{one_device, same_dtype},
 };
 use crate::{ErrorKind, Meta, Result, Shape, Tensor, composite::Cotangents, op::Metas};
@@ -65,6 +65,9 @@ impl Composite for Linear {
             out[2] = Some(g.widened().sum(0).cast(args.metas[2].dtype));
         }
         Ok(out)
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        of_first(*self, inputs)
     }
 }
 /// All leading axes as one.

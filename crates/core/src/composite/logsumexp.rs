@@ -1,6 +1,6 @@
 //! The logarithm of a sum of exponentials. A composite for its gradient, `g exp(x - y)`, which reads input and output
 //! and nothing between.
-use super::{Attr, Attrs, Composite, RuleArgs, Saves, wide::floats};
+use super::{Attr, Attrs, Composite, RuleArgs, Saves, StackedInput, of_stacks, wide::floats};
 use crate::{AxisSet, ErrorKind, Meta, Result, Tensor, composite::Cotangents, op::Metas, op::ReduceOp};
 use smallvec::smallvec;
 
@@ -39,5 +39,8 @@ impl Composite for LogSumExp {
         let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None]) };
         let (x, y) = (args.input(0)?.widened(), args.output(0)?.widened());
         Ok(smallvec![Some((g.widened() * (x - y).exp()).cast(args.metas[0].dtype))])
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(LogSumExp { axes: AxisSet::of(self.axes.iter().map(|a| a + 1)) }, inputs, examples)
     }
 }

@@ -5,7 +5,7 @@
 //! Ba et al., "Layer Normalization", 2016; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019;
 //! Wu and He, "Group Normalization", 2018; Ioffe and Szegedy, "Batch Normalization", 2015.
 use super::{
-    Attr, Attrs, Composite, RuleArgs, Saves,
+    Attr, Attrs, Composite, RuleArgs, Saves, StackedInput, of_first, of_samples, whole,
     wide::{floats, one_device, wide},
 };
 use crate::{AxisSet, ErrorKind, Meta, Result, Shape, Tensor, composite::Cotangents, op::Metas};
@@ -233,6 +233,13 @@ impl Composite for Norm {
         }
         Ok(out)
     }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        match self.over {
+            Over::Layer { .. } | Over::Rms { .. } => of_first(*self, inputs),
+            Over::Group { .. } => of_samples(*self, inputs),
+            Over::Batch => None,
+        }
+    }
 }
 impl Norm {
     fn through_statistics(&self, args: &RuleArgs<'_>, x: &Tensor, statistics: &[&Tensor]) -> Result<Option<Tensor>> {
@@ -320,6 +327,18 @@ impl Composite for NormBackward {
         }
         Ok(out)
     }
+    /// Only where nothing is summed over the examples: the gradients of weight and bias would be.
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        let norm = &self.0;
+        if norm.weight || norm.bias || !matches!(norm.over, Over::Layer { .. } | Over::Rms { .. }) {
+            return None;
+        }
+        let mut all: SmallVec<[Tensor; 6]> = inputs.iter().map(|x| x.of_each(examples)).collect();
+        let shape = all.get(1)?.meta().shape;
+        let statistic = norm.seen(&shape).map(|seen| norm.statistic_shape(&seen)).ok()?;
+        all.iter_mut().skip(2).for_each(|s| *s = s.reshape(statistic));
+        Some(Ok(whole(*self, &all.iter().collect::<SmallVec<[&Tensor; 6]>>())))
+    }
 }
 
 impl Composite for BatchNormInference {
@@ -379,6 +398,9 @@ impl Composite for BatchNormInference {
             out[bias] = Some(over(g, bias));
         }
         Ok(out)
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        of_samples(*self, inputs)
     }
 }
 /// One number per channel, as it broadcasts to `[samples, channels, ..]`.

@@ -1,7 +1,7 @@
 //! Rounding to the steps of an integer grid and back, as quantization-aware training needs it: the gradient passes
 //! straight through where the value fits the grid (Jacob et al., "Quantization and Training", 2018).
 use super::{
-    Attr, Attrs, Composite, RuleArgs, Saves,
+    Attr, Attrs, Composite, RuleArgs, Saves, StackedInput, of_first,
     wide::{floats, one_device},
 };
 use crate::{ErrorKind, Meta, Result, Shape, Tensor, composite::Cotangents, op::Metas};
@@ -81,5 +81,8 @@ impl Composite for FakeQuantize {
         let steps = self.steps([&inputs[0], &inputs[1], &inputs[2]]);
         let fits = steps.ge(self.quant_min as f64).logical_and(steps.le(self.quant_max as f64));
         Ok(smallvec![Some(fits.select(g, 0.0)), None, None])
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        of_first(FakeQuantize { axis: self.axis.map(|a| a + 1), ..*self }, inputs)
     }
 }

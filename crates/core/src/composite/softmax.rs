@@ -2,7 +2,7 @@
 //! nothing but -inf gives NaN, as in PyTorch (attention has a policy of its own). Softmax's rule reads the output; that
 //! of the logarithm reads the input, for a rounded logarithm of 16 bits would make the probabilities wrong by percents.
 use super::{
-    Attr, Attrs, Composite, RuleArgs, Saves,
+    Attr, Attrs, Composite, RuleArgs, Saves, StackedInput, of_stacks,
     wide::{floats, same_dtype},
 };
 use crate::{Axis, AxisSet, ErrorKind, Meta, Result, Tensor, composite::Cotangents, op::Metas, op::ReduceOp, tensor::compose::compose};
@@ -71,6 +71,9 @@ impl Composite for Softmax {
         let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None]) };
         Ok(smallvec![Some(Tensor::composite1(SoftmaxBackward { axis: self.axis }, &[g, args.output(0)?]))])
     }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(Softmax { axis: self.axis + 1 }, inputs, examples)
+    }
 }
 impl Composite for SoftmaxBackward {
     fn name(&self) -> &'static str {
@@ -86,6 +89,9 @@ impl Composite for SoftmaxBackward {
         let (g, y) = (inputs[0].widened(), inputs[1].widened());
         let dot = (&g * &y).sum_keepdim(AxisSet::one(self.axis));
         Ok(vec![(y * (g - dot)).cast(inputs[0].meta().dtype)])
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(SoftmaxBackward { axis: self.axis + 1 }, inputs, examples)
     }
 }
 impl Composite for LogSoftmax {
@@ -112,6 +118,9 @@ impl Composite for LogSoftmax {
         let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None]) };
         Ok(smallvec![Some(Tensor::composite1(LogSoftmaxBackward { axis: self.axis }, &[g, args.input(0)?]))])
     }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(LogSoftmax { axis: self.axis + 1 }, inputs, examples)
+    }
 }
 impl Composite for LogSoftmaxBackward {
     fn name(&self) -> &'static str {
@@ -131,6 +140,9 @@ impl Composite for LogSoftmaxBackward {
         let g = inputs[0].widened();
         let total = g.sum_keepdim(AxisSet::one(self.axis));
         Ok(vec![(g - log_softmax_of(&inputs[1].widened(), self.axis).exp() * total).cast(m.dtype)])
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(LogSoftmaxBackward { axis: self.axis + 1 }, inputs, examples)
     }
 }
 /// The logarithm of the softmax in plain ops, in the tensor's own dtype; it must have elements.

@@ -1,6 +1,6 @@
 //! Equal parts along an axis. Each part is a view; a composite because the cotangents of all parts join into one tensor,
 //! where those of slices would each be padded to the whole and added.
-use super::{Attr, Attrs, Composite, RuleArgs, Saves};
+use super::{Attr, Attrs, Composite, RuleArgs, Saves, StackedInput, of_stacks};
 use crate::{ErrorKind, Meta, Result, Tensor, composite::Cotangents, op::Metas};
 use smallvec::{SmallVec, smallvec};
 
@@ -39,5 +39,8 @@ impl Composite for Split {
         let zeros = some.zeros_like();
         let parts: SmallVec<[&Tensor; 8]> = args.cotangents.iter().map(|g| g.as_ref().unwrap_or(&zeros)).collect();
         Ok(smallvec![Some(Tensor::cat(&parts, self.axis))])
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(Split { axis: self.axis + 1, ..*self }, inputs, examples)
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Attr, Attrs, Composite, DType, Error, ErrorKind, HostArray, Meta, Result, Shape,
     composite::Cotangents,
-    composite::{RuleArgs, Saves},
+    composite::{RuleArgs, Saves, StackedInput, of_stacks},
     op::Metas,
 };
 use smallvec::{SmallVec, smallvec};
@@ -244,6 +244,9 @@ impl Composite for Factor {
                 one(Some(pinv_rule(a, p, g)))
             }
         }
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(*self, inputs, examples)
     }
 }
 
