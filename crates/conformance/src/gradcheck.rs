@@ -26,7 +26,7 @@ fn tolerances(through: DType) -> ((f64, f64), (f64, f64), f64) {
 }
 
 /// The derivative of `f` at 0 by Ridders' extrapolation, and an estimate of its error.
-fn derivative(f: &dyn Fn(f64) -> Result<f64, Error>) -> Result<(f64, f64), Error> {
+pub(crate) fn derivative(f: &dyn Fn(f64) -> Result<f64, Error>) -> Result<(f64, f64), Error> {
     const SHRINK: f64 = 1.6;
     const ROWS: usize = 12;
     let mut table = [[0.0f64; ROWS]; ROWS];

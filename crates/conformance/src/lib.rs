@@ -19,3 +19,4 @@ pub mod registry;
 pub mod suite;
 pub mod tolerance;
 pub mod torture;
+pub mod transforms;

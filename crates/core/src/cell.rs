@@ -114,6 +114,11 @@ impl Cell {
     }
     /// The present value without a gradient.
     pub fn read(&self) -> Tensor {
+        if crate::transform::any()
+            && let Some(own) = crate::transform::read_cell(self.0.id)
+        {
+            return own;
+        }
         overlay::read(self).unwrap_or_else(|| match self.seen() {
             Ok(value) => Tensor::from_value(value),
             Err(e) => Tensor::failed(e),
@@ -202,6 +207,14 @@ impl Cell {
         if meta.device != want.device {
             return Err(Error::new("cell write", ErrorKind::DeviceMismatch { left: want.device.to_string(), right: meta.device.to_string() }));
         }
+        let value = if crate::transform::any() {
+            match crate::transform::written(self.0.id, &value)? {
+                Some(shared) => shared,
+                None => return Ok(()),
+            }
+        } else {
+            value
+        };
         if overlay::write(self, &value)? {
             return Ok(());
         }

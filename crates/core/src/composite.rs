@@ -85,6 +85,54 @@ impl Saves {
     }
 }
 
+/// An input of a composite that is applied to a stack of examples.
+#[derive(Clone)]
+pub struct StackedInput {
+    /// the stack, whose first axis is that of the examples, or what they share
+    pub tensor: Tensor,
+    /// is it a stack?
+    pub batched: bool,
+}
+impl StackedInput {
+    /// The stack; what the examples share stands for each by strides of zero.
+    #[track_caller]
+    pub fn of_each(&self, examples: usize) -> Tensor {
+        if self.batched || self.tensor.error().is_some() {
+            return self.tensor.clone();
+        }
+        match self.tensor.meta().shape.insert(0, examples) {
+            Ok(shape) => self.tensor.expand(shape),
+            Err(kind) => Tensor::failed(Error::new("vmap", kind)),
+        }
+    }
+}
+
+/// A function that takes any number of leading axes, applied to stacks of all inputs.
+pub(crate) fn of_stacks(composite: impl Compound, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+    let all: SmallVec<[Tensor; 6]> = inputs.iter().map(|x| x.of_each(examples)).collect();
+    Some(Ok(whole(composite, &all.iter().collect::<SmallVec<[&Tensor; 6]>>())))
+}
+/// A function whose first input takes any number of leading axes and whose others are shared, applied to a stack.
+pub(crate) fn of_first(composite: impl Compound, inputs: &[StackedInput]) -> Option<Result<Vec<Tensor>>> {
+    let [StackedInput { tensor: x, batched: true }, shared @ ..] = inputs else { return None };
+    if shared.iter().any(|s| s.batched) {
+        return None;
+    }
+    let all: SmallVec<[&Tensor; 6]> = std::iter::once(x).chain(shared.iter().map(|s| &s.tensor)).collect();
+    Some(Ok(whole(composite, &all)))
+}
+/// A function whose first input begins with an axis of samples that do not see each other, and whose others are shared: the
+/// samples of all examples are more samples.
+pub(crate) fn of_samples(composite: impl Compound, inputs: &[StackedInput]) -> Option<Result<Vec<Tensor>>> {
+    let shape = inputs.first()?.tensor.meta().shape;
+    if !inputs[0].batched || shape.rank() < 2 {
+        return None;
+    }
+    let merged = inputs[0].tensor.reshape(shape.without(0).with(0, shape[0] * shape[1]));
+    let first = StackedInput { tensor: merged, batched: true };
+    of_first(composite, &std::iter::once(first).chain(inputs[1..].iter().cloned()).collect::<SmallVec<[StackedInput; 6]>>())
+}
+
 /// What a named function means: its body in ops and, if it brings one, its gradient.
 ///
 /// ```
@@ -129,6 +177,13 @@ pub trait Compound: Composite + Sized {
     fn rule(&self, _args: &RuleArgs<'_>) -> Result<Cotangents> {
         Err(Error::new(self.name(), ErrorKind::Internal("saves() is declared but rule() is not".into())))
     }
+    /// What it does to a stack of examples, for [`vmap`](crate::transform::vmap()): the outputs of all of them, auxiliary ones
+    /// too, each with the examples' axis in front or with its elements in that order. `None`, also for some inputs only: its
+    /// body is run on the stack, which serves every composite that has one. A composite brings this where a kernel of its own
+    /// takes stacks as it is.
+    fn stacked(&self, _inputs: &[StackedInput], _examples: usize) -> Option<Result<Vec<Tensor>>> {
+        None
+    }
 }
 
 /// What an op knows of its composite's type.
@@ -136,10 +191,16 @@ pub(crate) struct Meaning {
     body: fn(&dyn Composite, &[Tensor]) -> Result<Vec<Tensor>>,
     saves: fn(&dyn Composite) -> Option<Saves>,
     rule: fn(&dyn Composite, &RuleArgs<'_>) -> Result<Cotangents>,
+    stacked: fn(&dyn Composite, &[StackedInput], usize) -> Option<Result<Vec<Tensor>>>,
 }
 impl Meaning {
     const fn of<C: Compound>() -> Meaning {
-        Meaning { body: |c, inputs| of_type::<C>(c)?.body(inputs), saves: |c| of_type::<C>(c).ok()?.saves(), rule: |c, args| of_type::<C>(c)?.rule(args) }
+        Meaning {
+            body: |c, inputs| of_type::<C>(c)?.body(inputs),
+            saves: |c| of_type::<C>(c).ok()?.saves(),
+            rule: |c, args| of_type::<C>(c)?.rule(args),
+            stacked: |c, inputs, examples| of_type::<C>(c).ok()?.stacked(inputs, examples),
+        }
     }
 }
 /// The spec as its own type, which its meaning was made for.
@@ -161,6 +222,8 @@ pub trait InTensors {
     /// # Errors
     /// Whatever its ops return.
     fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents>;
+    /// [`Compound::stacked`].
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>>;
 }
 fn meaning(of: &Keyed) -> Result<&'static Meaning> {
     let found = of.meaning().and_then(|m| m.downcast_ref());
@@ -176,6 +239,9 @@ impl InTensors for Keyed {
     fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
         (meaning(self)?.rule)(&**self.function(), args)
     }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        (meaning(self).ok()?.stacked)(&**self.function(), inputs, examples)
+    }
 }
 
 thread_local! {
@@ -188,6 +254,11 @@ pub fn keyed<C: Compound>(composite: C) -> Keyed {
     remembered(&KNOWN, key, composite, is_of, |composite| Keyed::new(Arc::new(composite), Some(&const { Meaning::of::<C>() })))
 }
 
+/// Applies a composite; the result holds all outputs, auxiliary ones too.
+#[track_caller]
+pub fn whole(composite: impl Compound, inputs: &[&Tensor]) -> Vec<Tensor> {
+    Tensor::apply_many(Op::Composite(keyed(composite)), crate::Arg::None, inputs, Origin::here()).into_vec()
+}
 impl Tensor {
     /// Applies a composite; the result holds the outputs that are not auxiliary.
     #[track_caller]

@@ -20,10 +20,12 @@ use std::{
 };
 
 mod checkpoint;
-mod rules;
+mod region;
+pub(crate) mod rules;
 mod tape;
 pub use checkpoint::checkpoint;
 use checkpoint::run_again;
+pub(crate) use region::{Region, alias, outside, pull_to, tape_mark};
 pub(crate) use rules::{reads_of, sum_to};
 use tape::{NEXT, Parent, Saved, TapeKind};
 pub(crate) use tape::{Tape, leaf, record};
@@ -32,8 +34,12 @@ pub(crate) use tape::{Tape, leaf, record};
 pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
     with_grad(false, f)
 }
-/// Runs `f` with gradients recorded or not.
+/// Runs `f` with gradients recorded or not. Where they are not, no tangent of a transform around it flows either.
 pub fn with_grad<R>(on: bool, f: impl FnOnce() -> R) -> R {
+    crate::transform::with_tangents(on, || with_tape(on, f))
+}
+/// As [`with_grad`], of the tape alone.
+pub(crate) fn with_tape<R>(on: bool, f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -188,7 +194,7 @@ impl Tensor {
         let mut grads = Grads::default();
         {
             let _state = WalkState::enter(walk.graph);
-            pull([(root.clone(), *output, seed)], &mut grads, walk, here)?;
+            pull([(root.clone(), *output, seed)], &mut grads, walk, &Region::ALL, here)?;
         }
         if flush && !context(|c| c.capturing()) {
             crate::flush()?;
@@ -249,7 +255,7 @@ pub fn backward_many(outputs: &[(&Tensor, &Tensor)], graph: bool) -> Result<Grad
     }
     let mut grads = Grads::default();
     let _state = WalkState::enter(graph);
-    pull(roots, &mut grads, Walk { keep: true, graph, floor: 0 }, here)?;
+    pull(roots, &mut grads, Walk { keep: true, graph, floor: 0 }, &Region::ALL, here)?;
     Ok(grads)
 }
 
@@ -340,10 +346,13 @@ impl Drop for Reached {
     }
 }
 
-fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: Walk, here: Origin) -> Result<()> {
+fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: Walk, region: &Region<'_>, here: Origin) -> Result<()> {
     let mut reached = Reached::new();
+    let give = |reached: &mut Reached, grads: &mut Grads, t: &Shared<Tape>, k: u8, g: Tensor| {
+        if region.ends_at(t.id) { grads.add(t.id, g) } else { reached.give(t, k, g) }
+    };
     for (t, k, g) in roots {
-        reached.give(&t, k, g);
+        give(&mut reached, grads, &t, k, g);
     }
     while let Some((t, cotangents)) = reached.next() {
         scope::inherit(Some(t.origin.in_this_range()));
@@ -377,18 +386,19 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: Walk, he
             }
             (inputs, outputs)
         };
-        let needs: SmallVec<[bool; 8]> = t.parents.iter().map(|p| p.is_some()).collect();
+        let needs: SmallVec<[bool; 8]> = t.parents.iter().map(|p| region.wants(p)).collect();
         let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
         let results = match &t.kind {
+            TapeKind::Alias => cotangents.clone(),
             TapeKind::Op(op, arg) => rules::rule(op, *arg, &t.outputs, &args, |c, args| differentiate_body(c, args, walk))?,
             TapeKind::Checkpoint(redo) => run_again(redo, &args, grads, walk, t.origin)?,
             TapeKind::Leaf => continue,
         };
         drop(cotangents);
-        for (k, g) in results.into_iter().enumerate() {
+        for (k, g) in results.into_iter().enumerate().filter(|(k, _)| needs.get(*k) == Some(&true)) {
             match (g, t.parents.get(k)) {
                 (Some(g), Some(Parent::Leaf(id))) => grads.add(*id, g.ok()?),
-                (Some(g), Some(Parent::Node(node, output))) => reached.give(node, *output, g.ok()?),
+                (Some(g), Some(Parent::Node(node, output))) => give(&mut reached, grads, node, *output, g.ok()?),
                 _ => {}
             }
         }
@@ -406,7 +416,7 @@ fn differentiate_body(c: &Keyed, args: &RuleArgs<'_>, walk: Walk) -> Result<Cota
     let floor = NEXT.load(Relaxed);
     let tracked: Vec<Tensor> =
         inputs.iter().map(|x| if x.meta().dtype.is_float() { if walk.graph { identity_node(x) } else { x.tracked() } } else { x.clone() }).collect();
-    let outputs = with_grad(true, || c.body(&tracked))?;
+    let outputs = with_tape(true, || c.body(&tracked))?;
     let roots = outputs.iter().zip(args.cotangents).filter_map(|(y, g)| Some((y.tape()?.0.clone(), y.tape()?.1, g.clone()?))).collect();
     let mut inner = Grads::default();
     let _ = floor;

@@ -23,6 +23,7 @@ pub mod scalar;
 pub mod schedule;
 mod specs;
 pub mod tensor;
+pub mod transform;
 mod value;
 
 use adamant_ir::hash;

@@ -271,7 +271,8 @@ pub(crate) fn capture<R>(device: Device, f: impl FnOnce() -> R) -> (R, Arc<Strea
     let s = Arc::new(Stream::new(device, true, CAPTURE));
     context(|c| c.captures.borrow_mut().push(s.clone()));
     let pop = Pop;
-    let r = f();
+    // What is recorded here is no part of what transforms around it interpret: a plan may be made in the midst of them.
+    let r = crate::transform::apart(f);
     drop(pop);
     (r, s)
 }
@@ -484,6 +485,12 @@ fn close_if_full(c: &Context, log: &mut Log) {
 /// Makes a value ready, whoever recorded it.
 pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
     value.is_read();
+    if crate::transform::any() {
+        if let Some(kind) = crate::transform::unreadable(value) {
+            return Err(Error::at("read", kind, value.origin));
+        }
+        crate::transform::sweep();
+    }
     while !value.is_in_memory() {
         let home = if value.is_pending() {
             Some(value.home)
@@ -531,6 +538,9 @@ pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
 #[track_caller]
 pub fn flush() -> crate::Result<()> {
     context(|c| c.alive("flush"))?;
+    if crate::transform::any() {
+        crate::transform::sweep();
+    }
     for s in streams() {
         let mut log = s.log.lock();
         let n = log.records.len();

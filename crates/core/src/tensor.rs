@@ -237,9 +237,14 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn detach(&self) -> Tensor {
-        if crate::graph::records_stops() && self.value.meta.dtype.is_float() && !self.value.is_failed() {
+        let records = crate::graph::records_stops() && self.value.meta.dtype.is_float();
+        if (records || crate::transform::any()) && !self.value.is_failed() {
             return Tensor::apply_at(Op::StopGrad, Arg::None, &[self], Origin::here());
         }
+        self.untaped()
+    }
+    /// The same value with no place on the tape of this thread. What transforms around it know of it stays.
+    pub(crate) fn untaped(&self) -> Tensor {
         Tensor { value: self.value.clone(), tape: None }
     }
 
@@ -285,6 +290,9 @@ impl Tensor {
     }
     /// As `dispatch`, below the interceptors.
     pub(crate) fn apply_below(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
+        if crate::transform::any() {
+            return Tensor::apply_transformed(op, arg, inputs, source, origin);
+        }
         if op.has_one_output() {
             return smallvec::smallvec![Tensor::apply_one(op, arg, inputs, source, origin)];
         }
@@ -307,10 +315,34 @@ impl Tensor {
         let float = |v: &Value| v.meta.dtype.is_float();
         values.into_iter().enumerate().map(|(k, value)| Tensor { tape: tape.clone().filter(|_| float(&value)).map(|t| (t, k as u8)), value }).collect()
     }
+    /// Applies an op below the interceptors and inside a transform: the innermost one interprets it, and the tape, which is
+    /// that of the code inside, notes it as any other.
+    fn apply_transformed(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
+        if let Some(e) = inputs.iter().find_map(|t| t.error()) {
+            return fail_all(&op, e);
+        }
+        let types: SmallVec<[TensorType; 8]> = inputs.iter().map(|t| t.value.meta.ty()).collect();
+        let inferred = device_of(inputs, source).and_then(|device| Ok((moved_to(&op, device)?, op.infer(&types)?)));
+        let outputs: Metas = match inferred {
+            Ok((device, types)) => types.into_iter().map(|ty| Meta::new(ty, device)).collect(),
+            Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
+        };
+        let values = match crate::transform::apply(&op, arg, inputs, &outputs, origin) {
+            Ok(values) => values,
+            Err(e) => return fail_all(&op, e),
+        };
+        let tape = if is_on_tape(&op, inputs) { crate::grad::record(op, arg, inputs, &values, origin) } else { None };
+        let float = |v: &Value| v.meta.dtype.is_float();
+        values.into_iter().enumerate().map(|(k, value)| Tensor { tape: tape.clone().filter(|_| float(&value)).map(|t| (t, k as u8)), value }).collect()
+    }
     /// Applies an op with one output below the interceptors: what nearly every op takes, so it makes no lists.
     fn apply_one(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Tensor {
         if let Some(failed) = inputs.iter().find(|t| t.value.is_failed()) {
-            return failed.detach();
+            return failed.untaped();
+        }
+        if crate::transform::any() {
+            let lost = || Tensor::failed(Error::at("transform", ErrorKind::Internal("no output".into()), origin));
+            return Tensor::apply_transformed(op, arg, inputs, source, origin).into_iter().next().unwrap_or_else(lost);
         }
         if let Some(value) = record::ahead::run(&op, arg, inputs, origin) {
             let tape = if value.meta.dtype.is_float() && is_on_tape(&op, inputs) { tape_of(op, arg, inputs, &value, origin) } else { None };
@@ -512,6 +544,10 @@ fn device_of(inputs: &[&Tensor], source: Option<Device>) -> std::result::Result<
         Some(other) => Err(ErrorKind::DeviceMismatch { left: first.to_string(), right: other.to_string() }),
         None => Ok(first),
     }
+}
+/// Where an op's results are whose inputs are on this device: elsewhere if it moves them.
+fn moved_to(op: &Op, device: Device) -> std::result::Result<Device, ErrorKind> {
+    if let Op::Transfer(to) = op { Device::of_id(*to) } else { Ok(device) }
 }
 /// The place on the tape of an op's only output.
 fn tape_of(op: Op, arg: Arg, inputs: &[&Tensor], value: &Shared<Value>, origin: Origin) -> Option<(Shared<Tape>, u8)> {

@@ -113,6 +113,8 @@ pub enum ErrorKind {
     CheckpointCapture,
     /// A graph breaks a rule of graphs, or its text cannot be read.
     Graph(Box<crate::graph::GraphError>),
+    /// Something that a transform (vmap, jvp, grad) cannot do, and what to do instead.
+    Transform(String),
     /// A file cannot be read or written.
     File {
         /// which file
@@ -135,7 +137,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The kind as one stable word: shape, axis, dtype, index, argument, domain, device, unsupported, memory, capture, backward, graph, file, panic, thread, internal.
+    /// The kind as one stable word: shape, axis, dtype, index, argument, domain, device, unsupported, memory, capture, backward, graph, transform, file, panic, thread, internal.
     pub fn word(&self) -> &'static str {
         match self {
             ErrorKind::ShapeMismatch { .. } | ErrorKind::Shape { .. } => "shape",
@@ -150,6 +152,7 @@ impl ErrorKind {
             ErrorKind::Capturing => "capture",
             ErrorKind::TapeReleased | ErrorKind::Backward(_) | ErrorKind::CheckpointCapture => "backward",
             ErrorKind::Graph(_) => "graph",
+            ErrorKind::Transform(_) => "transform",
             ErrorKind::File { .. } => "file",
             ErrorKind::Panicked { .. } => "panic",
             ErrorKind::ThreadEnding => "thread",
@@ -244,7 +247,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::Shape { shape, expected } => write!(f, "shape {shape}: {expected}"),
             ErrorKind::Axis { axis, rank } => write!(f, "axis {axis} does not exist in a tensor of {rank} axes"),
             ErrorKind::DtypeMismatch { left, right } => write!(f, "dtypes differ: left {left}, right {right}"),
-            ErrorKind::Dtype(s) | ErrorKind::Argument(s) | ErrorKind::Domain(s) | ErrorKind::Backward(s) => f.write_str(s),
+            ErrorKind::Dtype(s) | ErrorKind::Argument(s) | ErrorKind::Domain(s) | ErrorKind::Backward(s) | ErrorKind::Transform(s) => f.write_str(s),
             ErrorKind::Index { index, bound, position: Some(p) } => write!(f, "index {index} at position {p} is out of range for an axis of size {bound}"),
             ErrorKind::Index { index, bound, position: None } => write!(f, "index {index} is out of range for an axis of size {bound}"),
             ErrorKind::DeviceMismatch { left, right } => write!(f, "tensors are on two devices: left {left}, right {right}"),

@@ -52,6 +52,10 @@ impl<T: Recycled> Shared<T> {
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.0.as_mut().and_then(Arc::get_mut)
     }
+    /// Where the thing is: a number that no other one has while this one is held.
+    pub fn address(&self) -> u64 {
+        Arc::as_ptr(self.there()) as *const () as usize as u64
+    }
     /// Are both handles of the same thing?
     pub fn is_same(&self, other: &Shared<T>) -> bool {
         Arc::ptr_eq(self.there(), other.there())

@@ -1,7 +1,7 @@
 //! Scaled dot-product attention, `softmax(scale q kᵀ + mask) v` (Vaswani et al., 2017). The rule reads the inputs, the
 //! output and the logarithm of each row's sum, and computes the probabilities again (Dao et al., "FlashAttention",
 //! 2022), so nothing of size `[queries, keys]` is saved. A row that is masked everywhere gives zeros, as in PyTorch.
-use super::{Compound, RuleArgs, Saves, dropout::keep_factors};
+use super::{Compound, RuleArgs, Saves, StackedInput, dropout::keep_factors, whole};
 use crate::{AxisSet, DType, Error, Result, Shape, Tensor, composite::Cotangents, op::ReduceOp};
 pub use adamant_ir::composite::attention::*;
 use smallvec::{SmallVec, smallvec};
@@ -47,6 +47,35 @@ fn sum_heads(g: Tensor, shape: &Shape) -> Result<Tensor> {
 fn keep(of: &Attention, key: Option<&Tensor>, p: &Tensor) -> Option<Tensor> {
     key.map(|key| keep_factors(key, p.meta().shape, of.dropout, p.meta().dtype))
 }
+/// The inputs from `at` on, which are the mask and the key, as they belong to stacks of tensors of `rank` axes: a mask
+/// with its examples' axis before theirs. `None`: each example has a key.
+fn stacked_rest(of: &Attention, inputs: &[StackedInput], at: usize, rank: usize, examples: usize) -> Option<Vec<Tensor>> {
+    let aligned = |s: &StackedInput, each: bool| {
+        let t = if each { s.of_each(examples) } else { s.tensor.clone() };
+        let shape = t.meta().shape;
+        (shape.rank() > 0 && (s.batched || each))
+            .then(|| {
+                let dims: SmallVec<[usize; 8]> =
+                    std::iter::once(shape[0]).chain(std::iter::repeat_n(1, rank + 1 - shape.rank())).chain(shape[1..].iter().copied()).collect();
+                t.reshape(&dims[..])
+            })
+            .unwrap_or(t)
+    };
+    let mut rest = inputs.get(at..)?.iter();
+    let mut out = Vec::new();
+    if of.mask {
+        let mask = rest.next()?;
+        // A float mask has a gradient of its own in each example.
+        out.push(aligned(mask, mask.tensor.meta().dtype.is_float()));
+    }
+    if of.dropout > 0.0 {
+        let key = rest.next().filter(|key| !key.batched)?;
+        out.push(key.tensor.clone());
+    }
+    out.extend(rest.map(|s| s.of_each(examples)));
+    Some(out)
+}
+
 impl Compound for Attention {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let m = inputs[0].meta();
@@ -98,6 +127,12 @@ impl Compound for Attention {
         }
         Ok(out)
     }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        let rank = inputs.first()?.tensor.rank() - usize::from(inputs[0].batched);
+        let mut all: Vec<Tensor> = inputs.get(..3)?.iter().map(|x| x.of_each(examples)).collect();
+        all.extend(stacked_rest(self, inputs, 3, rank, examples)?);
+        Some(Ok(whole(*self, &all.iter().collect::<SmallVec<[&Tensor; 8]>>())))
+    }
 }
 
 impl Compound for AttentionBackward {
@@ -139,5 +174,11 @@ impl Compound for AttentionBackward {
             result.push(crate::grad::sum_to(&ds, &mask.meta().shape).cast(mask.meta().dtype));
         }
         Ok(result)
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        let rank = inputs.get(1)?.tensor.rank() - usize::from(inputs[1].batched);
+        let mut all: Vec<Tensor> = inputs.get(..4)?.iter().map(|x| x.of_each(examples)).collect();
+        all.extend(stacked_rest(&self.forward, inputs, 4, rank, examples)?);
+        Some(Ok(whole(*self, &all.iter().collect::<SmallVec<[&Tensor; 8]>>())))
     }
 }

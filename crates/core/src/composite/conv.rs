@@ -1,6 +1,6 @@
 //! A convolution with its bias: a composite, so that the sum is rounded once and a backend can add the bias where it
 //! stores. Without a bias the primitive stands alone.
-use super::{Compound, RuleArgs, Saves};
+use super::{Compound, RuleArgs, Saves, StackedInput, of_samples};
 use crate::{
     Arg, AxisSet, Result, Shape, Tensor,
     composite::Cotangents,
@@ -37,5 +37,8 @@ impl Compound for BiasedConv {
             }),
             args.needs[2].then(|| g.widened().sum(channels).cast(args.metas[2].dtype)),
         ])
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        of_samples(self.clone(), inputs)
     }
 }

@@ -1,7 +1,7 @@
 //! Inverted dropout: each element is zero with probability p, else divided by 1 - p. One 24-bit draw per element,
 //! of the stream that `Rng::uniform` reads, is compared with p. The mask is drawn again in the backward from the
 //! key, 16 bytes, so nothing of the tensor's size is saved; and since the map is linear, it is its own rule.
-use super::{Compound, RuleArgs, Saves};
+use super::{Compound, RuleArgs, Saves, StackedInput, whole};
 use crate::{Arg, DType, Op, Result, Shape, Tensor, composite::Cotangents};
 pub use adamant_ir::composite::dropout::*;
 use smallvec::smallvec;
@@ -28,5 +28,10 @@ impl Compound for Dropout {
     fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
         let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None, None]) };
         Ok(smallvec![Some(Tensor::composite1(*self, &[g, args.input(1)?])), None])
+    }
+    /// With one key, each example's draw is its part of a longer one.
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        let [x, StackedInput { tensor: key, batched: false }] = inputs else { return None };
+        Some(Ok(whole(*self, &[&x.of_each(examples), key])))
     }
 }

@@ -1,5 +1,5 @@
 //! Rows of a table by index. The rule adds the rows' cotangents back; those of the padding row are left out.
-use super::{Compound, RuleArgs, Saves};
+use super::{Compound, RuleArgs, Saves, StackedInput, whole};
 use crate::{Arg, DType, Op, Result, Tensor, composite::Cotangents, op::ScatterMode};
 pub use adamant_ir::composite::embedding::*;
 use smallvec::smallvec;
@@ -25,6 +25,10 @@ impl Compound for Embedding {
         let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None, None]) };
         let backward = EmbeddingBackward { rows: args.metas[0].shape[0], padding_idx: self.padding_idx };
         Ok(smallvec![Some(Tensor::composite1(backward, &[g, args.input(1)?])), None])
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        let [StackedInput { tensor: table, batched: false }, StackedInput { tensor: ids, batched: true }] = inputs else { return None };
+        Some(Ok(whole(*self, &[table, ids])))
     }
 }
 impl Compound for EmbeddingBackward {

@@ -1,5 +1,5 @@
 //! `y = x wᵀ + b`, the affine map of every dense layer. A composite, because autocast and quantization must see it whole.
-use super::{Compound, RuleArgs, Saves};
+use super::{Compound, RuleArgs, Saves, StackedInput, of_first};
 use crate::{Result, Shape, Tensor, composite::Cotangents};
 pub use adamant_ir::composite::linear::*;
 use smallvec::smallvec;
@@ -32,6 +32,9 @@ impl Compound for Linear {
             out[2] = Some(g.widened().sum(0).cast(args.metas[2].dtype));
         }
         Ok(out)
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        of_first(*self, inputs)
     }
 }
 /// All leading axes as one.

@@ -1,7 +1,7 @@
 //! The logarithm of a sum of exponentials. A composite for its gradient, `g exp(x - y)`, which reads input and output
 //! and nothing between.
-use super::{Compound, RuleArgs, Saves};
-use crate::{Result, Tensor, composite::Cotangents, op::ReduceOp};
+use super::{Compound, RuleArgs, Saves, StackedInput, of_stacks};
+use crate::{AxisSet, Result, Tensor, composite::Cotangents, op::ReduceOp};
 pub use adamant_ir::composite::logsumexp::*;
 use smallvec::smallvec;
 
@@ -24,5 +24,8 @@ impl Compound for LogSumExp {
         let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None]) };
         let (x, y) = (args.input(0)?.widened(), args.output(0)?.widened());
         Ok(smallvec![Some((g.widened() * (x - y).exp()).cast(args.metas[0].dtype))])
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(LogSumExp { axes: AxisSet::of(self.axes.iter().map(|a| a + 1)) }, inputs, examples)
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! Ba et al., "Layer Normalization", 2016; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019;
 //! Wu and He, "Group Normalization", 2018; Ioffe and Szegedy, "Batch Normalization", 2015.
-use super::{Composite, Compound, RuleArgs, Saves};
+use super::{Composite, Compound, RuleArgs, Saves, StackedInput, of_first, of_samples, whole};
 use crate::{AxisSet, Result, Shape, Tensor, composite::Cotangents};
 pub use adamant_ir::composite::norm::*;
 use smallvec::{SmallVec, smallvec};
@@ -59,6 +59,13 @@ impl Compound for Norm {
             });
         }
         Ok(out)
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        match self.over {
+            Over::Layer { .. } | Over::Rms { .. } => of_first(*self, inputs),
+            Over::Group { .. } => of_samples(*self, inputs),
+            Over::Batch => None,
+        }
     }
 }
 
@@ -122,6 +129,18 @@ impl Compound for NormBackward {
         }
         Ok(out)
     }
+    /// Only where nothing is summed over the examples: the gradients of weight and bias would be.
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        let norm = &self.0;
+        if norm.weight || norm.bias || !matches!(norm.over, Over::Layer { .. } | Over::Rms { .. }) {
+            return None;
+        }
+        let mut all: SmallVec<[Tensor; 6]> = inputs.iter().map(|x| x.of_each(examples)).collect();
+        let shape = all.get(1)?.meta().shape;
+        let statistic = norm.seen(&shape).map(|seen| norm.statistic_shape(&seen)).ok()?;
+        all.iter_mut().skip(2).for_each(|s| *s = s.reshape(statistic));
+        Some(Ok(whole(*self, &all.iter().collect::<SmallVec<[&Tensor; 6]>>())))
+    }
 }
 
 impl Compound for BatchNormInference {
@@ -163,6 +182,9 @@ impl Compound for BatchNormInference {
             out[bias] = Some(over(g, bias));
         }
         Ok(out)
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        of_samples(*self, inputs)
     }
 }
 /// One number per channel, as it broadcasts to `[samples, channels, ..]`.

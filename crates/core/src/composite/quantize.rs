@@ -1,6 +1,6 @@
 //! Rounding to the steps of an integer grid and back, as quantization-aware training needs it: the gradient passes
 //! straight through where the value fits the grid (Jacob et al., "Quantization and Training", 2018).
-use super::{Compound, RuleArgs, Saves};
+use super::{Compound, RuleArgs, Saves, StackedInput, of_first};
 use crate::{Result, Shape, Tensor, composite::Cotangents};
 pub use adamant_ir::composite::quantize::*;
 use smallvec::smallvec;
@@ -35,5 +35,8 @@ impl Compound for FakeQuantize {
         let steps = steps(self, [&inputs[0], &inputs[1], &inputs[2]]);
         let fits = steps.ge(self.quant_min as f64).logical_and(steps.le(self.quant_max as f64));
         Ok(smallvec![Some(fits.select(g, 0.0)), None, None])
+    }
+    fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
+        of_first(FakeQuantize { axis: self.axis.map(|a| a + 1), ..*self }, inputs)
     }
 }

@@ -1,7 +1,7 @@
 //! Softmax and its logarithm along an axis. The maximum is subtracted first, so no finite row overflows; a row of
 //! nothing but -inf gives NaN, as in PyTorch (attention has a policy of its own). Softmax's rule reads the output; that
 //! of the logarithm reads the input, for a rounded logarithm of 16 bits would make the probabilities wrong by percents.
-use super::{Compound, RuleArgs, Saves};
+use super::{Compound, RuleArgs, Saves, StackedInput, of_stacks};
 use crate::{Axis, AxisSet, Result, Tensor, composite::Cotangents, op::ReduceOp, tensor::compose::compose};
 pub use adamant_ir::composite::softmax::*;
 use smallvec::smallvec;
@@ -23,12 +23,18 @@ impl Compound for Softmax {
         let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None]) };
         Ok(smallvec![Some(Tensor::composite1(SoftmaxBackward { axis: self.axis }, &[g, args.output(0)?]))])
     }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(Softmax { axis: self.axis + 1 }, inputs, examples)
+    }
 }
 impl Compound for SoftmaxBackward {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let (g, y) = (inputs[0].widened(), inputs[1].widened());
         let dot = (&g * &y).sum_keepdim(AxisSet::one(self.axis));
         Ok(vec![(y * (g - dot)).cast(inputs[0].meta().dtype)])
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(SoftmaxBackward { axis: self.axis + 1 }, inputs, examples)
     }
 }
 impl Compound for LogSoftmax {
@@ -46,6 +52,9 @@ impl Compound for LogSoftmax {
         let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None]) };
         Ok(smallvec![Some(Tensor::composite1(LogSoftmaxBackward { axis: self.axis }, &[g, args.input(0)?]))])
     }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(LogSoftmax { axis: self.axis + 1 }, inputs, examples)
+    }
 }
 impl Compound for LogSoftmaxBackward {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
@@ -56,6 +65,9 @@ impl Compound for LogSoftmaxBackward {
         let g = inputs[0].widened();
         let total = g.sum_keepdim(AxisSet::one(self.axis));
         Ok(vec![(g - log_softmax_of(&inputs[1].widened(), self.axis).exp() * total).cast(m.dtype)])
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(LogSoftmaxBackward { axis: self.axis + 1 }, inputs, examples)
     }
 }
 /// The logarithm of the softmax in plain ops, in the tensor's own dtype; it must have elements.

@@ -1,6 +1,6 @@
 //! Equal parts along an axis. Each part is a view; a composite because the cotangents of all parts join into one tensor,
 //! where those of slices would each be padded to the whole and added.
-use super::{Compound, RuleArgs, Saves};
+use super::{Compound, RuleArgs, Saves, StackedInput, of_stacks};
 use crate::{Result, Tensor, composite::Cotangents};
 pub use adamant_ir::composite::split::*;
 use smallvec::{SmallVec, smallvec};
@@ -18,5 +18,8 @@ impl Compound for Split {
         let zeros = some.zeros_like();
         let parts: SmallVec<[&Tensor; 8]> = args.cotangents.iter().map(|g| g.as_ref().unwrap_or(&zeros)).collect();
         Ok(smallvec![Some(Tensor::cat(&parts, self.axis))])
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(Split { axis: self.axis + 1, ..*self }, inputs, examples)
     }
 }

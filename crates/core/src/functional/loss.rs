@@ -4,8 +4,9 @@ use crate::{
     AxisSet, Compound, ErrorKind, Result, Tensor, TensorType, Types,
     composite::Cotangents,
     composite::{
-        Attrs, Composite, RuleArgs, Saves,
+        Attrs, Composite, RuleArgs, Saves, StackedInput,
         loss::Reduction,
+        of_stacks,
         wide::{floats, same_dtype, wide},
     },
     op::broadcast,
@@ -118,6 +119,9 @@ impl Compound for BinaryCrossEntropy {
         let spread = (1.0f64 - x) * x;
         let spread = spread.lt(1e-12).select(1e-12, &spread);
         Ok(smallvec![args.needs[0].then(|| g * (x - t) / spread), args.needs[1].then(|| g * (x.neg().log1p() - x.log()))])
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(*self, inputs, examples)
     }
 }
 /// Cross entropy of probabilities x in [0, 1] with targets of the same shape, times `weight` where there is one. An x

@@ -1,6 +1,6 @@
 //! Memory for time: a stretch of the computation of which only the inputs are kept, and which is computed again during
 //! the walk back.
-use super::{Grads, NEXT, Parent, Saved, Tape, TapeKind, Walk, grad_enabled, no_grad, pull, with_grad};
+use super::{Grads, NEXT, Parent, Region, Saved, Tape, TapeKind, Walk, alias, grad_enabled, no_grad, pull, with_tape};
 use crate::{
     Origin, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
@@ -21,6 +21,13 @@ type Function = Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>;
 pub(super) struct Redo {
     f: Function,
     cells: HashMap<u64, Kept>,
+    trainable: bool,
+}
+impl Redo {
+    /// Does a gradient flow to a cell that it reads?
+    pub(super) fn reads_parameters(&self) -> bool {
+        self.trainable
+    }
 }
 
 /// Runs `f` on `inputs` and keeps only them: what lies between is computed again during the walk back, with the
@@ -31,6 +38,11 @@ pub(super) struct Redo {
 #[track_caller]
 pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static) -> Result<Tensor> {
     let origin = Origin::here();
+    // A transform interprets what runs inside it op by op: there the stretch is one like any other.
+    if crate::transform::any() {
+        let inputs: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
+        return f(&inputs);
+    }
     let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
     let tracking = grad_enabled();
     if !tracking {
@@ -47,7 +59,7 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
     let cells = overlay.values.iter().map(|(id, t)| (*id, Kept::new(t.value()))).collect();
     let tape = Shared::new(Tape {
         id: NEXT.fetch_add(1, Relaxed),
-        kind: TapeKind::Checkpoint(Redo { f: Arc::new(f), cells }),
+        kind: TapeKind::Checkpoint(Redo { f: Arc::new(f), cells, trainable }),
         parents: inputs.iter().map(|t| Parent::of(t)).collect(),
         metas: inputs.iter().map(|t| t.meta()).collect(),
         outputs: SmallVec::from_elem(y.meta(), 1),
@@ -61,17 +73,19 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
 /// parameters go into `grads`.
 pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: Walk, origin: Origin) -> Result<Cotangents> {
     let floor = NEXT.load(Relaxed);
-    let inputs: Vec<Tensor> =
-        (0..args.metas.len()).map(|k| args.input(k).map(|x| if x.meta().dtype.is_float() { x.tracked() } else { x.clone() })).collect::<Result<_>>()?;
+    // With the tape on, what is computed again must lead back to the inputs.
+    let begin = |x: &Tensor| if !x.meta().dtype.is_float() { x.clone() } else { alias(x, walk.graph) };
+    let inputs: Vec<Tensor> = (0..args.metas.len()).map(|k| args.input(k).map(begin)).collect::<Result<_>>()?;
     let values = redo.cells.iter().map(|(id, v)| (*id, Tensor::from_value((**v).clone()))).collect();
     let overlay = OverlayGuard::push(Overlay { values, ..Overlay::new(OverlayKind::Recompute) });
     scope::inherit(None);
-    let y = with_grad(true, || (redo.f)(&inputs));
+    let y = with_tape(true, || (redo.f)(&inputs));
     drop(overlay);
     let y = y?.ok()?;
     let mut inner = Grads::default();
     if let (Some((t, k)), Some(Some(g))) = (y.tape(), args.cotangents.first()) {
-        pull([(t.clone(), *k, g.clone())], &mut inner, Walk { floor, ..walk }, origin)?;
+        let ends: Vec<u64> = inputs.iter().filter_map(|x| Some(x.tape()?.0.id)).collect();
+        pull([(t.clone(), *k, g.clone())], &mut inner, Walk { floor, ..walk }, &Region::until(&ends), origin)?;
     }
     let out = inputs.iter().map(|x| x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id))).collect();
     // What is left reached parameters.

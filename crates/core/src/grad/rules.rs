@@ -199,22 +199,8 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
         }
         Op::Reduce { op: ReduceOp::Sum, .. } => one(back_to(g, &args.metas[0])),
         Op::Reduce { op: ReduceOp::Prod, axes } => {
-            // Products of all others, without dividing: running products from both sides.
-            let x = args.input(0)?;
-            let rank = shape(0).rank();
-            let (kept, reduced): (Vec<usize>, Vec<usize>) = (0..rank).partition(|&k| !axes.has(k));
-            let perm: Vec<isize> = kept.iter().chain(&reduced).map(|&k| k as isize).collect();
-            let n: usize = reduced.iter().map(|&k| shape(0)[k]).product();
-            let outer: usize = kept.iter().map(|&k| shape(0)[k]).product();
-            let flat = x.permute(&perm).reshape([outer, n]);
-            let others = exclusive_product(&flat, false) * exclusive_product(&flat, true);
-            let moved: Vec<usize> = perm.iter().map(|&k| shape(0)[k as usize]).collect();
-            let mut inverse = [0isize; MAX_RANK];
-            for (k, &p) in perm.iter().enumerate() {
-                inverse[p as usize] = k as isize;
-            }
-            let others = others.reshape(Shape::new(&moved).map_err(|k| Error::new("prod", k))?).permute(&inverse[..rank]);
-            one(g * others)
+            // Products of all others, without dividing.
+            one(g * crate::transform::others(args.input(0)?, *axes)?)
         }
         Op::Reduce { op: ReduceOp::Max | ReduceOp::Min, axes } => {
             // Equal extremes share the gradient, as torch.amax does; NaN takes it where NaN won.
@@ -305,7 +291,7 @@ fn rule_inner(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, body: Bo
 
 /// A scalar function's rule in a 16-bit dtype computes in f32 and rounds at its end, so that a gradient is as good as
 /// its function. A rule of one op needs none of that.
-fn rounded_once<const N: usize>(one_op: bool, args: [&Tensor; N], rule: impl Fn([&Tensor; N]) -> Tensor) -> Tensor {
+pub(crate) fn rounded_once<const N: usize>(one_op: bool, args: [&Tensor; N], rule: impl Fn([&Tensor; N]) -> Tensor) -> Tensor {
     let dtype = args[0].meta().dtype;
     if one_op || dtype.size() != 2 || args[0].error().is_some() {
         return rule(args);
@@ -317,18 +303,18 @@ fn scale(g: &Tensor, s: Scalar) -> Tensor {
     Tensor::apply(Op::BinaryScalar(Binary::Mul, Side::Right), Arg::Scalar(s), &[g])
 }
 /// A rule may return a tensor that does not depend on the cotangent (zeros): give it the cotangent's shape.
-fn expand_to(d: &Tensor, g: &Tensor) -> Tensor {
+pub(crate) fn expand_to(d: &Tensor, g: &Tensor) -> Tensor {
     if d.error().is_none() && d.meta().shape != g.meta().shape { d.expand(g.meta().shape) } else { d.clone() }
 }
 /// A sum's cotangent back on its input: expanded and, where the sum widened the dtype, cast.
 fn back_to(g: &Tensor, meta: &Meta) -> Tensor {
     g.cast(meta.dtype).expand(meta.shape)
 }
-fn scan(op: ScanOp, axis: u8, reverse: bool, inputs: &[&Tensor]) -> Tensor {
+pub(crate) fn scan(op: ScanOp, axis: u8, reverse: bool, inputs: &[&Tensor]) -> Tensor {
     Tensor::apply(Op::Scan { op, axis, reverse }, Arg::None, inputs)
 }
 /// x one step later along an axis (earlier if `reverse`), `fill` where nothing comes from.
-fn shifted(x: &Tensor, axis: u8, reverse: bool, fill: f64) -> Tensor {
+pub(crate) fn shifted(x: &Tensor, axis: u8, reverse: bool, fill: f64) -> Tensor {
     let mut widths: SmallVec<[(isize, isize); 8]> = SmallVec::from_elem((0, 0), x.meta().shape.rank());
     if x.meta().shape[axis as usize] == 0 {
         return x.clone();
@@ -337,7 +323,7 @@ fn shifted(x: &Tensor, axis: u8, reverse: bool, fill: f64) -> Tensor {
     Tensor::apply(Op::Pad(Box::new(PadSpec { widths })), Arg::Scalar(Scalar::Float(fill)), &[x])
 }
 /// The product of all elements before (after) each one along the last axis.
-fn exclusive_product(x: &Tensor, reverse: bool) -> Tensor {
+pub(crate) fn exclusive_product(x: &Tensor, reverse: bool) -> Tensor {
     let axis = (x.meta().shape.rank() - 1) as u8;
     shifted(&scan(ScanOp::Prod, axis, reverse, &[x]), axis, reverse, 1.0)
 }

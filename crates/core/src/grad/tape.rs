@@ -47,8 +47,16 @@ impl Parent {
     pub fn is_some(&self) -> bool {
         !matches!(self, Parent::None)
     }
+    /// The number of the node, if there is one.
+    pub fn id(&self) -> Option<u64> {
+        match self {
+            Parent::None => None,
+            Parent::Leaf(id) => Some(*id),
+            Parent::Node(node, _) => Some(node.id),
+        }
+    }
     /// The place on the tape of the input, whose meta this is.
-    fn place(&self, meta: Meta, origin: Origin) -> Option<(Shared<Tape>, u8)> {
+    pub(super) fn place(&self, meta: Meta, origin: Origin) -> Option<(Shared<Tape>, u8)> {
         match self {
             Parent::None => None,
             // Leaves are told apart by their numbers alone.
@@ -61,6 +69,8 @@ pub(super) enum TapeKind {
     Leaf,
     Op(Op, Arg),
     Checkpoint(Redo),
+    /// The same value at a new place, at which a walk can end.
+    Alias,
 }
 #[derive(Default)]
 pub(super) struct Saved {
@@ -68,6 +78,10 @@ pub(super) struct Saved {
     pub outputs: SmallVec<[Option<Kept>; 3]>,
 }
 impl Tape {
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.id
+    }
     /// The place on the tape of an input that a rule reads: only where the walk itself is to be differentiated.
     pub(super) fn place_of_input(&self, k: usize, walk: Walk) -> Option<(Shared<Tape>, u8)> {
         if walk.graph { self.parents.get(k)?.place(*self.metas.get(k)?, self.origin) } else { None }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     Attr, Attrs, Composite, Compound, DType, Error, ErrorKind, HostArray, Result, Shape, TensorType, Types,
     composite::Cotangents,
-    composite::{Given, RuleArgs, Saves},
+    composite::{Given, RuleArgs, Saves, StackedInput, of_stacks},
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -257,6 +257,9 @@ impl Compound for Factor {
                 one(Some(pinv_rule(a, p, g)))
             }
         }
+    }
+    fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
+        of_stacks(*self, inputs, examples)
     }
 }
 

@@ -1,0 +1,91 @@
+//! Convolutions of stacks. A convolution is one bilinear form of three tensors whose axes are letters: x `[n, g ci, ..]`,
+//! w `[g co, ci, ..]`, y `[n, g co, ..]`, and each of its roles makes one of them of the two others. The examples' axis joins
+//! the letter that exactly the batched ones have in common: x and y share n, w and y share co, x and w share ci, and all
+//! three g. So the gradient of each example's weight is one grouped convolution.
+use super::{ExampleAxis, MaybeBatched};
+use crate::{
+    Arg, Error, Result, Shape, Tensor,
+    op::{ConvRole, ConvSpec},
+    shape::MAX_RANK,
+};
+use smallvec::SmallVec;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Letter {
+    Samples,
+    Groups,
+    In,
+    Out,
+}
+use Letter::*;
+
+/// The letters of a tensor's first two axes, in order.
+const X: [&[Letter]; 2] = [&[Samples], &[Groups, In]];
+const W: [&[Letter]; 2] = [&[Groups, Out], &[In]];
+const Y: [&[Letter]; 2] = [&[Samples], &[Groups, Out]];
+
+/// The stack of the examples' convolutions; one of the inputs is batched.
+pub(super) fn product(batch: &ExampleAxis, spec: &ConvSpec, x: &[MaybeBatched]) -> Result<Tensor> {
+    let (first, second, made) = match spec.role {
+        ConvRole::Forward => (X, W, Y),
+        ConvRole::InputGrad => (Y, W, X),
+        ConvRole::WeightGrad => (X, Y, W),
+    };
+    let both = x[0].batched && x[1].batched;
+    let other = if x[0].batched { first } else { second };
+    let has = |axes: [&[Letter]; 2], letter: Letter| axes.iter().any(|axis| axis.contains(&letter));
+    // Of the batched input and the output, or of all three.
+    let letter = if both { Groups } else { [Samples, In, Out].into_iter().find(|&l| has(other, l) && has(made, l)).unwrap_or(Groups) };
+    let groups = if both { spec.groups * batch.size } else { spec.groups };
+    let a = if x[0].batched { fold(&x[0].tensor, first, letter, spec.groups)? } else { x[0].tensor.clone() };
+    let b = if x[1].batched { fold(&x[1].tensor, second, letter, spec.groups)? } else { x[1].tensor.clone() };
+    let out = Tensor::apply(crate::specs::conv_op(ConvSpec { groups, ..spec.clone() }), Arg::None, &[&a, &b]).ok()?;
+    unfold(&out, made, letter, spec.groups, batch.size)
+}
+fn shape(dims: &[usize]) -> Result<Shape> {
+    Shape::new(dims).map_err(|k| Error::new("vmap", k))
+}
+/// Where the examples go: the axis of the tensor, and whether the axis is cut into groups before them.
+fn place(axes: [&[Letter]; 2], letter: Letter) -> Option<(usize, bool)> {
+    axes.iter().position(|axis| axis.contains(&letter)).map(|at| (at, axes[at].len() == 2 && axes[at][1] == letter))
+}
+/// `[examples, a, b, ..]` with the examples in the place of a letter.
+fn fold(t: &Tensor, axes: [&[Letter]; 2], letter: Letter, groups: usize) -> Result<Tensor> {
+    let Some((at, inner)) = place(axes, letter) else { return Ok(t.clone()) };
+    let s = t.meta().shape;
+    let size = s[0];
+    let merged: SmallVec<[usize; MAX_RANK]> = s[1..].iter().enumerate().map(|(k, &d)| if k == at { d * size } else { d }).collect();
+    if at == 0 && !inner {
+        return Ok(t.reshape(shape(&merged)?));
+    }
+    if !inner || groups == 1 {
+        // The examples' axis stands before the one it joins.
+        let order: SmallVec<[isize; MAX_RANK]> = (1..=at as isize).chain([0]).chain(at as isize + 1..s.rank() as isize).collect();
+        return Ok(t.permute(&order[..]).reshape(shape(&merged)?));
+    }
+    // The axis it joins, as groups and the rest, with the examples between.
+    let mut apart: SmallVec<[usize; 9]> = SmallVec::from_slice(&s);
+    apart[at + 1] = s[at + 1] / groups;
+    apart.insert(at + 1, groups);
+    let order: SmallVec<[isize; 9]> = (1..=at as isize + 1).chain([0]).chain(at as isize + 2..apart.len() as isize).collect();
+    Ok(t.reshape(shape(&apart)?).permute(&order[..]).reshape(shape(&merged)?))
+}
+/// The inverse of [`fold`].
+fn unfold(t: &Tensor, axes: [&[Letter]; 2], letter: Letter, groups: usize, size: usize) -> Result<Tensor> {
+    let Some((at, inner)) = place(axes, letter) else { return Ok(t.clone()) };
+    let s = t.meta().shape;
+    let mut apart: SmallVec<[usize; 9]> = SmallVec::from_slice(&s);
+    let one: SmallVec<[usize; 9]> = std::iter::once(size).chain(s.iter().enumerate().map(|(k, &d)| if k == at { d / size } else { d })).collect();
+    // Where the examples' axis stands among the others.
+    let examples = if inner && groups > 1 {
+        apart[at] = s[at] / (groups * size);
+        apart.insert_many(at, [groups, size]);
+        at + 1
+    } else {
+        apart[at] = s[at] / size;
+        apart.insert(at, size);
+        at
+    };
+    let order: SmallVec<[isize; 9]> = std::iter::once(examples as isize).chain((0..apart.len() as isize).filter(|&k| k != examples as isize)).collect();
+    Ok(t.reshape(shape(&apart)?).permute(&order[..]).reshape(shape(&one)?))
+}
