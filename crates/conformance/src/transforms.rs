@@ -2,10 +2,10 @@
 //! a loop over the examples, third derivatives against differences of second ones, and pairs of transforms against each
 //! other. What has none of it is a hole, for one of four reasons; anything else is a failure.
 use crate::{
-    data::{download, same_bits, upload},
+    data::{Spread, download, same_bits, upload},
     gradcheck,
     random::Random,
-    registry::Entry,
+    registry::{Elements, Entry},
     tolerance,
 };
 use adamant_core::{
@@ -116,7 +116,10 @@ impl<'a> TransformSample<'a> {
         TransformSample { entry, device, random: random.clone(), inputs }
     }
     fn moves(&self, k: usize) -> bool {
-        self.entry.inputs[k].differentiable && self.inputs[k].dtype.is_float()
+        let input = &self.entry.inputs[k];
+        // What can be one number alone (the order of a polygamma) has no neighbours to take differences of.
+        let is_one_number = matches!(input.elements, Elements::Drawn(Spread::Within(low, high)) if low == high);
+        input.differentiable && !is_one_number && self.inputs[k].dtype.is_float()
     }
     /// The inputs by which it is differentiated.
     fn moving(&self) -> Vec<Tensor> {
@@ -361,10 +364,12 @@ fn pairs(s: &TransformSample<'_>, x: &[Tensor], u: &[Tensor], relative: f64) -> 
             continue;
         }
         let one = |t: Tensor| -> Vec<Tensor> { x.iter().enumerate().map(|(j, x)| if j == k { t.clone() } else { x.clone() }).collect() };
-        let f = |t: Tensor| s.floats(&one(t));
-        let (ahead, back) = (jacobian(f, JacobianMode::Forward)(of.clone()), jacobian(f, JacobianMode::Backward)(of.clone()));
+        // Lists of elements, because the axes of both sides may be more than a tensor has.
+        let back_in_shape = |t: Tensor| one(t.reshape(of.shape().unwrap_or(Shape::SCALAR)));
+        let f = |t: Tensor| -> Vec<Tensor> { s.floats(&back_in_shape(t)).iter().map(Tensor::ravel).collect() };
+        let (ahead, back) = (jacobian(f, JacobianMode::Forward)(of.ravel()), jacobian(f, JacobianMode::Backward)(of.ravel()));
         close(&ahead, &back, relative, "jacobian forward and backward")?;
-        let h = adamant_core::transform::hessian(|t: Tensor| s.loss(&one(t)))(of.clone()).reshape([n, n]);
+        let h = adamant_core::transform::hessian(|t: Tensor| s.loss(&back_in_shape(t)))(of.ravel());
         close(&[h.clone()], &[h.mt()], relative, "hessian and its transpose")?;
         let column = h.matmul(u[k].reshape([n, 1])).reshape(of.shape().unwrap_or(Shape::SCALAR));
         close(&[column], &[hvp(|t: Tensor| s.loss(&one(t)))(of.clone(), u[k].clone())], relative, "hessian times u and hvp")?;
