@@ -96,7 +96,7 @@ impl Composite for Attention {
             return Err(ErrorKind::Argument(format!("a probability lies between 0 and 1, not {}", self.dropout)));
         }
         let out = TensorType { shape: q.shape.with(rank - 1, v.shape[rank - 1]), ..q };
-        Ok(smallvec![out, TensorType { shape: scores.with(rank - 1, 1), dtype: wide(q.dtype), ..q }])
+        Ok(smallvec![out, TensorType { shape: scores.with(rank - 1, 1), dtype: wide(q.dtype) }])
     }
 }
 

@@ -157,7 +157,7 @@ impl Composite for CrossEntropy {
         }
         let each = x.shape.without(class_axis(&x.shape));
         let mut outputs = smallvec![TensorType { shape: if self.reduction == Reduction::None { each } else { Shape::SCALAR }, ..x }];
-        outputs.extend(std::iter::repeat_n(TensorType { shape: each, dtype: wide(x.dtype), ..x }, self.auxiliary()));
+        outputs.extend(std::iter::repeat_n(TensorType { shape: each, dtype: wide(x.dtype) }, self.auxiliary()));
         Ok(outputs)
     }
     fn auxiliary(&self) -> usize {

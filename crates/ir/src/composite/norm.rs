@@ -181,7 +181,7 @@ impl Composite for Norm {
         for p in &inputs[1..] {
             check_param(&x, p, &seen.param)?;
         }
-        let statistic = TensorType { shape: self.statistic_shape(&seen), dtype: wide(x.dtype), ..x };
+        let statistic = TensorType { shape: self.statistic_shape(&seen), dtype: wide(x.dtype) };
         let mut out = smallvec![x];
         out.extend(std::iter::repeat_n(statistic, self.statistics()));
         Ok(out)
@@ -204,7 +204,7 @@ impl Composite for NormBackward {
         let x = inputs[1];
         let seen = self.0.seen(&x.shape)?;
         let mut out = smallvec![x];
-        let param = |dtype| TensorType { shape: seen.param, dtype, ..x };
+        let param = |dtype| TensorType { shape: seen.param, dtype };
         if self.0.weight {
             out.push(param(inputs[2].dtype));
         }

@@ -22,7 +22,7 @@ pub(super) fn infer(axis: u8, inputs: &[TensorType]) -> Result<TensorType, Error
     if inputs[0].shape[a] == 0 {
         return Err(ErrorKind::Shape { shape: inputs[0].shape, expected: format!("axis {a} is empty, and an extreme of nothing does not exist") });
     }
-    Ok(TensorType { shape: inputs[0].shape.with(a, 1), dtype: DType::I64, ..inputs[0] })
+    Ok(TensorType { shape: inputs[0].shape.with(a, 1), dtype: DType::I64 })
 }
 
 /// The result in plain f64.

@@ -35,7 +35,7 @@ pub(super) fn infer(op: ReduceOp, axes: AxisSet, inputs: &[TensorType]) -> Resul
         ReduceOp::Sum | ReduceOp::Prod => m.dtype.sum_dtype(),
         _ => m.dtype,
     };
-    Ok(TensorType { shape, dtype, ..m })
+    Ok(TensorType { shape, dtype })
 }
 
 /// One operation for each element that is taken in.
