@@ -37,7 +37,7 @@ fn main() -> Result<()> {
                 group.bench_function(BenchmarkId::from_parameter(batch), |b| b.iter(forward));
             }
         }
-        Ok(())
+        Ok::<(), Box<dyn std::error::Error>>(())
     })?;
     criterion.final_summary();
     Ok(())

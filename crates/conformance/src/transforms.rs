@@ -370,7 +370,7 @@ fn pairs(s: &TransformSample<'_>, x: &[Tensor], u: &[Tensor], relative: f64) -> 
         let (ahead, back) = (jacobian(f, JacobianMode::Forward)(of.ravel()), jacobian(f, JacobianMode::Backward)(of.ravel()));
         close(&ahead, &back, relative, "jacobian forward and backward")?;
         let h = adamant_core::transform::hessian(|t: Tensor| s.loss(&back_in_shape(t)))(of.ravel());
-        close(&[h.clone()], &[h.mt()], relative, "hessian and its transpose")?;
+        close(std::slice::from_ref(&h), &[h.mt()], relative, "hessian and its transpose")?;
         let column = h.matmul(u[k].reshape([n, 1])).reshape(of.shape().unwrap_or(Shape::SCALAR));
         close(&[column], &[hvp(|t: Tensor| s.loss(&one(t)))(of.clone(), u[k].clone())], relative, "hessian times u and hvp")?;
     }

@@ -11,6 +11,11 @@ pub struct FirstTouch<T> {
     opened: OnceLock<T>,
     opening: Mutex<()>,
 }
+impl<T: Copy> Default for FirstTouch<T> {
+    fn default() -> Self {
+        FirstTouch::new()
+    }
+}
 impl<T: Copy> FirstTouch<T> {
     /// A place where nothing is yet.
     pub fn new() -> FirstTouch<T> {

@@ -25,6 +25,11 @@ impl Memory for HostMemory {
 }
 /// The reference as a device. Windows are run op by op by the scheduler through [`run`]; it has no kernels.
 pub struct ReferenceBackend(DeviceInfo);
+impl Default for ReferenceBackend {
+    fn default() -> Self {
+        ReferenceBackend::new()
+    }
+}
 impl ReferenceBackend {
     /// The backend.
     pub fn new() -> ReferenceBackend {

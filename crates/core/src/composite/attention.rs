@@ -53,13 +53,12 @@ fn stacked_rest(of: &Attention, inputs: &[StackedInput], at: usize, rank: usize,
     let aligned = |s: &StackedInput, each: bool| {
         let t = if each { s.of_each(examples) } else { s.tensor.clone() };
         let shape = t.meta().shape;
-        (shape.rank() > 0 && (s.batched || each))
-            .then(|| {
-                let dims: SmallVec<[usize; 8]> =
-                    std::iter::once(shape[0]).chain(std::iter::repeat_n(1, rank + 1 - shape.rank())).chain(shape[1..].iter().copied()).collect();
-                t.reshape(&dims[..])
-            })
-            .unwrap_or(t)
+        if shape.rank() == 0 || !(s.batched || each) {
+            return t;
+        }
+        let apart = std::iter::repeat_n(1, rank + 1 - shape.rank());
+        let dims: SmallVec<[usize; 8]> = std::iter::once(shape[0]).chain(apart).chain(shape[1..].iter().copied()).collect();
+        t.reshape(&dims[..])
     };
     let mut rest = inputs.get(at..)?.iter();
     let mut out = Vec::new();

@@ -156,17 +156,17 @@ impl Compound for CrossEntropyBackward {
         let axis = class_axis(&m.shape);
         let n = m.shape[axis];
         let (shifted, [_, log_sum]) = shifted_of(&inputs[0].widened(), axis);
-        let w = weights(&f, inputs, &m.shape);
+        let w = weights(f, inputs, &m.shape);
         let classes = (!f.probabilities).then(|| classes(&inputs[1], &m.shape, f.ignore_index));
         let mut g = if f.reduction == Reduction::None { g.reshape(m.shape.with(axis, 1)) } else { g };
-        if let Some(total) = total(&f, &m.shape, classes.as_ref(), w.as_ref(), &g) {
+        if let Some(total) = total(f, &m.shape, classes.as_ref(), w.as_ref(), &g) {
             g = g / total;
         }
         let target = match &classes {
             None => inputs[1].widened(),
             Some(c) => shifted.iota_like(axis, c.index.meta().dtype).eq(&c.index).cast(shifted.meta().dtype),
         };
-        let mut q = smoothed(&f, target, n);
+        let mut q = smoothed(f, target, n);
         if let Some(w) = &w {
             q = q * w;
         }

@@ -93,7 +93,7 @@ fn code_may_look_at_data_where_there_is_some() {
         let branch = |x: Tensor| if x.item::<f64>().unwrap() > 0.0 { x.square() } else { x.neg() };
         assert_eq!([v(&grad(branch)(n(3.0))), v(&grad(branch)(n(-3.0)))], [[6.0], [-1.0]]);
         assert_eq!([v(&jvp(branch, n(3.0), n(1.0)).1), v(&jvp(branch, n(-3.0), n(1.0)).1)], [[6.0], [-1.0]]);
-        let read = vmap(|x: Tensor| x.item::<f64>().map(|x| n(x)))(t(&[1.0, 2.0]));
+        let read = vmap(|x: Tensor| x.item::<f64>().map(n))(t(&[1.0, 2.0]));
         assert_eq!(read.unwrap_err().kind().word(), "transform");
         let sized = vmap(|x: Tensor| x.nonzero())(Tensor::ones([2, 3]));
         assert_eq!(sized.error().unwrap().kind().word(), "transform");
