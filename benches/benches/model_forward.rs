@@ -37,7 +37,7 @@ fn main() -> Result<()> {
                 group.bench_function(BenchmarkId::from_parameter(batch), |b| b.iter(forward));
             }
         }
-        Ok::<(), Box<dyn std::error::Error>>(())
+        Ok(())
     })?;
     criterion.final_summary();
     Ok(())

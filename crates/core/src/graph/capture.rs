@@ -99,7 +99,7 @@ impl Graph {
     pub fn bind_cells(&mut self, cell_of: impl Fn(&str) -> Option<Cell>) -> Result<()> {
         for state in &mut self.cells {
             let name = state.name.as_deref().unwrap_or_default();
-            let cell = cell_of(name).ok_or_else(|| GraphError::Unbound { cell: name.into() })?;
+            let cell = cell_of(name).ok_or_else(|| GraphError::Unbound { cell: name.into() }.error())?;
             let meta = cell.meta();
             if meta.ty() != state.ty {
                 let what = format!("the cell `{name}` holds {}, and the graph wants {}", meta.ty(), state.ty);

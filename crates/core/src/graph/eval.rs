@@ -130,13 +130,13 @@ impl Graph {
         {
             return Ok(tensor.clone());
         }
-        let bytes = constant.data.bytes().map_err(|why| GraphError::Constant { value: constant.value, why: Box::new(why) })?;
+        let bytes = constant.data.bytes().map_err(|why| GraphError::Constant { value: constant.value, why: Box::new(why) }.error())?;
         Tensor::in_memory("graph eval", ty.dtype, bytes.len() / ty.dtype.size(), ty.shape, place, || place.pool().copied(place, &bytes)).ok()
     }
 }
 fn cell_of(state: &State) -> Result<Cell> {
     let bound = state.held.as_ref().and_then(|held| held.downcast_ref::<Cell>()).cloned();
-    bound.ok_or_else(|| GraphError::Unbound { cell: state.name.as_deref().unwrap_or_default().into() }.into())
+    bound.ok_or_else(|| GraphError::Unbound { cell: state.name.as_deref().unwrap_or_default().into() }.error())
 }
 /// The op on another device than the one the graph is at home on: a transfer names one.
 fn on_device(op: &Op, home: Device, device: Device) -> Op {

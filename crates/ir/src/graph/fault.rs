@@ -145,10 +145,12 @@ impl fmt::Display for GraphError {
     }
 }
 impl std::error::Error for GraphError {}
-impl From<GraphError> for Error {
+impl GraphError {
+    /// The error of a graph as one of a computation. (It is no `From`: with a second one, a closure that ends with `Ok(())` would
+    /// have to say what its errors are.)
     #[track_caller]
-    fn from(e: GraphError) -> Error {
-        Error::new("graph", ErrorKind::Graph(Box::new(e)))
+    pub fn error(self) -> Error {
+        Error::new("graph", ErrorKind::Graph(Box::new(self)))
     }
 }
 impl From<TextError> for GraphError {
