@@ -105,7 +105,7 @@ impl CopiedSources {
         succeed(command).map(|()| start.elapsed().as_secs_f64() * 1e9)
     }
     /// The same where nothing is built.
-    fn from_nothing(&self, words: &str) -> Result<f64, Ended> {
+    fn cold(&self, words: &str) -> Result<f64, Ended> {
         let _ = fs::remove_dir_all(self.target());
         self.time(words)
     }
@@ -158,7 +158,7 @@ fn cold(options: &Options) -> Result<(), Ended> {
         record.cases.push(Case::new(format!("cargo {what}"), BUILDS).sampled(vec![ns], vec![0.0], 1));
     };
     for (k, words) in commands.into_iter().enumerate() {
-        found(words.to_string(), copy.from_nothing(words)?);
+        found(words.to_string(), copy.cold(words)?);
         if k == 0 && options.command.is_empty() {
             for file in CHANGED {
                 copy.change(Path::new(file))?;
@@ -204,7 +204,7 @@ fn measure(options: &Options, package: &str) -> Result<Report, Ended> {
     let copy = CopiedSources::new()?;
     let words = format!("build --quiet --package {package}{}", if options.release { " --release" } else { "" });
     let build = || copy.time(&words).map(|ns| ns * 1e-9);
-    let from_nothing_s = copy.from_nothing(&words)? * 1e-9;
+    let from_nothing_s = copy.cold(&words)? * 1e-9;
     let mut after_a_change_s = f64::INFINITY;
     for _ in 0..options.rounds.max(1) {
         copy.change(&options.change)?;
