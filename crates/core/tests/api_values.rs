@@ -20,14 +20,6 @@ fn irregular(shape: &[usize]) -> Tensor {
 const NAN: f64 = f64::NAN;
 
 #[test]
-fn a_number_on_the_left_whose_type_has_to_be_said() {
-    on_reference(|| {
-        let (x, n) = (tensor![1.0, 2.0; f32], tensor![1, 2]);
-        check("floats", &(1.0 + &x - 2.0 * &x / (3.0 - &x)).neg(), &[2], &[-1.0f32, 1.0]);
-        check("integers", &(7 - &n * 2).abs(), &[2], &[5i64, 3]);
-    });
-}
-#[test]
 fn ties_and_nan_are_pytorchs() {
     on_reference(|| {
         let x = tensor![1.0, 3.0, 3.0, 2.0; f64];

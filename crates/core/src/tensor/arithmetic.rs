@@ -10,8 +10,7 @@ macro_rules! operators {
     ($($tr:ident $method:ident $variant:ident),*) => { $(
         impl<R: Operand> $tr<R> for &Tensor { type Output = Tensor; #[track_caller] fn $method(self, other: R) -> Tensor { self.binary(Binary::$variant, other) } }
         impl<R: Operand> $tr<R> for Tensor { type Output = Tensor; #[track_caller] fn $method(self, other: R) -> Tensor { self.binary(Binary::$variant, other) } }
-        // One type of each kind: where there are two, `1.0 + &x - &y` needs to be told which it is.
-        operators!(@scalars $tr $method $variant: f64, i64);
+        operators!(@scalars $tr $method $variant: f32, f64, i32, i64);
     )* };
     (@scalars $tr:ident $method:ident $variant:ident: $($t:ty),*) => { $(
         impl $tr<&Tensor> for $t { type Output = Tensor; #[track_caller] fn $method(self, other: &Tensor) -> Tensor { other.binary_reversed(Binary::$variant, self) } }
