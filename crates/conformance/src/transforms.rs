@@ -129,7 +129,9 @@ impl<'a> TransformSample<'a> {
     fn direction(&self, seed: u64) -> Vec<Tensor> {
         let one = |(k, x): (usize, &HostArray)| {
             let mut r = self.random.part(seed * 100 + k as u64);
-            upload(&HostArray::floats(x.shape, x.dtype, (0..x.len()).map(|_| r.unit() * 2.0 - 1.0)), self.device)
+            let u = upload(&HostArray::floats(x.shape, x.dtype, (0..x.len()).map(|_| r.unit() * 2.0 - 1.0)), self.device);
+            // A symmetric matrix moves to symmetric ones: of others the function reads one half.
+            if matches!(self.entry.inputs[k].elements, Elements::Definite) { (&u + u.mt()) * 0.5 } else { u }
         };
         self.inputs.iter().enumerate().filter(|(k, _)| self.moves(*k)).map(one).collect()
     }
