@@ -66,6 +66,7 @@ impl DType {
     pub const COMPUTE: [DType; 10] = [DType::Bool, DType::U8, DType::I8, DType::I32, DType::U32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 
     /// Bytes of one element.
+    #[inline]
     pub const fn size(self) -> usize {
         match self {
             DType::Bool | DType::U8 | DType::I8 | DType::F8E4M3 | DType::F8E5M2 => 1,
@@ -95,10 +96,12 @@ impl DType {
         }
     }
     /// Is it a floating-point type (fp8 included)?
+    #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::F8E4M3 | DType::F8E5M2)
     }
     /// Is it an integer type (bool is not)?
+    #[inline]
     pub const fn is_int(self) -> bool {
         !self.is_float() && !matches!(self, DType::Bool)
     }
@@ -107,6 +110,7 @@ impl DType {
         self.is_float() || matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
     }
     /// Is arithmetic defined for it?
+    #[inline]
     pub const fn computes(self) -> bool {
         !matches!(self, DType::I16 | DType::U16 | DType::U64 | DType::F8E4M3 | DType::F8E5M2)
     }
@@ -409,6 +413,7 @@ impl Scalar {
         }
     }
     /// Bits that identify the value (for hashing).
+    #[inline]
     pub fn bits(self) -> u64 {
         match self {
             Scalar::Bool(b) => b as u64,

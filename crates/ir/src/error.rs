@@ -223,6 +223,7 @@ impl Error {
 }
 impl Origin {
     /// The same line and layer, in the range of a profiler that this thread is in.
+    #[inline]
     pub fn in_this_range(self) -> Origin {
         #[cfg(feature = "profiling")]
         return Origin { scope: crate::scope::in_this_range(self.scope), ..self };
@@ -231,6 +232,7 @@ impl Origin {
     }
     /// The caller's line in the current scope. Inside a function composed of ops, and while rules run: the origin they inherit.
     #[track_caller]
+    #[inline]
     pub fn here() -> Origin {
         let here = Location::caller();
         crate::scope::inherited().unwrap_or_else(|| Origin { at: here, scope: crate::scope::current() })

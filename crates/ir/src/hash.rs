@@ -1,6 +1,7 @@
 //! How words are folded into hashes, and a hasher for tables whose keys are hashes already, or numbers that we give out.
 
 /// Folds a word into a hash: a full 64 x 64 bit product, its halves xored (the idea of wyhash).
+#[inline]
 pub fn mix(hash: u64, word: u64) -> u64 {
     let m = (hash.rotate_left(23) ^ word ^ 0x2D35_8DCC_AA6C_78A5) as u128 * 0x9E37_79B9_7F4A_7C15u128;
     (m >> 64) as u64 ^ m as u64

@@ -186,6 +186,7 @@ impl Op {
         }
     }
     /// Element-wise over the index space of its output: it can live inside any fused kernel.
+    #[inline]
     pub fn is_map(&self) -> bool {
         matches!(
             self,
@@ -201,10 +202,12 @@ impl Op {
         )
     }
     /// Only the layout differs from the input.
+    #[inline]
     pub fn is_view(&self) -> bool {
         matches!(self, Op::View(_) | Op::StopGrad)
     }
     /// Its execution matters even if nobody reads the result.
+    #[inline]
     pub fn is_effect(&self) -> bool {
         matches!(self, Op::Collective { .. })
     }
@@ -217,6 +220,7 @@ impl Op {
         }
     }
     /// Two ops with the same code and the same ranks, dtypes and broadcasts are the same work, sizes apart.
+    #[inline]
     pub fn structure(&self) -> u64 {
         let b = |x: u8| x as u64;
         match self {
@@ -254,6 +258,7 @@ impl Op {
         }
     }
     /// The sizes inside the op that its output's shape does not tell.
+    #[inline]
     pub fn sizes(&self) -> u64 {
         match self {
             Op::View(View::Slice { len, step, .. }) => mix(*len as u64, *step as u64),
@@ -303,6 +308,7 @@ impl Op {
         }
     }
     /// Has it one output, whatever its inputs?
+    #[inline]
     pub fn has_one_output(&self) -> bool {
         match self {
             Op::Composite(_) | Op::Sort { .. } => false,
@@ -314,6 +320,7 @@ impl Op {
     ///
     /// # Errors
     /// As [`Op::infer`].
+    #[inline]
     pub fn infer_first(&self, inputs: &[TensorType]) -> Result<TensorType, ErrorKind> {
         match self {
             Op::Input => Err(ErrorKind::Internal("an input is never applied".into())),

@@ -44,16 +44,19 @@ thread_local! {
     static INHERITED: Cell<Option<Origin>> = const { Cell::new(None) };
 }
 /// The origin that all this thread applies takes over: inside a function composed of ops, and while rules run.
+#[inline]
 pub fn inherited() -> Option<Origin> {
     // No destructor, so it is always there.
     INHERITED.get()
 }
 /// Sets what [`inherited`] gives, and returns what it gave.
+#[inline]
 pub fn inherit(origin: Option<Origin>) -> Option<Origin> {
     INHERITED.replace(origin)
 }
 
 /// The scope this thread is in.
+#[inline]
 pub fn current() -> ScopeId {
     // A thread that ends is in no layer.
     STACK.try_with(|s| s.borrow().last().copied()).ok().flatten().unwrap_or_default()

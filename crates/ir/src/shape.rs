@@ -98,22 +98,27 @@ impl Shape {
         record(rank, dims)
     }
     /// How many axes.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.0.rank
     }
     /// How many elements.
+    #[inline]
     pub fn elements(&self) -> usize {
         self.0.elements
     }
     /// A hash of its sizes.
+    #[inline]
     pub fn hash(&self) -> u64 {
         self.0.hash
     }
     /// Row-major strides, in elements.
+    #[inline]
     pub fn strides(&self) -> [isize; MAX_RANK] {
         self.0.strides
     }
     /// The same sizes with axis `axis` set to `size`.
+    #[inline]
     pub fn with(self, axis: usize, size: usize) -> Shape {
         let mut dims = self.0.dims;
         dims[axis] = size;
@@ -141,6 +146,7 @@ impl Shape {
         Shape::new(&dims)
     }
     /// The shape of an element-wise op on both (NumPy's broadcasting), or `None`.
+    #[inline]
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         if self == other {
             return Some(*self);
@@ -171,6 +177,7 @@ impl Shape {
 }
 impl Deref for Shape {
     type Target = [usize];
+    #[inline]
     fn deref(&self) -> &[usize] {
         &self.0.dims[..self.0.rank]
     }
@@ -182,6 +189,7 @@ impl PartialEq for Shape {
 }
 impl Eq for Shape {}
 impl std::hash::Hash for Shape {
+    #[inline]
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (**self).hash(state);
     }
@@ -395,10 +403,12 @@ impl Layout {
         }
     }
     /// Row-major and dense from the start of the buffer.
+    #[inline]
     pub fn dense(shape: &Shape) -> Layout {
         Layout { offset: 0, strides: shape.strides() }
     }
     /// Are the elements row-major without gaps (from any offset)?
+    #[inline]
     pub fn is_dense(&self, shape: &Shape) -> bool {
         let mut step = 1isize;
         for axis in (0..shape.rank()).rev() {
@@ -412,6 +422,7 @@ impl Layout {
         true
     }
     /// The strides with which a tensor of `from` is read as one of `to` (broadcast: stride 0). `None` if it cannot be.
+    #[inline]
     pub fn broadcast(&self, from: &Shape, to: &Shape) -> Option<Layout> {
         let lead = to.rank().checked_sub(from.rank())?;
         let mut strides = [0; MAX_RANK];

@@ -15,6 +15,7 @@ pub struct TensorType {
 pub type Types = SmallVec<[TensorType; 3]>;
 impl TensorType {
     /// Bytes of its elements.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.shape.elements() * self.dtype.size()
     }

@@ -24,10 +24,12 @@ impl Buffer {
         Buffer { memory: RwLock::new(None), bytes: 0, device, pooled: false, opening: device.opening() }
     }
     /// Its device.
+    #[inline]
     pub fn device(&self) -> Device {
         self.device
     }
     /// Its size (a class of the pool; at least what was asked for).
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -36,6 +38,7 @@ impl Buffer {
         !self.pooled
     }
     /// Was its memory lost with the device, which is open again?
+    #[inline]
     pub fn is_of_before(&self) -> bool {
         self.opening != self.device.opening()
     }
@@ -87,6 +90,7 @@ impl Buffer {
         Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true, opening }
     }
     /// One holder less. Where it was the last, the buffer is kept as it is for the next who wants one.
+    #[inline]
     pub fn release(buffer: Arc<Buffer>) {
         // The only holder is the caller, so nobody else can get to it meanwhile.
         if !buffer.pooled || Arc::strong_count(&buffer) != 1 {

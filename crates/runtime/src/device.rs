@@ -55,6 +55,7 @@ impl Device {
         device
     }
     /// Facts about the device.
+    #[inline]
     pub fn info(self) -> &'static DeviceInfo {
         self.0.backend.info()
     }
@@ -67,10 +68,12 @@ impl Device {
         self.0.pool.stats()
     }
     /// Its memory pool.
+    #[inline]
     pub fn pool(self) -> &'static Pool {
         &self.0.pool
     }
     /// Its backend.
+    #[inline]
     pub fn backend(self) -> &'static dyn Backend {
         &*self.0.backend
     }
@@ -140,6 +143,7 @@ impl Device {
         Ok(())
     }
     /// How often it was opened again: memory and plans of an earlier opening are not used.
+    #[inline]
     pub fn opening(self) -> u32 {
         self.0.openings.load(Ordering::Relaxed)
     }
@@ -165,19 +169,23 @@ impl Device {
         found.ok_or_else(|| ErrorKind::DeviceAbsent(format!("no device of this process has the number {}", id.0)))
     }
     /// The number that ops name it by.
+    #[inline]
     pub fn id(self) -> DeviceId {
         DeviceId(self.0.index)
     }
     /// A number that tells devices apart within this process.
+    #[inline]
     pub fn index(self) -> u32 {
         self.0.index
     }
     /// Is it the reference?
+    #[inline]
     pub fn is_reference(self) -> bool {
         self.0.is_reference
     }
 }
 impl PartialEq for Device {
+    #[inline]
     fn eq(&self, other: &Device) -> bool {
         self.0.index == other.0.index
     }
@@ -215,14 +223,17 @@ impl From<Meta> for crate::TensorType {
 pub type Metas = smallvec::SmallVec<[Meta; 3]>;
 impl Meta {
     /// A type on a device.
+    #[inline]
     pub fn new(ty: crate::TensorType, device: Device) -> Meta {
         Meta { shape: ty.shape, dtype: ty.dtype, device }
     }
     /// Shape and dtype.
+    #[inline]
     pub fn ty(&self) -> crate::TensorType {
         crate::TensorType { shape: self.shape, dtype: self.dtype }
     }
     /// Bytes of its elements.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.shape.elements() * self.dtype.size()
     }

@@ -36,6 +36,7 @@ thread_local! {
     static STATS: RefCell<Stats> = const { RefCell::new(Stats::NONE) };
 }
 /// Counts something.
+#[inline]
 pub fn count(f: impl FnOnce(&mut Stats)) {
     let _ = STATS.try_with(|s| f(&mut s.borrow_mut()));
 }

@@ -20,19 +20,23 @@ pub struct Stored {
 }
 impl Stored {
     /// Elements at these strides from an offset on.
+    #[inline]
     pub fn new(buffer: Arc<Buffer>, shape: &Shape, offset: usize, strides: &[isize; MAX_RANK], taint: Option<Error>) -> Stored {
         let strides = (*strides != shape.strides()).then(|| Box::new(*strides));
         Stored { buffer, offset, strides, taint }
     }
     /// All of a buffer, row-major.
+    #[inline]
     pub fn dense(buffer: Arc<Buffer>) -> Stored {
         Stored { buffer, offset: 0, strides: None, taint: None }
     }
     /// How its elements lie.
+    #[inline]
     pub fn layout(&self, shape: &Shape) -> Layout {
         Layout { offset: self.offset, strides: self.strides.as_deref().copied().unwrap_or_else(|| shape.strides()) }
     }
     /// Are its elements row-major without gaps, from any offset?
+    #[inline]
     pub fn is_dense(&self, shape: &Shape) -> bool {
         self.strides.is_none() || self.layout(shape).is_dense(shape)
     }

@@ -23,6 +23,7 @@ impl Direct {
         Direct { plan: plan.clone(), sized: sized.clone() }
     }
     /// The slot of each input in that window; `None` for a constant.
+    #[inline]
     pub fn slots(&self) -> impl Iterator<Item = Option<u32>> {
         self.plan.graph.inputs.iter().map(|(_, source)| if let Source::Slot(slot) = source { Some(*slot) } else { None })
     }
@@ -30,6 +31,7 @@ impl Direct {
     ///
     /// # Errors
     /// Memory that cannot be had; a lost device.
+    #[inline]
     pub fn run(&self, device: Device, inputs: &[&Stored], caller: &dyn Caller) -> Result<Stored, Failed> {
         Replay { plan: &self.plan, sized: &self.sized, inputs, device, caller }.run_direct()
     }
@@ -49,6 +51,7 @@ impl Replay<'_> {
         self.inputs.iter().all(|s| s.taint.is_none())
     }
     /// Runs a direct plan: where the new value lies.
+    #[inline]
     pub fn run_direct(&self) -> Result<Stored, Failed> {
         let (step, sized) = (&self.plan.steps[0], &self.sized.steps[0]);
         let own = [self.new_memory(0)?];
