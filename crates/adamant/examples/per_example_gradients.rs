@@ -27,7 +27,7 @@ fn loss(w: &Weights, image: &Tensor, class: &Tensor) -> Tensor {
     let same = Conv { padding: Padding::Zeros(1.into()), ..Conv::default() };
     let x = conv2d(&image.unsqueeze(0), &w[0], Some(&w[1]), &same).relu();
     let x = conv2d(&x, &w[2], Some(&w[3]), &same).relu();
-    let x = max_pool2d(&x, &MaxPool::new(2)).reshape([1, 1024]);
+    let x = max_pool2d(&x, &MaxPool::new(2)).0.reshape([1, 1024]);
     let x = linear(&x, &w[4], Some(&w[5])).relu();
     let logits = linear(&x, &w[6], Some(&w[7]));
     cross_entropy(&logits, &class.unsqueeze(0), &CrossEntropyOptions::default())
