@@ -4,7 +4,7 @@
 //! Backends and the engine agree on this and on nothing else, so it depends on neither. Errors are here too, because
 //! whoever infers a shape must be able to say what is wrong with it, and scopes, because an error names the layer.
 //!
-//! Architecture invariant: this crate knows no device, no tensor, no thread of execution and no file.
+//! Architecture invariant: this crate knows no device, no tensor and no file; of threads only which layer one is in.
 #![forbid(unsafe_code)]
 
 pub mod composite;
