@@ -41,7 +41,7 @@ impl Built {
 }
 /// How a composite is made of its attributes.
 pub struct Constructor {
-    /// [`Composite::name`]
+    /// the name of the composite, unique over all
     pub name: &'static str,
     /// takes the attributes; those that are left over are an error
     pub build: fn(&mut Given) -> Result<Built, ErrorKind>,
