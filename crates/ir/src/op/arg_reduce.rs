@@ -2,7 +2,7 @@
 use super::rules::{arity, axis_in, computes};
 use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, host::map};
 
-/// Which extreme an [`Op::ArgReduce`] finds.
+/// Which extreme an `Op::ArgReduce` finds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ArgOp {
     /// the largest

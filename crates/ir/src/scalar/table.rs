@@ -110,7 +110,7 @@ macro_rules! unary_rows {
             /// sin(πx) / (πx), 1 at 0.
             Sinc sinc { class: Float, exact: special::sinc, int: None, saves: Input, grad: Some(|g, x, _| g * x.sinc_derivative()),
                 c: "adm_sinc(x)", wgsl: "adm_sinc(x)", onnx: None, domain: ALL, kinks: &[], narrow: |x| if (x * PI).abs() > F32_MAX { f64::NAN } else { special::sinc(x) } }
-            /// The derivative of [`Tensor::sinc`]: (cos(πx) - sinc(x)) / x, which composed cancels near 0; 0 at 0.
+            /// The derivative of `Tensor::sinc`: (cos(πx) - sinc(x)) / x, which composed cancels near 0; 0 at 0.
             SincDerivative sinc_derivative { class: Float, exact: special::sinc_derivative, int: None, saves: Input, grad: Some(|g, x, _| { let zero = x.eq(0.0); let slope = x.sinc_derivative() * 2.0 / &zero.select(1.0, x); g * zero.select(-PI * PI / 3.0, (x.sinc() * (PI * PI) + slope).neg()) }),
                 c: "adm_sinc_derivative(x)", wgsl: "adm_sinc_derivative(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
             /// The error function 2/sqrt(pi) times the integral of exp(-t²) from 0 to x.
@@ -122,17 +122,17 @@ macro_rules! unary_rows {
             /// exp(x²) · erfc(x).
             Erfcx erfcx { class: Float, exact: special::erfcx, int: None, saves: Both, grad: Some(|g, x, y| g * (x * y * 2.0 - FRAC_2_SQRT_PI)),
                 c: "adm_erfcx(x)", wgsl: "adm_erfcx(x)", onnx: None, domain: (-4.0, 10.0), kinks: &[] }
-            /// The inverse of [`Tensor::erf`]; NaN outside [-1, 1].
+            /// The inverse of `Tensor::erf`; NaN outside [-1, 1].
             Erfinv erfinv { class: Float, exact: special::erfinv, int: None, saves: Output, grad: Some(|g, _, y| g * ((y * y).exp() * (1.0 / FRAC_2_SQRT_PI))),
                 c: "adm_erfinv(x)", wgsl: "adm_erfinv(x)", onnx: None, domain: (-0.99, 0.99), kinks: &[] }
             /// The distribution function of the standard normal.
             Ndtr ndtr { class: Float, exact: special::ndtr, int: None, saves: Input, grad: Some(|g, x, _| g * normal_density(x)),
                 c: "adm_ndtr(x)", wgsl: "adm_ndtr(x)", onnx: None, domain: (-6.0, 6.0), kinks: &[] }
-            /// ln of [`Tensor::ndtr`], which does not run out of numbers in the left tail.
+            /// ln of `Tensor::ndtr`, which does not run out of numbers in the left tail.
             LogNdtr log_ndtr { class: Float, exact: special::log_ndtr, int: None, saves: Input, grad: Some(|g, x, _| g * ((x * -FRAC_1_SQRT_2).erfcx().reciprocal() * (FRAC_2_SQRT_PI * FRAC_1_SQRT_2))),
                 c: "x < -1 ? log(0.5f * adm_erfcx(x * -0.70710678f)) - 0.5f * x * x : log1p(-adm_ndtr(-x))",
                 wgsl: "select(adm_log1p(-adm_ndtr(-x)), adm_log(0.5 * adm_erfcx(x * -0.70710678)) - 0.5 * x * x, x < -1.0)", onnx: None, domain: (-10.0, 6.0), kinks: &[] }
-            /// The inverse of [`Tensor::ndtr`]; NaN outside [0, 1].
+            /// The inverse of `Tensor::ndtr`; NaN outside [0, 1].
             Ndtri ndtri { class: Float, exact: special::ndtri, int: None, saves: Output, grad: Some(|g, _, y| g * ((y * y * 0.5).exp() * TAU.sqrt())),
                 c: "adm_ndtri(x)", wgsl: "adm_ndtri(x)", onnx: None, domain: (0.01, 0.99), kinks: &[] }
             /// max(x, 0). The gradient at 0 is 0; NaN stays NaN.
@@ -179,7 +179,7 @@ macro_rules! unary_rows {
             /// The logarithmic derivative of the gamma function.
             Digamma digamma { class: Float, exact: special::digamma, int: None, saves: Input, grad: Some(|g, x, _| g * x.trigamma()),
                 c: "adm_digamma(x)", wgsl: "adm_digamma(x)", onnx: None, domain: (0.1, 10.0), kinks: &[], ulp: 16.0 }
-            /// The derivative of [`Tensor::digamma`].
+            /// The derivative of `Tensor::digamma`.
             Trigamma trigamma { class: Float, exact: special::trigamma, int: None, saves: Input, grad: Some(|g, x, _| g * x.polygamma(2)),
                 c: "adm_trigamma(x)", wgsl: "adm_trigamma(x)", onnx: None, domain: (0.1, 10.0), kinks: &[] }
             /// The modified Bessel function of the first kind, order 0.
