@@ -8,7 +8,7 @@ mod s0;
 use crate::{
     device::DeviceOptions,
     out,
-    verbs::{data_of, input_size},
+    verbs::{data_beside, data_of, input_size},
 };
 use adamant::{
     DType, Tensor,
@@ -21,7 +21,7 @@ use clap::Args;
 use report::Report;
 use serde_json::json;
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -124,7 +124,7 @@ fn model(o: &Bench, budget: Duration, report: Option<&mut Report>) -> Result<(),
         let found = sample(&trained.document, &data_of(&o.what, o.data.as_deref()), input)?;
         Sample { model: trained.model, ..found }
     } else {
-        let folder = o.data.clone().unwrap_or_else(|| o.what.parent().unwrap_or(Path::new("")).to_path_buf());
+        let folder = data_beside(&o.what, o.data.as_deref());
         sample(&Document::read(&o.what)?, &folder, input)?
     };
     let batch = o.batch.unwrap_or(if o.latency { 1 } else { batch });

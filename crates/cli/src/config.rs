@@ -1,5 +1,5 @@
 //! `adamant config`: descriptions to begin with, and what is wrong with one.
-use crate::out;
+use crate::{out, verbs::data_beside};
 use adamant_train::{
     Document, Failure,
     dataset::describe_table,
@@ -149,7 +149,7 @@ fn read(o: &Validate) -> Result<Document, Failure> {
     Ok(document)
 }
 fn check(o: &Validate, document: &Document) -> Result<(), Failure> {
-    let data = o.data.clone().unwrap_or_else(|| o.config.parent().unwrap_or(Path::new("")).to_path_buf());
+    let data = data_beside(&o.config, o.data.as_deref());
     // Nothing is trained, so any device will do; the plain one has no threads to start.
     let found = adamant::Device::reference().scoped(|| validate(document, &data));
     let name = o.config.display();

@@ -1,5 +1,5 @@
 //! `adamant graph`: the graph of a description's model, behind the passes that are asked for.
-use crate::{out, verbs::input_size};
+use crate::{out, verbs::Described};
 use adamant::{
     Device, Meta, Shape,
     graph::{Graph, GraphError},
@@ -8,10 +8,7 @@ use adamant::{
 use adamant_train::{Document, Failure};
 use clap::Args;
 use serde_json::json;
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::collections::HashMap;
 
 /// Options of `graph`.
 #[derive(Args)]
@@ -19,17 +16,8 @@ use std::{
     after_help = "Examples:\n  adamant graph examples/mnist/mnist.toml --input 1,28,28 --text\n  adamant graph examples/mnist/mnist.toml --input 1,28,28 --pass conv_norm_folding,dead_code"
 )]
 pub struct Options {
-    /// the description, in TOML
-    config: PathBuf,
-    /// shape (and dtype) of one input without the batch: 1,28,28 or 64:i64; asked of the data unless it is given
-    #[arg(long, value_name = "SHAPE[:DTYPE]")]
-    input: Option<String>,
-    /// rows in a batch; the description's unless it is given
-    #[arg(long)]
-    batch: Option<usize>,
-    /// where the data lies, instead of beside the description
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    described: Described,
     /// the model as it trains, instead of as it answers
     #[arg(long)]
     training: bool,
@@ -44,15 +32,14 @@ pub struct Options {
     pub json: bool,
 }
 pub fn run(o: &Options) -> Result<(), Failure> {
-    let document = Document::read(&o.config)?;
-    let data = o.data.clone().unwrap_or_else(|| o.config.parent().unwrap_or(Path::new("")).to_path_buf());
-    let input = o.input.as_deref().map(input_size).transpose()?;
+    let document = Document::read(&o.described.config)?;
+    let (data, input) = (o.described.data(), o.described.input()?);
     let device = Device::reference();
     // Nothing is computed but the parameters, which any device will do.
     let mut graph = device.scoped(|| -> Result<Graph, Failure> {
         let sample = adamant_train::sample(&document, &data, input)?;
         sample.model.set_training(o.training);
-        let dims: Vec<usize> = std::iter::once(o.batch.unwrap_or(sample.batch)).chain(sample.input.0.iter().copied()).collect();
+        let dims: Vec<usize> = std::iter::once(o.described.batch.unwrap_or(sample.batch)).chain(sample.input.0.iter().copied()).collect();
         let shape = Shape::new(&dims).map_err(|kind| Failure::Usage(kind.to_string()))?;
         let paths: HashMap<u64, String> = sample.model.leaves().into_iter().map(|(path, leaf)| (leaf.cell().id(), path)).collect();
         let meta = Meta { shape, dtype: sample.input.1, device };

@@ -1,8 +1,8 @@
 //! `adamant train`.
-use crate::{device::DeviceOptions, environment::environment, out, progress, runs, signals};
+use crate::{device::DeviceOptions, environment::environment, out, progress, runs, signals, verbs::data_beside};
 use adamant_train::{Document, Failure, Interrupt, Report, Run, Watch};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "Examples:
   adamant train examples/digits/digits.toml
@@ -46,7 +46,7 @@ pub fn run(options: &Train) -> Result<(), Failure> {
     for assignment in &options.set {
         document.set(assignment)?;
     }
-    let data = options.data.clone().unwrap_or_else(|| options.config.parent().unwrap_or(Path::new("")).to_path_buf());
+    let data = data_beside(&options.config, options.data.as_deref());
     let device = options.device.open()?;
     if options.dry_run {
         let dry = device.scoped(|| adamant_train::dry_run(&document, &data))?;

@@ -45,6 +45,10 @@ pub fn data_of(run: &Path, named: Option<&Path>) -> PathBuf {
     };
     named.map(Path::to_path_buf).or_else(kept).unwrap_or_default()
 }
+/// The folder of a description's data: its own, unless another is named.
+pub fn data_beside(description: &Path, named: Option<&Path>) -> PathBuf {
+    named.or_else(|| description.parent()).unwrap_or(Path::new("")).to_path_buf()
+}
 pub fn eval(o: &Eval) -> Result<(), Failure> {
     let device = o.device.open()?;
     let (result, classes) = device.scoped(|| {
@@ -210,38 +214,57 @@ pub fn generate(o: &Generate) -> Result<(), Failure> {
     if o.json { out::line(json!({ "prompt": o.prompt, "text": text, "tokens": o.tokens, "seed": o.seed })) } else { out::write("\n") }
 }
 
+/// A model that only a description tells of.
+#[derive(Args)]
+pub struct Described {
+    /// the description, in TOML
+    pub config: PathBuf,
+    /// shape (and dtype) of one input without the batch: 1,28,28 or 64:i64; asked of the data unless it is given
+    #[arg(long, value_name = "SHAPE[:DTYPE]")]
+    input: Option<String>,
+    /// rows in a batch; the description's unless it is given
+    #[arg(long)]
+    pub batch: Option<usize>,
+    /// where the data lies, instead of beside the description
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+impl Described {
+    /// The folder that the description's data lie in.
+    pub fn data(&self) -> PathBuf {
+        data_beside(&self.config, self.data.as_deref())
+    }
+    /// What `--input` says.
+    ///
+    /// # Errors
+    /// Text that is no shape.
+    pub fn input(&self) -> Result<Option<(Vec<usize>, DType)>, Failure> {
+        self.input.as_deref().map(input_size).transpose()
+    }
+}
+
 /// Options of `summary`.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  adamant summary examples/mnist/mnist.toml --input 1,28,28\n  adamant summary examples/chargpt/chargpt.toml --input 64:i64 --json"
 )]
 pub struct Summary {
-    /// the description, in TOML
-    config: PathBuf,
+    #[command(flatten)]
+    described: Described,
     /// a value in place of the file's
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// shape (and dtype) of one input without the batch: 1,28,28 or 64:i64; asked of the data unless it is given
-    #[arg(long, value_name = "SHAPE[:DTYPE]")]
-    input: Option<String>,
-    /// rows in a batch; the description's unless it is given
-    #[arg(long)]
-    batch: Option<usize>,
-    /// where the data lies, instead of beside the description
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
     /// prints one JSON document
     #[arg(long)]
     pub json: bool,
 }
 pub fn summary(o: &Summary) -> Result<(), Failure> {
-    let mut document = Document::read(&o.config)?;
+    let mut document = Document::read(&o.described.config)?;
     for assignment in &o.set {
         document.set(assignment)?;
     }
-    let data = o.data.clone().unwrap_or_else(|| o.config.parent().unwrap_or(Path::new("")).to_path_buf());
-    let input = o.input.as_deref().map(input_size).transpose()?;
-    let found = adamant_train::summarise(&document, &data, input, o.batch).map_err(|e| match (e, &o.input) {
+    let (data, input) = (o.described.data(), o.described.input()?);
+    let found = adamant_train::summarise(&document, &data, input, o.described.batch).map_err(|e| match (e, &o.described.input) {
         (Failure::Run(text), Some(input)) => Failure::Usage(format!("--input {input}: {text}")),
         (other, _) => other,
     })?;

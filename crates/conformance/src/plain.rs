@@ -3,28 +3,13 @@
 //! a backend must do and lets the scheduler be tested without any other.
 use adamant_core::{
     Arg, DType, Device, ErrorKind, HostArray, Layout, Op, Scalar, Shape, TensorType,
-    backend::{Backend, Determinism, DeviceInfo, Memory, Support},
+    backend::{Backend, Determinism, DeviceInfo, HostMemory, Memory, Support},
     expr::{Expr, Instr},
     kernel::{Fault, KernelKind, Operand, Step},
     reference::{self, HostData, round_float, wrap_int},
 };
 use std::any::Any;
 
-struct Bytes(Vec<u8>);
-impl Memory for Bytes {
-    fn bytes(&self) -> usize {
-        self.0.len()
-    }
-    fn host(&self) -> Option<&[u8]> {
-        Some(&self.0)
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-}
 struct Plain {
     info: DeviceInfo,
     limit: usize,
@@ -91,7 +76,7 @@ fn read(o: &Operand<'_>) -> Result<HostArray, ErrorKind> {
 fn write(o: &Operand<'_>, a: &HostArray) -> Result<(), ErrorKind> {
     let (data, size) = (a.to_bytes(), o.dtype.size());
     let mut guard = o.buffer.write();
-    let all = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<Bytes>()).ok_or_else(foreign)?;
+    let all = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<HostMemory>()).ok_or_else(foreign)?;
     let (mut elements, mut bad) = (data.chunks_exact(size), None);
     each_offset(&o.shape, &o.layout(), |at| match (at.checked_mul(size).and_then(|a| all.0.get_mut(a..a + size)), elements.next()) {
         (Some(to), Some(from)) => to.copy_from_slice(from),
@@ -202,10 +187,10 @@ impl Backend for Plain {
             return Err(ErrorKind::OutOfMemory { asked: bytes, in_use: 0, cap: None });
         }
         // Poisoned, so that reading what was never written shows.
-        Ok(Box::new(Bytes(vec![0xCD; bytes])))
+        Ok(Box::new(HostMemory(vec![0xCD; bytes])))
     }
     fn upload(&self, to: &mut dyn Memory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
-        let to = to.as_any_mut().downcast_mut::<Bytes>().and_then(|m| m.0.get_mut(offset..offset + from.len()));
+        let to = to.as_any_mut().downcast_mut::<HostMemory>().and_then(|m| m.0.get_mut(offset..offset + from.len()));
         to.map(|to| to.copy_from_slice(from)).ok_or_else(foreign)
     }
     fn download(&self, from: &dyn Memory, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind> {

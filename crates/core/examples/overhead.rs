@@ -2,7 +2,7 @@
 //! `cargo run --release -p adamant-core --example overhead [PART OF A NAME [ROUNDS]]`
 use adamant_core::{
     Cell, DType, Device, ErrorKind, Result, Tensor,
-    backend::{Backend, Determinism, DeviceInfo, Memory, Support},
+    backend::{Backend, Determinism, DeviceInfo, HostMemory, Memory, Support},
     compile,
     kernel::{KernelKind, Step},
     no_grad, schedule, step,
@@ -10,21 +10,6 @@ use adamant_core::{
 use std::{any::Any, hint::black_box, time::Instant};
 
 struct Null(DeviceInfo);
-struct Bytes(Vec<u8>);
-impl Memory for Bytes {
-    fn bytes(&self) -> usize {
-        self.0.len()
-    }
-    fn host(&self) -> Option<&[u8]> {
-        Some(&self.0)
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-}
 impl Backend for Null {
     fn updates_in_place(&self) -> bool {
         true
@@ -36,7 +21,7 @@ impl Backend for Null {
         if matches!(kernel, KernelKind::Composite(_)) { Support::No } else { Support::Native }
     }
     fn alloc(&self, bytes: usize) -> std::result::Result<Box<dyn Memory>, ErrorKind> {
-        Ok(Box::new(Bytes(vec![0; bytes])))
+        Ok(Box::new(HostMemory(vec![0; bytes])))
     }
     fn upload(&self, _: &mut dyn Memory, _: usize, _: &[u8]) -> std::result::Result<(), ErrorKind> {
         Ok(())

@@ -38,6 +38,29 @@ pub enum Subgroup<'t> {
     Shuffle(&'t str),
 }
 
+/// The value of a float's bits, where every dialect holds it in a register of f32: what f64 is held in is its own affair.
+fn float_of_bits(dtype: DType, bits: &str) -> Option<String> {
+    Some(match dtype {
+        DType::F32 => format!("bitcast<f32>({bits})"),
+        DType::F16 => format!("adm_f16_of_bits({bits})"),
+        DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
+        DType::F8E4M3 => format!("f8_e4m3_from_bits({bits})"),
+        DType::F8E5M2 => format!("adm_f16_of_bits({bits} << 8u)"),
+        _ => return None,
+    })
+}
+/// The bits of a float that a register of f32 holds.
+fn bits_of_float(dtype: DType, value: &str) -> Option<String> {
+    Some(match dtype {
+        DType::F32 => format!("bitcast<u32>({value})"),
+        DType::F16 => format!("adm_bits_of_f16({value})"),
+        DType::BF16 => format!("adm_bits_of_bf16({value})"),
+        DType::F8E4M3 => format!("f8_e4m3_to_bits({value})"),
+        DType::F8E5M2 => format!("f8_e5m2_to_bits({value})"),
+        _ => return None,
+    })
+}
+
 /// A language that kernels are written in.
 ///
 /// What takes and gives text takes the notation of skeletons, and gives it too, unless it says otherwise: [`render`]

@@ -30,6 +30,29 @@ pub trait Memory: Any + Send + Sync {
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
+/// Memory of a backend that keeps its bytes in a vector and is in no hurry: no alignment, no huge pages.
+///
+/// ```
+/// use adamant_runtime::backend::{HostMemory, Memory};
+/// let memory = HostMemory(vec![0; 8]);
+/// assert_eq!((memory.bytes(), memory.host()), (8, Some(&[0; 8][..])));
+/// ```
+pub struct HostMemory(pub Vec<u8>);
+impl Memory for HostMemory {
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+    fn host(&self) -> Option<&[u8]> {
+        Some(&self.0)
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
 /// Bytes on their way to the host. Dropping it gives them up, waits for nothing and never fails.
 pub trait ReadBack: Send + Sync {
     /// Would `wait` return at once?

@@ -1,28 +1,12 @@
 //! The reference as a device, `Device::reference()`: slow, and always there. What it computes is the meaning in plain f64.
 use crate::{
     DType, ErrorKind, HostVec,
-    backend::{Backend, Determinism, DeviceInfo, Memory, Support},
+    backend::{Backend, Determinism, DeviceInfo, HostMemory, Memory, Support},
     kernel::{KernelKind, Step},
 };
 pub use adamant_ir::reference::*;
 use std::any::Any;
 
-/// Host memory of the reference device.
-struct HostMemory(Vec<u8>);
-impl Memory for HostMemory {
-    fn bytes(&self) -> usize {
-        self.0.len()
-    }
-    fn host(&self) -> Option<&[u8]> {
-        Some(&self.0)
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-}
 /// The reference as a device. Windows are run op by op by the scheduler through [`run`]; it has no kernels.
 pub struct ReferenceBackend(DeviceInfo);
 impl Default for ReferenceBackend {

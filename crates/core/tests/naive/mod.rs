@@ -2,7 +2,7 @@
 //! every other kernel by the reference's meaning of its op. Safe code, no threads.
 use adamant_core::{
     Arg, DType, Device, ErrorKind, HostArray, Layout, Op, Scalar, Shape, TensorType,
-    backend::{Backend, Determinism, DeviceInfo, Memory, Support},
+    backend::{Backend, Determinism, DeviceInfo, HostMemory, Memory, Support},
     expr::{Expr, Instr},
     kernel::{Fault, KernelKind, Operand, Step},
     op::ReduceOp,
@@ -10,21 +10,6 @@ use adamant_core::{
 };
 use std::any::Any;
 
-struct Bytes(Vec<u8>);
-impl Memory for Bytes {
-    fn bytes(&self) -> usize {
-        self.0.len()
-    }
-    fn host(&self) -> Option<&[u8]> {
-        Some(&self.0)
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-}
 pub struct Naive(DeviceInfo, usize);
 /// A device of its own whose memory is limited to `limit` bytes per allocation.
 pub fn device(window: usize, limit: usize) -> Device {
@@ -63,7 +48,7 @@ fn read(o: &Operand<'_>) -> HostArray {
 fn write(o: &Operand<'_>, a: &HostArray) {
     let (data, size) = (a.to_bytes(), o.dtype.size());
     let mut guard = o.buffer.write();
-    let Some(all) = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<Bytes>()) else { panic!("foreign memory") };
+    let Some(all) = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<HostMemory>()) else { panic!("foreign memory") };
     for (k, at) in offsets(&o.shape, &o.layout()).into_iter().enumerate() {
         all.0[at * size..(at + 1) * size].copy_from_slice(&data[k * size..(k + 1) * size]);
     }
@@ -135,10 +120,10 @@ impl Backend for Naive {
             return Err(ErrorKind::OutOfMemory { asked: bytes, in_use: 0, cap: None });
         }
         // Poisoned, so that reading what was never written shows.
-        Ok(Box::new(Bytes(vec![0xCD; bytes])))
+        Ok(Box::new(HostMemory(vec![0xCD; bytes])))
     }
     fn upload(&self, to: &mut dyn Memory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
-        let Some(m) = to.as_any_mut().downcast_mut::<Bytes>() else { return Err(ErrorKind::Internal("foreign memory".into())) };
+        let Some(m) = to.as_any_mut().downcast_mut::<HostMemory>() else { return Err(ErrorKind::Internal("foreign memory".into())) };
         m.0[offset..offset + from.len()].copy_from_slice(from);
         Ok(())
     }

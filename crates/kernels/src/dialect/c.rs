@@ -10,7 +10,7 @@ mod translate;
 pub use entry::entry_of;
 pub use translate::to_c;
 
-use super::{Atomic, Dialect, Subgroup};
+use super::{Atomic, Dialect, Subgroup, bits_of_float, float_of_bits};
 use crate::{bindings::Access, frame::Frame, preambles::rounding};
 use adamant_ir::{DType, ErrorKind};
 
@@ -135,33 +135,23 @@ impl Dialect for C {
         format!("adm_set_{size}(b{binding}, {at}, {bits});")
     }
     fn value_of(&self, dtype: DType, bits: &str) -> String {
-        match dtype {
+        float_of_bits(dtype, bits).unwrap_or_else(|| match dtype {
             DType::Bool => format!("({bits} != 0u)"),
             DType::U8 | DType::U16 | DType::U32 => bits.to_string(),
             DType::I8 | DType::I16 | DType::I32 => format!("{}({bits})", dtype.name()),
-            DType::F32 => format!("bitcast<f32>({bits})"),
             DType::F64 => format!("adm_f64_of_bits({bits})"),
-            DType::F16 => format!("adm_f16_of_bits({bits})"),
-            DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
-            DType::F8E4M3 => format!("f8_e4m3_from_bits({bits})"),
-            DType::F8E5M2 => format!("adm_f16_of_bits({bits} << 8u)"),
             DType::I64 => format!("i64(adm_pair({bits}))"),
-            DType::U64 => format!("adm_pair({bits})"),
-        }
+            _ => format!("adm_pair({bits})"),
+        })
     }
     fn bits_of(&self, dtype: DType, value: &str) -> String {
-        match dtype {
+        bits_of_float(dtype, value).unwrap_or_else(|| match dtype {
             DType::Bool => format!("select(0u, 1u, {value})"),
-            DType::F32 => format!("bitcast<u32>({value})"),
-            DType::F16 => format!("adm_bits_of_f16({value})"),
-            DType::BF16 => format!("adm_bits_of_bf16({value})"),
-            DType::F8E4M3 => format!("f8_e4m3_to_bits({value})"),
-            DType::F8E5M2 => format!("f8_e5m2_to_bits({value})"),
             DType::F64 => format!("adm_bits_of_f64({value})"),
             DType::I64 | DType::U64 => format!("adm_unpair(u64({value}))"),
             // What is too wide the memory cuts off.
             _ => format!("u32({value})"),
-        }
+        })
     }
     fn barrier(&self) -> &'static str {
         "adm_barrier();"

@@ -1,6 +1,6 @@
 //! WGSL, which is the notation itself. It has neither f64 nor types of 8 and 16 bits: such integers are held in registers
 //! of 32 bits, and elements in memory are cut out of words.
-use super::{Atomic, Dialect, Subgroup};
+use super::{Atomic, Dialect, Subgroup, bits_of_float, float_of_bits};
 use crate::{
     bindings::Access,
     frame::{Frame, Numbered},
@@ -183,38 +183,29 @@ impl Dialect for Wgsl {
         }
     }
     fn value_of(&self, dtype: DType, bits: &str) -> String {
-        match dtype {
+        float_of_bits(dtype, bits).unwrap_or_else(|| match dtype {
             DType::Bool => format!("({bits} != 0u)"),
             DType::U8 | DType::U16 | DType::U32 => bits.to_string(),
             DType::I8 => format!("(bitcast<i32>({bits} << 24u) >> 24u)"),
             DType::I16 => format!("(bitcast<i32>({bits} << 16u) >> 16u)"),
             DType::I32 => format!("bitcast<i32>({bits})"),
-            DType::F32 => format!("bitcast<f32>({bits})"),
-            DType::F16 => format!("adm_f16_of_bits({bits})"),
-            DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
-            DType::F8E4M3 => format!("f8_e4m3_from_bits({bits})"),
-            DType::F8E5M2 => format!("adm_f16_of_bits({bits} << 8u)"),
             DType::I64 => format!("i64_from_bits({bits})"),
             // f64 has no register: programs that read it are refused before.
             _ => format!("u64_from_bits({bits})"),
-        }
+        })
     }
     fn bits_of(&self, dtype: DType, value: &str) -> String {
-        match dtype {
+        bits_of_float(dtype, value).unwrap_or_else(|| match dtype {
             DType::Bool => format!("select(0u, 1u, {value})"),
             DType::U32 => value.to_string(),
             DType::U8 => format!("(({value}) & 0xffu)"),
             DType::U16 => format!("(({value}) & 0xffffu)"),
             DType::I8 => format!("(bitcast<u32>({value}) & 0xffu)"),
             DType::I16 => format!("(bitcast<u32>({value}) & 0xffffu)"),
-            DType::I32 | DType::F32 => format!("bitcast<u32>({value})"),
-            DType::F16 => format!("adm_bits_of_f16({value})"),
-            DType::BF16 => format!("adm_bits_of_bf16({value})"),
-            DType::F8E4M3 => format!("f8_e4m3_to_bits({value})"),
-            DType::F8E5M2 => format!("f8_e5m2_to_bits({value})"),
+            DType::I32 => format!("bitcast<u32>({value})"),
             DType::I64 => format!("i64_to_bits({value})"),
             _ => format!("u64_to_bits({value})"),
-        }
+        })
     }
     fn barrier(&self) -> &'static str {
         "workgroupBarrier();"
@@ -270,8 +261,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 /// The bits of a value of 16 bits, u32.
 fn bits_of_16(x: &str, from: DType) -> Option<String> {
     Some(match from {
-        DType::F16 => format!("adm_bits_of_f16({x})"),
-        DType::BF16 => format!("adm_bits_of_bf16({x})"),
+        DType::F16 | DType::BF16 => return bits_of_float(from, x),
         DType::I16 => format!("(bitcast<u32>({x}) & 0xffffu)"),
         DType::U16 => x.to_string(),
         _ => return None,
@@ -280,8 +270,7 @@ fn bits_of_16(x: &str, from: DType) -> Option<String> {
 /// The value of 16 bits, u32.
 fn of_bits_of_16(bits: &str, to: DType) -> Option<String> {
     Some(match to {
-        DType::F16 => format!("adm_f16_of_bits({bits})"),
-        DType::BF16 => format!("bitcast<f32>({bits} << 16u)"),
+        DType::F16 | DType::BF16 => return float_of_bits(to, bits),
         DType::I16 => format!("(bitcast<i32>({bits} << 16u) >> 16u)"),
         DType::U16 => bits.to_string(),
         _ => return None,
