@@ -7,7 +7,7 @@
 //! the code around it. So a gradient taken inside and one taken around do not meet.
 use crate::{
     Arg, Error, ErrorKind, Meta, Op, Origin, Result, Tensor,
-    composite::InTensors,
+    composite::{InTensors, Keyed},
     grad::{Tape, outside, tape_mark},
     hash::Folded,
     record::context,
@@ -19,7 +19,7 @@ use crate::{
 use adamant_runtime::Metas;
 use smallvec::{SmallVec, smallvec};
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, Ref, RefCell},
     collections::HashMap,
     rc::Rc,
 };
@@ -120,6 +120,10 @@ fn current() -> Option<Rc<Level>> {
     }
     CURRENT.try_with(|c| c.borrow().clone()).ok().flatten()
 }
+/// Those of this thread, from the innermost outwards.
+fn frames() -> impl Iterator<Item = Rc<Level>> {
+    std::iter::successors(current(), |frame| frame.below.clone())
+}
 /// Runs `f` with this frame on top.
 fn at<R>(frame: Option<Rc<Level>>, f: impl FnOnce() -> R) -> R {
     struct Restore(Option<Rc<Level>>);
@@ -153,14 +157,7 @@ pub(crate) fn with_tangents<R>(on: bool, f: impl FnOnce() -> R) -> R {
 }
 /// Is something of what the transforms around this code keep on the tape of the code around them?
 pub(super) fn is_tracked_below() -> bool {
-    let mut frame = current();
-    while let Some(at) = frame {
-        if at.tracked.get() {
-            return true;
-        }
-        frame = at.below.clone();
-    }
-    false
+    frames().any(|frame| frame.tracked.get())
 }
 
 /// A frame on top of those that are there, for as long as [`LevelGuard::run`] runs.
@@ -249,10 +246,13 @@ impl Level {
         self.keep(&value, Below::Other(HeldTensor::new(&lane.tensor)), More::Batched);
         value
     }
+    /// What is known of a value.
+    fn known(&self, value: &Shared<Value>) -> Option<Ref<'_, KnownValue>> {
+        Ref::filter_map(self.entries.borrow(), |all| all.get(&value.address()).filter(|e| e.value.is_same(value))).ok()
+    }
     /// What stands for a value beneath, and what else is known of it.
     fn find<R>(&self, t: &Tensor, of: impl Fn(Tensor, Option<&More>) -> R) -> R {
-        let entries = self.entries.borrow();
-        match entries.get(&t.value().address()).filter(|e| e.value.is_same(t.value())) {
+        match self.known(t.value()).as_deref() {
             None => of(outside(t, self.mark), None),
             Some(KnownValue { below: Below::Same(tape), more, .. }) => of(t.untaped().with_tape(tape.clone()), Some(more)),
             Some(KnownValue { below: Below::Other(held), more, .. }) => of(held.tensor(), Some(more)),
@@ -271,7 +271,12 @@ impl Level {
         self.find(t, |tensor, more| MaybeBatched { tensor, batched: matches!(more, Some(More::Batched)) })
     }
     fn is_batched(&self, value: &Shared<Value>) -> bool {
-        self.entries.borrow().get(&value.address()).is_some_and(|e| e.value.is_same(value) && matches!(e.more, More::Batched))
+        self.known(value).is_some_and(|e| matches!(e.more, More::Batched))
+    }
+    /// Applies a composite that has no rule here by its body, op by op in this frame.
+    fn by_body(&self, c: &Keyed, inputs: &[&Tensor]) -> Result<Values> {
+        let inside: Vec<Tensor> = inputs.iter().map(|t| if self.known(t.value()).is_some() { t.untaped() } else { outside(t, self.mark) }).collect();
+        Ok(whole(c.body(&inside)?)?.into_iter().map(|t| t.value().clone()).collect())
     }
     /// Lets go of what nobody can name any more. What only a tape remembers is held as a tape holds it.
     fn sweep(&self) {
@@ -300,11 +305,7 @@ impl Level {
 }
 /// Lets go of what nobody can name any more: asked before windows run, so that only what is needed gets memory.
 pub(crate) fn sweep() {
-    let mut frame = current();
-    while let Some(at) = frame {
-        at.sweep();
-        frame = at.below.clone();
-    }
+    frames().for_each(|frame| frame.sweep());
 }
 /// How many values the innermost frame knows of.
 #[cfg(test)]
@@ -313,16 +314,11 @@ pub(super) fn known() -> usize {
 }
 /// Why a value cannot be read: it is that of one example, of which there are many.
 pub(crate) fn unreadable(value: &Shared<Value>) -> Option<ErrorKind> {
-    let mut frame = current();
-    while let Some(at) = frame {
-        if at.is_batched(value) {
-            return Some(ErrorKind::Transform(
-                "inside vmap a value stands for all examples at once and has no data to read; read what vmap returns, or decide with `select`".into(),
-            ));
-        }
-        frame = at.below.clone();
-    }
-    None
+    frames().any(|frame| frame.is_batched(value)).then(|| {
+        ErrorKind::Transform(
+            "inside vmap a value stands for all examples at once and has no data to read; read what vmap returns, or decide with `select`".into(),
+        )
+    })
 }
 
 /// Values of an op's outputs, as the code inside sees them.
@@ -374,8 +370,7 @@ fn forward(frame: &Rc<Level>, op: &Op, arg: Arg, inputs: &[&Tensor]) -> Result<V
         && c.saves().is_none()
         && !c.is_host()
     {
-        let inside: Vec<Tensor> = inputs.iter().map(|t| if frame.knows(t) { t.untaped() } else { outside(t, frame.mark) }).collect();
-        return Ok(whole(c.body(&inside)?)?.into_iter().map(|t| t.value().clone()).collect());
+        return frame.by_body(c, inputs);
     }
     let results = at(frame.below.clone(), || -> Result<SmallVec<[Dual; 3]>> {
         let primals: SmallVec<[&Tensor; 4]> = duals.iter().map(|d| &d.primal).collect();
@@ -401,8 +396,7 @@ fn batched(frame: &Rc<Level>, batch: &ExampleAxis, op: &Op, arg: Arg, inputs: &[
     })?;
     let Some(lanes) = results else {
         let Op::Composite(c) = op else { return Err(Error::new(op.name(), ErrorKind::Internal("a primitive without a batching rule".into()))) };
-        let inside: Vec<Tensor> = inputs.iter().map(|t| if frame.knows(t) { t.untaped() } else { outside(t, frame.mark) }).collect();
-        return Ok(whole(c.body(&inside)?)?.into_iter().map(|t| t.value().clone()).collect());
+        return frame.by_body(c, inputs);
     };
     lanes
         .iter()
@@ -413,23 +407,9 @@ fn batched(frame: &Rc<Level>, batch: &ExampleAxis, op: &Op, arg: Arg, inputs: &[
         })
         .collect()
 }
-impl Level {
-    fn knows(&self, t: &Tensor) -> bool {
-        self.entries.borrow().get(&t.value().address()).is_some_and(|e| e.value.is_same(t.value()))
-    }
-}
-
 /// What the frames show of a cell; `None`: what it holds.
 pub(crate) fn read_cell(id: u64) -> Option<Tensor> {
-    let mut frame = current();
-    while let Some(at) = frame {
-        let seen = at.cells.borrow().get(&id).cloned();
-        if seen.is_some() {
-            return seen;
-        }
-        frame = at.below.clone();
-    }
-    None
+    frames().find_map(|frame| frame.cells.borrow().get(&id).cloned())
 }
 /// What a cell that is written gets: the value beneath all frames. `None`: the examples keep what they wrote to themselves.
 ///
@@ -437,26 +417,24 @@ pub(crate) fn read_cell(id: u64) -> Option<Tensor> {
 /// One value for each example, where the cell is shared.
 pub(crate) fn written(id: u64, value: &Tensor) -> Result<Option<Tensor>> {
     let mut value = value.clone();
-    let mut frame = current();
-    while let Some(at) = frame {
-        match &at.kind {
-            LevelKind::Forward => value = at.dual_of(&value).primal,
+    for frame in frames() {
+        match &frame.kind {
+            LevelKind::Forward => value = frame.dual_of(&value).primal,
             LevelKind::ExampleAxis(batch) => {
-                let lane = at.lane_of(&value);
-                let own = at.cells.borrow().contains_key(&id);
+                let lane = frame.lane_of(&value);
+                let own = frame.cells.borrow().contains_key(&id);
                 if lane.batched && !batch.cells_per_example {
                     return Err(Error::new("cell write", ErrorKind::Transform(
                         "inside vmap each example has a value of its own, and the cell holds one; return the value instead, or let examples keep cells to themselves with `Vmap::cells`".into(),
                     )));
                 }
                 if lane.batched || own {
-                    let _before = at.cells.borrow_mut().insert(id, value);
+                    let _before = frame.cells.borrow_mut().insert(id, value);
                     return Ok(None);
                 }
                 value = lane.tensor;
             }
         }
-        frame = at.below.clone();
     }
     Ok(Some(value.untaped()))
 }
