@@ -83,6 +83,17 @@ impl Saves {
     pub fn inputs(n: usize) -> Saves {
         Saves { inputs: (1u64 << n).wrapping_sub(1) as u32, outputs: 0 }
     }
+    /// Does it read input `k`? None from number 32 on.
+    pub fn has_input(&self, k: usize) -> bool {
+        has(self.inputs, k)
+    }
+    /// Does it read output `k`? None from number 32 on.
+    pub fn has_output(&self, k: usize) -> bool {
+        has(self.outputs, k)
+    }
+}
+fn has(mask: u32, k: usize) -> bool {
+    k < 32 && mask >> k & 1 == 1
 }
 
 /// An input of a composite that is applied to a stack of examples.

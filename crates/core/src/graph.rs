@@ -9,7 +9,7 @@
 //! tensor, the start of a slice; two calls that differ in arguments alone have one [`Graph::structure`].
 //!
 //! Beside `capture` and `eval`, nothing here knows tensors; a device is passed along and asked nothing but its name.
-use crate::{Arg, Device, ErrorKind, Meta, Op, composite::Saves, grad::reads_of, scope::ScopeId};
+use crate::{Arg, Device, ErrorKind, Meta, Op, grad::reads_of, scope::ScopeId};
 use smallvec::SmallVec;
 use std::{any::Any, collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
@@ -256,10 +256,9 @@ impl Graph {
 }
 /// The inputs and outputs that the gradient of an op reads.
 fn saved_of(op: &Op, inputs: &[u32], outputs: &Range<u32>) -> SmallVec<[u32; 2]> {
-    let Saves { inputs: ins, outputs: outs } = reads_of(op, inputs.len());
-    let picked = |mask: u32, k: usize| k < 32 && mask >> k & 1 == 1;
-    let from_inputs = inputs.iter().enumerate().filter(|(k, _)| picked(ins, *k)).map(|(_, v)| *v);
-    let from_outputs = outputs.clone().enumerate().filter(|(k, _)| picked(outs, *k)).map(|(_, v)| v);
+    let saves = reads_of(op, inputs.len());
+    let from_inputs = inputs.iter().enumerate().filter(|(k, _)| saves.has_input(*k)).map(|(_, v)| *v);
+    let from_outputs = outputs.clone().enumerate().filter(|(k, _)| saves.has_output(*k)).map(|(_, v)| v);
     from_inputs.chain(from_outputs).collect()
 }
 #[cfg(test)]

@@ -299,10 +299,8 @@ impl Tensor {
         if let Some(e) = inputs.iter().find_map(|t| t.error()) {
             return fail_all(&op, e);
         }
-        let types: SmallVec<[TensorType; 8]> = inputs.iter().map(|t| t.value.meta.ty()).collect();
-        let inferred = device_of(inputs, source).and_then(|device| Ok((device, op.infer(&types)?)));
-        let outputs: Metas = match inferred {
-            Ok((device, types)) => types.into_iter().map(|ty| Meta::new(ty, device)).collect(),
+        let outputs = match infer(&op, inputs, source) {
+            Ok(outputs) => outputs,
             Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
         };
         let on_tape = is_on_tape(&op, inputs).then(|| op.clone());
@@ -312,8 +310,7 @@ impl Tensor {
             Ok(values) => values,
         };
         let tape = on_tape.and_then(|op| crate::grad::record(op, arg, inputs, &values, origin));
-        let float = |v: &Value| v.meta.dtype.is_float();
-        values.into_iter().enumerate().map(|(k, value)| Tensor { tape: tape.clone().filter(|_| float(&value)).map(|t| (t, k as u8)), value }).collect()
+        outputs_at(tape, values)
     }
     /// Applies an op below the interceptors and inside a transform: the innermost one interprets it, and the tape, which is
     /// that of the code inside, notes it as any other.
@@ -321,10 +318,8 @@ impl Tensor {
         if let Some(e) = inputs.iter().find_map(|t| t.error()) {
             return fail_all(&op, e);
         }
-        let types: SmallVec<[TensorType; 8]> = inputs.iter().map(|t| t.value.meta.ty()).collect();
-        let inferred = device_of(inputs, source).and_then(|device| Ok((moved_to(&op, device)?, op.infer(&types)?)));
-        let outputs: Metas = match inferred {
-            Ok((device, types)) => types.into_iter().map(|ty| Meta::new(ty, device)).collect(),
+        let outputs = match infer(&op, inputs, source) {
+            Ok(outputs) => outputs,
             Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
         };
         let values = match crate::transform::apply(&op, arg, inputs, &outputs, origin) {
@@ -332,8 +327,7 @@ impl Tensor {
             Err(e) => return fail_all(&op, e),
         };
         let tape = if is_on_tape(&op, inputs) { crate::grad::record(op, arg, inputs, &values, origin) } else { None };
-        let float = |v: &Value| v.meta.dtype.is_float();
-        values.into_iter().enumerate().map(|(k, value)| Tensor { tape: tape.clone().filter(|_| float(&value)).map(|t| (t, k as u8)), value }).collect()
+        outputs_at(tape, values)
     }
     /// Applies an op with one output below the interceptors: what nearly every op takes, so it makes no lists.
     fn apply_one(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Tensor {
@@ -537,17 +531,22 @@ impl Tensor {
 }
 /// The one device that the inputs of an op are on; of an op without inputs, the one that is given, or the current one.
 fn device_of(inputs: &[&Tensor], source: Option<Device>) -> std::result::Result<Device, ErrorKind> {
-    let Some(first) = inputs.first().map(|t| t.value.meta.device) else {
-        return source.map_or_else(|| Device::current().map_err(|e| e.kind().clone()), Ok);
-    };
-    match inputs.iter().map(|t| t.value.meta.device).find(|d| *d != first) {
-        Some(other) => Err(ErrorKind::DeviceMismatch { left: first.to_string(), right: other.to_string() }),
-        None => Ok(first),
+    match Device::common(inputs.iter().map(|t| t.value.meta.device))?.or(source) {
+        Some(device) => Ok(device),
+        None => Device::current().map_err(|e| e.kind().clone()),
     }
 }
-/// Where an op's results are whose inputs are on this device: elsewhere if it moves them.
-fn moved_to(op: &Op, device: Device) -> std::result::Result<Device, ErrorKind> {
-    if let Op::Transfer(to) = op { Device::of_id(*to) } else { Ok(device) }
+/// Shape, dtype and device of each output of an op: where its inputs are, or elsewhere if it moves them.
+fn infer(op: &Op, inputs: &[&Tensor], source: Option<Device>) -> std::result::Result<Metas, ErrorKind> {
+    let device = device_of(inputs, source)?;
+    let device = if let Op::Transfer(to) = op { Device::of_id(*to)? } else { device };
+    let types: SmallVec<[TensorType; 8]> = inputs.iter().map(|t| t.value.meta.ty()).collect();
+    Ok(op.infer(&types)?.into_iter().map(|ty| Meta::new(ty, device)).collect())
+}
+/// The outputs of an op at their places on the tape, which only floats have.
+fn outputs_at(tape: Option<Shared<Tape>>, values: impl IntoIterator<Item = Shared<Value>>) -> Outputs {
+    let place = |k: usize, value: &Value| tape.clone().filter(|_| value.meta.dtype.is_float()).map(|t| (t, k as u8));
+    values.into_iter().enumerate().map(|(k, value)| Tensor { tape: place(k, &value), value }).collect()
 }
 /// The place on the tape of an op's only output.
 fn tape_of(op: Op, arg: Arg, inputs: &[&Tensor], value: &Shared<Value>, origin: Origin) -> Option<(Shared<Tape>, u8)> {

@@ -178,6 +178,26 @@ impl Device {
     pub fn index(self) -> u32 {
         self.0.index
     }
+    /// The one device of all; of none, nothing.
+    ///
+    /// ```
+    /// use adamant_runtime::Device;
+    /// let device = Device::reference();
+    /// assert_eq!((Device::common([device, device])?, Device::common([])?), (Some(device), None));
+    /// # Ok::<(), adamant_runtime::ErrorKind>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `DeviceMismatch`, with the first and the first other one.
+    #[inline]
+    pub fn common(devices: impl IntoIterator<Item = Device>) -> std::result::Result<Option<Device>, ErrorKind> {
+        let mut devices = devices.into_iter();
+        let Some(first) = devices.next() else { return Ok(None) };
+        match devices.find(|d| *d != first) {
+            Some(other) => Err(ErrorKind::DeviceMismatch { left: first.to_string(), right: other.to_string() }),
+            None => Ok(Some(first)),
+        }
+    }
     /// Is it the reference?
     #[inline]
     pub fn is_reference(self) -> bool {

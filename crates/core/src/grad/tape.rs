@@ -153,16 +153,15 @@ pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], outputs: &[Shared<Val
         return None;
     }
     let saves = rules::saves(&op, inputs.len());
-    let pick = |mask: u32, k: usize| k < 32 && mask >> k & 1 == 1;
     let mut saved = Saved::default();
     let (mut parents, mut metas, mut results) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
     for (k, t) in inputs.iter().enumerate() {
-        saved.inputs.push(pick(saves.inputs, k).then(|| Kept::new(t.value())));
+        saved.inputs.push(saves.has_input(k).then(|| Kept::new(t.value())));
         parents.push(Parent::of(t));
         metas.push(t.meta());
     }
     for (k, v) in outputs.iter().enumerate() {
-        saved.outputs.push(pick(saves.outputs, k).then(|| Kept::new(v)));
+        saved.outputs.push(saves.has_output(k).then(|| Kept::new(v)));
         results.push(v.meta);
     }
     let saved = Mutex::new(Some(saved));

@@ -3,6 +3,7 @@ use super::{
     TextError,
     text::{in_name, is_bare},
 };
+use std::str::FromStr;
 
 /// A word.
 #[derive(Clone, PartialEq, Debug)]
@@ -128,11 +129,9 @@ impl Line {
         // The end stays.
         &self.tokens[self.at.min(self.tokens.len() - 1)].0
     }
-    /// The next word, behind which the line goes on.
-    pub fn next(&mut self) -> Token {
-        let token = self.peek().clone();
+    /// Goes on behind the next word.
+    pub fn next(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len());
-        token
     }
     /// The column of the next word.
     pub fn column(&self) -> u32 {
@@ -156,6 +155,34 @@ impl Line {
     /// Another word stands there.
     pub fn mark(&mut self, mark: char) -> Result<(), TextError> {
         if self.takes(mark) { Ok(()) } else { Err(self.expected(&format!("`{mark}`"))) }
+    }
+    /// Takes the name of a value.
+    ///
+    /// # Errors
+    /// Another word stands there.
+    pub fn value(&mut self) -> Result<String, TextError> {
+        let Token::Value(name) = self.peek().clone() else { return Err(self.expected("a value `%name`")) };
+        self.next();
+        Ok(name)
+    }
+    /// Takes the name of a cell.
+    ///
+    /// # Errors
+    /// Another word stands there.
+    pub fn cell(&mut self) -> Result<String, TextError> {
+        let Token::Cell(name) = self.peek().clone() else { return Err(self.expected("a cell `@name`")) };
+        self.next();
+        Ok(name)
+    }
+    /// Takes a whole number of the type.
+    ///
+    /// # Errors
+    /// Another word stands there, or the type has no such number.
+    pub fn whole<T: FromStr>(&mut self, what: &str) -> Result<T, TextError> {
+        let number = if let Token::Number(n) = self.peek() { n.parse().ok() } else { None };
+        let number = number.ok_or_else(|| self.expected(what))?;
+        self.next();
+        Ok(number)
     }
     /// An error at the next word, which is not what was expected.
     pub fn expected(&self, what: &str) -> TextError {

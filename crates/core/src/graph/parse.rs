@@ -150,8 +150,7 @@ impl Reader<'_> {
     }
     fn value(&self, line: &mut Line) -> Result<u32, TextError> {
         let column = line.column();
-        let Token::Value(name) = line.peek().clone() else { return Err(line.expected("a value `%name`")) };
-        line.next();
+        let name = line.value()?;
         self.values.get(&name).copied().ok_or_else(|| {
             let what = format!("there is no value `%{name}` before this line");
             TextError { nearest: nearest(&name, self.values.keys().map(String::as_str)).map(|n| format!("%{n}")), ..line.fail(column, what) }
@@ -159,8 +158,7 @@ impl Reader<'_> {
     }
     fn cell_number(&self, line: &mut Line) -> Result<u32, TextError> {
         let column = line.column();
-        let Token::Cell(name) = line.peek().clone() else { return Err(line.expected("a cell `@name`")) };
-        line.next();
+        let name = line.cell()?;
         self.cells.get(&name).copied().ok_or_else(|| {
             let nearest = nearest(&name, self.cells.keys().map(String::as_str)).map(|n| format!("@{n}"));
             TextError { nearest, ..line.fail(column, format!("there is no cell `@{name}` before this line")) }
@@ -168,8 +166,7 @@ impl Reader<'_> {
     }
     /// `%name: f32[2, 3] on "cpu"`
     fn typed(&self, line: &mut Line) -> Result<(String, Type, Device), TextError> {
-        let Token::Value(name) = line.peek().clone() else { return Err(line.expected("a value `%name`")) };
-        line.next();
+        let name = line.value()?;
         line.mark(':')?;
         let (ty, place) = self.ty(line)?;
         Ok((name, ty, place))
@@ -190,9 +187,7 @@ impl Reader<'_> {
                 line.mark(',')?;
             }
             let at = line.column();
-            let size = if let Token::Number(n) = line.peek() { n.parse().ok() } else { None };
-            dims.push(size.ok_or_else(|| line.expected("a size"))?);
-            line.next();
+            dims.push(line.whole("a size")?);
             if dims.len() > MAX_RANK {
                 return Err(line.fail(at, format!("a tensor has at most {MAX_RANK} axes")));
             }
@@ -225,8 +220,7 @@ impl Reader<'_> {
     }
     fn cell(&mut self, line: &mut Line) -> Result<(), TextError> {
         let column = line.column();
-        let Token::Cell(name) = line.peek().clone() else { return Err(line.expected("a cell `@name`")) };
-        line.next();
+        let name = line.cell()?;
         line.mark(':')?;
         let (ty, place) = self.ty(line)?;
         let trainable = line.takes_word("trainable");
@@ -238,8 +232,7 @@ impl Reader<'_> {
     }
     fn read(&mut self, line: &mut Line) -> Result<(), TextError> {
         let column = line.column();
-        let Token::Value(name) = line.peek().clone() else { return Err(line.expected("a value `%name`")) };
-        line.next();
+        let name = line.value()?;
         line.mark('=')?;
         let at = line.column();
         let cell = self.cell_number(line)?;
@@ -356,10 +349,7 @@ impl Reader<'_> {
 }
 /// A number that counts things of the graph.
 fn small(line: &mut Line, what: &str) -> Result<usize, TextError> {
-    let number = if let Token::Number(n) = line.peek() { n.parse::<u32>().ok() } else { None };
-    let number = number.ok_or_else(|| line.expected(what))?;
-    line.next();
-    Ok(number as usize)
+    Ok(line.whole::<u32>(what)? as usize)
 }
 /// `{axis: 0, eps: 1e-5}`, or nothing.
 fn attributes(line: &mut Line) -> Result<Vec<(String, Attr)>, TextError> {
@@ -385,9 +375,7 @@ fn attribute(line: &mut Line) -> Result<Attr, TextError> {
             if !all.is_empty() {
                 line.mark(',')?;
             }
-            let int = if let Token::Number(n) = line.peek() { n.parse::<i64>().ok() } else { None };
-            all.push(int.ok_or_else(|| line.expected("an integer"))?);
-            line.next();
+            all.push(line.whole("an integer")?);
         }
         return Ok(Attr::Ints(all));
     }
@@ -430,10 +418,7 @@ fn argument(line: &mut Line) -> Result<Arg, TextError> {
         return Ok(Arg::Scalar(scalar));
     }
     if line.takes_word("from") {
-        let start = if let Token::Number(n) = line.peek() { n.parse::<usize>().ok() } else { None };
-        let start = start.ok_or_else(|| line.expected("the start of a slice"))?;
-        line.next();
-        return Ok(Arg::Start(start));
+        return Ok(Arg::Start(line.whole("the start of a slice")?));
     }
     Ok(Arg::None)
 }

@@ -8,11 +8,8 @@ use std::collections::HashSet;
 /// The kinds of an op's outputs. The rule of a composite may be a user's, and may panic.
 pub(super) fn infer(op: &Op, inputs: &[Meta], source: Device) -> Result<Metas, ErrorKind> {
     let types: SmallVec<[Type; 4]> = inputs.iter().map(Meta::ty).collect();
-    let first = inputs.first().map_or(source, |m| m.device);
-    if let Some(other) = inputs.iter().find(|m| m.device != first) {
-        return Err(ErrorKind::DeviceMismatch { left: first.to_string(), right: other.device.to_string() });
-    }
-    let device = if let Op::Transfer(to) = op { Device::of_id(*to)? } else { first };
+    let common = Device::common(inputs.iter().map(|m| m.device))?.unwrap_or(source);
+    let device = if let Op::Transfer(to) = op { Device::of_id(*to)? } else { common };
     let made = if let Op::Composite(c) = op { guarded(|| format!("the shape rule of {}", c.name()), || op.infer(&types))? } else { op.infer(&types) };
     Ok(made?.into_iter().map(|ty| Meta::new(ty, device)).collect())
 }

@@ -7,7 +7,7 @@
 use super::reverse::transposed;
 use crate::{
     Arg, AxisSet, DType, Error, ErrorKind, Op, Result, Shape, Tensor,
-    composite::{InTensors, Keyed, RuleArgs, Saves},
+    composite::{InTensors, Keyed, RuleArgs},
     grad::rules::{exclusive_product, expand_to, rounded_once, scan, shifted},
     op::{CollectiveKind, ConvSpec, PadSpec, ReduceOp, ScanOp, ScatterMode, Side, WindowOp, WindowSpec},
     scalar::{Binary, binary_gradients, unary_gradient},
@@ -214,10 +214,8 @@ fn composite(c: &Keyed, x: &[Dual], y: &[Tensor]) -> Result<Tangents> {
     let Some(saves) = c.saves() else {
         return Err(Error::new(c.name(), ErrorKind::Unsupported { backend: "any".into(), what: format!("the derivative of {}", c.name()) }));
     };
-    let saved = |mask: u32, k: usize, t: &Tensor| (mask >> k.min(31) & 1 == 1).then(|| t.clone());
-    let Saves { inputs, outputs } = saves;
-    let inputs: Vec<Option<Tensor>> = x.iter().enumerate().map(|(k, d)| saved(inputs, k, &d.primal)).collect();
-    let outputs: Vec<Option<Tensor>> = y.iter().enumerate().map(|(k, y)| saved(outputs, k, y)).collect();
+    let inputs: Vec<Option<Tensor>> = x.iter().enumerate().map(|(k, d)| saves.has_input(k).then(|| d.primal.clone())).collect();
+    let outputs: Vec<Option<Tensor>> = y.iter().enumerate().map(|(k, y)| saves.has_output(k).then(|| y.clone())).collect();
     let metas: Vec<crate::Meta> = x.iter().map(|d| d.primal.meta()).collect();
     let needs: Vec<bool> = x.iter().map(|d| d.tangent.is_some()).collect();
     let rule = |cotangents: &[Option<Tensor>]| c.rule(&RuleArgs { inputs: &inputs, outputs: &outputs, metas: &metas, cotangents, needs: &needs });
