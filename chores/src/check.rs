@@ -42,6 +42,19 @@ const PARTS: &[Part] = &[
     ("docs", &["doc", "--workspace", "--no-deps", "--document-private-items"], Some(("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))),
 ];
 
+/// Folders of files that a macro makes modules (`primitives!`), which `cargo fmt` does not see.
+const LISTED: &[&str] = &["crates/core/src/primitive", "crates/backend-cpu/src/primitive", "crates/kernels/src/skeleton"];
+
+/// Are the files of these folders as rustfmt writes them?
+fn are_formatted(folders: &[&str]) -> bool {
+    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(workspace::root().join(folder)).ok()).flatten().flatten();
+    let files: Vec<_> = entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "rs")).collect();
+    let mut command = std::process::Command::new("rustfmt");
+    command.current_dir(workspace::root()).args(["--check", "--edition", "2024"]).args(&files).stdout(Stdio::null());
+    let status = command.status().map_err(|e| eprintln!("rustfmt: {e}"));
+    !files.is_empty() && status.is_ok_and(|s| s.success())
+}
+
 /// Runs every part and names those that failed; whether none did.
 pub fn run(options: &Options) -> bool {
     let mut results = Vec::new();
@@ -62,6 +75,8 @@ pub fn run(options: &Options) -> bool {
         };
         results.push((*name, passed));
     }
+    eprintln!("check: fmt of listed files");
+    results.push(("fmt of listed files", are_formatted(LISTED)));
     eprintln!("check: tidy");
     let complaints = tidy::complaints(&workspace::root());
     for complaint in &complaints {
@@ -82,4 +97,21 @@ pub fn run(options: &Options) -> bool {
     // Both streams may be one file: what was said last stands last.
     let _ = std::io::stdout().flush();
     failed.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_no_formatter_sees_is_looked_at() {
+        assert!(are_formatted(LISTED), "rustfmt --edition 2024 {}", LISTED.join("/*.rs "));
+        // Nothing there is no pass, nor is a file that is written otherwise.
+        assert!(!are_formatted(&["no/such/folder"]));
+        let folder = std::env::temp_dir().join(format!("adamant-check-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("a.rs"), "fn  f( ){}").unwrap();
+        assert!(!are_formatted(&[&folder.to_string_lossy()]));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

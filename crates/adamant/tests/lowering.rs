@@ -19,7 +19,7 @@ use std::any::Any;
 struct Six(CpuBackend);
 fn is_one_of_six(kernel: &KernelKind) -> bool {
     use KernelKind::*;
-    matches!(kernel, Map { .. } | Copy | Reduce { .. } | Matmul | Gather { .. } | Scatter { .. })
+    matches!(kernel, Map { .. } | Copy | Reduce { .. } | Matmul | Primitive(Op::Gather { .. }) | Scatter { .. })
 }
 impl Backend for Six {
     fn info(&self) -> &DeviceInfo {

@@ -1,14 +1,14 @@
 //! The backend: how it is configured, what it says of itself, and which kernel runs which step.
 use crate::{
-    arg_reduce, composite, convolution, copy, gather,
+    composite, convolution, copy,
     gemm::Blas,
     isa::Isa,
     map, matmul,
     memory::CpuMemory,
     operand::{In, Out, internal, with_operands},
-    reduce, scan, scatter, sort,
+    primitive::{self, Call},
+    reduce, scatter,
     threads::Threads,
-    window,
 };
 use adamant_runtime::{
     DType, Device, ErrorKind, HostVec,
@@ -205,16 +205,13 @@ impl CpuBackend {
             KernelKind::Map { outputs: results, .. } => with_operands(step, true, &mut |i, o| map::run(runtime, step, results, i, o)),
             KernelKind::Copy => with_operands(step, false, &mut |i, o| copy::run(runtime, &step.space, i, o)),
             KernelKind::Reduce { value, op, axes, .. } => with_operands(step, false, &mut |i, o| reduce::run(runtime, step, *value, *op, *axes, i, o)),
-            KernelKind::ArgReduce { op, axis } => with_operands(step, false, &mut |i, o| arg_reduce::run(runtime, &step.space, *op, *axis as usize, i, o)),
-            KernelKind::Scan { op, axis, reverse } => {
-                with_operands(step, false, &mut |i, o| scan::run(runtime, &step.space, *op, *axis as usize, *reverse, i, o))
-            }
             KernelKind::Matmul => with_operands(step, false, &mut |i, o| matmul::run(runtime, i, o)),
             KernelKind::Conv(spec) => with_operands(step, false, &mut |i, o| convolution::run(runtime, spec, i, o)),
-            KernelKind::Window(spec) => with_operands(step, false, &mut |i, o| window::run(runtime, spec, i, o)),
-            KernelKind::Gather { axis } => with_operands(step, false, &mut |i, o| gather::run(runtime, *axis as usize, i, o, step.fault)),
             KernelKind::Scatter { axis, mode } => with_operands(step, false, &mut |i, o| scatter::run(runtime, *axis as usize, *mode, i, o, step.fault)),
-            KernelKind::Sort { axis, descending } => with_operands(step, false, &mut |i, o| sort::run(runtime, *axis as usize, *descending, i, o)),
+            KernelKind::Primitive(op) => {
+                let call = Call { runtime, space: &step.space, fault: step.fault };
+                with_operands(step, false, &mut |i, o| primitive::run(op, &call, i, o))
+            }
             KernelKind::Composite(c) => with_operands(step, false, &mut |i, o| {
                 let dtypes: SmallVec<[DType; 8]> = step.inputs.iter().chain(step.outputs).map(|o| o.dtype).collect();
                 match self.kernel(c.name()).filter(|k| k.supports(&**c, &dtypes)) {
@@ -238,8 +235,7 @@ impl Backend for CpuBackend {
             KernelKind::Composite(c) => c.is_host() || self.kernel(c.name()).is_some_and(|k| k.supports(&**c, dtypes)),
             KernelKind::Conv(_) => computes() && floats(),
             KernelKind::Matmul => computes() && !dtypes.contains(&DType::Bool),
-            // An index may be of any integer dtype, and moved elements of any.
-            KernelKind::Gather { .. } => true,
+            KernelKind::Primitive(op) => primitive::supports(op, dtypes),
             KernelKind::Scatter { mode, .. } => *mode == adamant_runtime::op::ScatterMode::Set || dtypes.last().is_none_or(|d| d.computes()),
             _ => computes(),
         };

@@ -10,7 +10,6 @@
 // Errors are core's own type, returned once per step.
 #![allow(clippy::result_large_err)]
 
-mod arg_reduce;
 mod composite;
 pub mod conv;
 mod convolution;
@@ -18,7 +17,6 @@ mod copy;
 mod device;
 mod element;
 mod fused;
-mod gather;
 pub mod gemm;
 pub mod isa;
 mod lines;
@@ -28,17 +26,15 @@ mod matmul;
 mod memory;
 mod nest;
 mod operand;
+mod primitive;
 mod reduce;
 mod registration;
-mod scan;
 mod scatter;
 mod scratch;
 #[allow(unsafe_code)]
 pub mod simd;
-mod sort;
 pub mod threads;
 pub mod trace;
-mod window;
 
 pub use device::{Context, CpuBackend, CpuBuilder, CpuKernel, KernelOperands, Runtime};
 pub use gemm::Blas;

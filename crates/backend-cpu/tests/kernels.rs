@@ -367,13 +367,13 @@ fn large_reductions_and_lines_are_shared_out() {
     let s = Shape::new(&[300, 501]).unwrap();
     let x = Tens::random(DType::F32, &s, Lay::Dense, -1.0, 1.0, 1);
     for axis in [0, 1] {
-        let kernel = Kernel::new(KernelKind::Sort { axis, descending: false });
+        let kernel = Kernel::new(KernelKind::Primitive(Op::Sort { axis, descending: false }));
         check_exact(&Case::new(&kernel, s).input(x.clone()).output(DType::F32, s).output(DType::I64, s), &Op::Sort { axis, descending: false }, Arg::None);
         let scan = Op::Scan { op: ScanOp::Max, axis, reverse: false };
-        let kernel = Kernel::new(KernelKind::Scan { op: ScanOp::Max, axis, reverse: false });
+        let kernel = Kernel::new(KernelKind::Primitive(Op::Scan { op: ScanOp::Max, axis, reverse: false }));
         check_exact(&Case::new(&kernel, s).input(x.clone()).output(DType::F32, s), &scan, Arg::None);
         let index = Tens::random(DType::I64, &s, Lay::Dense, 0.0, 299.9, 3);
-        let kernel = Kernel::new(KernelKind::Gather { axis });
+        let kernel = Kernel::new(KernelKind::Primitive(Op::Gather { axis }));
         check_exact(&Case::new(&kernel, s).input(x.clone()).input(index).output(DType::F32, s), &Op::Gather { axis }, Arg::None);
     }
 }
@@ -413,7 +413,7 @@ fn extremes_and_their_places_with_nan() {
         for axis in [0, 1] {
             let x = || Tens::of(dtype, &s, data.clone());
             for op in [ArgOp::Max, ArgOp::Min] {
-                let kernel = Kernel::new(KernelKind::ArgReduce { op, axis });
+                let kernel = Kernel::new(KernelKind::Primitive(Op::ArgReduce { op, axis }));
                 check_exact(&Case::new(&kernel, s).input(x()).output(DType::I64, s.with(axis as usize, 1)), &Op::ArgReduce { op, axis }, Arg::None);
             }
             for op in [ReduceOp::Max, ReduceOp::Min, ReduceOp::Sum] {
@@ -437,7 +437,7 @@ fn arg_reductions_scans_and_sorts_along_every_axis() {
                 for &layout in layouts {
                     let x = Tens::random(dtype, &s, layout, -3.0, 3.0, 4);
                     if s[axis] > 0 {
-                        let kernel = Kernel::new(KernelKind::ArgReduce { op: ArgOp::Max, axis: a });
+                        let kernel = Kernel::new(KernelKind::Primitive(Op::ArgReduce { op: ArgOp::Max, axis: a }));
                         check_exact(
                             &Case::new(&kernel, s).input(x.clone()).output(DType::I64, s.with(axis, 1)),
                             &Op::ArgReduce { op: ArgOp::Max, axis: a },
@@ -445,7 +445,7 @@ fn arg_reductions_scans_and_sorts_along_every_axis() {
                         );
                     }
                     for descending in [false, true] {
-                        let kernel = Kernel::new(KernelKind::Sort { axis: a, descending });
+                        let kernel = Kernel::new(KernelKind::Primitive(Op::Sort { axis: a, descending }));
                         check_exact(
                             &Case::new(&kernel, s).input(x.clone()).output(dtype, s).output(DType::I64, s),
                             &Op::Sort { axis: a, descending },
@@ -454,14 +454,14 @@ fn arg_reductions_scans_and_sorts_along_every_axis() {
                     }
                     for op in [ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Min] {
                         for reverse in [false, true] {
-                            let kernel = Kernel::new(KernelKind::Scan { op, axis: a, reverse });
+                            let kernel = Kernel::new(KernelKind::Primitive(Op::Scan { op, axis: a, reverse }));
                             let to = if matches!(op, ScanOp::Sum | ScanOp::Prod) { dtype.sum_dtype() } else { dtype };
                             check(&Case::new(&kernel, s).input(x.clone()).output(to, s), &Op::Scan { op, axis: a, reverse }, Arg::None);
                         }
                     }
                     if dtype.is_float() {
                         let op = ScanOp::LinearRecurrence;
-                        let kernel = Kernel::new(KernelKind::Scan { op, axis: a, reverse: false });
+                        let kernel = Kernel::new(KernelKind::Primitive(Op::Scan { op, axis: a, reverse: false }));
                         let coefficients = Tens::random(dtype, &s, Lay::Dense, -1.0, 1.0, 9);
                         check(
                             &Case::new(&kernel, s).input(coefficients).input(x.clone()).output(dtype, s),
@@ -478,7 +478,7 @@ fn arg_reductions_scans_and_sorts_along_every_axis() {
 fn a_stable_sort_with_nan_and_zeros() {
     let s = Shape::new(&[9]).unwrap();
     for descending in [false, true] {
-        let kernel = Kernel::new(KernelKind::Sort { axis: 0, descending });
+        let kernel = Kernel::new(KernelKind::Primitive(Op::Sort { axis: 0, descending }));
         let x = Tens::of(DType::F32, &s, vec![0.0, f64::NAN, -0.0, f64::INFINITY, 0.0, -1.0, f64::NAN, f64::NEG_INFINITY, -0.0]);
         check_exact(&Case::new(&kernel, s).input(x).output(DType::F32, s).output(DType::I64, s), &Op::Sort { axis: 0, descending }, Arg::None);
     }
@@ -580,7 +580,7 @@ fn windows_of_all_dtypes() {
             for k in 0..s {
                 y = y.with(lead + k, adamant_core::op::window_size(x[lead + k], size[k], stride, padding, dilation).unwrap());
             }
-            let of = |spec: &Arc<WindowSpec>| Kernel::new(KernelKind::Window(spec.clone()));
+            let of = |spec: &Arc<WindowSpec>| Kernel::new(KernelKind::Primitive(Op::Window(spec.clone())));
             let max = spec(WindowOp::Max, &[]);
             check_exact(
                 &Case::new(&of(&max), y).input(Tens::random(dtype, &x, Lay::Dense, -3.0, 3.0, 1)).output(dtype, y).output(DType::I64, y),
@@ -609,7 +609,7 @@ fn gathers_and_scatters_along_every_axis() {
                     for layout in [Lay::Dense, Lay::Column, Lay::Strided, Lay::Transposed, Lay::Scalar] {
                         let at = Tens::random(index_dtype, &i, layout, 0.0, x[axis] as f64 - 0.01, 3);
                         let a = axis as u8;
-                        let kernel = Kernel::new(KernelKind::Gather { axis: a });
+                        let kernel = Kernel::new(KernelKind::Primitive(Op::Gather { axis: a }));
                         let from = Tens::random(dtype, &x, if layout == Lay::Dense { Lay::Dense } else { Lay::Transposed }, 0.0, 5.0, 1);
                         check_exact(&Case::new(&kernel, i).input(from).input(at.clone()).output(dtype, i), &Op::Gather { axis: a }, Arg::None);
                         for mode in [ScatterMode::Set, ScatterMode::Add, ScatterMode::Mul, ScatterMode::Max, ScatterMode::Min] {
@@ -629,7 +629,7 @@ fn gathers_and_scatters_along_every_axis() {
 fn bad_indices_give_zero_and_the_first_fault() {
     let (x, i) = (Shape::new(&[4, 2]).unwrap(), Shape::new(&[3, 2]).unwrap());
     let index = || Tens::of(DType::I64, &i, vec![0.0, 3.0, 1.0, 4.0, -1.0, 2.0]);
-    let kernel = Kernel::new(KernelKind::Gather { axis: 0 });
+    let kernel = Kernel::new(KernelKind::Primitive(Op::Gather { axis: 0 }));
     let ran = check_exact(
         &Case::new(&kernel, i).input(Tens::random(DType::F32, &x, Lay::Dense, 1.0, 2.0, 1)).input(index()).output(DType::F32, i),
         &Op::Gather { axis: 0 },

@@ -158,13 +158,9 @@ fn run_step(s: &Step<'_>) -> Result<(), ErrorKind> {
         }
         other => {
             let op = match other {
-                KernelKind::ArgReduce { op, axis } => Op::ArgReduce { op: *op, axis: *axis },
-                KernelKind::Scan { op, axis, reverse } => Op::Scan { op: *op, axis: *axis, reverse: *reverse },
                 KernelKind::Matmul => Op::Matmul,
                 KernelKind::Conv(spec) => Op::Conv(spec.clone()),
-                KernelKind::Window(spec) => Op::Window(spec.clone()),
-                KernelKind::Gather { axis } => Op::Gather { axis: *axis },
-                KernelKind::Sort { axis, descending } => Op::Sort { axis: *axis, descending: *descending },
+                KernelKind::Primitive(op) => op.clone(),
                 _ => return Err(ErrorKind::Internal(format!("{} was never claimed", other.family()))),
             };
             by_reference(op, &s.inputs.iter().map(read).collect::<Result<Vec<_>, _>>()?)?

@@ -6,6 +6,7 @@ use crate::{
     composite::Keyed,
     composite::{Cotangents, RuleArgs},
     hash::Folded,
+    primitive,
     record::context,
     recycle::{self, Rooms, Shared},
     scope,
@@ -21,12 +22,10 @@ use std::{
 
 mod checkpoint;
 mod region;
-pub(crate) mod rules;
 mod tape;
 pub use checkpoint::checkpoint;
 use checkpoint::run_again;
 pub(crate) use region::{Region, alias, outside, pull_to, tape_mark};
-pub(crate) use rules::{reads_of, sum_to};
 use tape::{NEXT, Parent, Saved, TapeKind};
 pub(crate) use tape::{Tape, leaf, record};
 
@@ -390,7 +389,7 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: Walk, re
         let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
         let results = match &t.kind {
             TapeKind::Alias => cotangents.clone(),
-            TapeKind::Op(op, arg) => rules::rule(op, *arg, &t.outputs, &args, |c, args| differentiate_body(c, args, walk))?,
+            TapeKind::Op(op, arg) => cotangents_of(op, *arg, &t.outputs, &args, walk)?,
             TapeKind::Checkpoint(redo) => run_again(redo, &args, grads, walk, t.origin)?,
             TapeKind::Leaf => continue,
         };
@@ -471,7 +470,7 @@ fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: Walk, stops: &[Tensor])
         drop(saved);
         let needs: Vec<bool> = t.parents.iter().map(|p| p.is_some()).collect();
         let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
-        let results = rules::rule(op, *arg, &t.outputs, &args, |c, args| differentiate_body(c, args, walk))?;
+        let results = cotangents_of(op, *arg, &t.outputs, &args, walk)?;
         for (k, g) in results.into_iter().enumerate() {
             match (g, t.parents.get(k)) {
                 (Some(g), Some(Parent::Leaf(id))) if stop.contains(id) => grads.add(*id, g.ok()?),
@@ -483,6 +482,14 @@ fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: Walk, stops: &[Tensor])
     Ok(())
 }
 
+/// Cotangents of an op's inputs: by its rule, or by the body of a composite that brings none.
+fn cotangents_of(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, walk: Walk) -> Result<Cotangents> {
+    match op {
+        Op::Composite(c) if c.saves().is_some() => c.rule(args),
+        Op::Composite(c) => differentiate_body(c, args, walk),
+        op => primitive::cotangents(op, arg, outputs, args),
+    }
+}
 /// The same values on another device: read here, uploaded there; its gradient travels back.
 pub(crate) fn transfer(x: &Tensor, to: Device, origin: Origin) -> Tensor {
     let meta = x.meta();

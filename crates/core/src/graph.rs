@@ -9,7 +9,7 @@
 //! tensor, the start of a slice; two calls that differ in arguments alone have one [`Graph::structure`].
 //!
 //! Beside `capture` and `eval`, nothing here knows tensors; a device is passed along and asked nothing but its name.
-use crate::{Arg, Device, ErrorKind, Meta, Op, grad::reads_of, scope::ScopeId};
+use crate::{Arg, Device, ErrorKind, Meta, Op, primitive, scope::ScopeId};
 use smallvec::SmallVec;
 use std::{any::Any, collections::BTreeMap, fmt, ops::Range, sync::Arc};
 
@@ -21,7 +21,7 @@ mod lex;
 mod number;
 mod parse;
 mod pass;
-mod place;
+pub(crate) mod place;
 mod rewrite;
 mod text;
 mod verify;
@@ -30,7 +30,6 @@ pub use crate::TensorType as Type;
 pub(crate) use adamant_ir::graph::nearest;
 pub use adamant_ir::graph::{At, GraphError, Invalid, TextError, Why};
 pub(crate) use capture::records_stops;
-pub(crate) use form::{axes as axes_of, conv_spec};
 pub use parse::Reading;
 pub use pass::{Expander, PASSES, Ran};
 pub use text::Written;
@@ -256,7 +255,7 @@ impl Graph {
 }
 /// The inputs and outputs that the gradient of an op reads.
 fn saved_of(op: &Op, inputs: &[u32], outputs: &Range<u32>) -> SmallVec<[u32; 2]> {
-    let saves = reads_of(op, inputs.len());
+    let saves = primitive::reads(op, inputs.len()).unwrap_or_default();
     let from_inputs = inputs.iter().enumerate().filter(|(k, _)| saves.has_input(*k)).map(|(_, v)| *v);
     let from_outputs = outputs.clone().enumerate().filter(|(k, _)| saves.has_output(*k)).map(|(_, v)| v);
     from_inputs.chain(from_outputs).collect()

@@ -15,6 +15,7 @@ pub mod grad;
 pub mod graph;
 pub mod intercept;
 mod measured;
+mod primitive;
 #[cfg_attr(not(feature = "profiling"), path = "profile/off.rs")]
 pub mod profile;
 mod record;
@@ -41,6 +42,8 @@ pub use composite::Compound;
 pub use grad::{Grads, checkpoint, no_grad};
 pub use half::{bf16, f16};
 pub use op::{Arg, Op};
+#[allow(unused_imports, reason = "a primitive's file may have no type of its own")]
+pub use primitive::types::*;
 pub use record::{flush, with_eager, with_window};
 pub use rng::Rng;
 pub use shape::{Axes, Axis, AxisSet, Layout, MAX_RANK, Shape, ToShape, ToSizes};

@@ -25,7 +25,7 @@ mod expand;
 mod holders;
 mod interpret;
 mod join;
-mod lower;
+pub(crate) mod lower;
 pub(crate) mod watch;
 pub use adamant_runtime::{Stats, stats::take_stats};
 pub(crate) use adamant_runtime::{execute::Direct, kernel::fault_error, stats::count};

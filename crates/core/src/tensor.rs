@@ -561,11 +561,6 @@ fn fail_all(op: &Op, e: Error) -> Outputs {
 }
 /// How many outputs an op that cannot be applied answers with.
 fn failures(op: &Op) -> usize {
-    match op {
-        Op::Sort { .. } => 2,
-        Op::Window(w) if w.op == crate::op::WindowOp::Max => 2,
-        // Callers take what they need; a failed composite answers every output with its error.
-        Op::Composite(_) => 8,
-        _ => 1,
-    }
+    // Callers take what they need; a failed composite answers every output with its error.
+    op.outputs().unwrap_or(8)
 }

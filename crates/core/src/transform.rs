@@ -53,7 +53,6 @@ mod vmap;
 
 pub use forward::jvp;
 pub(crate) use frame::{any, apart, apply, read_cell, sweep, unreadable, with_tangents, written};
-pub(crate) use jvp::others;
 pub use matrix::{JacobianMode, hessian, hvp, jacobian};
 pub use reverse::{grad, value_and_grad, vjp};
 pub use vmap::{Cells, Randomness, Vmap, vmap, vmap_with};

@@ -2,7 +2,7 @@
 use crate::{
     composite::Composite,
     expr::{Expr, Reg},
-    op::{ArgOp, ConvSpec, ReduceOp, ScanOp, ScatterMode, WindowSpec},
+    op::{ConvSpec, Op, ReduceOp, ScatterMode},
     shape::AxisSet,
 };
 use std::sync::Arc;
@@ -19,22 +19,16 @@ pub enum KernelKind {
     /// Runs the program over the space and combines its register along the axes into a dense output (axes of size 1).
     /// Along an axis of size 0 a sum is 0 and a product 1; a max or min of nothing never arrives.
     Reduce { expr: Expr, value: Reg, op: ReduceOp, axes: AxisSet },
-    /// Input 0 strided over the space; i64 output of the first extreme index along the axis.
-    ArgReduce { op: ArgOp, axis: u8 },
-    /// Inputs strided over the space; dense output.
-    Scan { op: ScanOp, axis: u8, reverse: bool },
     /// Inputs `[.., m, k]` and `[.., k, n]`, any strides; dense output `[.., m, n]`, zeros for k = 0. The space is the output's shape.
     Matmul,
     /// Dense inputs and output.
     Conv(Arc<ConvSpec>),
-    /// Dense input, dense outputs (for max: values and indices).
-    Window(Arc<WindowSpec>),
-    /// Inputs: x and index, any strides; dense output of the index's shape. Bad indices: zero and a fault.
-    Gather { axis: u8 },
     /// Inputs: index and source, any strides; the output holds the destination and is updated in place.
     Scatter { axis: u8, mode: ScatterMode },
-    /// Input strided; dense outputs: values and i64 indices.
-    Sort { axis: u8, descending: bool },
+    /// A primitive as it is, one that [`primitives!`](crate::primitives) lists among the kernels. Its inputs are strided over
+    /// the space, or dense where the op reads dense memory ([`Op::reads_dense`]); its outputs are dense. Where an index is bad:
+    /// zero and a fault.
+    Primitive(Op),
     /// Dense inputs and outputs.
     Composite(Arc<dyn Composite>),
 }
@@ -46,7 +40,11 @@ impl KernelKind {
     }
     /// Must its inputs be dense (core copies them first where they are not)?
     pub fn needs_dense_inputs(&self) -> bool {
-        matches!(self, KernelKind::Conv(_) | KernelKind::Window(_) | KernelKind::Composite(_))
+        match self {
+            KernelKind::Conv(_) | KernelKind::Composite(_) => true,
+            KernelKind::Primitive(op) => op.reads_dense(),
+            _ => false,
+        }
     }
     /// The family's name, as profiles show it.
     pub fn family(&self) -> &'static str {
@@ -54,14 +52,10 @@ impl KernelKind {
             KernelKind::Map { .. } => "map",
             KernelKind::Copy => "copy",
             KernelKind::Reduce { .. } => "reduce",
-            KernelKind::ArgReduce { .. } => "arg_reduce",
-            KernelKind::Scan { .. } => "scan",
             KernelKind::Matmul => "matmul",
             KernelKind::Conv(_) => "conv",
-            KernelKind::Window(_) => "window",
-            KernelKind::Gather { .. } => "gather",
             KernelKind::Scatter { .. } => "scatter",
-            KernelKind::Sort { .. } => "sort",
+            KernelKind::Primitive(op) => op.family(),
             KernelKind::Composite(c) => c.name(),
         }
     }

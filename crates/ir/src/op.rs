@@ -8,10 +8,12 @@
 //! An [`Op`] holds structure (what a plan is compiled for) and sizes; what changes from call to call —
 //! a scalar operand, the start of a slice — is an [`Arg`] beside it and never part of a plan's key.
 use crate::{
-    DType, DeviceId, ErrorKind, Scalar, Shape, TensorType, Types,
+    DType, DeviceId, ErrorKind, HostArray, Scalar, Shape, TensorType, Types,
     composite::Keyed,
     cost::Cost,
+    fault::Fault,
     hash::{hash_of, mix},
+    kernel::KernelKind,
     scalar::{Binary, Unary},
     shape::AxisSet,
 };
@@ -128,6 +130,52 @@ pub enum Side {
     Right,
 }
 
+/// The list of the primitives, which every crate that has a file for each expands: the file's name, the op, and what of the op
+/// its functions are given. Where a primitive is listed, its file is part of the crate, and a function that it lacks is an
+/// error of the compiler; so a new primitive is a variant of [`Op`](crate::Op), a row here, and its files.
+///
+/// Expands `$then! { planned { rows } kernels { rows } }`, a row being `file: pattern => (fields);`.
+///
+/// `planned` are ops that the planner knows by themselves: it makes programs, copies and fused kernels of them. `kernels` are
+/// those that one kernel runs as they are ([`KernelKind::Primitive`](crate::kernel::KernelKind::Primitive)): its inputs are the
+/// op's, any strides unless the op says otherwise, and its outputs are the op's, dense.
+#[macro_export]
+macro_rules! primitives {
+    ($then:ident) => {
+        $then! {
+            planned {
+                constant: $crate::Op::Input | $crate::Op::Const(_) => ();
+                iota: $crate::Op::Iota { axis, .. } => (axis);
+                random_bits: $crate::Op::RandomBits { shape } => (shape);
+                unary: $crate::Op::Unary(function) => (function);
+                binary: $crate::Op::Binary(function) => (function);
+                binary_scalar: $crate::Op::BinaryScalar(function, side) => (function, side);
+                select: $crate::Op::Select => ();
+                cast: $crate::Op::Cast(to) => (to);
+                bitcast: $crate::Op::Bitcast(_) => ();
+                view: $crate::Op::View(view) => (view);
+                pad: $crate::Op::Pad(spec) => (spec);
+                concat: $crate::Op::Concat { axis } => (axis);
+                update_slice: $crate::Op::UpdateSlice { axis } => (axis);
+                reduce: $crate::Op::Reduce { op, axes } => (op, axes);
+                matmul: $crate::Op::Matmul => ();
+                conv: $crate::Op::Conv(spec) => (spec);
+                scatter: $crate::Op::Scatter { axis, mode } => (axis, mode);
+                transfer: $crate::Op::Transfer(to) => (to);
+                collective: $crate::Op::Collective { kind, group } => (kind, group);
+                stop_grad: $crate::Op::StopGrad => ();
+            }
+            kernels {
+                arg_reduce: $crate::Op::ArgReduce { op, axis } => (op, axis);
+                scan: $crate::Op::Scan { op, axis, reverse } => (op, axis, reverse);
+                window: $crate::Op::Window(spec) => (spec);
+                gather: $crate::Op::Gather { axis } => (axis);
+                sort: $crate::Op::Sort { axis, descending } => (axis, descending);
+            }
+        }
+    };
+}
+
 impl Op {
     /// The op's name as errors, profiles and the text form give it.
     pub fn name(&self) -> &'static str {
@@ -183,6 +231,15 @@ impl Op {
             Op::Collective { kind: CollectiveKind::Broadcast { .. }, .. } => "broadcast",
             Op::StopGrad => "stop_grad",
             Op::Composite(c) => c.name(),
+        }
+    }
+    /// The family of its kernel, one word for the functions that it combines by.
+    pub fn family(&self) -> &'static str {
+        match self {
+            Op::ArgReduce { .. } => "arg_reduce",
+            Op::Scan { .. } => "scan",
+            Op::Window(_) => "window",
+            op => op.name(),
         }
     }
     /// Element-wise over the index space of its output: it can live inside any fused kernel.
@@ -292,6 +349,40 @@ impl Op {
         }
     }
 
+    /// What a primitive gives for these inputs, each output in plain f64 and rounded once, and the first fault in the data.
+    ///
+    /// # Errors
+    /// An op that has no meaning without a device or other ranks; inputs that are missing.
+    pub(crate) fn run(&self, arg: Arg, inputs: &[HostArray], types: &[TensorType]) -> Result<(Vec<HostArray>, Option<Fault>), ErrorKind> {
+        let absent = || ErrorKind::Internal(format!("{} without its inputs or its type", self.name()));
+        let ty = types.first().ok_or_else(absent)?;
+        let input = |k: usize| inputs.get(k).ok_or_else(absent);
+        let scalar = if let Arg::Scalar(s) = arg { s } else { Scalar::Int(0) };
+        let start = if let Arg::Start(s) = arg { s } else { 0 };
+        let one = |a: HostArray| Ok((vec![a], None));
+        let faulty = |(a, fault): (HostArray, Option<Fault>)| Ok((vec![a], fault));
+        match self {
+            Op::Input => Err(ErrorKind::Internal("an input is never run".into())),
+            op if op.is_map() => faulty(map::run(op, arg, inputs, ty)?),
+            Op::StopGrad | Op::Transfer(_) => one(input(0)?.clone()),
+            Op::View(v) => one(view::run(v, start, input(0)?, ty)),
+            Op::Pad(p) => one(pad::run(p, scalar, input(0)?, ty)),
+            Op::Concat { axis } => one(concat::run(*axis, inputs, ty)),
+            Op::UpdateSlice { axis } => one(update_slice::run(*axis, start, [input(0)?, input(1)?], ty)),
+            Op::Reduce { op, axes } => one(reduce::run(*op, *axes, input(0)?, ty)),
+            Op::ArgReduce { op, axis } => one(arg_reduce::run(*op, *axis, input(0)?, ty)),
+            Op::Scan { op, axis, reverse } => one(scan::run(*op, *axis, *reverse, inputs, ty)),
+            Op::Matmul => one(matmul::run([input(0)?, input(1)?], ty)),
+            Op::Conv(spec) => one(conv::run(spec, inputs, ty)),
+            Op::Window(spec) => Ok((window::run(spec, input(0)?, types), None)),
+            Op::Gather { axis } => faulty(gather::run(*axis, [input(0)?, input(1)?], ty)),
+            Op::Scatter { axis, mode } => faulty(scatter::run(*axis, *mode, [input(0)?, input(1)?, input(2)?], ty)),
+            Op::Sort { axis, descending } => Ok((sort::run(*axis, *descending, input(0)?, types), None)),
+            Op::Collective { .. } => Err(ErrorKind::Internal("what other ranks hold is not known here".into())),
+            _ => Err(ErrorKind::Internal(format!("{} has no meaning here", self.name()))),
+        }
+    }
+
     /// The types of the outputs, or why the op cannot be applied.
     ///
     /// # Errors
@@ -307,13 +398,46 @@ impl Op {
             _ => self.infer_first(inputs).map(|only| smallvec![only]),
         }
     }
+    /// How many outputs it has, whatever its inputs; `None`: a composite, which may have any number.
+    #[inline]
+    pub fn outputs(&self) -> Option<usize> {
+        match self {
+            Op::Composite(_) => None,
+            Op::Sort { .. } => Some(2),
+            Op::Window(spec) if spec.op == WindowOp::Max => Some(2),
+            _ => Some(1),
+        }
+    }
     /// Has it one output, whatever its inputs?
     #[inline]
     pub fn has_one_output(&self) -> bool {
+        self.outputs() == Some(1)
+    }
+    /// The kernel that runs the op as it is; `None`: it is planned otherwise.
+    pub fn kernel(&self) -> Option<KernelKind> {
+        macro_rules! is_listed {
+            (planned $planned:tt kernels { $($name:ident: $op:pat => $fields:tt;)* }) => {
+                #[allow(unused_variables, reason = "the fields are for those who run the kernel")]
+                match self {
+                    Op::Matmul => Some(KernelKind::Matmul),
+                    Op::Conv(spec) => Some(KernelKind::Conv(spec.clone())),
+                    $($op => Some(KernelKind::Primitive(self.clone())),)*
+                    Op::Composite(c) => Some(KernelKind::Composite(c.function().clone())),
+                    _ => None,
+                }
+            };
+        }
+        crate::primitives!(is_listed)
+    }
+    /// Of an op that is a kernel of its own: must its inputs be dense in memory?
+    pub fn reads_dense(&self) -> bool {
+        matches!(self, Op::Conv(_) | Op::Window(_) | Op::Composite(_))
+    }
+    /// Which input holds the indices in which a kernel may find a fault.
+    pub fn indices(&self) -> Option<usize> {
         match self {
-            Op::Composite(_) | Op::Sort { .. } => false,
-            Op::Window(spec) => spec.op != WindowOp::Max,
-            _ => true,
+            Op::Gather { .. } | Op::Scatter { .. } => Some(1),
+            _ => None,
         }
     }
     /// The type of the first output.

@@ -1,20 +1,15 @@
 //! The families of kernels, each written once: which launches a kernel's work becomes, and the text of each.
-mod arg_reduce;
 mod attention;
 mod composite;
 mod conv;
 mod copy;
 pub mod edges;
-mod gather;
 mod map;
 mod matmul;
 mod product;
 mod reduce;
 mod rows;
-mod scan;
 mod scatter;
-mod sort;
-mod window;
 
 pub use map::merged::{Mapped, record as record_together, together};
 
@@ -23,7 +18,7 @@ use crate::{
     program,
 };
 use adamant_ir::{
-    DType, ErrorKind,
+    DType, ErrorKind, Op,
     kernel::KernelKind,
     op::{ReduceOp, ScatterMode},
 };
@@ -31,8 +26,6 @@ use adamant_ir::{
 /// Is there a kernel for it on these dtypes (inputs, then outputs), on this device?
 pub fn supports(target: &Target, kernel: &KernelKind, dtypes: &[DType]) -> bool {
     let computes = || dtypes.iter().all(|d| target.computes(*d));
-    // Where i64 is only an index, it is stored as words.
-    let values = |n: usize| dtypes.iter().take(n).all(|d| target.computes(*d));
     match kernel {
         KernelKind::Copy => true,
         KernelKind::Map { expr, .. } => computes() && program::check(target.dialect, expr).is_ok(),
@@ -40,10 +33,9 @@ pub fn supports(target: &Target, kernel: &KernelKind, dtypes: &[DType]) -> bool 
             let sums_integers = matches!(op, ReduceOp::Sum | ReduceOp::Prod) && dtypes.last() == Some(&DType::I64);
             computes() && program::check(target.dialect, expr).is_ok() && (!sums_integers || target.computes(DType::I64))
         }
-        KernelKind::ArgReduce { .. } | KernelKind::Sort { .. } | KernelKind::Window(_) => values(1),
-        KernelKind::Scan { .. } | KernelKind::Matmul => computes(),
+        KernelKind::Matmul => computes(),
         KernelKind::Conv(_) => computes() && dtypes.iter().all(|d| d.is_float()),
-        KernelKind::Gather { .. } => true,
+        KernelKind::Primitive(op) => supports_primitive(target, op, dtypes),
         KernelKind::Scatter { mode, .. } => *mode == ScatterMode::Set || dtypes.last().is_none_or(|d| target.computes(*d)),
         KernelKind::Composite(c) => composite::supports(target, &**c, dtypes),
     }
@@ -60,14 +52,35 @@ pub fn record(launcher: &mut dyn Launcher, kernel: &KernelKind, work: &Work<'_>)
         KernelKind::Map { expr, outputs } => map::record(launcher, work, expr, outputs),
         KernelKind::Copy => copy::record(launcher, work),
         KernelKind::Reduce { expr, value, op, axes } => reduce::record(launcher, work, expr, *value, *op, *axes),
-        KernelKind::ArgReduce { op, axis } => arg_reduce::record(launcher, work, *op, *axis as usize),
-        KernelKind::Scan { op, axis, reverse } => scan::record(launcher, work, *op, *axis as usize, *reverse),
         KernelKind::Matmul => matmul::record(launcher, work),
         KernelKind::Conv(spec) => conv::record(launcher, work, spec),
-        KernelKind::Window(spec) => window::record(launcher, work, spec),
-        KernelKind::Gather { axis } => gather::record(launcher, work, *axis as usize),
         KernelKind::Scatter { axis, mode } => scatter::record(launcher, work, *axis as usize, *mode),
-        KernelKind::Sort { axis, descending } => sort::record(launcher, work, *axis as usize, *descending),
+        KernelKind::Primitive(op) => record_primitive(launcher, work, op),
         KernelKind::Composite(c) => composite::record(launcher, work, &**c),
     }
+}
+
+macro_rules! kernels {
+    (planned $planned:tt kernels { $($module:ident: $op:pat => $fields:tt;)* }) => {
+        $(mod $module;)*
+
+        fn supports_primitive(target: &Target, op: &Op, dtypes: &[DType]) -> bool {
+            match op {
+                $($op => $module::supports($fields, target, dtypes),)*
+                _ => false,
+            }
+        }
+        fn record_primitive(launcher: &mut dyn Launcher, work: &Work<'_>, op: &Op) -> Result<(), ErrorKind> {
+            match op {
+                $($op => $module::record($fields, launcher, work),)*
+                op => Err(ErrorKind::Internal(format!("{} has no kernel of its own", op.name()))),
+            }
+        }
+    };
+}
+adamant_ir::primitives!(kernels);
+
+/// Is there arithmetic on the first input? Where i64 is only an index, it is stored as words.
+fn computes_first(target: &Target, dtypes: &[DType]) -> bool {
+    dtypes.first().is_none_or(|d| target.computes(*d))
 }

@@ -358,7 +358,8 @@ impl Replay<'_> {
         for ((s, z), w) in self.plan.steps.iter().zip(&self.sized.steps).zip(words) {
             if let Some(mut fault) = w.get().cloned().filter(|_| !is(Plant::LostFault)) {
                 if let Fault::Index { position, .. } = &mut fault {
-                    let index = if let KernelKind::Gather { .. } = s.kernel.kind { z.inputs.get(1) } else { z.inputs.first() };
+                    // A scatter's kernel is given no destination.
+                    let index = if let KernelKind::Primitive(op) = &s.kernel.kind { op.indices().and_then(|k| z.inputs.get(k)) } else { z.inputs.first() };
                     *position = index.map_or(*position, |i| given_position(*position, &i.shape, &i.place.layout));
                 }
                 let found: SmallVec<[Option<u32>; 4]> = s.outputs.iter().map(|o| self.culprit(o.value(g))).collect();

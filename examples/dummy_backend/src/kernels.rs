@@ -5,7 +5,7 @@ use crate::{
     outside, words, words_mut,
 };
 use adamant_runtime::{
-    DType, ErrorKind, MAX_RANK, Scalar, Shape,
+    DType, ErrorKind, MAX_RANK, Op, Scalar, Shape,
     expr::{Expr, Instr},
     kernel::{Fault, KernelKind, Operand, Step},
     op::{ReduceOp, ScatterMode},
@@ -21,7 +21,7 @@ pub fn run(step: &Step<'_>) -> Done {
         (KernelKind::Reduce { expr, value, op, axes }, _, [out]) => reduce(step, expr, *value, *op, |axis| axes.has(axis), out),
         (KernelKind::Copy, [from], [to]) => store(to, &fetch(from)?),
         (KernelKind::Matmul, [a, b], [out]) => matmul(a, b, out),
-        (KernelKind::Gather { axis }, [x, index], [out]) => gather(step, *axis as usize, x, index, out),
+        (KernelKind::Primitive(Op::Gather { axis }), [x, index], [out]) => gather(step, *axis as usize, x, index, out),
         (KernelKind::Scatter { axis, mode }, [index, source], [out]) => scatter(step, *axis as usize, *mode, index, source, out),
         (other, ..) => Err(ErrorKind::Internal(format!("{} was never claimed", other.family()))),
     }

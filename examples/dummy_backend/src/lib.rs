@@ -7,7 +7,7 @@ mod element;
 mod kernels;
 
 use adamant_runtime::{
-    DType, ErrorKind,
+    DType, ErrorKind, Op,
     backend::{Backend, Determinism, DeviceInfo, Memory, Support},
     kernel::{KernelKind, Step},
 };
@@ -71,10 +71,10 @@ impl Backend for Dummy {
     fn supports(&self, kernel: &KernelKind, _: &[DType]) -> Support {
         use KernelKind::*;
         match kernel {
-            Map { .. } | Copy | Reduce { .. } | Matmul | Gather { .. } | Scatter { .. } => Support::Native,
+            Map { .. } | Copy | Reduce { .. } | Matmul | Primitive(Op::Gather { .. }) | Scatter { .. } => Support::Native,
             Composite(c) if self.composite(c.name()).is_some() => Support::Native,
             // Core says all of these with the six above.
-            ArgReduce { .. } | Scan { .. } | Sort { .. } | Conv(_) | Window(_) | Composite(_) => Support::No,
+            Primitive(_) | Conv(_) | Composite(_) => Support::No,
         }
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {

@@ -170,7 +170,7 @@ impl Compound for AttentionBackward {
             sum_heads(dropped.mt().matmul(&g), &inputs[3].meta().shape)?.cast(m.dtype),
         ];
         if let Some(mask) = mask.filter(|m| m.meta().dtype.is_float()) {
-            result.push(crate::grad::sum_to(&ds, &mask.meta().shape).cast(mask.meta().dtype));
+            result.push(crate::primitive::sum_to(&ds, &mask.meta().shape).cast(mask.meta().dtype));
         }
         Ok(result)
     }

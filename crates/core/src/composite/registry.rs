@@ -19,8 +19,9 @@ use super::{
 use crate::{
     ErrorKind,
     functional::BinaryCrossEntropy,
-    graph::{axes_of, conv_spec, nearest},
+    graph::nearest,
     op::ConvRole,
+    primitive::form::{axes, conv_spec},
     specs::shared_conv,
     tensor::factor,
 };
@@ -111,7 +112,7 @@ own! {
     "adamant.softmax_backward" |g| some::<2, 2, _> => SoftmaxBackward { axis: g.size("axis")? };
     "adamant.log_softmax" |g| some::<1, 1, _> => LogSoftmax { axis: g.size("axis")? };
     "adamant.log_softmax_backward" |g| some::<2, 2, _> => LogSoftmaxBackward { axis: g.size("axis")? };
-    "adamant.logsumexp" |g| some::<1, 1, _> => LogSumExp { axes: axes_of(g)? };
+    "adamant.logsumexp" |g| some::<1, 1, _> => LogSumExp { axes: axes(g)? };
     "adamant.linear" |_g| some::<2, 3, _> => Linear;
     "adamant.split" |g| some::<1, 1, _> => split(g)?;
     "adamant.dropout" |g| some::<2, 2, _> => Dropout { p: g.float("p")? };

@@ -1,7 +1,7 @@
 //! The tape: a node for each op that a gradient flows through, with its parents and the values its rule declares to read.
-use super::{Walk, checkpoint::Redo, rules};
+use super::{Walk, checkpoint::Redo};
 use crate::{
-    Arg, Meta, Op, Origin, Tensor,
+    Arg, Meta, Op, Origin, Tensor, primitive,
     recycle::{self, Recycled, Rooms, Shared, Spares},
     value::{Kept, Value},
 };
@@ -149,10 +149,10 @@ fn leaf_of(id: u64, meta: Meta, origin: Origin) -> Shared<Tape> {
 
 /// Puts an applied op on the tape. `None`: no gradient flows through it.
 pub(crate) fn record(op: Op, arg: Arg, inputs: &[&Tensor], outputs: &[Shared<Value>], origin: Origin) -> Option<Shared<Tape>> {
-    if !rules::differentiable(&op) || !outputs.iter().any(|v| v.meta.dtype.is_float()) {
+    if !outputs.iter().any(|v| v.meta.dtype.is_float()) {
         return None;
     }
-    let saves = rules::saves(&op, inputs.len());
+    let saves = primitive::reads(&op, inputs.len())?;
     let mut saved = Saved::default();
     let (mut parents, mut metas, mut results) = (SmallVec::new(), SmallVec::new(), SmallVec::new());
     for (k, t) in inputs.iter().enumerate() {

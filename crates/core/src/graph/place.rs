@@ -9,7 +9,7 @@ pub(super) fn name(device: Device, home: Device) -> String {
     if device == home { HOME.into() } else { device.to_string() }
 }
 /// The name of the device of a number.
-pub(super) fn name_of(id: DeviceId, home: Device) -> String {
+pub(crate) fn name_of(id: DeviceId, home: Device) -> String {
     Device::of_id(id).map_or_else(|_| format!("device {}", id.0), |device| name(device, home))
 }
 /// A number that tells devices apart in this process.
@@ -20,6 +20,6 @@ pub(super) fn number(device: Device) -> u32 {
 ///
 /// # Errors
 /// It is not there.
-pub(super) fn device(name: &str, home: Device) -> Result<Device, ErrorKind> {
+pub(crate) fn device(name: &str, home: Device) -> Result<Device, ErrorKind> {
     if name == HOME { Ok(home) } else { name.parse::<Device>().map_err(|e| e.kind().clone()) }
 }

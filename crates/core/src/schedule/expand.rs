@@ -60,12 +60,12 @@ fn place(g: &mut Graph, device: Device, r: &Record, inputs: &[u32], metas: Vec<M
             return inline(g, device, c.name(), &|x| c.body(x), inputs, record);
         }
     }
-    if lower::is_lowered(&r.op, device, &dtypes) {
-        return inline(g, device, r.op.name(), &|x| lower::body(&r.op, x), inputs, record);
+    if let Some(body) = lower::body(&r.op, device, &dtypes) {
+        return inline(g, device, r.op.name(), &*body, inputs, record);
     }
     let n = metas.len() as u32;
     let mut inputs: SmallVec<[u32; 3]> = SmallVec::from_slice(inputs);
-    if matches!(r.op, Op::Conv(_) | Op::Window(_) | Op::Composite(_)) {
+    if r.op.reads_dense() {
         // These kernels read dense memory: what has gaps is reshaped to its own shape, which moves it.
         for i in inputs.iter_mut() {
             if !g.dense[*i as usize] {

@@ -10,6 +10,7 @@ use crate::{
     composite::{InTensors, Keyed},
     grad::{Tape, outside, tape_mark},
     hash::Folded,
+    primitive::{Dual, ExampleAxis, MaybeBatched},
     record::context,
     recycle::Shared,
     schedule::no_buffer,
@@ -24,10 +25,7 @@ use std::{
     rc::Rc,
 };
 
-use super::{
-    batch::{self, ExampleAxis, MaybeBatched},
-    jvp::{self, Dual},
-};
+use super::{batch, jvp};
 
 /// What a frame does.
 #[derive(Clone, Copy)]

@@ -1,13 +1,13 @@
 //! `vmap`: a function of one example becomes one of a stack of them. It is run once; the rules are `batch.rs`.
 use super::{
     Tensors,
-    batch::{ExampleAxis, MaybeBatched},
     frame::{LevelGuard, LevelKind},
     leaves, tree,
 };
 use crate::{
     Error, ErrorKind, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
+    primitive::{ExampleAxis, MaybeBatched},
 };
 use smallvec::SmallVec;
 

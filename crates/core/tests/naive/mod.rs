@@ -154,13 +154,9 @@ impl Backend for Naive {
                 }
                 other => {
                     let op = match other {
-                        KernelKind::ArgReduce { op, axis } => Op::ArgReduce { op: *op, axis: *axis },
-                        KernelKind::Scan { op, axis, reverse } => Op::Scan { op: *op, axis: *axis, reverse: *reverse },
                         KernelKind::Matmul => Op::Matmul,
                         KernelKind::Conv(c) => Op::Conv(c.clone()),
-                        KernelKind::Window(w) => Op::Window(w.clone()),
-                        KernelKind::Gather { axis } => Op::Gather { axis: *axis },
-                        KernelKind::Sort { axis, descending } => Op::Sort { axis: *axis, descending: *descending },
+                        KernelKind::Primitive(op) => op.clone(),
                         _ => return Err(ErrorKind::Internal("not claimed".into())),
                     };
                     let inputs: Vec<HostArray> = s.inputs.iter().map(read).collect();

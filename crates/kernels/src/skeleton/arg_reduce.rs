@@ -1,20 +1,26 @@
 //! ArgReduce: where along an axis the first extreme value is. NaN counts as extreme.
+use super::computes_first;
 use crate::{
     bindings::{Access, Bindings},
     combine::Combine,
     frame::{Frame, GROUP, Numbered, Shared, per_element},
-    launcher::{Array, Key, Launcher, Work, misshapen},
+    launcher::{Array, Key, Launcher, Target, Work, misshapen},
 };
 use adamant_ir::{
-    ErrorKind,
+    DType, ErrorKind,
     op::{ArgOp, ReduceOp},
 };
 
+/// Is there arithmetic for it?
+pub(super) fn supports(_: (&ArgOp, &u8), target: &Target, dtypes: &[DType]) -> bool {
+    computes_first(target, dtypes)
+}
 /// Records an ArgReduce step.
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, op: ArgOp, axis: usize) -> Result<(), ErrorKind> {
+pub(super) fn record((op, axis): (&ArgOp, &u8), launcher: &mut dyn Launcher, work: &Work<'_>) -> Result<(), ErrorKind> {
+    let (op, axis) = (*op, *axis as usize);
     let ([x], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("arg_reduce")) };
     let innermost = x.shape[axis + 1..].iter().all(|&d| d == 1);
     if innermost {

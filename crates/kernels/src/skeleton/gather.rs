@@ -4,7 +4,7 @@ use crate::{
     bindings::{Access, Bindings, Place},
     dense::{Dense, REPORT},
     frame::per_element,
-    launcher::{Array, Found, Key, Launcher, Work, misshapen},
+    launcher::{Array, Found, Key, Launcher, Target, Work, misshapen},
     nest::Group,
     program::axes,
 };
@@ -21,11 +21,16 @@ pub(crate) fn index_words(bindings: &Bindings, binding: usize, dtype: DType, at:
 /// What [`index_words`] calls.
 pub(crate) const INDEX_OF: &str = "fn index_of(v: i32) -> vec2<u32> { return vec2<u32>(u32(v), u32(v >> 31u)); }\n";
 
+/// Elements of any dtype are moved.
+pub(super) fn supports(_: &u8, _: &Target, _: &[DType]) -> bool {
+    true
+}
 /// Records a Gather step.
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, axis: usize) -> Result<(), ErrorKind> {
+pub(super) fn record(axis: &u8, launcher: &mut dyn Launcher, work: &Work<'_>) -> Result<(), ErrorKind> {
+    let axis = *axis as usize;
     let ([x, index], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("gather")) };
     let size = x.dtype.size();
     let mut bindings = Bindings::new(launcher.target().dialect);

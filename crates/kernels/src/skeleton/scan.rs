@@ -7,7 +7,7 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     frame::per_element,
-    launcher::{Array, Key, Launcher, Work, misshapen},
+    launcher::{Array, Key, Launcher, Target, Work, misshapen},
     nest::Group,
 };
 use adamant_ir::{
@@ -31,11 +31,16 @@ enum Pass {
     Again,
 }
 
+/// Is there arithmetic for it?
+pub(super) fn supports(_: (&ScanOp, &u8, &bool), target: &Target, dtypes: &[DType]) -> bool {
+    dtypes.iter().all(|d| target.computes(*d))
+}
 /// Records a Scan step.
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool) -> Result<(), ErrorKind> {
+pub(super) fn record((op, axis, reverse): (&ScanOp, &u8, &bool), launcher: &mut dyn Launcher, work: &Work<'_>) -> Result<(), ErrorKind> {
+    let (op, axis, reverse) = (*op, *axis as usize, *reverse);
     let [out] = work.outputs else { return Err(misshapen("scan")) };
     let (lines, n) = (out.shape.elements() / out.shape[axis].max(1), out.shape[axis]);
     let may_cut = matches!(op, ScanOp::Sum | ScanOp::Max | ScanOp::Min);

@@ -1,20 +1,26 @@
 //! Sort: stable, by merging. Runs of doubling length are merged pairwise, each element finding its new place by a binary
 //! search in the other run: a launch for each doubling, and no invocation waits for another. Only numbers of elements
 //! move, between two halves of the scratch memory; values are written once, at the end.
+use super::computes_first;
 use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     frame::per_element,
-    launcher::{Key, Launcher, Work, misshapen},
+    launcher::{Key, Launcher, Target, Work, misshapen},
     nest::Group,
 };
-use adamant_ir::{ErrorKind, op::ReduceOp};
+use adamant_ir::{DType, ErrorKind, op::ReduceOp};
 
+/// Is there arithmetic for it?
+pub(super) fn supports(_: (&u8, &bool), target: &Target, dtypes: &[DType]) -> bool {
+    computes_first(target, dtypes)
+}
 /// Records a Sort step.
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
-pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, axis: usize, descending: bool) -> Result<(), ErrorKind> {
+pub(super) fn record((axis, descending): (&u8, &bool), launcher: &mut dyn Launcher, work: &Work<'_>) -> Result<(), ErrorKind> {
+    let (axis, descending) = (*axis as usize, *descending);
     let ([x], [values, order]) = (work.inputs, work.outputs) else { return Err(misshapen("sort")) };
     let (elements, n) = (x.shape.elements(), x.shape[axis]);
     let kept: Vec<usize> = (0..x.shape.rank()).filter(|&a| a != axis).collect();

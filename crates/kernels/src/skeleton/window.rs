@@ -1,20 +1,25 @@
 //! Window: pooling over the trailing axes, an invocation for each output.
+use super::computes_first;
 use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     dense::Dense,
-    launcher::{Array, Key, Launcher, Work, misshapen},
+    launcher::{Array, Key, Launcher, Target, Work, misshapen},
 };
 use adamant_ir::{
-    ErrorKind,
+    DType, ErrorKind,
     op::{ReduceOp, WindowOp, WindowSpec},
 };
 
+/// Is there arithmetic for it?
+pub(super) fn supports(_: &WindowSpec, target: &Target, dtypes: &[DType]) -> bool {
+    computes_first(target, dtypes)
+}
 /// Records a Window step.
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, spec: &WindowSpec) -> Result<(), ErrorKind> {
+pub(super) fn record(spec: &WindowSpec, launcher: &mut dyn Launcher, work: &Work<'_>) -> Result<(), ErrorKind> {
     let ([x], [out, ..]) = (work.inputs, work.outputs) else { return Err(misshapen("window")) };
     let axes = spec.size.len();
     let lead = x.shape.rank() - axes;

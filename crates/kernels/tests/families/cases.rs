@@ -356,7 +356,14 @@ pub fn arg_reduce(mut m: Maker) -> Case {
     let out = m.room(shape.with(axis, 1), DType::I64);
     let target = m.target();
     let check = of_op(Op::ArgReduce { op, axis: axis as u8 }, Arg::None, vec![host]);
-    m.case(format!("arg {op:?} of {dtype}{shape} along {axis}"), target, KernelKind::ArgReduce { op, axis: axis as u8 }, vec![x], vec![out], check)
+    m.case(
+        format!("arg {op:?} of {dtype}{shape} along {axis}"),
+        target,
+        KernelKind::Primitive(Op::ArgReduce { op, axis: axis as u8 }),
+        vec![x],
+        vec![out],
+        check,
+    )
 }
 pub fn scan(mut m: Maker) -> Case {
     let op = *m.random.pick(&[ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Min, ScanOp::LinearRecurrence]);
@@ -386,7 +393,7 @@ pub fn scan(mut m: Maker) -> Case {
     let to = recorded.infer(&types).unwrap()[0].dtype;
     let out = m.room(shape, to);
     let target = m.target();
-    let kernel = KernelKind::Scan { op, axis: axis as u8, reverse };
+    let kernel = KernelKind::Primitive(Op::Scan { op, axis: axis as u8, reverse });
     m.case(format!("scan {op:?} of {dtype}{shape} along {axis}"), target, kernel, inputs, vec![out], of_op(recorded, Arg::None, hosts))
 }
 pub fn sort(mut m: Maker) -> Case {
@@ -402,7 +409,7 @@ pub fn sort(mut m: Maker) -> Case {
     let (values, order) = (m.room(shape, dtype), m.room(shape, DType::I64));
     let target = m.target();
     let check = of_op(Op::Sort { axis: axis as u8, descending }, Arg::None, vec![host]);
-    let kernel = KernelKind::Sort { axis: axis as u8, descending };
+    let kernel = KernelKind::Primitive(Op::Sort { axis: axis as u8, descending });
     m.case(format!("sort of {dtype}{shape} along {axis}"), target, kernel, vec![x], vec![values, order], check)
 }
 const INDICES: [DType; 5] = [DType::I64, DType::I32, DType::U32, DType::I8, DType::U8];
@@ -418,7 +425,7 @@ pub fn gather(mut m: Maker) -> Case {
     let out = m.room(index.shape, dtype);
     let target = m.target();
     let check = of_op(Op::Gather { axis: axis as u8 }, Arg::None, vec![host, numbers]);
-    m.case(format!("gather of {dtype}{shape} along {axis}"), target, KernelKind::Gather { axis: axis as u8 }, vec![x, index], vec![out], check)
+    m.case(format!("gather of {dtype}{shape} along {axis}"), target, KernelKind::Primitive(Op::Gather { axis: axis as u8 }), vec![x, index], vec![out], check)
 }
 pub fn scatter(mut m: Maker) -> Case {
     let mode = *m.random.pick(&[ScatterMode::Set, ScatterMode::Add, ScatterMode::Mul, ScatterMode::Max, ScatterMode::Min]);
@@ -512,5 +519,5 @@ pub fn window(mut m: Maker) -> Case {
     }
     let target = m.target();
     let check = of_op(Op::Window(spec.clone()), Arg::None, vec![host]);
-    m.case(format!("window {op:?} of {dtype}{from}"), target, KernelKind::Window(spec), vec![x], outputs, check)
+    m.case(format!("window {op:?} of {dtype}{from}"), target, KernelKind::Primitive(Op::Window(spec)), vec![x], outputs, check)
 }

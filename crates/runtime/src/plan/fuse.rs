@@ -313,25 +313,18 @@ impl Builder<'_> {
                     ops: p.ops + 1,
                 });
             }
-            Op::ArgReduce { op, axis } => self.step(k, KernelKind::ArgReduce { op: *op, axis: *axis }, i(0), &[i(0)], &[v], false),
-            Op::Scan { op, axis: _, reverse } if is(Plant::WrongAxis) => {
-                self.step(k, KernelKind::Scan { op: *op, axis: 0, reverse: *reverse }, v, &x.inputs, &[v], false)
-            }
-            Op::Scan { op, axis, reverse } => self.step(k, KernelKind::Scan { op: *op, axis: *axis, reverse: *reverse }, v, &x.inputs, &[v], false),
-            Op::Matmul => self.step(k, KernelKind::Matmul, v, &x.inputs, &[v], false),
-            Op::Conv(spec) => self.step(k, KernelKind::Conv(spec.clone()), v, &x.inputs, &[v], false),
-            Op::Window(spec) => {
-                let outputs: Vec<u32> = (v..v + x.outputs).collect();
-                self.step(k, KernelKind::Window(spec.clone()), v, &x.inputs, &outputs, false);
-            }
-            Op::Gather { axis } => self.step(k, KernelKind::Gather { axis: *axis }, v, &x.inputs, &[v], false),
-            Op::Sort { axis, descending } => self.step(k, KernelKind::Sort { axis: *axis, descending: *descending }, v, &x.inputs, &[v, v + 1], false),
-            Op::Composite(c) => {
-                let outputs: Vec<u32> = (v..v + x.outputs).collect();
-                self.step(k, KernelKind::Composite(c.function().clone()), v, &x.inputs, &outputs, false);
-            }
             Op::Collective { .. } => self.step(k, KernelKind::Copy, v, &[i(0)], &[v], false),
-            op => return Err((x.record as usize, ErrorKind::Internal(format!("{} cannot be scheduled", op.name())))),
+            op => {
+                let kernel = match op {
+                    Op::Scan { op, reverse, .. } if is(Plant::WrongAxis) => Some(KernelKind::Primitive(Op::Scan { op: *op, axis: 0, reverse: *reverse })),
+                    op => op.kernel(),
+                };
+                let none = || (x.record as usize, ErrorKind::Internal(format!("{} cannot be scheduled", op.name())));
+                // An index of an extreme is found by walking over where it is looked for.
+                let space = if matches!(op, Op::ArgReduce { .. }) { i(0) } else { v };
+                let outputs: Vec<u32> = (v..v + x.outputs).collect();
+                self.step(k, kernel.ok_or_else(none)?, space, &x.inputs, &outputs, false);
+            }
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use crate::{
     op::{ArgOp, ReduceOp},
 };
 
-pub(super) fn body(op: ArgOp, axis: u8, x: &Tensor) -> Tensor {
+pub(crate) fn body(op: ArgOp, axis: u8, x: &Tensor) -> Tensor {
     let along = AxisSet::one(axis as usize);
     let extreme = x.reduce(if op == ArgOp::Max { ReduceOp::Max } else { ReduceOp::Min }, along, true);
     // Where one element is NaN the extreme is, and equal to nothing: then the elements that are NaN are those that count.

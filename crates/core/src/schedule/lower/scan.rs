@@ -4,7 +4,7 @@
 //! never takes: where these alone leave the dtype's range, the result does too.
 use crate::{Tensor, op::ScanOp, scalar::Binary};
 
-pub(super) fn body(op: ScanOp, axis: usize, reverse: bool, inputs: &[Tensor]) -> Tensor {
+pub(crate) fn body(op: ScanOp, axis: usize, reverse: bool, inputs: &[Tensor]) -> Tensor {
     let turned = |x: &Tensor| if reverse { x.flip(axis) } else { x.clone() };
     let x = turned(&inputs[0]);
     let dtype = x.meta().dtype;

@@ -4,7 +4,7 @@
 use super::slide::{pad, zero};
 use crate::{DType, Result, Tensor};
 
-pub(super) fn body(axis: u8, descending: bool, x: &Tensor) -> Result<Vec<Tensor>> {
+pub(crate) fn body(axis: u8, descending: bool, x: &Tensor) -> Result<Vec<Tensor>> {
     let shape = x.meta().shape;
     let n = shape[axis as usize];
     let lines = x.movedim(axis as isize, -1);

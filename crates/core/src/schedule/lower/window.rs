@@ -7,7 +7,7 @@ use crate::{
     op::{ReduceOp, WindowOp, WindowSpec},
 };
 
-pub(super) fn body(spec: &WindowSpec, x: &Tensor) -> Result<Vec<Tensor>> {
+pub(crate) fn body(spec: &WindowSpec, x: &Tensor) -> Result<Vec<Tensor>> {
     let meta = x.meta();
     let (lead, wide) = meta.shape.split_at(meta.shape.rank() - spec.spatial());
     let over = slides(&spec.size, &spec.stride, &spec.dilation, &spec.padding);

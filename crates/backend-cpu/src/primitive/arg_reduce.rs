@@ -1,4 +1,5 @@
 //! The first index of the extreme value along an axis. NaN counts as extreme, as in PyTorch.
+use super::{Call, compute};
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
@@ -6,20 +7,27 @@ use crate::{
     operand::{In, Out, internal},
     scratch::room,
 };
-use adamant_runtime::{ErrorKind, Shape, op::ArgOp};
+use adamant_runtime::{DType, ErrorKind, op::ArgOp};
+
+type Fields<'a> = (&'a ArgOp, &'a u8);
+
+/// Whether it runs on these dtypes.
+pub(super) fn supports(_: Fields<'_>, dtypes: &[DType]) -> bool {
+    compute(dtypes)
+}
 
 /// Runs an ArgReduce step.
 ///
 /// # Errors
 /// Operands that do not fit.
-pub(crate) fn run(runtime: &Runtime, space: &Shape, op: ArgOp, axis: usize, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+pub(super) fn run((op, axis): Fields<'_>, call: &Call<'_>, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
     let ([x], [out]) = (inputs, outputs) else { return Err(internal("an arg-reduction has one input and one output")) };
-    let lines = Lines::new(space, axis, &[&x.layout.strides]);
+    let lines = Lines::new(call.space, *axis as usize, &[&x.layout.strides]);
     let out: &mut [i64] = out.dense()?;
     if out.is_empty() {
         return Ok(());
     }
-    with_number!(x.dtype, T => find(runtime, &lines, x.elements::<T>()?, x.layout.offset as isize, op == ArgOp::Max, out))
+    with_number!(x.dtype, T => find(call.runtime, &lines, x.elements::<T>()?, x.layout.offset as isize, *op == ArgOp::Max, out))
 }
 fn find<T: Number>(runtime: &Runtime, lines: &Lines, x: &[T], base: isize, max: bool, out: &mut [i64]) -> Result<(), ErrorKind> {
     let inner = lines.inner.len();

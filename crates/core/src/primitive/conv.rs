@@ -1,14 +1,60 @@
-//! Convolutions of stacks. A convolution is one bilinear form of three tensors whose axes are letters: x `[n, g ci, ..]`,
-//! w `[g co, ci, ..]`, y `[n, g co, ..]`, and each of its roles makes one of them of the two others. The examples' axis joins
-//! the letter that exactly the batched ones have in common: x and y share n, w and y share co, x and w share ci, and all
-//! three g. So the gradient of each example's weight is one grouped convolution.
-use super::{ExampleAxis, MaybeBatched};
+//! Convolutions in their three roles. A convolution is one bilinear form of three tensors whose axes are letters: x `[n, g ci, ..]`,
+//! w `[g co, ci, ..]`, y `[n, g co, ..]`, and each of its roles makes one of them of the two others; so do its gradients. Of a
+//! stack, the examples' axis joins the letter that exactly the batched ones have in common: x and y share n, w and y share co,
+//! x and w share ci, and all three g. So the gradient of each example's weight is one grouped convolution.
+use super::{Backward, Batch, Forward, Stacks, form, sum};
 use crate::{
-    Arg, Error, Result, Shape, Tensor,
+    Arg, Attrs, Error, Meta, Op, Result, Shape, Tensor, TensorType,
+    composite::{Attr, Cotangents, Saves},
     op::{ConvRole, ConvSpec},
     shape::MAX_RANK,
+    specs::conv_op,
 };
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
+
+fn product(spec: ConvSpec, a: &Tensor, b: &Tensor) -> Tensor {
+    Tensor::apply(conv_op(spec), Arg::None, &[a, b])
+}
+pub(super) fn reads(_: &ConvSpec) -> Option<Saves> {
+    Some(Saves { inputs: 0b11, outputs: 0 })
+}
+pub(super) fn gradient(spec: &ConvSpec, back: &Backward<'_>) -> Result<Cotangents> {
+    let (a, b, g) = (back.args.input(0)?, back.args.input(1)?, back.cotangent);
+    let spatial = |m: &Meta| SmallVec::from_slice(&m.shape[2..]);
+    let (first, second) = (&back.args.metas[0], &back.args.metas[1]);
+    let conv = |role, open, x: &Tensor, y: &Tensor| product(ConvSpec { role, open, ..spec.clone() }, x, y);
+    let none = SmallVec::new;
+    let (x_role, w_role, y_role) = (ConvRole::InputGrad, ConvRole::WeightGrad, ConvRole::Forward);
+    Ok(match spec.role {
+        // y(x, w)
+        ConvRole::Forward => {
+            smallvec![back.needs(0).then(|| conv(x_role, spatial(first), g, b)), back.needs(1).then(|| conv(w_role, spatial(second), a, g))]
+        }
+        // x(y, w)
+        ConvRole::InputGrad => smallvec![back.needs(0).then(|| conv(y_role, none(), g, b)), back.needs(1).then(|| conv(w_role, spatial(second), g, a))],
+        // w(x, y)
+        ConvRole::WeightGrad => smallvec![back.needs(0).then(|| conv(x_role, spatial(first), b, g)), back.needs(1).then(|| conv(y_role, none(), a, g))],
+    })
+}
+pub(super) fn tangent(spec: &ConvSpec, forward: &Forward<'_>) -> Result<Option<Tensor>> {
+    let left = forward.tangent(0).map(|t| product(spec.clone(), t, forward.primal(1)));
+    Ok(sum(left, forward.tangent(1).map(|t| product(spec.clone(), forward.primal(0), t))))
+}
+pub(super) fn attributes(spec: &ConvSpec, _: &[TensorType], _: &mut form::Context) -> Attrs {
+    let mut attrs: Attrs = smallvec![
+        ("stride", form::ints(spec.stride.iter().copied())),
+        ("padding", form::pairs(&spec.padding)),
+        ("dilation", form::ints(spec.dilation.iter().copied())),
+        ("groups", Attr::Int(spec.groups as i64)),
+    ];
+    attrs.extend((!spec.open.is_empty()).then(|| ("open", form::ints(spec.open.iter().copied()))));
+    attrs
+}
+fn made(role: ConvRole, m: &mut form::Made<'_>) -> form::FormResult<Op> {
+    Ok(conv_op(form::conv_spec(role, m.given)?))
+}
+pub(super) const MAKERS: form::Makers =
+    &[("conv", |m| made(ConvRole::Forward, m)), ("conv_transpose", |m| made(ConvRole::InputGrad, m)), ("conv_weight_grad", |m| made(ConvRole::WeightGrad, m))];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Letter {
@@ -24,8 +70,8 @@ const X: [&[Letter]; 2] = [&[Samples], &[Groups, In]];
 const W: [&[Letter]; 2] = [&[Groups, Out], &[In]];
 const Y: [&[Letter]; 2] = [&[Samples], &[Groups, Out]];
 
-/// The stack of the examples' convolutions; one of the inputs is batched.
-pub(super) fn product(batch: &ExampleAxis, spec: &ConvSpec, x: &[MaybeBatched]) -> Result<Tensor> {
+pub(super) fn batched(spec: &ConvSpec, batch: &Batch<'_>) -> Result<Stacks> {
+    let (x, size) = (batch.lanes, batch.axis.size);
     let (first, second, made) = match spec.role {
         ConvRole::Forward => (X, W, Y),
         ConvRole::InputGrad => (Y, W, X),
@@ -36,11 +82,11 @@ pub(super) fn product(batch: &ExampleAxis, spec: &ConvSpec, x: &[MaybeBatched]) 
     let has = |axes: [&[Letter]; 2], letter: Letter| axes.iter().any(|axis| axis.contains(&letter));
     // Of the batched input and the output, or of all three.
     let letter = if both { Groups } else { [Samples, In, Out].into_iter().find(|&l| has(other, l) && has(made, l)).unwrap_or(Groups) };
-    let groups = if both { spec.groups * batch.size } else { spec.groups };
+    let groups = if both { spec.groups * size } else { spec.groups };
     let a = if x[0].batched { fold(&x[0].tensor, first, letter, spec.groups)? } else { x[0].tensor.clone() };
     let b = if x[1].batched { fold(&x[1].tensor, second, letter, spec.groups)? } else { x[1].tensor.clone() };
-    let out = Tensor::apply(crate::specs::conv_op(ConvSpec { groups, ..spec.clone() }), Arg::None, &[&a, &b]).ok()?;
-    unfold(&out, made, letter, spec.groups, batch.size)
+    let out = product(ConvSpec { groups, ..spec.clone() }, &a, &b).ok()?;
+    Ok(smallvec![unfold(&out, made, letter, spec.groups, size)?])
 }
 fn shape(dims: &[usize]) -> Result<Shape> {
     Shape::new(dims).map_err(|k| Error::new("vmap", k))

@@ -1,5 +1,6 @@
 //! Stable sorts along an axis. Values become unsigned keys in their order (NaN largest, both zeros equal), so that
 //! a pair of key and place is a total order and an unstable sort is stable.
+use super::{Call, compute};
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
@@ -7,7 +8,14 @@ use crate::{
     operand::{In, Out, internal},
     scratch::list,
 };
-use adamant_runtime::ErrorKind;
+use adamant_runtime::{DType, ErrorKind};
+
+type Fields<'a> = (&'a u8, &'a bool);
+
+/// Whether it runs on these dtypes.
+pub(super) fn supports(_: Fields<'_>, dtypes: &[DType]) -> bool {
+    compute(dtypes)
+}
 
 /// A wide value as a key of the same order.
 pub(crate) trait Key: Wide {
@@ -33,8 +41,9 @@ impl Key for f64 {
 ///
 /// # Errors
 /// Operands that do not fit.
-pub(crate) fn run(runtime: &Runtime, axis: usize, descending: bool, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+pub(super) fn run((axis, descending): Fields<'_>, call: &Call<'_>, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
     let ([x], [values, order]) = (inputs, outputs) else { return Err(internal("a sort has one input and two outputs")) };
+    let (runtime, axis, descending) = (call.runtime, *axis as usize, *descending);
     if axis >= x.shape.rank() {
         return Err(internal("a sort along no axis"));
     }

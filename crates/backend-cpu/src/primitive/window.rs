@@ -1,4 +1,5 @@
 //! Sliding windows over the trailing axes: maxima with their places, sums, and the transposed sum.
+use super::{Call, compute};
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
@@ -7,10 +8,14 @@ use crate::{
     simd::{Kernel, Simd, dispatch},
 };
 use adamant_runtime::{
-    ErrorKind,
+    DType, ErrorKind,
     op::{WindowOp, WindowSpec},
 };
 
+/// Whether it runs on these dtypes.
+pub(super) fn supports(_: &WindowSpec, dtypes: &[DType]) -> bool {
+    compute(dtypes)
+}
 /// One spatial axis: three of them, the missing ones of size 1.
 #[derive(Clone, Copy)]
 struct Axis {
@@ -36,9 +41,9 @@ impl Axis {
 ///
 /// # Errors
 /// Operands that do not fit.
-pub(crate) fn run(runtime: &Runtime, spec: &WindowSpec, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+pub(super) fn run(spec: &WindowSpec, call: &Call<'_>, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
     let ([x], Some((out, more))) = (inputs, outputs.split_first_mut()) else { return Err(internal("windows have one input and an output")) };
-    let s = spec.spatial();
+    let (runtime, s) = (call.runtime, spec.spatial());
     let transposed = spec.op == WindowOp::SumTransposed;
     let (wide, narrow) = if transposed { (out.shape, x.shape) } else { (x.shape, out.shape) };
     let lead = wide.rank().checked_sub(s).ok_or_else(|| internal("windows over more axes than there are"))?;

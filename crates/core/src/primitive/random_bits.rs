@@ -1,11 +1,32 @@
-//! Random bits of a stack. Where all examples share the key, each draws from its own part of one long draw; where each has
+//! Random bits. Of a stack: where all examples share the key, each draws from its own part of one long draw; where each has
 //! a key, it draws what it would have drawn alone. The latter is Philox in tensor code, the same bits as the primitive's
 //! (Salmon et al., SC 2011), of a key that has a place for each example.
-use super::{ExampleAxis, MaybeBatched, number, reshape};
-use crate::{Arg, DType, Error, ErrorKind, Op, Origin, Result, Shape, Tensor, TensorType};
+use super::{Backward, Batch, ExampleAxis, Forward, MaybeBatched, Stacks, form, reshape};
+use crate::{
+    Arg, Attrs, DType, Error, ErrorKind, Op, Origin, Result, Scalar, Shape, Tensor, TensorType,
+    composite::{Cotangents, Saves},
+};
+use smallvec::smallvec;
+
+pub(super) fn reads(_: &Shape) -> Option<Saves> {
+    None
+}
+pub(super) fn gradient(_: &Shape, back: &Backward<'_>) -> Result<Cotangents> {
+    Ok(back.none())
+}
+pub(super) fn tangent(_: &Shape, _: &Forward<'_>) -> Result<Option<Tensor>> {
+    Ok(None)
+}
+pub(super) fn batched(shape: &Shape, batch: &Batch<'_>) -> Result<Stacks> {
+    Ok(smallvec![bits(batch.axis, &batch.lanes[0], *shape)?])
+}
+pub(super) fn attributes(_: &Shape, _: &[TensorType], _: &mut form::Context) -> Attrs {
+    Attrs::new()
+}
+pub(super) const MAKERS: form::Makers = &[("random_bits", |m| Ok(Op::RandomBits { shape: m.output.shape }))];
 
 /// The bits of `shape` for each example, if examples draw their own or have their own keys.
-pub(super) fn bits(batch: &ExampleAxis, key: &MaybeBatched, shape: Shape) -> Result<Tensor> {
+fn bits(batch: &ExampleAxis, key: &MaybeBatched, shape: Shape) -> Result<Tensor> {
     let stack = batch.stack(shape)?;
     let elements = shape.elements();
     if (batch.first + batch.size).checked_mul(elements.max(1)).is_none_or(|n| n > u32::MAX as usize) {
@@ -58,4 +79,8 @@ fn product(by: u32, x: &Tensor) -> (Tensor, Tensor) {
     let half = |t: &Tensor| t.bitwise_right_shift(16u32);
     let middle = half(&ll) + lh.bitwise_and(0xffffu32) + hl.bitwise_and(0xffffu32);
     (hh + half(&lh) + half(&hl) + half(&middle), x * number(by, x))
+}
+/// A number in each place of a stack.
+fn number(value: u32, like: &Tensor) -> Tensor {
+    Tensor::full_on((), Scalar::Int(value.into()), DType::U32, like.meta().device)
 }

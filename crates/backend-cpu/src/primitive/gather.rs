@@ -1,5 +1,6 @@
 //! Gather: elements of a tensor picked by an index tensor along an axis. Whole rows are copied where the index is
 //! broadcast along the axes behind it (an embedding).
+use super::Call;
 use crate::{
     device::Runtime,
     element::{indices, with_bits},
@@ -8,16 +9,22 @@ use crate::{
     simd::stream::{self, Ahead, STREAMED},
 };
 use adamant_runtime::{
-    ErrorKind,
+    DType, ErrorKind,
     kernel::{Fault, FaultWord},
 };
+
+/// An index may be of any integer dtype, and moved elements of any.
+pub(super) fn supports(_: &u8, _: &[DType]) -> bool {
+    true
+}
 
 /// Runs a Gather step. Bad indices give zero and a fault.
 ///
 /// # Errors
 /// Operands that do not fit.
-pub(crate) fn run(runtime: &Runtime, axis: usize, inputs: &[In<'_>], outputs: &mut [Out<'_>], fault: &FaultWord) -> Result<(), ErrorKind> {
+pub(super) fn run(axis: &u8, call: &Call<'_>, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
     let ([x, index], [out]) = (inputs, outputs) else { return Err(internal("a gather has two inputs and one output")) };
+    let (runtime, axis, fault) = (call.runtime, *axis as usize, call.fault);
     if x.shape.rank() != out.shape.rank() || index.shape != out.shape || axis >= out.shape.rank() || x.dtype.size() != out.dtype.size() {
         return Err(internal("a gather of other shapes"));
     }

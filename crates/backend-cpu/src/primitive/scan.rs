@@ -1,4 +1,5 @@
 //! Running combinations along an axis, carried in f64 (integers in i64) and rounded once per element.
+use super::{Call, compute};
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
@@ -6,21 +7,21 @@ use crate::{
     operand::{In, Out, internal},
     scratch::filled,
 };
-use adamant_runtime::{ErrorKind, Shape, op::ScanOp};
+use adamant_runtime::{DType, ErrorKind, op::ScanOp};
+
+type Fields<'a> = (&'a ScanOp, &'a u8, &'a bool);
+
+/// Whether it runs on these dtypes.
+pub(super) fn supports(_: Fields<'_>, dtypes: &[DType]) -> bool {
+    compute(dtypes)
+}
 
 /// Runs a Scan step.
 ///
 /// # Errors
 /// Operands that do not fit.
-pub(crate) fn run(
-    runtime: &Runtime,
-    space: &Shape,
-    op: ScanOp,
-    axis: usize,
-    reverse: bool,
-    inputs: &[In<'_>],
-    outputs: &mut [Out<'_>],
-) -> Result<(), ErrorKind> {
+pub(super) fn run((op, axis, reverse): Fields<'_>, call: &Call<'_>, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
+    let (runtime, space, op, axis, reverse) = (call.runtime, call.space, *op, *axis as usize, *reverse);
     let [out] = outputs else { return Err(internal("a scan has one output")) };
     let recurrence = op == ScanOp::LinearRecurrence;
     let (x, b) = match inputs {
@@ -37,16 +38,16 @@ pub(crate) fn run(
     if dtype == to {
         return with_number!(dtype, T => scan::<T, T>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out.dense()?));
     }
-    if to != adamant_runtime::DType::I64 || dtype.is_float() {
+    if to != DType::I64 || dtype.is_float() {
         return Err(internal("a scan into another dtype"));
     }
     let out: &mut [i64] = out.dense()?;
     match dtype {
-        adamant_runtime::DType::Bool => scan::<crate::element::Bit, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
-        adamant_runtime::DType::U8 => scan::<u8, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
-        adamant_runtime::DType::I8 => scan::<i8, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
-        adamant_runtime::DType::I32 => scan::<i32, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
-        adamant_runtime::DType::U32 => scan::<u32, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
+        DType::Bool => scan::<crate::element::Bit, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
+        DType::U8 => scan::<u8, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
+        DType::I8 => scan::<i8, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
+        DType::I32 => scan::<i32, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
+        DType::U32 => scan::<u32, i64>(runtime, &lines, [x.elements()?, b.elements()?], bases, op, reverse, out),
         d => Err(ErrorKind::Internal(format!("a scan of {d} into i64"))),
     }
 }

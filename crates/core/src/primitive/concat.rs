@@ -1,0 +1,32 @@
+//! Joining along an axis.
+use super::{Backward, Batch, Forward, Stacks, form};
+use crate::{
+    Attrs, Op, Result, Tensor, TensorType,
+    composite::{Cotangents, Saves},
+};
+use smallvec::{SmallVec, smallvec};
+
+pub(super) fn reads(_: &u8) -> Option<Saves> {
+    Some(Saves::default())
+}
+pub(super) fn gradient(axis: &u8, back: &Backward<'_>) -> Result<Cotangents> {
+    let mut at = 0;
+    let part = |(k, m): (usize, &crate::Meta)| {
+        let len = m.shape[*axis as usize];
+        let part = back.needs(k).then(|| back.cotangent.narrow(*axis as usize, at, len));
+        at += len;
+        part
+    };
+    Ok(back.args.metas.iter().enumerate().map(part).collect())
+}
+pub(super) fn tangent(_: &u8, forward: &Forward<'_>) -> Result<Option<Tensor>> {
+    let parts: Vec<Tensor> = (0..forward.inputs.len()).map(|k| forward.moved(k)).collect();
+    Ok(Some(Tensor::apply(forward.op.clone(), forward.arg, &parts.iter().collect::<SmallVec<[&Tensor; 8]>>())))
+}
+pub(super) fn batched(axis: &u8, batch: &Batch<'_>) -> Result<Stacks> {
+    batch.on_stacks(Op::Concat { axis: axis + 1 })
+}
+pub(super) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::Context) -> Attrs {
+    smallvec![form::axis(*axis)]
+}
+pub(super) const MAKERS: form::Makers = &[("concat", |m| Ok(Op::Concat { axis: m.axis()? }))];

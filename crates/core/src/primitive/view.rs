@@ -1,0 +1,108 @@
+//! Other views of the same elements. The transpose of each is a view again, but for a slice, which is padded back, and an
+//! expansion, which is summed.
+use super::{Backward, Batch, Forward, Stacks, behind, expand, form, one, sum_to};
+use crate::{
+    Arg, Attrs, Error, ErrorKind, Op, Result, Scalar, Shape, Tensor, TensorType,
+    composite::{Attr, Cotangents, Saves},
+    op::{PadSpec, View},
+    shape::MAX_RANK,
+};
+use smallvec::{SmallVec, smallvec};
+
+pub(super) fn reads(_: &View) -> Option<Saves> {
+    Some(Saves::default())
+}
+pub(super) fn gradient(view: &View, back: &Backward<'_>) -> Result<Cotangents> {
+    let (g, shape) = (back.cotangent, back.shape(0));
+    match view {
+        View::Reshape(_) => one(g.reshape(shape)),
+        View::Permute(perm) => {
+            let rank = shape.rank();
+            let mut inverse = [0isize; MAX_RANK];
+            for k in 0..rank {
+                inverse[perm[k] as usize] = k as isize;
+            }
+            one(g.permute(&inverse[..rank]))
+        }
+        View::Expand(_) => one(sum_to(g, &shape)),
+        View::Slice { len: 0, .. } => one(back.zeros(0)),
+        View::Slice { axis, len, step } => {
+            let start = if let Arg::Start(start) = back.arg { start } else { 0 };
+            unsliced(g, &shape, *axis as usize, start, *len, *step)
+        }
+        View::Flip(axes) => one(g.flip(*axes)),
+    }
+}
+/// A slice's cotangent where the slice was, zeros elsewhere.
+fn unsliced(g: &Tensor, shape: &Shape, axis: usize, start: usize, len: usize, step: usize) -> Result<Cotangents> {
+    let zero = Arg::Scalar(Scalar::Float(0.0));
+    let mut spread = g.clone();
+    if step > 1 {
+        // Put zeros between the elements: a pad of an added axis, merged into the sliced one.
+        let s = g.meta().shape;
+        let wide = g.reshape(s.insert(axis + 1, 1).map_err(|k| Error::new("slice", k))?);
+        let mut widths: SmallVec<[(isize, isize); 8]> = SmallVec::from_elem((0, 0), s.rank() + 1);
+        widths[axis + 1] = (0, step as isize - 1);
+        let padded = Tensor::apply(Op::Pad(Box::new(PadSpec { widths })), zero, &[&wide]);
+        let merged = padded.reshape(s.with(axis, len * step));
+        spread = merged.narrow(axis, 0, (len - 1) * step + 1);
+    }
+    let span = (len - 1) * step + 1;
+    let mut widths: SmallVec<[(isize, isize); 8]> = SmallVec::from_elem((0, 0), shape.rank());
+    widths[axis] = (start as isize, (shape[axis] - start - span) as isize);
+    one(Tensor::apply(Op::Pad(Box::new(PadSpec { widths })), zero, &[&spread]))
+}
+pub(super) fn tangent(_: &View, forward: &Forward<'_>) -> Result<Option<Tensor>> {
+    Ok(forward.same())
+}
+pub(super) fn batched(view: &View, batch: &Batch<'_>) -> Result<Stacks> {
+    let rank = batch.made[0].shape.rank();
+    let view = match view {
+        View::Reshape(to) => View::Reshape(batch.axis.stack(*to)?),
+        View::Permute(order) => {
+            let mut shifted = [0u8; MAX_RANK];
+            for k in 0..rank.min(MAX_RANK - 1) {
+                shifted[k + 1] = order[k] + 1;
+            }
+            View::Permute(shifted)
+        }
+        View::Expand(to) => return Ok(smallvec![expand(&batch.axis.aligned(&batch.lanes[0], rank)?, batch.axis.stack(*to)?)]),
+        View::Slice { axis, len, step } => View::Slice { axis: axis + 1, len: *len, step: *step },
+        View::Flip(axes) => View::Flip(behind(*axes)),
+    };
+    batch.on_first(Op::View(view))
+}
+pub(super) fn attributes(view: &View, inputs: &[TensorType], _: &mut form::Context) -> Attrs {
+    match view {
+        View::Reshape(_) | View::Expand(_) => Attrs::new(),
+        View::Permute(perm) => {
+            let rank = inputs.first().map_or(0, |t| t.shape.rank());
+            smallvec![("perm", form::ints(perm[..rank].iter().map(|&p| p as usize)))]
+        }
+        // How many elements are taken says the output's type.
+        View::Slice { axis, step, .. } => smallvec![form::axis(*axis), ("step", Attr::Int(*step as i64))],
+        View::Flip(axes) => smallvec![("axes", form::ints(axes.iter()))],
+    }
+}
+pub(super) const MAKERS: form::Makers = &[
+    ("reshape", |m| Ok(Op::View(View::Reshape(m.output.shape)))),
+    ("expand", |m| Ok(Op::View(View::Expand(m.output.shape)))),
+    ("permute", |m| {
+        let given = m.given.sizes("perm")?;
+        let mut perm = [0u8; MAX_RANK];
+        if given.len() > MAX_RANK || given.len() != m.inputs.first().map_or(0, |t| t.shape.rank()) {
+            return Err(ErrorKind::Argument("`perm` names each axis of the input once".into()));
+        }
+        for (to, from) in perm.iter_mut().zip(given) {
+            *to = u8::try_from(from).map_err(|_| ErrorKind::Argument(format!("there is no axis {from}")))?;
+        }
+        Ok(Op::View(View::Permute(perm)))
+    }),
+    ("slice", |m| {
+        let axis = m.axis()?;
+        let len = m.output.shape.get(usize::from(axis)).copied();
+        let len = len.ok_or(ErrorKind::Axis { axis: axis.into(), rank: m.output.shape.rank() })?;
+        Ok(Op::View(View::Slice { axis, len, step: m.given.size("step")? }))
+    }),
+    ("flip", |m| Ok(Op::View(View::Flip(m.axes()?)))),
+];
