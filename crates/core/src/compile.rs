@@ -56,7 +56,7 @@ pub use kept::{Captures, MOST_CAPTURES};
 use kept::{Guarded, Kind, Others};
 pub(crate) use noted::Event;
 use noted::Noting;
-pub use noted::{Flag, capture_number, check_at_end, decide, effect, number};
+pub use noted::{Flag, capture_number, check_at_end, decide, decide_once, effect, number};
 
 /// A function that is captured once per kind of inputs and replayed afterwards.
 pub struct Compiled<F> {

@@ -6,9 +6,15 @@ use crate::{
     rule::{Rates, Rule},
     slots::{Clock, Slots, State, dict, loaded},
 };
-use adamant_core::{Error, ErrorKind, Grads, Origin, Result, Tensor, step};
+use adamant_core::{Error, ErrorKind, Grads, Origin, Result, Tensor, compile::decide, is_capturing, step};
 use adamant_nn::Param;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 /// A formula that changes one parameter by its gradient, with its hyper-parameters.
 ///
@@ -83,7 +89,7 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
     /// ([`Cell::align`]): best load weights before.
     #[track_caller]
     fn over(self, parameters: impl IntoIterator<Item = Param>) -> Updater<Self> {
-        Updater { groups: vec![Group::new(self, parameters)], state: BTreeMap::new(), clocks: Vec::new() }
+        Updater { groups: vec![Group::new(self, parameters)], state: BTreeMap::new(), clocks: Vec::new(), arrangement: Arc::default() }
     }
 }
 
@@ -190,6 +196,8 @@ pub struct Updater<R> {
     state: BTreeMap<usize, State>,
     /// counts of steps, each of the parameters that made the same ones
     clocks: Vec<Clock>,
+    /// How often it changed which cells hold what: a captured step is good for those that it knows.
+    arrangement: Arc<AtomicU64>,
 }
 impl<R: UpdateRule> Updater<R> {
     /// Adds a group with hyper-parameters of its own.
@@ -221,7 +229,7 @@ impl<R: UpdateRule> Updater<R> {
     #[track_caller]
     fn update(&mut self, grads: &Grads) -> Result<()> {
         self.concerned(grads)?;
-        let Updater { groups, state, clocks } = self;
+        let Updater { groups, state, clocks, arrangement } = self;
         for group in groups.iter() {
             let rule = group.rule();
             if let Err(text) = rule.check() {
@@ -229,7 +237,9 @@ impl<R: UpdateRule> Updater<R> {
             }
             group.rule.watch();
             let concerned = || group.parameters.iter().filter(|p| p.is_trainable() && grads.of(&p.cell()).is_some());
-            Clock::assign(clocks, state, concerned)?;
+            if Clock::assign(clocks, state, concerned)? {
+                arrangement.fetch_add(1, Relaxed);
+            }
             for p in concerned() {
                 let Some(g) = grads.of(&p.cell()) else { continue };
                 let Some((state, clock)) = state.get_mut(&p.id()).and_then(|s| s.clock().and_then(|k| clocks.get_mut(k)).map(|c| (s, c))) else {
@@ -242,6 +252,10 @@ impl<R: UpdateRule> Updater<R> {
             }
             // Held, they would be kept in memory when the step runs.
             clocks.iter_mut().for_each(Clock::forget);
+        }
+        if is_capturing() {
+            let (arrangement, known) = (arrangement.clone(), arrangement.load(Relaxed));
+            decide(move || arrangement.load(Relaxed) == known);
         }
         Ok(())
     }
@@ -309,6 +323,7 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
     fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
         self.state = loaded(&self.parameters(), state)?;
         self.clocks = Vec::new();
+        self.arrangement.fetch_add(1, Relaxed);
         Ok(())
     }
 }

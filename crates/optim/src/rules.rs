@@ -105,14 +105,17 @@ pub(crate) fn weight(w: &Tensor) -> (Tensor, Tensor) {
     let near = w.abs().lt(0.5);
     (near.clone(), near.select(w, w - 1.0))
 }
+/// A number of a rule.
+pub(crate) trait Number<R>: Fn(&R) -> f64 + Copy + Send + Sync + 'static {}
+impl<R, F: Fn(&R) -> f64 + Copy + Send + Sync + 'static> Number<R> for F {}
 /// A running mean that goes toward `b` by a number of the rule, from the end that is nearer.
 #[track_caller]
-pub(crate) fn toward<R: UpdateRule>(a: &Tensor, b: &Tensor, name: &'static str, w: fn(&R) -> f64, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+pub(crate) fn toward<R: UpdateRule>(a: &Tensor, b: &Tensor, name: &'static str, w: impl Number<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     if slots.decide(move |r| w(r).abs() < 0.5) { Ok(a + (b - a) * slots.rate(name, w)?) } else { Ok(b - (b - a) * slots.rate(name, move |r| 1.0 - w(r))?) }
 }
 /// The gradient with the decay of the weights added, if there is one.
 #[track_caller]
-pub(crate) fn decayed<R: UpdateRule>(g: &Tensor, p: &Tensor, weight_decay: fn(&R) -> f64, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+pub(crate) fn decayed<R: UpdateRule>(g: &Tensor, p: &Tensor, weight_decay: impl Number<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     if slots.decide(move |r| weight_decay(r) == 0.0) { Ok(g.clone()) } else { Ok(g + p * slots.rate("weight_decay", weight_decay)?) }
 }
 /// Is it finite and at least 0?

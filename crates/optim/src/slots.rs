@@ -5,7 +5,7 @@
 use crate::{UpdateRule, rule::Rule};
 use adamant_core::{Cell, DType, Device, Error, ErrorKind, Result, Shape, Tensor, bf16, compile, f16};
 use adamant_nn::Param;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{any::TypeId, collections::BTreeMap, sync::Arc};
 
 /// The state of one parameter.
 #[derive(Clone, Default)]
@@ -43,18 +43,21 @@ pub(crate) struct Clock {
     advanced_in: u64,
     /// what was computed in the present step, by name and dtype
     once: Vec<(&'static str, DType, Tensor)>,
+    /// what was decided in it, by the question
+    decided: Vec<(TypeId, bool)>,
 }
 impl Clock {
     fn new(device: Device, count: u32) -> Result<Clock> {
         let count = Cell::new(&Tensor::from_vec_on(vec![count], (), device), false)?;
-        Ok(Clock { device, count, numbers: BTreeMap::new(), members: 0, steps_now: 0, advanced_in: 0, once: Vec::new() })
+        Ok(Clock { device, count, numbers: BTreeMap::new(), members: 0, steps_now: 0, advanced_in: 0, once: Vec::new(), decided: Vec::new() })
     }
-    /// Gives each of the parameters of a step a clock of which all parameters make the step, and advances these.
+    /// Gives each of the parameters of a step a clock of which all parameters make the step, and advances these. Did any change its
+    /// clock?
     #[track_caller]
-    pub fn assign<'p, I: Iterator<Item = &'p Param>>(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, State>, concerned: impl Fn() -> I) -> Result<()> {
+    pub fn assign<'p, I: Iterator<Item = &'p Param>>(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, State>, concerned: impl Fn() -> I) -> Result<bool> {
         for clock in clocks.iter_mut() {
             clock.steps_now = 0;
-            clock.once.clear();
+            clock.forget();
         }
         let mut apart = false;
         for p in concerned() {
@@ -63,7 +66,8 @@ impl Clock {
                 None => apart = true,
             }
         }
-        if apart || clocks.iter().any(|c| c.steps_now != 0 && c.steps_now != c.members) {
+        let parts = apart || clocks.iter().any(|c| c.steps_now != 0 && c.steps_now != c.members);
+        if parts {
             Clock::part(clocks, states, concerned())?;
         }
         for clock in clocks.iter_mut().filter(|c| c.steps_now != 0) {
@@ -72,7 +76,7 @@ impl Clock {
             clock.once.push((STEP, DType::U32, next));
             clock.advanced_in = compile::capture_number();
         }
-        Ok(())
+        Ok(parts)
     }
     /// Those that have no clock get one for each history; those that leave others behind get one of their own.
     #[track_caller]
@@ -136,11 +140,25 @@ impl Clock {
             Ok(own)
         };
         let numbers = self.numbers.iter().map(|(name, cell)| Ok((*name, twin(cell)?))).collect::<Result<_>>()?;
-        Ok(Clock { device: self.device, count: twin(&self.count)?, numbers, members: 0, steps_now: 0, advanced_in: 0, once: Vec::new() })
+        Ok(Clock { device: self.device, count: twin(&self.count)?, numbers, members: 0, steps_now: 0, advanced_in: 0, once: Vec::new(), decided: Vec::new() })
     }
     /// Lets go of what was computed in a step.
     pub fn forget(&mut self) {
         self.once.clear();
+        self.decided.clear();
+    }
+    /// A decision that all parameters of a step share. A question that holds nothing is known by its type.
+    fn decide<R: UpdateRule, F: Fn(&R) -> bool + Send + Sync + 'static>(&mut self, rule: &Source<'_, R>, f: F) -> bool {
+        let question = TypeId::of::<F>();
+        if size_of::<F>() != 0 {
+            return rule.decide(f);
+        }
+        if let Some((_, decided)) = self.decided.iter().find(|(q, _)| *q == question) {
+            return *decided;
+        }
+        let decided = rule.decide(f);
+        self.decided.push((question, decided));
+        decided
     }
     fn known(&self, name: &str, dtype: DType) -> Option<&Tensor> {
         self.once.iter().find(|(n, d, _)| *n == name && *d == dtype).map(|(.., t)| t)
@@ -253,8 +271,8 @@ impl<'a, R: UpdateRule> Slots<'a, R> {
         Ok(made)
     }
     /// Decides by the rule's numbers in Rust: where it would be decided otherwise, a captured step is captured anew.
-    pub fn decide(&self, f: impl Fn(&R) -> bool + Send + Sync + 'static) -> bool {
-        self.rule.decide(f)
+    pub fn decide(&mut self, f: impl Fn(&R) -> bool + Send + Sync + 'static) -> bool {
+        self.clock.decide(&self.rule, f)
     }
     /// The slot's value; zeros of the parameter's shape at first.
     ///
@@ -341,8 +359,8 @@ impl<R: UpdateRule> Scalars<'_, R> {
         self.rule.number(self.dtype, self.clock.device, f)
     }
     /// As [`Slots::decide`].
-    pub fn decide(&self, f: impl Fn(&R) -> bool + Send + Sync + 'static) -> bool {
-        self.rule.decide(f)
+    pub fn decide(&mut self, f: impl Fn(&R) -> bool + Send + Sync + 'static) -> bool {
+        self.clock.decide(self.rule, f)
     }
     /// 1 - βᵗ after t steps, as -expm1(t ln β): exact to f32's last digits in f32, where βᵗ would be close to 1.
     #[track_caller]

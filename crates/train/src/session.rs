@@ -224,6 +224,10 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn optimizer(&self) -> &dyn Optimizer {
         &*self.optimizer
     }
+    /// What changes the weights, to change its numbers: a captured step asks for them at each call.
+    pub fn optimizer_mut(&mut self) -> &mut dyn Optimizer {
+        &mut *self.optimizer
+    }
     /// The parameters and their names.
     pub fn parameters(&self) -> &[(String, Param)] {
         &self.parameters

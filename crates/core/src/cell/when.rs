@@ -10,17 +10,13 @@ type Written = Vec<(Cell, Tensor)>;
 thread_local! {
     static FRAMES: RefCell<Vec<Written>> = const { RefCell::new(Vec::new()) };
 }
-/// A cell is about to be written.
+/// A cell is about to be written: for each predicate around it, this may be the first time.
 pub(super) fn note(cell: &Cell) {
-    let is_new = FRAMES.try_with(|f| f.borrow().last().is_some_and(|written| written.iter().all(|(c, _)| c.id() != cell.id())));
-    if matches!(is_new, Ok(true)) {
+    let is_new = |written: &Written| written.iter().all(|(c, _)| c.id() != cell.id());
+    if matches!(FRAMES.try_with(|f| f.borrow().iter().any(is_new)), Ok(true)) {
         // Read while nothing is borrowed.
-        let before = (cell.clone(), cell.read());
-        FRAMES.with(|f| {
-            if let Some(written) = f.borrow_mut().last_mut() {
-                written.push(before);
-            }
-        });
+        let before = cell.read();
+        FRAMES.with(|f| f.borrow_mut().iter_mut().filter(|w| is_new(w)).for_each(|w| w.push((cell.clone(), before.clone()))));
     }
 }
 /// A predicate's frame, until it is taken off: also by a panic.

@@ -23,7 +23,13 @@ impl Flag {
     /// Is it on?
     pub fn get(&self) -> bool {
         let on = self.0.load(Relaxed);
-        note(|notes| notes.guards.push((Watched::Flag(self.clone()), on)));
+        note(|notes| {
+            // Every layer asks; each flag is watched once.
+            let known = |(watched, was): &(Watched, bool)| matches!(watched, Watched::Flag(flag) if Arc::ptr_eq(&flag.0, &self.0)) && *was == on;
+            if !notes.guards.iter().any(known) {
+                notes.guards.push((Watched::Flag(self.clone()), on));
+            }
+        });
         on
     }
     /// Turns it on or off.
@@ -65,6 +71,8 @@ type Check = Box<dyn FnOnce() -> Result<()>>;
 struct Notes {
     number: u64,
     guards: Vec<(Watched, bool)>,
+    /// what was decided once
+    once: Vec<u64>,
     events: Vec<Event>,
     checks: Vec<Check>,
 }
@@ -145,6 +153,15 @@ pub fn decide(f: impl Fn() -> bool + Send + Sync + 'static) -> bool {
     note(|notes| notes.guards.push((Watched::Decision(Arc::new(f)), made)));
     made
 }
+/// As [`decide`] of what holds now, for what is asked many times: noted once for each key.
+pub fn decide_once(key: u64, holds: impl Fn() -> bool + Send + Sync + 'static) {
+    note(|notes| {
+        if !notes.once.contains(&key) {
+            notes.once.push(key);
+            notes.guards.push((Watched::Decision(Arc::new(holds)), true));
+        }
+    });
+}
 /// A number of Rust's as a 0-d tensor. A compiled function asks for it at each call, where it is an argument of the kernels: that
 /// it changes makes no new capture.
 ///
@@ -180,11 +197,10 @@ pub fn number(dtype: DType, device: Device, f: impl Fn() -> f64 + Send + Sync + 
 ///
 /// No predicate of [`crate::step_when`] reaches it, for a device decides that.
 pub fn effect(f: impl Fn() + Send + Sync + 'static) {
-    let f = Arc::new(f);
-    let again = f.clone();
-    if !note(|notes| notes.events.push(Event::Effect(again))) {
-        f();
+    if capture_number() == 0 {
+        return f();
     }
+    note(|notes| notes.events.push(Event::Effect(Arc::new(f))));
 }
 /// What is to be looked at when the capture at work ends; an error makes the capture fail. Outside a capture nothing is.
 pub fn check_at_end(check: impl FnOnce() -> Result<()> + 'static) {

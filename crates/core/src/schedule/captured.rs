@@ -8,7 +8,7 @@ use crate::{
     op::{Arg, View},
     planted::{Plant, is},
     record::{Log, NoSlot, Record, Stream, evaluate, ready},
-    recycle::Shared,
+    recycle::{self, Rooms, Roomy, Shared, emptied},
     value::{Stored, Value},
 };
 use adamant_runtime::{
@@ -20,8 +20,10 @@ use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 use std::{
     borrow::Cow,
+    cell::RefCell,
     collections::HashMap,
     sync::{Arc, OnceLock},
+    thread::LocalKey,
 };
 
 /// Where a value of the window is found at a call.
@@ -56,6 +58,36 @@ type PlanKey = (u64, u64, u64);
 enum AtCall {
     Number(Arc<dyn Fn() -> f64 + Send + Sync>),
     Effect(Arc<dyn Fn() + Send + Sync>),
+}
+// The lists of a call.
+thread_local! {
+    static SEEN: Rooms<Vec<Shared<Value>>> = const { RefCell::new(Vec::new()) };
+    static STORED: Rooms<Vec<&'static Stored>> = const { RefCell::new(Vec::new()) };
+    static NUMBERS: Rooms<Vec<f64>> = const { RefCell::new(Vec::new()) };
+    static PUBLISHED: Rooms<Vec<Option<Tensor>>> = const { RefCell::new(Vec::new()) };
+}
+/// A list that goes back to its room.
+struct Listed<C: Roomy + 'static>(C, &'static LocalKey<Rooms<C>>);
+impl<C: Roomy + 'static> Listed<C> {
+    fn take(room: &'static LocalKey<Rooms<C>>) -> Listed<C> {
+        Listed(recycle::take(room), room)
+    }
+}
+impl<C: Roomy + 'static> Drop for Listed<C> {
+    fn drop(&mut self) {
+        recycle::give_back(self.1, std::mem::take(&mut self.0));
+    }
+}
+/// What the cells held before a call.
+struct Old {
+    seen: Listed<Vec<Shared<Value>>>,
+    /// copies without gaps, of the few that had some
+    moved: SmallVec<[(usize, Shared<Value>); 1]>,
+}
+impl Old {
+    fn get(&self, k: usize) -> &Shared<Value> {
+        self.moved.iter().find(|(cell, _)| *cell == k).map_or(&self.seen.0[k], |(_, moved)| moved)
+    }
 }
 impl AtCall {
     fn act(&self) {
@@ -213,36 +245,39 @@ impl Captured {
         if let Some(made) = self.only.get().and_then(|bound| self.call_direct(bound, call)) {
             return made;
         }
-        let mut arguments: SmallVec<[Cow<'_, Shared<Value>>; 4]> = SmallVec::with_capacity(call.inputs.len());
+        let mut arguments: SmallVec<[Cow<'_, Shared<Value>>; 8]> = SmallVec::with_capacity(call.inputs.len());
         for t in call.inputs {
             arguments.push(dense(t.value())?);
         }
         // A step, a snapshot or code that is run again takes what is written; else it goes to the cells, of which nobody sees
         // anything from before they are read until they are written.
         let apart = self.writes.is_empty() || cell::is_apart();
-        let mut seen: SmallVec<[Shared<Value>; 4]> = SmallVec::with_capacity(self.cells.len());
+        let mut old = Old { seen: Listed::take(&SEEN), moved: SmallVec::new() };
         loop {
-            seen.clear();
-            for c in &self.cells {
-                seen.push(c.read().ok()?.value().clone());
+            (old.seen.0.clear(), old.moved.clear());
+            for (k, c) in self.cells.iter().enumerate() {
+                let value = c.read().ok()?.value().clone();
+                // Before the claim: under it, nothing is waited for.
+                if let Cow::Owned(moved) = dense(&value)? {
+                    old.moved.push((k, moved));
+                }
+                old.seen.0.push(value);
             }
-            // Before the claim: under it, nothing is waited for.
-            let old = seen.iter().map(dense).collect::<Result<SmallVec<[Cow<'_, Shared<Value>>; 4]>>>()?;
             let claim = (!apart).then(|| Claim::of(&self.writes));
-            if claim.is_none() || self.cells.iter().zip(&seen).all(|(cell, value)| Claim::holds(cell, value)) {
+            if claim.is_none() || self.cells.iter().zip(&old.seen.0).all(|(cell, value)| Claim::holds(cell, value)) {
                 return self.run(call, &arguments, &old, claim);
             }
         }
     }
-    fn run(&self, call: &Call<'_>, arguments: &[Cow<'_, Shared<Value>>], old: &[Cow<'_, Shared<Value>>], claim: Option<Claim<'_>>) -> Result<Outputs> {
+    fn run(&self, call: &Call<'_>, arguments: &[Cow<'_, Shared<Value>>], old: &Old, claim: Option<Claim<'_>>) -> Result<Outputs> {
         let bound = self.bound(old, claim.is_some() && call.device.backend().updates_in_place(), call.device)?;
         let (plan, sized) = (&bound.plan, &bound.sized);
         let log = &self.log;
-        let mut inputs: SmallVec<[&Stored; 8]> = SmallVec::with_capacity(plan.graph.inputs.len());
+        let mut inputs: Vec<&Stored> = emptied(recycle::take(&STORED));
         for ((_, source), place) in plan.graph.inputs.iter().zip(&bound.inputs) {
             let value = match (place, source) {
                 (Some(Where::Argument(k)), _) => arguments[*k].stored(),
-                (Some(Where::Cell(k)), _) => old[*k].stored(),
+                (Some(Where::Cell(k)), _) => old.get(*k).stored(),
                 (Some(Where::Window(slot)), _) => log.values[*slot as usize].stored(),
                 (None, Source::Constant(stored)) => Some(stored),
                 _ => None,
@@ -263,20 +298,20 @@ impl Captured {
         };
         let _watched = super::watch::flush(log.records.len());
         let (events, afterwards) = self.events.split_at(self.before);
-        let mut numbers: SmallVec<[f64; 16]> = SmallVec::new();
+        let mut numbers = Listed::take(&NUMBERS);
         for event in events {
             match event {
-                AtCall::Number(f) => numbers.push(f()),
+                AtCall::Number(f) => numbers.0.push(f()),
                 AtCall::Effect(f) => f(),
             }
         }
         let recorded = Recorded { records: &log.records, origin: &origin, suppressed: &bad };
-        let caller = Asked { recorded, of: &self.asked, numbers: &numbers };
+        let caller = Asked { recorded, of: &self.asked, numbers: &numbers.0 };
         let replay = Replay { plan, sized, inputs: &inputs, device: call.device, caller: &caller };
         let new = |k: usize, stored: Stored| Tensor::from_value(ready(log.values[plan.publish[k].0 as usize].meta, call.origin, stored));
         let result = |place: &Where, published: &[Option<Tensor>]| match *place {
             Where::Argument(k) => Some(call.inputs[k].detach()),
-            Where::Cell(k) => Some(Tensor::from_value((*old[k]).clone())),
+            Where::Cell(k) => Some(Tensor::from_value(old.get(k).clone())),
             Where::Window(slot) => Some(Tensor::from_value(log.values[slot as usize].clone())),
             Where::Published(k) => published.get(k).cloned().flatten(),
             Where::Nowhere => None,
@@ -292,7 +327,7 @@ impl Captured {
         let own = replay.reserve()?;
         // The cell of which the plan's input is the old value.
         let old_of = |input: u32| match bound.inputs.get(input as usize) {
-            Some(Some(Where::Cell(k))) => Some(&old[*k]),
+            Some(Some(Where::Cell(k))) => Some(old.get(*k)),
             _ => None,
         };
         let outcome = replay.run(own).map_err(|failed| {
@@ -308,14 +343,26 @@ impl Captured {
             super::count(|s| s.withheld += 1);
             return Err(e);
         }
-        let published: SmallVec<[Option<Tensor>; 4]> = (0..plan.publish.len()).map(|k| replay.published(&outcome, k).map(|stored| new(k, stored))).collect();
-        let written = all(&bound.writes, |place| result(place, &published).ok_or_else(missing))?;
+        let mut published = Listed::take(&PUBLISHED);
+        published.0.extend((0..plan.publish.len()).map(|k| replay.published(&outcome, k).map(|stored| new(k, stored))));
+        let published = &published.0;
+        let is_there = |place: &Where| match place {
+            Where::Published(k) => matches!(published.get(*k), Some(Some(_))),
+            Where::Nowhere => false,
+            _ => true,
+        };
+        if !bound.writes.iter().all(is_there) {
+            return Err(missing());
+        }
+        let written = bound.writes.iter().filter_map(|place| result(place, published));
         match claim {
-            Some(claim) => claim.commit(written.iter().map(|t| t.value().clone())),
-            None => crate::step(|| self.writes.iter().zip(&written).try_for_each(|((cell, _), t)| cell.set(t)))?,
+            Some(claim) => claim.commit(written.map(|t| t.value().clone())),
+            None => crate::step(|| self.writes.iter().zip(written).try_for_each(|((cell, _), t)| cell.set(&t)))?,
         }
         afterwards.iter().for_each(AtCall::act);
-        all(&bound.outputs, |place| result(place, &published).ok_or_else(missing))
+        let outputs = all(&bound.outputs, |place| result(place, published).ok_or_else(missing));
+        recycle::give_back(&STORED, emptied(inputs));
+        outputs
     }
 
     /// As `call`, by the direct plan. `None`: there is none, or an argument is to be evaluated or moved first.
@@ -336,13 +383,13 @@ impl Captured {
         Some(made.map_err(|failed| failed.error).map(|stored| smallvec![Tensor::from_value(ready(meta, call.origin, stored))]))
     }
     /// The plan for a call: it may take over the old value of a cell that is written, where only the cell holds it.
-    fn bound(&self, old: &[Cow<'_, Shared<Value>>], in_place: bool, device: Device) -> Result<Cow<'_, Arc<Bound>>> {
+    fn bound(&self, old: &Old, in_place: bool, device: Device) -> Result<Cow<'_, Arc<Bound>>> {
         if let Some(bound) = self.only.get() {
             super::count(|s| s.hits += 1);
             return Ok(Cow::Borrowed(bound));
         }
         let hold = |place: &Where| match *place {
-            Where::Cell(k) if in_place && self.is_written[k] && only_the_cell_holds(&old[k]) => InputHold::OldCell,
+            Where::Cell(k) if in_place && self.is_written[k] && only_the_cell_holds(old.get(k)) => InputHold::OldCell,
             _ => InputHold::Held,
         };
         let key = if self.writes.is_empty() { 0 } else { self.sources.iter().fold(0, |key, (_, place)| mix(key, hold(place) as u64)) };

@@ -1,5 +1,5 @@
 //! Adam and its family.
-use super::{below_one, common, decayed, not_negative, rule, toward};
+use super::{Number, below_one, common, decayed, not_negative, rule, toward};
 use crate::{Scalars, Slots, UpdateRule};
 use adamant_core::{DType, Result, Tensor};
 
@@ -59,7 +59,7 @@ fn root<R: Moments>(s: &mut Scalars<'_, R>) -> Result<Tensor> {
 }
 /// The step that Adam and AdamW share.
 #[track_caller]
-fn adam<R: Moments>(p: &Tensor, g: &Tensor, amsgrad: fn(&R) -> bool, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+fn adam<R: Moments>(p: &Tensor, g: &Tensor, amsgrad: impl Fn(&R) -> bool + Send + Sync + 'static, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     let (mean, mut square) = (mean(g, slots)?, square(g, slots)?);
     if slots.decide(amsgrad) {
         square = slots.zeros("max_exp_avg_sq")?.maximum(&square);
@@ -73,7 +73,7 @@ fn adam<R: Moments>(p: &Tensor, g: &Tensor, amsgrad: fn(&R) -> bool, slots: &mut
 }
 /// Weights that shrink by a part of the learning rate.
 #[track_caller]
-fn shrunk<R: UpdateRule>(p: &Tensor, weight_decay: fn(&R) -> f64, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+fn shrunk<R: UpdateRule>(p: &Tensor, weight_decay: impl Number<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     Ok(p * slots.rate("shrink", move |r| 1.0 - r.lr() * weight_decay(r))?)
 }
 

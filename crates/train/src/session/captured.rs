@@ -77,8 +77,10 @@ impl CapturedStep {
         match checked.and_then(|()| compiled.call_with(&inputs, &mut f)) {
             Ok(outputs) => {
                 // This step has run; the next ones go op by op.
-                if compiled.captures().structures > MOST_STRUCTURES {
-                    let reason = format!("the step came out otherwise {MOST_STRUCTURES} times: something that it decides by changes all the time");
+                let captures = compiled.captures();
+                if captures.structures > MOST_STRUCTURES || captures.evicted > 0 {
+                    let reason =
+                        format!("the step was captured {} times: its batches have too many sizes, or it decides by what changes all the time", captures.sizes);
                     self.off = Some(OpByOp { reason, meant: false });
                 }
                 Ok(Some(outputs))
