@@ -25,6 +25,8 @@ struct Cli {
 enum Chore {
     /// The workloads that other frameworks are measured with
     Bench(Words),
+    /// Training steps captured whole: the bits of the same steps op by op
+    Captured(Words),
     /// Everything a change must pass besides its tests: fmt, clippy, docs, tidy
     Check(check::Options),
     /// The suite that every backend passes, on one device

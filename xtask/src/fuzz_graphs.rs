@@ -122,9 +122,13 @@ fn planted(options: &Options, chosen: &[Plant]) -> Exit {
     }
     if lost == 0 { Exit::Passed } else { Exit::Failed }
 }
-/// This program was built without faults to plant: builds one that has them and hands over.
 #[cfg(not(feature = "planted-faults"))]
 fn planted(_: &Options, _: &[Plant]) -> Exit {
+    with_faults()
+}
+/// Starts again as a program that has the faults.
+#[cfg(not(feature = "planted-faults"))]
+pub fn with_faults() -> Exit {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = std::process::Command::new(cargo)
         .args(["run", "--quiet", "--release", "--package", "xtask", "--features", "planted-faults", "--"])

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod captured;
 mod conformance;
 mod device;
 mod exit;
@@ -29,6 +30,8 @@ struct Cli {
 enum Chore {
     /// The workloads that other frameworks are measured with
     Bench(bench::Options),
+    /// Training steps captured whole: the bits of the same steps op by op
+    Captured(captured::Options),
     /// The suite that every backend passes, on one device
     Conformance(conformance::Options),
     /// The promised features: one check for each row that has been asked for
@@ -56,6 +59,7 @@ fn main() -> std::process::ExitCode {
     };
     match cli.chore {
         Chore::Bench(options) => bench::run(&options),
+        Chore::Captured(options) => captured::run(&options),
         Chore::Conformance(options) => conformance::run(&options),
         Chore::Features(options) => features::run(&options),
         Chore::Flame(options) => flame::run(&options),

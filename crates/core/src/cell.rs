@@ -9,7 +9,7 @@ use crate::{
     backend::ALIGNMENT,
     error::Origin,
     grad::Tape,
-    record::{Context, context},
+    record::{Context, context, evaluate},
     recycle::Shared,
     value::{Kept, Value},
 };
@@ -20,15 +20,19 @@ use std::sync::{
 };
 
 mod commit;
+mod derived;
 mod overlay;
 mod snapshot;
 mod step;
+mod when;
 pub(crate) use commit::Claim;
 pub(crate) use overlay::{Overlay, OverlayGuard, OverlayKind};
+use snapshot::LATEST;
 pub(crate) use snapshot::Section;
 pub use snapshot::{Snapshot, consistent};
 pub(crate) use step::Open;
 pub use step::step;
+pub use when::step_when;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -41,6 +45,8 @@ struct Inner {
     leaf: Option<Shared<Tape>>,
     state: Mutex<State>,
     version: AtomicU64,
+    /// copies that follow from the value
+    derived: Mutex<Vec<derived::Derived>>,
 }
 /// What a cell holds. The lock is held for the time of a copy of a handle, never while anything is computed.
 struct State {
@@ -82,11 +88,22 @@ impl Cell {
     #[track_caller]
     pub fn new(value: &Tensor, trainable: bool) -> Result<Cell> {
         let value = value.clone().ok()?;
+        if context(Context::capturing) {
+            // What a capture computes is there at no time.
+            evaluate(value.value())?;
+        }
         let meta = value.meta();
         let leaf = trainable.then(|| crate::grad::leaf(meta, Origin::here()));
         // Who has an older snapshot can only have got the cell since: for them it began like this.
         let state = State { value: value.value().clone(), since: 0, writer: 0, older: Vec::new() };
-        Ok(Cell(Arc::new(Inner { id: NEXT.fetch_add(1, Relaxed), meta, leaf, state: Mutex::new(state), version: AtomicU64::new(0) })))
+        Ok(Cell(Arc::new(Inner {
+            id: NEXT.fetch_add(1, Relaxed),
+            meta,
+            leaf,
+            state: Mutex::new(state),
+            version: AtomicU64::new(0),
+            derived: Mutex::default(),
+        })))
     }
     /// A number that tells cells apart.
     pub fn id(&self) -> u64 {
@@ -137,19 +154,35 @@ impl Cell {
     /// The value as of a commit. The latest one is waited for while another thread's commit, which is not `own`, is at work
     /// on it.
     fn as_of(&self, at: u64, own: u64) -> Shared<Value> {
+        self.as_of_commit(at, own).0
+    }
+    /// As [`Cell::as_of`], with the number of the commit that the value is of.
+    fn as_of_commit(&self, at: u64, own: u64) -> (Shared<Value>, u64) {
         loop {
             {
                 let state = self.0.state.lock();
                 let older = if at < state.since { state.older.iter().find(|o| (o.since..o.until).contains(&at)) } else { None };
                 if let Some(older) = older {
-                    return older.value.clone();
+                    return (older.value.clone(), older.since);
                 }
                 if state.writer == 0 || state.writer == own {
-                    return state.value.clone();
+                    return (state.value.clone(), state.since);
                 }
             }
             commit::wait_for(self);
         }
+    }
+    /// The value as of a commit, with the number of the one that wrote it.
+    fn version_of(&self, at: u64) -> (Shared<Value>, u64) {
+        self.as_of_commit(at, 0)
+    }
+    /// The number of the commit that the latest value is of.
+    fn since(&self) -> u64 {
+        self.0.state.lock().since
+    }
+    /// The value that was committed last, whatever a step, a snapshot or a capture around the call shows.
+    pub fn committed_value(&self) -> Tensor {
+        Tensor::from_value(self.as_of(LATEST, context(|c| c.committing.get())))
     }
     /// Moves a value that is there into memory of the device's own, if it lies in a vector that was adopted and begins
     /// between two lines of the cache. A cell is written where it lies: if that is done at every step, as an optimizer does,
@@ -193,6 +226,7 @@ impl Cell {
     /// A failed tensor, or another shape, dtype or device than the cell's.
     #[track_caller]
     pub fn set(&self, value: &Tensor) -> Result<()> {
+        when::note(self);
         let value = value.detach().ok()?;
         let (meta, want) = (value.meta(), self.0.meta);
         if meta.dtype != want.dtype {

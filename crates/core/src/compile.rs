@@ -2,113 +2,71 @@
 //! later calls replay the plan without recording. Cells that `f` reads are implicit inputs, cells that it writes
 //! implicit outputs, updated in place where nobody else holds their value.
 //!
-//! What `f` may depend on: its inputs' shapes and dtypes, the cells it reads, [`Flag`]s, whether gradients are
-//! recorded. Rust numbers that the closure captures are fixed at capture; pass what changes as a tensor or a cell.
+//! What `f` may depend on: its inputs' shapes and dtypes, the cells it reads, [`Flag`]s, what it [decides](decide), whether
+//! gradients are recorded. Rust numbers that the closure captures are fixed at capture; pass what changes as a tensor or a cell,
+//! or let it be [asked for](number) at each call.
+//!
+//! Each size of the inputs is traced once; sizes of one structure share the plan. Not more than [`MOST_CAPTURES`] captures are
+//! kept, and [`Compiled::captures`] tells how many were made.
+//!
+//! A whole training step may be one function: forward, backward, clipping, and the optimizer, whose counts of steps are cells and
+//! whose rates are asked for. (This crate has no optimizers; those of `adamant-optim` do what the rule here does.)
+//!
+//! ```
+//! # use adamant_core::{Cell, DType, Device, Rng, Tensor, compile, compile::number, functional};
+//! # use std::sync::{Arc, Mutex};
+//! # Device::reference().make_current();
+//! let weight = Cell::new(&Tensor::zeros([3, 1]), true)?;
+//! let (momentum, steps) = (Cell::new(&Tensor::zeros([3, 1]), false)?, Cell::new(&Tensor::zeros([1]), false)?);
+//! let (rng, rate) = (Rng::new(7)?, Arc::new(Mutex::new(0.1)));
+//! let step = compile(|x: &[Tensor]| {
+//!     let dropped = functional::dropout(&x[0], 0.1, &rng); // the generator's counter is a cell
+//!     let loss = (dropped.matmul(&weight.get()) - &x[1]).square().mean(..);
+//!     let grads = loss.backward()?;
+//!     let gradient = grads.of(&weight).cloned().unwrap_or_else(|| weight.read().zeros_like());
+//!     let mean = momentum.read() * 0.9 + gradient;
+//!     let asked = rate.clone();
+//!     let rate = number(DType::F32, Device::reference(), move || *asked.lock().unwrap());
+//!     weight.set(&(weight.read() - &mean * rate))?;
+//!     momentum.set(&mean)?;
+//!     steps.set(&(steps.read() + 1.0))?; // all commit, or none
+//!     Ok(vec![loss.detach()])
+//! });
+//! let (x, y) = (Tensor::ones([8, 3]), Tensor::ones([8, 1]));
+//! let first = step.call(&[&x, &y])?[0].item::<f32>()?;
+//! for _ in 0..20 {
+//!     *rate.lock().unwrap() *= 0.9; // no new capture
+//!     step.call(&[&x, &y])?;
+//! }
+//! assert!(step.call(&[&x, &y])?[0].item::<f32>()? < first / 2.0);
+//! assert_eq!(steps.read().item::<f32>()?, 22.0);
+//! # Ok::<(), adamant_core::Error>(())
+//! ```
 use crate::{
-    Device, Error, ErrorKind, Meta, Origin, Outputs, Result, Tensor,
+    Device, Error, ErrorKind, Origin, Outputs, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
-    hash::mix,
     record::{capture, context},
-    schedule::captured::{Call, Captured},
+    schedule::captured::{Call, Captured, Plans},
 };
-use parking_lot::Mutex;
-use std::{
-    cell::RefCell,
-    collections::BTreeMap,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-};
+use std::sync::{Arc, OnceLock};
 
-/// A switch that compiled functions watch: a capture that read it is used only while it stands as it did then
-/// (training or evaluation).
-#[derive(Clone, Debug)]
-pub struct Flag(Arc<AtomicBool>);
-thread_local! {
-    static GUARDS: RefCell<Vec<Vec<(Flag, bool)>>> = const { RefCell::new(Vec::new()) };
-}
-impl Flag {
-    /// A switch.
-    pub fn new(on: bool) -> Flag {
-        Flag(Arc::new(AtomicBool::new(on)))
-    }
-    /// Is it on?
-    pub fn get(&self) -> bool {
-        let on = self.0.load(Relaxed);
-        // A thread that ends captures nothing any more.
-        let _ = GUARDS.try_with(|g| {
-            if let Some(top) = g.borrow_mut().last_mut() {
-                top.push((self.clone(), on));
-            }
-        });
-        on
-    }
-    /// Turns it on or off.
-    pub fn set(&self, on: bool) {
-        self.0.store(on, Relaxed);
-    }
-}
-
-/// Notes the flags that a capture reads, until it is dropped: also by a panic.
-struct SeenFlags(bool);
-impl SeenFlags {
-    fn begin() -> SeenFlags {
-        let _ = GUARDS.try_with(|g| g.borrow_mut().push(Vec::new()));
-        SeenFlags(true)
-    }
-    fn pop() -> Vec<(Flag, bool)> {
-        GUARDS.try_with(|g| g.borrow_mut().pop()).ok().flatten().unwrap_or_default()
-    }
-    fn end(mut self) -> Vec<(Flag, bool)> {
-        self.0 = false;
-        SeenFlags::pop()
-    }
-}
-impl Drop for SeenFlags {
-    fn drop(&mut self) {
-        if self.0 {
-            SeenFlags::pop();
-        }
-    }
-}
+mod kept;
+mod noted;
+pub use kept::{Captures, MOST_CAPTURES};
+use kept::{Guarded, Kind, Others};
+pub(crate) use noted::Event;
+use noted::Noting;
+pub use noted::{Flag, capture_number, check_at_end, decide, decide_once, effect, number};
 
 /// A function that is captured once per kind of inputs and replayed afterwards.
 pub struct Compiled<F> {
     f: F,
     /// The capture of the first call, which is often the only one: found without a lock.
     first: OnceLock<Guarded>,
-    /// The others, by the hash of their kind.
-    others: Mutex<BTreeMap<u64, Vec<Arc<Guarded>>>>,
+    others: Others,
+    /// plans by structure, which all sizes share
+    plans: Arc<Plans>,
 }
-/// What a capture is good for: inputs like these, called where these things stand so.
-struct Kind<'a> {
-    inputs: &'a [&'a Tensor],
-    grad: bool,
-    door: usize,
-}
-impl Kind<'_> {
-    fn metas(&self) -> impl ExactSizeIterator<Item = Meta> {
-        self.inputs.iter().map(|t| t.meta())
-    }
-    fn hash(&self) -> u64 {
-        self.metas().fold(mix(self.door as u64, self.grad as u64), |hash, m| mix(hash ^ m.dtype as u64, m.shape.hash()))
-    }
-}
-struct Guarded {
-    metas: Vec<Meta>,
-    grad: bool,
-    door: usize,
-    flags: Vec<(Flag, bool)>,
-    captured: Captured,
-}
-impl Guarded {
-    fn fits(&self, kind: &Kind<'_>) -> bool {
-        let as_they_stood = || self.flags.iter().all(|(flag, on)| flag.0.load(Relaxed) == *on);
-        self.grad == kind.grad && self.door == kind.door && kind.metas().eq(self.metas.iter().copied()) && as_they_stood()
-    }
-}
-
 /// Is this thread capturing a function? Then Rust numbers that change from call to call would be fixed.
 pub fn is_capturing() -> bool {
     context(|c| c.capturing())
@@ -124,9 +82,34 @@ pub fn is_capturing() -> bool {
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub fn compile<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>>(f: F) -> Compiled<F> {
-    Compiled { f, first: OnceLock::new(), others: Mutex::new(BTreeMap::new()) }
+    Compiled { f, first: OnceLock::new(), others: Others::default(), plans: Arc::default() }
 }
 
+/// The captures of a function that is given at each call: a method, say, that borrows what it changes.
+///
+/// ```
+/// # use adamant_core::{Cell, Device, Tensor, compile};
+/// # Device::reference().make_current();
+/// struct Counter { sum: Cell, captured: compile::Compiled<()> }
+/// impl Counter {
+///     fn add(&mut self, x: &Tensor) -> adamant_core::Result<Tensor> {
+///         let Counter { sum, captured } = self;
+///         let out = captured.call_with(&[x], &mut |x| {
+///             let next = sum.read() + &x[0];
+///             sum.set(&next)?;
+///             Ok(vec![next])
+///         })?;
+///         Ok(out[0].clone())
+///     }
+/// }
+/// let mut counter = Counter { sum: Cell::new(&Tensor::zeros([1]), false)?, captured: compile::captures() };
+/// counter.add(&Tensor::ones([1]))?;
+/// assert_eq!(counter.add(&Tensor::ones([1]))?.to_vec::<f32>()?, [2.0]);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub fn captures() -> Compiled<()> {
+    Compiled { f: (), first: OnceLock::new(), others: Others::default(), plans: Arc::default() }
+}
 impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
     /// Runs the function.
     ///
@@ -135,11 +118,45 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
     /// inside `f`); memory that cannot be had; a fault found in data.
     #[track_caller]
     pub fn call(&self, inputs: &[&Tensor]) -> Result<Outputs> {
+        self.run(inputs, &mut |x| (self.f)(x))
+    }
+}
+impl Compiled<()> {
+    /// Runs the function, which is the same one at each call.
+    ///
+    /// # Errors
+    /// Those of [`Compiled::call`].
+    #[track_caller]
+    pub fn call_with(&self, inputs: &[&Tensor], f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Outputs> {
+        self.run(inputs, f)
+    }
+    /// Traces the function once more, where a capture for these inputs is there, and compares: it would be another one if the
+    /// function read numbers of Rust's that change, which a replay repeats. Nothing runs.
+    ///
+    /// # Errors
+    /// The line that came out otherwise; an error of `f`.
+    #[track_caller]
+    pub fn check_with(&self, inputs: &[&Tensor], f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<()> {
+        let kind = Kind { inputs, grad: crate::grad::grad_enabled(), door: crate::intercept::depth() };
+        let other = if self.first.get().is_some_and(|first| first.fits(&kind)) { None } else { self.others.find(&kind) };
+        let Some(there) = other.as_deref().or(self.first.get().filter(|first| first.fits(&kind))) else { return Ok(()) };
+        let Some(device) = inputs.first().map(|t| t.meta().device) else { return Ok(()) };
+        let again = self.trace(&kind, device, f)?;
+        match there.captured.differs(&again.captured) {
+            Some(origin) => Err(Error::at("compile", ErrorKind::Argument("the function does something else than when it was captured".into()), origin)
+                .hint("a number of Rust's that changes is asked for by `compile::number`, or is a cell")),
+            None => Ok(()),
+        }
+    }
+}
+impl<F> Compiled<F> {
+    #[track_caller]
+    fn run(&self, inputs: &[&Tensor], f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Outputs> {
         let origin = Origin::here();
         if crate::transform::any() {
             // A transform interprets what is inside, which is the plain function.
             let plain: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
-            return crate::step(|| (self.f)(&plain)).map(Outputs::from_vec);
+            return crate::step(|| f(&plain)).map(Outputs::from_vec);
         }
         let grad = crate::grad::grad_enabled();
         for t in inputs {
@@ -161,18 +178,18 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
         // Inside another capture, or where nothing is planned, it is the plain function, and its writes commit together too.
         if context(|c| c.capturing() || c.eager.get()) || device.is_reference() {
             let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
-            return crate::step(|| (self.f)(&plain)).map(Outputs::from_vec);
+            return crate::step(|| f(&plain)).map(Outputs::from_vec);
         }
         let kind = Kind { inputs, grad, door: crate::intercept::depth() };
         let call = Call { inputs, device, origin };
         if let Some(first) = self.first.get().filter(|first| first.fits(&kind)) {
             return first.captured.call(&call);
         }
-        let known = self.others.lock().get(&kind.hash()).and_then(|all| all.iter().find(|g| g.fits(&kind)).cloned());
-        if let Some(other) = known {
+        if let Some(other) = self.others.find(&kind) {
             return other.captured.call(&call);
         }
-        let captured = self.capture(&kind, device)?;
+        let captured = self.trace(&kind, device, f)?;
+        self.others.count(captured.captured.structure());
         match self.first.set(captured) {
             Ok(()) => {
                 let first = self.first.get().ok_or_else(|| Error::at("compile", ErrorKind::Internal("a capture was lost".into()), origin))?;
@@ -180,20 +197,25 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
             }
             Err(another) => {
                 let another = Arc::new(another);
-                self.others.lock().entry(kind.hash()).or_default().push(another.clone());
+                self.others.keep(kind.hash(), another.clone());
                 another.captured.call(&call)
             }
         }
     }
+    /// How often it was captured, and how many captures it holds.
+    pub fn captures(&self) -> Captures {
+        self.others.captures(self.first.get().is_some())
+    }
 
-    fn capture(&self, kind: &Kind<'_>, device: Device) -> Result<Guarded> {
+    fn trace(&self, kind: &Kind<'_>, device: Device, f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Guarded> {
         let places: Vec<Tensor> = kind.inputs.iter().map(|t| Tensor::placeholder(t.meta())).collect();
-        let (overlay, seen) = (OverlayGuard::push(Overlay::new(OverlayKind::Capture)), SeenFlags::begin());
-        let (outputs, stream) = capture(device, || (self.f)(&places));
-        let flags = seen.end();
+        let (overlay, noting) = (OverlayGuard::push(Overlay::new(OverlayKind::Capture)), Noting::begin());
+        let (outputs, stream) = capture(device, || f(&places));
+        let noted = noting.end();
         let overlay = overlay.pop().unwrap_or_else(|| Overlay::new(OverlayKind::Capture));
         let outputs = outputs?.into_iter().map(|t| t.detach().ok()).collect::<Result<Vec<_>>>()?;
-        let captured = Captured::new(&places, &outputs, &overlay, &stream, device)?;
-        Ok(Guarded { metas: kind.metas().collect(), grad: kind.grad, door: kind.door, flags, captured })
+        let (guards, events) = noted?;
+        let captured = Captured::new(&places, &outputs, &overlay, &stream, device, events, self.plans.clone())?;
+        Ok(Guarded { metas: kind.metas().collect(), grad: kind.grad, door: kind.door, guards, captured })
     }
 }

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cell;
-mod compile;
+pub mod compile;
 pub mod composite;
 pub mod cost;
 pub mod functional;
@@ -36,7 +36,7 @@ pub use adamant_ir::{dtype, error, expr, op, scope, shape, special};
 use adamant_runtime::foreign;
 pub use adamant_runtime::{Device, Meta, linkme, register_backend};
 pub use adamant_runtime::{backend, buffer, communicator, kernel, memory, planted, recycle};
-pub use cell::{Cell, Snapshot, consistent, step};
+pub use cell::{Cell, Snapshot, consistent, step, step_when};
 pub use compile::{Compiled, Flag, compile, is_capturing};
 pub use composite::Compound;
 pub use grad::{Grads, checkpoint, no_grad};

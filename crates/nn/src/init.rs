@@ -1,7 +1,7 @@
 //! Initial values. Shapes are those of weights: `[out, in, ..kernel]`; fan-in is `in · kernel`, fan-out `out · kernel`.
 //! Sources: Glorot and Bengio 2010 (xavier), He et al. 2015 (kaiming), Saxe et al. 2013 (orthogonal),
 //! Martens 2010 (sparse); defaults as in `torch.nn.init`.
-use adamant_core::{DType, Device, Error, ErrorKind, Meta, Result, Rng, Shape, Tensor, shape::ToShape};
+use adamant_core::{DType, Device, Error, ErrorKind, Meta, Result, Rng, Shape, Tensor, compile::decide, is_capturing, shape::ToShape};
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -64,14 +64,20 @@ pub fn generator(device: Device) -> Result<Rng> {
         (g.0, g.1.get(&device.index()).cloned())
     });
     let (seed, known) = stored.map_err(|_| Error::new("generator", ErrorKind::ThreadEnding))?;
-    match known {
-        Some(rng) => Ok(rng),
+    let rng = match known {
+        Some(rng) => rng,
         None => {
             let rng = Rng::new_on(seed, 0, device)?;
             let _ = GENERATORS.try_with(|g| g.borrow_mut().1.insert(device.index(), rng.clone()));
-            Ok(rng)
+            rng
         }
+    };
+    if is_capturing() {
+        // What was captured with one generator is not replayed with another: after a new seed, or on another thread.
+        let (id, number) = (rng.cell().id(), device.index());
+        decide(move || GENERATORS.try_with(|g| g.borrow().1.get(&number).is_some_and(|rng| rng.cell().id() == id)).unwrap_or(false));
     }
+    Ok(rng)
 }
 /// What this thread's generator for a device would draw next: seed, stream and counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

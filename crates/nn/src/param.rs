@@ -1,7 +1,7 @@
 //! `Param`: a leaf of a model. A handle on one cell, with the path it has in the model and the role it plays.
 //! Clones are the same parameter, so weights are tied by cloning.
-use adamant_core::{Cell, DType, Device, Error, ErrorKind, Flag, Meta, Result, Tensor, scope};
-use parking_lot::RwLock;
+use adamant_core::{Cell, DType, Device, Error, ErrorKind, Flag, Meta, Result, Tensor, compile::decide_once, is_capturing, scope};
+use parking_lot::{RwLock, RwLockReadGuard};
 use std::sync::Arc;
 
 /// What a leaf of a model is for.
@@ -57,14 +57,23 @@ impl Param {
         let cell = Cell::new(&value.detach(), role == Role::Trainable)?;
         Ok(Param(Arc::new(Inner { cell: RwLock::new(cell), path: RwLock::new("".into()), role, frozen: Flag::new(false) })))
     }
+    /// The cell, which a captured function is good for: moved to another device, it lives in another one.
+    fn now(&self) -> RwLockReadGuard<'_, Cell> {
+        let cell = self.0.cell.read();
+        if is_capturing() {
+            let (inner, id) = (self.0.clone(), cell.id());
+            decide_once(id, move || inner.cell.read().id() == id);
+        }
+        cell
+    }
     /// The present value; gradients flow to it unless it is a buffer or frozen.
     pub fn get(&self) -> Tensor {
-        let cell = self.0.cell.read();
+        let cell = self.now();
         if self.0.frozen.get() { cell.read() } else { cell.get() }
     }
     /// The present value without a gradient.
     pub fn read(&self) -> Tensor {
-        self.0.cell.read().read()
+        self.now().read()
     }
     /// Replaces the value.
     ///
@@ -88,7 +97,7 @@ impl Param {
     }
     /// The cell it lives in now.
     pub fn cell(&self) -> Cell {
-        self.0.cell.read().clone()
+        self.now().clone()
     }
     /// Shape, dtype and device.
     pub fn meta(&self) -> Meta {

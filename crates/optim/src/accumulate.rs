@@ -1,6 +1,10 @@
 //! Gradient accumulation: several small batches make one step.
-use adamant_core::{Error, ErrorKind, Grads, Result, flush};
+use adamant_core::{Error, ErrorKind, Grads, Result, compile, flush};
 use adamant_nn::Param;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 /// Adds the gradients of small batches up until they are worth one step.
 ///
@@ -26,12 +30,19 @@ use adamant_nn::Param;
 /// assert_eq!(steps, 2);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
+///
+/// In a captured step all small batches of a step are added in the one function: what waits is no cell, and a replay would not
+/// see it.
 pub struct GradAccumulator {
     parameters: Vec<Param>,
     every: usize,
     sums: Grads,
     /// rows of each small batch since the last step
     rows: Vec<usize>,
+    /// the capture in which what waits was added, 0: none
+    capture: u64,
+    /// as many as wait, for the end of a capture
+    waiting: Arc<AtomicUsize>,
 }
 impl GradAccumulator {
     /// One step for each `every` small batches.
@@ -43,11 +54,16 @@ impl GradAccumulator {
         if every == 0 {
             return Err(Error::new("accumulate", ErrorKind::Argument("a step takes at least one batch".into())));
         }
-        Ok(GradAccumulator { parameters, every, sums: Grads::default(), rows: Vec::new() })
+        Ok(GradAccumulator { parameters, every, sums: Grads::default(), rows: Vec::new(), capture: 0, waiting: Arc::default() })
     }
     /// Small batches that wait for a step.
     pub fn waiting(&self) -> usize {
         self.rows.len()
+    }
+    /// Forgets what waits.
+    pub fn reset(&mut self) {
+        (self.rows, self.sums) = (Vec::new(), Grads::default());
+        self.waiting.store(0, Relaxed);
     }
     /// Adds the gradients of the mean loss over `rows` rows. Every `every`-th call gives the gradients for a step.
     ///
@@ -61,6 +77,7 @@ impl GradAccumulator {
         if self.every == 1 {
             return Ok(Some(grads));
         }
+        self.within_one_capture()?;
         for p in &self.parameters {
             let cell = p.cell();
             let Some(g) = grads.of(&cell) else { continue };
@@ -72,6 +89,7 @@ impl GradAccumulator {
             self.sums.set(&cell, sum);
         }
         self.rows.push(rows);
+        self.waiting.store(self.rows.len(), Relaxed);
         // Without this the graphs of all small batches would stay in memory until the step.
         flush()?;
         if self.rows.len() < self.every { Ok(None) } else { self.finish() }
@@ -83,6 +101,7 @@ impl GradAccumulator {
     #[track_caller]
     pub fn finish(&mut self) -> Result<Option<Grads>> {
         let rows: usize = std::mem::take(&mut self.rows).into_iter().sum();
+        self.waiting.store(0, Relaxed);
         let mut sums = std::mem::take(&mut self.sums);
         if rows == 0 {
             return Ok(None);
@@ -94,5 +113,25 @@ impl GradAccumulator {
             }
         }
         Ok(Some(sums))
+    }
+    /// What waits lies in Rust: it is added up and taken in the same capture, or outside of any.
+    #[track_caller]
+    fn within_one_capture(&mut self) -> Result<()> {
+        let (capture, apart) = (compile::capture_number(), "small batches of one step are in different captured functions, or some in none");
+        if self.rows.is_empty() {
+            self.capture = capture;
+            if capture != 0 {
+                let waiting = self.waiting.clone();
+                compile::check_at_end(move || match waiting.load(Relaxed) {
+                    0 => Ok(()),
+                    n => Err(Error::new("accumulate", ErrorKind::Argument(format!("a captured function leaves {n} small batches that wait for a step")))
+                        .hint("add all small batches of a step in it, or call `finish`")),
+                });
+            }
+        } else if self.capture != capture {
+            self.reset();
+            return Err(Error::new("accumulate", ErrorKind::Argument(apart.into())).hint("add all small batches of a step in one function"));
+        }
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Running means of weights: what is trained jitters, its mean does not.
-use adamant_core::{Cell, Error, ErrorKind, Result, Tensor, grad::with_grad, step};
+use crate::rules::{lerp, lerp_from, weight};
+use adamant_core::{Cell, DType, Device, Error, ErrorKind, Result, Tensor, grad::with_grad, step};
 use adamant_nn::Param;
 
 /// How weights are averaged.
@@ -35,7 +36,8 @@ pub struct WeightAverage {
     kind: Mean,
     parameters: Vec<Param>,
     means: Vec<Cell>,
-    updates: u64,
+    /// updates made, u32: a cell, so that it follows the means wherever they go
+    updates: Cell,
 }
 impl WeightAverage {
     /// `mean <- decay * mean + (1 - decay) * weight` (Polyak and Juditsky 1992; Tarvainen and Valpola 2017).
@@ -60,33 +62,42 @@ impl WeightAverage {
     #[track_caller]
     fn new(parameters: &[Param], kind: Mean) -> Result<WeightAverage> {
         let means = parameters.iter().map(|p| Cell::new(&p.read(), false)).collect::<Result<_>>()?;
-        Ok(WeightAverage { kind, parameters: parameters.to_vec(), means, updates: 0 })
+        let device = parameters.first().map_or(Device::reference(), |p| p.meta().device);
+        let updates = Cell::new(&Tensor::from_vec_on(vec![0u32], (), device), false)?;
+        Ok(WeightAverage { kind, parameters: parameters.to_vec(), means, updates })
     }
     /// Updates made.
-    pub fn updates(&self) -> u64 {
-        self.updates
+    ///
+    /// # Errors
+    /// A device that fails; a call in a function that is being captured.
+    pub fn updates(&self) -> Result<u64> {
+        self.updates.read().item::<u32>().map(u64::from)
     }
-    /// Takes the present weights in: call it after the optimizer's step. All means change or none.
+    /// Takes the present weights in: call it after the optimizer's step. All means change or none. It may be part of a captured
+    /// step.
     ///
     /// # Errors
     /// A weight that carries an error, or no memory.
     #[track_caller]
     pub fn update(&mut self) -> Result<()> {
-        let part = match self.kind {
-            _ if self.updates == 0 => 1.0,
-            Mean::Exponential { decay } => 1.0 - decay,
-            Mean::Equal => 1.0 / (self.updates + 1) as f64,
-        };
         with_grad(false, || {
             step(|| {
+                let before = self.updates.read();
+                self.updates.set(&(&before + 1u32))?;
+                let mut shares: Vec<Share> = Vec::new();
                 self.parameters.iter().zip(&self.means).try_for_each(|(p, mean)| {
-                    let (now, before) = (p.read(), mean.read());
-                    mean.set(&if part == 1.0 { now } else { crate::rules::lerp(&before, &now, part) })
+                    let (now, old, meta) = (p.read(), mean.read(), p.meta());
+                    let k = match shares.iter().position(|s| s.device == meta.device && s.dtype == meta.dtype) {
+                        Some(k) => k,
+                        None => {
+                            shares.push(Share::of(self.kind, &before, meta.device, meta.dtype));
+                            shares.len() - 1
+                        }
+                    };
+                    mean.set(&shares[k].moved(&old, &now))
                 })
             })
-        })?;
-        self.updates += 1;
-        Ok(())
+        })
     }
     /// Exchanges weights and means; twice, and all is as before. Before the first update nothing changes, for the means are the
     /// weights that there were.
@@ -121,8 +132,48 @@ impl WeightAverage {
             mean.ok_or_else(|| Error::new("average", ErrorKind::Argument(format!("there is no mean of `{path}`"))))
         });
         let found = found.collect::<Result<Vec<Tensor>>>()?;
-        step(|| self.means.iter().zip(&found).try_for_each(|(mean, value)| mean.set(&value.to(mean.meta().device))))?;
-        self.updates = updates;
-        Ok(())
+        let Ok(updates) = u32::try_from(updates) else {
+            return Err(Error::new("average", ErrorKind::Argument(format!("the state counts {updates} updates; nobody has made so many"))));
+        };
+        step(|| {
+            self.updates.set(&Tensor::from_vec_on(vec![updates], (), self.updates.meta().device))?;
+            self.means.iter().zip(&found).try_for_each(|(mean, value)| mean.set(&value.to(mean.meta().device)))
+        })
+    }
+}
+/// How much of a weight its mean takes in, for parameters of one dtype on one device.
+struct Share {
+    device: Device,
+    dtype: DType,
+    /// is it the first update, which copies?
+    first: Tensor,
+    by: By,
+}
+enum By {
+    Decay(f64),
+    Count(Tensor, Tensor),
+}
+impl Share {
+    #[track_caller]
+    fn of(kind: Mean, updates: &Tensor, device: Device, dtype: DType) -> Share {
+        let updates = updates.to(device);
+        let by = match kind {
+            Mean::Exponential { decay } => By::Decay(decay),
+            Mean::Equal => {
+                let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+                let (near, from) = weight(&(updates.cast(wide) + 1.0).reciprocal());
+                By::Count(near, from.cast(dtype))
+            }
+        };
+        Share { device, dtype, first: updates.eq(0u32), by }
+    }
+    #[track_caller]
+    fn moved(&self, mean: &Tensor, now: &Tensor) -> Tensor {
+        let moved = match &self.by {
+            By::Decay(0.0) => return now.clone(),
+            By::Decay(decay) => lerp(mean, now, 1.0 - decay),
+            By::Count(near, from) => lerp_from((near, from), mean, now),
+        };
+        self.first.select(now, moved)
     }
 }

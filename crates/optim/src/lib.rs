@@ -1,8 +1,9 @@
 //! Optimizers, learning-rate schedules, gradient clipping and accumulation.
 //!
 //! An optimizer is an [`UpdateRule`] (the formula with its hyper-parameters) over parameters. Its state lives in
-//! cells named `<parameter path>.<slot>`; a step commits all of its writes or none. Hyper-parameters enter the
-//! formulas as scalar operands, so a new learning rate runs the plan of the step before.
+//! cells named `<parameter path>.<slot>`, counts of steps too; a step commits all of its writes or none. Hyper-parameters
+//! enter the formulas as scalar operands, so a new learning rate runs the plan of the step before, and a captured step
+//! (`adamant_core::compile`) asks for them at each call.
 //!
 //! Architecture invariant: formulas only; this crate names no backend.
 #![forbid(unsafe_code)]
@@ -11,17 +12,20 @@ mod accumulate;
 mod average;
 mod clip;
 mod optimizer;
+mod rule;
 mod rules;
 pub mod schedule;
-mod taken_back;
+mod slots;
 
 pub use accumulate::GradAccumulator;
 pub use average::WeightAverage;
 pub use clip::{ClipPolicy, clip_grad_norm, clip_grad_value};
-pub use optimizer::{Group, Hyperparameters, Optimizer, Slots, UpdateRule, Updater};
+pub use optimizer::{Group, Hyperparameters, Optimizer, UpdateRule, Updater};
+pub use rule::Rates;
 pub use rules::{
     adagrad::{Adadelta, Adagrad},
     adam::{Adam, AdamW, Adamax, NAdam, RAdam},
     large::{Adafactor, Lamb, Lion},
     sgd::{Asgd, RmsProp, Rprop, Sgd},
 };
+pub use slots::{Scalars, Slots};

@@ -1,5 +1,6 @@
 //! The formulas. Each follows PyTorch's single-tensor implementation in the order of its roundings.
-use adamant_core::Tensor;
+use crate::{Slots, UpdateRule};
+use adamant_core::{Result, Tensor};
 
 pub mod adagrad;
 pub mod adam;
@@ -68,6 +69,7 @@ impl Numbers for bool {
 /// The parts of `UpdateRule` that are the same for every rule here.
 macro_rules! common {
     ($name:literal) => {
+        const NUMBERS_ARE_ARGUMENTS: bool = true;
         fn name(&self) -> &'static str {
             $name
         }
@@ -92,16 +94,35 @@ pub(crate) use common;
 pub(crate) fn lerp(a: &Tensor, b: &Tensor, w: f64) -> Tensor {
     if w.abs() < 0.5 { a + (b - a) * w } else { b - (b - a) * (1.0 - w) }
 }
+/// As [`lerp`] with a weight that a device knows, by its two parts: is `a` nearer, and the weight from there.
+#[track_caller]
+pub(crate) fn lerp_from((near, w): (&Tensor, &Tensor), a: &Tensor, b: &Tensor) -> Tensor {
+    near.select(a, b) + (b - a) * w
+}
+/// The parts of a weight for [`lerp_from`]: b - (b - a) (1 - w) is b + (b - a) (w - 1), to the bit.
+#[track_caller]
+pub(crate) fn weight(w: &Tensor) -> (Tensor, Tensor) {
+    let near = w.abs().lt(0.5);
+    (near.clone(), near.select(w, w - 1.0))
+}
+/// A number of a rule.
+pub(crate) trait Number<R>: Fn(&R) -> f64 + Copy + Send + Sync + 'static {}
+impl<R, F: Fn(&R) -> f64 + Copy + Send + Sync + 'static> Number<R> for F {}
+/// A running mean that goes toward `b` by a number of the rule, from the end that is nearer.
+#[track_caller]
+pub(crate) fn toward<R: UpdateRule>(a: &Tensor, b: &Tensor, name: &'static str, w: impl Number<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+    if slots.decide(move |r| w(r).abs() < 0.5) { Ok(a + (b - a) * slots.rate(name, w)?) } else { Ok(b - (b - a) * slots.rate(name, move |r| 1.0 - w(r))?) }
+}
 /// The gradient with the decay of the weights added, if there is one.
 #[track_caller]
-pub(crate) fn decayed(g: &Tensor, p: &Tensor, weight_decay: f64) -> Tensor {
-    if weight_decay == 0.0 { g.clone() } else { g + p * weight_decay }
+pub(crate) fn decayed<R: UpdateRule>(g: &Tensor, p: &Tensor, weight_decay: impl Number<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+    if slots.decide(move |r| weight_decay(r) == 0.0) { Ok(g.clone()) } else { Ok(g + p * slots.rate("weight_decay", weight_decay)?) }
 }
 /// Is it finite and at least 0?
-pub(crate) fn not_negative(name: &str, v: f64) -> Result<(), String> {
+pub(crate) fn not_negative(name: &str, v: f64) -> std::result::Result<(), String> {
     if v.is_finite() && v >= 0.0 { Ok(()) } else { Err(format!("{name} is {v}, it must be a number from 0 on")) }
 }
 /// Is it in [0, 1)?
-pub(crate) fn below_one(name: &str, v: f64) -> Result<(), String> {
+pub(crate) fn below_one(name: &str, v: f64) -> std::result::Result<(), String> {
     if (0.0..1.0).contains(&v) { Ok(()) } else { Err(format!("{name} is {v}, it must be in [0, 1)")) }
 }

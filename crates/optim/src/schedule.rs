@@ -1,8 +1,11 @@
 //! Learning-rate schedules, as `torch.optim.lr_scheduler`. A schedule says how one rate follows from the one
 //! before; so schedules chain, and a rate that was changed by hand in between is respected where PyTorch's is.
-use crate::Optimizer;
-use adamant_core::{Error, ErrorKind, Result};
-use std::f64::consts::PI;
+use crate::{Optimizer, Rates};
+use adamant_core::{Error, ErrorKind, Result, compile};
+use std::{
+    f64::consts::PI,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 mod cycle;
 mod plateau;
@@ -47,6 +50,10 @@ impl<S: Schedule + ?Sized> Schedule for Box<S> {
 
 /// Drives an optimizer's rates along a schedule.
 ///
+/// A schedule is any function of Rust in f64, so it runs in Rust: rates are arguments of a captured step. [`Scheduler::step`]
+/// inside [`adamant_core::compile()`] moves on after each call that succeeded; a predicate ([`adamant_core::step_when`]) does not
+/// hold it back.
+///
 /// ```
 /// # use adamant_nn::{Linear, Walk};
 /// # use adamant_optim::{Optimizer, Sgd, UpdateRule, schedule::{Scheduler, StepLr}};
@@ -57,7 +64,9 @@ impl<S: Schedule + ?Sized> Schedule for Box<S> {
 /// assert_eq!(optimizer.lrs(), [0.05]);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
-pub struct Scheduler<S> {
+pub struct Scheduler<S>(Arc<Mutex<Course<S>>>);
+/// A schedule and the place in it, shared with the captures of steps.
+struct Course<S> {
     schedule: S,
     bases: Vec<f64>,
     t: u64,
@@ -72,25 +81,33 @@ pub struct SchedulerState {
     /// the rates that the groups began with
     pub bases: Vec<f64>,
 }
-impl<S: Schedule> Scheduler<S> {
+impl<S: Schedule + 'static> Scheduler<S> {
     /// Takes the optimizer's rates as the base rates and sets those of step 0.
     pub fn new(schedule: S, optimizer: &mut dyn Optimizer) -> Scheduler<S> {
-        let scheduler = Scheduler { bases: optimizer.lrs(), schedule, t: 0 };
-        scheduler.apply(optimizer);
-        scheduler
+        let course = Course { bases: optimizer.lrs(), schedule, t: 0 };
+        course.apply(&*optimizer.rates());
+        Scheduler(Arc::new(Mutex::new(course)))
+    }
+    fn course(&self) -> MutexGuard<'_, Course<S>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Sets the rates of the next step. Call it after the optimizer's step.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) {
-        self.t += 1;
-        self.apply(optimizer);
+        let (course, rates) = (self.0.clone(), optimizer.rates());
+        compile::effect(move || {
+            let mut course = course.lock().unwrap_or_else(PoisonError::into_inner);
+            course.t += 1;
+            course.apply(&*rates);
+        });
     }
     /// The number of steps made.
     pub fn steps(&self) -> u64 {
-        self.t
+        self.course().t
     }
     /// All that the scheduler knows; the present rates and momenta are in [`Optimizer::hyperparameters`].
     pub fn state(&self) -> SchedulerState {
-        SchedulerState { steps: self.t, bases: self.bases.clone() }
+        let course = self.course();
+        SchedulerState { steps: course.t, bases: course.bases.clone() }
     }
     /// Goes on from a state. Restore the optimizer's numbers too, before or after: of them, only a momentum that the schedule
     /// cycles is set here, to that of the step.
@@ -99,26 +116,28 @@ impl<S: Schedule> Scheduler<S> {
     /// The state has the base rates of another number of groups.
     #[track_caller]
     pub fn restore(&mut self, state: &SchedulerState, optimizer: &mut dyn Optimizer) -> Result<()> {
-        if state.bases.len() != self.bases.len() {
-            let text = format!("the state is of {} groups of parameters, the optimizer has {}", state.bases.len(), self.bases.len());
+        let mut course = self.course();
+        if state.bases.len() != course.bases.len() {
+            let text = format!("the state is of {} groups of parameters, the optimizer has {}", state.bases.len(), course.bases.len());
             return Err(Error::new("scheduler", ErrorKind::Argument(text)));
         }
         if state.steps > MOST_STEPS {
             return Err(Error::new("scheduler", ErrorKind::Argument(format!("the state counts {} steps; nobody has made so many", state.steps))));
         }
-        (self.t, self.bases) = (state.steps, state.bases.clone());
-        if let Some(momentum) = self.schedule.momentum(self.t) {
+        (course.t, course.bases) = (state.steps, state.bases.clone());
+        if let Some(momentum) = course.schedule.momentum(course.t) {
             optimizer.set_momentum(momentum);
         }
         Ok(())
     }
     /// The rates of the next `n` steps of a group that is at `present` now and began with the first base rate.
     pub fn ahead(&self, mut present: f64, n: u64) -> Vec<f64> {
-        let base = self.bases.first().copied().unwrap_or(present);
+        let course = self.course();
+        let base = course.bases.first().copied().unwrap_or(present);
         let mut rates = Vec::new();
         for k in 0..n {
             if k > 0 {
-                present = self.schedule.lr(self.t.saturating_add(k), base, present);
+                present = course.schedule.lr(course.t.saturating_add(k), base, present);
             }
             rates.push(present);
         }
@@ -126,22 +145,25 @@ impl<S: Schedule> Scheduler<S> {
     }
     /// Goes on by another schedule from the present step; rates stay until the next one, or [`Scheduler::set_again`].
     pub fn replace(&mut self, schedule: S) {
-        self.schedule = schedule;
+        self.course().schedule = schedule;
     }
     /// Sets the rates and the momentum of the present step, as the schedule comes to them from its own beginning.
     pub fn set_again(&self, optimizer: &mut dyn Optimizer) {
-        let course = |base: f64| (0..=self.t).fold(base, |present, t| self.schedule.lr(t, base, present));
-        let rates: Vec<f64> = self.bases.iter().map(|base| course(*base)).collect();
+        let own = self.course();
+        let course = |base: f64| (0..=own.t).fold(base, |present, t| own.schedule.lr(t, base, present));
+        let rates: Vec<f64> = own.bases.iter().map(|base| course(*base)).collect();
         optimizer.set_lrs(&rates);
-        if let Some(momentum) = self.schedule.momentum(self.t) {
+        if let Some(momentum) = own.schedule.momentum(own.t) {
             optimizer.set_momentum(momentum);
         }
     }
-    fn apply(&self, optimizer: &mut dyn Optimizer) {
-        let rates: Vec<f64> = optimizer.lrs().iter().zip(&self.bases).map(|(present, base)| self.schedule.lr(self.t, *base, *present)).collect();
-        optimizer.set_lrs(&rates);
+}
+impl<S: Schedule> Course<S> {
+    fn apply(&self, rates: &dyn Rates) {
+        let new: Vec<f64> = rates.lrs().iter().zip(&self.bases).map(|(present, base)| self.schedule.lr(self.t, *base, *present)).collect();
+        rates.set_lrs(&new);
         if let Some(momentum) = self.schedule.momentum(self.t) {
-            optimizer.set_momentum(momentum);
+            rates.set_momentum(momentum);
         }
     }
 }

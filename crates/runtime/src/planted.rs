@@ -40,9 +40,15 @@ pub enum Plant {
     PinnedDonated,
     /// bad data is not reported
     LostFault,
+    /// a captured function forgets that it moves generators on
+    FrozenGenerator,
+    /// a captured function forgets that it counts
+    FrozenCount,
 }
 impl Plant {
-    /// All of them.
+    /// Faults that show where a function is captured and replayed.
+    pub const OF_CAPTURES: [Plant; 3] = [Plant::StaleArgument, Plant::FrozenGenerator, Plant::FrozenCount];
+    /// All that graphs show.
     pub const ALL: [Plant; 18] = [
         Plant::DroppedBroadcast,
         Plant::WrongAxis,

@@ -47,7 +47,7 @@ pub use model::model;
 pub use objective::{Judged, Objective};
 pub use recipe::{OPTIMIZERS, OnExtend, SCHEDULES, course, optimizer, schedule};
 pub use run::{Report, Run, train};
-pub use session::{Course, Habits, Look, LossOf, Position, Session, Stepped};
+pub use session::{Course, Habits, Look, LossOf, OpByOp, Position, Session, Stepped};
 pub use setup::{CheckpointPlan, Length, Setup, Validation, validate};
 pub use trained::{Sampling, Task, Trained};
 pub use trainer::Trainer;

@@ -23,19 +23,28 @@ use adamant_nn::Param;
 /// ```
 #[track_caller]
 pub fn grad_norms(grads: &Grads, parameters: &[(String, Param)]) -> Result<Vec<(String, f64)>> {
-    let mut names = Vec::with_capacity(parameters.len());
+    read_norms(&norms(grads, parameters)?, parameters)
+}
+/// What a parameter without a gradient has in the place of a norm.
+const NONE: f64 = -1.0;
+/// The norm of each parameter's gradient, `[parameters]`, not yet computed.
+#[track_caller]
+pub(crate) fn norms(grads: &Grads, parameters: &[(String, Param)]) -> Result<Tensor> {
     let mut norms: Vec<Tensor> = Vec::with_capacity(parameters.len());
-    for (name, parameter) in parameters {
-        let Some(gradient) = grads.of(&parameter.cell()) else { continue };
+    for (_, parameter) in parameters {
+        let Some(gradient) = grads.of(&parameter.cell()) else {
+            norms.push(Tensor::full_on([1], NONE, DType::F32, parameter.meta().device));
+            continue;
+        };
         let wide = if gradient.dtype()? == DType::F64 { gradient.clone() } else { gradient.cast(DType::F32) };
         norms.push((&wide * &wide).sum(..).sqrt().cast(DType::F32).reshape([1]));
-        names.push(name.clone());
     }
-    if norms.is_empty() {
-        return Ok(Vec::new());
-    }
-    let values = Tensor::concat(&norms, 0).to_vec::<f32>()?;
-    Ok(names.into_iter().zip(values.into_iter().map(f64::from)).collect())
+    if norms.is_empty() { Tensor::zeros([0]).ok() } else { Tensor::concat(&norms, 0).ok() }
+}
+/// Reads what [`norms`] gave.
+pub(crate) fn read_norms(norms: &Tensor, parameters: &[(String, Param)]) -> Result<Vec<(String, f64)>> {
+    let values = norms.to_vec::<f32>()?.into_iter().map(f64::from);
+    Ok(parameters.iter().map(|(name, _)| name.clone()).zip(values).filter(|(_, v)| *v != NONE).collect())
 }
 
 /// Reports gradients whose norm is above a threshold.

@@ -136,8 +136,8 @@ impl<'a> Run<'a> {
         let setup = Setup::with(self.document, &self.data, kept.as_deref())?;
         let plan = plan(&setup, device, self.folder.clone());
         let Setup { document, seed, model, objective, optimizer, course, clip, batch, accumulate, log_every, eval_every, .. } = setup;
-        let Setup { checkpoint, parts, weights, mut stopping, ema, init_from, .. } = setup;
-        let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, accumulate, ema }, device)?;
+        let Setup { checkpoint, parts, weights, mut stopping, ema, capture, init_from, .. } = setup;
+        let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, accumulate, ema, capture }, device)?;
         let mut environment = self.environment.clone();
         if let Value::Object(facts) = &mut environment {
             facts.insert("parameters".into(), plan.parameters.into());

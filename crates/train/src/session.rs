@@ -5,6 +5,7 @@
 //! position in the data is the loader's, and the run keeps it.
 //! [`Session::snapshot`] takes all of it; a session of the same description that [`Session::restore`]s it goes on with
 //! the same bits.
+mod captured;
 mod saved;
 
 use crate::{
@@ -13,12 +14,14 @@ use crate::{
     monitor,
     trainer::{Batch, Monitor, Score, Steer, measure},
 };
-use adamant_core::{Device, Grads, Result as Computed, Tensor, profile::record_function, time_block};
+use adamant_core::{Device, Error, ErrorKind, Grads, Outputs, Result as Computed, Tensor, compile::Captures, profile::record_function, time_block};
 use adamant_nn::{Param, RngState, Walk, rng_state, set_rng_state};
 use adamant_optim::{
     ClipPolicy, GradAccumulator, Optimizer, WeightAverage, clip_grad_norm,
     schedule::{ReduceLrOnPlateau, Schedule, Scheduler},
 };
+use captured::CapturedStep;
+pub use captured::OpByOp;
 use saved::{Saved, SavedPace};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
@@ -103,6 +106,8 @@ pub struct Habits {
     pub accumulate: usize,
     /// the decay of a running mean of the weights, which is what is judged and kept in the end
     pub ema: Option<f64>,
+    /// are steps captured where they can be? What comes out has the same bits
+    pub capture: bool,
 }
 
 /// A run's state. See the module's documentation.
@@ -119,6 +124,7 @@ pub struct Session<M, B> {
     device: Device,
     position: Position,
     losses: Losses,
+    captured: CapturedStep,
 }
 /// What a step leaves for those who watch it.
 pub struct Stepped {
@@ -135,13 +141,63 @@ pub struct Look {
     /// the norm of each parameter's gradient: gradients that would never be memory become it for this
     pub each: bool,
 }
+/// What a step works on: all of it is cells and arguments, so a step is the same ops each time.
+struct Parts<'a, M, B> {
+    model: &'a M,
+    loss: &'a LossOf<M, B>,
+    optimizer: &'a mut dyn Optimizer,
+    clip: ClipPolicy,
+    accumulator: &'a mut GradAccumulator,
+    average: Option<&'a mut WeightAverage>,
+    parameters: &'a [(String, Param)],
+}
+impl<M, B: Batch> Parts<'_, M, B> {
+    /// Gives the loss; the norm of all gradients where it was asked for or needed anyway; in the end the norms of each parameter,
+    /// where they were asked for.
+    fn step(&mut self, batches: &[B], look: Look) -> Computed<Vec<Tensor>> {
+        let (mut grads, mut loss, mut total) = (None, None::<Tensor>, 0);
+        self.accumulator.reset();
+        for batch in batches {
+            let n = batch.rows()?;
+            let mean = (self.loss)(self.model, batch)?;
+            grads = self.accumulator.add(time_block!("backward", mean.backward())?, n)?;
+            let weighted = if batches.len() == 1 { mean.detach() } else { mean.detach() * n as f64 };
+            loss = Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted));
+            total += n;
+        }
+        let waiting = match grads {
+            None => self.accumulator.finish()?,
+            some => some,
+        };
+        let (Some(mut grads), Some(loss)) = (waiting, loss) else {
+            return Err(Error::new("step", ErrorKind::Argument("a step without a batch".into())));
+        };
+        let mut outputs = vec![if batches.len() == 1 { loss } else { loss / total as f64 }];
+        let _range = record_function("optimizer_step");
+        let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
+        let norms = if look.each { Some(monitor::norms(&grads, self.parameters)?) } else { None };
+        match self.clip {
+            ClipPolicy::Norm(max) => outputs.push(clip_grad_norm(&mut grads, &leaves, max)?),
+            other => {
+                outputs.extend(if look.norm { total_norm(&grads, &leaves) } else { None });
+                other.apply(&mut grads, &leaves)?;
+            }
+        }
+        outputs.extend(norms);
+        self.optimizer.step(&grads)?;
+        if let Some(average) = &mut self.average {
+            average.update()?;
+        }
+        Ok(outputs)
+    }
+}
 impl<M: Walk, B: Batch> Session<M, B> {
     /// A session at its first step.
     ///
     /// # Errors
     /// `accumulate` is 0, or a decay outside [0, 1).
     pub fn new(model: M, loss: LossOf<M, B>, habits: Habits, device: Device) -> Result<Session<M, B>, Failure> {
-        let Habits { mut optimizer, course, clip, accumulate, ema } = habits;
+        let Habits { mut optimizer, course, clip, accumulate, ema, capture } = habits;
         let pace = Pace::of(course, &mut *optimizer);
         let parameters = model.named_parameters();
         let leaves = model.parameters();
@@ -149,7 +205,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let accumulator = GradAccumulator::new(leaves, accumulate)?;
         model.train();
         let (position, losses) = (Position::default(), Losses::default());
-        Ok(Session { model, loss, optimizer, pace, clip, accumulator, average, parameters, device, position, losses })
+        let captured = CapturedStep::new(capture, device);
+        Ok(Session { model, loss, optimizer, pace, clip, accumulator, average, parameters, device, position, losses, captured })
     }
     /// Where it is.
     pub fn position(&self) -> Position {
@@ -167,51 +224,57 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn optimizer(&self) -> &dyn Optimizer {
         &*self.optimizer
     }
+    /// What changes the weights, to change its numbers: a captured step asks for them at each call.
+    pub fn optimizer_mut(&mut self) -> &mut dyn Optimizer {
+        &mut *self.optimizer
+    }
     /// The parameters and their names.
     pub fn parameters(&self) -> &[(String, Param)] {
         &self.parameters
+    }
+    /// Why steps are not captured, if they are not.
+    pub fn op_by_op(&self) -> Option<&OpByOp> {
+        self.captured.off()
+    }
+    /// How often steps were captured.
+    pub fn captures(&self) -> Captures {
+        self.captured.captures()
+    }
+    /// As [`Session::op_by_op`], to be told once.
+    pub(crate) fn take_op_by_op(&mut self) -> Option<OpByOp> {
+        self.captured.news()
     }
     /// One step on a group of batches: as many as are accumulated, or fewer at the end of an epoch.
     ///
     /// # Errors
     /// What the model, the loss or the optimizer came to; then no parameter has changed.
     pub fn step(&mut self, group: &[B], look: Look) -> Result<Stepped, Failure> {
-        let (mut grads, mut loss, mut total) = (None, None::<Tensor>, 0);
-        for batch in group {
-            let n = batch.rows()?;
-            let mean = (self.loss)(&self.model, &batch.to(self.device))?;
-            grads = self.accumulator.add(time_block!("backward", mean.backward())?, n)?;
-            let weighted = if group.len() == 1 { mean.detach() } else { mean.detach() * n as f64 };
-            loss = Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted));
-            total += n;
+        if group.is_empty() {
+            return Err(Failure::Run("a step without a batch".into()));
         }
-        let waiting = match grads {
-            None => self.accumulator.finish()?,
-            some => some,
+        let device = self.device;
+        let Session { model, loss, optimizer, clip, accumulator, average, parameters, captured, .. } = self;
+        let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
+        let mut step = |batches: &[B]| {
+            let mut parts = Parts { model, loss, optimizer: &mut **optimizer, clip: *clip, accumulator, average: average.as_mut(), parameters };
+            parts.step(batches, look)
         };
-        let (Some(mut grads), Some(loss)) = (waiting, loss) else { return Err(Failure::Run("a step without a batch".into())) };
-        let loss = if group.len() == 1 { loss } else { loss / total as f64 };
-        let _range = record_function("optimizer_step");
-        let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
-        let norms = if look.each { monitor::grad_norms(&grads, &self.parameters)? } else { Vec::new() };
-        let grad_norm = match self.clip {
-            ClipPolicy::Norm(max) => Some(clip_grad_norm(&mut grads, &leaves, max)?),
-            other => {
-                let norm = if look.norm { total_norm(&grads, &leaves) } else { None };
-                other.apply(&mut grads, &leaves)?;
-                norm
-            }
+        let outputs = match captured.run(&batches, look, &mut step)? {
+            Some(outputs) => outputs,
+            None => Outputs::from_vec(step(&batches)?),
         };
-        self.optimizer.step(&grads)?;
-        if let Some(average) = &mut self.average {
-            average.update()?;
-        }
+        let mut outputs = outputs.into_iter();
+        let loss = outputs.next().ok_or_else(|| Failure::Run("a step without a loss".into()))?;
+        let norms = match look.each {
+            true => monitor::read_norms(&outputs.next_back().ok_or_else(|| Failure::Run("a step without norms".into()))?, &self.parameters)?,
+            false => Vec::new(),
+        };
         if let Pace::Schedule(scheduler) = &mut self.pace {
             scheduler.step(&mut *self.optimizer);
         }
         self.position.step += 1;
         self.losses.unread.push(loss);
-        Ok(Stepped { grad_norm, norms })
+        Ok(Stepped { grad_norm: outputs.next(), norms })
     }
     /// What was measured at the end of an epoch or at a validation, for a rate that falls when it stops getting better.
     ///
@@ -312,7 +375,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
                 Pace::Schedule(scheduler) => Some(SavedPace::of(&scheduler.state())),
                 Pace::Plateau(rule, _) => Some(SavedPace::of_plateau(&rule.state())),
             },
-            averaged: self.average.as_ref().map(WeightAverage::updates),
+            averaged: self.average.as_ref().map(WeightAverage::updates).transpose()?,
             generator: rng_state(self.device)?.0,
             run,
         };

@@ -72,6 +72,8 @@ pub struct Setup {
     pub batch: usize,
     /// batches in a step
     pub accumulate: usize,
+    /// are steps captured where they can be?
+    pub capture: bool,
     /// steps between two lines of the log
     pub log_every: u64,
     /// steps between two validations; none: at the end of each epoch
@@ -119,7 +121,7 @@ impl Setup {
         let prepared = Prepared::with(document, folder, None, kept)?;
         prepared.fits(Device::current()?)?;
         let Prepared { document, numbers, parts, objective, .. } = prepared;
-        let Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights } = numbers;
+        let Numbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights } = numbers;
         let root = document.root()?;
         Numbers::of(&root)?;
         manual_seed(seed);
@@ -138,6 +140,7 @@ impl Setup {
             length,
             batch,
             accumulate,
+            capture,
             log_every,
             eval_every,
             clip,
@@ -291,6 +294,7 @@ struct Numbers {
     length: Length,
     batch: usize,
     accumulate: usize,
+    capture: bool,
     log_every: u64,
     eval_every: Option<u64>,
     clip: ClipPolicy,
@@ -316,11 +320,12 @@ impl Numbers {
         };
         let batch = positive("batch", None, "row")?;
         let accumulate = positive("accumulate", Some(1), "batch")?;
+        let capture = root.flag("capture")?.unwrap_or(true);
         let log_every = positive("log_every", Some(LOG_EVERY), "step")? as u64;
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
         let weights = recipe::weights(root)?;
         let clip = clip(root)?;
-        Ok(Numbers { seed, length, batch, accumulate, log_every, eval_every, clip, weights })
+        Ok(Numbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights })
     }
 }
 /// Numbers that follow from the data: `$classes` or `$vocabulary`, and `$features` of an input.

@@ -272,7 +272,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         Trainer {
             model,
             loss: Arc::new(loss),
-            habits: Habits { optimizer: Box::new(optimizer), course: Course::Constant, clip: ClipPolicy::Off, accumulate: 1, ema: None },
+            habits: Habits { optimizer: Box::new(optimizer), course: Course::Constant, clip: ClipPolicy::Off, accumulate: 1, ema: None, capture: true },
             length: Length::Epochs(1),
             log_every: 10,
             eval_every: None,
@@ -325,6 +325,14 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
     #[must_use]
     pub fn ema(mut self, decay: f64) -> Self {
         self.habits.ema = Some(decay);
+        self
+    }
+    /// Are steps captured where they can be ([`adamant_core::compile()`])? They are, unless it is said otherwise, and come to the same
+    /// bits either way; where a step cannot be captured, the log and the run folder tell why. What the loss takes from Rust is what
+    /// it was when the step was captured: a loss that does otherwise at the steps 2, 4, 8, ... is found, and runs op by op.
+    #[must_use]
+    pub fn capture(mut self, capture: bool) -> Self {
+        self.habits.capture = capture;
         self
     }
     /// Steps between two lines of the log.

@@ -31,7 +31,7 @@ fn session(text: &str, seed: u64) -> Pairs {
     manual_seed(seed);
     let model = Sequential::new().add(Linear::new(3, 4).unwrap()).add(Linear::new(4, 2).unwrap());
     let optimizer = optimizer(root.section("optimizer").unwrap().unwrap(), model.parameters()).unwrap();
-    let habits = Habits { optimizer, course: course(&root, 2 * STEPS, false).unwrap(), clip: ClipPolicy::Off, accumulate: 1, ema: Some(0.8) };
+    let habits = Habits { optimizer, course: course(&root, 2 * STEPS, false).unwrap(), clip: ClipPolicy::Off, accumulate: 1, ema: Some(0.8), capture: true };
     let loss = |m: &Sequential, (x, y): &(Tensor, Tensor)| (m.forward(x)? - y).square().mean(..).ok();
     Session::new(model, Arc::new(loss), habits, Device::reference()).unwrap()
 }

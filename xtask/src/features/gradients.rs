@@ -1,7 +1,7 @@
 //! Rows about gradients, numbers that must stay finite, and what memory gradients hold.
 use super::{Checked, Cost, Row, Seen, device, peak, plant, planted, timing::least};
 use adamant::{
-    DType, Device, Rng, Tensor,
+    Cell, DType, Device, Rng, Tensor, compile,
     cpu::{Context, CpuBackend, CpuKernel, KernelOperands, Runtime},
     functional::{self as f, AttentionOptions},
     kernel::FaultWord,
@@ -9,7 +9,7 @@ use adamant::{
     optim::ClipPolicy,
     profile::profile,
     schedule::take_stats,
-    tensor, with_eager,
+    step, tensor, with_eager,
 };
 use adamant_bench::ceilings::read_gbps;
 use adamant_conformance::{gradcheck, registry};
@@ -42,6 +42,13 @@ pub const ROWS: &[Row] = &[
         target: "off by default and visible; a gradient of 200 stays 200 when off; clipping by norm keeps the direction (cosine 1)",
         cost: Cost::Cheap,
         check: clipping,
+        plants: &[],
+    },
+    Row {
+        id: "S1.07",
+        target: "a value that the tape or the user holds and a later step overwrites: the right gradient and the old bits, op by op and captured; what nobody holds is overwritten where it lies, one activation less",
+        cost: Cost::Cheap,
+        check: overwritten,
         plants: &[],
     },
     Row { id: "S0.20", target: "dropping a tensor lowers live bytes by its size at once", cost: Cost::Cheap, check: freed, plants: &[] },
@@ -206,6 +213,45 @@ fn clipping() -> Checked {
             ("the direction", (cosine - 1.0).abs() < 1e-12),
         ],
         format!("the trainer reports clip = {shown}; off: {off:?}; norm 1: length {:.6}, cosine {cosine:.15}", length(&norm)),
+    ))
+}
+fn overwritten() -> Checked {
+    // d (w² x)/dw = 2 w x, by the w of the forward pass.
+    let w = Cell::new(&Tensor::from_vec(vec![3.0f32, 4.0], [2]), true)?;
+    let x = Tensor::from_vec(vec![10.0f32, 100.0], [2]);
+    let captured = compile(|by: &[Tensor]| w.set(&(w.read() - &by[0])).map(|()| vec![]));
+    let one = Tensor::ones([2]);
+    let mut right = Vec::new();
+    for replayed in [false, true] {
+        w.set(&Tensor::from_vec(vec![3.0f32, 4.0], [2]))?;
+        let (loss, held) = ((w.get() * w.get() * &x).sum(..), w.read());
+        for _ in 0..2 {
+            if replayed { captured.call(&[&one]).map(drop)? } else { step(|| w.set(&(w.read() - &one)))? }
+        }
+        let grads = loss.backward()?;
+        let gradient = grads.of(&w).map(Tensor::to_vec::<f32>).transpose()?;
+        right.push(gradient.as_deref() == Some(&[60.0, 800.0]) && held.to_vec::<f32>()? == [3.0, 4.0] && w.read().to_vec::<f32>()? == [1.0, 2.0]);
+    }
+    const N: usize = 1 << 18;
+    let device = Device::current()?;
+    // The bytes at the height of a step in place, and of one that leaves the old value to who holds it.
+    let mut heights = Vec::new();
+    for held in [false, true] {
+        let cell = Cell::new(&(Tensor::ones([N]) * 1.0), false)?;
+        step(|| cell.set(&(cell.read() + 1.0)))?;
+        let old = held.then(|| cell.read());
+        device.pool().reset_peak();
+        let before = device.memory().peak_bytes;
+        step(|| cell.set(&(cell.read() + 1.0).maximum(0.0)))?;
+        heights.push(device.memory().peak_bytes - before);
+        drop(old);
+    }
+    Ok(Seen::all(
+        &[("op by op", right[0]), ("captured", right[1]), ("in place", heights[0] < 4 * N), ("held", heights[1] >= 4 * N)],
+        format!(
+            "gradients and held values are those of then; a step takes {} bytes where nobody holds the old value, {} where somebody does",
+            heights[0], heights[1]
+        ),
     ))
 }
 fn freed() -> Checked {

@@ -234,7 +234,7 @@ impl UpdateRule for SignMomentum {
     fn set_lr(&mut self, lr: f64) {
         self.lr = lr;
     }
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
         let mean = slots.zeros("mean")? * self.beta + g * (1.0 - self.beta);
         slots.set("mean", &mean)?;
         Ok(p - mean.sign() * self.lr)

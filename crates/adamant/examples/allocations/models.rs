@@ -2,6 +2,7 @@
 use adamant::{
     Device, Result, Tensor,
     buffer::MemoryStats,
+    compile,
     cpu::{Context, CpuBackend, CpuBuilder},
     functional,
     nn::{
@@ -10,6 +11,7 @@ use adamant::{
     },
     optim::{Adam, Optimizer, UpdateRule},
 };
+use std::sync::{Mutex, PoisonError};
 
 const WARM_UP: usize = 20;
 
@@ -18,12 +20,26 @@ struct Learner {
     model: Sequential,
     input: Vec<usize>,
 }
-/// What they are called. The second is the first with larger batches.
-pub const MODELS: [&str; 5] = ["perceptron", "wide perceptron", "convolutional", "encoder", "regression"];
+/// What they are called. The second is the first with larger batches; the last four are the first ones with the whole step as one
+/// captured function.
+pub const MODELS: [&str; 9] = [
+    "perceptron",
+    "wide perceptron",
+    "convolutional",
+    "encoder",
+    "regression",
+    "captured perceptron",
+    "captured wide perceptron",
+    "captured convolutional",
+    "captured encoder",
+];
 /// A perceptron whose step asks for memory.
 #[allow(dead_code)]
 pub const WASTEFUL: &str = "wasteful";
+/// The names of steps that are captured begin so.
+const CAPTURED: &str = "captured ";
 fn learner(name: &'static str) -> Result<Learner> {
+    let name = name.strip_prefix(CAPTURED).unwrap_or(name);
     let (model, input) = match name {
         "convolutional" => {
             let features = Sequential::new().add(Conv2d::new(3, 16, 3)?).add(BatchNorm2d::new(16)?).add(Relu::new()).add(MaxPool2d::new(2));
@@ -61,12 +77,12 @@ pub fn in_steady_state_on<T>(device: CpuBuilder, name: &'static str, measured: i
     let device = Context::new(device)?.device();
     device.scoped(|| {
         let Learner { model, input } = learner(name)?;
-        let mut adam = Adam::new(1e-3).over(model.parameters());
+        let adam = Mutex::new(Adam::new(1e-3).over(model.parameters()));
         let x = Tensor::from_vec((0..input.iter().product()).map(|k: usize| (k % 17) as f32 * 0.1).collect(), input);
         let rows = model.forward(&x)?.shape()?[0];
         let y = Tensor::from_vec((0..rows).map(|k| (k % 64) as i64).collect(), [rows]);
-        let mut step = || -> Result<()> {
-            let out = model.forward(&x)?;
+        let learn = |x: &Tensor, y: &Tensor| -> Result<Tensor> {
+            let out = model.forward(x)?;
             if name == WASTEFUL {
                 std::hint::black_box(vec![0u8; 64]);
             }
@@ -74,16 +90,19 @@ pub fn in_steady_state_on<T>(device: CpuBuilder, name: &'static str, measured: i
                 // Composed op by op, as a user would write it.
                 "regression" => {
                     let gate = (&out * 0.5).tanh() * out.sigmoid();
-                    let error = (&gate - &x.narrow(1, 0, 64)).abs();
+                    let error = (&gate - x.narrow(1, 0, 64)).abs();
                     let loss = (error.square() / (error + 0.1).sqrt()).mean(..);
                     // What is read before `backward` is computed before it.
                     loss.item::<f32>()?;
                     loss
                 }
-                _ => functional::cross_entropy(&out, &y, &Default::default()),
+                _ => functional::cross_entropy(&out, y, &Default::default()),
             };
-            adam.step(&loss.backward()?)
+            adam.lock().unwrap_or_else(PoisonError::into_inner).step(&loss.backward()?)?;
+            loss.detach().ok()
         };
+        let captured = compile(|x: &[Tensor]| Ok(vec![learn(&x[0], &x[1])?]));
+        let mut step = || if name.starts_with(CAPTURED) { captured.call(&[&x, &y]).map(drop) } else { learn(&x, &y).map(drop) };
         step()?;
         step()?;
         let two = device.memory();

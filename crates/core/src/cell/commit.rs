@@ -7,10 +7,15 @@
 //! Invariant: a thread that holds a claim waits for no window of another thread. A thread that commits a step holds its own
 //! window while it waits for claims.
 use super::{Cell, Inner, NEXT, Older, State};
-use crate::{recycle::Shared, value::Value};
+use crate::{
+    recycle::{self, Rooms, Shared},
+    value::Value,
+};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use smallvec::SmallVec;
-use std::sync::{Arc, Weak, atomic::Ordering::Relaxed};
+use std::{
+    cell::RefCell,
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+};
 
 /// Which commits there were, and which of them are still read.
 pub(super) struct Commits {
@@ -130,16 +135,20 @@ pub(super) fn end_reading(at: u64) {
     drop(commits);
 }
 
+thread_local! {
+    static SINCE: Rooms<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
 /// Cells that a compiled function writes, claimed from before it reads them until it has written them.
 pub(crate) struct Claim<'a> {
     cells: &'a [(Cell, u32)],
-    since: SmallVec<[u64; 8]>,
+    /// empty once they are written
+    since: Vec<u64>,
     by: u64,
 }
 impl<'a> Claim<'a> {
     pub fn of(cells: &'a [(Cell, u32)]) -> Claim<'a> {
         let by = NEXT.fetch_add(1, Relaxed);
-        let mut was = SmallVec::new();
+        let mut was = recycle::take(&SINCE);
         claim(cells.iter().map(|(cell, _)| cell), by, |_, _, since| was.push(since));
         Claim { cells, since: was, by }
     }
@@ -162,6 +171,7 @@ impl Drop for Claim<'_> {
         for ((cell, _), since) in self.cells.iter().zip(&self.since) {
             cell.0.state.lock().since = *since;
         }
+        recycle::give_back(&SINCE, std::mem::take(&mut self.since));
         release(self.cells.iter().map(|(cell, _)| cell), self.by);
     }
 }

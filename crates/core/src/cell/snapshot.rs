@@ -84,7 +84,7 @@ pub(crate) struct Section {
     written: RefCell<Vec<u64>>,
 }
 /// No commit has this number yet.
-const LATEST: u64 = u64::MAX;
+pub(super) const LATEST: u64 = u64::MAX;
 impl Section {
     pub const fn none() -> Section {
         Section { at: Local::new(LATEST), written: RefCell::new(Vec::new()) }

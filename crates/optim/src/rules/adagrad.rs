@@ -27,12 +27,16 @@ impl UpdateRule for Adagrad {
         not_negative("initial_accumulator_value", self.initial_accumulator_value)?;
         not_negative("eps", self.eps)
     }
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
-        let g = decayed(g, p, self.weight_decay);
-        let rate = self.lr / (1.0 + (slots.step() - 1.0) * self.lr_decay);
-        let sum = slots.get_or("sum", &p.full_like(self.initial_accumulator_value))? + &g * &g;
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
+        let g = decayed(g, p, |r: &Self| r.weight_decay, slots)?;
+        let rate = if slots.decide(|r| r.lr_decay == 0.0) {
+            slots.rate("lr", |r| r.lr)?
+        } else {
+            slots.once("lr", |s| Ok(s.rate(|r| r.lr) / ((s.step() - 1.0) * s.rate(|r| r.lr_decay) + 1.0)))?
+        };
+        let sum = slots.filled("sum", p.shape()?, |r| r.initial_accumulator_value)? + &g * &g;
         slots.set("sum", &sum)?;
-        Ok(p - g * rate / (sum.sqrt() + self.eps))
+        Ok(p - g * rate / (sum.sqrt() + slots.rate("eps", |r| r.eps)?))
     }
 }
 rule! {
@@ -56,13 +60,15 @@ impl UpdateRule for Adadelta {
         not_negative("weight_decay", self.weight_decay)?;
         if (0.0..=1.0).contains(&self.rho) { Ok(()) } else { Err(format!("rho is {}, it must be in [0, 1]", self.rho)) }
     }
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
-        let g = decayed(g, p, self.weight_decay);
-        let square = slots.zeros("square_avg")? * self.rho + &g * &g * (1.0 - self.rho);
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
+        let g = decayed(g, p, |r: &Self| r.weight_decay, slots)?;
+        let (rho, rest) = (slots.rate("rho", |r| r.rho)?, slots.rate("rest", |r| 1.0 - r.rho)?);
+        let eps = slots.rate("eps", |r| r.eps)?;
+        let square = slots.zeros("square_avg")? * &rho + &g * &g * &rest;
         let moved = slots.zeros("acc_delta")?;
-        let delta = (&moved + self.eps).sqrt() / (&square + self.eps).sqrt() * g;
+        let delta = (&moved + &eps).sqrt() / (&square + &eps).sqrt() * g;
         slots.set("square_avg", &square)?;
-        slots.set("acc_delta", &(moved * self.rho + &delta * &delta * (1.0 - self.rho)))?;
-        Ok(p - delta * self.lr)
+        slots.set("acc_delta", &(moved * rho + &delta * &delta * rest))?;
+        Ok(p - delta * slots.rate("lr", |r| r.lr)?)
     }
 }

@@ -1,8 +1,26 @@
 //! Adam and its family.
-use super::{below_one, common, decayed, lerp, not_negative, rule};
-use crate::{Slots, UpdateRule};
-use adamant_core::{Result, Tensor};
+use super::{Number, below_one, common, decayed, not_negative, rule, toward};
+use crate::{Scalars, Slots, UpdateRule};
+use adamant_core::{DType, Result, Tensor};
 
+/// What the family shares: its hyper-parameters.
+trait Moments: UpdateRule {
+    fn betas(&self) -> (f64, f64);
+    fn eps(&self) -> f64;
+}
+macro_rules! moments {
+    ($($name:ident)*) => { $(
+        impl Moments for $name {
+            fn betas(&self) -> (f64, f64) {
+                self.betas
+            }
+            fn eps(&self) -> f64 {
+                self.eps
+            }
+        }
+    )* };
+}
+moments! { Adam AdamW Adamax NAdam RAdam }
 /// Checks the hyper-parameters that the family shares, and lets schedules cycle the first beta.
 macro_rules! family {
     ($name:literal) => {
@@ -19,29 +37,44 @@ macro_rules! family {
         }
     };
 }
-/// The running means of the gradient and of its square.
+/// The running mean of the square: v <- β₂ v + (1 - β₂) g².
 #[track_caller]
-fn moments(g: &Tensor, betas: (f64, f64), slots: &mut Slots<'_>) -> Result<(Tensor, Tensor)> {
-    let mean = lerp(&slots.zeros("exp_avg")?, g, 1.0 - betas.0);
-    let square = slots.zeros("exp_avg_sq")? * betas.1 + g * g * (1.0 - betas.1);
-    slots.set("exp_avg", &mean)?;
+fn square<R: Moments>(g: &Tensor, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+    let (beta, rest) = (slots.rate("beta2", |r| r.betas().1)?, slots.rate("rest2", |r| 1.0 - r.betas().1)?);
+    let square = slots.zeros("exp_avg_sq")? * beta + g * g * rest;
     slots.set("exp_avg_sq", &square)?;
-    Ok((mean, square))
+    Ok(square)
+}
+/// The running mean of the gradient.
+#[track_caller]
+fn mean<R: Moments>(g: &Tensor, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+    let mean = toward(&slots.zeros("exp_avg")?, g, "rest1", |r| 1.0 - r.betas().0, slots)?;
+    slots.set("exp_avg", &mean)?;
+    Ok(mean)
+}
+/// √(1 - β₂ᵗ)
+#[track_caller]
+fn root<R: Moments>(s: &mut Scalars<'_, R>) -> Result<Tensor> {
+    s.once("root", |s| Ok(s.correction(|r| r.betas().1).sqrt()))
 }
 /// The step that Adam and AdamW share.
 #[track_caller]
-fn adam(p: &Tensor, g: &Tensor, lr: f64, betas: (f64, f64), eps: f64, amsgrad: bool, slots: &mut Slots<'_>) -> Result<Tensor> {
-    let step = slots.step();
-    let (mean, mut square) = moments(g, betas, slots)?;
-    if amsgrad {
+fn adam<R: Moments>(p: &Tensor, g: &Tensor, amsgrad: impl Fn(&R) -> bool + Send + Sync + 'static, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+    let (mean, mut square) = (mean(g, slots)?, square(g, slots)?);
+    if slots.decide(amsgrad) {
         square = slots.zeros("max_exp_avg_sq")?.maximum(&square);
         slots.set("max_exp_avg_sq", &square)?;
     }
-    let (correction1, correction2) = (1.0 - betas.0.powf(step), 1.0 - betas.1.powf(step));
     // Both sides of the quotient times the root of the correction, as the paper's section 2 does: a division less for each
     // element.
-    let root = correction2.sqrt();
-    Ok(p - mean * (lr * root / correction1) / (square.sqrt() + eps * root))
+    let rate = slots.once("corrected_lr", |s| Ok(root(s)? * s.rate(R::lr) / s.correction(|r| r.betas().0)))?;
+    let floor = slots.once("corrected_eps", |s| Ok(root(s)? * s.rate(R::eps)))?;
+    Ok(p - mean * rate / (square.sqrt() + floor))
+}
+/// Weights that shrink by a part of the learning rate.
+#[track_caller]
+fn shrunk<R: UpdateRule>(p: &Tensor, weight_decay: impl Number<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+    Ok(p * slots.rate("shrink", move |r| 1.0 - r.lr() * weight_decay(r))?)
 }
 
 rule! {
@@ -61,8 +94,9 @@ rule! {
 }
 impl UpdateRule for Adam {
     family!("Adam");
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
-        adam(p, &decayed(g, p, self.weight_decay), self.lr, self.betas, self.eps, self.amsgrad, slots)
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
+        let g = decayed(g, p, |r: &Self| r.weight_decay, slots)?;
+        adam(p, &g, |r| r.amsgrad, slots)
     }
 }
 rule! {
@@ -82,8 +116,8 @@ rule! {
 }
 impl UpdateRule for AdamW {
     family!("AdamW");
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
-        adam(&(p * (1.0 - self.lr * self.weight_decay)), g, self.lr, self.betas, self.eps, self.amsgrad, slots)
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
+        adam(&shrunk(p, |r: &Self| r.weight_decay, slots)?, g, |r| r.amsgrad, slots)
     }
 }
 rule! {
@@ -101,13 +135,13 @@ rule! {
 }
 impl UpdateRule for Adamax {
     family!("Adamax");
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
-        let g = decayed(g, p, self.weight_decay);
-        let mean = lerp(&slots.zeros("exp_avg")?, &g, 1.0 - self.betas.0);
-        let largest = (slots.zeros("exp_inf")? * self.betas.1).maximum(g.abs() + self.eps);
-        slots.set("exp_avg", &mean)?;
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
+        let g = decayed(g, p, |r: &Self| r.weight_decay, slots)?;
+        let mean = mean(&g, slots)?;
+        let beta = slots.rate("beta2", |r| r.betas.1)?;
+        let largest = (slots.zeros("exp_inf")? * beta).maximum(g.abs() + slots.rate("eps", |r| r.eps)?);
         slots.set("exp_inf", &largest)?;
-        let rate = self.lr / (1.0 - self.betas.0.powf(slots.step()));
+        let rate = slots.once("corrected_lr", |s| Ok(s.rate(|r| r.lr) / s.correction(|r| r.betas.0)))?;
         Ok(p - mean * rate / largest)
     }
 }
@@ -130,21 +164,44 @@ rule! {
 }
 impl UpdateRule for NAdam {
     family!("NAdam");
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
-        let step = slots.step();
-        let (p, g) =
-            if self.decoupled_weight_decay { (p * (1.0 - self.lr * self.weight_decay), g.clone()) } else { (p.clone(), decayed(g, p, self.weight_decay)) };
-        let momentum = |t: f64| self.betas.0 * (1.0 - 0.5 * 0.96f64.powf(t * self.momentum_decay));
-        let (mu, mu_next) = (momentum(step), momentum(step + 1.0));
-        let product = slots.number("mu_product", 1.0);
-        // PyTorch keeps the product in f32.
-        *product = (*product as f32 * mu as f32) as f64;
-        let product = *product;
-        let (mean, square) = moments(&g, self.betas, slots)?;
-        let spread = (square / (1.0 - self.betas.1.powf(step))).sqrt() + self.eps;
-        let p = p - g * (self.lr * (1.0 - mu) / (1.0 - product)) / &spread;
-        Ok(p - mean * (self.lr * mu_next / (1.0 - product * mu_next)) / spread)
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
+        let (p, g) = if slots.decide(|r| r.decoupled_weight_decay) {
+            (shrunk(p, |r: &Self| r.weight_decay, slots)?, g.clone())
+        } else {
+            (p.clone(), decayed(g, p, |r: &Self| r.weight_decay, slots)?)
+        };
+        let (mean, square) = (mean(&g, slots)?, square(&g, slots)?);
+        let own = slots.once("own_lr", |s| {
+            let (mu, product) = nesterov(s)?;
+            Ok((mu.neg() + 1.0) * s.rate(|r| r.lr) / (product.neg() + 1.0))
+        })?;
+        let ahead = slots.once("ahead_lr", |s| {
+            let (_, product) = nesterov(s)?;
+            let mu_next = momentum(s, 1.0);
+            Ok(&mu_next * s.rate(|r| r.lr) / ((product * &mu_next).neg() + 1.0))
+        })?;
+        let root = slots.once("root", |s| root(s))?;
+        let spread = (square.sqrt() / root) + slots.rate("eps", |r| r.eps)?;
+        Ok(p - g * own / &spread - mean * ahead / spread)
     }
+}
+/// The momentum of the step that is so many ahead.
+#[track_caller]
+fn momentum(s: &Scalars<'_, NAdam>, ahead: f64) -> Tensor {
+    // 0.96 to the power of the step times the decay.
+    let falling = ((s.step() + ahead) * s.rate(|r| r.momentum_decay * 0.96f64.ln())).exp();
+    (falling * -0.5 + 1.0) * s.rate(|r| r.betas.0)
+}
+/// The momentum of this step and the product of all of them until now, which PyTorch keeps in f32.
+#[track_caller]
+fn nesterov(s: &mut Scalars<'_, NAdam>) -> Result<(Tensor, Tensor)> {
+    let mu = s.once("mu", |s| Ok(momentum(s, 0.0)))?;
+    let product = s.once("mu_product", |s| {
+        let product = s.number("mu_product", |_| 1.0)? * mu.cast(DType::F32);
+        s.set_number("mu_product", &product)?;
+        Ok(product.cast(mu.dtype()?))
+    })?;
+    Ok((mu, product))
 }
 rule! {
     /// Adam whose adaptive rate is rectified while its variance is large (Liu et al. 2020).
@@ -163,21 +220,41 @@ rule! {
 }
 impl UpdateRule for RAdam {
     family!("RAdam");
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
-        let step = slots.step();
-        let (p, g) =
-            if self.decoupled_weight_decay { (p * (1.0 - self.lr * self.weight_decay), g.clone()) } else { (p.clone(), decayed(g, p, self.weight_decay)) };
-        let (mean, square) = moments(&g, self.betas, slots)?;
-        let beta2_t = self.betas.1.powf(step);
-        let (correction1, correction2) = (1.0 - self.betas.0.powf(step), 1.0 - beta2_t);
-        let mean = mean / correction1;
-        let rho_inf = 2.0 / (1.0 - self.betas.1) - 1.0;
-        let rho = rho_inf - 2.0 * step * beta2_t / correction2;
-        if rho <= 5.0 {
-            return Ok(p - mean * self.lr);
-        }
-        let rectify = ((rho - 4.0) * (rho - 2.0) * rho_inf / ((rho_inf - 4.0) * (rho_inf - 2.0) * rho)).sqrt();
-        let adapt = (square.sqrt() + self.eps).binary_reversed(adamant_core::scalar::Binary::Div, correction2.sqrt());
-        Ok(p - mean * self.lr * adapt * rectify)
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
+        let (p, g) = if slots.decide(|r| r.decoupled_weight_decay) {
+            (shrunk(p, |r: &Self| r.weight_decay, slots)?, g.clone())
+        } else {
+            (p.clone(), decayed(g, p, |r: &Self| r.weight_decay, slots)?)
+        };
+        let (mean, square) = (mean(&g, slots)?, square(&g, slots)?);
+        let rate = slots.once("corrected_lr", |s| Ok(s.rate(|r| r.lr) / s.correction(|r| r.betas.0)))?;
+        let rectifies = slots.once("rectifies", |s| Ok(length(s)?.gt(5.0).cast(DType::F32)))?.gt(0.5);
+        let factor = slots.once("factor", |s| {
+            let rho = length(s)?;
+            let (infinite, scale) = (s.rate(RAdam::longest), s.rate(|r| (r.longest() - 4.0) * (r.longest() - 2.0)));
+            Ok(((&rho - 4.0) * (&rho - 2.0) * infinite / (rho * scale)).sqrt() * root(s)?)
+        })?;
+        let adapt = factor / (square.sqrt() + slots.rate("eps", |r| r.eps)?);
+        Ok(p - mean * rate * rectifies.select(adapt, 1.0))
     }
+}
+impl RAdam {
+    /// The length of the moving average after many steps (section 3.1 of the paper).
+    fn longest(&self) -> f64 {
+        2.0 / (1.0 - self.betas.1) - 1.0
+    }
+}
+/// The length after t steps: ρ∞ - 2 t βᵗ / (1 - βᵗ), a small difference of large numbers at first. With x = -t ln β the quotient
+/// is 1 / expm1(x) = 1 / x - 1 / 2 + q(x), of which 1 / x goes with ρ∞ in f64; q begins with x / 12 (Bernoulli's numbers).
+#[track_caller]
+fn length(s: &mut Scalars<'_, RAdam>) -> Result<Tensor> {
+    s.once("length", |s| {
+        let t = s.step();
+        let x = &t * s.rate(|r| -r.betas.1.ln());
+        let y = &x * &x;
+        let series = &x * ((((&y * (1.0 / 47_900_160.0) - 1.0 / 1_209_600.0) * &y + 1.0 / 30_240.0) * &y - 1.0 / 720.0) * &y + 1.0 / 12.0);
+        let plain = x.expm1().reciprocal() - x.reciprocal() + 0.5;
+        let q = x.lt(0.25).select(series, plain);
+        Ok(s.rate(|r| r.longest() + 2.0 / r.betas.1.ln()) + &t - t * q * 2.0)
+    })
 }

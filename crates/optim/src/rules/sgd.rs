@@ -1,7 +1,7 @@
 //! Gradient descent and what is near to it: SGD, averaged SGD, RMSprop, Rprop.
 use super::{common, decayed, not_negative, rule};
 use crate::{Slots, UpdateRule};
-use adamant_core::{Result, Tensor};
+use adamant_core::{DType, Result, Tensor};
 
 rule! {
     /// Stochastic gradient descent with momentum and Nesterov's look-ahead (Sutskever et al. 2013, as `torch.optim.SGD`).
@@ -29,16 +29,21 @@ impl UpdateRule for Sgd {
         not_negative("weight_decay", self.weight_decay)?;
         if self.nesterov && (self.momentum <= 0.0 || self.dampening != 0.0) { Err("nesterov needs a momentum and no dampening".into()) } else { Ok(()) }
     }
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
-        let mut g = decayed(g, p, self.weight_decay);
-        if self.momentum != 0.0 {
-            let first = slots.step() == 1.0;
-            let buffer = slots.zeros("momentum_buffer")?;
-            let buffer = if first { g.clone() } else { buffer * self.momentum + &g * (1.0 - self.dampening) };
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
+        let mut g = decayed(g, p, |r: &Self| r.weight_decay, slots)?;
+        if slots.decide(|r| r.momentum != 0.0) {
+            let (buffer, momentum) = (slots.zeros("momentum_buffer")?, slots.rate("momentum", |r| r.momentum)?);
+            let buffer = if slots.decide(|r| r.dampening == 0.0) {
+                // The first step's buffer is the gradient: the zeros add nothing.
+                buffer * &momentum + &g
+            } else {
+                let first = slots.once("first", |s| Ok(s.step().eq(1.0).cast(DType::F32)))?.gt(0.5);
+                first.select(&g, buffer * &momentum + &g * slots.rate("taken", |r| 1.0 - r.dampening)?)
+            };
             slots.set("momentum_buffer", &buffer)?;
-            g = if self.nesterov { g + buffer * self.momentum } else { buffer };
+            g = if slots.decide(|r| r.nesterov) { g + buffer * momentum } else { buffer };
         }
-        Ok(p - g * self.lr)
+        Ok(p - g * slots.rate("lr", |r| r.lr)?)
     }
 }
 
@@ -63,17 +68,27 @@ impl UpdateRule for Asgd {
         not_negative("lr", self.lr)?;
         not_negative("weight_decay", self.weight_decay)
     }
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
-        let g = decayed(g, p, self.weight_decay);
-        let step = slots.step();
-        let (eta, mu) = (*slots.number("eta", self.lr as f32 as f64), *slots.number("mu", 1.0));
-        let next = p * (1.0 - self.lambd * eta) - g * eta;
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
+        let g = decayed(g, p, |r: &Self| r.weight_decay, slots)?;
+        // What stood before this step, for PyTorch sets both after it, in f32.
+        let eta = slots.once("eta", |s| {
+            let eta = s.number("eta", |r| r.lr)?;
+            let base = (s.step() * s.rate(|r| r.lambd * r.lr)).log1p() * s.rate(|r| r.alpha);
+            s.set_number("eta", &(base.neg().exp() * s.rate(|r| r.lr)))?;
+            Ok(eta.cast(base.dtype()?))
+        })?;
+        let mu = slots.once("mu", |s| {
+            let mu = s.number("mu", |_| 1.0)?;
+            let behind = (s.step() - s.rate(|r| r.t0)).maximum(1.0);
+            s.set_number("mu", &behind.reciprocal())?;
+            Ok(mu.cast(behind.dtype()?))
+        })?;
+        let now = eta.clone();
+        let shrink = slots.once("shrink", move |s| Ok((now.cast(s.dtype()) * s.rate(|r| r.lambd)).neg() + 1.0))?;
+        let next = p * shrink - g * eta;
         let average = slots.zeros("ax")?;
-        let average = if mu == 1.0 { next.clone() } else { &average + (&next - &average) * mu };
+        let average = mu.eq(1.0).select(&next, &average + (&next - &average) * mu);
         slots.set("ax", &average)?;
-        // PyTorch keeps both in f32.
-        *slots.number("eta", 0.0) = (self.lr / (1.0 + self.lambd * self.lr * step).powf(self.alpha)) as f32 as f64;
-        *slots.number("mu", 0.0) = (1.0 / (step - self.t0).max(1.0)) as f32 as f64;
         Ok(next)
     }
 }
@@ -107,23 +122,25 @@ impl UpdateRule for RmsProp {
         not_negative("momentum", self.momentum)?;
         not_negative("weight_decay", self.weight_decay)
     }
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
-        let g = decayed(g, p, self.weight_decay);
-        let square = slots.zeros("square_avg")? * self.alpha + &g * &g * (1.0 - self.alpha);
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
+        let g = decayed(g, p, |r: &Self| r.weight_decay, slots)?;
+        let (alpha, rest) = (slots.rate("alpha", |r| r.alpha)?, slots.rate("rest", |r| 1.0 - r.alpha)?);
+        let square = slots.zeros("square_avg")? * alpha + &g * &g * rest;
         slots.set("square_avg", &square)?;
-        let spread = if self.centered {
-            let mean = super::lerp(&slots.zeros("grad_avg")?, &g, 1.0 - self.alpha);
+        let spread = if slots.decide(|r| r.centered) {
+            let mean = super::toward(&slots.zeros("grad_avg")?, &g, "taken", |r| 1.0 - r.alpha, slots)?;
             slots.set("grad_avg", &mean)?;
             (square - &mean * &mean).sqrt()
         } else {
             square.sqrt()
-        } + self.eps;
-        if self.momentum == 0.0 {
-            return Ok(p - g * self.lr / spread);
+        } + slots.rate("eps", |r| r.eps)?;
+        let lr = slots.rate("lr", |r| r.lr)?;
+        if slots.decide(|r| r.momentum == 0.0) {
+            return Ok(p - g * lr / spread);
         }
-        let buffer = slots.zeros("momentum_buffer")? * self.momentum + g / spread;
+        let buffer = slots.zeros("momentum_buffer")? * slots.rate("momentum", |r| r.momentum)? + g / spread;
         slots.set("momentum_buffer", &buffer)?;
-        Ok(p - buffer * self.lr)
+        Ok(p - buffer * lr)
     }
 }
 
@@ -149,15 +166,16 @@ impl UpdateRule for Rprop {
             Err(format!("etas are {:?}, the first must be in (0, 1), the second above 1", self.etas))
         }
     }
-    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_>) -> Result<Tensor> {
+    fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
         let previous = slots.zeros("prev")?;
-        let size = slots.get_or("step_size", &p.full_like(self.lr))?;
+        let size = slots.filled("step_size", p.shape()?, |r| r.lr)?;
         let agreement = g * previous;
         let (up, down) = (agreement.gt(0.0), agreement.lt(0.0));
-        let factor = up.select(p.full_like(self.etas.1), down.select(p.full_like(self.etas.0), p.ones_like()));
-        let low = p.full_like(self.step_sizes.0);
+        let one = slots.once("one", |s| Ok(s.rate(|_| 1.0)))?;
+        let factor = up.select(slots.rate("grow", |r| r.etas.1)?, down.select(slots.rate("fall", |r| r.etas.0)?, one));
+        let low = slots.rate("smallest", |r| r.step_sizes.0)?;
         // min(a, high) as -max(-a, -high)
-        let size = (size * factor).maximum(&low).neg().maximum(-self.step_sizes.1).neg();
+        let size = (size * factor).maximum(&low).neg().maximum(slots.rate("largest", |r| -r.step_sizes.1)?).neg();
         // Where the sign turned, this step is left out.
         let g = g.masked_fill(&down, 0.0);
         slots.set("prev", &g)?;

@@ -8,6 +8,11 @@ pub trait Batch: Send + Sized + 'static {
     fn tensors(&self) -> Vec<&Tensor>;
     /// The batch on a device.
     fn to(&self, device: Device) -> Self;
+    /// The same batch with other tensors, taken in the order of [`Batch::tensors`]. A batch that cannot tell is learned from op by op;
+    /// what else lies in one that can is what it was when the step was captured.
+    fn with_tensors(&self, _tensors: &mut dyn Iterator<Item = Tensor>) -> Option<Self> {
+        None
+    }
     /// Rows, by the first axis of the first tensor: what the mean loss of the batch is the mean over.
     ///
     /// # Errors
@@ -23,6 +28,9 @@ impl Batch for Tensor {
     fn to(&self, device: Device) -> Tensor {
         Tensor::to(self, device)
     }
+    fn with_tensors(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Option<Tensor> {
+        tensors.next()
+    }
 }
 impl<B: Batch> Batch for Vec<B> {
     fn tensors(&self) -> Vec<&Tensor> {
@@ -31,6 +39,9 @@ impl<B: Batch> Batch for Vec<B> {
     fn to(&self, device: Device) -> Vec<B> {
         self.iter().map(|b| b.to(device)).collect()
     }
+    fn with_tensors(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Option<Vec<B>> {
+        self.iter().map(|b| b.with_tensors(tensors)).collect()
+    }
 }
 impl<B: Batch, const N: usize> Batch for [B; N] {
     fn tensors(&self) -> Vec<&Tensor> {
@@ -38,6 +49,10 @@ impl<B: Batch, const N: usize> Batch for [B; N] {
     }
     fn to(&self, device: Device) -> [B; N] {
         std::array::from_fn(|k| self[k].to(device))
+    }
+    fn with_tensors(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Option<[B; N]> {
+        let all: Option<Vec<B>> = self.iter().map(|b| b.with_tensors(tensors)).collect();
+        all?.try_into().ok()
     }
 }
 macro_rules! tuples { ($(($first:ident $($rest:ident)*);)*) => { $(
@@ -53,6 +68,11 @@ macro_rules! tuples { ($(($first:ident $($rest:ident)*);)*) => { $(
         fn to(&self, device: Device) -> Self {
             let ($first, $($rest,)*) = self;
             ($first.to(device), $($rest.to(device),)*)
+        }
+        #[allow(non_snake_case)]
+        fn with_tensors(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Option<Self> {
+            let ($first, $($rest,)*) = self;
+            Some(($first.with_tensors(tensors)?, $($rest.with_tensors(tensors)?,)*))
         }
     }
 )* } }

@@ -3,7 +3,7 @@ use super::{Batch, Callback, Control, EarlyStopping, Safe, Score, stopping::Seen
 use crate::{
     Failure, checkpoint,
     folder::{RunFolder, number},
-    session::{Look, Session, Stepped},
+    session::{Look, OpByOp, Session, Stepped},
     storage,
     watch::{EpochReport, Interrupt, StepReport, Watch},
 };
@@ -200,6 +200,14 @@ where
         let logs = step % self.pattern.log_every == 0 || is_last;
         let judges = is_over || is_last || self.pattern.eval_every.is_some_and(|n| step % n == 0);
         let stepped = self.session.step(group, Look { norm: logs, each: judges && self.folder.is_some() })?;
+        if let Some(OpByOp { reason, meant }) = self.session.take_op_by_op() {
+            if !meant {
+                self.watch.warn(&format!("steps run op by op from step {step} on, to the same bits: {reason}"));
+            }
+            if let Some(folder) = &mut self.folder {
+                folder.time(json!({ "kind": "op_by_op", "step": step, "reason": reason }))?;
+            }
+        }
         self.watch.step(step);
         if logs {
             self.log(&stepped, since)?;

@@ -1,0 +1,113 @@
+//! The captures of a compiled function: found by the kind of a call, and no more of them than [`MOST_CAPTURES`].
+use super::noted::Guards;
+use crate::{Meta, Tensor, hash::mix, schedule::captured::Captured};
+use parking_lot::Mutex;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// The most captures that a compiled function keeps beside its first one; of more, the one that was not used for longest goes. A
+/// size whose capture has gone is traced again; its plan is not made again while it is among as many.
+pub const MOST_CAPTURES: usize = 64;
+
+/// What a capture is good for: inputs like these, called where these things stand so.
+pub(super) struct Kind<'a> {
+    pub inputs: &'a [&'a Tensor],
+    pub grad: bool,
+    pub door: usize,
+}
+impl Kind<'_> {
+    pub fn metas(&self) -> impl ExactSizeIterator<Item = Meta> {
+        self.inputs.iter().map(|t| t.meta())
+    }
+    pub fn hash(&self) -> u64 {
+        self.metas().fold(mix(self.door as u64, self.grad as u64), |hash, m| mix(hash ^ m.dtype as u64, m.shape.hash()))
+    }
+}
+pub(super) struct Guarded {
+    pub metas: Vec<Meta>,
+    pub grad: bool,
+    pub door: usize,
+    pub guards: Guards,
+    pub captured: Captured,
+}
+impl Guarded {
+    pub fn fits(&self, kind: &Kind<'_>) -> bool {
+        self.grad == kind.grad && self.door == kind.door && kind.metas().eq(self.metas.iter().copied()) && self.guards.hold()
+    }
+}
+
+/// How often a compiled function was captured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Captures {
+    /// structures: each has plans of its own
+    pub structures: u64,
+    /// Sizes, of whatever structure. The function was traced once for each; the plan of a known structure was used.
+    pub sizes: u64,
+    /// captures that had to go
+    pub evicted: u64,
+    /// captures that are there
+    pub held: usize,
+}
+struct Entry {
+    hash: u64,
+    used: u64,
+    capture: Arc<Guarded>,
+}
+/// The captures beside the first, and the counts of all.
+#[derive(Default)]
+pub(super) struct Others {
+    entries: Mutex<Vec<Entry>>,
+    /// the structures that were met, of which each is counted once
+    structures: Mutex<Vec<u64>>,
+    clock: AtomicU64,
+    evicted: AtomicU64,
+    sizes: AtomicU64,
+    met: AtomicU64,
+}
+impl Others {
+    pub fn find(&self, kind: &Kind<'_>) -> Option<Arc<Guarded>> {
+        let hash = kind.hash();
+        let mut entries = self.entries.lock();
+        let entry = entries.iter_mut().find(|e| e.hash == hash && e.capture.fits(kind))?;
+        entry.used = self.clock.fetch_add(1, Relaxed);
+        Some(entry.capture.clone())
+    }
+    pub fn keep(&self, hash: u64, capture: Arc<Guarded>) {
+        let mut gone = None;
+        let mut entries = self.entries.lock();
+        if entries.len() >= MOST_CAPTURES
+            && let Some(oldest) = (0..entries.len()).min_by_key(|&k| entries[k].used)
+        {
+            gone = Some(entries.swap_remove(oldest));
+            self.evicted.fetch_add(1, Relaxed);
+        }
+        entries.push(Entry { hash, used: self.clock.fetch_add(1, Relaxed), capture });
+        drop(entries);
+        // It holds cells and memory: let go of when nothing is locked.
+        drop(gone);
+    }
+    /// A capture was made.
+    pub fn count(&self, structure: u64) {
+        let mut structures = self.structures.lock();
+        if structures.contains(&structure) {
+            self.sizes.fetch_add(1, Relaxed);
+            return;
+        }
+        if structures.len() >= MOST_CAPTURES {
+            structures.remove(0);
+        }
+        structures.push(structure);
+        self.met.fetch_add(1, Relaxed);
+        self.sizes.fetch_add(1, Relaxed);
+    }
+    pub fn captures(&self, first: bool) -> Captures {
+        Captures {
+            structures: self.met.load(Relaxed),
+            sizes: self.sizes.load(Relaxed),
+            evicted: self.evicted.load(Relaxed),
+            held: self.entries.lock().len() + usize::from(first),
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! The running state of parameters: slots of a parameter's shape, and clocks. A clock counts the steps of the parameters that
+//! made the same ones, and holds the running numbers that follow from the count; what depends on it alone (Adam's corrections)
+//! is computed once in a step. All of it lies in cells: a step that is taken back takes its count with it, a captured step
+//! counts on at each call, and a predicate holds counts as it holds weights.
+use crate::{UpdateRule, rule::Rule};
+use adamant_core::{Cell, DType, Device, Error, ErrorKind, Result, Shape, Tensor, bf16, compile, f16};
+use adamant_nn::Param;
+use std::{any::TypeId, collections::BTreeMap, sync::Arc};
+
+/// The state of one parameter.
+#[derive(Clone, Default)]
+pub(crate) struct State {
+    cells: BTreeMap<&'static str, Cell>,
+    /// its place among the clocks
+    clock: Option<usize>,
+    /// loaded from a checkpoint and not asked for yet
+    loaded: BTreeMap<String, Tensor>,
+}
+impl State {
+    pub fn clock(&self) -> Option<usize> {
+        self.clock
+    }
+    /// What was loaded that may be a clock's: parameters of one clock have all of it in common.
+    fn history(&self) -> Result<Vec<(String, u64)>> {
+        let scalars = self.loaded.iter().filter(|(_, t)| t.rank() == 0);
+        scalars.map(|(name, t)| Ok((name.clone(), t.item::<f64>()?.to_bits()))).collect()
+    }
+}
+/// The name of the count in a checkpoint.
+const STEP: &str = "step";
+
+/// A count of steps.
+pub(crate) struct Clock {
+    device: Device,
+    /// u32: exact, and there on every device
+    count: Cell,
+    /// running numbers, f32 as PyTorch's
+    numbers: BTreeMap<&'static str, Cell>,
+    /// how many parameters go by it, and how many of them make the present step
+    members: usize,
+    steps_now: usize,
+    /// the capture that advanced it last, 0: none
+    advanced_in: u64,
+    /// what was computed in the present step, by name and dtype
+    once: Vec<(&'static str, DType, Tensor)>,
+    /// what was decided in it, by the question
+    decided: Vec<(TypeId, bool)>,
+}
+impl Clock {
+    fn new(device: Device, count: u32) -> Result<Clock> {
+        let count = Cell::new(&Tensor::from_vec_on(vec![count], (), device), false)?;
+        Ok(Clock { device, count, numbers: BTreeMap::new(), members: 0, steps_now: 0, advanced_in: 0, once: Vec::new(), decided: Vec::new() })
+    }
+    /// Gives each of the parameters of a step a clock of which all parameters make the step, and advances these. Did any change its
+    /// clock?
+    #[track_caller]
+    pub fn assign<'p, I: Iterator<Item = &'p Param>>(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, State>, concerned: impl Fn() -> I) -> Result<bool> {
+        for clock in clocks.iter_mut() {
+            clock.steps_now = 0;
+            clock.forget();
+        }
+        let mut apart = false;
+        for p in concerned() {
+            match states.entry(p.id()).or_default().clock.and_then(|k| clocks.get_mut(k)) {
+                Some(clock) => clock.steps_now += 1,
+                None => apart = true,
+            }
+        }
+        let parts = apart || clocks.iter().any(|c| c.steps_now != 0 && c.steps_now != c.members);
+        if parts {
+            Clock::part(clocks, states, concerned())?;
+        }
+        for clock in clocks.iter_mut().filter(|c| c.steps_now != 0) {
+            let next = clock.count.read() + 1u32;
+            clock.count.set(&next)?;
+            clock.once.push((STEP, DType::U32, next));
+            clock.advanced_in = compile::capture_number();
+        }
+        Ok(parts)
+    }
+    /// Those that have no clock get one for each history; those that leave others behind get one of their own.
+    #[track_caller]
+    fn part<'p>(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, State>, concerned: impl Iterator<Item = &'p Param>) -> Result<()> {
+        let mut fresh: Vec<(Device, Vec<(String, u64)>, usize)> = Vec::new();
+        let mut parted: Vec<(usize, usize)> = Vec::new();
+        for p in concerned {
+            let device = p.meta().device;
+            let Some(state) = states.get_mut(&p.id()) else { continue };
+            let place = match state.clock {
+                Some(k) if clocks[k].steps_now == clocks[k].members => continue,
+                Some(k) => match parted.iter().find(|(from, _)| *from == k) {
+                    Some((_, to)) => *to,
+                    None => {
+                        let own = clocks[k].copied()?;
+                        clocks.push(own);
+                        parted.push((k, clocks.len() - 1));
+                        clocks.len() - 1
+                    }
+                },
+                None => {
+                    let history = state.history()?;
+                    match fresh.iter().find(|(d, h, _)| *d == device && *h == history) {
+                        Some((.., k)) => *k,
+                        None => {
+                            let steps = state.loaded.get(STEP).map_or(Ok(0.0), Tensor::item::<f64>)?;
+                            clocks.push(Clock::new(device, steps as u32)?);
+                            fresh.push((device, history, clocks.len() - 1));
+                            clocks.len() - 1
+                        }
+                    }
+                }
+            };
+            if let Some(old) = state.clock.replace(place).and_then(|k| clocks.get_mut(k)) {
+                // Those it leaves behind make no step.
+                old.members -= 1;
+            }
+            clocks[place].members += 1;
+        }
+        for (from, to) in parted {
+            clocks[from].steps_now = 0;
+            clocks[to].steps_now = clocks[to].members;
+        }
+        fresh.iter().for_each(|(.., k)| clocks[*k].steps_now = clocks[*k].members);
+        Ok(())
+    }
+    /// Another clock that shows the same.
+    #[track_caller]
+    fn copied(&self) -> Result<Clock> {
+        let capture = compile::capture_number();
+        if capture != 0 && self.advanced_in == capture {
+            let text = "other parameters have a gradient in this step than in an earlier one of the same captured function";
+            return Err(Error::new("optimizer", ErrorKind::Argument(text.into())).hint("take an optimizer for each, or step outside `compile`"));
+        }
+        // It begins with what was committed, and follows in this step: taken back, it shows what is true then.
+        let twin = |cell: &Cell| {
+            let own = Cell::new(&cell.committed_value(), false)?;
+            if capture == 0 {
+                own.set(&cell.read())?;
+            }
+            Ok(own)
+        };
+        let numbers = self.numbers.iter().map(|(name, cell)| Ok((*name, twin(cell)?))).collect::<Result<_>>()?;
+        Ok(Clock { device: self.device, count: twin(&self.count)?, numbers, members: 0, steps_now: 0, advanced_in: 0, once: Vec::new(), decided: Vec::new() })
+    }
+    /// Lets go of what was computed in a step.
+    pub fn forget(&mut self) {
+        self.once.clear();
+        self.decided.clear();
+    }
+    /// A decision that all parameters of a step share. A question that holds nothing is known by its type.
+    fn decide<R: UpdateRule, F: Fn(&R) -> bool + Send + Sync + 'static>(&mut self, rule: &Source<'_, R>, f: F) -> bool {
+        let question = TypeId::of::<F>();
+        if size_of::<F>() != 0 {
+            return rule.decide(f);
+        }
+        if let Some((_, decided)) = self.decided.iter().find(|(q, _)| *q == question) {
+            return *decided;
+        }
+        let decided = rule.decide(f);
+        self.decided.push((question, decided));
+        decided
+    }
+    fn known(&self, name: &str, dtype: DType) -> Option<&Tensor> {
+        self.once.iter().find(|(n, d, _)| *n == name && *d == dtype).map(|(.., t)| t)
+    }
+}
+
+/// How a rule's numbers are asked for.
+type Ask<R> = Arc<dyn Fn(&mut dyn FnMut(&R)) + Send + Sync>;
+/// A rule, or a part of one that is made of others.
+enum Source<'a, R> {
+    Rule(&'a Arc<Rule<R>>),
+    Part(Ask<R>),
+}
+impl<R: UpdateRule> Source<'_, R> {
+    fn ask(&self) -> Ask<R> {
+        match self {
+            Source::Rule(rule) => {
+                let rule = Arc::clone(rule);
+                Arc::new(move |f| rule.read(|r| f(r)))
+            }
+            Source::Part(ask) => ask.clone(),
+        }
+    }
+    fn number(&self, dtype: DType, device: Device, f: impl Fn(&R) -> f64 + Send + Sync + 'static) -> Tensor {
+        match self {
+            Source::Rule(rule) => {
+                let rule = Arc::clone(rule);
+                compile::number(dtype, device, move || rule.read(&f))
+            }
+            Source::Part(ask) => {
+                let ask = ask.clone();
+                compile::number(dtype, device, move || of(&ask, &f))
+            }
+        }
+    }
+    fn decide(&self, f: impl Fn(&R) -> bool + Send + Sync + 'static) -> bool {
+        match self {
+            Source::Rule(rule) => {
+                let rule = Arc::clone(rule);
+                compile::decide(move || rule.read(&f))
+            }
+            Source::Part(ask) => {
+                let ask = ask.clone();
+                compile::decide(move || of(&ask, &f))
+            }
+        }
+    }
+    fn now(&self, f: impl Fn(&R) -> f64) -> f64 {
+        match self {
+            Source::Rule(rule) => rule.read(f),
+            Source::Part(ask) => of(ask, f),
+        }
+    }
+}
+fn of<R, T: Default>(ask: &Ask<R>, f: impl Fn(&R) -> T) -> T {
+    let mut found = T::default();
+    ask(&mut |rule| found = f(rule));
+    found
+}
+
+/// The running state of one parameter during one update, and the numbers of the rule `R`.
+pub struct Slots<'a, R> {
+    rule: Source<'a, R>,
+    parameter: &'a Param,
+    state: &'a mut State,
+    clock: &'a mut Clock,
+}
+impl<'a, R: UpdateRule> Slots<'a, R> {
+    pub(crate) fn new(rule: &'a Arc<Rule<R>>, parameter: &'a Param, state: &'a mut State, clock: &'a mut Clock) -> Slots<'a, R> {
+        Slots { rule: Source::Rule(rule), parameter, state, clock }
+    }
+    /// The same state for a rule that this one is made of.
+    pub fn part<Q: UpdateRule>(&mut self, part: fn(&R) -> &Q) -> Slots<'_, Q> {
+        let ask = self.rule.ask();
+        let rule = Source::Part(Arc::new(move |f: &mut dyn FnMut(&Q)| ask(&mut |rule| f(part(rule)))));
+        Slots { rule, parameter: self.parameter, state: self.state, clock: self.clock }
+    }
+    /// The parameter.
+    pub fn parameter(&self) -> &Param {
+        self.parameter
+    }
+    /// A number of the rule, or what Rust makes of several in f64: a 0-d tensor of the parameter's dtype, an argument of a captured
+    /// step. The name tells it from others of the rule in the same step.
+    ///
+    /// # Errors
+    /// A parameter that is of no float.
+    #[track_caller]
+    pub fn rate(&mut self, name: &'static str, f: impl Fn(&R) -> f64 + Send + Sync + 'static) -> Result<Tensor> {
+        self.once(name, |scalars| Ok(scalars.rate(f)))
+    }
+    /// What follows from the count of steps and from the rule's numbers alone: computed once in a step for all parameters that made
+    /// the same steps. It is computed in f32, in f64 for parameters of f64, and given in the parameter's dtype.
+    ///
+    /// # Errors
+    /// Those of `f`; what it gives has axes.
+    #[track_caller]
+    pub fn once(&mut self, name: &'static str, f: impl FnOnce(&mut Scalars<'_, R>) -> Result<Tensor>) -> Result<Tensor> {
+        let dtype = self.parameter.meta().dtype;
+        if let Some(known) = self.clock.known(name, dtype) {
+            return Ok(known.clone());
+        }
+        let mut scalars = Scalars { rule: &self.rule, clock: &mut *self.clock, loaded: &self.state.loaded, dtype: wide(dtype) };
+        let made = f(&mut scalars)?;
+        let made = if made.dtype()? == dtype { made } else { made.cast(dtype) }.ok()?;
+        if made.rank() != 0 {
+            let text = format!("`{name}` has shape {}; what all parameters share has no axes", made.shape()?);
+            return Err(Error::new("optimizer", ErrorKind::Argument(text)));
+        }
+        self.clock.once.push((name, dtype, made.clone()));
+        Ok(made)
+    }
+    /// Decides by the rule's numbers in Rust: where it would be decided otherwise, a captured step is captured anew.
+    pub fn decide(&mut self, f: impl Fn(&R) -> bool + Send + Sync + 'static) -> bool {
+        self.clock.decide(&self.rule, f)
+    }
+    /// The slot's value; zeros of the parameter's shape at first.
+    ///
+    /// # Errors
+    /// No memory, or a checkpoint whose slot has another shape.
+    #[track_caller]
+    pub fn zeros(&mut self, name: &'static str) -> Result<Tensor> {
+        self.filled(name, self.parameter.meta().shape, |_| 0.0)
+    }
+    /// The slot's value; at first of this shape, filled with a number of the rule.
+    ///
+    /// # Errors
+    /// No memory, or a checkpoint whose slot has another shape.
+    #[track_caller]
+    pub fn filled(&mut self, name: &'static str, shape: Shape, f: impl Fn(&R) -> f64) -> Result<Tensor> {
+        if let Some(cell) = self.state.cells.get(name) {
+            return Ok(cell.read());
+        }
+        let m = self.parameter.meta();
+        // In memory from the start: the first step is of the same structure as all that follow.
+        let first = in_memory(vec![self.rule.now(f); shape.elements()], shape, m.dtype, m.device);
+        self.get_or(name, &first)
+    }
+    /// The slot's value; `initial` at first.
+    ///
+    /// # Errors
+    /// No memory; a checkpoint whose slot has another shape; an initial value that a function which is being captured computes.
+    #[track_caller]
+    pub fn get_or(&mut self, name: &'static str, initial: &Tensor) -> Result<Tensor> {
+        if !self.state.cells.contains_key(name) {
+            let want = initial.try_meta()?;
+            let first = match self.state.loaded.remove(name) {
+                Some(t) if t.shape()? != want.shape => {
+                    let text = format!("`{}.{name}` has shape {} in the checkpoint and {} here", self.parameter.path(), t.shape()?, want.shape);
+                    return Err(Error::new("optimizer", ErrorKind::Argument(text)));
+                }
+                Some(t) if t.dtype()? == want.dtype && t.device()? == want.device => t,
+                // By the host, for ops may be part of a capture: each float is exact in f64.
+                Some(t) => in_memory(t.to_vec_as::<f64>()?, want.shape, want.dtype, want.device),
+                None => initial.clone(),
+            };
+            self.state.cells.insert(name, slot(&first)?);
+        }
+        self.state.cells.get(name).map(Cell::read).ok_or_else(|| Error::new("optimizer", ErrorKind::Internal(format!("slot {name} is gone"))))
+    }
+    /// Replaces a slot's value.
+    ///
+    /// # Errors
+    /// Another shape or dtype than it began with, or a tensor that failed.
+    #[track_caller]
+    pub fn set(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
+        if !self.state.cells.contains_key(name) {
+            // A write like any other, so that it can be taken back.
+            let meta = value.try_meta()?;
+            self.get_or(name, &in_memory(vec![0.0; meta.shape.elements()], meta.shape, meta.dtype, meta.device))?;
+        }
+        self.state.cells.get(name).map_or(Ok(()), |cell| cell.set(value))
+    }
+}
+
+/// What parameters that made the same steps have in common: 0-d tensors.
+pub struct Scalars<'a, R> {
+    rule: &'a Source<'a, R>,
+    clock: &'a mut Clock,
+    loaded: &'a BTreeMap<String, Tensor>,
+    dtype: DType,
+}
+impl<R: UpdateRule> Scalars<'_, R> {
+    /// The dtype in which they are computed: f64 for parameters of f64, else f32.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// The number of this step, from 1.
+    #[track_caller]
+    pub fn step(&self) -> Tensor {
+        match self.clock.known(STEP, DType::U32) {
+            Some(count) => count.cast(self.dtype),
+            None => Tensor::failed(Error::new("optimizer", ErrorKind::Internal("no step is counted".into()))),
+        }
+    }
+    /// A number of the rule.
+    #[track_caller]
+    pub fn rate(&self, f: impl Fn(&R) -> f64 + Send + Sync + 'static) -> Tensor {
+        self.rule.number(self.dtype, self.clock.device, f)
+    }
+    /// As [`Slots::decide`].
+    pub fn decide(&mut self, f: impl Fn(&R) -> bool + Send + Sync + 'static) -> bool {
+        self.clock.decide(self.rule, f)
+    }
+    /// 1 - βᵗ after t steps, as -expm1(t ln β): exact to f32's last digits in f32, where βᵗ would be close to 1.
+    #[track_caller]
+    pub fn correction(&self, beta: impl Fn(&R) -> f64 + Send + Sync + 'static) -> Tensor {
+        (self.step() * self.rate(move |r| beta(r).ln())).expm1().neg()
+    }
+    /// As [`Slots::once`], within another.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    #[track_caller]
+    pub fn once(&mut self, name: &'static str, f: impl FnOnce(&mut Self) -> Result<Tensor>) -> Result<Tensor> {
+        if let Some(known) = self.clock.known(name, self.dtype) {
+            return Ok(known.clone());
+        }
+        let made = f(self)?.ok()?;
+        self.clock.once.push((name, self.dtype, made.clone()));
+        Ok(made)
+    }
+    /// A running number that does not depend on data (a product of scheduled momenta), f32; `initial` at first.
+    ///
+    /// # Errors
+    /// No memory.
+    #[track_caller]
+    pub fn number(&mut self, name: &'static str, initial: impl Fn(&R) -> f64) -> Result<Tensor> {
+        if !self.clock.numbers.contains_key(name) {
+            let first = match self.loaded.get(name) {
+                Some(t) => t.item::<f64>()?,
+                None => self.rule.now(initial),
+            };
+            self.clock.numbers.insert(name, Cell::new(&Tensor::from_vec_on(vec![first as f32], (), self.clock.device), false)?);
+        }
+        self.clock.numbers.get(name).map(Cell::read).ok_or_else(|| Error::new("optimizer", ErrorKind::Internal(format!("number {name} is gone"))))
+    }
+    /// Replaces a running number, which was asked for before.
+    ///
+    /// # Errors
+    /// A tensor that failed or has axes.
+    #[track_caller]
+    pub fn set_number(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
+        match self.clock.numbers.get(name) {
+            Some(cell) => cell.set(&value.cast(DType::F32)),
+            None => Err(Error::new("optimizer", ErrorKind::Argument(format!("the number {name} has no first value")))),
+        }
+    }
+}
+
+/// The dtype in which scalars are computed.
+fn wide(dtype: DType) -> DType {
+    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+/// Numbers in memory: no op makes them.
+fn in_memory(values: Vec<f64>, shape: Shape, dtype: DType, device: Device) -> Tensor {
+    match dtype {
+        DType::F64 => Tensor::from_vec_on(values, shape, device),
+        DType::F32 => Tensor::from_vec_on(values.into_iter().map(|v| v as f32).collect(), shape, device),
+        DType::F16 => Tensor::from_vec_on(values.into_iter().map(f16::from_f64).collect(), shape, device),
+        DType::BF16 => Tensor::from_vec_on(values.into_iter().map(bf16::from_f64).collect(), shape, device),
+        dtype => Tensor::from_vec_on(values, shape, Device::reference()).cast(dtype).to(device),
+    }
+}
+/// A cell for a slot, which is written at every step.
+#[track_caller]
+fn slot(value: &Tensor) -> Result<Cell> {
+    let cell = Cell::new(value, false)?;
+    cell.align()?;
+    Ok(cell)
+}
+
+// What does not depend on the rule is compiled once for all of them.
+/// The slots as `<parameter path>.<slot>`; counts and running numbers are numbers (f64).
+pub(crate) fn dict(parameters: &[Param], states: &BTreeMap<usize, State>, clocks: &[Clock]) -> Vec<(String, Tensor)> {
+    let number = |cell: &Cell| cell.read().to(Device::reference()).cast(DType::F64);
+    let clocks: Vec<BTreeMap<&str, Tensor>> =
+        clocks.iter().map(|c| c.numbers.iter().map(|(name, cell)| (*name, number(cell))).chain([(STEP, number(&c.count))]).collect()).collect();
+    let none = BTreeMap::new();
+    let mut all = Vec::new();
+    for p in parameters {
+        let Some(s) = states.get(&p.id()) else { continue };
+        let path = p.path();
+        let numbers = s.clock.and_then(|k| clocks.get(k)).unwrap_or(&none);
+        let there = |name: &str| numbers.contains_key(name) || s.cells.contains_key(name);
+        let loaded = s.loaded.iter().filter(|(name, _)| !there(name));
+        all.extend(numbers.iter().map(|(name, v)| (format!("{path}.{name}"), v.clone())));
+        all.extend(s.cells.iter().map(|(name, c)| (format!("{path}.{name}"), c.read())));
+        all.extend(loaded.map(|(name, t)| (format!("{path}.{name}"), t.clone())));
+    }
+    all
+}
+/// States of what [`dict`] gave, by the parameters' ids.
+#[track_caller]
+pub(crate) fn loaded(parameters: &[Param], state: &[(String, Tensor)]) -> Result<BTreeMap<usize, State>> {
+    let mut fresh: BTreeMap<usize, State> = BTreeMap::new();
+    let by_path: BTreeMap<String, usize> = parameters.iter().map(|p| (p.path().to_string(), p.id())).collect();
+    for (name, value) in state {
+        let (path, slot) = name.rsplit_once('.').unwrap_or(("", name));
+        let Some(id) = by_path.get(path) else {
+            let error = Error::new("optimizer", ErrorKind::Argument(format!("`{name}` is a slot of no parameter of this optimizer")));
+            return Err(match adamant_nn::nearest(path, by_path.keys().map(String::as_str)) {
+                Some(near) => error.hint(format!("there is `{near}`")),
+                None => error,
+            });
+        };
+        let value = value.clone().ok()?;
+        if slot == STEP {
+            let steps = value.item::<f64>()?;
+            if steps < 0.0 || steps.fract() != 0.0 || steps > f64::from(u32::MAX) {
+                return Err(Error::new("optimizer", ErrorKind::Argument(format!("`{name}` is {steps}, which is no count of steps"))));
+            }
+        }
+        fresh.entry(*id).or_default().loaded.insert(slot.to_string(), value);
+    }
+    Ok(fresh)
+}
