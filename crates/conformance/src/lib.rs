@@ -11,6 +11,7 @@ pub mod fuzz;
 pub mod gradcheck;
 pub mod graphs;
 pub mod kinks;
+pub mod late;
 pub mod layouts;
 pub mod lines;
 pub mod plain;

@@ -11,7 +11,7 @@ use crate::{
     grad::Tape,
     record::{Context, context, evaluate},
     recycle::Shared,
-    value::{Kept, Value},
+    value::{Kept, Stored, Value},
 };
 use parking_lot::Mutex;
 use std::sync::{
@@ -203,7 +203,7 @@ impl Cell {
     pub fn align(&self) -> Result<()> {
         let before = self.0.state.lock().value.clone();
         let Meta { shape, dtype, device } = self.0.meta;
-        let aligned = before.stored().filter(|s| s.buffer.is_adopted() && s.taint.is_none() && s.is_dense(&shape)).and_then(|stored| {
+        let aligned = before.stored().filter(|s| s.buffer.is_adopted() && s.is_clean() && s.is_dense(&shape)).and_then(|stored| {
             let memory = stored.buffer.read();
             let (from, bytes) = (stored.offset * dtype.size(), shape.elements() * dtype.size());
             let there = memory.as_deref()?.host()?.get(from..from + bytes)?;
@@ -252,7 +252,7 @@ impl Cell {
         if overlay::write(self, &value)? {
             return Ok(());
         }
-        if let Some(fault) = value.value().stored().and_then(|s| s.taint.clone()) {
+        if let Some(fault) = value.value().stored().and_then(Stored::fault) {
             // It ran already, on bad data: the cell stays as it is.
             return Err(fault);
         }
@@ -297,6 +297,23 @@ impl Cell {
         if state.value.is_same(written) {
             state.value = previous.clone();
             state.since = since;
+        }
+    }
+    /// Its value, for whoever has claimed it.
+    pub(crate) fn claimed(&self) -> Shared<Value> {
+        self.0.state.lock().value.clone()
+    }
+    /// Where it holds this value, it holds the other, which is what the device left of a write.
+    pub(crate) fn holds_instead(&self, written: &Shared<Value>, left: Shared<Value>) {
+        let mut gone = Vec::new();
+        {
+            let mut state = self.0.state.lock();
+            if state.value.is_same(written) {
+                gone.push(std::mem::replace(&mut state.value, left.clone()));
+            }
+            for older in state.older.iter_mut().filter(|older| older.value.is_same(written)) {
+                gone.push(std::mem::replace(&mut older.value, left.clone()));
+            }
         }
     }
     pub(crate) fn leaf(&self) -> Option<&Shared<Tape>> {

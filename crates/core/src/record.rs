@@ -70,6 +70,8 @@ pub(crate) struct Log {
     /// One reference each, which is no user's.
     pub values: Vec<Shared<Value>>,
     pub writes: Vec<CellWrite>,
+    /// Writes of values that are in memory, which commit with those above: on an asynchronous device alone.
+    pub beside: Vec<schedule::Beside>,
     pub epoch: u32,
     pub structure: u64,
     pub sizes: u64,
@@ -284,6 +286,7 @@ impl Log {
             records: Vec::new(),
             values: Vec::new(),
             writes: Vec::new(),
+            beside: Vec::new(),
             epoch: next_epoch(),
             structure: 0,
             sizes: 0,
@@ -302,6 +305,7 @@ impl Log {
         self.records.clear();
         self.values.clear();
         self.writes.clear();
+        self.beside.clear();
         (self.structure, self.sizes, self.bytes, self.retry_at) = (0, 0, 0, 0);
     }
     /// The slot of a value in this window. One that is in memory becomes an input; a deferred one is recorded

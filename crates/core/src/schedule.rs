@@ -2,7 +2,7 @@
 use crate::{
     Arg, Error, ErrorKind, Meta, Op,
     buffer::Buffer,
-    cell::CellWrite,
+    cell::{Cell, CellWrite},
     error::Origin,
     foreign::guarded,
     hash::Folded,
@@ -28,11 +28,12 @@ mod join;
 pub(crate) mod lower;
 pub(crate) mod watch;
 pub use adamant_runtime::{Stats, stats::take_stats};
-pub(crate) use adamant_runtime::{execute::Direct, kernel::fault_error, stats::count};
 use adamant_runtime::{
-    execute::{Caller, Failed, Outcome, Replay},
+    backend::Refused,
+    execute::{Caller, Failed, New, Old, Outcome, Replay, Write, Written},
     plan::{Plan, Sized, Source},
 };
+pub(crate) use adamant_runtime::{execute::Direct, kernel::fault_error, stats::count};
 pub(crate) use holders::Holders;
 
 thread_local! {
@@ -238,8 +239,8 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
         inputs.push(bound.ok_or_else(|| internal("an input is not in memory"))?);
     }
     let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
-    if plan.is_direct && log.writes.is_empty() && inputs.iter().all(|s| s.taint.is_none()) {
-        let caller = Recorded { records: &log.records, origin: &origin, suppressed: &|_| Vec::new() };
+    if plan.is_direct && log.writes.is_empty() && inputs.iter().all(|s| s.is_clean()) {
+        let caller = Recorded { records: &log.records, origin: &origin, writes: &Vec::new };
         let replay = Replay { plan, sized, inputs, device: log.device, caller: &caller };
         let stored = replay.run_direct().map_err(|failed| Stop::of(failed, Vec::new()))?;
         log.values[plan.publish[0].0 as usize].store(stored);
@@ -247,17 +248,21 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
         return Ok(());
     }
     writes.extend(log.writes.iter().filter(|w| (w.slot as usize) < slots));
-    let bad = |taints: &[Option<Error>]| {
-        let groups = bad_groups(writes, |slot| taints[plan.graph.of_slot[slot as usize] as usize].clone());
-        let mut bad: Vec<Option<Error>> = vec![None; plan.graph.vals.len()];
-        for w in &*writes {
-            if let Some(e) = groups.get(&w.group) {
-                bad[plan.graph.of_slot[w.slot as usize] as usize] = Some(e.clone());
-            }
-        }
-        bad
+    let written = || {
+        let value = |slot: u32| plan.graph.of_slot[slot as usize];
+        let old = |previous: &Value| match previous.slot(log.epoch).filter(|s| (*s as usize) < slots && previous.is_pending()) {
+            Some(slot) => Old::Value(value(slot)),
+            None => old_of(previous),
+        };
+        let made = writes.iter().filter(|_| !is(Plant::CommitDespiteFault)).map(|w| Write {
+            cell: w.cell.id(),
+            new: New::Value(value(w.slot)),
+            group: w.group,
+            old: old(&w.previous),
+        });
+        made.chain(log.beside.iter().map(|b| b.write(old(&b.previous)))).collect()
     };
-    let caller = Recorded { records: &log.records, origin: &origin, suppressed: &bad };
+    let caller = Recorded { records: &log.records, origin: &origin, writes: &written };
     let replay = Replay { plan, sized, inputs, device: log.device, caller: &caller };
     let own = replay.reserve().map_err(Stop::Reader)?;
     let outcome = replay.run(own).map_err(|failed| {
@@ -269,12 +274,20 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     Ok(())
 }
 
+/// What a cell holds that may not be written.
+pub(crate) fn old_of(previous: &Value) -> Old {
+    match previous.stored() {
+        // What is bad itself is no value to go back to.
+        Some(stored) if stored.fault().is_none() => Old::Stored(stored.clone()),
+        _ => Old::Absent,
+    }
+}
 /// What a run asks, told from records.
 pub(crate) struct Recorded<'a> {
     pub records: &'a [Record],
     pub origin: &'a dyn Fn(u32) -> Origin,
-    /// see [`Caller::suppressed`]
-    pub suppressed: &'a dyn Fn(&[Option<Error>]) -> Vec<Option<Error>>,
+    /// see [`Caller::writes`]
+    pub writes: &'a dyn Fn() -> Vec<Write>,
 }
 impl Caller for Recorded<'_> {
     fn arg(&self, record: u32) -> Arg {
@@ -286,10 +299,10 @@ impl Caller for Recorded<'_> {
     fn origin(&self, record: u32) -> Origin {
         (self.origin)(record)
     }
-    fn suppressed(&self, taints: &[Option<Error>]) -> Vec<Option<Error>> {
-        (self.suppressed)(taints)
+    fn writes(&self) -> Vec<Write> {
+        (self.writes)()
     }
-    fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> std::result::Result<(), ErrorKind> {
+    fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> std::result::Result<(), Refused> {
         watch::submit(replay, steps, chosen)
     }
 }
@@ -374,19 +387,64 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
         count(|s| s.deferred += 1);
         value.defer(Recipe { op: r.op.clone(), arg: r.arg, inputs });
     }
-    for w in writes.iter().rev() {
+    for (k, w) in writes.iter().enumerate().rev() {
+        let value = &log.values[w.slot as usize];
+        let withdraw = |e: &Error| {
+            w.cell.withdraw(value, &w.previous, w.since);
+            // Whether it lay in the cell's own memory or not: a value that was to be the cell's and is not is no value.
+            value.fail(e.clone());
+        };
         match bad.get(&w.group) {
-            Some(e) => {
-                let value = &log.values[w.slot as usize];
-                w.cell.withdraw(value, &w.previous, w.since);
-                // Whether it lay in the cell's own memory or not: a value that was to be the cell's and is not is no value.
-                value.fail(e.clone());
+            Some(e) => withdraw(e),
+            None => match (outcome.written(k), value.stored()) {
+                (Written::Left(stored), _) => {
+                    // Whoever holds the value reads an error if the device made no write; the cell has what was left.
+                    w.cell.holds_instead(value, Value::ready(value.meta, value.origin, value.home, stored.clone()));
+                    w.cell.committed();
+                }
+                // There is nothing that the device could go back to, so the host looks.
+                (Written::Unknown, Some(stored)) => match stored.fault() {
+                    Some(e) => {
+                        withhold(w.group, e.clone());
+                        withdraw(&e);
+                    }
+                    None => w.cell.committed(),
+                },
+                _ => w.cell.committed(),
+            },
+        }
+    }
+    for (beside, k) in log.beside.iter().zip(writes.len()..) {
+        let Beside { cell, value, group, previous, since } = beside;
+        match outcome.written(k) {
+            Written::Left(stored) => cell.holds_instead(value, Value::ready(value.meta, value.origin, value.home, stored.clone())),
+            Written::Unknown => {
+                if let Some(e) = outcome.fault_of(k) {
+                    cell.withdraw(value, previous, *since);
+                    withhold(*group, e);
+                }
             }
-            None => w.cell.committed(),
+            Written::Known => {}
         }
     }
     for (group, e) in bad {
         withhold(group, e);
+    }
+}
+/// A write of a value that was in memory before, which is made or not with others of its group that the window computes.
+pub(crate) struct Beside {
+    pub cell: Cell,
+    pub value: Shared<Value>,
+    pub group: u64,
+    pub previous: Kept,
+    /// the commit that the previous value is of
+    pub since: u64,
+}
+impl Beside {
+    fn write(&self, old: Old) -> Write {
+        // What is deferred is computed elsewhere, and the host looks.
+        let new = self.value.stored().map_or(New::Absent, |stored| New::Stored(self.value.meta.ty(), stored.clone()));
+        Write { cell: self.cell.id(), new, group: self.group, old }
     }
 }
 

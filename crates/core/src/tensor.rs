@@ -520,12 +520,24 @@ impl Tensor {
     /// The error this tensor carries, memory that could not be had, a fault found in data.
     pub fn eval(&self) -> Result<()> {
         record::evaluate(&self.value)?;
+        if self.value.is_in_memory() { Ok(()) } else { self.is_good() }
+    }
+    /// Computes the value, and says what is known of the data behind it without waiting for the device.
+    pub(crate) fn begin(&self) -> Result<()> {
+        record::evaluate(&self.value)?;
         if self.value.is_in_memory() {
             return Ok(());
         }
-        match self.value.stored().and_then(|s| s.taint.as_ref()) {
-            Some(fault) => Err(fault.clone()),
-            None => Ok(()),
+        self.value.stored().and_then(Stored::known_fault).map_or(Ok(()), Err)
+    }
+    /// Is a value that was computed good? Waits for the device, if it still looks.
+    pub(crate) fn is_good(&self) -> Result<()> {
+        match self.value.stored().and_then(Stored::fault) {
+            Some(fault) => Err(fault),
+            None => {
+                self.value.is_good();
+                Ok(())
+            }
         }
     }
 }

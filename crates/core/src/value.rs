@@ -88,7 +88,7 @@ const PENDING: u8 = 0;
 const IN_MEMORY: u8 = 1;
 /// In memory, row-major and without gaps.
 const DENSE: u8 = 2;
-/// In memory, computed from bad data.
+/// In memory, computed from bad data, or it is not known yet from what.
 const TAINTED: u8 = 3;
 /// Not to be had, or not yet: see [`Other`].
 const OTHER: u8 = 4;
@@ -164,6 +164,13 @@ impl Value {
         let stage = stage(&stored, &self.meta.shape);
         if self.stored.set(stored) {
             self.stage.store(stage, Release);
+        }
+    }
+    /// What was behind it turned out to be good.
+    pub fn is_good(&self) {
+        if let Some(stored) = self.stored().filter(|s| s.is_clean()) {
+            let good = if stored.is_dense(&self.meta.shape) { DENSE } else { IN_MEMORY };
+            let _ = self.stage.compare_exchange(TAINTED, good, AcqRel, Relaxed);
         }
     }
     /// It is computed where it is read.

@@ -1,12 +1,17 @@
 //! What a device must do. Object-safe and small: shapes are checked and fusion is decided before a backend
 //! sees anything; it reports only what core could not foresee.
+//!
+//! A backend whose calls return when all is done, as on the host, implements [`Backend`] alone. One whose device goes on by
+//! itself also says what it is [`Asynchronous`] with: queues, events and fault words.
 use crate::{
     DType, ErrorKind, HostVec,
     kernel::{KernelKind, Step},
 };
 use std::{any::Any, time::Instant};
 
+mod asynchronous;
 mod guarded;
+pub use asynchronous::{Asynchronous, Event, Guard, HostBytes, Queue, Refused, Reports, When, Words};
 pub use guarded::Guarded;
 
 /// What device memory begins at a multiple of, in bytes, where the host sees it: a line of the caches.
@@ -186,6 +191,10 @@ pub trait Backend: Send + Sync + 'static {
     /// and is right where kernels are known not to fail once they have begun.
     fn updates_in_place(&self) -> bool {
         false
+    }
+    /// Its queues and events, where work goes on after the call that handed it over. Then the steps of plans come by these.
+    fn asynchronous(&self) -> Option<&dyn Asynchronous> {
+        None
     }
     /// Waits until everything that was submitted is done. Where `submit` returns after its last step, as on the host, there is
     /// nothing to wait for.

@@ -1,13 +1,17 @@
-//! Buffers: device memory with an owner, and the caching pool they come from and return to.
+//! Buffers: device memory with an owner, and the caching pool they come from and return to. On an asynchronous device a buffer
+//! knows which work uses it still ([`Uses`]): it comes and goes through the pool with that, and its memory is given back to the
+//! device when the work is done.
 use crate::{
     Device, ErrorKind, HostVec,
-    backend::{Backend, Memory, ReadBack},
+    backend::{Asynchronous, Backend, HostBytes, Memory, ReadBack},
     foreign::guarded,
 };
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 mod at_hand;
+mod uses;
+pub use uses::{Events, Uses, also};
 
 /// Memory of a device that tensors share. When the last holder goes it returns to the device's pool.
 pub struct Buffer {
@@ -17,11 +21,17 @@ pub struct Buffer {
     pooled: bool,
     /// Which opening of the device its memory is of: that of an earlier one is lost and no use to the pool.
     opening: u32,
+    uses: Uses,
 }
 impl Buffer {
     /// A buffer without memory: what the inputs of a capture have.
     pub fn empty(device: Device) -> Buffer {
-        Buffer { memory: RwLock::new(None), bytes: 0, device, pooled: false, opening: device.opening() }
+        Buffer { memory: RwLock::new(None), bytes: 0, device, pooled: false, opening: device.opening(), uses: Uses::default() }
+    }
+    /// Which work of an asynchronous device uses it still.
+    #[inline]
+    pub fn uses(&self) -> &Uses {
+        &self.uses
     }
     /// Its device.
     #[inline]
@@ -62,9 +72,12 @@ impl Buffer {
     /// # Errors
     /// A lost device.
     pub fn download(&self, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind> {
+        if self.device.is_asynchronous() {
+            return self.read_back(offset, to.len())?.wait(to);
+        }
         match self.read().as_deref() {
             Some(m) => self.device.backend().download(m, offset, to),
-            None => Err(ErrorKind::Internal("a buffer without memory".into())),
+            None => Err(without_memory()),
         }
     }
 }
@@ -74,11 +87,32 @@ impl Buffer {
     /// # Errors
     /// A lost device.
     pub fn read_back(&self, offset: usize, bytes: usize) -> Result<Box<dyn ReadBack>, ErrorKind> {
-        match self.read().as_deref() {
-            Some(m) => self.device.backend().read_back(m, offset, bytes),
-            None => Err(ErrorKind::Internal("a buffer without memory".into())),
+        let guard = self.read();
+        let memory = guard.as_deref().ok_or_else(without_memory)?;
+        let Some(device) = self.device.asynchronous() else { return self.device.backend().read_back(memory, offset, bytes) };
+        let mut after = Events::new();
+        also(&mut after, self.uses.written());
+        let (event, read) = device.read_back(memory, offset, bytes, &after)?;
+        self.uses.read_by(event);
+        Ok(read)
+    }
+    /// Copies host bytes to its beginning; nobody needs what else is in it.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub fn fill(&self, from: HostBytes) -> Result<(), ErrorKind> {
+        match (self.device.asynchronous(), self.write().as_deref_mut()) {
+            (_, None) => Err(without_memory()),
+            (None, Some(memory)) => self.device.backend().upload(memory, 0, (*from).as_ref()),
+            (Some(device), Some(memory)) => {
+                self.uses.written_by(device.upload(memory, from, &self.uses.all())?);
+                Ok(())
+            }
         }
     }
+}
+fn without_memory() -> ErrorKind {
+    ErrorKind::Internal("a buffer without memory".into())
 }
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,8 +120,8 @@ impl fmt::Debug for Buffer {
     }
 }
 impl Buffer {
-    fn of_pool(memory: Box<dyn Memory>, bytes: usize, device: Device, opening: u32) -> Buffer {
-        Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true, opening }
+    fn of_pool(memory: Box<dyn Memory>, bytes: usize, device: Device, opening: u32, uses: Uses) -> Buffer {
+        Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true, opening, uses }
     }
     /// One holder less. Where it was the last, the buffer is kept as it is for the next who wants one.
     #[inline]
@@ -106,7 +140,8 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let Some(memory) = self.memory.get_mut().take() else { return };
         if self.pooled {
-            Buffer::release(Arc::new(Buffer::of_pool(memory, self.bytes, self.device, self.opening)));
+            let uses = std::mem::take(&mut self.uses);
+            Buffer::release(Arc::new(Buffer::of_pool(memory, self.bytes, self.device, self.opening, uses)));
         } else {
             self.device.pool().0.lock().stats.live_bytes -= self.bytes;
         }
@@ -142,6 +177,23 @@ struct Blocks {
     watched: Vec<(u64, usize)>,
     /// how many were ever watched
     watches: u64,
+    /// memory for the device that work of it still uses
+    leaving: Vec<Leaving>,
+}
+/// Memory, and what uses it last.
+struct Leaving {
+    #[allow(dead_code, reason = "it is held until the work is done")]
+    memory: Box<dyn Memory>,
+    until: Events,
+    device: Device,
+}
+impl Leaving {
+    fn asynchronous(&self) -> Option<&'static dyn Asynchronous> {
+        self.device.asynchronous()
+    }
+    fn is_at_rest(&self) -> bool {
+        self.asynchronous().is_none_or(|device| self.until.iter().all(|event| device.is_done(*event)))
+    }
 }
 impl Blocks {
     /// A cached block of at least `want` bytes and at most twice that.
@@ -158,10 +210,14 @@ impl Blocks {
         self.watched.iter_mut().for_each(|(_, peak)| *peak = self.stats.live_bytes.max(*peak));
     }
     /// Takes everything that is cached out, to be given back to the system.
-    fn drain(&mut self) -> Vec<Box<dyn Memory>> {
+    fn drain(&mut self) -> Vec<Leaving> {
         self.stats.cached_bytes = 0;
         let cached = std::mem::take(&mut self.free).into_values().flatten();
-        cached.filter_map(|buffer| Arc::into_inner(buffer)?.memory.get_mut().take()).collect()
+        let memory = |buffer: Arc<Buffer>| {
+            let mut buffer = Arc::into_inner(buffer)?;
+            Some(Leaving { memory: buffer.memory.get_mut().take()?, until: buffer.uses.all(), device: buffer.device })
+        };
+        cached.filter_map(memory).chain(std::mem::take(&mut self.leaving)).collect()
     }
     fn is_over(&self, extra: usize) -> bool {
         self.cap != 0 && (self.stats.live_bytes + self.stats.cached_bytes).saturating_add(extra) > self.cap
@@ -183,7 +239,7 @@ impl Pool {
     pub fn take(&self, device: Device, bytes: usize) -> Result<Arc<Buffer>, ErrorKind> {
         let (want, opening) = (class(bytes), device.opening());
         if let Some(buffer) = at_hand::take(device, want) {
-            return Ok(buffer);
+            return recycled(buffer);
         }
         let cached = {
             let mut blocks = self.0.lock();
@@ -191,8 +247,25 @@ impl Pool {
             blocks.reuse(want)
         };
         match cached {
-            Some(buffer) => Ok(buffer),
-            None => Ok(Arc::new(Buffer::of_pool(self.ask_system(device, bytes, want)?, want, device, opening))),
+            Some(buffer) => recycled(buffer),
+            None => Ok(Arc::new(Buffer::of_pool(self.ask_system(device, bytes, want)?, want, device, opening, Uses::default()))),
+        }
+    }
+    /// Gives memory back to the system, behind the work that uses it.
+    fn let_go(&self, memory: Vec<Leaving>) {
+        let (at_rest, in_use): (Vec<Leaving>, Vec<Leaving>) = memory.into_iter().partition(Leaving::is_at_rest);
+        drop(at_rest);
+        if !in_use.is_empty() {
+            self.0.lock().leaving.extend(in_use);
+        }
+    }
+    /// As `let_go`, and waits for that work.
+    fn let_go_now(memory: Vec<Leaving>) {
+        for l in memory {
+            if let Some(device) = l.asynchronous() {
+                // A device that cannot be waited for does nothing any more.
+                l.until.iter().for_each(|event| drop(device.wait(*event)));
+            }
         }
     }
     /// New memory; it counts as live from before it is asked for, so that two threads do not pass the cap together.
@@ -209,8 +282,9 @@ impl Pool {
             }
             blocks.stats.system_allocations += 1;
             blocks.add_live(want);
+            unused.append(&mut blocks.leaving);
             drop(blocks);
-            drop(unused);
+            self.let_go(unused);
         }
         let memory = match device.backend().alloc(want) {
             Err(ErrorKind::OutOfMemory { .. }) => {
@@ -230,11 +304,16 @@ impl Pool {
     /// # Errors
     /// As `take`.
     pub fn adopt(&self, device: Device, data: HostVec) -> Result<Arc<Buffer>, ErrorKind> {
+        if device.is_asynchronous() {
+            let buffer = self.take(device, data.bytes().len())?;
+            buffer.fill(Box::new(Adopted(data)))?;
+            return Ok(buffer);
+        }
         let opening = device.opening();
         let memory = device.backend().adopt(data)?;
         let bytes = guarded(|| format!("the {device} backend's `Memory::bytes`"), || memory.bytes())?;
         self.0.lock().add_live(bytes);
-        Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false, opening }))
+        Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false, opening, uses: Uses::default() }))
     }
     /// Memory that holds a copy of `bytes`.
     ///
@@ -242,6 +321,10 @@ impl Pool {
     /// As `take`; a lost device.
     pub fn copied(&self, device: Device, bytes: &[u8]) -> Result<Arc<Buffer>, ErrorKind> {
         let buffer = self.take(device, bytes.len())?;
+        if device.is_asynchronous() {
+            buffer.fill(Box::new(bytes.to_vec()))?;
+            return Ok(buffer);
+        }
         match buffer.write().as_deref_mut() {
             Some(memory) => device.backend().upload(memory, 0, bytes)?,
             None => return Err(ErrorKind::Internal("a buffer without memory".into())),
@@ -272,7 +355,9 @@ impl Pool {
     pub fn trim(&self) -> bool {
         at_hand::settle(self);
         let unused = self.0.lock().drain();
-        !unused.is_empty()
+        let any = !unused.is_empty();
+        Pool::let_go_now(unused);
+        any
     }
     /// The error of memory that was asked for elsewhere than here.
     pub fn shortage(&self, asked: usize) -> ErrorKind {
@@ -310,6 +395,25 @@ impl Pool {
         let mut blocks = self.0.lock();
         blocks.stats.peak_bytes = blocks.stats.live_bytes;
     }
+}
+/// A host vector that was handed to the device.
+struct Adopted(HostVec);
+impl AsRef<[u8]> for Adopted {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+/// A buffer that had another owner: what is in it is nobody's any more.
+#[inline]
+fn recycled(buffer: Arc<Buffer>) -> Result<Arc<Buffer>, ErrorKind> {
+    if let Some(device) = buffer.device.asynchronous() {
+        let event = match buffer.read().as_deref() {
+            Some(memory) => device.recycled(memory, &buffer.uses.all())?,
+            None => return Err(without_memory()),
+        };
+        buffer.uses.written_by(event);
+    }
+    Ok(buffer)
 }
 impl dyn Backend {
     /// The backend as its own type.

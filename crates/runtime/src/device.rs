@@ -2,8 +2,9 @@
 //! life of the program, so a buffer can never outlive it.
 use crate::{
     DeviceId, Error, ErrorKind, Origin, Result,
-    backend::{Backend, DeviceInfo},
+    backend::{Asynchronous, Backend, DeviceInfo},
     buffer::{MemoryStats, Pool},
+    taint::Outstanding,
 };
 use parking_lot::RwLock;
 use std::{
@@ -24,6 +25,8 @@ struct Inner {
     backend: Box<dyn Backend>,
     pool: Pool,
     is_reference: bool,
+    is_asynchronous: bool,
+    outstanding: Outstanding,
     /// how often it was opened again after a loss
     openings: AtomicU32,
 }
@@ -50,7 +53,9 @@ impl Device {
     /// A device that stays for the life of the program.
     fn new(number: usize, backend: Box<dyn Backend>, is_reference: bool) -> Device {
         let index = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
-        let device = Device(Box::leak(Box::new(Inner { index, number, backend, pool: Pool::default(), is_reference, openings: AtomicU32::new(0) })));
+        let is_asynchronous = backend.asynchronous().is_some();
+        let (pool, outstanding, openings) = (Pool::default(), Outstanding::default(), AtomicU32::new(0));
+        let device = Device(Box::leak(Box::new(Inner { index, number, backend, pool, is_reference, is_asynchronous, outstanding, openings })));
         ALL.write().push(device);
         device
     }
@@ -77,15 +82,33 @@ impl Device {
     pub fn backend(self) -> &'static dyn Backend {
         &*self.0.backend
     }
+    /// Does work on it go on after the call that handed it over?
+    #[inline]
+    pub fn is_asynchronous(self) -> bool {
+        self.0.is_asynchronous
+    }
+    /// Its queues and events, where it has them.
+    #[inline]
+    pub fn asynchronous(self) -> Option<&'static dyn Asynchronous> {
+        if self.0.is_asynchronous { self.0.backend.asynchronous() } else { None }
+    }
+    /// The runs that may have left cells unwritten and of which nobody knows it yet.
+    pub(crate) fn outstanding(self) -> &'static Outstanding {
+        &self.0.outstanding
+    }
     /// Runs what this thread has recorded and somebody holds, on whatever device, and waits until this device is done.
     ///
+    /// On an asynchronous device it also tells of steps that wrote no cell because of bad data, where no reader was told yet:
+    /// the first one's error is returned, and all are told by that.
+    ///
     /// # Errors
-    /// Memory that could not be had, a lost device.
+    /// Memory that could not be had, a lost device; the error of a step that wrote no cell.
     #[track_caller]
     pub fn synchronize(self) -> Result<()> {
         let here = Origin::here();
         flush()?;
-        self.0.backend.synchronize().map_err(|k| Error::at("synchronize", k, here))
+        self.0.backend.synchronize().map_err(|k| Error::at("synchronize", k, here))?;
+        self.0.outstanding.settle().map_or(Ok(()), Err)
     }
     /// Runs `f` and tells how long it took, with everything that it recorded: the device is synchronised before the clock is
     /// started and before it is stopped.

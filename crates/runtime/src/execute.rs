@@ -1,17 +1,24 @@
-//! Replaying a plan: memory is reserved, steps are handed to the device, faults are followed to what they spoiled.
+//! Replaying a plan: memory is reserved, steps are handed to the device, faults are followed to what they spoiled. Where work
+//! is done when `submit` returns, the host looks for faults before the steps that write cells; where it is not, the device
+//! does (`asynchronous`).
 use crate::{
-    Arg, Device, Error, ErrorKind, Op, Origin, Scalar, Stored,
+    Arg, Device, Error, ErrorKind, Op, Origin, Scalar, Stored, Taint, TensorType,
+    backend::{Guard, Refused},
     buffer::Buffer,
     communicator::{self, Communicator},
     foreign::guarded,
-    kernel::{Fault, FaultWord, KernelKind, Operand, Step, fault_error},
+    kernel::{FaultWord, KernelKind, Operand, Step, fault_error},
     plan::{ArgFrom, Place, Plan, PlanStep, Sized, SizedOperand, Storage},
     planted::{Plant, is},
     recycle::{self, Rooms, emptied},
-    shape::{Layout, Shape},
     stats::count,
+    taint::positioned,
 };
+mod asynchronous;
+mod dependence;
 mod direct;
+use asynchronous::{Awaiting, Guards};
+pub(crate) use dependence::{Dependence, Known};
 pub use direct::Direct;
 use smallvec::{SmallVec, smallvec};
 use std::{
@@ -27,10 +34,25 @@ pub struct Outcome {
     withheld: Vec<bool>,
     /// the error found in data behind each value of the graph, if any was found at all
     pub taints: Option<Vec<Option<Error>>>,
+    /// what the device still looks for
+    awaited: Option<Awaiting>,
 }
 impl Outcome {
     fn is_withheld(&self, own: usize) -> bool {
         self.withheld.get(own).is_some_and(|w| *w)
+    }
+    /// What is known of the data behind a value in some memory of the plan's own.
+    fn taint(&self, value: u32, own: Option<u32>) -> Option<Taint> {
+        let known = self.taints.as_ref().and_then(|t| t[value as usize].clone()).map(Taint::Known);
+        known.or_else(|| self.awaited.as_ref()?.taint(value, own))
+    }
+    /// What became of write number k.
+    pub fn written(&self, write: usize) -> &Written {
+        self.awaited.as_ref().and_then(|a| a.written.get(write)).unwrap_or(&Written::Known)
+    }
+    /// Why write number k is not made. Waits for the device.
+    pub fn fault_of(&self, write: usize) -> Option<Error> {
+        self.awaited.as_ref()?.fault_of(write)
     }
 }
 /// The memory of a replay.
@@ -96,18 +118,71 @@ pub trait Caller {
     fn op(&self, record: u32) -> &'static str;
     /// The line that a record was applied at.
     fn origin(&self, record: u32) -> Origin;
-    /// Which values may not be written, by the error found in the data behind each value so far. Asked before the steps that
-    /// write cells, if any error was found.
-    fn suppressed(&self, _taints: &[Option<Error>]) -> Vec<Option<Error>> {
+    /// The values that cells are written with, in order. Asked before the steps that do it, if an error was found in data or
+    /// may yet be.
+    fn writes(&self) -> Vec<Write> {
         Vec::new()
     }
     /// Hands steps to the device; `chosen` are their numbers in the plan. Who watches does it here.
     ///
     /// # Errors
     /// Those of the backend.
-    fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], _chosen: &[usize]) -> Result<(), ErrorKind> {
-        replay.device.backend().submit(steps)
+    fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], _chosen: &[usize]) -> Result<(), Refused> {
+        replay.hand_over(steps)
     }
+}
+/// A value that is to be a cell's. Writes of one group are all made or none.
+pub struct Write {
+    /// a number that tells cells apart
+    pub cell: u64,
+    /// the value
+    pub new: New,
+    /// with which others it is made or not
+    pub group: u64,
+    /// what the cell holds if it is not made
+    pub old: Old,
+}
+/// Where the new value of a cell comes from.
+pub enum New {
+    /// a value of the plan's graph
+    Value(u32),
+    /// It was in memory before the run.
+    Stored(TensorType, Stored),
+    /// not in memory
+    Absent,
+}
+impl Write {
+    fn value(&self) -> Option<u32> {
+        if let New::Value(v) = self.new { Some(v) } else { None }
+    }
+}
+/// What became of a write.
+pub enum Written {
+    /// It is made unless an error is known.
+    Known,
+    /// The device says. The cell holds what lies here, the new value or the old one.
+    Left(Stored),
+    /// The device says, and has no old value to go back to: the host has to look at the new value's taint.
+    Unknown,
+}
+/// Where the old value of a cell is.
+pub enum Old {
+    /// a value of the plan's graph
+    Value(u32),
+    /// in memory
+    Stored(Stored),
+    /// not in memory
+    Absent,
+}
+/// The values that may not be written because of an error behind one of their group.
+fn suppressed(writes: &[Write], taints: &[Option<Error>]) -> Vec<bool> {
+    let bad = |w: &&Write| w.value().is_some_and(|v| taints.get(v as usize).is_some_and(Option::is_some));
+    let groups: Vec<u64> = writes.iter().filter(bad).map(|w| w.group).collect();
+    let mut suppressed = vec![false; taints.len()];
+    for v in writes.iter().filter(|w| groups.contains(&w.group)).filter_map(Write::value) {
+        suppressed[v as usize] = true;
+    }
+    suppressed
 }
 
 /// A plan bound to memory: one run of it.
@@ -124,6 +199,16 @@ pub struct Replay<'a> {
     pub caller: &'a dyn Caller,
 }
 
+/// What a run's steps have to do with bad data.
+#[derive(Clone, Copy, Default)]
+struct Run<'r> {
+    /// by step: where it reports, if the host looks
+    words: &'r [FaultWord],
+    /// steps that are left out
+    skip: &'r [usize],
+    /// if the device looks
+    guards: Option<&'r Guards>,
+}
 pub(super) static NO_FAULT: FaultWord = FaultWord::none();
 
 impl Replay<'_> {
@@ -132,17 +217,29 @@ impl Replay<'_> {
     /// # Errors
     /// A lost device; memory that a step asked for itself. The inputs are as they were, but for [`Replay::overwritten`].
     pub fn run(&self, own: Buffers) -> Result<Outcome, Failed> {
+        if let Some(device) = self.device.asynchronous()
+            && self.is_to_await()
+        {
+            return self.run_asynchronous(device, own);
+        }
         let words = &Words::new(self.plan).0;
-        self.submit(0..self.plan.late, &own, words, &[])?;
-        let spoiled = words.iter().any(|w| w.get().is_some()) || self.inputs.iter().any(|s| s.taint.is_some());
+        self.submit(0..self.plan.late, &own, &Run { words, ..Run::default() })?;
+        let spoiled = words.iter().any(|w| w.get().is_some()) || !self.untainted();
         let taints = spoiled.then(|| self.taints(words));
-        let (mut withheld, mut skip) = (Vec::new(), Vec::new());
-        if let Some(taints) = &taints {
-            withheld.resize(own.len(), false);
-            let bad = self.caller.suppressed(taints);
+        let (withheld, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.withheld(&own, taints));
+        self.submit(self.plan.late..self.plan.steps.len(), &own, &Run { words, skip: &skip, ..Run::default() })?;
+        let late_fault = !spoiled && words.iter().any(|w| w.get().is_some());
+        let taints = if late_fault { Some(self.taints(words)) } else { taints };
+        Ok(Outcome { own, withheld, taints, awaited: None })
+    }
+    /// Which memory stays unwritten for errors that are known, and which steps are left out for it.
+    fn withheld(&self, own: &[Arc<Buffer>], taints: &[Option<Error>]) -> (Vec<bool>, Vec<usize>) {
+        let (mut withheld, mut skip) = (vec![false; own.len()], Vec::new());
+        {
+            let bad = suppressed(&self.caller.writes(), taints);
             for (at, s) in self.plan.steps.iter().enumerate().skip(self.plan.late) {
                 let g = &self.plan.graph;
-                let spoils = |v: u32| bad[v as usize].is_some() || matches!(self.plan.storage[v as usize], Storage::Own(m) if withheld[m as usize]);
+                let spoils = |v: u32| bad[v as usize] || matches!(self.plan.storage[v as usize], Storage::Own(m) if withheld[m as usize]);
                 if s.outputs.iter().chain(&s.inputs).any(|u| spoils(u.value(g))) {
                     skip.push(at);
                     for o in &s.outputs {
@@ -153,20 +250,27 @@ impl Replay<'_> {
                 }
             }
         }
-        self.submit(self.plan.late..self.plan.steps.len(), &own, words, &skip)?;
-        let late_fault = !spoiled && words.iter().any(|w| w.get().is_some());
-        let taints = if late_fault { Some(self.taints(words)) } else { taints };
-        Ok(Outcome { own, withheld, taints })
+        (withheld, skip)
+    }
+    /// Hands steps to the device: on an asynchronous one behind the work that they wait for.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    pub fn hand_over(&self, steps: &[Step<'_>]) -> Result<(), Refused> {
+        match self.device.asynchronous() {
+            None => Ok(self.device.backend().submit(steps)?),
+            Some(device) => asynchronous::hand_over(device, steps),
+        }
     }
     /// The memory of published value number k; `None`: its step was withheld.
     pub fn published(&self, outcome: &Outcome, k: usize) -> Option<Stored> {
         let (v, place) = (self.plan.publish[k].1 as usize, &self.sized.published[k]);
-        let (buffer, input) = match self.plan.storage[v] {
-            Storage::Own(m) if !outcome.is_withheld(m as usize) => (&outcome.own[m as usize], None),
-            Storage::Input(i) => self.inputs.get(i as usize).map(|b| (&b.buffer, Some(*b)))?,
+        let (buffer, input, own) = match self.plan.storage[v] {
+            Storage::Own(m) if !outcome.is_withheld(m as usize) => (&outcome.own[m as usize], None, Some(m)),
+            Storage::Input(i) => self.inputs.get(i as usize).map(|b| (&b.buffer, Some(*b), None))?,
             _ => return None,
         };
-        let taint = outcome.taints.as_ref().and_then(|t| t[v].clone());
+        let taint = outcome.taint(v as u32, own);
         let shape = &self.sized.shapes[k];
         Some(Stored::new(buffer.clone(), shape, self.offset(place, input), &place.layout.strides, taint))
     }
@@ -228,7 +332,12 @@ impl Replay<'_> {
         Error::at(node.op.name(), kind, self.caller.origin(node.record))
     }
     /// As `failed`, of the last of some steps that the device had at once.
-    pub(super) fn failed_among(&self, chosen: &[usize], last: usize, kind: ErrorKind) -> Failed {
+    pub(super) fn failed_among(&self, chosen: &[usize], last: usize, refused: Refused) -> Failed {
+        let Refused { step, kind } = refused;
+        // Where the device says which it was, it was that one.
+        if let Some(&at) = step.and_then(|step| chosen.get(step)) {
+            return Failed { error: self.failed(&self.plan.steps[at], kind), records: smallvec![self.record_of(&self.plan.steps[at])] };
+        }
         let records = chosen.iter().map(|&at| self.record_of(&self.plan.steps[at])).collect();
         Failed { error: self.failed(&self.plan.steps[last], kind), records }
     }
@@ -260,15 +369,15 @@ impl Replay<'_> {
         Some(Operand { buffer, shape: o.shape, offset: self.offset(&o.place, input), strides: &o.place.layout.strides, dtype: o.dtype, dense: o.dense })
     }
     /// Hands the steps of the range to the device, some at a time: their operands are laid out side by side first.
-    fn submit(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<(), Failed> {
+    fn submit(&self, range: Range<usize>, own: &[Arc<Buffer>], run: &Run<'_>) -> Result<(), Failed> {
         let mut from = range.start;
         while from < range.end {
-            from = self.submit_some(from..range.end, own, words, skip)?;
+            from = self.submit_some(from..range.end, own, run)?;
         }
         Ok(())
     }
     /// Submits steps from the start of the range; returns the first that is still to be run.
-    fn submit_some(&self, range: Range<usize>, own: &[Arc<Buffer>], words: &[FaultWord], skip: &[usize]) -> Result<usize, Failed> {
+    fn submit_some(&self, range: Range<usize>, own: &[Arc<Buffer>], run: &Run<'_>) -> Result<usize, Failed> {
         let mut operands: Vec<Operand<'_>> = emptied(recycle::take(&OPERANDS));
         let mut args: Vec<Scalar> = recycle::take(&ARGS);
         let mut chosen: SmallVec<[usize; BATCH]> = SmallVec::new();
@@ -276,7 +385,7 @@ impl Replay<'_> {
         while next < range.end && chosen.len() < BATCH {
             let (at, s, z) = (next, &self.plan.steps[next], &self.sized.steps[next]);
             next += 1;
-            if skip.contains(&at) {
+            if run.skip.contains(&at) {
                 continue;
             }
             let first = operands.len();
@@ -318,7 +427,8 @@ impl Replay<'_> {
                 let (outputs, rest) = rest.split_at(z.outputs.len());
                 let (own_args, rest_args) = args.split_at(s.args.len());
                 (operands, args) = (rest, rest_args);
-                steps.push(Step { kernel: &s.kernel, space: z.space, inputs, outputs, args: own_args, fault: words.get(at).unwrap_or(&NO_FAULT) });
+                let (fault, guard) = (run.words.get(at).unwrap_or(&NO_FAULT), run.guards.map_or(Guard::NONE, |g| g.of(at)));
+                steps.push(Step { kernel: &s.kernel, space: z.space, inputs, outputs, args: own_args, fault, guard });
             }
             count(|c| {
                 c.kernels += steps.len() as u64;
@@ -343,6 +453,10 @@ impl Replay<'_> {
         let mut bytes = Vec::with_capacity(from.shape.elements() * size);
         from.layout().for_each_offset(&from.shape, |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
         let result = communicator::exchange(kind, group, &bytes, from.shape, from.dtype)?.to_bytes();
+        if self.device.is_asynchronous() {
+            let whole = to.offset == 0 && to.dense;
+            return if whole { to.buffer.fill(Box::new(result)) } else { Err(ErrorKind::Internal("a collective that gives a part of its memory".into())) };
+        }
         match to.buffer.write().as_deref_mut() {
             Some(m) => self.device.backend().upload(m, to.offset * size, &result),
             None => Err(ErrorKind::Internal("a buffer without memory".into())),
@@ -353,23 +467,14 @@ impl Replay<'_> {
         let g = &self.plan.graph;
         let mut taints: Vec<Option<Error>> = vec![None; g.vals.len()];
         for (k, (v, _)) in g.inputs.iter().enumerate() {
-            taints[*v as usize] = self.inputs.get(k).and_then(|s| s.taint.clone());
+            taints[*v as usize] = self.inputs.get(k).and_then(|s| s.known_fault());
         }
         for ((s, z), w) in self.plan.steps.iter().zip(&self.sized.steps).zip(words) {
-            if let Some(mut fault) = w.get().cloned().filter(|_| !is(Plant::LostFault)) {
-                if let Fault::Index { position, .. } = &mut fault {
-                    // A scatter's kernel is given no destination.
-                    let index = if let KernelKind::Primitive(op) = &s.kernel.kind { op.indices().and_then(|k| z.inputs.get(k)) } else { z.inputs.first() };
-                    *position = index.map_or(*position, |i| given_position(*position, &i.shape, &i.place.layout));
-                }
-                let found: SmallVec<[Option<u32>; 4]> = s.outputs.iter().map(|o| self.culprit(o.value(g))).collect();
-                let nowhere = found.iter().all(Option::is_none);
-                for (o, node) in s.outputs.iter().zip(found) {
-                    // Outputs of the kernel that do not depend on what can fault are as good as ever.
-                    if let Some(node) = node.or(nowhere.then_some(s.node)) {
-                        let x = &g.nodes[node as usize];
-                        taints[o.value(g) as usize] = Some(fault_error(self.name(x.record), fault.clone(), self.caller.origin(x.record)));
-                    }
+            if let Some(fault) = w.get().cloned().filter(|_| !is(Plant::LostFault)) {
+                let fault = positioned(fault, z.index_of(&s.kernel.kind).as_ref());
+                for (v, node) in self.plan.culprits(s) {
+                    let x = &g.nodes[node as usize];
+                    taints[v as usize] = Some(fault_error(self.name(x.record), fault.clone(), self.caller.origin(x.record)));
                 }
             }
         }
@@ -387,42 +492,4 @@ impl Replay<'_> {
     fn name(&self, record: u32) -> &'static str {
         self.caller.op(record)
     }
-    /// The op inside the kernel that makes `v` which can have found the fault.
-    fn culprit(&self, v: u32) -> Option<u32> {
-        let g = &self.plan.graph;
-        let (mut todo, mut seen) = (vec![v], vec![v]);
-        while let Some(v) = todo.pop() {
-            let x = g.node_of(v);
-            let divides =
-                matches!(&x.op, Op::Binary(f) | Op::BinaryScalar(f, _) if x.inputs.first().is_some_and(|&i| f.can_fault(g.vals[i as usize].meta.dtype)));
-            if divides || x.op.can_fault() {
-                return Some(g.vals[v as usize].node);
-            }
-            if x.op.is_map() || matches!(x.op, Op::Reduce { .. }) {
-                // What has memory of its own was made by another kernel, or is another output of this one that is asked for itself.
-                for &i in &x.inputs {
-                    let inside = g.node_of(i).op.is_map() && self.plan.storage[i as usize] == Storage::None;
-                    if inside && !seen.contains(&i) {
-                        seen.push(i);
-                        todo.push(i);
-                    }
-                }
-            }
-        }
-        None
-    }
-}
-
-/// An index that is repeated along an axis (for every feature of a row) was given once: its position without those axes.
-fn given_position(position: usize, shape: &Shape, layout: &Layout) -> usize {
-    let (mut rest, mut given, mut step) = (position, 0, 1);
-    for axis in (0..shape.rank()).rev() {
-        let size = shape[axis].max(1);
-        if layout.strides[axis] != 0 {
-            given += rest % size * step;
-            step *= size;
-        }
-        rest /= size;
-    }
-    given
 }

@@ -1,6 +1,7 @@
 //! What a backend runs: a kernel (structure), in a step (with its buffers, sizes and arguments).
 use crate::{
     DType, Scalar, Shape,
+    backend::Guard,
     buffer::Buffer,
     shape::{Layout, MAX_RANK},
 };
@@ -60,8 +61,10 @@ pub struct Step<'a> {
     pub outputs: &'a [Operand<'a>],
     /// values of the program's arguments
     pub args: &'a [Scalar],
-    /// where bad data is reported
+    /// where bad data is reported, on a device where the host looks
     pub fault: &'a FaultWord,
+    /// what it has to do with its run's fault words, on an asynchronous device
+    pub guard: Guard<'a>,
 }
 
 /// An error found in data. The first report of a step stays.

@@ -2,7 +2,8 @@
 //! memory) and their execution.
 //!
 //! A plan is made from structure alone and bound to memory at each run. Faults that kernels find in data are followed to what
-//! they spoiled; steps that write cells come last and are left out where what they would write is spoiled.
+//! they spoiled; steps that write cells come last and are left out where what they would write is spoiled. On an asynchronous
+//! device it is the device that leaves them out ([`backend::Asynchronous`]).
 //!
 //! Architecture invariant: this crate knows no tensor, no gradient and no layer.
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod reference;
 pub mod stats;
 mod stored;
 pub mod table;
+mod taint;
 
 pub use adamant_ir::{Arg, Attr, Attrs, Composite, DType, DeviceId, Element, Error, ErrorKind, HostArray, HostVec, Op, Origin, Result, Scalar, TensorType};
 pub use adamant_ir::{Axis, AxisSet, Layout, MAX_RANK, Shape, bf16, bf16_from_f64, f8_to_f32, f16, f16_from_f64, f32_to_f8, round_to_odd};
@@ -31,3 +33,4 @@ pub use device::{Device, Meta, Metas, RECORDERS, Recorder};
 pub use linkme;
 pub use stats::Stats;
 pub use stored::Stored;
+pub use taint::{Seeds, Taint};

@@ -10,12 +10,13 @@ pub use fuse::{PlanStep, Space, Use};
 pub use graph::{ArgFrom, Graph, NONE, Node, RecordError, Source, Val};
 
 use crate::{
-    DType, Op, Shape,
+    DType, Op, Shape, execute,
     kernel::KernelKind,
     op::View,
     planted::{Plant, is},
     shape::{Layout, MAX_RANK},
 };
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -81,6 +82,8 @@ pub struct Plan {
     pub is_direct: bool,
     /// The structure it was made for: faults are followed along it.
     pub graph: Graph,
+    /// what may be spoiled by what, once somebody asked
+    pub(crate) dependences: Mutex<execute::Known>,
 }
 
 impl Plan {
@@ -132,8 +135,21 @@ impl Plan {
             .map(|(s, v)| (s as u32, *v))
             .collect();
         let (storage, own) = (memory.storage, memory.own);
-        let mut plan =
-            Plan { hash: g.hash, late, storage, own, root: d.root, publish, deferred: d.deferred, faultable, asks_until, is_direct: false, steps, graph };
+        let mut plan = Plan {
+            hash: g.hash,
+            late,
+            storage,
+            own,
+            root: d.root,
+            publish,
+            deferred: d.deferred,
+            faultable,
+            asks_until,
+            is_direct: false,
+            steps,
+            graph,
+            dependences: Mutex::default(),
+        };
         plan.is_direct = plan.can_be_direct();
         Ok(plan)
     }

@@ -1,6 +1,6 @@
 //! Where a value lies.
 use crate::{
-    Error, Shape,
+    Error, Shape, Taint,
     buffer::Buffer,
     shape::{Layout, MAX_RANK},
 };
@@ -15,13 +15,13 @@ pub struct Stored {
     pub offset: usize,
     /// Steps between neighbours; `None`: row-major without gaps, as nearly all are.
     pub strides: Option<Box<[isize; MAX_RANK]>>,
-    /// The error found in data that this value was computed from.
-    pub taint: Option<Error>,
+    /// What was found in data that this value was computed from, or may yet be.
+    pub taint: Option<Taint>,
 }
 impl Stored {
     /// Elements at these strides from an offset on.
     #[inline]
-    pub fn new(buffer: Arc<Buffer>, shape: &Shape, offset: usize, strides: &[isize; MAX_RANK], taint: Option<Error>) -> Stored {
+    pub fn new(buffer: Arc<Buffer>, shape: &Shape, offset: usize, strides: &[isize; MAX_RANK], taint: Option<Taint>) -> Stored {
         let strides = (*strides != shape.strides()).then(|| Box::new(*strides));
         Stored { buffer, offset, strides, taint }
     }
@@ -29,6 +29,19 @@ impl Stored {
     #[inline]
     pub fn dense(buffer: Arc<Buffer>) -> Stored {
         Stored { buffer, offset: 0, strides: None, taint: None }
+    }
+    /// Is it known to come from good data?
+    #[inline]
+    pub fn is_clean(&self) -> bool {
+        self.taint.as_ref().is_none_or(Taint::is_clean)
+    }
+    /// The error found in the data behind it, for whoever reads it. Waits for the device, if that still looks.
+    pub fn fault(&self) -> Option<Error> {
+        self.taint.as_ref()?.told()
+    }
+    /// As `fault`, without waiting; `None` also where it is not known yet.
+    pub fn known_fault(&self) -> Option<Error> {
+        self.taint.as_ref()?.known().flatten()
     }
     /// How its elements lie.
     #[inline]

@@ -181,7 +181,8 @@ impl<'a> Run<'a> {
             false if input.in_place.is_none() && Kind::is_memory_of(input.dtype) => self.nest.run(k, at, n)? as usize,
             false => return None,
         };
-        let start = (input.layout.offset + from) * size_of::<T>();
+        // A run may begin before the offset: of what is flipped, the last element comes first.
+        let start = input.layout.offset.wrapping_add(from) * size_of::<T>();
         Some(bytemuck::cast_slice(&input.bytes[start..start + n * size_of::<T>()]))
     }
     /// Register `r` over the tile at `at`, as the last `tile` left it. One that [`Run::is_direct`] may be of any length.

@@ -4,7 +4,7 @@
 use adamant_backend_cpu::{CpuBackend, Isa};
 use adamant_core::{
     Arg, DType, Device, HostArray, Layout, Op, Scalar, Shape, TensorType,
-    backend::Backend,
+    backend::{Backend, Guard},
     buffer::Buffer,
     kernel::{Fault, FaultWord, Kernel, Operand, Step},
     reference,
@@ -234,7 +234,7 @@ impl<'k> Case<'k> {
         }
         let reads: Vec<_> = self.inputs.iter().zip(&inputs).map(|(t, b)| operand(b, t.array.shape, &t.layout, t.array.dtype)).collect();
         let writes: Vec<_> = self.outputs.iter().zip(&outputs).map(|(o, b)| operand(b, o.shape, &o.layout, o.dtype)).collect();
-        let step = Step { kernel: self.kernel, space: self.space, inputs: &reads, outputs: &writes, args: &self.args, fault: &fault };
+        let step = Step { kernel: self.kernel, space: self.space, inputs: &reads, outputs: &writes, args: &self.args, fault: &fault, guard: Guard::NONE };
         backend.submit(&[step]).unwrap();
         let read_back = |o: &Target, b: &Arc<Buffer>| {
             let guard = b.read();

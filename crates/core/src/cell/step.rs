@@ -141,6 +141,11 @@ impl Drop for Layer {
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 ///
+/// On an asynchronous device ([`crate::Device::is_asynchronous`]) nothing waits at the end. Bad data is found by the
+/// device, which leaves every cell of the step as it was, and the next step may go on with good data. Then `step` has returned
+/// `Ok`, and the error, with its op and line, is told by whoever reads next what was spoiled: the loss, another value of the
+/// step. Where nobody does, `Device::synchronize` tells, of several such steps the first. The cells themselves are good to read.
+///
 /// # Errors
 /// Whatever `f` returns; memory that could not be had or a fault found in data: then no cell has changed.
 #[track_caller]
@@ -167,7 +172,7 @@ pub fn step<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
 /// The error of a value that no cell may get.
 fn fault(value: &Value) -> Option<Error> {
     if let Some(stored) = value.stored() {
-        return stored.taint.clone();
+        return stored.fault();
     }
     match &*value.other() {
         Other::Failed(e) => Some(e.clone()),
@@ -263,7 +268,13 @@ impl<'a> Commit<'a> {
             let slot = log.as_ref().filter(|_| w.value.is_pending()).and_then(|log| w.value.slot(log.epoch));
             match (slot, log.as_mut()) {
                 (Some(slot), Some(log)) => log.note_write(CellWrite { cell: w.cell.clone(), slot, group, previous: before, since }),
-                _ => previous.push((k, before, since)),
+                (_, log) => {
+                    // The device that may leave out the others leaves out this one too.
+                    if let Some(log) = log.filter(|log| log.device.is_asynchronous()) {
+                        log.beside.push(schedule::Beside { cell: w.cell.clone(), value: w.value.clone(), group, previous: before.clone(), since });
+                    }
+                    previous.push((k, before, since));
+                }
             }
         });
         for (k, before, since) in previous {

@@ -154,7 +154,7 @@ pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Opti
             s.flushes += 1;
             s.hits += 1;
         });
-        let result = known.direct.run(device, stored, &Recorded { records: &known.records, origin: &|_| origin, suppressed: &|_| Vec::new() }).ok()?;
+        let result = known.direct.run(device, stored, &Recorded { records: &known.records, origin: &|_| origin, writes: &Vec::new }).ok()?;
         let mark = ahead.marks.get().wrapping_add(1).max(1);
         ahead.marks.set(mark);
         ahead.unread.set((mark, at));

@@ -12,7 +12,7 @@ use crate::{
     value::{Stored, Value},
 };
 use adamant_runtime::{
-    execute::{Caller, Replay},
+    execute::{self, Caller, New, Refused, Replay, Write, Written},
     kernel::Step,
     plan::{Holder, InputHold, Plan, Sized, Source},
 };
@@ -118,10 +118,10 @@ impl Caller for Asked<'_> {
     fn origin(&self, record: u32) -> Origin {
         self.recorded.origin(record)
     }
-    fn suppressed(&self, taints: &[Option<Error>]) -> Vec<Option<Error>> {
-        self.recorded.suppressed(taints)
+    fn writes(&self) -> Vec<Write> {
+        self.recorded.writes()
     }
-    fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> std::result::Result<(), ErrorKind> {
+    fn submit(&self, replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> std::result::Result<(), Refused> {
         self.recorded.submit(replay, steps, chosen)
     }
 }
@@ -287,14 +287,12 @@ impl Captured {
         let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
         // All cells of one call commit together.
         let error_of = |taints: &[Option<Error>]| self.writes.iter().find_map(|(_, s)| taints[plan.graph.of_slot[*s as usize] as usize].clone());
-        let bad = |taints: &[Option<Error>]| {
-            let mut bad: Vec<Option<Error>> = vec![None; plan.graph.vals.len()];
-            if let Some(e) = error_of(taints) {
-                for (_, s) in &self.writes {
-                    bad[plan.graph.of_slot[*s as usize] as usize] = Some(e.clone());
-                }
-            }
-            bad
+        let before = |cell: &Cell| claim.as_ref().map_or(execute::Old::Absent, |_| super::old_of(&cell.claimed()));
+        let written = || {
+            self.writes
+                .iter()
+                .map(|(cell, s)| Write { cell: cell.id(), new: New::Value(plan.graph.of_slot[*s as usize]), group: 1, old: before(cell) })
+                .collect()
         };
         let _watched = super::watch::flush(log.records.len());
         let (events, afterwards) = self.events.split_at(self.before);
@@ -305,7 +303,7 @@ impl Captured {
                 AtCall::Effect(f) => f(),
             }
         }
-        let recorded = Recorded { records: &log.records, origin: &origin, suppressed: &bad };
+        let recorded = Recorded { records: &log.records, origin: &origin, writes: &written };
         let caller = Asked { recorded, of: &self.asked, numbers: &numbers.0 };
         let replay = Replay { plan, sized, inputs: &inputs, device: call.device, caller: &caller };
         let new = |k: usize, stored: Stored| Tensor::from_value(ready(log.values[plan.publish[k].0 as usize].meta, call.origin, stored));
@@ -356,7 +354,15 @@ impl Captured {
         }
         let written = bound.writes.iter().filter_map(|place| result(place, published));
         match claim {
-            Some(claim) => claim.commit(written.map(|t| t.value().clone())),
+            Some(claim) => {
+                // What the device left of each write; where it has no old value to go back to, the host looks.
+                let left = |(k, t): (usize, Tensor)| match outcome.written(k) {
+                    Written::Left(stored) => ready(t.value().meta, call.origin, stored.clone()),
+                    Written::Unknown if t.value().stored().is_some_and(|s| s.fault().is_some()) => self.writes[k].0.claimed(),
+                    _ => t.value().clone(),
+                };
+                claim.commit(written.enumerate().map(left));
+            }
             None => crate::step(|| self.writes.iter().zip(written).try_for_each(|((cell, _), t)| cell.set(&t)))?,
         }
         afterwards.iter().for_each(AtCall::act);
@@ -379,7 +385,7 @@ impl Captured {
         let meta = self.log.values[bound.plan.publish[0].0 as usize].meta;
         let origin = |r: u32| self.log.values[self.log.records[r as usize].first as usize].origin;
         super::count(|s| s.hits += 1);
-        let made = direct.run(call.device, &inputs, &Recorded { records: &self.log.records, origin: &origin, suppressed: &|_| Vec::new() });
+        let made = direct.run(call.device, &inputs, &Recorded { records: &self.log.records, origin: &origin, writes: &Vec::new });
         Some(made.map_err(|failed| failed.error).map(|stored| smallvec![Tensor::from_value(ready(meta, call.origin, stored))]))
     }
     /// The plan for a call: it may take over the old value of a cell that is written, where only the cell holds it.

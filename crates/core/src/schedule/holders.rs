@@ -56,12 +56,14 @@ impl Holders {
     }
     /// Looks at the first `cut` records of a window and at the values of their `slots`.
     pub fn look(log: &mut Log, cut: usize, slots: usize) {
-        let Log { holders, records, values, writes, epoch, device, .. } = log;
+        let Log { holders, records, values, writes, beside, epoch, device, .. } = log;
         holders.in_place = device.backend().updates_in_place();
         let (records, open) = records.split_at(cut);
-        holders.look_at(records, open, &values[..slots], writes, *epoch);
+        // What the device may have to go back to.
+        let olds = beside.iter().filter_map(|b| b.previous.slot(*epoch).filter(|s| (*s as usize) < slots && b.previous.is_pending()));
+        holders.look_at(records, open, &values[..slots], writes, *epoch, olds);
     }
-    fn look_at(&mut self, records: &[Record], open: &[Record], values: &[Shared<Value>], writes: &[CellWrite], epoch: u32) {
+    fn look_at(&mut self, records: &[Record], open: &[Record], values: &[Shared<Value>], writes: &[CellWrite], epoch: u32, olds: impl Iterator<Item = u32>) {
         let slots = values.len();
         self.of.clear();
         self.of.extend(values.iter().map(|v| match crate::value::holders(v) {
@@ -75,6 +77,7 @@ impl Holders {
         if !writes.is_empty() {
             self.look_at_writes(records, values, writes, epoch);
         }
+        olds.for_each(|slot| self.of[slot as usize] = Holder::User);
         // What the records that stay open read must be there for them.
         for &i in open.iter().flat_map(|r| &r.inputs) {
             if (i as usize) < slots {
@@ -153,7 +156,7 @@ pub(crate) fn needed(records: &[Record], of: &[Holder], written: impl Iterator<I
 /// Can a fault be found while these records run? What a composite's body does is not known here.
 fn may_fault(records: &[Record], values: &[Shared<Value>]) -> bool {
     records.iter().any(|r| match &r.op {
-        Op::Input => values[r.first as usize].stored().is_some_and(|s| s.taint.is_some()),
+        Op::Input => values[r.first as usize].stored().is_some_and(|s| !s.is_clean()),
         Op::Binary(f) | Op::BinaryScalar(f, _) => r.inputs.first().is_some_and(|&i| f.can_fault(values[i as usize].meta.dtype)),
         Op::Composite(_) => true,
         op => op.can_fault(),

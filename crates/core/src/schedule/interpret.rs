@@ -8,7 +8,7 @@ use crate::{
     op::Arg,
     record::{Log, capture},
 };
-use adamant_runtime::{Stored, foreign::guarded};
+use adamant_runtime::{Stored, Taint, foreign::guarded};
 use smallvec::smallvec;
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(super) fn window(log: &mut Log) -> Result<(), Stop> {
             let absent = || ErrorKind::Internal("an input is not in memory".into());
             let read = outs[0].stored().ok_or_else(absent).and_then(|stored| read_array(&outs[0].meta, stored));
             arrays[first] = Some(read.map_err(|k| Stop::Reader(Error::at("read", k, outs[0].origin)))?);
-            taints[first] = outs[0].stored().and_then(|s| s.taint.clone());
+            taints[first] = outs[0].stored().and_then(Stored::fault);
             continue;
         }
         let inputs: Vec<HostArray> = r.inputs.iter().filter_map(|&i| arrays[i as usize].clone()).collect();
@@ -39,7 +39,7 @@ pub(super) fn window(log: &mut Log) -> Result<(), Stop> {
         if let (true, Some(a)) = (value.is_pending(), &arrays[slot]) {
             let device = value.meta.device;
             let buffer = device.pool().copied(device, &a.to_bytes()).map_err(|k| Stop::Reader(Error::at("read", k, value.origin)))?;
-            value.store(Stored { taint: taints[slot].clone(), ..Stored::dense(buffer) });
+            value.store(Stored { taint: taints[slot].clone().map(Taint::Known), ..Stored::dense(buffer) });
         }
     }
     commit(log, &taints, log.records.len());

@@ -1,13 +1,13 @@
 //! Where somebody may look on while plans run: the steps' times for a profiler, spans for `tracing`. Without the
 //! features `profiling` and `tracing` each function here is the plain call it stands for.
-use crate::{ErrorKind, kernel::Step};
-use adamant_runtime::execute::Replay;
+use crate::kernel::Step;
+use adamant_runtime::{backend::Refused, execute::Replay};
 
 #[cfg(feature = "profiling")]
 pub(crate) use adamant_runtime::plan::SizedOperand;
 #[cfg(feature = "profiling")]
 use {
-    crate::{Device, Origin, profile},
+    crate::{Device, ErrorKind, Origin, profile},
     adamant_runtime::plan::{Plan, Sized},
     std::{sync::Arc, time::Instant},
 };
@@ -24,20 +24,20 @@ pub(crate) struct Ran {
 }
 
 /// Hands steps to the device; `chosen` are their numbers in the plan.
-pub(super) fn submit(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Result<(), ErrorKind> {
+pub(super) fn submit(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Result<(), Refused> {
     #[cfg(feature = "profiling")]
     if profile::is_on() {
-        return submit_timed(replay, steps, chosen);
+        return Ok(submit_timed(replay, steps, chosen)?);
     }
     #[cfg(feature = "tracing")]
     if tracing::enabled!(target: "adamant::kernel", tracing::Level::TRACE) {
         return steps.iter().zip(chosen).try_for_each(|(step, &at)| {
             let _span = kernel_span(replay, step, at).entered();
-            replay.device.backend().submit(std::slice::from_ref(step))
+            replay.hand_over(std::slice::from_ref(step))
         });
     }
     let _ = chosen;
-    replay.device.backend().submit(steps)
+    replay.hand_over(steps)
 }
 #[cfg(feature = "profiling")]
 fn submit_timed(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Result<(), ErrorKind> {

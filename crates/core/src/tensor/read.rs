@@ -40,7 +40,7 @@ impl Tensor {
     #[track_caller]
     pub fn into_vec<T: Element>(self) -> Result<Vec<T>> {
         let meta = self.try_meta()?;
-        let whole = |s: &Stored| s.taint.is_none() && s.offset == 0 && s.is_dense(&meta.shape) && s.buffer.bytes() == meta.bytes();
+        let whole = |s: &Stored| s.is_clean() && s.offset == 0 && s.is_dense(&meta.shape) && s.buffer.bytes() == meta.bytes();
         let Some(stored) = self.value.stored().cloned().filter(|s| whole(s) && meta.dtype == T::DTYPE && meta.dtype != DType::Bool) else {
             return self.to_vec();
         };
@@ -69,15 +69,17 @@ impl Tensor {
     /// Computes the value and copies its elements, in row-major order, over `out`, which has their number of bytes.
     fn read_into(&self, out: &mut [u8], here: Origin) -> Result<()> {
         let error = |k| Error::at("read", k, here);
-        self.eval().map_err(|e| if matches!(e.kind(), ErrorKind::Capturing) { error(ErrorKind::Capturing) } else { e })?;
+        // The bytes come behind what is to be known of them: one wait is for both.
+        self.begin().map_err(|e| if matches!(e.kind(), ErrorKind::Capturing) { error(ErrorKind::Capturing) } else { e })?;
         let stored = self.value.stored().ok_or_else(|| error(ErrorKind::Internal("a value that was evaluated is not there".into())))?;
         let meta = self.value.meta;
         let size = meta.dtype.size();
         if out.is_empty() {
-            return Ok(());
+            return self.is_good();
         }
         if stored.is_dense(&meta.shape) {
-            return stored.buffer.download(stored.offset * size, out).map_err(error);
+            stored.buffer.download(stored.offset * size, out).map_err(error)?;
+            return if self.value.is_in_memory() { Ok(()) } else { self.is_good() };
         }
         let mut places = out.chunks_exact_mut(size);
         let mut scatter = |whole: &[u8]| {
@@ -89,12 +91,12 @@ impl Tensor {
         };
         if let Some(whole) = stored.buffer.read().as_deref().and_then(|m| m.host()) {
             scatter(whole);
-            return Ok(());
+            return self.is_good();
         }
         let mut whole = host_room(stored.buffer.bytes(), &meta).map_err(error)?;
         stored.buffer.download(0, &mut whole).map_err(error)?;
         scatter(&whole);
-        Ok(())
+        self.is_good()
     }
     /// The elements in row-major order, converted to `T`'s dtype if need be: by the device, or on the host where the device
     /// lacks the dtype.

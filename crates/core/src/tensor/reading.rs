@@ -1,6 +1,7 @@
 //! Reads that are begun now and waited for later: the device goes on with what was asked of it, and so does the caller.
 use super::{Tensor, read::host_room};
 use crate::{DType, Element, Error, ErrorKind, Layout, Meta, Origin, Result, backend::ReadBack, foreign::guarded};
+use adamant_runtime::Taint;
 use std::marker::PhantomData;
 
 /// Elements on their way from a device, begun by [`Tensor::read_later`]. One that is dropped is given up: nothing waits for
@@ -13,6 +14,8 @@ pub struct Reading<T> {
     /// of the bytes that come
     bytes: usize,
     meta: Meta,
+    /// what is to be known of the data behind it
+    taint: Option<Taint>,
     here: Origin,
     of: PhantomData<fn() -> T>,
 }
@@ -42,13 +45,13 @@ impl Tensor {
         if meta.dtype != T::DTYPE {
             return Err(error(ErrorKind::DtypeMismatch { left: meta.dtype, right: T::DTYPE }));
         }
-        self.eval().map_err(|e| if matches!(e.kind(), ErrorKind::Capturing) { error(ErrorKind::Capturing) } else { e })?;
+        self.begin().map_err(|e| if matches!(e.kind(), ErrorKind::Capturing) { error(ErrorKind::Capturing) } else { e })?;
         let stored = self.value.stored().ok_or_else(|| error(ErrorKind::Internal("a value that was evaluated is not there".into())))?;
         let (size, is_dense) = (meta.dtype.size(), stored.is_dense(&meta.shape));
         let layout = (!is_dense).then(|| stored.layout(&meta.shape));
         let (offset, bytes) = if is_dense { (stored.offset * size, meta.bytes()) } else { (0, stored.buffer.bytes()) };
         let on_its_way = if meta.shape.elements() == 0 { None } else { Some(stored.buffer.read_back(offset, bytes).map_err(error)?) };
-        Ok(Reading { on_its_way, layout, bytes, meta, here, of: PhantomData })
+        Ok(Reading { on_its_way, layout, bytes, meta, taint: stored.taint.clone(), here, of: PhantomData })
     }
 }
 impl<T: Element> Reading<T> {
@@ -60,13 +63,15 @@ impl<T: Element> Reading<T> {
     /// Waits for the elements, in row-major order.
     ///
     /// # Errors
-    /// A device that was lost meanwhile; memory for the copy.
+    /// A device that was lost meanwhile; memory for the copy; a fault found in data.
     pub fn wait(self) -> Result<Vec<T>> {
-        let Reading { on_its_way, layout, bytes, meta, here, .. } = self;
+        let Reading { on_its_way, layout, bytes, meta, taint, here, .. } = self;
         let error = |k| Error::at("read_later", k, here);
-        let Some(read) = on_its_way else { return Ok(Vec::new()) };
+        let fault = || taint.and_then(|taint| taint.told()).map_or(Ok(()), Err);
+        let Some(read) = on_its_way else { return fault().map(|()| Vec::new()) };
         let mut came: Vec<u8> = host_room(bytes, &meta).map_err(error)?;
         guarded(|| format!("the {} backend's `ReadBack::wait`", meta.device), || read.wait(&mut came)).flatten().map_err(error)?;
+        fault()?;
         if let Some(layout) = layout {
             let size = meta.dtype.size();
             let mut ordered: Vec<u8> = host_room(meta.bytes(), &meta).map_err(error)?;

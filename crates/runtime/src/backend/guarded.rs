@@ -1,11 +1,11 @@
 //! A backend as core calls it: what panics in it is an error of the call.
-use super::{Backend, DeviceInfo, Memory, ReadBack, Support};
+use super::{Asynchronous, Backend, DeviceInfo, Event, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words};
 use crate::{
     ErrorKind, HostVec,
     foreign::guarded,
     kernel::{KernelKind, Step},
 };
-use std::{any::Any, time::Instant};
+use std::{any::Any, sync::Arc, time::Instant};
 
 /// A backend whose panics are errors.
 pub struct Guarded {
@@ -13,14 +13,18 @@ pub struct Guarded {
     /// The same at every call, so it is asked for once.
     info: DeviceInfo,
     updates_in_place: bool,
+    is_asynchronous: bool,
 }
 impl Guarded {
     /// Guards a backend.
     pub fn new(inner: Box<dyn Backend>) -> Guarded {
-        Guarded { info: inner.info().clone(), updates_in_place: inner.updates_in_place(), inner }
+        Guarded { info: inner.info().clone(), updates_in_place: inner.updates_in_place(), is_asynchronous: inner.asynchronous().is_some(), inner }
     }
     fn call<R>(&self, method: &str, f: impl FnOnce(&dyn Backend) -> Result<R, ErrorKind>) -> Result<R, ErrorKind> {
         guarded(|| format!("the {} backend's `{method}`", self.info.backend), || f(&*self.inner)).flatten()
+    }
+    fn call_asynchronous<R>(&self, method: &str, f: impl FnOnce(&dyn Asynchronous) -> Result<R, ErrorKind>) -> Result<R, ErrorKind> {
+        self.call(method, |b| b.asynchronous().ok_or_else(|| ErrorKind::Internal("a device that is asynchronous no more".into())).and_then(f))
     }
 }
 impl Backend for Guarded {
@@ -55,6 +59,9 @@ impl Backend for Guarded {
     fn submit_timed(&self, steps: &[Step<'_>], ended: &mut dyn FnMut(usize, Instant, Instant)) -> Result<(), ErrorKind> {
         self.call("submit_timed", |b| b.submit_timed(steps, ended))
     }
+    fn asynchronous(&self) -> Option<&dyn Asynchronous> {
+        self.is_asynchronous.then_some(self)
+    }
     fn synchronize(&self) -> Result<(), ErrorKind> {
         self.call("synchronize", |b| b.synchronize())
     }
@@ -70,5 +77,42 @@ impl Backend for Guarded {
     }
     fn as_any(&self) -> &dyn Any {
         self.inner.as_any()
+    }
+}
+impl Asynchronous for Guarded {
+    fn submit(&self, queue: Queue, steps: &[Step<'_>], after: &[Event]) -> Result<Event, Refused> {
+        let mut step = None;
+        let submitted = self.call_asynchronous("submit", |a| {
+            a.submit(queue, steps, after).map_err(|refused| {
+                step = refused.step;
+                refused.kind
+            })
+        });
+        submitted.map_err(|kind| Refused { step, kind })
+    }
+    fn upload(&self, to: &dyn Memory, from: HostBytes, after: &[Event]) -> Result<Event, ErrorKind> {
+        self.call_asynchronous("upload", |a| a.upload(to, from, after))
+    }
+    fn read_back(&self, from: &dyn Memory, offset: usize, bytes: usize, after: &[Event]) -> Result<(Event, Box<dyn ReadBack>), ErrorKind> {
+        self.call_asynchronous("read_back", |a| a.read_back(from, offset, bytes, after))
+    }
+    fn words(&self, count: u32) -> Result<Arc<dyn Words>, ErrorKind> {
+        self.call_asynchronous("words", |a| a.words(count))
+    }
+    fn inherit(&self, words: &Arc<dyn Words>, number: u32, from: &Arc<dyn Words>, of: &[u32], after: &[Event]) -> Result<Event, ErrorKind> {
+        self.call_asynchronous("inherit", |a| a.inherit(words, number, from, of, after))
+    }
+    fn read_words(&self, words: &Arc<dyn Words>, after: Event) -> Result<Box<dyn Reports>, ErrorKind> {
+        self.call_asynchronous("read_words", |a| a.read_words(words, after))
+    }
+    /// It can give no error: what cannot be asked is waited for, and waiting tells.
+    fn is_done(&self, event: Event) -> bool {
+        event.is_done() || self.call_asynchronous("is_done", |a| Ok(a.is_done(event))).unwrap_or(false)
+    }
+    fn wait(&self, event: Event) -> Result<(), ErrorKind> {
+        self.call_asynchronous("wait", |a| a.wait(event))
+    }
+    fn recycled(&self, memory: &dyn Memory, after: &[Event]) -> Result<Event, ErrorKind> {
+        self.call_asynchronous("recycled", |a| a.recycled(memory, after))
     }
 }

@@ -3,6 +3,7 @@
 use super::{Caller, Failed, NO_FAULT, Replay};
 use crate::{
     Arg, Device, Error, Scalar, Stored,
+    backend::Guard,
     kernel::{KernelKind, Operand, Step},
     plan::{Plan, Sized, Source, Storage},
     planted::stale,
@@ -48,7 +49,7 @@ impl Plan {
 impl Replay<'_> {
     /// Was no input computed from bad data?
     pub fn untainted(&self) -> bool {
-        self.inputs.iter().all(|s| s.taint.is_none())
+        self.inputs.iter().all(|s| s.is_clean())
     }
     /// Runs a direct plan: where the new value lies.
     #[inline]
@@ -70,7 +71,7 @@ impl Replay<'_> {
         });
         let submit = |inputs: &[Operand<'_>]| -> Result<(), Failed> {
             let outputs = [operand(output)?];
-            let run = Step { kernel: &step.kernel, space: sized.space, inputs, outputs: &outputs, args: &args, fault: &NO_FAULT };
+            let run = Step { kernel: &step.kernel, space: sized.space, inputs, outputs: &outputs, args: &args, fault: &NO_FAULT, guard: Guard::NONE };
             self.caller.submit(self, std::slice::from_ref(&run), &[0]).map_err(|k| self.failed_among(&[0], 0, k))
         };
         match &sized.inputs[..] {

@@ -10,6 +10,7 @@ use crate::{
 };
 use adamant_runtime::{
     DType, Layout, Scalar, Shape,
+    backend::Guard,
     expr::{Expr, Instr, Reg},
     kernel::{FaultWord, Kernel, KernelKind, Step},
     scalar::{Binary, Unary},
@@ -81,7 +82,7 @@ fn run(expr: &Expr, results: &[Reg], ahead: Option<Loop>, isa: Isa, lie: Lie, n:
         made.iter_mut().map(|m| Out { bytes: bytemuck::cast_slice_mut(m), shape, layout: Layout::dense(&shape), dtype: DType::F32, is_dense: true }).collect();
     let runtime = Runtime { threads: Threads::new(1), isa, blas: Blas::built_in() };
     let fault = FaultWord::none();
-    let step = Step { kernel: &kernel, space: shape, inputs: &[], outputs: &[], args: &[], fault: &fault };
+    let step = Step { kernel: &kernel, space: shape, inputs: &[], outputs: &[], args: &[], fault: &fault, guard: Guard::NONE };
     map::run(&runtime, &step, results, &inputs, &mut outputs).unwrap();
     // The bits of a NaN say nothing.
     made.iter().map(|m| m.iter().map(|v| if v.is_nan() { u32::MAX } else { v.to_bits() }).collect()).collect()

@@ -1,0 +1,323 @@
+//! A run that nobody looks at while it is under way. Each step that may find bad data has a word on the device; steps that write
+//! cells where the old values lie are left out by the device if a word is raised that forbids it; a cell that got memory of its
+//! own gets a predicated copy of the old bits behind them. So whatever was found, each cell's new value lies in its memory,
+//! or the old one does, and the next run may go on. The host learns which when somebody reads what may be spoiled
+//! ([`Taint`]).
+//!
+//! Which word forbids what: a group of writes depends on every seed behind one of its values. What a step that writes cells
+//! leaves unwritten spoils what reads that memory.
+use super::{Buffers, Dependence, Failed, New, Old, Outcome, Replay, Run, Write, Written, dependence::From, suppressed};
+use crate::{
+    Error, ErrorKind, Layout, Stored, Taint, TensorType,
+    backend::{Asynchronous, Event, Guard, Queue, Refused, When, Words},
+    buffer::{Buffer, Events, also},
+    kernel::{FaultWord, Operand, Step},
+    plan::Storage,
+    taint::{Awaited, Faults, Seed, Seeds, What},
+};
+use smallvec::SmallVec;
+use std::{cell::Cell, sync::Arc};
+
+/// What steps have to do with the run's words.
+pub(super) struct Guards {
+    words: Arc<dyn Words>,
+    dependence: Arc<Dependence>,
+    /// by step: the words that forbid it
+    forbidden: Vec<Vec<u32>>,
+}
+impl Guards {
+    pub fn of(&self, step: usize) -> Guard<'_> {
+        let forbidden = self.forbidden.get(step).map_or(&[][..], |words| words);
+        let when = if forbidden.is_empty() { When::Always } else { When::Clean(forbidden) };
+        Guard { words: Some(&self.words), reports: self.dependence.reports[step], when }
+    }
+}
+/// What the device still looks for when a run returns.
+pub(super) struct Awaiting {
+    faults: Arc<Faults>,
+    dependence: Arc<Dependence>,
+    /// by memory of the plan's own: what leaves it unwritten
+    unwritten: Vec<Seeds>,
+    /// by write
+    pub written: Vec<Written>,
+    /// by value that is written: what leaves its group out
+    groups: Vec<(Option<u32>, Seeds)>,
+}
+impl Awaiting {
+    /// Why a write is not made. Waits for the device.
+    pub fn fault_of(&self, write: usize) -> Option<Error> {
+        let (_, seeds) = self.groups.get(write)?;
+        Taint::Awaited(Awaited { faults: self.faults.clone(), seeds: seeds.clone() }).told()
+    }
+    pub fn taint(&self, value: u32, own: Option<u32>) -> Option<Taint> {
+        let mut seeds = self.dependence.of[value as usize].clone();
+        if let Some(unwritten) = own.and_then(|m| self.unwritten.get(m as usize)) {
+            seeds.extend(unwritten);
+        }
+        self.groups.iter().filter(|(v, _)| *v == Some(value)).for_each(|(_, group)| seeds.extend(group));
+        (!seeds.is_empty()).then(|| Taint::Awaited(Awaited { faults: self.faults.clone(), seeds }))
+    }
+}
+
+thread_local! {
+    /// The last work that a run handed over.
+    static LAST: Cell<Event> = const { Cell::new(Event::DONE) };
+}
+/// Hands steps to the compute queue, behind what wrote their inputs and what uses their outputs.
+pub(super) fn hand_over(device: &dyn Asynchronous, steps: &[Step<'_>]) -> Result<(), Refused> {
+    let mut after = Events::new();
+    for step in steps {
+        step.inputs.iter().for_each(|o| also(&mut after, o.buffer.uses().written()));
+        step.outputs.iter().flat_map(|o| o.buffer.uses().all()).for_each(|event| also(&mut after, event));
+    }
+    let event = device.submit(Queue::Compute, steps, &after)?;
+    if !event.is_done() {
+        for step in steps {
+            step.inputs.iter().for_each(|o| o.buffer.uses().read_by(event));
+            step.outputs.iter().for_each(|o| o.buffer.uses().written_by(event));
+        }
+        LAST.set(event);
+    }
+    Ok(())
+}
+
+impl Replay<'_> {
+    /// Is anything to be found out while it runs?
+    pub(super) fn is_to_await(&self) -> bool {
+        for input in self.inputs {
+            if let Some(Taint::Awaited(a)) = &input.taint {
+                a.faults.look();
+                if a.faults.is_deep() {
+                    a.faults.wait();
+                }
+            }
+        }
+        self.plan.faultable || self.inputs.iter().any(|s| s.taint.as_ref().is_some_and(|t| t.known().is_none()))
+    }
+    /// As `run`, on a device that looks for faults itself.
+    pub(super) fn run_asynchronous(&self, device: &dyn Asynchronous, own: Buffers) -> Result<Outcome, Failed> {
+        // What is known already is as on any device.
+        let taints = self.inputs.iter().any(|s| s.known_fault().is_some()).then(|| self.taints(&[]));
+        let (withheld, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.withheld(&own, taints));
+        let awaited: SmallVec<[u32; 4]> =
+            (0..).zip(self.inputs).filter(|(_, s)| s.taint.as_ref().is_some_and(|t| t.known().is_none())).map(|(k, _)| k).collect();
+        let dependence = self.plan.dependence(&awaited);
+        let here = |kind| self.anywhere(kind);
+        let words = device.words(dependence.words).map_err(here)?;
+        let mut last = Event::DONE;
+        for (number, &k) in (0..).zip(&awaited) {
+            if let Some(Taint::Awaited(a)) = &self.inputs[k as usize].taint {
+                last = device.inherit(&words, number, &a.faults.words, &a.faults.words_of(&a.seeds), &[a.faults.after]).map_err(here)?;
+            }
+        }
+        let writes = self.caller.writes();
+        let known = taints.as_ref().map(|taints| suppressed(&writes, taints));
+        let bad: Vec<u64> = writes.iter().filter(|w| w.value().is_some_and(|v| known.as_ref().is_some_and(|bad| bad[v as usize]))).map(|w| w.group).collect();
+        let groups: Vec<(Option<u32>, Seeds)> = writes.iter().map(|w| (w.value(), group_of(&writes, w.group, &dependence))).collect();
+        let (forbidden, unwritten) = self.forbidden(&dependence, &groups, own.len());
+        LAST.set(last);
+        let guards = Guards { words, dependence, forbidden };
+        let left_out = |(w, (v, seeds)): (&Write, &(Option<u32>, Seeds))| {
+            if bad.contains(&w.group) { Seeds::default() } else { self.left_out(*v, seeds, &unwritten) }
+        };
+        let seeds: Vec<Seeds> = writes.iter().zip(&groups).map(left_out).collect();
+        let (written, back) = self.takes_back(&own, &writes, &seeds, &guards)?;
+        self.submit(0..self.plan.steps.len(), &own, &Run { words: &[], skip: &skip, guards: Some(&guards) })?;
+        back.iter().try_for_each(|copy| self.copy(copy, &guards))?;
+        let mut withholds = Seeds::default();
+        seeds.iter().for_each(|seeds| withholds.extend(seeds));
+        let Guards { words, dependence, .. } = guards;
+        let after = LAST.get();
+        let reading = device.read_words(&words, after).map_err(here)?;
+        let is_outstanding = !withholds.is_empty();
+        let faults = Faults::new(words, after, self.seeds(&dependence), withholds, reading);
+        if is_outstanding {
+            self.device.outstanding().add(faults.clone());
+        }
+        Ok(Outcome { own, withheld, taints, awaited: Some(Awaiting { faults, dependence, unwritten, written, groups }) })
+    }
+    /// An error of no step in particular: it is told of the first.
+    fn anywhere(&self, kind: ErrorKind) -> Failed {
+        match self.plan.steps.first() {
+            Some(step) => self.failed(step, kind).into(),
+            None => Error::new("run", kind).into(),
+        }
+    }
+    /// By step, the words that forbid it; by memory, the seeds that leave it unwritten.
+    fn forbidden(&self, dependence: &Dependence, groups: &[(Option<u32>, Seeds)], memories: usize) -> (Vec<Vec<u32>>, Vec<Seeds>) {
+        let (plan, g) = (self.plan, &self.plan.graph);
+        let mut by_value = vec![Seeds::default(); g.vals.len()];
+        groups.iter().filter_map(|(v, seeds)| Some((v.as_ref()?, seeds))).for_each(|(v, seeds)| by_value[*v as usize].extend(seeds));
+        let mut unwritten = vec![Seeds::default(); memories];
+        let mut forbidden = vec![Vec::new(); plan.steps.len()];
+        for (at, s) in plan.steps.iter().enumerate() {
+            let memory = |v: u32| if let Storage::Own(m) = plan.storage[v as usize] { Some(m as usize) } else { None };
+            // What has memory of its own may be written in any case: the old bits are copied behind it.
+            let overwrites = s.outputs.iter().filter_map(|o| memory(o.value(g))).any(|m| plan.own[m].taken.is_some());
+            if at < plan.late && !overwrites {
+                continue;
+            }
+            let mut seeds = Seeds::default();
+            for v in s.outputs.iter().chain(&s.inputs).map(|u| u.value(g)) {
+                seeds.extend(&by_value[v as usize]);
+                if let Some(m) = memory(v) {
+                    seeds.extend(&unwritten[m]);
+                }
+            }
+            if seeds.is_empty() {
+                continue;
+            }
+            s.outputs.iter().filter_map(|o| memory(o.value(g))).for_each(|m| unwritten[m].extend(&seeds));
+            forbidden[at] = words_of(dependence, &seeds);
+        }
+        (forbidden, unwritten)
+    }
+    /// What leaves out a write: its group's seeds, and those of a step that makes others too.
+    fn left_out(&self, value: Option<u32>, group: &Seeds, unwritten: &[Seeds]) -> Seeds {
+        let mut seeds = group.clone();
+        if let Some(Storage::Own(m)) = value.map(|v| self.plan.storage[v as usize]) {
+            seeds.extend(&unwritten[m as usize]);
+        }
+        seeds
+    }
+    /// What each seed is to tell.
+    fn seeds(&self, dependence: &Dependence) -> Vec<Seed> {
+        let g = &self.plan.graph;
+        let what = |from: From| match from {
+            From::Input(k) => self.inputs.get(k as usize).and_then(|s| s.taint.clone()).map(What::Input),
+            From::Step { step, node } => {
+                let record = g.nodes[node as usize].record;
+                let index = self.sized.steps[step as usize].index_of(&self.plan.steps[step as usize].kernel.kind);
+                Some(What::Op { name: self.caller.op(record), origin: self.caller.origin(record), index })
+            }
+        };
+        dependence.sources.iter().filter_map(|s| Some(Seed { word: s.word, what: what(s.from)? })).collect()
+    }
+    /// What the cells hold behind the run, and the copies that see to it: of the new bits where the value is not the run's own,
+    /// of the old bits where the new value has memory of its own. Old bits that a step may overwrite meanwhile are saved first.
+    fn takes_back(&self, own: &Buffers, writes: &[Write], seeds: &[Seeds], guards: &Guards) -> Result<(Vec<Written>, Vec<Copy>), Failed> {
+        let (mut written, mut copies) = (Vec::new(), Vec::new());
+        for (k, (w, seeds)) in writes.iter().zip(seeds).enumerate() {
+            if seeds.is_empty() {
+                written.push(Written::Known);
+                continue;
+            }
+            // What an earlier write of this cell left.
+            let before = writes[..k].iter().zip(&written).rev().find(|(other, _)| other.cell == w.cell);
+            let before = before.and_then(|(_, left)| if let Written::Left(stored) = left { Some(stored.clone()) } else { None });
+            let is_saved = before.is_some();
+            let Some(mut old) = before.or_else(|| self.old_of(own, &w.old)) else {
+                written.push(Written::Unknown);
+                continue;
+            };
+            let (ty, computed, given) = match &w.new {
+                New::Value(v) => {
+                    let place = self.place_of(own, *v);
+                    let is_own = self.is_its_own(writes, k, *v);
+                    (self.plan.graph.vals[*v as usize].meta.ty(), place.clone().filter(|_| is_own), place.filter(|_| !is_own))
+                }
+                New::Stored(ty, stored) => (*ty, None, Some(stored.clone())),
+                New::Absent => {
+                    written.push(Written::Unknown);
+                    continue;
+                }
+            };
+            let ty = TensorType { shape: w.value().map_or(ty.shape, |v| *self.plan.graph.shape(v)), dtype: ty.dtype };
+            let words = words_of(&guards.dependence, seeds);
+            let new = match (computed, given) {
+                (Some(computed), _) => computed,
+                (None, Some(given)) => {
+                    let new = Stored::dense(self.spare(ty.shape.elements() * ty.dtype.size())?);
+                    copies.push(Copy { from: given, to: new.clone(), ty, words: Vec::new(), value: w.value() });
+                    new
+                }
+                (None, None) => {
+                    written.push(Written::Unknown);
+                    continue;
+                }
+            };
+            // Where it lies where the old value lies, that is left as it was.
+            if !Arc::ptr_eq(&new.buffer, &old.buffer) || new.layout(&ty.shape) != old.layout(&ty.shape) {
+                if matches!(w.old, Old::Stored(_)) && !is_saved && self.is_taken(own, &old) {
+                    let saved = Stored { buffer: self.spare(old.buffer.bytes())?, ..old.clone() };
+                    self.copy(&Copy { from: old, to: saved.clone(), ty, words: Vec::new(), value: w.value() }, guards)?;
+                    old = saved;
+                }
+                copies.push(Copy { from: old, to: new.clone(), ty, words, value: w.value() });
+            }
+            written.push(Written::Left(Stored { taint: None, ..new }));
+        }
+        Ok((written, copies))
+    }
+    /// Does the value of write number k lie in memory of the run's own that no other value is read from afterwards?
+    fn is_its_own(&self, writes: &[Write], k: usize, value: u32) -> bool {
+        let memory = self.plan.storage[value as usize];
+        let is_there = |v: u32| self.plan.storage[v as usize] == memory;
+        let others = writes.iter().enumerate().filter(|(other, _)| *other != k);
+        let is_read = |w: &Write| w.value().is_some_and(is_there) || (w.cell != writes[k].cell && matches!(w.old, Old::Value(v) if is_there(v)));
+        matches!(memory, Storage::Own(_)) && !others.into_iter().any(|(_, w)| is_read(w)) && !self.plan.publish.iter().any(|(_, v)| *v != value && is_there(*v))
+    }
+    fn spare(&self, bytes: usize) -> Result<Arc<Buffer>, Failed> {
+        self.device.pool().take(self.device, bytes).map_err(|kind| self.anywhere(kind))
+    }
+    /// Is this the memory of an input that a value of the plan took over?
+    fn is_taken(&self, own: &Buffers, old: &Stored) -> bool {
+        self.plan.own.iter().zip(own.iter()).any(|(o, buffer)| o.taken.is_some() && Arc::ptr_eq(buffer, &old.buffer))
+    }
+    fn copy(&self, copy: &Copy, guards: &Guards) -> Result<(), Failed> {
+        static NO_FAULT: FaultWord = FaultWord::none();
+        let TensorType { shape, dtype } = copy.ty;
+        let (from, to) = (copy.from.layout(&shape), copy.to.layout(&shape));
+        let operand = |s: &'_ Stored, layout: &'_ Layout| (s.is_dense(&shape), layout.offset);
+        let ((from_dense, from_offset), (to_dense, to_offset)) = (operand(&copy.from, &from), operand(&copy.to, &to));
+        let inputs = [Operand { buffer: &copy.from.buffer, shape, offset: from_offset, strides: &from.strides, dtype, dense: from_dense }];
+        let outputs = [Operand { buffer: &copy.to.buffer, shape, offset: to_offset, strides: &to.strides, dtype, dense: to_dense }];
+        let when = if copy.words.is_empty() { When::Always } else { When::Raised(&copy.words) };
+        let guard = Guard { words: Some(&guards.words), reports: None, when };
+        let step = Step { kernel: &guards.dependence.copy, space: shape, inputs: &inputs, outputs: &outputs, args: &[], fault: &NO_FAULT, guard };
+        self.hand_over(std::slice::from_ref(&step)).map_err(|Refused { kind, .. }| match copy.value {
+            Some(v) => {
+                let record = self.plan.graph.node_of(v).record;
+                Error::at(self.caller.op(record), kind, self.caller.origin(record)).into()
+            }
+            None => self.anywhere(kind),
+        })
+    }
+    /// Where a value of the plan lies.
+    fn place_of(&self, own: &Buffers, value: u32) -> Option<Stored> {
+        let k = self.plan.publish.iter().position(|(_, v)| *v == value)?;
+        let (place, shape) = (&self.sized.published[k], &self.sized.shapes[k]);
+        let (buffer, input): (&Arc<Buffer>, _) = match self.plan.storage[value as usize] {
+            Storage::Own(m) => (own.get(m as usize)?, None),
+            Storage::Input(i) => self.inputs.get(i as usize).map(|s| (&s.buffer, Some(*s)))?,
+            Storage::None => return None,
+        };
+        Some(Stored::new(buffer.clone(), shape, self.offset(place, input), &place.layout.strides, None))
+    }
+    fn old_of(&self, own: &Buffers, old: &Old) -> Option<Stored> {
+        match old {
+            Old::Value(v) => self.place_of(own, *v),
+            Old::Stored(stored) => Some(stored.clone()),
+            Old::Absent => None,
+        }
+    }
+}
+/// A copy for the sake of a cell; with words: only if one of them is raised.
+struct Copy {
+    from: Stored,
+    to: Stored,
+    ty: TensorType,
+    words: Vec<u32>,
+    value: Option<u32>,
+}
+/// What a group depends on: all that one of its values does.
+fn group_of(writes: &[Write], group: u64, dependence: &Dependence) -> Seeds {
+    let mut seeds = Seeds::default();
+    writes.iter().filter(|w| w.group == group).filter_map(Write::value).for_each(|v| seeds.extend(&dependence.of[v as usize]));
+    seeds
+}
+fn words_of(dependence: &Dependence, seeds: &Seeds) -> Vec<u32> {
+    let mut words: Vec<u32> = seeds.iter().filter_map(|seed| dependence.sources.get(seed)).map(|s| s.word).collect();
+    words.dedup();
+    words
+}
