@@ -14,6 +14,7 @@ use adamant_runtime::{
     DType, Device, ErrorKind, HostVec,
     backend::{Backend, Determinism, DeviceInfo, Memory, Support},
     kernel::{FaultWord, KernelKind, Step},
+    product::Sums,
 };
 use parking_lot::RwLock;
 use smallvec::SmallVec;
@@ -211,6 +212,10 @@ impl CpuBackend {
             }
             KernelKind::Matmul => with_operands(step, false, &mut |i, o| matmul::run(runtime, i, o)),
             KernelKind::Conv(spec) => with_operands(step, false, &mut |i, o| convolution::run(runtime, spec, i, o)),
+            KernelKind::Product(p) => with_operands(step, p.accumulate, &mut |i, o| match &p.sums {
+                Sums::Matmul => matmul::with_ends(runtime, step, p, i, o),
+                Sums::Conv(spec) => convolution::with_ends(runtime, step, p, spec, i, o),
+            }),
             KernelKind::Window(spec) => with_operands(step, false, &mut |i, o| window::run(runtime, spec, i, o)),
             KernelKind::Gather { axis } => with_operands(step, false, &mut |i, o| gather::run(runtime, *axis as usize, i, o, step.fault)),
             KernelKind::Scatter { axis, mode } => with_operands(step, false, &mut |i, o| scatter::run(runtime, *axis as usize, *mode, i, o, step.fault)),
@@ -238,6 +243,7 @@ impl Backend for CpuBackend {
             KernelKind::Composite(c) => c.is_host() || self.kernel(c.name()).is_some_and(|k| k.supports(&**c, dtypes)),
             KernelKind::Conv(_) => computes() && floats(),
             KernelKind::Matmul => computes() && !dtypes.contains(&DType::Bool),
+            KernelKind::Product(p) => p.dtype.computes() && if p.sums == Sums::Matmul { p.dtype != DType::Bool } else { p.dtype.is_float() },
             // An index may be of any integer dtype, and moved elements of any.
             KernelKind::Gather { .. } => true,
             KernelKind::Scatter { mode, .. } => *mode == adamant_runtime::op::ScatterMode::Set || dtypes.last().is_none_or(|d| d.computes()),

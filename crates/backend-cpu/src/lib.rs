@@ -17,6 +17,7 @@ mod convolution;
 mod copy;
 mod device;
 mod element;
+mod ends;
 mod fused;
 mod gather;
 pub mod gemm;

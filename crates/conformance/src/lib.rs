@@ -14,6 +14,7 @@ pub mod kinks;
 pub mod layouts;
 pub mod lines;
 pub mod plain;
+pub mod products;
 pub mod random;
 pub mod registry;
 pub mod suite;

@@ -3,6 +3,7 @@ use crate::{
     composite::Composite,
     expr::{Expr, Reg},
     op::{ArgOp, ConvSpec, ReduceOp, ScanOp, ScatterMode, WindowSpec},
+    product::{Product, Sums},
     shape::AxisSet,
 };
 use std::sync::Arc;
@@ -27,6 +28,10 @@ pub enum KernelKind {
     Matmul,
     /// Dense inputs and output.
     Conv(Arc<ConvSpec>),
+    /// A product or a convolution with what is computed on its operands before and on its sums after. Never asked of a backend
+    /// that does not claim it: the two above and element-wise programs say the same. A convolution's operands lie densely; dense
+    /// output. With `accumulate`, the output may be the very buffer of the last input.
+    Product(Arc<Product>),
     /// Dense input, dense outputs (for max: values and indices).
     Window(Arc<WindowSpec>),
     /// Inputs: x and index, any strides; dense output of the index's shape. Bad indices: zero and a fault.
@@ -58,6 +63,8 @@ impl KernelKind {
             KernelKind::Scan { .. } => "scan",
             KernelKind::Matmul => "matmul",
             KernelKind::Conv(_) => "conv",
+            KernelKind::Product(p) if p.sums == Sums::Matmul => "matmul",
+            KernelKind::Product(_) => "conv",
             KernelKind::Window(_) => "window",
             KernelKind::Gather { .. } => "gather",
             KernelKind::Scatter { .. } => "scatter",

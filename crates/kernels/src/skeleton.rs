@@ -5,6 +5,7 @@ mod composite;
 mod conv;
 mod copy;
 pub mod edges;
+mod epilogue;
 mod gather;
 mod map;
 mod matmul;
@@ -26,6 +27,7 @@ use adamant_ir::{
     DType, ErrorKind,
     kernel::KernelKind,
     op::{ReduceOp, ScatterMode},
+    product::Sums,
 };
 
 /// Is there a kernel for it on these dtypes (inputs, then outputs), on this device?
@@ -43,6 +45,7 @@ pub fn supports(target: &Target, kernel: &KernelKind, dtypes: &[DType]) -> bool 
         KernelKind::ArgReduce { .. } | KernelKind::Sort { .. } | KernelKind::Window(_) => values(1),
         KernelKind::Scan { .. } | KernelKind::Matmul => computes(),
         KernelKind::Conv(_) => computes() && dtypes.iter().all(|d| d.is_float()),
+        KernelKind::Product(product) => computes() && epilogue::is_supported(target, product, dtypes),
         KernelKind::Gather { .. } => true,
         KernelKind::Scatter { mode, .. } => *mode == ScatterMode::Set || dtypes.last().is_none_or(|d| target.computes(*d)),
         KernelKind::Composite(c) => composite::supports(target, &**c, dtypes),
@@ -64,6 +67,10 @@ pub fn record(launcher: &mut dyn Launcher, kernel: &KernelKind, work: &Work<'_>)
         KernelKind::Scan { op, axis, reverse } => scan::record(launcher, work, *op, *axis as usize, *reverse),
         KernelKind::Matmul => matmul::record(launcher, work),
         KernelKind::Conv(spec) => conv::record(launcher, work, spec),
+        KernelKind::Product(product) => match &product.sums {
+            Sums::Matmul => matmul::with_epilogue(launcher, work, product),
+            Sums::Conv(spec) => conv::with_epilogue(launcher, work, spec, Some(product)),
+        },
         KernelKind::Window(spec) => window::record(launcher, work, spec),
         KernelKind::Gather { axis } => gather::record(launcher, work, *axis as usize),
         KernelKind::Scatter { axis, mode } => scatter::record(launcher, work, *axis as usize, *mode),

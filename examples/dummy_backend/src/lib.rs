@@ -74,7 +74,7 @@ impl Backend for Dummy {
             Map { .. } | Copy | Reduce { .. } | Matmul | Gather { .. } | Scatter { .. } => Support::Native,
             Composite(c) if self.composite(c.name()).is_some() => Support::Native,
             // Core says all of these with the six above.
-            ArgReduce { .. } | Scan { .. } | Sort { .. } | Conv(_) | Window(_) | Composite(_) => Support::No,
+            ArgReduce { .. } | Scan { .. } | Sort { .. } | Conv(_) | Product(_) | Window(_) | Composite(_) => Support::No,
         }
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
