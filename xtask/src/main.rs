@@ -14,6 +14,7 @@ mod goldens;
 mod launches;
 mod pictures;
 mod prefuse;
+mod products;
 mod size;
 mod torture;
 
@@ -46,6 +47,8 @@ enum Chore {
     Launches(launches::Options),
     /// The loops that the CPU backend compiles ahead
     Prefuse(prefuse::Options),
+    /// Random products with what runs at their ends: fused = op by op, and integers exact
+    Products(products::Options),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
     Size(size::Options),
     /// What a run survives: power cuts, kills, flipped bits, full disks
@@ -67,6 +70,7 @@ fn main() -> std::process::ExitCode {
         Chore::Goldens(options) => goldens::run(&options),
         Chore::Launches(options) => launches::run(&options),
         Chore::Prefuse(options) => prefuse::run(&options),
+        Chore::Products(options) => products::run(&options),
         Chore::Size(options) => size::run(&options),
         Chore::Torture(options) => torture::run(&options),
     }

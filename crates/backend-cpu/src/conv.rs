@@ -162,11 +162,29 @@ impl ConvShape {
 /// Below this many multiplications a convolution runs on the calling thread.
 const SERIAL_WORK: usize = 1 << 20;
 
+/// What happens to finished parts of y while they are in cache: `(place of the first element in y, elements)`.
+pub type Behind<'a, T> = &'a (dyn Fn(usize, &mut [T]) -> Result<(), ErrorKind> + Sync);
+
 /// `y = conv(x, w)`.
 ///
 /// # Errors
 /// A slice whose length is not that of the shape; memory for what is gathered.
 pub fn forward<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x: &[T], w: &[T], y: &mut [T]) -> Result<(), ErrorKind> {
+    forward_with(threads, isa, shape, x, w, y, None)
+}
+/// As [`forward`], with `behind` run on each part of y behind its last sum.
+///
+/// # Errors
+/// As [`forward`]; what `behind` returns.
+pub fn forward_with<T: Accumulator>(
+    threads: &Threads,
+    isa: Isa,
+    shape: &ConvShape,
+    x: &[T],
+    w: &[T],
+    y: &mut [T],
+    behind: Option<Behind<'_, T>>,
+) -> Result<(), ErrorKind> {
     shape.check("forward", x, w, y)?;
     let [input, taps, output] = shape.spatial();
     let (ins, outs) = (shape.in_channels / shape.groups, shape.out_channels / shape.groups);
@@ -185,6 +203,7 @@ pub fn forward<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape, x
         target_rows: outs,
         target_plane: output,
         place: Place { first: 0, steps: [shape.output[1] * shape.output[2], shape.output[2], 1] },
+        behind,
     };
     let weights = |group: usize| View { data: w, base: (group * outs * k) as isize, row_stride: k as isize, column_stride: 1 };
     product.run(threads, x, weights, y)
@@ -231,6 +250,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                     target_rows: ins,
                     target_plane: input,
                     place: Place { first, steps },
+                    behind: None,
                 };
                 // A[in][(out, tap)] = w[out][in][tap], read in runs of neighbouring taps.
                 let mut tap_offsets = room(chosen.iter().map(|part| part.taps.len()).product())?;
@@ -314,6 +334,8 @@ struct Product<'a, T: 'static> {
     target_rows: usize,
     target_plane: usize,
     place: Place,
+    /// where the planes lie without gaps
+    behind: Option<Behind<'a, T>>,
 }
 
 impl<T: Accumulator> Product<'_, T> {
@@ -325,14 +347,14 @@ impl<T: Accumulator> Product<'_, T> {
         }
         if self.lines.is_empty() {
             target.fill(T::default());
-            return Ok(());
+            return self.behind.map_or(Ok(()), |behind| behind(0, target));
         }
         let work = self.batch * self.groups * self.target_rows * outputs * self.lines.len();
         let count = if work < SERIAL_WORK { 1 } else { threads.count() };
         let contiguous = self.place.first == 0 && outputs == self.target_plane;
         if count > 1 && self.batch < count && contiguous {
-            for (source, target) in source.chunks(self.source_image).zip(target.chunks_mut(image)) {
-                self.run_image(threads, source, &weights, target)?;
+            for (index, (source, target)) in source.chunks(self.source_image).zip(target.chunks_mut(image)).enumerate() {
+                self.run_image(threads, source, &weights, target, index * image)?;
             }
             return Ok(());
         }
@@ -341,14 +363,14 @@ impl<T: Accumulator> Product<'_, T> {
         let images = if count > 1 { images.min(self.batch.div_ceil(2 * count)) } else { images.min(self.batch) };
         let part = |index: usize, target: &mut [T]| {
             let source = &source[index * images * self.source_image..][..target.len() / image * self.source_image];
-            self.run_images(source, &weights, target)
+            self.run_images(source, &weights, target, index * images * image)
         };
         let threads = if count > 1 { threads } else { Threads::alone() };
         threads.try_for_chunks_mut(target, images * image, part)
     }
 
     /// Some whole images on one thread.
-    fn run_images<A: PackA<T>>(&self, source: &[T], weights: &impl Fn(usize) -> A, target: &mut [T]) -> Result<(), ErrorKind> {
+    fn run_images<A: PackA<T>>(&self, source: &[T], weights: &impl Fn(usize) -> A, target: &mut [T], first: usize) -> Result<(), ErrorKind> {
         let lowering = self.lowering;
         let images = source.len() / self.source_image;
         let outputs = lowering.outputs();
@@ -376,6 +398,8 @@ impl<T: Accumulator> Product<'_, T> {
                     row_stride: self.target_plane,
                     places: &places,
                     step: self.place.steps[2],
+                    behind: self.behind,
+                    first: first + group * self.target_rows * self.target_plane,
                 };
                 let a = weights(group);
                 multiply(self.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)?;
@@ -385,7 +409,14 @@ impl<T: Accumulator> Product<'_, T> {
     }
 
     /// One image on all threads: the padded source is shared, tasks are rectangles of the output.
-    fn run_image<A: PackA<T>>(&self, threads: &Threads, source: &[T], weights: &(impl Fn(usize) -> A + Sync), target: &mut [T]) -> Result<(), ErrorKind> {
+    fn run_image<A: PackA<T>>(
+        &self,
+        threads: &Threads,
+        source: &[T],
+        weights: &(impl Fn(usize) -> A + Sync),
+        target: &mut [T],
+        first: usize,
+    ) -> Result<(), ErrorKind> {
         let lowering = self.lowering;
         let (m, n) = (self.target_rows, lowering.outputs());
         let runs = lowering.runs(1, 0)?;
@@ -414,7 +445,12 @@ impl<T: Accumulator> Product<'_, T> {
                     let a = Offset { a: weights(group), row: i };
                     let b = Gather { source: gathered, lines: self.lines, runs: &runs, first: j };
                     let size = Size { m: block.rows, n: block.columns, k: self.lines.len() };
-                    let mut out = Plain { block, finish: |_: usize, _: usize, _: &mut [T]| {} };
+                    let corner = first + group * m * self.target_plane + i * self.target_plane + j;
+                    let finish = |row: usize, column: usize, values: &mut [T]| match self.behind {
+                        Some(behind) => behind(corner + row * self.target_plane + column, values),
+                        None => Ok(()),
+                    };
+                    let mut out = Plain { block, finish };
                     T::with_scratch(|scratch| multiply(context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b))
                 })?;
             }
@@ -459,6 +495,9 @@ struct Scattered<'a, T> {
     row_stride: usize,
     places: &'a Runs,
     step: usize,
+    behind: Option<Behind<'a, T>>,
+    /// where the target begins in the result
+    first: usize,
 }
 
 impl<T: Accumulator> Output<T> for Scattered<'_, T> {
@@ -498,5 +537,22 @@ impl<T: Accumulator> Output<T> for Scattered<'_, T> {
         }
     }
 
-    fn finish(&mut self, _i: usize, _rows: usize, _j: usize, _columns: usize) {}
+    fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) -> Result<(), ErrorKind> {
+        let Some(behind) = self.behind else { return Ok(()) };
+        let length = self.places.length;
+        let mut done = 0;
+        while done < columns {
+            let (run, within) = ((j + done) / length, (j + done) % length);
+            let piece = (length - within).min(columns - done);
+            let at = self.places.offsets[run] + within;
+            // Whole planes of neighbouring channels follow each other.
+            let (together, count) = if piece == self.row_stride { (1, rows * piece) } else { (rows, piece) };
+            for row in 0..together {
+                let at = at + (i + row) * self.row_stride;
+                behind(self.first + at, &mut self.target[at..at + count])?;
+            }
+            done += piece;
+        }
+        Ok(())
+    }
 }

@@ -14,6 +14,7 @@ use adamant_runtime::{
     DType, Device, ErrorKind, HostVec,
     backend::{Backend, Determinism, DeviceInfo, Memory, Support},
     kernel::{FaultWord, KernelKind, Step},
+    product::Sums,
 };
 use parking_lot::RwLock;
 use smallvec::SmallVec;
@@ -207,6 +208,10 @@ impl CpuBackend {
             KernelKind::Reduce { value, op, axes, .. } => with_operands(step, false, &mut |i, o| reduce::run(runtime, step, *value, *op, *axes, i, o)),
             KernelKind::Matmul => with_operands(step, false, &mut |i, o| matmul::run(runtime, i, o)),
             KernelKind::Conv(spec) => with_operands(step, false, &mut |i, o| convolution::run(runtime, spec, i, o)),
+            KernelKind::Product(p) => with_operands(step, p.accumulate, &mut |i, o| match &p.sums {
+                Sums::Matmul => matmul::with_ends(runtime, step, p, i, o),
+                Sums::Conv(spec) => convolution::with_ends(runtime, step, p, spec, i, o),
+            }),
             KernelKind::Scatter { axis, mode } => with_operands(step, false, &mut |i, o| scatter::run(runtime, *axis as usize, *mode, i, o, step.fault)),
             KernelKind::Primitive(op) => {
                 let call = Call { runtime, space: &step.space, fault: step.fault };
@@ -236,6 +241,7 @@ impl Backend for CpuBackend {
             KernelKind::Conv(_) => computes() && floats(),
             KernelKind::Matmul => computes() && !dtypes.contains(&DType::Bool),
             KernelKind::Primitive(op) => primitive::supports(op, dtypes),
+            KernelKind::Product(p) => p.dtype.computes() && if p.sums == Sums::Matmul { p.dtype != DType::Bool } else { p.dtype.is_float() },
             KernelKind::Scatter { mode, .. } => *mode == adamant_runtime::op::ScatterMode::Set || dtypes.last().is_none_or(|d| d.computes()),
             _ => computes(),
         };

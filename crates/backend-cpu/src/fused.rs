@@ -6,7 +6,6 @@ mod batch_norm;
 mod entropy;
 mod finite;
 mod interleaved;
-mod linear;
 mod norm;
 mod rows;
 mod softmax;
@@ -17,8 +16,7 @@ use std::{any::Any, collections::HashMap, sync::Arc};
 
 /// The kernels by the names of their composites.
 pub(crate) fn kernels() -> HashMap<&'static str, Arc<dyn CpuKernel>> {
-    let all: [(&'static str, Arc<dyn CpuKernel>); 17] = [
-        ("adamant.linear", Arc::new(linear::Forward)),
+    let all: [(&'static str, Arc<dyn CpuKernel>); 16] = [
         ("adamant.all_finite", Arc::new(finite::AllFinite)),
         ("adamant.softmax", Arc::new(softmax::Forward)),
         ("adamant.softmax_backward", Arc::new(softmax::Backward)),

@@ -6,6 +6,7 @@
 //! Must not know tensors. Indices are checked against the slices once, here; below, packing still goes through
 //! checked slices and the kernels through the checked doors of `micro`.
 
+pub(crate) mod apart;
 #[allow(unsafe_code)]
 pub(crate) mod blas;
 pub(crate) mod context;
@@ -28,8 +29,8 @@ pub(crate) mod pack;
 mod tests;
 
 pub use blas::Blas;
-pub use context::{Accumulator, GemmElement};
-pub use epilogue::{Activation, Epilogue, EpilogueProgram};
+pub use context::{Accumulator, Element, GemmElement};
+pub use epilogue::{Epilogue, NoEpilogue};
 
 use crate::isa::Isa;
 use crate::threads::Threads;
@@ -117,16 +118,12 @@ pub fn gemm<T: GemmElement>(
     if wanted != Some(c.len()) {
         return Err(ErrorKind::Internal(format!("gemm: C [{batch}, {m}, {n}] in a slice of {} elements", c.len())));
     }
-    epilogue.check(m, n).map_err(ErrorKind::Internal)?;
     if c.is_empty() {
         return Ok(());
     }
     if k == 0 {
         c.fill(T::default());
-        for (row, values) in c.chunks_mut(n).enumerate() {
-            epilogue.apply(row / m, row % m, 0, values);
-        }
-        return Ok(());
+        return c.chunks_mut(m * n).enumerate().try_for_each(|(index, c)| epilogue.apply(index, 0, 0, c));
     }
     a.check("A", batch, m, k)?;
     b.check("B", batch, k, n)?;
@@ -206,7 +203,7 @@ pub(crate) fn run_by_chunks<T: Accumulator>(job: &Job<'_, T>, threads: &Threads,
         return Ok(false);
     }
     gemv::by_chunks(job.context, threads, job.k, &a, &b, c)?;
-    job.epilogue.apply(0, 0, 0, c);
+    job.epilogue.apply(0, 0, 0, c)?;
     Ok(true)
 }
 
@@ -227,17 +224,11 @@ pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scr
     };
     if let (Some((x, stride, matrix)), Some(out)) = (at_once, block.contiguous()) {
         gemv::gemv(job.context, job.k, x.data, x.base, stride, &matrix, out, scratch)?;
-        for (row, values) in out.chunks_mut(size.n).enumerate() {
-            job.epilogue.apply(index, i + row, j, values);
-        }
-        return Ok(());
+        // Adjacent rows are whole ones, or one of them is a part.
+        return job.epilogue.apply(index, i, j, out);
     }
     let silent = job.epilogue.is_identity();
-    let finish = |row: usize, column: usize, values: &mut [T]| {
-        if !silent {
-            job.epilogue.apply(index, i + row, j + column, values);
-        }
-    };
+    let finish = |row: usize, column: usize, values: &mut [T]| if silent { Ok(()) } else { job.epilogue.apply(index, i + row, j + column, values) };
     let mut out = Plain { block, finish };
     multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)
 }
@@ -263,7 +254,7 @@ fn run_strip<T: GemmElement>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut 
     let finish = |row: usize, column: usize, sums: &[T::Acc]| {
         let values = block.row(row, column, sums.len());
         T::narrow(sums, values);
-        job.epilogue.apply(index, i + row, j + column, values);
+        job.epilogue.apply(index, i + row, j + column, values)
     };
     let mut out = Widened { sums: Block::new(sums, size.m, BLOCK_COLUMNS, BLOCK_COLUMNS), finish };
     multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)

@@ -16,6 +16,7 @@ mod convolution;
 mod copy;
 mod device;
 mod element;
+mod ends;
 mod fused;
 pub mod gemm;
 pub mod isa;

@@ -22,11 +22,11 @@ use crate::{
     },
 };
 use adamant_runtime::{
-    ErrorKind, MAX_RANK, Shape,
+    DType, ErrorKind, MAX_RANK, Scalar, Shape,
     expr::Reg,
-    kernel::{Kernel, KernelKind, Step},
+    kernel::{FaultWord, Kernel, KernelKind, Step},
 };
-use program::{Code, Kind, Program};
+use program::{Code, Program};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 use tile::Run;
@@ -103,29 +103,51 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         return Ok(());
     }
     let program = program(step.kernel, runtime.isa)?;
-    let rank = step.space.rank();
-    let nest = nest(program, &step.space, 0..rank, inputs);
-    let mut run = Run::new(program, runtime.isa, nest, inputs, step.args, step.fault)?;
-    // What is read where it is written is in the caches already.
-    run.streamed = outputs.iter().all(|o| o.shape.elements() * o.dtype.size() >= STREAMED) && inputs.iter().all(|i| i.in_place.is_none());
-    for (o, (&r, out)) in results.iter().zip(outputs.iter()).enumerate() {
-        let register = &program.registers[r as usize];
-        if out.dtype != register.dtype || out.shape.elements() != n {
-            return Err(internal("an output of another dtype or size than its register"));
-        }
-        let computed = !matches!(register.code, Code::Load(_)) && !run.is_uniform(r);
-        // A loop that was compiled ahead streams by itself.
-        let in_place = !run.streamed || program.ahead.is_some() || run.is_drawn(r);
-        if Kind::is_memory_of(out.dtype) && computed && in_place && run.into[r as usize].is_none() {
-            run.into[r as usize] = Some(o as u8);
-        }
-    }
-    run.find_shared(results);
-    let mut bytes: SmallVec<[(&mut [u8], adamant_runtime::DType); 8]> = SmallVec::new();
+    let nest = nest(program, &step.space, 0..step.space.rank(), inputs);
+    let mut bytes: Outputs<'_> = SmallVec::new();
     for o in outputs.iter_mut() {
+        if o.shape.elements() != n {
+            return Err(internal("an output of another size than its space"));
+        }
         let dtype = o.dtype;
         bytes.push((o.dense_bytes()?, dtype));
     }
+    execute(runtime, program, nest, n, results, inputs, bytes, step.args, step.fault)
+}
+/// The memory of dense outputs.
+pub(crate) type Outputs<'o> = SmallVec<[(&'o mut [u8], DType); 8]>;
+/// Runs a program over the `n` positions of a nest, in its order.
+///
+/// # Errors
+/// Operands that do not fit the program.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn execute(
+    runtime: &Runtime,
+    program: &Program,
+    nest: Nest,
+    n: usize,
+    results: &[Reg],
+    inputs: &[In<'_>],
+    mut bytes: Outputs<'_>,
+    args: &[Scalar],
+    fault: &FaultWord,
+) -> Result<(), ErrorKind> {
+    if n == 0 {
+        return Ok(());
+    }
+    let mut run = Run::new(program, runtime.isa, nest, inputs, args, fault)?;
+    // What is read where it is written is in the caches already.
+    run.streamed = bytes.iter().all(|(b, _)| b.len() >= STREAMED) && inputs.iter().all(|i| i.in_place.is_none());
+    for (o, (&r, (_, dtype))) in results.iter().zip(&bytes).enumerate() {
+        if *dtype != program.registers[r as usize].dtype {
+            return Err(internal("an output of another dtype than its register"));
+        }
+        // A loop that was compiled ahead streams by itself.
+        if !run.streamed || program.ahead.is_some() || run.is_drawn(r) {
+            run.compute_into(r, o);
+        }
+    }
+    run.find_shared(results);
     let run = &run;
     let task = TASK / program.weight;
     if n <= 2 * task || runtime.threads.count() == 1 {
@@ -146,7 +168,11 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
     });
     runtime.threads.try_for_parts(parts, |_, (start, count, mut outs)| part(run, results, start, count, &mut outs))
 }
-fn part(run: &Run<'_>, results: &[Reg], start: usize, count: usize, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+/// The positions `start .. start + count`, of which `outs` hold the results.
+///
+/// # Errors
+/// Operands that do not fit the program.
+pub(crate) fn part(run: &Run<'_>, results: &[Reg], start: usize, count: usize, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
     with_scratch(|scratch| {
         let stretch = run.stretch();
         let mut at = start;

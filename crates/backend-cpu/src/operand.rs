@@ -129,6 +129,10 @@ pub(crate) fn whole_mut<T: AnyBitPattern + bytemuck::NoUninit>(bytes: &mut [u8])
     let n = bytes.len() / size_of::<T>() * size_of::<T>();
     bytemuck::try_cast_slice_mut(&mut bytes[..n]).map_err(|_| internal("a misaligned buffer"))
 }
+/// Bytes as elements, to write.
+pub(crate) fn cast<T: AnyBitPattern + bytemuck::NoUninit>(bytes: &mut [u8]) -> Result<&mut [T], ErrorKind> {
+    bytemuck::try_cast_slice_mut(bytes).map_err(|_| internal("a misaligned buffer"))
+}
 fn check(shape: &Shape, layout: &Layout, dtype: DType, dense: bool, bytes: usize) -> Result<(), ErrorKind> {
     if dense && layout.offset.saturating_add(shape.elements()).saturating_mul(dtype.size()) <= bytes {
         return Ok(());

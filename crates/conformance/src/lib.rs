@@ -15,6 +15,7 @@ pub mod late;
 pub mod layouts;
 pub mod lines;
 pub mod plain;
+pub mod products;
 pub mod random;
 pub mod registry;
 pub mod suite;

@@ -5,15 +5,20 @@ use adamant_core::{
     Arg, DType, Device, ErrorKind, HostArray, Layout, Op, Scalar, Shape, TensorType,
     backend::{Backend, Determinism, DeviceInfo, HostMemory, Memory, Support},
     expr::{Expr, Instr},
-    kernel::{Fault, KernelKind, Operand, Step},
+    kernel::{Fault, FaultWord, KernelKind, Operand, Step},
     reference::{self, HostData, round_float, wrap_int},
 };
 use std::any::Any;
+
+mod ends;
+pub use ends::EndFault;
 
 struct Plain {
     info: DeviceInfo,
     limit: usize,
     refuses: fn(&KernelKind) -> bool,
+    /// it runs products with ends, with a planted fault or without
+    ends: Option<Option<EndFault>>,
 }
 /// A device of its own. Windows close at `window` pending ops; no allocation is larger than `limit` bytes.
 pub fn device(window: usize, limit: usize) -> Device {
@@ -21,13 +26,17 @@ pub fn device(window: usize, limit: usize) -> Device {
 }
 /// The same that says of some kernels that it cannot run them, as an unfinished backend does.
 pub fn refusing(window: usize, limit: usize, refuses: fn(&KernelKind) -> bool) -> Device {
-    Device::from_backend(made_of(window, limit, refuses))
+    Device::from_backend(made_of(window, limit, refuses, None))
+}
+/// One that runs products with ends too, as their reference; with a fault planted into them, or without.
+pub fn with_ends(fault: Option<EndFault>) -> Device {
+    Device::from_backend(made_of(2048, usize::MAX, |_| false, Some(fault)))
 }
 /// What such a device is made of.
 pub fn backend(window: usize, limit: usize) -> Box<dyn Backend> {
-    made_of(window, limit, |_| false)
+    made_of(window, limit, |_| false, None)
 }
-fn made_of(window: usize, limit: usize, refuses: fn(&KernelKind) -> bool) -> Box<dyn Backend> {
+fn made_of(window: usize, limit: usize, refuses: fn(&KernelKind) -> bool, ends: Option<Option<EndFault>>) -> Box<dyn Backend> {
     let info = DeviceInfo {
         backend: "plain",
         name: "plain loops".into(),
@@ -38,7 +47,7 @@ fn made_of(window: usize, limit: usize, refuses: fn(&KernelKind) -> bool) -> Box
         window_ops: window,
         window_bytes: 1 << 30,
     };
-    Box::new(Plain { info, limit, refuses })
+    Box::new(Plain { info, limit, refuses, ends })
 }
 
 fn foreign() -> ErrorKind {
@@ -85,20 +94,19 @@ fn write(o: &Operand<'_>, a: &HostArray) -> Result<(), ErrorKind> {
     bad.map_or(Ok(()), |at| Err(outside(at)))
 }
 /// All registers of a program over its space.
-fn run_program(expr: &Expr, step: &Step<'_>) -> Result<Vec<HostArray>, ErrorKind> {
-    let n = step.space.elements();
-    let inputs: Vec<HostArray> = step.inputs.iter().map(read).collect::<Result<_, _>>()?;
+fn run_program(expr: &Expr, space: &Shape, inputs: &[HostArray], args: &[Scalar], fault: &FaultWord) -> Result<Vec<HostArray>, ErrorKind> {
+    let n = space.elements();
     let mut regs: Vec<HostArray> = Vec::with_capacity(expr.instrs.len());
     for (instr, &dtype) in expr.instrs.iter().zip(&expr.dtypes) {
         let value = |k: usize| -> Scalar {
             let get = |r: u16| regs[r as usize].scalar(k);
             match *instr {
                 Instr::Load(i) => inputs[i as usize].scalar(k),
-                Instr::Arg(i) => step.args[i as usize],
+                Instr::Arg(i) => args[i as usize],
                 Instr::Const(s) => s,
                 Instr::Index(axis) => {
-                    let inner: usize = step.space[axis as usize + 1..].iter().product();
-                    Scalar::Int((k / inner % step.space[axis as usize]) as i64)
+                    let inner: usize = space[axis as usize + 1..].iter().product();
+                    Scalar::Int((k / inner % space[axis as usize]) as i64)
                 }
                 Instr::Random(i) => {
                     let key = [0, 1, 2, 3].map(|w| inputs[i as usize].int(w) as u32);
@@ -106,7 +114,7 @@ fn run_program(expr: &Expr, step: &Step<'_>) -> Result<Vec<HostArray>, ErrorKind
                 }
                 Instr::Unary(f, x) => reference::unary(f, get(x), expr.dtypes[x as usize]),
                 Instr::Binary(f, x, y) => reference::binary(f, get(x), get(y), regs[x as usize].dtype).unwrap_or_else(|| {
-                    step.fault.set(Fault::DivisionByZero);
+                    fault.set(Fault::DivisionByZero);
                     Scalar::Int(0)
                 }),
                 Instr::Select(c, x, y) => {
@@ -121,21 +129,22 @@ fn run_program(expr: &Expr, step: &Step<'_>) -> Result<Vec<HostArray>, ErrorKind
             }
         };
         let array = match instr {
-            Instr::Bitcast(x) => HostArray::from_bytes(step.space, dtype, &regs[*x as usize].to_bytes()),
+            Instr::Bitcast(x) => HostArray::from_bytes(*space, dtype, &regs[*x as usize].to_bytes()),
             _ => {
                 let data = if dtype.is_float() {
                     HostData::Float((0..n).map(|k| round_float(value(k).to_f64(), dtype)).collect())
                 } else {
                     HostData::Int((0..n).map(|k| wrap_int(value(k).to_i64(), dtype)).collect())
                 };
-                HostArray { shape: step.space, dtype, data }
+                HostArray { shape: *space, dtype, data }
             }
         };
         regs.push(array);
     }
     Ok(regs)
 }
-fn run_step(s: &Step<'_>) -> Result<(), ErrorKind> {
+fn run_step(s: &Step<'_>, ends: Option<EndFault>) -> Result<(), ErrorKind> {
+    let program = |expr: &Expr| run_program(expr, &s.space, &s.inputs.iter().map(read).collect::<Result<Vec<_>, _>>()?, s.args, s.fault);
     let metas: Vec<TensorType> = s.outputs.iter().map(|o| TensorType { shape: o.shape, dtype: o.dtype }).collect();
     let by_reference = |op: Op, inputs: &[HostArray]| -> Result<Vec<HostArray>, ErrorKind> {
         let (out, fault) = reference::run(&op, Arg::None, inputs, &metas)?;
@@ -144,13 +153,14 @@ fn run_step(s: &Step<'_>) -> Result<(), ErrorKind> {
     };
     let results = match &s.kernel.kind {
         KernelKind::Map { expr, outputs } => {
-            let regs = run_program(expr, s)?;
+            let regs = program(expr)?;
             outputs.iter().map(|&r| regs[r as usize].clone()).collect()
         }
         KernelKind::Reduce { expr, value, op, axes } => {
-            let mut regs = run_program(expr, s)?;
+            let mut regs = program(expr)?;
             by_reference(Op::Reduce { op: *op, axes: *axes }, &[regs.swap_remove(*value as usize)])?
         }
+        KernelKind::Product(product) => vec![ends::run(product, s, ends)?],
         KernelKind::Copy => vec![read(&s.inputs[0])?],
         // The output holds the destination.
         KernelKind::Scatter { axis, mode } => {
@@ -173,7 +183,8 @@ impl Backend for Plain {
         &self.info
     }
     fn supports(&self, kernel: &KernelKind, _: &[DType]) -> Support {
-        if matches!(kernel, KernelKind::Composite(_)) || (self.refuses)(kernel) { Support::No } else { Support::Native }
+        let refused = matches!(kernel, KernelKind::Composite(_)) || (matches!(kernel, KernelKind::Product(_)) && self.ends.is_none());
+        if refused || (self.refuses)(kernel) { Support::No } else { Support::Native }
     }
     fn updates_in_place(&self) -> bool {
         true
@@ -194,7 +205,7 @@ impl Backend for Plain {
         from.map(|from| to.copy_from_slice(from)).ok_or_else(foreign)
     }
     fn submit(&self, steps: &[Step<'_>]) -> Result<(), ErrorKind> {
-        steps.iter().try_for_each(run_step)
+        steps.iter().try_for_each(|s| run_step(s, self.ends.flatten()))
     }
     fn as_any(&self) -> &dyn Any {
         self

@@ -15,6 +15,7 @@ use crate::{
     Device, Error, ErrorKind, Meta, Origin, Result, cost,
     expr::{Expr, Instr},
     kernel::KernelKind,
+    product::Sums,
     schedule::watch::Ran,
     scope,
 };
@@ -324,6 +325,16 @@ fn describe(ran: &Ran) -> Described {
     let flops = match &step.kernel.kind {
         KernelKind::Map { expr, .. } => arithmetic(expr) * elements,
         KernelKind::Reduce { expr, .. } => (arithmetic(expr) + 1) * elements,
+        KernelKind::Product(product) => {
+            let of = |k: usize| sized.inputs.get(if k == 0 { 0 } else { product.loads(0) }).map_or(0, |o| o.shape.elements() as u64);
+            // Each sum is as long as what makes it: of rows, or of what a kernel sees.
+            let length = match &product.sums {
+                Sums::Matmul => sized.inputs.first().and_then(|a| a.shape.last().copied()).unwrap_or(0) as u64,
+                Sums::Conv(_) => of(1) / sized.inputs.get(product.loads(0)).map_or(1, |w| w.shape.first().copied().unwrap_or(1).max(1)) as u64,
+            };
+            let before: u64 = (0..2).map(|k| arithmetic(&product.prologue[k].expr) * of(k)).sum();
+            before + (2 * length + arithmetic(&product.epilogue.expr)) * elements
+        }
         // A composite without a body, or one whose body refuses these shapes: its cost is not known.
         _ => cost::of(&ran.plan.graph.nodes[step.node as usize].op, &sized.inputs.iter().map(meta).collect::<Vec<_>>(), &outputs).map_or(0, |c| c.flops),
     };

@@ -114,6 +114,40 @@ impl DType {
     pub const fn computes(self) -> bool {
         !matches!(self, DType::I16 | DType::U16 | DType::U64 | DType::F8E4M3 | DType::F8E5M2)
     }
+    /// Is every value of `other` a value of this dtype too, so that converting to it loses nothing?
+    ///
+    /// ```
+    /// use adamant_ir::DType;
+    /// assert!(DType::I32.holds(DType::U8) && DType::F32.holds(DType::BF16) && DType::F32.holds(DType::I16));
+    /// assert!(!DType::I8.holds(DType::U8) && !DType::F32.holds(DType::I32) && !DType::BF16.holds(DType::F16));
+    /// ```
+    pub fn holds(self, other: DType) -> bool {
+        use DType::{BF16, Bool, F8E4M3, F8E5M2, F16, F32, F64};
+        if self == other {
+            return true;
+        }
+        // Whole numbers up to which a float has all of them.
+        let whole = 1i128
+            << match self {
+                F16 => 11,
+                BF16 => 8,
+                F32 => 24,
+                F64 => 53,
+                _ => 0,
+            };
+        match (self, other) {
+            (Bool, _) => false,
+            (F8E4M3 | F8E5M2, _) => false,
+            (_, Bool) => true,
+            (F16 | BF16, F8E4M3 | F8E5M2) | (F32, F16 | BF16 | F8E4M3 | F8E5M2) => true,
+            (F64, other) if other.is_float() => true,
+            (_, other) => match (self.int_range(), other.int_range()) {
+                (Some((low, high)), Some((least, most))) => low <= least && most <= high,
+                (None, Some((least, most))) => -whole <= least && most <= whole,
+                _ => false,
+            },
+        }
+    }
     /// The inclusive range of an integer dtype.
     pub const fn int_range(self) -> Option<(i128, i128)> {
         Some(match self {

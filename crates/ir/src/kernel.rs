@@ -3,6 +3,7 @@ use crate::{
     composite::Composite,
     expr::{Expr, Reg},
     op::{ConvSpec, Op, ReduceOp, ScatterMode},
+    product::{Product, Sums},
     shape::AxisSet,
 };
 use std::sync::Arc;
@@ -23,6 +24,10 @@ pub enum KernelKind {
     Matmul,
     /// Dense inputs and output.
     Conv(Arc<ConvSpec>),
+    /// A product or a convolution with what is computed on its operands before and on its sums after. Never asked of a backend
+    /// that does not claim it: the two above and element-wise programs say the same. A convolution's operands lie densely; dense
+    /// output. With `accumulate`, the output may be the very buffer of the last input.
+    Product(Arc<Product>),
     /// Inputs: index and source, any strides; the output holds the destination and is updated in place.
     Scatter { axis: u8, mode: ScatterMode },
     /// A primitive as it is, one that [`primitives!`](crate::primitives) lists among the kernels. Its inputs are strided over
@@ -54,6 +59,8 @@ impl KernelKind {
             KernelKind::Reduce { .. } => "reduce",
             KernelKind::Matmul => "matmul",
             KernelKind::Conv(_) => "conv",
+            KernelKind::Product(p) if p.sums == Sums::Matmul => "matmul",
+            KernelKind::Product(_) => "conv",
             KernelKind::Scatter { .. } => "scatter",
             KernelKind::Primitive(op) => op.family(),
             KernelKind::Composite(c) => c.name(),

@@ -19,6 +19,7 @@ mod host;
 pub mod kernel;
 pub mod op;
 pub mod philox;
+pub mod product;
 pub mod reference;
 pub mod scalar;
 pub mod scope;

@@ -34,13 +34,22 @@ pub(crate) struct Program<'e> {
     indices: Vec<u8>,
     random: bool,
     faults: Option<usize>,
+    /// input 0 is no operand but the variable `given`
+    given: bool,
     /// where its parameters begin
     base: usize,
 }
 impl<'e> Program<'e> {
     /// Binds the inputs, and the reports if it divides.
     pub fn new(bindings: &mut Bindings, expr: &'e Expr, work: &Work<'_>) -> Program<'e> {
-        let mut program = Program { expr, inputs: Vec::new(), args: Vec::new(), indices: Vec::new(), random: false, faults: None, base: 0 };
+        Program::with_operands(bindings, expr, work, false)
+    }
+    /// The same where input 0 is the variable `given` of the text, and the work's inputs are those behind it.
+    pub fn behind(bindings: &mut Bindings, expr: &'e Expr, work: &Work<'_>) -> Program<'e> {
+        Program::with_operands(bindings, expr, work, true)
+    }
+    fn with_operands(bindings: &mut Bindings, expr: &'e Expr, work: &Work<'_>, given: bool) -> Program<'e> {
+        let mut program = Program { expr, inputs: Vec::new(), args: Vec::new(), indices: Vec::new(), random: false, faults: None, given, base: 0 };
         for o in work.inputs {
             program.inputs.push((bindings.bind(o.place(), Access::Read), o.dtype));
         }
@@ -95,6 +104,11 @@ impl<'e> Program<'e> {
     }
     /// Input k at its place.
     pub fn load(&self, bindings: &Bindings, k: u16) -> String {
+        let k = match (self.given, k) {
+            (true, 0) => return "given".into(),
+            (true, k) => k - 1,
+            (false, k) => k,
+        };
         let (binding, dtype) = self.inputs[k as usize];
         bindings.load(binding, dtype, &format!("a{k}"))
     }

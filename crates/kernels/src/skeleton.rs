@@ -4,6 +4,7 @@ mod composite;
 mod conv;
 mod copy;
 pub mod edges;
+mod epilogue;
 mod map;
 mod matmul;
 mod product;
@@ -21,6 +22,7 @@ use adamant_ir::{
     DType, ErrorKind, Op,
     kernel::KernelKind,
     op::{ReduceOp, ScatterMode},
+    product::Sums,
 };
 
 /// Is there a kernel for it on these dtypes (inputs, then outputs), on this device?
@@ -36,6 +38,7 @@ pub fn supports(target: &Target, kernel: &KernelKind, dtypes: &[DType]) -> bool 
         KernelKind::Matmul => computes(),
         KernelKind::Conv(_) => computes() && dtypes.iter().all(|d| d.is_float()),
         KernelKind::Primitive(op) => supports_primitive(target, op, dtypes),
+        KernelKind::Product(product) => computes() && epilogue::is_supported(target, product, dtypes),
         KernelKind::Scatter { mode, .. } => *mode == ScatterMode::Set || dtypes.last().is_none_or(|d| target.computes(*d)),
         KernelKind::Composite(c) => composite::supports(target, &**c, dtypes),
     }
@@ -54,6 +57,10 @@ pub fn record(launcher: &mut dyn Launcher, kernel: &KernelKind, work: &Work<'_>)
         KernelKind::Reduce { expr, value, op, axes } => reduce::record(launcher, work, expr, *value, *op, *axes),
         KernelKind::Matmul => matmul::record(launcher, work),
         KernelKind::Conv(spec) => conv::record(launcher, work, spec),
+        KernelKind::Product(product) => match &product.sums {
+            Sums::Matmul => matmul::with_epilogue(launcher, work, product),
+            Sums::Conv(spec) => conv::with_epilogue(launcher, work, spec, Some(product)),
+        },
         KernelKind::Scatter { axis, mode } => scatter::record(launcher, work, *axis as usize, *mode),
         KernelKind::Primitive(op) => record_primitive(launcher, work, op),
         KernelKind::Composite(c) => composite::record(launcher, work, &**c),

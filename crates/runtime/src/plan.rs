@@ -1,6 +1,7 @@
 //! Plans: the steps of one structure with their memory decided (who shares, who is updated in place), and their
 //! sizes, worked out once per size.
 mod decide;
+mod ends;
 mod fuse;
 mod graph;
 pub use decide::Holder;
@@ -100,12 +101,14 @@ impl Plan {
                 continue;
             }
             nodes.push(n);
-            if node.op.is_map() || matches!(node.op, Op::Reduce { .. }) {
-                let inside = |i: &&u32| g.node_of(**i).op.is_map() && self.storage[**i as usize] == Storage::None;
+            if node.op.is_map() || matches!(node.op, Op::Reduce { .. } | Op::Matmul | Op::Conv(_)) || node.op.is_view() {
+                let product = |v: u32| matches!(g.node_of(v).op, Op::Matmul | Op::Conv(_));
+                let inside = |i: &&u32| (g.node_of(**i).op.is_map() || product(self.root[**i as usize])) && self.storage[**i as usize] == Storage::None;
                 todo.extend(node.inputs.iter().filter(inside).map(|&i| g.vals[i as usize].node));
             }
         }
         nodes.sort_unstable();
+        nodes.retain(|&n| n == step.node || !g.nodes[n as usize].op.is_view());
         nodes.iter().map(|&n| g.nodes[n as usize].op.name()).collect()
     }
     /// Decides what a graph needs on a device: `holders` and `holds` say who holds the values of its slots and its inputs,
@@ -120,8 +123,9 @@ impl Plan {
         for &s in written_slots {
             written[g.of_slot[s as usize] as usize] = true;
         }
-        let d = decide(g, holders, &written);
-        let steps = build(g, &d, &written, device)?;
+        let mut d = decide(g, holders, &written, ends::are_claimed(device));
+        let ends = ends::find(g, &mut d, &written, device);
+        let steps = build(g, &d, &written, ends, device)?;
         let late = steps.iter().position(|s| s.commits).unwrap_or(steps.len());
         let faultable = steps.iter().any(|s| s.faultable);
         let asks_until = steps.iter().rposition(|s| s.kernel.kind.may_ask_for_memory()).map_or(0, |at| at + 1);
@@ -250,7 +254,9 @@ impl<'a> MemoryPlan<'a> {
         Order { faultable, late, asks_until }: Order,
     ) -> Option<Storage> {
         let g = self.g;
-        let element_wise = matches!(s.kernel.kind, KernelKind::Map { .. });
+        // A product adds to what is there.
+        let added = matches!(&s.kernel.kind, KernelKind::Product(p) if p.accumulate);
+        let element_wise = added || matches!(s.kernel.kind, KernelKind::Map { .. });
         // The whole-tensor copy before an update or a scatter vanishes if the destination may be taken over.
         let whole_copy = matches!(s.kernel.kind, KernelKind::Copy)
             && matches!(g.nodes[s.node as usize].op, Op::UpdateSlice { .. } | Op::Scatter { .. })
@@ -259,7 +265,8 @@ impl<'a> MemoryPlan<'a> {
             return None;
         }
         let out_meta = &g.vals[o].meta;
-        for u in &s.inputs {
+        let first = if added { s.inputs.len().saturating_sub(1) } else { 0 };
+        for u in &s.inputs[first..] {
             let (Use::Whole(v) | Use::Broadcast(v)) = *u else { continue };
             // A random key: every element reads all of it.
             if element_wise && matches!(u, Use::Whole(_)) {
@@ -474,6 +481,10 @@ fn size_step(plan: &Plan, g: &Graph, places: &[Place], s: &PlanStep) -> SizedSte
                 }
                 shape = space;
             }
+            Use::Made { made, operand, .. } => {
+                place.layout = made_layout(g, &place.layout, &meta.shape, made, operand);
+                shape = *g.shape(operand);
+            }
             Use::Dense(_) => {
                 place = Place { layout: Layout::dense(&space), moves: SmallVec::new() };
                 shape = space;
@@ -519,6 +530,15 @@ fn size_step(plan: &Plan, g: &Graph, places: &[Place], s: &PlanStep) -> SizedSte
         SizedOperand { storage, shape, dtype: meta.dtype, dense, place }
     };
     SizedStep { space, inputs: s.inputs.iter().map(operand).collect(), outputs: s.outputs.iter().map(operand).collect() }
+}
+/// The layout of what is loaded for an operand, as the operand sees it: broadcast, then viewed.
+fn made_layout(g: &Graph, l: &Layout, from: &Shape, made: u32, operand: u32) -> Layout {
+    if operand == made {
+        return l.broadcast(from, g.shape(made)).unwrap_or(*l);
+    }
+    let x = g.node_of(operand);
+    let source = x.inputs[0];
+    view_layout(&x.op, &made_layout(g, l, from, made, source), g.shape(source), g.shape(operand))
 }
 /// What of the input stays inside a padded output, and the low widths.
 fn pad_region(g: &Graph, n: u32) -> (Shape, SmallVec<[isize; MAX_RANK]>) {

@@ -74,7 +74,7 @@ impl Backend for Dummy {
             Map { .. } | Copy | Reduce { .. } | Matmul | Primitive(Op::Gather { .. }) | Scatter { .. } => Support::Native,
             Composite(c) if self.composite(c.name()).is_some() => Support::Native,
             // Core says all of these with the six above.
-            Primitive(_) | Conv(_) | Composite(_) => Support::No,
+            Primitive(_) | Conv(_) | Product(_) | Composite(_) => Support::No,
         }
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {

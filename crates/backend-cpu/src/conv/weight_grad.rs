@@ -65,7 +65,7 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
                         let b = Cotangent { g: &g[(first * shape.out_channels + group * outs) * output..], image: shape.out_channels * output, output };
                         let size = Size { m: channels * taps, n: outs, k: images * output };
                         let block = Block::new(turned, size.m, outs, outs);
-                        let mut out = Plain { block, finish: |_: usize, _: usize, _: &mut [T]| {} };
+                        let mut out = Plain { block, finish: |_: usize, _: usize, _: &mut [T]| Ok(()) };
                         multiply(context, size, &a, &b, &mut out, first > 0, &mut scratch.a, &mut scratch.b)?;
                     }
                     Ok::<(), ErrorKind>(())

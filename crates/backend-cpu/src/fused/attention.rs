@@ -8,7 +8,7 @@ use super::{
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
     element::with_float,
-    gemm::{EpilogueProgram, GemmElement, MatRef, gemm},
+    gemm::{GemmElement, MatRef, NoEpilogue, gemm},
     isa::Isa,
     map::loops::Real,
     math::elementary::{exp, log},
@@ -101,7 +101,7 @@ impl Heads {
         }
     }
     fn product<T: GemmElement>(&self, m: usize, n: usize, k: usize, a: MatRef<'_, T>, b: MatRef<'_, T>, c: &mut [T]) -> Result<(), ErrorKind> {
-        gemm(self.alone, self.isa, 1, m, n, k, a, b, c, &EpilogueProgram::default())
+        gemm(self.alone, self.isa, 1, m, n, k, a, b, c, &NoEpilogue)
     }
 }
 

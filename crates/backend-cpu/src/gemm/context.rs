@@ -8,13 +8,11 @@ use std::cell::RefCell;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::epilogue::Activation;
 use super::micro::{GatherFn, MoveFn, TileFn, VectorFn};
 use super::{Job, Part, micro_scalar, run_by_chunks, run_plain, run_widened};
 #[cfg(target_arch = "x86_64")]
 use super::{micro_avx2, micro_avx512};
 use crate::isa::Isa;
-use crate::math::{MathFn, unary_in_place_f32, unary_in_place_f64};
 use crate::scratch::{Kept, reserve};
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
@@ -87,20 +85,35 @@ pub trait Accumulator: GemmElement<Acc = Self> + Kept {
     fn with_scratch<R>(f: impl FnOnce(&mut Scratch<Self>) -> R) -> R;
 }
 
-/// A type of matrix elements: f32, f64, and bf16 and f16, whose products are summed in f32 and rounded once.
-pub trait GemmElement: Copy + Default + Send + Sync + PartialEq + std::fmt::Debug + 'static {
+/// What matrices may be made of.
+pub trait Element: Copy + Default + Send + Sync + 'static {
     /// What sums are kept in.
     type Acc: Accumulator;
     #[doc(hidden)]
     fn widen(source: &[Self], target: &mut [Self::Acc]);
-    #[doc(hidden)]
-    fn narrow(source: &[Self::Acc], target: &mut [Self]);
-    /// Adds a bias, then applies an activation, rounding after each.
-    #[doc(hidden)]
-    fn finish(values: &mut [Self], bias: Option<&[Self]>, activation: Option<Activation>);
     /// The same slice, if the type is its own accumulator.
     #[doc(hidden)]
-    fn as_acc(slice: &[Self]) -> Option<&[Self::Acc]>;
+    fn as_acc(_: &[Self]) -> Option<&[Self::Acc]> {
+        None
+    }
+}
+macro_rules! byte {
+    ($byte:ident) => {
+        impl Element for $byte {
+            type Acc = f32;
+            fn widen(source: &[$byte], target: &mut [f32]) {
+                target.iter_mut().zip(source).for_each(|(to, &v)| *to = v as f32);
+            }
+        }
+    };
+}
+byte!(i8);
+byte!(u8);
+
+/// A type of matrix elements: f32, f64, and bf16 and f16, whose products are summed in f32 and rounded once.
+pub trait GemmElement: Element + PartialEq + std::fmt::Debug {
+    #[doc(hidden)]
+    fn narrow(source: &[Self::Acc], target: &mut [Self]);
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn run_part(job: &Job<'_, Self>, part: Part<'_, Self>, scratch: &mut Scratch<Self::Acc>) -> Result<(), ErrorKind>;
@@ -113,31 +126,19 @@ pub trait GemmElement: Copy + Default + Send + Sync + PartialEq + std::fmt::Debu
 }
 
 macro_rules! accumulator {
-    ($float:ident, $table:ident, $in_place:ident) => {
-        impl GemmElement for $float {
+    ($float:ident, $table:ident) => {
+        impl Element for $float {
             type Acc = $float;
             fn widen(source: &[$float], target: &mut [$float]) {
                 target.copy_from_slice(source);
             }
-            fn narrow(source: &[$float], target: &mut [$float]) {
-                target.copy_from_slice(source);
-            }
-            fn finish(values: &mut [$float], bias: Option<&[$float]>, activation: Option<Activation>) {
-                if let Some(bias) = bias {
-                    for (value, bias) in values.iter_mut().zip(bias) {
-                        *value += bias;
-                    }
-                }
-                let function = match activation {
-                    None => return,
-                    Some(Activation::Relu) => MathFn::Relu,
-                    Some(Activation::Gelu) => MathFn::Gelu,
-                    Some(Activation::Silu) => MathFn::Silu,
-                };
-                $in_place(Isa::current(), function, values);
-            }
             fn as_acc(slice: &[$float]) -> Option<&[$float]> {
                 Some(slice)
+            }
+        }
+        impl GemmElement for $float {
+            fn narrow(source: &[$float], target: &mut [$float]) {
+                target.copy_from_slice(source);
             }
             #[allow(private_interfaces)]
             fn run_part(job: &Job<'_, $float>, part: Part<'_, $float>, scratch: &mut Scratch<$float>) -> Result<(), ErrorKind> {
@@ -183,42 +184,20 @@ macro_rules! accumulator {
     };
 }
 
-accumulator!(f32, F32, unary_in_place_f32);
-accumulator!(f64, F64, unary_in_place_f64);
+accumulator!(f32, F32);
+accumulator!(f64, F64);
 
 macro_rules! half_precision {
     ($half:ident) => {
-        impl GemmElement for $half {
+        impl Element for $half {
             type Acc = f32;
             fn widen(source: &[$half], target: &mut [f32]) {
                 source.convert_to_f32_slice(target);
             }
+        }
+        impl GemmElement for $half {
             fn narrow(source: &[f32], target: &mut [$half]) {
                 target.convert_from_f32_slice(source);
-            }
-            fn finish(values: &mut [$half], bias: Option<&[$half]>, activation: Option<Activation>) {
-                let mut wide = [0.0; 256];
-                if let Some(bias) = bias {
-                    let mut addend = [0.0; 256];
-                    for (values, bias) in values.chunks_mut(256).zip(bias.chunks(256)) {
-                        let (wide, addend) = (&mut wide[..values.len()], &mut addend[..values.len()]);
-                        Self::widen(values, wide);
-                        Self::widen(bias, addend);
-                        f32::finish(wide, Some(addend), None);
-                        Self::narrow(wide, values);
-                    }
-                }
-                if activation.is_some() {
-                    for values in values.chunks_mut(256) {
-                        let wide = &mut wide[..values.len()];
-                        Self::widen(values, wide);
-                        f32::finish(wide, None, activation);
-                        Self::narrow(wide, values);
-                    }
-                }
-            }
-            fn as_acc(_: &[$half]) -> Option<&[f32]> {
-                None
             }
             #[allow(private_interfaces)]
             fn run_part(job: &Job<'_, $half>, part: Part<'_, $half>, scratch: &mut Scratch<f32>) -> Result<(), ErrorKind> {

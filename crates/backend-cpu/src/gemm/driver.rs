@@ -23,7 +23,10 @@ pub(crate) trait Output<T> {
     fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool);
 
     /// The rectangle has its last chunk and is still in cache.
-    fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize);
+    ///
+    /// # Errors
+    /// What is done with it does not fit.
+    fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) -> Result<(), ErrorKind>;
 }
 
 /// The size of a product.
@@ -96,7 +99,7 @@ pub(crate) fn multiply<T: Accumulator>(
                 }
                 if last {
                     for i in (0..m).step_by(step) {
-                        out.finish(i, step.min(m - i), j0, block);
+                        out.finish(i, step.min(m - i), j0, block)?;
                     }
                 }
             } else {
@@ -128,7 +131,7 @@ pub(crate) fn multiply<T: Accumulator>(
                         out.tile(context, operands, i, rows, j, columns, add);
                     }
                     if last {
-                        out.finish(i, rows, j0, block);
+                        out.finish(i, rows, j0, block)?;
                     }
                 }
             }
@@ -140,19 +143,20 @@ pub(crate) fn multiply<T: Accumulator>(
 /// C is its own accumulator.
 pub(crate) struct Plain<'a, T, F> {
     pub(crate) block: Block<'a, T>,
-    /// Called with (row, column, values) for finished parts of rows.
+    /// Called with (row, column, values) for finished parts of rows, or for several whole ones.
     pub(crate) finish: F,
 }
 
-impl<T: Accumulator, F: FnMut(usize, usize, &mut [T])> Output<T> for Plain<'_, T, F> {
+impl<T: Accumulator, F: FnMut(usize, usize, &mut [T]) -> Result<(), ErrorKind>> Output<T> for Plain<'_, T, F> {
     fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
         context.run_tile(operands, &mut self.block, i, rows, j, columns, accumulate);
     }
 
-    fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) {
-        for row in i..i + rows {
-            (self.finish)(row, j, self.block.row(row, j, columns));
+    fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) -> Result<(), ErrorKind> {
+        if let Some(values) = self.block.rows(i, rows, columns) {
+            return (self.finish)(i, j, values);
         }
+        (i..i + rows).try_for_each(|row| (self.finish)(row, j, self.block.row(row, j, columns)))
     }
 }
 
@@ -163,14 +167,12 @@ pub(crate) struct Widened<'a, T, F> {
     pub(crate) finish: F,
 }
 
-impl<T: Accumulator, F: FnMut(usize, usize, &[T])> Output<T> for Widened<'_, T, F> {
+impl<T: Accumulator, F: FnMut(usize, usize, &[T]) -> Result<(), ErrorKind>> Output<T> for Widened<'_, T, F> {
     fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
         context.run_tile(operands, &mut self.sums, i, rows, j % BLOCK_COLUMNS, columns, accumulate);
     }
 
-    fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) {
-        for row in i..i + rows {
-            (self.finish)(row, j, self.sums.row(row, j % BLOCK_COLUMNS, columns));
-        }
+    fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) -> Result<(), ErrorKind> {
+        (i..i + rows).try_for_each(|row| (self.finish)(row, j, self.sums.row(row, j % BLOCK_COLUMNS, columns)))
     }
 }

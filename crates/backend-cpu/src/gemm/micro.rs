@@ -358,6 +358,21 @@ impl<'a, T> Block<'a, T> {
         Some(unsafe { std::slice::from_raw_parts_mut(self.at, self.rows * self.columns) })
     }
 
+    /// Do rows of so many elements follow each other without gaps?
+    pub(crate) fn is_adjacent(&self, columns: usize) -> bool {
+        columns == self.columns && self.stride == self.columns
+    }
+
+    /// Whole rows as a slice, if they are wanted whole and follow each other without gaps.
+    pub(crate) fn rows(&mut self, i: usize, rows: usize, columns: usize) -> Option<&mut [T]> {
+        assert!(i + rows <= self.rows);
+        if !self.is_adjacent(columns) {
+            return None;
+        }
+        // SAFETY: the rows are inside the block and adjacent, and the block is borrowed uniquely here.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.at.add(i * self.stride), rows * columns) })
+    }
+
     /// Part of a row.
     pub(crate) fn row(&mut self, i: usize, j: usize, columns: usize) -> &mut [T] {
         assert!(i < self.rows && j + columns <= self.columns);

@@ -3,7 +3,7 @@
 //! Must not know block sizes, threads or C. A convolution brings packers of its own (the image gathered in place of a
 //! matrix) through the same two traits.
 
-use super::context::{Context, GemmElement};
+use super::context::{Context, Element};
 use super::micro::{A_STRIDE, CHUNK};
 
 /// A source of rows of A.
@@ -42,7 +42,7 @@ pub(crate) struct View<'a, E> {
     pub(crate) column_stride: isize,
 }
 
-impl<E: GemmElement> View<'_, E> {
+impl<E: Element> View<'_, E> {
     fn index(&self, row: usize, column: usize) -> usize {
         (self.base + row as isize * self.row_stride + column as isize * self.column_stride) as usize
     }
@@ -110,7 +110,7 @@ impl<E: GemmElement> View<'_, E> {
     }
 }
 
-impl<E: GemmElement> PackA<E::Acc> for View<'_, E> {
+impl<E: Element> PackA<E::Acc> for View<'_, E> {
     fn pack(&self, context: &Context<E::Acc>, row: usize, rows: usize, k: usize, length: usize, target: &mut [E::Acc]) {
         self.gather(context, row, rows, k, length, target, A_STRIDE);
     }
@@ -121,7 +121,7 @@ impl<E: GemmElement> PackA<E::Acc> for View<'_, E> {
     }
 }
 
-impl<E: GemmElement> PackB<E::Acc> for View<'_, E> {
+impl<E: Element> PackB<E::Acc> for View<'_, E> {
     fn pack(&self, context: &Context<E::Acc>, column: usize, columns: usize, k: usize, length: usize, target: &mut [E::Acc]) {
         self.gather(context, k, length, column, columns, target, context.columns());
     }

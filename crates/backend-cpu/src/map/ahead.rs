@@ -97,7 +97,10 @@ impl Run<'_> {
         let in_tiles = program.results.iter().enumerate().filter(|(k, r)| !is_into(*k, **r)).map(|(_, &r)| program.registers[r as usize].slot);
         let mut tiles: SmallVec<[(u16, Tile<f32>); 2]> = in_tiles.map(|slot| (slot, scratch.f32.take(slot))).collect();
         let mut streams = Streams::new(n);
-        let (mut places, mut rooms) = (outs.iter_mut(), tiles.iter_mut());
+        // What lies behind the outputs is only read.
+        let (written, beside) = outs.split_at_mut(program.results.len().min(outs.len()));
+        let count = written.len();
+        let (mut places, mut rooms) = (written.iter_mut(), tiles.iter_mut());
         for (k, &r) in program.results.iter().enumerate() {
             let place = places.next();
             match (place, is_into(k, r)) {
@@ -117,7 +120,10 @@ impl Run<'_> {
                     (Some(Loaded::Number(v)), _) => streams.repeat(v),
                     (Some(Loaded::Elements(there)), _) if self.direct[*k as usize] => streams.read_on(there),
                     (Some(Loaded::Elements(there)), _) => streams.read(there),
-                    (None, Some(o)) => streams.read_output(o as usize),
+                    (None, Some(o)) => match (o as usize).checked_sub(count).and_then(|o| beside.get(o)) {
+                        Some(there) => streams.read(bytemuck::cast_slice(&there.bytes[there.range(at, n)])),
+                        None => streams.read_output(o as usize),
+                    },
                     (None, None) => streams.read(&scratch.f32.values(*slot)[..n]),
                 },
                 _ => return unexpected(),

@@ -48,6 +48,8 @@ pub(crate) struct Run<'a> {
     pub into: Room<Option<u8>>,
     /// results are made in tiles and written past the caches
     pub streamed: bool,
+    /// registers that are the same along a line of the nest, and are computed once where a tile lies within one
+    lines: Room<bool>,
     /// registers that nobody asks for
     pub(super) idle: Room<bool>,
     /// registers that are random numbers as a whole
@@ -94,6 +96,7 @@ impl<'a> Run<'a> {
             direct,
             into: filled(None, n)?,
             streamed: false,
+            lines: Room::default(),
             idle: filled(false, n)?,
             drawn: SmallVec::new(),
             args,
@@ -161,6 +164,44 @@ impl<'a> Run<'a> {
         }
         f(self)
     }
+    /// Computes what is the same along a line of the nest once in a tile that lies within one. What reads a register's tile
+    /// must then ask for the tile's own positions.
+    ///
+    /// # Errors
+    /// Memory.
+    pub fn find_lines(&mut self) -> Result<(), ErrorKind> {
+        if self.program.ahead.is_some() || self.nest.dims.len() < 2 {
+            return Ok(());
+        }
+        self.lines = filled(false, self.program.registers.len())?;
+        for (r, register) in self.program.registers.iter().enumerate() {
+            self.lines[r] = match register.code {
+                Code::Load(k) => self.inputs[k as usize].in_place.is_none() && self.nest.innermost_stride(k as usize) == 0,
+                Code::Index(place) => self.nest.innermost_stride(place as usize) == 0,
+                Code::Random { .. } => false,
+                _ => self.program.reads[r].iter().flatten().all(|&x| self.lines[x as usize] || self.uniform[x as usize].is_some()),
+            };
+        }
+        Ok(())
+    }
+    /// Has register `r` one value over these positions, in the first place of its tile?
+    fn is_line(&self, r: usize, at: usize, n: usize) -> bool {
+        self.lines.get(r) == Some(&true) && self.into[r].is_none() && at % self.nest.innermost() + n <= self.nest.innermost()
+    }
+    /// Computes register `r` where output `o` has its memory, if that looks like a tile and the register is computed.
+    pub fn compute_into(&mut self, r: Reg, o: usize) {
+        let register = &self.program.registers[r as usize];
+        let computed = !matches!(register.code, Code::Load(_)) && !self.is_uniform(r);
+        if Kind::is_memory_of(register.dtype) && computed && self.into[r as usize].is_none() {
+            self.into[r as usize] = Some(o as u8);
+        }
+    }
+    /// Input `k` lies densely in the memory of output `o`, which nobody writes.
+    pub fn share(&mut self, k: usize, o: usize) {
+        if Kind::is_memory_of(self.inputs[k].dtype) {
+            self.shared[k] = Some(o as u8);
+        }
+    }
     /// Is register `r` the same for all elements?
     pub fn is_uniform(&self, r: Reg) -> bool {
         self.uniform[r as usize].is_some()
@@ -192,6 +233,9 @@ impl<'a> Run<'a> {
             return Src::Splat(T::of(v));
         }
         let register = &self.program.registers[r];
+        if self.is_line(r, at, n) {
+            return Src::Splat(T::tiles(scratch).values(register.slot)[0]);
+        }
         if let Code::Load(k) = register.code {
             let k = k as usize;
             if let Some(there) = self.lies(k, at, n) {
@@ -227,7 +271,7 @@ impl<'a> Run<'a> {
         }
         for r in 0..self.program.registers.len() {
             if self.uniform[r].is_none() && !self.idle[r] && !(shares && late(r)) {
-                self.execute(r, at, n, scratch, outs)?;
+                self.execute(r, at, if self.is_line(r, at, n) { 1 } else { n }, scratch, outs)?;
             }
         }
         Ok(())

@@ -22,6 +22,14 @@ pub(super) fn samples() -> Vec<Entry> {
     );
     all
 }
+/// What the sums of a product of a tensor's dtype are returned in.
+fn sums_of(x: &Tensor) -> DType {
+    match x.dtype() {
+        Ok(DType::U8 | DType::I8) => DType::I32,
+        Ok(DType::F16 | DType::BF16) | Err(_) => DType::F32,
+        Ok(same) => same,
+    }
+}
 fn shaping() -> Vec<Entry> {
     samples! {
         "Tensor::reshape" 2 ANY [v(&[2, 6])] |x| x[0].reshape([3, -1]); "shape" => x[0].reshape([5, -1]),
@@ -265,6 +273,7 @@ fn algebra() -> Vec<Entry> {
         "Tensor::matmul" 2 NUMBER [v(&[2, 1, 2, 3]), v(&[2, 3, 2])] |x| x[0].matmul(&x[1]),
         "Tensor::matmul" 2 NUMBER [v(&[2, 0]), v(&[0, 3])] |x| x[0].matmul(&x[1]),
         "Tensor::mm" 2 NUMBER [v(&[2, 3]), v(&[3, 4])] |x| x[0].mm(&x[1]); "shape" => x[0].mm(&x[0]),
+        "Tensor::matmul_to" 2 NUMBER [v(&[2, 3]), v(&[3, 4])] |x| x[0].matmul_to(&x[1], sums_of(&x[0])); "shape" => x[0].matmul_to(&x[0], sums_of(&x[0])); "dtype" => x[0].matmul_to(&x[1], DType::Bool),
         "Tensor::bmm" 2 NUMBER [v(&[2, 2, 3]), v(&[2, 3, 2])] |x| x[0].bmm(&x[1]); "shape" => x[0].bmm(&x[0]),
         "Tensor::mv" 2 NUMBER [v(&[2, 3]), v(&[3])] |x| x[0].mv(&x[1]); "shape" => x[0].mv(&x[1].narrow(0, 0, 2)),
         "Tensor::dot" 2 NUMBER [v(&[3]), v(&[3])] |x| x[0].dot(&x[1]); "shape" => x[0].dot(&x[1].narrow(0, 0, 2)),

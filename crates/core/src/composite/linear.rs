@@ -11,7 +11,7 @@ impl Compound for Linear {
         let shape = m.shape.with(m.shape.rank() - 1, w.meta().shape[0]);
         // A product alone rounds once by itself; with a bias the sum is what is rounded.
         Ok(vec![match inputs.get(2) {
-            Some(b) => (rows(&x.widened()).matmul(w.widened().mt()) + b.widened()).reshape(shape).cast(m.dtype),
+            Some(b) => (rows(&x.widened()).matmul(w.widened().mt()).reshape(shape) + b.widened()).cast(m.dtype),
             None => rows(x).matmul(w.mt()).reshape(shape),
         }])
     }

@@ -3,7 +3,7 @@ use super::{
     Tensor,
     compose::{Built, compose, refuse},
 };
-use crate::{Arg, ErrorKind, Op, Scalar, Shape, shape::ToSizes};
+use crate::{Arg, DType, ErrorKind, Op, Scalar, Shape, shape::ToSizes};
 use std::borrow::Borrow;
 
 impl Tensor {
@@ -39,6 +39,35 @@ impl Tensor {
                 dims.remove(rank - 2);
             }
             Ok(product.reshape(dims))
+        })
+    }
+    /// As [`Tensor::matmul`], of operands whose values `dtype` holds: they are widened to it one by one, and sums and result are
+    /// of it. So bytes give whole numbers that do not overflow soon (`torch._int_mm`: i8 or u8 times i8 or u8 to i32, exact
+    /// modulo 2^32), and 16-bit floats give sums that are not rounded to 16 bits (`out_dtype` of `torch.mm`). The operands need
+    /// not have one dtype. A backend that claims it widens where it reads; no wider copy lies in memory.
+    ///
+    /// # Errors
+    /// A dtype that does not hold the operands'; shapes as of [`Tensor::matmul`].
+    ///
+    /// ```
+    /// # use adamant_core::{DType, Device, Tensor};
+    /// # Device::reference().make_current();
+    /// let a = Tensor::from_slice(&[100i8, 100, -100, 1], [2, 2]);
+    /// let b = Tensor::from_slice(&[200u8, 0, 200, 1], [2, 2]);
+    /// assert_eq!(a.matmul_to(&b, DType::I32).to_vec::<i32>()?, [40_000, 100, -19_800, 1]);
+    /// assert!(a.matmul_to(&b, DType::I8).error().is_some());
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn matmul_to(&self, other: impl Borrow<Tensor>, dtype: DType) -> Tensor {
+        let other = other.borrow();
+        compose("matmul_to", &[self, other], || {
+            for narrow in [self.meta().dtype, other.meta().dtype] {
+                if !dtype.holds(narrow) {
+                    return Err(ErrorKind::Dtype(format!("a product to {dtype} needs operands whose values {dtype} holds, not {narrow}")).into());
+                }
+            }
+            Ok(self.cast(dtype).matmul(other.cast(dtype)))
         })
     }
     /// The product of two matrices, without broadcasting.

@@ -15,12 +15,14 @@ use crate::{
     bindings::{Access, Bindings, Place},
     frame::{Frame, Numbered, per_element},
     launcher::{Array, Key, Launcher, Work, misshapen},
-    skeleton::{matmul::narrowed, product::accumulator},
+    skeleton::{epilogue::Epilogue, matmul::narrowed, product::accumulator},
 };
 use adamant_ir::{
-    DType, ErrorKind,
+    DType, ErrorKind, Op, TensorType,
     op::{ConvRole, ConvSpec},
+    product::Product,
 };
+use std::sync::Arc;
 
 /// Rows and columns of an invocation's block.
 const ROWS: usize = 8;
@@ -50,7 +52,25 @@ const PLACES_AT: usize = 12;
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
 pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, spec: &ConvSpec) -> Result<(), ErrorKind> {
-    let ([first, second], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("conv")) };
+    let [_, _] = work.inputs else { return Err(misshapen("conv")) };
+    with_epilogue(launcher, work, spec, None)
+}
+/// Records a convolution, in the forward role with an epilogue.
+///
+/// # Errors
+/// As [`record`].
+pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: &ConvSpec, product: Option<&Product>) -> Result<(), ErrorKind> {
+    let ([first, second, others @ ..], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("conv")) };
+    let summed = product.map_or(out.dtype, |p| p.dtype);
+    // The result may be a reshape of what is summed.
+    let shape = match product {
+        Some(_) => {
+            let types = [first, second].map(|o| TensorType { shape: o.shape, dtype: o.dtype });
+            Op::Conv(Arc::new(spec.clone())).infer_first(&types)?.shape
+        }
+        None => out.shape,
+    };
+    let out = &Array { shape, ..*out };
     // The three tensors of the bilinear form.
     let (x, w, y): (&Array, &Array, &Array) = match spec.role {
         ConvRole::Forward => (first, second, out),
@@ -71,7 +91,7 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, spec: &ConvSp
     let parts = images.div_ceil(part).max(1);
     let results = out.shape.elements();
     // Sums of parts wait in the dtype that they are formed in.
-    let held = accumulator(out.dtype);
+    let held = accumulator(summed);
 
     let mut parameters = vec![units(parts) as u32, rows as u32, columns as u32, spec.groups as u32, images as u32, part as u32, results as u32];
     parameters.extend([ci as u32, co as u32]);
@@ -88,11 +108,26 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, spec: &ConvSp
     } else {
         bindings.bind(out.place(), Bindings::to_store(out.dtype.size()))
     };
+    let behind = Work { inputs: others, ..*work };
+    let mut epilogue = product.map(|product| Epilogue::new(launcher, &mut bindings, product, &behind)).transpose()?;
     let mut key = Key::new();
     key.extend([first.dtype as u8, out.dtype as u8, left as u8, right as u8, result as u8]);
+    if let Some(epilogue) = &mut epilogue {
+        epilogue.place(&mut parameters, &behind);
+        epilogue.describe(&mut key);
+    }
     key.extend(bindings.access.iter().map(|a| *a as u8));
     let pipeline = launcher.compile(&key, &bindings, &mut || {
-        let text = Text { spec, axes: x.shape.rank() - 2, bindings: &bindings, first: left, second: right, result, dtype: out.dtype };
+        let text = Text {
+            spec,
+            axes: x.shape.rank() - 2,
+            bindings: &bindings,
+            first: left,
+            second: right,
+            result,
+            dtype: summed,
+            epilogue: epilogue.as_ref().map(|e| (e, out.dtype)),
+        };
         text.main()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, units(parts) as u64);
@@ -129,6 +164,8 @@ struct Text<'t> {
     second: usize,
     result: usize,
     dtype: DType,
+    /// what runs on a result, and the dtype of what is stored then
+    epilogue: Option<(&'t Epilogue<'t>, DType)>,
 }
 /// The tensors, as the parameters number them.
 const X: usize = 0;
@@ -242,11 +279,22 @@ impl Text<'_> {
         }
         text += &format!("walk++;\n{}}}\n", "}\n".repeat(axes));
         let held = if self.spec.role == ConvRole::WeightGrad { accumulator(self.dtype) } else { self.dtype };
+        let functions = match self.epilogue {
+            None => String::new(),
+            Some((epilogue, stored)) => {
+                let store = self.bindings.store(self.result, stored, "place", "value");
+                let value = epilogue.finished("total", "number");
+                let to = accumulator(stored).name();
+                epilogue.function(self.bindings)? + &format!("fn put(place: u32, number: u32, total: {t}) {{\nlet value: {to} = {value};\n{store}\n}}\n")
+            }
+        };
         text += &each(&|i, j| {
+            let put = format!("put(place, place - offset_y, s{i}_{j});");
+            let store = self.bindings.store(self.result, held, "place", &narrowed(held, &format!("s{i}_{j}")));
             format!(
                 "{{ let row: u32 = top + {i}u; let column: u32 = edge + {}u;\nif (row < rows && column < columns) {{ let place: u32 = {result};\n{} }} }}\n",
                 j * WIDE,
-                self.bindings.store(self.result, held, "place", &narrowed(held, &format!("s{i}_{j}")))
+                if self.epilogue.is_some() { put } else { store }
             )
         });
         let body = format!(
@@ -276,6 +324,6 @@ impl Text<'_> {
             OFFSETS_AT + 2,
             wide = COLUMNS * WIDE
         );
-        Frame { bindings: self.bindings, lanes: WIDE, numbered: Numbered::InWorkgroup, shared: Vec::new(), functions: "", body }.text()
+        Frame { bindings: self.bindings, lanes: WIDE, numbered: Numbered::InWorkgroup, shared: Vec::new(), functions: &functions, body }.text()
     }
 }

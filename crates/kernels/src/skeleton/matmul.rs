@@ -3,9 +3,12 @@ use crate::{
     bindings::{Access, Bindings},
     launcher::{Array, Key, Launcher, Work, misshapen},
     nest::{Group, Strides},
-    skeleton::product::{self, Ends, Form, OWN, Sizes, accumulator},
+    skeleton::{
+        epilogue::Epilogue,
+        product::{self, Ends, Form, OWN, Sizes, accumulator},
+    },
 };
-use adamant_ir::{DType, ErrorKind};
+use adamant_ir::{DType, ErrorKind, product::Product};
 
 /// Records a Matmul step.
 ///
@@ -16,15 +19,27 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>) -> Result<(),
     // Two 16-bit results that share a word are one invocation's, unless a word reaches over the end of a row.
     let may_pair = out.dtype.size() == 2 && launcher.target().dialect.packs();
     if may_pair {
-        launcher.warm_up(&mut |other| [true, false].into_iter().try_for_each(|paired| launch(other, [a, b, out], paired)))?;
+        launcher.warm_up(&mut |other| [true, false].into_iter().try_for_each(|paired| launch(other, [a, b, out], paired, None)))?;
     }
-    launch(launcher, [a, b, out], may_pair && out.offset % 2 == 0 && out.shape[out.shape.rank() - 1] % 2 == 0)
+    launch(launcher, [a, b, out], may_pair && out.offset % 2 == 0 && out.shape[out.shape.rank() - 1] % 2 == 0, None)
 }
-fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool) -> Result<(), ErrorKind> {
-    let rank = out.shape.rank();
+/// Records a product with an epilogue.
+///
+/// # Errors
+/// As [`record`].
+pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, product: &Product) -> Result<(), ErrorKind> {
+    let ([a, b, others @ ..], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("matmul")) };
+    launch(launcher, [a, b, out], false, Some((product, Work { inputs: others, ..*work })))
+}
+/// One launch, of pairs of results or with an epilogue or of neither.
+fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool, behind: Option<(&Product, Work<'_>)>) -> Result<(), ErrorKind> {
+    let rank = a.shape.rank();
     let (row, column) = (rank - 2, rank - 1);
     let batch: Vec<usize> = (0..row).collect();
-    let sizes = Sizes { batch: batch.iter().map(|&x| out.shape[x]).product(), rows: out.shape[row], columns: out.shape[column], depth: a.shape[column] };
+    let sizes = Sizes { batch: batch.iter().map(|&x| a.shape[x]).product(), rows: a.shape[row], columns: b.shape[column], depth: a.shape[column] };
+    // The product's own shape: the result may be a reshape of it.
+    let shape = a.shape.with(column, b.shape[column]);
+    let summed = behind.as_ref().map_or(out.dtype, |(product, _)| product.dtype);
     let mut bindings = Bindings::new(launcher.target().dialect);
     let left = bindings.bind(a.place(), Access::Read);
     let right = bindings.bind(b.place(), Access::Read);
@@ -39,19 +54,28 @@ fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool) -
     let mut nest = launcher.nest(
         0,
         &bindings,
-        &out.shape,
+        &shape,
         [&batch, &[]],
-        &[(a.offset, batched(&a.strides)), (b.offset, batched(&b.strides)), (out.offset, batched(&out.strides))],
+        &[(a.offset, batched(&a.strides)), (b.offset, batched(&b.strides)), (out.offset, batched(&shape.strides()))],
     )?;
+    let mut epilogue = behind.as_ref().map(|(product, work)| Epilogue::new(launcher, &mut bindings, product, work)).transpose()?;
     let mut parameters = vec![0; OWN];
     parameters.extend([a.strides[row], a.strides[column], b.strides[row], b.strides[column]].map(|s| s as u32));
     nest.place(&mut parameters);
+    let offset_at = parameters.len();
+    if let (Some(epilogue), Some((_, work))) = (&mut epilogue, &behind) {
+        parameters.push(out.offset as u32);
+        epilogue.place(&mut parameters, work);
+    }
     let mut key = Key::new();
     key.extend([a.dtype as u8, b.dtype as u8, out.dtype as u8, left as u8, right as u8, target as u8]);
     nest.describe(&mut key);
+    if let Some(epilogue) = &epilogue {
+        epilogue.describe(&mut key);
+    }
     let form = Form { paired, along: [a.strides[column].abs() <= a.strides[row].abs(), b.strides[column].abs() <= b.strides[row].abs()] };
-    product::record(launcher, bindings, parameters, key, sizes, out.dtype, form, |bindings| {
-        let acc = accumulator(out.dtype);
+    product::record(launcher, bindings, parameters, key, sizes, summed, form, |bindings| {
+        let acc = accumulator(summed);
         let t = acc.name();
         let factor = |name: &str, arguments: &str, operand: usize, binding: usize, dtype: DType, steps: usize, by: [&str; 2]| {
             format!(
@@ -71,6 +95,12 @@ return {t}({});
         };
         let factors = factor("left", "batch: u32, row: u32, k: u32", 0, left, a.dtype, 0, ["row", "k"])
             + &factor("right", "batch: u32, k: u32, column: u32", 1, right, b.dtype, 2, ["k", "column"]);
+        if let Some(epilogue) = &epilogue {
+            let store = bindings.store(target, out.dtype, "place", "value");
+            let value = epilogue.finished("total", "number");
+            let store = format!("let place: u32 = p[{offset_at}u] + number;\nlet value: {} = {value};\n{store}", accumulator(out.dtype).name());
+            return Ok(Ends { factors, behind: epilogue.function(bindings)?, store });
+        }
         // The result is dense: its batches lie one after the other.
         let place = format!("{} + row * {} + column", nest.at(2, "batch"), "columns");
         let narrow = narrowed(out.dtype, "total");
@@ -81,7 +111,7 @@ return {t}({});
             bindings.store(target, out.dtype, "place", &narrow)
         };
         let store = format!("let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{store}", nest.coordinates(Group::Outer, "batch"),);
-        Ok(Ends { factors, store })
+        Ok(Ends { factors, behind: String::new(), store })
     })
 }
 /// A sum as a register of the dtype, rounded once.

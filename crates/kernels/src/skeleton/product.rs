@@ -24,7 +24,10 @@ pub(crate) struct Sizes {
 pub(crate) struct Ends {
     /// `fn left(batch: u32, row: u32, k: u32) -> T`, `fn right(batch: u32, k: u32, column: u32) -> T`
     pub factors: String,
-    /// statements that store `total`, of the type, for `batch`, `row` and `column`; of pairs also `next`, of the next column
+    /// functions that `store` calls
+    pub behind: String,
+    /// statements that store `total`, of the type, for `batch`, `row` and `column`, and where functions are called for
+    /// `number`, the result's place in the product; of pairs also `next`, of the next column
     pub store: String,
 }
 /// How a product reads and writes.
@@ -159,6 +162,7 @@ impl Text<'_> {
         launcher.compile(&self.key(Some(way)), self.bindings, &mut || {
             let ends = ends(self.bindings)?;
             let t = acc.name();
+            let number = if ends.behind.is_empty() { "" } else { "let number: u32 = (batch * p[0u] + row) * p[1u] + column;\n" };
             let next =
                 if form.paired { format!("let after: u32 = at + 1u;\n{}\n", self.bindings.store(self.scratch, acc, "after", "next")) } else { String::new() };
             let put = format!(
@@ -170,13 +174,13 @@ if (p[3u] < p[2u]) {{
     {next}
     return;
 }}
-{}
+{number}{}
 }}
 ",
                 self.bindings.store(self.scratch, acc, "at", "total"),
                 ends.store
             );
-            way.text(self.bindings, &(ends.factors + &put), acc, form)
+            way.text(self.bindings, &(ends.factors + &ends.behind + &put), acc, form)
         })
     }
     /// The sum of the parts.
@@ -184,8 +188,10 @@ if (p[3u] < p[2u]) {{
         let mut key = self.key(None);
         key.push(0xFE);
         launcher.compile(&key, self.bindings, &mut || {
+            let ends = ends(self.bindings)?;
             let (t, each) = (self.acc.name(), self.form.together());
             let part = || self.bindings.load(self.scratch, self.acc, "at");
+            let number = if ends.behind.is_empty() { "" } else { "let number: u32 = first;\n" };
             let next = if self.form.paired { format!("at += 1u; next += {};", part()) } else { String::new() };
             let body = format!(
                 "var total: {t} = {t}(0);
@@ -195,11 +201,11 @@ for (var split: u32 = 0u; split < p[2u]; split++) {{ var at: u32 = split * p[5u]
 let column: u32 = first % p[1u];
 let row: u32 = (first / p[1u]) % p[3u];
 let batch: u32 = (first / p[1u]) / p[3u];
-{}",
+{number}{}",
                 part(),
-                ends(self.bindings)?.store
+                ends.store
             );
-            per_element(self.bindings, "", &body)
+            per_element(self.bindings, &ends.behind, &body)
         })
     }
 }

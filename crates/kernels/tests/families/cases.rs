@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// What a report says, if it says anything.
 pub type Report = (Found, [u32; 3]);
-type Check = Box<dyn Fn(&[HostArray], &[Report]) -> Result<(), String>>;
+pub type Check = Box<dyn Fn(&[HostArray], &[Report]) -> Result<(), String>>;
 /// Maps that may share a launch with the first: inputs and outputs of each.
 pub type More = Vec<(Vec<Array>, Vec<Array>, Shape)>;
 
@@ -52,10 +52,10 @@ impl Maker {
     pub fn new(seed: u64) -> Maker {
         Maker { random: Random::new(seed), buffers: Vec::new() }
     }
-    fn target(&mut self) -> Target {
+    pub fn target(&mut self) -> Target {
         *self.random.pick(&[device(None, false), device(Some(8), true), device(Some(32), false), device(Some(4), true), device(None, true)])
     }
-    fn size(&mut self) -> usize {
+    pub fn size(&mut self) -> usize {
         *self.random.pick(&[0, 1, 1, 2, 3, 4, 5, 7, 8, 17, 33])
     }
     fn shape(&mut self, least: usize, most: usize) -> Shape {
@@ -64,11 +64,11 @@ impl Maker {
         Shape::new(&sizes).unwrap()
     }
     /// A tensor of drawn values: permuted, flipped, with steps, stretched, as it comes.
-    fn laid(&mut self, shape: Shape, dtype: DType, spread: Spread) -> (Array, HostArray) {
+    pub fn laid(&mut self, shape: Shape, dtype: DType, spread: Spread) -> (Array, HostArray) {
         let dense = self.random.one_in(3);
         self.place(shape, dtype, spread, dense)
     }
-    fn dense(&mut self, shape: Shape, dtype: DType, spread: Spread) -> (Array, HostArray) {
+    pub fn dense(&mut self, shape: Shape, dtype: DType, spread: Spread) -> (Array, HostArray) {
         self.place(shape, dtype, spread, true)
     }
     fn place(&mut self, shape: Shape, dtype: DType, spread: Spread, dense: bool) -> (Array, HostArray) {
@@ -140,7 +140,7 @@ fn coordinates(shape: &Shape) -> impl Iterator<Item = Vec<usize>> + use<> {
         at
     })
 }
-fn ty(a: &HostArray) -> TensorType {
+pub fn ty(a: &HostArray) -> TensorType {
     TensorType { shape: a.shape, dtype: a.dtype }
 }
 /// What an op gives, within the published bounds; a fault that the reference finds must be reported as it is.
@@ -168,7 +168,7 @@ fn of_op(op: Op, arg: Arg, inputs: Vec<HostArray>) -> Check {
 fn unspecial(dtype: DType) -> Spread {
     if dtype.is_float() { Spread::Within(-2.0, 2.0) } else { Spread::Coarse }
 }
-fn expr(instrs: &[(Instr, DType)]) -> Expr {
+pub fn expr(instrs: &[(Instr, DType)]) -> Expr {
     let mut e = Expr::default();
     instrs.iter().for_each(|&(i, d)| {
         e.push(i, d);

@@ -5,6 +5,7 @@ mod cases;
 #[path = "../compiler/mod.rs"]
 mod compiler;
 mod composites;
+mod ends;
 mod runner;
 
 use adamant_ir::{HostArray, Shape};
@@ -42,6 +43,7 @@ const FAMILIES: [(&str, Family, usize); 21] = [
     ("cross entropy", composites::cross_entropy, 60),
 ];
 const ATTENTION: (&str, Family, usize) = ("attention", composites::attention, 28);
+const ENDS: [(&str, Family, usize); 2] = [("product", ends::product, 60), ("conv with ends", ends::conv_with_ends, 40)];
 
 /// What became of the cases.
 #[derive(Default)]
@@ -136,20 +138,21 @@ fn check(case: &Case, answer: &runner::Answer) -> Result<(), String> {
 #[test]
 fn every_family_is_right_in_c() {
     let Some(cc) = compiler::find() else { return };
-    let all: Vec<(&str, Family, usize)> = FAMILIES.into_iter().chain([ATTENTION]).collect();
+    let all: Vec<(&str, Family, usize)> = FAMILIES.into_iter().chain([ATTENTION]).chain(ENDS).collect();
     let outcome = run(&cc, "all", &all, None);
     let _ = writeln!(std::io::stderr(), "{} cases of {} families, {} texts", outcome.ran, all.len(), outcome.texts);
     let shown: Vec<&String> = outcome.failures.iter().take(20).collect();
     assert!(outcome.failures.is_empty(), "{} of {} failed\n{shown:#?}", outcome.failures.len(), outcome.ran);
 }
 /// Faults in the texts, one in each family: a bound, a step, a barrier, an order.
-const PLANTS: [(&str, Family, usize, &str, &str); 9] = [
+const PLANTS: [(&str, Family, usize, &str, &str); 10] = [
     ("reduce", cases::reduce, 24, " >>= 1u)", " >>= 9u)"),
     ("scan", cases::scan, 24, "if (past)", "if (!past)"),
     ("sort", cases::sort, 16, "low = at + 1u", "low = at + 2u"),
     ("gather", cases::gather, 24, "index.x * p[", "index.y * p["),
     ("scatter", cases::scatter, 40, "is_head = false", "is_head = true"),
     ("matmul", cases::matmul, 10, " += 16u", " += 17u"),
+    ("product", ends::product, 10, " + number", " + number / 2u"),
     ("conv", cases::conv, 24, "walk++;", "walk += 2u;"),
     ("softmax", composites::softmax, 24, "return 1; case", "case"),
     ("attention", composites::attention, 8, "s->turn++;", ""),
@@ -170,7 +173,7 @@ fn every_family_is_a_valid_shader() {
     let mut seen = 0;
     for dialect in [Wgsl::WIDE, Wgsl::PLAIN] {
         let mut texts = Texts::default();
-        for (f, (family, make, count)) in FAMILIES.into_iter().chain([ATTENTION]).enumerate() {
+        for (f, (family, make, count)) in FAMILIES.into_iter().chain([ATTENTION]).chain(ENDS).enumerate() {
             for k in 0..count / 4 {
                 let mut case = make(Maker::new(((f as u64) << 32) + k as u64));
                 case.target.dialect = dialect;

@@ -38,7 +38,8 @@ pub struct Decisions {
     pub pinned: Vec<bool>,
 }
 
-pub fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisions {
+/// `with_ends`: the device stores what is computed behind a product in the product's own kernel.
+pub fn decide(g: &Graph, holders: &[Holder], written: &[bool], with_ends: bool) -> Decisions {
     let n = g.vals.len();
     let mut holder = vec![Holder::Nobody; n];
     let mut slot_of = vec![NONE; n];
@@ -124,7 +125,8 @@ pub fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisions {
         }
         let mut can = logged && is_map && able(&ok, v);
         let mut d = depth_of(&depth, v);
-        if holder[v] == Holder::Tape && is_map && logged && !can && !heavy[v] {
+        let behind = || with_ends && behind_a_product(g, v, &uses, &holder);
+        if holder[v] == Holder::Tape && is_map && logged && !can && !heavy[v] && !behind() {
             // Its one full-size source is in memory now: keep that instead (gelu keeps x, not the terms made of it).
             if let Some(sources) = sources(g, v, &ok, &slot_of, &root) {
                 for &s in &sources {
@@ -248,6 +250,26 @@ pub fn decide(g: &Graph, holders: &[Holder], written: &[bool]) -> Decisions {
     Decisions { in_memory, needed, deferred, kept, root, constant, pinned }
 }
 
+/// Is it what one product, through values that nobody else reads, leads to? Then it is stored instead of the product.
+fn behind_a_product(g: &Graph, v: usize, uses: &[u16], holder: &[Holder]) -> bool {
+    let mut todo: Vec<usize> = vec![v];
+    let mut steps = 0;
+    while let Some(u) = todo.pop() {
+        steps += 1;
+        if steps > 64 {
+            return false;
+        }
+        for &i in &g.node_of(u as u32).inputs {
+            let alone = uses[i as usize] == 1 && holder[i as usize] == Holder::Nobody && g.shape(i) == g.shape(u as u32);
+            match &g.node_of(i).op {
+                Op::Matmul | Op::Conv(_) if alone => return true,
+                op if op.is_map() && alone => todo.push(i as usize),
+                _ => {}
+            }
+        }
+    }
+    false
+}
 /// Is the value computed by a record of the window itself, not inside a body?
 fn from_window(g: &Graph, v: usize) -> bool {
     matches!(g.node_of(v as u32).arg, super::graph::ArgFrom::Record(_))

@@ -2,6 +2,7 @@
 //! space share a kernel, and what no kernel does directly (padding, joining, updating) becomes copies.
 use super::{
     decide::{Decisions, MAX_LOADS},
+    ends::{Ends, WithEnds},
     graph::{ArgFrom, Graph, NONE, RecordError},
 };
 use crate::{
@@ -31,12 +32,21 @@ pub enum Use {
     ConcatTarget(u32, u32),
     /// where the source of an updating node goes in its output
     UpdateTarget(u32),
+    /// what a product loads to make an operand: broadcast to the value `made`, and seen as the operand sees that
+    Made {
+        /// what is loaded
+        load: u32,
+        /// the value that is made of it and never stored
+        made: u32,
+        /// the operand: that value, or a view of it
+        operand: u32,
+    },
 }
 impl Use {
     /// The value whose storage is used.
     pub fn value(self, g: &Graph) -> u32 {
         match self {
-            Use::Whole(v) | Use::Broadcast(v) | Use::Dense(v) => v,
+            Use::Whole(v) | Use::Broadcast(v) | Use::Dense(v) | Use::Made { load: v, .. } => v,
             Use::PadSource(n) => g.nodes[n as usize].inputs[0],
             Use::PadTarget(n) | Use::ConcatTarget(n, _) | Use::UpdateTarget(n) => g.nodes[n as usize].first,
         }
@@ -75,18 +85,19 @@ pub struct PlanStep {
 }
 
 /// A fused kernel while it grows.
-struct Program {
-    expr: Expr,
-    loads: Vec<u32>,
-    args: Vec<ArgFrom>,
-    memo: HashMap<u32, Reg>,
-    ops: u32,
+pub(super) struct Program {
+    pub(super) expr: Expr,
+    pub(super) loads: Vec<u32>,
+    pub(super) args: Vec<ArgFrom>,
+    /// registers of values that are computed or loaded already
+    pub(super) memo: HashMap<u32, Reg>,
+    pub(super) ops: u32,
 }
 impl Program {
-    fn new() -> Program {
+    pub(super) fn new() -> Program {
         Program { expr: Expr::default(), loads: Vec::new(), args: Vec::new(), memo: HashMap::new(), ops: 0 }
     }
-    fn load(&mut self, v: u32, dtype: DType) -> Reg {
+    pub(super) fn load(&mut self, v: u32, dtype: DType) -> Reg {
         let k = self.loads.iter().position(|&l| l == v).unwrap_or_else(|| {
             self.loads.push(v);
             self.loads.len() - 1
@@ -121,7 +132,7 @@ impl Program {
         reg
     }
     /// The register of a value that is computed here, whether or not it is also stored.
-    fn compute(&mut self, g: &Graph, d: &Decisions, v: u32) -> Reg {
+    pub(super) fn compute(&mut self, g: &Graph, d: &Decisions, v: u32) -> Reg {
         let x = g.node_of(v);
         let dtype = g.vals[v as usize].meta.dtype;
         let dtype = if is(Plant::NoRoundingInRegisters) && dtype == DType::BF16 && !d.in_memory[v as usize] { DType::F32 } else { dtype };
@@ -171,7 +182,7 @@ impl Program {
             _ => self.load(v, dtype),
         }
     }
-    fn faults(&self) -> bool {
+    pub(super) fn faults(&self) -> bool {
         self.divisions() > 0
     }
     /// Instructions that can find a fault. A kernel reports one fault, and it must be known whose: it has at most one of them.
@@ -186,11 +197,11 @@ struct Open {
     outputs: Vec<(u32, Reg)>,
 }
 
-const MAX_KERNEL: usize = 160;
+pub(super) const MAX_KERNEL: usize = 160;
 const MAX_OUTPUTS: usize = 12;
 
 /// The steps, in order; those that write cells come last.
-pub fn build(g: &Graph, d: &Decisions, written: &[bool], device: crate::Device) -> Result<Vec<PlanStep>, RecordError> {
+pub fn build(g: &Graph, d: &Decisions, written: &[bool], ends: Ends, device: crate::Device) -> Result<Vec<PlanStep>, RecordError> {
     let n = g.vals.len();
     let space = spaces(g);
     // Late: Maps that write cells, and what only they read. They may be withheld.
@@ -209,7 +220,7 @@ pub fn build(g: &Graph, d: &Decisions, written: &[bool], device: crate::Device) 
             }
         }
     }
-    let mut b = Builder { g, d, steps: Vec::new(), open: HashMap::new(), at: HashMap::new(), of: vec![NONE; n], device };
+    let mut b = Builder { g, d, steps: Vec::new(), open: HashMap::new(), at: HashMap::new(), of: vec![NONE; n], ends, device };
     for pass in 0..2 {
         b.at.clear();
         for (k, x) in g.nodes.iter().enumerate() {
@@ -255,6 +266,8 @@ struct Builder<'a> {
     at: HashMap<u32, usize>,
     /// The step that makes a value.
     of: Vec<u32>,
+    /// Products with ends, until they are placed.
+    ends: Ends,
     device: crate::Device,
 }
 impl Builder<'_> {
@@ -263,8 +276,13 @@ impl Builder<'_> {
         let x = &g.nodes[k as usize];
         let v = x.first;
         let i = |at: usize| x.inputs[at];
+        if let Some(with) = self.ends.stores.remove(&v) {
+            self.with_ends(k, with);
+            return Ok(());
+        }
         match &x.op {
             Op::Input => {}
+            Op::Matmul | Op::Conv(_) if self.ends.is_inside(v) => {}
             op if op.is_view() => {
                 // A reshape whose source has gaps moves the elements; any other view is a layout.
                 if d.root[v as usize] == v && d.in_memory[v as usize] {
@@ -351,6 +369,13 @@ impl Builder<'_> {
             commits: false,
             ops: 1,
         });
+    }
+    /// A product that stores node k's value.
+    fn with_ends(&mut self, k: u32, WithEnds { kind, inputs, args, ops, faultable }: WithEnds) {
+        let v = self.g.nodes[k as usize].first;
+        let kernel = Kernel::new(kind);
+        let outputs = vec![Use::Whole(v)];
+        self.push(PlanStep { kernel, space: Space::Of(v), inputs, outputs, args, node: k, faultable, updates: false, commits: false, ops });
     }
     fn copy(&mut self, k: u32, space: Space, from: Use, to: Use, ops: u32) {
         // A constant needs no memory to be copied from: the destination is filled.
@@ -475,6 +500,6 @@ fn refusal(device: crate::Device, kernel: &KernelKind, dtypes: &[DType]) -> Erro
     ErrorKind::Unsupported { backend: device.info().backend.into(), what }
 }
 /// Is input k a random key?
-fn reads_key(expr: &Expr, k: u16) -> bool {
+pub(super) fn reads_key(expr: &Expr, k: u16) -> bool {
     expr.instrs.contains(&Instr::Random(k))
 }

@@ -1,0 +1,227 @@
+//! The ends of a product on this backend: an operand's program makes the operand before the sums, the epilogue's program runs
+//! on finished parts of the result while they are in cache. Both are the programs of Map, run by the same interpreter, so the
+//! bits are those of the ops apart. Must not know how sums are made.
+use crate::{
+    device::Runtime,
+    gemm::Epilogue,
+    isa::Isa,
+    map::{self, program::Program, tile::Run, tiles::OutTile},
+    operand::{In, internal},
+    scratch::{Room, filled},
+    simd::has_vectors,
+};
+use adamant_runtime::{
+    DType, ErrorKind, Layout, MAX_RANK, Scalar, Shape,
+    expr::Reg,
+    kernel::{FaultWord, Kernel, Step},
+    product::{End, Product},
+};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// The programs of a kernel, resolved once; none where nothing is computed.
+pub(crate) struct Programs {
+    pub prologue: [Option<Program>; 2],
+    pub epilogue: Option<Program>,
+}
+/// By whether the set has vectors: loops compiled ahead are there for those alone.
+#[derive(Default)]
+struct Prepared {
+    vectors: OnceLock<Programs>,
+    plain: OnceLock<Programs>,
+}
+/// The programs of a product's kernel.
+///
+/// # Errors
+/// A kernel prepared by another backend.
+pub(crate) fn programs<'k>(kernel: &'k Kernel, product: &Product, isa: Isa) -> Result<&'k Programs, ErrorKind> {
+    let prepared = kernel.prepared.get_or_init(|| Box::new(Prepared::default()));
+    let prepared: &Prepared = prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))?;
+    let place = if has_vectors(isa) { &prepared.vectors } else { &prepared.plain };
+    let resolved = |end: &End| (!end.is_identity()).then(|| Program::new(&end.expr, &[end.value], isa));
+    Ok(place.get_or_init(|| Programs { prologue: [0, 1].map(|k| resolved(&product.prologue[k])), epilogue: resolved(&product.epilogue) }))
+}
+
+/// The arguments of one of a product's three programs.
+pub(crate) fn arguments<'s>(step: &Step<'s>, product: &Product, end: usize) -> &'s [Scalar] {
+    let from = product.arguments_before(end).min(step.args.len());
+    &step.args[from..]
+}
+
+/// An operand that was made by its program, densely but for axes along which it repeats.
+pub(crate) struct Made {
+    elements: Room<i64>,
+    shape: Shape,
+    layout: Layout,
+    dtype: DType,
+}
+impl Made {
+    /// The operand, in the order in which its first input lies.
+    ///
+    /// # Errors
+    /// Inputs that do not fit the program; memory.
+    pub fn new(runtime: &Runtime, program: &Program, end: &End, inputs: &[In<'_>], args: &[Scalar], fault: &FaultWord) -> Result<Made, ErrorKind> {
+        let first = inputs.first().ok_or_else(|| internal("a prologue without inputs"))?;
+        let (shape, dtype) = (first.shape, end.dtype());
+        // An axis along which nothing steps is made once.
+        let mut once = shape;
+        for axis in 0..shape.rank() {
+            if shape[axis] > 1 && inputs.iter().all(|i| i.layout.strides[axis] == 0) {
+                once = once.with(axis, 1);
+            }
+        }
+        let mut axes: SmallVec<[usize; MAX_RANK]> = (0..shape.rank()).collect();
+        axes.sort_by_key(|&a| std::cmp::Reverse((first.layout.strides[a].unsigned_abs(), shape.rank() - a)));
+        let mut layout = Layout { offset: 0, strides: [0; MAX_RANK] };
+        let mut step = 1;
+        for &a in axes.iter().rev() {
+            if once[a] == shape[a] {
+                layout.strides[a] = step;
+            }
+            step *= once[a] as isize;
+        }
+        let n = once.elements();
+        let mut elements = filled(0i64, (n * dtype.size()).div_ceil(size_of::<i64>()))?;
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
+        let outs: SmallVec<[(&mut [u8], DType); 8]> = std::iter::once((&mut bytes[..n * dtype.size()], dtype)).collect();
+        let nest = map::nest(program, &once, axes.into_iter(), inputs);
+        map::execute(runtime, program, nest, n, &[end.value], inputs, outs, args, fault)?;
+        Ok(Made { elements, shape, layout, dtype })
+    }
+    /// As what a kernel reads.
+    pub fn operand(&self) -> In<'_> {
+        let is_dense = self.layout.is_dense(&self.shape);
+        In { bytes: bytemuck::cast_slice(&self.elements), shape: self.shape, layout: self.layout, dtype: self.dtype, is_dense, in_place: None }
+    }
+}
+
+/// The operands of a product, made where they have programs, and what its epilogue reads beside it.
+pub(crate) struct Operands<'i, 'a> {
+    made: [Option<Made>; 2],
+    plain: [In<'a>; 2],
+    pub others: &'i [In<'a>],
+}
+/// Makes the operands, but for those that are only converted and come from a dtype that the kernel itself widens.
+///
+/// # Errors
+/// Inputs that do not fit the programs; memory.
+pub(crate) fn operands<'i, 'a>(
+    runtime: &Runtime,
+    step: &Step<'_>,
+    product: &Product,
+    programs: &Programs,
+    inputs: &'i [In<'a>],
+    widens: impl Fn(DType) -> bool,
+) -> Result<Operands<'i, 'a>, ErrorKind> {
+    let (first, second) = (product.loads(0), product.loads(1));
+    if first == 0 || second == 0 || inputs.len() < first + second {
+        return Err(internal("a product with too few operands"));
+    }
+    let (of_first, rest) = inputs.split_at(first);
+    let (of_second, others) = rest.split_at(second);
+    let make = |k: usize, inputs: &[In<'_>]| {
+        let made = |program| Made::new(runtime, program, &product.prologue[k], inputs, arguments(step, product, k), step.fault);
+        let program = programs.prologue[k].as_ref().filter(|_| !product.prologue[k].converts().is_some_and(&widens));
+        program.map(made).transpose()
+    };
+    Ok(Operands { made: [make(0, of_first)?, make(1, of_second)?], plain: [of_first[0], of_second[0]], others })
+}
+impl<'a> Operands<'_, 'a> {
+    /// The first operand.
+    pub fn first(&self) -> In<'_> {
+        self.made[0].as_ref().map_or(self.plain[0], Made::operand)
+    }
+    /// Is one of them not of the product's dtype?
+    pub fn are_narrow(&self, dtype: DType) -> bool {
+        self.first().dtype != dtype || self.second().dtype != dtype
+    }
+    /// The second operand.
+    pub fn second(&self) -> In<'_> {
+        self.made[1].as_ref().map_or(self.plain[1], Made::operand)
+    }
+}
+
+/// An epilogue, bound to what it reads. Its `Load(0)` is the product's element: where it is stored, or beside.
+pub(crate) struct Finish<'a> {
+    run: Run<'a>,
+    value: Reg,
+    result: DType,
+    product: DType,
+}
+/// What an epilogue reads: the product's place first.
+pub(crate) fn reads<'a>(space: &Shape, product: DType, others: &[In<'a>], apart: bool) -> SmallVec<[In<'a>; 8]> {
+    let place = In { bytes: &[], shape: *space, layout: Layout::dense(space), dtype: product, is_dense: true, in_place: Some(apart as usize) };
+    std::iter::once(place).chain(others.iter().copied()).collect()
+}
+impl<'a> Finish<'a> {
+    /// `reads` is what [`reads`] has made.
+    ///
+    /// # Errors
+    /// Inputs that do not fit the program.
+    pub fn new(
+        isa: Isa,
+        program: &'a Program,
+        end: &End,
+        space: &Shape,
+        reads: &'a [In<'a>],
+        args: &'a [Scalar],
+        fault: &'a FaultWord,
+    ) -> Result<Finish<'a>, ErrorKind> {
+        let (value, result) = (end.value, end.dtype());
+        let place = reads.first().ok_or_else(|| internal("an epilogue without a product"))?;
+        let (product, apart) = (place.dtype, place.in_place == Some(1));
+        let nest = map::nest(program, space, 0..space.rank(), reads);
+        let mut run = Run::new(program, isa, nest, reads, args, fault)?;
+        run.compute_into(value, 0);
+        run.find_shared(&[value]);
+        run.find_lines()?;
+        if apart {
+            run.share(0, 1);
+        }
+        Ok(Finish { run, value, result, product })
+    }
+    /// On elements from `at` on, counted in the order of the result, that lie where their results go.
+    ///
+    /// # Errors
+    /// Inputs that do not fit the program.
+    pub fn in_place(&self, at: usize, values: &mut [u8]) -> Result<(), ErrorKind> {
+        let n = values.len() / self.result.size();
+        map::part(&self.run, &[self.value], at, n, &mut [OutTile { bytes: values, dtype: self.result, start: at }])
+    }
+    /// On elements that lie elsewhere.
+    ///
+    /// # Errors
+    /// Inputs that do not fit the program.
+    pub fn apart(&self, at: usize, product: &mut [u8], results: &mut [u8]) -> Result<(), ErrorKind> {
+        let n = results.len() / self.result.size();
+        let mut outs = [OutTile { bytes: results, dtype: self.result, start: at }, OutTile { bytes: product, dtype: self.product, start: at }];
+        map::part(&self.run, &[self.value], at, n, &mut outs)
+    }
+    /// On a whole product of `n` elements, which `make` writes elsewhere, by all threads.
+    ///
+    /// # Errors
+    /// Inputs that do not fit the program; memory; what `make` returns.
+    pub fn behind(&self, runtime: &Runtime, n: usize, results: &mut [u8], make: impl FnOnce(&mut [u8]) -> Result<(), ErrorKind>) -> Result<(), ErrorKind> {
+        let bytes = n * self.product.size();
+        let mut room = filled(0i64, bytes.div_ceil(size_of::<i64>()))?;
+        let product = &mut bytemuck::cast_slice_mut(&mut room)[..bytes];
+        make(product)?;
+        let (from, to) = (self.product.size(), self.result.size());
+        let n = results.len() / to;
+        let part = n.div_ceil(runtime.threads.count() * map::PARTS).max(map::TASK);
+        let parts = product.chunks_mut(part * from).zip(results.chunks_mut(part * to)).enumerate();
+        runtime.threads.try_for_parts(parts, |_, (index, (product, results))| self.apart(index * part, product, results))
+    }
+}
+/// An epilogue of the matrices of a batch that begins at element `first` of the result.
+pub(crate) struct InPlace<'f, 'a> {
+    pub finish: &'f Finish<'a>,
+    pub first: usize,
+    pub rows: usize,
+    pub columns: usize,
+}
+impl<T: bytemuck::NoUninit + bytemuck::AnyBitPattern> Epilogue<T> for InPlace<'_, '_> {
+    fn apply(&self, batch: usize, row: usize, column: usize, values: &mut [T]) -> Result<(), ErrorKind> {
+        self.finish.in_place(self.first + (batch * self.rows + row) * self.columns + column, bytemuck::cast_slice_mut(values))
+    }
+}

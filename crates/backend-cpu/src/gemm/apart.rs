@@ -1,0 +1,224 @@
+//! Products whose sums are not what is stored: they are kept for a part of C at a time, in f32, and handed on with their
+//! places. Operands may be of narrower types, each of its own, and are widened as they are packed.
+//!
+//! Products of bytes are exact this way too: a chunk of K adds at most 256 products of less than 2^16, which f32 holds, and
+//! chunks are added in i32, which wraps.
+//! Must not know what is done with the sums.
+
+use super::context::{Context, Element};
+use super::driver::{BLOCK_COLUMNS, Output, Size, multiply};
+use super::micro::{Block, Operands};
+use super::pack::{PackA, PackB, View};
+use super::{Accumulator, MatRef, SERIAL_WORK, STRIP_ROWS, part_size};
+use crate::isa::Isa;
+use crate::scratch::filled;
+use crate::threads::Threads;
+use adamant_runtime::ErrorKind;
+use half::{bf16, f16};
+
+/// Elements that are widened to f32 without loss.
+#[derive(Clone, Copy)]
+pub(crate) enum Elements<'a> {
+    F32(&'a [f32]),
+    BF16(&'a [bf16]),
+    F16(&'a [f16]),
+    I8(&'a [i8]),
+    U8(&'a [u8]),
+}
+/// A batch of matrices of such elements, with strides as in [`MatRef`].
+#[derive(Clone, Copy)]
+pub(crate) struct Matrices<'a> {
+    pub elements: Elements<'a>,
+    pub offset: usize,
+    pub row_stride: isize,
+    pub col_stride: isize,
+    pub batch_stride: isize,
+}
+/// Calls generic code with the elements.
+macro_rules! with_elements {
+    ($elements:expr, $data:ident => $body:expr) => {
+        match $elements {
+            Elements::F32($data) => $body,
+            Elements::BF16($data) => $body,
+            Elements::F16($data) => $body,
+            Elements::I8($data) => $body,
+            Elements::U8($data) => $body,
+        }
+    };
+}
+impl<'a> Matrices<'a> {
+    fn check(&self, name: &str, batch: usize, rows: usize, columns: usize) -> Result<(), ErrorKind> {
+        let Matrices { offset, row_stride, col_stride, batch_stride, .. } = *self;
+        with_elements!(self.elements, data => MatRef { data, offset, row_stride, col_stride, batch_stride }.check(name, batch, rows, columns))
+    }
+    /// Matrix `index`, from an element on.
+    fn corner(&self, index: usize, row: usize, column: usize) -> Corner<'a> {
+        let base = self.offset as isize + index as isize * self.batch_stride + row as isize * self.row_stride + column as isize * self.col_stride;
+        Corner { elements: self.elements, base, row_stride: self.row_stride, column_stride: self.col_stride }
+    }
+}
+#[derive(Clone, Copy)]
+struct Corner<'a> {
+    elements: Elements<'a>,
+    base: isize,
+    row_stride: isize,
+    column_stride: isize,
+}
+impl<'a> Corner<'a> {
+    fn of<E: Element>(&self, data: &'a [E]) -> View<'a, E> {
+        View { data, base: self.base, row_stride: self.row_stride, column_stride: self.column_stride }
+    }
+}
+impl PackA<f32> for Corner<'_> {
+    fn pack(&self, context: &Context<f32>, row: usize, rows: usize, k: usize, length: usize, target: &mut [f32]) {
+        with_elements!(self.elements, data => PackA::pack(&self.of(data), context, row, rows, k, length, target))
+    }
+
+    fn tiles_together(&self) -> usize {
+        with_elements!(self.elements, data => self.of(data).tiles_together())
+    }
+}
+impl PackB<f32> for Corner<'_> {
+    fn pack(&self, context: &Context<f32>, column: usize, columns: usize, k: usize, length: usize, target: &mut [f32]) {
+        with_elements!(self.elements, data => PackB::pack(&self.of(data), context, column, columns, k, length, target))
+    }
+
+    fn depth(&self) -> usize {
+        with_elements!(self.elements, data => PackB::depth(&self.of(data)))
+    }
+
+    fn in_place(&self, column: usize, k: usize) -> Option<(&[f32], usize)> {
+        let Elements::F32(data) = self.elements else { return None };
+        let at = self.base + k as isize * self.row_stride + column as isize * self.column_stride;
+        (self.column_stride == 1 && self.row_stride >= 0).then(|| (&data[at as usize..], self.row_stride as usize))
+    }
+}
+
+/// What is done with finished sums: `(place of the first in C, sums, their part of C)`. Sums are f32 or i32.
+pub(crate) type HandOn<'h> = &'h (dyn Fn(usize, &mut [u8], &mut [u8]) -> Result<(), ErrorKind> + Sync);
+
+/// What is added up in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Floats,
+    /// of operands that are bytes
+    Integers,
+}
+
+/// A product whose sums are handed on.
+pub(crate) struct Apart<'a> {
+    pub batch: usize,
+    pub size: [usize; 3],
+    pub a: Matrices<'a>,
+    pub b: Matrices<'a>,
+    pub kept: Kept,
+    /// bytes of an element of C
+    pub stored: usize,
+    pub hand_on: HandOn<'a>,
+}
+impl Apart<'_> {
+    /// Computes it; C is `[batch, m, n]`, without gaps.
+    ///
+    /// # Errors
+    /// An operand reaches outside its slice; memory for what is packed; what `hand_on` returns.
+    pub fn run(&self, threads: &Threads, isa: Isa, c: &mut [u8]) -> Result<(), ErrorKind> {
+        let [m, n, k] = self.size;
+        let plane = m * n * self.stored;
+        if c.len() != self.batch * plane {
+            return Err(ErrorKind::Internal(format!("gemm: C [{}, {m}, {n}] in {} bytes", self.batch, c.len())));
+        }
+        if c.is_empty() {
+            return Ok(());
+        }
+        if k == 0 {
+            let mut zeros = filled(0f32, n)?;
+            return c.chunks_mut(n * self.stored).enumerate().try_for_each(|(row, c)| {
+                zeros.fill(0.0);
+                (self.hand_on)(row * n, bytemuck::cast_slice_mut(&mut zeros), c)
+            });
+        }
+        self.a.check("A", self.batch, m, k)?;
+        self.b.check("B", self.batch, k, n)?;
+        let context = f32::context(isa);
+        let work = m.saturating_mul(n).saturating_mul(k).saturating_mul(self.batch);
+        let alone = threads.count() == 1 || work < SERIAL_WORK;
+        let (rows, columns) = if alone { (m, n) } else { part_size(threads.count(), self.batch, m, n, context.rows, context.columns()) };
+        let rows = rows.min(STRIP_ROWS);
+        let threads = if alone { Threads::alone() } else { threads };
+        let parts = c.chunks_mut(plane).enumerate().flat_map(|(index, c)| {
+            let whole = Block::new(c, m, n * self.stored, n * self.stored);
+            whole.cut(rows, columns * self.stored).map(move |(i, j, block)| (index, i, j, block))
+        });
+        threads.try_for_parts(parts, |_, (index, i, j, block)| self.part(context, index, i, j / self.stored, block))
+    }
+    fn part(&self, context: &Context<f32>, index: usize, i: usize, j: usize, out: Block<'_, u8>) -> Result<(), ErrorKind> {
+        let [m, n, k] = self.size;
+        let size = Size { m: out.rows, n: out.columns / self.stored, k };
+        let width = size.n.min(BLOCK_COLUMNS);
+        f32::with_scratch(|scratch| {
+            let room = scratch.c.take(size.m * width)?;
+            let (sums, integers) = match self.kept {
+                Kept::Floats => (Some(Block::new(room, size.m, width, width)), None),
+                Kept::Integers => (None, Some(Block::new(bytemuck::cast_slice_mut(room), size.m, width, width))),
+            };
+            let mut out = Waiting { sums, integers, out, stored: self.stored, first: (index * m + i) * n + j, columns: n, hand_on: self.hand_on };
+            let (a, b) = (self.a.corner(index, i, 0), self.b.corner(index, 0, j));
+            multiply(context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)
+        })
+    }
+}
+
+/// Sums that wait for their last chunk, in one of two types.
+struct Waiting<'w> {
+    sums: Option<Block<'w, f32>>,
+    integers: Option<Block<'w, i32>>,
+    out: Block<'w, u8>,
+    stored: usize,
+    /// the place of the part in C, and how long C's rows are
+    first: usize,
+    columns: usize,
+    hand_on: HandOn<'w>,
+}
+impl Output<f32> for Waiting<'_> {
+    fn tile(&mut self, context: &Context<f32>, operands: Operands<'_, f32>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
+        let j = j % BLOCK_COLUMNS;
+        if let Some(sums) = &mut self.sums {
+            context.run_tile(operands, sums, i, rows, j, columns, accumulate);
+        }
+        let Some(integers) = &mut self.integers else { return };
+        const MOST: usize = 12 * 32;
+        let width = context.columns();
+        let mut room = [0f32; MOST];
+        let mut sums = Block::new(&mut room, rows, columns, width);
+        context.run_tile(operands, &mut sums, 0, rows, 0, columns, false);
+        for row in 0..rows {
+            let from = &room[row * width..][..columns];
+            let to = integers.row(i + row, j, columns);
+            if accumulate {
+                to.iter_mut().zip(from).for_each(|(to, &v)| *to = to.wrapping_add(v as i32));
+            } else {
+                to.iter_mut().zip(from).for_each(|(to, &v)| *to = v as i32);
+            }
+        }
+    }
+
+    fn finish(&mut self, i: usize, rows: usize, j: usize, columns: usize) -> Result<(), ErrorKind> {
+        // Whole rows follow each other in both places.
+        let together = if self.out.rows(i, rows, columns * self.stored).is_some() { rows } else { 1 };
+        for row in (i..i + rows).step_by(together) {
+            let at = self.first + row * self.columns + j;
+            let from: &mut [u8] = match (&mut self.sums, &mut self.integers) {
+                (Some(sums), _) => bytemuck::cast_slice_mut(part(sums, row, together, j % BLOCK_COLUMNS, columns)),
+                (None, Some(sums)) => bytemuck::cast_slice_mut(part(sums, row, together, j % BLOCK_COLUMNS, columns)),
+                (None, None) => continue,
+            };
+            let to = part(&mut self.out, row, together, j * self.stored, columns * self.stored);
+            (self.hand_on)(at, from, to)?;
+        }
+        Ok(())
+    }
+}
+/// Part of a row, or several whole rows.
+fn part<'b, T>(block: &'b mut Block<'_, T>, row: usize, rows: usize, column: usize, columns: usize) -> &'b mut [T] {
+    if rows > 1 && block.is_adjacent(columns) { block.rows(row, rows, columns).unwrap_or_default() } else { block.row(row, column, columns) }
+}
