@@ -30,9 +30,9 @@
 //! # A verdict
 //!
 //! of *faster* or *slower* takes all of this: the test says so after Holm's correction over all cases; the 95 % interval of
-//! the ratio leaves out 1; the change is at least the threshold. Otherwise it is *same* where the interval is narrow enough
-//! to say so, and *noisy* where it is not. What a gate does beyond that stands in [`gate`](crate::gate), and what two
-//! records can tell, which share no moment, in [`records`].
+//! the ratio leaves out 1; the change is at least the threshold. Otherwise it is *same* where the interval is narrow and reaches
+//! to what would not count, and *noisy* where it is or does not. What a gate does beyond that stands in [`gate`](crate::gate),
+//! and what two records can tell, which share no moment, in [`records`].
 pub mod records;
 
 use crate::{
@@ -296,13 +296,15 @@ fn with_verdicts(mut cases: Vec<Compared>, threshold: f64) -> Vec<Compared> {
         let enough = case.samples >= FEWEST_PAIRS && case.processes >= FEWEST_PROCESSES;
         let told = enough && p < LEVEL && (low > 1.0 || high < 1.0);
         let counts = (ratio - 1.0).abs() >= threshold;
+        // A change that is plain to see, but not sure among so many cases with so few processes, is not none.
+        let near_one = low <= 1.0 + threshold && high >= 1.0 - threshold;
         case.adjusted_p = Some(p);
         case.smallest_visible = Some(half.max(threshold));
         case.verdict = Some(match (told, counts) {
             (true, true) if ratio > 1.0 => Verdict::Slower,
             (true, true) => Verdict::Faster,
             (true, false) => Verdict::Same,
-            (false, _) if enough && half <= NARROW.max(threshold) => Verdict::Same,
+            (false, _) if enough && half <= NARROW.max(threshold) && near_one => Verdict::Same,
             (false, _) => Verdict::Noisy,
         });
     }

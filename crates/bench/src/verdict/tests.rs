@@ -64,6 +64,9 @@ fn a_change_too_small_to_count_or_pairs_too_few_to_tell() {
     assert_eq!(verdicts(&[few(2, pairs(1, 1.5, 0.01, 0.0, 160))], 0.01), [Verdict::Noisy]);
     assert_eq!(verdicts(&[few(7, pairs(1, 1.5, 0.01, 0.0, 16))], 0.01), [Verdict::Noisy]);
     assert_eq!(verdicts(&[few(3, pairs(1, 1.5, 0.01, 0.0, 160)), few(8, pairs(1, 1.5, 0.01, 0.0, 16))], 0.01), [Verdict::Slower; 2]);
+    // Among ten cases eight processes are too few to be sure of anything, but half as long again is not the same.
+    let ten: Vec<Pairs> = (0..10).map(|k| few(8, pairs(k, 1.5, 0.001, 0.0, 160))).collect();
+    assert_eq!(verdicts(&ten, 0.01), [Verdict::Noisy; 10]);
     let nothing = judge(&[("none".into(), Ok(Pairs::default())), ("broken".into(), Err("why".into()))], 0.01);
     assert_eq!(nothing.iter().map(|c| (c.verdict, c.error.as_deref())).collect::<Vec<_>>(), [(None, Some("no samples")), (None, Some("why"))]);
 }
