@@ -85,27 +85,27 @@ pub struct Compiled<F> {
 struct Kind<'a> {
     inputs: &'a [&'a Tensor],
     grad: bool,
-    door: usize,
+    ambient: u64,
 }
 impl Kind<'_> {
     fn metas(&self) -> impl ExactSizeIterator<Item = Meta> {
         self.inputs.iter().map(|t| t.meta())
     }
     fn hash(&self) -> u64 {
-        self.metas().fold(mix(self.door as u64, self.grad as u64), |hash, m| mix(hash ^ m.dtype as u64, m.shape.hash()))
+        self.metas().fold(mix(self.ambient, self.grad as u64), |hash, m| mix(hash ^ m.dtype as u64, m.shape.hash()))
     }
 }
 struct Guarded {
     metas: Vec<Meta>,
     grad: bool,
-    door: usize,
+    ambient: u64,
     flags: Vec<(Flag, bool)>,
     captured: Captured,
 }
 impl Guarded {
     fn fits(&self, kind: &Kind<'_>) -> bool {
         let as_they_stood = || self.flags.iter().all(|(flag, on)| flag.0.load(Relaxed) == *on);
-        self.grad == kind.grad && self.door == kind.door && kind.metas().eq(self.metas.iter().copied()) && as_they_stood()
+        self.grad == kind.grad && self.ambient == kind.ambient && kind.metas().eq(self.metas.iter().copied()) && as_they_stood()
     }
 }
 
@@ -163,7 +163,7 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
             let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
             return crate::step(|| (self.f)(&plain)).map(Outputs::from_vec);
         }
-        let kind = Kind { inputs, grad, door: crate::intercept::depth() };
+        let kind = Kind { inputs, grad, ambient: crate::ambient::identity() };
         let call = Call { inputs, device, origin };
         if let Some(first) = self.first.get().filter(|first| first.fits(&kind)) {
             return first.captured.call(&call);
@@ -194,6 +194,6 @@ impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
         let overlay = overlay.pop().unwrap_or_else(|| Overlay::new(OverlayKind::Capture));
         let outputs = outputs?.into_iter().map(|t| t.detach().ok()).collect::<Result<Vec<_>>>()?;
         let captured = Captured::new(&places, &outputs, &overlay, &stream, device)?;
-        Ok(Guarded { metas: kind.metas().collect(), grad: kind.grad, door: kind.door, flags, captured })
+        Ok(Guarded { metas: kind.metas().collect(), grad: kind.grad, ambient: kind.ambient, flags, captured })
     }
 }

@@ -6,6 +6,7 @@
 //! Architecture invariant: this crate knows no backend, no file format, no thread pool and no layer.
 #![forbid(unsafe_code)]
 
+mod ambient;
 pub mod cell;
 mod compile;
 pub mod composite;
@@ -36,6 +37,7 @@ pub use adamant_ir::{dtype, error, expr, op, scope, shape, special};
 use adamant_runtime::foreign;
 pub use adamant_runtime::{Device, Meta, linkme, register_backend};
 pub use adamant_runtime::{backend, buffer, communicator, kernel, memory, planted, recycle};
+pub use ambient::{Ambient, AmbientGuard};
 pub use cell::{Cell, Snapshot, consistent, step};
 pub use compile::{Compiled, Flag, compile, is_capturing};
 pub use composite::Compound;
