@@ -49,6 +49,7 @@ pub use primitive::types::*;
 pub use record::{flush, with_eager, with_window};
 pub use rng::Rng;
 pub use shape::{Axes, Axis, AxisSet, Layout, MAX_RANK, Shape, ToShape, ToSizes};
+pub(crate) use tensor::Operand;
 pub use tensor::{Outputs, Reading, Tensor};
 
 /// Runs a block as a range of the profile and gives its value. Without the feature `profiling` it is the block alone.
