@@ -8,7 +8,7 @@ use adamant_core::{
     backend::Backend,
     expr::{Expr, Instr},
     kernel::{Fault, Kernel, KernelKind},
-    op::{ArgOp, ConvRole, ConvSpec, ReduceOp, ScanOp, ScatterMode, WindowOp, WindowSpec},
+    op::{ArgOp, ConvRole, ConvSpec, ReduceOp, ScanOp, ScatterMode, SegmentOp, WindowOp, WindowSpec},
     scalar::{Binary, Unary},
     shape::AxisSet,
 };
@@ -623,6 +623,39 @@ fn gathers_and_scatters_along_every_axis() {
                 }
             }
         }
+    }
+}
+#[test]
+fn segments_of_every_axis_and_layout() {
+    for (shape, cuts) in
+        [(&[7usize][..], &[0.0, 3.0, 3.0, 7.0][..]), (&[3, 6, 5], &[0.0, 0.0, 6.0]), (&[4, 0], &[0.0, 0.0, 0.0]), (&[2, 3000], &[0.0, 1.0, 3000.0])]
+    {
+        let x = Shape::new(shape).unwrap();
+        let axis = x.rank() - 1 - (x.rank() == 3) as usize;
+        let offsets = Shape::new(&[&shape[..axis], &[cuts.len()]].concat()).unwrap();
+        let lines: usize = shape[..axis].iter().product();
+        for (dtype, op) in DType::COMPUTE.into_iter().flat_map(|d| [SegmentOp::Sum, SegmentOp::Max, SegmentOp::Min].map(|op| (d, op))) {
+            let recorded = Op::SegmentReduce { op, axis: axis as u8 };
+            let kernel = Kernel::new(KernelKind::Primitive(recorded.clone()));
+            let to = if op == SegmentOp::Sum { dtype.sum_dtype() } else { dtype };
+            for layout in [Lay::Dense, Lay::Column, Lay::Strided, Lay::Transposed, Lay::Scalar] {
+                let data = Tens::random(dtype, &x, layout, -3.0, 3.0, 1);
+                let at = Tens::of(DType::I64, &offsets, cuts.repeat(lines));
+                let out = x.with(axis, cuts.len() - 1);
+                check(&Case::new(&kernel, out).input(data).input(at).output(to, out), &recorded, Arg::None);
+            }
+        }
+    }
+}
+#[test]
+fn wrong_offsets_give_zero_and_the_first_fault() {
+    let (x, offsets) = (Shape::new(&[5]).unwrap(), Shape::new(&[4]).unwrap());
+    let recorded = Op::SegmentReduce { op: SegmentOp::Sum, axis: 0 };
+    let kernel = Kernel::new(KernelKind::Primitive(recorded.clone()));
+    for (cuts, fault) in [([0.0, 2.0, 1.0, 5.0], (1, 2)), ([1.0, 2.0, 3.0, 5.0], (1, 0)), ([0.0, 2.0, 3.0, 4.0], (4, 3)), ([0.0, 6.0, 3.0, 5.0], (6, 1))] {
+        let case = Case::new(&kernel, x.with(0, 3)).input(Tens::random(DType::F32, &x, Lay::Dense, 1.0, 2.0, 1));
+        let ran = check_exact(&case.input(Tens::of(DType::I64, &offsets, cuts.to_vec())).output(DType::F32, x.with(0, 3)), &recorded, Arg::None);
+        assert_eq!(ran.fault, Some(Fault::Index { index: fault.0, bound: 6, position: fault.1 }), "{cuts:?}");
     }
 }
 #[test]

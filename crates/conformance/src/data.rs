@@ -20,6 +20,8 @@ pub enum Spread {
     Below(usize),
     /// Whole numbers of which some are out of range.
     Wild(usize),
+    /// Along the last axis numbers from 0 to this one that never fall: where segments begin, and the end.
+    Cuts(usize),
 }
 
 /// The values at which functions differ between implementations.
@@ -56,6 +58,7 @@ pub fn draw(shape: Shape, dtype: DType, spread: Spread, random: &mut Random) -> 
     let special = specials(dtype);
     let whole = |r: &mut Random| match spread {
         Spread::Below(n) => r.below(n) as i64,
+        Spread::Cuts(n) => r.between(0, n) as i64,
         Spread::Wild(n) => r.below(n + 2) as i64 - signed as i64,
         Spread::NonZero => r.between(1, 5) as i64 * if signed && r.one_in(2) { -1 } else { 1 },
         Spread::Special if r.one_in(4) => {
@@ -67,7 +70,14 @@ pub fn draw(shape: Shape, dtype: DType, spread: Spread, random: &mut Random) -> 
         _ if dtype == DType::Bool => r.below(2) as i64,
         _ => r.between(0, 8) as i64 - if signed { 4 } else { 0 },
     };
-    HostArray::ints(shape, dtype, (0..n).map(|_| whole(random)).collect::<Vec<_>>())
+    let mut drawn = (0..n).map(|_| whole(random)).collect::<Vec<_>>();
+    if let (Spread::Cuts(n), Some(&count)) = (spread, shape.last().filter(|&&count| count > 0)) {
+        for line in drawn.chunks_mut(count) {
+            line.sort_unstable();
+            (line[0], line[count - 1]) = (0, n as i64);
+        }
+    }
+    HostArray::ints(shape, dtype, drawn)
 }
 
 fn elements<T: Element>(a: &HostArray, device: Device) -> Tensor {

@@ -17,7 +17,7 @@
 use adamant_core::{
     Arg, DType, Device, ErrorKind, HostArray, Op, TensorType, communicator,
     kernel::Fault,
-    op::{ReduceOp, ScanOp, ScatterMode, WindowOp},
+    op::{ReduceOp, ScanOp, ScatterMode, SegmentOp, WindowOp},
     reference::{self, HostData},
     scalar::{Binary, Unary},
 };
@@ -159,6 +159,7 @@ pub fn bound(op: &Op, inputs: &[HostArray]) -> Bound {
         Op::Matmul => sum(x.shape[x.shape.rank() - 1]),
         Op::Conv(_) => sum(x.len().max(inputs.get(1).map_or(0, HostArray::len))),
         Op::Window(w) if w.op != WindowOp::Max => sum(w.size.iter().product()),
+        Op::SegmentReduce { op: SegmentOp::Sum, axis } => sum(along(*axis)),
         Op::Scatter { mode: ScatterMode::Add, .. } => sum(1 + inputs[1].len()),
         Op::Scatter { mode: ScatterMode::Mul, .. } if dtype.is_float() => Bound::Product(1 + inputs[1].len()),
         _ => Bound::Same,

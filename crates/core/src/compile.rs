@@ -137,7 +137,7 @@ impl Compiled<()> {
     /// The line that came out otherwise; an error of `f`.
     #[track_caller]
     pub fn check_with(&self, inputs: &[&Tensor], f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<()> {
-        let kind = Kind { inputs, grad: crate::grad::grad_enabled(), door: crate::intercept::depth() };
+        let kind = Kind { inputs, grad: crate::grad::grad_enabled(), ambient: crate::ambient::identity() };
         let other = if self.first.get().is_some_and(|first| first.fits(&kind)) { None } else { self.others.find(&kind) };
         let Some(there) = other.as_deref().or(self.first.get().filter(|first| first.fits(&kind))) else { return Ok(()) };
         let Some(device) = inputs.first().map(|t| t.meta().device) else { return Ok(()) };
@@ -180,7 +180,7 @@ impl<F> Compiled<F> {
             let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
             return crate::step(|| f(&plain)).map(Outputs::from_vec);
         }
-        let kind = Kind { inputs, grad, door: crate::intercept::depth() };
+        let kind = Kind { inputs, grad, ambient: crate::ambient::identity() };
         let call = Call { inputs, device, origin };
         if let Some(first) = self.first.get().filter(|first| first.fits(&kind)) {
             return first.captured.call(&call);
@@ -216,6 +216,6 @@ impl<F> Compiled<F> {
         let outputs = outputs?.into_iter().map(|t| t.detach().ok()).collect::<Result<Vec<_>>>()?;
         let (guards, events) = noted?;
         let captured = Captured::new(&places, &outputs, &overlay, &stream, device, events, self.plans.clone())?;
-        Ok(Guarded { metas: kind.metas().collect(), grad: kind.grad, door: kind.door, guards, captured })
+        Ok(Guarded { metas: kind.metas().collect(), grad: kind.grad, ambient: kind.ambient, guards, captured })
     }
 }

@@ -4,10 +4,9 @@
 //! is the meaning and the fallback; a backend may claim the composite by name and run a kernel of its own. Unless it brings a
 //! rule, its gradient is that of its body.
 use crate::{
-    Error, ErrorKind, Meta, Op, Result, Tensor,
+    Error, ErrorKind, Meta, Op, Outputs, Result, Tensor,
     error::Origin,
     recycle::{Remembered, remembered},
-    tensor::Outputs,
 };
 pub use adamant_ir::composite::{Attr, Attrs, Composite, Keyed, Reads};
 use smallvec::SmallVec;

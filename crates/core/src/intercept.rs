@@ -1,45 +1,136 @@
 //! The one door to change behaviour: an interceptor sees the ops that the user applies, composites whole, before
-//! inlining. Rules, inlined bodies, passes and recomputation run below it. It acts on metas and may add ops; it
-//! never reads data.
-use crate::{Arg, Device, Op, Origin, Tensor, record::context, tensor::Outputs};
-use std::{cell::RefCell, sync::Arc};
+//! inlining. Rules, inlined bodies and passes run below it; a checkpoint that is computed again meets those that stood there. It
+//! acts on metas and may add ops; it never reads data.
+use crate::{Arg, Device, Op, Origin, Outputs, Tensor, record::context};
+use parking_lot::Mutex;
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    sync::{Arc, LazyLock, Weak},
+};
 
 /// Sees each op before it is recorded.
 pub trait Interceptor: Send + Sync {
     /// Returns the op's outputs. `next` applies an op below this interceptor; pass the op through it, change it, or add to it.
     fn intercept(&self, op: Op, arg: Arg, inputs: &[&Tensor], next: &dyn Fn(Op, Arg, &[&Tensor]) -> Outputs) -> Outputs;
 }
-thread_local! {
-    static STACK: RefCell<Vec<Arc<dyn Interceptor>>> = const { RefCell::new(Vec::new()) };
+
+/// An interceptor and those below it.
+pub(crate) struct Stack {
+    top: Arc<dyn Interceptor>,
+    below: Option<Arc<Stack>>,
+    identity: u64,
 }
+impl Stack {
+    /// A number that all stacks of the same interceptors in the same order have, and never another one.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+}
+thread_local! {
+    static STACK: RefCell<Option<Arc<Stack>>> = const { RefCell::new(None) };
+}
+
+/// The numbers of interceptors and of stacks, which are given once.
+#[derive(Default)]
+struct Numbers {
+    last: u64,
+    /// By the address, which no other interceptor has while the weak handle holds the place.
+    interceptors: HashMap<usize, (Weak<dyn Interceptor>, u64)>,
+    /// By the number of the stack below, 0 for none, and that of the interceptor on top.
+    stacks: HashMap<(u64, u64), u64>,
+    /// how many interceptors there may be before those that are gone are looked for
+    most: usize,
+}
+static NUMBERS: LazyLock<Mutex<Numbers>> = LazyLock::new(Default::default);
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+    fn of_interceptor(&mut self, interceptor: &Arc<dyn Interceptor>) -> u64 {
+        let address = Arc::as_ptr(interceptor).cast::<()>() as usize;
+        if let Some((_, number)) = self.interceptors.get(&address).filter(|(held, _)| held.strong_count() > 0) {
+            return *number;
+        }
+        if self.interceptors.len() >= self.most {
+            self.forget();
+        }
+        let number = self.next();
+        self.interceptors.insert(address, (Arc::downgrade(interceptor), number));
+        number
+    }
+    fn of_stack(&mut self, below: u64, top: u64) -> u64 {
+        if let Some(number) = self.stacks.get(&(below, top)) {
+            return *number;
+        }
+        let number = self.next();
+        self.stacks.insert((below, top), number);
+        number
+    }
+    /// Forgets interceptors that are gone, and the stacks that they stood in.
+    fn forget(&mut self) {
+        self.interceptors.retain(|_, (held, _)| held.strong_count() > 0);
+        let alive: HashSet<u64> = self.interceptors.values().map(|(_, number)| *number).collect();
+        self.stacks.retain(|(_, top), _| alive.contains(top));
+        loop {
+            let stacks: HashSet<u64> = self.stacks.values().copied().collect();
+            self.stacks.retain(|(below, _), _| *below == 0 || stacks.contains(below));
+            if self.stacks.len() == stacks.len() {
+                break;
+            }
+        }
+        self.most = 2 * self.interceptors.len() + 64;
+    }
+}
+
 /// Runs `f` with an interceptor on top of those already there.
 pub fn with<R>(interceptor: Arc<dyn Interceptor>, f: impl FnOnce() -> R) -> R {
-    struct Pop;
-    impl Drop for Pop {
+    struct Restore(Option<Arc<Stack>>);
+    impl Drop for Restore {
         fn drop(&mut self) {
-            let _top = STACK.try_with(|s| s.borrow_mut().pop());
+            set_stack(self.0.take());
         }
     }
-    // A thread that ends has no doors: nothing is recorded there.
-    let _ = STACK.try_with(|s| s.borrow_mut().push(interceptor));
-    let _pop = Pop;
+    let below = stack();
+    let identity = {
+        let mut numbers = NUMBERS.lock();
+        let top = numbers.of_interceptor(&interceptor);
+        numbers.of_stack(below.as_ref().map_or(0, |s| s.identity), top)
+    };
+    set_stack(Some(Arc::new(Stack { top: interceptor, below: below.clone(), identity })));
+    let _restore = Restore(below);
     f()
 }
-pub(crate) fn any() -> bool {
-    STACK.try_with(|s| !s.borrow().is_empty()).unwrap_or(false) && context(|c| c.below_door.get() == 0)
+/// Those of this thread. A thread that ends has no doors: nothing is recorded there.
+pub(crate) fn stack() -> Option<Arc<Stack>> {
+    STACK.try_with(|s| s.borrow().clone()).ok().flatten()
 }
-/// How many interceptors stand before the ops of this thread.
-pub(crate) fn depth() -> usize {
-    STACK.try_with(|s| s.borrow().len()).unwrap_or(0)
+pub(crate) fn with_stack<R>(f: impl FnOnce(Option<&Stack>) -> R) -> R {
+    let mut f = Some(f);
+    if let Ok(Some(r)) = STACK.try_with(|s| f.take().map(|f| f(s.borrow().as_deref()))) {
+        return r;
+    }
+    match f {
+        Some(f) => f(None),
+        // It ran, and gave its result.
+        None => unreachable!(),
+    }
+}
+pub(crate) fn set_stack(stack: Option<Arc<Stack>>) {
+    // What goes may be a user's, whose `Drop` does as it likes: nothing is borrowed meanwhile.
+    let _before = STACK.try_with(|s| s.replace(stack));
+}
+pub(crate) fn any() -> bool {
+    STACK.try_with(|s| s.borrow().is_some()).unwrap_or(false) && context(|c| c.below_door.get() == 0)
 }
 pub(crate) fn apply(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
-    let stack = STACK.try_with(|s| s.borrow().clone()).unwrap_or_default();
-    through(&stack, op, arg, inputs, source, origin)
+    through(stack().as_deref(), op, arg, inputs, source, origin)
 }
-fn through(stack: &[Arc<dyn Interceptor>], op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
-    match stack.split_last() {
+fn through(stack: Option<&Stack>, op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
+    match stack {
         None => below(|| Tensor::apply_below(op, arg, inputs, source, origin)),
-        Some((top, rest)) => below(|| top.intercept(op, arg, inputs, &|op, arg, inputs| through(rest, op, arg, inputs, source, origin))),
+        Some(s) => below(|| s.top.intercept(op, arg, inputs, &|op, arg, inputs| through(s.below.as_deref(), op, arg, inputs, source, origin))),
     }
 }
 /// Runs `f` below the interceptors.

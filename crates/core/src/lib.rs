@@ -6,6 +6,7 @@
 //! Architecture invariant: this crate knows no backend, no file format, no thread pool and no layer.
 #![forbid(unsafe_code)]
 
+mod ambient;
 pub mod cell;
 pub mod compile;
 pub mod composite;
@@ -36,6 +37,7 @@ pub use adamant_ir::{dtype, error, expr, op, product, scope, shape, special};
 use adamant_runtime::foreign;
 pub use adamant_runtime::{Device, Meta, linkme, register_backend};
 pub use adamant_runtime::{backend, buffer, communicator, kernel, memory, planted, recycle};
+pub use ambient::{Ambient, AmbientGuard};
 pub use cell::{Cell, Snapshot, consistent, step, step_when};
 pub use compile::{Compiled, Flag, compile, is_capturing};
 pub use composite::Compound;
@@ -47,6 +49,7 @@ pub use primitive::types::*;
 pub use record::{flush, with_eager, with_window};
 pub use rng::Rng;
 pub use shape::{Axes, Axis, AxisSet, Layout, MAX_RANK, Shape, ToShape, ToSizes};
+pub(crate) use tensor::Operand;
 pub use tensor::{Outputs, Reading, Tensor};
 
 /// Runs a block as a range of the profile and gives its value. Without the feature `profiling` it is the block alone.

@@ -16,9 +16,9 @@ use crate::{
     expr::{Expr, Instr},
     kernel::KernelKind,
     product::Sums,
-    schedule::watch::Ran,
     scope,
 };
+use adamant_runtime::plan::{Plan, Sized, SizedOperand};
 use parking_lot::Mutex;
 use std::{
     cell::Cell,
@@ -57,6 +57,15 @@ pub(crate) struct Event {
     pub thread: u32,
     pub begin: Instant,
     pub end: Instant,
+}
+/// A step that ran. What it is called and costs follows from the plan, when somebody asks.
+pub(crate) struct Ran {
+    pub plan: Arc<Plan>,
+    pub sized: Arc<Sized>,
+    pub step: u32,
+    pub origin: Origin,
+    pub device: Device,
+    pub live_bytes: Option<usize>,
 }
 pub(crate) enum What {
     Kernel(Box<Ran>),
@@ -317,7 +326,7 @@ impl Names {
 }
 fn describe(ran: &Ran) -> Described {
     let (step, sized) = (&ran.plan.steps[ran.step as usize], &ran.sized.steps[ran.step as usize]);
-    let meta = |o: &crate::schedule::watch::SizedOperand| Meta { shape: o.shape, dtype: o.dtype, device: ran.device };
+    let meta = |o: &SizedOperand| Meta { shape: o.shape, dtype: o.dtype, device: ran.device };
     // An input that is repeated along an axis is read once.
     let inputs: Vec<Meta> = sized.inputs.iter().map(|o| Meta { shape: o.place.layout.distinct(&o.shape), ..meta(o) }).collect();
     let outputs: Vec<Meta> = sized.outputs.iter().map(meta).collect();

@@ -35,7 +35,7 @@ macro_rules! binary_gradients {
             static RULES: &[Option<(BinaryRule, BinaryRule)>] = &[$($grad,)*];
             RULES[f as usize]
         }
-        impl Tensor { $($(#[doc = $doc])+ #[track_caller] #[must_use] pub fn $method(&self, other: impl crate::tensor::Operand) -> Tensor { self.binary(Binary::$variant, other) })* }
+        impl Tensor { $($(#[doc = $doc])+ #[track_caller] #[must_use] pub fn $method(&self, other: impl crate::Operand) -> Tensor { self.binary(Binary::$variant, other) })* }
     };
 }
 adamant_ir::unary_rows!(unary_gradients);

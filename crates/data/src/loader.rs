@@ -127,7 +127,8 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
         self.device = Some(device);
         self
     }
-    /// The loader. Its threads start with the first batch.
+    /// The loader. Its threads start with the first batch, and what is around it here (interceptors, whether gradients are
+    /// recorded, the scope) is around their work.
     ///
     /// # Errors
     /// A setting that makes no sense; a quarantine file that cannot be opened.

@@ -32,6 +32,7 @@ pub(crate) mod reduce;
 mod rules;
 pub(crate) mod scan;
 pub(crate) mod scatter;
+pub(crate) mod segment_reduce;
 pub(crate) mod sort;
 pub(crate) mod update_slice;
 pub(crate) mod view;
@@ -46,6 +47,7 @@ pub use rules::broadcast;
 use rules::{arity, computes};
 pub use scan::ScanOp;
 pub use scatter::ScatterMode;
+pub use segment_reduce::{SegmentOp, segment};
 pub use view::View;
 pub use window::{WindowOp, WindowSpec, window_size};
 
@@ -111,6 +113,9 @@ pub enum Op {
     Scatter { axis: u8, mode: ScatterMode },
     /// Stable sort along an axis: values and i64 indices.
     Sort { axis: u8, descending: bool },
+    /// (data, offsets): `[lead.., n, rest..]` and `[lead.., segments + 1]` give `[lead.., segments, rest..]`, each segment being
+    /// the elements along the axis from its offset to the next one.
+    SegmentReduce { op: SegmentOp, axis: u8 },
     /// The same values on another device.
     Transfer(DeviceId),
     /// Combines a tensor over all ranks of a group.
@@ -171,6 +176,7 @@ macro_rules! primitives {
                 window: $crate::Op::Window(spec) => (spec);
                 gather: $crate::Op::Gather { axis } => (axis);
                 sort: $crate::Op::Sort { axis, descending } => (axis, descending);
+                segment_reduce: $crate::Op::SegmentReduce { op, axis } => (op, axis);
             }
         }
     };
@@ -226,6 +232,7 @@ impl Op {
             Op::Gather { .. } => "gather",
             Op::Scatter { .. } => "scatter",
             Op::Sort { .. } => "sort",
+            Op::SegmentReduce { op, .. } => op.name(),
             Op::Transfer(_) => "to",
             Op::Collective { kind: CollectiveKind::AllReduceSum, .. } => "all_reduce",
             Op::Collective { kind: CollectiveKind::Broadcast { .. }, .. } => "broadcast",
@@ -239,6 +246,7 @@ impl Op {
             Op::ArgReduce { .. } => "arg_reduce",
             Op::Scan { .. } => "scan",
             Op::Window(_) => "window",
+            Op::SegmentReduce { .. } => "segment_reduce",
             op => op.name(),
         }
     }
@@ -271,7 +279,7 @@ impl Op {
     /// Can the kernel find bad values in its data?
     pub fn can_fault(&self) -> bool {
         match self {
-            Op::Gather { .. } | Op::Scatter { .. } => true,
+            Op::Gather { .. } | Op::Scatter { .. } | Op::SegmentReduce { .. } => true,
             Op::Composite(c) => c.can_fault(),
             _ => false,
         }
@@ -312,6 +320,7 @@ impl Op {
             Op::Collective { kind, group } => mix(mix(26, hash_of(kind)), group.id),
             Op::StopGrad => 27,
             Op::Composite(c) => mix(28, c.key()),
+            Op::SegmentReduce { op, axis } => mix(29, b(*axis) << 8 | *op as u64),
         }
     }
     /// The sizes inside the op that its output's shape does not tell.
@@ -340,6 +349,7 @@ impl Op {
             Op::Reduce { .. } | Op::ArgReduce { .. } => reduce::cost(inputs),
             Op::Scan { op, .. } => scan::cost(*op, inputs),
             Op::Scatter { mode, .. } => scatter::cost(*mode, inputs),
+            Op::SegmentReduce { .. } => segment_reduce::cost(inputs),
             Op::Window(spec) => window::cost(spec, made),
             Op::Matmul => matmul::cost(inputs, made),
             Op::Conv(spec) => conv::cost(spec, inputs, made),
@@ -377,6 +387,7 @@ impl Op {
             Op::Window(spec) => Ok((window::run(spec, input(0)?, types), None)),
             Op::Gather { axis } => faulty(gather::run(*axis, [input(0)?, input(1)?], ty)),
             Op::Scatter { axis, mode } => faulty(scatter::run(*axis, *mode, [input(0)?, input(1)?, input(2)?], ty)),
+            Op::SegmentReduce { op, axis } => faulty(segment_reduce::run(*op, *axis, [input(0)?, input(1)?], ty)),
             Op::Sort { axis, descending } => Ok((sort::run(*axis, *descending, input(0)?, types), None)),
             Op::Collective { .. } => Err(ErrorKind::Internal("what other ranks hold is not known here".into())),
             _ => Err(ErrorKind::Internal(format!("{} has no meaning here", self.name()))),
@@ -436,7 +447,7 @@ impl Op {
     /// Which input holds the indices in which a kernel may find a fault.
     pub fn indices(&self) -> Option<usize> {
         match self {
-            Op::Gather { .. } | Op::Scatter { .. } => Some(1),
+            Op::Gather { .. } | Op::Scatter { .. } | Op::SegmentReduce { .. } => Some(1),
             _ => None,
         }
     }
@@ -462,6 +473,7 @@ impl Op {
             Op::Gather { axis } => gather::infer(*axis, inputs),
             Op::Scatter { axis, .. } => scatter::infer(*axis, inputs),
             Op::Sort { axis, .. } => sort::infer(*axis, inputs),
+            Op::SegmentReduce { op, axis } => segment_reduce::infer(*op, *axis, inputs),
             Op::Composite(c) => c.infer(inputs)?.first().copied().ok_or_else(|| ErrorKind::Internal(format!("{} has no output", c.name()))),
             // The same type: values that are moved, exchanged or stopped.
             op => {
@@ -495,6 +507,7 @@ impl fmt::Debug for Op {
             Op::Window(w) => write!(f, "{}{{size: {:?}, stride: {:?}, padding: {:?}}}", self.name(), w.size, w.stride, w.padding),
             Op::Gather { axis } => write!(f, "gather{{axis: {axis}}}"),
             Op::Scatter { axis, mode } => write!(f, "scatter{{axis: {axis}, mode: {mode:?}}}"),
+            Op::SegmentReduce { axis, .. } => write!(f, "{}{{axis: {axis}}}", self.name()),
             Op::Sort { axis, descending } => write!(f, "sort{{axis: {axis}, descending: {descending}}}"),
             Op::Composite(c) => {
                 write!(f, "{}{{", c.name())?;

@@ -100,6 +100,10 @@ fn push(id: ScopeId) -> ScopeGuard {
     let _ = STACK.try_with(|s| s.borrow_mut().push(id));
     ScopeGuard(())
 }
+/// Enters a known scope until the guard is dropped, as another thread's.
+pub fn enter_again(scope: ScopeId) -> ScopeGuard {
+    push(scope)
+}
 /// Runs `f` in a known scope (backward ops inherit the scope of the op they differentiate).
 pub fn within<R>(scope: ScopeId, f: impl FnOnce() -> R) -> R {
     let _guard = push(scope);

@@ -1,7 +1,7 @@
 //! Which primitive met which dtype in which layout: the table that a fuzz run must fill.
 use adamant_core::{
     DType, Op,
-    op::{ArgOp, ConvRole, ReduceOp, ScanOp, ScatterMode, View, WindowOp},
+    op::{ArgOp, ConvRole, ReduceOp, ScanOp, ScatterMode, SegmentOp, View, WindowOp},
     scalar::{Binary, Class, Unary},
 };
 use std::collections::BTreeMap;
@@ -61,6 +61,7 @@ pub enum Primitive {
     Gather,
     Scatter(ScatterMode),
     Sort,
+    SegmentReduce(SegmentOp),
     StopGrad,
     Transfer,
     Collective,
@@ -105,6 +106,7 @@ pub fn primitive_of(op: &Op) -> Option<Primitive> {
         Op::Gather { .. } => Primitive::Gather,
         Op::Scatter { mode, .. } => Primitive::Scatter(*mode),
         Op::Sort { .. } => Primitive::Sort,
+        Op::SegmentReduce { op, .. } => Primitive::SegmentReduce(*op),
         Op::StopGrad => Primitive::StopGrad,
         Op::Transfer(_) => Primitive::Transfer,
         Op::Collective { .. } => Primitive::Collective,
@@ -143,6 +145,7 @@ impl Primitive {
         all.extend([ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Min, ScanOp::LinearRecurrence].map(Scan));
         all.extend([ConvRole::Forward, ConvRole::InputGrad, ConvRole::WeightGrad].map(Conv));
         all.extend([WindowOp::Max, WindowOp::Sum, WindowOp::SumTransposed].map(Window));
+        all.extend([SegmentOp::Sum, SegmentOp::Max, SegmentOp::Min].map(SegmentReduce));
         all.extend([ScatterMode::Set, ScatterMode::Add, ScatterMode::Mul, ScatterMode::Max, ScatterMode::Min].map(Scatter));
         all
     }
@@ -193,6 +196,7 @@ impl Primitive {
                     | Matmul
                     | Gather
                     | Sort
+                    | SegmentReduce(_)
                     | ArgReduce(_)
                     | Scan(_)
                     | Conv(_)

@@ -484,6 +484,13 @@ impl Builder {
                 let s = self.make(self.shape_of(index), dtype, other, Spread::Coarse);
                 self.plain(Op::Scatter { axis: axis as u8, mode }, &[a, index, s])
             }
+            Primitive::SegmentReduce(op) => {
+                let a = x(self, 1, 3);
+                let shape = self.shape_of(a);
+                let axis = self.random.below(shape.rank());
+                let offsets = self.offsets(shape, axis)?;
+                self.plain(Op::SegmentReduce { op, axis: axis as u8 }, &[a, offsets])
+            }
             Primitive::Sort => {
                 let a = x(self, 1, 3);
                 let (axis, descending) = (self.random.below(self.shape_of(a).rank()) as u8, self.random.one_in(2));
@@ -515,6 +522,18 @@ impl Builder {
         let spread = if self.random.one_in(30) { Spread::Wild(bound) } else { Spread::Below(bound) };
         let layout = *self.random.pick(&[Layout::Dense, Layout::Dense, Layout::Permuted, Layout::Strided, Layout::Flipped, Layout::Expanded]);
         Some(self.make(dims, dtype, layout, spread))
+    }
+    /// Offsets of segments along an axis, some of them wrong.
+    fn offsets(&mut self, shape: Shape, axis: usize) -> Option<Ref> {
+        let n = shape[axis];
+        let segments = if n == 0 { self.random.between(0, 2) } else { self.random.between(1, 5) };
+        let dims = Shape::new(&[&shape[..axis], &[segments + 1]].concat()).ok()?;
+        let dtype = *self.random.pick(&[DType::I64, DType::I64, DType::I32, DType::U8, DType::U32, DType::I8]);
+        if n > 127 && dtype.size() == 1 {
+            return None;
+        }
+        let spread = if self.random.one_in(30) { Spread::Wild(n) } else { Spread::Cuts(n) };
+        Some(self.leaf(dims, dtype, spread))
     }
     /// A gathered value of which some indices are out of range.
     fn badly_indexed(&mut self, shape: Shape, dtype: DType) -> Option<Ref> {

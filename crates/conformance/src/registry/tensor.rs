@@ -1,7 +1,7 @@
 //! Methods of `Tensor`.
 use super::{ANY, Entry, FLOAT, INTEGER, NUMBER, WIDE, definite, fixed, given, index, mask, p, samples, ties, v, whole, within};
 use adamant_core::{
-    DType, Scalar, Tensor,
+    DType, Scalar, SegmentReduce, Segments, Tensor,
     tensor::{BagMode, FftNorm, Indexing, Interpolation, MatrixNorm, ScatterReduce},
 };
 
@@ -236,6 +236,10 @@ fn indexing() -> Vec<Entry> {
         "Tensor::index_fill" 2 NUMBER [v(&[3, 2]), index(&[2], 3)] |x| x[0].index_fill(0, &x[1], 1); "axis" => x[0].index_fill(2, &x[1], 1),
         "Tensor::take" 2 ANY [v(&[3, 4]), index(&[2, 3], 12)] |x| x[0].take(&x[1]); "dtype" => x[0].take(&x[0]),
         "Tensor::take_along_dim" 2 ANY [v(&[3, 4]), index(&[3, 1], 4)] |x| x[0].take_along_dim(&x[1], 1); "axis" => x[0].take_along_dim(&x[1], 3),
+        "Tensor::segment_reduce" 2 WIDE [v(&[7, 2]), whole(&[4], &[2.0, 0.0, 4.0, 1.0])] |x| x[0].segment_reduce(SegmentReduce::Sum, Segments::Lengths(&x[1]), 0, None); "axis" => x[0].segment_reduce(SegmentReduce::Sum, Segments::Lengths(&x[1]), 2, None); "dtype" => x[0].segment_reduce(SegmentReduce::Sum, Segments::Lengths(&x[0]), 0, None); "shape" => x[0].segment_reduce(SegmentReduce::Sum, Segments::Ids(&x[1], 2), 0, None); "index" => x[0].segment_reduce(SegmentReduce::Sum, Segments::Lengths(&(&x[1] + 1i64)), 0, None),
+        "Tensor::segment_reduce" 2 WIDE [v(&[2, 6]), whole(&[2, 4], &[0.0, 2.0, 2.0, 6.0, 0.0, 1.0, 5.0, 6.0])] |x| x[0].segment_reduce(SegmentReduce::Max, Segments::Offsets(&x[1]), 1, Some(-100.0)); "shape" => x[0].segment_reduce(SegmentReduce::Max, Segments::Offsets(&x[1]), 0, None); "index" => x[0].segment_reduce(SegmentReduce::Max, Segments::Offsets(&(&x[1] * 2i64)), 1, None),
+        "Tensor::segment_reduce" 2 WIDE [v(&[2, 5, 2]), whole(&[5], &[0.0, 0.0, 2.0, 2.0, 2.0])] |x| x[0].segment_reduce(SegmentReduce::Min, Segments::Ids(&x[1], 3), 1, Some(100.0)); "index" => x[0].segment_reduce(SegmentReduce::Min, Segments::Ids(&x[1], 2), 1, None); "index" => x[0].segment_reduce(SegmentReduce::Min, Segments::Ids(&x[1].flip(0), 3), 1, None),
+        "Tensor::segment_reduce" 2 FLOAT [v(&[6, 2]), whole(&[4], &[0.0, 2.0, 2.0, 6.0])] |x| x[0].segment_reduce(SegmentReduce::Mean, Segments::Offsets(&x[1]), 0, Some(0.5)); "dtype" => x[0].cast(DType::I64).segment_reduce(SegmentReduce::Mean, Segments::Offsets(&x[0]), 0, None),
         "Tensor::embedding_bag" 2 WIDE [v(&[5, 2]), index(&[3, 4], 5)] |x| x[0].embedding_bag(&x[1], None, BagMode::Mean); "dtype" => x[0].embedding_bag(&x[0], None, BagMode::Mean),
         "Tensor::embedding_bag" 2 WIDE [v(&[5, 2]), index(&[6], 5), whole(&[2], &[0.0, 2.0])] |x| x[0].embedding_bag(&x[1], Some(&x[2]), BagMode::Sum),
         "Tensor::embedding_bag" 2 WIDE [v(&[5, 2]), index(&[3, 4], 5)] |x| x[0].embedding_bag(&x[1], None, BagMode::Max),

@@ -15,26 +15,26 @@ pub const MOST_CAPTURES: usize = 64;
 pub(super) struct Kind<'a> {
     pub inputs: &'a [&'a Tensor],
     pub grad: bool,
-    pub door: usize,
+    pub ambient: u64,
 }
 impl Kind<'_> {
     pub fn metas(&self) -> impl ExactSizeIterator<Item = Meta> {
         self.inputs.iter().map(|t| t.meta())
     }
     pub fn hash(&self) -> u64 {
-        self.metas().fold(mix(self.door as u64, self.grad as u64), |hash, m| mix(hash ^ m.dtype as u64, m.shape.hash()))
+        self.metas().fold(mix(self.ambient, self.grad as u64), |hash, m| mix(hash ^ m.dtype as u64, m.shape.hash()))
     }
 }
 pub(super) struct Guarded {
     pub metas: Vec<Meta>,
     pub grad: bool,
-    pub door: usize,
+    pub ambient: u64,
     pub guards: Guards,
     pub captured: Captured,
 }
 impl Guarded {
     pub fn fits(&self, kind: &Kind<'_>) -> bool {
-        self.grad == kind.grad && self.door == kind.door && kind.metas().eq(self.metas.iter().copied()) && self.guards.hold()
+        self.grad == kind.grad && self.ambient == kind.ambient && kind.metas().eq(self.metas.iter().copied()) && self.guards.hold()
     }
 }
 

@@ -2,7 +2,7 @@
 //! the walk back.
 use super::{Grads, NEXT, Parent, Region, Saved, Tape, TapeKind, Walk, alias, grad_enabled, no_grad, pull, with_tape};
 use crate::{
-    Origin, Result, Tensor,
+    Ambient, Origin, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
     composite::{Cotangents, RuleArgs},
     recycle::Shared,
@@ -20,6 +20,7 @@ type Function = Arc<dyn Fn(&[Tensor]) -> Result<Tensor> + Send + Sync>;
 /// What a checkpoint needs to run again.
 pub(super) struct Redo {
     f: Function,
+    ambient: Ambient,
     cells: HashMap<u64, Kept>,
     trainable: bool,
 }
@@ -59,7 +60,7 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
     let cells = overlay.values.iter().map(|(id, t)| (*id, Kept::new(t.value()))).collect();
     let tape = Shared::new(Tape {
         id: NEXT.fetch_add(1, Relaxed),
-        kind: TapeKind::Checkpoint(Redo { f: Arc::new(f), cells, trainable }),
+        kind: TapeKind::Checkpoint(Redo { f: Arc::new(f), ambient: Ambient::current(), cells, trainable }),
         parents: inputs.iter().map(|t| Parent::of(t)).collect(),
         metas: inputs.iter().map(|t| t.meta()).collect(),
         outputs: SmallVec::from_elem(y.meta(), 1),
@@ -77,6 +78,8 @@ pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, wal
     let begin = |x: &Tensor| if !x.meta().dtype.is_float() { x.clone() } else { alias(x, walk.graph) };
     let inputs: Vec<Tensor> = (0..args.metas.len()).map(|k| args.input(k).map(begin)).collect::<Result<_>>()?;
     let values = redo.cells.iter().map(|(id, v)| (*id, Tensor::from_value((**v).clone()))).collect();
+    // With what stood around it then: an interceptor that casts casts again, whoever walks back.
+    let _around = redo.ambient.enter();
     let overlay = OverlayGuard::push(Overlay { values, ..Overlay::new(OverlayKind::Recompute) });
     scope::inherit(None);
     let y = with_tape(true, || (redo.f)(&inputs));

@@ -4,24 +4,7 @@ use crate::kernel::Step;
 use adamant_runtime::{backend::Refused, execute::Replay};
 
 #[cfg(feature = "profiling")]
-pub(crate) use adamant_runtime::plan::SizedOperand;
-#[cfg(feature = "profiling")]
-use {
-    crate::{Device, ErrorKind, Origin, profile},
-    adamant_runtime::plan::{Plan, Sized},
-    std::{sync::Arc, time::Instant},
-};
-
-/// A step that ran. What it is called and costs follows from the plan, when somebody asks.
-#[cfg(feature = "profiling")]
-pub(crate) struct Ran {
-    pub plan: Arc<Plan>,
-    pub sized: Arc<Sized>,
-    pub step: u32,
-    pub origin: Origin,
-    pub device: Device,
-    pub live_bytes: Option<usize>,
-}
+use {crate::profile, std::time::Instant};
 
 /// Hands steps to the device; `chosen` are their numbers in the plan.
 pub(super) fn submit(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Result<(), Refused> {
@@ -47,7 +30,7 @@ fn submit_timed(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Re
         let Some(&at) = chosen.get(k) else { return };
         let origin = replay.caller.origin(replay.plan.graph.nodes[replay.plan.steps[at].node as usize].record);
         let (plan, sized) = (replay.plan.clone(), replay.sized.clone());
-        let ran = Ran { plan, sized, step: at as u32, origin, device, live_bytes: profile::live_bytes(device) };
+        let ran = profile::Ran { plan, sized, step: at as u32, origin, device, live_bytes: profile::live_bytes(device) };
         events.push(profile::Event { what: profile::What::Kernel(Box::new(ran)), thread, begin, end });
     };
     let result = device.backend().submit_timed(steps, &mut ended);

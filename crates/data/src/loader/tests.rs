@@ -125,6 +125,22 @@ fn an_order_that_depends_on_the_workers() {
     }
 }
 #[test]
+fn what_is_around_a_loader_is_around_its_workers() {
+    let collate = |_: &[usize]| -> Result<()> {
+        let (recorded, path) = (adamant_core::grad::grad_enabled(), adamant_core::scope::path(adamant_core::scope::current()));
+        if recorded || path != "input" { Err(Error::new("data_loader", ErrorKind::Argument(format!("recorded: {recorded}, in `{path}`")))) } else { Ok(()) }
+    };
+    let set = || Faulty::with(20, vec![], collate);
+    let mut inside = adamant_core::no_grad(|| {
+        let _layer = adamant_core::scope::enter("input");
+        DataLoader::new(set()).batch_size(4).workers(2).build().unwrap()
+    });
+    assert_eq!(rest(&mut inside).len(), 5);
+    // What is not around it does not come from anywhere else.
+    let mut outside = DataLoader::new(set()).batch_size(4).workers(2).build().unwrap();
+    assert!(outside.epoch().next().is_some_and(|b| b.is_err()));
+}
+#[test]
 fn bad_records_that_are_not_named_or_disturb_the_order() {
     let mut faults: Vec<(usize, Fault)> = (0..2000).filter(|i| i % 100 == 37).map(|i| (i, Fault::Corrupt)).collect();
     faults.extend([5, 800, 1999].map(|i| (i, Fault::Panic)));

@@ -5,7 +5,7 @@
 //! numbers the times that plans changed: what belongs to an older one is dropped. No code of a data set runs under a lock.
 use super::{guard::guarded, watch};
 use crate::{BadRecord, Cause, Dataset, Draw};
-use adamant_core::{Device, Error, ErrorKind, Origin};
+use adamant_core::{Ambient, Device, Error, ErrorKind, Origin};
 use parking_lot::{Condvar, Mutex};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -76,6 +76,8 @@ pub(super) struct State<B> {
 pub(super) struct Shared<D: Dataset + ?Sized> {
     pub dataset: Arc<D>,
     device: Option<Device>,
+    /// what was around the loader when it was built
+    ambient: Ambient,
     pub timeout: Option<Duration>,
     stop_at_first: bool,
     pub generation: AtomicU64,
@@ -108,6 +110,7 @@ impl<D: Dataset + ?Sized + 'static> Pipeline<D> {
         let shared = Shared {
             dataset,
             device,
+            ambient: Ambient::current(),
             timeout,
             stop_at_first,
             generation: AtomicU64::new(0),
@@ -205,6 +208,7 @@ pub(super) fn spawn<D: Dataset + ?Sized + 'static>(shared: &Arc<Shared<D>>) -> R
     Ok(slot)
 }
 fn work<D: Dataset + ?Sized>(shared: &Shared<D>, slot: &Mutex<Slot>) {
+    let _around = shared.ambient.enter();
     while let Some((job, hung)) = take(shared) {
         let mut abandoned = false;
         let report = |record: Option<usize>| {

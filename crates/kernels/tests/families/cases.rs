@@ -10,7 +10,7 @@ use adamant_ir::{
     expr::{Expr, Instr},
     fault::Fault,
     kernel::KernelKind,
-    op::{ArgOp, ConvRole, ConvSpec, ReduceOp, ScanOp, ScatterMode, Side, View, WindowOp, WindowSpec},
+    op::{ArgOp, ConvRole, ConvSpec, ReduceOp, ScanOp, ScatterMode, SegmentOp, Side, View, WindowOp, WindowSpec},
     reference::{self, HostData},
     scalar::{Binary, Unary},
 };
@@ -426,6 +426,31 @@ pub fn gather(mut m: Maker) -> Case {
     let target = m.target();
     let check = of_op(Op::Gather { axis: axis as u8 }, Arg::None, vec![host, numbers]);
     m.case(format!("gather of {dtype}{shape} along {axis}"), target, KernelKind::Primitive(Op::Gather { axis: axis as u8 }), vec![x, index], vec![out], check)
+}
+pub fn segment_reduce(mut m: Maker) -> Case {
+    let op = *m.random.pick(&[SegmentOp::Sum, SegmentOp::Max, SegmentOp::Min]);
+    let dtype = *m.random.pick(&DType::COMPUTE);
+    let shape = m.shape(1, 3);
+    let axis = m.random.below(shape.rank());
+    let (n, segments) = (m.random.between(0, 40), m.random.between(1, 6));
+    let spread = if m.random.one_in(4) { Spread::Wild(n) } else { Spread::Cuts(n) };
+    let (x, host) = m.laid(shape.with(axis, n), dtype, unspecial(dtype));
+    let cut = Shape::new(&[&shape[..axis], &[segments + 1]].concat()).unwrap();
+    let of_offsets = *m.random.pick(&INDICES);
+    let (offsets, numbers) = m.laid(cut, of_offsets, spread);
+    let recorded = Op::SegmentReduce { op, axis: axis as u8 };
+    let to = recorded.infer(&[ty(&host), ty(&numbers)]).unwrap()[0];
+    let out = m.room(to.shape, to.dtype);
+    let target = m.target();
+    let kernel = KernelKind::Primitive(recorded.clone());
+    m.case(
+        format!("{} of {dtype}{shape} along {axis}", op.name()),
+        target,
+        kernel,
+        vec![x, offsets],
+        vec![out],
+        of_op(recorded, Arg::None, vec![host, numbers]),
+    )
 }
 pub fn scatter(mut m: Maker) -> Case {
     let mode = *m.random.pick(&[ScatterMode::Set, ScatterMode::Add, ScatterMode::Mul, ScatterMode::Max, ScatterMode::Min]);

@@ -19,7 +19,7 @@ use std::io::Write;
 
 type Family = fn(Maker) -> Case;
 /// The families, and how many cases of each.
-const FAMILIES: [(&str, Family, usize); 21] = [
+const FAMILIES: [(&str, Family, usize); 22] = [
     ("unary", cases::unary, 60),
     ("binary", cases::binary, 90),
     ("argument", cases::with_argument, 40),
@@ -34,6 +34,7 @@ const FAMILIES: [(&str, Family, usize); 21] = [
     ("scan", cases::scan, 90),
     ("sort", cases::sort, 70),
     ("gather", cases::gather, 90),
+    ("segment_reduce", cases::segment_reduce, 90),
     ("scatter", cases::scatter, 110),
     ("matmul", cases::matmul, 60),
     ("conv", cases::conv, 70),
@@ -150,6 +151,7 @@ const PLANTS: [(&str, Family, usize, &str, &str); 10] = [
     ("scan", cases::scan, 24, "if (past)", "if (!past)"),
     ("sort", cases::sort, 16, "low = at + 1u", "low = at + 2u"),
     ("gather", cases::gather, 24, "index.x * p[", "index.y * p["),
+    ("segment_reduce", cases::segment_reduce, 24, "k < high.x", "k <= high.x"),
     ("scatter", cases::scatter, 40, "is_head = false", "is_head = true"),
     ("matmul", cases::matmul, 10, " += 16u", " += 17u"),
     ("product", ends::product, 10, " + number", " + number / 2u"),

@@ -158,6 +158,14 @@ impl Device {
         DEFAULT.set(Some(device));
         Ok(device)
     }
+    /// The thread's device, if one has been asked for or made so.
+    pub fn of_thread() -> Option<Device> {
+        DEFAULT.get()
+    }
+    /// Makes this what [`Device::of_thread`] gives.
+    pub fn set_of_thread(device: Option<Device>) {
+        DEFAULT.set(device);
+    }
     /// Makes this the thread's device while `f` runs.
     pub fn scoped<R>(self, f: impl FnOnce() -> R) -> R {
         struct Restore(Option<Device>);

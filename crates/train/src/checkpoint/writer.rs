@@ -58,7 +58,9 @@ impl Writer {
     pub fn new(checkpoints: Checkpoints) -> Result<Writer> {
         let (shared, checkpoints) = (Arc::new(Shared::new()), Arc::new(checkpoints));
         let (its_shared, its_checkpoints) = (shared.clone(), checkpoints.clone());
+        let ambient = adamant_core::Ambient::current();
         let work = move || {
+            let _around = ambient.enter();
             let _leaving = Leaving(&its_shared);
             while let Some((before, snapshot, score)) = its_shared.take() {
                 let outcome = before().map_err(CheckpointError::from).and_then(|()| its_checkpoints.save(&snapshot, score));

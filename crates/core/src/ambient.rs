@@ -1,0 +1,85 @@
+//! What is around a computation without being an argument of it, as one value: whether gradients are recorded, interceptors,
+//! the default device, the scope, whether ops run at once. All of it belongs to a thread; an [`Ambient`] takes it to another one,
+//! and tells a capture whether it was made in the same surroundings. Must not know who carries it.
+use crate::{
+    Device,
+    intercept::{self, Stack},
+    record::context,
+    scope::{self, ScopeGuard, ScopeId},
+};
+use std::{marker::PhantomData, sync::Arc};
+
+/// The surroundings of a computation. Cheap to clone; taken to another thread, it makes what runs there the same computation:
+///
+/// ```
+/// # use adamant_core::{Ambient, Device, Tensor, grad, no_grad};
+/// # Device::reference().make_current();
+/// let recorded = no_grad(|| {
+///     let ambient = Ambient::current();
+///     std::thread::spawn(move || {
+///         let _around = ambient.enter();
+///         (grad::grad_enabled(), Device::current().map(|d| d.is_reference()))
+///     })
+///     .join()
+/// });
+/// assert!(matches!(recorded, Ok((false, Ok(true)))));
+/// ```
+///
+/// Transforms are no part of it: they interpret what their own thread applies.
+#[derive(Clone)]
+pub struct Ambient {
+    grad_off: bool,
+    eager: bool,
+    below_door: u32,
+    doors: Option<Arc<Stack>>,
+    device: Option<Device>,
+    scope: ScopeId,
+}
+impl Ambient {
+    /// Those of this thread now.
+    pub fn current() -> Ambient {
+        let (grad_off, eager, below_door) = context(|c| (c.grad_off.get(), c.eager.get(), c.below_door.get()));
+        Ambient { grad_off, eager, below_door, doors: intercept::stack(), device: Device::of_thread(), scope: scope::current() }
+    }
+    /// Makes them this thread's until the guard is dropped, also by a panic; guards are dropped in the reverse of their order.
+    pub fn enter(&self) -> AmbientGuard {
+        let before = Ambient::current();
+        let scope = scope::enter_again(self.scope);
+        self.set();
+        AmbientGuard { before, _scope: scope, _of_this_thread: PhantomData }
+    }
+    fn set(&self) {
+        context(|c| {
+            c.grad_off.set(self.grad_off);
+            c.eager.set(self.eager);
+            c.below_door.set(self.below_door);
+        });
+        intercept::set_stack(self.doors.clone());
+        Device::set_of_thread(self.device);
+    }
+    /// A number that two have in common exactly if a function does the same in both, whether gradients are recorded and where
+    /// layers stand apart: the same interceptors in the same order, and one default device. It is never used again for others.
+    pub fn identity(&self) -> u64 {
+        identity_of(self.doors.as_deref(), self.device.or_else(|| Device::current().ok()))
+    }
+}
+/// [`Ambient::identity`] of this thread now.
+pub(crate) fn identity() -> u64 {
+    intercept::with_stack(|doors| identity_of(doors, Device::current().ok()))
+}
+fn identity_of(doors: Option<&Stack>, device: Option<Device>) -> u64 {
+    doors.map_or(0, Stack::identity) << 16 | device.map_or(0, |d| u64::from(d.index()) + 1)
+}
+
+/// Gives a thread back what was around it before.
+#[must_use = "the surroundings are left when the guard is dropped"]
+pub struct AmbientGuard {
+    before: Ambient,
+    _scope: ScopeGuard,
+    _of_this_thread: PhantomData<*const ()>,
+}
+impl Drop for AmbientGuard {
+    fn drop(&mut self) {
+        self.before.set();
+    }
+}
