@@ -254,7 +254,8 @@ impl Captured {
         let apart = self.writes.is_empty() || cell::is_apart();
         let mut old = Old { seen: Listed::take(&SEEN), moved: SmallVec::new() };
         loop {
-            (old.seen.0.clear(), old.moved.clear());
+            old.seen.0.clear();
+            old.moved.clear();
             for (k, c) in self.cells.iter().enumerate() {
                 let value = c.read().ok()?.value().clone();
                 // Before the claim: under it, nothing is waited for.
