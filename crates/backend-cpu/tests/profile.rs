@@ -57,7 +57,8 @@ fn a_cost_that_is_not_the_ops() {
     let _alone = ALONE.lock();
     let p = trained();
     let product = p.kernels.iter().find(|k| k.family == "matmul" && k.range.as_deref() == Some("forward")).unwrap();
-    assert_eq!((product.flops, product.bytes), (2 * 8 * 16 * 4, 4 * (8 * 16 + 16 * 4 + 8 * 4)));
+    // The exponential runs behind the product, in its kernel.
+    assert_eq!((product.flops, product.bytes), (2 * 8 * 16 * 4 + 8 * 4, 4 * (8 * 16 + 16 * 4 + 8 * 4)));
     let averages = p.key_averages();
     assert_eq!(averages.rows.iter().map(|r| r.calls).sum::<u64>(), p.kernels.len() as u64);
     assert_eq!(averages.total, p.kernels.iter().map(|k| k.time).sum());

@@ -12,7 +12,8 @@ use crate::{
     value::{Stored, Value},
 };
 use adamant_runtime::{
-    execute::{self, Caller, New, Refused, Replay, Write, Written},
+    backend::Refused,
+    execute::{self, Caller, New, Replay, Write, Written},
     kernel::Step,
     plan::{Holder, InputHold, Plan, Sized, Source},
 };

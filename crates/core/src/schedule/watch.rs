@@ -4,7 +4,10 @@ use crate::kernel::Step;
 use adamant_runtime::{backend::Refused, execute::Replay};
 
 #[cfg(feature = "profiling")]
-use {crate::profile, std::time::Instant};
+use {
+    crate::{ErrorKind, profile},
+    std::time::Instant,
+};
 
 /// Hands steps to the device; `chosen` are their numbers in the plan.
 pub(super) fn submit(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Result<(), Refused> {
