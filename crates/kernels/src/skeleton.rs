@@ -5,6 +5,7 @@ mod composite;
 mod conv;
 mod copy;
 pub mod edges;
+pub mod gate;
 mod gather;
 mod map;
 mod matmul;
