@@ -118,11 +118,13 @@ impl Out<'_> {
     }
 }
 /// The whole buffer as elements.
+#[inline]
 pub(crate) fn whole<T: AnyBitPattern>(bytes: &[u8]) -> Result<&[T], ErrorKind> {
     let bytes = &bytes[..bytes.len() / size_of::<T>() * size_of::<T>()];
     bytemuck::try_cast_slice(bytes).map_err(|_| internal("a misaligned buffer"))
 }
 /// The whole buffer as elements, to write.
+#[inline]
 pub(crate) fn whole_mut<T: AnyBitPattern + bytemuck::NoUninit>(bytes: &mut [u8]) -> Result<&mut [T], ErrorKind> {
     let n = bytes.len() / size_of::<T>() * size_of::<T>();
     bytemuck::try_cast_slice_mut(&mut bytes[..n]).map_err(|_| internal("a misaligned buffer"))
@@ -148,9 +150,11 @@ fn check(shape: &Shape, layout: &Layout, dtype: DType, dense: bool, bytes: usize
 pub(crate) type Read<'a> = RwLockReadGuard<'a, Option<Box<dyn Memory>>>;
 pub(crate) type Write<'a> = RwLockWriteGuard<'a, Option<Box<dyn Memory>>>;
 
+#[inline]
 pub(crate) fn host<'g>(guard: &'g Read<'_>) -> Result<&'g [u8], ErrorKind> {
     guard.as_deref().and_then(|m| m.host()).ok_or_else(|| internal("an operand without host memory"))
 }
+#[inline]
 pub(crate) fn host_mut<'g>(guard: &'g mut Write<'_>) -> Result<&'g mut [u8], ErrorKind> {
     let memory = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<CpuMemory>());
     Ok(memory.ok_or_else(|| internal("an output without memory of this backend"))?.slice_mut())

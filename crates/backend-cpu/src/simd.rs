@@ -270,6 +270,7 @@ pub(crate) trait Kernel {
 }
 
 /// Runs `kernel` with the instructions of `isa`; on a CPU that lacks them, with the scalar set.
+#[inline]
 pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
     match isa {
         // SAFETY: the CPU has the features that the function is compiled for.

@@ -247,6 +247,7 @@ macro_rules! elements {
             /// Is it empty?
             pub fn is_empty(&self) -> bool { self.len() == 0 }
             /// The elements' bytes.
+            #[inline]
             pub fn bytes(&self) -> &[u8] { match self { $(HostVec::$d(v) => bytemuck::cast_slice(v),)* } }
         }
         $(impl Element for $t {

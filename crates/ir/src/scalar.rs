@@ -156,6 +156,7 @@ macro_rules! unary_table {
             /// All of them, in table order.
             pub const ALL: &'static [Unary] = &[$(Unary::$variant,)*];
             /// The function's row.
+            #[inline]
             pub fn row(self) -> &'static UnaryRow {
                 static ROWS: &[UnaryRow] = &[$(UnaryRow {
                     name: stringify!($method), doc: concat!($($doc, "\n",)+), class: Class::$class, exact: $exact, int: $int, saves: Saved::$saves,
@@ -180,6 +181,7 @@ macro_rules! binary_table {
             /// All of them, in table order.
             pub const ALL: &'static [Binary] = &[$(Binary::$variant,)*];
             /// The function's row.
+            #[inline]
             pub fn row(self) -> &'static BinaryRow {
                 static ROWS: &[BinaryRow] = &[$(BinaryRow {
                     name: stringify!($method), doc: concat!($($doc, "\n",)+), class: Class::$class, exact: $exact, int: $int, saves: Saved::$saves,

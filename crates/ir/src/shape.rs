@@ -183,6 +183,7 @@ impl Deref for Shape {
     }
 }
 impl PartialEq for Shape {
+    #[inline]
     fn eq(&self, other: &Shape) -> bool {
         std::ptr::eq(self.0, other.0)
     }
@@ -326,10 +327,12 @@ impl<T: Axes + ?Sized> Axes for &T {
 pub struct AxisSet(pub u8);
 impl AxisSet {
     /// All axes of a tensor of `rank`.
+    #[inline]
     pub fn all(rank: usize) -> AxisSet {
         AxisSet(((1u16 << rank) - 1) as u8)
     }
     /// One axis.
+    #[inline]
     pub fn one(axis: usize) -> AxisSet {
         AxisSet(1 << axis)
     }
@@ -338,6 +341,7 @@ impl AxisSet {
         AxisSet(axes.into_iter().fold(0, |set, axis| set | 1 << axis))
     }
     /// Is `axis` in it?
+    #[inline]
     pub fn has(self, axis: usize) -> bool {
         self.0 >> axis & 1 == 1
     }

@@ -302,6 +302,7 @@ impl Replay<'_> {
         Ok(own)
     }
     /// The value of an argument in this run.
+    #[inline]
     pub(super) fn argument(&self, from: ArgFrom) -> Arg {
         match from {
             ArgFrom::Record(r) => self.caller.arg(r),
@@ -309,10 +310,12 @@ impl Replay<'_> {
         }
     }
     /// New memory of the plan's own, number `m`.
+    #[inline]
     pub(super) fn new_memory(&self, m: usize) -> Result<Arc<Buffer>, Error> {
         self.memory(self.sized.bytes[m], self.plan.own[m].value)
     }
     /// Memory for a value; that it cannot be had is told of the op that makes it.
+    #[inline]
     fn memory(&self, bytes: usize, value: u32) -> Result<Arc<Buffer>, Error> {
         self.device.pool().take(self.device, bytes).map_err(|kind| {
             let record = self.plan.graph.node_of(value).record;
@@ -345,6 +348,7 @@ impl Replay<'_> {
         self.failed(step, ErrorKind::Internal("a step without memory".into()))
     }
     /// Where the first element is: a place in an input is relative to where the input begins.
+    #[inline]
     pub(super) fn offset(&self, place: &Place, input: Option<&Stored>) -> usize {
         let mut offset = place.layout.offset as isize;
         for (from, stride) in &place.moves {
@@ -355,6 +359,7 @@ impl Replay<'_> {
         // Relative to an input the offset may be negative: a flip of a flipped one starts before it.
         (offset + input.map_or(0, |b| b.offset as isize)) as usize
     }
+    #[inline]
     pub(super) fn operand<'b>(&'b self, o: &'b SizedOperand, own: &'b [Arc<Buffer>]) -> Option<Operand<'b>> {
         let (buffer, input): (&Buffer, _) = match o.storage {
             Storage::Own(m) => (own.get(m as usize)?, None),

@@ -194,9 +194,11 @@ pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_
     ahead(isa, &streams).then_some(())
 }
 /// Are its elements those of the space, of the dtype, side by side?
+#[inline]
 fn lies_as(step: &Step<'_>, o: &Operand<'_>, dtype: DType) -> bool {
     o.dense && o.dtype == dtype && o.shape == step.space
 }
+#[inline]
 fn shares(o: &Operand<'_>, p: &Operand<'_>) -> bool {
     std::ptr::eq(o.buffer, p.buffer)
 }
@@ -210,6 +212,7 @@ fn elements_mut<'g, T: AnyBitPattern + NoUninit>(guard: &'g mut Write<'_>, o: &O
     whole_mut(host_mut(guard).ok()?).ok()?.get_mut(range(o))
 }
 /// The elements of a dense operand in its buffer.
+#[inline]
 fn range(o: &Operand<'_>) -> std::ops::Range<usize> {
     o.offset..o.offset.saturating_add(o.shape.elements())
 }

@@ -143,15 +143,18 @@ pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Opti
         }
         let _watched = watch::flush(known.records.len());
         known.records.last_mut()?.arg = arg;
-        let mut stored: SmallVec<[&Stored; 4]> = SmallVec::new();
-        for &k in &known.operands {
-            stored.push(inputs.get(k as usize)?.value().stored()?);
+        let operand = |k: u8| inputs.get(k as usize)?.value().stored();
+        // A kind has three operands at most.
+        let mut stored: [&Stored; 3] = [operand(*known.operands.first()?)?; 3];
+        for (place, &k) in stored.iter_mut().zip(&known.operands) {
+            *place = operand(k)?;
         }
+        let stored = stored.get(..known.operands.len())?;
         schedule::count(|s| {
             s.flushes += 1;
             s.hits += 1;
         });
-        let result = known.direct.run(device, &stored, &Recorded { records: &known.records, origin: &|_| origin, writes: &Vec::new }).ok()?;
+        let result = known.direct.run(device, stored, &Recorded { records: &known.records, origin: &|_| origin, writes: &Vec::new }).ok()?;
         let mark = ahead.marks.get().wrapping_add(1).max(1);
         ahead.marks.set(mark);
         ahead.unread.set((mark, at));
