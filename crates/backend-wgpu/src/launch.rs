@@ -1,16 +1,19 @@
 //! The launches of one submission: recorded step by step, then encoded into one command buffer in their order. All
-//! parameters lie in one buffer, and so do the reports of bad data, which are read when everything is done.
+//! parameters lie in one buffer. Reports of bad data go to the run's words; where the host wants them at once, to a buffer that
+//! is read when everything is done.
 use crate::{
     clock::Clock,
     gpu::{Gpu, internal},
     health::scoped,
     memory::{Staging, ours},
     pipeline::Pipeline,
+    words::{REPORT, WgpuWords, fault},
 };
-use adamant_kernels::{Again, Array, Bindings, Compiled, Found, Key, Launcher, Nest, Place, Strides, Target, Work};
+use adamant_kernels::{Again, Array, Bindings, Compiled, Found, Key, Launcher, Nest, Place, Strides, Target, Work, skeleton::gate};
 use adamant_runtime::{
     ErrorKind, Shape,
-    kernel::{Fault, FaultWord, Kernel, Operand, Step},
+    backend::When,
+    kernel::{FaultWord, Kernel, Operand, Step},
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -18,11 +21,6 @@ use std::{
     ptr,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
-
-/// Words of one report: the first position of bad data, and the index found there.
-const REPORT: u64 = 3;
-/// No bad data so far.
-const NOTHING: u32 = u32::MAX;
 
 /// What is bound to a launch.
 #[derive(Clone)]
@@ -40,6 +38,18 @@ struct Launch {
     /// where its parameters begin, and how many there are, in words
     parameters: (usize, usize),
     groups: [u32; 3],
+    /// which of the launches that may be left out it is
+    gated: Option<usize>,
+}
+/// Launches that run by what the device has found: if one of the words, by their places, is raised, or if none is.
+struct Gate {
+    words: WgpuWords,
+    places: Vec<u32>,
+    if_raised: bool,
+    /// the first launch behind it, and the first and the number of those that may be left out
+    before: usize,
+    first: usize,
+    launches: Vec<[u32; 3]>,
 }
 /// The launches of a submission.
 pub(crate) struct Launches<'a> {
@@ -47,6 +57,10 @@ pub(crate) struct Launches<'a> {
     launches: Vec<Launch>,
     parameters: Vec<u32>,
     reports: Vec<(&'a FaultWord, Found)>,
+    gates: Vec<Gate>,
+    gated: usize,
+    /// Does the host want to know of bad data when the call returns?
+    pub hears: bool,
     scratch_words: u64,
     /// where passes begin that are timed
     passes: Vec<usize>,
@@ -62,6 +76,9 @@ pub(crate) struct Launches<'a> {
 struct Current<'a> {
     kernel: &'a Kernel,
     fault: &'a FaultWord,
+    /// the run's words, and the one that it reports to
+    words: Option<(WgpuWords, Option<u32>)>,
+    is_gated: bool,
     buffers: SmallVec<[(usize, wgpu::Buffer); 8]>,
 }
 /// A step as skeletons see it.
@@ -94,6 +111,8 @@ struct Buffers {
     parameters: Option<wgpu::Buffer>,
     reports: Option<wgpu::Buffer>,
     scratch: Option<wgpu::Buffer>,
+    /// of launches that may be left out
+    workgroups: Option<wgpu::Buffer>,
 }
 
 /// The buffer of an operand.
@@ -113,6 +132,9 @@ impl<'a> Launches<'a> {
             launches: Vec::new(),
             parameters: Vec::new(),
             reports: Vec::new(),
+            gates: Vec::new(),
+            gated: 0,
+            hears: true,
             scratch_words: 0,
             passes: Vec::new(),
             warms_up: false,
@@ -132,8 +154,38 @@ impl<'a> Launches<'a> {
                 buffers.push((number(o), buffer(o)?));
             }
         }
-        self.current = Some(Current { kernel: first.kernel, fault: first.fault, buffers });
+        let words = first.guard.words.map(WgpuWords::of).transpose()?;
+        let is_gated = self.gate(words.as_ref(), first.guard.when);
+        let words = words.map(|words| (words, first.guard.reports));
+        self.current = Some(Current { kernel: first.kernel, fault: first.fault, words, is_gated, buffers });
         self.compiled.clear();
+        Ok(())
+    }
+    /// What follows is launched when the words say so; a gate serves all that follow it with the same words.
+    fn gate(&mut self, words: Option<&WgpuWords>, when: When<'_>) -> bool {
+        let (of, if_raised) = match when {
+            When::Always => return false,
+            When::Clean(of) => (of, false),
+            When::Raised(of) => (of, true),
+        };
+        let Some(words) = words else { return false };
+        let places: Vec<u32> = of.iter().map(|word| word * REPORT).collect();
+        let goes_on = self.gates.last().is_some_and(|g| g.words.is_same(words) && g.places == places && g.if_raised == if_raised);
+        if !goes_on || self.launches.last().is_none_or(|l| l.gated.is_none()) {
+            self.gates.push(Gate { words: words.clone(), places, if_raised, before: self.launches.len(), first: self.gated, launches: Vec::new() });
+        }
+        true
+    }
+    /// Takes over the words of an earlier run.
+    ///
+    /// # Errors
+    /// A text that cannot be compiled.
+    pub fn inherit(&mut self, words: &WgpuWords, number: u32, from: &WgpuWords, of: &[u32]) -> Result<(), ErrorKind> {
+        let (bindings, text) = gate::inherits(self.gpu.target().dialect)?;
+        let pipeline = self.gpu.compiled(text, &bindings.access)?;
+        let places: Vec<u32> = of.iter().map(|word| word * REPORT).collect();
+        let resources = [from, words].map(|w| Resource::Buffer(w.buffer().clone()));
+        self.push(pipeline, SmallVec::from_iter(resources), &gate::inheritance(&places, number * REPORT), 1);
         Ok(())
     }
     fn kernel(&self) -> Result<&'a Kernel, ErrorKind> {
@@ -156,13 +208,39 @@ impl<'a> Launches<'a> {
         self.parameters.resize(at, 0);
         self.parameters.extend_from_slice(parameters);
         let groups = [groups.div_ceil(rows) as u32, rows as u32, 1];
-        self.launches.push(Launch { pipeline, resources, parameters: (at, parameters.len().max(1)), groups });
+        let gated = self.current.as_ref().is_some_and(|c| c.is_gated).then_some(self.gated);
+        if let (Some(gate), Some(_)) = (self.gates.last_mut(), gated) {
+            gate.launches.push(groups);
+            self.gated += 1;
+        }
+        self.launches.push(Launch { pipeline, resources, parameters: (at, parameters.len().max(1)), groups, gated });
         if parameters.is_empty() {
             self.parameters.push(0);
         }
     }
 
-    /// Submits the launches. Returns at once unless bad data can be found, which must be known when the call returns.
+    /// The launches of the gates, which write to a buffer of workgroups.
+    ///
+    /// # Errors
+    /// A text that cannot be compiled.
+    fn gate_launches(&mut self, workgroups: &wgpu::Buffer) -> Result<Vec<(usize, Launch)>, ErrorKind> {
+        let gates = std::mem::take(&mut self.gates);
+        if gates.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (bindings, text) = gate::text(self.gpu.target().dialect)?;
+        let pipeline = self.gpu.compiled(text, &bindings.access)?;
+        self.current = None;
+        let (mut launches, end) = (Vec::new(), self.launches.len());
+        for g in gates.into_iter().filter(|g| !g.launches.is_empty()) {
+            let parameters = gate::parameters(&g.places, g.if_raised, g.first, &g.launches);
+            let resources = [g.words.buffer(), workgroups].map(|b| Resource::Buffer(b.clone()));
+            self.push(pipeline.clone(), SmallVec::from_iter(resources), &parameters, 1);
+            launches.extend(self.launches.drain(end..).map(|l| (g.before, l)));
+        }
+        Ok(launches)
+    }
+    /// Submits the launches. Returns at once unless the host wants to know of bad data when the call returns.
     ///
     /// # Errors
     /// A lost device, memory for scratch.
@@ -173,18 +251,20 @@ impl<'a> Launches<'a> {
     ///
     /// # Errors
     /// As [`Launches::run`].
-    pub fn run_timed(self, shared: &Shared, staging: &Staging, clock: Option<&Clock>) -> Result<(), ErrorKind> {
+    pub fn run_timed(mut self, shared: &Shared, staging: &Staging, clock: Option<&Clock>) -> Result<(), ErrorKind> {
         let gpu = self.gpu;
         let mut buffers = shared.0.lock();
         let storage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let workgroups = grown(gpu, &mut buffers.workgroups, (self.gated as u64).max(1) * 12, storage | wgpu::BufferUsages::INDIRECT)?;
+        let gates = self.gate_launches(&workgroups)?;
         let parameters = grown(gpu, &mut buffers.parameters, self.parameters.len() as u64 * 4, storage)?;
-        let reports = grown(gpu, &mut buffers.reports, (self.reports.len() as u64 * REPORT).max(1) * 4, storage)?;
+        let reports = grown(gpu, &mut buffers.reports, (self.reports.len() as u64 * u64::from(REPORT)).max(1) * 4, storage)?;
         let scratch = grown(gpu, &mut buffers.scratch, self.scratch_words.max(1) * 4, storage)?;
         let submitted = scoped(&gpu.device, || {
             let words = |w: &[u32]| w.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
             gpu.queue.write_buffer(&parameters, 0, &words(&self.parameters));
             if !self.reports.is_empty() {
-                gpu.queue.write_buffer(&reports, 0, &words(&vec![NOTHING; self.reports.len() * REPORT as usize]));
+                gpu.queue.write_buffer(&reports, 0, &words(&vec![gate::NOTHING; self.reports.len() * REPORT as usize]));
             }
             let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             let begins = if clock.is_some() { &self.passes[..] } else { &[0] };
@@ -192,7 +272,8 @@ impl<'a> Launches<'a> {
                 let end = begins.get(k + 1).copied().unwrap_or(self.launches.len());
                 let timestamp_writes = clock.map(|c| c.of_pass(k));
                 let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
-                for l in &self.launches[begin..end] {
+                let behind = |at: usize| gates.iter().filter(move |(before, _)| *before == at).map(|(_, gate)| gate);
+                for l in (begin..end).flat_map(|at| behind(at).chain([&self.launches[at]])) {
                     let own = wgpu::BindingResource::Buffer(wgpu::BufferBinding {
                         buffer: &parameters,
                         offset: l.parameters.0 as u64 * 4,
@@ -208,7 +289,10 @@ impl<'a> Launches<'a> {
                     let group = gpu.device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: &l.pipeline.layout, entries: &entries });
                     pass.set_pipeline(&l.pipeline.pipeline);
                     pass.set_bind_group(0, &group, &[]);
-                    pass.dispatch_workgroups(l.groups[0], l.groups[1], l.groups[2]);
+                    match l.gated {
+                        Some(number) => pass.dispatch_workgroups_indirect(&workgroups, 12 * number as u64),
+                        None => pass.dispatch_workgroups(l.groups[0], l.groups[1], l.groups[2]),
+                    }
                 }
             }
             if let Some(clock) = clock {
@@ -217,22 +301,15 @@ impl<'a> Launches<'a> {
             gpu.queue.submit([encoder.finish()]);
         });
         gpu.counts.submissions.fetch_add(1, Relaxed);
-        gpu.counts.launches.fetch_add(self.launches.len() as u64, Relaxed);
+        gpu.counts.launches.fetch_add((self.launches.len() + gates.len()) as u64, Relaxed);
         gpu.health.check()?;
         submitted?;
-        if !self.reports.is_empty() {
+        if !self.reports.is_empty() && self.hears {
             let mut found = vec![0u8; self.reports.len() * REPORT as usize * 4];
             staging.read(gpu, &reports, 0, &mut found)?;
-            let word = |k: usize| found[k * 4..k * 4 + 4].iter().rev().fold(0u32, |w, &b| w << 8 | b as u32);
-            for (k, (fault, kind)) in self.reports.iter().enumerate() {
-                let [position, low, high] = [0, 1, 2].map(|w| word(k * REPORT as usize + w));
-                if position != NOTHING {
-                    fault.set(match kind {
-                        Found::Division => Fault::DivisionByZero,
-                        Found::Index(bound) => {
-                            Fault::Index { index: (u64::from(high) << 32 | u64::from(low)) as i64, bound: *bound, position: position as usize }
-                        }
-                    });
+            for ((word, found), report) in self.reports.iter().zip(found.as_chunks::<{ 4 * REPORT as usize }>().0) {
+                if let Some(fault) = fault(Some(*found), report) {
+                    word.set(fault);
                 }
             }
         }
@@ -255,16 +332,26 @@ impl Launcher for Launches<'_> {
         self.gpu.is_new(self.kernel()?)
     }
     fn warm_up(&mut self, again: Again<'_>) -> Result<(), ErrorKind> {
-        if self.is_new()? { again(&mut Launches { warms_up: true, current: self.current.clone(), ..Launches::new(self.gpu) }) } else { Ok(()) }
+        if !self.is_new()? {
+            return Ok(());
+        }
+        // What is recorded for other sizes looks for nothing.
+        let current = self.current.clone().map(|c| Current { words: None, is_gated: false, ..c });
+        again(&mut Launches { warms_up: true, current, ..Launches::new(self.gpu) })
     }
     fn nest(&mut self, place: u8, bindings: &Bindings, space: &Shape, axes: [&[usize]; 2], operands: &[(usize, Strides)]) -> Result<Nest, ErrorKind> {
         self.gpu.nest(self.kernel()?, place, bindings, space, axes, operands)
     }
     fn report(&mut self, found: Found) -> u32 {
-        if let Some(current) = &self.current {
-            self.reports.push((current.fault, found));
+        match &self.current {
+            Some(Current { words: Some((words, Some(word))), .. }) => {
+                words.looks_for(*word, found);
+                return word * REPORT;
+            }
+            Some(current) => self.reports.push((current.fault, found)),
+            None => {}
         }
-        ((self.reports.len() as u64).saturating_sub(1) * REPORT) as u32
+        (self.reports.len() as u32).saturating_sub(1) * REPORT
     }
     fn scratch(&mut self, words: u64) -> Result<(), ErrorKind> {
         if words * 4 > self.gpu.largest_buffer() && !self.warms_up {
@@ -279,7 +366,10 @@ impl Launcher for Launches<'_> {
         let resources = bindings.places.iter().filter_map(|p| match *p {
             Place::Buffer(number) => current.buffers.iter().find(|b| b.0 == number).map(|b| Resource::Buffer(b.1.clone())),
             Place::Scratch => Some(Resource::Scratch),
-            Place::Faults => Some(Resource::Reports),
+            Place::Faults => match &current.words {
+                Some((words, Some(_))) => Some(Resource::Buffer(words.buffer().clone())),
+                _ => Some(Resource::Reports),
+            },
         });
         let resources = resources.collect();
         self.push(pipeline.clone(), resources, parameters, groups);

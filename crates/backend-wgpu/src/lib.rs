@@ -8,8 +8,10 @@
 //!
 //! *Launches.* A step becomes one launch, or a few; equal Maps that follow each other (an optimizer's step) share one, as
 //! far as bindings reach. All steps of a submission are encoded into one command buffer, in order; wgpu puts a barrier
-//! where one reads what another wrote. `submit` returns before they have run, unless one of them can find bad data: core
-//! wants to know of that when the call returns.
+//! where one reads what another wrote. `submit` returns before they have run. Where a step can find bad data, its fault word
+//! is on the device, and a step that bad data forbids is launched indirectly: a gate before it, of one invocation, looks at the
+//! words and writes how many workgroups there are. The host waits where it reads, and nowhere else. wgpu orders all that is
+//! done on one queue by itself, so every event of this device has passed when it is handed out.
 //!
 //! *Memory.* A tensor's buffer is an array of words. It is bound whole and elements are found by offsets in the
 //! parameters, because a binding may only begin at coarse multiples. bool and 8- and 16-bit elements are packed into
@@ -47,6 +49,7 @@ mod memory;
 mod pipeline;
 mod probe;
 mod registration;
+mod words;
 
 pub use device::WgpuBackend;
 pub use registration::link;

@@ -64,14 +64,15 @@ pub(crate) fn ours(memory: &dyn Memory) -> Result<&WgpuMemory, ErrorKind> {
     ours.health.lost().map_or(Ok(ours), Err)
 }
 
-/// A buffer that the host can map, kept for the next small read: a loss is read at every step.
+/// Buffers that the host can map, kept for the next small reads: a loss and fault words are read at every step.
 #[derive(Default)]
-pub(crate) struct Staging(Mutex<Option<wgpu::Buffer>>);
-/// The size of the buffer that is kept.
+pub(crate) struct Staging(Mutex<Vec<wgpu::Buffer>>);
+/// The size of a buffer that is kept, and the most of them.
 const KEPT: u64 = 64 * 1024;
+const MOST: usize = 16;
 impl Staging {
     fn take(&self, gpu: &Gpu, bytes: u64) -> Result<wgpu::Buffer, ErrorKind> {
-        let kept = if bytes <= KEPT { self.0.lock().take() } else { None };
+        let kept = if bytes <= KEPT { self.0.lock().pop() } else { None };
         kept.map_or_else(|| gpu.buffer(bytes.max(KEPT), wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST), Ok)
     }
     /// Reads whole words, when everything that was submitted is done.
@@ -118,9 +119,11 @@ impl Staging {
             Err(_) => return Err(failed()),
         }
         read.staging.unmap();
-        if read.staging.size() == KEPT {
-            *self.0.lock() = Some(read.staging);
+        let mut kept = self.0.lock();
+        if read.staging.size() == KEPT && kept.len() < MOST {
+            kept.push(read.staging);
         }
+        drop(kept);
         gpu.health.check()
     }
 }
@@ -176,6 +179,26 @@ pub(crate) fn download(gpu: &Gpu, staging: &Staging, from: &WgpuMemory, offset: 
         to.copy_from_slice(&whole[lead..]);
         Ok(())
     }
+}
+/// Copies host bytes to the beginning of memory whose other bytes nobody needs: nothing is read for it.
+///
+/// # Errors
+/// As [`download`].
+pub(crate) fn fill(gpu: &Gpu, to: &WgpuMemory, from: &[u8]) -> Result<(), ErrorKind> {
+    gpu.health.check()?;
+    within(to, 0, from.len())?;
+    let result = scoped(&gpu.device, || {
+        let (words, rest) = from.split_at(from.len() / 4 * 4);
+        if !words.is_empty() {
+            gpu.queue.write_buffer(&to.buffer, 0, words);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 4];
+            last[..rest.len()].copy_from_slice(rest);
+            gpu.queue.write_buffer(&to.buffer, words.len() as u64, &last);
+        }
+    });
+    result.and_then(|()| gpu.health.check())
 }
 /// Copies host bytes into memory.
 ///

@@ -460,7 +460,7 @@ fn restart(log: &mut Log, cut: usize) {
 fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
     let records = std::mem::take(&mut log.records);
     let values = std::mem::take(&mut log.values);
-    let writes = std::mem::take(&mut log.writes);
+    let (writes, mut beside) = (std::mem::take(&mut log.writes), std::mem::take(&mut log.beside));
     log.clear();
     let mut map: HashMap<u32, u32> = HashMap::new();
     for (k, r) in records.iter().enumerate().skip(from) {
@@ -501,6 +501,8 @@ fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
             log.note_write(w);
         }
     }
+    beside.retain(|b| log.writes.iter().any(|w| w.group == b.group));
+    log.beside = beside;
 }
 /// Drops the records that nobody needs, and with them the inputs that only they read. Tells whether there were any.
 fn prune(log: &mut Log) -> bool {

@@ -5,6 +5,7 @@ mod conv;
 mod copy;
 pub mod edges;
 mod epilogue;
+pub mod gate;
 mod map;
 mod matmul;
 mod product;

@@ -162,6 +162,8 @@ impl Device {
         }
         self.0.backend.recover().map_err(|k| Error::at("recover", k, here))?;
         self.0.openings.fetch_add(1, Ordering::Relaxed);
+        // What was under way is lost with all else, and each reader is told.
+        drop(self.0.outstanding.settle());
         self.0.pool.trim();
         Ok(())
     }
