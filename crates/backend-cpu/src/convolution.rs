@@ -15,6 +15,7 @@ use adamant_runtime::{
     product::Product,
 };
 use half::slice::HalfFloatSliceExt;
+use std::sync::Arc;
 
 /// Runs a Conv step.
 ///
@@ -38,7 +39,7 @@ pub(crate) fn with_ends(
     runtime: &Runtime,
     step: &Step<'_>,
     product: &Product,
-    spec: &ConvSpec,
+    spec: &Arc<ConvSpec>,
     inputs: &[In<'_>],
     outputs: &mut [Out<'_>],
 ) -> Result<(), ErrorKind> {
@@ -50,7 +51,7 @@ pub(crate) fn with_ends(
         return Err(internal("a convolution of two dtypes"));
     }
     let types = [&a, &b].map(|i| adamant_runtime::TensorType { shape: i.shape, dtype: i.dtype });
-    let shape = adamant_runtime::Op::Conv(std::sync::Arc::new(spec.clone())).infer_first(&types)?.shape;
+    let shape = adamant_runtime::Op::Conv(spec.clone()).infer_first(&types)?.shape;
     if shape.elements() != out.shape.elements() {
         return Err(internal("a convolution of another size"));
     }

@@ -12,9 +12,10 @@ use crate::{
 };
 use adamant_runtime::{
     DType, ErrorKind, Layout, MAX_RANK, Scalar, Shape,
-    expr::Reg,
+    expr::{Instr, Reg},
     kernel::{FaultWord, Kernel, Step},
     product::{End, Product},
+    scalar::Binary,
 };
 use smallvec::SmallVec;
 use std::sync::OnceLock;
@@ -224,4 +225,26 @@ impl<T: bytemuck::NoUninit + bytemuck::AnyBitPattern> Epilogue<T> for InPlace<'_
     fn apply(&self, batch: usize, row: usize, column: usize, values: &mut [T]) -> Result<(), ErrorKind> {
         self.finish.in_place(self.first + (batch * self.rows + row) * self.columns + column, bytemuck::cast_slice_mut(values))
     }
+}
+
+/// One addend for each column of a product, which is what the bias of a layer is: a loop of its own, for binding a program would
+/// cost small products more than their elements do. Adding rounds once, as the program does.
+pub(crate) struct ColumnBias<'a, T>(pub &'a [T]);
+impl<T: Copy + std::ops::AddAssign + Sync> Epilogue<T> for ColumnBias<'_, T> {
+    fn apply(&self, _: usize, _: usize, column: usize, values: &mut [T]) -> Result<(), ErrorKind> {
+        let bias = &self.0[column..];
+        for row in values.chunks_mut(bias.len()) {
+            row.iter_mut().zip(bias).for_each(|(value, &bias)| *value += bias);
+        }
+        Ok(())
+    }
+}
+/// Does an epilogue add one number a column, and nothing else?
+pub(crate) fn is_column_bias(end: &End, others: &[In<'_>], columns: usize) -> bool {
+    let (Some(&Instr::Binary(Binary::Add, x, y)), [bias]) = (end.expr.instrs.get(end.value as usize), others) else { return false };
+    let loads = |r: Reg, k: u16| end.expr.instrs.get(r as usize) == Some(&Instr::Load(k));
+    let adds = loads(x, 0) && loads(y, 1) || loads(x, 1) && loads(y, 0);
+    let rank = bias.shape.rank();
+    let steps = bias.shape.iter().zip(&bias.layout.strides).enumerate().all(|(a, (&d, &s))| d == 1 || s == (a + 1 == rank) as isize);
+    adds && bias.dtype == end.dtype() && bias.in_place.is_none() && rank > 0 && bias.shape[rank - 1] == columns && steps
 }

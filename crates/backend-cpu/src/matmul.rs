@@ -2,7 +2,7 @@
 use crate::{
     device::Runtime,
     element::{Number, Wide},
-    ends::{self, Finish, InPlace},
+    ends::{self, ColumnBias, Finish, InPlace},
     gemm::{
         Blas, Epilogue, GemmElement, MatRef, NoEpilogue,
         apart::{Apart, Elements, Kept, Matrices},
@@ -74,10 +74,18 @@ pub(crate) fn with_ends(runtime: &Runtime, step: &Step<'_>, product: &Product, i
         return Err(internal("a product of another dtype than its epilogue's"));
     }
     let is_apart = out.dtype != product.dtype || !out.dtype.is_float() || others.iter().any(|i| i.in_place.is_some());
+    let dtype = product.dtype;
+    let wide = matches!(dtype, DType::F32 | DType::F64) && !is_apart && !made.are_narrow(dtype);
+    if wide && programs.epilogue.is_some() && ends::is_column_bias(&product.epilogue, others, sizes.n) {
+        let out = out.dense_bytes()?;
+        return match dtype {
+            DType::F32 => biased::<f32>(runtime, &sizes, &a, &b, out, &others[0]),
+            _ => biased::<f64>(runtime, &sizes, &a, &b, out, &others[0]),
+        };
+    }
     let reads = ends::reads(&out.shape, product.dtype, others, is_apart || made.are_narrow(product.dtype));
     let bind = |program| Finish::new(runtime.isa, program, &product.epilogue, &out.shape, &reads, ends::arguments(step, product, 2), step.fault);
     let finish = programs.epilogue.as_ref().map(bind).transpose()?;
-    let dtype = product.dtype;
     if (is_apart || made.are_narrow(dtype))
         && let Some(kept) = handed_on(runtime, &a, &b, dtype)
     {
@@ -204,6 +212,33 @@ fn floats<T: GemmElement + bytemuck::Pod>(
     out: &mut [u8],
     finish: Option<&Finish<'_>>,
 ) -> Result<(), ErrorKind> {
+    let rows = |first| finish.map(|finish| InPlace { finish, first, rows: s.m, columns: s.n });
+    each_batch(s, a, b, out, |first, batch, a, b, c| match rows(first) {
+        Some(epilogue) => product(runtime, batch, [s.m, s.n, s.k], a, b, c, &epilogue),
+        None => product::<T>(runtime, batch, [s.m, s.n, s.k], a, b, c, &NoEpilogue),
+    })
+}
+/// As `floats`, with an addend for each column.
+fn biased<T: GemmElement + bytemuck::Pod + std::ops::AddAssign>(
+    runtime: &Runtime,
+    s: &Sizes,
+    a: &In<'_>,
+    b: &In<'_>,
+    out: &mut [u8],
+    bias: &In<'_>,
+) -> Result<(), ErrorKind> {
+    let all: &[T] = bias.elements()?;
+    let bias = all.get(bias.layout.offset..bias.layout.offset + s.n).ok_or_else(|| internal("an operand leaves its buffer"))?;
+    each_batch(s, a, b, out, |_, batch, a, b, c| product(runtime, batch, [s.m, s.n, s.k], a, b, c, &ColumnBias(bias)))
+}
+/// Calls `f(first element of the result, matrices, a, b, c)` for each stretch of the batch that one call of gemm computes.
+fn each_batch<T: GemmElement + bytemuck::Pod>(
+    s: &Sizes,
+    a: &In<'_>,
+    b: &In<'_>,
+    out: &mut [u8],
+    f: impl Fn(usize, usize, MatRef<'_, T>, MatRef<'_, T>, &mut [T]) -> Result<(), ErrorKind>,
+) -> Result<(), ErrorKind> {
     let plane = s.m * s.n;
     let out: &mut [T] = cast(out)?;
     let (a_all, b_all) = (a.elements::<T>()?, b.elements::<T>()?);
@@ -220,11 +255,7 @@ fn floats<T: GemmElement + bytemuck::Pod>(
     for (o, c) in out.chunks_mut(inner * plane).enumerate() {
         let at = o * inner;
         let (a, b) = (matrix(a_all, a, 0, s.batch.offset(0, at)), matrix(b_all, b, 1, s.batch.offset(1, at)));
-        let sizes = [s.m, s.n, s.k];
-        match finish {
-            Some(finish) => product(runtime, inner, sizes, a, b, c, &InPlace { finish, first: at * plane, rows: s.m, columns: s.n })?,
-            None => product(runtime, inner, sizes, a, b, c, &NoEpilogue)?,
-        }
+        f(at * plane, inner, a, b, c)?;
     }
     Ok(())
 }

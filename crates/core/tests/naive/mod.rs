@@ -113,7 +113,7 @@ impl Backend for Naive {
         &self.0
     }
     fn supports(&self, kernel: &KernelKind, _: &[DType]) -> Support {
-        if matches!(kernel, KernelKind::Composite(_)) { Support::No } else { Support::Native }
+        if matches!(kernel, KernelKind::Composite(_) | KernelKind::Product(_)) { Support::No } else { Support::Native }
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
         if bytes > self.1 {
