@@ -10,6 +10,7 @@ mod features;
 mod flame;
 mod fuzz_graphs;
 mod goldens;
+mod late;
 mod launches;
 mod pictures;
 mod prefuse;
@@ -41,6 +42,8 @@ enum Chore {
     Goldens(goldens::Options),
     /// What each training step of char-GPT asks of a device: launches, waits, plans, pipelines
     Launches(launches::Options),
+    /// The suite, a training and random graphs on a device that is late on purpose, and the mistakes that it finds
+    Late(late::Options),
     /// The loops that the CPU backend compiles ahead
     Prefuse(prefuse::Options),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
@@ -61,6 +64,7 @@ fn main() -> std::process::ExitCode {
         Chore::Flame(options) => flame::run(&options),
         Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
+        Chore::Late(options) => late::run(&options),
         Chore::Launches(options) => launches::run(&options),
         Chore::Prefuse(options) => prefuse::run(&options),
         Chore::Size(options) => size::run(&options),
