@@ -41,6 +41,8 @@ enum Chore {
     Goldens(Words),
     /// What each training step of char-GPT asks of a device: launches, waits, plans, pipelines
     Launches(Words),
+    /// The suite, a training and random graphs on a device that is late on purpose, and the mistakes that it finds
+    Late(Words),
     /// The loops that the CPU backend compiles ahead
     Prefuse(Words),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program

@@ -11,6 +11,7 @@ mod features;
 mod flame;
 mod fuzz_graphs;
 mod goldens;
+mod late;
 mod launches;
 mod pictures;
 mod prefuse;
@@ -45,6 +46,8 @@ enum Chore {
     Goldens(goldens::Options),
     /// What each training step of char-GPT asks of a device: launches, waits, plans, pipelines
     Launches(launches::Options),
+    /// The suite, a training and random graphs on a device that is late on purpose, and the mistakes that it finds
+    Late(late::Options),
     /// The loops that the CPU backend compiles ahead
     Prefuse(prefuse::Options),
     /// Random products with what runs at their ends: fused = op by op, and integers exact
@@ -68,6 +71,7 @@ fn main() -> std::process::ExitCode {
         Chore::Flame(options) => flame::run(&options),
         Chore::FuzzGraphs(options) => fuzz_graphs::run(&options),
         Chore::Goldens(options) => goldens::run(&options),
+        Chore::Late(options) => late::run(&options),
         Chore::Launches(options) => launches::run(&options),
         Chore::Prefuse(options) => prefuse::run(&options),
         Chore::Products(options) => products::run(&options),
