@@ -83,8 +83,8 @@ pub fn run(options: &Options) -> bool {
         eprintln!("{complaint}");
     }
     results.push(("tidy", complaints.is_empty()));
-    eprintln!("check: loops compiled ahead");
-    results.push(("loops compiled ahead", handed::succeeds(&["prefuse", "--check"])));
+    eprintln!("check: loops compiled ahead of time");
+    results.push(("loops compiled ahead of time", handed::succeeds(&["prefuse", "--check"])));
     let failed: Vec<&str> = results.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
     if options.json {
         let parts: serde_json::Map<_, _> = results.iter().map(|(name, passed)| (name.to_string(), (*passed).into())).collect();

@@ -5,6 +5,7 @@ mod layers;
 mod lex;
 mod source;
 mod text;
+mod words;
 
 use crate::workspace;
 use serde::Serialize;
@@ -59,6 +60,7 @@ pub fn complaints(root: &Path) -> Vec<Complaint> {
     let mut found = Vec::new();
     let mut files = Vec::new();
     collect(root, Path::new(""), &mut files, &mut found);
+    let table = words::table(&std::fs::read_to_string(root.join(words::GLOSSARY)).unwrap_or_default());
     for path in &files {
         let Ok(bytes) = std::fs::read(root.join(path)) else {
             found.push(Complaint { path: path.clone(), line: 0, what: "cannot be read".into() });
@@ -67,6 +69,7 @@ pub fn complaints(root: &Path) -> Vec<Complaint> {
         // Files that are not text hold data; their origin is told beside them.
         let Ok(text) = std::str::from_utf8(&bytes) else { continue };
         found.extend(text::complaints(path, text));
+        found.extend(words::complaints(path, text, &table));
         if path.extension().is_some_and(|e| e == "rs") {
             found.extend(source::complaints(path, text));
         }

@@ -271,7 +271,7 @@ fn layers(from: &mut From<'_>) -> Result<()> {
 
 /// The file.
 fn table(programs: &Programs) -> String {
-    let mut text = String::from("//! Loops compiled ahead, by `cargo xtask prefuse`.\nuse super::{loops, words::*};\n\nloops! {\n");
+    let mut text = String::from("//! Loops compiled ahead of time, by `cargo xtask prefuse`.\nuse super::{loops, words::*};\n\nloops! {\n");
     for (k, (signature, by)) in programs.iter().enumerate() {
         let (words, results) = signature.split_once("->").unwrap_or((signature, ""));
         let (mut loads, mut numbers) = (String::new(), String::new());

@@ -117,7 +117,7 @@ const CASES: [Case; 21] = [
     ("wide sums of a product in 16 bits", 10, || Ok(ones(&[1 << 16, 16], DType::BF16)?.matmul(ones(&[16, 16], DType::BF16)?))),
     ("a padded image", 42, || conv(&[1, 1, 4 * M], &[1, 1, 3], DType::F32, 1)),
     ("16-bit operands of a convolution", 24, || conv(&[1, 1, 4 * M], &[1, 1, 3], DType::BF16, 0)),
-    ("the turned gradient of a convolution's weight", 44, || {
+    ("the transposed gradient of a convolution's weight", 44, || {
         let (x, w) = (ones(&[1, 2048, 1], DType::F32)?, ones(&[2048, 2048, 1], DType::F32)?.tracked());
         gradient(&f::conv1d(&x, &w, None, &Default::default()), &w)
     }),

@@ -20,7 +20,7 @@ use crate::gemm::driver::{BLOCK_COLUMNS, Output, Plain, Size, multiply};
 use crate::gemm::micro::{Block, Operands};
 use crate::gemm::pack::{PackA, View};
 use crate::isa::Isa;
-use crate::scratch::{Room, collected, few, room};
+use crate::scratch::{ScratchVec, collected, few, scratch_vec};
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
 use lowering::{Axis, Gather, Lowering, Runs};
@@ -253,7 +253,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                     behind: None,
                 };
                 // A[in][(out, tap)] = w[out][in][tap], read in runs of neighbouring taps.
-                let mut tap_offsets = room(chosen.iter().map(|part| part.taps.len()).product())?;
+                let mut tap_offsets = scratch_vec(chosen.iter().map(|part| part.taps.len()).product())?;
                 for d in &chosen[0].taps {
                     for h in &chosen[1].taps {
                         for w in &chosen[2].taps {
@@ -262,7 +262,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                     }
                 }
                 let dense = tap_offsets.len() == taps;
-                let mut runs = Runs { length: if dense { taps } else { 1 }, offsets: room(outs * if dense { 1 } else { tap_offsets.len() })? };
+                let mut runs = Runs { length: if dense { taps } else { 1 }, offsets: scratch_vec(outs * if dense { 1 } else { tap_offsets.len() })? };
                 for out in 0..outs {
                     let base = out * ins * taps;
                     if dense {
@@ -285,7 +285,7 @@ struct GradientAxis {
     /// The first position of x in the part.
     first: usize,
     /// The taps that reach it.
-    taps: Room<usize>,
+    taps: ScratchVec<usize>,
 }
 
 fn gradient_axes(shape: &ConvShape, axis: usize) -> Result<SmallVec<[GradientAxis; 2]>, ErrorKind> {
@@ -465,7 +465,7 @@ impl<T: Accumulator> Product<'_, T> {
         if first == 0 && self.lowering.outputs() == self.target_plane {
             return Ok(Runs { length: self.target_plane, offsets: collected(images, (0..images).map(|index| index * image))? });
         }
-        let mut runs = Runs { length: counts[2], offsets: room(images * counts[0] * counts[1])? };
+        let mut runs = Runs { length: counts[2], offsets: scratch_vec(images * counts[0] * counts[1])? };
         for index in 0..images {
             for d in 0..counts[0] {
                 for h in 0..counts[1] {

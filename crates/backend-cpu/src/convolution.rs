@@ -6,7 +6,7 @@ use crate::{
     gemm::Accumulator,
     map::loops::convert,
     operand::{In, Out, cast, internal},
-    scratch::{Room, filled},
+    scratch::{ScratchVec, filled},
 };
 use adamant_runtime::{
     DType, ErrorKind, Shape,
@@ -97,7 +97,7 @@ fn sums(
         d => Err(ErrorKind::Internal(format!("a convolution of {d}"))),
     }
 }
-fn widen(runtime: &Runtime, i: &In<'_>) -> Result<Room<f32>, ErrorKind> {
+fn widen(runtime: &Runtime, i: &In<'_>) -> Result<ScratchVec<f32>, ErrorKind> {
     let mut out = filled(0f32, i.shape.elements())?;
     if i.dtype == DType::BF16 {
         convert(runtime.isa, i.dense::<u16>()?, &mut out, |v| f32::from_bits((v as u32) << 16));

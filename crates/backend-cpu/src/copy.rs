@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 /// Elements below which a copy is one task.
 const TASK: usize = 24 * 1024;
-/// Side of a transposed block: it is turned into a place of its own in the L1 cache, because its lines lie a power of two
+/// Side of a transposed block: it is written transposed into a place of its own in the L1 cache, because its lines lie a power of two
 /// apart all too often, where few of them fit in a cache side by side.
 const SIDE: usize = 64;
 
@@ -69,7 +69,7 @@ fn copy<T: bytemuck::Pod + Send + Sync>(runtime: &Runtime, nest: &Nest, from: &[
     });
     Ok(())
 }
-/// With which instructions blocks are turned, and whether they are written past the caches.
+/// With which instructions blocks are transposed, and whether they are written by non-temporal stores.
 #[derive(Clone, Copy)]
 struct How {
     isa: Isa,
@@ -82,8 +82,8 @@ fn part<T: bytemuck::Pod>(how: How, nest: &Nest, dims: &[usize], source: &Stride
     let inner = rank - 1;
     let n: usize = dims.iter().product();
     // The axis along which the input is contiguous, if it is another than the output's.
-    let turned = (0..inner).rev().find(|&a| source[a] == 1).filter(|_| source[inner] != 1 && target[inner] == 1 && dims[inner] >= 8);
-    if let Some(a) = turned {
+    let transposed = (0..inner).rev().find(|&a| source[a] == 1).filter(|_| source[inner] != 1 && target[inner] == 1 && dims[inner] >= 8);
+    if let Some(a) = transposed {
         let mut outer: SmallVec<[usize; MAX_RANK]> = SmallVec::from_slice(&dims[..inner]);
         outer[a] = 1;
         let total: usize = outer.iter().product();

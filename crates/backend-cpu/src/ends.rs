@@ -7,7 +7,7 @@ use crate::{
     isa::Isa,
     map::{self, program::Program, tile::Run, tiles::OutTile},
     operand::{In, internal},
-    scratch::{Room, filled},
+    scratch::{ScratchVec, filled},
     simd::has_vectors,
 };
 use adamant_runtime::{
@@ -25,7 +25,7 @@ pub(crate) struct Programs {
     pub prologue: [Option<Program>; 2],
     pub epilogue: Option<Program>,
 }
-/// By whether the set has vectors: loops compiled ahead are there for those alone.
+/// By whether the set has vectors: loops compiled ahead of time are there for those alone.
 #[derive(Default)]
 struct Prepared {
     vectors: OnceLock<Programs>,
@@ -51,7 +51,7 @@ pub(crate) fn arguments<'s>(step: &Step<'s>, product: &Product, end: usize) -> &
 
 /// An operand that was made by its program, densely but for axes along which it repeats.
 pub(crate) struct Made {
-    elements: Room<i64>,
+    elements: ScratchVec<i64>,
     shape: Shape,
     layout: Layout,
     dtype: DType,

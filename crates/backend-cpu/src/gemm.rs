@@ -217,8 +217,8 @@ pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scr
     let size = Size { m: block.rows, n: block.columns, k: job.k };
     let at_once = if size.m == 1 && gemv::is_readable(&b) {
         Some((a, a.column_stride, b))
-    } else if size.n == 1 && gemv::is_readable(&a.turned()) {
-        Some((b, b.row_stride, a.turned()))
+    } else if size.n == 1 && gemv::is_readable(&a.transposed()) {
+        Some((b, b.row_stride, a.transposed()))
     } else {
         None
     };

@@ -1,7 +1,7 @@
 //! Lines along one axis: what scans, sorts, gathers and arg-reductions walk. Must not know dtypes.
 use crate::{
     nest::{Nest, Strides},
-    scratch::{Room, room},
+    scratch::{ScratchVec, scratch_vec},
 };
 use adamant_runtime::{ErrorKind, Shape};
 use smallvec::SmallVec;
@@ -30,9 +30,9 @@ impl Lines {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn inner_offsets(&self, k: usize) -> Result<Room<isize>, ErrorKind> {
+    pub fn inner_offsets(&self, k: usize) -> Result<ScratchVec<isize>, ErrorKind> {
         let n = self.inner.len();
-        let mut out = room(n)?;
+        let mut out = scratch_vec(n)?;
         if n > 0 {
             self.inner.runs(k, 0, n, |_, count, offset, stride| out.extend((0..count as isize).map(|j| offset + j * stride)));
         }

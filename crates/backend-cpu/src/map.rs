@@ -49,7 +49,7 @@ pub(crate) fn program(kernel: &Kernel, isa: Isa) -> Result<&Program, ErrorKind> 
         _ => Program::new(&Default::default(), &[], isa),
     }))
 }
-/// The programs of a kernel. Loops that were compiled ahead are there for sets with vectors alone, and what of a program needs
+/// The programs of a kernel. Loops that were compiled ahead of time are there for sets with vectors alone, and what of a program needs
 /// a place in a tile follows from whether there is one.
 #[derive(Default)]
 pub(crate) struct Programs {
@@ -142,7 +142,7 @@ pub(crate) fn execute(
         if *dtype != program.registers[r as usize].dtype {
             return Err(internal("an output of another dtype than its register"));
         }
-        // A loop that was compiled ahead streams by itself.
+        // A loop that was compiled ahead of time streams by itself.
         if !run.streamed || program.ahead.is_some() || run.is_drawn(r) {
             run.compute_into(r, o);
         }

@@ -2,7 +2,7 @@
 //! and layouts, and never see a buffer or a lock.
 use crate::{
     memory::CpuMemory,
-    scratch::{Room, collected},
+    scratch::{ScratchVec, collected},
 };
 use adamant_runtime::{
     DType, ErrorKind, Layout, Shape,
@@ -163,7 +163,7 @@ pub(crate) fn host_mut<'g>(guard: &'g mut Write<'_>) -> Result<&'g mut [u8], Err
     let memory = guard.as_deref_mut().and_then(|m| m.as_any_mut().downcast_mut::<CpuMemory>());
     Ok(memory.ok_or_else(|| internal("an output without memory of this backend"))?.slice_mut())
 }
-fn whole_of(o: &Operand<'_>) -> Result<Room<u8>, ErrorKind> {
+fn whole_of(o: &Operand<'_>) -> Result<ScratchVec<u8>, ErrorKind> {
     let guard = o.buffer.read();
     let bytes = host(&guard)?;
     collected(bytes.len(), bytes.iter().copied())
@@ -209,7 +209,7 @@ fn with_any(step: &Step<'_>, may_alias: bool, f: &mut Work<'_>) -> Result<(), Er
         Copy(usize),
         Place(usize),
     }
-    let mut copies: SmallVec<[Room<u8>; 1]> = SmallVec::new();
+    let mut copies: SmallVec<[ScratchVec<u8>; 1]> = SmallVec::new();
     let mut read: SmallVec<[Read<'_>; 12]> = SmallVec::new();
     let mut from: SmallVec<[From; 12]> = SmallVec::new();
     for (k, i) in step.inputs.iter().enumerate() {

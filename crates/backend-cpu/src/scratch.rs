@@ -2,7 +2,7 @@
 //! answers with the error that a missing result would give; core sees to it that nothing is lost by then.
 use adamant_runtime::{
     ErrorKind, bf16, f16,
-    recycle::{Rooms, emptied, give_back, take},
+    recycle::{SpareLists, emptied, give_back, take},
 };
 use smallvec::SmallVec;
 use std::{
@@ -14,12 +14,12 @@ use std::{
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn room<T: Kept>(n: usize) -> Result<Room<T>, ErrorKind> {
-    let mut room = Room(take(T::rooms()));
-    reserve(&mut room.0, n)?;
-    Ok(room)
+pub(crate) fn scratch_vec<T: Kept>(n: usize) -> Result<ScratchVec<T>, ErrorKind> {
+    let mut scratch = ScratchVec(take(T::spare_vecs()));
+    reserve(&mut scratch.0, n)?;
+    Ok(scratch)
 }
-/// As [`room`], of what has no room that is kept.
+/// As [`scratch_vec`], of what has no room that is kept.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -32,9 +32,9 @@ pub(crate) fn list<T>(n: usize) -> Result<Vec<T>, ErrorKind> {
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn reserve<T>(room: &mut Vec<T>, n: usize) -> Result<(), ErrorKind> {
-    let more = n.saturating_sub(room.len());
-    room.try_reserve_exact(more).map_err(|_| refused::<T>(more))
+pub(crate) fn reserve<T>(scratch: &mut Vec<T>, n: usize) -> Result<(), ErrorKind> {
+    let more = n.saturating_sub(scratch.len());
+    scratch.try_reserve_exact(more).map_err(|_| refused::<T>(more))
 }
 fn refused<T>(n: usize) -> ErrorKind {
     ErrorKind::OutOfMemory { asked: n.saturating_mul(size_of::<T>()), in_use: 0, cap: None }
@@ -52,49 +52,49 @@ pub(crate) fn few<T, const N: usize>(n: usize) -> Result<SmallVec<[T; N]>, Error
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn filled<T: Kept>(value: T, n: usize) -> Result<Room<T>, ErrorKind> {
-    let mut all = room(n)?;
+pub(crate) fn filled<T: Kept>(value: T, n: usize) -> Result<ScratchVec<T>, ErrorKind> {
+    let mut all = scratch_vec(n)?;
     all.0.resize(n, value);
     Ok(all)
 }
 /// What a kernel needs while it runs.
 #[derive(Debug)]
-pub(crate) struct Room<T: Kept>(Vec<T>);
-impl<T: Kept> Default for Room<T> {
-    fn default() -> Room<T> {
-        Room(Vec::new())
+pub(crate) struct ScratchVec<T: Kept>(Vec<T>);
+impl<T: Kept> Default for ScratchVec<T> {
+    fn default() -> ScratchVec<T> {
+        ScratchVec(Vec::new())
     }
 }
-impl<T: Kept> Deref for Room<T> {
+impl<T: Kept> Deref for ScratchVec<T> {
     type Target = Vec<T>;
     #[inline(always)]
     fn deref(&self) -> &Vec<T> {
         &self.0
     }
 }
-impl<T: Kept> DerefMut for Room<T> {
+impl<T: Kept> DerefMut for ScratchVec<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Vec<T> {
         &mut self.0
     }
 }
-impl<'a, T: Kept> IntoIterator for &'a Room<T> {
+impl<'a, T: Kept> IntoIterator for &'a ScratchVec<T> {
     type Item = &'a T;
     type IntoIter = std::slice::Iter<'a, T>;
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter()
     }
 }
-impl<'a, T: Kept> IntoIterator for &'a mut Room<T> {
+impl<'a, T: Kept> IntoIterator for &'a mut ScratchVec<T> {
     type Item = &'a mut T;
     type IntoIter = std::slice::IterMut<'a, T>;
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter_mut()
     }
 }
-impl<T: Kept> Drop for Room<T> {
+impl<T: Kept> Drop for ScratchVec<T> {
     fn drop(&mut self) {
-        give_back(T::rooms(), std::mem::take(&mut self.0));
+        give_back(T::spare_vecs(), std::mem::take(&mut self.0));
     }
 }
 /// An empty list with room for `n` parts of what a kernel writes.
@@ -102,7 +102,7 @@ impl<T: Kept> Drop for Room<T> {
 /// # Errors
 /// `OutOfMemory`.
 pub(crate) fn parts<'a, T: Kept>(n: usize) -> Result<Parts<'a, T>, ErrorKind> {
-    let mut parts = Parts(emptied(take(T::rooms_of_parts())));
+    let mut parts = Parts(emptied(take(T::spare_parts())));
     reserve(&mut parts.0, n)?;
     Ok(parts)
 }
@@ -121,29 +121,29 @@ impl<'a, T: Kept> DerefMut for Parts<'a, T> {
 }
 impl<T: Kept> Drop for Parts<'_, T> {
     fn drop(&mut self) {
-        give_back(T::rooms_of_parts(), emptied(std::mem::take(&mut self.0)));
+        give_back(T::spare_parts(), emptied(std::mem::take(&mut self.0)));
     }
 }
 /// Elements of lists whose room is kept.
 pub trait Kept: Copy + 'static {
-    fn rooms() -> &'static LocalKey<Rooms<Vec<Self>>>;
-    fn rooms_of_parts() -> &'static LocalKey<Rooms<Vec<&'static mut [Self]>>>;
+    fn spare_vecs() -> &'static LocalKey<SpareLists<Vec<Self>>>;
+    fn spare_parts() -> &'static LocalKey<SpareLists<Vec<&'static mut [Self]>>>;
 }
 /// Lists of these keep their room.
 macro_rules! kept {
     ($($t:ty),*) => { $(
         impl $crate::scratch::Kept for $t {
-            fn rooms() -> &'static std::thread::LocalKey<adamant_runtime::recycle::Rooms<Vec<$t>>> {
+            fn spare_vecs() -> &'static std::thread::LocalKey<adamant_runtime::recycle::SpareLists<Vec<$t>>> {
                 thread_local! {
-                    static ROOMS: adamant_runtime::recycle::Rooms<Vec<$t>> = const { std::cell::RefCell::new(Vec::new()) };
+                    static SPARE: adamant_runtime::recycle::SpareLists<Vec<$t>> = const { std::cell::RefCell::new(Vec::new()) };
                 }
-                &ROOMS
+                &SPARE
             }
-            fn rooms_of_parts() -> &'static std::thread::LocalKey<adamant_runtime::recycle::Rooms<Vec<&'static mut [$t]>>> {
+            fn spare_parts() -> &'static std::thread::LocalKey<adamant_runtime::recycle::SpareLists<Vec<&'static mut [$t]>>> {
                 thread_local! {
-                    static ROOMS: adamant_runtime::recycle::Rooms<Vec<&'static mut [$t]>> = const { std::cell::RefCell::new(Vec::new()) };
+                    static SPARE: adamant_runtime::recycle::SpareLists<Vec<&'static mut [$t]>> = const { std::cell::RefCell::new(Vec::new()) };
                 }
-                &ROOMS
+                &SPARE
             }
         }
     )* };
@@ -154,8 +154,8 @@ pub(crate) use kept;
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn collected<T: Kept>(n: usize, items: impl Iterator<Item = T>) -> Result<Room<T>, ErrorKind> {
-    let mut all = room(n)?;
+pub(crate) fn collected<T: Kept>(n: usize, items: impl Iterator<Item = T>) -> Result<ScratchVec<T>, ErrorKind> {
+    let mut all = scratch_vec(n)?;
     all.0.extend(items.take(n));
     Ok(all)
 }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_size_that_no_machine_has_ends_the_process() {
         let oom = |e: ErrorKind| matches!(e, ErrorKind::OutOfMemory { .. });
-        assert!(oom(filled(0f32, usize::MAX).err().unwrap()) && oom(room::<i64>(1 << 60).err().unwrap()) && oom(list::<u64>(1 << 60).unwrap_err()));
+        assert!(oom(filled(0f32, usize::MAX).err().unwrap()) && oom(scratch_vec::<i64>(1 << 60).err().unwrap()) && oom(list::<u64>(1 << 60).unwrap_err()));
         assert!(oom(few::<u64, 2>(1 << 60).unwrap_err()) && few::<u64, 2>(2).unwrap().capacity() == 2);
         assert!(oom(collected(1 << 60, std::iter::once(0i64)).err().unwrap()));
         assert_eq!((filled(3u8, 2).unwrap().to_vec(), collected(2, 0..9usize).unwrap().to_vec()), (vec![3, 3], vec![0, 1]));

@@ -112,7 +112,7 @@ pub(crate) trait Float: Arithmetic {
     /// # Safety
     /// `LANES` elements can be written at `at`.
     unsafe fn store(self, at: *mut Self::Elem);
-    /// As [`Float::store`], past the caches where the set can: [`stream::publish`] comes before anybody else may read it.
+    /// As [`Float::store`], by non-temporal stores where the set can: [`stream::publish`] comes before anybody else may read it.
     ///
     /// # Safety
     /// `LANES` elements can be written at `at`, which is a multiple of the vector's size.
@@ -205,7 +205,7 @@ pub(crate) trait Float: Arithmetic {
         unsafe { self.store(out.as_mut_ptr()) }
     }
 
-    /// As [`Float::write`], past the caches if the slice begins at a multiple of the vector's size: [`stream::publish`]
+    /// As [`Float::write`], by non-temporal stores if the slice begins at a multiple of the vector's size: [`stream::publish`]
     /// comes before anybody else may read it.
     #[inline(always)]
     fn write_past(self, out: &mut [Self::Elem]) {

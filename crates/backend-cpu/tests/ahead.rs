@@ -70,11 +70,11 @@ fn kinds_are_mistaken_for_one_another() {
             assert_eq!(values(&made.1.cast(DType::F32)), expected, "{what}");
         }
         // An input that lies otherwise is recorded, whose window moves it.
-        let turned = tensor![[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]].transpose(0, 1).narrow(0, 0, 1).reshape([3]);
-        turned.eval().unwrap();
+        let transposed = tensor![[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]].transpose(0, 1).narrow(0, 0, 1).reshape([3]);
+        transposed.eval().unwrap();
         let flipped = x.flip(0);
         flipped.eval().unwrap();
-        for lies in [&turned, &flipped] {
+        for lies in [&transposed, &flipped] {
             assert_eq!(values(&(lies + &y)).iter().sum::<f32>(), 66.0);
         }
         assert_eq!(values(&(&flipped + &y)), [13.0, 22.0, 31.0]);
@@ -141,7 +141,7 @@ fn an_open_window_or_another_rule_is_overtaken() {
         }
         let graph = graph::Graph::capture(x.device().unwrap(), &[], |_| Ok(vec![&x + &y])).unwrap();
         assert_eq!(graph.nodes.len(), 1);
-        // Whoever stands in the door sees it.
+        // An interceptor sees it.
         with_eager(true, || assert_eq!(values(&(&x + &y)), [4.0, 6.0]));
     });
 }

@@ -1,4 +1,4 @@
-//! Results so large that they are written past the caches have the bits of small ones.
+//! Results so large that they are written by non-temporal stores have the bits of small ones.
 #![allow(clippy::unwrap_used)]
 use adamant_backend_cpu as _;
 use adamant_core::{
@@ -42,8 +42,8 @@ fn a_block_of_a_large_transpose_that_is_lost_or_in_another_place() -> Result<()>
         let x = Tensor::arange(0, (m * n) as i64, 1, DType::I64);
         for dtype in [DType::F32, DType::I64, DType::BF16] {
             let x = x.cast(dtype).reshape([m, n]);
-            let (whole, turned) = (x.cast(DType::F64).to_vec::<f64>()?, x.mt().reshape([m * n]).cast(DType::F64).to_vec::<f64>()?);
-            let wrong = (0..m * n).find(|k| turned[*k] != whole[k % m * n + k / m]);
+            let (whole, transposed) = (x.cast(DType::F64).to_vec::<f64>()?, x.mt().reshape([m * n]).cast(DType::F64).to_vec::<f64>()?);
+            let wrong = (0..m * n).find(|k| transposed[*k] != whole[k % m * n + k / m]);
             assert_eq!(wrong, None, "{dtype}");
         }
     }

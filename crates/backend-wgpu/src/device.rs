@@ -138,7 +138,7 @@ impl Opened {
         Arc::new(Opened { gpu, shared: Shared::default(), staging: Staging::default(), spares: Arc::default() })
     }
 }
-/// A read that was begun, of the opening that it was begun on.
+/// A read that was begun, of the generation that it was begun on.
 struct Reading {
     opened: Arc<Opened>,
     read: OnItsWay,

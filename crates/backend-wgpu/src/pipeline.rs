@@ -62,7 +62,7 @@ impl Gpu {
         write: impl FnOnce() -> Result<String, ErrorKind>,
     ) -> Result<Arc<Pipeline>, ErrorKind> {
         let prepared = &Prepared::of(kernel)?.pipelines;
-        // One that an earlier opening of the device has compiled is lost with it.
+        // One that an earlier generation of the device has compiled is lost with it.
         if let Some((_, found)) = prepared.lock().iter().find(|(k, p)| k == key && Arc::ptr_eq(&p.health, &self.health)) {
             return Ok(found.clone());
         }

@@ -7,10 +7,10 @@ use adamant_runtime::{ErrorKind, backend::Backend};
 fn open(number: usize) -> Result<Box<dyn Backend>, ErrorKind> {
     Ok(Box::new(WgpuBackend::open(number)?))
 }
-fn is_imitated(backend: &dyn Backend) -> bool {
+fn is_software_adapter(backend: &dyn Backend) -> bool {
     backend.downcast::<WgpuBackend>().is_some_and(WgpuBackend::is_software)
 }
-adamant_runtime::register_backend!(WGPU, "wgpu", 20, open, is_imitated);
+adamant_runtime::register_backend!(WGPU, "wgpu", 20, open, is_software_adapter);
 
 /// Does nothing; a call keeps the linker from leaving this crate out.
 pub fn link() {}

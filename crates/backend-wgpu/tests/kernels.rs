@@ -355,7 +355,7 @@ fn products_of_several_tiles_and_tall_reductions() {
             Case { name: "pairs of columns", inputs: &[Float(&[33, 20]), Float(&[20, 130])], function: product },
             Case { name: "batches", inputs: &[Float(&[3, 17, 9]), Float(&[3, 9, 18])], function: product },
             Case { name: "a batch for all", inputs: &[Float(&[2, 3, 5, 7]), Float(&[7, 6])], function: product },
-            Case { name: "turned", inputs: &[Float(&[40, 66]), Float(&[30, 40])], function: |x| x[0].mt().matmul(x[1].mt()) },
+            Case { name: "transposed", inputs: &[Float(&[40, 66]), Float(&[30, 40])], function: |x| x[0].mt().matmul(x[1].mt()) },
             Case { name: "backwards", inputs: &[Float(&[12, 34]), Float(&[34, 10])], function: |x| x[0].flip(1).matmul(x[1].flip(0)) },
             Case { name: "stretched", inputs: &[Float(&[12, 1]), Float(&[40, 10])], function: |x| x[0].expand([12, 40]).matmul(&x[1]) },
             Case { name: "tall", inputs: &[Float(&[6, 3000]), Float(&[3000, 5])], function: product },

@@ -332,7 +332,7 @@ pub fn faults(device: Device) -> Report {
         holds(&a, [1.0, 2.0, 3.0])?;
         holds(&b, [2.0, 4.0, 6.0])?;
         for value in &new {
-            is_index("reading a value that was withheld", value.eval())?;
+            is_index("reading a value that was suppressed", value.eval())?;
         }
         step(|| a.set(&(a.read() + 1.0f32))).map_err(text)?;
         holds(&a, [2.0, 3.0, 4.0])?;

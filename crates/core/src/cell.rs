@@ -291,7 +291,7 @@ impl Cell {
     pub(crate) fn committed(&self) {
         self.0.version.fetch_add(1, Relaxed);
     }
-    /// Undoes a write that was withheld, if nothing was written since.
+    /// Undoes a write that was suppressed, if nothing was written since.
     pub(crate) fn withdraw(&self, written: &Shared<Value>, previous: &Shared<Value>, since: u64) {
         let mut state = self.0.state.lock();
         if state.value.is_same(written) {

@@ -8,7 +8,7 @@ use crate::{
     hash::Folded,
     primitive,
     record::context,
-    recycle::{self, Rooms, Shared},
+    recycle::{self, Shared, SpareLists},
     scope,
     value::{Kept, Other},
 };
@@ -60,7 +60,7 @@ pub struct Grads {
 }
 type ByLeaf = HashMap<u64, Tensor, Folded>;
 thread_local! {
-    static BY_LEAF: Rooms<ByLeaf> = const { RefCell::new(Vec::new()) };
+    static BY_LEAF: SpareLists<ByLeaf> = const { RefCell::new(Vec::new()) };
 }
 impl Default for Grads {
     fn default() -> Grads {
@@ -311,8 +311,8 @@ struct Reached {
 /// By the node's number.
 type Waiting = HashMap<u64, Cotangents, Folded>;
 thread_local! {
-    static NODES: Rooms<Vec<ByNumber>> = const { RefCell::new(Vec::new()) };
-    static WAITING: Rooms<Waiting> = const { RefCell::new(Vec::new()) };
+    static NODES: SpareLists<Vec<ByNumber>> = const { RefCell::new(Vec::new()) };
+    static WAITING: SpareLists<Waiting> = const { RefCell::new(Vec::new()) };
 }
 impl Reached {
     fn new() -> Reached {

@@ -9,7 +9,7 @@ use crate::{
     kernel::Step,
     planted::{Plant, is},
     record::{Log, Record, context},
-    recycle::{self, Rooms, Shared, emptied},
+    recycle::{self, Shared, SpareLists, emptied},
     value::{Kept, Recipe, Stored, Value},
 };
 use parking_lot::Mutex;
@@ -38,17 +38,17 @@ pub(crate) use holders::Holders;
 
 thread_local! {
     /// Why the step that is being committed was not, with its group.
-    static WITHHELD: RefCell<Option<(u64, Error)>> = const { RefCell::new(None) };
+    static SUPPRESSED: RefCell<Option<(u64, Error)>> = const { RefCell::new(None) };
 }
-/// The error for which a group of cell writes was withheld.
-pub(crate) fn take_withheld(group: u64) -> Option<Error> {
-    WITHHELD.try_with(|w| w.borrow_mut().take_if(|(of, _)| *of == group)).ok().flatten().map(|(_, e)| e)
+/// The error for which a group of cell writes was suppressed.
+pub(crate) fn take_suppressed(group: u64) -> Option<Error> {
+    SUPPRESSED.try_with(|w| w.borrow_mut().take_if(|(of, _)| *of == group)).ok().flatten().map(|(_, e)| e)
 }
-pub(crate) fn withhold(group: u64, error: Error) {
-    count(|s| s.withheld += 1);
+pub(crate) fn suppress(group: u64, error: Error) {
+    count(|s| s.suppressed += 1);
     // A write outside of any step has nobody who asks.
     if context(|c| c.committing.get() == group) {
-        let _ = WITHHELD.try_with(|w| w.borrow_mut().get_or_insert((group, error)).0);
+        let _ = SUPPRESSED.try_with(|w| w.borrow_mut().get_or_insert((group, error)).0);
     }
 }
 
@@ -66,7 +66,7 @@ struct Entry {
     plans: Vec<Arc<Plan>>,
     sizes: HashMap<u64, Found, Folded>,
 }
-/// Device and its opening, structure, holders.
+/// Device and its generation, structure, holders.
 type Key = (u64, u64, u64);
 static PLANS: LazyLock<Mutex<HashMap<Key, Entry, Folded>>> = LazyLock::new(Default::default);
 type Found = (Arc<Plan>, Arc<Sized>);
@@ -185,7 +185,7 @@ fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     let _watched = watch::flush(cut);
     let last = &log.records[cut - 1];
     let (structure, sizes) = (last.structure, if is(Plant::StalePlanKey) { 0 } else { last.sizes });
-    let key = (u64::from(log.device.opening()) << 32 | u64::from(log.device.index()), structure, log.holders.key);
+    let key = (u64::from(log.device.generation()) << 32 | u64::from(log.device.index()), structure, log.holders.key);
     match log.recent.find(key, sizes) {
         Some(place) => {
             count(|s| {
@@ -210,8 +210,8 @@ struct Lists<'a> {
     writes: Vec<&'a CellWrite>,
 }
 thread_local! {
-    static INPUTS: Rooms<Vec<&'static Stored>> = const { RefCell::new(Vec::new()) };
-    static WRITES: Rooms<Vec<&'static CellWrite>> = const { RefCell::new(Vec::new()) };
+    static INPUTS: SpareLists<Vec<&'static Stored>> = const { RefCell::new(Vec::new()) };
+    static WRITES: SpareLists<Vec<&'static CellWrite>> = const { RefCell::new(Vec::new()) };
 }
 impl Lists<'_> {
     fn take() -> Self {
@@ -375,7 +375,7 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
             Some(stored) => value.store(stored),
             None => {
                 let error = taint_of(*slot).or_else(|| bad.values().next().cloned());
-                value.fail(error.unwrap_or_else(|| Error::at("read", ErrorKind::Internal("a value was withheld without a reason".into()), value.origin)));
+                value.fail(error.unwrap_or_else(|| Error::at("read", ErrorKind::Internal("a value was suppressed without a reason".into()), value.origin)));
             }
         }
     }
@@ -405,7 +405,7 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
                 // There is nothing that the device could go back to, so the host looks.
                 (Written::Unknown, Some(stored)) => match stored.fault() {
                     Some(e) => {
-                        withhold(w.group, e.clone());
+                        suppress(w.group, e.clone());
                         withdraw(&e);
                     }
                     None => w.cell.committed(),
@@ -421,14 +421,14 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
             Written::Unknown => {
                 if let Some(e) = outcome.fault_of(k) {
                     cell.withdraw(value, previous, *since);
-                    withhold(*group, e);
+                    suppress(*group, e);
                 }
             }
             Written::Known => {}
         }
     }
     for (group, e) in bad {
-        withhold(group, e);
+        suppress(group, e);
     }
 }
 /// A write of a value that was in memory before, which is made or not with others of its group that the window computes.
@@ -539,7 +539,7 @@ fn poison(log: &mut Log, records: &[usize], kind: &ErrorKind) {
     }
     log.writes.retain(|w| !bad.contains_key(&w.group));
     for (group, e) in bad {
-        withhold(group, e);
+        suppress(group, e);
     }
     rerecord(log, 0, |k| !gone[k]);
 }
@@ -552,7 +552,7 @@ fn abandon(log: &mut Log, e: &Error) {
     }
     for w in log.writes.iter().rev() {
         w.cell.withdraw(&log.values[w.slot as usize], &w.previous, w.since);
-        withhold(w.group, e.clone());
+        suppress(w.group, e.clone());
     }
     log.clear();
 }

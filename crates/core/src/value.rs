@@ -113,7 +113,7 @@ pub(crate) enum Other {
     None,
     /// Only the tape wants it, and it is a Map of values that are kept: computed again where it is read.
     Deferred(Shared<Recipe>),
-    /// It could not be recorded, or its step was withheld.
+    /// It could not be recorded, or its step was suppressed.
     Failed(Error),
     /// Its buffer was given to its successor (an old value of a cell that nobody can read any more).
     Donated,

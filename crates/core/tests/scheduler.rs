@@ -1,4 +1,4 @@
-//! The scheduler on a backend of plain loops: what is fused, reused, deferred, withheld, and that none of it changes a bit.
+//! The scheduler on a backend of plain loops: what is fused, reused, deferred, suppressed, and that none of it changes a bit.
 mod naive;
 use adamant_core::{schedule::take_stats, *};
 

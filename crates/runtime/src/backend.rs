@@ -235,23 +235,24 @@ pub struct Registration {
     pub open: fn(usize) -> Result<Box<dyn Backend>, ErrorKind>,
     /// larger is preferred by `Device::auto`
     pub preference: u32,
-    /// is this device of it only imitated by the host's processor? Then `Device::auto` takes any other before it
-    pub imitated: fn(&dyn Backend) -> bool,
+    /// is this device of it a software adapter, which the host's processor runs? Then `Device::auto` takes any other before it
+    pub is_software_adapter: fn(&dyn Backend) -> bool,
 }
 /// The backends linked into this program. A backend crate adds itself with [`crate::register_backend!`].
 #[linkme::distributed_slice]
 pub static BACKENDS: [Registration];
 
 /// Makes a backend known by name: `register_backend!(MY, "mine", 10, |n| open(n))`. A fifth argument tells of an opened
-/// device whether the host's processor only imitates it.
+/// device whether it is a software adapter, which the host's processor runs.
 #[macro_export]
 macro_rules! register_backend {
     ($id:ident, $name:literal, $preference:literal, $open:expr) => {
         $crate::register_backend!($id, $name, $preference, $open, |_| false);
     };
-    ($id:ident, $name:literal, $preference:literal, $open:expr, $imitated:expr) => {
+    ($id:ident, $name:literal, $preference:literal, $open:expr, $software:expr) => {
         #[$crate::linkme::distributed_slice($crate::backend::BACKENDS)]
         #[linkme(crate = $crate::linkme)]
-        static $id: $crate::backend::Registration = $crate::backend::Registration { name: $name, open: $open, preference: $preference, imitated: $imitated };
+        static $id: $crate::backend::Registration =
+            $crate::backend::Registration { name: $name, open: $open, preference: $preference, is_software_adapter: $software };
     };
 }

@@ -19,14 +19,14 @@ pub struct Buffer {
     bytes: usize,
     device: Device,
     pooled: bool,
-    /// Which opening of the device its memory is of: that of an earlier one is lost and no use to the pool.
-    opening: u32,
+    /// Which generation of the device its memory is of: that of an earlier one is lost and no use to the pool.
+    generation: u32,
     uses: Uses,
 }
 impl Buffer {
     /// A buffer without memory: what the inputs of a capture have.
     pub fn empty(device: Device) -> Buffer {
-        Buffer { memory: RwLock::new(None), bytes: 0, device, pooled: false, opening: device.opening(), uses: Uses::default() }
+        Buffer { memory: RwLock::new(None), bytes: 0, device, pooled: false, generation: device.generation(), uses: Uses::default() }
     }
     /// Which work of an asynchronous device uses it still.
     #[inline]
@@ -50,7 +50,7 @@ impl Buffer {
     /// Was its memory lost with the device, which is open again?
     #[inline]
     pub fn is_of_before(&self) -> bool {
-        self.opening != self.device.opening()
+        self.generation != self.device.generation()
     }
     /// The memory, for reading. Many readers at once.
     #[inline]
@@ -120,8 +120,8 @@ impl fmt::Debug for Buffer {
     }
 }
 impl Buffer {
-    fn of_pool(memory: Box<dyn Memory>, bytes: usize, device: Device, opening: u32, uses: Uses) -> Buffer {
-        Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true, opening, uses }
+    fn of_pool(memory: Box<dyn Memory>, bytes: usize, device: Device, generation: u32, uses: Uses) -> Buffer {
+        Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: true, generation, uses }
     }
     /// One holder less. Where it was the last, the buffer is kept as it is for the next who wants one.
     #[inline]
@@ -141,7 +141,7 @@ impl Drop for Buffer {
         let Some(memory) = self.memory.get_mut().take() else { return };
         if self.pooled {
             let uses = std::mem::take(&mut self.uses);
-            Buffer::release(Arc::new(Buffer::of_pool(memory, self.bytes, self.device, self.opening, uses)));
+            Buffer::release(Arc::new(Buffer::of_pool(memory, self.bytes, self.device, self.generation, uses)));
         } else {
             self.device.pool().0.lock().stats.live_bytes -= self.bytes;
         }
@@ -237,7 +237,7 @@ impl Pool {
     /// # Errors
     /// `OutOfMemory` after everything cached was given back to the system and that did not help.
     pub fn take(&self, device: Device, bytes: usize) -> Result<Arc<Buffer>, ErrorKind> {
-        let (want, opening) = (class(bytes), device.opening());
+        let (want, generation) = (class(bytes), device.generation());
         if let Some(buffer) = at_hand::take(device, want) {
             return recycled(buffer);
         }
@@ -248,7 +248,7 @@ impl Pool {
         };
         match cached {
             Some(buffer) => recycled(buffer),
-            None => Ok(Arc::new(Buffer::of_pool(self.ask_system(device, bytes, want)?, want, device, opening, Uses::default()))),
+            None => Ok(Arc::new(Buffer::of_pool(self.ask_system(device, bytes, want)?, want, device, generation, Uses::default()))),
         }
     }
     /// Gives memory back to the system, behind the work that uses it.
@@ -309,11 +309,11 @@ impl Pool {
             buffer.fill(Box::new(Adopted(data)))?;
             return Ok(buffer);
         }
-        let opening = device.opening();
+        let generation = device.generation();
         let memory = device.backend().adopt(data)?;
         let bytes = guarded(|| format!("the {device} backend's `Memory::bytes`"), || memory.bytes())?;
         self.0.lock().add_live(bytes);
-        Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false, opening, uses: Uses::default() }))
+        Ok(Arc::new(Buffer { memory: RwLock::new(Some(memory)), bytes, device, pooled: false, generation, uses: Uses::default() }))
     }
     /// Memory that holds a copy of `bytes`.
     ///

@@ -28,7 +28,7 @@ struct Inner {
     is_asynchronous: bool,
     outstanding: Outstanding,
     /// how often it was opened again after a loss
-    openings: AtomicU32,
+    generations: AtomicU32,
 }
 
 /// All of them, by index less one: what is here is never taken out.
@@ -54,8 +54,8 @@ impl Device {
     fn new(number: usize, backend: Box<dyn Backend>, is_reference: bool) -> Device {
         let index = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
         let is_asynchronous = backend.asynchronous().is_some();
-        let (pool, outstanding, openings) = (Pool::default(), Outstanding::default(), AtomicU32::new(0));
-        let device = Device(Box::leak(Box::new(Inner { index, number, backend, pool, is_reference, is_asynchronous, outstanding, openings })));
+        let (pool, outstanding, generations) = (Pool::default(), Outstanding::default(), AtomicU32::new(0));
+        let device = Device(Box::leak(Box::new(Inner { index, number, backend, pool, is_reference, is_asynchronous, outstanding, generations })));
         ALL.write().push(device);
         device
     }
@@ -161,16 +161,16 @@ impl Device {
             other => return other.map_err(|k| Error::at("recover", k, here)),
         }
         self.0.backend.recover().map_err(|k| Error::at("recover", k, here))?;
-        self.0.openings.fetch_add(1, Ordering::Relaxed);
+        self.0.generations.fetch_add(1, Ordering::Relaxed);
         // What was under way is lost with all else, and each reader is told.
         drop(self.0.outstanding.settle());
         self.0.pool.trim();
         Ok(())
     }
-    /// How often it was opened again: memory and plans of an earlier opening are not used.
+    /// How often it was opened again: memory and plans of an earlier generation are not used.
     #[inline]
-    pub fn opening(self) -> u32 {
-        self.0.openings.load(Ordering::Relaxed)
+    pub fn generation(self) -> u32 {
+        self.0.generations.load(Ordering::Relaxed)
     }
     /// What the backend has counted since the device was opened (`pipelines`, `launches`, ...), by name.
     pub fn counters(self) -> Vec<(&'static str, u64)> {

@@ -10,7 +10,7 @@ use crate::{
     kernel::{FaultWord, KernelKind, Operand, Step, fault_error},
     plan::{ArgFrom, Place, Plan, PlanStep, Sized, SizedOperand, Storage},
     planted::{Plant, is},
-    recycle::{self, Rooms, emptied},
+    recycle::{self, SpareLists, emptied},
     stats::count,
     taint::positioned,
 };
@@ -31,15 +31,15 @@ use std::{
 pub struct Outcome {
     own: Buffers,
     /// Which of the plan's own memory a skipped step did not write; empty if none was skipped.
-    withheld: Vec<bool>,
+    suppressed: Vec<bool>,
     /// the error found in data behind each value of the graph, if any was found at all
     pub taints: Option<Vec<Option<Error>>>,
     /// what the device still looks for
     awaited: Option<Awaiting>,
 }
 impl Outcome {
-    fn is_withheld(&self, own: usize) -> bool {
-        self.withheld.get(own).is_some_and(|w| *w)
+    fn is_suppressed(&self, own: usize) -> bool {
+        self.suppressed.get(own).is_some_and(|w| *w)
     }
     /// What is known of the data behind a value in some memory of the plan's own.
     fn taint(&self, value: u32, own: Option<u32>) -> Option<Taint> {
@@ -90,11 +90,11 @@ impl Drop for Words {
 }
 // The lists of a replay.
 thread_local! {
-    static BUFFERS: Rooms<Vec<Arc<Buffer>>> = const { RefCell::new(Vec::new()) };
-    static WORDS: Rooms<Vec<FaultWord>> = const { RefCell::new(Vec::new()) };
-    static OPERANDS: Rooms<Vec<Operand<'static>>> = const { RefCell::new(Vec::new()) };
-    static STEPS: Rooms<Vec<Step<'static>>> = const { RefCell::new(Vec::new()) };
-    static ARGS: Rooms<Vec<Scalar>> = const { RefCell::new(Vec::new()) };
+    static BUFFERS: SpareLists<Vec<Arc<Buffer>>> = const { RefCell::new(Vec::new()) };
+    static WORDS: SpareLists<Vec<FaultWord>> = const { RefCell::new(Vec::new()) };
+    static OPERANDS: SpareLists<Vec<Operand<'static>>> = const { RefCell::new(Vec::new()) };
+    static STEPS: SpareLists<Vec<Step<'static>>> = const { RefCell::new(Vec::new()) };
+    static ARGS: SpareLists<Vec<Scalar>> = const { RefCell::new(Vec::new()) };
 }
 /// A run that failed.
 pub struct Failed {
@@ -175,7 +175,7 @@ pub enum Old {
     Absent,
 }
 /// The values that may not be written because of an error behind one of their group.
-fn suppressed(writes: &[Write], taints: &[Option<Error>]) -> Vec<bool> {
+fn suppressed_writes(writes: &[Write], taints: &[Option<Error>]) -> Vec<bool> {
     let bad = |w: &&Write| w.value().is_some_and(|v| taints.get(v as usize).is_some_and(Option::is_some));
     let groups: Vec<u64> = writes.iter().filter(bad).map(|w| w.group).collect();
     let mut suppressed = vec![false; taints.len()];
@@ -226,31 +226,31 @@ impl Replay<'_> {
         self.submit(0..self.plan.late, &own, &Run { words, ..Run::default() })?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || !self.untainted();
         let taints = spoiled.then(|| self.taints(words));
-        let (withheld, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.withheld(&own, taints));
+        let (suppressed, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.suppressed(&own, taints));
         self.submit(self.plan.late..self.plan.steps.len(), &own, &Run { words, skip: &skip, ..Run::default() })?;
         let late_fault = !spoiled && words.iter().any(|w| w.get().is_some());
         let taints = if late_fault { Some(self.taints(words)) } else { taints };
-        Ok(Outcome { own, withheld, taints, awaited: None })
+        Ok(Outcome { own, suppressed, taints, awaited: None })
     }
     /// Which memory stays unwritten for errors that are known, and which steps are left out for it.
-    fn withheld(&self, own: &[Arc<Buffer>], taints: &[Option<Error>]) -> (Vec<bool>, Vec<usize>) {
-        let (mut withheld, mut skip) = (vec![false; own.len()], Vec::new());
+    fn suppressed(&self, own: &[Arc<Buffer>], taints: &[Option<Error>]) -> (Vec<bool>, Vec<usize>) {
+        let (mut suppressed, mut skip) = (vec![false; own.len()], Vec::new());
         {
-            let bad = suppressed(&self.caller.writes(), taints);
+            let bad = suppressed_writes(&self.caller.writes(), taints);
             for (at, s) in self.plan.steps.iter().enumerate().skip(self.plan.late) {
                 let g = &self.plan.graph;
-                let spoils = |v: u32| bad[v as usize] || matches!(self.plan.storage[v as usize], Storage::Own(m) if withheld[m as usize]);
+                let spoils = |v: u32| bad[v as usize] || matches!(self.plan.storage[v as usize], Storage::Own(m) if suppressed[m as usize]);
                 if s.outputs.iter().chain(&s.inputs).any(|u| spoils(u.value(g))) {
                     skip.push(at);
                     for o in &s.outputs {
                         if let Storage::Own(m) = self.plan.storage[o.value(g) as usize] {
-                            withheld[m as usize] = true;
+                            suppressed[m as usize] = true;
                         }
                     }
                 }
             }
         }
-        (withheld, skip)
+        (suppressed, skip)
     }
     /// Hands steps to the device: on an asynchronous one behind the work that they wait for.
     ///
@@ -262,11 +262,11 @@ impl Replay<'_> {
             Some(device) => asynchronous::hand_over(device, steps),
         }
     }
-    /// The memory of published value number k; `None`: its step was withheld.
+    /// The memory of published value number k; `None`: its step was suppressed.
     pub fn published(&self, outcome: &Outcome, k: usize) -> Option<Stored> {
         let (v, place) = (self.plan.publish[k].1 as usize, &self.sized.published[k]);
         let (buffer, input, own) = match self.plan.storage[v] {
-            Storage::Own(m) if !outcome.is_withheld(m as usize) => (&outcome.own[m as usize], None, Some(m)),
+            Storage::Own(m) if !outcome.is_suppressed(m as usize) => (&outcome.own[m as usize], None, Some(m)),
             Storage::Input(i) => self.inputs.get(i as usize).map(|b| (&b.buffer, Some(*b), None))?,
             _ => return None,
         };
@@ -276,7 +276,7 @@ impl Replay<'_> {
     }
     /// The inputs whose buffer now holds something else.
     pub fn taken<'b>(&'b self, outcome: &'b Outcome) -> impl Iterator<Item = u32> + 'b {
-        self.plan.own.iter().enumerate().filter(|(m, _)| !outcome.is_withheld(*m)).filter_map(|(_, o)| o.taken)
+        self.plan.own.iter().enumerate().filter(|(m, _)| !outcome.is_suppressed(*m)).filter_map(|(_, o)| o.taken)
     }
 
     /// The inputs that a run which failed may have overwritten: destinations of updates, taken over.

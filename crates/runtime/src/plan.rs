@@ -29,7 +29,7 @@ pub enum InputHold {
     Held = 0,
     /// nobody will: its buffer may be reused
     Free = 1,
-    /// it is the old value of a cell that this window writes, and nobody else's: reused only by a step that can be withheld
+    /// it is the old value of a cell that this window writes, and nobody else's: reused only by a step that can be suppressed
     OldCell = 2,
 }
 

@@ -88,13 +88,13 @@ impl<T: Recycled> Drop for Shared<T> {
 }
 
 /// A list or table with room for more than is in it.
-pub trait Roomy: Default {
+pub trait Reusable: Default {
     /// Leaves nothing in it.
     fn empty(&mut self);
     /// Of its room.
     fn bytes(&self) -> usize;
 }
-impl<T> Roomy for Vec<T> {
+impl<T> Reusable for Vec<T> {
     fn empty(&mut self) {
         self.clear();
     }
@@ -102,7 +102,7 @@ impl<T> Roomy for Vec<T> {
         self.capacity() * size_of::<T>()
     }
 }
-impl<K, V, S: Default> Roomy for HashMap<K, V, S> {
+impl<K, V, S: Default> Reusable for HashMap<K, V, S> {
     fn empty(&mut self) {
         self.clear();
     }
@@ -111,17 +111,17 @@ impl<K, V, S: Default> Roomy for HashMap<K, V, S> {
     }
 }
 /// Those of one kind that a thread keeps, empty.
-pub type Rooms<C> = RefCell<Vec<C>>;
+pub type SpareLists<C> = RefCell<Vec<C>>;
 /// The most of a kind, and the most bytes of one.
 const LISTS: usize = 32;
 const LARGEST: usize = 1 << 18;
 
 /// An empty one, in the room of one that was given back.
-pub fn take<C: Roomy>(rooms: &'static LocalKey<Rooms<C>>) -> C {
+pub fn take<C: Reusable>(rooms: &'static LocalKey<SpareLists<C>>) -> C {
     rooms.try_with(|rooms| rooms.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
 }
 /// Empties it and gives its room back.
-pub fn give_back<C: Roomy>(rooms: &'static LocalKey<Rooms<C>>, mut list: C) {
+pub fn give_back<C: Reusable>(rooms: &'static LocalKey<SpareLists<C>>, mut list: C) {
     list.empty();
     if (1..=LARGEST).contains(&list.bytes()) {
         let _ = rooms.try_with(|rooms| {
@@ -180,8 +180,8 @@ mod tests {
     }
     thread_local! {
         static THINGS: RefCell<Vec<Arc<Thing>>> = const { RefCell::new(Vec::new()) };
-        static WORDS: Rooms<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
-        static TABLES: Rooms<HashMap<u8, u8>> = const { RefCell::new(Vec::new()) };
+        static WORDS: SpareLists<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+        static TABLES: SpareLists<HashMap<u8, u8>> = const { RefCell::new(Vec::new()) };
     }
     impl Recycled for Thing {
         const MOST: usize = 3;

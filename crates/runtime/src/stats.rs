@@ -24,13 +24,13 @@ pub struct Stats {
     pub recomputed: u64,
     /// values that only the tape held and that were not written
     pub deferred: u64,
-    /// groups of cell writes that were withheld
-    pub withheld: u64,
+    /// groups of cell writes that were suppressed
+    pub suppressed: u64,
 }
 impl Stats {
     /// Nothing done.
     const NONE: Stats =
-        Stats { flushes: 0, hits: 0, resizes: 0, misses: 0, kernels: 0, fused: 0, donated: 0, copies: 0, recomputed: 0, deferred: 0, withheld: 0 };
+        Stats { flushes: 0, hits: 0, resizes: 0, misses: 0, kernels: 0, fused: 0, donated: 0, copies: 0, recomputed: 0, deferred: 0, suppressed: 0 };
 }
 thread_local! {
     static STATS: RefCell<Stats> = const { RefCell::new(Stats::NONE) };

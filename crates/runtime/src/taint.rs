@@ -124,7 +124,7 @@ pub(crate) struct Faults {
     pub after: Event,
     seeds: Vec<Seed>,
     /// what cells were not written for, if it was raised
-    withholds: Seeds,
+    suppresses: Seeds,
     reading: Mutex<Option<Box<dyn Reports>>>,
     found: OnceLock<Found>,
     told: AtomicBool,
@@ -134,11 +134,11 @@ pub(crate) struct Faults {
 /// So many runs in a row may read what another left unsettled; the next waits for them.
 pub(crate) const DEEPEST: u32 = 32;
 impl Faults {
-    pub fn new(words: Arc<dyn Words>, after: Event, seeds: Vec<Seed>, withholds: Seeds, reading: Box<dyn Reports>) -> Arc<Faults> {
+    pub fn new(words: Arc<dyn Words>, after: Event, seeds: Vec<Seed>, suppresses: Seeds, reading: Box<dyn Reports>) -> Arc<Faults> {
         let before = seeds.iter().filter_map(|seed| if let What::Input(Taint::Awaited(a)) = &seed.what { Some(a.faults.depth) } else { None });
         let depth = before.max().map_or(0, |depth| depth + 1);
         let (reading, found, told) = (Mutex::new(Some(reading)), OnceLock::new(), AtomicBool::new(false));
-        Arc::new(Faults { words, after, seeds, withholds, reading, found, told, depth })
+        Arc::new(Faults { words, after, seeds, suppresses, reading, found, told, depth })
     }
     /// The words that tell of these seeds.
     pub fn words_of(&self, seeds: &Seeds) -> Vec<u32> {
@@ -224,7 +224,7 @@ impl Outstanding {
         all = std::mem::take(&mut *self.0.lock());
         // Of many that nobody asks about, the first is told.
         let mut bad = false;
-        all.retain(|faults| match faults.withheld() {
+        all.retain(|faults| match faults.suppressed() {
             Some(None) => false,
             Some(Some(_)) => !faults.told.load(Acquire) && !std::mem::replace(&mut bad, true),
             None => true,
@@ -240,9 +240,9 @@ impl Outstanding {
         let mut first = None;
         for faults in all {
             faults.wait();
-            let withheld = faults.withheld().flatten();
+            let suppressed = faults.suppressed().flatten();
             if !faults.told.swap(true, AcqRel) && first.is_none() {
-                first = withheld;
+                first = suppressed;
             }
         }
         first
@@ -250,8 +250,8 @@ impl Outstanding {
 }
 impl Faults {
     /// Why cells were not written, if that is known.
-    fn withheld(&self) -> Option<Option<Error>> {
-        self.found.get().map(|found| self::first(found, &self.withholds))
+    fn suppressed(&self) -> Option<Option<Error>> {
+        self.found.get().map(|found| self::first(found, &self.suppresses))
     }
 }
 #[cfg(test)]

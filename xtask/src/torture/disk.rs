@@ -88,9 +88,9 @@ struct Turning {
     durable: u64,
 }
 fn turning(disk: &Simulated, scenario: &Scenario) -> Result<Turning, String> {
-    let rehearsal = disk.copied();
-    act(&rehearsal, scenario)?;
-    let history = rehearsal.history();
+    let dry_run = disk.copied();
+    act(&dry_run, scenario)?;
+    let history = dry_run.history();
     let new = Path::new(FOLDER).join(format!(".tmp-step-{:08}", scenario.saves.0));
     let renamed = history.iter().position(|(op, path)| *op == Operation::Rename && *path == new).ok_or("the new folder is never renamed")?;
     let durable = history.iter().skip(renamed).position(|(op, path)| *op == Operation::SyncDir && path == Path::new(FOLDER));
@@ -164,9 +164,9 @@ fn cuts_while_cleaning(fates: &[Fate]) -> Claim {
                 victim.crash_at(k);
                 let _ = act(&victim, scenario);
                 let found = victim.restarted(Fate::Kept);
-                let rehearsal = found.copied();
-                open(rehearsal.clone(), Path::new(FOLDER))?;
-                for j in 0..rehearsal.history().len() as u64 {
+                let dry_run = found.copied();
+                open(dry_run.clone(), Path::new(FOLDER))?;
+                for j in 0..dry_run.history().len() as u64 {
                     for fate in &fates[..fates.len().min(4)] {
                         let second = found.copied();
                         second.crash_at(j);

@@ -8,7 +8,7 @@
 use crate::gemm::context::{Accumulator, Context};
 use crate::gemm::micro::Segment;
 use crate::gemm::pack::{PackA, PackB};
-use crate::scratch::{Room, collected, room};
+use crate::scratch::{ScratchVec, collected, scratch_vec};
 use adamant_runtime::ErrorKind;
 
 /// One spatial axis of a lowered convolution.
@@ -23,7 +23,7 @@ pub(crate) struct Axis {
     /// Padded coordinates from an output to the next.
     pub(crate) step: usize,
     /// The padded coordinate of each tap at output 0.
-    pub(crate) taps: Room<usize>,
+    pub(crate) taps: ScratchVec<usize>,
 }
 impl Axis {
     /// Another of it.
@@ -75,10 +75,10 @@ impl Lowering {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(crate) fn lines(&self, channels: usize) -> Result<Room<usize>, ErrorKind> {
+    pub(crate) fn lines(&self, channels: usize) -> Result<ScratchVec<usize>, ErrorKind> {
         let [deep, high, wide] = &self.axes;
         let split = wide.step;
-        let mut lines = room(channels * deep.taps.len() * high.taps.len() * wide.taps.len())?;
+        let mut lines = scratch_vec(channels * deep.taps.len() * high.taps.len() * wide.taps.len())?;
         for channel in 0..channels {
             for d in &deep.taps {
                 for h in &high.taps {
@@ -98,7 +98,7 @@ impl Lowering {
     /// `OutOfMemory`.
     pub(crate) fn runs(&self, images: usize, image: usize) -> Result<Runs, ErrorKind> {
         let [deep, high, wide] = &self.axes;
-        let mut runs = Runs { length: wide.count, offsets: room(images * deep.count * high.count)? };
+        let mut runs = Runs { length: wide.count, offsets: scratch_vec(images * deep.count * high.count)? };
         for index in 0..images {
             for d in 0..deep.count {
                 for h in 0..high.count {
@@ -164,7 +164,7 @@ impl Lowering {
 #[derive(Debug)]
 pub(crate) struct Runs {
     pub(crate) length: usize,
-    pub(crate) offsets: Room<usize>,
+    pub(crate) offsets: ScratchVec<usize>,
 }
 
 /// A matrix whose element (line, position) is `source[lines[line] + runs[position]]`.

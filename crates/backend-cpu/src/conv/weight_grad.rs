@@ -39,9 +39,9 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
     let rows = ins * taps;
     T::with_scratch(|scratch| {
         for group in 0..shape.groups {
-            let turned = scratch.c.take(rows * outs)?;
-            threads.try_for_chunks_mut(turned, share * taps * outs, |index, turned| {
-                let channels = turned.len() / (taps * outs);
+            let transposed = scratch.c.take(rows * outs)?;
+            threads.try_for_chunks_mut(transposed, share * taps * outs, |index, transposed| {
+                let channels = transposed.len() / (taps * outs);
                 let first_channel = group * ins + index * share;
                 let lines = lowering.lines(channels)?;
                 let in_place = lowering.in_place.is_some();
@@ -64,14 +64,14 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
                         let a = Gather { source, lines: &lines, runs: &runs, first: 0 };
                         let b = Cotangent { g: &g[(first * shape.out_channels + group * outs) * output..], image: shape.out_channels * output, output };
                         let size = Size { m: channels * taps, n: outs, k: images * output };
-                        let block = Block::new(turned, size.m, outs, outs);
+                        let block = Block::new(transposed, size.m, outs, outs);
                         let mut out = Plain { block, finish: |_: usize, _: usize, _: &mut [T]| Ok(()) };
                         multiply(context, size, &a, &b, &mut out, first > 0, &mut scratch.a, &mut scratch.b)?;
                     }
                     Ok::<(), ErrorKind>(())
                 })
             })?;
-            context.transpose(turned, outs, &mut dw[group * outs * rows..], rows, rows, outs);
+            context.transpose(transposed, outs, &mut dw[group * outs * rows..], rows, rows, outs);
         }
         Ok(())
     })

@@ -14,7 +14,7 @@ use crate::{
     math::elementary::{exp, log},
     operand::{In, internal},
     reduce::tree::{Element, Sum, block},
-    scratch::{Room, filled},
+    scratch::{ScratchVec, filled},
     simd::{Arithmetic, Float, Kernel, Simd, dispatch},
     threads::Threads,
 };
@@ -47,7 +47,7 @@ impl<'a, T> Plane<'a, T> {
     fn matrix(self) -> MatRef<'a, T> {
         MatRef { data: self.data, offset: 0, row_stride: self.columns as isize, col_stride: 1, batch_stride: 0 }
     }
-    fn turned(self) -> MatRef<'a, T> {
+    fn transposed(self) -> MatRef<'a, T> {
         MatRef { data: self.data, offset: 0, row_stride: 1, col_stride: self.columns as isize, batch_stride: 0 }
     }
 }
@@ -229,10 +229,10 @@ where
     let [q, k, v] = operands.inputs else { return Err(internal("attention with other operands")) };
     let h = Heads::new(attention, [q, k, v], runtime.isa)?;
     let (isa, scale) = (runtime.isa, M::Real::nearest(attention.scale));
-    let [mut q_room, mut k_room, mut v_room] = <[Room<M::Real>; 3]>::default();
-    let q = widened::<M>(isa, q.dense()?, &mut q_room)?;
-    let k = widened::<M>(isa, k.dense()?, &mut k_room)?;
-    let v = widened::<M>(isa, v.dense()?, &mut v_room)?;
+    let [mut q_scratch, mut k_scratch, mut v_scratch] = <[ScratchVec<M::Real>; 3]>::default();
+    let q = widened::<M>(isa, q.dense()?, &mut q_scratch)?;
+    let k = widened::<M>(isa, k.dense()?, &mut k_scratch)?;
+    let v = widened::<M>(isa, v.dense()?, &mut v_scratch)?;
     let [out, lse] = operands.outputs else { return Err(internal("attention with other outputs")) };
     let (out, lse): (&mut [M], &mut [M::Real]) = (out.dense()?, lse.dense()?);
     if h.keys == 0 || lse.is_empty() {
@@ -253,8 +253,8 @@ where
         let shared = head / h.ratio;
         let k = Plane { data: &k[shared * h.keys * h.features..][..h.keys * h.features], columns: h.features };
         let v = Plane { data: &v[shared * h.keys * h.values..][..h.keys * h.values], columns: h.values };
-        let (mut scores, mut result) = (filled(M::Real::ZERO, count * seen)?, M::room(out.len())?);
-        h.product(count, seen, h.features, q.matrix(), k.turned(), &mut scores)?;
+        let (mut scores, mut result) = (filled(M::Real::ZERO, count * seen)?, M::scratch_vec(out.len())?);
+        h.product(count, seen, h.features, q.matrix(), k.transposed(), &mut scores)?;
         dispatch(isa, Weights { rows: &mut scores, columns: seen, seen: h.seen(first + 1), causal: h.causal, scale, lse });
         let p = Plane { data: &scores, columns: seen };
         let mut product = Ok(());
@@ -270,13 +270,13 @@ where
     let [g, q, k, v, out, lse, rest @ ..] = operands.inputs else { return Err(internal("the backward of attention with other operands")) };
     let h = Heads::new(&backward.forward, [q, k, v], runtime.isa)?;
     let (isa, scale) = (runtime.isa, M::Real::nearest(h.scale));
-    let mut rooms = <[Room<M::Real>; 5]>::default();
-    let [g_room, q_room, k_room, v_room, o_room] = &mut rooms;
-    let g = widened::<M>(isa, g.dense()?, g_room)?;
-    let q = widened::<M>(isa, q.dense()?, q_room)?;
-    let k = widened::<M>(isa, k.dense()?, k_room)?;
-    let v = widened::<M>(isa, v.dense()?, v_room)?;
-    let out = widened::<M>(isa, out.dense()?, o_room)?;
+    let mut scratch = <[ScratchVec<M::Real>; 5]>::default();
+    let [g_scratch, q_scratch, k_scratch, v_scratch, o_scratch] = &mut scratch;
+    let g = widened::<M>(isa, g.dense()?, g_scratch)?;
+    let q = widened::<M>(isa, q.dense()?, q_scratch)?;
+    let k = widened::<M>(isa, k.dense()?, k_scratch)?;
+    let v = widened::<M>(isa, v.dense()?, v_scratch)?;
+    let out = widened::<M>(isa, out.dense()?, o_scratch)?;
     let rounded = operands.inputs[1].dtype != lse.dtype;
     let lse: &[M::Real] = lse.dense()?;
     let lse_cotangent: Option<&[M::Real]> = rest.first().filter(|_| backward.with_lse).map(|i| i.dense()).transpose()?;
@@ -293,7 +293,7 @@ where
     let mut dv = dv.chunks_mut((keys * ev).max(1));
     let parts = dq.chunks_mut(h.ratio * queries * e).zip(dk.chunks_mut(keys * e)).map(|(dq, dk)| (dq, dk, dv.next().unwrap_or_default()));
     runtime.threads.try_for_parts(parts, |shared, (dq, dk, dv)| {
-        let mut result = M::room((QUERIES * e).max(keys * e.max(ev)))?;
+        let mut result = M::scratch_vec((QUERIES * e).max(keys * e.max(ev)))?;
         let mut terms = filled(M::Real::ZERO, h.ratio)?;
         let k = Plane { data: &k[shared * keys * e..][..keys * e], columns: e };
         let v = Plane { data: &v[shared * keys * ev..][..keys * ev], columns: ev };
@@ -318,8 +318,8 @@ where
                     }
                     Ok(())
                 };
-                fill(&mut p, q.matrix(), k.turned(), e)?;
-                fill(&mut ds, g.matrix(), v.turned(), ev)?;
+                fill(&mut p, q.matrix(), k.transposed(), e)?;
+                fill(&mut ds, g.matrix(), v.transposed(), ev)?;
                 let rows = p[first * keys..].chunks_exact_mut(keys).zip(ds[first * keys..].chunks_exact_mut(keys));
                 for (i, (p, dp)) in rows.enumerate().take(count) {
                     let row = head * queries + first + i;
@@ -341,9 +341,9 @@ where
                     continue;
                 }
                 let depth = queries - since;
-                let turned = |data| MatRef { data, offset: since * keys + first, row_stride: 1, col_stride: keys as isize, batch_stride: 0 };
-                h.product(count, e, depth, turned(&ds), q.rows(since, depth).matrix(), &mut dks[first * e..(first + count) * e])?;
-                h.product(count, ev, depth, turned(&p), g.rows(since, depth).matrix(), &mut dvs[first * ev..(first + count) * ev])?;
+                let transposed = |data| MatRef { data, offset: since * keys + first, row_stride: 1, col_stride: keys as isize, batch_stride: 0 };
+                h.product(count, e, depth, transposed(&ds), q.rows(since, depth).matrix(), &mut dks[first * e..(first + count) * e])?;
+                h.product(count, ev, depth, transposed(&p), g.rows(since, depth).matrix(), &mut dvs[first * ev..(first + count) * ev])?;
             }
         }
         M::write(isa, dk, &mut result, |dk| add_heads(&dks, &mut terms, dk));

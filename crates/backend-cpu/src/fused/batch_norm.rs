@@ -8,7 +8,7 @@ use crate::{
     map::loops::Real,
     operand::internal,
     reduce::tree::Element,
-    scratch::{Kept, Parts, few, filled, parts, room},
+    scratch::{Kept, Parts, few, filled, parts, scratch_vec},
     simd::{Arithmetic, Float, Kernel, Simd, dispatch},
 };
 use adamant_runtime::{ErrorKind, Shape, composite::norm::Norm};
@@ -123,7 +123,7 @@ struct Normalise<'a, 'o, M: Stored> {
     inner: usize,
     at: usize,
     pieces: &'a mut [&'o mut [M]],
-    room: &'a mut [M::Real],
+    scratch: &'a mut [M::Real],
 }
 impl<M: Stored> Kernel for Normalise<'_, '_, M> {
     type Output = ();
@@ -136,7 +136,7 @@ impl<M: Stored> Kernel for Normalise<'_, '_, M> {
             M::write(
                 self.isa,
                 &mut piece[self.at..self.at + self.inner],
-                self.room,
+                self.scratch,
                 #[inline(always)]
                 |out| match (self.weight, self.bias) {
                     (None, None) => map::<S, _, 1>(
@@ -199,16 +199,16 @@ where
         (task, variances)
     });
     runtime.threads.try_for_parts(parts, |_, (Task { first, pieces, shares: means }, variances)| {
-        let (mut stage, mut room, mut result) = (room(sizes.elements())?, M::room(sizes.elements())?, M::room(sizes.inner)?);
+        let (mut stage, mut scratch, mut result) = (scratch_vec(sizes.elements())?, M::scratch_vec(sizes.elements())?, M::scratch_vec(sizes.inner)?);
         for (k, (mean, variance)) in means.iter_mut().zip(variances).enumerate() {
             let c = *first + k;
             sizes.channel(x, c, &mut stage);
-            let x = M::read(isa, &stage, &mut room);
+            let x = M::read(isa, &stage, &mut scratch);
             (*mean, *variance) = dispatch(isa, Statistics(x));
             let rstd = dispatch(Isa::Scalar, Deviation(*variance, eps));
             let (weight, bias) = (weight.as_ref().map(|w| w[c]), bias.as_ref().map(|b| b[c]));
             let (inner, pieces) = (sizes.inner, &mut pieces[..]);
-            dispatch(isa, Normalise { x, mean: *mean, rstd, weight, bias, isa, inner, at: k * inner, pieces, room: &mut result });
+            dispatch(isa, Normalise { x, mean: *mean, rstd, weight, bias, isa, inner, at: k * inner, pieces, scratch: &mut result });
         }
         Ok(())
     })
@@ -250,7 +250,7 @@ struct Gradient<'a, 'o, M: Stored> {
     inner: usize,
     at: usize,
     pieces: &'a mut [&'o mut [M]],
-    room: &'a mut [M::Real],
+    scratch: &'a mut [M::Real],
 }
 impl<M: Stored> Kernel for Gradient<'_, '_, M> {
     type Output = ();
@@ -263,7 +263,7 @@ impl<M: Stored> Kernel for Gradient<'_, '_, M> {
             M::write(
                 self.isa,
                 &mut piece[self.at..self.at + self.inner],
-                self.room,
+                self.scratch,
                 #[inline(always)]
                 |out| {
                     map::<S, _, 2>(
@@ -301,13 +301,13 @@ where
         let mut tasks = sizes.tasks(runtime.threads.count(), dx.dense::<M>()?, shares)?;
         runtime.threads.try_for_parts(&mut tasks, |_, Task { first, pieces, shares }| -> Result<(), ErrorKind> {
             let elements = sizes.elements();
-            let (mut g_stage, mut x_stage) = (room(elements)?, room(elements)?);
-            let (mut g_room, mut x_room, mut result) = (M::room(elements)?, M::room(elements)?, M::room(sizes.inner)?);
+            let (mut g_stage, mut x_stage) = (scratch_vec(elements)?, scratch_vec(elements)?);
+            let (mut g_scratch, mut x_scratch, mut result) = (M::scratch_vec(elements)?, M::scratch_vec(elements)?, M::scratch_vec(sizes.inner)?);
             for (k, share) in shares.iter_mut().enumerate() {
                 let c = *first + k;
                 sizes.channel(g, c, &mut g_stage);
                 sizes.channel(x, c, &mut x_stage);
-                let (g, x) = (M::read(isa, &g_stage, &mut g_room), M::read(isa, &x_stage, &mut x_room));
+                let (g, x) = (M::read(isa, &g_stage, &mut g_scratch), M::read(isa, &x_stage, &mut x_scratch));
                 let (mean, rstd) = (mean[c], dispatch(Isa::Scalar, Deviation(variance[c], eps)));
                 // A missing weight is a factor of one, which changes no bit.
                 let weight = weight.as_ref().map_or(M::Real::ONE, |w| w[c]);
@@ -315,7 +315,7 @@ where
                 *share = [for_weight, for_bias];
                 let (along, shift) = (along / count, shift / count);
                 let (inner, pieces) = (sizes.inner, &mut pieces[..]);
-                dispatch(isa, Gradient { g, x, mean, rstd, weight, along, shift, isa, inner, at: k * inner, pieces, room: &mut result });
+                dispatch(isa, Gradient { g, x, mean, rstd, weight, along, shift, isa, inner, at: k * inner, pieces, scratch: &mut result });
             }
             Ok(())
         })?;

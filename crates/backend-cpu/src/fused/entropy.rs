@@ -15,7 +15,7 @@ use crate::{
     math::elementary::exp,
     operand::{In, internal},
     reduce::tree::{BLOCK, Element, Sum, Total},
-    scratch::{Kept, Room, filled, room},
+    scratch::{Kept, ScratchVec, filled, scratch_vec},
     simd::{
         Arithmetic, Kernel, Simd, dispatch,
         stream::{self, Ahead, STREAMED},
@@ -30,7 +30,7 @@ use adamant_runtime::{
 
 /// Bytes of a row beside which the next one has room in the L2 cache.
 const AHEAD: usize = 512 * 1024;
-/// Elements that are made in the L1 cache before they are written past the caches.
+/// Elements that are made in the L1 cache before they are written by non-temporal stores.
 const PIECE: usize = 2048;
 
 /// The loss.
@@ -99,18 +99,18 @@ impl<'a> Rows<'a> {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn column<M: Kept>(&self) -> Result<Room<M>, ErrorKind> {
-        room(if self.inner == 1 { 0 } else { self.classes })
+    fn column<M: Kept>(&self) -> Result<ScratchVec<M>, ErrorKind> {
+        scratch_vec(if self.inner == 1 { 0 } else { self.classes })
     }
     /// The elements of row k as a row.
-    fn row<'x, M: Kept>(&self, x: &'x [M], k: usize, room: &'x mut Room<M>) -> &'x [M] {
+    fn row<'x, M: Kept>(&self, x: &'x [M], k: usize, scratch: &'x mut ScratchVec<M>) -> &'x [M] {
         let (n, inner) = (self.classes, self.inner);
         if inner == 1 {
             return &x[k * n..(k + 1) * n];
         }
-        room.clear();
-        room.extend(self.elements(k).map(|at| x[at]));
-        room
+        scratch.clear();
+        scratch.extend(self.elements(k).map(|at| x[at]));
+        scratch
     }
 }
 
@@ -186,7 +186,7 @@ struct Gradient<'a, T> {
     largest: T,
     factors: Factors<T>,
     out: &'a mut [T],
-    /// it is written past the caches
+    /// it is written by non-temporal stores
     past: bool,
 }
 impl<T: Summed> Kernel for Gradient<'_, T> {
@@ -224,14 +224,14 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
     let per_task = rows_of_a_task(&runtime.threads, rows.count(), rows.classes);
     let tasks = largest.chunks_mut(per_task).zip(log_sums.chunks_mut(per_task));
     runtime.threads.try_for_parts(tasks, |task, (largest, log_sums)| -> Result<(), ErrorKind> {
-        let (mut column, mut room) = (rows.column()?, M::room(rows.classes)?);
+        let (mut column, mut scratch) = (rows.column()?, M::scratch_vec(rows.classes)?);
         for (k, (largest, log_sum)) in largest.iter_mut().zip(log_sums).enumerate() {
             let k = task * per_task + k;
             if rows.class(k) == Class::Ignored {
                 (*largest, *log_sum) = (M::Real::ZERO, M::Real::ZERO);
                 continue;
             }
-            let row = M::read(isa, rows.row(x, k, &mut column), &mut room);
+            let row = M::read(isa, rows.row(x, k, &mut column), &mut scratch);
             let next = if rows.inner == 1 && size_of_val(row) <= AHEAD { x.get((k + 1) * rows.classes..).unwrap_or_default() } else { &[] };
             (*largest, *log_sum) = dispatch(isa, LogSum { row, next: Ahead::of(next) });
         }
@@ -258,9 +258,9 @@ fn losses<M: Stored>(
         // Nothing was read: -1 times zero.
         Class::Bad(_) => -M::Real::ZERO,
     };
-    let mut room = M::room(out.len())?;
+    let mut scratch = M::scratch_vec(out.len())?;
     if loss.reduction == Reduction::None {
-        M::write(isa, out, &mut room, |out| out.iter_mut().enumerate().for_each(|(k, o)| *o = loss_of(k)));
+        M::write(isa, out, &mut scratch, |out| out.iter_mut().enumerate().for_each(|(k, o)| *o = loss_of(k)));
         return Ok(());
     }
     let (mut total, mut block) = (Total::<M::Real>::new::<Sum>(), [M::Real::ZERO; BLOCK]);
@@ -276,21 +276,21 @@ fn losses<M: Stored>(
             value = M::Real::nearest(f64::NAN);
         }
     }
-    M::write(isa, out, &mut room, |out| out[0] = value);
+    M::write(isa, out, &mut scratch, |out| out[0] = value);
     Ok(())
 }
 /// The factors of the rows' gradients: one for each row, or one for all.
 ///
 /// # Errors
 /// `OutOfMemory`; a cotangent of another shape.
-fn cotangents<M: Stored>(loss: &CrossEntropy, rows: &Rows<'_>, g: &[M], isa: Isa) -> Result<Room<M::Real>, ErrorKind> {
+fn cotangents<M: Stored>(loss: &CrossEntropy, rows: &Rows<'_>, g: &[M], isa: Isa) -> Result<ScratchVec<M::Real>, ErrorKind> {
     if g.len() != if loss.reduction == Reduction::None { rows.count() } else { 1 } {
         return Err(internal("a cotangent of another shape"));
     }
-    let (mut room, count) = (M::room(g.len())?, M::Real::nearest(rows.taken() as f64));
+    let (mut scratch, count) = (M::scratch_vec(g.len())?, M::Real::nearest(rows.taken() as f64));
     let scaled = |&g: &M::Real| if loss.reduction == Reduction::Mean { g / count } else { g };
     let mut factors = filled(M::Real::ZERO, g.len())?;
-    factors.iter_mut().zip(M::read(isa, g, &mut room)).for_each(|(to, g)| *to = scaled(g));
+    factors.iter_mut().zip(M::read(isa, g, &mut scratch)).for_each(|(to, g)| *to = scaled(g));
     Ok(factors)
 }
 fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
@@ -311,7 +311,7 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
     }
     let per_task = rows_of_a_task(&runtime.threads, rows.count() / inner, n * inner);
     runtime.threads.try_for_chunks_mut(out, per_task * n * inner, |task, out| {
-        let (mut column, mut room, mut result) = (rows.column()?, M::room(n)?, M::room(n)?);
+        let (mut column, mut scratch, mut result) = (rows.column()?, M::scratch_vec(n)?, M::scratch_vec(n)?);
         let mut row = filled(M::zeroed(), if inner == 1 { 0 } else { n })?;
         let mut piece = [M::zeroed(); PIECE];
         let mut gradient = |k: usize, out: &mut [M]| {
@@ -319,7 +319,7 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
             if class == Class::Ignored {
                 return out.fill(M::zeroed());
             }
-            let x = M::read(isa, rows.row(x, k, &mut column), &mut room);
+            let x = M::read(isa, rows.row(x, k, &mut column), &mut scratch);
             let factors = Factors::new(class, dispatch(isa, Share(log_sums[k])), g[if g.len() == 1 { 0 } else { k }]);
             let mut part = |first: usize, out: &mut [M]| {
                 let (x, factors) = (&x[first..first + out.len()], factors.from(first, out.len()));
@@ -350,10 +350,10 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
     })
 }
 
-/// A row of results that are written past the caches: where memory holds other numbers than are computed, a piece at a time.
-fn in_pieces<M: Stored>(out: &mut [M], room: &mut [M; PIECE], mut write: impl FnMut(usize, &mut [M])) {
+/// A row of results that are written by non-temporal stores: where memory holds other numbers than are computed, a piece at a time.
+fn in_pieces<M: Stored>(out: &mut [M], scratch: &mut [M; PIECE], mut write: impl FnMut(usize, &mut [M])) {
     for (p, out) in out.chunks_mut(PIECE).enumerate() {
-        let piece = &mut room[..out.len()];
+        let piece = &mut scratch[..out.len()];
         write(p * PIECE, piece);
         stream::copy(bytemuck::cast_slice(piece), bytemuck::cast_slice_mut(out), &[]);
     }

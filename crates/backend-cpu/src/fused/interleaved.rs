@@ -1,4 +1,4 @@
-//! Rows of a result that is written past the caches: while the exponentials of one row are formed, the result of the row
+//! Rows of a result that is written by non-temporal stores: while the exponentials of one row are formed, the result of the row
 //! before is written, so that memory is busy while numbers are computed. Must not know what a result is made of its
 //! exponentials ([`Made`] does).
 use super::rows::{Summed, map_to, max, sum_twice};
@@ -21,7 +21,7 @@ pub(super) trait Made<T: Summed>: Copy {
 }
 
 /// e^(x - largest) of a row into `e`, if it is wanted. Meanwhile memory is kept busy: the result of the row before is
-/// written past the caches, if there is one; the largest of the next row is found, if that is in the cache; and what comes
+/// written by non-temporal stores, if there is one; the largest of the next row is found, if that is in the cache; and what comes
 /// soon is asked for.
 pub(super) struct Exponentials<'a, T, M> {
     pub x: &'a [T],
@@ -93,7 +93,7 @@ pub(super) struct Writing<'a, T, M> {
     pub out: &'a mut [T],
 }
 impl<T: Summed, M: Made<T>> Writing<'_, T, M> {
-    /// Writes the elements from `first` on, past the caches if asked for.
+    /// Writes the elements from `first` on, by non-temporal stores if asked for.
     #[inline(always)]
     fn write<S: Simd>(&mut self, past: bool, first: usize, count: usize) {
         let made = self.made;
@@ -118,7 +118,7 @@ impl<T: Summed, M: Made<T>> Kernel for Writing<'_, T, M> {
         self.correct();
     }
 }
-/// A result on its way past the caches, two vectors at a time.
+/// A result that is written by non-temporal stores, two vectors at a time.
 struct Steps<'a, T, M> {
     of: Writing<'a, T, M>,
     done: usize,

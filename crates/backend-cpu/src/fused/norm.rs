@@ -176,11 +176,11 @@ where
     let (weight, bias, eps) = (weight.as_deref().map(Vec::as_slice), bias.as_deref().map(Vec::as_slice), M::Real::nearest(norm.eps));
     let isa = runtime.isa;
     runtime.threads.try_for_parts(parts, |task, (y, means, rstds)| {
-        let (mut room, mut result, mut past) = (M::room(n)?, M::room(n)?, stream::Rows::new(n, bytes)?);
+        let (mut scratch, mut result, mut past) = (M::scratch_vec(n)?, M::scratch_vec(n)?, stream::Rows::new(n, bytes)?);
         for (k, (y, rstd)) in y.chunks_exact_mut(n).zip(rstds).enumerate() {
             let at = (task * rows + k) * n;
             let next = &x[at + n..x.len().min(at + 2 * n)];
-            let x = M::read(isa, &x[at..at + n], &mut room);
+            let x = M::read(isa, &x[at..at + n], &mut scratch);
             let mut mean = M::Real::ZERO;
             past.write(y, |y| {
                 M::write(isa, y, &mut result, |out| {
@@ -288,13 +288,13 @@ where
     let mut shares = sums.chunks_mut((wanted * n).max(1));
     let parts = dx.chunks_mut((BLOCK * n).max(1)).map(|dx| (dx, shares.next().unwrap_or_default()));
     runtime.threads.try_for_parts(parts, |block, (dx, sums)| -> Result<(), ErrorKind> {
-        let (mut g_room, mut x_room, mut result) = (M::room(n)?, M::room(n)?, M::room(n)?);
+        let (mut g_scratch, mut x_scratch, mut result) = (M::scratch_vec(n)?, M::scratch_vec(n)?, M::scratch_vec(n)?);
         let mut past = stream::Rows::new(n, bytes)?;
         let mut lanes = filled(M::Real::ZERO, wanted * LANES * n)?;
         for (k, dx) in dx.chunks_exact_mut(n).enumerate() {
             let row = block * BLOCK + k;
-            let g = M::read(isa, &g[row * n..][..n], &mut g_room);
-            let x = M::read(isa, &x[row * n..][..n], &mut x_room);
+            let g = M::read(isa, &g[row * n..][..n], &mut g_scratch);
+            let x = M::read(isa, &x[row * n..][..n], &mut x_scratch);
             let (weight_lanes, bias_lanes) = lanes.split_at_mut(if norm.weight { LANES * n } else { 0 });
             let lane = |lanes: &'_ mut [M::Real]| -> Option<std::ops::Range<usize>> { (!lanes.is_empty()).then_some(k % LANES * n..(k % LANES + 1) * n) };
             let (weight_range, bias_range) = (lane(weight_lanes), lane(bias_lanes));

@@ -8,7 +8,7 @@ use crate::{
     },
     operand::{In, Out, internal},
     reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, fold_four, write_lanes},
-    scratch::{self, Kept, Room},
+    scratch::{self, Kept, ScratchVec},
     simd::{self, Arithmetic, Float, Simd, stream, stream::LINE, twice::Twice},
     threads::Threads,
 };
@@ -29,18 +29,18 @@ pub(crate) trait Stored: Pod + Kept + Send + Sync {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn room(n: usize) -> Result<Room<Self::Real>, ErrorKind>;
+    fn scratch_vec(n: usize) -> Result<ScratchVec<Self::Real>, ErrorKind>;
     /// The numbers; written into `room`, made for as many, where memory holds others.
-    fn read<'a>(isa: Isa, x: &'a [Self], room: &'a mut [Self::Real]) -> &'a [Self::Real];
+    fn read<'a>(isa: Isa, x: &'a [Self], scratch: &'a mut [Self::Real]) -> &'a [Self::Real];
     /// Lets `f` write the numbers, into `room`, made for as many, where memory holds others.
-    fn write(isa: Isa, out: &mut [Self], room: &mut [Self::Real], f: impl FnOnce(&mut [Self::Real]));
+    fn write(isa: Isa, out: &mut [Self], scratch: &mut [Self::Real], f: impl FnOnce(&mut [Self::Real]));
 }
 macro_rules! stored_as_is {
     ($($t:ty),*) => { $(impl Stored for $t {
         type Real = $t;
         const AS_IS: bool = true;
-        fn room(_: usize) -> Result<Room<$t>, ErrorKind> {
-            Ok(Room::default())
+        fn scratch_vec(_: usize) -> Result<ScratchVec<$t>, ErrorKind> {
+            Ok(ScratchVec::default())
         }
         #[inline(always)]
         fn read<'a>(_: Isa, x: &'a [$t], _: &'a mut [$t]) -> &'a [$t] {
@@ -56,52 +56,52 @@ stored_as_is!(f32, f64);
 impl Stored for bf16 {
     type Real = f32;
     const AS_IS: bool = false;
-    fn room(n: usize) -> Result<Room<f32>, ErrorKind> {
+    fn scratch_vec(n: usize) -> Result<ScratchVec<f32>, ErrorKind> {
         scratch::filled(0.0, n)
     }
-    fn read<'a>(isa: Isa, x: &'a [bf16], room: &'a mut [f32]) -> &'a [f32] {
-        let room = &mut room[..x.len()];
-        loops::convert(isa, x, room, |v| f32::from_bits((v.to_bits() as u32) << 16));
-        room
+    fn read<'a>(isa: Isa, x: &'a [bf16], scratch: &'a mut [f32]) -> &'a [f32] {
+        let scratch = &mut scratch[..x.len()];
+        loops::convert(isa, x, scratch, |v| f32::from_bits((v.to_bits() as u32) << 16));
+        scratch
     }
     #[inline(always)]
-    fn write(isa: Isa, out: &mut [bf16], room: &mut [f32], f: impl FnOnce(&mut [f32])) {
-        let room = &mut room[..out.len()];
-        f(room);
-        loops::convert(isa, room, out, |v| bf16::from_bits((loops::to_bf16(v).to_bits() >> 16) as u16));
+    fn write(isa: Isa, out: &mut [bf16], scratch: &mut [f32], f: impl FnOnce(&mut [f32])) {
+        let scratch = &mut scratch[..out.len()];
+        f(scratch);
+        loops::convert(isa, scratch, out, |v| bf16::from_bits((loops::to_bf16(v).to_bits() >> 16) as u16));
     }
 }
 impl Stored for f16 {
     type Real = f32;
     const AS_IS: bool = false;
-    fn room(n: usize) -> Result<Room<f32>, ErrorKind> {
+    fn scratch_vec(n: usize) -> Result<ScratchVec<f32>, ErrorKind> {
         scratch::filled(0.0, n)
     }
-    fn read<'a>(_: Isa, x: &'a [f16], room: &'a mut [f32]) -> &'a [f32] {
-        let room = &mut room[..x.len()];
-        x.convert_to_f32_slice(room);
-        room
+    fn read<'a>(_: Isa, x: &'a [f16], scratch: &'a mut [f32]) -> &'a [f32] {
+        let scratch = &mut scratch[..x.len()];
+        x.convert_to_f32_slice(scratch);
+        scratch
     }
     #[inline(always)]
-    fn write(_: Isa, out: &mut [f16], room: &mut [f32], f: impl FnOnce(&mut [f32])) {
-        let room = &mut room[..out.len()];
-        f(room);
-        out.convert_from_f32_slice(room);
+    fn write(_: Isa, out: &mut [f16], scratch: &mut [f32], f: impl FnOnce(&mut [f32])) {
+        let scratch = &mut scratch[..out.len()];
+        f(scratch);
+        out.convert_from_f32_slice(scratch);
     }
 }
 /// All the numbers of an operand, in `room` where memory holds others.
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn widened<'a, M: Stored>(isa: Isa, x: &'a [M], room: &'a mut Room<M::Real>) -> Result<&'a [M::Real], ErrorKind> {
-    *room = M::room(x.len())?;
-    Ok(M::read(isa, x, room))
+pub(crate) fn widened<'a, M: Stored>(isa: Isa, x: &'a [M], scratch: &'a mut ScratchVec<M::Real>) -> Result<&'a [M::Real], ErrorKind> {
+    *scratch = M::scratch_vec(x.len())?;
+    Ok(M::read(isa, x, scratch))
 }
 /// All the numbers of an operand of any float dtype, as small as a row.
 ///
 /// # Errors
 /// `OutOfMemory`; an operand that is not dense.
-pub(crate) fn all<T: Summed + load::Decode>(isa: Isa, i: &In<'_>) -> Result<Room<T>, ErrorKind> {
+pub(crate) fn all<T: Summed + load::Decode>(isa: Isa, i: &In<'_>) -> Result<ScratchVec<T>, ErrorKind> {
     let bytes = i.dense_bytes()?;
     let mut out = scratch::filled(T::default(), bytes.len() / i.dtype.size())?;
     load::decode(isa, i.dtype, bytes, &mut out);
@@ -263,14 +263,14 @@ pub(crate) fn sum_twice<S: Simd, T: Summed>(x: &[T], mut out: Option<&mut [T]>, 
         }
     }
     if first < x.len() {
-        let mut room = [T::ZERO; BLOCK];
-        let room = &mut room[..x.len() - first];
-        map_twice::<S, T>(room, &x[first..], f);
+        let mut scratch = [T::ZERO; BLOCK];
+        let scratch = &mut scratch[..x.len() - first];
+        map_twice::<S, T>(scratch, &x[first..], f);
         if let Some(out) = &mut out {
-            out[first..].copy_from_slice(room);
+            out[first..].copy_from_slice(scratch);
         }
         let [share] = block_sums::<S, T, 1, 1>(
-            &[&*room],
+            &[&*scratch],
             #[inline(always)]
             |y| y,
         );

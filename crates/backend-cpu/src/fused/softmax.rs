@@ -11,7 +11,7 @@ use crate::{
     isa::Isa,
     math::elementary::{exp, log},
     operand::internal,
-    scratch::{Room, filled},
+    scratch::{ScratchVec, filled},
     simd::{
         Arithmetic, Float, Kernel, Mask, Simd, dispatch, dispatch_vectors,
         stream::{self, Ahead, STREAMED},
@@ -149,7 +149,7 @@ struct Row<'a, T, const K: usize, F> {
 /// What happens to a row.
 trait Function<T, const K: usize>: Copy + Sync {
     fn row<S: Simd>(self, x: [&[T]; K], next: &[Ahead<'_>; K], out: &mut [T]);
-    /// Rows of a result that is written past the caches, each while the next one's exponentials are formed, where that can
+    /// Rows of a result that is written by non-temporal stores, each while the next one's exponentials are formed, where that can
     /// be; false, and nothing is written, where it cannot.
     ///
     /// # Errors
@@ -177,8 +177,8 @@ impl<T: Summed> Many<'_, T, 1> {
         if n < if keeps && !is_whole { 1024 } else { 256 } {
             return Ok(false);
         }
-        let room = || filled(T::ZERO, if keeps { n } else { 0 });
-        let (mut e, mut of_before, mut before, mut largest) = (room()?, room()?, None::<(M, &[T], &mut [T])>, None);
+        let scratch = || filled(T::ZERO, if keeps { n } else { 0 });
+        let (mut e, mut of_before, mut before, mut largest) = (scratch()?, scratch()?, None::<(M, &[T], &mut [T])>, None);
         let is_near = n * size_of::<T>() <= AHEAD;
         for (k, (row, out)) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)).enumerate() {
             let next = x.get((k + 1) * n..(k + 2) * n).filter(|_| is_near).unwrap_or_default();
@@ -279,23 +279,23 @@ impl<T: Summed> Function<T, 2> for Logarithm {
 const COLUMNS: usize = 16;
 
 /// Space of a task: numbers of the operands and of the result, and columns as rows.
-struct Rooms<M: Stored, const K: usize> {
-    inputs: [Room<M::Real>; K],
-    output: Room<M::Real>,
-    columns: Room<M>,
+struct RowScratch<M: Stored, const K: usize> {
+    inputs: [ScratchVec<M::Real>; K],
+    output: ScratchVec<M::Real>,
+    columns: ScratchVec<M>,
 }
-impl<M: Stored, const K: usize> Rooms<M, K> {
+impl<M: Stored, const K: usize> RowScratch<M, K> {
     /// For rows of `n` elements that lie side by side, or that are `columns`.
-    fn new(n: usize, columns: bool) -> Result<Rooms<M, K>, ErrorKind> {
-        let mut inputs = [(); K].map(|()| Room::default());
-        for room in &mut inputs {
-            *room = M::room(n)?;
+    fn new(n: usize, columns: bool) -> Result<RowScratch<M, K>, ErrorKind> {
+        let mut inputs = [(); K].map(|()| ScratchVec::default());
+        for scratch in &mut inputs {
+            *scratch = M::scratch_vec(n)?;
         }
-        Ok(Rooms { inputs, output: M::room(n)?, columns: filled(M::zeroed(), if columns { (K + 1) * COLUMNS * n } else { 0 })? })
+        Ok(RowScratch { inputs, output: M::scratch_vec(n)?, columns: filled(M::zeroed(), if columns { (K + 1) * COLUMNS * n } else { 0 })? })
     }
     fn row(&mut self, isa: Isa, x: [&[M]; K], next: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
-        let mut rooms = self.inputs.each_mut().map(Some);
-        let x = std::array::from_fn(|k| rooms[k].take().map_or(&[][..], |room| M::read(isa, x[k], room)));
+        let mut scratch = self.inputs.each_mut().map(Some);
+        let x = std::array::from_fn(|k| scratch[k].take().map_or(&[][..], |scratch| M::read(isa, x[k], scratch)));
         M::write(isa, out, &mut self.output, |out| dispatch(isa, Row { x, next: next.map(Ahead::of), out, function }));
     }
     /// The columns of `[n, inner]` matrices as rows.
@@ -352,16 +352,16 @@ fn along<'a, M: Stored, const K: usize>(
                 return Ok(());
             }
         }
-        let mut rooms = Rooms::<M, K>::new(n, inner > 1)?;
+        let mut scratch = RowScratch::<M, K>::new(n, inner > 1)?;
         let mut rows = stream::Rows::new(n, bytes)?;
         for (k, out) in out.chunks_exact_mut(plane).enumerate() {
             let at = (task * planes + k) * plane;
             let next = x.map(|x| &x[at + plane..x.len().min(at + 2 * plane)]);
             let x = x.map(|x| &x[at..at + plane]);
             if inner == 1 {
-                rows.write(out, |out| rooms.row(isa, x, next, out, function));
+                rows.write(out, |out| scratch.row(isa, x, next, out, function));
             } else {
-                rooms.columns(isa, n, inner, x, out, function);
+                scratch.columns(isa, n, inner, x, out, function);
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! A vector times a matrix: the same sums in the same order as a row of a larger product, without packing.
 //!
 //! One lane is one output, so that the bits are those of the tiles. A matrix by rows of k is read in the order of
-//! memory; one by columns is turned in registers.
+//! memory; one by columns is transposed in registers.
 //! Must not know what the product is for.
 
 use super::context::{Accumulator, Context, Scratch};

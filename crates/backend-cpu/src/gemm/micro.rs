@@ -261,7 +261,7 @@ fn prefetch_head<T>(column: *const T) {
 }
 
 /// `out = x · Bᵗ` over all chunks, B stored by columns (`b_stride` between two outputs, k contiguous): blocks of B are
-/// turned in registers. As many outputs as a vector has lanes are done at a time: so few columns of B are read side by
+/// transposed in registers. As many outputs as a vector has lanes are done at a time: so few columns of B are read side by
 /// side that the processor fetches all of them ahead, once it has seen how each begins. Only their beginnings are asked
 /// for, while the block before comes to its end.
 ///

@@ -47,7 +47,7 @@ impl<E: Element> View<'_, E> {
         (self.base + row as isize * self.row_stride + column as isize * self.column_stride) as usize
     }
 
-    pub(crate) fn turned(self) -> Self {
+    pub(crate) fn transposed(self) -> Self {
         View { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
     }
 

@@ -78,17 +78,17 @@ const LAYOUTS: [(&str, bool, bool, usize, bool); 6] = [
 ];
 
 /// A matrix of `rows` by `columns` in storage of the layout, as a view and its values.
-fn lay<T: Number>(values: &[f64], rows: usize, columns: usize, turned: bool, gap: usize) -> (Vec<T>, isize, isize) {
-    let (outer, inner) = if turned { (columns, rows) } else { (rows, columns) };
+fn lay<T: Number>(values: &[f64], rows: usize, columns: usize, transposed: bool, gap: usize) -> (Vec<T>, isize, isize) {
+    let (outer, inner) = if transposed { (columns, rows) } else { (rows, columns) };
     let stride = inner + gap;
     let mut data = vec![T::of(9.0); outer * stride];
     for i in 0..rows {
         for j in 0..columns {
-            let at = if turned { j * stride + i } else { i * stride + j };
+            let at = if transposed { j * stride + i } else { i * stride + j };
             data[at] = T::of(values[i * columns + j]);
         }
     }
-    if turned { (data, 1, stride as isize) } else { (data, stride as isize, 1) }
+    if transposed { (data, 1, stride as isize) } else { (data, stride as isize, 1) }
 }
 
 fn check_type<T: Number>(isa: Isa) {

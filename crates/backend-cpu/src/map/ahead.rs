@@ -1,4 +1,4 @@
-//! A program whose loop was compiled ahead, over as much as lies side by side; and how much any program takes at a time.
+//! A program whose loop was compiled ahead of time, over as much as lies side by side; and how much any program takes at a time.
 //! Must not know what is computed.
 use super::{
     prefused::Loop,
@@ -37,7 +37,7 @@ enum Loaded<'a> {
 
 impl Run<'_> {
     /// How much [`Run::tile`] takes: a tile; several where all that is made is drawn into its output from what lies in
-    /// memory; and where a loop that was compiled ahead reads and writes memory alone, any number of elements that lie side
+    /// memory; and where a loop that was compiled ahead of time reads and writes memory alone, any number of elements that lie side
     /// by side, or a line of those that are broadcast along others.
     pub fn stretch(&self) -> Stretch {
         let ahead = self.program.ahead.is_some();
@@ -76,7 +76,7 @@ impl Run<'_> {
         let number = input.bytes.get(start..start + size_of::<f32>())?;
         Some(Loaded::Number(bytemuck::pod_read_unaligned(number)))
     }
-    /// Runs the loop that was compiled ahead.
+    /// Runs the loop that was compiled ahead of time.
     ///
     /// # Errors
     /// Operands that do not fit the program.

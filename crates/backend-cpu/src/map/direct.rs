@@ -133,7 +133,7 @@ enum From {
     /// one number for all under a lock
     Number(usize),
 }
-/// Runs the loop that was compiled ahead for a program. `None`: the operands share memory in another way than place by
+/// Runs the loop that was compiled ahead of time for a program. `None`: the operands share memory in another way than place by
 /// place or lie otherwise, and nothing was done.
 pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_>) -> Option<()> {
     let n = step.space.elements();

@@ -1,5 +1,5 @@
-//! Programs whose loops were compiled ahead: an element's instructions follow one another in registers, where the
-//! interpreter runs a loop for each, and a large result goes past the caches as it is made. `cargo xtask prefuse` writes
+//! Programs whose loops were compiled ahead of time: an element's instructions follow one another in registers, where the
+//! interpreter runs a loop for each, and a large result goes by non-temporal stores as it is made. `cargo xtask prefuse` writes
 //! the table from the programs that optimizers, gradients of activations and layers really make; any other program is
 //! interpreted, with the same bits.
 //!
@@ -58,7 +58,7 @@ pub fn signature(expr: &Expr, results: &[Reg]) -> Option<String> {
     fits.then_some(text)
 }
 
-/// A loop that was compiled ahead: it takes what the program loads, and its numbers, each in the order of their places.
+/// A loop that was compiled ahead of time: it takes what the program loads, and its numbers, each in the order of their places.
 pub(crate) type Loop = fn(Isa, &Streams<'_>) -> bool;
 /// The loop of a program, if there is one for this set.
 pub(crate) fn find(expr: &Expr, results: &[Reg], isa: Isa) -> Option<Loop> {

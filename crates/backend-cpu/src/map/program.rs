@@ -91,7 +91,7 @@ pub(crate) struct Program {
     pub draws: bool,
     /// the program as one function, if it is one
     pub single: Option<Single>,
-    /// its loop, if one was compiled ahead, and what that one writes
+    /// its loop, if one was compiled ahead of time, and what that one writes
     pub ahead: Option<Loop>,
     pub results: SmallVec<[Reg; 3]>,
     /// what an element costs, in additions
@@ -104,7 +104,7 @@ impl Program {
     pub fn new(expr: &Expr, results: &[Reg], isa: Isa) -> Program {
         Program::with_loop(expr, results, prefused::find(expr, results, isa))
     }
-    /// With the loop that was compiled ahead for it, or without one.
+    /// With the loop that was compiled ahead of time for it, or without one.
     pub fn with_loop(expr: &Expr, results: &[Reg], ahead: Option<Loop>) -> Program {
         let n = expr.instrs.len();
         let inputs = expr.inputs();
@@ -140,7 +140,7 @@ impl Program {
             let kind = Kind::of(dtype);
             // The result's tile is chosen before those of the operands are free: no loop writes what it reads.
             // A load may run before everything else (its memory is about to be overwritten), so its tile is nobody's before.
-            // A loop compiled ahead holds all else in registers, and reads and writes tiles that are each one's own.
+            // A loop compiled ahead of time holds all else in registers, and reads and writes tiles that are each one's own.
             let in_registers = ahead.is_some() && !matches!(instr, Instr::Load(_)) && !results.contains(&(k as Reg));
             let reused = if matches!(instr, Instr::Load(_)) { None } else { free[kind as usize].pop() };
             let slot = reused.or(in_registers.then_some(0)).unwrap_or_else(|| {

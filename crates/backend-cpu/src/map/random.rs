@@ -19,7 +19,7 @@ pub(crate) const UNIT: f32 = 1.0 / 16_777_216.0;
 /// How numbers go to memory.
 #[derive(Default)]
 pub(crate) struct Traffic<'a> {
-    /// past the caches: [`stream::publish`] then comes before anybody else may read them
+    /// by non-temporal stores: [`stream::publish`] then comes before anybody else may read them
     pub past: bool,
     /// what is asked for meanwhile
     pub soon: &'a [Ahead<'a>],
@@ -154,7 +154,7 @@ impl<T: Pod, F: Fn(u32, f32) -> T + Copy> Kernel for Blocks<'_, T, F> {
         }
     }
 }
-/// Writes numbers past the caches, as many as fill vectors. For each of these, one line after another so that none waits for
+/// Writes numbers by non-temporal stores, as many as fill vectors. For each of these, one line after another so that none waits for
 /// the others, what lies behind `x` is asked for and what will be read `soon`.
 #[inline(always)]
 fn write_past<S: Simd, T: Pod>(made: &[T], out: &mut [T], x: &[f32], soon: &[Ahead<'_>]) {

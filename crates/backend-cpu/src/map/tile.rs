@@ -1,5 +1,5 @@
 //! The tile interpreter: runs a program over up to 1,024 positions at a time, one loop per instruction, with all
-//! registers in tiles that stay in the L1 cache; or the loop that was compiled ahead, over as many as lie side by side. A
+//! registers in tiles that stay in the L1 cache; or the loop that was compiled ahead of time, over as many as lie side by side. A
 //! value is the same wherever its position falls in a tile.
 use super::drawn::Drawn;
 use super::load;
@@ -10,7 +10,7 @@ use super::tiles::{Lane, OutTile, Scratch, Value, with_kind, with_scratch};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};
-use crate::scratch::{Room, filled};
+use crate::scratch::{ScratchVec, filled};
 use crate::simd::stream::{self, Ahead};
 use adamant_runtime::{
     DType, ErrorKind, Scalar,
@@ -39,19 +39,19 @@ pub(crate) struct Run<'a> {
     pub nest: Nest,
     pub inputs: &'a [In<'a>],
     /// registers that are the same for all elements
-    pub(super) uniform: Room<Option<Value>>,
+    pub(super) uniform: ScratchVec<Option<Value>>,
     /// inputs that are read where they lie
     pub(super) direct: SmallVec<[bool; 8]>,
     /// inputs that are read from the output whose memory they share: nobody writes there before the last has read
     pub(super) shared: SmallVec<[Option<u8>; 8]>,
     /// the output that a register is computed into, where no tile is needed
-    pub into: Room<Option<u8>>,
-    /// results are made in tiles and written past the caches
+    pub into: ScratchVec<Option<u8>>,
+    /// results are made in tiles and written by non-temporal stores
     pub streamed: bool,
     /// registers that are the same along a line of the nest, and are computed once where a tile lies within one
-    lines: Room<bool>,
+    lines: ScratchVec<bool>,
     /// registers that nobody asks for
-    pub(super) idle: Room<bool>,
+    pub(super) idle: ScratchVec<bool>,
     /// registers that are random numbers as a whole
     pub(super) drawn: SmallVec<[Drawn; 2]>,
     args: &'a [Scalar],
@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
             direct,
             into: filled(None, n)?,
             streamed: false,
-            lines: Room::default(),
+            lines: ScratchVec::default(),
             idle: filled(false, n)?,
             drawn: SmallVec::new(),
             args,
@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
     pub fn is_uniform(&self, r: Reg) -> bool {
         self.uniform[r as usize].is_some()
     }
-    /// Is register `r` drawn as a whole, which writes past the caches by itself?
+    /// Is register `r` drawn as a whole, which writes by non-temporal stores by itself?
     pub fn is_drawn(&self, r: Reg) -> bool {
         self.drawn.iter().any(|d| d.register == r)
     }

@@ -5,7 +5,7 @@ use crate::{
     element::{Number, Wide, with_number},
     lines::Lines,
     operand::{In, Out, internal},
-    scratch::room,
+    scratch::scratch_vec,
 };
 use adamant_runtime::{DType, ErrorKind, op::ArgOp};
 
@@ -35,7 +35,7 @@ fn find<T: Number>(runtime: &Runtime, lines: &Lines, x: &[T], base: isize, max: 
     let step = lines.steps[0];
     let groups = (64 * 1024 / (inner * lines.n).max(1)).max(1);
     runtime.threads.try_for_chunks_mut(out, groups * inner, |task, out| {
-        let mut best = room(inner)?;
+        let mut best = scratch_vec(inner)?;
         for (g, out) in out.chunks_mut(inner).enumerate() {
             let start = base + lines.outer.offset(0, task * groups + g);
             best.clear();

@@ -6,7 +6,7 @@ use crate::{
     element::{Number, Wide, indices, with_number, with_type},
     lines::Lines,
     operand::{In, Out, internal},
-    scratch::room,
+    scratch::scratch_vec,
 };
 use adamant_runtime::{
     DType, ErrorKind, Scalar,
@@ -95,7 +95,7 @@ impl Cut {
         let each = (lines.n / segments).max(1);
         let chunk = (64 * 1024 / each).clamp(16, 64 * 1024);
         runtime.threads.try_for_chunks_mut(out, chunk, |task, out| {
-            let mut totals = room::<T::Wide>(inner.min(chunk))?;
+            let mut totals = scratch_vec::<T::Wide>(inner.min(chunk))?;
             let (mut at, end) = (task * chunk, task * chunk + out.len());
             while at < end {
                 let (row, first) = (at / inner, at % inner);

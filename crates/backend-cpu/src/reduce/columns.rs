@@ -3,7 +3,7 @@
 use super::tree::{BLOCK, Combine, Element, LANES, SEGMENT, TOGETHER};
 use crate::{
     isa::Isa,
-    scratch::{Room, filled},
+    scratch::{ScratchVec, filled},
     simd::{Kernel, Simd, dispatch},
 };
 use adamant_runtime::ErrorKind;
@@ -13,9 +13,9 @@ use std::marker::PhantomData;
 pub(crate) struct Columns<T: Element> {
     width: usize,
     /// of the open block, lane by lane
-    lanes: Room<T>,
-    segments: Room<T::Wide>,
-    totals: Room<T::Wide>,
+    lanes: ScratchVec<T>,
+    segments: ScratchVec<T::Wide>,
+    totals: ScratchVec<T::Wide>,
     /// of the open segment
     blocks: usize,
     /// of the open block

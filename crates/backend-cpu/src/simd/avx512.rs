@@ -166,7 +166,7 @@ impl Float for F32x16 {
     }
     #[inline(always)]
     unsafe fn dot_rows(x: *const f32, at: *const f32, row_stride: usize, mut sum: F32x16) -> F32x16 {
-        // Four columns are used as soon as they are turned: sixteen would not stay in registers.
+        // Four columns are used as soon as they are transposed: sixteen would not stay in registers.
         for group in 0..4 {
             // SAFETY: the caller vouches for a whole block and as many factors.
             unsafe {

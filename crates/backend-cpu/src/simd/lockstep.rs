@@ -1,4 +1,4 @@
-//! Several slices read and written element by element, side by side: what a program compiled ahead runs over. An output
+//! Several slices read and written element by element, side by side: what a program compiled ahead of time runs over. An output
 //! may be the memory of an input: all that is read at a place is read before anything is written there.
 //!
 //! Must not know what is computed.
@@ -50,7 +50,7 @@ impl<'a> Streams<'a> {
         assert!(x.len() >= self.n);
         self.sources.push(Source::GoingOn(x.as_ptr()));
     }
-    /// Outputs are written past the caches, and inputs that go on are asked for ahead of their use: a program that
+    /// Outputs are written by non-temporal stores, and inputs that go on are asked for ahead of their use: a program that
     /// computes much then waits for neither. [`stream::publish`] comes before anybody else may read them.
     pub fn past_caches(&mut self) {
         self.past = true;

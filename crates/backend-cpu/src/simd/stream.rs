@@ -1,24 +1,24 @@
-//! Writing past the caches: a large result is not read into them only to be overwritten, which saves a third of the
+//! Writing by non-temporal stores: a large result is not read into them only to be overwritten, which saves a third of the
 //! traffic of an addition. And reading ahead of use. Must not know what is written or read.
 
 use super::{Float, Kernel, Simd, dispatch};
 use crate::{
     isa::Isa,
-    scratch::{Kept, Room, filled},
+    scratch::{Kept, ScratchVec, filled},
 };
 use adamant_runtime::ErrorKind;
 use bytemuck::{NoUninit, Pod};
 use std::cell::Cell;
 
-/// Results of so many bytes are written past the caches: five times what a core's own cache holds, so that little of
-/// them would be left there for their reader, and from where on writing past the caches and reading again took less
+/// Results of so many bytes are written by non-temporal stores: five times what a core's own cache holds, so that little of
+/// them would be left there for their reader, and from where on writing by non-temporal stores and reading again took less
 /// time in all than writing into them. A choice of speed alone; the bytes are the same.
 pub(crate) const STREAMED: usize = 10 << 20;
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Copies `from` to `to`, of equal length, past the caches; for each line that is written, a line of each of `soon` is
+/// Copies `from` to `to`, of equal length, by non-temporal stores; for each line that is written, a line of each of `soon` is
 /// asked for, so that memory is read and written at once. [`publish`] comes before anybody else may read it.
 pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[Ahead<'_>]) {
     struct Copy<'a>(&'a [u8], &'a mut [u8], &'a [Ahead<'a>]);
@@ -41,7 +41,7 @@ pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[Ahead<'_>]) {
     }
     dispatch(Isa::current(), Copy(from, to, soon));
 }
-/// Copies past the caches, and does something for each line, behind so many others. The wider the vectors the better: what
+/// Copies by non-temporal stores, and does something for each line, behind so many others. The wider the vectors the better: what
 /// waits to be written, and so how far the processor goes on meanwhile, is counted in stores.
 #[inline(always)]
 fn copy_and<S: Simd>(from: &[u8], to: &mut [u8], each: impl Fn(usize)) {
@@ -74,7 +74,7 @@ pub(crate) struct Lines<'a, T> {
     pub length: usize,
     pub count: usize,
 }
-/// Copies lines past the caches to places of `to` that lie `stride` elements apart. For each cache line that is written
+/// Copies lines by non-temporal stores to places of `to` that lie `stride` elements apart. For each cache line that is written
 /// one is asked for that will be read `soon`: that of the same number in a block of such lines, which begins at an
 /// address and whose lines have a stride of their own. [`publish`] comes before anybody else may read what is written.
 pub(crate) fn lines<T: Pod>(lines: Lines<'_, T>, to: &mut [T], stride: usize, soon: (*const T, isize)) {
@@ -154,7 +154,7 @@ pub(crate) fn hint_ahead<T>(now: *const T) {
     hint(now.cast::<u8>().wrapping_add(DISTANCE));
 }
 
-/// Orders what this thread has copied past the caches before all that it writes from now on, as ordinary writes are
+/// Orders what this thread has copied by non-temporal stores before all that it writes from now on, as ordinary writes are
 /// ordered by themselves.
 pub(crate) fn publish() {
     // SAFETY: SSE is part of x86-64.
@@ -164,11 +164,11 @@ pub(crate) fn publish() {
     }
 }
 
-/// Rows of a result on their way past the caches, if it is that large. When this goes, all that was written by it is
+/// Rows of a result on their way by non-temporal stores, if it is that large. When this goes, all that was written by it is
 /// there for everybody.
 pub(crate) struct Rows<T: Kept> {
     /// where a row is written before it is copied; nothing for a result that is written where it belongs
-    line: Room<T>,
+    line: ScratchVec<T>,
 }
 impl<T: Pod + Kept> Rows<T> {
     /// Of `n` elements each, of a result of `bytes` in all.

@@ -33,7 +33,7 @@ impl<V: Float> Twice<V> {
         self.0.write(first);
         self.1.write(second);
     }
-    /// As [`Twice::write`], past the caches where [`Float::write_past`] goes there.
+    /// As [`Twice::write`], by non-temporal stores where [`Float::write_past`] goes there.
     #[inline(always)]
     pub fn write_past(self, out: &mut [V::Elem]) {
         let (first, second) = out.split_at_mut(V::LANES);

@@ -8,7 +8,7 @@
 //! window while it waits for claims.
 use super::{Cell, Inner, NEXT, Older, State};
 use crate::{
-    recycle::{self, Rooms, Shared},
+    recycle::{self, Shared, SpareLists},
     value::Value,
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -136,7 +136,7 @@ pub(super) fn end_reading(at: u64) {
 }
 
 thread_local! {
-    static SINCE: Rooms<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static SINCE: SpareLists<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 /// Cells that a compiled function writes, claimed from before it reads them until it has written them.
 pub(crate) struct Claim<'a> {

@@ -247,7 +247,7 @@ impl<'a> Commit<'a> {
         };
         context(|c| c.committing.set(outer));
         ran?;
-        if let Some(e) = schedule::take_withheld(self.group) {
+        if let Some(e) = schedule::take_suppressed(self.group) {
             return Err(e);
         }
         self.done = true;
@@ -285,7 +285,7 @@ impl<'a> Commit<'a> {
 impl Drop for Commit<'_> {
     fn drop(&mut self) {
         if !self.done {
-            let _ = schedule::take_withheld(self.group);
+            let _ = schedule::take_suppressed(self.group);
             if let Some(log) = &mut self.log {
                 withdraw_group(log, self.group);
             }

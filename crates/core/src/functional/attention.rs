@@ -93,7 +93,7 @@ pub fn rotary_half(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
         }
         let half = m.shape[rank - 1] / 2;
         let wide = x.widened();
-        let turned = Tensor::cat(&[wide.narrow(rank - 1, half, half).neg(), wide.narrow(rank - 1, 0, half)], rank - 1);
-        Ok((wide * cos.widened() + turned * sin.widened()).cast(m.dtype))
+        let rotated = Tensor::cat(&[wide.narrow(rank - 1, half, half).neg(), wide.narrow(rank - 1, 0, half)], rank - 1);
+        Ok((wide * cos.widened() + rotated * sin.widened()).cast(m.dtype))
     })
 }

@@ -2,7 +2,7 @@
 use super::{Walk, checkpoint::Redo};
 use crate::{
     Arg, Meta, Op, Origin, Tensor, primitive,
-    recycle::{self, Recycled, Rooms, Shared, Spares},
+    recycle::{self, Recycled, Shared, SpareLists, Spares},
     value::{Kept, Value},
 };
 use parking_lot::Mutex;
@@ -94,7 +94,7 @@ impl Tape {
 }
 thread_local! {
     static SPARES: RefCell<Vec<triomphe::Arc<Tape>>> = const { RefCell::new(Vec::new()) };
-    static LEFT: Rooms<Vec<Shared<Tape>>> = const { RefCell::new(Vec::new()) };
+    static LEFT: SpareLists<Vec<Shared<Tape>>> = const { RefCell::new(Vec::new()) };
 }
 impl Recycled for Tape {
     const MOST: usize = 2048;

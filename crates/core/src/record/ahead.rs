@@ -49,7 +49,7 @@ struct Known {
     /// which operand each input of the plan is
     operands: SmallVec<[u8; 4]>,
     meta: Meta,
-    opening: u32,
+    generation: u32,
 }
 
 /// Can the metas of such an op's inputs tell its result's?
@@ -116,8 +116,8 @@ impl Ahead {
         let direct = direct();
         let operand = |slot: u32| last.inputs.iter().position(|&i| i == slot).map(|k| k as u8);
         let Some(operands) = direct.slots().map(|slot| operand(slot?)).collect() else { return };
-        let (records, opening) = (log.records.clone(), log.device.opening());
-        kind.known = Some(Box::new(Known { direct, records, operands, meta: value.meta, opening }));
+        let (records, generation) = (log.records.clone(), log.device.generation());
+        kind.known = Some(Box::new(Known { direct, records, operands, meta: value.meta, generation }));
         self.ready.set(self.ready.get() + 1);
     }
 }
@@ -138,7 +138,7 @@ pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Opti
         let known = kind.known.as_mut().filter(|_| kind.key == key)?;
         let device = known.meta.device;
         let Recorder::Thread(stream) = c.stream(device) else { return None };
-        if known.opening != device.opening() || !stream.log.lock().records.is_empty() {
+        if known.generation != device.generation() || !stream.log.lock().records.is_empty() {
             return None;
         }
         let _watched = watch::flush(known.records.len());

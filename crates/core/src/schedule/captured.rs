@@ -8,7 +8,7 @@ use crate::{
     op::{Arg, View},
     planted::{Plant, is},
     record::{Log, NoSlot, Record, Stream, evaluate, ready},
-    recycle::{self, Rooms, Roomy, Shared, emptied},
+    recycle::{self, Reusable, Shared, SpareLists, emptied},
     value::{Stored, Value},
 };
 use adamant_runtime::{
@@ -62,19 +62,19 @@ enum AtCall {
 }
 // The lists of a call.
 thread_local! {
-    static SEEN: Rooms<Vec<Shared<Value>>> = const { RefCell::new(Vec::new()) };
-    static STORED: Rooms<Vec<&'static Stored>> = const { RefCell::new(Vec::new()) };
-    static NUMBERS: Rooms<Vec<f64>> = const { RefCell::new(Vec::new()) };
-    static PUBLISHED: Rooms<Vec<Option<Tensor>>> = const { RefCell::new(Vec::new()) };
+    static SEEN: SpareLists<Vec<Shared<Value>>> = const { RefCell::new(Vec::new()) };
+    static STORED: SpareLists<Vec<&'static Stored>> = const { RefCell::new(Vec::new()) };
+    static NUMBERS: SpareLists<Vec<f64>> = const { RefCell::new(Vec::new()) };
+    static PUBLISHED: SpareLists<Vec<Option<Tensor>>> = const { RefCell::new(Vec::new()) };
 }
 /// A list that goes back to its room.
-struct Listed<C: Roomy + 'static>(C, &'static LocalKey<Rooms<C>>);
-impl<C: Roomy + 'static> Listed<C> {
-    fn take(room: &'static LocalKey<Rooms<C>>) -> Listed<C> {
+struct Listed<C: Reusable + 'static>(C, &'static LocalKey<SpareLists<C>>);
+impl<C: Reusable + 'static> Listed<C> {
+    fn take(room: &'static LocalKey<SpareLists<C>>) -> Listed<C> {
         Listed(recycle::take(room), room)
     }
 }
-impl<C: Roomy + 'static> Drop for Listed<C> {
+impl<C: Reusable + 'static> Drop for Listed<C> {
     fn drop(&mut self) {
         recycle::give_back(self.1, std::mem::take(&mut self.0));
     }
@@ -340,7 +340,7 @@ impl Captured {
         }
         let fault = outcome.taints.as_ref().and_then(|t| error_of(t));
         if let Some(e) = fault {
-            super::count(|s| s.withheld += 1);
+            super::count(|s| s.suppressed += 1);
             return Err(e);
         }
         let mut published = Listed::take(&PUBLISHED);

@@ -18,7 +18,7 @@ pub(crate) struct Holders {
     pub of: Vec<Holder>,
     /// what becomes of each input, in their order
     pub inputs: Vec<InputHold>,
-    /// Slots of several writes to one cell, of which each may be withheld by itself: they are not written in place, where
+    /// Slots of several writes to one cell, of which each may be suppressed by itself: they are not written in place, where
     /// one kernel makes all of them or none.
     pub chained: Vec<u32>,
     /// by slot: how many cells it was the old value of; empty if of none
@@ -122,7 +122,7 @@ impl Holders {
                 }
             }
         }
-        // A write that may yet be withheld gives its cell back what it replaced.
+        // A write that may yet be suppressed gives its cell back what it replaced.
         let mut faults = None;
         for w in writes {
             // A value that this window computes and that a later write replaces in its cell.

@@ -1,6 +1,6 @@
 //! Windows of the reference device: op by op through the interpreter, composites through their bodies. Nothing is
 //! planned, fused or reused here.
-use super::{Stop, fault_error, withhold};
+use super::{Stop, fault_error, suppress};
 use crate::{
     Device, Error, ErrorKind, HostArray, Meta, Op, Tensor, TensorType, communicator,
     composite::InTensors,
@@ -46,7 +46,7 @@ pub(super) fn window(log: &mut Log) -> Result<(), Stop> {
     log.clear();
     Ok(())
 }
-/// Commits the cell writes of each group, or withholds the whole group if one of its values is tainted.
+/// Commits the cell writes of each group, or suppresses the whole group if one of its values is tainted.
 fn commit(log: &Log, taints: &[Option<Error>], _cut: usize) {
     let mut bad: HashMap<u64, Error> = HashMap::new();
     for w in &log.writes {
@@ -65,7 +65,7 @@ fn commit(log: &Log, taints: &[Option<Error>], _cut: usize) {
         }
     }
     for (group, e) in bad {
-        withhold(group, e);
+        suppress(group, e);
     }
 }
 /// One op on host arrays; a composite runs its body.

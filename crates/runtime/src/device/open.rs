@@ -62,7 +62,7 @@ impl Device {
         Device::choose().map(|(device, _)| device)
     }
     /// What [`Device::auto`] gives, and why: which devices were looked at, in the order of preference. One that the host's
-    /// processor only imitates is taken if there is no other.
+    /// processor runs (a software adapter) is taken if there is no other.
     ///
     /// # Errors
     /// As [`Device::auto`].
@@ -70,12 +70,12 @@ impl Device {
     pub fn choose() -> Result<(Device, String)> {
         let mut order: Vec<_> = BACKENDS.iter().collect();
         order.sort_by_key(|r| std::cmp::Reverse(r.preference));
-        let (mut reasons, mut imitated) = (Vec::new(), None);
+        let (mut reasons, mut software) = (Vec::new(), None);
         for r in order {
             match Device::open(r.name, 0) {
-                Ok(d) if (r.imitated)(d.backend()) => {
-                    reasons.push(format!("{}: {} is imitated by the processor", r.name, d.info().name));
-                    imitated.get_or_insert(d);
+                Ok(d) if (r.is_software_adapter)(d.backend()) => {
+                    reasons.push(format!("{}: {} is a software adapter, which the processor runs", r.name, d.info().name));
+                    software.get_or_insert(d);
                 }
                 Ok(d) => {
                     reasons.push(format!("{d}: {}", d.info().name));
@@ -84,7 +84,7 @@ impl Device {
                 Err(e) => reasons.push(format!("{}: {}", r.name, e.kind())),
             }
         }
-        if let Some(d) = imitated {
+        if let Some(d) = software {
             return Ok((d, reasons.join("; ")));
         }
         if reasons.is_empty() {

@@ -6,7 +6,7 @@
 //!
 //! Which word forbids what: a group of writes depends on every seed behind one of its values. What a step that writes cells
 //! leaves unwritten spoils what reads that memory.
-use super::{Buffers, Dependence, Failed, New, Old, Outcome, Replay, Run, Write, Written, dependence::From, suppressed};
+use super::{Buffers, Dependence, Failed, New, Old, Outcome, Replay, Run, Write, Written, dependence::From, suppressed_writes};
 use crate::{
     Error, ErrorKind, Layout, Stored, Taint, TensorType,
     backend::{Asynchronous, Event, Guard, Queue, Refused, When, Words},
@@ -98,7 +98,7 @@ impl Replay<'_> {
     pub(super) fn run_asynchronous(&self, device: &dyn Asynchronous, own: Buffers) -> Result<Outcome, Failed> {
         // What is known already is as on any device.
         let taints = self.inputs.iter().any(|s| s.known_fault().is_some()).then(|| self.taints(&[]));
-        let (withheld, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.withheld(&own, taints));
+        let (suppressed, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.suppressed(&own, taints));
         let awaited: SmallVec<[u32; 4]> =
             (0..).zip(self.inputs).filter(|(_, s)| s.taint.as_ref().is_some_and(|t| t.known().is_none())).map(|(k, _)| k).collect();
         let dependence = self.plan.dependence(&awaited);
@@ -111,7 +111,7 @@ impl Replay<'_> {
             }
         }
         let writes = self.caller.writes();
-        let known = taints.as_ref().map(|taints| suppressed(&writes, taints));
+        let known = taints.as_ref().map(|taints| suppressed_writes(&writes, taints));
         let bad: Vec<u64> = writes.iter().filter(|w| w.value().is_some_and(|v| known.as_ref().is_some_and(|bad| bad[v as usize]))).map(|w| w.group).collect();
         let groups: Vec<(Option<u32>, Seeds)> = writes.iter().map(|w| (w.value(), group_of(&writes, w.group, &dependence))).collect();
         let (forbidden, unwritten) = self.forbidden(&dependence, &groups, own.len());
@@ -124,17 +124,17 @@ impl Replay<'_> {
         let (written, back) = self.takes_back(&own, &writes, &seeds, &guards)?;
         self.submit(0..self.plan.steps.len(), &own, &Run { words: &[], skip: &skip, guards: Some(&guards) })?;
         back.iter().try_for_each(|copy| self.copy(copy, &guards))?;
-        let mut withholds = Seeds::default();
-        seeds.iter().for_each(|seeds| withholds.extend(seeds));
+        let mut suppresses = Seeds::default();
+        seeds.iter().for_each(|seeds| suppresses.extend(seeds));
         let Guards { words, dependence, .. } = guards;
         let after = LAST.get();
         let reading = device.read_words(&words, after).map_err(here)?;
-        let is_outstanding = !withholds.is_empty();
-        let faults = Faults::new(words, after, self.seeds(&dependence), withholds, reading);
+        let is_outstanding = !suppresses.is_empty();
+        let faults = Faults::new(words, after, self.seeds(&dependence), suppresses, reading);
         if is_outstanding {
             self.device.outstanding().add(faults.clone());
         }
-        Ok(Outcome { own, withheld, taints, awaited: Some(Awaiting { faults, dependence, unwritten, written, groups }) })
+        Ok(Outcome { own, suppressed, taints, awaited: Some(Awaiting { faults, dependence, unwritten, written, groups }) })
     }
     /// An error of no step in particular: it is told of the first.
     fn anywhere(&self, kind: ErrorKind) -> Failed {

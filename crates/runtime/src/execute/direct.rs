@@ -1,5 +1,5 @@
 //! The short way of a plan that is one kernel and makes one new value: small eager work that is read at once. Nothing of
-//! such a plan is shared, taken over, withheld or deferred, so it runs without the lists that a replay keeps of all that.
+//! such a plan is shared, taken over, suppressed or deferred, so it runs without the lists that a replay keeps of all that.
 use super::{Caller, Failed, NO_FAULT, Replay};
 use crate::{
     Arg, Device, Error, Scalar, Stored,

@@ -204,7 +204,7 @@ const MAX_OUTPUTS: usize = 12;
 pub fn build(g: &Graph, d: &Decisions, written: &[bool], ends: Ends, device: crate::Device) -> Result<Vec<PlanStep>, RecordError> {
     let n = g.vals.len();
     let space = spaces(g);
-    // Late: Maps that write cells, and what only they read. They may be withheld.
+    // Late: Maps that write cells, and what only they read. They may be suppressed.
     let (mut early, mut late_out) = (vec![false; n], vec![false; n]);
     for v in (0..n).rev() {
         let x = g.node_of(v as u32);

@@ -73,7 +73,7 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
     let numbers = largest.chunks_mut(rows_of_task).zip(log_sums.chunks_mut(rows_of_task));
     let tasks = numbers.map(|numbers| (numbers, blocks.next().unwrap_or_default()));
     runtime.threads.try_for_parts(tasks, |task, ((largest, log_sums), gradient)| -> Result<(), ErrorKind> {
-        let (mut column, mut room, mut result) = (rows.column()?, M::room(n)?, M::room(n)?);
+        let (mut column, mut scratch, mut result) = (rows.column()?, M::scratch_vec(n)?, M::scratch_vec(n)?);
         let interleaved = streamed && M::AS_IS;
         let mut e = filled(M::Real::ZERO, n)?;
         let mut of_before = filled(M::Real::ZERO, if interleaved { n } else { 0 })?;
@@ -90,7 +90,7 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
                 rows.elements(r).for_each(|at| gradient[at] = M::zeroed());
                 continue;
             }
-            let row = M::read(isa, rows.row(x, k, &mut column), &mut room);
+            let row = M::read(isa, rows.row(x, k, &mut column), &mut scratch);
             // The next row is in the cache, asked for beside the row before this one; here the one behind it is.
             let next = if is_seen_ahead && r + 1 < count && rows.class(k + 1) != Class::Ignored { &x[(k + 1) * n..(k + 2) * n] } else { &[] };
             let soon = if is_near { x.get((k + 1 + is_seen_ahead as usize) * n..).unwrap_or_default() } else { &[] };

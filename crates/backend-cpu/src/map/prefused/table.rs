@@ -1,4 +1,4 @@
-//! Loops compiled ahead, by `cargo xtask prefuse`.
+//! Loops compiled ahead of time, by `cargo xtask prefuse`.
 use super::{loops, words::*};
 
 loops! {

@@ -1,4 +1,4 @@
-//! Blocks of f32 turned in registers: rows become columns. Must not know what for.
+//! Blocks of f32 transposed in registers: rows become columns. Must not know what for.
 use std::arch::x86_64::*;
 
 /// Four elements of 16 rows: lane `r` of vector `c` is element `c` of row `r`. Quarters of four rows meet in the load,

@@ -19,8 +19,8 @@ pub(super) fn body(spec: &ConvSpec, a: &Tensor, b: &Tensor) -> Result<Tensor> {
             let mirrored = b.flip((2..w.rank() as isize).collect::<Vec<_>>());
             // [g * co, ci, k..] → [g * ci, co, k..]
             let (co, places) = (w[0] / g, kernel.iter().product::<usize>());
-            let turned = mirrored.reshape([g, co, w[1], places]).permute([0, 2, 1, 3]);
-            forward(&apart, &turned.reshape([vec![g * w[1], co], kernel].concat()), &back, g)
+            let flipped = mirrored.reshape([g, co, w[1], places]).permute([0, 2, 1, 3]);
+            forward(&apart, &flipped.reshape([vec![g * w[1], co], kernel].concat()), &back, g)
         }
         ConvRole::WeightGrad => {
             let (x, y) = (a.meta().shape, b.meta().shape);

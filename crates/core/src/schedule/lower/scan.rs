@@ -5,18 +5,18 @@
 use crate::{Tensor, op::ScanOp, scalar::Binary};
 
 pub(crate) fn body(op: ScanOp, axis: usize, reverse: bool, inputs: &[Tensor]) -> Tensor {
-    let turned = |x: &Tensor| if reverse { x.flip(axis) } else { x.clone() };
-    let x = turned(&inputs[0]);
+    let flipped = |x: &Tensor| if reverse { x.flip(axis) } else { x.clone() };
+    let x = flipped(&inputs[0]);
     let dtype = x.meta().dtype;
     let scanned = match (op, inputs.get(1)) {
-        (ScanOp::LinearRecurrence, Some(b)) => recurrence(x.widened(), turned(b).widened(), axis).cast(dtype),
+        (ScanOp::LinearRecurrence, Some(b)) => recurrence(x.widened(), flipped(b).widened(), axis).cast(dtype),
         // 16-bit floats run in f32 and are rounded once, integers in i64.
         (ScanOp::Sum, _) => doubled(x.cast(dtype.sum_dtype()).widened(), Binary::Add, axis).cast(dtype.sum_dtype()),
         (ScanOp::Prod, _) => doubled(x.cast(dtype.sum_dtype()).widened(), Binary::Mul, axis).cast(dtype.sum_dtype()),
         (ScanOp::Min, _) => doubled(x, Binary::Minimum, axis),
         _ => doubled(x, Binary::Maximum, axis),
     };
-    turned(&scanned)
+    flipped(&scanned)
 }
 /// 1, 2, 4, ... below the size of the axis.
 fn rounds(x: &Tensor, axis: usize) -> impl Iterator<Item = usize> + use<> {

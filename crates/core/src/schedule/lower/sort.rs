@@ -37,12 +37,12 @@ impl Pair {
     /// Puts elements `step` apart (`mirrored`: those as far from either end of a block of twice the step) in order.
     fn round(self, rows: usize, step: usize, mirrored: bool, exchange: impl Fn(&Pair, &Pair) -> (Pair, Pair)) -> Pair {
         let shape = self.values.meta().shape;
-        let turned = |t: Tensor| if mirrored { t.flip(3) } else { t };
+        let flipped = |t: Tensor| if mirrored { t.flip(3) } else { t };
         let half = |t: &Tensor, k: usize| t.reshape([rows, shape[1] / (2 * step), 2, step]).narrow(2, k, 1);
         let low = Pair { values: half(&self.values, 0), from: half(&self.from, 0) };
-        let high = Pair { values: turned(half(&self.values, 1)), from: turned(half(&self.from, 1)) };
+        let high = Pair { values: flipped(half(&self.values, 1)), from: flipped(half(&self.from, 1)) };
         let (low, high) = exchange(&low, &high);
-        let whole = |low: Tensor, high: Tensor| Tensor::cat(&[low, turned(high)], 2).reshape(shape);
+        let whole = |low: Tensor, high: Tensor| Tensor::cat(&[low, flipped(high)], 2).reshape(shape);
         Pair { values: whole(low.values, high.values), from: whole(low.from, high.from) }
     }
 }
