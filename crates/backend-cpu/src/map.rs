@@ -1,7 +1,7 @@
 //! Map: a program over an index space, tile by tile; and what Reduce needs of it. Must not know how a reduction
 //! combines.
 mod ahead;
-mod direct;
+pub(crate) mod direct;
 mod drawn;
 pub(crate) mod load;
 pub(crate) mod loops;

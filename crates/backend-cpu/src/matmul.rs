@@ -83,6 +83,20 @@ pub(crate) fn with_ends(runtime: &Runtime, step: &Step<'_>, product: &Product, i
             _ => biased::<f64>(runtime, &sizes, &a, &b, out, &others[0]),
         };
     }
+    // Binding a program would cost small products more than their elements do.
+    if wide
+        && dtype == DType::F32
+        && sizes.elements() <= map::direct::FEW
+        && let Some(program) = &programs.epilogue
+    {
+        sums(runtime, &sizes, &a, &b, dtype, out.dense_bytes()?, None)?;
+        if map::direct::run_behind(program, runtime.isa, ends::arguments(step, product, 2), others, out.dense()?, sizes.n).is_none() {
+            let reads = ends::reads(&out.shape, dtype, others, false);
+            let finish = Finish::new(runtime.isa, program, &product.epilogue, &out.shape, &reads, ends::arguments(step, product, 2), step.fault)?;
+            finish.in_place(0, out.dense_bytes()?)?;
+        }
+        return Ok(());
+    }
     let reads = ends::reads(&out.shape, product.dtype, others, is_apart || made.are_narrow(product.dtype));
     let bind = |program| Finish::new(runtime.isa, program, &product.epilogue, &out.shape, &reads, ends::arguments(step, product, 2), step.fault);
     let finish = programs.epilogue.as_ref().map(bind).transpose()?;

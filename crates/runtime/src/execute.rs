@@ -256,6 +256,7 @@ impl Replay<'_> {
     ///
     /// # Errors
     /// Those of the backend.
+    #[inline]
     pub fn hand_over(&self, steps: &[Step<'_>]) -> Result<(), Refused> {
         match self.device.asynchronous() {
             None => Ok(self.device.backend().submit(steps)?),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     isa::Isa,
-    operand::{Read, Write, host, host_mut, whole, whole_mut},
+    operand::{In, Read, Write, host, host_mut, whole, whole_mut},
     simd::lockstep::Streams,
 };
 use adamant_runtime::{
@@ -22,7 +22,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use smallvec::SmallVec;
 
 /// Up to so many elements; above, tiles and threads pay.
-const FEW: usize = 1024;
+pub(crate) const FEW: usize = 1024;
 
 /// A program that is one function of floats.
 pub(crate) struct Single {
@@ -119,6 +119,26 @@ impl Single {
         }
         Some(())
     }
+    /// Computes it over a row of sums, which are its first input.
+    fn behind<'a>(&self, isa: Isa, args: &[Scalar], beside: impl Fn(u16) -> Option<Src<'a, f32>>, row: &mut [f32]) -> Option<()> {
+        let sums = before(row);
+        let source = |o: Source| -> Option<Src<'_, f32>> {
+            match o {
+                Source::Input(0) => Some(Src::Slice(&sums)),
+                Source::Input(k) => beside(k),
+                Source::Arg(k) => args.get(k as usize).map(|s| Src::Splat(f32::nearest(s.to_f64()))),
+                Source::Const(s) => Some(Src::Splat(f32::nearest(s.to_f64()))),
+            }
+        };
+        match self.function {
+            Function::Binary(f, x, y) => loops::real_binary(isa, f, source(x)?, source(y)?, row),
+            Function::Unary(f, x) => match source(x)? {
+                Src::Slice(x) => loops::real_unary(isa, f, x, row),
+                Src::Splat(_) => return None,
+            },
+        }
+        Some(())
+    }
 }
 /// What will be overwritten, to be read.
 fn before<T: Copy>(out: &[T]) -> SmallVec<[T; 32]> {
@@ -187,6 +207,81 @@ pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_
                 }
             }
             Code::Arg(k) => streams.number(f32::of(scalar_value(*step.args.get(k as usize)?, DType::F32))),
+            Code::Const(s) => streams.number(f32::of(scalar_value(s, DType::F32))),
+            _ => {}
+        }
+    }
+    ahead(isa, &streams).then_some(())
+}
+/// What a program reads beside a product whose rows it goes on with.
+enum Beside<'a> {
+    /// an element for each of the product's
+    Each(&'a [f32]),
+    /// an element for each column
+    Row(&'a [f32]),
+    /// one number for all
+    Number(f32),
+}
+impl<'a> Beside<'a> {
+    /// `None`: it lies otherwise.
+    fn new(i: &In<'a>, n: usize, columns: usize) -> Option<Beside<'a>> {
+        if i.dtype != DType::F32 || i.in_place.is_some() || i.shape.elements() != n {
+            return None;
+        }
+        if i.is_dense {
+            return i.dense().ok().map(Beside::Each);
+        }
+        let last = i.shape.rank().checked_sub(1)?;
+        let rest = i.elements::<f32>().ok()?.get(i.layout.offset..)?;
+        let stands = |axes: std::ops::Range<usize>| axes.into_iter().all(|a| i.shape[a] == 1 || i.layout.strides[a] == 0);
+        match () {
+            () if stands(0..last + 1) => rest.first().copied().map(Beside::Number),
+            () if stands(0..last) && i.shape[last] == columns && i.layout.strides[last] == 1 => rest.get(..columns).map(Beside::Row),
+            () => None,
+        }
+    }
+    /// For a row of so many elements, which begins at one.
+    fn of_row(&self, at: usize, count: usize) -> Src<'a, f32> {
+        match *self {
+            Beside::Each(all) => Src::Slice(&all[at..at + count]),
+            Beside::Row(row) => Src::Slice(row),
+            Beside::Number(number) => Src::Splat(number),
+        }
+    }
+}
+/// Runs a program over the few sums of a product where they lie: they are its first input, and what else it reads lies beside
+/// them. `None`: it is none of those programs, the sums are many or what is beside lies otherwise, all of which is known before
+/// anything is written, and nothing was done.
+pub(crate) fn run_behind(program: &Program, isa: Isa, args: &[Scalar], others: &[In<'_>], out: &mut [f32], columns: usize) -> Option<()> {
+    let n = out.len();
+    if n > FEW || !program.single.as_ref().map_or(program.ahead.is_some(), |single| single.dtype == DType::F32) {
+        return None;
+    }
+    let mut beside: SmallVec<[Beside<'_>; 4]> = SmallVec::new();
+    for other in others {
+        beside.push(Beside::new(other, n, columns)?);
+    }
+    let count = if beside.iter().any(|b| matches!(b, Beside::Row(_))) { columns } else { n };
+    out.chunks_exact_mut(count.max(1)).enumerate().try_for_each(|(k, row)| {
+        let of_row = |input: u16| beside.get(usize::from(input).checked_sub(1)?).map(|b| b.of_row(k * count, count));
+        match (&program.single, program.ahead) {
+            (Some(single), _) => single.behind(isa, args, of_row, row),
+            (None, Some(ahead)) => ahead_behind(ahead, program, isa, args, of_row, row),
+            (None, None) => None,
+        }
+    })
+}
+fn ahead_behind<'a>(ahead: Loop, program: &Program, isa: Isa, args: &[Scalar], beside: impl Fn(u16) -> Option<Src<'a, f32>>, row: &'a mut [f32]) -> Option<()> {
+    let mut streams = Streams::new(row.len());
+    streams.write(row);
+    for register in &program.registers {
+        match register.code {
+            Code::Load(0) => streams.read_output(0),
+            Code::Load(k) => match beside(k)? {
+                Src::Slice(x) => streams.read(x),
+                Src::Splat(x) => streams.repeat(x),
+            },
+            Code::Arg(k) => streams.number(f32::of(scalar_value(*args.get(k as usize)?, DType::F32))),
             Code::Const(s) => streams.number(f32::of(scalar_value(s, DType::F32))),
             _ => {}
         }

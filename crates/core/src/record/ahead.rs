@@ -13,7 +13,7 @@ use crate::{
     hash::mix,
     recycle::Shared,
     schedule::{self, Direct, Recorded, watch},
-    value::{Stored, Value},
+    value::Value,
 };
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -143,11 +143,10 @@ pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Opti
         }
         let _watched = watch::flush(known.records.len());
         known.records.last_mut()?.arg = arg;
-        let operand = |k: u8| inputs.get(k as usize)?.value().stored();
         // A kind has three operands at most.
-        let mut stored: [&Stored; 3] = [operand(*known.operands.first()?)?; 3];
+        let mut stored = [inputs.first()?.value().stored()?; 3];
         for (place, &k) in stored.iter_mut().zip(&known.operands) {
-            *place = operand(k)?;
+            *place = inputs.get(k as usize)?.value().stored()?;
         }
         let stored = stored.get(..known.operands.len())?;
         schedule::count(|s| {
