@@ -8,7 +8,7 @@
 //! leaves unwritten spoils what reads that memory.
 use super::{Buffers, Dependence, Failed, New, Old, Outcome, Replay, Run, Write, Written, dependence::From, suppressed_writes};
 use crate::{
-    Error, ErrorKind, Layout, Stored, Taint, TensorType,
+    Error, ErrorKind, Layout, Shape, Stored, Taint, TensorType,
     backend::{Asynchronous, Event, Guard, Queue, Refused, When, Words},
     buffer::{Buffer, Events, also},
     kernel::{FaultWord, Operand, Step},
@@ -214,7 +214,13 @@ impl Replay<'_> {
                 New::Value(v) => {
                     let place = self.place_of(own, *v);
                     let is_own = self.is_its_own(writes, k, *v);
-                    (self.plan.graph.vals[*v as usize].meta.ty(), place.clone().filter(|_| is_own), place.filter(|_| !is_own))
+                    // The plan's own graph is of the sizes that it was made for.
+                    let Some(shape) = self.shape_of(*v) else {
+                        written.push(Written::Unknown);
+                        continue;
+                    };
+                    let ty = TensorType { shape, dtype: self.plan.graph.vals[*v as usize].meta.dtype };
+                    (ty, place.clone().filter(|_| is_own), place.filter(|_| !is_own))
                 }
                 New::Stored(ty, stored) => (*ty, None, Some(stored.clone())),
                 New::Absent => {
@@ -222,7 +228,6 @@ impl Replay<'_> {
                     continue;
                 }
             };
-            let ty = TensorType { shape: w.value().map_or(ty.shape, |v| *self.plan.graph.shape(v)), dtype: ty.dtype };
             let words = words_of(&guards.dependence, seeds);
             let new = match (computed, given) {
                 (Some(computed), _) => computed,
@@ -282,6 +287,10 @@ impl Replay<'_> {
             }
             None => self.anywhere(kind),
         })
+    }
+    /// The shape in this run of a value that is handed out.
+    fn shape_of(&self, value: u32) -> Option<Shape> {
+        self.plan.publish.iter().position(|(_, v)| *v == value).map(|k| self.sized.shapes[k])
     }
     /// Where a value of the plan lies.
     fn place_of(&self, own: &Buffers, value: u32) -> Option<Stored> {
