@@ -51,10 +51,10 @@ use crate::{
 use std::sync::{Arc, OnceLock};
 
 mod kept;
-mod noted;
-pub use kept::{Captures, MOST_CAPTURES};
+pub(crate) mod noted;
+pub use crate::schedule::captured::MOST_CAPTURES;
+pub use kept::Captures;
 use kept::{Guarded, Kind, Others};
-pub(crate) use noted::Event;
 use noted::Noting;
 pub use noted::{Flag, capture_number, check_at_end, decide, decide_once, effect, number};
 

@@ -92,7 +92,7 @@ impl<'a> Streams<'a> {
         to.copy_from_slice(&self.outputs);
         true
     }
-    /// Past the caches outputs are written in whole lines: what lies before the first goes first, if it is as much of each.
+    /// Non-temporal stores write whole lines: what lies before the first goes first, if it is as much of each.
     #[inline(never)]
     fn head(&self, to: &[*mut f32]) -> Option<usize> {
         let before = |to: *mut f32| (to.addr().wrapping_neg() % LINE) / size_of::<f32>();
@@ -125,7 +125,7 @@ impl<'a> Streams<'a> {
         let pairs = Pairs { from, to, numbers, going_on: &going_on };
         if LONG {
             // SAFETY: every slice has n elements, and a repeated number a vector of its own. Outputs are borrowed for writing.
-            // Past the caches a line begins at the head, which is less than two vectors.
+            // With non-temporal stores a line begins at the head, which is less than two vectors.
             unsafe { pairs.all(if past { head.min(self.n) } else { 0 }, self.n, past, f) };
             return true;
         }
@@ -134,7 +134,7 @@ impl<'a> Streams<'a> {
         loop {
             if few == 0 {
                 // SAFETY: every slice has n elements, and a repeated number a vector of its own. Outputs are borrowed for writing.
-                // Past the caches a line begins at the head.
+                // With non-temporal stores a line begins at the head.
                 i = unsafe { if past { pairs.run::<true>(i, self.n, &f) } else { pairs.run::<false>(i, self.n, &f) } };
             }
             // Behind the last two vectors.
@@ -177,7 +177,7 @@ impl<V: Float<Elem = f32>, const X: usize, const C: usize, const O: usize> Pairs
     /// addresses then have room in registers.
     ///
     /// # Safety
-    /// `n` elements can be read and written, but for inputs without bits, of which a vector can be read. Past the caches,
+    /// `n` elements can be read and written, but for inputs without bits, of which a vector can be read. With non-temporal stores
     /// outputs at `i` are multiples of a vector's size.
     #[inline(always)]
     unsafe fn run<const PAST: bool>(&self, mut i: usize, n: usize, f: &impl Fn([Twice<V>; X], [Twice<V>; C]) -> [Twice<V>; O]) -> usize {
@@ -218,7 +218,7 @@ impl<V: Float<Elem = f32>, const X: usize, const C: usize, const O: usize> Pairs
     /// written is little beside it.
     ///
     /// # Safety
-    /// `n` elements can be read and written, but for inputs without bits, of which a vector can be read. Past the caches,
+    /// `n` elements can be read and written, but for inputs without bits, of which a vector can be read. With non-temporal stores
     /// outputs at `head` are multiples of a line. `head` is less than two vectors.
     #[inline(always)]
     unsafe fn all(&self, head: usize, n: usize, past: bool, f: impl Fn([Twice<V>; X], [Twice<V>; C]) -> [Twice<V>; O]) {

@@ -1,15 +1,15 @@
 //! The captures of a compiled function: found by the kind of a call, and no more of them than [`MOST_CAPTURES`].
 use super::noted::Guards;
-use crate::{Meta, Tensor, hash::mix, schedule::captured::Captured};
+use crate::{
+    Meta, Tensor,
+    hash::mix,
+    schedule::captured::{Captured, MOST_CAPTURES},
+};
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
-
-/// The most captures that a compiled function keeps beside its first one; of more, the one that was not used for longest goes. A
-/// size whose capture has gone is traced again; its plan is not made again while it is among as many.
-pub const MOST_CAPTURES: usize = 64;
 
 /// What a capture is good for: inputs like these, called where these things stand so.
 pub(super) struct Kind<'a> {

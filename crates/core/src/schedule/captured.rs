@@ -3,7 +3,7 @@ use super::{Direct, Recorded, expand::expand, holders::needed};
 use crate::{
     DType, Device, Error, ErrorKind, Meta, Op, Origin, Outputs, Result, Scalar, Tensor,
     cell::{self, Cell, Claim, Overlay},
-    compile::{Event, MOST_CAPTURES},
+    compile::noted::Event,
     hash::mix,
     op::{Arg, View},
     planted::{Plant, is},
@@ -50,6 +50,9 @@ struct Bound {
     /// The plan, where it is one kernel whose inputs are all arguments and whose result is the only output.
     direct: Option<Direct>,
 }
+/// The most captures that a compiled function keeps beside its first one; of more, the one that was not used for longest goes. A
+/// size whose capture has gone is traced again; its plan is not made again while it is among as many.
+pub const MOST_CAPTURES: usize = 64;
 /// Plans of a compiled function, which captures of other sizes share: by the structure of the graph and by what was free.
 #[derive(Default)]
 pub(crate) struct Plans(Mutex<Vec<(PlanKey, Arc<Plan>)>>);
