@@ -257,7 +257,8 @@ fn predicates_that_are_none_and_steps_within_steps() -> Result<()> {
     assert_eq!(a.read().to_vec::<f32>()?, [1.0]);
     // The inner step holds, the outer one does not; and the other way round.
     for (outer, inner, expected) in [(true, true, [12.0, 22.0]), (true, false, [2.0, 12.0]), (false, true, [1.0, 2.0]), (false, false, [1.0, 2.0])] {
-        (a.set(&Tensor::full([1], 1.0, DType::F32))?, b.set(&Tensor::full([1], 2.0, DType::F32))?);
+        a.set(&Tensor::full([1], 1.0, DType::F32))?;
+        b.set(&Tensor::full([1], 2.0, DType::F32))?;
         step_when(|| {
             a.set(&(a.read() + 1.0))?;
             step_when(|| {
@@ -370,7 +371,8 @@ fn a_saved_value_that_a_later_step_overwrites() -> Result<()> {
                 loss.item::<f32>()?;
             }
             // Twice: the second finds a value that nobody holds and may lie where the first one lay.
-            (write()?, write()?);
+            write()?;
+            write()?;
             assert_eq!(w.read().to_vec::<f32>()?, [1.0, 2.0], "{name}");
             assert_eq!(held.to_vec::<f32>()?, [3.0, 4.0], "{name}: what the user holds");
             let grads = loss.backward()?;

@@ -137,12 +137,12 @@ pub enum Side {
 
 /// The list of the primitives, which every crate that has a file for each expands: the file's name, the op, and what of the op
 /// its functions are given. Where a primitive is listed, its file is part of the crate, and a function that it lacks is an
-/// error of the compiler; so a new primitive is a variant of [`Op`](crate::Op), a row here, and its files.
+/// error of the compiler; so a new primitive is a variant of [`Op`], a row here, and its files.
 ///
 /// Expands `$then! { planned { rows } kernels { rows } }`, a row being `file: pattern => (fields);`.
 ///
 /// `planned` are ops that the planner knows by themselves: it makes programs, copies and fused kernels of them. `kernels` are
-/// those that one kernel runs as they are ([`KernelKind::Primitive`](crate::kernel::KernelKind::Primitive)): its inputs are the
+/// those that one kernel runs as they are ([`KernelKind::Primitive`]): its inputs are the
 /// op's, any strides unless the op says otherwise, and its outputs are the op's, dense.
 #[macro_export]
 macro_rules! primitives {

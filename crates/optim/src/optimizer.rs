@@ -86,7 +86,7 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
     /// Whatever its ops return.
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor>;
     /// An optimizer of these parameters by this rule. What of them lies in adopted vectors is brought to where a step is fast
-    /// ([`Cell::align`]): best load weights before.
+    /// ([`Cell::align`](adamant_core::Cell::align)): best load weights before.
     #[track_caller]
     fn over(self, parameters: impl IntoIterator<Item = Param>) -> Updater<Self> {
         Updater { groups: vec![Group::new(self, parameters)], state: BTreeMap::new(), clocks: Vec::new(), arrangement: Arc::default() }

@@ -1,5 +1,5 @@
 //! Mistakes that the runtime could make on an asynchronous device, one at a time. Each stands between the runtime and a late
-//! device and spoils what is handed over, as if a plan's events, guards or copies were wrong; [`caught`] shows that the device or
+//! device and spoils what is handed over, as if a plan's events, guards or copies were wrong; `caught` shows that the device or
 //! the check of [`super::drive`] finds it. Without a mistake the same way finds nothing.
 use super::{Late, Options, drive};
 use adamant_core::{
