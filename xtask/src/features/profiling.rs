@@ -183,13 +183,13 @@ fn kernels() -> Checked {
     profile.write_chrome_trace(&mut trace)?;
     let trace: serde_json::Value = serde_json::from_slice(&trace)?;
     let events = trace["traceEvents"].as_array().map_or(0, |e| e.iter().filter(|e| e["ph"] == "X").count());
-    let product = profile.kernels.iter().find(|k| &*k.name == "adamant.linear").ok_or("no dense layer ran")?;
+    let product = profile.kernels.iter().find(|k| k.family == "matmul").ok_or("no dense layer ran")?;
     let shapes: Vec<Vec<usize>> = product.inputs.iter().map(|m| m.shape.to_vec()).collect();
     let bytes = 4 * (64 * 256 + 256 * 256 + 256 + 64 * 256);
     Ok(Seen::all(
         &[
             ("events of the trace", events == profile.kernels.len() + profile.spans.len()),
-            ("shapes", shapes == [vec![64, 256], vec![256, 256], vec![256]]),
+            ("shapes", shapes.starts_with(&[vec![64, 256], vec![256, 256]]) && shapes.len() == 3),
             ("bytes", product.bytes == bytes),
             ("memory", profile.kernels.iter().all(|k| k.live_bytes.is_some_and(|b| b > 0))),
         ],
