@@ -38,7 +38,7 @@ macro_rules! kernels {
 }
 adamant_runtime::primitives!(kernels);
 
-/// Have all of them arithmetic?
-fn compute(dtypes: &[DType]) -> bool {
+/// Have all of the dtypes arithmetic? Whether most primitives run on them.
+fn computes<F>(_: F, dtypes: &[DType]) -> bool {
     dtypes.iter().all(|d| d.computes())
 }

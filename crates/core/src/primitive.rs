@@ -173,6 +173,25 @@ fn behind(axes: AxisSet) -> AxisSet {
     AxisSet::of(axes.iter().map(|a| a + 1))
 }
 
+/// The rules of a primitive through which nothing flows.
+mod no_flow {
+    use super::{Backward, Cotangents, Forward, Result, Saves, Tensor};
+
+    pub(super) fn reads<F>(_: F) -> Option<Saves> {
+        None
+    }
+    pub(super) fn gradient<F>(_: F, back: &Backward<'_>) -> Result<Cotangents> {
+        Ok(back.none())
+    }
+    pub(super) fn tangent<F>(_: F, _: &Forward<'_>) -> Result<Option<Tensor>> {
+        Ok(None)
+    }
+}
+/// The attributes of a primitive whose name and operands tell all.
+fn no_attributes<F>(_: F, _: &[TensorType], _: &mut form::Context) -> Attrs {
+    Attrs::new()
+}
+
 pub(crate) mod form;
 
 /// The tensor code that stands for a kernel which a device does not have. Its inputs have passed the op's inference.

@@ -1,5 +1,6 @@
 //! The first index of the extreme value along an axis. NaN counts as extreme, as in PyTorch.
-use super::{Call, compute};
+use super::Call;
+pub(super) use super::computes as supports;
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
@@ -7,14 +8,9 @@ use crate::{
     operand::{In, Out, internal},
     scratch::scratch_vec,
 };
-use adamant_runtime::{DType, ErrorKind, op::ArgOp};
+use adamant_runtime::{ErrorKind, op::ArgOp};
 
 type Fields<'a> = (&'a ArgOp, &'a u8);
-
-/// Whether it runs on these dtypes.
-pub(super) fn supports(_: Fields<'_>, dtypes: &[DType]) -> bool {
-    compute(dtypes)
-}
 
 /// Runs an ArgReduce step.
 ///

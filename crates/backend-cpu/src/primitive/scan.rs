@@ -1,5 +1,6 @@
 //! Running combinations along an axis, carried in f64 (integers in i64) and rounded once per element.
-use super::{Call, compute};
+use super::Call;
+pub(super) use super::computes as supports;
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
@@ -10,11 +11,6 @@ use crate::{
 use adamant_runtime::{DType, ErrorKind, op::ScanOp};
 
 type Fields<'a> = (&'a ScanOp, &'a u8, &'a bool);
-
-/// Whether it runs on these dtypes.
-pub(super) fn supports(_: Fields<'_>, dtypes: &[DType]) -> bool {
-    compute(dtypes)
-}
 
 /// Runs a Scan step.
 ///

@@ -1,6 +1,6 @@
 //! Combining runs of neighbours along an axis. Each element of the result is combined by one task, from the first element of its
 //! segment to the last, in f64 or i64 and rounded once: so its bits do not depend on how many tasks there are.
-use super::{Call, compute};
+use super::{Call, computes};
 use crate::{
     device::Runtime,
     element::{Number, Wide, indices, with_number, with_type},
@@ -19,7 +19,7 @@ type Fields<'a> = (&'a SegmentOp, &'a u8);
 
 /// Whether it runs on these dtypes.
 pub(super) fn supports(_: Fields<'_>, dtypes: &[DType]) -> bool {
-    compute(&dtypes[..1])
+    computes((), &dtypes[..1])
 }
 /// Runs a SegmentReduce step. Where offsets are wrong: zero and a fault.
 ///

@@ -1,6 +1,7 @@
 //! Stable sorts along an axis. Values become unsigned keys in their order (NaN largest, both zeros equal), so that
 //! a pair of key and place is a total order and an unstable sort is stable.
-use super::{Call, compute};
+use super::Call;
+pub(super) use super::computes as supports;
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
@@ -8,14 +9,9 @@ use crate::{
     operand::{In, Out, internal},
     scratch::list,
 };
-use adamant_runtime::{DType, ErrorKind};
+use adamant_runtime::ErrorKind;
 
 type Fields<'a> = (&'a u8, &'a bool);
-
-/// Whether it runs on these dtypes.
-pub(super) fn supports(_: Fields<'_>, dtypes: &[DType]) -> bool {
-    compute(dtypes)
-}
 
 /// A wide value as a key of the same order.
 pub(crate) trait Key: Wide {

@@ -1,5 +1,6 @@
 //! Sliding windows over the trailing axes: maxima with their places, sums, and the transposed sum.
-use super::{Call, compute};
+use super::Call;
+pub(super) use super::computes as supports;
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
@@ -8,14 +9,10 @@ use crate::{
     simd::{Kernel, Simd, dispatch},
 };
 use adamant_runtime::{
-    DType, ErrorKind,
+    ErrorKind,
     op::{WindowOp, WindowSpec},
 };
 
-/// Whether it runs on these dtypes.
-pub(super) fn supports(_: &WindowSpec, dtypes: &[DType]) -> bool {
-    compute(dtypes)
-}
 /// One spatial axis: three of them, the missing ones of size 1.
 #[derive(Clone, Copy)]
 struct Axis {

@@ -1,24 +1,11 @@
 //! The index of the extreme along an axis: a place has no derivative.
-use super::{Backward, Batch, Body, Forward, Stacks, form};
-use crate::{
-    Attrs, Op, Result, Tensor, TensorType,
-    composite::{Cotangents, Saves},
-    op::ArgOp,
-    schedule::lower,
-};
+pub(super) use super::no_flow::{gradient, reads, tangent};
+use super::{Batch, Body, Stacks, form};
+use crate::{Attrs, Op, Result, TensorType, op::ArgOp, schedule::lower};
 use smallvec::smallvec;
 
 type Fields<'a> = (&'a ArgOp, &'a u8);
 
-pub(super) fn reads(_: Fields<'_>) -> Option<Saves> {
-    None
-}
-pub(super) fn gradient(_: Fields<'_>, back: &Backward<'_>) -> Result<Cotangents> {
-    Ok(back.none())
-}
-pub(super) fn tangent(_: Fields<'_>, _: &Forward<'_>) -> Result<Option<Tensor>> {
-    Ok(None)
-}
 pub(super) fn batched((op, axis): Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
     batch.on_first(Op::ArgReduce { op: *op, axis: axis + 1 })
 }

@@ -1,7 +1,8 @@
 //! Element-wise functions of two tensors, broadcast.
+pub(super) use super::no_attributes as attributes;
 use super::{Backward, Batch, Forward, Stacks, expand_to, form, rounded_once, sum, sum_to, unary::of_row};
 use crate::{
-    Attrs, Result, Tensor, TensorType,
+    Result, Tensor,
     composite::{Cotangents, Saves},
     scalar::{Binary, BinaryRule, Saved, binary_gradients},
 };
@@ -33,8 +34,5 @@ pub(super) fn tangent(f: &Binary, forward: &Forward<'_>) -> Result<Option<Tensor
 }
 pub(super) fn batched(_: &Binary, batch: &Batch<'_>) -> Result<Stacks> {
     batch.broadcast()
-}
-pub(super) fn attributes(_: &Binary, _: &[TensorType], _: &mut form::Context) -> Attrs {
-    Attrs::new()
 }
 pub(super) const MAKERS: form::Makers = &[];

@@ -1,7 +1,8 @@
 //! Conversion of values.
+pub(super) use super::no_attributes as attributes;
 use super::{Backward, Batch, Forward, Stacks, form, one};
 use crate::{
-    Attrs, DType, Op, Result, Tensor, TensorType,
+    DType, Op, Result, Tensor,
     composite::{Cotangents, Saves},
 };
 
@@ -17,8 +18,5 @@ pub(super) fn tangent(_: &DType, forward: &Forward<'_>) -> Result<Option<Tensor>
 }
 pub(super) fn batched(_: &DType, batch: &Batch<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
-}
-pub(super) fn attributes(_: &DType, _: &[TensorType], _: &mut form::Context) -> Attrs {
-    Attrs::new()
 }
 pub(super) const MAKERS: form::Makers = &[("cast", |m| Ok(Op::Cast(m.output.dtype)))];

@@ -1,20 +1,9 @@
 //! 0, 1, 2, ... along an axis: nothing flows into it.
-use super::{Backward, Batch, Forward, Stacks, form};
-use crate::{
-    Attrs, Op, Result, Tensor, TensorType,
-    composite::{Cotangents, Saves},
-};
+pub(super) use super::no_flow::{gradient, reads, tangent};
+use super::{Batch, Stacks, form};
+use crate::{Attrs, Op, Result, TensorType};
 use smallvec::smallvec;
 
-pub(super) fn reads(_: &u8) -> Option<Saves> {
-    None
-}
-pub(super) fn gradient(_: &u8, back: &Backward<'_>) -> Result<Cotangents> {
-    Ok(back.none())
-}
-pub(super) fn tangent(_: &u8, _: &Forward<'_>) -> Result<Option<Tensor>> {
-    Ok(None)
-}
 pub(super) fn batched(_: &u8, batch: &Batch<'_>) -> Result<Stacks> {
     batch.no_input()
 }

@@ -1,7 +1,8 @@
 //! The batched matrix product.
+pub(super) use super::no_attributes as attributes;
 use super::{Backward, Batch, Forward, MaybeBatched, Stacks, form, reshape, sum};
 use crate::{
-    Attrs, Op, Result, Tensor, TensorType,
+    Op, Result, Tensor,
     composite::{Cotangents, Saves},
 };
 use smallvec::smallvec;
@@ -24,8 +25,5 @@ pub(super) fn batched((): (), batch: &Batch<'_>) -> Result<Stacks> {
         return Ok(smallvec![reshape(&rows.matmul(right), &[batch.axis.size, a[0], b[1]])?]);
     }
     Ok(smallvec![batch.axis.stacked(&x[0])?.matmul(batch.axis.stacked(&x[1])?)])
-}
-pub(super) fn attributes((): (), _: &[TensorType], _: &mut form::Context) -> Attrs {
-    Attrs::new()
 }
 pub(super) const MAKERS: form::Makers = &[("matmul", |_| Ok(Op::Matmul))];

@@ -1,27 +1,14 @@
 //! Random bits. Of a stack: where all examples share the key, each draws from its own part of one long draw; where each has
 //! a key, it draws what it would have drawn alone. The latter is Philox in tensor code, the same bits as the primitive's
 //! (Salmon et al., SC 2011), of a key that has a place for each example.
-use super::{Backward, Batch, ExampleAxis, Forward, MaybeBatched, Stacks, form, reshape};
-use crate::{
-    Arg, Attrs, DType, Error, ErrorKind, Op, Origin, Result, Scalar, Shape, Tensor, TensorType,
-    composite::{Cotangents, Saves},
-};
+pub(super) use super::no_attributes as attributes;
+pub(super) use super::no_flow::{gradient, reads, tangent};
+use super::{Batch, ExampleAxis, MaybeBatched, Stacks, form, reshape};
+use crate::{Arg, DType, Error, ErrorKind, Op, Origin, Result, Scalar, Shape, Tensor, TensorType};
 use smallvec::smallvec;
 
-pub(super) fn reads(_: &Shape) -> Option<Saves> {
-    None
-}
-pub(super) fn gradient(_: &Shape, back: &Backward<'_>) -> Result<Cotangents> {
-    Ok(back.none())
-}
-pub(super) fn tangent(_: &Shape, _: &Forward<'_>) -> Result<Option<Tensor>> {
-    Ok(None)
-}
 pub(super) fn batched(shape: &Shape, batch: &Batch<'_>) -> Result<Stacks> {
     Ok(smallvec![bits(batch.axis, &batch.lanes[0], *shape)?])
-}
-pub(super) fn attributes(_: &Shape, _: &[TensorType], _: &mut form::Context) -> Attrs {
-    Attrs::new()
 }
 pub(super) const MAKERS: form::Makers = &[("random_bits", |m| Ok(Op::RandomBits { shape: m.output.shape }))];
 

@@ -1,7 +1,8 @@
 //! condition ? a : b, broadcast.
+pub(super) use super::no_attributes as attributes;
 use super::{Backward, Batch, Forward, Stacks, expand_to, form, sum_to};
 use crate::{
-    Arg, Attrs, Op, Result, Tensor, TensorType,
+    Arg, Op, Result, Tensor,
     composite::{Cotangents, Saves},
 };
 use smallvec::smallvec;
@@ -23,8 +24,5 @@ pub(super) fn tangent((): (), forward: &Forward<'_>) -> Result<Option<Tensor>> {
 }
 pub(super) fn batched((): (), batch: &Batch<'_>) -> Result<Stacks> {
     batch.broadcast()
-}
-pub(super) fn attributes((): (), _: &[TensorType], _: &mut form::Context) -> Attrs {
-    Attrs::new()
 }
 pub(super) const MAKERS: form::Makers = &[("select", |_| Ok(Op::Select))];

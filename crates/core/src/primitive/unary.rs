@@ -1,8 +1,9 @@
 //! Element-wise functions of one tensor. The tangent is the gradient row with the tangent in the place of the cotangent, as the
 //! row is linear in it.
+pub(super) use super::no_attributes as attributes;
 use super::{Backward, Batch, Forward, Stacks, form, one, rounded_once};
 use crate::{
-    Attrs, Result, Tensor, TensorType,
+    Result, Tensor,
     composite::{Cotangents, Saves},
     scalar::{Saved, Unary, unary_gradient},
 };
@@ -35,8 +36,5 @@ pub(super) fn tangent(f: &Unary, forward: &Forward<'_>) -> Result<Option<Tensor>
 }
 pub(super) fn batched(_: &Unary, batch: &Batch<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
-}
-pub(super) fn attributes(_: &Unary, _: &[TensorType], _: &mut form::Context) -> Attrs {
-    Attrs::new()
 }
 pub(super) const MAKERS: form::Makers = &[];
