@@ -244,11 +244,10 @@ impl Case<'_> {
 /// Runs the cases and reports.
 pub fn run(options: &Options) -> Exit {
     if let Some(plant) = &options.plant {
-        let chosen: Vec<Plant> = Plant::OF_CAPTURES.into_iter().filter(|p| plant == "all" || *plant == format!("{p:?}")).collect();
-        if chosen.is_empty() {
-            eprintln!("`{plant}` is no fault of captures; there are {:?} and all", Plant::OF_CAPTURES);
-            return Exit::Usage;
-        }
+        let chosen = match crate::fuzz_graphs::chosen(plant, &Plant::OF_CAPTURES) {
+            Ok(chosen) => chosen,
+            Err(exit) => return exit,
+        };
         return planted(options, &chosen);
     }
     let device = match device::open(&options.device) {

@@ -36,11 +36,10 @@ pub struct Options {
 /// Runs the campaign and reports.
 pub fn run(options: &Options) -> Exit {
     if let Some(plant) = &options.plant {
-        let chosen: Vec<Plant> = Plant::ALL.into_iter().filter(|p| plant == "all" || *plant == format!("{p:?}")).collect();
-        if chosen.is_empty() {
-            eprintln!("`{plant}` is no fault; there are {:?} and all", Plant::ALL);
-            return Exit::Usage;
-        }
+        let chosen = match chosen(plant, &Plant::ALL) {
+            Ok(chosen) => chosen,
+            Err(exit) => return exit,
+        };
         return planted(options, &chosen);
     }
     let device = match open(&options.device) {
@@ -85,6 +84,15 @@ pub fn run(options: &Options) -> Exit {
         println!("{} failures", report.failures.len());
     }
     if passed { Exit::Passed } else { Exit::Failed }
+}
+/// The fault of this name, or all of those.
+pub fn chosen(name: &str, of: &[Plant]) -> Result<Vec<Plant>, Exit> {
+    let chosen: Vec<Plant> = of.iter().copied().filter(|p| name == "all" || name == format!("{p:?}")).collect();
+    if chosen.is_empty() {
+        eprintln!("`{name}` is no such fault; there are {of:?} and all");
+        return Err(Exit::Usage);
+    }
+    Ok(chosen)
 }
 fn name_of(w: &fuzz::coverage::Want) -> String {
     format!("{} on {} {:?}", w.primitive.name(), w.dtype, w.layout)

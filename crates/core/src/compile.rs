@@ -82,7 +82,7 @@ pub fn is_capturing() -> bool {
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub fn compile<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>>(f: F) -> Compiled<F> {
-    Compiled { f, first: OnceLock::new(), others: Others::default(), plans: Arc::default() }
+    Compiled::of(f)
 }
 
 /// The captures of a function that is given at each call: a method, say, that borrows what it changes.
@@ -108,7 +108,7 @@ pub fn compile<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>>(f: F) -> Compiled<F> {
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub fn captures() -> Compiled<()> {
-    Compiled { f: (), first: OnceLock::new(), others: Others::default(), plans: Arc::default() }
+    Compiled::of(())
 }
 impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
     /// Runs the function.
@@ -137,9 +137,10 @@ impl Compiled<()> {
     /// The line that came out otherwise; an error of `f`.
     #[track_caller]
     pub fn check_with(&self, inputs: &[&Tensor], f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<()> {
-        let kind = Kind { inputs, grad: crate::grad::grad_enabled(), ambient: crate::ambient::identity() };
-        let other = if self.first.get().is_some_and(|first| first.fits(&kind)) { None } else { self.others.find(&kind) };
-        let Some(there) = other.as_deref().or(self.first.get().filter(|first| first.fits(&kind))) else { return Ok(()) };
+        let kind = Kind::now(inputs);
+        let first = self.first.get().filter(|first| first.fits(&kind));
+        let other = if first.is_none() { self.others.find(&kind) } else { None };
+        let Some(there) = first.or(other.as_deref()) else { return Ok(()) };
         let Some(device) = inputs.first().map(|t| t.meta().device) else { return Ok(()) };
         let again = self.trace(&kind, device, f)?;
         match there.captured.differs(&again.captured) {
@@ -150,6 +151,9 @@ impl Compiled<()> {
     }
 }
 impl<F> Compiled<F> {
+    fn of(f: F) -> Compiled<F> {
+        Compiled { f, first: OnceLock::new(), others: Others::default(), plans: Arc::default() }
+    }
     #[track_caller]
     fn run(&self, inputs: &[&Tensor], f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Outputs> {
         let origin = Origin::here();
@@ -158,12 +162,12 @@ impl<F> Compiled<F> {
             let plain: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
             return crate::step(|| f(&plain)).map(Outputs::from_vec);
         }
-        let grad = crate::grad::grad_enabled();
+        let kind = Kind::now(inputs);
         for t in inputs {
             if let Some(e) = t.error() {
                 return Err(e);
             }
-            if t.is_tracked() && grad {
+            if t.is_tracked() && kind.grad {
                 return Err(Error::at(
                     "compile",
                     ErrorKind::Argument("an input is tracked, and no gradient flows through a compiled function; call backward inside it".into()),
@@ -180,7 +184,6 @@ impl<F> Compiled<F> {
             let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
             return crate::step(|| f(&plain)).map(Outputs::from_vec);
         }
-        let kind = Kind { inputs, grad, ambient: crate::ambient::identity() };
         let call = Call { inputs, device, origin };
         if let Some(first) = self.first.get().filter(|first| first.fits(&kind)) {
             return first.captured.call(&call);

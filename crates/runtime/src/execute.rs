@@ -10,7 +10,7 @@ use crate::{
     kernel::{FaultWord, KernelKind, Operand, Step, fault_error},
     plan::{ArgFrom, Place, Plan, PlanStep, Sized, SizedOperand, Storage},
     planted::{Plant, is},
-    recycle::{self, SpareLists, emptied},
+    recycle::{self, SpareList, SpareLists, emptied},
     stats::count,
     taint::positioned,
 };
@@ -75,18 +75,10 @@ impl Drop for Buffers {
     }
 }
 /// Whether each step found a fault.
-struct Words(Vec<FaultWord>);
-impl Words {
-    fn new(plan: &Plan) -> Words {
-        let mut words: Vec<FaultWord> = recycle::take(&WORDS);
-        words.resize_with(if plan.faultable { plan.steps.len() } else { 0 }, FaultWord::default);
-        Words(words)
-    }
-}
-impl Drop for Words {
-    fn drop(&mut self) {
-        recycle::give_back(&WORDS, std::mem::take(&mut self.0));
-    }
+fn words(plan: &Plan) -> SpareList<Vec<FaultWord>> {
+    let mut words = SpareList::take(&WORDS);
+    words.resize_with(if plan.faultable { plan.steps.len() } else { 0 }, FaultWord::default);
+    words
 }
 // The lists of a replay.
 thread_local! {
@@ -222,7 +214,7 @@ impl Replay<'_> {
         {
             return self.run_asynchronous(device, own);
         }
-        let words = &Words::new(self.plan).0;
+        let words = &*words(self.plan);
         self.submit(0..self.plan.late, &own, &Run { words, ..Run::default() })?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || !self.untainted();
         let taints = spoiled.then(|| self.taints(words));
@@ -380,7 +372,7 @@ impl Replay<'_> {
     /// Submits steps from the start of the range; returns the first that is still to be run.
     fn submit_some(&self, range: Range<usize>, own: &[Arc<Buffer>], run: &Run<'_>) -> Result<usize, Failed> {
         let mut operands: Vec<Operand<'_>> = emptied(recycle::take(&OPERANDS));
-        let mut args: Vec<Scalar> = recycle::take(&ARGS);
+        let mut args = SpareList::take(&ARGS);
         let mut chosen: SmallVec<[usize; BATCH]> = SmallVec::new();
         let (mut next, mut fused, mut together) = (range.start, 0, None);
         while next < range.end && chosen.len() < BATCH {
@@ -420,7 +412,7 @@ impl Replay<'_> {
             chosen.push(at);
         }
         if let Some(&last) = chosen.last() {
-            let (mut operands, mut args) = (&*operands, &*args);
+            let (mut operands, mut args) = (&*operands, &args[..]);
             let mut steps: Vec<Step<'_>> = emptied(recycle::take(&STEPS));
             for &at in &chosen {
                 let (s, z) = (&self.plan.steps[at], &self.sized.steps[at]);
@@ -443,7 +435,6 @@ impl Replay<'_> {
             exchanged.map_err(|k| Failed { error: self.failed(s, k), records: smallvec![self.record_of(s)] })?;
         }
         recycle::give_back(&OPERANDS, emptied(operands));
-        recycle::give_back(&ARGS, args);
         Ok(next)
     }
     /// Exchanges a tensor with the other ranks, through the host.

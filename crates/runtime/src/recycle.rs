@@ -2,7 +2,12 @@
 //! go of, empty, for the next of its kind, so that a training step that repeats asks the system for no memory. Each kind has
 //! a bound; beyond it, and in a thread that ends, the system gives and takes as ever. Must not know what is in it.
 use crate::hash::Folded;
-use std::{cell::RefCell, collections::HashMap, ops::Deref, thread::LocalKey};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    ops::{Deref, DerefMut},
+    thread::LocalKey,
+};
 use triomphe::Arc;
 
 /// What is kept of it when nobody holds it any more.
@@ -131,6 +136,35 @@ pub fn give_back<C: Reusable>(rooms: &'static LocalKey<SpareLists<C>>, mut list:
                 rooms.push(list);
             }
         });
+    }
+}
+/// A list from the thread's spares, which goes back to them.
+pub struct SpareList<C: Reusable + 'static> {
+    list: C,
+    spares: &'static LocalKey<SpareLists<C>>,
+}
+impl<C: Reusable + 'static> SpareList<C> {
+    /// An empty one.
+    pub fn take(spares: &'static LocalKey<SpareLists<C>>) -> SpareList<C> {
+        SpareList { list: take(spares), spares }
+    }
+}
+impl<C: Reusable + 'static> Deref for SpareList<C> {
+    type Target = C;
+    #[inline]
+    fn deref(&self) -> &C {
+        &self.list
+    }
+}
+impl<C: Reusable + 'static> DerefMut for SpareList<C> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut C {
+        &mut self.list
+    }
+}
+impl<C: Reusable + 'static> Drop for SpareList<C> {
+    fn drop(&mut self) {
+        give_back(self.spares, std::mem::take(&mut self.list));
     }
 }
 /// An empty list in the room of this one. `B` is `A` with other lifetimes.

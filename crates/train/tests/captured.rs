@@ -1,6 +1,8 @@
 //! A run whose steps are captured is the run op by op: the same files, to the byte; where it cannot be, it says so.
 #![allow(clippy::unwrap_used)]
 
+mod schedules;
+
 use adamant_backend_cpu as _;
 use adamant_core::{Device, Result, Tensor};
 use adamant_data::{DataLoader, TensorDataset};
@@ -31,19 +33,8 @@ impl Watch for Seen {
         }
     }
 }
-fn schedule(kind: &str) -> &'static str {
-    match kind {
-        "StepLR" => "step_size = 4",
-        "MultiStepLR" => "milestones = [3, 8]",
-        "ExponentialLR" => "gamma = 0.9",
-        "CosineAnnealingWarmRestarts" => "T_0 = 5",
-        "OneCycleLR" => "max_lr = 0.03",
-        "CyclicLR" => "base_lr = 0.01\nmax_lr = 0.03\nstep_size_up = 4",
-        "SequentialLR" => "milestones = [4]\nschedulers = [{ kind = \"LinearLR\" }, { kind = \"OneCycleLR\", max_lr = 0.03 }]",
-        "ChainedScheduler" => "schedulers = [{ kind = \"CyclicLR\", base_lr = 0.01, max_lr = 0.03, step_size_up = 3 }, { kind = \"ConstantLR\" }]",
-        "ReduceLROnPlateau" => "patience = 0\nfactor = 0.5",
-        _ => "",
-    }
+fn schedule(kind: &str) -> String {
+    if kind == "ReduceLROnPlateau" { "patience = 0\nfactor = 0.5".into() } else { schedules::options(kind, 0.03) }
 }
 /// Run number `k` of those that go through all optimizers, schedules and habits, each with others.
 fn description(k: usize) -> String {

@@ -1,6 +1,8 @@
 //! A run that goes on is the run that it was: for every optimizer under every schedule, for every key that is changed.
 #![allow(clippy::unwrap_used)]
 
+mod schedules;
+
 use adamant_core::{Device, Tensor};
 use adamant_nn::{Linear, Module, Sequential, Walk, manual_seed};
 use adamant_optim::ClipPolicy;
@@ -10,19 +12,8 @@ use std::{fs, path::Path, sync::Arc};
 /// Steps before and after the place where it is resumed.
 const STEPS: u64 = 6;
 
-fn schedule(kind: &str) -> &'static str {
-    match kind {
-        "StepLR" => "step_size = 4",
-        "MultiStepLR" => "milestones = [3, 8]",
-        "ExponentialLR" => "gamma = 0.9",
-        "CosineAnnealingWarmRestarts" => "T_0 = 5",
-        "OneCycleLR" => "max_lr = 0.1",
-        "CyclicLR" => "base_lr = 0.01\nmax_lr = 0.1\nstep_size_up = 4",
-        "SequentialLR" => "milestones = [4]\nschedulers = [{ kind = \"LinearLR\" }, { kind = \"OneCycleLR\", max_lr = 0.1 }]",
-        "ChainedScheduler" => "schedulers = [{ kind = \"CyclicLR\", base_lr = 0.01, max_lr = 0.1, step_size_up = 3 }, { kind = \"ConstantLR\" }]",
-        "ReduceLROnPlateau" => "patience = 1\ncooldown = 1\nfactor = 0.5",
-        _ => "",
-    }
+fn schedule(kind: &str) -> String {
+    if kind == "ReduceLROnPlateau" { "patience = 1\ncooldown = 1\nfactor = 0.5".into() } else { schedules::options(kind, 0.1) }
 }
 type Pairs = Session<Sequential, (Tensor, Tensor)>;
 fn session(text: &str, seed: u64) -> Pairs {

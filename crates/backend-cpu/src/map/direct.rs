@@ -78,16 +78,16 @@ impl Single {
         match step.inputs {
             [x] if !shares(x, out) => {
                 let (read, mut write) = (x.buffer.read(), out.buffer.write());
-                self.apply::<T, 1>(isa, step, [elements(&read, x)?], elements_mut(&mut write, out)?)
+                self.over::<T, 1>(isa, step, [elements(&read, x)?], elements_mut(&mut write, out)?)
             }
             [x, y] if !shares(x, y) && !shares(x, out) && !shares(y, out) => {
                 let (read_x, read_y, mut write) = (x.buffer.read(), y.buffer.read(), out.buffer.write());
-                self.apply::<T, 2>(isa, step, [elements(&read_x, x)?, elements(&read_y, y)?], elements_mut(&mut write, out)?)
+                self.over::<T, 2>(isa, step, [elements(&read_x, x)?, elements(&read_y, y)?], elements_mut(&mut write, out)?)
             }
             [x] if x.offset == out.offset => {
                 let mut write = out.buffer.write();
                 let out = elements_mut::<T>(&mut write, out)?;
-                self.apply(isa, step, [&before(out)], out)
+                self.over(isa, step, [&before(out)], out)
             }
             [x, y] if !shares(x, y) => {
                 let (inside, apart) = if shares(x, out) { (x, y) } else { (y, x) };
@@ -97,16 +97,25 @@ impl Single {
                 let (read, mut write) = (apart.buffer.read(), out.buffer.write());
                 let out = elements_mut::<T>(&mut write, out)?;
                 let (before, apart): (_, &[T]) = (before(out), elements(&read, apart)?);
-                self.apply(isa, step, if std::ptr::eq(inside, x) { [&before, apart] } else { [apart, &before] }, out)
+                self.over(isa, step, if std::ptr::eq(inside, x) { [&before, apart] } else { [apart, &before] }, out)
             }
             _ => None,
         }
     }
-    fn apply<T: Real, const N: usize>(&self, isa: Isa, step: &Step<'_>, inputs: [&[T]; N], out: &mut [T]) -> Option<()> {
-        let source = |o: Source| -> Option<Src<'_, T>> {
+    #[inline]
+    fn over<T: Real, const N: usize>(&self, isa: Isa, step: &Step<'_>, inputs: [&[T]; N], out: &mut [T]) -> Option<()> {
+        self.apply(isa, step.args, |k| inputs.get(k as usize).copied().map(Src::Slice), out)
+    }
+    /// Computes it over a row of sums, which are its first input.
+    fn behind<'a>(&self, isa: Isa, args: &[Scalar], beside: impl Fn(u16) -> Option<Src<'a, f32>>, row: &mut [f32]) -> Option<()> {
+        let sums = before(row);
+        self.apply(isa, args, |k| if k == 0 { Some(Src::Slice(&sums)) } else { beside(k) }, row)
+    }
+    fn apply<'a, T: Real + 'a>(&self, isa: Isa, args: &[Scalar], input: impl Fn(u16) -> Option<Src<'a, T>>, out: &mut [T]) -> Option<()> {
+        let source = |o: Source| -> Option<Src<'a, T>> {
             match o {
-                Source::Input(k) => inputs.get(k as usize).copied().map(Src::Slice),
-                Source::Arg(k) => step.args.get(k as usize).map(|s| Src::Splat(T::nearest(s.to_f64()))),
+                Source::Input(k) => input(k),
+                Source::Arg(k) => args.get(k as usize).map(|s| Src::Splat(T::nearest(s.to_f64()))),
                 Source::Const(s) => Some(Src::Splat(T::nearest(s.to_f64()))),
             }
         };
@@ -114,26 +123,6 @@ impl Single {
             Function::Binary(f, x, y) => loops::real_binary(isa, f, source(x)?, source(y)?, out),
             Function::Unary(f, x) => match source(x)? {
                 Src::Slice(x) => loops::real_unary(isa, f, x, out),
-                Src::Splat(_) => return None,
-            },
-        }
-        Some(())
-    }
-    /// Computes it over a row of sums, which are its first input.
-    fn behind<'a>(&self, isa: Isa, args: &[Scalar], beside: impl Fn(u16) -> Option<Src<'a, f32>>, row: &mut [f32]) -> Option<()> {
-        let sums = before(row);
-        let source = |o: Source| -> Option<Src<'_, f32>> {
-            match o {
-                Source::Input(0) => Some(Src::Slice(&sums)),
-                Source::Input(k) => beside(k),
-                Source::Arg(k) => args.get(k as usize).map(|s| Src::Splat(f32::nearest(s.to_f64()))),
-                Source::Const(s) => Some(Src::Splat(f32::nearest(s.to_f64()))),
-            }
-        };
-        match self.function {
-            Function::Binary(f, x, y) => loops::real_binary(isa, f, source(x)?, source(y)?, row),
-            Function::Unary(f, x) => match source(x)? {
-                Src::Slice(x) => loops::real_unary(isa, f, x, row),
                 Src::Splat(_) => return None,
             },
         }
@@ -196,22 +185,28 @@ pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_
     for (guard, o) in written.iter_mut().zip(outputs) {
         streams.write(elements_mut(guard, o)?);
     }
+    feed(&mut streams, program, step.args, |streams, k| {
+        let input = step.inputs.get(k as usize)?;
+        match *from.get(k as usize)? {
+            From::Output(o) => streams.read_output(o),
+            From::Elements(g) => streams.read(elements(&read[g], input)?),
+            From::Number(g) => streams.repeat(*whole(host(&read[g]).ok()?).ok()?.get(input.offset)?),
+        }
+        Some(())
+    })?;
+    ahead(isa, &streams).then_some(())
+}
+/// Gives a loop what its program reads, in the program's order; `load` gives an input.
+fn feed<'a>(streams: &mut Streams<'a>, program: &Program, args: &[Scalar], load: impl Fn(&mut Streams<'a>, u16) -> Option<()>) -> Option<()> {
     for register in &program.registers {
         match register.code {
-            Code::Load(k) => {
-                let input = step.inputs.get(k as usize)?;
-                match *from.get(k as usize)? {
-                    From::Output(o) => streams.read_output(o),
-                    From::Elements(g) => streams.read(elements(&read[g], input)?),
-                    From::Number(g) => streams.repeat(*whole(host(&read[g]).ok()?).ok()?.get(input.offset)?),
-                }
-            }
-            Code::Arg(k) => streams.number(f32::of(scalar_value(*step.args.get(k as usize)?, DType::F32))),
+            Code::Load(k) => load(streams, k)?,
+            Code::Arg(k) => streams.number(f32::of(scalar_value(*args.get(k as usize)?, DType::F32))),
             Code::Const(s) => streams.number(f32::of(scalar_value(s, DType::F32))),
             _ => {}
         }
     }
-    ahead(isa, &streams).then_some(())
+    Some(())
 }
 /// What a program reads beside a product whose rows it goes on with.
 enum Beside<'a> {
@@ -274,18 +269,14 @@ pub(crate) fn run_behind(program: &Program, isa: Isa, args: &[Scalar], others: &
 fn ahead_behind<'a>(ahead: Loop, program: &Program, isa: Isa, args: &[Scalar], beside: impl Fn(u16) -> Option<Src<'a, f32>>, row: &'a mut [f32]) -> Option<()> {
     let mut streams = Streams::new(row.len());
     streams.write(row);
-    for register in &program.registers {
-        match register.code {
-            Code::Load(0) => streams.read_output(0),
-            Code::Load(k) => match beside(k)? {
-                Src::Slice(x) => streams.read(x),
-                Src::Splat(x) => streams.repeat(x),
-            },
-            Code::Arg(k) => streams.number(f32::of(scalar_value(*args.get(k as usize)?, DType::F32))),
-            Code::Const(s) => streams.number(f32::of(scalar_value(s, DType::F32))),
-            _ => {}
+    feed(&mut streams, program, args, |streams, k| {
+        match if k == 0 { None } else { Some(beside(k)?) } {
+            None => streams.read_output(0),
+            Some(Src::Slice(x)) => streams.read(x),
+            Some(Src::Splat(x)) => streams.repeat(x),
         }
-    }
+        Some(())
+    })?;
     ahead(isa, &streams).then_some(())
 }
 /// Are its elements those of the space, of the dtype, side by side?

@@ -17,7 +17,11 @@ pub(super) struct Kind<'a> {
     pub grad: bool,
     pub ambient: u64,
 }
-impl Kind<'_> {
+impl<'a> Kind<'a> {
+    /// Of a call as things stand on this thread.
+    pub fn now(inputs: &'a [&'a Tensor]) -> Kind<'a> {
+        Kind { inputs, grad: crate::grad::grad_enabled(), ambient: crate::ambient::identity() }
+    }
     pub fn metas(&self) -> impl ExactSizeIterator<Item = Meta> {
         self.inputs.iter().map(|t| t.meta())
     }

@@ -8,7 +8,7 @@ use crate::{
     op::{Arg, View},
     planted::{Plant, is},
     record::{Log, NoSlot, Record, Stream, evaluate, ready},
-    recycle::{self, Reusable, Shared, SpareLists, emptied},
+    recycle::{self, Shared, SpareList, SpareLists, emptied},
     value::{Stored, Value},
 };
 use adamant_runtime::{
@@ -24,7 +24,6 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     sync::{Arc, OnceLock},
-    thread::LocalKey,
 };
 
 /// Where a value of the window is found at a call.
@@ -70,27 +69,15 @@ thread_local! {
     static NUMBERS: SpareLists<Vec<f64>> = const { RefCell::new(Vec::new()) };
     static PUBLISHED: SpareLists<Vec<Option<Tensor>>> = const { RefCell::new(Vec::new()) };
 }
-/// A list that goes back to its room.
-struct Listed<C: Reusable + 'static>(C, &'static LocalKey<SpareLists<C>>);
-impl<C: Reusable + 'static> Listed<C> {
-    fn take(room: &'static LocalKey<SpareLists<C>>) -> Listed<C> {
-        Listed(recycle::take(room), room)
-    }
-}
-impl<C: Reusable + 'static> Drop for Listed<C> {
-    fn drop(&mut self) {
-        recycle::give_back(self.1, std::mem::take(&mut self.0));
-    }
-}
 /// What the cells held before a call.
 struct Old {
-    seen: Listed<Vec<Shared<Value>>>,
+    seen: SpareList<Vec<Shared<Value>>>,
     /// copies without gaps, of the few that had some
     moved: SmallVec<[(usize, Shared<Value>); 1]>,
 }
 impl Old {
     fn get(&self, k: usize) -> &Shared<Value> {
-        self.moved.iter().find(|(cell, _)| *cell == k).map_or(&self.seen.0[k], |(_, moved)| moved)
+        self.moved.iter().find(|(cell, _)| *cell == k).map_or(&self.seen[k], |(_, moved)| moved)
     }
 }
 impl AtCall {
@@ -256,9 +243,9 @@ impl Captured {
         // A step, a snapshot or code that is run again takes what is written; else it goes to the cells, of which nobody sees
         // anything from before they are read until they are written.
         let apart = self.writes.is_empty() || cell::is_apart();
-        let mut old = Old { seen: Listed::take(&SEEN), moved: SmallVec::new() };
+        let mut old = Old { seen: SpareList::take(&SEEN), moved: SmallVec::new() };
         loop {
-            old.seen.0.clear();
+            old.seen.clear();
             old.moved.clear();
             for (k, c) in self.cells.iter().enumerate() {
                 let value = c.read().ok()?.value().clone();
@@ -266,10 +253,10 @@ impl Captured {
                 if let Cow::Owned(moved) = dense(&value)? {
                     old.moved.push((k, moved));
                 }
-                old.seen.0.push(value);
+                old.seen.push(value);
             }
             let claim = (!apart).then(|| Claim::of(&self.writes));
-            if claim.is_none() || self.cells.iter().zip(&old.seen.0).all(|(cell, value)| Claim::holds(cell, value)) {
+            if claim.is_none() || self.cells.iter().zip(&*old.seen).all(|(cell, value)| Claim::holds(cell, value)) {
                 return self.run(call, &arguments, &old, claim);
             }
         }
@@ -301,15 +288,15 @@ impl Captured {
         };
         let _watched = super::watch::flush(log.records.len());
         let (events, afterwards) = self.events.split_at(self.before);
-        let mut numbers = Listed::take(&NUMBERS);
+        let mut numbers = SpareList::take(&NUMBERS);
         for event in events {
             match event {
-                AtCall::Number(f) => numbers.0.push(f()),
+                AtCall::Number(f) => numbers.push(f()),
                 AtCall::Effect(f) => f(),
             }
         }
         let recorded = Recorded { records: &log.records, origin: &origin, writes: &written };
-        let caller = Asked { recorded, of: &self.asked, numbers: &numbers.0 };
+        let caller = Asked { recorded, of: &self.asked, numbers: &numbers };
         let replay = Replay { plan, sized, inputs: &inputs, device: call.device, caller: &caller };
         let new = |k: usize, stored: Stored| Tensor::from_value(ready(log.values[plan.publish[k].0 as usize].meta, call.origin, stored));
         let result = |place: &Where, published: &[Option<Tensor>]| match *place {
@@ -346,9 +333,9 @@ impl Captured {
             super::count(|s| s.suppressed += 1);
             return Err(e);
         }
-        let mut published = Listed::take(&PUBLISHED);
-        published.0.extend((0..plan.publish.len()).map(|k| replay.published(&outcome, k).map(|stored| new(k, stored))));
-        let published = &published.0;
+        let mut published = SpareList::take(&PUBLISHED);
+        published.extend((0..plan.publish.len()).map(|k| replay.published(&outcome, k).map(|stored| new(k, stored))));
+        let published = &*published;
         let is_there = |place: &Where| match place {
             Where::Published(k) => matches!(published.get(*k), Some(Some(_))),
             Where::Nowhere => false,

@@ -76,6 +76,17 @@ fn adam<R: Moments>(p: &Tensor, g: &Tensor, amsgrad: impl Fn(&R) -> bool + Send 
 fn shrunk<R: UpdateRule>(p: &Tensor, weight_decay: impl Number<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     Ok(p * slots.rate("shrink", move |r| 1.0 - r.lr() * weight_decay(r))?)
 }
+/// The weights and the gradient of which one has the decay: the weights if it is decoupled.
+#[track_caller]
+fn either_decayed<R: UpdateRule>(
+    p: &Tensor,
+    g: &Tensor,
+    is_decoupled: impl Fn(&R) -> bool + Send + Sync + 'static,
+    weight_decay: impl Number<R>,
+    slots: &mut Slots<'_, R>,
+) -> Result<(Tensor, Tensor)> {
+    Ok(if slots.decide(is_decoupled) { (shrunk(p, weight_decay, slots)?, g.clone()) } else { (p.clone(), decayed(g, p, weight_decay, slots)?) })
+}
 
 rule! {
     /// Adam (Kingma and Ba 2015); `amsgrad`: Reddi et al. 2018.
@@ -165,11 +176,7 @@ rule! {
 impl UpdateRule for NAdam {
     family!("NAdam");
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
-        let (p, g) = if slots.decide(|r| r.decoupled_weight_decay) {
-            (shrunk(p, |r: &Self| r.weight_decay, slots)?, g.clone())
-        } else {
-            (p.clone(), decayed(g, p, |r: &Self| r.weight_decay, slots)?)
-        };
+        let (p, g) = either_decayed(p, g, |r: &Self| r.decoupled_weight_decay, |r: &Self| r.weight_decay, slots)?;
         let (mean, square) = (mean(&g, slots)?, square(&g, slots)?);
         let own = slots.once("own_lr", |s| {
             let (mu, product) = nesterov(s)?;
@@ -221,11 +228,7 @@ rule! {
 impl UpdateRule for RAdam {
     family!("RAdam");
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
-        let (p, g) = if slots.decide(|r| r.decoupled_weight_decay) {
-            (shrunk(p, |r: &Self| r.weight_decay, slots)?, g.clone())
-        } else {
-            (p.clone(), decayed(g, p, |r: &Self| r.weight_decay, slots)?)
-        };
+        let (p, g) = either_decayed(p, g, |r: &Self| r.decoupled_weight_decay, |r: &Self| r.weight_decay, slots)?;
         let (mean, square) = (mean(&g, slots)?, square(&g, slots)?);
         let rate = slots.once("corrected_lr", |s| Ok(s.rate(|r| r.lr) / s.correction(|r| r.betas.0)))?;
         let rectifies = slots.once("rectifies", |s| Ok(length(s)?.gt(5.0).cast(DType::F32)))?.gt(0.5);
