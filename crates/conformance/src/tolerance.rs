@@ -12,10 +12,13 @@
 //! terms: it is held to twice the row's own ULP, of no less than the terms' size ([`check_on`]).
 //!
 //! An infinite or NaN result must be the same, but for these: where the absolute values alone overflow the accumulator
-//! anything goes; where the factors of a product, taken in some order, leave the accumulator's range anything goes; where
+//! anything goes; where the factors of a product, taken in some order, leave the accumulator's range anything goes, and so it
+//! does in a linear recurrence on a device that has no kernel for it, whose body takes products of factors ([`check_on`]); where
 //! an input of a convolution holds an infinity or NaN, a result may be NaN, for zeros of the padding may be multiplied with it.
 use adamant_core::{
-    Arg, DType, Device, ErrorKind, HostArray, Op, TensorType, communicator,
+    Arg, DType, Device, ErrorKind, HostArray, Op, TensorType,
+    backend::Support,
+    communicator,
     kernel::Fault,
     op::{ReduceOp, ScanOp, ScatterMode, SegmentOp, WindowOp},
     reference::{self, HostData},
@@ -173,11 +176,14 @@ pub fn bound(op: &Op, inputs: &[HostArray]) -> Bound {
 pub fn check(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray]) -> Result<(), String> {
     check_within(op, arg, inputs, got, None)
 }
-/// As [`check`], for a device that may have no f64.
+/// As [`check`], for a device that may have no f64, or no kernel for a recurrence.
 ///
 /// # Errors
 /// As [`check`].
 pub fn check_on(device: Device, op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray]) -> Result<(), String> {
+    if multiplies_factors(device, op, inputs)? {
+        return Ok(());
+    }
     let function = match op {
         Op::Unary(f) => Some((f.name(), f.row().ulp)),
         Op::Binary(f) | Op::BinaryScalar(f, _) => Some((f.name(), f.row().ulp)),
@@ -185,6 +191,32 @@ pub fn check_on(device: Device, op: &Op, arg: Arg, inputs: &[HostArray], got: &[
     };
     let narrow = function.filter(|_| !device.info().dtypes.contains(&DType::F64));
     check_within(op, arg, inputs, got, narrow.map(|(name, ulps)| (2.0 * ulps, size_of_terms(name))))
+}
+/// Is it a recurrence that the device says with other ops, and do products of its factors leave the accumulator's range?
+fn multiplies_factors(device: Device, op: &Op, inputs: &[HostArray]) -> Result<bool, String> {
+    let (Op::Scan { op: ScanOp::LinearRecurrence, axis, reverse }, Some(factors), Some(kernel)) = (op, inputs.first(), op.kernel()) else {
+        return Ok(false);
+    };
+    let dtype = factors.dtype;
+    if device.backend().supports(&kernel, &[dtype; 3]) == Support::Native {
+        return Ok(false);
+    }
+    let op = Op::Scan { op: ScanOp::Prod, axis: *axis, reverse: *reverse };
+    let out = TensorType { shape: factors.shape, dtype: DType::F64 };
+    let [high, low] = extremes(&op, Arg::None, std::slice::from_ref(factors), &[out])?;
+    Ok((0..factors.len()).any(|k| leaves_range(dtype, high[0].float(k), low[0].float(k))))
+}
+/// The largest and the smallest magnitude that part of a product can have, in any order.
+fn extremes(op: &Op, arg: Arg, inputs: &[HostArray], types: &[TensorType]) -> Result<[Vec<HostArray>; 2], String> {
+    let part = |clip: fn(f64) -> f64| -> Result<Vec<HostArray>, String> {
+        let clipped = |a: &HostArray| HostArray::floats(a.shape, DType::F64, (0..a.len()).map(|k| clip(a.float(k).abs())));
+        let inputs: Vec<HostArray> = inputs.iter().map(|a| if a.dtype.is_float() { clipped(a) } else { a.clone() }).collect();
+        Ok(reference::run(op, arg, &inputs, types).map_err(|e| e.to_string())?.0)
+    };
+    Ok([part(|v| if v.is_finite() { v.max(1.0) } else { 1.0 })?, part(|v| if v == 0.0 { 1.0 } else { v.min(1.0) })?])
+}
+fn leaves_range(dtype: DType, high: f64, low: f64) -> bool {
+    !(high < accumulator_max(dtype) / 2.0 && low > accumulator_min(dtype) * 2.0)
 }
 /// How large the terms are between which a function crosses zero.
 fn size_of_terms(function: &str) -> f64 {
@@ -220,16 +252,10 @@ fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], in_f
         }
         _ => None,
     };
-    // The largest and the smallest magnitude that part of a product can have, in any order.
     let parts = match bound {
         Bound::Product(_) => {
             let wide_types: Vec<TensorType> = types.iter().map(|m| if m.dtype.is_float() { TensorType { dtype: DType::F64, ..*m } } else { *m }).collect();
-            let part = |clip: fn(f64) -> f64| -> Result<Vec<HostArray>, String> {
-                let clipped = |a: &HostArray| HostArray::floats(a.shape, DType::F64, (0..a.len()).map(|k| clip(a.float(k).abs())));
-                let inputs: Vec<HostArray> = inputs.iter().map(|a| if a.dtype.is_float() { clipped(a) } else { a.clone() }).collect();
-                Ok(reference::run(op, arg, &inputs, &wide_types).map_err(|e| e.to_string())?.0)
-            };
-            Some((part(|v| if v.is_finite() { v.max(1.0) } else { 1.0 })?, part(|v| if v == 0.0 { 1.0 } else { v.min(1.0) })?))
+            Some(extremes(op, arg, inputs, &wide_types)?)
         }
         _ => None,
     };
@@ -259,10 +285,7 @@ fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], in_f
                     n as f64 * accumulator_eps(g.dtype) * m + ulp(g.dtype, y)
                 }
                 (Bound::Product(n), _) => {
-                    let leaves = |(high, low): &(Vec<HostArray>, Vec<HostArray>)| {
-                        let (high, low) = (high[k].float(at), low[k].float(at));
-                        !(high < accumulator_max(g.dtype) / 2.0 && low > accumulator_min(g.dtype) * 2.0)
-                    };
+                    let leaves = |[high, low]: &[Vec<HostArray>; 2]| leaves_range(g.dtype, high[k].float(at), low[k].float(at));
                     if parts.as_ref().is_some_and(leaves) {
                         continue;
                     }

@@ -433,10 +433,7 @@ impl Builder {
                 let mut inputs = vec![a];
                 if op == ScanOp::LinearRecurrence {
                     let other = *self.random.pick(&Layout::ALL);
-                    // Where the scan is said with other ops, factors are multiplied first: of large and small ones, one by one, the
-                    // result is in range and their product is not.
-                    let factors = self.make(self.shape_of(a), dtype, Layout::Dense, Spread::Coarse);
-                    inputs = vec![factors, self.make(self.shape_of(a), dtype, other, Spread::Coarse)];
+                    inputs.push(self.make(self.shape_of(a), dtype, other, Spread::Coarse));
                 }
                 self.plain(Op::Scan { op, axis, reverse }, &inputs)
             }
