@@ -30,16 +30,16 @@ use std::{marker::PhantomData, sync::Arc};
 pub struct Ambient {
     grad_off: bool,
     eager: bool,
-    below_door: u32,
-    doors: Option<Arc<Stack>>,
+    below_interceptors: u32,
+    interceptors: Option<Arc<Stack>>,
     device: Option<Device>,
     scope: ScopeId,
 }
 impl Ambient {
     /// Those of this thread now.
     pub fn current() -> Ambient {
-        let (grad_off, eager, below_door) = context(|c| (c.grad_off.get(), c.eager.get(), c.below_door.get()));
-        Ambient { grad_off, eager, below_door, doors: intercept::stack(), device: Device::of_thread(), scope: scope::current() }
+        let (grad_off, eager, below_interceptors) = context(|c| (c.grad_off.get(), c.eager.get(), c.below_interceptors.get()));
+        Ambient { grad_off, eager, below_interceptors, interceptors: intercept::stack(), device: Device::of_thread(), scope: scope::current() }
     }
     /// Makes them this thread's until the guard is dropped, also by a panic; guards are dropped in the reverse of their order.
     pub fn enter(&self) -> AmbientGuard {
@@ -52,23 +52,23 @@ impl Ambient {
         context(|c| {
             c.grad_off.set(self.grad_off);
             c.eager.set(self.eager);
-            c.below_door.set(self.below_door);
+            c.below_interceptors.set(self.below_interceptors);
         });
-        intercept::set_stack(self.doors.clone());
+        intercept::set_stack(self.interceptors.clone());
         Device::set_of_thread(self.device);
     }
     /// A number that two have in common exactly if a function does the same in both, whether gradients are recorded and where
     /// layers stand apart: the same interceptors in the same order, and one default device. It is never used again for others.
     pub fn identity(&self) -> u64 {
-        identity_of(self.doors.as_deref(), self.device.or_else(|| Device::current().ok()))
+        identity_of(self.interceptors.as_deref(), self.device.or_else(|| Device::current().ok()))
     }
 }
 /// [`Ambient::identity`] of this thread now.
 pub(crate) fn identity() -> u64 {
-    intercept::with_stack(|doors| identity_of(doors, Device::current().ok()))
+    intercept::with_stack(|interceptors| identity_of(interceptors, Device::current().ok()))
 }
-fn identity_of(doors: Option<&Stack>, device: Option<Device>) -> u64 {
-    doors.map_or(0, Stack::identity) << 16 | device.map_or(0, |d| u64::from(d.index()) + 1)
+fn identity_of(interceptors: Option<&Stack>, device: Option<Device>) -> u64 {
+    interceptors.map_or(0, Stack::identity) << 16 | device.map_or(0, |d| u64::from(d.index()) + 1)
 }
 
 /// Gives a thread back what was around it before.

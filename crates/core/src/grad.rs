@@ -267,7 +267,7 @@ impl WalkState {
     fn enter(graph: bool) -> WalkState {
         context(|c| {
             c.hold.set(c.hold.get() + 1);
-            c.below_door.set(c.below_door.get() + 1);
+            c.below_interceptors.set(c.below_interceptors.get() + 1);
             WalkState { grad_off: c.grad_off.replace(!graph), inherit: scope::inherited() }
         })
     }
@@ -276,7 +276,7 @@ impl Drop for WalkState {
     fn drop(&mut self) {
         context(|c| {
             c.hold.set(c.hold.get() - 1);
-            c.below_door.set(c.below_door.get() - 1);
+            c.below_interceptors.set(c.below_interceptors.get() - 1);
             c.grad_off.set(self.grad_off);
         });
         scope::inherit(self.inherit);

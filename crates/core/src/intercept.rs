@@ -1,4 +1,4 @@
-//! The one door to change behaviour: an interceptor sees the ops that the user applies, composites whole, before
+//! The one way to change behaviour from outside: an interceptor sees the ops that the user applies, composites whole, before
 //! inlining. Rules, inlined bodies and passes run below it; a checkpoint that is computed again meets those that stood there. It
 //! acts on metas and may add ops; it never reads data.
 use crate::{Arg, Device, Op, Origin, Outputs, Tensor, record::context};
@@ -102,7 +102,7 @@ pub fn with<R>(interceptor: Arc<dyn Interceptor>, f: impl FnOnce() -> R) -> R {
     let _restore = Restore(below);
     f()
 }
-/// Those of this thread. A thread that ends has no doors: nothing is recorded there.
+/// Those of this thread. A thread that ends has none: nothing is recorded there.
 pub(crate) fn stack() -> Option<Arc<Stack>> {
     STACK.try_with(|s| s.borrow().clone()).ok().flatten()
 }
@@ -122,7 +122,7 @@ pub(crate) fn set_stack(stack: Option<Arc<Stack>>) {
     let _before = STACK.try_with(|s| s.replace(stack));
 }
 pub(crate) fn any() -> bool {
-    STACK.try_with(|s| s.borrow().is_some()).unwrap_or(false) && context(|c| c.below_door.get() == 0)
+    STACK.try_with(|s| s.borrow().is_some()).unwrap_or(false) && context(|c| c.below_interceptors.get() == 0)
 }
 pub(crate) fn apply(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
     through(stack().as_deref(), op, arg, inputs, source, origin)
@@ -138,10 +138,10 @@ pub(crate) fn below<R>(f: impl FnOnce() -> R) -> R {
     struct Restore;
     impl Drop for Restore {
         fn drop(&mut self) {
-            context(|c| c.below_door.set(c.below_door.get() - 1));
+            context(|c| c.below_interceptors.set(c.below_interceptors.get() - 1));
         }
     }
-    context(|c| c.below_door.set(c.below_door.get() + 1));
+    context(|c| c.below_interceptors.set(c.below_interceptors.get() + 1));
     let _restore = Restore;
     f()
 }

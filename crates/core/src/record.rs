@@ -143,7 +143,7 @@ pub(crate) struct Context {
     ending: bool,
     pub eager: Cell<bool>,
     pub window: Cell<usize>,
-    pub below_door: Cell<u32>,
+    pub below_interceptors: Cell<u32>,
     pub ahead: ahead::Ahead,
 }
 struct OwnStreams(SmallVec<[(Device, &'static Stream); 2]>);
@@ -224,7 +224,7 @@ impl Context {
             ending,
             eager: Cell::new(!ending && std::env::var_os("ADAMANT_EAGER").is_some_and(|v| v != "0")),
             window: Cell::new(0),
-            below_door: Cell::new(0),
+            below_interceptors: Cell::new(0),
             ahead: ahead::Ahead::default(),
         }
     }

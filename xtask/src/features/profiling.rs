@@ -189,7 +189,7 @@ fn kernels() -> Checked {
     Ok(Seen::all(
         &[
             ("events of the trace", events == profile.kernels.len() + profile.spans.len()),
-            ("shapes", shapes.starts_with(&[vec![64, 256], vec![256, 256]]) && shapes.len() == 3),
+            ("shapes", shapes == [vec![64, 256], vec![256, 256], vec![1, 256]]),
             ("bytes", product.bytes == bytes),
             ("memory", profile.kernels.iter().all(|k| k.live_bytes.is_some_and(|b| b > 0))),
         ],

@@ -16,19 +16,19 @@ pub(super) fn note(cell: &Cell) {
     if matches!(FRAMES.try_with(|f| f.borrow().iter().any(is_new)), Ok(true)) {
         // Read while nothing is borrowed.
         let before = cell.read();
-        FRAMES.with(|f| f.borrow_mut().iter_mut().filter(|w| is_new(w)).for_each(|w| w.push((cell.clone(), before.clone()))));
+        let _ = FRAMES.try_with(|f| f.borrow_mut().iter_mut().filter(|w| is_new(w)).for_each(|w| w.push((cell.clone(), before.clone()))));
     }
 }
 /// A predicate's frame, until it is taken off: also by a panic.
 struct Frame(bool);
 impl Frame {
     fn open() -> Frame {
-        FRAMES.with(|f| f.borrow_mut().push(Vec::new()));
+        let _ = FRAMES.try_with(|f| f.borrow_mut().push(Vec::new()));
         Frame(true)
     }
     fn close(mut self) -> Written {
         self.0 = false;
-        FRAMES.with(|f| f.borrow_mut().pop()).unwrap_or_default()
+        FRAMES.try_with(|f| f.borrow_mut().pop()).ok().flatten().unwrap_or_default()
     }
 }
 impl Drop for Frame {

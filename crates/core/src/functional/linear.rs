@@ -1,4 +1,4 @@
-//! The dense layer, tables of rows, dropout and the loss that most models end in: thin doors to their composites.
+//! The dense layer, tables of rows, dropout and the loss that most models end in: calls of their composites.
 use crate::{
     DType, ErrorKind, Rng, Tensor,
     composite::{

@@ -344,13 +344,13 @@ struct RuleState {
 }
 impl RuleState {
     fn enter(origin: Origin) -> RuleState {
-        context(|c| c.below_door.set(c.below_door.get() + 1));
+        context(|c| c.below_interceptors.set(c.below_interceptors.get() + 1));
         RuleState { inherit: scope::inherit(Some(origin)) }
     }
 }
 impl Drop for RuleState {
     fn drop(&mut self) {
-        context(|c| c.below_door.set(c.below_door.get() - 1));
+        context(|c| c.below_interceptors.set(c.below_interceptors.get() - 1));
         scope::inherit(self.inherit);
     }
 }
