@@ -14,7 +14,7 @@ use std::{
         Arc, OnceLock,
         atomic::{
             AtomicBool,
-            Ordering::{AcqRel, Acquire, Release},
+            Ordering::{Acquire, Release},
         },
     },
 };
@@ -80,13 +80,13 @@ impl Taint {
             Taint::Awaited(a) => first(a.faults.wait(), &a.seeds),
         }
     }
-    /// As `found`, for somebody who tells the user: the run need not be told of again.
+    /// As `found`, for somebody who tells the user: neither the run where it was found nor one that it spoiled need be told of
+    /// again.
     pub fn told(&self) -> Option<Error> {
         let found = self.found();
         if let (Taint::Awaited(a), Some(_)) = (self, &found) {
             a.faults.told.store(true, Release);
-            let raised = |seed: &usize| a.faults.found.get().is_some_and(|found| found.get(*seed).is_some_and(Option::is_some));
-            if let Some(What::Input(before)) = a.seeds.iter().find(raised).and_then(|seed| a.faults.seeds.get(seed)).map(|seed| &seed.what) {
+            if let Some(before) = a.faults.spoiled_by(&a.seeds) {
                 before.told();
             }
         }
@@ -157,8 +157,15 @@ impl Faults {
             self.wait();
         }
     }
-    pub fn is_deep(&self) -> bool {
-        self.depth >= DEEPEST
+    /// Bounds how many runs wait one behind the other: the last of too many is waited for. Of few it is not even asked whether
+    /// they are done: what a run does, and what a step returns, is not to depend on how fast the device is.
+    pub fn bound(&self) {
+        if self.depth >= DEEPEST / 2 {
+            self.look();
+        }
+        if self.depth >= DEEPEST {
+            self.wait();
+        }
     }
     /// By seed, what was found.
     pub fn wait(&self) -> &Found {
@@ -217,16 +224,18 @@ impl Outstanding {
     /// One more.
     pub fn add(&self, faults: Arc<Faults>) {
         let mut all = self.0.lock().clone();
-        all.iter().for_each(|faults| faults.look());
-        if let Some(first) = all.iter().find(|f| f.found.get().is_none()).filter(|_| all.len() >= MOST) {
-            first.wait();
+        if all.len() >= MOST {
+            all.iter().for_each(|faults| faults.look());
+            if let Some(first) = all.iter().find(|f| f.found.get().is_none()) {
+                first.wait();
+            }
         }
         all = std::mem::take(&mut *self.0.lock());
         // Of many that nobody asks about, the first is told.
         let mut bad = false;
         all.retain(|faults| match faults.suppressed() {
             Some(None) => false,
-            Some(Some(_)) => !faults.told.load(Acquire) && !std::mem::replace(&mut bad, true),
+            Some(Some(_)) => !faults.is_told() && !std::mem::replace(&mut bad, true),
             None => true,
         });
         all.push(faults);
@@ -241,14 +250,29 @@ impl Outstanding {
         for faults in all {
             faults.wait();
             let suppressed = faults.suppressed().flatten();
-            if !faults.told.swap(true, AcqRel) && first.is_none() {
+            if !faults.is_told() && first.is_none() {
                 first = suppressed;
             }
+            faults.told.store(true, Release);
         }
         first
     }
 }
 impl Faults {
+    /// The input behind what was found for these seeds, if it came in by one.
+    fn spoiled_by(&self, seeds: &Seeds) -> Option<&Taint> {
+        let found = self.found.get()?;
+        let raised = seeds.iter().find(|seed| found.get(*seed).is_some_and(Option::is_some))?;
+        if let What::Input(taint) = &self.seeds.get(raised)?.what { Some(taint) } else { None }
+    }
+    /// Was the user told why cells were not written, of this run or of the one that spoiled it?
+    fn is_told(&self) -> bool {
+        self.told.load(Acquire)
+            || match self.spoiled_by(&self.suppresses) {
+                Some(Taint::Awaited(a)) => a.faults.is_told(),
+                Some(Taint::Known(_)) | None => false,
+            }
+    }
     /// Why cells were not written, if that is known.
     fn suppressed(&self) -> Option<Option<Error>> {
         self.found.get().map(|found| self::first(found, &self.suppresses))

@@ -86,21 +86,19 @@ impl Replay<'_> {
     pub(super) fn is_to_await(&self) -> bool {
         for input in self.inputs {
             if let Some(Taint::Awaited(a)) = &input.taint {
-                a.faults.look();
-                if a.faults.is_deep() {
-                    a.faults.wait();
-                }
+                a.faults.bound();
             }
         }
         self.plan.faultable || self.inputs.iter().any(|s| s.taint.as_ref().is_some_and(|t| t.known().is_none()))
     }
     /// As `run`, on a device that looks for faults itself.
     pub(super) fn run_asynchronous(&self, device: &dyn Asynchronous, own: Buffers) -> Result<Outcome, Failed> {
-        // What is known already is as on any device.
-        let taints = self.inputs.iter().any(|s| s.known_fault().is_some()).then(|| self.taints(&[]));
-        let (suppressed, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.suppressed(&own, taints));
+        // What is known already is as on any device. It is asked for last: what another thread finds out in between is then
+        // looked for by both.
         let awaited: SmallVec<[u32; 4]> =
             (0..).zip(self.inputs).filter(|(_, s)| s.taint.as_ref().is_some_and(|t| t.known().is_none())).map(|(k, _)| k).collect();
+        let taints = self.inputs.iter().any(|s| s.known_fault().is_some()).then(|| self.taints(&[]));
+        let (suppressed, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.suppressed(&own, taints));
         let dependence = self.plan.dependence(&awaited);
         let here = |kind| self.anywhere(kind);
         let words = device.words(dependence.words).map_err(here)?;
