@@ -1,8 +1,8 @@
 //! `cargo xtask late --seeds 5 --graphs 20000`: the CPU's kernels on a device that is late on purpose. For each seed of delays: the
 //! suite of every backend, the training of a small CNN on handwritten digits with the losses and weights that the CPU gives,
-//! and random graphs; then the mistakes that the runtime could make, each of which is to be found. Fails at the first that is not as
-//! it should be.
-use crate::{bench::models::Weights, exit::Exit};
+//! random graphs, and random programs of ranks that exchange; then the mistakes that the runtime could make, each of which is to be
+//! found. Fails at the first that is not as it should be. `--plant NAME` plants a fault where ranks work together.
+use crate::{bench::models::Weights, exit::Exit, fuzz_graphs};
 use adamant::{
     Device, Result, Tensor,
     cpu::CpuBackend,
@@ -15,9 +15,10 @@ use adamant_conformance::{
         self, Options as Lateness,
         planted::{PLANTS, complaint},
     },
+    ranks,
     suite::{self, Report},
 };
-use adamant_core::backend::Backend;
+use adamant_core::{backend::Backend, planted::Plant};
 use std::{io::Read, time::Instant};
 
 /// What the command line says.
@@ -32,9 +33,15 @@ pub struct Options {
     /// Passes over the digits
     #[arg(long, default_value_t = 1)]
     epochs: usize,
+    /// Programs of several ranks for each
+    #[arg(long, default_value_t = 500)]
+    programs: u64,
     /// Leave the suite out
     #[arg(long)]
     no_suite: bool,
+    /// Plant this fault, or all, where ranks work together, and find it
+    #[arg(long, value_name = "NAME")]
+    plant: Option<String>,
 }
 
 fn cpu() -> std::result::Result<Box<dyn Backend>, String> {
@@ -46,6 +53,9 @@ fn device(seed: u64) -> std::result::Result<Device, String> {
 }
 /// Runs all of it and reports.
 pub fn run(options: &Options) -> Exit {
+    if let Some(name) = &options.plant {
+        return fuzz_graphs::chosen(name, &Plant::OF_RANKS).map_or_else(|exit| exit, |chosen| planted(options, &chosen));
+    }
     let seeds = || 1..=options.seeds;
     let done = seeds().try_for_each(|seed| one(seed, options)).and_then(|()| plants());
     match done {
@@ -102,7 +112,36 @@ fn one(seed: u64, options: &Options) -> std::result::Result<(), String> {
         report.faulted,
         seconds()
     );
+    exchanges(seed, options.programs, &|f| f()).map_err(|why| format!("seed {seed}: {why}"))?;
+    println!("seed {seed}: {} programs of ranks that exchange end alike, {:.1} s", options.programs, seconds());
     Ok(())
+}
+/// Programs of ranks, each on a late device of its own, and whether they exchange while their device goes on.
+fn exchanges(seed: u64, programs: u64, around: &ranks::Around) -> std::result::Result<(), String> {
+    let late = device(seed)?;
+    let mut overlap = Ok(());
+    around(&mut || overlap = ranks::overlap(late));
+    overlap?;
+    (0..programs).try_for_each(|k| {
+        let program = seed << 32 | k;
+        ranks::program(program, &|rank| device(program * 8 + rank as u64), around)
+    })
+}
+#[cfg(feature = "planted-faults")]
+fn planted(options: &Options, chosen: &[Plant]) -> Exit {
+    let find = |plant| (1..=options.seeds).find_map(|seed| exchanges(seed, options.programs, &|f| adamant_core::planted::with(plant, f)).err());
+    let found = chosen.iter().filter(|&&plant| {
+        let found = find(plant);
+        println!("{plant:?}: {}", found.as_deref().map_or("NOT found", |why| why.lines().next().unwrap_or_default()));
+        found.is_some()
+    });
+    let found = found.count();
+    println!("{found} of {} faults found", chosen.len());
+    if found == chosen.len() { Exit::Passed } else { Exit::Failed }
+}
+#[cfg(not(feature = "planted-faults"))]
+fn planted(_: &Options, _: &[Plant]) -> Exit {
+    fuzz_graphs::with_faults()
 }
 fn plants() -> std::result::Result<(), String> {
     if let Some(why) = complaint(cpu()?, Lateness::of(0), None) {

@@ -17,6 +17,7 @@ pub mod lines;
 pub mod plain;
 pub mod products;
 pub mod random;
+pub mod ranks;
 pub mod registry;
 pub mod suite;
 pub mod tolerance;

@@ -1,12 +1,10 @@
 //! Replaying a plan: memory is reserved, steps are handed to the device, faults are followed to what they spoiled. Where work
 //! is done when `submit` returns, the host looks for faults before the steps that write cells; where it is not, the device
-//! does (`asynchronous`).
+//! does (`asynchronous`). Collectives go on beside the steps (`exchange`).
 use crate::{
     Arg, Device, Error, ErrorKind, Op, Origin, Scalar, Stored, Taint, TensorType,
     backend::{Guard, Refused},
     buffer::Buffer,
-    communicator::{self, Communicator},
-    foreign::guarded,
     kernel::{FaultWord, KernelKind, Operand, Step, fault_error},
     plan::{ArgFrom, Place, Plan, PlanStep, Sized, SizedOperand, Storage},
     planted::{Plant, is},
@@ -17,9 +15,11 @@ use crate::{
 mod asynchronous;
 mod dependence;
 mod direct;
+mod exchange;
 use asynchronous::{Awaiting, Guards};
 pub(crate) use dependence::{Dependence, Known};
 pub use direct::Direct;
+use exchange::Exchanges;
 use smallvec::{SmallVec, smallvec};
 use std::{
     cell::RefCell,
@@ -215,11 +215,13 @@ impl Replay<'_> {
             return self.run_asynchronous(device, own);
         }
         let words = &*words(self.plan);
-        self.submit(0..self.plan.late, &own, &Run { words, ..Run::default() })?;
+        let mut exchanges = Exchanges::default();
+        self.submit(0..self.plan.late, &own, &Run { words, ..Run::default() }, &mut exchanges)?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || !self.untainted();
         let taints = spoiled.then(|| self.taints(words));
         let (suppressed, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.suppressed(&own, taints));
-        self.submit(self.plan.late..self.plan.steps.len(), &own, &Run { words, skip: &skip, ..Run::default() })?;
+        self.submit(self.plan.late..self.plan.steps.len(), &own, &Run { words, skip: &skip, ..Run::default() }, &mut exchanges)?;
+        exchanges.finish(self)?;
         let late_fault = !spoiled && words.iter().any(|w| w.get().is_some());
         let taints = if late_fault { Some(self.taints(words)) } else { taints };
         Ok(Outcome { own, suppressed, taints, awaited: None })
@@ -362,19 +364,19 @@ impl Replay<'_> {
         Some(Operand { buffer, shape: o.shape, offset: self.offset(&o.place, input), strides: &o.place.layout.strides, dtype: o.dtype, dense: o.dense })
     }
     /// Hands the steps of the range to the device, some at a time: their operands are laid out side by side first.
-    fn submit(&self, range: Range<usize>, own: &[Arc<Buffer>], run: &Run<'_>) -> Result<(), Failed> {
+    fn submit<'b>(&'b self, range: Range<usize>, own: &'b [Arc<Buffer>], run: &Run<'_>, exchanges: &mut Exchanges<'b>) -> Result<(), Failed> {
         let mut from = range.start;
         while from < range.end {
-            from = self.submit_some(from..range.end, own, run)?;
+            from = self.submit_some(from..range.end, own, run, exchanges)?;
         }
         Ok(())
     }
     /// Submits steps from the start of the range; returns the first that is still to be run.
-    fn submit_some(&self, range: Range<usize>, own: &[Arc<Buffer>], run: &Run<'_>) -> Result<usize, Failed> {
-        let mut operands: Vec<Operand<'_>> = emptied(recycle::take(&OPERANDS));
+    fn submit_some<'b>(&'b self, range: Range<usize>, own: &'b [Arc<Buffer>], run: &Run<'_>, exchanges: &mut Exchanges<'b>) -> Result<usize, Failed> {
+        let mut operands: Vec<Operand<'b>> = emptied(recycle::take(&OPERANDS));
         let mut args = SpareList::take(&ARGS);
         let mut chosen: SmallVec<[usize; BATCH]> = SmallVec::new();
-        let (mut next, mut fused, mut together) = (range.start, 0, None);
+        let (mut next, mut fused, mut collective) = (range.start, 0, None);
         while next < range.end && chosen.len() < BATCH {
             let (at, s, z) = (next, &self.plan.steps[next], &self.sized.steps[next]);
             next += 1;
@@ -384,6 +386,15 @@ impl Replay<'_> {
             let first = operands.len();
             for o in z.inputs.iter().chain(&z.outputs) {
                 operands.push(self.operand(o, own).ok_or_else(|| self.no_memory(s))?);
+            }
+            if exchanges.are_awaited_by(&operands[first..]) {
+                if !chosen.is_empty() {
+                    // What comes before it goes first.
+                    operands.truncate(first);
+                    next = at;
+                    break;
+                }
+                exchanges.wait_for(self, &operands[first..])?;
             }
             if let (KernelKind::Copy, [from, to]) = (&s.kernel.kind, &operands[first..]) {
                 let op = &self.plan.graph.nodes[s.node as usize].op;
@@ -397,7 +408,7 @@ impl Replay<'_> {
                     count(|c| c.copies += 1);
                 }
                 if let Op::Collective { kind, group } = op {
-                    together = Some((s, *kind, group.clone(), *from, *to));
+                    collective = Some((at, (*kind, group.clone()), *from, *to));
                     operands.truncate(first);
                     break;
                 }
@@ -430,29 +441,11 @@ impl Replay<'_> {
             self.caller.submit(self, &steps, &chosen).map_err(|k| self.failed_among(&chosen, last, k))?;
             recycle::give_back(&STEPS, emptied(steps));
         }
-        if let Some((s, kind, group, from, to)) = together {
-            let exchanged = guarded(|| "the communicator".into(), || self.collective(kind, communicator::of(&group)?, &from, &to)).flatten();
-            exchanged.map_err(|k| Failed { error: self.failed(s, k), records: smallvec![self.record_of(s)] })?;
+        if let Some((at, collective, from, to)) = collective {
+            exchanges.begin(self, at, collective, &from, to)?;
         }
         recycle::give_back(&OPERANDS, emptied(operands));
         Ok(next)
-    }
-    /// Exchanges a tensor with the other ranks, through the host.
-    fn collective(&self, kind: crate::op::CollectiveKind, group: &dyn Communicator, from: &Operand<'_>, to: &Operand<'_>) -> Result<(), ErrorKind> {
-        let size = from.dtype.size();
-        let mut whole = vec![0u8; from.buffer.bytes()];
-        from.buffer.download(0, &mut whole)?;
-        let mut bytes = Vec::with_capacity(from.shape.elements() * size);
-        from.layout().for_each_offset(&from.shape, |at| bytes.extend_from_slice(&whole[at * size..(at + 1) * size]));
-        let result = communicator::exchange(kind, group, &bytes, from.shape, from.dtype)?.to_bytes();
-        if self.device.is_asynchronous() {
-            let whole = to.offset == 0 && to.dense;
-            return if whole { to.buffer.fill(Box::new(result)) } else { Err(ErrorKind::Internal("a collective that gives a part of its memory".into())) };
-        }
-        match to.buffer.write().as_deref_mut() {
-            Some(m) => self.device.backend().upload(m, to.offset * size, &result),
-            None => Err(ErrorKind::Internal("a buffer without memory".into())),
-        }
     }
     /// Follows every fault to the values computed from it. The slow path: only when something was found.
     fn taints(&self, words: &[FaultWord]) -> Vec<Option<Error>> {

@@ -1,5 +1,6 @@
 //! Plans: the steps of one structure with their memory decided (who shares, who is updated in place), and their
 //! sizes, worked out once per size.
+mod collectives;
 mod decide;
 mod ends;
 mod fuse;
@@ -125,7 +126,7 @@ impl Plan {
         }
         let mut d = decide(g, holders, &written, ends::are_claimed(device));
         let ends = ends::find(g, &mut d, &written, device);
-        let steps = build(g, &d, &written, ends, device)?;
+        let steps = collectives::begin_early(g, &d, build(g, &d, &written, ends, device)?);
         let late = steps.iter().position(|s| s.commits).unwrap_or(steps.len());
         let faultable = steps.iter().any(|s| s.faultable);
         let asks_until = steps.iter().rposition(|s| s.kernel.kind.may_ask_for_memory()).map_or(0, |at| at + 1);

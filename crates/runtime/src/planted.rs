@@ -40,6 +40,12 @@ pub enum Plant {
     PinnedDonated,
     /// bad data is not reported
     LostFault,
+    /// a rank begins two collectives in the other order
+    ExchangeOutOfOrder,
+    /// what a collective gives is read before it is there
+    ExchangeNotAwaited,
+    /// a collective begins where it was recorded
+    ExchangeBegunLate,
     /// a captured function forgets that it moves generators on
     FrozenGenerator,
     /// a captured function forgets that it counts
@@ -48,6 +54,8 @@ pub enum Plant {
 impl Plant {
     /// Faults that show where a function is captured and replayed.
     pub const OF_CAPTURES: [Plant; 3] = [Plant::StaleArgument, Plant::FrozenGenerator, Plant::FrozenCount];
+    /// Faults that show where several ranks work together.
+    pub const OF_RANKS: [Plant; 3] = [Plant::ExchangeOutOfOrder, Plant::ExchangeNotAwaited, Plant::ExchangeBegunLate];
     /// All that graphs show.
     pub const ALL: [Plant; 18] = [
         Plant::DroppedBroadcast,

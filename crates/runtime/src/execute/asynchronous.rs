@@ -6,7 +6,7 @@
 //!
 //! Which word forbids what: a group of writes depends on every seed behind one of its values. What a step that writes cells
 //! leaves unwritten spoils what reads that memory.
-use super::{Buffers, Dependence, Failed, New, Old, Outcome, Replay, Run, Write, Written, dependence::From, suppressed_writes};
+use super::{Buffers, Dependence, Exchanges, Failed, New, Old, Outcome, Replay, Run, Write, Written, dependence::From, suppressed_writes};
 use crate::{
     Error, ErrorKind, Layout, Shape, Stored, Taint, TensorType,
     backend::{Asynchronous, Event, Guard, Queue, Refused, When, Words},
@@ -120,7 +120,9 @@ impl Replay<'_> {
         };
         let seeds: Vec<Seeds> = writes.iter().zip(&groups).map(left_out).collect();
         let (written, back) = self.takes_back(&own, &writes, &seeds, &guards)?;
-        self.submit(0..self.plan.steps.len(), &own, &Run { words: &[], skip: &skip, guards: Some(&guards) })?;
+        let mut exchanges = Exchanges::default();
+        self.submit(0..self.plan.steps.len(), &own, &Run { words: &[], skip: &skip, guards: Some(&guards) }, &mut exchanges)?;
+        exchanges.finish(self)?;
         back.iter().try_for_each(|copy| self.copy(copy, &guards))?;
         let mut suppresses = Seeds::default();
         seeds.iter().for_each(|seeds| suppresses.extend(seeds));

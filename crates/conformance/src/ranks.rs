@@ -1,0 +1,403 @@
+//! Ranks as threads: random programs of collectives between kernels, whose answers are known, on any device; and whether a
+//! collective begins as soon as its input is ready and the device goes on meanwhile.
+//!
+//! All ranks draw the same program. What differs is the data, and when a rank reads: each cuts its windows elsewhere, lets go
+//! of values at other times, and must exchange in the order that all have in common. A rank that waits in vain is told so after a
+//! while, so that nothing hangs.
+use crate::random::Random;
+use adamant_core::{
+    Arg, Attr, Attrs, Cell, Composite, DType, Device, Element, Error, ErrorKind, HostArray, Op, Result, Tensor, TensorType, Types,
+    communicator::{self, Communicator},
+    composite::Compound,
+    op::{CollectiveKind, Group},
+    step, with_window,
+};
+use parking_lot::{Condvar, Mutex};
+use smallvec::smallvec;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+type Seen<T> = std::result::Result<T, String>;
+fn text(e: Error) -> String {
+    e.to_string()
+}
+/// So long a rank waits for the others before it is told that they are lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where threads meet: round by round, everybody's bytes.
+#[derive(Default)]
+struct Meeting {
+    /// by round: what each rank brought, and how many have taken all of it
+    rounds: Mutex<HashMap<u64, (Vec<Option<Vec<u8>>>, usize)>>,
+    came: Condvar,
+}
+/// One thread of a group of threads.
+pub struct Rank {
+    meeting: Arc<Meeting>,
+    rank: usize,
+    size: usize,
+    round: AtomicU64,
+}
+/// So many ranks that belong together.
+pub fn group_of(size: usize) -> Vec<Arc<dyn Communicator>> {
+    let meeting = Arc::<Meeting>::default();
+    let rank = |rank| Arc::new(Rank { meeting: meeting.clone(), rank, size, round: AtomicU64::new(0) }) as Arc<dyn Communicator>;
+    (0..size).map(rank).collect()
+}
+impl Communicator for Rank {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+    fn size(&self) -> usize {
+        self.size
+    }
+    fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let round = self.round.fetch_add(1, Relaxed);
+        let mut rounds = self.meeting.rounds.lock();
+        let (brought, _) = rounds.entry(round).or_insert_with(|| (vec![None; self.size], 0));
+        brought[self.rank] = Some(bytes.to_vec());
+        self.meeting.came.notify_all();
+        loop {
+            let Some((brought, taken)) = rounds.get_mut(&round) else { return Err(lost("a round that is over")) };
+            if let Some(all) = brought.iter().cloned().collect::<Option<Vec<Vec<u8>>>>() {
+                *taken += 1;
+                if *taken == self.size {
+                    rounds.remove(&round);
+                }
+                return Ok(all);
+            }
+            if self.meeting.came.wait_for(&mut rounds, PATIENCE).timed_out() {
+                return Err(lost("the other ranks did not come"));
+            }
+        }
+    }
+}
+fn lost(why: &str) -> Error {
+    Error::new("all_gather", ErrorKind::Internal(why.into()))
+}
+fn collective(kind: CollectiveKind, group: &Group, x: &Tensor) -> Tensor {
+    Tensor::apply(Op::Collective { kind, group: group.clone() }, Arg::None, &[x])
+}
+
+/// What a program does next; operands by number.
+#[derive(Clone, Debug)]
+enum Act {
+    /// data of the rank's own: shape, whole numbers or not
+    Data([usize; 2], bool),
+    Map(usize),
+    Add(usize, usize),
+    Transposed(usize),
+    Flipped(usize),
+    Half(usize),
+    Total(usize),
+    Joined(usize, usize),
+    Collective(CollectiveKind, usize),
+    /// nobody of the program holds it any more
+    Dropped(usize),
+    /// cells get these values, all or none
+    Step(Vec<(usize, usize)>),
+}
+/// A program for so many ranks, and the shapes of its values.
+struct Program {
+    acts: Vec<Act>,
+    cells: Vec<[usize; 2]>,
+    ranks: usize,
+}
+fn draw(random: &mut Random) -> Program {
+    let ranks = random.between(2, 3);
+    let mut acts = vec![Act::Data([2, 3], false)];
+    // By value: its shape, and whether it is of whole numbers; none once it is dropped.
+    let mut values: Vec<Option<([usize; 2], bool)>> = vec![Some(([2, 3], false))];
+    let mut cells: Vec<[usize; 2]> = Vec::new();
+    for _ in 0..random.between(6, 28) {
+        let held: Vec<usize> = (0..values.len()).filter(|&k| values[k].is_some()).collect();
+        let any = held[random.below(held.len())];
+        let Some((shape, whole)) = values[any] else { continue };
+        let alike: Vec<usize> = held.iter().copied().filter(|&k| values[k] == Some((shape, whole))).collect();
+        let other = alike[random.below(alike.len())];
+        let (act, made) = match random.below(13) {
+            0 => {
+                let (shape, whole) = ([random.between(0, 4), random.between(1, 5)], random.one_in(3));
+                (Act::Data(shape, whole), Some((shape, whole)))
+            }
+            1 | 2 => (Act::Map(any), Some((shape, whole))),
+            3 => (Act::Add(any, other), Some((shape, whole))),
+            4 => (Act::Transposed(any), Some(([shape[1], shape[0]], whole))),
+            5 => (Act::Flipped(any), Some((shape, whole))),
+            6 if shape[0] >= 2 => (Act::Half(any), Some(([shape[0] / 2, shape[1]], whole))),
+            7 if whole => (Act::Total(any), Some(([1, shape[1]], whole))),
+            8 => (Act::Joined(any, other), Some(([shape[0], 2 * shape[1]], whole))),
+            9 if held.len() > 2 => {
+                values[any] = None;
+                (Act::Dropped(any), None)
+            }
+            10 => {
+                let writes = alike.iter().filter(|_| !whole).take(3).map(|&k| {
+                    cells.push(shape);
+                    (cells.len() - 1, k)
+                });
+                (Act::Step(writes.collect()), None)
+            }
+            _ => {
+                let kind = if random.one_in(3) { CollectiveKind::Broadcast { root: random.below(ranks) } } else { CollectiveKind::AllReduceSum };
+                (Act::Collective(kind, any), Some((shape, whole)))
+            }
+        };
+        values.extend(made.map(Some));
+        acts.push(act);
+    }
+    Program { acts, cells, ranks }
+}
+fn data(shape: [usize; 2], whole: bool, random: &mut Random, device: Device) -> Tensor {
+    let n = shape[0] * shape[1];
+    match whole {
+        true => Tensor::from_vec_on((0..n).map(|_| random.below(2000) as i64 - 1000).collect(), shape, device),
+        false => Tensor::from_vec_on((0..n).map(|_| random.unit() as f32 - 0.5).collect(), shape, device),
+    }
+}
+/// One act that needs no other rank.
+fn apply(act: &Act, values: &[Option<Tensor>], random: &mut Random, device: Device) -> Option<Tensor> {
+    let of = |k: &usize| values.get(*k).and_then(Option::as_ref);
+    Some(match act {
+        Act::Data(shape, whole) => data(*shape, *whole, random, device),
+        Act::Map(a) => of(a)?.neg() + of(a)?,
+        Act::Add(a, b) => of(a)? + of(b)?,
+        Act::Transposed(a) => of(a)?.mt(),
+        Act::Flipped(a) => of(a)?.flip(1),
+        Act::Half(a) => of(a)?.narrow(0, 0, of(a)?.shape().ok()?[0] / 2),
+        Act::Total(a) => of(a)?.sum_keepdim(0),
+        Act::Joined(a, b) => Tensor::cat(&[of(a)?, of(b)?], 1),
+        Act::Collective(..) | Act::Dropped(_) | Act::Step(_) => return None,
+    })
+}
+/// What a rank ends with: the bits of its values and of its cells.
+type Ends = Vec<Vec<u64>>;
+fn bits(t: &Tensor) -> Result<Vec<u64>> {
+    Ok(match t.dtype()? {
+        DType::I64 => t.to_vec::<i64>()?.into_iter().map(|x| x as u64).collect(),
+        _ => t.to_vec::<f32>()?.into_iter().map(|x| u64::from(x.to_bits())).collect(),
+    })
+}
+/// What a collective gives every rank.
+fn together(kind: CollectiveKind, parts: &[&Tensor]) -> Result<Tensor> {
+    fn gathered<T: Element + Copy>(kind: CollectiveKind, parts: &[&Tensor], add: fn(T, T) -> T) -> Result<Tensor> {
+        let all: Vec<Vec<T>> = parts.iter().map(|part| part.to_vec()).collect::<Result<_>>()?;
+        let first = if let CollectiveKind::Broadcast { root } = kind { root } else { 0 };
+        let behind = if matches!(kind, CollectiveKind::Broadcast { .. }) { &[][..] } else { &all[1..] };
+        let sum = behind.iter().fold(all[first].clone(), |sum, part| sum.iter().zip(part).map(|(a, b)| add(*a, *b)).collect());
+        Ok(Tensor::from_vec(sum, parts[0].shape()?))
+    }
+    if parts[0].dtype()? == DType::I64 { gathered::<i64>(kind, parts, i64::wrapping_add) } else { gathered::<f32>(kind, parts, |a, b| a + b) }
+}
+/// What all ranks end with, one act after the other on the reference device.
+fn meant(program: &Program, seed: u64) -> Result<Vec<Ends>> {
+    let device = Device::reference();
+    device.scoped(|| {
+        let mut randoms: Vec<Random> = (0..program.ranks).map(|rank| Random::new(seed).part(rank as u64 + 1)).collect();
+        let mut values: Vec<Vec<Option<Tensor>>> = vec![Vec::new(); program.ranks];
+        let mut cells: Vec<Vec<Tensor>> = vec![program.cells.iter().map(|shape| Tensor::zeros(*shape)).collect(); program.ranks];
+        for act in &program.acts {
+            match act {
+                Act::Dropped(k) => values.iter_mut().for_each(|values| values[*k] = None),
+                Act::Step(writes) => {
+                    for (rank, cells) in cells.iter_mut().enumerate() {
+                        writes.iter().for_each(|(cell, k)| cells[*cell] = values[rank][*k].clone().unwrap_or_else(|| Tensor::zeros([0])));
+                    }
+                }
+                Act::Collective(kind, k) => {
+                    let parts: Vec<&Tensor> = values.iter().filter_map(|values| values[*k].as_ref()).collect();
+                    let together = together(*kind, &parts)?;
+                    values.iter_mut().for_each(|values| values.push(Some(together.clone())));
+                }
+                act => {
+                    for (values, random) in values.iter_mut().zip(&mut randoms) {
+                        let made = apply(act, values, random, device);
+                        values.push(made);
+                    }
+                }
+            }
+        }
+        values.iter().zip(&cells).map(|(values, cells)| values.iter().flatten().chain(cells).map(bits).collect()).collect()
+    })
+}
+/// One rank's run on a device: `own` draws when it reads.
+fn run(program: &Program, seed: u64, rank: usize, group: &Group, device: Device) -> Result<Ends> {
+    let (mut random, mut own) = (Random::new(seed).part(rank as u64 + 1), Random::new(seed).part(1000 + rank as u64));
+    let window = if own.one_in(2) { own.between(1, 9) } else { 2048 };
+    let cells: Vec<Cell> = program.cells.iter().map(|shape| Cell::new(&Tensor::zeros(*shape), false)).collect::<Result<_>>()?;
+    let mut values: Vec<Option<Tensor>> = Vec::new();
+    with_window(window, || -> Result<()> {
+        for act in &program.acts {
+            match act {
+                Act::Dropped(k) => values[*k] = None,
+                Act::Step(writes) => step(|| writes.iter().try_for_each(|(cell, k)| values[*k].as_ref().map_or(Ok(()), |value| cells[*cell].set(value))))?,
+                Act::Collective(kind, k) => {
+                    let made = values[*k].as_ref().map(|x| collective(*kind, group, x));
+                    values.push(made);
+                }
+                act => {
+                    let made = apply(act, &values, &mut random, device);
+                    values.push(made);
+                }
+            }
+            if own.one_in(6)
+                && let Some(value) = values.last().and_then(Option::as_ref)
+            {
+                value.eval()?;
+            }
+        }
+        Ok(())
+    })?;
+    let cells: Vec<Tensor> = cells.iter().map(Cell::read).collect();
+    values.iter().flatten().chain(&cells).map(bits).collect()
+}
+/// Runs `f` for each rank on a thread of its own.
+fn each<R: Send>(groups: &[Arc<dyn Communicator>], f: impl Fn(usize, &Group) -> Result<R> + Sync) -> Result<Vec<R>> {
+    thread::scope(|scope| {
+        let f = &f;
+        let ranks: Vec<_> = groups.iter().enumerate().map(|(rank, group)| scope.spawn(move || f(rank, &communicator::group(group)))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap_or_else(|_| Err(Error::new("rank", ErrorKind::Internal("a rank panicked".into()))))).collect()
+    })
+}
+/// How a rank gets its device, or why it does not.
+pub type Open<'o> = dyn Fn(usize) -> std::result::Result<Device, String> + Sync + 'o;
+/// A random program on a device that `open` gives each rank: every rank ends with what it is to end with. `around` runs each rank's
+/// part.
+///
+/// # Errors
+/// What differs, with the seed's program.
+pub fn program(seed: u64, open: &Open<'_>, around: &Around) -> Seen<()> {
+    let program = draw(&mut Random::new(seed));
+    let wants = meant(&program, seed).map_err(text)?;
+    let ran = each(&group_of(program.ranks), |rank, group| {
+        let device = open(rank).map_err(|why| lost(&why))?;
+        let mut result = Err(lost("nobody ran it"));
+        around(&mut || result = device.scoped(|| run(&program, seed, rank, group, device)));
+        result
+    });
+    let got = ran.map_err(|e| format!("seed {seed}: {e}\n{:?}", program.acts))?;
+    match got.iter().zip(&wants).position(|(got, want)| got != want) {
+        None => Ok(()),
+        Some(rank) => Err(format!("seed {seed}: rank {rank} of {} ends with other values\n{:?}", program.ranks, program.acts)),
+    }
+}
+/// What a rank's part is run in: a planted fault is the thread's.
+pub type Around = dyn Fn(&mut dyn FnMut()) + Sync;
+
+/// What a communicator and an op of the same run tell each other.
+#[derive(Default, Debug)]
+struct Signal {
+    state: Mutex<[bool; 2]>,
+    changed: Condvar,
+}
+#[derive(Clone, Copy, PartialEq)]
+enum Event {
+    Begun = 0,
+    Computed = 1,
+}
+impl Signal {
+    fn raise(&self, event: Event) {
+        self.state.lock()[event as usize] = true;
+        self.changed.notify_all();
+    }
+    fn wait(&self, event: Event) -> std::result::Result<(), ErrorKind> {
+        let mut state = self.state.lock();
+        while !state[event as usize] {
+            if self.changed.wait_for(&mut state, PATIENCE / 4).timed_out() {
+                return Err(ErrorKind::Internal(["the collective did not begin", "the device did not go on"][event as usize].into()));
+            }
+        }
+        Ok(())
+    }
+}
+/// A group of one that says when it is asked, and answers when it may.
+struct Watched {
+    signal: Arc<Signal>,
+    waits: bool,
+}
+impl Communicator for Watched {
+    fn rank(&self) -> usize {
+        0
+    }
+    fn size(&self) -> usize {
+        1
+    }
+    fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.signal.raise(Event::Begun);
+        if self.waits {
+            self.signal.wait(Event::Computed).map_err(|kind| Error::new("all_gather", kind))?;
+        }
+        Ok(vec![bytes.to_vec()])
+    }
+}
+/// An op on the host that says that it runs, or waits until a collective has begun. It gives what it gets.
+#[derive(Debug)]
+struct Gate {
+    signal: Arc<Signal>,
+    waits: bool,
+    number: i64,
+}
+impl Composite for Gate {
+    fn name(&self) -> &'static str {
+        "conformance.gate"
+    }
+    fn attrs(&self) -> Attrs {
+        smallvec![("number", Attr::Int(self.number))]
+    }
+    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
+        Ok(smallvec![inputs[0]])
+    }
+    fn is_host(&self) -> bool {
+        true
+    }
+    fn host(&self, inputs: &[HostArray]) -> Option<std::result::Result<Vec<HostArray>, ErrorKind>> {
+        self.signal.raise(Event::Computed);
+        let begun = if self.waits { self.signal.wait(Event::Begun) } else { Ok(()) };
+        Some(begun.map(|()| inputs.to_vec()))
+    }
+}
+impl Compound for Gate {
+    fn body(&self, _: &[Tensor]) -> Result<Vec<Tensor>> {
+        Err(Error::new(self.name(), ErrorKind::Internal("it is defined on the host".into())))
+    }
+}
+static GATES: AtomicU64 = AtomicU64::new(0);
+/// Does a device go on while ranks exchange, and does an exchange begin when its input is ready, however late it was recorded?
+///
+/// # Errors
+/// Which of them does not hold.
+pub fn overlap(device: Device) -> Seen<()> {
+    for waits_for_collective in [false, true] {
+        let signal = Arc::<Signal>::default();
+        let group: Arc<dyn Communicator> = Arc::new(Watched { signal: signal.clone(), waits: !waits_for_collective });
+        let group = communicator::group(&group);
+        let gate = |x: &Tensor| {
+            let number = GATES.fetch_add(1, Relaxed) as i64;
+            Tensor::composite1(Gate { signal: signal.clone(), waits: waits_for_collective, number }, &[x])
+        };
+        let got = device.scoped(|| {
+            let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0], [3]).cumsum(0);
+            let exchange = || collective(CollectiveKind::AllReduceSum, &group, &x);
+            let (there, here) = if waits_for_collective {
+                let here = gate(&x);
+                (exchange(), here)
+            } else {
+                let there = exchange();
+                (there, gate(&x))
+            };
+            (there + here).to_vec::<f32>()
+        });
+        match got.map_err(|e| format!("{}: {e}", if waits_for_collective { "begun early" } else { "went on" }))? {
+            got if got == [2.0, 6.0, 12.0] => {}
+            got => return Err(format!("{got:?}")),
+        }
+    }
+    Ok(())
+}
