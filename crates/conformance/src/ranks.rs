@@ -273,7 +273,7 @@ pub type Open<'o> = dyn Fn(usize) -> std::result::Result<Device, String> + Sync 
 ///
 /// # Errors
 /// What differs, with the seed's program.
-pub fn program(seed: u64, open: &Open<'_>, around: &Around) -> Seen<()> {
+pub fn program(seed: u64, open: &Open<'_>, around: &Around<'_>) -> Seen<()> {
     let program = draw(&mut Random::new(seed));
     let wants = meant(&program, seed).map_err(text)?;
     let ran = each(&group_of(program.ranks), |rank, group| {
@@ -289,7 +289,7 @@ pub fn program(seed: u64, open: &Open<'_>, around: &Around) -> Seen<()> {
     }
 }
 /// What a rank's part is run in: a planted fault is the thread's.
-pub type Around = dyn Fn(&mut dyn FnMut()) + Sync;
+pub type Around<'a> = dyn Fn(&mut dyn FnMut()) + Sync + 'a;
 
 /// What a communicator and an op of the same run tell each other.
 #[derive(Default, Debug)]
