@@ -32,9 +32,16 @@ pub fn of(group: &Group) -> std::result::Result<&dyn Communicator, ErrorKind> {
 /// What a collective returns to this rank that puts in `bytes`, row-major, as are the bytes that come out.
 ///
 /// # Errors
-/// A lost peer; a root that is no rank.
+/// A lost peer; a rank that puts in something else; a root that is no rank.
 pub fn exchange(kind: CollectiveKind, group: &dyn Communicator, bytes: &[u8], shape: Shape, dtype: crate::DType) -> std::result::Result<HostArray, ErrorKind> {
     let all = group.all_gather(bytes).map_err(|e| e.kind().clone())?;
+    if let Some((rank, other)) = all.iter().enumerate().find(|(_, other)| other.len() != bytes.len()) {
+        return Err(ErrorKind::Argument(format!(
+            "rank {rank} puts in {} bytes, this rank {}: all ranks of a group call its collectives in one order, each with one shape and dtype",
+            other.len(),
+            bytes.len()
+        )));
+    }
     let parts: Vec<HostArray> = all.iter().map(|b| HostArray::from_bytes(shape, dtype, b)).collect();
     adamant_ir::op::combine_ranks(kind, &parts)
 }

@@ -1,6 +1,5 @@
 //! Where collectives stand in a plan: each as soon as its input is ready, so that the steps behind it run while ranks
-//! exchange. Among themselves they stay in the order in which they were recorded, which is what all ranks have in common. Must not know:
-//! who carries them out.
+//! exchange. Among themselves they stay in the order in which they were recorded, which is what all ranks have in common.
 use super::{Decisions, Graph, PlanStep};
 use crate::{
     Op, communicator,
