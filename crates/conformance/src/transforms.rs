@@ -1,6 +1,6 @@
-//! The transforms of every public function, from the registry: `jvp` against `vjp` by the adjoint identity, `vmap` against
-//! a loop over the examples, third derivatives against differences of second ones, and pairs of transforms against each
-//! other. What has none of it is a hole, for one of four reasons; anything else is a failure.
+//! The transforms of every public function, from the registry: `jvp` against `vjp` by the adjoint identity and against differences
+//! of the function, `vmap` against a loop over the examples, third derivatives against differences of second ones, and pairs of
+//! transforms against each other. What has none of it is a hole, for one of four reasons; anything else is a failure.
 use crate::{
     data::{Spread, download, same_bits, upload},
     gradcheck,
@@ -230,8 +230,38 @@ fn forward(s: &TransformSample<'_>) -> Checked {
     if !equal {
         return Err(format!("<u, J v> = {pushed:e}, <J' u, v> = {pulled:e}"));
     }
+    if s.entry.order > 0 {
+        tangent(s, pushed)?;
+    }
     let elements: usize = moved.iter().map(|t| t.shape().map_or(0, |s| s.elements())).sum();
     Ok(if elements > 0 && size == 0.0 { TransformVerdict::Hole(Hole::Flat) } else { TransformVerdict::Right })
+}
+
+/// How far the inputs go along their direction, as a part of what a derivative by one element takes: all of them move here, and none
+/// may change places with another.
+const ALONG: f64 = 0.4;
+/// The tangent against differences of the function itself. A composite that brings its own rule has it transposed for a tangent, and
+/// then a wrong rule agrees with itself.
+fn tangent(s: &TransformSample<'_>, pushed: f64) -> std::result::Result<(), String> {
+    let (x, u) = (s.moving(), s.direction(1));
+    let along = |t: f64| -> Result<f64> {
+        let moved: Vec<Tensor> = x.iter().zip(&u).map(|(x, u)| x + u * (t * ALONG)).collect();
+        let mut sum = 0.0;
+        for (k, y) in s.floats(&moved).iter().enumerate() {
+            let (y, mut r) = (download(y)?, s.random.part(50 + k as u64));
+            let w = HostArray::floats(y.shape, y.dtype, (0..y.len()).map(|_| r.unit() * 2.0 - 1.0));
+            // Summed on the host, where small differences of large sums survive.
+            sum += (0..y.len()).map(|e| y.float(e) * w.float(e)).sum::<f64>();
+        }
+        Ok(sum)
+    };
+    let (want, error) = gradcheck::derivative(&along).map_err(text("differences"))?;
+    let (want, error) = (want / ALONG, error / ALONG);
+    let (relative, absolute) = if s.entry.through == DType::F64 { gradcheck::FIRST } else { gradcheck::THROUGH_F32 };
+    let allowed = absolute + relative * want.abs().max(pushed.abs());
+    // NaN is a failure, so this is not `>`.
+    let equal = (pushed - want).abs() <= allowed + error.min(allowed);
+    if equal { Ok(()) } else { Err(format!("<u, J v> = {pushed:e}, differences give {want:e} (± {error:e})")) }
 }
 
 /// Arrays of one shape and dtype with a new first axis.
@@ -379,6 +409,10 @@ fn pairs(s: &TransformSample<'_>, x: &[Tensor], u: &[Tensor], relative: f64) -> 
     Ok(())
 }
 
+/// The verdict on `vmap` of one sample alone, in a dtype that the function takes.
+pub fn check_stacked(device: Device, entry: &Entry, dtype: DType, seed: u64, bits: bool) -> TransformVerdict {
+    device.scoped(|| stacked(entry, device, dtype, &Random::new(seed), bits).unwrap_or_else(TransformVerdict::Wrong))
+}
 /// The verdicts on one sample. `bits`: the device's results of a row do not depend on how many rows there are.
 pub fn check(device: Device, entry: &Entry, seed: u64, bits: bool) -> TransformRow {
     device.scoped(|| {

@@ -1,11 +1,12 @@
 //! Every public function under every transform, and that a wrong rule is found.
 use adamant_conformance::{
     random::Random,
-    registry::{Entry, entries},
+    registry::{Call, Entry, Function, entries},
     transforms::{Hole, TransformRow, TransformTable, TransformVerdict, Under, check, under},
 };
 use adamant_core::{
-    Arg, DType, Device, Op, Outputs, Tensor,
+    Arg, Composite, Compound, DType, Device, Error, ErrorKind, Op, Outputs, Result, Tensor, TensorType, Types,
+    composite::{Cotangents, RuleArgs, Saves},
     intercept::{self, Interceptor},
     op::{ReduceOp, View},
 };
@@ -125,4 +126,42 @@ fn a_wrong_rule_is_found() {
             assert!(!row.iter().any(|v| matches!(v, TransformVerdict::Wrong(_))), "{name}: {row:?}");
         }
     }
+}
+
+/// A square whose rule is `factor` times the gradient.
+#[derive(Debug)]
+struct Square<const FACTOR: u8>;
+impl<const FACTOR: u8> Composite for Square<FACTOR> {
+    fn name(&self) -> &'static str {
+        if FACTOR == 2 { "test.square" } else { "test.wrong_square" }
+    }
+    fn infer(&self, inputs: &[TensorType]) -> std::result::Result<Types, ErrorKind> {
+        Ok(inputs.into())
+    }
+}
+impl<const FACTOR: u8> Compound for Square<FACTOR> {
+    fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        Ok(vec![&inputs[0] * &inputs[0]])
+    }
+    fn saves(&self) -> Option<Saves> {
+        Some(Saves { inputs: 1, outputs: 0 })
+    }
+    fn rule(&self, args: &RuleArgs<'_>) -> Result<Cotangents> {
+        let none = || Error::new(self.name(), ErrorKind::Internal("no cotangent".into()));
+        let cotangent = args.cotangents[0].clone().ok_or_else(none)?;
+        Ok([Some(cotangent * args.input(0)? * f64::from(FACTOR))].into_iter().collect())
+    }
+}
+/// The tangent is the transposed rule: what is wrong in it is wrong in both, so the adjoint identity holds.
+#[test]
+fn a_rule_that_agrees_with_itself_is_found() {
+    let right = entries().into_iter().find(|e| e.name == "Tensor::square" && e.inputs[0].shape == [2, 3]).unwrap();
+    let verdict = |call: Call| {
+        let entry = Entry { function: Function::Call(call), ..right.clone() };
+        let [jvp, ..] = check(Device::reference(), &entry, 7, true);
+        jvp
+    };
+    assert_eq!(verdict(|x| vec![Tensor::composite1(Square::<2>, &[&x[0]])]), TransformVerdict::Right);
+    let TransformVerdict::Wrong(why) = verdict(|x| vec![Tensor::composite1(Square::<3>, &[&x[0]])]) else { panic!("a wrong rule was not found") };
+    assert!(why.contains("differences give"), "{why}");
 }

@@ -58,14 +58,18 @@ impl Ambient {
         Device::set_of_thread(self.device);
     }
     /// A number that two have in common exactly if a function does the same in both, whether gradients are recorded and where
-    /// layers stand apart: the same interceptors in the same order, and one default device. It is never used again for others.
+    /// layers stand apart: the same interceptors in the same order, and one default device. Interceptors are the same if they are
+    /// one, or of one type with one [key](crate::intercept::Interceptor::key). It is never used again for others.
     pub fn identity(&self) -> u64 {
-        identity_of(self.interceptors.as_deref(), self.device.or_else(|| Device::current().ok()))
+        let interceptors = self.interceptors.as_deref().filter(|_| self.below_interceptors == 0);
+        identity_of(interceptors, self.device.or_else(|| Device::current().ok()))
     }
 }
 /// [`Ambient::identity`] of this thread now.
 pub(crate) fn identity() -> u64 {
-    intercept::with_stack(|interceptors| identity_of(interceptors, Device::current().ok()))
+    // What an interceptor itself applies meets none of them.
+    let above = context(|c| c.below_interceptors.get() == 0);
+    intercept::with_stack(|interceptors| identity_of(interceptors.filter(|_| above), Device::current().ok()))
 }
 fn identity_of(interceptors: Option<&Stack>, device: Option<Device>) -> u64 {
     interceptors.map_or(0, Stack::identity) << 16 | device.map_or(0, |d| u64::from(d.index()) + 1)

@@ -4,15 +4,52 @@
 use crate::{Arg, Device, Op, Origin, Outputs, Tensor, record::context};
 use parking_lot::Mutex;
 use std::{
+    any::{Any, TypeId},
     cell::RefCell,
     collections::{HashMap, HashSet},
     sync::{Arc, LazyLock, Weak},
 };
 
 /// Sees each op before it is recorded.
-pub trait Interceptor: Send + Sync {
+///
+/// ```
+/// # use adamant_core::{Arg, DType, Device, Op, Outputs, Tensor, compile, intercept::{Interceptor, with}, scalar::Unary};
+/// # use std::sync::Arc;
+/// # Device::reference().make_current();
+/// /// Exponentials are taken in another dtype.
+/// struct CastExp(DType);
+/// impl Interceptor for CastExp {
+///     fn intercept(&self, op: Op, arg: Arg, inputs: &[&Tensor], next: &dyn Fn(Op, Arg, &[&Tensor]) -> Outputs) -> Outputs {
+///         if !matches!(op, Op::Unary(Unary::Exp)) {
+///             return next(op, arg, inputs);
+///         }
+///         let cast = inputs[0].cast(self.0);
+///         next(op, arg, &[&cast]).into_iter().map(|t| t.cast(DType::F32)).collect()
+///     }
+///     fn key(&self) -> Option<u64> {
+///         Some(self.0 as u64)
+///     }
+/// }
+/// let x = Tensor::full([1], 1.0 / 3.0, DType::F32);
+/// // Made anew at each step, and one capture: it has the same key each time.
+/// let f = compile(|x: &[Tensor]| Ok(vec![x[0].exp()]));
+/// for _ in 0..3 {
+///     let y = with(Arc::new(CastExp(DType::BF16)), || f.call(&[&x]))?;
+///     assert_ne!(y[0].to_vec::<f32>()?, x.exp().to_vec::<f32>()?);
+/// }
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub trait Interceptor: Any + Send + Sync {
     /// Returns the op's outputs. `next` applies an op below this interceptor; pass the op through it, change it, or add to it.
     fn intercept(&self, op: Op, arg: Arg, inputs: &[&Tensor], next: &dyn Fn(Op, Arg, &[&Tensor]) -> Outputs) -> Outputs;
+    /// All that [`Interceptor::intercept`] depends on, as a number: two of one type with the same key do the same, and share
+    /// captures and what is kept of cells. It is asked for each time the interceptor is [put](with) around something.
+    ///
+    /// Without a key, the default, an interceptor is only itself: one made anew at each step is captured anew at each step. A type
+    /// without fields needs no key: all of its kind are one.
+    fn key(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// An interceptor and those below it.
@@ -31,12 +68,21 @@ thread_local! {
     static STACK: RefCell<Option<Arc<Stack>>> = const { RefCell::new(None) };
 }
 
+/// The most keys that are remembered. One that is forgotten gets another number when it comes again, so it is captured again.
+const MOST_KEYS: usize = 256;
+/// The number of a key, and when it was last asked for.
+struct Keyed {
+    number: u64,
+    used: u64,
+}
 /// The numbers of interceptors and of stacks, which are given once.
 #[derive(Default)]
 struct Numbers {
     last: u64,
     /// By the address, which no other interceptor has while the weak handle holds the place.
     interceptors: HashMap<usize, (Weak<dyn Interceptor>, u64)>,
+    /// By type and key: whoever has the same does the same.
+    keys: HashMap<(TypeId, u64), Keyed>,
     /// By the number of the stack below, 0 for none, and that of the interceptor on top.
     stacks: HashMap<(u64, u64), u64>,
     /// how many interceptors there may be before those that are gone are looked for
@@ -48,7 +94,11 @@ impl Numbers {
         self.last += 1;
         self.last
     }
-    fn of_interceptor(&mut self, interceptor: &Arc<dyn Interceptor>) -> u64 {
+    /// `key` was asked for while nothing was locked: it is code of the user's.
+    fn of_interceptor(&mut self, interceptor: &Arc<dyn Interceptor>, key: Option<u64>) -> u64 {
+        if let Some(key) = key {
+            return self.of_key((kind(interceptor), key));
+        }
         let address = Arc::as_ptr(interceptor).cast::<()>() as usize;
         if let Some((_, number)) = self.interceptors.get(&address).filter(|(held, _)| held.strong_count() > 0) {
             return *number;
@@ -58,6 +108,21 @@ impl Numbers {
         }
         let number = self.next();
         self.interceptors.insert(address, (Arc::downgrade(interceptor), number));
+        number
+    }
+    fn of_key(&mut self, key: (TypeId, u64)) -> u64 {
+        let number = self.next();
+        if let Some(known) = self.keys.get_mut(&key) {
+            known.used = number;
+            return known.number;
+        }
+        if self.keys.len() >= MOST_KEYS
+            && let Some(oldest) = self.keys.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| *key)
+        {
+            self.keys.remove(&oldest);
+            self.forget();
+        }
+        self.keys.insert(key, Keyed { number, used: number });
         number
     }
     fn of_stack(&mut self, below: u64, top: u64) -> u64 {
@@ -71,7 +136,7 @@ impl Numbers {
     /// Forgets interceptors that are gone, and the stacks that they stood in.
     fn forget(&mut self) {
         self.interceptors.retain(|_, (held, _)| held.strong_count() > 0);
-        let alive: HashSet<u64> = self.interceptors.values().map(|(_, number)| *number).collect();
+        let alive: HashSet<u64> = self.interceptors.values().map(|(_, number)| *number).chain(self.keys.values().map(|known| known.number)).collect();
         self.stacks.retain(|(_, top), _| alive.contains(top));
         loop {
             let stacks: HashSet<u64> = self.stacks.values().copied().collect();
@@ -84,6 +149,16 @@ impl Numbers {
     }
 }
 
+/// The type behind the trait.
+fn kind(interceptor: &Arc<dyn Interceptor>) -> TypeId {
+    let any: &dyn Any = &**interceptor;
+    any.type_id()
+}
+/// What an interceptor says of itself. One without fields has no settings by which two could differ.
+fn key(interceptor: &dyn Interceptor) -> Option<u64> {
+    interceptor.key().or_else(|| (size_of_val(interceptor) == 0).then_some(0))
+}
+
 /// Runs `f` with an interceptor on top of those already there.
 pub fn with<R>(interceptor: Arc<dyn Interceptor>, f: impl FnOnce() -> R) -> R {
     struct Restore(Option<Arc<Stack>>);
@@ -93,9 +168,10 @@ pub fn with<R>(interceptor: Arc<dyn Interceptor>, f: impl FnOnce() -> R) -> R {
         }
     }
     let below = stack();
+    let key = key(&*interceptor);
     let identity = {
         let mut numbers = NUMBERS.lock();
-        let top = numbers.of_interceptor(&interceptor);
+        let top = numbers.of_interceptor(&interceptor, key);
         numbers.of_stack(below.as_ref().map_or(0, |s| s.identity), top)
     };
     set_stack(Some(Arc::new(Stack { top: interceptor, below: below.clone(), identity })));

@@ -5,11 +5,13 @@ use crate::{
     record::{context, evaluate},
 };
 
-/// The most copies that a cell keeps, one for each key.
+/// The most copies that a cell keeps, one for each key and what is around it.
 const MOST_DERIVED: usize = 8;
 /// A copy, and the number of the commit that it was made of.
 pub(super) struct Derived {
     key: &'static str,
+    /// [`crate::Ambient::identity`] of where it was made: an interceptor may have acted on it
+    around: u64,
     since: u64,
     tensor: Tensor,
 }
@@ -19,7 +21,7 @@ impl Cell {
     /// under a transform, in a compiled function, where `f` becomes part of the function), it is made anew and not kept; who reads
     /// an older [`crate::Snapshot`] makes it anew too.
     ///
-    /// Keep one meaning for each key of a cell.
+    /// Keep one meaning for each key of a cell. Under other interceptors it is another copy.
     ///
     /// ```
     /// # use adamant_core::{Cell, DType, Device, Tensor};
@@ -46,7 +48,8 @@ impl Cell {
             c.alive("cell read")?;
             Ok::<_, crate::Error>(self.version_of(c.section.at(self.0.id)))
         })?;
-        if let Some(kept) = self.0.derived.lock().iter().find(|d| d.key == key && d.since == since) {
+        let around = crate::ambient::identity();
+        if let Some(kept) = self.0.derived.lock().iter().find(|d| d.key == key && d.around == around && d.since == since) {
             return Ok(kept.tensor.clone());
         }
         let made = make(&Tensor::from_value(value).ok()?)?;
@@ -58,14 +61,14 @@ impl Cell {
         }
         let mut gone = Vec::new();
         let mut all = self.0.derived.lock();
-        match all.iter_mut().find(|d| d.key == key) {
-            Some(d) if d.since <= since => gone.push(std::mem::replace(d, Derived { key, since, tensor: made.clone() })),
+        match all.iter_mut().find(|d| d.key == key && d.around == around) {
+            Some(d) if d.since <= since => gone.push(std::mem::replace(d, Derived { key, around, since, tensor: made.clone() })),
             Some(_) => {}
             None => {
                 if all.len() >= MOST_DERIVED {
                     gone.push(all.remove(0));
                 }
-                all.push(Derived { key, since, tensor: made.clone() });
+                all.push(Derived { key, around, since, tensor: made.clone() });
             }
         }
         drop(all);

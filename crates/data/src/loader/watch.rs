@@ -14,6 +14,8 @@ const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mil
 /// The watch's thread, until the loader is gone.
 pub(super) fn watch<D: Dataset + ?Sized + 'static>(shared: &Arc<Shared<D>>) {
     let Some(timeout) = shared.timeout else { return };
+    // The data set is asked where a record lies.
+    let _around = shared.ambient.enter();
     let pause = (timeout / 8).clamp(LOOK.0, LOOK.1);
     let mut state = shared.state.lock();
     while !state.closed {

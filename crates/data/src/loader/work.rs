@@ -77,7 +77,7 @@ pub(super) struct Shared<D: Dataset + ?Sized> {
     pub dataset: Arc<D>,
     device: Option<Device>,
     /// what was around the loader when it was built
-    ambient: Ambient,
+    pub ambient: Ambient,
     pub timeout: Option<Duration>,
     stop_at_first: bool,
     pub generation: AtomicU64,
@@ -134,9 +134,10 @@ impl<D: Dataset + ?Sized + 'static> Pipeline<D> {
         drop(state);
         drop(made);
     }
-    /// Loads in the caller's thread.
+    /// Loads in the caller's thread, where a worker's surroundings stand too: batches do not depend on how many there are.
     pub fn load_here(&self, batch: usize, draws: (u64, u64), records: Vec<usize>) -> Loaded<D::Batch> {
         let job = Job { batch, generation: 0, draws, records };
+        let _around = self.shared.ambient.enter();
         // Nobody watches, so nobody stops it.
         load(&self.shared, &job, &HashMap::new(), |_| true).unwrap_or(Loaded { batch: None, bad: Vec::new() })
     }
