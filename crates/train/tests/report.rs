@@ -218,6 +218,8 @@ fn a_page_that_a_browser_complains_of_or_that_cannot_be_used() {
             assert_eq!(browser.value("[...document.images].every(i => i.complete && i.naturalWidth == 28 && i.alt)"), json!(true));
             let wide = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
             assert!(wide <= u64::from(width), "the page is {wide} wide in a window of {width}");
+            let cut = "[...document.querySelectorAll('.confusion th,.confusion td')].filter(c => c.getBoundingClientRect().right > innerWidth).length";
+            assert_eq!(browser.value(cut), json!(0), "cells of the confusion matrix lie outside of a window of {width}");
             // By keyboard: the end of the loss curve.
             browser.value("document.querySelector('figure').focus()");
             browser.press("End");

@@ -10,6 +10,8 @@ mod gpu;
 #[cfg(unix)]
 mod hostile;
 #[cfg(unix)]
+mod misuse;
+#[cfg(unix)]
 mod signals;
 #[cfg(unix)]
 mod table;
@@ -60,4 +62,27 @@ fn out(output: &Output) -> String {
 }
 fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+/// Remembers what went wrong, for the end of a test.
+#[derive(Default)]
+struct Wrong(Vec<String>, usize);
+impl Wrong {
+    fn unless(&mut self, right: bool, what: impl FnOnce() -> String) {
+        self.1 += 1;
+        if !right {
+            self.0.push(what());
+        }
+    }
+    fn ends(&mut self, case: &str, output: &Output, code: i32, says: &str) {
+        let said = out(output) + &err(output);
+        let right = output.status.code() == Some(code) && said.contains(says) && said.len() < 20_000;
+        self.unless(right, || format!("{case}: {:?} and not {code} with {says:?}: {said:.400}", output.status));
+    }
+}
+impl Drop for Wrong {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert!(self.0.is_empty() && self.1 > 0, "{} of {} are wrong:\n{}", self.0.len(), self.1, self.0.join("\n"));
+        }
+    }
 }

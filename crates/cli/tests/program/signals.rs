@@ -74,6 +74,32 @@ fn a_signal_that_loses_what_was_learned() {
         }
     }
 }
+/// Schedules that move the momentum with the rate, whose state is more than a count.
+#[test]
+fn a_run_that_goes_on_with_another_momentum() {
+    let schedules = ["kind = \"OneCycleLR\"\nmax_lr = 0.3", "kind = \"CyclicLR\"\nbase_lr = 0.01\nmax_lr = 0.3\nstep_size_up = 40"];
+    for (k, schedule) in schedules.iter().enumerate() {
+        for optimizer in ["kind = \"SGD\"\nmomentum = 0.9", "kind = \"AdamW\""] {
+            let folder = folder();
+            let text = super::RUN.replace("kind = \"SGD\"", optimizer).replace("epochs = 2", "epochs = 1000");
+            fs::write(folder.path().join("run.toml"), format!("{text}[schedule]\n{schedule}\n")).unwrap();
+            let run = |name: &str| command(folder.path(), &["train", "run.toml", "--quiet", "--resume", "auto", "--set", "log_every=1", "--run", name]);
+            for lines in [30, 90] {
+                let mut child = run("stopped").spawn().unwrap();
+                until(&mut child, folder.path(), "stopped", lines);
+                send(&child, "INT");
+                assert_eq!(child.wait().unwrap().code(), Some(130));
+            }
+            for name in ["stopped", "whole"] {
+                assert!(run(name).status().unwrap().success());
+            }
+            for file in ["weights.safetensors", "metrics.jsonl"] {
+                let of = |name: &str| fs::read(folder.path().join(name).join(file)).unwrap();
+                assert!(of("stopped") == of("whole"), "{file} under schedule {k} of {optimizer}");
+            }
+        }
+    }
+}
 #[test]
 fn a_hangup_that_comes_twice_and_ends_the_save() {
     let folder = folder();
