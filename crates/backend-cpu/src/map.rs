@@ -3,6 +3,7 @@
 mod ahead;
 pub(crate) mod direct;
 mod drawn;
+mod few;
 pub(crate) mod load;
 pub(crate) mod loops;
 pub(crate) mod prefused;
@@ -26,6 +27,7 @@ use adamant_runtime::{
     expr::Reg,
     kernel::{FaultWord, Kernel, KernelKind, Step},
 };
+use few::Given;
 use program::{Code, Program};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
@@ -103,6 +105,9 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         return Ok(());
     }
     let program = program(step.kernel, runtime.isa)?;
+    if n <= direct::FEW && program.few && few(runtime, program, step, inputs, outputs)?.is_some() {
+        return Ok(());
+    }
     let nest = nest(program, &step.space, 0..step.space.rank(), inputs);
     let mut bytes: Outputs<'_> = SmallVec::new();
     for o in outputs.iter_mut() {
@@ -113,6 +118,20 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
         bytes.push((o.dense_bytes()?, dtype));
     }
     execute(runtime, program, nest, n, results, inputs, bytes, step.args, step.fault)
+}
+/// Runs a program of few elements without a nest. `None`: it is none for that, and nothing was done.
+fn few(runtime: &Runtime, program: &Program, step: &Step<'_>, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<Option<()>, ErrorKind> {
+    let (n, columns) = (step.space.elements(), step.space.last().copied().unwrap_or(1));
+    let given: Option<SmallVec<[Given<'_>; 4]>> = inputs.iter().map(|i| Given::new(i, n, columns)).collect();
+    let Some(given) = given else { return Ok(None) };
+    let mut outs = few::Outs::new();
+    for out in outputs {
+        if out.dtype != DType::F32 || !out.is_dense {
+            return Ok(None);
+        }
+        outs.push(out.dense()?);
+    }
+    Ok(few::run(program, runtime.isa, step.args, &given, n, columns, &mut outs))
 }
 /// The memory of dense outputs.
 pub(crate) type Outputs<'o> = SmallVec<[(&'o mut [u8], DType); 8]>;

@@ -2,7 +2,7 @@
 use crate::{
     device::Runtime,
     element::{Number, Wide},
-    ends::{self, ColumnBias, Finish, InPlace},
+    ends::{self, ColumnBias, Finish, InPlace, Programs},
     gemm::{
         Blas, Epilogue, GemmElement, MatRef, NoEpilogue,
         apart::{Apart, Elements, Kept, Matrices},
@@ -61,6 +61,9 @@ pub(crate) fn run(runtime: &Runtime, inputs: &[In<'_>], outputs: &mut [Out<'_>])
 pub(crate) fn with_ends(runtime: &Runtime, step: &Step<'_>, product: &Product, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
     let [out] = outputs else { return Err(internal("a product has one output")) };
     let programs = ends::programs(step.kernel, product, runtime.isa)?;
+    if few_with_ends(runtime, step, product, programs, inputs, out)? {
+        return Ok(());
+    }
     let made = ends::operands(runtime, step, product, programs, inputs, |dtype| widens(runtime, product, dtype))?;
     let (a, b, others) = (made.first(), made.second(), made.others);
     let sizes = Sizes::new(&a, &b)?;
@@ -83,20 +86,6 @@ pub(crate) fn with_ends(runtime: &Runtime, step: &Step<'_>, product: &Product, i
             _ => biased::<f64>(runtime, &sizes, &a, &b, out, &others[0]),
         };
     }
-    // Binding a program would cost small products more than their elements do.
-    if wide
-        && dtype == DType::F32
-        && sizes.elements() <= map::direct::FEW
-        && let Some(program) = &programs.epilogue
-    {
-        sums(runtime, &sizes, &a, &b, dtype, out.dense_bytes()?, None)?;
-        if map::direct::run_behind(program, runtime.isa, ends::arguments(step, product, 2), others, out.dense()?, sizes.n).is_none() {
-            let reads = ends::reads(&out.shape, dtype, others, false);
-            let finish = Finish::new(runtime.isa, program, &product.epilogue, &out.shape, &reads, ends::arguments(step, product, 2), step.fault)?;
-            finish.in_place(0, out.dense_bytes()?)?;
-        }
-        return Ok(());
-    }
     let reads = ends::reads(&out.shape, product.dtype, others, is_apart || made.are_narrow(product.dtype));
     let bind = |program| Finish::new(runtime.isa, program, &product.epilogue, &out.shape, &reads, ends::arguments(step, product, 2), step.fault);
     let finish = programs.epilogue.as_ref().map(bind).transpose()?;
@@ -110,6 +99,30 @@ pub(crate) fn with_ends(runtime: &Runtime, step: &Step<'_>, product: &Product, i
         Some(finish) if is_apart => finish.behind(runtime, sizes.elements(), out.dense_bytes()?, |bytes| sums(runtime, &sizes, &a, &b, dtype, bytes, None)),
         finish => sums(runtime, &sizes, &a, &b, dtype, out.dense_bytes()?, finish.as_ref()),
     }
+}
+/// Runs a product of few f32 whose operands are read as they lie. Its epilogue runs over all of them: to make operands ready
+/// for programs, or to bind one, would cost more than the elements do. False: it is another, and nothing was done.
+fn few_with_ends(runtime: &Runtime, step: &Step<'_>, product: &Product, programs: &Programs, inputs: &[In<'_>], out: &mut Out<'_>) -> Result<bool, ErrorKind> {
+    let (Programs { prologue: [None, None], epilogue: Some(program) }, [a, b, others @ ..]) = (programs, inputs) else { return Ok(false) };
+    let is_plain = [a.dtype, b.dtype, product.dtype, product.epilogue.dtype(), out.dtype].iter().all(|&d| d == DType::F32);
+    if !is_plain || !(1..=map::direct::FEW).contains(&out.shape.elements()) || others.iter().any(|i| i.in_place.is_some()) {
+        return Ok(false);
+    }
+    let sizes = Sizes::new(a, b)?;
+    if out.shape.elements() != sizes.elements() {
+        return Err(internal("a product of another size"));
+    }
+    if ends::is_column_bias(&product.epilogue, others, sizes.n) {
+        biased::<f32>(runtime, &sizes, a, b, out.dense_bytes()?, &others[0])?;
+        return Ok(true);
+    }
+    sums(runtime, &sizes, a, b, DType::F32, out.dense_bytes()?, None)?;
+    let args = ends::arguments(step, product, 2);
+    if map::direct::run_behind(program, runtime.isa, args, others, out.dense()?, sizes.n).is_none() {
+        let reads = ends::reads(&out.shape, DType::F32, others, false);
+        Finish::new(runtime.isa, program, &product.epilogue, &out.shape, &reads, args, step.fault)?.in_place(0, out.dense_bytes()?)?;
+    }
+    Ok(true)
 }
 /// Is an operand of `dtype` widened where it is packed, and not made by its program?
 fn widens(runtime: &Runtime, product: &Product, dtype: DType) -> bool {

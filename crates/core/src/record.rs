@@ -17,7 +17,7 @@ use std::{
     cell::{Cell, RefCell},
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
 };
 
@@ -87,10 +87,13 @@ pub(crate) struct Log {
     pub recent: schedule::Recent,
     /// Who held the values of the window that closed last.
     pub holders: schedule::Holders,
+    may_be_open: Arc<AtomicBool>,
 }
 /// A stream: the window of one thread on one device.
 pub(crate) struct Stream {
     pub id: u32,
+    /// False only where the window is empty: its own thread, which alone opens it, need not lock it to know.
+    may_be_open: Arc<AtomicBool>,
     pub log: Mutex<Log>,
 }
 
@@ -174,7 +177,19 @@ pub(crate) fn context<R>(f: impl FnOnce(&Context) -> R) -> R {
 
 impl Stream {
     fn new(device: Device, capture: bool, id: u32) -> Stream {
-        Stream { id, log: Mutex::new(Log::new(device, capture)) }
+        let log = Log::new(device, capture);
+        Stream { id, may_be_open: log.may_be_open.clone(), log: Mutex::new(log) }
+    }
+    /// Has this thread's own window no records?
+    fn is_closed(&self) -> bool {
+        if !self.may_be_open.load(Relaxed) {
+            return true;
+        }
+        // Whoever read it last may have been another thread.
+        let log = self.log.lock();
+        let is_closed = log.records.is_empty();
+        self.may_be_open.store(!is_closed, Relaxed);
+        is_closed
     }
     /// A stream for a thread: one whose thread has ended, or a new one. Threads come and go, their streams stay.
     fn acquire(device: Device) -> &'static Stream {
@@ -297,6 +312,7 @@ impl Log {
             window_bytes: device.info().window_bytes,
             recent: schedule::Recent::default(),
             holders: schedule::Holders::default(),
+            may_be_open: Arc::new(AtomicBool::new(false)),
         }
     }
     /// Starts an empty window.
@@ -359,6 +375,7 @@ impl Log {
         self.structure = mix(self.structure, INPUT | (dense as u64) << 60 | word(&value.meta));
         self.sizes = mix(self.sizes ^ strides, value.meta.shape.hash());
         let (structure, sizes) = (self.structure, self.sizes);
+        self.may_be_open.store(true, Relaxed);
         self.records.push(Record { op: Op::Input, arg: Arg::None, inputs: SmallVec::new(), first, outputs: 1, structure, sizes });
         first
     }
@@ -392,6 +409,7 @@ impl Log {
             structure ^= matches!(s, crate::Scalar::Int(_)) as u64;
         }
         (self.structure, self.sizes) = (structure, sizes);
+        self.may_be_open.store(true, Relaxed);
         self.records.push(Record { op, arg, inputs, first: first as u32, outputs: outputs as u8, structure, sizes });
     }
     /// Notes that a value of this window is the next state of a cell.

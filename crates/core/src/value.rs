@@ -272,6 +272,7 @@ thread_local! {
 }
 impl Recycled for Recipe {
     const MOST: usize = 1024;
+    #[inline]
     fn spares() -> &'static Spares<Recipe> {
         &RECIPES
     }
@@ -289,6 +290,7 @@ impl Recycled for Recipe {
 }
 impl Recycled for Value {
     const MOST: usize = 4096;
+    #[inline]
     fn spares() -> &'static Spares<Value> {
         &SPARES
     }

@@ -229,7 +229,8 @@ impl Blocks {
 fn class(bytes: usize) -> usize {
     let bytes = bytes.max(64);
     let step = (bytes.next_power_of_two() / 16).max(64);
-    bytes.div_ceil(step).saturating_mul(step)
+    // A step is a power of two.
+    bytes.saturating_add(step - 1) & !(step - 1)
 }
 impl Pool {
     /// Memory for `bytes`, from the pool if it has a block of at most twice the size.
@@ -406,6 +407,9 @@ impl AsRef<[u8]> for Adopted {
 /// A buffer that had another owner: what is in it is nobody's any more.
 #[inline]
 fn recycled(buffer: Arc<Buffer>) -> Result<Arc<Buffer>, ErrorKind> {
+    if buffer.device.is_asynchronous() { recycled_behind_uses(buffer) } else { Ok(buffer) }
+}
+fn recycled_behind_uses(buffer: Arc<Buffer>) -> Result<Arc<Buffer>, ErrorKind> {
     if let Some(device) = buffer.device.asynchronous() {
         let event = match buffer.read().as_deref() {
             Some(memory) => device.recycled(memory, &buffer.uses.all())?,

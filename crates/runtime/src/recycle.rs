@@ -32,8 +32,15 @@ pub type Spares<T> = LocalKey<RefCell<Vec<Arc<T>>>>;
 pub struct Shared<T: Recycled>(Option<Arc<T>>);
 impl<T: Recycled> Shared<T> {
     /// A new one, in the place of one that was let go of where there is one.
+    #[inline]
     pub fn new(new: T::New) -> Shared<T> {
-        let spare = T::spares().try_with(|spares| spares.try_borrow_mut().ok()?.pop()).ok().flatten();
+        let mut spare = None;
+        // In a thread that ends there are none.
+        let _ = T::spares().try_with(|spares| {
+            if let Ok(mut spares) = spares.try_borrow_mut() {
+                spare = spares.pop();
+            }
+        });
         if let Some(mut spare) = spare
             && let Some(place) = Arc::get_mut(&mut spare)
         {
@@ -42,6 +49,7 @@ impl<T: Recycled> Shared<T> {
         }
         Shared(Some(Arc::new(T::make(new))))
     }
+    #[inline]
     fn there(&self) -> &Arc<T> {
         match &self.0 {
             Some(value) => value,
@@ -50,10 +58,12 @@ impl<T: Recycled> Shared<T> {
         }
     }
     /// How many handles there are.
+    #[inline]
     pub fn count(&self) -> usize {
         Arc::strong_count(self.there())
     }
     /// The thing itself, where this is the only handle.
+    #[inline]
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.0.as_mut().and_then(Arc::get_mut)
     }
@@ -62,22 +72,26 @@ impl<T: Recycled> Shared<T> {
         Arc::as_ptr(self.there()) as *const () as usize as u64
     }
     /// Are both handles of the same thing?
+    #[inline]
     pub fn is_same(&self, other: &Shared<T>) -> bool {
         Arc::ptr_eq(self.there(), other.there())
     }
 }
 impl<T: Recycled> Clone for Shared<T> {
+    #[inline]
     fn clone(&self) -> Shared<T> {
         Shared(self.0.clone())
     }
 }
 impl<T: Recycled> Deref for Shared<T> {
     type Target = T;
+    #[inline]
     fn deref(&self) -> &T {
         self.there()
     }
 }
 impl<T: Recycled> Drop for Shared<T> {
+    #[inline]
     fn drop(&mut self) {
         // Two threads that let go at once may both see the other: then it goes the way of every `Arc`.
         let Some(value) = self.get_mut() else { return };
@@ -122,10 +136,12 @@ const LISTS: usize = 32;
 const LARGEST: usize = 1 << 18;
 
 /// An empty one, in the room of one that was given back.
+#[inline]
 pub fn take<C: Reusable>(rooms: &'static LocalKey<SpareLists<C>>) -> C {
     rooms.try_with(|rooms| rooms.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
 }
 /// Empties it and gives its room back.
+#[inline]
 pub fn give_back<C: Reusable>(rooms: &'static LocalKey<SpareLists<C>>, mut list: C) {
     list.empty();
     if (1..=LARGEST).contains(&list.bytes()) {
@@ -168,6 +184,7 @@ impl<C: Reusable + 'static> Drop for SpareList<C> {
     }
 }
 /// An empty list in the room of this one. `B` is `A` with other lifetimes.
+#[inline]
 pub fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
     list.clear();
     // The standard library collects into the room that the items come from, if they fit.

@@ -52,8 +52,8 @@ impl Seeds {
 pub enum Taint {
     /// this
     Known(Error),
-    /// the device still looks, or it has told
-    Awaited(Awaited),
+    /// the device still looks, or it has told; apart, for a value is moved often and seldom waits
+    Awaited(Box<Awaited>),
 }
 /// The seeds of a run that a value depends on.
 #[derive(Clone)]

@@ -2,6 +2,7 @@
 //! program to tiles, or only its operands to slices, would cost more than the elements do. Computes with the loops the
 //! tiles use, so the bits are the same. Must not know nests or tiles.
 use super::{
+    few::{self, Given},
     loops::{self, Real, RealBinary, RealUnary, Src},
     prefused::Loop,
     program::{Code, Program, Register},
@@ -19,7 +20,7 @@ use adamant_runtime::{
     kernel::{Operand, Step},
 };
 use bytemuck::{AnyBitPattern, NoUninit};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// Up to so many elements; above, tiles and threads pay.
 pub(crate) const FEW: usize = 1024;
@@ -208,60 +209,29 @@ fn feed<'a>(streams: &mut Streams<'a>, program: &Program, args: &[Scalar], load:
     }
     Some(())
 }
-/// What a program reads beside a product whose rows it goes on with.
-enum Beside<'a> {
-    /// an element for each of the product's
-    Each(&'a [f32]),
-    /// an element for each column
-    Row(&'a [f32]),
-    /// one number for all
-    Number(f32),
-}
-impl<'a> Beside<'a> {
-    /// `None`: it lies otherwise.
-    fn new(i: &In<'a>, n: usize, columns: usize) -> Option<Beside<'a>> {
-        if i.dtype != DType::F32 || i.in_place.is_some() || i.shape.elements() != n {
-            return None;
-        }
-        if i.is_dense {
-            return i.dense().ok().map(Beside::Each);
-        }
-        let last = i.shape.rank().checked_sub(1)?;
-        let rest = i.elements::<f32>().ok()?.get(i.layout.offset..)?;
-        let stands = |axes: std::ops::Range<usize>| axes.into_iter().all(|a| i.shape[a] == 1 || i.layout.strides[a] == 0);
-        match () {
-            () if stands(0..last + 1) => rest.first().copied().map(Beside::Number),
-            () if stands(0..last) && i.shape[last] == columns && i.layout.strides[last] == 1 => rest.get(..columns).map(Beside::Row),
-            () => None,
-        }
-    }
-    /// For a row of so many elements, which begins at one.
-    fn of_row(&self, at: usize, count: usize) -> Src<'a, f32> {
-        match *self {
-            Beside::Each(all) => Src::Slice(&all[at..at + count]),
-            Beside::Row(row) => Src::Slice(row),
-            Beside::Number(number) => Src::Splat(number),
-        }
-    }
-}
 /// Runs a program over the few sums of a product where they lie: they are its first input, and what else it reads lies beside
 /// them. `None`: it is none of those programs, the sums are many or what is beside lies otherwise, all of which is known before
 /// anything is written, and nothing was done.
 pub(crate) fn run_behind(program: &Program, isa: Isa, args: &[Scalar], others: &[In<'_>], out: &mut [f32], columns: usize) -> Option<()> {
     let n = out.len();
-    if n > FEW || !program.single.as_ref().map_or(program.ahead.is_some(), |single| single.dtype == DType::F32) {
+    if n > FEW {
         return None;
     }
-    let mut beside: SmallVec<[Beside<'_>; 4]> = SmallVec::new();
+    let mut given: SmallVec<[Given<'_>; 5]> = SmallVec::new();
+    given.push(Given::Output(0));
     for other in others {
-        beside.push(Beside::new(other, n, columns)?);
+        given.push(Given::new(other, n, columns)?);
     }
-    let count = if beside.iter().any(|b| matches!(b, Beside::Row(_))) { columns } else { n };
-    out.chunks_exact_mut(count.max(1)).enumerate().try_for_each(|(k, row)| {
-        let of_row = |input: u16| beside.get(usize::from(input).checked_sub(1)?).map(|b| b.of_row(k * count, count));
-        match (&program.single, program.ahead) {
-            (Some(single), _) => single.behind(isa, args, of_row, row),
-            (None, Some(ahead)) => ahead_behind(ahead, program, isa, args, of_row, row),
+    let single = program.single.as_ref().filter(|single| single.dtype == DType::F32);
+    if single.is_none() && program.ahead.is_none() {
+        return few::run(program, isa, args, &given, n, columns, &mut smallvec![out]);
+    }
+    let line = few::line(&given, n, columns)?;
+    out.chunks_exact_mut(line).enumerate().try_for_each(|(k, row)| {
+        let beside = |input: u16| given.get(usize::from(input)).filter(|_| input > 0)?.numbers(k * line, line);
+        match (single, program.ahead) {
+            (Some(single), _) => single.behind(isa, args, beside, row),
+            (None, Some(ahead)) => ahead_behind(ahead, program, isa, args, beside, row),
             (None, None) => None,
         }
     })

@@ -3,6 +3,7 @@
 use super::{
     direct::Single,
     drawn::{Uniform, uniforms},
+    few,
     loops::{Compare, IntBinary, RealBinary, RealUnary},
     prefused::{self, Loop},
 };
@@ -91,6 +92,8 @@ pub(crate) struct Program {
     pub draws: bool,
     /// the program as one function, if it is one
     pub single: Option<Single>,
+    /// few elements are computed without a nest
+    pub few: bool,
     /// its loop, if one was compiled ahead of time, and what that one writes
     pub ahead: Option<Loop>,
     pub results: SmallVec<[Reg; 3]>,
@@ -176,10 +179,10 @@ impl Program {
                 }
             }
         }
-        let single = Single::of(&registers, results);
+        let (single, few) = (Single::of(&registers, results), ahead.is_none() && few::fits(&registers, results));
         let weight = registers.iter().map(|r| r.code.weight()).sum::<usize>().max(1);
         let uniforms = uniforms(expr, &registers, &reads, results);
-        Program { registers, reads, inputs, indices, draws, single, uniforms, ahead, results: SmallVec::from_slice(results), weight }
+        Program { registers, reads, inputs, indices, draws, single, few, uniforms, ahead, results: SmallVec::from_slice(results), weight }
     }
 }
 impl Code {

@@ -67,10 +67,9 @@ impl<'a> Region<'a> {
     }
     /// Is a cotangent for this parent wanted?
     pub(super) fn wants(&self, parent: &Parent) -> bool {
-        match (parent.id(), &self.leading) {
-            (None, _) => false,
-            (Some(_), None) => true,
-            (Some(id), Some(leading)) => leading.contains(&id),
+        match &self.leading {
+            None => parent.is_some(),
+            Some(leading) => parent.id().is_some_and(|id| leading.contains(&id)),
         }
     }
     fn leads(&self, node: &Shared<Tape>) -> bool {

@@ -98,6 +98,7 @@ thread_local! {
 }
 impl Recycled for Tape {
     const MOST: usize = 2048;
+    #[inline]
     fn spares() -> &'static Spares<Tape> {
         &SPARES
     }

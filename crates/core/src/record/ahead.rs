@@ -138,7 +138,7 @@ pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Opti
         let known = kind.known.as_mut().filter(|_| kind.key == key)?;
         let device = known.meta.device;
         let Recorder::Thread(stream) = c.stream(device) else { return None };
-        if known.generation != device.generation() || !stream.log.lock().records.is_empty() {
+        if known.generation != device.generation() || !stream.is_closed() {
             return None;
         }
         let _watched = watch::flush(known.records.len());

@@ -10,6 +10,7 @@ use {
 };
 
 /// Hands steps to the device; `chosen` are their numbers in the plan.
+#[inline]
 pub(super) fn submit(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Result<(), Refused> {
     #[cfg(feature = "profiling")]
     if profile::is_on() {

@@ -9,7 +9,6 @@ use std::{cell::RefCell, sync::Arc};
 const BUFFERS: usize = 16;
 pub(super) const LARGEST: usize = 4096;
 
-#[derive(Default)]
 struct AtHand {
     /// Held by nobody else.
     buffers: Vec<Arc<Buffer>>,
@@ -17,7 +16,7 @@ struct AtHand {
     served: Vec<(Device, u64)>,
 }
 thread_local! {
-    static AT_HAND: RefCell<AtHand> = RefCell::default();
+    static AT_HAND: RefCell<AtHand> = const { RefCell::new(AtHand { buffers: Vec::new(), served: Vec::new() }) };
 }
 impl AtHand {
     fn serve(&mut self, device: Device, bytes: usize) -> Option<Arc<Buffer>> {
@@ -52,6 +51,7 @@ pub(super) fn take(device: Device, bytes: usize) -> Option<Arc<Buffer>> {
     AT_HAND.try_with(|a| a.borrow_mut().serve(device, bytes)).ok().flatten()
 }
 /// Keeps a small buffer that nobody else holds at hand, or gives it back where there is no room for one more.
+#[inline]
 pub(super) fn keep(buffer: Arc<Buffer>) -> Option<Arc<Buffer>> {
     let mut buffer = Some(buffer);
     let _ = AT_HAND.try_with(|a| {

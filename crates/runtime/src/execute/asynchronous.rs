@@ -47,7 +47,7 @@ impl Awaiting {
     /// Why a write is not made. Waits for the device.
     pub fn fault_of(&self, write: usize) -> Option<Error> {
         let (_, seeds) = self.groups.get(write)?;
-        Taint::Awaited(Awaited { faults: self.faults.clone(), seeds: seeds.clone() }).told()
+        Taint::Awaited(Box::new(Awaited { faults: self.faults.clone(), seeds: seeds.clone() })).told()
     }
     pub fn taint(&self, value: u32, own: Option<u32>) -> Option<Taint> {
         let mut seeds = self.dependence.of[value as usize].clone();
@@ -55,7 +55,7 @@ impl Awaiting {
             seeds.extend(unwritten);
         }
         self.groups.iter().filter(|(v, _)| *v == Some(value)).for_each(|(_, group)| seeds.extend(group));
-        (!seeds.is_empty()).then(|| Taint::Awaited(Awaited { faults: self.faults.clone(), seeds }))
+        (!seeds.is_empty()).then(|| Taint::Awaited(Box::new(Awaited { faults: self.faults.clone(), seeds })))
     }
 }
 

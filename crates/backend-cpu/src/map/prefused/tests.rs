@@ -60,7 +60,8 @@ fn run(expr: &Expr, results: &[Reg], ahead: Option<Loop>, isa: Isa, lie: Lie, n:
     let kernel = Kernel::new(KernelKind::Map { expr: expr.clone(), outputs: results.to_vec() });
     let programs = Programs::default();
     let place = if has_vectors(isa) { &programs.vectors } else { &programs.plain };
-    let _ = place.set(Program::with_loop(expr, results, ahead));
+    // The interpreter itself.
+    let _ = place.set(Program { few: false, ..Program::with_loop(expr, results, ahead) });
     let _ = kernel.prepared.set(Box::new(programs));
     let shape = Shape::new(&[n]).unwrap();
     let step = step_of(lie);
