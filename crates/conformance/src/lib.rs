@@ -18,6 +18,7 @@ pub mod plain;
 pub mod products;
 pub mod random;
 pub mod registry;
+pub mod segments;
 pub mod suite;
 pub mod tolerance;
 pub mod torture;
