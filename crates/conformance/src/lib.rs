@@ -19,6 +19,7 @@ pub mod products;
 pub mod random;
 pub mod ranks;
 pub mod registry;
+pub mod segments;
 pub mod suite;
 pub mod tolerance;
 pub mod torture;

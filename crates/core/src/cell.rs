@@ -136,6 +136,10 @@ impl Cell {
         {
             return own;
         }
+        self.held()
+    }
+    /// What it holds beneath all transforms.
+    fn held(&self) -> Tensor {
         overlay::read(self).unwrap_or_else(|| match self.seen() {
             Ok(value) => Tensor::from_value(value),
             Err(e) => Tensor::failed(e),
@@ -242,7 +246,7 @@ impl Cell {
             return Err(Error::new("cell write", ErrorKind::DeviceMismatch { left: want.device.to_string(), right: meta.device.to_string() }));
         }
         let value = if crate::transform::any() {
-            match crate::transform::written(self.0.id, &value)? {
+            match crate::transform::written(self.0.id, &value, || self.held())? {
                 Some(shared) => shared,
                 None => return Ok(()),
             }

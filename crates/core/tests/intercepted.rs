@@ -10,10 +10,16 @@ use adamant_core::{
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
 };
+
+/// Keys are remembered for the whole program, and not more than so many: tests that use many of them do not run beside others.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 type Next<'a> = &'a dyn Fn(Op, Arg, &[&Tensor]) -> Outputs;
 /// Each negation with a number added to it.
@@ -147,6 +153,7 @@ fn wrong(seed: u64, steps: usize, lies: bool) -> Result<(usize, usize, compile::
 
 #[test]
 fn what_an_interceptor_made_serves_another() -> Result<()> {
+    let _alone = alone();
     naive::device(64, usize::MAX).scoped(|| {
         for seed in 0..4 {
             let (found, moved_in, captures) = wrong(seed, 400, false)?;
@@ -162,6 +169,7 @@ fn what_an_interceptor_made_serves_another() -> Result<()> {
 }
 #[test]
 fn one_that_is_made_anew_with_its_key_is_captured_anew() -> Result<()> {
+    let _alone = alone();
     naive::device(64, usize::MAX).scoped(|| {
         let made = |make: &dyn Fn() -> Arc<dyn Interceptor>| -> Result<compile::Captures> {
             let subject = Subject::new()?;
@@ -179,6 +187,7 @@ fn one_that_is_made_anew_with_its_key_is_captured_anew() -> Result<()> {
 }
 #[test]
 fn a_key_that_changes_keeps_the_first_capture() -> Result<()> {
+    let _alone = alone();
     naive::device(64, usize::MAX).scoped(|| {
         let (subject, turning) = (Subject::new()?, Arc::new(Turning(AtomicU32::new(0))));
         for k in (0..600).chain([0, 1, 599]) {
@@ -202,6 +211,7 @@ impl Interceptor for Calls {
 }
 #[test]
 fn what_is_captured_inside_an_interceptor_serves_those_around_it() -> Result<()> {
+    let _alone = alone();
     naive::device(64, usize::MAX).scoped(|| {
         let x = Tensor::full([1], 2.0, DType::F32);
         let calls = Arc::new(Calls(compile(negated), x.clone(), Mutex::default()));
@@ -216,6 +226,7 @@ fn what_is_captured_inside_an_interceptor_serves_those_around_it() -> Result<()>
 }
 #[test]
 fn an_identity_forgets_that_an_interceptor_works_below_itself() {
+    let _alone = alone();
     Device::reference().make_current();
     /// Asks for the identity where it works.
     struct Asks(Mutex<Option<u64>>);

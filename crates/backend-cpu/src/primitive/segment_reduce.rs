@@ -1,12 +1,13 @@
-//! Combining runs of neighbours along an axis. Each element of the result is combined by one task, from the first element of its
-//! segment to the last, in f64 or i64 and rounded once: so its bits do not depend on how many tasks there are.
+//! Combining runs of neighbours along an axis, in f64 or i64 and rounded once. A segment is combined in pieces of so many elements,
+//! counted from its first, each from its first to its last, and then the pieces in their order: so bits depend neither on how many
+//! tasks there are nor on what else is in the batch, and a long segment is work for more than one.
 use super::{Call, computes};
 use crate::{
     device::Runtime,
     element::{Number, Wide, indices, with_number, with_type},
     lines::Lines,
     operand::{In, Out, internal},
-    scratch::scratch_vec,
+    scratch::{filled, scratch_vec},
 };
 use adamant_runtime::{
     DType, ErrorKind, Scalar,
@@ -14,6 +15,7 @@ use adamant_runtime::{
     op::{SegmentOp, segment},
 };
 use parking_lot::Mutex;
+use std::ops::Range;
 
 type Fields<'a> = (&'a SegmentOp, &'a u8);
 
@@ -68,6 +70,48 @@ impl Of for i64 {
     }
 }
 
+/// So many elements of a segment are combined at once. Which they are is a part of what a sum's bits are.
+const PIECE: usize = 16 * 1024;
+
+fn combined<W: Wide>(op: SegmentOp, a: W, b: W) -> W {
+    match op {
+        SegmentOp::Sum => a.plus(b),
+        SegmentOp::Max => a.larger(b),
+        SegmentOp::Min => a.smaller(b),
+    }
+}
+/// Where elements of a line lie.
+struct Walk<'a, T> {
+    op: SegmentOp,
+    elements: &'a [T],
+    /// of what lies behind the axis
+    places: &'a [isize],
+    along: isize,
+    offset: isize,
+    lines: &'a Lines,
+}
+impl<T: Number> Walk<'_, T> {
+    /// Combines a range of a line for some columns from `first` on; where it is empty, totals stay as they are.
+    fn take_in(&self, totals: &mut [T::Wide], line: usize, range: Range<usize>, first: usize) {
+        let places = &self.places[first..first + totals.len()];
+        let row_of = |k: usize| self.offset + self.lines.outer.offset(0, line) + k as isize * self.along;
+        let value = |row: isize, place: isize| self.elements[(row + place) as usize].wide();
+        let Range { start, end } = range;
+        if start < end {
+            totals.iter_mut().zip(places).for_each(|(t, p)| *t = value(row_of(start), *p));
+        }
+        for k in start + 1..end {
+            let row = row_of(k);
+            let pairs = totals.iter_mut().zip(places);
+            match self.op {
+                SegmentOp::Sum => pairs.for_each(|(t, p)| *t = t.plus(value(row, *p))),
+                SegmentOp::Max => pairs.for_each(|(t, p)| *t = t.larger(value(row, *p))),
+                SegmentOp::Min => pairs.for_each(|(t, p)| *t = t.smaller(value(row, *p))),
+            }
+        }
+    }
+}
+
 /// How the axis is cut.
 struct Cut {
     op: SegmentOp,
@@ -91,7 +135,35 @@ impl Cut {
         let places = lines.inner_offsets(0)?;
         let nothing = T::Wide::of(self.op.of_nothing(out.dtype));
         let out: &mut [O] = out.dense()?;
-        // So many results that a task takes in some 64 Ki elements, and neighbours together, which lie in one cache line.
+        let walk = Walk { op: self.op, elements, places: &places, along, offset: x.layout.offset as isize, lines };
+        let segment_of = |row: usize| {
+            let (line, number) = (row / segments, row % segments);
+            let cut_at = offsets.layout.offset as isize + lines.outer.offset(1, line) + number as isize * next;
+            let pair = [read(cut_at as usize), read((cut_at + next) as usize)];
+            segment(pair, number, segments - 1, lines.n).map_err(|k| (line * (segments + 1) + number + k, pair[k]))
+        };
+        // Segments of several pieces, with the number of their first: their pieces are tasks of their own.
+        let mut long: Vec<(usize, Range<usize>, usize)> = Vec::new();
+        let mut pieces: Vec<(usize, Range<usize>)> = Vec::new();
+        for row in if lines.n > PIECE { 0..out.len() / inner } else { 0..0 } {
+            let Some(range) = segment_of(row).ok().filter(|range| range.len() > PIECE) else { continue };
+            long.push((row, range.clone(), pieces.len()));
+            pieces.extend(range.clone().step_by(PIECE).map(|begin| (row / segments, begin..range.end.min(begin + PIECE))));
+        }
+        let mut partial = filled(nothing, pieces.len() * inner)?;
+        // Neighbours together, which lie in one cache line.
+        let columns = inner.min(16);
+        runtime.threads.for_chunks_mut(&mut partial[..], columns, |task, partial| {
+            let mut done = 0;
+            while done < partial.len() {
+                let (at, column) = ((task * columns + done) / inner, (task * columns + done) % inner);
+                let count = (inner - column).min(partial.len() - done);
+                let (line, range) = &pieces[at];
+                walk.take_in(&mut partial[done..done + count], *line, range.clone(), column);
+                done += count;
+            }
+        });
+        // So many results that a task takes in some 64 Ki elements.
         let each = (lines.n / segments).max(1);
         let chunk = (64 * 1024 / each).clamp(16, 64 * 1024);
         runtime.threads.try_for_chunks_mut(out, chunk, |task, out| {
@@ -100,34 +172,27 @@ impl Cut {
             while at < end {
                 let (row, first) = (at / inner, at % inner);
                 let results = &mut out[at - task * chunk..][..(inner - first).min(end - at)];
-                let (line, number) = (row / segments, row % segments);
                 at += results.len();
-                let cut_at = offsets.layout.offset as isize + lines.outer.offset(1, line) + number as isize * next;
-                let pair = [read(cut_at as usize), read((cut_at + next) as usize)];
-                let range = match segment(pair, number, segments - 1, lines.n) {
+                let range = match segment_of(row) {
                     Ok(range) => range,
-                    Err(k) => {
-                        self.note(line * (segments + 1) + number + k, pair[k]);
+                    Err((position, offset)) => {
+                        self.note(position, offset);
                         results.fill(O::narrow(T::Wide::ZERO));
                         continue;
                     }
                 };
-                let places = &places[first..first + results.len()];
-                let row_of = |k: usize| x.layout.offset as isize + lines.outer.offset(0, line) + k as isize * along;
-                let value = |row: isize, place: isize| elements[(row + place) as usize].wide();
                 totals.clear();
-                match range.clone().next() {
-                    None => totals.extend(places.iter().map(|_| nothing)),
-                    Some(k) => totals.extend(places.iter().map(|p| value(row_of(k), *p))),
-                }
-                for k in range.skip(1) {
-                    let row = row_of(k);
-                    let pairs = totals.iter_mut().zip(places);
-                    match self.op {
-                        SegmentOp::Sum => pairs.for_each(|(t, p)| *t = t.plus(value(row, *p))),
-                        SegmentOp::Max => pairs.for_each(|(t, p)| *t = t.larger(value(row, *p))),
-                        SegmentOp::Min => pairs.for_each(|(t, p)| *t = t.smaller(value(row, *p))),
+                totals.resize(results.len(), nothing);
+                match long.binary_search_by_key(&row, |(row, ..)| *row) {
+                    Ok(k) => {
+                        let (_, range, begin) = &long[k];
+                        for piece in 0..range.len().div_ceil(PIECE) {
+                            let of = &partial[(begin + piece) * inner + first..][..results.len()];
+                            let pairs = totals.iter_mut().zip(of);
+                            pairs.for_each(|(t, p)| *t = if piece == 0 { *p } else { combined(self.op, *t, *p) });
+                        }
                     }
+                    Err(_) => walk.take_in(&mut totals, row / segments, range, first),
                 }
                 results.iter_mut().zip(totals.iter()).for_each(|(o, t)| *o = O::narrow(*t));
             }

@@ -1,7 +1,7 @@
 //! Combining runs of neighbours along an axis, and the function of tensors that is made of it.
 use super::{Backward, Batch, Body, Forward, Stacks, form, gather::gather, one, scan::scan, scatter::scatter};
 use crate::{
-    Arg, Attrs, AxisSet, DType, ErrorKind, Op, Result, Shape, Tensor, TensorType,
+    Arg, Attrs, AxisSet, DType, ErrorKind, Op, Result, Scalar, Shape, Tensor, TensorType,
     composite::{Cotangents, Saves},
     op::{ScanOp, ScatterMode, SegmentOp},
     shape::Axis,
@@ -191,12 +191,13 @@ impl Tensor {
             if y.error().is_some() {
                 return Ok(y);
             }
-            Ok(match (reduce, initial) {
+            let number = initial.map(|initial| of_result(initial, y.meta().dtype)).transpose()?;
+            Ok(match (reduce, number) {
                 (SegmentReduce::Sum, None) | (SegmentReduce::Max, None) | (SegmentReduce::Min, None) => y,
                 (SegmentReduce::Sum, Some(initial)) => y + initial,
                 (SegmentReduce::Max, Some(initial)) => y.maximum(initial),
                 (SegmentReduce::Min, Some(initial)) => y.minimum(initial),
-                (SegmentReduce::Mean, initial) => {
+                (SegmentReduce::Mean, _) => {
                     let count = offsets.narrow(a, 1, y.meta().shape[a]) - offsets.narrow(a, 0, y.meta().shape[a]);
                     let ones = vec![1; m.shape.rank() - a - 1];
                     let count = count.reshape(with_rest(&y.meta().shape[..=a], &ones)?).cast(y.meta().dtype);
@@ -205,6 +206,14 @@ impl Tensor {
                 }
             })
         })
+    }
+}
+/// The initial number as one of the result's dtype.
+fn of_result(initial: f64, dtype: DType) -> Built<Scalar> {
+    match dtype.is_float() {
+        true => Ok(Scalar::Float(initial)),
+        false if initial as i64 as f64 == initial => Ok(Scalar::Int(initial as i64)),
+        false => Err(ErrorKind::Argument(format!("segments of {dtype} begin with a whole number, not {initial}")).into()),
     }
 }
 /// The offsets of segments along an axis of `n` elements.

@@ -48,6 +48,8 @@ pub(super) struct Level {
     entries: RefCell<HashMap<u64, KnownValue, Folded>>,
     /// what cells were written that only these examples see, by the cell's number
     cells: RefCell<HashMap<u64, Tensor>>,
+    /// what cells held on the level beneath before all examples wrote them alike, where they may still write them apart
+    before: RefCell<HashMap<u64, Tensor>>,
     applied: Cell<usize>,
     nowhere: RefCell<Option<Stored>>,
 }
@@ -172,6 +174,7 @@ impl LevelGuard {
             tracked: Cell::new(false),
             entries: RefCell::default(),
             cells: RefCell::default(),
+            before: RefCell::default(),
             applied: Cell::new(0),
             nowhere: RefCell::new(None),
         }))
@@ -409,13 +412,14 @@ fn batched(frame: &Rc<Level>, batch: &ExampleAxis, op: &Op, arg: Arg, inputs: &[
 pub(crate) fn read_cell(id: u64) -> Option<Tensor> {
     frames().find_map(|frame| frame.cells.borrow().get(&id).cloned())
 }
-/// What a cell that is written gets: the value beneath all frames. `None`: the examples keep what they wrote to themselves.
+/// What a cell that is written gets: the value beneath all frames, where it holds `held` now. `None`: the examples keep what they
+/// wrote to themselves. What all of them wrote alike before they did goes with it: the cell gets what it held before.
 ///
 /// # Errors
 /// One value for each example, where the cell is shared.
-pub(crate) fn written(id: u64, value: &Tensor) -> Result<Option<Tensor>> {
+pub(crate) fn written(id: u64, value: &Tensor, held: impl Fn() -> Tensor) -> Result<Option<Tensor>> {
     let mut value = value.clone();
-    for frame in frames() {
+    for (depth, frame) in frames().enumerate() {
         match &frame.kind {
             LevelKind::Forward => value = frame.dual_of(&value).primal,
             LevelKind::ExampleAxis(batch) => {
@@ -428,7 +432,13 @@ pub(crate) fn written(id: u64, value: &Tensor) -> Result<Option<Tensor>> {
                 }
                 if lane.batched || own {
                     let _before = frame.cells.borrow_mut().insert(id, value);
-                    return Ok(None);
+                    let Some(before) = frame.before.borrow_mut().remove(&id) else { return Ok(None) };
+                    value = before;
+                    continue;
+                }
+                if batch.cells_per_example && !frame.before.borrow().contains_key(&id) {
+                    let before = frames().skip(depth + 1).find_map(|beneath| beneath.cells.borrow().get(&id).cloned()).unwrap_or_else(&held);
+                    frame.before.borrow_mut().insert(id, before);
                 }
                 value = lane.tensor;
             }
