@@ -110,11 +110,19 @@ fn simd() -> Checked {
                 all_right &= last == [want; 3];
                 drop(warm);
                 // The triad of the STREAM benchmark (McCalpin, 1995): a = b + s * c. Both read two arrays and write one.
-                let triad = || a.iter_mut().zip(&b).zip(&c).for_each(|((a, b), c)| *a = b + 3.0 * c);
-                let (ours, triad) = least_of_two(12, || drop(run(f)), triad);
+                let mut triad = || a.iter_mut().zip(&b).zip(&c).for_each(|((a, b), c)| *a = b + 3.0 * c);
+                let (mut ours, mut bare) = (f64::INFINITY, f64::INFINITY);
+                // A neighbour may take the memory from one side in all of its runs: then both run again.
+                for _ in 0..8 {
+                    let (a, b) = least_of_two(12, || drop(run(f)), &mut triad);
+                    (ours, bare) = (ours.min(a), bare.min(b));
+                    if bare / ours >= 0.85 {
+                        break;
+                    }
+                }
                 let gigabytes = |seconds: f64| 12.0 * N as f64 / seconds * 1e-9;
-                enough &= triad / ours >= 0.85;
-                value.push(format!("{} {name} {:.1} GB/s of {:.1}", word(isa), gigabytes(ours), gigabytes(triad)));
+                enough &= bare / ours >= 0.85;
+                value.push(format!("{} {name} {:.1} GB/s of {:.1}", word(isa), gigabytes(ours), gigabytes(bare)));
             }
             Ok(())
         })?;
