@@ -50,6 +50,14 @@ pub fn composed(got: &HostArray, want: &HostArray) -> Result<(), String> {
     }
 }
 /// The distance between neighbours at `v` in a dtype.
+///
+/// ```
+/// # use adamant_conformance::tolerance::ulp;
+/// # use adamant_core::DType;
+/// assert_eq!([ulp(DType::F64, 1.0), ulp(DType::F32, 1.0)], [f64::EPSILON, f64::from(f32::EPSILON)]);
+/// // Also below the normal numbers.
+/// assert_eq!([ulp(DType::F64, 0.0), ulp(DType::F32, 1e-40)], [f64::from_bits(1), f64::from(f32::from_bits(1))]);
+/// ```
 pub fn ulp(dtype: DType, v: f64) -> f64 {
     let (digits, least) = match dtype {
         DType::F16 => (11, -14),
@@ -61,7 +69,9 @@ pub fn ulp(dtype: DType, v: f64) -> f64 {
         _ => return 1.0,
     };
     let exponent = if v == 0.0 || !v.is_finite() { least } else { (libm_exponent(v)).max(least) };
-    2f64.powi(exponent - digits + 1)
+    let last = exponent - digits + 1;
+    // The reciprocal that a power of a negative exponent is has overflowed where the power has not yet.
+    if last < -1022 { f64::from_bits(1 << (last + 1074)) } else { 2f64.powi(last) }
 }
 /// The exponent e of v = m · 2^e, 1 <= m < 2.
 fn libm_exponent(v: f64) -> i32 {
@@ -282,7 +292,9 @@ fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], in_f
                     if !m.is_finite() || m >= accumulator_max(g.dtype) / 2.0 {
                         continue;
                     }
-                    n as f64 * accumulator_eps(g.dtype) * m + ulp(g.dtype, y)
+                    // Each term may be rounded to a number below the normal ones by itself.
+                    let least = ulp(if g.dtype == DType::F64 { DType::F64 } else { DType::F32 }, 0.0);
+                    n as f64 * (accumulator_eps(g.dtype) * m + least) + ulp(g.dtype, y)
                 }
                 (Bound::Product(n), _) => {
                     let leaves = |[high, low]: &[Vec<HostArray>; 2]| leaves_range(g.dtype, high[k].float(at), low[k].float(at));
