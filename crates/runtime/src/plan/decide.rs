@@ -2,6 +2,7 @@
 //! program always gives the same plans.
 use super::graph::{Graph, NONE};
 use crate::Op;
+use smallvec::{SmallVec, smallvec};
 
 /// Who holds a value of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -234,22 +235,46 @@ pub fn decide(g: &Graph, holders: &[Holder], written: &[bool], with_ends: bool) 
             }
         }
     }
-    // Kernels stay short: a chain that grows too long is cut by putting a value into memory.
-    let (mut size, mut loads) = (vec![1u16; n], vec![1u16; n]);
-    for v in 0..n {
-        let x = g.node_of(v as u32);
-        if x.op.is_map() && !in_memory[v] {
-            let sum = |of: &[u16]| x.inputs.iter().map(|&i| if in_memory[i as usize] { 1 } else { of[i as usize] }).fold(0u16, u16::saturating_add);
-            size[v] = 1 + sum(&size);
-            loads[v] = sum(&loads);
-            if size[v] > MAX_INSTRS || loads[v] > MAX_LOADS {
-                in_memory[v] = true;
-            }
-        }
-    }
+    keep_short(g, &mut in_memory);
     Decisions { in_memory, needed, deferred, kept, root, constant, pinned }
 }
 
+/// Kernels stay short: a chain that grows too long is cut by putting a value into memory. What is read twice (by a `x * sigmoid(x)`)
+/// is computed and loaded once, and counts once.
+fn keep_short(g: &Graph, in_memory: &mut [bool]) {
+    #[derive(Default)]
+    struct Inside {
+        ops: SmallVec<[u32; 8]>,
+        loads: SmallVec<[u32; 8]>,
+    }
+    fn add(to: &mut SmallVec<[u32; 8]>, v: u32) {
+        if !to.contains(&v) {
+            to.push(v);
+        }
+    }
+    let mut inside: Vec<Inside> = Vec::new();
+    inside.resize_with(g.vals.len(), Inside::default);
+    for v in 0..g.vals.len() {
+        let x = g.node_of(v as u32);
+        if !x.op.is_map() || in_memory[v] {
+            continue;
+        }
+        let mut own = Inside { ops: smallvec![v as u32], loads: SmallVec::new() };
+        for &i in &x.inputs {
+            if in_memory[i as usize] {
+                add(&mut own.loads, i);
+            } else {
+                inside[i as usize].ops.iter().for_each(|&op| add(&mut own.ops, op));
+                inside[i as usize].loads.iter().for_each(|&load| add(&mut own.loads, load));
+            }
+        }
+        if own.ops.len() > MAX_INSTRS as usize || own.loads.len() > MAX_LOADS as usize {
+            in_memory[v] = true;
+        } else {
+            inside[v] = own;
+        }
+    }
+}
 /// Is it what one product, through values that nobody else reads, leads to? Then it is stored instead of the product.
 fn behind_a_product(g: &Graph, v: usize, uses: &[u16], holder: &[Holder]) -> bool {
     let mut todo: Vec<usize> = vec![v];
