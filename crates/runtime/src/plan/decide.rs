@@ -275,6 +275,7 @@ fn keep_short(g: &Graph, in_memory: &mut [bool]) {
         }
     }
 }
+
 /// Is it what one product, through values that nobody else reads, leads to? Then it is stored instead of the product.
 fn behind_a_product(g: &Graph, v: usize, uses: &[u16], holder: &[Holder]) -> bool {
     let mut todo: Vec<usize> = vec![v];
