@@ -12,7 +12,7 @@ fn device(threads: usize) -> Device {
 }
 #[test]
 fn a_segment_is_combined_otherwise_than_the_reference_does() {
-    let (wrong, [long, empty]) = segments::run(device(3), 240, 1, true);
+    let (wrong, [long, empty]) = segments::run(device(3), 240, 1, true, segments::LONG);
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
     assert!(long >= 20 && empty >= 60, "{long} long, {empty} with segments of nothing");
 }
@@ -51,6 +51,6 @@ impl Interceptor for Halved {
 #[test]
 fn a_wrong_kernel_is_overlooked() {
     let device = device(1);
-    let (wrong, _) = intercept::with(Arc::new(Halved), || segments::run(device, 24, 1, true));
+    let (wrong, _) = intercept::with(Arc::new(Halved), || segments::run(device, 24, 1, true, segments::LONG));
     assert!(wrong.len() > 4, "{wrong:?}");
 }

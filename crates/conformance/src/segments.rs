@@ -33,12 +33,13 @@ pub struct SegmentCase {
     cuts: HostArray,
     data: HostArray,
 }
-const LONG: usize = 40_000;
+/// Elements of a long segment, where nothing speaks against so many.
+pub const LONG: usize = 40_000;
 
 impl SegmentCase {
-    /// Draws a case; every eighth has a segment of some ten thousand elements. Data are small whole numbers, of which each device
-    /// sums as many exactly.
-    pub fn draw(k: usize, dtypes: &[DType], random: &mut Random) -> SegmentCase {
+    /// Draws a case; every eighth has a segment of about `longest` elements. Data are small whole numbers, of which each device sums
+    /// as many exactly.
+    pub fn draw(k: usize, longest: usize, dtypes: &[DType], random: &mut Random) -> SegmentCase {
         let long = k % 8 == 7;
         let floats: Vec<DType> = dtypes.iter().copied().filter(|d| d.is_float() && d.size() > 1).collect();
         let dtype = if random.one_in(2) { *random.pick(&floats) } else { *random.pick(dtypes) };
@@ -52,7 +53,7 @@ impl SegmentCase {
         let (lines, own) = (before.iter().product::<usize>(), random.one_in(2));
         let segments = random.between(usize::from(!long), 6);
         let segments = segments.max(1);
-        let n = if long { LONG + random.below(9) } else { *random.pick(&[0, 1, 5, 17, 64]) };
+        let n = if long { longest + random.below(9) } else { *random.pick(&[0, 1, 5, 17, 64]) };
         // All places where a line is cut, in order: equal ones leave nothing between them.
         let mut line = || -> Vec<usize> {
             let mut at: Vec<usize> = (1..segments).map(|_| if long { *random.pick(&[0, 1, 7, n]) } else { random.below(n + 1) }).collect();
@@ -180,12 +181,12 @@ fn shape(dims: &[usize]) -> Shape {
 }
 
 /// Draws so many and compares them: what is wrong, and how many had a long segment or one of nothing.
-pub fn run(device: Device, n: usize, seed: u64, bits: bool) -> (Vec<String>, [usize; 2]) {
+pub fn run(device: Device, n: usize, seed: u64, bits: bool, longest: usize) -> (Vec<String>, [usize; 2]) {
     let (mut random, mut wrong, mut met) = (Random::new(seed), Vec::new(), [0, 0]);
     let dtypes: Vec<DType> = device.info().dtypes.iter().copied().filter(|d| d.size() > 1 || !d.is_float()).collect();
     for k in 0..n {
-        let case = SegmentCase::draw(k, &dtypes, &mut random);
-        met[0] += usize::from(case.lengths.iter().flatten().any(|&n| n >= LONG / 2));
+        let case = SegmentCase::draw(k, longest, &dtypes, &mut random);
+        met[0] += usize::from(case.lengths.iter().flatten().any(|&n| n >= longest / 2));
         met[1] += usize::from(case.lengths.iter().flatten().any(|&n| n == 0));
         if let Err(why) = case.check(device, bits) {
             wrong.push(format!("case {k}: {}: {why}", case.told()));
