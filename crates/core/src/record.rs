@@ -174,22 +174,10 @@ pub(crate) fn context<R>(f: impl FnOnce(&Context) -> R) -> R {
         None => unreachable!(),
     }
 }
-
 impl Stream {
     fn new(device: Device, capture: bool, id: u32) -> Stream {
         let log = Log::new(device, capture);
         Stream { id, may_be_open: log.may_be_open.clone(), log: Mutex::new(log) }
-    }
-    /// Has this thread's own window no records?
-    fn is_closed(&self) -> bool {
-        if !self.may_be_open.load(Relaxed) {
-            return true;
-        }
-        // Whoever read it last may have been another thread.
-        let log = self.log.lock();
-        let is_closed = log.records.is_empty();
-        self.may_be_open.store(!is_closed, Relaxed);
-        is_closed
     }
     /// A stream for a thread: one whose thread has ended, or a new one. Threads come and go, their streams stay.
     fn acquire(device: Device) -> &'static Stream {

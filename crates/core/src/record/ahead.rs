@@ -6,7 +6,7 @@
 //!
 //! A place of the table holds one kind of op: the op, the metas of its inputs and which of them are the same value. That
 //! tells its result's meta too, so for a known kind nothing is inferred.
-use super::{Log, Record, Recorder, context, word};
+use super::{Log, Record, Recorder, Stream, context, word};
 use crate::{
     Arg, Meta, Op, Scalar, Tensor,
     error::Origin,
@@ -16,7 +16,10 @@ use crate::{
     value::Value,
 };
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    sync::atomic::Ordering::Relaxed,
+};
 
 /// So many times in a row an op is read alone before it runs ahead.
 const SEEN: u8 = 8;
@@ -122,6 +125,17 @@ impl Ahead {
     }
 }
 
+/// Has this thread's own window no records?
+fn is_closed(stream: &Stream) -> bool {
+    if !stream.may_be_open.load(Relaxed) {
+        return true;
+    }
+    // Whoever read it last may have been another thread.
+    let log = stream.log.lock();
+    let is_closed = log.records.is_empty();
+    stream.may_be_open.store(!is_closed, Relaxed);
+    is_closed
+}
 /// Runs an op at once, if it is of a kind that is always read alone and no window is open. `None`: it is to be recorded,
 /// also where it could not be run, so that its reader learns why.
 pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Option<Shared<Value>> {
@@ -138,7 +152,7 @@ pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Opti
         let known = kind.known.as_mut().filter(|_| kind.key == key)?;
         let device = known.meta.device;
         let Recorder::Thread(stream) = c.stream(device) else { return None };
-        if known.generation != device.generation() || !stream.is_closed() {
+        if known.generation != device.generation() || !is_closed(stream) {
             return None;
         }
         let _watched = watch::flush(known.records.len());
