@@ -134,7 +134,7 @@ fn seen(kind: Kind, around: Around, consumer: Around, flag: &Flag, batches: usiz
         let got = match kind {
             #[cfg(feature = "stream")]
             Kind::Polled => polled(&mut loader),
-            _ => loader.epoch().map(|b| b.unwrap().len()).count(),
+            _ => loader.epoch().inspect(|b| assert!(b.is_ok(), "a batch")).count(),
         };
         assert_eq!(got, batches);
     });
