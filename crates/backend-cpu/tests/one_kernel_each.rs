@@ -59,7 +59,7 @@ impl Unit {
     fn new(d: &mut Draws, rng: &Rng, [from, to]: [usize; 2], kernel: usize, stride: usize, groups: usize) -> Unit {
         let bound = (3.0 / (from / groups * kernel * kernel) as f64).sqrt();
         let dilation = if kernel == 3 { d.of(&[1, 1, 2]) } else { 1 };
-        let options = Conv { stride: stride.into(), padding: (kernel / 2 * dilation).into(), dilation: dilation.into(), groups, ..Conv::default() };
+        let options = Conv { stride: stride.into(), padding: (kernel / 2 * dilation).into(), dilation: dilation.into(), groups };
         Unit {
             weight: numbers(rng, &[to, from / groups, kernel, kernel], -bound, bound),
             bias: d.flip().then(|| numbers(rng, &[to], -0.1, 0.1)),
@@ -92,7 +92,7 @@ enum Block {
     /// Norm and activation before each convolution; where there is no shortcut of its own, what comes in is kept beside them.
     Before(Vec<([Tensor; 4], Activation, Unit)>, Option<Unit>),
     /// Branches that are added: two convolutions and a normalisation.
-    Branches(Unit, Unit, [Tensor; 4], Activation),
+    Branches(Box<[Unit; 2]>, [Tensor; 4], Activation),
 }
 impl Block {
     fn draw(d: &mut Draws, rng: &Rng, from: usize) -> (Block, usize) {
@@ -129,7 +129,8 @@ impl Block {
             }
             _ => {
                 let act = d.of(&ACTIVATIONS);
-                (Block::Branches(Unit::new(d, rng, [from, from], 3, 1, 1), Unit::new(d, rng, [from, from], 1, 1, 1), norm(rng, from), act), from)
+                let branches = [Unit::new(d, rng, [from, from], 3, 1, 1), Unit::new(d, rng, [from, from], 1, 1, 1)];
+                (Block::Branches(Box::new(branches), norm(rng, from), act), from)
             }
         }
     }
@@ -156,7 +157,7 @@ impl Block {
                 }
                 y + identity.unwrap()
             }
-            Block::Branches(a, b, n, act) => act.1(&(a.linear(x) + b.linear(x) + normed(x, n))),
+            Block::Branches(branches, n, act) => act.1(&(branches[0].linear(x) + branches[1].linear(x) + normed(x, n))),
         }
     }
     fn convolutions(&self) -> usize {
@@ -182,7 +183,7 @@ impl Block {
             Block::Before(units, s) => {
                 format!("before [{}] {}", units.iter().map(|(_, a, u)| format!("{} {}", a.0, unit(u))).collect::<Vec<_>>().join(", "), s.is_some())
             }
-            Block::Branches(a, b, _, act) => format!("branches {} + {} {}", unit(a), unit(b), act.0),
+            Block::Branches(branches, _, act) => format!("branches {} + {} {}", unit(&branches[0]), unit(&branches[1]), act.0),
         }
     }
 }
