@@ -148,7 +148,7 @@ macro_rules! unary_rows {
             Softplus softplus { class: Float, exact: special::softplus, int: None, saves: Input, grad: Some(|g, x, _| g * x.sigmoid()),
                 c: "adm_softplus(x)", wgsl: "adm_softplus(x)", onnx: Some("Softplus"), domain: ALL, kinks: &[] }
             /// x · sigmoid(x), also called swish.
-            Silu silu { class: Float, exact: |x| x * special::sigmoid(x), int: None, saves: Input, grad: Some(|g, x, _| { let s = x.sigmoid(); g * (&s * (x * (1.0 - &s) + 1.0)) }),
+            Silu silu { class: Float, exact: special::silu, int: None, saves: Input, grad: Some(|g, x, _| { let s = x.sigmoid(); g * (&s * (x * (1.0 - &s) + 1.0)) }),
                 c: "x * adm_sigmoid(x)", wgsl: "adm_silu(x)", onnx: Some("Swish"), domain: ALL, kinks: &[] }
             /// x · Φ(x), with Φ the normal distribution function: the exact form. NaN at both infinities, as PyTorch's.
             Gelu gelu { class: Float, exact: special::gelu, int: None, saves: Input, grad: Some(|g, x, _| g * (x * normal_density(x) + x.ndtr())),
