@@ -208,10 +208,10 @@ impl<'s> Made<'s> {
     }
     fn numbers(&self, code: Code, isa: Isa, out: &mut [f32]) -> Option<()> {
         match code {
-            Code::RealUnary(f, x) => one(self.number(x)?, out, |x, out| loops::real_unary(isa, f, x, out)),
+            Code::RealUnary(f, x) => loops::one(self.number(x)?, out, |x, out| loops::real_unary(isa, f, x, out)),
             Code::RealBinary(f, x, y) => loops::real_binary(isa, f, self.number(x)?, self.number(y)?, out),
             Code::Select(c, x, y) => loops::select(isa, self.truth(c)?, self.number(x)?, self.number(y)?, out),
-            Code::Cast(x) => one(self.truth(x)?, out, |x, out| load::cast_real(isa, x, out, false)),
+            Code::Cast(x) => loops::one(self.truth(x)?, out, |x, out| load::cast_real(isa, x, out, false)),
             _ => return None,
         }
         Some(())
@@ -219,22 +219,11 @@ impl<'s> Made<'s> {
     fn truths(&self, code: Code, isa: Isa, out: &mut [u8]) -> Option<()> {
         match code {
             Code::Compare(f, x, y) => loops::compare(isa, f, self.number(x)?, self.number(y)?, out),
-            Code::BoolUnary(table, x) => one(self.truth(x)?, out, |x, out| loops::bool_unary(table, x, out)),
+            Code::BoolUnary(table, x) => loops::one(self.truth(x)?, out, |x, out| loops::bool_unary(table, x, out)),
             Code::BoolBinary(table, x, y) => loops::bool_binary(table, self.truth(x)?, self.truth(y)?, out),
             _ => return None,
         }
         Some(())
-    }
-}
-/// A function of a slice, or of one value for all.
-fn one<T: Copy, O: Copy>(x: Src<'_, T>, out: &mut [O], f: impl Fn(&[T], &mut [O])) {
-    match x {
-        Src::Slice(x) => f(x, out),
-        Src::Splat(x) => {
-            f(&[x], &mut out[..1]);
-            let v = out[0];
-            out.fill(v);
-        }
     }
 }
 

@@ -21,6 +21,19 @@ pub(crate) enum Src<'a, T> {
     Splat(T),
 }
 
+/// A function of a slice, or of one value for all.
+#[inline]
+pub(super) fn one<T: Copy, O: Copy>(x: Src<'_, T>, out: &mut [O], f: impl Fn(&[T], &mut [O])) {
+    match x {
+        Src::Slice(x) => f(x, out),
+        Src::Splat(x) => {
+            f(&[x], &mut out[..1]);
+            let v = out[0];
+            out.fill(v);
+        }
+    }
+}
+
 /// f32 and f64, as the loops see them.
 pub(crate) trait Real:
     Copy

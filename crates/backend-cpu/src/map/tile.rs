@@ -398,14 +398,7 @@ macro_rules! real_compute {
                 let src = |x: Reg| run.src::<$t>(x, at, n, scratch, outs);
                 match register.code {
                     Code::Load(k) => return run.load(k as usize, at, n, outs, out),
-                    Code::RealUnary(f, x) => match src(x) {
-                        Src::Slice(x) => loops::real_unary(run.isa, f, x, out),
-                        Src::Splat(x) => {
-                            loops::real_unary(run.isa, f, &[x], &mut out[..1]);
-                            let v = out[0];
-                            out.fill(v);
-                        }
-                    },
+                    Code::RealUnary(f, x) => loops::one(src(x), out, |x, out| loops::real_unary(run.isa, f, x, out)),
                     Code::RealBinary(f, x, y) => loops::real_binary(run.isa, f, src(x), src(y), out),
                     Code::Select(c, x, y) => {
                         loops::select(run.isa, run.src::<u8>(c, at, n, scratch, outs), src(x), src(y), out);
@@ -496,25 +489,14 @@ impl Compute for u8 {
     fn compute(run: &Run<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [u8]) -> Result<(), ErrorKind> {
         let register = &run.program.registers[r];
         let src = |x: Reg| run.src::<u8>(x, at, n, scratch, outs);
-        /// A function of a slice, or of one value for all.
-        fn one<S: Lane>(x: Src<'_, S>, out: &mut [u8], f: impl Fn(&[S], &mut [u8])) {
-            match x {
-                Src::Slice(x) => f(x, out),
-                Src::Splat(x) => {
-                    f(&[x], &mut out[..1]);
-                    let v = out[0];
-                    out.fill(v);
-                }
-            }
-        }
         match register.code {
             Code::Load(k) => return run.load(k as usize, at, n, outs, out),
             Code::RealTest(f, x) => match run.kind(x) {
-                Kind::F64 => one(run.src::<f64>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
-                _ => one(run.src::<f32>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
+                Kind::F64 => loops::one(run.src::<f64>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
+                _ => loops::one(run.src::<f32>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
             },
-            Code::IntTest(f, x) => one(run.src::<i64>(x, at, n, scratch, outs), out, |x, o| loops::int_test(f, x, o)),
-            Code::BoolUnary(table, x) => one(src(x), out, |x, o| loops::bool_unary(table, x, o)),
+            Code::IntTest(f, x) => loops::one(run.src::<i64>(x, at, n, scratch, outs), out, |x, o| loops::int_test(f, x, o)),
+            Code::BoolUnary(table, x) => loops::one(src(x), out, |x, o| loops::bool_unary(table, x, o)),
             Code::Compare(f, x, y) => {
                 with_kind!(run.kind(x), S => loops::compare(run.isa, f, run.src::<S>(x, at, n, scratch, outs), run.src::<S>(y, at, n, scratch, outs), out))
             }
@@ -525,7 +507,7 @@ impl Compute for u8 {
             Code::IntPredicate(f, x, y) => loops::int_predicate(f, run.src(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
             Code::BoolBinary(table, x, y) => loops::bool_binary(table, src(x), src(y), out),
             Code::Select(c, x, y) => loops::select(run.isa, src(c), src(x), src(y), out),
-            Code::Cast(x) => with_kind!(run.kind(x), S => one(run.src::<S>(x, at, n, scratch, outs), out, |x, o| load::cast_bool(run.isa, x, o))),
+            Code::Cast(x) => with_kind!(run.kind(x), S => loops::one(run.src::<S>(x, at, n, scratch, outs), out, |x, o| load::cast_bool(run.isa, x, o))),
             Code::Bitcast(x) => return bitcast(run, x, register.dtype, at, n, scratch, outs, out),
             _ => return unexpected(),
         }
