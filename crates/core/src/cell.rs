@@ -275,15 +275,13 @@ impl Cell {
     /// A write outside of any step: a commit of its own.
     fn set_now(&self, c: &Context, value: &Shared<Value>) {
         let (previous, since) = commit::replace(self, value.clone(), c.committing.get());
-        if !value.is_pending() && !value.is_deferred() {
+        if !value.is_to_run() {
             return self.committed();
         }
         let s = c.stream(self.0.meta.device);
         let mut log = s.log.lock();
-        if value.slot(log.epoch).is_none() && value.is_deferred() {
-            let _ = log.slot_of(value);
-        }
-        match value.slot(log.epoch) {
+        let slot = if value.is_deferred() { log.slot_of(value).ok() } else { value.slot(log.epoch) };
+        match slot.filter(|_| value.is_to_run()) {
             Some(slot) => {
                 let previous = Kept::new(&previous);
                 log.note_write(CellWrite { cell: self.clone(), slot, group: NEXT.fetch_add(1, Relaxed), previous, since });

@@ -321,7 +321,7 @@ impl Log {
         if value.is_dense() {
             return Ok(self.push_input(value, true, 0));
         }
-        if let Some(recipe) = value.take_recipe() {
+        if let Some(recipe) = value.recipe() {
             let inputs = recipe.inputs.iter().map(|k| self.slot_of(k)).collect::<Result<_, NoSlot>>()?;
             schedule::count(|s| s.recomputed += 1);
             return Ok(self.push(recipe.op.clone(), recipe.arg, inputs, std::slice::from_ref(value)));
@@ -515,9 +515,7 @@ pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
                 Other::None => Some(value.home),
             }
         };
-        if context(|c| c.ending) {
-            return Err(Error::at("read", ErrorKind::ThreadEnding, value.origin));
-        }
+        context(|c| if c.ending { Err(Error::at("read", ErrorKind::ThreadEnding, value.origin)) } else { Ok(()) })?;
         let s = match home {
             None => context(|c| c.stream(value.meta.device)),
             Some(id) => {
@@ -529,6 +527,8 @@ pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
         if log.capture {
             return Err(Error::at("read", ErrorKind::Capturing, value.origin));
         }
+        // Whoever reads it holds it: else it would be deferred anew.
+        let _held = value.clone();
         if home.is_none() {
             log.slot_of(value).map_err(|why| Error::at("read", why.into(), value.origin))?;
         }

@@ -10,7 +10,7 @@ use crate::{
     planted::{Plant, is},
     record::{Log, Record, context},
     recycle::{self, Shared, SpareLists, emptied},
-    value::{Kept, Recipe, Stored, Value},
+    value::{Kept, Other, Recipe, Stored, Value},
 };
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -231,12 +231,11 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     let mut lists = Lists::take();
     let Lists { inputs, writes } = &mut lists;
     for (_, source) in &plan.graph.inputs {
-        let bound = match source {
+        inputs.push(match source {
             // Slots are the same for every window of one structure.
-            Source::Slot(slot) => log.values[*slot as usize].stored(),
-            Source::Constant(stored) => Some(stored),
-        };
-        inputs.push(bound.ok_or_else(|| internal("an input is not in memory"))?);
+            Source::Slot(slot) => log.values[*slot as usize].stored().ok_or_else(|| lost_input(log, *slot))?,
+            Source::Constant(stored) => stored,
+        });
     }
     let origin = |r: u32| log.values[log.records[r as usize].first as usize].origin;
     if plan.is_direct && log.writes.is_empty() && inputs.iter().all(|s| s.is_clean()) {
@@ -250,7 +249,7 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     writes.extend(log.writes.iter().filter(|w| (w.slot as usize) < slots));
     let written = || {
         let value = |slot: u32| plan.graph.of_slot[slot as usize];
-        let old = |previous: &Value| match previous.slot(log.epoch).filter(|s| (*s as usize) < slots && previous.is_pending()) {
+        let old = |previous: &Value| match previous.slot(log.epoch).filter(|s| (*s as usize) < slots && previous.is_to_run()) {
             Some(slot) => Old::Value(value(slot)),
             None => old_of(previous),
         };
@@ -272,6 +271,19 @@ fn run_plan(log: &Log, slots: usize, place: usize) -> Result<(), Stop> {
     })?;
     publish(log, &replay, &outcome, writes);
     Ok(())
+}
+
+/// An input was in memory when it was recorded and is not any more: what reads it fails, and the window is not stuck with it.
+fn lost_input(log: &Log, slot: u32) -> Stop {
+    let kind = match &*log.values[slot as usize].other() {
+        Other::Failed(e) => e.kind().clone(),
+        Other::Donated => Value::was_donated(),
+        _ => ErrorKind::Internal("an input is not in memory".into()),
+    };
+    match log.records.iter().position(|r| r.first == slot) {
+        Some(input) => Stop::Records(smallvec![input], kind),
+        None => Stop::Reader(Error::new("read", kind)),
+    }
 }
 
 /// What a cell holds that may not be written.

@@ -20,7 +20,7 @@ use std::{
     sync::{
         OnceLock,
         atomic::{
-            AtomicU8, AtomicU32, AtomicU64,
+            AtomicU8, AtomicU64,
             Ordering::{AcqRel, Acquire, Relaxed, Release},
             fence,
         },
@@ -32,7 +32,8 @@ pub(crate) struct Value {
     pub origin: Origin,
     /// The stream that recorded it.
     pub home: u32,
-    kept: AtomicU32,
+    /// how many handles count themselves, in the lower half, and how often that has changed, in the upper one
+    kept: AtomicU64,
     /// (window epoch, slot) while it is in a window; [`FAILED`] for a failed tensor; with epoch [`NO_WINDOW`] the mark of
     /// one that was made ahead.
     place: AtomicU64,
@@ -100,6 +101,8 @@ fn stage(stored: &Stored, shape: &Shape) -> u8 {
         None => IN_MEMORY,
     }
 }
+/// One change of the handles that count themselves.
+const CHANGED: u64 = 1 << 32;
 /// The epoch that no window has.
 const NO_WINDOW: u32 = 0;
 /// The place of a value that never ran because it could not be recorded.
@@ -111,7 +114,8 @@ pub(crate) enum Other {
     /// Nothing: its stage says all.
     #[default]
     None,
-    /// Only the tape wants it, and it is a Map of values that are kept: computed again where it is read.
+    /// Only the tape wants it, and it is a Map of values that are kept: computed again where it is read. That may be in the
+    /// windows of several threads at once, none of which waits for another; the first that has run gives it its memory.
     Deferred(Shared<Recipe>),
     /// It could not be recorded, or its step was suppressed.
     Failed(Error),
@@ -144,9 +148,6 @@ impl Value {
         *value.other.lock() = Other::Failed(error);
         value
     }
-    pub fn kept(&self) -> u32 {
-        self.kept.load(Acquire)
-    }
     pub fn is_failed(&self) -> bool {
         self.place.load(Relaxed) == FAILED
     }
@@ -162,7 +163,18 @@ impl Value {
     /// It has been computed. Only the first time counts.
     pub fn store(&self, stored: Stored) {
         let stage = stage(&stored, &self.meta.shape);
-        if self.stored.set(stored) {
+        if !self.stored.set(stored) {
+            return;
+        }
+        if self.stage.load(Acquire) == OTHER {
+            let mut other = self.other.lock();
+            if matches!(*other, Other::Deferred(_)) {
+                self.stage.store(stage, Release);
+                // The recipe goes while nothing is locked: it may hold a user's composite.
+                let _recipe = std::mem::take(&mut *other);
+                drop(other);
+            }
+        } else {
             self.stage.store(stage, Release);
         }
     }
@@ -173,27 +185,26 @@ impl Value {
             let _ = self.stage.compare_exchange(TAINTED, good, AcqRel, Relaxed);
         }
     }
-    /// It is computed where it is read.
+    /// It is computed where it is read, unless another thread has done so already.
     pub fn defer(&self, recipe: Recipe) {
-        self.set_other(Other::Deferred(Shared::new(recipe)));
+        let mut deferred = Other::Deferred(Shared::new(recipe));
+        let mut other = self.other.lock();
+        if self.stored.get().is_none() {
+            self.stage.store(OTHER, Release);
+            std::mem::swap(&mut *other, &mut deferred);
+        }
+        drop(other);
     }
     /// Its buffer is given to its successor.
     pub fn donate(&self) {
         self.set_other(Other::Donated);
     }
-    /// A deferred value is pending again: the recipe, to be recorded.
-    pub fn take_recipe(&self) -> Option<Shared<Recipe>> {
-        let mut other = self.other.lock();
-        match std::mem::take(&mut *other) {
-            Other::Deferred(recipe) => {
-                self.stage.store(PENDING, Release);
-                Some(recipe)
-            }
-            what => {
-                *other = what;
-                None
-            }
+    /// How a deferred value is computed.
+    pub fn recipe(&self) -> Option<Shared<Recipe>> {
+        if self.stage.load(Acquire) != OTHER {
+            return None;
         }
+        if let Other::Deferred(recipe) = &*self.other.lock() { Some(recipe.clone()) } else { None }
     }
     /// Is it in memory, computed from good data?
     pub fn is_in_memory(&self) -> bool {
@@ -202,6 +213,10 @@ impl Value {
     /// Is it recorded and not run?
     pub fn is_pending(&self) -> bool {
         self.stage.load(Acquire) == PENDING
+    }
+    /// Is it neither in memory nor beyond being had: pending or deferred?
+    pub fn is_to_run(&self) -> bool {
+        self.is_pending() || self.is_deferred()
     }
     /// Is it in memory, computed from good data, row-major and without gaps?
     pub fn is_dense(&self) -> bool {
@@ -253,13 +268,14 @@ impl Value {
         ErrorKind::Internal("a value whose buffer was reused was read".into())
     }
 }
-/// How many handles there are besides those that count themselves, and how many of these. While others come and go it errs on
-/// the side of more users: a handle that begins or ceases to count itself meanwhile is taken for one.
+/// How many handles there are besides those that count themselves, and how many of these, both at one moment. Where one begins
+/// or ceases to count itself meanwhile, all are taken for users: another thread may be about to make a user of one that counts
+/// itself, so neither number may be of another moment than the other.
 pub(crate) fn holders(value: &Shared<Value>) -> (u32, u32) {
     let before = value.kept.load(Acquire);
     let all = value.count() as u32;
     fence(Acquire);
-    let kept = before.min(value.kept.load(Relaxed));
+    let kept = if value.kept.load(Relaxed) == before { before as u32 } else { 0 };
     (all.saturating_sub(kept), kept)
 }
 /// How many handles there are besides those that count themselves.
@@ -303,7 +319,7 @@ impl Recycled for Value {
     type New = New;
     fn make(new: New) -> Value {
         let New { meta, origin, home, place, stage, stored } = new;
-        let (kept, place, stage) = (AtomicU32::new(0), AtomicU64::new(place), AtomicU8::new(stage));
+        let (kept, place, stage) = (AtomicU64::new(0), AtomicU64::new(place), AtomicU8::new(stage));
         Value { meta, origin, home, kept, place, stage, stored: stored.map_or(Memory::none(), Memory::Given), other: Mutex::default() }
     }
     fn remake(&mut self, new: New) {
@@ -327,7 +343,7 @@ pub(crate) struct Kept(Shared<Value>);
 impl Kept {
     pub fn new(value: &Shared<Value>) -> Kept {
         let value = value.clone();
-        value.kept.fetch_add(1, AcqRel);
+        value.kept.fetch_add(CHANGED | 1, AcqRel);
         Kept(value)
     }
 }
@@ -339,7 +355,7 @@ impl Clone for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         // Before the Arc goes, so that `users` errs on the side of "somebody holds it".
-        self.0.kept.fetch_sub(1, AcqRel);
+        self.0.kept.fetch_add(CHANGED - 1, AcqRel);
     }
 }
 impl std::ops::Deref for Kept {

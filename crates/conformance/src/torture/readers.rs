@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 const PARAMETERS: usize = 12;
 
 /// What was seen.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[derive(Clone, Default, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// requests that were answered
     pub requests: usize,
@@ -15,6 +15,8 @@ pub struct Seen {
     pub mixed: usize,
     /// requests that failed
     pub failed: usize,
+    /// what one of them was told
+    pub error: Option<String>,
     /// versions that were loaded meanwhile
     pub versions: usize,
 }
@@ -85,7 +87,10 @@ pub fn run(device: Device, readers: usize, requests: usize, in_sections: bool) -
                     seen.requests += 1;
                     seen.mixed += usize::from(low != high);
                 }
-                Err(_) => seen.failed += 1,
+                Err(e) => {
+                    seen.failed += 1;
+                    seen.error.get_or_insert(e.to_string());
+                }
             }
         }
     };
@@ -112,6 +117,7 @@ pub fn run(device: Device, readers: usize, requests: usize, in_sections: bool) -
         for thread in running {
             let seen = thread.join().unwrap_or(Seen { failed: 1, ..Seen::default() });
             (all.requests, all.mixed, all.failed) = (all.requests + seen.requests, all.mixed + seen.mixed, all.failed + seen.failed);
+            all.error = all.error.or(seen.error);
         }
         over.store(true, SeqCst);
         let panicked = |_| Err(Error::new("load", adamant_core::ErrorKind::Internal("the loader panicked".into())));

@@ -32,6 +32,8 @@ pub(crate) struct Open {
 struct Write {
     cell: Cell,
     value: Shared<Value>,
+    /// where the window that commits it computes it
+    slot: Option<u32>,
     /// the write of an outer step that this one is seen instead of
     hides: Option<usize>,
     /// what it replaced, and since when that was there, while it is being committed
@@ -51,7 +53,7 @@ impl Open {
             return self.writes.get_mut(k).map(|w| std::mem::replace(&mut w.value, value));
         }
         self.latest.insert(cell.id(), self.writes.len());
-        self.writes.push(Write { cell: cell.clone(), value, hides, previous: None });
+        self.writes.push(Write { cell: cell.clone(), value, slot: None, hides, previous: None });
         None
     }
     /// Forgets the writes of the innermost step, which are given back to be dropped.
@@ -180,13 +182,10 @@ fn fault(value: &Value) -> Option<Error> {
         Other::None | Other::Deferred(_) => None,
     }
 }
-fn is_to_run(value: &Value) -> bool {
-    value.is_pending() || value.is_deferred()
-}
 /// Commits all of the writes or none, and runs what this thread has pending.
 fn commit_all(writes: &mut [Write]) -> Result<()> {
     // One window computes values and puts them where the old ones lie. What several would compute is computed before.
-    let device = writes.iter().find(|w| is_to_run(&w.value)).map(|w| w.cell.meta().device);
+    let device = writes.iter().find(|w| w.value.is_to_run()).map(|w| w.cell.meta().device);
     for s in streams() {
         let mut log = s.log.lock();
         if Some(log.device) != device {
@@ -208,8 +207,15 @@ fn commit_all(writes: &mut [Write]) -> Result<()> {
     };
     loop {
         let mut log = stream.log.lock();
-        let elsewhere = writes.iter().find(|w| is_to_run(&w.value) && log.slot_of(&w.value).is_err());
-        match elsewhere.map(|w| w.value.clone()) {
+        let mut elsewhere = None;
+        for w in writes.iter_mut() {
+            w.slot = if w.value.is_to_run() { log.slot_of(&w.value).ok() } else { None };
+            if w.slot.is_none() && w.value.is_to_run() {
+                elsewhere = Some(w.value.clone());
+                break;
+            }
+        }
+        match elsewhere {
             None => return Commit::new(Some(log), writes).run(),
             // Another thread runs it. Meanwhile this window may be run too.
             Some(value) => {
@@ -265,8 +271,7 @@ impl<'a> Commit<'a> {
         commit::claim(cells.iter().map(|w| &w.cell), group, |k, value, since| {
             let w = &cells[k];
             let before = Kept::new(&std::mem::replace(value, w.value.clone()));
-            let slot = log.as_ref().filter(|_| w.value.is_pending()).and_then(|log| w.value.slot(log.epoch));
-            match (slot, log.as_mut()) {
+            match (w.slot.filter(|_| w.value.is_to_run()), log.as_mut()) {
                 (Some(slot), Some(log)) => log.note_write(CellWrite { cell: w.cell.clone(), slot, group, previous: before, since }),
                 (_, log) => {
                     // The device that may leave out the others leaves out this one too.

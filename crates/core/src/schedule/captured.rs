@@ -475,7 +475,7 @@ fn same_argument(a: Arg, b: Arg) -> bool {
 }
 /// Handles of a cell's value: the cell's own and ours.
 fn only_the_cell_holds(v: &Shared<Value>) -> bool {
-    crate::value::users(v) == 2 && v.kept() == 0 && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0)
+    crate::value::holders(v) == (2, 0) && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0)
 }
 /// The value in memory without gaps, as the captured window assumes: itself, or a copy.
 fn dense(value: &Shared<Value>) -> Result<Cow<'_, Shared<Value>>> {

@@ -60,7 +60,7 @@ impl Holders {
         holders.in_place = device.backend().updates_in_place();
         let (records, open) = records.split_at(cut);
         // What the device may have to go back to.
-        let olds = beside.iter().filter_map(|b| b.previous.slot(*epoch).filter(|s| (*s as usize) < slots && b.previous.is_pending()));
+        let olds = beside.iter().filter_map(|b| b.previous.slot(*epoch).filter(|s| (*s as usize) < slots && b.previous.is_to_run()));
         holders.look_at(records, open, &values[..slots], writes, *epoch, olds);
     }
     fn look_at(&mut self, records: &[Record], open: &[Record], values: &[Shared<Value>], writes: &[CellWrite], epoch: u32, olds: impl Iterator<Item = u32>) {
@@ -117,7 +117,7 @@ impl Holders {
             if let Some(slot) = w.previous.slot(epoch).map(|s| s as usize).filter(|s| *s < slots) {
                 self.old_of.resize(slots, 0);
                 self.old_of[slot] += 1;
-                if self.of[slot] == Holder::Tape && values[slot].kept() <= self.old_of[slot] as u32 {
+                if self.of[slot] == Holder::Tape && matches!(crate::value::holders(&values[slot]), (0 | 1, kept) if kept <= self.old_of[slot] as u32) {
                     self.of[slot] = Holder::Nobody;
                 }
             }
@@ -126,7 +126,7 @@ impl Holders {
         let mut faults = None;
         for w in writes {
             // A value that this window computes and that a later write replaces in its cell.
-            let Some(old) = w.previous.slot(epoch).filter(|s| (*s as usize) < slots && w.previous.is_pending()) else { continue };
+            let Some(old) = w.previous.slot(epoch).filter(|s| (*s as usize) < slots && w.previous.is_to_run()) else { continue };
             if w.slot as usize >= slots || *faults.get_or_insert_with(|| may_fault(records, values)) {
                 self.of[old as usize] = Holder::User;
                 self.chained.extend([old, w.slot]);

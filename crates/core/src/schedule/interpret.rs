@@ -36,7 +36,7 @@ pub(super) fn window(log: &mut Log) -> Result<(), Stop> {
         }
     }
     for (slot, value) in log.values.iter().enumerate() {
-        if let (true, Some(a)) = (value.is_pending(), &arrays[slot]) {
+        if let (true, Some(a)) = (value.is_to_run(), &arrays[slot]) {
             let device = value.meta.device;
             let buffer = device.pool().copied(device, &a.to_bytes()).map_err(|k| Stop::Reader(Error::at("read", k, value.origin)))?;
             value.store(Stored { taint: taints[slot].clone().map(Taint::Known), ..Stored::dense(buffer) });
