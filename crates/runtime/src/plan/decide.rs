@@ -236,6 +236,7 @@ pub fn decide(g: &Graph, holders: &[Holder], written: &[bool], with_ends: bool) 
         }
     }
     keep_short(g, &mut in_memory);
+    cast_apart(g, &mut in_memory);
     Decisions { in_memory, needed, deferred, kept, root, constant, pinned }
 }
 
@@ -272,6 +273,22 @@ fn keep_short(g: &Graph, in_memory: &mut [bool]) {
             in_memory[v] = true;
         } else {
             inside[v] = own;
+        }
+    }
+}
+
+/// Values of dtypes that are stored and not computed with are read by Maps alone: a reduction whose program would load one reads
+/// the program's result from memory.
+fn cast_apart(g: &Graph, in_memory: &mut [bool]) {
+    let mut loads_stored = vec![false; g.vals.len()];
+    for v in 0..g.vals.len() {
+        let x = g.node_of(v as u32);
+        let loads = |&i: &u32| if in_memory[i as usize] { !g.vals[i as usize].meta.dtype.computes() } else { loads_stored[i as usize] };
+        loads_stored[v] = (x.op.is_map() || x.op.is_view()) && x.inputs.iter().any(loads);
+    }
+    for x in g.nodes.iter().filter(|x| matches!(x.op, Op::Reduce { .. })) {
+        for &i in &x.inputs {
+            in_memory[i as usize] |= loads_stored[i as usize] && g.node_of(i).op.is_map();
         }
     }
 }
