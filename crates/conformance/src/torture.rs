@@ -4,4 +4,5 @@
 pub mod broken;
 pub mod endings;
 pub mod readers;
+pub mod sharing;
 pub mod steps;

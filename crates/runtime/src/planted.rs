@@ -50,12 +50,22 @@ pub enum Plant {
     FrozenGenerator,
     /// a captured function forgets that it counts
     FrozenCount,
+    /// a plan takes over memory that was held when its key was made
+    HoldsOfAnotherMoment,
+    /// a value that a snapshot reads is not kept
+    SnapshotNotKept,
+    /// cells that a compiled function has read are written by others before it writes them
+    LostUpdate,
+    /// the latest value of a cell is read while a commit is at work on it
+    ClaimIgnored,
 }
 impl Plant {
     /// Faults that show where a function is captured and replayed.
     pub const OF_CAPTURES: [Plant; 3] = [Plant::StaleArgument, Plant::FrozenGenerator, Plant::FrozenCount];
     /// Faults that show where several ranks work together.
     pub const OF_RANKS: [Plant; 3] = [Plant::ExchangeOutOfOrder, Plant::ExchangeNotAwaited, Plant::ExchangeBegunLate];
+    /// Faults that show where threads share cells and tapes.
+    pub const OF_THREADS: [Plant; 4] = [Plant::HoldsOfAnotherMoment, Plant::SnapshotNotKept, Plant::LostUpdate, Plant::ClaimIgnored];
     /// All that graphs show.
     pub const ALL: [Plant; 18] = [
         Plant::DroppedBroadcast,

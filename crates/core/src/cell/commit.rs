@@ -8,6 +8,7 @@
 //! window while it waits for claims.
 use super::{Cell, Inner, NEXT, Older, State};
 use crate::{
+    planted::{Plant, is},
     recycle::{self, Shared, SpareLists},
     value::Value,
 };
@@ -32,7 +33,7 @@ static RELEASED: Condvar = Condvar::new();
 impl Commits {
     /// A new value takes the place of this one. Where a snapshot reads it, it is kept.
     fn retire(&mut self, cell: &Cell, state: &mut State) {
-        if self.readers.last().is_some_and(|(at, _)| *at >= state.since) {
+        if self.readers.last().is_some_and(|(at, _)| *at >= state.since) && !is(Plant::SnapshotNotKept) {
             state.older.push(Older { value: state.value.clone(), since: state.since, until: self.last });
             self.old.push(Arc::downgrade(&cell.0));
         }
@@ -154,7 +155,7 @@ impl<'a> Claim<'a> {
     }
     /// Is this still what a cell holds?
     pub fn holds(cell: &Cell, value: &Shared<Value>) -> bool {
-        cell.0.state.lock().value.is_same(value)
+        cell.0.state.lock().value.is_same(value) || is(Plant::LostUpdate)
     }
     /// All of them have these values from now on.
     pub fn commit(mut self, values: impl Iterator<Item = Shared<Value>>) {

@@ -386,11 +386,13 @@ impl Captured {
             super::count(|s| s.hits += 1);
             return Ok(Cow::Borrowed(bound));
         }
-        let hold = |place: &Where| match *place {
+        let hold = |(_, place): &(u32, Where)| match *place {
             Where::Cell(k) if in_place && self.is_written[k] && only_the_cell_holds(old.get(k)) => InputHold::OldCell,
             _ => InputHold::Held,
         };
-        let key = if self.writes.is_empty() { 0 } else { self.sources.iter().fold(0, |key, (_, place)| mix(key, hold(place) as u64)) };
+        // Looked at once: other threads let go meanwhile, and a plan that takes what its key says is held would be kept.
+        let mut holds: SmallVec<[InputHold; 16]> = self.sources.iter().map(hold).collect();
+        let key = if self.writes.is_empty() { 0 } else { holds.iter().fold(0, |key, hold| mix(key, *hold as u64)) };
         if let Some((_, bound)) = self.plans.lock().iter().find(|(k, _)| *k == key) {
             super::count(|s| s.hits += 1);
             return Ok(Cow::Owned(bound.clone()));
@@ -406,7 +408,9 @@ impl Captured {
             holders[*s as usize] = Holder::User;
         }
         let graph = expand(log, log.records.len(), &needed(&log.records, &holders, std::iter::empty())).map_err(fail)?;
-        let holds: Vec<InputHold> = self.sources.iter().map(|(_, place)| hold(place)).collect();
+        if is(Plant::HoldsOfAnotherMoment) {
+            holds = self.sources.iter().map(hold).collect();
+        }
         let shared = (self.structure(), graph.hash, key);
         let known = self.shared.0.lock().iter().find(|(k, _)| *k == shared).map(|(_, plan)| plan.clone());
         let (plan, sized) = match known {
