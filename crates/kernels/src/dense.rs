@@ -53,6 +53,10 @@ impl Dense {
     pub fn units(&self) -> u64 {
         self.elements.div_ceil(self.each as u64)
     }
+    /// How many elements an invocation computes.
+    pub fn each(&self) -> u32 {
+        self.each
+    }
     /// Appends its structure to a key.
     pub fn describe(&self, key: &mut Key) {
         for o in &self.outputs {

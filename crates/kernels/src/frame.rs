@@ -7,6 +7,11 @@ use adamant_ir::ErrorKind;
 
 /// Invocations of a workgroup whose invocations work alone.
 pub const GROUP: u64 = 256;
+/// Rounds that loops over data may make in one invocation. On a GPU more would be slow; Mesa's llvmpipe ends all loops of an invocation
+/// after 65,535 rounds together, without a word, and each may have others beside this.
+pub(crate) const ROUNDS: usize = 32 * 1024;
+/// Rounds after which such a driver ends loops, the one in which a loop ends counted too.
+pub(crate) const MOST_ROUNDS: usize = 65_535;
 
 /// An array in the memory of a workgroup.
 #[derive(Clone, Copy, Debug)]

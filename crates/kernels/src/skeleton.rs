@@ -1,5 +1,6 @@
 //! The families of kernels, each written once: which launches a kernel's work becomes, and the text of each.
 mod attention;
+mod boxes;
 mod composite;
 mod conv;
 mod copy;

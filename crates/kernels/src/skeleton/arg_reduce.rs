@@ -3,7 +3,7 @@ use super::computes_first;
 use crate::{
     bindings::{Access, Bindings},
     combine::Combine,
-    frame::{Frame, GROUP, Numbered, Shared, per_element},
+    frame::{Frame, GROUP, Numbered, ROUNDS, Shared, per_element},
     launcher::{Array, Key, Launcher, Target, Work, misshapen},
 };
 use adamant_ir::{
@@ -27,7 +27,7 @@ pub(super) fn record((op, axis): (&ArgOp, &u8), launcher: &mut dyn Launcher, wor
         // A longer or a shorter axis wants the other way.
         launcher.warm_up(&mut |other| [false, true].into_iter().try_for_each(|shared| launch(other, [x, out], op, axis, shared)))?;
     }
-    launch(launcher, [x, out], op, axis, innermost && x.shape[axis] >= 64)
+    launch(launcher, [x, out], op, axis, x.shape[axis] >= if innermost { 64 } else { ROUNDS })
 }
 /// `shared`: does a workgroup look for one extreme?
 fn launch(launcher: &mut dyn Launcher, [x, out]: [&Array; 2], op: ArgOp, axis: usize, shared: bool) -> Result<(), ErrorKind> {

@@ -9,7 +9,7 @@ use super::{matmul::narrowed, rows::all_floats};
 use crate::{
     Dialect, Subgroup,
     bindings::{Access, Bindings, Place},
-    frame::{Frame, Numbered},
+    frame::{Frame, MOST_ROUNDS, Numbered},
     launcher::{Array, Key, Launcher, Target, Work, misshapen},
     nest::{Group, Nest},
 };
@@ -97,6 +97,18 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &Operands<'_>,
         Kind::OfQueries => (queries, heads, features),
         Kind::OfKeys => (keys, shared, features.max(values)),
     };
+    // What one invocation walks is not cut: an error is better than a result of some of the keys.
+    let of_dots = |columns: usize| columns / size.min(8) + columns % size.min(8) + 2;
+    let of_walk = 1 + of_dots(features) + if size > 8 { size / 8 + 1 } else { 0 };
+    let rounds = match kind {
+        Kind::Forward => (keys.div_ceil(size) + 1) * of_walk,
+        Kind::OfQueries => 2 * (keys.div_ceil(size) + 1) * (of_walk + of_dots(values)),
+        Kind::OfKeys => heads.checked_div(shared).unwrap_or(1) * (queries.div_ceil(size) + 1) * (of_walk + of_dots(values)),
+    };
+    if launcher.target().on_host && rounds > MOST_ROUNDS {
+        let what = format!("attention of {queries} queries to {keys} keys by a driver on the host's processor, whose loops end after {MOST_ROUNDS} rounds");
+        return Err(launcher.target().dialect.lacks(what));
+    }
     let held = wide.div_ceil(size).next_power_of_two().min(HELD);
     let chunks = wide.div_ceil(size * held).max(1);
     let tiles = kept.div_ceil(ROWS);

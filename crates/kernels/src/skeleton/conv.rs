@@ -10,12 +10,18 @@
 //!
 //! Groups of channels are the batches. The geometry of the window is the kernel's own and stands in the text; channels,
 //! images and places are parameters. A weight gradient, which has few results and a long depth, is summed over parts of
-//! the images, and the parts are added in order.
+//! the images, and the parts are added in order. A depth of very many rounds is walked by several launches, one after the other, each of a
+//! box of channels and places; sums wait in scratch between them.
 use crate::{
     bindings::{Access, Bindings, Place},
-    frame::{Frame, Numbered, per_element},
+    frame::{Frame, Numbered, ROUNDS, per_element},
     launcher::{Array, Key, Launcher, Work, misshapen},
-    skeleton::{epilogue::Epilogue, matmul::narrowed, product::accumulator},
+    skeleton::{
+        boxes::{boxes, rounds},
+        epilogue::Epilogue,
+        matmul::narrowed,
+        product::accumulator,
+    },
 };
 use adamant_ir::{
     DType, ErrorKind, Op, TensorType,
@@ -46,6 +52,9 @@ const CHANNELS_AT: usize = 7;
 const OFFSETS_AT: usize = 9;
 /// sizes of x, w, y for each axis
 const PLACES_AT: usize = 12;
+/// behind the places, where a box of the depth is walked: whether it is the first and the last, its channels or images from and
+/// to, and its places from and to for each axis
+const BOX: usize = 4;
 
 /// Records a Conv step.
 ///
@@ -86,7 +95,13 @@ pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: 
     };
     let units = |parts: usize| rows.div_ceil(ROWS) * columns.div_ceil(COLUMNS * WIDE) * spec.groups * parts;
     let sums = spec.role == ConvRole::WeightGrad;
-    let parts = if sums { (64 / units(1).max(1)).clamp(1, images.max(1)) } else { 1 };
+    let (walked, channels) = match spec.role {
+        ConvRole::Forward => (&w.shape[2..], ci),
+        ConvRole::InputGrad => (&w.shape[2..], co),
+        ConvRole::WeightGrad => (&y.shape[2..], images),
+    };
+    let few = images.div_ceil((ROUNDS / rounds(&[&[1], walked].concat())).max(1));
+    let parts = if sums { (64 / units(1).max(1)).max(few).clamp(1, images.max(1)) } else { 1 };
     let part = images.div_ceil(parts).max(1);
     let parts = images.div_ceil(part).max(1);
     let results = out.shape.elements();
@@ -99,6 +114,11 @@ pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: 
     for a in 2..x.shape.rank() {
         parameters.extend([x.shape[a] as u32, w.shape[a] as u32, y.shape[a] as u32]);
     }
+    let box_at = parameters.len();
+    let is_long = rounds(&[&[if sums { part } else { channels }], walked].concat()) > ROUNDS;
+    if is_long {
+        parameters.resize(box_at + BOX + 2 * walked.len(), 0);
+    }
     let mut bindings = Bindings::new(launcher.target().dialect);
     let left = bindings.bind(first.place(), Access::Read);
     let right = bindings.bind(second.place(), Access::Read);
@@ -108,10 +128,16 @@ pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: 
     } else {
         bindings.bind(out.place(), Bindings::to_store(out.dtype.size()))
     };
+    let waits = if is_long && !sums {
+        launcher.scratch((results * held.size() / 4) as u64)?;
+        bindings.bind(Place::Scratch, Access::Write)
+    } else {
+        result
+    };
     let behind = Work { inputs: others, ..*work };
     let mut epilogue = product.map(|product| Epilogue::new(launcher, &mut bindings, product, &behind)).transpose()?;
     let mut key = Key::new();
-    key.extend([first.dtype as u8, out.dtype as u8, left as u8, right as u8, result as u8]);
+    key.extend([first.dtype as u8, out.dtype as u8, left as u8, right as u8, result as u8, is_long as u8]);
     if let Some(epilogue) = &mut epilogue {
         epilogue.place(&mut parameters, &behind);
         epilogue.describe(&mut key);
@@ -127,10 +153,18 @@ pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: 
             result,
             dtype: summed,
             epilogue: epilogue.as_ref().map(|e| (e, out.dtype)),
+            waits: is_long.then_some((waits, box_at)),
         };
         text.main()
     })?;
-    launcher.launch_groups(pipeline, &bindings, &parameters, units(parts) as u64);
+    let all = if is_long { boxes(&[&[if sums { 1 } else { channels }], walked].concat(), ROUNDS) } else { vec![Vec::new()] };
+    for (k, of) in all.iter().enumerate() {
+        if is_long {
+            (parameters[box_at], parameters[box_at + 1]) = (u32::from(k == 0), u32::from(k + 1 == all.len()));
+            parameters[box_at + 2..][..of.len()].copy_from_slice(of);
+        }
+        launcher.launch_groups(pipeline, &bindings, &parameters, units(parts) as u64);
+    }
     if !sums {
         return Ok(());
     }
@@ -166,6 +200,8 @@ struct Text<'t> {
     dtype: DType,
     /// what runs on a result, and the dtype of what is stored then
     epilogue: Option<(&'t Epilogue<'t>, DType)>,
+    /// where sums wait for the next box of a depth that is walked box by box, and where its parameters are
+    waits: Option<(usize, usize)>,
 }
 /// The tensors, as the parameters number them.
 const X: usize = 0;
@@ -245,15 +281,42 @@ impl Text<'_> {
                 &format!("{bases}var column_at{j}: u32;\n{{ var rest: u32 = min(edge + {}u, columns - 1u); {cuts}{set}column_at{j} = {column}; }}\n", j * WIDE);
         }
         text += &each(&|i, j| format!("var s{i}_{j}: {t} = 0.0;\n"));
+        let offset = match self.spec.role {
+            ConvRole::Forward => "offset_y",
+            ConvRole::InputGrad => "offset_x",
+            ConvRole::WeightGrad => "0u",
+        };
+        // The statements for a result that is one.
+        let at_result = |i: usize, j: usize, what: &str| {
+            format!(
+                "{{ let row: u32 = top + {i}u; let column: u32 = edge + {}u;\nif (row < rows && column < columns) {{ let place: u32 = {result};\n{what} }} }}\n",
+                j * WIDE
+            )
+        };
+        if let Some((waits, at)) = self.waits {
+            let load = self.bindings.load(waits, accumulator(self.dtype), "waiting");
+            let taken = each(&|i, j| at_result(i, j, &format!("let waiting: u32 = place - {offset};\ns{i}_{j} = {load};")));
+            text += &format!("if (p[{at}u] == 0u) {{\n{taken}}}\n");
+        }
         let (begin, end) = match self.spec.role {
             ConvRole::Forward => ("0u", "ins"),
             ConvRole::InputGrad => ("0u", "outs"),
             ConvRole::WeightGrad => ("part * images_of_part", "min((part + 1u) * images_of_part, images)"),
         };
+        let bound = |k: usize| self.waits.map(|(_, at)| format!("p[{}u]", at + 2 + k));
+        let of_box = if self.spec.role == ConvRole::WeightGrad { None } else { bound(0).zip(bound(1)) };
+        let (begin, end) = of_box.unwrap_or((begin.into(), end.into()));
         text += &format!(
             "let depth_end: u32 = {end};\nfor (var c: u32 = {begin}; c < depth_end; c++) {{\nvar walk: u32 = c * row_step;\nlet channel: u32 = c * column_step;\n"
         );
-        text += &(0..axes).map(|a| format!("for (var v{a}: u32 = 0u; v{a} < walked{a}; v{a}++) {{\n")).collect::<String>();
+        for a in 0..axes {
+            let (from, to) = (bound(2 + 2 * a), bound(3 + 2 * a));
+            if let (Some(from), true) = (&from, a + 1 == axes) {
+                let outer = (0..a).fold("0u".to_string(), |flat, b| format!("({flat}) * walked{b} + v{b}"));
+                text += &format!("walk = c * row_step + ({outer}) * walked{a} + {from};\n");
+            }
+            text += &format!("for (var v{a}: u32 = {}; v{a} < {}; v{a}++) {{\n", from.unwrap_or("0u".into()), to.unwrap_or(format!("walked{a}")));
+        }
         for j in 0..COLUMNS {
             let mut inside = vec!["true".to_string()];
             let mut flat = String::from("0u");
@@ -288,15 +351,19 @@ impl Text<'_> {
                 epilogue.function(self.bindings)? + &format!("fn put(place: u32, number: u32, total: {t}) {{\nlet value: {to} = {value};\n{store}\n}}\n")
             }
         };
-        text += &each(&|i, j| {
+        let stored = each(&|i, j| {
             let put = format!("put(place, place - offset_y, s{i}_{j});");
             let store = self.bindings.store(self.result, held, "place", &narrowed(held, &format!("s{i}_{j}")));
-            format!(
-                "{{ let row: u32 = top + {i}u; let column: u32 = edge + {}u;\nif (row < rows && column < columns) {{ let place: u32 = {result};\n{} }} }}\n",
-                j * WIDE,
-                if self.epilogue.is_some() { put } else { store }
-            )
+            at_result(i, j, if self.epilogue.is_some() { &put } else { &store })
         });
+        text += &match self.waits {
+            Some((waits, at)) if self.spec.role != ConvRole::WeightGrad => {
+                let store = |i, j| self.bindings.store(waits, accumulator(self.dtype), "waiting", &format!("s{i}_{j}"));
+                let kept = each(&|i, j| at_result(i, j, &format!("let waiting: u32 = place - {offset};\n{}", store(i, j))));
+                format!("if (p[{}u] == 1u) {{\n{stored}}} else {{\n{kept}}}\n", at + 1)
+            }
+            _ => stored,
+        };
         let body = format!(
             "    let number: u32 = group.y * groups.x + group.x;
     if (number >= p[{LAUNCHED}u]) {{ return; }}

@@ -7,7 +7,7 @@
 use crate::{
     Subgroup,
     bindings::{Access, Bindings, Place},
-    frame::{Frame, GROUP, Numbered, Shared, per_element},
+    frame::{Frame, GROUP, Numbered, ROUNDS, Shared, per_element},
     launcher::{Compiled, Key, Launcher, Target},
 };
 use adamant_ir::{DType, ErrorKind};
@@ -107,6 +107,8 @@ pub(crate) fn record(
     let ideal = Way::of(&launcher.target(), &sizes, form);
     let apart = groups(ideal);
     let splits = if apart < 32 && sizes.depth >= SPLIT { (sizes.depth / 256).min(64 / apart.max(1)).max(1) } else { 1 };
+    // Of tiles a slice takes some 25 rounds for its 16 elements, of subgroups two.
+    let splits = splits.max(sizes.depth.div_ceil(ROUNDS));
     let length = sizes.depth.div_ceil(splits).next_multiple_of(SLICE).max(SLICE);
     let splits = sizes.depth.div_ceil(length).max(1);
     let elements = sizes.batch * sizes.rows * sizes.columns;

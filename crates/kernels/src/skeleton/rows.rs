@@ -16,7 +16,7 @@ use crate::{
     Subgroup,
     bindings::{Access, Bindings, Place},
     combine::Combine,
-    frame::{Frame, GROUP, Numbered, Shared, per_element},
+    frame::{Frame, GROUP, Numbered, ROUNDS, Shared, per_element},
     launcher::{Array, Found, Key, Launcher, Target},
 };
 use adamant_ir::{DType, ErrorKind, op::ReduceOp};
@@ -103,11 +103,11 @@ impl Way {
         match target.subgroup {
             _ if count < 64 => Way::Invocation,
             // Barriers are slow on the host's processor, and elsewhere a subgroup is idle less at the end of a row.
-            Some(size) if count <= 1024 || target.on_host => Way::Subgroup(size),
+            Some(size) if count <= 1024 || target.on_host && count < ROUNDS => Way::Subgroup(size),
             _ => Way::Workgroup,
         }
     }
-    /// All that rows of some length may take.
+    /// All that rows of some length may take, but for very long ones on the host's processor.
     fn all(target: &Target) -> Vec<Way> {
         let mut all = vec![Way::Invocation];
         all.extend(target.subgroup.map(Way::Subgroup));

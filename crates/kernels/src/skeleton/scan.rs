@@ -2,11 +2,12 @@
 //!
 //! Few long lines of a sum, maximum or minimum are cut into pieces: each piece is combined, the pieces of a line are
 //! scanned, and each piece is walked again from what came before it. Products and recurrences are not cut: a piece alone
-//! may overflow where the line does not.
+//! may overflow where the line does not. Where such a line is very long, several launches walk it one after the other, each from
+//! what the one before has left.
 use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
-    frame::per_element,
+    frame::{ROUNDS, per_element},
     launcher::{Array, Key, Launcher, Target, Work, misshapen},
     nest::Group,
 };
@@ -29,6 +30,8 @@ enum Pass {
     Pieces,
     /// each piece from what came before
     Again,
+    /// a part of the line, from what came before to what is handed on
+    Onward,
 }
 
 /// Is there arithmetic for it?
@@ -47,18 +50,25 @@ pub(super) fn record((op, axis, reverse): (&ScanOp, &u8, &bool), launcher: &mut 
     if may_cut {
         // Other lines may want the other way.
         launcher.warm_up(&mut |other| {
-            walk(other, work, op, axis, reverse, Pass::Whole)?;
+            walk(other, work, op, axis, reverse, (Pass::Whole, 0))?;
             in_pieces(other, work, op, axis, reverse)
         })?;
     }
-    if may_cut && n >= 4 * PIECE && lines < MANY { in_pieces(launcher, work, op, axis, reverse) } else { walk(launcher, work, op, axis, reverse, Pass::Whole) }
+    if may_cut && n >= 4 * PIECE && (lines < MANY || n > ROUNDS) && n.div_ceil(PIECE) <= ROUNDS {
+        return in_pieces(launcher, work, op, axis, reverse);
+    }
+    if n <= ROUNDS {
+        return walk(launcher, work, op, axis, reverse, (Pass::Whole, 0));
+    }
+    launcher.scratch((lines * combination(op, work.inputs[0].dtype).dtype.size() / 4) as u64)?;
+    (0..n).step_by(ROUNDS).try_for_each(|begin| walk(launcher, work, op, axis, reverse, (Pass::Onward, begin)))
 }
 /// Lines in pieces of fixed lengths: what each gives, what comes before it, and each again from there.
 fn in_pieces(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool) -> Result<(), ErrorKind> {
     let out = &work.outputs[0];
     let (lines, n) = (out.shape.elements() / out.shape[axis].max(1), out.shape[axis]);
     let pieces = n.div_ceil(PIECE);
-    walk(launcher, work, op, axis, reverse, Pass::Pieces)?;
+    walk(launcher, work, op, axis, reverse, (Pass::Pieces, 0))?;
     let combine = combination(op, work.inputs[0].dtype);
     launcher.scratch((lines * pieces * combine.dtype.size() / 4) as u64)?;
     let mut bindings = Bindings::new(launcher.target().dialect);
@@ -83,7 +93,7 @@ total = {};
         per_element(&bindings, "", &body)
     })?;
     launcher.launch(pipeline, &bindings, &[lines as u32, pieces as u32], lines as u64);
-    walk(launcher, work, op, axis, reverse, Pass::Again)
+    walk(launcher, work, op, axis, reverse, (Pass::Again, 0))
 }
 fn combination(op: ScanOp, dtype: DType) -> Combine {
     let op = match op {
@@ -94,12 +104,16 @@ fn combination(op: ScanOp, dtype: DType) -> Combine {
     };
     Combine::new(op, dtype)
 }
-/// One launch over all lines, or all pieces of them.
-fn walk(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool, pass: Pass) -> Result<(), ErrorKind> {
+/// One launch over all lines, or all pieces of them; of an onward walk the part from an element on.
+fn walk(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool, (pass, first): (Pass, usize)) -> Result<(), ErrorKind> {
     let out = &work.outputs[0];
     let kept: Vec<usize> = (0..out.shape.rank()).filter(|&a| a != axis).collect();
     let (lines, n) = (out.shape.elements() / out.shape[axis].max(1), out.shape[axis]);
-    let (pieces, length) = if pass == Pass::Whole { (1, n) } else { (n.div_ceil(PIECE), PIECE) };
+    let (pieces, length) = match pass {
+        Pass::Whole => (1, n),
+        Pass::Onward => (1, ROUNDS),
+        Pass::Pieces | Pass::Again => (n.div_ceil(PIECE), PIECE),
+    };
     let mut bindings = Bindings::new(launcher.target().dialect);
     let mut sources = Vec::new();
     for x in work.inputs {
@@ -109,7 +123,7 @@ fn walk(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, r
     let totals = if pass == Pass::Whole { None } else { Some(bindings.bind(Place::Scratch, Access::Write)) };
     let operands: Vec<_> = work.inputs.iter().chain(work.outputs).map(Array::layout).collect();
     let mut nest = launcher.nest(pass as u8, &bindings, &out.shape, [&kept, &[axis]], &operands)?;
-    let mut parameters = vec![(lines * pieces) as u32, n as u32, pieces as u32, length as u32];
+    let mut parameters = vec![(lines * pieces) as u32, n as u32, pieces as u32, length as u32, first as u32];
     nest.place(&mut parameters);
     let mut key = Key::new();
     key.extend([out.dtype as u8, pass as u8]);
@@ -123,21 +137,23 @@ fn walk(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, r
         // An absent past adds nothing, even where the coefficient is infinite.
         let (first, next) = if op == ScanOp::LinearRecurrence { ("w", "v * total + w".to_string()) } else { ("v", combine.of("total", "v")) };
         let store = |at: &str, total: &str| bindings.store(target, out.dtype, at, &combine.narrow(out.dtype, total));
+        let each = format!("let at: u32 = {};\n{}\n", nest.at(operands.len() - 1, "line"), store("at", "total"));
+        let past = |totals: usize, after: &str| format!("if ({after} > 0u) {{ total = {}; past = true; }}\n", bindings.load(totals, combine.dtype, "i"));
+        let hand_on = |totals: usize| bindings.store(totals, combine.dtype, "i", "total");
         let (before, inside, after) = match (pass, totals) {
-            (Pass::Pieces, Some(totals)) => (String::new(), String::new(), bindings.store(totals, combine.dtype, "i", "total")),
-            (Pass::Again, Some(totals)) => {
-                let past = format!("if (piece > 0u) {{ total = {}; past = true; }}\n", bindings.load(totals, combine.dtype, "i"));
-                (past, format!("let at: u32 = {};\n{}\n", nest.at(operands.len() - 1, "line"), store("at", "total")), String::new())
-            }
-            _ => (String::new(), format!("let at: u32 = {};\n{}\n", nest.at(operands.len() - 1, "line"), store("at", "total")), String::new()),
+            (Pass::Pieces, Some(totals)) => (String::new(), String::new(), hand_on(totals)),
+            (Pass::Again, Some(totals)) => (past(totals, "piece"), each, String::new()),
+            (Pass::Onward, Some(totals)) => (past(totals, "p[4u]"), each, hand_on(totals)),
+            _ => (String::new(), each, String::new()),
         };
         let body = format!(
             "let line: u32 = i / p[2u];
 let piece: u32 = i % p[2u];
 {}var total: {t} = {};
 var past: bool = false;
-{before}let end: u32 = min((piece + 1u) * p[3u], p[1u]);
-for (var s: u32 = piece * p[3u]; s < end; s++) {{
+{before}let begin: u32 = p[4u] + piece * p[3u];
+let end: u32 = min(begin + p[3u], p[1u]);
+for (var s: u32 = begin; s < end; s++) {{
 let t: u32 = {};
 {}let a0: u32 = {};
 let v: {t} = {};

@@ -13,7 +13,7 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     dense::REPORT,
-    frame::per_element,
+    frame::{ROUNDS, per_element},
     launcher::{Array, Found, Key, Launcher, Work, misshapen},
     nest::Group,
     program::axes,
@@ -73,7 +73,7 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, axis: usize, 
     }
     if lines.pay(&launcher.target()) { sorted::record(launcher, axis, &rule, &lines) } else { by_lines(launcher, axis, mode, &rule) }
 }
-/// An invocation for each line.
+/// An invocation for each line; a long one is walked by several launches, one after the other.
 fn by_lines(launcher: &mut dyn Launcher, axis: usize, mode: ScatterMode, rule: &Rule<'_>) -> Result<(), ErrorKind> {
     let Rule { index, source, out, .. } = *rule;
     let wide = out.dtype.is_float() && out.dtype.size() == 2 && matches!(mode, ScatterMode::Add | ScatterMode::Mul);
@@ -97,7 +97,8 @@ fn by_lines(launcher: &mut dyn Launcher, axis: usize, mode: ScatterMode, rule: &
     let number = (0, index.shape.strides());
     let mut nest = launcher.nest(2, &bindings, &index.shape, [&kept, &[axis]], &[index.layout(), source.layout(), (offset, strides), number])?;
     let report = launcher.report(Found::Index(out.shape[axis]));
-    let mut parameters = vec![lines as u32, report, index.shape[axis] as u32, out.shape[axis] as u32, along as u32];
+    let n = index.shape[axis];
+    let mut parameters = vec![lines as u32, report, 0, 0, out.shape[axis] as u32, along as u32];
     nest.place(&mut parameters);
     let mut key = Key::new();
     key.extend([index.dtype as u8, out.dtype as u8, indices as u8, values as u8, target as u8]);
@@ -110,12 +111,12 @@ fn by_lines(launcher: &mut dyn Launcher, axis: usize, mode: ScatterMode, rule: &
             Some(combine) => rule.store_as(&bindings, target, held, &combine.widen(source.dtype, &bindings.load(values, source.dtype, "a1"))),
         };
         let body = format!(
-            "{}for (var s: u32 = 0u; s < p[2u]; s++) {{
+            "{}for (var s: u32 = p[2u]; s < p[3u]; s++) {{
 {}let a0: u32 = {};
 let index: vec2<u32> = {};
-if (index.y == 0u && index.x < p[3u]) {{
+if (index.y == 0u && index.x < p[4u]) {{
 let a1: u32 = {};
-let to: u32 = {} + index.x * p[4u];
+let to: u32 = {} + index.x * p[5u];
 {write}
 }} else {{ {} }}
 }}
@@ -130,7 +131,10 @@ let to: u32 = {} + index.x * p[4u];
         );
         per_element(&bindings, INDEX_OF, &body)
     })?;
-    launcher.launch(pipeline, &bindings, &parameters, lines as u64);
+    for begin in (0..n).step_by(ROUNDS) {
+        (parameters[2], parameters[3]) = (begin as u32, n.min(begin + ROUNDS) as u32);
+        launcher.launch(pipeline, &bindings, &parameters, lines as u64);
+    }
     if wide {
         exchange(launcher, out, false)?;
     }

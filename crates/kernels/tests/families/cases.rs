@@ -430,13 +430,15 @@ pub fn gather(mut m: Maker) -> Case {
 pub fn segment_reduce(mut m: Maker) -> Case {
     let op = *m.random.pick(&[SegmentOp::Sum, SegmentOp::Max, SegmentOp::Min]);
     let dtype = *m.random.pick(&DType::COMPUTE);
-    let shape = m.shape(1, 3);
+    // Long lines are cut in blocks.
+    let long = m.random.one_in(3);
+    let shape = if long { Shape::new(&[*m.random.pick(&[1, 2, 3, 5]), *m.random.pick(&[1, 2, 33])]).unwrap() } else { m.shape(1, 3) };
     let axis = m.random.below(shape.rank());
-    let (n, segments) = (m.random.between(0, 40), m.random.between(1, 6));
+    let (n, segments) = (if long { m.random.between(1000, 2600) } else { m.random.between(0, 40) }, m.random.between(1, 6));
     let spread = if m.random.one_in(4) { Spread::Wild(n) } else { Spread::Cuts(n) };
     let (x, host) = m.laid(shape.with(axis, n), dtype, unspecial(dtype));
     let cut = Shape::new(&[&shape[..axis], &[segments + 1]].concat()).unwrap();
-    let of_offsets = *m.random.pick(&INDICES);
+    let of_offsets = *m.random.pick(if long { &INDICES[..3] } else { &INDICES });
     let (offsets, numbers) = m.laid(cut, of_offsets, spread);
     let recorded = Op::SegmentReduce { op, axis: axis as u8 };
     let to = recorded.infer(&[ty(&host), ty(&numbers)]).unwrap()[0];

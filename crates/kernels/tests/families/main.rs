@@ -146,12 +146,14 @@ fn every_family_is_right_in_c() {
     assert!(outcome.failures.is_empty(), "{} of {} failed\n{shown:#?}", outcome.failures.len(), outcome.ran);
 }
 /// Faults in the texts, one in each family: a bound, a step, a barrier, an order.
-const PLANTS: [(&str, Family, usize, &str, &str); 11] = [
+const PLANTS: [(&str, Family, usize, &str, &str); 13] = [
     ("reduce", cases::reduce, 24, " >>= 1u)", " >>= 9u)"),
     ("scan", cases::scan, 24, "if (past)", "if (!past)"),
     ("sort", cases::sort, 16, "low = at + 1u", "low = at + 2u"),
     ("gather", cases::gather, 24, "index.x * p[", "index.y * p["),
-    ("segment_reduce", cases::segment_reduce, 24, "k < high.x", "k <= high.x"),
+    ("segment_reduce", cases::segment_reduce, 24, " < s->beside_", " + 1u < s->beside_"),
+    ("segment_reduce of blocks", cases::segment_reduce, 24, " < s->last_", " + 1u < s->last_"),
+    ("segment_reduce of shared blocks", cases::segment_reduce, 24, " >>= 1u)", " >>= 9u)"),
     ("scatter", cases::scatter, 40, "is_head = false", "is_head = true"),
     ("matmul", cases::matmul, 10, " += 16u", " += 17u"),
     ("product", ends::product, 10, " + number", " + number / 2u"),
