@@ -1,4 +1,4 @@
-//! `cargo xtask torture disk|files|kill|cost|threads|python|keys|steps|readers`: what a run survives. Each part prints one line per claim and ends with exit
+//! `cargo xtask torture disk|files|kill|cost|threads|python|keys|steps|readers|sharing`: what a run survives. Each part prints one line per claim and ends with exit
 //! code 1 if one does not hold; with `--json` it prints one document. A part that this machine cannot do is said to be
 //! skipped, with the reason.
 mod cost;
@@ -11,6 +11,7 @@ mod program;
 mod python;
 mod readers;
 mod rot;
+mod sharing;
 mod signals;
 mod steps;
 mod subject;
@@ -46,6 +47,8 @@ enum Part {
     Steps(steps::Options),
     /// Readers get one version of the weights while another thread loads
     Readers(readers::Options),
+    /// Threads that share tensors, tapes, cells, compiled functions and generators
+    Sharing(sharing::Options),
 }
 
 /// One claim, and what was seen.
@@ -138,6 +141,7 @@ pub fn run(options: &Options) -> Exit {
         Part::Keys(options) => keys::run(options),
         Part::Steps(options) => steps::run(options),
         Part::Readers(options) => readers::run(options),
+        Part::Sharing(options) => sharing::run(options),
     }
 }
 

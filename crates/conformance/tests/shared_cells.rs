@@ -1,6 +1,6 @@
 //! Cells that a compiled function writes while other threads hold what they held before.
 use adamant_conformance::plain;
-use adamant_core::{Cell, DType, Tensor, compile};
+use adamant_core::{Cell, DType, Device, Tensor, compile};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 /// The first call plans while another thread takes and drops the cell's value all the time. Whatever it did meanwhile, the plan
@@ -40,5 +40,17 @@ fn a_plan_made_while_a_reader_lets_go_takes_what_the_next_one_holds() {
             add.call(&[&one]).unwrap();
             assert_eq!(held.to_vec::<f32>().unwrap(), [calls as f32; 3], "round {round}");
         }
+    }
+}
+/// A thread that has ended left a value that turns out to be bad. The cell keeps what it held.
+#[test]
+fn a_bad_value_of_another_thread_stays_in_a_cell() {
+    for device in [plain::device(2048, usize::MAX), Device::reference()] {
+        let cell = Cell::new(&Tensor::full_on([3], 5.0, DType::F32, device), false).unwrap();
+        let outside = Tensor::from_vec_on(vec![0i64, 7, 1], [3], device);
+        let bad = std::thread::scope(|s| s.spawn(|| cell.read().gather(0, &outside)).join()).unwrap();
+        assert!(cell.set(&bad).is_err(), "{device}: it was taken");
+        assert_eq!(cell.read().to_vec::<f32>().unwrap(), [5.0; 3]);
+        assert_eq!(cell.version(), 0);
     }
 }

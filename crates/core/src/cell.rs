@@ -257,6 +257,10 @@ impl Cell {
         if overlay::write(self, &value)? {
             return Ok(());
         }
+        if context(|c| c.steps.get() == 0 && value.value().is_pending() && c.stream(want.device).id != value.value().home) {
+            // The window of another thread knows nothing of this cell, and would leave bad data in it.
+            evaluate(value.value())?;
+        }
         if let Some(fault) = value.value().stored().and_then(Stored::fault) {
             // It ran already, on bad data: the cell stays as it is.
             return Err(fault);
@@ -276,18 +280,18 @@ impl Cell {
     /// A write outside of any step: a commit of its own.
     fn set_now(&self, c: &Context, value: &Shared<Value>) {
         let (previous, since) = commit::replace(self, value.clone(), c.committing.get());
-        if !value.is_to_run() {
-            return self.committed();
-        }
-        let s = c.stream(self.0.meta.device);
-        let mut log = s.log.lock();
-        let slot = if value.is_deferred() { log.slot_of(value).ok() } else { value.slot(log.epoch) };
-        match slot.filter(|_| value.is_to_run()) {
-            Some(slot) => {
+        if value.is_to_run() {
+            let s = c.stream(self.0.meta.device);
+            let mut log = s.log.lock();
+            let slot = if value.is_deferred() { log.slot_of(value).ok() } else { value.slot(log.epoch) };
+            if let Some(slot) = slot.filter(|_| value.is_to_run()) {
                 let previous = Kept::new(&previous);
-                log.note_write(CellWrite { cell: self.clone(), slot, group: NEXT.fetch_add(1, Relaxed), previous, since });
+                return log.note_write(CellWrite { cell: self.clone(), slot, group: NEXT.fetch_add(1, Relaxed), previous, since });
             }
-            // It ran meanwhile, or is pending on another thread, which evaluates it when it is read.
+        }
+        // It was there, or another thread has run it meanwhile, which may have found it bad.
+        match step::fault(value) {
+            Some(_) => self.withdraw(value, &previous, since),
             None => self.committed(),
         }
     }

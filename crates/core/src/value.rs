@@ -10,6 +10,7 @@ use crate::{
     buffer::Buffer,
     error::Origin,
     op::{Arg, Op},
+    planted::{Plant, is},
     recycle::{Recycled, Shared, Spares},
 };
 pub(crate) use adamant_runtime::Stored;
@@ -204,7 +205,14 @@ impl Value {
         if self.stage.load(Acquire) != OTHER {
             return None;
         }
-        if let Other::Deferred(recipe) = &*self.other.lock() { Some(recipe.clone()) } else { None }
+        let mut other = self.other.lock();
+        let Other::Deferred(recipe) = &*other else { return None };
+        let recipe = recipe.clone();
+        if is(Plant::RecipeTaken) {
+            *other = Other::None;
+            self.stage.store(PENDING, Release);
+        }
+        Some(recipe)
     }
     /// Is it in memory, computed from good data?
     pub fn is_in_memory(&self) -> bool {

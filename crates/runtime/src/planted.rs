@@ -58,6 +58,8 @@ pub enum Plant {
     LostUpdate,
     /// the latest value of a cell is read while a commit is at work on it
     ClaimIgnored,
+    /// a deferred value is computed by the thread that asks first, and nobody else knows how
+    RecipeTaken,
 }
 impl Plant {
     /// Faults that show where a function is captured and replayed.
@@ -65,7 +67,7 @@ impl Plant {
     /// Faults that show where several ranks work together.
     pub const OF_RANKS: [Plant; 3] = [Plant::ExchangeOutOfOrder, Plant::ExchangeNotAwaited, Plant::ExchangeBegunLate];
     /// Faults that show where threads share cells and tapes.
-    pub const OF_THREADS: [Plant; 4] = [Plant::HoldsOfAnotherMoment, Plant::SnapshotNotKept, Plant::LostUpdate, Plant::ClaimIgnored];
+    pub const OF_THREADS: [Plant; 5] = [Plant::HoldsOfAnotherMoment, Plant::SnapshotNotKept, Plant::LostUpdate, Plant::ClaimIgnored, Plant::RecipeTaken];
     /// All that graphs show.
     pub const ALL: [Plant; 18] = [
         Plant::DroppedBroadcast,

@@ -26,7 +26,7 @@ pub fn run(options: &Options) -> Exit {
     let sections = claim("requests in a read section are of one version", |claim| {
         let seen = on(requests, true)?;
         (claim.tried, claim.held) = (requests, seen.requests - seen.mixed);
-        claim.seen = serde_json::json!({ "mixed": seen.mixed, "failed": seen.failed, "versions": seen.versions });
+        claim.seen = serde_json::json!({ "mixed": seen.mixed, "failed": seen.failed, "error": seen.error, "versions": seen.versions });
         Ok(())
     });
     let without = claim("requests without one are seen to be mixed", |claim| {

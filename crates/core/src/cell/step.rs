@@ -172,7 +172,7 @@ pub fn step<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
 }
 
 /// The error of a value that no cell may get.
-fn fault(value: &Value) -> Option<Error> {
+pub(super) fn fault(value: &Value) -> Option<Error> {
     if let Some(stored) = value.stored() {
         return stored.fault();
     }

@@ -97,7 +97,20 @@ impl World {
         let model = (0..2).map(|k| Cell::new(&vector(0.2 + k as f32, device), true)).collect::<Result<_>>()?;
         let (add, tally, throw) = (compile(add), compile(tally), compile(throw));
         let one = Tensor::full_on([WIDTH], 1.0, DType::F32, device);
-        Ok(World { device, one, equal, add, sum, tally, calls: AtomicUsize::new(0), turns: Mutex::new(()), dice, throw, rng: Rng::new_on(5, 0, device)?, model })
+        Ok(World {
+            device,
+            one,
+            equal,
+            add,
+            sum,
+            tally,
+            calls: AtomicUsize::new(0),
+            turns: Mutex::new(()),
+            dice,
+            throw,
+            rng: Rng::new_on(5, 0, device)?,
+            model,
+        })
     }
     /// A call of a compiled function that writes what it reads. Where nothing is planned it is a step like any other, which no
     /// other thread may come between.
