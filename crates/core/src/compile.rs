@@ -111,7 +111,9 @@ pub fn captures() -> Compiled<()> {
     Compiled::of(())
 }
 impl<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>> Compiled<F> {
-    /// Runs the function.
+    /// Runs the function. Threads may call it at once: calls that write a cell follow each other, each with what the one before
+    /// wrote. Where nothing is planned (on the reference device, with ops run at once, inside a transform) it is the plain
+    /// function in a step, and threads that write what they have read take turns.
     ///
     /// # Errors
     /// Whatever `f` returns; a read of data inside `f` (the line is named); an input that is tracked (take gradients
