@@ -323,6 +323,7 @@ impl Log {
         }
         if let Some(recipe) = value.recipe() {
             let inputs = recipe.inputs.iter().map(|k| self.slot_of(k)).collect::<Result<_, NoSlot>>()?;
+            self.holders.recomputes = true;
             schedule::count(|s| s.recomputed += 1);
             return Ok(self.push(recipe.op.clone(), recipe.arg, inputs, std::slice::from_ref(value)));
         }
@@ -527,8 +528,7 @@ pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
         if log.capture {
             return Err(Error::at("read", ErrorKind::Capturing, value.origin));
         }
-        // Whoever reads it holds it: else it would be deferred anew.
-        let _held = value.clone();
+        let _held = value.clone(); // Else it would be deferred anew.
         if home.is_none() {
             log.slot_of(value).map_err(|why| Error::at("read", why.into(), value.origin))?;
         }

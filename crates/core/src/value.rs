@@ -286,6 +286,13 @@ pub(crate) fn holders(value: &Shared<Value>) -> (u32, u32) {
     let kept = if value.kept.load(Relaxed) == before { before as u32 } else { 0 };
     (all.saturating_sub(kept), kept)
 }
+/// Where the caller's handle is the only one, a deferred value is one that runs in the caller's window and nowhere else.
+pub(crate) fn forget_recipe(value: &Shared<Value>) {
+    if value.is_deferred() && holders(value) == (1, 0) {
+        value.stage.store(PENDING, Release);
+        let _recipe = std::mem::take(&mut *value.other.lock());
+    }
+}
 /// How many handles there are besides those that count themselves.
 pub(crate) fn users(value: &Shared<Value>) -> u32 {
     holders(value).0

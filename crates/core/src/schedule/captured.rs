@@ -67,6 +67,7 @@ thread_local! {
     static SEEN: SpareLists<Vec<Shared<Value>>> = const { RefCell::new(Vec::new()) };
     static STORED: SpareLists<Vec<&'static Stored>> = const { RefCell::new(Vec::new()) };
     static NUMBERS: SpareLists<Vec<f64>> = const { RefCell::new(Vec::new()) };
+    static HOLDS: SpareLists<Vec<InputHold>> = const { RefCell::new(Vec::new()) };
     static PUBLISHED: SpareLists<Vec<Option<Tensor>>> = const { RefCell::new(Vec::new()) };
 }
 /// What the cells held before a call.
@@ -391,7 +392,8 @@ impl Captured {
             _ => InputHold::Held,
         };
         // Looked at once: other threads let go meanwhile, and a plan that takes what its key says is held would be kept.
-        let mut holds: SmallVec<[InputHold; 16]> = self.sources.iter().map(hold).collect();
+        let mut holds = SpareList::take(&HOLDS);
+        holds.extend(self.sources.iter().map(hold));
         let key = if self.writes.is_empty() { 0 } else { holds.iter().fold(0, |key, hold| mix(key, *hold as u64)) };
         if let Some((_, bound)) = self.plans.lock().iter().find(|(k, _)| *k == key) {
             super::count(|s| s.hits += 1);
@@ -409,7 +411,8 @@ impl Captured {
         }
         let graph = expand(log, log.records.len(), &needed(&log.records, &holders, std::iter::empty())).map_err(fail)?;
         if is(Plant::HoldsOfAnotherMoment) {
-            holds = self.sources.iter().map(hold).collect();
+            holds.clear();
+            holds.extend(self.sources.iter().map(hold));
         }
         let shared = (self.structure(), graph.hash, key);
         let known = self.shared.0.lock().iter().find(|(k, _)| *k == shared).map(|(_, plan)| plan.clone());

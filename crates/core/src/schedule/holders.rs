@@ -23,6 +23,8 @@ pub(crate) struct Holders {
     pub chained: Vec<u32>,
     /// by slot: how many cells it was the old value of; empty if of none
     old_of: Vec<u8>,
+    /// Is a value of the window a deferred one, which is computed again?
+    pub recomputes: bool,
     /// May a cell's old value be overwritten?
     in_place: bool,
     /// a hash of all of it
@@ -57,6 +59,11 @@ impl Holders {
     /// Looks at the first `cut` records of a window and at the values of their `slots`.
     pub fn look(log: &mut Log, cut: usize, slots: usize) {
         let Log { holders, records, values, writes, beside, epoch, device, .. } = log;
+        if holders.recomputes {
+            // One that the window alone holds needs no recipe any more, and what its recipe reads is held by one less.
+            values.iter().rev().for_each(crate::value::forget_recipe);
+            holders.recomputes = cut < records.len();
+        }
         holders.in_place = device.backend().updates_in_place();
         let (records, open) = records.split_at(cut);
         // What the device may have to go back to.
@@ -69,6 +76,8 @@ impl Holders {
         self.of.extend(values.iter().map(|v| match crate::value::holders(v) {
             // One of the users is the window.
             (0 | 1, 0) => Holder::Nobody,
+            // Whoever keeps it has the recipe.
+            (0 | 1, _) if v.is_deferred() => Holder::Nobody,
             (0 | 1, _) => Holder::Tape,
             _ => Holder::User,
         }));
