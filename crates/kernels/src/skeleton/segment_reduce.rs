@@ -73,7 +73,8 @@ fn neutral(combine: Combine) -> &'static str {
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
 pub(super) fn record((op, axis): Fields<'_>, launcher: &mut dyn Launcher, work: &Work<'_>) -> Result<(), ErrorKind> {
     let ([x, offsets], [out]) = (work.inputs, work.outputs) else { return Err(misshapen(op.name())) };
-    let step = Step { op: *op, axis: *axis as usize, x, offsets, out, combine: Combine::new(op.of_two(), x.dtype), blocks: Blocks::of(x.shape[*axis as usize]) };
+    let step =
+        Step { op: *op, axis: *axis as usize, x, offsets, out, combine: Combine::new(op.of_two(), x.dtype), blocks: Blocks::of(x.shape[*axis as usize]) };
     // Shorter lines have no blocks; another batch may.
     let pipeline = step.compile_blocks(launcher)?;
     if step.blocks.count > 0 {
