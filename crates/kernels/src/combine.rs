@@ -2,9 +2,10 @@
 //! once, those of integers in i64, those of f64 in f64.
 use crate::{
     bindings::Bindings,
+    frame::{Frame, GROUP, Numbered, Shared},
     nest::{Group, Nest},
 };
-use adamant_ir::{DType, op::ReduceOp};
+use adamant_ir::{DType, ErrorKind, op::ReduceOp};
 
 /// A way to combine, with the dtype that it runs in.
 #[derive(Clone, Copy)]
@@ -100,5 +101,45 @@ impl Combine {
             DType::I8 | DType::I16 | DType::I32 if self.dtype != DType::I32 => format!("i32({value})"),
             _ => value.to_string(),
         }
+    }
+    /// The entry point where so many neighbours as `lanes` says share each of `all` totals, which begin with `from`: `own` takes
+    /// into `total` of `i` what is the invocation's, a tree joins them, and `store` stores the total. `before` declares what both
+    /// of these know.
+    ///
+    /// # Errors
+    /// As [`Frame::text`].
+    pub fn shared_totals(
+        self,
+        bindings: &Bindings,
+        functions: &str,
+        [all, lanes]: [&str; 2],
+        from: &str,
+        [before, own, store]: [&str; 3],
+    ) -> Result<String, ErrorKind> {
+        let (t, barrier) = (self.type_name(), bindings.dialect.barrier());
+        let body = format!(
+            "    let lanes: u32 = {lanes};
+    let i: u32 = (group.y * groups.x + group.x) * (256u / lanes) + lane / lanes;
+    let own_lane: u32 = lane % lanes;
+    let live: bool = i < {all};
+    var total: {t} = {from};
+{before}    if (live) {{
+{own}    }}
+    if (lanes > 1u) {{
+        partial[lane] = total;
+        {barrier}
+        for (var half: u32 = lanes / 2u; half > 0u; half >>= 1u) {{
+            if (own_lane < half) {{ partial[lane] = {}; }}
+            {barrier}
+        }}
+        total = partial[lane];
+    }}
+    if (live && own_lane == 0u) {{
+{store}    }}
+",
+            self.of("partial[lane]", "partial[lane + half]")
+        );
+        let shared = vec![Shared { name: "partial", of: t, length: GROUP as usize }];
+        Frame { bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared, functions, body }.text()
     }
 }

@@ -8,7 +8,7 @@
 use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
-    frame::{Frame, GROUP, Numbered, Shared, per_element},
+    frame::per_element,
     launcher::{Array, Key, Launcher, Work, misshapen},
     nest::Group,
     program::Program,
@@ -156,32 +156,6 @@ for (var r: u32 = begin; r < end; r++) {{ total = {}; }}
         );
         return per_element(bindings, functions, &body);
     }
-    let barrier = bindings.dialect.barrier();
-    let body = format!(
-        "    let lanes: u32 = p[6u];
-    let i: u32 = (group.y * groups.x + group.x) * (256u / lanes) + lane / lanes;
-    let own_lane: u32 = lane % lanes;
-    let live: bool = i < p[0u];
-    var total: {t} = {identity};
-    if (live) {{
-        {piece}for (var r: u32 = begin + own_lane; r < end; r += lanes) {{ total = {}; }}
-    }}
-    if (lanes > 1u) {{
-        partial[lane] = total;
-        {barrier}
-        for (var half: u32 = lanes / 2u; half > 0u; half >>= 1u) {{
-            if (own_lane < half) {{ partial[lane] = {}; }}
-            {barrier}
-        }}
-        total = partial[lane];
-    }}
-    if (live && own_lane == 0u) {{
-        {store}
-    }}
-",
-        combine.of("total", "value(o, r)"),
-        combine.of("partial[lane]", "partial[lane + half]")
-    );
-    let shared = vec![Shared { name: "partial", of: t, length: GROUP as usize }];
-    Frame { bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared, functions, body }.text()
+    let own = format!("{piece}for (var r: u32 = begin + own_lane; r < end; r += lanes) {{ total = {}; }}\n", combine.of("total", "value(o, r)"));
+    combine.shared_totals(bindings, functions, ["p[0u]", "p[6u]"], identity, ["", &own, &store])
 }

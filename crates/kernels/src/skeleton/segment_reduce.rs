@@ -10,7 +10,6 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     dense::REPORT,
-    frame::{Frame, GROUP, Numbered, Shared},
     launcher::{Array, Compiled, Found, Key, Launcher, Target, Work, misshapen},
     nest::Group,
     program::axes,
@@ -28,6 +27,11 @@ const LONG: usize = 1024;
 const BLOCK: usize = 64;
 /// Invocations that share a block, or a segment that is long on average, where few neighbours lie side by side.
 const LANES: usize = 32;
+
+/// What a segment's invocation finds out about its offsets.
+const SEEN: &str = "    var is_right: bool = true;
+    var is_empty: bool = false;
+";
 
 /// How lines are cut in blocks.
 #[derive(Clone, Copy)]
@@ -137,7 +141,7 @@ for (var k: u32 = begin + own_lane; k < begin + p[3u]; k += lanes) {{
                 self.take_in(&bindings, source, "p[2u]"),
             );
             let store = bindings.store(scratch, combine.dtype, "i", "total");
-            self.text(&bindings, "", ["p[0u]", "p[1u]"], &own, &store)
+            self.combine.shared_totals(&bindings, "", ["p[0u]", "p[1u]"], neutral(self.combine), ["", &own, &store])
         })?;
         Ok((pipeline, bindings, parameters, results))
     }
@@ -223,7 +227,7 @@ let at: u32 = p[3u] + i;
                 combine.type_name(),
                 bindings.store(target, out.dtype, "at", &combine.narrow(out.dtype, "total"))
             );
-            self.text(&bindings, INDEX_OF, ["p[0u]", "p[2u]"], &own, &store)
+            self.combine.shared_totals(&bindings, INDEX_OF, ["p[0u]", "p[2u]"], neutral(self.combine), [SEEN, &own, &store])
         })?;
         launcher.launch(pipeline, &bindings, &parameters, (results * lanes) as u64);
         look_up(launcher, offsets, report)
@@ -233,40 +237,5 @@ let at: u32 = p[3u] + i;
         let (combine, dtype) = (self.combine, self.x.dtype);
         let element = combine.widen(dtype, &bindings.load(source, dtype, "at"));
         format!("let at: u32 = a0 + k * {along};\nlet v: {} = {element};\ntotal = {};", combine.type_name(), combine.of("total", "v"))
-    }
-    /// The entry point: for each `i` below the first of two parameters, `own` takes into `total` what is an invocation's, one of as
-    /// many as the other says, and `store` stores the total of all.
-    ///
-    /// # Errors
-    /// As [`Frame::text`].
-    fn text(&self, bindings: &Bindings, functions: &str, [all, lanes]: [&str; 2], own: &str, store: &str) -> Result<String, ErrorKind> {
-        let (t, barrier) = (self.combine.type_name(), bindings.dialect.barrier());
-        let body = format!(
-            "    let lanes: u32 = {lanes};
-    let i: u32 = (group.y * groups.x + group.x) * (256u / lanes) + lane / lanes;
-    let own_lane: u32 = lane % lanes;
-    let live: bool = i < {all};
-    var total: {t} = {};
-    var is_right: bool = true;
-    var is_empty: bool = false;
-    if (live) {{
-{own}    }}
-    if (lanes > 1u) {{
-        partial[lane] = total;
-        {barrier}
-        for (var half: u32 = lanes / 2u; half > 0u; half >>= 1u) {{
-            if (own_lane < half) {{ partial[lane] = {}; }}
-            {barrier}
-        }}
-        total = partial[lane];
-    }}
-    if (live && own_lane == 0u) {{
-{store}    }}
-",
-            neutral(self.combine),
-            self.combine.of("partial[lane]", "partial[lane + half]")
-        );
-        let shared = vec![Shared { name: "partial", of: t, length: GROUP as usize }];
-        Frame { bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared, functions, body }.text()
     }
 }
