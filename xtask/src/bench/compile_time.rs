@@ -61,7 +61,7 @@ struct Report {
 const COLD: [&str; 2] = ["run --release -p adamant-cli -- train examples/digits/digits.toml", "xtask --help"];
 /// What is built again behind a change in one of these: a kernel, and core.
 const AGAIN: &str = "build --release -p adamant-cli";
-const CHANGED: [&str; 2] = ["crates/backend-cpu/src/gather.rs", "crates/core/src/lib.rs"];
+const CHANGED: [&str; 2] = ["crates/backend-cpu/src/primitive/gather.rs", "crates/core/src/lib.rs"];
 /// The copy of the sources and its target folder, below the project's.
 const FOLDER: &str = "target/bench/compile-time";
 type Ended = (Exit, String);
@@ -147,6 +147,7 @@ fn cold(options: &Options) -> Result<(), Ended> {
     let place = Place::open("cpu", threads).map_err(|e| (Exit::Failed, e.to_string()))?;
     let mut record = Record::begun(SystemTime::now(), place.settings(None, 0.0, 0.0, false));
     if options.command.is_empty() {
+        are_there(&workspace::root())?;
         // A connection is no part of a build.
         succeed(workspace::cargo(&["fetch", "--quiet"]))?;
     }
@@ -173,6 +174,13 @@ fn cold(options: &Options) -> Result<(), Ended> {
         println!("{}", serde_json::json!({ "machine": record.machine, "builds": times }));
     }
     Ok(())
+}
+/// Are the files there that are changed? Asked before builds that take minutes.
+fn are_there(root: &Path) -> Result<(), Ended> {
+    match CHANGED.iter().find(|file| !root.join(file).is_file()) {
+        Some(file) => Err((Exit::Failed, format!("{file} is to be changed and is not there: {}", file!()))),
+        None => Ok(()),
+    }
 }
 fn succeed(mut command: Command) -> Result<(), Ended> {
     let status = command.status().map_err(|e| (Exit::Failed, format!("cargo: {e}")))?;
@@ -270,5 +278,11 @@ mod tests {
         // A command that fails has no time.
         assert_eq!(timed("-- failed"), Exit::Failed);
         assert_eq!(Record::read(&record).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_files_that_are_changed_lie_where_they_are_looked_for() {
+        assert!(are_there(&workspace::root()).is_ok());
+        assert!(are_there(Path::new("/nowhere")).is_err());
     }
 }
