@@ -45,6 +45,8 @@ enum Chore {
     Late(Words),
     /// The loops that the CPU backend compiles ahead
     Prefuse(Words),
+    /// Random products with what runs at their ends: fused = op by op, and integers exact
+    Products(Words),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
     Size(Words),
     /// All tests of all packages

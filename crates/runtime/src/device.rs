@@ -31,7 +31,8 @@ struct Inner {
     generations: AtomicU32,
 }
 
-/// All of them, by index less one: what is here is never taken out.
+/// All of them, each found by its index: of two threads that open devices at once the second to be numbered may come first. What
+/// is here is never taken out.
 static ALL: RwLock<Vec<Device>> = RwLock::new(Vec::new());
 /// How many have been opened.
 static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -2,7 +2,7 @@
 //! by the name `dummy` to every program that links it. It is made to be read, not to be fast: one element at a time, on the
 //! caller's thread. `docs/adding-a-backend.md` walks through it.
 //!
-//! Architecture invariant: it knows `adamant-core` and nothing else of Adamant.
+//! Architecture invariant: of Adamant it knows `adamant-runtime`, and by that `adamant-ir`, and nothing else.
 mod element;
 mod kernels;
 
