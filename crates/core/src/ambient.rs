@@ -4,7 +4,7 @@
 use crate::{
     Device,
     intercept::{self, Stack},
-    record::context,
+    record::{Context, context},
     scope::{self, ScopeGuard, ScopeId},
 };
 use std::{marker::PhantomData, sync::Arc};
@@ -62,17 +62,18 @@ impl Ambient {
     /// one, or of one type with one [key](crate::intercept::Interceptor::key). It is never used again for others.
     pub fn identity(&self) -> u64 {
         let interceptors = self.interceptors.as_deref().filter(|_| self.below_interceptors == 0);
-        identity_of(interceptors, self.device.or_else(|| Device::current().ok()))
+        identity_of(interceptors.map_or(0, Stack::identity), self.device.or_else(|| Device::current().ok()))
     }
 }
-/// [`Ambient::identity`] of this thread now.
-pub(crate) fn identity() -> u64 {
+/// [`Ambient::identity`] of this thread now, whose context this is.
+#[inline]
+pub(crate) fn identity(c: &Context) -> u64 {
     // What an interceptor itself applies meets none of them.
-    let above = context(|c| c.below_interceptors.get() == 0);
-    intercept::with_stack(|interceptors| identity_of(interceptors.filter(|_| above), Device::current().ok()))
+    let interceptors = if c.below_interceptors.get() == 0 { intercept::identity() } else { 0 };
+    identity_of(interceptors, Device::current().ok())
 }
-fn identity_of(interceptors: Option<&Stack>, device: Option<Device>) -> u64 {
-    interceptors.map_or(0, Stack::identity) << 16 | device.map_or(0, |d| u64::from(d.index()) + 1)
+fn identity_of(interceptors: u64, device: Option<Device>) -> u64 {
+    interceptors << 16 | device.map_or(0, |d| u64::from(d.index()) + 1)
 }
 
 /// Gives a thread back what was around it before.

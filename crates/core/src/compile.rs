@@ -139,7 +139,7 @@ impl Compiled<()> {
     /// The line that came out otherwise; an error of `f`.
     #[track_caller]
     pub fn check_with(&self, inputs: &[&Tensor], f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<()> {
-        let kind = Kind::now(inputs);
+        let kind = context(|c| Kind::now(inputs, c));
         let first = self.first.get().filter(|first| first.fits(&kind));
         let other = if first.is_none() { self.others.find(&kind) } else { None };
         let Some(there) = first.or(other.as_deref()) else { return Ok(()) };
@@ -164,12 +164,14 @@ impl<F> Compiled<F> {
             let plain: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
             return crate::step(|| f(&plain)).map(Outputs::from_vec);
         }
-        let kind = Kind::now(inputs);
+        let (kind, is_plain) = context(|c| (Kind::now(inputs, c), c.capturing() || c.eager.get()));
         for t in inputs {
-            if let Some(e) = t.error() {
+            if t.value().is_failed()
+                && let Some(e) = t.error()
+            {
                 return Err(e);
             }
-            if t.is_tracked() && kind.grad {
+            if kind.grad && t.is_tracked() {
                 return Err(Error::at(
                     "compile",
                     ErrorKind::Argument("an input is tracked, and no gradient flows through a compiled function; call backward inside it".into()),
@@ -182,7 +184,7 @@ impl<F> Compiled<F> {
             None => Device::current()?,
         };
         // Inside another capture, or where nothing is planned, it is the plain function, and its writes commit together too.
-        if context(|c| c.capturing() || c.eager.get()) || device.is_reference() {
+        if is_plain || device.is_reference() {
             let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
             return crate::step(|| f(&plain)).map(Outputs::from_vec);
         }

@@ -5,7 +5,7 @@ use crate::{Arg, Device, Op, Origin, Outputs, Tensor, record::context};
 use parking_lot::Mutex;
 use std::{
     any::{Any, TypeId},
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
     sync::{Arc, LazyLock, Weak},
 };
@@ -66,6 +66,8 @@ impl Stack {
 }
 thread_local! {
     static STACK: RefCell<Option<Arc<Stack>>> = const { RefCell::new(None) };
+    /// The number of that stack, 0: none. Each op asks for it.
+    static IDENTITY: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The most keys that are remembered. One that is forgotten gets another number when it comes again, so it is captured again.
@@ -182,23 +184,20 @@ pub fn with<R>(interceptor: Arc<dyn Interceptor>, f: impl FnOnce() -> R) -> R {
 pub(crate) fn stack() -> Option<Arc<Stack>> {
     STACK.try_with(|s| s.borrow().clone()).ok().flatten()
 }
-pub(crate) fn with_stack<R>(f: impl FnOnce(Option<&Stack>) -> R) -> R {
-    let mut f = Some(f);
-    if let Ok(Some(r)) = STACK.try_with(|s| f.take().map(|f| f(s.borrow().as_deref()))) {
-        return r;
-    }
-    match f {
-        Some(f) => f(None),
-        // It ran, and gave its result.
-        None => unreachable!(),
-    }
+/// The number of this thread's stack, 0 where there is none.
+#[inline]
+pub(crate) fn identity() -> u64 {
+    IDENTITY.with(Cell::get)
 }
 pub(crate) fn set_stack(stack: Option<Arc<Stack>>) {
+    let identity = stack.as_ref().map_or(0, |s| s.identity);
     // What goes may be a user's, whose `Drop` does as it likes: nothing is borrowed meanwhile.
-    let _before = STACK.try_with(|s| s.replace(stack));
+    let before = STACK.try_with(|s| s.replace(stack));
+    // A thread that ends has no stack, and no number of one.
+    IDENTITY.set(if before.is_ok() { identity } else { 0 });
 }
 pub(crate) fn any() -> bool {
-    STACK.try_with(|s| s.borrow().is_some()).unwrap_or(false) && context(|c| c.below_interceptors.get() == 0)
+    identity() != 0 && context(|c| c.below_interceptors.get() == 0)
 }
 pub(crate) fn apply(op: Op, arg: Arg, inputs: &[&Tensor], source: Option<Device>, origin: Origin) -> Outputs {
     through(stack().as_deref(), op, arg, inputs, source, origin)

@@ -214,6 +214,7 @@ impl std::ops::Deref for Recorder {
 pub(crate) const CAPTURE: u32 = u32::MAX;
 
 impl Context {
+    #[inline(never)]
     fn new(ending: bool) -> Context {
         Context {
             own: RefCell::new(OwnStreams(SmallVec::new())),
@@ -275,10 +276,9 @@ pub(crate) fn capture<R>(device: Device, f: impl FnOnce() -> R) -> (R, Arc<Strea
     }
     let s = Arc::new(Stream::new(device, true, CAPTURE));
     context(|c| c.captures.borrow_mut().push(s.clone()));
-    let pop = Pop;
+    let _pop = Pop;
     // What is recorded here is no part of what transforms around it interpret: a plan may be made in the midst of them.
     let r = crate::transform::apart(f);
-    drop(pop);
     (r, s)
 }
 

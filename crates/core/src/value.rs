@@ -238,6 +238,11 @@ impl Value {
     pub fn stored(&self) -> Option<&Stored> {
         if matches!(self.stage.load(Acquire), IN_MEMORY | DENSE | TAINTED) { self.stored.get() } else { None }
     }
+    /// Where it lies, if that is in memory from good data, row-major and without gaps.
+    #[inline]
+    pub fn dense(&self) -> Option<&Stored> {
+        if self.is_dense() { self.stored.get() } else { None }
+    }
     /// What became of it, if it is neither pending nor in memory.
     pub fn other(&self) -> impl std::ops::Deref<Target = Other> + '_ {
         self.other.lock()
@@ -256,8 +261,9 @@ impl Value {
     }
     /// Somebody reads it.
     pub fn is_read(&self) {
-        let mark = self.mark();
-        if mark != 0 {
+        if self.place.load(Relaxed) != 0
+            && let mark @ 1.. = self.mark()
+        {
             // Meanwhile another thread may have given it a place in its window.
             let _ = self.place.compare_exchange(place(NO_WINDOW, mark), 0, Relaxed, Relaxed);
         }

@@ -238,7 +238,7 @@ impl Pool {
     /// # Errors
     /// `OutOfMemory` after everything cached was given back to the system and that did not help.
     pub fn take(&self, device: Device, bytes: usize) -> Result<Arc<Buffer>, ErrorKind> {
-        let (want, generation) = (class(bytes), device.generation());
+        let want = class(bytes);
         if let Some(buffer) = at_hand::take(device, want) {
             return recycled(buffer);
         }
@@ -248,6 +248,17 @@ impl Pool {
             blocks.reuse(want)
         };
         match cached {
+            Some(buffer) => recycled(buffer),
+            None => self.take_unpooled(device, bytes, want),
+        }
+    }
+    /// What the thread has at hand in other sizes, else new memory.
+    #[cold]
+    fn take_unpooled(&self, device: Device, bytes: usize, want: usize) -> Result<Arc<Buffer>, ErrorKind> {
+        let generation = device.generation();
+        at_hand::settle(self);
+        let settled = self.0.lock().reuse(want);
+        match settled {
             Some(buffer) => recycled(buffer),
             None => Ok(Arc::new(Buffer::of_pool(self.ask_system(device, bytes, want)?, want, device, generation, Uses::default()))),
         }
@@ -271,7 +282,6 @@ impl Pool {
     }
     /// New memory; it counts as live from before it is asked for, so that two threads do not pass the cap together.
     fn ask_system(&self, device: Device, asked: usize, want: usize) -> Result<Box<dyn Memory>, ErrorKind> {
-        at_hand::settle(self);
         {
             let mut blocks = self.0.lock();
             let mut unused = Vec::new();

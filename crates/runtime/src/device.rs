@@ -233,7 +233,7 @@ impl Device {
 impl PartialEq for Device {
     #[inline]
     fn eq(&self, other: &Device) -> bool {
-        self.0.index == other.0.index
+        std::ptr::eq(self.0, other.0)
     }
 }
 impl Eq for Device {}

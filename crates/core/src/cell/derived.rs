@@ -48,7 +48,7 @@ impl Cell {
             c.alive("cell read")?;
             Ok::<_, crate::Error>(self.version_of(c.section.at(self.0.id)))
         })?;
-        let around = crate::ambient::identity();
+        let around = crate::record::context(crate::ambient::identity);
         if let Some(kept) = self.0.derived.lock().iter().find(|d| d.key == key && d.around == around && d.since == since) {
             return Ok(kept.tensor.clone());
         }

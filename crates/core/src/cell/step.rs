@@ -155,9 +155,14 @@ pub fn step<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     context(|c| c.alive("step"))?;
     let layer = Layer::open();
     let result = f()?;
-    let Some(mut writes) = layer.keep() else { return Ok(result) };
+    close(layer).map(|()| result)
+}
+/// Commits what the outermost step has written.
+// Apart from `step`: it is compiled once, and not for each function that is run in a step.
+fn close(layer: Layer) -> Result<()> {
+    let Some(mut writes) = layer.keep() else { return Ok(()) };
     if context(|c| c.capturing()) {
-        return Ok(result);
+        return Ok(());
     }
     let committed = commit_all(&mut writes);
     // Their room is the next step's.
@@ -168,7 +173,7 @@ pub fn step<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
             open.writes = writes;
         }
     });
-    committed.map(|()| result)
+    committed
 }
 
 /// The error of a value that no cell may get.

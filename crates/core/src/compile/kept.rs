@@ -3,6 +3,7 @@ use super::noted::Guards;
 use crate::{
     Meta, Tensor,
     hash::mix,
+    record::Context,
     schedule::captured::{Captured, MOST_CAPTURES},
 };
 use parking_lot::Mutex;
@@ -18,9 +19,10 @@ pub(super) struct Kind<'a> {
     pub ambient: u64,
 }
 impl<'a> Kind<'a> {
-    /// Of a call as things stand on this thread.
-    pub fn now(inputs: &'a [&'a Tensor]) -> Kind<'a> {
-        Kind { inputs, grad: crate::grad::grad_enabled(), ambient: crate::ambient::identity() }
+    /// Of a call as things stand on the thread of this context.
+    #[inline]
+    pub fn now(inputs: &'a [&'a Tensor], c: &Context) -> Kind<'a> {
+        Kind { inputs, grad: !c.grad_off.get(), ambient: crate::ambient::identity(c) }
     }
     pub fn metas(&self) -> impl ExactSizeIterator<Item = Meta> {
         self.inputs.iter().map(|t| t.meta())
@@ -37,8 +39,10 @@ pub(super) struct Guarded {
     pub captured: Captured,
 }
 impl Guarded {
+    #[inline]
     pub fn fits(&self, kind: &Kind<'_>) -> bool {
-        self.grad == kind.grad && self.ambient == kind.ambient && kind.metas().eq(self.metas.iter().copied()) && self.guards.hold()
+        let inputs = || kind.inputs.iter().zip(&self.metas).all(|(t, meta)| t.value().meta == *meta);
+        self.grad == kind.grad && self.ambient == kind.ambient && kind.inputs.len() == self.metas.len() && inputs() && self.guards.hold()
     }
 }
 

@@ -150,17 +150,28 @@ pub fn capture_number() -> u64 {
 /// ```
 pub fn decide(f: impl Fn() -> bool + Send + Sync + 'static) -> bool {
     let made = f();
-    note(|notes| notes.guards.push((Watched::Decision(Arc::new(f)), made)));
+    if capture_number() != 0 {
+        note_decision(Arc::new(f), made);
+    }
     made
 }
 /// As [`decide`] of what holds now, for what is asked many times: noted once for each key.
 pub fn decide_once(key: u64, holds: impl Fn() -> bool + Send + Sync + 'static) {
+    if capture_number() != 0 && is_first(key) {
+        note_decision(Arc::new(holds), true);
+    }
+}
+/// Is this key asked for the first time in the capture that is open?
+#[cold]
+fn is_first(key: u64) -> bool {
+    let mut first = false;
     note(|notes| {
-        if !notes.once.contains(&key) {
+        first = !notes.once.contains(&key);
+        if first {
             notes.once.push(key);
-            notes.guards.push((Watched::Decision(Arc::new(holds)), true));
         }
     });
+    first
 }
 /// A number of Rust's as a 0-d tensor. A compiled function asks for it at each call, where it is an argument of the kernels: that
 /// it changes makes no new capture.
@@ -182,15 +193,27 @@ pub fn decide_once(key: u64, holds: impl Fn() -> bool + Send + Sync + 'static) {
 /// ```
 #[track_caller]
 pub fn number(dtype: DType, device: Device, f: impl Fn() -> f64 + Send + Sync + 'static) -> Tensor {
-    let origin = Origin::here();
+    let constant = constant(dtype, device, &f, Origin::here());
+    if constant.error().is_none() && capture_number() != 0 {
+        note_event(Event::Number(constant.value().clone(), Arc::new(f)));
+    }
+    constant
+}
+// What is the same for every function of Rust's is compiled once: optimizers have hundreds of them.
+#[inline(never)]
+fn constant(dtype: DType, device: Device, f: &dyn Fn() -> f64, origin: Origin) -> Tensor {
     if !dtype.is_float() {
         return Tensor::failed(Error::at("number", ErrorKind::Dtype(format!("a number of f64 becomes a float, not {dtype}")), origin));
     }
-    let constant = Tensor::source(Op::Const(TensorType { shape: Shape::SCALAR, dtype }), Arg::Scalar(Scalar::Float(f())), device, origin);
-    if constant.error().is_none() {
-        note(|notes| notes.events.push(Event::Number(constant.value().clone(), Arc::new(f))));
-    }
-    constant
+    Tensor::source(Op::Const(TensorType { shape: Shape::SCALAR, dtype }), Arg::Scalar(Scalar::Float(f())), device, origin)
+}
+#[cold]
+fn note_event(event: Event) {
+    note(|notes| notes.events.push(event));
+}
+#[cold]
+fn note_decision(decision: Arc<dyn Fn() -> bool + Send + Sync>, made: bool) {
+    note(|notes| notes.guards.push((Watched::Decision(decision), made)));
 }
 /// Does something in Rust: at once, or, in a compiled function, at each call. Numbers that are [asked for](number) later in the
 /// function see what it did; where none are, it is done after a call that succeeded, and not after one that failed.
@@ -200,7 +223,7 @@ pub fn effect(f: impl Fn() + Send + Sync + 'static) {
     if capture_number() == 0 {
         return f();
     }
-    note(|notes| notes.events.push(Event::Effect(Arc::new(f))));
+    note_event(Event::Effect(Arc::new(f)));
 }
 /// What is to be looked at when the capture at work ends; an error makes the capture fail. Outside a capture nothing is.
 pub fn check_at_end(check: impl FnOnce() -> Result<()> + 'static) {

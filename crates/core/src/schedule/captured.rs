@@ -372,7 +372,7 @@ impl Captured {
             let Some(Where::Argument(k)) = place else { return None };
             let value = call.inputs[*k].value();
             value.is_read();
-            inputs.push(value.stored().filter(|_| value.is_dense())?);
+            inputs.push(value.dense()?);
         }
         let _watched = super::watch::flush(self.log.records.len());
         let meta = self.log.values[bound.plan.publish[0].0 as usize].meta;
