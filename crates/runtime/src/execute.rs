@@ -281,17 +281,15 @@ impl Replay<'_> {
 
     /// All memory before the first step: if it cannot be had, nothing has run.
     pub fn reserve(&self) -> Result<Buffers, Error> {
-        let first = self.plan.own.first().map_or(0, |o| o.value);
         let mut blocks = Buffers::new();
-        for &bytes in &self.sized.blocks {
-            blocks.0.push(self.memory(bytes, first)?);
+        for &(bytes, value) in &self.sized.blocks {
+            blocks.0.push(self.memory(bytes, value)?);
         }
         let mut own = Buffers::new();
-        for (m, o) in self.plan.own.iter().enumerate() {
+        for (o, &block) in self.plan.own.iter().zip(&self.sized.block) {
             own.0.push(match o.taken {
                 Some(i) => self.inputs[i as usize].buffer.clone(),
-                None if o.escapes => self.new_memory(m)?,
-                None => blocks[self.sized.block[m] as usize].clone(),
+                None => blocks[block as usize].clone(),
             });
         }
         Ok(own)

@@ -323,10 +323,11 @@ pub struct Sized {
     pub steps: Vec<SizedStep>,
     /// bytes of each of the plan's own memories
     pub bytes: Vec<usize>,
-    /// the reusable block each temporary uses (escaping and taken ones have none)
+    /// the block each of them lies in: temporaries share, values that escape have one of their own, taken ones none
     pub block: Vec<u32>,
-    /// bytes of each block
-    pub blocks: Vec<usize>,
+    /// bytes of each block, and the value that is told of where it cannot be had; the largest first, so that a small one never
+    /// gets the pool's block that a large one of the same run needs
+    pub blocks: Vec<(usize, u32)>,
     /// layouts and shapes of published values, in the plan's order
     pub published: Vec<Place>,
     /// the shape of each published value
@@ -379,25 +380,29 @@ impl Sized {
     }
 }
 /// Temporaries share blocks as their lives allow: first come, smallest block that is large enough.
-fn blocks(plan: &Plan, bytes: &[usize]) -> (Vec<u32>, Vec<usize>) {
+fn blocks(plan: &Plan, bytes: &[usize]) -> (Vec<u32>, Vec<(usize, u32)>) {
     let mut block = vec![NONE; bytes.len()];
-    let (mut sizes, mut free_at): (Vec<usize>, Vec<u32>) = (Vec::new(), Vec::new());
-    let mut order: Vec<usize> = (0..bytes.len()).filter(|&m| !plan.own[m].escapes && plan.own[m].taken.is_none()).collect();
+    let (mut blocks, mut free_at): (Vec<(usize, u32)>, Vec<u32>) = (Vec::new(), Vec::new());
+    let mut order: Vec<usize> = (0..bytes.len()).filter(|&m| plan.own[m].taken.is_none()).collect();
     order.sort_by_key(|&m| plan.own[m].first);
     for m in order {
         let o = &plan.own[m];
-        let fit = (0..sizes.len())
-            .filter(|&b| free_at[b] <= o.first && sizes[b] >= bytes[m] && sizes[b] <= bytes[m].saturating_mul(2).max(4096))
-            .min_by_key(|&b| sizes[b]);
-        let b = fit.unwrap_or_else(|| {
-            sizes.push(bytes[m]);
+        let fits = |size: usize| size >= bytes[m] && size <= bytes[m].saturating_mul(2).max(4096);
+        let shared = (0..blocks.len()).filter(|&b| !o.escapes && free_at[b] != NONE && free_at[b] <= o.first && fits(blocks[b].0)).min_by_key(|&b| blocks[b].0);
+        let b = shared.unwrap_or_else(|| {
+            blocks.push((bytes[m], o.value));
             free_at.push(0);
-            sizes.len() - 1
+            blocks.len() - 1
         });
-        free_at[b] = o.last + 1;
+        free_at[b] = if o.escapes { NONE } else { o.last + 1 };
         block[m] = b as u32;
     }
-    (block, sizes)
+    let mut by_size: Vec<u32> = (0..blocks.len() as u32).collect();
+    by_size.sort_by_key(|&b| std::cmp::Reverse(blocks[b as usize].0));
+    let mut place = vec![0; blocks.len()];
+    by_size.iter().enumerate().for_each(|(k, &b)| place[b as usize] = k as u32);
+    block.iter_mut().filter(|b| **b != NONE).for_each(|b| *b = place[*b as usize]);
+    (block, by_size.iter().map(|&b| blocks[b as usize]).collect())
 }
 /// The place of every value in its storage. Places in inputs are relative to the input's own layout's offset.
 fn places(plan: &Plan, g: &Graph) -> Vec<Place> {
