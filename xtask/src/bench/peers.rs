@@ -16,7 +16,7 @@ use adamant_bench::{
     interleave::{Plan, SideState, Sides, Taken, take},
     lines::Line,
     machine::Load,
-    place::Place,
+    place::BenchPlace,
     protocol::Ask,
     record::{Case, Record},
     render::{ratio, time},
@@ -253,7 +253,7 @@ fn cases(m: &MeasuredWorkload, sides: &Sides) -> Vec<Case> {
     (0..m.taken.sides.len()).map(case).collect()
 }
 fn record(options: &Options, began: SystemTime, before: Load, cases: Vec<Case>) -> Result<Record, Ended> {
-    let place = Place::open("cpu", options.threads.into()).map_err(|e| (Exit::Failed, e.to_string()))?;
+    let place = BenchPlace::open("cpu", options.threads.into()).map_err(|e| (Exit::Failed, e.to_string()))?;
     let settings = place.settings(None, options.budget, 0.005, false);
     let load_after = Load::now();
     let ceilings = Some(Ceilings::measure(options.threads.into()));

@@ -5,7 +5,7 @@ use crate::{exit::Exit, workspace};
 use adamant_bench::{
     Group,
     history::files,
-    merge::{Table, merge},
+    merge::{MergedTable, merge},
     record::{Case, Record},
     render::{percent, ratio, time},
 };
@@ -278,7 +278,7 @@ fn memory(out: &mut String, part: &PerformancePart) {
 /// Of a record of this project alone.
 fn roofline(out: &mut String, part: &PerformancePart) {
     let record = &part.record;
-    let t: Table = merge(std::slice::from_ref(record));
+    let t: MergedTable = merge(std::slice::from_ref(record));
     let rows: Vec<Vec<String>> = t
         .rows
         .iter()

@@ -127,17 +127,17 @@ fn of_copy(record: &Record, own: &Case) -> Option<StandingTarget> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use adamant_bench::{place::Place, record::Unit};
+    use adamant_bench::{place::BenchPlace, record::WorkUnit};
     use std::time::SystemTime;
 
     /// Two forms of this project and two peers.
     pub fn record() -> Record {
         let case = |workload: &str, implementation: &str, ns: f64| {
             let samples: Vec<f64> = (0..40).map(|k| ns * (1.0 + 0.001 * ((k * 7) % 11) as f64)).collect();
-            let case = Case { unit: Some(Unit::Bytes), amount: Some(1e6), worst_error: Some(0.1), ..Case::new(workload, implementation) };
+            let case = Case { unit: Some(WorkUnit::Bytes), amount: Some(1e6), worst_error: Some(0.1), ..Case::new(workload, implementation) };
             Case { rounds: (0..40).map(|k| k / 10).collect(), ..case.sampled(samples, vec![0.0; 40], 1) }
         };
-        let mut record = Record::begun(SystemTime::UNIX_EPOCH, Place::reference().settings(Some("x"), 1.0, 0.005, false));
+        let mut record = Record::begun(SystemTime::UNIX_EPOCH, BenchPlace::reference().settings(Some("x"), 1.0, 0.005, false));
         record.command = ["bench", "peers", "--threads", "1"].map(String::from).to_vec();
         record.cases = vec![
             case("ew_add_16m", "adamant", 80.0),
