@@ -35,7 +35,7 @@ fn submit_timed(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Re
         let origin = replay.caller.origin(replay.plan.graph.nodes[replay.plan.steps[at].node as usize].record);
         let (plan, sized) = (replay.plan.clone(), replay.sized.clone());
         let ran = profile::Ran { plan, sized, step: at as u32, origin, device, live_bytes: profile::live_bytes(device) };
-        events.push(profile::Event { what: profile::What::Kernel(Box::new(ran)), thread, begin, end });
+        events.push(profile::ProfileEvent { what: profile::EventKind::Kernel(Box::new(ran)), thread, begin, end });
     };
     let result = device.backend().submit_timed(steps, &mut ended);
     profile::keep(events);
@@ -93,8 +93,8 @@ impl Drop for Watched {
                 Work::Flush => profile::SpanKind::Flush,
                 Work::Plan => profile::SpanKind::Plan,
             };
-            let what = profile::What::Span(kind, format!("{ops} ops").into());
-            profile::keep([profile::Event { what, thread: profile::this_thread(), begin, end: Instant::now() }]);
+            let what = profile::EventKind::Span(kind, format!("{ops} ops").into());
+            profile::keep([profile::ProfileEvent { what, thread: profile::this_thread(), begin, end: Instant::now() }]);
         }
     }
 }
