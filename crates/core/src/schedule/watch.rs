@@ -52,34 +52,34 @@ fn kernel_span(replay: &Replay<'_>, step: &Step<'_>, at: usize) -> tracing::Span
 
 /// A window of so many ops that runs, until the guard is dropped.
 pub(crate) fn flush(ops: usize) -> Watched {
-    Watched::begin(Work::Flush, ops)
+    Watched::begin(WatchedWork::Flush, ops)
 }
 /// A plan for so many ops that is made, until the guard is dropped.
 pub(super) fn plan(ops: usize) -> Watched {
-    Watched::begin(Work::Plan, ops)
+    Watched::begin(WatchedWork::Plan, ops)
 }
 #[derive(Clone, Copy)]
-enum Work {
+enum WatchedWork {
     Flush,
     Plan,
 }
 /// Tells when it is dropped that something has ended.
 pub(crate) struct Watched {
     #[cfg(feature = "profiling")]
-    profiled: Option<(Work, usize, Instant)>,
+    profiled: Option<(WatchedWork, usize, Instant)>,
     #[cfg(feature = "tracing")]
     _span: tracing::span::EnteredSpan,
 }
 impl Watched {
-    fn begin(work: Work, ops: usize) -> Watched {
+    fn begin(work: WatchedWork, ops: usize) -> Watched {
         let _ = (work, ops);
         Watched {
             #[cfg(feature = "profiling")]
             profiled: profile::is_on().then(|| (work, ops, Instant::now())),
             #[cfg(feature = "tracing")]
             _span: match work {
-                Work::Flush => tracing::debug_span!(target: "adamant::flush", "flush", ops),
-                Work::Plan => tracing::debug_span!(target: "adamant::plan", "plan", ops),
+                WatchedWork::Flush => tracing::debug_span!(target: "adamant::flush", "flush", ops),
+                WatchedWork::Plan => tracing::debug_span!(target: "adamant::plan", "plan", ops),
             }
             .entered(),
         }
@@ -90,8 +90,8 @@ impl Drop for Watched {
         #[cfg(feature = "profiling")]
         if let Some((work, ops, begin)) = self.profiled.take() {
             let kind = match work {
-                Work::Flush => profile::SpanKind::Flush,
-                Work::Plan => profile::SpanKind::Plan,
+                WatchedWork::Flush => profile::SpanKind::Flush,
+                WatchedWork::Plan => profile::SpanKind::Plan,
             };
             let what = profile::EventKind::Span(kind, format!("{ops} ops").into());
             profile::keep([profile::ProfileEvent { what, thread: profile::this_thread(), begin, end: Instant::now() }]);
