@@ -13,7 +13,7 @@ use crate::{
 };
 use std::{collections::HashMap, sync::LazyLock};
 
-pub(super) use crate::primitive::{attributes, form::Context};
+pub(super) use crate::primitive::{attributes, form::FormContext};
 
 /// Ops whose form is their name.
 enum Named {
@@ -39,7 +39,7 @@ pub(super) fn is_known(name: &str) -> bool {
 ///
 /// # Errors
 /// An attribute that is missing, of the wrong kind, or too much; a composite that takes another number of inputs.
-pub(super) fn op(name: &str, given: &mut Given, inputs: &[Type], output: Option<(Type, Device)>, context: &Context) -> Result<Op, ErrorKind> {
+pub(super) fn op(name: &str, given: &mut Given, inputs: &[Type], output: Option<(Type, Device)>, context: &FormContext) -> Result<Op, ErrorKind> {
     let made = match NAMED.get(name) {
         Some(Named::Unary(f)) => Op::Unary(*f),
         Some(Named::Binary(f)) => match given.text_or_none("scalar")?.as_deref() {

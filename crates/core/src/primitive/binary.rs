@@ -1,6 +1,6 @@
 //! Element-wise functions of two tensors, broadcast.
 pub(super) use super::no_attributes as attributes;
-use super::{Backward, Batch, Forward, Stacks, expand_to, form, rounded_once, sum, sum_to, unary::of_row};
+use super::{Backward, Batching, Forward, Stacks, expand_to, form, rounded_once, sum, sum_to, unary::of_row};
 use crate::{
     Result, Tensor,
     composite::{Cotangents, Saves},
@@ -32,7 +32,7 @@ pub(super) fn tangent(f: &Binary, forward: &Forward<'_>) -> Result<Option<Tensor
         sum(side(0, left), side(1, right))
     }))
 }
-pub(super) fn batched(_: &Binary, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: &Binary, batch: &Batching<'_>) -> Result<Stacks> {
     batch.broadcast()
 }
 pub(super) const MAKERS: form::Makers = &[];

@@ -1,5 +1,5 @@
 //! Element-wise functions of a tensor and a number.
-use super::{Backward, Batch, Forward, Stacks, form, one, rounded_once, unary::of_row};
+use super::{Backward, Batching, Forward, Stacks, form, one, rounded_once, unary::of_row};
 use crate::{
     Arg, Attrs, Op, Result, Scalar, Tensor, TensorType,
     composite::{Attr, Cotangents, Saves},
@@ -46,10 +46,10 @@ pub(super) fn tangent((f, side): Fields<'_>, forward: &Forward<'_>) -> Result<Op
         Side::Left => rounded_once(false, [t, &c, x, y], |[t, c, x, y]| right(t, c, x, y)),
     }))
 }
-pub(super) fn batched(_: Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }
-pub(super) fn attributes((_, side): Fields<'_>, _: &[TensorType], _: &mut form::Context) -> Attrs {
+pub(super) fn attributes((_, side): Fields<'_>, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
     smallvec![("scalar", Attr::Text(if *side == Side::Left { "left" } else { "right" }.into()))]
 }
 pub(super) const MAKERS: form::Makers = &[];

@@ -1,6 +1,6 @@
 //! Conversion of values.
 pub(super) use super::no_attributes as attributes;
-use super::{Backward, Batch, Forward, Stacks, form, one};
+use super::{Backward, Batching, Forward, Stacks, form, one};
 use crate::{
     DType, Op, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -16,7 +16,7 @@ pub(super) fn gradient(_: &DType, back: &Backward<'_>) -> Result<Cotangents> {
 pub(super) fn tangent(_: &DType, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(if forward.primal(0).meta().dtype.is_float() { forward.same() } else { None })
 }
-pub(super) fn batched(_: &DType, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: &DType, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }
 pub(super) const MAKERS: form::Makers = &[("cast", |m| Ok(Op::Cast(m.output.dtype)))];

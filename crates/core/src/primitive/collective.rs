@@ -1,5 +1,5 @@
 //! A tensor combined over all ranks of a group.
-use super::{Backward, Batch, Forward, Stacks, form, one};
+use super::{Backward, Batching, Forward, Stacks, form, one};
 use crate::{
     Arg, Attrs, Error, ErrorKind, Op, Result, Tensor, TensorType, communicator,
     composite::{Attr, Cotangents, Saves},
@@ -25,10 +25,10 @@ pub(super) fn gradient((kind, group): Fields<'_>, back: &Backward<'_>) -> Result
 pub(super) fn tangent(_: Fields<'_>, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(forward.same())
 }
-pub(super) fn batched(_: Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }
-pub(super) fn attributes((kind, group): Fields<'_>, _: &[TensorType], context: &mut form::Context) -> Attrs {
+pub(super) fn attributes((kind, group): Fields<'_>, _: &[TensorType], context: &mut form::FormContext) -> Attrs {
     let group = ("group", Attr::Int(context.group(group)));
     match kind {
         CollectiveKind::AllReduceSum => smallvec![group],

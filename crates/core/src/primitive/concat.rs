@@ -1,5 +1,5 @@
 //! Joining along an axis.
-use super::{Backward, Batch, Forward, Stacks, form};
+use super::{Backward, Batching, Forward, Stacks, form};
 use crate::{
     Attrs, Op, Result, Tensor, TensorType,
     composite::{Cotangents, Saves},
@@ -23,10 +23,10 @@ pub(super) fn tangent(_: &u8, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     let parts: Vec<Tensor> = (0..forward.inputs.len()).map(|k| forward.moved(k)).collect();
     Ok(Some(Tensor::apply(forward.op.clone(), forward.arg, &parts.iter().collect::<SmallVec<[&Tensor; 8]>>())))
 }
-pub(super) fn batched(axis: &u8, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(axis: &u8, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::Concat { axis: axis + 1 })
 }
-pub(super) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::Context) -> Attrs {
+pub(super) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
     smallvec![form::axis(*axis)]
 }
 pub(super) const MAKERS: form::Makers = &[("concat", |m| Ok(Op::Concat { axis: m.axis()? }))];

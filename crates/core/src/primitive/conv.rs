@@ -2,7 +2,7 @@
 //! w `[g co, ci, ..]`, y `[n, g co, ..]`, and each of its roles makes one of them of the two others; so do its gradients. Of a
 //! stack, the examples' axis joins the letter that exactly the batched ones have in common: x and y share n, w and y share co,
 //! x and w share ci, and all three g. So the gradient of each example's weight is one grouped convolution.
-use super::{Backward, Batch, Forward, Stacks, form, sum};
+use super::{Backward, Batching, Forward, Stacks, form, sum};
 use crate::{
     Arg, Attrs, Error, Meta, Op, Result, Shape, Tensor, TensorType,
     composite::{Attr, Cotangents, Saves},
@@ -40,7 +40,7 @@ pub(super) fn tangent(spec: &ConvSpec, forward: &Forward<'_>) -> Result<Option<T
     let left = forward.tangent(0).map(|t| product(spec.clone(), t, forward.primal(1)));
     Ok(sum(left, forward.tangent(1).map(|t| product(spec.clone(), forward.primal(0), t))))
 }
-pub(super) fn attributes(spec: &ConvSpec, _: &[TensorType], _: &mut form::Context) -> Attrs {
+pub(super) fn attributes(spec: &ConvSpec, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
     let mut attrs: Attrs = smallvec![
         ("stride", form::ints(spec.stride.iter().copied())),
         ("padding", form::pairs(&spec.padding)),
@@ -70,7 +70,7 @@ const X: [&[Letter]; 2] = [&[Samples], &[Groups, In]];
 const W: [&[Letter]; 2] = [&[Groups, Out], &[In]];
 const Y: [&[Letter]; 2] = [&[Samples], &[Groups, Out]];
 
-pub(super) fn batched(spec: &ConvSpec, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(spec: &ConvSpec, batch: &Batching<'_>) -> Result<Stacks> {
     let (x, size) = (batch.lanes, batch.axis.size);
     let (first, second, made) = match spec.role {
         ConvRole::Forward => (X, W, Y),

@@ -9,11 +9,11 @@ use crate::{
 use smallvec::SmallVec;
 
 /// What a form mentions by a name of the graph: the device that it is at home on, the groups of ranks.
-pub(crate) struct Context {
+pub(crate) struct FormContext {
     pub home: Device,
     pub groups: Vec<Group>,
 }
-impl Context {
+impl FormContext {
     /// The group's number: groups are numbered as they appear.
     pub fn group(&mut self, group: &Group) -> i64 {
         let known = self.groups.iter().position(|g| g.id == group.id);
@@ -30,7 +30,7 @@ pub(crate) struct Made<'a> {
     pub given: &'a mut Given,
     pub inputs: &'a [TensorType],
     pub output: Meta,
-    pub context: &'a Context,
+    pub context: &'a FormContext,
 }
 pub(super) type FormResult<T> = Result<T, ErrorKind>;
 pub(crate) type Maker = fn(&mut Made<'_>) -> FormResult<Op>;

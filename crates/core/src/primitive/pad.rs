@@ -1,5 +1,5 @@
 //! Surrounding with a number; negative widths cut off.
-use super::{Backward, Batch, Forward, Stacks, form, one};
+use super::{Backward, Batching, Forward, Stacks, form, one};
 use crate::{
     Arg, Attrs, ErrorKind, Op, Result, Scalar, Tensor, TensorType,
     composite::{Attr, Cotangents, Saves},
@@ -19,11 +19,11 @@ pub(super) fn gradient(pad: &PadSpec, back: &Backward<'_>) -> Result<Cotangents>
 pub(super) fn tangent(pad: &PadSpec, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(forward.tangent(0).map(|t| with_zeros(t, pad.clone())))
 }
-pub(super) fn batched(pad: &PadSpec, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(pad: &PadSpec, batch: &Batching<'_>) -> Result<Stacks> {
     let widths = std::iter::once((0, 0)).chain(pad.widths.iter().copied()).collect();
     batch.on_first(Op::Pad(Box::new(PadSpec { widths })))
 }
-pub(super) fn attributes(pad: &PadSpec, _: &[TensorType], _: &mut form::Context) -> Attrs {
+pub(super) fn attributes(pad: &PadSpec, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
     smallvec![("widths", Attr::Ints(pad.widths.iter().flat_map(|&(lo, hi)| [lo as i64, hi as i64]).collect()))]
 }
 pub(super) const MAKERS: form::Makers = &[("pad", |m| {

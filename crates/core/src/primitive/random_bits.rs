@@ -3,11 +3,11 @@
 //! (Salmon et al., SC 2011), of a key that has a place for each example.
 pub(super) use super::no_attributes as attributes;
 pub(super) use super::no_flow::{gradient, reads, tangent};
-use super::{Batch, ExampleAxis, MaybeBatched, Stacks, form, reshape};
+use super::{Batching, ExampleAxis, MaybeBatched, Stacks, form, reshape};
 use crate::{Arg, DType, Error, ErrorKind, Op, Origin, Result, Scalar, Shape, Tensor, TensorType};
 use smallvec::smallvec;
 
-pub(super) fn batched(shape: &Shape, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(shape: &Shape, batch: &Batching<'_>) -> Result<Stacks> {
     Ok(smallvec![bits(batch.axis, &batch.lanes[0], *shape)?])
 }
 pub(super) const MAKERS: form::Makers = &[("random_bits", |m| Ok(Op::RandomBits { shape: m.output.shape }))];

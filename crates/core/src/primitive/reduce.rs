@@ -1,5 +1,5 @@
 //! Combining all elements along axes, which keep size 1.
-use super::{Backward, Batch, Forward, Stacks, behind, form, one, scan::exclusive_product};
+use super::{Backward, Batching, Forward, Stacks, behind, form, one, scan::exclusive_product};
 use crate::{
     Attrs, Error, Op, Result, Shape, Tensor, TensorType,
     composite::{Cotangents, Saves},
@@ -63,10 +63,10 @@ fn others(x: &Tensor, axes: AxisSet) -> Result<Tensor> {
     }
     Ok(product.reshape(Shape::new(&moved).map_err(|k| Error::new("prod", k))?).permute(&inverse[..rank]))
 }
-pub(super) fn batched((op, axes): Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((op, axes): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(Op::Reduce { op: *op, axes: behind(*axes) })
 }
-pub(super) fn attributes((_, axes): Fields<'_>, _: &[TensorType], _: &mut form::Context) -> Attrs {
+pub(super) fn attributes((_, axes): Fields<'_>, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
     smallvec![("axes", form::ints(axes.iter()))]
 }
 pub(super) const MAKERS: form::Makers = &[

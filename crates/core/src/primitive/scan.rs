@@ -1,5 +1,5 @@
 //! Running combination along an axis.
-use super::{Backward, Batch, Body, Forward, Stacks, form, gather::gather, one, scatter::scatter, sum};
+use super::{Backward, Batching, Body, Forward, Stacks, form, gather::gather, one, scatter::scatter, sum};
 use crate::{
     Arg, Attrs, DType, Op, Result, Scalar, Tensor, TensorType,
     composite::{Attr, Cotangents, Saves},
@@ -86,10 +86,10 @@ pub(super) fn tangent((op, axis, reverse): Fields<'_>, forward: &Forward<'_>) ->
         (_, None) => None,
     })
 }
-pub(super) fn batched((op, axis, reverse): Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((op, axis, reverse): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::Scan { op: *op, axis: axis + 1, reverse: *reverse })
 }
-pub(super) fn attributes((_, axis, reverse): Fields<'_>, _: &[TensorType], _: &mut form::Context) -> Attrs {
+pub(super) fn attributes((_, axis, reverse): Fields<'_>, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
     smallvec![form::axis(*axis), ("reverse", Attr::Bool(*reverse))]
 }
 fn made(op: ScanOp, m: &mut form::Made<'_>) -> form::FormResult<Op> {

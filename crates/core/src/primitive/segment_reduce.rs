@@ -1,5 +1,5 @@
 //! Combining runs of neighbours along an axis, and the function of tensors that is made of it.
-use super::{Backward, Batch, Body, Forward, Stacks, form, gather::gather, one, scan::scan, scatter::scatter};
+use super::{Backward, Batching, Body, Forward, Stacks, form, gather::gather, one, scan::scan, scatter::scatter};
 use crate::{
     Arg, Attrs, AxisSet, DType, ErrorKind, Op, Result, Scalar, Shape, Tensor, TensorType,
     composite::{Cotangents, Saves},
@@ -79,10 +79,10 @@ pub(super) fn tangent((op, axis): Fields<'_>, forward: &Forward<'_>) -> Result<O
         }
     }))
 }
-pub(super) fn batched((op, axis): Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((op, axis): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::SegmentReduce { op: *op, axis: axis + 1 })
 }
-pub(super) fn attributes((_, axis): Fields<'_>, _: &[TensorType], _: &mut form::Context) -> Attrs {
+pub(super) fn attributes((_, axis): Fields<'_>, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
     smallvec![form::axis(*axis)]
 }
 pub(super) const MAKERS: form::Makers = &[

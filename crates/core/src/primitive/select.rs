@@ -1,6 +1,6 @@
 //! condition ? a : b, broadcast.
 pub(super) use super::no_attributes as attributes;
-use super::{Backward, Batch, Forward, Stacks, expand_to, form, sum_to};
+use super::{Backward, Batching, Forward, Stacks, expand_to, form, sum_to};
 use crate::{
     Arg, Op, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -22,7 +22,7 @@ pub(super) fn tangent((): (), forward: &Forward<'_>) -> Result<Option<Tensor>> {
     let chosen = Tensor::apply(Op::Select, Arg::None, &[forward.primal(0), &side(1), &side(2)]);
     Ok(Some(expand_to(&chosen, y)))
 }
-pub(super) fn batched((): (), batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((): (), batch: &Batching<'_>) -> Result<Stacks> {
     batch.broadcast()
 }
 pub(super) const MAKERS: form::Makers = &[("select", |_| Ok(Op::Select))];

@@ -1,5 +1,5 @@
 //! A source written into a destination along an axis.
-use super::{Backward, Batch, Forward, Stacks, form};
+use super::{Backward, Batching, Forward, Stacks, form};
 use crate::{
     Arg, Attrs, Op, Result, Tensor, TensorType,
     composite::{Cotangents, Saves},
@@ -20,10 +20,10 @@ pub(super) fn gradient(axis: &u8, back: &Backward<'_>) -> Result<Cotangents> {
 pub(super) fn tangent(_: &u8, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(Some(Tensor::apply(forward.op.clone(), forward.arg, &[&forward.moved(0), &forward.moved(1)])))
 }
-pub(super) fn batched(axis: &u8, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(axis: &u8, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::UpdateSlice { axis: axis + 1 })
 }
-pub(super) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::Context) -> Attrs {
+pub(super) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
     smallvec![form::axis(*axis)]
 }
 pub(super) const MAKERS: form::Makers = &[("update_slice", |m| Ok(Op::UpdateSlice { axis: m.axis()? }))];

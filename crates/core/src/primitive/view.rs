@@ -1,6 +1,6 @@
 //! Other views of the same elements. The transpose of each is a view again, but for a slice, which is padded back, and an
 //! expansion, which is summed.
-use super::{Backward, Batch, Forward, Stacks, behind, expand, form, one, sum_to};
+use super::{Backward, Batching, Forward, Stacks, behind, expand, form, one, sum_to};
 use crate::{
     Arg, Attrs, Error, ErrorKind, Op, Result, Scalar, Shape, Tensor, TensorType,
     composite::{Attr, Cotangents, Saves},
@@ -55,7 +55,7 @@ fn unsliced(g: &Tensor, shape: &Shape, axis: usize, start: usize, len: usize, st
 pub(super) fn tangent(_: &View, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(forward.same())
 }
-pub(super) fn batched(view: &View, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(view: &View, batch: &Batching<'_>) -> Result<Stacks> {
     let rank = batch.made[0].shape.rank();
     let view = match view {
         View::Reshape(to) => View::Reshape(batch.axis.stack(*to)?),
@@ -72,7 +72,7 @@ pub(super) fn batched(view: &View, batch: &Batch<'_>) -> Result<Stacks> {
     };
     batch.on_first(Op::View(view))
 }
-pub(super) fn attributes(view: &View, inputs: &[TensorType], _: &mut form::Context) -> Attrs {
+pub(super) fn attributes(view: &View, inputs: &[TensorType], _: &mut form::FormContext) -> Attrs {
     match view {
         View::Reshape(_) | View::Expand(_) => Attrs::new(),
         View::Permute(perm) => {

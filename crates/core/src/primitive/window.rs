@@ -1,5 +1,5 @@
 //! Sliding windows over the trailing axes.
-use super::{Backward, Batch, Body, Forward, Stacks, form, gather::gather, one, scatter::scatter};
+use super::{Backward, Batching, Body, Forward, Stacks, form, gather::gather, one, scatter::scatter};
 use crate::{
     Arg, Attrs, Error, Op, Result, Shape, Tensor, TensorType,
     composite::{Cotangents, Saves},
@@ -49,10 +49,10 @@ pub(super) fn tangent(spec: &WindowSpec, forward: &Forward<'_>) -> Result<Option
     Ok(Some(moved.reshape(to)))
 }
 /// The windows slide over the last axes.
-pub(super) fn batched(_: &WindowSpec, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: &WindowSpec, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }
-pub(super) fn attributes(spec: &WindowSpec, _: &[TensorType], _: &mut form::Context) -> Attrs {
+pub(super) fn attributes(spec: &WindowSpec, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
     let mut attrs: Attrs = smallvec![
         ("size", form::ints(spec.size.iter().copied())),
         ("stride", form::ints(spec.stride.iter().copied())),
