@@ -100,6 +100,40 @@ fn a_run_that_goes_on_with_another_momentum() {
         }
     }
 }
+/// Descriptions that the program comes with, which cycle the momentum.
+#[test]
+fn an_example_that_does_not_go_on_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for (part, count) in [("train", 24u32), ("t10k", 8)] {
+        let images =
+            [0, 0, 8, 3].into_iter().chain([count, 28, 28].into_iter().flat_map(u32::to_be_bytes)).chain((0..count * 784).map(|k| (k * k % 251) as u8));
+        let labels = [0, 0, 8, 1].into_iter().chain(count.to_be_bytes()).chain((0..count).map(|k| (k % 10) as u8));
+        fs::write(at.join(format!("{part}-images-idx3-ubyte")), images.collect::<Vec<u8>>()).unwrap();
+        fs::write(at.join(format!("{part}-labels-idx1-ubyte")), labels.collect::<Vec<u8>>()).unwrap();
+    }
+    assert!(super::adamant(at, &["config", "create", "images", "images.toml"]).status.success());
+    let mnist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mnist/mnist.toml");
+    for (name, description, epochs) in [("mnist", mnist, "epochs=6"), ("images", at.join("images.toml"), "epochs=20")] {
+        assert!(fs::read_to_string(&description).unwrap().contains("OneCycleLR"));
+        let run = |run: &str| {
+            let mut command = command(at, &["train", "--data", ".", "--quiet", "--device", "cpu", "--resume", "auto", "--run", run]);
+            command.args(["--set", epochs, "--set", "batch=4", "--set", "log_every=1", "--set", "checkpoint.every=4"]).arg(&description);
+            command
+        };
+        let (stopped, whole) = (format!("{name}-stopped"), format!("{name}-whole"));
+        for lines in [2, 12] {
+            let mut child = run(&stopped).spawn().unwrap();
+            until(&mut child, at, &stopped, lines);
+            send(&child, "INT");
+            assert_eq!(child.wait().unwrap().code(), Some(130), "{name}");
+        }
+        assert!(run(&stopped).status().unwrap().success() && run(&whole).status().unwrap().success());
+        for file in ["weights.safetensors", "metrics.jsonl"] {
+            assert!(fs::read(at.join(&stopped).join(file)).unwrap() == fs::read(at.join(&whole).join(file)).unwrap(), "{name}: {file}");
+        }
+    }
+}
 #[test]
 fn a_hangup_that_comes_twice_and_ends_the_save() {
     let folder = folder();
