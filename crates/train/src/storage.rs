@@ -317,3 +317,27 @@ pub trait Storage: Send + Sync {
         Ok(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_nobody_counted_and_a_person_is_told_of() {
+        let told = |kind: StorageErrorKind| {
+            let error = StorageError::new(Operation::CreateDir, Path::new("run"), kind);
+            (error.to_string(), error.to_json())
+        };
+        for (kind, says) in [
+            (StorageErrorKind::Full { needed: 0, free: Some(12) }, "the disk is full: 12 bytes are free, and more are needed"),
+            (StorageErrorKind::Full { needed: 0, free: None }, "the disk is full"),
+            (StorageErrorKind::Quota { needed: 0 }, "your quota on this disk is used up"),
+        ] {
+            let (text, document) = told(kind);
+            assert_eq!(text, format!("cannot create folder run: {says}"));
+            assert!(document["needed"].is_null() && document["path"] == "run" && document["operation"] == "create folder", "{document}");
+        }
+        let (text, document) = told(StorageErrorKind::Full { needed: 7, free: Some(5) });
+        assert_eq!((text.as_str(), &document["needed"]), ("cannot create folder run: the disk is full: 7 bytes are needed, 5 are free", &7.into()));
+    }
+}
