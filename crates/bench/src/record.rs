@@ -337,7 +337,7 @@ impl Record {
             return Err("it has no threads".into());
         }
         let positive = |x: f64| x.is_finite() && x > 0.0;
-        for c in &self.ceilings {
+        if let Some(c) = &self.ceilings {
             let peaks = c.gflops.iter().map(|(name, v)| (name.as_str(), *v));
             let others = [("copy_gbps", c.copy_gbps), ("triad_gbps", c.triad_gbps), ("handover_ns", c.handover_ns)];
             if let Some((name, v)) = peaks.chain(others).find(|(_, v)| !positive(*v)) {
