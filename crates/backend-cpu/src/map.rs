@@ -41,6 +41,7 @@ pub(crate) const TASK: usize = 32 * 1024;
 pub(crate) const PARTS: usize = 16;
 
 /// The resolved program of a Map or Reduce kernel, made at its first run.
+#[inline]
 pub(crate) fn program(kernel: &Kernel, isa: Isa) -> Result<&Program, ErrorKind> {
     let prepared = kernel.prepared.get_or_init(|| Box::new(Programs::default()));
     let programs: &Programs = prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))?;

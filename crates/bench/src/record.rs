@@ -337,8 +337,12 @@ impl Record {
             return Err("it has no threads".into());
         }
         let positive = |x: f64| x.is_finite() && x > 0.0;
-        if let Some(c) = self.ceilings.as_ref().filter(|c| !c.gflops.values().copied().chain([c.copy_gbps, c.triad_gbps, c.handover_ns]).all(positive)) {
-            return Err(format!("a ceiling is no positive number: {c:?}"));
+        if let Some(c) = &self.ceilings {
+            let peaks = c.gflops.iter().map(|(name, v)| (name.as_str(), *v));
+            let others = [("copy_gbps", c.copy_gbps), ("triad_gbps", c.triad_gbps), ("handover_ns", c.handover_ns)];
+            if let Some((name, v)) = peaks.chain(others).find(|(_, v)| !positive(*v)) {
+                return Err(format!("the ceiling `{name}` is {v}, no positive number"));
+            }
         }
         let mut known = BTreeSet::new();
         for case in &self.cases {

@@ -85,3 +85,15 @@ fn a_regression_that_passes_the_gate() {
     let lines: Vec<Line> = String::from_utf8(out.stdout).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(lines.iter().map(|l| &*l.implementation).collect::<Vec<_>>(), ["self", "self@repeat=2"]);
 }
+/// By exit codes alone, as a workflow sees them, while another program keeps the last core busy.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_gate_beside_a_busy_neighbour_that_stops_equal_programs_or_lets_more_work_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = run(folder.path(), "gate-selftest --gates 2 --planted 2 --only own_layer --budget 0.4 --busy --json");
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let of = |kind: &str, end: &str| told[kind][end].as_u64().unwrap();
+    let (equal, planted) = (of("equal", "passed") + of("equal", "undecided"), of("planted_10_percent", "slower") + of("planted_10_percent", "undecided"));
+    assert!((equal, planted) == (2, 2) && told["busy_core"].is_number(), "{told} {}", said(&out));
+}

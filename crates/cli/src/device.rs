@@ -1,6 +1,6 @@
 //! Which device a command runs on.
 use adamant::Device;
-use adamant_train::Failure;
+use adamant_train::{Document, Failure};
 use clap::Args;
 
 /// Options about the device, the same for all verbs.
@@ -19,20 +19,36 @@ pub struct DeviceOptions {
 impl DeviceOptions {
     /// Opens it.
     pub fn open(&self) -> Result<Device, Failure> {
-        let chosen = |name: &str| match name {
-            "auto" => Device::choose().map(|(device, why)| {
-                crate::out::note(format!("device {device} ({why})"));
-                device
-            }),
-            name => name.parse::<Device>(),
-        };
+        self.of(self.named()?)
+    }
+    /// Opens it; where the command names none, that of the description.
+    pub fn open_for(&self, document: &Document) -> Result<Device, Failure> {
+        match self.named()? {
+            None => self.of(document.device(chosen)?),
+            named => self.of(named),
+        }
+    }
+    /// What the command names.
+    fn named(&self) -> Result<Option<Device>, Failure> {
         let named = if self.cpu { Some("cpu") } else { self.device.as_deref() }.map(chosen).transpose();
-        let named = named.map_err(|e| if e.kind().word() == "argument" { Failure::Usage(e.kind().to_string()) } else { e.into() })?;
+        named.map_err(|e| if e.kind().word() == "argument" { Failure::Usage(e.kind().to_string()) } else { e.into() })
+    }
+    fn of(&self, named: Option<Device>) -> Result<Device, Failure> {
         match (self.threads, named) {
             (None, Some(device)) => Ok(device),
             (None, None) => Ok(Device::current()?),
             (Some(n), named) => threads(n, named),
         }
+    }
+}
+/// The device of a name, `auto` among them.
+fn chosen(name: &str) -> adamant::Result<Device> {
+    match name {
+        "auto" => Device::choose().map(|(device, why)| {
+            crate::out::note(format!("device {device} ({why})"));
+            device
+        }),
+        name => name.parse::<Device>(),
     }
 }
 /// The device with one thread of the host: another context of the CPU, any other device as it is.

@@ -47,7 +47,7 @@ pub fn run(options: &Train) -> Result<(), Failure> {
         document.set(assignment)?;
     }
     let data = data_beside(&options.config, options.data.as_deref());
-    let device = options.device.open()?;
+    let device = options.device.open_for(&document)?;
     if options.dry_run {
         let dry = device.scoped(|| adamant_train::dry_run(&document, &data))?;
         if options.json {

@@ -289,11 +289,19 @@ fn read(file: FrameFile, options: &FrameOptions) -> std::result::Result<Frame, S
     }
     Ok(frame)
 }
-/// What may be done about a first line of another width.
+/// What may be done about a first line that is not like the others.
 fn advice(row: usize, head: &Head) -> &'static str {
     match row {
         0 if head.title => "; is it a title? Then say `skip_rows = 1`",
         _ => "",
+    }
+}
+/// The same about a text where a number should stand.
+fn advice_on_text(row: usize, head: &Head, number: usize) -> &'static str {
+    let is_text = head.first.get(number).is_some_and(|text| text.chars().any(char::is_alphabetic) && text.parse::<f64>().is_err());
+    match advice(row, head) {
+        "" if row == 0 && !head.header && is_text => "; does its first line name the columns? Then say `header = true`",
+        advice => advice,
     }
 }
 /// Fields to numbers.
@@ -308,8 +316,8 @@ impl Fields<'_> {
         for (k, (number, kind)) in self.options.columns.iter().enumerate() {
             let field = records.field(*number);
             let bad = |what: String| {
-                let title = if row == 0 { advice(row, head) } else { "" };
-                format!("{}: {what}{title}", named(row, records.line, &head.names[*number]))
+                let advice = advice_on_text(row, head, *number);
+                format!("{}: {what}{advice}", named(row, records.line, &head.names[*number]))
             };
             // A number that is not finite may also be a word for what is missing; where that is bad, it is told as what it is.
             let is_nan = || std::str::from_utf8(field).is_ok_and(|t| t.parse::<f32>().is_ok_and(|v| !v.is_finite()));

@@ -153,7 +153,7 @@ impl Rows {
     pub fn scaled(mut self, scale: Scale) -> Result<Rows> {
         let Scale { divide, mean, std } = scale;
         if ![divide, mean, std].iter().all(|v| v.is_finite()) || divide == 0.0 || std == 0.0 {
-            return Err(wrong("scale", format!("{scale:?} makes no finite numbers")));
+            return Err(wrong("scale", format!("(v / {divide} - {mean}) / {std} makes no finite numbers")));
         }
         self.convert = match &*self.data {
             HostVec::U8(_) => Convert::Bytes(Arc::new(std::array::from_fn(|v| scale.apply(v as f32)))),

@@ -90,7 +90,12 @@ impl<D: Dataset + ?Sized> Subset<D> {
             Pick::Rule { len: of, divide, modulo, equals, .. } => *of <= len && *divide > 0 && equals < modulo && divide.checked_mul(*modulo).is_some(),
         };
         if !fits {
-            let pick = if let Pick::List(_) = pick { "a list".into() } else { format!("{pick:?}") };
+            let pick = match pick {
+                Pick::List(_) => "a list".into(),
+                Pick::Range(range) => format!("the range from {} to {}", range.start, range.end),
+                Pick::Shuffled(order, range) => format!("the range from {} to {} of {} in a shuffled order", range.start, range.end, order.len()),
+                Pick::Rule { len, divide, modulo, equals, .. } => format!("of {len} records those with (i / {divide}) mod {modulo} = {equals}"),
+            };
             return Err(wrong("subset", format!("{pick} does not pick from {len} records")));
         }
         Ok(Subset { whole, pick })

@@ -5,7 +5,7 @@ mod section;
 
 pub use section::Section;
 
-use crate::{Failure, failure::shown};
+use crate::{Failure, failure::shown, recipe::of_another_optimizer};
 use adamant_core::profile::record_function;
 use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
 use toml::de::{DeTable, DeValue};
@@ -54,6 +54,7 @@ enum KeyOrigin {
 pub struct Document {
     name: String,
     root: ConfigNode,
+    left_out: Vec<String>,
 }
 impl Document {
     /// Reads a file.
@@ -100,10 +101,13 @@ impl Document {
             KeyOrigin::Line(line) => refuse(line, &what),
             KeyOrigin::CommandLine => Failure::Input(format!("{name}: {what}")),
         })?;
-        Ok(Document { name: name.into(), root: ConfigNode { value, from: KeyOrigin::Line(1) } })
+        Ok(Document { name: name.into(), root: ConfigNode { value, from: KeyOrigin::Line(1) }, left_out: Vec::new() })
     }
     /// Replaces or adds a value by `key=value`, where the key may be dotted (`optimizer.lr`) and the value is TOML
     /// (or a text, if it is no TOML). List elements are numbered (`model.layers.7.p`).
+    ///
+    /// Another `optimizer.kind` takes other numbers: what the file says to its own kind, and this one does not take, is left out, and
+    /// [`Document::left_out`] tells of it.
     ///
     /// # Errors
     /// `Usage`: no `=`, or a path through something that is no table.
@@ -133,7 +137,39 @@ impl Document {
             };
         }
         *place = ConfigNode { value, from: KeyOrigin::CommandLine };
+        if key.trim() == "optimizer.kind" {
+            self.fit_optimizer();
+        }
         Ok(())
+    }
+    /// What a value of the command line made meaningless in the file, in words.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+    /// Leaves out what the file says to an optimizer of another kind.
+    fn fit_optimizer(&mut self) {
+        let Value::Table(root) = &mut self.root.value else { return };
+        let Some(ConfigNode { value: Value::Table(section), .. }) = root.get_mut("optimizer") else { return };
+        let Some(ConfigNode { value: Value::Text(kind), .. }) = section.get("kind") else { return };
+        let (kind, left_out) = (kind.clone(), &mut self.left_out);
+        let mut fit = |table: &mut BTreeMap<String, ConfigNode>, path: &str| {
+            table.retain(|key, node| {
+                let KeyOrigin::Line(line) = node.from else { return true };
+                let stays = !of_another_optimizer(&kind, key);
+                if !stays {
+                    left_out.push(format!("{}:{line}: `{path}.{key}` is left out: {kind} takes no such number", self.name));
+                }
+                stays
+            });
+        };
+        fit(section, "optimizer");
+        if let Some(ConfigNode { value: Value::List(groups), .. }) = section.get_mut("groups") {
+            for (k, group) in groups.iter_mut().enumerate() {
+                if let Value::Table(group) = &mut group.value {
+                    fit(group, &format!("optimizer.groups.{k}"));
+                }
+            }
+        }
     }
     /// The description with numbers in place of words: where a value is the text `$name`, the number of that name.
     pub fn resolve(&self, words: &[(&str, usize)]) -> Document {
@@ -165,6 +201,16 @@ impl Document {
             }
         }
         says(&self.root.value, word)
+    }
+    /// The device that the key `device` names, opened by who starts the run and was told no other. A [`Run`](crate::Run) itself is one
+    /// on the current device.
+    ///
+    /// # Errors
+    /// It is no text, or no device's name, with the line; the device is not there.
+    pub fn device<D>(&self, open: impl Fn(&str) -> adamant_core::Result<D>) -> Result<Option<D>, Failure> {
+        let root = self.root()?;
+        let Some(name) = root.text("device")? else { return Ok(None) };
+        open(name).map(Some).map_err(|e| if e.kind().word() == "argument" { root.wrong_key("device", e.kind()) } else { e.into() })
     }
     /// Is there a section of this name?
     pub(crate) fn names_section(&self, key: &str) -> bool {

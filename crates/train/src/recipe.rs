@@ -21,6 +21,8 @@ macro_rules! optimizers {
     ($($kind:literal $rule:ident { $($key:ident: $getter:ident),* };)*) => {
         /// The optimizers of the library.
         pub const OPTIMIZERS: [&str; [$($kind),*].len()] = [$($kind),*];
+        /// What each of them takes besides `lr`.
+        const OPTIONS: [&[&str]; OPTIMIZERS.len()] = [$(&[$(stringify!($key)),*]),*];
 
         /// The optimizer of a section, over parameters. Each of its `groups` has the same keys and, in `parameters`, patterns of names.
         ///
@@ -72,6 +74,12 @@ optimizers! {
     "Adafactor" Adafactor { beta2_decay: number, d: number, weight_decay: number, maximize: flag };
     "Lion" Lion { betas: pair, weight_decay: number, maximize: flag };
     "LAMB" Lamb { betas: pair, eps: number, weight_decay: number, maximize: flag };
+}
+/// Is a key of `[optimizer]` one that other kinds take, and this one does not?
+pub(crate) fn of_another_optimizer(kind: &str, key: &str) -> bool {
+    let takes = |(_, options): &(&&str, &&[&str])| options.contains(&key);
+    let mut all = OPTIMIZERS.iter().zip(OPTIONS.iter());
+    OPTIMIZERS.contains(&kind) && all.clone().any(|o| takes(&o)) && !all.any(|o| *o.0 == kind && takes(&o))
 }
 
 /// The schedules of the library that a description can tell; `LambdaLR` and `MultiplicativeLR` take functions.

@@ -131,6 +131,7 @@ impl<'a> Run<'a> {
     /// See [`Failure`]; the state of the last checkpoint is on the disk.
     pub fn train(self, watch: &mut dyn Watch) -> Result<Report, Failure> {
         let device = Device::current()?;
+        self.document.left_out().iter().for_each(|what| watch.warn(what));
         // What was learned of a table stays what it was, whatever has become of the file.
         let kept = self.folder.as_deref().filter(|_| self.resume).map(dataset::kept_columns).transpose()?.flatten();
         let setup = Setup::with(self.document, &self.data, kept.as_deref())?;
@@ -197,7 +198,8 @@ impl<'a> Run<'a> {
     ) -> Result<Report, Failure> {
         // One text: the format does not order several, and equal runs give equal files.
         let texts = BTreeMap::from([("run".to_string(), format!("seed {}, {} steps", done.plan.seed, done.plan.steps))]);
-        let save = |path: &Path| adamant_formats::safetensors::save(path, session.model.state_dict(), &texts).map_err(|e| storage::written(path, e));
+        let needed = session.model.memory_usage() as u64;
+        let save = |path: &Path| adamant_formats::safetensors::save(path, session.model.state_dict(), &texts).map_err(|e| storage::written(path, needed, e));
         if let Some(path) = &done.weights {
             save(path)?;
         }

@@ -325,6 +325,8 @@ impl RootNumbers {
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
         let weights = recipe::weights(root)?;
         let clip = clip(root)?;
+        // Who starts the run opens it, before anything is read.
+        root.text("device")?;
         Ok(RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights })
     }
 }

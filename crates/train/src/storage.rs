@@ -75,7 +75,7 @@ impl fmt::Display for Operation {
 pub enum StorageErrorKind {
     /// The disk or the user's share of it is full.
     Full {
-        /// bytes that were to be written
+        /// bytes that were to be written; 0 where that is not known, as of a folder's name
         needed: u64,
         /// bytes that are free, where the system says so
         free: Option<u64>,
@@ -108,6 +108,9 @@ pub enum StorageErrorKind {
 impl fmt::Display for StorageErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            StorageErrorKind::Full { needed: 0, free: Some(free) } => write!(f, "the disk is full: {free} bytes are free, and more are needed"),
+            StorageErrorKind::Full { needed: 0, free: None } => f.write_str("the disk is full"),
+            StorageErrorKind::Quota { needed: 0 } => f.write_str("your quota on this disk is used up"),
             StorageErrorKind::Full { needed, free: Some(free) } => write!(f, "the disk is full: {needed} bytes are needed, {free} are free"),
             StorageErrorKind::Full { needed, free: None } => write!(f, "the disk is full: {needed} bytes are needed"),
             StorageErrorKind::Quota { needed } => write!(f, "your quota on this disk is used up: {needed} bytes are needed"),
@@ -157,12 +160,14 @@ impl StorageError {
     pub fn is_full(&self) -> bool {
         matches!(self.kind, StorageErrorKind::Full { .. } | StorageErrorKind::Quota { .. } | StorageErrorKind::NoInodes { .. })
     }
-    /// What a program can act on: operation, path, and bytes needed and free where the disk is full.
+    /// What a program can act on: operation, path, and where the disk is full the bytes that are free and those that were needed, if
+    /// somebody knows.
     pub fn to_json(&self) -> serde_json::Value {
         let mut told = serde_json::json!({ "operation": self.op.to_string(), "path": self.path.to_string_lossy() });
+        let known = |needed: u64| Some(needed).filter(|n| *n > 0);
         match &self.kind {
-            StorageErrorKind::Full { needed, free } => (told["needed"], told["free"]) = ((*needed).into(), (*free).into()),
-            StorageErrorKind::Quota { needed } => told["needed"] = (*needed).into(),
+            StorageErrorKind::Full { needed, free } => (told["needed"], told["free"]) = (known(*needed).into(), (*free).into()),
+            StorageErrorKind::Quota { needed } => told["needed"] = known(*needed).into(),
             StorageErrorKind::NoInodes { free } => (told["free"], told["free_inodes"]) = ((*free).into(), 0.into()),
             StorageErrorKind::Locked(process) => told["process"] = (*process).into(),
             StorageErrorKind::Vanished(v) => told["now"] = v.now.as_ref().map(|p| p.to_string_lossy().into_owned()).into(),
@@ -310,5 +315,29 @@ pub trait Storage: Send + Sync {
         }
         bytes.truncate(filled);
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_nobody_counted_and_a_person_is_told_of() {
+        let told = |kind: StorageErrorKind| {
+            let error = StorageError::new(Operation::CreateDir, Path::new("run"), kind);
+            (error.to_string(), error.to_json())
+        };
+        for (kind, says) in [
+            (StorageErrorKind::Full { needed: 0, free: Some(12) }, "the disk is full: 12 bytes are free, and more are needed"),
+            (StorageErrorKind::Full { needed: 0, free: None }, "the disk is full"),
+            (StorageErrorKind::Quota { needed: 0 }, "your quota on this disk is used up"),
+        ] {
+            let (text, document) = told(kind);
+            assert_eq!(text, format!("cannot create folder run: {says}"));
+            assert!(document["needed"].is_null() && document["path"] == "run" && document["operation"] == "create folder", "{document}");
+        }
+        let (text, document) = told(StorageErrorKind::Full { needed: 7, free: Some(5) });
+        assert_eq!((text.as_str(), &document["needed"]), ("cannot create folder run: the disk is full: 7 bytes are needed, 5 are free", &7.into()));
     }
 }

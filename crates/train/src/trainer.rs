@@ -519,7 +519,8 @@ impl<M: Walk> Fitted<M> {
         folder.close()?;
         let texts = BTreeMap::from([("run".to_string(), format!("{} steps", plan.steps))]);
         if let Some(path) = &self.weights {
-            adamant_formats::safetensors::save(path, self.model.state_dict(), &texts).map_err(|e| storage::written(path, e))?;
+            let needed = self.model.memory_usage() as u64;
+            adamant_formats::safetensors::save(path, self.model.state_dict(), &texts).map_err(|e| storage::written(path, needed, e))?;
         }
         let valid = self.valid.as_ref().map(|v| {
             let mut all = json!({ "loss": number(v.loss), "rows": v.rows });

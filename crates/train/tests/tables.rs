@@ -337,9 +337,16 @@ fn arrays_images_or_a_text_whose_bad_records_are_taken() {
         let description = description.replace("epochs = 40", "epochs = 2");
         let error = train(folder, &description).unwrap_err();
         assert!(error.exit_code() == 4 && error.to_string().contains(says), "{says}: {error}");
-        let report = train(folder, &format!("{description}\non_bad_record = \"skip\"")).unwrap_or_else(|e| panic!("{says}: {e}"));
-        let seen = report.plan.rows.train + report.plan.rows.test;
-        assert!(report.test.loss.is_finite() && (lost == 0 || seen == 60), "{says}");
+        // Of arrays and images the bad records are learned from, then tested on.
+        let parts = ["test = 0.2", "test = { modulo = 4, equals = 0 }", "test = { modulo = 4, equals = 3 }"];
+        for part in &parts[..if lost == 0 { 1 } else { 3 }] {
+            let description = format!("{}\non_bad_record = \"skip\"", description.replace("test = 0.2", part));
+            let report = train(folder, &description).unwrap_or_else(|e| panic!("{says}, {part}: {e}"));
+            let seen = report.plan.rows.train + report.plan.rows.test;
+            assert!(report.test.loss.is_finite() && (lost == 0 || seen == 60), "{says}");
+            let is_tested = part.contains(if lost == 2 { "equals = 0" } else { "equals = 3" });
+            assert!(!is_tested || report.test.rows + lost == report.plan.rows.test, "{says}, {part}: {} rows are tested", report.test.rows);
+        }
     }
     // A picture of the test part that is cut off.
     for class in ["cat", "dog"] {

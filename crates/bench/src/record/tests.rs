@@ -84,7 +84,7 @@ fn a_time_that_no_sample_gave() {
         (change(|r| r.cases[1].unit = None), "go together"),
         (change(|r| r.cases[1].amount = Some(0.0)), "no positive number"),
         (change(|r| r.settings.threads = 0), "no threads"),
-        (change(|r| r.ceilings.as_mut().unwrap().copy_gbps = 0.0), "a ceiling is no positive number"),
+        (change(|r| r.ceilings.as_mut().unwrap().copy_gbps = 0.0), "the ceiling `copy_gbps` is 0, no positive number"),
         (change(|r| r.cases[1].waited.clear()), "another length"),
         (change(|r| r.cases[1].rounds = vec![0]), "another length"),
     ] {

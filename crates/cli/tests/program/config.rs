@@ -92,6 +92,8 @@ fn a_model_that_does_not_take_the_data_and_is_told_without_its_line() {
     let found = adamant(folder.path(), &["config", "validate", "wide.toml"]);
     assert_eq!(found.status.code(), Some(4), "{}", out(&found));
     assert!(out(&found).starts_with("wide.toml:10: `model.layers.0.in_features`: "), "{}", out(&found));
+    let trained = adamant(folder.path(), &["train", "wide.toml", "--quiet"]);
+    assert!(trained.status.code() == Some(4) && err(&trained).starts_with("error: wide.toml:10: `model.layers.0.in_features`: "), "{}", err(&trained));
     let right = adamant(folder.path(), &["config", "validate", "wide.toml", "--set", "model.layers.0.in_features=4"]);
     assert_eq!(right.status.code(), Some(0), "{}", out(&right));
 }
@@ -147,6 +149,7 @@ fn a_size_that_ends_the_program() {
     for kind in ["table", "images", "folders", "text"] {
         adamant(folder.path(), &["config", "create", kind, &format!("{kind}.toml")]);
     }
+    fs::write(folder.path().join("run.toml"), super::RUN.replace("points.csv", "table.csv")).unwrap();
     let limited = |arguments: &[&str]| {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", "ulimit -v 2097152; ulimit -t 20; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_adamant")]).args(arguments).current_dir(folder.path());
@@ -157,6 +160,9 @@ fn a_size_that_ends_the_program() {
     let cases = [
         ("table", "data.classes", many.as_str()),
         ("table", "data.classes", "1000000000"),
+        // The model has two whatever the data say.
+        ("run", "data.classes", many.as_str()),
+        ("run", "model.layers.0.in_features", "1000000"),
         ("table", "epochs", "1000000000"),
         ("table", "batch", "1000000000000000000"),
         ("table", "accumulate", "2000000000"),

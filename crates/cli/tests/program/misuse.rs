@@ -11,11 +11,11 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The program within 2 GiB and 20 s of processor: what has no end is ended, and counts as wrong.
+/// The program within 256 MiB and 20 s of processor: what has no end is ended, and counts as wrong.
 fn bounded(folder: &Path, arguments: &[&str]) -> Output {
     let mut shell = Command::new("sh");
     shell.current_dir(folder).env("ADAMANT_DEVICE", "reference");
-    shell.args(["-c", "ulimit -v 2097152; ulimit -t 20; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_adamant")]).args(arguments).output().unwrap()
+    shell.args(["-c", "ulimit -v 262144; ulimit -t 20; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_adamant")]).args(arguments).output().unwrap()
 }
 fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_default()
@@ -81,6 +81,13 @@ fn a_policy_for_bad_records_that_ends_with_the_training_part() {
                 wrong.ends(&format!("{kind}, {policy}, record {bad}"), &output, 0, "");
                 wrong.unless(at.join(kind).join("report.html").exists(), || format!("{kind}, {policy}, record {bad}: no report"));
             }
+            // Who asks is answered for the others.
+            fs::write(at.join("new.csv"), "9,3\n1,x\n2,nan\n0,1\n").unwrap();
+            let output = adamant(at, &["predict", "csv", "new.csv", "--json"]);
+            let rows: Vec<u64> = document(&output).as_array().into_iter().flatten().filter_map(|a| a["row"].as_u64()).collect();
+            let told = err(&output).matches("left out: ").count();
+            wrong.unless((rows == [1, 4]) && told == 2, || format!("predict, {policy}: {rows:?} {}", err(&output)));
+            wrong.ends(&format!("eval, {policy}, record {bad}"), &adamant(at, &["eval", "csv"]), 0, "accuracy");
         }
     }
 }
@@ -106,6 +113,12 @@ fn a_table_that_needs_a_programmer() {
             lines("", &|[w, h], k| format!("{w},{h},{},{}", ["north", "south"][k % 2], class(k))),
             "classes = 3\nlabel = 3\ncategorical = [2]",
         ),
+        ("counts before it", lines("60,2,ash,elm,oak\n", &|[w, h], k| format!("{w},{h},{}", class(k))), "classes = 3\nlabel = 2\nskip_rows = 1"),
+        (
+            "a mean for each column",
+            lines("", &|[w, h], k| format!("{w},{h}000000,{}", class(k))),
+            "classes = 3\nlabel = 2\nmean = [12.0, 8e6]\nstd = [9.0, 4e6]",
+        ),
         ("a column of large numbers", lines("", &|[w, h], k| format!("{w},{h}000000,{}", class(k))), "classes = 3\nlabel = 2\nscale = \"standard\""),
     ];
     for (what, text, keys) in cases {
@@ -117,6 +130,25 @@ fn a_table_that_needs_a_programmer() {
         let output = adamant(folder.path(), &["train", "t.toml", "--quiet", "--json"]);
         let accuracy = document(&output)["metrics"]["test"]["accuracy"].as_f64();
         wrong.unless(accuracy > Some(0.9), || format!("{what}: {:?} {accuracy:?} {}", output.status, err(&output)));
+    }
+    // What is asked of a person is said.
+    for (text, keys, says) in [
+        (
+            lines("w,h,class\n", &|[w, h], k| format!("{w},{h},{}", class(k))),
+            "header = false",
+            "row 1 (line 1), column `0`: `w` is no number; does its first line name the columns? Then say `header = true`",
+        ),
+        (
+            lines("60,2,ash,elm,oak\n", &|[w, h], k| format!("{w},{h},{}", class(k))),
+            "",
+            "row 1 (line 1): 5 fields, and 3 were expected; is it a title? Then say `skip_rows = 1`",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("t.csv"), text).unwrap();
+        let text = table(&format!("classes = 3\nlabel = 2\ntest = 0.25\n{keys}")).replace("\"$classes\"", "3").replace("\"$features\"", "2");
+        fs::write(folder.path().join("t.toml"), text).unwrap();
+        wrong.ends(keys, &adamant(folder.path(), &["train", "t.toml", "--quiet"]), 4, says);
     }
     // Targets in a file of their own.
     let folder = tempfile::tempdir().unwrap();
@@ -154,7 +186,7 @@ fn a_regression_that_is_reported_as_if_it_had_classes() {
     }
     let html = fs::read_to_string(at.join("r/report.html")).unwrap();
     wrong.unless(html.contains("Predicted against true"), || "no picture of predicted against true".into());
-    for said in ["? →", "the truth was given"] {
+    for said in ["<bdi>?</bdi>", "class=\"answer\"", "the truth was given"] {
         wrong.unless(!html.contains(said), || format!("the report says {said:?}"));
     }
 }
@@ -400,6 +432,18 @@ fn a_word_that_a_description_lacks() {
     }
     for (what, text) in &cases {
         fs::write(folder.path().join("word.toml"), text).unwrap();
+        wrong.ends(what, &adamant(folder.path(), &["train", "word.toml", "--quiet"]), 0, "");
+    }
+    let (x, y) = (adamant::Tensor::from_vec((0..24).map(|k| k as f32).collect(), [12, 2]), adamant::Tensor::from_vec((0..12).map(|k| k % 2).collect(), [12]));
+    adamant_formats::write_npy(folder.path().join("x.npy"), &x).unwrap();
+    adamant_formats::write_npy(folder.path().join("y.npy"), &y).unwrap();
+    adamant_formats::write_npz(folder.path().join("xy.npz"), [("x", x), ("y", y)], Default::default()).unwrap();
+    let csv = "kind = \"csv\"\npath = \"points.csv\"\nlabel = 2\n";
+    for (what, lines) in
+        [("npy", "kind = \"npy\"\ninputs = \"x.npy\"\ntargets = \"y.npy\"\n"), ("npz", "kind = \"npy\"\npath = \"xy.npz\"\ninputs = \"x\"\ntargets = \"y\"\n")]
+    {
+        assert!(super::RUN.contains(csv));
+        fs::write(folder.path().join("word.toml"), super::RUN.replace(csv, lines)).unwrap();
         wrong.ends(what, &adamant(folder.path(), &["train", "word.toml", "--quiet"]), 0, "");
     }
     assert!(adamant(folder.path(), &["train", "run.toml", "--quiet", "--run", "r"]).status.success());

@@ -161,3 +161,53 @@ fn help_without_an_example() {
     let bash = adamant(folder.path(), &["completions", "bash"]);
     assert!(out(&bash).contains("_adamant"));
 }
+#[test]
+fn an_exit_code_that_the_help_does_not_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = out(&adamant(folder.path(), &["--help"]));
+    let told = help.lines().skip_while(|l| !l.starts_with("Exit codes: ")).collect::<String>();
+    for code in ["0", "1", "2", "3", "4", "5", "6", "9", "129", "130", "143", "152"] {
+        assert!(told.split(|c: char| !c.is_ascii_digit()).any(|n| n == code), "{code}: {help}");
+    }
+    for signal in ["SIGHUP", "SIGINT", "SIGTERM", "SIGXCPU"] {
+        assert!(told.contains(signal), "{signal}: {help}");
+    }
+}
+/// One file, and each optimizer of the library by the command line.
+#[test]
+fn a_number_for_one_optimizer_that_ends_a_sweep_over_all() {
+    let mut wrong = super::Wrong::default();
+    let folder = folder();
+    let text = super::RUN.replace("kind = \"SGD\"", "kind = \"AdamW\"\nweight_decay = 0.01\nbetas = [0.9, 0.99]");
+    let text = text + "groups = [{ parameters = [\"*.bias\"], weight_decay = 0.0 }]\n";
+    std::fs::write(folder.path().join("run.toml"), text).unwrap();
+    for kind in adamant_train::OPTIMIZERS {
+        let (set, run) = (format!("optimizer.kind={kind}"), format!("r-{kind}"));
+        let output = adamant(folder.path(), &["train", "run.toml", "--quiet", "--set", &set, "--run", &run]);
+        wrong.ends(kind, &output, 0, if kind == "Rprop" { "`optimizer.weight_decay` is left out: Rprop takes no such number" } else { "" });
+        let told = err(&output).matches("is left out").count();
+        let takes = ["AdamW", "Adam", "Adamax", "NAdam", "RAdam", "LAMB", "Lion"].contains(&kind);
+        wrong.unless((told == 0) == takes, || format!("{kind}: {told} numbers are left out: {}", err(&output)));
+        // What ran is what stands in the run, and can be asked.
+        wrong.ends(kind, &adamant(folder.path(), &["eval", &run]), 0, "");
+    }
+    // A misspelling, and a number that the command line itself gives, are no such thing.
+    for set in ["optimizer.weight_deca=0.1", "optimizer.weight_decay=0.1"] {
+        let output = adamant(folder.path(), &["train", "run.toml", "--quiet", "--set", set, "--set", "optimizer.kind=Rprop"]);
+        wrong.ends(set, &output, 2, "unknown key `optimizer.weight_deca");
+    }
+}
+#[test]
+fn a_device_of_the_description_that_is_not_opened() {
+    let mut wrong = super::Wrong::default();
+    let folder = folder();
+    let device = |output: &Output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default()["device"].as_str().map(str::to_string);
+    std::fs::write(folder.path().join("run.toml"), format!("device = \"cpu\"\n{}", super::RUN)).unwrap();
+    let own = adamant(folder.path(), &["train", "run.toml", "--json", "--run", "r"]);
+    wrong.unless(device(&own).is_some_and(|d| d.starts_with("cpu")), || format!("{:?} {}", device(&own), err(&own)));
+    let other = adamant(folder.path(), &["train", "run.toml", "--json", "--run", "r", "--resume", "auto", "--set", "epochs=3", "--device", "reference"]);
+    wrong.unless(device(&other).as_deref() == Some("reference"), || format!("{:?} {}", device(&other), err(&other)));
+    for (name, code, says) in [("cuda", 9, "cuda"), ("gpu", 2, "`device`: "), ("3", 2, "`device` takes a text")] {
+        wrong.ends(name, &adamant(folder.path(), &["train", "run.toml", "--set", &format!("device={name}")]), code, says);
+    }
+}

@@ -151,8 +151,9 @@ pub(crate) fn with_tangents<R>(on: bool, f: impl FnOnce() -> R) -> R {
             CUT.with(|cut| cut.set(self.0));
         }
     }
-    let depth = if on { 0 } else { current().map_or(0, |frame| frame.depth + 1) };
-    let _restore = Restore(CUT.with(|cut| cut.replace(depth)));
+    let depth = if on || !any() { 0 } else { current().map_or(0, |frame| frame.depth + 1) };
+    // Nearly always there is no transform, and nothing to be put back.
+    let _restore = (CUT.with(Cell::get) != depth).then(|| Restore(CUT.with(|cut| cut.replace(depth))));
     f()
 }
 /// Is something of what the transforms around this code keep on the tape of the code around them?

@@ -52,13 +52,13 @@ pub fn check_output(path: &Path) -> Result<()> {
         Err(e) => Err(error(Operation::Write, path, 0, &e)),
     }
 }
-/// What became of a file of tensors that was to be written: the disk's failure as such, anything else as it is.
-pub fn written(path: &Path, e: adamant_core::Error) -> Failure {
+/// What became of a file of tensors, of so many bytes, that was to be written: the disk's failure as such, anything else as it is.
+pub fn written(path: &Path, needed: u64, e: adamant_core::Error) -> Failure {
     let ErrorKind::File { reason, .. } = e.kind() else { return e.into() };
     // The library has the system's error as a text; its number stands at the end.
     let number = reason.rsplit_once("(os error ").and_then(|(_, n)| n.trim_end_matches(')').parse().ok());
     let error = match number {
-        Some(number) => error(Operation::Write, path, 0, &io::Error::from_raw_os_error(number)),
+        Some(number) => error(Operation::Write, path, needed, &io::Error::from_raw_os_error(number)),
         None => StorageError::new(Operation::Write, path, StorageErrorKind::Io(reason.clone())),
     };
     error.into()

@@ -8,8 +8,9 @@ use std::path::Path;
 
 /// Keys that may change from one start of a run to the next: they decide how long it is and what is written, not what a
 /// step computes.
-const FREE: [&str; 12] = [
+const FREE: [&str; 13] = [
     "capture",
+    "device",
     "epochs",
     "iterations",
     "checkpoint.",
