@@ -1,13 +1,8 @@
 //! 0, 1, 2, ... along an axis: nothing flows into it.
 pub(super) use super::no_flow::{gradient, reads, tangent};
-use super::{Batch, Stacks, form};
-use crate::{Attrs, Op, Result, TensorType};
-use smallvec::smallvec;
+use super::{Batch, Stacks};
+use crate::Result;
 
 pub(super) fn batched(_: &u8, batch: &Batch<'_>) -> Result<Stacks> {
     batch.no_input()
 }
-pub(super) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::Context) -> Attrs {
-    smallvec![form::axis(*axis)]
-}
-pub(super) const MAKERS: form::Makers = &[("iota", |m| Ok(Op::Iota { axis: m.axis()?, ty: m.output.ty() }))];
