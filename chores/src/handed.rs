@@ -6,7 +6,7 @@ use std::{ffi::OsString, process::ExitCode};
 /// What stands behind the chore's name, `--help` too.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
-pub struct Words {
+pub struct HandedWords {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     words: Vec<OsString>,
 }

@@ -9,7 +9,7 @@ mod tidy;
 
 use chores::{refusal::refused, workspace};
 use clap::{Parser, Subcommand};
-use handed::Words;
+use handed::HandedWords;
 use std::process::ExitCode;
 
 /// What `--help` says of how chores end; more in `adamant_bench::cli::Exit`.
@@ -24,37 +24,37 @@ struct Cli {
 #[derive(Subcommand)]
 enum Chore {
     /// The workloads that other frameworks are measured with
-    Bench(Words),
+    Bench(HandedWords),
     /// Training steps captured whole: the bits of the same steps op by op
-    Captured(Words),
+    Captured(HandedWords),
     /// Everything a change must pass besides its tests: fmt, clippy, docs, tidy
     Check(check::Options),
     /// The suite that every backend passes, on one device
-    Conformance(Words),
+    Conformance(HandedWords),
     /// The promised features: one check for each row that has been asked for
-    Features(Words),
+    Features(HandedWords),
     /// Flame graphs of kernels
-    Flame(Words),
+    Flame(HandedWords),
     /// Random graphs: fused = op by op, bit for bit, and both within the published table of the reference
-    FuzzGraphs(Words),
+    FuzzGraphs(HandedWords),
     /// Compute the cases of a goldens folder, write the results, and compare them
-    Goldens(Words),
+    Goldens(HandedWords),
     /// What each training step of char-GPT asks of a device: launches, waits, plans, pipelines
-    Launches(Words),
+    Launches(HandedWords),
     /// The suite, a training and random graphs on a device that is late on purpose, and the mistakes that it finds
-    Late(Words),
+    Late(HandedWords),
     /// The loops that the CPU backend compiles ahead
-    Prefuse(Words),
+    Prefuse(HandedWords),
     /// Random products with what runs at their ends: fused = op by op, and integers exact
-    Products(Words),
+    Products(HandedWords),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
-    Size(Words),
+    Size(HandedWords),
     /// All tests of all packages
     Test(test::Options),
     /// The rules that no other tool checks: who knows whom, unsafe, file lengths, machine paths
     Tidy(tidy::Options),
     /// What a run survives: power cuts, kills, flipped bits, full disks
-    Torture(Words),
+    Torture(HandedWords),
 }
 
 fn main() -> ExitCode {

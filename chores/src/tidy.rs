@@ -3,6 +3,7 @@
 mod cycles;
 mod layers;
 mod lex;
+mod names;
 mod source;
 mod text;
 mod words;
@@ -60,7 +61,9 @@ pub fn complaints(root: &Path) -> Vec<Complaint> {
     let mut found = Vec::new();
     let mut files = Vec::new();
     collect(root, Path::new(""), &mut files, &mut found);
-    let table = words::table(&std::fs::read_to_string(root.join(words::GLOSSARY)).unwrap_or_default());
+    let glossary = std::fs::read_to_string(root.join(words::GLOSSARY)).unwrap_or_default();
+    let table = words::table(&glossary);
+    let mut sources = Vec::new();
     for path in &files {
         let Ok(bytes) = std::fs::read(root.join(path)) else {
             found.push(Complaint { path: path.clone(), line: 0, what: "cannot be read".into() });
@@ -72,8 +75,11 @@ pub fn complaints(root: &Path) -> Vec<Complaint> {
         found.extend(words::complaints(path, text, &table));
         if path.extension().is_some_and(|e| e == "rs") {
             found.extend(source::complaints(path, text));
+            sources.push((path.clone(), text.to_owned()));
         }
     }
+    sources.sort();
+    found.extend(names::complaints(&sources, &glossary));
     found.extend(cycles::complaints(root, &files));
     found.extend(layers::complaints());
     found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));

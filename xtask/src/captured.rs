@@ -38,7 +38,7 @@ pub struct Options {
 
 type Pairs = Session<Sequential, (Tensor, Tensor)>;
 /// A net that sorts rows into classes.
-struct Task {
+struct SortingTask {
     name: &'static str,
     input: &'static [usize],
     classes: usize,
@@ -50,22 +50,22 @@ struct Task {
 }
 /// x + f(x)
 #[derive(Module)]
-struct Residual {
+struct ResidualLayer {
     site: Site,
     body: Sequential,
 }
-impl Module for Residual {
+impl Module for ResidualLayer {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = self.site.enter();
         (x + self.body.forward(x)?).ok()
     }
 }
-const TASKS: [Task; 5] = [
-    Task { name: "digits CNN", input: &[1, 8, 8], classes: 10, symbols: false, sequence: false, net: cnn },
-    Task { name: "char-GPT", input: &[6], classes: 11, symbols: true, sequence: true, net: gpt },
-    Task { name: "LSTM", input: &[5, 4], classes: 3, symbols: false, sequence: true, net: lstm },
-    Task { name: "residual net", input: &[3, 6, 6], classes: 4, symbols: false, sequence: false, net: residual },
-    Task { name: "MLP", input: &[32], classes: 10, symbols: false, sequence: false, net: mlp },
+const TASKS: [SortingTask; 5] = [
+    SortingTask { name: "digits CNN", input: &[1, 8, 8], classes: 10, symbols: false, sequence: false, net: cnn },
+    SortingTask { name: "char-GPT", input: &[6], classes: 11, symbols: true, sequence: true, net: gpt },
+    SortingTask { name: "LSTM", input: &[5, 4], classes: 3, symbols: false, sequence: true, net: lstm },
+    SortingTask { name: "residual net", input: &[3, 6, 6], classes: 4, symbols: false, sequence: false, net: residual },
+    SortingTask { name: "MLP", input: &[32], classes: 10, symbols: false, sequence: false, net: mlp },
 ];
 fn cnn() -> Result<Sequential> {
     let features = Sequential::new().add(Conv2d::new(1, 4, 3)?).add(Relu::new()).add(MaxPool2d::new(2));
@@ -91,7 +91,7 @@ fn lstm() -> Result<Sequential> {
 fn residual() -> Result<Sequential> {
     let body = Sequential::new().add(Conv2d::with(4, 4, 3, same())?).add(BatchNorm2d::new(4)?).add(Relu::new()).add(Dropout::new(0.2)?);
     let body = body.add(Conv2d::with(4, 4, 3, same())?).add(BatchNorm2d::new(4)?);
-    let model = Sequential::new().add(Conv2d::with(3, 4, 3, same())?).add(Residual { site: Site::new("Residual"), body }).add(Relu::new());
+    let model = Sequential::new().add(Conv2d::with(3, 4, 3, same())?).add(ResidualLayer { site: Site::new("Residual"), body }).add(Relu::new());
     Ok(model.add(AvgPool2d::new(3)).add(Flatten::new(1, -1)).add(Linear::new(16, 4)?))
 }
 fn same() -> adamant::nn::ConvOptions {
@@ -119,7 +119,7 @@ fn schedule(kind: &str, steps: u64) -> String {
 }
 /// What a pair is run with, in turn over all of its kind.
 struct Case<'a> {
-    task: &'a Task,
+    task: &'a SortingTask,
     optimizer: &'a str,
     turn: usize,
     steps: u64,

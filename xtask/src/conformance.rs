@@ -3,7 +3,7 @@
 //! slice of the fuzzer. What a device says that it cannot do is listed and does not count as failed. The last line is
 //! `N passed, M failed, K unsupported`; with `--json` it is one document.
 use crate::exit::Exit;
-use adamant_conformance::suite::{self, Report, Support};
+use adamant_conformance::suite::{self, FunctionSupport, Report};
 use adamant_core::Device;
 use serde_json::json;
 use std::{path::PathBuf, time::Instant};
@@ -111,11 +111,13 @@ fn facts(device: Device) -> String {
     text + "\n"
 }
 fn table(report: &Report) -> serde_json::Value {
-    let word = |s: &Support| match s {
-        Support::Passed => "passed",
-        Support::Unsupported => "unsupported",
-        Support::Failed => "failed",
+    let word = |s: &FunctionSupport| match s {
+        FunctionSupport::Passed => "passed",
+        FunctionSupport::Unsupported => "unsupported",
+        FunctionSupport::Failed => "failed",
     };
-    let row = |cells: &std::collections::BTreeMap<_, Support>| cells.iter().map(|(d, s): (&adamant_core::DType, _)| (d.to_string(), json!(word(s)))).collect();
+    let row = |cells: &std::collections::BTreeMap<_, FunctionSupport>| {
+        cells.iter().map(|(d, s): (&adamant_core::DType, _)| (d.to_string(), json!(word(s)))).collect()
+    };
     serde_json::Value::Object(report.support.iter().map(|(name, cells)| (name.clone(), serde_json::Value::Object(row(cells)))).collect())
 }

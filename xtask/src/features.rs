@@ -42,7 +42,7 @@ use adamant::{
 use adamant_bench::machine::Machine;
 use plant::planted;
 use promised::PROMISED;
-use row::{Checked, Cost, Missing, Row, Seen, State, plant};
+use row::{CheckCost, Checked, Lacking, RowCheck, RowState, Seen, plant};
 use serde_json::{Value, json};
 use std::{
     error::Error,
@@ -83,8 +83,8 @@ pub struct Options {
 }
 
 /// All checks, in the order of the table.
-fn rows() -> Vec<&'static Row> {
-    let mut rows: Vec<&Row> = [
+fn rows() -> Vec<&'static RowCheck> {
+    let mut rows: Vec<&RowCheck> = [
         backends::ROWS,
         create::ROWS,
         gradients::ROWS,
@@ -107,22 +107,22 @@ fn rows() -> Vec<&'static Row> {
     rows
 }
 /// A promised row and its check, if it has one.
-struct Asked {
+struct AskedRow {
     id: &'static str,
     what: &'static str,
-    row: Option<&'static Row>,
+    row: Option<&'static RowCheck>,
 }
 /// The rows that the command line means.
-fn asked(options: &Options) -> Result<Vec<Asked>, Exit> {
+fn asked(options: &Options) -> Result<Vec<AskedRow>, Exit> {
     let unknown: Vec<&String> = options.only.iter().filter(|id| !PROMISED.iter().any(|p| p.0 == **id)).collect();
     if !unknown.is_empty() {
         eprintln!("nothing is promised under {unknown:?}; `cargo xtask features --list` prints all ids");
         return Err(Exit::Usage);
     }
     let rows = rows();
-    let all = PROMISED.iter().map(|&(id, what)| Asked { id, what, row: rows.iter().find(|r| r.id == id).copied() });
+    let all = PROMISED.iter().map(|&(id, what)| AskedRow { id, what, row: rows.iter().find(|r| r.id == id).copied() });
     let named = all.filter(|a| options.only.is_empty() || options.only.iter().any(|id| id == a.id));
-    Ok(named.filter(|a| !options.slice || a.row.is_none_or(|r| r.cost == Cost::Cheap)).collect())
+    Ok(named.filter(|a| !options.slice || a.row.is_none_or(|r| r.cost == CheckCost::Cheap)).collect())
 }
 
 /// Runs the checks.
@@ -147,20 +147,20 @@ pub fn run(options: &Options) -> Exit {
         _ => states(&asked, options.json),
     }
 }
-fn list(asked: &[Asked]) {
-    for Asked { id, what, row } in asked {
+fn list(asked: &[AskedRow]) {
+    for AskedRow { id, what, row } in asked {
         match row {
             Some(row) => println!("{id:<6} {what}: {}", row.target),
             None => println!("{id:<6} {what} (absent)"),
         }
     }
 }
-fn states(asked: &[Asked], as_json: bool) -> Exit {
+fn states(asked: &[AskedRow], as_json: bool) -> Exit {
     let machine = Machine::here().short();
     let mut states = Vec::new();
-    for Asked { id, what, row } in asked {
+    for AskedRow { id, what, row } in asked {
         let began = Instant::now();
-        let (state, value) = row.map_or((State::Absent, String::new()), |row| {
+        let (state, value) = row.map_or((RowState::Absent, String::new()), |row| {
             let seen = see(row);
             (seen.state(), seen.told())
         });
@@ -176,9 +176,9 @@ fn states(asked: &[Asked], as_json: bool) -> Exit {
             println!("{id:<6} {word:<7}  {what}: {value}");
         }
     }
-    let count = |state: State| states.iter().filter(|s| **s == state).count();
-    conclude(&State::ALL.map(|s| format!("{} {}", count(s), s.word())).join(", "), as_json);
-    match (count(State::Failed), count(State::Skipped), count(State::Passed)) {
+    let count = |state: RowState| states.iter().filter(|s| **s == state).count();
+    conclude(&RowState::ALL.map(|s| format!("{} {}", count(s), s.word())).join(", "), as_json);
+    match (count(RowState::Failed), count(RowState::Skipped), count(RowState::Passed)) {
         (0, 0, 1..) => Exit::Passed,
         (0, ..) => Exit::Skipped,
         _ => Exit::Failed,
@@ -192,10 +192,10 @@ fn conclude(line: &str, as_json: bool) {
     if as_json { eprintln!("{line}") } else { println!("{line}") }
 }
 /// Plants every fault of every row that has some.
-fn plants(asked: &[Asked], as_json: bool) -> Exit {
+fn plants(asked: &[AskedRow], as_json: bool) -> Exit {
     let machine = Machine::here().short();
     let mut words = Vec::new();
-    for Asked { id, what, row } in asked {
+    for AskedRow { id, what, row } in asked {
         let Some(row) = row.filter(|r| !r.plants.is_empty()) else { continue };
         let began = Instant::now();
         let healthy = see(row);
@@ -248,7 +248,7 @@ fn took(what: &str, began: Instant) {
 /// The longest that a check with a fault may take: most of the long ones build other programs.
 const LIMIT: Duration = Duration::from_secs(600);
 /// What a check sees with a fault, in a process of its own: what the fault spoils ends with it, and one that hangs is ended.
-fn see_planted(row: &Row, fault: &str) -> Seen {
+fn see_planted(row: &RowCheck, fault: &str) -> Seen {
     limited(row.id, fault, LIMIT).unwrap_or_else(|e| Seen::all(&[("an error", false)], format!("error: {e}")))
 }
 fn limited(id: &str, fault: &str, limit: Duration) -> Result<Seen, Box<dyn Error>> {
@@ -280,7 +280,7 @@ fn told(id: &str) -> Exit {
     Exit::Passed
 }
 /// Runs a check on a device of its own, so that counters of memory begin at nothing. A panic is a failed row.
-fn see(row: &Row) -> Seen {
+fn see(row: &RowCheck) -> Seen {
     let failed = |why: String| Seen::all(&[("an error", false)], why);
     let checked = catch_unwind(AssertUnwindSafe(|| -> Checked {
         let device = Context::new(CpuBackend::builder())?.device();
@@ -291,7 +291,7 @@ fn see(row: &Row) -> Seen {
     }));
     match checked {
         Ok(Ok(seen)) => seen,
-        Ok(Err(error)) => match error.downcast::<Missing>() {
+        Ok(Err(error)) => match error.downcast::<Lacking>() {
             Ok(missing) => Seen::all(&[], "").lacking([*missing]),
             Err(error) => failed(format!("error: {error}")),
         },
@@ -345,7 +345,7 @@ mod tests {
         let plant = plant("slower", "the time");
         let failing = |parts: &[(&str, bool)]| Seen::all(parts, "");
         let (right, wrong, other) = ([("the time", true)], [("the time", false)], [("the time", true), ("the sum", false)]);
-        let lacking = || failing(&right).lacking([Missing::new("a clock", "a watchmaker")]);
+        let lacking = || failing(&right).lacking([Lacking::new("a clock", "a watchmaker")]);
         for (healthy, faulty, word) in [
             (failing(&right), failing(&wrong), CAUGHT),
             (failing(&other), failing(&wrong), CAUGHT),
@@ -359,7 +359,7 @@ mod tests {
     }
     #[test]
     fn what_a_check_saw_in_another_process() {
-        let seen = Seen::all(&[("the time", false)], "3").lacking([Missing::new("a clock", "a watchmaker")]);
+        let seen = Seen::all(&[("the time", false)], "3").lacking([Lacking::new("a clock", "a watchmaker")]);
         let back: Seen = serde_json::from_value(json!(seen)).unwrap();
         assert_eq!((back.state(), back.told()), (seen.state(), seen.told()));
     }

@@ -15,10 +15,10 @@ use std::{
 #[command(after_help = "Example:\n  cargo xtask flame run --out digits.svg -- train examples/digits/digits.toml --set epochs=1")]
 pub struct Options {
     #[command(subcommand)]
-    what: What,
+    what: Action,
 }
 #[derive(clap::Subcommand)]
-enum What {
+enum Action {
     /// Runs the program with a profiler
     Run {
         /// The picture
@@ -50,9 +50,9 @@ enum What {
 /// Runs the chore.
 pub fn run(options: &Options) -> Exit {
     let done = match &options.what {
-        What::Run { out, arguments } => profiled(arguments, out),
-        What::Draw { stacks, out } => draw(stacks, out),
-        What::Diff { old, new, out } => difference(old, new, out),
+        Action::Run { out, arguments } => profiled(arguments, out),
+        Action::Draw { stacks, out } => draw(stacks, out),
+        Action::Diff { old, new, out } => difference(old, new, out),
     };
     match done {
         Ok(exit) => exit,

@@ -15,7 +15,7 @@ mod write;
 
 use crate::{device, exit::Exit, workspace};
 use adamant::Device;
-use compare::{Judged, Verdict};
+use compare::{GoldenVerdict, JudgedCase};
 use globset::Glob;
 use std::{
     collections::BTreeMap,
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Exit {
         }
     }
 }
-fn compute_and_compare(options: &Options, out: &Path, device: Device) -> Result<Vec<Judged>, String> {
+fn compute_and_compare(options: &Options, out: &Path, device: Device) -> Result<Vec<JudgedCase>, String> {
     let all = manifest::read(&options.dir)?;
     let only = options.only.as_ref().map(Glob::compile_matcher);
     let wanted = |id: &str, op: &str| only.as_ref().is_none_or(|m| m.is_match(id) || m.is_match(op));
@@ -78,17 +78,18 @@ fn compute_and_compare(options: &Options, out: &Path, device: Device) -> Result<
     compare::compare(&options.dir, out, &cases, &write::read_status(out)?)
 }
 
-fn report(options: &Options, out: &Path, judged: &[Judged]) -> Exit {
-    let mut groups: BTreeMap<&str, BTreeMap<Verdict, usize>> = BTreeMap::new();
+fn report(options: &Options, out: &Path, judged: &[JudgedCase]) -> Exit {
+    let mut groups: BTreeMap<&str, BTreeMap<GoldenVerdict, usize>> = BTreeMap::new();
     for j in judged {
         *groups.entry(&j.group).or_default().entry(j.verdict).or_default() += 1;
     }
-    let count = |v: &[Verdict]| judged.iter().filter(|j| v.contains(&j.verdict)).count();
-    let failed = [Verdict::Fail, Verdict::FailGrad, Verdict::FailGrad2];
-    let (passed, failures, unsupported, uncompared) = (count(&[Verdict::Pass]), count(&failed), count(&[Verdict::Unsupported]), count(&[Verdict::Uncompared]));
+    let count = |v: &[GoldenVerdict]| judged.iter().filter(|j| v.contains(&j.verdict)).count();
+    let failed = [GoldenVerdict::Fail, GoldenVerdict::FailGrad, GoldenVerdict::FailGrad2];
+    let (passed, failures, unsupported, uncompared) =
+        (count(&[GoldenVerdict::Pass]), count(&failed), count(&[GoldenVerdict::Unsupported]), count(&[GoldenVerdict::Uncompared]));
     let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
     for j in judged {
-        *causes.entry(j.cause.as_deref().unwrap_or("")).or_default() += usize::from(j.verdict == Verdict::Unsupported);
+        *causes.entry(j.cause.as_deref().unwrap_or("")).or_default() += usize::from(j.verdict == GoldenVerdict::Unsupported);
     }
     causes.retain(|_, n| *n > 0);
     let summary = format!("{passed} passed, {failures} failed, {unsupported} unsupported");

@@ -2,7 +2,7 @@
 //! suite of every backend, the training of a small CNN on handwritten digits with the losses and weights that the CPU gives,
 //! random graphs, and random programs of ranks that exchange; then the mistakes that the runtime could make, each of which is to be
 //! found. Fails at the first that is not as it should be. `--plant NAME` plants a fault where ranks work together.
-use crate::{bench::models::Weights, exit::Exit, fuzz_graphs};
+use crate::{bench::models::ModelWeights, exit::Exit, fuzz_graphs};
 use adamant::{
     Device, Result, Tensor,
     cpu::CpuBackend,
@@ -174,7 +174,7 @@ fn digits() -> std::result::Result<Vec<[f32; 65]>, String> {
 /// The bits of all losses and of the weights at the end.
 fn train(rows: &[[f32; 65]], epochs: usize) -> Result<Vec<u32>> {
     const BATCH: usize = 64;
-    let mut w = Weights::default();
+    let mut w = ModelWeights::default();
     let same = Conv { padding: 1.into(), ..Conv::default() };
     let (first, second) = (w.convolution(1, 8, 3, same.clone(), true)?, w.convolution(8, 16, 3, same, true)?);
     let (hidden, last) = (w.dense(256, 32, true)?, w.dense(32, 10, true)?);

@@ -3,7 +3,7 @@
 //! launches and waits of the device, and where it waited, plans made, pipelines compiled. It fails if a step from the third on
 //! makes a plan, if any step after the first compiles a pipeline, whatever its batch, or if a step waits before its loss is read.
 use crate::{
-    bench::models::{Gpt, GptSizes, Weights, tokens},
+    bench::models::{Gpt, GptSizes, ModelWeights, tokens},
     device,
     exit::Exit,
 };
@@ -40,7 +40,7 @@ pub struct Options {
 }
 /// What one step did.
 #[derive(Serialize, Default)]
-struct Step {
+struct LaunchStep {
     batch: usize,
     loss: f32,
     seconds: f64,
@@ -73,9 +73,9 @@ pub fn run(options: &Options) -> Exit {
         }
     }
 }
-fn steps(device: Device, options: &Options) -> Result<Vec<Step>> {
+fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
     let (vocabulary, time) = (65, options.time);
-    let mut w = Weights::default();
+    let mut w = ModelWeights::default();
     let logits_of: Box<dyn Fn(&Tensor) -> Result<Tensor>> = if options.model == "words" {
         let (table, product) = (w.table(vocabulary, options.width, 0.1)?, w.table(options.width, vocabulary, 0.1)?);
         Box::new(move |x: &Tensor| {
@@ -90,7 +90,7 @@ fn steps(device: Device, options: &Options) -> Result<Vec<Step>> {
         Box::new(move |x: &Tensor| net.of(x, None))
     };
     let mut optimizer = AdamW::new(1e-3).betas((0.9, 0.99)).weight_decay(0.1).over(w.parameters);
-    let mut all: Vec<Step> = Vec::new();
+    let mut all: Vec<LaunchStep> = Vec::new();
     for &batch in &options.batches {
         let (x, y) = (tokens(batch, time, vocabulary), indices(&[batch * time], vocabulary));
         device.synchronize()?;
@@ -107,7 +107,7 @@ fn steps(device: Device, options: &Options) -> Result<Vec<Step>> {
         let (seconds, plans, after) = (begin.elapsed().as_secs_f64(), adamant::schedule::take_stats(), device.counters());
         let of = |counters: &[(&str, u64)], name: &str| counters.iter().find(|c| c.0 == name).map_or(0, |c| c.1);
         let counted = |name: &str| of(&after, name) - of(&before, name);
-        all.push(Step {
+        all.push(LaunchStep {
             batch,
             loss,
             seconds,
@@ -125,7 +125,7 @@ fn steps(device: Device, options: &Options) -> Result<Vec<Step>> {
     }
     Ok(all)
 }
-fn report(steps: &[Step], json: bool) -> Exit {
+fn report(steps: &[LaunchStep], json: bool) -> Exit {
     let compiled = steps.iter().skip(1).map(|s| s.pipelines).sum::<u64>();
     let made = steps.iter().skip(2).map(|s| s.plans_made).sum::<u64>();
     let waited = steps.iter().map(|s| s.waits).sum::<u64>();

@@ -25,10 +25,10 @@ use std::time::Instant;
 #[derive(clap::Args)]
 pub struct Options {
     #[command(subcommand)]
-    part: Part,
+    part: TorturePart,
 }
 #[derive(clap::Subcommand)]
-enum Part {
+enum TorturePart {
     /// Power cuts at every operation, flipped bits, truncations, full disks
     Disk(disk::Options),
     /// Mutated files of every kind, through the readers that a user's program calls
@@ -53,7 +53,7 @@ enum Part {
 
 /// One claim, and what was seen.
 #[derive(Clone, Debug, Serialize)]
-pub struct Claim {
+pub struct TortureClaim {
     /// what should hold
     claim: String,
     /// how often it was tried
@@ -75,14 +75,14 @@ pub struct Claim {
 /// Failures of one claim that are told.
 const TOLD: usize = 5;
 
-impl Claim {
+impl TortureClaim {
     /// A claim that is about to be tried.
-    fn new(claim: &str) -> Claim {
-        Claim { claim: claim.into(), tried: 0, held: 0, seconds: 0.0, seen: serde_json::Value::Null, failures: Vec::new(), skipped: None }
+    fn new(claim: &str) -> TortureClaim {
+        TortureClaim { claim: claim.into(), tried: 0, held: 0, seconds: 0.0, seen: serde_json::Value::Null, failures: Vec::new(), skipped: None }
     }
     /// A claim that this machine cannot try.
-    fn skipped(claim: &str, why: impl Into<String>) -> Claim {
-        Claim { skipped: Some(why.into()), ..Claim::new(claim) }
+    fn skipped(claim: &str, why: impl Into<String>) -> TortureClaim {
+        TortureClaim { skipped: Some(why.into()), ..TortureClaim::new(claim) }
     }
     /// Counts one try.
     fn count(&mut self, result: Result<(), String>) {
@@ -98,17 +98,17 @@ impl Claim {
     }
 }
 /// Tries a claim and times it.
-fn claim(text: &str, check: impl FnOnce(&mut Claim) -> Result<(), String>) -> Claim {
+fn claim(text: &str, check: impl FnOnce(&mut TortureClaim) -> Result<(), String>) -> TortureClaim {
     let begun = Instant::now();
-    let mut claim = Claim::new(text);
+    let mut claim = TortureClaim::new(text);
     if let Err(e) = check(&mut claim) {
         claim.count(Err(e));
     }
-    Claim { seconds: begun.elapsed().as_secs_f64(), ..claim }
+    TortureClaim { seconds: begun.elapsed().as_secs_f64(), ..claim }
 }
 /// Prints what was seen.
-fn report(json: bool, claims: &[Claim]) -> Exit {
-    let passed = claims.iter().all(Claim::holds);
+fn report(json: bool, claims: &[TortureClaim]) -> Exit {
+    let passed = claims.iter().all(TortureClaim::holds);
     if json {
         println!("{}", serde_json::json!({ "passed": passed, "claims": claims }));
         return if passed { Exit::Passed } else { Exit::Failed };
@@ -132,22 +132,22 @@ fn report(json: bool, claims: &[Claim]) -> Exit {
 /// Runs one part.
 pub fn run(options: &Options) -> Exit {
     match &options.part {
-        Part::Disk(options) => disk::run(options),
-        Part::Files(options) => files::run(options),
-        Part::Kill(options) => kill::run(options),
-        Part::Cost(options) => cost::run(options),
-        Part::Threads(options) => threads::run(options),
-        Part::Python(options) => python::run(options),
-        Part::Keys(options) => keys::run(options),
-        Part::Steps(options) => steps::run(options),
-        Part::Readers(options) => readers::run(options),
-        Part::Sharing(options) => sharing::run(options),
+        TorturePart::Disk(options) => disk::run(options),
+        TorturePart::Files(options) => files::run(options),
+        TorturePart::Kill(options) => kill::run(options),
+        TorturePart::Cost(options) => cost::run(options),
+        TorturePart::Threads(options) => threads::run(options),
+        TorturePart::Python(options) => python::run(options),
+        TorturePart::Keys(options) => keys::run(options),
+        TorturePart::Steps(options) => steps::run(options),
+        TorturePart::Readers(options) => readers::run(options),
+        TorturePart::Sharing(options) => sharing::run(options),
     }
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): which cases are tried follows from a seed.
-struct Draw(u64);
-impl Draw {
+struct CaseDraw(u64);
+impl CaseDraw {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

@@ -15,15 +15,15 @@ mod weight_grad;
 pub use weight_grad::weight_grad;
 
 use crate::gemm::Accumulator;
-use crate::gemm::context::Context;
-use crate::gemm::driver::{BLOCK_COLUMNS, Output, Plain, Size, multiply};
-use crate::gemm::micro::{Block, Operands};
-use crate::gemm::pack::{PackA, View};
+use crate::gemm::context::GemmContext;
+use crate::gemm::driver::{BLOCK_COLUMNS, PlainOutput, Size, TileOutput, multiply};
+use crate::gemm::micro::{Block, TileOperands};
+use crate::gemm::pack::{MatrixView, PackA};
 use crate::isa::Isa;
 use crate::scratch::{ScratchVec, collected, few, scratch_vec};
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
-use lowering::{Axis, Gather, Lowering, Runs};
+use lowering::{Gather, LoweredAxis, Lowering, Runs};
 use smallvec::SmallVec;
 
 /// The sizes of a convolution. One- and two-dimensional ones have leading axes of size 1.
@@ -144,10 +144,10 @@ impl ConvShape {
     }
 
     /// What y reads of x.
-    fn forward_axes(&self) -> Result<[Axis; 3], ErrorKind> {
-        let along = |axis: usize| -> Result<Axis, ErrorKind> {
+    fn forward_axes(&self) -> Result<[LoweredAxis; 3], ErrorKind> {
+        let along = |axis: usize| -> Result<LoweredAxis, ErrorKind> {
             let (taps, gap, step, count) = (self.kernel[axis], self.dilation[axis], self.stride[axis], self.output[axis]);
-            Ok(Axis {
+            Ok(LoweredAxis {
                 origin: -(self.padding[axis].0 as isize),
                 extent: (count - 1) * step + (taps - 1) * gap + 1,
                 count,
@@ -191,7 +191,7 @@ pub fn forward_with<T: Accumulator>(
     let lowering = Lowering::new(shape.forward_axes()?, shape.input);
     let lines = lowering.lines(ins)?;
     let k = ins * taps;
-    let product = Product {
+    let product = ConvProduct {
         context: T::context(isa),
         lowering: &lowering,
         lines: &lines,
@@ -205,7 +205,7 @@ pub fn forward_with<T: Accumulator>(
         place: Place { first: 0, steps: [shape.output[1] * shape.output[2], shape.output[2], 1] },
         behind,
     };
-    let weights = |group: usize| View { data: w, base: (group * outs * k) as isize, row_stride: k as isize, column_stride: 1 };
+    let weights = |group: usize| MatrixView { data: w, base: (group * outs * k) as isize, row_stride: k as isize, column_stride: 1 };
     product.run(threads, x, weights, y)
 }
 
@@ -238,7 +238,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
                 let first = (0..3).map(|axis| chosen[axis].first * strides[axis]).sum();
                 // An axis of one position takes no step: the plane is then one run, which its stride must not stretch.
                 let steps = [0, 1, 2].map(|axis| strides[axis] * if chosen[axis].axis.count > 1 { shape.stride[axis] } else { 1 });
-                let product = Product {
+                let product = ConvProduct {
                     context: T::context(isa),
                     lowering: &lowering,
                     lines: &lines,
@@ -281,7 +281,7 @@ pub fn input_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShape
 
 /// The part of an axis of x whose positions (plus padding) leave one remainder modulo the stride.
 struct GradientAxis {
-    axis: Axis,
+    axis: LoweredAxis,
     /// The first position of x in the part.
     first: usize,
     /// The taps that reach it.
@@ -302,7 +302,7 @@ fn gradient_axes(shape: &ConvShape, axis: usize) -> Result<SmallVec<[GradientAxi
         // Output o = quotient - shift, for each tap, in rising order.
         let shift = |tap: &usize| reach(tap) / step;
         let (nearest, farthest) = (taps.first().map_or(0, shift), taps.last().map_or(0, shift));
-        let axis = Axis {
+        let axis = LoweredAxis {
             origin: quotient as isize - farthest as isize,
             extent: count + farthest - nearest,
             count,
@@ -322,8 +322,8 @@ struct Place {
 }
 
 /// `target[image][group][row][output] = Σ A[group][row][line] · source[image][group][line, output]`.
-struct Product<'a, T: 'static> {
-    context: &'static Context<T>,
+struct ConvProduct<'a, T: 'static> {
+    context: &'static GemmContext<T>,
     lowering: &'a Lowering,
     lines: &'a [usize],
     batch: usize,
@@ -338,7 +338,7 @@ struct Product<'a, T: 'static> {
     behind: Option<Behind<'a, T>>,
 }
 
-impl<T: Accumulator> Product<'_, T> {
+impl<T: Accumulator> ConvProduct<'_, T> {
     fn run<A: PackA<T>>(&self, threads: &Threads, source: &[T], weights: impl Fn(usize) -> A + Sync, target: &mut [T]) -> Result<(), ErrorKind> {
         let outputs = self.lowering.outputs();
         let image = self.groups * self.target_rows * self.target_plane;
@@ -450,7 +450,7 @@ impl<T: Accumulator> Product<'_, T> {
                         Some(behind) => behind(corner + row * self.target_plane + column, values),
                         None => Ok(()),
                     };
-                    let mut out = Plain { block, finish };
+                    let mut out = PlainOutput { block, finish };
                     T::with_scratch(|scratch| multiply(context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b))
                 })?;
             }
@@ -484,7 +484,7 @@ struct Offset<A> {
 }
 
 impl<T, A: PackA<T>> PackA<T> for Offset<A> {
-    fn pack(&self, context: &Context<T>, row: usize, rows: usize, k: usize, length: usize, target: &mut [T]) {
+    fn pack(&self, context: &GemmContext<T>, row: usize, rows: usize, k: usize, length: usize, target: &mut [T]) {
         self.a.pack(context, self.row + row, rows, k, length, target);
     }
 }
@@ -500,8 +500,8 @@ struct Scattered<'a, T> {
     first: usize,
 }
 
-impl<T: Accumulator> Output<T> for Scattered<'_, T> {
-    fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
+impl<T: Accumulator> TileOutput<T> for Scattered<'_, T> {
+    fn tile(&mut self, context: &GemmContext<T>, operands: TileOperands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
         let length = self.places.length;
         if self.step == 1 && j % length + columns <= length {
             let first = i * self.row_stride + self.places.offsets[j / length] + j % length;

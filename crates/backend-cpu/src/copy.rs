@@ -6,7 +6,7 @@ use crate::{
     isa::Isa,
     nest::{Nest, Strides, runs},
     operand::{In, Out, internal, whole_mut},
-    simd::stream::{self, Lines, STREAMED},
+    simd::stream::{self, EqualLines, STREAMED},
 };
 use adamant_runtime::{ErrorKind, MAX_RANK, Shape};
 use smallvec::SmallVec;
@@ -39,7 +39,7 @@ pub(crate) fn run(runtime: &Runtime, space: &Shape, inputs: &[In<'_>], outputs: 
 }
 fn copy<T: bytemuck::Pod + Send + Sync>(runtime: &Runtime, nest: &Nest, from: &[T], to: &mut [T], (from_at, to_at): (usize, usize)) -> Result<(), ErrorKind> {
     let n = nest.len();
-    let how = How { isa: runtime.isa, streamed: n * size_of::<T>() >= STREAMED };
+    let how = TransposeHow { isa: runtime.isa, streamed: n * size_of::<T>() >= STREAMED };
     let (source, target) = (nest.strides[0], nest.strides[1]);
     // One part of the outermost axis stays within its stride: parts of the output are slices of their own.
     let within: isize = 1 + nest.dims[1..].iter().zip(&target[1..]).map(|(&d, &s)| (d as isize - 1) * s).sum::<isize>();
@@ -71,12 +71,22 @@ fn copy<T: bytemuck::Pod + Send + Sync>(runtime: &Runtime, nest: &Nest, from: &[
 }
 /// With which instructions blocks are transposed, and whether they are written by non-temporal stores.
 #[derive(Clone, Copy)]
-struct How {
+struct TransposeHow {
     isa: Isa,
     streamed: bool,
 }
 #[allow(clippy::too_many_arguments)]
-fn part<T: bytemuck::Pod>(how: How, nest: &Nest, dims: &[usize], source: &Strides, target: &Strides, from: &[T], from_at: isize, to: &mut [T], to_at: isize) {
+fn part<T: bytemuck::Pod>(
+    how: TransposeHow,
+    nest: &Nest,
+    dims: &[usize],
+    source: &Strides,
+    target: &Strides,
+    from: &[T],
+    from_at: isize,
+    to: &mut [T],
+    to_at: isize,
+) {
     debug_assert!(dims.len() == nest.dims.len());
     let rank = dims.len();
     let inner = rank - 1;
@@ -135,11 +145,11 @@ fn run_of<T: Copy>(from: &[T], s: isize, source: isize, to: &mut [T], t: isize, 
 }
 /// `to[t + i * row + j] = from[s + j * column + i]` for i < rows, j < columns, by blocks that stay in cache.
 #[allow(clippy::too_many_arguments)]
-fn transpose<T: bytemuck::Pod>(how: How, from: &[T], s: isize, column: isize, to: &mut [T], t: isize, row: isize, rows: usize, columns: usize) {
+fn transpose<T: bytemuck::Pod>(how: TransposeHow, from: &[T], s: isize, column: isize, to: &mut [T], t: isize, row: isize, rows: usize, columns: usize) {
     if row > 0 && rows * columns < SIDE * SIDE {
         return turn(how.isa, from, s, column, &mut to[t as usize..], row as usize, columns, rows);
     }
-    let mut block = Block([T::zeroed(); SIDE * SIDE]);
+    let mut block = SquareBlock([T::zeroed(); SIDE * SIDE]);
     let block = &mut block.0;
     // Along the lines of the input: a processor follows what is read, and what is written waits for nobody.
     for j0 in (0..columns).step_by(SIDE) {
@@ -152,7 +162,7 @@ fn transpose<T: bytemuck::Pod>(how: How, from: &[T], s: isize, column: isize, to
                 // The block that comes next: to the right, or the first of those below.
                 let (i, j) = if i0 + SIDE < rows { (i0 + SIDE, j0) } else { (0, j0 + SIDE) };
                 let soon = from.as_ptr().wrapping_offset(s + j as isize * column + i as isize);
-                let lines = Lines { from: &*block, step: SIDE, length: width, count: height };
+                let lines = EqualLines { from: &*block, step: SIDE, length: width, count: height };
                 stream::lines(lines, &mut to[start..], row as usize, (soon, column));
             } else {
                 for (i, line) in block.chunks_exact(SIDE).enumerate().take(height) {
@@ -165,7 +175,7 @@ fn transpose<T: bytemuck::Pod>(how: How, from: &[T], s: isize, column: isize, to
 }
 /// A block on its way to lines of its own.
 #[repr(align(64))]
-struct Block<T>([T; SIDE * SIDE]);
+struct SquareBlock<T>([T; SIDE * SIDE]);
 /// `to[c * to_stride + r] = from[s + r * stride + c]`: in vectors of floats where elements are as large as those, whose
 /// bits stay as they are.
 #[allow(clippy::too_many_arguments)]

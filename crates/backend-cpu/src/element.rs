@@ -1,5 +1,5 @@
 //! Elements as kernels that loop over them see them: the type in memory and the wider one it is computed in.
-use crate::scratch::Kept;
+use crate::scratch::KeptElement;
 use adamant_runtime::{DType, bf16_from_f64, f16_from_f64};
 use half::{bf16, f16};
 
@@ -12,7 +12,7 @@ pub(crate) trait Number: bytemuck::Pod + Send + Sync {
     fn narrow(v: Self::Wide) -> Self;
 }
 /// Arithmetic in f64 or, wrapping, in i64.
-pub(crate) trait Wide: Kept + PartialOrd + Send + Sync {
+pub(crate) trait Wide: KeptElement + PartialOrd + Send + Sync {
     const ZERO: Self;
     const ONE: Self;
     /// The identity of a maximum.

@@ -5,7 +5,7 @@ use crate::{
     device::Runtime,
     gemm::Epilogue,
     isa::Isa,
-    map::{self, program::Program, tile::Run, tiles::OutTile},
+    map::{self, program::Program, tile::TileRun, tiles::OutTile},
     operand::{In, internal},
     scratch::{ScratchVec, filled},
     simd::has_vectors,
@@ -21,26 +21,26 @@ use smallvec::SmallVec;
 use std::sync::OnceLock;
 
 /// The programs of a kernel, resolved once; none where nothing is computed.
-pub(crate) struct Programs {
+pub(crate) struct EndPrograms {
     pub prologue: [Option<Program>; 2],
     pub epilogue: Option<Program>,
 }
 /// By whether the set has vectors: loops compiled ahead of time are there for those alone.
 #[derive(Default)]
 struct Prepared {
-    vectors: OnceLock<Programs>,
-    plain: OnceLock<Programs>,
+    vectors: OnceLock<EndPrograms>,
+    plain: OnceLock<EndPrograms>,
 }
 /// The programs of a product's kernel.
 ///
 /// # Errors
 /// A kernel prepared by another backend.
-pub(crate) fn programs<'k>(kernel: &'k Kernel, product: &Product, isa: Isa) -> Result<&'k Programs, ErrorKind> {
+pub(crate) fn programs<'k>(kernel: &'k Kernel, product: &Product, isa: Isa) -> Result<&'k EndPrograms, ErrorKind> {
     let prepared = kernel.prepared.get_or_init(|| Box::new(Prepared::default()));
     let prepared: &Prepared = prepared.downcast_ref().ok_or_else(|| internal("a kernel prepared by another backend"))?;
     let place = if has_vectors(isa) { &prepared.vectors } else { &prepared.plain };
     let resolved = |end: &End| (!end.is_identity()).then(|| Program::new(&end.expr, &[end.value], isa));
-    Ok(place.get_or_init(|| Programs { prologue: [0, 1].map(|k| resolved(&product.prologue[k])), epilogue: resolved(&product.epilogue) }))
+    Ok(place.get_or_init(|| EndPrograms { prologue: [0, 1].map(|k| resolved(&product.prologue[k])), epilogue: resolved(&product.epilogue) }))
 }
 
 /// The arguments of one of a product's three programs.
@@ -50,18 +50,18 @@ pub(crate) fn arguments<'s>(step: &Step<'s>, product: &Product, end: usize) -> &
 }
 
 /// An operand that was made by its program, densely but for axes along which it repeats.
-pub(crate) struct Made {
+pub(crate) struct MadeOperand {
     elements: ScratchVec<i64>,
     shape: Shape,
     layout: Layout,
     dtype: DType,
 }
-impl Made {
+impl MadeOperand {
     /// The operand, in the order in which its first input lies.
     ///
     /// # Errors
     /// Inputs that do not fit the program; memory.
-    pub fn new(runtime: &Runtime, program: &Program, end: &End, inputs: &[In<'_>], args: &[Scalar], fault: &FaultWord) -> Result<Made, ErrorKind> {
+    pub fn new(runtime: &Runtime, program: &Program, end: &End, inputs: &[In<'_>], args: &[Scalar], fault: &FaultWord) -> Result<MadeOperand, ErrorKind> {
         let first = inputs.first().ok_or_else(|| internal("a prologue without inputs"))?;
         let (shape, dtype) = (first.shape, end.dtype());
         // An axis along which nothing steps is made once.
@@ -87,7 +87,7 @@ impl Made {
         let outs: SmallVec<[(&mut [u8], DType); 8]> = std::iter::once((&mut bytes[..n * dtype.size()], dtype)).collect();
         let nest = map::nest(program, &once, axes.into_iter(), inputs);
         map::execute(runtime, program, nest, n, &[end.value], inputs, outs, args, fault)?;
-        Ok(Made { elements, shape, layout, dtype })
+        Ok(MadeOperand { elements, shape, layout, dtype })
     }
     /// As what a kernel reads.
     pub fn operand(&self) -> In<'_> {
@@ -98,7 +98,7 @@ impl Made {
 
 /// The operands of a product, made where they have programs, and what its epilogue reads beside it.
 pub(crate) struct Operands<'i, 'a> {
-    made: [Option<Made>; 2],
+    made: [Option<MadeOperand>; 2],
     plain: [In<'a>; 2],
     pub others: &'i [In<'a>],
 }
@@ -110,7 +110,7 @@ pub(crate) fn operands<'i, 'a>(
     runtime: &Runtime,
     step: &Step<'_>,
     product: &Product,
-    programs: &Programs,
+    programs: &EndPrograms,
     inputs: &'i [In<'a>],
     widens: impl Fn(DType) -> bool,
 ) -> Result<Operands<'i, 'a>, ErrorKind> {
@@ -121,7 +121,7 @@ pub(crate) fn operands<'i, 'a>(
     let (of_first, rest) = inputs.split_at(first);
     let (of_second, others) = rest.split_at(second);
     let make = |k: usize, inputs: &[In<'_>]| {
-        let made = |program| Made::new(runtime, program, &product.prologue[k], inputs, arguments(step, product, k), step.fault);
+        let made = |program| MadeOperand::new(runtime, program, &product.prologue[k], inputs, arguments(step, product, k), step.fault);
         let program = programs.prologue[k].as_ref().filter(|_| !product.prologue[k].converts().is_some_and(&widens));
         program.map(made).transpose()
     };
@@ -130,7 +130,7 @@ pub(crate) fn operands<'i, 'a>(
 impl<'a> Operands<'_, 'a> {
     /// The first operand.
     pub fn first(&self) -> In<'_> {
-        self.made[0].as_ref().map_or(self.plain[0], Made::operand)
+        self.made[0].as_ref().map_or(self.plain[0], MadeOperand::operand)
     }
     /// Is one of them not of the product's dtype?
     pub fn are_narrow(&self, dtype: DType) -> bool {
@@ -138,13 +138,13 @@ impl<'a> Operands<'_, 'a> {
     }
     /// The second operand.
     pub fn second(&self) -> In<'_> {
-        self.made[1].as_ref().map_or(self.plain[1], Made::operand)
+        self.made[1].as_ref().map_or(self.plain[1], MadeOperand::operand)
     }
 }
 
 /// An epilogue, bound to what it reads. Its `Load(0)` is the product's element: where it is stored, or beside.
 pub(crate) struct Finish<'a> {
-    run: Run<'a>,
+    run: TileRun<'a>,
     value: Reg,
     result: DType,
     product: DType,
@@ -172,7 +172,7 @@ impl<'a> Finish<'a> {
         let place = reads.first().ok_or_else(|| internal("an epilogue without a product"))?;
         let (product, apart) = (place.dtype, place.in_place == Some(1));
         let nest = map::nest(program, space, 0..space.rank(), reads);
-        let mut run = Run::new(program, isa, nest, reads, args, fault)?;
+        let mut run = TileRun::new(program, isa, nest, reads, args, fault)?;
         run.compute_into(value, 0);
         run.find_shared(&[value]);
         run.find_lines()?;

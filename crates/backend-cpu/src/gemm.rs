@@ -29,16 +29,16 @@ pub(crate) mod pack;
 mod tests;
 
 pub use blas::Blas;
-pub use context::{Accumulator, Element, GemmElement};
+pub use context::{Accumulator, GemmElement, MatrixElement};
 pub use epilogue::{Epilogue, NoEpilogue};
 
 use crate::isa::Isa;
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
-use context::{Context, Scratch};
-use driver::{BLOCK_COLUMNS, Plain, Size, Widened, multiply};
+use context::{GemmContext, GemmScratch};
+use driver::{BLOCK_COLUMNS, PlainOutput, Size, Widened, multiply};
 use micro::{Block, CHUNK};
-use pack::View;
+use pack::MatrixView;
 
 /// A batch of matrices inside a slice. A stride counts elements and may be negative or zero (a broadcast).
 #[derive(Clone, Copy, Debug)]
@@ -88,8 +88,13 @@ impl<'a, T> MatRef<'a, T> {
         Ok(())
     }
 
-    fn view(&self, batch: usize) -> View<'a, T> {
-        View { data: self.data, base: self.offset as isize + batch as isize * self.batch_stride, row_stride: self.row_stride, column_stride: self.col_stride }
+    fn view(&self, batch: usize) -> MatrixView<'a, T> {
+        MatrixView {
+            data: self.data,
+            base: self.offset as isize + batch as isize * self.batch_stride,
+            row_stride: self.row_stride,
+            column_stride: self.col_stride,
+        }
     }
 }
 
@@ -145,7 +150,7 @@ pub fn gemm<T: GemmElement>(
     }
     let (rows, columns) = part_size(threads.count(), batch, m, n, job.context.rows, job.context.columns());
     let parts = c.chunks_mut(m * n).enumerate();
-    let parts = parts.flat_map(|(index, c)| Block::new(c, m, n, n).cut(rows, columns).map(move |(i, j, block)| Part { index, i, j, block }));
+    let parts = parts.flat_map(|(index, c)| Block::new(c, m, n, n).cut(rows, columns).map(move |(i, j, block)| ProductPart { index, i, j, block }));
     threads.try_for_parts(parts, |_, part| job.run(part))
 }
 
@@ -161,7 +166,7 @@ pub(crate) fn part_size(threads: usize, batch: usize, m: usize, n: usize, tile_r
 
 /// A checked product.
 pub(crate) struct Job<'a, T: GemmElement> {
-    context: &'static Context<T::Acc>,
+    context: &'static GemmContext<T::Acc>,
     k: usize,
     a: MatRef<'a, T>,
     b: MatRef<'a, T>,
@@ -169,24 +174,24 @@ pub(crate) struct Job<'a, T: GemmElement> {
 }
 
 impl<'a, T: GemmElement> Job<'a, T> {
-    fn operands(&self, index: usize, i: usize, j: usize) -> (View<'a, T>, View<'a, T>) {
+    fn operands(&self, index: usize, i: usize, j: usize) -> (MatrixView<'a, T>, MatrixView<'a, T>) {
         let (mut a, mut b) = (self.a.view(index), self.b.view(index));
         a.base += i as isize * a.row_stride;
         b.base += j as isize * b.column_stride;
         (a, b)
     }
 
-    fn run(&self, part: Part<'_, T>) -> Result<(), ErrorKind> {
+    fn run(&self, part: ProductPart<'_, T>) -> Result<(), ErrorKind> {
         T::Acc::with_scratch(|scratch| T::run_part(self, part, scratch))
     }
     /// Computes whole matrices, `m` by `n`, from matrix `first` on.
     fn run_all(&self, first: usize, c: &mut [T], m: usize, n: usize) -> Result<(), ErrorKind> {
-        c.chunks_mut(m * n).enumerate().try_for_each(|(k, c)| self.run(Part { index: first + k, i: 0, j: 0, block: Block::new(c, m, n, n) }))
+        c.chunks_mut(m * n).enumerate().try_for_each(|(k, c)| self.run(ProductPart { index: first + k, i: 0, j: 0, block: Block::new(c, m, n, n) }))
     }
 }
 
 /// A rectangle of one matrix of C, and its place.
-pub(crate) struct Part<'a, T> {
+pub(crate) struct ProductPart<'a, T> {
     index: usize,
     i: usize,
     j: usize,
@@ -211,8 +216,8 @@ pub(crate) fn run_by_chunks<T: Accumulator>(job: &Job<'_, T>, threads: &Threads,
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T>) -> Result<(), ErrorKind> {
-    let Part { index, i, j, mut block } = part;
+pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: ProductPart<'_, T>, scratch: &mut GemmScratch<T>) -> Result<(), ErrorKind> {
+    let ProductPart { index, i, j, mut block } = part;
     let (a, b) = job.operands(index, i, j);
     let size = Size { m: block.rows, n: block.columns, k: job.k };
     let at_once = if size.m == 1 && gemv::is_readable(&b) {
@@ -229,7 +234,7 @@ pub(crate) fn run_plain<T: Accumulator>(job: &Job<'_, T>, part: Part<'_, T>, scr
     }
     let silent = job.epilogue.is_identity();
     let finish = |row: usize, column: usize, values: &mut [T]| if silent { Ok(()) } else { job.epilogue.apply(index, i + row, j + column, values) };
-    let mut out = Plain { block, finish };
+    let mut out = PlainOutput { block, finish };
     multiply(job.context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)
 }
 
@@ -240,14 +245,14 @@ const STRIP_ROWS: usize = 4096;
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn run_widened<T: GemmElement>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T::Acc>) -> Result<(), ErrorKind> {
-    let Part { index, i, j, block } = part;
+pub(crate) fn run_widened<T: GemmElement>(job: &Job<'_, T>, part: ProductPart<'_, T>, scratch: &mut GemmScratch<T::Acc>) -> Result<(), ErrorKind> {
+    let ProductPart { index, i, j, block } = part;
     let columns = block.columns;
     // Strips, so that the sums of a tall matrix need no more memory than those of a low one.
-    block.cut(STRIP_ROWS, columns).try_for_each(|(down, _, block)| run_strip(job, Part { index, i: i + down, j, block }, scratch))
+    block.cut(STRIP_ROWS, columns).try_for_each(|(down, _, block)| run_strip(job, ProductPart { index, i: i + down, j, block }, scratch))
 }
-fn run_strip<T: GemmElement>(job: &Job<'_, T>, part: Part<'_, T>, scratch: &mut Scratch<T::Acc>) -> Result<(), ErrorKind> {
-    let Part { index, i, j, mut block } = part;
+fn run_strip<T: GemmElement>(job: &Job<'_, T>, part: ProductPart<'_, T>, scratch: &mut GemmScratch<T::Acc>) -> Result<(), ErrorKind> {
+    let ProductPart { index, i, j, mut block } = part;
     let (a, b) = job.operands(index, i, j);
     let size = Size { m: block.rows, n: block.columns, k: job.k };
     let sums = scratch.c.take(size.m * BLOCK_COLUMNS)?;

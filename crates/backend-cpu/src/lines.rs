@@ -7,7 +7,7 @@ use adamant_runtime::{ErrorKind, Shape};
 use smallvec::SmallVec;
 
 /// A space seen as `[outer, n, inner]` around an axis.
-pub(crate) struct Lines {
+pub(crate) struct AxisLines {
     /// the axes before it
     pub outer: Nest,
     /// its size
@@ -17,9 +17,9 @@ pub(crate) struct Lines {
     /// the axes behind it
     pub inner: Nest,
 }
-impl Lines {
-    pub fn new(space: &Shape, axis: usize, operands: &[&Strides]) -> Lines {
-        Lines {
+impl AxisLines {
+    pub fn new(space: &Shape, axis: usize, operands: &[&Strides]) -> AxisLines {
+        AxisLines {
             outer: Nest::new(space, 0..axis, operands),
             n: space[axis],
             steps: operands.iter().map(|s| s[axis]).collect(),

@@ -27,11 +27,11 @@ use adamant_runtime::{
     expr::Reg,
     kernel::{FaultWord, Kernel, KernelKind, Step},
 };
-use few::Given;
+use few::GivenInput;
 use program::{Code, Program};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
-use tile::Run;
+use tile::TileRun;
 use tiles::{OutTile, TILE, with_scratch};
 
 /// Additions of a task, some 4 us; below two of them nothing is shared out.
@@ -122,7 +122,7 @@ pub(crate) fn run(runtime: &Runtime, step: &Step<'_>, results: &[Reg], inputs: &
 /// Runs a program of few elements without a nest. `None`: it is none for that, and nothing was done.
 fn few(runtime: &Runtime, program: &Program, step: &Step<'_>, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<Option<()>, ErrorKind> {
     let (n, columns) = (step.space.elements(), step.space.last().copied().unwrap_or(1));
-    let given: Option<SmallVec<[Given<'_>; 4]>> = inputs.iter().map(|i| Given::new(i, n, columns)).collect();
+    let given: Option<SmallVec<[GivenInput<'_>; 4]>> = inputs.iter().map(|i| GivenInput::new(i, n, columns)).collect();
     let Some(given) = given else { return Ok(None) };
     let mut outs = few::Outs::new();
     for out in outputs {
@@ -154,7 +154,7 @@ pub(crate) fn execute(
     if n == 0 {
         return Ok(());
     }
-    let mut run = Run::new(program, runtime.isa, nest, inputs, args, fault)?;
+    let mut run = TileRun::new(program, runtime.isa, nest, inputs, args, fault)?;
     // What is read where it is written is in the caches already.
     run.streamed = bytes.iter().all(|(b, _)| b.len() >= STREAMED) && inputs.iter().all(|i| i.in_place.is_none());
     for (o, (&r, (_, dtype))) in results.iter().zip(&bytes).enumerate() {
@@ -191,7 +191,7 @@ pub(crate) fn execute(
 ///
 /// # Errors
 /// Operands that do not fit the program.
-pub(crate) fn part(run: &Run<'_>, results: &[Reg], start: usize, count: usize, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
+pub(crate) fn part(run: &TileRun<'_>, results: &[Reg], start: usize, count: usize, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
     with_scratch(|scratch| {
         let stretch = run.stretch();
         let mut at = start;

@@ -10,7 +10,7 @@ pub(crate) mod elementary;
 mod tests;
 
 use crate::isa::Isa;
-use crate::simd::{Arithmetic, Float, Kernel, Simd, dispatch, twice::Twice};
+use crate::simd::{Arithmetic, Float, Simd, SimdKernel, dispatch, twice::Twice};
 use elementary::TRIGONOMETRIC_LIMIT;
 
 macro_rules! functions {
@@ -29,7 +29,7 @@ macro_rules! functions {
         /// Applies one function to a whole slice inside the set's target features: the choice of function is made
         /// once, outside the loop.
         #[inline(always)]
-        fn over<V: Float>(function: MathFn, data: Data<'_, V::Elem>) {
+        fn over<V: Float>(function: MathFn, data: InAndOut<'_, V::Elem>) {
             match function {
                 $(MathFn::$name => each::<V>(data, #[inline(always)] |x| $meaning(x)),)*
             }
@@ -107,23 +107,23 @@ fn relu<V: Arithmetic>(x: V) -> V {
 }
 
 /// What a function reads and writes: two slices of one length, or one in place.
-enum Data<'a, T> {
+enum InAndOut<'a, T> {
     Apart(&'a [T], &'a mut [T]),
     InPlace(&'a mut [T]),
 }
-impl<T> Data<'_, T> {
+impl<T> InAndOut<'_, T> {
     #[inline(always)]
     fn input(&self) -> &[T] {
         match self {
-            Data::Apart(x, _) => x,
-            Data::InPlace(x) => x,
+            InAndOut::Apart(x, _) => x,
+            InAndOut::InPlace(x) => x,
         }
     }
     #[inline(always)]
     fn output(&mut self) -> &mut [T] {
         match self {
-            Data::Apart(_, out) => out,
-            Data::InPlace(x) => x,
+            InAndOut::Apart(_, out) => out,
+            InAndOut::InPlace(x) => x,
         }
     }
 }
@@ -131,7 +131,7 @@ impl<T> Data<'_, T> {
 /// One body for whole vectors and for what is left, in place or not: a formula is long, and is compiled for each width and
 /// instruction set anyway.
 #[inline(always)]
-fn each<V: Float>(mut data: Data<'_, V::Elem>, f: impl Fn(Twice<V>) -> Twice<V>) {
+fn each<V: Float>(mut data: InAndOut<'_, V::Elem>, f: impl Fn(Twice<V>) -> Twice<V>) {
     let length = data.input().len().min(data.output().len());
     let mut i = 0;
     while i < length {
@@ -149,9 +149,9 @@ fn each<V: Float>(mut data: Data<'_, V::Elem>, f: impl Fn(Twice<V>) -> Twice<V>)
     }
 }
 
-struct Single<'a>(MathFn, Data<'a, f32>);
+struct MathLoop<'a>(MathFn, InAndOut<'a, f32>);
 
-impl Kernel for Single<'_> {
+impl SimdKernel for MathLoop<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -159,9 +159,9 @@ impl Kernel for Single<'_> {
     }
 }
 
-struct Double<'a>(MathFn, Data<'a, f64>);
+struct Double<'a>(MathFn, InAndOut<'a, f64>);
 
-impl Kernel for Double<'_> {
+impl SimdKernel for Double<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -190,7 +190,7 @@ macro_rules! entries {
     ($float:ident, $kernel:ident, $apart:ident, $in_place:ident, $($name:ident = $function:ident,)*) => {
         /// `out[i] = function(x[i])`, over the shorter of the two lengths.
         pub fn $apart(isa: Isa, function: MathFn, x: &[$float], out: &mut [$float]) {
-            dispatch(isa, $kernel(function, Data::Apart(x, &mut *out)));
+            dispatch(isa, $kernel(function, InAndOut::Apart(x, &mut *out)));
             let length = x.len().min(out.len());
             far_arguments!(
                 function,
@@ -203,7 +203,7 @@ macro_rules! entries {
         /// `x[i] = function(x[i])`.
         pub fn $in_place(isa: Isa, function: MathFn, x: &mut [$float]) {
             if !matches!(function, MathFn::Sin | MathFn::Cos) {
-                dispatch(isa, $kernel(function, Data::InPlace(x)));
+                dispatch(isa, $kernel(function, InAndOut::InPlace(x)));
                 return;
             }
             let mut arguments = [0.0; PIECE];
@@ -224,7 +224,7 @@ macro_rules! entries {
 }
 
 entries! {
-    f32, Single, unary_f32, unary_in_place_f32,
+    f32, MathLoop, unary_f32, unary_in_place_f32,
     exp_f32 = Exp, log_f32 = Log, tanh_f32 = Tanh, sigmoid_f32 = Sigmoid, silu_f32 = Silu, gelu_f32 = Gelu,
     erf_f32 = Erf, sin_f32 = Sin, cos_f32 = Cos,
 }

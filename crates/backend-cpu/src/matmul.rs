@@ -2,10 +2,10 @@
 use crate::{
     device::Runtime,
     element::{Number, Wide},
-    ends::{self, ColumnBias, Finish, InPlace, Programs},
+    ends::{self, ColumnBias, EndPrograms, Finish, InPlace},
     gemm::{
         Blas, Epilogue, GemmElement, MatRef, NoEpilogue,
-        apart::{Apart, Elements, Kept, Matrices},
+        apart::{Apart, Matrices, SumKind, WidenedElements},
         gemm,
     },
     map,
@@ -15,7 +15,7 @@ use crate::{
 use adamant_runtime::{DType, ErrorKind, kernel::Step, product::Product};
 use half::{bf16, f16};
 
-struct Sizes {
+struct MatmulSizes {
     m: usize,
     n: usize,
     k: usize,
@@ -23,14 +23,14 @@ struct Sizes {
     batch: Nest,
     rank: usize,
 }
-impl Sizes {
-    fn new(a: &In<'_>, b: &In<'_>) -> Result<Sizes, ErrorKind> {
+impl MatmulSizes {
+    fn new(a: &In<'_>, b: &In<'_>) -> Result<MatmulSizes, ErrorKind> {
         let rank = a.shape.rank();
         if rank < 2 || b.shape.rank() != rank {
             return Err(internal("a product of other shapes"));
         }
         let batch = Nest::new(&a.shape, 0..rank - 2, &[&a.layout.strides, &b.layout.strides]);
-        Ok(Sizes { m: a.shape[rank - 2], n: b.shape[rank - 1], k: a.shape[rank - 1], batch, rank })
+        Ok(MatmulSizes { m: a.shape[rank - 2], n: b.shape[rank - 1], k: a.shape[rank - 1], batch, rank })
     }
     fn elements(&self) -> usize {
         self.batch.len() * self.m * self.n
@@ -43,7 +43,7 @@ impl Sizes {
 /// Operands that do not fit.
 pub(crate) fn run(runtime: &Runtime, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
     let ([a, b], [out]) = (inputs, outputs) else { return Err(internal("a product has two inputs and one output")) };
-    let sizes = Sizes::new(a, b)?;
+    let sizes = MatmulSizes::new(a, b)?;
     if out.shape.elements() != sizes.elements() || a.dtype != out.dtype || b.dtype != out.dtype {
         return Err(internal("a product of another size or of two dtypes"));
     }
@@ -66,7 +66,7 @@ pub(crate) fn with_ends(runtime: &Runtime, step: &Step<'_>, product: &Product, i
     }
     let made = ends::operands(runtime, step, product, programs, inputs, |dtype| widens(runtime, product, dtype))?;
     let (a, b, others) = (made.first(), made.second(), made.others);
-    let sizes = Sizes::new(&a, &b)?;
+    let sizes = MatmulSizes::new(&a, &b)?;
     if out.shape.elements() != sizes.elements() {
         return Err(internal("a product of another size"));
     }
@@ -102,13 +102,20 @@ pub(crate) fn with_ends(runtime: &Runtime, step: &Step<'_>, product: &Product, i
 }
 /// Runs a product of few f32 whose operands are read as they lie. Its epilogue runs over all of them: to make operands ready
 /// for programs, or to bind one, would cost more than the elements do. False: it is another, and nothing was done.
-fn few_with_ends(runtime: &Runtime, step: &Step<'_>, product: &Product, programs: &Programs, inputs: &[In<'_>], out: &mut Out<'_>) -> Result<bool, ErrorKind> {
-    let (Programs { prologue: [None, None], epilogue: Some(program) }, [a, b, others @ ..]) = (programs, inputs) else { return Ok(false) };
+fn few_with_ends(
+    runtime: &Runtime,
+    step: &Step<'_>,
+    product: &Product,
+    programs: &EndPrograms,
+    inputs: &[In<'_>],
+    out: &mut Out<'_>,
+) -> Result<bool, ErrorKind> {
+    let (EndPrograms { prologue: [None, None], epilogue: Some(program) }, [a, b, others @ ..]) = (programs, inputs) else { return Ok(false) };
     let is_plain = [a.dtype, b.dtype, product.dtype, product.epilogue.dtype(), out.dtype].iter().all(|&d| d == DType::F32);
     if !is_plain || !(1..=map::direct::FEW).contains(&out.shape.elements()) || others.iter().any(|i| i.in_place.is_some()) {
         return Ok(false);
     }
-    let sizes = Sizes::new(a, b)?;
+    let sizes = MatmulSizes::new(a, b)?;
     if out.shape.elements() != sizes.elements() {
         return Err(internal("a product of another size"));
     }
@@ -134,15 +141,15 @@ fn widens(runtime: &Runtime, product: &Product, dtype: DType) -> bool {
     }
 }
 /// What the sums of these operands are kept in, if they can be handed on.
-fn handed_on(runtime: &Runtime, a: &In<'_>, b: &In<'_>, dtype: DType) -> Option<Kept> {
+fn handed_on(runtime: &Runtime, a: &In<'_>, b: &In<'_>, dtype: DType) -> Option<SumKind> {
     let byte = |i: &In<'_>| matches!(i.dtype, DType::I8 | DType::U8);
     let float = |i: &In<'_>| matches!(i.dtype, DType::F32 | DType::BF16 | DType::F16) || byte(i);
     match dtype {
         // A library knows f32 alone.
         DType::F32 if a.dtype == dtype && b.dtype == dtype && runtime.blas != Blas::Own => None,
-        DType::F32 if float(a) && float(b) => Some(Kept::Floats),
-        DType::BF16 | DType::F16 if a.dtype == dtype && b.dtype == dtype => Some(Kept::Floats),
-        DType::I32 | DType::U32 | DType::I8 | DType::U8 if byte(a) && byte(b) => Some(Kept::Integers),
+        DType::F32 if float(a) && float(b) => Some(SumKind::Floats),
+        DType::BF16 | DType::F16 if a.dtype == dtype && b.dtype == dtype => Some(SumKind::Floats),
+        DType::I32 | DType::U32 | DType::I8 | DType::U8 if byte(a) && byte(b) => Some(SumKind::Integers),
         _ => None,
     }
 }
@@ -150,10 +157,10 @@ fn handed_on(runtime: &Runtime, a: &In<'_>, b: &In<'_>, dtype: DType) -> Option<
 #[allow(clippy::too_many_arguments)]
 fn apart(
     runtime: &Runtime,
-    s: &Sizes,
+    s: &MatmulSizes,
     [a, b]: [&In<'_>; 2],
     dtype: DType,
-    kept: Kept,
+    kept: SumKind,
     out: &mut [u8],
     stored: usize,
     finish: Option<&Finish<'_>>,
@@ -170,14 +177,14 @@ fn apart(
     Ok(())
 }
 /// Operand `k` from matrix `at` of the batch on.
-fn matrices<'a>(s: &Sizes, i: &In<'a>, k: usize, at: usize) -> Result<Matrices<'a>, ErrorKind> {
+fn matrices<'a>(s: &MatmulSizes, i: &In<'a>, k: usize, at: usize) -> Result<Matrices<'a>, ErrorKind> {
     let last = s.batch.dims.len() - 1;
     let elements = match i.dtype {
-        DType::F32 => Elements::F32(i.elements()?),
-        DType::BF16 => Elements::BF16(i.elements()?),
-        DType::F16 => Elements::F16(i.elements()?),
-        DType::I8 => Elements::I8(i.elements()?),
-        DType::U8 => Elements::U8(i.elements()?),
+        DType::F32 => WidenedElements::F32(i.elements()?),
+        DType::BF16 => WidenedElements::BF16(i.elements()?),
+        DType::F16 => WidenedElements::F16(i.elements()?),
+        DType::I8 => WidenedElements::I8(i.elements()?),
+        DType::U8 => WidenedElements::U8(i.elements()?),
         d => return Err(ErrorKind::Internal(format!("a product of {d}"))),
     };
     Ok(Matrices {
@@ -216,7 +223,7 @@ fn hand_on(dtype: DType, finish: Option<&Finish<'_>>, at: usize, sums: &mut [u8]
     Ok(())
 }
 /// The sums, and the epilogue where they are stored if there is one.
-fn sums(runtime: &Runtime, s: &Sizes, a: &In<'_>, b: &In<'_>, dtype: DType, out: &mut [u8], finish: Option<&Finish<'_>>) -> Result<(), ErrorKind> {
+fn sums(runtime: &Runtime, s: &MatmulSizes, a: &In<'_>, b: &In<'_>, dtype: DType, out: &mut [u8], finish: Option<&Finish<'_>>) -> Result<(), ErrorKind> {
     if out.is_empty() {
         return Ok(());
     }
@@ -233,7 +240,7 @@ fn sums(runtime: &Runtime, s: &Sizes, a: &In<'_>, b: &In<'_>, dtype: DType, out:
 }
 fn floats<T: GemmElement + bytemuck::Pod>(
     runtime: &Runtime,
-    s: &Sizes,
+    s: &MatmulSizes,
     a: &In<'_>,
     b: &In<'_>,
     out: &mut [u8],
@@ -248,7 +255,7 @@ fn floats<T: GemmElement + bytemuck::Pod>(
 /// As `floats`, with an addend for each column.
 fn biased<T: GemmElement + bytemuck::Pod + std::ops::AddAssign>(
     runtime: &Runtime,
-    s: &Sizes,
+    s: &MatmulSizes,
     a: &In<'_>,
     b: &In<'_>,
     out: &mut [u8],
@@ -260,7 +267,7 @@ fn biased<T: GemmElement + bytemuck::Pod + std::ops::AddAssign>(
 }
 /// Calls `f(first element of the result, matrices, a, b, c)` for each stretch of the batch that one call of gemm computes.
 fn each_batch<T: GemmElement + bytemuck::Pod>(
-    s: &Sizes,
+    s: &MatmulSizes,
     a: &In<'_>,
     b: &In<'_>,
     out: &mut [u8],
@@ -313,7 +320,7 @@ pub(crate) fn product<T: GemmElement>(
     crate::trace::by(|| format!("own {:?}", runtime.isa).to_lowercase());
     gemm(&runtime.threads, runtime.isa, batch, m, n, k, a, b, c, epilogue)
 }
-fn integers<T: Number<Wide = i64>>(runtime: &Runtime, s: &Sizes, a: &In<'_>, b: &In<'_>, out: &mut [u8]) -> Result<(), ErrorKind> {
+fn integers<T: Number<Wide = i64>>(runtime: &Runtime, s: &MatmulSizes, a: &In<'_>, b: &In<'_>, out: &mut [u8]) -> Result<(), ErrorKind> {
     let out: &mut [T] = cast(out)?;
     let (x, y) = (a.elements::<T>()?, b.elements::<T>()?);
     let strides = |i: &In<'_>| (i.layout.offset as isize, i.layout.strides[s.rank - 2], i.layout.strides[s.rank - 1]);

@@ -204,14 +204,14 @@ fn out_of<'g>(guard: &'g mut Write<'_>, o: &Operand<'_>) -> Result<Out<'g>, Erro
     Ok(out)
 }
 fn with_any(step: &Step<'_>, may_alias: bool, f: &mut Work<'_>) -> Result<(), ErrorKind> {
-    enum From {
+    enum ReadFrom {
         Guard(usize),
         Copy(usize),
         Place(usize),
     }
     let mut copies: SmallVec<[ScratchVec<u8>; 1]> = SmallVec::new();
     let mut read: SmallVec<[Read<'_>; 12]> = SmallVec::new();
-    let mut from: SmallVec<[From; 12]> = SmallVec::new();
+    let mut from: SmallVec<[ReadFrom; 12]> = SmallVec::new();
     for (k, i) in step.inputs.iter().enumerate() {
         let same = |o: &Operand<'_>| std::ptr::eq(o.buffer as *const Buffer, i.buffer);
         from.push(match step.outputs.iter().position(same) {
@@ -221,21 +221,21 @@ fn with_any(step: &Step<'_>, may_alias: bool, f: &mut Work<'_>) -> Result<(), Er
                     && i.dtype.size() == step.outputs[p].dtype.size()
                     && i.shape == step.outputs[p].shape =>
             {
-                From::Place(p)
+                ReadFrom::Place(p)
             }
             Some(_) => {
                 copies.push(whole_of(i)?);
-                From::Copy(copies.len() - 1)
+                ReadFrom::Copy(copies.len() - 1)
             }
             // A second lock of one buffer could wait behind a writer that waits for the first.
             None => match step.inputs[..k].iter().position(|p| std::ptr::eq(p.buffer as *const Buffer, i.buffer)) {
                 Some(p) => match from[p] {
-                    From::Guard(g) => From::Guard(g),
+                    ReadFrom::Guard(g) => ReadFrom::Guard(g),
                     _ => return Err(internal("an input is in place and not in place")),
                 },
                 None => {
                     read.push(i.buffer.read());
-                    From::Guard(read.len() - 1)
+                    ReadFrom::Guard(read.len() - 1)
                 }
             },
         });
@@ -253,9 +253,9 @@ fn with_any(step: &Step<'_>, may_alias: bool, f: &mut Work<'_>) -> Result<(), Er
     let mut inputs: SmallVec<[In<'_>; 12]> = SmallVec::new();
     for (i, from) in step.inputs.iter().zip(&from) {
         let (bytes, in_place): (&[u8], _) = match from {
-            From::Guard(g) => (host(&read[*g])?, None),
-            From::Copy(c) => (&copies[*c], None),
-            From::Place(p) => (&[], Some(*p)),
+            ReadFrom::Guard(g) => (host(&read[*g])?, None),
+            ReadFrom::Copy(c) => (&copies[*c], None),
+            ReadFrom::Place(p) => (&[], Some(*p)),
         };
         let view = In { bytes, shape: i.shape, layout: i.layout(), dtype: i.dtype, is_dense: i.dense, in_place };
         if in_place.is_none() {

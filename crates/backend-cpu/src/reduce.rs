@@ -13,8 +13,8 @@ use crate::{
         self, PARTS, TASK,
         load::{CastFrom, store},
         loops::{self, Src},
-        program::Kind,
-        tile::Run,
+        program::TileKind,
+        tile::TileRun,
         tiles::OutTile,
         tiles::{Lane, Scratch, TILE, Value, with_scratch},
     },
@@ -22,8 +22,8 @@ use crate::{
     scratch::filled,
 };
 use adamant_runtime::{AxisSet, DType, ErrorKind, expr::Reg, kernel::Step, op::ReduceOp};
-use columns::Columns;
-use tree::{BLOCK, Combine, Element, Max, Min, Prod, SEGMENT, Sum, Total, push_row};
+use columns::ColumnTotals;
+use tree::{BLOCK, CombineRule, Max, Min, Prod, ReducedElement, SEGMENT, Sum, Total, push_row};
 
 /// Columns that are reduced side by side: so many that their lanes stay in the L1 cache.
 const COLUMNS: usize = 512;
@@ -59,7 +59,11 @@ pub(crate) fn run(
     let nest = map::nest(program, &step.space, order, inputs);
     let kind = program.registers.get(value as usize).ok_or_else(|| internal("no such register"))?.kind;
     let dtype = out.dtype;
-    let want = if kind == Kind::Bool || kind == Kind::I64 { matches!(Kind::of(dtype), Kind::I64 | Kind::Bool) } else { Kind::of(dtype) == kind };
+    let want = if kind == TileKind::Bool || kind == TileKind::I64 {
+        matches!(TileKind::of(dtype), TileKind::I64 | TileKind::Bool)
+    } else {
+        TileKind::of(dtype) == kind
+    };
     if !want {
         return Err(internal("a reduction into another kind"));
     }
@@ -68,7 +72,7 @@ pub(crate) fn run(
         value,
         reduced,
         inner: if columns { inner } else { 1 },
-        run: Run::new(program, runtime.isa, nest, inputs, step.args, step.fault)?,
+        run: TileRun::new(program, runtime.isa, nest, inputs, step.args, step.fault)?,
         dtype,
     };
     let bytes = out.dense_bytes()?;
@@ -76,15 +80,15 @@ pub(crate) fn run(
         return Ok(());
     }
     match kind {
-        Kind::F32 => by_op::<f32, f32>(&job, op, columns, bytes),
-        Kind::F64 => by_op::<f64, f64>(&job, op, columns, bytes),
-        Kind::I64 => by_op::<i64, i64>(&job, op, columns, bytes),
-        Kind::Bool => by_op::<u8, i64>(&job, op, columns, bytes),
+        TileKind::F32 => by_op::<f32, f32>(&job, op, columns, bytes),
+        TileKind::F64 => by_op::<f64, f64>(&job, op, columns, bytes),
+        TileKind::I64 => by_op::<i64, i64>(&job, op, columns, bytes),
+        TileKind::Bool => by_op::<u8, i64>(&job, op, columns, bytes),
     }
 }
 struct Job<'a> {
     runtime: &'a Runtime,
-    run: Run<'a>,
+    run: TileRun<'a>,
     value: Reg,
     /// elements of one output
     reduced: usize,
@@ -130,7 +134,7 @@ impl Into2<i64> for u8 {
     }
 }
 
-fn by_op<L: Into2<T>, T: Element>(job: &Job<'_>, op: ReduceOp, columns: bool, out: &mut [u8]) -> Result<(), ErrorKind> {
+fn by_op<L: Into2<T>, T: ReducedElement>(job: &Job<'_>, op: ReduceOp, columns: bool, out: &mut [u8]) -> Result<(), ErrorKind> {
     let loops = match op {
         ReduceOp::Sum => Loops::of::<Sum>(),
         ReduceOp::Prod => Loops::of::<Prod>(),
@@ -140,27 +144,27 @@ fn by_op<L: Into2<T>, T: Element>(job: &Job<'_>, op: ReduceOp, columns: bool, ou
     reduce::<L, T>(job, &loops, columns, out)
 }
 /// What differs between the ways to combine: so that what decides about rows, columns and tasks is compiled once for them all.
-struct Loops<T: Element> {
+struct Loops<T: ReducedElement> {
     identity: T,
     push_row: fn(Isa, &[T], &mut Total<T>),
     push_segment: fn(&mut Total<T>, T::Wide),
     total: fn(Total<T>) -> T::Wide,
     rows: fn(Isa, &[T], usize, &mut [T::Wide]),
-    add: fn(&mut Columns<T>, Isa, &[T], usize),
-    end_block: fn(&mut Columns<T>, Isa),
-    end: fn(&mut Columns<T>) -> &[T::Wide],
+    add: fn(&mut ColumnTotals<T>, Isa, &[T], usize),
+    end_block: fn(&mut ColumnTotals<T>, Isa),
+    end: fn(&mut ColumnTotals<T>) -> &[T::Wide],
 }
-impl<T: Element> Loops<T> {
-    fn of<C: Combine>() -> Loops<T> {
+impl<T: ReducedElement> Loops<T> {
+    fn of<C: CombineRule>() -> Loops<T> {
         Loops {
             identity: C::identity(),
             push_row: push_row::<T, C>,
             push_segment: Total::push_segment::<C>,
             total: Total::value::<C>,
             rows: tree::rows::<T, C>,
-            add: Columns::add::<C>,
-            end_block: Columns::end_block::<C>,
-            end: Columns::end::<C>,
+            add: ColumnTotals::add::<C>,
+            end_block: ColumnTotals::end_block::<C>,
+            end: ColumnTotals::end::<C>,
         }
     }
     fn none(&self) -> Total<T> {
@@ -169,7 +173,7 @@ impl<T: Element> Loops<T> {
 }
 /// Outputs that are written at a time.
 const TOGETHER: usize = 64;
-fn write<T: Element>(isa: Isa, mut totals: impl Iterator<Item = T::Wide>, dtype: DType, out: &mut [u8]) {
+fn write<T: ReducedElement>(isa: Isa, mut totals: impl Iterator<Item = T::Wide>, dtype: DType, out: &mut [u8]) {
     let mut room = [T::default(); TOGETHER];
     for out in out.chunks_mut(TOGETHER * dtype.size()) {
         let room = &mut room[..out.len() / dtype.size()];
@@ -184,7 +188,7 @@ fn write<T: Element>(isa: Isa, mut totals: impl Iterator<Item = T::Wide>, dtype:
         }
     }
 }
-fn reduce<L: Into2<T>, T: Element>(job: &Job<'_>, loops: &Loops<T>, columns: bool, out: &mut [u8]) -> Result<(), ErrorKind> {
+fn reduce<L: Into2<T>, T: ReducedElement>(job: &Job<'_>, loops: &Loops<T>, columns: bool, out: &mut [u8]) -> Result<(), ErrorKind> {
     let threads = &job.runtime.threads;
     let size = job.dtype.size();
     let outputs = out.len() / size;
@@ -232,12 +236,12 @@ fn reduce<L: Into2<T>, T: Element>(job: &Job<'_>, loops: &Loops<T>, columns: boo
         threads.try_for_chunks_mut(out, rows.max(1) * size, |k, part| with_scratch(|s| reduce_rows::<L, T>(job, loops, k * rows, part, s)))
     }
 }
-fn tile<'s, L: Into2<T>, T: Element>(job: &'s Job<'_>, at: usize, n: usize, scratch: &'s mut Scratch, room: &'s mut [T]) -> Result<&'s [T], ErrorKind> {
+fn tile<'s, L: Into2<T>, T: ReducedElement>(job: &'s Job<'_>, at: usize, n: usize, scratch: &'s mut Scratch, room: &'s mut [T]) -> Result<&'s [T], ErrorKind> {
     let mut none: [OutTile<'_>; 0] = [];
     job.run.tile(at, n, scratch, &mut none)?;
     Ok(L::view(job.run.isa, job.run.src::<L>(job.value, at, n, scratch, &[]), n, room))
 }
-fn long_row<L: Into2<T>, T: Element>(
+fn long_row<L: Into2<T>, T: ReducedElement>(
     job: &Job<'_>,
     loops: &Loops<T>,
     start: usize,
@@ -263,7 +267,7 @@ fn long_row<L: Into2<T>, T: Element>(
     Ok(())
 }
 /// Outputs that are rows of the nest, from row `first` on.
-fn reduce_rows<L: Into2<T>, T: Element>(job: &Job<'_>, loops: &Loops<T>, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
+fn reduce_rows<L: Into2<T>, T: ReducedElement>(job: &Job<'_>, loops: &Loops<T>, first: usize, out: &mut [u8], scratch: &mut Scratch) -> Result<(), ErrorKind> {
     let (n, size) = (job.reduced, job.dtype.size());
     let count = out.len() / size;
     if n >= BLOCK
@@ -296,7 +300,7 @@ fn reduce_rows<L: Into2<T>, T: Element>(job: &Job<'_>, loops: &Loops<T>, first: 
 /// As many elements are so few that a tile for them is not worth its making.
 const FEW: usize = 64;
 /// Short rows, as many at a time as `ROOM` elements hold.
-fn tiles_of_rows<L: Into2<T>, T: Element, const ROOM: usize>(
+fn tiles_of_rows<L: Into2<T>, T: ReducedElement, const ROOM: usize>(
     job: &Job<'_>,
     loops: &Loops<T>,
     first: usize,
@@ -321,11 +325,11 @@ fn tiles_of_rows<L: Into2<T>, T: Element, const ROOM: usize>(
 }
 
 /// Do rows lie in memory as the loops want them?
-fn is_direct<L: Into2<T>, T: Element>(job: &Job<'_>) -> bool {
+fn is_direct<L: Into2<T>, T: ReducedElement>(job: &Job<'_>) -> bool {
     job.run.is_direct(job.value) && L::in_place(Src::Slice(&[])).is_some()
 }
 /// Outputs side by side: columns `first ..` of group `o`.
-fn reduce_columns<L: Into2<T>, T: Element>(
+fn reduce_columns<L: Into2<T>, T: ReducedElement>(
     job: &Job<'_>,
     loops: &Loops<T>,
     o: usize,
@@ -336,7 +340,7 @@ fn reduce_columns<L: Into2<T>, T: Element>(
     let width = out.len() / job.dtype.size();
     let isa = job.run.isa;
     let mut room = [T::default(); TILE];
-    let mut columns = Columns::new(loops.identity, width, job.reduced)?;
+    let mut columns = ColumnTotals::new(loops.identity, width, job.reduced)?;
     // Where rows lie in memory as the loops want them, all of a block are taken at once. Else whole rows lie one after
     // another and a tile takes several, or one has a part of each.
     let is_direct = is_direct::<L, T>(job);

@@ -2,7 +2,7 @@
 use crate::{
     device::Runtime,
     element::{Number, Wide, indices, with_number},
-    lines::Lines,
+    lines::AxisLines,
     operand::{In, Out, internal, whole_mut},
 };
 use adamant_runtime::{
@@ -24,7 +24,7 @@ pub(crate) fn run(runtime: &Runtime, axis: usize, mode: ScatterMode, inputs: &[I
         return Ok(());
     }
     let job = Job {
-        lines: Lines::new(&index.shape, axis, &[&out.layout.strides, &index.layout.strides, &source.layout.strides]),
+        lines: AxisLines::new(&index.shape, axis, &[&out.layout.strides, &index.layout.strides, &source.layout.strides]),
         bound: out.shape[axis],
         index,
         source,
@@ -60,7 +60,7 @@ fn wide_combine<W: Wide>(mode: ScatterMode) -> fn(W, W) -> W {
     }
 }
 struct Job<'a> {
-    lines: Lines,
+    lines: AxisLines,
     bound: usize,
     index: &'a In<'a>,
     source: &'a In<'a>,

@@ -14,7 +14,7 @@ use std::{
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn scratch_vec<T: Kept>(n: usize) -> Result<ScratchVec<T>, ErrorKind> {
+pub(crate) fn scratch_vec<T: KeptElement>(n: usize) -> Result<ScratchVec<T>, ErrorKind> {
     let mut scratch = ScratchVec(take(T::spare_vecs()));
     reserve(&mut scratch.0, n)?;
     Ok(scratch)
@@ -52,47 +52,47 @@ pub(crate) fn few<T, const N: usize>(n: usize) -> Result<SmallVec<[T; N]>, Error
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn filled<T: Kept>(value: T, n: usize) -> Result<ScratchVec<T>, ErrorKind> {
+pub(crate) fn filled<T: KeptElement>(value: T, n: usize) -> Result<ScratchVec<T>, ErrorKind> {
     let mut all = scratch_vec(n)?;
     all.0.resize(n, value);
     Ok(all)
 }
 /// What a kernel needs while it runs.
 #[derive(Debug)]
-pub(crate) struct ScratchVec<T: Kept>(Vec<T>);
-impl<T: Kept> Default for ScratchVec<T> {
+pub(crate) struct ScratchVec<T: KeptElement>(Vec<T>);
+impl<T: KeptElement> Default for ScratchVec<T> {
     fn default() -> ScratchVec<T> {
         ScratchVec(Vec::new())
     }
 }
-impl<T: Kept> Deref for ScratchVec<T> {
+impl<T: KeptElement> Deref for ScratchVec<T> {
     type Target = Vec<T>;
     #[inline(always)]
     fn deref(&self) -> &Vec<T> {
         &self.0
     }
 }
-impl<T: Kept> DerefMut for ScratchVec<T> {
+impl<T: KeptElement> DerefMut for ScratchVec<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Vec<T> {
         &mut self.0
     }
 }
-impl<'a, T: Kept> IntoIterator for &'a ScratchVec<T> {
+impl<'a, T: KeptElement> IntoIterator for &'a ScratchVec<T> {
     type Item = &'a T;
     type IntoIter = std::slice::Iter<'a, T>;
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter()
     }
 }
-impl<'a, T: Kept> IntoIterator for &'a mut ScratchVec<T> {
+impl<'a, T: KeptElement> IntoIterator for &'a mut ScratchVec<T> {
     type Item = &'a mut T;
     type IntoIter = std::slice::IterMut<'a, T>;
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter_mut()
     }
 }
-impl<T: Kept> Drop for ScratchVec<T> {
+impl<T: KeptElement> Drop for ScratchVec<T> {
     fn drop(&mut self) {
         give_back(T::spare_vecs(), std::mem::take(&mut self.0));
     }
@@ -101,38 +101,38 @@ impl<T: Kept> Drop for ScratchVec<T> {
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn parts<'a, T: Kept>(n: usize) -> Result<Parts<'a, T>, ErrorKind> {
-    let mut parts = Parts(emptied(take(T::spare_parts())));
+pub(crate) fn parts<'a, T: KeptElement>(n: usize) -> Result<ScratchParts<'a, T>, ErrorKind> {
+    let mut parts = ScratchParts(emptied(take(T::spare_parts())));
     reserve(&mut parts.0, n)?;
     Ok(parts)
 }
 /// Parts of what a kernel writes.
-pub(crate) struct Parts<'a, T: Kept>(Vec<&'a mut [T]>);
-impl<'a, T: Kept> Deref for Parts<'a, T> {
+pub(crate) struct ScratchParts<'a, T: KeptElement>(Vec<&'a mut [T]>);
+impl<'a, T: KeptElement> Deref for ScratchParts<'a, T> {
     type Target = Vec<&'a mut [T]>;
     fn deref(&self) -> &Vec<&'a mut [T]> {
         &self.0
     }
 }
-impl<'a, T: Kept> DerefMut for Parts<'a, T> {
+impl<'a, T: KeptElement> DerefMut for ScratchParts<'a, T> {
     fn deref_mut(&mut self) -> &mut Vec<&'a mut [T]> {
         &mut self.0
     }
 }
-impl<T: Kept> Drop for Parts<'_, T> {
+impl<T: KeptElement> Drop for ScratchParts<'_, T> {
     fn drop(&mut self) {
         give_back(T::spare_parts(), emptied(std::mem::take(&mut self.0)));
     }
 }
 /// Elements of lists whose room is kept.
-pub trait Kept: Copy + 'static {
+pub trait KeptElement: Copy + 'static {
     fn spare_vecs() -> &'static LocalKey<SpareLists<Vec<Self>>>;
     fn spare_parts() -> &'static LocalKey<SpareLists<Vec<&'static mut [Self]>>>;
 }
 /// Lists of these keep their room.
 macro_rules! kept {
     ($($t:ty),*) => { $(
-        impl $crate::scratch::Kept for $t {
+        impl $crate::scratch::KeptElement for $t {
             fn spare_vecs() -> &'static std::thread::LocalKey<adamant_runtime::recycle::SpareLists<Vec<$t>>> {
                 thread_local! {
                     static SPARE: adamant_runtime::recycle::SpareLists<Vec<$t>> = const { std::cell::RefCell::new(Vec::new()) };
@@ -154,7 +154,7 @@ pub(crate) use kept;
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn collected<T: Kept>(n: usize, items: impl Iterator<Item = T>) -> Result<ScratchVec<T>, ErrorKind> {
+pub(crate) fn collected<T: KeptElement>(n: usize, items: impl Iterator<Item = T>) -> Result<ScratchVec<T>, ErrorKind> {
     let mut all = scratch_vec(n)?;
     all.0.extend(items.take(n));
     Ok(all)

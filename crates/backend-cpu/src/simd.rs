@@ -263,7 +263,7 @@ pub(crate) trait Halves {
 }
 
 /// Work that is compiled once per instruction set.
-pub(crate) trait Kernel {
+pub(crate) trait SimdKernel {
     type Output;
     /// Must be `#[inline(always)]` in every implementation: its code belongs into the caller's target features.
     fn run<S: Simd>(self) -> Self::Output;
@@ -271,7 +271,7 @@ pub(crate) trait Kernel {
 
 /// Runs `kernel` with the instructions of `isa`; on a CPU that lacks them, with the scalar set.
 #[inline]
-pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
+pub(crate) fn dispatch<K: SimdKernel>(isa: Isa, kernel: K) -> K::Output {
     match isa {
         // SAFETY: the CPU has the features that the function is compiled for.
         #[cfg(target_arch = "x86_64")]
@@ -279,13 +279,13 @@ pub(crate) fn dispatch<K: Kernel>(isa: Isa, kernel: K) -> K::Output {
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 if isa.is_available() => unsafe { avx2::enter(kernel) },
-        _ => kernel.run::<scalar::Scalar>(),
+        _ => kernel.run::<scalar::ScalarSimd>(),
     }
 }
 
 /// As [`dispatch`] for kernels that something else stands in for where there are no vectors: no plain twin of them is compiled
 /// on processors that have sets of vectors. `None`: nothing was done.
-pub(crate) fn dispatch_vectors<K: Kernel>(isa: Isa, kernel: K) -> Option<K::Output> {
+pub(crate) fn dispatch_vectors<K: SimdKernel>(isa: Isa, kernel: K) -> Option<K::Output> {
     match isa {
         // SAFETY: the CPU has the features that the function is compiled for.
         #[cfg(target_arch = "x86_64")]
@@ -296,7 +296,7 @@ pub(crate) fn dispatch_vectors<K: Kernel>(isa: Isa, kernel: K) -> Option<K::Outp
         #[cfg(target_arch = "x86_64")]
         _ => None,
         #[cfg(not(target_arch = "x86_64"))]
-        _ => Some(kernel.run::<scalar::Scalar>()),
+        _ => Some(kernel.run::<scalar::ScalarSimd>()),
     }
 }
 /// Whether [`dispatch_vectors`] runs kernels on this set.

@@ -37,12 +37,12 @@ pub const THREADS_VARIABLE: &str = "ADAMANT_NUM_THREADS";
 #[derive(Clone, Debug)]
 pub struct Threads {
     count: usize,
-    pool: Pool,
+    pool: WhosePool,
     source: &'static str,
 }
 
 #[derive(Clone, Debug)]
-enum Pool {
+enum WhosePool {
     /// A pool of our own, started by the first piece of work that can use it.
     Own(Arc<OwnPool>),
     /// As `Own`, but a call from inside a rayon job takes the job's pool: two pools at work would be more threads than
@@ -77,13 +77,13 @@ const LOOKS: usize = 64;
 /// Where helpers that are awake wait for the next loop.
 #[derive(Default, Debug)]
 struct Station {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingHelpers>,
     /// changes with each offer, so that who waits need not lock
     offers: AtomicUsize,
 }
 /// As many helpers are awake and wait as are idle and as were offered a loop that they have not taken yet.
 #[derive(Default, Debug)]
-struct Waiting {
+struct WaitingHelpers {
     idle: usize,
     offered: VecDeque<Arc<Loop>>,
     asleep: Vec<Thread>,
@@ -340,7 +340,7 @@ fn keep(shared: Arc<Loop>) {
 impl Threads {
     /// A pool of `count` threads of its own (0 counts as 1), started when first needed.
     pub fn new(count: usize) -> Threads {
-        Threads { count: count.max(1), pool: Pool::Own(Arc::default()), source: "set" }
+        Threads { count: count.max(1), pool: WhosePool::Own(Arc::default()), source: "set" }
     }
 
     /// The thread that calls, and no other.
@@ -351,7 +351,7 @@ impl Threads {
 
     /// The user's pool, all of its threads.
     pub fn with_pool(pool: Arc<ThreadPool>) -> Threads {
-        Threads { count: pool.current_num_threads().max(1), pool: Pool::Given(pool), source: "given pool" }
+        Threads { count: pool.current_num_threads().max(1), pool: WhosePool::Given(pool), source: "given pool" }
     }
 
     /// What the environment asks for: `ADAMANT_NUM_THREADS`, then `RAYON_NUM_THREADS`, then the cores this process
@@ -366,10 +366,10 @@ impl Threads {
             return Threads { source: THREADS_VARIABLE, ..Threads::new(count) };
         }
         if let Some(count) = asked("RAYON_NUM_THREADS") {
-            return Threads { count, pool: Pool::Shared(Arc::default()), source: "RAYON_NUM_THREADS" };
+            return Threads { count, pool: WhosePool::Shared(Arc::default()), source: "RAYON_NUM_THREADS" };
         }
         let count = std::thread::available_parallelism().map_or(1, |count| count.get());
-        Threads { count, pool: Pool::Shared(Arc::default()), source: "cores" }
+        Threads { count, pool: WhosePool::Shared(Arc::default()), source: "cores" }
     }
 
     /// How many tasks run at a time.
@@ -477,9 +477,9 @@ impl Threads {
             move || shared.help()
         };
         match &self.pool {
-            Pool::Shared(own) if rayon::current_thread_index().is_some() && !own.is_here() => (0..helpers).for_each(|_| rayon::spawn(help())),
-            Pool::Given(pool) => (0..helpers).for_each(|_| pool.spawn(help())),
-            Pool::Own(own) | Pool::Shared(own) => {
+            WhosePool::Shared(own) if rayon::current_thread_index().is_some() && !own.is_here() => (0..helpers).for_each(|_| rayon::spawn(help())),
+            WhosePool::Given(pool) => (0..helpers).for_each(|_| pool.spawn(help())),
+            WhosePool::Own(own) | WhosePool::Shared(own) => {
                 // The caller works too, so the pool has one thread less. A pool that the system gives no threads
                 // for is no loss of results: the caller does all tasks.
                 let start = || rayon::ThreadPoolBuilder::new().num_threads(self.count - 1).thread_name(|k| format!("adamant-cpu-{k}")).build().ok();

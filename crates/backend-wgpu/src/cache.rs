@@ -37,9 +37,9 @@ pub(crate) struct Cache {
     pub pipelines: wgpu::PipelineCache,
     file: PathBuf,
     writer: [u8; 32],
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
 }
-struct State {
+struct CacheState {
     /// pipelines that were compiled when it was written last
     written: u64,
     at: Instant,
@@ -66,7 +66,7 @@ impl Cache {
         // with a hash over all of it, and lies in a directory that only the user can write.
         #[allow(unsafe_code)]
         let pipelines = unsafe { device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor { label: None, data: known.as_deref().ok(), fallback: true }) };
-        (Some(Cache { pipelines, file, writer, state: Mutex::new(State { written: 0, at: Instant::now(), failed: false }) }), told)
+        (Some(Cache { pipelines, file, writer, state: Mutex::new(CacheState { written: 0, at: Instant::now(), failed: false }) }), told)
     }
     /// Writes the file, if enough is new: so many pipelines were compiled by now. A disk that takes nothing is asked once.
     pub fn keep(&self, compiled: u64) {

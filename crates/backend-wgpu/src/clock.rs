@@ -4,23 +4,23 @@ use adamant_runtime::ErrorKind;
 use std::time::Duration;
 
 /// The times of the passes of one submission, to be written by the device.
-pub(crate) struct Clock {
+pub(crate) struct PassClock {
     set: wgpu::QuerySet,
     ticks: wgpu::Buffer,
 }
-impl Clock {
+impl PassClock {
     /// For at most so many passes; `None` where the adapter has no clock.
     ///
     /// # Errors
     /// A lost device; no memory.
-    pub fn new(gpu: &Gpu, passes: usize) -> Result<Option<Clock>, ErrorKind> {
+    pub fn new(gpu: &Gpu, passes: usize) -> Result<Option<PassClock>, ErrorKind> {
         if !gpu.device.features().contains(wgpu::Features::TIMESTAMP_QUERY) || 2 * passes > wgpu::QUERY_SET_MAX_QUERIES as usize {
             return Ok(None);
         }
         let ticks = gpu.buffer(16 * passes as u64, wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC)?;
         let description = wgpu::QuerySetDescriptor { label: None, ty: wgpu::QueryType::Timestamp, count: 2 * passes as u32 };
         let set = scoped(&gpu.device, || gpu.device.create_query_set(&description))?;
-        Ok(Some(Clock { set, ticks }))
+        Ok(Some(PassClock { set, ticks }))
     }
     /// Where pass number `k` writes its times.
     pub fn of_pass(&self, k: usize) -> wgpu::ComputePassTimestampWrites<'_> {

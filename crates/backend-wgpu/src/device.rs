@@ -1,9 +1,9 @@
 //! The backend itself: core's contract on one opened adapter.
 use crate::{
     cache,
-    clock::Clock,
+    clock::PassClock,
     gpu::Gpu,
-    launch::{Held, Launches, Shared},
+    launch::{HeldStep, Launches, SharedBuffers},
     memory::{self, OnItsWay, Staging, WgpuMemory, download, ours, upload},
     words::{Opening, Spares, Telling, WgpuWords},
 };
@@ -28,7 +28,7 @@ pub struct WgpuBackend {
 /// A device of wgpu and the buffers that submissions share.
 struct Opened {
     gpu: Gpu,
-    shared: Shared,
+    shared: SharedBuffers,
     staging: Staging,
     spares: Arc<Spares>,
 }
@@ -117,7 +117,7 @@ impl WgpuBackend {
         while let [first, ..] = rest {
             // What may be together has one program.
             let alike = rest.iter().take_while(|s| is_alike(first, s)).count().max(1);
-            let held: Vec<Held<'a>> = rest[..alike].iter().map(Held::new).collect();
+            let held: Vec<HeldStep<'a>> = rest[..alike].iter().map(HeldStep::new).collect();
             let mapped: Vec<Mapped<'_>> = rest.iter().zip(&held).filter_map(|(s, h)| mapped(s, h)).collect();
             let equal = if mapped.len() > 1 { skeleton::together(&launches.gpu.target(), &mapped) } else { 1 };
             before(launches, equal);
@@ -135,7 +135,7 @@ impl WgpuBackend {
 }
 impl Opened {
     fn new(gpu: Gpu) -> Arc<Opened> {
-        Arc::new(Opened { gpu, shared: Shared::default(), staging: Staging::default(), spares: Arc::default() })
+        Arc::new(Opened { gpu, shared: SharedBuffers::default(), staging: Staging::default(), spares: Arc::default() })
     }
 }
 /// A read that was begun, of the generation that it was begun on.
@@ -195,7 +195,7 @@ impl Backend for WgpuBackend {
         self.synchronize()?;
         let opened = self.opened();
         let gpu = &opened.gpu;
-        let Some(clock) = Clock::new(gpu, steps.len())? else {
+        let Some(clock) = PassClock::new(gpu, steps.len())? else {
             for (k, step) in steps.iter().enumerate() {
                 let begin = Instant::now();
                 Backend::submit(self, std::slice::from_ref(step))?;
@@ -298,7 +298,7 @@ fn is_alike(a: &Step<'_>, b: &Step<'_>) -> bool {
     let (KernelKind::Map { expr, outputs }, KernelKind::Map { expr: other, outputs: others }) = (&a.kernel.kind, &b.kernel.kind) else { return false };
     (std::ptr::eq(a.kernel, b.kernel) || (outputs == others && expr == other)) && is_guarded_alike(&a.guard, &b.guard)
 }
-fn mapped<'m>(step: &Step<'m>, held: &'m Held<'_>) -> Option<Mapped<'m>> {
+fn mapped<'m>(step: &Step<'m>, held: &'m HeldStep<'_>) -> Option<Mapped<'m>> {
     let KernelKind::Map { expr, outputs } = &step.kernel.kind else { return None };
     Some((expr, &outputs[..], held.work()))
 }

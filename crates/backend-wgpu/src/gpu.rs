@@ -4,7 +4,7 @@ use crate::{
     health::{Health, scoped},
     pipeline::Pipelines,
 };
-use adamant_kernels::{Target, Wgsl};
+use adamant_kernels::{LaunchTarget, Wgsl};
 use adamant_runtime::ErrorKind;
 use std::{
     path::Path,
@@ -114,8 +114,8 @@ impl Gpu {
         Ok(Gpu { device, queue, limits, adapter: info, int64, subgroup, health, pipelines, cache, cached, matrices, counts })
     }
     /// What kernels must know of it.
-    pub fn target(&self) -> Target {
-        Target {
+    pub fn target(&self) -> LaunchTarget {
+        LaunchTarget {
             dialect: if self.int64 { Wgsl::WIDE } else { Wgsl::PLAIN },
             buffers: self.limits.max_storage_buffers_per_shader_stage.min(self.limits.max_bindings_per_bind_group) as usize,
             largest: self.largest_buffer(),

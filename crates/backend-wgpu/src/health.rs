@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 /// The state of one device.
 #[derive(Default)]
-pub(crate) struct Health(Mutex<Known>);
+pub(crate) struct Health(Mutex<KnownHealth>);
 #[derive(Default)]
-struct Known {
+struct KnownHealth {
     lost: Option<String>,
     error: Option<ErrorKind>,
 }

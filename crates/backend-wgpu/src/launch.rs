@@ -2,14 +2,14 @@
 //! parameters lie in one buffer. Reports of bad data go to the run's words; where the host wants them at once, to a buffer that
 //! is read when everything is done.
 use crate::{
-    clock::Clock,
+    clock::PassClock,
     gpu::{Gpu, internal},
     health::scoped,
     memory::{Staging, ours},
     pipeline::Pipeline,
     words::{REPORT, WgpuWords, fault},
 };
-use adamant_kernels::{Again, Array, Bindings, Compiled, Found, Key, Launcher, Nest, Place, Strides, Target, Work, skeleton::gate};
+use adamant_kernels::{Again, Array, Bindings, CompiledText, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, Work, skeleton::gate};
 use adamant_runtime::{
     ErrorKind, Shape,
     backend::When,
@@ -82,15 +82,15 @@ struct Current<'a> {
     buffers: SmallVec<[(usize, wgpu::Buffer); 8]>,
 }
 /// A step as skeletons see it.
-pub(crate) struct Held<'a> {
+pub(crate) struct HeldStep<'a> {
     step: Step<'a>,
     inputs: SmallVec<[Array; 4]>,
     outputs: SmallVec<[Array; 4]>,
 }
-impl<'a> Held<'a> {
-    pub fn new(step: &Step<'a>) -> Held<'a> {
+impl<'a> HeldStep<'a> {
+    pub fn new(step: &Step<'a>) -> HeldStep<'a> {
         let arrays = |operands: &[Operand<'_>]| operands.iter().map(array).collect();
-        Held { step: *step, inputs: arrays(step.inputs), outputs: arrays(step.outputs) }
+        HeldStep { step: *step, inputs: arrays(step.inputs), outputs: arrays(step.outputs) }
     }
     pub fn work(&self) -> Work<'_> {
         Work { space: self.step.space, inputs: &self.inputs, outputs: &self.outputs, args: self.step.args }
@@ -105,9 +105,9 @@ fn array(o: &Operand<'_>) -> Array {
 }
 /// Buffers that submissions use one after the other: a queue runs them in order.
 #[derive(Default)]
-pub(crate) struct Shared(Mutex<Buffers>);
+pub(crate) struct SharedBuffers(Mutex<LaunchBuffers>);
 #[derive(Default)]
-struct Buffers {
+struct LaunchBuffers {
     parameters: Option<wgpu::Buffer>,
     reports: Option<wgpu::Buffer>,
     scratch: Option<wgpu::Buffer>,
@@ -244,14 +244,14 @@ impl<'a> Launches<'a> {
     ///
     /// # Errors
     /// A lost device, memory for scratch.
-    pub fn run(self, shared: &Shared, staging: &Staging) -> Result<(), ErrorKind> {
+    pub fn run(self, shared: &SharedBuffers, staging: &Staging) -> Result<(), ErrorKind> {
         if self.launches.is_empty() { Ok(()) } else { self.run_timed(shared, staging, None) }
     }
     /// As [`Launches::run`], with the times of its passes.
     ///
     /// # Errors
     /// As [`Launches::run`].
-    pub fn run_timed(mut self, shared: &Shared, staging: &Staging, clock: Option<&Clock>) -> Result<(), ErrorKind> {
+    pub fn run_timed(mut self, shared: &SharedBuffers, staging: &Staging, clock: Option<&PassClock>) -> Result<(), ErrorKind> {
         let gpu = self.gpu;
         let mut buffers = shared.0.lock();
         let storage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
@@ -317,13 +317,13 @@ impl<'a> Launches<'a> {
     }
 }
 impl Launcher for Launches<'_> {
-    fn target(&self) -> Target {
+    fn target(&self) -> LaunchTarget {
         self.gpu.target()
     }
-    fn compile(&mut self, key: &Key, bindings: &Bindings, write: &mut dyn FnMut() -> Result<String, ErrorKind>) -> Result<Compiled, ErrorKind> {
+    fn compile(&mut self, key: &Key, bindings: &Bindings, write: &mut dyn FnMut() -> Result<String, ErrorKind>) -> Result<CompiledText, ErrorKind> {
         let pipeline = self.gpu.pipeline(self.kernel()?, key, &bindings.access, write)?;
         self.compiled.push(pipeline);
-        Ok(Compiled(self.compiled.len() - 1))
+        Ok(CompiledText(self.compiled.len() - 1))
     }
     fn known(&self, beginning: &[u8]) -> Result<Vec<Key>, ErrorKind> {
         self.gpu.forms(self.kernel()?, beginning)
@@ -360,7 +360,7 @@ impl Launcher for Launches<'_> {
         self.scratch_words = self.scratch_words.max(words);
         Ok(())
     }
-    fn launch_groups(&mut self, text: Compiled, bindings: &Bindings, parameters: &[u32], groups: u64) {
+    fn launch_groups(&mut self, text: CompiledText, bindings: &Bindings, parameters: &[u32], groups: u64) {
         let (Some(pipeline), Some(current)) = (self.compiled.get(text.0), &self.current) else { return };
         // A number is one of the step's own: skeletons have them from its operands.
         let resources = bindings.places.iter().filter_map(|p| match *p {

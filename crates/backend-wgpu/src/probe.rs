@@ -1,7 +1,7 @@
 //! What an adapter does at the edges of arithmetic, found by asking it.
 use crate::{
     gpu::Gpu,
-    launch::{Launches, Shared},
+    launch::{Launches, SharedBuffers},
     memory::Staging,
 };
 use adamant_kernels::skeleton::edges::{ANSWERS, Edges, questions};
@@ -18,7 +18,7 @@ pub(crate) fn probe(gpu: &Gpu) -> Result<Edges, ErrorKind> {
     let mut launches = Launches::new(gpu);
     launches.launch_one(pipeline, answers.clone(), &parameters);
     let staging = Staging::default();
-    launches.run(&Shared::default(), &staging)?;
+    launches.run(&SharedBuffers::default(), &staging)?;
     let mut bytes = [0u8; 4 * ANSWERS];
     staging.read(gpu, &answers, 0, &mut bytes)?;
     let mut words = [0; ANSWERS];

@@ -1,6 +1,6 @@
 //! The comparison of a result with plain arithmetic in f64 on the host.
 use crate::{
-    inputs::Words,
+    inputs::RandomWords,
     workload::{Checked, ensure},
 };
 use adamant::{DType, Tensor};
@@ -22,7 +22,7 @@ const PLACES: usize = 62;
 pub fn check(result: &Tensor, roundings: usize, epsilon: f64, exact: impl Fn(usize) -> (f64, f64)) -> Checked<f64> {
     let got = result.cast(DType::F32).to_vec::<f32>()?;
     ensure(!got.is_empty(), || "the result is empty".into())?;
-    let mut words = Words::new(got.len() as u64);
+    let mut words = RandomWords::new(got.len() as u64);
     // The corners, where edges of tiles lie, and some elements in between.
     let places = [0, got.len() - 1].into_iter().chain((0..PLACES).map(|_| words.below(got.len())));
     let bound = 4.0 * (roundings as f64).sqrt().max(1.0) * epsilon;

@@ -4,7 +4,7 @@
 //! that a program that does not speak the protocol is an error and not a hanging run.
 use crate::{
     pin::{Core, OneCore},
-    protocol::{Answer, Ask, Hello, PROTOCOL},
+    protocol::{Ask, ChildAnswer, Hello, PROTOCOL},
 };
 use std::{
     ffi::OsString,
@@ -223,12 +223,12 @@ impl Child {
     ///
     /// # Errors
     /// It ended, or says nothing.
-    pub fn ask(&mut self, ask: &Ask) -> Result<Answer, ChildError> {
+    pub fn ask(&mut self, ask: &Ask) -> Result<ChildAnswer, ChildError> {
         let sent = serde_json::to_string(ask).map_err(std::io::Error::from).and_then(|text| writeln!(self.input, "{text}").and_then(|()| self.input.flush()));
         // A broken pipe shows as the end of its lines, with what it said.
         let _ = sent;
         let line = self.line(ANSWER, "when it was asked")?;
-        Ok(serde_json::from_str(&line).unwrap_or_else(|e| Answer { error: Some(format!("its answer is not understood: {e}")), ..Answer::default() }))
+        Ok(serde_json::from_str(&line).unwrap_or_else(|e| ChildAnswer { error: Some(format!("its answer is not understood: {e}")), ..ChildAnswer::default() }))
     }
     /// The names of its workloads.
     ///

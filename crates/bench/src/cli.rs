@@ -14,12 +14,12 @@ pub mod table;
 
 use crate::{
     child::ChildError,
-    place::Place,
+    place::BenchPlace,
     suite::{Suite, registered},
     workload::Group,
 };
 use clap::{Args, Parser, Subcommand};
-use out::Out;
+use out::OutStream;
 use std::{ffi::OsString, fmt::Display, process::ExitCode};
 
 /// How a verb ended.
@@ -106,7 +106,7 @@ pub enum Verb {
     Env(run::EnvOptions),
     /// Answer another program that measures this one
     #[command(hide = true)]
-    Serve(Where),
+    Serve(WhereToRun),
 }
 impl Verb {
     /// The device on which this program itself is to run, where the verb takes one.
@@ -129,7 +129,7 @@ pub struct Chosen {
 }
 /// Where they run.
 #[derive(Args, Clone, Debug)]
-pub struct Where {
+pub struct WhereToRun {
     /// Threads of the CPU device; the caller pins the process
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: u16,
@@ -137,13 +137,13 @@ pub struct Where {
     #[arg(long, default_value = "cpu")]
     pub device: String,
 }
-impl Where {
+impl WhereToRun {
     /// Opens the device and makes it the current one.
     ///
     /// # Errors
     /// It is not there.
-    pub fn open(&self) -> Result<Place, Ended> {
-        let place = Place::open(&self.device, self.threads.into()).map_err(|e| {
+    pub fn open(&self) -> Result<BenchPlace, Ended> {
+        let place = BenchPlace::open(&self.device, self.threads.into()).map_err(|e| {
             let exit = if e.kind().word() == "device" { Exit::DeviceAbsent } else { Exit::Usage };
             (exit, e.to_string())
         })?;
@@ -176,7 +176,7 @@ pub fn execute(verb: &Verb, suite: &Suite) -> Exit {
     })
 }
 fn list(chosen: &Chosen, suite: &Suite) -> Result<Exit, Ended> {
-    let mut out = Out::default();
+    let mut out = OutStream::default();
     some(chosen, suite)?.iter().for_each(|w| out.say(&w.name));
     out.end(Exit::Passed)
 }
@@ -191,7 +191,7 @@ pub fn some(chosen: &Chosen, suite: &Suite) -> Result<Vec<crate::Workload>, Ende
     }
     Ok(workloads)
 }
-fn serve(at: &Where, suite: &Suite) -> Result<Exit, Ended> {
+fn serve(at: &WhereToRun, suite: &Suite) -> Result<Exit, Ended> {
     end_with_parent();
     let place = at.open()?;
     crate::serve::serve(suite, &place, std::io::stdin().lock(), std::io::stdout().lock()).map_err(|e| ended(Exit::Failed)(&e))?;
@@ -216,7 +216,7 @@ mod tests;
     after_help = "Exit codes: 0 all is well, 1 something failed, 2 usage, 4 unreadable, 6 unwritable, 8 regression, 9 device absent, \
                   10 a gate could not tell"
 )]
-struct Program {
+struct BenchProgram {
     #[command(subcommand)]
     verb: Verb,
 }
@@ -231,7 +231,7 @@ pub fn main(crate_name: &str) -> ExitCode {
         arguments.push("run".into());
     }
     let suite = Suite::new("adamant", registered, &["bench", "--no-run", "--bench", crate_name]);
-    execute(&Program::parse_from(arguments).verb, &suite).into()
+    execute(&BenchProgram::parse_from(arguments).verb, &suite).into()
 }
 /// `fn main` of a program that measures the workloads of [`workload!`](crate::workload!): the file of a `[[bench]]` with
 /// `harness = false`.

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// One of the two sides.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
-pub struct Side {
+#[serde(expecting = "struct Side")]
+pub struct ComparedSide {
     /// its name
     pub name: String,
     /// its environment
@@ -44,9 +45,9 @@ impl Evidence {
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
 pub struct Comparison {
     /// what is compared with
-    pub a: Side,
+    pub a: ComparedSide,
     /// what is judged
-    pub b: Side,
+    pub b: ComparedSide,
     /// what differs between the environments
     pub differences: Vec<(String, String, String)>,
     /// how the samples of both came together
@@ -60,7 +61,7 @@ pub struct Comparison {
 }
 impl Comparison {
     /// Two sides without cases yet.
-    pub fn between(a: Side, b: Side, evidence: Evidence, threshold: f64, command: String) -> Comparison {
+    pub fn between(a: ComparedSide, b: ComparedSide, evidence: Evidence, threshold: f64, command: String) -> Comparison {
         Comparison { differences: differences(&a.facts, &b.facts), a, b, evidence, threshold, command, cases: Vec::new() }
     }
     /// Differences but for those whose names were chosen, and for what follows from them.

@@ -1,7 +1,7 @@
 //! Records over time: a line for each workload, implementation and machine, and the runs at which it changed for good.
 //!
-//! [`History::of`] orders records by their start and gives each case its [`Line`]. A line goes on where the environment
-//! changes (another compiler, another kernel); what changed stands in the [`Run`]. [`changes`] finds change points.
+//! [`History::of`] orders records by their start and gives each case its [`HistoryLine`]. A line goes on where the environment
+//! changes (another compiler, another kernel); what changed stands in the [`HistoryRun`]. [`changes`] finds change points.
 //!
 //! Invariant: a case without a time is in the history with its error; a time is a record's median and nothing else.
 use crate::{
@@ -21,13 +21,13 @@ use std::{
 #[derive(Clone, Serialize, Debug)]
 pub struct History {
     /// in the order of their starts
-    pub runs: Vec<Run>,
+    pub runs: Vec<HistoryRun>,
     /// in the order in which their workloads first appear
-    pub lines: Vec<Line>,
+    pub lines: Vec<HistoryLine>,
 }
 /// One record.
 #[derive(Clone, Serialize, Debug)]
-pub struct Run {
+pub struct HistoryRun {
     /// when, in UTC
     pub started: String,
     /// the sources, with `+` if files differed
@@ -45,19 +45,19 @@ pub struct Run {
 }
 /// One workload of one implementation on one machine.
 #[derive(Clone, Serialize, Debug)]
-pub struct Line {
+pub struct HistoryLine {
     /// the workload
     pub workload: String,
     /// `adamant, cpu avx2 t2 @ machine`
     pub column: String,
     /// in the order of the runs
-    pub points: Vec<Point>,
+    pub points: Vec<HistoryPoint>,
     /// where it changed
     pub changes: Vec<Change>,
 }
 /// One case.
 #[derive(Clone, Serialize, Debug)]
-pub struct Point {
+pub struct HistoryPoint {
     /// which of [`History::runs`]
     pub run: usize,
     /// the median, in nanoseconds
@@ -70,7 +70,7 @@ pub struct Point {
 /// A change for good.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Change {
-    /// the first of [`Line::points`] after it
+    /// the first of [`HistoryLine::points`] after it
     pub at: usize,
     /// time after it over time before
     pub factor: f64,
@@ -91,15 +91,15 @@ impl History {
             for case in &record.cases {
                 let of_case = format!("{}, {column}", case.implementation);
                 let line = *places.entry((case.workload.clone(), of_case.clone())).or_insert_with(|| {
-                    history.lines.push(Line { workload: case.workload.clone(), column: of_case, points: Vec::new(), changes: Vec::new() });
+                    history.lines.push(HistoryLine { workload: case.workload.clone(), column: of_case, points: Vec::new(), changes: Vec::new() });
                     history.lines.len() - 1
                 });
                 let summary: Option<Summary> = case.summary.filter(|_| !record.settings.small);
                 let why = || case.error.clone().unwrap_or_else(|| "small shapes: right, but not timed".into());
                 let error = summary.is_none().then(why);
-                history.lines[line].points.push(Point { run, median_ns: summary.map(|s| s.median_ns), ci95_ns: summary.map(|s| s.ci95_ns), error });
+                history.lines[line].points.push(HistoryPoint { run, median_ns: summary.map(|s| s.median_ns), ci95_ns: summary.map(|s| s.ci95_ns), error });
             }
-            history.runs.push(Run {
+            history.runs.push(HistoryRun {
                 started: record.started.clone(),
                 commit: git.map(|g| format!("{:.12}{}", g.commit, if g.dirty { "+" } else { "" })),
                 tags: git.and_then(|g| tags.get(&g.commit)).cloned().unwrap_or_default(),
@@ -110,11 +110,11 @@ impl History {
             });
             last.insert(column, facts);
         }
-        history.lines.iter_mut().for_each(Line::find_changes);
+        history.lines.iter_mut().for_each(HistoryLine::find_changes);
         history
     }
 }
-impl Line {
+impl HistoryLine {
     /// Points that have a time, with their places.
     pub fn timed(&self) -> impl Iterator<Item = (usize, f64, [f64; 2])> {
         self.points.iter().enumerate().filter_map(|(k, p)| Some((k, p.median_ns?, p.ci95_ns?)))

@@ -3,11 +3,11 @@ use adamant::Tensor;
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): one 64-bit word per call.
 #[derive(Clone, Debug)]
-pub struct Words(u64);
-impl Words {
+pub struct RandomWords(u64);
+impl RandomWords {
     /// A stream of its own for each seed.
-    pub fn new(seed: u64) -> Words {
-        Words(seed)
+    pub fn new(seed: u64) -> RandomWords {
+        RandomWords(seed)
     }
     /// The next word.
     pub fn word(&mut self) -> u64 {
@@ -28,7 +28,7 @@ impl Words {
 
 /// Host numbers uniform in [-1, 1).
 pub fn uniform(n: usize, seed: u64) -> Vec<f32> {
-    let mut words = Words::new(seed);
+    let mut words = RandomWords::new(seed);
     (0..n).map(|_| words.uniform()).collect()
 }
 /// A tensor of numbers uniform in [-1, 1), in memory of the device: what a vector of the system's allocator lies in is no

@@ -11,9 +11,9 @@
 //! turned around in every other round. Programs that are about as fast make equally long samples.
 use crate::{
     child::{Child, ChildError, Subject},
-    inputs::Words,
+    inputs::RandomWords,
     pin::{Core, quiet_cores},
-    protocol::{About, Answer, Ask},
+    protocol::{About, Ask, ChildAnswer},
     sampler::calls_of_a_sample,
     stats::median_interval,
 };
@@ -125,12 +125,12 @@ pub struct Sides {
     /// the cores that take turns, and the one of this round
     quiet: Vec<Core>,
     core: Option<Core>,
-    words: Words,
+    words: RandomWords,
 }
 impl Sides {
     /// Programs that are not started yet.
     pub fn new(subjects: Vec<Subject>) -> Sides {
-        Sides { running: subjects.iter().map(|_| None).collect(), subjects, quiet: Vec::new(), core: None, words: Words::new(0x1a70) }
+        Sides { running: subjects.iter().map(|_| None).collect(), subjects, quiet: Vec::new(), core: None, words: RandomWords::new(0x1a70) }
     }
     /// How to start them.
     pub fn subjects(&self) -> &[Subject] {
@@ -155,11 +155,11 @@ impl Sides {
         self.running[k].as_mut().ok_or_else(|| ChildError::Silent { name: self.subjects[k].name.clone(), seconds: 0, when: "after its start" })
     }
     /// Asks one. Whatever goes wrong is in the answer, and a program that is gone is started again for the next.
-    pub fn ask(&mut self, k: usize, ask: &Ask) -> Answer {
+    pub fn ask(&mut self, k: usize, ask: &Ask) -> ChildAnswer {
         let answer = self.child(k).and_then(|child| child.ask(ask));
         answer.unwrap_or_else(|e| {
             self.running[k] = None;
-            Answer { error: Some(e.to_string()), ..Answer::default() }
+            ChildAnswer { error: Some(e.to_string()), ..ChildAnswer::default() }
         })
     }
     /// Ends those that start quickly, and chooses the core on which the next of them run.
@@ -197,7 +197,7 @@ pub fn take_all(
     let nothing = |w: &String| Taken { workload: w.clone(), sides: vec![SideState::default(); sides.subjects.len()], turns: Vec::new() };
     let mut all: Vec<Taken> = workloads.iter().map(nothing).collect();
     let mut open: Vec<usize> = (0..all.len()).collect();
-    let mut words = Words::new(workloads.iter().flat_map(|w| w.bytes()).fold(plan.seed, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
+    let mut words = RandomWords::new(workloads.iter().flat_map(|w| w.bytes()).fold(plan.seed, |h, b| h.wrapping_mul(31).wrapping_add(b.into())));
     let mut started: Vec<usize> = (0..sides.subjects.len()).collect();
     for round in 0..plan.rounds.max(1) {
         sides.renew(round);
@@ -227,7 +227,7 @@ fn take_round(
     taken: &mut Taken,
     plan: &Plan,
     round: usize,
-    words: &mut Words,
+    words: &mut RandomWords,
     agree: &mut impl FnMut(&mut Sides, &mut [SideState]),
 ) -> bool {
     prepare(sides, taken, plan, round, words);
@@ -261,24 +261,24 @@ fn take_round(
     }
     once
 }
-fn shuffle(places: &mut [usize], words: &mut Words) {
+fn shuffle(places: &mut [usize], words: &mut RandomWords) {
     for k in (1..places.len()).rev() {
         places.swap(k, words.below(k + 1));
     }
 }
 /// The programs that still have times, in random order.
-fn order(taken: &Taken, words: &mut Words) -> Vec<usize> {
+fn order(taken: &Taken, words: &mut RandomWords) -> Vec<usize> {
     let mut alive: Vec<usize> = (0..taken.sides.len()).filter(|&k| taken.sides[k].error.is_none()).collect();
     shuffle(&mut alive, words);
     alive
 }
-fn withdraw(side: &mut SideState, answer: &Answer) -> bool {
+fn withdraw(side: &mut SideState, answer: &ChildAnswer) -> bool {
     if let Some(error) = &answer.error {
         (side.error, side.unsupported) = (Some(error.clone()), answer.unsupported);
     }
     answer.error.is_some()
 }
-fn prepare(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, words: &mut Words) {
+fn prepare(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, words: &mut RandomWords) {
     for k in order(taken, words) {
         let repeat = sides.subjects[k].repeat;
         // The result is checked once; later rounds build the same.
@@ -291,7 +291,7 @@ fn prepare(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, word
     }
 }
 /// Warms all up and chooses how many calls a sample has; seconds of the slowest call.
-fn warm(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, words: &mut Words) -> f64 {
+fn warm(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, words: &mut RandomWords) -> f64 {
     let seconds = if round == 0 { 0.05 } else { 0.01 };
     let mut one = vec![f64::NAN; taken.sides.len()];
     for k in order(taken, words) {
@@ -310,7 +310,7 @@ fn warm(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, words: 
     }
     one.into_iter().filter(|x| x.is_finite()).fold(0.0, f64::max) * 1e-9
 }
-fn take_turn(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, words: &mut Words) {
+fn take_turn(sides: &mut Sides, taken: &mut Taken, plan: &Plan, round: usize, words: &mut RandomWords) {
     let n = taken.sides.len();
     let mut turn = Turn { round, ns: vec![f64::NAN; n], waited: vec![0.0; n] };
     for k in order(taken, words) {

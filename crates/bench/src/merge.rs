@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 
 /// The table.
 #[derive(Clone, Serialize, Debug)]
-pub struct Table {
+pub struct MergedTable {
     /// by implementation and machine
-    pub columns: Vec<Column>,
+    pub columns: Vec<MergedColumn>,
     /// in the order of the first record that has them
     pub rows: Vec<Row>,
 }
 /// Who measured where.
 #[derive(Clone, Serialize, Debug)]
-pub struct Column {
+pub struct MergedColumn {
     /// `adamant, cpu avx2 t2 @ machine`
     pub name: String,
     /// the environment
@@ -43,11 +43,11 @@ pub struct Row {
     /// its size, where it is one of many
     pub elements: Option<u64>,
     /// one for each column; nothing where it was not measured
-    pub cells: Vec<Option<Cell>>,
+    pub cells: Vec<Option<MergedCell>>,
 }
 /// One workload of one column.
 #[derive(Clone, Serialize, Debug)]
-pub struct Cell {
+pub struct MergedCell {
     /// the median
     pub median_ns: Option<f64>,
     /// its 95 % interval
@@ -73,10 +73,10 @@ pub struct Cell {
 }
 
 /// Merges records; where two have the same column, a later one replaces the cells of an earlier one.
-pub fn merge(records: &[Record]) -> Table {
+pub fn merge(records: &[Record]) -> MergedTable {
     let mut in_order: Vec<&Record> = records.iter().collect();
     in_order.sort_by(|a, b| a.started.cmp(&b.started));
-    let mut table = Table { columns: Vec::new(), rows: Vec::new() };
+    let mut table = MergedTable { columns: Vec::new(), rows: Vec::new() };
     let mut rows: BTreeMap<String, usize> = BTreeMap::new();
     for record in &in_order {
         for case in &record.cases {
@@ -104,10 +104,10 @@ pub fn merge(records: &[Record]) -> Table {
     table
 }
 /// The column of a case, new if there is none with its name in its environment.
-fn column_of(table: &mut Table, record: &Record, case: &Case) -> usize {
+fn column_of(table: &mut MergedTable, record: &Record, case: &Case) -> usize {
     let facts = record.environment();
     let name = format!("{}, {}", case.implementation, record.column());
-    let same = |c: &Column| c.name.split(" #").next() == Some(&name) && differences(&c.facts, &facts).is_empty();
+    let same = |c: &MergedColumn| c.name.split(" #").next() == Some(&name) && differences(&c.facts, &facts).is_empty();
     let commit = record.git.as_ref().map(|g| format!("{:.12}{}", g.commit, if g.dirty { "+" } else { "" }));
     if let Some(k) = table.columns.iter().position(same) {
         let column = &mut table.columns[k];
@@ -119,10 +119,10 @@ fn column_of(table: &mut Table, record: &Record, case: &Case) -> usize {
     let namesakes = table.columns.iter().filter(|c| c.name.split(" #").next() == Some(&name)).count();
     let name = if namesakes == 0 { name } else { format!("{name} #{}", namesakes + 1) };
     let isa = record.settings.isa().map(str::to_string);
-    table.columns.push(Column { name, facts, ceilings: record.ceilings.clone(), isa, commit, started: record.started.clone() });
+    table.columns.push(MergedColumn { name, facts, ceilings: record.ceilings.clone(), isa, commit, started: record.started.clone() });
     table.columns.len() - 1
 }
-fn cell(case: &Case, record: &Record) -> Cell {
+fn cell(case: &Case, record: &Record) -> MergedCell {
     let median_ns = case.median_ns().filter(|_| !record.settings.small);
     let (throughput, unit) = median_ns
         .zip(case.rate())
@@ -135,7 +135,7 @@ fn cell(case: &Case, record: &Record) -> Cell {
     let small = (record.settings.small && case.error.is_none()).then(|| "small shapes: right, but not timed".to_string());
     // Ceilings are the machine's own; another implementation chooses its instruction set itself.
     let isa = record.settings.isa().filter(|_| case.implementation == "adamant");
-    Cell {
+    MergedCell {
         median_ns,
         ci95_ns: case.summary.map(|s| s.ci95_ns).filter(|_| median_ns.is_some()),
         throughput,

@@ -10,24 +10,24 @@ use adamant::{
 
 /// A device and its threads.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct BenchPlace {
     /// the device
     pub device: Device,
     /// its threads
     pub threads: usize,
 }
-impl Place {
+impl BenchPlace {
     /// The device under its name (`cpu`, `cuda:0`, `reference`); the CPU with a pool of so many threads.
     ///
     /// # Errors
     /// There is no such device, or `ADAMANT_ISA` asks for what the CPU lacks.
-    pub fn open(name: &str, threads: usize) -> Result<Place, Error> {
+    pub fn open(name: &str, threads: usize) -> Result<BenchPlace, Error> {
         let device = if name == "cpu" { Context::new(CpuBackend::builder().threads(threads))?.device() } else { name.parse()? };
-        Ok(Place { device, threads })
+        Ok(BenchPlace { device, threads })
     }
     /// The plain interpreter.
-    pub fn reference() -> Place {
-        Place { device: Device::reference(), threads: 1 }
+    pub fn reference() -> BenchPlace {
+        BenchPlace { device: Device::reference(), threads: 1 }
     }
     /// How a run measures there.
     pub fn settings(&self, label: Option<&str>, budget_s: f64, precision: f64, small: bool) -> Settings {

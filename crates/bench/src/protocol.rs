@@ -1,7 +1,7 @@
 //! What a program under test and the one that measures say to each other: one JSON document in a line, over the pipes of
-//! the program. It begins with a [`Hello`]; then each [`Ask`] gets one [`Answer`]. Programs in other languages speak it
+//! the program. It begins with a [`Hello`]; then each [`Ask`] gets one [`ChildAnswer`]. Programs in other languages speak it
 //! too, so fields that an answer does not need may be left out.
-use crate::{machine::Facts, record::Unit, workload::Group};
+use crate::{machine::Facts, record::WorkUnit, workload::Group};
 use serde::{Deserialize, Serialize};
 
 /// The version of this protocol.
@@ -80,7 +80,8 @@ fn one() -> usize {
 }
 /// What it answers.
 #[derive(Clone, Default, Serialize, Deserialize, Debug)]
-pub struct Answer {
+#[serde(expecting = "struct Answer")]
+pub struct ChildAnswer {
     /// it cannot: why
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -122,7 +123,7 @@ pub struct About {
     /// of the largest operand
     pub elements: Option<u64>,
     /// of one call
-    pub unit: Option<Unit>,
+    pub unit: Option<WorkUnit>,
     /// so many
     pub amount: Option<f64>,
     /// operations for each byte

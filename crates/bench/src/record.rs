@@ -141,7 +141,7 @@ pub struct Case {
     /// elements of the largest operand, where time is plotted over sizes
     pub elements: Option<u64>,
     /// `flop`, `bytes` or `tokens`
-    pub unit: Option<Unit>,
+    pub unit: Option<WorkUnit>,
     /// so many of them in one call
     pub amount: Option<f64>,
     /// operations for each byte of traffic, for the roofline
@@ -172,7 +172,7 @@ pub struct Case {
 /// What one call does is counted in this.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "lowercase")]
-pub enum Unit {
+pub enum WorkUnit {
     /// operations
     Flop,
     /// bytes
@@ -261,9 +261,9 @@ impl Case {
     pub fn rate(&self) -> Option<Rate> {
         let amount = self.amount?;
         Some(match self.unit? {
-            Unit::Flop => Rate::Flop(amount),
-            Unit::Bytes => Rate::Bytes(amount),
-            Unit::Tokens => Rate::Tokens(amount),
+            WorkUnit::Flop => Rate::Flop(amount),
+            WorkUnit::Bytes => Rate::Bytes(amount),
+            WorkUnit::Tokens => Rate::Tokens(amount),
         })
     }
     /// Takes its samples and summarises them.

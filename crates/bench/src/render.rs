@@ -8,7 +8,7 @@ pub mod html;
 pub mod markdown;
 pub mod plain;
 
-use crate::{comparison::Comparison, merge::Table};
+use crate::{comparison::Comparison, merge::MergedTable};
 /// How something is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Format {
@@ -34,7 +34,7 @@ pub fn comparison(c: &Comparison, format: Format) -> String {
     }
 }
 /// A table as text.
-pub fn table(t: &Table, format: Format) -> String {
+pub fn table(t: &MergedTable, format: Format) -> String {
     match format {
         Format::Terminal => plain::table(t),
         Format::Markdown => markdown::table(t),

@@ -23,7 +23,7 @@ const ENOUGH_SAMPLES: usize = 30;
 
 /// One sample.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Sample {
+pub struct TimedSample {
     /// nanoseconds of one call
     pub ns: f64,
     /// the share of the time for which threads of the process waited for a core; 0 where the system does not tell
@@ -31,7 +31,7 @@ pub struct Sample {
 }
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
-pub struct Stop {
+pub struct StopRule {
     /// time for samples
     pub budget: Duration,
     /// the half width of the median's 95 % interval, relative, that is narrow enough
@@ -79,7 +79,7 @@ impl Active {
     ///
     /// # Errors
     /// A call failed, or panicked.
-    pub fn sample(&mut self, calls: u64) -> Checked<Sample> {
+    pub fn sample(&mut self, calls: u64) -> Checked<TimedSample> {
         let call = &mut self.prepared.call;
         guarded(|| {
             let queued = run_queue_wait();
@@ -89,7 +89,7 @@ impl Active {
             }
             let ns = start.elapsed().as_secs_f64() * 1e9;
             let waited = run_queue_wait().saturating_sub(queued) as f64 / ns.max(1.0);
-            Ok(Sample { ns: ns / calls as f64, waited })
+            Ok(TimedSample { ns: ns / calls as f64, waited })
         })
     }
     /// Calls until the caches are warm and for at least `warmth`: the nanoseconds of the quickest. How many calls make a
@@ -116,7 +116,7 @@ impl Active {
     ///
     /// # Errors
     /// A call failed or panicked, or what it gives is wrong by now.
-    pub fn measure(&mut self, stop: Stop) -> Checked<(Vec<Sample>, u64)> {
+    pub fn measure(&mut self, stop: StopRule) -> Checked<(Vec<TimedSample>, u64)> {
         let one = self.warm_up(Duration::from_millis(200).min(stop.budget))?;
         let calls = calls_of_a_sample(one, SHORTEST_SAMPLE);
         let (mut samples, start) = (Vec::new(), Instant::now());
@@ -144,7 +144,7 @@ pub fn calls_of_a_sample(one_ns: f64, shortest: Duration) -> u64 {
     if one_ns > wanted { 1 } else { (wanted / one_ns.max(1e-3)).ceil() as u64 }
 }
 /// Is the median known to within `precision`? Asked at every tenth sample, for the cost of sorting.
-fn is_narrow(samples: &[Sample], precision: f64) -> bool {
+fn is_narrow(samples: &[TimedSample], precision: f64) -> bool {
     if samples.len() < ENOUGH_SAMPLES || samples.len() % 10 != 0 {
         return false;
     }
@@ -200,7 +200,7 @@ mod tests {
         let mut active = Active::start(&workload, Scale::FULL).unwrap().repeated(3);
         active.sample(7).unwrap();
         assert_eq!(calls.get(), 21);
-        let (samples, looped) = active.measure(Stop { budget: Duration::ZERO, precision: 0.0 }).unwrap();
+        let (samples, looped) = active.measure(StopRule { budget: Duration::ZERO, precision: 0.0 }).unwrap();
         assert_eq!(samples.len(), 5);
         assert!(looped > 1 && samples.iter().all(|s| s.ns > 0.0 && s.waited >= 0.0));
         assert_eq!(active.worst, Some(0.5));
@@ -213,7 +213,7 @@ mod tests {
     }
     #[test]
     fn a_median_that_is_known_and_sampled_on() {
-        let all = |n: usize, spread: f64| (0..n).map(|k| Sample { ns: 100.0 + spread * (k % 2) as f64, waited: 0.0 }).collect::<Vec<_>>();
+        let all = |n: usize, spread: f64| (0..n).map(|k| TimedSample { ns: 100.0 + spread * (k % 2) as f64, waited: 0.0 }).collect::<Vec<_>>();
         assert!(is_narrow(&all(30, 0.1), 0.005));
         assert!(!is_narrow(&all(30, 10.0), 0.005) && !is_narrow(&all(20, 0.0), 0.005));
     }

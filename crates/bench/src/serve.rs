@@ -2,8 +2,8 @@
 //!
 //! Invariant: one answer for each line, whatever the line says; it ends when its input does.
 use crate::{
-    place::Place,
-    protocol::{About, Answer, Ask, Hello, PROTOCOL},
+    place::BenchPlace,
+    protocol::{About, Ask, ChildAnswer, Hello, PROTOCOL},
     sampler::Active,
     suite::Suite,
     workload::{Checked, Problem, Scale, Workload},
@@ -19,7 +19,7 @@ use std::{
 ///
 /// # Errors
 /// The output is gone.
-pub fn serve(suite: &Suite, place: &Place, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
+pub fn serve(suite: &Suite, place: &BenchPlace, input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let hello = Hello { protocol: PROTOCOL, implementation: suite.implementation.into(), version: env!("CARGO_PKG_VERSION").into(), facts: place.facts() };
     writeln!(output, "{}", serde_json::json!(hello))?;
     output.flush()?;
@@ -28,28 +28,28 @@ pub fn serve(suite: &Suite, place: &Place, input: impl BufRead, mut output: impl
     for line in input.lines() {
         let answer = match serde_json::from_str::<Ask>(&line?) {
             Ok(ask) => answer(&workloads, &mut active, ask).unwrap_or_else(refusal),
-            Err(e) => Answer { error: Some(format!("not understood: {e}")), ..Answer::default() },
+            Err(e) => ChildAnswer { error: Some(format!("not understood: {e}")), ..ChildAnswer::default() },
         };
         writeln!(output, "{}", serde_json::json!(answer))?;
         output.flush()?;
     }
     Ok(())
 }
-fn refusal(problem: Problem) -> Answer {
-    Answer { unsupported: problem.is_unsupported(), error: Some(problem.to_string()), ..Answer::default() }
+fn refusal(problem: Problem) -> ChildAnswer {
+    ChildAnswer { unsupported: problem.is_unsupported(), error: Some(problem.to_string()), ..ChildAnswer::default() }
 }
-fn answer(workloads: &[Workload], active: &mut Option<Active>, ask: Ask) -> Checked<Answer> {
+fn answer(workloads: &[Workload], active: &mut Option<Active>, ask: Ask) -> Checked<ChildAnswer> {
     let prepared = |active: &mut Option<Active>| active.take().ok_or_else(|| Problem::Wrong("nothing is prepared".into()));
     Ok(match ask {
-        Ask::List => Answer { workloads: workloads.iter().map(|w| w.name.clone()).collect(), ..Answer::default() },
+        Ask::List => ChildAnswer { workloads: workloads.iter().map(|w| w.name.clone()).collect(), ..ChildAnswer::default() },
         Ask::Prepare { workload, small, check, repeat } => {
             *active = None;
             let Some(workload) = workloads.iter().find(|w| w.name == workload) else {
-                return Ok(Answer { unsupported: true, error: Some(format!("there is no workload {workload}")), ..Answer::default() });
+                return Ok(ChildAnswer { unsupported: true, error: Some(format!("there is no workload {workload}")), ..ChildAnswer::default() });
             };
             let scale = if small { Scale::SMALL } else { Scale::FULL };
             let built = if check { Active::start(workload, scale)? } else { Active::unchecked(workload, scale)? };
-            let answer = Answer { worst: built.worst, about: Some(about(workload)), ..Answer::default() };
+            let answer = ChildAnswer { worst: built.worst, about: Some(about(workload)), ..ChildAnswer::default() };
             *active = Some(built.repeated(repeat.max(1)));
             answer
         }
@@ -57,33 +57,33 @@ fn answer(workloads: &[Workload], active: &mut Option<Active>, ask: Ask) -> Chec
             let mut a = prepared(active)?;
             let ns = a.warm_up(Duration::try_from_secs_f64(seconds).unwrap_or_default())?;
             *active = Some(a);
-            Answer { ns: Some(ns), ..Answer::default() }
+            ChildAnswer { ns: Some(ns), ..ChildAnswer::default() }
         }
         Ask::Sample { calls } => {
             let mut a = prepared(active)?;
             let sample = a.sample(calls.max(1))?;
             *active = Some(a);
-            Answer { ns: Some(sample.ns), waited: sample.waited, ..Answer::default() }
+            ChildAnswer { ns: Some(sample.ns), waited: sample.waited, ..ChildAnswer::default() }
         }
         Ask::Check => {
             let mut a = prepared(active)?;
             a.check_again()?;
             let worst = a.worst;
             *active = Some(a);
-            Answer { worst, ..Answer::default() }
+            ChildAnswer { worst, ..ChildAnswer::default() }
         }
         Ask::Values { places } => {
             let mut a = prepared(active)?;
             let values = a.values(&places);
             // A workload that shows nothing can be timed all the same.
             *active = Some(a);
-            Answer { values: values?, ..Answer::default() }
+            ChildAnswer { values: values?, ..ChildAnswer::default() }
         }
         Ask::Memory { calls } => {
             let mut a = prepared(active)?;
             let growth = growth(|| a.sample(calls.max(1)).map(|_| ()))?;
             *active = Some(a);
-            Answer { growth, ..Answer::default() }
+            ChildAnswer { growth, ..ChildAnswer::default() }
         }
         Ask::Plans { calls } => {
             let mut a = prepared(active)?;
@@ -93,11 +93,11 @@ fn answer(workloads: &[Workload], active: &mut Option<Active>, ask: Ask) -> Chec
             let stats = take_stats();
             *active = Some(a);
             let all = stats.hits + stats.resizes + stats.misses;
-            Answer { plan_hits: (all > 0).then(|| stats.hits as f64 / all as f64), ..Answer::default() }
+            ChildAnswer { plan_hits: (all > 0).then(|| stats.hits as f64 / all as f64), ..ChildAnswer::default() }
         }
         Ask::Finish => {
             *active = None;
-            Answer::default()
+            ChildAnswer::default()
         }
     })
 }
@@ -149,7 +149,7 @@ mod tests {
     }
     fn ask(lines: &str) -> Vec<serde_json::Value> {
         let mut out = Vec::new();
-        serve(&suite(), &Place::reference(), Cursor::new(lines), &mut out).unwrap();
+        serve(&suite(), &BenchPlace::reference(), Cursor::new(lines), &mut out).unwrap();
         String::from_utf8(out).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     }
     #[test]

@@ -4,7 +4,7 @@
 //! the right, so nothing here assumes a normal distribution of the samples.
 pub mod walsh;
 
-use crate::inputs::Words;
+use crate::inputs::RandomWords;
 
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 2000;
@@ -45,7 +45,7 @@ pub fn median_interval(sorted: &[f64]) -> (f64, f64) {
 }
 /// A 95 % percentile bootstrap interval of the median.
 pub fn bootstrap_median(samples: &[f64], seed: u64) -> (f64, f64) {
-    let mut words = Words::new(seed);
+    let mut words = RandomWords::new(seed);
     interval(RESAMPLES, || {
         let mut drawn: Vec<f64> = (0..samples.len()).map(|_| samples[words.below(samples.len())]).collect();
         select_median(&mut drawn)
@@ -57,7 +57,7 @@ pub fn bootstrap_ratio(a: &[f64], b: &[f64], paired: bool, seed: u64) -> (f64, f
     if a.is_empty() || b.is_empty() || (paired && a.len() != b.len()) {
         return (f64::NAN, f64::NAN);
     }
-    let mut words = Words::new(seed);
+    let mut words = RandomWords::new(seed);
     let (mut from_a, mut from_b) = (vec![0.0; a.len()], vec![0.0; b.len()]);
     interval(RESAMPLES, || {
         if paired {

@@ -1,7 +1,7 @@
 //! Functions under the clock, for programs that measure a part of themselves: one function, two against each other, and
 //! named parts over many runs.
 use crate::{
-    inputs::Words,
+    inputs::RandomWords,
     record::{SEED, Summary},
     sampler::{MOST_SAMPLES, SHORTEST_SAMPLE, calls_of_a_sample},
     verdict::{Compared, Pairs, judge},
@@ -56,7 +56,7 @@ pub fn benchmark(budget: Duration, mut f: impl FnMut()) -> Summary {
 /// ```
 pub fn compare(budget: Duration, mut a: impl FnMut(), mut b: impl FnMut()) -> Compared {
     let calls = [warm_up(&mut a, budget / 2), warm_up(&mut b, budget / 2)];
-    let (mut words, start) = (Words::new(SEED), Instant::now());
+    let (mut words, start) = (RandomWords::new(SEED), Instant::now());
     let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
     while of_a.len() < FEWEST || (start.elapsed() < budget && of_a.len() < MOST_SAMPLES) {
         if words.below(2) == 0 {

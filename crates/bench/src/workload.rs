@@ -3,7 +3,7 @@
 //! A [`Workload`] is a recipe. Building it gives a [`Prepared`]: inputs in memory, the call that is timed, and the check
 //! that compares outputs of that same call with plain arithmetic in f64. Whoever measures runs the check first; a wrong
 //! result has no time.
-use crate::record::Unit;
+use crate::record::WorkUnit;
 use adamant::{DType, Error, ErrorKind, Tensor, no_grad};
 use linkme::distributed_slice;
 use std::{fmt, hint::black_box};
@@ -95,11 +95,11 @@ pub enum Rate {
 }
 impl Rate {
     /// The unit, and so many of it.
-    pub fn parts(self) -> (Unit, f64) {
+    pub fn parts(self) -> (WorkUnit, f64) {
         match self {
-            Rate::Flop(n) => (Unit::Flop, n),
-            Rate::Bytes(n) => (Unit::Bytes, n),
-            Rate::Tokens(n) => (Unit::Tokens, n),
+            Rate::Flop(n) => (WorkUnit::Flop, n),
+            Rate::Bytes(n) => (WorkUnit::Bytes, n),
+            Rate::Tokens(n) => (WorkUnit::Tokens, n),
         }
     }
 }

@@ -9,7 +9,7 @@ use adamant_bench::{
     history::History,
     machine::Git,
     merge::merge,
-    record::{Case, Record, Settings, Unit},
+    record::{Case, Record, Settings, WorkUnit},
     render::history::{csv, page},
 };
 use browser::Browser;
@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 fn record(run: u64, label: &str, cases: usize) -> Record {
     let case = |k: usize| {
         let name = if k == 2 { "<script>document.title='broken'</script>".into() } else { format!("workload_{k}") };
-        let case = Case { unit: Some(Unit::Bytes), amount: Some(1e6), intensity: Some(0.1 + k as f64), ..Case::new(name, "adamant") };
+        let case = Case { unit: Some(WorkUnit::Bytes), amount: Some(1e6), intensity: Some(0.1 + k as f64), ..Case::new(name, "adamant") };
         if k == 1 && run == 3 {
             return Case { error: Some("wrong result: <i>1</i>".into()), ..case };
         }

@@ -9,7 +9,7 @@ use adamant_bench::{
     ceilings::Ceilings,
     machine::{Git, Load, Machine},
     merge::merge,
-    record::{Case, Record, Settings, Unit},
+    record::{Case, Record, Settings, WorkUnit},
     render::{Format, table},
 };
 use browser::Browser;
@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 /// A record whose times follow from `speed` alone.
 fn record(label: &str, isa: &str, speed: f64) -> Record {
-    let case = |name: &str, unit: Unit, amount: f64, ns: f64, intensity: f64| {
+    let case = |name: &str, unit: WorkUnit, amount: f64, ns: f64, intensity: f64| {
         let samples: Vec<f64> = (0..30).map(|k| ns / speed * (1.0 + 0.002 * ((k * 7) % 11) as f64)).collect();
         let case = Case { unit: Some(unit), amount: Some(amount), intensity: Some(intensity), worst_error: Some(0.2), ..Case::new(name, "adamant") };
         case.sampled(samples, vec![0.0; 30], 1)
@@ -26,18 +26,18 @@ fn record(label: &str, isa: &str, speed: f64) -> Record {
     let mut cases: Vec<Case> = [64, 256, 1024]
         .map(|n| {
             let flop = 2.0 * (n as f64).powi(3);
-            case(&format!("gemm_f32_{n}"), Unit::Flop, flop, flop / 180.0, n as f64 / 6.0)
+            case(&format!("gemm_f32_{n}"), WorkUnit::Flop, flop, flop / 180.0, n as f64 / 6.0)
         })
         .into();
-    cases.push(case("ew_add_16m", Unit::Bytes, 201e6, 6e6, 1.0 / 12.0));
-    cases.push(Case { peak_growth_bytes: Some(21_300_000), ..case("train_mlp_b128", Unit::Flop, 4e8, 3e6, 40.0) });
+    cases.push(case("ew_add_16m", WorkUnit::Bytes, 201e6, 6e6, 1.0 / 12.0));
+    cases.push(Case { peak_growth_bytes: Some(21_300_000), ..case("train_mlp_b128", WorkUnit::Flop, 4e8, 3e6, 40.0) });
     cases.push(Case { error: Some("wrong result: element 7 is <b>1</b> instead of 2".into()), ..Case::new("softmax_4096x1024", "adamant") });
     cases.push(Case { error: Some("not there".into()), unsupported: true, ..Case::new("gemm_int8_1024", "adamant") });
     for family in ["add", "softmax", "matmul"] {
         for k in 0..9u32 {
             let n = 128 * 4u64.pow(k);
             let ns = 400.0 + 0.3 * n as f64;
-            let sized = case(&format!("{family}/{n}"), Unit::Bytes, 12.0 * n as f64, ns, 0.1);
+            let sized = case(&format!("{family}/{n}"), WorkUnit::Bytes, 12.0 * n as f64, ns, 0.1);
             cases.push(Case { group: Group::Sizes, elements: Some(n), ..sized });
         }
     }

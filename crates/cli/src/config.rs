@@ -36,7 +36,7 @@ enum Verb {
 struct Create {
     /// what is learned from
     #[arg(value_enum)]
-    kind: Kind,
+    kind: TemplateKind,
     /// of a table, the CSV file that is looked at; else the description that is written, stdout unless it is named
     file: Option<PathBuf>,
     /// the description that is written for a CSV file; stdout unless it is named
@@ -52,7 +52,7 @@ struct Create {
     json: bool,
 }
 #[derive(Clone, Copy, ValueEnum)]
-enum Kind {
+enum TemplateKind {
     /// a CSV of numbers and a class
     Table,
     /// images in MNIST's form
@@ -64,14 +64,14 @@ enum Kind {
     /// a text, in little memory: 64 features, 2 layers
     MemoryConstrained,
 }
-impl Kind {
+impl TemplateKind {
     fn text(self) -> &'static str {
         match self {
-            Kind::Table => include_str!("config/table.toml"),
-            Kind::Images => include_str!("config/images.toml"),
-            Kind::Folders => include_str!("config/folders.toml"),
-            Kind::Text => include_str!("config/text.toml"),
-            Kind::MemoryConstrained => include_str!("config/memory_constrained.toml"),
+            TemplateKind::Table => include_str!("config/table.toml"),
+            TemplateKind::Images => include_str!("config/images.toml"),
+            TemplateKind::Folders => include_str!("config/folders.toml"),
+            TemplateKind::Text => include_str!("config/text.toml"),
+            TemplateKind::MemoryConstrained => include_str!("config/memory_constrained.toml"),
         }
     }
 }
@@ -102,7 +102,7 @@ pub fn run(options: &Config) -> (bool, Result<(), Failure>) {
 }
 fn create(o: &Create) -> Result<(), Failure> {
     let is_toml = |path: &Path| path.extension().is_some_and(|e| e == "toml");
-    let table = o.file.as_deref().filter(|file| matches!(o.kind, Kind::Table) && !is_toml(file));
+    let table = o.file.as_deref().filter(|file| matches!(o.kind, TemplateKind::Table) && !is_toml(file));
     let out = if table.is_some() { &o.out } else { &o.file };
     if table.is_none() && (o.out.is_some() || o.target.is_some()) {
         return Err(Failure::Usage("two files are a table and its description: adamant config create table iris.csv iris.toml".into()));

@@ -1,5 +1,5 @@
 //! `adamant graph`: the graph of a description's model, behind the passes that are asked for.
-use crate::{out, verbs::Described};
+use crate::{out, verbs::DescribedModel};
 use adamant::{
     Device, Meta, Shape,
     graph::{Graph, GraphError},
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 )]
 pub struct Options {
     #[command(flatten)]
-    described: Described,
+    described: DescribedModel,
     /// the model as it trains, instead of as it answers
     #[arg(long)]
     training: bool,

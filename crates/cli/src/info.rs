@@ -25,8 +25,8 @@ struct Fact {
     text: String,
 }
 #[derive(Default)]
-struct Facts(Vec<Fact>);
-impl Facts {
+struct InfoFacts(Vec<Fact>);
+impl InfoFacts {
     fn add(&mut self, section: &'static str, key: &'static str, value: impl Into<Value>, text: impl Into<String>) {
         self.0.push(Fact { section, key, value: value.into(), text: text.into() });
     }
@@ -40,7 +40,7 @@ impl Facts {
 /// Everything that can be said of this machine, as text or as one JSON document. Takes about a second: it measures
 /// memory and matrix products.
 pub fn info(json: bool) -> String {
-    let mut facts = Facts::default();
+    let mut facts = InfoFacts::default();
     program(&mut facts);
     cpu(&mut facts);
     memory(&mut facts);
@@ -48,7 +48,7 @@ pub fn info(json: bool) -> String {
     measured(&mut facts);
     if json { as_json(&facts).to_string() } else { as_text(&facts) }
 }
-fn as_json(facts: &Facts) -> Value {
+fn as_json(facts: &InfoFacts) -> Value {
     let mut document = Map::new();
     for fact in &facts.0 {
         if let Value::Object(section) = document.entry(fact.section).or_insert_with(|| Value::Object(Map::new())) {
@@ -57,7 +57,7 @@ fn as_json(facts: &Facts) -> Value {
     }
     Value::Object(document)
 }
-fn as_text(facts: &Facts) -> String {
+fn as_text(facts: &InfoFacts) -> String {
     let width = facts.0.iter().map(|f| f.key.len()).max().unwrap_or(0);
     let (mut out, mut section) = (String::new(), "");
     for fact in &facts.0 {
@@ -70,7 +70,7 @@ fn as_text(facts: &Facts) -> String {
     out
 }
 
-fn program(facts: &mut Facts) {
+fn program(facts: &mut InfoFacts) {
     facts.say("program", "version", env!("CARGO_PKG_VERSION"));
     facts.say("program", "built_for", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
     facts.say("program", "build", if cfg!(debug_assertions) { "debug: slow, with checks" } else { "release" });
@@ -86,7 +86,7 @@ fn program(facts: &mut Facts) {
 fn field<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.split_once(':').filter(|(name, _)| name.trim() == key).map(|(_, value)| value.trim()))
 }
-fn cpu(facts: &mut Facts) {
+fn cpu(facts: &mut InfoFacts) {
     let unknown = || "unknown: there is no /proc/cpuinfo".to_string();
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     facts.say("cpu", "model", field(&text, "model name").map_or_else(unknown, str::to_string));
@@ -117,7 +117,7 @@ fn physical_cores(cpuinfo: &str) -> Option<usize> {
     (!cores.is_empty()).then_some(cores.len())
 }
 #[cfg(feature = "cpu")]
-fn instruction_sets(facts: &mut Facts) {
+fn instruction_sets(facts: &mut InfoFacts) {
     use adamant::cpu::Isa;
     let word = |isa: Isa| format!("{isa:?}").to_lowercase();
     let there: Vec<String> = Isa::ALL.iter().filter(|isa| isa.is_available()).map(|&isa| word(isa)).collect();
@@ -131,7 +131,7 @@ fn instruction_sets(facts: &mut Facts) {
     }
 }
 #[cfg(not(feature = "cpu"))]
-fn instruction_sets(facts: &mut Facts) {
+fn instruction_sets(facts: &mut InfoFacts) {
     facts.add("cpu", "chosen_set", Value::Null, "none: the cpu backend is not compiled in");
 }
 /// Name and size of each cache of the first core.
@@ -154,7 +154,7 @@ fn caches() -> Vec<(String, String)> {
 fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
-fn memory(facts: &mut Facts) {
+fn memory(facts: &mut InfoFacts) {
     match system_memory() {
         Ok(m) => {
             let told = format!("{} in all, {} available, {:.0} % in use", gigabytes(m.total), gigabytes(m.available), m.percent());
@@ -177,7 +177,7 @@ fn memory(facts: &mut Facts) {
     facts.say("memory", "huge_pages", chosen.unwrap_or_else(|| "unknown: the system does not tell".into()));
 }
 
-fn devices(facts: &mut Facts) {
+fn devices(facts: &mut InfoFacts) {
     let compiled: Vec<&str> = BACKENDS.iter().map(|r| r.name).collect();
     facts.add("devices", "compiled_in", compiled.clone(), if compiled.is_empty() { "none".to_string() } else { compiled.join(", ") });
     let others = compiled.into_iter().filter(|name| !BACKEND_NAMES.contains(name));
@@ -223,7 +223,7 @@ fn best(mut run: impl FnMut() -> adamant::Result<()>) -> adamant::Result<f64> {
     }
     Ok(least)
 }
-fn measured(facts: &mut Facts) {
+fn measured(facts: &mut InfoFacts) {
     if Device::current().is_ok_and(|d| d.info().backend == "reference") {
         // It would take a minute, and its speed says nothing of the machine.
         for key in ["memory_bandwidth", "matrix_products"] {
@@ -249,7 +249,7 @@ fn measured(facts: &mut Facts) {
     let told = "f32, 1024 x 1024 x 1024; the best of 4";
     tell(facts, "matrix_products", "GFLOP/s", product().map(|seconds| 2.0 * (MULTIPLIED as f64).powi(3) / seconds / 1e9), told);
 }
-fn tell(facts: &mut Facts, key: &'static str, unit: &str, figure: adamant::Result<f64>, how: &str) {
+fn tell(facts: &mut InfoFacts, key: &'static str, unit: &str, figure: adamant::Result<f64>, how: &str) {
     match figure {
         Ok(figure) => facts.add("measured", key, json!({ "value": figure, "unit": unit }), format!("{} {unit} ({how})", number(figure))),
         Err(why) => facts.add("measured", key, Value::Null, format!("not measured: {}", why.kind())),
@@ -271,7 +271,7 @@ mod tests {
         for pointer in ["/measured/memory_bandwidth/value", "/measured/matrix_products/value"] {
             assert!(document.pointer(pointer).and_then(Value::as_f64).is_some_and(|v| v > 0.0), "{pointer}");
         }
-        let mut facts = Facts::default();
+        let mut facts = InfoFacts::default();
         program(&mut facts);
         cpu(&mut facts);
         devices(&mut facts);

@@ -55,7 +55,7 @@ enum Verb {
     /// Writes text with a trained language model.
     Generate(verbs::Generate),
     /// Lists a model's layers with shapes, parameters, FLOPs and bytes, without running it.
-    Summary(verbs::Summary),
+    Summary(verbs::SummaryVerb),
     /// Shows the graph of a description's model, and what passes make of it.
     Graph(graph::Options),
     /// Says what was found on this machine, what was not, and why.
@@ -63,7 +63,7 @@ enum Verb {
     /// Writes descriptions to begin with, and checks them.
     Config(config::Config),
     /// Draws the report of a run again.
-    Report(verbs::Report),
+    Report(verbs::ReportVerb),
     /// Suggests a batch size and a learning rate for a model of so many parameters.
     Suggest(verbs::Suggest),
     /// Says what a verb does and which options it has.

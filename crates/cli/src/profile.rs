@@ -31,7 +31,7 @@ pub struct Options {
 }
 impl Options {
     /// Begins, if anything is asked for. The arguments were read from `begun` on.
-    pub fn start(&self, begun: Instant) -> Result<Option<Recorded>, Failure> {
+    pub fn start(&self, begun: Instant) -> Result<Option<RecordedRun>, Failure> {
         if !self.profile && self.trace.is_none() && self.folded.is_none() {
             return Ok(None);
         }
@@ -40,11 +40,11 @@ impl Options {
         let recording = Profiler::new().record_shapes(true).profile_memory(true).since(begun).start()?;
         let run = Instant::now();
         recording.add_range("args", begun, run);
-        Ok(Some(Recorded { recording, run }))
+        Ok(Some(RecordedRun { recording, run }))
     }
     /// Ends, and tells.
-    pub fn stop(&self, recorded: Option<Recorded>) -> Result<(), Failure> {
-        let Some(Recorded { recording, run }) = recorded else { return Ok(()) };
+    pub fn stop(&self, recorded: Option<RecordedRun>) -> Result<(), Failure> {
+        let Some(RecordedRun { recording, run }) = recorded else { return Ok(()) };
         recording.add_range("run", run, Instant::now());
         let profile = recording.stop();
         if self.profile {
@@ -64,7 +64,7 @@ impl Options {
     }
 }
 /// What is recorded, and since when the verb is at work: from the end of its arguments, so that no moment is in neither.
-pub struct Recorded {
+pub struct RecordedRun {
     recording: Recording,
     run: Instant,
 }

@@ -15,7 +15,7 @@ pub fn watch(json: bool, quiet: bool) -> Box<dyn Watch> {
     match (quiet, std::io::stderr().is_terminal()) {
         (true, _) => Box::new(Quiet),
         (false, true) => Box::new(Bar { bar: ProgressBar::hidden(), json, plan: None, step: None, valid: None }),
-        (false, false) => Box::new(Lines { json, plan: None, said: Instant::now() }),
+        (false, false) => Box::new(ProgressLines { json, plan: None, said: Instant::now() }),
     }
 }
 /// A line of text to whom it may concern.
@@ -70,12 +70,12 @@ impl Watch for Quiet {
     }
 }
 
-struct Lines {
+struct ProgressLines {
     json: bool,
     plan: Option<Plan>,
     said: Instant,
 }
-impl Watch for Lines {
+impl Watch for ProgressLines {
     fn begin(&mut self, plan: &Plan) {
         say(self.json, &begin(plan));
         self.plan = Some(plan.clone());

@@ -14,15 +14,15 @@ use std::{
 const RUNS: &str = "runs";
 /// A folder, and whether the run in it goes on.
 #[derive(Debug)]
-pub struct Place {
+pub struct RunPlace {
     pub folder: PathBuf,
     pub resume: bool,
     /// was it made for this run?
     claimed: bool,
 }
-impl Place {
-    fn of(folder: impl Into<PathBuf>, resume: bool) -> Place {
-        Place { folder: folder.into(), resume, claimed: false }
+impl RunPlace {
+    fn of(folder: impl Into<PathBuf>, resume: bool) -> RunPlace {
+        RunPlace { folder: folder.into(), resume, claimed: false }
     }
     /// Gives a number back that nothing came of. What holds anything stays.
     pub fn leave(&self) {
@@ -33,28 +33,28 @@ impl Place {
 }
 /// The folder for a run of `config`: `run` if it is named, else the newest unfinished one of that name if it is to go on,
 /// else a new one.
-pub fn place(config: &Path, run: Option<&Path>, resume: Option<&str>) -> Result<Place, Failure> {
+pub fn place(config: &Path, run: Option<&Path>, resume: Option<&str>) -> Result<RunPlace, Failure> {
     let name = config.file_stem().map_or_else(|| "run".into(), |s| s.to_string_lossy().into_owned());
     match (run, resume) {
-        (Some(folder), None) => Ok(Place::of(folder, false)),
-        (Some(folder), Some("auto")) => Ok(Place::of(folder, true)),
+        (Some(folder), None) => Ok(RunPlace::of(folder, false)),
+        (Some(folder), Some("auto")) => Ok(RunPlace::of(folder, true)),
         (Some(_), Some(_)) => Err(Failure::Usage("--run names the folder already: write `--resume auto` beside it".into())),
         (None, Some("auto")) => {
             let is_unfinished = |p: &PathBuf| p.join("config.toml").exists() && !p.join("result.json").exists();
             match numbered(Path::new(RUNS), &name).into_iter().rev().map(|(_, path)| path).find(is_unfinished) {
-                Some(folder) => Ok(Place::of(folder, true)),
+                Some(folder) => Ok(RunPlace::of(folder, true)),
                 None => claim(Path::new(RUNS), &name),
             }
         }
         (None, Some(folder)) => match Path::new(folder) {
-            path if path.is_dir() => Ok(Place::of(path, true)),
+            path if path.is_dir() => Ok(RunPlace::of(path, true)),
             path => Err(Failure::Input(format!("{}: there is no such run", path.display()))),
         },
         (None, None) => claim(Path::new(RUNS), &name),
     }
 }
 /// Makes the folder of the next free number.
-fn claim(runs: &Path, name: &str) -> Result<Place, Failure> {
+fn claim(runs: &Path, name: &str) -> Result<RunPlace, Failure> {
     let failed = |path: &Path, e: &std::io::Error| Failure::from(StorageError::of(Operation::CreateDir, path, 0, e));
     std::fs::create_dir_all(runs).map_err(|e| failed(runs, &e))?;
     let taken = numbered(runs, name);
@@ -63,7 +63,7 @@ fn claim(runs: &Path, name: &str) -> Result<Place, Failure> {
     loop {
         let folder = runs.join(format!("{name}-{number}"));
         match std::fs::create_dir(&folder) {
-            Ok(()) => return Ok(Place { folder, resume: false, claimed: true }),
+            Ok(()) => return Ok(RunPlace { folder, resume: false, claimed: true }),
             // Somebody was faster: at the latest behind all those that start now there is one that is free.
             Err(e) if e.kind() == ErrorKind::AlreadyExists && number < u64::MAX => number += 1,
             Err(e) => return Err(failed(&folder, &e)),

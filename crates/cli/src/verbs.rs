@@ -23,7 +23,7 @@ pub struct Eval {
     data: Option<PathBuf>,
     /// which part
     #[arg(long, value_enum, default_value = "test")]
-    part: Part,
+    part: DataPart,
     #[command(flatten)]
     device: DeviceOptions,
     /// prints one JSON document
@@ -32,7 +32,7 @@ pub struct Eval {
 }
 /// A part of the data.
 #[derive(Clone, Copy, ValueEnum)]
-enum Part {
+enum DataPart {
     Train,
     Valid,
     Test,
@@ -55,9 +55,9 @@ pub fn eval(o: &Eval) -> Result<(), Failure> {
         let trained = Trained::open(&o.run)?;
         let (objective, parts) = trained.data(&data_of(&o.run, o.data.as_deref()))?;
         let part = match o.part {
-            Part::Train => &parts.train,
-            Part::Test => &parts.test,
-            Part::Valid => parts.valid.as_ref().ok_or_else(|| Failure::Usage("the run's data have no validation part".into()))?,
+            DataPart::Train => &parts.train,
+            DataPart::Test => &parts.test,
+            DataPart::Valid => parts.valid.as_ref().ok_or_else(|| Failure::Usage("the run's data have no validation part".into()))?,
         };
         let result = evaluate(&trained.model, &objective, part, device, &parts.evaluation())?;
         Ok::<_, Failure>((result, trained.weights))
@@ -216,7 +216,7 @@ pub fn generate(o: &Generate) -> Result<(), Failure> {
 
 /// A model that only a description tells of.
 #[derive(Args)]
-pub struct Described {
+pub struct DescribedModel {
     /// the description, in TOML
     pub config: PathBuf,
     /// shape (and dtype) of one input without the batch: 1,28,28 or 64:i64; asked of the data unless it is given
@@ -229,7 +229,7 @@ pub struct Described {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
-impl Described {
+impl DescribedModel {
     /// The folder that the description's data lie in.
     pub fn data(&self) -> PathBuf {
         data_beside(&self.config, self.data.as_deref())
@@ -248,9 +248,9 @@ impl Described {
 #[command(
     after_help = "Examples:\n  adamant summary examples/mnist/mnist.toml --input 1,28,28\n  adamant summary examples/chargpt/chargpt.toml --input 64:i64 --json"
 )]
-pub struct Summary {
+pub struct SummaryVerb {
     #[command(flatten)]
-    described: Described,
+    described: DescribedModel,
     /// a value in place of the file's
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -258,7 +258,7 @@ pub struct Summary {
     #[arg(long)]
     pub json: bool,
 }
-pub fn summary(o: &Summary) -> Result<(), Failure> {
+pub fn summary(o: &SummaryVerb) -> Result<(), Failure> {
     let mut document = Document::read(&o.described.config)?;
     for assignment in &o.set {
         document.set(assignment)?;
@@ -307,14 +307,14 @@ pub fn info(o: &Info) -> Result<(), Failure> {
 /// Options of `report`.
 #[derive(Args)]
 #[command(after_help = "Example:\n  adamant report runs/mnist-1")]
-pub struct Report {
+pub struct ReportVerb {
     /// the run folder
     run: PathBuf,
     /// prints one JSON document
     #[arg(long)]
     pub json: bool,
 }
-pub fn report(o: &Report) -> Result<(), Failure> {
+pub fn report(o: &ReportVerb) -> Result<(), Failure> {
     let path = adamant_train::report::write(&o.run).map_err(|e| match e {
         ReportError::Write { path, source } => StorageError::of(Operation::Write, &path, 0, &source).into(),
         other => Failure::Input(other.to_string()),

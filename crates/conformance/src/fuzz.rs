@@ -5,7 +5,7 @@
 use crate::{data::same_bits, random::Random, tolerance};
 use adamant_core::{Arg, DType, Device, HostArray, Tensor, schedule::take_stats};
 use coverage::{Coverage, Want, wanted};
-use program::{Kind, Mode, Program, Seen, Value};
+use program::{Mode, NodeKind, RandomProgram, Seen, Value};
 use std::{
     cell::Cell,
     collections::HashMap,
@@ -36,15 +36,15 @@ pub struct Options {
 }
 /// A program on which something disagrees.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct FailedProgram {
     /// its number in the campaign, from 0
     pub index: usize,
     /// the program, shrunk
-    pub program: Program,
+    pub program: RandomProgram,
     /// what disagrees
     pub what: String,
 }
-impl fmt::Display for Failure {
+impl fmt::Display for FailedProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "graph {}: {}\n{}", self.index, self.what, self.program)
     }
@@ -69,7 +69,7 @@ pub struct Report {
     /// the table
     pub coverage: Coverage,
     /// what failed
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedProgram>,
 }
 impl Report {
     /// The share of graphs with a fused kernel.
@@ -83,7 +83,7 @@ impl Report {
 }
 
 /// The program of number `index` of a campaign, in a table of sizes.
-pub fn nth(seed: u64, index: usize, variant: usize) -> Program {
+pub fn nth(seed: u64, index: usize, variant: usize) -> RandomProgram {
     // A prime stride through the table: neighbours in it meet in no graph.
     let all = table();
     let wants: Vec<Want> = (0..WANTS_PER_GRAPH).map(|k| all[(index * WANTS_PER_GRAPH + k).wrapping_mul(7919) % all.len()]).collect();
@@ -122,7 +122,7 @@ pub fn run(device: Device, options: &Options) -> Report {
                 Err(what) => {
                     report.fused += (variant == 0) as usize;
                     let (program, what) = if options.shrink { shrink::shrink(device, program, window, what) } else { (program, what) };
-                    report.failures.push(Failure { index, program, what });
+                    report.failures.push(FailedProgram { index, program, what });
                     if report.failures.len() >= options.failures {
                         return report;
                     }
@@ -156,14 +156,14 @@ fn quietly<R>(f: impl FnOnce() -> R) -> R {
     r
 }
 #[derive(Default)]
-struct Facts {
+struct ProgramFacts {
     fused: bool,
     faulted: bool,
     checked: usize,
     compared: usize,
 }
 /// Runs one program in every mode. `Err` says what disagrees.
-fn check(device: Device, program: &Program, window: usize) -> Result<Facts, String> {
+fn check(device: Device, program: &RandomProgram, window: usize) -> Result<ProgramFacts, String> {
     let run = |mode: Mode, all: bool| -> Result<Seen, String> {
         quietly(|| catch_unwind(AssertUnwindSafe(|| program.run(device, mode, all)))).map_err(|e| {
             let why = e.downcast_ref::<String>().cloned().or_else(|| e.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default();
@@ -172,7 +172,7 @@ fn check(device: Device, program: &Program, window: usize) -> Result<Facts, Stri
     };
     take_stats();
     let fused = run(Mode::Fused, false)?;
-    let mut facts = Facts { fused: take_stats().fused > 0, ..Facts::default() };
+    let mut facts = ProgramFacts { fused: take_stats().fused > 0, ..ProgramFacts::default() };
     let eager = run(Mode::Eager, true)?;
     let cut = run(Mode::Window(window), false)?;
     let by_name: HashMap<&str, &Value> = eager.iter().map(|(name, r)| (name.as_str(), r)).collect();
@@ -208,13 +208,13 @@ fn agree(name: &str, mode: Mode, got: &Value, want: &Value) -> Result<(), String
     }
 }
 /// Judges every op on the inputs it had.
-fn against_reference(device: Device, program: &Program, seen: &HashMap<&str, &Value>, facts: &mut Facts) -> Result<(), String> {
+fn against_reference(device: Device, program: &RandomProgram, seen: &HashMap<&str, &Value>, facts: &mut ProgramFacts) -> Result<(), String> {
     for round in 0..program.rounds {
         let value = |node: usize, output: usize| -> Option<HostArray> {
             seen.get(format!("round {round} value {node}.{output}").as_str()).and_then(|r| r.as_ref().ok()).cloned()
         };
         for (k, n) in program.nodes.iter().enumerate() {
-            let Kind::Apply { op, args } = &n.kind else { continue };
+            let NodeKind::Apply { op, args } = &n.kind else { continue };
             let inputs: Option<Vec<HostArray>> = n.inputs.iter().map(|r| value(r.node, r.output)).collect();
             let got: Option<Vec<HostArray>> = (0..n.metas.len()).map(|o| value(k, o)).collect();
             if let (Some(inputs), Some(got)) = (inputs, got) {

@@ -51,7 +51,7 @@ pub(crate) fn derivative(f: &dyn Fn(f64) -> Result<f64, Error>) -> Result<(f64, 
 }
 
 /// A sample with its cotangents drawn.
-struct Sample<'a> {
+struct DrawnSample<'a> {
     entry: &'a Entry,
     device: Device,
     inputs: Vec<HostArray>,
@@ -59,7 +59,7 @@ struct Sample<'a> {
     /// how the inputs lie in memory
     layout: &'static str,
 }
-impl Sample<'_> {
+impl DrawnSample<'_> {
     fn differentiable(&self, k: usize) -> bool {
         self.entry.inputs[k].differentiable && self.inputs[k].dtype.is_float()
     }
@@ -242,7 +242,7 @@ pub fn check(device: Device, entry: &Entry, seed: u64) -> Result<(), String> {
     device.scoped(|| {
         let random = Random::new(seed);
         let inputs = entry.inputs.iter().enumerate().map(|(k, i)| i.draw(DType::F64, &mut random.part(k as u64))).collect();
-        let mut sample = Sample { entry, device, inputs, random, layout: "dense" };
+        let mut sample = DrawnSample { entry, device, inputs, random, layout: "dense" };
         sample.first()?;
         if entry.order >= 2 {
             sample.second()?;
@@ -274,7 +274,7 @@ pub fn against_reference(device: Device, entry: &Entry, dtype: DType, seed: u64)
         device.scoped(|| {
             let random = Random::new(seed);
             let inputs: Vec<HostArray> = entry.inputs.iter().enumerate().map(|(k, i)| i.draw(dtype, &mut random.part(k as u64))).collect();
-            let sample = Sample { entry, device, inputs, random, layout: "dense" };
+            let sample = DrawnSample { entry, device, inputs, random, layout: "dense" };
             sample.gradients(&sample.inputs).map_err(|e| (e.kind().word(), e.to_string()))
         })
     };

@@ -4,7 +4,7 @@ use crate::{
     data::{Spread, download, draw, same_bits, upload},
     fuzz::{
         self,
-        program::{Kind, Program, Ref},
+        program::{NodeKind, RandomProgram, Ref},
     },
     random::Random,
     registry::{Entry, entries},
@@ -242,7 +242,7 @@ pub fn random(device: Device, n: usize, seed: u64) -> Report {
     for index in 0..n {
         let mut program = fuzz::nth(seed, index, index % 2);
         // A transfer reads its input, so it cannot be captured.
-        if program.nodes.iter().any(|n| matches!(n.kind, Kind::Transfer)) {
+        if program.nodes.iter().any(|n| matches!(n.kind, NodeKind::Transfer)) {
             continue;
         }
         program.rounds = 1;
@@ -250,12 +250,12 @@ pub fn random(device: Device, n: usize, seed: u64) -> Report {
     }
     report
 }
-fn one(device: Device, program: &Program, index: usize, report: &mut Report) {
+fn one(device: Device, program: &RandomProgram, index: usize, report: &mut Report) {
     let name = format!("graph {index}");
     let random = Random::new(program.seed);
-    let leaves: Vec<usize> = (0..program.nodes.len()).filter(|&k| matches!(program.nodes[k].kind, Kind::Leaf { .. })).collect();
+    let leaves: Vec<usize> = (0..program.nodes.len()).filter(|&k| matches!(program.nodes[k].kind, NodeKind::Leaf { .. })).collect();
     let leaf = |k: &usize| {
-        let Kind::Leaf { spread, .. } = program.nodes[*k].kind else { return None };
+        let NodeKind::Leaf { spread, .. } = program.nodes[*k].kind else { return None };
         let (shape, dtype) = program.nodes[*k].metas[0];
         Some(upload(&draw(shape, dtype, spread, &mut random.part(*k as u64)), device))
     };
@@ -293,7 +293,7 @@ fn one(device: Device, program: &Program, index: usize, report: &mut Report) {
         report.fail(&name, format!("{what}\n{program}"));
     }
 }
-fn forward(program: &Program, device: Device, leaves: &[usize], x: &[Tensor], cells: &[Cell]) -> Result<Vec<Tensor>> {
+fn forward(program: &RandomProgram, device: Device, leaves: &[usize], x: &[Tensor], cells: &[Cell]) -> Result<Vec<Tensor>> {
     let origin = Origin::here();
     let mut values: Vec<Vec<Tensor>> = Vec::with_capacity(program.nodes.len());
     let mut tracked = Vec::new();
@@ -301,15 +301,15 @@ fn forward(program: &Program, device: Device, leaves: &[usize], x: &[Tensor], ce
         let value = |r: &Ref| values[r.node].get(r.output).or_else(|| values[r.node].first()).cloned();
         let inputs: Vec<Tensor> = n.inputs.iter().filter_map(value).collect();
         let made = match &n.kind {
-            Kind::Leaf { tracked: is, .. } => {
+            NodeKind::Leaf { tracked: is, .. } => {
                 let given = leaves.iter().position(|l| *l == k).map(|at| x[at].clone());
                 let given = given.map(|t| if *is && !program.loss.is_empty() { t.tracked() } else { t });
                 tracked.extend(given.clone().filter(|t| t.is_tracked()));
                 given.into_iter().collect()
             }
-            Kind::Read(c) => vec![cells[*c].get()],
-            Kind::Apply { op, args } => Tensor::apply_many_on(device, op.clone(), args[0], &inputs.iter().collect::<Vec<_>>(), origin).into_vec(),
-            Kind::Transfer => inputs,
+            NodeKind::Read(c) => vec![cells[*c].get()],
+            NodeKind::Apply { op, args } => Tensor::apply_many_on(device, op.clone(), args[0], &inputs.iter().collect::<Vec<_>>(), origin).into_vec(),
+            NodeKind::Transfer => inputs,
         };
         values.push(made);
     }

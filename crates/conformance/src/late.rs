@@ -15,11 +15,11 @@ use adamant_core::{
     backend::{Asynchronous, Backend, DeviceInfo, Event, HostBytes, Memory, Queue, ReadBack, Refused, Reports, Support, Words},
     kernel::{Fault, KernelKind, Step},
 };
-use block::{Block, LateMemory};
+use block::{LateBlock, LateMemory};
 use parking_lot::Mutex;
-use queues::{Queues, Use};
+use queues::{MemoryUse, Queues};
 use std::{any::Any, sync::Arc};
-use work::{LateWords, Work};
+use work::{LateWords, LateWork};
 
 mod block;
 pub mod drive;
@@ -78,7 +78,7 @@ impl Late {
     pub fn misuse(&self) -> Vec<String> {
         self.queues.misuse()
     }
-    fn block(&self, memory: &dyn Memory) -> Result<Arc<Block>, ErrorKind> {
+    fn block(&self, memory: &dyn Memory) -> Result<Arc<LateBlock>, ErrorKind> {
         memory.as_any().downcast_ref::<LateMemory>().map(|m| m.block.clone()).ok_or_else(|| ErrorKind::Internal("memory of another backend".into()))
     }
 }
@@ -90,13 +90,13 @@ impl Backend for Late {
         self.inner.backend().supports(kernel, dtypes)
     }
     fn alloc(&self, bytes: usize) -> Result<Box<dyn Memory>, ErrorKind> {
-        Ok(Box::new(LateMemory { block: Block::new(self.inner, bytes)?, queues: self.queues.clone() }))
+        Ok(Box::new(LateMemory { block: LateBlock::new(self.inner, bytes)?, queues: self.queues.clone() }))
     }
     fn upload(&self, to: &mut dyn Memory, offset: usize, from: &[u8]) -> Result<(), ErrorKind> {
         let (block, bytes) = (self.block(to)?, from.to_vec());
         let into = block.clone();
         let run = move || into.write(offset, &bytes);
-        let event = self.queues.hand_over(Queue::Copy, &self.queues.all_issued(), "upload", &[Use::write(&block.access)], run)?;
+        let event = self.queues.hand_over(Queue::Copy, &self.queues.all_issued(), "upload", &[MemoryUse::write(&block.access)], run)?;
         self.queues.wait(event)
     }
     fn download(&self, from: &dyn Memory, offset: usize, to: &mut [u8]) -> Result<(), ErrorKind> {
@@ -124,9 +124,9 @@ impl Asynchronous for Late {
         let mut last = Event::DONE;
         for (k, step) in steps.iter().enumerate() {
             let refused = |kind| Refused { step: Some(k), kind };
-            let work = Work::new(step, |memory| self.block(memory)).map_err(refused)?;
+            let work = LateWork::new(step, |memory| self.block(memory)).map_err(refused)?;
             let (inner, uses) = (self.inner, work.uses());
-            let uses: Vec<Use<'_>> = uses.iter().map(|(access, write)| Use { access, write: *write }).collect();
+            let uses: Vec<MemoryUse<'_>> = uses.iter().map(|(access, write)| MemoryUse { access, write: *write }).collect();
             let run = work.clone();
             last = self.queues.hand_over(queue, after, step.kernel.kind.family(), &uses, move || run.run(inner)).map_err(refused)?;
         }
@@ -136,7 +136,7 @@ impl Asynchronous for Late {
         let block = self.block(to)?;
         let into = block.clone();
         // The host's bytes are read when the copy runs.
-        self.queues.hand_over(Queue::Copy, after, "upload", &[Use::write(&block.access)], move || into.write(0, (*from).as_ref()))
+        self.queues.hand_over(Queue::Copy, after, "upload", &[MemoryUse::write(&block.access)], move || into.write(0, (*from).as_ref()))
     }
     fn read_back(&self, from: &dyn Memory, offset: usize, bytes: usize, after: &[Event]) -> Result<(Event, Box<dyn ReadBack>), ErrorKind> {
         let block = self.block(from)?;
@@ -146,7 +146,7 @@ impl Asynchronous for Late {
             *to.lock() = Some(source.read(offset, bytes)?);
             Ok(())
         };
-        let event = self.queues.hand_over(Queue::Copy, after, "read", &[Use::read(&block.access)], run)?;
+        let event = self.queues.hand_over(Queue::Copy, after, "read", &[MemoryUse::read(&block.access)], run)?;
         Ok((event, Box::new(Coming { queues: self.queues.clone(), event, came })))
     }
     fn words(&self, count: u32) -> Result<Arc<dyn Words>, ErrorKind> {
@@ -154,7 +154,7 @@ impl Asynchronous for Late {
     }
     fn inherit(&self, words: &Arc<dyn Words>, number: u32, from: &Arc<dyn Words>, of: &[u32], after: &[Event]) -> Result<Event, ErrorKind> {
         let (own, from, of) = (LateWords::of(words)?, LateWords::of(from)?, of.to_vec());
-        let uses = [Use::write(own.access()), Use::read(from.access())];
+        let uses = [MemoryUse::write(own.access()), MemoryUse::read(from.access())];
         let (to, source) = (own.clone(), from.clone());
         self.queues.hand_over(Queue::Compute, after, "inherit", &uses, move || {
             if source.is_any_raised(&of) {
@@ -171,8 +171,8 @@ impl Asynchronous for Late {
             *to.lock() = Some(source.all());
             Ok(())
         };
-        let event = self.queues.hand_over(Queue::Copy, &[after], "read of words", &[Use::read(words.access())], run)?;
-        Ok(Box::new(Told { queues: self.queues.clone(), event, came }))
+        let event = self.queues.hand_over(Queue::Copy, &[after], "read of words", &[MemoryUse::read(words.access())], run)?;
+        Ok(Box::new(ToldEvent { queues: self.queues.clone(), event, came }))
     }
     fn is_done(&self, event: Event) -> bool {
         self.queues.is_done(event)
@@ -183,7 +183,7 @@ impl Asynchronous for Late {
     fn recycled(&self, memory: &dyn Memory, after: &[Event]) -> Result<Event, ErrorKind> {
         let block = self.block(memory)?;
         let into = block.clone();
-        self.queues.hand_over(Queue::Compute, after, "recycling", &[Use::write(&block.access)], move || into.poison())
+        self.queues.hand_over(Queue::Compute, after, "recycling", &[MemoryUse::write(&block.access)], move || into.poison())
     }
 }
 
@@ -203,12 +203,12 @@ impl ReadBack for Coming {
         Ok(())
     }
 }
-struct Told {
+struct ToldEvent {
     queues: Arc<Queues>,
     event: Event,
     came: Arc<Mutex<Option<Vec<Option<Fault>>>>>,
 }
-impl Reports for Told {
+impl Reports for ToldEvent {
     fn is_ready(&self) -> bool {
         self.queues.is_done(self.event)
     }

@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 
 /// Errors that name a line of the library, by that line, with the call; and how many errors there were.
 #[derive(Default, Debug)]
-pub struct Lines {
+pub struct NamedLines {
     /// errors that were provoked
     pub provoked: usize,
     /// the library's line → the function called and what was said
     pub inside: BTreeMap<String, String>,
 }
-impl Lines {
+impl NamedLines {
     /// Looks at an error of a call.
     pub fn look(&mut self, name: &str, case: &str, error: &Error) {
         self.provoked += 1;
@@ -60,7 +60,7 @@ fn grown(t: &Tensor, axis: isize) -> Tensor {
     if t.rank() == 0 { t.unsqueeze(0).broadcast_to([3]) } else { Tensor::cat(&[t.clone(), t.clone()], axis) }
 }
 /// Calls an entry with each wrong version of each of its inputs and of all, and its registered wrong calls.
-pub fn of_entry(entry: &Entry, device: Device, lines: &mut Lines) {
+pub fn of_entry(entry: &Entry, device: Device, lines: &mut NamedLines) {
     let dtype = if entry.dtypes.contains(&DType::F32) { DType::F32 } else { *entry.dtypes.first().unwrap_or(&DType::F32) };
     let random = Random::new(11);
     let right: Vec<Tensor> = entry
@@ -99,8 +99,8 @@ pub fn of_entry(entry: &Entry, device: Device, lines: &mut Lines) {
     });
 }
 /// Every function of the registry.
-pub fn lint(device: Device) -> Lines {
-    let mut lines = Lines::default();
+pub fn lint(device: Device) -> NamedLines {
+    let mut lines = NamedLines::default();
     entries().iter().for_each(|entry| of_entry(entry, device, &mut lines));
     lines
 }

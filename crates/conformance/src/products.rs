@@ -191,11 +191,11 @@ fn stage(r: &mut Random, dtype: DType, is_conv: bool) -> Stage {
 }
 
 /// What a case draws, in the order in which it is used: the same at every call.
-struct Drawn {
+struct DrawnCase {
     random: Random,
     device: Device,
 }
-impl Drawn {
+impl DrawnCase {
     fn tensor(&mut self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         let spread = match dtype {
             DType::U8 => Spread::Below(256),
@@ -208,7 +208,7 @@ impl Drawn {
         Ok(upload(&draw(shape, dtype, spread, &mut self.random), self.device))
     }
 }
-fn make(o: &Operand, dtype: DType, drawn: &mut Drawn) -> Result<Tensor> {
+fn make(o: &Operand, dtype: DType, drawn: &mut DrawnCase) -> Result<Tensor> {
     let rank = o.shape.len();
     let mut shape = o.shape.clone();
     match o.lay {
@@ -224,7 +224,7 @@ fn make(o: &Operand, dtype: DType, drawn: &mut Drawn) -> Result<Tensor> {
         Lay::Flipped => x.flip(-1),
         Lay::Repeated => x.expand(&o.shape[..]),
     };
-    let convert = |x: Tensor, drawn: &mut Drawn| match &o.source {
+    let convert = |x: Tensor, drawn: &mut DrawnCase| match &o.source {
         Source::Plain => Ok(x),
         Source::Cast(_) => Ok(x.cast(dtype)),
         Source::Dequantized(_, axis) => {
@@ -241,7 +241,7 @@ fn make(o: &Operand, dtype: DType, drawn: &mut Drawn) -> Result<Tensor> {
     let x = drawn.tensor(&shape, from)?;
     if o.view_first { convert(view(x), drawn) } else { Ok(view(convert(x, drawn)?)) }
 }
-fn sums(case: &Case, drawn: &mut Drawn) -> Result<(Tensor, [Tensor; 2])> {
+fn sums(case: &Case, drawn: &mut DrawnCase) -> Result<(Tensor, [Tensor; 2])> {
     let (a, b) = (make(&case.operands[0], case.dtype, drawn)?, make(&case.operands[1], case.dtype, drawn)?);
     let product = match case.conv {
         None => a.matmul(&b),
@@ -254,7 +254,7 @@ fn sums(case: &Case, drawn: &mut Drawn) -> Result<(Tensor, [Tensor; 2])> {
 }
 /// Computes a case on a device: the result, the product if it is read, and the operands.
 fn compute(case: &Case, device: Device) -> Result<(Vec<Tensor>, [Tensor; 2])> {
-    let mut drawn = Drawn { random: Random::new(case.seed), device };
+    let mut drawn = DrawnCase { random: Random::new(case.seed), device };
     let (product, operands) = sums(case, &mut drawn)?;
     let mut x = product.clone();
     for stage in &case.stages {

@@ -105,12 +105,12 @@ enum Act {
     Step(Vec<(usize, usize)>),
 }
 /// A program for so many ranks, and the shapes of its values.
-struct Program {
+struct RankProgram {
     acts: Vec<Act>,
     cells: Vec<[usize; 2]>,
     ranks: usize,
 }
-fn draw(random: &mut Random) -> Program {
+fn draw(random: &mut Random) -> RankProgram {
     let ranks = random.between(2, 3);
     let mut acts = vec![Act::Data([2, 3], false)];
     // By value: its shape, and whether it is of whole numbers; none once it is dropped.
@@ -153,7 +153,7 @@ fn draw(random: &mut Random) -> Program {
         values.extend(made.map(Some));
         acts.push(act);
     }
-    Program { acts, cells, ranks }
+    RankProgram { acts, cells, ranks }
 }
 fn data(shape: [usize; 2], whole: bool, random: &mut Random, device: Device) -> Tensor {
     let n = shape[0] * shape[1];
@@ -197,7 +197,7 @@ fn together(kind: CollectiveKind, parts: &[&Tensor]) -> Result<Tensor> {
     if parts[0].dtype()? == DType::I64 { gathered::<i64>(kind, parts, i64::wrapping_add) } else { gathered::<f32>(kind, parts, |a, b| a + b) }
 }
 /// What all ranks end with, one act after the other on the reference device.
-fn meant(program: &Program, seed: u64) -> Result<Vec<Ends>> {
+fn meant(program: &RankProgram, seed: u64) -> Result<Vec<Ends>> {
     let device = Device::reference();
     device.scoped(|| {
         let mut randoms: Vec<Random> = (0..program.ranks).map(|rank| Random::new(seed).part(rank as u64 + 1)).collect();
@@ -228,7 +228,7 @@ fn meant(program: &Program, seed: u64) -> Result<Vec<Ends>> {
     })
 }
 /// One rank's run on a device: `own` draws when it reads.
-fn run(program: &Program, seed: u64, rank: usize, group: &Group, device: Device) -> Result<Ends> {
+fn run(program: &RankProgram, seed: u64, rank: usize, group: &Group, device: Device) -> Result<Ends> {
     let (mut random, mut own) = (Random::new(seed).part(rank as u64 + 1), Random::new(seed).part(1000 + rank as u64));
     let window = if own.one_in(2) { own.between(1, 9) } else { 2048 };
     let cells: Vec<Cell> = program.cells.iter().map(|shape| Cell::new(&Tensor::zeros(*shape), false)).collect::<Result<_>>()?;
@@ -298,16 +298,16 @@ struct Signal {
     changed: Condvar,
 }
 #[derive(Clone, Copy, PartialEq)]
-enum Event {
+enum SignalEvent {
     Begun = 0,
     Computed = 1,
 }
 impl Signal {
-    fn raise(&self, event: Event) {
+    fn raise(&self, event: SignalEvent) {
         self.state.lock()[event as usize] = true;
         self.changed.notify_all();
     }
-    fn wait(&self, event: Event) -> std::result::Result<(), ErrorKind> {
+    fn wait(&self, event: SignalEvent) -> std::result::Result<(), ErrorKind> {
         let mut state = self.state.lock();
         while !state[event as usize] {
             if self.changed.wait_for(&mut state, PATIENCE / 4).timed_out() {
@@ -318,11 +318,11 @@ impl Signal {
     }
 }
 /// A group of one that says when it is asked, and answers when it may.
-struct Watched {
+struct WatchedGroup {
     signal: Arc<Signal>,
     waits: bool,
 }
-impl Communicator for Watched {
+impl Communicator for WatchedGroup {
     fn rank(&self) -> usize {
         0
     }
@@ -330,21 +330,21 @@ impl Communicator for Watched {
         1
     }
     fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.signal.raise(Event::Begun);
+        self.signal.raise(SignalEvent::Begun);
         if self.waits {
-            self.signal.wait(Event::Computed).map_err(|kind| Error::new("all_gather", kind))?;
+            self.signal.wait(SignalEvent::Computed).map_err(|kind| Error::new("all_gather", kind))?;
         }
         Ok(vec![bytes.to_vec()])
     }
 }
 /// An op on the host that says that it runs, or waits until a collective has begun. It gives what it gets.
 #[derive(Debug)]
-struct Gate {
+struct GateOp {
     signal: Arc<Signal>,
     waits: bool,
     number: i64,
 }
-impl Composite for Gate {
+impl Composite for GateOp {
     fn name(&self) -> &'static str {
         "conformance.gate"
     }
@@ -358,12 +358,12 @@ impl Composite for Gate {
         true
     }
     fn host(&self, inputs: &[HostArray]) -> Option<std::result::Result<Vec<HostArray>, ErrorKind>> {
-        self.signal.raise(Event::Computed);
-        let begun = if self.waits { self.signal.wait(Event::Begun) } else { Ok(()) };
+        self.signal.raise(SignalEvent::Computed);
+        let begun = if self.waits { self.signal.wait(SignalEvent::Begun) } else { Ok(()) };
         Some(begun.map(|()| inputs.to_vec()))
     }
 }
-impl Compound for Gate {
+impl Compound for GateOp {
     fn body(&self, _: &[Tensor]) -> Result<Vec<Tensor>> {
         Err(Error::new(self.name(), ErrorKind::Internal("it is defined on the host".into())))
     }
@@ -376,11 +376,11 @@ static GATES: AtomicU64 = AtomicU64::new(0);
 pub fn overlap(device: Device) -> Seen<()> {
     for waits_for_collective in [false, true] {
         let signal = Arc::<Signal>::default();
-        let group: Arc<dyn Communicator> = Arc::new(Watched { signal: signal.clone(), waits: !waits_for_collective });
+        let group: Arc<dyn Communicator> = Arc::new(WatchedGroup { signal: signal.clone(), waits: !waits_for_collective });
         let group = communicator::group(&group);
         let gate = |x: &Tensor| {
             let number = GATES.fetch_add(1, Relaxed) as i64;
-            Tensor::composite1(Gate { signal: signal.clone(), waits: waits_for_collective, number }, &[x])
+            Tensor::composite1(GateOp { signal: signal.clone(), waits: waits_for_collective, number }, &[x])
         };
         let got = device.scoped(|| {
             let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0], [3]).cumsum(0);

@@ -29,7 +29,7 @@ pub const INTEGER: &[DType] = &[DType::I64, DType::I32, DType::U8, DType::I8, DT
 
 /// One input of a sample.
 #[derive(Clone, Debug)]
-pub struct Input {
+pub struct SampleInput {
     /// its shape
     pub shape: Vec<usize>,
     /// its elements
@@ -50,46 +50,46 @@ pub enum Elements {
     Definite,
 }
 /// Numbers in [-2, 2].
-pub fn v(shape: &[usize]) -> Input {
-    Input { shape: shape.to_vec(), elements: Elements::Drawn(Spread::Within(-2.0, 2.0)), dtype: None, differentiable: true }
+pub fn v(shape: &[usize]) -> SampleInput {
+    SampleInput { shape: shape.to_vec(), elements: Elements::Drawn(Spread::Within(-2.0, 2.0)), dtype: None, differentiable: true }
 }
 /// Numbers in a range.
-pub fn within(shape: &[usize], low: f64, high: f64) -> Input {
-    Input { elements: Elements::Drawn(Spread::Within(low, high)), ..v(shape) }
+pub fn within(shape: &[usize], low: f64, high: f64) -> SampleInput {
+    SampleInput { elements: Elements::Drawn(Spread::Within(low, high)), ..v(shape) }
 }
 /// Numbers in [0.5, 2].
-pub fn p(shape: &[usize]) -> Input {
+pub fn p(shape: &[usize]) -> SampleInput {
     within(shape, 0.5, 2.0)
 }
 /// Numbers with many ties.
-pub fn ties(shape: &[usize]) -> Input {
-    Input { elements: Elements::Drawn(Spread::Coarse), differentiable: false, ..v(shape) }
+pub fn ties(shape: &[usize]) -> SampleInput {
+    SampleInput { elements: Elements::Drawn(Spread::Coarse), differentiable: false, ..v(shape) }
 }
 /// Given numbers.
-pub fn given(shape: &[usize], values: &[f64]) -> Input {
-    Input { elements: Elements::Given(values.to_vec()), ..v(shape) }
+pub fn given(shape: &[usize], values: &[f64]) -> SampleInput {
+    SampleInput { elements: Elements::Given(values.to_vec()), ..v(shape) }
 }
 /// A symmetric positive definite matrix.
-pub fn definite(shape: &[usize]) -> Input {
-    Input { elements: Elements::Definite, ..v(shape) }
+pub fn definite(shape: &[usize]) -> SampleInput {
+    SampleInput { elements: Elements::Definite, ..v(shape) }
 }
 /// i64 indices below `n`, repeated ones among them.
-pub fn index(shape: &[usize], n: usize) -> Input {
-    Input { elements: Elements::Drawn(Spread::Below(n)), dtype: Some(DType::I64), differentiable: false, ..v(shape) }
+pub fn index(shape: &[usize], n: usize) -> SampleInput {
+    SampleInput { elements: Elements::Drawn(Spread::Below(n)), dtype: Some(DType::I64), differentiable: false, ..v(shape) }
 }
 /// Given i64 numbers.
-pub fn whole(shape: &[usize], values: &[f64]) -> Input {
-    Input { dtype: Some(DType::I64), differentiable: false, ..given(shape, values) }
+pub fn whole(shape: &[usize], values: &[f64]) -> SampleInput {
+    SampleInput { dtype: Some(DType::I64), differentiable: false, ..given(shape, values) }
 }
 /// true and false.
-pub fn mask(shape: &[usize]) -> Input {
-    Input { dtype: Some(DType::Bool), ..ties(shape) }
+pub fn mask(shape: &[usize]) -> SampleInput {
+    SampleInput { dtype: Some(DType::Bool), ..ties(shape) }
 }
 /// The input without a gradient.
-pub fn fixed(input: Input) -> Input {
-    Input { differentiable: false, ..input }
+pub fn fixed(input: SampleInput) -> SampleInput {
+    SampleInput { differentiable: false, ..input }
 }
-impl Input {
+impl SampleInput {
     /// The input's elements in a sample of `dtype`.
     pub fn draw(&self, dtype: DType, random: &mut Random) -> HostArray {
         let dtype = self.dtype.unwrap_or(dtype);
@@ -153,7 +153,7 @@ pub struct Entry {
     /// dtypes of its inputs
     pub dtypes: Vec<DType>,
     /// its inputs
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<SampleInput>,
     /// the call
     pub function: Function,
     /// wrong calls with the same inputs (drawn as f32 where the function takes it), and the kind of their error

@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, fmt};
 
 /// One thing that failed.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct FailedCheck {
     /// the function or the check
     pub name: String,
     /// with what
@@ -27,7 +27,7 @@ pub struct Failure {
     /// why
     pub why: String,
 }
-impl fmt::Display for Failure {
+impl fmt::Display for FailedCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} [{}]: {}", self.name, self.case, self.why)
     }
@@ -37,7 +37,7 @@ const ON_THE_HOST: &str = "runs on the host";
 
 /// Whether a device runs a function on a dtype.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Support {
+pub enum FunctionSupport {
     /// it does, and the results are right
     Passed,
     /// it says that it does not
@@ -51,9 +51,9 @@ pub struct Report {
     /// checks made
     pub checks: usize,
     /// what failed
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FailedCheck>,
     /// function → dtype → support
-    pub support: BTreeMap<String, BTreeMap<DType, Support>>,
+    pub support: BTreeMap<String, BTreeMap<DType, FunctionSupport>>,
     /// what the device says it cannot do, with its words
     pub unsupported: BTreeMap<String, String>,
 }
@@ -61,7 +61,7 @@ impl Report {
     fn note(&mut self, name: &str, case: impl Into<String>, result: Result<(), String>) {
         self.checks += 1;
         if let Err(why) = result {
-            self.failures.push(Failure { name: name.into(), case: case.into(), why });
+            self.failures.push(FailedCheck { name: name.into(), case: case.into(), why });
         }
     }
     /// Everything that failed, and what the device says without right that it cannot do: it need not do what is defined on
@@ -93,9 +93,9 @@ impl Report {
                 .iter()
                 .map(|d| match row.get(d) {
                     None => "",
-                    Some(Support::Passed) => "yes",
-                    Some(Support::Unsupported) => "no",
-                    Some(Support::Failed) => "**wrong**",
+                    Some(FunctionSupport::Passed) => "yes",
+                    Some(FunctionSupport::Unsupported) => "no",
+                    Some(FunctionSupport::Failed) => "**wrong**",
                 })
                 .collect();
             out += &format!("| `{name}` | {} |\n", cells.join(" | "));
@@ -127,7 +127,7 @@ pub fn correctness(device: Device) -> Report {
         for &dtype in entry.dtypes.iter().filter(|d| device.info().dtypes.contains(d)) {
             let inputs = drawn(entry, dtype, seed_of(k));
             let want = call(entry, &inputs, "dense", Device::reference());
-            let mut state = Support::Passed;
+            let mut state = FunctionSupport::Passed;
             for layout in LAYOUTS {
                 if layout != "dense" && inputs.iter().all(|a| a.shape.rank() == 0 || a.is_empty()) {
                     continue;
@@ -135,7 +135,7 @@ pub fn correctness(device: Device) -> Report {
                 let got = call(entry, &inputs, layout, device);
                 let result = match (&got, &want) {
                     (Err(("unsupported", why)), _) => {
-                        state = Support::Unsupported;
+                        state = FunctionSupport::Unsupported;
                         report.unsupported.insert(entry.name.clone(), why.clone());
                         continue;
                     }
@@ -148,7 +148,7 @@ pub fn correctness(device: Device) -> Report {
                     (Err((_, e)), Ok(_)) => Err(e.clone()),
                 };
                 if result.is_err() {
-                    state = Support::Failed;
+                    state = FunctionSupport::Failed;
                 }
                 report.note(&entry.name, format!("{dtype} {layout}"), result);
             }

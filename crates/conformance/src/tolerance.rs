@@ -94,7 +94,7 @@ fn accumulator_min(dtype: DType) -> f64 {
 
 /// How a primitive is bounded.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Bound {
+pub enum ToleranceBound {
     /// the same value
     Same,
     /// this many ULP of the result
@@ -104,7 +104,7 @@ pub enum Bound {
     /// n factors are multiplied
     Product(usize),
 }
-fn unary_bound(f: Unary, dtype: DType) -> Bound {
+fn unary_bound(f: Unary, dtype: DType) -> ToleranceBound {
     const ONE_ROUNDING: [&str; 22] = [
         "abs",
         "neg",
@@ -129,9 +129,9 @@ fn unary_bound(f: Unary, dtype: DType) -> Bound {
         "positive",
         "relu6",
     ];
-    if !dtype.is_float() || ONE_ROUNDING.contains(&f.name()) { Bound::Same } else { function_bound(dtype) }
+    if !dtype.is_float() || ONE_ROUNDING.contains(&f.name()) { ToleranceBound::Same } else { function_bound(dtype) }
 }
-fn binary_bound(f: Binary, dtype: DType) -> Bound {
+fn binary_bound(f: Binary, dtype: DType) -> ToleranceBound {
     const FUNCTIONS: [&str; 16] = [
         "polygamma",
         "pow",
@@ -150,32 +150,32 @@ fn binary_bound(f: Binary, dtype: DType) -> Bound {
         "igammac",
         "ldexp",
     ];
-    if dtype.is_float() && FUNCTIONS.contains(&f.name()) { function_bound(dtype) } else { Bound::Same }
+    if dtype.is_float() && FUNCTIONS.contains(&f.name()) { function_bound(dtype) } else { ToleranceBound::Same }
 }
-fn function_bound(dtype: DType) -> Bound {
-    Bound::Ulp(if dtype.size() == 2 { 1.0 } else { FUNCTION_ULP })
+fn function_bound(dtype: DType) -> ToleranceBound {
+    ToleranceBound::Ulp(if dtype.size() == 2 { 1.0 } else { FUNCTION_ULP })
 }
 /// The bound of a primitive on inputs of these types.
-pub fn bound(op: &Op, inputs: &[HostArray]) -> Bound {
-    let Some(x) = inputs.first() else { return Bound::Same };
+pub fn bound(op: &Op, inputs: &[HostArray]) -> ToleranceBound {
+    let Some(x) = inputs.first() else { return ToleranceBound::Same };
     let dtype = x.dtype;
-    let sum = |n: usize| if dtype.is_float() { Bound::Sum(n) } else { Bound::Same };
+    let sum = |n: usize| if dtype.is_float() { ToleranceBound::Sum(n) } else { ToleranceBound::Same };
     let along = |axis: u8| x.shape[axis as usize];
     match op {
         Op::Unary(f) => unary_bound(*f, dtype),
         Op::Binary(f) | Op::BinaryScalar(f, _) => binary_bound(*f, dtype),
         Op::Reduce { op: ReduceOp::Sum, axes } => sum(axes.iter().map(|a| x.shape[a]).product()),
-        Op::Reduce { op: ReduceOp::Prod, axes } if dtype.is_float() => Bound::Product(axes.iter().map(|a| x.shape[a]).product()),
+        Op::Reduce { op: ReduceOp::Prod, axes } if dtype.is_float() => ToleranceBound::Product(axes.iter().map(|a| x.shape[a]).product()),
         Op::Scan { op: ScanOp::Sum, axis, .. } => sum(along(*axis)),
         Op::Scan { op: ScanOp::LinearRecurrence, axis, .. } => sum(2 * along(*axis)),
-        Op::Scan { op: ScanOp::Prod, axis, .. } if dtype.is_float() => Bound::Product(along(*axis)),
+        Op::Scan { op: ScanOp::Prod, axis, .. } if dtype.is_float() => ToleranceBound::Product(along(*axis)),
         Op::Matmul => sum(x.shape[x.shape.rank() - 1]),
         Op::Conv(_) => sum(x.len().max(inputs.get(1).map_or(0, HostArray::len))),
         Op::Window(w) if w.op != WindowOp::Max => sum(w.size.iter().product()),
         Op::SegmentReduce { op: SegmentOp::Sum, axis } => sum(along(*axis)),
         Op::Scatter { mode: ScatterMode::Add, .. } => sum(1 + inputs[1].len()),
-        Op::Scatter { mode: ScatterMode::Mul, .. } if dtype.is_float() => Bound::Product(1 + inputs[1].len()),
-        _ => Bound::Same,
+        Op::Scatter { mode: ScatterMode::Mul, .. } if dtype.is_float() => ToleranceBound::Product(1 + inputs[1].len()),
+        _ => ToleranceBound::Same,
     }
 }
 
@@ -255,7 +255,7 @@ fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], in_f
     let bound = bound(op, inputs);
     // What the sum of magnitudes is, for the bound of sums.
     let magnitude = match bound {
-        Bound::Sum(_) => {
+        ToleranceBound::Sum(_) => {
             let positive: Vec<HostArray> = inputs.iter().map(|a| if a.dtype.is_float() { wide(a) } else { a.clone() }).collect();
             let wide_types: Vec<TensorType> = types.iter().map(|m| if m.dtype.is_float() { TensorType { dtype: DType::F64, ..*m } } else { *m }).collect();
             Some(reference::run(op, arg, &positive, &wide_types).map_err(|e| e.to_string())?.0)
@@ -263,7 +263,7 @@ fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], in_f
         _ => None,
     };
     let parts = match bound {
-        Bound::Product(_) => {
+        ToleranceBound::Product(_) => {
             let wide_types: Vec<TensorType> = types.iter().map(|m| if m.dtype.is_float() { TensorType { dtype: DType::F64, ..*m } } else { *m }).collect();
             Some(extremes(op, arg, inputs, &wide_types)?)
         }
@@ -282,12 +282,12 @@ fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], in_f
                 continue;
             }
             let allowed = match (bound, &magnitude) {
-                (Bound::Same, _) => 0.0,
-                (Bound::Ulp(n), _) => {
+                (ToleranceBound::Same, _) => 0.0,
+                (ToleranceBound::Ulp(n), _) => {
                     let in_f32 = in_f32.map_or(0.0, |(ulps, terms)| ulps * ulp(DType::F32, terms.max(y.abs())));
                     (n * ulp(g.dtype, y)).max(in_f32)
                 }
-                (Bound::Sum(n), Some(m)) => {
+                (ToleranceBound::Sum(n), Some(m)) => {
                     let m = m[k].float(at);
                     if !m.is_finite() || m >= accumulator_max(g.dtype) / 2.0 {
                         continue;
@@ -296,7 +296,7 @@ fn check_within(op: &Op, arg: Arg, inputs: &[HostArray], got: &[HostArray], in_f
                     let least = ulp(if g.dtype == DType::F64 { DType::F64 } else { DType::F32 }, 0.0);
                     n as f64 * (accumulator_eps(g.dtype) * m + least) + ulp(g.dtype, y)
                 }
-                (Bound::Product(n), _) => {
+                (ToleranceBound::Product(n), _) => {
                     let leaves = |[high, low]: &[Vec<HostArray>; 2]| leaves_range(g.dtype, high[k].float(at), low[k].float(at));
                     if parts.as_ref().is_some_and(leaves) {
                         continue;

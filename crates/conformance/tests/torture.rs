@@ -65,10 +65,10 @@ fn the_lint_overlooks_a_line_of_the_library() {
     let planted = |x: &[Tensor]| vec![std::iter::once(&x[0]).map(Tensor::t).next().unwrap_or_else(|| x[0].clone())];
     let mut entry = entries().into_iter().find(|e| e.name == "Tensor::t").unwrap();
     entry.function = adamant_conformance::registry::Function::Call(planted);
-    let mut lines = lines::Lines::default();
+    let mut lines = lines::NamedLines::default();
     lines::of_entry(&entry, Device::reference(), &mut lines);
     assert!(!lines.inside.is_empty(), "{} errors, and none of a line of the library", lines.provoked);
-    let mut lines = lines::Lines::default();
+    let mut lines = lines::NamedLines::default();
     lines.look("here", "", &Error::new("here", ErrorKind::Capturing));
     assert!(lines.inside.is_empty() && lines.provoked == 1);
 }

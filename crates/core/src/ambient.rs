@@ -4,7 +4,7 @@
 use crate::{
     Device,
     intercept::{self, Stack},
-    record::{Context, context},
+    record::{RecordingContext, context},
     scope::{self, ScopeGuard, ScopeId},
 };
 use std::{marker::PhantomData, sync::Arc};
@@ -67,7 +67,7 @@ impl Ambient {
 }
 /// [`Ambient::identity`] of this thread now, whose context this is.
 #[inline]
-pub(crate) fn identity(c: &Context) -> u64 {
+pub(crate) fn identity(c: &RecordingContext) -> u64 {
     // What an interceptor itself applies meets none of them.
     let interceptors = if c.below_interceptors.get() == 0 { intercept::identity() } else { 0 };
     identity_of(interceptors, Device::current().ok())

@@ -10,7 +10,7 @@ use crate::{
     error::Origin,
     grad::Tape,
     planted::{Plant, is},
-    record::{Context, context, evaluate},
+    record::{RecordingContext, context, evaluate},
     recycle::Shared,
     value::{Kept, Stored, Value},
 };
@@ -29,7 +29,7 @@ mod when;
 pub(crate) use commit::Claim;
 pub(crate) use overlay::{Overlay, OverlayGuard, OverlayKind};
 use snapshot::LATEST;
-pub(crate) use snapshot::Section;
+pub(crate) use snapshot::ReadSection;
 pub use snapshot::{Snapshot, consistent};
 pub(crate) use step::Open;
 pub use step::step;
@@ -44,13 +44,13 @@ struct Inner {
     id: u64,
     meta: Meta,
     leaf: Option<Shared<Tape>>,
-    state: Mutex<State>,
+    state: Mutex<CellState>,
     version: AtomicU64,
     /// copies that follow from the value
     derived: Mutex<Vec<derived::Derived>>,
 }
 /// What a cell holds. The lock is held for the time of a copy of a handle, never while anything is computed.
-struct State {
+struct CellState {
     value: Shared<Value>,
     /// the number of the commit that the value is of
     since: u64,
@@ -89,14 +89,14 @@ impl Cell {
     #[track_caller]
     pub fn new(value: &Tensor, trainable: bool) -> Result<Cell> {
         let value = value.clone().ok()?;
-        if context(Context::capturing) {
+        if context(RecordingContext::capturing) {
             // What a capture computes is there at no time.
             evaluate(value.value())?;
         }
         let meta = value.meta();
         let leaf = trainable.then(|| crate::grad::leaf(meta, Origin::here()));
         // Who has an older snapshot can only have got the cell since: for them it began like this.
-        let state = State { value: value.value().clone(), since: 0, writer: 0, older: Vec::new() };
+        let state = CellState { value: value.value().clone(), since: 0, writer: 0, older: Vec::new() };
         Ok(Cell(Arc::new(Inner {
             id: NEXT.fetch_add(1, Relaxed),
             meta,
@@ -278,7 +278,7 @@ impl Cell {
         })
     }
     /// A write outside of any step: a commit of its own.
-    fn set_now(&self, c: &Context, value: &Shared<Value>) {
+    fn set_now(&self, c: &RecordingContext, value: &Shared<Value>) {
         let (previous, since) = commit::replace(self, value.clone(), c.committing.get());
         if value.is_to_run() {
             let s = c.stream(self.0.meta.device);

@@ -46,7 +46,7 @@ use crate::{
     Device, Error, ErrorKind, Origin, Outputs, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
     record::{capture, context},
-    schedule::captured::{Call, Captured, Plans},
+    schedule::captured::{Captured, CapturedCall, Plans},
 };
 use std::sync::{Arc, OnceLock};
 
@@ -54,7 +54,7 @@ mod kept;
 pub(crate) mod noted;
 pub use crate::schedule::captured::MOST_CAPTURES;
 pub use kept::Captures;
-use kept::{Guarded, Kind, Others};
+use kept::{CallKind, GuardedCapture, Others};
 use noted::Noting;
 pub use noted::{Flag, capture_number, check_at_end, decide, decide_once, effect, number};
 
@@ -62,7 +62,7 @@ pub use noted::{Flag, capture_number, check_at_end, decide, decide_once, effect,
 pub struct Compiled<F> {
     f: F,
     /// The capture of the first call, which is often the only one: found without a lock.
-    first: OnceLock<Guarded>,
+    first: OnceLock<GuardedCapture>,
     others: Others,
     /// plans by structure, which all sizes share
     plans: Arc<Plans>,
@@ -139,7 +139,7 @@ impl Compiled<()> {
     /// The line that came out otherwise; an error of `f`.
     #[track_caller]
     pub fn check_with(&self, inputs: &[&Tensor], f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<()> {
-        let kind = context(|c| Kind::now(inputs, c));
+        let kind = context(|c| CallKind::now(inputs, c));
         let first = self.first.get().filter(|first| first.fits(&kind));
         let other = if first.is_none() { self.others.find(&kind) } else { None };
         let Some(there) = first.or(other.as_deref()) else { return Ok(()) };
@@ -164,7 +164,7 @@ impl<F> Compiled<F> {
             let plain: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
             return crate::step(|| f(&plain)).map(Outputs::from_vec);
         }
-        let (kind, is_plain) = context(|c| (Kind::now(inputs, c), c.capturing() || c.eager.get()));
+        let (kind, is_plain) = context(|c| (CallKind::now(inputs, c), c.capturing() || c.eager.get()));
         for t in inputs {
             if t.value().is_failed()
                 && let Some(e) = t.error()
@@ -188,7 +188,7 @@ impl<F> Compiled<F> {
             let plain: Vec<Tensor> = inputs.iter().map(|t| t.detach()).collect();
             return crate::step(|| f(&plain)).map(Outputs::from_vec);
         }
-        let call = Call { inputs, device, origin };
+        let call = CapturedCall { inputs, device, origin };
         if let Some(first) = self.first.get().filter(|first| first.fits(&kind)) {
             return first.captured.call(&call);
         }
@@ -214,7 +214,7 @@ impl<F> Compiled<F> {
         self.others.captures(self.first.get().is_some())
     }
 
-    fn trace(&self, kind: &Kind<'_>, device: Device, f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Guarded> {
+    fn trace(&self, kind: &CallKind<'_>, device: Device, f: &mut dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<GuardedCapture> {
         let places: Vec<Tensor> = kind.inputs.iter().map(|t| Tensor::placeholder(t.meta())).collect();
         let (overlay, noting) = (OverlayGuard::push(Overlay::new(OverlayKind::Capture)), Noting::begin());
         let (outputs, stream) = capture(device, || f(&places));
@@ -223,6 +223,6 @@ impl<F> Compiled<F> {
         let outputs = outputs?.into_iter().map(|t| t.detach().ok()).collect::<Result<Vec<_>>>()?;
         let (guards, events) = noted?;
         let captured = Captured::new(&places, &outputs, &overlay, &stream, device, events, self.plans.clone())?;
-        Ok(Guarded { metas: kind.metas().collect(), grad: kind.grad, ambient: kind.ambient, guards, captured })
+        Ok(GuardedCapture { metas: kind.metas().collect(), grad: kind.grad, ambient: kind.ambient, guards, captured })
     }
 }

@@ -113,7 +113,7 @@ impl Grads {
 
 /// How a walk back is done.
 #[derive(Clone, Copy)]
-struct Walk {
+struct TapeWalk {
     keep: bool,
     /// Leave the tape on while rules run, so that the gradients can be differentiated.
     graph: bool,
@@ -129,7 +129,7 @@ impl Tensor {
     /// The error this tensor carries; more than one element; no leaf; saved values that are gone already.
     #[track_caller]
     pub fn backward(&self) -> Result<Grads> {
-        self.backward_from(None, Walk { keep: false, graph: false, floor: 0 }, true)
+        self.backward_from(None, TapeWalk { keep: false, graph: false, floor: 0 }, true)
     }
     /// As [`Tensor::backward`], keeping the saved values for another walk.
     ///
@@ -137,7 +137,7 @@ impl Tensor {
     /// As [`Tensor::backward`].
     #[track_caller]
     pub fn backward_keep(&self) -> Result<Grads> {
-        self.backward_from(None, Walk { keep: true, graph: false, floor: 0 }, true)
+        self.backward_from(None, TapeWalk { keep: true, graph: false, floor: 0 }, true)
     }
     /// As [`Tensor::backward_keep`], and the gradients are on the tape themselves: for higher order.
     ///
@@ -145,7 +145,7 @@ impl Tensor {
     /// As [`Tensor::backward`].
     #[track_caller]
     pub fn backward_graph(&self) -> Result<Grads> {
-        self.backward_from(None, Walk { keep: true, graph: true, floor: 0 }, false)
+        self.backward_from(None, TapeWalk { keep: true, graph: true, floor: 0 }, false)
     }
     /// Gradients of `sum(self * cotangent)`.
     ///
@@ -153,10 +153,10 @@ impl Tensor {
     /// As [`Tensor::backward`]; a cotangent of another shape or dtype.
     #[track_caller]
     pub fn backward_with(&self, cotangent: &Tensor) -> Result<Grads> {
-        self.backward_from(Some(cotangent), Walk { keep: false, graph: false, floor: 0 }, true)
+        self.backward_from(Some(cotangent), TapeWalk { keep: false, graph: false, floor: 0 }, true)
     }
     #[track_caller]
-    fn backward_from(&self, cotangent: Option<&Tensor>, walk: Walk, flush: bool) -> Result<Grads> {
+    fn backward_from(&self, cotangent: Option<&Tensor>, walk: TapeWalk, flush: bool) -> Result<Grads> {
         let here = Origin::here();
         if let Some(e) = self.error() {
             return Err(e);
@@ -254,7 +254,7 @@ pub fn backward_many(outputs: &[(&Tensor, &Tensor)], graph: bool) -> Result<Grad
     }
     let mut grads = Grads::default();
     let _state = WalkState::enter(graph);
-    pull(roots, &mut grads, Walk { keep: true, graph, floor: 0 }, &Region::ALL, here)?;
+    pull(roots, &mut grads, TapeWalk { keep: true, graph, floor: 0 }, &Region::ALL, here)?;
     Ok(grads)
 }
 
@@ -345,7 +345,7 @@ impl Drop for Reached {
     }
 }
 
-fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: Walk, region: &Region<'_>, here: Origin) -> Result<()> {
+fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk, region: &Region<'_>, here: Origin) -> Result<()> {
     let mut reached = Reached::new();
     let give = |reached: &mut Reached, grads: &mut Grads, t: &Shared<Tape>, k: u8, g: Tensor| {
         if region.ends_at(t.id) { grads.add(t.id, g) } else { reached.give(t, k, g) }
@@ -406,7 +406,7 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: Walk, re
 }
 
 /// The gradient of a composite without a rule: that of its body, on fresh leaves.
-fn differentiate_body(c: &Keyed, args: &RuleArgs<'_>, walk: Walk) -> Result<Cotangents> {
+fn differentiate_body(c: &Keyed, args: &RuleArgs<'_>, walk: TapeWalk) -> Result<Cotangents> {
     if c.is_host() {
         return Err(Error::new(c.name(), ErrorKind::Unsupported { backend: "any".into(), what: format!("the gradient of {}", c.name()) }));
     }
@@ -443,7 +443,7 @@ fn identity_node(x: &Tensor) -> Tensor {
     }
 }
 /// Walks back as far as the given tensors and collects what arrives there.
-fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: Walk, stops: &[Tensor]) -> Result<()> {
+fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: TapeWalk, stops: &[Tensor]) -> Result<()> {
     let stop: Vec<u64> = stops.iter().filter_map(|t| t.tape().map(|t| t.0.id)).collect();
     let mut reached = Reached::new();
     let give = |reached: &mut Reached, grads: &mut Grads, t: &Shared<Tape>, k: u8, g: Tensor| {
@@ -483,7 +483,7 @@ fn pull_until(roots: Vec<Root>, grads: &mut Grads, walk: Walk, stops: &[Tensor])
 }
 
 /// Cotangents of an op's inputs: by its rule, or by the body of a composite that brings none.
-fn cotangents_of(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, walk: Walk) -> Result<Cotangents> {
+fn cotangents_of(op: &Op, arg: Arg, outputs: &[Meta], args: &RuleArgs<'_>, walk: TapeWalk) -> Result<Cotangents> {
     match op {
         Op::Composite(c) if c.saves().is_some() => c.rule(args),
         Op::Composite(c) => differentiate_body(c, args, walk),

@@ -19,7 +19,7 @@ mod eval;
 pub use adamant_ir::graph as ir;
 pub(crate) use adamant_ir::graph::nearest;
 pub use adamant_ir::graph::{
-    At, Constant, Data, Environment, GraphError, Held, Invalid, Node, PASSES, Pass, Ran, Reading, State, TextError, Type, Why, Write, Written,
+    At, Constant, Data, Environment, GraphError, HoldsElements, Invalid, Node, PASSES, Pass, Ran, Reading, State, TextError, Type, Why, Write, Written,
 };
 pub(crate) use capture::records_stops;
 use environment::Program;

@@ -73,25 +73,25 @@ thread_local! {
 /// The most keys that are remembered. One that is forgotten gets another number when it comes again, so it is captured again.
 const MOST_KEYS: usize = 256;
 /// The number of a key, and when it was last asked for.
-struct Keyed {
+struct KeyNumber {
     number: u64,
     used: u64,
 }
 /// The numbers of interceptors and of stacks, which are given once.
 #[derive(Default)]
-struct Numbers {
+struct InterceptorNumbers {
     last: u64,
     /// By the address, which no other interceptor has while the weak handle holds the place.
     interceptors: HashMap<usize, (Weak<dyn Interceptor>, u64)>,
     /// By type and key: whoever has the same does the same.
-    keys: HashMap<(TypeId, u64), Keyed>,
+    keys: HashMap<(TypeId, u64), KeyNumber>,
     /// By the number of the stack below, 0 for none, and that of the interceptor on top.
     stacks: HashMap<(u64, u64), u64>,
     /// how many interceptors there may be before those that are gone are looked for
     most: usize,
 }
-static NUMBERS: LazyLock<Mutex<Numbers>> = LazyLock::new(Default::default);
-impl Numbers {
+static NUMBERS: LazyLock<Mutex<InterceptorNumbers>> = LazyLock::new(Default::default);
+impl InterceptorNumbers {
     fn next(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -124,7 +124,7 @@ impl Numbers {
             self.keys.remove(&oldest);
             self.forget();
         }
-        self.keys.insert(key, Keyed { number, used: number });
+        self.keys.insert(key, KeyNumber { number, used: number });
         number
     }
     fn of_stack(&mut self, below: u64, top: u64) -> u64 {

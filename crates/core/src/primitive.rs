@@ -130,7 +130,7 @@ impl ExampleAxis {
 }
 /// What a batching rule gets beside the fields of the op; `metas` and `made` are those of one example. One input at least is
 /// batched, or the op draws.
-pub(crate) struct Batch<'a> {
+pub(crate) struct Batching<'a> {
     pub axis: &'a ExampleAxis,
     pub op: &'a Op,
     pub arg: Arg,
@@ -140,7 +140,7 @@ pub(crate) struct Batch<'a> {
 }
 /// The stacks of an op's outputs.
 pub(crate) type Stacks = SmallVec<[Tensor; 3]>;
-impl Batch<'_> {
+impl Batching<'_> {
     /// An op on the first input's stack: for what a leading axis passes through.
     fn on_first(&self, op: Op) -> Result<Stacks> {
         Ok(Tensor::apply_many(op, self.arg, &[&self.lanes[0].tensor], Origin::here()))
@@ -231,7 +231,7 @@ macro_rules! rules {
         ///
         /// # Errors
         /// Whatever the rule's ops return; more axes than a tensor can have.
-        pub(crate) fn batched(batch: &Batch<'_>) -> Result<Stacks> {
+        pub(crate) fn batched(batch: &Batching<'_>) -> Result<Stacks> {
             match batch.op {
                 $($planned_op => $planned::batched($planned_fields, batch),)*
                 $($op => $module::batched($fields, batch),)*

@@ -41,7 +41,7 @@ pub use phases::{Phase, Phases};
 pub use steps::{MetricSummary, PerformanceSummary, StepRecord};
 
 static ON: AtomicBool = AtomicBool::new(false);
-static EVENTS: Mutex<Vec<Event>> = Mutex::new(Vec::new());
+static EVENTS: Mutex<Vec<ProfileEvent>> = Mutex::new(Vec::new());
 static THREADS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 thread_local! {
     static THREAD: Cell<u32> = const { Cell::new(u32::MAX) };
@@ -52,8 +52,8 @@ pub(crate) fn is_on() -> bool {
     ON.load(Relaxed)
 }
 /// Something that began and ended.
-pub(crate) struct Event {
-    pub what: What,
+pub(crate) struct ProfileEvent {
+    pub what: EventKind,
     pub thread: u32,
     pub begin: Instant,
     pub end: Instant,
@@ -67,11 +67,11 @@ pub(crate) struct Ran {
     pub device: Device,
     pub live_bytes: Option<usize>,
 }
-pub(crate) enum What {
+pub(crate) enum EventKind {
     Kernel(Box<Ran>),
     Span(SpanKind, Arc<str>),
 }
-pub(crate) fn keep(events: impl IntoIterator<Item = Event>) {
+pub(crate) fn keep(events: impl IntoIterator<Item = ProfileEvent>) {
     EVENTS.lock().extend(events);
 }
 /// The number of this thread in profiles.
@@ -160,7 +160,7 @@ impl Drop for Recording {
 impl Recording {
     /// A range of this thread that has passed already.
     pub fn add_range(&self, name: &str, begin: Instant, end: Instant) {
-        keep([Event { what: What::Span(SpanKind::Range, name.into()), thread: this_thread(), begin, end }]);
+        keep([ProfileEvent { what: EventKind::Span(SpanKind::Range, name.into()), thread: this_thread(), begin, end }]);
     }
     /// Ends recording and tells what was seen. Work that was recorded as ops and has not run yet is not seen: evaluate
     /// what belongs to the profile first.
@@ -170,12 +170,12 @@ impl Recording {
         let events = std::mem::take(&mut *EVENTS.lock());
         let mut profile =
             Profile { kernels: Vec::new(), spans: Vec::new(), threads: THREADS.lock().clone(), thread: self.thread, wall, shapes: self.settings.shapes };
-        let mut names = Names::default();
-        for Event { what, thread, begin, end } in events {
+        let mut names = KernelNames::default();
+        for ProfileEvent { what, thread, begin, end } in events {
             let (at, time) = (begin.saturating_duration_since(self.begin), end.saturating_duration_since(begin));
             match what {
-                What::Kernel(ran) => profile.kernels.push(names.kernel(&ran, thread, at, time)),
-                What::Span(kind, name) => profile.spans.push(Span { kind, name, thread, begin: at, time }),
+                EventKind::Kernel(ran) => profile.kernels.push(names.kernel(&ran, thread, at, time)),
+                EventKind::Span(kind, name) => profile.spans.push(Span { kind, name, thread, begin: at, time }),
             }
         }
         profile
@@ -235,7 +235,7 @@ impl Drop for RangeGuard {
         if let Some((name, begin, _)) = self.0.take()
             && is_on()
         {
-            keep([Event { what: What::Span(SpanKind::Range, name), thread: this_thread(), begin, end: Instant::now() }]);
+            keep([ProfileEvent { what: EventKind::Span(SpanKind::Range, name), thread: this_thread(), begin, end: Instant::now() }]);
         }
     }
 }
@@ -301,7 +301,7 @@ pub struct Profile {
 
 /// What a kernel is called and costs, looked up once for each step of a plan.
 #[derive(Default)]
-struct Names {
+struct KernelNames {
     of: HashMap<(usize, usize, u32), Described>,
     layers: HashMap<u32, (Arc<str>, Option<Arc<str>>)>,
 }
@@ -313,7 +313,7 @@ struct Described {
     outputs: Vec<Meta>,
     flops: u64,
 }
-impl Names {
+impl KernelNames {
     fn kernel(&mut self, ran: &Ran, thread: u32, begin: Duration, time: Duration) -> Kernel {
         let key = (Arc::as_ptr(&ran.plan) as usize, Arc::as_ptr(&ran.sized) as usize, ran.step);
         let Described { name, family, inputs, outputs, flops } = self.of.entry(key).or_insert_with(|| describe(ran)).clone();

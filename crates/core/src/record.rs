@@ -128,7 +128,7 @@ fn next_epoch() -> u32 {
 pub(crate) const OPEN_CHAIN: usize = 128;
 
 /// The recording state of a thread.
-pub(crate) struct Context {
+pub(crate) struct RecordingContext {
     own: RefCell<OwnStreams>,
     captures: RefCell<Vec<Arc<Stream>>>,
     pub grad_off: Cell<bool>,
@@ -141,7 +141,7 @@ pub(crate) struct Context {
     /// the group of the commit at work, 0: none
     pub committing: Cell<u64>,
     /// the snapshot that is read
-    pub section: cell::Section,
+    pub section: cell::ReadSection,
     /// The thread ends, and its own context is gone: nothing is recorded, read from cells or run any more.
     ending: bool,
     pub eager: Cell<bool>,
@@ -159,17 +159,17 @@ impl Drop for OwnStreams {
     }
 }
 thread_local! {
-    static CONTEXT: Context = Context::new(false);
+    static CONTEXT: RecordingContext = RecordingContext::new(false);
 }
 /// Runs `f` with this thread's context. A destructor of a thread-local may run after the context's: there it gets one that
-/// is [not alive](Context::alive).
-pub(crate) fn context<R>(f: impl FnOnce(&Context) -> R) -> R {
+/// is [not alive](RecordingContext::alive).
+pub(crate) fn context<R>(f: impl FnOnce(&RecordingContext) -> R) -> R {
     let mut f = Some(f);
     if let Ok(Some(r)) = CONTEXT.try_with(|c| f.take().map(|f| f(c))) {
         return r;
     }
     match f {
-        Some(f) => f(&Context::new(true)),
+        Some(f) => f(&RecordingContext::new(true)),
         // It ran, and gave its result.
         None => unreachable!(),
     }
@@ -197,26 +197,26 @@ pub(crate) fn stream(id: u32) -> Option<&'static Stream> {
     STREAMS.lock().all.get(id as usize).copied()
 }
 /// Where ops are recorded: a thread's stream, or that of a capture.
-pub(crate) enum Recorder {
+pub(crate) enum RecordingStream {
     Thread(&'static Stream),
     Capture(Arc<Stream>),
 }
-impl std::ops::Deref for Recorder {
+impl std::ops::Deref for RecordingStream {
     type Target = Stream;
     fn deref(&self) -> &Stream {
         match self {
-            Recorder::Thread(s) => s,
-            Recorder::Capture(s) => s,
+            RecordingStream::Thread(s) => s,
+            RecordingStream::Capture(s) => s,
         }
     }
 }
 /// A capture's stream is in no table: its values are read by nobody else.
 pub(crate) const CAPTURE: u32 = u32::MAX;
 
-impl Context {
+impl RecordingContext {
     #[inline(never)]
-    fn new(ending: bool) -> Context {
-        Context {
+    fn new(ending: bool) -> RecordingContext {
+        RecordingContext {
             own: RefCell::new(OwnStreams(SmallVec::new())),
             captures: RefCell::new(Vec::new()),
             grad_off: Cell::new(false),
@@ -224,7 +224,7 @@ impl Context {
             steps: Cell::new(0),
             open: RefCell::default(),
             committing: Cell::new(0),
-            section: cell::Section::none(),
+            section: cell::ReadSection::none(),
             ending,
             eager: Cell::new(!ending && std::env::var_os("ADAMANT_EAGER").is_some_and(|v| v != "0")),
             window: Cell::new(0),
@@ -241,17 +241,17 @@ impl Context {
         if self.ending { Err(Error::at(op, ErrorKind::ThreadEnding, Origin { at: std::panic::Location::caller(), scope: Default::default() })) } else { Ok(()) }
     }
     /// The stream that this thread records on for a device.
-    pub fn stream(&self, device: Device) -> Recorder {
+    pub fn stream(&self, device: Device) -> RecordingStream {
         if let Some(s) = self.captures.borrow().last() {
-            return Recorder::Capture(s.clone());
+            return RecordingStream::Capture(s.clone());
         }
         let own = &mut self.own.borrow_mut().0;
         if let Some((_, s)) = own.iter().find(|(d, _)| *d == device) {
-            return Recorder::Thread(s);
+            return RecordingStream::Thread(s);
         }
         let s = Stream::acquire(device);
         own.push((device, s));
-        Recorder::Thread(s)
+        RecordingStream::Thread(s)
     }
     /// This thread's stream of that number, found without the table of all.
     fn own_stream(&self, id: u32) -> Option<&'static Stream> {
@@ -448,7 +448,7 @@ pub(crate) fn record_one(op: Op, arg: Arg, inputs: &[&Tensor], meta: Meta, origi
         Ok(value)
     })
 }
-fn alive_at(c: &Context, op: &Op, origin: Origin) -> Result<(), Error> {
+fn alive_at(c: &RecordingContext, op: &Op, origin: Origin) -> Result<(), Error> {
     if c.ending { Err(Error::at(op.name(), ErrorKind::ThreadEnding, origin)) } else { Ok(()) }
 }
 type Slots = SmallVec<[u32; 8]>;
@@ -475,7 +475,7 @@ fn slots_of<'a>(stream: &'a Stream, op: &Op, inputs: &[&Tensor], origin: Origin)
     Ok((log, slots))
 }
 /// Closes a window that is full, or at once where everything runs eagerly.
-fn close_if_full(c: &Context, log: &mut Log) {
+fn close_if_full(c: &RecordingContext, log: &mut Log) {
     if log.capture || (c.steps.get() != 0 && !c.eager.get()) {
         return;
     }
@@ -521,7 +521,7 @@ pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
             None => context(|c| c.stream(value.meta.device)),
             Some(id) => {
                 let found = context(|c| c.own_stream(id)).or_else(|| stream(id));
-                Recorder::Thread(found.ok_or_else(|| Error::at("read", ErrorKind::Capturing, value.origin))?)
+                RecordingStream::Thread(found.ok_or_else(|| Error::at("read", ErrorKind::Capturing, value.origin))?)
             }
         };
         let mut log = s.log.lock();

@@ -30,7 +30,7 @@ pub(crate) mod watch;
 pub use adamant_runtime::{Stats, stats::take_stats};
 use adamant_runtime::{
     backend::Refused,
-    execute::{Caller, Failed, New, Old, Outcome, Replay, Write, Written},
+    execute::{Caller, Failed, New, Old, Outcome, Replay, Write, WriteFate},
     plan::{Plan, Sized, Source},
 };
 pub(crate) use adamant_runtime::{execute::Direct, kernel::fault_error, stats::count};
@@ -409,13 +409,13 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
         match bad.get(&w.group) {
             Some(e) => withdraw(e),
             None => match (outcome.written(k), value.stored()) {
-                (Written::Left(stored), _) => {
+                (WriteFate::Left(stored), _) => {
                     // Whoever holds the value reads an error if the device made no write; the cell has what was left.
                     w.cell.holds_instead(value, Value::ready(value.meta, value.origin, value.home, stored.clone()));
                     w.cell.committed();
                 }
                 // There is nothing that the device could go back to, so the host looks.
-                (Written::Unknown, Some(stored)) => match stored.fault() {
+                (WriteFate::Unknown, Some(stored)) => match stored.fault() {
                     Some(e) => {
                         suppress(w.group, e.clone());
                         withdraw(&e);
@@ -429,14 +429,14 @@ fn publish(log: &Log, replay: &Replay<'_>, outcome: &Outcome, writes: &[&CellWri
     for (beside, k) in log.beside.iter().zip(writes.len()..) {
         let Beside { cell, value, group, previous, since } = beside;
         match outcome.written(k) {
-            Written::Left(stored) => cell.holds_instead(value, Value::ready(value.meta, value.origin, value.home, stored.clone())),
-            Written::Unknown => {
+            WriteFate::Left(stored) => cell.holds_instead(value, Value::ready(value.meta, value.origin, value.home, stored.clone())),
+            WriteFate::Unknown => {
                 if let Some(e) = outcome.fault_of(k) {
                     cell.withdraw(value, previous, *since);
                     suppress(*group, e);
                 }
             }
-            Written::Known => {}
+            WriteFate::Known => {}
         }
     }
     for (group, e) in bad {

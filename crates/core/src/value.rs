@@ -40,12 +40,12 @@ pub(crate) struct Value {
     place: AtomicU64,
     /// What is to be said of the memory; see the constants.
     stage: AtomicU8,
-    stored: Memory,
+    stored: ValueMemory,
     /// What became of it, where its stage is `OTHER`.
     other: Mutex<Other>,
 }
 /// What a new value is made of.
-pub(crate) struct New {
+pub(crate) struct NewValue {
     meta: Meta,
     origin: Origin,
     home: u32,
@@ -54,33 +54,33 @@ pub(crate) struct New {
     stored: Option<Stored>,
 }
 /// Where a value lies.
-enum Memory {
+enum ValueMemory {
     /// It lay there from the beginning.
     Given(Stored),
     /// From the moment it has been computed.
     Computed(OnceLock<Stored>),
 }
-impl Memory {
-    const fn none() -> Memory {
-        Memory::Computed(OnceLock::new())
+impl ValueMemory {
+    const fn none() -> ValueMemory {
+        ValueMemory::Computed(OnceLock::new())
     }
     fn get(&self) -> Option<&Stored> {
         match self {
-            Memory::Given(stored) => Some(stored),
-            Memory::Computed(stored) => stored.get(),
+            ValueMemory::Given(stored) => Some(stored),
+            ValueMemory::Computed(stored) => stored.get(),
         }
     }
     fn take(&mut self) -> Option<Stored> {
-        match std::mem::replace(self, Memory::none()) {
-            Memory::Given(stored) => Some(stored),
-            Memory::Computed(stored) => stored.into_inner(),
+        match std::mem::replace(self, ValueMemory::none()) {
+            ValueMemory::Given(stored) => Some(stored),
+            ValueMemory::Computed(stored) => stored.into_inner(),
         }
     }
     /// Sets it. False: it was set before.
     fn set(&self, stored: Stored) -> bool {
         match self {
-            Memory::Given(_) => false,
-            Memory::Computed(place) => place.set(stored).is_ok(),
+            ValueMemory::Given(_) => false,
+            ValueMemory::Computed(place) => place.set(stored).is_ok(),
         }
     }
 }
@@ -133,19 +133,19 @@ pub(crate) struct Recipe {
 impl Value {
     /// A value that was recorded at a place of a window.
     pub fn pending(meta: Meta, origin: Origin, home: u32, epoch: u32, slot: u32) -> Shared<Value> {
-        Shared::new(New { meta, origin, home, place: place(epoch, slot), stage: PENDING, stored: None })
+        Shared::new(NewValue { meta, origin, home, place: place(epoch, slot), stage: PENDING, stored: None })
     }
     /// A value that is in memory.
     pub fn ready(meta: Meta, origin: Origin, home: u32, stored: Stored) -> Shared<Value> {
-        Shared::new(New { meta, origin, home, place: 0, stage: stage(&stored, &meta.shape), stored: Some(stored) })
+        Shared::new(NewValue { meta, origin, home, place: 0, stage: stage(&stored, &meta.shape), stored: Some(stored) })
     }
     /// As `ready`, of a value that was computed before anybody asked for it; the mark, not 0, tells which.
     pub fn made_ahead(meta: Meta, origin: Origin, home: u32, stored: Stored, mark: u32) -> Shared<Value> {
-        Shared::new(New { meta, origin, home, place: place(NO_WINDOW, mark), stage: stage(&stored, &meta.shape), stored: Some(stored) })
+        Shared::new(NewValue { meta, origin, home, place: place(NO_WINDOW, mark), stage: stage(&stored, &meta.shape), stored: Some(stored) })
     }
     /// A value that could not be recorded.
     pub fn failed(meta: Meta, origin: Origin, home: u32, error: Error) -> Shared<Value> {
-        let value: Shared<Value> = Shared::new(New { meta, origin, home, place: FAILED, stage: OTHER, stored: None });
+        let value: Shared<Value> = Shared::new(NewValue { meta, origin, home, place: FAILED, stage: OTHER, stored: None });
         *value.other.lock() = Other::Failed(error);
         value
     }
@@ -337,17 +337,17 @@ impl Recycled for Value {
         }
         *self.other.get_mut() = Other::None;
     }
-    type New = New;
-    fn make(new: New) -> Value {
-        let New { meta, origin, home, place, stage, stored } = new;
+    type New = NewValue;
+    fn make(new: NewValue) -> Value {
+        let NewValue { meta, origin, home, place, stage, stored } = new;
         let (kept, place, stage) = (AtomicU64::new(0), AtomicU64::new(place), AtomicU8::new(stage));
-        Value { meta, origin, home, kept, place, stage, stored: stored.map_or(Memory::none(), Memory::Given), other: Mutex::default() }
+        Value { meta, origin, home, kept, place, stage, stored: stored.map_or(ValueMemory::none(), ValueMemory::Given), other: Mutex::default() }
     }
-    fn remake(&mut self, new: New) {
+    fn remake(&mut self, new: NewValue) {
         // Nobody holds it, so nobody keeps it, and what became of it was forgotten.
         (self.meta, self.origin, self.home) = (new.meta, new.origin, new.home);
         (*self.place.get_mut(), *self.stage.get_mut()) = (new.place, new.stage);
-        self.stored = new.stored.map_or(Memory::none(), Memory::Given);
+        self.stored = new.stored.map_or(ValueMemory::none(), ValueMemory::Given);
     }
 }
 impl Drop for Value {

@@ -248,7 +248,7 @@ pub fn learn(frame: &Frame, column: usize, rows: impl Iterator<Item = usize> + C
         let most = seen.iter().enumerate().max_by_key(|(k, (_, n))| (*n, std::cmp::Reverse(*k))).map(|(k, _)| k).ok_or_else(empty)?;
         return Ok(named(Becomes::Text { levels: seen.into_iter().map(|(l, _)| l.clone()).collect(), fill: fills.then_some(most) }));
     }
-    let Statistics { mean, std, low, high } = Statistics::of(values.clone().filter(|v| v.is_finite())).ok_or_else(empty)?;
+    let ColumnStatistics { mean, std, low, high } = ColumnStatistics::of(values.clone().filter(|v| v.is_finite())).ok_or_else(empty)?;
     let scale = match habit.by {
         ScaleBy::None => habit.fixed,
         ScaleBy::Standard => Scale { divide: 1.0, mean: mean as f32, std: divisor(std) },
@@ -261,22 +261,22 @@ pub fn learn(frame: &Frame, column: usize, rows: impl Iterator<Item = usize> + C
     };
     Ok(named(Becomes::Number { divide: scale.divide, mean: scale.mean, std: scale.std, fill }))
 }
-struct Statistics {
+struct ColumnStatistics {
     mean: f64,
     std: f64,
     low: f32,
     high: f32,
 }
-impl Statistics {
+impl ColumnStatistics {
     /// In two passes, in f64: what is taken away is the mean itself.
-    fn of(values: impl Iterator<Item = f32> + Clone) -> Option<Statistics> {
+    fn of(values: impl Iterator<Item = f32> + Clone) -> Option<ColumnStatistics> {
         let (mut n, mut sum, mut low, mut high) = (0u64, 0.0f64, f32::INFINITY, f32::NEG_INFINITY);
         for v in values.clone() {
             (n, sum, low, high) = (n + 1, sum + f64::from(v), low.min(v), high.max(v));
         }
         let mean = if n == 0 { return None } else { sum / n as f64 };
         let squares: f64 = values.map(|v| (f64::from(v) - mean).powi(2)).sum();
-        Some(Statistics { mean, std: (squares / n as f64).sqrt(), low, high })
+        Some(ColumnStatistics { mean, std: (squares / n as f64).sqrt(), low, high })
     }
 }
 /// What a column is divided by; one of equal numbers by 1.

@@ -28,7 +28,7 @@ use std::{
     task::{Poll, Waker},
     time::Duration,
 };
-use work::{Loaded, Pipeline};
+use work::{Loaded, LoaderPipeline};
 
 impl fmt::Display for LoaderState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,7 +151,7 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
         let device = self.device.or_else(|| Device::current().ok());
         let window = self.workers.saturating_mul(self.prefetch_factor);
         let ledger = Ledger::new(self.policy)?;
-        let pipeline = Pipeline::new(self.dataset, device, self.workers, self.timeout, matches!(ledger.policy(), Policy::Fail));
+        let pipeline = LoaderPipeline::new(self.dataset, device, self.workers, self.timeout, matches!(ledger.policy(), Policy::Fail));
         Ok(DataLoader { cut, window, pipeline, ledger, epoch: 0, batch: 0 })
     }
 }
@@ -188,7 +188,7 @@ pub struct DataLoader<D: Dataset + ?Sized + 'static> {
     cut: Cut,
     /// Batches ahead of the position that may exist at once.
     window: usize,
-    pipeline: Pipeline<D>,
+    pipeline: LoaderPipeline<D>,
     ledger: Ledger,
     epoch: u64,
     batch: usize,

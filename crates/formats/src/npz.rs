@@ -159,7 +159,7 @@ pub fn write_npz<N: Into<String>>(path: impl AsRef<Path>, tensors: impl IntoIter
     }
     let io = |e: std::io::Error| file_error("npz", path, e.to_string(), here);
     replace(path, io, |file| {
-        let mut writer = zip::Writer::new(file);
+        let mut writer = zip::ZipWriter::new(file);
         for (name, (tensor, header)) in &sorted {
             let data = little_endian(tensor)?;
             writer.add(&format!("{name}{ENDING}"), &[header, &data], packing == Packing::Deflated).map_err(io)?;

@@ -227,7 +227,7 @@ pub(crate) fn unpack<'a>(file: &'a mut fs::File, member: &Member) -> Result<Unpa
 }
 
 /// Writes an archive, one member after the other. The same members give the same bytes.
-pub(crate) struct Writer<W: Write> {
+pub(crate) struct ZipWriter<W: Write> {
     to: W,
     at: u64,
     directory: Vec<u8>,
@@ -235,9 +235,9 @@ pub(crate) struct Writer<W: Write> {
 }
 /// 1 January 1980, the first day of the format.
 const DATE: u16 = 0x21;
-impl<W: Write> Writer<W> {
-    pub fn new(to: W) -> Writer<W> {
-        Writer { to, at: 0, directory: Vec::new(), count: 0 }
+impl<W: Write> ZipWriter<W> {
+    pub fn new(to: W) -> ZipWriter<W> {
+        ZipWriter { to, at: 0, directory: Vec::new(), count: 0 }
     }
     /// Adds a member.
     pub fn add(&mut self, name: &str, parts: &[&[u8]], deflate: bool) -> std::io::Result<()> {

@@ -71,7 +71,7 @@ pub struct Node {
     pub at: At,
 }
 /// What holds the elements of a constant, or a cell, on behalf of a program that runs the graph.
-pub trait Held: Any + Send + Sync {
+pub trait HoldsElements: Any + Send + Sync {
     /// The elements in row-major order.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ pub enum Data {
     /// in row-major order, the lowest byte of each first
     Bytes(Arc<[u8]>),
     /// where the program has them, fetched when they are asked for
-    Held(Arc<dyn Held>),
+    Held(Arc<dyn HoldsElements>),
 }
 impl Data {
     /// The elements.

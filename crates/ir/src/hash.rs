@@ -15,8 +15,8 @@ pub fn hash_of(value: &impl std::hash::Hash) -> u64 {
 }
 /// For keys that are hashes or numbers of ours already: their words are folded, nothing more.
 #[derive(Default, Clone, Copy)]
-pub struct Fold(u64);
-impl std::hash::Hasher for Fold {
+pub struct FoldHasher(u64);
+impl std::hash::Hasher for FoldHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -33,4 +33,4 @@ impl std::hash::Hasher for Fold {
     }
 }
 /// The hasher of such tables.
-pub type Folded = std::hash::BuildHasherDefault<Fold>;
+pub type Folded = std::hash::BuildHasherDefault<FoldHasher>;

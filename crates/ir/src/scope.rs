@@ -14,22 +14,22 @@ use std::{
 pub struct ScopeId(pub u32);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct ScopeKey {
     path: Arc<str>,
     entered_at: &'static Location<'static>,
     /// the range that a profiler's user named, if the code is in one
     range: Option<Arc<str>>,
 }
 #[derive(Default)]
-struct Table {
-    ids: HashMap<Key, u32>,
-    scopes: Vec<Key>,
+struct ScopeTable {
+    ids: HashMap<ScopeKey, u32>,
+    scopes: Vec<ScopeKey>,
 }
-impl Table {
-    fn get(&self, scope: ScopeId) -> Option<&Key> {
+impl ScopeTable {
+    fn get(&self, scope: ScopeId) -> Option<&ScopeKey> {
         self.scopes.get((scope.0 as usize).checked_sub(1)?)
     }
-    fn id(&mut self, key: Key) -> ScopeId {
+    fn id(&mut self, key: ScopeKey) -> ScopeId {
         let next = self.scopes.len() as u32 + 1;
         let id = *self.ids.entry(key.clone()).or_insert(next);
         if id == next {
@@ -38,7 +38,7 @@ impl Table {
         ScopeId(id)
     }
 }
-static TABLE: LazyLock<Mutex<Table>> = LazyLock::new(Default::default);
+static TABLE: LazyLock<Mutex<ScopeTable>> = LazyLock::new(Default::default);
 thread_local! {
     static STACK: RefCell<Vec<ScopeId>> = const { RefCell::new(Vec::new()) };
     static INHERITED: Cell<Option<Origin>> = const { Cell::new(None) };
@@ -92,7 +92,7 @@ pub fn enter_path(full: &Arc<str>) -> ScopeGuard {
     let id = {
         let mut table = TABLE.lock();
         let range = table.get(outer).and_then(|k| k.range.clone());
-        table.id(Key { path: full.clone(), entered_at, range })
+        table.id(ScopeKey { path: full.clone(), entered_at, range })
     };
     push(id)
 }
@@ -127,7 +127,7 @@ mod ranges {
         let id = {
             let mut table = TABLE.lock();
             let (path, entered_at) = table.get(outer).map_or_else(|| ("".into(), caller), |k| (k.path.clone(), k.entered_at));
-            table.id(Key { path, entered_at, range: Some(name.clone()) })
+            table.id(ScopeKey { path, entered_at, range: Some(name.clone()) })
         };
         push(id)
     }
@@ -150,7 +150,7 @@ mod ranges {
             (None, Some(k)) if now.is_some() => ("".into(), k.entered_at),
             _ => return scope,
         };
-        table.id(Key { path, entered_at, range: now })
+        table.id(ScopeKey { path, entered_at, range: now })
     }
 }
 #[cfg(feature = "profiling")]

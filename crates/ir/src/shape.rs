@@ -18,24 +18,24 @@ pub const MAX_RANK: usize = 8;
 /// A shape is a pointer to the one record of its sizes in this process, so it is copied and compared in no time and
 /// its strides are worked out once. Records are never freed: a program has few distinct shapes.
 #[derive(Clone, Copy)]
-pub struct Shape(&'static Sizes);
+pub struct Shape(&'static ShapeRecord);
 
 /// The record of a shape.
-struct Sizes {
+struct ShapeRecord {
     rank: usize,
     dims: [usize; MAX_RANK],
     elements: usize,
     strides: [isize; MAX_RANK],
     hash: u64,
 }
-static SCALAR: Sizes = Sizes { rank: 0, dims: [1; MAX_RANK], elements: 1, strides: [0; MAX_RANK], hash: 0 };
+static SCALAR: ShapeRecord = ShapeRecord { rank: 0, dims: [1; MAX_RANK], elements: 1, strides: [0; MAX_RANK], hash: 0 };
 /// Sizes on their way to a shape.
 pub type Dims = SmallVec<[usize; MAX_RANK]>;
-static RECORDS: LazyLock<Mutex<HashMap<(usize, [usize; MAX_RANK]), &'static Sizes>>> = LazyLock::new(Default::default);
+static RECORDS: LazyLock<Mutex<HashMap<(usize, [usize; MAX_RANK]), &'static ShapeRecord>>> = LazyLock::new(Default::default);
 const RECENT: usize = 256;
 thread_local! {
     /// Records this thread met lately, by a cheap hash: most look-ups end here, without a lock.
-    static MET: [Cell<Option<&'static Sizes>>; RECENT] = const { [const { Cell::new(None) }; RECENT] };
+    static MET: [Cell<Option<&'static ShapeRecord>>; RECENT] = const { [const { Cell::new(None) }; RECENT] };
 }
 fn record(rank: usize, dims: [usize; MAX_RANK]) -> Shape {
     if rank == 0 {
@@ -60,7 +60,7 @@ fn record(rank: usize, dims: [usize; MAX_RANK]) -> Shape {
                 strides[axis] = step;
                 step = step.saturating_mul(dims[axis].max(1) as isize);
             }
-            Box::leak(Box::new(Sizes { rank, dims, elements: dims[..rank].iter().product(), strides, hash }))
+            Box::leak(Box::new(ShapeRecord { rank, dims, elements: dims[..rank].iter().product(), strides, hash }))
         });
         place.set(Some(found));
         Shape(found)

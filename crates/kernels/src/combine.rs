@@ -2,8 +2,8 @@
 //! once, those of integers in i64, those of f64 in f64.
 use crate::{
     bindings::Bindings,
-    frame::{Frame, GROUP, Numbered, Shared},
-    nest::{Group, Nest},
+    frame::{GROUP, KernelFrame, Numbering, SharedArray},
+    nest::{AxisGroup, Nest},
 };
 use adamant_ir::{DType, ErrorKind, op::ReduceOp};
 
@@ -85,8 +85,8 @@ impl Combine {
         format!(
             "fn value(o: u32, r: u32) -> {} {{\n{}{}let a0: u32 = {};\nreturn {};\n}}\n",
             self.type_name(),
-            nest.coordinates(Group::Outer, "o"),
-            nest.coordinates(Group::Inner, "r"),
+            nest.coordinates(AxisGroup::Outer, "o"),
+            nest.coordinates(AxisGroup::Inner, "r"),
             nest.at(0, "o"),
             self.widen(dtype, &bindings.load(source, dtype, "a0")),
         )
@@ -107,7 +107,7 @@ impl Combine {
     /// of these know.
     ///
     /// # Errors
-    /// As [`Frame::text`].
+    /// As [`KernelFrame::text`].
     pub fn shared_totals(
         self,
         bindings: &Bindings,
@@ -139,7 +139,7 @@ impl Combine {
 ",
             self.of("partial[lane]", "partial[lane + half]")
         );
-        let shared = vec![Shared { name: "partial", of: t, length: GROUP as usize }];
-        Frame { bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared, functions, body }.text()
+        let shared = vec![SharedArray { name: "partial", of: t, length: GROUP as usize }];
+        KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, body }.text()
     }
 }

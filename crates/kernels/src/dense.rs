@@ -2,7 +2,7 @@
 //! invocation computes as many as share a word of its narrowest output, and writes whole words that no other touches.
 use crate::{
     bindings::{Access, Bindings, Place},
-    frame::Frame,
+    frame::KernelFrame,
     launcher::{Array, Key},
 };
 use adamant_ir::{DType, ErrorKind};
@@ -72,10 +72,10 @@ impl Dense {
     /// The whole text. As [`Dense::unit`].
     ///
     /// # Errors
-    /// As [`Frame::text`].
+    /// As [`KernelFrame::text`].
     pub fn text(&self, bindings: &Bindings, functions: &str, body: &str, bits: &[String]) -> Result<String, ErrorKind> {
         let unit = self.unit(bindings, body, bits);
-        Frame::alone(bindings, functions, format!("    let unit: u32 = (group.y * groups.x + group.x) * 256u + lane;\n{unit}")).text()
+        KernelFrame::alone(bindings, functions, format!("    let unit: u32 = (group.y * groups.x + group.x) * 256u + lane;\n{unit}")).text()
     }
     /// What invocation `unit` does. `body`: statements that compute element `i`; `bits[k]`: what goes to output k.
     pub fn unit(&self, bindings: &Bindings, body: &str, bits: &[String]) -> String {

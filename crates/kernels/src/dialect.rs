@@ -2,16 +2,16 @@
 //! that text as it is or translates it word by word, and has a method for each thing that languages think of
 //! differently: the type of a register, how an element lies in memory, barriers, subgroups, atomics, the entry point.
 //!
-//! A dialect knows no device: whether an adapter has subgroups, and how many buffers it binds, is the [`Target`]'s.
+//! A dialect knows no device: whether an adapter has subgroups, and how many buffers it binds, is the [`LaunchTarget`]'s.
 //!
-//! [`Target`]: crate::Target
+//! [`LaunchTarget`]: crate::LaunchTarget
 mod c;
 mod wgsl;
 
 pub use c::{C, entry_of, to_c};
 pub use wgsl::Wgsl;
 
-use crate::{bindings::Access, frame::Frame};
+use crate::{bindings::Access, frame::KernelFrame};
 use adamant_ir::{DType, ErrorKind};
 
 /// What an atomic operation does to a word.
@@ -150,5 +150,5 @@ pub trait Dialect: Sync {
     ///
     /// # Errors
     /// `Unsupported`: what a text asks for that the language cannot say.
-    fn render(&self, frame: &Frame<'_>) -> Result<String, ErrorKind>;
+    fn render(&self, frame: &KernelFrame<'_>) -> Result<String, ErrorKind>;
 }

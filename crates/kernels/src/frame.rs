@@ -15,7 +15,7 @@ pub(crate) const MOST_ROUNDS: usize = 65_535;
 
 /// An array in the memory of a workgroup.
 #[derive(Clone, Copy, Debug)]
-pub struct Shared {
+pub struct SharedArray {
     /// its name
     pub name: &'static str,
     /// the type of its elements, as the notation names it
@@ -25,7 +25,7 @@ pub struct Shared {
 }
 /// Which invocation of its workgroup an invocation knows itself to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Numbered {
+pub enum Numbering {
     /// `lane` of the workgroup
     InWorkgroup,
     /// `lane` of the subgroup, of so many, that is number `own` of its workgroup
@@ -33,24 +33,24 @@ pub enum Numbered {
 }
 /// A kernel. Its body reads `group` and `groups`, the workgroup's place in the grid and the grid's extent (`x` and `y`),
 /// and `lane`.
-pub struct Frame<'f> {
+pub struct KernelFrame<'f> {
     /// its buffers
     pub bindings: &'f Bindings,
     /// invocations of a workgroup
     pub lanes: usize,
     /// how they are numbered
-    pub numbered: Numbered,
+    pub numbered: Numbering,
     /// what a workgroup shares; nothing is known of it when the kernel begins
-    pub shared: Vec<Shared>,
+    pub shared: Vec<SharedArray>,
     /// functions that the body calls
     pub functions: &'f str,
     /// statements of one invocation
     pub body: String,
 }
-impl<'f> Frame<'f> {
+impl<'f> KernelFrame<'f> {
     /// Invocations that work alone.
-    pub fn alone(bindings: &'f Bindings, functions: &'f str, body: String) -> Frame<'f> {
-        Frame { bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared: Vec::new(), functions, body }
+    pub fn alone(bindings: &'f Bindings, functions: &'f str, body: String) -> KernelFrame<'f> {
+        KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions, body }
     }
     /// The whole text.
     ///
@@ -67,5 +67,5 @@ impl<'f> Frame<'f> {
 /// As [`Dialect::render`].
 pub fn per_element(bindings: &Bindings, functions: &str, body: &str) -> Result<String, ErrorKind> {
     let body = format!("    let i: u32 = (group.y * groups.x + group.x) * 256u + lane;\n    if (i >= p[0u]) {{ return; }}\n{body}");
-    Frame::alone(bindings, functions, body).text()
+    KernelFrame::alone(bindings, functions, body).text()
 }

@@ -54,7 +54,7 @@ pub struct Work<'w> {
 }
 /// What skeletons must know of a device.
 #[derive(Clone, Copy)]
-pub struct Target {
+pub struct LaunchTarget {
     /// the language of its kernels
     pub dialect: &'static dyn Dialect,
     /// the most buffers that a kernel binds, with that of its parameters
@@ -66,7 +66,7 @@ pub struct Target {
     /// Does it compute on the host's processor, where barriers are slow and branches run all their sides?
     pub on_host: bool,
 }
-impl Target {
+impl LaunchTarget {
     /// May a program compute with the dtype?
     pub fn computes(&self, dtype: DType) -> bool {
         self.dialect.register(dtype).is_ok()
@@ -82,19 +82,19 @@ pub enum Found {
 }
 /// A text that was compiled, by the launcher's own number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Compiled(pub usize);
+pub struct CompiledText(pub usize);
 /// How a skeleton records itself once more.
 pub type Again<'f> = &'f mut dyn FnMut(&mut dyn Launcher) -> Result<(), ErrorKind>;
 
 /// Takes the launches of one kernel's work, in order.
 pub trait Launcher {
     /// The device.
-    fn target(&self) -> Target;
+    fn target(&self) -> LaunchTarget;
     /// The compiled text of the kernel for a structure; `write` writes it if it is new.
     ///
     /// # Errors
     /// A text that cannot be written or compiled.
-    fn compile(&mut self, key: &Key, bindings: &Bindings, write: &mut dyn FnMut() -> Result<String, ErrorKind>) -> Result<Compiled, ErrorKind>;
+    fn compile(&mut self, key: &Key, bindings: &Bindings, write: &mut dyn FnMut() -> Result<String, ErrorKind>) -> Result<CompiledText, ErrorKind>;
     /// What follows `beginning` in the keys that the kernel was compiled for.
     ///
     /// # Errors
@@ -125,9 +125,9 @@ pub trait Launcher {
     /// More than there is.
     fn scratch(&mut self, words: u64) -> Result<(), ErrorKind>;
     /// A launch of `groups` workgroups, numbered along x, then y: there may be a few more than were asked for.
-    fn launch_groups(&mut self, text: Compiled, bindings: &Bindings, parameters: &[u32], groups: u64);
+    fn launch_groups(&mut self, text: CompiledText, bindings: &Bindings, parameters: &[u32], groups: u64);
     /// A launch of enough workgroups for `units` invocations that work alone.
-    fn launch(&mut self, text: Compiled, bindings: &Bindings, parameters: &[u32], units: u64) {
+    fn launch(&mut self, text: CompiledText, bindings: &Bindings, parameters: &[u32], units: u64) {
         self.launch_groups(text, bindings, parameters, units.div_ceil(GROUP));
     }
 }

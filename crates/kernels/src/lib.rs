@@ -14,7 +14,7 @@
 //! over its workgroups and their invocations; one that waits for others is left there and taken up again. A dialect with
 //! the words of C and real threads (CUDA C++) keeps the translation and says these methods its own way.
 //!
-//! *Frame.* A [`Frame`] is one kernel before it is text: its [`Bindings`] (buffers by number, with what is done to them),
+//! *Frame.* A [`KernelFrame`] is one kernel before it is text: its [`Bindings`] (buffers by number, with what is done to them),
 //! invocations of a workgroup, the memory that they share, functions, the body. Parameters are the words of one more
 //! buffer, and stand in no text: sizes, strides, offsets and scalar arguments are not structure, so a new size compiles
 //! nothing.
@@ -22,7 +22,7 @@
 //! *Nest.* A [`Nest`] is the index arithmetic of a launch: axes merged where all operands step through them as one.
 //!
 //! *Skeletons.* `skeleton/` has a file for each family. A skeleton looks at the [`Work`] (tensors as layouts in numbered
-//! buffers) and the [`Target`] (what the device can do), decides on launches, and hands each to a [`Launcher`]: the
+//! buffers) and the [`LaunchTarget`] (what the device can do), decides on launches, and hands each to a [`Launcher`]: the
 //! structure's key, the bindings, the parameters, how many workgroups, and a closure that writes the text if the key is
 //! new. A backend implements `Launcher` with pipelines and buffers of its own; the tests implement it with a C compiler.
 //!
@@ -79,8 +79,8 @@ pub mod skeleton;
 pub use bindings::{Access, Bindings, Place};
 pub use dialect::{Atomic, C, Dialect, Subgroup, Wgsl, entry_of, to_c};
 pub use expression::{ExprText, Sources, write_expr};
-pub use frame::{Frame, GROUP, Numbered, Shared, per_element};
+pub use frame::{GROUP, KernelFrame, Numbering, SharedArray, per_element};
 pub use function::{binary_text, unary_text};
-pub use launcher::{Again, Array, Compiled, Found, Key, Launcher, Target, Work};
-pub use nest::{Form, Group, Nest, Strides};
+pub use launcher::{Again, Array, CompiledText, Found, Key, LaunchTarget, Launcher, Work};
+pub use nest::{AxisGroup, Form, Nest, Strides};
 pub use preambles::preamble;

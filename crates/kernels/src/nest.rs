@@ -11,7 +11,7 @@ pub type Strides = [isize; MAX_RANK];
 /// How an operand's places follow from an element's number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[repr(u8)]
-enum Walk {
+enum OperandWalk {
     /// all elements are one
     Still,
     /// in order without gaps
@@ -25,7 +25,7 @@ pub struct Form {
     /// the axes of the space, a bit each, that are one axis of the nest
     merged: SmallVec<[u8; MAX_RANK]>,
     outer: usize,
-    walks: SmallVec<[Walk; 8]>,
+    walks: SmallVec<[OperandWalk; 8]>,
 }
 impl Form {
     /// How many operands walk as they do in another form.
@@ -41,13 +41,13 @@ pub struct Nest {
     outer: usize,
     /// for each operand: its offset, then its step along each axis
     steps: Vec<SmallVec<[u32; 1 + MAX_RANK]>>,
-    walks: SmallVec<[Walk; 8]>,
+    walks: SmallVec<[OperandWalk; 8]>,
     /// where its parameters begin
     base: usize,
 }
 /// Which group of axes.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Group {
+pub enum AxisGroup {
     /// the axes of the lines
     Outer,
     /// the axes along them
@@ -84,12 +84,12 @@ impl Nest {
         }
         nest.walks = (0..operands.len())
             .map(|k| {
-                if nest.walks_as(k, Walk::Still) {
-                    Walk::Still
-                } else if nest.walks_as(k, Walk::Dense) {
-                    Walk::Dense
+                if nest.walks_as(k, OperandWalk::Still) {
+                    OperandWalk::Still
+                } else if nest.walks_as(k, OperandWalk::Dense) {
+                    OperandWalk::Dense
                 } else {
-                    Walk::Strided
+                    OperandWalk::Strided
                 }
             })
             .collect();
@@ -133,11 +133,11 @@ impl Nest {
         Nest { sizes: SmallVec::new(), merged: SmallVec::new(), outer: 0, steps, walks: SmallVec::new(), base: 0 }
     }
     /// Do an operand's places follow in this way?
-    fn walks_as(&self, operand: usize, walk: Walk) -> bool {
+    fn walks_as(&self, operand: usize, walk: OperandWalk) -> bool {
         let mut steps = self.sizes.iter().zip(&self.steps[operand][1..]).rev().filter(|(size, _)| **size != 1);
         match walk {
-            Walk::Still => steps.all(|(_, &step)| step == 0),
-            Walk::Dense => {
+            OperandWalk::Still => steps.all(|(_, &step)| step == 0),
+            OperandWalk::Dense => {
                 let mut dense = 1u32;
                 self.outer == self.sizes.len()
                     && steps.all(|(&size, &step)| {
@@ -146,7 +146,7 @@ impl Nest {
                         is_dense
                     })
             }
-            Walk::Strided => true,
+            OperandWalk::Strided => true,
         }
     }
     /// What of it stands in a text.
@@ -171,9 +171,9 @@ impl Nest {
         format!("p[{}u]", self.base + self.sizes.len() + operand * (self.sizes.len() + 1) + k)
     }
     /// Statements that define the coordinates `c<axis>` of a group from an element's number in it.
-    pub fn coordinates(&self, group: Group, number: &str) -> String {
-        let (first, end) = if group == Group::Outer { (0, self.outer) } else { (self.outer, self.sizes.len()) };
-        if !self.walks.contains(&Walk::Strided) {
+    pub fn coordinates(&self, group: AxisGroup, number: &str) -> String {
+        let (first, end) = if group == AxisGroup::Outer { (0, self.outer) } else { (self.outer, self.sizes.len()) };
+        if !self.walks.contains(&OperandWalk::Strided) {
             return String::new();
         }
         let mut text = String::new();
@@ -192,9 +192,9 @@ impl Nest {
     pub fn at(&self, operand: usize, number: &str) -> String {
         let offset = self.step(operand, 0);
         match self.walks[operand] {
-            Walk::Still => offset,
-            Walk::Dense => format!("{offset} + {number}"),
-            Walk::Strided => (0..self.sizes.len()).fold(offset, |sum, axis| format!("{sum} + c{axis} * {}", self.step(operand, 1 + axis))),
+            OperandWalk::Still => offset,
+            OperandWalk::Dense => format!("{offset} + {number}"),
+            OperandWalk::Strided => (0..self.sizes.len()).fold(offset, |sum, axis| format!("{sum} + c{axis} * {}", self.step(operand, 1 + axis))),
         }
     }
 }
@@ -215,12 +215,12 @@ mod tests {
     #[test]
     fn axes_merge_where_all_operands_step_through_them_as_one() {
         for (shape, operands, sizes, walks) in [
-            (&[2, 3, 4][..], &[&[12isize, 4, 1][..], &[12, 4, 1]][..], &[24u32][..], &[Walk::Dense, Walk::Dense][..]),
-            (&[2, 3, 4], &[&[12, 4, 1], &[0, 0, 1]], &[6, 4], &[Walk::Dense, Walk::Strided]),
-            (&[2, 1, 4], &[&[4, 9, 1], &[0, 0, 0]], &[8], &[Walk::Dense, Walk::Still]),
-            (&[3, 4], &[&[1, 3]], &[3, 4], &[Walk::Strided]),
-            (&[4], &[&[-1]], &[4], &[Walk::Strided]),
-            (&[1, 1], &[&[5, 7]], &[], &[Walk::Still]),
+            (&[2, 3, 4][..], &[&[12isize, 4, 1][..], &[12, 4, 1]][..], &[24u32][..], &[OperandWalk::Dense, OperandWalk::Dense][..]),
+            (&[2, 3, 4], &[&[12, 4, 1], &[0, 0, 1]], &[6, 4], &[OperandWalk::Dense, OperandWalk::Strided]),
+            (&[2, 1, 4], &[&[4, 9, 1], &[0, 0, 0]], &[8], &[OperandWalk::Dense, OperandWalk::Still]),
+            (&[3, 4], &[&[1, 3]], &[3, 4], &[OperandWalk::Strided]),
+            (&[4], &[&[-1]], &[4], &[OperandWalk::Strided]),
+            (&[1, 1], &[&[5, 7]], &[], &[OperandWalk::Still]),
         ] {
             let n = nest(shape, operands);
             assert_eq!((&n.sizes[..], &n.walks[..]), (sizes, walks), "{shape:?}");

@@ -17,7 +17,7 @@ mod scatter;
 pub use map::merged::{Mapped, record as record_together, together};
 
 use crate::{
-    launcher::{Launcher, Target, Work},
+    launcher::{LaunchTarget, Launcher, Work},
     program,
 };
 use adamant_ir::{
@@ -28,7 +28,7 @@ use adamant_ir::{
 };
 
 /// Is there a kernel for it on these dtypes (inputs, then outputs), on this device?
-pub fn supports(target: &Target, kernel: &KernelKind, dtypes: &[DType]) -> bool {
+pub fn supports(target: &LaunchTarget, kernel: &KernelKind, dtypes: &[DType]) -> bool {
     let computes = || dtypes.iter().all(|d| target.computes(*d));
     match kernel {
         KernelKind::Copy => true,
@@ -73,7 +73,7 @@ macro_rules! kernels {
     (planned $planned:tt kernels { $($module:ident: $op:pat => $fields:tt;)* }) => {
         $(mod $module;)*
 
-        fn supports_primitive(target: &Target, op: &Op, dtypes: &[DType]) -> bool {
+        fn supports_primitive(target: &LaunchTarget, op: &Op, dtypes: &[DType]) -> bool {
             match op {
                 $($op => $module::supports($fields, target, dtypes),)*
                 _ => false,
@@ -90,6 +90,6 @@ macro_rules! kernels {
 adamant_ir::primitives!(kernels);
 
 /// Is there arithmetic on the first input? Where i64 is only an index, it is stored as words.
-fn computes_first(target: &Target, dtypes: &[DType]) -> bool {
+fn computes_first(target: &LaunchTarget, dtypes: &[DType]) -> bool {
     dtypes.first().is_none_or(|d| target.computes(*d))
 }

@@ -8,19 +8,19 @@ pub use cells::{GruCell, LstmCell, RnnCell};
 
 /// What one time step computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
+enum TimeStep {
     Tanh,
     Relu,
     Gru,
     Lstm,
 }
-impl Step {
+impl TimeStep {
     /// How many blocks of `hidden` rows the weights have.
     fn gates(self) -> usize {
         match self {
-            Step::Tanh | Step::Relu => 1,
-            Step::Gru => 3,
-            Step::Lstm => 4,
+            TimeStep::Tanh | TimeStep::Relu => 1,
+            TimeStep::Gru => 3,
+            TimeStep::Lstm => 4,
         }
     }
     /// The next state (h, c) from the gates' input part `[batch, gates · hidden]` and hidden part of the same shape. `c` is the
@@ -30,7 +30,7 @@ impl Step {
         // Parts of a whole: their cotangents are joined, where those of slices would be padded and added.
         let parts = |t: &Tensor| t.chunk(self.gates(), -1);
         Ok(match (self, c) {
-            (Step::Gru, _) => {
+            (TimeStep::Gru, _) => {
                 let (Ok([ri, zi, ni]), Ok([rh, zh, nh])) = (<[Tensor; 3]>::try_from(parts(input)?), <[Tensor; 3]>::try_from(parts(hidden)?)) else {
                     return Err(Error::new("GRU", ErrorKind::Internal("not three gates".into())));
                 };
@@ -38,14 +38,14 @@ impl Step {
                 let new = (ni + reset * nh).tanh();
                 (&new + update * (h - &new), None)
             }
-            (Step::Lstm, Some(c)) => {
+            (TimeStep::Lstm, Some(c)) => {
                 let Ok([i, f, g, o]) = <[Tensor; 4]>::try_from(parts(&(input + hidden))?) else {
                     return Err(Error::new("LSTM", ErrorKind::Internal("not four gates".into())));
                 };
                 let c = f.sigmoid() * c + i.sigmoid() * g.tanh();
                 (o.sigmoid() * c.tanh(), Some(c))
             }
-            (Step::Relu, _) => ((input + hidden).relu(), None),
+            (TimeStep::Relu, _) => ((input + hidden).relu(), None),
             _ => ((input + hidden).tanh(), None),
         })
     }
@@ -74,7 +74,7 @@ impl Default for RecurrentOptions {
 }
 /// The weights of one direction of one layer.
 #[derive(Clone)]
-struct Weights {
+struct DirectionWeights {
     suffix: String,
     weight_ih: Param,
     weight_hh: Param,
@@ -82,7 +82,7 @@ struct Weights {
     bias_hh: Option<Param>,
     weight_hr: Option<Param>,
 }
-impl Walk for Weights {
+impl Walk for DirectionWeights {
     fn walk(&self, walker: &mut Walker<'_>) {
         let parts = [
             ("weight_ih", Some(&self.weight_ih)),
@@ -101,11 +101,11 @@ impl Walk for Weights {
 #[derive(Clone)]
 struct Network {
     site: Site,
-    step: Step,
+    step: TimeStep,
     hidden_size: usize,
     options: RecurrentOptions,
     /// layer by layer, forward direction first
-    weights: Vec<Weights>,
+    weights: Vec<DirectionWeights>,
 }
 impl Walk for Network {
     fn walk(&self, walker: &mut Walker<'_>) {
@@ -115,7 +115,7 @@ impl Walk for Network {
 }
 impl Network {
     #[track_caller]
-    fn new(kind: &'static str, step: Step, input_size: usize, hidden_size: usize, options: RecurrentOptions) -> Result<Network> {
+    fn new(kind: &'static str, step: TimeStep, input_size: usize, hidden_size: usize, options: RecurrentOptions) -> Result<Network> {
         let refuse = |text: String| Error::new("recurrent", ErrorKind::Argument(text));
         if hidden_size == 0 || options.num_layers == 0 || !(0.0..=1.0).contains(&options.dropout) {
             return Err(refuse(format!(
@@ -123,7 +123,7 @@ impl Network {
                 options.num_layers, options.dropout
             )));
         }
-        if options.proj_size >= hidden_size || (options.proj_size > 0 && step != Step::Lstm) {
+        if options.proj_size >= hidden_size || (options.proj_size > 0 && step != TimeStep::Lstm) {
             return Err(refuse(format!("proj_size {} is for an LSTM and less than its hidden_size {hidden_size}", options.proj_size)));
         }
         let bound = 1.0 / (hidden_size as f64).sqrt();
@@ -145,7 +145,7 @@ impl Network {
                     weight_hr = Some(Param::new(&init::uniform([out, hidden_size], -bound, bound)?)?);
                 }
                 let suffix = format!("l{layer}{}", if direction == 1 { "_reverse" } else { "" });
-                weights.push(Weights { suffix, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr });
+                weights.push(DirectionWeights { suffix, weight_ih, weight_hh, bias_ih, bias_hh, weight_hr });
             }
         }
         Ok(Network { site: Site::new(kind), step, hidden_size, options, weights })
@@ -185,7 +185,7 @@ impl Network {
             Ok(s)
         };
         let h0 = state(h0, out)?;
-        let c0 = if self.step == Step::Lstm { Some(state(c0, self.hidden_size)?) } else { None };
+        let c0 = if self.step == TimeStep::Lstm { Some(state(c0, self.hidden_size)?) } else { None };
         let directions = 1 + self.options.bidirectional as usize;
         let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
         for (k, pair) in self.weights.chunks(directions).enumerate() {
@@ -277,10 +277,10 @@ pub enum RnnNonlinearity {
     Relu,
 }
 impl RnnNonlinearity {
-    fn step(self) -> Step {
+    fn step(self) -> TimeStep {
         match self {
-            RnnNonlinearity::Tanh => Step::Tanh,
-            RnnNonlinearity::Relu => Step::Relu,
+            RnnNonlinearity::Tanh => TimeStep::Tanh,
+            RnnNonlinearity::Relu => TimeStep::Relu,
         }
     }
 }
@@ -326,7 +326,7 @@ impl Gru {
     /// Sizes that make no sense.
     #[track_caller]
     pub fn with(input_size: usize, hidden_size: usize, options: RecurrentOptions) -> Result<Gru> {
-        Ok(Gru(Network::new("GRU", Step::Gru, input_size, hidden_size, options)?))
+        Ok(Gru(Network::new("GRU", TimeStep::Gru, input_size, hidden_size, options)?))
     }
     /// (outputs of all steps, last state), from a state or from zeros.
     ///
@@ -353,7 +353,7 @@ impl Lstm {
     /// Sizes that make no sense.
     #[track_caller]
     pub fn with(input_size: usize, hidden_size: usize, options: RecurrentOptions) -> Result<Lstm> {
-        Ok(Lstm(Network::new("LSTM", Step::Lstm, input_size, hidden_size, options)?))
+        Ok(Lstm(Network::new("LSTM", TimeStep::Lstm, input_size, hidden_size, options)?))
     }
     /// (outputs of all steps, last h, last c), from states (h, c) or from zeros.
     ///

@@ -11,8 +11,8 @@ use std::{
 /// Where a layer stands: its path in the model, for errors and profiles, and whether it is training.
 /// Every layer holds one. Clones are the same place.
 #[derive(Clone)]
-pub struct Site(Arc<Place>);
-struct Place {
+pub struct Site(Arc<SitePlace>);
+struct SitePlace {
     kind: &'static str,
     path: RwLock<Arc<str>>,
     training: Flag,
@@ -20,7 +20,7 @@ struct Place {
 impl Site {
     /// The place of a layer of a kind (`"Linear"`), which stands for the path until the model is walked.
     pub fn new(kind: &'static str) -> Site {
-        Site(Arc::new(Place { kind, path: RwLock::new("".into()), training: Flag::new(true) }))
+        Site(Arc::new(SitePlace { kind, path: RwLock::new("".into()), training: Flag::new(true) }))
     }
     /// Enters the layer: what is applied until the guard drops names its path.
     #[track_caller]
@@ -148,23 +148,23 @@ pub trait Walk: Send + Sync {
     }
     /// Training or evaluation mode for every layer.
     fn set_training(&self, training: bool) {
-        struct Mode(bool);
-        impl Visit for Mode {
+        struct SetMode(bool);
+        impl Visit for SetMode {
             fn site(&mut self, _: &str, site: &Site) {
                 site.0.training.set(self.0);
             }
         }
-        self.visit(&mut Mode(training));
+        self.visit(&mut SetMode(training));
     }
     /// Is the first layer training? A model without layers counts as evaluating.
     fn is_training(&self) -> bool {
-        struct First(Option<bool>);
-        impl Visit for First {
+        struct FirstMode(Option<bool>);
+        impl Visit for FirstMode {
             fn site(&mut self, _: &str, site: &Site) {
                 self.0.get_or_insert(site.is_training());
             }
         }
-        let mut first = First(None);
+        let mut first = FirstMode(None);
         self.visit(&mut first);
         first.0.unwrap_or(false)
     }

@@ -4,7 +4,7 @@
 //! changes is a number of a rule, which is an argument of a captured step.
 use crate::{
     rule::{Rates, Rule},
-    slots::{Clock, Slots, State, dict, loaded},
+    slots::{Clock, ParameterState, Slots, dict, loaded},
 };
 use adamant_core::{Error, ErrorKind, Grads, Origin, Result, Tensor, compile::decide, is_capturing, step};
 use adamant_nn::Param;
@@ -193,7 +193,7 @@ pub trait Optimizer: Send {
 pub struct Updater<R> {
     groups: Vec<Group<R>>,
     /// by the parameter's id
-    state: BTreeMap<usize, State>,
+    state: BTreeMap<usize, ParameterState>,
     /// counts of steps, each of the parameters that made the same ones
     clocks: Vec<Clock>,
     /// How often it changed which cells hold what: a captured step is good for those that it knows.

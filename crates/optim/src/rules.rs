@@ -27,7 +27,7 @@ macro_rules! rule {
             /// Every number of the rule: a new field is among them without being asked.
             fn numbers(&mut self) -> Vec<(String, &mut f64)> {
                 let mut all = vec![("lr".to_string(), &mut self.lr)];
-                $($crate::rules::Numbers::lend(&mut self.$field, stringify!($field), &mut all);)*
+                $($crate::rules::RuleNumbers::lend(&mut self.$field, stringify!($field), &mut all);)*
                 all
             }
         }
@@ -41,28 +41,28 @@ macro_rules! rule {
 pub(crate) use rule;
 
 /// A field of a rule, by the numbers in it. What a rule may hold stands here, so that no field can be left out of what is saved.
-pub(crate) trait Numbers {
+pub(crate) trait RuleNumbers {
     fn lend<'a>(&'a mut self, name: &str, to: &mut Vec<(String, &'a mut f64)>);
 }
-impl Numbers for f64 {
+impl RuleNumbers for f64 {
     fn lend<'a>(&'a mut self, name: &str, to: &mut Vec<(String, &'a mut f64)>) {
         to.push((name.to_string(), self));
     }
 }
-impl Numbers for (f64, f64) {
+impl RuleNumbers for (f64, f64) {
     fn lend<'a>(&'a mut self, name: &str, to: &mut Vec<(String, &'a mut f64)>) {
         to.push((format!("{name}.0"), &mut self.0));
         to.push((format!("{name}.1"), &mut self.1));
     }
 }
-impl Numbers for (Option<f64>, f64) {
+impl RuleNumbers for (Option<f64>, f64) {
     fn lend<'a>(&'a mut self, name: &str, to: &mut Vec<(String, &'a mut f64)>) {
         to.extend(self.0.as_mut().map(|v| (format!("{name}.0"), v)));
         to.push((format!("{name}.1"), &mut self.1));
     }
 }
 /// What a rule is, rather than how much of it: nothing changes it in training.
-impl Numbers for bool {
+impl RuleNumbers for bool {
     fn lend<'a>(&'a mut self, _: &str, _: &mut Vec<(String, &'a mut f64)>) {}
 }
 
@@ -106,16 +106,16 @@ pub(crate) fn weight(w: &Tensor) -> (Tensor, Tensor) {
     (near.clone(), near.select(w, w - 1.0))
 }
 /// A number of a rule.
-pub(crate) trait Number<R>: Fn(&R) -> f64 + Copy + Send + Sync + 'static {}
-impl<R, F: Fn(&R) -> f64 + Copy + Send + Sync + 'static> Number<R> for F {}
+pub(crate) trait RuleNumber<R>: Fn(&R) -> f64 + Copy + Send + Sync + 'static {}
+impl<R, F: Fn(&R) -> f64 + Copy + Send + Sync + 'static> RuleNumber<R> for F {}
 /// A running mean that goes toward `b` by a number of the rule, from the end that is nearer.
 #[track_caller]
-pub(crate) fn toward<R: UpdateRule>(a: &Tensor, b: &Tensor, name: &'static str, w: impl Number<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+pub(crate) fn toward<R: UpdateRule>(a: &Tensor, b: &Tensor, name: &'static str, w: impl RuleNumber<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     if slots.decide(move |r| w(r).abs() < 0.5) { Ok(a + (b - a) * slots.rate(name, w)?) } else { Ok(b - (b - a) * slots.rate(name, move |r| 1.0 - w(r))?) }
 }
 /// The gradient with the decay of the weights added, if there is one.
 #[track_caller]
-pub(crate) fn decayed<R: UpdateRule>(g: &Tensor, p: &Tensor, weight_decay: impl Number<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+pub(crate) fn decayed<R: UpdateRule>(g: &Tensor, p: &Tensor, weight_decay: impl RuleNumber<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     if slots.decide(move |r| weight_decay(r) == 0.0) { Ok(g.clone()) } else { Ok(g + p * slots.rate("weight_decay", weight_decay)?) }
 }
 /// Is it finite and at least 0?

@@ -64,9 +64,9 @@ impl<S: Schedule + ?Sized> Schedule for Box<S> {
 /// assert_eq!(optimizer.lrs(), [0.05]);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
-pub struct Scheduler<S>(Arc<Mutex<Course<S>>>);
+pub struct Scheduler<S>(Arc<Mutex<ScheduleCourse<S>>>);
 /// A schedule and the place in it, shared with the captures of steps.
-struct Course<S> {
+struct ScheduleCourse<S> {
     schedule: S,
     bases: Vec<f64>,
     t: u64,
@@ -84,11 +84,11 @@ pub struct SchedulerState {
 impl<S: Schedule + 'static> Scheduler<S> {
     /// Takes the optimizer's rates as the base rates and sets those of step 0.
     pub fn new(schedule: S, optimizer: &mut dyn Optimizer) -> Scheduler<S> {
-        let course = Course { bases: optimizer.lrs(), schedule, t: 0 };
+        let course = ScheduleCourse { bases: optimizer.lrs(), schedule, t: 0 };
         course.apply(&*optimizer.rates());
         Scheduler(Arc::new(Mutex::new(course)))
     }
-    fn course(&self) -> MutexGuard<'_, Course<S>> {
+    fn course(&self) -> MutexGuard<'_, ScheduleCourse<S>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Sets the rates of the next step. Call it after the optimizer's step.
@@ -158,7 +158,7 @@ impl<S: Schedule + 'static> Scheduler<S> {
         }
     }
 }
-impl<S: Schedule> Course<S> {
+impl<S: Schedule> ScheduleCourse<S> {
     fn apply(&self, rates: &dyn Rates) {
         let new: Vec<f64> = rates.lrs().iter().zip(&self.bases).map(|(present, base)| self.schedule.lr(self.t, *base, *present)).collect();
         rates.set_lrs(&new);

@@ -9,14 +9,14 @@ use std::{any::TypeId, collections::BTreeMap, sync::Arc};
 
 /// The state of one parameter.
 #[derive(Clone, Default)]
-pub(crate) struct State {
+pub(crate) struct ParameterState {
     cells: BTreeMap<&'static str, Cell>,
     /// its place among the clocks
     clock: Option<usize>,
     /// loaded from a checkpoint and not asked for yet
     loaded: BTreeMap<String, Tensor>,
 }
-impl State {
+impl ParameterState {
     pub fn clock(&self) -> Option<usize> {
         self.clock
     }
@@ -54,7 +54,11 @@ impl Clock {
     /// Gives each of the parameters of a step a clock of which all parameters make the step, and advances these. Did any change its
     /// clock?
     #[track_caller]
-    pub fn assign<'p, I: Iterator<Item = &'p Param>>(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, State>, concerned: impl Fn() -> I) -> Result<bool> {
+    pub fn assign<'p, I: Iterator<Item = &'p Param>>(
+        clocks: &mut Vec<Clock>,
+        states: &mut BTreeMap<usize, ParameterState>,
+        concerned: impl Fn() -> I,
+    ) -> Result<bool> {
         for clock in clocks.iter_mut() {
             clock.steps_now = 0;
             clock.forget();
@@ -80,7 +84,7 @@ impl Clock {
     }
     /// Those that have no clock get one for each history; those that leave others behind get one of their own.
     #[track_caller]
-    fn part<'p>(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, State>, concerned: impl Iterator<Item = &'p Param>) -> Result<()> {
+    fn part<'p>(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, ParameterState>, concerned: impl Iterator<Item = &'p Param>) -> Result<()> {
         let mut fresh: Vec<(Device, Vec<(String, u64)>, usize)> = Vec::new();
         let mut parted: Vec<(usize, usize)> = Vec::new();
         for p in concerned {
@@ -223,11 +227,11 @@ fn of<R, T: Default>(ask: &Ask<R>, f: impl Fn(&R) -> T) -> T {
 pub struct Slots<'a, R> {
     rule: Source<'a, R>,
     parameter: &'a Param,
-    state: &'a mut State,
+    state: &'a mut ParameterState,
     clock: &'a mut Clock,
 }
 impl<'a, R: UpdateRule> Slots<'a, R> {
-    pub(crate) fn new(rule: &'a Arc<Rule<R>>, parameter: &'a Param, state: &'a mut State, clock: &'a mut Clock) -> Slots<'a, R> {
+    pub(crate) fn new(rule: &'a Arc<Rule<R>>, parameter: &'a Param, state: &'a mut ParameterState, clock: &'a mut Clock) -> Slots<'a, R> {
         Slots { rule: Source::Rule(rule), parameter, state, clock }
     }
     /// The same state for a rule that this one is made of.
@@ -432,7 +436,7 @@ fn slot(value: &Tensor) -> Result<Cell> {
 
 // What does not depend on the rule is compiled once for all of them.
 /// The slots as `<parameter path>.<slot>`; counts and running numbers are numbers (f64).
-pub(crate) fn dict(parameters: &[Param], states: &BTreeMap<usize, State>, clocks: &[Clock]) -> Vec<(String, Tensor)> {
+pub(crate) fn dict(parameters: &[Param], states: &BTreeMap<usize, ParameterState>, clocks: &[Clock]) -> Vec<(String, Tensor)> {
     let number = |cell: &Cell| cell.read().to(Device::reference()).cast(DType::F64);
     let clocks: Vec<BTreeMap<&str, Tensor>> =
         clocks.iter().map(|c| c.numbers.iter().map(|(name, cell)| (*name, number(cell))).chain([(STEP, number(&c.count))]).collect()).collect();
@@ -452,8 +456,8 @@ pub(crate) fn dict(parameters: &[Param], states: &BTreeMap<usize, State>, clocks
 }
 /// States of what [`dict`] gave, by the parameters' ids.
 #[track_caller]
-pub(crate) fn loaded(parameters: &[Param], state: &[(String, Tensor)]) -> Result<BTreeMap<usize, State>> {
-    let mut fresh: BTreeMap<usize, State> = BTreeMap::new();
+pub(crate) fn loaded(parameters: &[Param], state: &[(String, Tensor)]) -> Result<BTreeMap<usize, ParameterState>> {
+    let mut fresh: BTreeMap<usize, ParameterState> = BTreeMap::new();
     let by_path: BTreeMap<String, usize> = parameters.iter().map(|p| (p.path().to_string(), p.id())).collect();
     for (name, value) in state {
         let (path, slot) = name.rsplit_once('.').unwrap_or(("", name));

@@ -6,7 +6,7 @@ use crate::{
     backend::{Guard, Refused},
     buffer::Buffer,
     kernel::{FaultWord, KernelKind, Operand, Step, fault_error},
-    plan::{ArgFrom, Place, Plan, PlanStep, Sized, SizedOperand, Storage},
+    plan::{ArgFrom, Place, Plan, PlanStep, PlanStorage, Sized, SizedOperand},
     planted::{Plant, is},
     recycle::{self, SpareList, SpareLists, emptied},
     stats::count,
@@ -47,8 +47,8 @@ impl Outcome {
         known.or_else(|| self.awaited.as_ref()?.taint(value, own))
     }
     /// What became of write number k.
-    pub fn written(&self, write: usize) -> &Written {
-        self.awaited.as_ref().and_then(|a| a.written.get(write)).unwrap_or(&Written::Known)
+    pub fn written(&self, write: usize) -> &WriteFate {
+        self.awaited.as_ref().and_then(|a| a.written.get(write)).unwrap_or(&WriteFate::Known)
     }
     /// Why write number k is not made. Waits for the device.
     pub fn fault_of(&self, write: usize) -> Option<Error> {
@@ -149,7 +149,7 @@ impl Write {
     }
 }
 /// What became of a write.
-pub enum Written {
+pub enum WriteFate {
     /// It is made unless an error is known.
     Known,
     /// The device says. The cell holds what lies here, the new value or the old one.
@@ -193,7 +193,7 @@ pub struct Replay<'a> {
 
 /// What a run's steps have to do with bad data.
 #[derive(Clone, Copy, Default)]
-struct Run<'r> {
+struct RunFaults<'r> {
     /// by step: where it reports, if the host looks
     words: &'r [FaultWord],
     /// steps that are left out
@@ -216,11 +216,11 @@ impl Replay<'_> {
         }
         let words = &*words(self.plan);
         let mut exchanges = Exchanges::default();
-        self.submit(0..self.plan.late, &own, &Run { words, ..Run::default() }, &mut exchanges)?;
+        self.submit(0..self.plan.late, &own, &RunFaults { words, ..RunFaults::default() }, &mut exchanges)?;
         let spoiled = words.iter().any(|w| w.get().is_some()) || !self.untainted();
         let taints = spoiled.then(|| self.taints(words));
         let (suppressed, skip) = taints.as_ref().map_or_else(Default::default, |taints| self.suppressed(&own, taints));
-        self.submit(self.plan.late..self.plan.steps.len(), &own, &Run { words, skip: &skip, ..Run::default() }, &mut exchanges)?;
+        self.submit(self.plan.late..self.plan.steps.len(), &own, &RunFaults { words, skip: &skip, ..RunFaults::default() }, &mut exchanges)?;
         exchanges.finish(self)?;
         let late_fault = !spoiled && words.iter().any(|w| w.get().is_some());
         let taints = if late_fault { Some(self.taints(words)) } else { taints };
@@ -233,11 +233,11 @@ impl Replay<'_> {
             let bad = suppressed_writes(&self.caller.writes(), taints);
             for (at, s) in self.plan.steps.iter().enumerate().skip(self.plan.late) {
                 let g = &self.plan.graph;
-                let spoils = |v: u32| bad[v as usize] || matches!(self.plan.storage[v as usize], Storage::Own(m) if suppressed[m as usize]);
+                let spoils = |v: u32| bad[v as usize] || matches!(self.plan.storage[v as usize], PlanStorage::Own(m) if suppressed[m as usize]);
                 if s.outputs.iter().chain(&s.inputs).any(|u| spoils(u.value(g))) {
                     skip.push(at);
                     for o in &s.outputs {
-                        if let Storage::Own(m) = self.plan.storage[o.value(g) as usize] {
+                        if let PlanStorage::Own(m) = self.plan.storage[o.value(g) as usize] {
                             suppressed[m as usize] = true;
                         }
                     }
@@ -261,8 +261,8 @@ impl Replay<'_> {
     pub fn published(&self, outcome: &Outcome, k: usize) -> Option<Stored> {
         let (v, place) = (self.plan.publish[k].1 as usize, &self.sized.published[k]);
         let (buffer, input, own) = match self.plan.storage[v] {
-            Storage::Own(m) if !outcome.is_suppressed(m as usize) => (&outcome.own[m as usize], None, Some(m)),
-            Storage::Input(i) => self.inputs.get(i as usize).map(|b| (&b.buffer, Some(*b), None))?,
+            PlanStorage::Own(m) if !outcome.is_suppressed(m as usize) => (&outcome.own[m as usize], None, Some(m)),
+            PlanStorage::Input(i) => self.inputs.get(i as usize).map(|b| (&b.buffer, Some(*b), None))?,
             _ => return None,
         };
         let taint = outcome.taint(v as u32, own);
@@ -357,14 +357,14 @@ impl Replay<'_> {
     #[inline]
     pub(super) fn operand<'b>(&'b self, o: &'b SizedOperand, own: &'b [Arc<Buffer>]) -> Option<Operand<'b>> {
         let (buffer, input): (&Buffer, _) = match o.storage {
-            Storage::Own(m) => (own.get(m as usize)?, None),
-            Storage::Input(i) => self.inputs.get(i as usize).map(|s| (&*s.buffer, Some(*s)))?,
-            Storage::None => return None,
+            PlanStorage::Own(m) => (own.get(m as usize)?, None),
+            PlanStorage::Input(i) => self.inputs.get(i as usize).map(|s| (&*s.buffer, Some(*s)))?,
+            PlanStorage::None => return None,
         };
         Some(Operand { buffer, shape: o.shape, offset: self.offset(&o.place, input), strides: &o.place.layout.strides, dtype: o.dtype, dense: o.dense })
     }
     /// Hands the steps of the range to the device, some at a time: their operands are laid out side by side first.
-    fn submit<'b>(&'b self, range: Range<usize>, own: &'b [Arc<Buffer>], run: &Run<'_>, exchanges: &mut Exchanges<'b>) -> Result<(), Failed> {
+    fn submit<'b>(&'b self, range: Range<usize>, own: &'b [Arc<Buffer>], run: &RunFaults<'_>, exchanges: &mut Exchanges<'b>) -> Result<(), Failed> {
         let mut from = range.start;
         while from < range.end {
             from = self.submit_some(from..range.end, own, run, exchanges)?;
@@ -372,7 +372,7 @@ impl Replay<'_> {
         Ok(())
     }
     /// Submits steps from the start of the range; returns the first that is still to be run.
-    fn submit_some<'b>(&'b self, range: Range<usize>, own: &'b [Arc<Buffer>], run: &Run<'_>, exchanges: &mut Exchanges<'b>) -> Result<usize, Failed> {
+    fn submit_some<'b>(&'b self, range: Range<usize>, own: &'b [Arc<Buffer>], run: &RunFaults<'_>, exchanges: &mut Exchanges<'b>) -> Result<usize, Failed> {
         let mut operands: Vec<Operand<'b>> = emptied(recycle::take(&OPERANDS));
         let mut args = SpareList::take(&ARGS);
         let mut chosen: SmallVec<[usize; BATCH]> = SmallVec::new();

@@ -51,8 +51,8 @@ impl<T: Copy> FirstTouch<T> {
 #[cfg(loom)]
 mod loom_once {
     pub struct OnceLock<T>(loom::sync::Mutex<Option<T>>);
-    pub struct Held<T>(T);
-    impl<T> std::ops::Deref for Held<T> {
+    pub struct LoomHeld<T>(T);
+    impl<T> std::ops::Deref for LoomHeld<T> {
         type Target = T;
         fn deref(&self) -> &T {
             &self.0
@@ -62,8 +62,8 @@ mod loom_once {
         pub fn new() -> OnceLock<T> {
             OnceLock(loom::sync::Mutex::new(None))
         }
-        pub fn get(&self) -> Option<Held<T>> {
-            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).map(Held)
+        pub fn get(&self) -> Option<LoomHeld<T>> {
+            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).map(LoomHeld)
         }
         pub fn set(&self, value: T) -> Result<(), T> {
             let mut there = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -47,29 +47,29 @@ impl fmt::Display for MemoryProfile {
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub fn profile_memory<R>(device: Device, f: impl FnOnce() -> R) -> (R, MemoryProfile) {
-    let watch = Watch::begin(device);
+    let watch = PeakWatch::begin(device);
     let result = f();
     let (start, (end, peak)) = (watch.start, watch.end());
     (result, MemoryProfile { current: end.saturating_sub(start), peak: peak - start })
 }
 
 /// A peak that is watched. Dropped, it is forgotten.
-struct Watch {
+struct PeakWatch {
     device: Device,
     number: u64,
     start: usize,
 }
-impl Watch {
-    fn begin(device: Device) -> Watch {
+impl PeakWatch {
+    fn begin(device: Device) -> PeakWatch {
         let (number, start) = device.pool().watch();
-        Watch { device, number, start }
+        PeakWatch { device, number, start }
     }
     /// Bytes now, and the most since the beginning.
     fn end(self) -> (usize, usize) {
         self.device.pool().unwatch(self.number)
     }
 }
-impl Drop for Watch {
+impl Drop for PeakWatch {
     fn drop(&mut self) {
         // Again, where `end` was called: then nothing is found.
         self.device.pool().unwatch(self.number);
@@ -120,7 +120,7 @@ impl MemoryTracker {
     }
     /// Begins a block, which ends when the guard is dropped.
     pub fn begin(&self, name: &str) -> MemoryGuard<'_> {
-        MemoryGuard { tracker: self, name: name.into(), watch: Some(Watch::begin(self.device)) }
+        MemoryGuard { tracker: self, name: name.into(), watch: Some(PeakWatch::begin(self.device)) }
     }
     /// The blocks that have ended.
     pub fn blocks(&self) -> Vec<MemoryBlock> {
@@ -148,7 +148,7 @@ impl fmt::Display for MemoryTracker {
 pub struct MemoryGuard<'a> {
     tracker: &'a MemoryTracker,
     name: String,
-    watch: Option<Watch>,
+    watch: Option<PeakWatch>,
 }
 impl Drop for MemoryGuard<'_> {
     fn drop(&mut self) {

@@ -36,7 +36,7 @@ pub enum InputHold {
 
 /// Where the memory of a value is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Storage {
+pub enum PlanStorage {
     /// nowhere
     None,
     /// input number k
@@ -66,7 +66,7 @@ pub struct Plan {
     /// steps from here on write cells
     pub late: usize,
     /// by value: where its memory is
-    pub storage: Vec<Storage>,
+    pub storage: Vec<PlanStorage>,
     /// by value: the value whose storage it shares; itself if it is no view
     pub root: Vec<u32>,
     /// the plan's own memory
@@ -104,7 +104,7 @@ impl Plan {
             nodes.push(n);
             if node.op.is_map() || matches!(node.op, Op::Reduce { .. } | Op::Matmul | Op::Conv(_)) || node.op.is_view() {
                 let product = |v: u32| matches!(g.node_of(v).op, Op::Matmul | Op::Conv(_));
-                let inside = |i: &&u32| (g.node_of(**i).op.is_map() || product(self.root[**i as usize])) && self.storage[**i as usize] == Storage::None;
+                let inside = |i: &&u32| (g.node_of(**i).op.is_map() || product(self.root[**i as usize])) && self.storage[**i as usize] == PlanStorage::None;
                 todo.extend(node.inputs.iter().filter(inside).map(|&i| g.vals[i as usize].node));
             }
         }
@@ -131,7 +131,7 @@ impl Plan {
         let faultable = steps.iter().any(|s| s.faultable);
         let asks_until = steps.iter().rposition(|s| s.kernel.kind.may_ask_for_memory()).map_or(0, |at| at + 1);
         let mut memory = MemoryPlan::new(g, &d, &steps);
-        memory.assign(&d, &steps, holds, Order { faultable, late, asks_until });
+        memory.assign(&d, &steps, holds, OverwriteOrder { faultable, late, asks_until });
         let publish = g
             .of_slot
             .iter()
@@ -166,14 +166,14 @@ fn publishes(h: Holder, d: &Decisions, v: u32) -> bool {
 
 /// What an input may not be overwritten before.
 #[derive(Clone, Copy)]
-struct Order {
+struct OverwriteOrder {
     faultable: bool,
     late: usize,
     asks_until: usize,
 }
 struct MemoryPlan<'a> {
     g: &'a Graph,
-    storage: Vec<Storage>,
+    storage: Vec<PlanStorage>,
     own: Vec<Own>,
     /// last step that touches each root, and the first
     last: Vec<u32>,
@@ -197,37 +197,37 @@ impl<'a> MemoryPlan<'a> {
                 escapes[d.root[v] as usize] = true;
             }
         }
-        let mut storage = vec![Storage::None; n];
+        let mut storage = vec![PlanStorage::None; n];
         for (k, (v, _)) in g.inputs.iter().enumerate() {
-            storage[*v as usize] = Storage::Input(k as u32);
+            storage[*v as usize] = PlanStorage::Input(k as u32);
         }
         MemoryPlan { g, storage, own: Vec::new(), last, first, escapes }
     }
     /// Gives every root that a step writes its memory: that of an operand that ends here where possible, else new.
-    fn assign(&mut self, d: &Decisions, steps: &[PlanStep], holds: &[InputHold], order: Order) {
+    fn assign(&mut self, d: &Decisions, steps: &[PlanStep], holds: &[InputHold], order: OverwriteOrder) {
         let mut taken = vec![false; self.g.inputs.len()];
         for (at, s) in steps.iter().enumerate() {
             for (k, out) in s.outputs.iter().enumerate() {
                 let o = d.root[out.value(self.g) as usize] as usize;
-                if self.storage[o] != Storage::None {
+                if self.storage[o] != PlanStorage::None {
                     continue;
                 }
                 let donor = self.donor(d, s, k, at, o, holds, &taken, order);
                 match donor {
-                    Some(Storage::Own(m)) => {
+                    Some(PlanStorage::Own(m)) => {
                         let m_at = m as usize;
                         self.own[m_at].last = self.own[m_at].last.max(self.last[o]);
                         self.own[m_at].escapes |= self.escapes[o];
-                        self.storage[o] = Storage::Own(m);
+                        self.storage[o] = PlanStorage::Own(m);
                     }
-                    Some(Storage::Input(i)) => {
+                    Some(PlanStorage::Input(i)) => {
                         taken[i as usize] = true;
-                        self.storage[o] = Storage::Own(self.own.len() as u32);
+                        self.storage[o] = PlanStorage::Own(self.own.len() as u32);
                         // From now on the input's own readers find it there as well.
                         self.own.push(Own { value: o as u32, first: self.first[o], last: self.last[o], escapes: self.escapes[o], taken: Some(i) });
                     }
                     _ => {
-                        self.storage[o] = Storage::Own(self.own.len() as u32);
+                        self.storage[o] = PlanStorage::Own(self.own.len() as u32);
                         self.own.push(Own { value: o as u32, first: self.first[o], last: self.last[o], escapes: self.escapes[o], taken: None });
                     }
                 }
@@ -252,8 +252,8 @@ impl<'a> MemoryPlan<'a> {
         o: usize,
         holds: &[InputHold],
         taken: &[bool],
-        Order { faultable, late, asks_until }: Order,
-    ) -> Option<Storage> {
+        OverwriteOrder { faultable, late, asks_until }: OverwriteOrder,
+    ) -> Option<PlanStorage> {
         let g = self.g;
         // A product adds to what is there.
         let added = matches!(&s.kernel.kind, KernelKind::Product(p) if p.accumulate);
@@ -293,15 +293,15 @@ impl<'a> MemoryPlan<'a> {
                 continue;
             }
             // One output per donor.
-            if s.outputs[..k].iter().any(|p| self.storage[d.root[p.value(g) as usize] as usize] == self.storage[r] && self.storage[r] != Storage::None) {
+            if s.outputs[..k].iter().any(|p| self.storage[d.root[p.value(g) as usize] as usize] == self.storage[r] && self.storage[r] != PlanStorage::None) {
                 continue;
             }
             match self.storage[r] {
-                Storage::Own(m) => return Some(Storage::Own(m)),
-                Storage::Input(i) if !taken[i as usize] && (at >= asks_until || whole_copy) => match holds.get(i as usize) {
-                    Some(InputHold::Held) if is(Plant::HeldInputDonated) => return Some(Storage::Input(i)),
-                    Some(InputHold::Free) if !faultable || whole_copy || at >= late => return Some(Storage::Input(i)),
-                    Some(InputHold::OldCell) if at >= late || (!faultable && whole_copy) => return Some(Storage::Input(i)),
+                PlanStorage::Own(m) => return Some(PlanStorage::Own(m)),
+                PlanStorage::Input(i) if !taken[i as usize] && (at >= asks_until || whole_copy) => match holds.get(i as usize) {
+                    Some(InputHold::Held) if is(Plant::HeldInputDonated) => return Some(PlanStorage::Input(i)),
+                    Some(InputHold::Free) if !faultable || whole_copy || at >= late => return Some(PlanStorage::Input(i)),
+                    Some(InputHold::OldCell) if at >= late || (!faultable && whole_copy) => return Some(PlanStorage::Input(i)),
                     _ => continue,
                 },
                 _ => continue,
@@ -354,7 +354,7 @@ pub struct SizedStep {
 /// An operand with its sizes, not yet bound to memory.
 pub struct SizedOperand {
     /// where its memory is
-    pub storage: Storage,
+    pub storage: PlanStorage,
     /// its shape
     pub shape: Shape,
     /// its dtype

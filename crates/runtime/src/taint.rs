@@ -109,9 +109,9 @@ fn first(found: &Found, seeds: &Seeds) -> Option<Error> {
 /// Where bad data may come into a run, and the word that tells.
 pub(crate) struct Seed {
     pub word: u32,
-    pub what: What,
+    pub what: TaintSource,
 }
-pub(crate) enum What {
+pub(crate) enum TaintSource {
     /// An op that looks at its data: which, where it was called, and how its index lies, if it has one.
     Op { name: &'static str, origin: Origin, index: Option<(Shape, Layout)> },
     /// an input of the run
@@ -135,7 +135,7 @@ pub(crate) struct Faults {
 pub(crate) const DEEPEST: u32 = 32;
 impl Faults {
     pub fn new(words: Arc<dyn Words>, after: Event, seeds: Vec<Seed>, suppresses: Seeds, reading: Box<dyn Reports>) -> Arc<Faults> {
-        let before = seeds.iter().filter_map(|seed| if let What::Input(Taint::Awaited(a)) = &seed.what { Some(a.faults.depth) } else { None });
+        let before = seeds.iter().filter_map(|seed| if let TaintSource::Input(Taint::Awaited(a)) = &seed.what { Some(a.faults.depth) } else { None });
         let depth = before.max().map_or(0, |depth| depth + 1);
         let (reading, found, told) = (Mutex::new(Some(reading)), OnceLock::new(), AtomicBool::new(false));
         Arc::new(Faults { words, after, seeds, suppresses, reading, found, told, depth })
@@ -152,7 +152,7 @@ impl Faults {
             return;
         }
         let ready = self.reading.lock().as_ref().is_some_and(|reading| reading.is_ready());
-        let inputs = || self.seeds.iter().all(|seed| if let What::Input(taint) = &seed.what { taint.known().is_some() } else { true });
+        let inputs = || self.seeds.iter().all(|seed| if let TaintSource::Input(taint) = &seed.what { taint.known().is_some() } else { true });
         if ready && inputs() {
             self.wait();
         }
@@ -186,8 +186,8 @@ impl Faults {
     /// Nobody can tell any more.
     fn unknown(&self, kind: &ErrorKind) -> Found {
         let error = |seed: &Seed| match &seed.what {
-            What::Op { name, origin, .. } => Error::at(name, kind.clone(), *origin),
-            What::Input(_) => Error::new("read", kind.clone()),
+            TaintSource::Op { name, origin, .. } => Error::at(name, kind.clone(), *origin),
+            TaintSource::Input(_) => Error::new("read", kind.clone()),
         };
         self.seeds.iter().map(|seed| Some(error(seed))).collect()
     }
@@ -195,8 +195,8 @@ impl Faults {
 impl Seed {
     fn error(&self, fault: Fault) -> Option<Error> {
         match &self.what {
-            What::Op { name, origin, index } => Some(fault_error(name, positioned(fault, index.as_ref()), *origin)),
-            What::Input(taint) => taint.found(),
+            TaintSource::Op { name, origin, index } => Some(fault_error(name, positioned(fault, index.as_ref()), *origin)),
+            TaintSource::Input(taint) => taint.found(),
         }
     }
 }
@@ -263,7 +263,7 @@ impl Faults {
     fn spoiled_by(&self, seeds: &Seeds) -> Option<&Taint> {
         let found = self.found.get()?;
         let raised = seeds.iter().find(|seed| found.get(*seed).is_some_and(Option::is_some))?;
-        if let What::Input(taint) = &self.seeds.get(raised)?.what { Some(taint) } else { None }
+        if let TaintSource::Input(taint) = &self.seeds.get(raised)?.what { Some(taint) } else { None }
     }
     /// Was the user told why cells were not written, of this run or of the one that spoiled it?
     fn is_told(&self) -> bool {

@@ -17,9 +17,9 @@ const DEEPEST: usize = 16;
 
 /// A value and where it came from.
 #[derive(Clone, Debug)]
-struct Node {
+struct ConfigNode {
     value: Value,
-    from: Origin,
+    from: KeyOrigin,
 }
 #[derive(Clone, Debug)]
 enum Value {
@@ -27,8 +27,8 @@ enum Value {
     Int(i64),
     Float(f64),
     Text(String),
-    List(Vec<Node>),
-    Table(BTreeMap<String, Node>),
+    List(Vec<ConfigNode>),
+    Table(BTreeMap<String, ConfigNode>),
 }
 impl Value {
     fn kind(&self) -> &'static str {
@@ -44,7 +44,7 @@ impl Value {
     }
 }
 #[derive(Clone, Copy, Debug)]
-enum Origin {
+enum KeyOrigin {
     Line(usize),
     CommandLine,
 }
@@ -53,7 +53,7 @@ enum Origin {
 #[derive(Clone, Debug)]
 pub struct Document {
     name: String,
-    root: Node,
+    root: ConfigNode,
 }
 impl Document {
     /// Reads a file.
@@ -95,12 +95,12 @@ impl Document {
             let there = text.lines().nth(line - 1).unwrap_or_default().trim();
             refuse(line, &format!("{} in `{}`", e.message().trim_end(), shown(there)))
         })?;
-        let at = |k: usize| Origin::Line(line_of(k));
-        let value = tree(&DeValue::Table(table.into_inner()), Origin::Line(1), "", 0, &at).map_err(|(at, what)| match at {
-            Origin::Line(line) => refuse(line, &what),
-            Origin::CommandLine => Failure::Input(format!("{name}: {what}")),
+        let at = |k: usize| KeyOrigin::Line(line_of(k));
+        let value = tree(&DeValue::Table(table.into_inner()), KeyOrigin::Line(1), "", 0, &at).map_err(|(at, what)| match at {
+            KeyOrigin::Line(line) => refuse(line, &what),
+            KeyOrigin::CommandLine => Failure::Input(format!("{name}: {what}")),
         })?;
-        Ok(Document { name: name.into(), root: Node { value, from: Origin::Line(1) } })
+        Ok(Document { name: name.into(), root: ConfigNode { value, from: KeyOrigin::Line(1) } })
     }
     /// Replaces or adds a value by `key=value`, where the key may be dotted (`optimizer.lr`) and the value is TOML
     /// (or a text, if it is no TOML). List elements are numbered (`model.layers.7.p`).
@@ -118,13 +118,13 @@ impl Document {
             return Err(refuse(format!("a key has at most {DEEPEST} parts")));
         }
         let value = match DeValue::parse(text) {
-            Ok(v) => tree(v.get_ref(), Origin::CommandLine, key.trim(), 0, &|_| Origin::CommandLine).map_err(|(_, what)| refuse(what))?,
+            Ok(v) => tree(v.get_ref(), KeyOrigin::CommandLine, key.trim(), 0, &|_| KeyOrigin::CommandLine).map_err(|(_, what)| refuse(what))?,
             Err(_) => Value::Text(text.into()),
         };
         let mut place = &mut self.root;
         for part in key.trim().split('.') {
             place = match &mut place.value {
-                Value::Table(t) => t.entry(part.into()).or_insert_with(|| Node { value: Value::Table(BTreeMap::new()), from: Origin::CommandLine }),
+                Value::Table(t) => t.entry(part.into()).or_insert_with(|| ConfigNode { value: Value::Table(BTreeMap::new()), from: KeyOrigin::CommandLine }),
                 Value::List(l) => {
                     let len = l.len();
                     part.parse().ok().and_then(|k: usize| l.get_mut(k)).ok_or_else(|| refuse(format!("`{part}` is no element of a list of {len}")))?
@@ -132,7 +132,7 @@ impl Document {
                 other => return Err(refuse(format!("`{part}` lies inside {}, not a table", other.kind()))),
             };
         }
-        *place = Node { value, from: Origin::CommandLine };
+        *place = ConfigNode { value, from: KeyOrigin::CommandLine };
         Ok(())
     }
     /// The description with numbers in place of words: where a value is the text `$name`, the number of that name.
@@ -206,8 +206,8 @@ fn leaves(value: &Value, path: &str, into: &mut BTreeMap<String, String>) {
         }
     }
 }
-fn write_table(table: &BTreeMap<String, Node>, path: &str, text: &mut String) {
-    let is_table = |n: &&Node| matches!(n.value, Value::Table(_));
+fn write_table(table: &BTreeMap<String, ConfigNode>, path: &str, text: &mut String) {
+    let is_table = |n: &&ConfigNode| matches!(n.value, Value::Table(_));
     for (key, node) in table.iter().filter(|(_, n)| !is_table(n)) {
         *text += &match &node.value {
             // A list of tables is easier to read line by line.
@@ -251,9 +251,9 @@ pub(crate) fn quoted(text: &str) -> String {
     }
     quoted + "\""
 }
-type Bad = (Origin, String);
+type Bad = (KeyOrigin, String);
 /// The value at `path`, of which the parts know where they stand.
-fn tree(value: &DeValue<'_>, from: Origin, path: &str, depth: usize, at: &dyn Fn(usize) -> Origin) -> Result<Value, Bad> {
+fn tree(value: &DeValue<'_>, from: KeyOrigin, path: &str, depth: usize, at: &dyn Fn(usize) -> KeyOrigin) -> Result<Value, Bad> {
     let refuse = |what: String| Err((from, if path.is_empty() { what } else { format!("`{}`: {what}", shown(path)) }));
     let under = |key: &str| if path.is_empty() { key.to_string() } else { format!("{path}.{key}") };
     if depth > DEEPEST {
@@ -275,7 +275,7 @@ fn tree(value: &DeValue<'_>, from: Origin, path: &str, depth: usize, at: &dyn Fn
             let mut nodes = Vec::new();
             for (k, v) in list.iter().enumerate() {
                 let from = at(v.span().start);
-                nodes.push(Node { value: tree(v.get_ref(), from, &under(&k.to_string()), depth + 1, at)?, from });
+                nodes.push(ConfigNode { value: tree(v.get_ref(), from, &under(&k.to_string()), depth + 1, at)?, from });
             }
             Value::List(nodes)
         }
@@ -283,7 +283,7 @@ fn tree(value: &DeValue<'_>, from: Origin, path: &str, depth: usize, at: &dyn Fn
             let mut nodes = BTreeMap::new();
             for (key, v) in table.iter() {
                 let from = at(key.span().start);
-                nodes.insert(key.get_ref().to_string(), Node { value: tree(v.get_ref(), from, &under(key.get_ref()), depth + 1, at)?, from });
+                nodes.insert(key.get_ref().to_string(), ConfigNode { value: tree(v.get_ref(), from, &under(key.get_ref()), depth + 1, at)?, from });
             }
             Value::Table(nodes)
         }

@@ -46,7 +46,7 @@ pub struct Parts {
     pub columns: Option<Arc<Columns>>,
     /// what a person should know of the files
     pub notes: Vec<String>,
-    habits: Habits,
+    habits: ReadingHabits,
 }
 /// How files are read.
 struct Reading<'a> {
@@ -102,7 +102,7 @@ pub(crate) struct Unread {
     pub numbers: bool,
 }
 #[derive(Clone, Debug)]
-struct Habits {
+struct ReadingHabits {
     workers: usize,
     prefetch_factor: usize,
     timeout: Option<Duration>,
@@ -138,7 +138,7 @@ impl Parts {
         crate::folder::write(&run.join(TABLE), text.as_bytes())
     }
     /// What the section says, each of its keys asked for; no file is opened.
-    fn said(s: &Section<'_>, folder: &Path) -> Result<(Source, Option<f64>, Habits), Failure> {
+    fn said(s: &Section<'_>, folder: &Path) -> Result<(Source, Option<f64>, ReadingHabits), Failure> {
         let source = Source::of(s)?;
         let valid = match s.number("valid")? {
             Some(share) if !(share > 0.0 && share < 1.0) => {
@@ -193,7 +193,7 @@ pub(crate) fn rows_of(targets: &Tensor) -> Result<usize, Failure> {
     let shape = targets.shape()?;
     Ok(if shape.rank() == 0 { 1 } else { shape[0] })
 }
-fn habits(s: &Section<'_>, folder: &Path) -> Result<Habits, Failure> {
+fn habits(s: &Section<'_>, folder: &Path) -> Result<ReadingHabits, Failure> {
     let at_most = s.size("at_most")?.unwrap_or(100);
     let quarantine = s.text("quarantine")?.map(PathBuf::from);
     let policy = match s.text("on_bad_record")? {
@@ -214,7 +214,7 @@ fn habits(s: &Section<'_>, folder: &Path) -> Result<Habits, Failure> {
     }
     match s.size_in("prefetch_factor", 0..=1 << 16)? {
         Some(0) => Err(s.wrong_key("prefetch_factor", "at least one batch is read ahead")),
-        factor => Ok(Habits { workers, prefetch_factor: factor.unwrap_or(2), timeout, policy, augment }),
+        factor => Ok(ReadingHabits { workers, prefetch_factor: factor.unwrap_or(2), timeout, policy, augment }),
     }
 }
 /// `[data.augment]`: what is done to images while they are learned from.

@@ -126,8 +126,8 @@ fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Devi
     };
     // Answers of yes and no are judged as such, whatever they are learned from.
     let is_numbers = matches!(targets_are, Some(Target::Values(_))) && !objective.binary();
-    let mut numbers = is_numbers.then(|| numbers::Counter::new(units.clone(), data.len()));
-    let mut by_class = classes.as_ref().map(|(n, _)| classes::Counter::new(*n));
+    let mut numbers = is_numbers.then(|| numbers::NumberCounter::new(units.clone(), data.len()));
+    let mut by_class = classes.as_ref().map(|(n, _)| classes::ClassCounter::new(*n));
     let mut confusion = classes.as_ref().filter(|(n, _)| *n <= MOST_CLASSES).map(|(n, _)| vec![vec![0u64; *n]; *n]);
     let numbered = Arc::new(Numbered(data.clone()));
     let mut loader = DataLoader::new(numbered).batch_size(options.batch).workers(options.workers).on_bad_record(options.policy.clone()).build()?;
@@ -189,14 +189,14 @@ fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Devi
         seconds: begun.elapsed().as_secs_f64(),
         classes: classes.map(|(n, names)| if names.len() == n { names } else { (0..n).map(|k| k.to_string()).collect() }),
         confusion,
-        by_class: by_class.filter(|_| answered).map(classes::Counter::finish),
-        numbers: numbers.and_then(numbers::Counter::finish),
+        by_class: by_class.filter(|_| answered).map(classes::ClassCounter::finish),
+        numbers: numbers.and_then(numbers::NumberCounter::finish),
         worst,
         units,
     })
 }
 /// The (truth, prediction) of each target of each record of a batch.
-fn pairs(counter: &mut numbers::Counter, outputs: &Tensor, targets: &Tensor, rows: usize) -> Result<Vec<Vec<(f64, f64)>>, Failure> {
+fn pairs(counter: &mut numbers::NumberCounter, outputs: &Tensor, targets: &Tensor, rows: usize) -> Result<Vec<Vec<(f64, f64)>>, Failure> {
     let (predicted, truth) = (outputs.to_vec_as::<f64>()?, targets.to_vec_as::<f64>()?);
     if rows == 0 || truth.is_empty() || predicted.len() < truth.len() {
         return Ok(Vec::new());

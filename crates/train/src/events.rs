@@ -19,7 +19,7 @@ use std::{
 };
 
 mod messages;
-use messages::{Event, Histogram, Measured, PluginData, SessionLog, Summary, SummaryMetadata, TensorProto, TensorShape, Value, What};
+use messages::{Event, EventWhat, Histogram, PluginData, SessionLog, Summary, SummaryMetadata, TensorProto, TensorShape, Value, ValueMeasured};
 
 /// The longest record that [`read`] takes, in bytes.
 pub const MAX_RECORD: usize = 64 << 20;
@@ -65,10 +65,10 @@ impl EventWriter {
         std::fs::create_dir_all(folder)?;
         let (file, path) = new_file(folder)?;
         let mut writer = EventWriter { file: Lines::new(file, path) };
-        writer.event(0, What::FileVersion("brain.Event:2".into()))?;
+        writer.event(0, EventWhat::FileVersion("brain.Event:2".into()))?;
         if let Some(step) = purge_step {
             const START: i32 = 1;
-            writer.event(step, What::SessionLog(SessionLog { status: START }))?;
+            writer.event(step, EventWhat::SessionLog(SessionLog { status: START }))?;
         }
         writer.flush()?;
         Ok(writer)
@@ -86,7 +86,7 @@ impl EventWriter {
     /// # Errors
     /// The file cannot be written.
     pub fn scalar(&mut self, tag: &str, step: u64, value: f64) -> io::Result<()> {
-        self.summary(tag, step, Measured::SimpleValue(value as f32), None)
+        self.summary(tag, step, ValueMeasured::SimpleValue(value as f32), None)
     }
     /// A text at a step; TensorBoard shows it as Markdown.
     ///
@@ -95,7 +95,7 @@ impl EventWriter {
     pub fn text(&mut self, tag: &str, step: u64, text: &str) -> io::Result<()> {
         const STRING: i32 = 7;
         let tensor = TensorProto { dtype: STRING, shape: Some(TensorShape {}), string_val: vec![text.as_bytes().to_vec()] };
-        self.summary(tag, step, Measured::Tensor(tensor), Some("text"))
+        self.summary(tag, step, ValueMeasured::Tensor(tensor), Some("text"))
     }
     /// The distribution of some numbers at a step, in 30 buckets of equal width. Numbers that are not finite have no
     /// place in it and are left out.
@@ -103,7 +103,7 @@ impl EventWriter {
     /// # Errors
     /// The file cannot be written.
     pub fn histogram(&mut self, tag: &str, step: u64, values: &[f64]) -> io::Result<()> {
-        self.summary(tag, step, Measured::Histogram(buckets(values)), None)
+        self.summary(tag, step, ValueMeasured::Histogram(buckets(values)), None)
     }
     /// Hands everything to the operating system.
     ///
@@ -112,12 +112,12 @@ impl EventWriter {
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.flush().map_err(io::Error::other)
     }
-    fn summary(&mut self, tag: &str, step: u64, measured: Measured, plugin: Option<&str>) -> io::Result<()> {
+    fn summary(&mut self, tag: &str, step: u64, measured: ValueMeasured, plugin: Option<&str>) -> io::Result<()> {
         let metadata = plugin.map(|name| SummaryMetadata { plugin_data: Some(PluginData { plugin_name: name.into() }) });
         let value = Value { tag: tag.into(), metadata, measured: Some(measured) };
-        self.event(step, What::Summary(Summary { value: vec![value] }))
+        self.event(step, EventWhat::Summary(Summary { value: vec![value] }))
     }
-    fn event(&mut self, step: u64, what: What) -> io::Result<()> {
+    fn event(&mut self, step: u64, what: EventWhat) -> io::Result<()> {
         let wall_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
         let message = Event { wall_time, step: i64::try_from(step).unwrap_or(i64::MAX), what: Some(what) }.encode_to_vec();
         let length = (message.len() as u64).to_le_bytes();
@@ -246,20 +246,22 @@ pub fn read(path: &Path) -> io::Result<Vec<Record>> {
     }
     Ok(records)
 }
-fn payloads(what: Option<What>) -> Vec<Payload> {
+fn payloads(what: Option<EventWhat>) -> Vec<Payload> {
     match what {
-        Some(What::FileVersion(version)) => vec![Payload::Version(version)],
-        Some(What::SessionLog(log)) if log.status == 1 => vec![Payload::Purge],
-        Some(What::Summary(summary)) => summary.value.into_iter().map(payload).collect(),
+        Some(EventWhat::FileVersion(version)) => vec![Payload::Version(version)],
+        Some(EventWhat::SessionLog(log)) if log.status == 1 => vec![Payload::Purge],
+        Some(EventWhat::Summary(summary)) => summary.value.into_iter().map(payload).collect(),
         _ => vec![Payload::Other],
     }
 }
 fn payload(value: Value) -> Payload {
     let tag = value.tag;
     match value.measured {
-        Some(Measured::SimpleValue(value)) => Payload::Scalar { tag, value },
-        Some(Measured::Histogram(h)) => Payload::Histogram { tag, count: h.num, range: (h.min, h.max), buckets: h.bucket },
-        Some(Measured::Tensor(t)) => Payload::Text { tag, text: t.string_val.first().map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default() },
+        Some(ValueMeasured::SimpleValue(value)) => Payload::Scalar { tag, value },
+        Some(ValueMeasured::Histogram(h)) => Payload::Histogram { tag, count: h.num, range: (h.min, h.max), buckets: h.bucket },
+        Some(ValueMeasured::Tensor(t)) => {
+            Payload::Text { tag, text: t.string_val.first().map(|b| String::from_utf8_lossy(b).into_owned()).unwrap_or_default() }
+        }
         None => Payload::Other,
     }
 }

@@ -68,15 +68,15 @@ pub fn model(section: Section<'_>) -> Result<Sequential, Failure> {
     Ok(stack(&section)?.model)
 }
 /// A model, and for each of its layers the one of the description that it is of.
-pub(crate) struct Stack {
+pub(crate) struct LayerStack {
     pub model: Sequential,
     places: Vec<(String, usize)>,
 }
 /// As [`model`].
-pub(crate) fn stack(section: &Section<'_>) -> Result<Stack, Failure> {
+pub(crate) fn stack(section: &Section<'_>) -> Result<LayerStack, Failure> {
     let _range = record_function("shape");
     let layers = section.need("layers", section.sections("layers")?)?;
-    let mut stack = Stack { model: Sequential::new(), places: Vec::new() };
+    let mut stack = LayerStack { model: Sequential::new(), places: Vec::new() };
     let mut names = HashSet::new();
     for (at, layer) in layers.iter().enumerate() {
         let (name, times) = (layer.text("name")?, layer.size_in("repeat", 0..=MOST_LAYERS)?);

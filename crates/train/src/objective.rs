@@ -73,7 +73,7 @@ const LOSSES: [(&str, Fits); 14] = [
 ];
 /// A weight for each class.
 #[derive(Clone, Debug, PartialEq)]
-enum Weights {
+enum ClassWeights {
     Equal,
     /// in inverse proportion to how often a class occurs in the training part; not counted yet
     Balanced,
@@ -84,17 +84,17 @@ enum Weights {
 #[derive(Clone, Debug)]
 pub struct Objective {
     loss: Loss,
-    weights: Weights,
+    weights: ClassWeights,
 }
 impl Objective {
     /// One of several classes for each row, or for each position of a sequence: outputs `[.., classes]`, targets `[..]` of
     /// class numbers. `label_smoothing`: how much of the target is spread over all classes (Szegedy et al. 2016).
     pub fn cross_entropy(label_smoothing: f64) -> Objective {
-        Objective { loss: Loss::CrossEntropy { label_smoothing }, weights: Weights::Equal }
+        Objective { loss: Loss::CrossEntropy { label_smoothing }, weights: ClassWeights::Equal }
     }
     /// Numbers: outputs and targets of one shape. The loss is the mean squared error.
     pub fn mse() -> Objective {
-        Objective { loss: Loss::Mse, weights: Weights::Equal }
+        Objective { loss: Loss::Mse, weights: ClassWeights::Equal }
     }
     /// `loss = "focal"` of a description, with `loss_options`, `label_smoothing` and `class_weights`. `numbers`: are the targets
     /// numbers, and not classes?
@@ -124,7 +124,7 @@ impl Objective {
             return Err(root.wrong_key("label_smoothing", format!("only cross_entropy is smoothed, not {name}")));
         }
         let weights = class_weights(root)?;
-        if weights != Weights::Equal && !matches!(name, "cross_entropy" | "nll" | "focal" | "multi_margin") {
+        if weights != ClassWeights::Equal && !matches!(name, "cross_entropy" | "nll" | "focal" | "multi_margin") {
             return Err(root.wrong_key("class_weights", format!("{name} weighs no classes")));
         }
         let loss = options(root, name, label_smoothing.unwrap_or(0.0))?;
@@ -144,7 +144,7 @@ impl Objective {
     }
     /// Must it be told how often each class occurs?
     pub fn counts_classes(&self) -> bool {
-        self.weights == Weights::Balanced
+        self.weights == ClassWeights::Balanced
     }
     /// The same with the weights that balance classes that occur so often: `rows / (classes * count)`, as scikit-learn's "balanced".
     /// A class that never occurs weighs 0.
@@ -152,11 +152,11 @@ impl Objective {
     pub fn balanced(self, counts: &[u64]) -> Objective {
         let (rows, classes) = (counts.iter().sum::<u64>() as f64, counts.len() as f64);
         let weight = |n: &u64| if *n == 0 { 0.0 } else { rows / (classes * *n as f64) };
-        Objective { weights: Weights::Given(counts.iter().map(weight).collect()), ..self }
+        Objective { weights: ClassWeights::Given(counts.iter().map(weight).collect()), ..self }
     }
     /// The number of classes that are weighed, if any are.
     pub fn weighs(&self) -> Option<usize> {
-        if let Weights::Given(w) = &self.weights { Some(w.len()) } else { None }
+        if let ClassWeights::Given(w) = &self.weights { Some(w.len()) } else { None }
     }
     /// The mean loss, a 0-d tensor.
     ///
@@ -192,7 +192,7 @@ impl Objective {
     fn of_classes(&self, outputs: &Tensor, targets: &Tensor, reduction: Reduction, shaped: bool) -> Result<Tensor> {
         let (outputs, targets) = flat(outputs, targets)?;
         let weight = match &self.weights {
-            Weights::Given(w) if shaped => Some(Tensor::from_vec(w.to_vec(), [w.len()]).cast(outputs.dtype()?).to(outputs.device()?)),
+            ClassWeights::Given(w) if shaped => Some(Tensor::from_vec(w.to_vec(), [w.len()]).cast(outputs.dtype()?).to(outputs.device()?)),
             _ => None,
         };
         let weight = weight.as_ref();
@@ -291,12 +291,12 @@ pub struct Judged {
     pub targets: Vec<i64>,
 }
 /// `class_weights`, a list or the word "balanced".
-fn class_weights(root: &Section<'_>) -> std::result::Result<Weights, Failure> {
+fn class_weights(root: &Section<'_>) -> std::result::Result<ClassWeights, Failure> {
     let given = match root.numbers("class_weights") {
-        Ok(None) => return Ok(Weights::Equal),
+        Ok(None) => return Ok(ClassWeights::Equal),
         Ok(Some(given)) => given,
         Err(no_list) => match root.text("class_weights") {
-            Ok(Some("balanced")) => return Ok(Weights::Balanced),
+            Ok(Some("balanced")) => return Ok(ClassWeights::Balanced),
             Ok(Some(other)) => return Err(root.wrong_key("class_weights", format!("there is no `{other}`; say \"balanced\", or a list of weights"))),
             _ => return Err(no_list),
         },
@@ -304,7 +304,7 @@ fn class_weights(root: &Section<'_>) -> std::result::Result<Weights, Failure> {
     if given.is_empty() || given.iter().any(|w| *w < 0.0) || given.iter().all(|w| *w == 0.0) {
         return Err(root.wrong_key("class_weights", "a weight for each class, from 0 on, and not all of them 0"));
     }
-    Ok(Weights::Given(given.into()))
+    Ok(ClassWeights::Given(given.into()))
 }
 /// `loss_options`: what the loss takes beside outputs and targets.
 fn options(root: &Section<'_>, name: &str, label_smoothing: f64) -> std::result::Result<Loss, Failure> {

@@ -12,7 +12,7 @@ pub mod downsample;
 pub mod scale;
 
 use downsample::largest_triangles;
-use scale::{Axis, Scale};
+use scale::{PlotAxis, Scale};
 
 /// The most points of a series that are drawn.
 pub const MAX_POINTS: usize = 500;
@@ -117,11 +117,11 @@ impl Plot {
         series.points.iter().copied().filter(|p| self.can_draw(p)).collect()
     }
     /// The scales that hold all points.
-    pub fn axes(&self) -> (Axis, Axis) {
+    pub fn axes(&self) -> (PlotAxis, PlotAxis) {
         let all = || self.series.iter().flat_map(|s| s.points.iter().filter(|p| self.can_draw(p)));
         let (left, right, top, bottom) = AREA;
-        let x = Axis::new(all().map(|p| p.0), Scale::Linear, (left, right), 6);
-        let y = Axis::new(all().map(|p| p.1), if self.log { Scale::Log } else { Scale::Linear }, (bottom, top), 5);
+        let x = PlotAxis::new(all().map(|p| p.0), Scale::Linear, (left, right), 6);
+        let y = PlotAxis::new(all().map(|p| p.1), if self.log { Scale::Log } else { Scale::Linear }, (bottom, top), 5);
         (x, y)
     }
     /// What a screen reader says of it.
@@ -195,7 +195,7 @@ impl Plot {
         out += "</svg>";
         out
     }
-    fn draw_marks(&self, out: &mut String, x: &Axis) {
+    fn draw_marks(&self, out: &mut String, x: &PlotAxis) {
         let (left, right, top, bottom) = AREA;
         for kind in [MarkKind::Checkpoint, MarkKind::Resume] {
             let places: Vec<f64> = self.marks.iter().filter(|m| m.kind == kind && m.x.is_finite()).map(|m| x.place(m.x)).collect();

@@ -77,17 +77,17 @@ pub enum Course {
     Plateau(ReduceLrOnPlateau, Monitor),
 }
 /// A course that has begun.
-enum Pace {
+enum BegunCourse {
     Constant,
     Schedule(Scheduler<Box<dyn Schedule>>),
     Plateau(ReduceLrOnPlateau, Monitor),
 }
-impl Pace {
-    fn of(course: Course, optimizer: &mut dyn Optimizer) -> Pace {
+impl BegunCourse {
+    fn of(course: Course, optimizer: &mut dyn Optimizer) -> BegunCourse {
         match course {
-            Course::Constant => Pace::Constant,
-            Course::Schedule(schedule) => Pace::Schedule(Scheduler::new(schedule, optimizer)),
-            Course::Plateau(rule, monitor) => Pace::Plateau(rule, monitor),
+            Course::Constant => BegunCourse::Constant,
+            Course::Schedule(schedule) => BegunCourse::Schedule(Scheduler::new(schedule, optimizer)),
+            Course::Plateau(rule, monitor) => BegunCourse::Plateau(rule, monitor),
         }
     }
 }
@@ -116,7 +116,7 @@ pub struct Session<M, B> {
     pub model: M,
     loss: LossOf<M, B>,
     optimizer: Box<dyn Optimizer>,
-    pace: Pace,
+    pace: BegunCourse,
     clip: ClipPolicy,
     accumulator: GradAccumulator,
     average: Option<WeightAverage>,
@@ -142,7 +142,7 @@ pub struct Look {
     pub each: bool,
 }
 /// What a step works on: all of it is cells and arguments, so a step is the same ops each time.
-struct Parts<'a, M, B> {
+struct StepParts<'a, M, B> {
     model: &'a M,
     loss: &'a LossOf<M, B>,
     optimizer: &'a mut dyn Optimizer,
@@ -151,7 +151,7 @@ struct Parts<'a, M, B> {
     average: Option<&'a mut WeightAverage>,
     parameters: &'a [(String, Param)],
 }
-impl<M, B: Batch> Parts<'_, M, B> {
+impl<M, B: Batch> StepParts<'_, M, B> {
     /// Gives the loss; the norm of all gradients where it was asked for or needed anyway; in the end the norms of each parameter,
     /// where they were asked for.
     fn step(&mut self, batches: &[B], look: Look) -> Computed<Vec<Tensor>> {
@@ -198,7 +198,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// `accumulate` is 0, or a decay outside [0, 1).
     pub fn new(model: M, loss: LossOf<M, B>, habits: Habits, device: Device) -> Result<Session<M, B>, Failure> {
         let Habits { mut optimizer, course, clip, accumulate, ema, capture } = habits;
-        let pace = Pace::of(course, &mut *optimizer);
+        let pace = BegunCourse::of(course, &mut *optimizer);
         let parameters = model.named_parameters();
         let leaves = model.parameters();
         let average = ema.map(|decay| WeightAverage::exponential(&leaves, decay)).transpose()?;
@@ -256,7 +256,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
         let Session { model, loss, optimizer, clip, accumulator, average, parameters, captured, .. } = self;
         let batches: Vec<B> = group.iter().map(|b| b.to(device)).collect();
         let mut step = |batches: &[B]| {
-            let mut parts = Parts { model, loss, optimizer: &mut **optimizer, clip: *clip, accumulator, average: average.as_mut(), parameters };
+            let mut parts = StepParts { model, loss, optimizer: &mut **optimizer, clip: *clip, accumulator, average: average.as_mut(), parameters };
             parts.step(batches, look)
         };
         let outputs = match captured.run(&batches, look, &mut step)? {
@@ -269,7 +269,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
             true => monitor::read_norms(&outputs.next_back().ok_or_else(|| Failure::Run("a step without norms".into()))?, &self.parameters)?,
             false => Vec::new(),
         };
-        if let Pace::Schedule(scheduler) = &mut self.pace {
+        if let BegunCourse::Schedule(scheduler) = &mut self.pace {
             scheduler.step(&mut *self.optimizer);
         }
         self.position.step += 1;
@@ -281,14 +281,14 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// `Usage`: what is watched was not measured.
     pub fn measured(&mut self, train_loss: f64, valid: Option<&Score>) -> Result<(), Failure> {
-        if let Pace::Plateau(rule, monitor) = &mut self.pace {
+        if let BegunCourse::Plateau(rule, monitor) = &mut self.pace {
             rule.step(measure(monitor, train_loss, valid)?, &mut *self.optimizer);
         }
         Ok(())
     }
     /// Does the course of the learning rate depend on what is measured, and so on when it is?
     pub fn heeds_measures(&self) -> bool {
-        matches!(self.pace, Pace::Plateau(..))
+        matches!(self.pace, BegunCourse::Plateau(..))
     }
     /// Calls `f` with the weights that are judged: their running mean, where one is kept.
     ///
@@ -339,7 +339,7 @@ impl<M: Walk, B: Batch> Session<M, B> {
     }
     /// The learning rates of the first group from now to step `end`, as the schedule has them; none where something else decides.
     pub fn rates_to(&self, end: u64) -> Option<Vec<f64>> {
-        let Pace::Schedule(scheduler) = &self.pace else { return None };
+        let BegunCourse::Schedule(scheduler) = &self.pace else { return None };
         Some(scheduler.ahead(self.lr(), end.saturating_sub(self.position.step)))
     }
     /// Puts another schedule in the place of the present one, at the step where that one is and with the rates that it has there.
@@ -347,13 +347,13 @@ impl<M: Walk, B: Batch> Session<M, B> {
     /// # Errors
     /// There is no schedule.
     pub fn reschedule(&mut self, schedule: Box<dyn Schedule>) -> Result<(), Failure> {
-        let Pace::Schedule(scheduler) = &mut self.pace else { return Err(Failure::Run("there is no schedule".into())) };
+        let BegunCourse::Schedule(scheduler) = &mut self.pace else { return Err(Failure::Run("there is no schedule".into())) };
         scheduler.replace(schedule);
         Ok(())
     }
     /// Sets the rates that the schedule has at the present step, whatever they are now.
     pub fn follow_schedule(&mut self) {
-        if let Pace::Schedule(scheduler) = &self.pace {
+        if let BegunCourse::Schedule(scheduler) = &self.pace {
             scheduler.set_again(&mut *self.optimizer);
         }
     }
@@ -371,9 +371,9 @@ impl<M: Walk, B: Batch> Session<M, B> {
             rates: Vec::new(),
             hyperparameters: saved::by_bits(&self.optimizer.hyperparameters()),
             schedule: match &self.pace {
-                Pace::Constant => None,
-                Pace::Schedule(scheduler) => Some(SavedPace::of(&scheduler.state())),
-                Pace::Plateau(rule, _) => Some(SavedPace::of_plateau(&rule.state())),
+                BegunCourse::Constant => None,
+                BegunCourse::Schedule(scheduler) => Some(SavedPace::of(&scheduler.state())),
+                BegunCourse::Plateau(rule, _) => Some(SavedPace::of_plateau(&rule.state())),
             },
             averaged: self.average.as_ref().map(WeightAverage::updates).transpose()?,
             generator: rng_state(self.device)?.0,
@@ -403,12 +403,12 @@ impl<M: Walk, B: Batch> Session<M, B> {
         self.optimizer.load_state_dict(part("optimizer")?).map_err(said)?;
         // The schedule first: a momentum that it cycles is set by it, and then all numbers become those of then.
         match (&mut self.pace, &saved.schedule) {
-            (Pace::Constant, None) => {}
-            (Pace::Schedule(scheduler), Some(pace)) => match pace.scheduler(&scheduler.state()) {
+            (BegunCourse::Constant, None) => {}
+            (BegunCourse::Schedule(scheduler), Some(pace)) => match pace.scheduler(&scheduler.state()) {
                 Some(state) => scheduler.restore(&state, &mut *self.optimizer).map_err(said)?,
                 None => return Err(refuse("it has another schedule".into())),
             },
-            (Pace::Plateau(rule, _), Some(pace)) => rule.restore(pace.plateau().ok_or_else(|| refuse("it has another schedule".into()))?),
+            (BegunCourse::Plateau(rule, _), Some(pace)) => rule.restore(pace.plateau().ok_or_else(|| refuse("it has another schedule".into()))?),
             _ => return Err(refuse("it has another schedule".into())),
         }
         if saved.hyperparameters.is_empty() {

@@ -121,9 +121,9 @@ impl Setup {
         let prepared = Prepared::with(document, folder, None, kept)?;
         prepared.fits(Device::current()?)?;
         let Prepared { document, numbers, parts, objective, .. } = prepared;
-        let Numbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights } = numbers;
+        let RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights } = numbers;
         let root = document.root()?;
-        Numbers::of(&root)?;
+        RootNumbers::of(&root)?;
         manual_seed(seed);
         let model = model::model(root.need("model", root.section("model")?)?)?;
         let total = steps(length, steps_per_epoch(parts.train.len(), batch, accumulate));
@@ -169,7 +169,7 @@ impl Setup {
 pub(crate) struct Prepared {
     /// the description, with numbers that follow from the data in their places
     document: Document,
-    numbers: Numbers,
+    numbers: RootNumbers,
     parts: Parts,
     objective: Objective,
     /// what one input is, and what came of it; none where the data do not tell
@@ -195,7 +195,7 @@ impl Prepared {
             return Err(fault);
         }
         let root = document.root()?;
-        let numbers = Numbers::of(&root)?;
+        let numbers = RootNumbers::of(&root)?;
         let data = || root.need("data", root.section("data")?);
         let read = Parts::with(data()?, folder, numbers.seed, kept);
         let mut parts = read.map_err(|e| data().map_or_else(|e| e, |section| section.blame(e)))?;
@@ -289,7 +289,7 @@ fn steps(length: Length, of_an_epoch: u64) -> u64 {
     }
 }
 /// What stands at the root and follows from nothing else.
-struct Numbers {
+struct RootNumbers {
     seed: u64,
     length: Length,
     batch: usize,
@@ -300,8 +300,8 @@ struct Numbers {
     clip: ClipPolicy,
     weights: Option<PathBuf>,
 }
-impl Numbers {
-    fn of(root: &Section<'_>) -> Result<Numbers, Failure> {
+impl RootNumbers {
+    fn of(root: &Section<'_>) -> Result<RootNumbers, Failure> {
         let seed = root.count("seed")?.unwrap_or(0);
         let length = match (root.count("epochs")?, root.count("iterations")?) {
             (Some(0), None) => return Err(root.wrong_key("epochs", "at least one epoch is needed")),
@@ -325,7 +325,7 @@ impl Numbers {
         let eval_every = root.size("eval_every")?.map(|_| positive("eval_every", None, "step")).transpose()?.map(|n| n as u64);
         let weights = recipe::weights(root)?;
         let clip = clip(root)?;
-        Ok(Numbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights })
+        Ok(RootNumbers { seed, length, batch, accumulate, capture, log_every, eval_every, clip, weights })
     }
 }
 /// Numbers that follow from the data: `$classes` or `$vocabulary`, and `$features` of an input.

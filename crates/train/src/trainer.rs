@@ -41,7 +41,7 @@ use adamant_core::{Device, Result as Computed, Tensor, no_grad};
 use adamant_data::{DataLoader, Dataset};
 use adamant_nn::Walk;
 use adamant_optim::{ClipPolicy, Optimizer, schedule::Schedule};
-use learn::{Kept, Learning};
+use learn::{Learning, RunKept};
 use safe::Safe;
 use serde_json::{Value, json};
 use std::{
@@ -94,14 +94,14 @@ where
     let path = start.folder;
     let mut safe = path.map(|f| Safe::open(f, start.checkpoint)).transpose()?;
     watch.begin(plan);
-    let (mut kept, mut found) = (Kept::default(), None);
+    let (mut kept, mut found) = (RunKept::default(), None);
     if let Some(safe) = &safe {
         match safe.latest(watch)? {
             None => {}
             Some(newest) if resume => {
                 let heeds = session.heeds_measures() || stopping.is_some();
                 resume::must_agree(path, document, heeds)?;
-                kept = Kept::read(session.restore(&newest.snapshot)?)?;
+                kept = RunKept::read(session.restore(&newest.snapshot)?)?;
                 watch.resume(newest.snapshot.step);
                 found = Some(newest.snapshot);
             }
@@ -166,7 +166,7 @@ where
 type MetricOf<M, B> = Box<dyn Fn(&M, &B) -> Computed<Tensor> + Send>;
 /// How long a run is.
 #[derive(Clone, Copy)]
-enum Length {
+enum RunLength {
     Epochs(u64),
     Steps(u64),
 }
@@ -232,7 +232,7 @@ pub struct Trainer<M, B> {
     model: M,
     loss: LossOf<M, B>,
     habits: Habits,
-    length: Length,
+    length: RunLength,
     log_every: u64,
     eval_every: Option<u64>,
     judge: Option<Validation<M, B>>,
@@ -273,7 +273,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             model,
             loss: Arc::new(loss),
             habits: Habits { optimizer: Box::new(optimizer), course: Course::Constant, clip: ClipPolicy::Off, accumulate: 1, ema: None, capture: true },
-            length: Length::Epochs(1),
+            length: RunLength::Epochs(1),
             log_every: 10,
             eval_every: None,
             judge: None,
@@ -290,12 +290,12 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
     /// So many passes over the data.
     #[must_use]
     pub fn epochs(self, epochs: u64) -> Self {
-        Trainer { length: Length::Epochs(epochs), ..self }
+        Trainer { length: RunLength::Epochs(epochs), ..self }
     }
     /// So many steps.
     #[must_use]
     pub fn steps(self, steps: u64) -> Self {
-        Trainer { length: Length::Steps(steps), ..self }
+        Trainer { length: RunLength::Steps(steps), ..self }
     }
     /// The course of the learning rate, by steps.
     #[must_use]
@@ -408,8 +408,8 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         let device = Device::current()?;
         let per_epoch = (loader.batches() as u64).div_ceil(self.habits.accumulate.max(1) as u64);
         let steps = match self.length {
-            Length::Epochs(n) => n.saturating_mul(per_epoch),
-            Length::Steps(n) => n,
+            RunLength::Epochs(n) => n.saturating_mul(per_epoch),
+            RunLength::Steps(n) => n,
         };
         let document = self.document(&loader)?;
         let rows = Rows { train: loader.dataset().len(), valid: self.judge.as_ref().map_or(0, |(rows, _)| *rows), test: 0 };
@@ -417,7 +417,7 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
             device: device.to_string(),
             parameters: self.model.parameter_count(),
             rows,
-            epochs: if let Length::Epochs(n) = self.length { Some(n) } else { None },
+            epochs: if let RunLength::Epochs(n) = self.length { Some(n) } else { None },
             batch: loader.state().step,
             accumulate: self.habits.accumulate,
             steps,
@@ -468,8 +468,8 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         let text = |v: &str| serde_json::Value::from(v).to_string();
         let state = loader.state();
         let mut facts = vec![match self.length {
-            Length::Epochs(n) => format!("epochs={n}"),
-            Length::Steps(n) => format!("iterations={n}"),
+            RunLength::Epochs(n) => format!("epochs={n}"),
+            RunLength::Steps(n) => format!("iterations={n}"),
         }];
         facts.push(format!("batch={}", state.step));
         facts.push(format!("accumulate={}", self.habits.accumulate));

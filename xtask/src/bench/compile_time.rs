@@ -12,7 +12,7 @@ use crate::{exit::Exit, workspace};
 use adamant_bench::{
     cli::out::appendable,
     machine::Load,
-    place::Place,
+    place::BenchPlace,
     record::{Case, Record},
     render::time,
 };
@@ -144,7 +144,7 @@ fn cold(options: &Options) -> Result<(), Ended> {
     appendable(&file)?;
     let commands: Vec<&str> = if options.command.is_empty() { COLD.to_vec() } else { options.command.iter().map(String::as_str).collect() };
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let place = Place::open("cpu", threads).map_err(|e| (Exit::Failed, e.to_string()))?;
+    let place = BenchPlace::open("cpu", threads).map_err(|e| (Exit::Failed, e.to_string()))?;
     let mut record = Record::begun(SystemTime::now(), place.settings(None, 0.0, 0.0, false));
     if options.command.is_empty() {
         are_there(&workspace::root())?;

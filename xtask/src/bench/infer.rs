@@ -1,5 +1,5 @@
 //! Inference of whole networks, outside the tape.
-use super::models::{Cache, Gpt, GptSizes, MiniLm, ResNet, Weights, tokens};
+use super::models::{Gpt, GptSizes, KeyValueCache, MiniLm, ModelWeights, ResNet, tokens};
 use adamant::{Device, Result, Tensor, no_grad};
 use adamant_bench::{Checked, Prepared, Rate, Scale, Workload, ensure, inputs::tensor};
 use std::{hint::black_box, rc::Rc};
@@ -36,13 +36,13 @@ fn agree(ours: &[f32], exact: &[f32]) -> Checked<f64> {
     Ok((worst / (1e-3 * size)) as f64)
 }
 fn resnet(s: Scale) -> Result<Net> {
-    let net = ResNet::fifty(&mut Weights::default(), s)?;
+    let net = ResNet::fifty(&mut ModelWeights::default(), s)?;
     let size = s.of(224, 32);
     let x = tensor(&[1, 3, size, size], 1);
     Ok(Box::new(move || net.of(&x, false)))
 }
 fn minilm(s: Scale) -> Result<Net> {
-    let net = MiniLm::new(&mut Weights::default(), s)?;
+    let net = MiniLm::new(&mut ModelWeights::default(), s)?;
     let ids = tokens(s.of(32, 2), s.of(128, 7), s.of(30522, 50));
     Ok(Box::new(move || net.of(&ids)))
 }
@@ -58,15 +58,15 @@ fn language(s: Scale) -> Result<Language> {
     let vocabulary = s.of(50257, 97);
     let sizes = GptSizes { vocabulary, context: s.of(1024, 64), layers: s.of(12, 2), heads: s.of(12, 3), width: s.of(768, 12), bias: true };
     let length = s.of(64, 5);
-    Ok(Language { net: Gpt::new(&mut Weights::default(), &sizes)?, prompt: tokens(1, length, vocabulary), length, vocabulary })
+    Ok(Language { net: Gpt::new(&mut ModelWeights::default(), &sizes)?, prompt: tokens(1, length, vocabulary), length, vocabulary })
 }
 impl Language {
     /// The prompt into empty caches; the logits of its last position.
-    fn prompted(&self, caches: &[Cache]) -> Result<Tensor> {
+    fn prompted(&self, caches: &[KeyValueCache]) -> Result<Tensor> {
         self.net.of(&self.prompt, Some((caches, 0)))
     }
     /// So many greedy tokens after the prompt, one at a time; each is on the host before the next is begun.
-    fn greedy(&self, caches: &[Cache], first: &Tensor, count: usize) -> Result<Vec<i64>> {
+    fn greedy(&self, caches: &[KeyValueCache], first: &Tensor, count: usize) -> Result<Vec<i64>> {
         let mut token = first.clone();
         let mut all = Vec::with_capacity(count);
         for k in 0..count {

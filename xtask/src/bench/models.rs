@@ -15,12 +15,12 @@ use adamant_bench::{
 
 /// Parameters as they are made, each from its own stream.
 #[derive(Default)]
-pub struct Weights {
+pub struct ModelWeights {
     /// what an optimizer gets
     pub parameters: Vec<Param>,
     drawn: u64,
 }
-impl Weights {
+impl ModelWeights {
     /// Uniform within ±1/√fan_in, fan_in being all axes but the first.
     fn fan_in(&mut self, shape: &[usize]) -> Result<Param> {
         let fan: usize = shape[1..].iter().product();
@@ -36,8 +36,8 @@ impl Weights {
         Ok(p)
     }
     /// An `[out, in]` matrix and maybe an `[out]` bias.
-    pub fn dense(&mut self, i: usize, o: usize, bias: bool) -> Result<Dense> {
-        Ok(Dense { weight: self.fan_in(&[o, i])?, bias: if bias { Some(self.uniform(&[o], 1.0 / (i as f64).sqrt())?) } else { None } })
+    pub fn dense(&mut self, i: usize, o: usize, bias: bool) -> Result<DenseLayer> {
+        Ok(DenseLayer { weight: self.fan_in(&[o, i])?, bias: if bias { Some(self.uniform(&[o], 1.0 / (i as f64).sqrt())?) } else { None } })
     }
     /// An `[out, in, k, k]` kernel and maybe a bias.
     pub fn convolution(&mut self, i: usize, o: usize, k: usize, options: Conv, bias: bool) -> Result<Convolution> {
@@ -49,8 +49,8 @@ impl Weights {
     pub fn table(&mut self, rows: usize, width: usize, bound: f64) -> Result<Param> {
         self.uniform(&[rows, width], bound)
     }
-    fn norm(&mut self, width: usize, bias: bool, eps: f64) -> Result<LayerNorm> {
-        Ok(LayerNorm { weight: self.keep(&Tensor::ones([width]))?, bias: if bias { Some(self.keep(&Tensor::zeros([width]))?) } else { None }, eps })
+    fn norm(&mut self, width: usize, bias: bool, eps: f64) -> Result<ModelLayerNorm> {
+        Ok(ModelLayerNorm { weight: self.keep(&Tensor::ones([width]))?, bias: if bias { Some(self.keep(&Tensor::zeros([width]))?) } else { None }, eps })
     }
     fn normed(&mut self, i: usize, o: usize, k: usize, stride: usize, padding: usize) -> Result<Normed> {
         let conv = self.convolution(i, o, k, Conv { stride: stride.into(), padding: padding.into(), ..Conv::default() }, false)?;
@@ -65,11 +65,11 @@ impl Weights {
 }
 
 /// x Wᵀ + b.
-pub struct Dense {
+pub struct DenseLayer {
     weight: Param,
     bias: Option<Param>,
 }
-impl Dense {
+impl DenseLayer {
     /// `[.., in]` to `[.., out]`.
     pub fn of(&self, x: &Tensor) -> Tensor {
         linear(x, &self.weight.get(), self.bias.as_ref().map(Param::get).as_ref())
@@ -87,12 +87,12 @@ impl Convolution {
         conv2d(x, &self.weight.get(), self.bias.as_ref().map(Param::get).as_ref(), &self.options)
     }
 }
-struct LayerNorm {
+struct ModelLayerNorm {
     weight: Param,
     bias: Option<Param>,
     eps: f64,
 }
-impl LayerNorm {
+impl ModelLayerNorm {
     fn of(&self, x: &Tensor) -> Tensor {
         let weight = self.weight.get();
         layer_norm(x, self.weight.meta().shape, Some(&weight), self.bias.as_ref().map(Param::get).as_ref(), self.eps)
@@ -144,11 +144,11 @@ pub struct ResNet {
     stem: Normed,
     pool: Option<MaxPool>,
     blocks: Vec<Residual>,
-    head: Dense,
+    head: DenseLayer,
 }
 impl ResNet {
     /// Two basic blocks in each of four stages, for small images.
-    pub fn eighteen(w: &mut Weights, s: Scale) -> Result<ResNet> {
+    pub fn eighteen(w: &mut ModelWeights, s: Scale) -> Result<ResNet> {
         let widths = [64, 128, 256, 512].map(|c| s.of(c, c / 32));
         let stem = w.normed(3, widths[0], 3, 1, 1)?;
         let (mut blocks, mut i) = (Vec::new(), widths[0]);
@@ -163,7 +163,7 @@ impl ResNet {
         Ok(ResNet { stem, pool: None, blocks, head: w.dense(i, 10, true)? })
     }
     /// ResNet-50, bottlenecks.
-    pub fn fifty(w: &mut Weights, s: Scale) -> Result<ResNet> {
+    pub fn fifty(w: &mut ModelWeights, s: Scale) -> Result<ResNet> {
         let widths = [64, 128, 256, 512].map(|c| s.of(c, c / 32));
         let stem = w.normed(3, widths[0], 7, 2, 3)?;
         let (mut blocks, mut i) = (Vec::new(), widths[0]);
@@ -203,21 +203,21 @@ pub fn join_heads(x: &Tensor) -> Result<Tensor> {
     Ok(x.transpose(1, 2).reshape([b, t, h * c]))
 }
 /// Keys and values of the positions so far, `[1, heads, capacity, features]`.
-pub struct Cache {
+pub struct KeyValueCache {
     keys: Cell,
     values: Cell,
 }
 /// One pre-norm block of a language model.
-struct Block {
+struct PreNormBlock {
     heads: usize,
-    norms: [LayerNorm; 2],
-    qkv: Dense,
-    proj: Dense,
-    up: Dense,
-    down: Dense,
+    norms: [ModelLayerNorm; 2],
+    qkv: DenseLayer,
+    proj: DenseLayer,
+    up: DenseLayer,
+    down: DenseLayer,
 }
-impl Block {
-    fn of(&self, x: &Tensor, cache: Option<(&Cache, usize)>) -> Result<Tensor> {
+impl PreNormBlock {
+    fn of(&self, x: &Tensor, cache: Option<(&KeyValueCache, usize)>) -> Result<Tensor> {
         let c = x.dims::<3>()?[2];
         let y = self.qkv.of(&self.norms[0].of(x));
         let part = |i: usize| split_heads(&y.narrow(2, i * c, c), self.heads);
@@ -243,8 +243,8 @@ impl Block {
 pub struct Gpt {
     tokens: Param,
     positions: Param,
-    blocks: Vec<Block>,
-    norm: LayerNorm,
+    blocks: Vec<PreNormBlock>,
+    norm: ModelLayerNorm,
 }
 /// What tells one size of [`Gpt`] from another.
 pub struct GptSizes {
@@ -263,10 +263,10 @@ pub struct GptSizes {
 }
 impl Gpt {
     /// With random weights.
-    pub fn new(w: &mut Weights, s: &GptSizes) -> Result<Gpt> {
+    pub fn new(w: &mut ModelWeights, s: &GptSizes) -> Result<Gpt> {
         let d = s.width;
         let blocks = (0..s.layers).map(|_| {
-            Ok(Block {
+            Ok(PreNormBlock {
                 heads: s.heads,
                 norms: [w.norm(d, s.bias, 1e-5)?, w.norm(d, s.bias, 1e-5)?],
                 qkv: w.dense(d, 3 * d, s.bias)?,
@@ -279,17 +279,17 @@ impl Gpt {
         Ok(Gpt { tokens: w.table(s.vocabulary, d, 0.05)?, positions: w.table(s.context, d, 0.05)?, blocks, norm: w.norm(d, s.bias, 1e-5)? })
     }
     /// Empty caches for so many positions.
-    pub fn caches(&self, capacity: usize) -> Result<Vec<Cache>> {
+    pub fn caches(&self, capacity: usize) -> Result<Vec<KeyValueCache>> {
         let width = self.tokens.meta().shape[1];
         let empty = |heads: usize| {
             let zeros = Tensor::zeros([1, heads, capacity, width / heads]);
             zeros.eval()?;
             Cell::new(&zeros, false)
         };
-        self.blocks.iter().map(|b| Ok(Cache { keys: empty(b.heads)?, values: empty(b.heads)? })).collect()
+        self.blocks.iter().map(|b| Ok(KeyValueCache { keys: empty(b.heads)?, values: empty(b.heads)? })).collect()
     }
     /// Logits `[batch, time, vocabulary]`; with caches, of the last position only, the first token standing at `position`.
-    pub fn of(&self, ids: &Tensor, caches: Option<(&[Cache], usize)>) -> Result<Tensor> {
+    pub fn of(&self, ids: &Tensor, caches: Option<(&[KeyValueCache], usize)>) -> Result<Tensor> {
         let [_, t] = ids.dims()?;
         let start = caches.map_or(0, |c| c.1);
         let table = self.tokens.get();
@@ -307,22 +307,22 @@ impl Gpt {
 /// A sentence encoder of six post-norm layers (Wang et al. 2020, MiniLM).
 pub struct MiniLm {
     tables: [Param; 3],
-    norm: LayerNorm,
+    norm: ModelLayerNorm,
     layers: Vec<MiniLmLayer>,
     heads: usize,
 }
 struct MiniLmLayer {
-    q: Dense,
-    k: Dense,
-    v: Dense,
-    out: Dense,
-    up: Dense,
-    down: Dense,
-    norms: [LayerNorm; 2],
+    q: DenseLayer,
+    k: DenseLayer,
+    v: DenseLayer,
+    out: DenseLayer,
+    up: DenseLayer,
+    down: DenseLayer,
+    norms: [ModelLayerNorm; 2],
 }
 impl MiniLm {
     /// With random weights.
-    pub fn new(w: &mut Weights, s: Scale) -> Result<MiniLm> {
+    pub fn new(w: &mut ModelWeights, s: Scale) -> Result<MiniLm> {
         let (d, wide) = (s.of(384, 12), s.of(1536, 24));
         let tables = [w.table(s.of(30522, 50), d, 0.1)?, w.table(s.of(512, 16), d, 0.1)?, w.table(2, d, 0.1)?];
         let layers = (0..s.of(6, 2)).map(|_| {
@@ -342,7 +342,7 @@ impl MiniLm {
         let x = embedding(&words.get(), ids, None) + embedding(&types.get(), &kinds, None) + positions.get().narrow(0, 0, t);
         let mut x = self.norm.of(&x);
         for l in &self.layers {
-            let heads = |d: &Dense| split_heads(&d.of(&x), self.heads);
+            let heads = |d: &DenseLayer| split_heads(&d.of(&x), self.heads);
             let a = scaled_dot_product_attention(&heads(&l.q)?, &heads(&l.k)?, &heads(&l.v)?, &AttentionOptions::default());
             x = l.norms[0].of(&(&x + l.out.of(&join_heads(&a)?)));
             let z = l.down.of(&l.up.of(&x).gelu());
@@ -354,13 +354,13 @@ impl MiniLm {
 
 /// Recurrent layers under PyTorch's equations (gates in the order i, f, g, o, both biases).
 pub struct Lstm {
-    input: Dense,
-    recurrent: Dense,
+    input: DenseLayer,
+    recurrent: DenseLayer,
     width: usize,
 }
 impl Lstm {
     /// With random weights.
-    pub fn new(w: &mut Weights, i: usize, width: usize) -> Result<Lstm> {
+    pub fn new(w: &mut ModelWeights, i: usize, width: usize) -> Result<Lstm> {
         Ok(Lstm { input: w.dense(i, 4 * width, true)?, recurrent: w.dense(width, 4 * width, true)?, width })
     }
     /// All hidden states: `[batch, time, in]` to `[batch, time, width]`, from zeros.

@@ -16,7 +16,7 @@ use adamant_bench::{
     interleave::{Plan, SideState, Sides, Taken, take},
     lines::Line,
     machine::Load,
-    place::Place,
+    place::BenchPlace,
     protocol::Ask,
     record::{Case, Record},
     render::{ratio, time},
@@ -68,7 +68,7 @@ pub struct Options {
 type Ended = (Exit, String);
 
 /// One workload in all programs.
-struct Measured {
+struct MeasuredWorkload {
     taken: Taken,
     /// this project against each peer: time of ours over the peer's
     against: Vec<Option<Compared>>,
@@ -112,7 +112,7 @@ fn measure(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
         };
         let fresh = sides.subjects().iter().zip(&taken.sides).map(fresh).collect();
         let against = against(&taken);
-        let measured = Measured { taken, against, fresh };
+        let measured = MeasuredWorkload { taken, against, fresh };
         show(&measured, &sides, options);
         all.push(measured);
     }
@@ -180,11 +180,11 @@ fn against(taken: &Taken) -> Vec<Option<Compared>> {
         .collect()
 }
 /// The peer that takes the least time, by the ratio to it.
-fn best(m: &Measured) -> Option<(usize, &Compared)> {
+fn best(m: &MeasuredWorkload) -> Option<(usize, &Compared)> {
     let compared = m.against.iter().enumerate().skip(2).filter_map(|(k, c)| Some((k, c.as_ref()?)));
     compared.max_by(|a, b| a.1.ratio.unwrap_or(0.0).total_cmp(&b.1.ratio.unwrap_or(0.0)))
 }
-fn show(m: &Measured, sides: &Sides, options: &Options) {
+fn show(m: &MeasuredWorkload, sides: &Sides, options: &Options) {
     let name = |k: usize| sides.subjects()[k].name.as_str();
     if options.json {
         for case in cases(m, sides).iter().filter(|c| !c.unsupported) {
@@ -233,7 +233,7 @@ fn say_standings(record: &Record) {
     println!("above their targets: {}", if missed.is_empty() { "none".into() } else { missed.join(", ") });
 }
 /// One case for each program.
-fn cases(m: &Measured, sides: &Sides) -> Vec<Case> {
+fn cases(m: &MeasuredWorkload, sides: &Sides) -> Vec<Case> {
     let about = &m.taken.sides[0].about;
     let case = |k: usize| {
         let state = &m.taken.sides[k];
@@ -253,7 +253,7 @@ fn cases(m: &Measured, sides: &Sides) -> Vec<Case> {
     (0..m.taken.sides.len()).map(case).collect()
 }
 fn record(options: &Options, began: SystemTime, before: Load, cases: Vec<Case>) -> Result<Record, Ended> {
-    let place = Place::open("cpu", options.threads.into()).map_err(|e| (Exit::Failed, e.to_string()))?;
+    let place = BenchPlace::open("cpu", options.threads.into()).map_err(|e| (Exit::Failed, e.to_string()))?;
     let settings = place.settings(None, options.budget, 0.005, false);
     let load_after = Load::now();
     let ceilings = Some(Ceilings::measure(options.threads.into()));

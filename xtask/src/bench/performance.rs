@@ -5,7 +5,7 @@ use crate::{exit::Exit, workspace};
 use adamant_bench::{
     Group,
     history::files,
-    merge::{Table, merge},
+    merge::{MergedTable, merge},
     record::{Case, Record},
     render::{percent, ratio, time},
 };
@@ -70,14 +70,14 @@ const HEAD: &str = "# Performance\n\n\
     turn it is not are stopped meanwhile. A target of at most 1 also asks for an interval that ends at or below 1.10.\n";
 
 /// Runs of one kind with as many threads on one machine, as if they were one.
-struct Part {
+struct PerformancePart {
     /// the last, with the cases of all and the best ceilings that any reached
     record: Record,
     commands: Vec<String>,
 }
-impl Part {
+impl PerformancePart {
     fn add(&mut self, record: &Record) {
-        let Part { record: all, commands } = self;
+        let PerformancePart { record: all, commands } = self;
         let again = |c: &Case| record.cases.iter().any(|d| d.workload == c.workload);
         let mut cases: Vec<Case> = std::mem::take(&mut all.cases).into_iter().filter(|c| !again(c)).collect();
         cases.extend(record.cases.iter().cloned());
@@ -100,15 +100,15 @@ impl Part {
     }
 }
 /// Records in parts: by column, and those with peers by themselves; what was measured again replaces what was there.
-fn parts(records: &[Record]) -> Vec<Part> {
+fn parts(records: &[Record]) -> Vec<PerformancePart> {
     let mut ordered: Vec<&Record> = records.iter().filter(|r| !r.settings.small).collect();
     ordered.sort_by(|a, b| (a.settings.threads, &a.started).cmp(&(b.settings.threads, &b.started)));
     let key = |r: &Record| (r.column(), implementations(r).len() > 1, r.cases.first().map(|c| c.group == Group::Sizes));
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<PerformancePart> = Vec::new();
     for record in ordered {
         match parts.iter_mut().find(|p| key(&p.record) == key(record)) {
             Some(part) => part.add(record),
-            None => parts.push(Part { record: record.clone(), commands: vec![record.command.join(" ")] }),
+            None => parts.push(PerformancePart { record: record.clone(), commands: vec![record.command.join(" ")] }),
         }
     }
     parts
@@ -167,7 +167,7 @@ fn table(out: &mut String, header: &[String], rows: &[Vec<String>]) {
 fn words<const N: usize>(header: [&str; N]) -> Vec<String> {
     header.map(String::from).to_vec()
 }
-fn section(out: &mut String, title: &str, part: &Part) {
+fn section(out: &mut String, title: &str, part: &PerformancePart) {
     let commands: String = part.commands.iter().map(|c| format!("cargo xtask {} --record FILE\n", without_record(c))).collect();
     let _ = writeln!(out, "\n## {title}\n\n```sh\n{commands}```\n");
 }
@@ -219,7 +219,7 @@ fn workloads(record: &Record) -> BTreeMap<usize, Vec<&Case>> {
     }
     all
 }
-fn peers(out: &mut String, part: &Part) {
+fn peers(out: &mut String, part: &PerformancePart) {
     let record = &part.record;
     let all = implementations(record);
     if all.len() < 2 {
@@ -249,7 +249,7 @@ fn peers(out: &mut String, part: &Part) {
     let rows: Vec<Vec<String>> = standings(record).iter().map(row).collect();
     table(out, &words(["workload", "this project", "against", "ratio [95 %]", "same numbers", "target", "met"]), &rows);
 }
-fn memory(out: &mut String, part: &Part) {
+fn memory(out: &mut String, part: &PerformancePart) {
     let record = &part.record;
     let all = implementations(record);
     let has = |c: &&Case| c.peak_growth_bytes.is_some() || c.plan_hits.is_some();
@@ -276,9 +276,9 @@ fn memory(out: &mut String, part: &Part) {
     table(out, &header, &rows);
 }
 /// Of a record of this project alone.
-fn roofline(out: &mut String, part: &Part) {
+fn roofline(out: &mut String, part: &PerformancePart) {
     let record = &part.record;
-    let t: Table = merge(std::slice::from_ref(record));
+    let t: MergedTable = merge(std::slice::from_ref(record));
     let rows: Vec<Vec<String>> = t
         .rows
         .iter()
@@ -296,7 +296,7 @@ fn roofline(out: &mut String, part: &Part) {
     }
 }
 /// Nanoseconds for each element, families by sizes.
-fn sizes(out: &mut String, part: &Part) {
+fn sizes(out: &mut String, part: &PerformancePart) {
     let record = &part.record;
     let mut families: BTreeMap<&str, BTreeMap<u64, String>> = BTreeMap::new();
     for case in record.cases.iter().filter(|c| c.group == Group::Sizes) {

@@ -42,10 +42,10 @@ pub struct Standing {
     /// outputs of both were compared
     pub checked: bool,
     /// what is asked
-    target: Option<Target>,
+    target: Option<StandingTarget>,
 }
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Target {
+enum StandingTarget {
     /// a ratio of at most so much
     Ratio(f64),
     /// so much of the rate of copies, or at most so many nanoseconds at two threads; whether it is so
@@ -56,16 +56,16 @@ impl Standing {
     pub fn asked(&self) -> String {
         match self.target {
             None => String::new(),
-            Some(Target::Ratio(most)) => format!("≤ {most}"),
-            Some(Target::Copy(share, ns, _)) => format!("≥ {:.0} % of copies, or ≤ {} ms at 2 threads", share * 100.0, ns * 1e-6),
+            Some(StandingTarget::Ratio(most)) => format!("≤ {most}"),
+            Some(StandingTarget::Copy(share, ns, _)) => format!("≥ {:.0} % of copies, or ≤ {} ms at 2 threads", share * 100.0, ns * 1e-6),
         }
     }
     /// Is it so? Nothing where nothing is asked.
     pub fn met(&self) -> Option<bool> {
         let (ratio, [_, high]) = (self.compared.ratio?, self.compared.interval?);
         Some(match self.target? {
-            Target::Ratio(most) => ratio <= most && (most != 1.0 || high <= BOUND),
-            Target::Copy(_, _, met) => met,
+            StandingTarget::Ratio(most) => ratio <= most && (most != 1.0 || high <= BOUND),
+            StandingTarget::Copy(_, _, met) => met,
         })
     }
     /// `yes`, `no` or nothing.
@@ -105,7 +105,7 @@ fn of_workload(record: &Record, workload: &str) -> Vec<Standing> {
         let best = all.iter().max_by(|a, b| a.compared.ratio.unwrap_or(0.0).total_cmp(&b.compared.ratio.unwrap_or(0.0)));
         let Some(best) = best else { continue };
         let wanted = TARGETS.iter().find(|t| (t.0, t.1) == (workload, own.implementation.as_str()));
-        let target = wanted.map(|t| Target::Ratio(t.3[usize::from(!one_thread)])).or_else(|| of_copy(record, own));
+        let target = wanted.map(|t| StandingTarget::Ratio(t.3[usize::from(!one_thread)])).or_else(|| of_copy(record, own));
         match wanted.and_then(|t| t.2) {
             Some(named) => {
                 found.extend((best.peer != named).then(|| best.clone()));
@@ -116,28 +116,28 @@ fn of_workload(record: &Record, workload: &str) -> Vec<Standing> {
     }
     found
 }
-fn of_copy(record: &Record, own: &Case) -> Option<Target> {
+fn of_copy(record: &Record, own: &Case) -> Option<StandingTarget> {
     let (name, share, most) = OF_COPY;
     let ns = own.median_ns().filter(|_| own.workload == name && own.implementation == "adamant")?;
     let rate = own.amount? / ns;
     let met = record.ceilings.as_ref().is_some_and(|c| rate >= share * c.copy_gbps) || (record.settings.threads == 2 && ns <= most);
-    Some(Target::Copy(share, most, met))
+    Some(StandingTarget::Copy(share, most, met))
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use adamant_bench::{place::Place, record::Unit};
+    use adamant_bench::{place::BenchPlace, record::WorkUnit};
     use std::time::SystemTime;
 
     /// Two forms of this project and two peers.
     pub fn record() -> Record {
         let case = |workload: &str, implementation: &str, ns: f64| {
             let samples: Vec<f64> = (0..40).map(|k| ns * (1.0 + 0.001 * ((k * 7) % 11) as f64)).collect();
-            let case = Case { unit: Some(Unit::Bytes), amount: Some(1e6), worst_error: Some(0.1), ..Case::new(workload, implementation) };
+            let case = Case { unit: Some(WorkUnit::Bytes), amount: Some(1e6), worst_error: Some(0.1), ..Case::new(workload, implementation) };
             Case { rounds: (0..40).map(|k| k / 10).collect(), ..case.sampled(samples, vec![0.0; 40], 1) }
         };
-        let mut record = Record::begun(SystemTime::UNIX_EPOCH, Place::reference().settings(Some("x"), 1.0, 0.005, false));
+        let mut record = Record::begun(SystemTime::UNIX_EPOCH, BenchPlace::reference().settings(Some("x"), 1.0, 0.005, false));
         record.command = ["bench", "peers", "--threads", "1"].map(String::from).to_vec();
         record.cases = vec![
             case("ew_add_16m", "adamant", 80.0),

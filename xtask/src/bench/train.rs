@@ -1,6 +1,6 @@
 //! Training steps: clear gradients (there are none to clear), forward, loss, backward, optimizer step, the loss read as
 //! a number.
-use super::models::{Gpt, GptSizes, Lstm, ResNet, Weights, tokens};
+use super::models::{Gpt, GptSizes, Lstm, ModelWeights, ResNet, tokens};
 use adamant::{
     Device, Result, Tensor,
     functional::{Conv, CrossEntropyOptions, MaxPool, cross_entropy, embedding, max_pool2d},
@@ -25,14 +25,14 @@ pub fn workloads() -> Vec<Workload> {
 }
 
 /// A network with its data and its optimizer.
-struct Task {
+struct TrainingTask {
     parameters: Vec<Param>,
     loss: Box<dyn Fn() -> Result<Tensor>>,
     optimizer: Box<dyn Optimizer>,
 }
-impl Task {
-    fn new(weights: Weights, rule: impl UpdateRule + 'static, loss: impl Fn() -> Result<Tensor> + 'static) -> Task {
-        Task { optimizer: Box::new(rule.over(weights.parameters.clone())), parameters: weights.parameters, loss: Box::new(loss) }
+impl TrainingTask {
+    fn new(weights: ModelWeights, rule: impl UpdateRule + 'static, loss: impl Fn() -> Result<Tensor> + 'static) -> TrainingTask {
+        TrainingTask { optimizer: Box::new(rule.over(weights.parameters.clone())), parameters: weights.parameters, loss: Box::new(loss) }
     }
     fn step(&mut self) -> Result<f32> {
         let loss = (self.loss)()?;
@@ -41,7 +41,7 @@ impl Task {
         loss.item::<f32>()
     }
 }
-fn train(name: &'static str, build: fn(Scale) -> Result<Task>) -> Workload {
+fn train(name: &'static str, build: fn(Scale) -> Result<TrainingTask>) -> Workload {
     let prepared = move |scale: Scale| -> Checked<Prepared> {
         let task = Rc::new(RefCell::new(build(scale)?));
         let (checked, shown) = (task.clone(), task.clone());
@@ -60,7 +60,7 @@ fn train(name: &'static str, build: fn(Scale) -> Result<Task>) -> Workload {
     Workload::new(name, None, prepared).with_memory()
 }
 /// At small shapes three steps give the losses that the plain interpreter gives.
-fn agree(build: fn(Scale) -> Result<Task>) -> Checked<()> {
+fn agree(build: fn(Scale) -> Result<TrainingTask>) -> Checked<()> {
     let losses = || {
         let mut task = build(Scale::SMALL)?;
         (0..3).map(|_| task.step()).collect::<Result<Vec<f32>>>()
@@ -71,7 +71,7 @@ fn agree(build: fn(Scale) -> Result<Task>) -> Checked<()> {
 }
 /// Along its gradient a loss changes by the gradient's square: the difference of two losses, to both sides. How far from
 /// it, as a share of what is allowed.
-fn slope(task: &Task) -> Checked<f64> {
+fn slope(task: &TrainingTask) -> Checked<f64> {
     const ALLOWED: f64 = 0.1;
     let loss = (task.loss)()?;
     let grads = loss.backward()?;
@@ -103,55 +103,55 @@ fn slope(task: &Task) -> Checked<f64> {
 fn entropy(logits: &Tensor, target: &Tensor) -> Result<Tensor> {
     cross_entropy(logits, target, &CrossEntropyOptions::default()).ok()
 }
-fn mlp(s: Scale) -> Result<Task> {
+fn mlp(s: Scale) -> Result<TrainingTask> {
     let (batch, sizes) = (s.of(128, 5), [784, 512, 256, 10].map(|n| s.at_most(n, 12)));
-    let mut w = Weights::default();
+    let mut w = ModelWeights::default();
     let layers = sizes.windows(2).map(|io| w.dense(io[0], io[1], true)).collect::<Result<Vec<_>>>()?;
     let (x, y) = (tensor(&[batch, sizes[0]], 1), indices(&[batch], sizes[3]));
-    Ok(Task::new(w, Adam::new(1e-3), move || {
+    Ok(TrainingTask::new(w, Adam::new(1e-3), move || {
         let h = layers[0].of(&x).relu();
         let h = layers[1].of(&h).relu();
         entropy(&layers[2].of(&h), &y)
     }))
 }
-fn lenet(s: Scale) -> Result<Task> {
+fn lenet(s: Scale) -> Result<TrainingTask> {
     let (batch, size) = (s.of(128, 3), s.of(28, 8));
     let (a, b, hidden) = (s.of(32, 3), s.of(64, 4), s.of(128, 9));
-    let mut w = Weights::default();
+    let mut w = ModelWeights::default();
     let (c1, c2) = (w.convolution(1, a, 3, Conv::default(), true)?, w.convolution(a, b, 3, Conv::default(), true)?);
     let flat = b * ((size - 4) / 2).pow(2);
     let (f1, f2) = (w.dense(flat, hidden, true)?, w.dense(hidden, 10, true)?);
     let (x, y) = (tensor(&[batch, 1, size, size], 1), indices(&[batch], 10));
     let pool = MaxPool::new(2);
-    Ok(Task::new(w, Adam::new(1e-3), move || {
+    Ok(TrainingTask::new(w, Adam::new(1e-3), move || {
         let h = c2.of(&c1.of(&x).relu()).relu();
         let h = max_pool2d(&h, &pool).0.reshape([batch, flat]);
         entropy(&f2.of(&f1.of(&h).relu()), &y)
     }))
 }
-fn resnet(s: Scale) -> Result<Task> {
+fn resnet(s: Scale) -> Result<TrainingTask> {
     let (batch, size) = (s.of(32, 4), s.of(32, 16));
-    let mut w = Weights::default();
+    let mut w = ModelWeights::default();
     let net = ResNet::eighteen(&mut w, s)?;
     let (x, y) = (tensor(&[batch, 3, size, size], 1), indices(&[batch], 10));
-    Ok(Task::new(w, Sgd::new(0.1).momentum(0.9).weight_decay(5e-4), move || entropy(&net.of(&x, true)?, &y)))
+    Ok(TrainingTask::new(w, Sgd::new(0.1).momentum(0.9).weight_decay(5e-4), move || entropy(&net.of(&x, true)?, &y)))
 }
-fn chargpt(s: Scale) -> Result<Task> {
+fn chargpt(s: Scale) -> Result<TrainingTask> {
     let (batch, time, vocabulary) = (s.of(8, 2), s.of(256, 7), 65);
-    let mut w = Weights::default();
+    let mut w = ModelWeights::default();
     let sizes = GptSizes { vocabulary, context: time, layers: s.of(6, 2), heads: s.of(6, 3), width: s.of(384, 12), bias: false };
     let net = Gpt::new(&mut w, &sizes)?;
     let (x, y) = (tokens(batch, time, vocabulary), indices(&[batch * time], vocabulary));
-    Ok(Task::new(w, AdamW::new(1e-3).betas((0.9, 0.99)).weight_decay(0.1), move || entropy(&net.of(&x, None)?.reshape([batch * time, vocabulary]), &y)))
+    Ok(TrainingTask::new(w, AdamW::new(1e-3).betas((0.9, 0.99)).weight_decay(0.1), move || entropy(&net.of(&x, None)?.reshape([batch * time, vocabulary]), &y)))
 }
-fn lstm(s: Scale) -> Result<Task> {
+fn lstm(s: Scale) -> Result<TrainingTask> {
     let (batch, time, width, vocabulary) = (s.of(32, 3), s.of(64, 4), s.of(256, 6), 65);
-    let mut w = Weights::default();
+    let mut w = ModelWeights::default();
     let table = w.table(vocabulary, width, 0.5)?;
     let layers = [Lstm::new(&mut w, width, width)?, Lstm::new(&mut w, width, width)?];
     let head = w.dense(width, vocabulary, true)?;
     let (x, y) = (tokens(batch, time, vocabulary), indices(&[batch * time], vocabulary));
-    Ok(Task::new(w, Adam::new(1e-3), move || {
+    Ok(TrainingTask::new(w, Adam::new(1e-3), move || {
         let mut h = embedding(&table.get(), &x, None);
         for layer in &layers {
             h = layer.of(&h)?;

@@ -1,6 +1,6 @@
 //! Rows about backends: one that a third party writes, and how devices are found: when they are first asked for, once, and
 //! with the reason where they are not.
-use super::{Checked, Cost, Missing, Row, Seen, plant, planted, timing::least};
+use super::{CheckCost, Checked, Lacking, RowCheck, Seen, plant, planted, timing::least};
 use crate::workspace;
 use adamant::Device;
 use serde_json::Value;
@@ -12,18 +12,18 @@ use std::{
     process::Command,
 };
 
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck {
         id: "B0.03",
         target: "Device::auto(size), here `Device::for_size`, is never slower than the best of two devices or more by over 5 %",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: for_size,
         plants: &[plant("the slowest device is chosen", "within 5 %")],
     },
-    Row {
+    RowCheck {
         id: "B1.11",
         target: "two devices or more agree with the reference on every public function and its gradient, refuse nothing but what the suite allows, and transfers keep every value",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: across,
         plants: &[
             plant("a backend that refuses half of its kernels", "every device agrees, and refuses nothing that it must do"),
@@ -31,41 +31,41 @@ pub const ROWS: &[Row] = &[
             plant("a transfer that loses a value", "transfers keep the values"),
         ],
     },
-    Row {
+    RowCheck {
         id: "S1.26",
         target: "at most 400 lines that know core alone pass the conformance suite and train the digits model to the CPU's accuracy within 0.5 points",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: third_party,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S2.01",
         target: "`adamant --help` and `--version`, with wgpu compiled in, open no library of BLAS, CUDA or a graphics driver",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: nothing_heavy,
         plants: &[plant("a program that looks for devices first", "nothing heavy is opened")],
     },
-    Row { id: "S2.02", target: "at most 50 ns, by name and as the current device", cost: Cost::Clocked, check: second_handle, plants: &[] },
-    Row { id: "S2.03", target: "at most 16 bytes", cost: Cost::Cheap, check: size_of_handle, plants: &[] },
-    Row {
+    RowCheck { id: "S2.02", target: "at most 50 ns, by name and as the current device", cost: CheckCost::Clocked, check: second_handle, plants: &[] },
+    RowCheck { id: "S2.03", target: "at most 16 bytes", cost: CheckCost::Cheap, check: size_of_handle, plants: &[] },
+    RowCheck {
         id: "S2.04",
         target: "one opening, one device for all; loom finds no order of events in which it is otherwise",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: first_touch,
         plants: &[],
     },
-    Row { id: "S2.05", target: "--help within 5 ms, --version within 3 ms", cost: Cost::Clocked, check: quick, plants: &[] },
-    Row {
+    RowCheck { id: "S2.05", target: "--help within 5 ms, --version within 3 ms", cost: CheckCost::Clocked, check: quick, plants: &[] },
+    RowCheck {
         id: "S2.30",
         target: "training with --cpu, with wgpu compiled in, opens no library of CUDA or a graphics driver",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: cpu_alone,
         plants: &[plant("a program that looks for devices first", "no graphics")],
     },
-    Row {
+    RowCheck {
         id: "S4.48",
         target: "`adamant info` lists what is compiled in and what was found, and the reason if not",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: told,
         plants: &[],
     },
@@ -132,8 +132,8 @@ fn with_wgpu(probe: &str) -> Result<Value, Box<dyn Error>> {
     super::probe::ask(command, probe)
 }
 /// What a second device would be had by on a machine that has the processor alone.
-fn no_second_device() -> Missing {
-    Missing::new("a second device to compare with", "apt-get install libvulkan1 mesa-vulkan-drivers, a Vulkan that runs on the processor")
+fn no_second_device() -> Lacking {
+    Lacking::new("a second device to compare with", "apt-get install libvulkan1 mesa-vulkan-drivers, a Vulkan that runs on the processor")
 }
 fn for_size() -> Checked {
     let answer = with_wgpu("sizes")?;
@@ -190,8 +190,8 @@ fn has_vulkan() -> bool {
     folders.iter().any(|folder| Path::new(folder).join("libvulkan.so.1").exists())
 }
 /// Without one, nothing shows that a driver which is opened would be seen.
-fn no_loader() -> Option<Missing> {
-    (!has_vulkan()).then(|| Missing::new("a graphics driver that a program could open", "apt-get install libvulkan1"))
+fn no_loader() -> Option<Lacking> {
+    (!has_vulkan()).then(|| Lacking::new("a graphics driver that a program could open", "apt-get install libvulkan1"))
 }
 /// The libraries that a program opened, as the system's loader tells.
 fn opened(command: &mut Command) -> Result<Vec<String>, Box<dyn Error>> {

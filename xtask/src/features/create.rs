@@ -1,6 +1,6 @@
 //! Rows about making tensors, their layout and their handles.
 use super::{
-    Checked, Cost, Row, Seen, device,
+    CheckCost, Checked, RowCheck, Seen, device,
     timing::{least, least_of_two},
 };
 use adamant::{
@@ -12,40 +12,46 @@ use adamant::{
 };
 use std::{hint::black_box, time::Instant};
 
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck {
         id: "S0.01",
         target: "from_vec of 1000x1000 f32 keeps the pointer, asks for no memory, at most 10 us; from_slice at most 1.2x a memcpy",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: from_contiguous,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.02",
         target: "tensor! and from_nested give the values; both times and their ratio are printed; a ragged list is an error that names the row",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: from_nested,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.03",
         target: "literals, randn and parameters are f32 unless asked; the same model runs in f64",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: default_dtype,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.07",
         target: "of a contiguous tensor: no kernel, no byte; of a permuted one: one kernel, one copy",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: reshape,
         plants: &[],
     },
-    Row { id: "S0.30", target: "2000x1000 forward and backward; 46,341^2 elements (> 2^31) index correctly", cost: Cost::Cheap, check: large, plants: &[] },
-    Row {
+    RowCheck {
+        id: "S0.30",
+        target: "2000x1000 forward and backward; 46,341^2 elements (> 2^31) index correctly",
+        cost: CheckCost::Cheap,
+        check: large,
+        plants: &[],
+    },
+    RowCheck {
         id: "S1.59",
         target: "detach cuts the gradient, randn repeats under its seed, clone shares the elements",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: handles,
         plants: &[],
     },

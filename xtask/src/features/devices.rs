@@ -1,6 +1,6 @@
 //! Rows about the CPU device: threads, instruction sets, matrix libraries.
 use super::{
-    Checked, Cost, Missing, Row, Seen, plant, planted,
+    CheckCost, Checked, Lacking, RowCheck, Seen, plant, planted,
     probe::{again, ask, clean},
     timing::least_of_two,
 };
@@ -20,11 +20,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck {
         id: "S1.14",
         target: "add and mul of 16M elements at 85 % of a triad's bandwidth or more, for each set: scalar, AVX2 (SSE4.2 has no level of its own), AVX-512, and NEON where the processor is an ARM; the widest is chosen at run time",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: simd,
         plants: &[
             plant("an addition that runs twice", "85 % of the triad"),
@@ -32,41 +32,41 @@ pub const ROWS: &[Row] = &[
             plant("a set that is not the widest", "the widest is chosen"),
         ],
     },
-    Row {
+    RowCheck {
         id: "S1.15",
         target: "OpenBLAS or our own kernels, as chosen, and right; the trace says which ran; one that is not compiled in is an error",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: blas,
         plants: &[
             plant("our own kernels under the name of OpenBLAS", "built with the feature, OpenBLAS runs"),
             plant("a trace that does not say which ran", "own kernels say so"),
         ],
     },
-    Row {
+    RowCheck {
         id: "S1.25",
         target: "threads, instruction set and matrix library can be read back and change what the trace shows",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: builder,
         plants: &[plant("one thread instead of those that were set", "the trace shows the threads")],
     },
-    Row {
+    RowCheck {
         id: "S1.43",
         target: "the builder wins over ADAMANT_NUM_THREADS, it over RAYON_NUM_THREADS, it over the cores that affinity and cgroup leave",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: threads,
         plants: &[plant("a variable that is not looked at", "the environment")],
     },
-    Row {
+    RowCheck {
         id: "S1.44",
         target: "with MKL or OpenBLAS and without, during large products and what follows them at most as many threads are runnable as there are cores",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: runnable,
         plants: &[plant("twice as many threads as cores", "runnable at most the cores")],
     },
-    Row {
+    RowCheck {
         id: "S1.45",
         target: "ADAMANT_ISA=avx2 forces AVX2; all tests of the conformance suite pass on every set that the processor's family has, and nothing is refused",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: instruction_sets,
         plants: &[plant("a backend that refuses half of its kernels", "the suite passes"), plant("a set that is not forced", "the set is forced")],
     },
@@ -83,10 +83,10 @@ fn detail(device: Device, name: &str) -> String {
 }
 
 /// The sets of this processor's family that this processor lacks.
-fn lacking() -> Vec<Missing> {
+fn lacking() -> Vec<Lacking> {
     let family = cfg!(target_arch = "x86_64");
     let lacks = Isa::ALL.into_iter().filter(|isa| family && !isa.is_available());
-    lacks.map(|isa| Missing::new(format!("{}, which this processor lacks", word(isa)), "run on a processor that has it")).collect()
+    lacks.map(|isa| Lacking::new(format!("{}, which this processor lacks", word(isa)), "run on a processor that has it")).collect()
 }
 fn simd() -> Checked {
     const N: usize = 1 << 24;
@@ -158,10 +158,10 @@ fn products(features: &[&str], library: &str, variables: &[(&str, &str)]) -> Res
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 /// Is there an OpenBLAS that a program can be linked with?
-fn openblas() -> Result<(), Missing> {
+fn openblas() -> Result<(), Lacking> {
     let folders = ["/usr/lib", "/usr/local/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"];
     let found = folders.iter().any(|folder| Path::new(folder).join("libopenblas.so").exists());
-    found.then_some(()).ok_or_else(|| Missing::new("OpenBLAS (libopenblas.so)", "apt-get install libopenblas-dev"))
+    found.then_some(()).ok_or_else(|| Lacking::new("OpenBLAS (libopenblas.so)", "apt-get install libopenblas-dev"))
 }
 fn blas() -> Checked {
     let own = Context::new(CpuBackend::builder().blas("own"))?.device();
@@ -242,7 +242,7 @@ fn threads() -> Checked {
                 value.push(format!("{name}: {}", answer["device"]["threads"].as_str().unwrap_or_default()));
                 parts.push(("the limit of the system", answer["device"]["threads"] == "1"));
             }
-            None => missing.push(Missing::new(format!("{name}, which this system does not let be set"), install)),
+            None => missing.push(Lacking::new(format!("{name}, which this system does not let be set"), install)),
         }
     }
     Ok(Seen::all(&parts, value.join("; ")).lacking(missing))
@@ -282,7 +282,7 @@ impl Drop for Quota {
 }
 fn runnable() -> Checked {
     if !Path::new("/proc/self/task").exists() {
-        return Err(Missing::new("this system does not list the threads of a process", "run on Linux, with /proc mounted").into());
+        return Err(Lacking::new("this system does not list the threads of a process", "run on Linux, with /proc mounted").into());
     }
     let (mut parts, mut value) = (Vec::new(), Vec::new());
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());

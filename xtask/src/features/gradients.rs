@@ -1,5 +1,5 @@
 //! Rows about gradients, numbers that must stay finite, and what memory gradients hold.
-use super::{Checked, Cost, Row, Seen, device, peak, plant, planted, timing::least};
+use super::{CheckCost, Checked, RowCheck, Seen, device, peak, plant, planted, timing::least};
 use adamant::{
     Cell, DType, Device, Rng, Tensor, compile,
     cpu::{Context, CpuBackend, CpuKernel, KernelOperands, Runtime},
@@ -21,48 +21,48 @@ use std::{
     },
 };
 
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck {
         id: "S0.06",
         target: "(3,1)+(2,) and both gradients equal the reference; peak extra memory is the output alone",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: broadcasting,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.09",
         target: "dropping the gradients returns their bytes in the same call; over 1,000 steps live bytes do not rise",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: cleaned_up,
         plants: &[],
     },
-    Row { id: "S0.11", target: "an unused branch runs 0 kernels; read later = eager, bit for bit", cost: Cost::Cheap, check: lazy, plants: &[] },
-    Row {
+    RowCheck { id: "S0.11", target: "an unused branch runs 0 kernels; read later = eager, bit for bit", cost: CheckCost::Cheap, check: lazy, plants: &[] },
+    RowCheck {
         id: "S0.12",
         target: "off by default and visible; a gradient of 200 stays 200 when off; clipping by norm keeps the direction (cosine 1)",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: clipping,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S1.07",
         target: "a value that the tape or the user holds and a later step overwrites: the right gradient and the old bits, op by op and captured; what nobody holds is overwritten where it lies, one activation less",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: overwritten,
         plants: &[],
     },
-    Row { id: "S0.20", target: "dropping a tensor lowers live bytes by its size at once", cost: Cost::Cheap, check: freed, plants: &[] },
-    Row {
+    RowCheck { id: "S0.20", target: "dropping a tensor lowers live bytes by its size at once", cost: CheckCost::Cheap, check: freed, plants: &[] },
+    RowCheck {
         id: "S0.22",
         target: "safe_log(0) and its gradient are finite; log_softmax with nll_loss equals cross_entropy",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: safe_log,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.23",
         target: "is_finite_all is one fused pass at 1.1x the time of a read of the data by a plain loop at most, on healthy data and with a NaN in it; a planted NaN is found with the first index",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: finite,
         plants: &[
             plant("a search of two passes", "one pass"),
@@ -71,17 +71,17 @@ pub const ROWS: &[Row] = &[
             plant("a search that sees no infinity", "what is not finite"),
         ],
     },
-    Row {
+    RowCheck {
         id: "S0.32",
         target: "equals the reference; gradcheck through mean and variance, first and second order",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: layer_norm,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.33",
         target: "equals the reference and passes gradcheck; the same call dispatches to the device's own fused kernel when allowed, which holds nothing of size queries x keys; a device that claims it runs its own",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: attention,
         plants: &[
             plant("attention by its body, op by op", "one kernel of the device's own"),
@@ -89,10 +89,10 @@ pub const ROWS: &[Row] = &[
             plant("scores that are not scaled", "equals the reference"),
         ],
     },
-    Row {
+    RowCheck {
         id: "S1.24",
         target: "in the registry of ops with its gradient; loss.div_scalar(4) divides loss and gradient",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: div_scalar,
         plants: &[],
     },

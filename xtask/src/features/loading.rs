@@ -1,5 +1,5 @@
 //! Rows about reading data: what is in memory, how far ahead, in which order, and how fast.
-use super::{Checked, Cost, Missing, Row, Seen, plant, planted, row::Plant};
+use super::{CheckCost, Checked, Lacking, RowCheck, Seen, plant, planted, row::Plant};
 use adamant::{
     DType, Tensor,
     data::{BadRecord, DataLoader, Dataset, ImageFolder, ImageOptions, Labelled, MmapRecords, Place, Policy, Rows, examples},
@@ -25,26 +25,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub const ROWS: &[Row] = &[
-    Row { id: "S1.08", target: "an epoch over a 20 GB file: at most 300 MB resident", cost: Cost::Cheap, check: mapped, plants: &[] },
-    Row { id: "S1.09", target: "never more than prefetch + 1 batches alive", cost: Cost::Cheap, check: streamed, plants: &[] },
-    Row { id: "S1.10", target: "8 workers: the data are in memory once", cost: Cost::Cheap, check: shared, plants: &[] },
-    Row { id: "S1.37", target: PREFETCH, cost: Cost::Clocked, check: prefetch, plants: AHEAD },
-    Row { id: "S3.13", target: WORKERS, cost: Cost::Clocked, check: workers, plants: DECODERS },
-    Row { id: "S4.17", target: WORKERS, cost: Cost::Clocked, check: workers, plants: DECODERS },
-    Row { id: "S4.19", target: WORKERS, cost: Cost::Clocked, check: workers, plants: DECODERS },
-    Row { id: "S4.20", target: PREFETCH, cost: Cost::Clocked, check: prefetch, plants: AHEAD },
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck { id: "S1.08", target: "an epoch over a 20 GB file: at most 300 MB resident", cost: CheckCost::Cheap, check: mapped, plants: &[] },
+    RowCheck { id: "S1.09", target: "never more than prefetch + 1 batches alive", cost: CheckCost::Cheap, check: streamed, plants: &[] },
+    RowCheck { id: "S1.10", target: "8 workers: the data are in memory once", cost: CheckCost::Cheap, check: shared, plants: &[] },
+    RowCheck { id: "S1.37", target: PREFETCH, cost: CheckCost::Clocked, check: prefetch, plants: AHEAD },
+    RowCheck { id: "S3.13", target: WORKERS, cost: CheckCost::Clocked, check: workers, plants: DECODERS },
+    RowCheck { id: "S4.17", target: WORKERS, cost: CheckCost::Clocked, check: workers, plants: DECODERS },
+    RowCheck { id: "S4.19", target: WORKERS, cost: CheckCost::Clocked, check: workers, plants: DECODERS },
+    RowCheck { id: "S4.20", target: PREFETCH, cost: CheckCost::Clocked, check: prefetch, plants: AHEAD },
+    RowCheck {
         id: "S4.21",
         target: "the same batches from a Stream as without one; pending, not blocked, while they are made",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: asynchronous,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S3.27",
         target: "at least 10,000 samples/s in batches of 1,024 with 8 workers, without shuffling, in deterministic order",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: throughput,
         plants: &[plant("records in another order", "the order"), plant("a tenth of the rate", "10,000 samples/s")],
     },
@@ -317,12 +317,12 @@ fn workers() -> Checked {
             all.len()
         ),
     );
-    Ok(seen.lacking((cores < 2).then(|| Missing::new("a second core, without which workers gain nothing", "run on a machine with two cores or more"))))
+    Ok(seen.lacking((cores < 2).then(|| Lacking::new("a second core, without which workers gain nothing", "run on a machine with two cores or more"))))
 }
 /// Counts how often a task was told to look again.
 #[derive(Default)]
-struct Told(AtomicUsize);
-impl Wake for Told {
+struct ToldCount(AtomicUsize);
+impl Wake for ToldCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -335,7 +335,7 @@ fn asynchronous() -> Checked {
     }
     let mut same = true;
     let (mut pending, mut longest) = (0, Duration::ZERO);
-    let told = Arc::new(Told::default());
+    let told = Arc::new(ToldCount::default());
     let waker = Waker::from(told.clone());
     for workers in [1, 2, 4] {
         let mut loader = make(workers)?;

@@ -1,5 +1,5 @@
 //! Rows about measuring: functions, parts of a program, runs and their records.
-use super::{Checked, Cost, Row, Seen, plant, planted};
+use super::{CheckCost, Checked, RowCheck, Seen, plant, planted};
 use crate::workspace;
 use adamant_bench::{
     comparison::Comparison,
@@ -15,11 +15,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck {
         id: "S2.21",
         target: "mean, std, min and max over N runs are those of a clock of our own within half a percent",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: tracked,
         plants: &[
             plant("a mean that is 1 % too large", "the mean"),
@@ -27,20 +27,20 @@ pub const ROWS: &[Row] = &[
             plant("a largest that is the mean", "the least and the largest"),
         ],
     },
-    Row {
+    RowCheck {
         id: "S2.22",
         target: "what warms up is discarded; the comparison gives the ratio with a 95 % interval that holds the true one and is narrow",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: functions,
         plants: &[
             plant("an interval that holds every ratio", "the interval is narrow"),
             plant("a function that is twice as slow as it was thought", "1.5 is in the interval"),
         ],
     },
-    Row {
+    RowCheck {
         id: "S2.32",
         target: "adamant bench DESCRIPTION --report bundle.json: machine, versions and all numbers of a user's workflow in one file",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: bundle,
         plants: &[
             plant("a file without its samples", "all numbers"),
@@ -48,7 +48,7 @@ pub const ROWS: &[Row] = &[
             plant("a mean of other samples", "all numbers"),
         ],
     },
-    Row { id: "S2.33", target: "bench diff before after marks what changed, and only that", cost: Cost::Clocked, check: difference, plants: &[] },
+    RowCheck { id: "S2.33", target: "bench diff before after marks what changed, and only that", cost: CheckCost::Clocked, check: difference, plants: &[] },
 ];
 
 /// Work that takes time in proportion to `n`.

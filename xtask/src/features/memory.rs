@@ -1,5 +1,5 @@
 //! Rows about what memory work takes: block by block, phase by phase, and nothing in a steady state.
-use super::{Checked, Cost, Row, Seen, device, plant, planted};
+use super::{CheckCost, Checked, RowCheck, Seen, device, plant, planted};
 use crate::workspace;
 use adamant::{
     DType, Tensor,
@@ -10,24 +10,36 @@ use adamant::{
 use serde_json::Value;
 use std::error::Error;
 
-pub const ROWS: &[Row] = &[
-    Row { id: "B1.10", target: "dhat: no bytes that grow with the tensors; the pool serves all requests", cost: Cost::Long, check: reused, plants: &[] },
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck {
+        id: "B1.10",
+        target: "dhat: no bytes that grow with the tensors; the pool serves all requests",
+        cost: CheckCost::Long,
+        check: reused,
+        plants: &[],
+    },
+    RowCheck {
         id: "S0.10",
         target: "on the default device, on all cores: 0 system allocations in 50 steps by a counting allocator; the pool serves all requests after step 2",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: steady,
         plants: &[plant("a step that asks for memory", "0 allocations")],
     },
-    Row { id: "S0.26", target: "prints current and peak MB; the peak of a known graph within 1 %", cost: Cost::Cheap, check: profiled, plants: &[] },
-    Row {
+    RowCheck { id: "S0.26", target: "prints current and peak MB; the peak of a known graph within 1 %", cost: CheckCost::Cheap, check: profiled, plants: &[] },
+    RowCheck {
         id: "S1.03",
         target: "each of the three differences within 1 % of the bytes of what was made, on the device and on the host",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: phases,
         plants: &[],
     },
-    Row { id: "S2.23", target: "start, end and peak of blocks, nested too, within 1 % of the bytes in them", cost: Cost::Cheap, check: tracked, plants: &[] },
+    RowCheck {
+        id: "S2.23",
+        target: "start, end and peak of blocks, nested too, within 1 % of the bytes in them",
+        cost: CheckCost::Cheap,
+        check: tracked,
+        plants: &[],
+    },
 ];
 const MIB: usize = 1 << 20;
 

@@ -1,5 +1,5 @@
 //! Rows about models: parameters, names, modes, memory, batches.
-use super::{Checked, Cost, Row, Seen, device, plant, planted, timing::least_of_two};
+use super::{CheckCost, Checked, RowCheck, Seen, device, plant, planted, timing::least_of_two};
 use adamant::{
     Device, Result, Rng, Tensor,
     cpu::{Context, CpuBackend},
@@ -12,25 +12,25 @@ use adamant::{
 };
 use std::collections::BTreeMap;
 
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck {
         id: "S0.15",
         target: "64 rows in one call at least 10x the throughput of 64 calls, with the same bits; create_batches covers every row once",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: batches,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.17",
         target: "a stable order; the optimizer holds the same handles; names and values survive a checkpoint",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: parameters,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.35",
         target: "an optimizer step allocates 0 bytes for parameters and slots, 64 for each of three numbers that it counts in; a view taken before the step keeps the old value, one taken after it shows the new",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: in_place,
         plants: &[
             plant("old values that are held while a step runs", "three numbers more than before"),
@@ -38,18 +38,18 @@ pub const ROWS: &[Row] = &[
             plant("a view from after that shows the old value", "a view from after shows the new value"),
         ],
     },
-    Row { id: "S1.12", target: "the sum of all storages, shared ones once", cost: Cost::Cheap, check: memory_usage, plants: &[] },
-    Row {
+    RowCheck { id: "S1.12", target: "the sum of all storages, shared ones once", cost: CheckCost::Cheap, check: memory_usage, plants: &[] },
+    RowCheck {
         id: "S1.54",
         target: "the derive gives parameters, names, modes and moves; dropout follows the mode",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: modules,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S1.55",
         target: "at most 40 lines in the docs, where it is compiled and run; one defined here trains",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: own_optimizer,
         plants: &[],
     },

@@ -1,6 +1,6 @@
 //! The most memory that a program held, by the system's own mark of it (`VmHWM` of `/proc`): what was held at the moments
 //! when somebody looked says less.
-use super::Missing;
+use super::Lacking;
 use std::{
     error::Error,
     fs,
@@ -39,7 +39,7 @@ pub fn of(command: &mut Command) -> Result<(Output, f64), Box<dyn Error>> {
     })?;
     match most.into_inner() {
         // One that ends before it could be looked at held nothing to speak of.
-        0 if mark("self").is_none() => Err(Missing::new("this system does not tell the most memory of a process", LINUX).into()),
+        0 if mark("self").is_none() => Err(Lacking::new("this system does not tell the most memory of a process", LINUX).into()),
         bytes => Ok((output, bytes as f64 / 1e6)),
     }
 }
@@ -48,7 +48,7 @@ pub fn of(command: &mut Command) -> Result<(Output, f64), Box<dyn Error>> {
 /// # Errors
 /// What `f` gives; a system that does not tell.
 pub fn growth<T>(f: impl FnOnce() -> Result<T, Box<dyn Error>>) -> Result<(T, f64), Box<dyn Error>> {
-    let missing = || Missing::new("this system does not let a process lower its own mark of the most memory", LINUX);
+    let missing = || Lacking::new("this system does not let a process lower its own mark of the most memory", LINUX);
     // 5 sets the mark to what is resident now (proc(5), clear_refs).
     fs::write("/proc/self/clear_refs", "5").map_err(|_| missing())?;
     let before = mark("self").ok_or_else(missing)?;

@@ -1,5 +1,5 @@
 //! Rows about profiles: kernels, ranges, phases, operations.
-use super::{Checked, Cost, Row, Seen, plant, planted};
+use super::{CheckCost, Checked, RowCheck, Seen, plant, planted};
 use crate::workspace;
 use adamant::{
     Tensor,
@@ -13,21 +13,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck {
         id: "S0.25",
         target: "nested and in threads; count, mean, std, p50 and p99 are those of the calls; at most 100 ns a call",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: operations,
         plants: &[
             plant("a 99th percentile that is the median", "the figures follow from the calls"),
             plant("a mean that is 5 % too large", "the figures follow from the calls"),
         ],
     },
-    Row {
+    RowCheck {
         id: "S1.02",
         target: "count, total and share of data_loading, forward, loss, backward and optimizer_step, which alone add up to the wall clock within 2 %; with the feature off 0 bytes of it in the program",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: phases,
         plants: &[
             plant("work outside of the phases", "the five phases alone are the wall clock within 2 %"),
@@ -36,17 +36,17 @@ pub const ROWS: &[Row] = &[
             plant("a program with the feature in the place of the one without", "none where it is not"),
         ],
     },
-    Row { id: "S3.17", target: "per op time, shapes, bytes; a Chrome trace that is JSON", cost: Cost::Cheap, check: kernels, plants: &[] },
-    Row {
+    RowCheck { id: "S3.17", target: "per op time, shapes, bytes; a Chrome trace that is JSON", cost: CheckCost::Cheap, check: kernels, plants: &[] },
+    RowCheck {
         id: "S3.18",
         target: "sorted by cpu_time or cuda_time (the time of the device that ran it), memory and calls, so many rows",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: tables,
         plants: &[],
     },
-    Row { id: "S3.19", target: "in the trace and in the table", cost: Cost::Cheap, check: ranges, plants: &[] },
-    Row { id: "S4.53", target: "as S3.17: per op time, shapes, bytes; a Chrome trace that is JSON", cost: Cost::Cheap, check: kernels, plants: &[] },
-    Row { id: "S4.51", target: "events only in between", cost: Cost::Cheap, check: switched, plants: &[] },
+    RowCheck { id: "S3.19", target: "in the trace and in the table", cost: CheckCost::Cheap, check: ranges, plants: &[] },
+    RowCheck { id: "S4.53", target: "as S3.17: per op time, shapes, bytes; a Chrome trace that is JSON", cost: CheckCost::Cheap, check: kernels, plants: &[] },
+    RowCheck { id: "S4.51", target: "events only in between", cost: CheckCost::Cheap, check: switched, plants: &[] },
 ];
 
 /// Training steps in their five phases.

@@ -1,5 +1,5 @@
 //! Rows about the training program and what it is made of: evaluation, accumulation, memory of whole runs, verbs.
-use super::{Checked, Cost, Row, Seen, device, peak, plant, planted};
+use super::{CheckCost, Checked, RowCheck, Seen, device, peak, plant, planted};
 use crate::workspace;
 use adamant::{
     DType, Rng, Tensor,
@@ -25,18 +25,18 @@ use std::{
     time::Instant,
 };
 
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck {
         id: "S0.28",
         target: "the most that a process ever held while it trained: 12, 16 and 60 MB for 10K, 100K and 1M parameters; a batch of 64 at most 20 MB more",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: memory,
         plants: &[plant("a net of twice the width", "the sizes of the row"), plant("a run that held 90 MB before its first line", "batch of 64")],
     },
-    Row {
+    RowCheck {
         id: "S1.13",
         target: "accuracy, loss and throughput in one pass, no graph kept: accuracy and loss as computed by hand, each record read once and each batch run once",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: evaluation,
         plants: &[
             plant("a loss that is 1 % too large", "loss"),
@@ -45,40 +45,40 @@ pub const ROWS: &[Row] = &[
             plant("an output that is kept with its graph", "nothing is kept"),
         ],
     },
-    Row {
+    RowCheck {
         id: "S1.23",
         target: "8 x 16 equals 1 x 128 to 1e-6, a ragged last group too, clipping afterwards",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: accumulation,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S1.41",
         target: "stack_samples and split: order kept, ragged last batch, at least 5 times the throughput of single samples for a small model",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: batched,
         plants: &[plant("batches of one sample", "five times the rate"), plant("answers in another order", "order and values")],
     },
-    Row { id: "S3.22", target: "no saved tensors", cost: Cost::Cheap, check: inference, plants: &[] },
-    Row {
+    RowCheck { id: "S3.22", target: "no saved tensors", cost: CheckCost::Cheap, check: inference, plants: &[] },
+    RowCheck {
         id: "S3.26",
         target: "the preset memory-constrained (64 features, 2 layers) trains with 40 MB resident at most, and under a ulimit -v",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: constrained,
         plants: &[plant("a model of 512 features", "40 MB at most"), plant("a limit of 20 MB of addresses", "it trains under the limit")],
     },
-    Row { id: "S4.23", target: "exactly k small batches for a step, k from 1 to 9", cost: Cost::Cheap, check: groups, plants: &[] },
-    Row {
+    RowCheck { id: "S4.23", target: "exactly k small batches for a step, k from 1 to 9", cost: CheckCost::Cheap, check: groups, plants: &[] },
+    RowCheck {
         id: "B0.07",
         target: "train, test (eval), benchmark (bench), info and config create|validate, with --resume and --json; a description that is created trains",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: verbs,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "B0.11",
         target: "`adamant report` makes one HTML page, to be opened offline, with curves, the architecture, the features, and a dashboard of figures, all from the run's own files",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: report,
         plants: &[
             plant("a page without the last loss", "curves"),
@@ -168,14 +168,14 @@ fn network(rng: &Rng, from: usize, to: usize) -> Result<(Sequential, Tensor), Bo
 }
 /// A net that counts its calls, and keeps what it gave if it is told to.
 #[derive(Module)]
-struct Counted {
+struct CountingNet {
     net: Sequential,
     #[module(skip)]
     calls: AtomicUsize,
     #[module(skip)]
     kept: Mutex<Vec<Tensor>>,
 }
-impl Module for Counted {
+impl Module for CountingNet {
     fn forward(&self, x: &Tensor) -> adamant::Result<Tensor> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let y = self.net.forward(x)?;
@@ -186,11 +186,11 @@ impl Module for Counted {
     }
 }
 /// Examples that count how often each is read.
-struct Read {
+struct CountedReads {
     inner: Labelled<Rows, Rows>,
     times: Arc<Mutex<Vec<u32>>>,
 }
-impl Dataset for Read {
+impl Dataset for CountedReads {
     type Record = <Labelled<Rows, Rows> as Dataset>::Record;
     type Batch = <Labelled<Rows, Rows> as Dataset>::Batch;
     fn len(&self) -> usize {
@@ -226,8 +226,8 @@ fn evaluation() -> Checked {
     };
     let loss = logits.chunks(3).zip(&labels).map(of_row).sum::<f64>() / ROWS as f64;
     let times = Arc::new(Mutex::new(vec![0; ROWS]));
-    let data = examples(Read { inner: Labelled::new(Rows::from_tensor(&x)?, Rows::classes(labels, 3)?)?, times: times.clone() });
-    let counted = Counted { net, calls: AtomicUsize::new(0), kept: Mutex::default() };
+    let data = examples(CountedReads { inner: Labelled::new(Rows::from_tensor(&x)?, Rows::classes(labels, 3)?)?, times: times.clone() });
+    let counted = CountingNet { net, calls: AtomicUsize::new(0), kept: Mutex::default() };
     let before = device()?.memory().live_bytes;
     let judge = || evaluate(&counted, &Objective::cross_entropy(0.0), &data, device()?, &EvaluateOptions { batch: 64, ..Default::default() });
     let seen = judge()?;

@@ -1,5 +1,5 @@
 //! Rows about what a user sees of a program's time: one call, phases of a verb, pictures, metrics of steps.
-use super::{Checked, Cost, Row, Seen, plant, planted};
+use super::{CheckCost, Checked, RowCheck, Seen, plant, planted};
 use crate::workspace;
 use adamant::{
     Tensor, profile,
@@ -16,32 +16,32 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub const ROWS: &[Row] = &[
-    Row { id: "B1.09", target: "xtask flame diff marks what has grown, and what has shrunk", cost: Cost::Cheap, check: difference, plants: &[] },
-    Row { id: "S1.01", target: "the example prints it, with the device's work in it", cost: Cost::Clocked, check: forward, plants: &[] },
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck { id: "B1.09", target: "xtask flame diff marks what has grown, and what has shrunk", cost: CheckCost::Cheap, check: difference, plants: &[] },
+    RowCheck { id: "S1.01", target: "the example prints it, with the device's work in it", cost: CheckCost::Clocked, check: forward, plants: &[] },
+    RowCheck {
         id: "S1.57",
         target: "xtask flame writes an SVG with kernels by name, folded stacks and a Chrome trace; programs keep symbols for perf",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: flame,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S2.19",
         target: "adamant --profile tells args, parse, shape, plan and run, which alone are at least 98 % of the wall clock, and that is the clock of who started it",
-        cost: Cost::Long,
+        cost: CheckCost::Long,
         check: verbs,
         plants: &[
             plant("a tenth of the run that is in no phase", "the five phases alone are 98 % of the wall clock"),
             plant("time that the program does not tell", "the wall clock is that of who started it"),
         ],
     },
-    Row { id: "S2.20", target: "each call is counted and timed under its name", cost: Cost::Cheap, check: macros, plants: &[] },
-    Row { id: "S4.27", target: "stored, queried, plotted", cost: Cost::Cheap, check: metrics, plants: &[] },
-    Row {
+    RowCheck { id: "S2.20", target: "each call is counted and timed under its name", cost: CheckCost::Cheap, check: macros, plants: &[] },
+    RowCheck { id: "S4.27", target: "stored, queried, plotted", cost: CheckCost::Cheap, check: metrics, plants: &[] },
+    RowCheck {
         id: "S4.31",
         target: "average step time and the other fields equal those of the raw log; a report of them",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: summary,
         plants: &[],
     },

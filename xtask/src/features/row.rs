@@ -5,17 +5,17 @@ use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, error::Error, fmt};
 
 /// A check of a promised row.
-pub struct Row {
+pub struct RowCheck {
     pub id: &'static str,
     /// what must be seen, in the row's own words and figures
     pub target: &'static str,
-    pub cost: Cost,
+    pub cost: CheckCost,
     pub check: fn() -> Checked,
     pub plants: &'static [Plant],
 }
 /// What a check asks of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cost {
+pub enum CheckCost {
     /// seconds, whatever else the machine does: part of the slice that runs in CI
     Cheap,
     /// it judges times, which a busy machine spoils
@@ -32,27 +32,28 @@ pub struct Plant {
 pub const fn plant(fault: &'static str, part: &'static str) -> Plant {
     Plant { fault, part }
 }
-/// What a check has to say. A [`Missing`] among the errors is no failure.
+/// What a check has to say. A [`Lacking`] among the errors is no failure.
 pub type Checked = Result<Seen, Box<dyn Error>>;
 
 /// Something that a check needs and the machine lacks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Missing {
+#[serde(expecting = "struct Missing")]
+pub struct Lacking {
     pub what: String,
     /// how it is had
     pub install: Cow<'static, str>,
 }
-impl Missing {
-    pub fn new(what: impl Into<String>, install: &'static str) -> Missing {
-        Missing { what: what.into(), install: install.into() }
+impl Lacking {
+    pub fn new(what: impl Into<String>, install: &'static str) -> Lacking {
+        Lacking { what: what.into(), install: install.into() }
     }
 }
-impl fmt::Display for Missing {
+impl fmt::Display for Lacking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "not looked at: {} (to have it: {})", self.what, self.install)
     }
 }
-impl Error for Missing {}
+impl Error for Lacking {}
 
 /// What a check saw.
 #[derive(Serialize, Deserialize)]
@@ -60,7 +61,7 @@ pub struct Seen {
     pub value: String,
     /// the parts that are not as promised
     pub failed: Vec<String>,
-    pub missing: Vec<Missing>,
+    pub missing: Vec<Lacking>,
 }
 /// The only part of a check that has one.
 const WHOLE: &str = "as promised";
@@ -79,15 +80,15 @@ impl Seen {
         Seen { value: value.into(), failed, missing: Vec::new() }
     }
     /// What could not be looked at.
-    pub fn lacking(mut self, missing: impl IntoIterator<Item = Missing>) -> Seen {
+    pub fn lacking(mut self, missing: impl IntoIterator<Item = Lacking>) -> Seen {
         self.missing.extend(missing);
         self
     }
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> RowState {
         match (&self.failed[..], &self.missing[..]) {
-            ([], []) => State::Passed,
-            ([], _) => State::Skipped,
-            _ => State::Failed,
+            ([], []) => RowState::Passed,
+            ([], _) => RowState::Skipped,
+            _ => RowState::Failed,
         }
     }
     /// The value, and in words what failed and what is missing.
@@ -104,7 +105,7 @@ impl Seen {
 }
 /// What became of a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum State {
+pub enum RowState {
     Passed,
     Failed,
     /// nothing failed, but the machine lacks what a part of the check needs
@@ -112,14 +113,14 @@ pub enum State {
     /// promised, and without a check
     Absent,
 }
-impl State {
-    pub const ALL: [State; 4] = [State::Passed, State::Failed, State::Skipped, State::Absent];
+impl RowState {
+    pub const ALL: [RowState; 4] = [RowState::Passed, RowState::Failed, RowState::Skipped, RowState::Absent];
     pub fn word(self) -> &'static str {
         match self {
-            State::Passed => "passed",
-            State::Failed => "failed",
-            State::Skipped => "skipped",
-            State::Absent => "absent",
+            RowState::Passed => "passed",
+            RowState::Failed => "failed",
+            RowState::Skipped => "skipped",
+            RowState::Absent => "absent",
         }
     }
 }
@@ -130,14 +131,18 @@ mod tests {
 
     #[test]
     fn a_part_that_failed_and_is_not_named_or_a_lack_that_passes() {
-        let lack = || Missing::new("OpenBLAS", "apt-get install libopenblas-dev");
+        let lack = || Lacking::new("OpenBLAS", "apt-get install libopenblas-dev");
         for (seen, state, told) in [
-            (Seen::all(&[("right", true)], "3"), State::Passed, "3"),
-            (Seen::all(&[("right", true), ("the count", false), ("the count", false)], "3"), State::Failed, "3; not so: the count"),
-            (Seen::all(&[("right", true)], "3").lacking([lack()]), State::Skipped, "3; not looked at: OpenBLAS (to have it: apt-get install libopenblas-dev)"),
+            (Seen::all(&[("right", true)], "3"), RowState::Passed, "3"),
+            (Seen::all(&[("right", true), ("the count", false), ("the count", false)], "3"), RowState::Failed, "3; not so: the count"),
+            (
+                Seen::all(&[("right", true)], "3").lacking([lack()]),
+                RowState::Skipped,
+                "3; not looked at: OpenBLAS (to have it: apt-get install libopenblas-dev)",
+            ),
             (
                 Seen::new(false, "").lacking([lack()]),
-                State::Failed,
+                RowState::Failed,
                 "; not so: as promised; not looked at: OpenBLAS (to have it: apt-get install libopenblas-dev)",
             ),
         ] {

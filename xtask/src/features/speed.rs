@@ -1,5 +1,5 @@
 //! Rows about speed: this machine's ceilings, the speed table, latency, and the alarm when something gets slower.
-use super::{Checked, Cost, Row, Seen, timing::least};
+use super::{CheckCost, Checked, RowCheck, Seen, timing::least};
 use crate::workspace;
 use adamant::{DType, Device, Rng, Tensor};
 use adamant_bench::{
@@ -14,39 +14,45 @@ use std::{
     process::{Command, Output},
 };
 
-pub const ROWS: &[Row] = &[
-    Row { id: "S0.05", target: "16M elements at 85 % of STREAM triad's bandwidth or more", cost: Cost::Clocked, check: element_wise, plants: &[] },
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck { id: "S0.05", target: "16M elements at 85 % of STREAM triad's bandwidth or more", cost: CheckCost::Clocked, check: element_wise, plants: &[] },
+    RowCheck {
         id: "S0.13",
         target: "rows of 1e4, -1e4, -inf and equal numbers: finite, sum 1 within 2 ULP; masked rows as documented; 1000x10000 at most 1.3 of a copy's time",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: softmax,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.24",
         target: "adamant bench s0: mean, std, min, n of each line; a missed target is an exit code",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: bench_s0,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.27",
         target: "creation, matmul, gradient, step and softmax within the guide's number and ours",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: table,
         plants: &[],
     },
-    Row {
+    RowCheck {
         id: "S0.31",
         target: "bench run --against base.json ends with 8 for a planted 2.1 times, bench gate for a planted 8 %; neither for none",
-        cost: Cost::Clocked,
+        cost: CheckCost::Clocked,
         check: regression,
         plants: &[],
     },
-    Row { id: "S1.53", target: "benches/model_forward.rs runs and gives times", cost: Cost::Clocked, check: criterion, plants: &[] },
-    Row { id: "S1.58", target: "adamant bench MODEL --latency: p50, p99, p99.9 and samples/s", cost: Cost::Clocked, check: latency, plants: &[] },
-    Row { id: "S2.18", target: "xtask bench dsl: a table of what passed and failed, and the time of all", cost: Cost::Clocked, check: language, plants: &[] },
+    RowCheck { id: "S1.53", target: "benches/model_forward.rs runs and gives times", cost: CheckCost::Clocked, check: criterion, plants: &[] },
+    RowCheck { id: "S1.58", target: "adamant bench MODEL --latency: p50, p99, p99.9 and samples/s", cost: CheckCost::Clocked, check: latency, plants: &[] },
+    RowCheck {
+        id: "S2.18",
+        target: "xtask bench dsl: a table of what passed and failed, and the time of all",
+        cost: CheckCost::Clocked,
+        check: language,
+        plants: &[],
+    },
 ];
 /// How often ceilings and ours are measured in turn.
 const ROUNDS: usize = 4;

@@ -1,22 +1,22 @@
 //! Rows about the trainer, which is run as `adamant train` runs it.
-use super::{Checked, Cost, Row, Seen};
+use super::{CheckCost, Checked, RowCheck, Seen};
 use crate::workspace;
 use adamant::Device;
 use adamant_train::{Document, EpochReport, Report, Watch, train};
 use std::error::Error;
 
-pub const ROWS: &[Row] = &[Row {
+pub const ROWS: &[RowCheck] = &[RowCheck {
     id: "S0.19",
     target: "adamant train on Embedding 1000x128, Linear 256, Linear 1000, batch 16: the loss falls, a step takes at most 1 ms",
-    cost: Cost::Clocked,
+    cost: CheckCost::Clocked,
     check: embedding_mlp,
     plants: &[],
 }];
 
 /// Seconds from the beginning of training to the end of each epoch.
 #[derive(Default)]
-struct Clock(Vec<f64>);
-impl Watch for Clock {
+struct EpochClock(Vec<f64>);
+impl Watch for EpochClock {
     fn epoch(&mut self, report: &EpochReport) {
         self.0.push(report.seconds);
     }
@@ -28,7 +28,7 @@ pub fn train_example(assignments: &[&str]) -> Result<(Report, Vec<f64>), Box<dyn
     for assignment in assignments {
         document.set(assignment).map_err(|e| e.to_string())?;
     }
-    let mut clock = Clock::default();
+    let mut clock = EpochClock::default();
     let report = train(&document, path.parent().ok_or("no folder")?, &mut clock).map_err(|e| e.to_string())?;
     let starts = [0.0].into_iter().chain(clock.0.iter().copied());
     Ok((report, clock.0.iter().zip(starts).map(|(end, start)| end - start).collect()))

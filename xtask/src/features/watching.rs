@@ -1,5 +1,5 @@
 //! Rows about watching a run: gradients, memory, events, and what to begin with.
-use super::{Checked, Cost, Missing, Row, Seen, device, plant, planted};
+use super::{CheckCost, Checked, Lacking, RowCheck, Seen, device, plant, planted};
 use crate::workspace;
 use adamant::{
     DType, Rng, Tensor,
@@ -20,19 +20,19 @@ use std::{
     process::{Command, Output},
 };
 
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[RowCheck] = &[
+    RowCheck {
         id: "S0.21",
         target: "a planted gradient 100 times as large is reported at its step with name and norm; a healthy run reports none",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: gradients,
         plants: &[],
     },
-    Row { id: "S0.36", target: "the four rows; 50,000 parameters: 64, 0.003", cost: Cost::Cheap, check: sizes, plants: &[] },
-    Row {
+    RowCheck { id: "S0.36", target: "the four rows; 50,000 parameters: 64, 0.003", cost: CheckCost::Cheap, check: sizes, plants: &[] },
+    RowCheck {
         id: "S0.37",
         target: "the guide's four rows, with borders at 1K, 100K and 1M records, where memory does not decide; by RAM too; a streaming shuffle that follows its seed and covers each item once",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: strategy,
         plants: &[
             plant("a border at ten times as many records", "the borders"),
@@ -40,20 +40,20 @@ pub const ROWS: &[Row] = &[
             plant("a shuffle that loses an item", "each item once"),
         ],
     },
-    Row {
+    RowCheck {
         id: "S0.38",
         target: "a table of 20 cases, powers of two from 16 to 512; no memory gives 16 without a panic",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: batch_size,
         plants: &[plant("a batch size that is one power too large", "the table")],
     },
-    Row { id: "S0.42", target: "resident and peak within one page of /proc", cost: Cost::Cheap, check: resident, plants: &[] },
-    Row { id: "S3.20", target: "those of a known graph within 1 %", cost: Cost::Cheap, check: profile, plants: &[] },
-    Row { id: "S4.05", target: "equal to /proc and the allocator", cost: Cost::Cheap, check: usage, plants: &[] },
-    Row {
+    RowCheck { id: "S0.42", target: "resident and peak within one page of /proc", cost: CheckCost::Cheap, check: resident, plants: &[] },
+    RowCheck { id: "S3.20", target: "those of a known graph within 1 %", cost: CheckCost::Cheap, check: profile, plants: &[] },
+    RowCheck { id: "S4.05", target: "equal to /proc and the allocator", cost: CheckCost::Cheap, check: usage, plants: &[] },
+    RowCheck {
         id: "S4.28",
         target: "event files in runs/... read by TensorBoard's own parser: every step and every value",
-        cost: Cost::Cheap,
+        cost: CheckCost::Cheap,
         check: tensorboard,
         plants: &[plant("losses that are 1 % too large", "the same values"), plant("a file that ends in the middle of a record", "TensorBoard's reader")],
     },
@@ -269,7 +269,7 @@ fn tensorboard() -> Checked {
 }
 /// Our own reader alone shows nothing of TensorBoard's.
 fn unread(parts: &[(&str, bool)], ours: usize, why: &str) -> Seen {
-    Seen::all(parts, format!("{ours} of 100 scalars read by our own reader")).lacking([Missing::new(format!("TensorBoard's parser ({why})"), TENSORBOARD)])
+    Seen::all(parts, format!("{ours} of 100 scalars read by our own reader")).lacking([Lacking::new(format!("TensorBoard's parser ({why})"), TENSORBOARD)])
 }
 fn write_events(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut writer = EventWriter::create(folder)?;

@@ -5,15 +5,15 @@ use serde_json::Value;
 
 /// One call of an op. Argument getters return an error that names the argument when it is missing or of another type;
 /// `maybe_...` takes a missing or null argument for `None`, `..._or` for torch's default.
-pub struct Call<'a> {
+pub struct OpCall<'a> {
     case: &'a Case,
     inputs: Vec<Option<Tensor>>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> OpCall<'a> {
     /// A call with its inputs made.
-    pub fn new(case: &'a Case, inputs: Vec<Option<Tensor>>) -> Call<'a> {
-        Call { case, inputs }
+    pub fn new(case: &'a Case, inputs: Vec<Option<Tensor>>) -> OpCall<'a> {
+        OpCall { case, inputs }
     }
     /// torch's name of the op.
     pub fn op(&self) -> &'a str {

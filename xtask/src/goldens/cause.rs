@@ -6,7 +6,7 @@ use std::fmt;
 
 /// What a refusal comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum RefusalCause {
     /// the device has no such dtype
     Dtype(String),
     /// the op is defined on the host, and the inputs are not there
@@ -16,28 +16,28 @@ pub enum Cause {
     /// there is no such thing in the library
     Missing(String),
 }
-impl Cause {
+impl RefusalCause {
     /// The cause, if the error is one of those.
-    pub fn of(case: &Case, e: &Error) -> Option<Cause> {
+    pub fn of(case: &Case, e: &Error) -> Option<RefusalCause> {
         match e.kind() {
-            ErrorKind::DtypeMismatch { .. } if case.group == "promotion" => Some(Cause::Promotion),
-            ErrorKind::Unsupported { backend, what } if backend == "goldens" => Some(Cause::Missing(what.clone())),
+            ErrorKind::DtypeMismatch { .. } if case.group == "promotion" => Some(RefusalCause::Promotion),
+            ErrorKind::Unsupported { backend, what } if backend == "goldens" => Some(RefusalCause::Missing(what.clone())),
             ErrorKind::Unsupported { what, .. } => match (what.split_once("it has no "), what.split_once(" runs on the host")) {
-                (Some((_, dtype)), _) => Some(Cause::Dtype(dtype.to_string())),
-                (_, Some((op, _))) => Some(Cause::HostOnly(op.to_string())),
+                (Some((_, dtype)), _) => Some(RefusalCause::Dtype(dtype.to_string())),
+                (_, Some((op, _))) => Some(RefusalCause::HostOnly(op.to_string())),
                 _ => None,
             },
             _ => None,
         }
     }
 }
-impl fmt::Display for Cause {
+impl fmt::Display for RefusalCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Dtype(name) => write!(f, "dtype {name} absent"),
-            Cause::HostOnly(op) => write!(f, "host-only op {op}"),
-            Cause::Promotion => f.write_str("two dtypes in one op, refused by design"),
-            Cause::Missing(what) => write!(f, "not in the library: {what}"),
+            RefusalCause::Dtype(name) => write!(f, "dtype {name} absent"),
+            RefusalCause::HostOnly(op) => write!(f, "host-only op {op}"),
+            RefusalCause::Promotion => f.write_str("two dtypes in one op, refused by design"),
+            RefusalCause::Missing(what) => write!(f, "not in the library: {what}"),
         }
     }
 }
@@ -48,9 +48,9 @@ mod tests {
 
     #[test]
     fn a_refusal_that_is_no_device_s_right_is_no_cause() {
-        let of = |what: &str| Cause::of(&Case::default(), &Error::new("exp", ErrorKind::Unsupported { backend: "wgpu".into(), what: what.into() }));
-        assert_eq!(of("map on f32, f64; it has no f64"), Some(Cause::Dtype("f64".into())));
-        assert_eq!(of("adamant.svd runs on the host; move its inputs with `.to(cpu)`"), Some(Cause::HostOnly("adamant.svd".into())));
+        let of = |what: &str| RefusalCause::of(&Case::default(), &Error::new("exp", ErrorKind::Unsupported { backend: "wgpu".into(), what: what.into() }));
+        assert_eq!(of("map on f32, f64; it has no f64"), Some(RefusalCause::Dtype("f64".into())));
+        assert_eq!(of("adamant.svd runs on the host; move its inputs with `.to(cpu)`"), Some(RefusalCause::HostOnly("adamant.svd".into())));
         for other in ["map on f32", "a kernel of 9 buffers: this adapter binds at most 8 at once"] {
             assert_eq!(of(other), None, "{other}");
         }

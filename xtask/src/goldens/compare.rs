@@ -3,7 +3,7 @@
 //! A result has the answer's shape and dtype, NaN where it has NaN, and |got - want| <= atol + rtol * |want|;
 //! integers and bools are equal. It reads files only and knows nothing of how the results came about.
 use super::{
-    manifest::{Case, What},
+    manifest::{AnswerKind, Case},
     write::{Ending, Status},
 };
 use adamant::{DType, Shape, bf16, f8_to_f32, f16, formats::safetensors::SafeTensors};
@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::{collections::BTreeMap, path::Path};
 
 mod numbers;
-use numbers::Numbers;
+use numbers::ComparedNumbers;
 
 /// Kinds of errors with which a refusal counts.
 const REFUSALS: [&str; 6] = ["shape", "axis", "dtype", "index", "argument", "domain"];
@@ -19,7 +19,7 @@ const REFUSALS: [&str; 6] = ["shape", "axis", "dtype", "index", "argument", "dom
 /// How a case compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum GoldenVerdict {
     /// right
     Pass,
     /// a wrong or missing result, or a wrong error
@@ -35,13 +35,13 @@ pub enum Verdict {
 }
 /// A case's verdict and, unless it is right, why.
 #[derive(Clone, Debug, Serialize)]
-pub struct Judged {
+pub struct JudgedCase {
     /// the case
     pub id: String,
     /// its group
     pub group: String,
     /// right or wrong
-    pub verdict: Verdict,
+    pub verdict: GoldenVerdict,
     /// what is wrong, with the largest error
     pub why: String,
     /// of an unsupported case
@@ -54,20 +54,20 @@ impl Folder {
     fn find(&self, name: &str) -> Option<&SafeTensors> {
         self.0.iter().find(|f| f.contains(name))
     }
-    fn read(&self, name: &str) -> Result<Option<Array>, String> {
+    fn read(&self, name: &str) -> Result<Option<ComparedArray>, String> {
         let Some(file) = self.find(name) else { return Ok(None) };
         let (dtype, shape) = file.meta(name).map_err(|e| e.to_string())?;
-        Ok(Some(Array { dtype, shape, bytes: file.bytes(name).map_err(|e| e.to_string())? }))
+        Ok(Some(ComparedArray { dtype, shape, bytes: file.bytes(name).map_err(|e| e.to_string())? }))
     }
 }
-struct Array {
+struct ComparedArray {
     dtype: DType,
     shape: Shape,
     bytes: Vec<u8>,
 }
 
 /// Compares every case.
-pub fn compare(dir: &Path, out: &Path, cases: &[Case], statuses: &BTreeMap<String, Status>) -> Result<Vec<Judged>, String> {
+pub fn compare(dir: &Path, out: &Path, cases: &[Case], statuses: &BTreeMap<String, Status>) -> Result<Vec<JudgedCase>, String> {
     let mut answers: BTreeMap<&str, Folder> = BTreeMap::new();
     let mut results = Vec::new();
     let entries = std::fs::read_dir(out).map_err(|e| format!("{}: {e}", out.display()))?;
@@ -78,13 +78,13 @@ pub fn compare(dir: &Path, out: &Path, cases: &[Case], statuses: &BTreeMap<Strin
         }
     }
     let results = Folder(results);
-    let numbers = Numbers::read(dir, out)?;
+    let numbers = ComparedNumbers::read(dir, out)?;
     let mut judged = Vec::new();
     for case in cases {
         if case.file.is_empty() {
             let (verdict, why) = match statuses.get(&case.id) {
                 Some(status) => ended_badly(status).unwrap_or_else(|| numbers.judge(&case.id)),
-                None => (Verdict::Fail, "no status".into()),
+                None => (GoldenVerdict::Fail, "no status".into()),
             };
             judged.push(judged_as(case, statuses, verdict, why));
             continue;
@@ -97,27 +97,27 @@ pub fn compare(dir: &Path, out: &Path, cases: &[Case], statuses: &BTreeMap<Strin
         judged.push(judged_as(case, statuses, verdict, why));
     }
     // A folder without any answer asks for results only. One that lacks some is broken, and that must show.
-    if judged.iter().any(|j| j.verdict != Verdict::Uncompared && j.verdict != Verdict::Unsupported)
+    if judged.iter().any(|j| j.verdict != GoldenVerdict::Uncompared && j.verdict != GoldenVerdict::Unsupported)
         && cases.iter().any(|c| !c.raises && c.answers().any(|(_, n)| answers[c.file.as_str()].find(n).is_some()))
     {
-        for j in judged.iter_mut().filter(|j| j.verdict == Verdict::Uncompared) {
-            (j.verdict, j.why) = (Verdict::Fail, format!("{}, though others are", j.why));
+        for j in judged.iter_mut().filter(|j| j.verdict == GoldenVerdict::Uncompared) {
+            (j.verdict, j.why) = (GoldenVerdict::Fail, format!("{}, though others are", j.why));
         }
     }
     Ok(judged)
 }
-fn judged_as(case: &Case, statuses: &BTreeMap<String, Status>, verdict: Verdict, why: String) -> Judged {
-    let cause = statuses.get(&case.id).filter(|_| verdict == Verdict::Unsupported).and_then(|s| s.cause.clone());
-    Judged { id: case.id.clone(), group: case.group.clone(), verdict, why, cause }
+fn judged_as(case: &Case, statuses: &BTreeMap<String, Status>, verdict: GoldenVerdict, why: String) -> JudgedCase {
+    let cause = statuses.get(&case.id).filter(|_| verdict == GoldenVerdict::Unsupported).and_then(|s| s.cause.clone());
+    JudgedCase { id: case.id.clone(), group: case.group.clone(), verdict, why, cause }
 }
-fn judge(case: &Case, status: Option<&Status>, results: &Folder, answers: &Folder) -> Result<(Verdict, String), String> {
-    let Some(status) = status else { return Ok((Verdict::Fail, "no status".into())) };
+fn judge(case: &Case, status: Option<&Status>, results: &Folder, answers: &Folder) -> Result<(GoldenVerdict, String), String> {
+    let Some(status) = status else { return Ok((GoldenVerdict::Fail, "no status".into())) };
     if case.raises && status.status != Ending::Unsupported {
         let refused = status.status == Ending::Error && REFUSALS.contains(&status.kind.as_str()) && !status.message.is_empty();
         return Ok(if refused {
-            (Verdict::Pass, String::new())
+            (GoldenVerdict::Pass, String::new())
         } else {
-            (Verdict::Fail, format!("no error of a right kind but {:?} {}: {}", status.status, status.kind, status.message))
+            (GoldenVerdict::Fail, format!("no error of a right kind but {:?} {}: {}", status.status, status.kind, status.message))
         });
     }
     if let Some(ended) = ended_badly(status) {
@@ -137,30 +137,30 @@ fn judge(case: &Case, status: Option<&Status>, results: &Folder, answers: &Folde
         };
         if let Some(wrong) = wrong {
             let verdict = match what {
-                What::Output | What::Buffer => Verdict::Fail,
-                What::Gradient => Verdict::FailGrad,
-                What::SecondGradient => Verdict::FailGrad2,
+                AnswerKind::Output | AnswerKind::Buffer => GoldenVerdict::Fail,
+                AnswerKind::Gradient => GoldenVerdict::FailGrad,
+                AnswerKind::SecondGradient => GoldenVerdict::FailGrad2,
             };
             let short = name.rsplit('/').next().unwrap_or(name);
             return Ok((verdict, format!("{what} {short}: {wrong}")));
         }
     }
     Ok(match uncompared {
-        Some(name) => (Verdict::Uncompared, format!("the answer {name} is not in the folder")),
-        None => (Verdict::Pass, String::new()),
+        Some(name) => (GoldenVerdict::Uncompared, format!("the answer {name} is not in the folder")),
+        None => (GoldenVerdict::Pass, String::new()),
     })
 }
 
-fn ended_badly(status: &Status) -> Option<(Verdict, String)> {
+fn ended_badly(status: &Status) -> Option<(GoldenVerdict, String)> {
     match status.status {
-        Ending::Unsupported => Some((Verdict::Unsupported, status.message.clone())),
-        Ending::Error => Some((Verdict::Fail, format!("{}: {}", status.kind, status.message))),
+        Ending::Unsupported => Some((GoldenVerdict::Unsupported, status.message.clone())),
+        Ending::Error => Some((GoldenVerdict::Fail, format!("{}: {}", status.kind, status.message))),
         Ending::Ok => None,
     }
 }
 
 /// What is wrong with a result, or `None`.
-fn difference(got: &Array, want: &Array, rtol: f64, atol: f64) -> Option<String> {
+fn difference(got: &ComparedArray, want: &ComparedArray, rtol: f64, atol: f64) -> Option<String> {
     if got.shape != want.shape {
         return Some(format!("shape {} want {}", got.shape, want.shape));
     }
@@ -185,7 +185,7 @@ fn is_wrong(got: f64, want: f64, rtol: f64, atol: f64) -> bool {
     got != want && !want.is_nan() && (infinite || (got - want).abs() > atol + rtol * want.abs())
 }
 /// Little-endian elements as f64.
-fn floats(array: &Array) -> Vec<f64> {
+fn floats(array: &ComparedArray) -> Vec<f64> {
     fn each<const N: usize>(bytes: &[u8], to: impl Fn([u8; N]) -> f64) -> Vec<f64> {
         bytes.as_chunks::<N>().0.iter().map(|&b| to(b)).collect()
     }
@@ -202,8 +202,8 @@ fn floats(array: &Array) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn array(values: &[f64]) -> Array {
-        Array { dtype: DType::F64, shape: Shape::new(&[values.len()]).unwrap(), bytes: values.iter().flat_map(|v| v.to_le_bytes()).collect() }
+    fn array(values: &[f64]) -> ComparedArray {
+        ComparedArray { dtype: DType::F64, shape: Shape::new(&[values.len()]).unwrap(), bytes: values.iter().flat_map(|v| v.to_le_bytes()).collect() }
     }
     #[test]
     fn a_wrong_number_nan_or_infinity_is_found() {
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn another_shape_or_dtype_is_wrong() {
         assert!(difference(&array(&[1.0]), &array(&[1.0, 1.0]), 1.0, 1.0).is_some());
-        let single = Array { dtype: DType::F32, shape: Shape::new(&[1]).unwrap(), bytes: 1f32.to_le_bytes().to_vec() };
+        let single = ComparedArray { dtype: DType::F32, shape: Shape::new(&[1]).unwrap(), bytes: 1f32.to_le_bytes().to_vec() };
         assert!(difference(&single, &array(&[1.0]), 1.0, 1.0).is_some());
     }
 }

@@ -1,7 +1,7 @@
 //! From an op's name to the call of the library, by family. A family answers `None` to names that are not its own.
 //!
 //! A family's `dispatch` is `apply(case).transpose()`; its `apply` is one match over names, so that `?` works in it.
-use super::call::{Call, unsupported};
+use super::call::{OpCall, unsupported};
 use adamant::{Error, Tensor};
 
 mod activation;
@@ -24,7 +24,7 @@ mod softmax;
 mod sort;
 mod unary;
 
-type Family = fn(&Call) -> Option<Result<Vec<Tensor>, Error>>;
+type Family = fn(&OpCall) -> Option<Result<Vec<Tensor>, Error>>;
 const FAMILIES: &[Family] = &[
     unary::dispatch,
     activation::dispatch,
@@ -48,6 +48,6 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// The outputs of a call, or why there are none. An op that no family knows is unsupported.
-pub fn dispatch(case: &Call) -> Result<Vec<Tensor>, Error> {
+pub fn dispatch(case: &OpCall) -> Result<Vec<Tensor>, Error> {
     FAMILIES.iter().find_map(|family| family(case)).unwrap_or_else(|| Err(unsupported(format!("no family knows the op {}", case.op()))))
 }

@@ -1,6 +1,6 @@
 //! Initialisers: many weights drawn, and what their numbers look like.
 use super::{
-    call::{Call, argument, unsupported},
+    call::{OpCall, argument, unsupported},
     manifest::Case,
 };
 use adamant::{
@@ -32,7 +32,7 @@ pub struct Statistics {
 
 /// Draws weights by the initialiser that a case of init.json names.
 pub fn statistics(case: &Case) -> Result<Statistics, Error> {
-    let call = Call::new(case, Vec::new());
+    let call = OpCall::new(case, Vec::new());
     init::manual_seed(1);
     let mut numbers: Vec<f64> = Vec::new();
     let mut orthogonality = None;
@@ -49,7 +49,7 @@ pub fn statistics(case: &Case) -> Result<Statistics, Error> {
     let (min, max) = numbers.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), &x| (low.min(x), high.max(x)));
     Ok(Statistics { mean, std, min, max, n, orthogonality })
 }
-fn draw(call: &Call, shape: &[usize]) -> Result<Tensor, Error> {
+fn draw(call: &OpCall, shape: &[usize]) -> Result<Tensor, Error> {
     let shape = shape.to_vec();
     match call.op() {
         "xavier_uniform" => init::xavier_uniform(shape, gain(call)?),
@@ -66,14 +66,14 @@ fn draw(call: &Call, shape: &[usize]) -> Result<Tensor, Error> {
     }
 }
 /// Our own gain where the case names what follows the layer, else the number it gives.
-fn gain(call: &Call) -> Result<f64, Error> {
+fn gain(call: &OpCall) -> Result<f64, Error> {
     match call.maybe_text("gain_of")? {
         // torch takes 0.01 for the slope unless one is given.
         Some(name) => Ok(nonlinearity(name, call.float_or("a", 0.01)?)?.gain()),
         None => call.float_or("gain", 1.0),
     }
 }
-fn follows(call: &Call) -> Result<Nonlinearity, Error> {
+fn follows(call: &OpCall) -> Result<Nonlinearity, Error> {
     nonlinearity(call.text_or("nonlinearity", "leaky_relu")?, call.float_or("a", 0.0)?)
 }
 fn nonlinearity(name: &str, slope: f64) -> Result<Nonlinearity, Error> {
@@ -86,7 +86,7 @@ fn nonlinearity(name: &str, slope: f64) -> Result<Nonlinearity, Error> {
         other => return Err(unsupported(format!("the gain of {other}"))),
     })
 }
-fn fan(call: &Call) -> Result<Fan, Error> {
+fn fan(call: &OpCall) -> Result<Fan, Error> {
     match call.text_or("mode", "fan_in")? {
         "fan_in" => Ok(Fan::In),
         "fan_out" => Ok(Fan::Out),

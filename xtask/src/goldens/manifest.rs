@@ -108,29 +108,29 @@ pub enum ViewOf {
 
 impl Case {
     /// Every name whose tensor is an answer: never opened before the comparison.
-    pub fn answers(&self) -> impl Iterator<Item = (What, &str)> {
-        fn of(what: What, names: &[Option<String>]) -> impl Iterator<Item = (What, &str)> {
+    pub fn answers(&self) -> impl Iterator<Item = (AnswerKind, &str)> {
+        fn of(what: AnswerKind, names: &[Option<String>]) -> impl Iterator<Item = (AnswerKind, &str)> {
             names.iter().flatten().map(move |n| (what, n.as_str()))
         }
-        of(What::Output, &self.outputs)
-            .chain(self.buffers_after.values().map(|n| (What::Buffer, n.as_str())))
-            .chain(of(What::Gradient, &self.grads))
-            .chain(self.param_grads.values().flatten().map(|n| (What::Gradient, n.as_str())))
-            .chain(of(What::SecondGradient, &self.grads2))
+        of(AnswerKind::Output, &self.outputs)
+            .chain(self.buffers_after.values().map(|n| (AnswerKind::Buffer, n.as_str())))
+            .chain(of(AnswerKind::Gradient, &self.grads))
+            .chain(self.param_grads.values().flatten().map(|n| (AnswerKind::Gradient, n.as_str())))
+            .chain(of(AnswerKind::SecondGradient, &self.grads2))
     }
     /// Relative and absolute tolerance.
-    pub fn tolerance(&self, what: What) -> (f64, f64) {
+    pub fn tolerance(&self, what: AnswerKind) -> (f64, f64) {
         match what {
-            What::Output | What::Buffer => (self.rtol, self.atol),
-            What::Gradient => (self.grad_rtol, self.grad_atol),
-            What::SecondGradient => (self.grad_rtol * 10.0, self.grad_atol * 10.0),
+            AnswerKind::Output | AnswerKind::Buffer => (self.rtol, self.atol),
+            AnswerKind::Gradient => (self.grad_rtol, self.grad_atol),
+            AnswerKind::SecondGradient => (self.grad_rtol * 10.0, self.grad_atol * 10.0),
         }
     }
 }
 
 /// What an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum AnswerKind {
     /// a result
     Output,
     /// a running statistic after the forward
@@ -140,13 +140,13 @@ pub enum What {
     /// a gradient of gradients
     SecondGradient,
 }
-impl std::fmt::Display for What {
+impl std::fmt::Display for AnswerKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            What::Output => "output",
-            What::Buffer => "buffer",
-            What::Gradient => "gradient",
-            What::SecondGradient => "second gradient",
+            AnswerKind::Output => "output",
+            AnswerKind::Buffer => "buffer",
+            AnswerKind::Gradient => "gradient",
+            AnswerKind::SecondGradient => "second gradient",
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Modules: built by torch's constructor arguments, given torch's weights, run once.
 use super::{
-    call::{Call, unsupported},
+    call::{OpCall, unsupported},
     files::Files,
     manifest::Case,
 };
@@ -15,21 +15,21 @@ mod layers;
 mod sequence;
 
 /// What a case's forward needs.
-type Forward = Box<dyn Fn(&Call) -> Result<Vec<Tensor>, Error>>;
+type Forward = Box<dyn Fn(&OpCall) -> Result<Vec<Tensor>, Error>>;
 /// A module, and how it takes a case's inputs.
-pub struct Built {
+pub struct BuiltModule {
     parts: Arc<dyn Walk>,
     forward: Forward,
 }
-impl Built {
+impl BuiltModule {
     /// Any module with a forward of its own.
-    fn new<M: Walk + 'static>(module: M, forward: impl Fn(&M, &Call) -> Result<Vec<Tensor>, Error> + 'static) -> Built {
+    fn new<M: Walk + 'static>(module: M, forward: impl Fn(&M, &OpCall) -> Result<Vec<Tensor>, Error> + 'static) -> BuiltModule {
         let module = Arc::new(module);
-        Built { parts: module.clone(), forward: Box::new(move |call| forward(&module, call)) }
+        BuiltModule { parts: module.clone(), forward: Box::new(move |call| forward(&module, call)) }
     }
     /// A module from one tensor to one tensor.
-    fn one<M: adamant::nn::Module + 'static>(module: M) -> Built {
-        Built::new(module, |m, call| Ok(vec![m.forward(call.tensor(0)?)?]))
+    fn one<M: adamant::nn::Module + 'static>(module: M) -> BuiltModule {
+        BuiltModule::new(module, |m, call| Ok(vec![m.forward(call.tensor(0)?)?]))
     }
 }
 
@@ -43,7 +43,7 @@ pub struct Ran {
     pub buffers: Vec<(String, Tensor)>,
 }
 /// Builds the module of a case, loads its state, and runs it on the inputs.
-pub fn run(call: &Call, files: &Files, device: Device) -> Result<Ran, Error> {
+pub fn run(call: &OpCall, files: &Files, device: Device) -> Result<Ran, Error> {
     let case = call.case();
     if let Some((name, value)) = case.call.iter().find(|(_, v)| !v.is_null()) {
         return Err(unsupported(format!("forward of {} with {name} = {value}", case.op)));

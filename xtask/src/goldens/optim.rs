@@ -1,6 +1,6 @@
 //! Optimizers: three parameters walk along given gradients; the result is where each was after every step.
 use super::{
-    call::{Call, argument, unsupported},
+    call::{OpCall, argument, unsupported},
     files::Files,
     manifest::Case,
 };
@@ -15,7 +15,7 @@ pub fn trajectories(case: &Case, files: &Files, device: Device) -> Result<Vec<(S
     let load = |name: &Option<String>| files.tensor(case, name.as_deref().ok_or_else(|| argument("a parameter is null".into()))?, device);
     let parameters = case.inputs.iter().map(|name| Param::new(&load(name)?)).collect::<Result<Vec<_>, _>>()?;
     let gradients = case.step_grads.iter().map(load).collect::<Result<Vec<_>, _>>()?;
-    let mut optimizer = optimizer(&Call::new(case, Vec::new()), parameters.clone())?;
+    let mut optimizer = optimizer(&OpCall::new(case, Vec::new()), parameters.clone())?;
     let mut visited: Vec<Vec<Tensor>> = parameters.iter().map(|_| Vec::new()).collect();
     for step in 0..case.steps {
         let mut grads = Grads::default();
@@ -40,7 +40,7 @@ pub fn trajectories(case: &Case, files: &Files, device: Device) -> Result<Vec<(S
 macro_rules! optimizers {
     ($($torch:literal $rule:ident { $($argument:ident: $kind:ident),* })*) => {
         /// The optimizer that the case names, with its arguments.
-        fn optimizer(case: &Call, parameters: Vec<Param>) -> Result<Box<dyn Optimizer>, Error> {
+        fn optimizer(case: &OpCall, parameters: Vec<Param>) -> Result<Box<dyn Optimizer>, Error> {
             match case.op().trim_start_matches("optim.") {
                 $($torch => {
                     let mut rule = $rule::default();
@@ -77,13 +77,13 @@ optimizers! {
     "Lion" Lion { betas: pair, weight_decay: float, maximize: flag }
     "LAMB" Lamb { betas: pair, eps: float, weight_decay: float, maximize: flag }
 }
-fn float(case: &Call, name: &str) -> Result<f64, Error> {
+fn float(case: &OpCall, name: &str) -> Result<f64, Error> {
     case.float(name)
 }
-fn flag(case: &Call, name: &str) -> Result<bool, Error> {
+fn flag(case: &OpCall, name: &str) -> Result<bool, Error> {
     case.bool(name)
 }
-fn pair(case: &Call, name: &str) -> Result<(f64, f64), Error> {
+fn pair(case: &OpCall, name: &str) -> Result<(f64, f64), Error> {
     match case.maybe_floats(name)?.as_deref() {
         Some(&[a, b]) => Ok((a, b)),
         other => Err(argument(format!("{name} must be two numbers, not {other:?}"))),

@@ -1,7 +1,7 @@
 //! Computing cases: one at a time on each worker thread, panics caught, and a time limit that a hang runs into.
 use super::{
-    call::Call,
-    cause::Cause,
+    call::OpCall,
+    cause::RefusalCause,
     dispatch,
     files::Files,
     init,
@@ -33,15 +33,15 @@ pub struct Outcome {
     /// the line for status.jsonl
     pub status: Status,
     /// what schedules and initialisers give
-    pub numbers: Numbers,
+    pub numbers: ResultNumbers,
 }
 /// Results that are no tensors.
 #[derive(Clone)]
-pub enum Numbers {
+pub enum ResultNumbers {
     /// there are none
     None,
     /// of a schedule
-    Rates(schedule::Rates),
+    Rates(schedule::ScheduleRates),
     /// of an initialiser
     Statistics(init::Statistics),
 }
@@ -52,10 +52,10 @@ pub fn run(cases: Vec<Case>, files: Files, device: Device, workers: usize, limit
 }
 type Compute = fn(&Case, &Files, Device) -> Outcome;
 fn run_by(compute: Compute, cases: Vec<Case>, files: Files, device: Device, workers: usize, limit: Duration) -> Vec<Outcome> {
-    let work = Arc::new(Work { compute, cases, files, device, next: AtomicUsize::new(0), running: Mutex::default() });
+    let work = Arc::new(CaseWork { compute, cases, files, device, next: AtomicUsize::new(0), running: Mutex::default() });
     let (send, receive) = mpsc::channel();
     let mut started = 0;
-    let mut start = |work: &Arc<Work>| {
+    let mut start = |work: &Arc<CaseWork>| {
         let (work, send, me) = (work.clone(), send.clone(), started);
         started += 1;
         std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || work.serve(me, &send))
@@ -88,7 +88,7 @@ fn run_by(compute: Compute, cases: Vec<Case>, files: Files, device: Device, work
     outcomes.into_iter().enumerate().map(|(k, o)| o.unwrap_or_else(|| missing(k))).collect()
 }
 
-struct Work {
+struct CaseWork {
     compute: Compute,
     cases: Vec<Case>,
     files: Files,
@@ -96,7 +96,7 @@ struct Work {
     next: AtomicUsize,
     running: Mutex<HashMap<usize, (usize, Instant)>>,
 }
-impl Work {
+impl CaseWork {
     fn running(&self) -> MutexGuard<'_, HashMap<usize, (usize, Instant)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,15 +119,15 @@ fn text_of(panic: Box<dyn Any + Send>) -> String {
     panic.downcast_ref::<&str>().map(|s| s.to_string()).or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a text".into())
 }
 fn ended(case: &Case, status: Ending, kind: &str, message: String) -> Outcome {
-    Outcome { tensors: Vec::new(), numbers: Numbers::None, status: Status { id: case.id.clone(), status, kind: kind.into(), message, cause: None } }
+    Outcome { tensors: Vec::new(), numbers: ResultNumbers::None, status: Status { id: case.id.clone(), status, kind: kind.into(), message, cause: None } }
 }
 
 fn compute(case: &Case, files: &Files, device: Device) -> Outcome {
     // What has no op, but a result of its own kind.
     let of_its_own = match case.group.as_str() {
-        SCHEDULES => schedule::rates(case).map(|rates| (Vec::new(), Numbers::Rates(rates))),
-        INITIALISERS => init::statistics(case).map(|statistics| (Vec::new(), Numbers::Statistics(statistics))),
-        _ if case.op.starts_with("optim.") => optim::trajectories(case, files, device).map(|tensors| (tensors, Numbers::None)),
+        SCHEDULES => schedule::rates(case).map(|rates| (Vec::new(), ResultNumbers::Rates(rates))),
+        INITIALISERS => init::statistics(case).map(|statistics| (Vec::new(), ResultNumbers::Statistics(statistics))),
+        _ if case.op.starts_with("optim.") => optim::trajectories(case, files, device).map(|tensors| (tensors, ResultNumbers::None)),
         _ => return compute_op(case, files, device),
     };
     match of_its_own {
@@ -146,7 +146,7 @@ fn compute_op(case: &Case, files: &Files, device: Device) -> Outcome {
         // A missing gradient does not take the forward's result away; the comparison finds that it was not written.
         if let Err(e) = gradients(case, files, device, &recorded, &mut tensors) {
             // Where a device has no f64, moving its bits is still no arithmetic: the case as a whole is unsupported.
-            let absent = Cause::of(case, &e).filter(|c| matches!(c, Cause::Dtype(_)));
+            let absent = RefusalCause::of(case, &e).filter(|c| matches!(c, RefusalCause::Dtype(_)));
             let ending = if absent.is_some() { Ending::Unsupported } else { Ending::Ok };
             outcome = ended(case, ending, e.kind().word(), format!("gradient: {e}"));
             outcome.status.cause = absent.map(|c| c.to_string());
@@ -156,21 +156,21 @@ fn compute_op(case: &Case, files: &Files, device: Device) -> Outcome {
     outcome
 }
 fn failed(case: &Case, e: &Error) -> Outcome {
-    let cause = Cause::of(case, e);
+    let cause = RefusalCause::of(case, e);
     let mut outcome = ended(case, if cause.is_some() { Ending::Unsupported } else { Ending::Error }, e.kind().word(), e.to_string());
     outcome.status.cause = cause.map(|c| c.to_string());
     outcome
 }
 
 /// What the gradients are taken of.
-struct Recorded {
+struct RecordedCase {
     leaves: Vec<Option<Tensor>>,
     outputs: Vec<Tensor>,
     /// of a module, by the names of their gradients
     parameters: Vec<(String, Param)>,
 }
 
-fn forward(case: &Case, files: &Files, device: Device, results: &mut Vec<(String, Tensor)>) -> Result<Recorded, Error> {
+fn forward(case: &Case, files: &Files, device: Device, results: &mut Vec<(String, Tensor)>) -> Result<RecordedCase, Error> {
     let stored = case.inputs.iter().map(|name| name.as_ref().map(|n| files.tensor(case, n, device)).transpose()).collect::<Result<Vec<_>, _>>()?;
     let mut leaves = Vec::new();
     for (k, tensor) in stored.into_iter().enumerate() {
@@ -186,7 +186,7 @@ fn forward(case: &Case, files: &Files, device: Device, results: &mut Vec<(String
         .enumerate()
         .map(|(k, leaf)| leaf.as_ref().map(|t| view(t, case.views.get(k).and_then(Option::as_ref))).transpose())
         .collect::<Result<Vec<_>, _>>()?;
-    let call = Call::new(case, viewed);
+    let call = OpCall::new(case, viewed);
     let (outputs, parameters) = if case.op.starts_with("module.") {
         let ran = module::run(&call, files, device)?;
         results.extend(ran.buffers);
@@ -201,7 +201,7 @@ fn forward(case: &Case, files: &Files, device: Device, results: &mut Vec<(String
             results.push((name.clone(), output.detach()));
         }
     }
-    Ok(Recorded { leaves, outputs, parameters })
+    Ok(RecordedCase { leaves, outputs, parameters })
 }
 /// The view of a stored tensor that the op gets, part of the graph, so that gradients reach the stored tensor.
 fn view(stored: &Tensor, of: Option<&ViewOf>) -> Result<Tensor, Error> {
@@ -222,7 +222,7 @@ fn view(stored: &Tensor, of: Option<&ViewOf>) -> Result<Tensor, Error> {
     }
 }
 
-fn gradients(case: &Case, files: &Files, device: Device, recorded: &Recorded, results: &mut Vec<(String, Tensor)>) -> Result<(), Error> {
+fn gradients(case: &Case, files: &Files, device: Device, recorded: &RecordedCase, results: &mut Vec<(String, Tensor)>) -> Result<(), Error> {
     if case.grads.is_empty() && case.param_grads.is_empty() {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! Learning-rate schedules: the rate, and where it is cycled the momentum, before each step.
 use super::{
-    call::{Call, argument, unsupported},
+    call::{OpCall, argument, unsupported},
     manifest::Case,
 };
 use adamant::{
@@ -18,7 +18,8 @@ const STEPS: usize = 48;
 
 /// What a schedule gave.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Rates {
+#[serde(expecting = "struct Rates")]
+pub struct ScheduleRates {
     /// the learning rate before each step
     pub lr: Vec<f64>,
     /// the momentum before each step, where the schedule moves it
@@ -26,16 +27,16 @@ pub struct Rates {
 }
 
 /// The rates of a case of schedulers.json.
-pub fn rates(case: &Case) -> Result<Rates, Error> {
+pub fn rates(case: &Case) -> Result<ScheduleRates, Error> {
     if case.op == "sched.ReduceLROnPlateau" {
         return watched(case);
     }
     let schedule = schedule(case)?;
     let momentum = (0..STEPS as u64).map(|t| schedule.momentum(t)).collect();
-    Ok(Rates { lr: schedule.rates(case.base_lr, STEPS), momentum })
+    Ok(ScheduleRates { lr: schedule.rates(case.base_lr, STEPS), momentum })
 }
-fn watched(case: &Case) -> Result<Rates, Error> {
-    let call = Call::new(case, Vec::new());
+fn watched(case: &Case) -> Result<ScheduleRates, Error> {
+    let call = OpCall::new(case, Vec::new());
     let goal = match call.text_or("mode", "min")? {
         "min" => Goal::Min,
         "max" => Goal::Max,
@@ -57,11 +58,11 @@ fn watched(case: &Case) -> Result<Rates, Error> {
         }
         before
     };
-    Ok(Rates { lr: case.metric.iter().map(&mut step).collect(), momentum: None })
+    Ok(ScheduleRates { lr: case.metric.iter().map(&mut step).collect(), momentum: None })
 }
 /// The schedule that a case names, with its arguments.
 fn schedule(case: &Case) -> Result<Box<dyn Schedule>, Error> {
-    let call = Call::new(case, Vec::new());
+    let call = OpCall::new(case, Vec::new());
     let (f, n) = (|name: &str, default: f64| call.float_or(name, default), |name: &str, default: i64| call.int_or(name, default).map(|v| v as u64));
     Ok(match case.op.trim_start_matches("sched.") {
         "StepLR" => Box::new(StepLr { step_size: call.size("step_size")? as u64, gamma: f("gamma", 0.1)? }),
@@ -92,7 +93,7 @@ fn schedule(case: &Case) -> Result<Box<dyn Schedule>, Error> {
         other => return Err(unsupported(format!("the schedule {other}"))),
     })
 }
-fn cyclic(call: &Call) -> Result<CyclicLr, Error> {
+fn cyclic(call: &OpCall) -> Result<CyclicLr, Error> {
     let mode = match call.text_or("mode", "triangular")? {
         "triangular" => CyclicMode::Triangular,
         "triangular2" => CyclicMode::Triangular2,
@@ -107,7 +108,7 @@ fn cyclic(call: &Call) -> Result<CyclicLr, Error> {
         ..CyclicLr::new(call.float("base_lr")?, call.float("max_lr")?)
     })
 }
-fn one_cycle(call: &Call) -> Result<OneCycleLr, Error> {
+fn one_cycle(call: &OpCall) -> Result<OneCycleLr, Error> {
     let anneal = match call.text_or("anneal_strategy", "cos")? {
         "cos" => Anneal::Cos,
         "linear" => Anneal::Linear,
@@ -122,7 +123,7 @@ fn one_cycle(call: &Call) -> Result<OneCycleLr, Error> {
         ..OneCycleLr::new(call.float("max_lr")?, call.size("total_steps")? as u64)
     })
 }
-fn milestones(call: &Call) -> Result<Vec<u64>, Error> {
+fn milestones(call: &OpCall) -> Result<Vec<u64>, Error> {
     Ok(call.ints_or_int("milestones")?.into_iter().map(|m| m as u64).collect())
 }
 /// The schedules inside another: pairs of a name and arguments.

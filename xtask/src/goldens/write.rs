@@ -1,6 +1,6 @@
 //! What a run leaves in OUT: tensors under the manifest's names, one file a group, a status line a case, and by id the
 //! rates (schedulers.json), the momenta (momentum.json) and the statistics of initialisers (init.json).
-use super::run::{Numbers, Outcome};
+use super::run::{Outcome, ResultNumbers};
 use adamant::{Tensor, formats::safetensors};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, io::Write, path::Path};
@@ -50,12 +50,12 @@ pub fn write(out: &Path, outcomes: &[(String, Outcome)]) -> Result<(), String> {
     let (mut rates, mut momenta, mut statistics) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for (_, outcome) in outcomes {
         match &outcome.numbers {
-            Numbers::None => {}
-            Numbers::Rates(r) => {
+            ResultNumbers::None => {}
+            ResultNumbers::Rates(r) => {
                 rates.insert(&outcome.status.id, &r.lr);
                 momenta.extend(r.momentum.as_ref().map(|m| (&outcome.status.id, m)));
             }
-            Numbers::Statistics(s) => {
+            ResultNumbers::Statistics(s) => {
                 statistics.insert(&outcome.status.id, s);
             }
         }

@@ -1,6 +1,6 @@
 //! What safety costs: the training of `examples/digits` with a checkpoint each 100 steps and with none but the last, in turns, so that what
 //! else the machine does meets both; the ratio of each pair, and the median of the ratios.
-use super::{claim, program::Program, report};
+use super::{claim, program::TrainingProgram, report};
 use crate::{exit::Exit, workspace};
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ const NEVER: u64 = 1_000_000_000;
 /// Runs it.
 pub fn run(options: &Options) -> Exit {
     let measured = claim("a checkpoint each 100 steps costs at most 3 % of the throughput", |claim| {
-        let program = Program::on(workspace::root().join(DESCRIPTION), &workspace::root().join("examples/digits"), options.program.as_deref())?;
+        let program = TrainingProgram::on(workspace::root().join(DESCRIPTION), &workspace::root().join("examples/digits"), options.program.as_deref())?;
         let mut ratios = Vec::new();
         let (mut with_best, mut without_best) = (f64::INFINITY, f64::INFINITY);
         for k in 0..options.pairs.max(1) {

@@ -1,7 +1,7 @@
 //! Power cuts at every operation of a save, a retention delete, a replacement and a clean-up, on a disk that keeps, drops
 //! or tears what was not synced; operations that fail; full disks. Damage of the files themselves is in `rot.rs`.
 use super::{
-    Claim, claim, report, rot,
+    TortureClaim, claim, report, rot,
     subject::{FOLDER, newest, no_temporaries, open, same, snapshot, told},
 };
 use crate::exit::Exit;
@@ -117,7 +117,7 @@ fn recovers(found: &Simulated, scenario: &Scenario, old_may_be: bool, new_may_be
     checkpoints.save(&snapshot(90, 0), None).map_err(|e| format!("the next save: {e}"))?;
     same(&newest(&checkpoints)?.snapshot, &snapshot(90, 0))
 }
-fn power_cuts(fates: &[Fate], lie: Option<Operation>) -> Claim {
+fn power_cuts(fates: &[Fate], lie: Option<Operation>) -> TortureClaim {
     claim(
         "the power goes out before every operation of a save of 3 files, of a retention delete, of a replacement; kept, dropped, torn: the newest complete checkpoint is found",
         |claim| {
@@ -153,7 +153,7 @@ fn named(disk: &Simulated, k: u64) -> String {
     disk.history().get(k as usize).map_or("the end".into(), |(op, path)| format!("{op} {}", path.display()))
 }
 /// What a power cut left is cleaned up at the next start; there too the power may go out.
-fn cuts_while_cleaning(fates: &[Fate]) -> Claim {
+fn cuts_while_cleaning(fates: &[Fate]) -> TortureClaim {
     claim("the power goes out again at every operation of the next start", |claim| {
         for scenario in &SCENARIOS {
             let disk = Simulated::new();
@@ -181,7 +181,7 @@ fn cuts_while_cleaning(fates: &[Fate]) -> Claim {
     })
 }
 /// The disk fails once and works again: the save says so, or the checkpoint is there; nothing else changes.
-fn failing_operations() -> Claim {
+fn failing_operations() -> TortureClaim {
     claim("every operation fails once: a typed error, the previous checkpoint as it was, and the next save works", |claim| {
         for scenario in &SCENARIOS {
             let disk = Simulated::new();
@@ -205,7 +205,7 @@ fn failing_operations() -> Claim {
 fn share(k: usize, sizes: usize, bytes: u64) -> u64 {
     (bytes as f64 * (0.1 + k as f64 / (sizes.max(2) - 1) as f64)).round() as u64
 }
-fn full_disks(sizes: usize) -> Claim {
+fn full_disks(sizes: usize) -> TortureClaim {
     claim("a simulated disk with room for 10 % to 110 % of a checkpoint: `Full` or saved, nothing lost, nothing left", |claim| {
         let disk = Simulated::new();
         given(&disk, &[(10, 0)])?;
@@ -244,14 +244,14 @@ fn full_disks(sizes: usize) -> Claim {
     })
 }
 /// The same on file systems of the kernel, where this user may mount them.
-fn full_file_systems(sizes: usize) -> Claim {
+fn full_file_systems(sizes: usize) -> TortureClaim {
     const TEXT: &str = "tmpfs with room for 10 % to 110 % of a checkpoint: `Full` or saved, nothing lost, nothing left";
     let place = match tempfile::tempdir() {
         Ok(place) => place,
-        Err(e) => return Claim::skipped(TEXT, e.to_string()),
+        Err(e) => return TortureClaim::skipped(TEXT, e.to_string()),
     };
     if let Err(e) = Mounted::new(place.path(), 1 << 20) {
-        return Claim::skipped(TEXT, e);
+        return TortureClaim::skipped(TEXT, e);
     }
     claim(TEXT, |claim| {
         // Whole pages: what a checkpoint takes there is found by trying.
@@ -294,16 +294,16 @@ fn full_file_systems(sizes: usize) -> Claim {
     })
 }
 /// Bytes enough, and names for part of a checkpoint.
-fn no_inodes() -> Claim {
+fn no_inodes() -> TortureClaim {
     const TEXT: &str = "tmpfs with inodes for part of a checkpoint and bytes for many: `NoInodes` or saved, nothing lost, nothing left";
     /// what the folder, its lock and a first checkpoint take, and what a second one does: its folder and files
     const TAKEN: u64 = 12;
     let place = match tempfile::tempdir() {
         Ok(place) => place,
-        Err(e) => return Claim::skipped(TEXT, e.to_string()),
+        Err(e) => return TortureClaim::skipped(TEXT, e.to_string()),
     };
     if let Err(e) = Mounted::with(place.path(), 64 << 20, Some(TAKEN)) {
-        return Claim::skipped(TEXT, e);
+        return TortureClaim::skipped(TEXT, e);
     }
     claim(TEXT, |claim| {
         let (mut lacking, mut saved) = (0, 0);
@@ -361,7 +361,7 @@ impl Drop for Mounted<'_> {
 mod tests {
     use super::*;
 
-    fn all_hold(claim: &Claim) {
+    fn all_hold(claim: &TortureClaim) {
         assert!(claim.holds(), "{} of {}: {:?}", claim.held, claim.tried, claim.failures);
     }
 

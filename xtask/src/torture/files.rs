@@ -4,7 +4,7 @@
 mod mutate;
 mod subjects;
 
-use super::{Claim, Draw, claim, report};
+use super::{CaseDraw, TortureClaim, claim, report};
 use crate::exit::Exit;
 use mutate::mutated;
 use std::{
@@ -16,7 +16,7 @@ use std::{
     sync::mpsc,
     time::Duration,
 };
-use subjects::{SUBJECTS, Stage};
+use subjects::{FileStage, SUBJECTS};
 
 /// What the command line says.
 #[derive(clap::Args)]
@@ -62,8 +62,8 @@ pub fn run(options: &Options) -> Exit {
     }
 }
 /// The subject of a file by its number.
-fn draw(seed: u64, number: u64) -> Draw {
-    let mut draw = Draw(seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F));
+fn draw(seed: u64, number: u64) -> CaseDraw {
+    let mut draw = CaseDraw(seed ^ number.wrapping_mul(0xA076_1D64_78BD_642F));
     draw.next();
     draw
 }
@@ -73,7 +73,7 @@ fn child(options: &Options, from: u64) -> Exit {
     std::panic::set_hook(Box::new(|_| {}));
     let device = adamant::Device::reference();
     let done = device.scoped(|| -> Result<(), String> {
-        let stage = Stage::new()?;
+        let stage = FileStage::new()?;
         let chosen: Vec<_> = SUBJECTS.iter().filter(|s| options.only.as_ref().is_none_or(|only| s.name.starts_with(only))).collect();
         if chosen.is_empty() {
             return Err(format!("no kind begins so; there are {}", SUBJECTS.map(|s| s.name).join(", ")));
@@ -145,7 +145,7 @@ fn memory(begin: bool) -> Option<u64> {
 }
 
 /// Starts children until every file was read, and counts.
-fn parent(options: &Options) -> Claim {
+fn parent(options: &Options) -> TortureClaim {
     claim("a mutated file is read or refused: no panic, no abort, no hang, at most twice what it holds and 64 MiB of memory", |claim| {
         let mut kinds: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         let mut from = 0;

@@ -7,7 +7,7 @@ mod cases;
 mod outcome;
 mod subjects;
 
-use super::{Claim, Draw, claim, report};
+use super::{CaseDraw, TortureClaim, claim, report};
 use crate::{exit::Exit, workspace};
 use cases::{Case, Wrong};
 use outcome::{Measured, Outcome};
@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use subjects::Subject;
+use subjects::KeySubject;
 
 /// What the command line says.
 #[derive(clap::Args)]
@@ -86,7 +86,7 @@ fn again(options: &Options) -> Exit {
 /// The verbs that look at a description.
 const VERBS: [&[&str]; 3] = [&["config", "validate"], &["summary"], &["train", "--dry-run"]];
 
-fn tried(options: &Options, program: &Path) -> Result<Vec<Claim>, String> {
+fn tried(options: &Options, program: &Path) -> Result<Vec<TortureClaim>, String> {
     let program = std::path::absolute(program).map_err(|e| e.to_string())?;
     let place = tempfile::tempdir().map_err(|e| e.to_string())?;
     let subjects = subjects::all(&program, place.path())?;
@@ -94,7 +94,7 @@ fn tried(options: &Options, program: &Path) -> Result<Vec<Claim>, String> {
     let there = cases.len();
     shuffle(&mut cases, options.seed);
     cases.truncate(options.n);
-    let mut whole = Claim::new("the descriptions themselves are taken");
+    let mut whole = TortureClaim::new("the descriptions themselves are taken");
     let mut measured = Measured::new();
     for subject in &subjects {
         let text = subject.text();
@@ -103,7 +103,7 @@ fn tried(options: &Options, program: &Path) -> Result<Vec<Claim>, String> {
             whole.count(if outcome.code == Some(0) { Ok(()) } else { Err(format!("{} {}: {}", verb.join(" "), subject.name, outcome.stderr)) });
         }
     }
-    let mut survived = Claim::new("no crash, nothing over its time or 200 MB, one document, and where the fault is");
+    let mut survived = TortureClaim::new("no crash, nothing over its time or 200 MB, one document, and where the fault is");
     let mut seen_through = (0, 0);
     let mut missed: Vec<String> = Vec::new();
     let (mut refused, mut accepted, mut heavy) = (0, 0, 0);
@@ -149,7 +149,7 @@ fn tried(options: &Options, program: &Path) -> Result<Vec<Claim>, String> {
         "most_seconds": measured.most_seconds, "most_bytes": measured.most_bytes,
     });
     survived.failures.extend(claim.failures);
-    let mut misspellings = Claim::new("what a misspelt key was meant to be, in 95 of 100");
+    let mut misspellings = TortureClaim::new("what a misspelt key was meant to be, in 95 of 100");
     let enough = seen_through.1 == 0 || seen_through.0 as f64 >= SEEN_THROUGH * seen_through.1 as f64;
     misspellings.tried = seen_through.1.max(1);
     misspellings.held = if enough { misspellings.tried } else { seen_through.0 };
@@ -159,12 +159,12 @@ fn tried(options: &Options, program: &Path) -> Result<Vec<Claim>, String> {
     Ok(vec![whole, survived, misspellings])
 }
 fn shuffle(cases: &mut [Case], seed: u64) {
-    let mut draw = Draw(seed);
+    let mut draw = CaseDraw(seed);
     for k in (1..cases.len()).rev() {
         cases.swap(k, draw.below(k as u64 + 1) as usize);
     }
 }
-fn attempt(program: &Path, subject: &Subject, text: &str, verb: &[&str], measured: &mut Measured) -> Result<Outcome, String> {
+fn attempt(program: &Path, subject: &KeySubject, text: &str, verb: &[&str], measured: &mut Measured) -> Result<Outcome, String> {
     let file = subject.folder.join(subjects::FILE);
     fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     measured.run(program, &subject.folder, verb)

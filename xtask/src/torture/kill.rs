@@ -1,9 +1,9 @@
 //! The program is killed (SIGKILL) at random moments, three quarters uniform over the run, a quarter while a checkpoint is being
 //! written, and goes on with `--resume auto`. Signals that ask it to end are in `signals.rs`.
 use super::{
-    Claim, Draw, claim,
+    CaseDraw, TortureClaim, claim,
     matrix::matrix,
-    program::{EVERY, Program, STEPS, Undisturbed, alive, as_undisturbed, ended, logged, newest, sha256, somewhere, temporaries, weights},
+    program::{EVERY, STEPS, TrainingProgram, Undisturbed, alive, as_undisturbed, ended, logged, newest, sha256, somewhere, temporaries, weights},
     report, signals,
 };
 use crate::exit::Exit;
@@ -47,7 +47,7 @@ pub struct Options {
 
 /// Runs all of it.
 pub fn run(options: &Options) -> Exit {
-    let program = match Program::new(options.program.as_deref()) {
+    let program = match TrainingProgram::new(options.program.as_deref()) {
         Ok(program) => program,
         Err(e) => {
             eprintln!("{e}");
@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Exit {
     }
     report(options.json, &claims)
 }
-fn reference(program: &Program, claim: &mut Claim) -> Result<Undisturbed, String> {
+fn reference(program: &TrainingProgram, claim: &mut TortureClaim) -> Result<Undisturbed, String> {
     let (mut seconds, mut first) = (f64::INFINITY, None);
     for (k, set) in [vec![], vec![], vec![format!("checkpoint.every={STEPS}")]].iter().enumerate() {
         let run = program.run(&format!("undisturbed-{k}"));
@@ -83,11 +83,11 @@ fn reference(program: &Program, claim: &mut Claim) -> Result<Undisturbed, String
     Ok(Undisturbed { weights, metrics })
 }
 
-fn kills(program: &Program, undisturbed: &Undisturbed, options: &Options) -> Claim {
+fn kills(program: &TrainingProgram, undisturbed: &Undisturbed, options: &Options) -> TortureClaim {
     claim(
         "killed at a random moment, a run resumes from its newest checkpoint, loses none and no more steps than it may, leaves nothing behind, and comes to the weights and the lines of the undisturbed one",
         |claim| {
-            let mut draw = Draw(options.seed);
+            let mut draw = CaseDraw(options.seed);
             let (mut inside, mut missed, mut fresh, mut steps, mut lost) = (0, 0, 0, Vec::new(), Vec::new());
             for k in 0..options.n {
                 let run = program.run(&format!("killed-{k}"));
@@ -141,7 +141,7 @@ struct Killed {
     /// the step of the checkpoint that was being written
     writing: Option<u64>,
 }
-fn kill(program: &Program, run: &Path, aimed: bool, background: bool, draw: &mut Draw) -> Result<Killed, String> {
+fn kill(program: &TrainingProgram, run: &Path, aimed: bool, background: bool, draw: &mut CaseDraw) -> Result<Killed, String> {
     let mut child = program.start(run, false, &[format!("checkpoint.background={background}")])?;
     somewhere(&mut child, run, draw)?;
     if aimed {

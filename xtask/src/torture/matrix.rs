@@ -4,9 +4,9 @@
 //!
 //! Optimizers and schedules come from the lists that the program builds them by; one that has no line here fails the matrix.
 use super::{
-    Claim, Draw, claim,
+    CaseDraw, TortureClaim, claim,
     kill::Options,
-    program::{Program, alive, ended, temporaries},
+    program::{TrainingProgram, alive, ended, temporaries},
 };
 use adamant_train::{
     OPTIMIZERS, SCHEDULES,
@@ -28,12 +28,12 @@ const KILLS: usize = 5;
 const ATTEMPTS: usize = 40;
 
 /// A factor: its name, and the lines that each of its values puts into the description.
-struct Factor {
+struct MatrixFactor {
     name: &'static str,
     values: Vec<(String, String)>,
 }
-fn factor(name: &'static str, values: &[(&str, &str)]) -> Factor {
-    Factor { name, values: values.iter().map(|(v, lines)| (v.to_string(), lines.to_string())).collect() }
+fn factor(name: &'static str, values: &[(&str, &str)]) -> MatrixFactor {
+    MatrixFactor { name, values: values.iter().map(|(v, lines)| (v.to_string(), lines.to_string())).collect() }
 }
 /// What a schedule takes, so that it does something in the few steps of a run.
 fn schedule(kind: &str) -> Result<&'static str, String> {
@@ -56,7 +56,7 @@ fn schedule(kind: &str) -> Result<&'static str, String> {
         other => return Err(format!("the matrix has no description of the schedule {other}")),
     })
 }
-fn factors() -> Result<Vec<Factor>, String> {
+fn factors() -> Result<Vec<MatrixFactor>, String> {
     let optimizers = OPTIMIZERS.iter().map(|kind| {
         let more = match *kind {
             "SGD" => "momentum = 0.8\nlr = 0.02",
@@ -72,8 +72,8 @@ fn factors() -> Result<Vec<Factor>, String> {
         schedules.push((kind.to_string(), format!("[schedule]\nkind = \"{kind}\"\n{}\n", schedule(kind)?)));
     }
     Ok(vec![
-        Factor { name: "optimizer", values: optimizers.collect() },
-        Factor { name: "schedule", values: schedules },
+        MatrixFactor { name: "optimizer", values: optimizers.collect() },
+        MatrixFactor { name: "schedule", values: schedules },
         factor("dropout", &[("off", ""), ("on", "{ kind = \"Dropout\", p = 0.3 },")]),
         factor("batch_norm", &[("off", ""), ("on", "{ kind = \"BatchNorm1d\", num_features = 8 },")]),
         factor("accumulate", &[("1", ""), ("2", "accumulate = 2\n")]),
@@ -93,7 +93,7 @@ fn factors() -> Result<Vec<Factor>, String> {
 }
 /// Rows such that each two values of two factors meet in one of them: each row begins with a pair that has not met yet, and
 /// takes for each other factor the value that meets most that it has not met.
-fn covering(sizes: &[usize], draw: &mut Draw) -> Vec<Vec<usize>> {
+fn covering(sizes: &[usize], draw: &mut CaseDraw) -> Vec<Vec<usize>> {
     let key = |a: usize, v: usize, b: usize, w: usize| if a < b { (a, v, b, w) } else { (b, w, a, v) };
     let mut open = std::collections::BTreeSet::new();
     for a in 0..sizes.len() {
@@ -136,7 +136,7 @@ fn covering(sizes: &[usize], draw: &mut Draw) -> Vec<Vec<usize>> {
     rows
 }
 /// The description of a row.
-fn description(factors: &[Factor], row: &[usize]) -> String {
+fn description(factors: &[MatrixFactor], row: &[usize]) -> String {
     let of = |name: &str| factors.iter().zip(row).find(|(f, _)| f.name == name).map_or("", |(f, v)| f.values[*v].1.as_str());
     format!(
         "seed = 3\nepochs = 10\nbatch = 8\nlog_every = 2\n{}{}{}{}{}\n[data]\nkind = \"csv\"\npath = \"table.csv\"\nlabel = 6\nclasses = 3\n\
@@ -160,7 +160,7 @@ fn description(factors: &[Factor], row: &[usize]) -> String {
 }
 /// 72 rows of three classes, one of them rarer.
 fn table() -> String {
-    let mut draw = Draw(11);
+    let mut draw = CaseDraw(11);
     (0..72).fold(String::new(), |mut text, k| {
         let class = if k % 7 == 0 { 2 } else { k % 2 };
         let values: Vec<String> = (0..6).map(|c| format!("{:.3}", draw.unit() + if c == class { 0.8 } else { 0.0 })).collect();
@@ -224,7 +224,7 @@ struct Seen {
     resumed: usize,
 }
 /// One row: a run that nobody disturbs, and one that is killed again and again.
-fn row(program: &Program, place: &Path, text: &str, plant: Option<&str>, draw: &mut Draw) -> Result<Seen, String> {
+fn row(program: &TrainingProgram, place: &Path, text: &str, plant: Option<&str>, draw: &mut CaseDraw) -> Result<Seen, String> {
     fs::create_dir_all(place).map_err(|e| e.to_string())?;
     let file = place.join("row.toml");
     fs::write(&file, text).map_err(|e| e.to_string())?;
@@ -280,7 +280,7 @@ fn row(program: &Program, place: &Path, text: &str, plant: Option<&str>, draw: &
 }
 
 /// The claim, over all rows or the first of them.
-pub fn matrix(program: &Program, options: &Options) -> Claim {
+pub fn matrix(program: &TrainingProgram, options: &Options) -> TortureClaim {
     let text = match &options.plant {
         Some(plant) => format!("with `{plant}` forgotten at each kill, all rows come to what the undisturbed run comes to (this must not hold)"),
         None => format!(
@@ -290,7 +290,7 @@ pub fn matrix(program: &Program, options: &Options) -> Claim {
     claim(&text, |claim| {
         let factors = factors()?;
         let sizes: Vec<usize> = factors.iter().map(|f| f.values.len()).collect();
-        let all = covering(&sizes, &mut Draw(options.seed));
+        let all = covering(&sizes, &mut CaseDraw(options.seed));
         let rows = &all[..options.rows.unwrap_or(all.len()).min(all.len())];
         let place = program.run("matrix");
         fs::create_dir_all(&place).map_err(|e| e.to_string())?;
@@ -302,7 +302,7 @@ pub fn matrix(program: &Program, options: &Options) -> Claim {
                 scope.spawn(|| {
                     while let Some((k, values)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|k| Some((k, rows.get(k)?))) {
                         let folder: PathBuf = place.join(format!("row-{k}"));
-                        let mut draw = Draw(options.seed.wrapping_mul(1_000_003) ^ k as u64);
+                        let mut draw = CaseDraw(options.seed.wrapping_mul(1_000_003) ^ k as u64);
                         let result = row(program, &folder, &description(&factors, values), options.plant.as_deref(), &mut draw);
                         let _ = fs::remove_dir_all(&folder);
                         results.lock().unwrap_or_else(PoisonError::into_inner).push((k, result));
@@ -331,13 +331,13 @@ pub fn matrix(program: &Program, options: &Options) -> Claim {
 #[cfg(test)]
 mod tests {
     use super::{covering, description, factors};
-    use crate::torture::Draw;
+    use crate::torture::CaseDraw;
 
     #[test]
     fn two_values_that_never_meet() {
         let factors = factors().unwrap_or_default();
         let sizes: Vec<usize> = factors.iter().map(|f| f.values.len()).collect();
-        let rows = covering(&sizes, &mut Draw(1));
+        let rows = covering(&sizes, &mut CaseDraw(1));
         assert!(!rows.is_empty() && rows.len() < 2 * sizes[0] * sizes[1], "{} rows", rows.len());
         for a in 0..sizes.len() {
             for b in a + 1..sizes.len() {
@@ -351,7 +351,7 @@ mod tests {
     fn a_row_that_is_no_description() {
         let factors = factors().unwrap_or_default();
         let sizes: Vec<usize> = factors.iter().map(|f| f.values.len()).collect();
-        for row in covering(&sizes, &mut Draw(2)) {
+        for row in covering(&sizes, &mut CaseDraw(2)) {
             let text = description(&factors, &row);
             assert!(adamant_train::Document::parse("row.toml", &text).is_ok(), "{text}");
         }

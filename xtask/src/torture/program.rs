@@ -1,6 +1,6 @@
 //! The program that is tortured: `adamant train` on handwritten digits, a small model with dropout, shuffling, a schedule,
 //! loader threads and frequent checkpoints. It is started as a user starts it.
-use super::Draw;
+use super::CaseDraw;
 use crate::workspace;
 use adamant_train::{checkpoint, storage::Disk};
 use sha2::{Digest, Sha256};
@@ -57,7 +57,7 @@ pub const STEPS: u64 = 1800;
 pub const EVERY: u64 = 45;
 
 /// The program and what it is to do.
-pub struct Program {
+pub struct TrainingProgram {
     path: PathBuf,
     place: tempfile::TempDir,
     description: PathBuf,
@@ -76,15 +76,15 @@ pub struct Ended {
     pub stderr: String,
     pub seconds: f64,
 }
-impl Program {
+impl TrainingProgram {
     /// Builds the program, unless it is given, and writes its description.
-    pub fn new(given: Option<&Path>) -> Result<Program, String> {
-        let program = Program::on("torture.toml", &workspace::root().join("examples/digits"), given)?;
+    pub fn new(given: Option<&Path>) -> Result<TrainingProgram, String> {
+        let program = TrainingProgram::on("torture.toml", &workspace::root().join("examples/digits"), given)?;
         fs::write(program.place.path().join("torture.toml"), DESCRIPTION).map_err(|e| e.to_string())?;
         Ok(program)
     }
     /// The same with another description and its data; what it writes goes to a temporary place all the same.
-    pub fn on(description: impl AsRef<Path>, data: &Path, given: Option<&Path>) -> Result<Program, String> {
+    pub fn on(description: impl AsRef<Path>, data: &Path, given: Option<&Path>) -> Result<TrainingProgram, String> {
         let path = match given {
             // It is started elsewhere.
             Some(path) => std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?,
@@ -96,7 +96,7 @@ impl Program {
         let place = tempfile::tempdir().map_err(|e| e.to_string())?;
         let description = place.path().join(description);
         let data = std::path::absolute(data).map_err(|e| format!("{}: {e}", data.display()))?;
-        Ok(Program { path, place, description, data })
+        Ok(TrainingProgram { path, place, description, data })
     }
     /// A run folder that is not there yet.
     pub fn run(&self, name: &str) -> PathBuf {
@@ -192,7 +192,7 @@ pub fn alive(child: &mut Child) -> Result<bool, String> {
 /// Waits until a run is somewhere between its first step and its last, each time as likely as any other: until one of
 /// its checkpoints is there, and a part of the time that passed between that one and the one before. The run's own pace
 /// counts, not the clock's, because what else the machine does changes it from run to run. False if it has ended.
-pub fn somewhere(child: &mut Child, run: &Path, draw: &mut Draw) -> Result<bool, String> {
+pub fn somewhere(child: &mut Child, run: &Path, draw: &mut CaseDraw) -> Result<bool, String> {
     let (goal, part) = (EVERY * draw.below(STEPS / EVERY), draw.unit());
     let (mut seen, mut since, mut between) = (0, Instant::now(), Duration::from_millis(20));
     while seen < goal {

@@ -1,5 +1,5 @@
 //! Checkpoints and Python: ours are loaded there under PyTorch's names, and theirs here, with the same outputs.
-use super::{Claim, claim, report};
+use super::{TortureClaim, claim, report};
 use crate::{exit::Exit, workspace};
 use adamant::{
     Tensor,
@@ -35,7 +35,7 @@ const TOLERANCE: f64 = 1e-5;
 pub fn run(options: &Options) -> Exit {
     let python = std::env::var_os("ADAMANT_PYTHON").unwrap_or_else(|| "python3".into());
     let claims = match probe(&python) {
-        Err(why) => [Claim::skipped(OURS, why.clone()), Claim::skipped(THEIRS, why)],
+        Err(why) => [TortureClaim::skipped(OURS, why.clone()), TortureClaim::skipped(THEIRS, why)],
         Ok(versions) => both(&python, &versions),
     };
     report(options.json, &claims)
@@ -52,10 +52,10 @@ fn probe(python: &OsString) -> Result<String, String> {
 fn script(python: &OsString, arguments: &[&std::ffi::OsStr]) -> std::io::Result<Output> {
     Command::new(python).arg(workspace::root().join("xtask/python/checkpoints.py")).args(arguments).output()
 }
-fn both(python: &OsString, versions: &str) -> [Claim; 2] {
+fn both(python: &OsString, versions: &str) -> [TortureClaim; 2] {
     let place = match tempfile::tempdir() {
         Ok(place) => place,
-        Err(e) => return [Claim::skipped(OURS, e.to_string()), Claim::skipped(THEIRS, e.to_string())],
+        Err(e) => return [TortureClaim::skipped(OURS, e.to_string()), TortureClaim::skipped(THEIRS, e.to_string())],
     };
     let mut python_did: Result<(), String> = Err("our checkpoint was not written".into());
     let ours = claim(OURS, |claim| {

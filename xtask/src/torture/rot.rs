@@ -1,7 +1,7 @@
 //! Files that are not what was written: every changed bit and every cut is found and named, and the checkpoint before is
 //! used. On real files, with the whole way from the folder to the tensors.
 use super::{
-    Claim, Draw, claim,
+    CaseDraw, TortureClaim, claim,
     subject::{newest, open, same, snapshot, told},
 };
 use adamant::formats::safetensors::SafeTensors;
@@ -44,7 +44,7 @@ impl Victim {
         Ok(Victim { _place: place, checkpoints, files })
     }
     /// A byte of the checkpoint, each as likely as any other.
-    fn draw(&self, draw: &mut Draw) -> (&Original, usize) {
+    fn draw(&self, draw: &mut CaseDraw) -> (&Original, usize) {
         let all: usize = self.files.iter().map(|f| f.bytes.len()).sum();
         let mut at = draw.below(all as u64) as usize;
         for file in &self.files {
@@ -89,10 +89,10 @@ fn tensors(path: &Path) -> Result<Vec<(String, Range<usize>)>, String> {
 }
 
 /// Bits that are flipped, one at a time.
-pub fn flips(count: usize, seed: u64) -> Claim {
+pub fn flips(count: usize, seed: u64) -> TortureClaim {
     claim("a flipped bit of a checkpoint is noticed, its file and tensor named, and the one before is used", |claim| {
         let victim = Victim::new()?;
-        let mut draw = Draw(seed);
+        let mut draw = CaseDraw(seed);
         for _ in 0..count {
             let (file, at) = victim.draw(&mut draw);
             let bit = draw.below(8);
@@ -105,10 +105,10 @@ pub fn flips(count: usize, seed: u64) -> Claim {
     })
 }
 /// Files that are cut off, one at a time.
-pub fn cuts(count: usize, seed: u64) -> Claim {
+pub fn cuts(count: usize, seed: u64) -> TortureClaim {
     claim("a file of a checkpoint that is cut off is noticed, with the tensor that is not all there, and the one before is used", |claim| {
         let victim = Victim::new()?;
-        let mut draw = Draw(seed ^ 0xC07);
+        let mut draw = CaseDraw(seed ^ 0xC07);
         for _ in 0..count {
             let (file, len) = victim.draw(&mut draw);
             claim.count(victim.noticed(file, &file.bytes[..len], len, true).map_err(|e| format!("{} cut at {len}: {e}", file.path.display())));

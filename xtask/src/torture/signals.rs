@@ -1,8 +1,8 @@
 //! Signals that ask the program to end: once, it writes a checkpoint and ends with 129, 130 or 143 within 2 seconds; twice, it
 //! ends at once, but for SIGHUP, which a closed terminal sends twice. All go on to the same weights.
 use super::{
-    Claim, Draw, claim,
-    program::{Program, Undisturbed, alive, as_undisturbed, ended, newest, somewhere},
+    CaseDraw, TortureClaim, claim,
+    program::{TrainingProgram, Undisturbed, alive, as_undisturbed, ended, newest, somewhere},
 };
 use std::{
     path::Path,
@@ -13,31 +13,31 @@ use std::{
 /// The longest that the program may take to end, in seconds.
 const LONGEST: f64 = 2.0;
 
-struct Kind {
+struct SignalKind {
     name: &'static str,
     code: i32,
     times: usize,
 }
-impl Kind {
+impl SignalKind {
     /// Does the program save before it ends?
     fn saves(&self) -> bool {
         self.times == 1 || self.name == "HUP"
     }
 }
-const KINDS: [Kind; 6] = [
-    Kind { name: "HUP", code: 129, times: 1 },
-    Kind { name: "HUP", code: 129, times: 2 },
-    Kind { name: "INT", code: 130, times: 1 },
-    Kind { name: "TERM", code: 143, times: 1 },
-    Kind { name: "INT", code: 130, times: 2 },
-    Kind { name: "TERM", code: 143, times: 2 },
+const KINDS: [SignalKind; 6] = [
+    SignalKind { name: "HUP", code: 129, times: 1 },
+    SignalKind { name: "HUP", code: 129, times: 2 },
+    SignalKind { name: "INT", code: 130, times: 1 },
+    SignalKind { name: "TERM", code: 143, times: 1 },
+    SignalKind { name: "INT", code: 130, times: 2 },
+    SignalKind { name: "TERM", code: 143, times: 2 },
 ];
 
 /// One claim for each kind.
-pub fn claims(program: &Program, undisturbed: &Undisturbed, each: usize, seed: u64) -> Vec<Claim> {
+pub fn claims(program: &TrainingProgram, undisturbed: &Undisturbed, each: usize, seed: u64) -> Vec<TortureClaim> {
     KINDS.iter().map(|kind| of_kind(program, undisturbed, kind, each, seed)).collect()
 }
-fn of_kind(program: &Program, undisturbed: &Undisturbed, kind: &Kind, each: usize, seed: u64) -> Claim {
+fn of_kind(program: &TrainingProgram, undisturbed: &Undisturbed, kind: &SignalKind, each: usize, seed: u64) -> TortureClaim {
     let sent = if kind.times == 1 { "" } else { " twice" };
     let text = match kind.saves() {
         true => {
@@ -46,7 +46,7 @@ fn of_kind(program: &Program, undisturbed: &Undisturbed, kind: &Kind, each: usiz
         false => format!("SIG{}{sent}: exit code {} at once, and the weights of the undisturbed run", kind.name, kind.code),
     };
     claim(&text, |claim| {
-        let mut draw = Draw(seed ^ (kind.code as u64 * 10 + kind.times as u64));
+        let mut draw = CaseDraw(seed ^ (kind.code as u64 * 10 + kind.times as u64));
         let (mut slowest, mut hit, mut missed) = (0f64, 0, 0);
         // A run that was faster than its signal is made again.
         for k in 0..20 * each {
@@ -75,7 +75,7 @@ fn of_kind(program: &Program, undisturbed: &Undisturbed, kind: &Kind, each: usiz
     })
 }
 /// Interrupts a run. Returns the seconds to its end; none if it had ended.
-fn interrupt(program: &Program, run: &Path, undisturbed: &Undisturbed, kind: &Kind, draw: &mut Draw) -> Result<Option<f64>, String> {
+fn interrupt(program: &TrainingProgram, run: &Path, undisturbed: &Undisturbed, kind: &SignalKind, draw: &mut CaseDraw) -> Result<Option<f64>, String> {
     let mut child = program.start(run, false, &[])?;
     // A signal that comes before the program has begun to train ends it as any program.
     while !run.join("checkpoints").is_dir() && alive(&mut child)? {

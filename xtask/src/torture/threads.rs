@@ -1,8 +1,8 @@
 //! The three examples on one thread and on two: `metrics.jsonl` and the final weights are the same, byte for byte. Shortened and
 //! on made-up data of the right form unless the command line says otherwise; `--whole --data DIR` runs them as they are.
 use super::{
-    Draw, claim,
-    program::{Program, sha256},
+    CaseDraw, claim,
+    program::{TrainingProgram, sha256},
     report,
 };
 use crate::{exit::Exit, workspace};
@@ -75,12 +75,12 @@ fn origin(example: &Example, options: &Options) -> &'static str {
     if options.data.is_some() || example.data.is_empty() { "real" } else { "made up" }
 }
 #[derive(Debug, PartialEq)]
-struct Run {
+struct ThreadsRun {
     metrics: String,
     weights: String,
     lines: usize,
 }
-fn compare(example: &Example, options: &Options) -> Result<Vec<Run>, String> {
+fn compare(example: &Example, options: &Options) -> Result<Vec<ThreadsRun>, String> {
     let made = tempfile::tempdir().map_err(|e| e.to_string())?;
     let folder = workspace::root().join("examples").join(example.name);
     let data = match &options.data {
@@ -91,7 +91,7 @@ fn compare(example: &Example, options: &Options) -> Result<Vec<Run>, String> {
             made.path().to_path_buf()
         }
     };
-    let program = Program::on(folder.join(format!("{}.toml", example.name)), &data, options.program.as_deref())?;
+    let program = TrainingProgram::on(folder.join(format!("{}.toml", example.name)), &data, options.program.as_deref())?;
     let set: Vec<String> = if options.whole { Vec::new() } else { vec![example.short.to_string()] };
     let of = |threads: &usize| {
         let run = program.run(&format!("threads-{threads}"));
@@ -101,14 +101,14 @@ fn compare(example: &Example, options: &Options) -> Result<Vec<Run>, String> {
         if lines == 0 {
             return Err(format!("{}: no lines", path.display()));
         }
-        Ok(Run { metrics: sha256(&path)?, weights: sha256(&run.join("weights.safetensors"))?, lines })
+        Ok(ThreadsRun { metrics: sha256(&path)?, weights: sha256(&run.join("weights.safetensors"))?, lines })
     };
     options.threads.iter().map(of).collect()
 }
 
 /// Four IDX files of MNIST's form: 640 images to learn from and 256 to test on, each class a bar of its own with noise.
 fn images(folder: &Path) -> std::io::Result<()> {
-    let mut draw = Draw(1);
+    let mut draw = CaseDraw(1);
     for (part, count) in [("train", 640u32), ("t10k", 256)] {
         let mut pixels = [0, 0, 8, 3].into_iter().chain([count, 28, 28].into_iter().flat_map(u32::to_be_bytes)).collect::<Vec<u8>>();
         let mut labels = [0, 0, 8, 1].into_iter().chain(count.to_be_bytes()).collect::<Vec<u8>>();
@@ -124,7 +124,7 @@ fn images(folder: &Path) -> std::io::Result<()> {
 }
 /// Twenty thousand characters of words.
 fn text(folder: &Path) -> std::io::Result<()> {
-    let mut draw = Draw(2);
+    let mut draw = CaseDraw(2);
     let words = ["the", "king", "is", "not", "here", "and", "we", "shall", "go;\n", "speak,", "Lord", "of", "night", "my", "hand"];
     let mut text = String::new();
     while text.len() < 20_000 {

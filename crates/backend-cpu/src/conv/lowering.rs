@@ -5,7 +5,7 @@
 //! (tap, output) lies at `lines[tap] + runs[output]`. If nothing needs padding or splitting the image is read in place.
 //! Must not know what the product is for: forward, input gradient and weight gradient all come here.
 
-use crate::gemm::context::{Accumulator, Context};
+use crate::gemm::context::{Accumulator, GemmContext};
 use crate::gemm::micro::Segment;
 use crate::gemm::pack::{PackA, PackB};
 use crate::scratch::{ScratchVec, collected, scratch_vec};
@@ -13,7 +13,7 @@ use adamant_runtime::ErrorKind;
 
 /// One spatial axis of a lowered convolution.
 #[derive(Debug)]
-pub(crate) struct Axis {
+pub(crate) struct LoweredAxis {
     /// The source coordinate of padded coordinate 0; negative where zeros come first.
     pub(crate) origin: isize,
     /// Padded coordinates that are looked at.
@@ -25,20 +25,20 @@ pub(crate) struct Axis {
     /// The padded coordinate of each tap at output 0.
     pub(crate) taps: ScratchVec<usize>,
 }
-impl Axis {
+impl LoweredAxis {
     /// Another of it.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(crate) fn twin(&self) -> Result<Axis, ErrorKind> {
-        Ok(Axis { taps: collected(self.taps.len(), self.taps.iter().copied())?, ..*self })
+    pub(crate) fn twin(&self) -> Result<LoweredAxis, ErrorKind> {
+        Ok(LoweredAxis { taps: collected(self.taps.len(), self.taps.iter().copied())?, ..*self })
     }
 }
 
 /// Where things lie for one group of channels of one image.
 #[derive(Debug)]
 pub(crate) struct Lowering {
-    pub(crate) axes: [Axis; 3],
+    pub(crate) axes: [LoweredAxis; 3],
     source: [usize; 3],
     /// The source is read where it is, from this offset on; `None`: it is copied with padding.
     pub(crate) in_place: Option<usize>,
@@ -50,9 +50,9 @@ pub(crate) struct Lowering {
 }
 
 impl Lowering {
-    pub(crate) fn new(axes: [Axis; 3], source: [usize; 3]) -> Lowering {
+    pub(crate) fn new(axes: [LoweredAxis; 3], source: [usize; 3]) -> Lowering {
         let split = axes[2].step;
-        let inside = |(axis, &size): (&Axis, &usize)| axis.origin >= 0 && axis.origin as usize + axis.extent <= size;
+        let inside = |(axis, &size): (&LoweredAxis, &usize)| axis.origin >= 0 && axis.origin as usize + axis.extent <= size;
         if split == 1 && axes.iter().zip(&source).all(inside) {
             let at = |index: usize| axes[index].origin as usize;
             let base = (at(0) * source[1] + at(1)) * source[2] + at(2);
@@ -178,7 +178,7 @@ pub(crate) struct Gather<'a, T> {
 
 impl<T: Accumulator> Gather<'_, T> {
     #[allow(clippy::too_many_arguments)]
-    fn pack_lines(&self, context: &Context<T>, line: usize, lines: usize, position: usize, positions: usize, target: &mut [T], target_stride: usize) {
+    fn pack_lines(&self, context: &GemmContext<T>, line: usize, lines: usize, position: usize, positions: usize, target: &mut [T], target_stride: usize) {
         const MOST: usize = 256;
         let mut segments = [Segment::default(); MOST];
         let length = self.runs.length;
@@ -201,13 +201,13 @@ impl<T: Accumulator> Gather<'_, T> {
 }
 
 impl<T: Accumulator> PackB<T> for Gather<'_, T> {
-    fn pack(&self, context: &Context<T>, column: usize, columns: usize, k: usize, length: usize, target: &mut [T]) {
+    fn pack(&self, context: &GemmContext<T>, column: usize, columns: usize, k: usize, length: usize, target: &mut [T]) {
         self.pack_lines(context, k, length, column, columns, target, context.columns());
     }
 }
 
 impl<T: Accumulator> PackA<T> for Gather<'_, T> {
-    fn pack(&self, context: &Context<T>, row: usize, rows: usize, k: usize, length: usize, target: &mut [T]) {
+    fn pack(&self, context: &GemmContext<T>, row: usize, rows: usize, k: usize, length: usize, target: &mut [T]) {
         self.pack_lines(context, row, rows, k, length, target, crate::gemm::micro::A_STRIDE);
     }
 }

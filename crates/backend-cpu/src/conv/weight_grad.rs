@@ -5,8 +5,8 @@
 use super::lowering::{Gather, Lowering};
 use super::{ConvShape, SERIAL_WORK};
 use crate::gemm::Accumulator;
-use crate::gemm::context::Context;
-use crate::gemm::driver::{Plain, Size, multiply};
+use crate::gemm::context::GemmContext;
+use crate::gemm::driver::{PlainOutput, Size, multiply};
 use crate::gemm::micro::{Block, CHUNK};
 use crate::gemm::pack::PackB;
 use crate::isa::Isa;
@@ -65,7 +65,7 @@ pub fn weight_grad<T: Accumulator>(threads: &Threads, isa: Isa, shape: &ConvShap
                         let b = Cotangent { g: &g[(first * shape.out_channels + group * outs) * output..], image: shape.out_channels * output, output };
                         let size = Size { m: channels * taps, n: outs, k: images * output };
                         let block = Block::new(transposed, size.m, outs, outs);
-                        let mut out = Plain { block, finish: |_: usize, _: usize, _: &mut [T]| Ok(()) };
+                        let mut out = PlainOutput { block, finish: |_: usize, _: usize, _: &mut [T]| Ok(()) };
                         multiply(context, size, &a, &b, &mut out, first > 0, &mut scratch.a, &mut scratch.b)?;
                     }
                     Ok::<(), ErrorKind>(())
@@ -85,7 +85,7 @@ struct Cotangent<'a, T> {
 }
 
 impl<T: Accumulator> PackB<T> for Cotangent<'_, T> {
-    fn pack(&self, context: &Context<T>, column: usize, columns: usize, k: usize, length: usize, target: &mut [T]) {
+    fn pack(&self, context: &GemmContext<T>, column: usize, columns: usize, k: usize, length: usize, target: &mut [T]) {
         let width = context.columns();
         let mut done = 0;
         while done < length {

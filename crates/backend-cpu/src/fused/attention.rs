@@ -3,7 +3,7 @@
 //! the body's: a hidden weight is zero, and zeros change no sum.
 use super::{
     known, one_float_or_wide,
-    rows::{Stored, Summed, max, sum, update, widened},
+    rows::{StoredElement, Summed, max, sum, update, widened},
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
@@ -13,9 +13,9 @@ use crate::{
     map::loops::Real,
     math::elementary::{exp, log},
     operand::{In, internal},
-    reduce::tree::{Element, Sum, block},
+    reduce::tree::{ReducedElement, Sum, block},
     scratch::{ScratchVec, filled},
-    simd::{Arithmetic, Float, Kernel, Simd, dispatch},
+    simd::{Arithmetic, Float, Simd, SimdKernel, dispatch},
     threads::Threads,
 };
 use adamant_runtime::{
@@ -25,9 +25,9 @@ use adamant_runtime::{
 };
 
 /// Attention.
-pub(super) struct Forward;
+pub(super) struct AttentionForwardKernel;
 /// Its backward.
-pub(super) struct Backward;
+pub(super) struct AttentionBackwardKernel;
 
 /// Queries whose scores are formed at a time.
 const QUERIES: usize = 64;
@@ -106,7 +106,7 @@ impl Heads {
 }
 
 /// Turns rows of products into weights: scale, softmax over what is seen, zeros over what is not.
-struct Weights<'a, T> {
+struct AttentionWeights<'a, T> {
     rows: &'a mut [T],
     columns: usize,
     /// how many keys the first row sees; each further one sees one more, if `causal`
@@ -116,7 +116,7 @@ struct Weights<'a, T> {
     /// gets the logarithm of each row's sum
     lse: &'a mut [T],
 }
-impl<T: Summed> Kernel for Weights<'_, T> {
+impl<T: Summed> SimdKernel for AttentionWeights<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -185,7 +185,7 @@ struct Scores<'a, T> {
     /// the output was rounded to 16 bits: its product with g would not cancel dp
     rounded: bool,
 }
-impl<T: Summed> Kernel for Scores<'_, T> {
+impl<T: Summed> SimdKernel for Scores<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -222,7 +222,7 @@ impl<T: Summed> Kernel for Scores<'_, T> {
     }
 }
 
-fn forward<M: Stored>(attention: &Attention, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+fn forward<M: StoredElement>(attention: &Attention, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: GemmElement,
 {
@@ -255,7 +255,7 @@ where
         let v = Plane { data: &v[shared * h.keys * h.values..][..h.keys * h.values], columns: h.values };
         let (mut scores, mut result) = (filled(M::Real::ZERO, count * seen)?, M::scratch_vec(out.len())?);
         h.product(count, seen, h.features, q.matrix(), k.transposed(), &mut scores)?;
-        dispatch(isa, Weights { rows: &mut scores, columns: seen, seen: h.seen(first + 1), causal: h.causal, scale, lse });
+        dispatch(isa, AttentionWeights { rows: &mut scores, columns: seen, seen: h.seen(first + 1), causal: h.causal, scale, lse });
         let p = Plane { data: &scores, columns: seen };
         let mut product = Ok(());
         M::write(isa, out, &mut result, |out| product = h.product(count, h.values, seen, p.matrix(), v.matrix(), out));
@@ -263,7 +263,7 @@ where
     })
 }
 
-fn backward<M: Stored>(backward: &AttentionBackward, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+fn backward<M: StoredElement>(backward: &AttentionBackward, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: GemmElement,
 {
@@ -369,7 +369,7 @@ fn add_heads<T: Summed>(each: &[T], terms: &mut [T], out: &mut [T]) {
 fn plain(attention: &Attention, dtypes: &[DType]) -> bool {
     !attention.mask && attention.dropout == 0.0 && one_float_or_wide(dtypes)
 }
-impl CpuKernel for Forward {
+impl CpuKernel for AttentionForwardKernel {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
         known::<Attention>(composite).is_some_and(|a| plain(a, dtypes))
     }
@@ -378,7 +378,7 @@ impl CpuKernel for Forward {
         with_float!(operands.inputs[0].dtype, M => forward::<M>(attention, operands, runtime))
     }
 }
-impl CpuKernel for Backward {
+impl CpuKernel for AttentionBackwardKernel {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
         known::<AttentionBackward>(composite).is_some_and(|a| plain(&a.forward, dtypes))
     }

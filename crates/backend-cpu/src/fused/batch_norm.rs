@@ -1,30 +1,30 @@
 //! Batch normalisation: a channel's elements of all samples are brought together, stay in cache, and go back to their
 //! places.
-use super::rows::{Stored, Summed, all, map, store_all, sum, sums};
+use super::rows::{StoredElement, Summed, all, map, store_all, sum, sums};
 use crate::{
     device::{KernelOperands, Runtime},
     isa::Isa,
     map::load,
     map::loops::Real,
     operand::internal,
-    reduce::tree::Element,
-    scratch::{Kept, Parts, few, filled, parts, scratch_vec},
-    simd::{Arithmetic, Float, Kernel, Simd, dispatch},
+    reduce::tree::ReducedElement,
+    scratch::{KeptElement, ScratchParts, few, filled, parts, scratch_vec},
+    simd::{Arithmetic, Float, Simd, SimdKernel, dispatch},
 };
 use adamant_runtime::{ErrorKind, Shape, composite::norm::Norm};
 use smallvec::SmallVec;
 
 /// `[samples, channels, inner]`.
 #[derive(Clone, Copy)]
-struct Sizes {
+struct ChannelSizes {
     samples: usize,
     channels: usize,
     inner: usize,
 }
-impl Sizes {
-    fn of(shape: &Shape) -> Result<Sizes, ErrorKind> {
+impl ChannelSizes {
+    fn of(shape: &Shape) -> Result<ChannelSizes, ErrorKind> {
         match &shape[..] {
-            [samples, channels, inner @ ..] => Ok(Sizes { samples: *samples, channels: *channels, inner: inner.iter().product() }),
+            [samples, channels, inner @ ..] => Ok(ChannelSizes { samples: *samples, channels: *channels, inner: inner.iter().product() }),
             _ => Err(internal("a batch norm without channels")),
         }
     }
@@ -44,13 +44,18 @@ impl Sizes {
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn tasks<'a, M: Kept, T>(&self, threads: usize, out: &'a mut [M], shares: &'a mut [T]) -> Result<SmallVec<[Task<'a, M, T>; MOST_TASKS]>, ErrorKind> {
+    fn tasks<'a, M: KeptElement, T>(
+        &self,
+        threads: usize,
+        out: &'a mut [M],
+        shares: &'a mut [T],
+    ) -> Result<SmallVec<[ChannelTask<'a, M, T>; MOST_TASKS]>, ErrorKind> {
         let group =
             if threads == 1 || self.channels * self.elements() < 1 << 15 { self.channels } else { self.channels.div_ceil((threads * 4).min(MOST_TASKS)) }
                 .max(1);
-        let mut tasks = few::<Task<'a, M, T>, MOST_TASKS>(shares.len().div_ceil(group))?;
+        let mut tasks = few::<ChannelTask<'a, M, T>, MOST_TASKS>(shares.len().div_ceil(group))?;
         for (k, shares) in shares.chunks_mut(group).enumerate() {
-            tasks.push(Task { first: k * group, pieces: parts(self.samples)?, shares });
+            tasks.push(ChannelTask { first: k * group, pieces: parts(self.samples)?, shares });
         }
         for sample in out.chunks_mut((self.channels * self.inner).max(1)) {
             for (task, piece) in tasks.iter_mut().zip(sample.chunks_mut(group * self.inner)) {
@@ -64,17 +69,17 @@ impl Sizes {
 /// A list of so many takes no memory.
 const MOST_TASKS: usize = 64;
 /// Neighbouring channels.
-struct Task<'a, M: Kept, T> {
+struct ChannelTask<'a, M: KeptElement, T> {
     first: usize,
     /// what they are of each sample
-    pieces: Parts<'a, M>,
+    pieces: ScratchParts<'a, M>,
     /// what each has besides
     shares: &'a mut [T],
 }
 
 /// The statistics of a channel: mean and biased variance.
-struct Statistics<'a, T>(&'a [T]);
-impl<T: Summed> Kernel for Statistics<'_, T> {
+struct ChannelStatistics<'a, T>(&'a [T]);
+impl<T: Summed> SimdKernel for ChannelStatistics<'_, T> {
     type Output = (T, T);
     #[inline(always)]
     fn run<S: Simd>(self) -> (T, T) {
@@ -97,8 +102,8 @@ impl<T: Summed> Kernel for Statistics<'_, T> {
     }
 }
 /// 1 / √(variance + eps).
-struct Deviation<T>(T, T);
-impl<T: Summed> Kernel for Deviation<T> {
+struct InverseDeviation<T>(T, T);
+impl<T: Summed> SimdKernel for InverseDeviation<T> {
     type Output = T;
     #[inline(always)]
     fn run<S: Simd>(self) -> T {
@@ -113,7 +118,7 @@ impl<T: Summed> Kernel for Deviation<T> {
     }
 }
 /// The normalised elements of a channel go to their places: piece by piece, `at` in each.
-struct Normalise<'a, 'o, M: Stored> {
+struct Normalise<'a, 'o, M: StoredElement> {
     x: &'a [M::Real],
     mean: M::Real,
     rstd: M::Real,
@@ -125,7 +130,7 @@ struct Normalise<'a, 'o, M: Stored> {
     pieces: &'a mut [&'o mut [M]],
     scratch: &'a mut [M::Real],
 }
-impl<M: Stored> Kernel for Normalise<'_, '_, M> {
+impl<M: StoredElement> SimdKernel for Normalise<'_, '_, M> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -172,12 +177,12 @@ impl<M: Stored> Kernel for Normalise<'_, '_, M> {
 ///
 /// # Errors
 /// `OutOfMemory`; other operands.
-pub(super) fn forward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+pub(super) fn forward<M: StoredElement>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: load::Decode,
 {
     let inputs = operands.inputs;
-    let sizes = Sizes::of(&inputs[0].shape)?;
+    let sizes = ChannelSizes::of(&inputs[0].shape)?;
     let mut params = inputs[1..].iter().map(|i| all::<M::Real>(runtime.isa, i));
     let weight = if norm.weight { params.next().transpose()? } else { None };
     let bias = if norm.bias { params.next().transpose()? } else { None };
@@ -198,14 +203,14 @@ where
         rest = after;
         (task, variances)
     });
-    runtime.threads.try_for_parts(parts, |_, (Task { first, pieces, shares: means }, variances)| {
+    runtime.threads.try_for_parts(parts, |_, (ChannelTask { first, pieces, shares: means }, variances)| {
         let (mut stage, mut scratch, mut result) = (scratch_vec(sizes.elements())?, M::scratch_vec(sizes.elements())?, M::scratch_vec(sizes.inner)?);
         for (k, (mean, variance)) in means.iter_mut().zip(variances).enumerate() {
             let c = *first + k;
             sizes.channel(x, c, &mut stage);
             let x = M::read(isa, &stage, &mut scratch);
-            (*mean, *variance) = dispatch(isa, Statistics(x));
-            let rstd = dispatch(Isa::Scalar, Deviation(*variance, eps));
+            (*mean, *variance) = dispatch(isa, ChannelStatistics(x));
+            let rstd = dispatch(Isa::Scalar, InverseDeviation(*variance, eps));
             let (weight, bias) = (weight.as_ref().map(|w| w[c]), bias.as_ref().map(|b| b[c]));
             let (inner, pieces) = (sizes.inner, &mut pieces[..]);
             dispatch(isa, Normalise { x, mean: *mean, rstd, weight, bias, isa, inner, at: k * inner, pieces, scratch: &mut result });
@@ -215,14 +220,14 @@ where
 }
 
 /// The sums of a channel's backward: of g·w·hat, g·w, g·hat and g.
-struct Sums<'a, T> {
+struct BackwardSums<'a, T> {
     g: &'a [T],
     x: &'a [T],
     mean: T,
     rstd: T,
     weight: T,
 }
-impl<T: Summed> Kernel for Sums<'_, T> {
+impl<T: Summed> SimdKernel for BackwardSums<'_, T> {
     type Output = [T; 4];
     #[inline(always)]
     fn run<S: Simd>(self) -> [T; 4] {
@@ -238,7 +243,7 @@ impl<T: Summed> Kernel for Sums<'_, T> {
         )
     }
 }
-struct Gradient<'a, 'o, M: Stored> {
+struct BatchNormGradient<'a, 'o, M: StoredElement> {
     g: &'a [M::Real],
     x: &'a [M::Real],
     mean: M::Real,
@@ -252,7 +257,7 @@ struct Gradient<'a, 'o, M: Stored> {
     pieces: &'a mut [&'o mut [M]],
     scratch: &'a mut [M::Real],
 }
-impl<M: Stored> Kernel for Gradient<'_, '_, M> {
+impl<M: StoredElement> SimdKernel for BatchNormGradient<'_, '_, M> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -282,12 +287,12 @@ impl<M: Stored> Kernel for Gradient<'_, '_, M> {
 ///
 /// # Errors
 /// `OutOfMemory`; other operands.
-pub(super) fn backward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+pub(super) fn backward<M: StoredElement>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: load::Decode,
 {
     let inputs = operands.inputs;
-    let sizes = Sizes::of(&inputs[1].shape)?;
+    let sizes = ChannelSizes::of(&inputs[1].shape)?;
     let weight = if norm.weight { Some(all::<M::Real>(runtime.isa, &inputs[2])?) } else { None };
     let (g, x): (&[M], &[M]) = (inputs[0].dense()?, inputs[1].dense()?);
     let [mean, variance] = &inputs[2 + norm.weight as usize..] else { return Err(internal("a batch norm with other statistics")) };
@@ -299,7 +304,7 @@ where
     let (shares, _) = shares.as_chunks_mut::<2>();
     if sizes.elements() > 0 {
         let mut tasks = sizes.tasks(runtime.threads.count(), dx.dense::<M>()?, shares)?;
-        runtime.threads.try_for_parts(&mut tasks, |_, Task { first, pieces, shares }| -> Result<(), ErrorKind> {
+        runtime.threads.try_for_parts(&mut tasks, |_, ChannelTask { first, pieces, shares }| -> Result<(), ErrorKind> {
             let elements = sizes.elements();
             let (mut g_stage, mut x_stage) = (scratch_vec(elements)?, scratch_vec(elements)?);
             let (mut g_scratch, mut x_scratch, mut result) = (M::scratch_vec(elements)?, M::scratch_vec(elements)?, M::scratch_vec(sizes.inner)?);
@@ -308,14 +313,14 @@ where
                 sizes.channel(g, c, &mut g_stage);
                 sizes.channel(x, c, &mut x_stage);
                 let (g, x) = (M::read(isa, &g_stage, &mut g_scratch), M::read(isa, &x_stage, &mut x_scratch));
-                let (mean, rstd) = (mean[c], dispatch(Isa::Scalar, Deviation(variance[c], eps)));
+                let (mean, rstd) = (mean[c], dispatch(Isa::Scalar, InverseDeviation(variance[c], eps)));
                 // A missing weight is a factor of one, which changes no bit.
                 let weight = weight.as_ref().map_or(M::Real::ONE, |w| w[c]);
-                let [along, shift, for_weight, for_bias] = dispatch(isa, Sums { g, x, mean, rstd, weight });
+                let [along, shift, for_weight, for_bias] = dispatch(isa, BackwardSums { g, x, mean, rstd, weight });
                 *share = [for_weight, for_bias];
                 let (along, shift) = (along / count, shift / count);
                 let (inner, pieces) = (sizes.inner, &mut pieces[..]);
-                dispatch(isa, Gradient { g, x, mean, rstd, weight, along, shift, isa, inner, at: k * inner, pieces, scratch: &mut result });
+                dispatch(isa, BatchNormGradient { g, x, mean, rstd, weight, along, shift, isa, inner, at: k * inner, pieces, scratch: &mut result });
             }
             Ok(())
         })?;

@@ -4,7 +4,7 @@ mod both;
 
 use super::{
     known, one_float,
-    rows::{Stored, Summed, map_to, max, rows_of_a_task, sum_twice, update},
+    rows::{StoredElement, Summed, map_to, max, rows_of_a_task, sum_twice, update},
     softmax::log_of,
 };
 use crate::{
@@ -14,11 +14,11 @@ use crate::{
     map::loops::Real,
     math::elementary::exp,
     operand::{In, internal},
-    reduce::tree::{BLOCK, Element, Sum, Total},
-    scratch::{Kept, ScratchVec, filled, scratch_vec},
+    reduce::tree::{BLOCK, ReducedElement, Sum, Total},
+    scratch::{KeptElement, ScratchVec, filled, scratch_vec},
     simd::{
-        Arithmetic, Kernel, Simd, dispatch,
-        stream::{self, Ahead, STREAMED},
+        Arithmetic, Simd, SimdKernel, dispatch,
+        stream::{self, ReadAhead, STREAMED},
         twice::Twice,
     },
 };
@@ -34,16 +34,16 @@ const AHEAD: usize = 512 * 1024;
 const PIECE: usize = 2048;
 
 /// The loss.
-pub(super) struct Forward;
+pub(super) struct EntropyForwardKernel;
 /// Its backward.
-pub(super) struct Backward;
+pub(super) struct EntropyBackwardKernel;
 pub(super) use both::Both;
 
 fn plain(loss: &CrossEntropy) -> bool {
     !loss.probabilities && !loss.weight && loss.label_smoothing == 0.0
 }
 /// `[outer, classes, inner]`, and how targets are read.
-struct Rows<'a> {
+struct LabelledRows<'a> {
     classes: usize,
     inner: usize,
     target: &'a In<'a>,
@@ -51,38 +51,38 @@ struct Rows<'a> {
 }
 /// What a row's target is.
 #[derive(Clone, Copy, PartialEq)]
-enum Class {
+enum TargetClass {
     At(usize),
     Ignored,
     /// outside of the classes: a fault
     Bad(i64),
 }
-impl<'a> Rows<'a> {
-    fn new(loss: &CrossEntropy, x: &In<'_>, target: &'a In<'a>) -> Result<Rows<'a>, ErrorKind> {
+impl<'a> LabelledRows<'a> {
+    fn new(loss: &CrossEntropy, x: &In<'_>, target: &'a In<'a>) -> Result<LabelledRows<'a>, ErrorKind> {
         let rank = x.shape.rank();
         let axis = usize::from(rank > 1);
         if rank == 0 || target.shape != x.shape.without(axis) || !target.is_dense {
             return Err(internal("targets of another shape"));
         }
-        Ok(Rows { classes: x.shape[axis], inner: x.shape[axis + 1..].iter().product(), target, ignore: loss.ignore_index })
+        Ok(LabelledRows { classes: x.shape[axis], inner: x.shape[axis + 1..].iter().product(), target, ignore: loss.ignore_index })
     }
     fn count(&self) -> usize {
         self.target.shape.elements()
     }
     /// What row k's target is.
-    fn class(&self, k: usize) -> Class {
+    fn class(&self, k: usize) -> TargetClass {
         match indices(self.target.bytes, self.target.dtype)(self.target.layout.offset + k) {
-            i if i == self.ignore => Class::Ignored,
-            i => usize::try_from(i).ok().filter(|&i| i < self.classes).map_or(Class::Bad(i), Class::At),
+            i if i == self.ignore => TargetClass::Ignored,
+            i => usize::try_from(i).ok().filter(|&i| i < self.classes).map_or(TargetClass::Bad(i), TargetClass::At),
         }
     }
     /// How many rows take part.
     fn taken(&self) -> usize {
-        (0..self.count()).filter(|&k| self.class(k) != Class::Ignored).count()
+        (0..self.count()).filter(|&k| self.class(k) != TargetClass::Ignored).count()
     }
     /// Tells of the first target that is no class.
     fn report(&self, fault: &FaultWord) {
-        let bad = (0..self.count()).find_map(|k| if let Class::Bad(index) = self.class(k) { Some((k, index)) } else { None });
+        let bad = (0..self.count()).find_map(|k| if let TargetClass::Bad(index) = self.class(k) { Some((k, index)) } else { None });
         if let Some((position, index)) = bad {
             fault.set(Fault::Index { index, bound: self.classes, position });
         }
@@ -95,15 +95,15 @@ impl<'a> Rows<'a> {
     fn elements(&self, k: usize) -> impl Iterator<Item = usize> {
         (0..self.classes).map(move |c| self.place(k, c))
     }
-    /// Room for [`Rows::row`].
+    /// Room for [`LabelledRows::row`].
     ///
     /// # Errors
     /// `OutOfMemory`.
-    fn column<M: Kept>(&self) -> Result<ScratchVec<M>, ErrorKind> {
+    fn column<M: KeptElement>(&self) -> Result<ScratchVec<M>, ErrorKind> {
         scratch_vec(if self.inner == 1 { 0 } else { self.classes })
     }
     /// The elements of row k as a row.
-    fn row<'x, M: Kept>(&self, x: &'x [M], k: usize, scratch: &'x mut ScratchVec<M>) -> &'x [M] {
+    fn row<'x, M: KeptElement>(&self, x: &'x [M], k: usize, scratch: &'x mut ScratchVec<M>) -> &'x [M] {
         let (n, inner) = (self.classes, self.inner);
         if inner == 1 {
             return &x[k * n..(k + 1) * n];
@@ -118,9 +118,9 @@ impl<'a> Rows<'a> {
 /// (x - largest - logarithm) times -1. Meanwhile the row that comes next is asked for.
 struct LogSum<'a, T> {
     row: &'a [T],
-    next: Ahead<'a>,
+    next: ReadAhead<'a>,
 }
-impl<T: Summed> Kernel for LogSum<'_, T> {
+impl<T: Summed> SimdKernel for LogSum<'_, T> {
     type Output = (T, T);
     #[inline(always)]
     fn run<S: Simd>(self) -> (T, T) {
@@ -152,8 +152,8 @@ fn exp_of<S: Simd, T: Summed>(x: T) -> T {
     out[0]
 }
 /// e^-log_sum, by which e^(x - largest) is a probability.
-struct Share<T>(T);
-impl<T: Summed> Kernel for Share<T> {
+struct ProbabilityShare<T>(T);
+impl<T: Summed> SimdKernel for ProbabilityShare<T> {
     type Output = T;
     #[inline(always)]
     fn run<S: Simd>(self) -> T {
@@ -168,9 +168,9 @@ struct Factors<T> {
     class: Option<usize>,
 }
 impl<T: Summed> Factors<T> {
-    fn new(class: Class, share: T, g: T) -> Factors<T> {
+    fn new(class: TargetClass, share: T, g: T) -> Factors<T> {
         match class {
-            Class::At(class) => Factors { share, g, class: Some(class) },
+            TargetClass::At(class) => Factors { share, g, class: Some(class) },
             // A share of zero.
             _ => Factors { share: share * T::ZERO, g, class: None },
         }
@@ -181,7 +181,7 @@ impl<T: Summed> Factors<T> {
     }
 }
 /// The gradient of neighbouring classes.
-struct Gradient<'a, T> {
+struct EntropyGradient<'a, T> {
     x: &'a [T],
     largest: T,
     factors: Factors<T>,
@@ -189,11 +189,11 @@ struct Gradient<'a, T> {
     /// it is written by non-temporal stores
     past: bool,
 }
-impl<T: Summed> Kernel for Gradient<'_, T> {
+impl<T: Summed> SimdKernel for EntropyGradient<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Gradient { x, largest, factors: Factors { share, g, class }, out, past } = self;
+        let EntropyGradient { x, largest, factors: Factors { share, g, class }, out, past } = self;
         let splat = Twice::<T::V<S>>::splat;
         let (most, by, factor) = (splat(largest), splat(share), splat(g));
         map_to::<S, T>(
@@ -209,11 +209,11 @@ impl<T: Summed> Kernel for Gradient<'_, T> {
     }
 }
 
-fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind> {
+fn forward<M: StoredElement>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind> {
     let ([x, target], [out, largest, log_sums]) = (operands.inputs, &mut *operands.outputs) else {
         return Err(internal("a cross entropy with other operands"));
     };
-    let rows = Rows::new(loss, x, target)?;
+    let rows = LabelledRows::new(loss, x, target)?;
     let (x, out): (&[M], &mut [M]) = (x.dense()?, out.dense()?);
     let (largest, log_sums): (&mut [M::Real], &mut [M::Real]) = (largest.dense()?, log_sums.dense()?);
     if largest.len() != rows.count() || log_sums.len() != rows.count() {
@@ -227,36 +227,36 @@ fn forward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_,
         let (mut column, mut scratch) = (rows.column()?, M::scratch_vec(rows.classes)?);
         for (k, (largest, log_sum)) in largest.iter_mut().zip(log_sums).enumerate() {
             let k = task * per_task + k;
-            if rows.class(k) == Class::Ignored {
+            if rows.class(k) == TargetClass::Ignored {
                 (*largest, *log_sum) = (M::Real::ZERO, M::Real::ZERO);
                 continue;
             }
             let row = M::read(isa, rows.row(x, k, &mut column), &mut scratch);
             let next = if rows.inner == 1 && size_of_val(row) <= AHEAD { x.get((k + 1) * rows.classes..).unwrap_or_default() } else { &[] };
-            (*largest, *log_sum) = dispatch(isa, LogSum { row, next: Ahead::of(next) });
+            (*largest, *log_sum) = dispatch(isa, LogSum { row, next: ReadAhead::of(next) });
         }
         Ok(())
     })?;
     losses(loss, &rows, x, (largest, log_sums), out, isa)
 }
 /// The losses from what is known of the rows, reduced.
-fn losses<M: Stored>(
+fn losses<M: StoredElement>(
     loss: &CrossEntropy,
-    rows: &Rows<'_>,
+    rows: &LabelledRows<'_>,
     x: &[M],
     (largest, log_sums): (&[M::Real], &[M::Real]),
     out: &mut [M],
     isa: Isa,
 ) -> Result<(), ErrorKind> {
     let loss_of = |k: usize| match rows.class(k) {
-        Class::At(class) => {
+        TargetClass::At(class) => {
             let at = rows.place(k, class);
             let mut number = [M::Real::ZERO];
             (M::read(isa, &x[at..at + 1], &mut number)[0] - largest[k] - log_sums[k]) * -M::Real::ONE
         }
-        Class::Ignored => M::Real::ZERO,
+        TargetClass::Ignored => M::Real::ZERO,
         // Nothing was read: -1 times zero.
-        Class::Bad(_) => -M::Real::ZERO,
+        TargetClass::Bad(_) => -M::Real::ZERO,
     };
     let mut scratch = M::scratch_vec(out.len())?;
     if loss.reduction == Reduction::None {
@@ -283,7 +283,7 @@ fn losses<M: Stored>(
 ///
 /// # Errors
 /// `OutOfMemory`; a cotangent of another shape.
-fn cotangents<M: Stored>(loss: &CrossEntropy, rows: &Rows<'_>, g: &[M], isa: Isa) -> Result<ScratchVec<M::Real>, ErrorKind> {
+fn cotangents<M: StoredElement>(loss: &CrossEntropy, rows: &LabelledRows<'_>, g: &[M], isa: Isa) -> Result<ScratchVec<M::Real>, ErrorKind> {
     if g.len() != if loss.reduction == Reduction::None { rows.count() } else { 1 } {
         return Err(internal("a cotangent of another shape"));
     }
@@ -293,12 +293,12 @@ fn cotangents<M: Stored>(loss: &CrossEntropy, rows: &Rows<'_>, g: &[M], isa: Isa
     factors.iter_mut().zip(M::read(isa, g, &mut scratch)).for_each(|(to, g)| *to = scaled(g));
     Ok(factors)
 }
-fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
+fn backward<M: StoredElement>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind> {
     let ([g, x, target, largest, log_sums], [out]) = (operands.inputs, &mut *operands.outputs) else {
         return Err(internal("a cross entropy with other operands"));
     };
     let (largest, log_sums): (&[M::Real], &[M::Real]) = (largest.dense()?, log_sums.dense()?);
-    let rows = Rows::new(loss, x, target)?;
+    let rows = LabelledRows::new(loss, x, target)?;
     let (g, x, out): (&[M], &[M], &mut [M]) = (g.dense()?, x.dense()?, out.dense()?);
     if out.is_empty() {
         return Ok(());
@@ -316,15 +316,15 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
         let mut piece = [M::zeroed(); PIECE];
         let mut gradient = |k: usize, out: &mut [M]| {
             let class = rows.class(k);
-            if class == Class::Ignored {
+            if class == TargetClass::Ignored {
                 return out.fill(M::zeroed());
             }
             let x = M::read(isa, rows.row(x, k, &mut column), &mut scratch);
-            let factors = Factors::new(class, dispatch(isa, Share(log_sums[k])), g[if g.len() == 1 { 0 } else { k }]);
+            let factors = Factors::new(class, dispatch(isa, ProbabilityShare(log_sums[k])), g[if g.len() == 1 { 0 } else { k }]);
             let mut part = |first: usize, out: &mut [M]| {
                 let (x, factors) = (&x[first..first + out.len()], factors.from(first, out.len()));
                 M::write(isa, out, &mut result, |out| {
-                    dispatch(isa, Gradient { x, largest: largest[k], factors, out, past: streamed && M::AS_IS });
+                    dispatch(isa, EntropyGradient { x, largest: largest[k], factors, out, past: streamed && M::AS_IS });
                 });
             };
             if !streamed || M::AS_IS {
@@ -351,7 +351,7 @@ fn backward<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_
 }
 
 /// A row of results that are written by non-temporal stores: where memory holds other numbers than are computed, a piece at a time.
-fn in_pieces<M: Stored>(out: &mut [M], scratch: &mut [M; PIECE], mut write: impl FnMut(usize, &mut [M])) {
+fn in_pieces<M: StoredElement>(out: &mut [M], scratch: &mut [M; PIECE], mut write: impl FnMut(usize, &mut [M])) {
     for (p, out) in out.chunks_mut(PIECE).enumerate() {
         let piece = &mut scratch[..out.len()];
         write(p * PIECE, piece);
@@ -359,7 +359,7 @@ fn in_pieces<M: Stored>(out: &mut [M], scratch: &mut [M; PIECE], mut write: impl
     }
 }
 
-impl CpuKernel for Forward {
+impl CpuKernel for EntropyForwardKernel {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
         known::<CrossEntropy>(composite).is_some_and(plain) && matches!(dtypes, [x, _, loss, _, _] if one_float(&[*x, *loss]))
     }
@@ -368,7 +368,7 @@ impl CpuKernel for Forward {
         with_float!(operands.inputs[0].dtype, M => forward::<M>(loss, operands, runtime, fault))
     }
 }
-impl CpuKernel for Backward {
+impl CpuKernel for EntropyBackwardKernel {
     fn supports(&self, composite: &dyn Composite, dtypes: &[DType]) -> bool {
         known::<CrossEntropyBackward>(composite).is_some_and(|c| plain(&c.0)) && matches!(dtypes, [g, x, _, _, _, out] if one_float(&[*g, *x, *out]))
     }

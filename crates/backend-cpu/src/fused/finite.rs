@@ -4,7 +4,7 @@ use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
     isa::Isa,
     operand::internal,
-    simd::{Kernel, Simd, dispatch},
+    simd::{Simd, SimdKernel, dispatch},
     threads::Threads,
 };
 use adamant_runtime::{Composite, DType, ErrorKind, kernel::FaultWord};
@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-pub(super) struct AllFinite;
+pub(super) struct AllFiniteKernel;
 /// The least bytes of a part, so that asking for the next costs nothing. Data that are larger have this many parts for each
 /// thread: a processor reads ahead along what it reads, and begins anew with each part.
 const PART: usize = 512 << 10;
@@ -21,7 +21,7 @@ const PARTS: usize = 16;
 /// Bytes between two looks at whether another part has found one. At its end a stretch waits for its last elements.
 const STRETCH: usize = 128 << 10;
 
-impl CpuKernel for AllFinite {
+impl CpuKernel for AllFiniteKernel {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
         dtypes.first().is_some_and(|d| exponent(*d).is_some())
     }
@@ -48,7 +48,7 @@ fn exponent(dtype: DType) -> Option<u64> {
         _ => None,
     }
 }
-fn search<T: Word>(threads: &Threads, isa: Isa, words: &[T], mask: T) -> bool {
+fn search<T: BitWord>(threads: &Threads, isa: Isa, words: &[T], mask: T) -> bool {
     let found = AtomicBool::new(false);
     let part = words.len().div_ceil(threads.count() * PARTS).next_multiple_of(STRETCH / size_of::<T>()).max(PART / size_of::<T>());
     threads.for_parts(words.chunks(part), |_, part| {
@@ -64,16 +64,16 @@ fn search<T: Word>(threads: &Threads, isa: Isa, words: &[T], mask: T) -> bool {
     !found.into_inner()
 }
 /// Bits of an element.
-trait Word: Copy + Default + Ord + BitAnd<Output = Self> + Send + Sync {}
-impl Word for u16 {}
-impl Word for u32 {}
-impl Word for u64 {}
+trait BitWord: Copy + Default + Ord + BitAnd<Output = Self> + Send + Sync {}
+impl BitWord for u16 {}
+impl BitWord for u32 {}
+impl BitWord for u64 {}
 /// Has any of the words all bits of the mask?
 struct Any<'a, T> {
     words: &'a [T],
     mask: T,
 }
-impl<T: Word> Kernel for Any<'_, T> {
+impl<T: BitWord> SimdKernel for Any<'_, T> {
     type Output = bool;
     #[inline(always)]
     fn run<S: Simd>(self) -> bool {

@@ -1,19 +1,19 @@
 //! Rows of a result that is written by non-temporal stores: while the exponentials of one row are formed, the result of the row
 //! before is written, so that memory is busy while numbers are computed. Must not know what a result is made of its
-//! exponentials ([`Made`] does).
+//! exponentials ([`MadeRow`] does).
 use super::rows::{Summed, map_to, max, sum_twice};
 use crate::{
     math::elementary::exp,
     reduce::tree::LANES,
     simd::{
-        Arithmetic, Kernel, Simd,
-        stream::{Ahead, LINE},
+        Arithmetic, Simd, SimdKernel,
+        stream::{LINE, ReadAhead},
         twice::Twice,
     },
 };
 
 /// What makes a row's result, number by number.
-pub(super) trait Made<T: Summed>: Copy {
+pub(super) trait MadeRow<T: Summed>: Copy {
     /// The result for two vectors of the numbers that it is made from.
     fn of<S: Simd>(self, from: Twice<T::V<S>>) -> Twice<T::V<S>>;
     /// Sets right what is different about single elements, once the others are written.
@@ -30,20 +30,20 @@ pub(super) struct Exponentials<'a, T, M> {
     pub e: Option<&'a mut [T]>,
     pub before: Option<Writing<'a, T, M>>,
     pub next: &'a [T],
-    pub soon: Ahead<'a>,
+    pub soon: ReadAhead<'a>,
 }
 /// What is known of a row when its exponentials are.
-pub(super) struct Known<T> {
+pub(super) struct KnownRow<T> {
     pub largest: T,
     /// at most the smallest of the exponentials
     pub least: T,
     pub total: T,
     pub largest_of_next: T,
 }
-impl<T: Summed, M: Made<T>> Kernel for Exponentials<'_, T, M> {
-    type Output = Known<T>;
+impl<T: Summed, M: MadeRow<T>> SimdKernel for Exponentials<'_, T, M> {
+    type Output = KnownRow<T>;
     #[inline(always)]
-    fn run<S: Simd>(self) -> Known<T> {
+    fn run<S: Simd>(self) -> KnownRow<T> {
         let Exponentials { x, largest, e, before, next, soon } = self;
         let largest = match largest {
             Some(largest) => largest,
@@ -76,7 +76,7 @@ impl<T: Summed, M: Made<T>> Kernel for Exponentials<'_, T, M> {
             before.finish::<S>();
         }
         let largest_of_next = max::<S, T>(&[largest_lane::<S, T>(most), max::<S, T>(&next[seen..])]);
-        Known { largest, least: -largest_lane::<S, T>(least.neg()), total: T::nearest(total), largest_of_next }
+        KnownRow { largest, least: -largest_lane::<S, T>(least.neg()), total: T::nearest(total), largest_of_next }
     }
 }
 #[inline(always)]
@@ -92,7 +92,7 @@ pub(super) struct Writing<'a, T, M> {
     pub made: M,
     pub out: &'a mut [T],
 }
-impl<T: Summed, M: Made<T>> Writing<'_, T, M> {
+impl<T: Summed, M: MadeRow<T>> Writing<'_, T, M> {
     /// Writes the elements from `first` on, by non-temporal stores if asked for.
     #[inline(always)]
     fn write<S: Simd>(&mut self, past: bool, first: usize, count: usize) {
@@ -110,7 +110,7 @@ impl<T: Summed, M: Made<T>> Writing<'_, T, M> {
     }
 }
 /// All of it at once, into the caches.
-impl<T: Summed, M: Made<T>> Kernel for Writing<'_, T, M> {
+impl<T: Summed, M: MadeRow<T>> SimdKernel for Writing<'_, T, M> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(mut self) {
@@ -123,7 +123,7 @@ struct Steps<'a, T, M> {
     of: Writing<'a, T, M>,
     done: usize,
 }
-impl<'a, T: Summed, M: Made<T>> Steps<'a, T, M> {
+impl<'a, T: Summed, M: MadeRow<T>> Steps<'a, T, M> {
     /// Begins where a line of the result does.
     #[inline(always)]
     fn new<S: Simd>(mut of: Writing<'a, T, M>) -> Steps<'a, T, M> {
@@ -147,8 +147,8 @@ impl<'a, T: Summed, M: Made<T>> Steps<'a, T, M> {
     }
 }
 /// The last row's result, which has no next row to be written beside.
-pub(super) struct Last<'a, T, M>(pub Writing<'a, T, M>);
-impl<T: Summed, M: Made<T>> Kernel for Last<'_, T, M> {
+pub(super) struct LastRow<'a, T, M>(pub Writing<'a, T, M>);
+impl<T: Summed, M: MadeRow<T>> SimdKernel for LastRow<'_, T, M> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {

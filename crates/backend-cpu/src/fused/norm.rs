@@ -2,7 +2,7 @@
 //! the rows.
 use super::{
     batch_norm, known, one_float_or_wide,
-    rows::{Stored, Summed, all, map, rows_of_a_task, sum},
+    rows::{StoredElement, Summed, all, map, rows_of_a_task, sum},
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
@@ -12,12 +12,12 @@ use crate::{
     operand::{In, internal},
     reduce::{
         columns::fold_columns,
-        tree::{BLOCK, Element, LANES, Sum, Total},
+        tree::{BLOCK, LANES, ReducedElement, Sum, Total},
     },
     scratch::filled,
     simd::{
-        Arithmetic, Float, Kernel, Simd, dispatch,
-        stream::{self, Ahead},
+        Arithmetic, Float, Simd, SimdKernel, dispatch,
+        stream::{self, ReadAhead},
     },
 };
 use adamant_runtime::{
@@ -27,9 +27,9 @@ use adamant_runtime::{
 };
 
 /// Every norm.
-pub(super) struct Forward;
+pub(super) struct NormForwardKernel;
 /// Its backward.
-pub(super) struct Backward;
+pub(super) struct NormBackwardKernel;
 
 /// Elements of a row: the last axes.
 fn row_length(norm: &Norm, x: &In<'_>) -> Result<usize, ErrorKind> {
@@ -50,22 +50,22 @@ fn weighted<V: Float>(g: V, weight: V, has_weight: bool) -> V {
     if has_weight { g.mul(weight) } else { g }
 }
 
-struct Row<'a, T> {
+struct NormRow<'a, T> {
     x: &'a [T],
     /// The row that comes next, asked for while this one is written.
-    next: Ahead<'a>,
+    next: ReadAhead<'a>,
     weight: Option<&'a [T]>,
     bias: Option<&'a [T]>,
     centered: bool,
     eps: T,
     out: &'a mut [T],
 }
-impl<T: Summed> Kernel for Row<'_, T> {
+impl<T: Summed> SimdKernel for NormRow<'_, T> {
     /// The mean, and 1 / the standard deviation.
     type Output = (T, T);
     #[inline(always)]
     fn run<S: Simd>(self) -> (T, T) {
-        let Row { x, next, weight, bias, centered, eps, out } = self;
+        let NormRow { x, next, weight, bias, centered, eps, out } = self;
         let count = T::nearest(x.len() as f64);
         let mean = if centered {
             T::nearest(sum::<S, T, 1>(
@@ -145,7 +145,7 @@ impl<T: Summed> Kernel for Row<'_, T> {
     }
 }
 
-fn forward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+fn forward<M: StoredElement>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: load::Decode,
 {
@@ -176,7 +176,7 @@ where
     let (weight, bias, eps) = (weight.as_deref().map(Vec::as_slice), bias.as_deref().map(Vec::as_slice), M::Real::nearest(norm.eps));
     let isa = runtime.isa;
     runtime.threads.try_for_parts(parts, |task, (y, means, rstds)| {
-        let (mut scratch, mut result, mut past) = (M::scratch_vec(n)?, M::scratch_vec(n)?, stream::Rows::new(n, bytes)?);
+        let (mut scratch, mut result, mut past) = (M::scratch_vec(n)?, M::scratch_vec(n)?, stream::StreamedRows::new(n, bytes)?);
         for (k, (y, rstd)) in y.chunks_exact_mut(n).zip(rstds).enumerate() {
             let at = (task * rows + k) * n;
             let next = &x[at + n..x.len().min(at + 2 * n)];
@@ -184,7 +184,7 @@ where
             let mut mean = M::Real::ZERO;
             past.write(y, |y| {
                 M::write(isa, y, &mut result, |out| {
-                    (mean, *rstd) = dispatch(isa, Row { x, next: Ahead::of(next), weight, bias, centered, eps, out });
+                    (mean, *rstd) = dispatch(isa, NormRow { x, next: ReadAhead::of(next), weight, bias, centered, eps, out });
                 });
             });
             if let Some(m) = means.get_mut(k) {
@@ -206,7 +206,7 @@ struct RowBackward<'a, T> {
     weight_lane: Option<&'a mut [T]>,
     bias_lane: Option<&'a mut [T]>,
 }
-impl<T: Summed> Kernel for RowBackward<'_, T> {
+impl<T: Summed> SimdKernel for RowBackward<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -262,7 +262,7 @@ impl<T: Summed> Kernel for RowBackward<'_, T> {
         }
     }
 }
-fn backward<M: Stored>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
+fn backward<M: StoredElement>(norm: &Norm, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime) -> Result<(), ErrorKind>
 where
     M::Real: load::Decode,
 {
@@ -289,7 +289,7 @@ where
     let parts = dx.chunks_mut((BLOCK * n).max(1)).map(|dx| (dx, shares.next().unwrap_or_default()));
     runtime.threads.try_for_parts(parts, |block, (dx, sums)| -> Result<(), ErrorKind> {
         let (mut g_scratch, mut x_scratch, mut result) = (M::scratch_vec(n)?, M::scratch_vec(n)?, M::scratch_vec(n)?);
-        let mut past = stream::Rows::new(n, bytes)?;
+        let mut past = stream::StreamedRows::new(n, bytes)?;
         let mut lanes = filled(M::Real::ZERO, wanted * LANES * n)?;
         for (k, dx) in dx.chunks_exact_mut(n).enumerate() {
             let row = block * BLOCK + k;
@@ -321,7 +321,7 @@ where
     Ok(())
 }
 
-impl CpuKernel for Forward {
+impl CpuKernel for NormForwardKernel {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
         one_float_or_wide(dtypes)
     }
@@ -333,7 +333,7 @@ impl CpuKernel for Forward {
         })
     }
 }
-impl CpuKernel for Backward {
+impl CpuKernel for NormBackwardKernel {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
         one_float_or_wide(dtypes)
     }

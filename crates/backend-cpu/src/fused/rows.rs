@@ -7,8 +7,8 @@ use crate::{
         loops::{self, Real},
     },
     operand::{In, Out, internal},
-    reduce::tree::{BLOCK, Element, LANES, Sum, Total, fold, fold_four, write_lanes},
-    scratch::{self, Kept, ScratchVec},
+    reduce::tree::{BLOCK, LANES, ReducedElement, Sum, Total, fold, fold_four, write_lanes},
+    scratch::{self, KeptElement, ScratchVec},
     simd::{self, Arithmetic, Float, Simd, stream, stream::LINE, twice::Twice},
     threads::Threads,
 };
@@ -17,11 +17,11 @@ use bytemuck::Pod;
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
 /// What compounds compute in: f32 or f64, with the tree that sums them.
-pub(crate) trait Summed: Real + Element<Wide = f64> {}
-impl<T: Real + Element<Wide = f64>> Summed for T {}
+pub(crate) trait Summed: Real + ReducedElement<Wide = f64> {}
+impl<T: Real + ReducedElement<Wide = f64>> Summed for T {}
 
 /// An element in memory, and what it is computed in.
-pub(crate) trait Stored: Pod + Kept + Send + Sync {
+pub(crate) trait StoredElement: Pod + KeptElement + Send + Sync {
     type Real: Summed;
     /// Memory holds the numbers themselves.
     const AS_IS: bool;
@@ -36,7 +36,7 @@ pub(crate) trait Stored: Pod + Kept + Send + Sync {
     fn write(isa: Isa, out: &mut [Self], scratch: &mut [Self::Real], f: impl FnOnce(&mut [Self::Real]));
 }
 macro_rules! stored_as_is {
-    ($($t:ty),*) => { $(impl Stored for $t {
+    ($($t:ty),*) => { $(impl StoredElement for $t {
         type Real = $t;
         const AS_IS: bool = true;
         fn scratch_vec(_: usize) -> Result<ScratchVec<$t>, ErrorKind> {
@@ -53,7 +53,7 @@ macro_rules! stored_as_is {
     })* };
 }
 stored_as_is!(f32, f64);
-impl Stored for bf16 {
+impl StoredElement for bf16 {
     type Real = f32;
     const AS_IS: bool = false;
     fn scratch_vec(n: usize) -> Result<ScratchVec<f32>, ErrorKind> {
@@ -71,7 +71,7 @@ impl Stored for bf16 {
         loops::convert(isa, scratch, out, |v| bf16::from_bits((loops::to_bf16(v).to_bits() >> 16) as u16));
     }
 }
-impl Stored for f16 {
+impl StoredElement for f16 {
     type Real = f32;
     const AS_IS: bool = false;
     fn scratch_vec(n: usize) -> Result<ScratchVec<f32>, ErrorKind> {
@@ -93,7 +93,7 @@ impl Stored for f16 {
 ///
 /// # Errors
 /// `OutOfMemory`.
-pub(crate) fn widened<'a, M: Stored>(isa: Isa, x: &'a [M], scratch: &'a mut ScratchVec<M::Real>) -> Result<&'a [M::Real], ErrorKind> {
+pub(crate) fn widened<'a, M: StoredElement>(isa: Isa, x: &'a [M], scratch: &'a mut ScratchVec<M::Real>) -> Result<&'a [M::Real], ErrorKind> {
     *scratch = M::scratch_vec(x.len())?;
     Ok(M::read(isa, x, scratch))
 }

@@ -1,9 +1,9 @@
 //! Softmax, its logarithm, and the backwards of both, row by row. Along an axis that is not the last, columns are
 //! brought together as rows first.
 use super::{
-    interleaved::{Exponentials, Known, Last, Made, Writing},
+    interleaved::{Exponentials, KnownRow, LastRow, MadeRow, Writing},
     known, one_float,
-    rows::{Stored, Summed, extremes, map, rows_of_a_task, sum, sum_twice, update},
+    rows::{StoredElement, Summed, extremes, map, rows_of_a_task, sum, sum_twice, update},
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
@@ -13,8 +13,8 @@ use crate::{
     operand::internal,
     scratch::{ScratchVec, filled},
     simd::{
-        Arithmetic, Float, Kernel, Mask, Simd, dispatch, dispatch_vectors,
-        stream::{self, Ahead, STREAMED},
+        Arithmetic, Float, Mask, Simd, SimdKernel, dispatch, dispatch_vectors,
+        stream::{self, ReadAhead, STREAMED},
         twice::Twice,
     },
 };
@@ -25,13 +25,13 @@ use adamant_runtime::{
 };
 
 /// Softmax and log-softmax.
-pub(super) struct Forward;
+pub(super) struct SoftmaxForwardKernel;
 /// Their backwards.
-pub(super) struct Backward;
+pub(super) struct SoftmaxBackwardKernel;
 
 /// e^(x - largest) into `out`; the largest, minus the smallest, and the sum. Meanwhile the rows that come next are asked for.
 #[inline(always)]
-fn exponentials<S: Simd, T: Summed, const K: usize>(x: &[T], out: &mut [T], next: &[Ahead<'_>; K]) -> ([T; 2], T) {
+fn exponentials<S: Simd, T: Summed, const K: usize>(x: &[T], out: &mut [T], next: &[ReadAhead<'_>; K]) -> ([T; 2], T) {
     let extremes = extremes::<S, T, 2>(x);
     let largest = Twice::<T::V<S>>::splat(extremes[0]);
     let total = sum_twice::<S, T>(
@@ -110,7 +110,7 @@ struct Quotient<T> {
     inverse: T,
     bounded: bool,
 }
-impl<T: Summed> Made<T> for Quotient<T> {
+impl<T: Summed> MadeRow<T> for Quotient<T> {
     #[inline(always)]
     fn of<S: Simd>(self, e: Twice<T::V<S>>) -> Twice<T::V<S>> {
         let (total, inverse) = (T::V::<S>::splat(self.total), T::V::<S>::splat(self.inverse));
@@ -126,29 +126,29 @@ struct Difference<T> {
     largest: T,
     log_sum: T,
 }
-impl<T: Summed> Made<T> for Difference<T> {
+impl<T: Summed> MadeRow<T> for Difference<T> {
     #[inline(always)]
     fn of<S: Simd>(self, x: Twice<T::V<S>>) -> Twice<T::V<S>> {
         x.sub(Twice::splat(self.largest)).sub(Twice::splat(self.log_sum))
     }
 }
 struct LogOf<T>(T);
-impl<T: Summed> Kernel for LogOf<T> {
+impl<T: Summed> SimdKernel for LogOf<T> {
     type Output = T;
     #[inline(always)]
     fn run<S: Simd>(self) -> T {
         log_of::<S, T>(self.0)
     }
 }
-struct Row<'a, T, const K: usize, F> {
+struct SoftmaxRow<'a, T, const K: usize, F> {
     x: [&'a [T]; K],
-    next: [Ahead<'a>; K],
+    next: [ReadAhead<'a>; K],
     out: &'a mut [T],
     function: F,
 }
 /// What happens to a row.
-trait Function<T, const K: usize>: Copy + Sync {
-    fn row<S: Simd>(self, x: [&[T]; K], next: &[Ahead<'_>; K], out: &mut [T]);
+trait RowFunction<T, const K: usize>: Copy + Sync {
+    fn row<S: Simd>(self, x: [&[T]; K], next: &[ReadAhead<'_>; K], out: &mut [T]);
     /// Rows of a result that is written by non-temporal stores, each while the next one's exponentials are formed, where that can
     /// be; false, and nothing is written, where it cannot.
     ///
@@ -169,7 +169,7 @@ struct Many<'a, T, const K: usize> {
 const AHEAD: usize = 256 * 1024;
 impl<T: Summed> Many<'_, T, 1> {
     /// Writes them: a row is made of what is `known` of it, of its exponentials if they are kept, else of itself.
-    fn write<M: Made<T>>(self, isa: Isa, keeps: bool, known: impl Fn(Known<T>) -> M) -> Result<bool, ErrorKind> {
+    fn write<M: MadeRow<T>>(self, isa: Isa, keeps: bool, known: impl Fn(KnownRow<T>) -> M) -> Result<bool, ErrorKind> {
         let Many { n, x: [x], behind: [behind], out } = self;
         // Of shorter rows too little lies in whole lines. And exponentials that are read in other pieces than they were
         // written in must have left the processor's queue of writes, or reading waits for all that is in it.
@@ -183,7 +183,7 @@ impl<T: Summed> Many<'_, T, 1> {
         for (k, (row, out)) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)).enumerate() {
             let next = x.get((k + 1) * n..(k + 2) * n).filter(|_| is_near).unwrap_or_default();
             let soon = x.get((k + 2) * n..).filter(|soon| !soon.is_empty()).unwrap_or(behind);
-            let soon = Ahead::of(if is_near { &soon[..soon.len().min(n)] } else { &[] });
+            let soon = ReadAhead::of(if is_near { &soon[..soon.len().min(n)] } else { &[] });
             let writing = before.map(|(made, row, out)| Writing { from: if keeps { &of_before } else { row }, made, out });
             let formed = dispatch_vectors(isa, Exponentials { x: row, largest, e: keeps.then_some(&mut e), before: writing, next, soon });
             let Some(found) = formed else { return Ok(false) };
@@ -192,13 +192,13 @@ impl<T: Summed> Many<'_, T, 1> {
             std::mem::swap(&mut e, &mut of_before);
         }
         if let Some((made, row, out)) = before {
-            dispatch_vectors(isa, Last(Writing { from: if keeps { &of_before } else { row }, made, out }));
+            dispatch_vectors(isa, LastRow(Writing { from: if keeps { &of_before } else { row }, made, out }));
         }
         stream::publish();
         Ok(true)
     }
 }
-impl<T: Summed, const K: usize, F: Function<T, K>> Kernel for Row<'_, T, K, F> {
+impl<T: Summed, const K: usize, F: RowFunction<T, K>> SimdKernel for SoftmaxRow<'_, T, K, F> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -206,22 +206,22 @@ impl<T: Summed, const K: usize, F: Function<T, K>> Kernel for Row<'_, T, K, F> {
     }
 }
 #[derive(Clone, Copy)]
-struct Plain;
+struct PlainSoftmax;
 #[derive(Clone, Copy)]
 struct Logarithm;
-impl<T: Summed> Function<T, 1> for Plain {
+impl<T: Summed> RowFunction<T, 1> for PlainSoftmax {
     #[inline(always)]
-    fn row<S: Simd>(self, [x]: [&[T]; 1], next: &[Ahead<'_>; 1], out: &mut [T]) {
+    fn row<S: Simd>(self, [x]: [&[T]; 1], next: &[ReadAhead<'_>; 1], out: &mut [T]) {
         let (extremes, total) = exponentials::<S, T, _>(x, out, next);
         divide::<S, T>(out, extremes, total);
     }
     fn interleaved(self, isa: Isa, rows: Many<'_, T, 1>) -> Result<bool, ErrorKind> {
-        rows.write(isa, true, |Known { least, total, .. }| Quotient { total, inverse: T::ONE / total, bounded: least.wide() > 1e-26 && total.wide() < 1e9 })
+        rows.write(isa, true, |KnownRow { least, total, .. }| Quotient { total, inverse: T::ONE / total, bounded: least.wide() > 1e-26 && total.wide() < 1e9 })
     }
 }
-impl<T: Summed> Function<T, 1> for Logarithm {
+impl<T: Summed> RowFunction<T, 1> for Logarithm {
     #[inline(always)]
-    fn row<S: Simd>(self, [x]: [&[T]; 1], next: &[Ahead<'_>; 1], out: &mut [T]) {
+    fn row<S: Simd>(self, [x]: [&[T]; 1], next: &[ReadAhead<'_>; 1], out: &mut [T]) {
         let ([most, _], total) = exponentials::<S, T, _>(x, out, next);
         let (most, log_sum) = (T::V::<S>::splat(most), T::V::<S>::splat(log_of::<S, T>(total)));
         map::<S, T, 1>(
@@ -232,12 +232,12 @@ impl<T: Summed> Function<T, 1> for Logarithm {
         );
     }
     fn interleaved(self, isa: Isa, rows: Many<'_, T, 1>) -> Result<bool, ErrorKind> {
-        rows.write(isa, false, |Known { largest, total, .. }| Difference { largest, log_sum: dispatch(isa, LogOf(total)) })
+        rows.write(isa, false, |KnownRow { largest, total, .. }| Difference { largest, log_sum: dispatch(isa, LogOf(total)) })
     }
 }
-impl<T: Summed> Function<T, 2> for Plain {
+impl<T: Summed> RowFunction<T, 2> for PlainSoftmax {
     #[inline(always)]
-    fn row<S: Simd>(self, [g, y]: [&[T]; 2], next: &[Ahead<'_>; 2], out: &mut [T]) {
+    fn row<S: Simd>(self, [g, y]: [&[T]; 2], next: &[ReadAhead<'_>; 2], out: &mut [T]) {
         let dot = T::V::<S>::splat(T::nearest(sum::<S, T, 2>(
             [g, y],
             #[inline(always)]
@@ -256,9 +256,9 @@ impl<T: Summed> Function<T, 2> for Plain {
         );
     }
 }
-impl<T: Summed> Function<T, 2> for Logarithm {
+impl<T: Summed> RowFunction<T, 2> for Logarithm {
     #[inline(always)]
-    fn row<S: Simd>(self, [g, x]: [&[T]; 2], next: &[Ahead<'_>; 2], out: &mut [T]) {
+    fn row<S: Simd>(self, [g, x]: [&[T]; 2], next: &[ReadAhead<'_>; 2], out: &mut [T]) {
         let total = T::V::<S>::splat(T::nearest(sum::<S, T, 1>(
             [g],
             #[inline(always)]
@@ -279,12 +279,12 @@ impl<T: Summed> Function<T, 2> for Logarithm {
 const COLUMNS: usize = 16;
 
 /// Space of a task: numbers of the operands and of the result, and columns as rows.
-struct RowScratch<M: Stored, const K: usize> {
+struct RowScratch<M: StoredElement, const K: usize> {
     inputs: [ScratchVec<M::Real>; K],
     output: ScratchVec<M::Real>,
     columns: ScratchVec<M>,
 }
-impl<M: Stored, const K: usize> RowScratch<M, K> {
+impl<M: StoredElement, const K: usize> RowScratch<M, K> {
     /// For rows of `n` elements that lie side by side, or that are `columns`.
     fn new(n: usize, columns: bool) -> Result<RowScratch<M, K>, ErrorKind> {
         let mut inputs = [(); K].map(|()| ScratchVec::default());
@@ -293,13 +293,13 @@ impl<M: Stored, const K: usize> RowScratch<M, K> {
         }
         Ok(RowScratch { inputs, output: M::scratch_vec(n)?, columns: filled(M::zeroed(), if columns { (K + 1) * COLUMNS * n } else { 0 })? })
     }
-    fn row(&mut self, isa: Isa, x: [&[M]; K], next: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
+    fn row(&mut self, isa: Isa, x: [&[M]; K], next: [&[M]; K], out: &mut [M], function: impl RowFunction<M::Real, K>) {
         let mut scratch = self.inputs.each_mut().map(Some);
         let x = std::array::from_fn(|k| scratch[k].take().map_or(&[][..], |scratch| M::read(isa, x[k], scratch)));
-        M::write(isa, out, &mut self.output, |out| dispatch(isa, Row { x, next: next.map(Ahead::of), out, function }));
+        M::write(isa, out, &mut self.output, |out| dispatch(isa, SoftmaxRow { x, next: next.map(ReadAhead::of), out, function }));
     }
     /// The columns of `[n, inner]` matrices as rows.
-    fn columns(&mut self, isa: Isa, n: usize, inner: usize, x: [&[M]; K], out: &mut [M], function: impl Function<M::Real, K>) {
+    fn columns(&mut self, isa: Isa, n: usize, inner: usize, x: [&[M]; K], out: &mut [M], function: impl RowFunction<M::Real, K>) {
         let mut columns = std::mem::take(&mut self.columns);
         let (rows, results) = columns.split_at_mut(K * COLUMNS * n);
         for first in (0..inner).step_by(COLUMNS) {
@@ -325,13 +325,13 @@ impl<M: Stored, const K: usize> RowScratch<M, K> {
     }
 }
 /// Runs a function over all rows along an axis.
-fn along<'a, M: Stored, const K: usize>(
+fn along<'a, M: StoredElement, const K: usize>(
     runtime: &Runtime,
     shape: &Shape,
     axis: usize,
     x: [&'a [M]; K],
     out: &mut [M],
-    function: impl Function<M::Real, K>,
+    function: impl RowFunction<M::Real, K>,
 ) -> Result<(), ErrorKind> {
     if out.is_empty() {
         return Ok(());
@@ -353,7 +353,7 @@ fn along<'a, M: Stored, const K: usize>(
             }
         }
         let mut scratch = RowScratch::<M, K>::new(n, inner > 1)?;
-        let mut rows = stream::Rows::new(n, bytes)?;
+        let mut rows = stream::StreamedRows::new(n, bytes)?;
         for (k, out) in out.chunks_exact_mut(plane).enumerate() {
             let at = (task * planes + k) * plane;
             let next = x.map(|x| &x[at + plane..x.len().min(at + 2 * plane)]);
@@ -369,8 +369,8 @@ fn along<'a, M: Stored, const K: usize>(
 }
 fn run<const K: usize>(operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, axis: usize, logarithm: bool) -> Result<(), ErrorKind>
 where
-    Plain: Function<f32, K> + Function<f64, K>,
-    Logarithm: Function<f32, K> + Function<f64, K>,
+    PlainSoftmax: RowFunction<f32, K> + RowFunction<f64, K>,
+    Logarithm: RowFunction<f32, K> + RowFunction<f64, K>,
 {
     let shape = operands.shape(0)?;
     let [out] = operands.outputs else { return Err(internal("a softmax has one output")) };
@@ -384,11 +384,11 @@ where
             *x = i.dense()?;
         }
         let out = out.dense()?;
-        if logarithm { along(runtime, &shape, axis, x, out, Logarithm) } else { along(runtime, &shape, axis, x, out, Plain) }
+        if logarithm { along(runtime, &shape, axis, x, out, Logarithm) } else { along(runtime, &shape, axis, x, out, PlainSoftmax) }
     })
 }
 
-impl CpuKernel for Forward {
+impl CpuKernel for SoftmaxForwardKernel {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
         one_float(dtypes)
     }
@@ -400,7 +400,7 @@ impl CpuKernel for Forward {
         }
     }
 }
-impl CpuKernel for Backward {
+impl CpuKernel for SoftmaxBackwardKernel {
     fn supports(&self, _: &dyn Composite, dtypes: &[DType]) -> bool {
         one_float(dtypes)
     }
@@ -420,7 +420,7 @@ mod tests {
     /// The numerators, what is known of their exponents, and their sum.
     struct Divide<'a, T>(&'a mut [T], [T; 2], T);
     const UNBOUNDED: f32 = 1000.0;
-    impl<T: Summed> Kernel for Divide<'_, T> {
+    impl<T: Summed> SimdKernel for Divide<'_, T> {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self) {

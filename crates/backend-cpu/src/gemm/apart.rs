@@ -5,10 +5,10 @@
 //! chunks are added in i32, which wraps.
 //! Must not know what is done with the sums.
 
-use super::context::{Context, Element};
-use super::driver::{BLOCK_COLUMNS, Output, Size, multiply};
-use super::micro::{Block, Operands};
-use super::pack::{PackA, PackB, View};
+use super::context::{GemmContext, MatrixElement};
+use super::driver::{BLOCK_COLUMNS, Size, TileOutput, multiply};
+use super::micro::{Block, TileOperands};
+use super::pack::{MatrixView, PackA, PackB};
 use super::{Accumulator, MatRef, SERIAL_WORK, STRIP_ROWS, part_size};
 use crate::isa::Isa;
 use crate::scratch::filled;
@@ -18,7 +18,7 @@ use half::{bf16, f16};
 
 /// Elements that are widened to f32 without loss.
 #[derive(Clone, Copy)]
-pub(crate) enum Elements<'a> {
+pub(crate) enum WidenedElements<'a> {
     F32(&'a [f32]),
     BF16(&'a [bf16]),
     F16(&'a [f16]),
@@ -28,7 +28,7 @@ pub(crate) enum Elements<'a> {
 /// A batch of matrices of such elements, with strides as in [`MatRef`].
 #[derive(Clone, Copy)]
 pub(crate) struct Matrices<'a> {
-    pub elements: Elements<'a>,
+    pub elements: WidenedElements<'a>,
     pub offset: usize,
     pub row_stride: isize,
     pub col_stride: isize,
@@ -38,11 +38,11 @@ pub(crate) struct Matrices<'a> {
 macro_rules! with_elements {
     ($elements:expr, $data:ident => $body:expr) => {
         match $elements {
-            Elements::F32($data) => $body,
-            Elements::BF16($data) => $body,
-            Elements::F16($data) => $body,
-            Elements::I8($data) => $body,
-            Elements::U8($data) => $body,
+            WidenedElements::F32($data) => $body,
+            WidenedElements::BF16($data) => $body,
+            WidenedElements::F16($data) => $body,
+            WidenedElements::I8($data) => $body,
+            WidenedElements::U8($data) => $body,
         }
     };
 }
@@ -59,18 +59,18 @@ impl<'a> Matrices<'a> {
 }
 #[derive(Clone, Copy)]
 struct Corner<'a> {
-    elements: Elements<'a>,
+    elements: WidenedElements<'a>,
     base: isize,
     row_stride: isize,
     column_stride: isize,
 }
 impl<'a> Corner<'a> {
-    fn of<E: Element>(&self, data: &'a [E]) -> View<'a, E> {
-        View { data, base: self.base, row_stride: self.row_stride, column_stride: self.column_stride }
+    fn of<E: MatrixElement>(&self, data: &'a [E]) -> MatrixView<'a, E> {
+        MatrixView { data, base: self.base, row_stride: self.row_stride, column_stride: self.column_stride }
     }
 }
 impl PackA<f32> for Corner<'_> {
-    fn pack(&self, context: &Context<f32>, row: usize, rows: usize, k: usize, length: usize, target: &mut [f32]) {
+    fn pack(&self, context: &GemmContext<f32>, row: usize, rows: usize, k: usize, length: usize, target: &mut [f32]) {
         with_elements!(self.elements, data => PackA::pack(&self.of(data), context, row, rows, k, length, target))
     }
 
@@ -79,7 +79,7 @@ impl PackA<f32> for Corner<'_> {
     }
 }
 impl PackB<f32> for Corner<'_> {
-    fn pack(&self, context: &Context<f32>, column: usize, columns: usize, k: usize, length: usize, target: &mut [f32]) {
+    fn pack(&self, context: &GemmContext<f32>, column: usize, columns: usize, k: usize, length: usize, target: &mut [f32]) {
         with_elements!(self.elements, data => PackB::pack(&self.of(data), context, column, columns, k, length, target))
     }
 
@@ -88,7 +88,7 @@ impl PackB<f32> for Corner<'_> {
     }
 
     fn in_place(&self, column: usize, k: usize) -> Option<(&[f32], usize)> {
-        let Elements::F32(data) = self.elements else { return None };
+        let WidenedElements::F32(data) = self.elements else { return None };
         let at = self.base + k as isize * self.row_stride + column as isize * self.column_stride;
         (self.column_stride == 1 && self.row_stride >= 0).then(|| (&data[at as usize..], self.row_stride as usize))
     }
@@ -99,7 +99,7 @@ pub(crate) type HandOn<'h> = &'h (dyn Fn(usize, &mut [u8], &mut [u8]) -> Result<
 
 /// What is added up in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum SumKind {
     Floats,
     /// of operands that are bytes
     Integers,
@@ -111,7 +111,7 @@ pub(crate) struct Apart<'a> {
     pub size: [usize; 3],
     pub a: Matrices<'a>,
     pub b: Matrices<'a>,
-    pub kept: Kept,
+    pub kept: SumKind,
     /// bytes of an element of C
     pub stored: usize,
     pub hand_on: HandOn<'a>,
@@ -151,17 +151,17 @@ impl Apart<'_> {
         });
         threads.try_for_parts(parts, |_, (index, i, j, block)| self.part(context, index, i, j / self.stored, block))
     }
-    fn part(&self, context: &Context<f32>, index: usize, i: usize, j: usize, out: Block<'_, u8>) -> Result<(), ErrorKind> {
+    fn part(&self, context: &GemmContext<f32>, index: usize, i: usize, j: usize, out: Block<'_, u8>) -> Result<(), ErrorKind> {
         let [m, n, k] = self.size;
         let size = Size { m: out.rows, n: out.columns / self.stored, k };
         let width = size.n.min(BLOCK_COLUMNS);
         f32::with_scratch(|scratch| {
             let room = scratch.c.take(size.m * width)?;
             let (sums, integers) = match self.kept {
-                Kept::Floats => (Some(Block::new(room, size.m, width, width)), None),
-                Kept::Integers => (None, Some(Block::new(bytemuck::cast_slice_mut(room), size.m, width, width))),
+                SumKind::Floats => (Some(Block::new(room, size.m, width, width)), None),
+                SumKind::Integers => (None, Some(Block::new(bytemuck::cast_slice_mut(room), size.m, width, width))),
             };
-            let mut out = Waiting { sums, integers, out, stored: self.stored, first: (index * m + i) * n + j, columns: n, hand_on: self.hand_on };
+            let mut out = WaitingSums { sums, integers, out, stored: self.stored, first: (index * m + i) * n + j, columns: n, hand_on: self.hand_on };
             let (a, b) = (self.a.corner(index, i, 0), self.b.corner(index, 0, j));
             multiply(context, size, &a, &b, &mut out, false, &mut scratch.a, &mut scratch.b)
         })
@@ -169,7 +169,7 @@ impl Apart<'_> {
 }
 
 /// Sums that wait for their last chunk, in one of two types.
-struct Waiting<'w> {
+struct WaitingSums<'w> {
     sums: Option<Block<'w, f32>>,
     integers: Option<Block<'w, i32>>,
     out: Block<'w, u8>,
@@ -179,8 +179,8 @@ struct Waiting<'w> {
     columns: usize,
     hand_on: HandOn<'w>,
 }
-impl Output<f32> for Waiting<'_> {
-    fn tile(&mut self, context: &Context<f32>, operands: Operands<'_, f32>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
+impl TileOutput<f32> for WaitingSums<'_> {
+    fn tile(&mut self, context: &GemmContext<f32>, operands: TileOperands<'_, f32>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
         let j = j % BLOCK_COLUMNS;
         if let Some(sums) = &mut self.sums {
             context.run_tile(operands, sums, i, rows, j, columns, accumulate);

@@ -90,7 +90,7 @@ mod library {
 }
 #[cfg(any(feature = "openblas", feature = "mkl", feature = "accelerate"))]
 mod library {
-    use super::{ErrorKind, MatRef, Threads, tiles::Tiles};
+    use super::{ErrorKind, MatRef, Threads, tiles::BlasTiles};
     use cblas_sys::{CBLAS_LAYOUT, CBLAS_TRANSPOSE, cblas_dgemm, cblas_sgemm};
     use std::{any::TypeId, sync::Once};
 
@@ -136,7 +136,7 @@ mod library {
         a.check("A", batch, m, k)?;
         b.check("B", batch, k, n)?;
         ONE_THREAD.call_once(set_one_thread);
-        let tiles = Tiles::of(threads.count(), batch, sizes);
+        let tiles = BlasTiles::of(threads.count(), batch, sizes);
         let (a, b, c) = (Place::of(&a), Place::of(&b), Place { data: c.as_mut_ptr().cast_const(), batch: (m * n) as isize, rows: n as isize, columns: 1 });
         threads.for_parts(0..batch * tiles.count, |_, place| {
             let (index, tile) = (place / tiles.count, place % tiles.count);
@@ -198,17 +198,17 @@ mod tiles {
 
     /// How each product is cut for our threads: by rows of C or, where there are more of them, by columns. The library works on one
     /// thread in each: threads of its own beside ours would be more than there are cores.
-    pub(super) struct Tiles {
+    pub(super) struct BlasTiles {
         pub count: usize,
         by_rows: bool,
     }
     /// Multiplications below which a product is not cut.
     const WHOLE: usize = 1 << 18;
-    impl Tiles {
-        pub fn of(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> Tiles {
+    impl BlasTiles {
+        pub fn of(threads: usize, batch: usize, [m, n, k]: [usize; 3]) -> BlasTiles {
             let most = (m * n).saturating_mul(k) / WHOLE;
             let count = if batch >= threads { 1 } else { threads.div_ceil(batch.max(1)) };
-            Tiles { count: count.min(most).min(m.max(n) / LEAST).max(1), by_rows: m >= n }
+            BlasTiles { count: count.min(most).min(m.max(n) / LEAST).max(1), by_rows: m >= n }
         }
         pub fn rows(&self, tile: usize, m: usize) -> Range<usize> {
             if self.by_rows { share(tile, self.count, m) } else { 0..m }
@@ -227,13 +227,13 @@ mod tiles {
 
 #[cfg(test)]
 mod tests {
-    use super::{tiles::Tiles, *};
+    use super::{tiles::BlasTiles, *};
 
     #[test]
     fn a_row_or_column_that_no_tile_or_two_tiles_have() {
         for threads in [1, 2, 3, 16] {
             for (batch, m, n) in [(1, 1000, 10), (1, 7, 3000), (2, 512, 512), (5, 64, 64), (1, 1, 1), (1, 33, 4000)] {
-                let tiles = Tiles::of(threads, batch, [m, n, 1 << 14]);
+                let tiles = BlasTiles::of(threads, batch, [m, n, 1 << 14]);
                 let mut seen = vec![0; m * n];
                 for tile in 0..tiles.count {
                     for row in tiles.rows(tile, m) {

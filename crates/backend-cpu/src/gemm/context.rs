@@ -9,16 +9,16 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::micro::{GatherFn, MoveFn, TileFn, VectorFn};
-use super::{Job, Part, micro_scalar, run_by_chunks, run_plain, run_widened};
+use super::{Job, ProductPart, micro_scalar, run_by_chunks, run_plain, run_widened};
 #[cfg(target_arch = "x86_64")]
 use super::{micro_avx2, micro_avx512};
 use crate::isa::Isa;
-use crate::scratch::{Kept, reserve};
+use crate::scratch::{KeptElement, reserve};
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
 
 /// Kernels of one instruction set for one type.
-pub(crate) struct Context<T: 'static> {
+pub(crate) struct GemmContext<T: 'static> {
     /// Rows of the largest tile.
     pub(crate) rows: usize,
     /// Vectors a row of the largest tile.
@@ -34,7 +34,7 @@ pub(crate) struct Context<T: 'static> {
     pub(crate) vector_by_columns: VectorFn<T>,
 }
 
-impl<T> Context<T> {
+impl<T> GemmContext<T> {
     /// Columns of the largest tile.
     pub(crate) fn columns(&self) -> usize {
         self.vectors * self.lanes
@@ -43,18 +43,18 @@ impl<T> Context<T> {
 
 /// Packing space of one thread. Taken out while in use, so that a nested product gets another.
 #[derive(Default)]
-pub(crate) struct Scratch<T> {
-    pub(crate) a: Buffer<T>,
-    pub(crate) b: Buffer<T>,
-    pub(crate) c: Buffer<T>,
-    pub(crate) gather: Buffer<T>,
+pub(crate) struct GemmScratch<T> {
+    pub(crate) a: AlignedBuffer<T>,
+    pub(crate) b: AlignedBuffer<T>,
+    pub(crate) c: AlignedBuffer<T>,
+    pub(crate) gather: AlignedBuffer<T>,
 }
 
 /// A growing buffer whose slices begin at a cache line.
 #[derive(Default)]
-pub(crate) struct Buffer<T>(Vec<T>);
+pub(crate) struct AlignedBuffer<T>(Vec<T>);
 
-impl<T: Copy + Default> Buffer<T> {
+impl<T: Copy + Default> AlignedBuffer<T> {
     /// `length` elements of any content.
     ///
     /// # Errors
@@ -74,19 +74,19 @@ impl<T: Copy + Default> Buffer<T> {
 }
 
 /// A type that sums are kept in: f32 or f64.
-pub trait Accumulator: GemmElement<Acc = Self> + Kept {
+pub trait Accumulator: GemmElement<Acc = Self> + KeptElement {
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn context(isa: Isa) -> &'static Context<Self>;
+    fn context(isa: Isa) -> &'static GemmContext<Self>;
     #[doc(hidden)]
     fn add(self, other: Self) -> Self;
     #[doc(hidden)]
     #[allow(private_bounds)]
-    fn with_scratch<R>(f: impl FnOnce(&mut Scratch<Self>) -> R) -> R;
+    fn with_scratch<R>(f: impl FnOnce(&mut GemmScratch<Self>) -> R) -> R;
 }
 
 /// What matrices may be made of.
-pub trait Element: Copy + Default + Send + Sync + 'static {
+pub trait MatrixElement: Copy + Default + Send + Sync + 'static {
     /// What sums are kept in.
     type Acc: Accumulator;
     #[doc(hidden)]
@@ -99,7 +99,7 @@ pub trait Element: Copy + Default + Send + Sync + 'static {
 }
 macro_rules! byte {
     ($byte:ident) => {
-        impl Element for $byte {
+        impl MatrixElement for $byte {
             type Acc = f32;
             fn widen(source: &[$byte], target: &mut [f32]) {
                 target.iter_mut().zip(source).for_each(|(to, &v)| *to = v as f32);
@@ -111,12 +111,12 @@ byte!(i8);
 byte!(u8);
 
 /// A type of matrix elements: f32, f64, and bf16 and f16, whose products are summed in f32 and rounded once.
-pub trait GemmElement: Element + PartialEq + std::fmt::Debug {
+pub trait GemmElement: MatrixElement + PartialEq + std::fmt::Debug {
     #[doc(hidden)]
     fn narrow(source: &[Self::Acc], target: &mut [Self]);
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn run_part(job: &Job<'_, Self>, part: Part<'_, Self>, scratch: &mut Scratch<Self::Acc>) -> Result<(), ErrorKind>;
+    fn run_part(job: &Job<'_, Self>, part: ProductPart<'_, Self>, scratch: &mut GemmScratch<Self::Acc>) -> Result<(), ErrorKind>;
     /// A vector product whose chunks are shared out; false if this type or product has no such way.
     #[doc(hidden)]
     #[allow(private_interfaces)]
@@ -127,7 +127,7 @@ pub trait GemmElement: Element + PartialEq + std::fmt::Debug {
 
 macro_rules! accumulator {
     ($float:ident, $table:ident) => {
-        impl Element for $float {
+        impl MatrixElement for $float {
             type Acc = $float;
             fn widen(source: &[$float], target: &mut [$float]) {
                 target.copy_from_slice(source);
@@ -141,7 +141,7 @@ macro_rules! accumulator {
                 target.copy_from_slice(source);
             }
             #[allow(private_interfaces)]
-            fn run_part(job: &Job<'_, $float>, part: Part<'_, $float>, scratch: &mut Scratch<$float>) -> Result<(), ErrorKind> {
+            fn run_part(job: &Job<'_, $float>, part: ProductPart<'_, $float>, scratch: &mut GemmScratch<$float>) -> Result<(), ErrorKind> {
                 run_plain(job, part, scratch)
             }
             #[allow(private_interfaces)]
@@ -152,7 +152,7 @@ macro_rules! accumulator {
 
         #[allow(private_interfaces, private_bounds)]
         impl Accumulator for $float {
-            fn context(isa: Isa) -> &'static Context<$float> {
+            fn context(isa: Isa) -> &'static GemmContext<$float> {
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 if isa.is_available() => &micro_avx512::$table,
@@ -164,10 +164,10 @@ macro_rules! accumulator {
             fn add(self, other: $float) -> $float {
                 self + other
             }
-            fn with_scratch<R>(f: impl FnOnce(&mut Scratch<$float>) -> R) -> R {
+            fn with_scratch<R>(f: impl FnOnce(&mut GemmScratch<$float>) -> R) -> R {
                 thread_local! {
                     /// One for each product that this thread computes inside of another, of which there is one.
-                    static SCRATCH: RefCell<Vec<Scratch<$float>>> = const { RefCell::new(Vec::new()) };
+                    static SCRATCH: RefCell<Vec<GemmScratch<$float>>> = const { RefCell::new(Vec::new()) };
                 }
                 // A thread that ends keeps none.
                 let mut scratch = SCRATCH.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default();
@@ -189,7 +189,7 @@ accumulator!(f64, F64);
 
 macro_rules! half_precision {
     ($half:ident) => {
-        impl Element for $half {
+        impl MatrixElement for $half {
             type Acc = f32;
             fn widen(source: &[$half], target: &mut [f32]) {
                 source.convert_to_f32_slice(target);
@@ -200,7 +200,7 @@ macro_rules! half_precision {
                 target.convert_from_f32_slice(source);
             }
             #[allow(private_interfaces)]
-            fn run_part(job: &Job<'_, $half>, part: Part<'_, $half>, scratch: &mut Scratch<f32>) -> Result<(), ErrorKind> {
+            fn run_part(job: &Job<'_, $half>, part: ProductPart<'_, $half>, scratch: &mut GemmScratch<f32>) -> Result<(), ErrorKind> {
                 run_widened(job, part, scratch)
             }
         }

@@ -5,8 +5,8 @@
 //! (or read in place) just before its use. Neither order changes a bit of the result.
 //! Must not know threads, strides, or what A and B are made of.
 
-use super::context::{Accumulator, Buffer, Context};
-use super::micro::{A_STRIDE, Block, CHUNK, Operands};
+use super::context::{Accumulator, AlignedBuffer, GemmContext};
+use super::micro::{A_STRIDE, Block, CHUNK, TileOperands};
 use super::pack::{PackA, PackB};
 use adamant_runtime::ErrorKind;
 
@@ -17,10 +17,10 @@ pub(crate) const BLOCK_COLUMNS: usize = 512;
 const FEW_TILES: usize = 4;
 
 /// Where finished tiles go.
-pub(crate) trait Output<T> {
+pub(crate) trait TileOutput<T> {
     /// Computes one tile over one chunk into the place of (i, j).
     #[allow(clippy::too_many_arguments)]
-    fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool);
+    fn tile(&mut self, context: &GemmContext<T>, operands: TileOperands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool);
 
     /// The rectangle has its last chunk and is still in cache.
     ///
@@ -43,14 +43,14 @@ pub(crate) struct Size {
 /// `OutOfMemory` for what is packed.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn multiply<T: Accumulator>(
-    context: &Context<T>,
+    context: &GemmContext<T>,
     size: Size,
     a: &impl PackA<T>,
     b: &impl PackB<T>,
-    out: &mut impl Output<T>,
+    out: &mut impl TileOutput<T>,
     accumulate: bool,
-    a_buffer: &mut Buffer<T>,
-    b_buffer: &mut Buffer<T>,
+    a_buffer: &mut AlignedBuffer<T>,
+    b_buffer: &mut AlignedBuffer<T>,
 ) -> Result<(), ErrorKind> {
     let Size { m, n, k } = size;
     if m == 0 || n == 0 {
@@ -93,7 +93,7 @@ pub(crate) fn multiply<T: Accumulator>(
                     };
                     for i in (0..m).step_by(step) {
                         let rows = step.min(m - i);
-                        let operands = Operands { length, a: &a_packed[i * A_STRIDE..], b: b_piece, b_stride };
+                        let operands = TileOperands { length, a: &a_packed[i * A_STRIDE..], b: b_piece, b_stride };
                         out.tile(context, operands, i, rows, j, columns, add);
                     }
                 }
@@ -127,7 +127,7 @@ pub(crate) fn multiply<T: Accumulator>(
                     for (index, j) in (j0..j0 + block).step_by(width).enumerate() {
                         let columns = width.min(j0 + block - j);
                         let (b_piece, b_stride) = direct(j, columns).unwrap_or((&b_packed[index * panel..][..panel], width));
-                        let operands = Operands { length, a: tile, b: b_piece, b_stride };
+                        let operands = TileOperands { length, a: tile, b: b_piece, b_stride };
                         out.tile(context, operands, i, rows, j, columns, add);
                     }
                     if last {
@@ -141,14 +141,14 @@ pub(crate) fn multiply<T: Accumulator>(
 }
 
 /// C is its own accumulator.
-pub(crate) struct Plain<'a, T, F> {
+pub(crate) struct PlainOutput<'a, T, F> {
     pub(crate) block: Block<'a, T>,
     /// Called with (row, column, values) for finished parts of rows, or for several whole ones.
     pub(crate) finish: F,
 }
 
-impl<T: Accumulator, F: FnMut(usize, usize, &mut [T]) -> Result<(), ErrorKind>> Output<T> for Plain<'_, T, F> {
-    fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
+impl<T: Accumulator, F: FnMut(usize, usize, &mut [T]) -> Result<(), ErrorKind>> TileOutput<T> for PlainOutput<'_, T, F> {
+    fn tile(&mut self, context: &GemmContext<T>, operands: TileOperands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
         context.run_tile(operands, &mut self.block, i, rows, j, columns, accumulate);
     }
 
@@ -167,8 +167,8 @@ pub(crate) struct Widened<'a, T, F> {
     pub(crate) finish: F,
 }
 
-impl<T: Accumulator, F: FnMut(usize, usize, &[T]) -> Result<(), ErrorKind>> Output<T> for Widened<'_, T, F> {
-    fn tile(&mut self, context: &Context<T>, operands: Operands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
+impl<T: Accumulator, F: FnMut(usize, usize, &[T]) -> Result<(), ErrorKind>> TileOutput<T> for Widened<'_, T, F> {
+    fn tile(&mut self, context: &GemmContext<T>, operands: TileOperands<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
         context.run_tile(operands, &mut self.sums, i, rows, j % BLOCK_COLUMNS, columns, accumulate);
     }
 

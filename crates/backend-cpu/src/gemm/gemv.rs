@@ -4,9 +4,9 @@
 //! memory; one by columns is transposed in registers.
 //! Must not know what the product is for.
 
-use super::context::{Accumulator, Context, Scratch};
+use super::context::{Accumulator, GemmContext, GemmScratch};
 use super::micro::CHUNK;
-use super::pack::{View, gather_vector};
+use super::pack::{MatrixView, gather_vector};
 use crate::scratch::filled;
 use crate::threads::Threads;
 use adamant_runtime::ErrorKind;
@@ -15,7 +15,7 @@ use adamant_runtime::ErrorKind;
 const BLOCK: usize = 2048;
 
 /// Whether [`gemv`] can read the matrix.
-pub(crate) fn is_readable<T>(b: &View<'_, T>) -> bool {
+pub(crate) fn is_readable<T>(b: &MatrixView<'_, T>) -> bool {
     by_rows(b) || (b.row_stride == 1 && b.column_stride >= 0)
 }
 
@@ -25,14 +25,14 @@ pub(crate) fn is_readable<T>(b: &View<'_, T>) -> bool {
 /// `OutOfMemory` for the packed vector.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn gemv<T: Accumulator>(
-    context: &Context<T>,
+    context: &GemmContext<T>,
     k: usize,
     x: &[T],
     x_base: isize,
     x_stride: isize,
-    b: &View<'_, T>,
+    b: &MatrixView<'_, T>,
     out: &mut [T],
-    scratch: &mut Scratch<T>,
+    scratch: &mut GemmScratch<T>,
 ) -> Result<(), ErrorKind> {
     // A vector that lies side by side is read there.
     let x_packed = if x_stride == 1 {
@@ -67,7 +67,7 @@ pub(crate) fn gemv<T: Accumulator>(
 }
 
 /// Is the matrix stored by rows of k?
-pub(crate) fn by_rows<T>(b: &View<'_, T>) -> bool {
+pub(crate) fn by_rows<T>(b: &MatrixView<'_, T>) -> bool {
     b.column_stride == 1 && b.row_stride >= 0
 }
 
@@ -76,11 +76,11 @@ pub(crate) fn by_rows<T>(b: &View<'_, T>) -> bool {
 /// # Errors
 /// `OutOfMemory` for the sums of the chunks.
 pub(crate) fn by_chunks<T: Accumulator>(
-    context: &Context<T>,
+    context: &GemmContext<T>,
     threads: &Threads,
     k: usize,
-    x: &View<'_, T>,
-    b: &View<'_, T>,
+    x: &MatrixView<'_, T>,
+    b: &MatrixView<'_, T>,
     out: &mut [T],
 ) -> Result<(), ErrorKind> {
     let (n, chunks) = (out.len(), k.div_ceil(CHUNK));

@@ -70,7 +70,7 @@ macro_rules! kernels {
 /// The context of a type, whose largest tile has as many rows as are listed and as many vectors as are said.
 macro_rules! context {
     ($name:ident: $float:ty, tiles of [$($rows:literal)*] rows by $vectors:tt of $vector:ty) => {
-        pub(crate) static $name: Context<$float> = Context {
+        pub(crate) static $name: GemmContext<$float> = GemmContext {
             rows: [$($rows),*].len(),
             vectors: $vectors,
             lanes: <$vector as Float>::LANES,

@@ -7,7 +7,7 @@
 
 use std::marker::PhantomData;
 
-use super::context::Context;
+use super::context::GemmContext;
 use crate::simd::Float;
 
 /// K is cut into chunks of this length, for every type, instruction set and shape: the bits depend on it.
@@ -383,19 +383,19 @@ impl<'a, T> Block<'a, T> {
 
 /// What a tile reads: a packed piece of A and a piece of B.
 #[derive(Clone, Copy)]
-pub(crate) struct Operands<'a, T> {
+pub(crate) struct TileOperands<'a, T> {
     pub(crate) length: usize,
     pub(crate) a: &'a [T],
     pub(crate) b: &'a [T],
     pub(crate) b_stride: usize,
 }
 
-impl<T: Copy> Context<T> {
+impl<T: Copy> GemmContext<T> {
     /// Computes the tile of C at (i, j), `rows` by `columns`, over one chunk of K.
     #[inline]
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn run_tile(&self, operands: Operands<'_, T>, c: &mut Block<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
-        let Operands { length, a, b, b_stride } = operands;
+    pub(crate) fn run_tile(&self, operands: TileOperands<'_, T>, c: &mut Block<'_, T>, i: usize, rows: usize, j: usize, columns: usize, accumulate: bool) {
+        let TileOperands { length, a, b, b_stride } = operands;
         let vectors = columns.div_ceil(self.lanes);
         assert!(rows >= 1 && rows <= self.rows && vectors >= 1 && vectors <= self.vectors);
         assert!(i + rows <= c.rows && j + columns <= c.columns);

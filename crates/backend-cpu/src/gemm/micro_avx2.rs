@@ -1,6 +1,6 @@
 //! AVX2: tiles of 6 rows by 2 vectors, which leave 4 of the 16 registers for B and an element of A.
 
-use super::context::Context;
+use super::context::GemmContext;
 use super::instances::{context, kernels};
 use super::micro::{self, Segment};
 use crate::simd::Float;

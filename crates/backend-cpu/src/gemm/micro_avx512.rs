@@ -1,6 +1,6 @@
 //! AVX-512: tiles of 12 rows by 2 vectors, which leave 8 of the 32 registers for B and the elements of A.
 
-use super::context::Context;
+use super::context::GemmContext;
 use super::instances::{context, kernels};
 use super::micro::{self, Segment};
 use crate::simd::Float;

@@ -1,6 +1,6 @@
 //! Plain Rust: tiles of 4 by 4 numbers, the twin that the other sets are compared with.
 
-use super::context::Context;
+use super::context::GemmContext;
 use super::instances::{context, kernels};
 use super::micro::{self, Segment};
 use crate::simd::Float;

@@ -3,13 +3,13 @@
 //! Must not know block sizes, threads or C. A convolution brings packers of its own (the image gathered in place of a
 //! matrix) through the same two traits.
 
-use super::context::{Context, Element};
+use super::context::{GemmContext, MatrixElement};
 use super::micro::{A_STRIDE, CHUNK};
 
 /// A source of rows of A.
 pub(crate) trait PackA<T> {
     /// `target[r * A_STRIDE + p] = A[row + r][k + p]`.
-    fn pack(&self, context: &Context<T>, row: usize, rows: usize, k: usize, length: usize, target: &mut [T]);
+    fn pack(&self, context: &GemmContext<T>, row: usize, rows: usize, k: usize, length: usize, target: &mut [T]);
 
     /// How many tiles are best packed together.
     fn tiles_together(&self) -> usize {
@@ -20,7 +20,7 @@ pub(crate) trait PackA<T> {
 /// A source of columns of B.
 pub(crate) trait PackB<T> {
     /// `target[p * context.columns() + c] = B[k + p][column + c]`.
-    fn pack(&self, context: &Context<T>, column: usize, columns: usize, k: usize, length: usize, target: &mut [T]);
+    fn pack(&self, context: &GemmContext<T>, column: usize, columns: usize, k: usize, length: usize, target: &mut [T]);
 
     /// How many steps of k of all panels are best packed before the next.
     fn depth(&self) -> usize {
@@ -35,27 +35,27 @@ pub(crate) trait PackB<T> {
 
 /// A matrix with any strides, inside a slice. Whoever makes one has checked that every element is inside.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a, E> {
+pub(crate) struct MatrixView<'a, E> {
     pub(crate) data: &'a [E],
     pub(crate) base: isize,
     pub(crate) row_stride: isize,
     pub(crate) column_stride: isize,
 }
 
-impl<E: Element> View<'_, E> {
+impl<E: MatrixElement> MatrixView<'_, E> {
     fn index(&self, row: usize, column: usize) -> usize {
         (self.base + row as isize * self.row_stride + column as isize * self.column_stride) as usize
     }
 
     pub(crate) fn transposed(self) -> Self {
-        View { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
+        MatrixView { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
     }
 
     /// `target[r * target_stride + c] = self[row + r][column + c]`, widened.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn gather(
         &self,
-        context: &Context<E::Acc>,
+        context: &GemmContext<E::Acc>,
         row: usize,
         rows: usize,
         column: usize,
@@ -110,8 +110,8 @@ impl<E: Element> View<'_, E> {
     }
 }
 
-impl<E: Element> PackA<E::Acc> for View<'_, E> {
-    fn pack(&self, context: &Context<E::Acc>, row: usize, rows: usize, k: usize, length: usize, target: &mut [E::Acc]) {
+impl<E: MatrixElement> PackA<E::Acc> for MatrixView<'_, E> {
+    fn pack(&self, context: &GemmContext<E::Acc>, row: usize, rows: usize, k: usize, length: usize, target: &mut [E::Acc]) {
         self.gather(context, row, rows, k, length, target, A_STRIDE);
     }
 
@@ -121,8 +121,8 @@ impl<E: Element> PackA<E::Acc> for View<'_, E> {
     }
 }
 
-impl<E: Element> PackB<E::Acc> for View<'_, E> {
-    fn pack(&self, context: &Context<E::Acc>, column: usize, columns: usize, k: usize, length: usize, target: &mut [E::Acc]) {
+impl<E: MatrixElement> PackB<E::Acc> for MatrixView<'_, E> {
+    fn pack(&self, context: &GemmContext<E::Acc>, column: usize, columns: usize, k: usize, length: usize, target: &mut [E::Acc]) {
         self.gather(context, k, length, column, columns, target, context.columns());
     }
 

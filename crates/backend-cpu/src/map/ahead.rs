@@ -3,10 +3,10 @@
 use super::{
     prefused::Loop,
     program::{Code, Register},
-    tile::{Run, unexpected},
+    tile::{TileRun, unexpected},
     tiles::{Lane, OutTile, Scratch, TILE, Tile},
 };
-use crate::{operand::internal, simd::lockstep::Streams};
+use crate::{operand::internal, simd::lockstep::LoopStreams};
 use adamant_runtime::{ErrorKind, expr::Reg};
 use smallvec::SmallVec;
 
@@ -30,13 +30,13 @@ impl Stretch {
 /// Shorter lines are gathered into tiles.
 const LINE: usize = 512;
 /// A number of one operand, or its elements.
-enum Loaded<'a> {
+enum LoadedOperand<'a> {
     Number(f32),
     Elements(&'a [f32]),
 }
 
-impl Run<'_> {
-    /// How much [`Run::tile`] takes: a tile; several where all that is made is drawn into its output from what lies in
+impl TileRun<'_> {
+    /// How much [`TileRun::tile`] takes: a tile; several where all that is made is drawn into its output from what lies in
     /// memory; and where a loop that was compiled ahead of time reads and writes memory alone, any number of elements that lie side
     /// by side, or a line of those that are broadcast along others.
     pub fn stretch(&self) -> Stretch {
@@ -64,9 +64,9 @@ impl Run<'_> {
         }
     }
     /// Input `k` over a line, if it need not be gathered.
-    fn line(&self, k: usize, at: usize, n: usize) -> Option<Loaded<'_>> {
+    fn line(&self, k: usize, at: usize, n: usize) -> Option<LoadedOperand<'_>> {
         if let Some(there) = self.lies(k, at, n) {
-            return Some(Loaded::Elements(there));
+            return Some(LoadedOperand::Elements(there));
         }
         let input = &self.inputs[k];
         if input.in_place.is_some() || self.nest.innermost_stride(k) != 0 || at % self.nest.innermost() + n > self.nest.innermost() {
@@ -74,7 +74,7 @@ impl Run<'_> {
         }
         let start = (input.layout.offset as isize + self.nest.offset(k, at)) as usize * size_of::<f32>();
         let number = input.bytes.get(start..start + size_of::<f32>())?;
-        Some(Loaded::Number(bytemuck::pod_read_unaligned(number)))
+        Some(LoadedOperand::Number(bytemuck::pod_read_unaligned(number)))
     }
     /// Runs the loop that was compiled ahead of time.
     ///
@@ -83,7 +83,7 @@ impl Run<'_> {
     pub(super) fn run_ahead(&self, ahead: Loop, at: usize, n: usize, scratch: &mut Scratch, outs: &mut [OutTile<'_>]) -> Result<(), ErrorKind> {
         let program = self.program;
         let takes = || program.registers.iter().enumerate().filter(|(_, r)| matches!(r.code, Code::Load(_) | Code::Arg(_) | Code::Const(_)));
-        let mut loaded: SmallVec<[Option<Loaded<'_>>; 8]> = SmallVec::new();
+        let mut loaded: SmallVec<[Option<LoadedOperand<'_>>; 8]> = SmallVec::new();
         for (r, register) in takes().filter(|(r, _)| self.uniform[*r].is_none()) {
             let Code::Load(k) = register.code else { return unexpected() };
             let k = k as usize;
@@ -96,7 +96,7 @@ impl Run<'_> {
         let is_into = |k: usize, r: Reg| self.into[r as usize] == Some(k as u8);
         let in_tiles = program.results.iter().enumerate().filter(|(k, r)| !is_into(*k, **r)).map(|(_, &r)| program.registers[r as usize].slot);
         let mut tiles: SmallVec<[(u16, Tile<f32>); 2]> = in_tiles.map(|slot| (slot, scratch.f32.take(slot))).collect();
-        let mut streams = Streams::new(n);
+        let mut streams = LoopStreams::new(n);
         // What lies behind the outputs is only read.
         let (written, beside) = outs.split_at_mut(program.results.len().min(outs.len()));
         let count = written.len();
@@ -117,9 +117,9 @@ impl Run<'_> {
                 (Some(v), Register { code: Code::Load(_), .. }) => streams.repeat(f32::of(v)),
                 (Some(v), _) => streams.number(f32::of(v)),
                 (None, Register { code: Code::Load(k), slot, .. }) => match (loaded.next().flatten(), self.shared[*k as usize]) {
-                    (Some(Loaded::Number(v)), _) => streams.repeat(v),
-                    (Some(Loaded::Elements(there)), _) if self.direct[*k as usize] => streams.read_on(there),
-                    (Some(Loaded::Elements(there)), _) => streams.read(there),
+                    (Some(LoadedOperand::Number(v)), _) => streams.repeat(v),
+                    (Some(LoadedOperand::Elements(there)), _) if self.direct[*k as usize] => streams.read_on(there),
+                    (Some(LoadedOperand::Elements(there)), _) => streams.read(there),
                     (None, Some(o)) => match (o as usize).checked_sub(count).and_then(|o| beside.get(o)) {
                         Some(there) => streams.read(bytemuck::cast_slice(&there.bytes[there.range(at, n)])),
                         None => streams.read_output(o as usize),

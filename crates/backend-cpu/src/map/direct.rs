@@ -2,7 +2,7 @@
 //! program to tiles, or only its operands to slices, would cost more than the elements do. Computes with the loops the
 //! tiles use, so the bits are the same. Must not know nests or tiles.
 use super::{
-    few::{self, Given},
+    few::{self, GivenInput},
     loops::{self, Real, RealBinary, RealUnary, Src},
     prefused::Loop,
     program::{Code, Program, Register},
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     isa::Isa,
     operand::{In, Read, Write, host, host_mut, whole, whole_mut},
-    simd::lockstep::Streams,
+    simd::lockstep::LoopStreams,
 };
 use adamant_runtime::{
     DType, Scalar,
@@ -27,10 +27,10 @@ pub(crate) const FEW: usize = 1024;
 
 /// A program that is one function of floats.
 pub(crate) struct Single {
-    function: Function,
+    function: LoopFunction,
     dtype: DType,
 }
-enum Function {
+enum LoopFunction {
     Unary(RealUnary, Source),
     Binary(RealBinary, Source, Source),
 }
@@ -56,8 +56,8 @@ impl Single {
             _ => None,
         };
         let function = match last.code {
-            Code::RealUnary(f, x) => Function::Unary(f, operand(x)?),
-            Code::RealBinary(f, x, y) => Function::Binary(f, operand(x)?, operand(y)?),
+            Code::RealUnary(f, x) => LoopFunction::Unary(f, operand(x)?),
+            Code::RealBinary(f, x, y) => LoopFunction::Binary(f, operand(x)?, operand(y)?),
             _ => return None,
         };
         Some(Single { function, dtype: last.dtype })
@@ -121,8 +121,8 @@ impl Single {
             }
         };
         match self.function {
-            Function::Binary(f, x, y) => loops::real_binary(isa, f, source(x)?, source(y)?, out),
-            Function::Unary(f, x) => match source(x)? {
+            LoopFunction::Binary(f, x, y) => loops::real_binary(isa, f, source(x)?, source(y)?, out),
+            LoopFunction::Unary(f, x) => match source(x)? {
                 Src::Slice(x) => loops::real_unary(isa, f, x, out),
                 Src::Splat(_) => return None,
             },
@@ -135,7 +135,7 @@ fn before<T: Copy>(out: &[T]) -> SmallVec<[T; 32]> {
     SmallVec::from_slice(out)
 }
 /// Where the loop finds what an input of it holds.
-enum From {
+enum InputFrom {
     /// in the memory of an output, place by place
     Output(usize),
     /// elements under a lock
@@ -154,14 +154,14 @@ pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_
         return None;
     }
     let mut read: SmallVec<[Read<'_>; 12]> = SmallVec::new();
-    let mut from: SmallVec<[From; 12]> = SmallVec::new();
+    let mut from: SmallVec<[InputFrom; 12]> = SmallVec::new();
     for (k, i) in step.inputs.iter().enumerate() {
         let is_dense = fits(i);
         if let Some(o) = outputs.iter().position(|o| shares(i, o)) {
             if !is_dense || i.offset != outputs[o].offset {
                 return None;
             }
-            from.push(From::Output(o));
+            from.push(InputFrom::Output(o));
             continue;
         }
         let is_number = || i.dtype == DType::F32 && i.shape == step.space && (0..i.shape.rank()).all(|a| i.shape[a] == 1 || i.strides[a] == 0);
@@ -171,34 +171,34 @@ pub(crate) fn run_ahead(ahead: Loop, program: &Program, isa: Isa, step: &Step<'_
         // A second lock of one buffer could wait behind a writer that waits for the first.
         let guard = match step.inputs[..k].iter().position(|p| shares(i, p)) {
             Some(p) => match from[p] {
-                From::Elements(g) | From::Number(g) => g,
-                From::Output(_) => return None,
+                InputFrom::Elements(g) | InputFrom::Number(g) => g,
+                InputFrom::Output(_) => return None,
             },
             None => {
                 read.push(i.buffer.read());
                 read.len() - 1
             }
         };
-        from.push(if is_dense { From::Elements(guard) } else { From::Number(guard) });
+        from.push(if is_dense { InputFrom::Elements(guard) } else { InputFrom::Number(guard) });
     }
     let mut written: SmallVec<[Write<'_>; 8]> = outputs.iter().map(|o| o.buffer.write()).collect();
-    let mut streams = Streams::new(n);
+    let mut streams = LoopStreams::new(n);
     for (guard, o) in written.iter_mut().zip(outputs) {
         streams.write(elements_mut(guard, o)?);
     }
     feed(&mut streams, program, step.args, |streams, k| {
         let input = step.inputs.get(k as usize)?;
         match *from.get(k as usize)? {
-            From::Output(o) => streams.read_output(o),
-            From::Elements(g) => streams.read(elements(&read[g], input)?),
-            From::Number(g) => streams.repeat(*whole(host(&read[g]).ok()?).ok()?.get(input.offset)?),
+            InputFrom::Output(o) => streams.read_output(o),
+            InputFrom::Elements(g) => streams.read(elements(&read[g], input)?),
+            InputFrom::Number(g) => streams.repeat(*whole(host(&read[g]).ok()?).ok()?.get(input.offset)?),
         }
         Some(())
     })?;
     ahead(isa, &streams).then_some(())
 }
 /// Gives a loop what its program reads, in the program's order; `load` gives an input.
-fn feed<'a>(streams: &mut Streams<'a>, program: &Program, args: &[Scalar], load: impl Fn(&mut Streams<'a>, u16) -> Option<()>) -> Option<()> {
+fn feed<'a>(streams: &mut LoopStreams<'a>, program: &Program, args: &[Scalar], load: impl Fn(&mut LoopStreams<'a>, u16) -> Option<()>) -> Option<()> {
     for register in &program.registers {
         match register.code {
             Code::Load(k) => load(streams, k)?,
@@ -217,10 +217,10 @@ pub(crate) fn run_behind(program: &Program, isa: Isa, args: &[Scalar], others: &
     if n > FEW {
         return None;
     }
-    let mut given: SmallVec<[Given<'_>; 5]> = SmallVec::new();
-    given.push(Given::Output(0));
+    let mut given: SmallVec<[GivenInput<'_>; 5]> = SmallVec::new();
+    given.push(GivenInput::Output(0));
     for other in others {
-        given.push(Given::new(other, n, columns)?);
+        given.push(GivenInput::new(other, n, columns)?);
     }
     let single = program.single.as_ref().filter(|single| single.dtype == DType::F32);
     if single.is_none() && program.ahead.is_none() {
@@ -237,7 +237,7 @@ pub(crate) fn run_behind(program: &Program, isa: Isa, args: &[Scalar], others: &
     })
 }
 fn ahead_behind<'a>(ahead: Loop, program: &Program, isa: Isa, args: &[Scalar], beside: impl Fn(u16) -> Option<Src<'a, f32>>, row: &'a mut [f32]) -> Option<()> {
-    let mut streams = Streams::new(row.len());
+    let mut streams = LoopStreams::new(row.len());
     streams.write(row);
     feed(&mut streams, program, args, |streams, k| {
         match if k == 0 { None } else { Some(beside(k)?) } {

@@ -3,7 +3,7 @@
 use super::{
     loops::{Compare, RealBinary},
     program::{Code, Register},
-    random::{self, Draw},
+    random::{self, DrawKind},
     tiles::Value,
 };
 use adamant_runtime::{
@@ -21,7 +21,7 @@ pub(crate) struct Uniform {
     unit: Reg,
     between: [Reg; 3],
     product: Reg,
-    kept: Option<Kept>,
+    kept: Option<DrawnSelect>,
     times: Option<Times>,
 }
 /// `product = number * other`, of the drawn number, which nobody else asks for.
@@ -31,7 +31,7 @@ struct Times {
     product: Reg,
 }
 /// `select = yes where product < limit, else no`, and nobody else asks for the product.
-struct Kept {
+struct DrawnSelect {
     limit: Reg,
     below: Reg,
     yes: Reg,
@@ -43,7 +43,7 @@ pub(crate) struct Drawn {
     pub register: Reg,
     pub key: u16,
     pub place: u16,
-    pub draw: Draw,
+    pub draw: DrawKind,
     /// what the number is multiplied by
     pub times: Option<Reg>,
 }
@@ -58,7 +58,7 @@ pub(crate) fn uniforms(expr: &Expr, registers: &[Register], reads: &[[Option<Reg
         let select = readers(below).next().filter(|_| alone(below))?;
         let Code::Select(c, yes, no) = registers[select as usize].code else { return None };
         let fits = x == product && c == below && registers[select as usize].dtype == DType::F32;
-        fits.then_some(Kept { limit, below, yes, no, select })
+        fits.then_some(DrawnSelect { limit, below, yes, no, select })
     };
     let times = |drawn: Reg| {
         let product = readers(drawn).next().filter(|_| alone(drawn))?;
@@ -92,12 +92,12 @@ impl Uniform {
             return None;
         }
         let mut idle = SmallVec::from_slice(&self.between);
-        let (mut register, mut draw) = (self.product, Draw::Uniform);
+        let (mut register, mut draw) = (self.product, DrawKind::Uniform);
         if let Some(kept) = &self.kept {
             match (number(kept.limit), number(kept.yes), number(kept.no)) {
                 (Some(Value::F32(limit)), Some(Value::F32(yes)), Some(Value::F32(no))) => {
                     idle.extend([register, kept.below]);
-                    (register, draw) = (kept.select, Draw::below(limit, yes, no));
+                    (register, draw) = (kept.select, DrawKind::below(limit, yes, no));
                 }
                 // What follows was found behind the choice.
                 _ => return Some((Drawn { register, key: self.key, place: self.place, draw, times: None }, idle)),

@@ -6,7 +6,7 @@ use super::{
     direct::FEW,
     load,
     loops::{self, Src},
-    program::{Code, Kind, Program, Register},
+    program::{Code, Program, Register, TileKind},
     tile::scalar_value,
     tiles::{Lane, Scratch, TILE, with_scratch},
 };
@@ -74,35 +74,35 @@ impl<'a, T: AnyBitPattern> Along<'a, T> {
     }
 }
 /// What a program reads.
-pub(super) enum Given<'a> {
+pub(super) enum GivenInput<'a> {
     /// what this output holds before it is written
     Output(usize),
     Numbers(Along<'a, f32>),
     Truths(Along<'a, u8>),
 }
-impl<'a> Given<'a> {
+impl<'a> GivenInput<'a> {
     /// `None`: it lies otherwise than what is read here.
-    pub fn new(i: &In<'a>, n: usize, columns: usize) -> Option<Given<'a>> {
+    pub fn new(i: &In<'a>, n: usize, columns: usize) -> Option<GivenInput<'a>> {
         match i.dtype {
             DType::F32 => match i.in_place {
-                Some(o) => Some(Given::Output(o)),
-                None => Along::new(i, n, columns).map(Given::Numbers),
+                Some(o) => Some(GivenInput::Output(o)),
+                None => Along::new(i, n, columns).map(GivenInput::Numbers),
             },
-            DType::Bool if i.in_place.is_none() => Along::new(i, n, columns).map(Given::Truths),
+            DType::Bool if i.in_place.is_none() => Along::new(i, n, columns).map(GivenInput::Truths),
             _ => None,
         }
     }
     pub fn is_row(&self) -> bool {
-        matches!(self, Given::Numbers(Along::Row(_)) | Given::Truths(Along::Row(_)))
+        matches!(self, GivenInput::Numbers(Along::Row(_)) | GivenInput::Truths(Along::Row(_)))
     }
     /// As the loops over f32 read it; `None` also for what the output holds.
     pub fn numbers(&self, at: usize, count: usize) -> Option<Src<'a, f32>> {
-        if let Given::Numbers(along) = self { along.part(at, count) } else { None }
+        if let GivenInput::Numbers(along) = self { along.part(at, count) } else { None }
     }
 }
 /// How many elements belong together where something has one for each column; `None` if those are too few for so many lines.
-pub(super) fn line(given: &[Given<'_>], n: usize, columns: usize) -> Option<usize> {
-    let line = if given.iter().any(Given::is_row) { columns } else { n };
+pub(super) fn line(given: &[GivenInput<'_>], n: usize, columns: usize) -> Option<usize> {
+    let line = if given.iter().any(GivenInput::is_row) { columns } else { n };
     (line >= SHORTEST || line > 0 && n / line <= FEW_LINES).then_some(line)
 }
 
@@ -110,7 +110,7 @@ pub(super) fn line(given: &[Given<'_>], n: usize, columns: usize) -> Option<usiz
 pub(super) type Outs<'o> = SmallVec<[&'o mut [f32]; 2]>;
 /// Runs a program over `n` elements, which are few and whose last axis has so many columns. `None`: it is none of those programs,
 /// or an input lies otherwise, all of which is known before anything is written, and nothing was done.
-pub(super) fn run(program: &Program, isa: Isa, args: &[Scalar], given: &[Given<'_>], n: usize, columns: usize, outs: &mut Outs<'_>) -> Option<()> {
+pub(super) fn run(program: &Program, isa: Isa, args: &[Scalar], given: &[GivenInput<'_>], n: usize, columns: usize, outs: &mut Outs<'_>) -> Option<()> {
     if n > FEW.min(TILE) || !program.few || !agree(program, args, given, outs.len()) || outs.iter().any(|out| out.len() != n) {
         return None;
     }
@@ -118,11 +118,11 @@ pub(super) fn run(program: &Program, isa: Isa, args: &[Scalar], given: &[Given<'
     with_scratch(|scratch| (0..n).step_by(line).try_for_each(|at| run_line(program, isa, args, given, [at, line], scratch, outs)))
 }
 /// Is there all that the program loads, of its kind, and a place for each result?
-fn agree(program: &Program, args: &[Scalar], given: &[Given<'_>], outs: usize) -> bool {
-    let is_loaded = |r: &Register, given: &Given<'_>| match given {
-        Given::Truths(_) => r.kind == Kind::Bool,
-        Given::Numbers(_) => r.kind == Kind::F32,
-        Given::Output(o) => r.kind == Kind::F32 && *o < outs,
+fn agree(program: &Program, args: &[Scalar], given: &[GivenInput<'_>], outs: usize) -> bool {
+    let is_loaded = |r: &Register, given: &GivenInput<'_>| match given {
+        GivenInput::Truths(_) => r.kind == TileKind::Bool,
+        GivenInput::Numbers(_) => r.kind == TileKind::F32,
+        GivenInput::Output(o) => r.kind == TileKind::F32 && *o < outs,
     };
     let loads = program.registers.iter().all(|r| match r.code {
         Code::Load(k) => given.get(k as usize).is_some_and(|given| is_loaded(r, given)),
@@ -134,51 +134,59 @@ fn agree(program: &Program, args: &[Scalar], given: &[Given<'_>], outs: usize) -
 
 /// Where a register's values are.
 #[derive(Clone, Copy)]
-enum Held<'a> {
+enum HeldRegister<'a> {
     Numbers(Src<'a, f32>),
     Truths(Src<'a, u8>),
     /// in the tile of this slot
     Tile(u16),
 }
-fn run_line(program: &Program, isa: Isa, args: &[Scalar], given: &[Given<'_>], [at, n]: [usize; 2], scratch: &mut Scratch, outs: &mut Outs<'_>) -> Option<()> {
-    let mut held: SmallVec<[Held<'_>; REGISTERS]> = SmallVec::new();
-    let number = |s: Scalar| Held::Numbers(Src::Splat(f32::of(scalar_value(s, DType::F32))));
+fn run_line(
+    program: &Program,
+    isa: Isa,
+    args: &[Scalar],
+    given: &[GivenInput<'_>],
+    [at, n]: [usize; 2],
+    scratch: &mut Scratch,
+    outs: &mut Outs<'_>,
+) -> Option<()> {
+    let mut held: SmallVec<[HeldRegister<'_>; REGISTERS]> = SmallVec::new();
+    let number = |s: Scalar| HeldRegister::Numbers(Src::Splat(f32::of(scalar_value(s, DType::F32))));
     let last = program.registers.len() - 1;
     for (r, register) in program.registers.iter().enumerate() {
         let slot = register.slot;
         held.push(match register.code {
             Code::Load(k) => match given.get(k as usize)? {
-                Given::Truths(along) => Held::Truths(along.part(at, n)?),
-                Given::Numbers(along) => Held::Numbers(along.part(at, n)?),
-                Given::Output(o) => {
+                GivenInput::Truths(along) => HeldRegister::Truths(along.part(at, n)?),
+                GivenInput::Numbers(along) => HeldRegister::Numbers(along.part(at, n)?),
+                GivenInput::Output(o) => {
                     let mut tile = scratch.f32.take(slot);
                     tile.values_mut()[..n].copy_from_slice(&outs.get(*o)?[at..at + n]);
                     scratch.f32.put(slot, tile);
-                    Held::Tile(slot)
+                    HeldRegister::Tile(slot)
                 }
             },
             Code::Arg(k) => number(*args.get(k as usize)?),
             Code::Const(s) => number(s),
-            code if r == last && program.results.len() == 1 => return Made { held: &held, scratch, n }.numbers(code, isa, &mut outs[0][at..at + n]),
+            code if r == last && program.results.len() == 1 => return MadeRegisters { held: &held, scratch, n }.numbers(code, isa, &mut outs[0][at..at + n]),
             // A tile is taken out while it is written: no instruction reads what it writes.
-            code if register.kind == Kind::Bool => {
+            code if register.kind == TileKind::Bool => {
                 let mut tile = u8::tiles_mut(scratch).take(slot);
-                let made = Made { held: &held, scratch, n }.truths(code, isa, &mut tile.values_mut()[..n]);
+                let made = MadeRegisters { held: &held, scratch, n }.truths(code, isa, &mut tile.values_mut()[..n]);
                 u8::tiles_mut(scratch).put(slot, tile);
                 made?;
-                Held::Tile(slot)
+                HeldRegister::Tile(slot)
             }
             code => {
                 let mut tile = scratch.f32.take(slot);
-                let made = Made { held: &held, scratch, n }.numbers(code, isa, &mut tile.values_mut()[..n]);
+                let made = MadeRegisters { held: &held, scratch, n }.numbers(code, isa, &mut tile.values_mut()[..n]);
                 scratch.f32.put(slot, tile);
                 made?;
-                Held::Tile(slot)
+                HeldRegister::Tile(slot)
             }
         });
     }
     for (out, &r) in outs.iter_mut().zip(&program.results) {
-        match (Made { held: &held, scratch, n }).number(r)? {
+        match (MadeRegisters { held: &held, scratch, n }).number(r)? {
             Src::Slice(made) => out[at..at + n].copy_from_slice(made),
             Src::Splat(number) => out[at..at + n].fill(number),
         }
@@ -186,24 +194,24 @@ fn run_line(program: &Program, isa: Isa, args: &[Scalar], given: &[Given<'_>], [
     Some(())
 }
 /// What an instruction may read: the registers before its own.
-struct Made<'s> {
-    held: &'s [Held<'s>],
+struct MadeRegisters<'s> {
+    held: &'s [HeldRegister<'s>],
     scratch: &'s Scratch,
     n: usize,
 }
-impl<'s> Made<'s> {
+impl<'s> MadeRegisters<'s> {
     fn number(&self, r: Reg) -> Option<Src<'s, f32>> {
         match *self.held.get(r as usize)? {
-            Held::Numbers(src) => Some(src),
-            Held::Tile(slot) => Some(Src::Slice(&self.scratch.f32.values(slot)[..self.n])),
-            Held::Truths(_) => None,
+            HeldRegister::Numbers(src) => Some(src),
+            HeldRegister::Tile(slot) => Some(Src::Slice(&self.scratch.f32.values(slot)[..self.n])),
+            HeldRegister::Truths(_) => None,
         }
     }
     fn truth(&self, r: Reg) -> Option<Src<'s, u8>> {
         match *self.held.get(r as usize)? {
-            Held::Truths(src) => Some(src),
-            Held::Tile(slot) => Some(Src::Slice(&u8::tiles(self.scratch).values(slot)[..self.n])),
-            Held::Numbers(_) => None,
+            HeldRegister::Truths(src) => Some(src),
+            HeldRegister::Tile(slot) => Some(Src::Slice(&u8::tiles(self.scratch).values(slot)[..self.n])),
+            HeldRegister::Numbers(_) => None,
         }
     }
     fn numbers(&self, code: Code, isa: Isa, out: &mut [f32]) -> Option<()> {

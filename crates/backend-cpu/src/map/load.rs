@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
 /// An element of memory with its way into a tile.
-pub(crate) trait Memory<T>: Pod {
+pub(crate) trait MemoryElement<T>: Pod {
     fn lane(self) -> T;
 }
 /// fp8 in memory: the codes of the two formats.
@@ -21,7 +21,7 @@ pub(crate) struct E4M3(u8);
 #[repr(transparent)]
 pub(crate) struct E5M2(u8);
 macro_rules! memory {
-    ($($m:ty => $t:ty: $f:expr;)*) => { $(impl Memory<$t> for $m { #[inline(always)] fn lane(self) -> $t { ($f)(self) } })* };
+    ($($m:ty => $t:ty: $f:expr;)*) => { $(impl MemoryElement<$t> for $m { #[inline(always)] fn lane(self) -> $t { ($f)(self) } })* };
 }
 memory! {
     f32 => f32: |v| v;
@@ -46,10 +46,10 @@ pub(crate) trait Decode: Lane {
     fn decode_dense(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [Self]) -> bool;
     fn decode_strided(dtype: DType, bytes: &[u8], offset: isize, stride: isize, out: &mut [Self]) -> bool;
 }
-fn dense<M: Memory<T>, T: Lane>(isa: Isa, bytes: &[u8], out: &mut [T]) {
+fn dense<M: MemoryElement<T>, T: Lane>(isa: Isa, bytes: &[u8], out: &mut [T]) {
     convert(isa, bytemuck::cast_slice::<u8, M>(bytes), out, M::lane);
 }
-fn strided<M: Memory<T>, T: Lane>(bytes: &[u8], offset: isize, stride: isize, out: &mut [T]) {
+fn strided<M: MemoryElement<T>, T: Lane>(bytes: &[u8], offset: isize, stride: isize, out: &mut [T]) {
     let elements: &[M] = bytemuck::cast_slice(&bytes[..bytes.len() / size_of::<M>() * size_of::<M>()]);
     if stride == 0 {
         out.fill(elements[offset as usize].lane());

@@ -3,12 +3,12 @@
 //! bits. Must not know programs, tiles or layouts.
 use crate::isa::Isa;
 use crate::math::{MathFn, unary_f32, unary_f64};
-use crate::simd::{Float, Kernel, Simd, dispatch};
+use crate::simd::{Float, Simd, SimdKernel, dispatch};
 use adamant_runtime::DType;
 
 /// Up to here the plain set is used: choosing another would cost more than it gains.
 const SHORT: usize = 16;
-fn run<K: Kernel>(isa: Isa, n: usize, kernel: K) -> K::Output {
+fn run<K: SimdKernel>(isa: Isa, n: usize, kernel: K) -> K::Output {
     dispatch(if n <= SHORT { Isa::Scalar } else { isa }, kernel)
 }
 
@@ -133,7 +133,7 @@ pub(crate) enum RealUnary {
     Exact(fn(f64) -> f64),
 }
 struct RealUnaryLoop<'a, T>(RealUnary, &'a [T], &'a mut [T]);
-impl<T: Real> Kernel for RealUnaryLoop<'_, T> {
+impl<T: Real> SimdKernel for RealUnaryLoop<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -195,7 +195,7 @@ pub(crate) fn smaller<T: Real>(x: T, y: T) -> T {
     if x.partial_cmp(&x).is_none() { x } else { least }
 }
 struct RealBinaryLoop<'a, T>(RealBinary, Src<'a, T>, Src<'a, T>, &'a mut [T]);
-impl<T: Real> Kernel for RealBinaryLoop<'_, T> {
+impl<T: Real> SimdKernel for RealBinaryLoop<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -230,7 +230,7 @@ pub(crate) enum Compare {
     Ge,
 }
 struct CompareLoop<'a, T>(Compare, Src<'a, T>, Src<'a, T>, &'a mut [u8]);
-impl<T: Copy + PartialOrd> Kernel for CompareLoop<'_, T> {
+impl<T: Copy + PartialOrd> SimdKernel for CompareLoop<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -265,7 +265,7 @@ pub(crate) enum IntBinary {
     Exact(fn(i64, i64) -> Option<i64>),
 }
 struct IntBinaryLoop<'a>(IntBinary, Src<'a, i64>, Src<'a, i64>, &'a mut [i64]);
-impl Kernel for IntBinaryLoop<'_> {
+impl SimdKernel for IntBinaryLoop<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -330,7 +330,7 @@ pub(crate) fn int_test(f: fn(i64) -> i64, x: &[i64], out: &mut [u8]) {
 }
 
 struct SelectLoop<'a, T>(&'a [u8], Src<'a, T>, Src<'a, T>, &'a mut [T]);
-impl<T: Copy> Kernel for SelectLoop<'_, T> {
+impl<T: Copy> SimdKernel for SelectLoop<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -387,7 +387,7 @@ pub(crate) fn to_f16(x: f32) -> f32 {
     f32::from_bits(sign | if x.is_nan() { (bits & 0x7FFF_E000) | 0x0040_0000 } else { bounded.to_bits() })
 }
 struct RoundLoop<'a>(DType, &'a mut [f32]);
-impl Kernel for RoundLoop<'_> {
+impl SimdKernel for RoundLoop<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -407,7 +407,7 @@ pub(crate) fn round(isa: Isa, dtype: DType, x: &mut [f32]) {
     }
 }
 struct WrapLoop<'a>(DType, &'a mut [i64]);
-impl Kernel for WrapLoop<'_> {
+impl SimdKernel for WrapLoop<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -432,15 +432,15 @@ pub(crate) fn wrap(isa: Isa, dtype: DType, x: &mut [i64]) {
 
 /// A conversion of a whole slice by a plain function, vectorised where the set can.
 pub(crate) fn convert<A: Copy, O>(isa: Isa, x: &[A], out: &mut [O], f: impl Fn(A) -> O) {
-    struct Convert<'a, A, O, F>(&'a [A], &'a mut [O], F);
-    impl<A: Copy, O, F: Fn(A) -> O> Kernel for Convert<'_, A, O, F> {
+    struct ConvertLoop<'a, A, O, F>(&'a [A], &'a mut [O], F);
+    impl<A: Copy, O, F: Fn(A) -> O> SimdKernel for ConvertLoop<'_, A, O, F> {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self) {
             each(self.0, self.1, self.2);
         }
     }
-    run(isa, x.len(), Convert(x, out, f));
+    run(isa, x.len(), ConvertLoop(x, out, f));
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod tests;
 
 use crate::{
     isa::Isa,
-    simd::{Arithmetic, Mask, has_vectors, lockstep::Streams},
+    simd::{Arithmetic, Mask, has_vectors, lockstep::LoopStreams},
 };
 use adamant_runtime::{
     DType,
@@ -59,7 +59,7 @@ pub fn signature(expr: &Expr, results: &[Reg]) -> Option<String> {
 }
 
 /// A loop that was compiled ahead of time: it takes what the program loads, and its numbers, each in the order of their places.
-pub(crate) type Loop = fn(Isa, &Streams<'_>) -> bool;
+pub(crate) type Loop = fn(Isa, &LoopStreams<'_>) -> bool;
 /// The loop of a program, if there is one for this set.
 pub(crate) fn find(expr: &Expr, results: &[Reg], isa: Isa) -> Option<Loop> {
     static TABLE: LazyLock<HashMap<&str, Loop>> = LazyLock::new(|| table::LOOPS.iter().copied().collect());
@@ -98,8 +98,8 @@ macro_rules! loops {
         pub(super) const LOOPS: &[(&str, super::Loop)] = &[$(($signature, |isa, streams| $crate::simd::dispatch_vectors(isa, $name(streams)).unwrap_or(false))),*];
         $(
             $(#[$from])*
-            struct $name<'a>(&'a $crate::simd::lockstep::Streams<'a>);
-            impl $crate::simd::Kernel for $name<'_> {
+            struct $name<'a>(&'a $crate::simd::lockstep::LoopStreams<'a>);
+            impl $crate::simd::SimdKernel for $name<'_> {
                 type Output = bool;
                 #[inline(always)]
                 fn run<S: $crate::simd::Simd>(self) -> bool {

@@ -17,19 +17,19 @@ use smallvec::SmallVec;
 
 /// What a register's tile holds: 16- and 8-bit floats are computed as f32, integers as i64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum TileKind {
     F32,
     F64,
     I64,
     Bool,
 }
-impl Kind {
-    pub fn of(dtype: DType) -> Kind {
+impl TileKind {
+    pub fn of(dtype: DType) -> TileKind {
         match dtype {
-            DType::F64 => Kind::F64,
-            DType::Bool => Kind::Bool,
-            d if d.is_float() => Kind::F32,
-            _ => Kind::I64,
+            DType::F64 => TileKind::F64,
+            DType::Bool => TileKind::Bool,
+            d if d.is_float() => TileKind::F32,
+            _ => TileKind::I64,
         }
     }
     /// Does memory of `dtype` look like a tile?
@@ -72,7 +72,7 @@ pub(crate) enum Code {
 pub(crate) struct Register {
     pub code: Code,
     pub dtype: DType,
-    pub kind: Kind,
+    pub kind: TileKind,
     /// which tile of its kind it waits in
     pub slot: u16,
     /// it is the same for all elements, whatever the layouts
@@ -140,7 +140,7 @@ impl Program {
         let mut made = [0u16; 4];
         let mut registers: Vec<Register> = Vec::with_capacity(n);
         for (k, (instr, &dtype)) in expr.instrs.iter().zip(&expr.dtypes).enumerate() {
-            let kind = Kind::of(dtype);
+            let kind = TileKind::of(dtype);
             // The result's tile is chosen before those of the operands are free: no loop writes what it reads.
             // A load may run before everything else (its memory is about to be overwritten), so its tile is nobody's before.
             // A loop compiled ahead of time holds all else in registers, and reads and writes tiles that are each one's own.
@@ -200,18 +200,18 @@ impl Code {
     }
 }
 
-fn unary(f: Unary, x: Reg, (kind, dtype): (Kind, DType)) -> Code {
+fn unary(f: Unary, x: Reg, (kind, dtype): (TileKind, DType)) -> Code {
     let row = f.row();
     let test = row.class == Class::ToBool;
     match kind {
-        Kind::F32 | Kind::F64 if test => Code::RealTest(row.exact, x),
-        Kind::F32 | Kind::F64 => Code::RealUnary(real_unary(f, dtype), x),
-        Kind::I64 => match row.int {
+        TileKind::F32 | TileKind::F64 if test => Code::RealTest(row.exact, x),
+        TileKind::F32 | TileKind::F64 => Code::RealUnary(real_unary(f, dtype), x),
+        TileKind::I64 => match row.int {
             Some(int) if test => Code::IntTest(int, x),
             Some(int) => Code::IntUnary(int, x),
             None => Code::Cast(x),
         },
-        Kind::Bool => {
+        TileKind::Bool => {
             let at = |v: i64| match row.int {
                 Some(int) => int(v) != 0,
                 None => (row.exact)(v as f64) != 0.0,
@@ -275,11 +275,11 @@ fn comparison(name: &str) -> Option<Compare> {
         _ => return None,
     })
 }
-fn binary(f: Binary, x: Reg, y: Reg, kind: Kind) -> Code {
+fn binary(f: Binary, x: Reg, y: Reg, kind: TileKind) -> Code {
     let row = f.row();
     let test = row.class == Class::ToBool;
     match kind {
-        Kind::F32 | Kind::F64 => match (comparison(row.name), test) {
+        TileKind::F32 | TileKind::F64 => match (comparison(row.name), test) {
             (Some(c), _) => Code::Compare(c, x, y),
             (None, true) => Code::RealPredicate(row.exact, x, y),
             (None, false) => Code::RealBinary(
@@ -296,7 +296,7 @@ fn binary(f: Binary, x: Reg, y: Reg, kind: Kind) -> Code {
                 y,
             ),
         },
-        Kind::I64 => match (comparison(row.name), row.int) {
+        TileKind::I64 => match (comparison(row.name), row.int) {
             (Some(c), _) => Code::Compare(c, x, y),
             (None, Some(int)) if test => Code::IntPredicate(int, x, y),
             (None, int) => Code::IntBinary(
@@ -316,7 +316,7 @@ fn binary(f: Binary, x: Reg, y: Reg, kind: Kind) -> Code {
                 y,
             ),
         },
-        Kind::Bool => {
+        TileKind::Bool => {
             let at = |a: i64, b: i64| match row.int {
                 Some(int) => int(a, b).unwrap_or(0) != 0,
                 None => (row.exact)(a as f64, b as f64) != 0.0,

@@ -3,8 +3,8 @@
 use crate::{
     isa::Isa,
     simd::{
-        Arithmetic, Float, Halves, Integer, Kernel, Simd, dispatch,
-        stream::{self, Ahead},
+        Arithmetic, Float, Halves, Integer, Simd, SimdKernel, dispatch,
+        stream::{self, ReadAhead},
     },
 };
 use adamant_runtime::philox::element_bits;
@@ -22,35 +22,35 @@ pub(crate) struct Traffic<'a> {
     /// by non-temporal stores: [`stream::publish`] then comes before anybody else may read them
     pub past: bool,
     /// what is asked for meanwhile
-    pub soon: &'a [Ahead<'a>],
+    pub soon: &'a [ReadAhead<'a>],
 }
 /// What is made of 24 bits.
 #[derive(Clone, Copy)]
-pub(crate) enum Draw {
+pub(crate) enum DrawKind {
     /// they times [`UNIT`]
     Uniform,
     /// `yes` if they are fewer than `limit`, else `no`
     Either { limit: u32, yes: f32, no: f32 },
 }
-impl Draw {
+impl DrawKind {
     /// `yes` where a uniform number is below `limit`, else `no`.
-    pub fn below(limit: f32, yes: f32, no: f32) -> Draw {
+    pub fn below(limit: f32, yes: f32, no: f32) -> DrawKind {
         // As many of the 2^24 numbers are below it; the scaling is exact, and a cast cuts off at 0, as for no number.
-        Draw::Either { limit: (f64::from(limit) / f64::from(UNIT)).ceil() as u32, yes, no }
+        DrawKind::Either { limit: (f64::from(limit) / f64::from(UNIT)).ceil() as u32, yes, no }
     }
     /// `out[k]` = what is made of the upper 24 bits of element `first + k * stride` under `key`, times `factors[k]`, if
     /// there are any; `run` is `(first, stride)`.
     pub fn fill(self, isa: Isa, key: [u32; 4], run: (u64, u64), out: &mut [f32], factors: &[f32], traffic: &Traffic<'_>) {
         match self {
             // As signed integers, which every set converts; 24 bits are exact in f32.
-            Draw::Uniform => {
+            DrawKind::Uniform => {
                 let number = |bits: u32| (bits >> 8) as i32 as f32 * UNIT;
                 match factors {
                     [] => draw(isa, key, run, out, &[], traffic, move |bits, _| number(bits)),
                     _ => draw(isa, key, run, out, factors, traffic, move |bits, x| number(bits) * x),
                 }
             }
-            Draw::Either { limit, yes, no } => {
+            DrawKind::Either { limit, yes, no } => {
                 let (yes, no) = (yes.to_bits(), no.to_bits());
                 match factors {
                     [] => draw(
@@ -103,10 +103,10 @@ fn draw<T: Pod>(isa: Isa, key: [u32; 4], run: (u64, u64), out: &mut [T], x: &[f3
     let (x, x_tail) = x.split_at(body.len().min(x.len()));
     let next = first + lead as u64;
     each(next + body.len() as u64, tail, x_tail);
-    dispatch(isa, Blocks { key, first: next / 4, out: body, x, traffic, f });
+    dispatch(isa, RandomBlocks { key, first: next / 4, out: body, x, traffic, f });
 }
 /// What `f` makes of the words of neighbouring blocks, and of `x` where it is not empty.
-struct Blocks<'a, T, F> {
+struct RandomBlocks<'a, T, F> {
     key: [u32; 4],
     first: u64,
     out: &'a mut [T],
@@ -120,7 +120,7 @@ const TOGETHER: usize = 4;
 const WIDEST: usize = 8;
 /// As many numbers as those vectors give at most.
 const NUMBERS: usize = 4 * TOGETHER * WIDEST;
-impl<T: Pod, F: Fn(u32, f32) -> T + Copy> Kernel for Blocks<'_, T, F> {
+impl<T: Pod, F: Fn(u32, f32) -> T + Copy> SimdKernel for RandomBlocks<'_, T, F> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -157,12 +157,12 @@ impl<T: Pod, F: Fn(u32, f32) -> T + Copy> Kernel for Blocks<'_, T, F> {
 /// Writes numbers by non-temporal stores, as many as fill vectors. For each of these, one line after another so that none waits for
 /// the others, what lies behind `x` is asked for and what will be read `soon`.
 #[inline(always)]
-fn write_past<S: Simd, T: Pod>(made: &[T], out: &mut [T], x: &[f32], soon: &[Ahead<'_>]) {
+fn write_past<S: Simd, T: Pod>(made: &[T], out: &mut [T], x: &[f32], soon: &[ReadAhead<'_>]) {
     let (made, out): (&[f32], &mut [f32]) = (bytemuck::cast_slice(made), bytemuck::cast_slice_mut(out));
     let whole = made.len() / S::F32::LANES * S::F32::LANES;
     for k in (0..whole).step_by(S::F32::LANES) {
         stream::hint_ahead(x.as_ptr().wrapping_add(k));
-        soon.iter().for_each(Ahead::fetch_line);
+        soon.iter().for_each(ReadAhead::fetch_line);
         S::F32::from_slice(&made[k..]).write_past(&mut out[k..]);
     }
     out[whole..].copy_from_slice(&made[whole..]);
@@ -236,7 +236,7 @@ mod tests {
                     let mut numbers = vec![0.0; n];
                     let factors: Vec<f32> = (0..n).map(|k| k as f32 - 40.0).collect();
                     let times = |x: &[f32]| x.iter().zip(&factors).map(|(x, f)| x * f).collect::<Vec<f32>>();
-                    let mut fill = |draw: Draw, factors: &[f32]| {
+                    let mut fill = |draw: DrawKind, factors: &[f32]| {
                         let (mut near, past) = (vec![0.0; n], Traffic { past: true, soon: &[] });
                         draw.fill(Isa::detect(), key, (first, stride), &mut near, factors, &Traffic::default());
                         draw.fill(Isa::detect(), key, (first, stride), &mut numbers, factors, &past);
@@ -245,13 +245,13 @@ mod tests {
                         near
                     };
                     let want: Vec<f32> = want.iter().map(|bits| (bits >> 8) as f32 / 16_777_216.0).collect();
-                    assert_eq!(fill(Draw::Uniform, &[]), want, "{first} {n} {stride}");
-                    assert_eq!(fill(Draw::Uniform, &factors), times(&want), "{first} {n} {stride}");
+                    assert_eq!(fill(DrawKind::Uniform, &[]), want, "{first} {n} {stride}");
+                    assert_eq!(fill(DrawKind::Uniform, &factors), times(&want), "{first} {n} {stride}");
                     // A limit that is one of the numbers, one between two of them, and what no number is below.
                     for limit in [0.0, 0.1, want.first().copied().unwrap_or(0.5), 0.5, 1.0, 2.0, -1.0, f32::NAN] {
                         let want: Vec<f32> = want.iter().map(|&u| if u < limit { 3.0 } else { 4.0 }).collect();
-                        assert_eq!(fill(Draw::below(limit, 3.0, 4.0), &[]), want, "{first} {n} {stride} {limit}");
-                        assert_eq!(fill(Draw::below(limit, 3.0, 4.0), &factors), times(&want), "{first} {n} {stride} {limit}");
+                        assert_eq!(fill(DrawKind::below(limit, 3.0, 4.0), &[]), want, "{first} {n} {stride} {limit}");
+                        assert_eq!(fill(DrawKind::below(limit, 3.0, 4.0), &factors), times(&want), "{first} {n} {stride} {limit}");
                     }
                 }
             }

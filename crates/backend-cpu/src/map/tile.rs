@@ -4,14 +4,14 @@
 use super::drawn::Drawn;
 use super::load;
 use super::loops::{self, Src};
-use super::program::{Code, Kind, Program};
+use super::program::{Code, Program, TileKind};
 use super::random::{self, Traffic};
 use super::tiles::{Lane, OutTile, Scratch, Value, with_kind, with_scratch};
 use crate::isa::Isa;
 use crate::nest::Nest;
 use crate::operand::{In, internal};
 use crate::scratch::{ScratchVec, filled};
-use crate::simd::stream::{self, Ahead};
+use crate::simd::stream::{self, ReadAhead};
 use adamant_runtime::{
     DType, ErrorKind, Scalar,
     expr::Reg,
@@ -23,16 +23,16 @@ use smallvec::SmallVec;
 
 /// The number as a register of `dtype` holds it.
 pub(super) fn scalar_value(s: Scalar, dtype: DType) -> Value {
-    match Kind::of(dtype) {
-        Kind::F32 => Value::F32(round_float(s.to_f64(), dtype) as f32),
-        Kind::F64 => Value::F64(s.to_f64()),
-        Kind::I64 => Value::I64(wrap_int(s.to_i64(), dtype)),
-        Kind::Bool => Value::Bool((s.to_f64() != 0.0) as u8),
+    match TileKind::of(dtype) {
+        TileKind::F32 => Value::F32(round_float(s.to_f64(), dtype) as f32),
+        TileKind::F64 => Value::F64(s.to_f64()),
+        TileKind::I64 => Value::I64(wrap_int(s.to_i64(), dtype)),
+        TileKind::Bool => Value::Bool((s.to_f64() != 0.0) as u8),
     }
 }
 
 /// A program with its operands, ready to run tiles. Shared by the threads of one kernel.
-pub(crate) struct Run<'a> {
+pub(crate) struct TileRun<'a> {
     pub program: &'a Program,
     pub isa: Isa,
     /// operands first, then the program's coordinates and element numbers
@@ -59,19 +59,19 @@ pub(crate) struct Run<'a> {
     keys: SmallVec<[[u32; 4]; 6]>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> TileRun<'a> {
     /// Binds a program to operands. `nest` strides over the inputs and then over the program's virtual operands.
     ///
     /// # Errors
     /// Operands that do not fit the program.
-    pub fn new(program: &'a Program, isa: Isa, nest: Nest, inputs: &'a [In<'a>], args: &'a [Scalar], fault: &'a FaultWord) -> Result<Run<'a>, ErrorKind> {
+    pub fn new(program: &'a Program, isa: Isa, nest: Nest, inputs: &'a [In<'a>], args: &'a [Scalar], fault: &'a FaultWord) -> Result<TileRun<'a>, ErrorKind> {
         if inputs.len() < program.inputs {
             return Err(internal("a program with too few operands"));
         }
         let n = program.registers.len();
         let mut direct = SmallVec::new();
         for (k, i) in inputs.iter().enumerate() {
-            direct.push(i.in_place.is_none() && Kind::is_memory_of(i.dtype) && nest.is_dense(k));
+            direct.push(i.in_place.is_none() && TileKind::is_memory_of(i.dtype) && nest.is_dense(k));
         }
         let mut keys: SmallVec<[[u32; 4]; 6]> = SmallVec::new();
         if program.draws {
@@ -86,7 +86,7 @@ impl<'a> Run<'a> {
                 keys.push(key);
             }
         }
-        let mut run = Run {
+        let mut run = TileRun {
             program,
             isa,
             nest,
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
                 Some(_) => written == result as usize,
                 None => !is_result && last.is_none_or(|last| last < written),
             };
-            if Kind::is_memory_of(i.dtype) && self.nest.is_dense(k) && in_time {
+            if TileKind::is_memory_of(i.dtype) && self.nest.is_dense(k) && in_time {
                 self.shared[k] = Some(o as u8);
             }
         }
@@ -158,7 +158,7 @@ impl<'a> Run<'a> {
         })
     }
     /// A uniform input is loaded even where it could be read in place.
-    fn direct_off(&mut self, code: Code, f: impl FnOnce(&Run<'_>) -> Result<(), ErrorKind>) -> Result<(), ErrorKind> {
+    fn direct_off(&mut self, code: Code, f: impl FnOnce(&TileRun<'_>) -> Result<(), ErrorKind>) -> Result<(), ErrorKind> {
         if let Code::Load(k) = code {
             self.direct[k as usize] = false;
         }
@@ -192,13 +192,13 @@ impl<'a> Run<'a> {
     pub fn compute_into(&mut self, r: Reg, o: usize) {
         let register = &self.program.registers[r as usize];
         let computed = !matches!(register.code, Code::Load(_)) && !self.is_uniform(r);
-        if Kind::is_memory_of(register.dtype) && computed && self.into[r as usize].is_none() {
+        if TileKind::is_memory_of(register.dtype) && computed && self.into[r as usize].is_none() {
             self.into[r as usize] = Some(o as u8);
         }
     }
     /// Input `k` lies densely in the memory of output `o`, which nobody writes.
     pub fn share(&mut self, k: usize, o: usize) {
-        if Kind::is_memory_of(self.inputs[k].dtype) {
+        if TileKind::is_memory_of(self.inputs[k].dtype) {
             self.shared[k] = Some(o as u8);
         }
     }
@@ -219,14 +219,14 @@ impl<'a> Run<'a> {
         let input = &self.inputs[k];
         let from = match self.direct[k] {
             true => at,
-            false if input.in_place.is_none() && Kind::is_memory_of(input.dtype) => self.nest.run(k, at, n)? as usize,
+            false if input.in_place.is_none() && TileKind::is_memory_of(input.dtype) => self.nest.run(k, at, n)? as usize,
             false => return None,
         };
         // A run may begin before the offset: of what is flipped, the last element comes first.
         let start = input.layout.offset.wrapping_add(from) * size_of::<T>();
         Some(bytemuck::cast_slice(&input.bytes[start..start + n * size_of::<T>()]))
     }
-    /// Register `r` over the tile at `at`, as the last `tile` left it. One that [`Run::is_direct`] may be of any length.
+    /// Register `r` over the tile at `at`, as the last `tile` left it. One that [`TileRun::is_direct`] may be of any length.
     pub fn src<'s, T: Lane>(&'s self, r: Reg, at: usize, n: usize, scratch: &'s Scratch, outs: &'s [OutTile<'_>]) -> Src<'s, T> {
         let r = r as usize;
         if let Some(v) = self.uniform[r] {
@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
         with_kind!(self.program.registers[r as usize].kind, T => {
             let src = self.src::<T>(r, at, n, scratch, outs);
             match src {
-                Src::Slice(tile) if self.streamed && Kind::is_memory_of(dtype) => {
+                Src::Slice(tile) if self.streamed && TileKind::is_memory_of(dtype) => {
                     let soon = if self.drawn.is_empty() { self.next(at + n, n) } else { SmallVec::new() };
                     stream::copy(bytemuck::cast_slice(tile), &mut bytes[range], &soon);
                 }
@@ -298,11 +298,11 @@ impl<'a> Run<'a> {
     }
 
     /// What the tile at `at` will read of inputs that go on and on.
-    fn next(&self, at: usize, n: usize) -> SmallVec<[Ahead<'_>; 4]> {
+    fn next(&self, at: usize, n: usize) -> SmallVec<[ReadAhead<'_>; 4]> {
         let of = |input: &'a In<'a>| {
             let size = input.dtype.size();
             let range = |from: usize| (input.layout.offset + from).saturating_mul(size).min(input.bytes.len());
-            Ahead::of(&input.bytes[range(at)..range(at + n)])
+            ReadAhead::of(&input.bytes[range(at)..range(at + n)])
         };
         self.inputs.iter().zip(&self.direct).filter(|(_, direct)| **direct).map(|(input, _)| of(input)).collect()
     }
@@ -366,7 +366,7 @@ impl<'a> Run<'a> {
         }
         load::gather(self.isa, input, &self.nest, k, at, out)
     }
-    fn kind(&self, r: Reg) -> Kind {
+    fn kind(&self, r: Reg) -> TileKind {
         self.program.registers[r as usize].kind
     }
 }
@@ -374,7 +374,7 @@ impl<'a> Run<'a> {
 /// What the instructions are, by the kind of their result.
 pub(crate) trait Compute: Lane {
     #[allow(clippy::too_many_arguments)]
-    fn compute(run: &Run<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [Self]) -> Result<(), ErrorKind>;
+    fn compute(run: &TileRun<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [Self]) -> Result<(), ErrorKind>;
 }
 /// An operand as a slice, spread out where it is one value.
 fn spread<'s, T: Lane>(src: Src<'s, T>, room: &'s mut [T]) -> &'s [T] {
@@ -393,7 +393,7 @@ pub(super) fn unexpected() -> Result<(), ErrorKind> {
 macro_rules! real_compute {
     ($t:ty, $odd:expr) => {
         impl Compute for $t {
-            fn compute(run: &Run<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [$t]) -> Result<(), ErrorKind> {
+            fn compute(run: &TileRun<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [$t]) -> Result<(), ErrorKind> {
                 let register = &run.program.registers[r];
                 let src = |x: Reg| run.src::<$t>(x, at, n, scratch, outs);
                 match register.code {
@@ -434,7 +434,7 @@ real_compute!(f32, loops::round);
 real_compute!(f64, |_, _, _: &mut [f64]| {});
 
 impl Compute for i64 {
-    fn compute(run: &Run<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [i64]) -> Result<(), ErrorKind> {
+    fn compute(run: &TileRun<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [i64]) -> Result<(), ErrorKind> {
         let register = &run.program.registers[r];
         let src = |x: Reg| run.src::<i64>(x, at, n, scratch, outs);
         match register.code {
@@ -486,13 +486,13 @@ impl Compute for i64 {
     }
 }
 impl Compute for u8 {
-    fn compute(run: &Run<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [u8]) -> Result<(), ErrorKind> {
+    fn compute(run: &TileRun<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [u8]) -> Result<(), ErrorKind> {
         let register = &run.program.registers[r];
         let src = |x: Reg| run.src::<u8>(x, at, n, scratch, outs);
         match register.code {
             Code::Load(k) => return run.load(k as usize, at, n, outs, out),
             Code::RealTest(f, x) => match run.kind(x) {
-                Kind::F64 => loops::one(run.src::<f64>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
+                TileKind::F64 => loops::one(run.src::<f64>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
                 _ => loops::one(run.src::<f32>(x, at, n, scratch, outs), out, |x, o| loops::real_test(f, x, o)),
             },
             Code::IntTest(f, x) => loops::one(run.src::<i64>(x, at, n, scratch, outs), out, |x, o| loops::int_test(f, x, o)),
@@ -501,7 +501,7 @@ impl Compute for u8 {
                 with_kind!(run.kind(x), S => loops::compare(run.isa, f, run.src::<S>(x, at, n, scratch, outs), run.src::<S>(y, at, n, scratch, outs), out))
             }
             Code::RealPredicate(f, x, y) => match run.kind(x) {
-                Kind::F64 => loops::real_predicate(f, run.src::<f64>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
+                TileKind::F64 => loops::real_predicate(f, run.src::<f64>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
                 _ => loops::real_predicate(f, run.src::<f32>(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
             },
             Code::IntPredicate(f, x, y) => loops::int_predicate(f, run.src(x, at, n, scratch, outs), run.src(y, at, n, scratch, outs), out),
@@ -517,7 +517,7 @@ impl Compute for u8 {
 /// The bits of register `x` as `dtype`: written to memory and read back.
 #[allow(clippy::too_many_arguments)]
 fn bitcast<T: Lane + load::Decode>(
-    run: &Run<'_>,
+    run: &TileRun<'_>,
     x: Reg,
     dtype: DType,
     at: usize,
@@ -533,7 +533,7 @@ fn bitcast<T: Lane + load::Decode>(
     }
     let mut memory = [0u64; 64];
     let memory: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
-    with_kind!(Kind::of(from), S => {
+    with_kind!(TileKind::of(from), S => {
         let src = run.src::<S>(x, at, n, scratch, outs);
         let step = memory.len() / size;
         let mut done = 0;

@@ -133,19 +133,19 @@ lane!(u8, Bool, bool);
 macro_rules! with_kind {
     ($kind:expr, $t:ident => $body:expr) => {
         match $kind {
-            Kind::F32 => {
+            TileKind::F32 => {
                 type $t = f32;
                 $body
             }
-            Kind::F64 => {
+            TileKind::F64 => {
                 type $t = f64;
                 $body
             }
-            Kind::I64 => {
+            TileKind::I64 => {
                 type $t = i64;
                 $body
             }
-            Kind::Bool => {
+            TileKind::Bool => {
                 type $t = u8;
                 $body
             }

@@ -4,7 +4,7 @@ pub(super) use super::computes as supports;
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
-    lines::Lines,
+    lines::AxisLines,
     operand::{In, Out, internal},
     scratch::scratch_vec,
 };
@@ -18,14 +18,14 @@ type Fields<'a> = (&'a ArgOp, &'a u8);
 /// Operands that do not fit.
 pub(super) fn run((op, axis): Fields<'_>, call: &Call<'_>, inputs: &[In<'_>], outputs: &mut [Out<'_>]) -> Result<(), ErrorKind> {
     let ([x], [out]) = (inputs, outputs) else { return Err(internal("an arg-reduction has one input and one output")) };
-    let lines = Lines::new(call.space, *axis as usize, &[&x.layout.strides]);
+    let lines = AxisLines::new(call.space, *axis as usize, &[&x.layout.strides]);
     let out: &mut [i64] = out.dense()?;
     if out.is_empty() {
         return Ok(());
     }
     with_number!(x.dtype, T => find(call.runtime, &lines, x.elements::<T>()?, x.layout.offset as isize, *op == ArgOp::Max, out))
 }
-fn find<T: Number>(runtime: &Runtime, lines: &Lines, x: &[T], base: isize, max: bool, out: &mut [i64]) -> Result<(), ErrorKind> {
+fn find<T: Number>(runtime: &Runtime, lines: &AxisLines, x: &[T], base: isize, max: bool, out: &mut [i64]) -> Result<(), ErrorKind> {
     let inner = lines.inner.len();
     let places = lines.inner_offsets(0)?;
     let step = lines.steps[0];

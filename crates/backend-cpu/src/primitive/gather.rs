@@ -4,9 +4,9 @@ use super::Call;
 use crate::{
     device::Runtime,
     element::{indices, with_bits},
-    lines::Lines,
+    lines::AxisLines,
     operand::{In, Out, internal},
-    simd::stream::{self, Ahead, STREAMED},
+    simd::stream::{self, ReadAhead, STREAMED},
 };
 use adamant_runtime::{
     DType, ErrorKind,
@@ -42,7 +42,7 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
     out: &mut Out<'_>,
     fault: &FaultWord,
 ) -> Result<(), ErrorKind> {
-    let lines = Lines::new(&out.shape, axis, &[&x.layout.strides, &index.layout.strides]);
+    let lines = AxisLines::new(&out.shape, axis, &[&x.layout.strides, &index.layout.strides]);
     let bound = x.shape[axis];
     let along = lines.steps[0];
     let elements = x.elements::<T>()?;
@@ -69,13 +69,13 @@ fn gather<T: bytemuck::Pod + Send + Sync>(
         let picked = |row: usize| {
             let (from, at) = place(row);
             let i = usize::try_from(read(at as usize)).ok().filter(|&i| i < bound);
-            Ahead::of(i.map_or(&[], |i| &elements[(from + i as isize * along) as usize..][..inner]))
+            ReadAhead::of(i.map_or(&[], |i| &elements[(from + i as isize * along) as usize..][..inner]))
         };
         let count = out.len() / inner;
         for (r, out) in out.chunks_mut(inner).enumerate() {
             let row = task * rows + r;
             let (from, at) = place(row);
-            let next = if ahead && r + 1 < count { picked(row + 1) } else { Ahead::of::<T>(&[]) };
+            let next = if ahead && r + 1 < count { picked(row + 1) } else { ReadAhead::of::<T>(&[]) };
             if !streamed {
                 next.fetch_all();
             }

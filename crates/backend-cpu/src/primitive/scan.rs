@@ -4,7 +4,7 @@ pub(super) use super::computes as supports;
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
-    lines::Lines,
+    lines::AxisLines,
     operand::{In, Out, internal},
     scratch::filled,
 };
@@ -25,7 +25,7 @@ pub(super) fn run((op, axis, reverse): Fields<'_>, call: &Call<'_>, inputs: &[In
         [a, b] if recurrence => (a, b),
         _ => return Err(internal("a scan has one input, a recurrence two")),
     };
-    let lines = Lines::new(space, axis, &[&x.layout.strides, &b.layout.strides]);
+    let lines = AxisLines::new(space, axis, &[&x.layout.strides, &b.layout.strides]);
     let bases = [x.layout.offset as isize, b.layout.offset as isize];
     if space.elements() == 0 {
         return Ok(());
@@ -49,7 +49,7 @@ pub(super) fn run((op, axis, reverse): Fields<'_>, call: &Call<'_>, inputs: &[In
 }
 fn scan<T: Number, O: Number<Wide = T::Wide>>(
     runtime: &Runtime,
-    lines: &Lines,
+    lines: &AxisLines,
     x: [&[T]; 2],
     bases: [isize; 2],
     op: ScanOp,

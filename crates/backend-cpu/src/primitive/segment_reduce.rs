@@ -5,7 +5,7 @@ use super::{Call, computes};
 use crate::{
     device::Runtime,
     element::{Number, Wide, indices, with_number, with_type},
-    lines::Lines,
+    lines::AxisLines,
     operand::{In, Out, internal},
     scratch::{filled, scratch_vec},
 };
@@ -36,8 +36,12 @@ pub(super) fn run((op, axis): Fields<'_>, call: &Call<'_>, inputs: &[In<'_>], ou
     if out.shape.elements() == 0 {
         return Ok(());
     }
-    let cut =
-        Cut { op: *op, segments: out.shape[axis], wrong: Mutex::new(None), lines: Lines::new(&x.shape, axis, &[&x.layout.strides, &offsets.layout.strides]) };
+    let cut = SegmentCut {
+        op: *op,
+        segments: out.shape[axis],
+        wrong: Mutex::new(None),
+        lines: AxisLines::new(&x.shape, axis, &[&x.layout.strides, &offsets.layout.strides]),
+    };
     let (dtype, to) = (x.dtype, out.dtype);
     if dtype == to {
         with_number!(dtype, T => cut.combine::<T, T>(call.runtime, x, offsets, out))?;
@@ -81,16 +85,16 @@ fn combined<W: Wide>(op: SegmentOp, a: W, b: W) -> W {
     }
 }
 /// Where elements of a line lie.
-struct Walk<'a, T> {
+struct SegmentWalk<'a, T> {
     op: SegmentOp,
     elements: &'a [T],
     /// of what lies behind the axis
     places: &'a [isize],
     along: isize,
     offset: isize,
-    lines: &'a Lines,
+    lines: &'a AxisLines,
 }
-impl<T: Number> Walk<'_, T> {
+impl<T: Number> SegmentWalk<'_, T> {
     /// Combines a range of a line for some columns from `first` on; where it is empty, totals stay as they are.
     fn take_in(&self, totals: &mut [T::Wide], line: usize, range: Range<usize>, first: usize) {
         let places = &self.places[first..first + totals.len()];
@@ -113,14 +117,14 @@ impl<T: Number> Walk<'_, T> {
 }
 
 /// How the axis is cut.
-struct Cut {
+struct SegmentCut {
     op: SegmentOp,
     segments: usize,
-    lines: Lines,
+    lines: AxisLines,
     /// the first wrong offset: its position and what it is
     wrong: Mutex<Option<(usize, i64)>>,
 }
-impl Cut {
+impl SegmentCut {
     fn combine<T: Number<Wide: Of>, O: Number<Wide = T::Wide>>(
         &self,
         runtime: &Runtime,
@@ -135,7 +139,7 @@ impl Cut {
         let places = lines.inner_offsets(0)?;
         let nothing = T::Wide::of(self.op.of_nothing(out.dtype));
         let out: &mut [O] = out.dense()?;
-        let walk = Walk { op: self.op, elements, places: &places, along, offset: x.layout.offset as isize, lines };
+        let walk = SegmentWalk { op: self.op, elements, places: &places, along, offset: x.layout.offset as isize, lines };
         let segment_of = |row: usize| {
             let (line, number) = (row / segments, row % segments);
             let cut_at = offsets.layout.offset as isize + lines.outer.offset(1, line) + number as isize * next;

@@ -5,7 +5,7 @@ pub(super) use super::computes as supports;
 use crate::{
     device::Runtime,
     element::{Number, Wide, with_number},
-    lines::Lines,
+    lines::AxisLines,
     operand::{In, Out, internal},
     scratch::list,
 };
@@ -14,15 +14,15 @@ use adamant_runtime::ErrorKind;
 type Fields<'a> = (&'a u8, &'a bool);
 
 /// A wide value as a key of the same order.
-pub(crate) trait Key: Wide {
+pub(crate) trait SortKey: Wide {
     fn key(self) -> u64;
 }
-impl Key for i64 {
+impl SortKey for i64 {
     fn key(self) -> u64 {
         self as u64 ^ (1 << 63)
     }
 }
-impl Key for f64 {
+impl SortKey for f64 {
     fn key(self) -> u64 {
         if self.is_nan() {
             return u64::MAX;
@@ -43,15 +43,15 @@ pub(super) fn run((axis, descending): Fields<'_>, call: &Call<'_>, inputs: &[In<
     if axis >= x.shape.rank() {
         return Err(internal("a sort along no axis"));
     }
-    let lines = Lines::new(&x.shape, axis, &[&x.layout.strides]);
+    let lines = AxisLines::new(&x.shape, axis, &[&x.layout.strides]);
     if x.shape.elements() == 0 {
         return Ok(());
     }
     with_number!(x.dtype, T => sort::<T>(runtime, &lines, x.elements()?, x.layout.offset as isize, descending, values.dense()?, order.dense()?))
 }
-fn sort<T: Number>(runtime: &Runtime, lines: &Lines, x: &[T], base: isize, descending: bool, values: &mut [T], order: &mut [i64]) -> Result<(), ErrorKind>
+fn sort<T: Number>(runtime: &Runtime, lines: &AxisLines, x: &[T], base: isize, descending: bool, values: &mut [T], order: &mut [i64]) -> Result<(), ErrorKind>
 where
-    T::Wide: Key,
+    T::Wide: SortKey,
 {
     let (inner, n) = (lines.inner.len(), lines.n);
     let places = lines.inner_offsets(0)?;

@@ -6,7 +6,7 @@ use crate::{
     element::{Number, Wide, with_number},
     operand::{In, Out, internal},
     scratch::filled,
-    simd::{Kernel, Simd, dispatch},
+    simd::{Simd, SimdKernel, dispatch},
 };
 use adamant_runtime::{
     ErrorKind,
@@ -15,7 +15,7 @@ use adamant_runtime::{
 
 /// One spatial axis: three of them, the missing ones of size 1.
 #[derive(Clone, Copy)]
-struct Axis {
+struct WindowAxis {
     wide: usize,
     narrow: usize,
     size: usize,
@@ -23,7 +23,7 @@ struct Axis {
     before: usize,
     dilation: usize,
 }
-impl Axis {
+impl WindowAxis {
     /// The taps of window `at` that fall inside: (first tap, last tap + 1, place of tap 0, which may be outside).
     fn taps(&self, at: usize) -> (usize, usize, isize) {
         let origin = (at * self.stride) as isize - self.before as isize;
@@ -44,9 +44,9 @@ pub(super) fn run(spec: &WindowSpec, call: &Call<'_>, inputs: &[In<'_>], outputs
     let transposed = spec.op == WindowOp::SumTransposed;
     let (wide, narrow) = if transposed { (out.shape, x.shape) } else { (x.shape, out.shape) };
     let lead = wide.rank().checked_sub(s).ok_or_else(|| internal("windows over more axes than there are"))?;
-    let mut axes = [Axis { wide: 1, narrow: 1, size: 1, stride: 1, before: 0, dilation: 1 }; 3];
+    let mut axes = [WindowAxis { wide: 1, narrow: 1, size: 1, stride: 1, before: 0, dilation: 1 }; 3];
     for k in 0..s {
-        axes[3 - s + k] = Axis {
+        axes[3 - s + k] = WindowAxis {
             wide: wide[lead + k],
             narrow: narrow[lead + k],
             size: spec.size[k],
@@ -69,12 +69,12 @@ pub(super) fn run(spec: &WindowSpec, call: &Call<'_>, inputs: &[In<'_>], outputs
 fn planes(work: usize) -> usize {
     (64 * 1024 / work.max(1)).max(1)
 }
-fn sizes(axes: &[Axis; 3]) -> (usize, usize, usize) {
+fn sizes(axes: &[WindowAxis; 3]) -> (usize, usize, usize) {
     (axes.iter().map(|a| a.wide).product(), axes.iter().map(|a| a.narrow).product(), axes.iter().map(|a| a.size).product())
 }
 /// Calls `f(window, place of a tap)` for every window and every tap of it that falls inside, in row-major order.
 #[inline(always)]
-fn walk(axes: &[Axis; 3], mut f: impl FnMut(usize, usize)) {
+fn walk(axes: &[WindowAxis; 3], mut f: impl FnMut(usize, usize)) {
     let [d, h, w] = axes;
     let mut at = 0;
     for i in 0..d.narrow {
@@ -97,7 +97,7 @@ fn walk(axes: &[Axis; 3], mut f: impl FnMut(usize, usize)) {
         }
     }
 }
-fn max<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T], at: &mut [i64]) -> Result<(), ErrorKind> {
+fn max<T: Number>(runtime: &Runtime, axes: [WindowAxis; 3], x: &[T], out: &mut [T], at: &mut [i64]) -> Result<(), ErrorKind> {
     let (wide, narrow, taps) = sizes(&axes);
     let group = planes(narrow * taps);
     let parts = out.chunks_mut(narrow * group).zip(at.chunks_mut(narrow * group));
@@ -108,7 +108,7 @@ fn max<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T], at
         for (p, (out, at)) in out.chunks_mut(narrow).zip(at.chunks_mut(narrow)).enumerate() {
             let x = &x[(task * group + p) * wide..][..wide];
             if inside {
-                dispatch(runtime.isa, Inside { axes: &axes, x, out, at, best: &mut best });
+                dispatch(runtime.isa, WindowMaxima { axes: &axes, x, out, at, best: &mut best });
                 continue;
             }
             at.fill(-1);
@@ -132,19 +132,19 @@ fn max<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T], at
     })
 }
 /// The maxima of one plane, row of windows by row, the first of equals winning.
-struct Inside<'a, T> {
-    axes: &'a [Axis; 3],
+struct WindowMaxima<'a, T> {
+    axes: &'a [WindowAxis; 3],
     x: &'a [T],
     out: &'a mut [T],
     at: &'a mut [i64],
     /// the best tap of each window of a row, relative to the window's first
     best: &'a mut [i32],
 }
-impl<T: Number> Kernel for Inside<'_, T> {
+impl<T: Number> SimdKernel for WindowMaxima<'_, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Inside { axes: [d, h, w], x, out, at, best } = self;
+        let WindowMaxima { axes: [d, h, w], x, out, at, best } = self;
         let rows = out.chunks_exact_mut(w.narrow).zip(at.chunks_exact_mut(w.narrow));
         for (row, (out, at)) in rows.enumerate() {
             let (i, j) = (row / h.narrow, row % h.narrow);
@@ -176,7 +176,7 @@ impl<T: Number> Kernel for Inside<'_, T> {
         }
     }
 }
-fn sum<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
+fn sum<T: Number>(runtime: &Runtime, axes: [WindowAxis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
     let (wide, narrow, taps) = sizes(&axes);
     let group = planes(narrow * taps);
     runtime.threads.try_for_chunks_mut(out, narrow * group, |task, out| {
@@ -190,7 +190,7 @@ fn sum<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T]) ->
         Ok(())
     })
 }
-fn transposed_sum<T: Number>(runtime: &Runtime, axes: [Axis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
+fn transposed_sum<T: Number>(runtime: &Runtime, axes: [WindowAxis; 3], x: &[T], out: &mut [T]) -> Result<(), ErrorKind> {
     let (wide, narrow, taps) = sizes(&axes);
     let group = planes(narrow * taps);
     runtime.threads.try_for_chunks_mut(out, wide * group, |task, out| {

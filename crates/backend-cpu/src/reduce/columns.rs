@@ -1,16 +1,16 @@
 //! Columns side by side, each of which is combined by the [`tree`](super::tree), as if it were a row. Must not know where
 //! rows come from.
-use super::tree::{BLOCK, Combine, Element, LANES, SEGMENT, TOGETHER};
+use super::tree::{BLOCK, CombineRule, LANES, ReducedElement, SEGMENT, TOGETHER};
 use crate::{
     isa::Isa,
     scratch::{ScratchVec, filled},
-    simd::{Kernel, Simd, dispatch},
+    simd::{Simd, SimdKernel, dispatch},
 };
 use adamant_runtime::ErrorKind;
 use std::marker::PhantomData;
 
 /// What has been combined of each column so far.
-pub(crate) struct Columns<T: Element> {
+pub(crate) struct ColumnTotals<T: ReducedElement> {
     width: usize,
     /// of the open block, lane by lane
     lanes: ScratchVec<T>,
@@ -21,27 +21,27 @@ pub(crate) struct Columns<T: Element> {
     /// of the open block
     rows: usize,
 }
-impl<T: Element> Columns<T> {
+impl<T: ReducedElement> ColumnTotals<T> {
     /// For no more than so many rows, of what changes nothing.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn new(identity: T, width: usize, rows: usize) -> Result<Columns<T>, ErrorKind> {
+    pub fn new(identity: T, width: usize, rows: usize) -> Result<ColumnTotals<T>, ErrorKind> {
         let wide = || filled(identity.widen(), width);
-        Ok(Columns { width, lanes: filled(identity, LANES.min(rows) * width)?, segments: wide()?, totals: wide()?, blocks: 0, rows: 0 })
+        Ok(ColumnTotals { width, lanes: filled(identity, LANES.min(rows) * width)?, segments: wide()?, totals: wide()?, blocks: 0, rows: 0 })
     }
     /// Combines the next rows of the open block. One begins `stride` behind the one before it.
-    pub fn add<C: Combine>(&mut self, isa: Isa, x: &[T], stride: usize) {
+    pub fn add<C: CombineRule>(&mut self, isa: Isa, x: &[T], stride: usize) {
         dispatch(isa, AddRows::<T, C> { x, stride, row: self.rows, width: self.width, lanes: &mut self.lanes, mark: PhantomData });
         self.rows += x.len().div_ceil(stride);
     }
     /// Ends the open block, which may be a short one if it is the last.
-    pub fn end_block<C: Combine>(&mut self, isa: Isa) {
+    pub fn end_block<C: CombineRule>(&mut self, isa: Isa) {
         self.blocks += 1;
         dispatch(isa, EndBlock::<T, C> { columns: self, mark: PhantomData });
     }
     /// Ends the open segment, and with it all; the totals.
-    pub fn end<C: Combine>(&mut self) -> &[T::Wide] {
+    pub fn end<C: CombineRule>(&mut self) -> &[T::Wide] {
         if std::mem::take(&mut self.blocks) > 0 {
             for (t, &s) in self.totals.iter_mut().zip(&self.segments) {
                 *t = C::totals::<T>(*t, s);
@@ -62,7 +62,7 @@ struct AddRows<'a, T, C> {
     lanes: &'a mut [T],
     mark: PhantomData<C>,
 }
-impl<T: Element, C: Combine> Kernel for AddRows<'_, T, C> {
+impl<T: ReducedElement, C: CombineRule> SimdKernel for AddRows<'_, T, C> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -82,15 +82,15 @@ impl<T: Element, C: Combine> Kernel for AddRows<'_, T, C> {
     }
 }
 /// Folds the lanes and pushes the results.
-struct EndBlock<'a, T: Element, C> {
-    columns: &'a mut Columns<T>,
+struct EndBlock<'a, T: ReducedElement, C> {
+    columns: &'a mut ColumnTotals<T>,
     mark: PhantomData<C>,
 }
-impl<T: Element, C: Combine> Kernel for EndBlock<'_, T, C> {
+impl<T: ReducedElement, C: CombineRule> SimdKernel for EndBlock<'_, T, C> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Columns { width, lanes, segments, totals, blocks, rows } = self.columns;
+        let ColumnTotals { width, lanes, segments, totals, blocks, rows } = self.columns;
         let used = LANES.min(std::mem::take(rows));
         let lanes = &mut lanes[..used * *width];
         fold::<T, C>(lanes, *width);
@@ -109,11 +109,11 @@ impl<T: Element, C: Combine> Kernel for EndBlock<'_, T, C> {
 }
 
 /// Folds the lanes of `width` columns by halves, as the tree does those of a block. The results are in the first lane.
-pub(crate) fn fold_columns<T: Element, C: Combine>(isa: Isa, lanes: &mut [T], width: usize) {
-    dispatch(isa, Fold::<T, C>(lanes, width, PhantomData));
+pub(crate) fn fold_columns<T: ReducedElement, C: CombineRule>(isa: Isa, lanes: &mut [T], width: usize) {
+    dispatch(isa, FoldColumns::<T, C>(lanes, width, PhantomData));
 }
-struct Fold<'a, T, C>(&'a mut [T], usize, PhantomData<C>);
-impl<T: Element, C: Combine> Kernel for Fold<'_, T, C> {
+struct FoldColumns<'a, T, C>(&'a mut [T], usize, PhantomData<C>);
+impl<T: ReducedElement, C: CombineRule> SimdKernel for FoldColumns<'_, T, C> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -122,7 +122,7 @@ impl<T: Element, C: Combine> Kernel for Fold<'_, T, C> {
 }
 /// Lanes at the end that nothing was combined with may be missing: they would change nothing.
 #[inline(always)]
-fn fold<T: Element, C: Combine>(lanes: &mut [T], width: usize) {
+fn fold<T: ReducedElement, C: CombineRule>(lanes: &mut [T], width: usize) {
     let mut half = LANES / 2;
     while half > 0 {
         let (low, high) = lanes.split_at_mut(lanes.len().min(half * width));

@@ -4,8 +4,8 @@
 use crate::{
     isa::Isa,
     map::{self, loops, tile::odd, tiles::Lane},
-    scratch::Kept,
-    simd::{self, Float, Kernel, Simd, dispatch, stream},
+    scratch::KeptElement,
+    simd::{self, Float, Simd, SimdKernel, dispatch, stream},
 };
 use adamant_runtime::DType;
 
@@ -17,8 +17,8 @@ pub(crate) const BLOCK: usize = 256;
 pub(crate) const SEGMENT: usize = 256 * BLOCK;
 
 /// What lanes hold, and the wider type of totals.
-pub(crate) trait Element: Lane + Kept + Send + Sync {
-    type Wide: Kept + Send + Sync;
+pub(crate) trait ReducedElement: Lane + KeptElement + Send + Sync {
+    type Wide: KeptElement + Send + Sync;
     const ZERO: Self;
     const ONE: Self;
     const LOWEST: Self;
@@ -36,7 +36,7 @@ pub(crate) trait Element: Lane + Kept + Send + Sync {
     fn finish(v: Self::Wide, dtype: DType) -> Self;
     /// Four whole blocks, folded: their chains are independent and overlap. What lies `behind` each element is asked for.
     #[inline(always)]
-    fn quad<S: Simd, C: Combine>(x: [&[Self]; 4], _behind: usize) -> [Self; 4] {
+    fn quad<S: Simd, C: CombineRule>(x: [&[Self]; 4], _behind: usize) -> [Self; 4] {
         let mut lanes = [[C::identity::<Self>(); LANES]; 4];
         for at in (0..BLOCK).step_by(LANES) {
             for (x, lanes) in x.iter().zip(&mut lanes) {
@@ -54,7 +54,7 @@ pub(crate) trait Element: Lane + Kept + Send + Sync {
     /// Combines rows with `sum`, in their order: the first begins with `x`, and it is `stride` from one to the next. What
     /// lies `behind` each element is asked for.
     #[inline(always)]
-    fn add_rows<S: Simd, C: Combine>(x: &[Self], stride: usize, _behind: usize, sum: &mut [Self]) {
+    fn add_rows<S: Simd, C: CombineRule>(x: &[Self], stride: usize, _behind: usize, sum: &mut [Self]) {
         for row in x.chunks(stride) {
             for (l, &v) in sum.iter_mut().zip(row) {
                 *l = C::lanes(*l, v);
@@ -65,7 +65,7 @@ pub(crate) trait Element: Lane + Kept + Send + Sync {
 /// Four whole blocks, folded, in vectors. Nothing here calls a function of the standard library with a closure: what the
 /// compiler does not inline has not the instructions of the set.
 #[inline(always)]
-fn quad<V: Float<Elem = T>, T: Element, C: Combine>(x: [&[T]; 4], behind: usize) -> [T; 4] {
+fn quad<V: Float<Elem = T>, T: ReducedElement, C: CombineRule>(x: [&[T]; 4], behind: usize) -> [T; 4] {
     let [Some(xa), Some(xb), Some(xc), Some(xd)] =
         [x[0].first_chunk::<BLOCK>(), x[1].first_chunk::<BLOCK>(), x[2].first_chunk::<BLOCK>(), x[3].first_chunk::<BLOCK>()]
     else {
@@ -90,7 +90,7 @@ fn quad<V: Float<Elem = T>, T: Element, C: Combine>(x: [&[T]; 4], behind: usize)
 }
 /// Four groups of lanes, folded.
 #[inline(always)]
-pub(crate) fn fold_four<V: Float<Elem = T>, T: Element, C: Combine>(groups: [V::Group; 4]) -> [T; 4] {
+pub(crate) fn fold_four<V: Float<Elem = T>, T: ReducedElement, C: CombineRule>(groups: [V::Group; 4]) -> [T; 4] {
     V::fold_four(
         groups,
         #[inline(always)]
@@ -106,7 +106,7 @@ pub(crate) const TOGETHER: usize = 4;
 const STRIP: usize = 64;
 /// Rows combined with `sum`, in vectors; asks for what lies `behind` each element.
 #[inline(always)]
-fn add_rows<V: Float, C: Combine>(x: &[V::Elem], stride: usize, behind: usize, sum: &mut [V::Elem]) {
+fn add_rows<V: Float, C: CombineRule>(x: &[V::Elem], stride: usize, behind: usize, sum: &mut [V::Elem]) {
     let (n, rows) = (sum.len(), x.len().div_ceil(stride));
     let mut c = 0;
     if rows == TOGETHER {
@@ -148,7 +148,7 @@ pub(crate) fn write_lanes<V: Float>(group: &V::Group, lanes: &mut [V::Elem; LANE
 }
 macro_rules! float_element {
     ($t:ty, $vector:ident, $finish:expr) => {
-        impl Element for $t {
+        impl ReducedElement for $t {
             type Wide = f64;
             const ZERO: $t = 0.0;
             const ONE: $t = 1.0;
@@ -194,11 +194,11 @@ macro_rules! float_element {
                 ($finish)(v, dtype)
             }
             #[inline(always)]
-            fn quad<S: Simd, C: Combine>(x: [&[$t]; 4], behind: usize) -> [$t; 4] {
+            fn quad<S: Simd, C: CombineRule>(x: [&[$t]; 4], behind: usize) -> [$t; 4] {
                 quad::<S::$vector, $t, C>(x, behind)
             }
             #[inline(always)]
-            fn add_rows<S: Simd, C: Combine>(x: &[$t], stride: usize, behind: usize, sum: &mut [$t]) {
+            fn add_rows<S: Simd, C: CombineRule>(x: &[$t], stride: usize, behind: usize, sum: &mut [$t]) {
                 add_rows::<S::$vector, C>(x, stride, behind, sum);
             }
         }
@@ -206,7 +206,7 @@ macro_rules! float_element {
 }
 float_element!(f32, F32, |v: f64, dtype: DType| if dtype == DType::F32 { v as f32 } else { map::load::round_value(odd(v), dtype) });
 float_element!(f64, F64, |v: f64, _| v);
-impl Element for i64 {
+impl ReducedElement for i64 {
     type Wide = i64;
     const ZERO: i64 = 0;
     const ONE: i64 = 1;
@@ -254,24 +254,24 @@ impl Element for i64 {
 }
 
 /// How two elements, and two totals, are combined.
-pub(crate) trait Combine: Send + Sync + 'static {
-    fn identity<T: Element>() -> T;
-    fn lanes<T: Element>(a: T, b: T) -> T;
+pub(crate) trait CombineRule: Send + Sync + 'static {
+    fn identity<T: ReducedElement>() -> T;
+    fn lanes<T: ReducedElement>(a: T, b: T) -> T;
     fn vectors<V: Float>(a: V, b: V) -> V;
-    fn totals<T: Element>(a: T::Wide, b: T::Wide) -> T::Wide;
+    fn totals<T: ReducedElement>(a: T::Wide, b: T::Wide) -> T::Wide;
 }
 macro_rules! combine {
     ($($name:ident $identity:ident $lanes:ident $totals:ident $vectors:expr;)*) => { $(
         pub(crate) struct $name;
-        impl Combine for $name {
+        impl CombineRule for $name {
             #[inline(always)]
-            fn identity<T: Element>() -> T { T::$identity }
+            fn identity<T: ReducedElement>() -> T { T::$identity }
             #[inline(always)]
-            fn lanes<T: Element>(a: T, b: T) -> T { a.$lanes(b) }
+            fn lanes<T: ReducedElement>(a: T, b: T) -> T { a.$lanes(b) }
             #[inline(always)]
             fn vectors<V: Float>(a: V, b: V) -> V { ($vectors)(a, b) }
             #[inline(always)]
-            fn totals<T: Element>(a: T::Wide, b: T::Wide) -> T::Wide { T::$totals(a, b) }
+            fn totals<T: ReducedElement>(a: T::Wide, b: T::Wide) -> T::Wide { T::$totals(a, b) }
         }
     )* };
 }
@@ -283,15 +283,15 @@ combine! {
 }
 
 /// Totals that grow side by side, block by block.
-pub(crate) struct Totals<T: Element, const N: usize> {
+pub(crate) struct Totals<T: ReducedElement, const N: usize> {
     segments: [T::Wide; N],
     totals: [T::Wide; N],
     /// of the open segment
     blocks: usize,
 }
-impl<T: Element, const N: usize> Totals<T, N> {
+impl<T: ReducedElement, const N: usize> Totals<T, N> {
     #[inline(always)]
-    pub fn new<C: Combine>() -> Totals<T, N> {
+    pub fn new<C: CombineRule>() -> Totals<T, N> {
         Totals::from(C::identity())
     }
     /// With what changes nothing.
@@ -302,7 +302,7 @@ impl<T: Element, const N: usize> Totals<T, N> {
     }
     /// The next block of each.
     #[inline(always)]
-    pub fn push<C: Combine>(&mut self, blocks: [T; N]) {
+    pub fn push<C: CombineRule>(&mut self, blocks: [T; N]) {
         for k in 0..N {
             self.segments[k] = C::totals::<T>(self.segments[k], blocks[k].widen());
         }
@@ -316,7 +316,7 @@ impl<T: Element, const N: usize> Totals<T, N> {
         }
     }
     #[inline(always)]
-    pub fn values<C: Combine>(mut self) -> [T::Wide; N] {
+    pub fn values<C: CombineRule>(mut self) -> [T::Wide; N] {
         if self.blocks > 0 {
             for k in 0..N {
                 self.totals[k] = C::totals::<T>(self.totals[k], self.segments[k]);
@@ -326,10 +326,10 @@ impl<T: Element, const N: usize> Totals<T, N> {
     }
 }
 /// One total that grows block by block.
-pub(crate) struct Total<T: Element>(Totals<T, 1>);
-impl<T: Element> Total<T> {
+pub(crate) struct Total<T: ReducedElement>(Totals<T, 1>);
+impl<T: ReducedElement> Total<T> {
     #[inline(always)]
-    pub fn new<C: Combine>() -> Total<T> {
+    pub fn new<C: CombineRule>() -> Total<T> {
         Total(Totals::new::<C>())
     }
     /// With what changes nothing.
@@ -338,11 +338,11 @@ impl<T: Element> Total<T> {
         Total(Totals::from(identity))
     }
     #[inline(always)]
-    pub fn push<C: Combine>(&mut self, block: T) {
+    pub fn push<C: CombineRule>(&mut self, block: T) {
         self.0.push::<C>([block]);
     }
     /// The next segment, which ends none that is open.
-    pub fn push_segment<C: Combine>(&mut self, segment: T::Wide) {
+    pub fn push_segment<C: CombineRule>(&mut self, segment: T::Wide) {
         self.0.totals[0] = C::totals::<T>(self.0.totals[0], segment);
     }
     /// What the blocks of a segment give, which has no others.
@@ -350,14 +350,14 @@ impl<T: Element> Total<T> {
         if self.0.blocks == 0 { self.0.totals[0] } else { self.0.segments[0] }
     }
     #[inline(always)]
-    pub fn value<C: Combine>(self) -> T::Wide {
+    pub fn value<C: CombineRule>(self) -> T::Wide {
         self.0.values::<C>()[0]
     }
 }
 
 /// One block.
 #[inline(always)]
-pub(crate) fn block<T: Element, C: Combine>(x: &[T]) -> T {
+pub(crate) fn block<T: ReducedElement, C: CombineRule>(x: &[T]) -> T {
     let mut lanes = [C::identity::<T>(); LANES];
     let mut chunks = x.chunks_exact(LANES);
     for c in &mut chunks {
@@ -371,7 +371,7 @@ pub(crate) fn block<T: Element, C: Combine>(x: &[T]) -> T {
     fold::<T, C>(lanes)
 }
 #[inline(always)]
-pub(crate) fn fold<T: Element, C: Combine>(lanes: [T; LANES]) -> T {
+pub(crate) fn fold<T: ReducedElement, C: CombineRule>(lanes: [T; LANES]) -> T {
     simd::fold(
         lanes,
         #[inline(always)]
@@ -379,8 +379,8 @@ pub(crate) fn fold<T: Element, C: Combine>(lanes: [T; LANES]) -> T {
     )
 }
 /// Pushes a run of elements that starts at a block's start.
-struct PushRow<'a, T: Element, C>(&'a [T], &'a mut Total<T>, std::marker::PhantomData<C>);
-impl<T: Element, C: Combine> Kernel for PushRow<'_, T, C> {
+struct PushRow<'a, T: ReducedElement, C>(&'a [T], &'a mut Total<T>, std::marker::PhantomData<C>);
+impl<T: ReducedElement, C: CombineRule> SimdKernel for PushRow<'_, T, C> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
@@ -400,17 +400,17 @@ impl<T: Element, C: Combine> Kernel for PushRow<'_, T, C> {
 }
 /// The totals of rows of `n` elements that lie one behind the other. Four rows are read side by side: memory gives several
 /// runs faster than one.
-struct Rows<'a, T: Element, C> {
+struct RowTotals<'a, T: ReducedElement, C> {
     x: &'a [T],
     n: usize,
     totals: &'a mut [T::Wide],
     how: std::marker::PhantomData<C>,
 }
-impl<T: Element, C: Combine> Kernel for Rows<'_, T, C> {
+impl<T: ReducedElement, C: CombineRule> SimdKernel for RowTotals<'_, T, C> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self) {
-        let Rows { x, n, totals, .. } = self;
+        let RowTotals { x, n, totals, .. } = self;
         let mut groups = x.chunks_exact(4 * n);
         let (of_groups, of_rest) = totals.split_at_mut(totals.len() / 4 * 4);
         for (x, totals) in (&mut groups).zip(of_groups.chunks_exact_mut(4)) {
@@ -437,9 +437,9 @@ impl<T: Element, C: Combine> Kernel for Rows<'_, T, C> {
     }
 }
 /// The totals of as many rows of `n` elements, which lie one behind the other.
-pub(crate) fn rows<T: Element, C: Combine>(isa: Isa, x: &[T], n: usize, totals: &mut [T::Wide]) {
-    dispatch(isa, Rows::<T, C> { x, n, totals, how: std::marker::PhantomData });
+pub(crate) fn rows<T: ReducedElement, C: CombineRule>(isa: Isa, x: &[T], n: usize, totals: &mut [T::Wide]) {
+    dispatch(isa, RowTotals::<T, C> { x, n, totals, how: std::marker::PhantomData });
 }
-pub(crate) fn push_row<T: Element, C: Combine>(isa: Isa, x: &[T], total: &mut Total<T>) {
+pub(crate) fn push_row<T: ReducedElement, C: CombineRule>(isa: Isa, x: &[T], total: &mut Total<T>) {
     dispatch(if x.len() < 2 * LANES { Isa::Scalar } else { isa }, PushRow::<T, C>(x, total, std::marker::PhantomData));
 }

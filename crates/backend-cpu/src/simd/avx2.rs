@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 
 pub(crate) use int64::I64x4;
 
-use super::{Arithmetic, Float, Integer, Kernel, Mask, Simd};
+use super::{Arithmetic, Float, Integer, Mask, Simd, SimdKernel};
 
 /// The set as a type.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ impl Simd for Avx2 {
 /// # Safety
 /// The CPU has AVX2, FMA and F16C.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(crate) unsafe fn enter<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) unsafe fn enter<K: SimdKernel>(kernel: K) -> K::Output {
     kernel.run::<Avx2>()
 }
 

@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 
 pub(crate) use int64::I64x8;
 
-use super::{Arithmetic, Float, Integer, Kernel, Mask, Simd};
+use super::{Arithmetic, Float, Integer, Mask, Simd, SimdKernel};
 
 /// The set as a type.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ impl Simd for Avx512 {
 /// # Safety
 /// The CPU has AVX2, FMA, F16C and AVX-512 F, BW, DQ and VL.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) unsafe fn enter<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) unsafe fn enter<K: SimdKernel>(kernel: K) -> K::Output {
     kernel.run::<Avx512>()
 }
 

@@ -21,7 +21,7 @@ enum Source {
     Output(usize),
 }
 /// What a loop reads and writes, `n` elements each.
-pub(crate) struct Streams<'a> {
+pub(crate) struct LoopStreams<'a> {
     n: usize,
     sources: SmallVec<[Source; 8]>,
     /// an optimizer's step has six
@@ -30,10 +30,10 @@ pub(crate) struct Streams<'a> {
     past: bool,
     slices: PhantomData<&'a mut [f32]>,
 }
-impl<'a> Streams<'a> {
+impl<'a> LoopStreams<'a> {
     /// Streams of `n` elements.
-    pub fn new(n: usize) -> Streams<'a> {
-        Streams { n, sources: SmallVec::new(), numbers: SmallVec::new(), outputs: SmallVec::new(), past: false, slices: PhantomData }
+    pub fn new(n: usize) -> LoopStreams<'a> {
+        LoopStreams { n, sources: SmallVec::new(), numbers: SmallVec::new(), outputs: SmallVec::new(), past: false, slices: PhantomData }
     }
     /// The next output.
     pub fn write(&mut self, out: &'a mut [f32]) {
@@ -122,7 +122,7 @@ impl<'a> Streams<'a> {
         let lanes = S::F32::LANES;
         let head = if self.past && lanes > 1 { self.head(&to) } else { None };
         let (past, head) = (head.is_some(), head.unwrap_or(0));
-        let pairs = Pairs { from, to, numbers, going_on: &going_on };
+        let pairs = VectorPairs { from, to, numbers, going_on: &going_on };
         if LONG {
             // SAFETY: every slice has n elements, and a repeated number a vector of its own. Outputs are borrowed for writing.
             // With non-temporal stores a line begins at the head, which is less than two vectors.
@@ -164,15 +164,15 @@ impl<'a> Streams<'a> {
         true
     }
 }
-/// What [`Streams::each`] takes two vectors of at a time.
-struct Pairs<'a, V: Arithmetic, const X: usize, const C: usize, const O: usize> {
+/// What [`LoopStreams::each`] takes two vectors of at a time.
+struct VectorPairs<'a, V: Arithmetic, const X: usize, const C: usize, const O: usize> {
     /// where inputs begin, and which bits of a place are theirs: none of a number that is repeated
     from: [(*const f32, usize); X],
     to: [*mut f32; O],
     numbers: [Twice<V>; C],
     going_on: &'a [*const f32],
 }
-impl<V: Float<Elem = f32>, const X: usize, const C: usize, const O: usize> Pairs<'_, V, X, C, O> {
+impl<V: Float<Elem = f32>, const X: usize, const C: usize, const O: usize> VectorPairs<'_, V, X, C, O> {
     /// From `i` on, as many as end before `n`; returns where it ends. `PAST` the caches or not is known to the compiler: all
     /// addresses then have room in registers.
     ///
@@ -181,7 +181,7 @@ impl<V: Float<Elem = f32>, const X: usize, const C: usize, const O: usize> Pairs
     /// outputs at `i` are multiples of a vector's size.
     #[inline(always)]
     unsafe fn run<const PAST: bool>(&self, mut i: usize, n: usize, f: &impl Fn([Twice<V>; X], [Twice<V>; C]) -> [Twice<V>; O]) -> usize {
-        let Pairs { from, to, numbers, going_on } = *self;
+        let VectorPairs { from, to, numbers, going_on } = *self;
         let lanes = V::LANES;
         while i + 2 * lanes <= n {
             let mut x = [Twice::<V>::constant(0.0); X];
@@ -222,7 +222,7 @@ impl<V: Float<Elem = f32>, const X: usize, const C: usize, const O: usize> Pairs
     /// outputs at `head` are multiples of a line. `head` is less than two vectors.
     #[inline(always)]
     unsafe fn all(&self, head: usize, n: usize, past: bool, f: impl Fn([Twice<V>; X], [Twice<V>; C]) -> [Twice<V>; O]) {
-        let Pairs { from, to, numbers, going_on } = *self;
+        let VectorPairs { from, to, numbers, going_on } = *self;
         let lanes = V::LANES;
         let mut i = 0;
         while i < n {

@@ -6,9 +6,9 @@ use super::{Arithmetic, Float, Halves, Integer, Mask, Simd};
 
 /// The set that needs nothing from the CPU.
 #[derive(Clone, Copy)]
-pub(crate) struct Scalar;
+pub(crate) struct ScalarSimd;
 
-impl Simd for Scalar {
+impl Simd for ScalarSimd {
     type F32 = f32;
     type F64 = f64;
 }

@@ -1,10 +1,10 @@
 //! Writing by non-temporal stores: a large result is not read into them only to be overwritten, which saves a third of the
 //! traffic of an addition. And reading ahead of use. Must not know what is written or read.
 
-use super::{Float, Kernel, Simd, dispatch};
+use super::{Float, Simd, SimdKernel, dispatch};
 use crate::{
     isa::Isa,
-    scratch::{Kept, ScratchVec, filled},
+    scratch::{KeptElement, ScratchVec, filled},
 };
 use adamant_runtime::ErrorKind;
 use bytemuck::{NoUninit, Pod};
@@ -20,13 +20,13 @@ pub(crate) const LINE: usize = 64;
 
 /// Copies `from` to `to`, of equal length, by non-temporal stores; for each line that is written, a line of each of `soon` is
 /// asked for, so that memory is read and written at once. [`publish`] comes before anybody else may read it.
-pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[Ahead<'_>]) {
-    struct Copy<'a>(&'a [u8], &'a mut [u8], &'a [Ahead<'a>]);
-    impl Kernel for Copy<'_> {
+pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[ReadAhead<'_>]) {
+    struct StreamedCopy<'a>(&'a [u8], &'a mut [u8], &'a [ReadAhead<'a>]);
+    impl SimdKernel for StreamedCopy<'_> {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self) {
-            let Copy(from, to, soon) = self;
+            let StreamedCopy(from, to, soon) = self;
             copy_and::<S>(
                 from,
                 to,
@@ -39,7 +39,7 @@ pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[Ahead<'_>]) {
             );
         }
     }
-    dispatch(Isa::current(), Copy(from, to, soon));
+    dispatch(Isa::current(), StreamedCopy(from, to, soon));
 }
 /// Copies by non-temporal stores, and does something for each line, behind so many others. The wider the vectors the better: what
 /// waits to be written, and so how far the processor goes on meanwhile, is counted in stores.
@@ -67,7 +67,7 @@ fn copy_and<S: Simd>(from: &[u8], to: &mut [u8], each: impl Fn(usize)) {
 }
 
 /// Equally long lines, one after another.
-pub(crate) struct Lines<'a, T> {
+pub(crate) struct EqualLines<'a, T> {
     pub from: &'a [T],
     /// from the beginning of one to that of the next
     pub step: usize,
@@ -77,13 +77,13 @@ pub(crate) struct Lines<'a, T> {
 /// Copies lines by non-temporal stores to places of `to` that lie `stride` elements apart. For each cache line that is written
 /// one is asked for that will be read `soon`: that of the same number in a block of such lines, which begins at an
 /// address and whose lines have a stride of their own. [`publish`] comes before anybody else may read what is written.
-pub(crate) fn lines<T: Pod>(lines: Lines<'_, T>, to: &mut [T], stride: usize, soon: (*const T, isize)) {
-    struct CopyLines<'a, T>(Lines<'a, T>, &'a mut [T], usize, (*const T, isize));
-    impl<T: Pod> Kernel for CopyLines<'_, T> {
+pub(crate) fn lines<T: Pod>(lines: EqualLines<'_, T>, to: &mut [T], stride: usize, soon: (*const T, isize)) {
+    struct CopyLines<'a, T>(EqualLines<'a, T>, &'a mut [T], usize, (*const T, isize));
+    impl<T: Pod> SimdKernel for CopyLines<'_, T> {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self) {
-            let CopyLines(Lines { from, step, length, count }, to, stride, soon) = self;
+            let CopyLines(EqualLines { from, step, length, count }, to, stride, soon) = self;
             for k in 0..count {
                 let line: &[u8] = bytemuck::cast_slice(&from[k * step..][..length]);
                 let at = soon.0.wrapping_offset(k as isize * soon.1).cast::<u8>();
@@ -99,13 +99,13 @@ pub(crate) fn lines<T: Pod>(lines: Lines<'_, T>, to: &mut [T], stride: usize, so
     dispatch(Isa::current(), CopyLines(lines, to, stride, soon));
 }
 /// Bytes that will be read soon: asked for line by line while something else is computed.
-pub(crate) struct Ahead<'a> {
+pub(crate) struct ReadAhead<'a> {
     bytes: &'a [u8],
     asked: Cell<usize>,
 }
-impl<'a> Ahead<'a> {
-    pub(crate) fn of<T: NoUninit>(soon: &'a [T]) -> Ahead<'a> {
-        Ahead { bytes: bytemuck::cast_slice(soon), asked: Cell::new(0) }
+impl<'a> ReadAhead<'a> {
+    pub(crate) fn of<T: NoUninit>(soon: &'a [T]) -> ReadAhead<'a> {
+        ReadAhead { bytes: bytemuck::cast_slice(soon), asked: Cell::new(0) }
     }
     /// Asks for all that is left.
     pub(crate) fn fetch_all(&self) {
@@ -166,17 +166,17 @@ pub(crate) fn publish() {
 
 /// Rows of a result on their way by non-temporal stores, if it is that large. When this goes, all that was written by it is
 /// there for everybody.
-pub(crate) struct Rows<T: Kept> {
+pub(crate) struct StreamedRows<T: KeptElement> {
     /// where a row is written before it is copied; nothing for a result that is written where it belongs
     line: ScratchVec<T>,
 }
-impl<T: Pod + Kept> Rows<T> {
+impl<T: Pod + KeptElement> StreamedRows<T> {
     /// Of `n` elements each, of a result of `bytes` in all.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub(crate) fn new(n: usize, bytes: usize) -> Result<Rows<T>, ErrorKind> {
-        Ok(Rows { line: filled(T::zeroed(), if bytes >= STREAMED { n } else { 0 })? })
+    pub(crate) fn new(n: usize, bytes: usize) -> Result<StreamedRows<T>, ErrorKind> {
+        Ok(StreamedRows { line: filled(T::zeroed(), if bytes >= STREAMED { n } else { 0 })? })
     }
     /// Lets `f` write a row of `n` elements.
     pub(crate) fn write(&mut self, out: &mut [T], f: impl FnOnce(&mut [T])) {
@@ -188,7 +188,7 @@ impl<T: Pod + Kept> Rows<T> {
         copy(bytemuck::cast_slice(line), bytemuck::cast_slice_mut(out), &[]);
     }
 }
-impl<T: Kept> Drop for Rows<T> {
+impl<T: KeptElement> Drop for StreamedRows<T> {
     fn drop(&mut self) {
         if !self.line.is_empty() {
             publish();
@@ -206,7 +206,7 @@ mod tests {
         for start in 0..70 {
             for length in [0, 1, 15, 16, 17, 33, 64, 100, 190] {
                 let mut to = [255u8; 300];
-                copy(&from[3..3 + length], &mut to[start..start + length], &[Ahead::of(&from)]);
+                copy(&from[3..3 + length], &mut to[start..start + length], &[ReadAhead::of(&from)]);
                 publish();
                 assert_eq!(to[start..start + length], from[3..3 + length]);
                 assert!(to[..start].iter().chain(&to[start + length..]).all(|&b| b == 255), "{start} {length}");

@@ -80,7 +80,7 @@ fn a_loop_that_is_offered_to_a_helper_about_to_sleep() {
         }
     });
     assert_eq!(done.into_inner(), 3 * 150 * 7);
-    let Pool::Own(own) = &threads.pool else { panic!("another pool") };
+    let WhosePool::Own(own) = &threads.pool else { panic!("another pool") };
     // What was offered is taken, by a helper that then finds it done, before the helper sleeps.
     let settled = || {
         let waiting = own.station.waiting.lock();
@@ -101,7 +101,7 @@ fn a_pool_that_goes_while_a_helper_is_awake() {
             done.fetch_add(1, Ordering::Relaxed);
         });
         assert_eq!(done.into_inner(), 4);
-        let Pool::Own(own) = &threads.pool else { panic!("another pool") };
+        let WhosePool::Own(own) = &threads.pool else { panic!("another pool") };
         let (station, own) = (own.station.clone(), Arc::downgrade(own));
         drop(threads);
         assert!(own.upgrade().is_none());

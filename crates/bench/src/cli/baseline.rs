@@ -1,7 +1,7 @@
 //! `baseline save|list|rm`: records under a name, to compare with as `baseline:NAME`.
 use super::{
     Ended, Exit, ended,
-    out::{Out, unwritable},
+    out::{OutStream, unwritable},
 };
 use crate::record::Record;
 use clap::{Args, Subcommand};
@@ -45,7 +45,7 @@ pub(super) fn path(name: &str) -> Result<PathBuf, Ended> {
 }
 /// Does it.
 pub(super) fn run(options: &Options) -> Result<Exit, Ended> {
-    let mut out = Out::default();
+    let mut out = OutStream::default();
     match &options.action {
         Action::Save { name, record } => {
             let to = path(name)?;

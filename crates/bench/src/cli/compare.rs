@@ -1,13 +1,13 @@
 //! `compare`, `gate` and `calibrate`: two sides, sample by sample in turn.
 use super::{
-    Chosen, Ended, Exit, Where, ended, not_started,
-    out::{self, Out, note},
+    Chosen, Ended, Exit, WhereToRun, ended, not_started,
+    out::{self, OutStream, note},
     percent, some,
-    subjects::{Operand, operand},
+    subjects::{ComparedOperand, operand},
 };
 use crate::{
     child::Subject,
-    comparison::{Comparison, Evidence, Side},
+    comparison::{ComparedSide, Comparison, Evidence},
     gate::{Decision, Gated, Looks},
     interleave::{Plan, ROUNDS, Sides, Taken, take_all},
     lines::{Extra, Line},
@@ -33,15 +33,15 @@ pub struct Options {
     /// What is judged
     b: String,
     #[command(flatten)]
-    how: How,
+    how: CompareHow,
 }
 /// What both verbs know.
 #[derive(Args, Clone, Debug)]
-struct How {
+struct CompareHow {
     #[command(flatten)]
     chosen: Chosen,
     #[command(flatten)]
-    at: Where,
+    at: WhereToRun,
     #[command(flatten)]
     sampling: Sampling,
     /// The smallest change worth telling, in percent
@@ -106,7 +106,7 @@ pub struct CalibrateOptions {
     #[command(flatten)]
     chosen: Chosen,
     #[command(flatten)]
-    at: Where,
+    at: WhereToRun,
     #[command(flatten)]
     sampling: Sampling,
     /// Write what is seen into the cases of the last record of this file
@@ -181,8 +181,8 @@ fn compared(options: &Options, suite: &Suite, allow: Option<f64>) -> Result<Comp
     out::writable(how.out.as_deref())?;
     let read = |text: &str| operand(text, how.at.threads.into(), &how.at.device, suite);
     match (read(&options.a)?, read(&options.b)?) {
-        (Operand::Program(a), Operand::Program(b)) => programs(options, *a, *b, suite, allow),
-        (Operand::Record(a), Operand::Record(b)) => {
+        (ComparedOperand::Program(a), ComparedOperand::Program(b)) => programs(options, *a, *b, suite, allow),
+        (ComparedOperand::Record(a), ComparedOperand::Record(b)) => {
             let mut comparison = records(options, &a, &b)?;
             allow.into_iter().for_each(|allow| gate_intervals(&mut comparison, allow));
             Ok(comparison)
@@ -225,7 +225,7 @@ fn programs(options: &Options, a: Subject, b: Subject, suite: &Suite, allow: Opt
     for k in 0..2 {
         let name = sides.subjects()[k].name.clone();
         let child = sides.child(k).map_err(|e| not_started(&e))?;
-        about.push(Side { name, facts: child.hello.facts.clone() });
+        about.push(ComparedSide { name, facts: child.hello.facts.clone() });
     }
     let [a, b] = about.try_into().map_err(|_| (Exit::Failed, "two sides".to_string()))?;
     let mut comparison = Comparison::between(a, b, Evidence::Turns, how.threshold / 100.0, command(options));
@@ -343,7 +343,7 @@ pub(super) fn of_records(
 }
 /// What two records are compared as, without a case yet.
 fn beginning((name_a, a): (&str, &Record), (name_b, b): (&str, &Record), threshold: f64, across: bool, command: String) -> Result<Comparison, Ended> {
-    let side = |r: &Record, name: &str| Side { name: name.into(), facts: r.environment() };
+    let side = |r: &Record, name: &str| ComparedSide { name: name.into(), facts: r.environment() };
     let comparison = Comparison::between(side(a, name_a), side(b, name_b), Evidence::TwoMoments, threshold, command);
     admit(&comparison, &[], across)?;
     if a.settings.small || b.settings.small {
@@ -365,8 +365,8 @@ fn suite_globs(only: &[String]) -> Result<globset::GlobSet, Ended> {
     }
     set.build().map_err(|e| ended(Exit::Usage)(&e))
 }
-fn show(comparison: &Comparison, options: &Options) -> Result<Out, Ended> {
-    let (how, mut out) = (&options.how, Out::default());
+fn show(comparison: &Comparison, options: &Options) -> Result<OutStream, Ended> {
+    let (how, mut out) = (&options.how, OutStream::default());
     if how.json {
         comparison.cases.iter().flat_map(|c| [line(c, &comparison.a, c.a_ns, how), line(c, &comparison.b, c.b_ns, how)]).for_each(|l| out.say(l));
     }
@@ -375,7 +375,7 @@ fn show(comparison: &Comparison, options: &Options) -> Result<Out, Ended> {
     }
     Ok(out)
 }
-fn line(case: &Compared, side: &Side, ns: Option<f64>, how: &How) -> serde_json::Value {
+fn line(case: &Compared, side: &ComparedSide, ns: Option<f64>, how: &CompareHow) -> serde_json::Value {
     let extra = Extra { threads: how.at.threads.into(), samples: Some(case.quiet), small: how.sampling.small, ..Extra::default() };
     let median_ms = ns.map(|x| x * 1e-6);
     serde_json::json!(Line { workload: case.workload.clone(), implementation: side.name.clone(), median_ms, min_ms: None, error: case.error.clone(), extra })
@@ -389,7 +389,7 @@ pub(super) fn calibrate(options: &CalibrateOptions, suite: &Suite) -> Result<Exi
     let mut records = options.record.as_ref().map(|file| Record::read(file).map_err(|e| ended(Exit::Unreadable)(&e))).transpose()?;
     let mut sides = Sides::new(vec![own()?, own()?]);
     sides.child(0).map_err(|e| not_started(&e))?;
-    let mut out = Out::default();
+    let mut out = OutStream::default();
     let cases = judge(&measure(&mut sides, &names, &options.sampling.plan()?), 0.0);
     for case in &cases {
         match (&case.error, case.smallest_visible, case.ratio) {

@@ -2,8 +2,8 @@
 //! must not end with 8, and programs that do 10 % more of the same work must end with 8, or with 10, which is *could not
 //! tell*; all of it beside a busy loop on one core, if that is asked for.
 use super::{
-    Chosen, Ended, Exit, Where, end_with_parent, ended,
-    out::{Out, note},
+    Chosen, Ended, Exit, WhereToRun, end_with_parent, ended,
+    out::{OutStream, note},
     some,
 };
 use crate::{
@@ -22,7 +22,7 @@ pub struct Options {
     #[command(flatten)]
     chosen: Chosen,
     #[command(flatten)]
-    at: Where,
+    at: WhereToRun,
     /// Gates of equal programs
     #[arg(long, default_value_t = 200)]
     gates: usize,
@@ -56,7 +56,7 @@ const PLANTED: [usize; 2] = [10, 11];
 
 /// How gates of one kind ended.
 #[derive(Clone, Default, Debug, serde::Serialize)]
-struct Ends {
+struct GateEnds {
     gates: usize,
     passed: usize,
     slower: usize,
@@ -64,7 +64,7 @@ struct Ends {
     failed: usize,
     seconds: f64,
 }
-impl Ends {
+impl GateEnds {
     fn add(&mut self, code: Option<i32>) {
         self.gates += 1;
         *match code {
@@ -76,7 +76,7 @@ impl Ends {
     }
 }
 /// Is that what a gate promises? `[equal, planted]`.
-fn holds([equal, planted]: &[Ends; 2]) -> bool {
+fn holds([equal, planted]: &[GateEnds; 2]) -> bool {
     let few = |alarms: usize, gates: usize| alarms as f64 <= (MOST_ALARMS * gates as f64).floor();
     let found = planted.slower + planted.undecided;
     equal.failed + planted.failed == 0 && few(equal.slower, equal.gates) && found as f64 >= FOUND * planted.gates as f64
@@ -125,7 +125,7 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     };
     let _busy = core.map(busy).transpose()?;
     let planted = options.planted.unwrap_or(options.gates.div_ceil(2));
-    let mut ends = [Ends::default(), Ends::default()];
+    let mut ends = [GateEnds::default(), GateEnds::default()];
     // Both kinds in turn, so that they meet the same machine.
     for k in 0..options.gates.max(planted) {
         for (kind, wanted) in [options.gates, planted].into_iter().enumerate() {
@@ -140,7 +140,7 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
             }
         }
     }
-    let mut out = Out::default();
+    let mut out = OutStream::default();
     let passed = holds(&ends);
     if options.json {
         out.say(serde_json::json!({ "passed": passed, "busy_core": core, "workloads": names, "equal": ends[0], "planted_10_percent": ends[1] }));
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn counts_that_break_the_promise_and_pass() {
         let ends = |codes: &[(i32, usize)]| {
-            let mut ends = Ends::default();
+            let mut ends = GateEnds::default();
             codes.iter().for_each(|(code, times)| (0..*times).for_each(|_| ends.add(Some(*code))));
             ends
         };

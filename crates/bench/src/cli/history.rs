@@ -1,7 +1,7 @@
 //! `history`: records of many runs as one page of lines, with the runs at which they changed.
 use super::{
     Ended, Exit, ended,
-    out::{Out, note, write},
+    out::{OutStream, note, write},
 };
 use crate::{
     history::{History, files, tags},
@@ -39,7 +39,7 @@ pub(super) fn run(options: &Options) -> Result<Exit, Ended> {
         return Err((Exit::Unreadable, "no *.jsonl is there".into()));
     }
     let history = History::of(&records, &tags());
-    let mut out = Out::default();
+    let mut out = OutStream::default();
     write(&rendered::page(&history, &merge(&records)), Some(&options.html), &mut out)?;
     if let Some(file) = &options.csv {
         write(&rendered::csv(&history), Some(file), &mut out)?;

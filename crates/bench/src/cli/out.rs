@@ -13,10 +13,10 @@ use std::{
 /// Stdout. A reader that has gone (`bench list | head -1`) has seen what it wanted; whatever else goes wrong is told at the
 /// end.
 #[derive(Debug, Default)]
-pub struct Out {
+pub struct OutStream {
     failed: Option<io::Error>,
 }
-impl Out {
+impl OutStream {
     /// A line.
     pub fn say(&mut self, text: impl Display) {
         self.put(&format!("{text}\n"));
@@ -78,7 +78,7 @@ pub fn appendable(file: &Path) -> Result<(), Ended> {
 ///
 /// # Errors
 /// The file cannot be written, or holds records.
-pub fn write(text: &str, file: Option<&Path>, out: &mut Out) -> Result<(), Ended> {
+pub fn write(text: &str, file: Option<&Path>, out: &mut OutStream) -> Result<(), Ended> {
     let Some(file) = file else {
         out.put(text);
         return Ok(());

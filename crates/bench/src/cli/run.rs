@@ -1,7 +1,7 @@
 //! `run` and `env`: this program on this machine.
 use super::{
-    Chosen, Ended, Exit, Where, compare, ended,
-    out::{self, Out, note},
+    Chosen, Ended, Exit, WhereToRun, compare, ended,
+    out::{self, OutStream, note},
     percent, some,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     machine::{Git, Load, Machine, Toolchain},
     record::{Case, Record},
     render::{Format, comparison as rendered},
-    sampler::{Active, MOST_SAMPLES, SHORTEST_SAMPLE, Stop},
+    sampler::{Active, MOST_SAMPLES, SHORTEST_SAMPLE, StopRule},
     serve::about,
     suite::Suite,
     workload::{Scale, Workload},
@@ -30,7 +30,7 @@ pub struct Options {
     #[command(flatten)]
     chosen: Chosen,
     #[command(flatten)]
-    pub(super) at: Where,
+    pub(super) at: WhereToRun,
     /// Seconds of samples for each workload
     #[arg(long, default_value_t = 1.0)]
     budget: f64,
@@ -73,7 +73,7 @@ pub struct Options {
 #[derive(Args, Clone, Debug)]
 pub struct EnvOptions {
     #[command(flatten)]
-    pub(super) at: Where,
+    pub(super) at: WhereToRun,
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
@@ -85,7 +85,7 @@ const THRESHOLD: f64 = 0.01;
 /// Measures and prints; ends with 1 if a result is wrong.
 pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     let wanted = some(&options.chosen, suite)?;
-    let mut out = Out::default();
+    let mut out = OutStream::default();
     if options.list {
         wanted.iter().for_each(|w| out.say(&w.name));
         return out.end(Exit::Passed);
@@ -98,7 +98,7 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     let of_criterion = options.criterion.as_deref().map(criterion::read).transpose().map_err(|e| ended(Exit::Unreadable)(&e))?;
     options.record.as_deref().map_or(Ok(()), out::appendable)?;
     let place = options.at.open()?;
-    let stop = Stop { budget, precision: options.precision };
+    let stop = StopRule { budget, precision: options.precision };
     let mut record = Record::begun(SystemTime::now(), place.settings(options.machine.as_deref(), options.budget, options.precision, options.small));
     let refused = base.as_deref().and_then(<[Record]>::last).and_then(|base| compare::comparable(base, &record).err());
     match (refused.as_ref(), &options.record) {
@@ -159,7 +159,7 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
 }
 /// Cases of this program's workloads in new processes, round by round: samples of each are spread over the whole run and over
 /// all of them, so that a record has the spread between processes and between the moments of its run.
-fn in_processes(options: &Options, suite: &Suite, wanted: &[Workload], stop: Stop) -> Result<Vec<Case>, Ended> {
+fn in_processes(options: &Options, suite: &Suite, wanted: &[Workload], stop: StopRule) -> Result<Vec<Case>, Ended> {
     let own = Subject::own(options.at.threads.into(), &options.at.device).map_err(|e| ended(Exit::Failed)(&e))?;
     let plan = Plan {
         budget: stop.budget,
@@ -186,7 +186,7 @@ fn of_processes(implementation: &str, workload: &Workload, taken: &Taken) -> Cas
     Case { worst_error: side.worst, rounds, ..case }.sampled(ns, waited, side.calls.max(1))
 }
 /// This run against the moments of a record, of the cases that both have.
-fn against(options: &Options, base: &[Record], record: &Record, out: &mut Out) -> Result<Exit, Ended> {
+fn against(options: &Options, base: &[Record], record: &Record, out: &mut OutStream) -> Result<Exit, Ended> {
     let file = options.against.as_deref().map_or_else(String::new, |f| f.display().to_string());
     let both: Vec<String> = record.cases.iter().map(|c| globset::escape(&c.workload)).collect();
     let command = format!("cargo xtask bench run --against {file} --only {}", options.chosen.only.join(","));
@@ -203,7 +203,7 @@ fn against(options: &Options, base: &[Record], record: &Record, out: &mut Out) -
     Ok(compare::passed(&comparison, options.allow))
 }
 /// Builds, checks and times one workload on the current device.
-pub fn measure(implementation: &str, workload: &Workload, stop: Stop, small: bool) -> Case {
+pub fn measure(implementation: &str, workload: &Workload, stop: StopRule, small: bool) -> Case {
     let case = Case::new(&workload.name, implementation).about(about(workload));
     let scale = if small { Scale::SMALL } else { Scale::FULL };
     let measured = Active::start(workload, scale).and_then(|mut active| {
@@ -220,7 +220,7 @@ pub fn measure(implementation: &str, workload: &Workload, stop: Stop, small: boo
 }
 /// Prints what a record would say of this machine.
 pub(super) fn env(options: &EnvOptions) -> Result<Exit, Ended> {
-    let (place, mut out) = (options.at.open()?, Out::default());
+    let (place, mut out) = (options.at.open()?, OutStream::default());
     let (load, git, ceilings) = (Load::now(), Git::here(), Ceilings::measure(place.threads));
     if options.json {
         let settings = place.settings(None, 0.0, 0.0, false);

@@ -1,10 +1,10 @@
 //! `selftest`: the tool judged by itself. Equal programs must give no alarm but by chance, and a slowdown that was planted
 //! must be found. A slowdown is planted by doing more of the same work: B repeats a call 103 times where A repeats it 100.
 use super::{
-    Ended, Exit, Where,
+    Ended, Exit, WhereToRun,
     compare::{Sampling, measure},
     ended,
-    out::{Out, note},
+    out::{OutStream, note},
 };
 use crate::{
     child::Subject,
@@ -21,9 +21,9 @@ use std::time::Instant;
 pub struct Options {
     /// Only this part
     #[arg(long, value_enum)]
-    part: Option<Part>,
+    part: Option<SelftestPart>,
     #[command(flatten)]
-    at: Where,
+    at: WhereToRun,
     #[command(flatten)]
     sampling: Sampling,
     /// Equal cases
@@ -37,7 +37,7 @@ pub struct Options {
     json: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Part {
+enum SelftestPart {
     /// a program against itself
     Equal,
     /// 3 % more of a case that computes
@@ -54,7 +54,8 @@ const FOUND: f64 = 0.95;
 /// The precision that a planted slowdown takes.
 const PRECISION: f64 = 0.001;
 /// The workload, how often A and B repeat its call: more of the same work by 3 and by 8 %.
-const PLANTED: [(Part, &str, usize, usize); 2] = [(Part::Compute, "selftest_compute", 100, 103), (Part::Memory, "selftest_memory", 12, 13)];
+const PLANTED: [(SelftestPart, &str, usize, usize); 2] =
+    [(SelftestPart::Compute, "selftest_compute", 100, 103), (SelftestPart::Memory, "selftest_memory", 12, 13)];
 
 /// What one part gave.
 #[derive(serde::Serialize)]
@@ -92,9 +93,9 @@ impl Outcome {
 
 pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     let plan = options.sampling.plan()?;
-    let wanted = |part: Part| options.part.is_none_or(|p| p == part);
-    let (mut outcomes, mut out) = (Vec::new(), Out::default());
-    if wanted(Part::Equal) {
+    let wanted = |part: SelftestPart| options.part.is_none_or(|p| p == part);
+    let (mut outcomes, mut out) = (Vec::new(), OutStream::default());
+    if wanted(SelftestPart::Equal) {
         outcomes.push(equal(options, suite, &plan)?);
         say(outcomes.last(), options.json, &mut out);
     }
@@ -107,7 +108,7 @@ pub(super) fn run(options: &Options, suite: &Suite) -> Result<Exit, Ended> {
     }
     out.end(if outcomes.iter().all(|o| o.passed) { Exit::Passed } else { Exit::Failed })
 }
-fn say(outcome: Option<&Outcome>, json: bool, out: &mut Out) {
+fn say(outcome: Option<&Outcome>, json: bool, out: &mut OutStream) {
     let (Some(o), false) = (outcome, json) else { return };
     let end = if o.passed { "passed" } else { "FAILED" };
     out.say(format_args!(
@@ -147,7 +148,7 @@ fn equal(options: &Options, suite: &Suite, plan: &Plan) -> Result<Outcome, Ended
     Ok(Outcome::of("equal", &judge(&cases, THRESHOLD), start.elapsed().as_secs_f64(), |slower, faster| slower + faster <= MOST_ALARMS))
 }
 /// Trials of a planted slowdown, each by itself: one case, as one that looks for it would have.
-fn planted(options: &Options, plan: &Plan, part: Part, workload: &str, [a, b]: [usize; 2]) -> Result<Outcome, Ended> {
+fn planted(options: &Options, plan: &Plan, part: SelftestPart, workload: &str, [a, b]: [usize; 2]) -> Result<Outcome, Ended> {
     let start = Instant::now();
     // A narrow interval of pairs is not enough: rounds must agree, and each needs its pairs for that.
     let plan = &Plan { precision: plan.precision.min(PRECISION), ..*plan };

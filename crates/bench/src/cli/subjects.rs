@@ -15,7 +15,7 @@ use std::{
 
 /// A side of a comparison.
 #[derive(Debug)]
-pub enum Operand {
+pub enum ComparedOperand {
     /// a program to start
     Program(Box<Subject>),
     /// a file of records
@@ -26,9 +26,9 @@ pub enum Operand {
 ///
 /// # Errors
 /// It is none of the above, or cannot be built.
-pub fn operand(text: &str, threads: usize, device: &str, suite: &Suite) -> Result<Operand, Ended> {
+pub fn operand(text: &str, threads: usize, device: &str, suite: &Suite) -> Result<ComparedOperand, Ended> {
     if let Some(name) = text.strip_prefix("baseline:") {
-        return Ok(Operand::Record(baseline::path(name)?));
+        return Ok(ComparedOperand::Record(baseline::path(name)?));
     }
     let (target, settings) = match text.split_once('@') {
         // A revision may hold an @ of its own: `HEAD@{1}`.
@@ -37,7 +37,11 @@ pub fn operand(text: &str, threads: usize, device: &str, suite: &Suite) -> Resul
         _ => (text, ""),
     };
     if is_record(Path::new(target)) {
-        return if settings.is_empty() { Ok(Operand::Record(target.into())) } else { Err((Exit::Usage, format!("{target} is a record: it has no settings"))) };
+        return if settings.is_empty() {
+            Ok(ComparedOperand::Record(target.into()))
+        } else {
+            Err((Exit::Usage, format!("{target} is a record: it has no settings")))
+        };
     }
     let mut subject = if target == "self" {
         Subject::own(threads, device).map_err(|e| ended(Exit::Failed)(&e))?
@@ -52,7 +56,7 @@ pub fn operand(text: &str, threads: usize, device: &str, suite: &Suite) -> Resul
         let (name, value) = setting.split_once('=').ok_or_else(|| (Exit::Usage, format!("`{setting}` is no NAME=VALUE")))?;
         set(&mut subject, name, value)?;
     }
-    Ok(Operand::Program(Box::new(subject)))
+    Ok(ComparedOperand::Program(Box::new(subject)))
 }
 fn set(subject: &mut Subject, name: &str, value: &str) -> Result<(), Ended> {
     let usage = || (Exit::Usage, format!("`{name}={value}` is no setting"));
@@ -129,7 +133,7 @@ mod tests {
     }
     fn program(text: &str) -> Subject {
         match operand(text, 2, "cpu", &suite()) {
-            Ok(Operand::Program(subject)) => *subject,
+            Ok(ComparedOperand::Program(subject)) => *subject,
             other => panic!("{other:?}"),
         }
     }
@@ -151,6 +155,6 @@ mod tests {
             let (exit, said) = operand(text, 1, "cpu", &suite()).unwrap_err();
             assert_eq!(exit, Exit::Usage, "{text}: {said}");
         }
-        assert!(matches!(operand("gone.jsonl", 1, "cpu", &suite()), Ok(Operand::Record(_))));
+        assert!(matches!(operand("gone.jsonl", 1, "cpu", &suite()), Ok(ComparedOperand::Record(_))));
     }
 }

@@ -1,10 +1,10 @@
 //! `merge` and `report`: records as one table, or as one page.
 use super::{
     Ended, Exit, ended,
-    out::{Out, note, write},
+    out::{OutStream, note, write},
 };
 use crate::{
-    merge::{Table, merge as merged},
+    merge::{MergedTable, merge as merged},
     record::Record,
     render::{Format, table as rendered},
 };
@@ -34,7 +34,7 @@ pub struct ReportOptions {
     #[arg(long, value_name = "FILE", default_value = "target/bench/report.html")]
     html: PathBuf,
 }
-fn read(files: &[PathBuf]) -> Result<Table, Ended> {
+fn read(files: &[PathBuf]) -> Result<MergedTable, Ended> {
     let mut records = Vec::new();
     for file in files {
         records.extend(Record::read(file).map_err(|e| ended(Exit::Unreadable)(&e))?);
@@ -42,13 +42,13 @@ fn read(files: &[PathBuf]) -> Result<Table, Ended> {
     Ok(merged(&records))
 }
 pub(super) fn merge(options: &Options) -> Result<Exit, Ended> {
-    let (table, mut out) = (read(&options.records)?, Out::default());
+    let (table, mut out) = (read(&options.records)?, OutStream::default());
     write(&rendered(&table, options.format), options.out.as_deref(), &mut out)?;
     out.end(Exit::Passed)
 }
 pub(super) fn report(options: &ReportOptions) -> Result<Exit, Ended> {
     let table = read(&options.records)?;
-    write(&rendered(&table, Format::Html), Some(&options.html), &mut Out::default())?;
+    write(&rendered(&table, Format::Html), Some(&options.html), &mut OutStream::default())?;
     note(options.html.display());
     Ok(Exit::Passed)
 }

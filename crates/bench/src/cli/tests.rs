@@ -1,5 +1,5 @@
 //! What `docs/ci-benchmarks.md` tells users to type.
-use super::Program;
+use super::BenchProgram;
 use clap::Parser;
 
 /// The words of a shell's line up to what the shell does with it, quoted ones as one.
@@ -24,7 +24,7 @@ fn a_command_of_the_document_that_is_no_command() {
         assert!(verbs.contains(&verb), "{verb}: {verbs:?}");
     }
     for words in &told {
-        let parsed = Program::try_parse_from(std::iter::once("bench").chain(words.iter().map(String::as_str)));
+        let parsed = BenchProgram::try_parse_from(std::iter::once("bench").chain(words.iter().map(String::as_str)));
         assert!(parsed.is_ok(), "{words:?}: {}", parsed.err().map(|e| e.to_string()).unwrap_or_default());
     }
 }

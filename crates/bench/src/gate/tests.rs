@@ -2,7 +2,7 @@
 //! passes, and how often an interval holds the truth. Seeds are fixed: a figure that changes is a change of the method.
 use super::*;
 use crate::{
-    inputs::Words,
+    inputs::RandomWords,
     interleave::{SideState, Taken, Turn},
     verdict::{Pairs, judge},
 };
@@ -38,15 +38,15 @@ fn machines() -> Vec<Simulated> {
     let of = |spread, busy| sigmas.map(|sigma| Simulated { spread, sigma, busy, ..QUIET });
     [of(Spread::Normal, false), of(Spread::Normal, true), of(Spread::Modes, false), of(Spread::Heavy, true)].concat()
 }
-fn uniform(words: &mut Words) -> f64 {
+fn uniform(words: &mut RandomWords) -> f64 {
     (words.word() >> 11) as f64 / (1u64 << 53) as f64
 }
 /// Box and Muller.
-fn normal(words: &mut Words) -> f64 {
+fn normal(words: &mut RandomWords) -> f64 {
     (-2.0 * (1.0 - uniform(words)).ln()).sqrt() * (std::f64::consts::TAU * uniform(words)).cos()
 }
 impl Simulated {
-    fn process(&self, words: &mut Words) -> f64 {
+    fn process(&self, words: &mut RandomWords) -> f64 {
         self.sigma
             * match self.spread {
                 Spread::Normal => normal(words),
@@ -55,13 +55,13 @@ impl Simulated {
             }
     }
     /// One round: both programs, of which B takes `factor` times as long, in eight turns.
-    fn round(&self, round: usize, factor: f64, words: &mut Words) -> Vec<Turn> {
+    fn round(&self, round: usize, factor: f64, words: &mut RandomWords) -> Vec<Turn> {
         let neighbour = self.busy && round % 2 == 1;
         let wider = if neighbour { 3.0 } else { 1.0 };
         let process = [self.process(words) * wider, self.process(words) * wider];
-        let turn = |k: usize, words: &mut Words| {
+        let turn = |k: usize, words: &mut RandomWords| {
             let drift = 1.0 + self.drift * ((round * 8 + k) as f64 / 23.0).sin();
-            let time = |side: usize, words: &mut Words| {
+            let time = |side: usize, words: &mut RandomWords| {
                 let hit = neighbour && words.below(4) == 0;
                 let slow = if neighbour { 1.5 } else { 1.0 } * if hit { 1.0 + 2.0 * uniform(words) } else { 1.0 };
                 1e6 * drift * slow * [1.0, factor][side] * (process[side] + self.noise * normal(words)).exp()
@@ -75,7 +75,7 @@ impl Simulated {
 type Unit = fn(&Pairs) -> Vec<f64>;
 /// A gate of three workloads with 16 rounds: what it ends with, and after how many rounds.
 fn gate(machine: Simulated, factor: f64, unit: Unit, seed: u64) -> (Decision, usize) {
-    let mut words = Words::new(seed);
+    let mut words = RandomWords::new(seed);
     let looks = Looks::new(3, 16);
     let (mut worst, mut most) = (Decision::Passed, 0);
     for _ in 0..3 {
@@ -152,7 +152,7 @@ fn equal_programs_on_a_quiet_machine_that_are_held_back_or_take_all_rounds() {
 fn coverage(interval: fn(&Pairs) -> Option<[f64; 2]>) -> (f64, Simulated) {
     let of = |machine: Simulated| {
         let held = (0..GATES).filter(|seed| {
-            let mut words = Words::new(seed * 104_729 + 5);
+            let mut words = RandomWords::new(seed * 104_729 + 5);
             let turns = (0..12).flat_map(|round| machine.round(round, 1.07, &mut words)).collect();
             let taken = Taken { workload: "w".into(), sides: vec![SideState::default(); 2], turns };
             interval(&Pairs::of(&taken, 0, 1, true)).is_some_and(|[low, high]| low <= 1.07 && 1.07 <= high)

@@ -1,10 +1,10 @@
 //! Lines of records in any order, and change points of series whose truth is known.
 use super::*;
-use crate::{inputs::Words, record::tests::example};
+use crate::{inputs::RandomWords, record::tests::example};
 
 /// Times around 1 ms with so much noise; from `at` on they are `factor` as long.
 fn series(seed: u64, n: usize, noise: f64, at: usize, factor: f64) -> Vec<f64> {
-    let mut words = Words::new(seed);
+    let mut words = RandomWords::new(seed);
     let mut normal = || (0..12).map(|_| words.uniform() as f64).sum::<f64>() / 2.0;
     (0..n).map(|k| 1e6 * (1.0 + noise * normal()) * if k < at { 1.0 } else { factor }).collect()
 }

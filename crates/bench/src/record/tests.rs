@@ -28,7 +28,7 @@ pub fn example(label: &str) -> Record {
         load_before: Load::default(),
         load_after: Load { one_minute: 0.5, celsius: Some(51.0) },
         ceilings: Some(Ceilings { threads: 2, gflops: [("avx2/f32".to_string(), 200.0)].into(), copy_gbps: 40.0, triad_gbps: 39.0, handover_ns: 5000.0 }),
-        cases: vec![case("gemm_f32_64", Unit::Flop, 524_288.0, 4000.0), case("ew_add", Unit::Bytes, 12e6, 400_000.0), wrong],
+        cases: vec![case("gemm_f32_64", WorkUnit::Flop, 524_288.0, 4000.0), case("ew_add", WorkUnit::Bytes, 12e6, 400_000.0), wrong],
         ..Record::begun(SystemTime::UNIX_EPOCH, settings)
     }
 }

@@ -22,7 +22,7 @@ pub struct Point {
 }
 /// Points of one colour.
 #[derive(Clone, Debug)]
-pub struct Series {
+pub struct ChartSeries {
     /// what the legend calls it
     pub name: String,
     /// its points
@@ -44,7 +44,7 @@ pub struct Chart {
     /// of the y axis
     pub y: String,
     /// what is drawn
-    pub series: Vec<Series>,
+    pub series: Vec<ChartSeries>,
 }
 /// From the least to the largest power of ten around the values; nothing if there are none.
 fn decades(values: impl Iterator<Item = f64>) -> Option<(i32, i32)> {

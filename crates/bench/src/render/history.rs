@@ -9,8 +9,8 @@ use super::{
     time,
 };
 use crate::{
-    history::{History, Line, Run},
-    merge::Table,
+    history::{History, HistoryLine, HistoryRun},
+    merge::MergedTable,
 };
 use std::fmt::Write;
 
@@ -31,7 +31,7 @@ fn digits(x: f64) -> String {
     format!("{x:.*}", 5usize.saturating_sub(before).max(1))
 }
 /// The page.
-pub fn page(h: &History, newest: &Table) -> String {
+pub fn page(h: &History, newest: &MergedTable) -> String {
     let changed = h.lines.iter().filter(|l| !l.changes.is_empty()).count();
     let mut body = format!(
         "<section><h2>At a glance</h2><p>{} runs, {} lines, {changed} of them with changes.</p>\
@@ -59,7 +59,7 @@ fn columns(h: &History) -> Vec<&str> {
     all.dedup();
     all
 }
-fn commit(run: &Run) -> String {
+fn commit(run: &HistoryRun) -> String {
     let tags: String = run.tags.iter().map(|t| format!(" {t}")).collect();
     format!("{}{tags}", run.commit.as_deref().unwrap_or("no commit"))
 }
@@ -94,7 +94,7 @@ fn changes(h: &History) -> String {
     out
 }
 /// A line: its chart, and its numbers folded away.
-fn figure(h: &History, line: &Line, k: usize) -> String {
+fn figure(h: &History, line: &HistoryLine, k: usize) -> String {
     let timed: Vec<_> = line.timed().collect();
     let last = timed.last().map_or("no time".to_string(), |t| time(t.1));
     let (scale, name) = unit(timed.iter().map(|t| t.1).fold(f64::INFINITY, f64::min));
@@ -126,7 +126,7 @@ fn step(range: f64) -> f64 {
     [1.0, 2.0, 5.0].into_iter().map(|k| k * power).find(|s| range / s <= PARTS + 0.5).unwrap_or(10.0 * power)
 }
 /// Runs to the right, evenly; time upwards, from a little below the least to a little above the most.
-fn chart(h: &History, line: &Line, scale: f64, name: &str) -> String {
+fn chart(h: &History, line: &HistoryLine, scale: f64, name: &str) -> String {
     let timed: Vec<_> = line.timed().collect();
     let (Some(first), Some(last)) = (timed.first(), timed.last()) else { return String::new() };
     let low = timed.iter().map(|t| t.2[0].min(t.1)).fold(f64::INFINITY, f64::min) / scale;
@@ -192,7 +192,7 @@ fn chart(h: &History, line: &Line, scale: f64, name: &str) -> String {
     out.push_str("<path class=\"cursor\" d=\"\"/></svg>");
     out
 }
-fn runs(runs: &[Run]) -> String {
+fn runs(runs: &[HistoryRun]) -> String {
     let mut out = String::from(
         "<section><h2>Runs</h2><div class=\"wide\"><table id=\"runs\"><thead><tr><th scope=\"col\">run</th><th scope=\"col\">when</th><th scope=\"col\">commit</th><th scope=\"col\">where</th><th scope=\"col\">command</th><th scope=\"col\">load</th><th scope=\"col\">what is otherwise than before</th></tr></thead><tbody>\n",
     );

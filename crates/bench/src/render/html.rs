@@ -1,12 +1,12 @@
 //! One page: the table, the roofline of each column, time per element over sizes, growth of memory, the environments.
 //! Everything is in the file; without a script it reads the same, with one it can be searched and sorted.
 use super::{
-    chart::{Chart, Point, Series},
+    chart::{Chart, ChartSeries, Point},
     percent, plain, ratio, time,
 };
 use crate::{
     comparison::Comparison,
-    merge::{Cell, Column, Table},
+    merge::{MergedCell, MergedColumn, MergedTable},
     render::markdown::mean_share,
     workload::Group,
 };
@@ -43,7 +43,7 @@ pub(super) fn page(title: &str, body: &str, script: &str) -> String {
     )
 }
 /// The page of a merged table.
-pub fn report(t: &Table) -> String {
+pub fn report(t: &MergedTable) -> String {
     let mut body = String::from("<section><h2>At a glance</h2><ul class=\"cards\">");
     for (k, c) in t.columns.iter().enumerate() {
         let share = mean_share(t, k).map_or_else(|| "no ceilings".into(), |s| format!("{s} of its roofline in the mean"));
@@ -72,7 +72,7 @@ pub fn report(t: &Table) -> String {
     body.push_str(&environments(t));
     page("Benchmarks", &body, SCRIPT)
 }
-fn table(title: &str, t: &Table, group: Group) -> String {
+fn table(title: &str, t: &MergedTable, group: Group) -> String {
     let rows: Vec<_> = t.rows.iter().filter(|r| r.group == group).collect();
     if rows.is_empty() {
         return String::new();
@@ -90,7 +90,7 @@ fn table(title: &str, t: &Table, group: Group) -> String {
     out.push_str("</tbody></table></div></section>\n");
     out
 }
-fn cell(c: Option<&Cell>) -> String {
+fn cell(c: Option<&MergedCell>) -> String {
     let Some(c) = c else { return "<td class=\"none\">not measured</td>".into() };
     let Some(ns) = c.median_ns else {
         return format!("<td class=\"{}\">{}</td>", if c.unsupported { "none" } else { "failed" }, escaped(&plain::cell(c)));
@@ -103,7 +103,7 @@ fn cell(c: Option<&Cell>) -> String {
     format!("<td{class} data-ns=\"{ns}\">{}{spread}{rate}{share}</td>", time(ns))
 }
 /// Throughput in operations against operations per byte, below the roofline.
-pub(super) fn roofline(t: &Table, k: usize, column: &Column) -> Chart {
+pub(super) fn roofline(t: &MergedTable, k: usize, column: &MergedColumn) -> Chart {
     let points = t.rows.iter().filter_map(|row| {
         let c = row.cells[k].as_ref()?;
         let (x, intensity) = (c.throughput?, c.intensity?);
@@ -123,13 +123,13 @@ pub(super) fn roofline(t: &Table, k: usize, column: &Column) -> Chart {
         let most = points.iter().map(|p| p.x).fold(peak / c.gbps(), f64::max) * 2.0;
         let corner = [(least, least * c.gbps()), (peak / c.gbps(), peak), (most, peak)];
         let corner = corner.map(|(x, y)| Point { x, y, text: String::new() });
-        series.push(Series { name: "the machine's roofline".into(), points: corner.into(), joined: true, ceiling: true, colour: k });
+        series.push(ChartSeries { name: "the machine's roofline".into(), points: corner.into(), joined: true, ceiling: true, colour: k });
     }
-    series.push(Series { name: column.name.clone(), points, joined: false, ceiling: false, colour: k });
+    series.push(ChartSeries { name: column.name.clone(), points, joined: false, ceiling: false, colour: k });
     Chart { title: format!("Roofline: {}", column.name), x: "operations for each byte of traffic".into(), y: "GFLOP/s".into(), series }
 }
 /// Time per element of each family, one chart for each.
-fn sizes(t: &Table) -> String {
+fn sizes(t: &MergedTable) -> String {
     let families: BTreeSet<&str> = t.rows.iter().filter(|r| r.elements.is_some()).map(|r| r.family()).collect();
     let charts: String = families
         .into_iter()
@@ -145,14 +145,15 @@ fn sizes(t: &Table) -> String {
                 points.sort_by(|a, b| a.x.total_cmp(&b.x));
                 points
             };
-            let series = t.columns.iter().enumerate().map(|(k, c)| Series { name: c.name.clone(), points: of(k), joined: true, ceiling: false, colour: k });
+            let series =
+                t.columns.iter().enumerate().map(|(k, c)| ChartSeries { name: c.name.clone(), points: of(k), joined: true, ceiling: false, colour: k });
             let series = series.filter(|s| !s.points.is_empty()).collect();
             Chart { title: format!("Time per element: {family}"), x: "elements".into(), y: "ns per element".into(), series }.figure()
         })
         .collect();
     if charts.is_empty() { charts } else { format!("<section><h2>Time per element over sizes</h2><div class=\"charts\">{charts}</div></section>\n") }
 }
-fn memory(t: &Table) -> String {
+fn memory(t: &MergedTable) -> String {
     let rows: Vec<_> = t.rows.iter().filter(|r| r.cells.iter().flatten().any(|c| c.peak_growth_bytes.is_some())).collect();
     if rows.is_empty() {
         return String::new();
@@ -174,7 +175,7 @@ fn memory(t: &Table) -> String {
     out.push_str("</tbody></table></div></section>\n");
     out
 }
-fn environments(t: &Table) -> String {
+fn environments(t: &MergedTable) -> String {
     let mut out = String::from("<section><h2>Environments</h2>");
     for c in &t.columns {
         let _ = write!(out, "<details><summary>{}</summary><dl>", escaped(&c.name));

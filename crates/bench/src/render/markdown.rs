@@ -3,7 +3,7 @@ use super::{percent, ratio, time};
 use crate::{
     comparison::Comparison,
     gate::Decision,
-    merge::Table,
+    merge::MergedTable,
     render::plain::{cell, visible},
     verdict::{Compared, Verdict},
 };
@@ -77,7 +77,7 @@ pub fn comparison(c: &Comparison) -> String {
     out
 }
 /// The merged table.
-pub fn table(t: &Table) -> String {
+pub fn table(t: &MergedTable) -> String {
     let mut out = format!("{MARK}\n### Benchmarks of {} columns\n\n", t.columns.len());
     out.push_str("Median ± half of its 95 % interval, throughput, share of the machine's own roofline; bold: the fastest.\n\n<details open><summary>");
     let _ = write!(out, "{} workloads</summary>\n\n| workload |", t.rows.len());
@@ -106,7 +106,7 @@ pub fn table(t: &Table) -> String {
     out
 }
 /// How far from its roofline a column is, in the mean: for a headline.
-pub fn mean_share(t: &Table, column: usize) -> Option<String> {
+pub fn mean_share(t: &MergedTable, column: usize) -> Option<String> {
     let shares: Vec<f64> = t.rows.iter().filter_map(|r| r.cells[column].as_ref()?.of_roofline).collect();
     (!shares.is_empty()).then(|| percent(crate::stats::geometric_mean(&shares)))
 }

@@ -2,7 +2,7 @@
 use super::{percent, ratio, time};
 use crate::{
     comparison::Comparison,
-    merge::{Cell, Table},
+    merge::{MergedCell, MergedTable},
     verdict::Compared,
 };
 use comfy_table::{Table as Grid, presets::NOTHING};
@@ -72,7 +72,7 @@ pub fn comparison_csv(c: &Comparison) -> String {
     csv_text(&header, rows)
 }
 /// Median, half of its interval, throughput, share of the roofline.
-pub fn cell(cell: &Cell) -> String {
+pub fn cell(cell: &MergedCell) -> String {
     let Some(ns) = cell.median_ns else {
         let why = cell.error.as_deref().unwrap_or("no samples");
         return if cell.unsupported { format!("n/a: {why}") } else { why.into() };
@@ -83,7 +83,7 @@ pub fn cell(cell: &Cell) -> String {
     format!("{}{spread}{rate}{share}", time(ns))
 }
 /// The merged table.
-pub fn table(t: &Table) -> String {
+pub fn table(t: &MergedTable) -> String {
     let mut grid = grid([vec!["workload".to_string()], t.columns.iter().map(|c| c.name.clone()).collect()].concat());
     for row in &t.rows {
         let cells = row.cells.iter().map(|c| c.as_ref().map(|c| format!("{}{}", if c.rank == Some(1) { "* " } else { "  " }, cell(c))).unwrap_or_default());
@@ -92,7 +92,7 @@ pub fn table(t: &Table) -> String {
     format!("{grid}\n* the fastest of its row; % of the machine's own roofline\n")
 }
 /// One row for each cell.
-pub fn table_csv(t: &Table) -> String {
+pub fn table_csv(t: &MergedTable) -> String {
     let header =
         ["workload", "group", "elements", "column", "median_ns", "low_ns", "high_ns", "throughput", "unit", "of_roofline", "peak_growth_bytes", "error"];
     let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();

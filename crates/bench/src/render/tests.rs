@@ -1,7 +1,7 @@
 //! Texts in all formats, with names that would be markup.
 use super::*;
 use crate::{
-    comparison::{Evidence, Side},
+    comparison::{ComparedSide, Evidence},
     gate::Gated,
     merge::merge,
     record::tests::example,
@@ -14,7 +14,7 @@ fn samples(ns: f64) -> Vec<f64> {
     (0..40).map(|k| ns * (1.0 + 0.001 * (k % 5) as f64)).collect()
 }
 fn compared() -> Comparison {
-    let side = |name: &str| Side { name: name.into(), facts: [("cpu".to_string(), name.to_string())].into() };
+    let side = |name: &str| ComparedSide { name: name.into(), facts: [("cpu".to_string(), name.to_string())].into() };
     let mut c = Comparison::between(side("main"), side(HOSTILE), Evidence::Turns, 0.01, "cargo xtask bench compare main self".into());
     let case = |name: &str, a: f64, b: f64| (name.to_string(), Ok(Pairs::new(samples(a), samples(b))));
     let gone = (HOSTILE.to_string(), Err(HOSTILE.to_string()));

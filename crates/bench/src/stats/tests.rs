@@ -45,7 +45,7 @@ fn an_interval_that_is_not_scipys() {
 }
 #[test]
 fn an_interval_of_the_order_that_misses_the_median_too_often() {
-    let mut words = Words::new(3);
+    let mut words = RandomWords::new(3);
     let (mut inside, trials) = (0, 2000);
     for _ in 0..trials {
         let mut samples: Vec<f64> = (0..40).map(|_| words.uniform() as f64).collect();

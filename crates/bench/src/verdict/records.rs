@@ -99,11 +99,11 @@ pub fn judge_records(cases: &[(String, Result<[Moments; 2], String>)], threshold
 #[cfg(test)]
 mod tests {
     use super::{super::Verdict, *};
-    use crate::inputs::Words;
+    use crate::inputs::RandomWords;
 
     /// A case of six processes at one moment, in which the machine takes `moment` times as long.
     fn case(seed: u64, ns: f64, moment: f64) -> Case {
-        let mut words = Words::new(seed);
+        let mut words = RandomWords::new(seed);
         let rounds: Vec<u32> = (0..60).map(|k| k / 10).collect();
         let process: Vec<f64> = (0..6).map(|_| 1.0 + 0.01 * words.uniform() as f64).collect();
         let samples = rounds.iter().map(|r| ns * moment * process[*r as usize] * (1.0 + 0.01 * words.uniform() as f64)).collect();
@@ -123,7 +123,7 @@ mod tests {
     fn a_change_that_many_moments_show_and_is_not_told() {
         // Moments that differ by a tenth, and programs by 0, 30 and -20 %.
         let moments = |seed: u64, factor: f64| {
-            let mut words = Words::new(seed);
+            let mut words = RandomWords::new(seed);
             (0..6).map(|k| case(seed * 100 + k, 1e3 * factor, 1.0 + 0.1 * words.uniform() as f64)).collect::<Vec<_>>()
         };
         for (factor, found) in [(1.3, Verdict::Slower), (0.8, Verdict::Faster)] {

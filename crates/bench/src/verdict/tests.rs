@@ -1,7 +1,7 @@
 //! Verdicts about synthetic samples, whose truth is known.
 use super::*;
 use crate::{
-    inputs::Words,
+    inputs::RandomWords,
     interleave::{SideState, Turn},
 };
 
@@ -9,7 +9,7 @@ const ROUNDS: usize = 16;
 
 /// Pairs of a machine that drifts, is disturbed now and then, and gives each round a place in memory of its own.
 fn pairs(seed: u64, factor: f64, noise: f64, of_round: f64, n: usize) -> Pairs {
-    let mut words = Words::new(seed);
+    let mut words = RandomWords::new(seed);
     let mut normal = || (0..12).map(|_| words.uniform() as f64).sum::<f64>() / 2.0;
     let mut pairs = Pairs::default();
     for round in 0..ROUNDS {

@@ -3,7 +3,7 @@
 //! of a benchmark program.
 use adamant::{Device, formats::whole::replace};
 use adamant_bench::{
-    place::Place,
+    place::BenchPlace,
     record::{Case, Record},
 };
 use adamant_train::{
@@ -28,7 +28,7 @@ impl Report {
     /// Of what a device will do. The file is looked at first: what was measured in minutes is not lost to a wrong name.
     pub fn begin(file: &Path, device: Device, seconds: f64) -> Result<Report, Failure> {
         check_output(file)?;
-        let place = Place { device, threads: device.info().parallelism.max(1) };
+        let place = BenchPlace { device, threads: device.info().parallelism.max(1) };
         Ok(Report { file: file.into(), record: Record::begun(SystemTime::now(), place.settings(None, seconds, 0.0, false)) })
     }
     /// Adds calls under a name, as they took.

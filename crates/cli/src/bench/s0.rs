@@ -17,7 +17,7 @@ use std::{
 /// A call, which tells how long it took.
 type Call = Box<dyn FnMut() -> Result<Duration, Failure>>;
 /// A line: its name, what the guide promises and what we do, in milliseconds, and how its call is prepared.
-struct Line {
+struct GuideLine {
     name: &'static str,
     guide_ms: f64,
     target_ms: f64,
@@ -25,21 +25,21 @@ struct Line {
     /// on one thread, whatever the device has
     one_thread: bool,
 }
-const LINES: &[Line] = &[
-    Line { name: "create 1000x1000, moved", guide_ms: 5.0, target_ms: 0.01, prepare: moved, one_thread: false },
-    Line { name: "create 1000x1000, copied", guide_ms: 5.0, target_ms: 0.35, prepare: copied, one_thread: false },
-    Line { name: "matmul 1000x500 500x200, 1 thread", guide_ms: 50.0, target_ms: 1.0, prepare: matmul, one_thread: true },
-    Line { name: "gradient of relu(100x50 50x30)", guide_ms: 100.0, target_ms: 0.02, prepare: gradient, one_thread: false },
-    Line { name: "training step, 0.42M parameters", guide_ms: 500.0, target_ms: 0.8, prepare: step, one_thread: false },
-    Line { name: "softmax 1000x10000", guide_ms: 100.0, target_ms: 6.0, prepare: || softmax(10_000), one_thread: false },
-    Line { name: "softmax 1000x50000", guide_ms: 500.0, target_ms: 30.0, prepare: || softmax(50_000), one_thread: false },
-    Line { name: "linear 1000 to 1000, batch 32", guide_ms: 10.0, target_ms: 0.4, prepare: linear, one_thread: false },
-    Line { name: "Adam step, 0.61M parameters", guide_ms: 100.0, target_ms: 1.0, prepare: adam, one_thread: false },
+const LINES: &[GuideLine] = &[
+    GuideLine { name: "create 1000x1000, moved", guide_ms: 5.0, target_ms: 0.01, prepare: moved, one_thread: false },
+    GuideLine { name: "create 1000x1000, copied", guide_ms: 5.0, target_ms: 0.35, prepare: copied, one_thread: false },
+    GuideLine { name: "matmul 1000x500 500x200, 1 thread", guide_ms: 50.0, target_ms: 1.0, prepare: matmul, one_thread: true },
+    GuideLine { name: "gradient of relu(100x50 50x30)", guide_ms: 100.0, target_ms: 0.02, prepare: gradient, one_thread: false },
+    GuideLine { name: "training step, 0.42M parameters", guide_ms: 500.0, target_ms: 0.8, prepare: step, one_thread: false },
+    GuideLine { name: "softmax 1000x10000", guide_ms: 100.0, target_ms: 6.0, prepare: || softmax(10_000), one_thread: false },
+    GuideLine { name: "softmax 1000x50000", guide_ms: 500.0, target_ms: 30.0, prepare: || softmax(50_000), one_thread: false },
+    GuideLine { name: "linear 1000 to 1000, batch 32", guide_ms: 10.0, target_ms: 0.4, prepare: linear, one_thread: false },
+    GuideLine { name: "Adam step, 0.61M parameters", guide_ms: 100.0, target_ms: 1.0, prepare: adam, one_thread: false },
 ];
 
 /// Prints every line, and adds it to the report. Gives what is to be said of the targets that were missed.
 pub fn table(device: Device, only: &str, budget: Duration, json: bool, mut report: Option<&mut Report>) -> Result<Option<String>, Failure> {
-    let chosen: Vec<&Line> = LINES.iter().filter(|l| l.name.contains(only)).collect();
+    let chosen: Vec<&GuideLine> = LINES.iter().filter(|l| l.name.contains(only)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = LINES.iter().map(|l| l.name).collect();
         return Err(Failure::Usage(format!("no line has `{only}` in its name; there are: {}", names.join("; "))));

@@ -3,7 +3,7 @@
 //! same structure wherever it can.
 use super::{
     coverage::{Layout, Primitive, Want},
-    program::{Kind, Node, Program, Ref, alone},
+    program::{Node, NodeKind, RandomProgram, Ref, alone},
 };
 use crate::{data::Spread, random::Random};
 use adamant_core::{
@@ -20,11 +20,11 @@ const SIZES: [[usize; 6]; 2] = [[1, 2, 3, 4, 5, 6], [1, 4, 2, 5, 7, 3]];
 pub const ROUNDS: usize = 3;
 
 /// Makes a program around the wanted cells. `variant` picks the table of sizes.
-pub fn program(seed: u64, variant: usize, wants: &[Want]) -> Program {
+pub fn program(seed: u64, variant: usize, wants: &[Want]) -> RandomProgram {
     let random = Random::new(seed ^ 0xF022);
     let mut top = random.part(0);
     let mut b = Builder {
-        program: Program {
+        program: RandomProgram {
             seed,
             nodes: Vec::new(),
             cells: Vec::new(),
@@ -47,7 +47,7 @@ pub fn program(seed: u64, variant: usize, wants: &[Want]) -> Program {
         let dtype = b.float;
         let shape = b.shape(1 + k % 2, 3);
         b.program.cells.push((shape, dtype));
-        let node = b.push(Kind::Read(k), Vec::new(), vec![(shape, dtype)], Layout::Dense);
+        let node = b.push(NodeKind::Read(k), Vec::new(), vec![(shape, dtype)], Layout::Dense);
         let _ = node;
     }
     for (k, want) in wants.iter().enumerate() {
@@ -64,7 +64,7 @@ pub fn program(seed: u64, variant: usize, wants: &[Want]) -> Program {
 }
 
 struct Builder {
-    program: Program,
+    program: RandomProgram,
     sizes: [usize; 6],
     /// the float dtype this program prefers
     float: DType,
@@ -73,7 +73,7 @@ struct Builder {
     all_primitives: Vec<Primitive>,
 }
 impl Builder {
-    fn push(&mut self, kind: Kind, inputs: Vec<Ref>, metas: Vec<(Shape, DType)>, layout: Layout) -> Ref {
+    fn push(&mut self, kind: NodeKind, inputs: Vec<Ref>, metas: Vec<(Shape, DType)>, layout: Layout) -> Ref {
         let held = self.random.one_in(5);
         let read_now = self.random.one_in(40);
         self.program.nodes.push(Node { kind, inputs, metas, held, read_now, layout });
@@ -110,7 +110,7 @@ impl Builder {
             Op::StopGrad => self.layout(inputs[0]),
             _ => Layout::Dense,
         };
-        Some(self.push(Kind::Apply { op, args }, inputs.to_vec(), out.iter().map(|m| (m.shape, m.dtype)).collect(), layout))
+        Some(self.push(NodeKind::Apply { op, args }, inputs.to_vec(), out.iter().map(|m| (m.shape, m.dtype)).collect(), layout))
     }
     fn plain(&mut self, op: Op, inputs: &[Ref]) -> Option<Ref> {
         self.apply(op, |_| Arg::None, inputs)
@@ -137,7 +137,7 @@ impl Builder {
         let spread = if spread == Spread::Coarse && self.random.one_in(12) { Spread::Special } else { spread };
         let tracked = dtype.is_float() && self.random.one_in(2);
         let fresh = self.random.one_in(2);
-        self.push(Kind::Leaf { spread, tracked, fresh }, Vec::new(), vec![(shape, dtype)], Layout::Dense)
+        self.push(NodeKind::Leaf { spread, tracked, fresh }, Vec::new(), vec![(shape, dtype)], Layout::Dense)
     }
     /// A new value of exactly this shape, dtype and layout (dense where the shape does not allow the layout).
     fn make(&mut self, shape: Shape, dtype: DType, layout: Layout, spread: Spread) -> Ref {
@@ -365,7 +365,7 @@ impl Builder {
             Primitive::Transfer => {
                 let a = x(self, 0, 4);
                 let meta = self.meta(a);
-                Some(self.push(Kind::Transfer, vec![a], vec![meta], Layout::Dense))
+                Some(self.push(NodeKind::Transfer, vec![a], vec![meta], Layout::Dense))
             }
             Primitive::Collective => {
                 let a = x(self, 0, 4);
@@ -630,7 +630,7 @@ impl Builder {
         if backward {
             let dtype = self.float;
             for _ in 0..1 + self.random.below(3) {
-                if let Some(r) = self.find(|b, r| b.meta(r).1 == dtype && !matches!(b.program.nodes[r.node].kind, Kind::Leaf { .. })) {
+                if let Some(r) = self.find(|b, r| b.meta(r).1 == dtype && !matches!(b.program.nodes[r.node].kind, NodeKind::Leaf { .. })) {
                     self.program.loss.push(r);
                 }
             }
@@ -641,9 +641,9 @@ impl Builder {
                 let fits = self.find(|b, r| {
                     b.meta(r).1 == dtype
                         && b.shape_of(r).broadcast(&shape) == Some(shape)
-                        && !matches!(b.program.nodes[r.node].kind, Kind::Leaf { .. } | Kind::Read(_))
+                        && !matches!(b.program.nodes[r.node].kind, NodeKind::Leaf { .. } | NodeKind::Read(_))
                 });
-                let (Some(v), Some(old)) = (fits, (0..self.program.nodes.len()).find(|&k| matches!(self.program.nodes[k].kind, Kind::Read(i) if i == c)))
+                let (Some(v), Some(old)) = (fits, (0..self.program.nodes.len()).find(|&k| matches!(self.program.nodes[k].kind, NodeKind::Read(i) if i == c)))
                 else {
                     continue;
                 };

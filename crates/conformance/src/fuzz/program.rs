@@ -24,7 +24,7 @@ pub struct Ref {
 /// Where a node's value comes from.
 #[allow(missing_docs, reason = "a variant's line explains its fields")]
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum NodeKind {
     /// Drawn numbers. `fresh`: made anew in every round, so that its buffer may be given away.
     Leaf { spread: Spread, tracked: bool, fresh: bool },
     /// The value of cell number k.
@@ -38,7 +38,7 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Node {
     /// what it is
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// what it reads
     pub inputs: Vec<Ref>,
     /// shape and dtype of its outputs
@@ -52,7 +52,7 @@ pub struct Node {
 }
 /// A random program.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct RandomProgram {
     /// the seed it is made from
     pub seed: u64,
     /// the lines, in order
@@ -106,7 +106,7 @@ pub fn alone() -> Group {
     group(&alone)
 }
 
-impl Program {
+impl RandomProgram {
     /// How a value lies.
     pub fn layout_of(&self, r: Ref) -> Layout {
         let shape = self.nodes[r.node].metas[r.output].0;
@@ -124,8 +124,8 @@ impl Program {
     pub fn cover(&self, coverage: &mut Coverage) {
         for (k, n) in self.nodes.iter().enumerate() {
             let primitive = match &n.kind {
-                Kind::Apply { op, .. } => primitive_of(op),
-                Kind::Transfer => Some(Primitive::Transfer),
+                NodeKind::Apply { op, .. } => primitive_of(op),
+                NodeKind::Transfer => Some(Primitive::Transfer),
                 _ => None,
             };
             let Some(primitive) = primitive else { continue };
@@ -176,12 +176,14 @@ impl Program {
         };
         let leaf = |k: usize, round: usize| -> Option<Tensor> {
             let n = &self.nodes[k];
-            let Kind::Leaf { spread, .. } = n.kind else { return None };
+            let NodeKind::Leaf { spread, .. } = n.kind else { return None };
             let (shape, dtype) = n.metas[0];
             Some(upload(&draw(shape, dtype, spread, &mut random.part((round * 10_000 + k) as u64)), device))
         };
-        let lasting: BTreeMap<usize, Tensor> =
-            (0..self.nodes.len()).filter(|&k| matches!(self.nodes[k].kind, Kind::Leaf { fresh: false, .. })).filter_map(|k| Some((k, leaf(k, 0)?))).collect();
+        let lasting: BTreeMap<usize, Tensor> = (0..self.nodes.len())
+            .filter(|&k| matches!(self.nodes[k].kind, NodeKind::Leaf { fresh: false, .. }))
+            .filter_map(|k| Some((k, leaf(k, 0)?)))
+            .collect();
         for round in 0..self.rounds {
             self.round(round, device, all, &cells, &lasting, &leaf, &mut seen);
         }
@@ -210,7 +212,7 @@ impl Program {
                 let input = |r: &Ref| values[r.node].get(r.output).or_else(|| values[r.node].first()).cloned();
                 let inputs: Vec<Tensor> = n.inputs.iter().filter_map(input).collect();
                 match &n.kind {
-                    Kind::Leaf { tracked: is, .. } => {
+                    NodeKind::Leaf { tracked: is, .. } => {
                         let Some(x) = lasting.get(&k).cloned().or_else(|| leaf(k, round)) else { return };
                         let x = if *is { x.tracked() } else { x };
                         if *is {
@@ -218,15 +220,15 @@ impl Program {
                         }
                         vec![x]
                     }
-                    Kind::Read(c) => {
+                    NodeKind::Read(c) => {
                         let x = cells[*c].get();
                         vec![x]
                     }
-                    Kind::Apply { op, args } => {
+                    NodeKind::Apply { op, args } => {
                         let refs: Vec<&Tensor> = inputs.iter().collect();
                         Tensor::apply_many_on(device, op.clone(), args[round % args.len()], &refs, origin).into_vec()
                     }
-                    Kind::Transfer => inputs.iter().map(|x| x.to(Device::reference()).to(device)).collect(),
+                    NodeKind::Transfer => inputs.iter().map(|x| x.to(Device::reference()).to(device)).collect(),
                 }
             };
             values.push(made);
@@ -318,7 +320,7 @@ impl Program {
     }
 }
 
-impl fmt::Display for Program {
+impl fmt::Display for RandomProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "graph of seed {:#x}, {} rounds", self.seed, self.rounds)?;
         for (k, (shape, dtype)) in self.cells.iter().enumerate() {
@@ -329,15 +331,15 @@ impl fmt::Display for Program {
             let inputs: Vec<String> =
                 n.inputs.iter().map(|r| if r.output == 0 { format!("%{}", r.node) } else { format!("%{}.{}", r.node, r.output) }).collect();
             let what = match &n.kind {
-                Kind::Leaf { spread, tracked, fresh } => {
+                NodeKind::Leaf { spread, tracked, fresh } => {
                     format!("leaf {spread:?}{}{}", if *tracked { ", tracked" } else { "" }, if *fresh { ", fresh" } else { "" })
                 }
-                Kind::Read(c) => format!("read cell {c}"),
-                Kind::Apply { op, args } => match args.first() {
+                NodeKind::Read(c) => format!("read cell {c}"),
+                NodeKind::Apply { op, args } => match args.first() {
                     None | Some(Arg::None) => format!("{op:?}"),
                     Some(_) => format!("{op:?} {args:?}"),
                 },
-                Kind::Transfer => "to reference and back".into(),
+                NodeKind::Transfer => "to reference and back".into(),
             };
             writeln!(
                 f,

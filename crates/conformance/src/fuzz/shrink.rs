@@ -2,13 +2,13 @@
 use super::{
     check,
     coverage::Layout,
-    program::{Kind, Program, Ref},
+    program::{NodeKind, RandomProgram, Ref},
 };
 use crate::data::Spread;
 use adamant_core::Device;
 
 /// The smallest program found that still fails, and how it fails.
-pub(super) fn shrink(device: Device, program: Program, window: usize, what: String) -> (Program, String) {
+pub(super) fn shrink(device: Device, program: RandomProgram, window: usize, what: String) -> (RandomProgram, String) {
     let (mut best, mut what) = (program, what);
     let mut tries = 600;
     loop {
@@ -30,9 +30,9 @@ pub(super) fn shrink(device: Device, program: Program, window: usize, what: Stri
     }
 }
 /// Programs that are a little less than this one.
-fn candidates(p: &Program) -> Vec<Program> {
+fn candidates(p: &RandomProgram) -> Vec<RandomProgram> {
     let mut out = Vec::new();
-    let mut with = |f: &dyn Fn(&mut Program)| {
+    let mut with = |f: &dyn Fn(&mut RandomProgram)| {
         let mut q = p.clone();
         f(&mut q);
         out.push(without_dead(q));
@@ -66,26 +66,26 @@ fn candidates(p: &Program) -> Vec<Program> {
         if n.read_now {
             with(&|q| q.nodes[k].read_now = false);
         }
-        if !matches!(n.kind, Kind::Leaf { .. }) && n.metas.len() == 1 && n.metas[0].1.computes() {
+        if !matches!(n.kind, NodeKind::Leaf { .. }) && n.metas.len() == 1 && n.metas[0].1.computes() {
             with(&|q| {
-                q.nodes[k].kind = Kind::Leaf { spread: Spread::Coarse, tracked: false, fresh: true };
+                q.nodes[k].kind = NodeKind::Leaf { spread: Spread::Coarse, tracked: false, fresh: true };
                 q.nodes[k].inputs.clear();
                 q.nodes[k].layout = Layout::Dense;
             });
         }
         match n.kind {
-            Kind::Leaf { tracked: true, .. } => with(&|q| {
-                if let Kind::Leaf { tracked, .. } = &mut q.nodes[k].kind {
+            NodeKind::Leaf { tracked: true, .. } => with(&|q| {
+                if let NodeKind::Leaf { tracked, .. } = &mut q.nodes[k].kind {
                     *tracked = false;
                 }
             }),
-            Kind::Leaf { fresh: true, .. } => with(&|q| {
-                if let Kind::Leaf { fresh, .. } = &mut q.nodes[k].kind {
+            NodeKind::Leaf { fresh: true, .. } => with(&|q| {
+                if let NodeKind::Leaf { fresh, .. } = &mut q.nodes[k].kind {
                     *fresh = false;
                 }
             }),
-            Kind::Leaf { spread: Spread::Special, .. } => with(&|q| {
-                if let Kind::Leaf { spread, .. } = &mut q.nodes[k].kind {
+            NodeKind::Leaf { spread: Spread::Special, .. } => with(&|q| {
+                if let NodeKind::Leaf { spread, .. } = &mut q.nodes[k].kind {
                     *spread = Spread::Coarse;
                 }
             }),
@@ -95,7 +95,7 @@ fn candidates(p: &Program) -> Vec<Program> {
     out
 }
 /// Without the lines nobody reads.
-fn without_dead(mut p: Program) -> Program {
+fn without_dead(mut p: RandomProgram) -> RandomProgram {
     let mut live = vec![false; p.nodes.len()];
     for r in p.loss.iter().chain(p.writes.iter().map(|(_, r)| r)) {
         live[r.node] = true;

@@ -1,24 +1,24 @@
 //! Memory of the late device: a buffer of the backend inside, which its queues and nobody else may look into.
 use super::{
     POISON,
-    queues::{Access, Queues},
+    queues::{LateAccess, Queues},
 };
 use adamant_core::{Device, ErrorKind, backend::Memory, buffer::Buffer};
 use std::{any::Any, sync::Arc};
 
-pub struct Block {
+pub struct LateBlock {
     pub buffer: Arc<Buffer>,
     inner: Device,
     bytes: usize,
-    pub access: Access,
+    pub access: LateAccess,
 }
-impl Block {
+impl LateBlock {
     /// Poisoned memory.
     ///
     /// # Errors
     /// `OutOfMemory`.
-    pub fn new(inner: Device, bytes: usize) -> Result<Arc<Block>, ErrorKind> {
-        let block = Block { buffer: inner.pool().take(inner, bytes)?, inner, bytes, access: Access::default() };
+    pub fn new(inner: Device, bytes: usize) -> Result<Arc<LateBlock>, ErrorKind> {
+        let block = LateBlock { buffer: inner.pool().take(inner, bytes)?, inner, bytes, access: LateAccess::default() };
         block.poison()?;
         Ok(Arc::new(block))
     }
@@ -41,7 +41,7 @@ impl Block {
     }
 }
 pub struct LateMemory {
-    pub block: Arc<Block>,
+    pub block: Arc<LateBlock>,
     pub queues: Arc<Queues>,
 }
 impl Memory for LateMemory {

@@ -78,7 +78,7 @@ pub const PLANTS: [Plant; 18] = [
     Plant::StepsOutOfOrder,
 ];
 
-struct Planted {
+struct PlantedBackend {
     late: Arc<Late>,
     plant: Option<Plant>,
     /// the words that were made last
@@ -87,11 +87,11 @@ struct Planted {
 /// What was seen of a mistake, or of none: what the device and the check complain of.
 pub fn complaint(inner: Box<dyn Backend>, options: Options, plant: Option<Plant>) -> Option<String> {
     let late = Arc::new(Late::new(inner, options));
-    let device = Device::from_backend(Box::new(Planted { late: late.clone(), plant, words: Mutex::default() }));
+    let device = Device::from_backend(Box::new(PlantedBackend { late: late.clone(), plant, words: Mutex::default() }));
     let driven = drive::everything(device).err();
     late.misuse().first().cloned().or(driven)
 }
-impl Planted {
+impl PlantedBackend {
     fn is(&self, plant: Plant) -> bool {
         self.plant == Some(plant)
     }
@@ -118,7 +118,7 @@ impl Planted {
         Guard { words: guard.words, reports, when }
     }
 }
-impl Backend for Planted {
+impl Backend for PlantedBackend {
     fn info(&self) -> &DeviceInfo {
         self.late.info()
     }
@@ -161,7 +161,7 @@ impl AsRef<[u8]> for Freed {
         if self.is_gone.load(SeqCst) { &self.other } else { &self.bytes }
     }
 }
-impl Asynchronous for Planted {
+impl Asynchronous for PlantedBackend {
     fn submit(&self, queue: Queue, steps: &[Step<'_>], after: &[Event]) -> Result<Event, Refused> {
         let mut spoiled: Vec<Step<'_>> = steps.iter().map(|step| Step { guard: self.guard(step.guard), ..*step }).collect();
         if self.is(Plant::NoCopyBack) {

@@ -26,7 +26,7 @@ fn is_behind(clock: &Clock, event: Event) -> bool {
 
 /// The uses of some memory that later uses must come behind.
 #[derive(Default)]
-pub struct Access(Mutex<Last>);
+pub struct LateAccess(Mutex<Last>);
 #[derive(Default)]
 struct Last {
     written: Event,
@@ -37,16 +37,16 @@ struct Last {
     what: &'static str,
 }
 /// What a piece of work does with some memory.
-pub struct Use<'a> {
-    pub access: &'a Access,
+pub struct MemoryUse<'a> {
+    pub access: &'a LateAccess,
     pub write: bool,
 }
-impl<'a> Use<'a> {
-    pub fn read(access: &'a Access) -> Use<'a> {
-        Use { access, write: false }
+impl<'a> MemoryUse<'a> {
+    pub fn read(access: &'a LateAccess) -> MemoryUse<'a> {
+        MemoryUse { access, write: false }
     }
-    pub fn write(access: &'a Access) -> Use<'a> {
-        Use { access, write: true }
+    pub fn write(access: &'a LateAccess) -> MemoryUse<'a> {
+        MemoryUse { access, write: true }
     }
 }
 
@@ -56,19 +56,19 @@ struct Job {
     run: Box<dyn FnOnce() -> Result<(), ErrorKind> + Send>,
 }
 pub struct Queues {
-    state: Mutex<State>,
+    state: Mutex<QueuesState>,
     passed: Condvar,
 }
 #[derive(Default)]
-struct State {
-    lines: [Line; 3],
+struct QueuesState {
+    lines: [QueueLine; 3],
     /// what the host has waited for
     host: Clock,
     misuse: Vec<String>,
     failure: Option<ErrorKind>,
 }
 #[derive(Default)]
-struct Line {
+struct QueueLine {
     jobs: Option<mpsc::Sender<Job>>,
     issued: u64,
     done: u64,
@@ -76,7 +76,7 @@ struct Line {
     clocks: VecDeque<Clock>,
     first: u64,
 }
-impl Line {
+impl QueueLine {
     fn last(&self) -> Clock {
         self.clocks.back().copied().unwrap_or_default()
     }
@@ -107,7 +107,7 @@ impl Queues {
         queue: Queue,
         after: &[Event],
         what: &'static str,
-        uses: &[Use<'_>],
+        uses: &[MemoryUse<'_>],
         run: impl FnOnce() -> Result<(), ErrorKind> + Send + 'static,
     ) -> Result<Event, ErrorKind> {
         let mut state = self.state.lock();
@@ -170,7 +170,7 @@ impl Queues {
         self.state.lock().misuse.clone()
     }
     /// Memory is let go of.
-    pub fn freed(&self, access: &Access) {
+    pub fn freed(&self, access: &LateAccess) {
         let mut state = self.state.lock();
         let mut last = access.0.lock();
         last.is_freed = true;
@@ -182,7 +182,7 @@ impl Queues {
         }
     }
 }
-impl Use<'_> {
+impl MemoryUse<'_> {
     fn check(&self, clock: &Clock, what: &str) -> Result<(), String> {
         let last = self.access.0.lock();
         if last.is_freed {
@@ -207,7 +207,7 @@ impl Use<'_> {
         }
     }
 }
-impl State {
+impl QueuesState {
     fn has_passed(&self, event: Event) -> bool {
         event.is_done() || self.lines[event.queue() as usize].done >= event.number()
     }

@@ -1,5 +1,5 @@
 //! A step that outlives the call that handed it over, and the fault words that it reports to and asks.
-use super::{block::Block, queues::Access};
+use super::{block::LateBlock, queues::LateAccess};
 use adamant_core::{
     DType, Device, ErrorKind, Scalar, Shape,
     backend::{Guard, Memory, When, Words},
@@ -11,14 +11,14 @@ use std::{any::Any, sync::Arc};
 
 /// The words of a run.
 #[derive(Clone)]
-pub struct LateWords(Arc<Shared>);
-struct Shared {
+pub struct LateWords(Arc<SharedWork>);
+struct SharedWork {
     faults: Mutex<Vec<Option<Fault>>>,
-    access: Access,
+    access: LateAccess,
 }
 impl LateWords {
     pub fn new(count: u32) -> LateWords {
-        LateWords(Arc::new(Shared { faults: Mutex::new(vec![None; count as usize]), access: Access::default() }))
+        LateWords(Arc::new(SharedWork { faults: Mutex::new(vec![None; count as usize]), access: LateAccess::default() }))
     }
     /// The words of this device.
     ///
@@ -29,7 +29,7 @@ impl LateWords {
         let words: &dyn Words = &**words;
         words.as_any().downcast_ref::<LateWords>().cloned().ok_or_else(|| ErrorKind::Internal("words of another backend".into()))
     }
-    pub fn access(&self) -> &Access {
+    pub fn access(&self) -> &LateAccess {
         &self.0.access
     }
     pub fn raise(&self, number: u32, fault: Fault) {
@@ -53,7 +53,7 @@ impl Words for LateWords {
 
 #[derive(Clone)]
 struct OwnOperand {
-    block: Arc<Block>,
+    block: Arc<LateBlock>,
     shape: Shape,
     offset: usize,
     strides: [isize; MAX_RANK],
@@ -61,7 +61,7 @@ struct OwnOperand {
     dense: bool,
 }
 impl OwnOperand {
-    fn new(o: &Operand<'_>, block: impl Fn(&dyn Memory) -> Result<Arc<Block>, ErrorKind>) -> Result<OwnOperand, ErrorKind> {
+    fn new(o: &Operand<'_>, block: impl Fn(&dyn Memory) -> Result<Arc<LateBlock>, ErrorKind>) -> Result<OwnOperand, ErrorKind> {
         let guard = o.buffer.read();
         let memory = guard.as_deref().ok_or_else(|| ErrorKind::Internal("a buffer without memory".into()))?;
         Ok(OwnOperand { block: block(memory)?, shape: o.shape, offset: o.offset, strides: *o.strides, dtype: o.dtype, dense: o.dense })
@@ -79,7 +79,7 @@ enum OwnWhen {
 }
 /// The step.
 #[derive(Clone)]
-pub struct Work {
+pub struct LateWork {
     kernel: Arc<Kernel>,
     space: Shape,
     inputs: Vec<OwnOperand>,
@@ -89,8 +89,8 @@ pub struct Work {
     reports: Option<u32>,
     when: OwnWhen,
 }
-impl Work {
-    pub fn new(step: &Step<'_>, block: impl Fn(&dyn Memory) -> Result<Arc<Block>, ErrorKind> + Copy) -> Result<Work, ErrorKind> {
+impl LateWork {
+    pub fn new(step: &Step<'_>, block: impl Fn(&dyn Memory) -> Result<Arc<LateBlock>, ErrorKind> + Copy) -> Result<LateWork, ErrorKind> {
         let own = |operands: &[Operand<'_>]| operands.iter().map(|o| OwnOperand::new(o, block)).collect::<Result<Vec<_>, _>>();
         // What the backend inside prepares for a kernel is prepared once.
         let kernel = step.kernel.prepared.get_or_init(|| Box::new(Arc::new(Kernel::new(step.kernel.kind.clone()))));
@@ -103,11 +103,11 @@ impl Work {
             When::Raised(words) => OwnWhen::Raised(words.to_vec()),
         };
         let (inputs, outputs, args) = (own(step.inputs)?, own(step.outputs)?, step.args.to_vec());
-        Ok(Work { kernel, space: step.space, inputs, outputs, args, words: words.transpose()?, reports, when })
+        Ok(LateWork { kernel, space: step.space, inputs, outputs, args, words: words.transpose()?, reports, when })
     }
     /// What it uses, and whether it writes it.
-    pub fn uses(&self) -> Vec<(&Access, bool)> {
-        let mut uses: Vec<(&Access, bool)> = self.inputs.iter().map(|o| (&o.block.access, false)).collect();
+    pub fn uses(&self) -> Vec<(&LateAccess, bool)> {
+        let mut uses: Vec<(&LateAccess, bool)> = self.inputs.iter().map(|o| (&o.block.access, false)).collect();
         uses.extend(self.outputs.iter().map(|o| (&o.block.access, true)));
         if let Some(words) = &self.words {
             match (self.reports, &self.when) {

@@ -24,7 +24,7 @@ pub enum Judge {
 }
 
 #[derive(Clone, Debug)]
-enum Action {
+enum Act {
     /// `cell = cell + number`, computed when the step commits
     Add(usize, f32),
     /// `cell = cell / 2 + other`
@@ -44,7 +44,7 @@ enum Action {
     /// a value that turns out to be bad when it is computed
     Bad(usize),
     /// a step inside, and whether the step around it goes on when it fails
-    Step(Vec<Action>, bool),
+    Step(Vec<Act>, bool),
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Plant {
@@ -54,29 +54,29 @@ enum Plant {
 /// What a planted panic carries.
 struct Planted;
 
-fn actions(random: &mut Random, depth: usize) -> Vec<Action> {
+fn actions(random: &mut Random, depth: usize) -> Vec<Act> {
     let n = random.between(2, 5);
     (0..n)
         .map(|_| {
             let (cell, number) = (random.below(CELLS), random.between(1, 8) as f32 * 0.25);
             match random.below(if depth < DEPTH { 14 } else { 11 }) {
-                0 | 1 => Action::Add(cell, number),
-                2 => Action::Mix(cell, random.below(CELLS)),
-                3 => Action::AddNow(cell, number),
-                4 => Action::Load(cell, number),
-                5 => Action::Compiled(cell),
-                6 | 7 => Action::Read(cell),
-                8 => Action::Op(cell),
-                9 => Action::Look(cell),
-                10 if random.one_in(4) => Action::Bad(cell),
-                10 => Action::Add(cell, -number),
-                _ => Action::Step(actions(random, depth + 1), !random.one_in(3)),
+                0 | 1 => Act::Add(cell, number),
+                2 => Act::Mix(cell, random.below(CELLS)),
+                3 => Act::AddNow(cell, number),
+                4 => Act::Load(cell, number),
+                5 => Act::Compiled(cell),
+                6 | 7 => Act::Read(cell),
+                8 => Act::Op(cell),
+                9 => Act::Look(cell),
+                10 if random.one_in(4) => Act::Bad(cell),
+                10 => Act::Add(cell, -number),
+                _ => Act::Step(actions(random, depth + 1), !random.one_in(3)),
             }
         })
         .collect()
 }
-fn count(actions: &[Action]) -> usize {
-    actions.iter().map(|a| if let Action::Step(inner, _) = a { 1 + count(inner) } else { 1 }).sum()
+fn count(actions: &[Act]) -> usize {
+    actions.iter().map(|a| if let Act::Step(inner, _) = a { 1 + count(inner) } else { 1 }).sum()
 }
 
 type Row = [f32; WIDTH];
@@ -131,20 +131,20 @@ impl World {
             _ => Ok(()),
         }
     }
-    fn act(&mut self, action: &Action, depth: usize) -> Result<()> {
+    fn act(&mut self, action: &Act, depth: usize) -> Result<()> {
         self.pass()?;
         match action {
-            Action::Add(c, x) => {
+            Act::Add(c, x) => {
                 self.cells[*c].set(&(self.cells[*c].read() + *x))?;
                 self.now[*c] = self.now[*c].map(|v| v + x);
             }
-            Action::Mix(c, other) => {
+            Act::Mix(c, other) => {
                 self.cells[*c].set(&(self.cells[*c].read() * 0.5f32 + self.cells[*other].read()))?;
                 let (row, bad) = (self.now[*other], self.bad[*other]);
                 self.now[*c] = std::array::from_fn(|k| self.now[*c][k] * 0.5 + row[k]);
                 self.bad[*c] |= bad;
             }
-            Action::AddNow(c, x) => {
+            Act::AddNow(c, x) => {
                 let sum = self.cells[*c].read() + *x;
                 // Of bad data it is an error to ask for.
                 if sum.eval().is_err() || self.bad[*c] {
@@ -153,16 +153,16 @@ impl World {
                 self.cells[*c].set(&sum)?;
                 self.now[*c] = self.now[*c].map(|v| v + x);
             }
-            Action::Load(c, x) => {
+            Act::Load(c, x) => {
                 self.cells[*c].set(&self.tensor([*x; WIDTH]))?;
                 (self.now[*c], self.bad[*c]) = ([*x; WIDTH], false);
             }
-            Action::Compiled(c) => {
+            Act::Compiled(c) => {
                 // A compiled function runs at once, so it may meet bad data.
                 (self.compiled[*c])()?;
                 self.now[*c] = self.now[*c].map(|v| v * 0.5);
             }
-            Action::Read(c) => {
+            Act::Read(c) => {
                 let seen = self.cells[*c].read().to_vec::<f32>();
                 if self.bad[*c] {
                     if seen.is_ok() {
@@ -172,18 +172,18 @@ impl World {
                     self.expect("its own read", *c, seen, self.now[*c]);
                 }
             }
-            Action::Op(c) => drop((self.cells[*c].read() * 3.0f32).exp().sum(..)),
-            Action::Look(c) => {
+            Act::Op(c) => drop((self.cells[*c].read() * 3.0f32).exp().sum(..)),
+            Act::Look(c) => {
                 let cell = self.cells[*c].clone();
                 let seen = std::thread::scope(|s| s.spawn(|| cell.read().to_vec::<f32>()).join()).unwrap_or_else(|_| Err(planted()));
                 self.expect("another thread's read", *c, seen, if depth == 0 { self.now[*c] } else { self.committed[*c] });
             }
-            Action::Bad(c) => {
+            Act::Bad(c) => {
                 let none = Tensor::from_vec_on(vec![0i64, 7, 1], [WIDTH], self.device);
                 self.cells[*c].set(&self.cells[*c].read().gather(0, &none))?;
                 self.bad[*c] = true;
             }
-            Action::Step(inner, goes_on) => {
+            Act::Step(inner, goes_on) => {
                 let done = self.step(inner, depth + 1);
                 self.pass()?;
                 match done {
@@ -195,7 +195,7 @@ impl World {
         self.pass()
     }
     /// A step, in which what panics is caught as a program would that goes on.
-    fn step(&mut self, inner: &[Action], depth: usize) -> Result<()> {
+    fn step(&mut self, inner: &[Act], depth: usize) -> Result<()> {
         let before = (self.now.clone(), self.bad.clone());
         let ran = catch_unwind(AssertUnwindSafe(|| step(|| inner.iter().try_for_each(|action| self.act(action, depth)))));
         let done = match ran {

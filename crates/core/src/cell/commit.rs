@@ -6,7 +6,7 @@
 //!
 //! Invariant: a thread that holds a claim waits for no window of another thread. A thread that commits a step holds its own
 //! window while it waits for claims.
-use super::{Cell, Inner, NEXT, Older, State};
+use super::{Cell, CellState, Inner, NEXT, Older};
 use crate::{
     planted::{Plant, is},
     recycle::{self, Shared, SpareLists},
@@ -32,7 +32,7 @@ static RELEASED: Condvar = Condvar::new();
 
 impl Commits {
     /// A new value takes the place of this one. Where a snapshot reads it, it is kept.
-    fn retire(&mut self, cell: &Cell, state: &mut State) {
+    fn retire(&mut self, cell: &Cell, state: &mut CellState) {
         if self.readers.last().is_some_and(|(at, _)| *at >= state.since) && !is(Plant::SnapshotNotKept) {
             state.older.push(Older { value: state.value.clone(), since: state.since, until: self.last });
             self.old.push(Arc::downgrade(&cell.0));

@@ -78,16 +78,16 @@ pub fn consistent<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// The snapshot that a thread reads.
-pub(crate) struct Section {
+pub(crate) struct ReadSection {
     at: Local<u64>,
     /// Cells that were written inside: of these it sees what is there.
     written: RefCell<Vec<u64>>,
 }
 /// No commit has this number yet.
 pub(super) const LATEST: u64 = u64::MAX;
-impl Section {
-    pub const fn none() -> Section {
-        Section { at: Local::new(LATEST), written: RefCell::new(Vec::new()) }
+impl ReadSection {
+    pub const fn none() -> ReadSection {
+        ReadSection { at: Local::new(LATEST), written: RefCell::new(Vec::new()) }
     }
     pub fn is_open(&self) -> bool {
         self.at.get() != LATEST

@@ -20,18 +20,18 @@ pub(super) fn note(cell: &Cell) {
     }
 }
 /// A predicate's frame, until it is taken off: also by a panic.
-struct Frame(bool);
-impl Frame {
-    fn open() -> Frame {
+struct PredicateFrame(bool);
+impl PredicateFrame {
+    fn open() -> PredicateFrame {
         let _ = FRAMES.try_with(|f| f.borrow_mut().push(Vec::new()));
-        Frame(true)
+        PredicateFrame(true)
     }
     fn close(mut self) -> Written {
         self.0 = false;
         FRAMES.try_with(|f| f.borrow_mut().pop()).ok().flatten().unwrap_or_default()
     }
 }
-impl Drop for Frame {
+impl Drop for PredicateFrame {
     fn drop(&mut self) {
         if self.0 {
             let _gone = FRAMES.try_with(|f| f.borrow_mut().pop());
@@ -69,7 +69,7 @@ impl Drop for Frame {
 #[track_caller]
 pub fn step_when<R>(f: impl FnOnce() -> Result<(Tensor, R)>) -> Result<R> {
     step(|| {
-        let frame = Frame::open();
+        let frame = PredicateFrame::open();
         let (when, result) = f()?;
         let written = frame.close();
         let ty = when.try_meta()?;

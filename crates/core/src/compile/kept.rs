@@ -1,9 +1,9 @@
 //! The captures of a compiled function: found by the kind of a call, and no more of them than [`MOST_CAPTURES`].
-use super::noted::Guards;
+use super::noted::CaptureGuards;
 use crate::{
     Meta, Tensor,
     hash::mix,
-    record::Context,
+    record::RecordingContext,
     schedule::captured::{Captured, MOST_CAPTURES},
 };
 use parking_lot::Mutex;
@@ -13,16 +13,16 @@ use std::sync::{
 };
 
 /// What a capture is good for: inputs like these, called where these things stand so.
-pub(super) struct Kind<'a> {
+pub(super) struct CallKind<'a> {
     pub inputs: &'a [&'a Tensor],
     pub grad: bool,
     pub ambient: u64,
 }
-impl<'a> Kind<'a> {
+impl<'a> CallKind<'a> {
     /// Of a call as things stand on the thread of this context.
     #[inline]
-    pub fn now(inputs: &'a [&'a Tensor], c: &Context) -> Kind<'a> {
-        Kind { inputs, grad: !c.grad_off.get(), ambient: crate::ambient::identity(c) }
+    pub fn now(inputs: &'a [&'a Tensor], c: &RecordingContext) -> CallKind<'a> {
+        CallKind { inputs, grad: !c.grad_off.get(), ambient: crate::ambient::identity(c) }
     }
     pub fn metas(&self) -> impl ExactSizeIterator<Item = Meta> {
         self.inputs.iter().map(|t| t.meta())
@@ -31,16 +31,16 @@ impl<'a> Kind<'a> {
         self.metas().fold(mix(self.ambient, self.grad as u64), |hash, m| mix(hash ^ m.dtype as u64, m.shape.hash()))
     }
 }
-pub(super) struct Guarded {
+pub(super) struct GuardedCapture {
     pub metas: Vec<Meta>,
     pub grad: bool,
     pub ambient: u64,
-    pub guards: Guards,
+    pub guards: CaptureGuards,
     pub captured: Captured,
 }
-impl Guarded {
+impl GuardedCapture {
     #[inline]
-    pub fn fits(&self, kind: &Kind<'_>) -> bool {
+    pub fn fits(&self, kind: &CallKind<'_>) -> bool {
         let inputs = || kind.inputs.iter().zip(&self.metas).all(|(t, meta)| t.value().meta == *meta);
         self.grad == kind.grad && self.ambient == kind.ambient && kind.inputs.len() == self.metas.len() && inputs() && self.guards.hold()
     }
@@ -61,7 +61,7 @@ pub struct Captures {
 struct Entry {
     hash: u64,
     used: u64,
-    capture: Arc<Guarded>,
+    capture: Arc<GuardedCapture>,
 }
 /// The captures beside the first, and the counts of all.
 #[derive(Default)]
@@ -75,14 +75,14 @@ pub(super) struct Others {
     met: AtomicU64,
 }
 impl Others {
-    pub fn find(&self, kind: &Kind<'_>) -> Option<Arc<Guarded>> {
+    pub fn find(&self, kind: &CallKind<'_>) -> Option<Arc<GuardedCapture>> {
         let hash = kind.hash();
         let mut entries = self.entries.lock();
         let entry = entries.iter_mut().find(|e| e.hash == hash && e.capture.fits(kind))?;
         entry.used = self.clock.fetch_add(1, Relaxed);
         Some(entry.capture.clone())
     }
-    pub fn keep(&self, hash: u64, capture: Arc<Guarded>) {
+    pub fn keep(&self, hash: u64, capture: Arc<GuardedCapture>) {
         let mut gone = None;
         let mut entries = self.entries.lock();
         if entries.len() >= MOST_CAPTURES

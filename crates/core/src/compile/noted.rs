@@ -25,9 +25,9 @@ impl Flag {
         let on = self.0.load(Relaxed);
         note(|notes| {
             // Every layer asks; each flag is watched once.
-            let known = |(watched, was): &(Watched, bool)| matches!(watched, Watched::Flag(flag) if Arc::ptr_eq(&flag.0, &self.0)) && *was == on;
+            let known = |(watched, was): &(WatchedChoice, bool)| matches!(watched, WatchedChoice::Flag(flag) if Arc::ptr_eq(&flag.0, &self.0)) && *was == on;
             if !notes.guards.iter().any(known) {
-                notes.guards.push((Watched::Flag(self.clone()), on));
+                notes.guards.push((WatchedChoice::Flag(self.clone()), on));
             }
         });
         on
@@ -39,29 +39,29 @@ impl Flag {
 }
 
 /// What stood so when a capture was made.
-enum Watched {
+enum WatchedChoice {
     Flag(Flag),
     Decision(Arc<dyn Fn() -> bool + Send + Sync>),
 }
-impl Watched {
+impl WatchedChoice {
     fn now(&self) -> bool {
         match self {
-            Watched::Flag(flag) => flag.0.load(Relaxed),
-            Watched::Decision(f) => f(),
+            WatchedChoice::Flag(flag) => flag.0.load(Relaxed),
+            WatchedChoice::Decision(f) => f(),
         }
     }
 }
 /// The decisions of a capture, which is good while they would be made again.
 #[derive(Default)]
-pub(super) struct Guards(Vec<(Watched, bool)>);
-impl Guards {
+pub(super) struct CaptureGuards(Vec<(WatchedChoice, bool)>);
+impl CaptureGuards {
     pub fn hold(&self) -> bool {
         self.0.iter().all(|(watched, was)| watched.now() == *was)
     }
 }
 
 /// What Rust does at each call, in the order of the function.
-pub(crate) enum Event {
+pub(crate) enum CallEvent {
     /// Gives the number of this constant.
     Number(Shared<Value>, Arc<dyn Fn() -> f64 + Send + Sync>),
     Effect(Arc<dyn Fn() + Send + Sync>),
@@ -70,10 +70,10 @@ type Check = Box<dyn FnOnce() -> Result<()>>;
 #[derive(Default)]
 struct Notes {
     number: u64,
-    guards: Vec<(Watched, bool)>,
+    guards: Vec<(WatchedChoice, bool)>,
     /// what was decided once
     once: Vec<u64>,
-    events: Vec<Event>,
+    events: Vec<CallEvent>,
     checks: Vec<Check>,
 }
 thread_local! {
@@ -111,11 +111,11 @@ impl Noting {
     ///
     /// # Errors
     /// That of a check.
-    pub fn end(mut self) -> Result<(Guards, Vec<Event>)> {
+    pub fn end(mut self) -> Result<(CaptureGuards, Vec<CallEvent>)> {
         self.0 = false;
         let Notes { guards, events, checks, .. } = Noting::pop();
         checks.into_iter().try_for_each(|check| check())?;
-        Ok((Guards(guards), events))
+        Ok((CaptureGuards(guards), events))
     }
 }
 impl Drop for Noting {
@@ -195,7 +195,7 @@ fn is_first(key: u64) -> bool {
 pub fn number(dtype: DType, device: Device, f: impl Fn() -> f64 + Send + Sync + 'static) -> Tensor {
     let constant = constant(dtype, device, &f, Origin::here());
     if constant.error().is_none() && capture_number() != 0 {
-        note_event(Event::Number(constant.value().clone(), Arc::new(f)));
+        note_event(CallEvent::Number(constant.value().clone(), Arc::new(f)));
     }
     constant
 }
@@ -208,12 +208,12 @@ fn constant(dtype: DType, device: Device, f: &dyn Fn() -> f64, origin: Origin) -
     Tensor::source(Op::Const(TensorType { shape: Shape::SCALAR, dtype }), Arg::Scalar(Scalar::Float(f())), device, origin)
 }
 #[cold]
-fn note_event(event: Event) {
+fn note_event(event: CallEvent) {
     note(|notes| notes.events.push(event));
 }
 #[cold]
 fn note_decision(decision: Arc<dyn Fn() -> bool + Send + Sync>, made: bool) {
-    note(|notes| notes.guards.push((Watched::Decision(decision), made)));
+    note(|notes| notes.guards.push((WatchedChoice::Decision(decision), made)));
 }
 /// Does something in Rust: at once, or, in a compiled function, at each call. Numbers that are [asked for](number) later in the
 /// function see what it did; where none are, it is done after a call that succeeded, and not after one that failed.
@@ -223,7 +223,7 @@ pub fn effect(f: impl Fn() + Send + Sync + 'static) {
     if capture_number() == 0 {
         return f();
     }
-    note_event(Event::Effect(Arc::new(f)));
+    note_event(CallEvent::Effect(Arc::new(f)));
 }
 /// What is to be looked at when the capture at work ends; an error makes the capture fail. Outside a capture nothing is.
 pub fn check_at_end(check: impl FnOnce() -> Result<()> + 'static) {

@@ -8,11 +8,11 @@ pub use adamant_ir::composite::loss::*;
 use smallvec::{SmallVec, smallvec};
 
 /// Class indices with the class axis put back: where they take part, and the index to read there (0 where they do not).
-pub(crate) struct Classes {
+pub(crate) struct ClassIndices {
     pub valid: Tensor,
     pub index: Tensor,
 }
-pub(crate) fn classes(target: &Tensor, x: &Shape, ignore: i64) -> Classes {
+pub(crate) fn classes(target: &Tensor, x: &Shape, ignore: i64) -> ClassIndices {
     let target = target.reshape(x.with(class_axis(x), 1));
     // Narrow and unsigned targets are compared as i32 or i64, so that any ignored index can be written.
     let dtype = match target.meta().dtype {
@@ -24,7 +24,7 @@ pub(crate) fn classes(target: &Tensor, x: &Shape, ignore: i64) -> Classes {
         Err(_) if dtype == DType::I32 => Tensor::full_on(target.meta().shape, false, DType::Bool, target.meta().device),
         _ => target.eq(crate::Scalar::Int(ignore)),
     };
-    Classes { index: ignored.select(crate::Scalar::Int(0), &target), valid: ignored.logical_not() }
+    ClassIndices { index: ignored.select(crate::Scalar::Int(0), &target), valid: ignored.logical_not() }
 }
 /// `x[.., index, ..]` along an axis.
 pub(crate) fn gather(x: &Tensor, axis: usize, index: &Tensor) -> Tensor {
@@ -47,7 +47,7 @@ fn target_weights(_of: &CrossEntropy, w: &Tensor, index: &Tensor) -> Tensor {
     gather(&w.expand(all), axis, index)
 }
 /// How many elements, or how much weight, a mean divides by.
-fn total(of: &CrossEntropy, x: &Shape, classes: Option<&Classes>, w: Option<&Tensor>, like: &Tensor) -> Option<Tensor> {
+fn total(of: &CrossEntropy, x: &Shape, classes: Option<&ClassIndices>, w: Option<&Tensor>, like: &Tensor) -> Option<Tensor> {
     if of.reduction != Reduction::Mean {
         return None;
     }

@@ -100,7 +100,7 @@ dimensions! {
 }
 
 /// A convolution that is checked, and zeros that its output gets at its end.
-struct Planned {
+struct PlannedConv {
     spec: ConvSpec,
     zeros: Option<PadSpec>,
 }
@@ -112,7 +112,7 @@ fn finish(
     weight: &Tensor,
     bias: Option<&Tensor>,
     n: usize,
-    plan: impl FnOnce(&Meta, usize) -> Result<Planned, ErrorKind>,
+    plan: impl FnOnce(&Meta, usize) -> Result<PlannedConv, ErrorKind>,
 ) -> Tensor {
     let inputs: SmallVec<[&Tensor; 3]> = [x, weight].into_iter().chain(bias).collect();
     compose(op, &inputs, || {
@@ -129,7 +129,7 @@ fn finish(
             .into());
         }
         let batched = if single { x.reshape(xs.insert(0, 1)?) } else { x.clone() };
-        let Planned { spec, zeros } = plan(&batched.meta(), n)?;
+        let PlannedConv { spec, zeros } = plan(&batched.meta(), n)?;
         let spec = crate::specs::shared_conv(spec);
         let pad = |y: &Tensor, p: PadSpec| Tensor::apply(Op::Pad(Box::new(p)), Arg::Scalar(Scalar::Float(0.0)), &[y]);
         let y = match (bias, zeros) {
@@ -149,7 +149,7 @@ fn finish(
     })
 }
 
-fn convolve(_: &Meta, weight: &Tensor, options: &Conv, n: usize) -> Result<Planned, ErrorKind> {
+fn convolve(_: &Meta, weight: &Tensor, options: &Conv, n: usize) -> Result<PlannedConv, ErrorKind> {
     let (stride, dilation) = (options.stride.each(n, "stride")?, options.dilation.each(n, "dilation")?);
     let kernel = &weight.meta().shape[2..];
     let padding = match &options.padding {
@@ -163,10 +163,10 @@ fn convolve(_: &Meta, weight: &Tensor, options: &Conv, n: usize) -> Result<Plann
             (0..n).map(|k| (total(k) / 2, total(k) - total(k) / 2)).collect()
         }
     };
-    Ok(Planned { spec: ConvSpec { role: ConvRole::Forward, stride, padding, dilation, groups: options.groups, open: SmallVec::new() }, zeros: None })
+    Ok(PlannedConv { spec: ConvSpec { role: ConvRole::Forward, stride, padding, dilation, groups: options.groups, open: SmallVec::new() }, zeros: None })
 }
 
-fn transpose(x: &Meta, weight: &Tensor, options: &ConvTranspose, n: usize) -> Result<Planned, ErrorKind> {
+fn transpose(x: &Meta, weight: &Tensor, options: &ConvTranspose, n: usize) -> Result<PlannedConv, ErrorKind> {
     let (stride, pad) = (options.stride.each(n, "stride")?, options.padding.each(n, "padding")?);
     let (dilation, extra) = (options.dilation.each(n, "dilation")?, options.output_padding.each(n, "output_padding")?);
     let (xs, ws) = (x.shape, weight.meta().shape);
@@ -202,5 +202,5 @@ fn transpose(x: &Meta, weight: &Tensor, options: &ConvTranspose, n: usize) -> Re
         }
     }
     let spec = ConvSpec { role: ConvRole::InputGrad, stride, padding, dilation, groups: options.groups, open };
-    Ok(Planned { spec, zeros: widths.iter().any(|w| w.1 > 0).then_some(PadSpec { widths }) })
+    Ok(PlannedConv { spec, zeros: widths.iter().any(|w| w.1 > 0).then_some(PadSpec { widths }) })
 }

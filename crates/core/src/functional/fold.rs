@@ -27,7 +27,7 @@ impl Unfold {
     }
 }
 /// The windows over a plane and where they read it.
-struct Plan {
+struct WindowPlan {
     kernel: [usize; 2],
     counts: [usize; 2],
     pad: [usize; 2],
@@ -35,8 +35,8 @@ struct Plan {
     stride: [usize; 2],
     dilation: [usize; 2],
 }
-impl Plan {
-    fn new(o: &Unfold, plane: [usize; 2]) -> Result<Plan, ErrorKind> {
+impl WindowPlan {
+    fn new(o: &Unfold, plane: [usize; 2]) -> Result<WindowPlan, ErrorKind> {
         let two = |s: &Sizes, what| -> Result<[usize; 2], ErrorKind> { s.each(2, what).map(|s| [s[0], s[1]]) };
         let (kernel, stride) = (two(&o.kernel_size, "kernel_size")?, two(&o.stride, "stride")?);
         let (pad, dilation) = (two(&o.padding, "padding")?, two(&o.dilation, "dilation")?);
@@ -49,7 +49,7 @@ impl Plan {
                 .ok_or_else(|| ErrorKind::Argument(format!("a window of {kernel:?} spaced by {dilation:?} does not fit into {plane:?} padded by {pad:?}")))?;
         }
         let padded = [plane[0] + 2 * pad[0], plane[1] + 2 * pad[1]];
-        Ok(Plan { kernel, counts, pad, padded, stride, dilation })
+        Ok(WindowPlan { kernel, counts, pad, padded, stride, dilation })
     }
     fn window(&self) -> usize {
         self.kernel[0] * self.kernel[1]
@@ -79,7 +79,7 @@ pub fn unfold(x: &Tensor, options: &Unfold) -> Tensor {
         if r != 3 && r != 4 {
             return Err(ErrorKind::Shape { shape: m.shape, expected: "[batch, channels, height, width], or without the batch".into() });
         }
-        let p = Plan::new(options, [m.shape[r - 2], m.shape[r - 1]])?;
+        let p = WindowPlan::new(options, [m.shape[r - 2], m.shape[r - 1]])?;
         let mut widths: SmallVec<[(isize, isize); 8]> = SmallVec::from_elem((0, 0), r);
         for k in 0..2 {
             widths[r - 2 + k] = (p.pad[k] as isize, p.pad[k] as isize);
@@ -109,7 +109,7 @@ pub fn fold(x: &Tensor, output_size: [usize; 2], options: &Unfold) -> Tensor {
         if r != 2 && r != 3 {
             return Err(ErrorKind::Shape { shape: m.shape, expected: "[batch, channels · window, positions], or without the batch".into() });
         }
-        let p = Plan::new(options, output_size)?;
+        let p = WindowPlan::new(options, output_size)?;
         if !m.shape[r - 2].is_multiple_of(p.window()) || m.shape[r - 1] != p.positions() {
             return Err(ErrorKind::Shape {
                 shape: m.shape,

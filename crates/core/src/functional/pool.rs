@@ -256,13 +256,13 @@ fn uniform(shape: &Shape, out: &[usize]) -> Option<Windows> {
 }
 /// The windows along one axis spread out: `[.., out, longest, ..]`, which of these elements belong to the window, and
 /// the windows' lengths, both as they broadcast. Elements past a window's end repeat its last one.
-struct Spread {
+struct SpreadWindows {
     index: Tensor,
     inside: Tensor,
     lengths: Tensor,
     longest: usize,
 }
-fn spread(size: usize, out: usize, like: &Meta) -> Spread {
+fn spread(size: usize, out: usize, like: &Meta) -> SpreadWindows {
     let bounds = |i: usize| (i * size / out, ((i + 1) * size).div_ceil(out));
     let longest = (0..out).map(|i| bounds(i).1 - bounds(i).0).max().unwrap_or(1);
     let grid = Tensor::full_on([out, longest], 0, DType::I32, like.device);
@@ -273,11 +273,11 @@ fn spread(size: usize, out: usize, like: &Meta) -> Spread {
     let at = &start + grid.iota_like(1, DType::I32);
     let inside = at.lt(&end);
     let lengths = (&end - &start).narrow(1, 0, 1);
-    Spread { index: inside.select(&at, &(end - 1)), inside, lengths, longest }
+    SpreadWindows { index: inside.select(&at, &(end - 1)), inside, lengths, longest }
 }
 /// x with an axis replaced by `[out, longest]`.
 #[track_caller]
-fn spread_axis(x: &Tensor, axis: usize, s: &Spread, out: usize) -> Result<Tensor, ErrorKind> {
+fn spread_axis(x: &Tensor, axis: usize, s: &SpreadWindows, out: usize) -> Result<Tensor, ErrorKind> {
     let shape = x.meta().shape;
     let dims = Shape::along(axis, out * s.longest, shape.rank());
     let index = s.index.reshape(dims).expand(shape.with(axis, out * s.longest));

@@ -1,6 +1,6 @@
 //! Memory for time: a stretch of the computation of which only the inputs are kept, and which is computed again during
 //! the walk back.
-use super::{Grads, NEXT, Parent, Region, Saved, Tape, TapeKind, Walk, alias, grad_enabled, no_grad, pull, with_tape};
+use super::{Grads, NEXT, Parent, Region, Saved, Tape, TapeKind, TapeWalk, alias, grad_enabled, no_grad, pull, with_tape};
 use crate::{
     Ambient, Origin, Result, Tensor,
     cell::{Overlay, OverlayGuard, OverlayKind},
@@ -72,7 +72,7 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Result<Tensor> + 
 
 /// Computes a checkpoint again, with its gradient, and walks back from it: the cotangents of its inputs. Those of the
 /// parameters go into `grads`.
-pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: Walk, origin: Origin) -> Result<Cotangents> {
+pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, walk: TapeWalk, origin: Origin) -> Result<Cotangents> {
     let floor = NEXT.load(Relaxed);
     // With the tape on, what is computed again must lead back to the inputs.
     let begin = |x: &Tensor| if !x.meta().dtype.is_float() { x.clone() } else { alias(x, walk.graph) };
@@ -88,7 +88,7 @@ pub(super) fn run_again(redo: &Redo, args: &RuleArgs<'_>, grads: &mut Grads, wal
     let mut inner = Grads::default();
     if let (Some((t, k)), Some(Some(g))) = (y.tape(), args.cotangents.first()) {
         let ends: Vec<u64> = inputs.iter().filter_map(|x| Some(x.tape()?.0.id)).collect();
-        pull([(t.clone(), *k, g.clone())], &mut inner, Walk { floor, ..walk }, &Region::until(&ends), origin)?;
+        pull([(t.clone(), *k, g.clone())], &mut inner, TapeWalk { floor, ..walk }, &Region::until(&ends), origin)?;
     }
     let out = inputs.iter().map(|x| x.tape().and_then(|t| inner.by_leaf.remove(&t.0.id))).collect();
     // What is left reached parameters.

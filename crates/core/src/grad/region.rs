@@ -2,7 +2,7 @@
 //! [`alias`], a new place for a value, so that two derivatives by one value are told apart; a walk to it computes nothing
 //! that does not lead there.
 use super::{
-    Grads, Root, Tape, TapeKind, Walk, WalkState, pull,
+    Grads, Root, Tape, TapeKind, TapeWalk, WalkState, pull,
     tape::{NEXT, Parent, Saved},
 };
 use crate::{Meta, Origin, Result, Tensor, hash::Folded, recycle::Shared};
@@ -120,7 +120,7 @@ pub(crate) fn pull_to(roots: &[(&Tensor, Tensor)], region: &Region<'_>, graph: b
     });
     {
         let _state = WalkState::enter(graph);
-        pull(leading, &mut grads, Walk { keep: keep || graph, graph, floor: 0 }, region, here)?;
+        pull(leading, &mut grads, TapeWalk { keep: keep || graph, graph, floor: 0 }, region, here)?;
     }
     Ok(region.ends.iter().map(|end| grads.by_leaf.remove(end)).collect())
 }

@@ -1,5 +1,5 @@
 //! The tape: a node for each op that a gradient flows through, with its parents and the values its rule declares to read.
-use super::{Walk, checkpoint::Redo};
+use super::{TapeWalk, checkpoint::Redo};
 use crate::{
     Arg, Meta, Op, Origin, Tensor, primitive,
     recycle::{self, Recycled, Shared, SpareLists, Spares},
@@ -83,7 +83,7 @@ impl Tape {
         self.id
     }
     /// The place on the tape of an input that a rule reads: only where the walk itself is to be differentiated.
-    pub(super) fn place_of_input(&self, k: usize, walk: Walk) -> Option<(Shared<Tape>, u8)> {
+    pub(super) fn place_of_input(&self, k: usize, walk: TapeWalk) -> Option<(Shared<Tape>, u8)> {
         if walk.graph { self.parents.get(k)?.place(*self.metas.get(k)?, self.origin) } else { None }
     }
     /// Moves the nodes that it leads to.

@@ -1,5 +1,5 @@
 //! Capture: the graph of a function of tensors. What the function does is recorded into a window of its own, and nothing runs.
-use super::{At, Constant, Data, Graph, GraphError, Held, State, Write, ir};
+use super::{At, Constant, Data, Graph, GraphError, HoldsElements, State, Write, ir};
 use crate::{
     Device, Error, ErrorKind, Meta, Op, Result, Tensor,
     cell::{Cell, Overlay, OverlayGuard, OverlayKind},
@@ -30,7 +30,7 @@ fn recording_stops<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-impl Held for Tensor {
+impl HoldsElements for Tensor {
     fn bytes(&self) -> std::result::Result<Arc<[u8]>, ErrorKind> {
         self.to_bytes().map(Into::into).map_err(|e| e.kind().clone())
     }

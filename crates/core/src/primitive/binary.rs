@@ -1,5 +1,5 @@
 //! Element-wise functions of two tensors, broadcast.
-use super::{Backward, Batch, Forward, Stacks, expand_to, rounded_once, sum, sum_to, unary::of_row};
+use super::{Backward, Batching, Forward, Stacks, expand_to, rounded_once, sum, sum_to, unary::of_row};
 use crate::{
     Result, Tensor,
     composite::{Cotangents, Saves},
@@ -31,6 +31,6 @@ pub(super) fn tangent(f: &Binary, forward: &Forward<'_>) -> Result<Option<Tensor
         sum(side(0, left), side(1, right))
     }))
 }
-pub(super) fn batched(_: &Binary, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: &Binary, batch: &Batching<'_>) -> Result<Stacks> {
     batch.broadcast()
 }

@@ -1,5 +1,5 @@
 //! Element-wise functions of a tensor and a number.
-use super::{Backward, Batch, Forward, Stacks, one, rounded_once, unary::of_row};
+use super::{Backward, Batching, Forward, Stacks, one, rounded_once, unary::of_row};
 use crate::{
     Arg, Op, Result, Scalar, Tensor,
     composite::{Cotangents, Saves},
@@ -45,7 +45,7 @@ pub(super) fn tangent((f, side): Fields<'_>, forward: &Forward<'_>) -> Result<Op
         Side::Left => rounded_once(false, [t, &c, x, y], |[t, c, x, y]| right(t, c, x, y)),
     }))
 }
-pub(super) fn batched(_: Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }
 

@@ -1,5 +1,5 @@
 //! Conversion of values.
-use super::{Backward, Batch, Forward, Stacks, one};
+use super::{Backward, Batching, Forward, Stacks, one};
 use crate::{
     DType, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -15,6 +15,6 @@ pub(super) fn gradient(_: &DType, back: &Backward<'_>) -> Result<Cotangents> {
 pub(super) fn tangent(_: &DType, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(if forward.primal(0).meta().dtype.is_float() { forward.same() } else { None })
 }
-pub(super) fn batched(_: &DType, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: &DType, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }

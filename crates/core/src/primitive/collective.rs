@@ -1,5 +1,5 @@
 //! A tensor combined over all ranks of a group.
-use super::{Backward, Batch, Forward, Stacks, one};
+use super::{Backward, Batching, Forward, Stacks, one};
 use crate::{
     Arg, Error, Op, Result, Tensor, communicator,
     composite::{Cotangents, Saves},
@@ -24,6 +24,6 @@ pub(super) fn gradient((kind, group): Fields<'_>, back: &Backward<'_>) -> Result
 pub(super) fn tangent(_: Fields<'_>, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(forward.same())
 }
-pub(super) fn batched(_: Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }

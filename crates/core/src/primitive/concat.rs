@@ -1,5 +1,5 @@
 //! Joining along an axis.
-use super::{Backward, Batch, Forward, Stacks};
+use super::{Backward, Batching, Forward, Stacks};
 use crate::{
     Op, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -23,6 +23,6 @@ pub(super) fn tangent(_: &u8, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     let parts: Vec<Tensor> = (0..forward.inputs.len()).map(|k| forward.moved(k)).collect();
     Ok(Some(Tensor::apply(forward.op.clone(), forward.arg, &parts.iter().collect::<SmallVec<[&Tensor; 8]>>())))
 }
-pub(super) fn batched(axis: &u8, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(axis: &u8, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::Concat { axis: axis + 1 })
 }

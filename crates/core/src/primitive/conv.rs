@@ -2,7 +2,7 @@
 //! w `[g co, ci, ..]`, y `[n, g co, ..]`, and each of its roles makes one of them of the two others; so do its gradients. Of a
 //! stack, the examples' axis joins the letter that exactly the batched ones have in common: x and y share n, w and y share co,
 //! x and w share ci, and all three g. So the gradient of each example's weight is one grouped convolution.
-use super::{Backward, Batch, Forward, Stacks, sum};
+use super::{Backward, Batching, Forward, Stacks, sum};
 use crate::{
     Arg, Error, Meta, Result, Shape, Tensor,
     composite::{Cotangents, Saves},
@@ -55,7 +55,7 @@ const X: [&[Letter]; 2] = [&[Samples], &[Groups, In]];
 const W: [&[Letter]; 2] = [&[Groups, Out], &[In]];
 const Y: [&[Letter]; 2] = [&[Samples], &[Groups, Out]];
 
-pub(super) fn batched(spec: &ConvSpec, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(spec: &ConvSpec, batch: &Batching<'_>) -> Result<Stacks> {
     let (x, size) = (batch.lanes, batch.axis.size);
     let (first, second, made) = match spec.role {
         ConvRole::Forward => (X, W, Y),

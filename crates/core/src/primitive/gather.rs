@@ -1,5 +1,5 @@
 //! Elements by index along an axis.
-use super::{Backward, Batch, Body, Forward, MaybeBatched, Stacks, scatter::scatter};
+use super::{Backward, Batching, Body, Forward, MaybeBatched, Stacks, scatter::scatter};
 use crate::{
     Arg, Op, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -21,7 +21,7 @@ pub(super) fn tangent(axis: &u8, forward: &Forward<'_>) -> Result<Option<Tensor>
     Ok(forward.tangent(0).map(|t| gather(*axis, t, forward.primal(1))))
 }
 /// A shared table is not repeated: the examples' indices are one longer list of indices.
-pub(super) fn batched(axis: &u8, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(axis: &u8, batch: &Batching<'_>) -> Result<Stacks> {
     let at = *axis as usize;
     let [MaybeBatched { tensor: table, batched: false }, MaybeBatched { tensor: index, batched: true }] = batch.lanes else {
         return batch.on_stacks(Op::Gather { axis: axis + 1 });

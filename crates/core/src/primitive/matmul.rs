@@ -1,5 +1,5 @@
 //! The batched matrix product.
-use super::{Backward, Batch, Forward, MaybeBatched, Stacks, reshape, sum};
+use super::{Backward, Batching, Forward, MaybeBatched, Stacks, reshape, sum};
 use crate::{
     Result, Tensor,
     composite::{Cotangents, Saves},
@@ -17,7 +17,7 @@ pub(super) fn tangent((): (), forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(sum(forward.tangent(0).map(|t| t.matmul(forward.primal(1))), forward.tangent(1).map(|t| forward.primal(0).matmul(t))))
 }
 /// A shared right side sees the examples' rows as more rows; a shared left side is each example's by strides of zero.
-pub(super) fn batched((): (), batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((): (), batch: &Batching<'_>) -> Result<Stacks> {
     let (a, b, x) = (&batch.metas[0].shape, &batch.metas[1].shape, batch.lanes);
     if let ([MaybeBatched { tensor, batched: true }, MaybeBatched { tensor: right, batched: false }], 2) = (x, a.rank()) {
         let rows = reshape(tensor, &[batch.axis.size * a[0], a[1]])?;

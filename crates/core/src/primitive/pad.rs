@@ -1,5 +1,5 @@
 //! Surrounding with a number; negative widths cut off.
-use super::{Backward, Batch, Forward, Stacks, one};
+use super::{Backward, Batching, Forward, Stacks, one};
 use crate::{
     Arg, Op, Result, Scalar, Tensor,
     composite::{Cotangents, Saves},
@@ -18,7 +18,7 @@ pub(super) fn gradient(pad: &PadSpec, back: &Backward<'_>) -> Result<Cotangents>
 pub(super) fn tangent(pad: &PadSpec, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(forward.tangent(0).map(|t| with_zeros(t, pad.clone())))
 }
-pub(super) fn batched(pad: &PadSpec, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(pad: &PadSpec, batch: &Batching<'_>) -> Result<Stacks> {
     let widths = std::iter::once((0, 0)).chain(pad.widths.iter().copied()).collect();
     batch.on_first(Op::Pad(Box::new(PadSpec { widths })))
 }

@@ -2,11 +2,11 @@
 //! a key, it draws what it would have drawn alone. The latter is Philox in tensor code, the same bits as the primitive's
 //! (Salmon et al., SC 2011), of a key that has a place for each example.
 pub(super) use super::no_flow::{gradient, reads, tangent};
-use super::{Batch, ExampleAxis, MaybeBatched, Stacks, reshape};
+use super::{Batching, ExampleAxis, MaybeBatched, Stacks, reshape};
 use crate::{Arg, DType, Error, ErrorKind, Op, Origin, Result, Scalar, Shape, Tensor, TensorType};
 use smallvec::smallvec;
 
-pub(super) fn batched(shape: &Shape, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(shape: &Shape, batch: &Batching<'_>) -> Result<Stacks> {
     Ok(smallvec![bits(batch.axis, &batch.lanes[0], *shape)?])
 }
 

@@ -1,5 +1,5 @@
 //! Combining all elements along axes, which keep size 1.
-use super::{Backward, Batch, Forward, Stacks, behind, one, scan::exclusive_product};
+use super::{Backward, Batching, Forward, Stacks, behind, one, scan::exclusive_product};
 use crate::{
     Error, Op, Result, Shape, Tensor,
     composite::{Cotangents, Saves},
@@ -62,6 +62,6 @@ fn others(x: &Tensor, axes: AxisSet) -> Result<Tensor> {
     }
     Ok(product.reshape(Shape::new(&moved).map_err(|k| Error::new("prod", k))?).permute(&inverse[..rank]))
 }
-pub(super) fn batched((op, axes): Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((op, axes): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(Op::Reduce { op: *op, axes: behind(*axes) })
 }

@@ -1,5 +1,5 @@
 //! Running combination along an axis.
-use super::{Backward, Batch, Body, Forward, Stacks, gather::gather, one, scatter::scatter, sum};
+use super::{Backward, Batching, Body, Forward, Stacks, gather::gather, one, scatter::scatter, sum};
 use crate::{
     Arg, DType, Op, Result, Scalar, Tensor,
     composite::{Cotangents, Saves},
@@ -86,7 +86,7 @@ pub(super) fn tangent((op, axis, reverse): Fields<'_>, forward: &Forward<'_>) ->
         (_, None) => None,
     })
 }
-pub(super) fn batched((op, axis, reverse): Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((op, axis, reverse): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::Scan { op: *op, axis: axis + 1, reverse: *reverse })
 }
 pub(super) fn body((op, axis, reverse): Fields<'_>) -> Option<Body> {

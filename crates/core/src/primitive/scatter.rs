@@ -1,5 +1,5 @@
 //! The inverse of gather: a source combined into a destination by index along an axis.
-use super::{Backward, Batch, Forward, Stacks, gather::gather};
+use super::{Backward, Batching, Forward, Stacks, gather::gather};
 use crate::{
     Arg, Op, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -21,20 +21,20 @@ pub(super) fn reads((_, mode): Fields<'_>) -> Option<Saves> {
 }
 /// The product over the others, for the destination and for the source: the product of what is not zero, by the factor where
 /// that is not zero, and nothing where another factor is. Counts of zeros tell which.
-struct Others {
+struct OtherFactors {
     rest: Tensor,
     zeros: Tensor,
     zero: [Tensor; 2],
     full: [Tensor; 2],
 }
-impl Others {
-    fn new(axis: u8, x: &Tensor, index: &Tensor, s: &Tensor) -> Others {
+impl OtherFactors {
+    fn new(axis: u8, x: &Tensor, index: &Tensor, s: &Tensor) -> OtherFactors {
         let dtype = x.meta().dtype;
         let zero = [x.eq(0.0), s.eq(0.0)];
         let full = [zero[0].select(1.0, x), zero[1].select(1.0, s)];
         let rest = scatter(axis, ScatterMode::Mul, &full[0], index, &full[1]);
         let zeros = scatter(axis, ScatterMode::Add, &zero[0].cast(dtype), index, &zero[1].cast(dtype));
-        Others { rest, zeros, zero, full }
+        OtherFactors { rest, zeros, zero, full }
     }
     fn by(&self, side: usize, zeros: &Tensor, rest: &Tensor) -> Tensor {
         let zero = &self.zero[side];
@@ -52,7 +52,7 @@ pub(super) fn gradient((axis, mode): Fields<'_>, back: &Backward<'_>) -> Result<
             smallvec![back.needs(0).then(|| scatter(axis, ScatterMode::Set, g, index, &zeros)), None, back.needs(2).then(|| at(g))]
         }
         ScatterMode::Mul => {
-            let others = Others::new(axis, args.input(0)?, index, args.input(2)?);
+            let others = OtherFactors::new(axis, args.input(0)?, index, args.input(2)?);
             let rest = g * &others.rest;
             smallvec![back.needs(0).then(|| others.by(0, &others.zeros, &rest)), None, back.needs(2).then(|| others.by(1, &at(&others.zeros), &at(&rest))),]
         }
@@ -73,7 +73,7 @@ pub(super) fn tangent((axis, mode): Fields<'_>, forward: &Forward<'_>) -> Result
         ScatterMode::Set | ScatterMode::Add => scatter(axis, *mode, &forward.moved(0), index, &forward.moved(2)),
         ScatterMode::Mul => {
             // Each factor moves the product of the others.
-            let others = Others::new(axis, into, index, source);
+            let others = OtherFactors::new(axis, into, index, source);
             let of_x = t.map(|t| t * others.by(0, &others.zeros, &others.rest));
             let of_s = s.map(|s| s * others.by(1, &gather(axis, &others.zeros, index), &gather(axis, &others.rest, index)));
             let base = of_x.unwrap_or_else(|| y.zeros_like());
@@ -88,6 +88,6 @@ pub(super) fn tangent((axis, mode): Fields<'_>, forward: &Forward<'_>) -> Result
         }
     }))
 }
-pub(super) fn batched((axis, mode): Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((axis, mode): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::Scatter { axis: axis + 1, mode: *mode })
 }

@@ -1,5 +1,5 @@
 //! Combining runs of neighbours along an axis, and the function of tensors that is made of it.
-use super::{Backward, Batch, Body, Forward, Stacks, gather::gather, one, scan::scan, scatter::scatter};
+use super::{Backward, Batching, Body, Forward, Stacks, gather::gather, one, scan::scan, scatter::scatter};
 use crate::{
     Arg, AxisSet, DType, ErrorKind, Op, Result, Scalar, Shape, Tensor,
     composite::{Cotangents, Saves},
@@ -78,7 +78,7 @@ pub(super) fn tangent((op, axis): Fields<'_>, forward: &Forward<'_>) -> Result<O
         }
     }))
 }
-pub(super) fn batched((op, axis): Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((op, axis): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::SegmentReduce { op: *op, axis: axis + 1 })
 }
 /// Each segment as a reduction of all elements of which others count for nothing: as many times the work as there are segments.

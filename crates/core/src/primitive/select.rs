@@ -1,5 +1,5 @@
 //! condition ? a : b, broadcast.
-use super::{Backward, Batch, Forward, Stacks, expand_to, sum_to};
+use super::{Backward, Batching, Forward, Stacks, expand_to, sum_to};
 use crate::{
     Arg, Op, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -21,6 +21,6 @@ pub(super) fn tangent((): (), forward: &Forward<'_>) -> Result<Option<Tensor>> {
     let chosen = Tensor::apply(Op::Select, Arg::None, &[forward.primal(0), &side(1), &side(2)]);
     Ok(Some(expand_to(&chosen, y)))
 }
-pub(super) fn batched((): (), batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((): (), batch: &Batching<'_>) -> Result<Stacks> {
     batch.broadcast()
 }

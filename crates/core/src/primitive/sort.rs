@@ -1,5 +1,5 @@
 //! Stable sorting along an axis: values and where they were.
-use super::{Backward, Batch, Body, Forward, Stacks, gather::gather, one, scatter::scatter};
+use super::{Backward, Batching, Body, Forward, Stacks, gather::gather, one, scatter::scatter};
 use crate::{
     Op, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -18,7 +18,7 @@ pub(super) fn gradient((axis, _): Fields<'_>, back: &Backward<'_>) -> Result<Cot
 pub(super) fn tangent((axis, _): Fields<'_>, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(forward.tangent(0).map(|t| gather(*axis, t, &forward.outputs[1])))
 }
-pub(super) fn batched((axis, descending): Fields<'_>, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((axis, descending): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(Op::Sort { axis: axis + 1, descending: *descending })
 }
 pub(super) fn body((axis, descending): Fields<'_>) -> Option<Body> {

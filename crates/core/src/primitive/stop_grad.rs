@@ -1,8 +1,8 @@
 //! The same value, through which nothing flows.
 pub(super) use super::no_flow::{gradient, reads, tangent};
-use super::{Batch, Stacks};
+use super::{Batching, Stacks};
 use crate::Result;
 
-pub(super) fn batched((): (), batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched((): (), batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }

@@ -1,5 +1,5 @@
 //! The same values on another device.
-use super::{Backward, Batch, Forward, Stacks, one};
+use super::{Backward, Batching, Forward, Stacks, one};
 use crate::{
     DeviceId, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -14,6 +14,6 @@ pub(super) fn gradient(_: &DeviceId, back: &Backward<'_>) -> Result<Cotangents> 
 pub(super) fn tangent(_: &DeviceId, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(forward.same())
 }
-pub(super) fn batched(_: &DeviceId, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: &DeviceId, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }

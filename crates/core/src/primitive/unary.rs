@@ -1,6 +1,6 @@
 //! Element-wise functions of one tensor. The tangent is the gradient row with the tangent in the place of the cotangent, as the
 //! row is linear in it.
-use super::{Backward, Batch, Forward, Stacks, one, rounded_once};
+use super::{Backward, Batching, Forward, Stacks, one, rounded_once};
 use crate::{
     Result, Tensor,
     composite::{Cotangents, Saves},
@@ -33,6 +33,6 @@ pub(super) fn tangent(f: &Unary, forward: &Forward<'_>) -> Result<Option<Tensor>
         _ => None,
     })
 }
-pub(super) fn batched(_: &Unary, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: &Unary, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }

@@ -1,5 +1,5 @@
 //! A source written into a destination along an axis.
-use super::{Backward, Batch, Forward, Stacks};
+use super::{Backward, Batching, Forward, Stacks};
 use crate::{
     Arg, Op, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -20,6 +20,6 @@ pub(super) fn gradient(axis: &u8, back: &Backward<'_>) -> Result<Cotangents> {
 pub(super) fn tangent(_: &u8, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(Some(Tensor::apply(forward.op.clone(), forward.arg, &[&forward.moved(0), &forward.moved(1)])))
 }
-pub(super) fn batched(axis: &u8, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(axis: &u8, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::UpdateSlice { axis: axis + 1 })
 }

@@ -1,6 +1,6 @@
 //! Other views of the same elements. The transpose of each is a view again, but for a slice, which is padded back, and an
 //! expansion, which is summed.
-use super::{Backward, Batch, Forward, Stacks, behind, expand, one, sum_to};
+use super::{Backward, Batching, Forward, Stacks, behind, expand, one, sum_to};
 use crate::{
     Arg, Error, Op, Result, Scalar, Shape, Tensor,
     composite::{Cotangents, Saves},
@@ -55,7 +55,7 @@ fn unsliced(g: &Tensor, shape: &Shape, axis: usize, start: usize, len: usize, st
 pub(super) fn tangent(_: &View, forward: &Forward<'_>) -> Result<Option<Tensor>> {
     Ok(forward.same())
 }
-pub(super) fn batched(view: &View, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(view: &View, batch: &Batching<'_>) -> Result<Stacks> {
     let rank = batch.made[0].shape.rank();
     let view = match view {
         View::Reshape(to) => View::Reshape(batch.axis.stack(*to)?),

@@ -1,5 +1,5 @@
 //! Sliding windows over the trailing axes.
-use super::{Backward, Batch, Body, Forward, Stacks, gather::gather, one, scatter::scatter};
+use super::{Backward, Batching, Body, Forward, Stacks, gather::gather, one, scatter::scatter};
 use crate::{
     Arg, Error, Result, Shape, Tensor,
     composite::{Cotangents, Saves},
@@ -49,7 +49,7 @@ pub(super) fn tangent(spec: &WindowSpec, forward: &Forward<'_>) -> Result<Option
     Ok(Some(moved.reshape(to)))
 }
 /// The windows slide over the last axes.
-pub(super) fn batched(_: &WindowSpec, batch: &Batch<'_>) -> Result<Stacks> {
+pub(super) fn batched(_: &WindowSpec, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }
 pub(super) fn body(spec: &Arc<WindowSpec>) -> Option<Body> {

@@ -21,11 +21,11 @@ const KEPT: usize = 4096;
 /// ```
 #[derive(Debug, Default)]
 pub struct PerformanceMonitor {
-    operations: Mutex<BTreeMap<String, Samples>>,
-    pub(super) steps: Mutex<super::steps::Log>,
+    operations: Mutex<BTreeMap<String, MetricSamples>>,
+    pub(super) steps: Mutex<super::steps::StepLog>,
 }
 #[derive(Debug, Default)]
-struct Samples {
+struct MetricSamples {
     count: u64,
     /// nanoseconds: the mean, and the sum of squares around it (Welford, 1962)
     mean: f64,
@@ -36,7 +36,7 @@ struct Samples {
     /// the state of the choice
     choice: u64,
 }
-impl Samples {
+impl MetricSamples {
     fn push(&mut self, nanoseconds: u64) {
         self.least = if self.count == 0 { nanoseconds } else { self.least.min(nanoseconds) };
         self.most = self.most.max(nanoseconds);

@@ -32,18 +32,18 @@ pub struct Phases {
 }
 
 /// What happens on the way of a thread.
-enum At<'a> {
+enum PhaseEvent<'a> {
     Begin(&'a Arc<str>),
     End,
     Kernel(Duration),
 }
 /// Rows by name, in the order they are first asked for.
 #[derive(Default)]
-struct Rows {
+struct PhaseRows {
     rows: Vec<Phase>,
     places: HashMap<Arc<str>, usize>,
 }
-impl Rows {
+impl PhaseRows {
     fn place(&mut self, name: &Arc<str>) -> usize {
         *self.places.entry(name.clone()).or_insert_with(|| {
             self.rows.push(Phase { name: name.clone(), count: 0, kernels: Duration::ZERO, host: Duration::ZERO });
@@ -64,7 +64,7 @@ impl Profile {
     /// The thread's time by the ranges that [`super::record_function`] named. A kernel counts where its op was recorded,
     /// whenever it ran.
     pub fn phases(&self) -> Phases {
-        let mut rows = Rows::default();
+        let mut rows = PhaseRows::default();
         let spans = self.spans.iter().filter(|s| s.kind == SpanKind::Range).map(|s| (&s.name, s));
         let outside = self.walk(spans, &mut rows, |_, _, _| {});
         let nowhere: Arc<str> = "".into();
@@ -92,7 +92,7 @@ impl Profile {
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     pub fn phases_among(&self, names: &[&str]) -> Phases {
-        let mut rows = Rows::default();
+        let mut rows = PhaseRows::default();
         let plan: Arc<str> = SpanKind::Plan.name().into();
         names.iter().for_each(|name| _ = rows.place(&Arc::from(*name)));
         let spans = self.spans.iter().filter_map(|s| match s.kind {
@@ -115,10 +115,10 @@ impl Profile {
     fn walk<'a>(
         &self,
         spans: impl Iterator<Item = (&'a Arc<str>, &'a Span)>,
-        rows: &mut Rows,
-        mut kernel: impl FnMut(&mut Rows, Option<usize>, Duration),
+        rows: &mut PhaseRows,
+        mut kernel: impl FnMut(&mut PhaseRows, Option<usize>, Duration),
     ) -> Duration {
-        let mut moments: Vec<(Duration, u8, At<'_>)> = Vec::new();
+        let mut moments: Vec<(Duration, u8, PhaseEvent<'_>)> = Vec::new();
         for (name, s) in spans.filter(|(_, s)| s.thread == self.thread) {
             // It begins and ends at one moment, and nothing is in it.
             if s.time.is_zero() {
@@ -126,10 +126,10 @@ impl Profile {
                 rows.rows[of].count += 1;
                 continue;
             }
-            moments.push((s.begin, 2, At::Begin(name)));
-            moments.push((s.begin + s.time, 0, At::End));
+            moments.push((s.begin, 2, PhaseEvent::Begin(name)));
+            moments.push((s.begin + s.time, 0, PhaseEvent::End));
         }
-        moments.extend(self.kernels.iter().filter(|k| k.thread == self.thread).map(|k| (k.begin, 1, At::Kernel(k.time))));
+        moments.extend(self.kernels.iter().filter(|k| k.thread == self.thread).map(|k| (k.begin, 1, PhaseEvent::Kernel(k.time))));
         moments.sort_by_key(|(at, order, _)| (*at, *order));
         let (mut stack, mut since): (Vec<usize>, Duration) = (Vec::new(), Duration::ZERO);
         let mut outside = Duration::ZERO;
@@ -141,15 +141,15 @@ impl Profile {
             }
             since = since.max(at);
             match what {
-                At::Begin(name) => {
+                PhaseEvent::Begin(name) => {
                     let inner = rows.place(name);
                     rows.rows[inner].count += 1;
                     stack.push(inner);
                 }
-                At::End => {
+                PhaseEvent::End => {
                     stack.pop();
                 }
-                At::Kernel(time) => {
+                PhaseEvent::Kernel(time) => {
                     kernel(rows, stack.last().copied(), time);
                     since += time;
                 }

@@ -10,7 +10,7 @@ use std::{
 
 /// What was recorded, by step and by metric. A step costs 24 bytes, each value of a metric 16.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub(super) struct StepLog {
     times: BTreeMap<u64, Duration>,
     metrics: BTreeMap<String, BTreeMap<u64, f64>>,
 }

@@ -6,7 +6,7 @@
 //!
 //! A place of the table holds one kind of op: the op, the metas of its inputs and which of them are the same value. That
 //! tells its result's meta too, so for a known kind nothing is inferred.
-use super::{Log, Record, Recorder, Stream, context, word};
+use super::{Log, Record, RecordingStream, Stream, context, word};
 use crate::{
     Arg, Meta, Op, Scalar, Tensor,
     error::Origin,
@@ -30,7 +30,7 @@ const PLACES: usize = 16;
 /// What a thread knows about ops that are read alone.
 #[derive(Default)]
 pub(crate) struct Ahead {
-    kinds: RefCell<[Kind; PLACES]>,
+    kinds: RefCell<[OpKind; PLACES]>,
     /// how many of the kinds run ahead
     ready: Cell<u32>,
     /// The mark of the result made ahead last, which nobody has read yet as far as is known, and its place; 0: none.
@@ -38,7 +38,7 @@ pub(crate) struct Ahead {
     marks: Cell<u32>,
 }
 #[derive(Default)]
-struct Kind {
+struct OpKind {
     key: (u64, u64),
     /// how often it was read alone since it was last used unread
     seen: u8,
@@ -110,7 +110,7 @@ impl Ahead {
             if kind.known.is_some() {
                 self.ready.set(self.ready.get() - 1);
             }
-            *kind = Kind { key, ..Kind::default() };
+            *kind = OpKind { key, ..OpKind::default() };
         }
         kind.seen = kind.seen.saturating_add(1);
         if kind.seen < SEEN || kind.known.is_some() {
@@ -151,7 +151,7 @@ pub(crate) fn run(op: &Op, arg: Arg, inputs: &[&Tensor], origin: Origin) -> Opti
         let kind = &mut kinds[at];
         let known = kind.known.as_mut().filter(|_| kind.key == key)?;
         let device = known.meta.device;
-        let Recorder::Thread(stream) = c.stream(device) else { return None };
+        let RecordingStream::Thread(stream) = c.stream(device) else { return None };
         if known.generation != device.generation() || !is_closed(stream) {
             return None;
         }

@@ -3,7 +3,7 @@ use super::{Direct, Recorded, expand::expand, holders::needed};
 use crate::{
     DType, Device, Error, ErrorKind, Meta, Op, Origin, Outputs, Result, Scalar, Tensor,
     cell::{self, Cell, Claim, Overlay},
-    compile::noted::Event,
+    compile::noted::CallEvent,
     hash::mix,
     op::{Arg, View},
     planted::{Plant, is},
@@ -13,7 +13,7 @@ use crate::{
 };
 use adamant_runtime::{
     backend::Refused,
-    execute::{self, Caller, New, Replay, Write, Written},
+    execute::{self, Caller, New, Replay, Write, WriteFate},
     kernel::Step,
     plan::{Holder, InputHold, Plan, Sized, Source},
 };
@@ -71,12 +71,12 @@ thread_local! {
     static PUBLISHED: SpareLists<Vec<Option<Tensor>>> = const { RefCell::new(Vec::new()) };
 }
 /// What the cells held before a call.
-struct Old {
+struct OldValues {
     seen: SpareList<Vec<Shared<Value>>>,
     /// copies without gaps, of the few that had some
     moved: SmallVec<[(usize, Shared<Value>); 1]>,
 }
-impl Old {
+impl OldValues {
     fn get(&self, k: usize) -> &Shared<Value> {
         self.moved.iter().find(|(cell, _)| *cell == k).map_or(&self.seen[k], |(_, moved)| moved)
     }
@@ -91,13 +91,13 @@ impl AtCall {
 /// No number is asked for this record.
 const FIXED: u16 = u16::MAX;
 /// The records of a capture, some of whose arguments are asked for at each call.
-struct Asked<'a> {
+struct AskedRecords<'a> {
     recorded: Recorded<'a>,
     /// by record
     of: &'a [u16],
     numbers: &'a [f64],
 }
-impl Caller for Asked<'_> {
+impl Caller for AskedRecords<'_> {
     fn arg(&self, record: u32) -> Arg {
         match self.of.get(record as usize).and_then(|&k| self.numbers.get(k as usize)) {
             Some(number) => Arg::Scalar(Scalar::Float(*number)),
@@ -139,7 +139,7 @@ pub(crate) struct Captured {
     /// Else the plans, by what was free at the call: see [`Captured::bound`].
     plans: Mutex<Vec<(u64, Arc<Bound>)>>,
 }
-pub(crate) struct Call<'a> {
+pub(crate) struct CapturedCall<'a> {
     pub inputs: &'a [&'a Tensor],
     pub device: Device,
     pub origin: Origin,
@@ -152,7 +152,7 @@ impl Captured {
         overlay: &Overlay,
         stream: &Stream,
         device: Device,
-        noted: Vec<Event>,
+        noted: Vec<CallEvent>,
         shared: Arc<Plans>,
     ) -> Result<Captured> {
         let mut log = std::mem::replace(&mut *stream.log.lock(), Log::new(device, true));
@@ -187,8 +187,8 @@ impl Captured {
         let (mut events, mut before, mut asked, mut numbers) = (Vec::with_capacity(noted.len()), 0, Vec::new(), 0);
         for event in noted {
             events.push(match event {
-                Event::Effect(f) => AtCall::Effect(f),
-                Event::Number(value, f) => {
+                CallEvent::Effect(f) => AtCall::Effect(f),
+                CallEvent::Number(value, f) => {
                     // One that no op reads is in no window.
                     let Some(slot) = value.slot(log.epoch) else { continue };
                     let record = log.records.binary_search_by_key(&slot, |r| r.first);
@@ -233,7 +233,7 @@ impl Captured {
         (mine.records.len() != theirs.records.len() || self.structure() != other.structure()).then(|| mine.records.last().map_or_else(Origin::here, at))
     }
     /// Binds, replays, and gives the results out.
-    pub fn call(&self, call: &Call<'_>) -> Result<Outputs> {
+    pub fn call(&self, call: &CapturedCall<'_>) -> Result<Outputs> {
         if let Some(made) = self.only.get().and_then(|bound| self.call_direct(bound, call)) {
             return made;
         }
@@ -244,7 +244,7 @@ impl Captured {
         // A step, a snapshot or code that is run again takes what is written; else it goes to the cells, of which nobody sees
         // anything from before they are read until they are written.
         let apart = self.writes.is_empty() || cell::is_apart();
-        let mut old = Old { seen: SpareList::take(&SEEN), moved: SmallVec::new() };
+        let mut old = OldValues { seen: SpareList::take(&SEEN), moved: SmallVec::new() };
         loop {
             old.seen.clear();
             old.moved.clear();
@@ -262,7 +262,7 @@ impl Captured {
             }
         }
     }
-    fn run(&self, call: &Call<'_>, arguments: &[Cow<'_, Shared<Value>>], old: &Old, claim: Option<Claim<'_>>) -> Result<Outputs> {
+    fn run(&self, call: &CapturedCall<'_>, arguments: &[Cow<'_, Shared<Value>>], old: &OldValues, claim: Option<Claim<'_>>) -> Result<Outputs> {
         let bound = self.bound(old, claim.is_some() && call.device.backend().updates_in_place(), call.device)?;
         let (plan, sized) = (&bound.plan, &bound.sized);
         let log = &self.log;
@@ -297,7 +297,7 @@ impl Captured {
             }
         }
         let recorded = Recorded { records: &log.records, origin: &origin, writes: &written };
-        let caller = Asked { recorded, of: &self.asked, numbers: &numbers };
+        let caller = AskedRecords { recorded, of: &self.asked, numbers: &numbers };
         let replay = Replay { plan, sized, inputs: &inputs, device: call.device, caller: &caller };
         let new = |k: usize, stored: Stored| Tensor::from_value(ready(log.values[plan.publish[k].0 as usize].meta, call.origin, stored));
         let result = |place: &Where, published: &[Option<Tensor>]| match *place {
@@ -350,8 +350,8 @@ impl Captured {
             Some(claim) => {
                 // What the device left of each write; where it has no old value to go back to, the host looks.
                 let left = |(k, t): (usize, Tensor)| match outcome.written(k) {
-                    Written::Left(stored) => ready(t.value().meta, call.origin, stored.clone()),
-                    Written::Unknown if t.value().stored().is_some_and(|s| s.fault().is_some()) => self.writes[k].0.claimed(),
+                    WriteFate::Left(stored) => ready(t.value().meta, call.origin, stored.clone()),
+                    WriteFate::Unknown if t.value().stored().is_some_and(|s| s.fault().is_some()) => self.writes[k].0.claimed(),
                     _ => t.value().clone(),
                 };
                 claim.commit(written.enumerate().map(left));
@@ -365,7 +365,7 @@ impl Captured {
     }
 
     /// As `call`, by the direct plan. `None`: there is none, or an argument is to be evaluated or moved first.
-    fn call_direct(&self, bound: &Bound, call: &Call<'_>) -> Option<Result<Outputs>> {
+    fn call_direct(&self, bound: &Bound, call: &CapturedCall<'_>) -> Option<Result<Outputs>> {
         let direct = bound.direct.as_ref()?;
         let mut inputs: SmallVec<[&Stored; 4]> = SmallVec::new();
         for place in &bound.inputs {
@@ -382,7 +382,7 @@ impl Captured {
         Some(made.map_err(|failed| failed.error).map(|stored| smallvec![Tensor::from_value(ready(meta, call.origin, stored))]))
     }
     /// The plan for a call: it may take over the old value of a cell that is written, where only the cell holds it.
-    fn bound(&self, old: &Old, in_place: bool, device: Device) -> Result<Cow<'_, Arc<Bound>>> {
+    fn bound(&self, old: &OldValues, in_place: bool, device: Device) -> Result<Cow<'_, Arc<Bound>>> {
         if let Some(bound) = self.only.get() {
             super::count(|s| s.hits += 1);
             return Ok(Cow::Borrowed(bound));

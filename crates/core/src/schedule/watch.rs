@@ -35,7 +35,7 @@ fn submit_timed(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Re
         let origin = replay.caller.origin(replay.plan.graph.nodes[replay.plan.steps[at].node as usize].record);
         let (plan, sized) = (replay.plan.clone(), replay.sized.clone());
         let ran = profile::Ran { plan, sized, step: at as u32, origin, device, live_bytes: profile::live_bytes(device) };
-        events.push(profile::Event { what: profile::What::Kernel(Box::new(ran)), thread, begin, end });
+        events.push(profile::ProfileEvent { what: profile::EventKind::Kernel(Box::new(ran)), thread, begin, end });
     };
     let result = device.backend().submit_timed(steps, &mut ended);
     profile::keep(events);
@@ -52,34 +52,34 @@ fn kernel_span(replay: &Replay<'_>, step: &Step<'_>, at: usize) -> tracing::Span
 
 /// A window of so many ops that runs, until the guard is dropped.
 pub(crate) fn flush(ops: usize) -> Watched {
-    Watched::begin(Work::Flush, ops)
+    Watched::begin(WatchedWork::Flush, ops)
 }
 /// A plan for so many ops that is made, until the guard is dropped.
 pub(super) fn plan(ops: usize) -> Watched {
-    Watched::begin(Work::Plan, ops)
+    Watched::begin(WatchedWork::Plan, ops)
 }
 #[derive(Clone, Copy)]
-enum Work {
+enum WatchedWork {
     Flush,
     Plan,
 }
 /// Tells when it is dropped that something has ended.
 pub(crate) struct Watched {
     #[cfg(feature = "profiling")]
-    profiled: Option<(Work, usize, Instant)>,
+    profiled: Option<(WatchedWork, usize, Instant)>,
     #[cfg(feature = "tracing")]
     _span: tracing::span::EnteredSpan,
 }
 impl Watched {
-    fn begin(work: Work, ops: usize) -> Watched {
+    fn begin(work: WatchedWork, ops: usize) -> Watched {
         let _ = (work, ops);
         Watched {
             #[cfg(feature = "profiling")]
             profiled: profile::is_on().then(|| (work, ops, Instant::now())),
             #[cfg(feature = "tracing")]
             _span: match work {
-                Work::Flush => tracing::debug_span!(target: "adamant::flush", "flush", ops),
-                Work::Plan => tracing::debug_span!(target: "adamant::plan", "plan", ops),
+                WatchedWork::Flush => tracing::debug_span!(target: "adamant::flush", "flush", ops),
+                WatchedWork::Plan => tracing::debug_span!(target: "adamant::plan", "plan", ops),
             }
             .entered(),
         }
@@ -90,11 +90,11 @@ impl Drop for Watched {
         #[cfg(feature = "profiling")]
         if let Some((work, ops, begin)) = self.profiled.take() {
             let kind = match work {
-                Work::Flush => profile::SpanKind::Flush,
-                Work::Plan => profile::SpanKind::Plan,
+                WatchedWork::Flush => profile::SpanKind::Flush,
+                WatchedWork::Plan => profile::SpanKind::Plan,
             };
-            let what = profile::What::Span(kind, format!("{ops} ops").into());
-            profile::keep([profile::Event { what, thread: profile::this_thread(), begin, end: Instant::now() }]);
+            let what = profile::EventKind::Span(kind, format!("{ops} ops").into());
+            profile::keep([profile::ProfileEvent { what, thread: profile::this_thread(), begin, end: Instant::now() }]);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::{DType, ErrorKind, Shape, op::ScatterMode};
 
 /// An index of several axes as one: the tensor with the indexed axes first and merged, and a position in them.
-struct Place {
+struct MergedIndex {
     /// the indexed axes in order, then the others
     order: Vec<usize>,
     /// product of the indexed axes' sizes
@@ -76,7 +76,7 @@ impl Tensor {
             Ok(put.reshape(moved).permute(back))
         })
     }
-    fn place(&self, indices: &[Option<&Tensor>]) -> Built<Option<Place>> {
+    fn place(&self, indices: &[Option<&Tensor>]) -> Built<Option<MergedIndex>> {
         let shape = self.meta().shape;
         // Masks become integer indices, one for each of their axes.
         let mut by_axis: Vec<Option<Tensor>> = Vec::new();
@@ -130,7 +130,7 @@ impl Tensor {
         }
         let Some(at) = at else { return Ok(None) };
         let others: Vec<usize> = (0..shape.rank()).filter(|k| !indexed.contains(k)).collect();
-        Ok(Some(Place {
+        Ok(Some(MergedIndex {
             rows: indexed.iter().map(|&k| shape[k]).product(),
             rest: others.iter().map(|&k| shape[k]).collect(),
             order: indexed.iter().copied().chain(others).collect(),

@@ -37,7 +37,7 @@ impl fmt::Display for Tensor {
         let cut = meta.shape.elements() > THRESHOLD;
         let mut shown = Vec::new();
         visit(&meta.shape, 0, 0, cut, &mut |at| shown.push(element(&meta, &bytes, at)));
-        let words = Words::of(meta.dtype, &shown);
+        let words = ElementWords::of(meta.dtype, &shown);
         let mut text = String::from("tensor(");
         let mut next = shown.iter().map(|s| words.word(*s));
         write_axis(&mut text, &meta.shape, 0, cut, 7, words.width, &mut next);
@@ -92,12 +92,12 @@ fn write_axis(text: &mut String, shape: &Shape, axis: usize, cut: bool, indent: 
 }
 
 /// How the elements shown are written: all in one way and one width.
-struct Words {
-    style: Style,
+struct ElementWords {
+    style: WordStyle,
     width: usize,
 }
 #[derive(Clone, Copy)]
-enum Style {
+enum WordStyle {
     Bool,
     Int,
     /// whole numbers: `3.`
@@ -105,36 +105,36 @@ enum Style {
     Fixed,
     Scientific,
 }
-impl Words {
-    fn of(dtype: DType, shown: &[Scalar]) -> Words {
+impl ElementWords {
+    fn of(dtype: DType, shown: &[Scalar]) -> ElementWords {
         let style = if dtype == DType::Bool {
-            Style::Bool
+            WordStyle::Bool
         } else if !dtype.is_float() {
-            Style::Int
+            WordStyle::Int
         } else {
             let finite: Vec<f64> = shown.iter().map(|s| s.to_f64().abs()).filter(|v| v.is_finite() && *v != 0.0).collect();
             let (low, high) = finite.iter().fold((f64::INFINITY, 0.0f64), |(l, h), &v| (l.min(v), h.max(v)));
             let whole = finite.iter().all(|v| v.fract() == 0.0);
             let far = high / low > 1000.0 && !whole;
             if finite.is_empty() {
-                Style::Whole
+                WordStyle::Whole
             } else if far || high > 1e8 || low < 1e-4 {
-                Style::Scientific
+                WordStyle::Scientific
             } else if whole {
-                Style::Whole
+                WordStyle::Whole
             } else {
-                Style::Fixed
+                WordStyle::Fixed
             }
         };
-        let mut words = Words { style, width: 0 };
+        let mut words = ElementWords { style, width: 0 };
         words.width = shown.iter().map(|s| words.word(*s).len()).max().unwrap_or(0);
         words
     }
     fn word(&self, s: Scalar) -> String {
         let v = s.to_f64();
         let word = match self.style {
-            Style::Bool => (s.to_i64() != 0).to_string(),
-            Style::Int => s.to_i64().to_string(),
+            WordStyle::Bool => (s.to_i64() != 0).to_string(),
+            WordStyle::Int => s.to_i64().to_string(),
             _ if v.is_nan() => "nan".into(),
             _ if v.is_infinite() => {
                 if v > 0.0 {
@@ -143,9 +143,9 @@ impl Words {
                     "-inf".into()
                 }
             }
-            Style::Whole => format!("{v:.0}."),
-            Style::Fixed => format!("{v:.PRECISION$}"),
-            Style::Scientific => scientific(v),
+            WordStyle::Whole => format!("{v:.0}."),
+            WordStyle::Fixed => format!("{v:.PRECISION$}"),
+            WordStyle::Scientific => scientific(v),
         };
         format!("{word:>width$}", width = self.width)
     }

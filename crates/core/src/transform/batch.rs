@@ -6,7 +6,7 @@
 use crate::{
     Arg, DType, Error, ErrorKind, Meta, Op, Result,
     composite::{InTensors, Keyed, StackedInput},
-    primitive::{self, Batch, ExampleAxis, MaybeBatched, Stacks},
+    primitive::{self, Batching, ExampleAxis, MaybeBatched, Stacks},
 };
 use adamant_runtime::Metas;
 use smallvec::SmallVec;
@@ -22,7 +22,7 @@ pub(super) fn outputs(batch: &ExampleAxis, op: &Op, arg: Arg, x: &[MaybeBatched]
             Some(outputs) => outputs,
             None => return Ok(None),
         },
-        _ => primitive::batched(&Batch { axis: batch, op, arg, lanes: x, metas, made })?,
+        _ => primitive::batched(&Batching { axis: batch, op, arg, lanes: x, metas, made })?,
     };
     Ok(Some(stacked.into_iter().map(|tensor| MaybeBatched { tensor, batched: true }).collect()))
 }

@@ -10,16 +10,16 @@ use crate::{
 use smallvec::SmallVec;
 
 /// Inputs at new places, and the numbers of these.
-struct Begun {
+struct BegunReverse {
     inputs: Vec<Tensor>,
     ends: Vec<u64>,
 }
 /// `linked`: what is computed may be differentiated by what is around.
-fn begin(inputs: &[Tensor], linked: bool) -> Begun {
+fn begin(inputs: &[Tensor], linked: bool) -> BegunReverse {
     let place = |x: &Tensor| if x.error().is_none() && x.meta().dtype.is_float() { alias(x, linked) } else { x.clone() };
     let inputs: Vec<Tensor> = inputs.iter().map(place).collect();
     let ends = inputs.iter().filter_map(place_of).collect();
-    Begun { inputs, ends }
+    BegunReverse { inputs, ends }
 }
 fn place_of(x: &Tensor) -> Option<u64> {
     x.tape().map(|(node, _)| node.number())

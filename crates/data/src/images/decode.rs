@@ -3,7 +3,7 @@
 //! decoders. A picture that would be too large is refused before there is memory for it.
 use super::{
     MAX_BYTES,
-    picture::{Picture, Samples},
+    picture::{Picture, PictureSamples},
     pnm,
 };
 use std::{fmt::Display, io::Cursor};
@@ -53,8 +53,8 @@ fn png(bytes: &[u8]) -> Result<Picture, String> {
     let mut out = vec![0; samples(height, width, channels, each)? * each];
     reader.next_frame(&mut out).map_err(told)?;
     let samples = match each {
-        1 => Samples::Bytes(out),
-        _ => Samples::Words(out.as_chunks().0.iter().map(|b| u16::from_be_bytes(*b)).collect()),
+        1 => PictureSamples::Bytes(out),
+        _ => PictureSamples::Words(out.as_chunks().0.iter().map(|b| u16::from_be_bytes(*b)).collect()),
     };
     Ok(Picture { height, width, channels, samples })
 }
@@ -72,7 +72,7 @@ fn jpeg(bytes: &[u8]) -> Result<Picture, String> {
     let mut out = vec![0; samples(height, width, channels, 1)?];
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options().jpeg_set_out_colorspace(color));
     decoder.decode_into(&mut out).map_err(told)?;
-    Ok(Picture { height, width, channels, samples: Samples::Bytes(out) })
+    Ok(Picture { height, width, channels, samples: PictureSamples::Bytes(out) })
 }
 fn bmp(bytes: &[u8]) -> Result<Picture, String> {
     // It looks at what stands behind the headers, and there is less of it than it expects where one pixel is all.
@@ -89,7 +89,7 @@ fn bmp(bytes: &[u8]) -> Result<Picture, String> {
         return Err("it ends before its last row".into());
     }
     decoder.decode_into(&mut out).map_err(|e| format!("{e:?}"))?;
-    Ok(Picture { height, width, channels, samples: Samples::Bytes(out) })
+    Ok(Picture { height, width, channels, samples: PictureSamples::Bytes(out) })
 }
 /// Where the rows of a BMP end that are not compressed, as its headers say; of compressed ones, where they begin.
 fn bytes_of_rows(bytes: &[u8], height: usize, width: usize) -> Option<usize> {

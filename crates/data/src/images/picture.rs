@@ -6,7 +6,7 @@
 
 /// Samples of 8 or of 16 bits.
 #[derive(Clone, Debug)]
-pub(super) enum Samples {
+pub(super) enum PictureSamples {
     Bytes(Vec<u8>),
     Words(Vec<u16>),
 }
@@ -17,18 +17,18 @@ pub(super) struct Picture {
     pub height: usize,
     pub width: usize,
     pub channels: usize,
-    pub samples: Samples,
+    pub samples: PictureSamples,
 }
 
 /// What a sample is in f32, and back.
-trait Sample: Copy {
+trait PictureSample: Copy {
     const MOST: f32;
     fn wide(self) -> f32;
     /// The nearest one.
     fn nearest(v: f32) -> Self;
     fn byte(self) -> u8;
 }
-impl Sample for u8 {
+impl PictureSample for u8 {
     const MOST: f32 = 255.0;
     fn wide(self) -> f32 {
         f32::from(self)
@@ -40,7 +40,7 @@ impl Sample for u8 {
         self
     }
 }
-impl Sample for u16 {
+impl PictureSample for u16 {
     const MOST: f32 = 65535.0;
     fn wide(self) -> f32 {
         f32::from(self)
@@ -64,21 +64,21 @@ impl Picture {
         }
         let (from, to) = ((self.height, self.width, self.channels), (height, width));
         let samples = match self.samples {
-            Samples::Bytes(x) => Samples::Bytes(resized(&x, from, to)),
-            Samples::Words(x) => Samples::Words(resized(&x, from, to)),
+            PictureSamples::Bytes(x) => PictureSamples::Bytes(resized(&x, from, to)),
+            PictureSamples::Words(x) => PictureSamples::Words(resized(&x, from, to)),
         };
         Picture { height, width, samples, ..self }
     }
     /// Bytes by row, column and channel: grey if one is asked for, else red, green and blue.
     pub fn bytes(self, channels: usize) -> Vec<u8> {
         match self.samples {
-            Samples::Bytes(x) if self.channels == channels => x,
-            Samples::Bytes(x) => bytes(&x, self.channels, channels),
-            Samples::Words(x) => bytes(&x, self.channels, channels),
+            PictureSamples::Bytes(x) if self.channels == channels => x,
+            PictureSamples::Bytes(x) => bytes(&x, self.channels, channels),
+            PictureSamples::Words(x) => bytes(&x, self.channels, channels),
         }
     }
 }
-fn bytes<T: Sample>(x: &[T], from: usize, to: usize) -> Vec<u8> {
+fn bytes<T: PictureSample>(x: &[T], from: usize, to: usize) -> Vec<u8> {
     let pixels = x.chunks_exact(from);
     match (from, to) {
         (1 | 2, 1) => pixels.map(|p| p[0].byte()).collect(),
@@ -88,7 +88,7 @@ fn bytes<T: Sample>(x: &[T], from: usize, to: usize) -> Vec<u8> {
     }
 }
 /// From 0 to 1.
-fn luminance<T: Sample>(pixel: &[T]) -> f32 {
+fn luminance<T: PictureSample>(pixel: &[T]) -> f32 {
     pixel.iter().zip(LUMINANCE).fold(0.0, |sum, (v, share)| v.wide() * (1.0 / T::MOST) * share + sum)
 }
 
@@ -107,7 +107,7 @@ fn weights(from: usize, to: usize, at: usize) -> (usize, Vec<f32>) {
     (first as usize, weights)
 }
 /// Rows first, then columns, unrounded in between.
-fn resized<T: Sample>(x: &[T], (height, width, channels): (usize, usize, usize), (to_height, to_width): (usize, usize)) -> Vec<T> {
+fn resized<T: PictureSample>(x: &[T], (height, width, channels): (usize, usize, usize), (to_height, to_width): (usize, usize)) -> Vec<T> {
     let line = width * channels;
     let mut rows = vec![0f32; to_height * line];
     for (at, row) in rows.chunks_exact_mut(line).enumerate() {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn picture(height: usize, width: usize, channels: usize, bytes: &[u8]) -> Picture {
-        Picture { height, width, channels, samples: Samples::Bytes(bytes.to_vec()) }
+        Picture { height, width, channels, samples: PictureSamples::Bytes(bytes.to_vec()) }
     }
     #[test]
     fn a_picture_that_changes_where_nothing_is_asked_for() {
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(primaries.clone().bytes(1), [54, 182, 18]);
         assert_eq!(primaries.bytes(3), [255, 0, 0, 0, 255, 0, 0, 0, 255]);
         assert_eq!(picture(1, 2, 2, &[7, 0, 8, 255]).bytes(3), [7, 7, 7, 8, 8, 8]);
-        let deep = Picture { height: 1, width: 3, channels: 1, samples: Samples::Words(vec![0, 128, 65535]) };
+        let deep = Picture { height: 1, width: 3, channels: 1, samples: PictureSamples::Words(vec![0, 128, 65535]) };
         assert_eq!(deep.bytes(1), [0, 0, 255]);
     }
 }

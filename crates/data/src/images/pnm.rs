@@ -1,7 +1,7 @@
 //! PNM: P1 to P6, black and white, grey and colours, in decimal numbers or as they are.
 use super::{
     decode::samples,
-    picture::{Picture, Samples},
+    picture::{Picture, PictureSamples},
 };
 
 /// Decodes a file whose first two bytes are known.
@@ -10,7 +10,7 @@ use super::{
 /// It ends too early, or has numbers that the format does not have.
 pub(super) fn decode(bytes: &[u8]) -> Result<Picture, String> {
     let kind = bytes[1] - b'0';
-    let mut text = Text(&bytes[2..]);
+    let mut text = PnmText(&bytes[2..]);
     let (width, height) = (text.number()?, text.number()?);
     // Black and white has no largest sample.
     let most = if kind == 1 || kind == 4 { 1 } else { text.number()? };
@@ -24,7 +24,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Picture, String> {
     let short = || format!("it ends before its {count} samples");
     let rest = text.0;
     if kind >= 5 && most == 255 {
-        return Ok(Picture { height, width, channels, samples: Samples::Bytes(rest.get(..count).ok_or_else(short)?.to_vec()) });
+        return Ok(Picture { height, width, channels, samples: PictureSamples::Bytes(rest.get(..count).ok_or_else(short)?.to_vec()) });
     }
     // What the type of the samples holds; above the largest of them it is the largest.
     let sample = |v: u32| if v >> (8 * each) == 0 { Ok(v as u16) } else { Err(format!("{v} is no sample")) };
@@ -41,8 +41,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Picture, String> {
         _ => rest.get(..2 * count).ok_or_else(short)?.as_chunks().0.iter().map(|b| u16::from_be_bytes(*b)).collect(),
     };
     let samples = match each {
-        1 => Samples::Bytes(scaled(&found, most, 255).map(|v| v as u8).collect()),
-        _ => Samples::Words(scaled(&found, most, 65535).map(|v| v as u16).collect()),
+        1 => PictureSamples::Bytes(scaled(&found, most, 255).map(|v| v as u8).collect()),
+        _ => PictureSamples::Words(scaled(&found, most, 65535).map(|v| v as u16).collect()),
     };
     Ok(Picture { height, width, channels, samples })
 }
@@ -53,8 +53,8 @@ fn scaled(found: &[u16], most: u32, to: u32) -> impl Iterator<Item = f32> {
 }
 
 /// What is not read yet.
-struct Text<'a>(&'a [u8]);
-impl Text<'_> {
+struct PnmText<'a>(&'a [u8]);
+impl PnmText<'_> {
     fn next(&mut self) -> Option<u8> {
         let (&first, rest) = self.0.split_first()?;
         self.0 = rest;

@@ -1,7 +1,7 @@
 //! Records that never return: a thread of its own looks at what each worker is at. A worker that is over the limit is
 //! left behind with its record (a thread cannot be stopped from outside), a new one takes its place, and its batch is made
 //! again without the record. The old one, should it ever return, finds itself abandoned and ends.
-use super::work::{Doing, Failed, Job, Loaded, Shared, State, bad_record, deliver, spawn};
+use super::work::{Doing, FailedBatch, Job, Loaded, SharedLoader, WorkState, bad_record, deliver, spawn};
 use crate::{Cause, Dataset};
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -12,7 +12,7 @@ use std::{
 const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
 /// The watch's thread, until the loader is gone.
-pub(super) fn watch<D: Dataset + ?Sized + 'static>(shared: &Arc<Shared<D>>) {
+pub(super) fn watch<D: Dataset + ?Sized + 'static>(shared: &Arc<SharedLoader<D>>) {
     let Some(timeout) = shared.timeout else { return };
     // The data set is asked where a record lies.
     let _around = shared.ambient.enter();
@@ -34,11 +34,11 @@ pub(super) fn watch<D: Dataset + ?Sized + 'static>(shared: &Arc<Shared<D>>) {
     }
 }
 /// Nothing is being read, and nothing will be before the loader asks.
-fn is_idle<B>(state: &State<B>) -> bool {
+fn is_idle<B>(state: &WorkState<B>) -> bool {
     state.queue.is_empty() && state.slots.iter().all(|slot| slot.lock().doing.is_none())
 }
 /// A worker that is over the limit, now abandoned, and what it was at.
-fn overdue<B>(state: &mut State<B>, timeout: Duration) -> Option<(usize, Doing)> {
+fn overdue<B>(state: &mut WorkState<B>, timeout: Duration) -> Option<(usize, Doing)> {
     let now = Instant::now();
     state.slots.iter().enumerate().find_map(|(worker, slot)| {
         let mut slot = slot.lock();
@@ -49,16 +49,16 @@ fn overdue<B>(state: &mut State<B>, timeout: Duration) -> Option<(usize, Doing)>
     })
 }
 /// Puts a new worker in the place of an abandoned one. If the system has no thread left, the others go on without it.
-fn replace<D: Dataset + ?Sized + 'static>(shared: &Arc<Shared<D>>, state: &mut State<D::Batch>, worker: usize) {
+fn replace<D: Dataset + ?Sized + 'static>(shared: &Arc<SharedLoader<D>>, state: &mut WorkState<D::Batch>, worker: usize) {
     match spawn(shared) {
         Ok(slot) => state.slots[worker] = slot,
         Err(_) => drop(state.slots.remove(worker)),
     }
 }
-fn give_up<D: Dataset + ?Sized + 'static>(shared: &Arc<Shared<D>>, doing: Doing, timeout: Duration) {
+fn give_up<D: Dataset + ?Sized + 'static>(shared: &Arc<SharedLoader<D>>, doing: Doing, timeout: Duration) {
     let Doing { job, record, .. } = doing;
     let limit = format!("{:.3} s", timeout.as_secs_f64());
-    let fail = |job: &Job, what: String| deliver(shared, job, Loaded { batch: Some(Err(Failed::Lost(what))), bad: Vec::new() });
+    let fail = |job: &Job, what: String| deliver(shared, job, Loaded { batch: Some(Err(FailedBatch::Lost(what))), bad: Vec::new() });
     let Some(index) = record else {
         return fail(&job, format!("collating batch {} did not end within {limit}", job.batch));
     };

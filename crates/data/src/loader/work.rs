@@ -29,22 +29,22 @@ pub(super) struct Job {
 }
 /// What became of a job: the batch, if any record is left, and the records that are missing from it, in order.
 pub(super) struct Loaded<B> {
-    pub batch: Option<Result<B, Failed>>,
+    pub batch: Option<Result<B, FailedBatch>>,
     pub bad: Vec<BadRecord>,
 }
 /// Why there is no batch although there are records.
-pub(super) enum Failed {
+pub(super) enum FailedBatch {
     /// The data set says so.
     Own(Error),
     /// It did not come to say anything.
     Lost(String),
 }
-impl Failed {
+impl FailedBatch {
     /// As an error; of what was lost, at the line that asked for the batch.
     pub fn at(self, here: Origin) -> Error {
         match self {
-            Failed::Own(error) => error,
-            Failed::Lost(what) => Error::at("data_loader", ErrorKind::Argument(what), here),
+            FailedBatch::Own(error) => error,
+            FailedBatch::Lost(what) => Error::at("data_loader", ErrorKind::Argument(what), here),
         }
     }
 }
@@ -61,7 +61,7 @@ pub(super) struct Slot {
     pub abandoned: bool,
     pub doing: Option<Doing>,
 }
-pub(super) struct State<B> {
+pub(super) struct WorkState<B> {
     pub queue: VecDeque<Arc<Job>>,
     pub made: BTreeMap<usize, Loaded<B>>,
     /// Batches of this generation up to here are asked for.
@@ -73,7 +73,7 @@ pub(super) struct State<B> {
     pub closed: bool,
     watching: bool,
 }
-pub(super) struct Shared<D: Dataset + ?Sized> {
+pub(super) struct SharedLoader<D: Dataset + ?Sized> {
     pub dataset: Arc<D>,
     device: Option<Device>,
     /// what was around the loader when it was built
@@ -81,7 +81,7 @@ pub(super) struct Shared<D: Dataset + ?Sized> {
     pub timeout: Option<Duration>,
     stop_at_first: bool,
     pub generation: AtomicU64,
-    pub state: Mutex<State<D::Batch>>,
+    pub state: Mutex<WorkState<D::Batch>>,
     /// For workers: there is a job, or it is over.
     pub jobs: Condvar,
     /// For the loader: a batch was made.
@@ -90,14 +90,14 @@ pub(super) struct Shared<D: Dataset + ?Sized> {
     pub watched: Condvar,
 }
 /// The loader's end of it.
-pub(super) struct Pipeline<D: Dataset + ?Sized + 'static> {
-    shared: Arc<Shared<D>>,
+pub(super) struct LoaderPipeline<D: Dataset + ?Sized + 'static> {
+    shared: Arc<SharedLoader<D>>,
     workers: usize,
 }
 
-impl<D: Dataset + ?Sized + 'static> Pipeline<D> {
-    pub fn new(dataset: Arc<D>, device: Option<Device>, workers: usize, timeout: Option<Duration>, stop_at_first: bool) -> Pipeline<D> {
-        let state = State {
+impl<D: Dataset + ?Sized + 'static> LoaderPipeline<D> {
+    pub fn new(dataset: Arc<D>, device: Option<Device>, workers: usize, timeout: Option<Duration>, stop_at_first: bool) -> LoaderPipeline<D> {
+        let state = WorkState {
             queue: VecDeque::new(),
             made: BTreeMap::new(),
             requested: 0,
@@ -107,7 +107,7 @@ impl<D: Dataset + ?Sized + 'static> Pipeline<D> {
             closed: false,
             watching: false,
         };
-        let shared = Shared {
+        let shared = SharedLoader {
             dataset,
             device,
             ambient: Ambient::current(),
@@ -119,7 +119,7 @@ impl<D: Dataset + ?Sized + 'static> Pipeline<D> {
             done: Condvar::new(),
             watched: Condvar::new(),
         };
-        Pipeline { shared: Arc::new(shared), workers }
+        LoaderPipeline { shared: Arc::new(shared), workers }
     }
     pub fn dataset(&self) -> &Arc<D> {
         &self.shared.dataset
@@ -171,7 +171,7 @@ impl<D: Dataset + ?Sized + 'static> Pipeline<D> {
         }
     }
     /// Starts what threads are missing; with one worker, the others may be.
-    fn start(&self, state: &mut State<D::Batch>) -> Result<(), String> {
+    fn start(&self, state: &mut WorkState<D::Batch>) -> Result<(), String> {
         while state.slots.len() < self.workers {
             match spawn(&self.shared) {
                 Ok(slot) => state.slots.push(slot),
@@ -187,7 +187,7 @@ impl<D: Dataset + ?Sized + 'static> Pipeline<D> {
         Ok(())
     }
 }
-impl<D: Dataset + ?Sized + 'static> Drop for Pipeline<D> {
+impl<D: Dataset + ?Sized + 'static> Drop for LoaderPipeline<D> {
     /// Tells the threads to end and does not wait: one of them may hang.
     fn drop(&mut self) {
         self.cancel();
@@ -202,13 +202,13 @@ fn no_thread(why: &str, here: Origin) -> Error {
 }
 
 /// Starts a worker.
-pub(super) fn spawn<D: Dataset + ?Sized + 'static>(shared: &Arc<Shared<D>>) -> Result<Arc<Mutex<Slot>>, String> {
+pub(super) fn spawn<D: Dataset + ?Sized + 'static>(shared: &Arc<SharedLoader<D>>) -> Result<Arc<Mutex<Slot>>, String> {
     let slot = Arc::new(Mutex::new(Slot::default()));
     let (of_thread, shared) = (slot.clone(), shared.clone());
     thread::Builder::new().name("adamant-data".into()).spawn(move || work(&shared, &of_thread)).map_err(|e| e.to_string())?;
     Ok(slot)
 }
-fn work<D: Dataset + ?Sized>(shared: &Shared<D>, slot: &Mutex<Slot>) {
+fn work<D: Dataset + ?Sized>(shared: &SharedLoader<D>, slot: &Mutex<Slot>) {
     let _around = shared.ambient.enter();
     while let Some((job, hung)) = take(shared) {
         let mut abandoned = false;
@@ -235,7 +235,7 @@ fn work<D: Dataset + ?Sized>(shared: &Shared<D>, slot: &Mutex<Slot>) {
     }
 }
 /// The next job, with those of its records that are known to hang; `None` when it is over.
-fn take<D: Dataset + ?Sized>(shared: &Shared<D>) -> Option<(Arc<Job>, HashMap<usize, BadRecord>)> {
+fn take<D: Dataset + ?Sized>(shared: &SharedLoader<D>) -> Option<(Arc<Job>, HashMap<usize, BadRecord>)> {
     let mut state = shared.state.lock();
     loop {
         if state.closed {
@@ -249,7 +249,7 @@ fn take<D: Dataset + ?Sized>(shared: &Shared<D>) -> Option<(Arc<Job>, HashMap<us
     }
 }
 /// Puts what was made where the loader finds it, if it is still wanted.
-pub(super) fn deliver<D: Dataset + ?Sized>(shared: &Shared<D>, job: &Job, loaded: Loaded<D::Batch>) {
+pub(super) fn deliver<D: Dataset + ?Sized>(shared: &SharedLoader<D>, job: &Job, loaded: Loaded<D::Batch>) {
     let mut state = shared.state.lock();
     // Under the lock, as plans change under it.
     if state.closed || shared.generation.load(Relaxed) != job.generation {
@@ -267,7 +267,7 @@ pub(super) fn deliver<D: Dataset + ?Sized>(shared: &Shared<D>, job: &Job, loaded
 
 /// Reads and collates. `report` is told what comes next, and says whether to go on.
 fn load<D: Dataset + ?Sized>(
-    shared: &Shared<D>,
+    shared: &SharedLoader<D>,
     job: &Job,
     hung: &HashMap<usize, BadRecord>,
     mut report: impl FnMut(Option<usize>) -> bool,
@@ -303,8 +303,8 @@ fn load<D: Dataset + ?Sized>(
         None => dataset.collate(records),
     };
     let batch = match guarded(collate) {
-        Ok(batch) => batch.map_err(Failed::Own),
-        Err(panic) => Err(Failed::Lost(format!("collating batch {} panicked: {panic}", job.batch))),
+        Ok(batch) => batch.map_err(FailedBatch::Own),
+        Err(panic) => Err(FailedBatch::Lost(format!("collating batch {} panicked: {panic}", job.batch))),
     };
     Some(Loaded { batch: Some(batch), bad })
 }

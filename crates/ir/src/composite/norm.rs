@@ -29,7 +29,7 @@ pub enum Over {
 }
 
 /// How a norm sees its input.
-pub struct Seen {
+pub struct NormSpace {
     /// the input's shape with the axes brought together
     pub view: Shape,
     /// the axes of the view that are normalised together
@@ -49,7 +49,7 @@ impl Norm {
     ///
     /// # Errors
     /// A shape that it cannot normalise.
-    pub fn seen(&self, shape: &Shape) -> Result<Seen, ErrorKind> {
+    pub fn seen(&self, shape: &Shape) -> Result<NormSpace, ErrorKind> {
         let rank = shape.rank();
         let channels_last = |s: &Shape| -> Result<(Shape, Shape, AxisSet), ErrorKind> {
             let param = Shape::new(&[s[1]])?;
@@ -67,7 +67,7 @@ impl Norm {
                 let count = inner.iter().product();
                 let view = Shape::new(&[outer.iter().product(), count])?;
                 let param = Shape::new(inner)?;
-                Ok(Seen { view, axes: AxisSet::one(1), param, broadcast: param, summed: AxisSet::all(rank - axes), count })
+                Ok(NormSpace { view, axes: AxisSet::one(1), param, broadcast: param, summed: AxisSet::all(rank - axes), count })
             }
             Over::Group { groups } => {
                 if rank < 2 {
@@ -78,7 +78,7 @@ impl Norm {
                 }
                 let (param, broadcast, summed) = channels_last(shape)?;
                 let count = shape[1] / groups * shape[2..].iter().product::<usize>();
-                Ok(Seen { view: Shape::new(&[shape[0], groups, count])?, axes: AxisSet::one(2), param, broadcast, summed, count })
+                Ok(NormSpace { view: Shape::new(&[shape[0], groups, count])?, axes: AxisSet::one(2), param, broadcast, summed, count })
             }
             Over::Batch => {
                 if rank < 2 {
@@ -90,7 +90,7 @@ impl Norm {
                 if count == 1 {
                     return Err(ErrorKind::Shape { shape: *shape, expected: "more than one value per channel to take statistics of".into() });
                 }
-                Ok(Seen { view: Shape::new(&[shape[0], shape[1], inner])?, axes: AxisSet(0b101), param, broadcast, summed, count })
+                Ok(NormSpace { view: Shape::new(&[shape[0], shape[1], inner])?, axes: AxisSet(0b101), param, broadcast, summed, count })
             }
         }
     }
@@ -111,7 +111,7 @@ impl Norm {
         smallvec![size, ("eps", Attr::Float(self.eps)), ("weight", Attr::Bool(self.weight)), ("bias", Attr::Bool(self.bias))]
     }
     /// Shapes of the statistics: as the view keeps them, `[channels]` for a batch norm, whose statistics are the user's.
-    pub fn statistic_shape(&self, seen: &Seen) -> Shape {
+    pub fn statistic_shape(&self, seen: &NormSpace) -> Shape {
         if self.over == Over::Batch { seen.param } else { seen.axes.iter().fold(seen.view, |s, a| s.with(a, 1)) }
     }
 }

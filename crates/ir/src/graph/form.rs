@@ -1,7 +1,7 @@
 //! The form of an op: its name and its attributes, and the op again from them. The text, the hash and the search for common
 //! subexpressions see ops through this alone, so an attribute that is missing in the file of a primitive is missing in all three.
 use super::{Environment, Type};
-pub(super) use crate::op::form::{Context, device_name};
+pub(super) use crate::op::form::{FormContext, device_name};
 use crate::{
     Attrs, DType, ErrorKind, Op, Shape,
     composite::Given,
@@ -17,7 +17,7 @@ use std::{collections::HashMap, sync::LazyLock};
 macro_rules! forms {
     (planned { $($planned:ident: $planned_op:pat => $planned_fields:tt;)* } kernels { $($module:ident: $op:pat => $fields:tt;)* }) => {
         /// The attributes of an op, whose name is [`Op::name`].
-        pub(super) fn attributes(op: &Op, inputs: &[Type], context: &mut Context<'_>) -> Attrs {
+        pub(super) fn attributes(op: &Op, inputs: &[Type], context: &mut FormContext<'_>) -> Attrs {
             match op {
                 $($planned_op => $planned::attributes($planned_fields, inputs, context),)*
                 $($op => $module::attributes($fields, inputs, context),)*
@@ -56,7 +56,7 @@ pub(super) fn is_known(name: &str, environment: &dyn Environment) -> bool {
 ///
 /// # Errors
 /// An attribute that is missing, of the wrong kind, or too much; a composite that takes another number of inputs.
-pub(super) fn op(name: &str, given: &mut Given, inputs: &[Type], output: Option<Type>, context: &Context<'_>) -> Result<Op, ErrorKind> {
+pub(super) fn op(name: &str, given: &mut Given, inputs: &[Type], output: Option<Type>, context: &FormContext<'_>) -> Result<Op, ErrorKind> {
     let made = match NAMED.get(name) {
         Some(Named::Unary(f)) => Op::Unary(*f),
         Some(Named::Binary(f)) => match given.text_or_none("scalar")?.as_deref() {

@@ -105,7 +105,7 @@ impl Graph {
                 define(v);
             }
         }
-        let mut context = form::Context { home: self.home, groups: Vec::new(), environment };
+        let mut context = form::FormContext { home: self.home, groups: Vec::new(), environment };
         for node in &self.nodes {
             let inputs: Vec<Type> = node.inputs.iter().map(|&v| self.values[v as usize]).collect();
             fold.text(node.op.name());

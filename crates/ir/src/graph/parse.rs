@@ -62,7 +62,7 @@ impl Graph {
     /// # Errors
     /// Text that is no graph, with line, column and what was meant; a graph that breaks a rule, with the line of the node.
     pub fn parse(text: &str, reading: &Reading<'_>, environment: &dyn Environment) -> Result<Graph, GraphError> {
-        let context = form::Context { home: reading.home, groups: reading.groups.clone(), environment };
+        let context = form::FormContext { home: reading.home, groups: reading.groups.clone(), environment };
         let mut reader =
             Reader { graph: Graph::new(reading.home), values: HashMap::new(), cells: HashMap::new(), scopes: HashMap::new(), reading, context, done: false };
         let mut lines = (1..).zip(text.lines());
@@ -92,7 +92,7 @@ struct Reader<'a> {
     cells: HashMap<String, u32>,
     scopes: HashMap<String, ScopeId>,
     reading: &'a Reading<'a>,
-    context: form::Context<'a>,
+    context: form::FormContext<'a>,
     done: bool,
 }
 const STATEMENTS: [&str; 7] = ["group", "cell", "input", "constant", "read", "write", "return"];

@@ -32,7 +32,7 @@ impl Graph {
         let name = |v: u32| Name('%', &names[v as usize]);
         let mut blobs = BTreeMap::new();
         let mut lines: Vec<String> = Vec::with_capacity(self.nodes.len());
-        let mut context = form::Context { home: self.home, groups: Vec::new(), environment };
+        let mut context = form::FormContext { home: self.home, groups: Vec::new(), environment };
         let on =
             |place: DeviceId| if place == self.home { String::new() } else { format!(" on {}", quoted(&form::device_name(place, self.home, environment))) };
         let typed = |v: u32| format!("{}: {}{}", name(v), self.values[v as usize], on(self.places[v as usize]));
@@ -104,7 +104,7 @@ impl Graph {
     /// A name for each value, no two alike: its own, or that of its cell, or its layer and op.
     fn all_names(&self) -> Vec<Arc<str>> {
         let mut names: Vec<Option<Arc<str>>> = vec![None; self.values.len()];
-        let mut fresh = Fresh::default();
+        let mut fresh = FreshNames::default();
         for (&v, own) in &self.names {
             if let Some(place) = names.get_mut(v as usize) {
                 *place = Some(fresh.name(own));
@@ -133,11 +133,11 @@ impl Graph {
 }
 /// Names that nobody has yet.
 #[derive(Default)]
-struct Fresh {
+struct FreshNames {
     used: HashSet<Arc<str>>,
     count: HashMap<String, usize>,
 }
-impl Fresh {
+impl FreshNames {
     /// The name itself, or with the first number behind it that makes it new.
     fn name(&mut self, base: &str) -> Arc<str> {
         let mut name: Arc<str> = base.into();

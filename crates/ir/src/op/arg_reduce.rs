@@ -59,7 +59,7 @@ pub(crate) fn beats(max: bool, v: Scalar, b: Scalar) -> bool {
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes((_, axis): (&ArgOp, &u8), _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes((_, axis): (&ArgOp, &u8), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     smallvec![form::axis(*axis)]
 }
 /// How it is made again of them.

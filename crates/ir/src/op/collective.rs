@@ -43,7 +43,7 @@ pub fn combine_ranks(kind: CollectiveKind, parts: &[HostArray]) -> Result<HostAr
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes((kind, group): (&CollectiveKind, &Group), _: &[TensorType], context: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes((kind, group): (&CollectiveKind, &Group), _: &[TensorType], context: &mut form::FormContext<'_>) -> Attrs {
     let group = ("group", Attr::Int(context.group(group)));
     match kind {
         CollectiveKind::AllReduceSum => smallvec![group],

@@ -169,7 +169,7 @@ pub(crate) fn run(spec: &ConvSpec, inputs: &[HostArray], meta: &TensorType) -> H
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes(spec: &ConvSpec, _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes(spec: &ConvSpec, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     let mut attrs: Attrs = smallvec![
         ("stride", form::ints(spec.stride.iter().copied())),
         ("padding", form::pairs(&spec.padding)),

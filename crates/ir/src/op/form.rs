@@ -10,7 +10,7 @@ use crate::{
 use smallvec::SmallVec;
 
 /// What a form mentions by a name of the graph: the device that it is at home on, the groups of ranks; and who knows devices.
-pub(crate) struct Context<'a> {
+pub(crate) struct FormContext<'a> {
     pub home: DeviceId,
     pub groups: Vec<Group>,
     pub environment: &'a dyn Environment,
@@ -21,7 +21,7 @@ const HOME: &str = "home";
 pub(crate) fn device_name(device: DeviceId, home: DeviceId, environment: &dyn Environment) -> String {
     if device == home { HOME.into() } else { environment.device_name(device).unwrap_or_else(|_| format!("device {}", device.0)) }
 }
-impl Context<'_> {
+impl FormContext<'_> {
     /// The device of a name.
     pub fn device(&self, name: &str) -> Result<DeviceId, ErrorKind> {
         if name == HOME { Ok(self.home) } else { self.environment.device_named(name) }
@@ -42,7 +42,7 @@ pub(crate) struct Made<'a> {
     pub given: &'a mut Given,
     pub inputs: &'a [TensorType],
     pub output: TensorType,
-    pub context: &'a Context<'a>,
+    pub context: &'a FormContext<'a>,
 }
 pub(crate) type FormResult<T> = Result<T, ErrorKind>;
 pub(crate) type Maker = fn(&mut Made<'_>) -> FormResult<Op>;
@@ -107,7 +107,7 @@ pub(super) fn in_pairs(sizes: Vec<usize>) -> Result<SmallVec<[(usize, usize); 3]
 }
 
 /// The attributes of a primitive whose name and operands tell all.
-pub(crate) fn none<F>(_: F, _: &[TensorType], _: &mut Context<'_>) -> Attrs {
+pub(crate) fn none<F>(_: F, _: &[TensorType], _: &mut FormContext<'_>) -> Attrs {
     Attrs::new()
 }
 macro_rules! bare {
@@ -130,26 +130,26 @@ bare! {
     stop_grad: &[("stop_grad", |_| Ok(crate::Op::StopGrad))];
 }
 pub(crate) mod iota {
-    use super::{Attrs, Context, Makers, Op, TensorType};
+    use super::{Attrs, FormContext, Makers, Op, TensorType};
 
-    pub(crate) fn attributes(axis: &u8, _: &[TensorType], _: &mut Context<'_>) -> Attrs {
+    pub(crate) fn attributes(axis: &u8, _: &[TensorType], _: &mut FormContext<'_>) -> Attrs {
         smallvec::smallvec![super::axis(*axis)]
     }
     pub(crate) const MAKERS: Makers = &[("iota", |m| Ok(Op::Iota { axis: m.axis()?, ty: m.output }))];
 }
 pub(crate) mod binary_scalar {
-    use super::{Attr, Attrs, Context, Makers, TensorType};
+    use super::{Attr, Attrs, FormContext, Makers, TensorType};
     use crate::{op::Side, scalar::Binary};
 
-    pub(crate) fn attributes((_, side): (&Binary, &Side), _: &[TensorType], _: &mut Context<'_>) -> Attrs {
+    pub(crate) fn attributes((_, side): (&Binary, &Side), _: &[TensorType], _: &mut FormContext<'_>) -> Attrs {
         smallvec::smallvec![("scalar", Attr::Text(if *side == Side::Left { "left" } else { "right" }.into()))]
     }
     pub(crate) const MAKERS: Makers = &[];
 }
 pub(crate) mod transfer {
-    use super::{Attr, Attrs, Context, DeviceId, Makers, Op, TensorType};
+    use super::{Attr, Attrs, DeviceId, FormContext, Makers, Op, TensorType};
 
-    pub(crate) fn attributes(to: &DeviceId, _: &[TensorType], context: &mut Context<'_>) -> Attrs {
+    pub(crate) fn attributes(to: &DeviceId, _: &[TensorType], context: &mut FormContext<'_>) -> Attrs {
         smallvec::smallvec![("device", Attr::Text(super::device_name(*to, context.home, context.environment).into()))]
     }
     pub(crate) const MAKERS: Makers = &[("to", |m| Ok(Op::Transfer(m.context.device(&m.given.text("device")?)?)))];

@@ -69,7 +69,7 @@ pub(super) fn in_range(index: i64, bound: usize, position: usize, fault: &mut Op
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     smallvec![form::axis(*axis)]
 }
 /// How it is made again of them.

@@ -41,7 +41,7 @@ pub(crate) fn run(p: &PadSpec, fill: Scalar, x: &HostArray, ty: &TensorType) -> 
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes(pad: &PadSpec, _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes(pad: &PadSpec, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     smallvec![("widths", Attr::Ints(pad.widths.iter().flat_map(|&(lo, hi)| [lo as i64, hi as i64]).collect()))]
 }
 /// How it is made again of them.

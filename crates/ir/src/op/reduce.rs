@@ -101,7 +101,7 @@ pub(crate) fn combine(op: ReduceOp, a: Scalar, b: Scalar, float: bool) -> Scalar
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes((_, axes): (&ReduceOp, &AxisSet), _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes((_, axes): (&ReduceOp, &AxisSet), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     smallvec![("axes", form::ints(axes.iter()))]
 }
 /// How it is made again of them.

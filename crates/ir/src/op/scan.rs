@@ -95,7 +95,7 @@ pub(crate) fn run(op: ScanOp, axis: u8, reverse: bool, inputs: &[HostArray], ty:
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes((_, axis, reverse): (&ScanOp, &u8, &bool), _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes((_, axis, reverse): (&ScanOp, &u8, &bool), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     smallvec![form::axis(*axis), ("reverse", Attr::Bool(*reverse))]
 }
 fn made(op: ScanOp, m: &mut form::Made<'_>) -> form::FormResult<Op> {

@@ -71,7 +71,7 @@ pub(crate) fn run(axis: u8, mode: ScatterMode, [x, index, s]: [&HostArray; 3], t
 const WORDS: [(&str, ScatterMode); 5] =
     [("set", ScatterMode::Set), ("add", ScatterMode::Add), ("mul", ScatterMode::Mul), ("max", ScatterMode::Max), ("min", ScatterMode::Min)];
 /// The attributes in a graph's text.
-pub(crate) fn attributes((axis, mode): (&u8, &ScatterMode), _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes((axis, mode): (&u8, &ScatterMode), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     let word = WORDS.iter().find(|(_, m)| m == mode).map_or("", |(word, _)| *word);
     smallvec![form::axis(*axis), ("mode", Attr::Text(word.into()))]
 }

@@ -120,7 +120,7 @@ pub(crate) fn run(op: SegmentOp, axis: u8, [x, offsets]: [&HostArray; 2], ty: &T
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes((_, axis): (&SegmentOp, &u8), _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes((_, axis): (&SegmentOp, &u8), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     smallvec![form::axis(*axis)]
 }
 /// How it is made again of them.

@@ -53,7 +53,7 @@ fn compare(a: Scalar, b: Scalar) -> std::cmp::Ordering {
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes((axis, descending): (&u8, &bool), _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes((axis, descending): (&u8, &bool), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     smallvec![form::axis(*axis), ("descending", Attr::Bool(*descending))]
 }
 /// How it is made again of them.

@@ -40,7 +40,7 @@ pub(crate) fn run(axis: u8, start: usize, [d, s]: [&HostArray; 2], ty: &TensorTy
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     smallvec![form::axis(*axis)]
 }
 /// How it is made again of them.

@@ -97,7 +97,7 @@ pub(crate) fn run(v: &View, start: usize, x: &HostArray, ty: &TensorType) -> Hos
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes(view: &View, inputs: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes(view: &View, inputs: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     match view {
         View::Reshape(_) | View::Expand(_) => Attrs::new(),
         View::Permute(perm) => {

@@ -136,7 +136,7 @@ pub(crate) fn run(spec: &WindowSpec, x: &HostArray, metas: &[TensorType]) -> Vec
 }
 
 /// The attributes in a graph's text.
-pub(crate) fn attributes(spec: &WindowSpec, _: &[TensorType], _: &mut form::Context<'_>) -> Attrs {
+pub(crate) fn attributes(spec: &WindowSpec, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
     let mut attrs: Attrs = smallvec![
         ("size", form::ints(spec.size.iter().copied())),
         ("stride", form::ints(spec.stride.iter().copied())),

@@ -5,38 +5,38 @@ use std::f64::consts::{LN_2, LOG2_E};
 /// The sum of two numbers of which the second is at most half a unit of the first (T. J. Dekker, "A floating-point technique
 /// for extending the available precision", 1971).
 #[derive(Clone, Copy)]
-struct Pair(f64, f64);
+struct DekkerPair(f64, f64);
 /// ln 2 and 1 / √(2π) beyond what their nearest f64 holds.
-const LN_2_PAIR: Pair = Pair(LN_2, 2.3190468138462996e-17);
-const FRAC_1_SQRT_TAU: Pair = Pair(0.3989422804014327, -2.49232720227773e-17);
+const LN_2_PAIR: DekkerPair = DekkerPair(LN_2, 2.3190468138462996e-17);
+const FRAC_1_SQRT_TAU: DekkerPair = DekkerPair(0.3989422804014327, -2.49232720227773e-17);
 
-impl Pair {
+impl DekkerPair {
     /// The sum, the larger number first.
-    fn of(large: f64, small: f64) -> Pair {
+    fn of(large: f64, small: f64) -> DekkerPair {
         let sum = large + small;
-        Pair(sum, small - (sum - large))
+        DekkerPair(sum, small - (sum - large))
     }
-    fn plus(self, other: Pair) -> Pair {
+    fn plus(self, other: DekkerPair) -> DekkerPair {
         let sum = self.0 + other.0;
         let back = sum - self.0;
-        Pair::of(sum, (self.0 - (sum - back)) + (other.0 - back) + self.1 + other.1)
+        DekkerPair::of(sum, (self.0 - (sum - back)) + (other.0 - back) + self.1 + other.1)
     }
-    fn times(self, other: Pair) -> Pair {
+    fn times(self, other: DekkerPair) -> DekkerPair {
         let product = self.0 * other.0;
-        Pair::of(product, self.0.mul_add(other.0, -product) + self.0 * other.1 + self.1 * other.0)
+        DekkerPair::of(product, self.0.mul_add(other.0, -product) + self.0 * other.1 + self.1 * other.0)
     }
-    fn over(self, other: Pair) -> Pair {
+    fn over(self, other: DekkerPair) -> DekkerPair {
         let ratio = self.0 / other.0;
-        let rest = self.plus(other.times(Pair(-ratio, 0.0)));
-        Pair::of(ratio, (rest.0 + rest.1) / other.0)
+        let rest = self.plus(other.times(DekkerPair(-ratio, 0.0)));
+        DekkerPair::of(ratio, (rest.0 + rest.1) / other.0)
     }
 }
 /// e^x as (p, n), p · 2^n.
-fn exp(x: Pair) -> (Pair, i32) {
+fn exp(x: DekkerPair) -> (DekkerPair, i32) {
     let n = (x.0 * LOG2_E).round();
-    let r = x.plus(LN_2_PAIR.times(Pair(-n, 0.0)));
+    let r = x.plus(LN_2_PAIR.times(DekkerPair(-n, 0.0)));
     // Taylor's series, from its end.
-    let sum = (1..=22).rev().fold(Pair(1.0, 0.0), |sum, k| Pair(1.0, 0.0).plus(r.times(sum).over(Pair(f64::from(k), 0.0))));
+    let sum = (1..=22).rev().fold(DekkerPair(1.0, 0.0), |sum, k| DekkerPair(1.0, 0.0).plus(r.times(sum).over(DekkerPair(f64::from(k), 0.0))));
     (sum, n as i32)
 }
 
@@ -50,12 +50,12 @@ pub fn gelu(x: f64) -> f64 {
         // Nothing of Φ is left, or nothing of 1 - Φ.
         return if x < 0.0 { -0.0 } else { x };
     }
-    let (line, square) = (Pair(x, 0.0), Pair(x, 0.0).times(Pair(x, 0.0)));
-    let (e, n) = exp(Pair(-0.5 * square.0, -0.5 * square.1));
+    let (line, square) = (DekkerPair(x, 0.0), DekkerPair(x, 0.0).times(DekkerPair(x, 0.0)));
+    let (e, n) = exp(DekkerPair(-0.5 * square.0, -0.5 * square.1));
     let density = e.times(FRAC_1_SQRT_TAU);
     if x < -4.0 {
         // The rest of the fraction after so many levels: below 2^-90 at -4, and less beyond.
-        let fraction = (1..=60).rev().fold(Pair(-x, 0.0), |rest, k| Pair(-x, 0.0).plus(Pair(f64::from(k), 0.0).over(rest)));
+        let fraction = (1..=60).rev().fold(DekkerPair(-x, 0.0), |rest, k| DekkerPair(-x, 0.0).plus(DekkerPair(f64::from(k), 0.0).over(rest)));
         let product = line.times(density).over(fraction);
         // Rounded once, also where it has fewer bits.
         return libm::scalbn(product.0 + product.1, n);
@@ -63,11 +63,11 @@ pub fn gelu(x: f64) -> f64 {
     let (mut term, mut sum, mut odd) = (line, line, 1.0);
     while term.0.abs() > 1e-30 * sum.0.abs() {
         odd += 2.0;
-        term = term.times(square).over(Pair(odd, 0.0));
+        term = term.times(square).over(DekkerPair(odd, 0.0));
         sum = sum.plus(term);
     }
-    let density = Pair(libm::scalbn(density.0, n), libm::scalbn(density.1, n));
-    let product = line.times(density.times(sum).plus(Pair(0.5, 0.0)));
+    let density = DekkerPair(libm::scalbn(density.0, n), libm::scalbn(density.1, n));
+    let product = line.times(density.times(sum).plus(DekkerPair(0.5, 0.0)));
     product.0 + product.1
 }
 

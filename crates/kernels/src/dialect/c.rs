@@ -11,7 +11,7 @@ pub use entry::entry_of;
 pub use translate::to_c;
 
 use super::{Atomic, Dialect, Subgroup, bits_of_float, float_of_bits};
-use crate::{bindings::Access, frame::Frame, preambles::rounding};
+use crate::{bindings::Access, frame::KernelFrame, preambles::rounding};
 use adamant_ir::{DType, ErrorKind};
 
 /// C99 with `<tgmath.h>`.
@@ -173,7 +173,7 @@ impl Dialect for C {
         };
         format!("{name}(b{binding}, {index}, {value});")
     }
-    fn render(&self, frame: &Frame<'_>) -> Result<String, ErrorKind> {
+    fn render(&self, frame: &KernelFrame<'_>) -> Result<String, ErrorKind> {
         entry::render(frame).map_err(|what| self.lacks(what))
     }
 }

@@ -3,7 +3,7 @@
 use super::{Atomic, Dialect, Subgroup, bits_of_float, float_of_bits};
 use crate::{
     bindings::Access,
-    frame::{Frame, Numbered},
+    frame::{KernelFrame, Numbering},
     preambles::{preamble, rounding},
 };
 use adamant_ir::{DType, ErrorKind};
@@ -226,11 +226,11 @@ impl Dialect for Wgsl {
         };
         format!("{name}(&b{binding}[{index}], {value});")
     }
-    fn render(&self, frame: &Frame<'_>) -> Result<String, ErrorKind> {
+    fn render(&self, frame: &KernelFrame<'_>) -> Result<String, ErrorKind> {
         let shared: String = frame.shared.iter().map(|s| format!("var<workgroup> {}: array<{}, {}>;\n", s.name, s.of, s.length)).collect();
         let numbers = match frame.numbered {
-            Numbered::InWorkgroup => "@builtin(local_invocation_index) lane: u32",
-            Numbered::InSubgroup(_) => "@builtin(subgroup_id) own: u32, @builtin(subgroup_invocation_id) lane: u32",
+            Numbering::InWorkgroup => "@builtin(local_invocation_index) lane: u32",
+            Numbering::InSubgroup(_) => "@builtin(subgroup_id) own: u32, @builtin(subgroup_invocation_id) lane: u32",
         };
         let functions = format!(
             "{}{shared}@compute @workgroup_size({})

@@ -3,8 +3,8 @@ use super::computes_first;
 use crate::{
     bindings::{Access, Bindings},
     combine::Combine,
-    frame::{Frame, GROUP, Numbered, ROUNDS, Shared, per_element},
-    launcher::{Array, Key, Launcher, Target, Work, misshapen},
+    frame::{GROUP, KernelFrame, Numbering, ROUNDS, SharedArray, per_element},
+    launcher::{Array, Key, LaunchTarget, Launcher, Work, misshapen},
 };
 use adamant_ir::{
     DType, ErrorKind,
@@ -12,7 +12,7 @@ use adamant_ir::{
 };
 
 /// Is there arithmetic for it?
-pub(super) fn supports(_: (&ArgOp, &u8), target: &Target, dtypes: &[DType]) -> bool {
+pub(super) fn supports(_: (&ArgOp, &u8), target: &LaunchTarget, dtypes: &[DType]) -> bool {
     computes_first(target, dtypes)
 }
 /// Records an ArgReduce step.
@@ -79,8 +79,8 @@ fn launch(launcher: &mut dyn Launcher, [x, out]: [&Array; 2], op: ArgOp, axis: u
     }}
 "
             );
-            let shared = vec![Shared { name: "bests", of: t, length: GROUP as usize }, Shared { name: "firsts", of: "u32", length: GROUP as usize }];
-            Frame { bindings: &bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared, functions: &functions, body }.text()
+            let shared = vec![SharedArray { name: "bests", of: t, length: GROUP as usize }, SharedArray { name: "firsts", of: "u32", length: GROUP as usize }];
+            KernelFrame { bindings: &bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: &functions, body }.text()
         } else {
             let body = format!(
                 "var first: u32 = 0u;

@@ -9,9 +9,9 @@ use super::{matmul::narrowed, rows::all_floats};
 use crate::{
     Dialect, Subgroup,
     bindings::{Access, Bindings, Place},
-    frame::{Frame, MOST_ROUNDS, Numbered},
-    launcher::{Array, Key, Launcher, Target, Work, misshapen},
-    nest::{Group, Nest},
+    frame::{KernelFrame, MOST_ROUNDS, Numbering},
+    launcher::{Array, Key, LaunchTarget, Launcher, Work, misshapen},
+    nest::{AxisGroup, Nest},
 };
 use adamant_ir::{
     Composite, DType, ErrorKind, MAX_RANK, Shape,
@@ -31,7 +31,7 @@ fn known(composite: &dyn Composite) -> Option<(Attention, Option<AttentionBackwa
     any.downcast_ref::<Attention>().map(|a| (*a, None)).or_else(|| any.downcast_ref::<AttentionBackward>().map(|b| (b.forward, Some(*b))))
 }
 /// Is it attention or its backward, on these dtypes, on an adapter that has subgroups?
-pub(crate) fn supports(target: &Target, composite: &dyn Composite, dtypes: &[DType]) -> bool {
+pub(crate) fn supports(target: &LaunchTarget, composite: &dyn Composite, dtypes: &[DType]) -> bool {
     let Some((attention, backward)) = known(composite) else { return false };
     let mask = 3 + usize::from(backward.is_some());
     let rest = mask + usize::from(attention.mask) + usize::from(attention.dropout > 0.0);
@@ -42,7 +42,7 @@ pub(crate) fn supports(target: &Target, composite: &dyn Composite, dtypes: &[DTy
 /// Which side's rows a subgroup keeps, and what it makes of them.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u8)]
-enum Kind {
+enum AttentionRole {
     Forward,
     /// keeps queries
     OfQueries,
@@ -50,7 +50,7 @@ enum Kind {
     OfKeys,
 }
 /// A step's operands by their roles.
-struct Operands<'s> {
+struct AttentionOperands<'s> {
     q: &'s Array,
     k: &'s Array,
     v: &'s Array,
@@ -73,37 +73,37 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &d
     let (q, k, v) = (next()?, next()?, next()?);
     let mask = attention.mask.then(&mut next).transpose()?;
     let random = (attention.dropout > 0.0).then(&mut next).transpose()?;
-    let mut operands = Operands { q, k, v, mask, random, cotangent: None, of_lse: None };
+    let mut operands = AttentionOperands { q, k, v, mask, random, cotangent: None, of_lse: None };
     let Some((g, backward)) = g.zip(backward) else {
-        return launch(launcher, &attention, &operands, Kind::Forward, work.outputs);
+        return launch(launcher, &attention, &operands, AttentionRole::Forward, work.outputs);
     };
     operands.cotangent = Some([g, next()?, next()?]);
     operands.of_lse = backward.with_lse.then(next).transpose()?;
     let [dq, of_keys @ ..] = work.outputs else { return Err(wrong()) };
-    launch(launcher, &attention, &operands, Kind::OfQueries, &[*dq])?;
-    launch(launcher, &attention, &operands, Kind::OfKeys, of_keys)
+    launch(launcher, &attention, &operands, AttentionRole::OfQueries, &[*dq])?;
+    launch(launcher, &attention, &operands, AttentionRole::OfKeys, of_keys)
 }
 /// Words of the sizes at the beginning of the parameters.
 const SIZES: [&str; 10] = ["heads", "queries", "keys", "features", "values", "ratio", "tiles", "chunks", "scale", "kept"];
 
-fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &Operands<'_>, kind: Kind, outputs: &[Array]) -> Result<(), ErrorKind> {
+fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &AttentionOperands<'_>, kind: AttentionRole, outputs: &[Array]) -> Result<(), ErrorKind> {
     let Some(size) = launcher.target().subgroup else { return Err(misshapen("attention")) };
     let rank = of.q.shape.rank();
     let heads: usize = of.q.shape[..rank - 2].iter().product();
     let shared: usize = of.k.shape[..rank - 2].iter().product();
     let (queries, features, keys, values) = (of.q.shape[rank - 2], of.q.shape[rank - 1], of.k.shape[rank - 2], of.v.shape[rank - 1]);
     let (kept, planes, wide) = match kind {
-        Kind::Forward => (queries, heads, values),
-        Kind::OfQueries => (queries, heads, features),
-        Kind::OfKeys => (keys, shared, features.max(values)),
+        AttentionRole::Forward => (queries, heads, values),
+        AttentionRole::OfQueries => (queries, heads, features),
+        AttentionRole::OfKeys => (keys, shared, features.max(values)),
     };
     // What one invocation walks is not cut: an error is better than a result of some of the keys.
     let of_dots = |columns: usize| columns / size.min(8) + columns % size.min(8) + 2;
     let of_walk = 1 + of_dots(features) + if size > 8 { size / 8 + 1 } else { 0 };
     let rounds = match kind {
-        Kind::Forward => (keys.div_ceil(size) + 1) * of_walk,
-        Kind::OfQueries => 2 * (keys.div_ceil(size) + 1) * (of_walk + of_dots(values)),
-        Kind::OfKeys => heads.checked_div(shared).unwrap_or(1) * (queries.div_ceil(size) + 1) * (of_walk + of_dots(values)),
+        AttentionRole::Forward => (keys.div_ceil(size) + 1) * of_walk,
+        AttentionRole::OfQueries => 2 * (keys.div_ceil(size) + 1) * (of_walk + of_dots(values)),
+        AttentionRole::OfKeys => heads.checked_div(shared).unwrap_or(1) * (queries.div_ceil(size) + 1) * (of_walk + of_dots(values)),
     };
     if launcher.target().on_host && rounds > MOST_ROUNDS {
         let what = format!("attention of {queries} queries to {keys} keys by a driver on the host's processor, whose loops end after {MOST_ROUNDS} rounds");
@@ -128,20 +128,21 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &Operands<'_>,
     if let Some([g, out, lse]) = of.cotangent {
         bind(&mut bindings, "g", g, Access::Read);
         bind(&mut bindings, "lse", lse, Access::Read);
-        if kind == Kind::OfQueries {
+        if kind == AttentionRole::OfQueries {
             bind(&mut bindings, "out", out, Access::Read);
             of.of_lse.into_iter().for_each(|o| bind(&mut bindings, "of_lse", o, Access::Read));
         }
     }
     let names: &[&'static str] = match kind {
-        Kind::Forward => &["y", "y_lse"],
-        Kind::OfQueries => &["y"],
-        Kind::OfKeys => &["y", "y_values"],
+        AttentionRole::Forward => &["y", "y_lse"],
+        AttentionRole::OfQueries => &["y"],
+        AttentionRole::OfKeys => &["y", "y_values"],
     };
     for (o, name) in outputs.iter().zip(names) {
         bind(&mut bindings, name, o, Bindings::to_store(o.dtype.size()));
     }
-    let scratch = (kind != Kind::Forward).then(|| bindings.bind(Place::Scratch, if kind == Kind::OfQueries { Access::Write } else { Access::Read }));
+    let scratch =
+        (kind != AttentionRole::Forward).then(|| bindings.bind(Place::Scratch, if kind == AttentionRole::OfQueries { Access::Write } else { Access::Read }));
     launcher.scratch(if scratch.is_some() { (heads * queries) as u64 } else { 0 })?;
     let scores = of.q.shape.with(rank - 1, keys);
     let mut nest = mask_nest(launcher, &bindings, of, &scores)?;
@@ -170,15 +171,15 @@ fn launch(launcher: &mut dyn Launcher, attention: &Attention, of: &Operands<'_>,
                 format!("let to_{name}: u32 = p[{offset}u] + place;\n{}\n", bindings.store(binding, dtype, &format!("to_{name}"), &narrowed(dtype, value)))
             })
         };
-        let writer = Writer { dialect: bindings.dialect, size, held, store: &store };
+        let writer = BodyWriter { dialect: bindings.dialect, size, held, store: &store };
         let body = match kind {
-            Kind::Forward => writer.forward(attention),
-            Kind::OfQueries => {
+            AttentionRole::Forward => writer.forward(attention),
+            AttentionRole::OfQueries => {
                 let rounded = of.q.dtype.size() == 2;
                 let sums = scratch.map_or_else(String::new, |s| bindings.store(s, DType::F32, "place", "delta"));
                 writer.of_queries(attention, rounded, of.of_lse.is_some(), &sums)
             }
-            Kind::OfKeys => writer.of_keys(attention, &scratch.map_or_else(String::new, |s| bindings.load(s, DType::F32, "place"))),
+            AttentionRole::OfKeys => writer.of_keys(attention, &scratch.map_or_else(String::new, |s| bindings.load(s, DType::F32, "place"))),
         };
         let sizes: String = SIZES.iter().enumerate().map(|(k, name)| format!("let {name}: u32 = p[{k}u];\n")).collect();
         let body = format!(
@@ -190,13 +191,13 @@ let plane: u32 = number / (tiles * chunks);
 {body}",
             LANES / size
         );
-        Frame { bindings: &bindings, lanes: LANES, numbered: Numbered::InSubgroup(size), shared: Vec::new(), functions: &functions, body }.text()
+        KernelFrame { bindings: &bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, body }.text()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, (tiles * chunks * planes).div_ceil(LANES / size) as u64);
     Ok(())
 }
 /// How the mask lies over the heads, and its steps along queries and keys.
-fn mask_nest(launcher: &mut dyn Launcher, bindings: &Bindings, of: &Operands<'_>, scores: &Shape) -> Result<Option<(Nest, u32, u32)>, ErrorKind> {
+fn mask_nest(launcher: &mut dyn Launcher, bindings: &Bindings, of: &AttentionOperands<'_>, scores: &Shape) -> Result<Option<(Nest, u32, u32)>, ErrorKind> {
     let Some(mask) = of.mask else { return Ok(None) };
     let (rank, own) = (scores.rank(), mask.shape.rank());
     let mut strides = [0; MAX_RANK];
@@ -216,7 +217,7 @@ type Bound = (&'static str, usize, DType, usize);
 fn score(attention: &Attention, bindings: &Bindings, bound: &[Bound], mask: Option<(&Nest, (usize, DType, usize))>) -> String {
     let mut text = "var s: f32 = dot * bitcast<f32>(p[8u]);\n".to_string();
     if let Some((nest, (binding, dtype, steps))) = mask {
-        text += &nest.coordinates(Group::Outer, "head");
+        text += &nest.coordinates(AxisGroup::Outer, "head");
         text += &format!("let at: u32 = {} + query * p[{steps}u] + key * p[{}u];\n", nest.at(0, "head"), steps + 1);
         let value = bindings.load(binding, dtype, "at");
         text += &if dtype == DType::Bool { format!("s = select(-adm_inf(), s, {value});\n") } else { format!("s = s + {value};\n") };
@@ -252,14 +253,14 @@ return select(bitcast<f32>(p[11u]), 0.0, f32(bits >> 8u) * 5.9604644775390625e-8
     functions
 }
 /// Writes the bodies for a subgroup's size and the features that an invocation holds.
-struct Writer<'w> {
+struct BodyWriter<'w> {
     dialect: &'w dyn Dialect,
     size: usize,
     held: usize,
     /// statements that store a value at `place` of an output
     store: &'w dyn Fn(&str, &str) -> String,
 }
-impl Writer<'_> {
+impl BodyWriter<'_> {
     fn of_subgroup(&self, what: Subgroup<'_>, value: &str) -> String {
         self.dialect.subgroup(what, DType::F32, value)
     }

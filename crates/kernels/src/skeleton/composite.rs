@@ -3,10 +3,10 @@ use super::{
     attention,
     rows::{entropy, norm, softmax},
 };
-use crate::launcher::{Launcher, Target, Work, misshapen};
+use crate::launcher::{LaunchTarget, Launcher, Work, misshapen};
 use adamant_ir::{Composite, DType, ErrorKind};
 
-type Supports = fn(&Target, &dyn Composite, &[DType]) -> bool;
+type Supports = fn(&LaunchTarget, &dyn Composite, &[DType]) -> bool;
 type Record = fn(&mut dyn Launcher, &Work<'_>, &dyn Composite) -> Result<(), ErrorKind>;
 const KERNELS: [(Supports, Record); 4] = [
     (|_, c, dtypes| softmax::supports(c, dtypes), softmax::record),
@@ -16,7 +16,7 @@ const KERNELS: [(Supports, Record); 4] = [
 ];
 
 /// Is there a kernel for it on these dtypes (inputs, then outputs)?
-pub(crate) fn supports(target: &Target, composite: &dyn Composite, dtypes: &[DType]) -> bool {
+pub(crate) fn supports(target: &LaunchTarget, composite: &dyn Composite, dtypes: &[DType]) -> bool {
     KERNELS.iter().any(|(supports, _)| supports(target, composite, dtypes))
 }
 /// Records a composite's step.

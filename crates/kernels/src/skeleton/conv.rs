@@ -14,11 +14,11 @@
 //! box of channels and places; sums wait in scratch between them.
 use crate::{
     bindings::{Access, Bindings, Place},
-    frame::{Frame, Numbered, ROUNDS, per_element},
+    frame::{KernelFrame, Numbering, ROUNDS, per_element},
     launcher::{Array, Key, Launcher, Work, misshapen},
     skeleton::{
         boxes::{boxes, rounds},
-        epilogue::Epilogue,
+        epilogue::BoundEpilogue,
         matmul::narrowed,
         product::accumulator,
     },
@@ -135,7 +135,7 @@ pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: 
         result
     };
     let behind = Work { inputs: others, ..*work };
-    let mut epilogue = product.map(|product| Epilogue::new(launcher, &mut bindings, product, &behind)).transpose()?;
+    let mut epilogue = product.map(|product| BoundEpilogue::new(launcher, &mut bindings, product, &behind)).transpose()?;
     let mut key = Key::new();
     key.extend([first.dtype as u8, out.dtype as u8, left as u8, right as u8, result as u8, is_long as u8]);
     if let Some(epilogue) = &mut epilogue {
@@ -144,7 +144,7 @@ pub(crate) fn with_epilogue(launcher: &mut dyn Launcher, work: &Work<'_>, spec: 
     }
     key.extend(bindings.access.iter().map(|a| *a as u8));
     let pipeline = launcher.compile(&key, &bindings, &mut || {
-        let text = Text {
+        let text = ConvText {
             spec,
             axes: x.shape.rank() - 2,
             bindings: &bindings,
@@ -188,7 +188,7 @@ let at: u32 = p[2u] + i;
     Ok(())
 }
 /// What the text of a role depends on.
-struct Text<'t> {
+struct ConvText<'t> {
     spec: &'t ConvSpec,
     axes: usize,
     bindings: &'t Bindings,
@@ -199,7 +199,7 @@ struct Text<'t> {
     result: usize,
     dtype: DType,
     /// what runs on a result, and the dtype of what is stored then
-    epilogue: Option<(&'t Epilogue<'t>, DType)>,
+    epilogue: Option<(&'t BoundEpilogue<'t>, DType)>,
     /// where sums wait for the next box of a depth that is walked box by box, and where its parameters are
     waits: Option<(usize, usize)>,
 }
@@ -208,7 +208,7 @@ const X: usize = 0;
 const W: usize = 1;
 const Y: usize = 2;
 
-impl Text<'_> {
+impl ConvText<'_> {
     /// The tensor whose places the columns number, the one that is walked along the depth, and the one that is read for
     /// a column.
     fn tensors(&self) -> [usize; 3] {
@@ -391,6 +391,6 @@ impl Text<'_> {
             OFFSETS_AT + 2,
             wide = COLUMNS * WIDE
         );
-        Frame { bindings: self.bindings, lanes: WIDE, numbered: Numbered::InWorkgroup, shared: Vec::new(), functions: &functions, body }.text()
+        KernelFrame { bindings: self.bindings, lanes: WIDE, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions: &functions, body }.text()
     }
 }

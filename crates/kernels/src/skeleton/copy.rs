@@ -4,7 +4,7 @@ use crate::{
     dense::Dense,
     frame::per_element,
     launcher::{Array, Key, Launcher, Work, misshapen},
-    nest::Group,
+    nest::AxisGroup,
     program::axes,
 };
 use adamant_ir::ErrorKind;
@@ -38,7 +38,7 @@ fn launch(launcher: &mut dyn Launcher, work: &Work<'_>, from: &Array, to: &Array
         nest.describe(&mut key);
         key.extend(bindings.access.iter().map(|a| *a as u8));
         let pipeline = launcher.compile(&key, &bindings, &mut || {
-            let body = format!("{}let a0: u32 = {};\n", nest.coordinates(Group::Outer, "i"), nest.at(0, "i"));
+            let body = format!("{}let a0: u32 = {};\n", nest.coordinates(AxisGroup::Outer, "i"), nest.at(0, "i"));
             dense.text(&bindings, "", &body, &[bindings.bits(source, size, "a0")])
         })?;
         launcher.launch(pipeline, &bindings, &parameters, dense.units());
@@ -53,7 +53,7 @@ fn launch(launcher: &mut dyn Launcher, work: &Work<'_>, from: &Array, to: &Array
     let pipeline = launcher.compile(&key, &bindings, &mut || {
         let body = format!(
             "{}let a0: u32 = {};\nlet a1: u32 = {};\n{}\n",
-            nest.coordinates(Group::Outer, "i"),
+            nest.coordinates(AxisGroup::Outer, "i"),
             nest.at(0, "i"),
             nest.at(1, "i"),
             bindings.set_bits(target, size, "a1", &bindings.bits(source, size, "a0"))

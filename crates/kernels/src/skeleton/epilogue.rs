@@ -2,8 +2,8 @@
 //! that has just been summed. Must not know how it was.
 use crate::{
     bindings::Bindings,
-    launcher::{Key, Launcher, Target, Work},
-    nest::{Group, Nest},
+    launcher::{Key, LaunchTarget, Launcher, Work},
+    nest::{AxisGroup, Nest},
     program::{self, Program, axes},
     skeleton::{matmul::narrowed, product::accumulator},
 };
@@ -14,7 +14,7 @@ use adamant_ir::{
 };
 
 /// May a product store through its epilogue? Operands come as they are: their programs are kernels of their own.
-pub(crate) fn is_supported(target: &Target, product: &Product, dtypes: &[DType]) -> bool {
+pub(crate) fn is_supported(target: &LaunchTarget, product: &Product, dtypes: &[DType]) -> bool {
     let end = &product.epilogue;
     let plain = |d: DType| matches!(d, DType::F32 | DType::F16 | DType::BF16 | DType::I32 | DType::U32);
     let places = |i: &Instr| matches!(i, Instr::Random(_) | Instr::Index(_));
@@ -30,22 +30,22 @@ pub(crate) fn is_supported(target: &Target, product: &Product, dtypes: &[DType])
 }
 
 /// An epilogue with its operands bound.
-pub(crate) struct Epilogue<'e> {
+pub(crate) struct BoundEpilogue<'e> {
     program: Program<'e>,
     nest: Nest,
     end: &'e End,
     product: DType,
 }
-impl<'e> Epilogue<'e> {
+impl<'e> BoundEpilogue<'e> {
     /// Binds what it reads beside the product: `work` has that alone as its inputs, over the result's space.
     ///
     /// # Errors
     /// The kernel is another backend's.
-    pub fn new(launcher: &mut dyn Launcher, bindings: &mut Bindings, product: &'e Product, work: &Work<'_>) -> Result<Epilogue<'e>, ErrorKind> {
+    pub fn new(launcher: &mut dyn Launcher, bindings: &mut Bindings, product: &'e Product, work: &Work<'_>) -> Result<BoundEpilogue<'e>, ErrorKind> {
         let end = &product.epilogue;
         let program = Program::behind(bindings, &end.expr, work);
         let nest = launcher.nest(1, bindings, &work.space, [&axes(&work.space), &[]], &program.operands(work))?;
-        Ok(Epilogue { program, nest, end, product: product.dtype })
+        Ok(BoundEpilogue { program, nest, end, product: product.dtype })
     }
     /// Appends its parameters.
     pub fn place(&mut self, parameters: &mut Vec<u32>, work: &Work<'_>) {
@@ -63,7 +63,7 @@ impl<'e> Epilogue<'e> {
     /// What the dialect has no words for.
     pub fn function(&self, bindings: &Bindings) -> Result<String, ErrorKind> {
         let (from, to) = (accumulator(self.product).name(), accumulator(self.end.dtype()).name());
-        let places = self.nest.coordinates(Group::Outer, "number");
+        let places = self.nest.coordinates(AxisGroup::Outer, "number");
         let body = self.program.body(bindings, &self.nest, "number")?;
         Ok(format!("fn finished(given: {from}, number: u32) -> {to} {{\n{places}{body}return r{};\n}}\n", self.end.value))
     }

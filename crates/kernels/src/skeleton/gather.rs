@@ -4,8 +4,8 @@ use crate::{
     bindings::{Access, Bindings, Place},
     dense::{Dense, REPORT},
     frame::per_element,
-    launcher::{Array, Found, Key, Launcher, Target, Work, misshapen},
-    nest::Group,
+    launcher::{Array, Found, Key, LaunchTarget, Launcher, Work, misshapen},
+    nest::AxisGroup,
     program::axes,
 };
 use adamant_ir::{DType, ErrorKind};
@@ -22,7 +22,7 @@ pub(crate) fn index_words(bindings: &Bindings, binding: usize, dtype: DType, at:
 pub(crate) const INDEX_OF: &str = "fn index_of(v: i32) -> vec2<u32> { return vec2<u32>(u32(v), u32(v >> 31u)); }\n";
 
 /// Elements of any dtype are moved.
-pub(super) fn supports(_: &u8, _: &Target, _: &[DType]) -> bool {
+pub(super) fn supports(_: &u8, _: &LaunchTarget, _: &[DType]) -> bool {
     true
 }
 /// Records a Gather step.
@@ -65,7 +65,7 @@ if (index.y == 0u && index.x < p[{own}u]) {{
     moved = {};
 }} else {{ {} }}
 ",
-            nest.coordinates(Group::Outer, "i"),
+            nest.coordinates(AxisGroup::Outer, "i"),
             nest.at(1, "i"),
             index_words(&bindings, indices, index.dtype, "a1"),
             nest.at(0, "i"),
@@ -103,7 +103,7 @@ if (position != 0xffffffffu) {{
 }}
 ",
             bindings.word(faults, REPORT),
-            nest.coordinates(Group::Outer, "position"),
+            nest.coordinates(AxisGroup::Outer, "position"),
             nest.at(0, "position"),
             index_words(&bindings, indices, index.dtype, "a0"),
             bindings.set_word(faults, &format!("{REPORT} + 1u"), "index.x"),

@@ -7,7 +7,7 @@ use crate::{
     bindings::{Bindings, Place},
     dense::Dense,
     launcher::{Array, Key, Launcher, Work},
-    nest::Group,
+    nest::AxisGroup,
     program::{Program, axes},
 };
 use adamant_ir::{
@@ -46,7 +46,7 @@ fn launch(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, results: &[
     nest.describe(&mut key);
     key.extend(bindings.access.iter().map(|a| *a as u8));
     let pipeline = launcher.compile(&key, &bindings, &mut || {
-        let body = nest.coordinates(Group::Outer, "i") + &program.body(&bindings, &nest, "i")?;
+        let body = nest.coordinates(AxisGroup::Outer, "i") + &program.body(&bindings, &nest, "i")?;
         let bits: Vec<String> = results.iter().map(|&r| program.bits(&bindings, r)).collect();
         dense.text(&bindings, "", &body, &bits)
     })?;

@@ -2,10 +2,10 @@
 use crate::{
     bindings::{Access, Bindings},
     launcher::{Array, Key, Launcher, Work, misshapen},
-    nest::{Group, Strides},
+    nest::{AxisGroup, Strides},
     skeleton::{
-        epilogue::Epilogue,
-        product::{self, Ends, Form, OWN, Sizes, accumulator},
+        epilogue::BoundEpilogue,
+        product::{self, OWN, ProductEnds, ProductForm, ProductSizes, accumulator},
     },
 };
 use adamant_ir::{DType, ErrorKind, product::Product};
@@ -36,7 +36,7 @@ fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool, b
     let rank = a.shape.rank();
     let (row, column) = (rank - 2, rank - 1);
     let batch: Vec<usize> = (0..row).collect();
-    let sizes = Sizes { batch: batch.iter().map(|&x| a.shape[x]).product(), rows: a.shape[row], columns: b.shape[column], depth: a.shape[column] };
+    let sizes = ProductSizes { batch: batch.iter().map(|&x| a.shape[x]).product(), rows: a.shape[row], columns: b.shape[column], depth: a.shape[column] };
     // The product's own shape: the result may be a reshape of it.
     let shape = a.shape.with(column, b.shape[column]);
     let summed = behind.as_ref().map_or(out.dtype, |(product, _)| product.dtype);
@@ -58,7 +58,7 @@ fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool, b
         [&batch, &[]],
         &[(a.offset, batched(&a.strides)), (b.offset, batched(&b.strides)), (out.offset, batched(&shape.strides()))],
     )?;
-    let mut epilogue = behind.as_ref().map(|(product, work)| Epilogue::new(launcher, &mut bindings, product, work)).transpose()?;
+    let mut epilogue = behind.as_ref().map(|(product, work)| BoundEpilogue::new(launcher, &mut bindings, product, work)).transpose()?;
     let mut parameters = vec![0; OWN];
     parameters.extend([a.strides[row], a.strides[column], b.strides[row], b.strides[column]].map(|s| s as u32));
     nest.place(&mut parameters);
@@ -73,7 +73,7 @@ fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool, b
     if let Some(epilogue) = &epilogue {
         epilogue.describe(&mut key);
     }
-    let form = Form { paired, along: [a.strides[column].abs() <= a.strides[row].abs(), b.strides[column].abs() <= b.strides[row].abs()] };
+    let form = ProductForm { paired, along: [a.strides[column].abs() <= a.strides[row].abs(), b.strides[column].abs() <= b.strides[row].abs()] };
     product::record(launcher, bindings, parameters, key, sizes, summed, form, |bindings| {
         let acc = accumulator(summed);
         let t = acc.name();
@@ -84,7 +84,7 @@ fn launch(launcher: &mut dyn Launcher, [a, b, out]: [&Array; 3], paired: bool, b
 return {t}({});
 }}
 ",
-                nest.coordinates(Group::Outer, "batch"),
+                nest.coordinates(AxisGroup::Outer, "batch"),
                 nest.at(operand, "batch"),
                 by[0],
                 OWN + steps,
@@ -99,7 +99,7 @@ return {t}({});
             let store = bindings.store(target, out.dtype, "place", "value");
             let value = epilogue.finished("total", "number");
             let store = format!("let place: u32 = p[{offset_at}u] + number;\nlet value: {} = {value};\n{store}", accumulator(out.dtype).name());
-            return Ok(Ends { factors, behind: epilogue.function(bindings)?, store });
+            return Ok(ProductEnds { factors, behind: epilogue.function(bindings)?, store });
         }
         // The result is dense: its batches lie one after the other.
         let place = format!("{} + row * {} + column", nest.at(2, "batch"), "columns");
@@ -110,8 +110,8 @@ return {t}({});
         } else {
             bindings.store(target, out.dtype, "place", &narrow)
         };
-        let store = format!("let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{store}", nest.coordinates(Group::Outer, "batch"),);
-        Ok(Ends { factors, behind: String::new(), store })
+        let store = format!("let columns: u32 = p[1u];\n{}let place: u32 = {place};\n{store}", nest.coordinates(AxisGroup::Outer, "batch"),);
+        Ok(ProductEnds { factors, behind: String::new(), store })
     })
 }
 /// A sum as a register of the dtype, rounded once.

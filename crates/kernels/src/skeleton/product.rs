@@ -7,21 +7,21 @@
 use crate::{
     Subgroup,
     bindings::{Access, Bindings, Place},
-    frame::{Frame, GROUP, Numbered, ROUNDS, Shared, per_element},
-    launcher::{Compiled, Key, Launcher, Target},
+    frame::{GROUP, KernelFrame, Numbering, ROUNDS, SharedArray, per_element},
+    launcher::{CompiledText, Key, LaunchTarget, Launcher},
 };
 use adamant_ir::{DType, ErrorKind};
 
 /// The sizes of a product, `batch` times `[rows, depth] x [depth, columns]`.
 #[derive(Clone, Copy)]
-pub(crate) struct Sizes {
+pub(crate) struct ProductSizes {
     pub batch: usize,
     pub rows: usize,
     pub columns: usize,
     pub depth: usize,
 }
 /// The text of a product's ends.
-pub(crate) struct Ends {
+pub(crate) struct ProductEnds {
     /// `fn left(batch: u32, row: u32, k: u32) -> T`, `fn right(batch: u32, k: u32, column: u32) -> T`
     pub factors: String,
     /// functions that `store` calls
@@ -32,13 +32,13 @@ pub(crate) struct Ends {
 }
 /// How a product reads and writes.
 #[derive(Clone, Copy)]
-pub(crate) struct Form {
+pub(crate) struct ProductForm {
     /// does the left factor lie along K, and the right one along its columns?
     pub along: [bool; 2],
     /// are results stored two columns at a time? Columns are even then.
     pub paired: bool,
 }
-impl Form {
+impl ProductForm {
     /// How many results are stored together.
     fn together(self) -> usize {
         1 + self.paired as usize
@@ -95,16 +95,16 @@ pub(crate) fn record(
     mut bindings: Bindings,
     mut parameters: Vec<u32>,
     mut key: Key,
-    sizes: Sizes,
+    sizes: ProductSizes,
     dtype: DType,
-    form: Form,
-    ends: impl Fn(&Bindings) -> Result<Ends, ErrorKind>,
+    form: ProductForm,
+    ends: impl Fn(&Bindings) -> Result<ProductEnds, ErrorKind>,
 ) -> Result<(), ErrorKind> {
-    let groups = |way: Way| {
+    let groups = |way: TileWay| {
         let tile = way.tile();
         sizes.rows.div_ceil(tile[0]).max(1) * sizes.columns.div_ceil(tile[1]).max(1) * sizes.batch
     };
-    let ideal = Way::of(&launcher.target(), &sizes, form);
+    let ideal = TileWay::of(&launcher.target(), &sizes, form);
     let apart = groups(ideal);
     let splits = if apart < 32 && sizes.depth >= SPLIT { (sizes.depth / 256).min(64 / apart.max(1)).max(1) } else { 1 };
     // Of tiles a slice takes some 25 rounds for its 16 elements, of subgroups two.
@@ -117,7 +117,7 @@ pub(crate) fn record(
     key.extend([form.along[0] as u8, form.along[1] as u8, form.paired as u8]);
     // Whether K is split follows from the sizes, so one text does both.
     let scratch = bindings.bind(Place::Scratch, Access::Write);
-    let text = Text { key: &key, bindings: &bindings, acc, form, scratch };
+    let text = ProductText { key: &key, bindings: &bindings, acc, form, scratch };
     let known = launcher.known(&text.key(None))?;
     if known.is_empty() {
         // What does for a product of any size.
@@ -139,18 +139,18 @@ pub(crate) fn record(
 }
 /// The text of one way to compute a product.
 #[derive(Clone, Copy)]
-struct Text<'f> {
+struct ProductText<'f> {
     key: &'f Key,
     bindings: &'f Bindings,
     acc: DType,
-    form: Form,
+    form: ProductForm,
     /// the binding of the parts, where K is split
     scratch: usize,
 }
-type EndsOf<'f> = &'f dyn Fn(&Bindings) -> Result<Ends, ErrorKind>;
-impl Text<'_> {
+type EndsOf<'f> = &'f dyn Fn(&Bindings) -> Result<ProductEnds, ErrorKind>;
+impl ProductText<'_> {
     /// The tile is the end of the key.
-    fn key(&self, way: Option<Way>) -> Key {
+    fn key(&self, way: Option<TileWay>) -> Key {
         let mut key = self.key.clone();
         key.extend(self.bindings.access.iter().map(|a| *a as u8));
         if let Some(way) = way {
@@ -159,8 +159,8 @@ impl Text<'_> {
         key
     }
     /// The tiles.
-    fn pipeline(&self, launcher: &mut dyn Launcher, way: Way, ends: EndsOf<'_>) -> Result<Compiled, ErrorKind> {
-        let Text { acc, form, .. } = *self;
+    fn pipeline(&self, launcher: &mut dyn Launcher, way: TileWay, ends: EndsOf<'_>) -> Result<CompiledText, ErrorKind> {
+        let ProductText { acc, form, .. } = *self;
         launcher.compile(&self.key(Some(way)), self.bindings, &mut || {
             let ends = ends(self.bindings)?;
             let t = acc.name();
@@ -186,7 +186,7 @@ if (p[3u] < p[2u]) {{
         })
     }
     /// The sum of the parts.
-    fn sum(&self, launcher: &mut dyn Launcher, ends: EndsOf<'_>) -> Result<Compiled, ErrorKind> {
+    fn sum(&self, launcher: &mut dyn Launcher, ends: EndsOf<'_>) -> Result<CompiledText, ErrorKind> {
         let mut key = self.key(None);
         key.push(0xFE);
         launcher.compile(&key, self.bindings, &mut || {
@@ -213,7 +213,7 @@ let batch: u32 = (first / p[1u]) / p[3u];
 }
 /// How a tile is computed.
 #[derive(Clone, Copy)]
-enum Way {
+enum TileWay {
     /// factors in the workgroup's memory, in 16 x 16 blocks of so many rows and columns
     Shared([usize; 2]),
     /// by subgroups of so many invocations, each of which holds columns and passes on its rows
@@ -222,45 +222,45 @@ enum Way {
 /// Rows and columns of an invocation of a subgroup.
 const OF_SUBGROUP: [usize; 2] = [16, 2];
 
-impl Way {
-    fn of(target: &Target, sizes: &Sizes, form: Form) -> Way {
+impl TileWay {
+    fn of(target: &LaunchTarget, sizes: &ProductSizes, form: ProductForm) -> TileWay {
         match target.subgroup {
             // Where the workgroup's memory is the host's, barriers and reads of it cost more than passing on saves: a
             // product of 512 x 512 x 512 takes 55 ms by subgroups and 242 ms by tiles on llvmpipe.
-            Some(size) if target.on_host => Way::Subgroups(size),
-            _ => Way::Shared([block(sizes.rows), block(sizes.columns).max(1 + form.paired as usize)]),
+            Some(size) if target.on_host => TileWay::Subgroups(size),
+            _ => TileWay::Shared([block(sizes.rows), block(sizes.columns).max(1 + form.paired as usize)]),
         }
     }
     /// What computes the largest tiles.
-    fn largest(self) -> Way {
-        if let Way::Shared(_) = self { Way::Shared([4, 4]) } else { self }
+    fn largest(self) -> TileWay {
+        if let TileWay::Shared(_) = self { TileWay::Shared([4, 4]) } else { self }
     }
     /// A larger tile that a kernel has for other sizes, by the ends of its keys, does as well, with the same sums.
-    fn or_larger(self, known: &[Key]) -> Way {
-        let Way::Shared(ideal) = self else { return self };
+    fn or_larger(self, known: &[Key]) -> TileWay {
+        let TileWay::Shared(ideal) = self else { return self };
         let fits = |end: &Key| match &end[..] {
             &[tall, wide] if tall as usize >= ideal[0] && wide as usize >= ideal[1] => Some([tall as usize, wide as usize]),
             _ => None,
         };
-        Way::Shared(known.iter().filter_map(fits).min().unwrap_or(ideal))
+        TileWay::Shared(known.iter().filter_map(fits).min().unwrap_or(ideal))
     }
     /// Rows and columns of a workgroup.
     fn tile(self) -> [usize; 2] {
         match self {
-            Way::Shared([tall, wide]) => [SIDE * tall, SIDE * wide],
-            Way::Subgroups(size) => [OF_SUBGROUP[0] * 64 / size / (32 / size), 32 / size * size * OF_SUBGROUP[1]],
+            TileWay::Shared([tall, wide]) => [SIDE * tall, SIDE * wide],
+            TileWay::Subgroups(size) => [OF_SUBGROUP[0] * 64 / size / (32 / size), 32 / size * size * OF_SUBGROUP[1]],
         }
     }
     fn describe(self, key: &mut Key) {
         match self {
-            Way::Shared([tall, wide]) => key.extend([tall as u8, wide as u8]),
-            Way::Subgroups(size) => key.extend([0xFF, size as u8]),
+            TileWay::Shared([tall, wide]) => key.extend([tall as u8, wide as u8]),
+            TileWay::Subgroups(size) => key.extend([0xFF, size as u8]),
         }
     }
-    fn text(self, bindings: &Bindings, functions: &str, acc: DType, form: Form) -> Result<String, ErrorKind> {
+    fn text(self, bindings: &Bindings, functions: &str, acc: DType, form: ProductForm) -> Result<String, ErrorKind> {
         match self {
-            Way::Shared(blocks) => shared(bindings, functions, acc, blocks, form),
-            Way::Subgroups(size) => subgroups(bindings, functions, acc, [size, self.tile()[0], self.tile()[1]], form),
+            TileWay::Shared(blocks) => shared(bindings, functions, acc, blocks, form),
+            TileWay::Subgroups(size) => subgroups(bindings, functions, acc, [size, self.tile()[0], self.tile()[1]], form),
         }
     }
 }
@@ -282,7 +282,7 @@ fn tile_of([rows, columns]: [usize; 2]) -> String {
     )
 }
 /// The entry point where subgroups share rows: no memory of the workgroup, and no barriers.
-fn subgroups(bindings: &Bindings, functions: &str, acc: DType, [size, rows_of, columns_of]: [usize; 3], form: Form) -> Result<String, ErrorKind> {
+fn subgroups(bindings: &Bindings, functions: &str, acc: DType, [size, rows_of, columns_of]: [usize; 3], form: ProductForm) -> Result<String, ErrorKind> {
     let t = acc.name();
     let [tall, wide] = OF_SUBGROUP;
     // Elements of K that an invocation passes on: its own of so many.
@@ -320,10 +320,10 @@ fn subgroups(bindings: &Bindings, functions: &str, acc: DType, [size, rows_of, c
         // Pairs of columns lie side by side.
         if form.paired { format!("(own % {across}u) * {}u", size * wide / 2) } else { format!("(own % {across}u) * {}u", size * wide) }
     );
-    Frame { bindings, lanes: 64, numbered: Numbered::InSubgroup(size), shared: Vec::new(), functions, body }.text()
+    KernelFrame { bindings, lanes: 64, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions, body }.text()
 }
 /// The entry point: one tile of the result.
-fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize; 2], form: Form) -> Result<String, ErrorKind> {
+fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize; 2], form: ProductForm) -> Result<String, ErrorKind> {
     let t = acc.name();
     let (rows, columns) = (SIDE * tall, SIDE * wide);
     // Neighbouring invocations read neighbouring elements of a factor, whichever way it lies.
@@ -365,6 +365,6 @@ fn shared(bindings: &Bindings, functions: &str, acc: DType, [tall, wide]: [usize
     {stores}",
         tile_of([rows, columns])
     );
-    let shared = vec![Shared { name: "lefts", of: t, length: rows * SLICE }, Shared { name: "rights", of: t, length: columns * SLICE }];
-    Frame { bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared, functions, body }.text()
+    let shared = vec![SharedArray { name: "lefts", of: t, length: rows * SLICE }, SharedArray { name: "rights", of: t, length: columns * SLICE }];
+    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, body }.text()
 }

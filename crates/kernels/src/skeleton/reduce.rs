@@ -10,7 +10,7 @@ use crate::{
     combine::Combine,
     frame::per_element,
     launcher::{Array, Key, Launcher, Work, misshapen},
-    nest::Group,
+    nest::AxisGroup,
     program::Program,
 };
 use adamant_ir::{
@@ -25,12 +25,12 @@ const SHARED: usize = 64;
 const PIECE: [usize; 2] = [64 * 1024, 1024];
 
 /// A reduction's pieces, and how many invocations share one.
-struct Cut {
+struct ReductionCut {
     lanes: usize,
     pieces: usize,
     length: usize,
 }
-fn cut(outputs: usize, reduced: usize, innermost: bool) -> Cut {
+fn cut(outputs: usize, reduced: usize, innermost: bool) -> ReductionCut {
     let shared = innermost && reduced >= SHARED;
     let pieces = if !shared {
         (8192 / outputs.max(1)).clamp(1, reduced.div_ceil(64).max(1)).max(reduced.div_ceil(PIECE[1])).max(1)
@@ -41,7 +41,7 @@ fn cut(outputs: usize, reduced: usize, innermost: bool) -> Cut {
         reduced.div_ceil(PIECE[0]).max(1)
     };
     let length = reduced.div_ceil(pieces).max(1);
-    Cut { lanes: if shared { 256 } else { 1 }, pieces: reduced.div_ceil(length).max(1), length }
+    ReductionCut { lanes: if shared { 256 } else { 1 }, pieces: reduced.div_ceil(length).max(1), length }
 }
 
 /// Records a Reduce step.
@@ -54,7 +54,7 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, 
     let outputs: usize = kept.iter().map(|&a| work.space[a]).product();
     let count: usize = reduced.iter().map(|&a| work.space[a]).product();
     let innermost = (0..work.space.rank()).rev().find(|&a| work.space[a] != 1).is_none_or(|a| axes.has(a));
-    let Cut { lanes, pieces, length } = cut(outputs, count, innermost);
+    let ReductionCut { lanes, pieces, length } = cut(outputs, count, innermost);
 
     let mut bindings = Bindings::new(launcher.target().dialect);
     let mut program = Program::new(&mut bindings, expr, work);
@@ -79,8 +79,8 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, expr: &Expr, 
         let element = format!(
             "fn value(o: u32, r: u32) -> {} {{\n{}{}{}return {};\n}}\n",
             combine.type_name(),
-            nest.coordinates(Group::Outer, "o"),
-            nest.coordinates(Group::Inner, "r"),
+            nest.coordinates(AxisGroup::Outer, "o"),
+            nest.coordinates(AxisGroup::Inner, "r"),
             program.body(&bindings, &nest, "o")?,
             combine.widen(program.dtype(value), &format!("r{value}"))
         );

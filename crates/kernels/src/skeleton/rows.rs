@@ -16,26 +16,26 @@ use crate::{
     Subgroup,
     bindings::{Access, Bindings, Place},
     combine::Combine,
-    frame::{Frame, GROUP, Numbered, ROUNDS, Shared, per_element},
-    launcher::{Array, Found, Key, Launcher, Target},
+    frame::{GROUP, KernelFrame, Numbering, ROUNDS, SharedArray, per_element},
+    launcher::{Array, Found, Key, LaunchTarget, Launcher},
 };
 use adamant_ir::{DType, ErrorKind, op::ReduceOp};
 
 /// How the rows lie in an operand of their shape, and which feature an element of a row belongs to.
-pub(crate) struct Rows {
+pub(crate) struct RowsLayout {
     pub rows: usize,
     pub count: usize,
     /// elements behind one step along the row (a line), or behind one channel
     pub inner: usize,
     /// rows of one sample
     pub groups: usize,
-    pub walk: Walk,
+    pub walk: RowsWalk,
     /// is the length of a row the model's own, whatever the batch?
     pub is_fixed: bool,
 }
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u8)]
-pub(crate) enum Walk {
+pub(crate) enum RowsWalk {
     /// along an axis; the feature is the place in the row
     Line,
     /// a row lies in one piece and spans channels of `inner` elements
@@ -43,19 +43,19 @@ pub(crate) enum Walk {
     /// one channel of all samples
     Channel,
 }
-impl Rows {
+impl RowsLayout {
     /// Rows along an axis.
-    pub fn along(x: &Array, axis: usize) -> Rows {
+    pub fn along(x: &Array, axis: usize) -> RowsLayout {
         let count = x.shape[axis];
         let inner = x.shape[axis + 1..].iter().product();
-        Rows { rows: x.shape.without(axis).elements(), count, inner, groups: 1, walk: Walk::Line, is_fixed: false }
+        RowsLayout { rows: x.shape.without(axis).elements(), count, inner, groups: 1, walk: RowsWalk::Line, is_fixed: false }
     }
     /// Where element `k` of row `i` lies, and its feature.
     fn places(&self) -> [&'static str; 2] {
         match self.walk {
-            Walk::Line => ["(i / p[2u]) * p[1u] * p[2u] + i % p[2u] + k * p[2u]", "k"],
-            Walk::Group => ["i * p[1u] + k", "((i % p[3u]) * p[1u] + k) / p[2u]"],
-            Walk::Channel => ["((k / p[2u]) * p[0u] + i) * p[2u] + k % p[2u]", "i"],
+            RowsWalk::Line => ["(i / p[2u]) * p[1u] * p[2u] + i % p[2u] + k * p[2u]", "k"],
+            RowsWalk::Group => ["i * p[1u] + k", "((i % p[3u]) * p[1u] + k) / p[2u]"],
+            RowsWalk::Channel => ["((k / p[2u]) * p[0u] + i) * p[2u] + k % p[2u]", "i"],
         }
     }
 }
@@ -99,7 +99,7 @@ enum Way {
     Workgroup,
 }
 impl Way {
-    fn of(target: &Target, count: usize) -> Way {
+    fn of(target: &LaunchTarget, count: usize) -> Way {
         match target.subgroup {
             _ if count < 64 => Way::Invocation,
             // Barriers are slow on the host's processor, and elsewhere a subgroup is idle less at the end of a row.
@@ -108,7 +108,7 @@ impl Way {
         }
     }
     /// All that rows of some length may take, but for very long ones on the host's processor.
-    fn all(target: &Target) -> Vec<Way> {
+    fn all(target: &LaunchTarget) -> Vec<Way> {
         let mut all = vec![Way::Invocation];
         all.extend(target.subgroup.map(Way::Subgroup));
         if target.subgroup.is_none() || !target.on_host {
@@ -132,7 +132,7 @@ const LANES: usize = 64;
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled.
-pub(crate) fn launch(launcher: &mut dyn Launcher, rows: &Rows, program: &RowProgram) -> Result<u32, ErrorKind> {
+pub(crate) fn launch(launcher: &mut dyn Launcher, rows: &RowsLayout, program: &RowProgram) -> Result<u32, ErrorKind> {
     let target = launcher.target();
     let way = Way::of(&target, rows.count);
     let report = program.bound.map_or(0, |bound| launcher.report(Found::Index(bound)));
@@ -188,7 +188,7 @@ impl Places {
     }
 }
 /// The module around a row program.
-fn text(rows: &Rows, program: &RowProgram, bindings: &Bindings, places: &Places, way: Way) -> Result<String, ErrorKind> {
+fn text(rows: &RowsLayout, program: &RowProgram, bindings: &Bindings, places: &Places, way: Way) -> Result<String, ErrorKind> {
     let barrier = bindings.dialect.barrier();
     let [place, feature] = rows.places();
     let [full, features, of_row] = &places.inputs;
@@ -278,12 +278,12 @@ let t{j}_{k}: f32 = partial[0];
         Way::Invocation => per_element(bindings, &functions, &body),
         Way::Subgroup(size) => {
             let body = format!("{number}let i: u32 = number * {}u + own;\n{last}{body}", way.rows());
-            Frame { bindings, lanes: LANES, numbered: Numbered::InSubgroup(size), shared: Vec::new(), functions: &functions, body }.text()
+            KernelFrame { bindings, lanes: LANES, numbered: Numbering::InSubgroup(size), shared: Vec::new(), functions: &functions, body }.text()
         }
         Way::Workgroup => {
             let body = format!("{number}let i: u32 = number;\n{last}{body}");
-            let shared = vec![Shared { name: "partial", of: "f32", length: GROUP as usize }];
-            Frame { bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared, functions: &functions, body }.text()
+            let shared = vec![SharedArray { name: "partial", of: "f32", length: GROUP as usize }];
+            KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: &functions, body }.text()
         }
     }
 }

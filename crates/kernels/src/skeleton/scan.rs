@@ -8,8 +8,8 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     frame::{ROUNDS, per_element},
-    launcher::{Array, Key, Launcher, Target, Work, misshapen},
-    nest::Group,
+    launcher::{Array, Key, LaunchTarget, Launcher, Work, misshapen},
+    nest::AxisGroup,
 };
 use adamant_ir::{
     DType, ErrorKind,
@@ -23,7 +23,7 @@ const MANY: usize = 1024;
 
 /// The launches of a cut line.
 #[derive(Clone, Copy, PartialEq)]
-enum Pass {
+enum ScanPass {
     /// the line in one walk
     Whole,
     /// what each piece gives
@@ -35,7 +35,7 @@ enum Pass {
 }
 
 /// Is there arithmetic for it?
-pub(super) fn supports(_: (&ScanOp, &u8, &bool), target: &Target, dtypes: &[DType]) -> bool {
+pub(super) fn supports(_: (&ScanOp, &u8, &bool), target: &LaunchTarget, dtypes: &[DType]) -> bool {
     dtypes.iter().all(|d| target.computes(*d))
 }
 /// Records a Scan step.
@@ -50,7 +50,7 @@ pub(super) fn record((op, axis, reverse): (&ScanOp, &u8, &bool), launcher: &mut 
     if may_cut {
         // Other lines may want the other way.
         launcher.warm_up(&mut |other| {
-            walk(other, work, op, axis, reverse, (Pass::Whole, 0))?;
+            walk(other, work, op, axis, reverse, (ScanPass::Whole, 0))?;
             in_pieces(other, work, op, axis, reverse)
         })?;
     }
@@ -58,17 +58,17 @@ pub(super) fn record((op, axis, reverse): (&ScanOp, &u8, &bool), launcher: &mut 
         return in_pieces(launcher, work, op, axis, reverse);
     }
     if n <= ROUNDS {
-        return walk(launcher, work, op, axis, reverse, (Pass::Whole, 0));
+        return walk(launcher, work, op, axis, reverse, (ScanPass::Whole, 0));
     }
     launcher.scratch((lines * combination(op, work.inputs[0].dtype).dtype.size() / 4) as u64)?;
-    (0..n).step_by(ROUNDS).try_for_each(|begin| walk(launcher, work, op, axis, reverse, (Pass::Onward, begin)))
+    (0..n).step_by(ROUNDS).try_for_each(|begin| walk(launcher, work, op, axis, reverse, (ScanPass::Onward, begin)))
 }
 /// Lines in pieces of fixed lengths: what each gives, what comes before it, and each again from there.
 fn in_pieces(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool) -> Result<(), ErrorKind> {
     let out = &work.outputs[0];
     let (lines, n) = (out.shape.elements() / out.shape[axis].max(1), out.shape[axis]);
     let pieces = n.div_ceil(PIECE);
-    walk(launcher, work, op, axis, reverse, (Pass::Pieces, 0))?;
+    walk(launcher, work, op, axis, reverse, (ScanPass::Pieces, 0))?;
     let combine = combination(op, work.inputs[0].dtype);
     launcher.scratch((lines * pieces * combine.dtype.size() / 4) as u64)?;
     let mut bindings = Bindings::new(launcher.target().dialect);
@@ -93,7 +93,7 @@ total = {};
         per_element(&bindings, "", &body)
     })?;
     launcher.launch(pipeline, &bindings, &[lines as u32, pieces as u32], lines as u64);
-    walk(launcher, work, op, axis, reverse, (Pass::Again, 0))
+    walk(launcher, work, op, axis, reverse, (ScanPass::Again, 0))
 }
 fn combination(op: ScanOp, dtype: DType) -> Combine {
     let op = match op {
@@ -105,22 +105,22 @@ fn combination(op: ScanOp, dtype: DType) -> Combine {
     Combine::new(op, dtype)
 }
 /// One launch over all lines, or all pieces of them; of an onward walk the part from an element on.
-fn walk(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool, (pass, first): (Pass, usize)) -> Result<(), ErrorKind> {
+fn walk(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, reverse: bool, (pass, first): (ScanPass, usize)) -> Result<(), ErrorKind> {
     let out = &work.outputs[0];
     let kept: Vec<usize> = (0..out.shape.rank()).filter(|&a| a != axis).collect();
     let (lines, n) = (out.shape.elements() / out.shape[axis].max(1), out.shape[axis]);
     let (pieces, length) = match pass {
-        Pass::Whole => (1, n),
-        Pass::Onward => (1, ROUNDS),
-        Pass::Pieces | Pass::Again => (n.div_ceil(PIECE), PIECE),
+        ScanPass::Whole => (1, n),
+        ScanPass::Onward => (1, ROUNDS),
+        ScanPass::Pieces | ScanPass::Again => (n.div_ceil(PIECE), PIECE),
     };
     let mut bindings = Bindings::new(launcher.target().dialect);
     let mut sources = Vec::new();
     for x in work.inputs {
         sources.push((bindings.bind(x.place(), Access::Read), x.dtype));
     }
-    let target = bindings.bind(out.place(), if pass == Pass::Pieces { Access::Read } else { Bindings::to_store(out.dtype.size()) });
-    let totals = if pass == Pass::Whole { None } else { Some(bindings.bind(Place::Scratch, Access::Write)) };
+    let target = bindings.bind(out.place(), if pass == ScanPass::Pieces { Access::Read } else { Bindings::to_store(out.dtype.size()) });
+    let totals = if pass == ScanPass::Whole { None } else { Some(bindings.bind(Place::Scratch, Access::Write)) };
     let operands: Vec<_> = work.inputs.iter().chain(work.outputs).map(Array::layout).collect();
     let mut nest = launcher.nest(pass as u8, &bindings, &out.shape, [&kept, &[axis]], &operands)?;
     let mut parameters = vec![(lines * pieces) as u32, n as u32, pieces as u32, length as u32, first as u32];
@@ -141,9 +141,9 @@ fn walk(launcher: &mut dyn Launcher, work: &Work<'_>, op: ScanOp, axis: usize, r
         let past = |totals: usize, after: &str| format!("if ({after} > 0u) {{ total = {}; past = true; }}\n", bindings.load(totals, combine.dtype, "i"));
         let hand_on = |totals: usize| bindings.store(totals, combine.dtype, "i", "total");
         let (before, inside, after) = match (pass, totals) {
-            (Pass::Pieces, Some(totals)) => (String::new(), String::new(), hand_on(totals)),
-            (Pass::Again, Some(totals)) => (past(totals, "piece"), each, String::new()),
-            (Pass::Onward, Some(totals)) => (past(totals, "p[4u]"), each, hand_on(totals)),
+            (ScanPass::Pieces, Some(totals)) => (String::new(), String::new(), hand_on(totals)),
+            (ScanPass::Again, Some(totals)) => (past(totals, "piece"), each, String::new()),
+            (ScanPass::Onward, Some(totals)) => (past(totals, "p[4u]"), each, hand_on(totals)),
             _ => (String::new(), each, String::new()),
         };
         let body = format!(
@@ -161,10 +161,10 @@ let v: {t} = {};
 {inside}}}
 {after}
 ",
-            nest.coordinates(Group::Outer, "line"),
+            nest.coordinates(AxisGroup::Outer, "line"),
             combine.identity(),
             if reverse { "p[1u] - 1u - s" } else { "s" },
-            nest.coordinates(Group::Inner, "t"),
+            nest.coordinates(AxisGroup::Inner, "t"),
             nest.at(0, "line"),
             value(0),
         );

@@ -15,7 +15,7 @@ use crate::{
     dense::REPORT,
     frame::{ROUNDS, per_element},
     launcher::{Array, Found, Key, Launcher, Work, misshapen},
-    nest::Group,
+    nest::AxisGroup,
     program::axes,
 };
 use adamant_ir::{
@@ -24,19 +24,19 @@ use adamant_ir::{
 };
 
 /// What is done with the elements of one place.
-struct Rule<'a> {
+struct ScatterRule<'a> {
     index: &'a Array,
     source: &'a Array,
     out: &'a Array,
     /// `None`: the last one stays
     combine: Option<Combine>,
 }
-impl Rule<'_> {
+impl ScatterRule<'_> {
     /// Statements that combine a value with the element at `to` of the destination.
     fn store(&self, bindings: &Bindings, target: usize, value: &str) -> String {
         self.store_as(bindings, target, self.out.dtype, value)
     }
-    /// As [`Rule::store`], where the destination holds another dtype.
+    /// As [`ScatterRule::store`], where the destination holds another dtype.
     fn store_as(&self, bindings: &Bindings, target: usize, held: DType, value: &str) -> String {
         let Some(combine) = self.combine else { return String::new() };
         let old = combine.widen(held, &bindings.load(target, held, "to"));
@@ -62,8 +62,8 @@ fn report_bad(bindings: &Bindings, faults: usize, position: &str) -> String {
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
 pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, axis: usize, mode: ScatterMode) -> Result<(), ErrorKind> {
     let ([index, source], [out]) = (work.inputs, work.outputs) else { return Err(misshapen("scatter")) };
-    let rule = Rule { index, source, out, combine: combine(mode, out.dtype) };
-    let lines = sorted::Lines::new(index, axis);
+    let rule = ScatterRule { index, source, out, combine: combine(mode, out.dtype) };
+    let lines = sorted::ScatterLines::new(index, axis);
     if lines.may_pay(&launcher.target()) {
         // Which of the two is better follows from the sizes.
         launcher.warm_up(&mut |other| {
@@ -74,8 +74,8 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, axis: usize, 
     if lines.pay(&launcher.target()) { sorted::record(launcher, axis, &rule, &lines) } else { by_lines(launcher, axis, mode, &rule) }
 }
 /// An invocation for each line; a long one is walked by several launches, one after the other.
-fn by_lines(launcher: &mut dyn Launcher, axis: usize, mode: ScatterMode, rule: &Rule<'_>) -> Result<(), ErrorKind> {
-    let Rule { index, source, out, .. } = *rule;
+fn by_lines(launcher: &mut dyn Launcher, axis: usize, mode: ScatterMode, rule: &ScatterRule<'_>) -> Result<(), ErrorKind> {
+    let ScatterRule { index, source, out, .. } = *rule;
     let wide = out.dtype.is_float() && out.dtype.size() == 2 && matches!(mode, ScatterMode::Add | ScatterMode::Mul);
     if wide {
         launcher.scratch(out.shape.elements() as u64)?;
@@ -121,8 +121,8 @@ let to: u32 = {} + index.x * p[5u];
 }} else {{ {} }}
 }}
 ",
-            nest.coordinates(Group::Outer, "i"),
-            nest.coordinates(Group::Inner, "s"),
+            nest.coordinates(AxisGroup::Outer, "i"),
+            nest.coordinates(AxisGroup::Inner, "s"),
             nest.at(0, "i"),
             index_words(&bindings, indices, index.dtype, "a0"),
             nest.at(1, "i"),
@@ -166,7 +166,7 @@ fn exchange(launcher: &mut dyn Launcher, out: &Array, widen: bool) -> Result<(),
         } else {
             bindings.store(narrow, out.dtype, "a0", &narrowed(out.dtype, &bindings.load(wide, DType::F32, "i")))
         };
-        let body = format!("{}let a0: u32 = {};\n{moved}\n", nest.coordinates(Group::Outer, "i"), nest.at(0, "i"));
+        let body = format!("{}let a0: u32 = {};\n{moved}\n", nest.coordinates(AxisGroup::Outer, "i"), nest.at(0, "i"));
         per_element(&bindings, "", &body)
     })?;
     launcher.launch(pipeline, &bindings, &parameters, out.shape.elements() as u64);

@@ -10,8 +10,8 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     dense::REPORT,
-    launcher::{Array, Compiled, Found, Key, Launcher, Target, Work, misshapen},
-    nest::Group,
+    launcher::{Array, CompiledText, Found, Key, LaunchTarget, Launcher, Work, misshapen},
+    nest::AxisGroup,
     program::axes,
 };
 use adamant_ir::{
@@ -35,24 +35,24 @@ const SEEN: &str = "    var is_right: bool = true;
 
 /// How lines are cut in blocks.
 #[derive(Clone, Copy)]
-struct Blocks {
+struct LineBlocks {
     /// whole ones of a line: what is left behind the last is taken element by element
     count: usize,
     length: usize,
 }
-impl Blocks {
+impl LineBlocks {
     /// A segment takes in fewer than `length` elements at either end and at most `count` blocks: together least where
     /// `length` is about the root of half of them.
-    fn of(n: usize) -> Blocks {
+    fn of(n: usize) -> LineBlocks {
         if n < LONG {
-            return Blocks { count: 0, length: n + 1 };
+            return LineBlocks { count: 0, length: n + 1 };
         }
         let length = (n / 2).isqrt().next_power_of_two().max(BLOCK);
-        Blocks { count: n / length, length }
+        LineBlocks { count: n / length, length }
     }
 }
 /// Is there arithmetic for it? Offsets are words.
-pub(super) fn supports((op, _): Fields<'_>, target: &Target, dtypes: &[DType]) -> bool {
+pub(super) fn supports((op, _): Fields<'_>, target: &LaunchTarget, dtypes: &[DType]) -> bool {
     dtypes.first().is_none_or(|d| target.computes(*d) && target.computes(Combine::new(op.of_two(), *d).dtype))
 }
 /// What a segment without elements gives, as the combining's own type has it.
@@ -77,8 +77,15 @@ fn neutral(combine: Combine) -> &'static str {
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
 pub(super) fn record((op, axis): Fields<'_>, launcher: &mut dyn Launcher, work: &Work<'_>) -> Result<(), ErrorKind> {
     let ([x, offsets], [out]) = (work.inputs, work.outputs) else { return Err(misshapen(op.name())) };
-    let step =
-        Step { op: *op, axis: *axis as usize, x, offsets, out, combine: Combine::new(op.of_two(), x.dtype), blocks: Blocks::of(x.shape[*axis as usize]) };
+    let step = SegmentStep {
+        op: *op,
+        axis: *axis as usize,
+        x,
+        offsets,
+        out,
+        combine: Combine::new(op.of_two(), x.dtype),
+        blocks: LineBlocks::of(x.shape[*axis as usize]),
+    };
     // Shorter lines have no blocks; another batch may.
     let pipeline = step.compile_blocks(launcher)?;
     if step.blocks.count > 0 {
@@ -89,16 +96,16 @@ pub(super) fn record((op, axis): Fields<'_>, launcher: &mut dyn Launcher, work: 
     step.segments(launcher)
 }
 /// The operands of a step and how it is cut.
-struct Step<'s> {
+struct SegmentStep<'s> {
     op: SegmentOp,
     axis: usize,
     x: &'s Array,
     offsets: &'s Array,
     out: &'s Array,
     combine: Combine,
-    blocks: Blocks,
+    blocks: LineBlocks,
 }
-impl Step<'_> {
+impl SegmentStep<'_> {
     /// Elements that lie behind one place of the axis.
     fn inner(&self) -> usize {
         self.x.shape[self.axis + 1..].iter().product()
@@ -112,8 +119,8 @@ impl Step<'_> {
     ///
     /// # Errors
     /// A text that cannot be compiled.
-    fn compile_blocks(&self, launcher: &mut dyn Launcher) -> Result<(Compiled, Bindings, Vec<u32>, usize), ErrorKind> {
-        let Step { axis, x, combine, blocks, .. } = *self;
+    fn compile_blocks(&self, launcher: &mut dyn Launcher) -> Result<(CompiledText, Bindings, Vec<u32>, usize), ErrorKind> {
+        let SegmentStep { axis, x, combine, blocks, .. } = *self;
         let mut bindings = Bindings::new(launcher.target().dialect);
         let source = bindings.bind(x.place(), Access::Read);
         let scratch = bindings.bind(Place::Scratch, Access::Write);
@@ -136,7 +143,7 @@ for (var k: u32 = begin + own_lane; k < begin + p[3u]; k += lanes) {{
     {}
 }}
 ",
-                nest.coordinates(Group::Outer, "i"),
+                nest.coordinates(AxisGroup::Outer, "i"),
                 nest.at(0, "i"),
                 self.take_in(&bindings, source, "p[2u]"),
             );
@@ -150,7 +157,7 @@ for (var k: u32 = begin + own_lane; k < begin + p[3u]; k += lanes) {{
     /// # Errors
     /// A text that cannot be compiled.
     fn segments(&self, launcher: &mut dyn Launcher) -> Result<(), ErrorKind> {
-        let Step { op, axis, x, offsets, out, combine, blocks } = *self;
+        let SegmentStep { op, axis, x, offsets, out, combine, blocks } = *self;
         let mut bindings = Bindings::new(launcher.target().dialect);
         let source = bindings.bind(x.place(), Access::Read);
         let cuts = bindings.bind(offsets.place(), Access::Read);
@@ -206,7 +213,7 @@ if (is_right) {{
     {}
 }}
 ",
-                nest.coordinates(Group::Outer, "i"),
+                nest.coordinates(AxisGroup::Outer, "i"),
                 nest.at(1, "i"),
                 index_words(&bindings, cuts, offsets.dtype, "a1"),
                 index_words(&bindings, cuts, offsets.dtype, "(a1 + p[6u])"),

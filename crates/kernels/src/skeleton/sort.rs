@@ -6,13 +6,13 @@ use crate::{
     bindings::{Access, Bindings, Place},
     combine::Combine,
     frame::per_element,
-    launcher::{Key, Launcher, Target, Work, misshapen},
-    nest::Group,
+    launcher::{Key, LaunchTarget, Launcher, Work, misshapen},
+    nest::AxisGroup,
 };
 use adamant_ir::{DType, ErrorKind, op::ReduceOp};
 
 /// Is there arithmetic for it?
-pub(super) fn supports(_: (&u8, &bool), target: &Target, dtypes: &[DType]) -> bool {
+pub(super) fn supports(_: (&u8, &bool), target: &LaunchTarget, dtypes: &[DType]) -> bool {
     computes_first(target, dtypes)
 }
 /// Records a Sort step.
@@ -93,8 +93,8 @@ let a2: u32 = {};
 {}
 {}
 ",
-            nest.coordinates(Group::Outer, "line"),
-            nest.coordinates(Group::Inner, "here"),
+            nest.coordinates(AxisGroup::Outer, "line"),
+            nest.coordinates(AxisGroup::Inner, "here"),
             nest.at(1, "line"),
             nest.at(2, "line"),
             bindings.set_bits(sorted, size, "a1", &bindings.bits(source, size, "a0")),
@@ -102,8 +102,8 @@ let a2: u32 = {};
         );
         let place_of = format!(
             "fn place_of(o: u32, r: u32) -> u32 {{\n{}{}return {};\n}}\n",
-            nest.coordinates(Group::Outer, "o"),
-            nest.coordinates(Group::Inner, "r"),
+            nest.coordinates(AxisGroup::Outer, "o"),
+            nest.coordinates(AxisGroup::Inner, "r"),
             nest.at(0, "o")
         );
         per_element(&bindings, &place_of, &body)

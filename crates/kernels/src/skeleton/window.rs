@@ -9,7 +9,7 @@ use crate::{
     combine::Combine,
     dense::Dense,
     frame::ROUNDS,
-    launcher::{Array, Key, Launcher, Target, Work, misshapen},
+    launcher::{Array, Key, LaunchTarget, Launcher, Work, misshapen},
 };
 use adamant_ir::{
     DType, ErrorKind,
@@ -17,7 +17,7 @@ use adamant_ir::{
 };
 
 /// Is there arithmetic for it?
-pub(super) fn supports(_: &WindowSpec, target: &Target, dtypes: &[DType]) -> bool {
+pub(super) fn supports(_: &WindowSpec, target: &LaunchTarget, dtypes: &[DType]) -> bool {
     computes_first(target, dtypes)
 }
 /// Records a Window step.

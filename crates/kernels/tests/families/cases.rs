@@ -14,7 +14,7 @@ use adamant_ir::{
     reference::{self, HostData},
     scalar::{Binary, Unary},
 };
-use adamant_kernels::{Array, C, Found, Target};
+use adamant_kernels::{Array, C, Found, LaunchTarget};
 use std::sync::Arc;
 
 /// What a report says, if it says anything.
@@ -25,7 +25,7 @@ pub type More = Vec<(Vec<Array>, Vec<Array>, Shape)>;
 
 pub struct Case {
     pub name: String,
-    pub target: Target,
+    pub target: LaunchTarget,
     pub kernel: KernelKind,
     pub space: Shape,
     pub inputs: Vec<Array>,
@@ -40,8 +40,8 @@ pub struct Case {
 /// What lies around a result, and must stay.
 pub const STRANGER: u8 = 0xa5;
 
-pub fn device(subgroup: Option<usize>, on_host: bool) -> Target {
-    Target { dialect: &C, buffers: 16, largest: 1 << 28, subgroup, on_host }
+pub fn device(subgroup: Option<usize>, on_host: bool) -> LaunchTarget {
+    LaunchTarget { dialect: &C, buffers: 16, largest: 1 << 28, subgroup, on_host }
 }
 /// Lays tensors out.
 pub struct Maker {
@@ -52,7 +52,7 @@ impl Maker {
     pub fn new(seed: u64) -> Maker {
         Maker { random: Random::new(seed), buffers: Vec::new() }
     }
-    pub fn target(&mut self) -> Target {
+    pub fn target(&mut self) -> LaunchTarget {
         *self.random.pick(&[device(None, false), device(Some(8), true), device(Some(32), false), device(Some(4), true), device(None, true)])
     }
     pub fn size(&mut self) -> usize {
@@ -124,7 +124,7 @@ impl Maker {
         self.buffers.push(vec![STRANGER; (offset + shape.elements() + behind) * dtype.size()]);
         Array { buffer: self.buffers.len() - 1, shape, offset, strides: shape.strides(), dtype, dense: true }
     }
-    pub fn case(self, name: String, target: Target, kernel: KernelKind, inputs: Vec<Array>, outputs: Vec<Array>, check: Check) -> Case {
+    pub fn case(self, name: String, target: LaunchTarget, kernel: KernelKind, inputs: Vec<Array>, outputs: Vec<Array>, check: Check) -> Case {
         let space = outputs.first().map_or(Shape::new(&[]).unwrap(), |o| o.shape);
         Case { name, target, kernel, space, inputs, outputs, more: Vec::new(), args: Vec::new(), buffers: self.buffers, found: Vec::new(), check }
     }
@@ -268,7 +268,7 @@ pub fn several_results(mut m: Maker) -> Case {
     let (x, a) = m.dense(shape, dtype, Spread::Coarse);
     let (y, b) = m.laid(shape, dtype, Spread::Coarse);
     let (out, less) = (m.room(shape, dtype), m.room(shape, DType::Bool));
-    let target = Target { buffers: *m.random.pick(&[5, 16]), ..m.target() };
+    let target = LaunchTarget { buffers: *m.random.pick(&[5, 16]), ..m.target() };
     let program = expr(&[
         (Instr::Load(0), dtype),
         (Instr::Load(1), dtype),
@@ -293,7 +293,7 @@ pub fn together(mut m: Maker) -> Case {
         works.push((vec![x, y], vec![m.room(shape, dtype)], shape));
         hosts.push([a, b]);
     }
-    let target = Target { buffers: 40, ..m.target() };
+    let target = LaunchTarget { buffers: 40, ..m.target() };
     let program = expr(&[(Instr::Load(0), dtype), (Instr::Load(1), dtype), (Instr::Binary(Binary::Sub, 0, 1), dtype)]);
     let checks: Vec<Check> = hosts.into_iter().map(|h| of_op(Op::Binary(Binary::Sub), Arg::None, h.to_vec())).collect();
     let check: Check = Box::new(move |got, reports| checks.iter().zip(got).try_for_each(|(c, g)| c(std::slice::from_ref(g), reports)));

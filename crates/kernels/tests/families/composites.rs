@@ -19,7 +19,7 @@ use adamant_ir::{
     },
     kernel::KernelKind,
 };
-use adamant_kernels::Target;
+use adamant_kernels::LaunchTarget;
 
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
@@ -42,11 +42,11 @@ impl Maker {
     fn row(&mut self) -> usize {
         *self.random.pick(&[1, 2, 7, 63, 64, 65, 130, 1100])
     }
-    fn rows_target(&mut self) -> Target {
+    fn rows_target(&mut self) -> LaunchTarget {
         *self.random.pick(&[device(None, false), device(Some(8), true), device(Some(32), false), device(None, true)])
     }
     /// The case of a composite on these inputs.
-    fn of_composite(self, name: &str, target: Target, composite: impl Compound, inputs: Vec<HostArray>) -> Case {
+    fn of_composite(self, name: &str, target: LaunchTarget, composite: impl Compound, inputs: Vec<HostArray>) -> Case {
         let composite = keyed(composite);
         let types: Vec<TensorType> = inputs.iter().map(|a| TensorType { shape: a.shape, dtype: a.dtype }).collect();
         let to: Vec<(Shape, DType)> = composite.infer(&types).unwrap().iter().map(|m| (m.shape, m.dtype)).collect();

@@ -10,7 +10,7 @@ mod runner;
 
 use adamant_ir::{HostArray, Shape};
 use adamant_kernels::{
-    Array, Target, Wgsl, Work,
+    Array, LaunchTarget, Wgsl, Work,
     skeleton::{self, Mapped},
 };
 use cases::{Case, Maker};
@@ -197,5 +197,5 @@ fn what_needs_subgroups_is_refused_without_them() {
     let case = composites::attention(Maker::new(1));
     let dtypes: Vec<_> = case.inputs.iter().chain(&case.outputs).map(|a| a.dtype).collect();
     assert!(skeleton::supports(&case.target, &case.kernel, &dtypes));
-    assert!(!skeleton::supports(&Target { subgroup: None, ..case.target }, &case.kernel, &dtypes));
+    assert!(!skeleton::supports(&LaunchTarget { subgroup: None, ..case.target }, &case.kernel, &dtypes));
 }

@@ -1,7 +1,7 @@
 //! A launcher whose device is a C compiler: launches are collected, their texts compiled into one program, and each case's
 //! buffers sent through it.
 use adamant_ir::{ErrorKind, Shape};
-use adamant_kernels::{Again, Bindings, Compiled, Found, Key, Launcher, Nest, Place, Strides, Target, entry_of};
+use adamant_kernels::{Again, Bindings, CompiledText, Found, Key, LaunchTarget, Launcher, Nest, Place, Strides, entry_of};
 use std::{
     collections::BTreeMap,
     fs,
@@ -25,7 +25,7 @@ pub struct Launch {
 }
 /// Collects the launches of a case.
 pub struct Sheet<'t> {
-    target: Target,
+    target: LaunchTarget,
     texts: &'t mut Texts,
     compiled: Vec<String>,
     pub launches: Vec<Launch>,
@@ -35,15 +35,15 @@ pub struct Sheet<'t> {
     most: u64,
 }
 impl<'t> Sheet<'t> {
-    pub fn new(target: Target, texts: &'t mut Texts, most: u64) -> Sheet<'t> {
+    pub fn new(target: LaunchTarget, texts: &'t mut Texts, most: u64) -> Sheet<'t> {
         Sheet { target, texts, compiled: Vec::new(), launches: Vec::new(), scratch: 0, reports: Vec::new(), most }
     }
 }
 impl Launcher for Sheet<'_> {
-    fn target(&self) -> Target {
+    fn target(&self) -> LaunchTarget {
         self.target
     }
-    fn compile(&mut self, _: &Key, _: &Bindings, write: &mut dyn FnMut() -> Result<String, ErrorKind>) -> Result<Compiled, ErrorKind> {
+    fn compile(&mut self, _: &Key, _: &Bindings, write: &mut dyn FnMut() -> Result<String, ErrorKind>) -> Result<CompiledText, ErrorKind> {
         let text = write()?;
         // A shader's entry has no name of its own.
         let entry = entry_of(&text).unwrap_or(&text).to_string();
@@ -51,7 +51,7 @@ impl Launcher for Sheet<'_> {
         if let Some(other) = self.texts.0.insert(entry, text.clone()) {
             assert_eq!(other, text, "two texts of one name");
         }
-        Ok(Compiled(self.compiled.len() - 1))
+        Ok(CompiledText(self.compiled.len() - 1))
     }
     fn known(&self, _: &[u8]) -> Result<Vec<Key>, ErrorKind> {
         // Not new: only what is launched is compiled.
@@ -74,7 +74,7 @@ impl Launcher for Sheet<'_> {
         self.scratch = self.scratch.max(words);
         Ok(())
     }
-    fn launch_groups(&mut self, text: Compiled, bindings: &Bindings, parameters: &[u32], groups: u64) {
+    fn launch_groups(&mut self, text: CompiledText, bindings: &Bindings, parameters: &[u32], groups: u64) {
         let rows = groups.div_ceil(self.most).max(1);
         let grid = [groups.div_ceil(rows) as u32, rows as u32];
         self.launches.push(Launch { entry: self.compiled[text.0].clone(), places: bindings.places.to_vec(), parameters: parameters.to_vec(), grid });

@@ -1,5 +1,5 @@
 //! Single steps of recurrent networks, for loops of one's own.
-use super::{RnnNonlinearity, Step};
+use super::{RnnNonlinearity, TimeStep};
 use crate::{Module, Param, Site, init};
 use adamant_core::{Error, ErrorKind, Result, Tensor, functional};
 
@@ -11,12 +11,12 @@ struct One {
     bias_ih: Option<Param>,
     bias_hh: Option<Param>,
     #[module(skip)]
-    step: Step,
+    step: TimeStep,
     hidden_size: usize,
 }
 impl One {
     #[track_caller]
-    fn new(kind: &'static str, step: Step, input_size: usize, hidden_size: usize, bias: bool) -> Result<One> {
+    fn new(kind: &'static str, step: TimeStep, input_size: usize, hidden_size: usize, bias: bool) -> Result<One> {
         let bound = 1.0 / (hidden_size.max(1) as f64).sqrt();
         let rows = step.gates() * hidden_size;
         let weight_ih = Param::new(&init::uniform([rows, input_size], -bound, bound)?)?;
@@ -40,7 +40,7 @@ impl One {
         let (h, c) = (h.unwrap_or(&zeros), c.unwrap_or(&zeros));
         let input = functional::linear(x, &self.weight_ih.get(), self.bias_ih.as_ref().map(Param::get).as_ref());
         let hidden = functional::linear(h, &self.weight_hh.get(), self.bias_hh.as_ref().map(Param::get).as_ref());
-        let (h, c) = self.step.next(&input, &hidden, h, if self.step == Step::Lstm { Some(c) } else { None })?;
+        let (h, c) = self.step.next(&input, &hidden, h, if self.step == TimeStep::Lstm { Some(c) } else { None })?;
         Ok((h.ok()?, c))
     }
 }
@@ -96,7 +96,7 @@ impl GruCell {
     /// There is no device.
     #[track_caller]
     pub fn new(input_size: usize, hidden_size: usize, bias: bool) -> Result<GruCell> {
-        Ok(GruCell { one: One::new("GRUCell", Step::Gru, input_size, hidden_size, bias)? })
+        Ok(GruCell { one: One::new("GRUCell", TimeStep::Gru, input_size, hidden_size, bias)? })
     }
     /// The next state.
     ///
@@ -114,7 +114,7 @@ impl LstmCell {
     /// There is no device.
     #[track_caller]
     pub fn new(input_size: usize, hidden_size: usize, bias: bool) -> Result<LstmCell> {
-        Ok(LstmCell { one: One::new("LSTMCell", Step::Lstm, input_size, hidden_size, bias)? })
+        Ok(LstmCell { one: One::new("LSTMCell", TimeStep::Lstm, input_size, hidden_size, bias)? })
     }
     /// The next states (h, c), from states or from zeros.
     ///

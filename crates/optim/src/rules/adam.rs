@@ -1,16 +1,16 @@
 //! Adam and its family.
-use super::{Number, below_one, common, decayed, not_negative, rule, toward};
+use super::{RuleNumber, below_one, common, decayed, not_negative, rule, toward};
 use crate::{Scalars, Slots, UpdateRule};
 use adamant_core::{DType, Result, Tensor};
 
 /// What the family shares: its hyper-parameters.
-trait Moments: UpdateRule {
+trait MomentRule: UpdateRule {
     fn betas(&self) -> (f64, f64);
     fn eps(&self) -> f64;
 }
 macro_rules! moments {
     ($($name:ident)*) => { $(
-        impl Moments for $name {
+        impl MomentRule for $name {
             fn betas(&self) -> (f64, f64) {
                 self.betas
             }
@@ -39,7 +39,7 @@ macro_rules! family {
 }
 /// The running mean of the square: v <- β₂ v + (1 - β₂) g².
 #[track_caller]
-fn square<R: Moments>(g: &Tensor, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+fn square<R: MomentRule>(g: &Tensor, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     let (beta, rest) = (slots.rate("beta2", |r| r.betas().1)?, slots.rate("rest2", |r| 1.0 - r.betas().1)?);
     let square = slots.zeros("exp_avg_sq")? * beta + g * g * rest;
     slots.set("exp_avg_sq", &square)?;
@@ -47,19 +47,19 @@ fn square<R: Moments>(g: &Tensor, slots: &mut Slots<'_, R>) -> Result<Tensor> {
 }
 /// The running mean of the gradient.
 #[track_caller]
-fn mean<R: Moments>(g: &Tensor, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+fn mean<R: MomentRule>(g: &Tensor, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     let mean = toward(&slots.zeros("exp_avg")?, g, "rest1", |r| 1.0 - r.betas().0, slots)?;
     slots.set("exp_avg", &mean)?;
     Ok(mean)
 }
 /// √(1 - β₂ᵗ)
 #[track_caller]
-fn root<R: Moments>(s: &mut Scalars<'_, R>) -> Result<Tensor> {
+fn root<R: MomentRule>(s: &mut Scalars<'_, R>) -> Result<Tensor> {
     s.once("root", |s| Ok(s.correction(|r| r.betas().1).sqrt()))
 }
 /// The step that Adam and AdamW share.
 #[track_caller]
-fn adam<R: Moments>(p: &Tensor, g: &Tensor, amsgrad: impl Fn(&R) -> bool + Send + Sync + 'static, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+fn adam<R: MomentRule>(p: &Tensor, g: &Tensor, amsgrad: impl Fn(&R) -> bool + Send + Sync + 'static, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     let (mean, mut square) = (mean(g, slots)?, square(g, slots)?);
     if slots.decide(amsgrad) {
         square = slots.zeros("max_exp_avg_sq")?.maximum(&square);
@@ -73,7 +73,7 @@ fn adam<R: Moments>(p: &Tensor, g: &Tensor, amsgrad: impl Fn(&R) -> bool + Send 
 }
 /// Weights that shrink by a part of the learning rate.
 #[track_caller]
-fn shrunk<R: UpdateRule>(p: &Tensor, weight_decay: impl Number<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
+fn shrunk<R: UpdateRule>(p: &Tensor, weight_decay: impl RuleNumber<R>, slots: &mut Slots<'_, R>) -> Result<Tensor> {
     Ok(p * slots.rate("shrink", move |r| 1.0 - r.lr() * weight_decay(r))?)
 }
 /// The weights and the gradient of which one has the decay: the weights if it is decoupled.
@@ -82,7 +82,7 @@ fn either_decayed<R: UpdateRule>(
     p: &Tensor,
     g: &Tensor,
     is_decoupled: impl Fn(&R) -> bool + Send + Sync + 'static,
-    weight_decay: impl Number<R>,
+    weight_decay: impl RuleNumber<R>,
     slots: &mut Slots<'_, R>,
 ) -> Result<(Tensor, Tensor)> {
     Ok(if slots.decide(is_decoupled) { (shrunk(p, weight_decay, slots)?, g.clone()) } else { (p.clone(), decayed(g, p, weight_decay, slots)?) })

@@ -6,14 +6,14 @@
 //!
 //! Which word forbids what: a group of writes depends on every seed behind one of its values. What a step that writes cells
 //! leaves unwritten spoils what reads that memory.
-use super::{Buffers, Dependence, Exchanges, Failed, New, Old, Outcome, Replay, Run, Write, Written, dependence::From, suppressed_writes};
+use super::{Buffers, Dependence, Exchanges, Failed, New, Old, Outcome, Replay, RunFaults, Write, WriteFate, dependence::From, suppressed_writes};
 use crate::{
     Error, ErrorKind, Layout, Shape, Stored, Taint, TensorType,
     backend::{Asynchronous, Event, Guard, Queue, Refused, When, Words},
     buffer::{Buffer, Events, also},
     kernel::{FaultWord, Operand, Step},
-    plan::Storage,
-    taint::{Awaited, Faults, Seed, Seeds, What},
+    plan::PlanStorage,
+    taint::{Awaited, Faults, Seed, Seeds, TaintSource},
 };
 use smallvec::SmallVec;
 use std::{cell::Cell, sync::Arc};
@@ -39,7 +39,7 @@ pub(super) struct Awaiting {
     /// by memory of the plan's own: what leaves it unwritten
     unwritten: Vec<Seeds>,
     /// by write
-    pub written: Vec<Written>,
+    pub written: Vec<WriteFate>,
     /// by value that is written: what leaves its group out
     groups: Vec<(Option<u32>, Seeds)>,
 }
@@ -121,7 +121,7 @@ impl Replay<'_> {
         let seeds: Vec<Seeds> = writes.iter().zip(&groups).map(left_out).collect();
         let (written, back) = self.takes_back(&own, &writes, &seeds, &guards)?;
         let mut exchanges = Exchanges::default();
-        self.submit(0..self.plan.steps.len(), &own, &Run { words: &[], skip: &skip, guards: Some(&guards) }, &mut exchanges)?;
+        self.submit(0..self.plan.steps.len(), &own, &RunFaults { words: &[], skip: &skip, guards: Some(&guards) }, &mut exchanges)?;
         exchanges.finish(self)?;
         back.iter().try_for_each(|copy| self.copy(copy, &guards))?;
         let mut suppresses = Seeds::default();
@@ -151,7 +151,7 @@ impl Replay<'_> {
         let mut unwritten = vec![Seeds::default(); memories];
         let mut forbidden = vec![Vec::new(); plan.steps.len()];
         for (at, s) in plan.steps.iter().enumerate() {
-            let memory = |v: u32| if let Storage::Own(m) = plan.storage[v as usize] { Some(m as usize) } else { None };
+            let memory = |v: u32| if let PlanStorage::Own(m) = plan.storage[v as usize] { Some(m as usize) } else { None };
             // What has memory of its own may be written in any case: the old bits are copied behind it.
             let overwrites = s.outputs.iter().filter_map(|o| memory(o.value(g))).any(|m| plan.own[m].taken.is_some());
             if at < plan.late && !overwrites {
@@ -175,7 +175,7 @@ impl Replay<'_> {
     /// What leaves out a write: its group's seeds, and those of a step that makes others too.
     fn left_out(&self, value: Option<u32>, group: &Seeds, unwritten: &[Seeds]) -> Seeds {
         let mut seeds = group.clone();
-        if let Some(Storage::Own(m)) = value.map(|v| self.plan.storage[v as usize]) {
+        if let Some(PlanStorage::Own(m)) = value.map(|v| self.plan.storage[v as usize]) {
             seeds.extend(&unwritten[m as usize]);
         }
         seeds
@@ -184,30 +184,30 @@ impl Replay<'_> {
     fn seeds(&self, dependence: &Dependence) -> Vec<Seed> {
         let g = &self.plan.graph;
         let what = |from: From| match from {
-            From::Input(k) => self.inputs.get(k as usize).and_then(|s| s.taint.clone()).map(What::Input),
+            From::Input(k) => self.inputs.get(k as usize).and_then(|s| s.taint.clone()).map(TaintSource::Input),
             From::Step { step, node } => {
                 let record = g.nodes[node as usize].record;
                 let index = self.sized.steps[step as usize].index_of(&self.plan.steps[step as usize].kernel.kind);
-                Some(What::Op { name: self.caller.op(record), origin: self.caller.origin(record), index })
+                Some(TaintSource::Op { name: self.caller.op(record), origin: self.caller.origin(record), index })
             }
         };
         dependence.sources.iter().filter_map(|s| Some(Seed { word: s.word, what: what(s.from)? })).collect()
     }
     /// What the cells hold behind the run, and the copies that see to it: of the new bits where the value is not the run's own,
     /// of the old bits where the new value has memory of its own. Old bits that a step may overwrite meanwhile are saved first.
-    fn takes_back(&self, own: &Buffers, writes: &[Write], seeds: &[Seeds], guards: &Guards) -> Result<(Vec<Written>, Vec<Copy>), Failed> {
+    fn takes_back(&self, own: &Buffers, writes: &[Write], seeds: &[Seeds], guards: &Guards) -> Result<(Vec<WriteFate>, Vec<Copy>), Failed> {
         let (mut written, mut copies) = (Vec::new(), Vec::new());
         for (k, (w, seeds)) in writes.iter().zip(seeds).enumerate() {
             if seeds.is_empty() {
-                written.push(Written::Known);
+                written.push(WriteFate::Known);
                 continue;
             }
             // What an earlier write of this cell left.
             let before = writes[..k].iter().zip(&written).rev().find(|(other, _)| other.cell == w.cell);
-            let before = before.and_then(|(_, left)| if let Written::Left(stored) = left { Some(stored.clone()) } else { None });
+            let before = before.and_then(|(_, left)| if let WriteFate::Left(stored) = left { Some(stored.clone()) } else { None });
             let is_saved = before.is_some();
             let Some(mut old) = before.or_else(|| self.old_of(own, &w.old)) else {
-                written.push(Written::Unknown);
+                written.push(WriteFate::Unknown);
                 continue;
             };
             let (ty, computed, given) = match &w.new {
@@ -216,7 +216,7 @@ impl Replay<'_> {
                     let is_own = self.is_its_own(writes, k, *v);
                     // The plan's own graph is of the sizes that it was made for.
                     let Some(shape) = self.shape_of(*v) else {
-                        written.push(Written::Unknown);
+                        written.push(WriteFate::Unknown);
                         continue;
                     };
                     let ty = TensorType { shape, dtype: self.plan.graph.vals[*v as usize].meta.dtype };
@@ -224,7 +224,7 @@ impl Replay<'_> {
                 }
                 New::Stored(ty, stored) => (*ty, None, Some(stored.clone())),
                 New::Absent => {
-                    written.push(Written::Unknown);
+                    written.push(WriteFate::Unknown);
                     continue;
                 }
             };
@@ -237,7 +237,7 @@ impl Replay<'_> {
                     new
                 }
                 (None, None) => {
-                    written.push(Written::Unknown);
+                    written.push(WriteFate::Unknown);
                     continue;
                 }
             };
@@ -250,7 +250,7 @@ impl Replay<'_> {
                 }
                 copies.push(Copy { from: old, to: new.clone(), ty, words, value: w.value() });
             }
-            written.push(Written::Left(Stored { taint: None, ..new }));
+            written.push(WriteFate::Left(Stored { taint: None, ..new }));
         }
         Ok((written, copies))
     }
@@ -260,7 +260,9 @@ impl Replay<'_> {
         let is_there = |v: u32| self.plan.storage[v as usize] == memory;
         let others = writes.iter().enumerate().filter(|(other, _)| *other != k);
         let is_read = |w: &Write| w.value().is_some_and(is_there) || (w.cell != writes[k].cell && matches!(w.old, Old::Value(v) if is_there(v)));
-        matches!(memory, Storage::Own(_)) && !others.into_iter().any(|(_, w)| is_read(w)) && !self.plan.publish.iter().any(|(_, v)| *v != value && is_there(*v))
+        matches!(memory, PlanStorage::Own(_))
+            && !others.into_iter().any(|(_, w)| is_read(w))
+            && !self.plan.publish.iter().any(|(_, v)| *v != value && is_there(*v))
     }
     fn spare(&self, bytes: usize) -> Result<Arc<Buffer>, Failed> {
         self.device.pool().take(self.device, bytes).map_err(|kind| self.anywhere(kind))
@@ -297,9 +299,9 @@ impl Replay<'_> {
         let k = self.plan.publish.iter().position(|(_, v)| *v == value)?;
         let (place, shape) = (&self.sized.published[k], &self.sized.shapes[k]);
         let (buffer, input): (&Arc<Buffer>, _) = match self.plan.storage[value as usize] {
-            Storage::Own(m) => (own.get(m as usize)?, None),
-            Storage::Input(i) => self.inputs.get(i as usize).map(|s| (&s.buffer, Some(*s)))?,
-            Storage::None => return None,
+            PlanStorage::Own(m) => (own.get(m as usize)?, None),
+            PlanStorage::Input(i) => self.inputs.get(i as usize).map(|s| (&s.buffer, Some(*s)))?,
+            PlanStorage::None => return None,
         };
         Some(Stored::new(buffer.clone(), shape, self.offset(place, input), &place.layout.strides, None))
     }

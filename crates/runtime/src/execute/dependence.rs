@@ -3,7 +3,7 @@
 use crate::{
     Op,
     kernel::{Kernel, KernelKind},
-    plan::{Plan, PlanStep, SizedStep, Storage},
+    plan::{Plan, PlanStep, PlanStorage, SizedStep},
     shape::{Layout, Shape},
     taint::Seeds,
 };
@@ -77,7 +77,7 @@ impl Plan {
             if x.op.is_map() || matches!(x.op, Op::Reduce { .. }) {
                 // What has memory of its own was made by another kernel, or is another output of this one that is asked for itself.
                 for &i in &x.inputs {
-                    let inside = g.node_of(i).op.is_map() && self.storage[i as usize] == Storage::None;
+                    let inside = g.node_of(i).op.is_map() && self.storage[i as usize] == PlanStorage::None;
                     if inside && !seen.contains(&i) {
                         seen.push(i);
                         todo.push(i);

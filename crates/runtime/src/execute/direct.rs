@@ -5,7 +5,7 @@ use crate::{
     Arg, Device, Error, Scalar, Stored,
     backend::Guard,
     kernel::{KernelKind, Operand, Step},
-    plan::{Plan, Sized, Source, Storage},
+    plan::{Plan, PlanStorage, Sized, Source},
     planted::stale,
     stats::count,
 };
@@ -43,7 +43,7 @@ impl Plan {
         let [step] = &self.steps[..] else { return false };
         let ([own], [(_, value)]) = (&self.own[..], &self.publish[..]) else { return false };
         let apart = matches!(step.kernel.kind, KernelKind::Copy) || self.faultable || !self.deferred.is_empty();
-        !apart && own.escapes && own.taken.is_none() && self.storage[*value as usize] == Storage::Own(0)
+        !apart && own.escapes && own.taken.is_none() && self.storage[*value as usize] == PlanStorage::Own(0)
     }
 }
 impl Replay<'_> {

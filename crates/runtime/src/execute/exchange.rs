@@ -24,7 +24,7 @@ use std::{
 };
 
 /// What a rank puts in, on its way to the host: bytes from where the first element in memory lies to behind the last one.
-struct Input {
+struct RankInput {
     shape: Shape,
     dtype: DType,
     /// how the elements lie among these bytes
@@ -34,12 +34,12 @@ struct Input {
     /// none where there are no elements
     coming: Option<Box<dyn ReadBack>>,
 }
-impl Input {
+impl RankInput {
     /// Begins to read it.
     ///
     /// # Errors
     /// A lost device.
-    fn of(from: &Operand<'_>) -> Result<Input, ErrorKind> {
+    fn of(from: &Operand<'_>) -> Result<RankInput, ErrorKind> {
         let (layout, shape, size) = (from.layout(), from.shape, from.dtype.size());
         let (mut first, mut behind) = (layout.offset, layout.offset);
         let is_empty = shape.elements() == 0;
@@ -51,7 +51,7 @@ impl Input {
         let bytes = if is_empty { 0 } else { (behind + 1 - first) * size };
         let coming = if is_empty { None } else { Some(from.buffer.read_back(first * size, bytes)?) };
         let layout = Layout { offset: layout.offset - first, ..layout };
-        Ok(Input { shape, dtype: from.dtype, layout, dense: from.dense, bytes, coming })
+        Ok(RankInput { shape, dtype: from.dtype, layout, dense: from.dense, bytes, coming })
     }
     /// Its elements, row-major. Waits for them.
     fn wait(self) -> Result<Vec<u8>, ErrorKind> {
@@ -71,7 +71,7 @@ impl Input {
 struct Job {
     kind: CollectiveKind,
     group: Group,
-    input: Input,
+    input: RankInput,
 }
 type Answer = Result<Vec<u8>, ErrorKind>;
 impl Job {
@@ -144,7 +144,7 @@ impl<'b> Exchanges<'b> {
     pub fn begin(&mut self, replay: &Replay<'_>, at: usize, collective: (CollectiveKind, Group), from: &Operand<'_>, to: Operand<'b>) -> Result<(), Failed> {
         let (kind, group) = collective;
         let begin = |engine: &mut Option<Engine>| {
-            let input = Input::of(from)?;
+            let input = RankInput::of(from)?;
             let engine = match engine {
                 Some(engine) => engine,
                 None => engine.insert(Engine::start()?),

@@ -192,7 +192,7 @@ impl Program {
 }
 
 /// A Map kernel that may still take in more outputs.
-struct Open {
+struct OpenKernel {
     program: Program,
     outputs: Vec<(u32, Reg)>,
 }
@@ -220,7 +220,7 @@ pub fn build(g: &Graph, d: &Decisions, written: &[bool], ends: Ends, device: cra
             }
         }
     }
-    let mut b = Builder { g, d, steps: Vec::new(), open: HashMap::new(), at: HashMap::new(), of: vec![NONE; n], ends, device };
+    let mut b = KernelBuilder { g, d, steps: Vec::new(), open: HashMap::new(), at: HashMap::new(), of: vec![NONE; n], ends, device };
     for pass in 0..2 {
         b.at.clear();
         for (k, x) in g.nodes.iter().enumerate() {
@@ -256,12 +256,12 @@ fn find(parent: &[u32], mut v: u32) -> u32 {
     v
 }
 
-struct Builder<'a> {
+struct KernelBuilder<'a> {
     g: &'a Graph,
     d: &'a Decisions,
     steps: Vec<PlanStep>,
     /// Map kernels by step, until the end.
-    open: HashMap<usize, Open>,
+    open: HashMap<usize, OpenKernel>,
     /// The latest Map kernel of each space.
     at: HashMap<u32, usize>,
     /// The step that makes a value.
@@ -270,7 +270,7 @@ struct Builder<'a> {
     ends: Ends,
     device: crate::Device,
 }
-impl Builder<'_> {
+impl KernelBuilder<'_> {
     fn node(&mut self, k: u32, space: u32, late: bool) -> Result<(), RecordError> {
         let (g, d) = (self.g, self.d);
         let x = &g.nodes[k as usize];
@@ -451,7 +451,7 @@ impl Builder<'_> {
         let at = self.steps.len();
         self.at.insert(space, at);
         self.of[v as usize] = at as u32;
-        self.open.insert(at, Open { program, outputs: vec![(v, reg)] });
+        self.open.insert(at, OpenKernel { program, outputs: vec![(v, reg)] });
         // The kernel is put in at the end, when all outputs are known.
         self.steps.push(PlanStep {
             kernel: Kernel::new(KernelKind::Copy),

@@ -8,10 +8,10 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// The state that giver and worker share.
 pub struct Handover<J, R> {
-    state: Mutex<State<J, R>>,
+    state: Mutex<HandoverState<J, R>>,
     changed: Condvar,
 }
-struct State<J, R> {
+struct HandoverState<J, R> {
     waiting: Option<J>,
     working: bool,
     /// no more jobs will come
@@ -22,7 +22,7 @@ struct State<J, R> {
 }
 impl<J, R> Handover<J, R> {
     pub fn new() -> Handover<J, R> {
-        let state = State { waiting: None, working: false, closed: false, gone: false, results: Vec::new() };
+        let state = HandoverState { waiting: None, working: false, closed: false, gone: false, results: Vec::new() };
         Handover { state: Mutex::new(state), changed: Condvar::new() }
     }
     /// Hands over a job, after the one before is done. Returns the results since the last call, and the job itself if there
@@ -64,10 +64,10 @@ impl<J, R> Handover<J, R> {
         self.state().gone = true;
         self.changed.notify_all();
     }
-    fn state(&self) -> MutexGuard<'_, State<J, R>> {
+    fn state(&self) -> MutexGuard<'_, HandoverState<J, R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn until(&self, ready: impl Fn(&State<J, R>) -> bool) -> MutexGuard<'_, State<J, R>> {
+    fn until(&self, ready: impl Fn(&HandoverState<J, R>) -> bool) -> MutexGuard<'_, HandoverState<J, R>> {
         let mut state = self.state();
         while !ready(&state) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -61,7 +61,7 @@ impl Writer {
         let ambient = adamant_core::Ambient::current();
         let work = move || {
             let _around = ambient.enter();
-            let _leaving = Leaving(&its_shared);
+            let _leaving = LeavingWriter(&its_shared);
             while let Some((before, snapshot, score)) = its_shared.take() {
                 let outcome = before().map_err(CheckpointError::from).and_then(|()| its_checkpoints.save(&snapshot, score));
                 // All at once, and before the result is seen: a plan depends on which values somebody holds.
@@ -119,8 +119,8 @@ impl Drop for Writer {
     }
 }
 /// Nobody waits for a thread that has ended, whatever ended it.
-struct Leaving<'a>(&'a Shared);
-impl Drop for Leaving<'_> {
+struct LeavingWriter<'a>(&'a Shared);
+impl Drop for LeavingWriter<'_> {
     fn drop(&mut self) {
         self.0.leave();
     }

@@ -6,7 +6,7 @@
 //! Nothing has to be declared for that: a key is known because a reader asks for it.
 use super::{
     Document,
-    section::{Fault, Instead, Notes, Section},
+    section::{Instead, KeyFault, Section, SectionNotes},
 };
 use crate::Failure;
 use std::rc::Rc;
@@ -17,8 +17,8 @@ const MOST_FAULTS: usize = 20;
 /// A check of a document.
 pub(crate) struct Check<'a> {
     root: Section<'a>,
-    notes: Rc<Notes<'a>>,
-    faults: Vec<Fault>,
+    notes: Rc<SectionNotes<'a>>,
+    faults: Vec<KeyFault>,
     /// Have the readers of the outermost section come to their ends?
     complete: bool,
 }
@@ -50,8 +50,8 @@ impl<'a> Check<'a> {
             let Some(fault) = self.notes.fault.take().filter(|f| f.failure.to_string() == text) else {
                 // What no key is at fault for may follow from what was put in the place of others.
                 if round == 0 {
-                    self.faults.push(Fault {
-                        from: super::Origin::Line(usize::MAX),
+                    self.faults.push(KeyFault {
+                        from: super::KeyOrigin::Line(usize::MAX),
                         path: String::new(),
                         keys: Vec::new(),
                         missing: false,
@@ -74,7 +74,7 @@ impl<'a> Check<'a> {
         (None, false)
     }
     /// Puts something in the place of what is at fault.
-    fn replace(&self, fault: &Fault) -> Replaced {
+    fn replace(&self, fault: &KeyFault) -> Replaced {
         let mut asked = self.notes.asked.borrow_mut();
         // Which keys there are depends on the kind.
         let key = fault.keys.first().filter(|key| *key != "kind");
@@ -117,8 +117,8 @@ impl<'a> Check<'a> {
         }
         // What is missing may follow from what is wrong, so it comes last.
         self.faults.sort_by_key(|f| match f.from {
-            super::Origin::CommandLine => (f.missing, 0),
-            super::Origin::Line(line) => (f.missing, line),
+            super::KeyOrigin::CommandLine => (f.missing, 0),
+            super::KeyOrigin::Line(line) => (f.missing, line),
         });
         let mut failures: Vec<Failure> = Vec::new();
         for fault in self.faults {

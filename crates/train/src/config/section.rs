@@ -2,7 +2,7 @@
 //! [check](super::check) knows every key that a section could have had: a reader that asks for a new key has said so by that.
 mod lists;
 
-use super::{Document, Node, Origin, Value};
+use super::{ConfigNode, Document, KeyOrigin, Value};
 use crate::{Failure, failure::shown};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -16,24 +16,24 @@ const LARGEST_COUNT: i64 = 1 << 53;
 pub struct Section<'a> {
     document: &'a str,
     path: String,
-    from: Origin,
-    table: &'a BTreeMap<String, Node>,
-    notes: Rc<Notes<'a>>,
+    from: KeyOrigin,
+    table: &'a BTreeMap<String, ConfigNode>,
+    notes: Rc<SectionNotes<'a>>,
 }
 /// What was asked of the sections of a document, all together.
 #[derive(Default)]
-pub(super) struct Notes<'a> {
+pub(super) struct SectionNotes<'a> {
     /// Is the description only checked? Then keys that are unknown are told at the end of the check, with what is missing.
     pub checking: bool,
     /// by the section's path
-    pub asked: RefCell<BTreeMap<String, Asked<'a>>>,
+    pub asked: RefCell<BTreeMap<String, SectionAsked<'a>>>,
     /// the fault that was found last
-    pub fault: RefCell<Option<Fault>>,
+    pub fault: RefCell<Option<KeyFault>>,
 }
 /// What was asked of one section.
-pub(super) struct Asked<'a> {
-    pub from: Origin,
-    pub table: &'a BTreeMap<String, Node>,
+pub(super) struct SectionAsked<'a> {
+    pub from: KeyOrigin,
+    pub table: &'a BTreeMap<String, ConfigNode>,
     pub known: Vec<&'static str>,
     /// Has its reader asked for all it wants?
     pub finished: bool,
@@ -50,8 +50,8 @@ pub(super) enum Instead {
 }
 /// A fault of a key.
 #[derive(Clone)]
-pub(super) struct Fault {
-    pub from: Origin,
+pub(super) struct KeyFault {
+    pub from: KeyOrigin,
     pub path: String,
     /// the key, or those of which one is missing; none where the whole section is at fault
     pub keys: Vec<String>,
@@ -60,28 +60,28 @@ pub(super) struct Fault {
     pub certain: bool,
     pub failure: Failure,
 }
-impl Notes<'_> {
+impl SectionNotes<'_> {
     fn instead(&self, path: &str, key: &str) -> Option<Instead> {
         self.asked.borrow().get(path).and_then(|asked| asked.instead.get(key).copied())
     }
 }
 /// What is said of a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum About {
+enum SaidOfKey {
     Missing,
     Type,
     Value,
 }
 /// A value as a key's reader sees it.
-enum Found<'a> {
+enum FoundKey<'a> {
     Absent,
-    There(&'a Node),
+    There(&'a ConfigNode),
     /// Whatever the reader would take.
     Plausible,
 }
-static EMPTY: BTreeMap<String, Node> = BTreeMap::new();
+static EMPTY: BTreeMap<String, ConfigNode> = BTreeMap::new();
 /// A section that a check puts in the place of one that is missing.
-static IMAGINED: Node = Node { value: Value::Table(BTreeMap::new()), from: Origin::CommandLine };
+static IMAGINED: ConfigNode = ConfigNode { value: Value::Table(BTreeMap::new()), from: KeyOrigin::CommandLine };
 
 macro_rules! getters {
     ($($(#[$doc:meta])* $name:ident -> $ty:ty, $what:expr, $plausible:expr, $($pattern:pat $(if $guard:expr)? => $result:expr),+;)*) => { $(
@@ -91,9 +91,9 @@ macro_rules! getters {
         /// `Usage`: it is there and is something else.
         pub fn $name(&self, key: &'static str) -> Result<Option<$ty>, Failure> {
             match self.find(key) {
-                Found::Absent => Ok(None),
-                Found::Plausible => Ok(Some($plausible)),
-                Found::There(node) => match &node.value {
+                FoundKey::Absent => Ok(None),
+                FoundKey::Plausible => Ok(Some($plausible)),
+                FoundKey::There(node) => match &node.value {
                     $($pattern $(if $guard)? => Ok(Some($result)),)+
                     other => Err(self.not_taken(key, node, &$what, other)),
                 },
@@ -103,21 +103,21 @@ macro_rules! getters {
 }
 impl<'a> Section<'a> {
     pub(super) fn root(document: &'a Document, checking: bool) -> Result<Section<'a>, Failure> {
-        Section::of(&document.name, "", &document.root, Rc::new(Notes { checking, ..Notes::default() }))
+        Section::of(&document.name, "", &document.root, Rc::new(SectionNotes { checking, ..SectionNotes::default() }))
     }
-    pub(super) fn notes(&self) -> Rc<Notes<'a>> {
+    pub(super) fn notes(&self) -> Rc<SectionNotes<'a>> {
         self.notes.clone()
     }
-    fn of(document: &'a str, path: &str, node: &'a Node, notes: Rc<Notes<'a>>) -> Result<Section<'a>, Failure> {
+    fn of(document: &'a str, path: &str, node: &'a ConfigNode, notes: Rc<SectionNotes<'a>>) -> Result<Section<'a>, Failure> {
         let section = |table| Section { document, path: path.into(), from: node.from, table, notes: notes.clone() };
         let Value::Table(table) = &node.value else {
             let (above, key) = path.rsplit_once('.').unwrap_or(("", path));
             let what = format!("`{}` is a table, not {}", shown(path), node.value.kind());
             let of = Section { path: above.into(), ..section(&EMPTY) };
-            return Err(of.refuse(node.from, &[key], About::Type, what));
+            return Err(of.refuse(node.from, &[key], SaidOfKey::Type, what));
         };
         let imagined = std::ptr::eq(node, &IMAGINED);
-        let asked = Asked { from: node.from, table, known: Vec::new(), finished: false, imagined, instead: BTreeMap::new() };
+        let asked = SectionAsked { from: node.from, table, known: Vec::new(), finished: false, imagined, instead: BTreeMap::new() };
         notes.asked.borrow_mut().entry(path.into()).or_insert(asked);
         Ok(section(table))
     }
@@ -144,32 +144,38 @@ impl<'a> Section<'a> {
             asked.known.push(key);
         }
     }
-    fn find(&self, key: &'static str) -> Found<'a> {
+    fn find(&self, key: &'static str) -> FoundKey<'a> {
         self.note(key);
         match self.notes.instead(&self.path, key) {
-            Some(Instead::Plausible) => Found::Plausible,
-            Some(Instead::Nothing) => Found::Absent,
-            None => self.table.get(key).map_or(Found::Absent, Found::There),
+            Some(Instead::Plausible) => FoundKey::Plausible,
+            Some(Instead::Nothing) => FoundKey::Absent,
+            None => self.table.get(key).map_or(FoundKey::Absent, FoundKey::There),
         }
     }
-    fn refuse(&self, from: Origin, keys: &[&str], about: About, what: String) -> Failure {
+    fn refuse(&self, from: KeyOrigin, keys: &[&str], about: SaidOfKey, what: String) -> Failure {
         let failure = match from {
-            Origin::Line(line) => Failure::Input(format!("{}:{line}: {what}", self.document)),
-            Origin::CommandLine => Failure::Usage(format!("--set: {what}")),
+            KeyOrigin::Line(line) => Failure::Input(format!("{}:{line}: {what}", self.document)),
+            KeyOrigin::CommandLine => Failure::Usage(format!("--set: {what}")),
         };
         let keys = keys.iter().map(|k| k.to_string()).collect();
-        *self.notes.fault.borrow_mut() =
-            Some(Fault { from, path: self.path.clone(), keys, missing: about == About::Missing, certain: about != About::Value, failure: failure.clone() });
+        *self.notes.fault.borrow_mut() = Some(KeyFault {
+            from,
+            path: self.path.clone(),
+            keys,
+            missing: about == SaidOfKey::Missing,
+            certain: about != SaidOfKey::Value,
+            failure: failure.clone(),
+        });
         failure
     }
-    fn not_taken(&self, key: &str, node: &Node, what: &str, given: &Value) -> Failure {
+    fn not_taken(&self, key: &str, node: &ConfigNode, what: &str, given: &Value) -> Failure {
         let given = match given {
             Value::Text(text) if text.starts_with('$') => format!("`{}`, which these data do not tell", shown(text)),
             Value::Float(v) if !v.is_finite() => v.to_string(),
             Value::Int(v) if v.unsigned_abs() > LARGEST_SIZE as u64 => v.to_string(),
             other => other.kind().into(),
         };
-        self.refuse(node.from, &[key], About::Type, format!("`{}` takes {what}, not {given}", self.full(key)))
+        self.refuse(node.from, &[key], SaidOfKey::Type, format!("`{}` takes {what}, not {given}", self.full(key)))
     }
     /// An error about this section. Where the text names one of its keys, the error is that key's.
     pub fn wrong(&self, what: impl Into<String>) -> Failure {
@@ -179,17 +185,17 @@ impl<'a> Section<'a> {
             return self.wrong_key(key, &what);
         }
         let what = if self.path.is_empty() || what.starts_with('`') { what } else { format!("`{}`: {what}", shown(&self.path)) };
-        self.refuse(self.from, &[], About::Value, what)
+        self.refuse(self.from, &[], SaidOfKey::Value, what)
     }
     /// An error about a key of this section.
     pub fn wrong_key(&self, key: &str, what: impl std::fmt::Display) -> Failure {
         let from = self.table.get(key).map_or(self.from, |n| n.from);
-        self.refuse(from, &[key], About::Value, format!("`{}`: {what}", self.full(key)))
+        self.refuse(from, &[key], SaidOfKey::Value, format!("`{}`: {what}", self.full(key)))
     }
     /// The error of keys of which one must be there, the most usual first.
     pub fn missing(&self, keys: &[&'static str], what: impl Into<String>) -> Failure {
         keys.iter().for_each(|key| self.note(key));
-        self.refuse(self.from, keys, About::Missing, what.into())
+        self.refuse(self.from, keys, SaidOfKey::Missing, what.into())
     }
     getters! {
         /// A finite number.
@@ -213,11 +219,11 @@ impl<'a> Section<'a> {
     /// `Usage`: it is there and is something else.
     pub fn pair(&self, key: &'static str) -> Result<Option<(f64, f64)>, Failure> {
         let node = match self.find(key) {
-            Found::Absent => return Ok(None),
-            Found::Plausible => return Ok(Some((0.5, 0.5))),
-            Found::There(node) => node,
+            FoundKey::Absent => return Ok(None),
+            FoundKey::Plausible => return Ok(Some((0.5, 0.5))),
+            FoundKey::There(node) => node,
         };
-        let number = |n: &Node| match n.value {
+        let number = |n: &ConfigNode| match n.value {
             Value::Float(v) if v.is_finite() => Some(v),
             Value::Int(v) => Some(v as f64),
             _ => None,
@@ -226,7 +232,7 @@ impl<'a> Section<'a> {
             Value::List(l) if l.len() == 2 => number(&l[0]).zip(number(&l[1])),
             _ => None,
         };
-        pair.map(Some).ok_or_else(|| self.refuse(node.from, &[key], About::Type, format!("`{}` takes two finite numbers, as [0.9, 0.999]", self.full(key))))
+        pair.map(Some).ok_or_else(|| self.refuse(node.from, &[key], SaidOfKey::Type, format!("`{}` takes two finite numbers, as [0.9, 0.999]", self.full(key))))
     }
     /// One integer or a list of them.
     ///
@@ -234,11 +240,11 @@ impl<'a> Section<'a> {
     /// `Usage`: it is there and is something else.
     pub fn ints(&self, key: &'static str) -> Result<Option<Vec<i64>>, Failure> {
         let node = match self.find(key) {
-            Found::Absent => return Ok(None),
-            Found::Plausible => return Ok(Some(vec![1])),
-            Found::There(node) => node,
+            FoundKey::Absent => return Ok(None),
+            FoundKey::Plausible => return Ok(Some(vec![1])),
+            FoundKey::There(node) => node,
         };
-        let one = |n: &Node| match n.value {
+        let one = |n: &ConfigNode| match n.value {
             Value::Int(v) if v.unsigned_abs() <= LARGEST_SIZE as u64 => Some(v),
             _ => None,
         };
@@ -247,7 +253,7 @@ impl<'a> Section<'a> {
             _ => one(node).map(|v| vec![v]),
         };
         let what = format!("`{}` takes an integer or a list of integers, each at most {LARGEST_SIZE}", self.full(key));
-        all.map(Some).ok_or_else(|| self.refuse(node.from, &[key], About::Type, what))
+        all.map(Some).ok_or_else(|| self.refuse(node.from, &[key], SaidOfKey::Type, what))
     }
     /// One size or a list of them.
     ///
@@ -276,9 +282,9 @@ impl<'a> Section<'a> {
     /// `Usage`: it is there and is something else.
     pub fn section(&self, key: &'static str) -> Result<Option<Section<'a>>, Failure> {
         let node = match self.find(key) {
-            Found::Absent => return Ok(None),
-            Found::Plausible => &IMAGINED,
-            Found::There(node) => node,
+            FoundKey::Absent => return Ok(None),
+            FoundKey::Plausible => &IMAGINED,
+            FoundKey::There(node) => node,
         };
         let path = if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) };
         Section::of(self.document, &path, node, self.notes.clone()).map(Some)
@@ -289,9 +295,9 @@ impl<'a> Section<'a> {
     /// `Usage`: it is there and is something else.
     pub fn sections(&self, key: &'static str) -> Result<Option<Vec<Section<'a>>>, Failure> {
         let node = match self.find(key) {
-            Found::Absent => return Ok(None),
-            Found::Plausible => return Ok(Some(Vec::new())),
-            Found::There(node) => node,
+            FoundKey::Absent => return Ok(None),
+            FoundKey::Plausible => return Ok(Some(Vec::new())),
+            FoundKey::There(node) => node,
         };
         let Value::List(list) = &node.value else { return Err(self.not_taken(key, node, "a list of tables", &node.value)) };
         let path = if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) };
@@ -330,11 +336,12 @@ impl<'a> Section<'a> {
         if text.starts_with(&format!("{}:", self.document)) {
             return failure;
         }
-        let names = |node: &Node| text.contains("os error") && matches!(&node.value, Value::Text(value) if value.len() > 2 && text.contains(value.as_str()));
+        let names =
+            |node: &ConfigNode| text.contains("os error") && matches!(&node.value, Value::Text(value) if value.len() > 2 && text.contains(value.as_str()));
         let key = self.table.iter().find(|(key, node)| *key != "kind" && names(node)).map(|(key, _)| key);
         match key {
             Some(key) => self.wrong_key(key, text),
-            None => self.refuse(self.from, &[], About::Value, format!("`{}`: {text}", self.path())),
+            None => self.refuse(self.from, &[], SaidOfKey::Value, format!("`{}`: {text}", self.path())),
         }
     }
     /// Refuses the keys that nobody asked for.
@@ -351,7 +358,7 @@ impl<'a> Section<'a> {
         unknown.map_or(Ok(()), |(key, node)| Err(self.no_key(key, node).failure))
     }
     /// The fault of a key that nobody asked for.
-    pub(super) fn no_key(&self, key: &str, node: &Node) -> Fault {
+    pub(super) fn no_key(&self, key: &str, node: &ConfigNode) -> KeyFault {
         let (hint, near) = {
             let asked = self.notes.asked.borrow();
             let known = asked.get(&self.path).map_or(&[][..], |asked| asked.known.as_slice());
@@ -368,8 +375,8 @@ impl<'a> Section<'a> {
             };
             (hint, near)
         };
-        let failure = self.refuse(node.from, &[key], About::Type, format!("unknown key `{}`{hint}", self.full(key)));
-        Fault { from: node.from, path: self.path.clone(), keys: near.map(str::to_string).into_iter().collect(), missing: false, certain: true, failure }
+        let failure = self.refuse(node.from, &[key], SaidOfKey::Type, format!("unknown key `{}`{hint}", self.full(key)));
+        KeyFault { from: node.from, path: self.path.clone(), keys: near.map(str::to_string).into_iter().collect(), missing: false, certain: true, failure }
     }
     /// The section of this path, of which something was asked before.
     pub(super) fn again(&self, path: &str) -> Option<Section<'a>> {
@@ -378,9 +385,9 @@ impl<'a> Section<'a> {
         Some(Section { document: self.document, path: path.into(), from: asked.from, table: asked.table, notes: self.notes.clone() })
     }
 }
-impl<'a> Asked<'a> {
+impl<'a> SectionAsked<'a> {
     /// The keys that nobody asked for.
-    pub fn unknown(&self) -> Vec<(&'a str, &'a Node)> {
+    pub fn unknown(&self) -> Vec<(&'a str, &'a ConfigNode)> {
         self.table.iter().filter(|(k, _)| !self.known.contains(&k.as_str())).map(|(k, n)| (k.as_str(), n)).collect()
     }
 }

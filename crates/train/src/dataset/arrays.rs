@@ -1,8 +1,8 @@
 //! Arrays of NumPy: `kind = "npy"`. Inputs and targets are two npy files, or two arrays of an npz file.
 use super::{
     Reading,
-    source::{Classes, Read, classes, scale},
-    split::{self, Split},
+    source::{GivenClasses, Read, classes, scale},
+    split::{self, TestSplit},
 };
 use crate::{Failure, config::Section, evaluate::Show};
 use adamant_core::{DType, Element, HostVec, Shape};
@@ -21,8 +21,8 @@ pub(in crate::dataset) struct Arrays {
     inputs: String,
     targets: String,
     /// none where numbers are predicted
-    classes: Option<Classes>,
-    split: Split,
+    classes: Option<GivenClasses>,
+    split: TestSplit,
     by: ScaleBy,
     fixed: Option<Scale>,
     allow_nonfinite: bool,
@@ -45,7 +45,8 @@ impl Arrays {
             inputs: s.need("inputs", s.text("inputs")?)?.into(),
             targets: s.need("targets", s.text("targets")?)?.into(),
             classes: classes(s)?,
-            split: Split::of(s)?.ok_or_else(|| s.missing(&["test"], "`data.test` is missing: the share of the rows that is tested on, as 0.25 (or a rule)"))?,
+            split: TestSplit::of(s)?
+                .ok_or_else(|| s.missing(&["test"], "`data.test` is missing: the share of the rows that is tested on, as 0.25 (or a rule)"))?,
             by,
             fixed: if said { Some(scale(s, true, true)?) } else { None },
             allow_nonfinite: s.flag("allow_nonfinite")?.unwrap_or(false),
@@ -57,7 +58,7 @@ impl Arrays {
     }
     /// How many classes there are.
     pub fn classes(&self) -> Option<usize> {
-        self.classes.as_ref().map(Classes::len)
+        self.classes.as_ref().map(GivenClasses::len)
     }
     /// The files that are read.
     pub fn paths(&self, folder: &Path) -> Vec<PathBuf> {

@@ -49,7 +49,7 @@ pub fn describe_table(name: &str, path: &Path, data: &str, target: Option<&Path>
     };
     let rows = survey.rows;
     let answer = match &target {
-        Some((file, own)) => Answer { column: None, is_class: is_class(&own.columns[0], own.rows), file: Some(beside_name(data, file)) },
+        Some((file, own)) => AnswerPlace { column: None, is_class: is_class(&own.columns[0], own.rows), file: Some(beside_name(data, file)) },
         None => answer(&survey, &title)?,
     };
     let answers: &Seen = match (&target, answer.column) {
@@ -190,7 +190,7 @@ fn is_date(text: &str) -> bool {
     numbers.len() >= 3 && has_year && text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(between)
 }
 /// Where the answers are.
-struct Answer {
+struct AnswerPlace {
     column: Option<usize>,
     is_class: bool,
     file: Option<String>,
@@ -217,12 +217,12 @@ fn is_class(seen: &Seen, rows: usize) -> bool {
     let Some(levels) = &seen.levels else { return false };
     (2..=MOST_CLASSES).contains(&levels.len()) && !seen.fractions && 3 * levels.len() <= rows.max(6)
 }
-fn answer(survey: &Survey, title: &[String]) -> Result<Answer, Failure> {
+fn answer(survey: &Survey, title: &[String]) -> Result<AnswerPlace, Failure> {
     let (rows, columns) = (survey.rows, &survey.columns);
     let class = |k: usize| is_class(&columns[k], rows);
     let number = |k: usize| columns[k].is_numeric(rows);
     let last = columns.len() - 1;
-    let as_class = |column: usize| Ok(Answer { column: Some(column), is_class: true, file: None });
+    let as_class = |column: usize| Ok(AnswerPlace { column: Some(column), is_class: true, file: None });
     let named = |names: &[&str]| {
         let place = |name: &&str| survey.head.names.iter().position(|n| n.to_lowercase() == *name);
         names.iter().filter(|_| survey.head.header).find_map(place)
@@ -234,7 +234,7 @@ fn answer(survey: &Survey, title: &[String]) -> Result<Answer, Failure> {
         return as_class(k);
     }
     if let Some(k) = named(&NUMBERS).filter(|k| number(*k)) {
-        return Ok(Answer { column: Some(k), is_class: false, file: None });
+        return Ok(AnswerPlace { column: Some(k), is_class: false, file: None });
     }
     let texts: Vec<usize> = (0..columns.len()).filter(|k| !number(*k)).collect();
     match texts[..] {
@@ -260,7 +260,7 @@ fn answer(survey: &Survey, title: &[String]) -> Result<Answer, Failure> {
         _ => {}
     }
     if number(last) {
-        return Ok(Answer { column: Some(last), is_class: false, file: None });
+        return Ok(AnswerPlace { column: Some(last), is_class: false, file: None });
     }
     match (0..columns.len()).rev().find(|k| class(*k)) {
         Some(k) => as_class(k),

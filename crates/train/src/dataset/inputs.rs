@@ -3,7 +3,7 @@ use super::{
     arrays::{Arrays, floats},
     habits, refused,
     source::{KINDS, image_options, pixels, scale},
-    table::{Table, limits},
+    table::{TableSource, limits},
 };
 use crate::{Failure, config::Section};
 use adamant_core::Tensor;
@@ -119,7 +119,7 @@ fn read(s: &Section<'_>, path: &Path, kept: Option<&Arc<Columns>>) -> Result<Any
         }
         _ if extension == "npy" => Rows::read_npy(path)?.finite(path),
         "csv" => match kept {
-            Some(columns) => return Ok(AnyRows::Table(Table::of(s)?.inputs(path, columns)?)),
+            Some(columns) => return Ok(AnyRows::Table(TableSource::of(s)?.inputs(path, columns)?)),
             // A run of an older version: what its description says is all there is.
             None => {
                 let table = Numbers::read_csv(path)?;

@@ -3,8 +3,8 @@
 use super::{
     Reading,
     arrays::Arrays,
-    split::{self, Split, TestedFiles},
-    table::{Table, limits},
+    split::{self, TestSplit, TestedFiles},
+    table::{TableSource, limits},
 };
 use crate::{Failure, config::Section, evaluate::Show};
 use adamant_data::{
@@ -41,16 +41,16 @@ impl Read {
 
 /// What a section says of its data.
 pub(super) enum Source {
-    Csv(Box<Table>),
-    Idx { train: [Named; 2], tested: TestedFiles, classes: Classes, scale: Scale, limits: Limits },
-    Images { path: PathBuf, test: Option<PathBuf>, split: Option<Split>, options: ImageOptions },
+    Csv(Box<TableSource>),
+    Idx { train: [NamedFile; 2], tested: TestedFiles, classes: GivenClasses, scale: Scale, limits: Limits },
+    Images { path: PathBuf, test: Option<PathBuf>, split: Option<TestSplit>, options: ImageOptions },
     Text { path: PathBuf, context: usize, share: f64, bytes: bool },
     Arrays(Arrays),
     Permutation { classes: usize, rows: usize, seed: u64 },
 }
 /// A file that may be gzipped under its name with `.gz`.
-pub(super) struct Named(String);
-impl Named {
+pub(super) struct NamedFile(String);
+impl NamedFile {
     fn find(&self, folder: &Path) -> PathBuf {
         let (plain, zipped) = (folder.join(&self.0), folder.join(format!("{}.gz", self.0)));
         if !plain.exists() && zipped.exists() { zipped } else { plain }
@@ -61,7 +61,7 @@ impl Source {
     /// Asks for every key of the kind; no file is opened.
     pub fn of(s: &Section<'_>) -> Result<Source, Failure> {
         match s.kind(&KINDS)? {
-            "csv" => Ok(Source::Csv(Box::new(Table::of(s)?))),
+            "csv" => Ok(Source::Csv(Box::new(TableSource::of(s)?))),
             "npy" => Ok(Source::Arrays(Arrays::of(s)?)),
             "idx" => idx(s),
             "images" => images(s),
@@ -113,7 +113,7 @@ impl Source {
             Source::Csv(table) => table.read(s, folder, how),
             Source::Arrays(arrays) => arrays.read(s, folder, how),
             Source::Idx { train, tested, classes, scale, limits } => {
-                let part = |files: &[Named; 2]| idx_part(files, folder, classes, *scale, limits, how);
+                let part = |files: &[NamedFile; 2]| idx_part(files, folder, classes, *scale, limits, how);
                 let (train, size) = part(train)?;
                 let (train, test) = match tested {
                     TestedFiles::Apart(files) => (train, part(files)?.0),
@@ -185,34 +185,34 @@ pub(super) fn scale(s: &Section<'_>, mean: bool, std: bool) -> Result<Scale, Fai
 const MOST_CLASSES: usize = 1 << 20;
 /// The classes that a description says there are.
 #[derive(Clone)]
-pub(super) enum Classes {
+pub(super) enum GivenClasses {
     /// so many, called by their numbers from 0
     Count(usize),
     /// these, in order
     Named(Vec<String>),
 }
-impl Classes {
+impl GivenClasses {
     pub fn len(&self) -> usize {
         match self {
-            Classes::Count(n) => *n,
-            Classes::Named(names) => names.len(),
+            GivenClasses::Count(n) => *n,
+            GivenClasses::Named(names) => names.len(),
         }
     }
     /// Their names, where they have some beside their numbers.
     pub fn given(&self) -> Vec<String> {
-        if let Classes::Named(names) = self { names.clone() } else { Vec::new() }
+        if let GivenClasses::Named(names) = self { names.clone() } else { Vec::new() }
     }
     pub fn names(&self) -> Vec<String> {
         match self {
-            Classes::Count(n) => (0..*n).map(|k| k.to_string()).collect(),
-            Classes::Named(names) => names.clone(),
+            GivenClasses::Count(n) => (0..*n).map(|k| k.to_string()).collect(),
+            GivenClasses::Named(names) => names.clone(),
         }
     }
 }
 /// `classes`: how many there are, or their names.
-pub(super) fn classes(s: &Section<'_>) -> Result<Option<Classes>, Failure> {
+pub(super) fn classes(s: &Section<'_>) -> Result<Option<GivenClasses>, Failure> {
     if s.is_int("classes") {
-        return Ok(s.size_in("classes", 1..=MOST_CLASSES)?.map(Classes::Count));
+        return Ok(s.size_in("classes", 1..=MOST_CLASSES)?.map(GivenClasses::Count));
     }
     let Some(names) = s.texts("classes")? else { return Ok(None) };
     if s.is_text("classes") {
@@ -222,7 +222,7 @@ pub(super) fn classes(s: &Section<'_>) -> Result<Option<Classes>, Failure> {
     if names.is_empty() || different.len() < names.len() {
         return Err(s.wrong_key("classes", "each class has a name of its own, and there is at least one"));
     }
-    Ok(Some(Classes::Named(names)))
+    Ok(Some(GivenClasses::Named(names)))
 }
 /// The same for bytes of pixels, which become 0 to 1 unless the section says otherwise.
 pub(super) fn pixels(s: &Section<'_>) -> Result<Scale, Failure> {
@@ -242,9 +242,9 @@ pub(super) fn image_options(s: &Section<'_>) -> Result<ImageOptions, Failure> {
     Ok(ImageOptions { channels: s.size("channels")?.unwrap_or(3), size, scale: pixels(s)? })
 }
 fn idx(s: &Section<'_>) -> Result<Source, Failure> {
-    let file = |key: &'static str, usual: &str| -> Result<Named, Failure> { Ok(Named(s.text(key)?.unwrap_or(usual).to_string())) };
+    let file = |key: &'static str, usual: &str| -> Result<NamedFile, Failure> { Ok(NamedFile(s.text(key)?.unwrap_or(usual).to_string())) };
     let test = [file("test_images", "t10k-images-idx3-ubyte")?, file("test_labels", "t10k-labels-idx1-ubyte")?];
-    let tested = match Split::of(s)? {
+    let tested = match TestSplit::of(s)? {
         None => TestedFiles::Apart(test),
         Some(_) if s.text("test_images")?.is_some() || s.text("test_labels")?.is_some() => {
             return Err(s.wrong_key("test", "there are `test_images` or `test_labels` too; say one of them"));
@@ -252,7 +252,7 @@ fn idx(s: &Section<'_>) -> Result<Source, Failure> {
         Some(split) => TestedFiles::Split(split),
     };
     Ok(Source::Idx {
-        classes: classes(s)?.unwrap_or(Classes::Count(10)),
+        classes: classes(s)?.unwrap_or(GivenClasses::Count(10)),
         scale: pixels(s)?,
         train: [file("train_images", "train-images-idx3-ubyte")?, file("train_labels", "train-labels-idx1-ubyte")?],
         tested,
@@ -260,9 +260,9 @@ fn idx(s: &Section<'_>) -> Result<Source, Failure> {
     })
 }
 fn idx_part(
-    [images, labels]: &[Named; 2],
+    [images, labels]: &[NamedFile; 2],
     folder: &Path,
-    classes: &Classes,
+    classes: &GivenClasses,
     scale: Scale,
     limits: &Limits,
     how: &Reading<'_>,
@@ -285,7 +285,7 @@ fn images(s: &Section<'_>) -> Result<Source, Failure> {
     let options = image_options(s)?;
     let path = s.text("path")?.unwrap_or("").into();
     let test: Option<PathBuf> = s.text("test_path")?.map(PathBuf::from);
-    let split = if test.is_some() { None } else { Some(s.need("test", Split::of(s)?)?) };
+    let split = if test.is_some() { None } else { Some(s.need("test", TestSplit::of(s)?)?) };
     Ok(Source::Images { path, test, split, options })
 }
 fn text(s: &Section<'_>) -> Result<Source, Failure> {

@@ -1,5 +1,5 @@
 //! How data fall into a training and a test part: by a rule, by a share drawn at random, by a fold of several.
-use super::source::Named;
+use super::source::NamedFile;
 use crate::{Failure, config::Section};
 use adamant_core::{ErrorKind, Tensor};
 use adamant_data::{BadRecord, Dataset, Examples, Permutation, Pick, Place, Subset, examples, random_split, split_by_rule};
@@ -7,7 +7,7 @@ use std::{path::PathBuf, sync::Arc};
 
 /// Which rows are tested on.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Split {
+pub(super) enum TestSplit {
     /// row i, if (i / divide) mod modulo = equals
     Rule { divide: usize, modulo: usize, equals: usize },
     /// a share of them, drawn by a seed of its own, so that runs of other seeds are tested on the same rows; with `stratify`
@@ -16,9 +16,9 @@ pub(super) enum Split {
     /// one of so many parts of about one size
     Fold { folds: usize, fold: usize, seed: u64 },
 }
-impl Split {
+impl TestSplit {
     /// `test = 0.25`, or a table: `{ modulo, equals, divide }`, `{ share, seed, stratify }` or `{ folds, fold, seed }`.
-    pub fn of(s: &Section<'_>) -> Result<Option<Split>, Failure> {
+    pub fn of(s: &Section<'_>) -> Result<Option<TestSplit>, Failure> {
         if !s.is_table("test") {
             let share = s.number("test")?;
             return share.map(|share| checked(share, 0, false).ok_or_else(|| s.wrong_key("test", no_share(share)))).transpose();
@@ -33,7 +33,7 @@ impl Split {
             if folds < 2 || fold >= folds {
                 return Err(rule.wrong_key("fold", format!("of {folds} folds, one from 0 to {} is tested on; there are at least 2", folds.saturating_sub(1))));
             }
-            Split::Fold { folds, fold, seed: rule.size("seed")?.unwrap_or(0) as u64 }
+            TestSplit::Fold { folds, fold, seed: rule.size("seed")?.unwrap_or(0) as u64 }
         } else if !["modulo", "equals", "divide"].iter().any(|key| rule.has(key)) {
             return Err(
                 rule.missing(&["share", "modulo", "folds"], "`data.test` says neither a `share`, as 0.25, nor a rule (`modulo` and `equals`) nor `folds`")
@@ -46,7 +46,7 @@ impl Split {
             if let Some((key, _)) = faults.into_iter().find(|(_, fault)| *fault) {
                 return Err(rule.wrong_key(key, "rows are tested if (i / divide) mod modulo = equals: divide is at least 1, and equals below modulo"));
             }
-            Split::Rule { divide, modulo, equals }
+            TestSplit::Rule { divide, modulo, equals }
         };
         rule.finish()?;
         Ok(Some(split))
@@ -56,8 +56,8 @@ impl Split {
         let whole = whole.clone();
         let n = whole.len();
         let (train, test): (Subset<_>, Subset<_>) = match *self {
-            Split::Rule { divide, modulo, equals } => split_by_rule(whole, divide, modulo, equals)?,
-            Split::Share { share, seed, stratify: true } => {
+            TestSplit::Rule { divide, modulo, equals } => split_by_rule(whole, divide, modulo, equals)?,
+            TestSplit::Share { share, seed, stratify: true } => {
                 let mut by_class = std::collections::BTreeMap::<Option<usize>, Vec<usize>>::new();
                 Permutation::new(n as u64, seed, 0).iter().for_each(|row| by_class.entry(class(row as usize)).or_default().push(row as usize));
                 let mut is_test = vec![false; n];
@@ -69,8 +69,8 @@ impl Split {
                 let list = |wanted: bool| Pick::List((0..n).filter(|row| is_test[*row] == wanted).collect());
                 (Subset::new(whole.clone(), list(false))?, Subset::new(whole.clone(), list(true))?)
             }
-            Split::Share { share, seed, stratify: false } => two(random_split(whole, &[1.0 - share, share], seed)?)?,
-            Split::Fold { folds, fold, seed } => {
+            TestSplit::Share { share, seed, stratify: false } => two(random_split(whole, &[1.0 - share, share], seed)?)?,
+            TestSplit::Fold { folds, fold, seed } => {
                 let order = Permutation::new(n as u64, seed, 0);
                 let (from, to) = (n * fold / folds, n * (fold + 1) / folds);
                 let list = |wanted: bool| Pick::List((0..n).filter(|k| (from..to).contains(k) == wanted).map(|k| order.at(k as u64) as usize).collect());
@@ -80,8 +80,8 @@ impl Split {
         Ok((Arc::new(train), Arc::new(test)))
     }
 }
-fn checked(share: f64, seed: u64, stratify: bool) -> Option<Split> {
-    (share > 0.0 && share < 1.0).then_some(Split::Share { share, seed, stratify })
+fn checked(share: f64, seed: u64, stratify: bool) -> Option<TestSplit> {
+    (share > 0.0 && share < 1.0).then_some(TestSplit::Share { share, seed, stratify })
 }
 fn no_share(share: f64) -> String {
     format!("{share} is no part of the rows to test on; say a share between 0 and 1, as 0.25")
@@ -126,14 +126,14 @@ pub(super) fn rows(part: &Examples) -> Vec<u32> {
 /// Where a test part comes from.
 pub(super) enum Tested<P = PathBuf> {
     /// from the same files
-    Split(Split),
+    Split(TestSplit),
     /// from others
     Apart(P),
 }
 impl Tested {
     /// `test_path` or `test`.
     pub fn of(s: &Section<'_>) -> Result<Tested, Failure> {
-        match (s.text("test_path")?, Split::of(s)?) {
+        match (s.text("test_path")?, TestSplit::of(s)?) {
             (Some(path), None) => Ok(Tested::Apart(path.into())),
             (None, Some(split)) => Ok(Tested::Split(split)),
             (None, None) => {
@@ -143,4 +143,4 @@ impl Tested {
         }
     }
 }
-pub(super) type TestedFiles = Tested<[Named; 2]>;
+pub(super) type TestedFiles = Tested<[NamedFile; 2]>;

@@ -2,7 +2,7 @@
 //! part that are left when the validation part is held out, and kept with the run.
 use super::{
     Reading,
-    source::{Classes, Read, classes, scale},
+    source::{GivenClasses, Read, classes, scale},
     split::{self, Tested},
 };
 use crate::{Failure, config::Section, evaluate::Show};
@@ -19,13 +19,13 @@ use std::{
 pub(in crate::dataset) const MISSING: [&str; 9] = ["", "NA", "N/A", "?", "null", "NULL", "None", "nan", "NaN"];
 
 /// What a section says of a table.
-pub(in crate::dataset) struct Table {
+pub(in crate::dataset) struct TableSource {
     pub path: PathBuf,
     /// the answers, where they stand in a file of their own
     pub target_path: Option<PathBuf>,
     pub tested: Tested,
     csv: CsvOptions,
-    learned: Learned,
+    learned: LearnedTarget,
     columns: Option<Vec<String>>,
     ignore: Vec<String>,
     categorical: Vec<String>,
@@ -37,17 +37,17 @@ pub(in crate::dataset) struct Table {
     unknown_is_none: bool,
 }
 /// What is to be predicted.
-pub(in crate::dataset) enum Learned {
+pub(in crate::dataset) enum LearnedTarget {
     /// a class, by its column, and how many there are or their names
     /// without classes: those of the training part, sorted
-    Class { label: Option<String>, classes: Option<Classes> },
+    Class { label: Option<String>, classes: Option<GivenClasses> },
     /// numbers, by their columns
     Numbers { targets: Option<Vec<String>>, scaled: bool },
 }
 
-impl Table {
+impl TableSource {
     /// Asks for every key; no file is opened.
-    pub fn of(s: &Section<'_>) -> Result<Table, Failure> {
+    pub fn of(s: &Section<'_>) -> Result<TableSource, Failure> {
         let path = s.need("path", s.text("path")?)?.into();
         let target_path: Option<PathBuf> = s.text("target_path")?.map(PathBuf::from);
         let classes = classes(s)?;
@@ -59,13 +59,13 @@ impl Table {
         };
         let learned = match (label, targets) {
             (Some(label), None) => match <[String; 1]>::try_from(label) {
-                Ok([label]) => Learned::Class { label: Some(label), classes },
+                Ok([label]) => LearnedTarget::Class { label: Some(label), classes },
                 Err(_) => return Err(s.wrong_key("label", "one column holds the class")),
             },
-            (None, Some(targets)) => Learned::Numbers { targets: Some(targets), scaled },
+            (None, Some(targets)) => LearnedTarget::Numbers { targets: Some(targets), scaled },
             (None, None) if target_path.is_some() => match classes {
-                Some(_) => Learned::Class { label: None, classes },
-                None => Learned::Numbers { targets: None, scaled },
+                Some(_) => LearnedTarget::Class { label: None, classes },
+                None => LearnedTarget::Numbers { targets: None, scaled },
             },
             (None, None) => {
                 return Err(s.missing(
@@ -75,7 +75,7 @@ impl Table {
             }
             (Some(_), Some(_)) => return Err(s.wrong_key("targets", "there is `label` too; say one of them")),
         };
-        if scaled && matches!(learned, Learned::Class { .. }) {
+        if scaled && matches!(learned, LearnedTarget::Class { .. }) {
             return Err(s.wrong_key("target_scale", "a class is no number to be scaled; it goes with `targets`"));
         }
         let missing = one_of(s, "missing", &[("fail", Missing::Fail), ("skip", Missing::Skip), ("mean", Missing::Mean), ("median", Missing::Median)])?;
@@ -90,7 +90,7 @@ impl Table {
             return Err(s.wrong_key("scale", "it is learned from the training part; `divisor`, `mean` and `std` are said instead of it"));
         }
         let unknown = one_of(s, "unknown", &[("fail", Some(false)), ("zero", Some(true))])?;
-        Ok(Table {
+        Ok(TableSource {
             path,
             target_path,
             tested: Tested::of(s)?,
@@ -108,13 +108,13 @@ impl Table {
     }
     /// Are numbers learned, rather than classes?
     pub fn numbers(&self) -> bool {
-        matches!(self.learned, Learned::Numbers { .. })
+        matches!(self.learned, LearnedTarget::Numbers { .. })
     }
     /// How many classes there are, if that is known.
     pub fn classes(&self) -> Option<usize> {
         match &self.learned {
-            Learned::Class { classes, .. } => Some(classes.as_ref().map_or(2, Classes::len)),
-            Learned::Numbers { .. } => None,
+            LearnedTarget::Class { classes, .. } => Some(classes.as_ref().map_or(2, GivenClasses::len)),
+            LearnedTarget::Numbers { .. } => None,
         }
     }
     /// The files that are read.
@@ -220,24 +220,24 @@ impl Table {
             None => examples(set),
         })
     }
-    fn frame_options(&self, chosen: &Chosen) -> FrameOptions {
+    fn frame_options(&self, chosen: &ChosenColumns) -> FrameOptions {
         FrameOptions { columns: chosen.columns.clone(), missing_is_bad: self.habit.missing == Missing::Fail, allow_nonfinite: self.allow_nonfinite }
     }
     fn answer_kind(&self) -> Kind {
         match &self.learned {
-            Learned::Class { classes: Some(Classes::Count(_)), .. } | Learned::Numbers { .. } => Kind::Number,
-            Learned::Class { .. } => Kind::Label,
+            LearnedTarget::Class { classes: Some(GivenClasses::Count(_)), .. } | LearnedTarget::Numbers { .. } => Kind::Number,
+            LearnedTarget::Class { .. } => Kind::Label,
         }
     }
     /// The columns that are read: first the inputs, then the answers.
-    fn choose(&self, s: &Section<'_>, head: &Head) -> Result<Chosen, Failure> {
+    fn choose(&self, s: &Section<'_>, head: &Head) -> Result<ChosenColumns, Failure> {
         let find = |key: &str, names: &[String]| -> Result<Vec<usize>, Failure> {
             names.iter().map(|name| head.find(name).map_err(|what| s.wrong_key(key, what))).collect()
         };
         let answers = match &self.learned {
             _ if self.target_path.is_some() => Vec::new(),
-            Learned::Class { label, .. } => find("label", label.as_slice())?,
-            Learned::Numbers { targets, .. } => find("targets", targets.as_deref().unwrap_or_default())?,
+            LearnedTarget::Class { label, .. } => find("label", label.as_slice())?,
+            LearnedTarget::Numbers { targets, .. } => find("targets", targets.as_deref().unwrap_or_default())?,
         };
         if self.target_path.is_none() && answers.is_empty() {
             return Err(s.wrong_key("targets", "at least one column is needed"));
@@ -256,7 +256,7 @@ impl Table {
         let kind = |column: usize| if categorical.contains(&column) { Kind::Text } else { Kind::Number };
         let count = inputs.len();
         let columns = inputs.into_iter().map(|c| (c, kind(c))).chain(answers.into_iter().map(|c| (c, self.answer_kind()))).collect();
-        Ok(Chosen { columns, inputs: count })
+        Ok(ChosenColumns { columns, inputs: count })
     }
     /// The answers from a file of their own: its frame, and the columns of it that are predicted.
     fn apart(&self, s: &Section<'_>, folder: &Path, inputs: &Frame) -> Result<Option<(Arc<Frame>, Vec<usize>)>, Failure> {
@@ -267,10 +267,10 @@ impl Table {
         let head = opened.head();
         let find = |key: &str, name: &String| head.find(name).map_err(|what| s.wrong_key(key, what));
         let columns: Vec<usize> = match &self.learned {
-            Learned::Class { label: Some(label), .. } => vec![find("label", label)?],
-            Learned::Class { label: None, .. } => vec![0],
-            Learned::Numbers { targets: Some(targets), .. } => targets.iter().map(|t| find("targets", t)).collect::<Result<_, _>>()?,
-            Learned::Numbers { targets: None, .. } => (0..head.names.len()).collect(),
+            LearnedTarget::Class { label: Some(label), .. } => vec![find("label", label)?],
+            LearnedTarget::Class { label: None, .. } => vec![0],
+            LearnedTarget::Numbers { targets: Some(targets), .. } => targets.iter().map(|t| find("targets", t)).collect::<Result<_, _>>()?,
+            LearnedTarget::Numbers { targets: None, .. } => (0..head.names.len()).collect(),
         };
         let picked = columns.iter().map(|c| (*c, self.answer_kind())).collect();
         let options = FrameOptions { columns: picked, missing_is_bad: self.habit.missing == Missing::Fail, allow_nonfinite: self.allow_nonfinite };
@@ -281,7 +281,7 @@ impl Table {
         }
         Ok(Some((Arc::new(frame), (0..columns.len()).collect())))
     }
-    fn learn(&self, s: &Section<'_>, frame: &Frame, chosen: &Chosen, answers: &Frame, places: &[usize], rows: &[u32]) -> Result<Columns, Failure> {
+    fn learn(&self, s: &Section<'_>, frame: &Frame, chosen: &ChosenColumns, answers: &Frame, places: &[usize], rows: &[u32]) -> Result<Columns, Failure> {
         let rows = || rows.iter().map(|row| *row as usize);
         let mut inputs = Vec::with_capacity(chosen.inputs);
         for (key, given) in [("mean", &self.means), ("std", &self.stds)] {
@@ -296,7 +296,7 @@ impl Table {
         }
         let (number, name) = (|p: usize| answers.columns()[p].0, |p: usize| answers.name(p).to_string());
         let answer = match &self.learned {
-            Learned::Class { classes, .. } => {
+            LearnedTarget::Class { classes, .. } => {
                 let classes = match classes {
                     Some(classes) => classes.names(),
                     None => learn_classes(answers, places[0], rows()),
@@ -306,7 +306,7 @@ impl Table {
                 }
                 Answer::Class { name: name(places[0]), number: number(places[0]), classes }
             }
-            Learned::Numbers { scaled, .. } => {
+            LearnedTarget::Numbers { scaled, .. } => {
                 let mut scale = TargetScale::default();
                 for place in places.iter().filter(|_| *scaled) {
                     let habit = Habit { by: ScaleBy::Standard, fixed: Scale::default(), missing: Missing::Fail };
@@ -342,7 +342,7 @@ impl Table {
     }
 }
 /// The columns of a file that are read.
-struct Chosen {
+struct ChosenColumns {
     columns: Vec<(usize, Kind)>,
     /// how many of them, the first, are inputs
     inputs: usize,

@@ -29,17 +29,17 @@ pub struct Classes {
     pub top: Option<(usize, f64)>,
 }
 /// Counts answers as they come.
-pub(super) struct Counter {
+pub(super) struct ClassCounter {
     truths: Vec<u64>,
     answers: Vec<u64>,
     hits: Vec<u64>,
     in_top: u64,
     ranked: u64,
 }
-impl Counter {
-    pub fn new(classes: usize) -> Counter {
+impl ClassCounter {
+    pub fn new(classes: usize) -> ClassCounter {
         let none = || vec![0; classes];
-        Counter { truths: none(), answers: none(), hits: none(), in_top: 0, ranked: 0 }
+        ClassCounter { truths: none(), answers: none(), hits: none(), in_top: 0, ranked: 0 }
     }
     /// One answer.
     pub fn add(&mut self, truth: i64, answer: i64) {
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn figures_that_differ_from_those_of_scikit_learn() {
         // sklearn.metrics.precision_recall_fscore_support([0, 1, 2, 0, 1, 2], [0, 2, 1, 0, 0, 1], average="macro", zero_division=0)
-        let mut counter = Counter::new(4);
+        let mut counter = ClassCounter::new(4);
         for (truth, answer) in [(0, 0), (1, 2), (2, 1), (0, 0), (1, 0), (2, 1)] {
             counter.add(truth, answer);
         }
@@ -104,8 +104,8 @@ mod tests {
     }
     #[test]
     fn a_truth_among_the_likeliest_that_is_not_counted_or_one_that_is_nan() {
-        let mut counter = Counter::new(7);
-        assert!(counter.ranks() && !Counter::new(5).ranks());
+        let mut counter = ClassCounter::new(7);
+        assert!(counter.ranks() && !ClassCounter::new(5).ranks());
         let outputs = [6.0, 5.0, 4.0, 3.0, 2.0, 1.0, f64::NAN];
         for truth in [0, 4, 5, 6, 99, -1] {
             counter.rank(truth, &outputs);

@@ -97,7 +97,7 @@ pub struct Numbers {
 /// Sums of one target. The truth's mean and spread are updated record by record (Welford 1962): squares of large numbers
 /// would cancel.
 #[derive(Clone, Default)]
-struct Sums {
+struct TargetSums {
     count: f64,
     absolute: f64,
     squares: f64,
@@ -106,22 +106,22 @@ struct Sums {
     pairs: Vec<(f64, f64)>,
 }
 /// Counts records as they come.
-pub(super) struct Counter {
+pub(super) struct NumberCounter {
     units: Arc<Units>,
-    sums: Vec<Sums>,
+    sums: Vec<TargetSums>,
     /// every so many records a pair is kept
     every: usize,
     seen: usize,
 }
-impl Counter {
+impl NumberCounter {
     /// For so many records.
-    pub fn new(units: Arc<Units>, records: usize) -> Counter {
-        Counter { units, sums: Vec::new(), every: records.div_ceil(MOST_PAIRS).max(1), seen: 0 }
+    pub fn new(units: Arc<Units>, records: usize) -> NumberCounter {
+        NumberCounter { units, sums: Vec::new(), every: records.div_ceil(MOST_PAIRS).max(1), seen: 0 }
     }
     /// The numbers of one record, as the model has them; gives them back in the file's units, (truth, prediction).
     pub fn add(&mut self, truth: &[f64], predicted: &[f64]) -> Vec<(f64, f64)> {
         if self.sums.is_empty() {
-            self.sums = vec![Sums::default(); truth.len()];
+            self.sums = vec![TargetSums::default(); truth.len()];
         }
         let keeps = self.seen % self.every == 0;
         self.seen += 1;
@@ -152,7 +152,7 @@ impl Counter {
         (!targets.is_empty()).then_some(Numbers { targets, mae, rmse, r2 })
     }
 }
-impl Sums {
+impl TargetSums {
     fn deviation(&self, name: String) -> Deviation {
         let r2 = match (self.count > 1.0, self.spread == 0.0) {
             (false, _) => None,
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn of(units: Units, rows: &[(&[f64], &[f64])]) -> Option<Numbers> {
-        let mut counter = Counter::new(Arc::new(units), rows.len());
+        let mut counter = NumberCounter::new(Arc::new(units), rows.len());
         for (truth, predicted) in rows {
             counter.add(truth, predicted);
         }

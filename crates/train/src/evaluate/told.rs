@@ -35,8 +35,8 @@ pub struct Told<'a> {
     confusion: Option<&'a [Vec<u64>]>,
     by_class: Option<Vec<OfClass<'a>>>,
     #[serde(rename = "macro")]
-    mean: Option<Mean>,
-    top_k: Option<TopK>,
+    mean: Option<ToldMean>,
+    top_k: Option<ToldTopK>,
     targets: Option<Vec<OfTarget<'a>>>,
     worst: Vec<OfWorst<'a>>,
 }
@@ -44,17 +44,17 @@ pub struct Told<'a> {
 struct OfClass<'a> {
     class: Cow<'a, str>,
     #[serde(flatten)]
-    figures: Mean,
+    figures: ToldMean,
     support: u64,
 }
 #[derive(Serialize, Debug)]
-struct Mean {
+struct ToldMean {
     precision: f64,
     recall: f64,
     f1: f64,
 }
 #[derive(Serialize, Debug)]
-struct TopK {
+struct ToldTopK {
     k: usize,
     accuracy: f64,
 }
@@ -73,13 +73,13 @@ struct OfWorst<'a> {
     target: Option<Cow<'a, str>>,
     answer: Option<Cow<'a, str>>,
     probability: Option<f64>,
-    numbers: Option<Vec<Guess<'a>>>,
-    inputs: Option<Inputs<'a>>,
-    image: Option<Image>,
+    numbers: Option<Vec<ToldGuess<'a>>>,
+    inputs: Option<ToldInputs<'a>>,
+    image: Option<ToldImage>,
     text: Option<String>,
 }
 #[derive(Serialize, Debug)]
-struct Guess<'a> {
+struct ToldGuess<'a> {
     target: Option<&'a str>,
     truth: f64,
     prediction: f64,
@@ -87,24 +87,24 @@ struct Guess<'a> {
 }
 /// The numbers of a table's row, and the columns that they stand in.
 #[derive(Debug)]
-struct Inputs<'a>(&'a [Unit], Vec<f64>);
-impl Serialize for Inputs<'_> {
+struct ToldInputs<'a>(&'a [Unit], Vec<f64>);
+impl Serialize for ToldInputs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Input<'a> {
+        struct ToldInput<'a> {
             name: &'a str,
             value: f64,
         }
         let told = self.0.len().min(MOST_COLUMNS);
         let mut inputs = serializer.serialize_seq(Some(told))?;
         for (column, v) in self.0.iter().zip(&self.1).take(told) {
-            inputs.serialize_element(&Input { name: &column.name, value: column.denormalise(*v) })?;
+            inputs.serialize_element(&ToldInput { name: &column.name, value: column.denormalise(*v) })?;
         }
         inputs.end()
     }
 }
 #[derive(Serialize, Debug)]
-struct Image {
+struct ToldImage {
     width: usize,
     height: usize,
     channels: usize,
@@ -118,7 +118,7 @@ struct Image {
 pub fn document<'a>(evaluation: &'a Evaluation, data: &Examples, show: &Show) -> Result<Told<'a>, Failure> {
     let worst = evaluation.worst.iter().map(|w| one(evaluation, w, data, show)).collect::<Result<Vec<_>, _>>()?;
     let by_class = evaluation.by_class.as_ref();
-    let of_class = |(k, c): (usize, &ByClass)| OfClass { class: name(evaluation, k), figures: Mean::of(c), support: c.support };
+    let of_class = |(k, c): (usize, &ByClass)| OfClass { class: name(evaluation, k), figures: ToldMean::of(c), support: c.support };
     let of_targets = |t: &'a super::Deviation| OfTarget { name: &t.name, mae: t.mae, rmse: t.rmse, r2: t.r2, pairs: &t.pairs };
     Ok(Told {
         figures: evaluation.to_json(),
@@ -126,15 +126,15 @@ pub fn document<'a>(evaluation: &'a Evaluation, data: &Examples, show: &Show) ->
         classes: evaluation.classes.as_deref(),
         confusion: evaluation.confusion.as_deref(),
         by_class: by_class.filter(|c| c.each.len() <= MOST_TOLD).map(|c| c.each.iter().enumerate().map(of_class).collect()),
-        mean: by_class.map(|c| Mean::of(&c.mean)),
-        top_k: by_class.and_then(|c| c.top).map(|(k, accuracy)| TopK { k, accuracy }),
+        mean: by_class.map(|c| ToldMean::of(&c.mean)),
+        top_k: by_class.and_then(|c| c.top).map(|(k, accuracy)| ToldTopK { k, accuracy }),
         targets: evaluation.numbers.as_ref().map(|n| n.targets.iter().map(of_targets).collect()),
         worst,
     })
 }
-impl Mean {
-    fn of(c: &ByClass) -> Mean {
-        Mean { precision: c.precision, recall: c.recall, f1: c.f1 }
+impl ToldMean {
+    fn of(c: &ByClass) -> ToldMean {
+        ToldMean { precision: c.precision, recall: c.recall, f1: c.f1 }
     }
 }
 /// The name of a class: its number where it has none.
@@ -153,7 +153,7 @@ fn one<'a>(evaluation: &'a Evaluation, w: &Worst, data: &Examples, show: &Show) 
     let targets = evaluation.numbers.as_ref().map(|n| n.targets.as_slice()).unwrap_or_default();
     let guess = |(k, (truth, prediction)): (usize, &(f64, f64))| {
         let target = targets.get(k).map(|t| t.name.as_str());
-        Guess { target, truth: *truth, prediction: *prediction, error: prediction - truth }
+        ToldGuess { target, truth: *truth, prediction: *prediction, error: prediction - truth }
     };
     Ok(OfWorst {
         index: w.index,
@@ -169,15 +169,15 @@ fn one<'a>(evaluation: &'a Evaluation, w: &Worst, data: &Examples, show: &Show) 
     })
 }
 /// The numbers of a table's row as its file has them.
-fn columns<'a>(x: &Tensor, columns: &'a [Unit]) -> Result<Option<Inputs<'a>>, Failure> {
+fn columns<'a>(x: &Tensor, columns: &'a [Unit]) -> Result<Option<ToldInputs<'a>>, Failure> {
     let values = if columns.is_empty() { Vec::new() } else { x.to_vec_as::<f64>()? };
-    Ok((!values.is_empty() && values.len() == columns.len()).then_some(Inputs(columns, values)))
+    Ok((!values.is_empty() && values.len() == columns.len()).then_some(ToldInputs(columns, values)))
 }
-fn image(x: &Tensor, [channels, height, width]: [usize; 3]) -> Result<Option<Image>, Failure> {
+fn image(x: &Tensor, [channels, height, width]: [usize; 3]) -> Result<Option<ToldImage>, Failure> {
     let values = x.to_vec_as::<f64>()?;
     let (low, high) = values.iter().filter(|v| v.is_finite()).fold((0.0f64, f64::MIN_POSITIVE), |(l, h), v| (l.min(*v), h.max(*v)));
     let pixels: Vec<u8> = values.iter().map(|v| ((v - low) / (high - low) * 255.0).round() as u8).collect();
-    Ok((pixels.len() == channels * height * width).then_some(Image { width, height, channels, pixels }))
+    Ok((pixels.len() == channels * height * width).then_some(ToldImage { width, height, channels, pixels }))
 }
 fn spell(x: &Tensor, vocabulary: &Vocabulary) -> Result<String, Failure> {
     let tokens = x.cast(DType::I64).to_vec::<i64>()?;

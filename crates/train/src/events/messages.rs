@@ -7,11 +7,11 @@ pub struct Event {
     pub wall_time: f64,
     #[prost(int64, tag = "2")]
     pub step: i64,
-    #[prost(oneof = "What", tags = "3, 5, 7")]
-    pub what: Option<What>,
+    #[prost(oneof = "EventWhat", tags = "3, 5, 7")]
+    pub what: Option<EventWhat>,
 }
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum What {
+pub enum EventWhat {
     #[prost(string, tag = "3")]
     FileVersion(String),
     #[prost(message, tag = "5")]
@@ -36,11 +36,11 @@ pub struct Value {
     pub tag: String,
     #[prost(message, optional, tag = "9")]
     pub metadata: Option<SummaryMetadata>,
-    #[prost(oneof = "Measured", tags = "2, 5, 8")]
-    pub measured: Option<Measured>,
+    #[prost(oneof = "ValueMeasured", tags = "2, 5, 8")]
+    pub measured: Option<ValueMeasured>,
 }
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Measured {
+pub enum ValueMeasured {
     #[prost(float, tag = "2")]
     SimpleValue(f32),
     #[prost(message, tag = "5")]

@@ -22,7 +22,8 @@ pub struct Left {
     unreadable: Option<(u64, u64)>,
 }
 #[derive(Deserialize)]
-struct Step {
+#[serde(expecting = "struct Step")]
+struct LeftStep {
     step: u64,
 }
 /// Looks into the first `most` bytes of a file; one that is not there is empty.
@@ -54,8 +55,8 @@ pub fn lines(path: &Path, most: u64) -> Result<Left> {
             left.bytes += rest;
         }
         left.bytes += length;
-        match serde_json::from_slice::<Step>(&line) {
-            Ok(Step { step }) => left.last = Some(step),
+        match serde_json::from_slice::<LeftStep>(&line) {
+            Ok(LeftStep { step }) => left.last = Some(step),
             Err(_) => left.unreadable = Some(left.unreadable.map_or((1, number), |(count, first)| (count + 1, first))),
         }
         number += 1;

@@ -1,6 +1,6 @@
 //! A description's model by its shapes alone: what each layer takes and gives, what the loss takes, and how much memory the
 //! parameters need. Nothing is drawn and nothing is computed, so a model of any size is looked at in no time.
-use super::{Stack, stack};
+use super::{LayerStack, stack};
 use crate::{
     Failure,
     config::Section,
@@ -14,7 +14,7 @@ use adamant_nn::{Walk, init};
 
 /// A model that was looked at.
 pub(crate) struct Shapes {
-    stack: Stack,
+    stack: LayerStack,
     pub summary: Summary,
 }
 /// The layer's key that says how wide its input is.
@@ -105,7 +105,7 @@ const FAR_OFF: u64 = 4;
 /// More parameters than any machine has, and few enough that sums of their bytes stay integers.
 const MOST_PARAMETERS: usize = 1 << 56;
 
-impl Stack {
+impl LayerStack {
     /// Can its parameters be counted?
     fn countable(&self, section: &Section<'_>) -> Result<(), Failure> {
         let mut total = 0usize;

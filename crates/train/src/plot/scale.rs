@@ -10,7 +10,7 @@ pub enum Scale {
 }
 /// An axis from `low` to `high`, drawn from `from` to `to`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Axis {
+pub struct PlotAxis {
     /// the value at its start
     pub low: f64,
     /// the value at its end
@@ -20,10 +20,10 @@ pub struct Axis {
     scale: Scale,
     ticks: usize,
 }
-impl Axis {
+impl PlotAxis {
     /// An axis that holds finite values (positive ones, if logarithmic) with about `ticks` ticks. Without values it
     /// goes from 0 to 1, or 1 to 10.
-    pub fn new(values: impl Iterator<Item = f64>, scale: Scale, span: (f64, f64), ticks: usize) -> Axis {
+    pub fn new(values: impl Iterator<Item = f64>, scale: Scale, span: (f64, f64), ticks: usize) -> PlotAxis {
         let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), v| (lo.min(v), hi.max(v)));
         let (low, high) = match scale {
             Scale::Linear if low > high => (0.0, 1.0),
@@ -40,7 +40,7 @@ impl Axis {
         };
         // Room around the largest numbers ends with them.
         let low = low.clamp(if scale == Scale::Log { f64::from_bits(1) } else { f64::MIN }, f64::MAX);
-        Axis { low, high: high.clamp(low, f64::MAX), span, scale, ticks }
+        PlotAxis { low, high: high.clamp(low, f64::MAX), span, scale, ticks }
     }
     /// Where a value stands.
     pub fn place(&self, value: f64) -> f64 {

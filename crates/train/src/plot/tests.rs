@@ -11,7 +11,7 @@ fn plot(points: Vec<(f64, f64)>, log: bool) -> Plot {
 #[test]
 fn ticks_that_are_not_round() {
     let ticks = |low: f64, high: f64, scale| -> Vec<String> {
-        let axis = Axis::new([low, high].into_iter(), scale, (0.0, 100.0), 5);
+        let axis = PlotAxis::new([low, high].into_iter(), scale, (0.0, 100.0), 5);
         axis.ticks().into_iter().map(|t| t.1).collect()
     };
     for (low, high, expected) in [

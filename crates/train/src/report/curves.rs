@@ -1,5 +1,5 @@
 //! The plots of a run.
-use super::files::Run;
+use super::files::ReadRun;
 use crate::plot::{Mark, MarkKind, Plot, Series, Stroke, smooth};
 
 /// All plots; those without data are empty.
@@ -13,9 +13,9 @@ pub struct Curves {
 }
 type Points = Vec<(f64, f64)>;
 
-pub fn of(run: &Run) -> Curves {
+pub fn of(run: &ReadRun) -> Curves {
     let number = |v: Option<f64>| v.unwrap_or(f64::NAN);
-    let steps = |f: &dyn Fn(&super::files::Step) -> Option<f64>| -> Points { run.steps.iter().map(|s| (s.step as f64, number(f(s)))).collect() };
+    let steps = |f: &dyn Fn(&super::files::ReadStep) -> Option<f64>| -> Points { run.steps.iter().map(|s| (s.step as f64, number(f(s)))).collect() };
     let present = |f: &dyn Fn(&super::files::Timing) -> Option<f64>| -> Points { run.timing.iter().filter_map(|t| Some((t.step as f64, f(t)?))).collect() };
     let valid = |f: &dyn Fn(&super::files::Valid) -> Option<f64>| -> Points {
         run.epochs.iter().filter_map(|e| e.valid.as_ref().map(|v| (e.step as f64, number(f(v))))).collect()
@@ -66,7 +66,7 @@ fn push(series: &mut Vec<Series>, name: &str, points: Points, stroke: Stroke, co
     }
 }
 /// Predictions against the truth, and their errors against the predictions, of one target.
-pub fn of_target(target: &super::files::Target) -> Option<[Plot; 2]> {
+pub fn of_target(target: &super::files::ReadTarget) -> Option<[Plot; 2]> {
     let mut pairs: Points = target.pairs.iter().filter_map(|(t, p)| Some((t.as_ref().copied()?, p.as_ref().copied()?))).collect();
     pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (first, last) = (pairs.first()?.0, pairs.last()?.0);
@@ -108,11 +108,11 @@ fn wide(series: &[Series]) -> bool {
     let (low, high) = values().fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), v| (lo.min(v), hi.max(v)));
     low > 0.0 && high / low > 100.0
 }
-fn last_step(run: &Run) -> Option<f64> {
+fn last_step(run: &ReadRun) -> Option<f64> {
     let step = run.steps.last().map(|s| s.step).max(run.epochs.last().map(|e| e.step));
     step.map(|s| s as f64)
 }
-fn marks(run: &Run) -> Vec<Mark> {
+fn marks(run: &ReadRun) -> Vec<Mark> {
     let checkpoints = run.checkpoints.iter().map(|c| Mark { x: c.step as f64, kind: MarkKind::Checkpoint });
     checkpoints.chain(run.resumes.iter().map(|&step| Mark { x: step as f64, kind: MarkKind::Resume })).collect()
 }

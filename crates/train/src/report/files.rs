@@ -1,30 +1,30 @@
 //! What the files of a run folder say, as far as they are there.
 //!
 //! Reading forgives: a file that is missing, a line that was torn off when the power went, a number that is `null` are
-//! each told in [`Run::notes`], and the rest is used. Invariant: nothing but the folder's own files is read.
-use super::model::{self, Weights};
+//! each told in [`ReadRun::notes`], and the rest is used. Invariant: nothing but the folder's own files is read.
+use super::model::{self, FileWeights};
 use serde::{Deserialize, Deserializer, de::MapAccess};
 use serde_json::{Map, Value};
 use std::{fmt, fs, io, path::Path};
 
 /// Everything that is known of a run.
 #[derive(Default)]
-pub struct Run {
+pub struct ReadRun {
     /// `config.toml`, as it is
     pub config: Option<String>,
     /// `environment.json`
     pub environment: Map<String, Value>,
-    pub steps: Vec<Step>,
-    pub epochs: Vec<Epoch>,
+    pub steps: Vec<ReadStep>,
+    pub epochs: Vec<ReadEpoch>,
     pub test: Option<Test>,
     /// by step
     pub timing: Vec<Timing>,
     pub checkpoints: Vec<Checkpoint>,
     /// the steps that the run went on from
     pub resumes: Vec<u64>,
-    pub evaluation: Option<Evaluation>,
+    pub evaluation: Option<ReadEvaluation>,
     /// `weights.safetensors`
-    pub weights: Weights,
+    pub weights: FileWeights,
     /// what is missing or cannot be read
     pub notes: Vec<String>,
 }
@@ -32,8 +32,8 @@ pub struct Run {
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Metric {
-    Step(Step),
-    Epoch(Epoch),
+    Step(ReadStep),
+    Epoch(ReadEpoch),
     Test(Test),
     /// Lines before this one were lost.
     Gap {
@@ -57,14 +57,16 @@ enum Timed {
     Other,
 }
 #[derive(Deserialize)]
-pub struct Step {
+#[serde(expecting = "struct Step")]
+pub struct ReadStep {
     pub step: u64,
     pub loss: Option<f64>,
     pub lr: Option<f64>,
     pub grad_norm: Option<f64>,
 }
 #[derive(Deserialize)]
-pub struct Epoch {
+#[serde(expecting = "struct Epoch")]
+pub struct ReadEpoch {
     pub step: u64,
     pub epoch: u64,
     pub loss: Option<f64>,
@@ -103,25 +105,27 @@ pub struct Checkpoint {
     pub write_seconds: Option<f64>,
 }
 #[derive(Deserialize)]
-pub struct Evaluation {
+#[serde(expecting = "struct Evaluation")]
+pub struct ReadEvaluation {
     pub loss: Option<f64>,
     pub accuracy: Option<f64>,
     pub rows: Option<u64>,
     pub classes: Option<Vec<String>>,
     /// rows = truth, columns = answer
     pub confusion: Option<Vec<Vec<u64>>>,
-    pub by_class: Option<Vec<ByClass>>,
+    pub by_class: Option<Vec<ReadByClass>>,
     /// of `macro`: means over the classes
     #[serde(rename = "macro")]
-    pub mean: Option<ByClass>,
+    pub mean: Option<ReadByClass>,
     pub top_k: Option<TopK>,
     /// of numbers: each that is predicted
-    pub targets: Option<Vec<Target>>,
+    pub targets: Option<Vec<ReadTarget>>,
     #[serde(default)]
-    pub worst: Vec<Worst>,
+    pub worst: Vec<ReadWorst>,
 }
 #[derive(Deserialize)]
-pub struct Worst {
+#[serde(expecting = "struct Worst")]
+pub struct ReadWorst {
     pub index: Option<u64>,
     pub loss: Option<f64>,
     pub target: Option<String>,
@@ -133,7 +137,8 @@ pub struct Worst {
     pub text: Option<String>,
 }
 #[derive(Deserialize)]
-pub struct ByClass {
+#[serde(expecting = "struct ByClass")]
+pub struct ReadByClass {
     pub class: Option<String>,
     pub precision: Option<f64>,
     pub recall: Option<f64>,
@@ -146,7 +151,8 @@ pub struct TopK {
     pub accuracy: Option<f64>,
 }
 #[derive(Deserialize)]
-pub struct Target {
+#[serde(expecting = "struct Target")]
+pub struct ReadTarget {
     pub name: Option<String>,
     pub mae: Option<f64>,
     pub rmse: Option<f64>,
@@ -206,8 +212,8 @@ pub fn by_layer(name: &str) -> Vec<(u64, String)> {
 }
 
 /// Reads a run folder.
-pub fn read(folder: &Path) -> Run {
-    let mut run = Run::default();
+pub fn read(folder: &Path) -> ReadRun {
+    let mut run = ReadRun::default();
     run.config = text(folder, "config.toml", &mut run.notes);
     if let Some(environment) = whole(folder, "environment.json", &mut run.notes) {
         run.environment = environment;
@@ -238,7 +244,7 @@ pub fn read(folder: &Path) -> Run {
     if weights.is_file() {
         run.weights = model::read(&weights).unwrap_or_else(|why| {
             run.notes.push(format!("weights.safetensors cannot be read: {why}"));
-            Weights::default()
+            FileWeights::default()
         });
     }
     run

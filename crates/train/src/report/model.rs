@@ -15,7 +15,7 @@ const MAX_ELEMENTS: usize = 1 << 26;
 
 /// What `weights.safetensors` holds.
 #[derive(Default)]
-pub struct Weights {
+pub struct FileWeights {
     /// name and shape, by layer: `2.weight` before `10.weight`
     pub shapes: Vec<(String, Vec<usize>)>,
     /// the first weight of two axes or more, and for each of its inputs the root of the sum of squares
@@ -25,11 +25,11 @@ pub struct Weights {
 ///
 /// # Errors
 /// The file cannot be read, in words.
-pub fn read(path: &Path) -> Result<Weights, String> {
+pub fn read(path: &Path) -> Result<FileWeights, String> {
     let file = SafeTensors::open(path).map_err(|e| e.kind().to_string())?;
     let mut names = file.names();
     names.sort_by_cached_key(|n| by_layer(n));
-    let mut weights = Weights::default();
+    let mut weights = FileWeights::default();
     for name in names {
         let (dtype, shape) = file.meta(&name).map_err(|e| e.kind().to_string())?;
         let is_first = weights.inputs.is_none() && shape.rank() >= 2 && dtype.is_float() && shape[1] <= MAX_INPUTS && shape.elements() <= MAX_ELEMENTS;
@@ -47,30 +47,31 @@ pub fn read(path: &Path) -> Result<Weights, String> {
 }
 
 /// A layer of the description, in its words.
-struct Layer {
+struct DescribedLayer {
     name: String,
     kind: String,
 }
 /// The layers that a description lists.
-fn described(config: Option<&str>) -> Vec<Layer> {
-    let layers = |text: &str| -> Option<Vec<Layer>> {
+fn described(config: Option<&str>) -> Vec<DescribedLayer> {
+    let layers = |text: &str| -> Option<Vec<DescribedLayer>> {
         let all = DeValue::Table(DeTable::parse(text).ok()?.into_inner());
         let list = all.get("model")?.get_ref().get("layers")?.get_ref().as_array()?;
         let word = |layer: &DeValue<'_>, key: &str| Some(layer.get(key)?.get_ref().as_str()?.to_string());
-        let layer = |k: usize, l: &DeValue<'_>| Layer { name: word(l, "name").unwrap_or_else(|| k.to_string()), kind: word(l, "kind").unwrap_or_default() };
+        let layer =
+            |k: usize, l: &DeValue<'_>| DescribedLayer { name: word(l, "name").unwrap_or_else(|| k.to_string()), kind: word(l, "kind").unwrap_or_default() };
         Some(list.iter().enumerate().map(|(k, l)| layer(k, l.get_ref())).collect())
     };
     config.and_then(layers).unwrap_or_default()
 }
 /// The table of layers: those of the description in its order, with what they hold, then what else there are weights of.
-pub fn architecture(config: Option<&str>, weights: &Weights) -> String {
+pub fn architecture(config: Option<&str>, weights: &FileWeights) -> String {
     let first = |name: &str| name.split('.').next().unwrap_or(name).to_string();
     let mut held: BTreeMap<String, Vec<&(String, Vec<usize>)>> = BTreeMap::new();
     weights.shapes.iter().for_each(|w| held.entry(first(&w.0)).or_default().push(w));
     let mut layers = described(config);
     for (name, _) in &weights.shapes {
         if !layers.iter().any(|l| l.name == first(name)) {
-            layers.push(Layer { name: first(name), kind: String::new() });
+            layers.push(DescribedLayer { name: first(name), kind: String::new() });
         }
     }
     if layers.is_empty() {
@@ -96,7 +97,7 @@ pub fn architecture(config: Option<&str>, weights: &Weights) -> String {
     out + "</tbody></table></div>"
 }
 /// How strongly each input counts: the norm of its weights in the first layer.
-pub fn features(weights: &Weights) -> String {
+pub fn features(weights: &FileWeights) -> String {
     let Some((of, norms)) = weights.inputs.as_ref().filter(|(_, norms)| norms.len() > 1) else { return String::new() };
     let points = norms.iter().enumerate().map(|(k, v)| (k as f64, *v)).collect();
     let plot = Plot {
@@ -139,7 +140,7 @@ mod tests {
             assert!(table.contains(expected), "{expected}: {table}");
         }
         assert!(features(&weights).contains("0 (5.000), 2 (1.000), 1 (0.000)"));
-        assert!(architecture(None, &Weights::default()).is_empty() && features(&Weights::default()).is_empty());
+        assert!(architecture(None, &FileWeights::default()).is_empty() && features(&FileWeights::default()).is_empty());
         assert!(read(&folder.path().join("none")).is_err());
     }
 }

@@ -1,5 +1,5 @@
 //! The page: head, headline figures, curves, and the sections below them.
-use super::{curves::Curves, files::Run, sections};
+use super::{curves::Curves, files::ReadRun, sections};
 use crate::plot::{self, DARK, LIGHT, Plot, SHAPES_CSS, Series, Stroke, downsample::largest_triangles, escape, scale};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -10,7 +10,7 @@ const SCRIPT: &str = include_str!("script.js");
 const LONGEST_CONFIG: usize = 64 << 10;
 
 /// The whole page. `folder` is the run's name where the run does not tell one.
-pub fn html(run: &Run, curves: &Curves, folder: &str) -> String {
+pub fn html(run: &ReadRun, curves: &Curves, folder: &str) -> String {
     let name = said(run, "config").unwrap_or_else(|| folder.to_string());
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -83,14 +83,14 @@ pub fn html(run: &Run, curves: &Curves, folder: &str) -> String {
 }
 
 /// What the environment says, as text.
-fn said(run: &Run, key: &str) -> Option<String> {
+fn said(run: &ReadRun, key: &str) -> Option<String> {
     match run.environment.get(key)? {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     }
 }
-fn header(out: &mut String, run: &Run, name: &str) {
+fn header(out: &mut String, run: &ReadRun, name: &str) {
     let state = match (&run.test, &run.evaluation) {
         (None, None) => "<span class=\"state open\">not finished</span>",
         _ => "<span class=\"state done\">finished</span>",
@@ -108,7 +108,7 @@ fn header(out: &mut String, run: &Run, name: &str) {
     *out += &parts.join(" · ");
     *out += "</p></div><button type=\"button\" id=\"theme\" hidden>Dark</button></header>";
 }
-fn notes(out: &mut String, run: &Run) {
+fn notes(out: &mut String, run: &ReadRun) {
     if run.notes.is_empty() {
         return;
     }
@@ -120,7 +120,7 @@ fn notes(out: &mut String, run: &Run) {
 }
 
 /// The figures that one looks for first.
-fn headline(out: &mut String, run: &Run) {
+fn headline(out: &mut String, run: &ReadRun) {
     let evaluation = run.evaluation.as_ref();
     let test = run.test.as_ref();
     let accuracy = test.and_then(|t| t.accuracy).or_else(|| evaluation.and_then(|e| e.accuracy));
@@ -180,7 +180,7 @@ fn headline(out: &mut String, run: &Run) {
     *out += "</dl></section>";
 }
 /// Seconds of training. A resumed run may count from its start: where the count falls, another part begins.
-fn training_seconds(run: &Run) -> Option<f64> {
+fn training_seconds(run: &ReadRun) -> Option<f64> {
     let (mut total, mut last) = (0.0, None::<f64>);
     for seconds in run.timing.iter().filter_map(|t| t.seconds).filter(|s| s.is_finite()) {
         if let Some(before) = last.filter(|&before| seconds < before) {
@@ -231,6 +231,6 @@ fn readings(plot: &Plot) -> Value {
             json!({ "name": s.name, "colour": s.colour % 6 + 1, "x": points.iter().map(|p| p.0).collect::<Vec<_>>(), "y": points.iter().map(|p| short(p.1)).collect::<Vec<_>>() })
         })
         .collect();
-    let axis = |axis: scale::Axis| json!([axis.low, axis.high, axis.span.0, axis.span.1]);
+    let axis = |axis: scale::PlotAxis| json!([axis.low, axis.high, axis.span.0, axis.span.1]);
     json!({ "x": axis(x), "y": axis(y), "log": plot.log, "label": plot.x_label, "series": series })
 }

@@ -3,7 +3,7 @@
 mod numbers;
 
 use super::{
-    files::{Evaluation, Run, Worst},
+    files::{ReadEvaluation, ReadRun, ReadWorst},
     image, model,
 };
 use crate::plot::{escape, scale::number};
@@ -21,7 +21,7 @@ const MAX_EXAMPLES: usize = 32;
 const LONGEST_TEXT: usize = 1000;
 
 /// (id, title, body) of each section.
-pub fn all(run: &Run) -> Vec<(&'static str, &'static str, String)> {
+pub fn all(run: &ReadRun) -> Vec<(&'static str, &'static str, String)> {
     let evaluation = run.evaluation.as_ref();
     vec![
         ("architecture", "Architecture", model::architecture(run.config.as_deref(), &run.weights)),
@@ -50,7 +50,7 @@ fn thinned(n: usize, most: usize) -> Vec<usize> {
 }
 
 /// The numbers of each epoch, folded away below the curves.
-pub fn epochs(run: &Run) -> String {
+pub fn epochs(run: &ReadRun) -> String {
     if run.epochs.is_empty() {
         return String::new();
     }
@@ -87,7 +87,7 @@ pub fn epochs(run: &Run) -> String {
     out + "</tbody></table></div></details>"
 }
 
-fn confusion(evaluation: &Evaluation) -> String {
+fn confusion(evaluation: &ReadEvaluation) -> String {
     let Some(counts) = evaluation.confusion.as_ref().filter(|c| !c.is_empty()) else { return String::new() };
     let n = counts.len();
     if n > MAX_CLASSES || counts.iter().any(|row| row.len() != n) {
@@ -137,14 +137,14 @@ fn confusion(evaluation: &Evaluation) -> String {
 }
 
 /// Precision, recall and F1 of each class, and their means.
-fn by_class(evaluation: &Evaluation) -> String {
+fn by_class(evaluation: &ReadEvaluation) -> String {
     let Some(classes) = evaluation.by_class.as_ref().filter(|c| !c.is_empty()) else { return String::new() };
     let mut out = String::from(
         "<div class=\"card\"><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Figures by class\"><table class=\"rows\"><thead><tr>\
          <th scope=\"col\">Class</th><th scope=\"col\">Precision</th><th scope=\"col\">Recall</th><th scope=\"col\">F1</th><th scope=\"col\">Rows</th></tr></thead><tbody>",
     );
     let share = |v: Option<f64>| v.map_or_else(|| "–".into(), |v| format!("{v:.3}"));
-    let mut row = |called: String, c: &super::files::ByClass| {
+    let mut row = |called: String, c: &super::files::ReadByClass| {
         let support = c.support.map_or_else(String::new, |n| n.to_string());
         let _ = write!(
             out,
@@ -168,7 +168,7 @@ fn by_class(evaluation: &Evaluation) -> String {
     out + "</div>"
 }
 
-fn worst(evaluation: &Evaluation) -> String {
+fn worst(evaluation: &ReadEvaluation) -> String {
     if evaluation.worst.is_empty() {
         return String::new();
     }
@@ -187,7 +187,7 @@ fn worst(evaluation: &Evaluation) -> String {
     }
     out + "</ul>"
 }
-fn one_example(out: &mut String, w: &Worst) {
+fn one_example(out: &mut String, w: &ReadWorst) {
     let unknown = || "?".to_string();
     let (target, answer) = (w.target.clone().unwrap_or_else(unknown), w.answer.clone().unwrap_or_else(unknown));
     let row = w.index.map_or_else(unknown, |k| k.to_string());
@@ -222,12 +222,12 @@ fn one_example(out: &mut String, w: &Worst) {
     *out += "</li>";
 }
 
-fn gradients(run: &Run) -> String {
-    let all: Vec<&super::files::Epoch> = run.epochs.iter().filter(|e| !e.grad_norms.0.is_empty()).collect();
+fn gradients(run: &ReadRun) -> String {
+    let all: Vec<&super::files::ReadEpoch> = run.epochs.iter().filter(|e| !e.grad_norms.0.is_empty()).collect();
     let Some(first) = all.first() else { return String::new() };
-    let epochs: Vec<&super::files::Epoch> = thinned(all.len(), MAX_HEAT.1).into_iter().map(|k| all[k]).collect();
+    let epochs: Vec<&super::files::ReadEpoch> = thinned(all.len(), MAX_HEAT.1).into_iter().map(|k| all[k]).collect();
     let names: Vec<&String> = first.grad_norms.0.iter().map(|(name, _)| name).collect();
-    let norm = |e: &super::files::Epoch, name: &String| e.grad_norms.0.iter().find(|(n, _)| n == name).and_then(|(_, norm)| *norm);
+    let norm = |e: &super::files::ReadEpoch, name: &String| e.grad_norms.0.iter().find(|(n, _)| n == name).and_then(|(_, norm)| *norm);
     let values = || epochs.iter().flat_map(|e| e.grad_norms.0.iter().filter_map(|(_, n)| *n)).filter(|n| n.is_finite() && *n > 0.0);
     let (low, high) = values().fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), v| (lo.min(v), hi.max(v)));
     let mut out = String::from(
@@ -274,7 +274,7 @@ fn gradients(run: &Run) -> String {
     out + "</div>"
 }
 
-fn checkpoints(run: &Run) -> String {
+fn checkpoints(run: &ReadRun) -> String {
     if run.checkpoints.is_empty() && run.resumes.is_empty() {
         return String::new();
     }
@@ -302,7 +302,7 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-fn environment(run: &Run) -> String {
+fn environment(run: &ReadRun) -> String {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Array(words) => words.iter().map(|w| w.as_str().map_or_else(|| w.to_string(), str::to_string)).collect::<Vec<_>>().join(" "),

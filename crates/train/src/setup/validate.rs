@@ -1,5 +1,5 @@
 //! What is wrong with a description, section by section, without training and as far as possible without data.
-use super::{Length, Numbers, Prepared, checkpoint, steps};
+use super::{Length, Prepared, RootNumbers, checkpoint, steps};
 use crate::{
     Document, Failure,
     config::{Section, check::Check},
@@ -65,7 +65,7 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         // What follows from the data is taken for numbers that fit.
         let resolved = document.resolve(&words(unread.as_ref()));
         let mut check = Check::new(&resolved)?;
-        let numbers = check.keys(Numbers::of);
+        let numbers = check.keys(RootNumbers::of);
         data(&mut check);
         let model = Device::reference().scoped(|| init::shapes_only(|| check.needed("model", model::model)));
         // Which parameters patterns mean is asked of the shapes; where there are none, the keys are known all the same.

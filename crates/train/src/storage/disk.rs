@@ -24,11 +24,11 @@ pub struct Disk;
 /// The file in a folder that a lock is put on. It stays there: removing it would let two processes in.
 const LOCK: &str = ".lock";
 
-struct Written {
+struct DiskFile {
     file: File,
     path: PathBuf,
 }
-struct Opened {
+struct DiskReader {
     file: File,
     path: PathBuf,
     bytes: u64,
@@ -77,7 +77,7 @@ fn free_inodes(_: &Path) -> Option<u64> {
     None
 }
 
-impl NewFile for Written {
+impl NewFile for DiskFile {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         // `write_all` tries again by itself after a signal.
         self.file.write_all(bytes).map_err(|e| error(Operation::Write, &self.path, bytes.len() as u64, &e))
@@ -86,7 +86,7 @@ impl NewFile for Written {
         retried(|| self.file.sync_all()).map_err(|e| error(Operation::Sync, &self.path, 0, &e))
     }
 }
-impl OpenFile for Opened {
+impl OpenFile for DiskReader {
     fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -101,7 +101,7 @@ impl Storage for Disk {
     }
     fn create(&self, path: &Path) -> Result<Box<dyn NewFile>> {
         let file = retried(|| OpenOptions::new().write(true).create_new(true).open(path)).map_err(|e| error(Operation::Create, path, 0, &e))?;
-        Ok(Box::new(Written { file, path: path.to_path_buf() }))
+        Ok(Box::new(DiskFile { file, path: path.to_path_buf() }))
     }
     fn open(&self, path: &Path) -> Result<Box<dyn OpenFile>> {
         let opened = retried(|| {
@@ -118,7 +118,7 @@ impl Storage for Disk {
             Ok((file, bytes))
         });
         let (file, bytes) = opened.map_err(|e| error(Operation::Read, path, 0, &e))?;
-        Ok(Box::new(Opened { file, path: path.to_path_buf(), bytes }))
+        Ok(Box::new(DiskReader { file, path: path.to_path_buf(), bytes }))
     }
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         retried(|| fs::rename(from, to)).map_err(|e| error(Operation::Rename, from, 0, &e))

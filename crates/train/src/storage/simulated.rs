@@ -43,11 +43,11 @@ pub enum Fate {
 /// # Ok::<(), adamant_train::storage::StorageError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Simulated(Arc<Mutex<State>>);
+pub struct Simulated(Arc<Mutex<DiskState>>);
 
 #[derive(Clone, Debug, Default)]
-struct State {
-    nodes: BTreeMap<u64, Node>,
+struct DiskState {
+    nodes: BTreeMap<u64, DiskNode>,
     next: u64,
     history: Vec<(Operation, PathBuf)>,
     crash_at: Option<u64>,
@@ -57,18 +57,18 @@ struct State {
     locked: std::collections::BTreeSet<u64>,
 }
 #[derive(Clone, Debug)]
-enum Node {
+enum DiskNode {
     File { seen: Vec<u8>, synced: Vec<u8> },
-    Folder(Folder),
+    Folder(SimulatedFolder),
 }
 #[derive(Clone, Debug, Default)]
-struct Folder {
+struct SimulatedFolder {
     seen: BTreeMap<OsString, u64>,
     synced: BTreeMap<OsString, u64>,
-    changes: Vec<Change>,
+    changes: Vec<FolderChange>,
 }
 #[derive(Clone, Debug)]
-enum Change {
+enum FolderChange {
     Put(OsString, u64),
     Rename(OsString, OsString),
     Remove(OsString),
@@ -114,17 +114,17 @@ impl Simulated {
     /// on it is durable; this disk is left as it is.
     pub fn restarted(&self, fate: Fate) -> Simulated {
         let before = self.state();
-        let mut draw = Draw(match fate {
+        let mut draw = FateDraw(match fate {
             Fate::Torn(seed) => seed,
             _ => 0,
         });
-        let mut after = State { next: before.next, ..State::default() };
+        let mut after = DiskState { next: before.next, ..DiskState::default() };
         after.carry(&before, ROOT, fate, &mut draw);
         Simulated(Arc::new(Mutex::new(after)))
     }
     /// Another disk with all that is on this one, durable or not.
     pub fn copied(&self) -> Simulated {
-        let state = State { history: Vec::new(), crash_at: None, fail_at: None, locked: Default::default(), ..self.state().clone() };
+        let state = DiskState { history: Vec::new(), crash_at: None, fail_at: None, locked: Default::default(), ..self.state().clone() };
         Simulated(Arc::new(Mutex::new(state)))
     }
     /// Changes a file's content behind everyone's back, as rot does: it is durable at once.
@@ -135,7 +135,7 @@ impl Simulated {
         let mut state = self.state();
         let node = state.find(path).ok_or_else(|| StorageError::new(Operation::Write, path, StorageErrorKind::NotFound))?;
         match state.nodes.get_mut(&node) {
-            Some(Node::File { seen, synced }) => {
+            Some(DiskNode::File { seen, synced }) => {
                 change(seen);
                 synced.clone_from(seen);
                 Ok(())
@@ -143,11 +143,11 @@ impl Simulated {
             _ => Err(StorageError::new(Operation::Write, path, StorageErrorKind::InTheWay)),
         }
     }
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Counts an operation; it fails if it is the one that is to fail, or the power is out.
-    fn begin(&self, op: Operation, path: &Path) -> Result<MutexGuard<'_, State>> {
+    fn begin(&self, op: Operation, path: &Path) -> Result<MutexGuard<'_, DiskState>> {
         let mut state = self.state();
         let number = state.history.len() as u64;
         state.history.push((op, path.to_path_buf()));
@@ -161,31 +161,31 @@ impl Simulated {
     }
 }
 
-impl State {
+impl DiskState {
     /// Bytes of the files that have a name; what was removed takes no room, though a crash may bring it back.
     fn used(&self) -> u64 {
         self.used_below(ROOT)
     }
     fn used_below(&self, id: u64) -> u64 {
         match self.nodes.get(&id) {
-            Some(Node::File { seen, .. }) => seen.len() as u64,
-            Some(Node::Folder(folder)) => folder.seen.values().map(|child| self.used_below(*child)).sum(),
+            Some(DiskNode::File { seen, .. }) => seen.len() as u64,
+            Some(DiskNode::Folder(folder)) => folder.seen.values().map(|child| self.used_below(*child)).sum(),
             None => 0,
         }
     }
-    fn folder(&self, node: u64) -> Option<&Folder> {
+    fn folder(&self, node: u64) -> Option<&SimulatedFolder> {
         match self.nodes.get(&node) {
-            Some(Node::Folder(folder)) => Some(folder),
+            Some(DiskNode::Folder(folder)) => Some(folder),
             _ => None,
         }
     }
     /// A folder; the root is there as soon as somebody asks.
-    fn folder_mut(&mut self, node: u64) -> Option<&mut Folder> {
+    fn folder_mut(&mut self, node: u64) -> Option<&mut SimulatedFolder> {
         if node == ROOT {
-            self.nodes.entry(ROOT).or_insert_with(|| Node::Folder(Folder::default()));
+            self.nodes.entry(ROOT).or_insert_with(|| DiskNode::Folder(SimulatedFolder::default()));
         }
         match self.nodes.get_mut(&node) {
-            Some(Node::Folder(folder)) => Some(folder),
+            Some(DiskNode::Folder(folder)) => Some(folder),
             _ => None,
         }
     }
@@ -202,32 +202,32 @@ impl State {
         let name = names(path).last().ok_or_else(missing)?.to_os_string();
         let parent = self.find(path.parent().unwrap_or(Path::new(""))).ok_or_else(missing)?;
         match self.nodes.get(&parent) {
-            Some(Node::File { .. }) => Err(StorageError::new(op, path, StorageErrorKind::InTheWay)),
+            Some(DiskNode::File { .. }) => Err(StorageError::new(op, path, StorageErrorKind::InTheWay)),
             _ => Ok((parent, name)),
         }
     }
-    fn add(&mut self, parent: u64, name: OsString, node: Node) -> u64 {
+    fn add(&mut self, parent: u64, name: OsString, node: DiskNode) -> u64 {
         self.next += 1;
         let id = self.next;
         self.nodes.insert(id, node);
         if let Some(folder) = self.folder_mut(parent) {
             folder.seen.insert(name.clone(), id);
-            folder.changes.push(Change::Put(name, id));
+            folder.changes.push(FolderChange::Put(name, id));
         }
         id
     }
     /// What a crash leaves of a node, with everything below it.
-    fn carry(&mut self, before: &State, id: u64, fate: Fate, draw: &mut Draw) {
+    fn carry(&mut self, before: &DiskState, id: u64, fate: Fate, draw: &mut FateDraw) {
         match before.nodes.get(&id) {
-            Some(Node::File { seen, synced }) => {
+            Some(DiskNode::File { seen, synced }) => {
                 let content = match fate {
                     Fate::Kept => seen.clone(),
                     Fate::Dropped => synced.clone(),
                     Fate::Torn(_) => torn(seen, synced, draw),
                 };
-                self.nodes.insert(id, Node::File { seen: content.clone(), synced: content });
+                self.nodes.insert(id, DiskNode::File { seen: content.clone(), synced: content });
             }
-            Some(Node::Folder(folder)) => {
+            Some(DiskNode::Folder(folder)) => {
                 let mut found = folder.synced.clone();
                 for change in &folder.changes {
                     if fate == Fate::Kept || (fate != Fate::Dropped && draw.below(2) == 0) {
@@ -237,30 +237,30 @@ impl State {
                 for child in found.values() {
                     self.carry(before, *child, fate, draw);
                 }
-                self.nodes.insert(id, Node::Folder(Folder { seen: found.clone(), synced: found, changes: Vec::new() }));
+                self.nodes.insert(id, DiskNode::Folder(SimulatedFolder { seen: found.clone(), synced: found, changes: Vec::new() }));
             }
             None => {}
         }
     }
 }
-fn apply(change: &Change, names: &mut BTreeMap<OsString, u64>) {
+fn apply(change: &FolderChange, names: &mut BTreeMap<OsString, u64>) {
     match change {
-        Change::Put(name, id) => {
+        FolderChange::Put(name, id) => {
             names.insert(name.clone(), *id);
         }
-        Change::Rename(from, to) => {
+        FolderChange::Rename(from, to) => {
             if let Some(id) = names.remove(from) {
                 names.insert(to.clone(), id);
             }
         }
-        Change::Remove(name) => {
+        FolderChange::Remove(name) => {
             names.remove(name);
         }
     }
 }
 /// A content between the synced and the seen one: a length between theirs, each sector old, new, or zeros where it was
 /// never written.
-fn torn(seen: &[u8], synced: &[u8], draw: &mut Draw) -> Vec<u8> {
+fn torn(seen: &[u8], synced: &[u8], draw: &mut FateDraw) -> Vec<u8> {
     if seen == synced {
         return seen.to_vec();
     }
@@ -279,8 +279,8 @@ fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
     path.components().filter_map(|c| if let Component::Normal(name) = c { Some(name) } else { None })
 }
 /// SplitMix64 (Steele, Lea, Flood 2014).
-struct Draw(u64);
-impl Draw {
+struct FateDraw(u64);
+impl FateDraw {
     fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -290,18 +290,18 @@ impl Draw {
     }
 }
 
-struct Written {
+struct SimulatedFile {
     disk: Simulated,
     node: u64,
     path: PathBuf,
 }
-impl NewFile for Written {
+impl NewFile for SimulatedFile {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let mut state = self.disk.begin(Operation::Write, &self.path)?;
         let free = state.capacity.map(|c| c.saturating_sub(state.used()));
         let taken = free.map_or(bytes.len(), |free| bytes.len().min(free as usize));
         // A file that was removed meanwhile takes writes, as an open file does.
-        if let Some(Node::File { seen, .. }) = state.nodes.get_mut(&self.node) {
+        if let Some(DiskNode::File { seen, .. }) = state.nodes.get_mut(&self.node) {
             seen.extend_from_slice(&bytes[..taken]);
         }
         if taken < bytes.len() {
@@ -315,17 +315,17 @@ impl NewFile for Written {
         if state.lies.contains(&Operation::Sync) {
             return Ok(());
         }
-        if let Some(Node::File { seen, synced }) = state.nodes.get_mut(&self.node) {
+        if let Some(DiskNode::File { seen, synced }) = state.nodes.get_mut(&self.node) {
             synced.clone_from(seen);
         }
         Ok(())
     }
 }
-struct Opened {
+struct SimulatedReader {
     content: Vec<u8>,
     at: usize,
 }
-impl OpenFile for Opened {
+impl OpenFile for SimulatedReader {
     fn bytes(&self) -> u64 {
         self.content.len() as u64
     }
@@ -336,11 +336,11 @@ impl OpenFile for Opened {
         Ok(n)
     }
 }
-struct Held {
+struct HeldLock {
     disk: Simulated,
     node: u64,
 }
-impl Drop for Held {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         self.disk.state().locked.remove(&self.node);
     }
@@ -357,7 +357,7 @@ impl Storage for Simulated {
             };
             node = match there {
                 Some(id) => id,
-                None => state.add(node, name.to_os_string(), Node::Folder(Folder::default())),
+                None => state.add(node, name.to_os_string(), DiskNode::Folder(SimulatedFolder::default())),
             };
         }
         state.folder_mut(node).map(|_| ()).ok_or_else(|| StorageError::new(Operation::CreateDir, path, StorageErrorKind::InTheWay))
@@ -368,14 +368,14 @@ impl Storage for Simulated {
         if state.folder_mut(parent).is_none_or(|f| f.seen.contains_key(&name)) {
             return Err(StorageError::new(Operation::Create, path, StorageErrorKind::InTheWay));
         }
-        let node = state.add(parent, name, Node::File { seen: Vec::new(), synced: Vec::new() });
-        Ok(Box::new(Written { disk: self.clone(), node, path: path.to_path_buf() }))
+        let node = state.add(parent, name, DiskNode::File { seen: Vec::new(), synced: Vec::new() });
+        Ok(Box::new(SimulatedFile { disk: self.clone(), node, path: path.to_path_buf() }))
     }
     fn open(&self, path: &Path) -> Result<Box<dyn OpenFile>> {
         let state = self.begin(Operation::Read, path)?;
         match state.find(path).and_then(|id| state.nodes.get(&id)) {
-            Some(Node::File { seen, .. }) => Ok(Box::new(Opened { content: seen.clone(), at: 0 })),
-            Some(Node::Folder(_)) => Err(StorageError::new(Operation::Read, path, StorageErrorKind::InTheWay)),
+            Some(DiskNode::File { seen, .. }) => Ok(Box::new(SimulatedReader { content: seen.clone(), at: 0 })),
+            Some(DiskNode::Folder(_)) => Err(StorageError::new(Operation::Read, path, StorageErrorKind::InTheWay)),
             None => Err(StorageError::new(Operation::Read, path, StorageErrorKind::NotFound)),
         }
     }
@@ -390,7 +390,7 @@ impl Storage for Simulated {
         let full = there.and_then(|id| state.folder(id)).is_some_and(|f| !f.seen.is_empty());
         match state.folder_mut(parent) {
             Some(folder) if folder.seen.contains_key(&old) && !full => {
-                let change = Change::Rename(old, new);
+                let change = FolderChange::Rename(old, new);
                 apply(&change, &mut folder.seen);
                 folder.changes.push(change);
                 Ok(())
@@ -413,8 +413,10 @@ impl Storage for Simulated {
     fn list(&self, path: &Path) -> Result<Vec<Entry>> {
         let state = self.begin(Operation::List, path)?;
         match state.find(path).map(|id| (id, state.nodes.get(&id))) {
-            Some((_, Some(Node::Folder(f)))) => Ok(f.seen.iter().map(|(name, id)| Entry { name: name.clone(), is_dir: state.folder(*id).is_some() }).collect()),
-            Some((_, Some(Node::File { .. }))) => Err(StorageError::new(Operation::List, path, StorageErrorKind::InTheWay)),
+            Some((_, Some(DiskNode::Folder(f)))) => {
+                Ok(f.seen.iter().map(|(name, id)| Entry { name: name.clone(), is_dir: state.folder(*id).is_some() }).collect())
+            }
+            Some((_, Some(DiskNode::File { .. }))) => Err(StorageError::new(Operation::List, path, StorageErrorKind::InTheWay)),
             Some((ROOT, None)) => Ok(Vec::new()),
             _ => Err(StorageError::new(Operation::List, path, StorageErrorKind::NotFound)),
         }
@@ -449,15 +451,15 @@ impl Storage for Simulated {
         if !state.locked.insert(node) {
             return Err(StorageError::new(Operation::Lock, folder, StorageErrorKind::Locked(None)));
         }
-        Ok(Lock::new(Held { disk: self.clone(), node }))
+        Ok(Lock::new(HeldLock { disk: self.clone(), node }))
     }
 }
-impl State {
+impl DiskState {
     fn unlink(&mut self, path: &Path) -> Result<()> {
         let (parent, name) = self.parent(Operation::Remove, path)?;
         if let Some(folder) = self.folder_mut(parent) {
             folder.seen.remove(&name);
-            folder.changes.push(Change::Remove(name));
+            folder.changes.push(FolderChange::Remove(name));
         }
         Ok(())
     }

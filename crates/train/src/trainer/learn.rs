@@ -25,7 +25,8 @@ pub(crate) struct Pattern {
 }
 /// What the run keeps in a checkpoint beside the session's state.
 #[derive(Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Kept {
+#[serde(expecting = "struct Kept")]
+pub(crate) struct RunKept {
     pub metrics_bytes: u64,
     loader: Option<LoaderState>,
     /// bits of the mean loss of each epoch
@@ -46,8 +47,8 @@ pub(crate) struct Kept {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     callbacks: BTreeMap<String, Value>,
 }
-impl Kept {
-    pub fn read(value: Value) -> Result<Kept, Failure> {
+impl RunKept {
+    pub fn read(value: Value) -> Result<RunKept, Failure> {
         serde_json::from_value(value).map_err(|e| Failure::Input(format!("the checkpoint's {}", checkpoint::unfit(&e))))
     }
     pub fn losses(&self) -> Vec<f64> {
@@ -84,7 +85,7 @@ where
     pub callbacks: &'a mut [Box<dyn Callback<M>>],
     pub folder: Option<&'a mut RunFolder>,
     pub safe: Option<&'a mut Safe>,
-    pub kept: Kept,
+    pub kept: RunKept,
     /// the last validation: its step, and how good the model was (higher is better)
     pub score: Option<(u64, f64)>,
     /// what the last validation gave

@@ -1,5 +1,5 @@
 //! Going on with a run: what must be as it was, what may be longer.
-use super::{Batch, learn::Kept};
+use super::{Batch, learn::RunKept};
 use crate::{Document, Failure, session::Session};
 use adamant_data::Dataset;
 use adamant_nn::Walk;
@@ -41,7 +41,7 @@ pub(super) fn must_agree(folder: Option<&Path>, document: &Document, heeds: bool
 const LOOKED_AT: usize = 8;
 /// Refuses to go on with other data, as far as a few records tell; at a beginning, remembers what they are. A path may change, what
 /// lies there may not.
-pub(super) fn same_data<D: Dataset + ?Sized>(kept: &mut Kept, data: &D, resumes: bool) -> Result<(), Failure>
+pub(super) fn same_data<D: Dataset + ?Sized>(kept: &mut RunKept, data: &D, resumes: bool) -> Result<(), Failure>
 where
     D::Batch: Batch,
 {
@@ -76,7 +76,7 @@ pub(crate) enum Extended {
 pub(crate) type OnLength<'j> = Box<dyn FnMut(u64) -> Result<Extended, Failure> + 'j>;
 
 /// Goes on with a schedule over another number of steps than the run began with.
-pub(super) fn extend<M: Walk, B: Batch>(session: &mut Session<M, B>, kept: &mut Kept, steps: u64, on_length: &mut OnLength<'_>) -> Result<(), Failure> {
+pub(super) fn extend<M: Walk, B: Batch>(session: &mut Session<M, B>, kept: &mut RunKept, steps: u64, on_length: &mut OnLength<'_>) -> Result<(), Failure> {
     let before = match kept.reach {
         Some(before) => before,
         // A checkpoint of a version that did not keep it.

@@ -10,7 +10,7 @@ use std::{
 
 /// One workload of one program, over the rounds.
 #[derive(Default)]
-struct Measured {
+struct MeasuredLine {
     medians: Vec<f64>,
     error: Option<String>,
     called: String,
@@ -20,12 +20,12 @@ struct Measured {
 pub fn run(own: &Subject, peer: &Path, workloads: &[Workload], options: &Options) -> Result<Exit, Ended> {
     let (mut slower, mut failed) = (Vec::new(), false);
     for workload in workloads {
-        let (mut ours, mut theirs) = (Measured::default(), Measured::default());
+        let (mut ours, mut theirs) = (MeasuredLine::default(), MeasuredLine::default());
         for _ in 0..options.rounds.max(1) {
             once(&own.program, &["bench", "run", "--json"], &workload.name, options, &mut ours);
             once(peer, &[], &workload.name, options, &mut theirs);
         }
-        let of = |m: &Measured| Some(median(&m.medians)).filter(|x| x.is_finite());
+        let of = |m: &MeasuredLine| Some(median(&m.medians)).filter(|x| x.is_finite());
         let ratio = of(&ours).zip(of(&theirs)).map(|(a, b)| a / b);
         if let Some(ratio) = ratio.filter(|r| *r > 1.0) {
             slower.push(format!("{} {ratio:.2}", workload.name));
@@ -38,7 +38,7 @@ pub fn run(own: &Subject, peer: &Path, workloads: &[Workload], options: &Options
                 "ratio": ratio, "adamant_error": ours.error, "peer_error": theirs.error })
             );
         } else {
-            let ms = |m: &Measured| of(m).map_or_else(|| m.error.clone().unwrap_or_default(), |x| format!("{x:.6} ms"));
+            let ms = |m: &MeasuredLine| of(m).map_or_else(|| m.error.clone().unwrap_or_default(), |x| format!("{x:.6} ms"));
             println!(
                 "{:<34} {:>16} {} {:>16} {:>8}",
                 workload.name,
@@ -55,7 +55,7 @@ pub fn run(own: &Subject, peer: &Path, workloads: &[Workload], options: &Options
     Ok(if failed { Exit::Failed } else { Exit::Passed })
 }
 /// One round of one program.
-fn once(program: &Path, arguments: &[&str], name: &str, options: &Options, into: &mut Measured) {
+fn once(program: &Path, arguments: &[&str], name: &str, options: &Options, into: &mut MeasuredLine) {
     let (threads, budget) = (options.threads.to_string(), (options.budget / (2 * options.rounds.max(1)) as f64).to_string());
     let mut command = Command::new(program);
     command.args(arguments).args(["--only", name, "--threads", &threads, "--budget", &budget]);

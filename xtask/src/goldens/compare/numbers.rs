@@ -1,5 +1,5 @@
 //! The comparison of schedules (rate for rate) and of initialisers (what many numbers look like).
-use super::Verdict;
+use super::GoldenVerdict;
 use crate::goldens::{
     init::Statistics,
     manifest::{INITIALISERS, SCHEDULES, read_list},
@@ -19,7 +19,8 @@ const ORTHOGONALITY: f64 = 1e-4;
 
 /// What a schedule should give. Without rates the folder holds no answer.
 #[derive(Deserialize)]
-struct Schedule {
+#[serde(expecting = "struct Schedule")]
+struct ExpectedSchedule {
     id: String,
     lr: Option<Vec<f64>>,
     momentum: Option<Vec<f64>>,
@@ -46,18 +47,18 @@ struct Init {
 }
 
 /// The answers and the results, both read from files.
-pub struct Numbers {
-    schedules: BTreeMap<String, Schedule>,
+pub struct ComparedNumbers {
+    schedules: BTreeMap<String, ExpectedSchedule>,
     inits: BTreeMap<String, Init>,
     rates: BTreeMap<String, Vec<f64>>,
     momenta: BTreeMap<String, Vec<f64>>,
     statistics: BTreeMap<String, Statistics>,
 }
-impl Numbers {
+impl ComparedNumbers {
     /// Reads both folders.
-    pub fn read(dir: &Path, out: &Path) -> Result<Numbers, String> {
-        Ok(Numbers {
-            schedules: read_list::<Schedule>(dir, SCHEDULES)?.into_iter().map(|s| (s.id.clone(), s)).collect(),
+    pub fn read(dir: &Path, out: &Path) -> Result<ComparedNumbers, String> {
+        Ok(ComparedNumbers {
+            schedules: read_list::<ExpectedSchedule>(dir, SCHEDULES)?.into_iter().map(|s| (s.id.clone(), s)).collect(),
             inits: read_list::<Init>(dir, INITIALISERS)?.into_iter().map(|i| (i.id.clone(), i)).collect(),
             rates: write::read_map(&out.join("schedulers.json"))?,
             momenta: write::read_map(&out.join("momentum.json"))?,
@@ -65,16 +66,16 @@ impl Numbers {
         })
     }
     /// Compares one case of these groups that ended well.
-    pub fn judge(&self, id: &str) -> (Verdict, String) {
+    pub fn judge(&self, id: &str) -> (GoldenVerdict, String) {
         if let Some(schedule) = self.schedules.get(id) {
             return verdict(schedule.lr.is_some(), self.schedule(schedule));
         }
         match self.inits.get(id) {
             Some(init) => verdict(init.kind.is_some(), self.init(init)),
-            None => (Verdict::Uncompared, "it is no longer in the folder".into()),
+            None => (GoldenVerdict::Uncompared, "it is no longer in the folder".into()),
         }
     }
-    fn schedule(&self, want: &Schedule) -> Result<(), String> {
+    fn schedule(&self, want: &ExpectedSchedule) -> Result<(), String> {
         let wanted = [("rate", want.lr.as_ref(), self.rates.get(&want.id)), ("momentum", want.momentum.as_ref(), self.momenta.get(&want.id))];
         for (what, want_list, got) in wanted {
             let Some(want_list) = want_list else { continue };
@@ -127,11 +128,11 @@ impl Numbers {
         }
     }
 }
-fn verdict(has_answer: bool, compared: Result<(), String>) -> (Verdict, String) {
+fn verdict(has_answer: bool, compared: Result<(), String>) -> (GoldenVerdict, String) {
     match compared {
-        _ if !has_answer => (Verdict::Uncompared, "the answer is not in the folder".into()),
-        Ok(()) => (Verdict::Pass, String::new()),
-        Err(why) => (Verdict::Fail, why),
+        _ if !has_answer => (GoldenVerdict::Uncompared, "the answer is not in the folder".into()),
+        Ok(()) => (GoldenVerdict::Pass, String::new()),
+        Err(why) => (GoldenVerdict::Fail, why),
     }
 }
 fn near(what: &str, got: f64, want: f64, tolerance: f64) -> Result<(), String> {
@@ -147,10 +148,10 @@ fn within(got: &Statistics, low: f64, high: f64) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn numbers(answers: &str, statistics: Statistics) -> Numbers {
+    fn numbers(answers: &str, statistics: Statistics) -> ComparedNumbers {
         let init: Init = serde_json::from_str(answers).unwrap();
-        let schedule = Schedule { id: "s".into(), lr: Some(vec![0.1, 0.05]), momentum: None, rtol: 1e-6 };
-        Numbers {
+        let schedule = ExpectedSchedule { id: "s".into(), lr: Some(vec![0.1, 0.05]), momentum: None, rtol: 1e-6 };
+        ComparedNumbers {
             schedules: [("s".to_string(), schedule)].into(),
             inits: [("i".to_string(), init)].into(),
             rates: [("s".to_string(), vec![0.1, statistics.std])].into(),
@@ -165,19 +166,19 @@ mod tests {
         let normal = r#"{"id":"i","kind":"normal","std":0.05,"mean":0}"#;
         let truncated = r#"{"id":"i","kind":"truncated","std":0.05,"mean":0,"min":-0.09,"max":0.09}"#;
         for (answers, got, verdict) in [
-            (uniform, right.clone(), Verdict::Pass),
-            (uniform, Statistics { max: 0.09, ..right.clone() }, Verdict::Fail),
-            (uniform, Statistics { max: 0.05, ..right.clone() }, Verdict::Fail),
-            (uniform, Statistics { n: 10, ..right.clone() }, Verdict::Fail),
-            (normal, right.clone(), Verdict::Pass),
-            (normal, Statistics { mean: 0.01, ..right.clone() }, Verdict::Fail),
-            (truncated, right.clone(), Verdict::Pass),
-            (truncated, Statistics { min: -0.1, ..right.clone() }, Verdict::Fail),
-            (r#"{"id":"i"}"#, right.clone(), Verdict::Uncompared),
+            (uniform, right.clone(), GoldenVerdict::Pass),
+            (uniform, Statistics { max: 0.09, ..right.clone() }, GoldenVerdict::Fail),
+            (uniform, Statistics { max: 0.05, ..right.clone() }, GoldenVerdict::Fail),
+            (uniform, Statistics { n: 10, ..right.clone() }, GoldenVerdict::Fail),
+            (normal, right.clone(), GoldenVerdict::Pass),
+            (normal, Statistics { mean: 0.01, ..right.clone() }, GoldenVerdict::Fail),
+            (truncated, right.clone(), GoldenVerdict::Pass),
+            (truncated, Statistics { min: -0.1, ..right.clone() }, GoldenVerdict::Fail),
+            (r#"{"id":"i"}"#, right.clone(), GoldenVerdict::Uncompared),
         ] {
             assert_eq!(numbers(answers, got).judge("i").0, verdict, "{answers}");
         }
-        assert_eq!(numbers(normal, right.clone()).judge("s").0, Verdict::Pass);
-        assert_eq!(numbers(normal, Statistics { std: 0.051, ..right }).judge("s").0, Verdict::Fail);
+        assert_eq!(numbers(normal, right.clone()).judge("s").0, GoldenVerdict::Pass);
+        assert_eq!(numbers(normal, Statistics { std: 0.051, ..right }).judge("s").0, GoldenVerdict::Fail);
     }
 }

@@ -1,12 +1,12 @@
 //! Attention and rotary positions.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{Error, Tensor, functional as f};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     Ok(match case.op() {
         "nn.functional.scaled_dot_product_attention" => {
             let options = f::AttentionOptions {

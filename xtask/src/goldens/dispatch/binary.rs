@@ -1,12 +1,12 @@
 //! Functions of two tensors or of a tensor and a number: the scalar table by its names, and what is composed of it.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{Error, Scalar, Tensor, scalar::Binary};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     if let Some(f) = row(case)? {
         return Ok(Some(vec![case.tensor(0)?.binary(f, case.tensor(1)?)]));
     }
@@ -34,7 +34,7 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     }]))
 }
 /// The row of the table that a name of torch means.
-fn row(case: &Call) -> Result<Option<Binary>, Error> {
+fn row(case: &OpCall) -> Result<Option<Binary>, Error> {
     let op = case.op().strip_prefix("special.").unwrap_or(case.op());
     let ours = match (op, case.maybe_text("rounding_mode")?) {
         ("div" | "divide", Some("floor")) => "floor_divide",

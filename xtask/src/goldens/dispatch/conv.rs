@@ -1,15 +1,15 @@
 //! Convolutions.
-use crate::goldens::call::{Call, argument};
+use crate::goldens::call::{OpCall, argument};
 use adamant::{
     Error, Tensor,
     functional::{self as f, Sizes},
 };
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let Some(name) = case.op().strip_prefix("nn.functional.conv") else { return Ok(None) };
     let convs = [f::conv1d, f::conv2d, f::conv3d];
     let transposes = [f::conv_transpose1d, f::conv_transpose2d, f::conv_transpose3d];
@@ -41,7 +41,7 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     }]))
 }
 /// A size per spatial axis, or one for all.
-pub fn sizes(case: &Call, name: &str, default: i64) -> Result<Sizes, Error> {
+pub fn sizes(case: &OpCall, name: &str, default: i64) -> Result<Sizes, Error> {
     let given = case.ints_or(name, &[default])?;
     let sizes: Option<Vec<usize>> = given.iter().map(|&s| usize::try_from(s).ok()).collect();
     sizes.map(Sizes::from).ok_or_else(|| argument(format!("`{name}` has a negative size: {given:?}")))

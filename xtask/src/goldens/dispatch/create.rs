@@ -1,12 +1,12 @@
 //! Tensors out of nothing.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{Error, Tensor};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let dtype = || case.dtype("dtype");
     Ok(Some(vec![match case.op() {
         "arange" => {
@@ -30,6 +30,6 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
         _ => return Ok(None),
     }]))
 }
-fn sizes(case: &Call) -> Result<Vec<usize>, Error> {
+fn sizes(case: &OpCall) -> Result<Vec<usize>, Error> {
     case.ints_or_int("size")?.into_iter().map(|i| usize::try_from(i).map_err(|_| crate::goldens::call::argument(format!("{i} is no size")))).collect()
 }

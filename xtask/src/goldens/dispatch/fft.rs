@@ -1,12 +1,12 @@
 //! Fourier transforms.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{DType, Error, Tensor, tensor::FftNorm};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let x = || case.tensor(0);
     let norm = match case.text_or("norm", "backward")? {
         "ortho" => FftNorm::Ortho,

@@ -1,15 +1,15 @@
 //! Indexing, gathering, scattering.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{
     Error, Tensor,
     tensor::{BagMode, ScatterReduce},
 };
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let x = || case.tensor(0);
     let t = |k| case.tensor(k);
     let axis = || case.axis_or("dim", 0);

@@ -1,15 +1,15 @@
 //! Losses.
-use crate::goldens::call::{Call, argument};
+use crate::goldens::call::{OpCall, argument};
 use adamant::{
     Error, Tensor,
     functional::{self as f, Reduction},
 };
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let (x, t) = (|| case.tensor(0), || case.tensor(1));
     let reduction: Reduction = match case.maybe_text("reduction")? {
         Some(word) => word.parse()?,

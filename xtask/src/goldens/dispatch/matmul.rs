@@ -1,12 +1,12 @@
 //! Products of matrices and tensors.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{Error, Scalar, Tensor};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let x = || case.tensor(0);
     let t = |k| case.tensor(k);
     let factor = |name| Ok::<_, Error>(case.maybe_scalar(name)?.unwrap_or(Scalar::Int(1)));

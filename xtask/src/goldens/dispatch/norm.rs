@@ -1,12 +1,12 @@
 //! Normalizations.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{Error, Tensor, functional as f};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let eps = || case.float_or("eps", 1e-5);
     let shape =
         || -> Result<Vec<usize>, Error> { Ok(case.ints_or_int("normalized_shape")?.into_iter().map(|i| usize::try_from(i).unwrap_or(usize::MAX)).collect()) };

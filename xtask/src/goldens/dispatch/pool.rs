@@ -1,16 +1,16 @@
 //! Pooling, unfolding, interpolation, padding.
 use super::conv::sizes;
-use crate::goldens::call::{Call, argument};
+use crate::goldens::call::{OpCall, argument};
 use adamant::{
     Error, Tensor,
     functional::{self as f, Sizes},
 };
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let Some(name) = case.op().strip_prefix("nn.functional.") else { return Ok(None) };
     let one = |y: Tensor| Ok(Some(vec![y]));
     let n = || -> Result<usize, Error> {
@@ -73,7 +73,7 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     }
 }
 /// The options of a maximum pooling.
-pub fn max_pool(case: &Call) -> Result<f::MaxPool, Error> {
+pub fn max_pool(case: &OpCall) -> Result<f::MaxPool, Error> {
     Ok(f::MaxPool {
         kernel_size: sizes(case, "kernel_size", 1)?,
         stride: stride(case)?,
@@ -83,7 +83,7 @@ pub fn max_pool(case: &Call) -> Result<f::MaxPool, Error> {
     })
 }
 /// The options of an average pooling.
-pub fn avg_pool(case: &Call) -> Result<f::AvgPool, Error> {
+pub fn avg_pool(case: &OpCall) -> Result<f::AvgPool, Error> {
     let divisor = case.maybe_int("divisor_override")?.map(|d| usize::try_from(d).map_err(|_| argument("divisor_override is negative".into())));
     Ok(f::AvgPool {
         kernel_size: sizes(case, "kernel_size", 1)?,
@@ -95,7 +95,7 @@ pub fn avg_pool(case: &Call) -> Result<f::AvgPool, Error> {
     })
 }
 /// The windows of unfold and fold.
-pub fn windows(case: &Call) -> Result<f::Unfold, Error> {
+pub fn windows(case: &OpCall) -> Result<f::Unfold, Error> {
     Ok(f::Unfold {
         kernel_size: sizes(case, "kernel_size", 1)?,
         stride: sizes(case, "stride", 1)?,
@@ -104,23 +104,23 @@ pub fn windows(case: &Call) -> Result<f::Unfold, Error> {
     })
 }
 /// Height and width of what fold puts together.
-pub fn plane(case: &Call) -> Result<[usize; 2], Error> {
+pub fn plane(case: &OpCall) -> Result<[usize; 2], Error> {
     let size = sizes(case, "output_size", 1)?;
     Ok([size.as_slice()[0], size.as_slice()[size.as_slice().len() - 1]])
 }
 /// What an interpolation aims at, and how it goes there.
-pub fn resize(case: &Call) -> Result<(f::Resize, f::Interpolate), Error> {
+pub fn resize(case: &OpCall) -> Result<(f::Resize, f::Interpolate), Error> {
     let to = match case.maybe_ints("size")? {
         Some(_) => f::Resize::Size(sizes(case, "size", 1)?.as_slice().to_vec()),
         None => f::Resize::Scale(case.maybe_floats("scale_factor")?.unwrap_or_default()),
     };
     Ok((to, f::Interpolate { mode: case.text_or("mode", "nearest")?.parse()?, align_corners: case.bool_or("align_corners", false)? }))
 }
-fn stride(case: &Call) -> Result<Option<Sizes>, Error> {
+fn stride(case: &OpCall) -> Result<Option<Sizes>, Error> {
     case.value("stride").map(|_| sizes(case, "stride", 1)).transpose()
 }
 /// The sizes of an adaptive pooling: null keeps an axis, one number stands for all.
-pub fn outputs(case: &Call, n: usize) -> Result<Vec<Option<usize>>, Error> {
+pub fn outputs(case: &OpCall, n: usize) -> Result<Vec<Option<usize>>, Error> {
     let given = case.ints_or_null("output_size")?;
     let one = |v: Option<i64>| v.map(|v| usize::try_from(v).map_err(|_| argument(format!("output size {v} is negative")))).transpose();
     let sizes = given.iter().map(|&v| one(v)).collect::<Result<Vec<_>, _>>()?;

@@ -1,12 +1,12 @@
 //! Quantization.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{Error, Tensor, functional as f};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     Ok(Some(match case.op() {
         "fake_quantize_per_tensor" => {
             vec![f::fake_quantize_per_tensor(case.tensor(0)?, case.float("scale")?, case.int("zero_point")?, case.int("quant_min")?, case.int("quant_max")?)]

@@ -1,5 +1,5 @@
 //! Reductions and scans.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{
     AxisSet, Error, Shape, Tensor,
     shape::Axes,
@@ -7,10 +7,10 @@ use adamant::{
 };
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let (x, keep) = (|| case.tensor(0), case.bool_or("keepdim", false)?);
     let axes = Dim(case.maybe_sizes("dim")?.filter(|d| !d.is_empty()));
     let correction = || Ok::<_, Error>(case.maybe_float("correction")?.unwrap_or(if case.bool_or("unbiased", true)? { 1.0 } else { 0.0 }));
@@ -80,7 +80,7 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     }]))
 }
 /// The ops with two outputs.
-fn several(case: &Call, axes: Dim, keep: bool, correction: f64) -> Result<Option<Vec<Tensor>>, Error> {
+fn several(case: &OpCall, axes: Dim, keep: bool, correction: f64) -> Result<Option<Vec<Tensor>>, Error> {
     let (x, axis) = (|| case.tensor(0), case.axis_or("dim", -1));
     let (a, b) = match case.op() {
         "max_dim" => x()?.max_dim(axis?, keep),

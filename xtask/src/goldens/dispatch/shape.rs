@@ -1,12 +1,12 @@
 //! Shapes and views.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{Error, Tensor, tensor::Indexing};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let x = || case.tensor(0);
     let all = case.tensors();
     Ok(Some(vec![match case.op() {
@@ -57,7 +57,7 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     }]))
 }
 /// The ops with more than one output.
-fn several(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn several(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let x = || case.tensor(0);
     let axis = || case.axis_or("dim", 0);
     Ok(Some(match case.op() {
@@ -73,6 +73,6 @@ fn several(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
     }))
 }
 /// Sizes that are not negative.
-fn sizes(case: &Call, name: &str) -> Result<Vec<usize>, Error> {
+fn sizes(case: &OpCall, name: &str) -> Result<Vec<usize>, Error> {
     case.ints_or_int(name)?.into_iter().map(|i| usize::try_from(i).map_err(|_| crate::goldens::call::argument(format!("{i} is no size")))).collect()
 }

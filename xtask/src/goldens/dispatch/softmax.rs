@@ -1,12 +1,12 @@
 //! Softmax.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{Error, Tensor};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let of = |f: fn(&Tensor, isize) -> Tensor| -> Result<Option<Vec<Tensor>>, Error> { Ok(Some(vec![f(case.tensor(0)?, case.axis("dim")?)])) };
     match case.op() {
         "softmax" => of(|x, axis| x.softmax(axis)),

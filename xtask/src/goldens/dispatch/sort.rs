@@ -1,12 +1,12 @@
 //! Sorting and searching.
-use crate::goldens::call::Call;
+use crate::goldens::call::OpCall;
 use adamant::{Error, Tensor};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let x = || case.tensor(0);
     let (axis, descending, right) =
         (case.axis_or("dim", -1), case.bool_or("descending", false), Ok::<_, Error>(case.bool_or("right", false)? || case.text_or("side", "left")? == "right"));

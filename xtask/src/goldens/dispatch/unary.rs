@@ -1,12 +1,12 @@
 //! Functions of one tensor: the scalar table by its names, and what is composed of it.
-use crate::goldens::call::{Call, argument};
+use crate::goldens::call::{OpCall, argument};
 use adamant::{Error, Tensor, scalar::Unary};
 
 /// The outputs, if the op is one of these.
-pub fn dispatch(case: &Call) -> Option<Result<Vec<Tensor>, Error>> {
+pub fn dispatch(case: &OpCall) -> Option<Result<Vec<Tensor>, Error>> {
     apply(case).transpose()
 }
-fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
+fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     if let Some(f) = row(case.op()).filter(|_| case.case().args.is_empty()) {
         return Ok(Some(vec![case.tensor(0)?.unary(f)]));
     }
@@ -18,7 +18,7 @@ fn apply(case: &Call) -> Result<Option<Vec<Tensor>>, Error> {
         _ => return Ok(None),
     }]))
 }
-fn clamp(case: &Call) -> Result<Tensor, Error> {
+fn clamp(case: &OpCall) -> Result<Tensor, Error> {
     let x = case.tensor(0)?;
     Ok(match (case.maybe_scalar("min")?, case.maybe_scalar("max")?, case.optional(1), case.optional(2)) {
         (Some(min), Some(max), ..) => x.clamp(min, max),

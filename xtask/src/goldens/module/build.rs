@@ -1,10 +1,10 @@
 //! From torch's name of a module and its constructor's arguments to our module.
-use super::{Built, layers as l, sequence};
-use crate::goldens::call::{Call, unsupported};
+use super::{BuiltModule, layers as l, sequence};
+use crate::goldens::call::{OpCall, unsupported};
 use adamant::{Error, nn};
 
 /// The module that the case names.
-pub fn build(call: &Call) -> Result<Built, Error> {
+pub fn build(call: &OpCall) -> Result<BuiltModule, Error> {
     let name = call.op().trim_start_matches("module.");
     if let Some(built) = sequence::build(name, call)? {
         return Ok(built);
@@ -13,9 +13,9 @@ pub fn build(call: &Call) -> Result<Built, Error> {
     macro_rules! over {
         ($axes:expr, $layer:ident) => {
             match $axes {
-                1 => Built::one(l::$layer::<1>(call)?),
-                2 => Built::one(l::$layer::<2>(call)?),
-                _ => Built::one(l::$layer::<3>(call)?),
+                1 => BuiltModule::one(l::$layer::<1>(call)?),
+                2 => BuiltModule::one(l::$layer::<2>(call)?),
+                _ => BuiltModule::one(l::$layer::<3>(call)?),
             }
         };
     }
@@ -34,78 +34,78 @@ pub fn build(call: &Call) -> Result<Built, Error> {
         ("AvgPool", 1..) => over!(axes, avg_pool),
         ("AdaptiveAvgPool", 1..) => over!(axes, adaptive_avg_pool),
         ("AdaptiveMaxPool", 1..) => over!(axes, adaptive_max_pool),
-        ("ZeroPad" | "ConstantPad" | "ReflectionPad" | "ReplicationPad" | "CircularPad", 1..) => Built::one(l::pad(base, axes, call)?),
-        ("Dropout", 0) => Built::one(nn::Dropout::new(f("p", 0.5)?)?),
-        ("Dropout", 1) => Built::one(nn::Dropout1d::new(f("p", 0.5)?)?),
-        ("Dropout", 2) => Built::one(nn::Dropout2d::new(f("p", 0.5)?)?),
-        ("Dropout", 3) => Built::one(nn::Dropout3d::new(f("p", 0.5)?)?),
-        ("AlphaDropout", 0) => Built::one(nn::AlphaDropout::new(f("p", 0.5)?)?),
-        ("Softmax", 2) => Built::one(nn::Softmax2d::new()),
-        ("Linear", 0) => Built::one(l::linear(call)?),
+        ("ZeroPad" | "ConstantPad" | "ReflectionPad" | "ReplicationPad" | "CircularPad", 1..) => BuiltModule::one(l::pad(base, axes, call)?),
+        ("Dropout", 0) => BuiltModule::one(nn::Dropout::new(f("p", 0.5)?)?),
+        ("Dropout", 1) => BuiltModule::one(nn::Dropout1d::new(f("p", 0.5)?)?),
+        ("Dropout", 2) => BuiltModule::one(nn::Dropout2d::new(f("p", 0.5)?)?),
+        ("Dropout", 3) => BuiltModule::one(nn::Dropout3d::new(f("p", 0.5)?)?),
+        ("AlphaDropout", 0) => BuiltModule::one(nn::AlphaDropout::new(f("p", 0.5)?)?),
+        ("Softmax", 2) => BuiltModule::one(nn::Softmax2d::new()),
+        ("Linear", 0) => BuiltModule::one(l::linear(call)?),
         ("Bilinear", 0) => {
             let (left, right, out) = (call.size("in1_features")?, call.size("in2_features")?, call.size("out_features")?);
             let layer = nn::Bilinear::new(left, right, out, call.bool_or("bias", true)?)?;
-            Built::new(layer, |m, call| Ok(vec![m.forward(call.tensor(0)?, call.tensor(1)?)?]))
+            BuiltModule::new(layer, |m, call| Ok(vec![m.forward(call.tensor(0)?, call.tensor(1)?)?]))
         }
-        ("LayerNorm", 0) => Built::one(l::layer_norm(call)?),
+        ("LayerNorm", 0) => BuiltModule::one(l::layer_norm(call)?),
         ("RMSNorm", 0) => {
-            Built::one(nn::RmsNorm::with(l::shape(call, "normalized_shape")?, call.maybe_float("eps")?, call.bool_or("elementwise_affine", true)?)?)
+            BuiltModule::one(nn::RmsNorm::with(l::shape(call, "normalized_shape")?, call.maybe_float("eps")?, call.bool_or("elementwise_affine", true)?)?)
         }
         ("GroupNorm", 0) => {
-            Built::one(nn::GroupNorm::with(call.size("num_groups")?, call.size("num_channels")?, f("eps", 1e-5)?, call.bool_or("affine", true)?)?)
+            BuiltModule::one(nn::GroupNorm::with(call.size("num_groups")?, call.size("num_channels")?, f("eps", 1e-5)?, call.bool_or("affine", true)?)?)
         }
-        ("LocalResponseNorm", 0) => Built::one(nn::LocalResponseNorm::with(call.size("size")?, f("alpha", 1e-4)?, f("beta", 0.75)?, f("k", 1.0)?)),
-        ("Embedding", 0) => Built::one(l::embedding(call)?),
-        ("EmbeddingBag", 0) => Built::new(l::embedding_bag(call)?, |m, call| {
+        ("LocalResponseNorm", 0) => BuiltModule::one(nn::LocalResponseNorm::with(call.size("size")?, f("alpha", 1e-4)?, f("beta", 0.75)?, f("k", 1.0)?)),
+        ("Embedding", 0) => BuiltModule::one(l::embedding(call)?),
+        ("EmbeddingBag", 0) => BuiltModule::new(l::embedding_bag(call)?, |m, call| {
             let ids = call.tensor(0)?;
             Ok(vec![match call.optional(1) {
                 Some(offsets) => m.forward_offsets(ids, offsets)?,
                 None => nn::Module::forward(m, ids)?,
             }])
         }),
-        ("Identity", 0) => Built::one(nn::Identity::new()),
-        ("ReLU", 0) => Built::one(nn::Relu::new()),
-        ("ReLU6", 0) => Built::one(nn::Relu6::new()),
-        ("LeakyReLU", 0) => Built::one(nn::LeakyRelu::new(f("negative_slope", 0.01)?)),
-        ("PReLU", 0) => Built::one(nn::PRelu::new(call.int_or("num_parameters", 1)? as usize, f("init", 0.25)?)?),
-        ("RReLU", 0) => Built::one(nn::RRelu::new(f("lower", 1.0 / 8.0)?, f("upper", 1.0 / 3.0)?)),
-        ("ELU", 0) => Built::one(nn::Elu::new(f("alpha", 1.0)?)),
-        ("CELU", 0) => Built::one(nn::Celu::new(f("alpha", 1.0)?)),
-        ("SELU", 0) => Built::one(nn::Selu::new()),
-        ("GELU", 0) => Built::one(nn::Gelu::new(call.text_or("approximate", "none")? == "tanh")),
-        ("SiLU", 0) => Built::one(nn::Silu::new()),
-        ("Mish", 0) => Built::one(nn::Mish::new()),
-        ("Sigmoid", 0) => Built::one(nn::Sigmoid::new()),
-        ("LogSigmoid", 0) => Built::one(nn::LogSigmoid::new()),
-        ("Tanh", 0) => Built::one(nn::Tanh::new()),
-        ("Tanhshrink", 0) => Built::one(nn::Tanhshrink::new()),
-        ("Softsign", 0) => Built::one(nn::Softsign::new()),
-        ("Softplus", 0) => Built::one(nn::Softplus::new(f("beta", 1.0)?, f("threshold", 20.0)?)),
-        ("Hardtanh", 0) => Built::one(nn::Hardtanh::new(f("min_val", -1.0)?, f("max_val", 1.0)?)),
-        ("Hardsigmoid", 0) => Built::one(nn::HardSigmoid::new()),
-        ("Hardswish", 0) => Built::one(nn::HardSwish::new()),
-        ("Hardshrink", 0) => Built::one(nn::Hardshrink::new(f("lambd", 0.5)?)),
-        ("Softshrink", 0) => Built::one(nn::Softshrink::new(f("lambd", 0.5)?)),
-        ("Threshold", 0) => Built::one(nn::Threshold::new(f("threshold", 0.0)?, f("value", 0.0)?)),
-        ("GLU", 0) => Built::one(nn::Glu::new(dim(-1)?)),
-        ("Softmax", 0) => Built::one(nn::Softmax::new(dim(-1)?)),
-        ("LogSoftmax", 0) => Built::one(nn::LogSoftmax::new(dim(-1)?)),
-        ("Softmin", 0) => Built::one(nn::Softmin::new(dim(-1)?)),
-        ("Flatten", 0) => Built::one(nn::Flatten::new(call.axis_or("start_dim", 1)?, call.axis_or("end_dim", -1)?)),
-        ("Unflatten", 0) => Built::one(nn::Unflatten::new(call.axis("dim")?, call.sizes("unflattened_size")?)),
-        ("Upsample", 0) => Built::one(l::upsample(call)?),
-        ("PixelShuffle", 0) => Built::one(nn::PixelShuffle::new(call.size("upscale_factor")?)),
-        ("PixelUnshuffle", 0) => Built::one(nn::PixelUnshuffle::new(call.size("downscale_factor")?)),
-        ("ChannelShuffle", 0) => Built::one(nn::ChannelShuffle::new(call.size("groups")?)),
-        ("Unfold", 0) => Built::one(nn::Unfold::new(l::unfold(call)?)),
-        ("Fold", 0) => Built::one(l::fold(call)?),
+        ("Identity", 0) => BuiltModule::one(nn::Identity::new()),
+        ("ReLU", 0) => BuiltModule::one(nn::Relu::new()),
+        ("ReLU6", 0) => BuiltModule::one(nn::Relu6::new()),
+        ("LeakyReLU", 0) => BuiltModule::one(nn::LeakyRelu::new(f("negative_slope", 0.01)?)),
+        ("PReLU", 0) => BuiltModule::one(nn::PRelu::new(call.int_or("num_parameters", 1)? as usize, f("init", 0.25)?)?),
+        ("RReLU", 0) => BuiltModule::one(nn::RRelu::new(f("lower", 1.0 / 8.0)?, f("upper", 1.0 / 3.0)?)),
+        ("ELU", 0) => BuiltModule::one(nn::Elu::new(f("alpha", 1.0)?)),
+        ("CELU", 0) => BuiltModule::one(nn::Celu::new(f("alpha", 1.0)?)),
+        ("SELU", 0) => BuiltModule::one(nn::Selu::new()),
+        ("GELU", 0) => BuiltModule::one(nn::Gelu::new(call.text_or("approximate", "none")? == "tanh")),
+        ("SiLU", 0) => BuiltModule::one(nn::Silu::new()),
+        ("Mish", 0) => BuiltModule::one(nn::Mish::new()),
+        ("Sigmoid", 0) => BuiltModule::one(nn::Sigmoid::new()),
+        ("LogSigmoid", 0) => BuiltModule::one(nn::LogSigmoid::new()),
+        ("Tanh", 0) => BuiltModule::one(nn::Tanh::new()),
+        ("Tanhshrink", 0) => BuiltModule::one(nn::Tanhshrink::new()),
+        ("Softsign", 0) => BuiltModule::one(nn::Softsign::new()),
+        ("Softplus", 0) => BuiltModule::one(nn::Softplus::new(f("beta", 1.0)?, f("threshold", 20.0)?)),
+        ("Hardtanh", 0) => BuiltModule::one(nn::Hardtanh::new(f("min_val", -1.0)?, f("max_val", 1.0)?)),
+        ("Hardsigmoid", 0) => BuiltModule::one(nn::HardSigmoid::new()),
+        ("Hardswish", 0) => BuiltModule::one(nn::HardSwish::new()),
+        ("Hardshrink", 0) => BuiltModule::one(nn::Hardshrink::new(f("lambd", 0.5)?)),
+        ("Softshrink", 0) => BuiltModule::one(nn::Softshrink::new(f("lambd", 0.5)?)),
+        ("Threshold", 0) => BuiltModule::one(nn::Threshold::new(f("threshold", 0.0)?, f("value", 0.0)?)),
+        ("GLU", 0) => BuiltModule::one(nn::Glu::new(dim(-1)?)),
+        ("Softmax", 0) => BuiltModule::one(nn::Softmax::new(dim(-1)?)),
+        ("LogSoftmax", 0) => BuiltModule::one(nn::LogSoftmax::new(dim(-1)?)),
+        ("Softmin", 0) => BuiltModule::one(nn::Softmin::new(dim(-1)?)),
+        ("Flatten", 0) => BuiltModule::one(nn::Flatten::new(call.axis_or("start_dim", 1)?, call.axis_or("end_dim", -1)?)),
+        ("Unflatten", 0) => BuiltModule::one(nn::Unflatten::new(call.axis("dim")?, call.sizes("unflattened_size")?)),
+        ("Upsample", 0) => BuiltModule::one(l::upsample(call)?),
+        ("PixelShuffle", 0) => BuiltModule::one(nn::PixelShuffle::new(call.size("upscale_factor")?)),
+        ("PixelUnshuffle", 0) => BuiltModule::one(nn::PixelUnshuffle::new(call.size("downscale_factor")?)),
+        ("ChannelShuffle", 0) => BuiltModule::one(nn::ChannelShuffle::new(call.size("groups")?)),
+        ("Unfold", 0) => BuiltModule::one(nn::Unfold::new(l::unfold(call)?)),
+        ("Fold", 0) => BuiltModule::one(l::fold(call)?),
         ("CosineSimilarity", 0) => {
             let layer = nn::CosineSimilarity::new(dim(1)?, f("eps", 1e-8)?);
-            Built::new(layer, |m, call| Ok(vec![m.forward(call.tensor(0)?, call.tensor(1)?)?]))
+            BuiltModule::new(layer, |m, call| Ok(vec![m.forward(call.tensor(0)?, call.tensor(1)?)?]))
         }
         ("PairwiseDistance", 0) => {
             let layer = nn::PairwiseDistance::new(f("p", 2.0)?, f("eps", 1e-6)?, call.bool_or("keepdim", false)?);
-            Built::new(layer, |m, call| Ok(vec![m.forward(call.tensor(0)?, call.tensor(1)?)?]))
+            BuiltModule::new(layer, |m, call| Ok(vec![m.forward(call.tensor(0)?, call.tensor(1)?)?]))
         }
         _ => return Err(unsupported(format!("the module {name}"))),
     })

@@ -1,6 +1,6 @@
 //! Constructors with options: torch's keyword arguments to ours.
 use crate::goldens::{
-    call::{Call, argument},
+    call::{OpCall, argument},
     dispatch::{conv::sizes, pool},
 };
 use adamant::{
@@ -10,11 +10,11 @@ use adamant::{
     tensor::BagMode,
 };
 
-pub fn linear(call: &Call) -> Result<nn::Linear, Error> {
+pub fn linear(call: &OpCall) -> Result<nn::Linear, Error> {
     let (from, to) = (call.size("in_features")?, call.size("out_features")?);
     if call.bool_or("bias", true)? { nn::Linear::new(from, to) } else { nn::Linear::no_bias(from, to) }
 }
-pub fn conv<const N: usize>(call: &Call) -> Result<nn::Conv<N>, Error> {
+pub fn conv<const N: usize>(call: &OpCall) -> Result<nn::Conv<N>, Error> {
     let padding = match call.value("padding").and_then(|v| v.as_str()) {
         Some(word) => word.parse()?,
         None => Padding::Zeros(sizes(call, "padding", 0)?),
@@ -33,7 +33,7 @@ pub fn conv<const N: usize>(call: &Call) -> Result<nn::Conv<N>, Error> {
     };
     nn::Conv::with(call.size("in_channels")?, call.size("out_channels")?, sizes(call, "kernel_size", 1)?, options)
 }
-pub fn conv_transpose<const N: usize>(call: &Call) -> Result<nn::ConvTranspose<N>, Error> {
+pub fn conv_transpose<const N: usize>(call: &OpCall) -> Result<nn::ConvTranspose<N>, Error> {
     let conv = f::ConvTranspose {
         stride: sizes(call, "stride", 1)?,
         padding: sizes(call, "padding", 0)?,
@@ -45,7 +45,7 @@ pub fn conv_transpose<const N: usize>(call: &Call) -> Result<nn::ConvTranspose<N
     nn::ConvTranspose::with(call.size("in_channels")?, call.size("out_channels")?, sizes(call, "kernel_size", 1)?, options)
 }
 /// Left out, the momentum is a number; null, the running statistics are plain averages.
-fn statistics(call: &Call, defaults: nn::BatchNormOptions) -> Result<nn::BatchNormOptions, Error> {
+fn statistics(call: &OpCall, defaults: nn::BatchNormOptions) -> Result<nn::BatchNormOptions, Error> {
     Ok(nn::BatchNormOptions {
         eps: call.float_or("eps", defaults.eps)?,
         momentum: if call.case().args.contains_key("momentum") { call.maybe_float("momentum")? } else { defaults.momentum },
@@ -53,13 +53,13 @@ fn statistics(call: &Call, defaults: nn::BatchNormOptions) -> Result<nn::BatchNo
         track_running_stats: call.bool_or("track_running_stats", defaults.track_running_stats)?,
     })
 }
-pub fn batch_norm<const N: usize>(call: &Call) -> Result<nn::BatchNorm<N>, Error> {
+pub fn batch_norm<const N: usize>(call: &OpCall) -> Result<nn::BatchNorm<N>, Error> {
     nn::BatchNorm::with(call.size("num_features")?, statistics(call, nn::BatchNormOptions::default())?)
 }
-pub fn instance_norm<const N: usize>(call: &Call) -> Result<nn::InstanceNorm<N>, Error> {
+pub fn instance_norm<const N: usize>(call: &OpCall) -> Result<nn::InstanceNorm<N>, Error> {
     nn::InstanceNorm::with(call.size("num_features")?, statistics(call, nn::BatchNormOptions::instance())?)
 }
-pub fn layer_norm(call: &Call) -> Result<nn::LayerNorm, Error> {
+pub fn layer_norm(call: &OpCall) -> Result<nn::LayerNorm, Error> {
     let options = nn::LayerNormOptions {
         eps: call.float_or("eps", 1e-5)?,
         elementwise_affine: call.bool_or("elementwise_affine", true)?,
@@ -67,29 +67,29 @@ pub fn layer_norm(call: &Call) -> Result<nn::LayerNorm, Error> {
     };
     nn::LayerNorm::with(shape(call, "normalized_shape")?, options)
 }
-pub fn max_pool<const N: usize>(call: &Call) -> Result<nn::MaxPool<N>, Error> {
+pub fn max_pool<const N: usize>(call: &OpCall) -> Result<nn::MaxPool<N>, Error> {
     Ok(nn::MaxPool::with(pool::max_pool(call)?))
 }
-pub fn avg_pool<const N: usize>(call: &Call) -> Result<nn::AvgPool<N>, Error> {
+pub fn avg_pool<const N: usize>(call: &OpCall) -> Result<nn::AvgPool<N>, Error> {
     Ok(nn::AvgPool::with(pool::avg_pool(call)?))
 }
-pub fn adaptive_avg_pool<const N: usize>(call: &Call) -> Result<nn::AdaptiveAvgPool<N>, Error> {
+pub fn adaptive_avg_pool<const N: usize>(call: &OpCall) -> Result<nn::AdaptiveAvgPool<N>, Error> {
     Ok(nn::AdaptiveAvgPool::with(output_size(call)?))
 }
-pub fn adaptive_max_pool<const N: usize>(call: &Call) -> Result<nn::AdaptiveMaxPool<N>, Error> {
+pub fn adaptive_max_pool<const N: usize>(call: &OpCall) -> Result<nn::AdaptiveMaxPool<N>, Error> {
     Ok(nn::AdaptiveMaxPool::with(output_size(call)?))
 }
-fn output_size<const N: usize>(call: &Call) -> Result<[Option<usize>; N], Error> {
+fn output_size<const N: usize>(call: &OpCall) -> Result<[Option<usize>; N], Error> {
     let sizes = pool::outputs(call, N)?;
     sizes.try_into().map_err(|sizes| argument(format!("output_size {sizes:?} is not for {N} axes")))
 }
-pub fn embedding(call: &Call) -> Result<nn::Embedding, Error> {
+pub fn embedding(call: &OpCall) -> Result<nn::Embedding, Error> {
     let rows = call.size("num_embeddings")?;
     // A negative index counts from the end of the table.
     let padding = call.maybe_int("padding_idx")?.map(|i| if i < 0 { (i + rows as i64) as usize } else { i as usize });
     nn::Embedding::with(rows, call.size("embedding_dim")?, padding)
 }
-pub fn embedding_bag(call: &Call) -> Result<nn::EmbeddingBag, Error> {
+pub fn embedding_bag(call: &OpCall) -> Result<nn::EmbeddingBag, Error> {
     let mode = match call.text_or("mode", "mean")? {
         "sum" => BagMode::Sum,
         "mean" => BagMode::Mean,
@@ -98,7 +98,7 @@ pub fn embedding_bag(call: &Call) -> Result<nn::EmbeddingBag, Error> {
     };
     nn::EmbeddingBag::with(call.size("num_embeddings")?, call.size("embedding_dim")?, mode)
 }
-pub fn pad(kind: &str, axes: usize, call: &Call) -> Result<nn::Pad, Error> {
+pub fn pad(kind: &str, axes: usize, call: &OpCall) -> Result<nn::Pad, Error> {
     let mode = match kind {
         "ReflectionPad" => PadMode::Reflect,
         "ReplicationPad" => PadMode::Replicate,
@@ -116,17 +116,17 @@ fn pad_mode(name: &str) -> Result<PadMode, Error> {
         other => Err(argument(format!("padding_mode {other}"))),
     }
 }
-pub fn upsample(call: &Call) -> Result<nn::Upsample, Error> {
+pub fn upsample(call: &OpCall) -> Result<nn::Upsample, Error> {
     let (to, options) = pool::resize(call)?;
     Ok(nn::Upsample::new(to, options))
 }
-pub fn unfold(call: &Call) -> Result<f::Unfold, Error> {
+pub fn unfold(call: &OpCall) -> Result<f::Unfold, Error> {
     pool::windows(call)
 }
-pub fn fold(call: &Call) -> Result<nn::Fold, Error> {
+pub fn fold(call: &OpCall) -> Result<nn::Fold, Error> {
     Ok(nn::Fold::new(pool::plane(call)?, pool::windows(call)?))
 }
 /// A shape argument: one size or a list.
-pub fn shape(call: &Call, name: &str) -> Result<Vec<usize>, Error> {
+pub fn shape(call: &OpCall, name: &str) -> Result<Vec<usize>, Error> {
     Ok(sizes(call, name, 1)?.as_slice().to_vec())
 }

@@ -1,40 +1,40 @@
 //! Recurrent networks, attention and transformers: modules with several inputs or outputs.
-use super::Built;
-use crate::goldens::call::{Call, argument};
+use super::BuiltModule;
+use crate::goldens::call::{OpCall, argument};
 use adamant::{
     Error,
     nn::{self, Masks, RecurrentOptions, RnnNonlinearity, TransformerOptions},
 };
 
 /// The module, if its name is one of these.
-pub fn build(name: &str, call: &Call) -> Result<Option<Built>, Error> {
+pub fn build(name: &str, call: &OpCall) -> Result<Option<BuiltModule>, Error> {
     let sizes = || Ok::<_, Error>((call.size("input_size")?, call.size("hidden_size")?));
     let bias = call.bool_or("bias", true)?;
     Ok(Some(match name {
         "RNN" => {
             let (input, hidden) = sizes()?;
-            Built::new(nn::Rnn::with(input, hidden, nonlinearity(call)?, recurrent(call)?)?, |m, call| {
+            BuiltModule::new(nn::Rnn::with(input, hidden, nonlinearity(call)?, recurrent(call)?)?, |m, call| {
                 let (y, h) = m.forward_state(call.tensor(0)?, call.optional(1))?;
                 Ok(vec![y, h])
             })
         }
         "GRU" => {
             let (input, hidden) = sizes()?;
-            Built::new(nn::Gru::with(input, hidden, recurrent(call)?)?, |m, call| {
+            BuiltModule::new(nn::Gru::with(input, hidden, recurrent(call)?)?, |m, call| {
                 let (y, h) = m.forward_state(call.tensor(0)?, call.optional(1))?;
                 Ok(vec![y, h])
             })
         }
         "LSTM" => {
             let (input, hidden) = sizes()?;
-            Built::new(nn::Lstm::with(input, hidden, recurrent(call)?)?, |m, call| {
+            BuiltModule::new(nn::Lstm::with(input, hidden, recurrent(call)?)?, |m, call| {
                 let (y, h, c) = m.forward_state(call.tensor(0)?, call.optional(1).zip(call.optional(2)))?;
                 Ok(vec![y, h, c])
             })
         }
         "RNNCell" => {
             let (input, hidden) = sizes()?;
-            Built::new(nn::RnnCell::new(input, hidden, bias, nonlinearity(call)?)?, |m, call| {
+            BuiltModule::new(nn::RnnCell::new(input, hidden, bias, nonlinearity(call)?)?, |m, call| {
                 Ok(vec![match call.optional(1) {
                     Some(h) => m.forward_state(call.tensor(0)?, h)?,
                     None => nn::Module::forward(m, call.tensor(0)?)?,
@@ -43,7 +43,7 @@ pub fn build(name: &str, call: &Call) -> Result<Option<Built>, Error> {
         }
         "GRUCell" => {
             let (input, hidden) = sizes()?;
-            Built::new(nn::GruCell::new(input, hidden, bias)?, |m, call| {
+            BuiltModule::new(nn::GruCell::new(input, hidden, bias)?, |m, call| {
                 Ok(vec![match call.optional(1) {
                     Some(h) => m.forward_state(call.tensor(0)?, h)?,
                     None => nn::Module::forward(m, call.tensor(0)?)?,
@@ -52,22 +52,22 @@ pub fn build(name: &str, call: &Call) -> Result<Option<Built>, Error> {
         }
         "LSTMCell" => {
             let (input, hidden) = sizes()?;
-            Built::new(nn::LstmCell::new(input, hidden, bias)?, |m, call| {
+            BuiltModule::new(nn::LstmCell::new(input, hidden, bias)?, |m, call| {
                 let (h, c) = m.forward_state(call.tensor(0)?, call.optional(1).zip(call.optional(2)))?;
                 Ok(vec![h, c])
             })
         }
-        "MultiheadAttention" => Built::new(attention(call)?, |m, call| {
+        "MultiheadAttention" => BuiltModule::new(attention(call)?, |m, call| {
             let (y, weights) = m.forward_weights(call.tensor(0)?, call.tensor(1)?, call.tensor(2)?, &Masks::default())?;
             Ok(vec![y, weights])
         }),
         "TransformerEncoderLayer" => {
-            Built::new(nn::TransformerEncoderLayer::new(call.size("d_model")?, call.size("nhead")?, transformer(call)?)?, |m, call| {
+            BuiltModule::new(nn::TransformerEncoderLayer::new(call.size("d_model")?, call.size("nhead")?, transformer(call)?)?, |m, call| {
                 Ok(vec![m.forward_masked(call.tensor(0)?, &masked(call, 1))?])
             })
         }
         "TransformerDecoderLayer" => {
-            Built::new(nn::TransformerDecoderLayer::new(call.size("d_model")?, call.size("nhead")?, transformer(call)?)?, |m, call| {
+            BuiltModule::new(nn::TransformerDecoderLayer::new(call.size("d_model")?, call.size("nhead")?, transformer(call)?)?, |m, call| {
                 Ok(vec![m.forward(call.tensor(0)?, call.tensor(1)?, &masked(call, 2), &masked(call, 3))?])
             })
         }
@@ -75,7 +75,7 @@ pub fn build(name: &str, call: &Call) -> Result<Option<Built>, Error> {
             let layers = |side: &str| call.int_or(side, 6).map(|n| n as usize);
             let (encoder, decoder) = (layers("num_encoder_layers")?, layers("num_decoder_layers")?);
             let model = nn::Transformer::new(call.int_or("d_model", 512)? as usize, call.int_or("nhead", 8)? as usize, encoder, decoder, transformer(call)?)?;
-            Built::new(model, |m, call| {
+            BuiltModule::new(model, |m, call| {
                 let (source, target) = (call.tensor(0)?, call.tensor(1)?);
                 Ok(vec![m.forward(source, target, &masked(call, 2), &masked(call, 3), &masked(call, 4))?])
             })
@@ -84,17 +84,17 @@ pub fn build(name: &str, call: &Call) -> Result<Option<Built>, Error> {
     }))
 }
 /// The mask that torch takes at this position.
-fn masked<'a>(call: &'a Call, position: usize) -> Masks<'a> {
+fn masked<'a>(call: &'a OpCall, position: usize) -> Masks<'a> {
     Masks { attn_mask: call.optional(position), ..Masks::default() }
 }
-fn nonlinearity(call: &Call) -> Result<RnnNonlinearity, Error> {
+fn nonlinearity(call: &OpCall) -> Result<RnnNonlinearity, Error> {
     match call.text_or("nonlinearity", "tanh")? {
         "tanh" => Ok(RnnNonlinearity::Tanh),
         "relu" => Ok(RnnNonlinearity::Relu),
         other => Err(argument(format!("nonlinearity {other}"))),
     }
 }
-fn recurrent(call: &Call) -> Result<RecurrentOptions, Error> {
+fn recurrent(call: &OpCall) -> Result<RecurrentOptions, Error> {
     Ok(RecurrentOptions {
         num_layers: call.int_or("num_layers", 1)? as usize,
         bias: call.bool_or("bias", true)?,
@@ -104,7 +104,7 @@ fn recurrent(call: &Call) -> Result<RecurrentOptions, Error> {
         proj_size: call.int_or("proj_size", 0)? as usize,
     })
 }
-fn attention(call: &Call) -> Result<nn::MultiheadAttention, Error> {
+fn attention(call: &OpCall) -> Result<nn::MultiheadAttention, Error> {
     let features = |name: &str| Ok::<_, Error>(call.maybe_int(name)?.map(|n| n as usize));
     let options = nn::MultiheadAttentionOptions {
         dropout: call.float_or("dropout", 0.0)?,
@@ -117,7 +117,7 @@ fn attention(call: &Call) -> Result<nn::MultiheadAttention, Error> {
     };
     nn::MultiheadAttention::with(call.size("embed_dim")?, call.size("num_heads")?, options)
 }
-fn transformer(call: &Call) -> Result<TransformerOptions, Error> {
+fn transformer(call: &OpCall) -> Result<TransformerOptions, Error> {
     Ok(TransformerOptions {
         dim_feedforward: call.int_or("dim_feedforward", 2048)? as usize,
         dropout: call.float_or("dropout", 0.1)?,

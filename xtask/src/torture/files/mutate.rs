@@ -1,7 +1,7 @@
 //! What is done to a file: bits, cuts, blocks, lengths; and what a hostile writer would do then: hashes and checksums that
 //! are right again, and archives that hold far more than they weigh.
-use super::super::Draw;
-use super::subjects::{Packed, Subject};
+use super::super::CaseDraw;
+use super::subjects::{FileSubject, Packed};
 use flate2::{Compression, Crc, write::GzEncoder};
 use std::io::Write;
 
@@ -13,7 +13,7 @@ pub struct Mutant {
     pub how: &'static str,
 }
 /// Mutates what a subject is made of.
-pub fn mutated(subject: &Subject, good: &[u8], draw: &mut Draw) -> Mutant {
+pub fn mutated(subject: &FileSubject, good: &[u8], draw: &mut CaseDraw) -> Mutant {
     let (mut bytes, how) = match draw.below(8) {
         // Some stay as they are: a reader that refuses everything would pass.
         0 => (good.to_vec(), "as it was"),
@@ -54,7 +54,7 @@ pub fn mutated(subject: &Subject, good: &[u8], draw: &mut Draw) -> Mutant {
         _ => Mutant { held: bytes.len() as u64, bytes: gzipped(&bytes), how },
     }
 }
-fn flipped(good: &[u8], draw: &mut Draw) -> Vec<u8> {
+fn flipped(good: &[u8], draw: &mut CaseDraw) -> Vec<u8> {
     let mut bytes = good.to_vec();
     for _ in 0..1 + draw.below(8) {
         // Headers are where it hurts: half of the bits are among the first bytes.
@@ -67,7 +67,7 @@ fn flipped(good: &[u8], draw: &mut Draw) -> Vec<u8> {
     bytes
 }
 /// A block that is doubled (up to a thousand times), removed, or put elsewhere.
-fn block(good: &[u8], draw: &mut Draw) -> Vec<u8> {
+fn block(good: &[u8], draw: &mut CaseDraw) -> Vec<u8> {
     let start = draw.below(good.len() as u64 + 1) as usize;
     let end = (start + 1 + draw.below(64) as usize).min(good.len());
     let (head, block, tail) = (&good[..start.min(end)], &good[start.min(end)..end], &good[end..]);
@@ -81,7 +81,7 @@ fn block(good: &[u8], draw: &mut Draw) -> Vec<u8> {
     }
 }
 /// Two, four or eight bytes become a number at the edge of something, in either order.
-fn length(good: &[u8], draw: &mut Draw) -> Vec<u8> {
+fn length(good: &[u8], draw: &mut CaseDraw) -> Vec<u8> {
     const EDGES: [u64; 12] = [0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 40, i64::MAX as u64, u64::MAX];
     let mut bytes = good.to_vec();
     let value = EDGES[draw.below(EDGES.len() as u64) as usize];
@@ -95,7 +95,7 @@ fn length(good: &[u8], draw: &mut Draw) -> Vec<u8> {
     bytes
 }
 /// A number that is written in digits becomes another, or a word.
-fn digits(good: &[u8], draw: &mut Draw) -> Vec<u8> {
+fn digits(good: &[u8], draw: &mut CaseDraw) -> Vec<u8> {
     const WORDS: [&str; 14] = [
         "0",
         "-1",
@@ -119,7 +119,7 @@ fn digits(good: &[u8], draw: &mut Draw) -> Vec<u8> {
     [&good[..start], word.as_bytes(), &good[end..]].concat()
 }
 /// Bytes that no reader expects, at some place.
-fn spliced(good: &[u8], draw: &mut Draw) -> Vec<u8> {
+fn spliced(good: &[u8], draw: &mut CaseDraw) -> Vec<u8> {
     let at = draw.below(good.len() as u64 + 1) as usize;
     let noise: Vec<u8> = match draw.below(6) {
         0 => (0..1 + draw.below(300)).map(|_| draw.next() as u8).collect(),
@@ -138,7 +138,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap_or_default()
 }
 /// Up to 200 MB in a file of a thousandth of that: of one byte, or of the file's own beginning.
-fn bomb(good: &[u8], draw: &mut Draw) -> Vec<u8> {
+fn bomb(good: &[u8], draw: &mut CaseDraw) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let _ = encoder.write_all(good);
     let piece = match draw.below(4) {

@@ -28,21 +28,21 @@ pub enum Packed {
     Hashed,
 }
 /// A kind of file.
-pub struct Subject {
+pub struct FileSubject {
     pub name: &'static str,
     /// the file, in the folder of the stage
     file: &'static str,
     pub packed: Packed,
     read: fn(&Path) -> Result<(), String>,
 }
-const fn plain(name: &'static str, file: &'static str, read: fn(&Path) -> Result<(), String>) -> Subject {
-    Subject { name, file, packed: Packed::Plain, read }
+const fn plain(name: &'static str, file: &'static str, read: fn(&Path) -> Result<(), String>) -> FileSubject {
+    FileSubject { name, file, packed: Packed::Plain, read }
 }
-const fn zipped(name: &'static str, file: &'static str, read: fn(&Path) -> Result<(), String>) -> Subject {
-    Subject { name, file, packed: Packed::Gzip, read }
+const fn zipped(name: &'static str, file: &'static str, read: fn(&Path) -> Result<(), String>) -> FileSubject {
+    FileSubject { name, file, packed: Packed::Gzip, read }
 }
 /// All kinds.
-pub const SUBJECTS: [Subject; 41] = [
+pub const SUBJECTS: [FileSubject; 41] = [
     plain("npy", "x.npy", npy),
     plain("npy_records", "x.npy", npy_records),
     plain("npz", "x.npz", npz),
@@ -68,7 +68,7 @@ pub const SUBJECTS: [Subject; 41] = [
     plain("idx_labels", "labels.idx", idx_labels),
     zipped("idx_gz", "images.idx.gz", idx),
     zipped("idx_labels_gz", "labels.idx.gz", idx_labels),
-    Subject { name: "png", file: "a.png", packed: Packed::Png, read: image },
+    FileSubject { name: "png", file: "a.png", packed: Packed::Png, read: image },
     plain("jpeg", "a.jpeg", image),
     plain("bmp", "a.bmp", image),
     plain("ppm", "a.ppm", image),
@@ -77,8 +77,8 @@ pub const SUBJECTS: [Subject; 41] = [
     plain("quarantine", "quarantine.jsonl", quarantine),
     plain("checkpoint_model", "checkpoint/model.safetensors", checkpoint_),
     plain("checkpoint_manifest", "checkpoint/manifest.json", checkpoint_),
-    Subject { name: "hashed_state", file: "checkpoint/state.json", packed: Packed::Hashed, read: checkpoint_ },
-    Subject { name: "hashed_model", file: "checkpoint/model.safetensors", packed: Packed::Hashed, read: checkpoint_ },
+    FileSubject { name: "hashed_state", file: "checkpoint/state.json", packed: Packed::Hashed, read: checkpoint_ },
+    FileSubject { name: "hashed_model", file: "checkpoint/model.safetensors", packed: Packed::Hashed, read: checkpoint_ },
     plain("run_metrics", "run/metrics.jsonl", run_report),
     plain("run_timing", "run/timing.jsonl", run_report),
     plain("run_evaluation", "run/evaluation.json", run_report),
@@ -87,12 +87,12 @@ pub const SUBJECTS: [Subject; 41] = [
 ];
 
 /// A folder with a good file of each kind.
-pub struct Stage {
+pub struct FileStage {
     place: tempfile::TempDir,
     good: BTreeMap<&'static str, Vec<u8>>,
 }
-impl Stage {
-    pub fn new() -> Result<Stage, String> {
+impl FileStage {
+    pub fn new() -> Result<FileStage, String> {
         let place = tempfile::tempdir().map_err(text_of)?;
         let at = |name: &str| place.path().join(name);
         let put = |name: &str, bytes: &[u8]| fs::write(place.path().join(name), bytes).map_err(text_of);
@@ -147,16 +147,16 @@ impl Stage {
         }
         let manifest = fs::read(at("checkpoint/manifest.json")).map_err(text_of)?;
         good.insert("manifest", manifest);
-        Ok(Stage { place, good })
+        Ok(FileStage { place, good })
     }
-    fn path(&self, subject: &Subject) -> PathBuf {
+    fn path(&self, subject: &FileSubject) -> PathBuf {
         self.place.path().join(subject.file)
     }
-    pub fn good(&self, subject: &Subject) -> Result<Vec<u8>, String> {
+    pub fn good(&self, subject: &FileSubject) -> Result<Vec<u8>, String> {
         self.good.get(subject.name).cloned().ok_or_else(|| subject.name.to_string())
     }
     /// Puts a mutated file in its place.
-    pub fn place(&self, subject: &Subject, bytes: &[u8]) -> Result<(), String> {
+    pub fn place(&self, subject: &FileSubject, bytes: &[u8]) -> Result<(), String> {
         fs::write(self.path(subject), bytes).map_err(text_of)?;
         if subject.packed == Packed::Hashed {
             let manifest = self.good.get("manifest").and_then(|m| rehashed(m, subject.file.rsplit('/').next()?, bytes)).ok_or("the manifest")?;
@@ -165,7 +165,7 @@ impl Stage {
         Ok(())
     }
     /// Reads the file, and puts the good one back.
-    pub fn read(&self, subject: &Subject) -> Result<(), String> {
+    pub fn read(&self, subject: &FileSubject) -> Result<(), String> {
         let read = (subject.read)(&self.path(subject));
         if subject.file.contains('/') || subject.packed == Packed::Hashed {
             let _ = fs::write(self.path(subject), &self.good[subject.name]);

@@ -1,5 +1,5 @@
 //! Descriptions with one key wrong: its type, sign, size, spelling, its absence, or that it is there twice.
-use super::subjects::{Subject, written};
+use super::subjects::{KeySubject, written};
 use toml::{Table, Value};
 
 /// One description that is wrong.
@@ -63,7 +63,7 @@ impl Case {
 }
 
 /// All cases of a description, the same each time.
-pub fn of(subject: &Subject) -> Vec<Case> {
+pub fn of(subject: &KeySubject) -> Vec<Case> {
     let mut paths = Vec::new();
     keys(&Value::Table(subject.root.clone()), &mut Vec::new(), &mut paths);
     let mut cases = Vec::new();
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn a_key_that_is_not_made_wrong_in_every_way() {
         let root: Table = "epochs = 3\n[model]\nlayers = [{ kind = \"Linear\", size = [1, 2] }]\n".parse().unwrap_or_default();
-        let subject = Subject { name: "one".into(), number: 0, folder: Default::default(), root };
+        let subject = KeySubject { name: "one".into(), number: 0, folder: Default::default(), root };
         let cases = of(&subject);
         for path in ["epochs", "model", "model.layers", "model.layers.0", "model.layers.0.kind", "model.layers.0.size"] {
             let of_path = |kind: &str| cases.iter().filter(|c| c.path.join(".") == path && c.wrong.kind() == kind).count();

@@ -12,20 +12,20 @@ use toml::{Table, Value};
 pub const FILE: &str = "run.toml";
 
 /// A description and its data.
-pub struct Subject {
+pub struct KeySubject {
     pub name: String,
     pub number: usize,
     pub folder: PathBuf,
     pub root: Table,
 }
-impl Subject {
+impl KeySubject {
     /// The description as it is.
     pub fn text(&self) -> String {
         written(&self.root)
     }
 }
 /// All of them, below a place.
-pub fn all(program: &Path, place: &Path) -> Result<Vec<Subject>, String> {
+pub fn all(program: &Path, place: &Path) -> Result<Vec<KeySubject>, String> {
     let mut texts: Vec<(String, String)> = Vec::new();
     for name in ["digits", "mnist", "chargpt"] {
         let path = workspace::root().join("examples").join(name).join(format!("{name}.toml"));
@@ -46,7 +46,7 @@ pub fn all(program: &Path, place: &Path) -> Result<Vec<Subject>, String> {
         }
         let folder = place.join(number.to_string());
         data(&folder, &root).map_err(|e| format!("{name}: {e}"))?;
-        subjects.push(Subject { name, number, folder, root });
+        subjects.push(KeySubject { name, number, folder, root });
     }
     Ok(subjects)
 }

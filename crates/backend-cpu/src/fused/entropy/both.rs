@@ -1,22 +1,22 @@
 //! A loss and its gradient at once: a row's exponentials are formed once, for their sum and for the gradient.
 use super::{
     super::{
-        interleaved::{Exponentials, Last, Made, Writing},
+        interleaved::{Exponentials, LastRow, MadeRow, Writing},
         known, one_float,
-        rows::{Stored, Summed, rows_of_a_task},
+        rows::{StoredElement, Summed, rows_of_a_task},
         softmax::log_of,
     },
-    AHEAD, Class, Factors, PIECE, Rows, cotangents, exp_of, in_pieces, losses, plain,
+    AHEAD, Factors, LabelledRows, PIECE, TargetClass, cotangents, exp_of, in_pieces, losses, plain,
 };
 use crate::{
     device::{CpuKernel, KernelOperands, Runtime},
     element::with_float,
     operand::internal,
-    reduce::tree::Element,
+    reduce::tree::ReducedElement,
     scratch::filled,
     simd::{
-        Arithmetic, Kernel, Simd, dispatch,
-        stream::{self, Ahead, STREAMED},
+        Arithmetic, Simd, SimdKernel, dispatch,
+        stream::{self, ReadAhead, STREAMED},
         twice::Twice,
     },
 };
@@ -29,7 +29,7 @@ use adamant_runtime::{
 /// The loss and its gradient.
 pub(in super::super) struct Both;
 
-impl<T: Summed> Made<T> for Factors<T> {
+impl<T: Summed> MadeRow<T> for Factors<T> {
     #[inline(always)]
     fn of<S: Simd>(self, e: Twice<T::V<S>>) -> Twice<T::V<S>> {
         e.mul(Twice::splat(self.share)).mul(Twice::splat(self.g))
@@ -42,7 +42,7 @@ impl<T: Summed> Made<T> for Factors<T> {
 }
 /// The logarithm of a row's sum, and the sum's inverse as e^-logarithm, by which the gradient alone multiplies.
 struct LogAndShare<T>(T);
-impl<T: Summed> Kernel for LogAndShare<T> {
+impl<T: Summed> SimdKernel for LogAndShare<T> {
     type Output = (T, T);
     #[inline(always)]
     fn run<S: Simd>(self) -> (T, T) {
@@ -51,11 +51,11 @@ impl<T: Summed> Kernel for LogAndShare<T> {
     }
 }
 
-fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind> {
+fn both<M: StoredElement>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_>, runtime: &Runtime, fault: &FaultWord) -> Result<(), ErrorKind> {
     let ([x, target, g], [out, largest, log_sums, gradient]) = (operands.inputs, &mut *operands.outputs) else {
         return Err(internal("a cross entropy with other operands"));
     };
-    let rows = Rows::new(loss, x, target)?;
+    let rows = LabelledRows::new(loss, x, target)?;
     let (x, g, out, gradient): (&[M], &[M], &mut [M], &mut [M]) = (x.dense()?, g.dense()?, out.dense()?, gradient.dense()?);
     let (largest, log_sums): (&mut [M::Real], &mut [M::Real]) = (largest.dense()?, log_sums.dense()?);
     let (isa, n, inner) = (runtime.isa, rows.classes, rows.inner);
@@ -85,19 +85,19 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
         for (r, (largest, log_sum)) in largest.iter_mut().zip(log_sums).enumerate() {
             let k = task * rows_of_task + r;
             let class = rows.class(k);
-            if class == Class::Ignored {
+            if class == TargetClass::Ignored {
                 (*largest, *log_sum) = (M::Real::ZERO, M::Real::ZERO);
                 rows.elements(r).for_each(|at| gradient[at] = M::zeroed());
                 continue;
             }
             let row = M::read(isa, rows.row(x, k, &mut column), &mut scratch);
             // The next row is in the cache, asked for beside the row before this one; here the one behind it is.
-            let next = if is_seen_ahead && r + 1 < count && rows.class(k + 1) != Class::Ignored { &x[(k + 1) * n..(k + 2) * n] } else { &[] };
+            let next = if is_seen_ahead && r + 1 < count && rows.class(k + 1) != TargetClass::Ignored { &x[(k + 1) * n..(k + 2) * n] } else { &[] };
             let soon = if is_near { x.get((k + 1 + is_seen_ahead as usize) * n..).unwrap_or_default() } else { &[] };
             let next = M::read(isa, next, &mut []);
             let (mut known, largest_here) = (None, largest_of_next.take());
             let mut form = |before: Option<Writing<'_, M::Real, Factors<M::Real>>>| {
-                known = Some(dispatch(isa, Exponentials { x: row, largest: largest_here, e: Some(&mut e), before, next, soon: Ahead::of(soon) }));
+                known = Some(dispatch(isa, Exponentials { x: row, largest: largest_here, e: Some(&mut e), before, next, soon: ReadAhead::of(soon) }));
             };
             match before.take() {
                 Some((made, r)) => M::write(isa, &mut gradient[r * n..(r + 1) * n], &mut [], |out| form(Some(Writing { from: &of_before, made, out }))),
@@ -127,7 +127,7 @@ fn both<M: Stored>(loss: &CrossEntropy, operands: &mut KernelOperands<'_, '_, '_
             }
         }
         if let Some((made, r)) = before {
-            M::write(isa, &mut gradient[r * n..(r + 1) * n], &mut [], |out| dispatch(isa, Last(Writing { from: &of_before, made, out })));
+            M::write(isa, &mut gradient[r * n..(r + 1) * n], &mut [], |out| dispatch(isa, LastRow(Writing { from: &of_before, made, out })));
         }
         if streamed {
             stream::publish();

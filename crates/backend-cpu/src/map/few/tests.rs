@@ -1,5 +1,5 @@
 //! Random programs against the interpreter, with inputs that lie in every way that is taken here.
-use super::{Given, run};
+use super::{GivenInput, run};
 use crate::{
     Isa, Threads,
     device::Runtime,
@@ -98,7 +98,7 @@ fn results(expr: &Expr, results: &[Reg], lies: &[Lie], [rows, columns]: [usize; 
     let args = [Scalar::Float(-1.25)];
     let program = Program { few, ..Program::with_loop(expr, results, None) };
     if few {
-        let given: Vec<Given<'_>> = inputs.iter().map(|i| Given::new(i, n, columns)).collect::<Option<_>>()?;
+        let given: Vec<GivenInput<'_>> = inputs.iter().map(|i| GivenInput::new(i, n, columns)).collect::<Option<_>>()?;
         let mut outs: SmallVec<[&mut [f32]; 2]> = made.iter_mut().map(|m| &mut m[..]).collect();
         run(&program, isa, &args, &given, n, columns, &mut outs)?;
     } else {

@@ -17,7 +17,7 @@ struct World {
 }
 /// How a shared tensor comes to be.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum TensorKind {
     Full,
     Adopted,
     Pending,
@@ -27,9 +27,10 @@ enum Kind {
     /// recorded by a thread that has ended
     Orphaned,
 }
-const KINDS: [Kind; 7] = [Kind::Full, Kind::Adopted, Kind::Pending, Kind::View, Kind::ViewOfPending, Kind::Compiled, Kind::Orphaned];
+const KINDS: [TensorKind; 7] =
+    [TensorKind::Full, TensorKind::Adopted, TensorKind::Pending, TensorKind::View, TensorKind::ViewOfPending, TensorKind::Compiled, TensorKind::Orphaned];
 #[derive(Clone, Copy, Debug)]
-enum Task {
+enum SharingTask {
     Read(usize),
     Mix(usize, usize),
     Chain(usize, usize),
@@ -51,39 +52,39 @@ enum Task {
     Flush,
 }
 #[derive(Debug)]
-struct Program {
-    kinds: Vec<Kind>,
+struct SharingProgram {
+    kinds: Vec<TensorKind>,
     /// by loss: how long its chain is, whether it has a checkpoint in it, whether it is read before it is shared
     losses: Vec<(usize, bool, bool)>,
     made_with: Pace,
-    threads: Vec<(Pace, Vec<Task>)>,
+    threads: Vec<(Pace, Vec<SharingTask>)>,
 }
-fn draw(seed: u64) -> Program {
+fn draw(seed: u64) -> SharingProgram {
     let random = &mut Random::new(seed);
-    let kinds: Vec<Kind> = (0..random.between(2, 6)).map(|_| *random.pick(&KINDS)).collect();
+    let kinds: Vec<TensorKind> = (0..random.between(2, 6)).map(|_| *random.pick(&KINDS)).collect();
     let losses: Vec<_> = (0..random.between(1, 3)).map(|_| (random.between(1, 6), random.one_in(3), random.one_in(2))).collect();
     let (tensors, tapes) = (kinds.len(), losses.len());
     let task = |random: &mut Random| {
         let (t, l) = (random.below(tensors), random.below(tapes));
         match random.below(22) {
-            0 => Task::Read(t),
-            1 => Task::Mix(t, random.below(tensors)),
-            2 => Task::Chain(t, random.between(1, 9)),
-            3..=5 => Task::Gradients(l),
-            6 | 7 => Task::SecondOrder(l),
-            8 => Task::Atop(l, t),
-            9 => Task::Own(t),
-            10 => Task::Checkpoint(t),
-            11 | 12 => Task::Compiled(t, random.between(1, 3)),
-            13 => Task::Derived(random.below(2)),
-            14 => Task::Set(t),
-            15 => Task::Step(t),
-            16 => Task::StepWhen(t),
-            17 => Task::Nested(t),
-            18 => Task::CompiledStep(t),
-            19 => Task::Draw,
-            20 => *random.pick(&[Task::Section, Task::Flush]),
-            _ => Task::Orphan(t),
+            0 => SharingTask::Read(t),
+            1 => SharingTask::Mix(t, random.below(tensors)),
+            2 => SharingTask::Chain(t, random.between(1, 9)),
+            3..=5 => SharingTask::Gradients(l),
+            6 | 7 => SharingTask::SecondOrder(l),
+            8 => SharingTask::Atop(l, t),
+            9 => SharingTask::Own(t),
+            10 => SharingTask::Checkpoint(t),
+            11 | 12 => SharingTask::Compiled(t, random.between(1, 3)),
+            13 => SharingTask::Derived(random.below(2)),
+            14 => SharingTask::Set(t),
+            15 => SharingTask::Step(t),
+            16 => SharingTask::StepWhen(t),
+            17 => SharingTask::Nested(t),
+            18 => SharingTask::CompiledStep(t),
+            19 => SharingTask::Draw,
+            20 => *random.pick(&[SharingTask::Section, SharingTask::Flush]),
+            _ => SharingTask::Orphan(t),
         }
     };
     let made_with = Pace::draw(random);
@@ -93,7 +94,7 @@ fn draw(seed: u64) -> Program {
             (Pace::draw(random), (0..n).map(|_| task(random)).collect())
         })
         .collect();
-    Program { kinds, losses, made_with, threads }
+    SharingProgram { kinds, losses, made_with, threads }
 }
 fn panicked() -> Error {
     Error::new("thread", adamant_core::ErrorKind::Internal("it panicked".into()))
@@ -103,7 +104,7 @@ fn by_another(f: impl FnOnce() -> Tensor + Send) -> Result<Tensor> {
     thread::scope(|s| s.spawn(f).join()).map_err(|_| panicked())
 }
 impl World {
-    fn new(device: Device, program: &Program) -> Result<World> {
+    fn new(device: Device, program: &SharingProgram) -> Result<World> {
         let weights: Vec<Cell> = (0..2).map(|k| Cell::new(&vector(0.3 + k as f32, device), true)).collect::<Result<_>>()?;
         let inside = weights[0].clone();
         let compiled: Function = Box::new(move |x| Ok(vec![(&x[0] * inside.read()).sin() + 0.5f32, x[0].sum(..)]));
@@ -122,17 +123,17 @@ impl World {
         }
         Ok(world)
     }
-    fn make(&self, kind: Kind, first: f32) -> Result<Tensor> {
+    fn make(&self, kind: TensorKind, first: f32) -> Result<Tensor> {
         let device = self.device;
         let pending = || (vector(first, device) * 1.5f32).sin() + 0.25f32;
         Ok(match kind {
-            Kind::Full => Tensor::full_on([WIDTH], f64::from(first), DType::F32, device),
-            Kind::Adopted => vector(first, device),
-            Kind::Pending => pending(),
-            Kind::View => Tensor::cat(&[vector(first, device), vector(first + 1.0, device)], 0).reshape([WIDTH, 2]).t().get(0),
-            Kind::ViewOfPending => pending().flip(0),
-            Kind::Compiled => self.compiled.call(&[&vector(first, device)])?[0].clone(),
-            Kind::Orphaned => by_another(pending)?,
+            TensorKind::Full => Tensor::full_on([WIDTH], f64::from(first), DType::F32, device),
+            TensorKind::Adopted => vector(first, device),
+            TensorKind::Pending => pending(),
+            TensorKind::View => Tensor::cat(&[vector(first, device), vector(first + 1.0, device)], 0).reshape([WIDTH, 2]).t().get(0),
+            TensorKind::ViewOfPending => pending().flip(0),
+            TensorKind::Compiled => self.compiled.call(&[&vector(first, device)])?[0].clone(),
+            TensorKind::Orphaned => by_another(pending)?,
         })
     }
     /// Maps whose results only the tape wants, so that they are deferred.
@@ -149,14 +150,14 @@ impl World {
     }
 }
 /// What a thread has of its own.
-struct Own {
+struct ThreadOwn {
     cell: Cell,
     rng: Rng,
     compiled: Compiled<Function>,
     seen: Vec<f32>,
 }
-impl Own {
-    fn new(world: &World, number: usize) -> Result<Own> {
+impl ThreadOwn {
+    fn new(world: &World, number: usize) -> Result<ThreadOwn> {
         let cell = Cell::new(&vector(number as f32, world.device), true)?;
         let rng = Rng::new_on(7, number as u32, world.device)?;
         let (inside, weight) = (cell.clone(), world.weights[1].clone());
@@ -164,7 +165,7 @@ impl Own {
             inside.set(&(inside.read() * 0.5f32 + &x[0] * weight.read()))?;
             Ok(vec![])
         });
-        Ok(Own { cell, rng, compiled: compile(compiled), seen: Vec::new() })
+        Ok(ThreadOwn { cell, rng, compiled: compile(compiled), seen: Vec::new() })
     }
     fn see(&mut self, x: &Tensor) -> Result<()> {
         self.seen.extend(x.to_vec::<f32>()?);
@@ -173,63 +174,63 @@ impl Own {
     fn see_gradients(&mut self, world: &World, grads: &Grads) -> Result<()> {
         world.weights.iter().filter_map(|w| grads.of(w)).try_for_each(|g| self.see(g))
     }
-    fn act(&mut self, world: &World, task: Task) -> Result<()> {
+    fn act(&mut self, world: &World, task: SharingTask) -> Result<()> {
         let tensor = |t: usize| &world.tensors[t];
         let cell = self.cell.clone();
         match task {
-            Task::Read(t) => self.see(tensor(t))?,
-            Task::Mix(a, b) => self.see(&(tensor(a) * 0.5f32 + tensor(b)).sin())?,
-            Task::Chain(t, n) => self.see(&(0..n).fold(tensor(t).clone(), |x, k| (x * (1.0 + k as f32 * 0.125)).sin()))?,
-            Task::Gradients(l) => self.see_gradients(world, &world.losses[l].backward_keep()?)?,
-            Task::SecondOrder(l) => {
+            SharingTask::Read(t) => self.see(tensor(t))?,
+            SharingTask::Mix(a, b) => self.see(&(tensor(a) * 0.5f32 + tensor(b)).sin())?,
+            SharingTask::Chain(t, n) => self.see(&(0..n).fold(tensor(t).clone(), |x, k| (x * (1.0 + k as f32 * 0.125)).sin()))?,
+            SharingTask::Gradients(l) => self.see_gradients(world, &world.losses[l].backward_keep()?)?,
+            SharingTask::SecondOrder(l) => {
                 let first = world.losses[l].backward_graph()?;
                 let norms = world.weights.iter().filter_map(|w| first.of(w)).map(|g| (g * g).sum(..)).reduce(|a, b| a + b);
                 if let Some(norm) = norms {
                     self.see_gradients(world, &norm.backward_keep()?)?;
                 }
             }
-            Task::Atop(l, t) => self.see_gradients(world, &(&world.losses[l] * tensor(t)).sin().sum(..).backward_keep()?)?,
-            Task::Own(t) => self.see_gradients(world, &world.loss(tensor(t), 3, false)?.backward()?)?,
-            Task::Checkpoint(t) => self.see_gradients(world, &world.loss(tensor(t), 2, true)?.backward()?)?,
-            Task::Compiled(t, size) => {
+            SharingTask::Atop(l, t) => self.see_gradients(world, &(&world.losses[l] * tensor(t)).sin().sum(..).backward_keep()?)?,
+            SharingTask::Own(t) => self.see_gradients(world, &world.loss(tensor(t), 3, false)?.backward()?)?,
+            SharingTask::Checkpoint(t) => self.see_gradients(world, &world.loss(tensor(t), 2, true)?.backward()?)?,
+            SharingTask::Compiled(t, size) => {
                 let x = if size == 1 { tensor(t).clone() } else { Tensor::stack(&vec![tensor(t).clone(); size], 0) };
                 let out = world.compiled.call(&[&x])?;
                 out.iter().try_for_each(|y| self.see(y))?;
             }
-            Task::Derived(w) => self.see(&world.weights[w].derived("twice", |x| (x * 2.0f32).ok())?)?,
-            Task::Set(t) => cell.set(&(cell.read() * 0.5f32 + tensor(t)))?,
-            Task::Step(t) => step(|| cell.set(&(cell.read() * 0.25f32 + tensor(t))))?,
-            Task::StepWhen(t) => step_when(|| {
+            SharingTask::Derived(w) => self.see(&world.weights[w].derived("twice", |x| (x * 2.0f32).ok())?)?,
+            SharingTask::Set(t) => cell.set(&(cell.read() * 0.5f32 + tensor(t)))?,
+            SharingTask::Step(t) => step(|| cell.set(&(cell.read() * 0.25f32 + tensor(t))))?,
+            SharingTask::StepWhen(t) => step_when(|| {
                 cell.set(&(cell.read() + tensor(t)))?;
                 Ok((tensor(t).sum(..).gt(2.0f32), ()))
             })?,
-            Task::Nested(t) => step(|| {
+            SharingTask::Nested(t) => step(|| {
                 let tried = step(|| cell.set(&(cell.read() * 8.0f32)).and_then(|()| Err::<(), _>(panicked())));
                 debug_assert!(tried.is_err());
                 step(|| cell.set(&(cell.read() * 0.5f32))).and_then(|()| cell.set(&(cell.read() + tensor(t))))
             })?,
-            Task::CompiledStep(t) => drop(self.compiled.call(&[tensor(t)])?),
-            Task::Draw => {
+            SharingTask::CompiledStep(t) => drop(self.compiled.call(&[tensor(t)])?),
+            SharingTask::Draw => {
                 let drawn = self.rng.normal([3], DType::F32);
                 self.see(&drawn)?;
             }
-            Task::Section => {
+            SharingTask::Section => {
                 let sum = consistent(|| world.weights.iter().map(Cell::read).reduce(|a, b| a * b));
                 sum.iter().try_for_each(|x| self.see(x))?;
             }
-            Task::Orphan(t) => {
+            SharingTask::Orphan(t) => {
                 let made = by_another(|| (tensor(t) * 3.0f32).sin())?;
                 self.see(&made)?;
             }
-            Task::Flush => flush()?,
+            SharingTask::Flush => flush()?,
         }
         Ok(())
     }
 }
 /// The tasks of one thread: all that it read, and what its cell holds in the end.
-fn work(world: &World, number: usize, pace: Pace, tasks: &[Task]) -> Result<Vec<u32>> {
+fn work(world: &World, number: usize, pace: Pace, tasks: &[SharingTask]) -> Result<Vec<u32>> {
     pace.run(|| {
-        let mut own = Own::new(world, number)?;
+        let mut own = ThreadOwn::new(world, number)?;
         tasks.iter().try_for_each(|task| own.act(world, *task))?;
         let last = own.cell.read();
         own.see(&last)?;

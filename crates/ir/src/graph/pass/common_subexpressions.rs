@@ -22,7 +22,7 @@ pub(in super::super) fn run(graph: &mut Graph, environment: &dyn Environment) ->
         }
     }
     let mut known: HashMap<String, u32> = HashMap::new();
-    let mut context = form::Context { home: graph.home, groups: Vec::new(), environment };
+    let mut context = form::FormContext { home: graph.home, groups: Vec::new(), environment };
     for (k, node) in graph.nodes.iter().enumerate() {
         if node.op.is_effect() {
             rewrite.keep(node);

@@ -16,7 +16,7 @@ use crate::{
 use std::collections::HashMap;
 
 /// A convolution and the norm behind it.
-struct Pair<'a> {
+struct ConvAndNorm<'a> {
     conv: &'a Node,
     norm: &'a Node,
     /// the composite that a convolution with a bias is
@@ -28,7 +28,7 @@ struct Pair<'a> {
     weight: bool,
     bias: bool,
 }
-impl Pair<'_> {
+impl ConvAndNorm<'_> {
     /// Values of mean, variance, and where there are, weight and bias of the norm.
     fn parameters(&self) -> (u32, u32, Option<u32>, Option<u32>) {
         let given = &self.norm.inputs;
@@ -39,7 +39,7 @@ impl Pair<'_> {
 
 pub(in super::super) fn run(graph: &mut Graph, environment: &dyn Environment) -> Result<(), GraphError> {
     let (makers, uses) = (graph.makers(), graph.uses());
-    let pairs: HashMap<usize, Pair<'_>> = (0..graph.nodes.len()).filter_map(|k| Some((k, pair(graph, k, &makers, &uses, environment)?))).collect();
+    let pairs: HashMap<usize, ConvAndNorm<'_>> = (0..graph.nodes.len()).filter_map(|k| Some((k, pair(graph, k, &makers, &uses, environment)?))).collect();
     let folded: Vec<u32> = pairs.values().map(|p| p.conv.outputs.start).collect();
     let mut rewrite = Rewrite::begin(graph, environment);
     for (k, node) in graph.nodes.iter().enumerate() {
@@ -56,7 +56,7 @@ pub(in super::super) fn run(graph: &mut Graph, environment: &dyn Environment) ->
     Ok(())
 }
 /// The pair that ends at a node, if one does.
-fn pair<'a>(graph: &'a Graph, k: usize, makers: &[Option<u32>], uses: &[u32], environment: &dyn Environment) -> Option<Pair<'a>> {
+fn pair<'a>(graph: &'a Graph, k: usize, makers: &[Option<u32>], uses: &[u32], environment: &dyn Environment) -> Option<ConvAndNorm<'a>> {
     let norm = &graph.nodes[k];
     let Op::Composite(c) = &norm.op else { return None };
     if c.name() != "adamant.batch_norm_inference" {
@@ -76,7 +76,7 @@ fn pair<'a>(graph: &'a Graph, k: usize, makers: &[Option<u32>], uses: &[u32], en
     if uses[x as usize] != 1 || !of_one_dtype || !matches!(dtype, DType::F32 | DType::F64) {
         return None;
     }
-    let mut context = form::Context { home: graph.home, groups: Vec::new(), environment };
+    let mut context = form::FormContext { home: graph.home, groups: Vec::new(), environment };
     let attrs = form::attributes(&conv.op, &[], &mut context);
     let attrs: Vec<(String, Attr)> = attrs.into_iter().map(|(name, attr)| (name.to_string(), attr)).collect();
     let one_group = attrs.iter().any(|(name, attr)| name == "groups" && *attr == Attr::Int(1));
@@ -89,10 +89,10 @@ fn pair<'a>(graph: &'a Graph, k: usize, makers: &[Option<u32>], uses: &[u32], en
     let given = c.attrs();
     let find = |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, attr)| attr);
     let (Some(Attr::Float(eps)), Some(Attr::Bool(weight)), Some(Attr::Bool(bias))) = (find("eps"), find("weight"), find("bias")) else { return None };
-    Some(Pair { conv, norm, name, attrs, axis, eps: *eps, weight: *weight, bias: *bias })
+    Some(ConvAndNorm { conv, norm, name, attrs, axis, eps: *eps, weight: *weight, bias: *bias })
 }
 /// Appends the one convolution that a pair becomes.
-fn fold(graph: &Graph, rewrite: &mut Rewrite<'_>, pair: &Pair<'_>, environment: &dyn Environment) -> Result<u32, GraphError> {
+fn fold(graph: &Graph, rewrite: &mut Rewrite<'_>, pair: &ConvAndNorm<'_>, environment: &dyn Environment) -> Result<u32, GraphError> {
     let (weight, bias) = match of_constants(graph, pair) {
         Some((weight, bias)) => {
             let mut add = |array: HostArray| {
@@ -115,7 +115,7 @@ fn fold(graph: &Graph, rewrite: &mut Rewrite<'_>, pair: &Pair<'_>, environment: 
     rewrite.apply(op, Arg::None, &[x, weight, bias], pair.conv.scope, pair.conv.at)
 }
 /// The new weight and bias, if all that they are made of is constant.
-fn of_constants(graph: &Graph, pair: &Pair<'_>) -> Option<(HostArray, HostArray)> {
+fn of_constants(graph: &Graph, pair: &ConvAndNorm<'_>) -> Option<(HostArray, HostArray)> {
     let array = |v: u32| -> Option<HostArray> {
         let constant = graph.constants.iter().find(|c| c.value == v)?;
         let ty = graph.values[v as usize];
@@ -137,7 +137,7 @@ fn of_constants(graph: &Graph, pair: &Pair<'_>) -> Option<(HostArray, HostArray)
     Some((weight, HostArray::floats(var.shape, var.dtype, bias)))
 }
 /// The new weight and bias as ops on the old ones.
-fn of_values(graph: &Graph, rewrite: &mut Rewrite<'_>, pair: &Pair<'_>) -> Result<(u32, u32), GraphError> {
+fn of_values(graph: &Graph, rewrite: &mut Rewrite<'_>, pair: &ConvAndNorm<'_>) -> Result<(u32, u32), GraphError> {
     let (mean, var, gamma, beta) = pair.parameters();
     let [mean, var, w] = [mean, var, pair.conv.inputs[1]].map(|v| rewrite.value(v));
     let [gamma, beta, b] = [gamma, beta, pair.conv.inputs.get(2).copied()].map(|v| v.map(|v| rewrite.value(v)));

@@ -3,10 +3,10 @@
 use super::{
     C,
     resumed::Resumed,
-    translate::{Module, Writer, to_c},
+    translate::{KernelModule, TextWriter, to_c},
 };
 use crate::{
-    frame::{Frame, Numbered},
+    frame::{KernelFrame, Numbering},
     preambles::preamble,
 };
 
@@ -24,12 +24,12 @@ pub fn entry_of(text: &str) -> Option<&str> {
 ///
 /// # Errors
 /// What C cannot say.
-pub(super) fn render(frame: &Frame<'_>) -> Result<String, String> {
+pub(super) fn render(frame: &KernelFrame<'_>) -> Result<String, String> {
     let shared: String = frame.shared.iter().map(|s| format!("{} {} {}\n", s.name, s.of, s.length)).collect();
     let what = format!("{} {:?}\n{shared}{}\n{}", frame.lanes, frame.numbered, frame.functions, frame.body);
     let name = format!("kernel_{:016x}", fnv(what.as_bytes()));
-    let module = Module::of(name.clone(), frame.functions, frame.bindings.places.len());
-    let functions = Writer::new(frame.functions, true, Some(&module), None).written()?;
+    let module = KernelModule::of(name.clone(), frame.functions, frame.bindings.places.len());
+    let functions = TextWriter::new(frame.functions, true, Some(&module), None).written()?;
     let waits = frame.body.contains("adm_barrier(") || frame.body.contains("adm_subgroup_");
     let entry = if waits { together(frame, &module)? } else { alone(frame, &module)? };
     let code = format!("{functions}{entry}");
@@ -43,19 +43,19 @@ pub(super) fn render(frame: &Frame<'_>) -> Result<String, String> {
     Ok(format!("{}{stored}{code}", preamble(&code, &C)))
 }
 /// Declarations of the numbers that an invocation knows itself by.
-fn numbers(frame: &Frame<'_>) -> String {
+fn numbers(frame: &KernelFrame<'_>) -> String {
     match frame.numbered {
-        Numbered::InWorkgroup => " const uint32_t lane = invocation, of_subgroup = 1u; (void)lane; (void)of_subgroup;\n".into(),
-        Numbered::InSubgroup(size) => {
+        Numbering::InWorkgroup => " const uint32_t lane = invocation, of_subgroup = 1u; (void)lane; (void)of_subgroup;\n".into(),
+        Numbering::InSubgroup(size) => {
             format!(" const uint32_t of_subgroup = {size}u, own = invocation / of_subgroup, lane = invocation % of_subgroup; (void)own; (void)lane;\n")
         }
     }
 }
 const ARGUMENTS: &str = "const uint32_t *parameters, void *const *buffers, uint32_t across, uint32_t down";
 /// Invocations that never wait.
-fn alone(frame: &Frame<'_>, module: &Module) -> Result<String, String> {
+fn alone(frame: &KernelFrame<'_>, module: &KernelModule) -> Result<String, String> {
     let (name, lanes) = (&module.prefix, frame.lanes);
-    let body = Writer::new(&frame.body, true, Some(module), None).written()?;
+    let body = TextWriter::new(&frame.body, true, Some(module), None).written()?;
     Ok(format!(
         "static void {name}_invocation(const adm_launch *const L, const adm_vec2_u32 group, const adm_vec2_u32 groups, const uint32_t invocation) {{
 {}{} (void)group; (void)groups;
@@ -74,10 +74,10 @@ void {name}({ARGUMENTS}) {{
 }
 /// Invocations that wait for each other: in rounds, each up to where it waits. 0 is the end, 1 the subgroup, 2 the
 /// workgroup.
-fn together(frame: &Frame<'_>, module: &Module) -> Result<String, String> {
+fn together(frame: &KernelFrame<'_>, module: &KernelModule) -> Result<String, String> {
     let (name, lanes) = (&module.prefix, frame.lanes);
     let mut resumed = Resumed::new();
-    let body = Writer::new(&frame.body, true, Some(module), Some(&mut resumed)).written()?;
+    let body = TextWriter::new(&frame.body, true, Some(module), Some(&mut resumed)).written()?;
     let element = |of: &str| to_c(of, true);
     let arrays: String = frame.shared.iter().map(|s| format!("{} {}[{}]; ", element(s.of), s.name, s.length)).collect();
     let names: String = frame.shared.iter().map(|s| format!(" {} *const {n} = g->{n};", element(s.of), n = s.name)).collect();

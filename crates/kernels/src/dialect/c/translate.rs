@@ -75,10 +75,10 @@ pub(super) fn is_native(name: &str) -> bool {
 /// that a C compiler can test it.
 pub fn to_c(text: &str, native: bool) -> String {
     // A compiler would say no less of a helper that is none.
-    Writer::new(text, native, None, None).written().unwrap_or_else(|why| format!("#error \"{why}\"\n"))
+    TextWriter::new(text, native, None, None).written().unwrap_or_else(|why| format!("#error \"{why}\"\n"))
 }
 /// What a kernel's functions have that helpers have not: names of their own, the launch, and its buffers.
-pub(super) struct Module {
+pub(super) struct KernelModule {
     /// before the name of each of its functions and structs
     pub prefix: String,
     pub functions: BTreeSet<String>,
@@ -86,9 +86,9 @@ pub(super) struct Module {
     /// declarations at the beginning of each function
     pub buffers: String,
 }
-impl Module {
+impl KernelModule {
     /// The functions and structs that a text defines.
-    pub fn of(prefix: String, text: &str, bindings: usize) -> Module {
+    pub fn of(prefix: String, text: &str, bindings: usize) -> KernelModule {
         let words = words(text);
         let after = |keyword: &str| -> BTreeSet<String> {
             let is = |pair: &[Word<'_>]| matches!(pair[0], Word::Name(n) if n == keyword);
@@ -96,14 +96,14 @@ impl Module {
         };
         let own = |k: usize| format!(" void *const b{k} = L->b[{k}]; (void)b{k};");
         let buffers = format!(" const uint32_t *const p = L->p; (void)p;{}\n", (0..bindings).map(own).collect::<String>());
-        Module { functions: after("fn"), structs: after("struct"), prefix, buffers }
+        KernelModule { functions: after("fn"), structs: after("struct"), prefix, buffers }
     }
 }
 /// Writes one text.
-pub(super) struct Writer<'t> {
+pub(super) struct TextWriter<'t> {
     words: Vec<Word<'t>>,
     native: bool,
-    module: Option<&'t Module>,
+    module: Option<&'t KernelModule>,
     resumed: Option<&'t mut Resumed>,
     out: String,
 }
@@ -112,9 +112,9 @@ struct Type {
     of: String,
     length: Option<String>,
 }
-impl<'t> Writer<'t> {
-    pub fn new(text: &'t str, native: bool, module: Option<&'t Module>, resumed: Option<&'t mut Resumed>) -> Writer<'t> {
-        Writer { words: words(text), native, module, resumed, out: String::with_capacity(text.len() + text.len() / 4) }
+impl<'t> TextWriter<'t> {
+    pub fn new(text: &'t str, native: bool, module: Option<&'t KernelModule>, resumed: Option<&'t mut Resumed>) -> TextWriter<'t> {
+        TextWriter { words: words(text), native, module, resumed, out: String::with_capacity(text.len() + text.len() / 4) }
     }
     /// The text in C.
     ///
@@ -418,7 +418,7 @@ mod tests {
     }
     #[test]
     fn a_body_that_waits_keeps_its_names_and_is_entered_again() -> Result<(), String> {
-        let module = Module::of("k".into(), "fn f(x: f32) -> f32 { return x; }", 1);
+        let module = KernelModule::of("k".into(), "fn f(x: f32) -> f32 { return x; }", 1);
         for (notation, c) in [
             (
                 "var a: f32 = 1.0; adm_barrier(); for (var k: u32 = 0u; k < 2u; k++) { a += f(a); } let k: u32 = 3u;",
@@ -430,9 +430,9 @@ mod tests {
                 "g->words[s->turn & 1][invocation].f32 = x; s->at = 1; return 1; case 1: s->t_0 = adm_sum_f32(g->words[s->turn & 1] + invocation / of_subgroup * of_subgroup, of_subgroup); s->turn++;\ns->t_1 = s->t_0 + 1.0f;",
             ),
         ] {
-            assert_eq!(Writer::new(notation, true, Some(&module), Some(&mut Resumed::new())).written()?, c);
+            assert_eq!(TextWriter::new(notation, true, Some(&module), Some(&mut Resumed::new())).written()?, c);
         }
-        let refused = Writer::new("if (adm_subgroup_sum_f32(x) > 0.0) { return; }", true, Some(&module), Some(&mut Resumed::new())).written();
+        let refused = TextWriter::new("if (adm_subgroup_sum_f32(x) > 0.0) { return; }", true, Some(&module), Some(&mut Resumed::new())).written();
         assert!(refused.is_err_and(|e| e.contains("in the head of")));
         Ok(())
     }

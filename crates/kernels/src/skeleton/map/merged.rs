@@ -5,9 +5,9 @@ use crate::{
     Dialect, Sources,
     bindings::{Bindings, Place},
     dense::Dense,
-    frame::{Frame, GROUP},
-    launcher::{Array, Key, Launcher, Target, Work},
-    nest::{Group, Nest},
+    frame::{GROUP, KernelFrame},
+    launcher::{Array, Key, LaunchTarget, Launcher, Work},
+    nest::{AxisGroup, Nest},
     program::{Program, axes},
     write_expr,
 };
@@ -20,7 +20,7 @@ use adamant_ir::{
 pub type Mapped<'m> = (&'m Expr, &'m [Reg], Work<'m>);
 
 /// How many maps from the first on are one program over tensors that do not depend on each other.
-pub fn together(target: &Target, maps: &[Mapped<'_>]) -> usize {
+pub fn together(target: &LaunchTarget, maps: &[Mapped<'_>]) -> usize {
     let Some(first) = maps.first().filter(|m| is_plain(m)) else { return 1 };
     // The parameters are a buffer too.
     let most = target.buffers - 1;
@@ -53,7 +53,7 @@ fn is_apart(a: &Work<'_>, b: &Work<'_>) -> bool {
     !meets(a, b) && !meets(b, a)
 }
 /// A segment with its operands bound.
-struct Segment<'e> {
+struct BoundSegment<'e> {
     program: Program<'e>,
     dense: Dense,
     nest: Nest,
@@ -84,14 +84,14 @@ pub fn record(launcher: &mut dyn Launcher, maps: &[Mapped<'_>]) -> Result<(), Er
         program.describe(&mut key);
         dense.describe(&mut key);
         nest.describe(&mut key);
-        segments.push(Segment { program, dense, nest });
+        segments.push(BoundSegment { program, dense, nest });
     }
     key.extend(bindings.access.iter().map(|a| *a as u8));
     let pipeline = launcher.compile(&key, &bindings, &mut || {
         let (function, arguments) = function(dialect, expr, results)?;
         let mut chain = String::new();
         for (k, segment) in segments.iter().enumerate().rev() {
-            let Segment { program, dense, nest } = segment;
+            let BoundSegment { program, dense, nest } = segment;
             let values: Vec<String> = arguments
                 .iter()
                 .map(|i| match *i {
@@ -100,12 +100,12 @@ pub fn record(launcher: &mut dyn Launcher, maps: &[Mapped<'_>]) -> Result<(), Er
                     _ => String::new(),
                 })
                 .collect();
-            let body = format!("{}{}let u: Results = program({});\n", nest.coordinates(Group::Outer, "i"), program.places(nest, "i"), values.join(", "));
+            let body = format!("{}{}let u: Results = program({});\n", nest.coordinates(AxisGroup::Outer, "i"), program.places(nest, "i"), values.join(", "));
             let bits: Vec<String> = results.iter().enumerate().map(|(n, &r)| bindings.bits_of(expr.dtypes[r as usize], &format!("u.y{n}"))).collect();
             chain +=
                 &format!("if (number >= p[{k}u]) {{\nlet unit: u32 = (number - p[{k}u]) * 256u + lane;\n{}return;\n}}\n", dense.unit(&bindings, &body, &bits));
         }
-        Frame::alone(&bindings, &function, format!("let number: u32 = group.y * groups.x + group.x;\n{chain}")).text()
+        KernelFrame::alone(&bindings, &function, format!("let number: u32 = group.y * groups.x + group.x;\n{chain}")).text()
     })?;
     launcher.launch_groups(pipeline, &bindings, &parameters, groups);
     Ok(())

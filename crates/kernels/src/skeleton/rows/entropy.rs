@@ -1,11 +1,11 @@
 //! Cross entropy of class indices: a row program gives each row's loss and its weight, and a workgroup adds them up. The
 //! backward is a map of the logits and the two numbers that the forward kept of each row. Targets that are
 //! probabilities run as the body.
-use super::{Pass, RowProgram, Rows, all_floats, launch, pass};
+use super::{Pass, RowProgram, RowsLayout, all_floats, launch, pass};
 use crate::{
     bindings::{Access, Bindings, Place},
     dense::Dense,
-    frame::{Frame, GROUP, Numbered, Shared},
+    frame::{GROUP, KernelFrame, Numbering, SharedArray},
     launcher::{Array, Key, Launcher, Work, misshapen},
     skeleton::{
         gather::{INDEX_OF, index_words, look_up},
@@ -42,8 +42,8 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &d
     }
 }
 /// The class axis of logits.
-fn rows(x: &Array) -> Rows {
-    Rows::along(x, usize::from(x.shape.rank() > 1))
+fn rows(x: &Array) -> RowsLayout {
+    RowsLayout::along(x, usize::from(x.shape.rank() > 1))
 }
 /// The ignored index, the target's share and every class's, as `n0` to `n3`.
 fn numbers(loss: &CrossEntropy, classes: usize) -> Vec<u32> {
@@ -138,8 +138,8 @@ fn workgroup_sum(bindings: &Bindings, functions: &str, value: &str, store: &str)
 {store}}}
 "
     );
-    let shared = vec![Shared { name: "partial", of: "vec2<f32>", length: GROUP as usize }];
-    Frame { bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared, functions, body }.text()
+    let shared = vec![SharedArray { name: "partial", of: "vec2<f32>", length: GROUP as usize }];
+    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions, body }.text()
 }
 fn backward(launcher: &mut dyn Launcher, work: &Work<'_>, loss: &CrossEntropy) -> Result<(), ErrorKind> {
     let ([g, x, target, rest @ ..], [dx]) = (work.inputs, work.outputs) else { return Err(misshapen("cross entropy")) };
@@ -222,7 +222,7 @@ let dx: f32 = select(d, 0.0, ignored);
     Ok(())
 }
 /// What a mean divides by, and the weight of all classes, as the first two words of the scratch memory.
-fn totals(launcher: &mut dyn Launcher, work: &Work<'_>, loss: &CrossEntropy, rows: &Rows) -> Result<(), ErrorKind> {
+fn totals(launcher: &mut dyn Launcher, work: &Work<'_>, loss: &CrossEntropy, rows: &RowsLayout) -> Result<(), ErrorKind> {
     launcher.scratch(2)?;
     let mut bindings = Bindings::new(launcher.target().dialect);
     let target = &work.inputs[2];

@@ -1,6 +1,6 @@
 //! Layer, RMS, group and batch norm as row programs: a row is what one statistic is taken of. The cotangents of weight and
 //! bias are sums over the other axis: of a batch norm those of the rows themselves, else a launch of their own.
-use super::{Pass, RowProgram, Rows, Walk, all_floats, fill, launch};
+use super::{Pass, RowProgram, RowsLayout, RowsWalk, all_floats, fill, launch};
 use crate::{
     bindings::{Access, Bindings, Place},
     frame::per_element,
@@ -26,21 +26,21 @@ fn centered(norm: &Norm) -> bool {
     !matches!(norm.over, Over::Rms { .. })
 }
 /// How a norm sees its input: the rows, and how many channels there are.
-fn seen(norm: &Norm, x: &Array) -> (Rows, usize) {
+fn seen(norm: &Norm, x: &Array) -> (RowsLayout, usize) {
     let shape = x.shape;
     match norm.over {
         Over::Layer { axes } | Over::Rms { axes } => {
             let (outer, inner) = shape.split_at(shape.rank() - axes);
             let count = inner.iter().product();
-            (Rows { rows: outer.iter().product(), count, inner: 1, groups: 1, walk: Walk::Line, is_fixed: true }, count)
+            (RowsLayout { rows: outer.iter().product(), count, inner: 1, groups: 1, walk: RowsWalk::Line, is_fixed: true }, count)
         }
         Over::Group { groups } => {
             let inner = shape[2..].iter().product::<usize>();
-            (Rows { rows: shape[0] * groups, count: shape[1] / groups * inner, inner, groups, walk: Walk::Group, is_fixed: false }, shape[1])
+            (RowsLayout { rows: shape[0] * groups, count: shape[1] / groups * inner, inner, groups, walk: RowsWalk::Group, is_fixed: false }, shape[1])
         }
         Over::Batch => {
             let inner = shape[2..].iter().product::<usize>();
-            (Rows { rows: shape[1], count: shape[0] * inner, inner, groups: 1, walk: Walk::Channel, is_fixed: false }, shape[1])
+            (RowsLayout { rows: shape[1], count: shape[0] * inner, inner, groups: 1, walk: RowsWalk::Channel, is_fixed: false }, shape[1])
         }
     }
 }
@@ -139,7 +139,7 @@ fn normalised(norm: &Norm, x: &str) -> (String, String) {
 /// The cotangents of weight and bias of layer, RMS and group norms: for each feature the sums of g x̂ and of g over all
 /// samples, in pieces of fixed lengths that a second launch adds in order. One piece takes the same way, so that a batch
 /// of another size compiles nothing.
-fn sums(launcher: &mut dyn Launcher, work: &Work<'_>, norm: &Norm, rows: &Rows, channels: usize) -> Result<(), ErrorKind> {
+fn sums(launcher: &mut dyn Launcher, work: &Work<'_>, norm: &Norm, rows: &RowsLayout, channels: usize) -> Result<(), ErrorKind> {
     let (inputs, outputs) = (work.inputs, &work.outputs[1..]);
     if channels == 0 {
         return Ok(());
@@ -148,7 +148,7 @@ fn sums(launcher: &mut dyn Launcher, work: &Work<'_>, norm: &Norm, rows: &Rows, 
     let pieces = (8192 / channels).clamp(1, count.div_ceil(32).max(1)).max(count.div_ceil(4096));
     let length = count.div_ceil(pieces).max(1);
     let pieces = count.div_ceil(length).max(1);
-    let plain = rows.walk == Walk::Line;
+    let plain = rows.walk == RowsWalk::Line;
     let mut parameters = vec![
         (channels * pieces) as u32,
         channels as u32,

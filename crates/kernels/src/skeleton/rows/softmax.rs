@@ -1,5 +1,5 @@
 //! Softmax, its logarithm, and their backwards, as row programs.
-use super::{Pass, RowProgram, Rows, all_floats, launch, pass};
+use super::{Pass, RowProgram, RowsLayout, all_floats, launch, pass};
 use crate::launcher::{Launcher, Work, misshapen};
 use adamant_ir::{
     Composite, DType, ErrorKind,
@@ -39,5 +39,5 @@ pub(crate) fn record(launcher: &mut dyn Launcher, work: &Work<'_>, composite: &d
         return Err(misshapen(composite.name()));
     };
     let program = RowProgram { full: work.inputs.to_vec(), passes, element: Some((*out, element.into())), ..RowProgram::default() };
-    launch(launcher, &Rows::along(x, axis), &program).map(drop)
+    launch(launcher, &RowsLayout::along(x, axis), &program).map(drop)
 }

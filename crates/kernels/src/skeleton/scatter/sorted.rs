@@ -1,12 +1,12 @@
 //! A scatter by sorted indices: what goes to one place lies side by side, is combined in pieces of fixed lengths, and
 //! only runs that cross pieces are combined by a second launch. The sort is stable, so the order — and with it every
 //! bit — follows from the index alone. Lines that share one index (rows of a table) share its sort.
-use super::{Rule, report_bad};
+use super::{ScatterRule, report_bad};
 use crate::{
     bindings::{Access, Bindings, Place},
-    frame::{Frame, GROUP, Numbered, Shared, per_element},
-    launcher::{Array, Found, Key, Launcher, Target},
-    nest::{Group, Nest},
+    frame::{GROUP, KernelFrame, Numbering, SharedArray, per_element},
+    launcher::{Array, Found, Key, LaunchTarget, Launcher},
+    nest::{AxisGroup, Nest},
     skeleton::{
         gather::{INDEX_OF, index_words, look_up},
         sort::rank,
@@ -20,7 +20,7 @@ const BLOCK: usize = 256;
 const BAD: &str = "0xffffffffu";
 
 /// The axes and sizes of a scatter by sorted indices.
-pub(super) struct Lines {
+pub(super) struct ScatterLines {
     /// axes with an index of their own, then those that share one
     own: Vec<usize>,
     shared: Vec<usize>,
@@ -28,21 +28,21 @@ pub(super) struct Lines {
     features: usize,
     length: usize,
 }
-impl Lines {
+impl ScatterLines {
     /// The lines of an index along an axis.
-    pub fn new(index: &Array, axis: usize) -> Lines {
+    pub fn new(index: &Array, axis: usize) -> ScatterLines {
         let (shared, own): (Vec<usize>, Vec<usize>) = (0..index.shape.rank()).filter(|&a| a != axis).partition(|&a| index.strides[a] == 0);
         let product = |axes: &[usize]| axes.iter().map(|&a| index.shape[a]).product::<usize>();
-        Lines { indices: product(&own), features: product(&shared), length: index.shape[axis], own, shared }
+        ScatterLines { indices: product(&own), features: product(&shared), length: index.shape[axis], own, shared }
     }
     /// Can sorting be worth it, with more or fewer lines? A driver on the host's processor has few invocations to gain: there
     /// the sort must be shared (64 features of 2,048 rows take 9 ms instead of 13 on llvmpipe, a line of 100,000 takes 98 ms
     /// instead of 10).
-    pub fn may_pay(&self, target: &Target) -> bool {
+    pub fn may_pay(&self, target: &LaunchTarget) -> bool {
         self.features >= if target.on_host { 32 } else { 1 }
     }
     /// Is sorting worth it? Not where lines alone fill a device, nor where they are short.
-    pub fn pay(&self, target: &Target) -> bool {
+    pub fn pay(&self, target: &LaunchTarget) -> bool {
         // Keys and positions twice, and two parts of 8 bytes for every 32 elements.
         let scratch = (16 * self.indices + self.indices * self.features / 2 + 1) as u64 * self.length as u64 + (1 << 20);
         self.may_pay(target) && self.length >= BLOCK && self.indices * self.features < 8192 && scratch <= target.largest
@@ -52,8 +52,8 @@ impl Lines {
 ///
 /// # Errors
 /// Other operands than the kernel has; a text that cannot be compiled; more scratch than there is.
-pub(super) fn record(launcher: &mut dyn Launcher, axis: usize, rule: &Rule<'_>, lines: &Lines) -> Result<(), ErrorKind> {
-    let Rule { index, out, .. } = *rule;
+pub(super) fn record(launcher: &mut dyn Launcher, axis: usize, rule: &ScatterRule<'_>, lines: &ScatterLines) -> Result<(), ErrorKind> {
+    let ScatterRule { index, out, .. } = *rule;
     let (n, all) = (lines.length, lines.indices * lines.length);
     let piece = (all * lines.features / 32_768).max(32);
     let pieces = n.div_ceil(piece);
@@ -80,8 +80,8 @@ let index: vec2<u32> = {};
 let a1: u32 = {};
 if (index.y == 0u && index.x < p[4u]) {{ own = index.x; }} else {{ {} }}
 ",
-            nest.coordinates(Group::Outer, "line"),
-            nest.coordinates(Group::Inner, "here"),
+            nest.coordinates(AxisGroup::Outer, "line"),
+            nest.coordinates(AxisGroup::Inner, "here"),
             nest.at(0, "line"),
             index_words(&bindings, indices, index.dtype, "a0"),
             nest.at(1, "line"),
@@ -115,9 +115,9 @@ if (index.y == 0u && index.x < p[4u]) {{ own = index.x; }} else {{ {} }}
     let mut parameters = [0, n, lines.features, pieces, piece, from, from + all, 4 * all, 4 * all + results * words].map(|v| v as u32).to_vec();
     parameters.push(along as u32);
     nest.place(&mut parameters);
-    let mut passes = vec![(Pass::Last, all * lines.features)];
+    let mut passes = vec![(SortedPass::Last, all * lines.features)];
     if rule.combine.is_some() {
-        passes = vec![(Pass::Pieces, results), (Pass::Across, results)];
+        passes = vec![(SortedPass::Pieces, results), (SortedPass::Across, results)];
     }
     for (pass, units) in passes {
         parameters[0] = units as u32;
@@ -131,7 +131,7 @@ if (index.y == 0u && index.x < p[4u]) {{ own = index.x; }} else {{ {} }}
 }
 /// Which of the equal keys are looked at.
 #[derive(Clone, Copy, PartialEq)]
-enum Pass {
+enum SortedPass {
     /// the last of each run is what stays
     Last,
     /// each piece, whose runs at both ends may be parts
@@ -187,8 +187,8 @@ if (here < p[2u]) {{
         bindings.set_word(scratch, "key_at", "keys[half + lane]"),
         bindings.set_word(scratch, "place_at", "places[half + lane]")
     );
-    let shared = vec![Shared { name: "keys", of: "u32", length: 2 * BLOCK }, Shared { name: "places", of: "u32", length: 2 * BLOCK }];
-    Frame { bindings, lanes: GROUP as usize, numbered: Numbered::InWorkgroup, shared, functions: INDEX_OF, body }.text()
+    let shared = vec![SharedArray { name: "keys", of: "u32", length: 2 * BLOCK }, SharedArray { name: "places", of: "u32", length: 2 * BLOCK }];
+    KernelFrame { bindings, lanes: GROUP as usize, numbered: Numbering::InWorkgroup, shared, functions: INDEX_OF, body }.text()
 }
 /// Merges neighbouring runs. Positions lie behind the keys.
 fn merge(bindings: &Bindings, scratch: usize) -> Result<String, ErrorKind> {
@@ -211,7 +211,7 @@ let place: u32 = {};
     );
     per_element(bindings, "", &body)
 }
-fn apply(rule: &Rule<'_>, bindings: &Bindings, nest: &Nest, [values, target, scratch]: [usize; 3], pass: Pass) -> Result<String, ErrorKind> {
+fn apply(rule: &ScatterRule<'_>, bindings: &Bindings, nest: &Nest, [values, target, scratch]: [usize; 3], pass: SortedPass) -> Result<String, ErrorKind> {
     let word = |at: &str| bindings.word(scratch, at);
     let mut functions = format!(
         "fn key_of(n: u32) -> u32 {{ return {}; }}
@@ -225,10 +225,10 @@ fn target_at(line: u32, key: u32) -> u32 {{
 ",
         word("p[5u] + n"),
         word("p[6u] + n"),
-        nest.coordinates(Group::Outer, "line"),
-        nest.coordinates(Group::Inner, "s"),
+        nest.coordinates(AxisGroup::Outer, "line"),
+        nest.coordinates(AxisGroup::Inner, "s"),
         nest.at(0, "line"),
-        nest.coordinates(Group::Outer, "line") + &nest.coordinates(Group::Inner, "0u"),
+        nest.coordinates(AxisGroup::Outer, "line") + &nest.coordinates(AxisGroup::Inner, "0u"),
         nest.at(1, "line"),
     );
     let Some(combine) = rule.combine else {
@@ -261,7 +261,7 @@ let to: u32 = target_at(line, key);
         combine.widen(rule.source.dtype, &bindings.load(values, rule.source.dtype, "own")),
         rule.store(bindings, target, "total")
     );
-    let body = if pass == Pass::Pieces {
+    let body = if pass == SortedPass::Pieces {
         format!(
             "var current: u32 = key_of(base + begin);
 var is_head: bool = begin > 0u && key_of(base + begin - 1u) == current;

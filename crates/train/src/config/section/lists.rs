@@ -1,9 +1,9 @@
 //! Values of a description that may be one or several, or of one kind or another: columns by name or number, a share or a
 //! rule.
-use super::{Found, Section};
+use super::{FoundKey, Section};
 use crate::{
     Failure,
-    config::{Node, Value},
+    config::{ConfigNode, Value},
 };
 
 impl<'a> Section<'a> {
@@ -38,9 +38,9 @@ impl<'a> Section<'a> {
     }
     fn each<T>(&self, key: &'static str, what: &str, one: impl Fn(&'a Value) -> Option<T>) -> Result<Option<Vec<T>>, Failure> {
         let node = match self.find(key) {
-            Found::Absent => return Ok(None),
-            Found::Plausible => return Ok(Some(Vec::new())),
-            Found::There(node) => node,
+            FoundKey::Absent => return Ok(None),
+            FoundKey::Plausible => return Ok(Some(Vec::new())),
+            FoundKey::There(node) => node,
         };
         let all: Option<Vec<T>> = match &node.value {
             Value::List(list) => list.iter().map(|n| one(&n.value)).collect(),
@@ -50,8 +50,8 @@ impl<'a> Section<'a> {
     }
     fn there(&self, key: &'static str) -> Option<&'a Value> {
         match self.find(key) {
-            Found::There(Node { value, .. }) => Some(value),
-            Found::Absent | Found::Plausible => None,
+            FoundKey::There(ConfigNode { value, .. }) => Some(value),
+            FoundKey::Absent | FoundKey::Plausible => None,
         }
     }
     /// Is the key there, and a table?

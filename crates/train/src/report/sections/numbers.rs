@@ -5,7 +5,7 @@ use crate::{
     plot::escape,
     report::{
         curves,
-        files::{Evaluation, Input, Worst},
+        files::{Input, ReadEvaluation, ReadWorst},
     },
 };
 use std::fmt::Write;
@@ -16,7 +16,7 @@ const MAX_TARGETS: (usize, usize) = (4, 200);
 const MAX_COLUMNS: usize = 16;
 
 /// Figures of each target, its predictions against the truth, and its errors.
-pub fn predictions(evaluation: &Evaluation) -> String {
+pub fn predictions(evaluation: &ReadEvaluation) -> String {
     let Some(targets) = evaluation.targets.as_ref().filter(|t| !t.is_empty()) else { return String::new() };
     let mut out = String::from("<div class=\"plots\">");
     for (k, target) in targets.iter().take(MAX_TARGETS.0).enumerate() {
@@ -44,7 +44,7 @@ pub fn predictions(evaluation: &Evaluation) -> String {
     out + "</div>"
 }
 /// The records that are furthest from the truth, a row for each of their targets.
-pub fn worst(records: &[Worst]) -> String {
+pub fn worst(records: &[ReadWorst]) -> String {
     let has_names = records.iter().flat_map(|w| w.numbers.iter().flatten()).any(|g| g.target.as_ref().is_some_and(|t| t != "0"));
     let columns: Vec<&str> = records.iter().find_map(|w| w.inputs.as_ref()).into_iter().flatten().take(MAX_COLUMNS).map(called).collect();
     let mut out = String::from(
