@@ -8,7 +8,7 @@ use crate::{
     error::Origin,
     recycle::{Remembered, remembered},
 };
-pub use adamant_ir::composite::{Attr, Attrs, Composite, Keyed, Reads};
+pub use adamant_ir::composite::{Attr, Attrs, Built, Composite, Given, Keyed, Reads};
 use smallvec::SmallVec;
 use std::{
     any::{Any, TypeId},
@@ -21,7 +21,6 @@ pub mod conv;
 pub mod dropout;
 pub mod embedding;
 pub mod finite;
-mod given;
 pub mod linear;
 pub mod logsumexp;
 pub mod loss;
@@ -32,9 +31,8 @@ pub mod softmax;
 pub mod split;
 pub mod wide;
 
-pub use given::Given;
 pub(crate) use registry::is_registered;
-pub use registry::{Built, CONSTRUCTORS, Constructor, build, registered};
+pub use registry::{CONSTRUCTORS, Constructor, build, built, registered};
 
 /// One optional cotangent for each input of an op, or for each output.
 pub type Cotangents = SmallVec<[Option<Tensor>; 4]>;

@@ -1,7 +1,7 @@
 //! What ops cost, by their shapes alone. What is counted, and what a primitive costs, the crate `adamant-ir` tells; here
 //! composites cost what their plain bodies cost, and graphs what their nodes do.
 use crate::{
-    Meta, Op, Result,
+    Error, Meta, Op, Result,
     composite::{InTensors, Keyed},
     graph::{Graph, Node},
 };
@@ -31,8 +31,10 @@ pub fn of(op: &Op, inputs: &[Meta], outputs: &[Meta]) -> Result<Cost> {
 /// # Errors
 /// As [`of`].
 pub fn of_node(graph: &Graph, node: &Node) -> Result<Cost> {
-    let metas = |values: &mut dyn Iterator<Item = u32>| values.map(|v| graph.meta(v)).collect::<Vec<_>>();
-    of(&node.op, &metas(&mut node.inputs.iter().copied()), &metas(&mut node.outputs.clone()))
+    let metas = |values: &mut dyn Iterator<Item = u32>| {
+        values.map(|v| graph.meta(v)).collect::<std::result::Result<Vec<_>, _>>().map_err(|kind| Error::new(node.op.name(), kind))
+    };
+    of(&node.op, &metas(&mut node.inputs.iter().copied())?, &metas(&mut node.outputs.clone())?)
 }
 fn of_body(composite: &Keyed, inputs: &[Meta]) -> Result<Cost> {
     let Some(device) = inputs.first().map(|m| m.device).filter(|_| !composite.is_host()) else {

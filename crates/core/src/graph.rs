@@ -1,263 +1,155 @@
-//! The graph of a function: its ops as a flat list in static single assignment form, composites whole. Nothing is run
-//! to get it, so a summary or an export sees what a model would do without memory for doing it.
+//! The graph of a function of tensors. The graph itself, as data, with its verifier, its text, its hashes and its passes, is
+//! [`adamant_ir::graph::Graph`], which knows neither tensors nor devices. Here is what needs them: [`Graph::capture`] and
+//! [`Graph::eval`], and the [`Environment`] that answers for the names of a graph: the devices of this program, its groups of
+//! ranks, its composites with their bodies.
 //!
-//! A value is a number from 0 on. It is defined once: as an input, as a constant, as what a cell holds when the function is
-//! entered, or as an output of a node; nodes stand in the order they were applied. Effects keep their order: collectives by
-//! that of the nodes, writes of cells by that of [`Graph::writes`], which all happen behind the last node.
-//!
-//! Structure is what [`Op`], its attributes, the types and the cells say. Argument is what [`Arg`] holds: a number beside a
-//! tensor, the start of a slice; two calls that differ in arguments alone have one [`Graph::structure`].
-//!
-//! Beside `capture` and `eval`, nothing here knows tensors; a device is passed along and asked nothing but its name.
+//! [`Graph`] is a type of its own around that one, and is used as if it were it: `graph.nodes` are the nodes. With a trait of
+//! extensions in its place, `Graph::capture` would be found only where a second name is imported, and each call that asks the
+//! environment (`verify`, `text`, `hash`, `run`) would have to be given it. What a type of its own costs: two fields cannot be
+//! borrowed at once through it, so whoever edits a graph takes `let graph: &mut ir::Graph = &mut graph` first.
 use crate::{Arg, Device, ErrorKind, Meta, Op, primitive, scope::ScopeId};
 use smallvec::SmallVec;
-use std::{any::Any, collections::BTreeMap, fmt, ops::Range, sync::Arc};
+use std::ops::{Deref, DerefMut, Range};
 
 mod capture;
+mod environment;
 mod eval;
-mod form;
-mod hash;
-mod lex;
-mod number;
-mod parse;
-mod pass;
-pub(crate) mod place;
-mod rewrite;
-mod text;
-mod verify;
 
-pub use crate::TensorType as Type;
+/// The graph as data alone.
+pub use adamant_ir::graph as ir;
 pub(crate) use adamant_ir::graph::nearest;
-pub use adamant_ir::graph::{At, GraphError, Invalid, TextError, Why};
+pub use adamant_ir::graph::{
+    At, Constant, Data, Environment, GraphError, HoldsElements, Invalid, Node, PASSES, Pass, Ran, Reading, State, TextError, Type, Why, Write, Written,
+};
 pub(crate) use capture::records_stops;
-pub use parse::Reading;
-pub use pass::{Expander, PASSES, Ran};
-pub use text::Written;
+use environment::Program;
 
-/// One op of a graph.
+/// A captured function: a graph as data, whose devices, groups of ranks and composites are those of this program.
 #[derive(Clone, Debug)]
-pub struct Node {
-    /// the op
-    pub op: Op,
-    /// what changes from call to call
-    pub arg: Arg,
-    /// the values it reads
-    pub inputs: SmallVec<[u32; 4]>,
-    /// the values it makes
-    pub outputs: Range<u32>,
-    /// the layer it was applied in
-    pub scope: ScopeId,
-    /// where it was applied
-    pub at: At,
-    /// those of its inputs and outputs that its gradient reads; empty if no gradient flows through it
-    pub saved: SmallVec<[u32; 2]>,
-}
-/// What holds the elements of a constant, or a cell, on behalf of a program that runs the graph.
-pub trait HoldsElements: Any + Send + Sync {
-    /// The elements in row-major order.
-    ///
-    /// # Errors
-    /// They cannot be had.
-    fn bytes(&self) -> Result<Arc<[u8]>, ErrorKind>;
-}
-/// The elements of a constant.
-#[derive(Clone)]
-pub enum Data {
-    /// in row-major order, the lowest byte of each first
-    Bytes(Arc<[u8]>),
-    /// where the program has them, fetched when they are asked for
-    Held(Arc<dyn HoldsElements>),
-}
-impl Data {
-    /// The elements.
-    ///
-    /// # Errors
-    /// They cannot be had.
-    pub fn bytes(&self) -> Result<Arc<[u8]>, ErrorKind> {
-        match self {
-            Data::Bytes(bytes) => Ok(bytes.clone()),
-            Data::Held(held) => held.bytes(),
-        }
+pub struct Graph(ir::Graph);
+impl Deref for Graph {
+    type Target = ir::Graph;
+    fn deref(&self) -> &ir::Graph {
+        &self.0
     }
 }
-impl fmt::Debug for Data {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Data::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
-            Data::Held(_) => f.write_str("held"),
-        }
+impl DerefMut for Graph {
+    fn deref_mut(&mut self) -> &mut ir::Graph {
+        &mut self.0
     }
 }
-/// A value that the function brings along.
-#[derive(Clone, Debug)]
-pub struct Constant {
-    /// the value
-    pub value: u32,
-    /// its elements
-    pub data: Data,
-}
-/// A cell that the function reads or writes.
-#[derive(Clone)]
-pub struct State {
-    /// the cell's number in the program that captured it; 0 in a graph that was read
-    pub id: u64,
-    /// its name, where the caller gave one: the path of a parameter
-    pub name: Option<Arc<str>>,
-    /// what it holds
-    pub ty: Type,
-    /// where it lives
-    pub place: Device,
-    /// do gradients flow to it?
-    pub trainable: bool,
-    /// the value that it holds when the function is entered, if that is read
-    pub read: Option<u32>,
-    /// the cell itself, if it is bound to one
-    pub held: Option<Arc<dyn Any + Send + Sync>>,
-}
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}, read {:?}", self.name, self.ty, self.read)
+impl From<ir::Graph> for Graph {
+    fn from(graph: ir::Graph) -> Graph {
+        Graph(graph)
     }
 }
-/// A write of a cell, behind the last node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Write {
-    /// which of [`Graph::cells`]
-    pub cell: u32,
-    /// its new value
-    pub value: u32,
-    /// writes of one group commit together; groups commit in order
-    pub group: u32,
-}
-/// A captured function.
-#[derive(Clone, Debug)]
-pub struct Graph {
-    /// where its values live, unless [`Graph::places`] says otherwise
-    pub home: Device,
-    /// shape and dtype of each value
-    pub values: Vec<Type>,
-    /// where each value lives
-    pub places: Vec<Device>,
-    /// the names of those values that have one: inputs, and all values of a graph that was read
-    pub names: BTreeMap<u32, Arc<str>>,
-    /// the ops in order
-    pub nodes: Vec<Node>,
-    /// the values that were passed in
-    pub inputs: Vec<u32>,
-    /// the values that the function brought along
-    pub constants: Vec<Constant>,
-    /// the cells that it touches, in the order of the first time
-    pub cells: Vec<State>,
-    /// what it writes to cells, in order
-    pub writes: Vec<Write>,
-    /// the values that were returned
-    pub outputs: Vec<u32>,
+impl From<Graph> for ir::Graph {
+    fn from(graph: Graph) -> ir::Graph {
+        graph.0
+    }
 }
 
 impl Graph {
     /// A graph of nothing.
     pub fn new(home: Device) -> Graph {
-        Graph {
-            home,
-            values: vec![],
-            places: vec![],
-            names: BTreeMap::new(),
-            nodes: vec![],
-            inputs: vec![],
-            constants: vec![],
-            cells: vec![],
-            writes: vec![],
-            outputs: vec![],
-        }
+        Graph(ir::Graph::new(home))
     }
     /// Shape, dtype and device of a value.
-    pub fn meta(&self, value: u32) -> Meta {
-        let ty = self.values[value as usize];
-        Meta { shape: ty.shape, dtype: ty.dtype, device: self.places[value as usize] }
-    }
-    fn add_value(&mut self, ty: Type, place: Device) -> u32 {
-        self.values.push(ty);
-        self.places.push(place);
-        self.values.len() as u32 - 1
-    }
-    /// Appends an input.
-    pub fn add_input(&mut self, name: Option<&str>, ty: Type, place: Device) -> u32 {
-        let value = self.add_value(ty, place);
-        self.inputs.push(value);
-        if let Some(name) = name {
-            self.names.insert(value, name.into());
-        }
-        value
-    }
-    /// Appends a constant.
-    pub fn add_constant(&mut self, ty: Type, place: Device, data: Data) -> u32 {
-        let value = self.add_value(ty, place);
-        self.constants.push(Constant { value, data });
-        value
-    }
-    /// Appends a cell that is neither read nor written yet.
-    pub fn add_cell(&mut self, name: Option<&str>, ty: Type, place: Device, trainable: bool) -> u32 {
-        self.cells.push(State { id: 0, name: name.map(Into::into), ty, place, trainable, read: None, held: None });
-        self.cells.len() as u32 - 1
-    }
-    /// The value that a cell holds when the function is entered.
-    pub fn add_read(&mut self, cell: u32) -> u32 {
-        let state = &self.cells[cell as usize];
-        if let Some(value) = state.read {
-            return value;
-        }
-        let value = self.add_value(state.ty, state.place);
-        self.cells[cell as usize].read = Some(value);
-        value
-    }
-    /// Appends a node that makes values of these kinds, which are not looked at.
-    pub fn add_node(&mut self, op: Op, arg: Arg, inputs: &[u32], metas: impl IntoIterator<Item = Meta>, scope: ScopeId, at: At) -> Range<u32> {
-        let first = self.values.len() as u32;
-        for meta in metas {
-            self.add_value(meta.into(), meta.device);
-        }
-        let outputs = first..self.values.len() as u32;
-        let saved = saved_of(&op, inputs, &outputs);
-        self.nodes.push(Node { op, arg, inputs: SmallVec::from_slice(inputs), outputs: outputs.clone(), scope, at, saved });
-        outputs
+    ///
+    /// # Errors
+    /// No device of this program has the number that the graph says.
+    pub fn meta(&self, value: u32) -> Result<Meta, ErrorKind> {
+        Ok(Meta::new(self.values[value as usize], Device::of_id(self.places[value as usize])?))
     }
     /// Appends an op, whose outputs follow from its inputs. One that reads nothing is at home.
     ///
     /// # Errors
     /// It does not take these inputs.
     pub fn apply(&mut self, op: Op, arg: Arg, inputs: &[u32], scope: ScopeId, at: At) -> Result<Range<u32>, GraphError> {
-        let metas: SmallVec<[Meta; 4]> = inputs.iter().map(|&v| self.meta(v)).collect();
-        match verify::infer(&op, &metas, self.home) {
-            Ok(outputs) => Ok(self.add_node(op, arg, inputs, outputs, scope, at)),
-            Err(kind) => {
-                let (node, scope) = (Some(self.nodes.len()), crate::scope::path(scope));
-                Err(Invalid { node, op: op.name().into(), at, scope, why: Why::Op(Box::new(kind)) }.into())
-            }
-        }
+        self.0.apply(op, arg, inputs, scope, at, &Program)
     }
-    /// Which node makes each value; `None`: it is an input, a constant or read from a cell.
-    pub(crate) fn makers(&self) -> Vec<Option<u32>> {
-        let mut makers = vec![None; self.values.len()];
-        for (k, node) in self.nodes.iter().enumerate() {
-            node.outputs.clone().for_each(|v| makers[v as usize] = Some(k as u32));
-        }
-        makers
+    /// Does the graph keep its rules? See [`adamant_ir::graph::Graph::verify`].
+    ///
+    /// ```
+    /// # use adamant_core::{DType, Device, Meta, Shape, graph::Graph};
+    /// let device = Device::reference();
+    /// let x = Meta { shape: Shape::new(&[2, 3]).map_err(|e| e.to_string())?, dtype: DType::F32, device };
+    /// let mut graph = Graph::capture(device, &[x], |x| Ok(vec![x[0].exp().sin()]))?;
+    /// graph.verify()?;
+    /// graph.nodes.swap(0, 1);
+    /// assert!(graph.verify().unwrap_err().to_string().contains("is read before it is made"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first rule that is broken, with the node, its op, and where it was applied or written.
+    pub fn verify(&self) -> Result<(), GraphError> {
+        self.0.verify(&Program)
     }
-    /// How often each value is read: by nodes, by writes, as an output.
-    pub(crate) fn uses(&self) -> Vec<u32> {
-        let mut uses = vec![0; self.values.len()];
-        let of_nodes = self.nodes.iter().flat_map(|n| n.inputs.iter().copied());
-        for v in of_nodes.chain(self.writes.iter().map(|w| w.value)).chain(self.outputs.iter().copied()) {
-            uses[v as usize] += 1;
-        }
-        uses
+    /// The graph as text, which [`Graph::parse`] reads back.
+    ///
+    /// # Errors
+    /// The elements of a constant cannot be had.
+    pub fn text(&self) -> Result<Written, GraphError> {
+        self.0.text(&Program)
+    }
+    /// Reads a graph from its text, and verifies it.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, graph::{Graph, Reading}};
+    /// let text = "adamant graph 1\n\
+    ///     input %x: f32[2, 3]\n\
+    ///     %double: f32[2, 3] = mul(%x) {scalar: \"right\"} with 2.0\n\
+    ///     return %double\n";
+    /// let graph = Graph::parse(text, &Reading::new(Device::reference()))?;
+    /// assert_eq!(graph.text()?.text, text);
+    /// let wrong = Graph::parse(&text.replace("mul", "mull"), &Reading::new(Device::reference())).unwrap_err();
+    /// assert_eq!(wrong.to_string(), "line 3, column 22: there is no op `mull`; did you mean `mul`?");
+    /// # Ok::<(), adamant_core::graph::GraphError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Text that is no graph, with line, column and what was meant; a graph that breaks a rule, with the line of the node.
+    pub fn parse(text: &str, reading: &Reading<'_>) -> Result<Graph, GraphError> {
+        ir::Graph::parse(text, reading, &Program).map(Graph)
+    }
+    /// A hash of what the graph computes: ops with attributes and arguments, types, constants by their elements, cells by their
+    /// names. A text that is read back has the same one.
+    ///
+    /// # Errors
+    /// The elements of a constant cannot be had.
+    pub fn hash(&self) -> Result<u64, GraphError> {
+        self.0.hash(&Program)
+    }
+    /// A hash of the structure: as [`Graph::hash`] without arguments and without the elements of constants. Graphs that are
+    /// equal in it are one plan.
+    pub fn structure(&self) -> u64 {
+        self.0.structure(&Program)
+    }
+    /// Runs passes by name, in order, and tells what each did. See [`PASSES`] for their names; the graph stays as it was
+    /// if one of them fails.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, DType, Meta, Shape, graph::Graph};
+    /// let device = Device::reference();
+    /// let x = Meta { shape: Shape::new(&[4]).map_err(|e| e.to_string())?, dtype: DType::F32, device };
+    /// let mut graph = Graph::capture(device, &[x], |x| { let _unread = x[0].exp(); Ok(vec![x[0].sin() + x[0].sin()]) })?;
+    /// let ran = graph.run(&["common_subexpressions", "dead_code"])?;
+    /// assert_eq!(ran.iter().map(|r| (r.before, r.after)).collect::<Vec<_>>(), [(4, 3), (3, 2)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A name that no pass has, with the list; a graph that the verifier refuses.
+    pub fn run<S: AsRef<str>>(&mut self, passes: &[S]) -> Result<Vec<Ran>, GraphError> {
+        self.0.run(passes, &Program)
     }
 }
-/// The inputs and outputs that the gradient of an op reads.
-fn saved_of(op: &Op, inputs: &[u32], outputs: &Range<u32>) -> SmallVec<[u32; 2]> {
-    let saves = primitive::reads(op, inputs.len()).unwrap_or_default();
-    let from_inputs = inputs.iter().enumerate().filter(|(k, _)| saves.has_input(*k)).map(|(_, v)| *v);
-    let from_outputs = outputs.clone().enumerate().filter(|(k, _)| saves.has_output(*k)).map(|(_, v)| v);
+/// Those of a node's inputs and outputs that its gradient reads; empty if no gradient flows through it.
+pub fn saved(node: &Node) -> SmallVec<[u32; 2]> {
+    let saves = primitive::reads(&node.op, node.inputs.len()).unwrap_or_default();
+    let from_inputs = node.inputs.iter().enumerate().filter(|(k, _)| saves.has_input(*k)).map(|(_, v)| *v);
+    let from_outputs = node.outputs.clone().enumerate().filter(|(k, _)| saves.has_output(*k)).map(|(_, v)| v);
     from_inputs.chain(from_outputs).collect()
 }
 #[cfg(test)]
@@ -288,7 +180,7 @@ mod tests {
         graph.verify().unwrap();
         assert_eq!(graph.outputs[1], graph.inputs[0]);
         // A product keeps both sides, a sum keeps nothing.
-        assert_eq!((&graph.nodes[0].saved[..], graph.nodes.last().map(|n| n.saved.len())), (&graph.nodes[0].inputs[..], Some(0)));
+        assert_eq!((&saved(&graph.nodes[0])[..], graph.nodes.last().map(|n| saved(n).len())), (&graph.nodes[0].inputs[..], Some(0)));
         assert_eq!(*graph.values[graph.outputs[0] as usize].shape, [2, 3]);
     }
     #[test]

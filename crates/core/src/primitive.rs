@@ -1,12 +1,12 @@
 //! The primitives in tensor code, one file each: what the gradient reads, the gradient, the tangent, what the op does to a
-//! stack of examples, its attributes in a graph's text, and the body that stands for its kernel where a device has none. The
+//! stack of examples, and the body that stands for its kernel where a device has none. The
 //! table `adamant_ir::primitives!` lists them; each function here asks the op's file, and a file that lacks one of the rules
 //! does not compile. Must not know how tapes and frames are kept, nor who asks.
 //!
 //! All rules are written in ops, so that they serve every backend and can be differentiated, batched and pushed forward
 //! themselves. Griewank and Walther, "Evaluating Derivatives", 2008; `jax.vmap`; PyTorch's functorch.
 use crate::{
-    Arg, Attrs, DType, Error, ErrorKind, Meta, Op, Origin, Result, Shape, Tensor, TensorType,
+    Arg, DType, Error, ErrorKind, Meta, Op, Origin, Result, Shape, Tensor,
     composite::{Cotangents, RuleArgs, Saves},
     op::View,
     shape::{AxisSet, MAX_RANK},
@@ -187,12 +187,6 @@ mod no_flow {
         Ok(None)
     }
 }
-/// The attributes of a primitive whose name and operands tell all.
-fn no_attributes<F>(_: F, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    Attrs::new()
-}
-
-pub(crate) mod form;
 
 /// The tensor code that stands for a kernel which a device does not have. Its inputs have passed the op's inference.
 pub(crate) type Body = Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>>;
@@ -243,18 +237,6 @@ macro_rules! rules {
                 $($op => $module::batched($fields, batch),)*
                 Op::Composite(c) => Err(by_its_body(c.name())),
             }
-        }
-        /// The attributes of an op, whose name is [`Op::name`].
-        pub(crate) fn attributes(op: &Op, inputs: &[TensorType], context: &mut form::FormContext) -> Attrs {
-            match op {
-                $($planned_op => $planned::attributes($planned_fields, inputs, context),)*
-                $($op => $module::attributes($fields, inputs, context),)*
-                Op::Composite(c) => c.attrs(),
-            }
-        }
-        /// How ops are made of their attributes, by name; those of the scalar tables are not among them.
-        pub(crate) fn makers() -> impl Iterator<Item = (&'static str, form::Maker)> {
-            [$($planned::MAKERS,)* $($module::MAKERS,)*].into_iter().flatten().copied()
         }
         /// What stands for the op where a device has no kernel for it; `None`: nothing does.
         pub(crate) fn body(op: &Op) -> Option<Body> {

@@ -255,7 +255,7 @@ fn a_broken_rule_that_the_verifier_overlooks() {
         g
     };
     whole().verify().unwrap();
-    type Plant = fn(&mut Graph);
+    type Plant = fn(&mut adamant_core::graph::ir::Graph);
     let faults: &[(&str, Plant, fn(&Why) -> bool)] = &[
         ("order", |g| g.nodes.swap(0, 1), |w| matches!(w, Why::Early { .. })),
         ("a node gone", |g| drop(g.nodes.remove(0)), |w| matches!(w, Why::Undefined { .. })),

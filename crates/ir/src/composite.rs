@@ -3,13 +3,20 @@
 //! its type or its name and see nothing but the spec.
 use crate::{DType, ErrorKind, HostArray, TensorType, Types, hash::mix};
 use smallvec::SmallVec;
-use std::{any::Any, borrow::Cow, fmt, ops::Deref, sync::Arc};
+use std::{
+    any::Any,
+    borrow::Cow,
+    fmt,
+    ops::{Deref, RangeInclusive},
+    sync::Arc,
+};
 
 pub mod attention;
 pub mod conv;
 pub mod dropout;
 pub mod embedding;
 pub mod finite;
+mod given;
 pub mod linear;
 pub mod logsumexp;
 pub mod loss;
@@ -18,6 +25,8 @@ pub mod quantize;
 pub mod softmax;
 pub mod split;
 pub mod wide;
+
+pub use given::Given;
 
 /// An attribute of a composite: part of its key, its text and its ONNX form.
 #[derive(Clone, PartialEq, Debug)]
@@ -153,4 +162,11 @@ impl Deref for Keyed {
     fn deref(&self) -> &(dyn Composite + 'static) {
         &*self.function
     }
+}
+/// A composite that was made of its attributes.
+pub struct Built {
+    /// the composite
+    pub function: Keyed,
+    /// how many inputs it takes
+    pub inputs: RangeInclusive<usize>,
 }

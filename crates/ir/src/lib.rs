@@ -1,5 +1,5 @@
-//! What is computed, as data: dtypes and shapes, the table of scalar functions, the primitives, the compounds' specs, kernels
-//! and their expressions, what they cost, and what all of it means in plain f64.
+//! What is computed, as data: dtypes and shapes, the table of scalar functions, the primitives, the compounds' specs, graphs
+//! with their verifier, text and passes, kernels and their expressions, what they cost, and what all of it means in plain f64.
 //!
 //! Backends and the engine agree on this and on nothing else, so it depends on neither. Errors are here too, because
 //! whoever infers a shape must be able to say what is wrong with it, and scopes, because an error names the layer.
@@ -35,4 +35,4 @@ pub use half::{bf16, f16};
 pub use host::HostArray;
 pub use op::{Arg, Op};
 pub use shape::{Axes, Axis, AxisSet, Layout, MAX_RANK, Shape, ToShape, ToSizes};
-pub use tensor_type::{DeviceId, TensorType, Types};
+pub use tensor_type::{DeviceId, PlacedType, TensorType, Types};

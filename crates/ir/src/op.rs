@@ -24,6 +24,7 @@ pub(crate) mod arg_reduce;
 pub(crate) mod collective;
 pub(crate) mod concat;
 pub(crate) mod conv;
+pub mod form;
 pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod matmul;

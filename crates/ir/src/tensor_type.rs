@@ -26,6 +26,15 @@ impl fmt::Display for TensorType {
     }
 }
 
+/// A type, and the device that holds the value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlacedType {
+    /// shape and dtype
+    pub ty: TensorType,
+    /// where
+    pub place: DeviceId,
+}
+
 /// The number that a device has in this process. What is behind it, the runtime knows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DeviceId(pub u32);

@@ -265,6 +265,16 @@ impl From<Meta> for crate::TensorType {
         meta.ty()
     }
 }
+impl From<Meta> for crate::PlacedType {
+    fn from(meta: Meta) -> crate::PlacedType {
+        crate::PlacedType { ty: meta.ty(), place: meta.device.id() }
+    }
+}
+impl From<Device> for DeviceId {
+    fn from(device: Device) -> DeviceId {
+        device.id()
+    }
+}
 /// Metas of an op's outputs.
 pub type Metas = smallvec::SmallVec<[Meta; 3]>;
 impl Meta {

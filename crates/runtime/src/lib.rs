@@ -26,7 +26,9 @@ mod stored;
 pub mod table;
 mod taint;
 
-pub use adamant_ir::{Arg, Attr, Attrs, Composite, DType, DeviceId, Element, Error, ErrorKind, HostArray, HostVec, Op, Origin, Result, Scalar, TensorType};
+pub use adamant_ir::{
+    Arg, Attr, Attrs, Composite, DType, DeviceId, Element, Error, ErrorKind, HostArray, HostVec, Op, Origin, PlacedType, Result, Scalar, TensorType,
+};
 pub use adamant_ir::{Axis, AxisSet, Layout, MAX_RANK, Shape, bf16, bf16_from_f64, f8_to_f32, f16, f16_from_f64, f32_to_f8, round_to_odd};
 pub use adamant_ir::{composite, dtype, error, expr, hash, op, philox, primitives, product, scalar, scope, shape, special};
 pub use device::{Device, Meta, Metas, RECORDERS, Recorder};

@@ -10,7 +10,7 @@ pub use table::Style;
 use adamant_core::{
     DType, Device, Meta, Op, Result, Shape,
     cost::{self, Cost},
-    graph::{Graph, Node},
+    graph::{Graph, Node, saved},
     op::View,
     profile::record_function,
     scope,
@@ -223,7 +223,7 @@ fn kept(graph: &Graph, maker: &HashMap<u32, usize>, leaves: &[(String, Param)]) 
     for node in &graph.nodes {
         if node.inputs.iter().any(|v| tracked.contains(v)) && !matches!(node.op, Op::StopGrad) {
             tracked.extend(node.outputs.clone().filter(|&v| graph.values[v as usize].dtype.is_float()));
-            wanted.extend(node.saved.iter().map(|&v| shown(v)));
+            wanted.extend(saved(node).into_iter().map(shown));
         }
     }
     let mut seen = HashSet::new();

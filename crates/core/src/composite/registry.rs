@@ -1,7 +1,7 @@
 //! Composites by name: how each is made again of its attributes, which is what a graph's text has of it. Core's own stand in one
 //! table; a program adds its own with [`crate::register_composite!`].
 use super::{
-    Compound, Given, Keyed,
+    Built, Compound, Given,
     attention::{Attention, AttentionBackward},
     conv::BiasedConv,
     dropout::Dropout,
@@ -20,25 +20,18 @@ use crate::{
     ErrorKind,
     functional::BinaryCrossEntropy,
     graph::nearest,
-    op::ConvRole,
-    primitive::form::{axes, conv_spec},
+    op::{
+        ConvRole,
+        form::{axes, conv_spec},
+    },
     specs::shared_conv,
     tensor::factor,
 };
 use std::ops::RangeInclusive;
 
-/// A composite that was made of its attributes.
-pub struct Built {
-    /// the composite
-    pub function: Keyed,
-    /// how many inputs it takes
-    pub inputs: RangeInclusive<usize>,
-}
-impl Built {
-    /// A composite that takes this many inputs.
-    pub fn new(composite: impl Compound, inputs: RangeInclusive<usize>) -> Built {
-        Built { function: keyed(composite), inputs }
-    }
+/// A composite that takes this many inputs.
+pub fn built(composite: impl Compound, inputs: RangeInclusive<usize>) -> Built {
+    Built { function: keyed(composite), inputs }
 }
 /// How a composite is made of its attributes.
 pub struct Constructor {
@@ -63,7 +56,7 @@ macro_rules! register_composite {
             name: $name,
             build: |given| {
                 let build: fn(&mut $crate::composite::Given) -> ::std::result::Result<_, $crate::ErrorKind> = $build;
-                Ok($crate::composite::Built::new(build(given)?, $inputs))
+                Ok($crate::composite::built(build(given)?, $inputs))
             },
         };
     };
@@ -98,7 +91,7 @@ pub(crate) fn is_registered(name: &str) -> bool {
 macro_rules! own {
     ($($name:literal |$given:ident| $inputs:expr => $composite:expr;)*) => {
         /// Core's own composites: name, number of inputs, value.
-        static OWN: &[Constructor] = &[$(Constructor { name: $name, build: |$given| { let composite = $composite; Ok(Built::new(composite, ($inputs)(&composite))) } }),*];
+        static OWN: &[Constructor] = &[$(Constructor { name: $name, build: |$given| { let composite = $composite; Ok(built(composite, ($inputs)(&composite))) } }),*];
     };
 }
 fn some<const LEAST: usize, const MOST: usize, C>(_: &C) -> RangeInclusive<usize> {
@@ -149,8 +142,8 @@ own! {
 }
 /// A biased convolution is no `Copy` type, so it stands apart.
 static CONVS: [Constructor; 2] = [
-    Constructor { name: "adamant.conv", build: |g| Ok(Built::new(BiasedConv(shared_conv(conv_spec(ConvRole::Forward, g)?)), 3..=3)) },
-    Constructor { name: "adamant.conv_transpose", build: |g| Ok(Built::new(BiasedConv(shared_conv(conv_spec(ConvRole::InputGrad, g)?)), 3..=3)) },
+    Constructor { name: "adamant.conv", build: |g| Ok(built(BiasedConv(shared_conv(conv_spec(ConvRole::Forward, g)?)), 3..=3)) },
+    Constructor { name: "adamant.conv_transpose", build: |g| Ok(built(BiasedConv(shared_conv(conv_spec(ConvRole::InputGrad, g)?)), 3..=3)) },
 ];
 fn split(g: &mut Given) -> Result<Split, ErrorKind> {
     // It makes as many values as this says.

@@ -1,5 +1,5 @@
 //! Capture: the graph of a function of tensors. What the function does is recorded into a window of its own, and nothing runs.
-use super::{At, Data, Graph, GraphError, HoldsElements, State, Write};
+use super::{At, Constant, Data, Graph, GraphError, HoldsElements, State, Write, ir};
 use crate::{
     Device, Error, ErrorKind, Meta, Op, Result, Tensor,
     cell::{Cell, Overlay, OverlayGuard, OverlayKind},
@@ -56,7 +56,7 @@ impl Graph {
     /// Whatever `f` returns; an output that carries an error; a read of data inside `f`.
     #[track_caller]
     pub fn capture(device: Device, inputs: &[Meta], f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
-        captured(device, inputs, Origin::here(), |x| f(x))
+        captured(device, inputs, Origin::here(), |x| f(x)).map(Graph)
     }
     /// As [`Graph::capture`], with the names of the inputs, and of the cells where `name_of` knows one: a model gives the path
     /// of a parameter.
@@ -89,7 +89,7 @@ impl Graph {
         for cell in &mut graph.cells {
             cell.name = name_of(cell.id).map(Into::into);
         }
-        Ok(graph)
+        Ok(Graph(graph))
     }
     /// Binds cells of this program to the graph's by their names, as a graph that was read needs before it runs.
     ///
@@ -112,7 +112,7 @@ impl Graph {
     }
 }
 
-fn captured(device: Device, inputs: &[Meta], origin: Origin, f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
+fn captured(device: Device, inputs: &[Meta], origin: Origin, f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<ir::Graph> {
     let places: Vec<Tensor> = inputs.iter().map(|&meta| Tensor::placeholder(meta)).collect();
     let overlay = OverlayGuard::push(Overlay::new(OverlayKind::Capture));
     let (outputs, stream) = capture(device, || recording_stops(|| f(&places)));
@@ -130,11 +130,11 @@ fn captured(device: Device, inputs: &[Meta], origin: Origin, f: impl FnOnce(&[Te
     let mut graph = graph_of(&log, device);
     (graph.inputs, graph.outputs) = (inputs, outputs);
     let mut number: HashMap<u64, u32> = HashMap::new();
-    let mut touch = |graph: &mut Graph, cell: &Cell| {
+    let mut touch = |graph: &mut ir::Graph, cell: &Cell| {
         *number.entry(cell.id()).or_insert_with(|| {
             let meta = cell.meta();
             let held = Some(Arc::new(cell.clone()) as _);
-            graph.cells.push(State { id: cell.id(), name: None, ty: meta.into(), place: meta.device, trainable: cell.is_trainable(), read: None, held });
+            graph.cells.push(State { id: cell.id(), name: None, ty: meta.into(), place: meta.device.id(), trainable: cell.is_trainable(), read: None, held });
             graph.cells.len() as u32 - 1
         })
     };
@@ -150,13 +150,13 @@ fn captured(device: Device, inputs: &[Meta], origin: Origin, f: impl FnOnce(&[Te
     let given: std::collections::HashSet<u32> = graph.inputs.iter().copied().chain(reads).collect();
     for record in log.records.iter().filter(|r| matches!(r.op, Op::Input) && !given.contains(&r.first)) {
         let held = Data::Held(Arc::new(Tensor::from_value(log.values[record.first as usize].clone())));
-        graph.constants.push(super::Constant { value: record.first, data: held });
+        graph.constants.push(Constant { value: record.first, data: held });
     }
     Ok(graph)
 }
 /// The ops of a window, with its values.
-fn graph_of(log: &Log, home: Device) -> Graph {
-    let mut graph = Graph::new(home);
+fn graph_of(log: &Log, home: Device) -> ir::Graph {
+    let mut graph = ir::Graph::new(home);
     graph.nodes.reserve(log.records.len());
     graph.values.reserve(log.values.len());
     graph.places.reserve(log.values.len());
@@ -177,7 +177,7 @@ fn graph_of(log: &Log, home: Device) -> Graph {
 ///
 /// # Errors
 /// What the body returns; it is defined on the host.
-pub(super) fn body_of(composite: &Keyed, inputs: &[Meta]) -> std::result::Result<Graph, ErrorKind> {
+pub(super) fn body_of(composite: &Keyed, inputs: &[Meta]) -> std::result::Result<ir::Graph, ErrorKind> {
     let device = inputs.first().map(|m| m.device).ok_or_else(|| ErrorKind::Internal(format!("{} has no inputs", composite.name())))?;
     let body = |x: &[Tensor]| {
         register_inputs(&x.iter().map(|t| t.value().clone()).collect::<Vec<_>>());

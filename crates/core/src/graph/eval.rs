@@ -1,7 +1,7 @@
 //! Evaluation: a graph as a function again. Its ops go through the ordinary dispatch, one after the other, so they are recorded,
 //! fused, differentiated and intercepted like those of any program, on whatever device the inputs are.
-use super::{At, Constant, Data, Graph, GraphError, State, pass};
-use crate::{Cell, Device, Error, ErrorKind, Op, Origin, Result, Tensor, scope};
+use super::{At, Constant, Data, Graph, GraphError, State};
+use crate::{Cell, Device, DeviceId, Error, ErrorKind, Op, Origin, Result, Tensor, scope};
 use std::any::Any;
 
 impl Graph {
@@ -42,7 +42,7 @@ impl Graph {
             if meta.ty() != want {
                 return Err(fail(format!("input {k} is {want}, not {}", meta.ty())));
             }
-            let place = self.place_on(value, device);
+            let place = self.place_on(value, device)?;
             if meta.device != place {
                 return Err(Error::at("graph eval", ErrorKind::DeviceMismatch { left: place.to_string(), right: meta.device.to_string() }, here));
             }
@@ -67,7 +67,7 @@ impl Graph {
             }
             let at = if let At::Code(at) = node.at { at } else { here.at };
             let origin = Origin { at, scope: node.scope };
-            let (op, place) = (on_device(&node.op, self.home, device), self.place_on(node.outputs.start, device));
+            let (op, place) = (on_device(&node.op, self.home, device), self.place_on(node.outputs.start, device)?);
             let made = scope::within(node.scope, || Tensor::apply_many_on(place, op, node.arg, &read.iter().collect::<Vec<_>>(), origin));
             for (k, v) in node.outputs.clone().enumerate() {
                 // A failed op has as many outputs as anybody may ask for.
@@ -88,24 +88,6 @@ impl Graph {
         }
         Ok(outputs)
     }
-    /// Runs passes by name, in order, and tells what each did. See [`super::PASSES`] for their names; the graph stays as it was
-    /// if one of them fails.
-    ///
-    /// ```
-    /// # use adamant_core::{Device, DType, Meta, Shape, graph::Graph};
-    /// let device = Device::reference();
-    /// let x = Meta { shape: Shape::new(&[4]).map_err(|e| e.to_string())?, dtype: DType::F32, device };
-    /// let mut graph = Graph::capture(device, &[x], |x| { let _unread = x[0].exp(); Ok(vec![x[0].sin() + x[0].sin()]) })?;
-    /// let ran = graph.run(&["common_subexpressions", "dead_code"])?;
-    /// assert_eq!(ran.iter().map(|r| (r.before, r.after)).collect::<Vec<_>>(), [(4, 3), (3, 2)]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// A name that no pass has, with the list; a graph that the verifier refuses.
-    pub fn run<S: AsRef<str>>(&mut self, passes: &[S]) -> std::result::Result<Vec<pass::Ran>, GraphError> {
-        pass::run(self, passes, &super::capture::body_of)
-    }
     /// Where the graph is evaluated: where its inputs are, else where its cells are, else where this thread computes.
     fn device_for(&self, inputs: &[&Tensor]) -> Result<Device> {
         let at_home = |value: u32| self.places[value as usize] == self.home;
@@ -118,12 +100,12 @@ impl Graph {
         }
     }
     /// Where a value lives if the graph is evaluated on a device.
-    fn place_on(&self, value: u32, device: Device) -> Device {
+    fn place_on(&self, value: u32, device: Device) -> Result<Device> {
         let place = self.places[value as usize];
-        if place == self.home { device } else { place }
+        if place == self.home { Ok(device) } else { Device::of_id(place).map_err(|kind| Error::new("graph eval", kind)) }
     }
     fn constant(&self, constant: &Constant, device: Device) -> Result<Tensor> {
-        let (ty, place) = (self.values[constant.value as usize], self.place_on(constant.value, device));
+        let (ty, place) = (self.values[constant.value as usize], self.place_on(constant.value, device)?);
         if let Data::Held(held) = &constant.data
             && let Some(tensor) = (&**held as &dyn Any).downcast_ref::<Tensor>()
             && tensor.device()? == place
@@ -139,9 +121,9 @@ fn cell_of(state: &State) -> Result<Cell> {
     bound.ok_or_else(|| GraphError::Unbound { cell: state.name.as_deref().unwrap_or_default().into() }.error())
 }
 /// The op on another device than the one the graph is at home on: a transfer names one.
-fn on_device(op: &Op, home: Device, device: Device) -> Op {
+fn on_device(op: &Op, home: DeviceId, device: Device) -> Op {
     match op {
-        Op::Transfer(to) if *to == home.id() => Op::Transfer(device.id()),
+        Op::Transfer(to) if *to == home => Op::Transfer(device.id()),
         other => other.clone(),
     }
 }

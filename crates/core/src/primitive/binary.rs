@@ -1,6 +1,5 @@
 //! Element-wise functions of two tensors, broadcast.
-pub(super) use super::no_attributes as attributes;
-use super::{Backward, Batching, Forward, Stacks, expand_to, form, rounded_once, sum, sum_to, unary::of_row};
+use super::{Backward, Batching, Forward, Stacks, expand_to, rounded_once, sum, sum_to, unary::of_row};
 use crate::{
     Result, Tensor,
     composite::{Cotangents, Saves},
@@ -35,4 +34,3 @@ pub(super) fn tangent(f: &Binary, forward: &Forward<'_>) -> Result<Option<Tensor
 pub(super) fn batched(_: &Binary, batch: &Batching<'_>) -> Result<Stacks> {
     batch.broadcast()
 }
-pub(super) const MAKERS: form::Makers = &[];

@@ -1,12 +1,11 @@
 //! Element-wise functions of a tensor and a number.
-use super::{Backward, Batching, Forward, Stacks, form, one, rounded_once, unary::of_row};
+use super::{Backward, Batching, Forward, Stacks, one, rounded_once, unary::of_row};
 use crate::{
-    Arg, Attrs, Op, Result, Scalar, Tensor, TensorType,
-    composite::{Attr, Cotangents, Saves},
+    Arg, Op, Result, Scalar, Tensor,
+    composite::{Cotangents, Saves},
     op::Side,
     scalar::{Binary, Saved, binary_gradients},
 };
-use smallvec::smallvec;
 
 type Fields<'a> = (&'a Binary, &'a Side);
 
@@ -49,10 +48,6 @@ pub(super) fn tangent((f, side): Fields<'_>, forward: &Forward<'_>) -> Result<Op
 pub(super) fn batched(_: Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }
-pub(super) fn attributes((_, side): Fields<'_>, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    smallvec![("scalar", Attr::Text(if *side == Side::Left { "left" } else { "right" }.into()))]
-}
-pub(super) const MAKERS: form::Makers = &[];
 
 fn scale(g: &Tensor, s: Scalar) -> Tensor {
     Tensor::apply(Op::BinaryScalar(Binary::Mul, Side::Right), Arg::Scalar(s), &[g])

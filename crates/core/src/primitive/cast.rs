@@ -1,8 +1,7 @@
 //! Conversion of values.
-pub(super) use super::no_attributes as attributes;
-use super::{Backward, Batching, Forward, Stacks, form, one};
+use super::{Backward, Batching, Forward, Stacks, one};
 use crate::{
-    DType, Op, Result, Tensor,
+    DType, Result, Tensor,
     composite::{Cotangents, Saves},
 };
 
@@ -19,4 +18,3 @@ pub(super) fn tangent(_: &DType, forward: &Forward<'_>) -> Result<Option<Tensor>
 pub(super) fn batched(_: &DType, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }
-pub(super) const MAKERS: form::Makers = &[("cast", |m| Ok(Op::Cast(m.output.dtype)))];

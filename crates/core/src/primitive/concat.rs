@@ -1,10 +1,10 @@
 //! Joining along an axis.
-use super::{Backward, Batching, Forward, Stacks, form};
+use super::{Backward, Batching, Forward, Stacks};
 use crate::{
-    Attrs, Op, Result, Tensor, TensorType,
+    Op, Result, Tensor,
     composite::{Cotangents, Saves},
 };
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 pub(super) fn reads(_: &u8) -> Option<Saves> {
     Some(Saves::default())
@@ -26,7 +26,3 @@ pub(super) fn tangent(_: &u8, forward: &Forward<'_>) -> Result<Option<Tensor>> {
 pub(super) fn batched(axis: &u8, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::Concat { axis: axis + 1 })
 }
-pub(super) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    smallvec![form::axis(*axis)]
-}
-pub(super) const MAKERS: form::Makers = &[("concat", |m| Ok(Op::Concat { axis: m.axis()? }))];

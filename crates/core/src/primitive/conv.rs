@@ -2,10 +2,10 @@
 //! w `[g co, ci, ..]`, y `[n, g co, ..]`, and each of its roles makes one of them of the two others; so do its gradients. Of a
 //! stack, the examples' axis joins the letter that exactly the batched ones have in common: x and y share n, w and y share co,
 //! x and w share ci, and all three g. So the gradient of each example's weight is one grouped convolution.
-use super::{Backward, Batching, Forward, Stacks, form, sum};
+use super::{Backward, Batching, Forward, Stacks, sum};
 use crate::{
-    Arg, Attrs, Error, Meta, Op, Result, Shape, Tensor, TensorType,
-    composite::{Attr, Cotangents, Saves},
+    Arg, Error, Meta, Result, Shape, Tensor,
+    composite::{Cotangents, Saves},
     op::{ConvRole, ConvSpec},
     shape::MAX_RANK,
     specs::conv_op,
@@ -40,21 +40,6 @@ pub(super) fn tangent(spec: &ConvSpec, forward: &Forward<'_>) -> Result<Option<T
     let left = forward.tangent(0).map(|t| product(spec.clone(), t, forward.primal(1)));
     Ok(sum(left, forward.tangent(1).map(|t| product(spec.clone(), forward.primal(0), t))))
 }
-pub(super) fn attributes(spec: &ConvSpec, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    let mut attrs: Attrs = smallvec![
-        ("stride", form::ints(spec.stride.iter().copied())),
-        ("padding", form::pairs(&spec.padding)),
-        ("dilation", form::ints(spec.dilation.iter().copied())),
-        ("groups", Attr::Int(spec.groups as i64)),
-    ];
-    attrs.extend((!spec.open.is_empty()).then(|| ("open", form::ints(spec.open.iter().copied()))));
-    attrs
-}
-fn made(role: ConvRole, m: &mut form::Made<'_>) -> form::FormResult<Op> {
-    Ok(conv_op(form::conv_spec(role, m.given)?))
-}
-pub(super) const MAKERS: form::Makers =
-    &[("conv", |m| made(ConvRole::Forward, m)), ("conv_transpose", |m| made(ConvRole::InputGrad, m)), ("conv_weight_grad", |m| made(ConvRole::WeightGrad, m))];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Letter {

@@ -1,7 +1,7 @@
 //! Elements by index along an axis.
-use super::{Backward, Batching, Body, Forward, MaybeBatched, Stacks, form, scatter::scatter};
+use super::{Backward, Batching, Body, Forward, MaybeBatched, Stacks, scatter::scatter};
 use crate::{
-    Arg, Attrs, Op, Result, Tensor, TensorType,
+    Arg, Op, Result, Tensor,
     composite::{Cotangents, Saves},
     op::ScatterMode,
     shape::MAX_RANK,
@@ -37,10 +37,6 @@ pub(super) fn batched(axis: &u8, batch: &Batching<'_>) -> Result<Stacks> {
     back.insert(0, at as isize);
     Ok(smallvec![gather(*axis, table, &merged).reshape(apart).permute(&back[..])])
 }
-pub(super) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    smallvec![form::axis(*axis)]
-}
-pub(super) const MAKERS: form::Makers = &[("gather", |m| Ok(Op::Gather { axis: m.axis()? }))];
 pub(super) fn body(_: &u8) -> Option<Body> {
     None
 }

@@ -1,8 +1,7 @@
 //! The batched matrix product.
-pub(super) use super::no_attributes as attributes;
-use super::{Backward, Batching, Forward, MaybeBatched, Stacks, form, reshape, sum};
+use super::{Backward, Batching, Forward, MaybeBatched, Stacks, reshape, sum};
 use crate::{
-    Op, Result, Tensor,
+    Result, Tensor,
     composite::{Cotangents, Saves},
 };
 use smallvec::smallvec;
@@ -26,4 +25,3 @@ pub(super) fn batched((): (), batch: &Batching<'_>) -> Result<Stacks> {
     }
     Ok(smallvec![batch.axis.stacked(&x[0])?.matmul(batch.axis.stacked(&x[1])?)])
 }
-pub(super) const MAKERS: form::Makers = &[("matmul", |_| Ok(Op::Matmul))];

@@ -1,11 +1,10 @@
 //! Surrounding with a number; negative widths cut off.
-use super::{Backward, Batching, Forward, Stacks, form, one};
+use super::{Backward, Batching, Forward, Stacks, one};
 use crate::{
-    Arg, Attrs, ErrorKind, Op, Result, Scalar, Tensor, TensorType,
-    composite::{Attr, Cotangents, Saves},
+    Arg, Op, Result, Scalar, Tensor,
+    composite::{Cotangents, Saves},
     op::PadSpec,
 };
-use smallvec::smallvec;
 
 fn with_zeros(x: &Tensor, widths: PadSpec) -> Tensor {
     Tensor::apply(Op::Pad(Box::new(widths)), Arg::Scalar(Scalar::Float(0.0)), &[x])
@@ -23,13 +22,3 @@ pub(super) fn batched(pad: &PadSpec, batch: &Batching<'_>) -> Result<Stacks> {
     let widths = std::iter::once((0, 0)).chain(pad.widths.iter().copied()).collect();
     batch.on_first(Op::Pad(Box::new(PadSpec { widths })))
 }
-pub(super) fn attributes(pad: &PadSpec, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    smallvec![("widths", Attr::Ints(pad.widths.iter().flat_map(|&(lo, hi)| [lo as i64, hi as i64]).collect()))]
-}
-pub(super) const MAKERS: form::Makers = &[("pad", |m| {
-    let widths = m.given.ints("widths")?;
-    if widths.len() % 2 != 0 {
-        return Err(ErrorKind::Argument("`widths` has two numbers for each axis".into()));
-    }
-    Ok(Op::Pad(Box::new(PadSpec { widths: widths.chunks(2).map(|w| (w[0] as isize, w[1] as isize)).collect() })))
-})];

@@ -1,16 +1,14 @@
 //! Random bits. Of a stack: where all examples share the key, each draws from its own part of one long draw; where each has
 //! a key, it draws what it would have drawn alone. The latter is Philox in tensor code, the same bits as the primitive's
 //! (Salmon et al., SC 2011), of a key that has a place for each example.
-pub(super) use super::no_attributes as attributes;
 pub(super) use super::no_flow::{gradient, reads, tangent};
-use super::{Batching, ExampleAxis, MaybeBatched, Stacks, form, reshape};
+use super::{Batching, ExampleAxis, MaybeBatched, Stacks, reshape};
 use crate::{Arg, DType, Error, ErrorKind, Op, Origin, Result, Scalar, Shape, Tensor, TensorType};
 use smallvec::smallvec;
 
 pub(super) fn batched(shape: &Shape, batch: &Batching<'_>) -> Result<Stacks> {
     Ok(smallvec![bits(batch.axis, &batch.lanes[0], *shape)?])
 }
-pub(super) const MAKERS: form::Makers = &[("random_bits", |m| Ok(Op::RandomBits { shape: m.output.shape }))];
 
 /// The bits of `shape` for each example, if examples draw their own or have their own keys.
 fn bits(batch: &ExampleAxis, key: &MaybeBatched, shape: Shape) -> Result<Tensor> {

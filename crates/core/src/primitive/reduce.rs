@@ -1,12 +1,11 @@
 //! Combining all elements along axes, which keep size 1.
-use super::{Backward, Batching, Forward, Stacks, behind, form, one, scan::exclusive_product};
+use super::{Backward, Batching, Forward, Stacks, behind, one, scan::exclusive_product};
 use crate::{
-    Attrs, Error, Op, Result, Shape, Tensor, TensorType,
+    Error, Op, Result, Shape, Tensor,
     composite::{Cotangents, Saves},
     op::ReduceOp,
     shape::{AxisSet, MAX_RANK},
 };
-use smallvec::smallvec;
 
 type Fields<'a> = (&'a ReduceOp, &'a AxisSet);
 
@@ -66,12 +65,3 @@ fn others(x: &Tensor, axes: AxisSet) -> Result<Tensor> {
 pub(super) fn batched((op, axes): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(Op::Reduce { op: *op, axes: behind(*axes) })
 }
-pub(super) fn attributes((_, axes): Fields<'_>, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    smallvec![("axes", form::ints(axes.iter()))]
-}
-pub(super) const MAKERS: form::Makers = &[
-    ("sum", |m| Ok(Op::Reduce { op: ReduceOp::Sum, axes: m.axes()? })),
-    ("prod", |m| Ok(Op::Reduce { op: ReduceOp::Prod, axes: m.axes()? })),
-    ("amax", |m| Ok(Op::Reduce { op: ReduceOp::Max, axes: m.axes()? })),
-    ("amin", |m| Ok(Op::Reduce { op: ReduceOp::Min, axes: m.axes()? })),
-];

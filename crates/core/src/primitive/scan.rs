@@ -1,8 +1,8 @@
 //! Running combination along an axis.
-use super::{Backward, Batching, Body, Forward, Stacks, form, gather::gather, one, scatter::scatter, sum};
+use super::{Backward, Batching, Body, Forward, Stacks, gather::gather, one, scatter::scatter, sum};
 use crate::{
-    Arg, Attrs, DType, Op, Result, Scalar, Tensor, TensorType,
-    composite::{Attr, Cotangents, Saves},
+    Arg, DType, Op, Result, Scalar, Tensor,
+    composite::{Cotangents, Saves},
     op::{PadSpec, ScanOp, ScatterMode},
     schedule::lower,
 };
@@ -89,19 +89,6 @@ pub(super) fn tangent((op, axis, reverse): Fields<'_>, forward: &Forward<'_>) ->
 pub(super) fn batched((op, axis, reverse): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::Scan { op: *op, axis: axis + 1, reverse: *reverse })
 }
-pub(super) fn attributes((_, axis, reverse): Fields<'_>, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    smallvec![form::axis(*axis), ("reverse", Attr::Bool(*reverse))]
-}
-fn made(op: ScanOp, m: &mut form::Made<'_>) -> form::FormResult<Op> {
-    Ok(Op::Scan { op, axis: m.axis()?, reverse: m.given.bool("reverse")? })
-}
-pub(super) const MAKERS: form::Makers = &[
-    ("cumsum", |m| made(ScanOp::Sum, m)),
-    ("cumprod", |m| made(ScanOp::Prod, m)),
-    ("cummax", |m| made(ScanOp::Max, m)),
-    ("cummin", |m| made(ScanOp::Min, m)),
-    ("linear_recurrence", |m| made(ScanOp::LinearRecurrence, m)),
-];
 pub(super) fn body((op, axis, reverse): Fields<'_>) -> Option<Body> {
     let (op, axis, reverse) = (*op, *axis as usize, *reverse);
     Some(Box::new(move |x| Ok(vec![lower::scan::body(op, axis, reverse, x)])))

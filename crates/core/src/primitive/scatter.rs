@@ -1,16 +1,13 @@
 //! The inverse of gather: a source combined into a destination by index along an axis.
-use super::{Backward, Batching, Forward, Stacks, form, gather::gather};
+use super::{Backward, Batching, Forward, Stacks, gather::gather};
 use crate::{
-    Arg, Attrs, ErrorKind, Op, Result, Tensor, TensorType,
-    composite::{Attr, Cotangents, Saves},
+    Arg, Op, Result, Tensor,
+    composite::{Cotangents, Saves},
     op::ScatterMode,
 };
 use smallvec::smallvec;
 
 type Fields<'a> = (&'a u8, &'a ScatterMode);
-
-const WORDS: [(&str, ScatterMode); 5] =
-    [("set", ScatterMode::Set), ("add", ScatterMode::Add), ("mul", ScatterMode::Mul), ("max", ScatterMode::Max), ("min", ScatterMode::Min)];
 
 pub(super) fn scatter(axis: u8, mode: ScatterMode, x: &Tensor, index: &Tensor, source: &Tensor) -> Tensor {
     Tensor::apply(Op::Scatter { axis, mode }, Arg::None, &[x, index, source])
@@ -94,14 +91,3 @@ pub(super) fn tangent((axis, mode): Fields<'_>, forward: &Forward<'_>) -> Result
 pub(super) fn batched((axis, mode): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::Scatter { axis: axis + 1, mode: *mode })
 }
-pub(super) fn attributes((axis, mode): Fields<'_>, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    let word = WORDS.iter().find(|(_, m)| m == mode).map_or("", |(word, _)| *word);
-    smallvec![form::axis(*axis), ("mode", Attr::Text(word.into()))]
-}
-pub(super) const MAKERS: form::Makers = &[("scatter", |m| {
-    let (axis, word) = (m.axis()?, m.given.text("mode")?);
-    match WORDS.iter().find(|(w, _)| *w == word) {
-        Some((_, mode)) => Ok(Op::Scatter { axis, mode: *mode }),
-        None => Err(ErrorKind::Argument(format!("`mode` is none of {}, but `{word}`", WORDS.map(|(w, _)| w).join(", ")))),
-    }
-})];

@@ -1,13 +1,12 @@
 //! Combining runs of neighbours along an axis, and the function of tensors that is made of it.
-use super::{Backward, Batching, Body, Forward, Stacks, form, gather::gather, one, scan::scan, scatter::scatter};
+use super::{Backward, Batching, Body, Forward, Stacks, gather::gather, one, scan::scan, scatter::scatter};
 use crate::{
-    Arg, Attrs, AxisSet, DType, ErrorKind, Op, Result, Scalar, Shape, Tensor, TensorType,
+    Arg, AxisSet, DType, ErrorKind, Op, Result, Scalar, Shape, Tensor,
     composite::{Cotangents, Saves},
     op::{ScanOp, ScatterMode, SegmentOp},
     shape::Axis,
     tensor::compose::{Built, compose},
 };
-use smallvec::smallvec;
 
 type Fields<'a> = (&'a SegmentOp, &'a u8);
 
@@ -82,14 +81,6 @@ pub(super) fn tangent((op, axis): Fields<'_>, forward: &Forward<'_>) -> Result<O
 pub(super) fn batched((op, axis): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::SegmentReduce { op: *op, axis: axis + 1 })
 }
-pub(super) fn attributes((_, axis): Fields<'_>, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    smallvec![form::axis(*axis)]
-}
-pub(super) const MAKERS: form::Makers = &[
-    ("segment_sum", |m| Ok(Op::SegmentReduce { op: SegmentOp::Sum, axis: m.axis()? })),
-    ("segment_max", |m| Ok(Op::SegmentReduce { op: SegmentOp::Max, axis: m.axis()? })),
-    ("segment_min", |m| Ok(Op::SegmentReduce { op: SegmentOp::Min, axis: m.axis()? })),
-];
 /// Each segment as a reduction of all elements of which others count for nothing: as many times the work as there are segments.
 pub(super) fn body((op, axis): Fields<'_>) -> Option<Body> {
     let (op, axis) = (*op, *axis);

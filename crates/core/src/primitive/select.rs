@@ -1,6 +1,5 @@
 //! condition ? a : b, broadcast.
-pub(super) use super::no_attributes as attributes;
-use super::{Backward, Batching, Forward, Stacks, expand_to, form, sum_to};
+use super::{Backward, Batching, Forward, Stacks, expand_to, sum_to};
 use crate::{
     Arg, Op, Result, Tensor,
     composite::{Cotangents, Saves},
@@ -25,4 +24,3 @@ pub(super) fn tangent((): (), forward: &Forward<'_>) -> Result<Option<Tensor>> {
 pub(super) fn batched((): (), batch: &Batching<'_>) -> Result<Stacks> {
     batch.broadcast()
 }
-pub(super) const MAKERS: form::Makers = &[("select", |_| Ok(Op::Select))];

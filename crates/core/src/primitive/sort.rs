@@ -1,12 +1,11 @@
 //! Stable sorting along an axis: values and where they were.
-use super::{Backward, Batching, Body, Forward, Stacks, form, gather::gather, one, scatter::scatter};
+use super::{Backward, Batching, Body, Forward, Stacks, gather::gather, one, scatter::scatter};
 use crate::{
-    Attrs, Op, Result, Tensor, TensorType,
-    composite::{Attr, Cotangents, Saves},
+    Op, Result, Tensor,
+    composite::{Cotangents, Saves},
     op::ScatterMode,
     schedule::lower,
 };
-use smallvec::smallvec;
 
 type Fields<'a> = (&'a u8, &'a bool);
 
@@ -22,10 +21,6 @@ pub(super) fn tangent((axis, _): Fields<'_>, forward: &Forward<'_>) -> Result<Op
 pub(super) fn batched((axis, descending): Fields<'_>, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(Op::Sort { axis: axis + 1, descending: *descending })
 }
-pub(super) fn attributes((axis, descending): Fields<'_>, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    smallvec![form::axis(*axis), ("descending", Attr::Bool(*descending))]
-}
-pub(super) const MAKERS: form::Makers = &[("sort", |m| Ok(Op::Sort { axis: m.axis()?, descending: m.given.bool("descending")? }))];
 pub(super) fn body((axis, descending): Fields<'_>) -> Option<Body> {
     let (axis, descending) = (*axis, *descending);
     Some(Box::new(move |x| lower::sort::body(axis, descending, &x[0])))

@@ -1,7 +1,6 @@
 //! Element-wise functions of one tensor. The tangent is the gradient row with the tangent in the place of the cotangent, as the
 //! row is linear in it.
-pub(super) use super::no_attributes as attributes;
-use super::{Backward, Batching, Forward, Stacks, form, one, rounded_once};
+use super::{Backward, Batching, Forward, Stacks, one, rounded_once};
 use crate::{
     Result, Tensor,
     composite::{Cotangents, Saves},
@@ -37,4 +36,3 @@ pub(super) fn tangent(f: &Unary, forward: &Forward<'_>) -> Result<Option<Tensor>
 pub(super) fn batched(_: &Unary, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }
-pub(super) const MAKERS: form::Makers = &[];

@@ -1,7 +1,7 @@
 //! A source written into a destination along an axis.
-use super::{Backward, Batching, Forward, Stacks, form};
+use super::{Backward, Batching, Forward, Stacks};
 use crate::{
-    Arg, Attrs, Op, Result, Tensor, TensorType,
+    Arg, Op, Result, Tensor,
     composite::{Cotangents, Saves},
 };
 use smallvec::smallvec;
@@ -23,7 +23,3 @@ pub(super) fn tangent(_: &u8, forward: &Forward<'_>) -> Result<Option<Tensor>> {
 pub(super) fn batched(axis: &u8, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_stacks(Op::UpdateSlice { axis: axis + 1 })
 }
-pub(super) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    smallvec![form::axis(*axis)]
-}
-pub(super) const MAKERS: form::Makers = &[("update_slice", |m| Ok(Op::UpdateSlice { axis: m.axis()? }))];

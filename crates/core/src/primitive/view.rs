@@ -1,9 +1,9 @@
 //! Other views of the same elements. The transpose of each is a view again, but for a slice, which is padded back, and an
 //! expansion, which is summed.
-use super::{Backward, Batching, Forward, Stacks, behind, expand, form, one, sum_to};
+use super::{Backward, Batching, Forward, Stacks, behind, expand, one, sum_to};
 use crate::{
-    Arg, Attrs, Error, ErrorKind, Op, Result, Scalar, Shape, Tensor, TensorType,
-    composite::{Attr, Cotangents, Saves},
+    Arg, Error, Op, Result, Scalar, Shape, Tensor,
+    composite::{Cotangents, Saves},
     op::{PadSpec, View},
     shape::MAX_RANK,
 };
@@ -72,37 +72,3 @@ pub(super) fn batched(view: &View, batch: &Batching<'_>) -> Result<Stacks> {
     };
     batch.on_first(Op::View(view))
 }
-pub(super) fn attributes(view: &View, inputs: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    match view {
-        View::Reshape(_) | View::Expand(_) => Attrs::new(),
-        View::Permute(perm) => {
-            let rank = inputs.first().map_or(0, |t| t.shape.rank());
-            smallvec![("perm", form::ints(perm[..rank].iter().map(|&p| p as usize)))]
-        }
-        // How many elements are taken says the output's type.
-        View::Slice { axis, step, .. } => smallvec![form::axis(*axis), ("step", Attr::Int(*step as i64))],
-        View::Flip(axes) => smallvec![("axes", form::ints(axes.iter()))],
-    }
-}
-pub(super) const MAKERS: form::Makers = &[
-    ("reshape", |m| Ok(Op::View(View::Reshape(m.output.shape)))),
-    ("expand", |m| Ok(Op::View(View::Expand(m.output.shape)))),
-    ("permute", |m| {
-        let given = m.given.sizes("perm")?;
-        let mut perm = [0u8; MAX_RANK];
-        if given.len() > MAX_RANK || given.len() != m.inputs.first().map_or(0, |t| t.shape.rank()) {
-            return Err(ErrorKind::Argument("`perm` names each axis of the input once".into()));
-        }
-        for (to, from) in perm.iter_mut().zip(given) {
-            *to = u8::try_from(from).map_err(|_| ErrorKind::Argument(format!("there is no axis {from}")))?;
-        }
-        Ok(Op::View(View::Permute(perm)))
-    }),
-    ("slice", |m| {
-        let axis = m.axis()?;
-        let len = m.output.shape.get(usize::from(axis)).copied();
-        let len = len.ok_or(ErrorKind::Axis { axis: axis.into(), rank: m.output.shape.rank() })?;
-        Ok(Op::View(View::Slice { axis, len, step: m.given.size("step")? }))
-    }),
-    ("flip", |m| Ok(Op::View(View::Flip(m.axes()?)))),
-];

@@ -1,14 +1,14 @@
 //! Sliding windows over the trailing axes.
-use super::{Backward, Batching, Body, Forward, Stacks, form, gather::gather, one, scatter::scatter};
+use super::{Backward, Batching, Body, Forward, Stacks, gather::gather, one, scatter::scatter};
 use crate::{
-    Arg, Attrs, Error, Op, Result, Shape, Tensor, TensorType,
+    Arg, Error, Result, Shape, Tensor,
     composite::{Cotangents, Saves},
     op::{ScatterMode, WindowOp, WindowSpec},
     schedule::lower,
     shape::MAX_RANK,
     specs::window_op,
 };
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 fn slide(spec: WindowSpec, x: &Tensor) -> Tensor {
@@ -52,29 +52,6 @@ pub(super) fn tangent(spec: &WindowSpec, forward: &Forward<'_>) -> Result<Option
 pub(super) fn batched(_: &WindowSpec, batch: &Batching<'_>) -> Result<Stacks> {
     batch.on_first(batch.op.clone())
 }
-pub(super) fn attributes(spec: &WindowSpec, _: &[TensorType], _: &mut form::FormContext) -> Attrs {
-    let mut attrs: Attrs = smallvec![
-        ("size", form::ints(spec.size.iter().copied())),
-        ("stride", form::ints(spec.stride.iter().copied())),
-        ("padding", form::pairs(&spec.padding)),
-        ("dilation", form::ints(spec.dilation.iter().copied())),
-    ];
-    attrs.extend((!spec.open.is_empty()).then(|| ("open", form::ints(spec.open.iter().copied()))));
-    attrs
-}
-fn made(op: WindowOp, m: &mut form::Made<'_>) -> form::FormResult<Op> {
-    let given = &mut *m.given;
-    Ok(window_op(WindowSpec {
-        op,
-        size: form::small(given.sizes("size")?)?,
-        stride: form::small(given.sizes("stride")?)?,
-        padding: form::in_pairs(given.sizes("padding")?)?,
-        dilation: form::small(given.sizes("dilation")?)?,
-        open: form::small(given.sizes_or_none("open")?)?,
-    }))
-}
-pub(super) const MAKERS: form::Makers =
-    &[("max_pool", |m| made(WindowOp::Max, m)), ("sum_pool", |m| made(WindowOp::Sum, m)), ("sum_pool_transposed", |m| made(WindowOp::SumTransposed, m))];
 pub(super) fn body(spec: &Arc<WindowSpec>) -> Option<Body> {
     let spec = spec.clone();
     Some(Box::new(move |x| lower::window::body(&spec, &x[0])))

@@ -1,6 +1,10 @@
 //! The first index of an extreme value along an axis.
-use super::rules::{arity, axis_in, computes};
-use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, host::map};
+use super::{
+    form,
+    rules::{arity, axis_in, computes},
+};
+use crate::{Attrs, DType, ErrorKind, HostArray, Op, Scalar, TensorType, host::map};
+use smallvec::smallvec;
 
 /// Which extreme an `Op::ArgReduce` finds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -53,3 +57,11 @@ pub(crate) fn beats(max: bool, v: Scalar, b: Scalar) -> bool {
     }
     if max { v.to_i64() > b.to_i64() } else { v.to_i64() < b.to_i64() }
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes((_, axis): (&ArgOp, &u8), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    smallvec![form::axis(*axis)]
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers =
+    &[("argmax", |m| Ok(Op::ArgReduce { op: ArgOp::Max, axis: m.axis()? })), ("argmin", |m| Ok(Op::ArgReduce { op: ArgOp::Min, axis: m.axis()? }))];

@@ -1,9 +1,11 @@
 //! What ranks do together.
+use super::form;
 use crate::{
-    ErrorKind, HostArray, Scalar, TensorType,
+    Attr, Attrs, ErrorKind, HostArray, Op, Scalar, TensorType,
     host::{binary, map},
     scalar::Binary,
 };
+use smallvec::smallvec;
 use std::{any::Any, sync::Arc};
 
 /// A collective operation.
@@ -39,3 +41,28 @@ pub fn combine_ranks(kind: CollectiveKind, parts: &[HostArray]) -> Result<HostAr
         })),
     }
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes((kind, group): (&CollectiveKind, &Group), _: &[TensorType], context: &mut form::FormContext<'_>) -> Attrs {
+    let group = ("group", Attr::Int(context.group(group)));
+    match kind {
+        CollectiveKind::AllReduceSum => smallvec![group],
+        CollectiveKind::Broadcast { root } => smallvec![group, ("root", Attr::Int(*root as i64))],
+    }
+}
+fn group(m: &mut form::Made<'_>) -> form::FormResult<Group> {
+    let group = m.given.size("group")?;
+    m.context.groups.get(group).cloned().ok_or_else(|| ErrorKind::Argument(format!("group {group} was not given to the reader of the text")))
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[
+    ("all_reduce", |m| Ok(Op::Collective { kind: CollectiveKind::AllReduceSum, group: group(m)? })),
+    ("broadcast", |m| {
+        let (group, root) = (group(m)?, m.given.size("root")?);
+        let ranks = m.context.environment.ranks(&group)?;
+        if root >= ranks {
+            return Err(ErrorKind::Argument(format!("there is no rank {root} among {ranks}")));
+        }
+        Ok(Op::Collective { kind: CollectiveKind::Broadcast { root }, group })
+    }),
+];

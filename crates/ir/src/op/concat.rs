@@ -1,6 +1,7 @@
 //! Joining along an axis.
-use super::rules::axis_in;
-use crate::{ErrorKind, HostArray, Scalar, Shape, TensorType, host::map, shape::Dims};
+use super::{form, rules::axis_in};
+use crate::{Attrs, ErrorKind, HostArray, Op, Scalar, Shape, TensorType, host::map, shape::Dims};
+use smallvec::smallvec;
 
 /// The type of the result.
 ///
@@ -46,3 +47,10 @@ pub(crate) fn run(axis: u8, inputs: &[HostArray], ty: &TensorType) -> HostArray 
         Scalar::Int(0)
     })
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    smallvec![form::axis(*axis)]
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[("concat", |m| Ok(Op::Concat { axis: m.axis()? }))];

@@ -1,7 +1,8 @@
 //! Convolution in one of its three roles.
-use super::{rules::arity, window::window_size};
-use crate::{ErrorKind, HostArray, Shape, TensorType, cost::Cost, host::coordinates};
-use smallvec::SmallVec;
+use super::{form, rules::arity, window::window_size};
+use crate::{Attr, Attrs, ErrorKind, HostArray, Op, Shape, TensorType, cost::Cost, host::coordinates};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
 
 /// One bilinear form, three roles: each role's gradients are the other two, so the primitive closes
 /// without flips or dilated inputs. Shapes: x `[n, groups*ci, ..in]`, w `[groups*co, ci, ..k]`, y `[n, groups*co, ..out]`.
@@ -166,3 +167,21 @@ pub(crate) fn run(spec: &ConvSpec, inputs: &[HostArray], meta: &TensorType) -> H
     }
     HostArray::floats(meta.shape, meta.dtype, out)
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes(spec: &ConvSpec, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    let mut attrs: Attrs = smallvec![
+        ("stride", form::ints(spec.stride.iter().copied())),
+        ("padding", form::pairs(&spec.padding)),
+        ("dilation", form::ints(spec.dilation.iter().copied())),
+        ("groups", Attr::Int(spec.groups as i64)),
+    ];
+    attrs.extend((!spec.open.is_empty()).then(|| ("open", form::ints(spec.open.iter().copied()))));
+    attrs
+}
+fn made(role: ConvRole, m: &mut form::Made<'_>) -> form::FormResult<Op> {
+    Ok(Op::Conv(Arc::new(form::conv_spec(role, m.given)?)))
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers =
+    &[("conv", |m| made(ConvRole::Forward, m)), ("conv_transpose", |m| made(ConvRole::InputGrad, m)), ("conv_weight_grad", |m| made(ConvRole::WeightGrad, m))];

@@ -1,6 +1,7 @@
 //! Elements by index along an axis.
-use super::rules::arity;
-use crate::{ErrorKind, HostArray, Scalar, TensorType, fault::Fault, host::map};
+use super::{form, rules::arity};
+use crate::{Attrs, ErrorKind, HostArray, Op, Scalar, TensorType, fault::Fault, host::map};
+use smallvec::smallvec;
 
 /// The type of the result.
 ///
@@ -66,3 +67,10 @@ pub(super) fn in_range(index: i64, bound: usize, position: usize, fault: &mut Op
         }
     }
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    smallvec![form::axis(*axis)]
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[("gather", |m| Ok(Op::Gather { axis: m.axis()? }))];

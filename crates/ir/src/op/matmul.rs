@@ -1,6 +1,9 @@
 //! Batched matrix products.
-use super::rules::{arity, computes};
-use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, cost::Cost, host::map};
+use super::{
+    form,
+    rules::{arity, computes},
+};
+use crate::{DType, ErrorKind, HostArray, Op, Scalar, TensorType, cost::Cost, host::map};
 
 /// The type of the result.
 ///
@@ -51,3 +54,7 @@ pub(crate) fn run([x, y]: [&HostArray; 2], ty: &TensorType) -> HostArray {
         if int { Scalar::Int(whole) } else { Scalar::Float(sum) }
     })
 }
+
+pub(crate) use form::none as attributes;
+/// How it is made of its form.
+pub(crate) const MAKERS: form::Makers = &[("matmul", |_| Ok(Op::Matmul))];

@@ -1,7 +1,7 @@
 //! Surrounding with one number, and cutting off.
-use super::rules::arity;
-use crate::{ErrorKind, HostArray, MAX_RANK, Scalar, Shape, TensorType, host::map};
-use smallvec::SmallVec;
+use super::{form, rules::arity};
+use crate::{Attr, Attrs, ErrorKind, HostArray, MAX_RANK, Op, Scalar, Shape, TensorType, host::map};
+use smallvec::{SmallVec, smallvec};
 
 /// How many elements are added before and after each axis (negative: cut off).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -39,3 +39,16 @@ pub(crate) fn run(p: &PadSpec, fill: Scalar, x: &HostArray, ty: &TensorType) -> 
         from.map_or(fill, |f| x.scalar(x.at(&f)))
     })
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes(pad: &PadSpec, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    smallvec![("widths", Attr::Ints(pad.widths.iter().flat_map(|&(lo, hi)| [lo as i64, hi as i64]).collect()))]
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[("pad", |m| {
+    let widths = m.given.ints("widths")?;
+    if widths.len() % 2 != 0 {
+        return Err(ErrorKind::Argument("`widths` has two numbers for each axis".into()));
+    }
+    Ok(Op::Pad(Box::new(PadSpec { widths: widths.chunks(2).map(|w| (w[0] as isize, w[1] as isize)).collect() })))
+})];

@@ -1,6 +1,10 @@
 //! Combining all elements along axes, which keep size 1.
-use super::rules::{arity, axis_in, computes};
-use crate::{AxisSet, ErrorKind, HostArray, Scalar, TensorType, cost::Cost, host::coordinates};
+use super::{
+    form,
+    rules::{arity, axis_in, computes},
+};
+use crate::{Attrs, AxisSet, ErrorKind, HostArray, Op, Scalar, TensorType, cost::Cost, host::coordinates};
+use smallvec::smallvec;
 
 /// How a reduction combines. Sums of 16-bit floats run in f32 and round once; those of integers in i64.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -95,3 +99,15 @@ pub(crate) fn combine(op: ReduceOp, a: Scalar, b: Scalar, float: bool) -> Scalar
         ReduceOp::Min => x.min(y),
     })
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes((_, axes): (&ReduceOp, &AxisSet), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    smallvec![("axes", form::ints(axes.iter()))]
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[
+    ("sum", |m| Ok(Op::Reduce { op: ReduceOp::Sum, axes: m.axes()? })),
+    ("prod", |m| Ok(Op::Reduce { op: ReduceOp::Prod, axes: m.axes()? })),
+    ("amax", |m| Ok(Op::Reduce { op: ReduceOp::Max, axes: m.axes()? })),
+    ("amin", |m| Ok(Op::Reduce { op: ReduceOp::Min, axes: m.axes()? })),
+];

@@ -1,10 +1,12 @@
 //! Running combinations along an axis.
 use super::{
+    form,
     reduce::ReduceOp,
     reduce::combine,
     rules::{arity, axis_in, computes},
 };
-use crate::{ErrorKind, HostArray, Scalar, TensorType, cost::Cost, host::coordinates};
+use crate::{Attr, Attrs, ErrorKind, HostArray, Op, Scalar, TensorType, cost::Cost, host::coordinates};
+use smallvec::smallvec;
 
 /// How a scan combines.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -91,3 +93,19 @@ pub(crate) fn run(op: ScanOp, axis: u8, reverse: bool, inputs: &[HostArray], ty:
     }
     HostArray::from_scalars(ty, out.into_iter())
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes((_, axis, reverse): (&ScanOp, &u8, &bool), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    smallvec![form::axis(*axis), ("reverse", Attr::Bool(*reverse))]
+}
+fn made(op: ScanOp, m: &mut form::Made<'_>) -> form::FormResult<Op> {
+    Ok(Op::Scan { op, axis: m.axis()?, reverse: m.given.bool("reverse")? })
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[
+    ("cumsum", |m| made(ScanOp::Sum, m)),
+    ("cumprod", |m| made(ScanOp::Prod, m)),
+    ("cummax", |m| made(ScanOp::Max, m)),
+    ("cummin", |m| made(ScanOp::Min, m)),
+    ("linear_recurrence", |m| made(ScanOp::LinearRecurrence, m)),
+];

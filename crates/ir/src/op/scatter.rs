@@ -1,11 +1,13 @@
 //! The inverse of gather: elements written to where an index points.
 use super::{
+    form,
     gather::{in_range, index_shapes},
     reduce::ReduceOp,
     reduce::combine,
     rules::arity,
 };
-use crate::{ErrorKind, HostArray, Scalar, TensorType, cost::Cost, fault::Fault, host::coordinates};
+use crate::{Attr, Attrs, ErrorKind, HostArray, Op, Scalar, TensorType, cost::Cost, fault::Fault, host::coordinates};
+use smallvec::smallvec;
 
 /// What a scatter does where it writes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -64,3 +66,20 @@ pub(crate) fn run(axis: u8, mode: ScatterMode, [x, index, s]: [&HostArray; 3], t
     }
     (HostArray::from_scalars(ty, out.into_iter()), fault)
 }
+
+/// How the modes are called.
+const WORDS: [(&str, ScatterMode); 5] =
+    [("set", ScatterMode::Set), ("add", ScatterMode::Add), ("mul", ScatterMode::Mul), ("max", ScatterMode::Max), ("min", ScatterMode::Min)];
+/// The attributes in a graph's text.
+pub(crate) fn attributes((axis, mode): (&u8, &ScatterMode), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    let word = WORDS.iter().find(|(_, m)| m == mode).map_or("", |(word, _)| *word);
+    smallvec![form::axis(*axis), ("mode", Attr::Text(word.into()))]
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[("scatter", |m| {
+    let (axis, word) = (m.axis()?, m.given.text("mode")?);
+    match WORDS.iter().find(|(w, _)| *w == word) {
+        Some((_, mode)) => Ok(Op::Scatter { axis, mode: *mode }),
+        None => Err(ErrorKind::Argument(format!("`mode` is none of {}, but `{word}`", WORDS.map(|(w, _)| w).join(", ")))),
+    }
+})];

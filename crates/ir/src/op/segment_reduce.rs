@@ -1,9 +1,11 @@
 //! Combining runs of neighbours along an axis: segments, which offsets cut and which may be empty.
 use super::{
+    form,
     reduce::{ReduceOp, combine},
     rules::{arity, computes},
 };
-use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, cost::Cost, fault::Fault, host::coordinates};
+use crate::{Attrs, DType, ErrorKind, HostArray, Op, Scalar, TensorType, cost::Cost, fault::Fault, host::coordinates};
+use smallvec::smallvec;
 
 /// How the elements of a segment combine. Sums run and widen as those of [`ReduceOp::Sum`] do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -116,3 +118,14 @@ pub(crate) fn run(op: SegmentOp, axis: u8, [x, offsets]: [&HostArray; 2], ty: &T
     let fault = wrong.map(|position| Fault::Index { index: offsets.int(position), bound: n + 1, position });
     (HostArray::from_scalars(ty, out.into_iter()), fault)
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes((_, axis): (&SegmentOp, &u8), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    smallvec![form::axis(*axis)]
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[
+    ("segment_sum", |m| Ok(Op::SegmentReduce { op: SegmentOp::Sum, axis: m.axis()? })),
+    ("segment_max", |m| Ok(Op::SegmentReduce { op: SegmentOp::Max, axis: m.axis()? })),
+    ("segment_min", |m| Ok(Op::SegmentReduce { op: SegmentOp::Min, axis: m.axis()? })),
+];

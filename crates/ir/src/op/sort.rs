@@ -1,6 +1,10 @@
 //! Stable sorting along an axis.
-use super::rules::{arity, axis_in, computes};
-use crate::{DType, ErrorKind, HostArray, Scalar, TensorType, host::coordinates};
+use super::{
+    form,
+    rules::{arity, axis_in, computes},
+};
+use crate::{Attr, Attrs, DType, ErrorKind, HostArray, Op, Scalar, TensorType, host::coordinates};
+use smallvec::smallvec;
 
 /// The type of the result.
 ///
@@ -47,3 +51,10 @@ fn compare(a: Scalar, b: Scalar) -> std::cmp::Ordering {
         _ => a.to_i64().cmp(&b.to_i64()),
     }
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes((axis, descending): (&u8, &bool), _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    smallvec![form::axis(*axis), ("descending", Attr::Bool(*descending))]
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[("sort", |m| Ok(Op::Sort { axis: m.axis()?, descending: m.given.bool("descending")? }))];

@@ -1,6 +1,10 @@
 //! One tensor written into another from a start on.
-use super::rules::{arity, axis_in};
-use crate::{ErrorKind, HostArray, TensorType, host::map};
+use super::{
+    form,
+    rules::{arity, axis_in},
+};
+use crate::{Attrs, ErrorKind, HostArray, Op, TensorType, host::map};
+use smallvec::smallvec;
 
 /// The type of the result.
 ///
@@ -34,3 +38,10 @@ pub(crate) fn run(axis: u8, start: usize, [d, s]: [&HostArray; 2], ty: &TensorTy
         None => d.scalar(d.at(i)),
     })
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes(axis: &u8, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    smallvec![form::axis(*axis)]
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[("update_slice", |m| Ok(Op::UpdateSlice { axis: m.axis()? }))];

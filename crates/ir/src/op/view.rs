@@ -1,6 +1,7 @@
 //! Views: the same elements, found by other strides.
-use super::rules::arity;
-use crate::{AxisSet, ErrorKind, HostArray, MAX_RANK, Shape, TensorType, host::map};
+use super::{form, rules::arity};
+use crate::{Attr, Attrs, AxisSet, ErrorKind, HostArray, MAX_RANK, Op, Shape, TensorType, host::map};
+use smallvec::smallvec;
 
 /// A view: the same elements, found by other strides.
 #[allow(missing_docs, reason = "a variant's line explains its fields")]
@@ -94,3 +95,40 @@ pub(crate) fn run(v: &View, start: usize, x: &HostArray, ty: &TensorType) -> Hos
         }),
     }
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes(view: &View, inputs: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    match view {
+        View::Reshape(_) | View::Expand(_) => Attrs::new(),
+        View::Permute(perm) => {
+            let rank = inputs.first().map_or(0, |t| t.shape.rank());
+            smallvec![("perm", form::ints(perm[..rank].iter().map(|&p| p as usize)))]
+        }
+        // How many elements are taken says the output's type.
+        View::Slice { axis, step, .. } => smallvec![form::axis(*axis), ("step", Attr::Int(*step as i64))],
+        View::Flip(axes) => smallvec![("axes", form::ints(axes.iter()))],
+    }
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers = &[
+    ("reshape", |m| Ok(Op::View(View::Reshape(m.output.shape)))),
+    ("expand", |m| Ok(Op::View(View::Expand(m.output.shape)))),
+    ("permute", |m| {
+        let given = m.given.sizes("perm")?;
+        let mut perm = [0u8; MAX_RANK];
+        if given.len() > MAX_RANK || given.len() != m.inputs.first().map_or(0, |t| t.shape.rank()) {
+            return Err(ErrorKind::Argument("`perm` names each axis of the input once".into()));
+        }
+        for (to, from) in perm.iter_mut().zip(given) {
+            *to = u8::try_from(from).map_err(|_| ErrorKind::Argument(format!("there is no axis {from}")))?;
+        }
+        Ok(Op::View(View::Permute(perm)))
+    }),
+    ("slice", |m| {
+        let axis = m.axis()?;
+        let len = m.output.shape.get(usize::from(axis)).copied();
+        let len = len.ok_or(ErrorKind::Axis { axis: axis.into(), rank: m.output.shape.rank() })?;
+        Ok(Op::View(View::Slice { axis, len, step: m.given.size("step")? }))
+    }),
+    ("flip", |m| Ok(Op::View(View::Flip(m.axes()?)))),
+];

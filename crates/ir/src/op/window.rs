@@ -1,7 +1,8 @@
 //! Sliding windows over the trailing axes.
-use super::{arg_reduce::beats, reduce::ReduceOp, reduce::combine, rules::arity};
-use crate::{DType, ErrorKind, HostArray, MAX_RANK, Scalar, Shape, TensorType, cost::Cost, host::coordinates};
-use smallvec::SmallVec;
+use super::{arg_reduce::beats, form, reduce::ReduceOp, reduce::combine, rules::arity};
+use crate::{Attrs, DType, ErrorKind, HostArray, MAX_RANK, Op, Scalar, Shape, TensorType, cost::Cost, host::coordinates};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
 
 /// Sliding windows over the last axes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -133,3 +134,29 @@ pub(crate) fn run(spec: &WindowSpec, x: &HostArray, metas: &[TensorType]) -> Vec
     }
     out
 }
+
+/// The attributes in a graph's text.
+pub(crate) fn attributes(spec: &WindowSpec, _: &[TensorType], _: &mut form::FormContext<'_>) -> Attrs {
+    let mut attrs: Attrs = smallvec![
+        ("size", form::ints(spec.size.iter().copied())),
+        ("stride", form::ints(spec.stride.iter().copied())),
+        ("padding", form::pairs(&spec.padding)),
+        ("dilation", form::ints(spec.dilation.iter().copied())),
+    ];
+    attrs.extend((!spec.open.is_empty()).then(|| ("open", form::ints(spec.open.iter().copied()))));
+    attrs
+}
+fn made(op: WindowOp, m: &mut form::Made<'_>) -> form::FormResult<Op> {
+    let given = &mut *m.given;
+    Ok(Op::Window(Arc::new(WindowSpec {
+        op,
+        size: form::small(given.sizes("size")?)?,
+        stride: form::small(given.sizes("stride")?)?,
+        padding: form::in_pairs(given.sizes("padding")?)?,
+        dilation: form::small(given.sizes("dilation")?)?,
+        open: form::small(given.sizes_or_none("open")?)?,
+    })))
+}
+/// How it is made again of them.
+pub(crate) const MAKERS: form::Makers =
+    &[("max_pool", |m| made(WindowOp::Max, m)), ("sum_pool", |m| made(WindowOp::Sum, m)), ("sum_pool_transposed", |m| made(WindowOp::SumTransposed, m))];

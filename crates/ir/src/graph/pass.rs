@@ -10,8 +10,7 @@
 //! | `conv_norm_folding` | puts a batch norm of inference into the convolution before it | within the bound that its file gives |
 //! | `transpose_elimination` | makes transposes meet and cancel | the same |
 //! | `expand` | puts the bodies of composites in their places | those of the bodies: where a device has a kernel of its own for a composite, its table holds |
-use super::{Graph, GraphError};
-use crate::{ErrorKind, Meta, composite::Keyed};
+use super::{Environment, Graph, GraphError};
 
 mod common_subexpressions;
 mod constant_folding;
@@ -20,16 +19,15 @@ mod dead_code;
 mod expand;
 mod transpose_elimination;
 
-/// Gives the body of a composite as a graph: it is written in tensor code, which the graph does not know.
-pub type Expander<'a> = &'a dyn Fn(&Keyed, &[Meta]) -> Result<Graph, ErrorKind>;
-type Pass = fn(&mut Graph, Expander<'_>) -> Result<(), GraphError>;
+/// What a pass does to a graph.
+pub type Pass = fn(&mut Graph, &dyn Environment) -> Result<(), GraphError>;
 /// The passes, by name.
 pub const PASSES: &[(&str, Pass)] = &[
-    ("constant_folding", |graph, _| constant_folding::run(graph)),
+    ("constant_folding", constant_folding::run),
     ("dead_code", |graph, _| dead_code::run(graph)),
-    ("common_subexpressions", |graph, _| common_subexpressions::run(graph)),
-    ("conv_norm_folding", |graph, _| conv_norm_folding::run(graph)),
-    ("transpose_elimination", |graph, _| transpose_elimination::run(graph)),
+    ("common_subexpressions", common_subexpressions::run),
+    ("conv_norm_folding", conv_norm_folding::run),
+    ("transpose_elimination", transpose_elimination::run),
     ("expand", expand::run),
 ];
 
@@ -44,20 +42,30 @@ pub struct Ran {
     pub after: usize,
 }
 
+impl Graph {
+    /// Runs passes by name, in order, and tells what each did. See [`PASSES`] for their names; the graph stays as it was
+    /// if one of them fails.
+    ///
+    /// # Errors
+    /// A name that no pass has, with the list; a graph that the verifier refuses.
+    pub fn run<S: AsRef<str>>(&mut self, passes: &[S], environment: &dyn Environment) -> Result<Vec<Ran>, GraphError> {
+        run(self, passes, environment)
+    }
+}
 /// Runs passes in order, each on a graph that is verified.
-pub(super) fn run<S: AsRef<str>>(graph: &mut Graph, passes: &[S], body: Expander<'_>) -> Result<Vec<Ran>, GraphError> {
+fn run<S: AsRef<str>>(graph: &mut Graph, passes: &[S], environment: &dyn Environment) -> Result<Vec<Ran>, GraphError> {
     let find = |name: &S| PASSES.iter().find(|(known, _)| *known == name.as_ref()).ok_or_else(|| unknown(name.as_ref()));
     let passes = passes.iter().map(find).collect::<Result<Vec<_>, _>>()?;
-    graph.verify()?;
+    graph.verify(environment)?;
     let mut new = graph.clone();
     // Names of before stay names of after, so that two texts differ where the graphs do.
     new.name_values();
     let mut ran = Vec::new();
     for (name, pass) in passes {
         let before = new.nodes.len();
-        pass(&mut new, body)?;
+        pass(&mut new, environment)?;
         if cfg!(debug_assertions) {
-            new.verify()?;
+            new.verify(environment)?;
         }
         ran.push(Ran { name, before, after: new.nodes.len() });
     }

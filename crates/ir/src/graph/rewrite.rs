@@ -1,12 +1,13 @@
 //! How a pass makes a graph anew: what it does not name is taken over as it is, values are numbered again, and names stay with
 //! the values that they were given to.
-use super::{At, Graph, GraphError, Node};
+use super::{At, Environment, Graph, GraphError, Node};
 use crate::{Arg, Op, scope::ScopeId};
 use std::ops::Range;
 
 /// A graph on its way from an old one.
 pub(super) struct Rewrite<'a> {
     from: &'a Graph,
+    environment: &'a dyn Environment,
     pub to: Graph,
     /// the new value of each old one
     map: Vec<u32>,
@@ -15,8 +16,8 @@ const NONE: u32 = u32::MAX;
 
 impl<'a> Rewrite<'a> {
     /// Begins with the inputs, the constants and the cells of a graph.
-    pub fn begin(from: &'a Graph) -> Rewrite<'a> {
-        let mut rewrite = Rewrite { from, to: Graph::new(from.home), map: vec![NONE; from.values.len()] };
+    pub fn begin(from: &'a Graph, environment: &'a dyn Environment) -> Rewrite<'a> {
+        let mut rewrite = Rewrite { from, environment, to: Graph::new(from.home), map: vec![NONE; from.values.len()] };
         for &v in &from.inputs {
             let new = rewrite.to.add_input(None, from.values[v as usize], from.places[v as usize]);
             rewrite.replace(v, new);
@@ -47,8 +48,8 @@ impl<'a> Rewrite<'a> {
     }
     /// Takes a node over, with other inputs, and gives its new outputs.
     pub fn copy(&mut self, node: &Node, inputs: &[u32]) -> Range<u32> {
-        let metas: Vec<_> = node.outputs.clone().map(|v| self.from.meta(v)).collect();
-        self.to.add_node(node.op.clone(), node.arg, inputs, metas, node.scope, node.at)
+        let made: Vec<_> = node.outputs.clone().map(|v| self.from.placed(v)).collect();
+        self.to.add_node(node.op.clone(), node.arg, inputs, made, node.scope, node.at)
     }
     /// Takes a node over.
     pub fn keep(&mut self, node: &Node) {
@@ -61,7 +62,7 @@ impl<'a> Rewrite<'a> {
     /// # Errors
     /// It does not take these inputs.
     pub fn apply(&mut self, op: Op, arg: Arg, inputs: &[u32], scope: ScopeId, at: At) -> Result<u32, GraphError> {
-        Ok(self.to.apply(op, arg, inputs, scope, at)?.start)
+        Ok(self.to.apply(op, arg, inputs, scope, at, self.environment)?.start)
     }
     /// The new graph, with the writes, the outputs and the names of the old one.
     pub fn finish(mut self) -> Graph {

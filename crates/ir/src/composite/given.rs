@@ -1,13 +1,12 @@
 //! Attributes as a text gave them, on their way into a composite or a primitive: each is taken once by name and kind, and
 //! what nobody took is an error, so that a misspelt attribute is never a default.
-use super::Attr;
-use crate::{DType, ErrorKind, graph::nearest};
+use crate::{Attr, DType, ErrorKind, graph::nearest};
 use std::borrow::Cow;
 
 /// Attributes by name, to be taken.
 ///
 /// ```
-/// # use adamant_core::composite::{Attr, Given};
+/// # use adamant_ir::composite::{Attr, Given};
 /// let mut given = Given::new(vec![("axis".into(), Attr::Int(1)), ("eps".into(), Attr::Float(1e-5))]);
 /// assert_eq!((given.size("axis").unwrap(), given.float("eps").unwrap()), (1, 1e-5));
 /// assert!(given.bool("weight").is_err()); // it is not there

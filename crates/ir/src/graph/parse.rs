@@ -1,14 +1,14 @@
 //! A graph from its text: the reader of what [`super::text`] writes. It takes memory in proportion to the text, whatever the
 //! text says, and never panics.
 use super::{
-    At, Data, Graph, GraphError, Type, Write, form, hash,
+    At, Data, Environment, Graph, GraphError, TextError, Type, Write, form, hash,
     lex::{Line, Token},
-    nearest, number, place,
+    nearest, number,
     text::HEAD,
 };
 use crate::{
-    Arg, DType, Device, ErrorKind, MAX_RANK, Meta, Scalar, Shape, communicator,
-    composite::{Attr, Given, registered},
+    Arg, Attr, DType, DeviceId, ErrorKind, MAX_RANK, PlacedType, Scalar, Shape,
+    composite::Given,
     op::Group,
     scope::{self, ScopeId},
 };
@@ -18,18 +18,16 @@ use std::{
     sync::Arc,
 };
 
-use super::TextError;
-
 /// What a text does not hold and its reader needs.
 pub struct Reading<'a> {
-    home: Device,
+    home: DeviceId,
     blobs: Option<&'a BTreeMap<u128, Arc<[u8]>>>,
     groups: Vec<Group>,
 }
 impl<'a> Reading<'a> {
     /// The graph will be at home on this device.
-    pub fn new(home: Device) -> Reading<'a> {
-        Reading { home, blobs: None, groups: Vec::new() }
+    pub fn new(home: impl Into<DeviceId>) -> Reading<'a> {
+        Reading { home: home.into(), blobs: None, groups: Vec::new() }
     }
     /// With the table of large constants that was written beside the text.
     #[must_use]
@@ -49,22 +47,22 @@ impl Graph {
     /// Reads a graph from its text, and verifies it.
     ///
     /// ```
-    /// # use adamant_core::{Device, graph::{Graph, Reading}};
+    /// # use adamant_ir::{DeviceId, graph::{Graph, Reading}};
     /// let text = "adamant graph 1\n\
     ///     input %x: f32[2, 3]\n\
     ///     %double: f32[2, 3] = mul(%x) {scalar: \"right\"} with 2.0\n\
     ///     return %double\n";
-    /// let graph = Graph::parse(text, &Reading::new(Device::reference()))?;
-    /// assert_eq!(graph.text()?.text, text);
-    /// let wrong = Graph::parse(&text.replace("mul", "mull"), &Reading::new(Device::reference())).unwrap_err();
+    /// let graph = Graph::parse(text, &Reading::new(DeviceId(0)), &())?;
+    /// assert_eq!(graph.text(&())?.text, text);
+    /// let wrong = Graph::parse(&text.replace("mul", "mull"), &Reading::new(DeviceId(0)), &()).unwrap_err();
     /// assert_eq!(wrong.to_string(), "line 3, column 22: there is no op `mull`; did you mean `mul`?");
-    /// # Ok::<(), adamant_core::graph::GraphError>(())
+    /// # Ok::<(), adamant_ir::graph::GraphError>(())
     /// ```
     ///
     /// # Errors
     /// Text that is no graph, with line, column and what was meant; a graph that breaks a rule, with the line of the node.
-    pub fn parse(text: &str, reading: &Reading<'_>) -> Result<Graph, GraphError> {
-        let context = form::FormContext { home: reading.home, groups: reading.groups.clone() };
+    pub fn parse(text: &str, reading: &Reading<'_>, environment: &dyn Environment) -> Result<Graph, GraphError> {
+        let context = form::FormContext { home: reading.home, groups: reading.groups.clone(), environment };
         let mut reader =
             Reader { graph: Graph::new(reading.home), values: HashMap::new(), cells: HashMap::new(), scopes: HashMap::new(), reading, context, done: false };
         let mut lines = (1..).zip(text.lines());
@@ -83,7 +81,7 @@ impl Graph {
         if !reader.done {
             return Err(TextError { line: last, column: 1, what: "the text ends without `return`".into(), nearest: None }.into());
         }
-        reader.graph.verify()?;
+        reader.graph.verify(environment)?;
         Ok(reader.graph)
     }
 }
@@ -94,7 +92,7 @@ struct Reader<'a> {
     cells: HashMap<String, u32>,
     scopes: HashMap<String, ScopeId>,
     reading: &'a Reading<'a>,
-    context: form::FormContext,
+    context: form::FormContext<'a>,
     done: bool,
 }
 const STATEMENTS: [&str; 7] = ["group", "cell", "input", "constant", "read", "write", "return"];
@@ -165,13 +163,13 @@ impl Reader<'_> {
         })
     }
     /// `%name: f32[2, 3] on "cpu"`
-    fn typed(&self, line: &mut Line) -> Result<(String, Type, Device), TextError> {
+    fn typed(&self, line: &mut Line) -> Result<(String, Type, DeviceId), TextError> {
         let name = line.value()?;
         line.mark(':')?;
         let (ty, place) = self.ty(line)?;
         Ok((name, ty, place))
     }
-    fn ty(&self, line: &mut Line) -> Result<(Type, Device), TextError> {
+    fn ty(&self, line: &mut Line) -> Result<(Type, DeviceId), TextError> {
         let column = line.column();
         let Token::Word(word) = line.peek().clone() else { return Err(line.expected("a type such as `f32[2, 3]`")) };
         let Some(dtype) = DType::ALL.into_iter().find(|d| d.name() == word) else {
@@ -198,7 +196,7 @@ impl Reader<'_> {
             let at = line.column();
             let Token::Text(name) = line.peek().clone() else { return Err(line.expected("a device in quotes")) };
             line.next();
-            place = place::device(&name, self.graph.home).map_err(|k| line.fail(at, k.to_string()))?;
+            place = self.context.device(&name).map_err(|k| line.fail(at, k.to_string()))?;
         }
         Ok((Type { shape, dtype }, place))
     }
@@ -211,7 +209,7 @@ impl Reader<'_> {
         }
         let ranks = small(line, "how many ranks it has")?;
         match self.reading.groups.get(number) {
-            Some(group) => match communicator::of(group).map_or(0, |c| c.size()) {
+            Some(group) => match self.context.environment.ranks(group).unwrap_or(0) {
                 own if own == ranks => Ok(()),
                 own => Err(line.fail(column, format!("group {number} has {ranks} ranks, and the one that was given to the reader {own}"))),
             },
@@ -299,8 +297,8 @@ impl Reader<'_> {
         let column = line.column();
         let Token::Word(op) = line.peek().clone() else { return Err(line.expected("an op").into()) };
         line.next();
-        if !form::is_known(&op) {
-            let nearest = nearest(&op, form::names().chain(registered()));
+        if !form::is_known(&op, self.context.environment) {
+            let nearest = nearest(&op, form::names().chain(self.context.environment.composites()));
             return Err(TextError { nearest, ..line.fail(column, format!("there is no op `{op}`")) }.into());
         }
         line.mark('(')?;
@@ -315,13 +313,13 @@ impl Reader<'_> {
         let arg = argument(line)?;
         let scope = self.scope(line)?;
         let types: Vec<Type> = inputs.iter().map(|&v| self.graph.values[v as usize]).collect();
-        let first = outputs.first().map(|(_, (_, ty, place))| (*ty, *place));
+        let first = outputs.first().map(|(_, (_, ty, _))| *ty);
         let op = form::op(&op, &mut given, &types, first, &self.context).map_err(|kind| match kind {
             ErrorKind::Argument(what) => line.fail(column, format!("{op}: {what}")),
             kind => line.fail(column, format!("{op}: {kind}")),
         })?;
-        let metas = outputs.iter().map(|(_, (_, ty, place))| Meta { shape: ty.shape, dtype: ty.dtype, device: *place });
-        let made = self.graph.add_node(op, arg, &inputs, metas, scope, At::Line(line.number));
+        let types = outputs.iter().map(|(_, (_, ty, place))| PlacedType { ty: *ty, place: *place });
+        let made = self.graph.add_node(op, arg, &inputs, types, scope, At::Line(line.number));
         for (value, (column, (name, ..))) in made.zip(outputs) {
             self.define(line, column, name, value)?;
         }

@@ -49,8 +49,8 @@ pub(super) fn sweep(graph: &mut Graph, may_go: impl Fn(&Node) -> bool) {
     }
     for (node, _) in graph.nodes.iter().zip(&stays).filter(|(_, stays)| **stays) {
         let inputs: Vec<u32> = node.inputs.iter().map(|&v| map[v as usize]).collect();
-        let metas: Vec<_> = node.outputs.clone().map(|v| graph.meta(v)).collect();
-        let outputs = new.add_node(node.op.clone(), node.arg, &inputs, metas, node.scope, node.at);
+        let made: Vec<_> = node.outputs.clone().map(|v| graph.placed(v)).collect();
+        let outputs = new.add_node(node.op.clone(), node.arg, &inputs, made, node.scope, node.at);
         node.outputs.clone().zip(outputs).for_each(|(old, new)| map[old as usize] = new);
     }
     new.writes = graph.writes.iter().map(|w| super::super::Write { cell: cells[w.cell as usize], value: map[w.value as usize], ..*w }).collect();

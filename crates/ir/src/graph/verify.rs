@@ -1,17 +1,24 @@
 //! The verifier: the rules that every graph keeps, whoever made it. Passes are held to it, and so is text.
-use super::{At, Graph, GraphError, Invalid, Type, Why};
-use crate::{Arg, DType, Device, ErrorKind, Meta, Op, Scalar, foreign::guarded, op::View, scope};
-use adamant_runtime::Metas;
+use super::{At, Environment, Graph, GraphError, Invalid, Type, Why};
+use crate::{Arg, DType, DeviceId, ErrorKind, Op, PlacedType, Scalar, Types, op::View, scope};
 use smallvec::SmallVec;
 use std::collections::HashSet;
 
-/// The kinds of an op's outputs. The rule of a composite may be a user's, and may panic.
-pub(super) fn infer(op: &Op, inputs: &[Meta], source: Device) -> Result<Metas, ErrorKind> {
-    let types: SmallVec<[Type; 4]> = inputs.iter().map(Meta::ty).collect();
-    let common = Device::common(inputs.iter().map(|m| m.device))?.unwrap_or(source);
-    let device = if let Op::Transfer(to) = op { Device::of_id(*to)? } else { common };
-    let made = if let Op::Composite(c) = op { guarded(|| format!("the shape rule of {}", c.name()), || op.infer(&types))? } else { op.infer(&types) };
-    Ok(made?.into_iter().map(|ty| Meta::new(ty, device)).collect())
+/// The types of an op's outputs, and where they live; `source` is where an op without inputs makes them.
+pub(super) fn infer(op: &Op, inputs: &[PlacedType], source: DeviceId, environment: &dyn Environment) -> Result<SmallVec<[PlacedType; 3]>, ErrorKind> {
+    let types: SmallVec<[Type; 4]> = inputs.iter().map(|x| x.ty).collect();
+    let common = common(inputs, environment)?.unwrap_or(source);
+    let place = if let Op::Transfer(to) = op { environment.device_name(*to).map(|_| *to)? } else { common };
+    let made: Types = if let Op::Composite(c) = op { environment.infer(c, &types)? } else { op.infer(&types)? };
+    Ok(made.into_iter().map(|ty| PlacedType { ty, place }).collect())
+}
+/// The one device of all inputs; of none, nothing.
+fn common(inputs: &[PlacedType], environment: &dyn Environment) -> Result<Option<DeviceId>, ErrorKind> {
+    let Some(first) = inputs.first().map(|x| x.place) else { return Ok(None) };
+    match inputs.iter().map(|x| x.place).find(|place| *place != first) {
+        Some(other) => Err(ErrorKind::DeviceMismatch { left: environment.device_name(first)?, right: environment.device_name(other)? }),
+        None => Ok(Some(first)),
+    }
 }
 
 impl Graph {
@@ -21,19 +28,22 @@ impl Graph {
     /// things.
     ///
     /// ```
-    /// # use adamant_core::{Device, DType, Meta, Shape, graph::Graph};
-    /// let device = Device::reference();
-    /// let x = Meta { shape: Shape::new(&[2, 3]).map_err(|e| e.to_string())?, dtype: DType::F32, device };
-    /// let mut graph = Graph::capture(device, &[x], |x| Ok(vec![x[0].exp().sin()]))?;
-    /// graph.verify()?;
+    /// # use adamant_ir::{DeviceId, graph::{Graph, Reading}};
+    /// let text = "adamant graph 1\n\
+    ///     input %x: f32[2, 3]\n\
+    ///     %exp: f32[2, 3] = exp(%x)\n\
+    ///     %sin: f32[2, 3] = sin(%exp)\n\
+    ///     return %sin\n";
+    /// let mut graph = Graph::parse(text, &Reading::new(DeviceId(0)), &())?;
+    /// graph.verify(&())?;
     /// graph.nodes.swap(0, 1);
-    /// assert!(graph.verify().unwrap_err().to_string().contains("is read before it is made"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// assert!(graph.verify(&()).unwrap_err().to_string().contains("is read before it is made"));
+    /// # Ok::<(), adamant_ir::graph::GraphError>(())
     /// ```
     ///
     /// # Errors
     /// The first rule that is broken, with the node, its op, and where it was applied or written.
-    pub fn verify(&self) -> Result<(), GraphError> {
+    pub fn verify(&self, environment: &dyn Environment) -> Result<(), GraphError> {
         let broken = |why| Invalid { node: None, op: String::new(), at: At::Nowhere, scope: String::new(), why };
         if self.values.len() != self.places.len() {
             return Err(broken(Why::Layout(format!("{} types and {} places", self.values.len(), self.places.len()))).into());
@@ -65,7 +75,7 @@ impl Graph {
             for value in node.outputs.clone() {
                 define(&mut defined, value).map_err(at_node)?;
             }
-            self.node_fits(k).map_err(at_node)?;
+            self.node_fits(k, environment).map_err(at_node)?;
         }
         if let Some(value) = defined.iter().position(|d| !d) {
             return Err(broken(Why::Undefined { value: value as u32 }).into());
@@ -133,21 +143,21 @@ impl Graph {
         Ok(())
     }
     /// Does the op of a node go with its types and its argument?
-    fn node_fits(&self, k: usize) -> Result<(), Why> {
+    fn node_fits(&self, k: usize, environment: &dyn Environment) -> Result<(), Why> {
         let node = &self.nodes[k];
-        let metas = |values: &mut dyn Iterator<Item = u32>| values.map(|v| self.meta(v)).collect::<SmallVec<[Meta; 4]>>();
-        let (inputs, given) = (metas(&mut node.inputs.iter().copied()), metas(&mut node.outputs.clone()));
+        let placed = |values: &mut dyn Iterator<Item = u32>| values.map(|v| self.placed(v)).collect::<SmallVec<[PlacedType; 4]>>();
+        let (inputs, given) = (placed(&mut node.inputs.iter().copied()), placed(&mut node.outputs.clone()));
         let source = self.places.get(node.outputs.start as usize).copied().unwrap_or(self.home);
-        let made = infer(&node.op, &inputs, source).map_err(|kind| Why::Op(Box::new(kind)))?;
+        let made = infer(&node.op, &inputs, source, environment).map_err(|kind| Why::Op(Box::new(kind)))?;
         if made[..] != given[..] {
-            let shown = |metas: &[Meta]| metas.iter().map(|m| m.ty().to_string()).collect::<Vec<_>>().join(", ");
+            let shown = |values: &[PlacedType]| values.iter().map(|x| x.ty.to_string()).collect::<Vec<_>>().join(", ");
             return Err(Why::Types { given: shown(&given), made: shown(&made) });
         }
         argument_fits(&node.op, node.arg, &inputs, &given).map_err(Why::Argument)
     }
 }
 /// An argument is of its op's kind, and where it is a place, within the axis.
-fn argument_fits(op: &Op, arg: Arg, inputs: &[Meta], outputs: &[Meta]) -> Result<(), String> {
+fn argument_fits(op: &Op, arg: Arg, inputs: &[PlacedType], outputs: &[PlacedType]) -> Result<(), String> {
     let fits = |dtype: DType| match arg {
         Arg::Scalar(s) if s.fit(dtype).is_ok_and(|fitted| kind(fitted) == kind(s)) => Ok(()),
         Arg::Scalar(s) => Err(format!("the number {s} is none of {dtype}")),
@@ -162,9 +172,9 @@ fn argument_fits(op: &Op, arg: Arg, inputs: &[Meta], outputs: &[Meta]) -> Result
         Op::Const(meta) => fits(meta.dtype),
         // What a pad without a number fills with is 0.
         Op::Pad(_) if arg == Arg::None => Ok(()),
-        Op::BinaryScalar(..) | Op::Pad(_) => fits(inputs[0].dtype),
-        Op::View(View::Slice { axis, len, step }) => starts(if *len == 0 { 0 } else { (len - 1) * step + 1 }, inputs[0].shape[*axis as usize]),
-        Op::UpdateSlice { axis } => starts(inputs[1].shape[*axis as usize], outputs[0].shape[*axis as usize]),
+        Op::BinaryScalar(..) | Op::Pad(_) => fits(inputs[0].ty.dtype),
+        Op::View(View::Slice { axis, len, step }) => starts(if *len == 0 { 0 } else { (len - 1) * step + 1 }, inputs[0].ty.shape[*axis as usize]),
+        Op::UpdateSlice { axis } => starts(inputs[1].ty.shape[*axis as usize], outputs[0].ty.shape[*axis as usize]),
         _ if arg == Arg::None => Ok(()),
         _ => Err("it takes no argument".into()),
     }

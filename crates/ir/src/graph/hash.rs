@@ -1,7 +1,7 @@
 //! Hashes of graphs: one of everything that a graph computes with, one of its structure, one of a constant's content. They are
 //! the same in every process and on every machine, and depend on no numbering, no layer and no name but those of cells.
-use super::{Graph, GraphError, Type, form};
-use crate::{Arg, Scalar, composite::Attr, hash::mix, op::Group};
+use super::{Environment, Graph, GraphError, Type, form};
+use crate::{Arg, Attr, Scalar, hash::mix};
 
 /// A hash that grows by words and texts.
 struct Digest(u64);
@@ -67,15 +67,15 @@ impl Graph {
     ///
     /// # Errors
     /// The elements of a constant cannot be had.
-    pub fn hash(&self) -> Result<u64, GraphError> {
-        self.folded(true)
+    pub fn hash(&self, environment: &dyn Environment) -> Result<u64, GraphError> {
+        self.folded(true, environment)
     }
     /// A hash of the structure: as [`Graph::hash`] without arguments and without the elements of constants. Graphs that are
     /// equal in it are one plan.
-    pub fn structure(&self) -> u64 {
-        self.folded(false).unwrap_or_default()
+    pub fn structure(&self, environment: &dyn Environment) -> u64 {
+        self.folded(false, environment).unwrap_or_default()
     }
-    fn folded(&self, whole: bool) -> Result<u64, GraphError> {
+    fn folded(&self, whole: bool, environment: &dyn Environment) -> Result<u64, GraphError> {
         let mut fold = Digest(0x6EA9_4000);
         let mut number = vec![u64::MAX; self.values.len()];
         let mut next = 0;
@@ -105,7 +105,7 @@ impl Graph {
                 define(v);
             }
         }
-        let mut context = form::FormContext { home: self.home, groups: Vec::<Group>::new() };
+        let mut context = form::FormContext { home: self.home, groups: Vec::new(), environment };
         for node in &self.nodes {
             let inputs: Vec<Type> = node.inputs.iter().map(|&v| self.values[v as usize]).collect();
             fold.text(node.op.name());
@@ -123,7 +123,7 @@ impl Graph {
                 fold.ty(&self.values[v as usize]);
             }
         }
-        context.groups.iter().for_each(|g| fold.word(crate::communicator::of(g).map_or(0, |c| c.size()) as u64));
+        context.groups.iter().for_each(|g| fold.word(environment.ranks(g).unwrap_or(0) as u64));
         for write in &self.writes {
             fold.word(u64::from(write.group) << 32 | u64::from(write.cell));
             fold.word(number[write.value as usize]);

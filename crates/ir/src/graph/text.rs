@@ -1,7 +1,7 @@
 //! A graph as text: one definition a line, in a fixed order, with names that follow from what a value is and not from where it
 //! stands. `docs/graph-text.md` has the grammar; [`super::parse`] reads it.
-use super::{Graph, GraphError, Type, form, hash, number, place};
-use crate::{Arg, DType, Scalar, composite::Attr, scope};
+use super::{Environment, Graph, GraphError, Type, form, hash, number};
+use crate::{Arg, Attr, DType, DeviceId, Scalar, scope};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt::Write,
@@ -27,13 +27,15 @@ impl Graph {
     ///
     /// # Errors
     /// The elements of a constant cannot be had.
-    pub fn text(&self) -> Result<Written, GraphError> {
+    pub fn text(&self, environment: &dyn Environment) -> Result<Written, GraphError> {
         let names = self.all_names();
         let name = |v: u32| Name('%', &names[v as usize]);
         let mut blobs = BTreeMap::new();
         let mut lines: Vec<String> = Vec::with_capacity(self.nodes.len());
-        let mut context = form::FormContext { home: self.home, groups: Vec::new() };
-        let typed = |v: u32| format!("{}: {}", name(v), self.typed(v));
+        let mut context = form::FormContext { home: self.home, groups: Vec::new(), environment };
+        let on =
+            |place: DeviceId| if place == self.home { String::new() } else { format!(" on {}", quoted(&form::device_name(place, self.home, environment))) };
+        let typed = |v: u32| format!("{}: {}{}", name(v), self.values[v as usize], on(self.places[v as usize]));
         for node in &self.nodes {
             let inputs: Vec<Type> = node.inputs.iter().map(|&v| self.values[v as usize]).collect();
             let mut line = node.outputs.clone().map(typed).collect::<Vec<_>>().join(", ");
@@ -57,12 +59,12 @@ impl Graph {
         }
         let mut text = format!("{HEAD}\n");
         for (k, group) in context.groups.iter().enumerate() {
-            let _ = writeln!(text, "group {k}: ranks {}", crate::communicator::of(group).map_or(0, |c| c.size()));
+            let _ = writeln!(text, "group {k}: ranks {}", environment.ranks(group).unwrap_or(0));
         }
         for (k, cell) in self.cells.iter().enumerate() {
             let trainable = if cell.trainable { " trainable" } else { "" };
             let cell_name = self.cell_name(k);
-            let _ = writeln!(text, "cell {}: {}{}{trainable}", Name('@', &cell_name), cell.ty, self.place(cell.place));
+            let _ = writeln!(text, "cell {}: {}{}{trainable}", Name('@', &cell_name), cell.ty, on(cell.place));
         }
         self.inputs.iter().for_each(|&v| text += &format!("input {}\n", typed(v)));
         for constant in &self.constants {
@@ -91,12 +93,6 @@ impl Graph {
     /// The name of a cell: its own, or one by the order in which cells were touched.
     pub(super) fn cell_name(&self, k: usize) -> String {
         self.cells.get(k).and_then(|c| c.name.as_deref()).map_or_else(|| format!("cell.{k}"), str::to_string)
-    }
-    fn place(&self, place: crate::Device) -> String {
-        if place == self.home { String::new() } else { format!(" on {}", quoted(&place::name(place, self.home))) }
-    }
-    fn typed(&self, v: u32) -> String {
-        format!("{}{}", self.values[v as usize], self.place(self.places[v as usize]))
     }
     /// Gives every value and every cell a name, which it then keeps whatever a pass does around it.
     pub(super) fn name_values(&mut self) {

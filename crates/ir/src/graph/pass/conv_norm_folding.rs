@@ -6,10 +6,10 @@
 //!
 //! The result is not the same to the bit. For an output of which `n` products are summed, with `u` half a unit in the last place of 1:
 //! `|y' - y| <= (n + 8) u (|s| sum |w x| + |s| (|b| + |mean|) + |beta|)`, to first order in `u`; `bound_holds` in the tests measures it.
-use super::super::{Data, Graph, GraphError, Invalid, Node, Type, Why, form, rewrite::Rewrite};
+use super::super::{Data, Environment, Graph, GraphError, Invalid, Node, Type, Why, form, rewrite::Rewrite};
 use crate::{
-    Arg, DType, HostArray, Op, Scalar, Shape,
-    composite::{Attr, Given, build},
+    Arg, Attr, DType, HostArray, Op, Scalar, Shape,
+    composite::Given,
     op::{ConvRole, Side, View},
     scalar::{Binary, Unary},
 };
@@ -37,15 +37,15 @@ impl ConvAndNorm<'_> {
     }
 }
 
-pub(in super::super) fn run(graph: &mut Graph) -> Result<(), GraphError> {
+pub(in super::super) fn run(graph: &mut Graph, environment: &dyn Environment) -> Result<(), GraphError> {
     let (makers, uses) = (graph.makers(), graph.uses());
-    let pairs: HashMap<usize, ConvAndNorm<'_>> = (0..graph.nodes.len()).filter_map(|k| Some((k, pair(graph, k, &makers, &uses)?))).collect();
+    let pairs: HashMap<usize, ConvAndNorm<'_>> = (0..graph.nodes.len()).filter_map(|k| Some((k, pair(graph, k, &makers, &uses, environment)?))).collect();
     let folded: Vec<u32> = pairs.values().map(|p| p.conv.outputs.start).collect();
-    let mut rewrite = Rewrite::begin(graph);
+    let mut rewrite = Rewrite::begin(graph, environment);
     for (k, node) in graph.nodes.iter().enumerate() {
         match pairs.get(&k) {
             Some(pair) => {
-                let made = fold(graph, &mut rewrite, pair)?;
+                let made = fold(graph, &mut rewrite, pair, environment)?;
                 rewrite.replace(node.outputs.start, made);
             }
             None if folded.contains(&node.outputs.start) => {}
@@ -56,7 +56,7 @@ pub(in super::super) fn run(graph: &mut Graph) -> Result<(), GraphError> {
     Ok(())
 }
 /// The pair that ends at a node, if one does.
-fn pair<'a>(graph: &'a Graph, k: usize, makers: &[Option<u32>], uses: &[u32]) -> Option<ConvAndNorm<'a>> {
+fn pair<'a>(graph: &'a Graph, k: usize, makers: &[Option<u32>], uses: &[u32], environment: &dyn Environment) -> Option<ConvAndNorm<'a>> {
     let norm = &graph.nodes[k];
     let Op::Composite(c) = &norm.op else { return None };
     if c.name() != "adamant.batch_norm_inference" {
@@ -76,7 +76,7 @@ fn pair<'a>(graph: &'a Graph, k: usize, makers: &[Option<u32>], uses: &[u32]) ->
     if uses[x as usize] != 1 || !of_one_dtype || !matches!(dtype, DType::F32 | DType::F64) {
         return None;
     }
-    let mut context = form::FormContext { home: graph.home, groups: Vec::new() };
+    let mut context = form::FormContext { home: graph.home, groups: Vec::new(), environment };
     let attrs = form::attributes(&conv.op, &[], &mut context);
     let attrs: Vec<(String, Attr)> = attrs.into_iter().map(|(name, attr)| (name.to_string(), attr)).collect();
     let one_group = attrs.iter().any(|(name, attr)| name == "groups" && *attr == Attr::Int(1));
@@ -92,7 +92,7 @@ fn pair<'a>(graph: &'a Graph, k: usize, makers: &[Option<u32>], uses: &[u32]) ->
     Some(ConvAndNorm { conv, norm, name, attrs, axis, eps: *eps, weight: *weight, bias: *bias })
 }
 /// Appends the one convolution that a pair becomes.
-fn fold(graph: &Graph, rewrite: &mut Rewrite<'_>, pair: &ConvAndNorm<'_>) -> Result<u32, GraphError> {
+fn fold(graph: &Graph, rewrite: &mut Rewrite<'_>, pair: &ConvAndNorm<'_>, environment: &dyn Environment) -> Result<u32, GraphError> {
     let (weight, bias) = match of_constants(graph, pair) {
         Some((weight, bias)) => {
             let mut add = |array: HostArray| {
@@ -104,7 +104,7 @@ fn fold(graph: &Graph, rewrite: &mut Rewrite<'_>, pair: &ConvAndNorm<'_>) -> Res
         None => of_values(graph, rewrite, pair)?,
     };
     let x = rewrite.value(pair.conv.inputs[0]);
-    let built = build(pair.name, &mut Given::new(pair.attrs.clone()));
+    let built = environment.composite(pair.name, &mut Given::new(pair.attrs.clone()));
     let op = match built {
         Ok(built) => Op::Composite(built.function),
         Err(kind) => {

@@ -2,7 +2,7 @@
 //! ops, meets other transposes and becomes one with them, and is gone where they cancel. It passes an op only if nobody else reads
 //! what it passes, so the graph never grows.
 use super::{
-    super::{Graph, GraphError, Node, rewrite::Rewrite},
+    super::{Environment, Graph, GraphError, Node, rewrite::Rewrite},
     dead_code,
 };
 use crate::{Arg, MAX_RANK, Op, op::View};
@@ -16,9 +16,9 @@ struct Waiting {
     perm: Perm,
 }
 
-pub(in super::super) fn run(graph: &mut Graph) -> Result<(), GraphError> {
+pub(in super::super) fn run(graph: &mut Graph, environment: &dyn Environment) -> Result<(), GraphError> {
     let uses = graph.uses();
-    let mut rewrite = Rewrite::begin(graph);
+    let mut rewrite = Rewrite::begin(graph, environment);
     let mut waiting: HashMap<u32, Waiting> = HashMap::new();
     for node in &graph.nodes {
         let rank = graph.values[node.outputs.start as usize].shape.rank();

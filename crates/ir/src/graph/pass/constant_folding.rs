@@ -4,11 +4,11 @@
 //!
 //! Folding fixes the arguments of what it folds.
 use super::{
-    super::{Data, Graph, GraphError, Node, Type, rewrite::Rewrite},
+    super::{Data, Environment, Graph, GraphError, Node, Type, rewrite::Rewrite},
     dead_code,
 };
 use crate::{
-    Arg, DType, HostArray, Meta, Op, Scalar, Shape,
+    Arg, DType, HostArray, Op, PlacedType, Scalar, Shape,
     op::ReduceOp,
     reference::{self, HostData},
     scalar::{Binary, Unary},
@@ -20,8 +20,8 @@ const SMALL: usize = 1024;
 /// Integers up to here are exact as f64.
 const EXACT: i64 = 1 << 53;
 
-pub(in super::super) fn run(graph: &mut Graph) -> Result<(), GraphError> {
-    let mut rewrite = Rewrite::begin(graph);
+pub(in super::super) fn run(graph: &mut Graph, environment: &dyn Environment) -> Result<(), GraphError> {
+    let mut rewrite = Rewrite::begin(graph, environment);
     let by_value: HashMap<u32, usize> = graph.constants.iter().enumerate().map(|(k, c)| (c.value, k)).collect();
     // What is known of old values: constants once they are looked at, and what was folded.
     let mut known: HashMap<u32, Option<HostArray>> = HashMap::new();
@@ -29,7 +29,7 @@ pub(in super::super) fn run(graph: &mut Graph) -> Result<(), GraphError> {
     let mut uniform: HashMap<u32, HostArray> = HashMap::new();
     for node in &graph.nodes {
         let first = node.outputs.start;
-        let out = graph.meta(first);
+        let out = graph.placed(first);
         if let Some(number) = of_uniform(graph, node, &uniform) {
             let new = place(&mut rewrite, node, &number, out)?;
             rewrite.replace(first, new);
@@ -40,19 +40,19 @@ pub(in super::super) fn run(graph: &mut Graph) -> Result<(), GraphError> {
         match made {
             Some(made) => {
                 for (v, array) in node.outputs.clone().zip(made) {
-                    let new = place(&mut rewrite, node, &array, graph.meta(v))?;
+                    let new = place(&mut rewrite, node, &array, graph.placed(v))?;
                     rewrite.replace(v, new);
                     known.insert(v, Some(array));
                 }
             }
             None => {
                 if matches!(node.op, Op::Const(_)) {
-                    let scalar = Type { shape: Shape::SCALAR, dtype: out.dtype };
+                    let scalar = Type { shape: Shape::SCALAR, dtype: out.ty.dtype };
                     let number = reference::run(&Op::Const(scalar), node.arg, &[], &[scalar]).ok().and_then(|(mut made, _)| made.pop());
                     uniform.extend(number.map(|number| (first, number)));
                 }
-                if matches!(node.op, Op::Const(_) | Op::Iota { .. }) && out.shape.elements() <= SMALL {
-                    let made = reference::run(&node.op, node.arg, &[], &[out.ty()]).ok().and_then(|(mut made, _)| made.pop());
+                if matches!(node.op, Op::Const(_) | Op::Iota { .. }) && out.ty.shape.elements() <= SMALL {
+                    let made = reference::run(&node.op, node.arg, &[], &[out.ty]).ok().and_then(|(mut made, _)| made.pop());
                     known.insert(first, made);
                 }
                 rewrite.keep(node);
@@ -67,10 +67,10 @@ pub(in super::super) fn run(graph: &mut Graph) -> Result<(), GraphError> {
 }
 /// The number that a node makes everywhere of inputs that are one number each.
 fn of_uniform(graph: &Graph, node: &Node, uniform: &HashMap<u32, HostArray>) -> Option<HostArray> {
-    let out = graph.meta(node.outputs.start);
+    let out = graph.values[node.outputs.start as usize];
     let inputs: Vec<HostArray> = node.inputs.iter().map(|v| uniform.get(v).cloned()).collect::<Option<_>>()?;
     // A full of u64 takes its number as i64.
-    if inputs.is_empty() || out.dtype == DType::U64 || !is_exact(&node.op, out.into()) {
+    if inputs.is_empty() || out.dtype == DType::U64 || !is_exact(&node.op, out) {
         return None;
     }
     match &node.op {
@@ -103,7 +103,7 @@ fn folded(graph: &Graph, node: &Node, by_value: &HashMap<u32, usize>, known: &mu
     if is_rounded_twice(&node.op, &inputs) {
         return None;
     }
-    let types: Vec<Type> = node.outputs.clone().map(|v| graph.meta(v).ty()).collect();
+    let types: Vec<Type> = node.outputs.clone().map(|v| graph.values[v as usize]).collect();
     match reference::run(&node.op, node.arg, &inputs, &types) {
         Ok((made, None)) if made.len() == types.len() => Some(made),
         _ => None,
@@ -125,14 +125,14 @@ fn fits(a: &HostArray) -> bool {
     }
 }
 /// A folded value: `full` where all elements are one number, else a constant.
-fn place(rewrite: &mut Rewrite<'_>, node: &Node, array: &HostArray, meta: Meta) -> Result<u32, GraphError> {
+fn place(rewrite: &mut Rewrite<'_>, node: &Node, array: &HostArray, out: PlacedType) -> Result<u32, GraphError> {
     let uniform = match &array.data {
         HostData::Float(v) => v.first().filter(|first| !first.is_nan() && v.iter().all(|x| x.to_bits() == first.to_bits())).map(|v| Scalar::Float(*v)),
-        HostData::Int(v) => v.first().filter(|first| meta.dtype != DType::U64 && v.iter().all(|x| x == *first)).map(|v| Scalar::Int(*v)),
+        HostData::Int(v) => v.first().filter(|first| out.ty.dtype != DType::U64 && v.iter().all(|x| x == *first)).map(|v| Scalar::Int(*v)),
     };
-    match uniform.and_then(|s| s.fit(meta.dtype).ok()) {
-        Some(s) => Ok(rewrite.to.add_node(Op::Const(meta.ty()), Arg::Scalar(s), &[], [meta], node.scope, node.at).start),
-        None => Ok(rewrite.to.add_constant(meta.into(), meta.device, Data::Bytes(array.to_bytes().into()))),
+    match uniform.and_then(|s| s.fit(out.ty.dtype).ok()) {
+        Some(s) => Ok(rewrite.to.add_node(Op::Const(out.ty), Arg::Scalar(s), &[], [out], node.scope, node.at).start),
+        None => Ok(rewrite.to.add_constant(out.ty, out.place, Data::Bytes(array.to_bytes().into()))),
     }
 }
 /// Does every device compute the same bits?
