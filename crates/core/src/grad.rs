@@ -353,10 +353,10 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
     for (t, k, g) in roots {
         give(&mut reached, grads, &t, k, g);
     }
-    while let Some((t, cotangents)) = reached.next() {
+    while let Some((t, mut cotangents)) = reached.next() {
         scope::inherit(Some(t.origin.in_this_range()));
         if let TapeKind::Leaf = t.kind {
-            if let Some(g) = cotangents.into_iter().next().flatten() {
+            if let Some(g) = cotangents.first_mut().and_then(Option::take) {
                 grads.add(t.id, g);
             }
             continue;
@@ -364,38 +364,34 @@ fn pull(roots: impl IntoIterator<Item = Root>, grads: &mut Grads, walk: TapeWalk
         if t.id < walk.floor {
             return Err(Error::at("checkpoint", ErrorKind::CheckpointCapture, t.origin));
         }
-        let (inputs, outputs) = {
+        // Filled where they lie: there are some for each op.
+        let (mut inputs, mut outputs) = (Cotangents::new(), Cotangents::new());
+        {
             let mut saved = t.saved.lock();
             let Some(s) = &*saved else { return Err(Error::at("backward", ErrorKind::TapeReleased, here)) };
             // While the tape is on, what is saved must lead back to its own leaves.
-            let inputs: Cotangents =
-                s.inputs.iter().enumerate().map(|(k, v)| v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(t.place_of_input(k, walk)))).collect();
-            let outputs: Cotangents = s
-                .outputs
-                .iter()
-                .enumerate()
-                .map(|(k, v)| {
-                    v.as_ref().map(|v| {
-                        Tensor::from_value((**v).clone()).with_tape(if walk.graph && v.meta.dtype.is_float() { Some((t.clone(), k as u8)) } else { None })
-                    })
-                })
-                .collect();
+            for (k, v) in s.inputs.iter().enumerate() {
+                inputs.push(v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(t.place_of_input(k, walk))));
+            }
+            for (k, v) in s.outputs.iter().enumerate() {
+                let place = |v: &Kept| if walk.graph && v.meta.dtype.is_float() { Some((t.clone(), k as u8)) } else { None };
+                outputs.push(v.as_ref().map(|v| Tensor::from_value((**v).clone()).with_tape(place(v))));
+            }
             if !walk.keep {
                 *saved = None;
             }
-            (inputs, outputs)
-        };
+        }
         let needs: SmallVec<[bool; 8]> = t.parents.iter().map(|p| region.wants(p)).collect();
         let args = RuleArgs { inputs: &inputs, outputs: &outputs, metas: &t.metas, cotangents: &cotangents, needs: &needs };
-        let results = match &t.kind {
+        let mut results = match &t.kind {
             TapeKind::Alias => cotangents.clone(),
             TapeKind::Op(op, arg) => cotangents_of(op, *arg, &t.outputs, &args, walk)?,
             TapeKind::Checkpoint(redo) => run_again(redo, &args, grads, walk, t.origin)?,
             TapeKind::Leaf => continue,
         };
         drop(cotangents);
-        for (k, g) in results.into_iter().enumerate().filter(|(k, _)| needs.get(*k) == Some(&true)) {
-            match (g, t.parents.get(k)) {
+        for (k, g) in results.iter_mut().enumerate().filter(|(k, _)| needs.get(*k) == Some(&true)) {
+            match (g.take(), t.parents.get(k)) {
                 (Some(g), Some(Parent::Leaf(id))) => grads.add(*id, g.ok()?),
                 (Some(g), Some(Parent::Node(node, output))) => give(&mut reached, grads, node, *output, g.ok()?),
                 _ => {}

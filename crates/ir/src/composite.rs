@@ -145,14 +145,17 @@ impl Keyed {
         Keyed { key: function.key(), function, meaning }
     }
     /// The composite itself.
+    #[inline]
     pub fn function(&self) -> &Arc<dyn Composite> {
         &self.function
     }
     /// [`Composite::key`], without asking for it again.
+    #[inline]
     pub fn key(&self) -> u64 {
         self.key
     }
     /// What it was made with.
+    #[inline]
     pub fn meaning(&self) -> Option<&'static (dyn Any + Send + Sync)> {
         self.meaning
     }

@@ -286,6 +286,7 @@ macro_rules! elements {
         }
         $(impl Element for $t {
             const DTYPE: DType = DType::$d;
+            #[inline]
             fn to_scalar(self) -> Scalar { ($to)(self) }
             fn from_f64(value: f64) -> Self { ($f)(value) }
             fn from_i64(value: i64) -> Self { ($i)(value) }
@@ -415,6 +416,7 @@ pub enum Scalar {
 }
 impl Scalar {
     /// The value as f64.
+    #[inline]
     pub fn to_f64(self) -> f64 {
         match self {
             Scalar::Bool(b) => b as u8 as f64,

@@ -17,6 +17,7 @@ pub fn hash_of(value: &impl std::hash::Hash) -> u64 {
 #[derive(Default, Clone, Copy)]
 pub struct FoldHasher(u64);
 impl std::hash::Hasher for FoldHasher {
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }
@@ -28,6 +29,7 @@ impl std::hash::Hasher for FoldHasher {
     fn write_u32(&mut self, word: u32) {
         self.0 = mix(self.0, word as u64);
     }
+    #[inline]
     fn write_u64(&mut self, word: u64) {
         self.0 = mix(self.0, word);
     }

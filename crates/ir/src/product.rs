@@ -37,6 +37,7 @@ impl End {
         matches!(self.expr.instrs.get(self.value as usize), Some(Instr::Load(0)))
     }
     /// The dtype of its value.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.expr.dtypes.get(self.value as usize).copied().unwrap_or(DType::F32)
     }

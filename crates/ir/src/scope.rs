@@ -137,10 +137,12 @@ mod ranges {
     }
     /// A layer's scope in the range that this thread is in now: the backward of a layer belongs to the layer, and to the
     /// range of the backward.
+    #[inline]
     pub fn in_this_range(scope: ScopeId) -> ScopeId {
-        if !ANY.load(Relaxed) {
-            return scope;
-        }
+        if ANY.load(Relaxed) { ranged(scope) } else { scope }
+    }
+    #[cold]
+    fn ranged(scope: ScopeId) -> ScopeId {
         let outer = current();
         let mut table = TABLE.lock();
         let now = table.get(outer).and_then(|k| k.range.clone());

@@ -346,6 +346,7 @@ impl AxisSet {
         self.0 >> axis & 1 == 1
     }
     /// The axes in order.
+    #[inline]
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..MAX_RANK).filter(move |&a| self.has(a))
     }

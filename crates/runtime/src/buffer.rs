@@ -419,6 +419,7 @@ impl AsRef<[u8]> for Adopted {
 fn recycled(buffer: Arc<Buffer>) -> Result<Arc<Buffer>, ErrorKind> {
     if buffer.device.is_asynchronous() { recycled_behind_uses(buffer) } else { Ok(buffer) }
 }
+#[cold]
 fn recycled_behind_uses(buffer: Arc<Buffer>) -> Result<Arc<Buffer>, ErrorKind> {
     if let Some(device) = buffer.device.asynchronous() {
         let event = match buffer.read().as_deref() {

@@ -43,6 +43,7 @@ pub struct Operand<'a> {
 }
 impl Operand<'_> {
     /// How its elements lie in the buffer.
+    #[inline]
     pub fn layout(&self) -> Layout {
         Layout { offset: self.offset, strides: *self.strides }
     }
