@@ -46,7 +46,10 @@ pub use half::{bf16, f16};
 pub use op::{Arg, Op};
 #[allow(unused_imports, reason = "a primitive's file may have no type of its own")]
 pub use primitive::types::*;
-pub use record::{flush, with_eager, with_window};
+pub use record::{
+    flush,
+    switches::{with_eager, with_window},
+};
 pub use rng::Rng;
 pub use shape::{Axes, Axis, AxisSet, Layout, MAX_RANK, Shape, ToShape, ToSizes};
 pub(crate) use tensor::Operand;

@@ -22,6 +22,7 @@ use std::{
 };
 
 pub(crate) mod ahead;
+pub(crate) mod switches;
 
 /// One recorded op. Outputs are consecutive slots.
 #[derive(Clone)]
@@ -530,7 +531,15 @@ pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
         }
         let _held = value.clone(); // Else it would be deferred anew.
         if home.is_none() {
-            log.slot_of(value).map_err(|why| Error::at("read", why.into(), value.origin))?;
+            match log.slot_of(value) {
+                Ok(_) => {}
+                Err(NoSlot::Elsewhere) => {
+                    drop(log);
+                    evaluate_behind(value)?;
+                    continue;
+                }
+                Err(NoSlot::Error(kind)) => return Err(Error::at("read", kind, value.origin)),
+            }
         }
         let n = log.records.len();
         schedule::flush(&mut log, n)?;
@@ -539,6 +548,13 @@ pub(crate) fn evaluate(value: &Shared<Value>) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Makes ready what a deferred value is computed from: the window that deferred it gives its results out one after the other,
+/// and what comes later is still pending there.
+fn evaluate_behind(value: &Shared<Value>) -> Result<(), Error> {
+    let Some(recipe) = value.recipe() else { return Ok(()) };
+    recipe.inputs.iter().try_for_each(|k| if k.is_pending() { evaluate(k) } else { evaluate_behind(k) })
 }
 
 /// Runs every pending value of this thread that somebody holds.
@@ -557,29 +573,6 @@ pub fn flush() -> crate::Result<()> {
         schedule::flush(&mut log, n)?;
     }
     Ok(())
-}
-
-/// Number of pending ops after which this thread's windows close while `f` runs (for tests of window cuts).
-pub fn with_window<R>(ops: usize, f: impl FnOnce() -> R) -> R {
-    struct Restore(usize);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            context(|c| c.window.set(self.0));
-        }
-    }
-    let _restore = Restore(context(|c| c.window.replace(ops)));
-    f()
-}
-/// Runs every op at once while `f` runs, as `ADAMANT_EAGER=1` does for the whole program.
-pub fn with_eager<R>(on: bool, f: impl FnOnce() -> R) -> R {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            context(|c| c.eager.set(self.0));
-        }
-    }
-    let _restore = Restore(context(|c| c.eager.replace(on)));
-    f()
 }
 
 /// Metas for values made outside ops.
