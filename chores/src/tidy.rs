@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules that no other tool checks. Each is a plain function from the tree to complaints, and
 //! a test runs them all, so that `cargo test` finds what this finds.
 mod cycles;
+mod figures;
 mod layers;
 mod lex;
 mod names;
@@ -21,6 +22,12 @@ pub struct Options {
     /// One JSON document instead of text
     #[arg(long)]
     json: bool,
+    /// How large what the rules hold is, instead of whether they hold
+    #[arg(long)]
+    figures: bool,
+    /// Of this checkout instead of the workspace
+    #[arg(long, value_name = "FOLDER", requires = "figures")]
+    of: Option<PathBuf>,
 }
 
 /// One breach of a rule.
@@ -44,6 +51,9 @@ impl fmt::Display for Complaint {
 
 /// Prints every complaint; whether there was none.
 pub fn run(options: &Options) -> bool {
+    if options.figures {
+        return show_figures(options);
+    }
     let complaints = complaints(&workspace::root());
     if options.json {
         println!("{}", serde_json::json!({ "passed": complaints.is_empty(), "complaints": complaints }));
@@ -54,6 +64,22 @@ pub fn run(options: &Options) -> bool {
         println!("{} complaints", complaints.len());
     }
     complaints.is_empty()
+}
+
+/// Prints figures; whether the folder could be read.
+fn show_figures(options: &Options) -> bool {
+    let root = options.of.clone().unwrap_or_else(workspace::root);
+    let (mut files, mut unread) = (Vec::new(), Vec::new());
+    collect(&root, Path::new(""), &mut files, &mut unread);
+    let figures = figures::figures(&root, &files);
+    if options.json {
+        let figures: std::collections::BTreeMap<&String, &String> = figures.iter().map(|(what, figure)| (what, figure)).collect();
+        println!("{}", serde_json::json!({ "figures": figures, "complaints": unread }));
+    } else {
+        figures.iter().for_each(|(what, figure)| println!("{what:60} {figure}"));
+        unread.iter().for_each(|complaint| println!("{complaint}"));
+    }
+    unread.is_empty()
 }
 
 /// All complaints about a tree, by file.

@@ -19,17 +19,26 @@ type Modules = BTreeMap<String, String>;
 pub fn complaints(root: &Path, files: &[PathBuf]) -> Vec<Complaint> {
     let mut found = Vec::new();
     for folder in CRATES {
-        let mut modules = Modules::new();
-        for path in files.iter().filter(|p| p.starts_with(folder) && p.extension().is_some_and(|e| e == "rs")) {
-            let Ok(text) = std::fs::read_to_string(root.join(path)) else { continue };
-            modules.insert(module(path.strip_prefix(folder).unwrap_or(path)), text);
-        }
+        let modules = modules(root, folder, files);
         for circle in circles(&modules).into_iter().filter(|c| c.len() > MOST || folders(c) > 1) {
             let what = format!("{} files import each other in a circle, at most {MOST} of one folder may: {}", circle.len(), circle.join(", "));
             found.push(Complaint { path: folder.into(), line: 0, what });
         }
     }
     found
+}
+/// Of each of the crates: how many files it has, and how many are in its largest circle.
+pub fn largest(root: &Path, files: &[PathBuf]) -> Vec<(&'static str, usize, usize)> {
+    let figures = CRATES.iter().map(|folder| {
+        let modules = modules(root, folder, files);
+        (*folder, modules.len(), circles(&modules).iter().map(Vec::len).max().unwrap_or_default())
+    });
+    figures.filter(|(_, files, _)| *files > 0).collect()
+}
+/// The modules of a crate, with their texts.
+fn modules(root: &Path, folder: &str, files: &[PathBuf]) -> Modules {
+    let sources = files.iter().filter(|p| p.starts_with(folder) && p.extension().is_some_and(|e| e == "rs"));
+    sources.filter_map(|path| Some((module(path.strip_prefix(folder).unwrap_or(path)), std::fs::read_to_string(root.join(path)).ok()?))).collect()
 }
 fn module(path: &Path) -> String {
     let parts: Vec<_> = path.with_extension("").iter().map(|p| p.to_string_lossy().into_owned()).collect();
