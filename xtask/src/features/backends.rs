@@ -272,7 +272,7 @@ fn first_touch() -> Checked {
     const THREADS: &str = "sixty_four_threads_that_open_a_device_more_than_once";
     let threads = cargo(&["test", "--quiet", "--package", "adamant-core", "--test", "first_touch", "--", "--exact", THREADS])?;
     // A folder of its own: everything is built anew for loom.
-    let mut models = workspace::cargo(&["test", "--quiet", "--package", "adamant-core", "--lib", "first_touch"]);
+    let mut models = workspace::cargo(&["test", "--quiet", "--package", "adamant-runtime", "--lib", "first_touch"]);
     let output = models.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", workspace::root().join("target").join("loom")).output()?;
     let orders = String::from_utf8_lossy(&output.stdout).into_owned();
     let (threads, orders) = (numbers(&threads, "passed")?[0], numbers(&orders, "passed")?[0]);
