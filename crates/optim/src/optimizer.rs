@@ -211,24 +211,9 @@ impl<R: UpdateRule> Updater<R> {
     pub fn groups(&self) -> &[Group<R>] {
         &self.groups
     }
-    /// Gradients of another model would change nothing, without a word.
-    #[track_caller]
-    fn concerned(&self, grads: &Grads) -> Result<()> {
-        let mut parameters = self.groups.iter().flat_map(|g| &g.parameters).peekable();
-        let text = if parameters.peek().is_none() {
-            "it has no parameters".to_string()
-        } else if !grads.is_empty() && !parameters.any(|p| grads.of(&p.cell()).is_some()) {
-            let count: usize = self.groups.iter().map(|g| g.parameters.len()).sum();
-            format!("none of the {} gradients is of one of its {count} parameters", grads.len())
-        } else {
-            return Ok(());
-        };
-        Err(Error::new("optimizer", ErrorKind::Argument(format!("{}: {text}", self.name())))
-            .hint("is it over the parameters of the model that the loss is of?"))
-    }
     #[track_caller]
     fn update(&mut self, grads: &Grads) -> Result<()> {
-        self.concerned(grads)?;
+        of_this_model(self.name(), &mut self.groups.iter().flat_map(|g| &g.parameters), grads)?;
         let Updater { groups, state, clocks, arrangement } = self;
         for group in groups.iter() {
             let rule = group.rule();
@@ -236,11 +221,11 @@ impl<R: UpdateRule> Updater<R> {
                 return Err(Error::at("optimizer", ErrorKind::Argument(format!("{}: {text}", rule.name())), group.made));
             }
             group.rule.watch();
-            let concerned = || group.parameters.iter().filter(|p| p.is_trainable() && grads.of(&p.cell()).is_some());
-            if Clock::assign(clocks, state, concerned)? {
+            let concerned = concerned(&group.parameters, grads);
+            if Clock::assign(clocks, state, &concerned)? {
                 arrangement.fetch_add(1, Relaxed);
             }
-            for p in concerned() {
+            for p in concerned {
                 let Some(g) = grads.of(&p.cell()) else { continue };
                 let Some((state, clock)) = state.get_mut(&p.id()).and_then(|s| s.clock().and_then(|k| clocks.get_mut(k)).map(|c| (s, c))) else {
                     return Err(Error::new("optimizer", ErrorKind::Internal("a parameter without a clock".into())));
@@ -259,6 +244,35 @@ impl<R: UpdateRule> Updater<R> {
         }
         Ok(())
     }
+}
+/// Those of the parameters that have a gradient.
+fn concerned<'p>(parameters: &'p [Param], grads: &Grads) -> Vec<&'p Param> {
+    parameters.iter().filter(|p| p.is_trainable() && grads.of(&p.cell()).is_some()).collect()
+}
+/// Gradients of another model would change nothing, without a word.
+#[track_caller]
+fn of_this_model(name: &str, parameters: &mut dyn Iterator<Item = &Param>, grads: &Grads) -> Result<()> {
+    let mut count = 0;
+    for p in parameters {
+        if grads.is_empty() || grads.of(&p.cell()).is_some() {
+            return Ok(());
+        }
+        count += 1;
+    }
+    let text = match count {
+        0 => "it has no parameters".to_string(),
+        _ => format!("none of the {} gradients is of one of its {count} parameters", grads.len()),
+    };
+    Err(Error::new("optimizer", ErrorKind::Argument(format!("{name}: {text}"))).hint("is it over the parameters of the model that the loss is of?"))
+}
+/// Are the numbers that are given those of this rule, by their names?
+#[track_caller]
+fn same_names(rule: &str, known: &Hyperparameters, given: &Hyperparameters) -> Result<()> {
+    if known.keys().eq(given.keys()) {
+        return Ok(());
+    }
+    let names = |of: &Hyperparameters| of.keys().cloned().collect::<Vec<_>>().join(", ");
+    Err(another(rule, format!("{}, not {}", names(known), names(given))))
 }
 /// All numbers of a rule.
 fn numbers(rule: &mut impl UpdateRule) -> Hyperparameters {
@@ -295,11 +309,7 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
         let mut rules = Vec::with_capacity(groups.len());
         for (group, given) in self.groups.iter().zip(groups) {
             let mut rule = group.rule();
-            let known = numbers(&mut rule);
-            if !known.keys().eq(given.keys()) {
-                let names = |of: &Hyperparameters| of.keys().cloned().collect::<Vec<_>>().join(", ");
-                return Err(another(rule.name(), format!("{}, not {}", names(&known), names(given))));
-            }
+            same_names(rule.name(), &numbers(&mut rule), given)?;
             if let Some(lr) = given.get(LR) {
                 rule.set_lr(*lr);
             }

@@ -54,17 +54,13 @@ impl Clock {
     /// Gives each of the parameters of a step a clock of which all parameters make the step, and advances these. Did any change its
     /// clock?
     #[track_caller]
-    pub fn assign<'p, I: Iterator<Item = &'p Param>>(
-        clocks: &mut Vec<Clock>,
-        states: &mut BTreeMap<usize, ParameterState>,
-        concerned: impl Fn() -> I,
-    ) -> Result<bool> {
+    pub fn assign(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, ParameterState>, concerned: &[&Param]) -> Result<bool> {
         for clock in clocks.iter_mut() {
             clock.steps_now = 0;
             clock.forget();
         }
         let mut apart = false;
-        for p in concerned() {
+        for p in concerned {
             match states.entry(p.id()).or_default().clock.and_then(|k| clocks.get_mut(k)) {
                 Some(clock) => clock.steps_now += 1,
                 None => apart = true,
@@ -72,7 +68,7 @@ impl Clock {
         }
         let parts = apart || clocks.iter().any(|c| c.steps_now != 0 && c.steps_now != c.members);
         if parts {
-            Clock::part(clocks, states, concerned())?;
+            Clock::part(clocks, states, concerned)?;
         }
         for clock in clocks.iter_mut().filter(|c| c.steps_now != 0) {
             let next = clock.count.read() + 1u32;
@@ -84,7 +80,7 @@ impl Clock {
     }
     /// Those that have no clock get one for each history; those that leave others behind get one of their own.
     #[track_caller]
-    fn part<'p>(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, ParameterState>, concerned: impl Iterator<Item = &'p Param>) -> Result<()> {
+    fn part(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, ParameterState>, concerned: &[&Param]) -> Result<()> {
         let mut fresh: Vec<(Device, Vec<(String, u64)>, usize)> = Vec::new();
         let mut parted: Vec<(usize, usize)> = Vec::new();
         for p in concerned {
@@ -223,49 +219,20 @@ fn of<R, T: Default>(ask: &Ask<R>, f: impl Fn(&R) -> T) -> T {
     found
 }
 
-/// The running state of one parameter during one update, and the numbers of the rule `R`.
-pub struct Slots<'a, R> {
-    rule: Source<'a, R>,
+/// The running state of one parameter during one update, whatever the rule: compiled once for all of them.
+struct Running<'a> {
     parameter: &'a Param,
     state: &'a mut ParameterState,
     clock: &'a mut Clock,
 }
-impl<'a, R: UpdateRule> Slots<'a, R> {
-    pub(crate) fn new(rule: &'a Arc<Rule<R>>, parameter: &'a Param, state: &'a mut ParameterState, clock: &'a mut Clock) -> Slots<'a, R> {
-        Slots { rule: Source::Rule(rule), parameter, state, clock }
+impl Running<'_> {
+    fn known(&self, name: &str) -> Option<Tensor> {
+        self.clock.known(name, self.parameter.meta().dtype).cloned()
     }
-    /// The same state for a rule that this one is made of.
-    pub fn part<Q: UpdateRule>(&mut self, part: fn(&R) -> &Q) -> Slots<'_, Q> {
-        let ask = self.rule.ask();
-        let rule = Source::Part(Arc::new(move |f: &mut dyn FnMut(&Q)| ask(&mut |rule| f(part(rule)))));
-        Slots { rule, parameter: self.parameter, state: self.state, clock: self.clock }
-    }
-    /// The parameter.
-    pub fn parameter(&self) -> &Param {
-        self.parameter
-    }
-    /// A number of the rule, or what Rust makes of several in f64: a 0-d tensor of the parameter's dtype, an argument of a captured
-    /// step. The name tells it from others of the rule in the same step.
-    ///
-    /// # Errors
-    /// A parameter that is of no float.
+    /// What was computed for all parameters of the clock, in the parameter's dtype.
     #[track_caller]
-    pub fn rate(&mut self, name: &'static str, f: impl Fn(&R) -> f64 + Send + Sync + 'static) -> Result<Tensor> {
-        self.once(name, |scalars| Ok(scalars.rate(f)))
-    }
-    /// What follows from the count of steps and from the rule's numbers alone: computed once in a step for all parameters that made
-    /// the same steps. It is computed in f32, in f64 for parameters of f64, and given in the parameter's dtype.
-    ///
-    /// # Errors
-    /// Those of `f`; what it gives has axes.
-    #[track_caller]
-    pub fn once(&mut self, name: &'static str, f: impl FnOnce(&mut Scalars<'_, R>) -> Result<Tensor>) -> Result<Tensor> {
+    fn keep(&mut self, name: &'static str, made: Tensor) -> Result<Tensor> {
         let dtype = self.parameter.meta().dtype;
-        if let Some(known) = self.clock.known(name, dtype) {
-            return Ok(known.clone());
-        }
-        let mut scalars = Scalars { rule: &self.rule, clock: &mut *self.clock, loaded: &self.state.loaded, dtype: wide(dtype) };
-        let made = f(&mut scalars)?;
         let made = if made.dtype()? == dtype { made } else { made.cast(dtype) }.ok()?;
         if made.rank() != 0 {
             let text = format!("`{name}` has shape {}; what all parameters share has no axes", made.shape()?);
@@ -274,38 +241,17 @@ impl<'a, R: UpdateRule> Slots<'a, R> {
         self.clock.once.push((name, dtype, made.clone()));
         Ok(made)
     }
-    /// Decides by the rule's numbers in Rust: where it would be decided otherwise, a captured step is captured anew.
-    pub fn decide(&mut self, f: impl Fn(&R) -> bool + Send + Sync + 'static) -> bool {
-        self.clock.decide(&self.rule, f)
+    fn slot(&self, name: &str) -> Option<Tensor> {
+        self.state.cells.get(name).map(Cell::read)
     }
-    /// The slot's value; zeros of the parameter's shape at first.
-    ///
-    /// # Errors
-    /// No memory, or a checkpoint whose slot has another shape.
     #[track_caller]
-    pub fn zeros(&mut self, name: &'static str) -> Result<Tensor> {
-        self.filled(name, self.parameter.meta().shape, |_| 0.0)
-    }
-    /// The slot's value; at first of this shape, filled with a number of the rule.
-    ///
-    /// # Errors
-    /// No memory, or a checkpoint whose slot has another shape.
-    #[track_caller]
-    pub fn filled(&mut self, name: &'static str, shape: Shape, f: impl Fn(&R) -> f64) -> Result<Tensor> {
-        if let Some(cell) = self.state.cells.get(name) {
-            return Ok(cell.read());
-        }
+    fn filled(&mut self, name: &'static str, shape: Shape, value: f64) -> Result<Tensor> {
         let m = self.parameter.meta();
         // In memory from the start: the first step is of the same structure as all that follow.
-        let first = in_memory(vec![self.rule.now(f); shape.elements()], shape, m.dtype, m.device);
-        self.get_or(name, &first)
+        self.get_or(name, &in_memory(vec![value; shape.elements()], shape, m.dtype, m.device))
     }
-    /// The slot's value; `initial` at first.
-    ///
-    /// # Errors
-    /// No memory; a checkpoint whose slot has another shape; an initial value that a function which is being captured computes.
     #[track_caller]
-    pub fn get_or(&mut self, name: &'static str, initial: &Tensor) -> Result<Tensor> {
+    fn get_or(&mut self, name: &'static str, initial: &Tensor) -> Result<Tensor> {
         if !self.state.cells.contains_key(name) {
             let want = initial.try_meta()?;
             let first = match self.state.loaded.remove(name) {
@@ -320,7 +266,97 @@ impl<'a, R: UpdateRule> Slots<'a, R> {
             };
             self.state.cells.insert(name, slot(&first)?);
         }
-        self.state.cells.get(name).map(Cell::read).ok_or_else(|| Error::new("optimizer", ErrorKind::Internal(format!("slot {name} is gone"))))
+        self.slot(name).ok_or_else(|| Error::new("optimizer", ErrorKind::Internal(format!("slot {name} is gone"))))
+    }
+    #[track_caller]
+    fn set(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
+        if !self.state.cells.contains_key(name) {
+            // A write like any other, so that it can be taken back.
+            let meta = value.try_meta()?;
+            self.get_or(name, &in_memory(vec![0.0; meta.shape.elements()], meta.shape, meta.dtype, meta.device))?;
+        }
+        self.state.cells.get(name).map_or(Ok(()), |cell| cell.set(value))
+    }
+}
+
+/// The running state of one parameter during one update, and the numbers of the rule `R`.
+pub struct Slots<'a, R> {
+    rule: Source<'a, R>,
+    running: Running<'a>,
+}
+impl<'a, R: UpdateRule> Slots<'a, R> {
+    pub(crate) fn new(rule: &'a Arc<Rule<R>>, parameter: &'a Param, state: &'a mut ParameterState, clock: &'a mut Clock) -> Slots<'a, R> {
+        Slots { rule: Source::Rule(rule), running: Running { parameter, state, clock } }
+    }
+    /// The same state for a rule that this one is made of.
+    pub fn part<Q: UpdateRule>(&mut self, part: fn(&R) -> &Q) -> Slots<'_, Q> {
+        let ask = self.rule.ask();
+        let rule = Source::Part(Arc::new(move |f: &mut dyn FnMut(&Q)| ask(&mut |rule| f(part(rule)))));
+        let Running { parameter, state, clock } = &mut self.running;
+        Slots { rule, running: Running { parameter, state, clock } }
+    }
+    /// The parameter.
+    pub fn parameter(&self) -> &Param {
+        self.running.parameter
+    }
+    /// A number of the rule, or what Rust makes of several in f64: a 0-d tensor of the parameter's dtype, an argument of a captured
+    /// step. The name tells it from others of the rule in the same step.
+    ///
+    /// # Errors
+    /// A parameter that is of no float.
+    #[track_caller]
+    pub fn rate(&mut self, name: &'static str, f: impl Fn(&R) -> f64 + Send + Sync + 'static) -> Result<Tensor> {
+        if let Some(known) = self.running.known(name) {
+            return Ok(known);
+        }
+        let number = self.rule.number(wide(self.running.parameter.meta().dtype), self.running.clock.device, f);
+        self.running.keep(name, number)
+    }
+    /// What follows from the count of steps and from the rule's numbers alone: computed once in a step for all parameters that made
+    /// the same steps. It is computed in f32, in f64 for parameters of f64, and given in the parameter's dtype.
+    ///
+    /// # Errors
+    /// Those of `f`; what it gives has axes.
+    #[track_caller]
+    pub fn once(&mut self, name: &'static str, f: impl FnOnce(&mut Scalars<'_, R>) -> Result<Tensor>) -> Result<Tensor> {
+        if let Some(known) = self.running.known(name) {
+            return Ok(known);
+        }
+        let Running { parameter, state, clock } = &mut self.running;
+        let mut scalars = Scalars { rule: &self.rule, clock, loaded: &state.loaded, dtype: wide(parameter.meta().dtype) };
+        let made = f(&mut scalars)?;
+        self.running.keep(name, made)
+    }
+    /// Decides by the rule's numbers in Rust: where it would be decided otherwise, a captured step is captured anew.
+    pub fn decide(&mut self, f: impl Fn(&R) -> bool + Send + Sync + 'static) -> bool {
+        self.running.clock.decide(&self.rule, f)
+    }
+    /// The slot's value; zeros of the parameter's shape at first.
+    ///
+    /// # Errors
+    /// No memory, or a checkpoint whose slot has another shape.
+    #[track_caller]
+    pub fn zeros(&mut self, name: &'static str) -> Result<Tensor> {
+        self.filled(name, self.running.parameter.meta().shape, |_| 0.0)
+    }
+    /// The slot's value; at first of this shape, filled with a number of the rule.
+    ///
+    /// # Errors
+    /// No memory, or a checkpoint whose slot has another shape.
+    #[track_caller]
+    pub fn filled(&mut self, name: &'static str, shape: Shape, f: impl Fn(&R) -> f64) -> Result<Tensor> {
+        match self.running.slot(name) {
+            Some(value) => Ok(value),
+            None => self.running.filled(name, shape, self.rule.now(f)),
+        }
+    }
+    /// The slot's value; `initial` at first.
+    ///
+    /// # Errors
+    /// No memory; a checkpoint whose slot has another shape; an initial value that a function which is being captured computes.
+    #[track_caller]
+    pub fn get_or(&mut self, name: &'static str, initial: &Tensor) -> Result<Tensor> {
+        self.running.get_or(name, initial)
     }
     /// Replaces a slot's value.
     ///
@@ -328,12 +364,7 @@ impl<'a, R: UpdateRule> Slots<'a, R> {
     /// Another shape or dtype than it began with, or a tensor that failed.
     #[track_caller]
     pub fn set(&mut self, name: &'static str, value: &Tensor) -> Result<()> {
-        if !self.state.cells.contains_key(name) {
-            // A write like any other, so that it can be taken back.
-            let meta = value.try_meta()?;
-            self.get_or(name, &in_memory(vec![0.0; meta.shape.elements()], meta.shape, meta.dtype, meta.device))?;
-        }
-        self.state.cells.get(name).map_or(Ok(()), |cell| cell.set(value))
+        self.running.set(name, value)
     }
 }
 

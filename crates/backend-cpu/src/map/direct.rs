@@ -258,12 +258,12 @@ fn lies_as(step: &Step<'_>, o: &Operand<'_>, dtype: DType) -> bool {
 fn shares(o: &Operand<'_>, p: &Operand<'_>) -> bool {
     std::ptr::eq(o.buffer, p.buffer)
 }
-/// The elements of a dense operand.
-#[inline]
+/// The elements of a dense operand. Into each place: a call of its own is a tenth of a sum of four.
+#[inline(always)]
 fn elements<'g, T: AnyBitPattern>(guard: &'g Read<'_>, o: &Operand<'_>) -> Option<&'g [T]> {
     whole(host(guard).ok()?).ok()?.get(range(o))
 }
-#[inline]
+#[inline(always)]
 fn elements_mut<'g, T: AnyBitPattern + NoUninit>(guard: &'g mut Write<'_>, o: &Operand<'_>) -> Option<&'g mut [T]> {
     whole_mut(host_mut(guard).ok()?).ok()?.get_mut(range(o))
 }

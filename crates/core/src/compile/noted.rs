@@ -193,11 +193,8 @@ fn is_first(key: u64) -> bool {
 /// ```
 #[track_caller]
 pub fn number(dtype: DType, device: Device, f: impl Fn() -> f64 + Send + Sync + 'static) -> Tensor {
-    let constant = constant(dtype, device, &f, Origin::here());
-    if constant.error().is_none() && capture_number() != 0 {
-        note_event(CallEvent::Number(constant.value().clone(), Arc::new(f)));
-    }
-    constant
+    let origin = Origin::here();
+    if capture_number() == 0 { constant(dtype, device, &f, origin) } else { asked_again(dtype, device, Arc::new(f), origin) }
 }
 // What is the same for every function of Rust's is compiled once: optimizers have hundreds of them.
 #[inline(never)]
@@ -206,6 +203,15 @@ fn constant(dtype: DType, device: Device, f: &dyn Fn() -> f64, origin: Origin) -
         return Tensor::failed(Error::at("number", ErrorKind::Dtype(format!("a number of f64 becomes a float, not {dtype}")), origin));
     }
     Tensor::source(Op::Const(TensorType { shape: Shape::SCALAR, dtype }), Arg::Scalar(Scalar::Float(f())), device, origin)
+}
+#[cold]
+#[inline(never)]
+fn asked_again(dtype: DType, device: Device, f: Arc<dyn Fn() -> f64 + Send + Sync>, origin: Origin) -> Tensor {
+    let constant = constant(dtype, device, &*f, origin);
+    if constant.error().is_none() {
+        note_event(CallEvent::Number(constant.value().clone(), f));
+    }
+    constant
 }
 #[cold]
 fn note_event(event: CallEvent) {
