@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 /// Who holds a value of the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Holder {
+pub enum Owner {
     /// nobody
     Nobody = 0,
     /// a user, a cell, or the part of the window that stays open
@@ -40,9 +40,9 @@ pub struct Decisions {
 }
 
 /// `with_ends`: the device stores what is computed behind a product in the product's own kernel.
-pub fn decide(g: &Graph, holders: &[Holder], written: &[bool], with_ends: bool) -> Decisions {
+pub fn decide(g: &Graph, owners: &[Owner], written: &[bool], with_ends: bool) -> Decisions {
     let (root, constant) = views(g);
-    let (held, reads) = (HeldBy::of(g, holders), ReadCounts::of(g, &root));
+    let (held, reads) = (HeldBy::of(g, owners), ReadCounts::of(g, &root));
     let facts = ValueFacts { g, written, with_ends, root, constant, held, reads };
     let mut recipes = Recipes::choose(&facts);
     let pinned = recipes.pin(&facts);
@@ -68,28 +68,28 @@ struct ValueFacts<'a> {
 
 /// By whom values are held, by value.
 struct HeldBy {
-    holder: Vec<Holder>,
+    owner: Vec<Owner>,
     /// the first slot that has the value
     slot_of: Vec<u32>,
     /// an input that an op passes on as its own result: its memory is then held through that result
     passed_on: Vec<bool>,
 }
 impl HeldBy {
-    fn of(g: &Graph, holders: &[Holder]) -> HeldBy {
+    fn of(g: &Graph, owners: &[Owner]) -> HeldBy {
         let n = g.vals.len();
-        let mut held = HeldBy { holder: vec![Holder::Nobody; n], slot_of: vec![NONE; n], passed_on: vec![false; n] };
+        let mut held = HeldBy { owner: vec![Owner::Nobody; n], slot_of: vec![NONE; n], passed_on: vec![false; n] };
         for (slot, &v) in g.of_slot.iter().enumerate().filter(|(_, v)| **v != NONE) {
-            let by = holders.get(slot).copied().unwrap_or(Holder::Nobody);
-            let old = &mut held.holder[v as usize];
+            let by = owners.get(slot).copied().unwrap_or(Owner::Nobody);
+            let old = &mut held.owner[v as usize];
             *old = match (*old, by) {
-                (Holder::User, _) | (_, Holder::User) => Holder::User,
-                (Holder::Tape, _) | (_, Holder::Tape) => Holder::Tape,
-                _ => Holder::Nobody,
+                (Owner::User, _) | (_, Owner::User) => Owner::User,
+                (Owner::Tape, _) | (_, Owner::Tape) => Owner::Tape,
+                _ => Owner::Nobody,
             };
             if held.slot_of[v as usize] == NONE {
                 held.slot_of[v as usize] = slot as u32;
             }
-            if by != Holder::Nobody && matches!(g.node_of(v).op, Op::Input) && !g.is_input_slot(slot as u32, v) {
+            if by != Owner::Nobody && matches!(g.node_of(v).op, Op::Input) && !g.is_input_slot(slot as u32, v) {
                 held.passed_on[v as usize] = true;
             }
         }
@@ -163,10 +163,10 @@ impl Recipes {
         self.available[v] = self.available[source] && held.slot_of[v] != NONE;
         self.depth[v] = self.depth[source];
         let moves = facts.root[v] as usize == v && facts.constant[v].is_none();
-        if moves && held.holder[v] == Holder::Tape && self.available[v] && !facts.written[v] && from_window(g, v) && self.depth[source] < MAX_DEPTH {
+        if moves && held.owner[v] == Owner::Tape && self.available[v] && !facts.written[v] && from_window(g, v) && self.depth[source] < MAX_DEPTH {
             // A copy of what is kept is not kept as well: the backward moves the elements again.
             self.defer(facts, v, self.depth[source] + 1);
-        } else if held.holder[v] != Holder::Nobody {
+        } else if held.owner[v] != Owner::Nobody {
             self.keep(facts.root[v] as usize);
             self.keep(v);
         }
@@ -177,14 +177,14 @@ impl Recipes {
         let x = g.node_of(v as u32);
         let repeats = held.slot_of[v] != NONE && x.first == v as u32 && x.op.is_map() && from_window(g, v);
         let mut depth = self.depth_if_recomputed(g, v).filter(|_| repeats);
-        let by_tape = held.holder[v] == Holder::Tape;
+        let by_tape = held.owner[v] == Owner::Tape;
         let behind = || facts.with_ends && behind_a_product(facts, v);
         if by_tape && repeats && depth.is_none() && !reads.heavy[v] && !behind() {
             depth = self.keep_sources(facts, v);
         }
         match depth {
             Some(depth) if by_tape && depth <= MAX_DEPTH && !reads.heavy[v] && !facts.written[v] => self.defer(facts, v, depth),
-            _ if held.holder[v] != Holder::Nobody || facts.written[v] => self.keep(v),
+            _ if held.owner[v] != Owner::Nobody || facts.written[v] => self.keep(v),
             Some(depth) if depth < MAX_DEPTH => (self.available[v], self.depth[v]) = (true, depth),
             _ => {}
         }
@@ -380,7 +380,7 @@ fn behind_a_product(facts: &ValueFacts<'_>, v: usize) -> bool {
             return false;
         }
         for &i in &g.node_of(u as u32).inputs {
-            let alone = reads.uses[i as usize] == 1 && held.holder[i as usize] == Holder::Nobody && g.shape(i) == g.shape(u as u32);
+            let alone = reads.uses[i as usize] == 1 && held.owner[i as usize] == Owner::Nobody && g.shape(i) == g.shape(u as u32);
             match &g.node_of(i).op {
                 Op::Matmul | Op::Conv(_) if alone => return true,
                 op if op.is_map() && alone => todo.push(i as usize),
