@@ -1,11 +1,13 @@
 //! Rules for Rust files: one concept each, why it exists in the first line, no unsafe outside the places for it.
-use super::{Complaint, lex};
+use super::{Complaint, functions::functions, lex};
 use std::path::Path;
 
 /// A file is one concept; beyond this many lines it is likely two.
 const MOST_LINES: usize = 600;
 /// Longer ones, with the reason: a table or an exhaustive match that is one thought.
 const LONGER: &[(&str, usize, &str)] = &[("crates/backend-cpu/tests/kernels.rs", 800, "one table of cases for all kernel families and their check")];
+/// A function is one thought; beyond this many lines it is likely two.
+const MOST_LINES_OF_A_FUNCTION: usize = 120;
 /// Names that say nothing about a concept.
 const EMPTY_NAMES: &[&str] = &["mod", "util", "utils", "helper", "helpers", "common", "misc"];
 /// Where unsafe code may stand: SIMD, the micro-kernels of matrix products, generated code, the hand-over of a loop to
@@ -52,7 +54,11 @@ pub fn complaints(path: &Path, text: &str) -> Vec<Complaint> {
             complain(0, "`#![forbid(unsafe_code)]` is missing".into());
         }
     }
-    for (k, code) in lex::code(text).iter().enumerate() {
+    let code = lex::code(text);
+    for f in functions(&code).iter().filter(|f| f.lines > MOST_LINES_OF_A_FUNCTION) {
+        complain(f.line, format!("`{}` has {} lines; a function is one thought, at most {MOST_LINES_OF_A_FUNCTION} lines", f.name, f.lines));
+    }
+    for (k, code) in code.iter().enumerate() {
         if let Some(left) = LEFT_OVER.iter().find(|w| code.contains(**w)) {
             complain(k + 1, format!("`{left}` is not finished work"));
         }
@@ -94,5 +100,32 @@ mod tests {
         ] {
             assert_eq!(super::complaints(Path::new(path), text).len(), complaints, "{path}: {text}");
         }
+    }
+    #[test]
+    fn a_function_that_is_too_long() {
+        let function = |indent: &str, name: &str, lines: usize| {
+            let body = format!("{indent}    a();\n").repeat(lines - 2);
+            format!("{indent}fn {name}() {{\n{body}{indent}}}\n")
+        };
+        let check = |text: String, expected: &[(usize, &str)]| {
+            let complaints = complaints(Path::new("crates/x/src/a.rs"), &format!("//! Why.\n{text}"));
+            assert_eq!(complaints.len(), expected.len(), "{complaints:?}");
+            for (complaint, (line, what)) in complaints.iter().zip(expected) {
+                assert!(complaint.line == *line && complaint.what.starts_with(what), "{complaint} is not {line}: {what}");
+            }
+        };
+        let (most, long) = (MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_A_FUNCTION + 1);
+        check(function("", "f", most), &[]);
+        check(function("", "f", long), &[(2, "`f` has 121 lines")]);
+        check(function("", "f", long) + &function("", "g", most) + &function("", "h", long), &[(2, "`f` has 121"), (243, "`h` has 121")]);
+        // Tests are functions, and a method is one.
+        check(format!("#[test]\n{}", function("", "f", long)), &[(3, "`f`")]);
+        check(format!("impl A {{\n{}}}\n", function("    ", "f", long)), &[(3, "`f`")]);
+        // What stands inside counts for the outer one too.
+        let outer = |inside: String| format!("fn f() {{\n{inside}}}\n");
+        check(outer(function("    ", "g", most - 2)), &[]);
+        check(outer(function("    ", "g", most - 1)), &[(2, "`f` has 121")]);
+        check(outer(function("    ", "g", long)), &[(2, "`f` has 123"), (3, "`g` has 121")]);
+        check(outer(format!("    let c = || {{\n{}    }};\n", "        a();\n".repeat(most - 3))), &[(2, "`f` has 121")]);
     }
 }

@@ -169,7 +169,7 @@ fn gradient(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     y.backward()?.get(x).cloned().ok_or_else(|| y.eval().expect_err("no gradient and no error"))
 }
 
-/// Runs `f` on a device and on threads of its own, which have kept no room from earlier work.
+/// Runs `f` on a device and on threads of its own, which have kept no memory from earlier work.
 fn on_new_threads(f: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     let run = || {
         Context::new(CpuBackend::builder().threads(2))?.device().scoped(|| {

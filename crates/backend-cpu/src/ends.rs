@@ -204,8 +204,8 @@ impl<'a> Finish<'a> {
     /// Inputs that do not fit the program; memory; what `make` returns.
     pub fn behind(&self, runtime: &Runtime, n: usize, results: &mut [u8], make: impl FnOnce(&mut [u8]) -> Result<(), ErrorKind>) -> Result<(), ErrorKind> {
         let bytes = n * self.product.size();
-        let mut room = filled(0i64, bytes.div_ceil(size_of::<i64>()))?;
-        let product = &mut bytemuck::cast_slice_mut(&mut room)[..bytes];
+        let mut words = filled(0i64, bytes.div_ceil(size_of::<i64>()))?;
+        let product = &mut bytemuck::cast_slice_mut(&mut words)[..bytes];
         make(product)?;
         let (from, to) = (self.product.size(), self.result.size());
         let n = results.len() / to;

@@ -208,10 +208,10 @@ fn hand_on(dtype: DType, finish: Option<&Finish<'_>>, at: usize, sums: &mut [u8]
     }
     const SOME: usize = 512;
     let stored = out.len() / (sums.len() / 4).max(1);
-    let mut room = [0u16; SOME];
+    let mut buffer = [0u16; SOME];
     for (k, (sums, out)) in sums.chunks_mut(SOME * 4).zip(out.chunks_mut(SOME * stored)).enumerate() {
         let n = sums.len() / 4;
-        let product = &mut bytemuck::cast_slice_mut::<u16, u8>(&mut room)[..n * dtype.size()];
+        let product = &mut bytemuck::cast_slice_mut::<u16, u8>(&mut buffer)[..n * dtype.size()];
         match dtype {
             DType::BF16 => <bf16 as GemmElement>::narrow(bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(product)),
             DType::F16 => <f16 as GemmElement>::narrow(bytemuck::cast_slice(sums), bytemuck::cast_slice_mut(product)),

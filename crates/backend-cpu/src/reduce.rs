@@ -98,7 +98,7 @@ struct Job<'a> {
 }
 /// From the tile's lanes to the lanes of the reduction.
 trait Into2<T>: Lane {
-    fn view<'a>(isa: Isa, src: Src<'a, Self>, n: usize, room: &'a mut [T]) -> &'a [T];
+    fn view<'a>(isa: Isa, src: Src<'a, Self>, n: usize, buffer: &'a mut [T]) -> &'a [T];
     /// The lanes where they lie, if they are of the reduction's type already.
     fn in_place<'a>(_: Src<'a, Self>) -> Option<&'a [T]> {
         None
@@ -106,12 +106,12 @@ trait Into2<T>: Lane {
 }
 macro_rules! same_lanes {
     ($($t:ty),*) => { $(impl Into2<$t> for $t {
-        fn view<'a>(_: Isa, src: Src<'a, $t>, n: usize, room: &'a mut [$t]) -> &'a [$t] {
+        fn view<'a>(_: Isa, src: Src<'a, $t>, n: usize, buffer: &'a mut [$t]) -> &'a [$t] {
             match src {
                 Src::Slice(s) => &s[..n],
                 Src::Splat(v) => {
-                    room[..n].fill(v);
-                    &room[..n]
+                    buffer[..n].fill(v);
+                    &buffer[..n]
                 }
             }
         }
@@ -125,12 +125,12 @@ macro_rules! same_lanes {
 }
 same_lanes!(f32, f64, i64);
 impl Into2<i64> for u8 {
-    fn view<'a>(isa: Isa, src: Src<'a, u8>, n: usize, room: &'a mut [i64]) -> &'a [i64] {
+    fn view<'a>(isa: Isa, src: Src<'a, u8>, n: usize, buffer: &'a mut [i64]) -> &'a [i64] {
         match src {
-            Src::Slice(s) => loops::convert(isa, &s[..n], &mut room[..n], CastFrom::to_i64),
-            Src::Splat(v) => room[..n].fill(v as i64),
+            Src::Slice(s) => loops::convert(isa, &s[..n], &mut buffer[..n], CastFrom::to_i64),
+            Src::Splat(v) => buffer[..n].fill(v as i64),
         }
-        &room[..n]
+        &buffer[..n]
     }
 }
 
@@ -174,17 +174,17 @@ impl<T: ReducedElement> Loops<T> {
 /// Outputs that are written at a time.
 const TOGETHER: usize = 64;
 fn write<T: ReducedElement>(isa: Isa, mut totals: impl Iterator<Item = T::Wide>, dtype: DType, out: &mut [u8]) {
-    let mut room = [T::default(); TOGETHER];
+    let mut buffer = [T::default(); TOGETHER];
     for out in out.chunks_mut(TOGETHER * dtype.size()) {
-        let room = &mut room[..out.len() / dtype.size()];
-        for (v, total) in room.iter_mut().zip(&mut totals) {
+        let buffer = &mut buffer[..out.len() / dtype.size()];
+        for (v, total) in buffer.iter_mut().zip(&mut totals) {
             *v = T::finish(total, dtype);
         }
         if dtype == DType::Bool {
             // Lanes are integers here; an extreme of truth values is one again.
-            out.iter_mut().zip(&*room).for_each(|(o, v)| *o = matches!(v.value(), Value::I64(v) if v != 0) as u8);
+            out.iter_mut().zip(&*buffer).for_each(|(o, v)| *o = matches!(v.value(), Value::I64(v) if v != 0) as u8);
         } else {
-            store(isa, Src::Slice(room), dtype, out);
+            store(isa, Src::Slice(buffer), dtype, out);
         }
     }
 }
@@ -236,10 +236,16 @@ fn reduce<L: Into2<T>, T: ReducedElement>(job: &Job<'_>, loops: &Loops<T>, colum
         threads.try_for_chunks_mut(out, rows.max(1) * size, |k, part| with_scratch(|s| reduce_rows::<L, T>(job, loops, k * rows, part, s)))
     }
 }
-fn tile<'s, L: Into2<T>, T: ReducedElement>(job: &'s Job<'_>, at: usize, n: usize, scratch: &'s mut Scratch, room: &'s mut [T]) -> Result<&'s [T], ErrorKind> {
+fn tile<'s, L: Into2<T>, T: ReducedElement>(
+    job: &'s Job<'_>,
+    at: usize,
+    n: usize,
+    scratch: &'s mut Scratch,
+    buffer: &'s mut [T],
+) -> Result<&'s [T], ErrorKind> {
     let mut none: [OutTile<'_>; 0] = [];
     job.run.tile(at, n, scratch, &mut none)?;
-    Ok(L::view(job.run.isa, job.run.src::<L>(job.value, at, n, scratch, &[]), n, room))
+    Ok(L::view(job.run.isa, job.run.src::<L>(job.value, at, n, scratch, &[]), n, buffer))
 }
 fn long_row<L: Into2<T>, T: ReducedElement>(
     job: &Job<'_>,
@@ -256,11 +262,11 @@ fn long_row<L: Into2<T>, T: ReducedElement>(
         (loops.push_row)(job.run.isa, row, total);
         return Ok(());
     }
-    let mut room = [T::default(); TILE];
+    let mut buffer = [T::default(); TILE];
     let mut at = 0;
     while at < n {
         let count = TILE.min(n - at);
-        let x = tile::<L, T>(job, start + at, count, scratch, &mut room)?;
+        let x = tile::<L, T>(job, start + at, count, scratch, &mut buffer)?;
         (loops.push_row)(job.run.isa, x, total);
         at += count;
     }
@@ -299,8 +305,8 @@ fn reduce_rows<L: Into2<T>, T: ReducedElement>(job: &Job<'_>, loops: &Loops<T>, 
 }
 /// As many elements are so few that a tile for them is not worth its making.
 const FEW: usize = 64;
-/// Short rows, as many at a time as `ROOM` elements hold.
-fn tiles_of_rows<L: Into2<T>, T: ReducedElement, const ROOM: usize>(
+/// Short rows, as many at a time as `CAPACITY` elements hold.
+fn tiles_of_rows<L: Into2<T>, T: ReducedElement, const CAPACITY: usize>(
     job: &Job<'_>,
     loops: &Loops<T>,
     first: usize,
@@ -308,11 +314,11 @@ fn tiles_of_rows<L: Into2<T>, T: ReducedElement, const ROOM: usize>(
     scratch: &mut Scratch,
 ) -> Result<(), ErrorKind> {
     let (n, size) = (job.reduced, job.dtype.size());
-    let mut room = [T::default(); ROOM];
-    let rows = ROOM / n;
+    let mut buffer = [T::default(); CAPACITY];
+    let rows = CAPACITY / n;
     for (k, o) in out.chunks_mut(rows * size).enumerate() {
         let count = o.len() / size;
-        let x = tile::<L, T>(job, (first + k * rows) * n, count * n, scratch, &mut room)?;
+        let x = tile::<L, T>(job, (first + k * rows) * n, count * n, scratch, &mut buffer)?;
         let isa = job.run.isa;
         let totals = x.chunks_exact(n).map(|row| {
             let mut total = loops.none();
@@ -339,7 +345,7 @@ fn reduce_columns<L: Into2<T>, T: ReducedElement>(
 ) -> Result<(), ErrorKind> {
     let width = out.len() / job.dtype.size();
     let isa = job.run.isa;
-    let mut room = [T::default(); TILE];
+    let mut buffer = [T::default(); TILE];
     let mut columns = ColumnTotals::new(loops.identity, width, job.reduced)?;
     // Where rows lie in memory as the loops want them, all of a block are taken at once. Else whole rows lie one after
     // another and a tile takes several, or one has a part of each.
@@ -357,7 +363,7 @@ fn reduce_columns<L: Into2<T>, T: ReducedElement>(
             let at = (o * job.reduced + r) * job.inner + first;
             let (x, stride) = match is_direct {
                 true => (L::in_place(job.run.src::<L>(job.value, at, (count - 1) * job.inner + width, scratch, &[])).unwrap_or_default(), job.inner),
-                false => (tile::<L, T>(job, at, count * width, scratch, &mut room)?, width),
+                false => (tile::<L, T>(job, at, count * width, scratch, &mut buffer)?, width),
             };
             (loops.add)(&mut columns, isa, x, stride);
             r += count;

@@ -10,7 +10,7 @@ use std::{
     thread::LocalKey,
 };
 
-/// An empty list with room for `n` elements, which the thread keeps from one kernel to the next.
+/// An empty list with capacity for `n` elements, which the thread keeps from one kernel to the next.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -19,7 +19,7 @@ pub(crate) fn scratch_vec<T: KeptElement>(n: usize) -> Result<ScratchVec<T>, Err
     reserve(&mut scratch.0, n)?;
     Ok(scratch)
 }
-/// As [`scratch_vec`], of what has no room that is kept.
+/// As [`scratch_vec`], of what no thread keeps.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -28,7 +28,7 @@ pub(crate) fn list<T>(n: usize) -> Result<Vec<T>, ErrorKind> {
     reserve(&mut list, n)?;
     Ok(list)
 }
-/// Room for `n` elements in all.
+/// Capacity for `n` elements in all.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -97,7 +97,7 @@ impl<T: KeptElement> Drop for ScratchVec<T> {
         give_back(T::spare_vecs(), std::mem::take(&mut self.0));
     }
 }
-/// An empty list with room for `n` parts of what a kernel writes.
+/// An empty list with capacity for `n` parts of what a kernel writes.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -124,12 +124,12 @@ impl<T: KeptElement> Drop for ScratchParts<'_, T> {
         give_back(T::spare_parts(), emptied(std::mem::take(&mut self.0)));
     }
 }
-/// Elements of lists whose room is kept.
+/// Elements of lists whose memory is kept.
 pub trait KeptElement: Copy + 'static {
     fn spare_vecs() -> &'static LocalKey<SpareLists<Vec<Self>>>;
     fn spare_parts() -> &'static LocalKey<SpareLists<Vec<&'static mut [Self]>>>;
 }
-/// Lists of these keep their room.
+/// Lists of these keep their memory.
 macro_rules! kept {
     ($($t:ty),*) => { $(
         impl $crate::scratch::KeptElement for $t {

@@ -5,7 +5,7 @@ use crate::{
     gpu::Gpu,
     launch::{HeldStep, Launches, SharedBuffers},
     memory::{self, OnItsWay, Staging, WgpuMemory, download, ours, upload},
-    words::{Opening, Spares, Telling, WgpuWords},
+    words::{ReadsStaging, Spares, Telling, WgpuWords},
 };
 use adamant_kernels::skeleton::{self, Mapped};
 use adamant_runtime::{
@@ -32,7 +32,7 @@ struct Opened {
     staging: Staging,
     spares: Arc<Spares>,
 }
-impl Opening for Arc<Opened> {
+impl ReadsStaging for Arc<Opened> {
     fn gpu(&self) -> &Gpu {
         &self.gpu
     }

@@ -123,11 +123,11 @@ pub(crate) struct Telling<O> {
     pub read: OnItsWay,
 }
 /// The device and its staging buffers that a read is of.
-pub(crate) trait Opening: Send + Sync {
+pub(crate) trait ReadsStaging: Send + Sync {
     fn gpu(&self) -> &Gpu;
     fn staging(&self) -> &Staging;
 }
-impl<O: Opening> Reports for Telling<O> {
+impl<O: ReadsStaging> Reports for Telling<O> {
     fn is_ready(&self) -> bool {
         self.read.is_settled(self.opened.gpu())
     }

@@ -8,7 +8,7 @@
 //!
 //! Invariant: nothing but the program itself tells the sides apart. In a round all that have one thread run on the same
 //! core; the next round takes the next of those that are quiet. The order is drawn by lot, and the order of starting is
-//! turned around in every other round. Programs that are about as fast make equally long samples.
+//! reversed in every other round. Programs that are about as fast make equally long samples.
 use crate::{
     child::{Child, ChildError, Subject},
     inputs::RandomWords,

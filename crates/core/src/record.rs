@@ -87,7 +87,7 @@ pub(crate) struct Log {
     /// The plans this stream replayed last, by a few bits of their key.
     pub recent: schedule::Recent,
     /// Who held the values of the window that closed last.
-    pub holders: schedule::Holders,
+    pub owners: schedule::Owners,
     may_be_open: Arc<AtomicBool>,
 }
 /// A stream: the window of one thread on one device.
@@ -300,7 +300,7 @@ impl Log {
             window_ops: device.info().window_ops,
             window_bytes: device.info().window_bytes,
             recent: schedule::Recent::default(),
-            holders: schedule::Holders::default(),
+            owners: schedule::Owners::default(),
             may_be_open: Arc::new(AtomicBool::new(false)),
         }
     }
@@ -324,7 +324,7 @@ impl Log {
         }
         if let Some(recipe) = value.recipe() {
             let inputs = recipe.inputs.iter().map(|k| self.slot_of(k)).collect::<Result<_, NoSlot>>()?;
-            self.holders.recomputes = true;
+            self.owners.recomputes = true;
             schedule::count(|s| s.recomputed += 1);
             return Ok(self.push(recipe.op.clone(), recipe.arg, inputs, std::slice::from_ref(value)));
         }

@@ -22,10 +22,10 @@ use std::{
 
 pub(crate) mod captured;
 mod expand;
-mod holders;
 mod interpret;
 mod join;
 pub(crate) mod lower;
+mod owners;
 pub(crate) mod watch;
 pub use adamant_runtime::{Stats, stats::take_stats};
 use adamant_runtime::{
@@ -34,7 +34,7 @@ use adamant_runtime::{
     plan::{Plan, Sized, Source},
 };
 pub(crate) use adamant_runtime::{execute::Direct, kernel::fault_error, stats::count};
-pub(crate) use holders::Holders;
+pub(crate) use owners::Owners;
 
 thread_local! {
     /// Why the step that is being committed was not, with its group.
@@ -66,7 +66,7 @@ struct Entry {
     plans: Vec<Arc<Plan>>,
     sizes: HashMap<u64, Found, Folded>,
 }
-/// Device and its generation, structure, holders.
+/// Device and its generation, structure, owners.
 type Key = (u64, u64, u64);
 static PLANS: LazyLock<Mutex<HashMap<Key, Entry, Folded>>> = LazyLock::new(Default::default);
 type Found = (Arc<Plan>, Arc<Sized>);
@@ -177,15 +177,15 @@ impl Stop {
 
 fn run_window(log: &mut Log, cut: usize) -> Result<(), Stop> {
     let slots = log.records.get(cut).map_or(log.values.len(), |r| r.first as usize);
-    Holders::look(log, cut, slots);
-    if log.holders.nobody() && log.writes.is_empty() && !log.records[..cut].iter().any(|r| r.op.is_effect()) {
+    Owners::look(log, cut, slots);
+    if log.owners.nobody() && log.writes.is_empty() && !log.records[..cut].iter().any(|r| r.op.is_effect()) {
         restart(log, cut);
         return Ok(());
     }
     let _watched = watch::flush(cut);
     let last = &log.records[cut - 1];
     let (structure, sizes) = (last.structure, if is(Plant::StalePlanKey) { 0 } else { last.sizes });
-    let key = (u64::from(log.device.generation()) << 32 | u64::from(log.device.index()), structure, log.holders.key);
+    let key = (u64::from(log.device.generation()) << 32 | u64::from(log.device.index()), structure, log.owners.key);
     match log.recent.find(key, sizes) {
         Some(place) => {
             count(|s| {
@@ -325,7 +325,7 @@ fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64) -> Result<Found, Stop>
         return Ok(found);
     }
     let _watched = watch::plan(cut);
-    let needed = holders::needed(&log.records[..cut], &log.holders.of, log.writes.iter().map(|w| w.slot));
+    let needed = owners::needed(&log.records[..cut], &log.owners.of, log.writes.iter().map(|w| w.slot));
     let graph = expand::expand(log, cut, &needed).map_err(|(r, k)| Stop::Records(smallvec![r], k))?;
     let known = PLANS.lock().get(&key).and_then(|e| e.plans.iter().find(|p| p.hash == graph.hash).cloned());
     let (plan, sized) = match known {
@@ -336,10 +336,10 @@ fn find_plan(log: &Log, cut: usize, key: Key, sizes: u64) -> Result<Found, Stop>
         }
         None => {
             count(|s| s.misses += 1);
-            let holders = &log.holders;
-            let in_place = |s: &u32| (*s as usize) < holders.of.len() && !holders.chained.contains(s);
+            let owners = &log.owners;
+            let in_place = |s: &u32| (*s as usize) < owners.of.len() && !owners.chained.contains(s);
             let written: Vec<u32> = log.writes.iter().map(|w| w.slot).filter(in_place).collect();
-            let plan = Plan::new(graph, &holders.of, &written, &holders.inputs, log.device).map_err(|(r, k)| Stop::Records(smallvec![r], k))?;
+            let plan = Plan::new(graph, &owners.of, &written, &owners.inputs, log.device).map_err(|(r, k)| Stop::Records(smallvec![r], k))?;
             let sized = Sized::new(&plan, &plan.graph);
             (Arc::new(plan), Arc::new(sized))
         }
@@ -520,8 +520,8 @@ fn rerecord(log: &mut Log, from: usize, stays: impl Fn(usize) -> bool) {
 fn prune(log: &mut Log) -> bool {
     let n = log.records.len();
     let slots = log.values.len();
-    Holders::look(log, n, slots);
-    let stays = holders::needed(&log.records, &log.holders.of, log.writes.iter().map(|w| w.slot));
+    Owners::look(log, n, slots);
+    let stays = owners::needed(&log.records, &log.owners.of, log.writes.iter().map(|w| w.slot));
     let gone = stays.contains(&false);
     if gone {
         rerecord(log, 0, |k| stays[k]);

@@ -179,7 +179,7 @@ impl Value {
             self.stage.store(stage, Release);
         }
     }
-    /// What was behind it turned out to be good.
+    /// What was behind it is known to be good.
     pub fn is_good(&self) {
         if let Some(stored) = self.stored().filter(|s| s.is_clean()) {
             let good = if stored.is_dense(&self.meta.shape) { DENSE } else { IN_MEMORY };
@@ -285,7 +285,7 @@ impl Value {
 /// How many handles there are besides those that count themselves, and how many of these, both at one moment. Where one begins
 /// or ceases to count itself meanwhile, all are taken for users: another thread may be about to make a user of one that counts
 /// itself, so neither number may be of another moment than the other.
-pub(crate) fn holders(value: &Shared<Value>) -> (u32, u32) {
+pub(crate) fn reference_counts(value: &Shared<Value>) -> (u32, u32) {
     let before = value.kept.load(Acquire);
     let all = value.count() as u32;
     fence(Acquire);
@@ -294,14 +294,14 @@ pub(crate) fn holders(value: &Shared<Value>) -> (u32, u32) {
 }
 /// Where the caller's handle is the only one, a deferred value is one that runs in the caller's window and nowhere else.
 pub(crate) fn forget_recipe(value: &Shared<Value>) {
-    if value.is_deferred() && holders(value) == (1, 0) {
+    if value.is_deferred() && reference_counts(value) == (1, 0) {
         value.stage.store(PENDING, Release);
         let _recipe = std::mem::take(&mut *value.other.lock());
     }
 }
 /// How many handles there are besides those that count themselves.
 pub(crate) fn users(value: &Shared<Value>) -> u32 {
-    holders(value).0
+    reference_counts(value).0
 }
 thread_local! {
     static SPARES: RefCell<Vec<triomphe::Arc<Value>>> = const { RefCell::new(Vec::new()) };

@@ -55,8 +55,8 @@ fn points(domain: (f64, f64), kinks: &[f64]) -> Vec<f64> {
     [0.037, 0.21, 0.34, 0.472, 0.613, 0.78, 0.949].map(at).into_iter().filter(|x| kinks.iter().all(|k| (x - k).abs() > 0.02)).collect()
 }
 /// The derivative by differences of fourth order.
-fn slope(f: impl Fn(f64) -> f64, x: f64, room: f64) -> f64 {
-    let h = 5e-4f64.min(room / 500.0);
+fn slope(f: impl Fn(f64) -> f64, x: f64, margin: f64) -> f64 {
+    let h = 5e-4f64.min(margin / 500.0);
     (8.0 * (f(x + h) - f(x - h)) - (f(x + 2.0 * h) - f(x - 2.0 * h))) / (12.0 * h)
 }
 fn near(got: f64, want: f64) -> bool {
@@ -90,12 +90,12 @@ fn unary_gradients_are_the_slopes_of_the_meaning_and_second_gradients_of_the_gra
             };
             let (first, second) = gradient(&xs)?;
             for (k, &x) in xs.iter().enumerate() {
-                let room = (x - row.domain.0).min(row.domain.1 - x);
-                let want = slope(row.exact, x, room);
+                let margin = (x - row.domain.0).min(row.domain.1 - x);
+                let want = slope(row.exact, x, margin);
                 if !near(first[k], want) {
                     wrong.push(format!("{}'({x}) = {}, slope {want}", row.name, first[k]));
                 }
-                let want = slope(|x| gradient(&[x]).map_or(f64::NAN, |(g, _)| g[0]), x, room);
+                let want = slope(|x| gradient(&[x]).map_or(f64::NAN, |(g, _)| g[0]), x, margin);
                 if !near(second[k], want) {
                     wrong.push(format!("{}''({x}) = {}, slope {want}", row.name, second[k]));
                 }

@@ -12,7 +12,7 @@ pub struct Augment {
     pub vertical_flip: f64,
     /// pixels of zeros around the image, out of which one of its size is cut
     pub crop: usize,
-    /// degrees by which it is turned at most, either way, about its middle; the nearest pixel counts, and outside is zero
+    /// degrees by which it is rotated at most, either way, about its middle; the nearest pixel counts, and outside is zero
     pub rotate: f64,
 }
 /// Numbers of a draw, by what they are for.
@@ -83,7 +83,7 @@ impl<D: Dataset<Batch = (Tensor, Tensor)>> Augmented<D> {
             }
         }
         if !augment.rotate.is_finite() {
-            return Err(wrong("augment", format!("an image cannot be turned by {} degrees", augment.rotate)));
+            return Err(wrong("augment", format!("an image cannot be rotated by {} degrees", augment.rotate)));
         }
         Ok(Augmented { whole, augment, size })
     }

@@ -215,7 +215,7 @@ impl Records {
         }
         Ok(())
     }
-    /// Room for more, as far as the limits allow.
+    /// Capacity for more, as far as the limits allow.
     fn grow(&mut self) -> Result<(), String> {
         let (bytes, fields) = (self.limits.line_bytes, self.limits.fields);
         if self.bytes.len() >= bytes {

@@ -36,8 +36,8 @@ impl DataStrategy {
     /// assert_eq!(DataStrategy::with_memory(5_000, 64 * gib, 16 * gib), DataStrategy::Batched);
     /// ```
     pub fn with_memory(len: usize, bytes: u64, free: u64) -> DataStrategy {
-        let room = if len <= HELD { free / 2 } else { free / 4 };
-        if bytes <= room {
+        let budget = if len <= HELD { free / 2 } else { free / 4 };
+        if bytes <= budget {
             DataStrategy::InMemory
         } else if len <= BATCHED {
             DataStrategy::Batched

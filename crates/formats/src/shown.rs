@@ -36,7 +36,7 @@ fn cut(bytes: &[u8], most: usize) -> String {
     }
     if head.len() < bytes.len() { out + &format!("... ({} bytes)", bytes.len()) } else { out }
 }
-/// Characters that change the order of others or take no room: marks, embeddings, overrides and isolates of direction,
+/// Characters that change the order of others or have no width: marks, embeddings, overrides and isolates of direction,
 /// joiners, line and paragraph separators, tags (Boucher and Anderson, "Trojan Source", 2021).
 fn is_hidden(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')

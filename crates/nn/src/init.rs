@@ -39,12 +39,12 @@ fn values(shape: impl ToShape, draw: impl FnOnce(Shape) -> Result<Tensor>) -> Re
     let shape = to_shape(shape)?;
     if SHAPES_ONLY.get() { Ok(Tensor::shape_only(Meta { shape, dtype: DType::F32, device: Device::current()? })) } else { draw(shape) }
 }
-/// Room for numbers of the host.
+/// A list for so many numbers of the host.
 #[track_caller]
-fn room<T>(count: usize) -> Result<Vec<T>> {
-    let mut room = Vec::new();
-    match room.try_reserve_exact(count) {
-        Ok(()) => Ok(room),
+fn reserved<T>(count: usize) -> Result<Vec<T>> {
+    let mut numbers = Vec::new();
+    match numbers.try_reserve_exact(count) {
+        Ok(()) => Ok(numbers),
         Err(_) => Err(Error::new("init", ErrorKind::OutOfMemory { asked: count.saturating_mul(size_of::<T>()), in_use: 0, cap: None })),
     }
 }
@@ -190,7 +190,7 @@ pub(crate) fn without_row(table: Tensor, row: usize) -> Result<Tensor> {
         return Ok(table);
     }
     let rows = table.shape()?[0];
-    let mut keep: Vec<f32> = room(rows)?;
+    let mut keep: Vec<f32> = reserved(rows)?;
     keep.extend((0..rows).map(|r| f32::from(r != row)));
     (table * Tensor::from_vec(keep, [rows, 1])).ok()
 }
@@ -292,7 +292,7 @@ pub fn trunc_normal(shape: impl ToShape, mean: f64, std: f64, low: f64, high: f6
     };
     values(shape, |shape| {
         let rng = draw()?;
-        let mut values: Vec<f32> = room(shape.elements())?;
+        let mut values: Vec<f32> = reserved(shape.elements())?;
         for _ in 0..1_000 {
             let missing = shape.elements() - values.len();
             if missing == 0 {
@@ -346,7 +346,7 @@ pub fn orthogonal(shape: impl ToShape, gain: f64) -> Result<Tensor> {
             basis.push(v);
         }
         let at = |r: usize, c: usize| (gain * if rows <= cols { basis[r][c] } else { basis[c][r] }) as f32;
-        let mut values: Vec<f32> = room(rows * cols)?;
+        let mut values: Vec<f32> = reserved(rows * cols)?;
         values.extend((0..rows * cols).map(|k| at(k / cols, k % cols)));
         Tensor::from_vec(values, shape).ok()
     })
@@ -368,7 +368,7 @@ pub fn sparse(shape: impl ToShape, sparsity: f64, std: f64) -> Result<Tensor> {
         let mut values = (rng.normal(shape, DType::F32) * std).to_vec::<f32>()?;
         let order = rng.bits(shape).to_vec::<u32>()?;
         for c in 0..cols {
-            let mut column: Vec<usize> = room(rows)?;
+            let mut column: Vec<usize> = reserved(rows)?;
             column.extend(0..rows);
             column.sort_by_key(|r| (order[r * cols + c], *r));
             column.into_iter().take(zeros).for_each(|r| values[r * cols + c] = 0.0);
@@ -388,7 +388,7 @@ pub fn eye(shape: impl ToShape) -> Result<Tensor> {
     }
     values(shape, |shape| {
         let cols = shape[1].max(1);
-        let mut values: Vec<f32> = room(shape.elements())?;
+        let mut values: Vec<f32> = reserved(shape.elements())?;
         values.extend((0..shape.elements()).map(|k| f32::from(k / cols == k % cols)));
         Tensor::from_vec(values, shape).ok()
     })
@@ -410,7 +410,7 @@ pub fn dirac(shape: impl ToShape, groups: usize) -> Result<Tensor> {
         let kernel: usize = shape[2..].iter().product();
         let centre = shape[2..].iter().fold(0, |at, k| at * k + k / 2);
         let per_group = shape[0] / groups;
-        let mut values: Vec<f32> = room(shape.elements())?;
+        let mut values: Vec<f32> = reserved(shape.elements())?;
         values.resize(shape.elements(), 0.0);
         for out in 0..shape[0] {
             let input = out % per_group;

@@ -69,7 +69,7 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
     fn hyperparameters(&mut self) -> Vec<(String, &mut f64)> {
         Vec::new()
     }
-    /// Is the objective maximized? Then the gradient's sign is turned before [`UpdateRule::update`] sees it.
+    /// Is the objective maximized? Then the gradient is negated before [`UpdateRule::update`] sees it.
     fn maximize(&self) -> bool {
         false
     }
@@ -231,8 +231,8 @@ impl<R: UpdateRule> Updater<R> {
                     return Err(Error::new("optimizer", ErrorKind::Internal("a parameter without a clock".into())));
                 };
                 let mut slots = Slots::new(&group.rule, p, state, clock);
-                let turned = rule.maximize().then(|| -g);
-                let updated = rule.update(&p.read(), turned.as_ref().unwrap_or(g), &mut slots)?;
+                let negated = rule.maximize().then(|| -g);
+                let updated = rule.update(&p.read(), negated.as_ref().unwrap_or(g), &mut slots)?;
                 p.set(&updated)?;
             }
             // Held, they would be kept in memory when the step runs.

@@ -217,7 +217,7 @@ fn a_saved_optimizer_that_goes_on_another_way() {
     });
 }
 #[test]
-fn a_gradient_that_is_altered_unasked_or_turned() {
+fn a_gradient_that_is_altered_unasked_or_negated() {
     on_reference(|| {
         let (a, b) = (Param::new(&Tensor::ones([2]))?, Param::new(&Tensor::ones(()))?);
         let all = [a.clone(), b.clone()];

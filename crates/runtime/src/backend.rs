@@ -160,9 +160,9 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// A lost device; memory for the copy.
     fn read_back(&self, from: &dyn Memory, offset: usize, bytes: usize) -> Result<Box<dyn ReadBack>, ErrorKind> {
-        let no_room = |_| ErrorKind::OutOfMemory { asked: bytes, in_use: 0, cap: None };
+        let out_of_memory = |_| ErrorKind::OutOfMemory { asked: bytes, in_use: 0, cap: None };
         let mut copy = Vec::new();
-        copy.try_reserve_exact(bytes).map_err(no_room)?;
+        copy.try_reserve_exact(bytes).map_err(out_of_memory)?;
         copy.resize(bytes, 0);
         self.download(from, offset, &mut copy)?;
         Ok(Box::new(Copied(copy)))

@@ -5,7 +5,7 @@ mod decide;
 mod ends;
 mod fuse;
 mod graph;
-pub use decide::Holder;
+pub use decide::Owner;
 use decide::{Decisions, decide};
 use fuse::build;
 pub use fuse::{PlanStep, Space, Use};
@@ -112,19 +112,19 @@ impl Plan {
         nodes.retain(|&n| n == step.node || !g.nodes[n as usize].op.is_view());
         nodes.iter().map(|&n| g.nodes[n as usize].op.name()).collect()
     }
-    /// Decides what a graph needs on a device: `holders` and `holds` say who holds the values of its slots and its inputs,
+    /// Decides what a graph needs on a device: `owners` and `holds` say who holds the values of its slots and its inputs,
     /// `written_slots` which go into cells.
     ///
     /// # Errors
     /// A record that the device cannot run.
-    pub fn new(graph: Graph, holders: &[Holder], written_slots: &[u32], holds: &[InputHold], device: crate::Device) -> Result<Plan, RecordError> {
+    pub fn new(graph: Graph, owners: &[Owner], written_slots: &[u32], holds: &[InputHold], device: crate::Device) -> Result<Plan, RecordError> {
         let g = &graph;
         let n = g.vals.len();
         let mut written = vec![false; n];
         for &s in written_slots {
             written[g.of_slot[s as usize] as usize] = true;
         }
-        let mut d = decide(g, holders, &written, ends::are_claimed(device));
+        let mut d = decide(g, owners, &written, ends::are_claimed(device));
         let ends = ends::find(g, &mut d, &written, device);
         let steps = collectives::begin_early(g, &d, build(g, &d, &written, ends, device)?);
         let late = steps.iter().position(|s| s.commits).unwrap_or(steps.len());
@@ -136,7 +136,7 @@ impl Plan {
             .of_slot
             .iter()
             .enumerate()
-            .filter(|(s, v)| **v != NONE && !g.is_input_slot(*s as u32, **v) && publishes(holders[*s], &d, **v))
+            .filter(|(s, v)| **v != NONE && !g.is_input_slot(*s as u32, **v) && publishes(owners[*s], &d, **v))
             .map(|(s, v)| (s as u32, *v))
             .collect();
         let (storage, own) = (memory.storage, memory.own);
@@ -159,9 +159,9 @@ impl Plan {
         Ok(plan)
     }
 }
-fn publishes(h: Holder, d: &Decisions, v: u32) -> bool {
+fn publishes(h: Owner, d: &Decisions, v: u32) -> bool {
     // Nobody may hold it and yet a recipe read it.
-    h == Holder::User || d.kept[v as usize]
+    h == Owner::User || d.kept[v as usize]
 }
 
 /// What an input may not be overwritten before.

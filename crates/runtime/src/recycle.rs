@@ -106,11 +106,11 @@ impl<T: Recycled> Drop for Shared<T> {
     }
 }
 
-/// A list or table with room for more than is in it.
+/// A list or table with capacity for more than is in it.
 pub trait Reusable: Default {
     /// Leaves nothing in it.
     fn empty(&mut self);
-    /// Of its room.
+    /// Of its capacity.
     fn bytes(&self) -> usize;
 }
 impl<T> Reusable for Vec<T> {
@@ -135,21 +135,21 @@ pub type SpareLists<C> = RefCell<Vec<C>>;
 const LISTS: usize = 32;
 const LARGEST: usize = 1 << 18;
 
-/// An empty one, in the room of one that was given back.
+/// An empty one, in the memory of one that was given back.
 #[inline]
-pub fn take<C: Reusable>(rooms: &'static LocalKey<SpareLists<C>>) -> C {
-    rooms.try_with(|rooms| rooms.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
+pub fn take<C: Reusable>(spares: &'static LocalKey<SpareLists<C>>) -> C {
+    spares.try_with(|spares| spares.try_borrow_mut().ok()?.pop()).ok().flatten().unwrap_or_default()
 }
-/// Empties it and gives its room back.
+/// Empties it and gives its memory back.
 #[inline]
-pub fn give_back<C: Reusable>(rooms: &'static LocalKey<SpareLists<C>>, mut list: C) {
+pub fn give_back<C: Reusable>(spares: &'static LocalKey<SpareLists<C>>, mut list: C) {
     list.empty();
     if (1..=LARGEST).contains(&list.bytes()) {
-        let _ = rooms.try_with(|rooms| {
-            if let Ok(mut rooms) = rooms.try_borrow_mut()
-                && rooms.len() < LISTS
+        let _ = spares.try_with(|spares| {
+            if let Ok(mut spares) = spares.try_borrow_mut()
+                && spares.len() < LISTS
             {
-                rooms.push(list);
+                spares.push(list);
             }
         });
     }
@@ -183,11 +183,11 @@ impl<C: Reusable + 'static> Drop for SpareList<C> {
         give_back(self.spares, std::mem::take(&mut self.list));
     }
 }
-/// An empty list in the room of this one. `B` is `A` with other lifetimes.
+/// An empty list in the memory of this one. `B` is `A` with other lifetimes.
 #[inline]
 pub fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
     list.clear();
-    // The standard library collects into the room that the items come from, if they fit.
+    // The standard library collects into the memory that the items come from, if they fit.
     list.into_iter().filter_map(|_| None).collect()
 }
 
@@ -293,14 +293,14 @@ mod tests {
         std::thread::spawn(|| LAST.with(|l| drop(l.set(thing(1, None))))).join().unwrap();
     }
     #[test]
-    fn a_list_comes_back_with_its_room() {
+    fn a_list_comes_back_with_its_memory() {
         let word = String::from("a word");
         let mut list: Vec<&str> = emptied(take(&WORDS));
         list.resize(100, &word);
-        let (place, room) = (list.as_ptr(), list.capacity());
+        let (place, capacity) = (list.as_ptr(), list.capacity());
         give_back(&WORDS, emptied(list));
         let again: Vec<&str> = emptied(take(&WORDS));
-        assert_eq!((again.len(), again.capacity(), again.as_ptr()), (0, room, place));
+        assert_eq!((again.len(), again.capacity(), again.as_ptr()), (0, capacity, place));
         assert_eq!(take(&WORDS).capacity(), 0, "meanwhile it is in use");
         give_back(&WORDS, Vec::with_capacity(1 << 20));
         assert_eq!(take(&WORDS).capacity(), 0, "too large to be kept");

@@ -228,7 +228,7 @@ fn augment(s: &Section<'_>) -> Result<(Augment, Option<[usize; 3]>), Failure> {
     let (horizontal_flip, vertical_flip) = (share("horizontal_flip")?, share("vertical_flip")?);
     let rotate = s.number("rotate")?.unwrap_or(0.0);
     if !(0.0..=180.0).contains(&rotate) {
-        return Err(s.wrong_key("rotate", "an image is turned by at most so many degrees, from 0 to 180"));
+        return Err(s.wrong_key("rotate", "an image is rotated by at most so many degrees, from 0 to 180"));
     }
     let crop = s.size("crop")?.unwrap_or(0);
     let size = match s.sizes("shape")?.as_deref() {

@@ -165,7 +165,7 @@ impl RunFolder {
     /// A line of `metrics.jsonl`.
     ///
     /// # Errors
-    /// `Storage`: the policy is to stop, or more lines wait for room than memory should hold.
+    /// `Storage`: the policy is to stop, or more lines wait for space than memory should hold.
     pub fn metric(&mut self, line: &Value) -> Result<(), Failure> {
         self.check()?;
         self.metrics.add(format!("{line}\n").as_bytes())?;
@@ -197,7 +197,7 @@ impl RunFolder {
     /// Hands all lines to the operating system, so that a checkpoint may count on them once they are synced.
     ///
     /// # Errors
-    /// Some of `metrics.jsonl` still wait for room on the disk. What else waits is subject to the policy.
+    /// Some of `metrics.jsonl` still wait for space on the disk. What else waits is subject to the policy.
     pub fn settle(&mut self) -> Result<Result<Settled, StorageError>, Failure> {
         self.check()?;
         let events = self.events.flush();
@@ -210,7 +210,7 @@ impl RunFolder {
         });
         Ok(settled)
     }
-    /// Makes all lines durable; what still waits for room is told.
+    /// Makes all lines durable; what still waits for space is told.
     ///
     /// # Errors
     /// `Storage`: the policy is to stop.

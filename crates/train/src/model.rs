@@ -210,87 +210,105 @@ fn recurrent(s: &Section<'_>) -> Result<(usize, usize, RecurrentOptions), Failur
     Ok((need_size(s, "input_size")?, need_size(s, "hidden_size")?, options))
 }
 fn build(s: &Section<'_>, before: &Sequential) -> Result<Box<dyn Module>, Failure> {
-    let kind = s.kind(&KINDS)?;
-    // What a constructor refuses is said with the layer's line; what the device refuses is no fault of the file.
-    fn made<M: Module + 'static>(s: &Section<'_>, kind: &str, layer: adamant_core::Result<M>) -> Result<Box<dyn Module>, Failure> {
-        match layer {
-            Ok(layer) => Ok(Box::new(layer)),
-            Err(e) if e.kind().word() == "argument" => Err(s.wrong(format!("{kind}: {}", e.kind()))),
-            Err(e) => Err(e.into()),
-        }
-    }
-    let layer: Box<dyn Module> = match kind {
-        "Linear" if s.text("tied")?.is_some() => {
-            let to = s.text("tied")?.unwrap_or_default();
-            let path = format!("{to}.weight");
-            let Some((_, weight)) = before.named_parameters().into_iter().find(|(n, _)| *n == path) else {
-                return Err(s.wrong_key("tied", format!("no layer before this one is named `{}` and has a weight", shown(to))));
-            };
-            made(s, kind, Linear::tied(&weight))?
-        }
-        "Linear" => {
-            let (from, to) = (need_size(s, "in_features")?, need_size(s, "out_features")?);
-            let layer = if s.flag("bias")?.unwrap_or(true) { Linear::new(from, to) } else { Linear::no_bias(from, to) };
-            made(s, kind, layer)?
-        }
-        "Conv1d" | "Conv2d" | "Conv3d" => {
-            let (from, to, kernel, options) = conv(s)?;
-            match kind {
-                "Conv1d" => made(s, kind, Conv1d::with(from, to, kernel, options))?,
-                "Conv2d" => made(s, kind, Conv2d::with(from, to, kernel, options))?,
-                _ => made(s, kind, Conv3d::with(from, to, kernel, options))?,
-            }
-        }
-        "BatchNorm1d" | "BatchNorm2d" | "BatchNorm3d" => {
-            let (features, options) = batch_norm(s)?;
-            match kind {
-                "BatchNorm1d" => made(s, kind, BatchNorm1d::with(features, options))?,
-                "BatchNorm2d" => made(s, kind, BatchNorm2d::with(features, options))?,
-                _ => made(s, kind, BatchNorm3d::with(features, options))?,
-            }
-        }
-        "LayerNorm" => {
-            let d = LayerNormOptions::default();
-            let options = LayerNormOptions {
-                eps: s.number("eps")?.unwrap_or(d.eps),
-                elementwise_affine: s.flag("elementwise_affine")?.unwrap_or(d.elementwise_affine),
-                bias: s.flag("bias")?.unwrap_or(d.bias),
-            };
-            made(s, kind, LayerNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, options))?
-        }
+    match s.kind(&KINDS)? {
+        "Linear" => linear(s, before),
+        kind @ ("Conv1d" | "Conv2d" | "Conv3d") => convolution(s, kind),
+        kind @ ("BatchNorm1d" | "BatchNorm2d" | "BatchNorm3d") => batch_normalization(s, kind),
+        "LayerNorm" => layer_normalization(s),
         "RMSNorm" => {
             let affine = s.flag("elementwise_affine")?.unwrap_or(true);
-            made(s, kind, RmsNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, s.number("eps")?, affine))?
+            made(s, "RMSNorm", RmsNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, s.number("eps")?, affine))
         }
         "GroupNorm" => {
             let (eps, affine) = (s.number("eps")?.unwrap_or(1e-5), s.flag("affine")?.unwrap_or(true));
-            made(s, kind, GroupNorm::with(need_size(s, "num_groups")?, need_size(s, "num_channels")?, eps, affine))?
+            made(s, "GroupNorm", GroupNorm::with(need_size(s, "num_groups")?, need_size(s, "num_channels")?, eps, affine))
         }
-        "Embedding" => made(s, kind, Embedding::with(need_size(s, "num_embeddings")?, need_size(s, "embedding_dim")?, s.size("padding_idx")?))?,
-        "PositionEmbedding" => made(s, kind, PositionEmbedding::new(need_size(s, "max_length")?, need_size(s, "features")?))?,
-        "TransformerEncoderLayer" => {
-            let d = TransformerOptions::default();
-            let activation = match s.text("activation")? {
-                None | Some("relu") => Activation::Relu,
-                Some("gelu") => Activation::Gelu,
-                Some("gelu_tanh") => Activation::GeluTanh,
-                Some(other) => return Err(s.wrong_key("activation", format!("there is no `{}`; there are relu, gelu, gelu_tanh", shown(other)))),
-            };
-            let options = TransformerOptions {
-                dim_feedforward: s.size("dim_feedforward")?.unwrap_or(d.dim_feedforward),
-                dropout: s.number("dropout")?.unwrap_or(d.dropout),
-                activation,
-                layer_norm_eps: s.number("layer_norm_eps")?.unwrap_or(d.layer_norm_eps),
-                // Everything else that is stacked here has the batch first.
-                batch_first: s.flag("batch_first")?.unwrap_or(true),
-                norm_first: s.flag("norm_first")?.unwrap_or(d.norm_first),
-                bias: s.flag("bias")?.unwrap_or(d.bias),
-                is_causal: s.flag("is_causal")?.unwrap_or(d.is_causal),
-            };
-            made(s, kind, TransformerEncoderLayer::new(need_size(s, "d_model")?, need_size(s, "nhead")?, options))?
+        "Embedding" => made(s, "Embedding", Embedding::with(need_size(s, "num_embeddings")?, need_size(s, "embedding_dim")?, s.size("padding_idx")?)),
+        "PositionEmbedding" => made(s, "PositionEmbedding", PositionEmbedding::new(need_size(s, "max_length")?, need_size(s, "features")?)),
+        "TransformerEncoderLayer" => encoder_layer(s),
+        "GRU" => {
+            let (input, hidden, options) = recurrent(s)?;
+            made(s, "GRU", Gru::with(input, hidden, options))
         }
-        "Dropout" => made(s, kind, Dropout::new(s.number("p")?.unwrap_or(0.5)))?,
-        "Dropout2d" => made(s, kind, Dropout2d::new(s.number("p")?.unwrap_or(0.5)))?,
+        "LSTM" => {
+            let (input, hidden, options) = recurrent(s)?;
+            made(s, "LSTM", Lstm::with(input, hidden, options))
+        }
+        "Dropout" => made(s, "Dropout", Dropout::new(s.number("p")?.unwrap_or(0.5))),
+        "Dropout2d" => made(s, "Dropout2d", Dropout2d::new(s.number("p")?.unwrap_or(0.5))),
+        "PReLU" => made(s, "PReLU", PRelu::new(s.size("num_parameters")?.unwrap_or(1), s.number("init")?.unwrap_or(0.25))),
+        kind => without_parameters(s, kind),
+    }
+}
+/// What a constructor refuses is said with the layer's line; what the device refuses is no fault of the file.
+fn made<M: Module + 'static>(s: &Section<'_>, kind: &str, layer: adamant_core::Result<M>) -> Result<Box<dyn Module>, Failure> {
+    match layer {
+        Ok(layer) => Ok(Box::new(layer)),
+        Err(e) if e.kind().word() == "argument" => Err(s.wrong(format!("{kind}: {}", e.kind()))),
+        Err(e) => Err(e.into()),
+    }
+}
+fn linear(s: &Section<'_>, before: &Sequential) -> Result<Box<dyn Module>, Failure> {
+    if let Some(to) = s.text("tied")? {
+        let path = format!("{to}.weight");
+        let Some((_, weight)) = before.named_parameters().into_iter().find(|(n, _)| *n == path) else {
+            return Err(s.wrong_key("tied", format!("no layer before this one is named `{}` and has a weight", shown(to))));
+        };
+        return made(s, "Linear", Linear::tied(&weight));
+    }
+    let (from, to) = (need_size(s, "in_features")?, need_size(s, "out_features")?);
+    let layer = if s.flag("bias")?.unwrap_or(true) { Linear::new(from, to) } else { Linear::no_bias(from, to) };
+    made(s, "Linear", layer)
+}
+fn convolution(s: &Section<'_>, kind: &str) -> Result<Box<dyn Module>, Failure> {
+    let (from, to, kernel, options) = conv(s)?;
+    match kind {
+        "Conv1d" => made(s, kind, Conv1d::with(from, to, kernel, options)),
+        "Conv2d" => made(s, kind, Conv2d::with(from, to, kernel, options)),
+        _ => made(s, kind, Conv3d::with(from, to, kernel, options)),
+    }
+}
+fn batch_normalization(s: &Section<'_>, kind: &str) -> Result<Box<dyn Module>, Failure> {
+    let (features, options) = batch_norm(s)?;
+    match kind {
+        "BatchNorm1d" => made(s, kind, BatchNorm1d::with(features, options)),
+        "BatchNorm2d" => made(s, kind, BatchNorm2d::with(features, options)),
+        _ => made(s, kind, BatchNorm3d::with(features, options)),
+    }
+}
+fn layer_normalization(s: &Section<'_>) -> Result<Box<dyn Module>, Failure> {
+    let d = LayerNormOptions::default();
+    let options = LayerNormOptions {
+        eps: s.number("eps")?.unwrap_or(d.eps),
+        elementwise_affine: s.flag("elementwise_affine")?.unwrap_or(d.elementwise_affine),
+        bias: s.flag("bias")?.unwrap_or(d.bias),
+    };
+    made(s, "LayerNorm", LayerNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, options))
+}
+fn encoder_layer(s: &Section<'_>) -> Result<Box<dyn Module>, Failure> {
+    let d = TransformerOptions::default();
+    let activation = match s.text("activation")? {
+        None | Some("relu") => Activation::Relu,
+        Some("gelu") => Activation::Gelu,
+        Some("gelu_tanh") => Activation::GeluTanh,
+        Some(other) => return Err(s.wrong_key("activation", format!("there is no `{}`; there are relu, gelu, gelu_tanh", shown(other)))),
+    };
+    let options = TransformerOptions {
+        dim_feedforward: s.size("dim_feedforward")?.unwrap_or(d.dim_feedforward),
+        dropout: s.number("dropout")?.unwrap_or(d.dropout),
+        activation,
+        layer_norm_eps: s.number("layer_norm_eps")?.unwrap_or(d.layer_norm_eps),
+        // Everything else that is stacked here has the batch first.
+        batch_first: s.flag("batch_first")?.unwrap_or(true),
+        norm_first: s.flag("norm_first")?.unwrap_or(d.norm_first),
+        bias: s.flag("bias")?.unwrap_or(d.bias),
+        is_causal: s.flag("is_causal")?.unwrap_or(d.is_causal),
+    };
+    made(s, "TransformerEncoderLayer", TransformerEncoderLayer::new(need_size(s, "d_model")?, need_size(s, "nhead")?, options))
+}
+/// A layer without parameters, whose constructor refuses nothing: shapes, pooling, activations.
+fn without_parameters(s: &Section<'_>, kind: &str) -> Result<Box<dyn Module>, Failure> {
+    Ok(match kind {
         "MaxPool1d" => Box::new(MaxPool1d::with(max_pool(s)?)),
         "MaxPool2d" => Box::new(MaxPool2d::with(max_pool(s)?)),
         "AvgPool1d" => Box::new(AvgPool1d::with(avg_pool(s)?)),
@@ -323,16 +341,6 @@ fn build(s: &Section<'_>, before: &Sequential) -> Result<Box<dyn Module>, Failur
         "Tanh" => Box::new(Tanh::new()),
         "Hardswish" => Box::new(HardSwish::new()),
         "Softplus" => Box::new(Softplus::new(s.number("beta")?.unwrap_or(1.0), s.number("threshold")?.unwrap_or(20.0))),
-        "PReLU" => made(s, kind, PRelu::new(s.size("num_parameters")?.unwrap_or(1), s.number("init")?.unwrap_or(0.25)))?,
-        "GRU" => {
-            let (input, hidden, options) = recurrent(s)?;
-            made(s, kind, Gru::with(input, hidden, options))?
-        }
-        "LSTM" => {
-            let (input, hidden, options) = recurrent(s)?;
-            made(s, kind, Lstm::with(input, hidden, options))?
-        }
         other => return Err(s.wrong(format!("{other} cannot be built"))),
-    };
-    Ok(layer)
+    })
 }

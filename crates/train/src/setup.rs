@@ -231,7 +231,7 @@ impl Prepared {
         drop((section, root));
         Ok(Prepared { document, numbers, parts, objective, looked_at })
     }
-    /// Has the machine room for the model on this device?
+    /// Has the machine memory for the model on this device?
     fn fits(&self, device: Device) -> Result<(), Failure> {
         self.fits_into(memory::available(device))
     }

@@ -156,7 +156,7 @@ impl StorageError {
     pub fn of(op: Operation, path: &Path, needed: u64, e: &std::io::Error) -> StorageError {
         error(op, path, needed, e)
     }
-    /// Is there no room: for bytes, for the user's share of them, or for names?
+    /// Is there no space: for bytes, for the user's share of them, or for names?
     pub fn is_full(&self) -> bool {
         matches!(self.kind, StorageErrorKind::Full { .. } | StorageErrorKind::Quota { .. } | StorageErrorKind::NoInodes { .. })
     }

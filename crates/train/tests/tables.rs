@@ -169,8 +169,8 @@ fn a_question_that_is_answered_from_the_wrong_column_or_from_no_number() {
     train(folder, &describe("label = \"kind\"\nscale = \"standard\"\ntest = 0.25")).unwrap();
     assert_eq!(names(folder), ["k0", "k1", "k2"]);
     let own = answers(folder, "t.csv").unwrap();
-    put(folder, "turned.csv", "more,h,w\n".to_string() + &all.iter().map(|r| format!("x,{},{}\n", r[1], r[0])).collect::<String>());
-    assert_eq!(answers(folder, "turned.csv").unwrap(), own);
+    put(folder, "reordered.csv", "more,h,w\n".to_string() + &all.iter().map(|r| format!("x,{},{}\n", r[1], r[0])).collect::<String>());
+    assert_eq!(answers(folder, "reordered.csv").unwrap(), own);
     put(folder, "bare.csv", all.iter().map(|r| format!("{},{}\n", r[0], r[1])).collect::<String>());
     assert_eq!(answers(folder, "bare.csv").unwrap(), own);
     let values: Vec<f32> = all.iter().flat_map(|r| [r[0].parse().unwrap(), r[1].parse::<f32>().unwrap()]).collect();

@@ -74,7 +74,7 @@ fn product(scale: Scale, dtype: DType, batch: usize, sizes: [usize; 3], stored: 
     let round = |x: f32| if dtype == DType::BF16 { adamant::bf16::from_f32(x).to_f32() } else { x };
     let host = |n: usize, seed| uniform(n, seed).into_iter().map(round).collect::<Vec<f32>>();
     let (x, y) = (host(batch * m * k, 1), host(batch * k * n, 2));
-    // Made of the transposed storage and turned back by a view, as a user's weights are.
+    // Made of the transposed storage and transposed back by a view, as a user's weights are.
     let lead: &[usize] = if batch == 1 { &[] } else { &[batch] };
     let operand = |data: &[f32], rows: usize, columns: usize, transposed: bool| -> Result<Tensor, Error> {
         let sizes = if transposed { [columns, rows] } else { [rows, columns] };

@@ -206,28 +206,28 @@ fn share(k: usize, sizes: usize, bytes: u64) -> u64 {
     (bytes as f64 * (0.1 + k as f64 / (sizes.max(2) - 1) as f64)).round() as u64
 }
 fn full_disks(sizes: usize) -> TortureClaim {
-    claim("a simulated disk with room for 10 % to 110 % of a checkpoint: `Full` or saved, nothing lost, nothing left", |claim| {
+    claim("a simulated disk with space for 10 % to 110 % of a checkpoint: `Full` or saved, nothing lost, nothing left", |claim| {
         let disk = Simulated::new();
         given(&disk, &[(10, 0)])?;
         let before = disk.used();
         given(&disk, &[(20, 0)])?;
         let one = disk.used() - before;
-        let room_is_enough = |room: u64| room >= one;
+        let space_is_enough = |space: u64| space >= one;
         let mut full = 0;
         for k in 0..sizes {
-            let (room, victim) = (share(k, sizes, one), disk.copied());
+            let (space, victim) = (share(k, sizes, one), disk.copied());
             let used = victim.used();
-            victim.set_capacity(Some(used + room));
+            victim.set_capacity(Some(used + space));
             let checkpoints = open(victim.clone(), Path::new(FOLDER))?;
             let outcome = checkpoints.save(&snapshot(30, 0), None);
             let check = || {
                 let expected = match &outcome {
-                    Ok(_) if room_is_enough(room) => 30,
-                    Err(CheckpointError::Storage(e)) if !room_is_enough(room) => match e.kind {
+                    Ok(_) if space_is_enough(space) => 30,
+                    Err(CheckpointError::Storage(e)) if !space_is_enough(space) => match e.kind {
                         StorageErrorKind::Full { needed, free: Some(free) } if needed > free && e.path.starts_with(FOLDER) => 20,
                         _ => return Err(e.to_string()),
                     },
-                    Ok(_) => return Err("saved where there is no room".into()),
+                    Ok(_) => return Err("saved where there is no space".into()),
                     Err(e) => return Err(e.to_string()),
                 };
                 if expected == 20 && victim.used() != used {
@@ -237,7 +237,7 @@ fn full_disks(sizes: usize) -> TortureClaim {
                 same(&newest(&checkpoints)?.snapshot, &snapshot(expected, 0))
             };
             full += usize::from(outcome.is_err());
-            claim.count(check().map_err(|e| format!("room for {room} of {one} bytes: {e}")));
+            claim.count(check().map_err(|e| format!("space for {space} of {one} bytes: {e}")));
         }
         claim.seen = serde_json::json!({ "full": full, "saved": sizes - full });
         Ok(())
@@ -245,7 +245,7 @@ fn full_disks(sizes: usize) -> TortureClaim {
 }
 /// The same on file systems of the kernel, where this user may mount them.
 fn full_file_systems(sizes: usize) -> TortureClaim {
-    const TEXT: &str = "tmpfs with room for 10 % to 110 % of a checkpoint: `Full` or saved, nothing lost, nothing left";
+    const TEXT: &str = "tmpfs with space for 10 % to 110 % of a checkpoint: `Full` or saved, nothing lost, nothing left";
     let place = match tempfile::tempdir() {
         Ok(place) => place,
         Err(e) => return TortureClaim::skipped(TEXT, e.to_string()),
@@ -267,9 +267,9 @@ fn full_file_systems(sizes: usize) -> TortureClaim {
         };
         let mut full = 0;
         for k in 0..sizes {
-            let room = share(k, sizes, pages * PAGE) / PAGE;
-            // The first checkpoint, the lock, and the room for part of the second.
-            let _mounted = Mounted::new(place.path(), (pages + 1 + room) * PAGE)?;
+            let space = share(k, sizes, pages * PAGE) / PAGE;
+            // The first checkpoint, the lock, and the space for part of the second.
+            let _mounted = Mounted::new(place.path(), (pages + 1 + space) * PAGE)?;
             let folder = place.path().join("checkpoints");
             let checkpoints = open(Disk, &folder)?;
             checkpoints.save(&snapshot(20, 0), None).map_err(|e| e.to_string())?;
@@ -280,14 +280,14 @@ fn full_file_systems(sizes: usize) -> TortureClaim {
                     Err(CheckpointError::Storage(e)) if e.is_full() => 20,
                     Err(e) => return Err(e.to_string()),
                 };
-                if (expected == 30) != (room >= pages) {
+                if (expected == 30) != (space >= pages) {
                     return Err(format!("{outcome:?}"));
                 }
                 no_temporaries(&Disk, &folder)?;
                 same(&newest(&checkpoints)?.snapshot, &snapshot(expected, 0))
             };
             full += usize::from(outcome.is_err());
-            claim.count(check().map_err(|e| format!("room for {room} of {pages} pages: {e}")));
+            claim.count(check().map_err(|e| format!("space for {space} of {pages} pages: {e}")));
         }
         claim.seen = serde_json::json!({ "full": full, "saved": sizes - full });
         Ok(())

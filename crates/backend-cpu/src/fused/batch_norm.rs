@@ -196,7 +196,7 @@ where
         return Ok(());
     }
     let mut rest = variance;
-    // They stay this thread's, which keeps the room of their lists.
+    // They stay this thread's, which keeps the memory of their lists.
     let mut tasks = sizes.tasks(runtime.threads.count(), y.dense::<M>()?, mean)?;
     let parts = tasks.iter_mut().map(|task| {
         let (variances, after) = std::mem::take(&mut rest).split_at_mut(task.shares.len());

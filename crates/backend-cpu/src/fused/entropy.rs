@@ -28,7 +28,7 @@ use adamant_runtime::{
     kernel::{Fault, FaultWord},
 };
 
-/// Bytes of a row beside which the next one has room in the L2 cache.
+/// Bytes of a row beside which the next one fits into the L2 cache.
 const AHEAD: usize = 512 * 1024;
 /// Elements that are made in the L1 cache before they are written by non-temporal stores.
 const PIECE: usize = 2048;
@@ -95,7 +95,7 @@ impl<'a> LabelledRows<'a> {
     fn elements(&self, k: usize) -> impl Iterator<Item = usize> {
         (0..self.classes).map(move |c| self.place(k, c))
     }
-    /// Room for [`LabelledRows::row`].
+    /// The scratch that [`LabelledRows::row`] writes into.
     ///
     /// # Errors
     /// `OutOfMemory`.

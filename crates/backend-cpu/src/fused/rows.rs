@@ -25,14 +25,14 @@ pub(crate) trait StoredElement: Pod + KeptElement + Send + Sync {
     type Real: Summed;
     /// Memory holds the numbers themselves.
     const AS_IS: bool;
-    /// The room that `n` numbers need where memory holds others.
+    /// The scratch that `n` numbers need where memory holds others.
     ///
     /// # Errors
     /// `OutOfMemory`.
     fn scratch_vec(n: usize) -> Result<ScratchVec<Self::Real>, ErrorKind>;
-    /// The numbers; written into `room`, made for as many, where memory holds others.
+    /// The numbers; written into `scratch`, made for as many, where memory holds others.
     fn read<'a>(isa: Isa, x: &'a [Self], scratch: &'a mut [Self::Real]) -> &'a [Self::Real];
-    /// Lets `f` write the numbers, into `room`, made for as many, where memory holds others.
+    /// Lets `f` write the numbers, into `scratch`, made for as many, where memory holds others.
     fn write(isa: Isa, out: &mut [Self], scratch: &mut [Self::Real], f: impl FnOnce(&mut [Self::Real]));
 }
 macro_rules! stored_as_is {
@@ -89,7 +89,7 @@ impl StoredElement for f16 {
         out.convert_from_f32_slice(scratch);
     }
 }
-/// All the numbers of an operand, in `room` where memory holds others.
+/// All the numbers of an operand, in `scratch` where memory holds others.
 ///
 /// # Errors
 /// `OutOfMemory`.

@@ -165,7 +165,7 @@ struct Many<'a, T, const K: usize> {
     behind: [&'a [T]; K],
     out: &'a mut [T],
 }
-/// Bytes of a row beside which its two next ones have room in the L2 cache.
+/// Bytes of a row beside which its two next ones fit into the L2 cache.
 const AHEAD: usize = 256 * 1024;
 impl<T: Summed> Many<'_, T, 1> {
     /// Writes them: a row is made of what is `known` of it, of its exponentials if they are kept, else of itself.

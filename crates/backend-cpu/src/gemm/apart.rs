@@ -156,10 +156,10 @@ impl Apart<'_> {
         let size = Size { m: out.rows, n: out.columns / self.stored, k };
         let width = size.n.min(BLOCK_COLUMNS);
         f32::with_scratch(|scratch| {
-            let room = scratch.c.take(size.m * width)?;
+            let buffer = scratch.c.take(size.m * width)?;
             let (sums, integers) = match self.kept {
-                SumKind::Floats => (Some(Block::new(room, size.m, width, width)), None),
-                SumKind::Integers => (None, Some(Block::new(bytemuck::cast_slice_mut(room), size.m, width, width))),
+                SumKind::Floats => (Some(Block::new(buffer, size.m, width, width)), None),
+                SumKind::Integers => (None, Some(Block::new(bytemuck::cast_slice_mut(buffer), size.m, width, width))),
             };
             let mut out = WaitingSums { sums, integers, out, stored: self.stored, first: (index * m + i) * n + j, columns: n, hand_on: self.hand_on };
             let (a, b) = (self.a.corner(index, i, 0), self.b.corner(index, 0, j));
@@ -188,11 +188,11 @@ impl TileOutput<f32> for WaitingSums<'_> {
         let Some(integers) = &mut self.integers else { return };
         const MOST: usize = 12 * 32;
         let width = context.columns();
-        let mut room = [0f32; MOST];
-        let mut sums = Block::new(&mut room, rows, columns, width);
+        let mut buffer = [0f32; MOST];
+        let mut sums = Block::new(&mut buffer, rows, columns, width);
         context.run_tile(operands, &mut sums, 0, rows, 0, columns, false);
         for row in 0..rows {
-            let from = &room[row * width..][..columns];
+            let from = &buffer[row * width..][..columns];
             let to = integers.row(i + row, j, columns);
             if accumulate {
                 to.iter_mut().zip(from).for_each(|(to, &v)| *to = to.wrapping_add(v as i32));

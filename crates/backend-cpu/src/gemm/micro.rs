@@ -440,9 +440,9 @@ impl<T: Copy> GemmContext<T> {
         }
         let farthest = offsets.iter().fold(0, |far, &offset| far.max(offset));
         let reach = segments.iter().fold(0, |far, segment| far.max(segment.source + segment.length));
-        let room = segments.iter().fold(0, |far, segment| far.max(segment.target + segment.length));
+        let extent = segments.iter().fold(0, |far, segment| far.max(segment.target + segment.length));
         assert!(farthest + reach <= source.len());
-        assert!((offsets.len() - 1) * target_stride + room <= target.len());
+        assert!((offsets.len() - 1) * target_stride + extent <= target.len());
         // SAFETY: the asserts bound every read and every write.
         unsafe {
             let (to, count) = (target.as_mut_ptr(), segments.len());

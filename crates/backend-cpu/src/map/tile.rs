@@ -377,12 +377,12 @@ pub(crate) trait Compute: Lane {
     fn compute(run: &TileRun<'_>, r: usize, at: usize, n: usize, scratch: &Scratch, outs: &[OutTile<'_>], out: &mut [Self]) -> Result<(), ErrorKind>;
 }
 /// An operand as a slice, spread out where it is one value.
-fn spread<'s, T: Lane>(src: Src<'s, T>, room: &'s mut [T]) -> &'s [T] {
+fn spread<'s, T: Lane>(src: Src<'s, T>, buffer: &'s mut [T]) -> &'s [T] {
     match src {
         Src::Slice(s) => s,
         Src::Splat(v) => {
-            room.fill(v);
-            room
+            buffer.fill(v);
+            buffer
         }
     }
 }
@@ -407,10 +407,10 @@ macro_rules! real_compute {
                     Code::Cast(x) => {
                         let narrow = register.dtype.size() < 4;
                         with_kind!(run.kind(x), S => {
-                            let mut room = [S::default(); 1];
+                            let mut buffer = [S::default(); 1];
                             let from = run.src::<S>(x, at, n, scratch, outs);
                             let splat = matches!(from, Src::Splat(_));
-                            let from = spread(from, &mut room);
+                            let from = spread(from, &mut buffer);
                             let to = if splat { 1 } else { n };
                             load::cast_real(run.isa, from, &mut out[..to], narrow);
                             if splat {

@@ -23,22 +23,22 @@ impl OutTile<'_> {
 /// tiles begin at different places of a page, so that a read is not taken for one of what was just written elsewhere.
 #[derive(Default)]
 pub(crate) struct Tile<T> {
-    room: Vec<T>,
+    buffer: Vec<T>,
     start: usize,
 }
 impl<T: Copy + Default> Tile<T> {
     fn new(slot: usize) -> Tile<T> {
         let (line, apart) = (LINE / size_of::<T>(), slot % 8 * 8);
-        let room = vec![T::default(); TILE + line * (apart + 1)];
+        let buffer = vec![T::default(); TILE + line * (apart + 1)];
         // Only an interpreter of Rust may decline to tell.
-        let start = room.as_ptr().align_offset(LINE).min(line) + line * apart;
-        Tile { start: start.min(room.len() - TILE), room }
+        let start = buffer.as_ptr().align_offset(LINE).min(line) + line * apart;
+        Tile { start: start.min(buffer.len() - TILE), buffer }
     }
     pub fn values(&self) -> &[T] {
-        &self.room[self.start..self.start + TILE]
+        &self.buffer[self.start..self.start + TILE]
     }
     pub fn values_mut(&mut self) -> &mut [T] {
-        &mut self.room[self.start..self.start + TILE]
+        &mut self.buffer[self.start..self.start + TILE]
     }
 }
 /// Tiles of one kind.

@@ -28,8 +28,8 @@ impl WindowAxis {
     fn taps(&self, at: usize) -> (usize, usize, isize) {
         let origin = (at * self.stride) as isize - self.before as isize;
         let first = if origin < 0 { origin.unsigned_abs().div_ceil(self.dilation) } else { 0 };
-        let room = self.wide as isize - origin;
-        let end = if room <= 0 { 0 } else { (room as usize).div_ceil(self.dilation) };
+        let rest = self.wide as isize - origin;
+        let end = if rest <= 0 { 0 } else { (rest as usize).div_ceil(self.dilation) };
         (first.min(self.size), end.min(self.size), origin)
     }
 }

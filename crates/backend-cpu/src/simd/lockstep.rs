@@ -174,7 +174,7 @@ struct VectorPairs<'a, V: Arithmetic, const X: usize, const C: usize, const O: u
 }
 impl<V: Float<Elem = f32>, const X: usize, const C: usize, const O: usize> VectorPairs<'_, V, X, C, O> {
     /// From `i` on, as many as end before `n`; returns where it ends. `PAST` the caches or not is known to the compiler: all
-    /// addresses then have room in registers.
+    /// addresses then fit into registers.
     ///
     /// # Safety
     /// `n` elements can be read and written, but for inputs without bits, of which a vector can be read. With non-temporal stores

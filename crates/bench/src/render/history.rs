@@ -132,8 +132,8 @@ fn chart(h: &History, line: &HistoryLine, scale: f64, name: &str) -> String {
     let low = timed.iter().map(|t| t.2[0].min(t.1)).fold(f64::INFINITY, f64::min) / scale;
     let high = timed.iter().map(|t| t.2[1].max(t.1)).fold(0.0, f64::max) / scale;
     // What hardly moves is not drawn as if it did.
-    let room = ((high - low) * 0.08).max(high * 0.02);
-    let (low, high) = ((low - room).max(0.0), high + room);
+    let margin = ((high - low) * 0.08).max(high * 0.02);
+    let (low, high) = ((low - margin).max(0.0), high + margin);
     let (left, right, top, bottom) = AREA;
     let many = line.points.len().max(2) - 1;
     let at_x = |k: usize| left + (right - left) * if line.points.len() == 1 { 0.5 } else { k as f64 / many as f64 };

@@ -42,7 +42,7 @@ fn case_row(case: &Compared) -> String {
 }
 const HEAD: &str = "| workload | A | B | B / A [95 %] | would see | verdict |\n|---|--:|--:|--:|--:|---|\n";
 
-/// Rows as long as the comment has room; the others are counted.
+/// Rows as long as the comment has space; the others are counted.
 fn rows(out: &mut String, rows: impl Iterator<Item = String>) {
     let mut left_out = 0;
     for row in rows {

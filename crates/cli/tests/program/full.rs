@@ -41,7 +41,7 @@ fn a_log_that_cannot_be_written_and_ends_a_run_that_was_to_go_on() {
     assert!(short.ends_with('\n') && short.len() < long.len() && long.starts_with(&short), "{short}");
 }
 #[test]
-fn a_run_that_stops_for_room_and_does_not_come_to_the_same_end() {
+fn a_run_that_stops_for_space_and_does_not_come_to_the_same_end() {
     let folder = folder();
     train(folder.path(), false, &["--run", "whole"]);
     let stopped = train(folder.path(), true, &["--run", "stopped", "--json"]);
@@ -57,7 +57,7 @@ fn a_run_that_stops_for_room_and_does_not_come_to_the_same_end() {
     }
 }
 
-/// The program under `arguments`, in a folder where `small` is a file system with those options; once more, with room for all, where
+/// The program under `arguments`, in a folder where `small` is a file system with those options; once more, with space for all, where
 /// it did not come to its end. What it says stands in `said-0` and `said-1`, how it ended in `code-0` and `code-1`, its run in
 /// `kept`. False where this user may not mount anything.
 #[cfg(target_os = "linux")]

@@ -95,7 +95,7 @@ fn an_input_that_is_taken_silently_or_refused_without_saying_where() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 #[test]
-fn a_reader_that_leaves_or_a_disk_without_room_that_is_a_panic() {
+fn a_reader_that_leaves_or_a_disk_without_space_that_is_a_panic() {
     let folder = folder();
     let at = folder.path();
     for arguments in [

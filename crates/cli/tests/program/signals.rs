@@ -192,7 +192,7 @@ fn a_terminal_that_is_closed_and_takes_the_run_with_it() {
     let mut child = command.spawn().unwrap();
     drop(command);
     drop(slave);
-    // Somebody looks at the window, or the run would wait for room in it.
+    // Somebody looks at the window, or the run would wait for space in it.
     let mut screen = fs::File::from(master);
     let looks = std::thread::spawn({
         let mut screen = screen.try_clone().unwrap();

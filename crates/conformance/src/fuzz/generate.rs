@@ -1,18 +1,21 @@
 //! Random programs. Each is built around a few wanted cells of the coverage table (primitive, dtype, layout of its first
 //! operand); everything else is drawn. A node draws from a stream of its own, so that another table of sizes gives the
 //! same structure wherever it can.
+mod elementwise;
+mod indexed;
+mod products;
+mod views;
+
 use super::{
     coverage::{Layout, Primitive, Want},
-    program::{Node, NodeKind, RandomProgram, Ref, alone},
+    program::{Node, NodeKind, RandomProgram, Ref},
 };
 use crate::{data::Spread, random::Random};
 use adamant_core::{
     Arg, AxisSet, DType, Op, Scalar, Shape, TensorType,
-    op::{CollectiveKind, ConvRole, ConvSpec, PadSpec, ReduceOp, ScanOp, Side, View, WindowOp, WindowSpec},
-    scalar::{Binary, Class, Unary},
+    op::{Side, View},
+    scalar::Binary,
 };
-use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// Two tables of sizes: the same structure in two sizes must share kernels.
 const SIZES: [[usize; 6]; 2] = [[1, 2, 3, 4, 5, 6], [1, 4, 2, 5, 7, 3]];
@@ -63,6 +66,14 @@ pub fn program(seed: u64, variant: usize, wants: &[Want]) -> RandomProgram {
     b.program
 }
 
+/// What the op that is wanted reads first.
+#[derive(Clone, Copy)]
+struct FirstOperand {
+    dtype: DType,
+    layout: Layout,
+    /// no other layout will do
+    is_exact: bool,
+}
 struct Builder {
     program: RandomProgram,
     sizes: [usize; 6],
@@ -161,8 +172,7 @@ impl Builder {
                 let step = self.random.between(2, 3);
                 let x = self.source(&shape.with(axis, shape[axis] * step + 1), dtype, spread);
                 let len = shape[axis];
-                let room = step + 1 - (step - 1);
-                self.apply(Op::View(View::Slice { axis: axis as u8, len, step }), |r| Arg::Start(r.below(room)), &[x])
+                self.apply(Op::View(View::Slice { axis: axis as u8, len, step }), |r| Arg::Start(r.below(2)), &[x])
             }
             Layout::Offset if rank >= 1 && shape[0] > 0 => {
                 let x = self.source(&shape.with(0, shape[0] + 2), dtype, spread);
@@ -268,235 +278,51 @@ impl Builder {
 
     /// Applies a primitive. `loose`: any layout will do.
     fn primitive(&mut self, want: Want, loose: bool) -> Option<Ref> {
-        let Want { primitive, dtype, layout } = want;
-        let x = |b: &mut Builder, low: usize, high: usize| b.operand(dtype, layout, !loose, low, high);
-        let number = move |r: &mut Random| Arg::Scalar(number(dtype, r, true));
-        match primitive {
-            Primitive::Const => {
-                let shape = self.shape_for(layout, 0);
-                self.apply(Op::Const(TensorType { shape, dtype }), number, &[])
-            }
-            Primitive::Iota => {
-                let shape = self.shape_for(layout, 1);
-                let axis = self.random.below(shape.rank()) as u8;
-                self.plain(Op::Iota { axis, ty: TensorType { shape, dtype } }, &[])
-            }
-            Primitive::RandomBits => {
-                let four = Shape::new(&[4]).unwrap_or(Shape::SCALAR);
-                let key = self.make(four, DType::U32, layout, Spread::Below(1000));
-                let shape = self.shape(1, 3);
-                self.plain(Op::RandomBits { shape }, &[key])
-            }
-            Primitive::Unary(f) => {
-                let a = match unary_spread(f) {
-                    Some(s) if dtype.is_float() && self.random.one_in(2) => {
-                        let shape = self.shape_for(layout, 0);
-                        self.make(shape, dtype, layout, s)
-                    }
-                    _ => x(self, 0, 4),
-                };
-                self.plain(Op::Unary(f), &[a])
-            }
-            Primitive::Binary(f) => {
-                let a = x(self, 0, 4);
-                let spread = if divides(f) {
-                    Spread::NonZero
-                } else if shifts(f, dtype) {
-                    Spread::Below(7)
-                } else {
-                    Spread::Coarse
-                };
-                let b = self.beside(self.shape_of(a), dtype, spread);
-                if divides(f) || shifts(f, dtype) || self.random.one_in(2) { self.plain(Op::Binary(f), &[a, b]) } else { self.plain(Op::Binary(f), &[b, a]) }
-            }
-            Primitive::BinaryScalar(f) => {
-                let left = self.random.one_in(3);
-                if left && (divides(f) || shifts(f, dtype)) && !dtype.is_float() {
-                    let shape = self.shape_for(layout, 0);
-                    let a = self.make(shape, dtype, layout, if divides(f) { Spread::NonZero } else { Spread::Below(7) });
-                    return self.apply(Op::BinaryScalar(f, Side::Left), number, &[a]);
-                }
-                let a = x(self, 0, 4);
-                let zero = !divides(f);
-                let side = if left { Side::Left } else { Side::Right };
-                let small = shifts(f, dtype);
-                self.apply(
-                    Op::BinaryScalar(f, side),
-                    move |r| Arg::Scalar(if small { Scalar::Int(r.below(7) as i64) } else { self::number(dtype, r, zero) }),
-                    &[a],
-                )
-            }
-            Primitive::Select => {
-                let a = x(self, 0, 4);
-                let shape = self.shape_of(a);
-                let (c, b) = (self.beside(shape, DType::Bool, Spread::Coarse), self.beside(shape, dtype, Spread::Coarse));
-                if self.random.one_in(2) { self.plain(Op::Select, &[c, a, b]) } else { self.plain(Op::Select, &[c, b, a]) }
-            }
-            Primitive::Cast => {
-                let to = *self.random.pick(&DType::ALL);
-                // Out of range, NaN and fp8 of large numbers are the device's own affair for integers.
-                let a = if dtype.is_float() && !to.is_float() && to != DType::Bool {
-                    let shape = self.shape_for(layout, 0);
-                    self.make(shape, dtype, layout, if to.is_signed() { Spread::Within(-100.0, 100.0) } else { Spread::Within(0.0, 100.0) })
-                } else {
-                    x(self, 0, 4)
-                };
-                let narrow = self.plain(Op::Cast(to), &[a])?;
-                if to.computes() { Some(narrow) } else { self.plain(Op::Cast(dtype), &[narrow]) }
-            }
-            Primitive::Bitcast => {
-                let partners: &[DType] = match dtype {
-                    DType::U8 | DType::I8 | DType::Bool => &[DType::U8, DType::I8],
-                    DType::F16 | DType::BF16 => &[DType::F16, DType::BF16],
-                    DType::F32 | DType::I32 | DType::U32 => &[DType::F32, DType::I32, DType::U32],
-                    _ => &[DType::F64, DType::I64],
-                };
-                let to = *self.random.pick(partners);
-                // No NaN: which of them it is, is nobody's promise.
-                let spread = if dtype.is_float() { Spread::Within(0.5, 1.0) } else { Spread::Below(100) };
-                let shape = self.shape_for(layout, 0);
-                let a = self.make(shape, dtype, layout, spread);
-                self.plain(Op::Bitcast(to), &[a])
-            }
+        let first = FirstOperand { dtype: want.dtype, layout: want.layout, is_exact: !loose };
+        match want.primitive {
+            Primitive::Const => self.constant(first),
+            Primitive::Iota => self.iota(first),
+            Primitive::RandomBits => self.random_bits(first),
+            Primitive::Unary(f) => self.unary(f, first),
+            Primitive::Binary(f) => self.binary(f, first),
+            Primitive::BinaryScalar(f) => self.binary_scalar(f, first),
+            Primitive::Select => self.select(first),
+            Primitive::Cast => self.cast(first),
+            Primitive::Bitcast => self.bitcast(first),
             Primitive::StopGrad => {
-                let a = x(self, 0, 4);
+                let a = self.first(first, 0, 4);
                 self.plain(Op::StopGrad, &[a])
             }
-            Primitive::Transfer => {
-                let a = x(self, 0, 4);
-                let meta = self.meta(a);
-                Some(self.push(NodeKind::Transfer, vec![a], vec![meta], Layout::Dense))
-            }
-            Primitive::Collective => {
-                let a = x(self, 0, 4);
-                let kind = if self.random.one_in(2) { CollectiveKind::AllReduceSum } else { CollectiveKind::Broadcast { root: 0 } };
-                self.plain(Op::Collective { kind, group: alone() }, &[a])
-            }
-            Primitive::Reshape | Primitive::Permute | Primitive::Expand | Primitive::Slice | Primitive::Flip => {
-                let a = x(self, 0, 4);
-                self.view(primitive, a)
-            }
-            Primitive::Pad => {
-                let a = x(self, 1, 3);
-                let shape = self.shape_of(a);
-                let widths = shape
-                    .iter()
-                    .map(|&d| (self.random.between(0, 3) as isize - (d > 1) as isize, self.random.between(0, 3) as isize - (d > 2) as isize))
-                    .collect();
-                self.apply(Op::Pad(Box::new(PadSpec { widths })), number, &[a])
-            }
-            Primitive::Concat => {
-                let a = x(self, 1, 3);
-                let shape = self.shape_of(a);
-                let axis = self.random.below(shape.rank());
-                let size = self.size().min(8);
-                let other = *self.random.pick(&Layout::ALL);
-                let b = self.make(shape.with(axis, size), dtype, other, Spread::Coarse);
-                let mut parts = vec![a, b];
-                if self.random.one_in(3) {
-                    parts.push(a);
-                }
-                if self.random.one_in(2) {
-                    parts.swap(0, 1);
-                }
-                self.plain(Op::Concat { axis: axis as u8 }, &parts)
-            }
-            Primitive::UpdateSlice => {
-                let a = x(self, 1, 3);
-                let shape = self.shape_of(a);
-                let axis = self.random.below(shape.rank());
-                let len = self.random.between(0, shape[axis]);
-                let other = *self.random.pick(&Layout::ALL);
-                let s = self.make(shape.with(axis, len), dtype, other, Spread::Coarse);
-                let room = shape[axis] - len + 1;
-                self.apply(Op::UpdateSlice { axis: axis as u8 }, move |r| Arg::Start(r.below(room)), &[a, s])
-            }
-            Primitive::Reduce(op) => {
-                let a = x(self, 0, 4);
-                let rank = self.shape_of(a).rank();
-                let axes = AxisSet((self.random.between(1, 255) & ((1 << rank) - 1)) as u8);
-                let kept = self.plain(Op::Reduce { op, axes }, &[a])?;
-                // Back in, broadcast: the pattern of softmax and of norms.
-                if !loose || !matches!(op, ReduceOp::Max | ReduceOp::Sum) || self.meta(kept).1 != dtype || dtype == DType::Bool {
-                    return Some(kept);
-                }
-                self.plain(Op::Binary(Binary::Sub), &[a, kept])
-            }
-            Primitive::ArgReduce(op) => {
-                let a = x(self, 1, 4);
-                let axis = self.random.below(self.shape_of(a).rank()) as u8;
-                self.plain(Op::ArgReduce { op, axis }, &[a])
-            }
-            Primitive::Scan(op) => {
-                let a = x(self, 1, 4);
-                let (axis, reverse) = (self.random.below(self.shape_of(a).rank()) as u8, self.random.one_in(2));
-                let mut inputs = vec![a];
-                if op == ScanOp::LinearRecurrence {
-                    let other = *self.random.pick(&Layout::ALL);
-                    inputs.push(self.make(self.shape_of(a), dtype, other, Spread::Coarse));
-                }
-                self.plain(Op::Scan { op, axis, reverse }, &inputs)
-            }
-            Primitive::Matmul => {
-                let a = x(self, 2, 4);
-                let shape = self.shape_of(a);
-                let rank = shape.rank();
-                let n = self.size().min(130);
-                let other = *self.random.pick(&Layout::ALL);
-                let b = self.make(shape.with(rank - 2, shape[rank - 1]).with(rank - 1, n), dtype, other, Spread::Coarse);
-                self.plain(Op::Matmul, &[a, b])
-            }
-            Primitive::Conv(role) => self.conv(role, dtype, layout),
-            Primitive::Window(op) => {
-                let spatial = self.random.between(1, 2);
-                let shape = if layout == Layout::Empty { self.shape(1, 2).with(0, 0) } else { self.shape(1, 2) };
-                let mut dims = shape.to_vec();
-                let size: SmallVec<[usize; 3]> = (0..spatial).map(|_| self.random.between(1, 3)).collect();
-                let stride: SmallVec<[usize; 3]> = (0..spatial).map(|_| self.random.between(1, 2)).collect();
-                let padding: SmallVec<[(usize, usize); 3]> = size.iter().map(|&s| (self.random.below(s / 2 + 1), self.random.below(s / 2 + 1))).collect();
-                let dilation: SmallVec<[usize; 3]> = (0..spatial).map(|_| self.random.between(1, 2)).collect();
-                let wide: SmallVec<[usize; 3]> = (0..spatial).map(|k| dilation[k] * (size[k] - 1) + self.random.between(1, 4)).collect();
-                dims.extend(&wide);
-                let mut spec = WindowSpec { op, size, stride, padding, dilation, open: SmallVec::new() };
-                if op == WindowOp::SumTransposed {
-                    spec.open = wide;
-                    let lead = dims.len() - spatial;
-                    for k in 0..spatial {
-                        dims[lead + k] = adamant_core::op::window_size(spec.open[k], spec.size[k], spec.stride[k], spec.padding[k], spec.dilation[k])?;
-                    }
-                }
-                let a = self.make(Shape::new(&dims).ok()?, dtype, layout, Spread::Coarse);
-                self.plain(Op::Window(Arc::new(spec)), &[a])
-            }
-            Primitive::Gather => {
-                let a = x(self, 1, 3);
-                let shape = self.shape_of(a);
-                let axis = self.random.below(shape.rank());
-                let index = self.index(shape, axis)?;
-                self.plain(Op::Gather { axis: axis as u8 }, &[a, index])
-            }
-            Primitive::Scatter(mode) => {
-                let a = x(self, 1, 3);
-                let shape = self.shape_of(a);
-                let axis = self.random.below(shape.rank());
-                let index = self.index(shape, axis)?;
-                let other = *self.random.pick(&Layout::ALL);
-                let s = self.make(self.shape_of(index), dtype, other, Spread::Coarse);
-                self.plain(Op::Scatter { axis: axis as u8, mode }, &[a, index, s])
-            }
-            Primitive::SegmentReduce(op) => {
-                let a = x(self, 1, 3);
-                let shape = self.shape_of(a);
-                let axis = self.random.below(shape.rank());
-                let offsets = self.offsets(shape, axis)?;
-                self.plain(Op::SegmentReduce { op, axis: axis as u8 }, &[a, offsets])
-            }
-            Primitive::Sort => {
-                let a = x(self, 1, 3);
-                let (axis, descending) = (self.random.below(self.shape_of(a).rank()) as u8, self.random.one_in(2));
-                self.plain(Op::Sort { axis, descending }, &[a])
-            }
+            Primitive::Transfer => self.transfer(first),
+            Primitive::Collective => self.collective(first),
+            Primitive::Reshape => self.reshape(first),
+            Primitive::Permute => self.permute(first),
+            Primitive::Expand => self.expand(first),
+            Primitive::Slice => self.slice(first),
+            Primitive::Flip => self.flip(first),
+            Primitive::Pad => self.pad(first),
+            Primitive::Concat => self.concat(first),
+            Primitive::UpdateSlice => self.update_slice(first),
+            Primitive::Reduce(op) => self.reduce(op, first),
+            Primitive::ArgReduce(op) => self.arg_reduce(op, first),
+            Primitive::Scan(op) => self.scan(op, first),
+            Primitive::Matmul => self.matmul(first),
+            Primitive::Conv(role) => self.conv(role, first),
+            Primitive::Window(op) => self.window(op, first),
+            Primitive::Gather => self.gather(first),
+            Primitive::Scatter(mode) => self.scatter(mode, first),
+            Primitive::SegmentReduce(op) => self.segment_reduce(op, first),
+            Primitive::Sort => self.sort(first),
         }
+    }
+    /// The first operand of an op, of so many axes.
+    fn first(&mut self, first: FirstOperand, low: usize, high: usize) -> Ref {
+        self.operand(first.dtype, first.layout, first.is_exact, low, high)
+    }
+    /// A second operand of this shape, in any layout.
+    fn second(&mut self, shape: Shape, dtype: DType) -> Ref {
+        let layout = *self.random.pick(&Layout::ALL);
+        self.make(shape, dtype, layout, Spread::Coarse)
     }
     /// A shape that a layout is possible in.
     fn shape_for(&mut self, layout: Layout, low: usize) -> Shape {
@@ -506,122 +332,6 @@ impl Builder {
             Layout::Permuted => self.shape(2, 3),
             _ => self.shape(1, 3),
         }
-    }
-    fn index(&mut self, shape: Shape, axis: usize) -> Option<Ref> {
-        let bound = shape[axis];
-        let len = if bound == 0 { 0 } else { self.random.between(0, 5) };
-        let mut dims = shape.with(axis, len);
-        if dims.rank() > 1 && self.random.one_in(3) {
-            let k = (axis + 1) % dims.rank();
-            dims = dims.with(k, dims[k].saturating_sub(1));
-        }
-        let dtype = *self.random.pick(&[DType::I64, DType::I64, DType::I32, DType::U8, DType::U32, DType::I8]);
-        if bound > 127 && dtype.size() == 1 {
-            return None;
-        }
-        let spread = if self.random.one_in(30) { Spread::Wild(bound) } else { Spread::Below(bound) };
-        let layout = *self.random.pick(&[Layout::Dense, Layout::Dense, Layout::Permuted, Layout::Strided, Layout::Flipped, Layout::Expanded]);
-        Some(self.make(dims, dtype, layout, spread))
-    }
-    /// Offsets of segments along an axis, some of them wrong.
-    fn offsets(&mut self, shape: Shape, axis: usize) -> Option<Ref> {
-        let n = shape[axis];
-        let segments = if n == 0 { self.random.between(0, 2) } else { self.random.between(1, 5) };
-        let dims = Shape::new(&[&shape[..axis], &[segments + 1]].concat()).ok()?;
-        let dtype = *self.random.pick(&[DType::I64, DType::I64, DType::I32, DType::U8, DType::U32, DType::I8]);
-        if n > 127 && dtype.size() == 1 {
-            return None;
-        }
-        let spread = if self.random.one_in(30) { Spread::Wild(n) } else { Spread::Cuts(n) };
-        Some(self.leaf(dims, dtype, spread))
-    }
-    /// A gathered value of which some indices are out of range.
-    fn badly_indexed(&mut self, shape: Shape, dtype: DType) -> Option<Ref> {
-        let x = self.leaf(shape, dtype, Spread::Coarse);
-        let index = self.leaf(shape, DType::I64, Spread::Wild(*shape.first()?));
-        self.plain(Op::Gather { axis: 0 }, &[x, index])
-    }
-    fn view(&mut self, p: Primitive, a: Ref) -> Option<Ref> {
-        let shape = self.shape_of(a);
-        let rank = shape.rank();
-        let axis = self.random.below(rank.max(1));
-        match p {
-            Primitive::Reshape => {
-                let mut dims = shape.to_vec();
-                match self.random.below(4) {
-                    0 => dims = vec![shape.elements()],
-                    1 if rank >= 2 => {
-                        let k = self.random.below(rank - 1);
-                        dims[k] *= dims[k + 1];
-                        dims.remove(k + 1);
-                    }
-                    2 => dims.insert(axis.min(rank), 1),
-                    _ => {
-                        if let Some(k) = (0..rank).find(|&k| dims[k] % 2 == 0 && dims[k] > 0) {
-                            dims[k] /= 2;
-                            dims.insert(k, 2);
-                        } else {
-                            dims.push(1);
-                        }
-                    }
-                }
-                self.plain(Op::View(View::Reshape(Shape::new(&dims).ok()?)), &[a])
-            }
-            Primitive::Permute => {
-                let mut packed = [0u8; 8];
-                let mut left: Vec<u8> = (0..rank as u8).collect();
-                for slot in packed.iter_mut().take(rank) {
-                    *slot = left.remove(self.random.below(left.len()));
-                }
-                self.plain(Op::View(View::Permute(packed)), &[a])
-            }
-            Primitive::Expand => {
-                let mut dims: Vec<usize> = Vec::new();
-                for &d in shape.iter() {
-                    dims.push(if d == 1 { self.size().min(8) } else { d });
-                }
-                if rank < 4 && self.random.one_in(2) {
-                    dims.insert(0, self.random.between(0, 3));
-                }
-                self.plain(Op::View(View::Expand(Shape::new(&dims).ok()?)), &[a])
-            }
-            Primitive::Slice if rank > 0 => {
-                let size = shape[axis];
-                let step = self.random.between(1, 3);
-                let len = self.random.between(0, size.div_ceil(step));
-                let span = if len == 0 { 0 } else { (len - 1) * step + 1 };
-                let room = size - span + 1;
-                self.apply(Op::View(View::Slice { axis: axis as u8, len, step }), move |r| Arg::Start(r.below(room)), &[a])
-            }
-            Primitive::Flip if rank > 0 => {
-                let axes = AxisSet((self.random.between(1, 255) & ((1 << rank) - 1)) as u8);
-                self.plain(Op::View(View::Flip(axes)), &[a])
-            }
-            _ => None,
-        }
-    }
-    fn conv(&mut self, role: ConvRole, dtype: DType, layout: Layout) -> Option<Ref> {
-        let spatial = self.random.between(1, 2);
-        let (n, groups) = (if layout == Layout::Empty { 0 } else { self.random.between(1, 2) }, self.random.between(1, 2));
-        let (ci, co) = (self.random.between(1, 2), self.random.between(1, 2));
-        let draw = |b: &mut Builder, low: usize, high: usize| -> SmallVec<[usize; 3]> { (0..spatial).map(|_| b.random.between(low, high)).collect() };
-        let (kernel, stride, dilation) = (draw(self, 1, 3), draw(self, 1, 2), draw(self, 1, 2));
-        let padding: SmallVec<[(usize, usize); 3]> = (0..spatial).map(|_| (self.random.below(2), self.random.below(2))).collect();
-        let wide: SmallVec<[usize; 3]> = (0..spatial).map(|k| dilation[k] * (kernel[k] - 1) + self.random.between(1, 3)).collect();
-        let narrow: Option<SmallVec<[usize; 3]>> =
-            (0..spatial).map(|k| adamant_core::op::window_size(wide[k], kernel[k], stride[k], padding[k], dilation[k])).collect();
-        let narrow = narrow?;
-        let of = |a: usize, b: usize, s: &[usize]| Shape::new(&[&[a, b], s].concat()).ok();
-        let (x, w, y) = (of(n, groups * ci, &wide)?, of(groups * co, ci, &kernel)?, of(n, groups * co, &narrow)?);
-        let (a, b, open) = match role {
-            ConvRole::Forward => (x, w, SmallVec::new()),
-            ConvRole::InputGrad => (y, w, wide),
-            ConvRole::WeightGrad => (x, y, kernel),
-        };
-        let a = self.make(a, dtype, layout, Spread::Coarse);
-        let other = *self.random.pick(&Layout::ALL);
-        let b = self.make(b, dtype, other, Spread::Coarse);
-        self.plain(Op::Conv(Arc::new(ConvSpec { role, stride, padding, dilation, groups, open })), &[a, b])
     }
     /// What is kept, written and differentiated.
     fn ending(&mut self, backward: bool, writes: bool) {
@@ -658,27 +368,10 @@ impl Builder {
             }
         }
     }
-}
-
-fn divides(f: Binary) -> bool {
-    matches!(f.name(), "div" | "floor_divide" | "remainder" | "fmod")
-}
-fn shifts(f: Binary, dtype: DType) -> bool {
-    f.row().class == Class::Integer || f.name().contains("shift") || (f.name() == "pow" && !dtype.is_float())
-}
-fn unary_spread(f: Unary) -> Option<Spread> {
-    let (low, high) = f.row().domain;
-    Some(Spread::Within(low, high))
-}
-/// A number of a dtype.
-fn number(dtype: DType, r: &mut Random, zero: bool) -> Scalar {
-    match dtype {
-        DType::Bool => Scalar::Bool(r.one_in(2) || !zero),
-        d if d.is_float() => Scalar::Float(if r.one_in(10) && zero {
-            *r.pick(&[0.0, -0.0, 1.0, 3.0])
-        } else {
-            (r.between(1, 16) as f64 / 8.0) * if r.one_in(2) { 1.0 } else { -1.0 }
-        }),
-        d => Scalar::Int(r.between(!zero as usize, 5) as i64 * if d.is_signed() && r.one_in(3) { -1 } else { 1 }),
+    /// A gathered value of which some indices are out of range.
+    fn badly_indexed(&mut self, shape: Shape, dtype: DType) -> Option<Ref> {
+        let x = self.leaf(shape, dtype, Spread::Coarse);
+        let index = self.leaf(shape, DType::I64, Spread::Wild(*shape.first()?));
+        self.plain(Op::Gather { axis: 0 }, &[x, index])
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn run(product: &Product, step: &Step<'_>, fault: Option<EndFault>) -
         let mut loaded = vec![HostArray { shape: step.space, ..sum }];
         loaded.extend(others.iter().enumerate().map(|(k, x)| match x.shape.rank() {
             _ if is(EndFault::NotAdded) && product.accumulate && k + 1 == others.len() => as_type(&zeros(x), TensorType { shape: x.shape, dtype: x.dtype }),
-            2.. if is(EndFault::WrongAxis) => turned(x),
+            2.. if is(EndFault::WrongAxis) => transposed(x),
             _ => x.clone(),
         }));
         let args = &step.args[product.arguments_before(2)..];
@@ -105,7 +105,7 @@ fn masked(x: &HostArray, keep: impl Fn(usize) -> bool) -> HostArray {
     HostArray { data, ..x.clone() }
 }
 /// Each matrix read along its columns, as far as they go.
-fn turned(x: &HostArray) -> HostArray {
+fn transposed(x: &HostArray) -> HostArray {
     let r = x.shape.rank();
     let (m, n) = (x.shape[r - 2], x.shape[r - 1]);
     let from = |k: usize| {

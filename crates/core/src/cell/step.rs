@@ -70,7 +70,7 @@ impl Open {
         }
         gone
     }
-    /// The last write of each cell, in order; the lists' room is given back to the next step.
+    /// The last write of each cell, in order; the lists' memory is given back to the next step.
     fn take(&mut self) -> Vec<Write> {
         let mut writes = std::mem::take(&mut self.writes);
         let mut k = 0;
@@ -165,7 +165,7 @@ fn close(layer: Layer) -> Result<()> {
         return Ok(());
     }
     let committed = commit_all(&mut writes);
-    // Their room is the next step's.
+    // Their memory is the next step's.
     writes.clear();
     context(|c| {
         let mut open = c.open.borrow_mut();

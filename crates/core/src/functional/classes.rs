@@ -2,7 +2,7 @@
 use super::loss::reduce;
 use crate::{Arg, Op, Scalar, Shape};
 use crate::{
-    AxisSet, DType, ErrorKind, Tensor,
+    AxisSet, DType, ErrorKind, Meta, Tensor,
     composite::{
         loss::{Reduction, check_classes, check_weight, class_axis, classes, gather},
         wide::floats,
@@ -169,108 +169,22 @@ const IMPOSSIBLE: f64 = -1e30;
 pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, input_lengths: &Tensor, target_lengths: &Tensor, options: &Ctc) -> Tensor {
     compose("ctc_loss", &[log_probs, targets, input_lengths, target_lengths], || {
         let m = floats(&log_probs.meta())?;
-        let batched = m.shape.rank() == 3;
-        if !batched && m.shape.rank() != 2 {
-            return Err(ErrorKind::Shape { shape: m.shape, expected: "[time, batch, classes] or [time, classes]".into() }.into());
-        }
-        let (time, n, classes) = (m.shape[0], if batched { m.shape[1] } else { 1 }, m.shape[m.shape.rank() - 1]);
+        let sizes = CtcSizes::of(m)?;
+        let CtcSizes { time, n, classes, is_batched, .. } = sizes;
         if options.blank >= classes {
             return Err(ErrorKind::Index { index: options.blank as i64, bound: classes, position: None }.into());
         }
-        for t in [targets, input_lengths, target_lengths] {
-            if !t.meta().dtype.is_int() {
-                return Err(ErrorKind::Dtype(format!("targets and lengths are integers, not {}", t.meta().dtype)).into());
-            }
-        }
-        for t in [input_lengths, target_lengths] {
-            if t.meta().shape.elements() != n {
-                return Err(ErrorKind::Shape { shape: t.meta().shape, expected: format!("one length for each of {n} samples") }.into());
-            }
-        }
+        check_ctc_integers(targets, input_lengths, target_lengths, n)?;
         let length = |t: &Tensor| t.reshape([n, 1]).cast(DType::I64);
         let (input_lengths, target_lengths) = (length(input_lengths), length(target_lengths));
-        let ts = targets.meta().shape;
-        // One row of labels per sample. Labels after one another are cut at the lengths' running sum.
-        let labels = targets.cast(DType::I64);
-        let (labels, longest) = match ts.rank() {
-            2 if ts[0] == n => (labels, ts[1]),
-            1 if !batched => (labels.reshape([1, ts[0]]), ts[0]),
-            1 if ts[0] > 0 => {
-                let end = Tensor::apply(Op::Scan { op: ScanOp::Sum, axis: 0, reverse: false }, Arg::None, &[&target_lengths]);
-                let row = Tensor::full_on([n, ts[0]], 0, DType::I64, m.device).iota_like(1, DType::I64);
-                let at = (end - &target_lengths + row).minimum(ts[0] as i64 - 1);
-                (gather(&labels.reshape([1, ts[0]]).expand([n, ts[0]]), 1, &at), ts[0])
-            }
-            1 => (labels.reshape([1, 0]).expand([n, 0]), 0),
-            _ => {
-                return Err(ErrorKind::ShapeMismatch {
-                    left: m.shape,
-                    right: ts,
-                    axes: None,
-                    expected: "targets are [batch, longest], or one axis of all labels",
-                }
-                .into());
-            }
-        };
+        let (labels, longest) = ctc_labels(targets, &target_lengths, &sizes)?;
         let lp = log_probs.widened().reshape([time, n, classes]);
-        // States: blank, label 0, blank, label 1, .., blank. Labels beyond a target's length are never read at the end.
-        let states = 2 * longest + 1;
-        let grid = Tensor::full_on([n, states], 0, DType::I64, m.device);
-        let state = grid.iota_like(1, DType::I64);
-        let odd = state.remainder(2i64).eq(1);
-        let blank = Scalar::Int(options.blank as i64);
-        let state_label = if longest == 0 {
-            grid.full_like(blank)
-        } else {
-            let at = state.div_trunc(2i64).minimum(longest as i64 - 1);
-            let inside = at.lt(&target_lengths).logical_and(&odd);
-            inside.select(gather(&labels, 1, &at), blank)
-        };
-        let shift = |a: &Tensor, by: usize| -> Tensor {
-            let by = by.min(states);
-            let lost = Tensor::full_on([n, by], IMPOSSIBLE, a.meta().dtype, m.device);
-            if by == states { lost } else { Tensor::apply(Op::Concat { axis: 1 }, Arg::None, &[&lost, &a.narrow(1, 0, states - by)]) }
-        };
-        // Two steps at once are allowed onto a label that differs from the label before.
-        let skip = if states > 2 {
-            let before = Tensor::apply(
-                Op::Concat { axis: 1 },
-                Arg::None,
-                &[&Tensor::full_on([n, 2], blank, DType::I64, m.device), &state_label.narrow(1, 0, states - 2)],
-            );
-            odd.logical_and(state_label.ne(&before)).logical_and(state.gt(1))
-        } else {
-            Tensor::full_on([n, states], false, DType::Bool, m.device)
-        };
-        let emit = |t: usize| {
-            let e = gather(&lp.narrow(0, t, 1).reshape([n, classes]), 1, &state_label);
-            e.lt(IMPOSSIBLE).select(IMPOSSIBLE, &e)
-        };
-        let start = state.lt(2);
-        let impossible = |like: &Tensor| like.full_like(IMPOSSIBLE);
+        let states = CtcStates::new(&labels, longest, &target_lengths, options.blank, sizes);
         if time == 0 {
             return Err(ErrorKind::Shape { shape: m.shape, expected: "at least one step of time".into() }.into());
         }
-        let first = emit(0);
-        let mut alpha = start.select(&first, impossible(&first));
-        for t in 1..time {
-            let stay = &alpha;
-            let one = shift(stay, 1);
-            let two = skip.select(shift(stay, 2), IMPOSSIBLE);
-            let max = stay.maximum(&one).maximum(&two).detach();
-            let sum = (stay - &max).exp() + (one - &max).exp() + (two - &max).exp();
-            let next = sum.log() + max + emit(t);
-            let next = next.lt(IMPOSSIBLE).select(IMPOSSIBLE, &next);
-            alpha = input_lengths.gt(t as i64).select(&next, &alpha);
-        }
-        let last = &target_lengths * 2i64;
-        let end = gather(&alpha, 1, &last);
-        let label_end = gather(&alpha, 1, &(&last - 1i64).maximum(0i64));
-        let label_end = target_lengths.gt(0).select(&label_end, IMPOSSIBLE);
-        let max = end.maximum(&label_end).detach();
-        let total = ((end - &max).exp() + (label_end - &max).exp()).log() + max;
-        // Without a step of time only the empty target is possible.
-        let total = input_lengths.gt(0).select(&total, target_lengths.eq(0).select(Tensor::full_on([n, 1], 0, total.meta().dtype, m.device), IMPOSSIBLE));
+        let alpha = states.forward(&lp, &input_lengths);
+        let total = ctc_total(&alpha, &input_lengths, &target_lengths, &sizes);
         let lost = total.lt(IMPOSSIBLE / 2.0);
         // PyTorch's gradient is the one with respect to the logits behind normalised log-probabilities: exp(log_probs)
         // minus each class's share of the alignments. The first term is added by something that is 0.
@@ -279,13 +193,8 @@ pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, input_lengths: &Tensor, ta
         let none = steps.select(&p - p.detach(), 0.0).sum([0, 2]).reshape([n, 1]);
         let each = lost.select(if options.zero_infinity { 0.0 } else { f64::INFINITY }, none - total).reshape([n]);
         Ok(match options.reduction {
-            Reduction::None => {
-                if batched {
-                    each
-                } else {
-                    each.reshape(())
-                }
-            }
+            Reduction::None if is_batched => each,
+            Reduction::None => each.reshape(()),
             Reduction::Sum | Reduction::BatchMean => each.sum(..),
             Reduction::Mean => {
                 let lengths = target_lengths.maximum(1i64).reshape([n]).cast(each.meta().dtype);
@@ -294,4 +203,133 @@ pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, input_lengths: &Tensor, ta
         }
         .cast(m.dtype))
     })
+}
+/// What log-probabilities `[time, batch, classes]` or `[time, classes]` are of.
+#[derive(Clone, Copy)]
+struct CtcSizes {
+    of: Meta,
+    time: usize,
+    n: usize,
+    classes: usize,
+    is_batched: bool,
+}
+impl CtcSizes {
+    fn of(of: Meta) -> Built<CtcSizes> {
+        match of.shape[..] {
+            [time, n, classes] => Ok(CtcSizes { of, time, n, classes, is_batched: true }),
+            [time, classes] => Ok(CtcSizes { of, time, n: 1, classes, is_batched: false }),
+            _ => Err(ErrorKind::Shape { shape: of.shape, expected: "[time, batch, classes] or [time, classes]".into() }.into()),
+        }
+    }
+}
+fn check_ctc_integers(targets: &Tensor, input_lengths: &Tensor, target_lengths: &Tensor, n: usize) -> Built<()> {
+    for t in [targets, input_lengths, target_lengths] {
+        if !t.meta().dtype.is_int() {
+            return Err(ErrorKind::Dtype(format!("targets and lengths are integers, not {}", t.meta().dtype)).into());
+        }
+    }
+    for t in [input_lengths, target_lengths] {
+        if t.meta().shape.elements() != n {
+            return Err(ErrorKind::Shape { shape: t.meta().shape, expected: format!("one length for each of {n} samples") }.into());
+        }
+    }
+    Ok(())
+}
+/// One row of labels per sample, `[batch, longest]`, and how long it is. Labels after one another are cut at the lengths' running sum.
+fn ctc_labels(targets: &Tensor, target_lengths: &Tensor, sizes: &CtcSizes) -> Built<(Tensor, usize)> {
+    let &CtcSizes { of, n, is_batched, .. } = sizes;
+    let ts = targets.meta().shape;
+    let labels = targets.cast(DType::I64);
+    Ok(match ts.rank() {
+        2 if ts[0] == n => (labels, ts[1]),
+        1 if !is_batched => (labels.reshape([1, ts[0]]), ts[0]),
+        1 if ts[0] > 0 => {
+            let end = Tensor::apply(Op::Scan { op: ScanOp::Sum, axis: 0, reverse: false }, Arg::None, &[target_lengths]);
+            let row = Tensor::full_on([n, ts[0]], 0, DType::I64, of.device).iota_like(1, DType::I64);
+            let at = (end - target_lengths + row).minimum(ts[0] as i64 - 1);
+            (gather(&labels.reshape([1, ts[0]]).expand([n, ts[0]]), 1, &at), ts[0])
+        }
+        1 => (labels.reshape([1, 0]).expand([n, 0]), 0),
+        _ => {
+            let expected = "targets are [batch, longest], or one axis of all labels";
+            return Err(ErrorKind::ShapeMismatch { left: of.shape, right: ts, axes: None, expected }.into());
+        }
+    })
+}
+/// The states of an alignment, `[batch, states]`: blank, label 0, blank, label 1, .., blank. Labels beyond a target's length
+/// are never read at the end.
+struct CtcStates {
+    sizes: CtcSizes,
+    /// how many there are
+    count: usize,
+    /// the number of each state
+    state: Tensor,
+    /// the class that it emits
+    label: Tensor,
+    /// may it be reached from the state two before?
+    skip: Tensor,
+}
+impl CtcStates {
+    fn new(labels: &Tensor, longest: usize, target_lengths: &Tensor, blank: usize, sizes: CtcSizes) -> CtcStates {
+        let (n, device, count) = (sizes.n, sizes.of.device, 2 * longest + 1);
+        let grid = Tensor::full_on([n, count], 0, DType::I64, device);
+        let state = grid.iota_like(1, DType::I64);
+        let odd = state.remainder(2i64).eq(1);
+        let blank = Scalar::Int(blank as i64);
+        let label = if longest == 0 {
+            grid.full_like(blank)
+        } else {
+            let at = state.div_trunc(2i64).minimum(longest as i64 - 1);
+            let inside = at.lt(target_lengths).logical_and(&odd);
+            inside.select(gather(labels, 1, &at), blank)
+        };
+        // Two steps at once are allowed onto a label that differs from the label before.
+        let skip = if count > 2 {
+            let blanks = Tensor::full_on([n, 2], blank, DType::I64, device);
+            let before = Tensor::apply(Op::Concat { axis: 1 }, Arg::None, &[&blanks, &label.narrow(1, 0, count - 2)]);
+            odd.logical_and(label.ne(&before)).logical_and(state.gt(1))
+        } else {
+            Tensor::full_on([n, count], false, DType::Bool, device)
+        };
+        CtcStates { sizes, count, state, label, skip }
+    }
+    /// The logarithm of each state's probability at the end of its sample's time, over all paths that lead to it.
+    fn forward(&self, lp: &Tensor, input_lengths: &Tensor) -> Tensor {
+        let start = self.state.lt(2);
+        let first = self.emitted(lp, 0);
+        let mut alpha = start.select(&first, first.full_like(IMPOSSIBLE));
+        for t in 1..self.sizes.time {
+            let stay = &alpha;
+            let one = self.shifted(stay, 1);
+            let two = self.skip.select(self.shifted(stay, 2), IMPOSSIBLE);
+            let max = stay.maximum(&one).maximum(&two).detach();
+            let sum = (stay - &max).exp() + (one - &max).exp() + (two - &max).exp();
+            let next = sum.log() + max + self.emitted(lp, t);
+            let next = next.lt(IMPOSSIBLE).select(IMPOSSIBLE, &next);
+            alpha = input_lengths.gt(t as i64).select(&next, &alpha);
+        }
+        alpha
+    }
+    /// The log-probability of what each state emits, at a step of time.
+    fn emitted(&self, lp: &Tensor, t: usize) -> Tensor {
+        let e = gather(&lp.narrow(0, t, 1).reshape([self.sizes.n, self.sizes.classes]), 1, &self.label);
+        e.lt(IMPOSSIBLE).select(IMPOSSIBLE, &e)
+    }
+    /// Each state's value of the state `by` before it; the first ones have none.
+    fn shifted(&self, a: &Tensor, by: usize) -> Tensor {
+        let by = by.min(self.count);
+        let lost = Tensor::full_on([self.sizes.n, by], IMPOSSIBLE, a.meta().dtype, self.sizes.of.device);
+        if by == self.count { lost } else { Tensor::apply(Op::Concat { axis: 1 }, Arg::None, &[&lost, &a.narrow(1, 0, self.count - by)]) }
+    }
+}
+/// The logarithm of the probability of all alignments, `[batch, 1]`: they end in the last label or in the blank behind it.
+/// Without a step of time only the empty target is possible.
+fn ctc_total(alpha: &Tensor, input_lengths: &Tensor, target_lengths: &Tensor, sizes: &CtcSizes) -> Tensor {
+    let last = target_lengths * 2i64;
+    let end = gather(alpha, 1, &last);
+    let label_end = gather(alpha, 1, &(&last - 1i64).maximum(0i64));
+    let label_end = target_lengths.gt(0).select(&label_end, IMPOSSIBLE);
+    let max = end.maximum(&label_end).detach();
+    let total = ((end - &max).exp() + (label_end - &max).exp()).log() + max;
+    input_lengths.gt(0).select(&total, target_lengths.eq(0).select(Tensor::full_on([sizes.n, 1], 0, total.meta().dtype, sizes.of.device), IMPOSSIBLE))
 }

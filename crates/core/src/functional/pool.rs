@@ -114,11 +114,11 @@ fn windows(shape: &Shape, axis: usize, kernel: usize, stride: usize, pad: usize,
     let size = shape[axis];
     let short =
         || ErrorKind::Shape { shape: *shape, expected: format!("axis {axis} padded by {pad} on both sides must hold a window that reaches over {reach}") };
-    let room = (size + 2 * pad).checked_sub(reach).filter(|_| size > 0).ok_or_else(short)?;
+    let span = (size + 2 * pad).checked_sub(reach).filter(|_| size > 0).ok_or_else(short)?;
     if !ceil {
-        return Ok(room / stride + 1);
+        return Ok(span / stride + 1);
     }
-    let count = room.div_ceil(stride) + 1;
+    let count = span.div_ceil(stride) + 1;
     Ok(if (count - 1) * stride >= size + pad { count - 1 } else { count })
 }
 /// The padding after that makes exactly `count` windows.

@@ -1,5 +1,5 @@
 //! A captured function and its replay: the window is recorded once and stays; only inputs, cells and outputs change.
-use super::{Direct, Recorded, expand::expand, holders::needed};
+use super::{Direct, Recorded, expand::expand, owners::needed};
 use crate::{
     DType, Device, Error, ErrorKind, Meta, Op, Origin, Outputs, Result, Scalar, Tensor,
     cell::{self, Cell, Claim, Overlay},
@@ -15,7 +15,7 @@ use adamant_runtime::{
     backend::Refused,
     execute::{self, Caller, New, Replay, Write, WriteFate},
     kernel::Step,
-    plan::{Holder, InputHold, Plan, Sized, Source},
+    plan::{InputHold, Owner, Plan, Sized, Source},
 };
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
@@ -404,12 +404,12 @@ impl Captured {
             let r = &log.records[r];
             Error::at(r.op.name(), k, log.values[r.first as usize].origin)
         };
-        let mut holders = vec![Holder::Nobody; log.values.len()];
+        let mut owners = vec![Owner::Nobody; log.values.len()];
         let written: Vec<u32> = self.writes.iter().map(|(_, s)| *s).collect();
         for s in self.outputs.iter().chain(&written) {
-            holders[*s as usize] = Holder::User;
+            owners[*s as usize] = Owner::User;
         }
-        let graph = expand(log, log.records.len(), &needed(&log.records, &holders, std::iter::empty())).map_err(fail)?;
+        let graph = expand(log, log.records.len(), &needed(&log.records, &owners, std::iter::empty())).map_err(fail)?;
         if is(Plant::HoldsOfAnotherMoment) {
             holds.clear();
             holds.extend(self.sources.iter().map(hold));
@@ -424,7 +424,7 @@ impl Captured {
             }
             None => {
                 super::count(|s| s.misses += 1);
-                let plan = Arc::new(Plan::new(graph, &holders, &written, &holds, device).map_err(fail)?);
+                let plan = Arc::new(Plan::new(graph, &owners, &written, &holds, device).map_err(fail)?);
                 let sized = Arc::new(Sized::new(&plan, &plan.graph));
                 let mut plans = self.shared.0.lock();
                 if plans.len() >= MOST_CAPTURES {
@@ -482,7 +482,7 @@ fn same_argument(a: Arg, b: Arg) -> bool {
 }
 /// Handles of a cell's value: the cell's own and ours.
 fn only_the_cell_holds(v: &Shared<Value>) -> bool {
-    crate::value::holders(v) == (2, 0) && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0)
+    crate::value::reference_counts(v) == (2, 0) && v.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0)
 }
 /// The value in memory without gaps, as the captured window assumes: itself, or a copy.
 fn dense(value: &Shared<Value>) -> Result<Cow<'_, Shared<Value>>> {

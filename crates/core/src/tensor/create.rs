@@ -261,7 +261,7 @@ impl Tensor {
     }
 }
 
-/// Room for so many elements, or the failed tensor that says that there is none.
+/// Memory for so many elements, or the failed tensor that says that there is none.
 #[track_caller]
 fn reserved<T>(op: &'static str, len: usize) -> Result<Vec<T>, Tensor> {
     let mut empty = Vec::new();

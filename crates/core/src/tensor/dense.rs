@@ -264,12 +264,12 @@ pub(super) fn svd(a: &Matrix) -> Option<(Matrix, Vec<f64>, Matrix)> {
     let dot = |w: &Matrix, p: usize, q: usize| (0..m).map(|i| w.get(i, p) * w.get(i, q)).sum::<f64>();
     let mut converged = n < 2;
     for _ in 0..SWEEPS {
-        let mut turned = false;
+        let mut rotated = false;
         for p in 0..n {
             for q in p + 1..n {
                 let (pp, pq, qq) = (dot(&w, p, p), dot(&w, p, q), dot(&w, q, q));
                 if pq.abs() > f64::EPSILON * (pp * qq).sqrt() && pq.abs() > f64::MIN_POSITIVE {
-                    turned = true;
+                    rotated = true;
                     let (c, s) = rotation(pp, pq, qq);
                     rotate_columns(&mut w, p, q, c, s);
                     rotate_columns(&mut v, p, q, c, s);
@@ -278,7 +278,7 @@ pub(super) fn svd(a: &Matrix) -> Option<(Matrix, Vec<f64>, Matrix)> {
                 }
             }
         }
-        if !turned {
+        if !rotated {
             converged = true;
             break;
         }

@@ -397,7 +397,7 @@ impl Tensor {
             Ok(out)
         })
     }
-    /// Turned by `k` quarter turns in the plane of two axes, from the first toward the second.
+    /// Rotated by `k` quarter turns in the plane of two axes, from the first toward the second.
     #[track_caller]
     pub fn rot90(&self, k: isize, axes: [isize; 2]) -> Tensor {
         compose1("rot90", self, |x| {
@@ -439,7 +439,7 @@ impl Tensor {
     }
 }
 
-/// An axis repeated as a whole: through a new axis before it, or by joining copies where there is no room for one.
+/// An axis repeated as a whole: through a new axis before it, or by joining copies where the rank has reached its limit.
 fn repeat_axis(x: &Tensor, axis: usize, times: usize) -> Built<Tensor> {
     let shape = x.meta().shape;
     if times == 0 {

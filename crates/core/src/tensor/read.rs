@@ -18,7 +18,7 @@ impl Tensor {
             return Err(Error::new("to_vec", ErrorKind::DtypeMismatch { left: meta.dtype, right: T::DTYPE }));
         }
         let here = Origin::here();
-        let out = host_room::<T>(meta.shape.elements(), &meta).map_err(|k| Error::at("to_vec", k, here))?;
+        let out = host_buffer::<T>(meta.shape.elements(), &meta).map_err(|k| Error::at("to_vec", k, here))?;
         if meta.dtype != DType::Bool {
             let mut out = T::into_host(out);
             self.read_into(out.bytes_mut(), here)?;
@@ -62,7 +62,7 @@ impl Tensor {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let here = Origin::here();
         let meta = self.try_meta()?;
-        let mut out = host_room(meta.bytes(), &meta).map_err(|k| Error::at("read", k, here))?;
+        let mut out = host_buffer(meta.bytes(), &meta).map_err(|k| Error::at("read", k, here))?;
         self.read_into(&mut out, here)?;
         Ok(out)
     }
@@ -93,7 +93,7 @@ impl Tensor {
             scatter(whole);
             return self.is_good();
         }
-        let mut whole = host_room(stored.buffer.bytes(), &meta).map_err(error)?;
+        let mut whole = host_buffer(stored.buffer.bytes(), &meta).map_err(error)?;
         stored.buffer.download(0, &mut whole).map_err(error)?;
         scatter(&whole);
         self.is_good()
@@ -245,7 +245,7 @@ impl Tensor {
 /// Of an element of any dtype.
 const MOST_BYTES: usize = 8;
 /// Memory of the host for `count` elements of what is read from a device.
-pub(super) fn host_room<T: bytemuck::Zeroable>(count: usize, meta: &Meta) -> std::result::Result<Vec<T>, ErrorKind> {
+pub(super) fn host_buffer<T: bytemuck::Zeroable>(count: usize, meta: &Meta) -> std::result::Result<Vec<T>, ErrorKind> {
     let refused = |()| ErrorKind::OutOfMemory { asked: count.saturating_mul(size_of::<T>()), in_use: meta.device.memory().live_bytes, cap: None };
     bytemuck::allocation::try_zeroed_vec(count).map_err(refused)
 }

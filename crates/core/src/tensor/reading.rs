@@ -1,5 +1,5 @@
 //! Reads that are begun now and waited for later: the device goes on with what was asked of it, and so does the caller.
-use super::{Tensor, read::host_room};
+use super::{Tensor, read::host_buffer};
 use crate::{DType, Element, Error, ErrorKind, Layout, Meta, Origin, Result, backend::ReadBack, foreign::guarded};
 use adamant_runtime::Taint;
 use std::marker::PhantomData;
@@ -69,12 +69,12 @@ impl<T: Element> Reading<T> {
         let error = |k| Error::at("read_later", k, here);
         let fault = || taint.and_then(|taint| taint.told()).map_or(Ok(()), Err);
         let Some(read) = on_its_way else { return fault().map(|()| Vec::new()) };
-        let mut came: Vec<u8> = host_room(bytes, &meta).map_err(error)?;
+        let mut came: Vec<u8> = host_buffer(bytes, &meta).map_err(error)?;
         guarded(|| format!("the {} backend's `ReadBack::wait`", meta.device), || read.wait(&mut came)).flatten().map_err(error)?;
         fault()?;
         if let Some(layout) = layout {
             let size = meta.dtype.size();
-            let mut ordered: Vec<u8> = host_room(meta.bytes(), &meta).map_err(error)?;
+            let mut ordered: Vec<u8> = host_buffer(meta.bytes(), &meta).map_err(error)?;
             let mut places = ordered.chunks_exact_mut(size);
             layout.for_each_offset(&meta.shape, |at| {
                 if let (Some(place), Some(element)) = (places.next(), came.get(at * size..(at + 1) * size)) {
@@ -83,7 +83,7 @@ impl<T: Element> Reading<T> {
             });
             came = ordered;
         }
-        let mut out: Vec<T> = host_room(meta.shape.elements(), &meta).map_err(error)?;
+        let mut out: Vec<T> = host_buffer(meta.shape.elements(), &meta).map_err(error)?;
         if meta.dtype == DType::Bool {
             // Not every byte is a bool.
             let checked: &[T] = bytemuck::checked::try_cast_slice(&came).map_err(|e| error(ErrorKind::Internal(e.to_string())))?;

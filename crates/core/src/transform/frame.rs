@@ -287,7 +287,7 @@ impl Level {
         let dead: Vec<u64> = entries
             .iter_mut()
             .filter_map(|(at, e)| {
-                let (users, kept) = crate::value::holders(&e.value);
+                let (users, kept) = crate::value::reference_counts(&e.value);
                 if users == 0 && kept <= 1 {
                     return Some(*at);
                 }

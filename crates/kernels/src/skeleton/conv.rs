@@ -232,138 +232,41 @@ impl ConvText<'_> {
             }
         }
     }
+    /// What the role's text is made of.
+    fn addresses(&self) -> Addresses {
+        match self.spec.role {
+            ConvRole::Forward => Addresses {
+                row_step: "plane_w",
+                column_step: "plane_x",
+                row: "offset_w + (batch * outs + row) * ins * plane_w",
+                column: "offset_x + (rest * ins * groups_of + batch * ins) * plane_x",
+                result: "offset_y + ((column / plane_y) * outs * groups_of + batch * outs + row) * plane_y + column % plane_y",
+                offset: "offset_y",
+                depth: ["0u", "ins"],
+            },
+            ConvRole::InputGrad => Addresses {
+                row_step: "ins * plane_w",
+                column_step: "plane_y",
+                row: "offset_w + (batch * outs * ins + row) * plane_w",
+                column: "offset_y + (rest * outs * groups_of + batch * outs) * plane_y",
+                result: "offset_x + ((column / plane_x) * ins * groups_of + batch * ins + row) * plane_x + column % plane_x",
+                offset: "offset_x",
+                depth: ["0u", "outs"],
+            },
+            ConvRole::WeightGrad => Addresses {
+                row_step: "outs * groups_of * plane_y",
+                column_step: "ins * groups_of * plane_x",
+                row: "offset_y + (batch * outs + row) * plane_y",
+                column: "offset_x + (batch * ins + rest) * plane_x",
+                result: "part * results + (batch * outs + row) * columns + column",
+                offset: "0u",
+                depth: ["part * images_of_part", "min((part + 1u) * images_of_part, images)"],
+            },
+        }
+    }
     fn main(&self) -> Result<String, ErrorKind> {
-        let t = accumulator(self.dtype).name();
-        let axes = self.axes;
-        let [numbered, walked, read] = self.tensors();
-        let size = |tensor: usize, a: usize| format!("p[{}u]", PLACES_AT + 3 * a + tensor);
-        let plane = |name: &str, tensor: usize| {
-            let product: Vec<String> = (0..axes).map(|a| size(tensor, a)).collect();
-            format!("let plane_{name}: u32 = {};\n", if product.is_empty() { "1u".into() } else { product.join(" * ") })
-        };
-        let each = |f: &dyn Fn(usize, usize) -> String| (0..ROWS).flat_map(|i| (0..COLUMNS).map(move |j| f(i, j))).collect::<String>();
-        let mut text = plane("x", X) + &plane("w", W) + &plane("y", Y);
-        for a in 0..axes {
-            text +=
-                &format!("let read{a}: u32 = {};\nlet walked{a}: u32 = {};\nlet numbered{a}: u32 = {};\n", size(read, a), size(walked, a), size(numbered, a));
-        }
-        // The steps of a channel (of an image, in the weight gradient) in both factors, where a row begins and where a
-        // column does, and where a result goes.
-        let (steps, row, column, result) = match self.spec.role {
-            ConvRole::Forward => (
-                ["plane_w", "plane_x"],
-                "offset_w + (batch * outs + row) * ins * plane_w",
-                "offset_x + (rest * ins * groups_of + batch * ins) * plane_x",
-                "offset_y + ((column / plane_y) * outs * groups_of + batch * outs + row) * plane_y + column % plane_y",
-            ),
-            ConvRole::InputGrad => (
-                ["ins * plane_w", "plane_y"],
-                "offset_w + (batch * outs * ins + row) * plane_w",
-                "offset_y + (rest * outs * groups_of + batch * outs) * plane_y",
-                "offset_x + ((column / plane_x) * ins * groups_of + batch * ins + row) * plane_x + column % plane_x",
-            ),
-            ConvRole::WeightGrad => (
-                ["outs * groups_of * plane_y", "ins * groups_of * plane_x"],
-                "offset_y + (batch * outs + row) * plane_y",
-                "offset_x + (batch * ins + rest) * plane_x",
-                "part * results + (batch * outs + row) * columns + column",
-            ),
-        };
-        text += &format!("let row_step: u32 = {};\nlet column_step: u32 = {};\n", steps[0], steps[1]);
-        for i in 0..ROWS {
-            text += &format!("var row_at{i}: u32; {{ let row: u32 = min(top + {i}u, rows - 1u); row_at{i} = {row}; }}\n");
-        }
-        for j in 0..COLUMNS {
-            let bases: String = (0..axes).map(|a| format!("var base{a}_{j}: u32; ")).collect();
-            let cuts: String = (0..axes).rev().map(|a| format!("let c{a}: u32 = rest % numbered{a}; rest = rest / numbered{a}; ")).collect();
-            let set: String = (0..axes).map(|a| format!("base{a}_{j} = {}; ", self.place(a, j)[0])).collect();
-            text +=
-                &format!("{bases}var column_at{j}: u32;\n{{ var rest: u32 = min(edge + {}u, columns - 1u); {cuts}{set}column_at{j} = {column}; }}\n", j * WIDE);
-        }
-        text += &each(&|i, j| format!("var s{i}_{j}: {t} = 0.0;\n"));
-        let offset = match self.spec.role {
-            ConvRole::Forward => "offset_y",
-            ConvRole::InputGrad => "offset_x",
-            ConvRole::WeightGrad => "0u",
-        };
-        // The statements for a result that is one.
-        let at_result = |i: usize, j: usize, what: &str| {
-            format!(
-                "{{ let row: u32 = top + {i}u; let column: u32 = edge + {}u;\nif (row < rows && column < columns) {{ let place: u32 = {result};\n{what} }} }}\n",
-                j * WIDE
-            )
-        };
-        if let Some((waits, at)) = self.waits {
-            let load = self.bindings.load(waits, accumulator(self.dtype), "waiting");
-            let taken = each(&|i, j| at_result(i, j, &format!("let waiting: u32 = place - {offset};\ns{i}_{j} = {load};")));
-            text += &format!("if (p[{at}u] == 0u) {{\n{taken}}}\n");
-        }
-        let (begin, end) = match self.spec.role {
-            ConvRole::Forward => ("0u", "ins"),
-            ConvRole::InputGrad => ("0u", "outs"),
-            ConvRole::WeightGrad => ("part * images_of_part", "min((part + 1u) * images_of_part, images)"),
-        };
-        let bound = |k: usize| self.waits.map(|(_, at)| format!("p[{}u]", at + 2 + k));
-        let of_box = if self.spec.role == ConvRole::WeightGrad { None } else { bound(0).zip(bound(1)) };
-        let (begin, end) = of_box.unwrap_or((begin.into(), end.into()));
-        text += &format!(
-            "let depth_end: u32 = {end};\nfor (var c: u32 = {begin}; c < depth_end; c++) {{\nvar walk: u32 = c * row_step;\nlet channel: u32 = c * column_step;\n"
-        );
-        for a in 0..axes {
-            let (from, to) = (bound(2 + 2 * a), bound(3 + 2 * a));
-            if let (Some(from), true) = (&from, a + 1 == axes) {
-                let outer = (0..a).fold("0u".to_string(), |flat, b| format!("({flat}) * walked{b} + v{b}"));
-                text += &format!("walk = c * row_step + ({outer}) * walked{a} + {from};\n");
-            }
-            text += &format!("for (var v{a}: u32 = {}; v{a} < {}; v{a}++) {{\n", from.unwrap_or("0u".into()), to.unwrap_or(format!("walked{a}")));
-        }
-        for j in 0..COLUMNS {
-            let mut inside = vec!["true".to_string()];
-            let mut flat = String::from("0u");
-            for a in 0..axes {
-                let [_, at, is_place] = self.place(a, j);
-                if self.spec.role == ConvRole::InputGrad {
-                    text += &format!("let t{a}_{j}: u32 = base{a}_{j} - v{a} * {}u;\n", self.spec.dilation[a]);
-                }
-                text += &format!("let in{a}_{j}: u32 = {at};\n");
-                inside.push(is_place);
-                flat = format!("({flat}) * read{a} + in{a}_{j}");
-            }
-            // Outside nothing is read but the first element, and that does not count.
-            text += &format!(
-                "let inside{j}: bool = {};\nlet at{j}: u32 = select(column_at{j}, column_at{j} + channel + {flat}, inside{j});\nlet r{j}: {t} = select(0.0, {}, inside{j});\n",
-                inside.join(" && "),
-                self.bindings.load(self.first, self.dtype, &format!("at{j}"))
-            );
-        }
-        for i in 0..ROWS {
-            text += &format!("let from{i}: u32 = row_at{i} + walk;\nlet l{i}: {t} = {};\n", self.bindings.load(self.second, self.dtype, &format!("from{i}")));
-            text += &(0..COLUMNS).map(|j| format!("s{i}_{j} += l{i} * r{j};\n")).collect::<String>();
-        }
-        text += &format!("walk++;\n{}}}\n", "}\n".repeat(axes));
-        let held = if self.spec.role == ConvRole::WeightGrad { accumulator(self.dtype) } else { self.dtype };
-        let functions = match self.epilogue {
-            None => String::new(),
-            Some((epilogue, stored)) => {
-                let store = self.bindings.store(self.result, stored, "place", "value");
-                let value = epilogue.finished("total", "number");
-                let to = accumulator(stored).name();
-                epilogue.function(self.bindings)? + &format!("fn put(place: u32, number: u32, total: {t}) {{\nlet value: {to} = {value};\n{store}\n}}\n")
-            }
-        };
-        let stored = each(&|i, j| {
-            let put = format!("put(place, place - offset_y, s{i}_{j});");
-            let store = self.bindings.store(self.result, held, "place", &narrowed(held, &format!("s{i}_{j}")));
-            at_result(i, j, if self.epilogue.is_some() { &put } else { &store })
-        });
-        text += &match self.waits {
-            Some((waits, at)) if self.spec.role != ConvRole::WeightGrad => {
-                let store = |i, j| self.bindings.store(waits, accumulator(self.dtype), "waiting", &format!("s{i}_{j}"));
-                let kept = each(&|i, j| at_result(i, j, &format!("let waiting: u32 = place - {offset};\n{}", store(i, j))));
-                format!("if (p[{}u] == 1u) {{\n{stored}}} else {{\n{kept}}}\n", at + 1)
-            }
-            _ => stored,
-        };
+        let functions = self.epilogue_function()?;
+        let text = self.sizes() + &self.beginnings() + &self.sums() + &self.walk() + &self.stores();
         let body = format!(
             "    let number: u32 = group.y * groups.x + group.x;
     if (number >= p[{LAUNCHED}u]) {{ return; }}
@@ -393,4 +296,151 @@ impl ConvText<'_> {
         );
         KernelFrame { bindings: self.bindings, lanes: WIDE, numbered: Numbering::InWorkgroup, shared: Vec::new(), functions: &functions, body }.text()
     }
+    /// The sizes of the three tensors along the axes.
+    fn sizes(&self) -> String {
+        let [numbered, walked, read] = self.tensors();
+        let size = |tensor: usize, a: usize| format!("p[{}u]", PLACES_AT + 3 * a + tensor);
+        let plane = |name: &str, tensor: usize| {
+            let product: Vec<String> = (0..self.axes).map(|a| size(tensor, a)).collect();
+            format!("let plane_{name}: u32 = {};\n", if product.is_empty() { "1u".into() } else { product.join(" * ") })
+        };
+        let mut text = plane("x", X) + &plane("w", W) + &plane("y", Y);
+        for a in 0..self.axes {
+            text +=
+                &format!("let read{a}: u32 = {};\nlet walked{a}: u32 = {};\nlet numbered{a}: u32 = {};\n", size(read, a), size(walked, a), size(numbered, a));
+        }
+        text
+    }
+    /// Where the rows and the columns of the block begin.
+    fn beginnings(&self) -> String {
+        let Addresses { row_step, column_step, row, column, .. } = self.addresses();
+        let axes = self.axes;
+        let mut text = format!("let row_step: u32 = {row_step};\nlet column_step: u32 = {column_step};\n");
+        for i in 0..ROWS {
+            text += &format!("var row_at{i}: u32; {{ let row: u32 = min(top + {i}u, rows - 1u); row_at{i} = {row}; }}\n");
+        }
+        for j in 0..COLUMNS {
+            let bases: String = (0..axes).map(|a| format!("var base{a}_{j}: u32; ")).collect();
+            let cuts: String = (0..axes).rev().map(|a| format!("let c{a}: u32 = rest % numbered{a}; rest = rest / numbered{a}; ")).collect();
+            let set: String = (0..axes).map(|a| format!("base{a}_{j} = {}; ", self.place(a, j)[0])).collect();
+            text +=
+                &format!("{bases}var column_at{j}: u32;\n{{ var rest: u32 = min(edge + {}u, columns - 1u); {cuts}{set}column_at{j} = {column}; }}\n", j * WIDE);
+        }
+        text
+    }
+    /// The sums of the block: 0, or what waits of them behind the first box of the depth.
+    fn sums(&self) -> String {
+        let accumulator = accumulator(self.dtype);
+        let zeros = each(|i, j| format!("var s{i}_{j}: {} = 0.0;\n", accumulator.name()));
+        let Some((waits, at)) = self.waits else { return zeros };
+        let load = self.bindings.load(waits, accumulator, "waiting");
+        let taken = self.each_result(|i, j| self.waiting() + &format!("s{i}_{j} = {load};"));
+        zeros + &format!("if (p[{at}u] == 0u) {{\n{taken}}}\n")
+    }
+    /// The loops over the depth, or over a box of it.
+    fn walk(&self) -> String {
+        let axes = self.axes;
+        let bound = |k: usize| self.waits.map(|(_, at)| format!("p[{}u]", at + 2 + k));
+        let of_box = if self.spec.role == ConvRole::WeightGrad { None } else { bound(0).zip(bound(1)) };
+        let (begin, end) = of_box.unwrap_or_else(|| self.addresses().depth.map(String::from).into());
+        let mut text = format!(
+            "let depth_end: u32 = {end};\nfor (var c: u32 = {begin}; c < depth_end; c++) {{\nvar walk: u32 = c * row_step;\nlet channel: u32 = c * column_step;\n"
+        );
+        for a in 0..axes {
+            let (from, to) = (bound(2 + 2 * a), bound(3 + 2 * a));
+            if let (Some(from), true) = (&from, a + 1 == axes) {
+                let outer = (0..a).fold("0u".to_string(), |flat, b| format!("({flat}) * walked{b} + v{b}"));
+                text += &format!("walk = c * row_step + ({outer}) * walked{a} + {from};\n");
+            }
+            text += &format!("for (var v{a}: u32 = {}; v{a} < {}; v{a}++) {{\n", from.unwrap_or("0u".into()), to.unwrap_or(format!("walked{a}")));
+        }
+        text + &self.multiply_add() + &format!("walk++;\n{}}}\n", "}\n".repeat(axes))
+    }
+    /// One place of the depth: a value for each column and for each row, and their products to the sums.
+    fn multiply_add(&self) -> String {
+        let t = accumulator(self.dtype).name();
+        let mut text = String::new();
+        for j in 0..COLUMNS {
+            let mut inside = vec!["true".to_string()];
+            let mut flat = String::from("0u");
+            for a in 0..self.axes {
+                let [_, at, is_place] = self.place(a, j);
+                if self.spec.role == ConvRole::InputGrad {
+                    text += &format!("let t{a}_{j}: u32 = base{a}_{j} - v{a} * {}u;\n", self.spec.dilation[a]);
+                }
+                text += &format!("let in{a}_{j}: u32 = {at};\n");
+                inside.push(is_place);
+                flat = format!("({flat}) * read{a} + in{a}_{j}");
+            }
+            // Outside nothing is read but the first element, and that does not count.
+            text += &format!(
+                "let inside{j}: bool = {};\nlet at{j}: u32 = select(column_at{j}, column_at{j} + channel + {flat}, inside{j});\nlet r{j}: {t} = select(0.0, {}, inside{j});\n",
+                inside.join(" && "),
+                self.bindings.load(self.first, self.dtype, &format!("at{j}"))
+            );
+        }
+        for i in 0..ROWS {
+            text += &format!("let from{i}: u32 = row_at{i} + walk;\nlet l{i}: {t} = {};\n", self.bindings.load(self.second, self.dtype, &format!("from{i}")));
+            text += &(0..COLUMNS).map(|j| format!("s{i}_{j} += l{i} * r{j};\n")).collect::<String>();
+        }
+        text
+    }
+    /// The function that runs an epilogue on a sum and stores what comes of it.
+    fn epilogue_function(&self) -> Result<String, ErrorKind> {
+        let Some((epilogue, stored)) = self.epilogue else { return Ok(String::new()) };
+        let t = accumulator(self.dtype).name();
+        let store = self.bindings.store(self.result, stored, "place", "value");
+        let value = epilogue.finished("total", "number");
+        let to = accumulator(stored).name();
+        Ok(epilogue.function(self.bindings)? + &format!("fn put(place: u32, number: u32, total: {t}) {{\nlet value: {to} = {value};\n{store}\n}}\n"))
+    }
+    /// The sums go to where they are results, or to where they wait for the next box.
+    fn stores(&self) -> String {
+        let held = if self.spec.role == ConvRole::WeightGrad { accumulator(self.dtype) } else { self.dtype };
+        let stored = self.each_result(|i, j| match self.epilogue {
+            Some(_) => format!("put(place, place - offset_y, s{i}_{j});"),
+            None => self.bindings.store(self.result, held, "place", &narrowed(held, &format!("s{i}_{j}"))),
+        });
+        match self.waits {
+            Some((waits, at)) if self.spec.role != ConvRole::WeightGrad => {
+                let store = |i, j| self.bindings.store(waits, accumulator(self.dtype), "waiting", &format!("s{i}_{j}"));
+                let kept = self.each_result(|i, j| self.waiting() + &store(i, j));
+                format!("if (p[{}u] == 1u) {{\n{stored}}} else {{\n{kept}}}\n", at + 1)
+            }
+            _ => stored,
+        }
+    }
+    /// Where a sum waits: scratch has no offset.
+    fn waiting(&self) -> String {
+        format!("let waiting: u32 = place - {};\n", self.addresses().offset)
+    }
+    /// The statements for each result of the block that is one.
+    fn each_result(&self, what: impl Fn(usize, usize) -> String) -> String {
+        let place = self.addresses().result;
+        each(|i, j| {
+            let column = j * WIDE;
+            let what = what(i, j);
+            format!(
+                "{{ let row: u32 = top + {i}u; let column: u32 = edge + {column}u;\nif (row < rows && column < columns) {{ let place: u32 = {place};\n{what} }} }}\n"
+            )
+        })
+    }
+}
+/// How a role's tensors are walked.
+struct Addresses {
+    /// the step of a channel (of an image, in the weight gradient) in what is read for a row, and for a column
+    row_step: &'static str,
+    column_step: &'static str,
+    /// where a row begins and where a column does
+    row: &'static str,
+    column: &'static str,
+    /// where a result goes, and the offset of its tensor
+    result: &'static str,
+    offset: &'static str,
+    /// the channels or images of the depth: the first, and the one behind the last
+    depth: [&'static str; 2],
+}
+/// The text for each row and column of a block.
+fn each(of: impl Fn(usize, usize) -> String) -> String {
+    (0..ROWS).flat_map(|i| (0..COLUMNS).map(move |j| (i, j))).map(|(i, j)| of(i, j)).collect()
 }

@@ -85,7 +85,7 @@ fn block(extent: usize) -> usize {
     }
 }
 
-/// Records a product. `parameters` begins with [`OWN`] words of room; `ends` writes the text once the bindings are
+/// Records a product. `parameters` begins with [`OWN`] words that are filled here; `ends` writes the text once the bindings are
 /// known.
 ///
 /// # Errors

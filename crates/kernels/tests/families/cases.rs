@@ -118,8 +118,8 @@ impl Maker {
         let strides = values.shape.strides();
         Array { buffer: self.buffers.len() - 1, shape: values.shape, offset, strides, dtype: values.dtype, dense: true }
     }
-    /// Room for a result.
-    pub fn room(&mut self, shape: Shape, dtype: DType) -> Array {
+    /// The array of a result.
+    pub fn output(&mut self, shape: Shape, dtype: DType) -> Array {
         let (offset, behind) = (self.random.below(6), self.random.below(4));
         self.buffers.push(vec![STRANGER; (offset + shape.elements() + behind) * dtype.size()]);
         Array { buffer: self.buffers.len() - 1, shape, offset, strides: shape.strides(), dtype, dense: true }
@@ -190,7 +190,7 @@ pub fn unary(mut m: Maker) -> Case {
     let spread = if f == Unary::Sqrt { Spread::Within(0.0, 4.0) } else { Spread::Special };
     let (x, host) = m.laid(shape, dtype, spread);
     let to = f.infer(dtype).unwrap();
-    let out = m.room(shape, to);
+    let out = m.output(shape, to);
     let target = m.target();
     let kernel = map(expr(&[(Instr::Load(0), dtype), (Instr::Unary(f, 0), to)]), &[1]);
     m.case(format!("{} of {dtype}{shape}", f.name()), target, kernel, vec![x], vec![out], of_op(Op::Unary(f), Arg::None, vec![host]))
@@ -204,7 +204,7 @@ pub fn binary(mut m: Maker) -> Case {
     let spread = if m.random.one_in(2) { Spread::NonZero } else { Spread::Special };
     let (y, b) = m.laid(shape, dtype, spread);
     let to = f.infer(dtype).unwrap();
-    let out = m.room(shape, to);
+    let out = m.output(shape, to);
     let target = m.target();
     let kernel = map(expr(&[(Instr::Load(0), dtype), (Instr::Load(1), dtype), (Instr::Binary(f, 0, 1), to)]), &[2]);
     m.case(format!("{} of {dtype}{shape}", f.name()), target, kernel, vec![x, y], vec![out], of_op(Op::Binary(f), Arg::None, vec![a, b]))
@@ -213,7 +213,7 @@ pub fn with_argument(mut m: Maker) -> Case {
     let dtype = *m.random.pick(&DType::COMPUTE[1..]);
     let shape = m.shape(0, 3);
     let (x, host) = m.laid(shape, dtype, Spread::Coarse);
-    let out = m.room(shape, dtype);
+    let out = m.output(shape, dtype);
     let target = m.target();
     let value = if dtype.is_float() { Scalar::Float(0.3) } else { Scalar::Int(3) };
     let kernel = map(expr(&[(Instr::Load(0), dtype), (Instr::Arg(0), dtype), (Instr::Binary(Binary::Mul, 0, 1), dtype)]), &[2]);
@@ -224,7 +224,7 @@ pub fn cast(mut m: Maker) -> Case {
     let (from, to) = (*m.random.pick(&DType::ALL), *m.random.pick(&DType::ALL));
     let shape = m.shape(0, 3);
     let (x, host) = m.laid(shape, from, if from.is_float() && to.is_float() { Spread::Special } else { Spread::Coarse });
-    let out = m.room(shape, to);
+    let out = m.output(shape, to);
     let target = m.target();
     let kernel = map(expr(&[(Instr::Load(0), from), (Instr::Cast(0), to)]), &[u16::from(from != to)]);
     m.case(format!("{from} as {to}{shape}"), target, kernel, vec![x], vec![out], of_op(Op::Cast(to), Arg::None, vec![host]))
@@ -234,7 +234,7 @@ pub fn select_and_index(mut m: Maker) -> Case {
     let axis = m.random.below(shape.rank());
     let (c, condition) = m.laid(shape, DType::Bool, Spread::Coarse);
     let (x, host) = m.laid(shape, DType::I32, Spread::Coarse);
-    let (out, numbers) = (m.room(shape, DType::I32), m.room(shape, DType::I64));
+    let (out, numbers) = (m.output(shape, DType::I32), m.output(shape, DType::I64));
     let target = m.target();
     let program = expr(&[
         (Instr::Load(0), DType::Bool),
@@ -256,7 +256,7 @@ pub fn random_bits(mut m: Maker) -> Case {
     let shape = m.shape(0, 3);
     let wide = *m.random.pick(&[DType::U32, DType::I64]);
     let (key, host) = m.laid(Shape::new(&[4]).unwrap(), wide, Spread::Below(1 << 20));
-    let out = m.room(shape, DType::U32);
+    let out = m.output(shape, DType::U32);
     let target = m.target();
     let kernel = map(expr(&[(Instr::Random(0), DType::U32)]), &[0]);
     m.case(format!("random bits{shape}"), target, kernel, vec![key], vec![out], of_op(Op::RandomBits { shape }, Arg::None, vec![host]))
@@ -267,7 +267,7 @@ pub fn several_results(mut m: Maker) -> Case {
     let shape = m.shape(0, 3);
     let (x, a) = m.dense(shape, dtype, Spread::Coarse);
     let (y, b) = m.laid(shape, dtype, Spread::Coarse);
-    let (out, less) = (m.room(shape, dtype), m.room(shape, DType::Bool));
+    let (out, less) = (m.output(shape, dtype), m.output(shape, DType::Bool));
     let target = LaunchTarget { buffers: *m.random.pick(&[5, 16]), ..m.target() };
     let program = expr(&[
         (Instr::Load(0), dtype),
@@ -290,7 +290,7 @@ pub fn together(mut m: Maker) -> Case {
     for _ in 0..count {
         let shape = Shape::new(&[m.random.between(1, 9), m.random.between(1, 9)]).unwrap();
         let ((x, a), (y, b)) = (m.laid(shape, dtype, Spread::Coarse), m.laid(shape, dtype, Spread::Coarse));
-        works.push((vec![x, y], vec![m.room(shape, dtype)], shape));
+        works.push((vec![x, y], vec![m.output(shape, dtype)], shape));
         hosts.push([a, b]);
     }
     let target = LaunchTarget { buffers: 40, ..m.target() };
@@ -304,7 +304,7 @@ pub fn copy(mut m: Maker) -> Case {
     let dtype = *m.random.pick(&DType::ALL);
     let shape = m.shape(0, 4);
     let (x, host) = m.laid(shape, dtype, Spread::Special);
-    let out = m.room(shape, dtype);
+    let out = m.output(shape, dtype);
     let target = m.target();
     let dense = m.random.one_in(2);
     let check = of_op(Op::View(View::Reshape(shape)), Arg::None, vec![host]);
@@ -337,7 +337,7 @@ pub fn reduce(mut m: Maker) -> Case {
     // Sums of integers are i64's.
     let sums = matches!(op, ReduceOp::Sum | ReduceOp::Prod) && dtype.is_int();
     let to = if sums { DType::I64 } else { dtype };
-    let out = m.room(Shape::new(&kept).unwrap(), to);
+    let out = m.output(Shape::new(&kept).unwrap(), to);
     let target = m.target();
     let kernel = KernelKind::Reduce { expr: expr(&[(Instr::Load(0), dtype)]), value: 0, op, axes };
     let check = of_op(Op::Reduce { op, axes }, Arg::None, vec![host]);
@@ -353,7 +353,7 @@ pub fn arg_reduce(mut m: Maker) -> Case {
     }
     let shape = Shape::new(&sizes).unwrap();
     let (x, host) = m.laid(shape, dtype, Spread::Special);
-    let out = m.room(shape.with(axis, 1), DType::I64);
+    let out = m.output(shape.with(axis, 1), DType::I64);
     let target = m.target();
     let check = of_op(Op::ArgReduce { op, axis: axis as u8 }, Arg::None, vec![host]);
     m.case(
@@ -391,7 +391,7 @@ pub fn scan(mut m: Maker) -> Case {
     let types: Vec<TensorType> = hosts.iter().map(ty).collect();
     let recorded = Op::Scan { op, axis: axis as u8, reverse };
     let to = recorded.infer(&types).unwrap()[0].dtype;
-    let out = m.room(shape, to);
+    let out = m.output(shape, to);
     let target = m.target();
     let kernel = KernelKind::Primitive(Op::Scan { op, axis: axis as u8, reverse });
     m.case(format!("scan {op:?} of {dtype}{shape} along {axis}"), target, kernel, inputs, vec![out], of_op(recorded, Arg::None, hosts))
@@ -406,7 +406,7 @@ pub fn sort(mut m: Maker) -> Case {
     let shape = Shape::new(&sizes).unwrap();
     let descending = m.random.one_in(2);
     let (x, host) = m.laid(shape, dtype, Spread::Special);
-    let (values, order) = (m.room(shape, dtype), m.room(shape, DType::I64));
+    let (values, order) = (m.output(shape, dtype), m.output(shape, DType::I64));
     let target = m.target();
     let check = of_op(Op::Sort { axis: axis as u8, descending }, Arg::None, vec![host]);
     let kernel = KernelKind::Primitive(Op::Sort { axis: axis as u8, descending });
@@ -422,7 +422,7 @@ pub fn gather(mut m: Maker) -> Case {
     let wild = m.random.one_in(3);
     let (x, host) = m.laid(shape.with(axis, bound), dtype, Spread::Special);
     let (index, numbers) = m.laid(shape.with(axis, count), of_index, if wild { Spread::Wild(bound) } else { Spread::Below(bound) });
-    let out = m.room(index.shape, dtype);
+    let out = m.output(index.shape, dtype);
     let target = m.target();
     let check = of_op(Op::Gather { axis: axis as u8 }, Arg::None, vec![host, numbers]);
     m.case(format!("gather of {dtype}{shape} along {axis}"), target, KernelKind::Primitive(Op::Gather { axis: axis as u8 }), vec![x, index], vec![out], check)
@@ -442,7 +442,7 @@ pub fn segment_reduce(mut m: Maker) -> Case {
     let (offsets, numbers) = m.laid(cut, of_offsets, spread);
     let recorded = Op::SegmentReduce { op, axis: axis as u8 };
     let to = recorded.infer(&[ty(&host), ty(&numbers)]).unwrap()[0];
-    let out = m.room(to.shape, to.dtype);
+    let out = m.output(to.shape, to.dtype);
     let target = m.target();
     let kernel = KernelKind::Primitive(recorded.clone());
     m.case(
@@ -486,7 +486,7 @@ pub fn matmul(mut m: Maker) -> Case {
     let shape = |a: usize, b: usize| Shape::new(&[&batch[..], &[a, b]].concat()).unwrap();
     let (x, a) = m.laid(shape(rows, depth), dtype, unspecial(dtype));
     let (y, b) = m.laid(shape(depth, columns), dtype, unspecial(dtype));
-    let out = m.room(shape(rows, columns), dtype);
+    let out = m.output(shape(rows, columns), dtype);
     let target = m.target();
     let check = of_op(Op::Matmul, Arg::None, vec![a, b]);
     m.case(format!("{dtype} {batch:?} {rows} x {depth} x {columns}"), target, KernelKind::Matmul, vec![x, y], vec![out], check)
@@ -515,7 +515,7 @@ pub fn conv(mut m: Maker) -> Case {
         open: open.into_iter().collect(),
     };
     let ((a, own), (b, other)) = (m.dense(first, dtype, Spread::Within(-2.0, 2.0)), m.dense(second, dtype, Spread::Within(-2.0, 2.0)));
-    let out = m.room(to, dtype);
+    let out = m.output(to, dtype);
     let target = m.target();
     let spec = Arc::new(spec);
     let check = of_op(Op::Conv(spec.clone()), Arg::None, vec![own, other]);
@@ -540,9 +540,9 @@ pub fn window(mut m: Maker) -> Case {
         open: open.into_iter().collect(),
     });
     let (x, host) = m.dense(from, dtype, if op == WindowOp::Max { Spread::Special } else { Spread::Within(-2.0, 2.0) });
-    let mut outputs = vec![m.room(to, dtype)];
+    let mut outputs = vec![m.output(to, dtype)];
     if op == WindowOp::Max {
-        outputs.push(m.room(to, DType::I64));
+        outputs.push(m.output(to, DType::I64));
     }
     let target = m.target();
     let check = of_op(Op::Window(spec.clone()), Arg::None, vec![host]);

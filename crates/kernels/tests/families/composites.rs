@@ -53,7 +53,7 @@ impl Maker {
         let shapes: Vec<String> = inputs.iter().map(|a| format!("{}{}", a.dtype, a.shape)).collect();
         let mut maker = self;
         let arrays = inputs.iter().map(|a| maker.known(a)).collect();
-        let outputs = to.iter().map(|&(shape, dtype)| maker.room(shape, dtype)).collect();
+        let outputs = to.iter().map(|&(shape, dtype)| maker.output(shape, dtype)).collect();
         let own = composite.clone();
         let check = Box::new(move |got: &[HostArray], reports: &[super::cases::Report]| {
             if let Some(report) = reports.iter().find(|r| r.1[0] != u32::MAX) {

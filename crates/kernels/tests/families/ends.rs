@@ -53,7 +53,7 @@ fn with_ends(mut m: Maker, sums: Sums, name: &str, operands: [(Array, HostArray)
     let (epilogue, means) = behind(dtype, to);
     let product =
         Product { sums, acc: Product::accumulator(dtype), dtype, prologue: [End::identity(dtype), End::identity(dtype)], epilogue, accumulate: false };
-    let out = m.room(space, to);
+    let out = m.output(space, to);
     let inner: usize = space[axis + 1..].iter().product();
     let check: Check = Box::new(move |got, _| {
         let want = reference::run(&op, Arg::None, &[a.clone(), b.clone()], &[TensorType { shape: space, dtype }]).map_err(|e| e.to_string())?.0;

@@ -176,7 +176,7 @@ impl UpdateRule for Rprop {
         let low = slots.rate("smallest", |r| r.step_sizes.0)?;
         // min(a, high) as -max(-a, -high)
         let size = (size * factor).maximum(&low).neg().maximum(slots.rate("largest", |r| -r.step_sizes.1)?).neg();
-        // Where the sign turned, this step is left out.
+        // Where the sign changed, this step is left out.
         let g = g.masked_fill(&down, 0.0);
         slots.set("prev", &g)?;
         slots.set("step_size", &size)?;

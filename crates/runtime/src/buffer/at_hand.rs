@@ -50,7 +50,7 @@ pub(super) fn take(device: Device, bytes: usize) -> Option<Arc<Buffer>> {
     // A thread that ends has nothing at hand any more.
     AT_HAND.try_with(|a| a.borrow_mut().serve(device, bytes)).ok().flatten()
 }
-/// Keeps a small buffer that nobody else holds at hand, or gives it back where there is no room for one more.
+/// Keeps a small buffer that nobody else holds at hand, or gives it back where there is no space for one more.
 #[inline]
 pub(super) fn keep(buffer: Arc<Buffer>) -> Option<Arc<Buffer>> {
     let mut buffer = Some(buffer);

@@ -87,7 +87,7 @@ pub fn save(storage: &dyn Storage, folder: &Path, snapshot: &Snapshot, score: Op
         let _ = storage.remove_dir_all(&temporary);
         match error {
             CheckpointError::Storage(mut e) => {
-                // The system counted one write; who makes room wants to know of all.
+                // The system counted one write; who frees space wants to know of all.
                 match &mut e.kind {
                     StorageErrorKind::Full { needed: of_one, free } => (*of_one, *free) = (needed.max(*of_one), storage.free(folder)),
                     StorageErrorKind::Quota { needed: of_one } => *of_one = needed.max(*of_one),

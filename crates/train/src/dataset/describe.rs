@@ -5,7 +5,6 @@ use crate::{Failure, config::quoted};
 use adamant_data::{CsvOptions, Delimiter, Head, Seen, Survey, shown};
 use std::{
     collections::BTreeMap,
-    fmt::Write,
     path::{Path, PathBuf},
 };
 
@@ -47,7 +46,6 @@ pub fn describe_table(name: &str, path: &Path, data: &str, target: Option<&Path>
         Some(target) => Some((target.to_path_buf(), look(target)?.1)),
         None => beside(path, &survey),
     };
-    let rows = survey.rows;
     let answer = match &target {
         Some((file, own)) => AnswerPlace { column: None, is_class: is_class(&own.columns[0], own.rows), file: Some(beside_name(data, file)) },
         None => answer(&survey, &title)?,
@@ -57,114 +55,166 @@ pub fn describe_table(name: &str, path: &Path, data: &str, target: Option<&Path>
         (None, Some(column)) => &survey.columns[column],
         (None, None) => return Err(Failure::Input(format!("{}: no column is left to be predicted", path.display()))),
     };
-    let column = |k: usize| if survey.head.header { quoted(&survey.head.names[k]) } else { k.to_string() };
-    let list = |columns: &[usize]| columns.iter().map(|k| column(*k)).collect::<Vec<_>>().join(", ");
-    let others = || (0..survey.columns.len()).filter(|k| Some(*k) != answer.column);
-    let (mut ignored, mut whys, mut categorical) = (Vec::new(), Vec::new(), Vec::new());
-    for k in others() {
-        let seen = &survey.columns[k];
-        match useless(seen, &survey.head.names[k].to_lowercase(), k, rows) {
-            Some(why) => {
-                ignored.push(k);
-                whys.push(why);
-            }
-            None if !seen.is_numeric(rows) => categorical.push(k),
-            None => {}
-        }
-    }
-    whys.dedup();
-    let inputs: Vec<usize> = others().filter(|k| !ignored.contains(k)).collect();
-    if inputs.is_empty() {
+    let inputs = InputColumns::of(&survey, answer.column);
+    if inputs.used.is_empty() {
         return Err(Failure::Input(format!("{}: no column is left to learn from", path.display())));
     }
-    let missing = inputs.iter().any(|k| survey.columns[*k].missing > 0);
-    let commas = survey.columns.iter().position(|c| c.commas > 0 && c.is_numeric(rows));
-    if let (Some(comma), Some(point)) = (commas, survey.columns.iter().position(|c| c.points > 0 && c.is_numeric(rows))) {
+    let has_commas = has_decimal_commas(path, &survey)?;
+    let table = TableDescription { options, survey: &survey, title, answer, answers, inputs, has_commas };
+    Ok(table.training(name) + &table.file(data) + &table.target() + &table.columns())
+}
+/// What was found in a table, from which the description is written.
+struct TableDescription<'s> {
+    options: CsvOptions,
+    survey: &'s Survey,
+    /// names of classes that stand above the table
+    title: Vec<String>,
+    answer: AnswerPlace,
+    answers: &'s Seen,
+    inputs: InputColumns,
+    has_commas: bool,
+}
+impl TableDescription<'_> {
+    /// How is learned: the model, the optimizer and for how long.
+    fn training(&self, name: &str) -> String {
+        let (rows, classes) = (self.survey.rows, self.classes());
+        let train = (rows as f64 * 0.75).max(1.0);
+        let batch = if train < 4000.0 { 64 } else { 256 };
+        let per_epoch = (train / batch as f64).ceil();
+        let epochs = (2000.0 / per_epoch).ceil().clamp(5.0, 500.0);
+        let what = match self.answer.column {
+            Some(k) if self.survey.head.header => format!("`{}`", shown(&self.survey.head.names[k])),
+            Some(k) => format!("column {k}"),
+            None => "the targets".into(),
+        };
+        let kind = if self.answer.is_class { format!(" ({classes} classes)") } else { String::new() };
+        let out = if self.answer.is_class { "\"$classes\"" } else { "1" };
+        // What logistic and ridge regression do by themselves: one unit of penalty on the weights for the sum over all rows.
+        // Of two classes, each has half of the weights of the one that logistic regression has: twice the decay is the same.
+        let decay = if self.answer.is_class && classes != 2 { 1.0 / train } else { 2.0 / train };
+        format!(
+            "# Learns {what}{kind} from {} columns of {rows} rows: adamant train {name}.toml
+seed = 1
+epochs = {epochs}
+batch = {batch}
+model = {{ layers = [{{ kind = \"Linear\", in_features = \"$features\", out_features = {out} }}] }}
+optimizer = {{ kind = \"Adam\", lr = 0.02, weight_decay = {decay:.1e} }}
+schedule = {{ kind = \"CosineAnnealingLR\" }} # the rate falls to zero
+",
+            self.inputs.used.len()
+        )
+    }
+    /// How the file is read.
+    fn file(&self, data: &str) -> String {
+        let head = &self.survey.head;
+        let mut t = format!("\n[data]\nkind = \"csv\"\npath = {}\n", quoted(data));
+        if head.delimiter != Delimiter::Byte(b',') {
+            t += &format!("delimiter = {}\n", quoted(&head.delimiter.to_string()).replace("\\\\t", "\\t"));
+        }
+        if self.options.skip_rows > 0 {
+            t += &format!("skip_rows = {} # a title\n", self.options.skip_rows);
+        }
+        if let Some(comment) = self.options.comment {
+            t += &format!("comment = \"{}\"\n", char::from(comment));
+        }
+        t += &format!("header = {}\n", head.header);
+        if self.has_commas {
+            t += "decimal = \",\"\n";
+        }
+        t
+    }
+    /// What is predicted.
+    fn target(&self) -> String {
+        let AnswerPlace { column, is_class, file } = &self.answer;
+        let mut t = match (file, *column) {
+            (Some(file), _) => format!("target_path = {}\n", quoted(file)),
+            (None, Some(k)) if *is_class => format!("label = {}\n", self.column(k)),
+            (None, k) => format!("targets = [{}]\n", k.map_or_else(String::new, |k| self.column(k))),
+        };
+        let list = |names: &[String]| names.iter().map(|c| quoted(c)).collect::<Vec<_>>().join(", ");
+        if !is_class {
+            t += "target_scale = \"standard\"\n";
+        } else if self.title.len() == self.classes() && !self.title.is_empty() {
+            t += &format!("classes = [{}]\n", list(&self.title));
+        } else if file.is_some() {
+            t += &format!("classes = [{}]\n", list(&sorted(self.answers)));
+        }
+        t
+    }
+    /// What the other columns are, and which rows test what was learned.
+    fn columns(&self) -> String {
+        let InputColumns { used, ignored, whys, categorical } = &self.inputs;
+        let list = |columns: &[usize]| columns.iter().map(|k| self.column(*k)).collect::<Vec<_>>().join(", ");
+        let mut t = String::new();
+        if !categorical.is_empty() {
+            t += &format!("categorical = [{}] # one input for each text\n", list(categorical));
+            t += "unknown = \"zero\" # a text that was never learned from is none of them\n";
+        }
+        if !ignored.is_empty() {
+            t += &format!("ignore = [{}] # {}\n", list(ignored), whys.join("; "));
+        }
+        if used.iter().any(|k| self.survey.columns[*k].missing > 0) {
+            t += "missing = \"median\" # or \"mean\", \"skip\", \"fail\"\n";
+        }
+        let bad = self.survey.odd + self.answers.missing + self.answers.nonfinite + used.iter().map(|k| self.survey.columns[*k].nonfinite).sum::<usize>();
+        if bad > 0 {
+            t += &format!(
+                "on_bad_record = \"skip\" # {bad} of {} have no answer, no finite number or other columns; `on_bad_record = \"fail\"` names the first\n",
+                self.survey.rows + self.survey.odd
+            );
+        }
+        if bad > 50 {
+            t += &format!("at_most = {}\n", 2 * bad);
+        }
+        t += "scale = \"standard\" # of each column, learned from the training part\n";
+        t + &format!("test = {{ share = 0.25, seed = 1, stratify = {} }}\n", self.answer.is_class)
+    }
+    fn classes(&self) -> usize {
+        self.answers.levels.as_ref().map_or(0, |l| l.len())
+    }
+    /// How the description names a column.
+    fn column(&self, k: usize) -> String {
+        if self.survey.head.header { quoted(&self.survey.head.names[k]) } else { k.to_string() }
+    }
+}
+/// The columns beside the answers'.
+struct InputColumns {
+    used: Vec<usize>,
+    ignored: Vec<usize>,
+    /// why columns are ignored, each reason once
+    whys: Vec<&'static str>,
+    /// those of texts
+    categorical: Vec<usize>,
+}
+impl InputColumns {
+    fn of(survey: &Survey, answer: Option<usize>) -> InputColumns {
+        let mut inputs = InputColumns { used: Vec::new(), ignored: Vec::new(), whys: Vec::new(), categorical: Vec::new() };
+        for k in (0..survey.columns.len()).filter(|k| Some(*k) != answer) {
+            let seen = &survey.columns[k];
+            if let Some(why) = useless(seen, &survey.head.names[k].to_lowercase(), k, survey.rows) {
+                inputs.ignored.push(k);
+                inputs.whys.push(why);
+                continue;
+            }
+            inputs.used.push(k);
+            if !seen.is_numeric(survey.rows) {
+                inputs.categorical.push(k);
+            }
+        }
+        inputs.whys.dedup();
+        inputs
+    }
+}
+/// Are numbers written with a comma before their fractions?
+fn has_decimal_commas(path: &Path, survey: &Survey) -> Result<bool, Failure> {
+    let first = |is: fn(&Seen) -> bool| survey.columns.iter().position(|c| is(c) && c.is_numeric(survey.rows));
+    let commas = first(|c| c.commas > 0);
+    if let (Some(comma), Some(point)) = (commas, first(|c| c.points > 0)) {
         let name = |k: usize| shown(&survey.head.names[k]);
         let what = format!("column {} has numbers with commas, column {} with points", name(comma), name(point));
         return Err(Failure::Input(format!("{}: {what}; write them one way, and without separators of thousands", path.display())));
     }
-    let bad = survey.odd + answers.missing + answers.nonfinite + inputs.iter().map(|k| survey.columns[*k].nonfinite).sum::<usize>();
-
-    let train = (rows as f64 * 0.75).max(1.0);
-    let batch = if train < 4000.0 { 64 } else { 256 };
-    let per_epoch = (train / batch as f64).ceil();
-    let epochs = (2000.0 / per_epoch).ceil().clamp(5.0, 500.0);
-    let what = match answer.column {
-        Some(k) if survey.head.header => format!("`{}`", shown(&survey.head.names[k])),
-        Some(k) => format!("column {k}"),
-        None => "the targets".into(),
-    };
-    let classes = answers.levels.as_ref().map_or(0, |l| l.len());
-    let kind = if answer.is_class { format!(" ({classes} classes)") } else { String::new() };
-    let mut t = String::new();
-    let mut line = |text: String| {
-        // Writing to a text does not fail.
-        let _ = writeln!(t, "{text}");
-    };
-    line(format!("# Learns {what}{kind} from {} columns of {rows} rows: adamant train {name}.toml", inputs.len()));
-    line("seed = 1".into());
-    line(format!("epochs = {epochs}"));
-    line(format!("batch = {batch}"));
-    let out = if answer.is_class { "\"$classes\"".into() } else { "1".to_string() };
-    line(format!("model = {{ layers = [{{ kind = \"Linear\", in_features = \"$features\", out_features = {out} }}] }}"));
-    // What logistic and ridge regression do by themselves: one unit of penalty on the weights for the sum over all rows.
-    // Of two classes, each has half of the weights of the one that logistic regression has: twice the decay is the same.
-    let decay = if answer.is_class && classes != 2 { 1.0 / train } else { 2.0 / train };
-    line(format!("optimizer = {{ kind = \"Adam\", lr = 0.02, weight_decay = {decay:.1e} }}"));
-    line("schedule = { kind = \"CosineAnnealingLR\" } # the rate falls to zero".into());
-    line("\n[data]".into());
-    line("kind = \"csv\"".into());
-    line(format!("path = {}", quoted(data)));
-    if survey.head.delimiter != Delimiter::Byte(b',') {
-        line(format!("delimiter = {}", quoted(&survey.head.delimiter.to_string()).replace("\\\\t", "\\t")));
-    }
-    if options.skip_rows > 0 {
-        line(format!("skip_rows = {} # a title", options.skip_rows));
-    }
-    if let Some(comment) = options.comment {
-        line(format!("comment = \"{}\"", char::from(comment)));
-    }
-    line(format!("header = {}", survey.head.header));
-    if commas.is_some() {
-        line("decimal = \",\"".into());
-    }
-    match (&answer.file, answer.column) {
-        (Some(file), _) => line(format!("target_path = {}", quoted(file))),
-        (None, Some(k)) if answer.is_class => line(format!("label = {}", column(k))),
-        (None, k) => line(format!("targets = [{}]", k.map_or_else(String::new, column))),
-    }
-    if answer.is_class && title.len() == classes && !title.is_empty() {
-        line(format!("classes = [{}]", title.iter().map(|c| quoted(c)).collect::<Vec<_>>().join(", ")));
-    } else if answer.is_class && answer.file.is_some() {
-        let names: Vec<String> = sorted(answers).iter().map(|c| quoted(c)).collect();
-        line(format!("classes = [{}]", names.join(", ")));
-    }
-    if !answer.is_class {
-        line("target_scale = \"standard\"".into());
-    }
-    if !categorical.is_empty() {
-        line(format!("categorical = [{}] # one input for each text", list(&categorical)));
-        line("unknown = \"zero\" # a text that was never learned from is none of them".into());
-    }
-    if !ignored.is_empty() {
-        line(format!("ignore = [{}] # {}", list(&ignored), whys.join("; ")));
-    }
-    if missing {
-        line("missing = \"median\" # or \"mean\", \"skip\", \"fail\"".into());
-    }
-    if bad > 0 {
-        line(format!(
-            "on_bad_record = \"skip\" # {bad} of {} have no answer, no finite number or other columns; `on_bad_record = \"fail\"` names the first",
-            rows + survey.odd
-        ));
-        if bad > 50 {
-            line(format!("at_most = {}", 2 * bad));
-        }
-    }
-    line("scale = \"standard\" # of each column, learned from the training part".into());
-    line(format!("test = {{ share = 0.25, seed = 1, stratify = {} }}", answer.is_class));
-    Ok(t)
+    Ok(commas.is_some())
 }
 /// Why nothing can be learned from a column, if so.
 fn useless(seen: &Seen, name: &str, place: usize, rows: usize) -> Option<&'static str> {

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Bytes that may wait for room on the disk: 16 MiB, more than a hundred thousand lines.
+/// Bytes that may wait for space on the disk: 16 MiB, more than a hundred thousand lines.
 const MOST: usize = 16 << 20;
 
 /// See the module's documentation.
@@ -65,7 +65,7 @@ impl Lines {
     /// So much waits already that memory would be the next to be full; the record is not added.
     pub fn add(&mut self, record: &[u8]) -> Result<()> {
         if self.waiting.len() + record.len() > MOST {
-            let kind = StorageErrorKind::Io(format!("{} bytes wait for room on the disk, and no more may", self.waiting.len()));
+            let kind = StorageErrorKind::Io(format!("{} bytes wait for space on the disk, and no more may", self.waiting.len()));
             return Err(StorageError::new(Operation::Write, &self.path, kind));
         }
         self.waiting.extend_from_slice(record);
@@ -132,6 +132,6 @@ mod tests {
         for _ in 0..16 {
             lines.add(&vec![b'x'; 1 << 20]).unwrap();
         }
-        assert!(lines.add(b"x").unwrap_err().to_string().contains("wait for room"));
+        assert!(lines.add(b"x").unwrap_err().to_string().contains("wait for space"));
     }
 }

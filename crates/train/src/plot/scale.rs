@@ -30,15 +30,15 @@ impl PlotAxis {
             Scale::Log if low > high => (1.0, 10.0),
             Scale::Linear if low == high => (low - 0.5 * low.abs().max(1e-12), high + 0.5 * high.abs().max(1e-12)),
             Scale::Log if low == high => (low / 2.0, high * 2.0),
-            // Room above and below, but nothing below zero where nothing is.
+            // A margin above and below, but nothing below zero where nothing is.
             Scale::Linear if span.1 < span.0 => {
-                let room = 0.04 * (high - low);
-                (if low >= 0.0 { (low - room).max(0.0) } else { low - room }, high + room)
+                let margin = 0.04 * (high - low);
+                (if low >= 0.0 { (low - margin).max(0.0) } else { low - margin }, high + margin)
             }
             Scale::Log if span.1 < span.0 => (low * 0.9, high * 1.1),
             _ => (low, high),
         };
-        // Room around the largest numbers ends with them.
+        // A margin around the largest numbers ends with them.
         let low = low.clamp(if scale == Scale::Log { f64::from_bits(1) } else { f64::MIN }, f64::MAX);
         PlotAxis { low, high: high.clamp(low, f64::MAX), span, scale, ticks }
     }

@@ -67,7 +67,7 @@ fn free(path: &Path) -> Option<u64> {
 fn or_above(path: &Path) -> impl Iterator<Item = &Path> {
     path.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p })
 }
-/// Names that the file system has room for. Systems without a fixed number of them say that they have none at all.
+/// Names that the file system has inodes for. Systems without a fixed number of them say that they have none at all.
 #[cfg(unix)]
 fn free_inodes(path: &Path) -> Option<u64> {
     or_above(path).find_map(|p| rustix::fs::statvfs(p).ok()).filter(|s| s.f_files > 0).map(|s| s.f_favail)

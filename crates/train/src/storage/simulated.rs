@@ -162,7 +162,7 @@ impl Simulated {
 }
 
 impl DiskState {
-    /// Bytes of the files that have a name; what was removed takes no room, though a crash may bring it back.
+    /// Bytes of the files that have a name; what was removed takes no space, though a crash may bring it back.
     fn used(&self) -> u64 {
         self.used_below(ROOT)
     }

@@ -45,7 +45,7 @@ fn batched(tb: bool) -> Fallible<Ready> {
     let b = if tb { of([48, 256, 64], 2).swap_dims(1, 2) } else { of([48, 64, 256], 2) };
     ready(move || a.clone().matmul(b.clone()))
 }
-/// Weights `[in, out]`, as this library stores them: the same layer, its weight turned once.
+/// Weights `[in, out]`, as this library stores them: the same layer, its weight transposed once.
 fn linear(batch: usize) -> Fallible<Ready> {
     let (x, w, b) = (of([batch, 1024], 1), of([1024, 1024], 2).transpose(), of([1024], 3));
     ready(move || module::linear(x.clone(), w.clone(), Some(b.clone())))

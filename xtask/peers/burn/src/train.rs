@@ -45,13 +45,13 @@ fn bounded(n: usize, seed: u64, fan_in: usize) -> Vec<f32> {
 fn parameter<const D: usize>(numbers: Vec<f32>, shape: [usize; D], device: &Device) -> Param<Tensor<D>> {
     Param::from_tensor(Tensor::from_data(TensorData::new(numbers, shape), device).require_grad())
 }
-/// Dense layers from `[out, in]` numbers, which this library stores turned.
+/// Dense layers from `[out, in]` numbers, which this library stores transposed.
 fn begin(net: &mut Mlp, sizes: &[usize], seed: u64, device: &Device) {
     for (k, (layer, io)) in net.layers.iter_mut().zip(sizes.windows(2)).enumerate() {
         let ([i, o], seed) = ([io[0], io[1]], seed + 2 * k as u64);
         let rows = bounded(i * o, seed, i);
-        let turned = (0..i * o).map(|at| rows[at % o * i + at / o]).collect();
-        layer.weight = parameter(turned, [i, o], device);
+        let transposed = (0..i * o).map(|at| rows[at % o * i + at / o]).collect();
+        layer.weight = parameter(transposed, [i, o], device);
         layer.bias = Some(parameter(bounded(o, seed + 1, i), [o], device));
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn transposed(y: &Tensor, slides: &[Slide], open: &[usize]) -> Result
     let (mut apart, mut back) = (y.clone(), Vec::new());
     for (d, s) in slides.iter().enumerate() {
         let mut sizes = apart.meta().shape.to_vec();
-        // One stop alone needs no distance, only room for what the padding leaves out: the stride may be longer than all there is.
+        // One stop alone needs no distance, only space for what the padding leaves out: the stride may be longer than all there is.
         let each = if sizes[lead + d] == 1 { 1 + s.padding.0 as usize } else { s.stride };
         sizes[lead + d] = sizes[lead + d].saturating_mul(each);
         let length = sizes[lead + d] as isize;

@@ -11,7 +11,7 @@ pub(crate) fn body(spec: &WindowSpec, x: &Tensor) -> Result<Vec<Tensor>> {
     let meta = x.meta();
     let (lead, wide) = meta.shape.split_at(meta.shape.rank() - spec.spatial());
     let over = slides(&spec.size, &spec.stride, &spec.dilation, &spec.padding);
-    // All leading axes as one, so that there is room for an axis per place of the window.
+    // All leading axes as one, so that the rank suffices for an axis per place of the window.
     let flat = x.reshape([&[lead.iter().product()], wide].concat());
     match spec.op {
         WindowOp::Max => maximum(&flat, lead, wide, &over),

@@ -8,14 +8,14 @@ use crate::{
     recycle::Shared,
     value::Value,
 };
-use adamant_runtime::plan::{Holder, InputHold};
+use adamant_runtime::plan::{InputHold, Owner};
 use std::sync::Arc;
 
 /// Who holds what.
 #[derive(Default)]
-pub(crate) struct Holders {
+pub(crate) struct Owners {
     /// by slot
-    pub of: Vec<Holder>,
+    pub of: Vec<Owner>,
     /// what becomes of each input, in their order
     pub inputs: Vec<InputHold>,
     /// Slots of several writes to one cell, of which each may be suppressed by itself: they are not written in place, where
@@ -51,46 +51,46 @@ impl Key {
     }
 }
 
-impl Holders {
+impl Owners {
     /// Does nobody hold any of the values?
     pub fn nobody(&self) -> bool {
-        self.of.iter().all(|h| *h == Holder::Nobody)
+        self.of.iter().all(|h| *h == Owner::Nobody)
     }
     /// Looks at the first `cut` records of a window and at the values of their `slots`.
     pub fn look(log: &mut Log, cut: usize, slots: usize) {
-        let Log { holders, records, values, writes, beside, epoch, device, .. } = log;
-        if holders.recomputes {
+        let Log { owners, records, values, writes, beside, epoch, device, .. } = log;
+        if owners.recomputes {
             // One that the window alone holds needs no recipe any more, and what its recipe reads is held by one less.
             values.iter().rev().for_each(crate::value::forget_recipe);
-            holders.recomputes = cut < records.len();
+            owners.recomputes = cut < records.len();
         }
-        holders.in_place = device.backend().updates_in_place();
+        owners.in_place = device.backend().updates_in_place();
         let (records, open) = records.split_at(cut);
         // What the device may have to go back to.
         let olds = beside.iter().filter_map(|b| b.previous.slot(*epoch).filter(|s| (*s as usize) < slots && b.previous.is_to_run()));
-        holders.look_at(records, open, &values[..slots], writes, *epoch, olds);
+        owners.look_at(records, open, &values[..slots], writes, *epoch, olds);
     }
     fn look_at(&mut self, records: &[Record], open: &[Record], values: &[Shared<Value>], writes: &[CellWrite], epoch: u32, olds: impl Iterator<Item = u32>) {
         let slots = values.len();
         self.of.clear();
-        self.of.extend(values.iter().map(|v| match crate::value::holders(v) {
+        self.of.extend(values.iter().map(|v| match crate::value::reference_counts(v) {
             // One of the users is the window.
-            (0 | 1, 0) => Holder::Nobody,
+            (0 | 1, 0) => Owner::Nobody,
             // Whoever keeps it has the recipe.
-            (0 | 1, _) if v.is_deferred() => Holder::Nobody,
-            (0 | 1, _) => Holder::Tape,
-            _ => Holder::User,
+            (0 | 1, _) if v.is_deferred() => Owner::Nobody,
+            (0 | 1, _) => Owner::Tape,
+            _ => Owner::User,
         }));
         self.chained.clear();
         self.old_of.clear();
         if !writes.is_empty() {
             self.look_at_writes(records, values, writes, epoch);
         }
-        olds.for_each(|slot| self.of[slot as usize] = Holder::User);
+        olds.for_each(|slot| self.of[slot as usize] = Owner::User);
         // What the records that stay open read must be there for them.
         for &i in open.iter().flat_map(|r| &r.inputs) {
             if (i as usize) < slots {
-                self.of[i as usize] = Holder::User;
+                self.of[i as usize] = Owner::User;
             }
         }
         self.inputs.clear();
@@ -100,13 +100,13 @@ impl Holders {
             self.inputs.push(hold);
             key.push(hold as u64);
         }
-        for &holder in &self.of {
-            key.push(holder as u64);
+        for &owner in &self.of {
+            key.push(owner as u64);
         }
         self.key = self.chained.iter().fold(key.end(), |key, &slot| mix(key, 0xC4A1 ^ (slot as u64) << 20));
     }
     fn input(&self, slot: usize, value: &Value) -> InputHold {
-        if self.of[slot] != Holder::Nobody
+        if self.of[slot] != Owner::Nobody
             || !value.stored().is_some_and(|s| Arc::strong_count(&s.buffer) == 1 && s.offset == 0 && s.is_dense(&value.meta.shape))
         {
             return InputHold::Held;
@@ -126,8 +126,8 @@ impl Holders {
             if let Some(slot) = w.previous.slot(epoch).map(|s| s as usize).filter(|s| *s < slots) {
                 self.old_of.resize(slots, 0);
                 self.old_of[slot] += 1;
-                if self.of[slot] == Holder::Tape && matches!(crate::value::holders(&values[slot]), (0 | 1, kept) if kept <= self.old_of[slot] as u32) {
-                    self.of[slot] = Holder::Nobody;
+                if self.of[slot] == Owner::Tape && matches!(crate::value::reference_counts(&values[slot]), (0 | 1, kept) if kept <= self.old_of[slot] as u32) {
+                    self.of[slot] = Owner::Nobody;
                 }
             }
         }
@@ -137,15 +137,15 @@ impl Holders {
             // A value that this window computes and that a later write replaces in its cell.
             let Some(old) = w.previous.slot(epoch).filter(|s| (*s as usize) < slots && w.previous.is_to_run()) else { continue };
             if w.slot as usize >= slots || *faults.get_or_insert_with(|| may_fault(records, values)) {
-                self.of[old as usize] = Holder::User;
+                self.of[old as usize] = Owner::User;
                 self.chained.extend([old, w.slot]);
             }
         }
     }
 }
 /// Which records run: those with an effect, those somebody holds a value of or a cell is written with, and those they read.
-pub(crate) fn needed(records: &[Record], of: &[Holder], written: impl Iterator<Item = u32>) -> Vec<bool> {
-    let mut values: Vec<bool> = of.iter().map(|h| *h != Holder::Nobody).collect();
+pub(crate) fn needed(records: &[Record], of: &[Owner], written: impl Iterator<Item = u32>) -> Vec<bool> {
+    let mut values: Vec<bool> = of.iter().map(|h| *h != Owner::Nobody).collect();
     for slot in written {
         if let Some(needed) = values.get_mut(slot as usize) {
             *needed = true;
