@@ -61,7 +61,7 @@ pub fn ask(mut command: Command, probe: &str) -> std::result::Result<Value, Box<
 }
 /// This program, with these variables and without those that set threads or the instruction set.
 pub fn again(variables: &[(&str, &str)]) -> std::result::Result<Command, Box<dyn Error>> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(super::this_program()?);
     clean(&mut command).envs(variables.iter().copied());
     Ok(command)
 }
