@@ -46,9 +46,10 @@ use row::{CheckCost, Checked, Lacking, RowCheck, RowState, Seen, plant};
 use serde_json::{Value, json};
 use std::{
     error::Error,
-    io::Seek,
+    io::{self, Seek},
     os::unix::process::CommandExt,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
     process::Command,
     time::{Duration, Instant},
 };
@@ -251,9 +252,14 @@ const LIMIT: Duration = Duration::from_secs(600);
 fn see_planted(row: &RowCheck, fault: &str) -> Seen {
     limited(row.id, fault, LIMIT).unwrap_or_else(|e| Seen::all(&[("an error", false)], format!("error: {e}")))
 }
+/// This program, to be started again: the file that runs, even where a check has built another in its place.
+fn this_program() -> io::Result<PathBuf> {
+    let running = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    if running.exists() { Ok(running) } else { std::env::current_exe() }
+}
 fn limited(id: &str, fault: &str, limit: Duration) -> Result<Seen, Box<dyn Error>> {
     let mut out = tempfile::tempfile()?;
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(this_program()?);
     command.args(["features", "--see", id, "--planted", fault]).stdout(out.try_clone()?);
     // With all that it starts.
     let mut child = command.process_group(0).spawn()?;

@@ -9,9 +9,9 @@ pub use numbers::{Deviation, Numbers, Unit, Units};
 pub use told::{Show, Told, document};
 
 use crate::{Failure, dataset, folder::number, objective::Objective};
-use adamant_core::{Device, Tensor, no_grad};
+use adamant_core::{Device, Tensor, no_grad, time_block};
 use adamant_data::{DataLoader, Dataset, Examples, Numbered, Policy, Target};
-use adamant_nn::Module;
+use adamant_nn::{Module, Walk};
 use serde_json::{Map, Value};
 use std::{sync::Arc, time::Instant};
 
@@ -107,11 +107,16 @@ impl Default for EvaluateOptions {
 /// # Errors
 /// A bad record, outputs that do not go with the targets, no memory.
 pub fn evaluate(model: &dyn Module, objective: &Objective, data: &Examples, device: Device, options: &EvaluateOptions) -> Result<Evaluation, Failure> {
+    evaluating(model, || pass(model, objective, data, device, options))
+}
+/// Calls `f`, which judges the model: evaluation mode, no graph, and the phase `evaluation` in profiles. The mode is as before
+/// afterwards. Whatever judges goes through here, so that no kernel of it is without a phase.
+pub(crate) fn evaluating<M: Walk + ?Sized, R>(model: &M, f: impl FnOnce() -> R) -> R {
     let was_training = model.is_training();
     model.set_training(false);
-    let result = no_grad(|| pass(model, objective, data, device, options));
+    let seen = time_block!("evaluation", no_grad(f));
     model.set_training(was_training);
-    result
+    seen
 }
 fn pass(model: &dyn Module, objective: &Objective, data: &Examples, device: Device, options: &EvaluateOptions) -> Result<Evaluation, Failure> {
     let begun = Instant::now();

@@ -45,6 +45,7 @@ struct Losses {
 impl Losses {
     /// Reads what was not read, in order: the same sum whenever it is asked for.
     fn settle(&mut self, step: u64) -> Result<(), Failure> {
+        let _range = record_function("metrics");
         let first = step + 1 - self.unread.len() as u64;
         for (k, loss) in std::mem::take(&mut self.unread).into_iter().enumerate() {
             let value = loss.item::<f64>()?;
@@ -160,9 +161,11 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         for batch in batches {
             let n = batch.rows()?;
             let mean = (self.loss)(self.model, batch)?;
-            grads = self.accumulator.add(time_block!("backward", mean.backward())?, n)?;
-            let weighted = if batches.len() == 1 { mean.detach() } else { mean.detach() * n as f64 };
-            loss = Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted));
+            grads = time_block!("backward", mean.backward().and_then(|grads| self.accumulator.add(grads, n)))?;
+            loss = time_block!("loss", {
+                let weighted = if batches.len() == 1 { mean.detach() } else { mean.detach() * n as f64 };
+                Some(loss.map_or_else(|| weighted.clone(), |sum| sum + &weighted))
+            });
             total += n;
         }
         let waiting = match grads {
@@ -172,7 +175,7 @@ impl<M, B: Batch> StepParts<'_, M, B> {
         let (Some(mut grads), Some(loss)) = (waiting, loss) else {
             return Err(Error::new("step", ErrorKind::Argument("a step without a batch".into())));
         };
-        let mut outputs = vec![if batches.len() == 1 { loss } else { loss / total as f64 }];
+        let mut outputs = vec![if batches.len() == 1 { loss } else { time_block!("loss", loss / total as f64) }];
         let _range = record_function("optimizer_step");
         let leaves: Vec<Param> = self.parameters.iter().map(|(_, p)| p.clone()).collect();
         let norms = if look.each { Some(monitor::norms(&grads, self.parameters)?) } else { None };

@@ -30,6 +30,7 @@ pub(crate) use stopping::measure;
 use crate::{
     Document, Failure,
     checkpoint::OnError,
+    evaluate::evaluating,
     folder::{Mark, RunFolder, number, text_of},
     report,
     session::{Course, Habits, LossOf, Session},
@@ -37,7 +38,7 @@ use crate::{
     storage,
     watch::{Interrupt, Plan, Rows, Watch},
 };
-use adamant_core::{Device, Result as Computed, Tensor, no_grad};
+use adamant_core::{Device, Result as Computed, Tensor, time_block};
 use adamant_data::{DataLoader, Dataset};
 use adamant_nn::Walk;
 use adamant_optim::{ClipPolicy, Optimizer, schedule::Schedule};
@@ -428,8 +429,10 @@ impl<M: Walk + 'static, B: Batch> Trainer<M, B> {
         };
         let pattern = Pattern { accumulate: self.habits.accumulate, log_every: self.log_every, eval_every: self.eval_every, steps };
         let checkpoint = CheckpointPlan { every: if self.checkpoint.every == 0 { (steps / 25).max(1) } else { self.checkpoint.every }, ..self.checkpoint };
-        let (loss, metrics) = (self.loss.clone(), self.metrics);
-        let mut session = Session::new(self.model, self.loss, self.habits, device)?;
+        let (loss, metrics, learned) = (self.loss.clone(), self.metrics, self.loss);
+        // A loss of one's own does not tell where the model ends: both are the forward.
+        let forward: LossOf<M, B> = Arc::new(move |model, batch| time_block!("forward", learned(model, batch)));
+        let mut session = Session::new(self.model, forward, self.habits, device)?;
         let judge = self
             .judge
             .map(|(_, mut pass)| -> Judge<'static, M> { Box::new(move |model: &M, device: Device| score(model, device, &mut *pass, &*loss, &metrics)) });
@@ -495,8 +498,6 @@ fn score<M: Walk, B: Batch>(
     loss: &dyn Fn(&M, &B) -> Computed<Tensor>,
     metrics: &[(String, MetricOf<M, B>)],
 ) -> Result<Score, Failure> {
-    let was_training = model.is_training();
-    model.set_training(false);
     let (mut rows, mut sum, mut sums) = (0, 0.0, vec![0.0; metrics.len()]);
     let mut each = |model: &M, batch: B| -> Result<(), Failure> {
         let (n, batch) = (batch.rows()?, batch.to(device));
@@ -507,9 +508,7 @@ fn score<M: Walk, B: Batch>(
         rows += n;
         Ok(())
     };
-    let done = no_grad(|| pass(model, &mut each));
-    model.set_training(was_training);
-    done?;
+    evaluating(model, || pass(model, &mut each))?;
     let mean = |sum: f64| sum / rows.max(1) as f64;
     Ok(Score { loss: mean(sum), metrics: metrics.iter().zip(&sums).map(|((name, _), sum)| (name.clone(), mean(*sum))).collect(), rows })
 }

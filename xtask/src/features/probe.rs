@@ -61,7 +61,7 @@ pub fn ask(mut command: Command, probe: &str) -> std::result::Result<Value, Box<
 }
 /// This program, with these variables and without those that set threads or the instruction set.
 pub fn again(variables: &[(&str, &str)]) -> std::result::Result<Command, Box<dyn Error>> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(super::this_program()?);
     clean(&mut command).envs(variables.iter().copied());
     Ok(command)
 }
@@ -185,7 +185,7 @@ fn devices() -> Result<Value> {
             for dtype in DType::ALL {
                 let x = Tensor::from_vec_on((0..61).map(|k| (k * 37 % 64) as f32).collect(), [61], Device::reference()).cast(dtype);
                 let there = x.to(from).to(to);
-                let there = if planted("a transfer that loses a value") && from != to { there * 0.0 } else { there };
+                let there = if planted("a transfer that loses a value") && from != to { there.zeros_like() } else { there };
                 let same = there.to_vec_as::<f64>()? == x.to_vec_as::<f64>()?;
                 transfers += 1;
                 changed += usize::from(!same || there.dtype()? != dtype);

@@ -19,7 +19,8 @@ pub(crate) const STREAMED: usize = 10 << 20;
 pub(crate) const LINE: usize = 64;
 
 /// Copies `from` to `to`, of equal length, by non-temporal stores; for each line that is written, a line of each of `soon` is
-/// asked for, so that memory is read and written at once. [`publish`] comes before anybody else may read it.
+/// asked for, into the nearest cache, so that memory is read and written at once: it is read when the copy is done, and from the
+/// cache behind, a loop of narrow vectors waits for each. [`publish`] comes before anybody else may read it.
 pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[ReadAhead<'_>]) {
     struct StreamedCopy<'a>(&'a [u8], &'a mut [u8], &'a [ReadAhead<'a>]);
     impl SimdKernel for StreamedCopy<'_> {
@@ -33,7 +34,7 @@ pub(crate) fn copy(from: &[u8], to: &mut [u8], soon: &[ReadAhead<'_>]) {
                 #[inline(always)]
                 |_| {
                     for soon in soon {
-                        soon.fetch_line();
+                        soon.fetch_near();
                     }
                 },
             );
@@ -116,10 +117,19 @@ impl<'a> ReadAhead<'a> {
     /// Asks for the next line, if there is one more.
     #[inline(always)]
     pub(crate) fn fetch_line(&self) {
+        self.next_line(hint_outer);
+    }
+    /// As [`ReadAhead::fetch_line`], into the nearest cache: for what is read at once.
+    #[inline(always)]
+    fn fetch_near(&self) {
+        self.next_line(hint);
+    }
+    #[inline(always)]
+    fn next_line(&self, ask: impl Fn(*const u8)) {
         let at = self.asked.get();
         self.asked.set(at + LINE);
         if at < self.bytes.len() {
-            hint_outer(self.bytes.as_ptr().wrapping_add(at));
+            ask(self.bytes.as_ptr().wrapping_add(at));
         }
     }
 }

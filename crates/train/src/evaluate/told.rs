@@ -3,7 +3,7 @@
 //! memory that a small run ever holds.
 use super::{ByClass, Evaluation, Unit, Worst};
 use crate::Failure;
-use adamant_core::{DType, Tensor};
+use adamant_core::{DType, Tensor, profile::record_function};
 use adamant_data::{Dataset, Examples, Vocabulary};
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 use serde_json::{Map, Value};
@@ -116,6 +116,7 @@ struct ToldImage {
 /// # Errors
 /// A record that cannot be read again.
 pub fn document<'a>(evaluation: &'a Evaluation, data: &Examples, show: &Show) -> Result<Told<'a>, Failure> {
+    let _range = record_function("report");
     let worst = evaluation.worst.iter().map(|w| one(evaluation, w, data, show)).collect::<Result<Vec<_>, _>>()?;
     let by_class = evaluation.by_class.as_ref();
     let of_class = |(k, c): (usize, &ByClass)| OfClass { class: name(evaluation, k), figures: ToldMean::of(c), support: c.support };

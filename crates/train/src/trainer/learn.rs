@@ -7,7 +7,7 @@ use crate::{
     storage,
     watch::{EpochReport, Interrupt, StepReport, Watch},
 };
-use adamant_core::{Device, Tensor, memory, time_block};
+use adamant_core::{Device, memory, profile::record_function, time_block};
 use adamant_data::{DataLoader, Dataset, LoaderState};
 use adamant_nn::Walk;
 use adamant_optim::schedule::Goal;
@@ -165,6 +165,7 @@ where
     fn call(&mut self, mut f: impl FnMut(&mut dyn Callback<M>, &mut Control<'_, M>) -> Result<(), Failure>) -> Result<(), Failure> {
         let (mut stop, mut logged) = (None, Vec::new());
         for callback in self.callbacks.iter_mut() {
+            let _range = record_function("callback");
             f(&mut **callback, &mut Control { session: &mut *self.session, stop: &mut stop, logged: &mut logged })?;
         }
         if let Some(folder) = self.folder.as_mut().filter(|_| !logged.is_empty()) {
@@ -231,7 +232,7 @@ where
     fn log(&mut self, stepped: &Stepped, since: &mut Since) -> Result<(), Failure> {
         let at = self.session.position();
         let (loss, lr) = (self.session.loss()?, self.session.lr());
-        let norm = stepped.grad_norm.as_ref().map(Tensor::item::<f64>).transpose()?;
+        let norm = time_block!("metrics", stepped.grad_norm.as_ref().map(|norm| norm.item::<f64>())).transpose()?;
         let seconds = since.time.elapsed().as_secs_f64();
         let report = StepReport { step: at.step, epoch: at.epoch + 1, loss, lr, rows_per_second: since.rows as f64 / seconds.max(1e-9) };
         self.watch.log(&report);
