@@ -128,9 +128,9 @@ fn reshape() -> Checked {
         Ok((take_stats().kernels, device.memory().live_bytes - before, y))
     };
     let (kernels, bytes, flat) = moved(&|| x.reshape([-1, 8]))?;
-    let (copies, copied, turned) = moved(&|| x.permute([1, 0, 2]).reshape([-1, 8]))?;
+    let (copies, copied, permuted) = moved(&|| x.permute([1, 0, 2]).reshape([-1, 8]))?;
     let want: Vec<f32> = (0..10).flat_map(|j| (0..32).flat_map(move |i| (0..8).map(move |k| (i * 80 + j * 8 + k) as f32))).collect();
-    let right = flat.dims::<2>()? == [320, 8] && flat.to_vec::<f32>()? == x.to_vec::<f32>()? && turned.to_vec::<f32>()? == want;
+    let right = flat.dims::<2>()? == [320, 8] && flat.to_vec::<f32>()? == x.to_vec::<f32>()? && permuted.to_vec::<f32>()? == want;
     Ok(Seen::all(
         &[("the elements", right), ("nothing moves", (kernels, bytes) == (0, 0)), ("one copy", copies == 1 && copied == 32 * 10 * 8 * 4)],
         format!("contiguous: {kernels} kernels, {bytes} bytes; permuted: {copies} kernel, {copied} bytes"),

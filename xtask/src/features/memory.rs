@@ -91,7 +91,7 @@ fn levels(n: usize) -> Result<[(usize, usize); 4], Box<dyn Error>> {
 }
 fn phases() -> Checked {
     const N: usize = 4096;
-    // The first time, code is read from the program's file and threads get their room.
+    // The first time, code is read from the program's file and threads get their stacks.
     levels(N)?;
     let seen = levels(N)?;
     let expected = [4 * (N * N + N), 4 * N * N, 4 * N * N];
