@@ -4,7 +4,7 @@
 //! changes is a number of a rule, which is an argument of a captured step.
 use crate::{
     rule::{Rates, Rule},
-    slots::{Clock, ParameterState, Slots, dict, loaded},
+    slots::{Clock, Concerned, ParameterState, Slots, dict, loaded},
 };
 use adamant_core::{Error, ErrorKind, Grads, Origin, Result, Tensor, compile::decide, is_capturing, step};
 use adamant_nn::Param;
@@ -221,11 +221,11 @@ impl<R: UpdateRule> Updater<R> {
                 return Err(Error::at("optimizer", ErrorKind::Argument(format!("{}: {text}", rule.name())), group.made));
             }
             group.rule.watch();
-            let concerned = concerned(&group.parameters, grads);
+            let concerned = Concerned { parameters: &group.parameters, grads };
             if Clock::assign(clocks, state, &concerned)? {
                 arrangement.fetch_add(1, Relaxed);
             }
-            for p in concerned {
+            for p in concerned.iter() {
                 let Some(g) = grads.of(&p.cell()) else { continue };
                 let Some((state, clock)) = state.get_mut(&p.id()).and_then(|s| s.clock().and_then(|k| clocks.get_mut(k)).map(|c| (s, c))) else {
                     return Err(Error::new("optimizer", ErrorKind::Internal("a parameter without a clock".into())));
@@ -244,10 +244,6 @@ impl<R: UpdateRule> Updater<R> {
         }
         Ok(())
     }
-}
-/// Those of the parameters that have a gradient.
-fn concerned<'p>(parameters: &'p [Param], grads: &Grads) -> Vec<&'p Param> {
-    parameters.iter().filter(|p| p.is_trainable() && grads.of(&p.cell()).is_some()).collect()
 }
 /// Gradients of another model would change nothing, without a word.
 #[track_caller]

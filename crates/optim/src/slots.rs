@@ -3,7 +3,7 @@
 //! is computed once in a step. All of it lies in cells: a step that is taken back takes its count with it, a captured step
 //! counts on at each call, and a predicate holds counts as it holds weights.
 use crate::{UpdateRule, rule::Rule};
-use adamant_core::{Cell, DType, Device, Error, ErrorKind, Result, Shape, Tensor, bf16, compile, f16};
+use adamant_core::{Cell, DType, Device, Error, ErrorKind, Grads, Result, Shape, Tensor, bf16, compile, f16};
 use adamant_nn::Param;
 use std::{any::TypeId, collections::BTreeMap, sync::Arc};
 
@@ -24,6 +24,17 @@ impl ParameterState {
     fn history(&self) -> Result<Vec<(String, u64)>> {
         let scalars = self.loaded.iter().filter(|(_, t)| t.rank() == 0);
         scalars.map(|(name, t)| Ok((name.clone(), t.item::<f64>()?.to_bits()))).collect()
+    }
+}
+/// The parameters of a step: those that have a gradient. Looked for each time, for a steady step allocates nothing.
+pub(crate) struct Concerned<'p> {
+    pub parameters: &'p [Param],
+    pub grads: &'p Grads,
+}
+impl<'p> Concerned<'p> {
+    pub fn iter(&self) -> impl Iterator<Item = &'p Param> + use<'p> {
+        let grads = self.grads;
+        self.parameters.iter().filter(move |p| p.is_trainable() && grads.of(&p.cell()).is_some())
     }
 }
 /// The name of the count in a checkpoint.
@@ -54,13 +65,13 @@ impl Clock {
     /// Gives each of the parameters of a step a clock of which all parameters make the step, and advances these. Did any change its
     /// clock?
     #[track_caller]
-    pub fn assign(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, ParameterState>, concerned: &[&Param]) -> Result<bool> {
+    pub fn assign(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, ParameterState>, concerned: &Concerned<'_>) -> Result<bool> {
         for clock in clocks.iter_mut() {
             clock.steps_now = 0;
             clock.forget();
         }
         let mut apart = false;
-        for p in concerned {
+        for p in concerned.iter() {
             match states.entry(p.id()).or_default().clock.and_then(|k| clocks.get_mut(k)) {
                 Some(clock) => clock.steps_now += 1,
                 None => apart = true,
@@ -80,10 +91,10 @@ impl Clock {
     }
     /// Those that have no clock get one for each history; those that leave others behind get one of their own.
     #[track_caller]
-    fn part(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, ParameterState>, concerned: &[&Param]) -> Result<()> {
+    fn part(clocks: &mut Vec<Clock>, states: &mut BTreeMap<usize, ParameterState>, concerned: &Concerned<'_>) -> Result<()> {
         let mut fresh: Vec<(Device, Vec<(String, u64)>, usize)> = Vec::new();
         let mut parted: Vec<(usize, usize)> = Vec::new();
-        for p in concerned {
+        for p in concerned.iter() {
             let device = p.meta().device;
             let Some(state) = states.get_mut(&p.id()) else { continue };
             let place = match state.clock {
