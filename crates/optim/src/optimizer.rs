@@ -213,7 +213,10 @@ impl<R: UpdateRule> Updater<R> {
     }
     #[track_caller]
     fn update(&mut self, grads: &Grads) -> Result<()> {
-        of_this_model(self.name(), &mut self.groups.iter().flat_map(|g| &g.parameters), grads)?;
+        if let Some(text) = changes_nothing(&mut self.groups.iter().flat_map(|g| &g.parameters), grads) {
+            return Err(Error::new("optimizer", ErrorKind::Argument(format!("{}: {text}", self.name())))
+                .hint("is it over the parameters of the model that the loss is of?"));
+        }
         let Updater { groups, state, clocks, arrangement } = self;
         for group in groups.iter() {
             let rule = group.rule();
@@ -246,20 +249,18 @@ impl<R: UpdateRule> Updater<R> {
     }
 }
 /// Gradients of another model would change nothing, without a word.
-#[track_caller]
-fn of_this_model(name: &str, parameters: &mut dyn Iterator<Item = &Param>, grads: &Grads) -> Result<()> {
+fn changes_nothing(parameters: &mut dyn Iterator<Item = &Param>, grads: &Grads) -> Option<String> {
     let mut count = 0;
     for p in parameters {
         if grads.is_empty() || grads.of(&p.cell()).is_some() {
-            return Ok(());
+            return None;
         }
         count += 1;
     }
-    let text = match count {
-        0 => "it has no parameters".to_string(),
+    Some(match count {
+        0 => "it has no parameters".into(),
         _ => format!("none of the {} gradients is of one of its {count} parameters", grads.len()),
-    };
-    Err(Error::new("optimizer", ErrorKind::Argument(format!("{name}: {text}"))).hint("is it over the parameters of the model that the loss is of?"))
+    })
 }
 /// Are the numbers that are given those of this rule, by their names?
 #[track_caller]

@@ -230,7 +230,7 @@ fn threads() -> Checked {
         parts.push(("the builder wins", built["threads"] == "5" && built["threads from"] == "set"));
     }
     // One core by affinity; half a core by a quota that rounds up to one.
-    let program = std::env::current_exe()?;
+    let program = super::this_program()?;
     let ways = [
         ("affinity to one core", affinity(&program), "apt-get install util-linux, which has taskset"),
         ("cgroup quota of one core", Quota::new().map(|q| q.command(&program)), "run as root where /sys/fs/cgroup can be written"),

@@ -1,5 +1,5 @@
 //! Rows about measuring: functions, parts of a program, runs and their records.
-use super::{CheckCost, Checked, RowCheck, Seen, plant, planted};
+use super::{CheckCost, Checked, RowCheck, Seen, plant, planted, this_program};
 use crate::workspace;
 use adamant_bench::{
     comparison::Comparison,
@@ -129,8 +129,8 @@ fn functions() -> Checked {
     ))
 }
 /// This program again, in a folder.
-fn bench(folder: &std::path::Path, arguments: &str) -> std::io::Result<Output> {
-    Command::new(std::env::current_exe()?).arg("bench").args(arguments.split(' ')).current_dir(folder).output()
+pub fn bench(folder: &std::path::Path, arguments: &str) -> std::io::Result<Output> {
+    Command::new(this_program()?).arg("bench").args(arguments.split(' ')).current_dir(folder).output()
 }
 fn bundle() -> Checked {
     let (program, folder) = (workspace::program()?, tempfile::tempdir()?);

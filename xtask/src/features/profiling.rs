@@ -1,5 +1,5 @@
 //! Rows about profiles: kernels, ranges, phases, operations.
-use super::{CheckCost, Checked, RowCheck, Seen, plant, planted};
+use super::{CheckCost, Checked, RowCheck, Seen, plant, planted, this_program};
 use crate::workspace;
 use adamant::{
     Tensor,
@@ -159,7 +159,7 @@ fn phases() -> Checked {
     let built = workspace::cargo(&["build", "--release", "--quiet", "--package", "adamant-core", "--example", "overhead"]).status()?.success();
     let symbol = b"adamant_core7profile";
     let holds = |file: &std::path::Path| -> Result<bool, std::io::Error> { Ok(fs::read(file)?.windows(symbol.len()).any(|w| w == symbol)) };
-    let here = std::env::current_exe()?;
+    let here = this_program()?;
     let without = if planted("a program with the feature in the place of the one without") {
         here.clone()
     } else {

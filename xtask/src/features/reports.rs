@@ -1,5 +1,5 @@
 //! Rows about what a user sees of a program's time: one call, phases of a verb, pictures, metrics of steps.
-use super::{CheckCost, Checked, RowCheck, Seen, plant, planted};
+use super::{CheckCost, Checked, RowCheck, Seen, plant, planted, this_program};
 use crate::workspace;
 use adamant::{
     Tensor, profile,
@@ -78,7 +78,7 @@ fn flame() -> Checked {
     let folder = tempfile::tempdir()?;
     description(folder.path())?;
     let file = |name: &str| folder.path().join(name);
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(this_program()?);
     command.args(["flame", "run", "--out"]).arg(file("net.svg")).args(["--", "train"]).arg(file("net.toml")).args(["--quiet", "--run"]).arg(file("run"));
     succeeded(command.arg("--trace").arg(file("trace.json")).output()?)?;
     let (mut svg, mut folded) = (fs::read_to_string(file("net.svg"))?, fs::read_to_string(file("net.folded"))?);
@@ -110,7 +110,7 @@ fn difference() -> Checked {
     let file = |name: &str| folder.path().join(name);
     fs::write(file("before.folded"), "forward;encoder;matmul 1000\nforward;encoder;softmax 500\nbackward;encoder;add 500\n")?;
     fs::write(file("after.folded"), "forward;encoder;matmul 3000\nforward;encoder;softmax 500\nbackward;encoder;add 100\n")?;
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(this_program()?);
     command.args(["flame", "diff"]).args([file("before.folded"), file("after.folded")]).arg("--out").arg(file("diff.svg"));
     succeeded(command.output()?)?;
     let svg = fs::read_to_string(file("diff.svg"))?;

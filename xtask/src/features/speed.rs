@@ -1,5 +1,5 @@
 //! Rows about speed: this machine's ceilings, the speed table, latency, and the alarm when something gets slower.
-use super::{CheckCost, Checked, RowCheck, Seen, timing::least};
+use super::{CheckCost, Checked, RowCheck, Seen, measuring::bench, this_program, timing::least};
 use crate::workspace;
 use adamant::{DType, Device, Rng, Tensor};
 use adamant_bench::{
@@ -7,12 +7,7 @@ use adamant_bench::{
     record::{Record, Summary},
 };
 use serde_json::Value;
-use std::{
-    error::Error,
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{error::Error, fs, process::Command};
 
 pub const ROWS: &[RowCheck] = &[
     RowCheck { id: "S0.05", target: "16M elements at 85 % of STREAM triad's bandwidth or more", cost: CheckCost::Clocked, check: element_wise, plants: &[] },
@@ -172,10 +167,6 @@ fn table() -> Checked {
     let parts: Vec<(&str, bool)> = wanted.iter().map(|w| (*w, !of(w).is_empty() && of(w).iter().all(passed))).collect();
     Ok(Seen::all(&parts, wanted.iter().flat_map(|w| of(w)).map(told).collect::<Vec<_>>().join(", ")))
 }
-
-fn bench(folder: &Path, arguments: &str) -> std::io::Result<Output> {
-    Command::new(std::env::current_exe()?).arg("bench").args(arguments.split(' ')).current_dir(folder).output()
-}
 fn regression() -> Checked {
     let folder = tempfile::tempdir()?;
     let run = "run --only gemm_f32_128 --budget 0.5 --precision 0";
@@ -256,7 +247,7 @@ fn latency() -> Checked {
     ))
 }
 fn language() -> Checked {
-    let output = Command::new(std::env::current_exe()?).args(["bench", "dsl"]).output()?;
+    let output = Command::new(this_program()?).args(["bench", "dsl"]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     if output.status.code() == Some(2) {
         return Err("there is no `xtask bench dsl`: the model language (crate lang), whose parser, shapes and code it times, is not built".into());

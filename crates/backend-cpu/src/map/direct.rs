@@ -258,7 +258,7 @@ fn lies_as(step: &Step<'_>, o: &Operand<'_>, dtype: DType) -> bool {
 fn shares(o: &Operand<'_>, p: &Operand<'_>) -> bool {
     std::ptr::eq(o.buffer, p.buffer)
 }
-/// The elements of a dense operand. Into each place: a call of its own is a tenth of a sum of four.
+/// The elements of a dense operand. Into each place, for a sum of four has three of these.
 #[inline(always)]
 fn elements<'g, T: AnyBitPattern>(guard: &'g Read<'_>, o: &Operand<'_>) -> Option<&'g [T]> {
     whole(host(guard).ok()?).ok()?.get(range(o))
