@@ -167,7 +167,7 @@ impl Tensor {
     pub fn linspace(start: f64, end: f64, steps: usize, dtype: DType) -> Tensor {
         compose("linspace", &[], || {
             let (shape, device) = (Shape::new(&[steps])?, Device::current()?);
-            let wide = if !dtype.is_float() { device.widest_float() } else { dtype.promote(DType::F32) };
+            let wide = if !dtype.is_float() { device.widest_float() } else { if dtype == DType::F64 { dtype } else { DType::F32 } };
             if steps < 2 {
                 return Ok(Tensor::full_on(shape, start, wide, device).cast(dtype));
             }
@@ -183,7 +183,7 @@ impl Tensor {
     #[track_caller]
     pub fn logspace(start: f64, end: f64, steps: usize, base: f64, dtype: DType) -> Tensor {
         compose("logspace", &[], || {
-            let wide = if !dtype.is_float() { Device::current()?.widest_float() } else { dtype.promote(DType::F32) };
+            let wide = if !dtype.is_float() { Device::current()?.widest_float() } else { if dtype == DType::F64 { dtype } else { DType::F32 } };
             Ok(Tensor::linspace(start, end, steps, wide).binary_reversed(crate::scalar::Binary::Pow, base).cast(dtype))
         })
     }

@@ -1,11 +1,12 @@
 //! Taking tensors apart and putting them together: split, cat, stack, repeat, roll, sliding windows.
 use super::{
-    Tensor,
+    OperandRef, Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
 use crate::{
     Arg, DType, ErrorKind, Op, Origin, Result, Shape, TensorType,
     composite::split::Split,
+    promotion::common,
     shape::{Axis, ToSizes},
 };
 use smallvec::SmallVec;
@@ -163,7 +164,7 @@ impl Tensor {
         })
     }
 
-    /// Tensors joined along an axis. As in PyTorch, an empty vector among tensors of other ranks is left out.
+    /// Tensors joined along an axis, in the dtype in which they meet. As in PyTorch, an empty vector among tensors of other ranks is left out.
     #[track_caller]
     pub fn cat<T: Borrow<Tensor>>(tensors: &[T], axis: impl Axis) -> Tensor {
         let tensors = all(tensors);
@@ -172,10 +173,17 @@ impl Tensor {
             let axis = first.meta().shape.axis(axis.to_axis())?;
             let rank = first.rank();
             let parts: SmallVec<[&Tensor; 8]> = tensors.iter().copied().filter(|t| rank == 1 || *t.meta().shape != [0]).collect();
-            match parts[..] {
-                [one] => Ok(one.clone()),
-                _ => Ok(Tensor::apply(Op::Concat { axis: axis as u8 }, Arg::None, &parts)),
+            // Those that are left out have a say, as in PyTorch.
+            let joined = |parts: &[&Tensor]| match parts {
+                [one] => (*one).clone(),
+                _ => Tensor::apply(Op::Concat { axis: axis as u8 }, Arg::None, parts),
+            };
+            if tensors.iter().all(|t| t.meta().dtype == first.meta().dtype) {
+                return Ok(joined(&parts));
             }
+            let dtype = common(&tensors.iter().map(|t| OperandRef::Tensor(t)).collect::<SmallVec<[_; 8]>>())?;
+            let parts: Vec<Tensor> = parts.iter().map(|t| t.cast(dtype)).collect();
+            Ok(joined(&parts.iter().collect::<Vec<_>>()))
         })
     }
     /// As [`Tensor::cat`].

@@ -3,7 +3,7 @@ use super::{
     Tensor,
     compose::{Built, compose, refuse},
 };
-use crate::{Arg, DType, ErrorKind, Op, Scalar, Shape, shape::ToSizes};
+use crate::{Arg, DType, ErrorKind, Op, Scalar, Shape, composite::wide::same_dtype, shape::ToSizes};
 use std::borrow::Borrow;
 
 impl Tensor {
@@ -242,6 +242,7 @@ impl Tensor {
     #[track_caller]
     pub fn cross(&self, other: &Tensor, axis: impl crate::Axis) -> Tensor {
         compose("cross", &[self, other], || {
+            same_dtype(&self.meta(), &other.meta())?;
             let shape = crate::op::broadcast(&self.meta().shape, &other.meta().shape)?;
             let axis = shape.axis(axis.to_axis())?;
             if shape[axis] != 3 || self.rank() != other.rank() {
