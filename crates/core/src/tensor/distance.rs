@@ -108,6 +108,11 @@ impl Tensor {
             Ok((unit(&x) * unit(&y)).sum(axis as isize).cast(dtype))
         })
     }
+    /// The norm of order `ord` of the difference, over all elements.
+    #[track_caller]
+    pub fn dist(&self, other: &Tensor, ord: f64) -> Tensor {
+        compose("dist", &[self, other], || Ok((self - other).ravel().vector_norm(ord, 0, false)))
+    }
     /// The norm of `self - other + eps` along the last axis.
     #[track_caller]
     pub fn pairwise_distance(&self, other: &Tensor, ord: f64, eps: f64, keepdim: bool) -> Tensor {

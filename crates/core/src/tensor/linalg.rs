@@ -238,6 +238,12 @@ impl Tensor {
             Ok((self.reshape(wide(&a, 0)) * other.reshape(wide(&b, 1))).reshape(Shape::new(&dims)?))
         })
     }
+    /// The sums of products along the last axis of both, for all pairs of rows: `[.., n]` and `[.., n]` give `[.., ..]`. A scalar
+    /// multiplies.
+    #[track_caller]
+    pub fn inner(&self, other: &Tensor) -> Tensor {
+        compose("inner", &[self, other], || if self.rank() == 0 || other.rank() == 0 { Ok(self * other) } else { Ok(self.tensordot(other, &[-1], &[-1])) })
+    }
     /// The cross product of the vectors of length 3 along an axis.
     #[track_caller]
     pub fn cross(&self, other: &Tensor, axis: impl crate::Axis) -> Tensor {
