@@ -2,8 +2,7 @@
 use adamant_backend_cpu as _;
 use adamant_core::{DType, Device, Tensor, compile, promotion::strict};
 
-const DTYPES: [DType; 10] =
-    [DType::Bool, DType::U8, DType::I8, DType::I32, DType::U32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
+const DTYPES: [DType; 10] = [DType::Bool, DType::U8, DType::I8, DType::I32, DType::U32, DType::I64, DType::F16, DType::BF16, DType::F32, DType::F64];
 
 #[test]
 fn promoted_ops_have_the_reference_s_bits() {

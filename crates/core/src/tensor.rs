@@ -27,6 +27,7 @@ mod display;
 mod distance;
 mod einsum;
 mod fourier;
+mod fourier_axes;
 mod index;
 mod joining;
 mod linalg;

@@ -58,9 +58,42 @@ CASES = {
     "isin": lambda: torch.isin(whole(1, 3, 5), whole(2, 2, 2)), "isin_mixed": lambda: torch.isin(whole(1, 3, 5), edges.round()),
     "reshape_as": lambda: x.reshape_as(made(1, 5, 3)), "expand_as": lambda: x[:, :1].expand_as(y),
 }
+c = torch.view_as_complex(made(12, 3, 4, 5, 2))
+NORMS = {"backward": "Backward", "ortho": "Ortho", "forward": "Forward"}
+for norm in NORMS:
+    CASES |= {
+        f"fftn {norm}": lambda norm=norm: torch.fft.fftn(c, norm=norm),
+        f"fftn axes {norm}": lambda norm=norm: torch.fft.fftn(c, dim=(2, 0), norm=norm),
+        f"fftn sizes {norm}": lambda norm=norm: torch.fft.fftn(c, s=(3, 6), norm=norm),
+        f"ifftn {norm}": lambda norm=norm: torch.fft.ifftn(c, s=(2, 7), dim=(-1, 0), norm=norm),
+        f"rfftn {norm}": lambda norm=norm: torch.fft.rfftn(cube, norm=norm),
+        f"rfftn axes {norm}": lambda norm=norm: torch.fft.rfftn(cube, s=(5, 3), dim=(2, 1), norm=norm),
+        f"irfftn {norm}": lambda norm=norm: torch.fft.irfftn(c, norm=norm),
+        f"irfftn sizes {norm}": lambda norm=norm: torch.fft.irfftn(c, s=(4, 7), dim=(0, 2), norm=norm),
+        f"fft2 {norm}": lambda norm=norm: torch.fft.fft2(c, norm=norm), f"ifft2 {norm}": lambda norm=norm: torch.fft.ifft2(c, norm=norm),
+        f"rfft2 {norm}": lambda norm=norm: torch.fft.rfft2(cube, norm=norm),
+        f"hfft {norm}": lambda norm=norm: torch.fft.hfft(c, norm=norm),
+        f"hfft 7 {norm}": lambda norm=norm: torch.fft.hfft(c, n=7, dim=1, norm=norm),
+        f"ihfft {norm}": lambda norm=norm: torch.fft.ihfft(cube, norm=norm),
+        f"ihfft 5 {norm}": lambda norm=norm: torch.fft.ihfft(cube, n=5, dim=1, norm=norm),
+    }
+CASES |= {
+    "fftshift": lambda: torch.fft.fftshift(cube), "fftshift axes": lambda: torch.fft.fftshift(x, dim=(1,)),
+    "ifftshift": lambda: torch.fft.ifftshift(x), "fftfreq 5": lambda: torch.fft.fftfreq(5, 0.25), "fftfreq 8": lambda: torch.fft.fftfreq(8),
+    "rfftfreq 5": lambda: torch.fft.rfftfreq(5, 0.25), "rfftfreq 8": lambda: torch.fft.rfftfreq(8),
+    "polar": lambda: torch.polar(x.abs(), y), "angle": lambda: c.angle(), "conj": lambda: c.conj().resolve_conj(), "complex_mul": lambda: c * c[1],
+    "complex": lambda: torch.complex(x, y),
+}
+for n in (1, 2, 7, 8):
+    for periodic in (True, False):
+        CASES |= {
+            f"{kind} {n} {periodic}": lambda kind=kind, n=n, periodic=periodic: getattr(torch, f"{kind}_window")(n, periodic=periodic)
+            for kind in ("hann", "hamming", "blackman", "bartlett", "kaiser")
+        }
 for name, case in CASES.items():
     result = case()
     result = list(result) if isinstance(result, (tuple, list)) else [result]
+    result = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in result]
     shapes = " ".join(",".join(map(str, t.shape)) or "." for t in result)
     values = " ".join(repr(float(value)) for t in result for value in t.reshape(-1).tolist())
     print(f"{name} | {shapes} | {values}")
