@@ -19,6 +19,7 @@ mod measured;
 mod primitive;
 #[cfg_attr(not(feature = "profiling"), path = "profile/off.rs")]
 pub mod profile;
+pub mod promotion;
 mod record;
 pub mod rng;
 pub mod scalar;

@@ -146,6 +146,8 @@ pub(crate) struct RecordingContext {
     /// The thread ends, and its own context is gone: nothing is recorded, read from cells or run any more.
     ending: bool,
     pub eager: Cell<bool>,
+    /// Two dtypes in one op are refused.
+    pub strict: Cell<bool>,
     pub window: Cell<usize>,
     pub below_interceptors: Cell<u32>,
     pub ahead: ahead::Ahead,
@@ -228,6 +230,7 @@ impl RecordingContext {
             section: cell::ReadSection::none(),
             ending,
             eager: Cell::new(!ending && std::env::var_os("ADAMANT_EAGER").is_some_and(|v| v != "0")),
+            strict: Cell::new(false),
             window: Cell::new(0),
             below_interceptors: Cell::new(0),
             ahead: ahead::Ahead::default(),

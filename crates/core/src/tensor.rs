@@ -5,7 +5,7 @@ use crate::{
     buffer::Buffer,
     grad::Tape,
     op::Side,
-    record,
+    promotion, record,
     recycle::Shared,
     scalar::{Binary, Class, Unary},
     scope,
@@ -27,10 +27,12 @@ mod display;
 mod distance;
 mod einsum;
 mod fourier;
+mod fourier_axes;
 mod index;
 mod joining;
 mod linalg;
 mod matrix;
+mod meta;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod next_after;
@@ -71,12 +73,19 @@ pub struct Tensor {
 /// The outputs of one op.
 pub type Outputs = SmallVec<[Tensor; 3]>;
 
-/// The right side of a binary method: a tensor or a Rust number, which takes the tensor's dtype.
+#[cold]
+fn no_difference() -> ErrorKind {
+    ErrorKind::Dtype("bools have no difference: use logical_xor, or cast them to a dtype of numbers".into())
+}
+
+/// The right side of a binary method: a tensor or a Rust number, which takes the tensor's dtype unless it is a float beside integers
+/// ([`promotion`](crate::promotion)).
 pub trait Operand {
     /// Which of the two it is.
     fn operand(&self) -> OperandRef<'_>;
 }
 /// A tensor or a number.
+#[derive(Clone, Copy)]
 pub enum OperandRef<'a> {
     /// a tensor
     Tensor(&'a Tensor),
@@ -164,48 +173,6 @@ impl Tensor {
     /// Shape, dtype and device.
     pub(crate) fn meta(&self) -> Meta {
         self.value.meta
-    }
-    /// Shape, dtype and device.
-    ///
-    /// # Errors
-    /// The error this tensor carries.
-    pub fn try_meta(&self) -> Result<Meta> {
-        self.error().map_or(Ok(self.value.meta), Err)
-    }
-    /// The shape.
-    ///
-    /// # Errors
-    /// The error this tensor carries.
-    pub fn shape(&self) -> Result<Shape> {
-        Ok(self.try_meta()?.shape)
-    }
-    /// The sizes of exactly `N` axes.
-    ///
-    /// # Errors
-    /// The error this tensor carries, or another number of axes.
-    #[track_caller]
-    pub fn dims<const N: usize>(&self) -> Result<[usize; N]> {
-        let shape = self.shape()?;
-        let here = Origin::here();
-        <[usize; N]>::try_from(&*shape).map_err(|_| Error::at("dims", ErrorKind::Shape { shape, expected: format!("{N} axes") }, here))
-    }
-    /// The dtype.
-    ///
-    /// # Errors
-    /// The error this tensor carries.
-    pub fn dtype(&self) -> Result<DType> {
-        Ok(self.try_meta()?.dtype)
-    }
-    /// The device.
-    ///
-    /// # Errors
-    /// The error this tensor carries.
-    pub fn device(&self) -> Result<Device> {
-        Ok(self.try_meta()?.device)
-    }
-    /// Number of axes; 0 for a failed tensor.
-    pub fn rank(&self) -> usize {
-        self.value.meta.shape.rank()
     }
     /// Does a gradient flow through it?
     pub fn is_tracked(&self) -> bool {
@@ -383,7 +350,8 @@ impl Tensor {
         let f = if f == Unary::BitNot && self.value.meta.dtype == DType::Bool { Unary::LogicalNot } else { f };
         Tensor::apply_at(Op::Unary(f), Arg::None, &[self], Origin::here())
     }
-    /// A binary function of the table, broadcast. Integers are cast to f32 first where the function needs floats.
+    /// A binary function of the table, broadcast. Sides of two dtypes meet by the rule of [`promotion`](crate::promotion); integers are cast to f32
+    /// first where the function needs floats.
     #[track_caller]
     pub fn binary(&self, f: Binary, other: impl Operand) -> Tensor {
         self.binary_side(f, other.operand(), Side::Right)
@@ -400,7 +368,10 @@ impl Tensor {
         let float = f.row().class == Class::Float && !self.value.is_failed();
         match other {
             OperandRef::Tensor(t) => {
-                if float && !dtype.is_float() && t.value.meta.dtype == dtype && !t.value.is_failed() {
+                if t.value.meta.dtype != dtype {
+                    return self.binary_of_two_dtypes(f, t);
+                }
+                if float && !dtype.is_float() && !t.value.is_failed() {
                     let (a, b) = (self.cast(DType::F32), t.cast(DType::F32));
                     return Tensor::apply_at(Op::Binary(f), Arg::None, &[&a, &b], origin);
                 }
@@ -413,11 +384,34 @@ impl Tensor {
                 if float && !dtype.is_float() {
                     return self.cast(DType::F32).binary_side(f, OperandRef::Scalar(s), side);
                 }
+                if !dtype.is_float()
+                    && let Some(wider) = promotion::wider_for(s, dtype)
+                {
+                    if f == Binary::Sub && dtype == DType::Bool {
+                        return Tensor::failed(Error::at(f.name(), no_difference(), origin));
+                    }
+                    return self.cast(wider).binary_side(f, OperandRef::Scalar(s), side);
+                }
                 match s.fit(dtype) {
                     Ok(s) => Tensor::apply_at(Op::BinaryScalar(f, side), Arg::Scalar(s), &[self], origin),
                     Err(kind) => Tensor::failed(Error::at(f.name(), kind, origin)),
                 }
             }
+        }
+    }
+    #[cold]
+    #[track_caller]
+    fn binary_of_two_dtypes(&self, f: Binary, other: &Tensor) -> Tensor {
+        if self.value.is_failed() || other.value.is_failed() {
+            return Tensor::apply_at(Op::Binary(f), Arg::None, &[self, other], Origin::here());
+        }
+        match promotion::alike([self, other]) {
+            // No difference of bools, nor of one and a number: PyTorch's refusal.
+            Ok(_) if f == Binary::Sub && [self, other].iter().any(|t| t.value.meta.dtype == DType::Bool) => {
+                Tensor::failed(Error::at(f.name(), no_difference(), Origin::here()))
+            }
+            Ok([a, b]) => a.binary(f, b),
+            Err(kind) => Tensor::failed(Error::at(f.name(), kind, Origin::here())),
         }
     }
     /// Converts the elements to another dtype: one rounding; floats to integers truncate toward zero; integers wrap.

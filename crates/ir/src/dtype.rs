@@ -182,40 +182,30 @@ impl DType {
     pub const fn to_float(self) -> DType {
         if self.is_float() { self } else { DType::F32 }
     }
-    /// PyTorch's promotion of two tensors with dimensions: the smallest dtype that both convert to.
-    pub fn promote(self, other: DType) -> DType {
+    /// The dtype in which two meet, by PyTorch's table (`torch.promote_types`); nothing where it has none: wide unsigned integers
+    /// meet only themselves and floats, 8-bit floats only themselves.
+    pub fn promote(self, other: DType) -> Option<DType> {
         use DType::*;
-        if self == other {
-            return self;
-        }
-        let (a, b) = if self < other { (self, other) } else { (other, self) };
-        match (a, b) {
-            (Bool, x) => x,
-            (a, b) if a.is_float() && b.is_float() => match (a, b) {
-                (_, F64) | (F64, _) => F64,
-                (_, F32) | (F32, _) | (F16, BF16) => F32,
-                (F8E4M3, F8E5M2) => F32,
-                (a, _) => a,
-            },
+        Some(match (self, other) {
+            (a, b) if a == b => a,
+            (F8E4M3 | F8E5M2, _) | (_, F8E4M3 | F8E5M2) => return None,
+            (F64, _) | (_, F64) => F64,
+            (F16, BF16) | (BF16, F16) => F32,
+            (a, b) if a.is_float() && b.is_float() => F32,
+            (a, _) if a.is_float() => a,
             (_, b) if b.is_float() => b,
-            (U8, I8) => I16,
-            (U8, b) => b,
-            (I8, U16 | U32 | U64) | (I16, U16 | U32 | U64) | (U16, I32) => {
-                if matches!(b, I32 | U16) {
-                    I32
-                } else {
-                    I64
-                }
-            }
-            (I32, U32) | (I64, U64) | (I32, U64) | (U32, I64) => I64,
+            (U16 | U32 | U64, _) | (_, U16 | U32 | U64) => return None,
+            (Bool, b) => b,
+            (a, Bool) => a,
+            (U8, I8) | (I8, U8) => I16,
             (a, b) => {
-                if a.size() >= b.size() {
+                if a.size() > b.size() {
                     a
                 } else {
                     b
                 }
             }
-        }
+        })
     }
 }
 

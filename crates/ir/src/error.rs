@@ -161,9 +161,13 @@ impl ErrorKind {
     }
     fn default_hint(&self) -> Option<String> {
         Some(match self {
-            ErrorKind::DtypeMismatch { left, right } => {
-                format!("cast one side: `.cast({})`", left.promote(*right).in_code())
-            }
+            ErrorKind::DtypeMismatch { left, right } => match left.promote(*right) {
+                Some(both) => format!("cast one side: `.cast({})`", both.in_code()),
+                None => {
+                    let both = if left.is_float() || right.is_float() { DType::F32 } else { DType::I64 };
+                    format!("they have no common dtype; cast both: `.cast({})`", both.in_code())
+                }
+            },
             ErrorKind::Axis { rank: 0, .. } => "the tensor is a scalar and has no axes".into(),
             ErrorKind::Axis { rank, .. } => format!("axes run from -{rank} to {}", rank - 1),
             ErrorKind::DeviceMismatch { left, .. } => format!("move one of them with `.to({left})`"),

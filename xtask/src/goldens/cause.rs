@@ -1,6 +1,5 @@
 //! Why a case is unsupported. Two causes are a device's right: a dtype that it has not, and ops that are defined on the
-//! host; one is the library's: two dtypes in one op. Any other is a failure.
-use super::manifest::Case;
+//! host. Any other is a failure.
 use adamant::{Error, ErrorKind};
 use std::fmt;
 
@@ -11,16 +10,13 @@ pub enum RefusalCause {
     Dtype(String),
     /// the op is defined on the host, and the inputs are not there
     HostOnly(String),
-    /// torch would promote; here that is asked for by name
-    Promotion,
     /// there is no such thing in the library
     Missing(String),
 }
 impl RefusalCause {
     /// The cause, if the error is one of those.
-    pub fn of(case: &Case, e: &Error) -> Option<RefusalCause> {
+    pub fn of(e: &Error) -> Option<RefusalCause> {
         match e.kind() {
-            ErrorKind::DtypeMismatch { .. } if case.group == "promotion" => Some(RefusalCause::Promotion),
             ErrorKind::Unsupported { backend, what } if backend == "goldens" => Some(RefusalCause::Missing(what.clone())),
             ErrorKind::Unsupported { what, .. } => match (what.split_once("it has no "), what.split_once(" runs on the host")) {
                 (Some((_, dtype)), _) => Some(RefusalCause::Dtype(dtype.to_string())),
@@ -36,7 +32,6 @@ impl fmt::Display for RefusalCause {
         match self {
             RefusalCause::Dtype(name) => write!(f, "dtype {name} absent"),
             RefusalCause::HostOnly(op) => write!(f, "host-only op {op}"),
-            RefusalCause::Promotion => f.write_str("two dtypes in one op, refused by design"),
             RefusalCause::Missing(what) => write!(f, "not in the library: {what}"),
         }
     }
@@ -48,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_refusal_that_is_no_device_s_right_is_no_cause() {
-        let of = |what: &str| RefusalCause::of(&Case::default(), &Error::new("exp", ErrorKind::Unsupported { backend: "wgpu".into(), what: what.into() }));
+        let of = |what: &str| RefusalCause::of(&Error::new("exp", ErrorKind::Unsupported { backend: "wgpu".into(), what: what.into() }));
         assert_eq!(of("map on f32, f64; it has no f64"), Some(RefusalCause::Dtype("f64".into())));
         assert_eq!(of("adamant.svd runs on the host; move its inputs with `.to(cpu)`"), Some(RefusalCause::HostOnly("adamant.svd".into())));
         for other in ["map on f32", "a kernel of 9 buffers: this adapter binds at most 8 at once"] {

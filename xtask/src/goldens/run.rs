@@ -146,7 +146,7 @@ fn compute_op(case: &Case, files: &Files, device: Device) -> Outcome {
         // A missing gradient does not take the forward's result away; the comparison finds that it was not written.
         if let Err(e) = gradients(case, files, device, &recorded, &mut tensors) {
             // Where a device has no f64, moving its bits is still no arithmetic: the case as a whole is unsupported.
-            let absent = RefusalCause::of(case, &e).filter(|c| matches!(c, RefusalCause::Dtype(_)));
+            let absent = RefusalCause::of(&e).filter(|c| matches!(c, RefusalCause::Dtype(_)));
             let ending = if absent.is_some() { Ending::Unsupported } else { Ending::Ok };
             outcome = ended(case, ending, e.kind().word(), format!("gradient: {e}"));
             outcome.status.cause = absent.map(|c| c.to_string());
@@ -156,7 +156,7 @@ fn compute_op(case: &Case, files: &Files, device: Device) -> Outcome {
     outcome
 }
 fn failed(case: &Case, e: &Error) -> Outcome {
-    let cause = RefusalCause::of(case, e);
+    let cause = RefusalCause::of(e);
     let mut outcome = ended(case, if cause.is_some() { Ending::Unsupported } else { Ending::Error }, e.kind().word(), e.to_string());
     outcome.status.cause = cause.map(|c| c.to_string());
     outcome

@@ -10,6 +10,7 @@ use crate::{
         wide::{floats, same_dtype, wide},
     },
     op::broadcast,
+    promotion::alike,
     tensor::compose::{Built, compose, refuse},
 };
 use crate::{DType, Shape};
@@ -37,11 +38,12 @@ fn check(inputs: &[&Tensor]) -> Built<DType> {
     }
     Ok(first.dtype)
 }
-/// A loss of two tensors, element by element: of one shape, or one has that of the result. `[n, 1]` beside `[n]` would pair every
-/// prediction with every target.
+/// A loss of two tensors, element by element, in the dtype in which they meet: of one shape, or one has that of the result.
+/// `[n, 1]` beside `[n]` would pair every prediction with every target.
 #[track_caller]
 fn of_two(op: &'static str, x: &Tensor, target: &Tensor, reduction: Reduction, f: impl FnOnce(Tensor, Tensor) -> Built<Tensor>) -> Tensor {
     compose(op, &[x, target], || {
+        let [x, target] = &alike([x, target])?;
         let dtype = check(&[x, target])?;
         let [left, right] = [x, target].map(|t| t.meta().shape);
         if broadcast(&left, &right).is_ok_and(|all| all != left && all != right) {
@@ -49,6 +51,14 @@ fn of_two(op: &'static str, x: &Tensor, target: &Tensor, reduction: Reduction, f
             return Err(ErrorKind::ShapeMismatch { left, right, axes: None, expected }.into());
         }
         Ok(reduce(f(x.widened(), target.widened())?, reduction, dtype))
+    })
+}
+/// As [`of_two`], of a float x whose dtype the loss has, as in PyTorch.
+#[track_caller]
+fn of_prediction(op: &'static str, x: &Tensor, target: &Tensor, reduction: Reduction, f: impl FnOnce(Tensor, Tensor) -> Built<Tensor>) -> Tensor {
+    compose(op, &[x, target], || {
+        let dtype = floats(&x.meta())?.dtype;
+        Ok(of_two(op, x, target, reduction, f).cast(dtype))
     })
 }
 
@@ -76,7 +86,7 @@ pub fn smooth_l1_loss(x: &Tensor, target: &Tensor, beta: f64, reduction: Reducti
 /// `d² / 2` where `d = |x - target|` is at most delta, else `delta (d - delta / 2)` (Huber, 1964).
 #[track_caller]
 pub fn huber_loss(x: &Tensor, target: &Tensor, delta: f64, reduction: Reduction) -> Tensor {
-    of_two("huber_loss", x, target, reduction, |x, t| {
+    of_prediction("huber_loss", x, target, reduction, |x, t| {
         if delta.is_nan() || delta <= 0.0 {
             return refuse(format!("delta is greater than 0, not {delta}"));
         }
@@ -150,7 +160,11 @@ pub fn binary_cross_entropy_with_logits(
 ) -> Tensor {
     let inputs: SmallVec<[&Tensor; 4]> = [logits, target].into_iter().chain(weight).chain(pos_weight).collect();
     compose("binary_cross_entropy_with_logits", &inputs, || {
-        let dtype = check(&inputs)?;
+        for t in &inputs {
+            floats(&t.meta())?;
+        }
+        let [logits, target] = &alike([logits, target])?;
+        let dtype = logits.meta().dtype;
         if logits.meta().shape != target.meta().shape {
             return Err(ErrorKind::ShapeMismatch {
                 left: logits.meta().shape,
@@ -176,7 +190,10 @@ pub fn binary_cross_entropy_with_logits(
 /// `target (log target - x)`, x being log-probabilities; with `log_target` the targets are too.
 #[track_caller]
 pub fn kl_div(x: &Tensor, target: &Tensor, log_target: bool, reduction: Reduction) -> Tensor {
-    of_two("kl_div", x, target, reduction, |x, t| Ok(if log_target { t.exp() * (&t - x) } else { t.xlogy(&t) - &t * x }))
+    compose("kl_div", &[x, target], || {
+        floats(&x.meta()).and_then(|_| floats(&target.meta()))?;
+        Ok(of_two("kl_div", x, target, reduction, |x, t| Ok(if log_target { t.exp() * (&t - x) } else { t.xlogy(&t) - &t * x })))
+    })
 }
 
 /// x no smaller than 0, with the whole gradient at 0 itself, as PyTorch's `clamp_min`.
@@ -229,7 +246,7 @@ pub fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction:
 /// `log(1 + exp(-target x))`, targets being 1 or -1.
 #[track_caller]
 pub fn soft_margin_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Tensor {
-    of_two("soft_margin_loss", x, target, reduction, |x, t| Ok((x * t).neg().softplus()))
+    of_prediction("soft_margin_loss", x, target, reduction, |x, t| Ok((x * t).neg().softplus()))
 }
 /// Options of [`triplet_margin_loss`].
 #[derive(Clone, Copy, Debug)]
@@ -313,6 +330,7 @@ impl Default for PoissonNll {
 /// `exp(x) - target x`, the negative log-likelihood of counts under a Poisson distribution of log-rate x.
 #[track_caller]
 pub fn poisson_nll_loss(x: &Tensor, target: &Tensor, options: &PoissonNll) -> Tensor {
+    let x = if x.error().is_none() && !x.meta().dtype.is_float() { &x.cast(DType::F32) } else { x };
     of_two("poisson_nll_loss", x, target, options.reduction, |x, t| {
         let mut each = if options.log_input { x.exp() - &t * &x } else { &x - &t * (&x + options.eps).log() };
         if options.full {

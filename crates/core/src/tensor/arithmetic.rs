@@ -3,7 +3,12 @@ use super::{
     Operand, OperandRef, Tensor,
     compose::{Built, compose, compose1, refuse},
 };
-use crate::{Arg, Op, Scalar, composite::wide::same_dtype, scalar::Binary};
+use crate::{
+    Arg, DType, Op, Scalar,
+    composite::wide::same_dtype,
+    promotion::{alike, common},
+    scalar::Binary,
+};
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
 macro_rules! operators {
@@ -34,44 +39,48 @@ impl Neg for Tensor {
 }
 
 impl Tensor {
-    /// This tensor (bool) picks: `then` where true, `otherwise` where false. A number takes the other side's dtype.
+    /// This tensor (bool) picks: `then` where true, `otherwise` where false, which meet in one dtype ([`promotion`](crate::promotion)).
     #[track_caller]
     pub fn select(&self, then: impl Operand, otherwise: impl Operand) -> Tensor {
-        let (a, b) = (then.operand(), otherwise.operand());
-        let mut inputs: smallvec::SmallVec<[&Tensor; 3]> = smallvec::smallvec![self];
-        inputs.extend([&a, &b].into_iter().filter_map(|o| if let OperandRef::Tensor(t) = o { Some(*t) } else { None }));
-        compose("select", &inputs, || {
-            // A number takes the dtype of the other side.
-            let Some(like) = inputs.get(1).map(|t| t.meta()) else { return refuse("one side of select must be a tensor, to give the dtype") };
-            let side = |o: &OperandRef<'_>| match o {
-                OperandRef::Tensor(t) => Ok((*t).clone()),
-                OperandRef::Scalar(s) => s.fit(like.dtype).map(|s| Tensor::full_on((), s, like.dtype, like.device)),
-            };
-            Ok(Tensor::apply(Op::Select, Arg::None, &[self, &side(&a)?, &side(&b)?]))
+        let sides = [then.operand(), otherwise.operand()];
+        compose("select", &tensors_of(self, &sides), || {
+            let dtype = common(&sides)?;
+            let [then, otherwise] = sides.each_ref().map(|side| match side {
+                OperandRef::Tensor(t) => Ok(t.cast(dtype)),
+                OperandRef::Scalar(s) => s.fit(dtype).map(|s| Tensor::full_on((), s, dtype, self.meta().device)),
+            });
+            Ok(Tensor::apply(Op::Select, Arg::None, &[self, &then?, &otherwise?]))
         })
     }
-    /// The elements where the mask (bool) is false, `value` where it is true.
+    /// The elements where the mask (bool) is false, `value` where it is true: a number that this tensor's dtype holds.
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Tensor {
-        mask.select(value.into(), self)
+        let value = value.into();
+        compose("masked_fill", &[self, mask], || Ok(mask.select(value.fit(self.meta().dtype)?, self)))
     }
 }
+/// The tensors among an op's sides, this one first.
+fn tensors_of<'a>(first: &'a Tensor, sides: &'a [OperandRef<'a>]) -> smallvec::SmallVec<[&'a Tensor; 3]> {
+    let tensors = sides.iter().filter_map(|side| if let OperandRef::Tensor(t) = side { Some(*t) } else { None });
+    std::iter::once(first).chain(tensors).collect()
+}
 impl Tensor {
-    /// Each element brought into `[min, max]` (numbers or tensors). NaN stays NaN; if min > max, everything is max. The
+    /// Each element brought into `[min, max]` (numbers or tensors; of two dtypes, in that in which they meet). NaN stays NaN; if min > max, everything is max. The
     /// gradient passes where min <= x <= max, elsewhere it goes to the tensor that bounds; equal tensors share it.
     #[track_caller]
     pub fn clamp(&self, min: impl Operand, max: impl Operand) -> Tensor {
-        compose1("clamp", self, |x| Ok(at_most(&at_least(x, min.operand()), max.operand())))
+        let (min, max) = (min.operand(), max.operand());
+        clamped("clamp", self, [min, max], |x, [min, max]| at_most(&at_least(x, min), max))
     }
     /// As [`Tensor::clamp`] with the upper side open.
     #[track_caller]
     pub fn clamp_min(&self, min: impl Operand) -> Tensor {
-        compose1("clamp_min", self, |x| Ok(at_least(x, min.operand())))
+        clamped("clamp_min", self, [min.operand()], |x, [min]| at_least(x, min))
     }
     /// As [`Tensor::clamp`] with the lower side open.
     #[track_caller]
     pub fn clamp_max(&self, max: impl Operand) -> Tensor {
-        compose1("clamp_max", self, |x| Ok(at_most(x, max.operand())))
+        clamped("clamp_max", self, [max.operand()], |x, [max]| at_most(x, max))
     }
     /// NaN replaced by `nan`, the infinities by the numbers given or else the dtype's largest and smallest. Integers stay.
     #[track_caller]
@@ -114,22 +123,29 @@ impl Tensor {
             Ok(between.cast(self.meta().dtype))
         })
     }
-    /// self + value · a · b.
+    /// self + value · a · b, in the dtype in which the three meet.
     #[track_caller]
     pub fn addcmul(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Tensor {
         let value = value.into();
-        compose("addcmul", &[self, a, b], || Ok((self.widened() + widened_as(self, a)? * value * widened_as(self, b)?).cast(self.meta().dtype)))
+        compose("addcmul", &[self, a, b], || {
+            let ([x, a, b], dtype) = widened_alike([self, a, b])?;
+            Ok((x + a * value * b).cast(dtype))
+        })
     }
-    /// self + value · a / b.
+    /// self + value · a / b, in the dtype in which the three meet.
     #[track_caller]
     pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Tensor {
         let value = value.into();
-        compose("addcdiv", &[self, a, b], || Ok((self.widened() + widened_as(self, a)? * value / widened_as(self, b)?).cast(self.meta().dtype)))
+        compose("addcdiv", &[self, a, b], || {
+            let ([x, a, b], dtype) = widened_alike([self, a, b])?;
+            Ok((x + a * value / b).cast(dtype))
+        })
     }
     /// bool: |self - other| <= atol + rtol · |other|, or equal (infinities), or both NaN if `equal_nan`.
     #[track_caller]
     pub fn isclose(&self, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Tensor {
         compose("isclose", &[self, other], || {
+            same_dtype(&self.meta(), &other.meta())?;
             if !(rtol >= 0.0 && atol >= 0.0) {
                 return refuse(format!("tolerances must not be negative: rtol {rtol}, atol {atol}"));
             }
@@ -141,6 +157,15 @@ impl Tensor {
             Ok(if equal_nan { close.logical_or(x.isnan().logical_and(y.isnan())) } else { close })
         })
     }
+}
+/// A tensor and its bounds in the dtype in which they meet.
+#[track_caller]
+fn clamped<const N: usize>(op: &'static str, x: &Tensor, bounds: [OperandRef<'_>; N], f: impl FnOnce(&Tensor, [OperandRef<'_>; N]) -> Tensor) -> Tensor {
+    compose(op, &tensors_of(x, &bounds), || {
+        let sides: smallvec::SmallVec<[OperandRef<'_>; 3]> = std::iter::once(OperandRef::Tensor(x)).chain(bounds).collect();
+        let dtype = common(&sides)?;
+        Ok(f(&x.cast(dtype), bounds))
+    })
 }
 // Against a number a selection, not `maximum`: at the bound the whole gradient passes. Against a tensor the two that
 // are equal share it, as in PyTorch.
@@ -155,6 +180,12 @@ fn at_most(x: &Tensor, max: OperandRef<'_>) -> Tensor {
         OperandRef::Tensor(max) => x.minimum(max),
         OperandRef::Scalar(max) => x.gt(max).select(max, x),
     }
+}
+/// Tensors in the dtype in which they meet, widened to compute, and that dtype.
+fn widened_alike<const N: usize>(tensors: [&Tensor; N]) -> Built<([Tensor; N], DType)> {
+    let tensors = alike(tensors)?;
+    let dtype = tensors[0].meta().dtype;
+    Ok((tensors.map(|t| t.widened()), dtype))
 }
 /// The other side in the dtype that a function of 16-bit floats computes in; two dtypes do not meet there either.
 fn widened_as(x: &Tensor, other: &Tensor) -> Built<Tensor> {

@@ -167,7 +167,7 @@ impl Tensor {
     pub fn linspace(start: f64, end: f64, steps: usize, dtype: DType) -> Tensor {
         compose("linspace", &[], || {
             let (shape, device) = (Shape::new(&[steps])?, Device::current()?);
-            let wide = if !dtype.is_float() { device.widest_float() } else { dtype.promote(DType::F32) };
+            let wide = computed_in(dtype, device);
             if steps < 2 {
                 return Ok(Tensor::full_on(shape, start, wide, device).cast(dtype));
             }
@@ -183,7 +183,7 @@ impl Tensor {
     #[track_caller]
     pub fn logspace(start: f64, end: f64, steps: usize, base: f64, dtype: DType) -> Tensor {
         compose("logspace", &[], || {
-            let wide = if !dtype.is_float() { Device::current()?.widest_float() } else { dtype.promote(DType::F32) };
+            let wide = computed_in(dtype, Device::current()?);
             Ok(Tensor::linspace(start, end, steps, wide).binary_reversed(crate::scalar::Binary::Pow, base).cast(dtype))
         })
     }
@@ -378,4 +378,13 @@ macro_rules! tensor {
     () => { $crate::Tensor::zeros([0usize]) };
     ($($row:expr),+ $(,)?) => { $crate::Tensor::from_literal(&[$($row),+]) };
     ($($row:expr),+ ; $t:ty) => { $crate::Tensor::from_literal_as::<$t, _>(&[$($row),+]) };
+}
+
+/// The float dtype in which evenly spaced numbers are computed.
+fn computed_in(dtype: DType, device: Device) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        d if d.is_float() => DType::F32,
+        _ => device.widest_float(),
+    }
 }

@@ -63,6 +63,11 @@ impl Tensor {
             _ => Err(ErrorKind::Shape { shape: x.meta().shape, expected: "a vector or a matrix".into() }.into()),
         })
     }
+    /// The matrix with all elements, in row-major order, on a diagonal.
+    #[track_caller]
+    pub fn diagflat(&self, diagonal: isize) -> Tensor {
+        compose1("diagflat", self, |x| Ok(x.ravel().diag_embed(diagonal, -2, -1)))
+    }
     /// Matrices (in the plane of two axes of the result) with the vectors of the last axis on a diagonal, zeros elsewhere.
     #[track_caller]
     pub fn diag_embed(&self, offset: isize, a: impl Axis, b: impl Axis) -> Tensor {

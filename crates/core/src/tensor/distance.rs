@@ -6,7 +6,9 @@ use super::{
 };
 use crate::{
     AxisSet, ErrorKind,
+    composite::wide::floats,
     op::ReduceOp,
+    promotion::alike,
     shape::{Axes, Axis},
 };
 
@@ -91,17 +93,25 @@ impl Tensor {
             Ok((self.unsqueeze(-2) - other.unsqueeze(-3)).vector_norm(ord, -1, false))
         })
     }
-    /// The cosine of the angle between the vectors along an axis; norms below `eps` count as `eps`.
+    /// The cosine of the angle between the vectors along an axis; norms below `eps` count as `eps`. Floats, in the dtype in which
+    /// they meet.
     #[track_caller]
     pub fn cosine_similarity(&self, other: &Tensor, axis: impl Axis, eps: f64) -> Tensor {
         compose("cosine_similarity", &[self, other], || {
             let (a, b) = (self.meta(), other.meta());
             let shape = crate::op::broadcast(&a.shape, &b.shape)?;
             let axis = shape.axis(axis.to_axis())?;
-            let (x, y) = (self.expand(shape).wide(), other.expand(shape).wide());
+            let [x, y] = alike([self, other])?;
+            let dtype = floats(&x.meta())?.dtype;
+            let (x, y) = (x.expand(shape).wide(), y.expand(shape).wide());
             let unit = |x: &Tensor| x / x.vector_norm(2.0, axis, true).maximum(eps);
-            Ok((unit(&x) * unit(&y)).sum(axis as isize).cast(a.dtype))
+            Ok((unit(&x) * unit(&y)).sum(axis as isize).cast(dtype))
         })
+    }
+    /// The norm of order `ord` of the difference, over all elements.
+    #[track_caller]
+    pub fn dist(&self, other: &Tensor, ord: f64) -> Tensor {
+        compose("dist", &[self, other], || Ok((self - other).ravel().vector_norm(ord, 0, false)))
     }
     /// The norm of `self - other + eps` along the last axis.
     #[track_caller]

@@ -126,7 +126,7 @@ fn floats(x: &Tensor) -> Built<Tensor> {
         _ => Ok(x.cast(DType::F32)),
     }
 }
-fn pairs(x: &Tensor) -> Built<Tensor> {
+pub(super) fn pairs(x: &Tensor) -> Built<Tensor> {
     let shape = x.meta().shape;
     if shape.rank() < 2 || shape[shape.rank() - 1] != 2 {
         return Err(ErrorKind::Shape { shape, expected: "complex numbers: a last axis of 2, and one to transform".into() }.into());
@@ -192,32 +192,6 @@ impl Tensor {
             let full = Complex { re: Tensor::cat(&[half.re.clone(), back(&half.re)], -1), im: own(&half.im) };
             Ok(along_last(&full, true, norm)?.re.movedim(-1isize, axis))
         })
-    }
-    /// [`Tensor::fft`] over the last two axes.
-    #[track_caller]
-    pub fn fft2(&self, norm: FftNorm) -> Tensor {
-        self.fft(None, -1, norm).fft(None, -2, norm)
-    }
-    /// The inverse of [`Tensor::fft2`].
-    #[track_caller]
-    pub fn ifft2(&self, norm: FftNorm) -> Tensor {
-        self.ifft(None, -1, norm).ifft(None, -2, norm)
-    }
-    /// [`Tensor::rfft`] over the last axis, then [`Tensor::fft`] over the one before it.
-    #[track_caller]
-    pub fn rfft2(&self, norm: FftNorm) -> Tensor {
-        self.rfft(None, -1, norm).fft(None, -2, norm)
-    }
-    /// The inverse of [`Tensor::rfft2`], to `n` real columns.
-    #[track_caller]
-    pub fn irfft2(&self, n: Option<usize>, norm: FftNorm) -> Tensor {
-        self.ifft(None, -2, norm).irfft(n, -1, norm)
-    }
-    /// The magnitudes of complex numbers `[.., 2]`.
-    #[track_caller]
-    #[must_use]
-    pub fn complex_abs(&self) -> Tensor {
-        compose1("complex_abs", self, |x| Ok(pairs(&x.unsqueeze(0))?.squeeze(0).vector_norm(2.0, -1, false)))
     }
     /// Transforms of windows that slide over a signal `[.., time]`: `[.., n_fft / 2 + 1, frames, 2]`. A window shorter than
     /// `n_fft` is centred; `center` reflects half a window at both ends first.

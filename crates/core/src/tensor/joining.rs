@@ -1,11 +1,13 @@
 //! Taking tensors apart and putting them together: split, cat, stack, repeat, roll, sliding windows.
 use super::{
-    Tensor,
+    OperandRef, Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
 use crate::{
     Arg, DType, ErrorKind, Op, Origin, Result, Shape, TensorType,
     composite::split::Split,
+    op::broadcast,
+    promotion::common,
     shape::{Axis, ToSizes},
 };
 use smallvec::SmallVec;
@@ -163,7 +165,7 @@ impl Tensor {
         })
     }
 
-    /// Tensors joined along an axis. As in PyTorch, an empty vector among tensors of other ranks is left out.
+    /// Tensors joined along an axis, in the dtype in which they meet. As in PyTorch, an empty vector among tensors of other ranks is left out.
     #[track_caller]
     pub fn cat<T: Borrow<Tensor>>(tensors: &[T], axis: impl Axis) -> Tensor {
         let tensors = all(tensors);
@@ -172,10 +174,17 @@ impl Tensor {
             let axis = first.meta().shape.axis(axis.to_axis())?;
             let rank = first.rank();
             let parts: SmallVec<[&Tensor; 8]> = tensors.iter().copied().filter(|t| rank == 1 || *t.meta().shape != [0]).collect();
-            match parts[..] {
-                [one] => Ok(one.clone()),
-                _ => Ok(Tensor::apply(Op::Concat { axis: axis as u8 }, Arg::None, &parts)),
+            // Those that are left out have a say, as in PyTorch.
+            let joined = |parts: &[&Tensor]| match parts {
+                [one] => (*one).clone(),
+                _ => Tensor::apply(Op::Concat { axis: axis as u8 }, Arg::None, parts),
+            };
+            if tensors.iter().all(|t| t.meta().dtype == first.meta().dtype) {
+                return Ok(joined(&parts));
             }
+            let dtype = common(&tensors.iter().map(|t| OperandRef::Tensor(t)).collect::<SmallVec<[_; 8]>>())?;
+            let parts: Vec<Tensor> = parts.iter().map(|t| t.cast(dtype)).collect();
+            Ok(joined(&parts.iter().collect::<Vec<_>>()))
         })
     }
     /// As [`Tensor::cat`].
@@ -221,6 +230,108 @@ impl Tensor {
     pub fn dstack<T: Borrow<Tensor>>(tensors: &[T]) -> Tensor {
         let tensors = all(tensors);
         compose("dstack", &tensors, || Ok(Tensor::cat(&tensors.iter().map(|t| t.atleast_3d()).collect::<Vec<_>>(), 2)))
+    }
+    /// Tensors as columns of a matrix: vectors become `[n, 1]`, scalars `[1, 1]`, and all are joined along axis 1.
+    #[track_caller]
+    pub fn column_stack<T: Borrow<Tensor>>(tensors: &[T]) -> Tensor {
+        let tensors = all(tensors);
+        compose("column_stack", &tensors, || {
+            let columns: Vec<Tensor> = tensors.iter().map(|t| if t.rank() < 2 { t.reshape([-1isize, 1]) } else { (*t).clone() }).collect();
+            Ok(Tensor::cat(&columns, 1))
+        })
+    }
+    /// Parts along axis 1 (of a vector: along axis 0), which `sections` divides.
+    ///
+    /// # Errors
+    /// The error this tensor carries; a scalar; sections that do not divide the axis.
+    #[track_caller]
+    pub fn hsplit(&self, sections: usize) -> Result<Vec<Tensor>> {
+        self.divided("hsplit", sections, 1, if self.rank() == 1 { 0 } else { 1 })
+    }
+    /// Parts along axis 0, which `sections` divides.
+    ///
+    /// # Errors
+    /// The error this tensor carries; fewer than 2 axes; sections that do not divide the axis.
+    #[track_caller]
+    pub fn vsplit(&self, sections: usize) -> Result<Vec<Tensor>> {
+        self.divided("vsplit", sections, 2, 0)
+    }
+    /// Parts along axis 2, which `sections` divides.
+    ///
+    /// # Errors
+    /// The error this tensor carries; fewer than 3 axes; sections that do not divide the axis.
+    #[track_caller]
+    pub fn dsplit(&self, sections: usize) -> Result<Vec<Tensor>> {
+        self.divided("dsplit", sections, 3, 2)
+    }
+    #[track_caller]
+    fn divided(&self, name: &'static str, sections: usize, least_rank: usize, axis: usize) -> Result<Vec<Tensor>> {
+        compose1(name, self, |x| {
+            let shape = x.meta().shape;
+            if shape.rank() < least_rank {
+                return Err(ErrorKind::Shape { shape, expected: format!("at least {least_rank} axes") }.into());
+            }
+            match shape[axis].checked_rem(sections) {
+                Some(0) => Ok(x.split_sizes(&vec![shape[axis] / sections; sections], axis)),
+                _ => refuse(format!("{sections} equal parts of an axis of size {}", shape[axis])),
+            }
+        })
+    }
+    /// All tensors expanded to the shape in which they broadcast.
+    ///
+    /// # Errors
+    /// The first error that one carries; shapes that do not broadcast.
+    #[track_caller]
+    pub fn broadcast_tensors<T: Borrow<Tensor>>(tensors: &[T]) -> Result<Vec<Tensor>> {
+        let tensors = all(tensors);
+        compose("broadcast_tensors", &tensors, || {
+            let mut shape = Shape::SCALAR;
+            for t in &tensors {
+                shape = broadcast(&shape, &t.meta().shape)?;
+            }
+            Ok(tensors.iter().map(|t| t.expand(shape).ok()).collect())
+        })
+    }
+    /// All tuples of one element of each vector, `[n, vectors]`, the last running fastest; of one vector: itself.
+    #[track_caller]
+    pub fn cartesian_prod<T: Borrow<Tensor>>(vectors: &[T]) -> Tensor {
+        let vectors = all(vectors);
+        compose("cartesian_prod", &vectors, || match &vectors[..] {
+            [one] if one.rank() == 1 => Ok((*one).clone()),
+            _ => {
+                if let Some(v) = vectors.iter().find(|v| v.rank() != 1) {
+                    return Err(ErrorKind::Shape { shape: v.meta().shape, expected: "vectors".into() }.into());
+                }
+                let grids = Tensor::meshgrid(&vectors, Indexing::Ij)?;
+                Ok(Tensor::stack(&grids.iter().map(Tensor::ravel).collect::<Vec<_>>(), -1))
+            }
+        })
+    }
+    /// All choices of `r` elements of a vector in their order, `[choices, r]`; each element may be taken again
+    /// `with_replacement`.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, Tensor};
+    /// # Device::reference().make_current();
+    /// let pairs = Tensor::from_vec(vec![1i32, 2, 3], [3]).combinations(2, false);
+    /// assert_eq!(pairs.to_rows::<i32>()?, [[1, 2], [1, 3], [2, 3]]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn combinations(&self, r: usize, with_replacement: bool) -> Tensor {
+        compose1("combinations", self, |x| {
+            let shape = x.meta().shape;
+            if shape.rank() != 1 {
+                return Err(ErrorKind::Shape { shape, expected: "a vector".into() }.into());
+            }
+            if r == 0 {
+                return Ok(Tensor::zeros_on([0], x.meta().dtype, x.meta().device));
+            }
+            let places = choices(shape[0], r, with_replacement);
+            let count = places.len() / r;
+            let places = Tensor::from_vec_on(places, [count * r], x.meta().device);
+            Ok(x.index_select(0, &places).reshape([count, r]))
+        })
     }
     /// Coordinates of a grid: tensor k of the result holds the elements of vector k along one axis, expanded over the others.
     ///
@@ -449,4 +560,22 @@ fn repeat_axis(x: &Tensor, axis: usize, times: usize) -> Built<Tensor> {
         return Ok(Tensor::cat(&vec![x.clone(); times], axis));
     }
     Ok(x.unsqueeze(axis).expand(shape.insert(axis, times)?).reshape(shape.with(axis, shape[axis] * times)))
+}
+
+/// All rising (or, with replacement, not falling) sequences of `r` numbers below `n`, one after the other.
+fn choices(n: usize, r: usize, with_replacement: bool) -> Vec<i64> {
+    let apart = usize::from(!with_replacement);
+    let mut all = Vec::new();
+    let mut row: Vec<usize> = (0..r).map(|k| k * apart).collect();
+    // The largest number in each place.
+    let most = |k: usize| n.checked_sub(1 + (r - 1 - k) * apart);
+    while (0..r).all(|k| most(k).is_some_and(|most| row[k] <= most)) {
+        all.extend(row.iter().map(|&place| place as i64));
+        let Some(k) = (0..r).rev().find(|&k| most(k).is_some_and(|most| row[k] < most)) else { break };
+        let next = row[k] + 1;
+        for (j, place) in row[k..].iter_mut().enumerate() {
+            *place = next + j * apart;
+        }
+    }
+    all
 }

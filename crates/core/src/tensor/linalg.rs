@@ -3,7 +3,7 @@ use super::{
     Tensor,
     compose::{Built, compose, refuse},
 };
-use crate::{Arg, DType, ErrorKind, Op, Scalar, Shape, shape::ToSizes};
+use crate::{Arg, DType, ErrorKind, Op, Scalar, Shape, composite::wide::same_dtype, shape::ToSizes};
 use std::borrow::Borrow;
 
 impl Tensor {
@@ -238,10 +238,17 @@ impl Tensor {
             Ok((self.reshape(wide(&a, 0)) * other.reshape(wide(&b, 1))).reshape(Shape::new(&dims)?))
         })
     }
+    /// The sums of products along the last axis of both, for all pairs of rows: `[.., n]` and `[.., n]` give `[.., ..]`. A scalar
+    /// multiplies.
+    #[track_caller]
+    pub fn inner(&self, other: &Tensor) -> Tensor {
+        compose("inner", &[self, other], || if self.rank() == 0 || other.rank() == 0 { Ok(self * other) } else { Ok(self.tensordot(other, &[-1], &[-1])) })
+    }
     /// The cross product of the vectors of length 3 along an axis.
     #[track_caller]
     pub fn cross(&self, other: &Tensor, axis: impl crate::Axis) -> Tensor {
         compose("cross", &[self, other], || {
+            same_dtype(&self.meta(), &other.meta())?;
             let shape = crate::op::broadcast(&self.meta().shape, &other.meta().shape)?;
             let axis = shape.axis(axis.to_axis())?;
             if shape[axis] != 3 || self.rank() != other.rank() {

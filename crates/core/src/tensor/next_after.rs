@@ -4,7 +4,7 @@ use super::{
     Operand, OperandRef, Tensor,
     compose::{compose, refuse},
 };
-use crate::{Arg, DType, ErrorKind, Op};
+use crate::{Arg, DType, Op, promotion::alike};
 
 impl Tensor {
     /// The next number of this dtype from each element toward `other`; `other` itself where they are equal, NaN if
@@ -25,10 +25,8 @@ impl Tensor {
             OperandRef::Scalar(s) => self.full_like(s),
         };
         compose("nextafter", &[self, &other], || {
-            let (x, dtype) = (self.detach(), self.meta().dtype);
-            if other.meta().dtype != dtype {
-                return Err(ErrorKind::DtypeMismatch { left: dtype, right: other.meta().dtype }.into());
-            }
+            let [x, other] = alike([&self.detach(), &other])?;
+            let dtype = x.meta().dtype;
             let (stored, counted) = match dtype {
                 DType::F16 | DType::BF16 => (DType::I16, DType::I32),
                 DType::F32 => (DType::I32, DType::I32),

@@ -163,6 +163,18 @@ impl Tensor {
     pub fn argmin_all(&self) -> Tensor {
         compose1("argmin", self, |x| Ok(x.ravel().arg_extreme(ArgOp::Min, 0, false)))
     }
+    /// The largest element of all; NaN if any is NaN. [`Tensor::amax`] takes axes, [`Tensor::max_dim`] gives indices too.
+    #[track_caller]
+    #[must_use]
+    pub fn max(&self) -> Tensor {
+        self.amax(..)
+    }
+    /// The smallest element of all; NaN if any is NaN. [`Tensor::amin`] takes axes, [`Tensor::min_dim`] gives indices too.
+    #[track_caller]
+    #[must_use]
+    pub fn min(&self) -> Tensor {
+        self.amin(..)
+    }
     /// The maximum along an axis and its index. The gradient goes to that element alone.
     #[track_caller]
     pub fn max_dim(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {

@@ -1,7 +1,7 @@
 //! Shapes: views that move nothing where strides allow, padding with a constant, updating a slice.
 use super::{
     Tensor,
-    compose::{Built, compose1, refuse},
+    compose::{Built, compose, compose1, refuse},
 };
 use crate::{
     Arg, DType, ErrorKind, Op, Origin, Scalar, Shape, TensorType,
@@ -156,6 +156,17 @@ impl Tensor {
         }
     }
 
+    /// [`Tensor::reshape`] to the shape of another tensor.
+    #[doc(alias = "view_as")]
+    #[track_caller]
+    pub fn reshape_as(&self, other: &Tensor) -> Tensor {
+        compose("reshape_as", &[self, other], || Ok(self.reshape(other.meta().shape)))
+    }
+    /// [`Tensor::expand`] to the shape of another tensor.
+    #[track_caller]
+    pub fn expand_as(&self, other: &Tensor) -> Tensor {
+        compose("expand_as", &[self, other], || Ok(self.expand(other.meta().shape)))
+    }
     /// As [`Tensor::reshape`]. Values never change, so a view and a copy cannot be told apart.
     #[track_caller]
     pub fn view(&self, sizes: impl ToSizes) -> Tensor {
@@ -252,6 +263,7 @@ impl Tensor {
         })
     }
     /// As [`Tensor::transpose`].
+    #[doc(alias = "swapdims")]
     #[track_caller]
     pub fn swapaxes(&self, a: impl Axis, b: impl Axis) -> Tensor {
         self.transpose(a, b)
@@ -273,6 +285,7 @@ impl Tensor {
         self.mt()
     }
     /// The axes `source` moved to the places `destination`; the others keep their order.
+    #[doc(alias = "moveaxis")]
     #[track_caller]
     pub fn movedim(&self, source: impl ToSizes, destination: impl ToSizes) -> Tensor {
         compose1("movedim", self, |x| {

@@ -4,7 +4,7 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
-use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, shape::Axis};
+use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, promotion::alike, shape::Axis};
 
 /// Rows up to this length are searched by counting, longer ones by halving.
 const COUNTED: usize = 64;
@@ -111,6 +111,21 @@ impl Tensor {
                 return Err(ErrorKind::Shape { shape: boundaries.meta().shape, expected: "a vector of boundaries".into() }.into());
             }
             Ok(boundaries.searchsorted(self, right))
+        })
+    }
+    /// bool: does each element occur in `test`, of any shape? NaN occurs nowhere.
+    #[track_caller]
+    pub fn isin(&self, test: &Tensor) -> Tensor {
+        compose("isin", &[self, test], || {
+            let [x, test] = alike([&self.detach(), &test.detach()])?;
+            let n = test.meta().shape.elements();
+            if n == 0 {
+                return Ok(Tensor::zeros_on(x.meta().shape, DType::Bool, x.meta().device));
+            }
+            let as_numbers = |t: Tensor| if t.meta().dtype == DType::Bool { t.cast(DType::U8) } else { t };
+            let (x, (sorted, _)) = (as_numbers(x), as_numbers(test).ravel().sort(0, false));
+            let place = sorted.searchsorted(&x, false).minimum((n - 1) as i64);
+            Ok(sorted.take(&place).eq(&x))
         })
     }
     /// The distinct elements in order; for each element of the tensor the place of its value among them; how often each

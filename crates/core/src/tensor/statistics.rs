@@ -3,7 +3,7 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
-use crate::{AxisSet, DType, ErrorKind, shape::Axis};
+use crate::{AxisSet, DType, ErrorKind, composite::wide::floats, shape::Axis};
 
 /// What stands between two neighbours in a quantile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -175,6 +175,84 @@ impl Tensor {
             let at = inside.select(at, bins as f64).cast(DType::I64);
             let ones = Tensor::ones_on([n], DType::I64, meta.device);
             Ok(Tensor::zeros_on([bins + 1], DType::I64, meta.device).scatter_add(0, &at, &ones).narrow(0, 0, bins).cast(meta.dtype))
+        })
+    }
+    /// The covariance of variables (rows) over observations (columns), `[n, n]`; of a vector: its variance. `correction` is
+    /// taken from the number of observations; `frequencies` (integers) repeat observations, `weights` weigh them.
+    #[track_caller]
+    pub fn cov(&self, correction: f64, frequencies: Option<&Tensor>, weights: Option<&Tensor>) -> Tensor {
+        let inputs: Vec<&Tensor> = [self].into_iter().chain(frequencies).chain(weights).collect();
+        compose("cov", &inputs, || {
+            let shape = self.meta().shape;
+            if shape.rank() > 2 {
+                return Err(ErrorKind::Shape { shape, expected: "a vector, or a matrix of variables and observations".into() }.into());
+            }
+            let dtype = self.meta().dtype.to_float();
+            let x = self.wide().reshape([if shape.rank() == 2 { shape[0] } else { 1 }, shape.last().copied().unwrap_or(1)]);
+            let n = x.meta().shape[1];
+            for w in inputs[1..].iter().map(|w| w.meta().shape) {
+                if *w != [n] {
+                    return Err(ErrorKind::ShapeMismatch { left: shape, right: w, axes: None, expected: "one weight for each observation" }.into());
+                }
+            }
+            let wide = |t: &Tensor| t.cast(x.meta().dtype);
+            let each = match (frequencies.map(wide), weights.map(wide)) {
+                (Some(f), Some(w)) => f * w,
+                (Some(one), None) | (None, Some(one)) => one,
+                (None, None) => Tensor::ones_on([n], x.meta().dtype, x.meta().device),
+            };
+            let total = each.sum(..);
+            let taken = match weights {
+                Some(w) => (&each * wide(w)).sum(..) / &total * correction,
+                None => total.full_like(correction),
+            };
+            let centred = &x - (&x * &each).sum_keepdim(1) / &total;
+            let cov = (&centred * &each).matmul(centred.t()) / (total - taken).clamp_min(0.0);
+            Ok(if shape.rank() < 2 { cov.reshape(()) } else { cov }.cast(dtype))
+        })
+    }
+    /// Pearson's correlation of variables (rows) over observations (columns), `[n, n]`; of a vector: 1.
+    #[track_caller]
+    #[must_use]
+    pub fn corrcoef(&self) -> Tensor {
+        compose1("corrcoef", self, |x| {
+            let cov = x.wide().cov(1.0, None, None);
+            let correlation = if cov.rank() == 0 {
+                &cov / &cov
+            } else {
+                let deviation = cov.diagonal(0, 0, 1).sqrt();
+                (&cov / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1.0, 1.0)
+            };
+            Ok(correlation.cast(x.meta().dtype.to_float()))
+        })
+    }
+    /// How many elements (or the sum of their weights) fall between neighbours of rising `edges`, a vector; the last interval
+    /// holds its end. `density` divides by the whole and by the intervals' lengths.
+    #[track_caller]
+    pub fn histogram(&self, edges: &Tensor, weights: Option<&Tensor>, density: bool) -> Tensor {
+        let inputs: Vec<&Tensor> = [self, edges].into_iter().chain(weights).collect();
+        compose("histogram", &inputs, || {
+            let meta = self.meta();
+            let dtype = floats(&meta)?.dtype;
+            let bins = match *edges.meta().shape {
+                [n] if n >= 2 => n - 1,
+                _ => return Err(ErrorKind::Shape { shape: edges.meta().shape, expected: "a vector of at least two edges".into() }.into()),
+            };
+            if let Some(w) = weights.filter(|w| w.meta().shape != meta.shape) {
+                let right = w.meta().shape;
+                return Err(ErrorKind::ShapeMismatch { left: meta.shape, right, axes: None, expected: "one weight for each element" }.into());
+            }
+            let (x, edges) = (self.detach().wide().ravel(), edges.detach().wide());
+            let inside = x.ge(edges.narrow(0, 0, 1)).logical_and(x.le(edges.narrow(0, bins, 1)));
+            let at = (edges.searchsorted(&x, true) - 1i64).minimum((bins - 1) as i64);
+            let at = inside.select(at, bins as i64);
+            let each = match weights {
+                Some(w) => w.detach().cast(x.meta().dtype).ravel(),
+                None => x.ones_like(),
+            };
+            let counts = Tensor::zeros_on([bins + 1], x.meta().dtype, meta.device).scatter_add(0, &at, &each).narrow(0, 0, bins);
+            let counts = if density { &counts / counts.sum(..) / edges.diff(1, 0) } else { counts };
+            Ok(counts.cast(dtype))
         })
     }
     /// How often each of 0, 1, 2, ... occurs in a vector of integers (or the sum of the weights there), up to the largest,
