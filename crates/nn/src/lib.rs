@@ -1,4 +1,4 @@
-//! Layers, parameters and initialisers, with PyTorch's constructors, defaults and state-dict names.
+//! Layers, losses, parameters and initialisers, with PyTorch's constructors, defaults and state-dict names.
 //!
 //! A model is a struct of its parts with `#[derive(Module)]`; what runs is `forward`. Every layer enters its path
 //! before it computes and checks its result before it returns it, so an error names `features.0.conv` and the

@@ -17,6 +17,9 @@ pub use pairs::{CosineEmbeddingLoss, MarginRankingLoss, TripletMarginLoss, Tripl
 /// A loss of predictions and targets, so that a training loop can be given any: `Box<dyn Criterion>`. Losses of more tensors
 /// have a `forward` of their own.
 ///
+/// Where PyTorch warns of sizes that differ, the rule is: one side may be repeated to the other's shape, `[3]` along `[2, 3]`, and
+/// nothing is said; that each is repeated along the other, `[n, 1]` beside `[n]`, is an error.
+///
 /// ```
 /// # use adamant_core::{Result, Tensor, functional::Reduction};
 /// # use adamant_nn::{Criterion, HuberLoss, MseLoss};

@@ -276,6 +276,10 @@ fn a_dict_that_forgets_the_order_or_the_names_of_its_parts() {
         let mut dict: ModuleDict = ModuleDict::of([("z", Box::new(Linear::new(2, 3)?) as Box<dyn Module>), ("a", Box::new(Relu::new()))])?;
         assert!(dict.insert("m", Box::new(Linear::no_bias(3, 2)?))?.is_none());
         assert_eq!(dict.keys().collect::<Vec<_>>(), ["z", "a", "m"]);
+        // Parts have their paths before the model is walked, as those of a sequence.
+        let wrong = Tensor::ones([1, 7]);
+        assert_eq!(dict.get("m").unwrap().forward(&wrong).unwrap_err().scope(), "m");
+        assert_eq!(Sequential::new().add_named("m", Linear::new(3, 2)?).forward(&wrong).unwrap_err().scope(), "m");
         assert_eq!(names(&dict.state_dict()), ["z.weight", "z.bias", "m.weight"]);
         // A layer that takes another's name takes its place, as in Python's dict.
         assert!(dict.insert("z", Box::new(Linear::no_bias(2, 3)?))?.is_some());
@@ -285,9 +289,6 @@ fn a_dict_that_forgets_the_order_or_the_names_of_its_parts() {
             x = part.forward(&x)?;
         }
         assert_eq!(x.dims()?, [1, 2]);
-        // Parts have their paths before the model is walked.
-        let error = dict.get("m").unwrap().forward(&Tensor::ones([1, 7])).unwrap_err();
-        assert_eq!(error.scope(), "m");
         dict.eval();
         assert!(!dict.is_training());
         assert!(dict.remove("z").is_some() && dict.remove("z").is_none() && dict.get("z").is_none());
