@@ -26,7 +26,7 @@ pub use linear::{CrossEntropyOptions, alpha_dropout, cross_entropy, dropout, emb
 pub use loss::{
     BinaryCrossEntropy, PoissonNll, TripletMargin, binary_cross_entropy, binary_cross_entropy_with_logits, cosine_embedding_loss, gaussian_nll_loss,
     hinge_embedding_loss, huber_loss, kl_div, l1_loss, margin_ranking_loss, mse_loss, multilabel_soft_margin_loss, poisson_nll_loss, smooth_l1_loss,
-    soft_margin_loss, triplet_margin_loss,
+    soft_margin_loss, triplet_margin_loss, triplet_margin_with_distance_loss,
 };
 pub use norm::{batch_norm_inference, batch_norm_training, group_norm, instance_norm, instance_norm_statistics, layer_norm, local_response_norm, rms_norm};
 pub use padding::{PadMode, pad};

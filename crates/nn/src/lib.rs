@@ -1,4 +1,4 @@
-//! Layers, parameters and initialisers, with PyTorch's constructors, defaults and state-dict names.
+//! Layers, losses, parameters and initialisers, with PyTorch's constructors, defaults and state-dict names.
 //!
 //! A model is a struct of its parts with `#[derive(Module)]`; what runs is `forward`. Every layer enters its path
 //! before it computes and checks its result before it returns it, so an error names `features.0.conv` and the
@@ -13,10 +13,12 @@ mod activation;
 mod attention;
 mod batch_norm;
 mod conv;
+mod dict;
 mod dropout;
 mod embedding;
 pub mod init;
 mod linear;
+mod loss;
 mod norm;
 mod param;
 mod pool;
@@ -35,10 +37,16 @@ pub use adamant_derive::Module;
 pub use attention::{Masks, MultiheadAttention, MultiheadAttentionOptions};
 pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, BatchNormOptions, InstanceNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d};
 pub use conv::{Conv, Conv1d, Conv2d, Conv3d, ConvOptions, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, ConvTransposeOptions};
+pub use dict::{ModuleDict, ParameterDict};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d};
 pub use embedding::{Embedding, EmbeddingBag, PositionEmbedding};
 pub use init::{RngState, manual_seed, rng_state, set_rng_state};
 pub use linear::{Bilinear, Linear};
+pub use loss::{
+    BceLoss, BceWithLogitsLoss, CosineEmbeddingLoss, Criterion, CrossEntropyLoss, CtcLoss, GaussianNllLoss, HingeEmbeddingLoss, HuberLoss, KlDivLoss, L1Loss,
+    LinearCrossEntropyLoss, LinearCrossEntropyOptions, MarginRankingLoss, MseLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NllLoss,
+    PoissonNllLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss, TripletMarginWithDistanceLoss,
+};
 pub use norm::{GroupNorm, LayerNorm, LayerNormOptions, LocalResponseNorm, RmsNorm};
 pub use param::{Param, Role};
 pub use pool::{

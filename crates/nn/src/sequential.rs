@@ -1,5 +1,8 @@
 //! Layers one after another.
-use crate::{Module, Walk, Walker};
+use crate::{
+    Module, Walk, Walker,
+    dict::{Names, Under},
+};
 use adamant_core::{Result, Tensor};
 
 /// Layers one after another, named "0", "1", ... unless they are given a name.
@@ -37,9 +40,9 @@ impl Sequential {
     }
     /// Appends a boxed layer under a name.
     pub fn push(&mut self, name: &str, layer: Box<dyn Module>) {
+        // Gives the layer its path, for errors before the model is first walked.
+        Under(name, &layer).visit(&mut Names);
         self.layers.push((name.to_string(), layer));
-        // Gives the layers their paths, for errors before the model is first walked.
-        self.visit(&mut Names);
     }
     /// Number of layers.
     pub fn len(&self) -> usize {
@@ -54,8 +57,6 @@ impl Sequential {
         self.layers.iter().map(|(name, layer)| (name.as_str(), &**layer))
     }
 }
-struct Names;
-impl crate::Visit for Names {}
 impl Walk for Sequential {
     fn walk(&self, walker: &mut Walker<'_>) {
         for (name, layer) in &self.layers {

@@ -269,3 +269,53 @@ fn the_same_seed_gives_other_weights() {
         Ok(())
     });
 }
+
+#[test]
+fn a_dict_that_forgets_the_order_or_the_names_of_its_parts() {
+    on_reference(|| {
+        let mut dict: ModuleDict = ModuleDict::of([("z", Box::new(Linear::new(2, 3)?) as Box<dyn Module>), ("a", Box::new(Relu::new()))])?;
+        assert!(dict.insert("m", Box::new(Linear::no_bias(3, 2)?))?.is_none());
+        assert_eq!(dict.keys().collect::<Vec<_>>(), ["z", "a", "m"]);
+        // Parts have their paths before the model is walked, as those of a sequence.
+        let wrong = Tensor::ones([1, 7]);
+        assert_eq!(dict.get("m").unwrap().forward(&wrong).unwrap_err().scope(), "m");
+        assert_eq!(Sequential::new().add_named("m", Linear::new(3, 2)?).forward(&wrong).unwrap_err().scope(), "m");
+        assert_eq!(names(&dict.state_dict()), ["z.weight", "z.bias", "m.weight"]);
+        // A layer that takes another's name takes its place, as in Python's dict.
+        assert!(dict.insert("z", Box::new(Linear::no_bias(2, 3)?))?.is_some());
+        assert_eq!(names(&dict.state_dict()), ["z.weight", "m.weight"]);
+        let mut x = Tensor::ones([1, 2]);
+        for part in dict.values() {
+            x = part.forward(&x)?;
+        }
+        assert_eq!(x.dims()?, [1, 2]);
+        dict.eval();
+        assert!(!dict.is_training());
+        assert!(dict.remove("z").is_some() && dict.remove("z").is_none() && dict.get("z").is_none());
+        assert_eq!((dict.len(), dict.is_empty()), (2, false));
+        for name in ["", "a.b"] {
+            let error = dict.insert(name, Box::new(Relu::new())).err().unwrap();
+            assert_eq!(error.kind().word(), "argument");
+        }
+        assert_eq!(dict.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "m"]);
+        Ok(())
+    });
+}
+#[test]
+fn a_dict_of_parameters_or_of_one_kind_of_layers_that_is_no_part_of_a_model() {
+    #[derive(Module)]
+    struct Heads {
+        scales: ParameterDict,
+        heads: ModuleDict<Linear>,
+    }
+    on_reference(|| {
+        let scales = ParameterDict::of([("b", Param::new(&Tensor::ones([2]))?), ("a", Param::buffer(&Tensor::zeros([3]))?)])?;
+        let model = Heads { scales, heads: ModuleDict::of([("right", Linear::new(1, 1)?), ("left", Linear::no_bias(1, 1)?)])? };
+        assert_eq!(names(&model.state_dict()), ["scales.b", "scales.a", "heads.right.weight", "heads.right.bias", "heads.left.weight"]);
+        assert_eq!(model.parameters().len(), 4);
+        model.cast(DType::F64)?;
+        assert_eq!(model.scales.get("a").unwrap().meta().dtype, DType::F64);
+        assert_eq!(&*model.heads.get("left").unwrap().weight.path(), "heads.left.weight");
+        Ok(())
+    });
+}

@@ -87,6 +87,7 @@ fn losses() -> Vec<Entry> {
         "functional::hinge_embedding_loss" 2 WIDE [v(&[3]), fixed(given(&[3], &[1.0, -1.0, 1.0]))] |x| f::hinge_embedding_loss(&x[0], &x[1], 1.0, MEAN),
         "functional::soft_margin_loss" 2 WIDE [v(&[3]), fixed(given(&[3], &[1.0, -1.0, 1.0]))] |x| f::soft_margin_loss(&x[0], &x[1], MEAN),
         "functional::triplet_margin_loss" 2 WIDE [v(&[2, 3]), v(&[2, 3]), v(&[2, 3])] |x| f::triplet_margin_loss(&x[0], &x[1], &x[2], &TripletMargin::default()),
+        "functional::triplet_margin_with_distance_loss" 2 WIDE [v(&[2, 3]), v(&[2, 3]), v(&[2, 3])] |x| f::triplet_margin_with_distance_loss(&x[0], &x[1], &x[2], |a, b| (a - b).square().sum(-1), 1.0, true, MEAN); "argument" => f::triplet_margin_with_distance_loss(&x[0], &x[1], &x[2], |a, b| (a - b).square().sum(-1), 0.0, true, MEAN),
         "functional::multilabel_soft_margin_loss" 2 WIDE [v(&[2, 3]), fixed(given(&[2, 3], &[1.0, 0.0, 1.0, 0.0, 0.0, 1.0]))] |x| f::multilabel_soft_margin_loss(&x[0], &x[1], None, MEAN),
         "functional::poisson_nll_loss" 2 WIDE [v(&[2, 3]), fixed(p(&[2, 3]))] |x| f::poisson_nll_loss(&x[0], &x[1], &PoissonNll::default()),
         "functional::gaussian_nll_loss" 2 WIDE [v(&[2, 3]), v(&[2, 3]), p(&[2, 3])] |x| f::gaussian_nll_loss(&x[0], &x[1], &x[2], false, 1e-6, MEAN),

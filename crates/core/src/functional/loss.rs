@@ -38,18 +38,23 @@ fn check(inputs: &[&Tensor]) -> Built<DType> {
     }
     Ok(first.dtype)
 }
+/// Of two shapes that broadcast, one is that of the result. `[n, 1]` beside `[n]` would pair every prediction with every
+/// target, which PyTorch warns of or does in silence.
+fn one_repeats(left: &Shape, right: &Shape) -> Built<()> {
+    let all = broadcast(left, right)?;
+    if all != *left && all != *right {
+        let expected = "the prediction's shape is not the target's, and each would be repeated along the other (reshape one)";
+        return Err(ErrorKind::ShapeMismatch { left: *left, right: *right, axes: None, expected }.into());
+    }
+    Ok(())
+}
 /// A loss of two tensors, element by element, in the dtype in which they meet: of one shape, or one has that of the result.
-/// `[n, 1]` beside `[n]` would pair every prediction with every target.
 #[track_caller]
 fn of_two(op: &'static str, x: &Tensor, target: &Tensor, reduction: Reduction, f: impl FnOnce(Tensor, Tensor) -> Built<Tensor>) -> Tensor {
     compose(op, &[x, target], || {
         let [x, target] = &alike([x, target])?;
         let dtype = check(&[x, target])?;
-        let [left, right] = [x, target].map(|t| t.meta().shape);
-        if broadcast(&left, &right).is_ok_and(|all| all != left && all != right) {
-            let expected = "the prediction's shape is not the target's, and each would be repeated along the other (reshape one)";
-            return Err(ErrorKind::ShapeMismatch { left, right, axes: None, expected }.into());
-        }
+        one_repeats(&x.meta().shape, &target.meta().shape)?;
         Ok(reduce(f(x.widened(), target.widened())?, reduction, dtype))
     })
 }
@@ -228,7 +233,8 @@ pub fn margin_ranking_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: f6
         let dtype = check(&[x1, x2])?;
         let wide = wide(dtype);
         let t = target.cast(wide);
-        broadcast(&broadcast(&x1.meta().shape, &x2.meta().shape)?, &t.meta().shape)?;
+        one_repeats(&x1.meta().shape, &x2.meta().shape)?;
+        one_repeats(&broadcast(&x1.meta().shape, &x2.meta().shape)?, &t.meta().shape)?;
         Ok(reduce(at_least_zero(&((x2.widened() - x1.widened()) * t + margin)), reduction, dtype))
     })
 }
@@ -237,7 +243,7 @@ pub fn margin_ranking_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: f6
 pub fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction: Reduction) -> Tensor {
     compose("hinge_embedding_loss", &[x, target], || {
         let dtype = check(&[x])?;
-        broadcast(&x.meta().shape, &target.meta().shape)?;
+        one_repeats(&x.meta().shape, &target.meta().shape)?;
         let x = x.widened();
         let apart = at_least_zero(&(margin - &x));
         Ok(reduce(target.ne(1).select(&apart, 0.0) + target.ne(-1).select(&x, 0.0), reduction, dtype))
@@ -272,18 +278,61 @@ impl Default for TripletMargin {
 pub fn triplet_margin_loss(anchor: &Tensor, positive: &Tensor, negative: &Tensor, options: &TripletMargin) -> Tensor {
     compose("triplet_margin_loss", &[anchor, positive, negative], || {
         let dtype = check(&[anchor, positive, negative])?;
-        if anchor.rank() == 0 {
-            return Err(ErrorKind::Shape { shape: anchor.meta().shape, expected: "at least one axis, of features".into() }.into());
-        }
-        let (a, p, n) = (anchor.widened(), positive.widened(), negative.widened());
+        let [anchor, positive, negative] = [anchor, positive, negative].map(Tensor::widened);
         let distance = |x: &Tensor, y: &Tensor| (x - y + options.eps).vector_norm(options.p, -1, false);
-        let near = distance(&a, &p);
-        let mut far = distance(&a, &n);
-        if options.swap {
-            far = far.minimum(distance(&p, &n));
-        }
-        Ok(reduce(at_least_zero(&(near - far + options.margin)), options.reduction, dtype))
+        let each = triplet_margins([&anchor, &positive, &negative], distance, options.margin, options.swap)?;
+        Ok(reduce(each, options.reduction, dtype))
     })
+}
+/// [`triplet_margin_loss`] with a distance of one's own: a function of two tensors, whose result has a number for each pair.
+///
+/// ```
+/// # use adamant_core::{Result, Tensor, functional::{Reduction, triplet_margin_with_distance_loss}};
+/// # adamant_core::Device::reference().make_current();
+/// let [anchor, near, far] = [[0.0f32, 0.0], [0.0, 1.0], [3.0, 0.5]].map(|v| Tensor::from_slice(&v, [1, 2]));
+/// let largest = |x: &Tensor, y: &Tensor| (x - y).abs().amax(-1);
+/// let loss = triplet_margin_with_distance_loss(&anchor, &near, &far, largest, 2.5, false, Reduction::Mean);
+/// assert_eq!(loss.item::<f32>()?, 0.5);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+#[track_caller]
+pub fn triplet_margin_with_distance_loss(
+    anchor: &Tensor,
+    positive: &Tensor,
+    negative: &Tensor,
+    distance: impl Fn(&Tensor, &Tensor) -> Tensor,
+    margin: f64,
+    swap: bool,
+    reduction: Reduction,
+) -> Tensor {
+    compose("triplet_margin_with_distance_loss", &[anchor, positive, negative], || {
+        let dtype = check(&[anchor, positive, negative])?;
+        Ok(reduce(triplet_margins([anchor, positive, negative], distance, margin, swap)?, reduction, dtype))
+    })
+}
+/// The margin of each triplet of anchor, positive and negative. `swap`: the nearer of the two distances to the negative
+/// counts (Balntas et al., 2016).
+fn triplet_margins(triplet: [&Tensor; 3], distance: impl Fn(&Tensor, &Tensor) -> Tensor, margin: f64, swap: bool) -> Built<Tensor> {
+    let [anchor, positive, negative] = triplet;
+    let shape = anchor.meta().shape;
+    if shape.rank() == 0 {
+        return Err(ErrorKind::Shape { shape, expected: "at least one axis, of features".into() }.into());
+    }
+    for other in [positive, negative] {
+        let right = other.meta().shape;
+        if right.rank() != shape.rank() {
+            return Err(ErrorKind::ShapeMismatch { left: shape, right, axes: None, expected: "anchor, positive and negative have as many axes" }.into());
+        }
+    }
+    if margin.is_nan() || margin <= 0.0 {
+        return refuse(format!("margin is greater than 0, not {margin}"));
+    }
+    let near = distance(anchor, positive).ok()?;
+    let mut far = distance(anchor, negative).ok()?;
+    if swap {
+        far = far.minimum(distance(positive, negative).ok()?);
+    }
+    Ok(at_least_zero(&(near.widened() - far.widened() + margin)))
 }
 /// Cross entropy of the sigmoid of each class, averaged over the classes (last axis), with a weight per class.
 #[track_caller]
@@ -350,6 +399,7 @@ pub fn gaussian_nll_loss(x: &Tensor, target: &Tensor, var: &Tensor, full: bool, 
     compose("gaussian_nll_loss", &[x, target, var], || {
         let dtype = check(&[x, target])?;
         same_dtype(&x.meta(), &var.meta())?;
+        one_repeats(&x.meta().shape, &target.meta().shape)?;
         let (shape, vs) = (x.meta().shape, var.meta().shape);
         let mut v = var.widened();
         if vs != shape {
