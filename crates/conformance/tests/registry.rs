@@ -64,12 +64,17 @@ fn every_word(text: &str) -> Vec<String> {
     let tokens = text.parse::<proc_macro2::TokenStream>().unwrap();
     tokens.into_iter().filter_map(|t| if let proc_macro2::TokenTree::Ident(word) = t { Some(word.to_string()) } else { None }).collect()
 }
+/// `name DTYPE "text",`
+fn lower_case_words(text: &str) -> Vec<String> {
+    every_word(text).into_iter().filter(|word| word.starts_with(char::is_lowercase)).collect()
+}
 /// The tables' rows are in the registry by rule.
 fn none(_: &str) -> Vec<String> {
     Vec::new()
 }
 const WRITERS: &[Writer] = &[
     Writer { file: "tensor/reduce.rs", name: "reductions", names: before_parenthesis },
+    Writer { file: "tensor/meta.rs", name: "casts", names: lower_case_words },
     Writer { file: "functional/pool.rs", name: "dimensions", names: every_word },
     Writer { file: "functional/conv.rs", name: "dimensions", names: every_word },
     Writer { file: "scalar.rs", name: "unary_gradients", names: none },
