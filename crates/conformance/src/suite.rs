@@ -11,6 +11,7 @@ use crate::{
 use adamant_core::{
     Arg, Cell, DType, Device, HostArray, Op, Shape, Tensor, compile,
     op::ScatterMode,
+    promotion::strict,
     scalar::{Binary, Unary},
     schedule::take_stats,
     step, with_eager, with_window,
@@ -188,7 +189,7 @@ pub fn errors(device: Device) -> Report {
             Function::Binary(f) => {
                 expect("shape", &|x| vec![x[0].broadcast_to([2, 3]).binary(f, &Tensor::zeros_on([7], dtype, device))]);
                 let other = if dtype == DType::F32 { DType::F16 } else { DType::F32 };
-                expect("dtype", &|x| vec![x[0].binary(f, x[1].cast(other))]);
+                expect("dtype", &|x| vec![strict(|| x[0].binary(f, x[1].cast(other)))]);
                 for &refused in DType::COMPUTE.iter().filter(|d| device.info().dtypes.contains(d) && !entry.dtypes.contains(d)) {
                     expect("dtype", &|x| vec![x[0].cast(refused).binary(f, x[1].cast(refused))]);
                 }

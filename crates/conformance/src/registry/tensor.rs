@@ -2,6 +2,7 @@
 use super::{ANY, Entry, FLOAT, INTEGER, NUMBER, WIDE, definite, fixed, given, index, mask, p, samples, ties, v, whole, within};
 use adamant_core::{
     DType, Scalar, SegmentReduce, Segments, Tensor,
+    promotion::strict,
     tensor::{BagMode, FftNorm, Indexing, Interpolation, MatrixNorm, ScatterReduce},
 };
 
@@ -140,7 +141,7 @@ fn arithmetic() -> Vec<Entry> {
         "Tensor::isclose" 0 NUMBER [ties(&[2, 3]), ties(&[2, 3])] |x| x[0].isclose(&x[1], 0.1, 0.1, false),
         "Tensor::positive" 2 NUMBER [v(&[2, 3])] |x| x[0].positive(),
         "Tensor::sgn" 2 NUMBER [v(&[2, 3])] |x| x[0].sgn(),
-        "Tensor::nextafter" 0 WIDE [v(&[2, 3]), v(&[3])] |x| x[0].nextafter(&x[1]); "dtype" => x[0].nextafter(x[0].cast(DType::F16)),
+        "Tensor::nextafter" 0 WIDE [v(&[2, 3]), v(&[3])] |x| x[0].nextafter(&x[1]); "dtype" => strict(|| x[0].nextafter(x[0].cast(DType::F16))),
         "Tensor::safe_log" 2 FLOAT [p(&[2, 3])] |x| x[0].safe_log(),
         "Tensor::div_scalar" 2 FLOAT [v(&[2, 3])] |x| x[0].div_scalar(3.0),
         "Tensor::leaky_relu" 2 FLOAT [v(&[2, 3])] |x| x[0].leaky_relu(0.1),
