@@ -16,7 +16,7 @@ pub enum Averaging {
 }
 /// What is told of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum TargetKind {
     /// yes or no
     Binary,
     /// one of so many classes
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Classification {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TargetKind,
     pub(crate) threshold: f64,
     pub(crate) top_k: usize,
     pub(crate) averaging: Option<Averaging>,
@@ -54,23 +54,23 @@ pub struct Classification {
     pub(crate) zero_division: f64,
 }
 impl Classification {
-    fn of(kind: Kind) -> Classification {
+    fn of(kind: TargetKind) -> Classification {
         Classification { kind, threshold: 0.5, top_k: 1, averaging: None, ignore_index: None, zero_division: 0.0 }
     }
     /// Yes or no. Figures are those of yes, the class 1.
     #[must_use]
     pub fn binary() -> Classification {
-        Classification::of(Kind::Binary)
+        Classification::of(TargetKind::Binary)
     }
     /// One of `classes`, which are at least 2.
     #[must_use]
     pub fn multiclass(classes: usize) -> Classification {
-        Classification::of(Kind::Multiclass(classes))
+        Classification::of(TargetKind::Multiclass(classes))
     }
     /// For each of `labels`, yes or no.
     #[must_use]
     pub fn multilabel(labels: usize) -> Classification {
-        Classification::of(Kind::Multilabel(labels))
+        Classification::of(TargetKind::Multilabel(labels))
     }
     /// Above which score the answer is yes; 0.5. For logits 0. NaN is not above anything.
     #[must_use]
@@ -102,25 +102,25 @@ impl Classification {
     /// How many figures there are: classes, labels, or 1.
     pub(crate) fn width(&self) -> usize {
         match self.kind {
-            Kind::Binary => 1,
-            Kind::Multiclass(n) | Kind::Multilabel(n) => n,
+            TargetKind::Binary => 1,
+            TargetKind::Multiclass(n) | TargetKind::Multilabel(n) => n,
         }
     }
     /// Class numbers are below this.
     pub(crate) fn bound(&self) -> usize {
-        if let Kind::Multiclass(n) = self.kind { n } else { 2 }
+        if let TargetKind::Multiclass(n) = self.kind { n } else { 2 }
     }
     /// Options that fit together.
     #[track_caller]
     pub(crate) fn check(&self, name: &'static str) -> Result<()> {
         let wrong = |what: String| Err(Error::new(name, ErrorKind::Argument(what)));
         match self.kind {
-            Kind::Multiclass(n) if n < 2 => return wrong(format!("{n} classes: there are at least 2")),
-            Kind::Multilabel(0) => return wrong("0 labels: there is at least one".into()),
-            Kind::Multiclass(n) if !(1..=n).contains(&self.top_k) => {
+            TargetKind::Multiclass(n) if n < 2 => return wrong(format!("{n} classes: there are at least 2")),
+            TargetKind::Multilabel(0) => return wrong("0 labels: there is at least one".into()),
+            TargetKind::Multiclass(n) if !(1..=n).contains(&self.top_k) => {
                 return wrong(format!("the truth is looked for among the {} largest of {n} scores", self.top_k));
             }
-            Kind::Binary | Kind::Multilabel(_) if self.top_k != 1 => {
+            TargetKind::Binary | TargetKind::Multilabel(_) if self.top_k != 1 => {
                 return wrong("only where there are several classes is the truth among the k largest scores".into());
             }
             _ => {}
@@ -186,9 +186,9 @@ impl Classification {
     pub(crate) fn truth(&self, state: &MetricState, targets: &Tensor) -> Result<Truth> {
         let class = numbers(state, targets, "targets")?;
         let class = match self.kind {
-            Kind::Binary => class.reshape([-1, 1]),
-            Kind::Multiclass(_) => class.reshape([-1]),
-            Kind::Multilabel(labels) => rows(&class, labels),
+            TargetKind::Binary => class.reshape([-1, 1]),
+            TargetKind::Multiclass(_) => class.reshape([-1]),
+            TargetKind::Multilabel(labels) => rows(&class, labels),
         };
         let takes_part = match self.ignore_index {
             Some(ignored) => class.ne(ignored),
@@ -206,8 +206,8 @@ impl Classification {
             return Err(Error::new(state.name, ErrorKind::Dtype(format!("predictions are scores, floats, not {dtype}"))));
         }
         match self.kind {
-            Kind::Binary => predictions.reshape([-1, 1]),
-            Kind::Multiclass(n) | Kind::Multilabel(n) => rows(predictions, n),
+            TargetKind::Binary => predictions.reshape([-1, 1]),
+            TargetKind::Multiclass(n) | TargetKind::Multilabel(n) => rows(predictions, n),
         }
         .ok()
     }
@@ -217,13 +217,13 @@ impl Classification {
         state.here([predictions, targets])?;
         let (p, t) = (predictions.shape()?, targets.shape()?);
         match self.kind {
-            Kind::Multiclass(classes) if scored => {
+            TargetKind::Multiclass(classes) if scored => {
                 let fits = t.rank() > 0 && p.rank() == t.rank() + 1 && p[0] == t[0] && p[1] == classes && p[2..] == t[1..];
                 if !fits {
                     return mismatch(state, p, t, "predictions [batch, classes, ..] and targets [batch, ..]");
                 }
             }
-            Kind::Multilabel(labels) if p.rank() < 2 || p[1] != labels => {
+            TargetKind::Multilabel(labels) if p.rank() < 2 || p[1] != labels => {
                 return Err(Error::new(state.name, ErrorKind::Shape { shape: p, expected: format!("predictions [batch, {labels}, ..]") }));
             }
             _ if p != t => return mismatch(state, p, t, "predictions and targets of one shape"),
@@ -236,7 +236,7 @@ impl Classification {
     pub(crate) fn batch(&self, state: &MetricState, predictions: &Tensor, targets: &Tensor) -> Result<Option<Batch>> {
         let (predictions, targets) = (predictions.detach(), targets.detach());
         let floats = predictions.dtype()?.is_float();
-        let scored = floats && matches!(self.kind, Kind::Multiclass(_));
+        let scored = floats && matches!(self.kind, TargetKind::Multiclass(_));
         self.check_shapes(state, &predictions, &targets, scored)?;
         if !floats && self.top_k > 1 {
             return Err(state.wrong(format!("the {} largest scores are asked for, and predictions are class numbers", self.top_k)));
@@ -252,7 +252,7 @@ impl Classification {
             return Ok(Some(Batch { predicted: valid.select(predicted, 0i64), truth, valid, refused }));
         }
         let predicted = numbers(state, &predictions, "predictions")?;
-        let predicted = if let Kind::Multilabel(labels) = self.kind { rows(&predicted, labels) } else { predicted.reshape(truth.shape()?) };
+        let predicted = if let TargetKind::Multilabel(labels) = self.kind { rows(&predicted, labels) } else { predicted.reshape(truth.shape()?) };
         let (inside, of_predictions) = out_of_range(&predicted, &valid, self.bound());
         let valid = valid.logical_and(inside);
         let [predicted, truth] = [predicted, truth].map(|t| valid.select(t, 0i64));

@@ -1,5 +1,5 @@
 //! How often each class was answered by each class, and what follows from that table alone.
-use crate::{Classification, Metric, MetricState, classes::Kind, state::holds_state};
+use crate::{Classification, Metric, MetricState, classes::TargetKind, state::holds_state};
 use adamant_core::{DType, Error, ErrorKind, Result, Tensor};
 
 const TABLE: &str = "confusion";
@@ -9,9 +9,9 @@ fn state(name: &'static str, of: &Classification) -> Result<MetricState> {
     of.check_first(name)?;
     let state = MetricState::new(name)?;
     match of.kind {
-        Kind::Binary => state.count(TABLE, [2, 2]),
-        Kind::Multiclass(n) => state.count(TABLE, [n, n]),
-        Kind::Multilabel(n) => state.count(TABLE, [n, 2, 2]),
+        TargetKind::Binary => state.count(TABLE, [2, 2]),
+        TargetKind::Multiclass(n) => state.count(TABLE, [n, n]),
+        TargetKind::Multilabel(n) => state.count(TABLE, [n, 2, 2]),
     }?
     .refusing()
 }
@@ -22,7 +22,7 @@ fn count(of: &Classification, state: &mut MetricState, predictions: &Tensor, tar
     let shape = state.value(TABLE)?.shape()?;
     let bound = of.bound() as i64;
     let mut cell = batch.truth * bound + batch.predicted;
-    if let Kind::Multilabel(_) = of.kind {
+    if let TargetKind::Multilabel(_) = of.kind {
         cell = &cell + cell.iota_like(1, DType::I64) * (bound * bound);
     }
     let counts = batch.valid.cast(DType::I64).reshape([-1]);
@@ -105,7 +105,7 @@ pub enum KappaWeights {
 /// A metric of the table, of yes or no or of several classes.
 #[track_caller]
 fn of_classes(name: &'static str, of: &Classification) -> Result<MetricState> {
-    if let Kind::Multilabel(_) = of.kind {
+    if let TargetKind::Multilabel(_) = of.kind {
         return Err(Error::new(name, ErrorKind::Argument("it is defined for classes, not for labels".into())));
     }
     state(name, of)

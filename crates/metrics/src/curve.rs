@@ -3,7 +3,7 @@
 use adamant_core::{DType, Tensor};
 
 /// Rows of classes, in each the samples by falling score.
-pub(crate) struct Curves {
+pub(crate) struct Thresholds {
     /// is it the last of equal scores, a point of the curve? `[classes, n]`
     is_point: Tensor,
     /// positives up to here, i64
@@ -20,9 +20,9 @@ fn up_to_last_point(counts: &Tensor, is_point: &Tensor, n: usize) -> Tensor {
     let at_points = is_point.select(counts, 0i64).cummax(1).0;
     Tensor::cat(&[at_points.narrow(1, 0, 1).zeros_like(), at_points.narrow(1, 0, n - 1)], 1)
 }
-impl Curves {
+impl Thresholds {
     /// Of scores, of what is positive and of what counts at all, `[classes, n]` each; `n` is above 0.
-    pub fn new(scores: &Tensor, positive: &Tensor, valid: &Tensor, n: usize) -> Curves {
+    pub fn new(scores: &Tensor, positive: &Tensor, valid: &Tensor, n: usize) -> Thresholds {
         let (sorted, at) = scores.sort(1, true);
         let count = |t: &Tensor| t.gather(1, &at).cast(DType::I64).cumsum(1);
         let (all, positives) = (count(valid), count(&positive.logical_and(valid)));
@@ -31,7 +31,7 @@ impl Curves {
         let classes = scores.shape().map_or(1, |s| s[0]);
         let is_point = Tensor::cat(&[differs, last.expand([classes, 1])], 1);
         let has_nan = scores.ne(scores).logical_and(valid).any(1);
-        Curves { is_point, negatives: all - &positives, positives, has_nan, n }
+        Thresholds { is_point, negatives: all - &positives, positives, has_nan, n }
     }
     fn totals(&self) -> [Tensor; 2] {
         [&self.positives, &self.negatives].map(|t| t.narrow(1, self.n - 1, 1).squeeze(1))

@@ -1,5 +1,5 @@
 //! Areas under curves over all thresholds. They are exact, so the scores of all batches are kept.
-use crate::{Averaging, Classification, Metric, MetricState, classes::Kind, curve::Curves, rates::mean_of_numbers, state::holds_state};
+use crate::{Averaging, Classification, Metric, MetricState, classes::TargetKind, curve::Thresholds, rates::mean_of_numbers, state::holds_state};
 use adamant_core::{DType, Error, ErrorKind, Result, Tensor};
 
 /// A target that takes no part.
@@ -8,12 +8,12 @@ const IGNORED: i64 = -1;
 #[track_caller]
 fn state(name: &'static str, of: &Classification) -> Result<MetricState> {
     of.check_first(name)?;
-    if of.averaging == Some(Averaging::Micro) && matches!(of.kind, Kind::Multiclass(_)) {
+    if of.averaging == Some(Averaging::Micro) && matches!(of.kind, TargetKind::Multiclass(_)) {
         return Err(Error::new(name, ErrorKind::Argument("of several classes each has its curve: average macro, weighted or none".into())));
     }
     let state = MetricState::new(name)?.list("scores", [of.width()], DType::F32)?;
     match of.kind {
-        Kind::Multiclass(_) => state.list("targets", (), DType::I64),
+        TargetKind::Multiclass(_) => state.list("targets", (), DType::I64),
         _ => state.list("targets", [of.width()], DType::I64),
     }?
     .refusing()
@@ -36,34 +36,34 @@ fn keep(of: &Classification, state: &mut MetricState, predictions: &Tensor, targ
     let [scores, targets, refused] = prepared(of, state, predictions, targets)?;
     state.append(&refused, &[scores, targets])
 }
-fn figure(of: &Classification, state: &MetricState, nothing: f64, area: fn(&Curves, DType) -> Tensor) -> Result<Tensor> {
+fn figure(of: &Classification, state: &MetricState, nothing: f64, area: fn(&Thresholds, DType) -> Tensor) -> Result<Tensor> {
     let _scope = state.enter();
     let (float, width) = (state.float(), of.width());
     let averaging = of.averaging.unwrap_or(Averaging::Macro);
     let (scores, targets) = (state.listed("scores")?, state.listed("targets")?);
     let n = scores.shape()?[0];
-    let one = of.kind == Kind::Binary || matches!(averaging, Averaging::Macro | Averaging::Weighted | Averaging::Micro);
+    let one = of.kind == TargetKind::Binary || matches!(averaging, Averaging::Macro | Averaging::Weighted | Averaging::Micro);
     if n == 0 {
         let none = Tensor::full_on([width], nothing, float, state.device);
         return state.unless_refused(if one { none.narrow(0, 0, 1).reshape(()) } else { none }, of.bound());
     }
     let mut scores = scores.t();
     let (mut positive, mut valid) = match of.kind {
-        Kind::Multiclass(_) => {
+        TargetKind::Multiclass(_) => {
             let targets = targets.unsqueeze(0);
             (targets.eq(scores.iota_like(0, DType::I64)), targets.ge(0i64).expand([width, n]))
         }
         _ => (targets.t().eq(1i64), targets.t().ge(0i64)),
     };
     let mut n = n;
-    if averaging == Averaging::Micro && of.kind != Kind::Binary {
+    if averaging == Averaging::Micro && of.kind != TargetKind::Binary {
         n *= width;
         [scores, positive, valid] = [scores, positive, valid].map(|t| t.reshape([1, n]));
     }
-    let curves = Curves::new(&scores, &positive, &valid, n);
+    let curves = Thresholds::new(&scores, &positive, &valid, n);
     let each = area(&curves, float);
     let figure = match averaging {
-        _ if of.kind == Kind::Binary => each.reshape(()),
+        _ if of.kind == TargetKind::Binary => each.reshape(()),
         Averaging::Micro => each.reshape(()),
         Averaging::None => each,
         Averaging::Macro => mean_of_numbers(&each, &each.ones_like(), f64::NAN),
@@ -127,7 +127,7 @@ areas! {
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     #[doc(alias = "AUROC")]
-    Auroc "auroc" f64::NAN, Curves::roc_area;
+    Auroc "auroc" f64::NAN, Thresholds::roc_area;
     /// The mean of precisions, each weighted by the gain in recall over the threshold before (scikit-learn's
     /// `average_precision_score`, torchmetrics' `AveragePrecision`): no interpolation. Of several classes each against the rest.
     /// Usual: macro; labels have micro too.
@@ -144,7 +144,7 @@ areas! {
     /// assert!((precision.compute()?.item::<f64>()? - 5.0 / 6.0).abs() < 1e-15);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
-    AveragePrecision "average_precision" 0.0, Curves::average_precision;
+    AveragePrecision "average_precision" 0.0, Thresholds::average_precision;
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
         for of in [Classification::binary(), Classification::multiclass(3).ignore_index(1), Classification::multilabel(3)] {
             let kept = state("auroc", &of).unwrap();
             let captured = compile(|x: &[Tensor]| Ok(prepared(&of, &kept, &x[0], &x[1])?.to_vec()));
-            let shape: &[usize] = if of.kind == Kind::Multiclass(3) { &[4] } else { &[4, 3] };
+            let shape: &[usize] = if of.kind == TargetKind::Multiclass(3) { &[4] } else { &[4, 3] };
             let (scores, targets) = (Tensor::ones([4, 3]), Tensor::zeros_on(shape, DType::I64, Device::reference()));
             assert_eq!(captured.call(&[&scores, &targets]).unwrap().len(), 3);
         }

@@ -1,5 +1,5 @@
 //! Shares of right and wrong answers: all follow from how often each class was found, missed, taken for another, and left alone.
-use crate::{Averaging, Classification, Metric, MetricState, classes::Kind, state::holds_state};
+use crate::{Averaging, Classification, Metric, MetricState, classes::TargetKind, state::holds_state};
 use adamant_core::{DType, Error, ErrorKind, Result, Tensor};
 
 /// True positives, false positives, false negatives, true negatives of each class.
@@ -14,7 +14,7 @@ fn count(of: &Classification, state: &mut MetricState, predictions: &Tensor, tar
     let _scope = state.enter();
     let Some(batch) = of.batch(state, predictions, targets)? else { return Ok(()) };
     let number = |t: Tensor| t.cast(DType::I64);
-    let (found, positive, truth, all) = if let Kind::Multiclass(classes) = of.kind {
+    let (found, positive, truth, all) = if let TargetKind::Multiclass(classes) = of.kind {
         let zeros = Tensor::zeros_on([classes], DType::I64, state.device);
         let valid = number(batch.valid.clone());
         let right = number(batch.predicted.eq(&batch.truth).logical_and(&batch.valid));
@@ -39,11 +39,11 @@ enum Formula {
 }
 impl Formula {
     /// Numerator and denominator.
-    fn of(self, task: Kind, counts: &[Tensor; 4]) -> (Tensor, Tensor) {
+    fn of(self, task: TargetKind, counts: &[Tensor; 4]) -> (Tensor, Tensor) {
         let [tp, fp, fne, tn] = counts;
         match (self, task) {
             // Of one class among several, the share that was found, as torchmetrics has it.
-            (Formula::Accuracy, Kind::Multiclass(_)) | (Formula::Recall, _) => (tp.clone(), tp + fne),
+            (Formula::Accuracy, TargetKind::Multiclass(_)) | (Formula::Recall, _) => (tp.clone(), tp + fne),
             (Formula::Accuracy, _) => (tp + tn, tp + fp + fne + tn),
             (Formula::Precision, _) => (tp.clone(), tp + fp),
             (Formula::Specificity, _) => (tn.clone(), tn + fp),
@@ -60,7 +60,7 @@ fn figure(of: &Classification, state: &MetricState, formula: Formula, usual: Ave
     let averaging = of.averaging.unwrap_or(usual);
     let float = state.float();
     let [mut tp, mut fp, mut fne, mut tn] = COUNTS.map(|name| state.value(name));
-    if averaging == Averaging::Micro || of.kind == Kind::Binary {
+    if averaging == Averaging::Micro || of.kind == TargetKind::Binary {
         // As integers: exact.
         [tp, fp, fne, tn] = [tp, fp, fne, tn].map(|t| t.map(|t| t.sum(0)));
     }
@@ -69,9 +69,9 @@ fn figure(of: &Classification, state: &MetricState, formula: Formula, usual: Ave
     let each = denominator.eq(0.0).select(of.zero_division, numerator / &denominator);
     let [tp, fp, fne, _] = &counts;
     let weight = match averaging {
-        _ if of.kind == Kind::Binary => return state.unless_refused(each, of.bound()),
+        _ if of.kind == TargetKind::Binary => return state.unless_refused(each, of.bound()),
         Averaging::Micro | Averaging::None => return state.unless_refused(each, of.bound()),
-        Averaging::Macro if matches!(of.kind, Kind::Multiclass(_)) => (tp + fp + fne).gt(0.0).cast(float),
+        Averaging::Macro if matches!(of.kind, TargetKind::Multiclass(_)) => (tp + fp + fne).gt(0.0).cast(float),
         Averaging::Macro => each.ones_like(),
         Averaging::Weighted => tp + fne,
     };
