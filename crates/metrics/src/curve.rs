@@ -41,26 +41,34 @@ impl Thresholds {
         self.totals()[0].clone()
     }
     /// The area under true over false positive rate, by trapezoids; NaN without positives or without negatives. Twice the area in
-    /// pairs of a positive and a negative is an integer, so the one rounding is that of the quotient.
-    pub fn roc_area(&self, float: DType) -> Tensor {
+    /// pairs of a positive and a negative is an integer, so the one rounding is that of the quotient. Beside it: does it count in a
+    /// mean?
+    pub fn roc_area(&self, float: DType) -> (Tensor, Tensor) {
         let before = |t: &Tensor| up_to_last_point(t, &self.is_point, self.n);
         let strip = (&self.negatives - before(&self.negatives)) * (&self.positives + before(&self.positives));
         let twice = self.is_point.select(strip, 0i64).sum(1);
         let [positives, negatives] = self.totals();
-        let pairs = (positives * negatives).cast(float) * 2.0;
+        let pairs = positives * negatives;
         // 0 / 0 is NaN, which is what an area without one side is.
-        self.or_nan(twice.cast(float) / pairs)
+        (self.or_nan(twice.cast(float) / (pairs.cast(float) * 2.0)), pairs.ne(0i64))
     }
-    /// The sum of precisions weighted by the gains in recall; 0 without positives.
-    pub fn average_precision(&self, float: DType) -> Tensor {
+    /// The sum of precisions weighted by the gains in recall; 0 without positives. Beside it: does it count in a mean?
+    pub fn average_precision(&self, float: DType) -> (Tensor, Tensor) {
         let gain = (&self.positives - up_to_last_point(&self.positives, &self.is_point, self.n)).cast(float);
         let all = (&self.positives + &self.negatives).cast(float);
         let precision = self.positives.cast(float) / all.maximum(1.0);
         let sum = self.is_point.select(gain * precision, 0.0).sum(1);
-        let [positives, _] = self.totals();
-        self.or_nan(positives.eq(0i64).select(0.0, sum / positives.cast(float)))
+        let positives = self.support();
+        (self.or_nan(positives.eq(0i64).select(0.0, sum / positives.cast(float))), positives.ge(0i64))
     }
     fn or_nan(&self, figure: Tensor) -> Tensor {
         self.has_nan.select(f64::NAN, figure)
+    }
+    /// The weighted mean of the figures that count; `nothing` where none does. NaN if a score is.
+    pub fn mean(&self, (each, counts): (Tensor, Tensor), weight: &Tensor, nothing: f64) -> Tensor {
+        let (each, weight) = (counts.select(each, 0.0), counts.select(weight, 0.0));
+        let total = weight.sum(..);
+        let mean = total.eq(0.0).select(nothing, (each * weight).sum(..) / &total);
+        self.has_nan.any(..).select(f64::NAN, mean)
     }
 }

@@ -1,5 +1,5 @@
 //! Areas under curves over all thresholds. They are exact, so the scores of all batches are kept.
-use crate::{Averaging, Classification, Metric, MetricState, classes::TargetKind, curve::Thresholds, rates::mean_of_numbers, state::holds_state};
+use crate::{Averaging, Classification, Metric, MetricState, classes::TargetKind, curve::Thresholds, state::holds_state};
 use adamant_core::{DType, Error, ErrorKind, Result, Tensor};
 
 /// A target that takes no part.
@@ -36,7 +36,7 @@ fn keep(of: &Classification, state: &mut MetricState, predictions: &Tensor, targ
     let [scores, targets, refused] = prepared(of, state, predictions, targets)?;
     state.append(&refused, &[scores, targets])
 }
-fn figure(of: &Classification, state: &MetricState, nothing: f64, area: fn(&Thresholds, DType) -> Tensor) -> Result<Tensor> {
+fn figure(of: &Classification, state: &MetricState, nothing: f64, area: fn(&Thresholds, DType) -> (Tensor, Tensor)) -> Result<Tensor> {
     let _scope = state.enter();
     let (float, width) = (state.float(), of.width());
     let averaging = of.averaging.unwrap_or(Averaging::Macro);
@@ -61,13 +61,13 @@ fn figure(of: &Classification, state: &MetricState, nothing: f64, area: fn(&Thre
         [scores, positive, valid] = [scores, positive, valid].map(|t| t.reshape([1, n]));
     }
     let curves = Thresholds::new(&scores, &positive, &valid, n);
-    let each = area(&curves, float);
+    let areas = area(&curves, float);
     let figure = match averaging {
-        _ if of.kind == TargetKind::Binary => each.reshape(()),
-        Averaging::Micro => each.reshape(()),
-        Averaging::None => each,
-        Averaging::Macro => mean_of_numbers(&each, &each.ones_like(), f64::NAN),
-        Averaging::Weighted => mean_of_numbers(&each, &curves.support().cast(float), f64::NAN),
+        _ if of.kind == TargetKind::Binary => areas.0.reshape(()),
+        Averaging::Micro => areas.0.reshape(()),
+        Averaging::None => areas.0,
+        Averaging::Macro => curves.mean(areas, &Tensor::full_on([width], 1.0, float, state.device), nothing),
+        Averaging::Weighted => curves.mean(areas, &curves.support().cast(float), nothing),
     };
     state.unless_refused(figure, of.bound())
 }
@@ -115,7 +115,7 @@ areas! {
     /// `[classes]` for [`Averaging::None`]; f64 where the device has it, else f32. Memory: the scores and 8 bytes for each target.
     ///
     /// Without a positive or without a negative it is NaN, as in scikit-learn (torchmetrics: 0); such classes do not count in a mean, as in
-    /// torchmetrics (scikit-learn: the mean is NaN). A score that is NaN makes it NaN.
+    /// torchmetrics (scikit-learn: the mean is NaN). A score that is NaN makes it NaN, and every mean.
     ///
     /// ```
     /// # use adamant_core::{Device, Tensor, tensor};
@@ -133,7 +133,7 @@ areas! {
     /// Usual: macro; labels have micro too.
     ///
     /// Shapes, dtypes and memory: as [`Auroc`]. Without a positive it is 0, as in scikit-learn (torchmetrics: NaN). A score that is
-    /// NaN makes it NaN; such classes do not count in a mean.
+    /// NaN makes it NaN, and every mean.
     ///
     /// ```
     /// # use adamant_core::{Device, Tensor, tensor};

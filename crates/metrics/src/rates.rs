@@ -79,7 +79,7 @@ fn figure(of: &Classification, state: &MetricState, formula: Formula, usual: Ave
     state.unless_refused(mean, of.bound())
 }
 /// The weighted mean of what is not NaN; `nothing` where all weights are 0.
-pub(crate) fn mean_of_numbers(each: &Tensor, weight: &Tensor, nothing: f64) -> Tensor {
+fn mean_of_numbers(each: &Tensor, weight: &Tensor, nothing: f64) -> Tensor {
     let counts = each.eq(each);
     let (each, weight) = (counts.select(each, 0.0), counts.select(weight, 0.0));
     let total = weight.sum(..);
