@@ -150,17 +150,19 @@ areas! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use adamant_backend_cpu as _;
     use adamant_core::{Device, compile};
 
     #[test]
     fn what_is_kept_of_a_batch_is_made_without_reading_it() {
-        Device::reference().make_current();
+        Device::cpu().unwrap().make_current();
         for of in [Classification::binary(), Classification::multiclass(3).ignore_index(1), Classification::multilabel(3)] {
             let kept = state("auroc", &of).unwrap();
             let captured = compile(|x: &[Tensor]| Ok(prepared(&of, &kept, &x[0], &x[1])?.to_vec()));
             let shape: &[usize] = if of.kind == TargetKind::Multiclass(3) { &[4] } else { &[4, 3] };
-            let (scores, targets) = (Tensor::ones([4, 3]), Tensor::zeros_on(shape, DType::I64, Device::reference()));
+            let (scores, targets) = (Tensor::ones([4, 3]), Tensor::full(shape, 0, DType::I64));
             assert_eq!(captured.call(&[&scores, &targets]).unwrap().len(), 3);
+            assert_eq!(captured.captures().structures, 1);
         }
     }
 }
