@@ -1,6 +1,6 @@
 //! What all metrics share: named accumulators in cells, lists of batches, and what is done with them as a whole: set back,
 //! merged, saved. A metric adds what one batch counts and the formula at the end.
-use adamant_core::{Cell, DType, Device, Error, ErrorKind, Result, Shape, Tensor, compile::is_capturing, flush, grad::with_grad, scope, shape::ToShape, step};
+use adamant_core::{Cell, DType, Device, Error, ErrorKind, Result, Shape, Tensor, compile::is_capturing, grad::with_grad, scope, shape::ToShape, step};
 
 /// The name under which a state keeps a class out of range.
 const REFUSED: &str = "refused";
@@ -243,9 +243,8 @@ impl MetricState {
         for (list, batch) in self.lists.iter().zip(&batch) {
             self.check_dtype(list, batch.dtype()?)?;
         }
+        // The end of a step runs what is pending, so no batch keeps the ops that it came of.
         with_grad(false, || step(|| self.refuse(refused)))?;
-        // What is pending is run, so that no batch keeps the ops that it came of.
-        flush()?;
         for (list, batch) in self.lists.iter_mut().zip(batch) {
             list.dtype = batch.dtype()?;
             list.batches.push(batch);
@@ -351,7 +350,6 @@ impl MetricState {
             self.accumulators.iter().zip(&accumulators).try_for_each(|(a, value)| a.cell.set(value))?;
             self.refused.iter().zip(&refused).try_for_each(|(cell, value)| cell.set(value))
         })?;
-        flush()?;
         self.lists.iter_mut().zip(lists).for_each(|(list, all)| {
             list.dtype = all.dtype().unwrap_or(list.dtype);
             list.batches = if all.shape().is_ok_and(|s| s.elements() == 0) { Vec::new() } else { vec![all] };

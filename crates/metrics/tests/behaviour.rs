@@ -310,11 +310,12 @@ fn workers_whose_parts_are_not_the_whole() {
 #[test]
 fn a_score_that_is_nan_is_hidden_by_a_mean() {
     own_device().scoped(|| {
-        for averaging in [Averaging::Macro, Averaging::Weighted] {
+        // Also where the label has no positive, and so does not count in a mean.
+        for (averaging, last) in [(Averaging::Macro, 1), (Averaging::Weighted, 1), (Averaging::Macro, 0), (Averaging::Weighted, 0)] {
             let of = Classification::multilabel(2).averaging(averaging);
             let mut area = Auroc::new(&of).unwrap();
             let mut precision = AveragePrecision::new(&of).unwrap();
-            let (scores, flags) = (tensor![[0.1, f32::NAN], [0.7, 0.2]], Tensor::from_vec(vec![0i64, 0, 1, 1], [2, 2]));
+            let (scores, flags) = (tensor![[0.1, f32::NAN], [0.7, 0.2]], Tensor::from_vec(vec![0i64, 0, 1, last], [2, 2]));
             area.update(&scores, &flags).unwrap();
             precision.update(&scores, &flags).unwrap();
             assert!(area.compute().unwrap().item::<f64>().unwrap().is_nan() && precision.compute().unwrap().item::<f64>().unwrap().is_nan());
