@@ -139,7 +139,7 @@ impl Classification {
 }
 
 /// A batch in class numbers, `[n]` for several classes, else `[n, labels]`, in which 0 and 1 are such numbers.
-pub(crate) struct Batch {
+pub(crate) struct ClassBatch {
     pub predicted: Tensor,
     pub truth: Tensor,
     /// what takes part, bool; elsewhere both numbers are 0
@@ -233,7 +233,7 @@ impl Classification {
     }
     /// A batch in class numbers, none if it is empty.
     #[track_caller]
-    pub(crate) fn batch(&self, state: &MetricState, predictions: &Tensor, targets: &Tensor) -> Result<Option<Batch>> {
+    pub(crate) fn batch(&self, state: &MetricState, predictions: &Tensor, targets: &Tensor) -> Result<Option<ClassBatch>> {
         let (predictions, targets) = (predictions.detach(), targets.detach());
         let floats = predictions.dtype()?.is_float();
         let scored = floats && matches!(self.kind, TargetKind::Multiclass(_));
@@ -249,14 +249,14 @@ impl Classification {
         if floats {
             let scores = self.scores(state, &predictions)?;
             let predicted = if scored { self.answers(&scores, &truth) } else { scores.gt(self.threshold).cast(DType::I64) };
-            return Ok(Some(Batch { predicted: valid.select(predicted, 0i64), truth, valid, refused }));
+            return Ok(Some(ClassBatch { predicted: valid.select(predicted, 0i64), truth, valid, refused }));
         }
         let predicted = numbers(state, &predictions, "predictions")?;
         let predicted = if let TargetKind::Multilabel(labels) = self.kind { rows(&predicted, labels) } else { predicted.reshape(truth.shape()?) };
         let (inside, of_predictions) = out_of_range(&predicted, &valid, self.bound());
         let valid = valid.logical_and(inside);
         let [predicted, truth] = [predicted, truth].map(|t| valid.select(t, 0i64));
-        Ok(Some(Batch { predicted, truth, valid, refused: refused.ne(0i64).select(&refused, of_predictions) }))
+        Ok(Some(ClassBatch { predicted, truth, valid, refused: refused.ne(0i64).select(&refused, of_predictions) }))
     }
     /// The class of the largest score in each row; the truth itself where that is among the k largest.
     fn answers(&self, scores: &Tensor, truth: &Tensor) -> Tensor {

@@ -96,7 +96,7 @@ pub trait Metric: Send {
     }
 }
 
-struct Accumulator {
+struct StateCell {
     name: &'static str,
     cell: Cell,
 }
@@ -111,7 +111,7 @@ struct BatchList {
 pub struct MetricState {
     pub(crate) name: &'static str,
     pub(crate) device: Device,
-    accumulators: Vec<Accumulator>,
+    accumulators: Vec<StateCell>,
     lists: Vec<BatchList>,
     /// a class out of range, i64; 0: none was seen, for 0 is always one of the classes
     refused: Option<Cell>,
@@ -153,7 +153,7 @@ impl MetricState {
     #[track_caller]
     fn accumulator(mut self, name: &'static str, shape: impl ToShape, dtype: DType) -> Result<MetricState> {
         let shape = shape.to_shape().map_err(|kind| Error::new(self.name, kind))?;
-        self.accumulators.push(Accumulator { name, cell: Cell::new(&zeros(shape, dtype, self.device)?, false)? });
+        self.accumulators.push(StateCell { name, cell: Cell::new(&zeros(shape, dtype, self.device)?, false)? });
         Ok(self)
     }
     /// With a list of batches; `of_one`: the shape behind the axis of samples.

@@ -224,8 +224,8 @@ pub fn read(folder: &Path) -> ReadRun {
             MetricsLine::Step(step) => replace(&mut run.steps, step, |s| s.step),
             MetricsLine::Epoch(epoch) => replace(&mut run.epochs, epoch, |e| e.step),
             MetricsLine::Test(test) => run.test = Some(test),
-            Metric::Gap { step } => run.notes.push(format!("lines of metrics.jsonl up to step {step} were lost before the run went on from there")),
-            Metric::Other => {}
+            MetricsLine::Gap { step } => run.notes.push(format!("lines of metrics.jsonl up to step {step} were lost before the run went on from there")),
+            MetricsLine::Other => {}
         }
     }
     for line in lines::<Timed>(folder, "timing.jsonl", &mut run.notes) {
