@@ -4,7 +4,7 @@
 //! as a tensor, and the host waits only where somebody reads that. What is accumulated is a few cells ([`MetricState`]): counts
 //! are i64, exact up to 2^63; sums of floats are f64 where the device has it, else f32 and then as exact as a sum in f32 is. Cells
 //! are written in a step at the end of each update, so memory stays the same however many updates there are, an update may be
-//! part of a captured function ([`adamant_core::compile`]), and one that is refused changes nothing. Areas under curves are
+//! part of a captured function ([`adamant_core::compile()`]), and one that is refused changes nothing. Areas under curves are
 //! exact, so [`Auroc`] and [`AveragePrecision`] keep the scores of all batches.
 //!
 //! Workers that run beside one another have a metric each; [`Metric::merge`] takes in what another has seen.

@@ -108,7 +108,7 @@ macro_rules! areas {
 }
 areas! {
     /// The area under the curve of true over false positive rates: how often a positive has a larger score than a negative, equal
-    /// scores counting half (scikit-learn's `roc_auc_score`, torchmetrics' `AUROC`). Exact: all scores are kept and sorted. Of
+    /// scores counting half (scikit-learn's `roc_auc_score`, torchmetrics' `AUROC`). Exact up to 2^31 samples: all scores are kept and sorted. Of
     /// several classes each against the rest. Usual: macro; labels have micro too.
     ///
     /// Shapes and dtypes of batches: [`Classification`], predictions are floats of one dtype. The figure is a number, or

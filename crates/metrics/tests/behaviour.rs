@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use adamant_backend_cpu::{Context, CpuBackend};
-use adamant_core::{DType, Device, ErrorKind, Tensor, compile, tensor};
+use adamant_core::{DType, Device, ErrorKind, Tensor, compile, schedule::take_stats, tensor};
 use adamant_metrics::*;
 use std::sync::Mutex;
 
@@ -165,6 +165,18 @@ fn memory_that_grows_with_the_number_of_updates() {
             // Beside that a few that are there once, whatever the number of updates.
             let kept = 500 * 2 * 64;
             assert!((kept..kept + 1024).contains(&grown), "{name}: {grown} bytes, of which {kept} are scores and targets");
+        }
+    });
+}
+#[test]
+fn an_update_that_is_planned_anew() {
+    own_device().scoped(|| {
+        for (name, make, p, t) in sums().into_iter().chain(lists()) {
+            let mut metric = make();
+            (0..10).for_each(|_| metric.update(&p, &t).unwrap());
+            take_stats();
+            (0..50).for_each(|_| metric.update(&p, &t).unwrap());
+            assert_eq!(take_stats().misses, 0, "{name}");
         }
     });
 }
