@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use adamant_backend_cpu as _;
-use adamant_core::{DType, Device, Tensor};
+use adamant_core::{Device, Tensor};
 use adamant_metrics::*;
 use serde_json::Value;
 
@@ -86,10 +86,13 @@ fn check(device: Device) -> usize {
         let classes = case["classes"].as_u64().unwrap_or(1) as usize;
         let n = case["targets"].as_array().unwrap().len();
         let (scores, targets) = (flat(&case["scores"]), flat(&case["targets"]));
-        let dtype = if task == "regression" { DType::F32 } else { DType::I64 };
         let shape = |len: usize| if len == n && task != "multilabel" { vec![n] } else { vec![n, len / n] };
         let scores = Tensor::from_vec(scores.iter().map(|x| *x as f32).collect(), shape(scores.len()));
-        let targets = Tensor::from_vec(targets.clone(), shape(targets.len())).cast(dtype);
+        let shape = shape(targets.len());
+        let targets = match task {
+            "regression" => Tensor::from_vec(targets.iter().map(|x| *x as f32).collect(), shape),
+            _ => Tensor::from_vec(targets.iter().map(|x| *x as i64).collect(), shape),
+        };
         for (name, expected) in case["expected"].as_object().unwrap() {
             let mut metric = metric(task, classes, name);
             // In two batches.
