@@ -22,6 +22,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     // A backend as somebody else would write one.
     ("dummy_backend", &["adamant-ir", "adamant-runtime"]),
     ("adamant-formats", &["adamant-core"]),
+    ("adamant-metrics", &["adamant-core"]),
     ("adamant-nn", &["adamant-core", "adamant-derive"]),
     ("adamant-optim", &["adamant-core", "adamant-nn"]),
     ("adamant-amp", &["adamant-core", "adamant-nn", "adamant-optim"]),
@@ -56,6 +57,7 @@ const MUST_NOT_KNOW: &[(&str, &[&str])] = &[
     ("adamant-ir", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2", "linkme", "triomphe"]),
     ("adamant-runtime", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2"]),
     ("adamant-core", &["rayon", "tokio", "crossbeam", "serde", "serde_json", "safetensors", "toml", "gemm", "memmap2"]),
+    ("adamant-metrics", &["rayon", "safetensors", "serde", "serde_json"]),
     ("adamant-nn", &["rayon", "safetensors", "serde", "serde_json"]),
     ("adamant-optim", &["rayon", "safetensors", "serde", "serde_json"]),
     ("adamant-kernels", &["wgpu", "naga", "ash", "cust", "cudarc"]),

@@ -28,6 +28,8 @@ pub use adamant_data as data;
 /// ```
 pub use adamant_derive::profile;
 pub use adamant_formats as formats;
+/// Metrics as accumulators on the device.
+pub use adamant_metrics as metrics;
 pub use adamant_optim as optim;
 /// The training loop with run folder, checkpoints and resume, for modules of one's own.
 #[cfg(feature = "train")]

@@ -31,7 +31,7 @@ pub struct ReadRun {
 /// A line of `metrics.jsonl`.
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-enum Metric {
+enum MetricsLine {
     Step(ReadStep),
     Epoch(ReadEpoch),
     Test(Test),
@@ -218,14 +218,14 @@ pub fn read(folder: &Path) -> ReadRun {
     if let Some(environment) = whole(folder, "environment.json", &mut run.notes) {
         run.environment = environment;
     }
-    for line in lines::<Metric>(folder, "metrics.jsonl", &mut run.notes) {
+    for line in lines::<MetricsLine>(folder, "metrics.jsonl", &mut run.notes) {
         match line {
             // A resumed run does the steps after its checkpoint again: later lines replace earlier ones.
-            Metric::Step(step) => replace(&mut run.steps, step, |s| s.step),
-            Metric::Epoch(epoch) => replace(&mut run.epochs, epoch, |e| e.step),
-            Metric::Test(test) => run.test = Some(test),
-            Metric::Gap { step } => run.notes.push(format!("lines of metrics.jsonl up to step {step} were lost before the run went on from there")),
-            Metric::Other => {}
+            MetricsLine::Step(step) => replace(&mut run.steps, step, |s| s.step),
+            MetricsLine::Epoch(epoch) => replace(&mut run.epochs, epoch, |e| e.step),
+            MetricsLine::Test(test) => run.test = Some(test),
+            MetricsLine::Gap { step } => run.notes.push(format!("lines of metrics.jsonl up to step {step} were lost before the run went on from there")),
+            MetricsLine::Other => {}
         }
     }
     for line in lines::<Timed>(folder, "timing.jsonl", &mut run.notes) {
