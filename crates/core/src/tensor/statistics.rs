@@ -218,7 +218,9 @@ impl Tensor {
         compose1("corrcoef", self, |x| {
             let cov = x.wide().cov(1.0, None, None);
             let correlation = if cov.rank() == 0 {
-                &cov / &cov
+                // 1; NaN where nothing varies.
+                let own = cov.clone();
+                cov / own
             } else {
                 let deviation = cov.diagonal(0, 0, 1).sqrt();
                 (&cov / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1.0, 1.0)
