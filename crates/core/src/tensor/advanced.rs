@@ -71,11 +71,8 @@ impl Tensor {
         let moved = rows.meta().shape;
         let flat = rows.reshape([place.rows, width]);
         let at = spread(&place.at, &flat.meta().shape, 0)?;
-        let put = if at.meta().shape.elements() == 0 {
-            flat
-        } else {
-            Tensor::apply(crate::Op::Scatter { axis: 0, mode }, crate::Arg::None, &[&flat, &at, &values])
-        };
+        let put =
+            if at.meta().shape.elements() == 0 { flat } else { Tensor::apply(crate::Op::Scatter { axis: 0, mode }, crate::Arg::None, &[&flat, &at, &values]) };
         let mut back = vec![0usize; place.order.len()];
         for (k, &axis) in place.order.iter().enumerate() {
             back[axis] = k;

@@ -54,6 +54,8 @@ struct Walk {
     picks: Vec<Option<Tensor>>,
     /// what the tensors of integers broadcast to so far
     common: Shape,
+    /// the first error of an integer that points into an axis without elements, if there is any integer
+    nowhere: Option<Refusal>,
 }
 
 /// What an index means for a tensor's shape.
@@ -68,11 +70,14 @@ pub(super) fn resolve(op: &'static str, x: &Tensor, items: &[IndexItem]) -> Buil
         let kind = ErrorKind::Argument(format!("items {first} and {second} of the index are both an ellipsis, which stands for all axes left over"));
         return Err(Error::new(op, kind).hint(format!("write `..` for one whole axis; the shape is {shape}")).into());
     }
-    let mut walk = Walk { op, shape, device, cuts: SmallVec::new(), view: SmallVec::new(), picks: Vec::new(), common: Shape::SCALAR };
+    let mut walk = Walk { op, shape, device, cuts: SmallVec::new(), view: SmallVec::new(), picks: Vec::new(), common: Shape::SCALAR, nowhere: None };
     for (k, item) in items.iter().enumerate() {
         walk.step(k, item, shape.rank() - taken)?;
     }
     walk.whole(shape.rank() - walk.cuts.len());
+    if let Some(refusal) = walk.nowhere.filter(|_| walk.common.elements() > 0) {
+        return Err(refusal);
+    }
     Ok(Resolved { cuts: walk.cuts, view: Shape::new(&walk.view)?, picks: walk.picks })
 }
 /// How many axes of the tensor an item takes.
@@ -110,6 +115,7 @@ impl Walk {
             }
             IndexItem::Tensor(t) if t.rank() == 0 => {
                 let at = wrap(t, self.shape[self.cuts.len()])?;
+                self.points(k);
                 self.cuts.push(Cut::One(at));
             }
             IndexItem::Tensor(t) => self.integers(k, t.clone())?,
@@ -129,9 +135,17 @@ impl Walk {
     }
     fn integers(&mut self, k: usize, index: Tensor) -> Built<()> {
         self.common = crate::op::broadcast(&self.common, &index.meta().shape).map_err(|kind| self.wrong(k, kind))?;
+        self.points(k);
         self.keep(self.shape[self.cuts.len()], Some(index));
         self.cuts.push(Cut::Whole);
         Ok(())
+    }
+    /// Numbers in data are looked at by the kernel that gathers. Where nothing can be gathered none does.
+    fn points(&mut self, k: usize) {
+        if self.nowhere.is_none() && self.shape[self.cuts.len()] == 0 {
+            let expected = format!("an axis {} with elements, for integers point into it", self.cuts.len());
+            self.nowhere = Some(self.wrong(k, ErrorKind::Shape { shape: self.shape, expected }));
+        }
     }
     /// A mask without axes is as one element along a new axis: NumPy's rule.
     fn mask(&mut self, k: usize, mask: &Tensor) -> Built<()> {
