@@ -300,8 +300,8 @@ impl Tensor {
     }
     /// The tensor with `values` in the place that [`Tensor::i`] reads: PyTorch's `x[index] = values`, as a new tensor. Values are a
     /// number, which takes the tensor's dtype, or a tensor of the same dtype, broadcast to the place; axes of size 1 may stand in
-    /// front of it. Where a tensor of integers names a place twice, the last value stays. A gradient flows to the values that are
-    /// seen, and to the tensor where it was not written.
+    /// front of it. Where a tensor of integers names a place twice, the last value stays. A gradient flows to the tensor where it
+    /// was not written, and to each value that of its place: as in PyTorch also to one that was written over.
     ///
     /// A lone mask with one value is a selection: it reads no data, and is captured.
     ///
