@@ -65,6 +65,10 @@ fn replay(case: &Value) {
     same(&what, &y, &case["values"]);
     let grads = grad::backward_many(&[(&y, &counting(1, 1, &got))], false).unwrap_or_else(|e| panic!("{what}: {e}"));
     same(&format!("gradient of {what}"), grads.get(&x).unwrap_or(&x.zeros_like()), &case["grad"]);
+    // A value says where it was read, so what a number overwrites is known.
+    let mut filled: Vec<i64> = (0..shape.iter().product::<usize>() as i64).collect();
+    numbers(&case["values"]).iter().for_each(|&at| filled[at as usize] = -7);
+    same(&format!("filling {what}"), &x.with_i(&items[..], -7), &filled.into());
     if let Some(set) = case.get("set") {
         same(&format!("writing {what}"), &x.with_i(&items[..], counting(-1, -1, &got)), set);
     }

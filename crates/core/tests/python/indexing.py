@@ -57,10 +57,10 @@ def mask(draw, sizes, faulty):
 
 def draw_items(draw, shape, numpys):
     faulty = draw.choice([None] * 9 + ["range", "broadcast", "mask", "many", "number", "dots", "float", "step"])
-    kinds = ["slice", "slice", "tensor"] + ([] if numpys else ["number"]) + (["mask"] if draw.random() < 0.4 else [])
+    kinds = ["slice", "tensor", "tensor"] + ([] if numpys else ["number"]) + (["mask"] if draw.random() < 0.4 else [])
     common = [draw.randint(1, 3) for _ in range(draw.randint(1, 2))]
     items, axis, dots, news = [], 0, draw.random() < 0.4, 0
-    while axis < len(shape) and draw.random() < 0.85:
+    while axis < len(shape) and draw.random() < 0.92:
         if draw.random() < 0.15 and news < 2:
             items.append("None")
             news += 1
@@ -80,6 +80,8 @@ def draw_items(draw, shape, numpys):
                 items.append(draw.randint(-size, size - 1) if faulty != "number" else size)
         elif kind == "tensor":
             items.append(index_tensor(draw, size, common, faulty))
+            if numpys and not items[-1]["shape"]:
+                items[-1]["shape"] = [1]
             if draw.random() < 0.1:
                 items[-1] = {"dtype": "i64", "shape": [], "at": [draw.randint(0, max(size - 1, 0))]} if not numpys else ":"
         else:
@@ -149,8 +151,8 @@ def whole(case):
 def cases(draw, count, numpys):
     made, seen, refused = [], set(), 0
     while len(made) < count:
-        shape = [draw.choice([1, 2, 3, 3, 4, 0] if draw.random() < 0.15 else [1, 2, 3, 4]) for _ in range(draw.randint(0, 4))]
-        if math.prod(shape) > 40:
+        shape = [draw.choice([1, 2, 3, 3, 4, 0] if draw.random() < 0.15 else [1, 2, 3, 4]) for _ in range(draw.choice([0, 1, 2, 3, 3, 4, 4]))]
+        if math.prod(shape) > 48:
             continue
         items = draw_items(draw, shape, numpys)
         if not numpys and items.count("...") > 1:
