@@ -267,3 +267,68 @@ fn drawn_indices_follow_the_rule() {
     }
     assert!(seen[0] > 200 && seen[1] > 1000 && seen[2] > 2000, "refused, with tensors, good: {seen:?}");
 }
+
+/// The same place, read and filled.
+fn same(what: &str, got: &Tensor, want: &Tensor) {
+    assert_eq!(got.shape().unwrap_or_else(|e| panic!("{what}: {e}")), want.shape().unwrap(), "{what}");
+    assert_eq!(values(what, got), values(what, want), "{what}");
+}
+#[test]
+#[allow(clippy::reversed_empty_ranges, reason = "an end below 0 counts from the end")]
+fn each_form_of_an_item_is_the_place_it_says() {
+    Device::reference().scoped(|| {
+        let x = counting(0.0, 1.0, &[4, 5, 6], DType::I64);
+        let k = 1usize;
+        let ids = Tensor::from_vec(vec![0i64, -1], 2);
+        let forms: &[(&str, Tensor, Tensor)] = &[
+            ("nothing", x.i(()), x.clone()),
+            ("an empty list of items", x.i(index![]), x.clone()),
+            ("usize", x.i(k), x.narrow(0, 1, 1).squeeze(0)),
+            ("u8", x.i(3u8), x.narrow(0, 3, 1).squeeze(0)),
+            ("beyond isize", x.i(..u64::MAX), x.clone()),
+            ("from", x.i(1..), x.narrow(0, 1, 3)),
+            ("to", x.i(..-1), x.narrow(0, 0, 3)),
+            ("to and with", x.i(..=-1), x.clone()),
+            ("to and with 0 backwards", x.i(stepped(..=0, -1)), x.flip(0)),
+            ("from to", x.i(1..-1), x.narrow(0, 1, 2)),
+            ("from to and with", x.i(-3..=2), x.narrow(0, 1, 2)),
+            ("empty", x.i(3..1), x.narrow(0, 0, 0)),
+            ("of usize", x.i((k.., ..k)), x.narrow(0, 1, 3).narrow(1, 0, 1)),
+            ("a step longer than the axis", x.i(stepped(1.., i64::MAX)), x.narrow(0, 1, 1)),
+            ("the lowest step", x.i(stepped(.., i64::MIN)), x.narrow(0, 3, 1)),
+            ("array", x.i([0, -1]), x.i(&ids)),
+            ("vector", x.i(vec![0usize, 3]), x.i(&ids)),
+            ("slice", x.i(&[0i32, 3][..]), x.i(&ids)),
+            ("owned tensor", x.i((.., ids.clone())), x.index_select(1, &Tensor::from_vec(vec![0i64, 4], 2))),
+            ("items", x.i(vec![Ellipsis.to_index_item(), 0.to_index_item()]), x.narrow(2, 0, 1).squeeze(2)),
+            ("eight", x.i((NewAxis, 0, NewAxis, 1, NewAxis, 2, NewAxis, Ellipsis)), x.i((0, 1, 2)).reshape([1, 1, 1, 1])),
+            ("macro", x.i(index![1.., ..., None]), x.narrow(0, 1, 3).unsqueeze(-1)),
+            ("macro, steps", x.i(index![..; -2, 1..-1; k + 1, ..]), x.i((stepped(.., -2), stepped(1..-1, 2)))),
+            ("macro, a tensor and a comma behind", x.i(index![..., &ids,]), x.i((Ellipsis, &ids))),
+            ("macro, expressions", x.i(index![k - 1, [0, 1], -k.min(1).cast_signed()]), x.i((0, [0, 1], -1))),
+        ];
+        for (what, got, want) in forms {
+            same(what, got, want);
+        }
+    });
+}
+#[test]
+fn a_lone_mask_is_filled_while_a_graph_is_captured() {
+    Device::reference().scoped(|| {
+        let x = counting(0.0, 1.0, &[2, 3], DType::F32);
+        let fill = compile(|x: &[Tensor]| Ok(vec![x[0].with_i(&x[0].gt(2.0), -1.0)]));
+        let read = compile(|x: &[Tensor]| Ok(vec![x[0].i(&x[0].gt(2.0))]));
+        assert_eq!(values("captured", &fill.call(&[&x]).unwrap()[0]), [0.0, 1.0, 2.0, -1.0, -1.0, -1.0]);
+        assert_eq!(read.call(&[&x]).err().map(|e| e.kind().word()), Some("capture"));
+    });
+}
+#[test]
+fn a_cell_is_written_at_a_place() {
+    Device::reference().scoped(|| {
+        let cell = Cell::new(&Tensor::zeros([2, 2]), true).unwrap();
+        cell.set_i((0, ..), 3.0).unwrap();
+        cell.set_i(index![.., -1], Tensor::ones([2])).unwrap();
+        assert_eq!(values("cell", &cell.read()), [3.0, 1.0, 0.0, 1.0]);
+        assert!(cell.set_i(2, 0.0).is_err() && cell.version() == 2);
+    });
+}
