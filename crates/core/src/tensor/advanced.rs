@@ -96,7 +96,7 @@ impl Tensor {
                         }
                         .into());
                     }
-                    let true_at = mask.nonzero();
+                    let true_at = mask.nonzero().ok()?;
                     for k in 0..own.rank() {
                         by_axis.push(Some(true_at.select_index(1, k)));
                     }
