@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 /// What is left of one axis before tensors pick from it.
 #[derive(Clone, Debug)]
-pub(super) enum Cut {
+pub(super) enum AxisCut {
     /// all of it
     Whole,
     /// `len` elements from `first` on, every `step`-th, in falling order if reversed
@@ -23,7 +23,7 @@ pub(super) enum Cut {
 /// What an index means.
 pub(super) struct Resolved {
     /// one for each axis of the tensor
-    pub cuts: SmallVec<[Cut; MAX_RANK]>,
+    pub cuts: SmallVec<[AxisCut; MAX_RANK]>,
     /// the sizes of the cuts, without the axes that integers take, with new ones
     pub view: Shape,
     /// for the axes of the view what picks from them; one mask stands for as many as it has
@@ -45,11 +45,11 @@ impl Resolved {
 }
 
 /// The items of an index, one after another.
-struct Walk {
+struct IndexWalk {
     op: &'static str,
     shape: Shape,
     device: Device,
-    cuts: SmallVec<[Cut; MAX_RANK]>,
+    cuts: SmallVec<[AxisCut; MAX_RANK]>,
     view: SmallVec<[usize; 2 * MAX_RANK]>,
     picks: Vec<Option<Tensor>>,
     /// what the tensors of integers broadcast to so far
@@ -70,7 +70,7 @@ pub(super) fn resolve(op: &'static str, x: &Tensor, items: &[IndexItem]) -> Buil
         let kind = ErrorKind::Argument(format!("items {first} and {second} of the index are both an ellipsis, which stands for all axes left over"));
         return Err(Error::new(op, kind).hint(format!("write `..` for one whole axis; the shape is {shape}")).into());
     }
-    let mut walk = Walk { op, shape, device, cuts: SmallVec::new(), view: SmallVec::new(), picks: Vec::new(), common: Shape::SCALAR, nowhere: None };
+    let mut walk = IndexWalk { op, shape, device, cuts: SmallVec::new(), view: SmallVec::new(), picks: Vec::new(), common: Shape::SCALAR, nowhere: None };
     for (k, item) in items.iter().enumerate() {
         walk.step(k, item, shape.rank() - taken)?;
     }
@@ -89,19 +89,19 @@ fn axes_of(item: &IndexItem) -> usize {
         IndexItem::Tensor(_) => 1,
     }
 }
-impl Walk {
+impl IndexWalk {
     fn step(&mut self, k: usize, item: &IndexItem, left_over: usize) -> Built<()> {
         match item {
             IndexItem::Ellipsis => self.whole(left_over),
             IndexItem::NewAxis => self.keep(1, None),
             IndexItem::At(n) => {
                 let first = self.counted(k, *n)?;
-                self.cuts.push(Cut::Run { first, len: 1, step: 1, reversed: false });
+                self.cuts.push(AxisCut::Run { first, len: 1, step: 1, reversed: false });
             }
             IndexItem::Slice(slice) => {
                 let size = self.shape[self.cuts.len()];
                 let Some(run) = run_of(slice, size) else { return Err(self.wrong(k, ErrorKind::Argument("a step of 0 goes nowhere".into()))) };
-                self.keep(if let Cut::Run { len, .. } = run { len } else { size }, None);
+                self.keep(if let AxisCut::Run { len, .. } = run { len } else { size }, None);
                 self.cuts.push(run);
             }
             IndexItem::List(numbers) => {
@@ -116,7 +116,7 @@ impl Walk {
             IndexItem::Tensor(t) if t.rank() == 0 => {
                 let at = wrap(t, self.shape[self.cuts.len()])?;
                 self.points(k);
-                self.cuts.push(Cut::One(at));
+                self.cuts.push(AxisCut::One(at));
             }
             IndexItem::Tensor(t) => self.integers(k, t.clone())?,
         }
@@ -125,7 +125,7 @@ impl Walk {
     fn whole(&mut self, axes: usize) {
         for _ in 0..axes {
             self.keep(self.shape[self.cuts.len()], None);
-            self.cuts.push(Cut::Whole);
+            self.cuts.push(AxisCut::Whole);
         }
     }
     /// An axis of the view, and what picks from it.
@@ -137,7 +137,7 @@ impl Walk {
         self.common = crate::op::broadcast(&self.common, &index.meta().shape).map_err(|kind| self.wrong(k, kind))?;
         self.points(k);
         self.keep(self.shape[self.cuts.len()], Some(index));
-        self.cuts.push(Cut::Whole);
+        self.cuts.push(AxisCut::Whole);
         Ok(())
     }
     /// Numbers in data are looked at by the kernel that gathers. Where nothing can be gathered none does.
@@ -160,7 +160,7 @@ impl Walk {
         }
         for &size in own.iter() {
             self.view.push(size);
-            self.cuts.push(Cut::Whole);
+            self.cuts.push(AxisCut::Whole);
         }
         self.picks.push(Some(mask.clone()));
         Ok(())
@@ -185,7 +185,7 @@ impl Walk {
     }
 }
 /// A slice of an axis of `size` elements as Python's `slice.indices` counts it; `None` if its step is 0.
-fn run_of(slice: &IndexSlice, size: usize) -> Option<Cut> {
+fn run_of(slice: &IndexSlice, size: usize) -> Option<AxisCut> {
     let (size, back) = (size as isize, slice.step < 0);
     // Between the ends lie all elements, and behind the last of them the place where a run ends.
     let (low, high) = if back { (-1, size - 1) } else { (0, size) };
@@ -203,26 +203,26 @@ fn run_of(slice: &IndexSlice, size: usize) -> Option<Cut> {
     let way = if back { start - end } else { end - start };
     let len = usize::try_from(way).unwrap_or(0).checked_div(step)? + usize::from(way > 0 && !(way as usize).is_multiple_of(step));
     Some(match len {
-        0 => Cut::Run { first: 0, len, step: 1, reversed: false },
-        1 => Cut::Run { first: start as usize, len, step: 1, reversed: false },
-        _ if back => Cut::Run { first: start as usize - (len - 1) * step, len, step, reversed: true },
-        _ if step == 1 && len == size as usize => Cut::Whole,
-        _ => Cut::Run { first: start as usize, len, step, reversed: false },
+        0 => AxisCut::Run { first: 0, len, step: 1, reversed: false },
+        1 => AxisCut::Run { first: start as usize, len, step: 1, reversed: false },
+        _ if back => AxisCut::Run { first: start as usize - (len - 1) * step, len, step, reversed: true },
+        _ if step == 1 && len == size as usize => AxisCut::Whole,
+        _ => AxisCut::Run { first: start as usize, len, step, reversed: false },
     })
 }
 
 /// What the cuts leave of a tensor, in as many axes.
-pub(super) fn cut(x: &Tensor, cuts: &[Cut]) -> Built<Tensor> {
+pub(super) fn cut(x: &Tensor, cuts: &[AxisCut]) -> Built<Tensor> {
     cuts.iter().enumerate().try_fold(x.clone(), |x, (axis, cut)| cut_axis(&x, axis, cut))
 }
-fn cut_axis(x: &Tensor, axis: usize, cut: &Cut) -> Built<Tensor> {
+fn cut_axis(x: &Tensor, axis: usize, cut: &AxisCut) -> Built<Tensor> {
     Ok(match cut {
-        Cut::Whole => x.clone(),
-        Cut::Run { first, len, step, reversed } => {
+        AxisCut::Whole => x.clone(),
+        AxisCut::Run { first, len, step, reversed } => {
             let run = x.slice(axis, *first, end_of(*first, *len, *step), *step);
             if *reversed { run.flip(axis) } else { run }
         }
-        Cut::One(at) => x.index_select(axis, at),
+        AxisCut::One(at) => x.index_select(axis, at),
     })
 }
 /// One behind the last element of a run.
@@ -230,8 +230,8 @@ fn end_of(first: usize, len: usize, step: usize) -> usize {
     if len == 0 { first } else { first + (len - 1) * step + 1 }
 }
 /// The tensor with `part` in the place that the cuts from an axis on leave of it.
-pub(super) fn paste(x: &Tensor, cuts: &[Cut], from: usize, part: &Tensor) -> Built<Tensor> {
-    let is_cut = |axis: &usize| !matches!(cuts[*axis], Cut::Whole);
+pub(super) fn paste(x: &Tensor, cuts: &[AxisCut], from: usize, part: &Tensor) -> Built<Tensor> {
+    let is_cut = |axis: &usize| !matches!(cuts[*axis], AxisCut::Whole);
     let Some(axis) = (from..cuts.len()).find(is_cut) else { return Ok(part.clone()) };
     // Behind this axis the part is smaller than what this axis leaves: it is pasted into that first.
     let part = match (axis + 1..cuts.len()).find(is_cut) {
@@ -239,9 +239,9 @@ pub(super) fn paste(x: &Tensor, cuts: &[Cut], from: usize, part: &Tensor) -> Bui
         None => part.clone(),
     };
     Ok(match &cuts[axis] {
-        Cut::Whole => part,
-        Cut::Run { len: 0, .. } => x.clone(),
-        Cut::Run { first, len, step, reversed } => {
+        AxisCut::Whole => part,
+        AxisCut::Run { len: 0, .. } => x.clone(),
+        AxisCut::Run { first, len, step, reversed } => {
             let rising = if *reversed { part.flip(axis) } else { part };
             match step {
                 1 => x.update_slice(axis, *first, &rising),
@@ -252,6 +252,6 @@ pub(super) fn paste(x: &Tensor, cuts: &[Cut], from: usize, part: &Tensor) -> Bui
                 }
             }
         }
-        Cut::One(at) => x.index_copy(axis, at, &part),
+        AxisCut::One(at) => x.index_copy(axis, at, &part),
     })
 }
