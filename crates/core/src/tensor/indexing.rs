@@ -244,16 +244,16 @@ impl Tensor {
     /// |---|---|---|---|
     /// | integer | one element; below 0 it counts from the end | 1 | 0 |
     /// | `a..b`, `a..=b`, `a..`, `..b`, `..=b` | a slice; ends below 0 count from the end, ends outside are clamped | 1 | 1 |
-    /// | [`stepped(range, n)`](crate::stepped) | every n-th; n below 0 runs backwards, NumPy's rule (PyTorch has none) | 1 | 1 |
+    /// | [`stepped(range, n)`](stepped) | every n-th; n below 0 runs backwards, NumPy's rule (PyTorch has none) | 1 | 1 |
     /// | `..` | the whole axis | 1 | 1 |
-    /// | [`Ellipsis`](crate::Ellipsis) | whole axes, as many as the others leave over | any | as many |
-    /// | [`NewAxis`](crate::NewAxis) | a new axis of size 1 | 0 | 1 |
+    /// | [`Ellipsis`] | whole axes, as many as the others leave over | any | as many |
+    /// | [`NewAxis`] | a new axis of size 1 | 0 | 1 |
     /// | tensor of integers, array, vector | the elements with these numbers, below 0 from the end | 1 | its own, together |
     /// | tensor of bool with k axes | the elements where it is true; sizes are those of the axes it covers | k | one, together |
     ///
     /// Axes without an item stay whole. Tensors of integers are broadcast against each other and run through together, with
     /// a mask as the numbers of its true elements. Their common axes stand where the tensors stood if these are neighbours,
-    /// and first if a slice, `..`, a new axis or whole axes of an [`Ellipsis`](crate::Ellipsis) stand between them. An integer,
+    /// and first if a slice, `..`, a new axis or whole axes of an [`Ellipsis`] stand between them. An integer,
     /// or a tensor of one integer without axes, is done before and separates nothing, as in PyTorch; NumPy counts it among
     /// the tensors. `u8` is an integer here, no mask.
     ///
