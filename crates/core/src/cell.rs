@@ -5,7 +5,7 @@
 //! [`step()`] wrote, the version that its [`Snapshot`] is of, the last value that was committed. So what a step writes is
 //! seen by nobody else before it commits, and a step that fails has nothing to take back.
 use crate::{
-    Error, ErrorKind, Meta, Result, Tensor,
+    Error, ErrorKind, Meta, Operand, Result, Tensor, ToIndex,
     error::Origin,
     grad::Tape,
     planted::{Plant, is},
@@ -275,6 +275,15 @@ impl Cell {
             let _before = c.open.borrow_mut().write(self, value.value().clone());
             Ok(())
         })
+    }
+    /// Replaces what stands at an index: `x[index] = values` of a cell, by [`Tensor::with_i`] and [`Cell::set`].
+    ///
+    /// # Errors
+    /// As both.
+    #[track_caller]
+    #[doc(alias = "__setitem__")]
+    pub fn set_i(&self, index: impl ToIndex, values: impl Operand) -> Result<()> {
+        self.set(&self.read().with_i(index, values))
     }
     /// A write outside of any step: a commit of its own.
     fn set_now(&self, c: &RecordingContext, value: &Shared<Value>) {

@@ -54,7 +54,7 @@ pub use record::{
 pub use rng::Rng;
 pub use shape::{Axes, Axis, AxisSet, Layout, MAX_RANK, Shape, ToShape, ToSizes};
 pub(crate) use tensor::Operand;
-pub use tensor::{Outputs, Reading, Tensor};
+pub use tensor::{Ellipsis, IndexItem, IndexSlice, NewAxis, Outputs, Reading, Tensor, ToIndex, ToIndexItem, stepped};
 
 /// Runs a block as a range of the profile and gives its value. Without the feature `profiling` it is the block alone.
 ///

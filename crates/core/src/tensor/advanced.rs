@@ -29,52 +29,55 @@ impl Tensor {
     /// axes stand where the first index stood if all are neighbours, else first.
     #[track_caller]
     pub fn index(&self, indices: &[Option<&Tensor>]) -> Tensor {
-        compose("index", &inputs(self, indices), || {
-            let Some(place) = self.place(indices)? else { return Ok(self.clone()) };
-            let rows = self.permute(&place.order).reshape([place.rows, place.rest.iter().product()]);
-            let picked = rows.index_select(0, &place.at);
-            let dims: Vec<usize> = place.shape.iter().chain(&place.rest).copied().collect();
-            let picked = picked.reshape(Shape::new(&dims)?);
-            // The positions' axes go to where the first index stood.
-            let n = place.shape.rank();
-            let from: Vec<usize> = (0..n).collect();
-            let to: Vec<usize> = (place.to..place.to + n).collect();
-            Ok(picked.movedim(from, to))
-        })
+        compose("index", &inputs(self, indices), || self.picked(indices))
+    }
+    /// As [`Tensor::index`], for a function that answers for its errors.
+    #[track_caller]
+    pub(super) fn picked(&self, indices: &[Option<&Tensor>]) -> Built<Tensor> {
+        let Some(place) = self.place(indices)? else { return Ok(self.clone()) };
+        let rows = self.permute(&place.order).reshape([place.rows, place.rest.iter().product()]);
+        let picked = rows.index_select(0, &place.at);
+        let dims: Vec<usize> = place.shape.iter().chain(&place.rest).copied().collect();
+        let picked = picked.reshape(Shape::new(&dims)?);
+        // The positions' axes go to where the first index stood.
+        let n = place.shape.rank();
+        let from: Vec<usize> = (0..n).collect();
+        let to: Vec<usize> = (place.to..place.to + n).collect();
+        Ok(picked.movedim(from, to))
     }
     /// The tensor with `values` (broadcast) written, or added if `accumulate`, at the places that [`Tensor::index`] reads.
     #[track_caller]
     pub fn index_put(&self, indices: &[Option<&Tensor>], values: &Tensor, accumulate: bool) -> Tensor {
         let mut all = inputs(self, indices);
         all.push(values);
-        compose("index_put", &all, || {
-            let mode = if accumulate { ScatterMode::Add } else { ScatterMode::Set };
-            let Some(place) = self.place(indices)? else {
-                let values = values.expand(self.meta().shape);
-                return Ok(if accumulate { self + values } else { values });
-            };
-            let n = place.shape.rank();
-            let mut dims = place.rest[..place.to].to_vec();
-            dims.extend_from_slice(&place.shape);
-            dims.extend_from_slice(&place.rest[place.to..]);
-            let width = place.rest.iter().product();
-            let from: Vec<usize> = (place.to..place.to + n).collect();
-            let values = values.expand(Shape::new(&dims)?).movedim(from, (0..n).collect::<Vec<usize>>()).reshape([place.shape.elements(), width]);
-            let rows = self.permute(&place.order);
-            let moved = rows.meta().shape;
-            let flat = rows.reshape([place.rows, width]);
-            let at = spread(&place.at, &flat.meta().shape, 0)?;
-            let put = if at.meta().shape.elements() == 0 {
-                flat
-            } else {
-                Tensor::apply(crate::Op::Scatter { axis: 0, mode }, crate::Arg::None, &[&flat, &at, &values])
-            };
-            let mut back = vec![0usize; place.order.len()];
-            for (k, &axis) in place.order.iter().enumerate() {
-                back[axis] = k;
-            }
-            Ok(put.reshape(moved).permute(back))
-        })
+        compose("index_put", &all, || self.put(indices, values, accumulate))
+    }
+    /// As [`Tensor::index_put`], for a function that answers for its errors.
+    #[track_caller]
+    pub(super) fn put(&self, indices: &[Option<&Tensor>], values: &Tensor, accumulate: bool) -> Built<Tensor> {
+        let mode = if accumulate { ScatterMode::Add } else { ScatterMode::Set };
+        let Some(place) = self.place(indices)? else {
+            let values = over(values, self.meta().shape)?;
+            return Ok(if accumulate { self + values } else { values });
+        };
+        let n = place.shape.rank();
+        let mut dims = place.rest[..place.to].to_vec();
+        dims.extend_from_slice(&place.shape);
+        dims.extend_from_slice(&place.rest[place.to..]);
+        let width = place.rest.iter().product();
+        let from: Vec<usize> = (place.to..place.to + n).collect();
+        let values = over(values, Shape::new(&dims)?)?.movedim(from, (0..n).collect::<Vec<usize>>()).reshape([place.shape.elements(), width]);
+        let rows = self.permute(&place.order);
+        let moved = rows.meta().shape;
+        let flat = rows.reshape([place.rows, width]);
+        let at = spread(&place.at, &flat.meta().shape, 0)?;
+        let put =
+            if at.meta().shape.elements() == 0 { flat } else { Tensor::apply(crate::Op::Scatter { axis: 0, mode }, crate::Arg::None, &[&flat, &at, &values]) };
+        let mut back = vec![0usize; place.order.len()];
+        for (k, &axis) in place.order.iter().enumerate() {
+            back[axis] = k;
+        }
+        Ok(put.reshape(moved).permute(back))
     }
     fn place(&self, indices: &[Option<&Tensor>]) -> Built<Option<MergedIndex>> {
         let shape = self.meta().shape;
@@ -93,7 +96,7 @@ impl Tensor {
                         }
                         .into());
                     }
-                    let true_at = mask.nonzero();
+                    let true_at = mask.nonzero().ok()?;
                     for k in 0..own.rank() {
                         by_axis.push(Some(true_at.select_index(1, k)));
                     }
@@ -213,6 +216,17 @@ impl Tensor {
             if value.rank() == 0 { Ok(mask.select(value, self)) } else { refuse(format!("a fill value has no axes, not {}", value.rank())) }
         })
     }
+}
+/// Values broadcast to the place they are written to. As in NumPy they may have more axes than that, of size 1, in front.
+pub(super) fn over(values: &Tensor, place: Shape) -> Built<Tensor> {
+    let own = values.meta().shape;
+    let spare = own.rank().saturating_sub(place.rank());
+    let kept = if own[..spare].iter().all(|&d| d == 1) { Shape::new(&own[spare..])? } else { own };
+    if kept.broadcast(&place) != Some(place) {
+        let expected = "values must broadcast to the place they are written to";
+        return Err(ErrorKind::ShapeMismatch { left: place, right: own, axes: None, expected }.into());
+    }
+    Ok(values.reshape(kept).expand(place))
 }
 fn inputs<'a>(x: &'a Tensor, indices: &[Option<&'a Tensor>]) -> Vec<&'a Tensor> {
     std::iter::once(x).chain(indices.iter().copied().flatten()).collect()
