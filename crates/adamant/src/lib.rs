@@ -27,6 +27,7 @@ pub use adamant_data as data;
 /// # }
 /// ```
 pub use adamant_derive::profile;
+pub use adamant_distributions as distributions;
 pub use adamant_formats as formats;
 pub use adamant_optim as optim;
 /// The training loop with run folder, checkpoints and resume, for modules of one's own.
