@@ -150,7 +150,8 @@ impl Family for Laplace {
 }
 
 family! {
-    /// The Cauchy distribution: `1 / (π scale (1 + ((x - loc) / scale)²))`. It has no mean and no variance: both are NaN.
+    /// The Cauchy distribution: `1 / (π scale (1 + ((x - loc) / scale)²))`. It has no mean, which is NaN, and no variance,
+    /// which is inf as PyTorch's.
     ///
     /// Source: `torch.distributions.Cauchy`; divergence: Chyzak and Nielsen, 2019.
     ///
@@ -185,7 +186,8 @@ impl Family for Cauchy {
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         let [loc, scale] = self.0.all();
         Some(match statistic {
-            Statistic::Mean | Statistic::Variance => self.0.filled(f64::NAN),
+            Statistic::Mean => self.0.filled(f64::NAN),
+            Statistic::Variance => self.0.filled(f64::INFINITY),
             Statistic::Mode => loc.clone(),
             Statistic::Entropy => scale.log() + (4.0 * PI).ln(),
         })

@@ -36,7 +36,7 @@ impl MultivariateNormal {
     pub fn from_covariance(loc: &Tensor, covariance: &Tensor) -> Result<MultivariateNormal> {
         MultivariateNormal::of(loc, covariance, "covariance", |c| definite("covariance", c.cholesky()))
     }
-    /// By the inverse of the covariance, whose lower triangle is read.
+    /// By the inverse of the covariance, whose upper triangle is read.
     ///
     /// # Errors
     /// A matrix that is not positive definite; dtypes and shapes as of [`Parameters::new`].
@@ -44,8 +44,7 @@ impl MultivariateNormal {
     pub fn from_precision(loc: &Tensor, precision: &Tensor) -> Result<MultivariateNormal> {
         MultivariateNormal::of(loc, precision, "precision", |p| {
             // The root of the precision, from the last row up, is the inverse of the covariance's, transposed.
-            let symmetric = p.tril(0) + p.tril(-1).mt();
-            let inverse = definite("precision", symmetric.flip([-2, -1]).cholesky())?.flip([-2, -1]).mt();
+            let inverse = definite("precision", p.flip([-2, -1]).cholesky())?.flip([-2, -1]).mt();
             let d = p.shape()?.last().copied().unwrap_or(0);
             Ok(inverse.solve_triangular(&Tensor::eye_on(d, d, p.dtype()?, p.device()?), false, false))
         })
