@@ -4,7 +4,7 @@ use crate::{
     count::no_count,
     distribution::{Checked, outer, supported},
     host,
-    parameters::{joined, read},
+    parameters::{joined, located, read},
 };
 use adamant_core::{DType, Error, ErrorKind, Result, Rng, Shape, Tensor};
 
@@ -54,6 +54,7 @@ macro_rules! of_classes {
             /// As of [`Parameters::new`]: a weight is finite and at least 0, and not all of a row are 0.
             #[track_caller]
             pub fn new($($more: $ty,)* probs: &Tensor) -> Result<$name> {
+                located(|| {
                 let parameters = Parameters::new(stringify!($name), &[("probs", probs, Constraint::NonNegative)], 1)?;
                 let [p] = parameters.all();
                 some(stringify!($name), "probs", &p.sum(-1))?;
@@ -61,6 +62,7 @@ macro_rules! of_classes {
                 let none = p.eq(0.0);
                 let classes = Classes { log: none.select(f64::NEG_INFINITY, &none.select(1.0, &p).log()) };
                 $name { parameters, classes, $($more,)* }.checked()
+                })
             }
             /// By logarithms of the weights. -inf stands for a class that is never drawn.
             ///
@@ -68,11 +70,13 @@ macro_rules! of_classes {
             /// As of [`Parameters::new`]: no logit is NaN, and not all of a row are -inf.
             #[track_caller]
             pub fn from_logits($($more: $ty,)* logits: &Tensor) -> Result<$name> {
+                located(|| {
                 let parameters = Parameters::new(stringify!($name), &[("logits", logits, Constraint::Real)], 1)?;
                 let [l] = parameters.all();
                 let log = l.log_softmax(-1);
                 some(stringify!($name), "logits", &log.exp().sum(-1))?;
                 $name { parameters, classes: Classes { log }, $($more,)* }.checked()
+                })
             }
             /// The probabilities, `[batch.., classes]`.
             #[track_caller]
@@ -88,7 +92,6 @@ macro_rules! of_classes {
     };
 }
 /// Rows that have any weight.
-#[track_caller]
 fn some(name: &'static str, parameter: &str, sums: &Tensor) -> Result<()> {
     match read(sums)?.and_then(|s| s.iter().position(|x| x.is_nan() || *x <= 0.0)) {
         None => Ok(()),

@@ -3,7 +3,7 @@
 use crate::{
     Constraint, Family, Function, Parameters, Statistic,
     count::no_count,
-    distribution::{Checked, supported},
+    distribution::{Checked, supported, xlog1py, xlogy},
     host,
     line::open_uniform,
 };
@@ -29,14 +29,14 @@ impl Coin {
     /// `k` successes' part of a log-probability.
     fn success(&self, k: &Tensor) -> Tensor {
         match self.given {
-            Given::Probs => k.xlogy(&self.p),
+            Given::Probs => xlogy(k, &self.p),
             Given::Logits => times(k, &self.p.log_sigmoid()),
         }
     }
     /// `k` failures' part.
     fn failure(&self, k: &Tensor) -> Tensor {
         match self.given {
-            Given::Probs => k.xlog1py(&self.p.neg()),
+            Given::Probs => xlog1py(k, &self.p.neg()),
             Given::Logits => times(k, &self.p.neg().log_sigmoid()),
         }
     }

@@ -1,7 +1,7 @@
 //! Counts without an upper end.
 use crate::{
     Family, Function, Parameters, Statistic,
-    distribution::{Checked, family, supported},
+    distribution::{Checked, family, supported, xlogy},
     host,
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
@@ -39,7 +39,7 @@ impl Family for Poisson {
     fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
         let [rate] = self.0.all();
         match function {
-            Function::LogProb => Some(supported(&no_count(x), x, &x.zeros_like(), |k| k.xlogy(rate) - rate - (k + 1.0).lgamma())),
+            Function::LogProb => Some(supported(&no_count(x), x, &x.zeros_like(), |k| xlogy(k, rate) - rate - (k + 1.0).lgamma())),
             Function::Cdf => {
                 let outside = x.lt(0.0);
                 Some(outside.select(0.0, &(outside.select(0.0, x).floor() + 1.0).igammac(rate)))
@@ -57,6 +57,6 @@ impl Family for Poisson {
     }
     fn kl(&self, other: &Poisson) -> Option<Tensor> {
         let ([p], [q]) = (self.0.all(), other.0.all());
-        Some(p.xlogy(p) - p.xlogy(q) - (p - q))
+        Some(xlogy(p, p) - xlogy(p, q) - (p - q))
     }
 }

@@ -1,6 +1,6 @@
 //! What every distribution does, and what one is written as. The checks of values and the dtypes of results stand here, once.
-use crate::parameters::{Parameters, joined};
-use adamant_core::{DType, Device, Error, ErrorKind, Origin, Result, Rng, Shape, Tensor, scope};
+use crate::parameters::{Parameters, joined, located};
+use adamant_core::{DType, Device, Error, ErrorKind, Result, Rng, Shape, Tensor};
 use std::{any::Any, fmt::Debug};
 
 /// A number of a distribution itself.
@@ -151,17 +151,9 @@ pub fn kl_divergence(p: &dyn Distribution, q: &dyn Distribution) -> Tensor {
     p.kl_to(q)
 }
 
-/// Ops inside are of the caller's line.
 #[track_caller]
 fn at_caller(f: impl FnOnce() -> Result<Tensor>) -> Tensor {
-    struct Guard(Option<Origin>);
-    impl Drop for Guard {
-        fn drop(&mut self) {
-            scope::inherit(self.0);
-        }
-    }
-    let _guard = Guard(scope::inherit(Some(Origin::here())));
-    f().unwrap_or_else(Tensor::failed)
+    located(f).unwrap_or_else(Tensor::failed)
 }
 #[track_caller]
 fn missing(name: &'static str, what: &str) -> Error {
@@ -286,6 +278,16 @@ impl<F: Family> Distribution for F {
 pub(crate) fn supported(outside: &Tensor, x: &Tensor, safe: &Tensor, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
     outside.select(f64::NEG_INFINITY, &f(&outside.select(safe, x)))
 }
+/// `k ln(x)`, whose gradient to x is 0 where both are 0.
+pub(crate) fn xlogy(k: &Tensor, x: &Tensor) -> Tensor {
+    let both = k.eq(0.0).logical_and(x.eq(0.0));
+    k.xlogy(&both.select(1.0, x))
+}
+/// `k ln(1 + x)`, whose gradient to x is 0 where k is 0 and x is -1.
+pub(crate) fn xlog1py(k: &Tensor, x: &Tensor) -> Tensor {
+    let both = k.eq(0.0).logical_and(x.eq(-1.0));
+    k.xlog1py(&both.select(0.0, x))
+}
 /// Samples and batch, without the event.
 pub(crate) fn outer(shape: &Shape, event: &Shape) -> Shape {
     joined(&[&shape[..shape.rank() - event.rank()]])
@@ -304,7 +306,7 @@ macro_rules! family {
             #[track_caller]
             pub fn new($($parameter: &adamant_core::Tensor),+) -> adamant_core::Result<$name> {
                 let given = [$((stringify!($parameter), $parameter, $crate::Constraint::$constraint)),+];
-                $name($crate::Parameters::new(stringify!($name), &given, $events)?).checked()
+                $crate::parameters::located(|| $name($crate::Parameters::new(stringify!($name), &given, $events)?).checked())
             }
             $(
                 #[doc = concat!("The parameter `", stringify!($parameter), "`, broadcast.")]
@@ -319,7 +321,6 @@ macro_rules! family {
 pub(crate) use family;
 /// What two parameters must be together: nothing, unless a family says otherwise.
 pub(crate) trait Checked: Sized {
-    #[track_caller]
     fn checked(self) -> Result<Self> {
         Ok(self)
     }

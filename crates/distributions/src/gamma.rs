@@ -2,7 +2,7 @@
 //! of the incomplete gamma function to its shape (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018).
 use crate::{
     Family, Function, Parameters, Statistic,
-    distribution::{Checked, family, supported},
+    distribution::{Checked, family, supported, xlog1py, xlogy},
     host,
     line::half_log1p_square,
 };
@@ -38,7 +38,7 @@ impl Family for Gamma {
     fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
         let [a, rate] = self.0.all();
         Some(match function {
-            Function::LogProb => supported(&x.lt(0.0), x, &x.ones_like(), |x| a * rate.log() + (a - 1.0).xlogy(x) - rate * x - a.lgamma()),
+            Function::LogProb => supported(&x.lt(0.0), x, &x.ones_like(), |x| a * rate.log() + xlogy(&(a - 1.0), x) - rate * x - a.lgamma()),
             Function::Cdf => a.igamma(&(rate * x.clamp_min(0.0))),
             Function::Icdf => return None,
         })
@@ -139,7 +139,7 @@ impl Family for Beta {
     }
     fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
         let [a, b] = self.0.all();
-        let density = |x: &Tensor| (a - 1.0).xlogy(x) + (b - 1.0).xlog1py(&x.neg()) + (a + b).lgamma() - a.lgamma() - b.lgamma();
+        let density = |x: &Tensor| xlogy(&(a - 1.0), x) + xlog1py(&(b - 1.0), &x.neg()) + (a + b).lgamma() - a.lgamma() - b.lgamma();
         (function == Function::LogProb).then(|| supported(&x.lt(0.0).logical_or(x.gt(1.0)), x, &x.full_like(0.5), density))
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -201,7 +201,7 @@ impl Family for Dirichlet {
     fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
         let [a] = self.0.all();
         let norm = || a.sum(-1).lgamma() - a.lgamma().sum(-1);
-        (function == Function::LogProb).then(|| supported(&x.lt(0.0), x, &x.ones_like(), |x| (a - 1.0).xlogy(x)).sum(-1) + norm())
+        (function == Function::LogProb).then(|| supported(&x.lt(0.0), x, &x.ones_like(), |x| xlogy(&(a - 1.0), x)).sum(-1) + norm())
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         let [a] = self.0.all();

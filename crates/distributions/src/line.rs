@@ -265,7 +265,6 @@ family! {
     Uniform(low: Real, high: Real), events 0
 }
 impl Checked for Uniform {
-    #[track_caller]
     fn checked(self) -> Result<Uniform> {
         let [low, high] = self.0.all();
         match read(&(high - low))?.and_then(|width| width.iter().position(|w| w.is_nan() || *w <= 0.0)) {

@@ -2,7 +2,7 @@
 use crate::{
     Constraint, Family, Function, Parameters, Statistic,
     line::{LN_TAU, standard_normal},
-    parameters::{check, joined, read},
+    parameters::{check, joined, located, read},
 };
 use adamant_core::{Error, ErrorKind, Result, Rng, Shape, Tensor};
 
@@ -62,6 +62,9 @@ impl MultivariateNormal {
     }
     #[track_caller]
     fn of(loc: &Tensor, matrix: &Tensor, name: &'static str, root: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<MultivariateNormal> {
+        located(|| MultivariateNormal::built(loc, matrix, name, root))
+    }
+    fn built(loc: &Tensor, matrix: &Tensor, name: &'static str, root: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<MultivariateNormal> {
         let vectors = Parameters::new(NAME, &[("loc", loc, Constraint::Real)], 1)?;
         let matrices = Parameters::new(NAME, &[(name, matrix, Constraint::Real)], 2)?;
         let (d, square) = (vectors.event(), matrices.event());
@@ -113,7 +116,6 @@ impl MultivariateNormal {
     }
 }
 /// A root of a matrix that has one.
-#[track_caller]
 fn definite(name: &str, root: Tensor) -> Result<Tensor> {
     match read(&root) {
         Ok(_) => Ok(root),

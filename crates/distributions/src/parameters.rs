@@ -1,5 +1,5 @@
 //! Parameters of a distribution: of one float dtype, broadcast to one batch, inside their ranges. It knows no family.
-use adamant_core::{DType, Device, Error, ErrorKind, Result, Shape, Tensor, is_capturing};
+use adamant_core::{DType, Device, Error, ErrorKind, Origin, Result, Shape, Tensor, is_capturing, scope};
 use std::{cell::Cell, fmt};
 
 /// What a parameter's elements must be. NaN is none of them.
@@ -86,6 +86,9 @@ impl Parameters {
     /// element that is not what its constraint says.
     #[track_caller]
     pub fn new(name: &'static str, given: &[(&'static str, &Tensor, Constraint)], event_rank: usize) -> Result<Parameters> {
+        located(|| Parameters::checked(name, given, event_rank))
+    }
+    fn checked(name: &'static str, given: &[(&'static str, &Tensor, Constraint)], event_rank: usize) -> Result<Parameters> {
         let fail = |kind| Err(Error::new(name, kind));
         let mut all: Option<(DType, Device, Shape)> = None;
         for (parameter, t, _) in given {
@@ -183,6 +186,18 @@ impl fmt::Debug for Parameters {
     }
 }
 
+/// What is built inside, ops and errors, is of the caller's line.
+#[track_caller]
+pub(crate) fn located<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+    struct Restore(Option<Origin>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            scope::inherit(self.0);
+        }
+    }
+    let _restore = Restore(scope::inherit(Some(Origin::here())));
+    f()
+}
 fn wide(dtype: DType) -> DType {
     if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
@@ -192,7 +207,6 @@ pub(crate) fn joined(parts: &[&[usize]]) -> Shape {
     Shape::new(&dims).unwrap_or(Shape::SCALAR)
 }
 /// Are the elements what they must be?
-#[track_caller]
 pub(crate) fn check(name: &'static str, parameter: &str, t: &Tensor, constraint: Constraint) -> Result<()> {
     let Some(elements) = read(t)? else { return Ok(()) };
     match elements.iter().enumerate().find(|(_, x)| !constraint.holds(**x)) {
@@ -202,7 +216,6 @@ pub(crate) fn check(name: &'static str, parameter: &str, t: &Tensor, constraint:
     }
 }
 /// The elements that a check is of, unless nothing is to be read here.
-#[track_caller]
 pub(crate) fn read(t: &Tensor) -> Result<Option<Vec<f64>>> {
     if UNCHECKED.get() || is_capturing() {
         return Ok(None);

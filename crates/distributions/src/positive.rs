@@ -1,7 +1,7 @@
 //! Distributions of positive numbers whose samples are closed forms of a uniform or a normal one.
 use crate::{
     Family, Function, Parameters, Statistic,
-    distribution::{Checked, family, supported},
+    distribution::{Checked, family, supported, xlogy},
     line::{EULER, LN_TAU, normal_kl, normal_log_density, open_uniform, standard_normal},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
@@ -191,7 +191,7 @@ impl Family for Weibull {
         Some(match function {
             Function::LogProb => supported(&x.lt(0.0), x, scale, |x| {
                 let z = x / scale;
-                (k / scale).log() + (k - 1.0).xlogy(&z) - z.pow(k)
+                (k / scale).log() + xlogy(&(k - 1.0), &z) - z.pow(k)
             }),
             Function::Cdf => (x.clamp_min(0.0) / scale).pow(k).neg().expm1().neg(),
             Function::Icdf => x.neg().log1p().neg().pow(&k.reciprocal()) * scale,
