@@ -1,6 +1,6 @@
 //! Classes: one drawn, as a number or as a one in its place, and the counts of many drawn.
 use crate::{
-    Constraint, Family, Function, Parameters, Statistic,
+    Constraint, Family, Parameters, PointFunction, Statistic,
     count::no_count,
     distribution::{Checked, outer, supported},
     host,
@@ -10,7 +10,7 @@ use adamant_core::{DType, Error, ErrorKind, Result, Rng, Shape, Tensor};
 
 /// Normalised log-probabilities of the classes, -inf where one has none.
 #[derive(Clone, Debug)]
-struct Classes {
+struct ClassWeights {
     log: Tensor,
 }
 /// `k * log`, 0 where k is 0: a class without probability that is not drawn takes no part, and has no gradient.
@@ -18,14 +18,14 @@ fn times(k: &Tensor, log: &Tensor) -> Tensor {
     let none = k.eq(0.0);
     none.select(0.0, &(k * none.select(0.0, log)))
 }
-impl Classes {
+impl ClassWeights {
     fn probs(&self) -> Tensor {
         self.log.exp()
     }
     fn entropy(&self) -> Tensor {
         times(&self.probs(), &self.log).sum(-1).neg()
     }
-    fn kl(&self, other: &Classes) -> Tensor {
+    fn kl(&self, other: &ClassWeights) -> Tensor {
         let p = self.probs();
         (times(&p, &self.log) - times(&p, &other.log)).sum(-1)
     }
@@ -44,7 +44,7 @@ macro_rules! of_classes {
         #[derive(Clone, Debug)]
         pub struct $name {
             parameters: Parameters,
-            classes: Classes,
+            classes: ClassWeights,
             $($more: $ty,)*
         }
         impl $name {
@@ -60,7 +60,7 @@ macro_rules! of_classes {
                 some(stringify!($name), "probs", &p.sum(-1))?;
                 let p = p / p.sum_keepdim(-1);
                 let none = p.eq(0.0);
-                let classes = Classes { log: none.select(f64::NEG_INFINITY, &none.select(1.0, &p).log()) };
+                let classes = ClassWeights { log: none.select(f64::NEG_INFINITY, &none.select(1.0, &p).log()) };
                 $name { parameters, classes, $($more,)* }.checked()
                 })
             }
@@ -75,7 +75,7 @@ macro_rules! of_classes {
                 let [l] = parameters.all();
                 let log = l.log_softmax(-1);
                 some(stringify!($name), "logits", &log.exp().sum(-1))?;
-                $name { parameters, classes: Classes { log }, $($more,)* }.checked()
+                $name { parameters, classes: ClassWeights { log }, $($more,)* }.checked()
                 })
             }
             /// The probabilities, `[batch.., classes]`.
@@ -132,8 +132,8 @@ impl Family for Categorical {
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         Ok(self.classes.drawn(&self.parameters, shape, rng))
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
-        (function == Function::LogProb).then(|| {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
+        (function == PointFunction::LogProb).then(|| {
             let classes = self.classes.log.shape().map_or(1, |s| s.last().copied().unwrap_or(1));
             let shape = x.shape().unwrap_or(Shape::SCALAR);
             self.classes.log.expand(joined(&[&shape, &[classes]])).gather(-1, &x.unsqueeze(-1)).squeeze(-1)
@@ -178,8 +178,8 @@ impl Family for OneHotCategorical {
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         Ok(self.hot(&self.classes.drawn(&self.parameters, outer(&shape, &self.parameters.event()), rng)))
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
-        (function == Function::LogProb).then(|| {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
+        (function == PointFunction::LogProb).then(|| {
             let hot = x.eq(1.0).cast(DType::I64).sum(-1).eq(1i64).logical_and(x.ne(0.0).cast(DType::I64).sum(-1).eq(1i64));
             hot.select(&times(x, &self.classes.log).sum(-1), f64::NEG_INFINITY)
         })
@@ -230,9 +230,9 @@ impl Family for Multinomial {
             }
         })
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let n = self.total_count as f64;
-        (function == Function::LogProb).then(|| {
+        (function == PointFunction::LogProb).then(|| {
             let each = supported(&no_count(x), x, &x.zeros_like(), |x| times(x, &self.classes.log) - (x + 1.0).lgamma());
             let all = (each.sum(-1).zeros_like() + (n + 1.0)).lgamma() + each.sum(-1);
             x.sum(-1).eq(n).select(&all, f64::NEG_INFINITY)

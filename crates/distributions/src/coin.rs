@@ -1,7 +1,7 @@
 //! Trials that succeed or fail: by their probability or by its logit, whichever was given, so that neither is lost in the
 //! other's rounding.
 use crate::{
-    Constraint, Family, Function, Parameters, Statistic,
+    Constraint, Family, Parameters, PointFunction, Statistic,
     count::no_count,
     distribution::{Checked, supported, xlog1py, xlogy},
     host,
@@ -11,13 +11,13 @@ use adamant_core::{Result, Rng, Shape, Tensor};
 
 /// The chance of success.
 #[derive(Clone, Copy, Debug)]
-enum Given {
+enum ChanceAs {
     Probs,
     Logits,
 }
 #[derive(Clone, Debug)]
 struct Coin {
-    given: Given,
+    given: ChanceAs,
     p: Tensor,
 }
 /// `k * log`, 0 where k is 0.
@@ -29,34 +29,34 @@ impl Coin {
     /// `k` successes' part of a log-probability.
     fn success(&self, k: &Tensor) -> Tensor {
         match self.given {
-            Given::Probs => xlogy(k, &self.p),
-            Given::Logits => times(k, &self.p.log_sigmoid()),
+            ChanceAs::Probs => xlogy(k, &self.p),
+            ChanceAs::Logits => times(k, &self.p.log_sigmoid()),
         }
     }
     /// `k` failures' part.
     fn failure(&self, k: &Tensor) -> Tensor {
         match self.given {
-            Given::Probs => xlog1py(k, &self.p.neg()),
-            Given::Logits => times(k, &self.p.neg().log_sigmoid()),
+            ChanceAs::Probs => xlog1py(k, &self.p.neg()),
+            ChanceAs::Logits => times(k, &self.p.neg().log_sigmoid()),
         }
     }
     fn probs(&self) -> Tensor {
         match self.given {
-            Given::Probs => self.p.clone(),
-            Given::Logits => self.p.sigmoid(),
+            ChanceAs::Probs => self.p.clone(),
+            ChanceAs::Logits => self.p.sigmoid(),
         }
     }
     fn logits(&self) -> Tensor {
         match self.given {
-            Given::Probs => self.p.log() - self.p.neg().log1p(),
-            Given::Logits => self.p.clone(),
+            ChanceAs::Probs => self.p.log() - self.p.neg().log1p(),
+            ChanceAs::Logits => self.p.clone(),
         }
     }
     /// The probability of failure, which does not cancel.
     fn fails(&self) -> Tensor {
         match self.given {
-            Given::Probs => 1.0 - &self.p,
-            Given::Logits => self.p.neg().sigmoid(),
+            ChanceAs::Probs => 1.0 - &self.p,
+            ChanceAs::Logits => self.p.neg().sigmoid(),
         }
     }
     fn entropy(&self) -> Tensor {
@@ -79,7 +79,7 @@ macro_rules! of_coin {
         }
         impl $name {
             #[track_caller]
-            fn given($($more: &Tensor,)* given: Given, name: &'static str, p: &Tensor, constraint: Constraint) -> Result<$name> {
+            fn given($($more: &Tensor,)* given: ChanceAs, name: &'static str, p: &Tensor, constraint: Constraint) -> Result<$name> {
                 let parameters = Parameters::new(stringify!($name), &[(name, p, constraint), $((stringify!($more), $more, Constraint::$constraint)),*], 0)?;
                 let [p] = parameters.all();
                 let coin = Coin { given, p: p.clone() };
@@ -91,7 +91,7 @@ macro_rules! of_coin {
             /// As of [`Parameters::new`].
             #[track_caller]
             pub fn $probs($($more: &Tensor,)* probs: &Tensor) -> Result<$name> {
-                $name::given($($more,)* Given::Probs, "probs", probs, of_coin!(@ $name))
+                $name::given($($more,)* ChanceAs::Probs, "probs", probs, of_coin!(@ $name))
             }
             /// By the logit of the probability of success, `ln(p / (1 - p))`.
             ///
@@ -99,7 +99,7 @@ macro_rules! of_coin {
             /// As of [`Parameters::new`].
             #[track_caller]
             pub fn $logits($($more: &Tensor,)* logits: &Tensor) -> Result<$name> {
-                $name::given($($more,)* Given::Logits, "logits", logits, Constraint::Real)
+                $name::given($($more,)* ChanceAs::Logits, "logits", logits, Constraint::Real)
             }
             /// The probability of success, broadcast.
             #[track_caller]
@@ -141,14 +141,14 @@ impl Family for Bernoulli {
         let p = &self.parameters;
         Ok(rng.uniform(shape, p.wide()).to(p.device()).lt(&self.coin.probs()).cast(p.wide()))
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         match function {
-            Function::LogProb => {
+            PointFunction::LogProb => {
                 let outside = no_count(x).logical_or(x.gt(1.0));
                 Some(supported(&outside, x, &x.zeros_like(), |x| self.coin.success(x) + self.coin.failure(&(1.0 - x))))
             }
-            Function::Cdf => Some(x.lt(0.0).select(0.0, &x.lt(1.0).select(&self.coin.fails(), 1.0))),
-            Function::Icdf => None,
+            PointFunction::Cdf => Some(x.lt(0.0).select(0.0, &x.lt(1.0).select(&self.coin.fails(), 1.0))),
+            PointFunction::Icdf => None,
         }
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -192,11 +192,11 @@ impl Family for Geometric {
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         Ok((open_uniform(&self.parameters, shape, rng).log() / self.log_fails()).floor())
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         match function {
-            Function::LogProb => Some(supported(&no_count(x), x, &x.zeros_like(), |k| self.coin.failure(k) + self.coin.success(&k.ones_like()))),
-            Function::Cdf => Some(((x.floor() + 1.0).clamp_min(0.0) * self.log_fails()).expm1().neg()),
-            Function::Icdf => None,
+            PointFunction::LogProb => Some(supported(&no_count(x), x, &x.zeros_like(), |k| self.coin.failure(k) + self.coin.success(&k.ones_like()))),
+            PointFunction::Cdf => Some(((x.floor() + 1.0).clamp_min(0.0) * self.log_fails()).expm1().neg()),
+            PointFunction::Icdf => None,
         }
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -248,9 +248,9 @@ impl Family for Binomial {
         let p = &self.parameters;
         host::drawn(shape, [self.count(), &self.coin.probs()], 1, (p.wide(), p.device()), rng, |[n, p], words, out| out[0] = host::binomial(n[0], p[0], words))
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let n = self.count();
-        (function == Function::LogProb).then(|| {
+        (function == PointFunction::LogProb).then(|| {
             supported(&no_count(x).logical_or(x.gt(n)), x, &x.zeros_like(), |k| {
                 let rest = n - k;
                 (n + 1.0).lgamma() - (k + 1.0).lgamma() - (&rest + 1.0).lgamma() + self.coin.success(k) + self.coin.failure(&rest)

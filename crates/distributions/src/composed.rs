@@ -1,5 +1,5 @@
 //! Distributions made of others.
-use crate::{Categorical, Distribution, Family, Function, Parameters, Statistic, distribution::outer, parameters::joined};
+use crate::{Categorical, Distribution, Family, Parameters, PointFunction, Statistic, distribution::outer, parameters::joined};
 use adamant_core::{Error, ErrorKind, Result, Rng, Shape, Tensor};
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ impl<D: Distribution + 'static> Family for Independent<D> {
         let samples = outer(&shape, &self.own.full());
         Ok(if self.reparameterized() { self.base.rsample(&samples, rng) } else { self.base.sample(&samples, rng) })
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
-        (function == Function::LogProb).then(|| self.summed(self.base.log_prob(&x.cast(self.own.dtype()))))
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
+        (function == PointFunction::LogProb).then(|| self.summed(self.base.log_prob(&x.cast(self.own.dtype()))))
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         Some(match statistic {
@@ -136,12 +136,12 @@ impl Family for MixtureSameFamily {
         // Picked, not multiplied: a component may draw inf.
         Ok(hot.ne(0i64).select(&drawn, 0.0).sum(self.axis()))
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let each = x.cast(self.own.dtype()).unsqueeze(self.axis());
         match function {
-            Function::LogProb => Some((self.component.log_prob(&each).cast(self.own.wide()) + self.mixing.logits().cast(self.own.wide())).logsumexp(-1)),
-            Function::Cdf if self.own.event().rank() == 0 => Some(self.mixed(&self.component.cdf(&each))),
-            Function::Cdf | Function::Icdf => None,
+            PointFunction::LogProb => Some((self.component.log_prob(&each).cast(self.own.wide()) + self.mixing.logits().cast(self.own.wide())).logsumexp(-1)),
+            PointFunction::Cdf if self.own.event().rank() == 0 => Some(self.mixed(&self.component.cdf(&each))),
+            PointFunction::Cdf | PointFunction::Icdf => None,
         }
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {

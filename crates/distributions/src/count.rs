@@ -1,6 +1,6 @@
 //! Counts without an upper end.
 use crate::{
-    Family, Function, Parameters, Statistic,
+    Family, Parameters, PointFunction, Statistic,
     distribution::{Checked, family, supported, xlogy},
     host,
 };
@@ -36,15 +36,15 @@ impl Family for Poisson {
         let p = &self.0;
         host::drawn(shape, p.all::<1>(), 1, (p.wide(), p.device()), rng, |[rate], words, out| out[0] = host::poisson(rate[0], words))
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [rate] = self.0.all();
         match function {
-            Function::LogProb => Some(supported(&no_count(x), x, &x.zeros_like(), |k| xlogy(k, rate) - rate - (k + 1.0).lgamma())),
-            Function::Cdf => {
+            PointFunction::LogProb => Some(supported(&no_count(x), x, &x.zeros_like(), |k| xlogy(k, rate) - rate - (k + 1.0).lgamma())),
+            PointFunction::Cdf => {
                 let outside = x.lt(0.0);
                 Some(outside.select(0.0, &(outside.select(0.0, x).floor() + 1.0).igammac(rate)))
             }
-            Function::Icdf => None,
+            PointFunction::Icdf => None,
         }
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {

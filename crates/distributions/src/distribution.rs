@@ -17,7 +17,7 @@ pub enum Statistic {
 }
 /// A function of a value, or of a probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Function {
+pub enum PointFunction {
     /// the logarithm of the density or the probability
     LogProb,
     /// the probability of at most the value
@@ -47,7 +47,7 @@ pub trait Family: Debug + Any {
         false
     }
     /// A function of a value; `None`: there is no closed form.
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor>;
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor>;
     /// A number of the distribution; `None`: there is no closed form.
     fn statistic(&self, statistic: Statistic) -> Option<Tensor>;
     /// The Kullback-Leibler divergence to another member of the family; `None`: there is no closed form.
@@ -180,7 +180,7 @@ fn prepared<F: Family>(family: &F, value: &Tensor) -> Result<Tensor> {
     Ok(value.cast(p.wide()).expand(shape))
 }
 #[track_caller]
-fn function<F: Family>(family: &F, which: Function, what: &str, value: &Tensor) -> Tensor {
+fn function<F: Family>(family: &F, which: PointFunction, what: &str, value: &Tensor) -> Tensor {
     at_caller(|| {
         let p = family.parameters();
         let x = prepared(family, value)?;
@@ -234,13 +234,13 @@ impl<F: Family> Distribution for F {
         self.reparameterized()
     }
     fn log_prob(&self, value: &Tensor) -> Tensor {
-        function(self, Function::LogProb, "log_prob", value)
+        function(self, PointFunction::LogProb, "log_prob", value)
     }
     fn cdf(&self, value: &Tensor) -> Tensor {
-        function(self, Function::Cdf, "cdf in closed form", value)
+        function(self, PointFunction::Cdf, "cdf in closed form", value)
     }
     fn icdf(&self, probability: &Tensor) -> Tensor {
-        function(self, Function::Icdf, "icdf in closed form", probability)
+        function(self, PointFunction::Icdf, "icdf in closed form", probability)
     }
     fn mean(&self) -> Tensor {
         statistic(self, Statistic::Mean, "mean")

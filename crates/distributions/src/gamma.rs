@@ -1,7 +1,7 @@
 //! The gamma distribution and what is made of gamma variables. Their samples have no gradients here: those need the derivative
 //! of the incomplete gamma function to its shape (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018).
 use crate::{
-    Family, Function, Parameters, Statistic,
+    Family, Parameters, PointFunction, Statistic,
     distribution::{Checked, family, supported, xlog1py, xlogy},
     host,
     line::half_log1p_square,
@@ -35,12 +35,12 @@ impl Family for Gamma {
         let p = &self.0;
         host::drawn(shape, p.all::<2>(), 1, (p.wide(), p.device()), rng, |[a, rate], words, out| out[0] = host::log_gamma(a[0], words).exp() / rate[0])
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [a, rate] = self.0.all();
         Some(match function {
-            Function::LogProb => supported(&x.lt(0.0), x, &x.ones_like(), |x| a * rate.log() + xlogy(&(a - 1.0), x) - rate * x - a.lgamma()),
-            Function::Cdf => a.igamma(&(rate * x.clamp_min(0.0))),
-            Function::Icdf => return None,
+            PointFunction::LogProb => supported(&x.lt(0.0), x, &x.ones_like(), |x| a * rate.log() + xlogy(&(a - 1.0), x) - rate * x - a.lgamma()),
+            PointFunction::Cdf => a.igamma(&(rate * x.clamp_min(0.0))),
+            PointFunction::Icdf => return None,
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -99,7 +99,7 @@ impl Family for Chi2 {
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         self.gamma.draw(shape, rng)
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         self.gamma.function(function, x)
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -137,10 +137,10 @@ impl Family for Beta {
             out[0] = 1.0 / (1.0 + (y - x).exp());
         })
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [a, b] = self.0.all();
         let density = |x: &Tensor| xlogy(&(a - 1.0), x) + xlog1py(&(b - 1.0), &x.neg()) + (a + b).lgamma() - a.lgamma() - b.lgamma();
-        (function == Function::LogProb).then(|| supported(&x.lt(0.0).logical_or(x.gt(1.0)), x, &x.full_like(0.5), density))
+        (function == PointFunction::LogProb).then(|| supported(&x.lt(0.0).logical_or(x.gt(1.0)), x, &x.full_like(0.5), density))
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         let [a, b] = self.0.all();
@@ -198,10 +198,10 @@ impl Family for Dirichlet {
             out.iter_mut().for_each(|x| *x /= sum);
         })
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [a] = self.0.all();
         let norm = || a.sum(-1).lgamma() - a.lgamma().sum(-1);
-        (function == Function::LogProb).then(|| supported(&x.lt(0.0), x, &x.ones_like(), |x| xlogy(&(a - 1.0), x)).sum(-1) + norm())
+        (function == PointFunction::LogProb).then(|| supported(&x.lt(0.0), x, &x.ones_like(), |x| xlogy(&(a - 1.0), x)).sum(-1) + norm())
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         let [a] = self.0.all();
@@ -255,9 +255,9 @@ impl Family for StudentT {
             out[0] = loc[0] + scale[0] * z / spread;
         })
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [df, loc, scale] = self.0.all();
-        (function == Function::LogProb).then(|| {
+        (function == PointFunction::LogProb).then(|| {
             let z = (x - loc) / scale / df.sqrt();
             let norm = ((df + 1.0) * 0.5).lgamma() - (df * 0.5).lgamma() - scale.log() - df.log() * 0.5 - 0.5 * PI.ln();
             norm - (df + 1.0) * half_log1p_square(&z)

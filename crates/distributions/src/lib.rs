@@ -33,7 +33,7 @@ pub use categorical::{Categorical, Multinomial, OneHotCategorical};
 pub use coin::{Bernoulli, Binomial, Geometric};
 pub use composed::{Independent, MixtureSameFamily};
 pub use count::Poisson;
-pub use distribution::{Distribution, Family, Function, Statistic, kl_divergence};
+pub use distribution::{Distribution, Family, PointFunction, Statistic, kl_divergence};
 pub use gamma::{Beta, Chi2, Dirichlet, Gamma, StudentT};
 pub use line::{Cauchy, Gumbel, Laplace, Normal, Uniform, VonMises};
 pub use multivariate::MultivariateNormal;

@@ -1,6 +1,6 @@
 //! Distributions on the whole line, by location and scale, and on a stretch or a circle.
 use crate::{
-    Family, Function, Parameters, Statistic,
+    Family, Parameters, PointFunction, Statistic,
     distribution::{Checked, family, supported},
     host,
     parameters::read,
@@ -69,12 +69,12 @@ impl Family for Normal {
         let [loc, scale] = self.0.all();
         Ok(standard_normal(&self.0, shape, rng) * scale + loc)
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [loc, scale] = self.0.all();
         Some(match function {
-            Function::LogProb => normal_log_density(x, loc, scale),
-            Function::Cdf => standard(x, loc, scale).ndtr(),
-            Function::Icdf => x.ndtri() * scale + loc,
+            PointFunction::LogProb => normal_log_density(x, loc, scale),
+            PointFunction::Cdf => standard(x, loc, scale).ndtr(),
+            PointFunction::Icdf => x.ndtri() * scale + loc,
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -122,16 +122,16 @@ impl Family for Laplace {
         let [loc, scale] = self.0.all();
         Ok(laplace_inverse(&open_uniform(&self.0, shape, rng)) * scale + loc)
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [loc, scale] = self.0.all();
         let z = || standard(x, loc, scale);
         Some(match function {
-            Function::LogProb => (z().abs() + scale.log() + LN_2).neg(),
-            Function::Cdf => {
+            PointFunction::LogProb => (z().abs() + scale.log() + LN_2).neg(),
+            PointFunction::Cdf => {
                 let (z, half) = (z(), z().abs().neg().exp() * 0.5);
                 z.gt(0.0).select(&(1.0 - &half), &half)
             }
-            Function::Icdf => laplace_inverse(x) * scale + loc,
+            PointFunction::Icdf => laplace_inverse(x) * scale + loc,
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -173,14 +173,14 @@ impl Family for Cauchy {
         true
     }
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
-        self.function(Function::Icdf, &open_uniform(&self.0, shape, rng)).ok_or_else(|| Error::new("Cauchy", ErrorKind::Internal("no inverse".into())))
+        self.function(PointFunction::Icdf, &open_uniform(&self.0, shape, rng)).ok_or_else(|| Error::new("Cauchy", ErrorKind::Internal("no inverse".into())))
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [loc, scale] = self.0.all();
         Some(match function {
-            Function::LogProb => half_log1p_square(&standard(x, loc, scale)) * -2.0 - scale.log() - PI.ln(),
-            Function::Cdf => standard(x, loc, scale).atan() * (1.0 / PI) + 0.5,
-            Function::Icdf => ((x - 0.5) * PI).tan() * scale + loc,
+            PointFunction::LogProb => half_log1p_square(&standard(x, loc, scale)) * -2.0 - scale.log() - PI.ln(),
+            PointFunction::Cdf => standard(x, loc, scale).atan() * (1.0 / PI) + 0.5,
+            PointFunction::Icdf => ((x - 0.5) * PI).tan() * scale + loc,
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -224,13 +224,13 @@ impl Family for Gumbel {
         let [loc, scale] = self.0.all();
         Ok(loc - open_uniform(&self.0, shape, rng).log().neg().log() * scale)
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [loc, scale] = self.0.all();
         let z = || standard(x, loc, scale);
         Some(match function {
-            Function::LogProb => (z() + z().neg().exp() + scale.log()).neg(),
-            Function::Cdf => z().neg().exp().neg().exp(),
-            Function::Icdf => loc - x.log().neg().log() * scale,
+            PointFunction::LogProb => (z() + z().neg().exp() + scale.log()).neg(),
+            PointFunction::Cdf => z().neg().exp().neg().exp(),
+            PointFunction::Icdf => loc - x.log().neg().log() * scale,
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -284,12 +284,12 @@ impl Family for Uniform {
         let [low, high] = self.0.all();
         Ok(rng.uniform(shape, self.0.wide()).to(self.0.device()) * (high - low) + low)
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [low, high] = self.0.all();
         Some(match function {
-            Function::LogProb => supported(&x.lt(low).logical_or(x.ge(high)), x, low, |x| (high - low).log().neg() + x * 0.0),
-            Function::Cdf => ((x - low) / (high - low)).clamp(0.0, 1.0),
-            Function::Icdf => x * (high - low) + low,
+            PointFunction::LogProb => supported(&x.lt(low).logical_or(x.ge(high)), x, low, |x| (high - low).log().neg() + x * 0.0),
+            PointFunction::Cdf => ((x - low) / (high - low)).clamp(0.0, 1.0),
+            PointFunction::Icdf => x * (high - low) + low,
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -333,11 +333,11 @@ impl Family for VonMises {
             out[0] = (loc[0] + host::von_mises(k[0], words) + PI).rem_euclid(TAU) - PI;
         })
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [loc, k] = self.0.all();
         // cos(d) - 1 as a square, which does not cancel; I₀ without its exponential.
         let density = || k * ((x - loc) * 0.5).sin().square() * -2.0 - k.i0e().log() - LN_TAU;
-        (function == Function::LogProb).then(density)
+        (function == PointFunction::LogProb).then(density)
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         let [loc, k] = self.0.all();

@@ -1,6 +1,6 @@
 //! The normal distribution of vectors. All three of its constructors give the lower triangle that is a root of the covariance.
 use crate::{
-    Constraint, Family, Function, Parameters, Statistic,
+    Constraint, Family, Parameters, PointFunction, Statistic,
     line::{LN_TAU, standard_normal},
     parameters::{check, joined, located, read},
 };
@@ -135,9 +135,9 @@ impl Family for MultivariateNormal {
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         Ok(self.tril.matmul(standard_normal(&self.own, shape, rng).unsqueeze(-1)).squeeze(-1) + &self.loc)
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let d = self.own.event().elements() as f64;
-        (function == Function::LogProb).then(|| self.mahalanobis(&(x - &self.loc)) * -0.5 - self.half_log_det() - 0.5 * d * LN_TAU)
+        (function == PointFunction::LogProb).then(|| self.mahalanobis(&(x - &self.loc)) * -0.5 - self.half_log_det() - 0.5 * d * LN_TAU)
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         let d = self.own.event().elements() as f64;

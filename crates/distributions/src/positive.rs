@@ -1,6 +1,6 @@
 //! Distributions of positive numbers whose samples are closed forms of a uniform or a normal one.
 use crate::{
-    Family, Function, Parameters, Statistic,
+    Family, Parameters, PointFunction, Statistic,
     distribution::{Checked, family, supported, xlogy},
     line::{EULER, LN_TAU, normal_kl, normal_log_density, open_uniform, standard_normal},
 };
@@ -34,13 +34,13 @@ impl Family for LogNormal {
         let [loc, scale] = self.0.all();
         Ok((standard_normal(&self.0, shape, rng) * scale + loc).exp())
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [loc, scale] = self.0.all();
         let outside = x.le(0.0);
         Some(match function {
-            Function::LogProb => supported(&outside, x, &x.ones_like(), |x| normal_log_density(&x.log(), loc, scale) - x.log()),
-            Function::Cdf => outside.select(0.0, &((outside.select(1.0, x).log() - loc) / scale).ndtr()),
-            Function::Icdf => (x.ndtri() * scale + loc).exp(),
+            PointFunction::LogProb => supported(&outside, x, &x.ones_like(), |x| normal_log_density(&x.log(), loc, scale) - x.log()),
+            PointFunction::Cdf => outside.select(0.0, &((outside.select(1.0, x).log() - loc) / scale).ndtr()),
+            PointFunction::Icdf => (x.ndtri() * scale + loc).exp(),
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -85,12 +85,12 @@ impl Family for HalfNormal {
         let [scale] = self.0.all();
         Ok(standard_normal(&self.0, shape, rng).abs() * scale)
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [scale] = self.0.all();
         Some(match function {
-            Function::LogProb => supported(&x.lt(0.0), x, &x.zeros_like(), |x| normal_log_density(x, &x.zeros_like(), scale) + LN_2),
-            Function::Cdf => (x / scale * FRAC_1_SQRT_2).erf().clamp_min(0.0),
-            Function::Icdf => x.erfinv() * scale * SQRT_2,
+            PointFunction::LogProb => supported(&x.lt(0.0), x, &x.zeros_like(), |x| normal_log_density(x, &x.zeros_like(), scale) + LN_2),
+            PointFunction::Cdf => (x / scale * FRAC_1_SQRT_2).erf().clamp_min(0.0),
+            PointFunction::Icdf => x.erfinv() * scale * SQRT_2,
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -134,12 +134,12 @@ impl Family for Exponential {
         let [rate] = self.0.all();
         Ok(open_uniform(&self.0, shape, rng).log().neg() / rate)
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [rate] = self.0.all();
         Some(match function {
-            Function::LogProb => supported(&x.lt(0.0), x, &x.zeros_like(), |x| rate.log() - rate * x),
-            Function::Cdf => (rate * x.clamp_min(0.0)).neg().expm1().neg(),
-            Function::Icdf => x.neg().log1p().neg() / rate,
+            PointFunction::LogProb => supported(&x.lt(0.0), x, &x.zeros_like(), |x| rate.log() - rate * x),
+            PointFunction::Cdf => (rate * x.clamp_min(0.0)).neg().expm1().neg(),
+            PointFunction::Icdf => x.neg().log1p().neg() / rate,
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -186,15 +186,15 @@ impl Family for Weibull {
         let [scale, k] = self.0.all();
         Ok(open_uniform(&self.0, shape, rng).log().neg().pow(&k.reciprocal()) * scale)
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [scale, k] = self.0.all();
         Some(match function {
-            Function::LogProb => supported(&x.lt(0.0), x, scale, |x| {
+            PointFunction::LogProb => supported(&x.lt(0.0), x, scale, |x| {
                 let z = x / scale;
                 (k / scale).log() + xlogy(&(k - 1.0), &z) - z.pow(k)
             }),
-            Function::Cdf => (x.clamp_min(0.0) / scale).pow(k).neg().expm1().neg(),
-            Function::Icdf => x.neg().log1p().neg().pow(&k.reciprocal()) * scale,
+            PointFunction::Cdf => (x.clamp_min(0.0) / scale).pow(k).neg().expm1().neg(),
+            PointFunction::Icdf => x.neg().log1p().neg().pow(&k.reciprocal()) * scale,
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -241,12 +241,12 @@ impl Family for Pareto {
         let [scale, alpha] = self.0.all();
         Ok((open_uniform(&self.0, shape, rng).log().neg() / alpha).exp() * scale)
     }
-    fn function(&self, function: Function, x: &Tensor) -> Option<Tensor> {
+    fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [scale, alpha] = self.0.all();
         Some(match function {
-            Function::LogProb => supported(&x.lt(scale), x, scale, |x| alpha.log() + alpha * (scale.log() - x.log()) - x.log()),
-            Function::Cdf => (alpha * (scale.log() - x.maximum(scale).log())).expm1().neg(),
-            Function::Icdf => (x.neg().log1p().neg() / alpha).exp() * scale,
+            PointFunction::LogProb => supported(&x.lt(scale), x, scale, |x| alpha.log() + alpha * (scale.log() - x.log()) - x.log()),
+            PointFunction::Cdf => (alpha * (scale.log() - x.maximum(scale).log())).expm1().neg(),
+            PointFunction::Icdf => (x.neg().log1p().neg() / alpha).exp() * scale,
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {

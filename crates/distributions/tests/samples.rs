@@ -19,9 +19,9 @@ fn v(x: &[f64]) -> Tensor {
 fn vec(t: &Tensor) -> Vec<f64> {
     t.to_vec_as::<f64>().unwrap()
 }
-type Case = (&'static str, Box<dyn Distribution>, f64, f64);
+type OnALine = (&'static str, Box<dyn Distribution>, f64, f64);
 /// Distributions on a line, with an interval that holds all but 1e-7 of them. Densities have no poles.
-fn continuous() -> Vec<Case> {
+fn continuous() -> Vec<OnALine> {
     let mixing = Categorical::new(&v(&[1.0, 3.0])).unwrap();
     let mixed = MixtureSameFamily::new(mixing, Normal::new(&v(&[-2.0, 1.5]), &v(&[0.5, 1.0])).unwrap()).unwrap();
     vec![
@@ -128,7 +128,7 @@ fn samples_of_numbers_follow_the_cdf_and_the_moments() {
 fn samples_of_counts_follow_their_probabilities() {
     on_reference(|| {
         for (name, p) in discrete() {
-            let x = vec(&p.sample(&[SAMPLES], &Rng::new(5).unwrap()));
+            let x = vec(&p.sample(&[10 * SAMPLES], &Rng::new(5).unwrap()));
             let counts = if name == "Categorical" { 4 } else { 120 };
             let probabilities = vec(&p.log_prob(&Tensor::arange(0, counts, 1, DType::I64)).exp());
             let ratio = chi_squared(&x, &probabilities);
