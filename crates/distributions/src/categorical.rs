@@ -2,7 +2,7 @@
 use crate::{
     Constraint, Family, Parameters, PointFunction, Statistic,
     count::no_count,
-    distribution::{Checked, outer, supported},
+    distribution::{TogetherChecked, outer, supported},
     host,
     parameters::{joined, located, read},
 };
@@ -10,7 +10,7 @@ use adamant_core::{DType, Error, ErrorKind, Result, Rng, Shape, Tensor};
 
 /// Normalised log-probabilities of the classes, -inf where one has none.
 #[derive(Clone, Debug)]
-struct ClassWeights {
+struct LogWeights {
     log: Tensor,
 }
 /// `k * log`, 0 where k is 0: a class without probability that is not drawn takes no part, and has no gradient.
@@ -18,14 +18,14 @@ fn times(k: &Tensor, log: &Tensor) -> Tensor {
     let none = k.eq(0.0);
     none.select(0.0, &(k * none.select(0.0, log)))
 }
-impl ClassWeights {
+impl LogWeights {
     fn probs(&self) -> Tensor {
         self.log.exp()
     }
     fn entropy(&self) -> Tensor {
         times(&self.probs(), &self.log).sum(-1).neg()
     }
-    fn kl(&self, other: &ClassWeights) -> Tensor {
+    fn kl(&self, other: &LogWeights) -> Tensor {
         let p = self.probs();
         (times(&p, &self.log) - times(&p, &other.log)).sum(-1)
     }
@@ -44,7 +44,7 @@ macro_rules! of_classes {
         #[derive(Clone, Debug)]
         pub struct $name {
             parameters: Parameters,
-            classes: ClassWeights,
+            classes: LogWeights,
             $($more: $ty,)*
         }
         impl $name {
@@ -60,7 +60,7 @@ macro_rules! of_classes {
                 some(stringify!($name), "probs", &p.sum(-1))?;
                 let p = p / p.sum_keepdim(-1);
                 let none = p.eq(0.0);
-                let classes = ClassWeights { log: none.select(f64::NEG_INFINITY, &none.select(1.0, &p).log()) };
+                let classes = LogWeights { log: none.select(f64::NEG_INFINITY, &none.select(1.0, &p).log()) };
                 $name { parameters, classes, $($more,)* }.checked()
                 })
             }
@@ -75,7 +75,7 @@ macro_rules! of_classes {
                 let [l] = parameters.all();
                 let log = l.log_softmax(-1);
                 some(stringify!($name), "logits", &log.exp().sum(-1))?;
-                $name { parameters, classes: ClassWeights { log }, $($more,)* }.checked()
+                $name { parameters, classes: LogWeights { log }, $($more,)* }.checked()
                 })
             }
             /// The probabilities, `[batch.., classes]`.
@@ -117,7 +117,7 @@ of_classes! {
     /// ```
     Categorical()
 }
-impl Checked for Categorical {
+impl TogetherChecked for Categorical {
     fn checked(self) -> Result<Categorical> {
         Ok(Categorical { parameters: self.parameters.with_event(Shape::SCALAR), ..self })
     }
@@ -165,7 +165,7 @@ of_classes! {
     /// ```
     OneHotCategorical()
 }
-impl Checked for OneHotCategorical {}
+impl TogetherChecked for OneHotCategorical {}
 impl OneHotCategorical {
     fn hot(&self, classes: &Tensor) -> Tensor {
         classes.one_hot(self.parameters.event().elements()).cast(self.parameters.wide())
@@ -213,7 +213,7 @@ of_classes! {
     /// ```
     Multinomial(total_count: usize)
 }
-impl Checked for Multinomial {}
+impl TogetherChecked for Multinomial {}
 impl Family for Multinomial {
     fn parameters(&self) -> &Parameters {
         &self.parameters

@@ -3,7 +3,7 @@
 use crate::{
     Constraint, Family, Parameters, PointFunction, Statistic,
     count::no_count,
-    distribution::{Checked, supported, xlog1py, xlogy},
+    distribution::{TogetherChecked, supported, xlog1py, xlogy},
     host,
     line::open_uniform,
 };
@@ -112,7 +112,7 @@ macro_rules! of_coin {
                 self.coin.logits().cast(self.parameters.dtype())
             }
         }
-        impl Checked for $name {}
+        impl TogetherChecked for $name {}
     };
     (@ Geometric) => { Constraint::PositiveProbability };
     (@ $name:ident) => { Constraint::Probability };

@@ -1,7 +1,7 @@
 //! Counts without an upper end.
 use crate::{
     Family, Parameters, PointFunction, Statistic,
-    distribution::{Checked, family, supported, xlogy},
+    distribution::{TogetherChecked, family, supported, xlogy},
     host,
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
@@ -27,7 +27,7 @@ family! {
     /// ```
     Poisson(rate: NonNegative), events 0
 }
-impl Checked for Poisson {}
+impl TogetherChecked for Poisson {}
 impl Family for Poisson {
     fn parameters(&self) -> &Parameters {
         &self.0

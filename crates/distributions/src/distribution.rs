@@ -320,7 +320,7 @@ macro_rules! family {
 }
 pub(crate) use family;
 /// What two parameters must be together: nothing, unless a family says otherwise.
-pub(crate) trait Checked: Sized {
+pub(crate) trait TogetherChecked: Sized {
     fn checked(self) -> Result<Self> {
         Ok(self)
     }

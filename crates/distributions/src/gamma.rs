@@ -2,7 +2,7 @@
 //! of the incomplete gamma function to its shape (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018).
 use crate::{
     Family, Parameters, PointFunction, Statistic,
-    distribution::{Checked, family, supported, xlog1py, xlogy},
+    distribution::{TogetherChecked, family, supported, xlog1py, xlogy},
     host,
     line::half_log1p_square,
 };
@@ -26,7 +26,7 @@ family! {
     /// ```
     Gamma(concentration: Positive, rate: Positive), events 0
 }
-impl Checked for Gamma {}
+impl TogetherChecked for Gamma {}
 impl Family for Gamma {
     fn parameters(&self) -> &Parameters {
         &self.0
@@ -125,7 +125,7 @@ family! {
     /// ```
     Beta(concentration1: Positive, concentration0: Positive), events 0
 }
-impl Checked for Beta {}
+impl TogetherChecked for Beta {}
 impl Family for Beta {
     fn parameters(&self) -> &Parameters {
         &self.0
@@ -182,7 +182,7 @@ family! {
     /// ```
     Dirichlet(concentration: Positive), events 1
 }
-impl Checked for Dirichlet {}
+impl TogetherChecked for Dirichlet {}
 impl Family for Dirichlet {
     fn parameters(&self) -> &Parameters {
         &self.0
@@ -241,7 +241,7 @@ family! {
     /// ```
     StudentT(df: Positive, loc: Real, scale: Positive), events 0
 }
-impl Checked for StudentT {}
+impl TogetherChecked for StudentT {}
 impl Family for StudentT {
     fn parameters(&self) -> &Parameters {
         &self.0

@@ -4,11 +4,11 @@ use adamant_core::{DType, Device, Result, Rng, Shape, Tensor, rng::element_bits,
 use std::f64::consts::{PI, TAU};
 
 /// The random words of one element.
-pub(crate) struct ElementWords {
+pub(crate) struct SampleWords {
     key: [u32; 4],
     next: u64,
 }
-impl ElementWords {
+impl SampleWords {
     fn word(&mut self) -> u64 {
         let word = element_bits(self.key, self.next);
         self.next += 1;
@@ -35,7 +35,7 @@ pub(crate) fn drawn<const N: usize>(
     width: usize,
     (dtype, device): (DType, Device),
     rng: &Rng,
-    f: impl Fn([&[f64]; N], &mut ElementWords, &mut [f64]),
+    f: impl Fn([&[f64]; N], &mut SampleWords, &mut [f64]),
 ) -> Result<Tensor> {
     let key = rng.key().to_array::<u32, 4>()?;
     let mut values = Vec::with_capacity(N);
@@ -46,7 +46,7 @@ pub(crate) fn drawn<const N: usize>(
     let rows = values.first().map_or(1, |v| v.len() / width.max(1)).max(1);
     for (k, row) in out.chunks_mut(width.max(1)).enumerate() {
         let at = k % rows * width;
-        f(std::array::from_fn(|n| &values[n][at..at + width]), &mut ElementWords { key, next: (k as u64) << 24 }, row);
+        f(std::array::from_fn(|n| &values[n][at..at + width]), &mut SampleWords { key, next: (k as u64) << 24 }, row);
     }
     Ok(if dtype == DType::F64 {
         Tensor::from_vec_on(out, shape, device)
@@ -57,7 +57,7 @@ pub(crate) fn drawn<const N: usize>(
 
 /// The logarithm of a standard gamma sample (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000). A
 /// shape below 1 is that of one more, times a power of a uniform, whose logarithm does not underflow.
-pub(crate) fn log_gamma(concentration: f64, words: &mut ElementWords) -> f64 {
+pub(crate) fn log_gamma(concentration: f64, words: &mut SampleWords) -> f64 {
     if concentration < 1.0 {
         return log_gamma(concentration + 1.0, words) + words.uniform().ln() / concentration;
     }
@@ -73,7 +73,7 @@ pub(crate) fn log_gamma(concentration: f64, words: &mut ElementWords) -> f64 {
 }
 /// A Poisson sample: by products of uniforms (Knuth) below 10, else by transformed rejection (PTRS of Hörmann, "The
 /// transformed rejection method for generating Poisson random variables", 1993).
-pub(crate) fn poisson(rate: f64, words: &mut ElementWords) -> f64 {
+pub(crate) fn poisson(rate: f64, words: &mut SampleWords) -> f64 {
     if rate < 10.0 {
         let (mut k, mut log) = (0.0, words.uniform().ln());
         while log > -rate {
@@ -103,7 +103,7 @@ pub(crate) fn poisson(rate: f64, words: &mut ElementWords) -> f64 {
 }
 /// A binomial sample: by waiting times between successes (Devroye, "Non-uniform random variate generation", 1986, X.4) where
 /// few are expected, else by transformed rejection (BTRS of Hörmann, "The generation of binomial random variates", 1993).
-pub(crate) fn binomial(n: f64, p: f64, words: &mut ElementWords) -> f64 {
+pub(crate) fn binomial(n: f64, p: f64, words: &mut SampleWords) -> f64 {
     if p > 0.5 {
         return n - binomial(n, 1.0 - p, words);
     }
@@ -142,7 +142,7 @@ pub(crate) fn binomial(n: f64, p: f64, words: &mut ElementWords) -> f64 {
     }
 }
 /// An angle about 0, in [-π, π] (Best and Fisher, "Efficient simulation of the von Mises distribution", 1979).
-pub(crate) fn von_mises(concentration: f64, words: &mut ElementWords) -> f64 {
+pub(crate) fn von_mises(concentration: f64, words: &mut SampleWords) -> f64 {
     let tau = 1.0 + (1.0 + 4.0 * concentration * concentration).sqrt();
     let rho = (tau - (2.0 * tau).sqrt()) / (2.0 * concentration);
     // The quotient cancels for small concentrations; its series does not.

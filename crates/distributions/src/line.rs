@@ -1,7 +1,7 @@
 //! Distributions on the whole line, by location and scale, and on a stretch or a circle.
 use crate::{
     Family, Parameters, PointFunction, Statistic,
-    distribution::{Checked, family, supported},
+    distribution::{TogetherChecked, family, supported},
     host,
     parameters::read,
 };
@@ -57,7 +57,7 @@ family! {
     /// ```
     Normal(loc: Real, scale: Positive), events 0
 }
-impl Checked for Normal {}
+impl TogetherChecked for Normal {}
 impl Family for Normal {
     fn parameters(&self) -> &Parameters {
         &self.0
@@ -105,7 +105,7 @@ family! {
     /// ```
     Laplace(loc: Real, scale: Positive), events 0
 }
-impl Checked for Laplace {}
+impl TogetherChecked for Laplace {}
 /// The standard Laplace distribution's inverse.
 fn laplace_inverse(p: &Tensor) -> Tensor {
     let from_middle = p - 0.5;
@@ -164,7 +164,7 @@ family! {
     /// ```
     Cauchy(loc: Real, scale: Positive), events 0
 }
-impl Checked for Cauchy {}
+impl TogetherChecked for Cauchy {}
 impl Family for Cauchy {
     fn parameters(&self) -> &Parameters {
         &self.0
@@ -212,7 +212,7 @@ family! {
     /// ```
     Gumbel(loc: Real, scale: Positive), events 0
 }
-impl Checked for Gumbel {}
+impl TogetherChecked for Gumbel {}
 impl Family for Gumbel {
     fn parameters(&self) -> &Parameters {
         &self.0
@@ -264,7 +264,7 @@ family! {
     /// ```
     Uniform(low: Real, high: Real), events 0
 }
-impl Checked for Uniform {
+impl TogetherChecked for Uniform {
     fn checked(self) -> Result<Uniform> {
         let [low, high] = self.0.all();
         match read(&(high - low))?.and_then(|width| width.iter().position(|w| w.is_nan() || *w <= 0.0)) {
@@ -322,7 +322,7 @@ family! {
     /// ```
     VonMises(loc: Real, concentration: Positive), events 0
 }
-impl Checked for VonMises {}
+impl TogetherChecked for VonMises {}
 impl Family for VonMises {
     fn parameters(&self) -> &Parameters {
         &self.0

@@ -1,7 +1,7 @@
 //! Distributions of positive numbers whose samples are closed forms of a uniform or a normal one.
 use crate::{
     Family, Parameters, PointFunction, Statistic,
-    distribution::{Checked, family, supported, xlogy},
+    distribution::{TogetherChecked, family, supported, xlogy},
     line::{EULER, LN_TAU, normal_kl, normal_log_density, open_uniform, standard_normal},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
@@ -22,7 +22,7 @@ family! {
     /// ```
     LogNormal(loc: Real, scale: Positive), events 0
 }
-impl Checked for LogNormal {}
+impl TogetherChecked for LogNormal {}
 impl Family for LogNormal {
     fn parameters(&self) -> &Parameters {
         &self.0
@@ -73,7 +73,7 @@ family! {
     /// ```
     HalfNormal(scale: Positive), events 0
 }
-impl Checked for HalfNormal {}
+impl TogetherChecked for HalfNormal {}
 impl Family for HalfNormal {
     fn parameters(&self) -> &Parameters {
         &self.0
@@ -122,7 +122,7 @@ family! {
     /// ```
     Exponential(rate: Positive), events 0
 }
-impl Checked for Exponential {}
+impl TogetherChecked for Exponential {}
 impl Family for Exponential {
     fn parameters(&self) -> &Parameters {
         &self.0
@@ -174,7 +174,7 @@ family! {
     /// ```
     Weibull(scale: Positive, concentration: Positive), events 0
 }
-impl Checked for Weibull {}
+impl TogetherChecked for Weibull {}
 impl Family for Weibull {
     fn parameters(&self) -> &Parameters {
         &self.0
@@ -229,7 +229,7 @@ family! {
     /// ```
     Pareto(scale: Positive, alpha: Positive), events 0
 }
-impl Checked for Pareto {}
+impl TogetherChecked for Pareto {}
 impl Family for Pareto {
     fn parameters(&self) -> &Parameters {
         &self.0
