@@ -21,6 +21,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("adamant-backend-wgpu", &["adamant-ir", "adamant-runtime", "adamant-kernels"]),
     // A backend as somebody else would write one.
     ("dummy_backend", &["adamant-ir", "adamant-runtime"]),
+    ("adamant-distributions", &["adamant-core"]),
     ("adamant-formats", &["adamant-core"]),
     ("adamant-metrics", &["adamant-core"]),
     ("adamant-nn", &["adamant-core", "adamant-derive"]),

@@ -27,6 +27,7 @@ pub use adamant_data as data;
 /// # }
 /// ```
 pub use adamant_derive::profile;
+pub use adamant_distributions as distributions;
 pub use adamant_formats as formats;
 /// Metrics as accumulators on the device.
 pub use adamant_metrics as metrics;

@@ -532,7 +532,8 @@ fn adm_sinc_derivative(x: f32) -> f32 {
 
 // (1 + 2x) erfcx(x) for x ≥ 0, by t = (x - 2) / (x + 2).
 fn adm_erfcx_positive(x: f32) -> f32 {
-    if (x > 190.0) { return 0.5641896 / x; }
+    // 1 / (x √π) · (1 - 1 / 2x²): the next term is below 1e-9.
+    if (x > 190.0) { return 0.5641896 / x * (1.0 - 0.5 / (x * x)); }
     let t: f32 = (x - 2.0) / (x + 2.0);
     var p: f32 = 0.00015113445;
     p = p * t - 0.0001868576;
