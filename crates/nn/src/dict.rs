@@ -65,7 +65,7 @@ impl<T: Walk> ModuleDict<T> {
             return Err(Error::new("insert", kind).hint("dots stand between a part's name and the names in it"));
         }
         // Gives the layers their paths, for errors before the model is first walked.
-        Under(&name, &part).visit(&mut Names);
+        NamedPart(&name, &part).visit(&mut Names);
         match self.parts.iter_mut().find(|(n, _)| *n == name) {
             Some((_, place)) => Ok(Some(std::mem::replace(place, part))),
             None => {
@@ -125,8 +125,8 @@ impl<T: Walk> Walk for ModuleDict<T> {
 }
 
 /// A part under its name in what holds it.
-pub(crate) struct Under<'a>(pub &'a str, pub &'a dyn Walk);
-impl Walk for Under<'_> {
+pub(crate) struct NamedPart<'a>(pub &'a str, pub &'a dyn Walk);
+impl Walk for NamedPart<'_> {
     fn walk(&self, walker: &mut Walker<'_>) {
         walker.child(self.0, self.1);
     }

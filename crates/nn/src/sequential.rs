@@ -1,7 +1,7 @@
 //! Layers one after another.
 use crate::{
     Module, Walk, Walker,
-    dict::{Names, Under},
+    dict::{NamedPart, Names},
 };
 use adamant_core::{Result, Tensor};
 
@@ -41,7 +41,7 @@ impl Sequential {
     /// Appends a boxed layer under a name.
     pub fn push(&mut self, name: &str, layer: Box<dyn Module>) {
         // Gives the layer its path, for errors before the model is first walked.
-        Under(name, &layer).visit(&mut Names);
+        NamedPart(name, &layer).visit(&mut Names);
         self.layers.push((name.to_string(), layer));
     }
     /// Number of layers.

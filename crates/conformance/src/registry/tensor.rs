@@ -275,7 +275,7 @@ fn indexing() -> Vec<Entry> {
         "Tensor::index_put" 2 NUMBER [v(&[3, 4]), whole(&[2], &[2.0, 0.0]), v(&[2, 4])] |x| x[0].index_put(&[Some(&x[1])], &x[2], false),
         "Tensor::index_put" 2 NUMBER [v(&[3, 4]), index(&[5], 3), v(&[5, 4])] |x| x[0].index_put(&[Some(&x[1])], &x[2], true),
         "Tensor::i" 2 ANY [v(&[3, 4, 2])] |x| x[0].i(adamant_core::index![-1, ..., ..; -1, None]); "index" => x[0].i((3, ..)); "shape" => x[0].i((0, 0, 0, 0)); "argument" => x[0].i(adamant_core::index![..; 0]),
-        "Tensor::i" 2 ANY [v(&[3, 4, 2]), index(&[2, 1], 3), index(&[5], 2)] |x| x[0].i((&x[1], 1..-1, &x[2])); "dtype" => x[0].i(&x[0]),
+        "Tensor::i" 2 ANY [v(&[3, 4, 2]), index(&[2, 1], 3), index(&[5], 2)] |x| x[0].i(adamant_core::index![&x[1], 1..-1, &x[2]]); "dtype" => x[0].i(&x[0]),
         "Tensor::with_i" 2 NUMBER [v(&[3, 4]), whole(&[2], &[2.0, 0.0]), v(&[2, 2])] |x| x[0].with_i(adamant_core::index![&x[1], ..; -2], &x[2]); "shape" => x[0].with_i(0, &x[2]),
         "Tensor::with_i" 2 ANY [v(&[3, 4]), mask(&[3, 4])] |x| x[0].with_i(&x[1], 1); "dtype" => x[0].with_i(&x[1], 0.5).cast(DType::I64).with_i(&x[1], 0.5),
         "Tensor::with_i_added" 2 NUMBER [v(&[3, 4]), index(&[5], 3), v(&[5, 4])] |x| x[0].with_i_added(&x[1], &x[2]); "index" => x[0].with_i_added(-4, 1),
