@@ -4,6 +4,7 @@
 
 mod check;
 mod handed;
+mod parity;
 mod test;
 mod tidy;
 
@@ -43,6 +44,8 @@ enum Chore {
     Launches(HandedWords),
     /// The suite, a training and random graphs on a device that is late on purpose, and the mistakes that it finds
     Late(HandedWords),
+    /// PyTorch's names beside ours: the same, another, or left out with a reason
+    Parity(parity::Options),
     /// The loops that the CPU backend compiles ahead
     Prefuse(HandedWords),
     /// Random products with what runs at their ends: fused = op by op, and integers exact
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
     };
     let passed = match cli.chore {
         Chore::Check(options) => check::run(&options),
+        Chore::Parity(options) => parity::run(&options),
         Chore::Test(options) => test::run(&options),
         Chore::Tidy(options) => tidy::run(&options),
         _ => return handed::run(),

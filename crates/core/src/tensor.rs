@@ -81,7 +81,7 @@ fn no_difference() -> ErrorKind {
 }
 
 /// The right side of a binary method: a tensor or a Rust number, which takes the tensor's dtype unless it is a float beside integers
-/// ([`promotion`](crate::promotion)).
+/// ([`promotion`]).
 pub trait Operand {
     /// Which of the two it is.
     fn operand(&self) -> OperandRef<'_>;
@@ -352,7 +352,7 @@ impl Tensor {
         let f = if f == Unary::BitNot && self.value.meta.dtype == DType::Bool { Unary::LogicalNot } else { f };
         Tensor::apply_at(Op::Unary(f), Arg::None, &[self], Origin::here())
     }
-    /// A binary function of the table, broadcast. Sides of two dtypes meet by the rule of [`promotion`](crate::promotion); integers are cast to f32
+    /// A binary function of the table, broadcast. Sides of two dtypes meet by the rule of [`promotion`]; integers are cast to f32
     /// first where the function needs floats.
     #[track_caller]
     pub fn binary(&self, f: Binary, other: impl Operand) -> Tensor {

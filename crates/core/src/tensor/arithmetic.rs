@@ -39,7 +39,7 @@ impl Neg for Tensor {
 }
 
 impl Tensor {
-    /// This tensor (bool) picks: `then` where true, `otherwise` where false, which meet in one dtype ([`promotion`](crate::promotion)).
+    /// This tensor (bool) picks: `then` where true, `otherwise` where false, which meet in one dtype ([`promotion`](mod@crate::promotion)).
     #[track_caller]
     pub fn select(&self, then: impl Operand, otherwise: impl Operand) -> Tensor {
         let sides = [then.operand(), otherwise.operand()];
