@@ -2,7 +2,7 @@
 //! once, has PyTorch's gradient at its kinks, and never multiplies an infinite branch that was not taken by zero.
 use crate::{
     AxisSet, ErrorKind, Tensor,
-    composite::wide::floats,
+    composite::wide::{floats, same_dtype},
     shape::Axis,
     tensor::compose::{Built, compose, refuse},
 };
@@ -29,6 +29,7 @@ impl Tensor {
     pub fn prelu(&self, weight: &Tensor) -> Tensor {
         compose("prelu", &[self, weight], || {
             let m = floats(&self.meta())?;
+            same_dtype(&m, &weight.meta())?;
             let (shape, ws) = (m.shape, weight.meta().shape);
             let count = ws.elements();
             let channels = if shape.rank() > 1 { shape[1] } else { 1 };

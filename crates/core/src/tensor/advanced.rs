@@ -1,11 +1,11 @@
 //! Indexing by tensors as NumPy and PyTorch define it, and what picks elements by a condition. How many elements a mask
 //! picks stands in the data: those functions read it, which is a typed error while a graph is captured.
 use super::{
-    Operand, Tensor,
+    Operand, OperandRef, Tensor,
     compose::{Built, compose, compose1, refuse},
     index::{spread, wrap},
 };
-use crate::{DType, ErrorKind, Shape, op::ScatterMode};
+use crate::{DType, ErrorKind, Shape, composite::wide::same_dtype, op::ScatterMode, promotion::common};
 
 /// An index of several axes as one: the tensor with the indexed axes first and merged, and a position in them.
 struct MergedIndex {
@@ -194,6 +194,7 @@ impl Tensor {
     #[track_caller]
     pub fn masked_scatter(&self, mask: &Tensor, source: &Tensor) -> Tensor {
         compose("masked_scatter", &[self, mask, source], || {
+            same_dtype(&self.meta(), &source.meta())?;
             let shape = self.meta().shape;
             let flags = mask.expand(shape).ravel();
             // A place that takes nothing reads element 0; more true places than elements is an index out of range.
@@ -213,7 +214,14 @@ impl Tensor {
     #[track_caller]
     pub fn masked_fill_with(&self, mask: &Tensor, value: &Tensor) -> Tensor {
         compose("masked_fill", &[self, mask, value], || {
-            if value.rank() == 0 { Ok(mask.select(value, self)) } else { refuse(format!("a fill value has no axes, not {}", value.rank())) }
+            if value.rank() != 0 {
+                return refuse(format!("a fill value has no axes, not {}", value.rank()));
+            }
+            let (left, right) = (self.meta().dtype, value.meta().dtype);
+            if common(&[OperandRef::Tensor(self), OperandRef::Tensor(value)])? != left {
+                return Err(ErrorKind::DtypeMismatch { left, right }.into());
+            }
+            Ok(mask.select(value, self))
         })
     }
 }

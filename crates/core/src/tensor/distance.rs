@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     AxisSet, ErrorKind,
-    composite::wide::floats,
+    composite::wide::{floats, same_dtype},
     op::ReduceOp,
     promotion::alike,
     shape::{Axes, Axis},
@@ -83,6 +83,7 @@ impl Tensor {
     #[track_caller]
     pub fn cdist(&self, other: &Tensor, ord: f64) -> Tensor {
         compose("cdist", &[self, other], || {
+            same_dtype(&self.meta(), &other.meta())?;
             let (a, b) = (self.meta().shape, other.meta().shape);
             if a.rank() < 2 || b.rank() < 2 || a[a.rank() - 1] != b[b.rank() - 1] {
                 return Err(ErrorKind::ShapeMismatch { left: a, right: b, axes: None, expected: "rows of one length (the last axis) are needed" }.into());

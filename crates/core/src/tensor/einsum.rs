@@ -4,7 +4,7 @@ use super::{
     Tensor,
     compose::{Built, compose, refuse},
 };
-use crate::{ErrorKind, Shape};
+use crate::{ErrorKind, Shape, composite::wide::same_dtype};
 use std::{borrow::Borrow, collections::BTreeMap};
 
 /// A label: letters are 0..52, the axes of an ellipsis 100 and up, counted from its last.
@@ -212,6 +212,8 @@ fn contract(a: Term, b: Term, sizes: &BTreeMap<Label, usize>, wanted: &dyn Fn(La
         let x = order(&a, [&batch, &left, &[]]).reshape([n, m, 1]);
         return Ok(Term { tensor: (x * order(&b, [&batch, &right, &[]]).reshape([n, 1, p])).reshape(out), labels });
     }
+    // What is contracted has one dtype, as a product of matrices has.
+    same_dtype(&a.tensor.meta(), &b.tensor.meta())?;
     if left.is_empty() && right.is_empty() {
         // Nothing to multiply as matrices: a product of elements, and its sum.
         let x = order(&a, [&batch, &left, &summed]).reshape([n, m, 1, k]);

@@ -276,6 +276,9 @@ fn ranks(a: &Tensor, b: &Tensor, left: usize, right: usize, expected: &'static s
     }
 }
 fn plus_product(x: &Tensor, product: &Tensor, beta: Scalar, alpha: Scalar) -> Built<Tensor> {
+    if product.error().is_none() {
+        same_dtype(&x.meta(), &product.meta())?;
+    }
     let scaled = |t: &Tensor, s: Scalar| if s.to_f64() == 1.0 { t.clone() } else { t * s };
     if product.error().is_none() && x.meta().shape.broadcast(&product.meta().shape) != Some(product.meta().shape) {
         return Err(ErrorKind::ShapeMismatch {

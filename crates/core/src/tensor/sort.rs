@@ -66,10 +66,8 @@ impl Tensor {
     #[track_caller]
     pub fn searchsorted(&self, values: &Tensor, right: bool) -> Tensor {
         compose("searchsorted", &[self, values], || {
-            let (rows, v) = (self.meta(), values.meta());
-            if rows.dtype != v.dtype {
-                return Err(ErrorKind::DtypeMismatch { left: rows.dtype, right: v.dtype }.into());
-            }
+            let [sorted, values] = &alike([self, values])?;
+            let (rows, v) = (sorted.meta(), values.meta());
             let rank = rows.shape.rank();
             let leads = rank == 1 || (rank == v.shape.rank() && rank > 0 && rows.shape[..rank - 1] == v.shape[..rank - 1]);
             if !leads {
@@ -82,7 +80,7 @@ impl Tensor {
                 .into());
             }
             let n = rows.shape[rank - 1];
-            let (sorted, values) = (self.detach(), values.detach());
+            let (sorted, values) = (sorted.detach(), values.detach());
             // A value goes behind an element unless the element is larger (or equal); so NaN goes last, as in PyTorch.
             let behind = |element: &Tensor, value: &Tensor| if right { element.gt(value) } else { element.ge(value) }.logical_not();
             if n <= COUNTED {
