@@ -151,14 +151,16 @@ fn compare(options: &Options) -> Result<bool, String> {
     let table = table(TABLE)?;
     let root = workspace::root();
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(&root).args(["doc", "--quiet", "--no-deps"]);
+    // In a folder of its own: other runs write private items, too.
+    let folder = root.join("target/parity");
+    cargo.current_dir(&root).args(["doc", "--quiet", "--no-deps", "--target-dir"]).arg(&folder);
     for package in CRATES {
         cargo.args(["-p", package]);
     }
     if !cargo.status().map_err(|e| format!("cargo doc: {e}"))?.success() {
         return Err("cargo doc failed".into());
     }
-    let ours = ours(&root.join("target/doc")).map_err(|e| format!("target/doc: {e}"))?;
+    let ours = ours(&folder.join("doc")).map_err(|e| format!("{}: {e}", folder.display()))?;
     let script = root.join("xtask/python/names.py");
     let told = Command::new(&options.python).arg(&script).output().map_err(|e| format!("{}: {e}", options.python.display()))?;
     if !told.status.success() {

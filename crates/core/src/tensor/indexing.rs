@@ -197,7 +197,7 @@ tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F 
 
 /// An index in NumPy's notation, for [`Tensor::i`] and its kin: items with commas between them. An item is an integer, a range,
 /// a range with a step (`2..; 3` is `2::3`, `..; -1` is `::-1`), `...`, `None`, or a value of any type that
-/// [`ToIndexItem`](crate::ToIndexItem) is for.
+/// [`ToIndexItem`] is for.
 ///
 /// | PyTorch | here |
 /// |---|---|
