@@ -101,9 +101,9 @@ fn plain(name: &str) -> String {
     name.chars().filter(|c| *c != '_').flat_map(char::to_lowercase).collect()
 }
 /// Our names by their last parts.
-struct Names(BTreeMap<String, String>);
-impl Names {
-    fn of(all: &BTreeSet<String>) -> Names {
+struct PublicNames(BTreeMap<String, String>);
+impl PublicNames {
+    fn of(all: &BTreeSet<String>) -> PublicNames {
         let mut by_last = BTreeMap::new();
         for name in all {
             let last = plain(name.rsplit("::").next().unwrap_or(name));
@@ -112,7 +112,7 @@ impl Names {
                 by_last.insert(last, name.clone());
             }
         }
-        Names(by_last)
+        PublicNames(by_last)
     }
     fn same(&self, name: &str) -> Option<&str> {
         self.0.get(&plain(name)).map(String::as_str)
@@ -120,22 +120,22 @@ impl Names {
 }
 
 /// What became of one of PyTorch's names.
-enum Fate {
+enum NameFate {
     Same(String),
     InPlace,
     Listed(Relation, &'static str),
     Nowhere,
 }
-fn fate(space: &str, name: &str, names: &Names, table: &[Line]) -> Fate {
+fn fate(space: &str, name: &str, names: &PublicNames, table: &[Line]) -> NameFate {
     let listed = |name: &str| table.iter().find(|l| l.names.iter().any(|n| means(n, space, name)));
     if let Some(line) = listed(name) {
-        return Fate::Listed(line.relation, line.text);
+        return NameFate::Listed(line.relation, line.text);
     }
     // `x.add_(y)` is `x = x + y`.
     if name.strip_suffix('_').is_some_and(|pure| names.same(pure).is_some() || listed(pure).is_some()) {
-        return Fate::InPlace;
+        return NameFate::InPlace;
     }
-    names.same(name).map_or(Fate::Nowhere, |ours| Fate::Same(ours.to_string()))
+    names.same(name).map_or(NameFate::Nowhere, |ours| NameFate::Same(ours.to_string()))
 }
 
 pub fn run(options: &Options) -> bool {
@@ -167,12 +167,12 @@ fn compare(options: &Options) -> Result<bool, String> {
         return Err(format!("{}: {}", script.display(), String::from_utf8_lossy(&told.stderr).trim()));
     }
     let theirs = String::from_utf8_lossy(&told.stdout);
-    let names = Names::of(&ours);
+    let names = PublicNames::of(&ours);
     let mut wrong = unknown(&table, &names);
     let mut page = Page::default();
     for (space, name) in theirs.lines().filter_map(|l| l.split_once(' ')) {
         let fate = fate(space, name, &names, &table);
-        if matches!(fate, Fate::Nowhere) {
+        if matches!(fate, NameFate::Nowhere) {
             wrong.push(format!("{space}.{name}: neither here nor in the table"));
         }
         page.note(space, name, &fate);
@@ -188,8 +188,8 @@ fn compare(options: &Options) -> Result<bool, String> {
     println!("{} names without an answer", wrong.len());
     Ok(wrong.is_empty())
 }
-/// Names of the table that are said to be ours and are not.
-fn unknown(table: &[Line], names: &Names) -> Vec<String> {
+/// PublicNames of the table that are said to be ours and are not.
+fn unknown(table: &[Line], names: &PublicNames) -> Vec<String> {
     let others = table.iter().filter(|l| l.relation == Relation::OtherName);
     others
         .filter(|l| names.same(l.text.rsplit("::").next().unwrap_or(l.text)).is_none())
@@ -205,15 +205,15 @@ struct Page {
     rows: BTreeMap<String, Vec<String>>,
 }
 impl Page {
-    fn note(&mut self, space: &str, name: &str, fate: &Fate) {
+    fn note(&mut self, space: &str, name: &str, fate: &NameFate) {
         let (column, row) = match fate {
-            Fate::Same(ours) => (0, Some(format!("`{ours}`"))),
-            Fate::Listed(Relation::OtherName, ours) => (1, Some(format!("`{ours}`"))),
-            Fate::InPlace => (2, None),
-            Fate::Listed(Relation::Alias, of) => (3, Some(format!("an alias: {of}"))),
-            Fate::Listed(Relation::LeftOut, why) => (4, Some(format!("left out: {why}"))),
-            Fate::Listed(Relation::Internal, _) => (5, None),
-            Fate::Nowhere => (6, None),
+            NameFate::Same(ours) => (0, Some(format!("`{ours}`"))),
+            NameFate::Listed(Relation::OtherName, ours) => (1, Some(format!("`{ours}`"))),
+            NameFate::InPlace => (2, None),
+            NameFate::Listed(Relation::Alias, of) => (3, Some(format!("an alias: {of}"))),
+            NameFate::Listed(Relation::LeftOut, why) => (4, Some(format!("left out: {why}"))),
+            NameFate::Listed(Relation::Internal, _) => (5, None),
+            NameFate::Nowhere => (6, None),
         };
         self.counts.entry(space.to_string()).or_default()[column] += 1;
         if let Some(row) = row {
@@ -255,20 +255,20 @@ impl Page {
 mod tests {
     use super::*;
 
-    fn names() -> Names {
-        Names::of(&["Tensor::exp", "functional::bce_loss", "nn::Conv2d"].iter().map(|n| n.to_string()).collect())
+    fn names() -> PublicNames {
+        PublicNames::of(&["Tensor::exp", "functional::bce_loss", "nn::Conv2d"].iter().map(|n| n.to_string()).collect())
     }
     #[test]
     fn a_name_that_is_nowhere_is_told() {
         let table = table("= conv_twod : nn::Conv2d\n- sparse* : dense\n. nn/Container : its own").unwrap();
         let fates = |space: &str, name: &str| fate(space, name, &names(), &table);
-        assert!(matches!(fates("torch", "exp"), Fate::Same(ours) if ours == "Tensor::exp"));
-        assert!(matches!(fates("Tensor", "exp_"), Fate::InPlace));
-        assert!(matches!(fates("nn", "BCELoss"), Fate::Same(_)));
-        assert!(matches!(fates("torch", "sparse_sum"), Fate::Listed(Relation::LeftOut, "dense")));
-        assert!(matches!(fates("nn", "Container"), Fate::Listed(Relation::Internal, _)));
+        assert!(matches!(fates("torch", "exp"), NameFate::Same(ours) if ours == "Tensor::exp"));
+        assert!(matches!(fates("Tensor", "exp_"), NameFate::InPlace));
+        assert!(matches!(fates("nn", "BCELoss"), NameFate::Same(_)));
+        assert!(matches!(fates("torch", "sparse_sum"), NameFate::Listed(Relation::LeftOut, "dense")));
+        assert!(matches!(fates("nn", "Container"), NameFate::Listed(Relation::Internal, _)));
         for nowhere in [("optim", "Container"), ("torch", "sin"), ("torch", "sin_")] {
-            assert!(matches!(fates(nowhere.0, nowhere.1), Fate::Nowhere), "{nowhere:?}");
+            assert!(matches!(fates(nowhere.0, nowhere.1), NameFate::Nowhere), "{nowhere:?}");
         }
     }
     #[test]

@@ -140,6 +140,7 @@ impl DrawnSample<'_> {
             if !self.differentiable(k) {
                 continue;
             }
+            let mut unsettled = 0;
             for e in 0..self.inputs[k].len() {
                 let moved = |h: f64| {
                     let mut inputs = self.inputs.clone();
@@ -153,11 +154,17 @@ impl DrawnSample<'_> {
                 let allowed = atol + rtol * want.abs().max(got.abs());
                 // NaN is a failure, so this is not `>`.
                 let close = (got - want).abs() <= allowed + error.min(allowed);
-                if !close {
+                // A step between the points: a draw beside a kink has no derivative that differences could tell.
+                if !close && error > 0.1 * (1.0 + want.abs()) {
+                    unsettled += 1;
+                } else if !close {
                     return Err(format!(
                         "{what} derivative by element {e} of input {k}: {got:e}, differences give {want:e} (± {error:e}), allowed {allowed:e}"
                     ));
                 }
+            }
+            if 3 * unsettled > self.inputs[k].len() {
+                return Err(format!("{what} derivative: differences settle at few of the {} elements of input {k}", self.inputs[k].len()));
             }
         }
         Ok(())

@@ -26,6 +26,7 @@ mod diagonal;
 mod display;
 mod distance;
 mod einsum;
+mod equations;
 mod fourier;
 mod fourier_axes;
 mod index;
@@ -37,6 +38,7 @@ mod meta;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod next_after;
+mod parts;
 mod read;
 mod reading;
 mod reduce;

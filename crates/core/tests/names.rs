@@ -1,6 +1,9 @@
 //! Functions that PyTorch has by name and that are composed here: its answers are in `names.txt` (`python/names.py` writes it),
 //! and every float function has the gradient of differences.
-use adamant_core::{DType, Device, Result, Tensor, tensor::FftNorm};
+use adamant_core::{
+    DType, Device, Result, Tensor,
+    tensor::{FftNorm, MatrixNorm, ScatterReduce},
+};
 use std::collections::BTreeSet;
 
 /// The rule by which both languages make their inputs.
@@ -40,6 +43,19 @@ fn one(t: Tensor) -> Result<Vec<Tensor>> {
 fn c() -> Tensor {
     made(12, &[3, 4, 5, 2])
 }
+fn a() -> Tensor {
+    made(13, &[2, 3, 3]) + Tensor::eye(3) * 4.0
+}
+fn b() -> Tensor {
+    made(14, &[2, 3, 2])
+}
+/// A Cholesky factor.
+fn l() -> Tensor {
+    (a().matmul(a().mt()) + Tensor::eye(3)).cholesky()
+}
+fn z() -> Tensor {
+    made(3, &[4, 5])
+}
 type Transform = fn(FftNorm) -> Tensor;
 const TRANSFORMS: &[(&str, Transform)] = &[
     ("fftn", |norm| c().fftn(&[], [0isize; 0], norm)),
@@ -56,6 +72,10 @@ const TRANSFORMS: &[(&str, Transform)] = &[
     ("hfft", |norm| c().hfft(None, -1, norm)),
     ("hfft 7", |norm| c().hfft(Some(7), 1, norm)),
     ("ihfft", |norm| cube().ihfft(None, -1, norm)),
+    ("hfftn", |norm| c().hfftn(&[4, 6], [0, 2], norm)),
+    ("ihfftn", |norm| cube().ihfftn(&[], [0, 2], norm)),
+    ("hfft2", |norm| c().hfft2(norm)),
+    ("ihfft2", |norm| cube().ihfft2(norm)),
     ("ihfft 5", |norm| cube().ihfft(Some(5), 1, norm)),
 ];
 /// The answer to a name that is put together of parts: a transform and its norm, a window, its length and kind.
@@ -64,6 +84,10 @@ fn of_parts(name: &str) -> Option<Tensor> {
     let (function, last) = name.rsplit_once(' ')?;
     if let Some((_, norm)) = norms.iter().find(|n| n.0 == last) {
         return TRANSFORMS.iter().find(|t| t.0 == function).map(|t| t.1(*norm));
+    }
+    let reduce = [("prod", ScatterReduce::Prod), ("mean", ScatterReduce::Mean), ("amax", ScatterReduce::Amax), ("amin", ScatterReduce::Amin)];
+    if let Some((_, reduce)) = reduce.iter().find(|r| r.0 == function) {
+        return Some(x().index_reduce(1, &Tensor::from_slice(&[3i64, 0, 3, 3, 1], [5]), &y(), *reduce, last == "True"));
     }
     let (kind, n) = function.split_once(' ')?;
     let (n, periodic, d) = (n.parse().ok()?, last == "True", DType::F64);
@@ -143,6 +167,34 @@ const CASES: &[(&str, Case)] = &[
     ("conj", || one(c().conj())),
     ("complex_mul", || one(c().complex_mul(&c().select_index(0, 1)))),
     ("complex", || one(Tensor::complex(&x(), &y()))),
+    ("cholesky_solve", || one(l().cholesky_solve(&b(), false))),
+    ("cholesky_solve upper", || one(l().mt().cholesky_solve(&b(), true))),
+    ("cholesky_inverse", || one(l().cholesky_inverse(false))),
+    ("lstsq tall", || one(cube().narrow(2, 0, 3).lstsq(&cube().narrow(2, 3, 3), None))),
+    ("lstsq wide", || one(x().lstsq(&z().narrow(0, 0, 3), None))),
+    ("cond", || one(a().cond(None))),
+    ("cond fro", || one(a().cond(Some(MatrixNorm::Fro)))),
+    ("cond 1", || one(a().cond(Some(MatrixNorm::Ord(1.0))))),
+    ("cond wide", || one(x().cond(None))),
+    ("vander", || one(x().vander(4))),
+    ("vander 2", || one(v().vander(2))),
+    ("vecdot", || one(x().vecdot(&y(), -1))),
+    ("vecdot 0", || one(x().vecdot(&y().narrow(1, 0, 1), 0))),
+    ("tensorinv", || one((made(15, &[24, 24]) + Tensor::eye(24) * 40.0).reshape([4, 6, 8, 3]).tensorinv(2))),
+    ("tensorsolve", || one((made(15, &[6, 6]) + Tensor::eye(6) * 10.0).reshape([2, 3, 6]).tensorsolve(&made(16, &[2, 3])))),
+    ("addbmm", || one(made(17, &[3, 2]).addbmm(&a(), &b(), 0.5, 2.0))),
+    ("addr", || one(x().addr(&v().narrow(0, 0, 3), &w().narrow(0, 0, 5), 0.5, 2.0))),
+    ("select_scatter", || one(x().select_scatter(&v().narrow(0, 0, 5), 0, -1))),
+    ("slice_scatter", || one(x().slice_scatter(&y().narrow(1, 0, 2), 1, Some(1), Some(-1), 2))),
+    ("diagonal_scatter", || one(x().diagonal_scatter(&v().narrow(0, 0, 3), 1, 0, 1))),
+    ("diagonal_scatter batch", || one(cube().diagonal_scatter(&made(18, &[4, 2]), 2, 0, 2))),
+    ("unravel_index", || (whole(1, &[3, 5]) * 5).unravel_index(&[4, 2, 6])),
+    ("renorm", || one(x().renorm(2.0, 0, 3.0))),
+    ("renorm 1", || one(cube().renorm(1.0, 1, 20.0))),
+    ("pdist", || one(x().pdist(2.0))),
+    ("pdist 1", || one(z().pdist(1.0))),
+    ("float_power", || one(x().float().abs().float_power(1.5))),
+    ("float_power tensor", || one(whole(1, &[3, 5]).float_power(whole(2, &[3, 5])))),
     ("expand_as", || one(x().narrow(1, 0, 1).expand_as(&y()))),
 ];
 /// Shapes as the file writes them, and all values after each other.

@@ -275,7 +275,7 @@ fn ranks(a: &Tensor, b: &Tensor, left: usize, right: usize, expected: &'static s
         Err(ErrorKind::ShapeMismatch { left: a.meta().shape, right: b.meta().shape, axes: None, expected }.into())
     }
 }
-fn plus_product(x: &Tensor, product: &Tensor, beta: Scalar, alpha: Scalar) -> Built<Tensor> {
+pub(super) fn plus_product(x: &Tensor, product: &Tensor, beta: Scalar, alpha: Scalar) -> Built<Tensor> {
     if product.error().is_none() {
         same_dtype(&x.meta(), &product.meta())?;
     }

@@ -84,6 +84,34 @@ CASES |= {
     "polar": lambda: torch.polar(x.abs(), y), "angle": lambda: c.angle(), "conj": lambda: c.conj().resolve_conj(), "complex_mul": lambda: c * c[1],
     "complex": lambda: torch.complex(x, y),
 }
+for norm in NORMS:
+    CASES |= {
+        f"hfftn {norm}": lambda norm=norm: torch.fft.hfftn(c, s=(4, 6), dim=(0, 2), norm=norm),
+        f"ihfftn {norm}": lambda norm=norm: torch.fft.ihfftn(cube, dim=(0, 2), norm=norm),
+        f"hfft2 {norm}": lambda norm=norm: torch.fft.hfft2(c, norm=norm), f"ihfft2 {norm}": lambda norm=norm: torch.fft.ihfft2(cube, norm=norm),
+    }
+a, b = made(13, 2, 3, 3) + 4 * torch.eye(3), made(14, 2, 3, 2)
+spd = a @ a.mT + torch.eye(3)
+CASES |= {
+    "cholesky_solve": lambda: torch.cholesky_solve(b, torch.linalg.cholesky(spd)),
+    "cholesky_solve upper": lambda: torch.cholesky_solve(b, torch.linalg.cholesky(spd).mT, upper=True),
+    "cholesky_inverse": lambda: torch.cholesky_inverse(torch.linalg.cholesky(spd)),
+    "lstsq tall": lambda: torch.linalg.lstsq(cube[:, :, :3], cube[:, :, 3:]).solution,
+    "lstsq wide": lambda: torch.linalg.lstsq(x, z[:3], driver="gelsd").solution,
+    "cond": lambda: torch.linalg.cond(a), "cond fro": lambda: torch.linalg.cond(a, "fro"), "cond 1": lambda: torch.linalg.cond(a, 1),
+    "cond wide": lambda: torch.linalg.cond(x), "vander": lambda: torch.linalg.vander(x, N=4), "vander 2": lambda: torch.linalg.vander(v, N=2),
+    "vecdot": lambda: torch.linalg.vecdot(x, y), "vecdot 0": lambda: torch.linalg.vecdot(x, y[:, :1], dim=0),
+    "tensorinv": lambda: torch.linalg.tensorinv((made(15, 24, 24) + 40 * torch.eye(24)).reshape(4, 6, 8, 3), ind=2), "tensorsolve": lambda: torch.linalg.tensorsolve((made(15, 6, 6) + 10 * torch.eye(6)).reshape(2, 3, 6), made(16, 2, 3)),
+    "addbmm": lambda: torch.addbmm(made(17, 3, 2), a, b, beta=0.5, alpha=2.0), "addr": lambda: torch.addr(x, v[:3], w[:5], beta=0.5, alpha=2.0),
+    "select_scatter": lambda: torch.select_scatter(x, v[:5], 0, -1), "slice_scatter": lambda: torch.slice_scatter(x, y[:, :2], 1, 1, -1, 2),
+    "diagonal_scatter": lambda: torch.diagonal_scatter(x, v[:3], 1), "diagonal_scatter batch": lambda: torch.diagonal_scatter(cube, made(18, 4, 2), 2, 0, 2),
+    "unravel_index": lambda: torch.unravel_index(whole(1, 3, 5) * 5, (4, 2, 6)), "renorm": lambda: torch.renorm(x, 2, 0, 3.0),
+    "renorm 1": lambda: torch.renorm(cube, 1, 1, 20.0), "pdist": lambda: torch.nn.functional.pdist(x), "pdist 1": lambda: torch.nn.functional.pdist(z, 1),
+    "float_power": lambda: torch.float_power(x.float().abs(), 1.5), "float_power tensor": lambda: torch.float_power(whole(1, 3, 5), whole(2, 3, 5)),
+}
+for reduce in ("prod", "mean", "amax", "amin"):
+    for own in (True, False):
+        CASES[f"{reduce} {own}"] = lambda reduce=reduce, own=own: x.index_reduce(1, torch.tensor([3, 0, 3, 3, 1]), y, reduce, include_self=own)
 for n in (1, 2, 7, 8):
     for periodic in (True, False):
         CASES |= {
