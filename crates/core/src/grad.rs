@@ -7,7 +7,7 @@ use crate::{
     composite::{Cotangents, RuleArgs},
     hash::Folded,
     primitive,
-    record::context,
+    record::{context, with_switch},
     recycle::{self, Shared, SpareLists},
     scope,
     value::{Kept, Other},
@@ -39,14 +39,7 @@ pub fn with_grad<R>(on: bool, f: impl FnOnce() -> R) -> R {
 }
 /// As [`with_grad`], of the tape alone.
 pub(crate) fn with_tape<R>(on: bool, f: impl FnOnce() -> R) -> R {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            context(|c| c.grad_off.set(self.0));
-        }
-    }
-    let _restore = Restore(context(|c| c.grad_off.replace(!on)));
-    f()
+    with_switch(|c| &c.grad_off, !on, f)
 }
 /// Are gradients being recorded?
 pub fn grad_enabled() -> bool {

@@ -14,7 +14,7 @@
 //! [torch.result_type]: https://docs.pytorch.org/docs/stable/generated/torch.result_type.html
 use crate::{
     DType, Error, ErrorKind, Origin, Result, Scalar, Tensor,
-    record::context,
+    record::{context, with_switch},
     tensor::{Operand, OperandRef},
 };
 
@@ -31,14 +31,7 @@ use crate::{
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub fn strict<R>(f: impl FnOnce() -> R) -> R {
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            context(|c| c.strict.set(self.0));
-        }
-    }
-    let _restore = Restore(context(|c| c.strict.replace(true)));
-    f()
+    with_switch(|c| &c.strict, true, f)
 }
 /// Are two dtypes in one op refused here?
 pub fn is_strict() -> bool {

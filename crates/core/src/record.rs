@@ -17,11 +17,12 @@ use std::{
     cell::{Cell, RefCell},
     sync::{
         Arc, LazyLock,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
 
 pub(crate) mod ahead;
+mod epoch;
 pub(crate) mod switches;
 
 /// One recorded op. Outputs are consecutive slots.
@@ -105,26 +106,6 @@ struct Streams {
     orphans: Vec<u32>,
 }
 static STREAMS: LazyLock<Mutex<Streams>> = LazyLock::new(Default::default);
-static EPOCHS: AtomicU32 = AtomicU32::new(1024);
-/// A number that no other open window has; never 0. A thread takes them by the thousand.
-fn next_epoch() -> u32 {
-    const BLOCK: u32 = 1024;
-    thread_local! {
-        static OWN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
-    }
-    // No destructor, so it is always there.
-    OWN.with(|own| {
-        let (mut next, mut end) = own.get();
-        if next == end {
-            next = EPOCHS.fetch_add(BLOCK, Relaxed);
-            end = next.wrapping_add(BLOCK);
-        }
-        // A value that was never in a window has place 0.
-        let epoch = next.max(1);
-        own.set((next.wrapping_add(1), end));
-        epoch
-    })
-}
 /// The longest Map chain that a cut may not split.
 pub(crate) const OPEN_CHAIN: usize = 128;
 
@@ -176,6 +157,17 @@ pub(crate) fn context<R>(f: impl FnOnce(&RecordingContext) -> R) -> R {
         // It ran, and gave its result.
         None => unreachable!(),
     }
+}
+/// Runs `f` with a switch of this thread at `value`, and gives the switch back what it was, also by a panic.
+pub(crate) fn with_switch<T: Copy, R>(switch: fn(&RecordingContext) -> &Cell<T>, value: T, f: impl FnOnce() -> R) -> R {
+    struct Restore<T: Copy>(fn(&RecordingContext) -> &Cell<T>, T);
+    impl<T: Copy> Drop for Restore<T> {
+        fn drop(&mut self) {
+            context(|c| self.0(c).set(self.1));
+        }
+    }
+    let _restore = Restore(switch, context(|c| switch(c).replace(value)));
+    f()
 }
 impl Stream {
     fn new(device: Device, capture: bool, id: u32) -> Stream {
@@ -294,7 +286,7 @@ impl Log {
             values: Vec::new(),
             writes: Vec::new(),
             beside: Vec::new(),
-            epoch: next_epoch(),
+            epoch: epoch::next_epoch(),
             structure: 0,
             sizes: 0,
             bytes: 0,
@@ -309,7 +301,7 @@ impl Log {
     }
     /// Starts an empty window.
     pub fn clear(&mut self) {
-        self.epoch = next_epoch();
+        self.epoch = epoch::next_epoch();
         self.records.clear();
         self.values.clear();
         self.writes.clear();

@@ -6,28 +6,12 @@ use adamant_core::{
 };
 use std::collections::BTreeMap;
 
+/// A letter for each of `DType::ALL`.
 const LETTERS: &str = "bucsSiIlLhgfd45";
-const DTYPES: [DType; 15] = [
-    DType::Bool,
-    DType::U8,
-    DType::I8,
-    DType::I16,
-    DType::U16,
-    DType::I32,
-    DType::U32,
-    DType::I64,
-    DType::U64,
-    DType::F16,
-    DType::BF16,
-    DType::F32,
-    DType::F64,
-    DType::F8E4M3,
-    DType::F8E5M2,
-];
 const COMMON: &str = "bucilhgfd";
 
 fn of_letter(letter: char) -> Option<DType> {
-    LETTERS.find(letter).map(|k| DTYPES[k])
+    LETTERS.find(letter).map(|k| DType::ALL[k])
 }
 fn tables() -> BTreeMap<&'static str, Vec<&'static str>> {
     let mut tables: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -58,7 +42,7 @@ fn typed(a: &Given, b: &Given) -> Option<DType> {
 #[test]
 fn sides_meet_where_torch_result_type_says() {
     Device::reference().make_current();
-    let tensors = |shape: &'static [usize]| DTYPES.map(|d| Given::Tensor(Tensor::ones(shape).cast(d)));
+    let tensors = |shape: &'static [usize]| DType::ALL.map(|d| Given::Tensor(Tensor::ones(shape).cast(d)));
     let numbers = [Scalar::Bool(true), Scalar::Int(1), Scalar::Float(1.5)].map(Given::Number);
     let sides: Vec<Given> = tensors(&[3]).into_iter().chain(tensors(&[])).chain(numbers).collect();
     let rows = &tables()["result_type"];
@@ -69,7 +53,7 @@ fn sides_meet_where_torch_result_type_says() {
     }
 }
 fn letter(dtype: DType) -> String {
-    let k = DTYPES.iter().position(|d| *d == dtype).unwrap();
+    let k = DType::ALL.iter().position(|d| *d == dtype).unwrap();
     LETTERS[k..=k].to_string()
 }
 

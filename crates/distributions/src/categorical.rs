@@ -2,7 +2,7 @@
 use crate::{
     Constraint, Family, Parameters, PointFunction, Statistic,
     count::no_count,
-    distribution::{TogetherChecked, outer, supported},
+    distribution::{TogetherChecked, of_parameters, outer, supported},
     host,
     parameters::{joined, located, read},
 };
@@ -123,9 +123,7 @@ impl TogetherChecked for Categorical {
     }
 }
 impl Family for Categorical {
-    fn parameters(&self) -> &Parameters {
-        &self.parameters
-    }
+    of_parameters!(parameters);
     fn of_classes(&self) -> bool {
         true
     }
@@ -172,9 +170,7 @@ impl OneHotCategorical {
     }
 }
 impl Family for OneHotCategorical {
-    fn parameters(&self) -> &Parameters {
-        &self.parameters
-    }
+    of_parameters!(parameters);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         Ok(self.hot(&self.classes.drawn(&self.parameters, outer(&shape, &self.parameters.event()), rng)))
     }
@@ -215,9 +211,7 @@ of_classes! {
 }
 impl TogetherChecked for Multinomial {}
 impl Family for Multinomial {
-    fn parameters(&self) -> &Parameters {
-        &self.parameters
-    }
+    of_parameters!(parameters);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let (p, n) = (&self.parameters, self.total_count as f64);
         host::drawn(shape, [&self.classes.probs()], p.event().elements(), (p.wide(), p.device()), rng, |[probs], words, out| {

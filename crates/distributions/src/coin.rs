@@ -3,7 +3,7 @@
 use crate::{
     Constraint, Family, Parameters, PointFunction, Statistic,
     count::no_count,
-    distribution::{TogetherChecked, supported, xlog1py, xlogy},
+    distribution::{TogetherChecked, of_parameters, supported, xlog1py, xlogy},
     host,
     line::open_uniform,
 };
@@ -134,9 +134,7 @@ of_coin! {
     Bernoulli(), probs new, logits from_logits
 }
 impl Family for Bernoulli {
-    fn parameters(&self) -> &Parameters {
-        &self.parameters
-    }
+    of_parameters!(parameters);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let p = &self.parameters;
         Ok(rng.uniform(shape, p.wide()).to(p.device()).lt(&self.coin.probs()).cast(p.wide()))
@@ -186,9 +184,7 @@ impl Geometric {
     }
 }
 impl Family for Geometric {
-    fn parameters(&self) -> &Parameters {
-        &self.parameters
-    }
+    of_parameters!(parameters);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         Ok((open_uniform(&self.parameters, shape, rng).log() / self.log_fails()).floor())
     }
@@ -241,9 +237,7 @@ impl Binomial {
     }
 }
 impl Family for Binomial {
-    fn parameters(&self) -> &Parameters {
-        &self.parameters
-    }
+    of_parameters!(parameters);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let p = &self.parameters;
         host::drawn(shape, [self.count(), &self.coin.probs()], 1, (p.wide(), p.device()), rng, |[n, p], words, out| out[0] = host::binomial(n[0], p[0], words))

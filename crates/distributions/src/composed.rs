@@ -1,5 +1,9 @@
 //! Distributions made of others.
-use crate::{Categorical, Distribution, Family, Parameters, PointFunction, Statistic, distribution::outer, parameters::joined};
+use crate::{
+    Categorical, Distribution, Family, Parameters, PointFunction, Statistic,
+    distribution::{of_parameters, outer},
+    parameters::joined,
+};
 use adamant_core::{Error, ErrorKind, Result, Rng, Shape, Tensor};
 use std::sync::Arc;
 
@@ -47,9 +51,7 @@ impl<D: Distribution> Independent<D> {
     }
 }
 impl<D: Distribution + 'static> Family for Independent<D> {
-    fn parameters(&self) -> &Parameters {
-        &self.own
-    }
+    of_parameters!(own);
     fn reparameterized(&self) -> bool {
         self.base.has_rsample()
     }
@@ -125,9 +127,7 @@ impl MixtureSameFamily {
     }
 }
 impl Family for MixtureSameFamily {
-    fn parameters(&self) -> &Parameters {
-        &self.own
-    }
+    of_parameters!(own);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let samples = outer(&shape, &self.own.full());
         let drawn = self.component.sample(&samples, rng);

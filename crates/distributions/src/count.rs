@@ -1,7 +1,7 @@
 //! Counts without an upper end.
 use crate::{
-    Family, Parameters, PointFunction, Statistic,
-    distribution::{TogetherChecked, family, supported, xlogy},
+    Family, PointFunction, Statistic,
+    distribution::{TogetherChecked, family, of_parameters, supported, xlogy},
     host,
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
@@ -27,11 +27,8 @@ family! {
     /// ```
     Poisson(rate: NonNegative), events 0
 }
-impl TogetherChecked for Poisson {}
 impl Family for Poisson {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
+    of_parameters!(0);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let p = &self.0;
         host::drawn(shape, p.all::<1>(), 1, (p.wide(), p.device()), rng, |[rate], words, out| out[0] = host::poisson(rate[0], words))

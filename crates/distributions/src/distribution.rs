@@ -292,9 +292,28 @@ pub(crate) fn xlog1py(k: &Tensor, x: &Tensor) -> Tensor {
 pub(crate) fn outer(shape: &Shape, event: &Shape) -> Shape {
     joined(&[&shape[..shape.rank() - event.rank()]])
 }
-/// A struct over named parameters with its constructor and its getters.
+/// Where a family holds its parameters, and whether gradients flow through its samples.
+macro_rules! of_parameters {
+    ($field:tt) => {
+        fn parameters(&self) -> &$crate::Parameters {
+            &self.$field
+        }
+    };
+    ($field:tt, reparameterized) => {
+        of_parameters!($field);
+        fn reparameterized(&self) -> bool {
+            true
+        }
+    };
+}
+pub(crate) use of_parameters;
+/// A struct over named parameters with its constructor and its getters; `together` if it implements [`TogetherChecked`] itself.
 macro_rules! family {
     ($(#[$doc:meta])* $name:ident($($parameter:ident: $constraint:ident),+), events $events:literal) => {
+        $crate::distribution::family! { $(#[$doc])* $name($($parameter: $constraint),+), events $events, together }
+        impl $crate::distribution::TogetherChecked for $name {}
+    };
+    ($(#[$doc:meta])* $name:ident($($parameter:ident: $constraint:ident),+), events $events:literal, together) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $name(pub(crate) $crate::Parameters);

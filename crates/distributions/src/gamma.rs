@@ -2,7 +2,7 @@
 //! of the incomplete gamma function to its shape (Figurnov, Mohamed and Mnih, "Implicit reparameterization gradients", 2018).
 use crate::{
     Family, Parameters, PointFunction, Statistic,
-    distribution::{TogetherChecked, family, supported, xlog1py, xlogy},
+    distribution::{TogetherChecked, family, of_parameters, supported, xlog1py, xlogy},
     host,
     line::half_log1p_square,
 };
@@ -26,11 +26,8 @@ family! {
     /// ```
     Gamma(concentration: Positive, rate: Positive), events 0
 }
-impl TogetherChecked for Gamma {}
 impl Family for Gamma {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
+    of_parameters!(0);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let p = &self.0;
         host::drawn(shape, p.all::<2>(), 1, (p.wide(), p.device()), rng, |[a, rate], words, out| out[0] = host::log_gamma(a[0], words).exp() / rate[0])
@@ -93,9 +90,7 @@ impl Chi2 {
     }
 }
 impl Family for Chi2 {
-    fn parameters(&self) -> &Parameters {
-        &self.own
-    }
+    of_parameters!(own);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         self.gamma.draw(shape, rng)
     }
@@ -125,11 +120,8 @@ family! {
     /// ```
     Beta(concentration1: Positive, concentration0: Positive), events 0
 }
-impl TogetherChecked for Beta {}
 impl Family for Beta {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
+    of_parameters!(0);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let p = &self.0;
         host::drawn(shape, p.all::<2>(), 1, (p.wide(), p.device()), rng, |[a, b], words, out| {
@@ -182,11 +174,8 @@ family! {
     /// ```
     Dirichlet(concentration: Positive), events 1
 }
-impl TogetherChecked for Dirichlet {}
 impl Family for Dirichlet {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
+    of_parameters!(0);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let p = &self.0;
         let classes = p.event().elements();
@@ -241,11 +230,8 @@ family! {
     /// ```
     StudentT(df: Positive, loc: Real, scale: Positive), events 0
 }
-impl TogetherChecked for StudentT {}
 impl Family for StudentT {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
+    of_parameters!(0);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let p = &self.0;
         host::drawn(shape, p.all::<3>(), 1, (p.wide(), p.device()), rng, |[df, loc, scale], words, out| {

@@ -1,7 +1,7 @@
 //! Distributions on the whole line, by location and scale, and on a stretch or a circle.
 use crate::{
     Family, Parameters, PointFunction, Statistic,
-    distribution::{TogetherChecked, family, supported},
+    distribution::{TogetherChecked, family, of_parameters, supported},
     host,
     parameters::read,
 };
@@ -57,14 +57,8 @@ family! {
     /// ```
     Normal(loc: Real, scale: Positive), events 0
 }
-impl TogetherChecked for Normal {}
 impl Family for Normal {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(0, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let [loc, scale] = self.0.all();
         Ok(standard_normal(&self.0, shape, rng) * scale + loc)
@@ -105,19 +99,13 @@ family! {
     /// ```
     Laplace(loc: Real, scale: Positive), events 0
 }
-impl TogetherChecked for Laplace {}
 /// The standard Laplace distribution's inverse.
 fn laplace_inverse(p: &Tensor) -> Tensor {
     let from_middle = p - 0.5;
     (from_middle.sign() * (from_middle.abs() * -2.0).log1p()).neg()
 }
 impl Family for Laplace {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(0, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let [loc, scale] = self.0.all();
         Ok(laplace_inverse(&open_uniform(&self.0, shape, rng)) * scale + loc)
@@ -164,14 +152,8 @@ family! {
     /// ```
     Cauchy(loc: Real, scale: Positive), events 0
 }
-impl TogetherChecked for Cauchy {}
 impl Family for Cauchy {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(0, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         self.function(PointFunction::Icdf, &open_uniform(&self.0, shape, rng)).ok_or_else(|| Error::new("Cauchy", ErrorKind::Internal("no inverse".into())))
     }
@@ -212,14 +194,8 @@ family! {
     /// ```
     Gumbel(loc: Real, scale: Positive), events 0
 }
-impl TogetherChecked for Gumbel {}
 impl Family for Gumbel {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(0, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let [loc, scale] = self.0.all();
         Ok(loc - open_uniform(&self.0, shape, rng).log().neg().log() * scale)
@@ -262,7 +238,7 @@ family! {
     /// assert!(Uniform::new(&tensor![3.0], &tensor![1.0]).unwrap_err().to_string().contains("high"));
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
-    Uniform(low: Real, high: Real), events 0
+    Uniform(low: Real, high: Real), events 0, together
 }
 impl TogetherChecked for Uniform {
     fn checked(self) -> Result<Uniform> {
@@ -274,12 +250,7 @@ impl TogetherChecked for Uniform {
     }
 }
 impl Family for Uniform {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(0, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let [low, high] = self.0.all();
         Ok(rng.uniform(shape, self.0.wide()).to(self.0.device()) * (high - low) + low)
@@ -322,11 +293,8 @@ family! {
     /// ```
     VonMises(loc: Real, concentration: Positive), events 0
 }
-impl TogetherChecked for VonMises {}
 impl Family for VonMises {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
+    of_parameters!(0);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let p = &self.0;
         host::drawn(shape, p.all::<2>(), 1, (p.wide(), p.device()), rng, |[loc, k], words, out| {

@@ -1,6 +1,7 @@
 //! The normal distribution of vectors. All three of its constructors give the lower triangle that is a root of the covariance.
 use crate::{
     Constraint, Family, Parameters, PointFunction, Statistic,
+    distribution::of_parameters,
     line::{LN_TAU, standard_normal},
     parameters::{check, joined, located, read},
 };
@@ -126,12 +127,7 @@ fn definite(name: &str, root: Tensor) -> Result<Tensor> {
     }
 }
 impl Family for MultivariateNormal {
-    fn parameters(&self) -> &Parameters {
-        &self.own
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(own, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         Ok(self.tril.matmul(standard_normal(&self.own, shape, rng).unsqueeze(-1)).squeeze(-1) + &self.loc)
     }

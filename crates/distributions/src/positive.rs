@@ -1,7 +1,7 @@
 //! Distributions of positive numbers whose samples are closed forms of a uniform or a normal one.
 use crate::{
-    Family, Parameters, PointFunction, Statistic,
-    distribution::{TogetherChecked, family, supported, xlogy},
+    Family, PointFunction, Statistic,
+    distribution::{TogetherChecked, family, of_parameters, supported, xlogy},
     line::{EULER, LN_TAU, normal_kl, normal_log_density, open_uniform, standard_normal},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
@@ -22,14 +22,8 @@ family! {
     /// ```
     LogNormal(loc: Real, scale: Positive), events 0
 }
-impl TogetherChecked for LogNormal {}
 impl Family for LogNormal {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(0, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let [loc, scale] = self.0.all();
         Ok((standard_normal(&self.0, shape, rng) * scale + loc).exp())
@@ -73,14 +67,8 @@ family! {
     /// ```
     HalfNormal(scale: Positive), events 0
 }
-impl TogetherChecked for HalfNormal {}
 impl Family for HalfNormal {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(0, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let [scale] = self.0.all();
         Ok(standard_normal(&self.0, shape, rng).abs() * scale)
@@ -122,14 +110,8 @@ family! {
     /// ```
     Exponential(rate: Positive), events 0
 }
-impl TogetherChecked for Exponential {}
 impl Family for Exponential {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(0, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let [rate] = self.0.all();
         Ok(open_uniform(&self.0, shape, rng).log().neg() / rate)
@@ -174,14 +156,8 @@ family! {
     /// ```
     Weibull(scale: Positive, concentration: Positive), events 0
 }
-impl TogetherChecked for Weibull {}
 impl Family for Weibull {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(0, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let [scale, k] = self.0.all();
         Ok(open_uniform(&self.0, shape, rng).log().neg().pow(&k.reciprocal()) * scale)
@@ -229,14 +205,8 @@ family! {
     /// ```
     Pareto(scale: Positive, alpha: Positive), events 0
 }
-impl TogetherChecked for Pareto {}
 impl Family for Pareto {
-    fn parameters(&self) -> &Parameters {
-        &self.0
-    }
-    fn reparameterized(&self) -> bool {
-        true
-    }
+    of_parameters!(0, reparameterized);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
         let [scale, alpha] = self.0.all();
         Ok((open_uniform(&self.0, shape, rng).log().neg() / alpha).exp() * scale)

@@ -22,6 +22,14 @@ fn pairs(state: &MetricState, outputs: usize, predictions: &Tensor, targets: &Te
     let rows = [(left.elements() / outputs.max(1)) as isize, outputs as isize];
     Ok([predictions, targets].map(|t| t.detach().cast(state.float()).reshape(rows)))
 }
+/// Adds `f` of the differences, and how many rows there are, to a state of two sums.
+#[track_caller]
+fn add_errors(state: &mut MetricState, outputs: usize, predictions: &Tensor, targets: &Tensor, f: fn(&Tensor) -> Tensor) -> Result<()> {
+    let _scope = state.enter();
+    let [predictions, targets] = pairs(state, outputs, predictions, targets)?;
+    let n = count(rows_of(&targets)?, state);
+    state.add(&[f(&(predictions - targets)).sum(0), n])
+}
 /// One figure per output, as a number where there is one.
 fn told(figure: Tensor, outputs: usize) -> Result<Tensor> {
     if outputs == 1 { figure.reshape(()) } else { figure }.ok()
@@ -76,10 +84,7 @@ impl Metric for MeanAbsoluteError {
     holds_state!();
     #[track_caller]
     fn update(&mut self, predictions: &Tensor, targets: &Tensor) -> Result<()> {
-        let _scope = self.state.enter();
-        let [predictions, targets] = pairs(&self.state, self.outputs, predictions, targets)?;
-        let n = count(rows_of(&targets)?, &self.state);
-        self.state.add(&[(predictions - targets).abs().sum(0), n])
+        add_errors(&mut self.state, self.outputs, predictions, targets, Tensor::abs)
     }
     fn compute(&self) -> Result<Tensor> {
         let _scope = self.state.enter();
@@ -130,10 +135,7 @@ impl Metric for MeanSquaredError {
     holds_state!();
     #[track_caller]
     fn update(&mut self, predictions: &Tensor, targets: &Tensor) -> Result<()> {
-        let _scope = self.state.enter();
-        let [predictions, targets] = pairs(&self.state, self.outputs, predictions, targets)?;
-        let n = count(rows_of(&targets)?, &self.state);
-        self.state.add(&[(predictions - targets).square().sum(0), n])
+        add_errors(&mut self.state, self.outputs, predictions, targets, Tensor::square)
     }
     fn compute(&self) -> Result<Tensor> {
         let _scope = self.state.enter();

@@ -55,6 +55,7 @@ impl Tensor {
     /// As [`Tensor::index_put`], for a function that answers for its errors.
     #[track_caller]
     pub(super) fn put(&self, indices: &[Option<&Tensor>], values: &Tensor, accumulate: bool) -> Built<Tensor> {
+        same_dtype(&self.meta(), &values.meta())?;
         let mode = if accumulate { ScatterMode::Add } else { ScatterMode::Set };
         let Some(place) = self.place(indices)? else {
             let values = over(values, self.meta().shape)?;

@@ -49,12 +49,15 @@ impl Tensor {
     #[track_caller]
     pub fn vander(&self, columns: usize) -> Tensor {
         compose1("vander", self, |x| {
+            if columns == 0 {
+                return refuse("a matrix of powers has at least one column");
+            }
             let mut powers = vec![x.ones_like()];
             while powers.len() < columns {
                 let next = powers.last().map_or_else(|| x.clone(), |last| last * x);
                 powers.push(next);
             }
-            if columns == 0 { refuse("a matrix of powers has at least one column") } else { Ok(Tensor::stack(&powers, -1)) }
+            Ok(Tensor::stack(&powers, -1))
         })
     }
     /// The inner products of vectors along an axis, broadcast.
