@@ -420,8 +420,8 @@ pub fn in_place(device: Device) -> Report {
 /// Of so many results one may have other bits where fusion is not promised to keep them.
 const REWRITTEN: usize = 100;
 /// Every function op by op and in windows cut after 1, 3 and 7 ops: the bits of the whole window. A device that promises
-/// bits from run to run alone may have a driver that rewrites expressions (llvmpipe does so to `(1 - t) x + t z` in a reduction): there
-/// few results may be others, within the table.
+/// bits from run to run alone may have a driver that rewrites expressions (sums of `(1 - t) x + t z` on llvmpipe have other bits):
+/// there few results may be others, within the table.
 pub fn cuts(device: Device) -> Report {
     let mut report = Report::default();
     let promised = device.info().determinism == Determinism::Bitwise;
