@@ -24,10 +24,10 @@ fn main() -> Result<()> {
         for (name, shapes, call, work) in KERNELS {
             let inputs = shapes.iter().map(|s| numbers(s)).collect::<Result<Vec<Tensor>>>()?;
             // An error would be timed as a very fast kernel.
-            call(&inputs).eval()?;
+            call(&inputs).materialize()?;
             let mut group = criterion.benchmark_group(*name);
             group.throughput(Throughput::Elements(*work));
-            group.bench_function("cpu", |b| b.iter(|| call(&inputs).eval()));
+            group.bench_function("cpu", |b| b.iter(|| call(&inputs).materialize()));
         }
         Ok(())
     })?;

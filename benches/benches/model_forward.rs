@@ -13,7 +13,7 @@ fn mlp() -> Result<Sequential> {
 }
 fn cnn() -> Result<Sequential> {
     let features = Sequential::new().add(Conv2d::new(1, 8, 3)?).add(Relu::new()).add(MaxPool2d::new(2));
-    Ok(features.add(Flatten::new(1, -1)).add(Linear::new(8 * 13 * 13, 10)?))
+    Ok(features.add(Flatten::with(1, -1)).add(Linear::new(8 * 13 * 13, 10)?))
 }
 
 /// Name, model, and the shape of one input.
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
             let mut group = criterion.benchmark_group(format!("model_forward/{name}"));
             for batch in BATCHES {
                 let x = numbers(&[&[batch], *input].concat())?;
-                let forward = || no_grad(|| model.forward(&x)?.eval());
+                let forward = || no_grad(|| model.forward(&x)?.materialize());
                 // An error would be timed as a very fast model.
                 forward()?;
                 group.throughput(Throughput::Elements(batch as u64));

@@ -21,6 +21,6 @@ pub fn device() -> Result<Device> {
 pub fn numbers(shape: &[usize]) -> Result<Tensor> {
     let n = shape.iter().product::<usize>() as i64;
     let x = ((Tensor::arange(0, n, 1, DType::I64) * 7919i64).remainder(1009i64).cast(DType::F32) / 1009.0 - 0.5).reshape(shape);
-    x.eval()?;
+    x.materialize()?;
     Ok(x)
 }

@@ -69,7 +69,7 @@ const TASKS: [SortingTask; 5] = [
 ];
 fn cnn() -> Result<Sequential> {
     let features = Sequential::new().add(Conv2d::new(1, 4, 3)?).add(Relu::new()).add(MaxPool2d::new(2));
-    Ok(features.add(Flatten::new(1, -1)).add(Linear::new(36, 10)?))
+    Ok(features.add(Flatten::with(1, -1)).add(Linear::new(36, 10)?))
 }
 fn gpt() -> Result<Sequential> {
     let options = TransformerOptions {
@@ -81,7 +81,7 @@ fn gpt() -> Result<Sequential> {
         is_causal: true,
         ..Default::default()
     };
-    let model = Sequential::new().add(Embedding::new(11, 8)?).add(TransformerEncoderLayer::new(8, 2, options)?);
+    let model = Sequential::new().add(Embedding::new(11, 8)?).add(TransformerEncoderLayer::with(8, 2, options)?);
     Ok(model.add(LayerNorm::new([8])?).add(Linear::new(8, 11)?))
 }
 fn lstm() -> Result<Sequential> {
@@ -92,7 +92,7 @@ fn residual() -> Result<Sequential> {
     let body = Sequential::new().add(Conv2d::with(4, 4, 3, same())?).add(BatchNorm2d::new(4)?).add(Relu::new()).add(Dropout::new(0.2)?);
     let body = body.add(Conv2d::with(4, 4, 3, same())?).add(BatchNorm2d::new(4)?);
     let model = Sequential::new().add(Conv2d::with(3, 4, 3, same())?).add(ResidualLayer { site: Site::new("Residual"), body }).add(Relu::new());
-    Ok(model.add(AvgPool2d::new(3)).add(Flatten::new(1, -1)).add(Linear::new(16, 4)?))
+    Ok(model.add(AvgPool2d::new(3)).add(Flatten::with(1, -1)).add(Linear::new(16, 4)?))
 }
 fn same() -> adamant::nn::ConvOptions {
     adamant::nn::ConvOptions { padding: 1.into(), ..Default::default() }
@@ -157,7 +157,7 @@ impl Case<'_> {
         let root = document.root()?;
         manual_seed(7 + self.turn as u64);
         let model = (self.task.net)()?;
-        let optimizer = optimizer(root.need("optimizer", root.section("optimizer")?)?, model.parameters())?;
+        let optimizer = optimizer(root.need("optimizer", root.section("optimizer")?)?, model.trainable_parameters())?;
         let course = course(&root, self.steps, false)?;
         let habits = Habits { optimizer, course, clip: self.clip(), accumulate: self.accumulate(), ema: self.ema(), capture };
         let (classes, sequence) = (self.task.classes, self.task.sequence);

@@ -6,7 +6,7 @@ use crate::{bench::models::ModelWeights, exit::Exit, fuzz_graphs};
 use adamant::{
     Device, Result, Tensor,
     cpu::CpuBackend,
-    functional::{Conv, CrossEntropyOptions, MaxPool, cross_entropy, max_pool2d},
+    functional::{ConvOptions, CrossEntropyOptions, MaxPoolOptions, cross_entropy, max_pool2d},
     optim::{AdamW, Optimizer, UpdateRule},
 };
 use adamant_conformance::{
@@ -175,7 +175,7 @@ fn digits() -> std::result::Result<Vec<[f32; 65]>, String> {
 fn train(rows: &[[f32; 65]], epochs: usize) -> Result<Vec<u32>> {
     const BATCH: usize = 64;
     let mut w = ModelWeights::default();
-    let same = Conv { padding: 1.into(), ..Conv::default() };
+    let same = ConvOptions { padding: 1.into(), ..ConvOptions::default() };
     let (first, second) = (w.convolution(1, 8, 3, same.clone(), true)?, w.convolution(8, 16, 3, same, true)?);
     let (hidden, last) = (w.dense(256, 32, true)?, w.dense(32, 10, true)?);
     let parameters = w.parameters.clone();
@@ -185,13 +185,13 @@ fn train(rows: &[[f32; 65]], epochs: usize) -> Result<Vec<u32>> {
         let x = Tensor::from_vec(batch.iter().flat_map(|r| &r[..64]).map(|p| p / 16.0).collect(), [BATCH, 1, 8, 8]);
         let y = Tensor::from_vec(batch.iter().map(|r| r[64] as i64).collect(), [BATCH]);
         let h = second.of(&first.of(&x).relu()).relu();
-        let h = max_pool2d(&h, &MaxPool::new(2)).0.reshape([BATCH, 256]);
+        let h = max_pool2d(&h, &MaxPoolOptions::new(2)).0.reshape([BATCH, 256]);
         let loss = cross_entropy(&last.of(&hidden.of(&h).relu()), &y, &CrossEntropyOptions::default());
         optimizer.step(&loss.backward()?)?;
         bits.push(loss.item::<f32>()?.to_bits());
     }
     for p in &parameters {
-        bits.extend(p.read().to_vec::<f32>()?.into_iter().map(f32::to_bits));
+        bits.extend(p.detached().to_vec::<f32>()?.into_iter().map(f32::to_bits));
     }
     Ok(bits)
 }

@@ -79,7 +79,7 @@ fn steps(device: Device, options: &Options) -> Result<Vec<LaunchStep>> {
     let logits_of: Box<dyn Fn(&Tensor) -> Result<Tensor>> = if options.model == "words" {
         let (table, product) = (w.table(vocabulary, options.width, 0.1)?, w.table(options.width, vocabulary, 0.1)?);
         Box::new(move |x: &Tensor| {
-            let x = embedding(&table.get(), x, None);
+            let x = embedding(x, &table.get(), None);
             // Each word and the one that is as far from the end.
             let time = x.shape()?[1];
             let back = Tensor::from_vec((0..time as i64).rev().collect(), [time]);

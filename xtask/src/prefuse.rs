@@ -170,7 +170,7 @@ fn functions(from: &mut From<'_>) -> Result<()> {
             })?;
         )* };
     }
-    activations! { Relu Gelu Silu Sigmoid Tanh Softplus LeakyRelu Elu HardSwish HardSigmoid Relu6 Mish LogSigmoid Softsign }
+    activations! { Relu Gelu Silu Sigmoid Tanh Softplus LeakyRelu Elu Hardswish Hardsigmoid Relu6 Mish LogSigmoid Softsign }
     from("GELU by tanh", &mut || {
         let (one, two) = (nn::Linear::new(6, 6)?, nn::Linear::new(6, 6)?);
         let mut optimizer = optim::AdamW::new(1e-3).over(one.parameters().into_iter().chain(two.parameters()));
@@ -193,7 +193,7 @@ fn functions(from: &mut From<'_>) -> Result<()> {
         // What a value is made of has no handle any more when it is evaluated, or it would be written too.
         let forms: [&dyn Fn() -> Tensor; 3] = [&|| activation(&(&x * &scale + &shift)), &|| activation(&(&x + &shift)), &|| activation(&x) * &target];
         for form in forms {
-            from(name, &mut || form().eval())?;
+            from(name, &mut || form().materialize())?;
         }
     }
     // One by one: values that are held when another is evaluated would be made along.
@@ -216,13 +216,13 @@ fn functions(from: &mut From<'_>) -> Result<()> {
         Tensor::gelu_tanh,
         Tensor::erf,
     ];
-    from("one function of an element", &mut || of_one.iter().try_for_each(|f| f(&x).eval()))?;
+    from("one function of an element", &mut || of_one.iter().try_for_each(|f| f(&x).materialize()))?;
     let of_two: [fn(&Tensor, &Tensor) -> Tensor; 6] = [|x, y| x + y, |x, y| x - y, |x, y| x * y, |x, y| x / y, |x, y| x.maximum(y), |x, y| x.minimum(y)];
-    from("one function of two elements", &mut || of_two.iter().try_for_each(|f| f(&x, &target).eval()))?;
+    from("one function of two elements", &mut || of_two.iter().try_for_each(|f| f(&x, &target).materialize()))?;
     let with_number: [fn(&Tensor) -> Tensor; 8] =
         [|x| x + 1.5, |x| x - 1.5, |x| 1.5 - x, |x| x * 1.5, |x| x / 1.5, |x| 1.5 / x, |x| x.maximum(1.5), |x| x.minimum(1.5)];
-    from("one function of an element and a number", &mut || with_number.iter().try_for_each(|f| f(&x).eval()))?;
-    from("a scaled and shifted row", &mut || (&x * &scale + &shift).eval())?;
+    from("one function of an element and a number", &mut || with_number.iter().try_for_each(|f| f(&x).materialize()))?;
+    from("a scaled and shifted row", &mut || (&x * &scale + &shift).materialize())?;
     let losses: [(&'static str, &dyn Fn(&Tensor) -> Tensor); 4] = [
         ("mean squared error", &|y| functional::mse_loss(y, &target, functional::Reduction::Mean)),
         ("L1 loss", &|y| functional::l1_loss(y, &target, functional::Reduction::Mean)),
@@ -241,7 +241,7 @@ fn layers(from: &mut From<'_>) -> Result<()> {
         for activation in [nn::Activation::Relu, nn::Activation::Gelu, nn::Activation::GeluTanh] {
             from("a transformer's layer", &mut || {
                 let options = nn::TransformerOptions { norm_first, activation, is_causal: norm_first, dim_feedforward: 16, dropout: 0.0, ..Default::default() };
-                train(&nn::TransformerEncoderLayer::new(8, 2, options)?, &tokens, &square)
+                train(&nn::TransformerEncoderLayer::with(8, 2, options)?, &tokens, &square)
             })?;
         }
     }

@@ -4,7 +4,7 @@
 //!     cargo run --release -p adamant --example per_example_gradients
 use adamant::{
     DType, Device, Error, ErrorKind, Result, Rng, Tensor,
-    functional::{Conv, CrossEntropyOptions, MaxPool, Padding, conv2d, cross_entropy, linear, max_pool2d},
+    functional::{ConvOptions, CrossEntropyOptions, MaxPoolOptions, Padding, conv2d, cross_entropy, linear, max_pool2d},
     transform::{Vmap, grad, vmap_with},
 };
 use std::time::{Duration, Instant};
@@ -24,10 +24,10 @@ fn weights(rng: &Rng) -> Weights {
 }
 /// The loss of one image `[1, 8, 8]` with its class.
 fn loss(w: &Weights, image: &Tensor, class: &Tensor) -> Tensor {
-    let same = Conv { padding: Padding::Zeros(1.into()), ..Conv::default() };
+    let same = ConvOptions { padding: Padding::Zeros(1.into()), ..ConvOptions::default() };
     let x = conv2d(&image.unsqueeze(0), &w[0], Some(&w[1]), &same).relu();
     let x = conv2d(&x, &w[2], Some(&w[3]), &same).relu();
-    let x = max_pool2d(&x, &MaxPool::new(2)).0.reshape([1, 1024]);
+    let x = max_pool2d(&x, &MaxPoolOptions::new(2)).0.reshape([1, 1024]);
     let x = linear(&x, &w[4], Some(&w[5])).relu();
     let logits = linear(&x, &w[6], Some(&w[7]));
     cross_entropy(&logits, &class.unsqueeze(0), &CrossEntropyOptions::default())
@@ -35,14 +35,14 @@ fn loss(w: &Weights, image: &Tensor, class: &Tensor) -> Tensor {
 fn stacked(w: &Weights, images: &Tensor, classes: &Tensor) -> Result<Vec<Tensor>> {
     let each = vmap_with(|(image, class): (Tensor, Tensor)| grad(|w: Weights| loss(&w, &image, &class))(w.clone()), Vmap::default());
     let all = each((images.clone(), classes.clone()));
-    all.iter().try_for_each(Tensor::eval)?;
+    all.iter().try_for_each(Tensor::materialize)?;
     Ok(all.into())
 }
 fn looped(w: &Weights, images: &Tensor, classes: &Tensor) -> Result<Vec<Vec<Tensor>>> {
     let one = |k: usize| -> Result<Vec<Tensor>> {
-        let (image, class) = (images.select_index(0, k as isize), classes.select_index(0, k as isize));
+        let (image, class) = (images.select(0, k as isize), classes.select(0, k as isize));
         let gradients = grad(|w: Weights| loss(&w, &image, &class))(w.clone());
-        gradients.iter().try_for_each(Tensor::eval)?;
+        gradients.iter().try_for_each(Tensor::materialize)?;
         Ok(gradients.into())
     };
     (0..EXAMPLES).map(one).collect()
@@ -65,7 +65,7 @@ fn main() -> Result<()> {
     let images = rng.uniform([EXAMPLES, 1, 8, 8], DType::F32);
     let classes = (rng.uniform([EXAMPLES], DType::F32) * 10.0).cast(DType::I64);
     for t in w.iter().chain([&images, &classes]) {
-        t.eval()?;
+        t.materialize()?;
     }
     let difference = apart(&stacked(&w, &images, &classes)?, &looped(&w, &images, &classes)?)?;
     println!("{device}: gradients of {EXAMPLES} examples, largest difference {difference:.1e} of the largest element");

@@ -29,8 +29,8 @@ const LOADED: Duration = Duration::from_millis(500);
 /// A product, and element-wise work on its result: where a library waits in a loop for its next product, both compete.
 fn round(x: &Tensor) -> Result<f32> {
     let y = x.matmul(x);
-    y.eval()?;
-    (y.tanh() * 0.5 + 0.25).sqrt().abs().eval()?;
+    y.materialize()?;
+    (y.tanh() * 0.5 + 0.25).sqrt().abs().materialize()?;
     y.narrow(0, 0, 1).narrow(1, 0, 1).item()
 }
 /// The threads of this process but the caller's, and how many of them are able to run now.
@@ -74,7 +74,7 @@ fn main() -> Result<()> {
     };
     device.scoped(|| {
         let x = Tensor::ones([N, N]) * 0.5;
-        x.eval()?;
+        x.materialize()?;
         let (value, ran) = trace(|| round(&x));
         let right = value? == N as f32 / 4.0;
         let product: Ran =

@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     let model = Sequential::new().add(Linear::new(1024, 1024)?).add(Relu::new()).add(Linear::new(1024, 1024)?);
     let x = Tensor::randn([64, 1024], &Rng::new(1)?);
     // The first call has memory and plans to make.
-    no_grad(|| model.forward(&x))?.eval()?;
+    no_grad(|| model.forward(&x))?.materialize()?;
 
     let (mut recorded, mut done) = (Duration::MAX, Duration::MAX);
     for _ in 0..CALLS {

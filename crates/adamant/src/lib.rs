@@ -22,7 +22,7 @@ pub use adamant_data as data;
 /// fn forward(x: &Tensor) -> Tensor {
 ///     x.exp()
 /// }
-/// forward(&Tensor::ones([4])).eval()?;
+/// forward(&Tensor::ones([4])).materialize()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -41,4 +41,33 @@ pub mod nn {
     // The derive that writes this crate's paths, in place of the one that writes `adamant_nn`'s.
     pub use adamant_derive::FacadeModule as Module;
     pub use adamant_nn::*;
+}
+
+/// What nearly every program takes: tensors and their macros, layers, optimizers, and the traits whose methods they have.
+///
+/// ```
+/// use adamant::prelude::*;
+///
+/// # fn main() -> adamant::Result<()> {
+/// nn::manual_seed(0);
+/// let model = nn::Sequential::new().add(nn::Linear::new(2, 8)?).add(nn::Relu::new()).add(nn::Linear::new(8, 1)?);
+/// let mut adam = optim::Adam::new(1e-2).over(model.parameters());
+/// let (x, y) = (tensor![[0.0, 1.0], [1.0, 0.0]], tensor![[1.0], [-1.0]]);
+/// let loss = F::mse_loss(&model.forward(&x)?, &y, Reduction::Mean);
+/// adam.step(&loss.backward()?)?;
+/// # Ok(())
+/// # }
+/// ```
+pub mod prelude {
+    pub use crate::{
+        DType, Device, Error, Result, Rng, Tensor, compile,
+        distributions::{self, Distribution as _},
+        functional::{self as F, Reduction},
+        index,
+        metrics::{self, Metric as _},
+        nn::{self, Criterion as _, Module, Param, Walk as _},
+        no_grad,
+        optim::{self, Optimizer as _, UpdateRule as _},
+        step, tensor,
+    };
 }

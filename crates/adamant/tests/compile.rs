@@ -87,7 +87,7 @@ fn a_rule_that_reads_its_rate_itself_and_keeps_that_of_the_capture() -> Result<(
     learn.call(&[&ones])?;
     optimizer.lock().unwrap().set_lr(10.0);
     learn.call(&[&ones])?;
-    assert_eq!(model.weight.read().to_vec::<f32>()?, [-11.0; 3]);
+    assert_eq!(model.weight.detached().to_vec::<f32>()?, [-11.0; 3]);
     Ok(())
 }
 #[test]
@@ -128,7 +128,7 @@ fn parameters_that_count_the_steps_of_others() -> Result<()> {
     let run = |captured: bool| -> Result<_> {
         manual_seed(4);
         let (a, b) = (Linear::new(3, 1)?, Linear::new(3, 1)?);
-        a.weight.set(&b.weight.read().ones_like())?;
+        a.weight.set(&b.weight.detached().ones_like())?;
         let both = Sequential::new().add(a).add(b);
         let named = both.named_parameters();
         let optimizer = Mutex::new(AdamW::new(0.1).over(both.parameters()));
@@ -215,7 +215,7 @@ fn guarded(captured: bool, factors: &[f32], skipping: bool) -> Result<Vec<(Strin
     manual_seed(9);
     let device = Device::current()?;
     let net = Sequential::new().add(Conv2d::new(1, 2, 3)?).add(BatchNorm2d::new(2)?).add(Relu::new()).add(Dropout::new(0.3)?);
-    let net = net.add(Flatten::new(1, -1)).add(Linear::new(18, 2)?);
+    let net = net.add(Flatten::with(1, -1)).add(Linear::new(18, 2)?);
     let optimizer = Mutex::new(Adam::new(0.01).over(net.parameters()));
     let learn = |x: &[Tensor]| {
         step_when(|| {
@@ -254,22 +254,22 @@ fn predicates_that_are_none_and_steps_within_steps() -> Result<()> {
     let yes = |on: bool| Tensor::full([], f32::from(on), DType::F32).gt(0.5);
     let error = step_when(|| Ok((Tensor::ones([2]).gt(0.0), a.set(&Tensor::zeros([1]))?))).unwrap_err().to_string();
     assert!(error.contains("a bool without axes"), "{error}");
-    assert_eq!(a.read().to_vec::<f32>()?, [1.0]);
+    assert_eq!(a.detached().to_vec::<f32>()?, [1.0]);
     // The inner step holds, the outer one does not; and the other way round.
     for (outer, inner, expected) in [(true, true, [12.0, 22.0]), (true, false, [2.0, 12.0]), (false, true, [1.0, 2.0]), (false, false, [1.0, 2.0])] {
         a.set(&Tensor::full([1], 1.0, DType::F32))?;
         b.set(&Tensor::full([1], 2.0, DType::F32))?;
         step_when(|| {
-            a.set(&(a.read() + 1.0))?;
+            a.set(&(a.detached() + 1.0))?;
             step_when(|| {
-                a.set(&(a.read() + 10.0))?;
-                b.set(&(b.read() + 10.0))?;
+                a.set(&(a.detached() + 10.0))?;
+                b.set(&(b.detached() + 10.0))?;
                 Ok((yes(inner), ()))
             })?;
-            b.set(&(b.read() + 10.0))?;
+            b.set(&(b.detached() + 10.0))?;
             Ok((yes(outer), ()))
         })?;
-        assert_eq!([a.read().item::<f32>()?, b.read().item::<f32>()?], expected, "{outer} {inner}");
+        assert_eq!([a.detached().item::<f32>()?, b.detached().item::<f32>()?], expected, "{outer} {inner}");
     }
     Ok(())
 }
@@ -293,7 +293,7 @@ fn a_copy_of_a_value_that_was_overwritten() -> Result<()> {
     assert_eq!(cell.derived("negative", |v| Ok(v.neg()))?.to_vec::<f32>()?, [-1.0, -2.0]);
     is(doubled(), [2.0, 4.0], 1);
     let snapshot = Snapshot::now();
-    cell.set(&(cell.read() + 1.0))?;
+    cell.set(&(cell.detached() + 1.0))?;
     is(doubled(), [4.0, 6.0], 2);
     // Who reads an older snapshot gets its copy, and the new one stays.
     is(snapshot.read(doubled), [2.0, 4.0], 3);
@@ -302,7 +302,7 @@ fn a_copy_of_a_value_that_was_overwritten() -> Result<()> {
     // Inside a step that wrote the cell it is of what the step sees; taken back, it is what it was.
     let failed = step(|| {
         is(doubled(), [4.0, 6.0], 3);
-        cell.set(&(cell.read() * 10.0))?;
+        cell.set(&(cell.detached() * 10.0))?;
         is(doubled(), [40.0, 60.0], 4);
         Err::<(), _>(Error::new("test", ErrorKind::Domain("no".into())))
     });
@@ -311,7 +311,7 @@ fn a_copy_of_a_value_that_was_overwritten() -> Result<()> {
     // A captured function makes it at each call of the value of then, also after its own write.
     let f = compile(|x: &[Tensor]| {
         let before = cell.derived("doubled", |v| Ok(v * 2.0))?;
-        cell.set(&(cell.read() + &x[0]))?;
+        cell.set(&(cell.detached() + &x[0]))?;
         Ok(vec![before, cell.derived("doubled", |v| Ok(v * 2.0))?])
     });
     for k in 0..3 {
@@ -336,11 +336,11 @@ fn a_copy_of_a_value_that_was_overwritten() -> Result<()> {
             })
             .collect();
         for _ in 0..200 {
-            cell.set(&(cell.read() + 1.0)).unwrap();
+            cell.set(&(cell.detached() + 1.0)).unwrap();
         }
         readers.into_iter().for_each(|r| r.join().unwrap());
     });
-    assert_eq!(doubled()?.to_vec::<f32>()?, (cell.read() * 2.0).to_vec::<f32>()?);
+    assert_eq!(doubled()?.to_vec::<f32>()?, (cell.detached() * 2.0).to_vec::<f32>()?);
     Ok(())
 }
 
@@ -352,28 +352,28 @@ fn a_saved_value_that_a_later_step_overwrites() -> Result<()> {
     let forward = || (w.get() * w.get() * &x).sum(..);
     let right = [60.0f32, 800.0];
     let overwrite = compile(|by: &[Tensor]| {
-        w.set(&(w.read() - &by[0]))?;
+        w.set(&(w.detached() - &by[0]))?;
         Ok(vec![])
     });
     type Write<'a> = &'a dyn Fn() -> Result<()>;
     let one = Tensor::ones([2]);
     let ways: [(&str, Write<'_>); 4] = [
-        ("a write", &|| w.set(&(w.read() - 1.0))),
-        ("a step", &|| step(|| w.set(&(w.read() - 1.0)))),
-        ("a step under a predicate", &|| step_when(|| Ok((one.sum(..).gt(0.0), w.set(&(w.read() - 1.0))?)))),
+        ("a write", &|| w.set(&(w.detached() - 1.0))),
+        ("a step", &|| step(|| w.set(&(w.detached() - 1.0)))),
+        ("a step under a predicate", &|| step_when(|| Ok((one.sum(..).gt(0.0), w.set(&(w.detached() - 1.0))?)))),
         ("a captured step", &|| overwrite.call(&[&one]).map(drop)),
     ];
     for (name, write) in ways {
         for evaluated in [false, true] {
             w.set(&Tensor::from_vec(vec![3.0f32, 4.0], [2]))?;
-            let (loss, held) = (forward(), w.read());
+            let (loss, held) = (forward(), w.detached());
             if evaluated {
                 loss.item::<f32>()?;
             }
             // Twice: the second finds a value that nobody holds and may lie where the first one lay.
             write()?;
             write()?;
-            assert_eq!(w.read().to_vec::<f32>()?, [1.0, 2.0], "{name}");
+            assert_eq!(w.detached().to_vec::<f32>()?, [1.0, 2.0], "{name}");
             assert_eq!(held.to_vec::<f32>()?, [3.0, 4.0], "{name}: what the user holds");
             let grads = loss.backward()?;
             assert_eq!(grads.of(&w).unwrap().to_vec::<f32>()?, right, "{name}, evaluated: {evaluated}");
@@ -382,11 +382,11 @@ fn a_saved_value_that_a_later_step_overwrites() -> Result<()> {
     // In a captured function that writes before its backward.
     let inside = compile(|x: &[Tensor]| {
         let loss = (w.get() * w.get() * &x[0]).sum(..);
-        w.set(&(w.read() - 1.0))?;
+        w.set(&(w.detached() - 1.0))?;
         Ok(vec![loss.backward()?.of(&w).unwrap().clone()])
     });
     for k in 0..3 {
-        let now = w.read().to_vec::<f32>()?;
+        let now = w.detached().to_vec::<f32>()?;
         let got = inside.call(&[&x])?[0].to_vec::<f32>()?;
         assert_eq!(got, [20.0 * now[0], 200.0 * now[1]], "call {k}");
     }

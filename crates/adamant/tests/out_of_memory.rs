@@ -4,7 +4,7 @@
 use adamant::{
     Cell, DType, Device, Result, Tensor,
     cpu::{Context, CpuBackend},
-    functional::{self as f, AvgPool, Conv, MaxPool},
+    functional::{self as f, AvgPoolOptions, ConvOptions, MaxPoolOptions},
     nn::{Linear, Module, Relu, Sequential, Walk},
     optim::{Adam, Optimizer, UpdateRule},
     step,
@@ -56,8 +56,9 @@ fn under_a_limit() -> Result<()> {
             adam.step(&loss.backward()?)?;
             loss.item()
         };
-        let weights =
-            || -> Result<Vec<Vec<u32>>> { model.parameters().iter().map(|p| Ok(p.read().to_vec::<f32>()?.into_iter().map(f32::to_bits).collect())).collect() };
+        let weights = || -> Result<Vec<Vec<u32>>> {
+            model.parameters().iter().map(|p| Ok(p.detached().to_vec::<f32>()?.into_iter().map(f32::to_bits).collect())).collect()
+        };
         let first = step(256)?;
         let before = weights()?;
         // 8 million rows of 64 numbers: 2 GiB for the batch alone.
@@ -77,8 +78,8 @@ fn under_a_limit() -> Result<()> {
         device.pool().trim();
         let large = vec![0u8; 900 << 20];
         for error in [
-            Tensor::from_slice(&large, large.len()).eval(),
-            Tensor::from_iter(large.iter().copied()).eval(),
+            Tensor::from_slice(&large, large.len()).materialize(),
+            Tensor::from_iter(large.iter().copied()).materialize(),
             Tensor::from_vec(large, [900 << 20]).to_vec::<u8>().map(drop),
         ] {
             assert_eq!(error.err().map(|e| e.kind().word()), Some("memory"));
@@ -133,9 +134,9 @@ const CASES: [Case; 21] = [
         gradient(&f::layer_norm(&x, [M / 4], Some(&w), None, 1e-5), &w)
     }),
     ("a channel of a batch norm", 44, || Ok(f::batch_norm_training(&ones(&[M, 1, 4], DType::F32)?, None, None, 1e-5).0)),
-    ("sums of windows", 44, || Ok(f::avg_pool1d(&ones(&[1, 1, 4 * M], DType::F32)?, &AvgPool { stride: Some(1.into()), ..AvgPool::new(2) }))),
+    ("sums of windows", 44, || Ok(f::avg_pool1d(&ones(&[1, 1, 4 * M], DType::F32)?, &AvgPoolOptions { stride: Some(1.into()), ..AvgPoolOptions::new(2) }))),
     ("places of the largest of windows", 54, || {
-        let windows = MaxPool { stride: Some(1.into()), ..MaxPool::new(2) };
+        let windows = MaxPoolOptions { stride: Some(1.into()), ..MaxPoolOptions::new(2) };
         Ok(f::max_pool1d(&ones(&[1, 1, 3 * M], DType::F32)?, &windows).0)
     }),
     ("weights of attention", 28, || {
@@ -159,14 +160,14 @@ const PIECES: [Case; 3] = [
 ];
 fn ones(shape: &[usize], dtype: DType) -> Result<Tensor> {
     let x = Tensor::full(shape, 1.0f32, DType::F32).cast(dtype);
-    x.eval().map(|()| x)
+    x.materialize().map(|()| x)
 }
 fn conv(x: &[usize], w: &[usize], dtype: DType, padding: usize) -> Result<Tensor> {
-    Ok(f::conv1d(&ones(x, dtype)?, &ones(w, dtype)?, None, &Conv { padding: padding.into(), ..Conv::default() }))
+    Ok(f::conv1d(&ones(x, dtype)?, &ones(w, dtype)?, None, &ConvOptions { padding: padding.into(), ..ConvOptions::default() }))
 }
 fn gradient(y: &Tensor, x: &Tensor) -> Result<Tensor> {
     let y = y.sum(..);
-    y.backward()?.get(x).cloned().ok_or_else(|| y.eval().expect_err("no gradient and no error"))
+    y.backward()?.get(x).cloned().ok_or_else(|| y.materialize().expect_err("no gradient and no error"))
 }
 
 /// Runs `f` on a device and on threads of its own, which have kept no memory from earlier work.
@@ -174,7 +175,7 @@ fn on_new_threads(f: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     let run = || {
         Context::new(CpuBackend::builder().threads(2))?.device().scoped(|| {
             // Wakes the pool: threads need memory as well.
-            ones(&[512, 512], DType::F32)?.matmul(ones(&[512, 512], DType::F32)?).eval()?;
+            ones(&[512, 512], DType::F32)?.matmul(ones(&[512, 512], DType::F32)?).materialize()?;
             Device::current()?.pool().trim();
             f()
         })
@@ -185,23 +186,23 @@ fn kernels_that_are_refused_memory() -> Result<()> {
     for (name, mib, case) in CASES {
         on_new_threads(|| {
             let cell = Cell::new(&Tensor::full([3], 1.0f32, DType::F32), false)?;
-            let before = cell.read().to_vec::<f32>()?;
+            let before = cell.detached().to_vec::<f32>()?;
             let taken = all_but(mib);
             // The cell's write comes after the kernel that fails, or not at all.
-            let outcome = case().and_then(|y| step(|| cell.set(&(cell.read() + y.cast(DType::F32).sum(..) + 1.0f32))));
+            let outcome = case().and_then(|y| step(|| cell.set(&(cell.detached() + y.cast(DType::F32).sum(..) + 1.0f32))));
             drop(taken);
             let error = outcome.expect_err(name);
             println!("{name}: {error}");
             assert_eq!(error.kind().word(), "memory", "{name}: {error}");
-            assert_eq!(cell.read().to_vec::<f32>()?, before, "{name}");
+            assert_eq!(cell.detached().to_vec::<f32>()?, before, "{name}");
             // With more memory it is computed.
-            case()?.eval()
+            case()?.materialize()
         })?;
     }
     for (name, mib, case) in PIECES {
         on_new_threads(|| {
             let taken = all_but(mib);
-            let outcome = case().and_then(|y| y.eval());
+            let outcome = case().and_then(|y| y.materialize());
             drop(taken);
             assert!(outcome.is_ok(), "{name}: {outcome:?}");
             Ok(())

@@ -5,7 +5,7 @@ use adamant::{Device, Result, Tensor, profile, profile::Profiler, time_block};
 #[profile]
 fn forward(x: &Tensor) -> Result<Tensor> {
     let range = x.exp();
-    range.eval()?;
+    range.materialize()?;
     Ok(range)
 }
 struct Net;
@@ -26,7 +26,7 @@ fn a_function_whose_calls_are_no_ranges() -> Result<()> {
         for _ in 0..3 {
             forward(&x)?;
         }
-        time_block!("outer", Net.step(&x).eval())?;
+        time_block!("outer", Net.step(&x).materialize())?;
         let profile = recording.stop();
         let phases = profile.phases();
         let count = |name: &str| phases.rows.iter().find(|p| &*p.name == name).map(|p| p.count);

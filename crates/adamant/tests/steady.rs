@@ -19,7 +19,7 @@ fn resident() -> Option<usize> {
 fn train(device: Device) -> Result<()> {
     device.scoped(|| {
         let model =
-            Sequential::new().add(Conv2d::new(1, 4, 3)?).add(Relu::new()).add(MaxPool2d::new(2)).add(Flatten::new(1, -1)).add(Linear::new(4 * 3 * 3, 4)?);
+            Sequential::new().add(Conv2d::new(1, 4, 3)?).add(Relu::new()).add(MaxPool2d::new(2)).add(Flatten::with(1, -1)).add(Linear::new(4 * 3 * 3, 4)?);
         let mut adam = Adam::new(1e-3).over(model.parameters());
         let mut step = |k: usize| -> Result<f32> {
             let pixels: Vec<f32> = (0..4 * 64).map(|i| ((i * 7 + k * 13) % 17) as f32 / 17.0).collect();

@@ -23,7 +23,7 @@ thread_local! {
 /// # use adamant_backend_cpu::{Context, CpuBackend, trace::trace};
 /// # use adamant_core::Tensor;
 /// let device = Context::new(CpuBackend::builder().threads(1))?.device();
-/// let (_, ran) = trace(|| device.scoped(|| Tensor::ones([4, 4]).matmul(Tensor::ones([4, 4])).eval()));
+/// let (_, ran) = trace(|| device.scoped(|| Tensor::ones([4, 4]).matmul(Tensor::ones([4, 4])).materialize()));
 /// assert!(ran.iter().any(|r| r.kernel == "matmul" && r.threads == 1));
 /// # Ok::<(), adamant_runtime::Error>(())
 /// ```

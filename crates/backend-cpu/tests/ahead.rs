@@ -21,7 +21,7 @@ fn runs_ahead(f: impl FnOnce() -> Tensor) -> (bool, Tensor) {
 }
 fn read_alone(f: impl Fn() -> Tensor) {
     for _ in 0..SEEN {
-        f().eval().unwrap();
+        f().materialize().unwrap();
     }
 }
 fn values(t: &Tensor) -> Vec<f32> {
@@ -71,9 +71,9 @@ fn kinds_are_mistaken_for_one_another() {
         }
         // An input that lies otherwise is recorded, whose window moves it.
         let transposed = tensor![[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]].transpose(0, 1).narrow(0, 0, 1).reshape([3]);
-        transposed.eval().unwrap();
+        transposed.materialize().unwrap();
         let flipped = x.flip(0);
-        flipped.eval().unwrap();
+        flipped.materialize().unwrap();
         for lies in [&transposed, &flipped] {
             assert_eq!(values(&(lies + &y)).iter().sum::<f32>(), 66.0);
         }
@@ -104,7 +104,7 @@ fn a_wrong_guess_is_repeated() {
         let chain = || {
             kernels();
             let y = x.exp() + 1.0;
-            y.eval().unwrap();
+            y.materialize().unwrap();
             (kernels(), values(&y))
         };
         let (first, made) = chain();
@@ -116,7 +116,7 @@ fn a_wrong_guess_is_repeated() {
         read_alone(|| x.exp());
         for _ in 0..3 {
             let (ahead, e) = runs_ahead(|| x.exp());
-            e.eval().unwrap();
+            e.materialize().unwrap();
             assert!(ahead);
             assert_eq!(values(&(&e + 1.0)), made);
         }
@@ -152,7 +152,7 @@ fn a_gradient_or_a_fault_is_lost() {
         read_alone(|| &x * &y);
         let (ahead, product) = runs_ahead(|| &x * &y);
         assert!(ahead && product.is_tracked());
-        product.eval().unwrap();
+        product.materialize().unwrap();
         let grads = product.sum(..).backward().unwrap();
         assert_eq!((values(grads.get(&x).unwrap()), values(grads.get(&y).unwrap())), (vec![3.0, 4.0], vec![1.0, 2.0]));
         let (ahead, untracked) = no_grad(|| runs_ahead(|| &x * &y));
@@ -165,10 +165,10 @@ fn a_gradient_or_a_fault_is_lost() {
         let (table, good, bad) = (tensor![1.0, 2.0], tensor![0i64, 1], tensor![0i64, 5]);
         let picked = |at: &Tensor| table.gather(0, at);
         let one = picked(&good);
-        one.eval().unwrap();
+        one.materialize().unwrap();
         read_alone(|| &one + &one);
         let spoiled = picked(&bad);
-        assert!(spoiled.eval().is_err());
+        assert!(spoiled.materialize().is_err());
         assert!(matches!((&spoiled + &spoiled).to_vec::<f32>().unwrap_err().kind(), ErrorKind::Index { index: 5, bound: 2, .. }));
         assert!(!runs_ahead(|| &one + &Tensor::failed(Error::new("test", ErrorKind::Argument("planted".into())))).0);
     });
@@ -188,7 +188,7 @@ fn memory_that_cannot_be_had_fails_before_anybody_reads() {
             held.push(sum);
             assert!(held.len() < 100, "the cap is not kept");
         };
-        let error = refused.eval().unwrap_err();
+        let error = refused.materialize().unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }) && error.op() == "add", "{error}");
         device.pool().set_cap(0);
         assert_eq!(values(&refused), vec![2.0; 1000]);

@@ -161,7 +161,7 @@ fn a_loss_and_its_gradient_run_as_one_only_where_both_are_wanted_and_nothing_lie
     let gradient = |loss: &Tensor| -> Result<Vec<Vec<u64>>> { Ok(bits(&[loss.backward()?.of(&cell).cloned().unwrap()])) };
     // Apart: the loss has run when the gradient is asked for.
     let l = loss();
-    l.eval()?;
+    l.materialize()?;
     let (value, apart) = (l.item::<f32>()?, gradient(&l)?);
     // Together: one kernel less, and the same bits.
     let kernels = |f: &dyn Fn() -> Result<()>| -> Result<u64> {
@@ -171,7 +171,7 @@ fn a_loss_and_its_gradient_run_as_one_only_where_both_are_wanted_and_nothing_lie
     };
     let cut = kernels(&|| {
         let l = loss();
-        l.eval()?;
+        l.materialize()?;
         l.backward().map(drop)
     })?;
     let together = kernels(&|| loss().backward().map(drop))?;

@@ -10,11 +10,11 @@ fn several_outputs_in_the_buffers_of_several_inputs() -> Result<()> {
                 .collect::<Result<_>>()?;
             for t in 0..3 {
                 let g = Tensor::from_vec((0..n).map(|i| ((i * 5 + t) % 13) as f64 * 0.01 - 0.05).collect::<Vec<f64>>(), [n]);
-                g.eval()?;
+                g.materialize()?;
                 step(|| {
-                    let m = cells[1].read() * 0.9 + &g * 0.1;
-                    let v = cells[2].read() * 0.99 + &g * &g * 0.01;
-                    let w = cells[0].read() * 0.999;
+                    let m = cells[1].detached() * 0.9 + &g * 0.1;
+                    let v = cells[2].detached() * 0.99 + &g * &g * 0.01;
+                    let w = cells[0].detached() * 0.999;
                     cells[0].set(&(w - (&m * 0.01) / ((&v * 1.5).sqrt() + 1e-8)))?;
                     cells[1].set(&m)?;
                     cells[2].set(&v)
@@ -22,7 +22,7 @@ fn several_outputs_in_the_buffers_of_several_inputs() -> Result<()> {
             }
             let mut all = vec![];
             for c in &cells {
-                all.extend(c.read().to_vec::<f64>()?);
+                all.extend(c.detached().to_vec::<f64>()?);
             }
             Ok(all)
         })
@@ -50,19 +50,19 @@ fn few_elements_are_computed_as_many() -> Result<()> {
             let g = of(5 + t, n);
             step(|| {
                 let rate = Tensor::scalar(0.01f32);
-                let m = cells[1].read() * 0.9 + &g * 0.1;
-                let v = cells[2].read() * 0.99 + &g * &g * 0.01;
-                cells[0].set(&(cells[0].read() - (&m * &rate) / ((&v * 1.5).sqrt() + 1e-8)))?;
+                let m = cells[1].detached() * 0.9 + &g * 0.1;
+                let v = cells[2].detached() * 0.99 + &g * &g * 0.01;
+                cells[0].set(&(cells[0].detached() - (&m * &rate) / ((&v * 1.5).sqrt() + 1e-8)))?;
                 cells[1].set(&m)?;
                 cells[2].set(&v)
             })?;
             // In the place of what it reads.
-            step(|| hidden.set(&hidden.read().detach().relu()))?;
-            step(|| hidden.set(&(hidden.read().detach() + &g)))?;
+            step(|| hidden.set(&hidden.detached().detach().relu()))?;
+            step(|| hidden.set(&(hidden.detached().detach() + &g)))?;
         }
         let loss = (hidden.get().relu() * of(9, n)).sum(..);
         let mut all = vec![loss.backward()?.of(&hidden).cloned().unwrap_or_else(|| Tensor::zeros([n]))];
-        all.extend(cells.iter().chain([&hidden]).map(|c| c.read().detach()));
+        all.extend(cells.iter().chain([&hidden]).map(|c| c.detached().detach()));
         all.iter().map(|t| Ok(t.to_vec::<f32>()?[..n.min(1000)].iter().map(|v| v.to_bits()).collect())).collect()
     };
     Device::cpu()?.scoped(|| {

@@ -81,7 +81,7 @@ fn an_element_at_the_rim_of_a_large_sum_that_is_lost() -> Result<()> {
 #[test]
 fn a_dropped_element_of_a_large_tensor_that_is_none_of_a_small_one() -> Result<()> {
     let (n, rng) = (9_000_001, Rng::new(7)?);
-    let key = rng.cell().read();
+    let key = rng.cell().detached();
     let kept = functional::dropout(&Tensor::ones([n]), 0.25, &rng).to_vec::<f32>()?;
     let key = key.to_vec::<u32>()?;
     for (k, v) in kept.iter().enumerate() {
@@ -153,7 +153,7 @@ fn a_picked_row_that_is_lost_or_another_one() -> Result<()> {
     let (table, rows, n) = (1000, 20_011, 193);
     let weight = Tensor::arange(0, (table * n) as i64, 1, DType::F32).reshape([table, n]);
     let at: Vec<i64> = (0..rows as i64).map(|k| k * 7919 % table as i64).collect();
-    let picked = |at: &[i64]| functional::embedding(&weight, &Tensor::from_slice(at, [at.len()]), None);
+    let picked = |at: &[i64]| functional::embedding(&Tensor::from_slice(at, [at.len()]), &weight, None);
     let all = picked(&at).to_vec::<f32>()?;
     for (row, (&i, picked)) in at.iter().zip(all.chunks(n)).enumerate() {
         assert!(picked.iter().enumerate().all(|(j, &v)| v == (i as usize * n + j) as f32), "row {row}");

@@ -3,7 +3,7 @@
 use adamant_backend_cpu::{Context, CpuBackend, trace::trace};
 use adamant_core::{
     Result, Tensor,
-    functional::{Conv, MaxPool, batch_norm_inference, conv2d, linear, max_pool2d},
+    functional::{ConvOptions, MaxPoolOptions, batch_norm_inference, conv2d, linear, max_pool2d},
     no_grad,
     schedule::take_stats,
     with_eager,
@@ -18,7 +18,7 @@ fn numbers(shape: &[usize], seed: u64, low: f32, high: f32) -> Tensor {
 struct Normed {
     weight: Tensor,
     norm: [Tensor; 4],
-    options: Conv,
+    options: ConvOptions,
 }
 impl Normed {
     fn new(from: usize, to: usize, kernel: usize, stride: usize, seed: u64) -> Normed {
@@ -27,7 +27,7 @@ impl Normed {
         Normed {
             weight: numbers(&[to, from, kernel, kernel], seed, -bound, bound),
             norm: [channels(1, -0.1, 0.1), channels(2, 0.5, 1.5), channels(3, 0.8, 1.2), channels(4, -0.2, 0.2)],
-            options: Conv { stride: stride.into(), padding: (kernel / 2).into(), ..Conv::default() },
+            options: ConvOptions { stride: stride.into(), padding: (kernel / 2).into(), ..ConvOptions::default() },
         }
     }
     fn of(&self, x: &Tensor) -> Tensor {
@@ -61,7 +61,7 @@ impl ResNet18 {
         1 + self.blocks.iter().map(|(_, shortcut)| 2 + shortcut.is_some() as u64).sum::<u64>()
     }
     fn of(&self, x: &Tensor) -> Tensor {
-        let pool = MaxPool { stride: Some(2.into()), padding: 1.into(), ..MaxPool::new(3) };
+        let pool = MaxPoolOptions { stride: Some(2.into()), padding: 1.into(), ..MaxPoolOptions::new(3) };
         let mut x = max_pool2d(&self.stem.of(x).relu(), &pool).0;
         for ([first, second], shortcut) in &self.blocks {
             let y = second.of(&first.of(&x).relu());

@@ -3,7 +3,7 @@
 use adamant_backend_cpu::{Context, CpuBackend, trace::trace};
 use adamant_core::{
     DType, Device, Result, Rng, Tensor, compile,
-    functional::{Conv, batch_norm_inference, conv2d},
+    functional::{ConvOptions, batch_norm_inference, conv2d},
     no_grad,
     schedule::take_stats,
     with_eager,
@@ -40,7 +40,7 @@ const ACTIVATIONS: [Activation; 10] = [
 struct Unit {
     weight: Tensor,
     bias: Option<Tensor>,
-    options: Conv,
+    options: ConvOptions,
     norm: Option<[Tensor; 4]>,
     act: Activation,
 }
@@ -59,7 +59,7 @@ impl Unit {
     fn new(d: &mut Draws, rng: &Rng, [from, to]: [usize; 2], kernel: usize, stride: usize, groups: usize) -> Unit {
         let bound = (3.0 / (from / groups * kernel * kernel) as f64).sqrt();
         let dilation = if kernel == 3 { d.of(&[1, 1, 2]) } else { 1 };
-        let options = Conv { stride: stride.into(), padding: (kernel / 2 * dilation).into(), dilation: dilation.into(), groups };
+        let options = ConvOptions { stride: stride.into(), padding: (kernel / 2 * dilation).into(), dilation: dilation.into(), groups };
         Unit {
             weight: numbers(rng, &[to, from / groups, kernel, kernel], -bound, bound),
             bias: d.flip().then(|| numbers(rng, &[to], -0.1, 0.1)),
@@ -247,7 +247,7 @@ fn a_drawn_net_has_kernels_beside_its_convolutions() -> Result<()> {
         for seed in 0..nets {
             let net = Net::draw(seed, 1 + seed as usize % 4)?;
             let x = numbers(&Rng::new(seed + 1000)?, &[1 + seed as usize % 2, 3, 20, 20], -1.0, 1.0);
-            x.eval()?;
+            x.materialize()?;
             convolutions += net.convolutions();
             if let Some(why) = wrong(&net, &x, device)? {
                 all.push(format!("net {seed}: {why}\n  {}", net.told()));
@@ -266,7 +266,7 @@ fn kernels_that_stay_apart_are_overlooked() -> Result<()> {
     context.run(|| {
         let net = Net::draw(3, 3)?;
         let x = numbers(&Rng::new(1)?, &[1, 3, 20, 20], -1.0, 1.0);
-        x.eval()?;
+        x.materialize()?;
         let found = adamant_core::with_window(2, || wrong(&net, &x, device))?;
         assert!(found.is_some_and(|why| why.contains("recorded")), "windows of two ops");
         Ok(())

@@ -31,7 +31,7 @@ fn trained() -> Profile {
             };
             let _range = record_function("optimizer_step");
             let g = grads.get(&weight).unwrap();
-            (w.read() - g * 1e-9).eval().unwrap();
+            (w.detached() - g * 1e-9).materialize().unwrap();
         };
         step();
         let recording = Profiler::new().record_shapes(true).profile_memory(true).start().unwrap();
@@ -86,7 +86,7 @@ fn a_second_profiler_that_takes_the_events_of_the_first() {
     let recording = Profiler::new().start().unwrap();
     let refused = Profiler::new().start().unwrap_err().to_string();
     assert!(refused.contains("running already"), "{refused}");
-    device().scoped(|| Tensor::ones([4]).exp().eval()).unwrap();
+    device().scoped(|| Tensor::ones([4]).exp().materialize()).unwrap();
     assert_eq!(recording.stop().kernels.len(), 1);
     // Dropped, it is over, and nothing of it is left.
     drop(Profiler::new().start().unwrap());
@@ -101,8 +101,8 @@ fn a_range_that_outlives_its_guard_or_its_profiler() {
         let (guard, p) = profile(|| record_function("never ended")).unwrap();
         assert!(p.spans.is_empty());
         drop(guard);
-        Tensor::ones([4]).exp().eval().unwrap();
-        let ((), p) = profile(|| Tensor::ones([4]).exp().eval().unwrap()).unwrap();
+        Tensor::ones([4]).exp().materialize().unwrap();
+        let ((), p) = profile(|| Tensor::ones([4]).exp().materialize().unwrap()).unwrap();
         assert!(p.kernels.iter().all(|k| k.range.is_none()));
         assert_eq!(p.spans.iter().filter(|s| s.kind == SpanKind::Flush).count(), 1);
         assert!(p.spans.iter().all(|s| s.kind != SpanKind::Range));

@@ -18,10 +18,10 @@ fn promoted_ops_have_the_reference_s_bits() {
                 let (a, b) = (make(left, device, 1.0), make(right, device, 0.5));
                 // Two casts, a product, a comparison and a choice in one window.
                 let both = &a * &b + 2;
-                vec![both.gt(&a).select(&both, &b), a.maximum(&b), Tensor::cat(&[&a, &b], 0), a.le(&b)]
+                vec![both.gt(&a).where_(&both, &b), a.maximum(&b), Tensor::cat(&[&a, &b], 0), a.le(&b)]
             };
             for (ours, wanted) in on(cpu).iter().zip(on(Device::reference())) {
-                match (ours.eval(), wanted.eval()) {
+                match (ours.materialize(), wanted.materialize()) {
                     (Ok(()), Ok(())) => {
                         assert_eq!(ours.dtype().unwrap(), wanted.dtype().unwrap(), "{left} {right}");
                         assert_eq!(ours.to_bytes().unwrap(), wanted.to_bytes().unwrap(), "{left} {right}");
@@ -40,6 +40,6 @@ fn a_compiled_function_is_captured_again_where_dtypes_do_not_promote() {
     let cpu = Device::cpu().unwrap();
     let (x, ids) = (Tensor::ones_on([2], DType::F32, cpu), Tensor::ones_on([2], DType::I64, cpu));
     let compiled = compile(|x: &[Tensor]| Ok(vec![&x[0] * &x[1]]));
-    let runs = || compiled.call(&[&x, &ids]).and_then(|y| y[0].eval()).is_ok();
+    let runs = || compiled.call(&[&x, &ids]).and_then(|y| y[0].materialize()).is_ok();
     assert!(runs() && !strict(runs) && runs());
 }

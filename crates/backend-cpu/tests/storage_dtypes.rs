@@ -37,7 +37,7 @@ fn casts_of_stored_dtypes_are_read_by_everything() {
         let on = |device: Device| {
             let x = Tensor::from_vec_on((0..15).map(|k| (k as f32 - 7.0) * 0.5).collect::<Vec<_>>(), [3, 5], device);
             let x = x.cast(dtype);
-            x.eval().unwrap();
+            x.materialize().unwrap();
             results(&x)
         };
         for ((name, here), (_, reference)) in on(device).into_iter().zip(on(Device::reference())) {

@@ -9,7 +9,7 @@ fn numbers(shape: &[usize], seed: u32) -> Tensor {
 type Case = (&'static str, fn() -> Result<Vec<Tensor>>);
 fn conv(n: usize, ci: usize, co: usize, size: usize) -> Result<Vec<Tensor>> {
     let (x, w, b) = (numbers(&[n, ci, size, size], 1).tracked(), numbers(&[co, ci, 3, 3], 2).tracked(), numbers(&[co], 3).tracked());
-    let y = f::conv2d(&x, &w, Some(&b), &f::Conv { padding: 1.into(), ..Default::default() });
+    let y = f::conv2d(&x, &w, Some(&b), &f::ConvOptions { padding: 1.into(), ..Default::default() });
     let g = y.backward_with(&numbers(&[n, co, size, size], 4))?;
     Ok([&x, &w, &b].iter().filter_map(|t| g.get(t).cloned()).chain([y]).collect())
 }
@@ -36,18 +36,18 @@ const CASES: &[Case] = &[
             (a.relu() * 2.0f32).sum(0),
             (a.exp() * &b).sum([1, 3]),
             (&a - &b).square().sum(..),
-            a.gt(0.0f32).select(&b, 0.0f32).sum([0, 2, 3]),
+            a.gt(0.0f32).where_(&b, 0.0f32).sum([0, 2, 3]),
         ])
     }),
     ("max pool and its gradient", || {
         let x = numbers(&[64, 64, 8, 8], 14).tracked();
-        let (y, _) = f::max_pool2d(&x, &f::MaxPool::new(2));
+        let (y, _) = f::max_pool2d(&x, &f::MaxPoolOptions::new(2));
         let g = y.backward_with(&numbers(&[64, 64, 4, 4], 15))?;
         Ok(vec![g.get(&x).cloned().unwrap_or_else(|| y.clone()), y])
     }),
     ("relu and pool between convolution and sum", || {
         let (x, b) = (numbers(&[64, 64, 8, 8], 14).tracked(), numbers(&[64, 1, 1], 16).tracked());
-        let (y, _) = f::max_pool2d(&(&x + &b).relu(), &f::MaxPool::new(2));
+        let (y, _) = f::max_pool2d(&(&x + &b).relu(), &f::MaxPoolOptions::new(2));
         let g = y.backward_with(&numbers(&[64, 64, 4, 4], 15))?;
         Ok([&x, &b].iter().filter_map(|t| g.get(t).cloned()).collect())
     }),
@@ -97,7 +97,7 @@ fn an_element_that_is_lost_where_a_large_result_is_written_past_the_caches() -> 
     for threads in [1, 3] {
         Context::new(CpuBackend::builder().threads(threads))?.device().scoped(|| -> Result<()> {
             let x = Tensor::arange(0, N as i64, 1, DType::F32);
-            x.eval()?;
+            x.materialize()?;
             let (sum, half) = (&x * 0.5f32 + 1.0f32, x.narrow(0, 1, N - 1) * 0.5f32);
             assert!(sum.to_vec::<f32>()? == expected, "{threads} threads");
             // A view of the input, and a reader in the same window.

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 const ABSENT: u8 = 9;
 
 fn train(weight: &Cell) -> Result<f32> {
-    step(|| weight.set(&(weight.read().matmul(&weight.read()) * 4.0f32 + 1e-3f32)))?;
-    weight.read().sum(..).item::<f32>()
+    step(|| weight.set(&(weight.detached().matmul(&weight.detached()) * 4.0f32 + 1e-3f32)))?;
+    weight.detached().sum(..).item::<f32>()
 }
 /// Trains until the device is lost, which another thread sees to.
 fn run(device: Device) -> Result<Error> {

@@ -29,7 +29,7 @@ impl Model {
     }
     fn step(&self, ids: &[i64], target: &[i64]) -> Result<Tensor> {
         let [table, weight, momenta @ ..] = &self.0[..] else { panic!("four cells") };
-        let x = embedding(&table.get(), &Tensor::from_vec(ids.to_vec(), [ids.len() / 3, 3]), None).sum(1);
+        let x = embedding(&Tensor::from_vec(ids.to_vec(), [ids.len() / 3, 3]), &table.get(), None).sum(1);
         let logits = x.matmul(weight.get());
         let picked = x.index_select(1, &Tensor::from_vec(vec![0i64, 5], [2])).sum(..) * 1e-3;
         let loss = cross_entropy(&logits, &Tensor::from_vec(target.to_vec(), [target.len()]), &CrossEntropyOptions::default()) + picked;
@@ -37,8 +37,8 @@ impl Model {
         step(|| {
             for (cell, momentum) in [table, weight].into_iter().zip(momenta) {
                 let Some(g) = grads.of(cell) else { continue };
-                let m = momentum.read() * 0.9 + g;
-                cell.set(&(cell.read() - &m * 0.1))?;
+                let m = momentum.detached() * 0.9 + g;
+                cell.set(&(cell.detached() - &m * 0.1))?;
                 momentum.set(&m)?;
             }
             Ok(())
@@ -46,7 +46,7 @@ impl Model {
         Ok(loss)
     }
     fn values(&self) -> Vec<Vec<f32>> {
-        self.0.iter().map(|c| c.read().to_vec().unwrap()).collect()
+        self.0.iter().map(|c| c.detached().to_vec().unwrap()).collect()
     }
 }
 const GOOD: ([i64; 6], [i64; 2]) = ([0, 3, 6, 1, 1, 4], [2, 5]);

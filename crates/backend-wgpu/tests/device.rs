@@ -18,9 +18,9 @@ fn a_lost_device_is_a_typed_error_from_then_on() {
     let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let weight = Cell::new(&Tensor::ones([8, 8]), true).unwrap();
-        let once = || step(|| weight.set(&(weight.read().matmul(&weight.read()) * 0.5f32)));
+        let once = || step(|| weight.set(&(weight.detached().matmul(&weight.detached()) * 0.5f32)));
         once().unwrap();
-        let before = weight.read() * 2.0f32;
+        let before = weight.detached() * 2.0f32;
         device.backend().downcast::<WgpuBackend>().unwrap().destroy();
         for _ in 0..2 {
             let lost = once().err().or_else(|| device.synchronize().err()).unwrap();
@@ -39,16 +39,16 @@ fn a_lost_device_is_opened_again_and_what_was_on_it_stays_lost() {
     let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let weight = Cell::new(&Tensor::full([8, 8], 0.5, DType::F32), true).unwrap();
-        let once = || step(|| weight.set(&(weight.read().matmul(&weight.read()) * 0.5f32)));
+        let once = || step(|| weight.set(&(weight.detached().matmul(&weight.detached()) * 0.5f32)));
         once().unwrap();
-        let (kept, total) = (weight.read() * 2.0f32, weight.read().sum(..).item::<f32>().unwrap());
-        kept.eval().unwrap();
+        let (kept, total) = (weight.detached() * 2.0f32, weight.detached().sum(..).item::<f32>().unwrap());
+        kept.materialize().unwrap();
         let pending = &kept + 1.0f32;
         device.recover().unwrap();
-        assert_eq!(weight.read().sum(..).item::<f32>().unwrap(), total, "a device that is not lost keeps all");
+        assert_eq!(weight.detached().sum(..).item::<f32>().unwrap(), total, "a device that is not lost keeps all");
         device.backend().downcast::<WgpuBackend>().unwrap().destroy();
         device.recover().unwrap();
-        for (name, old) in [("kept", kept.clone()), ("pending", pending), ("computed now", &kept * 3.0f32), ("a cell's", weight.read())] {
+        for (name, old) in [("kept", kept.clone()), ("pending", pending), ("computed now", &kept * 3.0f32), ("a cell's", weight.detached())] {
             let e = old.to_vec::<f32>().unwrap_err();
             assert!(is_loss(&e), "{name}: {e}");
         }
@@ -61,10 +61,10 @@ fn a_lost_device_is_opened_again_and_what_was_on_it_stays_lost() {
         for _ in 0..3 {
             once().unwrap();
         }
-        assert!(weight.read().sum(..).item::<f32>().unwrap() > 0.0);
+        assert!(weight.detached().sum(..).item::<f32>().unwrap() > 0.0);
         weight.set(&Tensor::full([8, 8], 0.5, DType::F32)).unwrap();
         once().unwrap();
-        assert_eq!(weight.read().sum(..).item::<f32>().unwrap(), total);
+        assert_eq!(weight.detached().sum(..).item::<f32>().unwrap(), total);
     });
 }
 #[test]
@@ -75,8 +75,8 @@ fn a_device_that_is_lost_in_the_middle_of_a_step() {
             let weight = Cell::new(&Tensor::full([256, 256], 1e-3, DType::F32), true).unwrap();
             let mut steps = 0;
             loop {
-                let done = step(|| weight.set(&(weight.read().matmul(&weight.read()) * 4.0f32 + 1e-3f32)));
-                if let Err(e) = done.and_then(|()| weight.read().sum(..).item::<f32>()) {
+                let done = step(|| weight.set(&(weight.detached().matmul(&weight.detached()) * 4.0f32 + 1e-3f32)));
+                if let Err(e) = done.and_then(|()| weight.detached().sum(..).item::<f32>()) {
                     return (steps, e);
                 }
                 steps += 1;
@@ -112,7 +112,7 @@ fn memory_beyond_one_binding_is_refused_by_name() {
 fn f64_is_absent_by_name() {
     let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
-        let e = Tensor::ones([3]).cast(DType::F64).exp().eval().unwrap_err();
+        let e = Tensor::ones([3]).cast(DType::F64).exp().materialize().unwrap_err();
         assert!(e.kind().word() == "unsupported" && e.to_string().contains("f64"), "{e}");
         // To be read as f64 is another matter.
         assert_eq!(Tensor::ones([3]).to_vec_as::<f64>().unwrap(), [1.0; 3]);
@@ -130,7 +130,7 @@ fn indices_work_without_64_bit_integers() {
         assert_eq!(order.to_vec::<i64>().unwrap(), [1, 2, 0, 2, 1, 0]);
         let index = Tensor::from_vec(vec![2i64, 0], [2, 1]);
         assert_eq!(x.gather(1, &index).to_vec::<f32>().unwrap(), [2.0, 5.0]);
-        let e = (x.argmax(-1) + 1).eval().unwrap_err();
+        let e = (x.argmax(-1) + 1).materialize().unwrap_err();
         assert!(e.kind().word() == "unsupported" && e.to_string().contains("i64"), "{e}");
     });
 }
@@ -159,7 +159,7 @@ fn steps_are_timed_in_their_order_and_within_the_wall_clock() {
     let Some(device) = device_of(WgpuBackend::open_with_cache(0, None)) else { return };
     device.scoped(|| {
         let (small, large) = (Tensor::ones([8, 8]), Tensor::ones([256, 256]));
-        let product = |x: &Tensor| x.matmul(x).eval().unwrap();
+        let product = |x: &Tensor| x.matmul(x).materialize().unwrap();
         [&small, &large].into_iter().for_each(product);
         let (_, seen) = adamant_core::profile::profile(|| [&small, &large, &small].into_iter().for_each(product)).unwrap();
         let times: Vec<_> = seen.kernels.iter().filter(|k| k.family == "matmul").map(|k| (k.begin, k.time)).collect();

@@ -217,15 +217,15 @@ fn updated(device: Device, dtype: DType, sizes: &[usize], steps: usize) -> Vec<H
                         1 => drawn(k + 100, 1).expand([n]),
                         _ => drawn(k + 100, n).flip(0),
                     };
-                    let m = momentum.read() * 0.9 + g * (k as f64 + 1.0);
+                    let m = momentum.detached() * 0.9 + g * (k as f64 + 1.0);
                     momentum.set(&m)?;
-                    value.set(&(value.read() - m * lr))?;
+                    value.set(&(value.detached() - m * lr))?;
                 }
                 Ok(())
             })
             .unwrap();
         }
-        cells.iter().flat_map(|(value, momentum)| [value, momentum]).map(|c| download(&c.read()).unwrap()).collect()
+        cells.iter().flat_map(|(value, momentum)| [value, momentum]).map(|c| download(&c.detached()).unwrap()).collect()
     })
 }
 #[test]
@@ -342,7 +342,7 @@ fn long_scatters_are_right_in_every_mode_and_find_the_first_bad_index() {
     device.scoped(|| {
         let index: Vec<i64> = (0..600).map(|k| if k == 431 || k == 500 { 77 } else { k % 7 }).collect();
         let sum = Tensor::zeros([7, 40]).scatter_add(0, &Tensor::from_vec(index, [600, 1]).expand([600, 40]), &Tensor::ones([600, 40]));
-        let e = sum.eval().unwrap_err();
+        let e = sum.materialize().unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Index { index: 77, bound: 7, position: Some(431) }), "{:?}", e.kind());
     });
 }
@@ -422,7 +422,7 @@ fn scans_in_pieces_and_reductions_of_huge_and_odd_sizes() {
 }
 /// Some elements are replaced by a number that is none, or none that ends.
 fn with(x: &[Tensor], v: f64) -> Tensor {
-    x[1].eq(0).select(v, &x[0])
+    x[1].eq(0).where_(v, &x[0])
 }
 #[test]
 fn rows_with_infinities_and_nan_are_as_their_bodies() {

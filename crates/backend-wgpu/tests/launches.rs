@@ -35,7 +35,7 @@ impl Model {
     fn step(&self, batch: usize) -> Result<f32> {
         let ids = |k: usize| Tensor::from_vec((0..batch * TIME).map(|i| ((i * 31 + k) % WORDS) as i64).collect(), [batch, TIME]);
         let [table, weight, bias, up, down, shift, positions] = &self.cells[..] else { panic!("seven cells") };
-        let mut x = embedding(&table.get(), &ids(3), None) + positions.get();
+        let mut x = embedding(&ids(3), &table.get(), None) + positions.get();
         // Attention of a sort: every position sees all of its row.
         let scores = x.matmul(x.mt()) * 0.2;
         x = &x + scores.softmax(-1).matmul(&x);
@@ -47,8 +47,8 @@ impl Model {
         step(|| {
             for (cell, momentum) in self.cells.iter().zip(&self.momenta) {
                 let Some(g) = grads.of(cell) else { continue };
-                let m = momentum.read() * 0.9 + g;
-                cell.set(&(cell.read() - &m * 0.01))?;
+                let m = momentum.detached() * 0.9 + g;
+                cell.set(&(cell.detached() - &m * 0.01))?;
                 momentum.set(&m)?;
             }
             Ok(())

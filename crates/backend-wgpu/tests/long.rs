@@ -170,20 +170,24 @@ fn products_and_convolutions_end_early() {
         Case {
             name: "convolution of a long line",
             inputs: &[Whole(&[1, 1, N]), Float(&[2, 1, 3])],
-            function: |x| f::conv1d(&x[0], &x[1], None, &f::Conv::default()),
+            function: |x| f::conv1d(&x[0], &x[1], None, &f::ConvOptions::default()),
         },
         Case {
             name: "convolution of an image",
             inputs: &[Whole(&[2, 1, 3, N]), Float(&[1, 1, 2, 2])],
-            function: |x| f::conv2d(&x[0], &x[1], None, &f::Conv::default()),
+            function: |x| f::conv2d(&x[0], &x[1], None, &f::ConvOptions::default()),
         },
         Case {
             name: "convolution of many channels",
             inputs: &[Whole(&[1, N, 2]), Whole(&[1, N, 1])],
-            function: |x| f::conv1d(&x[0], &x[1], None, &f::Conv::default()),
+            function: |x| f::conv1d(&x[0], &x[1], None, &f::ConvOptions::default()),
         },
-        Case { name: "average of a line", inputs: &[Whole(&[1, 2, N])], function: |x| f::avg_pool1d(&x[0], &f::AvgPool::new(x[0].shape().unwrap()[2])) },
-        Case { name: "maximum of a line", inputs: &[Whole(&[1, 2, N])], function: |x| f::max_pool1d(&x[0], &f::MaxPool::new(x[0].shape().unwrap()[2])).0 },
+        Case { name: "average of a line", inputs: &[Whole(&[1, 2, N])], function: |x| f::avg_pool1d(&x[0], &f::AvgPoolOptions::new(x[0].shape().unwrap()[2])) },
+        Case {
+            name: "maximum of a line",
+            inputs: &[Whole(&[1, 2, N])],
+            function: |x| f::max_pool1d(&x[0], &f::MaxPoolOptions::new(x[0].shape().unwrap()[2])).0,
+        },
     ]);
 }
 #[test]

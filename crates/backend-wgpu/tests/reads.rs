@@ -13,15 +13,15 @@ fn later_launches_do_not_change_what_a_read_gives() {
         let weight = Cell::new(&Tensor::from_vec(vec![1.0f32; 1 << 16], [256, 256]), true).unwrap();
         let mut reads = Vec::new();
         for _ in 0..4 {
-            reads.push(weight.read().read_later::<f32>().unwrap());
+            reads.push(weight.detached().read_later::<f32>().unwrap());
             // In place where nobody else holds the memory: a read that was begun holds nothing.
-            step(|| weight.set(&(weight.read() * 2.0f32))).unwrap();
+            step(|| weight.set(&(weight.detached() * 2.0f32))).unwrap();
         }
         for (k, read) in reads.into_iter().enumerate() {
             let want = 2.0f32.powi(k as i32);
             assert!(read.wait().unwrap().iter().all(|&v| v == want), "read {k}");
         }
-        assert_eq!(weight.read().mean(..).item::<f32>().unwrap(), 16.0);
+        assert_eq!(weight.detached().mean(..).item::<f32>().unwrap(), 16.0);
     });
 }
 #[test]
@@ -30,7 +30,7 @@ fn a_read_begins_without_a_wait_and_becomes_ready() {
     device.scoped(|| {
         let waits = || device.counters().iter().find(|c| c.0 == "waits").unwrap().1;
         let x = Tensor::from_vec((0..6).map(|k| k as f32).collect(), [2, 3]);
-        (&x + 1.0).eval().unwrap();
+        (&x + 1.0).materialize().unwrap();
         let before = waits();
         let read = (&x + 1.0).read_later::<f32>().unwrap();
         assert_eq!(waits(), before, "to begin a read is not to wait");

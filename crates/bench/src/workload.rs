@@ -149,7 +149,7 @@ impl Prepared {
     pub fn output(f: impl Fn() -> Tensor + Clone + 'static, check: impl Fn(&Tensor) -> Checked<f64> + 'static) -> Prepared {
         let (checked, read) = (f.clone(), f.clone());
         let output = move || Ok(no_grad(&read).cast(DType::F32).to_vec::<f32>()?);
-        let call = move || no_grad(|| black_box(f()).eval());
+        let call = move || no_grad(|| black_box(f()).materialize());
         Prepared { output: Some(Box::new(output)), ..Prepared::checked(call, move || check(&no_grad(&checked))) }
     }
     /// The same for a call that changes state, as a training step does: checked before the samples only.
@@ -222,7 +222,7 @@ pub fn ensure(right: bool, text: impl FnOnce() -> String) -> Checked<()> {
 ///     let (host, x) = (inputs::uniform(n, 1), inputs::tensor(&[n], 1));
 ///     let double = move || &x * 2.0;
 ///     let again = double.clone();
-///     Ok(Prepared::checked(move || double().eval(), move || check(&again(), 1, check::F32, |i| {
+///     Ok(Prepared::checked(move || double().materialize(), move || check(&again(), 1, check::F32, |i| {
 ///         let exact = 2.0 * host[i] as f64;
 ///         (exact, exact.abs())
 ///     })))

@@ -130,7 +130,7 @@ fn model(o: &Bench, budget: Duration, report: Option<&mut Report>) -> Result<(),
     let batch = o.batch.unwrap_or(if o.latency { 1 } else { batch });
     model.eval();
     let x = inputs(&[&[batch], &*sizes].concat(), dtype)?;
-    let (seen, all) = timed(budget, || clocked(|| no_grad(|| model.forward(&x)?.eval())))?;
+    let (seen, all) = timed(budget, || clocked(|| no_grad(|| model.forward(&x)?.materialize())))?;
     if let Some(report) = report {
         let name = o.what.file_stem().map_or_else(|| o.what.to_string_lossy(), |s| s.to_string_lossy());
         report.add(format!("{name}, forward, batch {batch}"), &all);
@@ -154,6 +154,6 @@ fn model(o: &Bench, budget: Duration, report: Option<&mut Report>) -> Result<(),
 fn inputs(shape: &[usize], dtype: DType) -> Result<Tensor, Failure> {
     let n = i64::try_from(shape.iter().product::<usize>()).map_err(|_| Failure::Usage("so many inputs do not fit".into()))?;
     let x = (Tensor::arange(0, n, 1, DType::I64).remainder(97i64).cast(DType::F32) / 97.0).cast(dtype).reshape(shape);
-    x.eval()?;
+    x.materialize()?;
     Ok(x)
 }

@@ -233,8 +233,8 @@ fn measured(facts: &mut InfoFacts) {
     }
     let copy = || -> adamant::Result<f64> {
         let x = Tensor::full_on([COPIED], 1.0, DType::F32, Device::current()?);
-        x.eval()?;
-        best(|| (&x + 1.0).eval())
+        x.materialize()?;
+        best(|| (&x + 1.0).materialize())
     };
     let told = "each element read once and written once; the best of 4, other programs slow it down";
     tell(facts, "memory_bandwidth", "GB/s", copy().map(|seconds| 8.0 * COPIED as f64 / seconds / 1e9), told);
@@ -242,9 +242,9 @@ fn measured(facts: &mut InfoFacts) {
         let device = Device::current()?;
         let make = || Tensor::full_on([MULTIPLIED, MULTIPLIED], 0.5, DType::F32, device);
         let (a, b) = (make(), make());
-        a.eval()?;
-        b.eval()?;
-        best(|| a.matmul(&b).eval())
+        a.materialize()?;
+        b.materialize()?;
+        best(|| a.matmul(&b).materialize())
     };
     let told = "f32, 1024 x 1024 x 1024; the best of 4";
     tell(facts, "matrix_products", "GFLOP/s", product().map(|seconds| 2.0 * (MULTIPLIED as f64).powi(3) / seconds / 1e9), told);

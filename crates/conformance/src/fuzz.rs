@@ -135,7 +135,7 @@ pub fn run(device: Device, options: &Options) -> Report {
 
 /// The dtypes that a device names as its own lack when it is asked to cast to them.
 fn absent(device: Device) -> Vec<DType> {
-    let lacks = |d: &DType| Tensor::zeros_on([1], DType::I32, device).cast(*d).eval().is_err_and(|e| e.kind().word() == "unsupported");
+    let lacks = |d: &DType| Tensor::zeros_on([1], DType::I32, device).cast(*d).materialize().is_err_and(|e| e.kind().word() == "unsupported");
     DType::ALL.into_iter().filter(lacks).collect()
 }
 /// Runs `f` without the panic messages of this thread: they become part of a report.

@@ -130,7 +130,7 @@ fn sample(device: Device, seed: u64, entry: &Entry, dtype: DType, report: &mut R
     report.functions.insert(entry.name.clone());
     report.captured += 1;
     let given: Vec<&Tensor> = x.iter().collect();
-    if let Err(what) = whole_way(device, &graph, &|graph| graph.eval(&given).map(|y| seen(&y)), &want, report) {
+    if let Err(what) = whole_way(device, &graph, &|graph| graph.execute(&given).map(|y| seen(&y)), &want, report) {
         report.fail(&name, what);
     }
     if entry.order > 0 && dtype == DType::F64 {
@@ -226,7 +226,7 @@ fn gradient(graph: &Graph, entry: &Entry, x: &[Tensor], name: &str, report: &mut
         Ok(seen(&x.iter().filter_map(|t| grads.get(t).cloned()).collect::<Vec<_>>()))
     };
     let own = of(&|x| entry.function.call(&x.iter().map(|t| (*t).clone()).collect::<Vec<_>>()).into_iter().map(Tensor::ok).collect());
-    let through = of(&|x| graph.eval(x));
+    let through = of(&|x| graph.execute(x));
     match (own, through) {
         (Ok(own), Ok(through)) if agree(&own, &through).is_ok() => report.gradients.0 += 1,
         (Err(_), _) => {}
@@ -266,7 +266,7 @@ fn one(device: Device, program: &RandomProgram, index: usize, report: &mut Repor
     let Ok(cells) = start.iter().map(|t| Cell::new(t, true)).collect::<Result<Vec<Cell>>>() else { return };
     let reset = || cells.iter().zip(&start).try_for_each(|(cell, t)| cell.set(t));
     let state = |mut seen_so_far: Seen| {
-        seen_so_far.extend(seen(&cells.iter().map(Cell::read).collect::<Vec<_>>()));
+        seen_so_far.extend(seen(&cells.iter().map(Cell::detached).collect::<Vec<_>>()));
         seen_so_far
     };
     let Ok(metas) = x.iter().map(Tensor::try_meta).collect::<Result<Vec<Meta>>>() else { return };
@@ -287,7 +287,7 @@ fn one(device: Device, program: &RandomProgram, index: usize, report: &mut Repor
     let given: Vec<&Tensor> = x.iter().collect();
     let eval = |graph: &Graph| {
         reset()?;
-        Ok(state(seen(&graph.eval(&given)?)))
+        Ok(state(seen(&graph.execute(&given)?)))
     };
     if let Err(what) = whole_way(device, &graph, &eval, &want, report) {
         report.fail(&name, format!("{what}\n{program}"));
@@ -482,7 +482,7 @@ mod tests {
             let metas = x.iter().map(Tensor::try_meta).collect::<Result<Vec<Meta>>>().map_err(|e| e.to_string())?;
             let mut graph = Graph::capture(device, &metas, |x| Ok(vec![f(x)])).map_err(|e| e.to_string())?;
             plant(&mut graph);
-            whole_way(device, &graph, &|graph| graph.eval(&x.iter().collect::<Vec<_>>()).map(|y| seen(&y)), &want, &mut Report::default())
+            whole_way(device, &graph, &|graph| graph.execute(&x.iter().collect::<Vec<_>>()).map(|y| seen(&y)), &want, &mut Report::default())
         })
     }
     #[test]

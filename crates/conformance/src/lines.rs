@@ -57,7 +57,7 @@ fn filled(t: &Tensor, value: i64) -> Tensor {
     t.zeros_like() + value
 }
 fn grown(t: &Tensor, axis: isize) -> Tensor {
-    if t.rank() == 0 { t.unsqueeze(0).broadcast_to([3]) } else { Tensor::cat(&[t.clone(), t.clone()], axis) }
+    if t.rank() == 0 { t.unsqueeze(0).expand([3]) } else { Tensor::cat(&[t.clone(), t.clone()], axis) }
 }
 /// Calls an entry with each wrong version of each of its inputs and of all, and its registered wrong calls.
 pub fn of_entry(entry: &Entry, device: Device, lines: &mut NamedLines) {

@@ -10,7 +10,7 @@ use crate::{
 use adamant_core::{
     DType, Device, Error, HostArray, Result, Shape, Tensor,
     backend::Determinism,
-    functional::{Conv, conv1d, conv2d},
+    functional::{ConvOptions, conv1d, conv2d},
     reference::wrap_int,
     schedule::take_stats,
     with_eager,
@@ -246,7 +246,7 @@ fn sums(case: &Case, drawn: &mut DrawnCase) -> Result<(Tensor, [Tensor; 2])> {
     let product = match case.conv {
         None => a.matmul(&b),
         Some((spatial, stride, padding, groups)) => {
-            let options = Conv { stride: stride.into(), padding: padding.into(), groups, ..Conv::default() };
+            let options = ConvOptions { stride: stride.into(), padding: padding.into(), groups, ..ConvOptions::default() };
             if spatial == 1 { conv1d(&a, &b, None, &options) } else { conv2d(&a, &b, None, &options) }
         }
     };
@@ -279,7 +279,7 @@ fn compute(case: &Case, device: Device) -> Result<(Vec<Tensor>, [Tensor; 2])> {
             Stage::Relu => x.relu(),
             Stage::Tanh => x.tanh(),
             Stage::Gate => &x * x.sigmoid(),
-            Stage::Choose => drawn.tensor(&shape, DType::Bool)?.select(&x, 1),
+            Stage::Choose => drawn.tensor(&shape, DType::Bool)?.where_(&x, 1),
             Stage::Cast(to) => x.cast(to),
             Stage::Reshape if rank > 2 && case.conv.is_none() => x.reshape([shape[..rank - 1].iter().product(), shape[rank - 1]]),
             Stage::Reshape => x.reshape(&[&[1], &shape[..]].concat()[..]),

@@ -250,12 +250,12 @@ fn run(program: &RankProgram, seed: u64, rank: usize, group: &Group, device: Dev
             if own.one_in(6)
                 && let Some(value) = values.last().and_then(Option::as_ref)
             {
-                value.eval()?;
+                value.materialize()?;
             }
         }
         Ok(())
     })?;
-    let cells: Vec<Tensor> = cells.iter().map(Cell::read).collect();
+    let cells: Vec<Tensor> = cells.iter().map(Cell::detached).collect();
     values.iter().flatten().chain(&cells).map(bits).collect()
 }
 /// Runs `f` for each rank on a thread of its own.

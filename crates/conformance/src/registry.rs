@@ -293,7 +293,10 @@ pub const EXCLUDED: &[(&str, &str)] = &[
     ("from_ndarray to_ndarray into_ndarray", "adopt and read host data in the arrays of another crate (feature `ndarray`)"),
     ("float_power", "`pow` of f64, which a device may not have; compared with PyTorch beside it"),
     ("full_on zeros_on ones_on eye_on arange_on", "the forms with a device of functions that have an entry"),
-    ("eval read_later to_vec to_vec_as into_vec to_bytes item to_array to_rows equal allclose is_finite_all find_non_finite", "reads: every entry is read"),
+    (
+        "materialize read_later to_vec to_vec_as into_vec to_bytes item to_array to_rows equal allclose is_finite_all find_non_finite",
+        "reads: every entry is read",
+    ),
     ("backward backward_keep backward_graph backward_with", "what the gradient mode is made of"),
     ("composite composite1", "applies composites, whose public functions have entries"),
     ("to", "moves between devices; fuzzed as a primitive of its own"),

@@ -130,7 +130,7 @@ impl SegmentCase {
                 let w = self.whole(&y, 1, device)?;
                 let loss = |x: Tensor| {
                     let y = self.of(&x, &cuts);
-                    y.isnan().select(y.zeros_like(), &y * &w).cast(DType::F32).sum(..)
+                    y.isnan().where_(y.zeros_like(), &y * &w).cast(DType::F32).sum(..)
                 };
                 all.push(download(&grad(loss)(x.clone()))?);
                 all.push(download(&jvp(|x: Tensor| self.of(&x, &cuts), x.clone(), self.whole(&x, 2, device)?).1)?);

@@ -197,7 +197,7 @@ pub fn errors(device: Device) -> Report {
         }
         match entry.function {
             Function::Binary(f) => {
-                expect("shape", &|x| vec![x[0].broadcast_to([2, 3]).binary(f, &Tensor::zeros_on([7], dtype, device))]);
+                expect("shape", &|x| vec![x[0].expand([2, 3]).binary(f, &Tensor::zeros_on([7], dtype, device))]);
                 let other = if dtype == DType::F32 { DType::F16 } else { DType::F32 };
                 expect("dtype", &|x| vec![strict(|| x[0].binary(f, x[1].cast(other)))]);
                 for &refused in DType::COMPUTE.iter().filter(|d| device.info().dtypes.contains(d) && !entry.dtypes.contains(d)) {
@@ -293,12 +293,12 @@ pub fn special_values(device: Device) -> Report {
 pub fn faults(device: Device) -> Report {
     let mut report = Report::default();
     let check = |kind: &str, y: Tensor, beside: Tensor| -> Result<(), String> {
-        match y.eval() {
+        match y.materialize() {
             Ok(()) => return Err(format!("no error of kind {kind}")),
             Err(e) if e.kind().word() != kind => return Err(format!("an error of kind {}: {e}", e.kind().word())),
             Err(_) => {}
         }
-        beside.eval().map_err(|e| format!("what does not depend on the bad data is spoiled: {e}"))
+        beside.materialize().map_err(|e| format!("what does not depend on the bad data is spoiled: {e}"))
     };
     let vector = |v: Vec<f32>| Tensor::from_vec_on(v, [3], device);
     let bad = |v: Vec<i64>| Tensor::from_vec_on(v, [3], device);
@@ -320,7 +320,7 @@ pub fn faults(device: Device) -> Report {
     let text = |e: adamant_core::Error| e.to_string();
     let spoiled = || Tensor::apply(Op::Gather { axis: 0 }, Arg::None, &[&x, &bad(vec![0, 9, 0])]);
     let holds = |c: &Cell, want: [f32; 3]| -> Result<(), String> {
-        let got = c.read().to_vec::<f32>().map_err(text)?;
+        let got = c.detached().to_vec::<f32>().map_err(text)?;
         if got == want { Ok(()) } else { Err(format!("the cell holds {got:?}, not {want:?}")) }
     };
     let is_index = |what: &str, result: Result<(), adamant_core::Error>| match result {
@@ -331,10 +331,10 @@ pub fn faults(device: Device) -> Report {
     // The first cell holds a value that is in memory, the second one that is pending when the step begins.
     let unchanged = |held: bool| -> Result<(), String> {
         let (a, b) = (Cell::new(&x, true).map_err(text)?, Cell::new(&(&x * 2.0f32), true).map_err(text)?);
-        let old = held.then(|| (a.read(), b.read()));
+        let old = held.then(|| (a.detached(), b.detached()));
         let mut new = Vec::new();
         let wrong = step(|| {
-            new = vec![a.read() + 1.0f32, b.read() + spoiled()];
+            new = vec![a.detached() + 1.0f32, b.detached() + spoiled()];
             a.set(&new[0])?;
             b.set(&new[1])
         });
@@ -343,9 +343,9 @@ pub fn faults(device: Device) -> Report {
         holds(&a, [1.0, 2.0, 3.0])?;
         holds(&b, [2.0, 4.0, 6.0])?;
         for value in &new {
-            is_index("reading a value that was suppressed", value.eval())?;
+            is_index("reading a value that was suppressed", value.materialize())?;
         }
-        step(|| a.set(&(a.read() + 1.0f32))).map_err(text)?;
+        step(|| a.set(&(a.detached() + 1.0f32))).map_err(text)?;
         holds(&a, [2.0, 3.0, 4.0])?;
         if let Some((a, b)) = old
             && (a.to_vec::<f32>().map_err(text)?, b.to_vec::<f32>().map_err(text)?) != (vec![1.0, 2.0, 3.0], vec![2.0, 4.0, 6.0])
@@ -361,8 +361,8 @@ pub fn faults(device: Device) -> Report {
         let (a, b) = (Cell::new(&x, true).map_err(text)?, Cell::new(&(&x * 2.0f32), true).map_err(text)?);
         let (first, second, taken) = (a.clone(), b.clone(), x.clone());
         let f = compile(move |i: &[Tensor]| {
-            first.set(&(first.read() + 1.0f32))?;
-            second.set(&(second.read() + Tensor::apply(Op::Gather { axis: 0 }, Arg::None, &[&taken, &i[0]])))?;
+            first.set(&(first.detached() + 1.0f32))?;
+            second.set(&(second.detached() + Tensor::apply(Op::Gather { axis: 0 }, Arg::None, &[&taken, &i[0]])))?;
             Ok(vec![])
         });
         let (good, wrong) = (bad(vec![2, 1, 0]), bad(vec![0, 9, 0]));
@@ -380,9 +380,9 @@ pub fn faults(device: Device) -> Report {
     // Without a step every write is a group of its own: those before the bad one stay.
     let one_by_one = || -> Result<(), String> {
         let c = Cell::new(&x, false).map_err(text)?;
-        c.set(&(c.read() + 1.0f32)).map_err(text)?;
-        c.set(&(c.read() * 2.0f32)).map_err(text)?;
-        c.set(&(c.read() + spoiled())).map_err(text)?;
+        c.set(&(c.detached() + 1.0f32)).map_err(text)?;
+        c.set(&(c.detached() * 2.0f32)).map_err(text)?;
+        c.set(&(c.detached() + spoiled())).map_err(text)?;
         adamant_core::flush().map_err(text)?;
         holds(&c, [4.0, 6.0, 8.0])
     };
@@ -396,7 +396,7 @@ pub fn in_place(device: Device) -> Report {
         let text = |e: adamant_core::Error| e.to_string();
         let c = Cell::new(&upload(&draw(Shape::new(&[64]).unwrap_or(Shape::SCALAR), DType::F32, Spread::Coarse, &mut Random::new(3)), device), true)
             .map_err(text)?;
-        let once = |k: usize| step(|| c.set(&(c.read() * 0.5f32 + k as f32)));
+        let once = |k: usize| step(|| c.set(&(c.detached() * 0.5f32 + k as f32)));
         (0..3).try_for_each(once).map_err(text)?;
         let before = device.memory().system_allocations;
         take_stats();
@@ -409,7 +409,7 @@ pub fn in_place(device: Device) -> Report {
             return Err(format!("{} of 10 updates were in place", stats.donated));
         }
         // A value that somebody holds is not overwritten.
-        let old = c.read();
+        let old = c.detached();
         let seen = old.to_vec::<f32>().map_err(text)?;
         once(7).map_err(text)?;
         if old.to_vec::<f32>().map_err(text)? == seen { Ok(()) } else { Err("a value that is held changed".into()) }

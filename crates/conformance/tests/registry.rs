@@ -74,6 +74,8 @@ fn none(_: &str) -> Vec<String> {
 }
 const WRITERS: &[Writer] = &[
     Writer { file: "tensor/reduce.rs", name: "reductions", names: before_parenthesis },
+    // in any file
+    Writer { file: "", name: "two_forms", names: before_parenthesis },
     Writer { file: "tensor/meta.rs", name: "casts", names: lower_case_words },
     Writer { file: "functional/pool.rs", name: "dimensions", names: every_word },
     Writer { file: "functional/conv.rs", name: "dimensions", names: every_word },

@@ -23,7 +23,7 @@ fn threads_that_go_back_at_once_get_the_same() {
             let alone = gradients(&loss(&weights, &x), &weights).unwrap();
             let shared = loss(&weights, &x);
             if round % 2 == 0 {
-                shared.eval().unwrap();
+                shared.materialize().unwrap();
             }
             let begin = std::sync::Barrier::new(4);
             std::thread::scope(|s| {
@@ -43,20 +43,20 @@ fn threads_that_go_back_at_once_get_the_same() {
 /// One training step of whoever comes; the weights that it saw may be of several others' steps.
 fn train(weights: &[Cell], x: &Tensor) -> Result<()> {
     let grads = loss(weights, x).backward()?;
-    step(|| weights.iter().try_for_each(|w| grads.of(w).map_or(Ok(()), |g| w.set(&(w.read() - g * 1e-3)))))
+    step(|| weights.iter().try_for_each(|w| grads.of(w).map_or(Ok(()), |g| w.set(&(w.detached() - g * 1e-3)))))
 }
 #[test]
 fn threads_that_train_one_model_together_fail_nothing() {
     for device in [plain::device(2048, usize::MAX), plain::device(3, usize::MAX)] {
         let fill = |k: usize| Tensor::full_on([5], 0.3 + 0.1 * k as f64, DType::F32, device);
         let weights: Vec<Cell> = (0..4).map(|k| Cell::new(&fill(k), true).unwrap()).collect();
-        let before: Vec<Vec<f32>> = weights.iter().map(|w| w.read().to_vec().unwrap()).collect();
+        let before: Vec<Vec<f32>> = weights.iter().map(|w| w.detached().to_vec().unwrap()).collect();
         std::thread::scope(|s| {
             let all: Vec<_> = (0..4).map(|_| s.spawn(|| (0..400).try_for_each(|_| train(&weights, &fill(9))))).collect();
             for thread in all {
                 thread.join().unwrap().unwrap();
             }
         });
-        assert!(weights.iter().zip(before).all(|(w, before)| w.read().to_vec::<f32>().unwrap() != before));
+        assert!(weights.iter().zip(before).all(|(w, before)| w.detached().to_vec::<f32>().unwrap() != before));
     }
 }

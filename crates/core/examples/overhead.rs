@@ -70,9 +70,9 @@ fn main() -> Result<()> {
     Device::from_backend(Box::new(Null(info))).make_current();
     let x = Tensor::from_vec(vec![1.0f32; 4], [4]);
     let y = Tensor::from_vec(vec![1.0f32; 4], [4]);
-    time("add of 4, evaluated", 1, || no_grad(|| (&x + &y).eval()))?;
+    time("add of 4, evaluated", 1, || no_grad(|| (&x + &y).materialize()))?;
     let (xt, yt) = (x.tracked(), y.tracked());
-    time("add of 4, tracked, evaluated", 1, || (&xt + &yt).eval())?;
+    time("add of 4, tracked, evaluated", 1, || (&xt + &yt).materialize())?;
     time("record one of 100 ops and drop it", 100, || {
         for _ in 0..100 {
             black_box(&x + &y);
@@ -103,7 +103,7 @@ fn main() -> Result<()> {
             step(|| {
                 for c in w.iter().chain(&b) {
                     if let Some(d) = g.of(c) {
-                        c.set(&(c.read() - d * 0.01f32))?;
+                        c.set(&(c.detached() - d * 0.01f32))?;
                     }
                 }
                 Ok(())

@@ -123,14 +123,14 @@ impl Cell {
     }
     /// The present value, tracked if the cell is trainable.
     pub fn get(&self) -> Tensor {
-        let tensor = self.read();
+        let tensor = self.detached();
         match &self.0.leaf {
             Some(leaf) if tensor.error().is_none() && !context(|c| c.grad_off.get()) => tensor.with_leaf(leaf.clone()),
             _ => tensor,
         }
     }
-    /// The present value without a gradient.
-    pub fn read(&self) -> Tensor {
+    /// The present value without a gradient: [`Cell::get`], detached.
+    pub fn detached(&self) -> Tensor {
         if crate::transform::any()
             && let Some(own) = crate::transform::read_cell(self.0.id)
         {
@@ -198,7 +198,7 @@ impl Cell {
     /// # Device::reference().make_current();
     /// let cell = Cell::new(&Tensor::from_vec(vec![1.0f32; 5], [5]), false)?;
     /// cell.align()?;
-    /// assert_eq!(cell.read().to_vec::<f32>()?, [1.0; 5]);
+    /// assert_eq!(cell.detached().to_vec::<f32>()?, [1.0; 5]);
     /// assert_eq!(cell.version(), 0);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
@@ -283,7 +283,7 @@ impl Cell {
     #[track_caller]
     #[doc(alias = "__setitem__")]
     pub fn set_i(&self, index: impl ToIndex, values: impl Operand) -> Result<()> {
-        self.set(&self.read().with_i(index, values))
+        self.set(&self.detached().with_i(index, values))
     }
     /// A write outside of any step: a commit of its own.
     fn set_now(&self, c: &RecordingContext, value: &Shared<Value>) {
@@ -350,11 +350,11 @@ mod tests {
         for n in 1..200 {
             let adopted = Tensor::from_vec_on(vec![n as f32; n], [n], device);
             let cell = Cell::new(&adopted, true).unwrap();
-            assert!(is_adopted(&adopted) && is_adopted(&cell.read()));
+            assert!(is_adopted(&adopted) && is_adopted(&cell.detached()));
             cell.align().unwrap();
-            assert!(!is_adopted(&cell.read()), "it is still where it was adopted");
+            assert!(!is_adopted(&cell.detached()), "it is still where it was adopted");
             assert!(is_adopted(&adopted), "whoever else holds it sees what was there");
-            assert_eq!((cell.read().to_vec::<f32>().unwrap(), cell.version()), (vec![n as f32; n], 0));
+            assert_eq!((cell.detached().to_vec::<f32>().unwrap(), cell.version()), (vec![n as f32; n], 0));
         }
     }
 }

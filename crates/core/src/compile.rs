@@ -23,13 +23,13 @@
 //!     let dropped = functional::dropout(&x[0], 0.1, &rng); // the generator's counter is a cell
 //!     let loss = (dropped.matmul(&weight.get()) - &x[1]).square().mean(..);
 //!     let grads = loss.backward()?;
-//!     let gradient = grads.of(&weight).cloned().unwrap_or_else(|| weight.read().zeros_like());
-//!     let mean = momentum.read() * 0.9 + gradient;
+//!     let gradient = grads.of(&weight).cloned().unwrap_or_else(|| weight.detached().zeros_like());
+//!     let mean = momentum.detached() * 0.9 + gradient;
 //!     let asked = rate.clone();
 //!     let rate = number(DType::F32, Device::reference(), move || *asked.lock().unwrap());
-//!     weight.set(&(weight.read() - &mean * rate))?;
+//!     weight.set(&(weight.detached() - &mean * rate))?;
 //!     momentum.set(&mean)?;
-//!     steps.set(&(steps.read() + 1.0))?; // all commit, or none
+//!     steps.set(&(steps.detached() + 1.0))?; // all commit, or none
 //!     Ok(vec![loss.detach()])
 //! });
 //! let (x, y) = (Tensor::ones([8, 3]), Tensor::ones([8, 1]));
@@ -39,7 +39,7 @@
 //!     step.call(&[&x, &y])?;
 //! }
 //! assert!(step.call(&[&x, &y])?[0].item::<f32>()? < first / 2.0);
-//! assert_eq!(steps.read().item::<f32>()?, 22.0);
+//! assert_eq!(steps.detached().item::<f32>()?, 22.0);
 //! # Ok::<(), adamant_core::Error>(())
 //! ```
 use crate::{
@@ -95,7 +95,7 @@ pub fn compile<F: Fn(&[Tensor]) -> Result<Vec<Tensor>>>(f: F) -> Compiled<F> {
 ///     fn add(&mut self, x: &Tensor) -> adamant_core::Result<Tensor> {
 ///         let Counter { sum, captured } = self;
 ///         let out = captured.call_with(&[x], &mut |x| {
-///             let next = sum.read() + &x[0];
+///             let next = sum.detached() + &x[0];
 ///             sum.set(&next)?;
 ///             Ok(vec![next])
 ///         })?;

@@ -1,6 +1,6 @@
 //! The graph of a function of tensors. The graph itself, as data, with its verifier, its text, its hashes and its passes, is
 //! [`adamant_ir::graph::Graph`], which knows neither tensors nor devices. Here is what needs them: [`Graph::capture`] and
-//! [`Graph::eval`], and the [`Environment`] that answers for the names of a graph: the devices of this program, its groups of
+//! [`Graph::execute`], and the [`Environment`] that answers for the names of a graph: the devices of this program, its groups of
 //! ranks, its composites with their bodies.
 //!
 //! [`Graph`] is a type of its own around that one, and is used as if it were it: `graph.nodes` are the nodes. With a trait of
@@ -165,7 +165,7 @@ mod tests {
     fn a_capture_that_runs_something_or_changes_a_cell() {
         let device = Device::reference();
         let cell = device.scoped(|| Cell::new(&Tensor::ones([3]), true)).unwrap();
-        cell.read().eval().unwrap();
+        cell.detached().materialize().unwrap();
         let (version, requests) = (cell.version(), device.memory().requests);
         let graph = Graph::capture(device, &[meta(&[2, 3])], |x| {
             let y = &x[0] * &cell.get();

@@ -92,7 +92,7 @@ pub(crate) fn this_thread() -> u32 {
 /// let recording = Profiler::new().record_shapes(true).start()?;
 /// {
 ///     let _range = record_function("forward");
-///     Tensor::ones([4, 4]).matmul(Tensor::ones([4, 4])).eval()?;
+///     Tensor::ones([4, 4]).matmul(Tensor::ones([4, 4])).materialize()?;
 /// }
 /// let profile = recording.stop();
 /// println!("{}", profile.key_averages().table(Default::default(), 10));

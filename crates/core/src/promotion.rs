@@ -27,7 +27,7 @@ use crate::{
 /// let (x, mask) = (Tensor::from_vec(vec![1.5f32, 2.5], [2]), Tensor::from_vec(vec![true, false], [2]));
 /// assert_eq!((&mask * &x).to_vec::<f32>()?, [1.5, 0.0]);
 /// let refused = promotion::strict(|| &mask * &x);
-/// assert!(refused.eval().is_err_and(|e| e.to_string().starts_with("mul: dtypes differ: left bool, right f32")));
+/// assert!(refused.materialize().is_err_and(|e| e.to_string().starts_with("mul: dtypes differ: left bool, right f32")));
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub fn strict<R>(f: impl FnOnce() -> R) -> R {

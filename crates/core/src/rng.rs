@@ -32,7 +32,7 @@ impl Rng {
     /// The key of the next draw, `u32[4]`; the counter moves on.
     #[track_caller]
     pub fn key(&self) -> Tensor {
-        let key = self.0.read();
+        let key = self.0.detached();
         let device = self.0.meta().device;
         let words = TensorType { shape: Shape::SCALAR.insert(0, 4).unwrap_or(Shape::SCALAR), dtype: DType::U32 };
         let step = Tensor::source(Op::Iota { axis: 0, ty: words }, Arg::None, device, Origin::here());

@@ -55,7 +55,7 @@ fn gamma_density(a: &Tensor, x: &Tensor) -> Tensor {
 }
 /// The share of one side of a maximum or minimum: half of it at ties, none where the side is beaten.
 fn unless_beaten(g: &Tensor, x: &Tensor, y: &Tensor, beaten: &Tensor) -> Tensor {
-    x.eq(y).select(&(g * 0.5), beaten.select(0.0, g))
+    x.eq(y).where_(&(g * 0.5), beaten.where_(0.0, g))
 }
 /// PyTorch has no such gradient either.
 fn no_gradient(name: &'static str) -> Tensor {

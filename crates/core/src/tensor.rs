@@ -512,11 +512,13 @@ impl Tensor {
         Tensor::full_on(m.shape, value, m.dtype, m.device)
     }
 
-    /// Computes the value now.
+    /// Computes the value now, so that it lies in its device's memory. Reading a tensor does the same; call it to say when.
     ///
     /// # Errors
     /// The error this tensor carries, memory that could not be had, a fault found in data.
-    pub fn eval(&self) -> Result<()> {
+    #[doc(alias = "eval")]
+    #[doc(alias = "realize")]
+    pub fn materialize(&self) -> Result<()> {
         record::evaluate(&self.value)?;
         if self.value.is_in_memory() { Ok(()) } else { self.is_good() }
     }

@@ -30,17 +30,17 @@ fn ties_and_nan_are_pytorchs() {
         check("argmax of NaN", &n.argmax(0), &[], &[1i64]);
         check("sort puts NaN last", &n.sort(0, false).1, &[3], &[0i64, 2, 1]);
         check("and first", &n.sort(0, true).1, &[3], &[1i64, 2, 0]);
-        check("median of NaN", &n.median(0, false).0, &[], &[NAN]);
-        check("nanmedian", &n.nanmedian(0, false).0, &[], &[1.0]);
-        check("nanmedian of nothing else", &tensor![NAN; f64].nanmedian(0, false).0, &[], &[NAN]);
-        check("lower of two", &tensor![4.0, 1.0, 3.0, 2.0; f64].median(0, true).0, &[1], &[2.0]);
-        check("its index", &tensor![4.0, 1.0, 3.0, 2.0; f64].median(0, true).1, &[1], &[3i64]);
-        check("quantile of NaN", &n.quantile(0.5, 0, false, Interpolation::Linear), &[], &[NAN]);
-        check("nanquantile", &n.nanquantile(0.5, 0, false, Interpolation::Linear), &[], &[2.0]);
+        check("median of NaN", &n.median_dim(0).0, &[], &[NAN]);
+        check("nanmedian", &n.nanmedian_dim(0).0, &[], &[1.0]);
+        check("nanmedian of nothing else", &tensor![NAN; f64].nanmedian_dim(0).0, &[], &[NAN]);
+        check("lower of two", &tensor![4.0, 1.0, 3.0, 2.0; f64].median_dim_keepdim(0).0, &[1], &[2.0]);
+        check("its index", &tensor![4.0, 1.0, 3.0, 2.0; f64].median_dim_keepdim(0).1, &[1], &[3i64]);
+        check("quantile of NaN", &n.quantile(0.5, 0, Interpolation::Linear), &[], &[NAN]);
+        check("nanquantile", &n.nanquantile(0.5, 0, Interpolation::Linear), &[], &[2.0]);
         let m = tensor![3, 1, 3, 1, 2];
-        check("the smaller mode", &m.mode(0, false).0, &[], &[1i64]);
-        check("its last place", &m.mode(0, false).1, &[], &[3i64]);
-        check("aminmax", &n.aminmax(0, false).0, &[], &[NAN]);
+        check("the smaller mode", &m.mode(0).0, &[], &[1i64]);
+        check("its last place", &m.mode(0).1, &[], &[3i64]);
+        check("aminmax", &n.aminmax(0).0, &[], &[NAN]);
         check("nanmean", &n.nanmean(0), &[], &[2.0]);
         check("nansum", &n.nansum(..), &[], &[4.0]);
         check("count", &n.count_nonzero(..), &[], &[3i64]);
@@ -58,9 +58,9 @@ fn quantiles_interpolate_in_five_ways() {
         let x = tensor![4.0, 1.0, 3.0, 2.0; f64];
         use Interpolation::*;
         for (how, want) in [(Linear, 2.2), (Lower, 2.0), (Higher, 3.0), (Nearest, 2.0), (Midpoint, 2.5)] {
-            close(&format!("{how:?}"), &x.quantile(0.4, 0, false, how), &Tensor::scalar(want), 1e-12);
+            close(&format!("{how:?}"), &x.quantile(0.4, 0, how), &Tensor::scalar(want), 1e-12);
         }
-        close("several", &x.quantiles(&[0.0, 1.0], 0, true, Linear), &tensor![[1.0], [4.0]; f64], 0.0);
+        close("several", &x.quantiles_keepdim(&[0.0, 1.0], 0, Linear), &tensor![[1.0], [4.0]; f64], 0.0);
     });
 }
 #[test]
@@ -70,12 +70,12 @@ fn scalars_count_as_one_element() {
         check("sum", &x.sum(0), &[], &[2.0]);
         check("cumsum", &x.cumsum(-1), &[], &[2.0]);
         check("sort", &x.sort(0, false).1, &[], &[0i64]);
-        check("max", &x.max_dim(0, true).1, &[], &[0i64]);
+        check("max", &x.max_dim_keepdim(0).1, &[], &[0i64]);
         check("gather", &x.gather(0, &Tensor::scalar(0i64)), &[], &[2.0]);
         check("index_select", &x.index_select(0, &Tensor::from_slice(&[0i64], 1)), &[1], &[2.0]);
         check("flatten", &x.flatten(0, -1), &[1], &[2.0]);
         check("topk", &x.topk(1, 0, true).0, &[], &[2.0]);
-        check("median", &x.median(0, false).1, &[], &[0i64]);
+        check("median", &x.median_dim(0).1, &[], &[0i64]);
         check("cat", &Tensor::stack(&[x.clone(), x.clone()], 0), &[2], &[2.0, 2.0]);
         check("transpose", &x.transpose(0, -1), &[], &[2.0]);
         check("nonzero", &x.nonzero(), &[1, 0], &[] as &[i64]);
@@ -93,7 +93,7 @@ fn empty_tensors_have_shapes() {
         check("all", &x.all(0), &[3], &[true; 3]);
         check("any", &x.any(..), &[], &[false]);
         check("logsumexp", &x.logsumexp(0), &[3], &[f64::NEG_INFINITY; 3]);
-        check("norm", &x.vector_norm(2.0, 0, false), &[3], &[0.0; 3]);
+        check("norm", &x.vector_norm(2.0, 0), &[3], &[0.0; 3]);
         check("amax over the other axis", &x.amax(1), &[0], &[] as &[f64]);
         check("matmul", &x.t().matmul(&x), &[3, 3], &[0.0; 9]);
         check("einsum", &Tensor::einsum("ij,ik->jk", &[&x, &x]), &[3, 3], &[0.0; 9]);
@@ -145,10 +145,10 @@ fn distinct_values_and_counts() {
         check("weights", &tensor![0, 2, 2].bincount(Some(&tensor![0.5, 1.0, 2.0]), 0), &[3], &[0.5f32, 0.0, 3.0]);
         check("histogram", &tensor![0.0, 0.4, 1.0, 2.0, 5.0; f64].histc(2, 0.0, 2.0), &[2], &[2.0, 2.0]);
         check("of equal elements", &tensor![3.0, 3.0; f64].histc(3, 0.0, 0.0), &[3], &[0.0, 2.0, 0.0]);
-        let (at, count) = tensor![[0, 5], [6, 0]].nonzero_sized(3, -1);
+        let (at, count) = tensor![[0, 5], [6, 0]].nonzero_static(3, -1);
         check("padded", &at, &[3, 2], &[0i64, 1, 1, 0, -1, -1]);
         check("count", &count, &[], &[2i64]);
-        check("cut", &tensor![1, 1, 1].nonzero_sized(2, 0).0, &[2, 1], &[0i64, 1]);
+        check("cut", &tensor![1, 1, 1].nonzero_static(2, 0).0, &[2, 1], &[0i64, 1]);
         check("repeats", &tensor![7, 8, 9].repeat_interleave_by(&tensor![2, 0, 1], 0), &[3], &[7i64, 7, 9]);
     });
 }
@@ -180,7 +180,7 @@ fn transforms_of_any_length_equal_their_definition() {
             let x = irregular(&[2, n, 2]);
             let angle =
                 Tensor::arange(0, n, 1, DType::F64).outer(&Tensor::arange(0, n, 1, DType::F64)).remainder(n as f64) * (-std::f64::consts::TAU / n as f64);
-            let (re, im) = (x.select_index(2, 0), x.select_index(2, 1));
+            let (re, im) = (x.select(2, 0), x.select(2, 1));
             let (c, s) = (angle.cos(), angle.sin());
             let want = Tensor::stack(&[re.matmul(&c) - im.matmul(&s), re.matmul(&s) + im.matmul(&c)], -1);
             let got = x.fft(None, 1, FftNorm::Backward);
@@ -252,7 +252,7 @@ fn sixteen_bits_are_summed_wide_and_rounded_once() {
     on_reference(|| {
         let x = Tensor::full([4096], 60000.0f32, DType::F16);
         check("mean does not overflow", &x.mean(..).cast(DType::F32), &[], &[60000.0f32]);
-        check("nor does the norm", &Tensor::full([4], 300.0f32, DType::F16).vector_norm(2.0, .., false).cast(DType::F32), &[], &[600.0f32]);
+        check("nor does the norm", &Tensor::full([4], 300.0f32, DType::F16).vector_norm(2.0, ..).cast(DType::F32), &[], &[600.0f32]);
         check("variance", &tensor![1000.0, 1001.0].cast(DType::BF16).var(0, 1.0).cast(DType::F32), &[], &[0.0f32]);
     });
 }

@@ -128,7 +128,7 @@ fn a_target_out_of_range_is_an_error_that_names_it() -> Result<()> {
             let e = cross_entropy(&x, &t, &CrossEntropyOptions::default()).item::<f64>().unwrap_err();
             assert_eq!(e.kind(), &ErrorKind::Index { index: bad, bound: 4, position: Some(1) });
         }
-        let e = embedding(&x, &Tensor::from_vec(vec![3i64], [1]), None).to_vec::<f64>().unwrap_err();
+        let e = embedding(&Tensor::from_vec(vec![3i64], [1]), &x, None).to_vec::<f64>().unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Index { index: 3, bound: 3, .. }), "{e}");
         let e = cross_entropy(&x, &Tensor::from_vec(vec![0i64; 2], [2]), &CrossEntropyOptions::default()).item::<f64>().unwrap_err();
         assert_eq!(e.kind().word(), "shape");
@@ -205,9 +205,9 @@ fn a_hard_choice_is_one_hot_and_has_the_soft_gradient() -> Result<()> {
 fn embedding_gives_the_padding_row_no_gradient() -> Result<()> {
     on_reference(|| {
         let ids = Tensor::from_vec(vec![0i32, 2, 2, 1], [2, 2]);
-        check("embedding", &[tensor(&[3, 2], 1)], |w| embedding(&w[0], &ids, None))?;
+        check("embedding", &[tensor(&[3, 2], 1)], |w| embedding(&ids, &w[0], None))?;
         let w = tensor(&[3, 2], 1).tracked();
-        let g = embedding(&w, &ids, Some(2)).sum(..).backward()?;
+        let g = embedding(&ids, &w, Some(2)).sum(..).backward()?;
         assert_eq!(g.get(&w).map(|g| g.to_vec::<f64>()).transpose()?, Some(vec![1.0, 1.0, 1.0, 1.0, 0.0, 0.0]));
         Ok(())
     })

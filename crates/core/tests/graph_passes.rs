@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what is wrong by a panic")]
 use adamant_core::{
     Cell, DType, Device, HostArray, Meta, Result, Rng, Shape, Tensor,
-    functional::{self as f, Conv, ConvTranspose},
+    functional::{self as f, ConvOptions, ConvTransposeOptions},
     graph::{Graph, GraphError},
     no_grad, tensor,
 };
@@ -27,7 +27,7 @@ fn check(dims: &[&[usize]], passes: &[&str], call: impl Fn(&[Tensor]) -> Vec<Ten
         let mut graph = Graph::capture(Device::reference(), &metas, |x| Ok(call(x))).unwrap();
         let ran = graph.run(passes).unwrap();
         graph.verify().unwrap();
-        let got = graph.eval(&x.iter().collect::<Vec<_>>()).unwrap();
+        let got = graph.execute(&x.iter().collect::<Vec<_>>()).unwrap();
         for (got, want) in got.iter().zip(call(&x)) {
             assert_eq!(bits(got), bits(&want), "{}", graph.text().unwrap().text);
         }
@@ -51,7 +51,7 @@ fn constants_that_are_computed_again_or_folded_wrongly() {
     Device::reference().scoped(|| {
         let mut graph = Graph::capture(Device::reference(), &[], |_| Ok(vec![tensor![1i64, 2].floor_divide(tensor![1i64, 0])])).unwrap();
         assert_eq!(graph.run(&["constant_folding"]).unwrap()[0].after, 1);
-        assert_eq!(graph.eval(&[]).unwrap()[0].to_vec::<i64>().unwrap_err().kind().word(), "domain");
+        assert_eq!(graph.execute(&[]).unwrap()[0].to_vec::<i64>().unwrap_err().kind().word(), "domain");
     });
 }
 #[test]
@@ -64,7 +64,7 @@ fn dead_code_that_drops_an_effect_or_keeps_what_nobody_reads() {
         let mut graph = Graph::capture(device, &[meta(&[1], DType::F32)], |x| {
             let _unread = unread.get().exp() + tensor![7.0].sin();
             let _drawn = rng.uniform([4], DType::F32);
-            written.set(&(&x[0] + read.read()))?;
+            written.set(&(&x[0] + read.detached()))?;
             Ok(vec![x[0].exp()])
         })
         .unwrap();
@@ -74,10 +74,10 @@ fn dead_code_that_drops_an_effect_or_keeps_what_nobody_reads() {
         let ops: Vec<&str> = graph.nodes.iter().map(|n| n.op.name()).collect();
         assert_eq!((ran[0].before, ops), (before, vec!["iota", "eq", "cast", "add", "add", "stop_grad", "exp"]));
         assert_eq!((graph.cells.len(), graph.writes.len(), graph.constants.len()), (3, 2, 0));
-        let key = rng.cell().read().to_vec::<u32>().unwrap();
-        graph.eval(&[&tensor![2.0]]).unwrap();
-        assert_eq!(written.read().item::<f32>().unwrap(), 3.0);
-        assert_eq!(rng.cell().read().to_vec::<u32>().unwrap()[3], key[3] + 1);
+        let key = rng.cell().detached().to_vec::<u32>().unwrap();
+        graph.execute(&[&tensor![2.0]]).unwrap();
+        assert_eq!(written.detached().item::<f32>().unwrap(), 3.0);
+        assert_eq!(rng.cell().detached().to_vec::<u32>().unwrap()[3], key[3] + 1);
     });
 }
 #[test]
@@ -94,7 +94,7 @@ fn a_subexpression_that_is_computed_twice_or_two_that_are_taken_for_one() {
         let mut graph = Graph::capture(Device::reference(), &[], |_| Ok(vec![rng.bits([4]), rng.bits([4])])).unwrap();
         graph.run(&["common_subexpressions"]).unwrap();
         assert_eq!(graph.nodes.iter().filter(|n| n.op.name() == "random_bits").count(), 2);
-        let drawn = graph.eval(&[]).unwrap();
+        let drawn = graph.execute(&[]).unwrap();
         assert_ne!(drawn[0].to_vec::<u32>().unwrap(), drawn[1].to_vec::<u32>().unwrap());
         let again = Rng::new(7).unwrap();
         assert_eq!(
@@ -170,9 +170,9 @@ impl Layer {
     }
     fn convolved(&self, x: &Tensor) -> Tensor {
         if self.transposed {
-            f::conv_transpose2d(x, &self.weight, self.bias.as_ref(), &ConvTranspose { stride: 2.into(), ..Default::default() })
+            f::conv_transpose2d(x, &self.weight, self.bias.as_ref(), &ConvTransposeOptions { stride: 2.into(), ..Default::default() })
         } else {
-            f::conv2d(x, &self.weight, self.bias.as_ref(), &Conv { groups: self.groups, ..Default::default() })
+            f::conv2d(x, &self.weight, self.bias.as_ref(), &ConvOptions { groups: self.groups, ..Default::default() })
         }
     }
     fn forward(&self, x: &Tensor) -> Tensor {
@@ -196,14 +196,14 @@ fn bound_holds() {
         {
             let layer = Layer::new(seed as u64 * 1000, transposed, groups, biased);
             let layer = layer.map(|t| {
-                t.eval().unwrap();
+                t.materialize().unwrap();
                 t.clone()
             });
             let x = numbers(&[2, 4, 7, 7], 17);
             let mut graph = Graph::capture(Device::reference(), &[x.try_meta().unwrap()], |x| Ok(vec![layer.forward(&x[0])])).unwrap();
             let ran = graph.run(&["conv_norm_folding"]).unwrap();
             assert_eq!((ran[0].before, ran[0].after), (2, 1), "{}", graph.text().unwrap().text);
-            let folded = host(&graph.eval(&[&x]).unwrap()[0]);
+            let folded = host(&graph.execute(&[&x]).unwrap()[0]);
             let plain = host(&layer.forward(&x));
             // Magnitudes in f64: everything positive, so that sums are sums of magnitudes.
             let wide = layer.map(|t| t.cast(DType::F64).abs());
@@ -242,13 +242,13 @@ fn a_norm_that_is_folded_though_somebody_looks_or_not_from_cells() {
         let cells: Vec<Cell> =
             [&layer.weight, layer.bias.as_ref().unwrap(), &layer.norm[2], &layer.norm[3]].iter().map(|t| Cell::new(t, true).unwrap()).collect();
         let forward = |x: &Tensor| -> Tensor {
-            let y = f::conv2d(x, &cells[0].get(), Some(&cells[1].get()), &Conv::default());
+            let y = f::conv2d(x, &cells[0].get(), Some(&cells[1].get()), &ConvOptions::default());
             f::batch_norm_inference(&y, &layer.norm[0], &layer.norm[1], Some(&cells[2].get()), Some(&cells[3].get()), 1e-5)
         };
         let mut graph = Graph::capture(Device::reference(), &metas, |x| Ok(vec![forward(&x[0])])).unwrap();
         let ran = graph.run(&["conv_norm_folding"]).unwrap();
         assert_eq!((ran[0].before, ran[0].after), (2, 9), "{}", graph.text().unwrap().text);
-        let (folded, plain) = (graph.eval(&[&x]).unwrap().remove(0), forward(&x));
+        let (folded, plain) = (graph.execute(&[&x]).unwrap().remove(0), forward(&x));
         let far = |a: &Tensor, b: &Tensor| (a - b).abs().max_of_all();
         assert!(far(&folded, &plain) < 1e-4);
         let (g, h) = (folded.square().sum(..).backward().unwrap(), plain.square().sum(..).backward().unwrap());

@@ -7,7 +7,7 @@ fn on_reference<R>(f: impl FnOnce() -> R) -> R {
     Device::reference().scoped(f)
 }
 fn word(t: Tensor) -> &'static str {
-    t.eval().map_or_else(|e| e.kind().word(), |()| "fine")
+    t.materialize().map_or_else(|e| e.kind().word(), |()| "fine")
 }
 fn signs(n: usize) -> Tensor {
     Tensor::from_vec((0..n).map(|k| if k % 3 == 0 { -1.0 } else { 1.0 }).collect::<Vec<f64>>(), [n])
@@ -33,9 +33,9 @@ fn gradients_of_losses_of_elements() -> Result<()> {
         check("kl_div of logarithms", &pair, |x| kl_div(&x[0], &x[1], true, r))?;
         check("multilabel_soft_margin", &p, |x| multilabel_soft_margin_loss(&x[0], &x[1], Some(&w), r))?;
         let counts = [a.clone(), b.abs() * 3.0];
-        check("poisson_nll", &counts, |x| poisson_nll_loss(&x[0], &x[1], &PoissonNll { full: true, reduction: r, ..Default::default() }))?;
+        check("poisson_nll", &counts, |x| poisson_nll_loss(&x[0], &x[1], &PoissonNllOptions { full: true, reduction: r, ..Default::default() }))?;
         let rates = [a.abs(), b.abs()];
-        check("poisson_nll of rates", &rates, |x| poisson_nll_loss(&x[0], &x[1], &PoissonNll { log_input: false, reduction: r, ..Default::default() }))?;
+        check("poisson_nll of rates", &rates, |x| poisson_nll_loss(&x[0], &x[1], &PoissonNllOptions { log_input: false, reduction: r, ..Default::default() }))?;
         check("gaussian_nll", &[a, b, tensor(&[2, 1], 3).abs() + 0.2], |x| gaussian_nll_loss(&x[0], &x[1], &x[2], true, 1e-6, r))
     })
 }
@@ -51,13 +51,15 @@ fn gradients_of_losses_of_pairs_and_classes() -> Result<()> {
         check("soft_margin", &[tensor(&[4], 1)], |x| soft_margin_loss(&x[0], &y, r))?;
         for (p, swap) in [(2.0, false), (1.0, true), (3.0, true)] {
             check("triplet_margin", &[a.clone(), b.clone(), c.clone()], |x| {
-                triplet_margin_loss(&x[0], &x[1], &x[2], &TripletMargin { p, swap, margin: 2.0, ..Default::default() })
+                triplet_margin_loss(&x[0], &x[1], &x[2], &TripletMarginOptions { p, swap, margin: 2.0, ..Default::default() })
             })?;
         }
         let t = Tensor::from_vec(vec![0i64, 2, 1, 2], [4]);
         let w = tensor(&[3], 5).square();
         for p in [1, 2] {
-            check("multi_margin", std::slice::from_ref(&a), |x| multi_margin_loss(&x[0], &t, &MultiMargin { p, weight: Some(&w), ..Default::default() }))?;
+            check("multi_margin", std::slice::from_ref(&a), |x| {
+                multi_margin_loss(&x[0], &t, &MultiMarginOptions { p, weight: Some(&w), ..Default::default() })
+            })?;
         }
         let rows = Tensor::from_vec(vec![0i64, 2, -1, 1, -1, 0, 2, 1, 0, -1, 0, 1], [4, 3]);
         check("multilabel_margin", std::slice::from_ref(&a), |x| multilabel_margin_loss(&x[0], &rows, r))?;
@@ -71,16 +73,17 @@ fn ctc_counts_every_alignment() -> Result<()> {
         let lp = tensor(&[2, 1, 3], 1).log_softmax(2);
         let p = lp.exp().to_vec::<f64>()?;
         let lengths = |n: i64| Tensor::from_vec(vec![n], [1]);
-        let loss = ctc_loss(&lp, &Tensor::from_vec(vec![1i64], [1, 1]), &lengths(2), &lengths(1), &Ctc::default()).item::<f64>()?;
+        let loss = ctc_loss(&lp, &Tensor::from_vec(vec![1i64], [1, 1]), &lengths(2), &lengths(1), &CtcOptions::default()).item::<f64>()?;
         assert!((loss + (p[1] * p[4] + p[1] * p[3] + p[0] * p[4]).ln()).abs() < 1e-12, "{loss}");
         // Equal labels need a blank between them: "1 1" cannot be said in two steps.
         let double = Tensor::from_vec(vec![1i64, 1], [1, 2]);
-        assert_eq!(ctc_loss(&lp, &double, &lengths(2), &lengths(2), &Ctc::default()).item::<f64>()?, f64::INFINITY);
-        let forgiving = Ctc { zero_infinity: true, ..Default::default() };
+        assert_eq!(ctc_loss(&lp, &double, &lengths(2), &lengths(2), &CtcOptions::default()).item::<f64>()?, f64::INFINITY);
+        let forgiving = CtcOptions { zero_infinity: true, ..Default::default() };
         assert_eq!(ctc_loss(&lp, &double, &lengths(2), &lengths(2), &forgiving).item::<f64>()?, 0.0);
         // Nothing to say: blank blank.
-        let empty = ctc_loss(&lp, &Tensor::from_vec(vec![1i64], [1, 1]), &lengths(2), &lengths(0), &Ctc { reduction: Reduction::Sum, ..Default::default() })
-            .item::<f64>()?;
+        let empty =
+            ctc_loss(&lp, &Tensor::from_vec(vec![1i64], [1, 1]), &lengths(2), &lengths(0), &CtcOptions { reduction: Reduction::Sum, ..Default::default() })
+                .item::<f64>()?;
         assert!((empty + (p[0] * p[3]).ln()).abs() < 1e-12, "{empty}");
         Ok(())
     })
@@ -91,7 +94,7 @@ fn ctc_gradient_reaches_the_logits_and_targets_may_be_joined() -> Result<()> {
         let targets = Tensor::from_vec(vec![1i64, 2, 2, 1, 0, 0], [2, 3]);
         let joined = Tensor::from_vec(vec![1i64, 2, 2, 1], [4]);
         let (inputs, lengths) = (Tensor::from_vec(vec![5i64, 4], [2]), Tensor::from_vec(vec![3i64, 1], [2]));
-        let loss = |x: &Tensor, t: &Tensor| ctc_loss(&x.log_softmax(2), t, &inputs, &lengths, &Ctc::default());
+        let loss = |x: &Tensor, t: &Tensor| ctc_loss(&x.log_softmax(2), t, &inputs, &lengths, &CtcOptions::default());
         let x = tensor(&[5, 2, 3], 1);
         assert_eq!(loss(&x, &targets).item::<f64>()?, loss(&x, &joined).item::<f64>()?);
         check("ctc", &[x], |x| loss(&x[0], &targets))
@@ -110,8 +113,8 @@ fn losses_refuse_what_pytorch_refuses() {
         assert_eq!(word(huber_loss(&a, &b, 0.0, r)), "argument");
         assert_eq!(word(smooth_l1_loss(&a, &b, -1.0, r)), "argument");
         assert_eq!(word(nll_loss(&a, &t, &NllOptions::default())), "index");
-        assert_eq!(word(multi_margin_loss(&a, &t, &MultiMargin::default())), "index");
-        assert_eq!(word(multi_margin_loss(&a, &t, &MultiMargin { p: 3, ..Default::default() })), "argument");
+        assert_eq!(word(multi_margin_loss(&a, &t, &MultiMarginOptions::default())), "index");
+        assert_eq!(word(multi_margin_loss(&a, &t, &MultiMarginOptions { p: 3, ..Default::default() })), "argument");
         assert_eq!(word(nll_loss(&a, &a, &NllOptions::default())), "dtype");
         assert_eq!(word(cross_entropy(&a, &b, &CrossEntropyOptions { label_smoothing: 2.0, ..Default::default() })), "argument");
         assert_eq!(word(cosine_embedding_loss(&a, &tensor(&[4, 2], 1), &signs(4), 0.0, r)), "shape");

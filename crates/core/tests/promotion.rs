@@ -96,7 +96,7 @@ const OPS: &[(&str, Of2)] = &[
     ("bitwise_and", |a, b| a.bitwise_and(b)),
     ("bitwise_or", |a, b| a.bitwise_or(b)),
     ("bitwise_xor", |a, b| a.bitwise_xor(b)),
-    ("where", |a, b| Tensor::from_vec(vec![true, false, true], [3]).select(a, b)),
+    ("where", |a, b| Tensor::from_vec(vec![true, false, true], [3]).where_(a, b)),
     ("clamp_min", |a, b| a.clamp_min(b)),
     ("clamp", |a, b| a.clamp(b, b)),
     ("cat", |a, b| Tensor::cat(&[a, b], 0)),
@@ -159,7 +159,7 @@ const OPS: &[(&str, Of2)] = &[
     ("binary_cross_entropy", |a, b| functional::binary_cross_entropy(a, b, None, Reduction::Mean)),
     ("binary_cross_entropy_with_logits", |a, b| functional::binary_cross_entropy_with_logits(a, b, None, None, Reduction::Mean)),
     ("cosine_similarity", |a, b| a.cosine_similarity(b, 0, 1e-8)),
-    ("pairwise_distance", |a, b| square(a).pairwise_distance(&square(b), 2.0, 1e-6, false)),
+    ("pairwise_distance", |a, b| square(a).pairwise_distance(&square(b), 2.0, 1e-6)),
     ("index_put", |a, b| a.index_put(&[Some(&all())], b, false)),
     ("scatter", |a, b| a.scatter(0, &all(), b)),
 ];
@@ -198,7 +198,7 @@ fn ops_give_the_dtypes_that_pytorch_gives() {
                 let dtypes = [left, right].map(|c| of_letter(c).unwrap());
                 let [a, b] = dtypes.map(|d| Tensor::ones([3]).cast(d));
                 let result = op(&a, &b);
-                let ours = result.eval().and_then(|()| result.dtype()).map_or("-".into(), letter);
+                let ours = result.materialize().and_then(|()| result.dtype()).map_or("-".into(), letter);
                 if ours.starts_with(wanted) {
                     same += 1;
                 } else if is_known(name, dtypes[0], dtypes[1], wanted) {
@@ -233,11 +233,11 @@ fn numbers_widen_and_keep_their_value() {
     assert_eq!((0.5f32 * &ids).to_vec::<f32>().unwrap(), [0.5, 1.0]);
     let mask = Tensor::from_vec(vec![true, false], [2]);
     assert_eq!((&mask + 1).to_vec::<i64>().unwrap(), [2, 1]);
-    assert_eq!(mask.select(1, 2.5).to_vec::<f32>().unwrap(), [1.0, 2.5]);
+    assert_eq!(mask.where_(1, 2.5).to_vec::<f32>().unwrap(), [1.0, 2.5]);
     assert_eq!(ids.clamp(1.5, 1.75).to_vec::<f32>().unwrap(), [1.5, 1.75]);
     let bytes = Tensor::from_vec(vec![1u8], [1]);
     for refused in [&bytes + 300, 1.0f32 - &mask, ids.masked_fill(&mask, 0.5)] {
-        assert!(refused.eval().is_err());
+        assert!(refused.materialize().is_err());
     }
 }
 /// A strict scope refuses, also on a thread that its surroundings are taken to and in a function compiled outside of it.
@@ -245,7 +245,7 @@ fn numbers_widen_and_keep_their_value() {
 fn strict_refuses_and_travels() {
     Device::reference().make_current();
     let (x, ids) = (Tensor::ones([2]), Tensor::from_vec(vec![1i64, 2], [2]));
-    let mixed = |a: &Tensor, b: &Tensor| (a * b).eval().is_err() && (b + 0.5).eval().is_err() && Tensor::cat(&[a, b], 0).eval().is_err();
+    let mixed = |a: &Tensor, b: &Tensor| (a * b).materialize().is_err() && (b + 0.5).materialize().is_err() && Tensor::cat(&[a, b], 0).materialize().is_err();
     assert!(!mixed(&x, &ids) && strict(|| mixed(&x, &ids)) && !mixed(&x, &ids));
     let around = strict(Ambient::current);
     let there = std::thread::scope(|s| {
@@ -257,6 +257,6 @@ fn strict_refuses_and_travels() {
     });
     assert!(there);
     let compiled = adamant_core::compile(|x: &[Tensor]| Ok(vec![&x[0] * &x[1]]));
-    let runs = || compiled.call(&[&x, &ids]).and_then(|y| y[0].eval()).is_ok();
+    let runs = || compiled.call(&[&x, &ids]).and_then(|y| y[0].materialize()).is_ok();
     assert!(runs() && !strict(runs) && runs());
 }

@@ -7,7 +7,7 @@ fn on_reference<R>(f: impl FnOnce() -> R) -> R {
     Device::reference().scoped(f)
 }
 fn word(t: Tensor) -> &'static str {
-    t.eval().map_or_else(|e| e.kind().word(), |()| "fine")
+    t.materialize().map_or_else(|e| e.kind().word(), |()| "fine")
 }
 fn row(v: &[f32]) -> Tensor {
     Tensor::from_vec(v.to_vec(), [1, 1, v.len()])
@@ -42,7 +42,7 @@ fn padding_by_hand() -> Result<()> {
 fn fold_adds_what_unfold_spread() -> Result<()> {
     on_reference(|| {
         let x = tensor(&[2, 2, 4, 5], 1);
-        let o = Unfold { stride: 2.into(), padding: 1.into(), dilation: [1, 2].into(), ..Unfold::new([2, 3]) };
+        let o = UnfoldOptions { stride: 2.into(), padding: 1.into(), dilation: [1, 2].into(), ..UnfoldOptions::new([2, 3]) };
         let columns = unfold(&x, &o);
         assert_eq!(columns.dims::<3>()?, [2, 12, 6]);
         // <unfold(x), c> = <x, fold(c)>: each is the other's transpose.
@@ -51,15 +51,15 @@ fn fold_adds_what_unfold_spread() -> Result<()> {
         assert!((left - right).abs() < 1e-12, "{left} {right}");
         // A convolution is a product with the columns.
         let w = tensor(&[3, 2, 2, 3], 3);
-        let conv = conv2d(&x, &w, None, &Conv { stride: 2.into(), padding: 1.into(), dilation: [1, 2].into(), groups: 1 });
+        let conv = conv2d(&x, &w, None, &ConvOptions { stride: 2.into(), padding: 1.into(), dilation: [1, 2].into(), groups: 1 });
         let product = w.reshape([1, 3, 12]).expand([2, 3, 12]).matmul(&columns);
         for (a, b) in conv.to_vec::<f64>()?.iter().zip(product.to_vec::<f64>()?) {
             assert!((a - b).abs() < 1e-12);
         }
-        check("unfold", &[tensor(&[2, 3, 3], 1)], |x| unfold(&x[0], &Unfold::new(2)))?;
-        check("fold", &[tensor(&[4, 4], 1)], |x| fold(&x[0], [3, 3], &Unfold::new(2)))?;
+        check("unfold", &[tensor(&[2, 3, 3], 1)], |x| unfold(&x[0], &UnfoldOptions::new(2)))?;
+        check("fold", &[tensor(&[4, 4], 1)], |x| fold(&x[0], [3, 3], &UnfoldOptions::new(2)))?;
         assert_eq!(word(fold(&c, [6, 5], &o)), "shape");
-        assert_eq!(word(unfold(&tensor(&[1, 1, 2, 2], 1), &Unfold::new(3))), "argument");
+        assert_eq!(word(unfold(&tensor(&[1, 1, 2, 2], 1), &UnfoldOptions::new(3))), "argument");
         Ok(())
     })
 }
@@ -79,16 +79,16 @@ fn shuffles_are_each_others_inverse() -> Result<()> {
 fn resampling_by_hand() -> Result<()> {
     on_reference(|| {
         let x = row(&[1.0, 2.0, 4.0]);
-        let to = |n: usize, mode, align_corners| interpolate(&x, &Resize::Size(vec![n]), Interpolate { mode, align_corners }).to_vec::<f32>();
-        assert_eq!(to(6, Interpolation::Nearest, false)?, [1.0, 1.0, 2.0, 2.0, 4.0, 4.0]);
-        assert_eq!(to(2, Interpolation::Nearest, false)?, [1.0, 2.0]);
-        assert_eq!(to(2, Interpolation::NearestExact, false)?, [1.0, 4.0]);
-        assert_eq!(to(5, Interpolation::Linear, true)?, [1.0, 1.5, 2.0, 3.0, 4.0]);
-        assert_eq!(to(6, Interpolation::Linear, false)?, [1.0, 1.25, 1.75, 2.5, 3.5, 4.0]);
-        assert_eq!(to(2, Interpolation::Area, false)?, [1.5, 3.0]);
-        assert_eq!(to(1, Interpolation::Linear, true)?, [1.0]);
-        assert_eq!(word(interpolate(&x, &Resize::Size(vec![0]), Interpolate::default())), "argument");
-        assert_eq!(word(interpolate(&x, &Resize::Size(vec![4]), Interpolate { mode: Interpolation::Nearest, align_corners: true })), "argument");
+        let to = |n: usize, mode, align_corners| interpolate(&x, &Resize::Size(vec![n]), InterpolateOptions { mode, align_corners }).to_vec::<f32>();
+        assert_eq!(to(6, InterpolateMode::Nearest, false)?, [1.0, 1.0, 2.0, 2.0, 4.0, 4.0]);
+        assert_eq!(to(2, InterpolateMode::Nearest, false)?, [1.0, 2.0]);
+        assert_eq!(to(2, InterpolateMode::NearestExact, false)?, [1.0, 4.0]);
+        assert_eq!(to(5, InterpolateMode::Linear, true)?, [1.0, 1.5, 2.0, 3.0, 4.0]);
+        assert_eq!(to(6, InterpolateMode::Linear, false)?, [1.0, 1.25, 1.75, 2.5, 3.5, 4.0]);
+        assert_eq!(to(2, InterpolateMode::Area, false)?, [1.5, 3.0]);
+        assert_eq!(to(1, InterpolateMode::Linear, true)?, [1.0]);
+        assert_eq!(word(interpolate(&x, &Resize::Size(vec![0]), InterpolateOptions::default())), "argument");
+        assert_eq!(word(interpolate(&x, &Resize::Size(vec![4]), InterpolateOptions { mode: InterpolateMode::Nearest, align_corners: true })), "argument");
         Ok(())
     })
 }
@@ -97,29 +97,31 @@ fn gradients_of_resampling() -> Result<()> {
     on_reference(|| {
         let x = tensor(&[1, 2, 3, 4], 1);
         for (mode, align_corners) in [
-            (Interpolation::Nearest, false),
-            (Interpolation::Linear, false),
-            (Interpolation::Linear, true),
-            (Interpolation::Bicubic, false),
-            (Interpolation::Area, false),
+            (InterpolateMode::Nearest, false),
+            (InterpolateMode::Linear, false),
+            (InterpolateMode::Linear, true),
+            (InterpolateMode::Bicubic, false),
+            (InterpolateMode::Area, false),
         ] {
-            check(&format!("{mode:?}"), std::slice::from_ref(&x), |x| interpolate(&x[0], &Resize::Size(vec![5, 3]), Interpolate { mode, align_corners }))?;
+            check(&format!("{mode:?}"), std::slice::from_ref(&x), |x| {
+                interpolate(&x[0], &Resize::Size(vec![5, 3]), InterpolateOptions { mode, align_corners })
+            })?;
         }
         check("trilinear by a scale", &[tensor(&[1, 1, 2, 2, 2], 1)], |x| {
-            interpolate(&x[0], &Resize::Scale(vec![1.5]), Interpolate { mode: Interpolation::Linear, align_corners: false })
+            interpolate(&x[0], &Resize::Scale(vec![1.5]), InterpolateOptions { mode: InterpolateMode::Linear, align_corners: false })
         })?;
         let grid = tensor(&[1, 2, 3, 2], 5) * 1.3;
         for mode in [Sampling::Bilinear, Sampling::Nearest, Sampling::Bicubic] {
             for padding in [Beyond::Zeros, Beyond::Border, Beyond::Reflection] {
                 for align_corners in [false, true] {
                     check(&format!("grid_sample {mode:?} {padding:?} {align_corners}"), &[x.clone(), grid.clone()], |x| {
-                        grid_sample(&x[0], &x[1], GridSample { mode, padding, align_corners })
+                        grid_sample(&x[0], &x[1], GridSampleOptions { mode, padding, align_corners })
                     })?;
                 }
             }
         }
         check("grid_sample in three dimensions", &[tensor(&[1, 1, 2, 3, 2], 1), tensor(&[1, 1, 2, 2, 3], 2)], |x| {
-            grid_sample(&x[0], &x[1], GridSample::default())
+            grid_sample(&x[0], &x[1], GridSampleOptions::default())
         })?;
         check("affine_grid", &[tensor(&[2, 2, 3], 1)], |x| affine_grid(&x[0], &[2, 1, 2, 3], false))
     })
@@ -131,7 +133,7 @@ fn the_identity_map_samples_the_tensor_itself() -> Result<()> {
         let theta = Tensor::from_vec(vec![1.0f64, 0.0, 0.0, 0.0, 1.0, 0.0], [1, 2, 3]);
         for align_corners in [false, true] {
             for mode in [Sampling::Bilinear, Sampling::Nearest, Sampling::Bicubic] {
-                let y = grid_sample(&x, &affine_grid(&theta, &[1, 2, 3, 4], align_corners), GridSample { mode, align_corners, ..Default::default() });
+                let y = grid_sample(&x, &affine_grid(&theta, &[1, 2, 3, 4], align_corners), GridSampleOptions { mode, align_corners, ..Default::default() });
                 for (a, b) in y.to_vec::<f64>()?.iter().zip(x.to_vec::<f64>()?) {
                     assert!((a - b).abs() < 1e-12, "{mode:?} {align_corners}: {a} {b}");
                 }
@@ -139,7 +141,7 @@ fn the_identity_map_samples_the_tensor_itself() -> Result<()> {
         }
         // A position that is no number is beyond the edge, and reads nothing out of range.
         let nowhere = Tensor::from_vec(vec![f64::NAN, f64::INFINITY], [1, 1, 1, 2]);
-        assert_eq!(grid_sample(&x, &nowhere, GridSample { mode: Sampling::Nearest, ..Default::default() }).to_vec::<f64>()?, [0.0, 0.0]);
+        assert_eq!(grid_sample(&x, &nowhere, GridSampleOptions { mode: Sampling::Nearest, ..Default::default() }).to_vec::<f64>()?, [0.0, 0.0]);
         Ok(())
     })
 }

@@ -46,7 +46,7 @@ fn an_unused_branch_runs_nothing() -> Result<()> {
         let unused = x.exp().matmul(Tensor::ones([4, 4]));
         drop(unused);
         let y = &x + 1.0f32;
-        y.eval()?;
+        y.materialize()?;
         assert_eq!(take_stats().kernels, 1, "x and y in one kernel, nothing else");
         Ok(())
     })
@@ -68,7 +68,7 @@ fn mlp_step(w: &[Cell], x: &Tensor, lr: f32) -> Result<f32> {
     step(|| {
         for c in w {
             if let Some(g) = grads.of(c) {
-                c.set(&(c.read() - g * lr))?;
+                c.set(&(c.detached() - g * lr))?;
             }
         }
         Ok(())
@@ -147,7 +147,7 @@ fn a_fault_names_the_line_and_leaves_the_weights() -> Result<()> {
             let ids = Tensor::from_vec(ids, [n, 1]).expand([n as i64, 2]);
             let rows = Tensor::apply(Op::Gather { axis: 0 }, Arg::None, &[&table.get(), &ids]);
             let g = rows.square().sum(..).backward()?;
-            step(|| table.set(&(table.read() - g.of(&table).cloned().unwrap_or_else(|| table.read()) * 0.1f32)))
+            step(|| table.set(&(table.detached() - g.of(&table).cloned().unwrap_or_else(|| table.detached()) * 0.1f32)))
         };
         let e = train(vec![0, 5]).unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::Index { index: 5, bound: 2, .. }), "{e}");
@@ -162,15 +162,15 @@ fn a_fault_names_the_line_and_leaves_the_weights() -> Result<()> {
 fn out_of_memory_leaves_everything_as_it_was() -> Result<()> {
     naive::device(2048, 4096).scoped(|| {
         let c = Cell::new(&Tensor::ones([8]), true)?;
-        c.get().eval()?;
+        c.get().materialize()?;
         let e = step(|| {
             let big = Tensor::ones([100_000]).exp();
-            c.set(&(c.read() + big.sum(..) + big.narrow(0, 0, 8)))
+            c.set(&(c.detached() + big.sum(..) + big.narrow(0, 0, 8)))
         })
         .unwrap_err();
         assert!(matches!(e.kind(), ErrorKind::OutOfMemory { .. }), "{e}");
         assert_eq!(c.get().to_vec::<f32>()?, [1.0; 8]);
-        step(|| c.set(&(c.read() + 1.0f32)))?;
+        step(|| c.set(&(c.detached() + 1.0f32)))?;
         assert_eq!(c.get().to_vec::<f32>()?, [2.0; 8]);
         Ok(())
     })
@@ -206,7 +206,7 @@ fn a_compiled_step_has_the_bits_of_the_plain_one_and_updates_in_place() -> Resul
             step(|| {
                 for c in w {
                     if let Some(g) = grads.of(c) {
-                        c.set(&(c.read() - g * lr))?;
+                        c.set(&(c.detached() - g * lr))?;
                     }
                 }
                 Ok(())
@@ -230,7 +230,7 @@ fn a_compiled_step_has_the_bits_of_the_plain_one_and_updates_in_place() -> Resul
             }
         }
         for (p, q) in plain.iter().zip(&fast) {
-            assert_eq!(p.read().to_vec::<f32>()?, q.read().to_vec::<f32>()?);
+            assert_eq!(p.detached().to_vec::<f32>()?, q.detached().to_vec::<f32>()?);
         }
         Ok(())
     })
@@ -258,13 +258,13 @@ fn a_checkpoint_has_the_bits_of_the_plain_run() -> Result<()> {
             let (w2, stat2) = (w.clone(), stat.clone());
             let f = move |x: &[Tensor]| -> Result<Tensor> {
                 let h = x[0].matmul(w2.get());
-                stat2.set(&(stat2.read() * 0.9f32 + h.detach().sum(0) * 0.1f32))?;
+                stat2.set(&(stat2.detached() * 0.9f32 + h.detach().sum(0) * 0.1f32))?;
                 let keep = rng.uniform([2, 4], DType::F32).gt(0.5f32).cast(DType::F32);
                 Ok(h.exp() * keep)
             };
             let y = if check { checkpoint(&[&x], f)? } else { f(std::slice::from_ref(&x))? };
             let g = y.square().sum(..).backward()?;
-            Ok((g.of(&w).map(|g| g.to_vec::<f32>()).transpose()?.unwrap_or_default(), stat.read().to_vec::<f32>()?))
+            Ok((g.of(&w).map(|g| g.to_vec::<f32>()).transpose()?.unwrap_or_default(), stat.detached().to_vec::<f32>()?))
         };
         assert_eq!(run(false)?, run(true)?);
         Ok(())
@@ -274,10 +274,10 @@ fn a_checkpoint_has_the_bits_of_the_plain_run() -> Result<()> {
 fn a_kernel_for_a_sum_of_one_element() -> Result<()> {
     on(|_| {
         let x = Tensor::from_vec(vec![1.5f32, -0.0, f32::NAN], [1, 3, 1]).tracked();
-        x.eval()?;
+        x.materialize()?;
         take_stats();
         let sum = x.sum([0, 2]);
-        sum.eval()?;
+        sum.materialize()?;
         assert_eq!((take_stats().kernels, sum.shape()?.to_vec()), (0, vec![3]));
         assert_eq!(sum.detach().to_vec::<f32>()?.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), [1.5f32, -0.0, f32::NAN].map(f32::to_bits));
         let grads = (sum.detach().full_like(2.0) * x.amax([0, 2])).sum(0).backward()?;

@@ -28,8 +28,8 @@ enum When {
 impl When {
     fn of(self, x: &Tensor, cell: &Cell) -> Tensor {
         match self {
-            When::Always => cell.read().gt(-1e9),
-            When::Never => cell.read().gt(1e9),
+            When::Always => cell.detached().gt(-1e9),
+            When::Never => cell.detached().gt(1e9),
             When::Positive => x.gt(0.0),
         }
     }
@@ -48,7 +48,7 @@ impl Case {
     fn step(self, x: &Tensor, cell: &Cell) -> Result<()> {
         let inner = || {
             step_when(|| {
-                let old = cell.read();
+                let old = cell.detached();
                 // Two writes: the first value is no one's.
                 cell.set(&(&old * 100.0))?;
                 cell.set(&if self.own_value { &old + x.detach() } else { &old + 1.0 })?;
@@ -66,7 +66,7 @@ impl Case {
     /// The example's square times what the cell holds behind the step.
     fn run(self, x: &Tensor, cell: &Cell) -> Result<Tensor> {
         self.step(x, cell)?;
-        Ok(x.square() * cell.read())
+        Ok(x.square() * cell.detached())
     }
     /// What the cell holds then for an example, by arithmetic.
     fn left(self, x: f64) -> f64 {
@@ -115,7 +115,7 @@ fn an_example_keeps_what_another_one_wrote() -> Result<()> {
             assert_eq!(y, want, "{case:?}, chunks {chunk:?}, derived {derived}");
             // What all share is written, what is each example's own is gone with it.
             let left = if case.differs() { BEFORE } else { case.left(0.0) };
-            assert_eq!(number(&kept.read())?, left, "{case:?}");
+            assert_eq!(number(&kept.detached())?, left, "{case:?}");
         }
         Ok(())
     })
@@ -127,10 +127,10 @@ fn one_cell_takes_what_differs_among_examples() -> Result<()> {
         let y = vmap_with(|x: Tensor| case.run(&x, &kept), Vmap::default())(Tensor::from_vec(EXAMPLES.to_vec(), [3]));
         if case.differs() {
             assert_eq!(y.unwrap_err().kind().word(), "transform", "{case:?}");
-            assert_eq!(number(&kept.read())?, BEFORE, "{case:?}: a step that failed has written");
+            assert_eq!(number(&kept.detached())?, BEFORE, "{case:?}: a step that failed has written");
         } else {
             assert_eq!(y?.to_vec::<f64>()?, EXAMPLES.map(|x| x * x * case.left(x)), "{case:?}");
-            assert_eq!(number(&kept.read())?, case.left(0.0), "{case:?}");
+            assert_eq!(number(&kept.detached())?, case.left(0.0), "{case:?}");
         }
         Ok(())
     })
@@ -141,16 +141,16 @@ fn a_derivative_flows_through_a_predicate_or_a_cell() -> Result<()> {
         for x in EXAMPLES {
             let left = case.left(x);
             let plain = cell()?;
-            assert_eq!((number(&case.run(&scalar(x), &plain)?)?, number(&plain.read())?), (x * x * left, left), "{case:?}");
+            assert_eq!((number(&case.run(&scalar(x), &plain)?)?, number(&plain.detached())?), (x * x * left, left), "{case:?}");
             let pulled = cell()?;
             let g = grad(|x: Tensor| case.run(&x, &pulled).unwrap())(scalar(x));
-            assert_eq!((number(&g)?, number(&pulled.read())?), (2.0 * x * left, left), "{case:?} at {x}");
+            assert_eq!((number(&g)?, number(&pulled.detached())?), (2.0 * x * left, left), "{case:?} at {x}");
             let pushed = cell()?;
             let (y, moved) = jvp(|x: Tensor| case.run(&x, &pushed).unwrap(), scalar(x), scalar(1.0));
-            assert_eq!((number(&y)?, number(&moved)?, number(&pushed.read())?), (x * x * left, 2.0 * x * left, left), "{case:?} at {x}");
+            assert_eq!((number(&y)?, number(&moved)?, number(&pushed.detached())?), (x * x * left, 2.0 * x * left, left), "{case:?} at {x}");
             let both = cell()?;
             let second = jvp(grad(|x: Tensor| case.run(&x, &both).unwrap()), scalar(x), scalar(1.0)).1;
-            assert_eq!((number(&second)?, number(&both.read())?), (2.0 * left, left), "{case:?} at {x}");
+            assert_eq!((number(&second)?, number(&both.detached())?), (2.0 * left, left), "{case:?} at {x}");
         }
         Ok(())
     })

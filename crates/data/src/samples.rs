@@ -18,7 +18,7 @@ pub fn stack_samples(samples: &[Tensor]) -> Result<Tensor> {
     // Side by side along the first axis they lie as they do in the batch: without a view of each.
     let mut shape = vec![samples.len()];
     shape.extend(first.iter());
-    Tensor::concat(samples, 0isize).reshape(&shape[..]).ok()
+    Tensor::cat(samples, 0isize).reshape(&shape[..]).ok()
 }
 /// A batch `[samples, ...]` as its samples.
 ///
@@ -63,7 +63,7 @@ pub fn in_batches(samples: &[Tensor], size: usize, mut f: impl FnMut(&Tensor) ->
     for part in samples.chunks(size) {
         let batch = f(&stack_samples(part)?)?;
         // Computed as one, before it is taken apart.
-        batch.eval()?;
+        batch.materialize()?;
         let rows = split_samples(&batch)?;
         if rows.len() != part.len() {
             return Err(wrong("in_batches", format!("{} samples gave {} rows", part.len(), rows.len())));

@@ -16,7 +16,7 @@ struct LogWeights {
 /// `k * log`, 0 where k is 0: a class without probability that is not drawn takes no part, and has no gradient.
 fn times(k: &Tensor, log: &Tensor) -> Tensor {
     let none = k.eq(0.0);
-    none.select(0.0, &(k * none.select(0.0, log)))
+    none.where_(0.0, &(k * none.where_(0.0, log)))
 }
 impl LogWeights {
     fn probs(&self) -> Tensor {
@@ -60,7 +60,7 @@ macro_rules! of_classes {
                 some(stringify!($name), "probs", &p.sum(-1))?;
                 let p = p / p.sum_keepdim(-1);
                 let none = p.eq(0.0);
-                let classes = LogWeights { log: none.select(f64::NEG_INFINITY, &none.select(1.0, &p).log()) };
+                let classes = LogWeights { log: none.where_(f64::NEG_INFINITY, &none.where_(1.0, &p).log()) };
                 $name { parameters, classes, $($more,)* }.checked()
                 })
             }
@@ -177,7 +177,7 @@ impl Family for OneHotCategorical {
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         (function == PointFunction::LogProb).then(|| {
             let hot = x.eq(1.0).cast(DType::I64).sum(-1).eq(1i64).logical_and(x.ne(0.0).cast(DType::I64).sum(-1).eq(1i64));
-            hot.select(&times(x, &self.classes.log).sum(-1), f64::NEG_INFINITY)
+            hot.where_(&times(x, &self.classes.log).sum(-1), f64::NEG_INFINITY)
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -229,7 +229,7 @@ impl Family for Multinomial {
         (function == PointFunction::LogProb).then(|| {
             let each = supported(&no_count(x), x, &x.zeros_like(), |x| times(x, &self.classes.log) - (x + 1.0).lgamma());
             let all = (each.sum(-1).zeros_like() + (n + 1.0)).lgamma() + each.sum(-1);
-            x.sum(-1).eq(n).select(&all, f64::NEG_INFINITY)
+            x.sum(-1).eq(n).where_(&all, f64::NEG_INFINITY)
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {

@@ -23,7 +23,7 @@ struct Coin {
 /// `k * log`, 0 where k is 0.
 fn times(k: &Tensor, log: &Tensor) -> Tensor {
     let none = k.eq(0.0);
-    none.select(0.0, &(k * none.select(0.0, log)))
+    none.where_(0.0, &(k * none.where_(0.0, log)))
 }
 impl Coin {
     /// `k` successes' part of a log-probability.
@@ -145,7 +145,7 @@ impl Family for Bernoulli {
                 let outside = no_count(x).logical_or(x.gt(1.0));
                 Some(supported(&outside, x, &x.zeros_like(), |x| self.coin.success(x) + self.coin.failure(&(1.0 - x))))
             }
-            PointFunction::Cdf => Some(x.lt(0.0).select(0.0, &x.lt(1.0).select(&self.coin.fails(), 1.0))),
+            PointFunction::Cdf => Some(x.lt(0.0).where_(0.0, &x.lt(1.0).where_(&self.coin.fails(), 1.0))),
             PointFunction::Icdf => None,
         }
     }
@@ -262,6 +262,6 @@ impl Family for Binomial {
     }
     fn kl(&self, other: &Binomial) -> Option<Tensor> {
         let (n, m) = (self.count(), other.count());
-        Some(n.gt(m).select(f64::INFINITY, &n.lt(m).select(f64::NAN, &(n * self.coin.kl(&other.coin)))))
+        Some(n.gt(m).where_(f64::INFINITY, &n.lt(m).where_(f64::NAN, &(n * self.coin.kl(&other.coin)))))
     }
 }

@@ -134,7 +134,7 @@ impl Family for MixtureSameFamily {
         let hot = self.mixing.sample(&samples, rng).one_hot(self.mixing.probs().shape()?.last().copied().unwrap_or(0));
         let hot = (0..self.own.event().rank()).fold(hot, |h, _| h.unsqueeze(-1));
         // Picked, not multiplied: a component may draw inf.
-        Ok(hot.ne(0i64).select(&drawn, 0.0).sum(self.axis()))
+        Ok(hot.ne(0i64).where_(&drawn, 0.0).sum(self.axis()))
     }
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let each = x.cast(self.own.dtype()).unsqueeze(self.axis());

@@ -39,7 +39,7 @@ impl Family for Poisson {
             PointFunction::LogProb => Some(supported(&no_count(x), x, &x.zeros_like(), |k| xlogy(k, rate) - rate - (k + 1.0).lgamma())),
             PointFunction::Cdf => {
                 let outside = x.lt(0.0);
-                Some(outside.select(0.0, &(outside.select(0.0, x).floor() + 1.0).igammac(rate)))
+                Some(outside.where_(0.0, &(outside.where_(0.0, x).floor() + 1.0).igammac(rate)))
             }
             PointFunction::Icdf => None,
         }

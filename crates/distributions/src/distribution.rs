@@ -276,17 +276,17 @@ impl<F: Family> Distribution for F {
 /// `f` of the values that are not outside, -inf of those that are: they are replaced by a safe one, so that no gradient of
 /// theirs is NaN. NaN is not outside.
 pub(crate) fn supported(outside: &Tensor, x: &Tensor, safe: &Tensor, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
-    outside.select(f64::NEG_INFINITY, &f(&outside.select(safe, x)))
+    outside.where_(f64::NEG_INFINITY, &f(&outside.where_(safe, x)))
 }
 /// `k ln(x)`, whose gradient to x is 0 where both are 0.
 pub(crate) fn xlogy(k: &Tensor, x: &Tensor) -> Tensor {
     let both = k.eq(0.0).logical_and(x.eq(0.0));
-    k.xlogy(&both.select(1.0, x))
+    k.xlogy(&both.where_(1.0, x))
 }
 /// `k ln(1 + x)`, whose gradient to x is 0 where k is 0 and x is -1.
 pub(crate) fn xlog1py(k: &Tensor, x: &Tensor) -> Tensor {
     let both = k.eq(0.0).logical_and(x.eq(-1.0));
-    k.xlog1py(&both.select(0.0, x))
+    k.xlog1py(&both.where_(0.0, x))
 }
 /// Samples and batch, without the event.
 pub(crate) fn outer(shape: &Shape, event: &Shape) -> Shape {

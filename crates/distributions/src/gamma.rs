@@ -143,8 +143,8 @@ impl Family for Beta {
                 let (x, y) = ((a - 1.0).clamp_min(0.0), (b - 1.0).clamp_min(0.0));
                 let sum = x + y;
                 let flat = sum.eq(0.0);
-                let end = a.eq(b).select(f64::NAN, &a.gt(b).cast(self.0.wide()));
-                flat.select(&end, &((a - 1.0).clamp_min(0.0) / flat.select(1.0, &sum)))
+                let end = a.eq(b).where_(f64::NAN, &a.gt(b).cast(self.0.wide()));
+                flat.where_(&end, &((a - 1.0).clamp_min(0.0) / flat.where_(1.0, &sum)))
             }
             Statistic::Variance => a * b / (total.square() * (&total + 1.0)),
             Statistic::Entropy => {
@@ -252,12 +252,12 @@ impl Family for StudentT {
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         let [df, loc, scale] = self.0.all();
         Some(match statistic {
-            Statistic::Mean => df.le(1.0).select(f64::NAN, loc),
+            Statistic::Mean => df.le(1.0).where_(f64::NAN, loc),
             Statistic::Mode => loc.clone(),
             Statistic::Variance => {
-                let safe = df.le(2.0).select(3.0, df);
+                let safe = df.le(2.0).where_(3.0, df);
                 let finite = scale.square() * (&safe / (&safe - 2.0));
-                df.le(1.0).select(f64::NAN, &df.le(2.0).select(f64::INFINITY, &finite))
+                df.le(1.0).where_(f64::NAN, &df.le(2.0).where_(f64::INFINITY, &finite))
             }
             Statistic::Entropy => {
                 let (half, next) = (df * 0.5, (df + 1.0) * 0.5);

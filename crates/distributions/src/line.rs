@@ -15,7 +15,7 @@ pub(crate) const EULER: f64 = 0.577_215_664_901_532_9;
 pub(crate) fn open_uniform(p: &Parameters, shape: Shape, rng: &Rng) -> Tensor {
     let u = rng.uniform(shape, p.wide()).to(p.device());
     let half = if p.wide() == adamant_core::DType::F64 { 2f64.powi(-54) } else { 2f64.powi(-25) };
-    u.eq(0.0).select(half, &u)
+    u.eq(0.0).where_(half, &u)
 }
 /// Standard normal samples.
 pub(crate) fn standard_normal(p: &Parameters, shape: Shape, rng: &Rng) -> Tensor {
@@ -24,8 +24,8 @@ pub(crate) fn standard_normal(p: &Parameters, shape: Shape, rng: &Rng) -> Tensor
 /// `ln(1 + r²) / 2`, where r² may be too large or too small for the dtype.
 pub(crate) fn half_log1p_square(r: &Tensor) -> Tensor {
     let far = r.abs().gt(1e4);
-    let (near, large) = (far.select(0.0, r), far.select(&r.abs(), 1.0));
-    far.select(&(large.log() + large.reciprocal().square() * 0.5), &(near.square().log1p() * 0.5))
+    let (near, large) = (far.where_(0.0, r), far.where_(&r.abs(), 1.0));
+    far.where_(&(large.log() + large.reciprocal().square() * 0.5), &(near.square().log1p() * 0.5))
 }
 /// `(x - loc) / scale`.
 fn standard(x: &Tensor, loc: &Tensor, scale: &Tensor) -> Tensor {
@@ -117,7 +117,7 @@ impl Family for Laplace {
             PointFunction::LogProb => (z().abs() + scale.log() + LN_2).neg(),
             PointFunction::Cdf => {
                 let (z, half) = (z(), z().abs().neg().exp() * 0.5);
-                z.gt(0.0).select(&(1.0 - &half), &half)
+                z.gt(0.0).where_(&(1.0 - &half), &half)
             }
             PointFunction::Icdf => laplace_inverse(x) * scale + loc,
         })
@@ -274,7 +274,7 @@ impl Family for Uniform {
     }
     fn kl(&self, other: &Uniform) -> Option<Tensor> {
         let ([a, b], [c, d]) = (self.0.all(), other.0.all());
-        Some(a.lt(c).logical_or(b.gt(d)).select(f64::INFINITY, &(((d - c) / (b - a)).log())))
+        Some(a.lt(c).logical_or(b.gt(d)).where_(f64::INFINITY, &(((d - c) / (b - a)).log())))
     }
 }
 

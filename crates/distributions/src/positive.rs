@@ -33,7 +33,7 @@ impl Family for LogNormal {
         let outside = x.le(0.0);
         Some(match function {
             PointFunction::LogProb => supported(&outside, x, &x.ones_like(), |x| normal_log_density(&x.log(), loc, scale) - x.log()),
-            PointFunction::Cdf => outside.select(0.0, &((outside.select(1.0, x).log() - loc) / scale).ndtr()),
+            PointFunction::Cdf => outside.where_(0.0, &((outside.where_(1.0, x).log() - loc) / scale).ndtr()),
             PointFunction::Icdf => (x.ndtri() * scale + loc).exp(),
         })
     }
@@ -221,13 +221,13 @@ impl Family for Pareto {
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         let [scale, alpha] = self.0.all();
-        let moment = |n: f64| alpha.le(n).select(n + 1.0, alpha);
+        let moment = |n: f64| alpha.le(n).where_(n + 1.0, alpha);
         Some(match statistic {
-            Statistic::Mean => alpha.le(1.0).select(f64::INFINITY, &(moment(1.0) * scale / (moment(1.0) - 1.0))),
+            Statistic::Mean => alpha.le(1.0).where_(f64::INFINITY, &(moment(1.0) * scale / (moment(1.0) - 1.0))),
             Statistic::Mode => scale.clone(),
             Statistic::Variance => {
                 let a = moment(2.0);
-                alpha.le(2.0).select(f64::INFINITY, &(scale.square() * &a / ((&a - 1.0).square() * (&a - 2.0))))
+                alpha.le(2.0).where_(f64::INFINITY, &(scale.square() * &a / ((&a - 1.0).square() * (&a - 2.0))))
             }
             Statistic::Entropy => (scale / alpha).log() + alpha.reciprocal() + 1.0,
         })
@@ -235,6 +235,6 @@ impl Family for Pareto {
     fn kl(&self, other: &Pareto) -> Option<Tensor> {
         let ([m, a], [n, b]) = (self.0.all(), other.0.all());
         let ratio = b / a;
-        Some(m.lt(n).select(f64::INFINITY, &(b * (m / n).log() - ratio.log() + &ratio - 1.0)))
+        Some(m.lt(n).where_(f64::INFINITY, &(b * (m / n).log() - ratio.log() + &ratio - 1.0)))
     }
 }

@@ -232,13 +232,13 @@ fn vectors_follow_their_marginals() {
         let x = Dirichlet::new(&v(&a)).unwrap().sample(&[SAMPLES], &rng);
         let marginal = Beta::new(&t(2.0), &t(4.0)).unwrap();
         let points = integral(0.0, 1.0, |x| marginal.log_prob(x).exp());
-        let distance = smirnov(vec(&x.select_index(1, 1)), |x| at(&points, x));
+        let distance = smirnov(vec(&x.select(1, 1)), |x| at(&points, x));
         assert!(distance < 1.95, "Dirichlet: {distance}");
         let x = Multinomial::new(12, &v(&[1.0, 0.0, 3.0, 2.0])).unwrap().sample(&[SAMPLES], &rng);
         assert!(vec(&x.sum(-1)).iter().all(|n| *n == 12.0));
         for (k, p) in [1.0, 0.0, 3.0, 2.0].iter().enumerate().filter(|(_, p)| **p > 0.0) {
             let one = Binomial::new(&t(12.0), &t(p / 6.0)).unwrap();
-            let ratio = chi_squared(&vec(&x.select_index(1, k)), &vec(&one.log_prob(&Tensor::arange(0, 13, 1, DType::I64)).exp()));
+            let ratio = chi_squared(&vec(&x.select(1, k)), &vec(&one.log_prob(&Tensor::arange(0, 13, 1, DType::I64)).exp()));
             assert!(ratio < 1.0, "Multinomial {k}: {ratio}");
         }
         let covariance = Tensor::from_slice(&[4.0, 2.0, 2.0, 5.0], [2, 2]);

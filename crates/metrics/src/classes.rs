@@ -161,9 +161,9 @@ impl Truth {
 /// The class that is out of range, if one is: the largest, or the smallest if none is too large.
 fn out_of_range(class: &Tensor, takes_part: &Tensor, bound: usize) -> (Tensor, Tensor) {
     let inside = class.ge(0i64).logical_and(class.lt(bound as i64));
-    let bad = takes_part.logical_and(inside.logical_not()).select(class, 0i64);
+    let bad = takes_part.logical_and(inside.logical_not()).where_(class, 0i64);
     let (high, low) = (bad.amax(..), bad.amin(..));
-    (inside, high.ne(0i64).select(&high, low))
+    (inside, high.ne(0i64).where_(&high, low))
 }
 fn mismatch<T>(state: &MetricState, left: Shape, right: Shape, expected: &'static str) -> Result<T> {
     Err(Error::new(state.name, ErrorKind::ShapeMismatch { left, right, axes: None, expected }))
@@ -196,7 +196,7 @@ impl Classification {
         };
         let (inside, refused) = out_of_range(&class, &takes_part, self.bound());
         let valid = takes_part.logical_and(inside);
-        Ok(Truth { class: valid.select(&class, 0i64), valid, refused })
+        Ok(Truth { class: valid.where_(&class, 0i64), valid, refused })
     }
     /// Scores in rows, `[n, width]`: predictions that must be floats.
     #[track_caller]
@@ -249,14 +249,14 @@ impl Classification {
         if floats {
             let scores = self.scores(state, &predictions)?;
             let predicted = if scored { self.answers(&scores, &truth) } else { scores.gt(self.threshold).cast(DType::I64) };
-            return Ok(Some(ClassBatch { predicted: valid.select(predicted, 0i64), truth, valid, refused }));
+            return Ok(Some(ClassBatch { predicted: valid.where_(predicted, 0i64), truth, valid, refused }));
         }
         let predicted = numbers(state, &predictions, "predictions")?;
         let predicted = if let TargetKind::Multilabel(labels) = self.kind { rows(&predicted, labels) } else { predicted.reshape(truth.shape()?) };
         let (inside, of_predictions) = out_of_range(&predicted, &valid, self.bound());
         let valid = valid.logical_and(inside);
-        let [predicted, truth] = [predicted, truth].map(|t| valid.select(t, 0i64));
-        Ok(Some(ClassBatch { predicted, truth, valid, refused: refused.ne(0i64).select(&refused, of_predictions) }))
+        let [predicted, truth] = [predicted, truth].map(|t| valid.where_(t, 0i64));
+        Ok(Some(ClassBatch { predicted, truth, valid, refused: refused.ne(0i64).where_(&refused, of_predictions) }))
     }
     /// The class of the largest score in each row; the truth itself where that is among the k largest.
     fn answers(&self, scores: &Tensor, truth: &Tensor) -> Tensor {
@@ -269,6 +269,6 @@ impl Classification {
         let before = scores.eq(&of_truth).logical_and(scores.iota_like(1, DType::I64).lt(&at));
         let place = scores.gt(&of_truth).logical_or(before).cast(DType::I64).sum(1);
         let found = place.lt(self.top_k as i64).logical_and(of_truth.eq(&of_truth).squeeze(1));
-        found.select(truth, largest)
+        found.where_(truth, largest)
     }
 }

@@ -88,7 +88,7 @@ impl Metric for ConfusionMatrix {
             ConfusionShares::All => counts.sum_keepdim([-1, -2]),
         };
         let [counts, total] = [counts, total].map(|t| t.cast(self.state.float()));
-        self.state.unless_refused(total.eq(0.0).select(0.0, counts / &total), self.of.bound())
+        self.state.unless_refused(total.eq(0.0).where_(0.0, counts / &total), self.of.bound())
     }
 }
 
@@ -209,6 +209,6 @@ impl Metric for MatthewsCorrCoef {
         let square = &all * &all;
         let covariance = right * all - (&truth * &predicted).sum(..);
         let spread = (&square - (&truth * &truth).sum(..)) * (&square - (&predicted * &predicted).sum(..));
-        self.state.unless_refused(spread.eq(0.0).select(0.0, covariance / spread.sqrt()), self.of.bound())
+        self.state.unless_refused(spread.eq(0.0).where_(0.0, covariance / spread.sqrt()), self.of.bound())
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Thresholds {
 /// What was counted up to the point before.
 fn up_to_last_point(counts: &Tensor, is_point: &Tensor, n: usize) -> Tensor {
     // They never fall, so the largest at a point is that of the last one.
-    let at_points = is_point.select(counts, 0i64).cummax(1).0;
+    let at_points = is_point.where_(counts, 0i64).cummax(1).0;
     Tensor::cat(&[at_points.narrow(1, 0, 1).zeros_like(), at_points.narrow(1, 0, n - 1)], 1)
 }
 impl Thresholds {
@@ -46,7 +46,7 @@ impl Thresholds {
     pub fn roc_area(&self, float: DType) -> (Tensor, Tensor) {
         let before = |t: &Tensor| up_to_last_point(t, &self.is_point, self.n);
         let strip = (&self.negatives - before(&self.negatives)) * (&self.positives + before(&self.positives));
-        let twice = self.is_point.select(strip, 0i64).sum(1);
+        let twice = self.is_point.where_(strip, 0i64).sum(1);
         let [positives, negatives] = self.totals();
         let pairs = positives * negatives;
         // 0 / 0 is NaN, which is what an area without one side is.
@@ -57,18 +57,18 @@ impl Thresholds {
         let gain = (&self.positives - up_to_last_point(&self.positives, &self.is_point, self.n)).cast(float);
         let all = (&self.positives + &self.negatives).cast(float);
         let precision = self.positives.cast(float) / all.maximum(1.0);
-        let sum = self.is_point.select(gain * precision, 0.0).sum(1);
+        let sum = self.is_point.where_(gain * precision, 0.0).sum(1);
         let positives = self.support();
-        (self.or_nan(positives.eq(0i64).select(0.0, sum / positives.cast(float))), positives.ge(0i64))
+        (self.or_nan(positives.eq(0i64).where_(0.0, sum / positives.cast(float))), positives.ge(0i64))
     }
     fn or_nan(&self, figure: Tensor) -> Tensor {
-        self.has_nan.select(f64::NAN, figure)
+        self.has_nan.where_(f64::NAN, figure)
     }
     /// The weighted mean of the figures that count; `nothing` where none does. NaN if a score is.
     pub fn mean(&self, (each, counts): (Tensor, Tensor), weight: &Tensor, nothing: f64) -> Tensor {
-        let (each, weight) = (counts.select(each, 0.0), counts.select(weight, 0.0));
+        let (each, weight) = (counts.where_(each, 0.0), counts.where_(weight, 0.0));
         let total = weight.sum(..);
-        let mean = total.eq(0.0).select(nothing, (each * weight).sum(..) / &total);
-        self.has_nan.any(..).select(f64::NAN, mean)
+        let mean = total.eq(0.0).where_(nothing, (each * weight).sum(..) / &total);
+        self.has_nan.any(..).where_(f64::NAN, mean)
     }
 }

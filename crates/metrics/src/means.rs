@@ -124,7 +124,7 @@ impl Metric for Perplexity {
         let logits = if dtype == DType::F64 { logits } else { logits.cast(DType::F32) };
         let surprise = logits.logsumexp(-1) - logits.gather(1, &truth.class.unsqueeze(1)).squeeze(1);
         // Where a target takes no part, the logits may be infinite.
-        let sum = truth.valid.select(surprise.cast(self.state.float()), 0.0).sum(..);
+        let sum = truth.valid.where_(surprise.cast(self.state.float()), 0.0).sum(..);
         let tokens = truth.valid.cast(DType::I64).sum(..);
         let refused = truth.refused();
         self.state.add_unless(&refused, &[sum, tokens])

@@ -25,7 +25,7 @@ fn prepared(of: &Classification, state: &MetricState, predictions: &Tensor, targ
     of.check_shapes(state, &predictions, &targets, true)?;
     let scores = of.scores(state, &predictions)?;
     let truth = of.truth(state, &targets)?;
-    Ok([scores, truth.valid.select(&truth.class, IGNORED), truth.refused()])
+    Ok([scores, truth.valid.where_(&truth.class, IGNORED), truth.refused()])
 }
 #[track_caller]
 fn keep(of: &Classification, state: &mut MetricState, predictions: &Tensor, targets: &Tensor) -> Result<()> {

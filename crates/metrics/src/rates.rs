@@ -66,7 +66,7 @@ fn figure(of: &Classification, state: &MetricState, formula: Formula, usual: Ave
     }
     let counts = [tp?.cast(float), fp?.cast(float), fne?.cast(float), tn?.cast(float)];
     let (numerator, denominator) = formula.of(of.kind, &counts);
-    let each = denominator.eq(0.0).select(of.zero_division, numerator / &denominator);
+    let each = denominator.eq(0.0).where_(of.zero_division, numerator / &denominator);
     let [tp, fp, fne, _] = &counts;
     let weight = match averaging {
         _ if of.kind == TargetKind::Binary => return state.unless_refused(each, of.bound()),
@@ -81,9 +81,9 @@ fn figure(of: &Classification, state: &MetricState, formula: Formula, usual: Ave
 /// The weighted mean of what is not NaN; `nothing` where all weights are 0.
 fn mean_of_numbers(each: &Tensor, weight: &Tensor, nothing: f64) -> Tensor {
     let counts = each.eq(each);
-    let (each, weight) = (counts.select(each, 0.0), counts.select(weight, 0.0));
+    let (each, weight) = (counts.where_(each, 0.0), counts.where_(weight, 0.0));
     let total = weight.sum(..);
-    total.eq(0.0).select(nothing, (each * weight).sum(..) / &total)
+    total.eq(0.0).where_(nothing, (each * weight).sum(..) / &total)
 }
 
 macro_rules! rates {

@@ -227,15 +227,15 @@ impl Metric for R2Score {
         let (residual, spread) = (self.state.value("residual")?, self.state.value("spread")?);
         let flat = spread.eq(0.0);
         let of_flat = residual.eq(0.0).cast(self.state.float());
-        let each = flat.select(of_flat, 1.0 - residual / &spread);
-        let each = self.state.value("n")?.lt(2i64).select(f64::NAN, each);
+        let each = flat.where_(of_flat, 1.0 - residual / &spread);
+        let each = self.state.value("n")?.lt(2i64).where_(f64::NAN, each);
         let figure = match self.averaging {
             OutputAveraging::Raw => return told(each, self.outputs),
             OutputAveraging::Uniform => each.mean(..),
             OutputAveraging::Variance => {
                 let total = spread.sum(..);
                 // Where no target varies, all count the same, as in scikit-learn.
-                total.eq(0.0).select(each.mean(..), (&each * &spread).sum(..) / &total)
+                total.eq(0.0).where_(each.mean(..), (&each * &spread).sum(..) / &total)
             }
         };
         figure.ok()

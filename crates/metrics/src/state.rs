@@ -120,7 +120,7 @@ pub struct MetricState {
 fn zeros(shape: Shape, dtype: DType, device: Device) -> Result<Tensor> {
     let zeros = Tensor::zeros_on(shape, dtype, device);
     if !is_capturing() {
-        zeros.eval()?;
+        zeros.materialize()?;
     }
     zeros.ok()
 }
@@ -178,7 +178,7 @@ impl MetricState {
     /// There is none of that name.
     pub fn value(&self, name: &str) -> Result<Tensor> {
         match self.accumulators.iter().find(|a| a.name == name) {
-            Some(a) => a.cell.read().ok(),
+            Some(a) => a.cell.detached().ok(),
             None => Err(self.wrong(format!("there is no accumulator `{name}`"))),
         }
     }
@@ -208,7 +208,7 @@ impl MetricState {
     pub(crate) fn change(&mut self, refused: Option<&Tensor>, new: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<()> {
         with_grad(false, || {
             step(|| {
-                let now: Vec<Tensor> = self.accumulators.iter().map(|a| a.cell.read()).collect();
+                let now: Vec<Tensor> = self.accumulators.iter().map(|a| a.cell.detached()).collect();
                 let new = new(&now)?;
                 if new.len() != now.len() {
                     return Err(self.wrong(format!("{} values for {} accumulators", new.len(), now.len())));
@@ -221,16 +221,16 @@ impl MetricState {
     /// Keeps the first class out of range that was seen.
     fn refuse(&self, class: &Tensor) -> Result<()> {
         let Some(cell) = &self.refused else { return Ok(()) };
-        let before = cell.read();
-        cell.set(&before.ne(0i64).select(&before, class))
+        let before = cell.detached();
+        cell.set(&before.ne(0i64).where_(&before, class))
     }
     /// A figure, or, when it is read, the error that a class was out of range.
     pub(crate) fn unless_refused(&self, figure: Tensor, bound: usize) -> Result<Tensor> {
         let Some(cell) = &self.refused else { return figure.ok() };
         let figure = figure.ok()?;
-        let none = Tensor::zeros_on([bound], DType::I64, self.device).gather(0, &cell.read().reshape([1])).reshape(());
+        let none = Tensor::zeros_on([bound], DType::I64, self.device).gather(0, &cell.detached().reshape([1])).reshape(());
         // A choice and no sum: a sum with 0 would turn -0 to 0.
-        none.eq(0i64).select(&figure, figure.zeros_like()).ok()
+        none.eq(0i64).where_(&figure, figure.zeros_like()).ok()
     }
     /// Appends a batch to each list, in their order.
     #[track_caller]
@@ -287,11 +287,11 @@ impl MetricState {
         Ok(())
     }
     pub(crate) fn state_dict(&self) -> Result<Vec<(String, Tensor)>> {
-        let mut all: Vec<(String, Tensor)> = self.accumulators.iter().map(|a| (a.name.to_owned(), a.cell.read())).collect();
+        let mut all: Vec<(String, Tensor)> = self.accumulators.iter().map(|a| (a.name.to_owned(), a.cell.detached())).collect();
         for list in &self.lists {
             all.push((list.name.to_owned(), self.joined(list)?));
         }
-        all.extend(self.refused.iter().map(|cell| (REFUSED.to_owned(), cell.read())));
+        all.extend(self.refused.iter().map(|cell| (REFUSED.to_owned(), cell.detached())));
         Ok(all)
     }
     /// What a state that is to be merged or loaded has for each accumulator, for each list, and for the class out of range.

@@ -54,11 +54,11 @@ impl Channels {
     fn track(&self, mean: &Tensor, unbiased_var: &Tensor, momentum: Option<f64>) -> Result<()> {
         let (Some(running_mean), Some(running_var), Some(count)) = (&self.running_mean, &self.running_var, &self.num_batches_tracked) else { return Ok(()) };
         for (running, new) in [(running_mean, mean), (running_var, unbiased_var)] {
-            let old = running.read();
+            let old = running.detached();
             let new = new.detach().cast(old.dtype()?);
             let moved = match momentum {
                 Some(m) => old * (1.0 - m) + new * m,
-                None => &old + (new - &old) / count.read().cast(old.dtype()?),
+                None => &old + (new - &old) / count.detached().cast(old.dtype()?),
             };
             running.set(&moved)?;
         }
@@ -133,7 +133,7 @@ impl<const N: usize> Module for BatchNorm<N> {
         let (weight, bias) = (c.weight.as_ref().map(Param::get), c.bias.as_ref().map(Param::get));
         let training = self.site.is_training();
         if let (false, Some(mean), Some(var)) = (training, &c.running_mean, &c.running_var) {
-            return functional::batch_norm_inference(x, &mean.read(), &var.read(), weight.as_ref(), bias.as_ref(), self.options.eps).ok();
+            return functional::batch_norm_inference(x, &mean.detached(), &var.detached(), weight.as_ref(), bias.as_ref(), self.options.eps).ok();
         }
         let shape = x.shape()?;
         let n = shape.elements() / self.num_features.max(1);
@@ -147,7 +147,7 @@ impl<const N: usize> Module for BatchNorm<N> {
         let y = y.ok()?;
         if training {
             if let Some(count) = &c.num_batches_tracked {
-                count.set(&(count.read() + 1))?;
+                count.set(&(count.detached() + 1))?;
             }
             c.track(&mean, &unbiased(&var, n), self.options.momentum)?;
         }
@@ -211,7 +211,7 @@ impl<const N: usize> Module for InstanceNorm<N> {
         let (weight, bias) = (c.weight.as_ref().map(Param::get), c.bias.as_ref().map(Param::get));
         let training = self.site.is_training();
         let y = if let (false, Some(mean), Some(var)) = (training, &c.running_mean, &c.running_var) {
-            functional::batch_norm_inference(x, &mean.read(), &var.read(), weight.as_ref(), bias.as_ref(), self.options.eps)
+            functional::batch_norm_inference(x, &mean.detached(), &var.detached(), weight.as_ref(), bias.as_ref(), self.options.eps)
         } else if training && c.running_mean.is_some() {
             let (y, mean, var) = functional::instance_norm_statistics(x, weight.as_ref(), bias.as_ref(), self.options.eps);
             let [samples, channels] = mean.dims()?;

@@ -125,7 +125,7 @@ impl<const N: usize> Module for Conv<N> {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = self.site.enter();
         let o = &self.options;
-        let mut conv = functional::Conv { stride: o.stride.clone(), padding: o.padding.clone(), dilation: o.dilation.clone(), groups: o.groups };
+        let mut conv = functional::ConvOptions { stride: o.stride.clone(), padding: o.padding.clone(), dilation: o.dilation.clone(), groups: o.groups };
         let (weight, bias) = (self.weight.get(), self.bias.as_ref().map(Param::get));
         let padded;
         let x = if o.padding_mode == PadMode::default() {
@@ -153,13 +153,13 @@ fn dimensions(n: usize) -> Error {
 #[derive(Clone, Debug)]
 pub struct ConvTransposeOptions {
     /// strides, padding, output padding, dilation and groups
-    pub conv: functional::ConvTranspose,
+    pub conv: functional::ConvTransposeOptions,
     /// with a bias?
     pub bias: bool,
 }
 impl Default for ConvTransposeOptions {
     fn default() -> ConvTransposeOptions {
-        ConvTransposeOptions { conv: functional::ConvTranspose::default(), bias: true }
+        ConvTransposeOptions { conv: functional::ConvTransposeOptions::default(), bias: true }
     }
 }
 /// A transposed convolution over `N` spatial axes of an input `[batch, in_channels, ..]` (the batch may be missing).

@@ -41,7 +41,7 @@ fn table(rows: usize, width: usize, padding_idx: Option<usize>) -> Result<Tensor
 impl Module for Embedding {
     fn forward(&self, ids: &Tensor) -> Result<Tensor> {
         let _scope = self.site.enter();
-        functional::embedding(&self.weight.get(), ids, self.padding_idx).ok()
+        functional::embedding(ids, &self.weight.get(), self.padding_idx).ok()
     }
 }
 

@@ -20,7 +20,7 @@ thread_local! {
 /// # adamant_core::Device::reference().make_current();
 /// let huge = init::shapes_only(|| Linear::new(1_000_000, 1_000_000))?;
 /// assert_eq!(huge.parameter_count(), 1_000_001_000_000);
-/// assert!(huge.weight.read().to_vec::<f32>().is_err());
+/// assert!(huge.weight.detached().to_vec::<f32>().is_err());
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub fn shapes_only<R>(f: impl FnOnce() -> R) -> R {
@@ -88,7 +88,7 @@ pub struct RngState(pub [u32; 4]);
 /// No memory there; a device that fails.
 #[track_caller]
 pub fn rng_state(device: Device) -> Result<RngState> {
-    let words = generator(device)?.cell().read().to_vec::<u32>()?;
+    let words = generator(device)?.cell().detached().to_vec::<u32>()?;
     words.try_into().map(RngState).map_err(|words: Vec<u32>| Error::new("rng_state", ErrorKind::Internal(format!("{} words of state", words.len()))))
 }
 /// Lets this thread's generator for a device go on from a state of [`rng_state`].
@@ -327,7 +327,7 @@ pub fn orthogonal(shape: impl ToShape, gain: f64) -> Result<Tensor> {
             let host = Rng::new_on(0, 0, Device::reference())?;
             host.cell().set(&Tensor::from_vec_on(start.to_vec(), [4], Device::reference()))?;
             let drawn = host.normal([count, len], DType::F64).to_vec::<f64>()?;
-            rng.cell().set(&Tensor::from_vec_on(host.cell().read().to_vec::<u32>()?, [4], device))?;
+            rng.cell().set(&Tensor::from_vec_on(host.cell().detached().to_vec::<u32>()?, [4], device))?;
             drawn
         };
         let mut basis: Vec<Vec<f64>> = Vec::with_capacity(count);

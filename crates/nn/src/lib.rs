@@ -30,7 +30,7 @@ mod transformer;
 mod walk;
 
 pub use activation::{
-    Celu, Elu, Gelu, Glu, HardSigmoid, HardSwish, Hardshrink, Hardtanh, Identity, LeakyRelu, LogSigmoid, LogSoftmax, Mish, PRelu, RRelu, Relu, Relu6, Selu,
+    Celu, Elu, Gelu, Glu, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, Identity, LeakyRelu, LogSigmoid, LogSoftmax, Mish, PRelu, RRelu, Relu, Relu6, Selu,
     Sigmoid, Silu, Softmax, Softmax2d, Softmin, Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
 };
 pub use adamant_derive::Module;
@@ -47,7 +47,7 @@ pub use loss::{
     LinearCrossEntropyLoss, LinearCrossEntropyOptions, MarginRankingLoss, MseLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NllLoss,
     PoissonNllLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss, TripletMarginWithDistanceLoss,
 };
-pub use norm::{GroupNorm, LayerNorm, LayerNormOptions, LocalResponseNorm, RmsNorm};
+pub use norm::{GroupNorm, GroupNormOptions, LayerNorm, LayerNormOptions, LocalResponseNorm, RmsNorm, RmsNormOptions};
 pub use param::{Param, Role};
 pub use pool::{
     AdaptiveAvgPool, AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,

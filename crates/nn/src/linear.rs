@@ -78,16 +78,28 @@ pub struct Bilinear {
     pub bias: Option<Param>,
 }
 impl Bilinear {
-    /// With or without a bias; both start uniform in ±1/√in1_features.
+    /// With a bias; both start uniform in ±1/√in1_features.
     ///
     /// # Errors
     /// There is no device.
     #[track_caller]
-    pub fn new(in1_features: usize, in2_features: usize, out_features: usize, bias: bool) -> Result<Bilinear> {
-        let bound = 1.0 / (in1_features.max(1) as f64).sqrt();
+    pub fn new(in1_features: usize, in2_features: usize, out_features: usize) -> Result<Bilinear> {
+        let layer = Bilinear::no_bias(in1_features, in2_features, out_features)?;
+        let bound = Bilinear::bound(in1_features);
+        Ok(Bilinear { bias: Some(Param::new(&init::uniform(out_features, -bound, bound)?)?), ..layer })
+    }
+    /// Without a bias.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn no_bias(in1_features: usize, in2_features: usize, out_features: usize) -> Result<Bilinear> {
+        let bound = Bilinear::bound(in1_features);
         let weight = Param::new(&init::uniform([out_features, in1_features, in2_features], -bound, bound)?)?;
-        let bias = if bias { Some(Param::new(&init::uniform(out_features, -bound, bound)?)?) } else { None };
-        Ok(Bilinear { site: Site::new("Bilinear"), weight, bias })
+        Ok(Bilinear { site: Site::new("Bilinear"), weight, bias: None })
+    }
+    fn bound(in1_features: usize) -> f64 {
+        1.0 / (in1_features.max(1) as f64).sqrt()
     }
     /// The output for two inputs with the same leading axes.
     ///

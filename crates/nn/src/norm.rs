@@ -66,6 +66,19 @@ impl Module for LayerNorm {
     }
 }
 
+/// What [`RmsNorm::with`] takes.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNormOptions {
+    /// added to the mean square; `None`: the dtype's epsilon, as in PyTorch
+    pub eps: Option<f64>,
+    /// with a scale?
+    pub elementwise_affine: bool,
+}
+impl Default for RmsNormOptions {
+    fn default() -> RmsNormOptions {
+        RmsNormOptions { eps: None, elementwise_affine: true }
+    }
+}
 /// Root mean square normalisation (Zhang and Sennrich 2019) over the last axes.
 #[derive(Clone, Module)]
 pub struct RmsNorm {
@@ -77,20 +90,21 @@ pub struct RmsNorm {
     eps: Option<f64>,
 }
 impl RmsNorm {
-    /// With a scale; `eps`: `None` is the dtype's epsilon, as in PyTorch.
+    /// With a scale, and the dtype's epsilon.
     ///
     /// # Errors
     /// No such shape.
     #[track_caller]
-    pub fn new(normalized_shape: impl ToShape, eps: Option<f64>) -> Result<RmsNorm> {
-        RmsNorm::with(normalized_shape, eps, true)
+    pub fn new(normalized_shape: impl ToShape) -> Result<RmsNorm> {
+        RmsNorm::with(normalized_shape, RmsNormOptions::default())
     }
-    /// With or without a scale.
+    /// With options.
     ///
     /// # Errors
     /// No such shape.
     #[track_caller]
-    pub fn with(normalized_shape: impl ToShape, eps: Option<f64>, elementwise_affine: bool) -> Result<RmsNorm> {
+    pub fn with(normalized_shape: impl ToShape, options: RmsNormOptions) -> Result<RmsNorm> {
+        let RmsNormOptions { eps, elementwise_affine } = options;
         let shape = to_shape("rms_norm", normalized_shape)?;
         let weight = if elementwise_affine { Some(Param::new(&init::ones(shape)?)?) } else { None };
         Ok(RmsNorm { site: Site::new("RMSNorm"), weight, normalized_shape: shape, eps })
@@ -103,6 +117,19 @@ impl Module for RmsNorm {
     }
 }
 
+/// What [`GroupNorm::with`] takes.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupNormOptions {
+    /// added to the variance
+    pub eps: f64,
+    /// with scale and shift?
+    pub affine: bool,
+}
+impl Default for GroupNormOptions {
+    fn default() -> GroupNormOptions {
+        GroupNormOptions { eps: 1e-5, affine: true }
+    }
+}
 /// Group normalisation (Wu and He 2018) of an input `[batch, channels, ..]`.
 #[derive(Clone, Module)]
 pub struct GroupNorm {
@@ -122,14 +149,15 @@ impl GroupNorm {
     /// Groups that do not divide the channels.
     #[track_caller]
     pub fn new(num_groups: usize, num_channels: usize) -> Result<GroupNorm> {
-        GroupNorm::with(num_groups, num_channels, 1e-5, true)
+        GroupNorm::with(num_groups, num_channels, GroupNormOptions::default())
     }
     /// With options.
     ///
     /// # Errors
     /// Groups that do not divide the channels.
     #[track_caller]
-    pub fn with(num_groups: usize, num_channels: usize, eps: f64, affine: bool) -> Result<GroupNorm> {
+    pub fn with(num_groups: usize, num_channels: usize, options: GroupNormOptions) -> Result<GroupNorm> {
+        let GroupNormOptions { eps, affine } = options;
         if num_groups == 0 || !num_channels.is_multiple_of(num_groups) {
             return Err(Error::new("group_norm", ErrorKind::Argument(format!("{num_groups} groups do not divide {num_channels} channels"))));
         }

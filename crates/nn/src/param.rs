@@ -69,11 +69,11 @@ impl Param {
     /// The present value; gradients flow to it unless it is a buffer or frozen.
     pub fn get(&self) -> Tensor {
         let cell = self.now();
-        if self.0.frozen.get() { cell.read() } else { cell.get() }
+        if self.0.frozen.get() { cell.detached() } else { cell.get() }
     }
-    /// The present value without a gradient.
-    pub fn read(&self) -> Tensor {
-        self.now().read()
+    /// The present value without a gradient: [`Param::get`], detached.
+    pub fn detached(&self) -> Tensor {
+        self.now().detached()
     }
     /// Replaces the value.
     ///
@@ -137,7 +137,7 @@ impl Param {
     /// No memory there, or a value that carries an error.
     #[track_caller]
     pub fn move_to(&self, device: Device) -> Result<()> {
-        self.replace(self.read().to(device))
+        self.replace(self.detached().to(device))
     }
     /// Converts it to a dtype, if it holds floats.
     ///
@@ -151,7 +151,7 @@ impl Param {
         if !dtype.is_float() && self.0.role == Role::Trainable {
             return Err(Error::new("cast", ErrorKind::Dtype(format!("a parameter cannot be trained as {dtype}"))));
         }
-        self.replace(self.read().cast(dtype))
+        self.replace(self.detached().cast(dtype))
     }
     #[track_caller]
     fn replace(&self, value: Tensor) -> Result<()> {

@@ -27,16 +27,16 @@ macro_rules! names {
 pub struct MaxPool<const N: usize> {
     site: Site,
     #[module(skip)]
-    options: functional::MaxPool,
+    options: functional::MaxPoolOptions,
 }
 names!(MaxPool: MaxPool1d MaxPool2d MaxPool3d);
 impl<const N: usize> MaxPool<N> {
     /// Windows side by side.
     pub fn new(kernel_size: impl Into<Sizes>) -> MaxPool<N> {
-        MaxPool::with(functional::MaxPool::new(kernel_size))
+        MaxPool::with(functional::MaxPoolOptions::new(kernel_size))
     }
     /// With options.
-    pub fn with(options: functional::MaxPool) -> MaxPool<N> {
+    pub fn with(options: functional::MaxPoolOptions) -> MaxPool<N> {
         MaxPool { site: Site::new(Self::KIND), options }
     }
     /// The maxima and their indices in the flat plane.
@@ -65,16 +65,16 @@ impl<const N: usize> Module for MaxPool<N> {
 pub struct AvgPool<const N: usize> {
     site: Site,
     #[module(skip)]
-    options: functional::AvgPool,
+    options: functional::AvgPoolOptions,
 }
 names!(AvgPool: AvgPool1d AvgPool2d AvgPool3d);
 impl<const N: usize> AvgPool<N> {
     /// Windows side by side.
     pub fn new(kernel_size: impl Into<Sizes>) -> AvgPool<N> {
-        AvgPool::with(functional::AvgPool::new(kernel_size))
+        AvgPool::with(functional::AvgPoolOptions::new(kernel_size))
     }
     /// With options.
-    pub fn with(options: functional::AvgPool) -> AvgPool<N> {
+    pub fn with(options: functional::AvgPoolOptions) -> AvgPool<N> {
         AvgPool { site: Site::new(Self::KIND), options }
     }
 }

@@ -195,8 +195,8 @@ impl Network {
                 let (weight_hh, bias_hh) = (w.weight_hh.get(), w.bias_hh.as_ref().map(Param::get));
                 let project = w.weight_hr.as_ref().map(Param::get);
                 let inputs = functional::linear(&x, &w.weight_ih.get(), w.bias_ih.as_ref().map(Param::get).as_ref()).unbind(0)?;
-                let mut h = h0.select_index(0, index);
-                let mut c = c0.as_ref().map(|c| c.select_index(0, index));
+                let mut h = h0.select(0, index);
+                let mut c = c0.as_ref().map(|c| c.select(0, index));
                 let mut steps = Vec::with_capacity(time);
                 for t in 0..time {
                     let at = if d == 0 { t } else { time - 1 - t };

@@ -2,7 +2,7 @@
 use crate::{Module, Site};
 use adamant_core::{
     Result, Tensor,
-    functional::{self, Interpolate, PadMode, Resize},
+    functional::{self, InterpolateOptions, PadMode, Resize, Sizes, UnfoldOptions},
 };
 
 /// Axes `start` to `end` joined into one.
@@ -13,15 +13,18 @@ pub struct Flatten {
     end: isize,
 }
 impl Flatten {
+    /// Joins all axes but the first.
+    pub fn new() -> Flatten {
+        Flatten::with(1, -1)
+    }
     /// Joins axes `start` to `end`.
-    pub fn new(start: isize, end: isize) -> Flatten {
+    pub fn with(start: isize, end: isize) -> Flatten {
         Flatten { site: Site::new("Flatten"), start, end }
     }
 }
 impl Default for Flatten {
-    /// All axes but the first.
     fn default() -> Flatten {
-        Flatten::new(1, -1)
+        Flatten::new()
     }
 }
 impl Module for Flatten {
@@ -90,11 +93,15 @@ pub struct Upsample {
     #[module(skip)]
     to: Resize,
     #[module(skip)]
-    options: Interpolate,
+    options: InterpolateOptions,
 }
 impl Upsample {
-    /// To sizes or by factors.
-    pub fn new(to: Resize, options: Interpolate) -> Upsample {
+    /// To sizes or by factors, each element from its nearest neighbour.
+    pub fn new(to: Resize) -> Upsample {
+        Upsample::with(to, InterpolateOptions::default())
+    }
+    /// To sizes or by factors, in a given mode.
+    pub fn with(to: Resize, options: InterpolateOptions) -> Upsample {
         Upsample { site: Site::new("Upsample"), to, options }
     }
 }
@@ -139,11 +146,15 @@ by_factor! {
 pub struct Unfold {
     site: Site,
     #[module(skip)]
-    options: functional::Unfold,
+    options: UnfoldOptions,
 }
 impl Unfold {
-    /// Of given windows.
-    pub fn new(options: functional::Unfold) -> Unfold {
+    /// Of windows of a size, at each place.
+    pub fn new(kernel_size: impl Into<Sizes>) -> Unfold {
+        Unfold::with(UnfoldOptions::new(kernel_size))
+    }
+    /// Of windows with a stride, padding or dilation.
+    pub fn with(options: UnfoldOptions) -> Unfold {
         Unfold { site: Site::new("Unfold"), options }
     }
 }
@@ -160,11 +171,15 @@ pub struct Fold {
     #[module(skip)]
     output_size: [usize; 2],
     #[module(skip)]
-    options: functional::Unfold,
+    options: UnfoldOptions,
 }
 impl Fold {
-    /// To an output size, of given windows.
-    pub fn new(output_size: [usize; 2], options: functional::Unfold) -> Fold {
+    /// To an output size, of windows of a size that stood at each place.
+    pub fn new(output_size: [usize; 2], kernel_size: impl Into<Sizes>) -> Fold {
+        Fold::with(output_size, UnfoldOptions::new(kernel_size))
+    }
+    /// To an output size, of windows with a stride, padding or dilation.
+    pub fn with(output_size: [usize; 2], options: UnfoldOptions) -> Fold {
         Fold { site: Site::new("Fold"), output_size, options }
     }
 }
@@ -182,8 +197,12 @@ pub struct CosineSimilarity {
     eps: f64,
 }
 impl CosineSimilarity {
-    /// Along axis `dim`; norms below `eps` count as `eps` (PyTorch: 1 and 1e-8).
-    pub fn new(dim: isize, eps: f64) -> CosineSimilarity {
+    /// Along axis 1; norms below 1e-8 count as 1e-8.
+    pub fn new() -> CosineSimilarity {
+        CosineSimilarity::with(1, 1e-8)
+    }
+    /// Along axis `dim`; norms below `eps` count as `eps`.
+    pub fn with(dim: isize, eps: f64) -> CosineSimilarity {
         CosineSimilarity { site: Site::new("CosineSimilarity"), dim, eps }
     }
     /// The similarity of two tensors.
@@ -196,6 +215,11 @@ impl CosineSimilarity {
         left.cosine_similarity(right, self.dim, self.eps).ok()
     }
 }
+impl Default for CosineSimilarity {
+    fn default() -> CosineSimilarity {
+        CosineSimilarity::new()
+    }
+}
 /// The p-norm of the difference of two tensors' last axes.
 #[derive(Clone, Module)]
 pub struct PairwiseDistance {
@@ -205,8 +229,12 @@ pub struct PairwiseDistance {
     keepdim: bool,
 }
 impl PairwiseDistance {
-    /// PyTorch: p 2, eps 1e-6, no kept axis.
-    pub fn new(p: f64, eps: f64, keepdim: bool) -> PairwiseDistance {
+    /// p 2, eps 1e-6, no kept axis.
+    pub fn new() -> PairwiseDistance {
+        PairwiseDistance::with(2.0, 1e-6, false)
+    }
+    /// With p, eps, and the last axis kept or not.
+    pub fn with(p: f64, eps: f64, keepdim: bool) -> PairwiseDistance {
         PairwiseDistance { site: Site::new("PairwiseDistance"), p, eps, keepdim }
     }
     /// The distance of two tensors.
@@ -216,6 +244,12 @@ impl PairwiseDistance {
     #[track_caller]
     pub fn forward(&self, left: &Tensor, right: &Tensor) -> Result<Tensor> {
         let _scope = self.site.enter();
-        left.pairwise_distance(right, self.p, self.eps, self.keepdim).ok()
+        let distance = if self.keepdim { Tensor::pairwise_distance_keepdim } else { Tensor::pairwise_distance };
+        distance(left, right, self.p, self.eps).ok()
+    }
+}
+impl Default for PairwiseDistance {
+    fn default() -> PairwiseDistance {
+        PairwiseDistance::new()
     }
 }

@@ -19,7 +19,7 @@ fn saved(model: &Visiting<'_>) -> Vec<(String, Param)> {
 }
 
 pub(crate) fn state_dict(model: &Visiting<'_>) -> Vec<(String, Tensor)> {
-    saved(model).into_iter().map(|(name, p)| (name, p.read())).collect()
+    saved(model).into_iter().map(|(name, p)| (name, p.detached())).collect()
 }
 
 #[track_caller]

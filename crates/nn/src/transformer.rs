@@ -89,7 +89,15 @@ impl TransformerEncoderLayer {
     /// # Errors
     /// Heads that do not divide the features.
     #[track_caller]
-    pub fn new(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerEncoderLayer> {
+    pub fn new(d_model: usize, nhead: usize) -> Result<TransformerEncoderLayer> {
+        TransformerEncoderLayer::with(d_model, nhead, TransformerOptions::default())
+    }
+    /// With options.
+    ///
+    /// # Errors
+    /// Heads that do not divide the features.
+    #[track_caller]
+    pub fn with(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerEncoderLayer> {
         Ok(TransformerEncoderLayer {
             self_attn: attention(d_model, nhead, &o)?,
             linear1: linear(d_model, o.dim_feedforward, &o)?,
@@ -155,7 +163,15 @@ impl TransformerDecoderLayer {
     /// # Errors
     /// Heads that do not divide the features.
     #[track_caller]
-    pub fn new(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerDecoderLayer> {
+    pub fn new(d_model: usize, nhead: usize) -> Result<TransformerDecoderLayer> {
+        TransformerDecoderLayer::with(d_model, nhead, TransformerOptions::default())
+    }
+    /// With options.
+    ///
+    /// # Errors
+    /// Heads that do not divide the features.
+    #[track_caller]
+    pub fn with(d_model: usize, nhead: usize, o: TransformerOptions) -> Result<TransformerDecoderLayer> {
         Ok(TransformerDecoderLayer {
             self_attn: attention(d_model, nhead, &o)?,
             multihead_attn: attention(d_model, nhead, &o)?,
@@ -275,14 +291,22 @@ impl Transformer {
     /// # Errors
     /// Heads that do not divide the features.
     #[track_caller]
-    pub fn new(d_model: usize, nhead: usize, num_encoder_layers: usize, num_decoder_layers: usize, o: TransformerOptions) -> Result<Transformer> {
+    pub fn new(d_model: usize, nhead: usize, num_encoder_layers: usize, num_decoder_layers: usize) -> Result<Transformer> {
+        Transformer::with(d_model, nhead, num_encoder_layers, num_decoder_layers, TransformerOptions::default())
+    }
+    /// With options for each layer.
+    ///
+    /// # Errors
+    /// Heads that do not divide the features.
+    #[track_caller]
+    pub fn with(d_model: usize, nhead: usize, num_encoder_layers: usize, num_decoder_layers: usize, o: TransformerOptions) -> Result<Transformer> {
         let mut encoder = Vec::new();
         for _ in 0..num_encoder_layers {
-            encoder.push(TransformerEncoderLayer::new(d_model, nhead, o)?);
+            encoder.push(TransformerEncoderLayer::with(d_model, nhead, o)?);
         }
         let mut decoder = Vec::new();
         for _ in 0..num_decoder_layers {
-            decoder.push(TransformerDecoderLayer::new(d_model, nhead, o)?);
+            decoder.push(TransformerDecoderLayer::with(d_model, nhead, o)?);
         }
         let model = Transformer {
             encoder: TransformerEncoder::new(encoder, Some(norm(d_model, &o)?)),

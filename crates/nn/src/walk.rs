@@ -114,13 +114,17 @@ pub trait Walk: Send + Sync {
     fn visit(&self, visit: &mut dyn Visit) {
         self.walk(&mut Walker { path: String::new(), visit });
     }
-    /// The parameters that gradients flow to, in the order of the fields, shared ones once.
+    /// The parameters, frozen ones too, in the order of the fields, shared ones once.
     fn parameters(&self) -> Vec<Param> {
         self.named_parameters().into_iter().map(|(_, p)| p).collect()
     }
     /// As [`Walk::parameters`], with the path of the first place of each.
     fn named_parameters(&self) -> Vec<(String, Param)> {
-        self.leaves().into_iter().filter(|(_, p)| p.is_trainable()).collect()
+        self.leaves().into_iter().filter(|(_, p)| p.role() == Role::Trainable).collect()
+    }
+    /// The parameters that gradients flow to: [`Walk::parameters`] without the frozen ones.
+    fn trainable_parameters(&self) -> Vec<Param> {
+        self.parameters().into_iter().filter(Param::is_trainable).collect()
     }
     /// The buffers, saved or not.
     fn named_buffers(&self) -> Vec<(String, Param)> {

@@ -71,7 +71,7 @@ fn identities_that_change_their_input() {
     on_reference(|| {
         assert_eq!(init::eye([2, 3])?.to_vec::<f32>()?, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
         let x = init::normal([1, 4, 5], 0.0, 1.0)?;
-        let options = adamant_core::functional::Conv { padding: adamant_core::functional::Padding::Same, groups: 2, ..Default::default() };
+        let options = adamant_core::functional::ConvOptions { padding: adamant_core::functional::Padding::Same, groups: 2, ..Default::default() };
         let y = adamant_core::functional::conv1d(&x, &init::dirac([4, 2, 3], 2)?, None, &options);
         assert_eq!(y.to_vec::<f32>()?, x.to_vec::<f32>()?);
         let sparse = init::sparse([10, 6], 0.25, 1.0)?.to_vec::<f32>()?;

@@ -92,7 +92,7 @@ fn of_elements(name: &str, c: &Case<'_>) -> Result<Option<Made>> {
         ("KLDivLoss", false) => of_two(KlDivLoss::with(c.flag("log_target"), r())),
         ("PoissonNLLLoss", true) => of_two(PoissonNllLoss::new()),
         ("PoissonNLLLoss", false) => {
-            of_two(PoissonNllLoss::with(PoissonNll { log_input: c.flag("log_input"), full: c.flag("full"), eps: c.f("eps"), reduction: r() }))
+            of_two(PoissonNllLoss::with(PoissonNllOptions { log_input: c.flag("log_input"), full: c.flag("full"), eps: c.f("eps"), reduction: r() }))
         }
         ("GaussianNLLLoss", true) => of_three!(GaussianNllLoss::new()),
         ("GaussianNLLLoss", false) => of_three!(GaussianNllLoss::with(c.flag("full"), c.f("eps"), r())),
@@ -112,13 +112,13 @@ fn of_pairs(name: &str, c: &Case<'_>) -> Option<Made> {
         ("MarginRankingLoss", false) => of_three!(MarginRankingLoss::with(c.f("margin"), r())),
         ("TripletMarginLoss", true) => of_three!(TripletMarginLoss::new()),
         ("TripletMarginLoss", false) => {
-            let options = TripletMargin { margin: c.f("margin"), p: c.f("p"), eps: c.f("eps"), swap: c.flag("swap"), reduction: r() };
+            let options = TripletMarginOptions { margin: c.f("margin"), p: c.f("p"), eps: c.f("eps"), swap: c.flag("swap"), reduction: r() };
             of_three!(TripletMarginLoss::with(options))
         }
         ("TripletMarginWithDistanceLoss", true) => of_three!(TripletMarginWithDistanceLoss::new()),
         ("TripletMarginWithDistanceLoss", false) => {
             let is_largest = c.option("distance_function").unwrap() == "chebyshev";
-            let distance = move |a: &Tensor, b: &Tensor| if is_largest { (a - b).abs().amax(-1) } else { a.pairwise_distance(b, 2.0, 1e-6, false) };
+            let distance = move |a: &Tensor, b: &Tensor| if is_largest { (a - b).abs().amax(-1) } else { a.pairwise_distance(b, 2.0, 1e-6) };
             of_three!(TripletMarginWithDistanceLoss::with(distance, c.f("margin"), c.flag("swap"), r()))
         }
         _ => return None,
@@ -133,13 +133,13 @@ fn of_classes(name: &str, c: &Case<'_>) -> Result<Option<Made>> {
         ("NLLLoss", true) => of_two(NllLoss::new()),
         ("NLLLoss", false) => of_two(NllLoss::with(NllOptions { weight, ignore_index: c.ignore_index(), reduction: r() })?),
         ("MultiMarginLoss", true) => of_two(MultiMarginLoss::new()),
-        ("MultiMarginLoss", false) => of_two(MultiMarginLoss::with(MultiMargin { p: c.f("p") as u32, margin: c.f("margin"), weight, reduction: r() })?),
+        ("MultiMarginLoss", false) => of_two(MultiMarginLoss::with(MultiMarginOptions { p: c.f("p") as u32, margin: c.f("margin"), weight, reduction: r() })?),
         ("MultiLabelMarginLoss", true) => of_two(MultiLabelMarginLoss::new()),
         ("MultiLabelMarginLoss", false) => of_two(MultiLabelMarginLoss::with(r())),
         ("MultiLabelSoftMarginLoss", true) => of_two(MultiLabelSoftMarginLoss::new()),
         ("MultiLabelSoftMarginLoss", false) => of_two(MultiLabelSoftMarginLoss::with(weight, r())?),
         ("CTCLoss", plain) => {
-            let options = || Ctc { blank: c.f("blank") as usize, reduction: r(), zero_infinity: c.flag("zero_infinity") };
+            let options = || CtcOptions { blank: c.f("blank") as usize, reduction: r(), zero_infinity: c.flag("zero_infinity") };
             let loss = if plain { CtcLoss::new() } else { CtcLoss::with(options()) };
             (Box::new(move |x: &[Tensor]| loss.forward(&x[0], &x[1], &x[2], &x[3])), Vec::new())
         }
@@ -273,7 +273,7 @@ fn wrong_calls_of_two() -> Vec<(Box<dyn Criterion>, Tensor, Tensor, &'static str
     calls.push((Box::new(smooth), x.clone(), classes.clone(), "argument", "cross_entropy"));
     let batch_mean = NllLoss::with(NllOptions { reduction: Reduction::BatchMean, ..Default::default() }).unwrap();
     calls.push((Box::new(batch_mean), x.clone(), classes.clone(), "argument", "nll_loss"));
-    let cube = MultiMarginLoss::with(MultiMargin { p: 3, ..Default::default() }).unwrap();
+    let cube = MultiMarginLoss::with(MultiMarginOptions { p: 3, ..Default::default() }).unwrap();
     calls.push((Box::new(cube), x.clone(), classes, "argument", "multi_margin_loss"));
     calls.push((Box::new(SmoothL1Loss::with(-1.0, sum)), x.clone(), x.clone(), "argument", "smooth_l1_loss"));
     calls.push((Box::new(HuberLoss::with(0.0, sum)), x.clone(), x.clone(), "argument", "huber_loss"));
@@ -312,7 +312,7 @@ fn wrong_calls_of_more(x: &Tensor) -> Vec<(Call<'_>, &'static str, &'static str,
         (Box::new(|| TripletMarginLoss::new().forward(x, x, &zeros(&[3]))), "shape", "triplet_margin_loss", "TripletMarginLoss"),
         (Box::new(move || TripletMarginLoss::new().forward(x, x, &integers())), "dtype", "triplet_margin_loss", "TripletMarginLoss"),
         (
-            Box::new(|| TripletMarginLoss::with(TripletMargin { margin: 0.0, ..Default::default() }).forward(x, x, x)),
+            Box::new(|| TripletMarginLoss::with(TripletMarginOptions { margin: 0.0, ..Default::default() }).forward(x, x, x)),
             "argument",
             "triplet_margin_loss",
             "TripletMarginLoss",
@@ -339,7 +339,7 @@ fn wrong_calls_of_more(x: &Tensor) -> Vec<(Call<'_>, &'static str, &'static str,
         (Box::new(move || CtcLoss::new().forward(&lp(), &zeros(&[2, 1]), &length(4), &length(1))), "dtype", "ctc_loss", "CTCLoss"),
         (Box::new(move || CtcLoss::new().forward(&lp(), &length(7).reshape([2, 1]), &length(4), &length(1))), "index", "gather", "CTCLoss"),
         (
-            Box::new(move || CtcLoss::with(Ctc { blank: 3, ..Default::default() }).forward(&lp(), &length(1), &length(4), &length(1))),
+            Box::new(move || CtcLoss::with(CtcOptions { blank: 3, ..Default::default() }).forward(&lp(), &length(1), &length(4), &length(1))),
             "index",
             "ctc_loss",
             "CTCLoss",
@@ -351,7 +351,7 @@ fn a_wrong_call_that_the_loss_does_not_tell() {
     on_reference(|| {
         let mut wrong = Vec::new();
         let mut check = |what: String, result: Result<Tensor>, kind: &str, op: &str, scope: &str| {
-            let error = match result.and_then(|loss| loss.eval()) {
+            let error = match result.and_then(|loss| loss.materialize()) {
                 Ok(()) => return wrong.push(format!("{what}: no error")),
                 Err(error) => error,
             };
@@ -406,7 +406,7 @@ fn an_error_that_does_not_name_the_loss_of_a_model() {
     on_reference(|| {
         let task = Task { criterion: Box::new(NllLoss::new()) };
         assert!(task.state_dict().is_empty());
-        let error = task.criterion.forward(&zeros(&[2, 3]), &index(&[0, 3])).unwrap().eval().unwrap_err();
+        let error = task.criterion.forward(&zeros(&[2, 3]), &index(&[0, 3])).unwrap().materialize().unwrap_err();
         assert!(error.scope().contains("criterion") && error.to_string().contains("losses.rs"), "{error}");
     });
 }

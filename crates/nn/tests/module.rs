@@ -102,10 +102,10 @@ fn layers_whose_weights_do_not_load_by_pytorchs_names() {
             assert_eq!(got, expected);
         };
         check(&Linear::new(3, 5)?, &[("weight", &[5, 3]), ("bias", &[5])]);
-        check(&Bilinear::new(3, 4, 2, true)?, &[("weight", &[2, 3, 4]), ("bias", &[2])]);
+        check(&Bilinear::new(3, 4, 2)?, &[("weight", &[2, 3, 4]), ("bias", &[2])]);
         check(&ConvTranspose2d::new(4, 2, [3, 5])?, &[("weight", &[4, 2, 3, 5]), ("bias", &[2])]);
         check(&Embedding::new(7, 5)?, &[("weight", &[7, 5])]);
-        check(&PRelu::new(3, 0.25)?, &[("weight", &[3])]);
+        check(&PRelu::with(3, 0.25)?, &[("weight", &[3])]);
         check(&LayerNorm::new([2, 5])?, &[("weight", &[2, 5]), ("bias", &[2, 5])]);
         let two_ways = RecurrentOptions { bidirectional: true, proj_size: 2, ..Default::default() };
         check(
@@ -123,7 +123,7 @@ fn layers_whose_weights_do_not_load_by_pytorchs_names() {
                 ("weight_hr_l0_reverse", &[2, 4]),
             ],
         );
-        check(&GruCell::new(3, 4, true)?, &[("weight_ih", &[12, 3]), ("weight_hh", &[12, 4]), ("bias_ih", &[12]), ("bias_hh", &[12])]);
+        check(&GruCell::new(3, 4)?, &[("weight_ih", &[12, 3]), ("weight_hh", &[12, 4]), ("bias_ih", &[12]), ("bias_hh", &[12])]);
         let own_width = MultiheadAttentionOptions { kdim: Some(5), vdim: Some(7), add_bias_kv: true, ..Default::default() };
         check(
             &MultiheadAttention::with(8, 4, own_width)?,
@@ -139,7 +139,7 @@ fn layers_whose_weights_do_not_load_by_pytorchs_names() {
             ],
         );
         let o = TransformerOptions { dim_feedforward: 12, ..Default::default() };
-        let model = Transformer::new(8, 2, 1, 1, o)?;
+        let model = Transformer::with(8, 2, 1, 1, o)?;
         let state = model.state_dict();
         for name in
             ["encoder.layers.0.self_attn.in_proj_weight", "decoder.layers.0.multihead_attn.out_proj.bias", "decoder.layers.0.norm3.weight", "encoder.norm.bias"]
@@ -216,15 +216,15 @@ fn evaluation_that_drops_or_moves_statistics() {
         assert!(net.is_training());
         let x = init::normal([4, 1, 4, 4], 1.0, 2.0)?;
         let first = net.forward(&x)?.to_vec::<f32>()?;
-        let mean = net.features[0].norm.running_mean().unwrap().read().to_vec::<f32>()?;
+        let mean = net.features[0].norm.running_mean().unwrap().detached().to_vec::<f32>()?;
         assert_ne!(mean, [0.0, 0.0]);
         assert_ne!(net.forward(&x)?.to_vec::<f32>()?, first, "two dropout masks are equal");
         net.eval();
         assert!(!net.is_training() && !net.features[1].is_training());
-        let moved = net.features[0].norm.running_mean().unwrap().read().to_vec::<f32>()?;
+        let moved = net.features[0].norm.running_mean().unwrap().detached().to_vec::<f32>()?;
         let a = net.forward(&x)?.to_vec::<f32>()?;
         assert_eq!(net.forward(&x)?.to_vec::<f32>()?, a);
-        assert_eq!(net.features[0].norm.running_mean().unwrap().read().to_vec::<f32>()?, moved);
+        assert_eq!(net.features[0].norm.running_mean().unwrap().detached().to_vec::<f32>()?, moved);
         Ok(())
     });
 }
@@ -234,12 +234,12 @@ fn a_frozen_part_that_gets_a_gradient() {
         let net = net()?;
         net.eval();
         net.features.freeze();
-        assert_eq!(net.named_parameters().len(), 4);
+        assert_eq!((net.parameters().len(), net.trainable_parameters().len()), (12, 4));
         let grads = net.forward(&Tensor::ones([2, 1, 4, 4]))?.sum(..).backward()?;
         assert!(grads.of(&net.features[0].conv.weight.cell()).is_none());
         assert!(grads.of(&net.head.weight.cell()).is_some());
         net.unfreeze();
-        assert_eq!(net.named_parameters().len(), 12);
+        assert_eq!(net.trainable_parameters().len(), 12);
         Ok(())
     });
 }
@@ -261,10 +261,10 @@ fn a_dtype_that_integers_follow_or_gradients_miss() {
 fn the_same_seed_gives_other_weights() {
     on_reference(|| {
         manual_seed(3);
-        let a = Linear::new(5, 5)?.weight.read().to_vec::<f32>()?;
-        let b = Linear::new(5, 5)?.weight.read().to_vec::<f32>()?;
+        let a = Linear::new(5, 5)?.weight.detached().to_vec::<f32>()?;
+        let b = Linear::new(5, 5)?.weight.detached().to_vec::<f32>()?;
         manual_seed(3);
-        assert_eq!(Linear::new(5, 5)?.weight.read().to_vec::<f32>()?, a);
+        assert_eq!(Linear::new(5, 5)?.weight.detached().to_vec::<f32>()?, a);
         assert_ne!(a, b);
         Ok(())
     });

@@ -23,13 +23,13 @@ enum Mean {
 /// let weight = Param::new(&Tensor::zeros([2]))?;
 /// let mut mean = WeightAverage::exponential(&[weight.clone()], 0.5)?;
 /// for value in [4.0, 8.0] {
-///     weight.set(&weight.read().full_like(value))?;
+///     weight.set(&weight.detached().full_like(value))?;
 ///     mean.update()?;
 /// }
 /// mean.exchange()?; // evaluate with the mean ..
-/// assert_eq!(weight.read().to_vec::<f32>()?, [6.0, 6.0]);
+/// assert_eq!(weight.detached().to_vec::<f32>()?, [6.0, 6.0]);
 /// mean.exchange()?; // .. and train on
-/// assert_eq!(weight.read().to_vec::<f32>()?, [8.0, 8.0]);
+/// assert_eq!(weight.detached().to_vec::<f32>()?, [8.0, 8.0]);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 pub struct WeightAverage {
@@ -61,7 +61,7 @@ impl WeightAverage {
     }
     #[track_caller]
     fn new(parameters: &[Param], kind: Mean) -> Result<WeightAverage> {
-        let means = parameters.iter().map(|p| Cell::new(&p.read(), false)).collect::<Result<_>>()?;
+        let means = parameters.iter().map(|p| Cell::new(&p.detached(), false)).collect::<Result<_>>()?;
         let device = parameters.first().map_or(Device::reference(), |p| p.meta().device);
         let updates = Cell::new(&Tensor::from_vec_on(vec![0u32], (), device), false)?;
         Ok(WeightAverage { kind, parameters: parameters.to_vec(), means, updates })
@@ -71,7 +71,7 @@ impl WeightAverage {
     /// # Errors
     /// A device that fails; a call in a function that is being captured.
     pub fn updates(&self) -> Result<u64> {
-        self.updates.read().item::<u32>().map(u64::from)
+        self.updates.detached().item::<u32>().map(u64::from)
     }
     /// Takes the present weights in: call it after the optimizer's step. All means change or none. It may be part of a captured
     /// step.
@@ -82,11 +82,11 @@ impl WeightAverage {
     pub fn update(&mut self) -> Result<()> {
         with_grad(false, || {
             step(|| {
-                let before = self.updates.read();
+                let before = self.updates.detached();
                 self.updates.set(&(&before + 1u32))?;
                 let mut shares: Vec<Share> = Vec::new();
                 self.parameters.iter().zip(&self.means).try_for_each(|(p, mean)| {
-                    let (now, old, meta) = (p.read(), mean.read(), p.meta());
+                    let (now, old, meta) = (p.detached(), mean.detached(), p.meta());
                     let k = match shares.iter().position(|s| s.device == meta.device && s.dtype == meta.dtype) {
                         Some(k) => k,
                         None => {
@@ -109,7 +109,7 @@ impl WeightAverage {
         with_grad(false, || {
             step(|| {
                 self.parameters.iter().zip(&self.means).try_for_each(|(p, mean)| {
-                    let (weight, averaged) = (p.read(), mean.read());
+                    let (weight, averaged) = (p.detached(), mean.detached());
                     p.set(&averaged)?;
                     mean.set(&weight)
                 })
@@ -118,7 +118,7 @@ impl WeightAverage {
     }
     /// The means by the paths of their parameters; with [`WeightAverage::updates`] all of the state.
     pub fn state_dict(&self) -> Vec<(String, Tensor)> {
-        self.parameters.iter().zip(&self.means).map(|(p, mean)| (p.path().to_string(), mean.read())).collect()
+        self.parameters.iter().zip(&self.means).map(|(p, mean)| (p.path().to_string(), mean.detached())).collect()
     }
     /// Takes over means and the number of updates behind them.
     ///
@@ -174,6 +174,6 @@ impl Share {
             By::Decay(decay) => lerp(mean, now, 1.0 - decay),
             By::Count(near, from) => lerp_from((near, from), mean, now),
         };
-        self.first.select(now, moved)
+        self.first.where_(now, moved)
     }
 }

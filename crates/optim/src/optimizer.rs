@@ -235,7 +235,7 @@ impl<R: UpdateRule> Updater<R> {
                 };
                 let mut slots = Slots::new(&group.rule, p, state, clock);
                 let negated = rule.maximize().then(|| -g);
-                let updated = rule.update(&p.read(), negated.as_ref().unwrap_or(g), &mut slots)?;
+                let updated = rule.update(&p.detached(), negated.as_ref().unwrap_or(g), &mut slots)?;
                 p.set(&updated)?;
             }
             // Held, they would be kept in memory when the step runs.

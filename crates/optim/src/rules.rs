@@ -97,13 +97,13 @@ pub(crate) fn lerp(a: &Tensor, b: &Tensor, w: f64) -> Tensor {
 /// As [`lerp`] with a weight that a device knows, by its two parts: is `a` nearer, and the weight from there.
 #[track_caller]
 pub(crate) fn lerp_from((near, w): (&Tensor, &Tensor), a: &Tensor, b: &Tensor) -> Tensor {
-    near.select(a, b) + (b - a) * w
+    near.where_(a, b) + (b - a) * w
 }
 /// The parts of a weight for [`lerp_from`]: b - (b - a) (1 - w) is b + (b - a) (w - 1), to the bit.
 #[track_caller]
 pub(crate) fn weight(w: &Tensor) -> (Tensor, Tensor) {
     let near = w.abs().lt(0.5);
-    (near.clone(), near.select(w, w - 1.0))
+    (near.clone(), near.where_(w, w - 1.0))
 }
 /// A number of a rule.
 pub(crate) trait RuleNumber<R>: Fn(&R) -> f64 + Copy + Send + Sync + 'static {}

@@ -82,7 +82,7 @@ impl Clock {
             Clock::part(clocks, states, concerned)?;
         }
         for clock in clocks.iter_mut().filter(|c| c.steps_now != 0) {
-            let next = clock.count.read() + 1u32;
+            let next = clock.count.detached() + 1u32;
             clock.count.set(&next)?;
             clock.once.push((STEP, DType::U32, next));
             clock.advanced_in = compile::capture_number();
@@ -146,7 +146,7 @@ impl Clock {
         let twin = |cell: &Cell| {
             let own = Cell::new(&cell.committed_value(), false)?;
             if capture == 0 {
-                own.set(&cell.read())?;
+                own.set(&cell.detached())?;
             }
             Ok(own)
         };
@@ -253,7 +253,7 @@ impl Running<'_> {
         Ok(made)
     }
     fn slot(&self, name: &str) -> Option<Tensor> {
-        self.state.cells.get(name).map(Cell::read)
+        self.state.cells.get(name).map(Cell::detached)
     }
     #[track_caller]
     fn filled(&mut self, name: &'static str, shape: Shape, value: f64) -> Result<Tensor> {
@@ -439,7 +439,7 @@ impl<R: UpdateRule> Scalars<'_, R> {
             };
             self.clock.numbers.insert(name, Cell::new(&Tensor::from_vec_on(vec![first as f32], (), self.clock.device), false)?);
         }
-        self.clock.numbers.get(name).map(Cell::read).ok_or_else(|| Error::new("optimizer", ErrorKind::Internal(format!("number {name} is gone"))))
+        self.clock.numbers.get(name).map(Cell::detached).ok_or_else(|| Error::new("optimizer", ErrorKind::Internal(format!("number {name} is gone"))))
     }
     /// Replaces a running number, which was asked for before.
     ///
@@ -479,7 +479,7 @@ fn slot(value: &Tensor) -> Result<Cell> {
 // What does not depend on the rule is compiled once for all of them.
 /// The slots as `<parameter path>.<slot>`; counts and running numbers are numbers (f64).
 pub(crate) fn dict(parameters: &[Param], states: &BTreeMap<usize, ParameterState>, clocks: &[Clock]) -> Vec<(String, Tensor)> {
-    let number = |cell: &Cell| cell.read().to(Device::reference()).cast(DType::F64);
+    let number = |cell: &Cell| cell.detached().to(Device::reference()).cast(DType::F64);
     let clocks: Vec<BTreeMap<&str, Tensor>> =
         clocks.iter().map(|c| c.numbers.iter().map(|(name, cell)| (*name, number(cell))).chain([(STEP, number(&c.count))]).collect()).collect();
     let none = BTreeMap::new();
@@ -491,7 +491,7 @@ pub(crate) fn dict(parameters: &[Param], states: &BTreeMap<usize, ParameterState
         let there = |name: &str| numbers.contains_key(name) || s.cells.contains_key(name);
         let loaded = s.loaded.iter().filter(|(name, _)| !there(name));
         all.extend(numbers.iter().map(|(name, v)| (format!("{path}.{name}"), v.clone())));
-        all.extend(s.cells.iter().map(|(name, c)| (format!("{path}.{name}"), c.read())));
+        all.extend(s.cells.iter().map(|(name, c)| (format!("{path}.{name}"), c.detached())));
         all.extend(loaded.map(|(name, t)| (format!("{path}.{name}"), t.clone())));
     }
     all

@@ -12,11 +12,11 @@ fn on_reference(f: impl FnOnce() -> Result<()>) {
     });
 }
 fn values(p: &Param) -> Vec<f32> {
-    p.read().to_vec().unwrap()
+    p.detached().to_vec().unwrap()
 }
 fn gradients(parameters: &[Param], value: f32) -> Grads {
     let mut grads = Grads::default();
-    parameters.iter().for_each(|p| grads.set(&p.cell(), p.read().full_like(value)));
+    parameters.iter().for_each(|p| grads.set(&p.cell(), p.detached().full_like(value)));
     grads
 }
 fn bits(state: &[(String, Tensor)]) -> Vec<(String, Vec<u8>)> {

@@ -39,7 +39,7 @@ impl fmt::Display for MemoryProfile {
 /// # Device::reference().make_current();
 /// let (kept, memory) = profile_memory(Device::current()?, || {
 ///     let x = Tensor::ones([250, 1000]);
-///     x.eval()?;
+///     x.materialize()?;
 ///     Ok::<_, adamant_core::Error>(x)
 /// });
 /// println!("{memory}"); // current 1.000 MB, peak 1.000 MB
@@ -97,7 +97,7 @@ pub struct MemoryBlock {
 /// let x = tracker.track("input", || Tensor::from_vec(vec![0.5f32; 250_000], [250, 1000]));
 /// {
 ///     let _block = tracker.begin("forward");
-///     x.exp().sum(..).eval()?;
+///     x.exp().sum(..).materialize()?;
 /// }
 /// println!("{tracker}");
 /// let blocks = tracker.blocks();

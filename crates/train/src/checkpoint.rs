@@ -55,7 +55,7 @@ impl Snapshot {
     /// The error that a tensor carries.
     #[track_caller]
     pub fn settle(&self) -> adamant_core::Result<()> {
-        self.tensors.values().flatten().try_for_each(|(_, tensor)| tensor.eval())
+        self.tensors.values().flatten().try_for_each(|(_, tensor)| tensor.materialize())
     }
 }
 

@@ -178,9 +178,9 @@ fn batch_norm(s: &Section<'_>) -> Result<(usize, BatchNormOptions), Failure> {
     };
     Ok((need_size(s, "num_features")?, options))
 }
-fn max_pool(s: &Section<'_>) -> Result<functional::MaxPool, Failure> {
-    let d = functional::MaxPool::new(need_extents(s, "kernel_size")?);
-    Ok(functional::MaxPool {
+fn max_pool(s: &Section<'_>) -> Result<functional::MaxPoolOptions, Failure> {
+    let d = functional::MaxPoolOptions::new(need_extents(s, "kernel_size")?);
+    Ok(functional::MaxPoolOptions {
         stride: extents(s, "stride")?,
         padding: sizes(s, "padding")?.unwrap_or(d.padding.clone()),
         dilation: extents(s, "dilation")?.unwrap_or(d.dilation.clone()),
@@ -188,9 +188,9 @@ fn max_pool(s: &Section<'_>) -> Result<functional::MaxPool, Failure> {
         ..d
     })
 }
-fn avg_pool(s: &Section<'_>) -> Result<functional::AvgPool, Failure> {
-    let d = functional::AvgPool::new(need_extents(s, "kernel_size")?);
-    Ok(functional::AvgPool {
+fn avg_pool(s: &Section<'_>) -> Result<functional::AvgPoolOptions, Failure> {
+    let d = functional::AvgPoolOptions::new(need_extents(s, "kernel_size")?);
+    Ok(functional::AvgPoolOptions {
         stride: extents(s, "stride")?,
         padding: sizes(s, "padding")?.unwrap_or(d.padding.clone()),
         ceil_mode: s.flag("ceil_mode")?.unwrap_or(false),
@@ -217,11 +217,15 @@ fn build(s: &Section<'_>, before: &Sequential) -> Result<Box<dyn Module>, Failur
         "LayerNorm" => layer_normalization(s),
         "RMSNorm" => {
             let affine = s.flag("elementwise_affine")?.unwrap_or(true);
-            made(s, "RMSNorm", RmsNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, s.number("eps")?, affine))
+            made(
+                s,
+                "RMSNorm",
+                RmsNorm::with(s.need("normalized_shape", s.sizes("normalized_shape")?)?, RmsNormOptions { eps: s.number("eps")?, elementwise_affine: affine }),
+            )
         }
         "GroupNorm" => {
             let (eps, affine) = (s.number("eps")?.unwrap_or(1e-5), s.flag("affine")?.unwrap_or(true));
-            made(s, "GroupNorm", GroupNorm::with(need_size(s, "num_groups")?, need_size(s, "num_channels")?, eps, affine))
+            made(s, "GroupNorm", GroupNorm::with(need_size(s, "num_groups")?, need_size(s, "num_channels")?, GroupNormOptions { eps, affine }))
         }
         "Embedding" => made(s, "Embedding", Embedding::with(need_size(s, "num_embeddings")?, need_size(s, "embedding_dim")?, s.size("padding_idx")?)),
         "PositionEmbedding" => made(s, "PositionEmbedding", PositionEmbedding::new(need_size(s, "max_length")?, need_size(s, "features")?)),
@@ -236,7 +240,7 @@ fn build(s: &Section<'_>, before: &Sequential) -> Result<Box<dyn Module>, Failur
         }
         "Dropout" => made(s, "Dropout", Dropout::new(s.number("p")?.unwrap_or(0.5))),
         "Dropout2d" => made(s, "Dropout2d", Dropout2d::new(s.number("p")?.unwrap_or(0.5))),
-        "PReLU" => made(s, "PReLU", PRelu::new(s.size("num_parameters")?.unwrap_or(1), s.number("init")?.unwrap_or(0.25))),
+        "PReLU" => made(s, "PReLU", PRelu::with(s.size("num_parameters")?.unwrap_or(1), s.number("init")?.unwrap_or(0.25))),
         kind => without_parameters(s, kind),
     }
 }
@@ -304,7 +308,7 @@ fn encoder_layer(s: &Section<'_>) -> Result<Box<dyn Module>, Failure> {
         bias: s.flag("bias")?.unwrap_or(d.bias),
         is_causal: s.flag("is_causal")?.unwrap_or(d.is_causal),
     };
-    made(s, "TransformerEncoderLayer", TransformerEncoderLayer::new(need_size(s, "d_model")?, need_size(s, "nhead")?, options))
+    made(s, "TransformerEncoderLayer", TransformerEncoderLayer::with(need_size(s, "d_model")?, need_size(s, "nhead")?, options))
 }
 /// A layer without parameters, whose constructor refuses nothing: shapes, pooling, activations.
 fn without_parameters(s: &Section<'_>, kind: &str) -> Result<Box<dyn Module>, Failure> {
@@ -320,7 +324,7 @@ fn without_parameters(s: &Section<'_>, kind: &str) -> Result<Box<dyn Module>, Fa
             [height, width] => Box::new(AdaptiveAvgPool2d::with([Some(*height), Some(*width)])),
             other => return Err(s.wrong_key("output_size", format!("{} sizes for 2 spatial axes", other.len()))),
         },
-        "Flatten" => Box::new(Flatten::new(s.int("start_dim")?.unwrap_or(1) as isize, s.int("end_dim")?.unwrap_or(-1) as isize)),
+        "Flatten" => Box::new(Flatten::with(s.int("start_dim")?.unwrap_or(1) as isize, s.int("end_dim")?.unwrap_or(-1) as isize)),
         "Unflatten" => {
             let dim = s.need("dim", s.int("dim")?)? as isize;
             let to: Vec<isize> = s.need("unflattened_size", s.ints("unflattened_size")?)?.into_iter().map(|v| v as isize).collect();
@@ -328,19 +332,19 @@ fn without_parameters(s: &Section<'_>, kind: &str) -> Result<Box<dyn Module>, Fa
         }
         "Identity" => Box::new(Identity::new()),
         "ReLU" => Box::new(Relu::new()),
-        "LeakyReLU" => Box::new(LeakyRelu::new(s.number("negative_slope")?.unwrap_or(0.01))),
-        "ELU" => Box::new(Elu::new(s.number("alpha")?.unwrap_or(1.0))),
+        "LeakyReLU" => Box::new(LeakyRelu::with(s.number("negative_slope")?.unwrap_or(0.01))),
+        "ELU" => Box::new(Elu::with(s.number("alpha")?.unwrap_or(1.0))),
         "GELU" => match s.text("approximate")? {
-            None | Some("none") => Box::new(Gelu::new(false)),
-            Some("tanh") => Box::new(Gelu::new(true)),
+            None | Some("none") => Box::new(Gelu::with(false)),
+            Some("tanh") => Box::new(Gelu::with(true)),
             Some(other) => return Err(s.wrong_key("approximate", format!("there is no `{}`; there are none, tanh", shown(other)))),
         },
         "SiLU" => Box::new(Silu::new()),
         "Mish" => Box::new(Mish::new()),
         "Sigmoid" => Box::new(Sigmoid::new()),
         "Tanh" => Box::new(Tanh::new()),
-        "Hardswish" => Box::new(HardSwish::new()),
-        "Softplus" => Box::new(Softplus::new(s.number("beta")?.unwrap_or(1.0), s.number("threshold")?.unwrap_or(20.0))),
+        "Hardswish" => Box::new(Hardswish::new()),
+        "Softplus" => Box::new(Softplus::with(s.number("beta")?.unwrap_or(1.0), s.number("threshold")?.unwrap_or(20.0))),
         other => return Err(s.wrong(format!("{other} cannot be built"))),
     })
 }

@@ -39,7 +39,7 @@ pub(crate) fn norms(grads: &Grads, parameters: &[(String, Param)]) -> Result<Ten
         let wide = if gradient.dtype()? == DType::F64 { gradient.clone() } else { gradient.cast(DType::F32) };
         norms.push((&wide * &wide).sum(..).sqrt().cast(DType::F32).reshape([1]));
     }
-    if norms.is_empty() { Tensor::zeros([0]).ok() } else { Tensor::concat(&norms, 0).ok() }
+    if norms.is_empty() { Tensor::zeros([0]).ok() } else { Tensor::cat(&norms, 0).ok() }
 }
 /// Reads what [`norms`] gave.
 pub(crate) fn read_norms(norms: &Tensor, parameters: &[(String, Param)]) -> Result<Vec<(String, f64)>> {

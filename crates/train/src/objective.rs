@@ -3,7 +3,7 @@ use crate::{Failure, config::Section, failure::shown};
 use adamant_core::{
     DType, Error, ErrorKind, Result, Shape, Tensor,
     composite::loss::Reduction,
-    functional::{self, CrossEntropyOptions, MultiMargin, NllOptions, PoissonNll},
+    functional::{self, CrossEntropyOptions, MultiMarginOptions, NllOptions, PoissonNllOptions},
 };
 use std::sync::Arc;
 
@@ -210,7 +210,7 @@ impl Objective {
                 }
                 if reduction == Reduction::None { each.ok() } else { each.mean(..).ok() }
             }
-            Loss::MultiMargin => functional::multi_margin_loss(&outputs, &targets, &MultiMargin { weight, reduction, ..Default::default() }).ok(),
+            Loss::MultiMargin => functional::multi_margin_loss(&outputs, &targets, &MultiMarginOptions { weight, reduction, ..Default::default() }).ok(),
             _ => functional::nll_loss(&outputs, &targets, &NllOptions { weight, reduction, ..Default::default() }).ok(),
         }
     }
@@ -229,7 +229,7 @@ impl Objective {
                 functional::kl_div(outputs, &t, log_target, reduction).ok()
             }
             Loss::PoissonNll { log_input, full } => {
-                functional::poisson_nll_loss(outputs, &t, &PoissonNll { log_input, full, reduction, ..Default::default() }).ok()
+                functional::poisson_nll_loss(outputs, &t, &PoissonNllOptions { log_input, full, reduction, ..Default::default() }).ok()
             }
             _ => (outputs - t).square().ok(),
         }

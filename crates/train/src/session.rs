@@ -202,8 +202,8 @@ impl<M: Walk, B: Batch> Session<M, B> {
     pub fn new(model: M, loss: LossOf<M, B>, habits: Habits, device: Device) -> Result<Session<M, B>, Failure> {
         let Habits { mut optimizer, course, clip, accumulate, ema, capture } = habits;
         let pace = BegunCourse::of(course, &mut *optimizer);
-        let parameters = model.named_parameters();
-        let leaves = model.parameters();
+        let parameters: Vec<_> = model.named_parameters().into_iter().filter(|(_, p)| p.is_trainable()).collect();
+        let leaves = model.trainable_parameters();
         let average = ema.map(|decay| WeightAverage::exponential(&leaves, decay)).transpose()?;
         let accumulator = GradAccumulator::new(leaves, accumulate)?;
         model.train();

@@ -128,7 +128,7 @@ impl Setup {
         let model = model::model(root.need("model", root.section("model")?)?)?;
         let total = steps(length, steps_per_epoch(parts.train.len(), batch, accumulate));
         recipe::freeze(&root, &model)?;
-        let optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.parameters())?;
+        let optimizer = recipe::optimizer(root.need("optimizer", root.section("optimizer")?)?, model.trainable_parameters())?;
         let course = recipe::course(&root, total, parts.valid.is_some())?;
         let stopping = recipe::early_stopping(&root, parts.valid.is_some())?;
         let (ema, init_from) = (recipe::ema(&root)?, InitFrom::of(&root)?);

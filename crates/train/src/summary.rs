@@ -132,7 +132,7 @@ pub fn summary(model: &dyn Module, input: &[usize], dtype: DType, batch: usize) 
         input: dims,
         output,
         parameters: model.parameter_count(),
-        trainable: model.parameters().iter().map(Param::elements).sum(),
+        trainable: model.trainable_parameters().iter().map(Param::elements).sum(),
         parameter_bytes: model.memory_usage(),
         totals,
         uncounted: uncounted.into_iter().map(str::to_string).collect(),

@@ -55,7 +55,7 @@ impl Callback<Sequential> for Watches {
         "watches"
     }
     fn on_step_end(&mut self, run: &mut Control<'_, Sequential>) -> Result<(), Failure> {
-        let weight = run.model().parameters()[0].read();
+        let weight = run.model().parameters()[0].detached();
         run.log("norm", weight.square().sum(..).item::<f64>()?);
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Callback<Sequential> for Watches {
 fn net() -> Sequential {
     manual_seed(3);
     let net = Sequential::new().add(Linear::new(3, 4).unwrap()).add(Linear::new(4, 1).unwrap());
-    net.parameters().iter().for_each(|p| p.read().eval().unwrap());
+    net.parameters().iter().for_each(|p| p.detached().materialize().unwrap());
     net
 }
 /// A loss, a measure and a callback of one's own.

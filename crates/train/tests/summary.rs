@@ -57,7 +57,7 @@ fn a_lenet_whose_figures_are_not_those_of_the_hand() {
         .add(conv(6, 16, 5, 0, 1, true))
         .add(Relu::new())
         .add(MaxPool2d::new(2))
-        .add(Flatten::new(1, -1))
+        .add(Flatten::with(1, -1))
         .add(Linear::new(400, 120).unwrap())
         .add(Linear::new(120, 84).unwrap())
         .add(Linear::new(84, 10).unwrap());
@@ -146,7 +146,7 @@ fn a_summary_that_runs_the_model() {
     device.make_current();
     let net = Sequential::new().add(conv(3, 8, 3, 1, 1, true)).add(BatchNorm2d::new(8).unwrap()).add(Dropout::new(0.5).unwrap());
     for (_, p) in net.leaves() {
-        p.read().eval().unwrap();
+        p.detached().materialize().unwrap();
     }
     let state = || net.state_dict().into_iter().map(|(name, t)| (name, t.cast(DType::F64).to_vec::<f64>().unwrap())).collect::<Vec<_>>();
     let values = state();

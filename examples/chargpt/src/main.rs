@@ -40,7 +40,7 @@ impl Gpt {
         };
         let wte = Embedding::new(vocabulary, WIDTH)?;
         let head = Linear::tied(&wte.weight)?;
-        let blocks = (0..4).map(|_| TransformerEncoderLayer::new(WIDTH, 4, options)).collect::<Result<_>>()?;
+        let blocks = (0..4).map(|_| TransformerEncoderLayer::with(WIDTH, 4, options)).collect::<Result<_>>()?;
         let gpt = Gpt { wpe: PositionEmbedding::new(CONTEXT, WIDTH)?, wte, blocks, lnf: LayerNorm::new(WIDTH)?, head };
         for (name, p) in gpt.named_parameters() {
             let shape = p.meta().shape;

@@ -34,7 +34,7 @@ fn a_kernel_from_outside_runs_in_place_of_the_body() {
     let attached = Device::from_backend(Box::new(Dummy::default()));
     attached.register("adamant.softmax", Box::new(softmax as CompositeKernel)).unwrap();
     let x = x.to(attached);
-    x.eval().unwrap();
+    x.materialize().unwrap();
     take_stats();
     let by_kernel = x.softmax(-1).to_vec::<f32>().unwrap();
     assert_eq!((take_stats().kernels, RUN.load(Ordering::Relaxed)), (1, 1));

@@ -34,7 +34,7 @@ fn network() -> Result<Sequential> {
         .add(Relu::new())
         .add(MaxPool2d::new(2))
         .add(Dropout::new(0.25)?)
-        .add(Flatten::new(1, -1))
+        .add(Flatten::with(1, -1))
         .add(Linear::new(9216, 128)?)
         .add(Relu::new())
         .add(Dropout::new(0.5)?)

@@ -1,5 +1,5 @@
 //! Convolutions of one image, as in inference.
-use adamant::functional::{Conv, conv2d};
+use adamant::functional::{ConvOptions, conv2d};
 use adamant_bench::{
     Checked, Prepared, Rate, Scale, Workload,
     check::{F32, check},
@@ -29,7 +29,7 @@ fn convolution(scale: Scale, [ci, co, size, k, stride, padding]: [usize; 6]) -> 
     let (ci, co, size) = (scale.at_most(ci, 3), scale.at_most(co, 4), scale.at_most(size, 9));
     let (xs, ws) = (uniform(ci * size * size, 1), uniform(co * ci * k * k, 2));
     let (x, w) = (tensor(&[1, ci, size, size], 1), tensor(&[co, ci, k, k], 2));
-    let options = Conv { stride: stride.into(), padding: padding.into(), ..Conv::default() };
+    let options = ConvOptions { stride: stride.into(), padding: padding.into(), ..ConvOptions::default() };
     let out = output(size, k, stride, padding);
     let exact = move |flat: usize| {
         let (o, row, column) = (flat / (out * out), flat / out % out, flat % out);

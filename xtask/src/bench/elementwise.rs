@@ -160,7 +160,7 @@ fn rows([n, width]: Shape, table: usize) -> Checked<Prepared> {
     let (w, at) = (tensor(&[table, width], 1), indices(&[n], table));
     let picks = at.to_vec::<i64>()?;
     let exact = move |i: usize| total(std::iter::once(ws[picks[i / width] as usize * width + i % width] as f64));
-    Ok(Prepared::output(move || embedding(&w, &at, None), move |y| check(y, 1, F32, &exact)))
+    Ok(Prepared::output(move || embedding(&at, &w, None), move |y| check(y, 1, F32, &exact)))
 }
 fn drop_out(shape: Shape) -> Checked<Prepared> {
     let x = tensor(&shape, 1);
@@ -179,7 +179,7 @@ fn drop_out(shape: Shape) -> Checked<Prepared> {
         ensure((share - 0.1).abs() < allowed, || format!("{share} of the elements were dropped"))?;
         Ok((share - 0.1).abs() / allowed)
     };
-    Ok(Prepared::checked(move || no_grad(|| black_box(dropped()).eval()), verify))
+    Ok(Prepared::checked(move || no_grad(|| black_box(dropped()).materialize()), verify))
 }
 fn cross([batch, classes]: Shape) -> Checked<Prepared> {
     let xs = uniform(batch * classes, 1);

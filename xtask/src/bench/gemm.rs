@@ -79,7 +79,7 @@ fn product(scale: Scale, dtype: DType, batch: usize, sizes: [usize; 3], stored: 
     let operand = |data: &[f32], rows: usize, columns: usize, transposed: bool| -> Result<Tensor, Error> {
         let sizes = if transposed { [columns, rows] } else { [rows, columns] };
         let t = Tensor::from_slice(data, [lead, &sizes].concat()).cast(dtype);
-        t.eval()?;
+        t.materialize()?;
         if transposed { t.mt().ok() } else { t.ok() }
     };
     let (a, b) = (operand(&x, m, k, stored[0])?, operand(&y, k, n, stored[1])?);

@@ -25,7 +25,7 @@ fn infer(scale: Scale, build: fn(Scale) -> Result<Net>) -> Checked<Prepared> {
         ensure(full.iter().all(|x| x.is_finite()) && full.iter().any(|&x| x != full[0]), || "the output is not finite, or everywhere the same".into())?;
         Ok(worst)
     };
-    Ok(Prepared::checked(move || no_grad(|| black_box(net()?).eval()), verify))
+    Ok(Prepared::checked(move || no_grad(|| black_box(net()?).materialize()), verify))
 }
 /// How far two outputs are apart, as a share of what is allowed.
 fn agree(ours: &[f32], exact: &[f32]) -> Checked<f64> {
@@ -78,13 +78,13 @@ impl Language {
 }
 fn prefill(scale: Scale) -> Checked<Prepared> {
     let l = language(scale)?;
-    Ok(Prepared::checked(move || no_grad(|| black_box(l.prompted(&l.net.caches(l.length)?)?).eval()), check_decoding))
+    Ok(Prepared::checked(move || no_grad(|| black_box(l.prompted(&l.net.caches(l.length)?)?).materialize()), check_decoding))
 }
 fn decode(scale: Scale) -> Checked<Prepared> {
     let (l, count) = (language(scale)?, scale.of(64, 4));
     let caches = l.net.caches(l.length + count)?;
     let first = no_grad(|| Ok::<_, adamant::Error>(l.prompted(&caches)?.argmax(2)))?;
-    first.eval()?;
+    first.materialize()?;
     Ok(Prepared::checked(move || no_grad(|| l.greedy(&caches, &first, count).map(|all| drop(black_box(all)))), check_decoding))
 }
 /// At small shapes: the logits are the reference's, and decoding with caches gives the tokens that running the whole

@@ -2,7 +2,7 @@
 use adamant::{
     Cell, Error, Result, Tensor,
     functional::{
-        AttentionOptions, Conv, MaxPool, batch_norm_inference, batch_norm_training, conv2d, embedding, layer_norm, linear, max_pool2d,
+        AttentionOptions, ConvOptions, MaxPoolOptions, batch_norm_inference, batch_norm_training, conv2d, embedding, layer_norm, linear, max_pool2d,
         scaled_dot_product_attention,
     },
     nn::Param,
@@ -40,7 +40,7 @@ impl ModelWeights {
         Ok(DenseLayer { weight: self.fan_in(&[o, i])?, bias: if bias { Some(self.uniform(&[o], 1.0 / (i as f64).sqrt())?) } else { None } })
     }
     /// An `[out, in, k, k]` kernel and maybe a bias.
-    pub fn convolution(&mut self, i: usize, o: usize, k: usize, options: Conv, bias: bool) -> Result<Convolution> {
+    pub fn convolution(&mut self, i: usize, o: usize, k: usize, options: ConvOptions, bias: bool) -> Result<Convolution> {
         let weight = self.fan_in(&[o, i, k, k])?;
         let bias = if bias { Some(self.uniform(&[o], 1.0 / ((i * k * k) as f64).sqrt())?) } else { None };
         Ok(Convolution { weight, bias, options })
@@ -53,7 +53,7 @@ impl ModelWeights {
         Ok(ModelLayerNorm { weight: self.keep(&Tensor::ones([width]))?, bias: if bias { Some(self.keep(&Tensor::zeros([width]))?) } else { None }, eps })
     }
     fn normed(&mut self, i: usize, o: usize, k: usize, stride: usize, padding: usize) -> Result<Normed> {
-        let conv = self.convolution(i, o, k, Conv { stride: stride.into(), padding: padding.into(), ..Conv::default() }, false)?;
+        let conv = self.convolution(i, o, k, ConvOptions { stride: stride.into(), padding: padding.into(), ..ConvOptions::default() }, false)?;
         Ok(Normed {
             conv,
             weight: self.keep(&Tensor::ones([o]))?,
@@ -79,7 +79,7 @@ impl DenseLayer {
 pub struct Convolution {
     weight: Param,
     bias: Option<Param>,
-    options: Conv,
+    options: ConvOptions,
 }
 impl Convolution {
     /// `[n, in, h, w]` to `[n, out, h', w']`.
@@ -111,13 +111,13 @@ impl Normed {
         let x = self.conv.of(x);
         let (weight, bias) = (self.weight.get(), self.bias.get());
         if !training {
-            return Ok(batch_norm_inference(&x, &self.mean.read(), &self.var.read(), Some(&weight), Some(&bias), 1e-5));
+            return Ok(batch_norm_inference(&x, &self.mean.detached(), &self.var.detached(), Some(&weight), Some(&bias), 1e-5));
         }
         let (y, mean, var) = batch_norm_training(&x, Some(&weight), Some(&bias), 1e-5);
         let n = x.shape()?.elements() / mean.shape()?.elements();
         no_grad(|| {
-            self.mean.set(&(self.mean.read() * 0.9 + mean.detach() * 0.1))?;
-            self.var.set(&(self.var.read() * 0.9 + var.detach() * (0.1 * n as f64 / (n as f64 - 1.0))))
+            self.mean.set(&(self.mean.detached() * 0.9 + mean.detach() * 0.1))?;
+            self.var.set(&(self.var.detached() * 0.9 + var.detach() * (0.1 * n as f64 / (n as f64 - 1.0))))
         })?;
         Ok(y)
     }
@@ -142,7 +142,7 @@ impl Residual {
 /// A residual network (He et al. 2016): version 1.5 puts the stride into the 3×3 convolution.
 pub struct ResNet {
     stem: Normed,
-    pool: Option<MaxPool>,
+    pool: Option<MaxPoolOptions>,
     blocks: Vec<Residual>,
     head: DenseLayer,
 }
@@ -176,7 +176,7 @@ impl ResNet {
                 i = 4 * m;
             }
         }
-        let pool = MaxPool { stride: Some(2.into()), padding: 1.into(), ..MaxPool::new(3) };
+        let pool = MaxPoolOptions { stride: Some(2.into()), padding: 1.into(), ..MaxPoolOptions::new(3) };
         Ok(ResNet { stem, pool: Some(pool), blocks, head: w.dense(i, s.of(1000, 10), true)? })
     }
     /// Logits of images.
@@ -224,11 +224,11 @@ impl PreNormBlock {
         let (q, mut k, mut v) = (part(0)?, part(1)?, part(2)?);
         let (mut mask, mut is_causal) = (None, true);
         if let Some((cache, position)) = cache {
-            cache.keys.set(&cache.keys.read().update_slice(2, position, &k))?;
-            cache.values.set(&cache.values.read().update_slice(2, position, &v))?;
+            cache.keys.set(&cache.keys.detached().update_slice(2, position, &k))?;
+            cache.values.set(&cache.values.detached().update_slice(2, position, &v))?;
             // The prompt is its own past; later queries see the whole buffer under a mask of positions.
             if position > 0 {
-                (k, v) = (cache.keys.read(), cache.values.read());
+                (k, v) = (cache.keys.detached(), cache.values.detached());
                 let positions = Tensor::arange(0i64, k.dims::<4>()?[2] as i64, 1i64, adamant::DType::I64);
                 (mask, is_causal) = (Some(positions.le(position as i64)), false);
             }
@@ -283,7 +283,7 @@ impl Gpt {
         let width = self.tokens.meta().shape[1];
         let empty = |heads: usize| {
             let zeros = Tensor::zeros([1, heads, capacity, width / heads]);
-            zeros.eval()?;
+            zeros.materialize()?;
             Cell::new(&zeros, false)
         };
         self.blocks.iter().map(|b| Ok(KeyValueCache { keys: empty(b.heads)?, values: empty(b.heads)? })).collect()
@@ -293,7 +293,7 @@ impl Gpt {
         let [_, t] = ids.dims()?;
         let start = caches.map_or(0, |c| c.1);
         let table = self.tokens.get();
-        let mut x = embedding(&table, ids, None) + self.positions.get().narrow(0, start, t);
+        let mut x = embedding(ids, &table, None) + self.positions.get().narrow(0, start, t);
         for (k, block) in self.blocks.iter().enumerate() {
             x = block.of(&x, caches.map(|(c, position)| (&c[k], position)))?;
         }
@@ -339,7 +339,7 @@ impl MiniLm {
         let [_, t] = ids.dims()?;
         let [words, positions, types] = &self.tables;
         let kinds = ids.zeros_like();
-        let x = embedding(&words.get(), ids, None) + embedding(&types.get(), &kinds, None) + positions.get().narrow(0, 0, t);
+        let x = embedding(ids, &words.get(), None) + embedding(&kinds, &types.get(), None) + positions.get().narrow(0, 0, t);
         let mut x = self.norm.of(&x);
         for l in &self.layers {
             let heads = |d: &DenseLayer| split_heads(&d.of(&x), self.heads);

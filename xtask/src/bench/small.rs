@@ -36,7 +36,7 @@ fn add(tracked: bool) -> Checked<Prepared> {
         ensure(z.is_tracked(), || "the sum is not recorded for a gradient".into())?;
         check(&z, 1, F32, &exact)
     };
-    Ok(Prepared::checked(move || black_box(sum()).eval(), verify).showing(move || Ok(shown().to_vec::<f32>()?)))
+    Ok(Prepared::checked(move || black_box(sum()).materialize(), verify).showing(move || Ok(shown().to_vec::<f32>()?)))
 }
 /// The same sum in a compiled function, within which both operands are tracked.
 fn add_compiled() -> Checked<Prepared> {
@@ -46,7 +46,7 @@ fn add_compiled() -> Checked<Prepared> {
     let sum = Rc::new(compile(|t: &[Tensor]| Ok(vec![&t[0].tracked() + &t[1].tracked()])));
     let call = move || sum.call(&[&x, &y]).map(|mut z| z.swap_remove(0));
     let (again, shown) = (call.clone(), call.clone());
-    Ok(Prepared::checked(move || black_box(call()?).eval(), move || check(&again()?, 1, F32, &exact)).showing(move || Ok(shown()?.to_vec::<f32>()?)))
+    Ok(Prepared::checked(move || black_box(call()?).materialize(), move || check(&again()?, 1, F32, &exact)).showing(move || Ok(shown()?.to_vec::<f32>()?)))
 }
 
 /// Three dense layers on one row of 16 numbers, mean of squares, gradients of all six parameters.
@@ -91,7 +91,7 @@ fn tiny_mlp(compiled: bool) -> Checked<Prepared> {
         slope(&again)
     };
     let prepared = if compiled {
-        Prepared::checked(move || passes().and_then(|all| black_box(all).iter().try_for_each(Tensor::eval)), verify)
+        Prepared::checked(move || passes().and_then(|all| black_box(all).iter().try_for_each(Tensor::materialize)), verify)
     } else {
         Prepared::checked(move || plain(&Cell::get).0.backward().map(|grads| drop(black_box(grads))), verify)
     };
@@ -108,7 +108,7 @@ fn slope(forward: impl Fn(&dyn Fn(&Cell) -> Tensor) -> (Tensor, Vec<(Cell, Cell)
         square += (g * g).sum(..).item::<f64>()?;
     }
     let t = 1e-3 / square.sqrt().max(1e-12);
-    let moved = |sign: f64| forward(&|cell: &Cell| grads.of(cell).map_or_else(|| cell.read(), |g| cell.read() + g * (sign * t))).0.item::<f64>();
+    let moved = |sign: f64| forward(&|cell: &Cell| grads.of(cell).map_or_else(|| cell.detached(), |g| cell.detached() + g * (sign * t))).0.item::<f64>();
     let slope = (moved(1.0)? - moved(-1.0)?) / (2.0 * t);
     let error = (slope / square - 1.0).abs();
     ensure(error < ALLOWED, || format!("the loss grows by {slope} along the gradient, whose square is {square}"))?;

@@ -3,7 +3,7 @@
 use super::models::{Gpt, GptSizes, Lstm, ModelWeights, ResNet, tokens};
 use adamant::{
     Device, Result, Tensor,
-    functional::{Conv, CrossEntropyOptions, MaxPool, cross_entropy, embedding, max_pool2d},
+    functional::{ConvOptions, CrossEntropyOptions, MaxPoolOptions, cross_entropy, embedding, max_pool2d},
     nn::Param,
     optim::{Adam, AdamW, Optimizer, Sgd, UpdateRule},
 };
@@ -78,7 +78,7 @@ fn slope(task: &TrainingTask) -> Checked<f64> {
     let start: Vec<(Tensor, Tensor)> = task
         .parameters
         .iter()
-        .map(|p| Ok((p.read(), grads.of(&p.cell()).cloned().ok_or_else(|| super::models::missing("a gradient"))?)))
+        .map(|p| Ok((p.detached(), grads.of(&p.cell()).cloned().ok_or_else(|| super::models::missing("a gradient"))?)))
         .collect::<Result<_>>()?;
     let square = start.iter().try_fold(0.0, |sum, (_, g)| Ok::<_, Problem>(sum + (g * g).sum(..).item::<f64>()?))?;
     // So far that the loss changes by 4 parts in 10,000: far above its rounding, and so near that few units of a
@@ -118,11 +118,11 @@ fn lenet(s: Scale) -> Result<TrainingTask> {
     let (batch, size) = (s.of(128, 3), s.of(28, 8));
     let (a, b, hidden) = (s.of(32, 3), s.of(64, 4), s.of(128, 9));
     let mut w = ModelWeights::default();
-    let (c1, c2) = (w.convolution(1, a, 3, Conv::default(), true)?, w.convolution(a, b, 3, Conv::default(), true)?);
+    let (c1, c2) = (w.convolution(1, a, 3, ConvOptions::default(), true)?, w.convolution(a, b, 3, ConvOptions::default(), true)?);
     let flat = b * ((size - 4) / 2).pow(2);
     let (f1, f2) = (w.dense(flat, hidden, true)?, w.dense(hidden, 10, true)?);
     let (x, y) = (tensor(&[batch, 1, size, size], 1), indices(&[batch], 10));
-    let pool = MaxPool::new(2);
+    let pool = MaxPoolOptions::new(2);
     Ok(TrainingTask::new(w, Adam::new(1e-3), move || {
         let h = c2.of(&c1.of(&x).relu()).relu();
         let h = max_pool2d(&h, &pool).0.reshape([batch, flat]);
@@ -152,7 +152,7 @@ fn lstm(s: Scale) -> Result<TrainingTask> {
     let head = w.dense(width, vocabulary, true)?;
     let (x, y) = (tokens(batch, time, vocabulary), indices(&[batch * time], vocabulary));
     Ok(TrainingTask::new(w, Adam::new(1e-3), move || {
-        let mut h = embedding(&table.get(), &x, None);
+        let mut h = embedding(&x, &table.get(), None);
         for layer in &layers {
             h = layer.of(&h)?;
         }

@@ -119,12 +119,12 @@ fn default_dtype() -> Checked {
 fn reshape() -> Checked {
     let device = device()?;
     let x = Tensor::arange(0, 32 * 10 * 8, 1, DType::F32).reshape([32, 10, 8]);
-    x.eval()?;
+    x.materialize()?;
     let moved = |f: &dyn Fn() -> Tensor| -> adamant::Result<(u64, usize, Tensor)> {
         take_stats();
         let before = device.memory().live_bytes;
         let y = f();
-        y.eval()?;
+        y.materialize()?;
         Ok((take_stats().kernels, device.memory().live_bytes - before, y))
     };
     let (kernels, bytes, flat) = moved(&|| x.reshape([-1, 8]))?;
@@ -149,7 +149,7 @@ fn large() -> Checked {
     let rows = Tensor::from_vec((0..n).map(byte).collect(), [n, 1]);
     let columns = Tensor::from_vec((0..n).map(|j| byte(7 * j)).collect(), [1, n]);
     let all = rows + columns;
-    all.eval()?;
+    all.materialize()?;
     let last: Vec<u8> = (0..n).map(|j| byte(n - 1 + 7 * j)).collect();
     let corner = all.narrow(0, n - 1, 1).narrow(1, n - 3, 3).to_vec::<u8>()? == last[n - 3..];
     let picked = all.index_select(0, &tensor![0, (n - 1) as i64]).narrow(0, 1, 1).to_vec::<u8>()? == last;
@@ -174,7 +174,7 @@ fn handles() -> Checked {
     let normal = mean.abs() < 0.15 && (spread - 1.0).abs() < 0.1;
     let on_reference = Device::reference().scoped(|| draw(7))?.iter().zip(&a).all(|(r, a)| (r - a).abs() < 1e-5);
     let big = no_grad(|| Tensor::ones([1 << 20]) * 3.0);
-    big.eval()?;
+    big.materialize()?;
     let before = device.memory().live_bytes;
     let copies: Vec<Tensor> = (0..100).map(|_| big.clone()).collect();
     let shared = device.memory().live_bytes == before && copies[99].narrow(0, 5, 1).item::<f32>()? == 3.0;

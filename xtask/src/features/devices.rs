@@ -98,8 +98,8 @@ fn simd() -> Checked {
             let (x, y) = (Tensor::from_slice(&b, N), Tensor::from_slice(&c, N));
             let again = planted("an addition that runs twice");
             let run = |f: &dyn Fn() -> Tensor| {
-                let first = f().eval();
-                if again { f().eval() } else { first }
+                let first = f().materialize();
+                if again { f().materialize() } else { first }
             };
             for (name, f, want) in [("add", &(|| &x + &y) as &dyn Fn() -> Tensor, 0.75f32), ("mul", &|| &x * &y, 0.125)] {
                 let warm = f();

@@ -126,12 +126,12 @@ fn broadcasting() -> Checked {
     })?;
     let exact = got == want && got == [vec![3.0, 7.0, 11.0], vec![9.0, 12.0], vec![11.0, 21.0, 12.0, 22.0, 13.0, 23.0]];
     let (a, b) = (Tensor::ones([1024, 1]), Tensor::ones([1024]));
-    a.eval()?;
-    b.eval()?;
+    a.materialize()?;
+    b.materialize()?;
     let before = device.memory().live_bytes;
     device.pool().reset_peak();
     let y = a + b;
-    y.eval()?;
+    y.materialize()?;
     let extra = device.memory().peak_bytes - before;
     Ok(Seen::all(
         &[("result and gradients", exact), ("the output alone", extra == 1024 * 1024 * 4)],
@@ -142,10 +142,10 @@ fn cleaned_up() -> Checked {
     let device = device()?;
     let model = Sequential::new().add(Linear::new(256, 256)?).add(Relu::new()).add(Linear::new(256, 10)?);
     let x = Tensor::randn([64, 256], &Rng::new(1)?);
-    x.eval()?;
+    x.materialize()?;
     let step = || -> adamant::Result<(usize, usize, usize)> {
         let loss = model.forward(&x)?.square().mean(..);
-        loss.eval()?;
+        loss.materialize()?;
         let before = device.memory().live_bytes;
         let grads = loss.backward()?;
         let during = device.memory().live_bytes;
@@ -169,7 +169,7 @@ fn cleaned_up() -> Checked {
 }
 fn lazy() -> Checked {
     let x = Tensor::randn([1000], &Rng::new(5)?);
-    x.eval()?;
+    x.materialize()?;
     take_stats();
     let unused = (x.exp() * 3.0).sin().cumsum(0);
     drop(unused);
@@ -182,7 +182,7 @@ fn lazy() -> Checked {
     let branch = (x.exp() * 3.0).sin();
     drop(branch);
     take_stats();
-    (&x + 1.0).eval()?;
+    (&x + 1.0).materialize()?;
     let beside = take_stats().kernels;
     Ok(Seen::all(
         &[("nothing ran before a read", (idle, recorded) == (0, 0)), ("only what is read runs", beside == 1), ("the bits of eager", late == eager)],
@@ -219,18 +219,18 @@ fn overwritten() -> Checked {
     // d (w² x)/dw = 2 w x, by the w of the forward pass.
     let w = Cell::new(&Tensor::from_vec(vec![3.0f32, 4.0], [2]), true)?;
     let x = Tensor::from_vec(vec![10.0f32, 100.0], [2]);
-    let captured = compile(|by: &[Tensor]| w.set(&(w.read() - &by[0])).map(|()| vec![]));
+    let captured = compile(|by: &[Tensor]| w.set(&(w.detached() - &by[0])).map(|()| vec![]));
     let one = Tensor::ones([2]);
     let mut right = Vec::new();
     for replayed in [false, true] {
         w.set(&Tensor::from_vec(vec![3.0f32, 4.0], [2]))?;
-        let (loss, held) = ((w.get() * w.get() * &x).sum(..), w.read());
+        let (loss, held) = ((w.get() * w.get() * &x).sum(..), w.detached());
         for _ in 0..2 {
-            if replayed { captured.call(&[&one]).map(drop)? } else { step(|| w.set(&(w.read() - &one)))? }
+            if replayed { captured.call(&[&one]).map(drop)? } else { step(|| w.set(&(w.detached() - &one)))? }
         }
         let grads = loss.backward()?;
         let gradient = grads.of(&w).map(Tensor::to_vec::<f32>).transpose()?;
-        right.push(gradient.as_deref() == Some(&[60.0, 800.0]) && held.to_vec::<f32>()? == [3.0, 4.0] && w.read().to_vec::<f32>()? == [1.0, 2.0]);
+        right.push(gradient.as_deref() == Some(&[60.0, 800.0]) && held.to_vec::<f32>()? == [3.0, 4.0] && w.detached().to_vec::<f32>()? == [1.0, 2.0]);
     }
     const N: usize = 1 << 18;
     let device = Device::current()?;
@@ -238,11 +238,11 @@ fn overwritten() -> Checked {
     let mut heights = Vec::new();
     for held in [false, true] {
         let cell = Cell::new(&(Tensor::ones([N]) * 1.0), false)?;
-        step(|| cell.set(&(cell.read() + 1.0)))?;
-        let old = held.then(|| cell.read());
+        step(|| cell.set(&(cell.detached() + 1.0)))?;
+        let old = held.then(|| cell.detached());
         device.pool().reset_peak();
         let before = device.memory().peak_bytes;
-        step(|| cell.set(&(cell.read() + 1.0).maximum(0.0)))?;
+        step(|| cell.set(&(cell.detached() + 1.0).maximum(0.0)))?;
         heights.push(device.memory().peak_bytes - before);
         drop(old);
     }
@@ -257,9 +257,9 @@ fn overwritten() -> Checked {
 fn freed() -> Checked {
     let device = device()?;
     let x = Tensor::ones([1000, 1000]) * 2.0;
-    x.eval()?;
+    x.materialize()?;
     let y = x.exp();
-    y.eval()?;
+    y.materialize()?;
     let held = device.memory().live_bytes;
     drop(y);
     let one = device.memory().live_bytes;
@@ -425,13 +425,13 @@ fn attention() -> Checked {
     const LONG: usize = 4096;
     let long = |seed: u64| -> adamant::Result<Tensor> {
         let x = Tensor::randn([1, 1, LONG, 64], &Rng::new(seed)?);
-        x.eval()?;
+        x.materialize()?;
         Ok(x)
     };
     let (q, k, v) = (long(1)?, long(2)?, long(3)?);
     // A mask, even of zeros, is not what the fused kernel is allowed for.
     let mask = planted("attention by its body, op by op").then(|| Tensor::zeros([LONG, LONG]));
-    let long_run = || f::scaled_dot_product_attention(&q, &k, &v, &AttentionOptions { mask: mask.as_ref(), ..Default::default() }).eval();
+    let long_run = || f::scaled_dot_product_attention(&q, &k, &v, &AttentionOptions { mask: mask.as_ref(), ..Default::default() }).materialize();
     long_run()?;
     let (done, profile) = profile(long_run)?;
     done?;

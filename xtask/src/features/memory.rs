@@ -48,15 +48,15 @@ fn within(figure: usize, expected: usize) -> bool {
 }
 fn filled(mib: usize) -> Result<Tensor, adamant::Error> {
     let x = Tensor::full_on([mib * MIB / 4], 0.5, DType::F32, device()?);
-    x.eval()?;
+    x.materialize()?;
     Ok(x)
 }
 fn profiled() -> Checked {
     // Two inputs of 8 and 4 MiB and their concatenation are there at once; one input stays.
     let (kept, memory) = profile_memory(device()?, || -> Result<Tensor, adamant::Error> {
         let (a, b) = (filled(8)?, filled(4)?);
-        let both = Tensor::concat(&[&a, &b], 0);
-        both.eval()?;
+        let both = Tensor::cat(&[&a, &b], 0);
+        both.materialize()?;
         drop(both);
         Ok(b)
     });
@@ -84,7 +84,7 @@ fn levels(n: usize) -> Result<[(usize, usize); 4], Box<dyn Error>> {
     let x = Tensor::from_vec(vec![0.5f32; n * n], [n, n]);
     let with_input = level()?;
     let y = no_grad(|| model.forward(&x))?;
-    y.eval()?;
+    y.materialize()?;
     let with_output = level()?;
     drop((model, x, y));
     Ok([before, with_model, with_input, with_output])

@@ -82,7 +82,7 @@ fn batches() -> Checked {
         let model = Net::new()?;
         model.eval();
         let x = Tensor::randn([64, 50], &Rng::new(1)?);
-        x.eval()?;
+        x.materialize()?;
         let rows = (0..64).map(|k| Ok(Tensor::from_vec(x.narrow(0, k, 1).to_vec::<f32>()?, [1, 50]))).collect::<Result<Vec<_>>>()?;
         let one = |x: &Tensor| no_grad(|| model.forward(x).and_then(|y| y.to_vec::<f32>()));
         let singles: Vec<f32> = rows.iter().map(one).collect::<Result<Vec<_>>>()?.concat();
@@ -140,14 +140,14 @@ fn in_place() -> Checked {
     let mut asked = 0;
     for k in 0..20 {
         let grads = model.forward(&x)?.square().mean(..).backward()?;
-        grads.tensors().try_for_each(Tensor::eval)?;
+        grads.tensors().try_for_each(Tensor::materialize)?;
         // Whoever holds the old values needs memory beside them.
         let _held: Vec<Tensor> =
-            if planted("old values that are held while a step runs") { model.parameters().iter().map(|p| p.read()).collect() } else { Vec::new() };
+            if planted("old values that are held while a step runs") { model.parameters().iter().map(|p| p.detached()).collect() } else { Vec::new() };
         let before = device.memory();
         device.pool().reset_peak();
         adam.step(&grads)?;
-        model.parameters().iter().try_for_each(|p| p.read().eval())?;
+        model.parameters().iter().try_for_each(|p| p.detached().materialize())?;
         let after = device.memory();
         // The first step makes the slots; the second is planned with them.
         if k >= 3 {
@@ -156,7 +156,7 @@ fn in_place() -> Checked {
         }
     }
     let p = &model.parameters()[0];
-    let view = || p.read().t().narrow(0, 3, 1);
+    let view = || p.detached().t().narrow(0, 3, 1);
     let (held, old) = (view(), view().to_vec::<f32>()?);
     adam.step(&model.forward(&x)?.square().mean(..).backward()?)?;
     let before = if planted("a view that follows the parameter") { view() } else { held.clone() };
@@ -210,10 +210,10 @@ fn modules() -> Checked {
     let training = model.is_training() && run()? != run()?;
     model.eval();
     let evaluating = !model.is_training() && run()? == run()?;
-    let before: Vec<Vec<u32>> = model.parameters().iter().map(|p| bits(&p.read())).collect::<Result<_>>()?;
+    let before: Vec<Vec<u32>> = model.parameters().iter().map(|p| bits(&p.detached())).collect::<Result<_>>()?;
     model.to(Device::reference())?;
     let moved = model.leaves().iter().all(|(_, p)| p.meta().device == Device::reference());
-    let kept = model.parameters().iter().map(|p| bits(&p.read())).collect::<Result<Vec<_>>>()? == before;
+    let kept = model.parameters().iter().map(|p| bits(&p.detached())).collect::<Result<Vec<_>>>()? == before;
     Ok(Seen::all(
         &[("names", named && buffers == ["0.steps"]), ("train", training), ("eval", evaluating), ("moves with its values", moved && kept)],
         format!("{}; train: dropout draws, eval: it does not; moved to another device with the same bits", names.join(" ")),

@@ -76,9 +76,9 @@ fn details(device: Device) -> BTreeMap<&'static str, &'static str> {
 fn product(device: Device, n: usize) -> Result<Tensor> {
     device.scoped(|| {
         let x = Tensor::arange(0, (n * n) as i64, 1, DType::F32).reshape([n, n]) / (n * n) as f64;
-        x.eval()?;
+        x.materialize()?;
         let y = x.matmul(&x);
-        y.eval()?;
+        y.materialize()?;
         Ok(y)
     })
 }
@@ -135,8 +135,8 @@ fn work(device: Device, elements: usize) -> Result<f64> {
     let side = elements.isqrt().clamp(1, 256);
     device.scoped(|| {
         let (x, square) = (Tensor::full([elements], 0.5, DType::F32), Tensor::full([side, side], 0.5, DType::F32));
-        x.eval()?;
-        square.eval()?;
+        x.materialize()?;
+        square.materialize()?;
         let begun = Instant::now();
         ((&x * 1.5 + 0.25).tanh().sum(..) + square.matmul(&square).sum(..)).item::<f32>()?;
         Ok(begun.elapsed().as_secs_f64())

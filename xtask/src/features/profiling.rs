@@ -231,7 +231,7 @@ fn ranges() -> Checked {
     ))
 }
 fn switched() -> Checked {
-    let work = || Tensor::ones([4]).exp().eval();
+    let work = || Tensor::ones([4]).exp().materialize();
     work()?;
     let recording = Profiler::new().profile_memory(true).start()?;
     work()?;

@@ -272,7 +272,7 @@ fn accumulated(mini: usize, every: usize) -> Result<Vec<f32>, Box<dyn Error>> {
     }
     let mut weights = Vec::new();
     for p in net.parameters() {
-        weights.extend(p.read().to_vec::<f32>()?);
+        weights.extend(p.detached().to_vec::<f32>()?);
     }
     Ok(weights)
 }
@@ -337,7 +337,7 @@ fn inference() -> Checked {
     let (net, x) = network(&rng, 16, 4)?;
     let tracked = net.forward(&x)?;
     // What is not computed yet is kept as a recipe.
-    tracked.eval()?;
+    tracked.materialize()?;
     let free = no_grad(|| net.forward(&x))?;
     let (kept, none) = (adamant::grad::saved_bytes(&tracked), adamant::grad::saved_bytes(&free));
     Ok(Seen::new(none == 0 && kept > 0 && free.dtype()? == DType::F32, format!("{none} bytes saved under no_grad, {kept} with gradients")))

@@ -186,7 +186,7 @@ fn verbs() -> Checked {
 
 #[profile]
 fn forward_pass(x: &Tensor) -> Result<(), adamant::Error> {
-    x.exp().eval()
+    x.exp().materialize()
 }
 #[profile("a pause")]
 fn pause() {
@@ -194,7 +194,7 @@ fn pause() {
 }
 fn macros() -> Checked {
     let x = Tensor::ones([1000]);
-    x.eval()?;
+    x.materialize()?;
     let recording = Profiler::new().start()?;
     for _ in 0..5 {
         forward_pass(&x)?;
@@ -248,7 +248,7 @@ fn metrics() -> Checked {
 fn summary() -> Checked {
     let monitor = PerformanceMonitor::new();
     for step in 1..=50 {
-        monitor.time_step(step, || Tensor::ones([256, 256]).exp().sum(..).eval())?;
+        monitor.time_step(step, || Tensor::ones([256, 256]).exp().sum(..).materialize())?;
         monitor.record_metrics(step, [("loss", 1.0 / step as f64)]);
     }
     let (mut log, mut report) = (Vec::new(), Vec::new());

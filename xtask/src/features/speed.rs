@@ -59,11 +59,11 @@ fn element_wise() -> Checked {
     const N: usize = 16 << 20;
     let threads = threads()?;
     let (a, b) = (Tensor::full([N], 1.5, DType::F32), Tensor::full([N], 0.5, DType::F32));
-    a.eval()?;
-    b.eval()?;
+    a.materialize()?;
+    b.materialize()?;
     let run = |f: &dyn Fn() -> Tensor| -> Result<f64, adamant::Error> {
-        f().eval()?;
-        Ok(least(8, || _ = f().eval()))
+        f().materialize()?;
+        Ok(least(8, || _ = f().materialize()))
     };
     let (mut triad, mut add, mut mul) = (0.0f64, f64::INFINITY, f64::INFINITY);
     // What neighbours leave of the memory's bandwidth changes from second to second: both shall meet the same share of it.
@@ -107,11 +107,11 @@ fn softmax() -> Checked {
     }
     let masked = Tensor::full([2, 8], f64::NEG_INFINITY, DType::F32).softmax(-1).to_vec::<f32>()?;
     let x = Tensor::randn([1000, WIDTH], &Rng::new(1)?);
-    x.softmax(-1).eval()?;
+    x.softmax(-1).materialize()?;
     let (threads, mut copy, mut ours) = (threads()?, f64::INFINITY, f64::INFINITY);
     for _ in 0..ROUNDS {
         copy = copy.min(8.0 * (1000 * WIDTH) as f64 / (Ceilings::measure(threads).copy_gbps * 1e9));
-        ours = ours.min(least(8, || _ = x.softmax(-1).eval()));
+        ours = ours.min(least(8, || _ = x.softmax(-1).materialize()));
     }
     let ratio = ours / copy;
     Ok(Seen::all(

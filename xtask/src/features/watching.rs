@@ -205,11 +205,11 @@ fn profile() -> Checked {
     // Three matrices of 4 MiB are there at once; one is gone at the end.
     let (kept, memory) = profile_memory(device, || -> Result<_, adamant::Error> {
         let x = Tensor::full_on([1024, 1024], 0.5, DType::F32, device);
-        x.eval()?;
+        x.materialize()?;
         let y = x.matmul(&x);
-        y.eval()?;
+        y.materialize()?;
         let z = y.matmul(&y);
-        z.eval()?;
+        z.materialize()?;
         Ok((y, z))
     });
     let kept = kept?;
@@ -224,7 +224,7 @@ fn profile() -> Checked {
 fn usage() -> Checked {
     let device = device()?;
     let held = Tensor::ones([1 << 20]);
-    held.eval()?;
+    held.materialize()?;
     let (before, rss_before) = (proc("/proc/meminfo", "MemAvailable")?, proc("/proc/self/status", "VmRSS")?);
     let usage = memory_usage(device)?;
     let (after, rss_after) = (proc("/proc/meminfo", "MemAvailable")?, proc("/proc/self/status", "VmRSS")?);

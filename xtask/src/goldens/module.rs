@@ -57,11 +57,11 @@ pub fn run(call: &OpCall, files: &Files, device: Device) -> Result<Ran, Error> {
     built.parts.set_training(case.mode != "eval");
     let outputs = (built.forward)(call)?;
     for output in &outputs {
-        output.eval()?;
+        output.materialize()?;
     }
     let wanted = |name: &str| case.param_grads.get(name).cloned().flatten();
     let parameters = built.parts.named_parameters().into_iter().filter_map(|(name, p)| Some((wanted(&name)?, p))).collect();
-    let buffers = built.parts.named_buffers().into_iter().filter_map(|(name, b)| Some((case.buffers_after.get(&name)?.clone(), b.read()))).collect();
+    let buffers = built.parts.named_buffers().into_iter().filter_map(|(name, b)| Some((case.buffers_after.get(&name)?.clone(), b.detached()))).collect();
     Ok(Ran { outputs, parameters, buffers })
 }
 fn state(case: &Case, files: &Files, device: Device) -> Result<Vec<(String, Tensor)>, Error> {

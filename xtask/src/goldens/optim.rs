@@ -24,13 +24,13 @@ pub fn trajectories(case: &Case, files: &Files, device: Device) -> Result<Vec<(S
         }
         optimizer.step(&grads)?;
         for (places, parameter) in visited.iter_mut().zip(&parameters) {
-            places.push(parameter.read());
+            places.push(parameter.detached());
         }
     }
     let mut results = Vec::new();
     for (places, name) in visited.iter().zip(&case.outputs) {
         let trajectory = Tensor::stack(places, 0);
-        trajectory.eval()?;
+        trajectory.materialize()?;
         results.extend(name.clone().map(|name| (name, trajectory)));
     }
     Ok(results)

@@ -196,7 +196,7 @@ fn forward(case: &Case, files: &Files, device: Device, results: &mut Vec<(String
     };
     for (k, output) in outputs.iter().enumerate() {
         // Errors in data show when it is read.
-        output.eval()?;
+        output.materialize()?;
         if let Some(Some(name)) = case.outputs.get(k) {
             results.push((name.clone(), output.detach()));
         }
@@ -234,13 +234,13 @@ fn gradients(case: &Case, files: &Files, device: Device, recorded: &RecordedCase
     let of = |k: usize| recorded.leaves.get(k).and_then(Option::as_ref).filter(|leaf| leaf.is_tracked());
     for (k, name) in case.grads.iter().enumerate() {
         if let (Some(name), Some(g)) = (name, of(k).and_then(|leaf| grads.get(leaf))) {
-            g.eval()?;
+            g.materialize()?;
             results.push((name.clone(), g.detach()));
         }
     }
     for (name, parameter) in &recorded.parameters {
         if let Some(g) = grads.of(&parameter.cell()) {
-            g.eval()?;
+            g.materialize()?;
             results.push((name.clone(), g.detach()));
         }
     }
@@ -254,7 +254,7 @@ fn gradients(case: &Case, files: &Files, device: Device, recorded: &RecordedCase
         let (Some(name), Some(leaf)) = (name, of(k)) else { continue };
         // Gradients that do not depend on an input have a derivative of zero there: a piecewise linear op reaches nothing.
         let g = second.get(leaf).map_or_else(|| leaf.detach().zeros_like(), Tensor::detach);
-        g.eval()?;
+        g.materialize()?;
         results.push((name.clone(), g));
     }
     Ok(())

@@ -91,7 +91,7 @@ fn write(place: &Path) -> Result<std::path::PathBuf, Box<dyn std::error::Error>>
     let x = Tensor::from_vec((0..8 * 16).map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0).collect::<Vec<f32>>(), [8, 16]);
     // One step in training mode, so that the running statistics are not those of a new layer.
     model.train();
-    no_grad(|| model.forward(&x))?.eval()?;
+    no_grad(|| model.forward(&x))?.materialize()?;
     let y = outputs(&model, &x)?;
     let checkpoints = Checkpoints::open(Arc::new(Disk), &place.join("checkpoints"), Retention { last: 1, best: 0 })?;
     let tensors = BTreeMap::from([("model".to_string(), model.state_dict())]);

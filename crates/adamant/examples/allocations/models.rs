@@ -43,7 +43,7 @@ fn learner(name: &'static str) -> Result<Learner> {
     let (model, input) = match name {
         "convolutional" => {
             let features = Sequential::new().add(Conv2d::new(3, 16, 3)?).add(BatchNorm2d::new(16)?).add(Relu::new()).add(MaxPool2d::new(2));
-            let model = features.add(Conv2d::new(16, 32, 3)?).add(Relu::new()).add(AvgPool2d::new(2)).add(Flatten::new(1, -1)).add(Linear::new(1152, 64)?);
+            let model = features.add(Conv2d::new(16, 32, 3)?).add(Relu::new()).add(AvgPool2d::new(2)).add(Flatten::with(1, -1)).add(Linear::new(1152, 64)?);
             (model, vec![16, 3, 30, 30])
         }
         "encoder" => {
@@ -55,8 +55,8 @@ fn learner(name: &'static str) -> Result<Learner> {
                 is_causal: true,
                 ..Default::default()
             };
-            let model = Sequential::new().add(LayerNorm::new([64])?).add(TransformerEncoderLayer::new(64, 4, options)?).add(Dropout::new(0.1)?);
-            (model.add(Linear::new(64, 64)?).add(Flatten::new(0, 1)), vec![4, 32, 64])
+            let model = Sequential::new().add(LayerNorm::new([64])?).add(TransformerEncoderLayer::with(64, 4, options)?).add(Dropout::new(0.1)?);
+            (model.add(Linear::new(64, 64)?).add(Flatten::with(0, 1)), vec![4, 32, 64])
         }
         _ => {
             let model = Sequential::new().add(Linear::new(256, 256)?).add(Relu::new()).add(Linear::new(256, 64)?);

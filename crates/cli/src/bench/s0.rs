@@ -79,7 +79,7 @@ pub fn table(device: Device, only: &str, budget: Duration, json: bool, mut repor
 
 fn random(shape: [usize; 2]) -> Result<Tensor, Failure> {
     let x = Tensor::randn(shape, &Rng::new(1)?);
-    x.eval()?;
+    x.materialize()?;
     Ok(x)
 }
 fn moved() -> Result<Call, Failure> {
@@ -98,7 +98,7 @@ fn copied() -> Result<Call, Failure> {
 }
 fn matmul() -> Result<Call, Failure> {
     let (a, b) = (random([1000, 500])?, random([500, 200])?);
-    Ok(Box::new(move || clocked(|| a.matmul(&b).eval())))
+    Ok(Box::new(move || clocked(|| a.matmul(&b).materialize())))
 }
 /// Forward and backward of the guide's test: the gradients of both matrices.
 fn gradient() -> Result<Call, Failure> {
@@ -108,7 +108,7 @@ fn gradient() -> Result<Call, Failure> {
             let grads = x.get().matmul(w.get()).relu().mean(..).backward()?;
             for cell in [x.cell(), w.cell()] {
                 if let Some(gradient) = grads.of(&cell) {
-                    gradient.eval()?;
+                    gradient.materialize()?;
                 }
             }
             Ok(())
@@ -131,11 +131,11 @@ fn step() -> Result<Call, Failure> {
 }
 fn softmax(width: usize) -> Result<Call, Failure> {
     let x = random([1000, width])?;
-    Ok(Box::new(move || clocked(|| x.softmax(-1).eval())))
+    Ok(Box::new(move || clocked(|| x.softmax(-1).materialize())))
 }
 fn linear() -> Result<Call, Failure> {
     let (layer, x) = (Linear::new(1000, 1000)?, random([32, 1000])?);
-    Ok(Box::new(move || clocked(|| no_grad(|| black_box(layer.forward(&x)?).eval()))))
+    Ok(Box::new(move || clocked(|| no_grad(|| black_box(layer.forward(&x)?).materialize()))))
 }
 fn adam() -> Result<Call, Failure> {
     let layer = Linear::new(780, 780)?;

@@ -188,7 +188,7 @@ impl RandomProgram {
             self.round(round, device, all, &cells, &lasting, &leaf, &mut seen);
         }
         for (k, c) in cells.iter().enumerate() {
-            seen.push((format!("cell {k}"), download(&c.read()).map_err(failed)));
+            seen.push((format!("cell {k}"), download(&c.detached()).map_err(failed)));
         }
         seen
     }
@@ -256,7 +256,7 @@ impl RandomProgram {
                 if let Ok(grads) = &gradients {
                     for (k, g) in grads.iter().filter_map(|(name, g)| Some((name.strip_prefix("cell ")?.parse::<usize>().ok()?, g))) {
                         if !self.writes.iter().any(|w| w.0 == k) {
-                            cells[k].set(&(cells[k].read() - g * (0.125 / (round + 1) as f64)))?;
+                            cells[k].set(&(cells[k].detached() - g * (0.125 / (round + 1) as f64)))?;
                         }
                     }
                 }

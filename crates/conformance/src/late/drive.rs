@@ -83,10 +83,10 @@ fn bad_steps(device: Device) -> Seen<()> {
         let good = k % 2 == 0;
         let taken = step(|| {
             let (x, y) = (gather(&table, &index(first, device)), gather(&table, &index(second, device)));
-            a.set(&(a.read() + &x))?;
-            b.set(&(b.read() * 0.5f32 + &y))?;
+            a.set(&(a.detached() + &x))?;
+            b.set(&(b.detached() * 0.5f32 + &y))?;
             // No Map: it has memory of its own on any device.
-            c.set(&(a.read() * b.read()).sum_keepdim(0).reshape([1]))?;
+            c.set(&(a.detached() * b.detached()).sum_keepdim(0).reshape([1]))?;
             Ok(x * y)
         });
         // What a step returns does not depend on how fast the device is.
@@ -104,17 +104,17 @@ fn bad_steps(device: Device) -> Seen<()> {
     for (k, good, loss) in losses {
         match (good, loss) {
             (true, loss) => same("a loss", loss.to_vec(), &[3.0, 2.0, 2.0])?,
-            (false, loss) => is_bad(&format!("the loss of step {k}"), loss.eval())?,
+            (false, loss) => is_bad(&format!("the loss of step {k}"), loss.materialize())?,
         }
     }
     for (k, (cell, want)) in [&a, &b, &c].into_iter().zip(&want).enumerate() {
-        same(&format!("cell {k}"), cell.read().to_vec(), want)?;
+        same(&format!("cell {k}"), cell.detached().to_vec(), want)?;
     }
     device.synchronize().map_err(|e| format!("told twice: {e}"))?;
     // Of a step that nobody asks about, the device tells.
-    let unread = step(|| a.set(&(a.read() + gather(&table, &index([7, 0, 0], device)))));
+    let unread = step(|| a.set(&(a.detached() + gather(&table, &index([7, 0, 0], device)))));
     is_bad("a step that nobody asks about", unread.and_then(|()| device.synchronize()))?;
-    same("cell 0", a.read().to_vec(), &want[0])
+    same("cell 0", a.detached().to_vec(), &want[0])
 }
 /// A step that may be bad in two places and writes its cells where they lie, on a device that does that.
 fn two_looks(device: Device) -> Seen<()> {
@@ -124,8 +124,8 @@ fn two_looks(device: Device) -> Seen<()> {
     let mut times = 0.0;
     for (first, second) in [(good, good), ([0, 3, 0], good), (good, [0, 0, -1]), (good, good), ([9, 9, 9], [9, 9, 9])] {
         let done = step(|| {
-            a.set(&(a.read() + gather(&table, &index(first, device))))?;
-            b.set(&(b.read() + gather(&table, &index(second, device))))
+            a.set(&(a.detached() + gather(&table, &index(first, device))))?;
+            b.set(&(b.detached() + gather(&table, &index(second, device))))
         });
         let done = done.and_then(|()| device.synchronize());
         if (first, second) == (good, good) {
@@ -136,7 +136,7 @@ fn two_looks(device: Device) -> Seen<()> {
         }
         for (cell, from) in [(&a, 1.0f32), (&b, 2.0)] {
             let want = [0.0f32, 1.0, 2.0].map(|k| k + from + times * (k + 1.0));
-            same("a cell", cell.read().to_vec(), &want)?;
+            same("a cell", cell.detached().to_vec(), &want)?;
         }
     }
     Ok(())
@@ -148,7 +148,7 @@ fn swapped(device: Device) -> Seen<()> {
     for (bad, index_of, wants) in [(true, [0, 0, 9], [10.0f32, 20.0]), (false, [0, 0, 0], [20.0, 10.0]), (true, [5, 0, 0], [20.0, 10.0])] {
         let zero = gather(&table, &index(index_of, device));
         let done = step(|| {
-            let (x, y) = (a.read() + &zero, b.read() + &zero);
+            let (x, y) = (a.detached() + &zero, b.detached() + &zero);
             a.set(&y)?;
             b.set(&x)
         });
@@ -158,7 +158,7 @@ fn swapped(device: Device) -> Seen<()> {
             false => done.map_err(text)?,
         }
         for (cell, from) in [&a, &b].into_iter().zip(wants) {
-            same("a cell", cell.read().to_vec(), &[from, from + 1.0, from + 2.0])?;
+            same("a cell", cell.detached().to_vec(), &[from, from + 1.0, from + 2.0])?;
         }
     }
     Ok(())
@@ -170,18 +170,18 @@ fn told_once(device: Device) -> Seen<()> {
     for of in [[0i64, 3, 0], [0, 1, 2], [-1, 0, 0]] {
         let loss = gather(&table, &index(of, device));
         adamant_core::flush().map_err(text)?;
-        let before = a.read().to_vec::<f32>().map_err(text)?;
-        step(|| a.set(&(a.read() + &loss))).map_err(|e| format!("a step told what its device looks for: {e}"))?;
+        let before = a.detached().to_vec::<f32>().map_err(text)?;
+        step(|| a.set(&(a.detached() + &loss))).map_err(|e| format!("a step told what its device looks for: {e}"))?;
         match of {
             [0, 1, 2] => same("a loss", loss.to_vec(), &[1.0, 2.0, 3.0])?,
             _ => {
-                is_bad("a loss", loss.eval())?;
-                same("the cell", a.read().to_vec(), &before)?;
+                is_bad("a loss", loss.materialize())?;
+                same("the cell", a.detached().to_vec(), &before)?;
             }
         }
         device.synchronize().map_err(|e| format!("told again: {e}"))?;
     }
-    same("the cell", a.read().to_vec(), &[2.0, 4.0, 6.0])
+    same("the cell", a.detached().to_vec(), &[2.0, 4.0, 6.0])
 }
 /// A value of one window that the next one reads before anybody knows whether it is good.
 fn inherited(device: Device) -> Seen<()> {
@@ -202,17 +202,17 @@ fn inherited(device: Device) -> Seen<()> {
         }
         let derived = &sum * 2.0f32;
         adamant_core::flush().map_err(text)?;
-        let done = step(|| a.set(&(a.read() + &derived))).and_then(|()| device.synchronize());
+        let done = step(|| a.set(&(a.detached() + &derived))).and_then(|()| device.synchronize());
         match k {
             0 => {
                 is_bad("a step on a spoiled sum", done)?;
-                is_bad("a spoiled sum", derived.eval())?;
-                same("the cell", a.read().to_vec(), &[1.0, 2.0, 3.0])?;
+                is_bad("a spoiled sum", derived.materialize())?;
+                same("the cell", a.detached().to_vec(), &[1.0, 2.0, 3.0])?;
             }
             _ => {
                 done.map_err(text)?;
                 same("a sum", derived.to_vec(), &[12.0, 16.0, 20.0])?;
-                same("the cell", a.read().to_vec(), &[13.0, 18.0, 23.0])?;
+                same("the cell", a.detached().to_vec(), &[13.0, 18.0, 23.0])?;
             }
         }
     }
@@ -225,21 +225,21 @@ fn compiled(device: Device) -> Seen<()> {
     let (first, second, taken) = (a.clone(), b.clone(), table.clone());
     let f = compile(move |i: &[Tensor]| {
         let x = gather(&taken, &i[0]);
-        first.set(&(first.read() + 1.0f32))?;
-        second.set(&(second.read() + &x))?;
+        first.set(&(first.detached() + 1.0f32))?;
+        second.set(&(second.detached() + &x))?;
         Ok(vec![x * 2.0f32])
     });
     let (good, bad) = (index([2, 1, 0], device), index([0, 3, 0], device));
     for k in 0..4 {
         let called = f.call(&[if k % 2 == 0 { &good } else { &bad }]);
-        let done = called.and_then(|out| out[0].eval());
+        let done = called.and_then(|out| out[0].materialize());
         match k % 2 {
             0 => done.map_err(text)?,
             _ => is_bad("a compiled step", done)?,
         }
     }
-    same("the first cell", a.read().to_vec(), &[3.0, 4.0, 5.0])?;
-    same("the second cell", b.read().to_vec(), &[8.0, 8.0, 8.0])
+    same("the first cell", a.detached().to_vec(), &[3.0, 4.0, 5.0])?;
+    same("the second cell", b.detached().to_vec(), &[8.0, 8.0, 8.0])
 }
 /// A step that writes a value that is there, an input as it is, and one that is computed from bad data: all or none.
 fn beside(device: Device) -> Seen<()> {
@@ -248,10 +248,10 @@ fn beside(device: Device) -> Seen<()> {
     let (a, b, c) = (a.map_err(text)?, b.map_err(text)?, c.map_err(text)?);
     for (bad, of) in [(true, [0, 0, 3]), (false, [0, 0, 0])] {
         let there = numbers(3, 50, device);
-        there.eval().map_err(text)?;
+        there.materialize().map_err(text)?;
         let done = step(|| {
             a.set(&there)?;
-            b.set(&c.read())?;
+            b.set(&c.detached())?;
             c.set(&gather(&table, &index(of, device)))
         });
         let done = done.and_then(|()| device.synchronize());
@@ -261,7 +261,7 @@ fn beside(device: Device) -> Seen<()> {
         }
         let want = if bad { [[1.0f32, 2.0, 3.0], [2.0, 4.0, 6.0], [3.0, 6.0, 9.0]] } else { [[50.0, 51.0, 52.0], [3.0, 6.0, 9.0], [1.0, 1.0, 1.0]] };
         for (cell, want) in [&a, &b, &c].into_iter().zip(want) {
-            same("a cell", cell.read().to_vec(), &want)?;
+            same("a cell", cell.detached().to_vec(), &want)?;
         }
         same("what was there", there.to_vec(), &[50.0, 51.0, 52.0])?;
     }

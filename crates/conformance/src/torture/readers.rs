@@ -31,7 +31,7 @@ impl Model {
         let cells: Vec<Cell> = (0..PARAMETERS).map(cell).collect::<Result<_>>()?;
         let (inside, one) = (cells.clone(), Tensor::full_on([1], 1.0, adamant_core::DType::F32, device));
         let f = compile(move |x: &[Tensor]| {
-            inside.iter().try_for_each(|c| c.set(&(c.read() + &x[0])))?;
+            inside.iter().try_for_each(|c| c.set(&(c.detached() + &x[0])))?;
             Ok(vec![])
         });
         Ok(Model { cells, add: Box::new(move || f.call(&[&one]).map(drop)) })
@@ -43,10 +43,10 @@ fn load(model: &Model, device: Device, version: usize) -> Result<()> {
         // A state dict: host data, ready to be read.
         0 => step(|| model.cells.iter().try_for_each(|c| c.set(&Tensor::from_vec_on(vec![version as f32; c.meta().shape.elements()], c.meta().shape, device)))),
         // An optimizer: computed when the step commits, where the old values lie.
-        1 => step(|| model.cells.iter().try_for_each(|c| c.set(&(c.read() + 1.0f32)))),
+        1 => step(|| model.cells.iter().try_for_each(|c| c.set(&(c.detached() + 1.0f32)))),
         2 => (model.add)(),
         // Read and written in several steps inside one.
-        _ => step(|| model.cells.iter().try_for_each(|c| step(|| c.set(&(c.read() + 0.5f32))).and_then(|()| c.set(&(c.read() + 0.5f32))))),
+        _ => step(|| model.cells.iter().try_for_each(|c| step(|| c.set(&(c.detached() + 0.5f32))).and_then(|()| c.set(&(c.detached() + 0.5f32))))),
     }
 }
 /// One request: the smallest and the largest number of all parameters. `wait` runs in the middle of it.

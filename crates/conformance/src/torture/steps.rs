@@ -103,7 +103,7 @@ impl World {
             let cell = cell.clone();
             let none = Tensor::from_vec_on(vec![0.0f32; WIDTH], [WIDTH], device);
             let f = compile(move |x: &[Tensor]| {
-                cell.set(&(cell.read() * 0.5f32 + &x[0]))?;
+                cell.set(&(cell.detached() * 0.5f32 + &x[0]))?;
                 Ok(vec![])
             });
             Box::new(move || f.call(&[&none]).map(drop))
@@ -135,19 +135,19 @@ impl World {
         self.pass()?;
         match action {
             Act::Add(c, x) => {
-                self.cells[*c].set(&(self.cells[*c].read() + *x))?;
+                self.cells[*c].set(&(self.cells[*c].detached() + *x))?;
                 self.now[*c] = self.now[*c].map(|v| v + x);
             }
             Act::Mix(c, other) => {
-                self.cells[*c].set(&(self.cells[*c].read() * 0.5f32 + self.cells[*other].read()))?;
+                self.cells[*c].set(&(self.cells[*c].detached() * 0.5f32 + self.cells[*other].detached()))?;
                 let (row, bad) = (self.now[*other], self.bad[*other]);
                 self.now[*c] = std::array::from_fn(|k| self.now[*c][k] * 0.5 + row[k]);
                 self.bad[*c] |= bad;
             }
             Act::AddNow(c, x) => {
-                let sum = self.cells[*c].read() + *x;
+                let sum = self.cells[*c].detached() + *x;
                 // Of bad data it is an error to ask for.
-                if sum.eval().is_err() || self.bad[*c] {
+                if sum.materialize().is_err() || self.bad[*c] {
                     return Err(planted());
                 }
                 self.cells[*c].set(&sum)?;
@@ -163,7 +163,7 @@ impl World {
                 self.now[*c] = self.now[*c].map(|v| v * 0.5);
             }
             Act::Read(c) => {
-                let seen = self.cells[*c].read().to_vec::<f32>();
+                let seen = self.cells[*c].detached().to_vec::<f32>();
                 if self.bad[*c] {
                     if seen.is_ok() {
                         self.wrong.push(format!("bad data of cell {c} is read at action {}", self.at));
@@ -172,15 +172,15 @@ impl World {
                     self.expect("its own read", *c, seen, self.now[*c]);
                 }
             }
-            Act::Op(c) => drop((self.cells[*c].read() * 3.0f32).exp().sum(..)),
+            Act::Op(c) => drop((self.cells[*c].detached() * 3.0f32).exp().sum(..)),
             Act::Look(c) => {
                 let cell = self.cells[*c].clone();
-                let seen = std::thread::scope(|s| s.spawn(|| cell.read().to_vec::<f32>()).join()).unwrap_or_else(|_| Err(planted()));
+                let seen = std::thread::scope(|s| s.spawn(|| cell.detached().to_vec::<f32>()).join()).unwrap_or_else(|_| Err(planted()));
                 self.expect("another thread's read", *c, seen, if depth == 0 { self.now[*c] } else { self.committed[*c] });
             }
             Act::Bad(c) => {
                 let none = Tensor::from_vec_on(vec![0i64, 7, 1], [WIDTH], self.device);
-                self.cells[*c].set(&self.cells[*c].read().gather(0, &none))?;
+                self.cells[*c].set(&self.cells[*c].detached().gather(0, &none))?;
                 self.bad[*c] = true;
             }
             Act::Step(inner, goes_on) => {
@@ -223,9 +223,9 @@ impl World {
     fn look_around(&mut self) {
         for c in 0..CELLS {
             let cell = self.cells[c].clone();
-            let own = cell.read().to_vec::<f32>();
+            let own = cell.detached().to_vec::<f32>();
             self.expect("the last read", c, own, self.committed[c]);
-            let other = std::thread::scope(|s| s.spawn(|| cell.read().to_vec::<f32>()).join()).unwrap_or_else(|_| Err(planted()));
+            let other = std::thread::scope(|s| s.spawn(|| cell.detached().to_vec::<f32>()).join()).unwrap_or_else(|_| Err(planted()));
             self.expect("another thread's last read", c, other, self.committed[c]);
         }
     }

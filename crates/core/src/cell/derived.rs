@@ -30,7 +30,7 @@ impl Cell {
     /// let half = || weight.derived("bf16", |w| w.cast(DType::BF16).ok());
     /// assert_eq!(half()?.to_vec_as::<f32>()?, [1.0, 2.0]);
     /// half()?; // nothing is computed
-    /// weight.set(&(weight.read() * 3.0))?;
+    /// weight.set(&(weight.detached() * 3.0))?;
     /// assert_eq!(half()?.to_vec_as::<f32>()?, [3.0, 6.0]);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
@@ -42,7 +42,7 @@ impl Cell {
         let make = |value: &Tensor| crate::grad::no_grad(|| f(value)?.detach().ok());
         let plain = context(|c| !c.capturing() && c.open.borrow().get(self.0.id).is_none() && c.committing.get() == 0);
         if crate::transform::any() || super::overlay::any() || !plain {
-            return make(&self.read().ok()?);
+            return make(&self.detached().ok()?);
         }
         let (value, since) = context(|c| {
             c.alive("cell read")?;

@@ -130,16 +130,16 @@ impl Drop for Layer {
 /// # Device::reference().make_current();
 /// let [a, b] = [0.0f32, 1.0].map(|x| Cell::new(&Tensor::from_vec(vec![x], [1]), false).unwrap());
 /// step(|| {
-///     a.set(&(a.read() + 10.0))?;
+///     a.set(&(a.detached() + 10.0))?;
 ///     let tried = step(|| {
-///         a.set(&(a.read() * 100.0))?;
-///         b.set(&(a.read() / 0.0))?;
+///         a.set(&(a.detached() * 100.0))?;
+///         b.set(&(a.detached() / 0.0))?;
 ///         Err::<(), _>(Error::new("try", ErrorKind::Argument("changed its mind".into())))
 ///     });
 ///     assert!(tried.is_err());
-///     b.set(&(b.read() + a.read()))
+///     b.set(&(b.detached() + a.detached()))
 /// })?;
-/// assert_eq!((a.read().item::<f32>()?, b.read().item::<f32>()?), (10.0, 11.0));
+/// assert_eq!((a.detached().item::<f32>()?, b.detached().item::<f32>()?), (10.0, 11.0));
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 ///

@@ -15,7 +15,7 @@ pub(super) fn note(cell: &Cell) {
     let is_new = |written: &Written| written.iter().all(|(c, _)| c.id() != cell.id());
     if matches!(FRAMES.try_with(|f| f.borrow().iter().any(is_new)), Ok(true)) {
         // Read while nothing is borrowed.
-        let before = cell.read();
+        let before = cell.detached();
         let _ = FRAMES.try_with(|f| f.borrow_mut().iter_mut().filter(|w| is_new(w)).for_each(|w| w.push((cell.clone(), before.clone()))));
     }
 }
@@ -54,12 +54,12 @@ impl Drop for PredicateFrame {
 /// let weight = Cell::new(&Tensor::full([2], 1.0, adamant_core::DType::F32), false)?;
 /// for gradient in [0.5f32, f32::INFINITY, 0.25] {
 ///     step_when(|| {
-///         let gradient = weight.read().full_like(gradient);
-///         weight.set(&(weight.read() - &gradient))?;
+///         let gradient = weight.detached().full_like(gradient);
+///         weight.set(&(weight.detached() - &gradient))?;
 ///         Ok((gradient.isfinite().all(..), ()))
 ///     })?;
 /// }
-/// assert_eq!(weight.read().to_vec::<f32>()?, [0.25, 0.25]);
+/// assert_eq!(weight.detached().to_vec::<f32>()?, [0.25, 0.25]);
 /// # Ok::<(), adamant_core::Error>(())
 /// ```
 ///
@@ -81,8 +81,8 @@ pub fn step_when<R>(f: impl FnOnce() -> Result<(Tensor, R)>) -> Result<R> {
         crate::grad::with_grad(false, || {
             written.into_iter().try_for_each(|(cell, before)| {
                 let device = cell.meta().device;
-                let new = cell.read();
-                if device == ty.device { cell.set(&when.select(new, before)) } else { cell.set(&when.to(device).select(new, before)) }
+                let new = cell.detached();
+                if device == ty.device { cell.set(&when.where_(new, before)) } else { cell.set(&when.to(device).where_(new, before)) }
             })
         })?;
         Ok(result)

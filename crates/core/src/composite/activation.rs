@@ -21,7 +21,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn leaky_relu(&self, negative_slope: f64) -> Tensor {
-        float_function("leaky_relu", self, |x| Ok(x.gt(0.0).select(x, x * negative_slope)))
+        float_function("leaky_relu", self, |x| Ok(x.gt(0.0).where_(x, x * negative_slope)))
     }
     /// x where it is positive, else `weight · x`; one weight, or one for each channel (axis 1).
     #[track_caller]
@@ -41,7 +41,7 @@ impl Tensor {
                 dims[0] = count;
             }
             let (x, w) = (self.widened(), weight.widened().reshape(dims));
-            Ok(x.gt(0.0).select(&x, &x * w).cast(m.dtype))
+            Ok(x.gt(0.0).where_(&x, &x * w).cast(m.dtype))
         })
     }
     /// x where it is positive, else `alpha (exp(x) - 1)` (Clevert et al., 2016).
@@ -70,7 +70,7 @@ impl Tensor {
     pub fn softplus_with(&self, beta: f64, threshold: f64) -> Tensor {
         float_function("softplus", self, |x| {
             let scaled = x * beta;
-            Ok(scaled.gt(threshold).select(x, scaled.softplus() / beta))
+            Ok(scaled.gt(threshold).where_(x, scaled.softplus() / beta))
         })
     }
     /// x between two bounds; the gradient is 0 at the bounds themselves.
@@ -91,7 +91,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn hardsigmoid(&self) -> Tensor {
-        float_function("hardsigmoid", self, |x| Ok(x.le(-3.0).select(0.0, x.ge(3.0).select(1.0, x / 6.0 + 0.5))))
+        float_function("hardsigmoid", self, |x| Ok(x.le(-3.0).where_(0.0, x.ge(3.0).where_(1.0, x / 6.0 + 0.5))))
     }
     /// `x · hardsigmoid(x)` (Howard et al., 2019).
     #[track_caller]
@@ -103,7 +103,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn hardshrink(&self, lambda: f64) -> Tensor {
-        float_function("hardshrink", self, |x| Ok(x.ge(-lambda).logical_and(x.le(lambda)).select(0.0, x)))
+        float_function("hardshrink", self, |x| Ok(x.ge(-lambda).logical_and(x.le(lambda)).where_(0.0, x)))
     }
     /// x moved toward 0 by lambda, 0 where `|x|` is at most lambda.
     #[track_caller]
@@ -114,14 +114,14 @@ impl Tensor {
                 return refuse(format!("lambda is at least 0, not {lambda}"));
             }
             // NaN is neither above nor below and stays NaN.
-            Ok(x.gt(lambda).select(x - lambda, x.lt(-lambda).select(x + lambda, x * 0.0)))
+            Ok(x.gt(lambda).where_(x - lambda, x.lt(-lambda).where_(x + lambda, x * 0.0)))
         })
     }
     /// x where it is above the threshold, else `value`.
     #[track_caller]
     #[must_use]
     pub fn threshold(&self, threshold: f64, value: f64) -> Tensor {
-        float_function("threshold", self, |x| Ok(x.le(threshold).select(value, x)))
+        float_function("threshold", self, |x| Ok(x.le(threshold).where_(value, x)))
     }
     /// The first half along an axis times the sigmoid of the second (Dauphin et al., 2017).
     #[track_caller]
@@ -175,12 +175,12 @@ impl Tensor {
 fn exponential_branch(x: &Tensor, inner: f64, alpha: f64) -> Tensor {
     let positive = x.gt(0.0);
     // Large x never reach the exponential, whose gradient would be infinite times zero.
-    let below = positive.select(0.0, x);
-    positive.select(x, (below * inner).expm1() * alpha)
+    let below = positive.where_(0.0, x);
+    positive.where_(x, (below * inner).expm1() * alpha)
 }
 /// `middle` where x lies strictly between the bounds, else the bound.
 fn between(x: &Tensor, min: f64, max: f64, middle: &Tensor) -> Tensor {
-    x.le(min).select(min, x.ge(max).select(max, middle))
+    x.le(min).where_(min, x.ge(max).where_(max, middle))
 }
 #[track_caller]
 fn halves(op: &'static str, x: &Tensor, axis: impl Axis, f: impl FnOnce(Tensor, Tensor) -> Tensor) -> Tensor {

@@ -10,14 +10,14 @@ use smallvec::{SmallVec, smallvec};
 fn scores(of: &Attention, q: &Tensor, k: &Tensor, mask: Option<&Tensor>) -> Tensor {
     let mut s = q.matmul(k.mt()) * of.scale;
     if let Some(mask) = mask {
-        s = if mask.meta().dtype == DType::Bool { mask.select(&s, f64::NEG_INFINITY) } else { s + mask.widened() };
+        s = if mask.meta().dtype == DType::Bool { mask.where_(&s, f64::NEG_INFINITY) } else { s + mask.widened() };
     }
     if of.causal {
         let shape = s.meta().shape;
         let rank = shape.rank();
         let plane = Tensor::full_on([shape[rank - 2], shape[rank - 1]], 0, DType::I32, s.meta().device);
         let hidden = plane.iota_like(1, DType::I32).gt(plane.iota_like(0, DType::I32));
-        s = hidden.select(f64::NEG_INFINITY, &s);
+        s = hidden.where_(f64::NEG_INFINITY, &s);
     }
     s
 }
@@ -88,11 +88,11 @@ impl Compound for Attention {
             return Ok(vec![s.matmul(&v).cast(m.dtype), lse]);
         }
         let max = s.reduce(ReduceOp::Max, last, true);
-        let max = max.eq(f64::NEG_INFINITY).select(0.0, &max);
+        let max = max.eq(f64::NEG_INFINITY).where_(0.0, &max);
         let e = (&s - &max).exp();
         let sum = e.sum_keepdim(last);
         let lse = max + sum.log();
-        let mut p = &e / sum.eq(0.0).select(1.0, &sum);
+        let mut p = &e / sum.eq(0.0).where_(1.0, &sum);
         if let Some(keep) = keep(self, inputs.last().filter(|_| self.dropout > 0.0), &p) {
             p = p * keep;
         }
@@ -146,7 +146,7 @@ impl Compound for AttentionBackward {
         let (out, lse) = (rest[0].widened(), &rest[1]);
         let last = AxisSet::one(m.shape.rank() - 1);
         // exp(s - lse); where a row is masked everywhere, s - inf = -inf gives the zeros it must.
-        let lse = lse.eq(f64::NEG_INFINITY).select(f64::INFINITY, lse);
+        let lse = lse.eq(f64::NEG_INFINITY).where_(f64::INFINITY, lse);
         let p = (scores(f, &q, &k, mask) - lse).exp();
         let keep = keep(f, key, &p);
         let mut dp = g.matmul(v.mt());

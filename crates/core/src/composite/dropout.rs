@@ -12,7 +12,7 @@ pub(crate) fn keep_factors(key: &Tensor, shape: Shape, p: f64, dtype: DType) -> 
     let uniform = bits.bitwise_right_shift(8u32).cast(DType::F32) * (1.0 / 16_777_216.0);
     let scale = if p < 1.0 { 1.0 / (1.0 - p) } else { 0.0 };
     let kept = Tensor::full_on((), scale, dtype, key.meta().device);
-    uniform.lt(p).select(0.0, &kept)
+    uniform.lt(p).where_(0.0, &kept)
 }
 
 impl Compound for Dropout {

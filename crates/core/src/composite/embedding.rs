@@ -40,7 +40,7 @@ impl Compound for EmbeddingBackward {
         // Equal rows add up in the dtype that holds many of them.
         let mut flat = g.reshape([n, features]).widened();
         if let Some(p) = self.padding_idx {
-            flat = ids.cast(DType::I64).reshape([n, 1]).eq(p as i64).select(0.0, &flat);
+            flat = ids.cast(DType::I64).reshape([n, 1]).eq(p as i64).where_(0.0, &flat);
         }
         let zeros = Tensor::full_on([self.rows, features], 0, flat.meta().dtype, meta.device);
         let sum = Tensor::apply(Op::Scatter { axis: 0, mode: ScatterMode::Add }, Arg::None, &[&zeros, &spread(ids, features), &flat]);

@@ -14,7 +14,7 @@ impl Compound for LogSumExp {
         }
         // An infinite maximum cannot be subtracted: inf - inf is NaN.
         let top = x.detach().reduce(ReduceOp::Max, self.axes, true);
-        let top = top.isinf().select(0.0, &top);
+        let top = top.isinf().where_(0.0, &top);
         Ok(vec![((x - &top).exp().reduce(ReduceOp::Sum, self.axes, true).log() + top).cast(dtype)])
     }
     fn saves(&self) -> Option<Saves> {

@@ -24,7 +24,7 @@ pub(crate) fn classes(target: &Tensor, x: &Shape, ignore: i64) -> ClassIndices {
         Err(_) if dtype == DType::I32 => Tensor::full_on(target.meta().shape, false, DType::Bool, target.meta().device),
         _ => target.eq(crate::Scalar::Int(ignore)),
     };
-    ClassIndices { index: ignored.select(crate::Scalar::Int(0), &target), valid: ignored.logical_not() }
+    ClassIndices { index: ignored.where_(crate::Scalar::Int(0), &target), valid: ignored.logical_not() }
 }
 /// `x[.., index, ..]` along an axis.
 pub(crate) fn gather(x: &Tensor, axis: usize, index: &Tensor) -> Tensor {
@@ -95,7 +95,7 @@ impl Compound for CrossEntropy {
             if self.label_smoothing > 0.0 {
                 each = each - over_classes(weighted) * (self.label_smoothing / n as f64);
             }
-            (c.valid.select(&each, 0.0), Some(c))
+            (c.valid.where_(&each, 0.0), Some(c))
         };
         let loss = match self.reduction {
             Reduction::None => each.reshape(m.shape.without(axis)),
@@ -110,7 +110,7 @@ impl Compound for CrossEntropy {
         };
         let mut outputs = vec![loss.cast(m.dtype)];
         if let Some(classes) = classes {
-            outputs.extend(of_rows.map(|t| classes.valid.select(&t, 0.0).reshape(m.shape.without(axis))));
+            outputs.extend(of_rows.map(|t| classes.valid.where_(&t, 0.0).reshape(m.shape.without(axis))));
         }
         Ok(outputs)
     }
@@ -174,7 +174,7 @@ impl Compound for CrossEntropyBackward {
         let p = shifted.exp() * log_sum.neg().exp();
         let mut dx = (p * q.sum_keepdim(AxisSet::one(axis)) - &q) * &g;
         if let Some(c) = &classes {
-            dx = c.valid.select(&dx, 0.0);
+            dx = c.valid.where_(&dx, 0.0);
         }
         let mut out = vec![dx.cast(m.dtype)];
         if f.probabilities {

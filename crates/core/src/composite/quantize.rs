@@ -34,7 +34,7 @@ impl Compound for FakeQuantize {
         let inputs: Vec<Tensor> = (0..3).map(|k| args.input(k).map(Tensor::detach)).collect::<Result<_>>()?;
         let steps = steps(self, [&inputs[0], &inputs[1], &inputs[2]]);
         let fits = steps.ge(self.quant_min as f64).logical_and(steps.le(self.quant_max as f64));
-        Ok(smallvec![Some(fits.select(g, 0.0)), None, None])
+        Ok(smallvec![Some(fits.where_(g, 0.0)), None, None])
     }
     fn stacked(&self, inputs: &[StackedInput], _: usize) -> Option<Result<Vec<Tensor>>> {
         of_first(FakeQuantize { axis: self.axis.map(|a| a + 1), ..*self }, inputs)

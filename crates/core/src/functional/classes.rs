@@ -51,7 +51,7 @@ pub fn nll_loss(x: &Tensor, target: &Tensor, options: &NllOptions<'_>) -> Tensor
             }
         };
         // Where a target takes no part its weight is 0, but the input there may be infinite.
-        let picked = c.valid.select(gather(&x, axis, &c.index), 0.0);
+        let picked = c.valid.where_(gather(&x, axis, &c.index), 0.0);
         let each = (picked * &taken).neg();
         Ok(match options.reduction {
             Reduction::None => each.reshape(m.shape.without(axis)),
@@ -73,7 +73,7 @@ fn batch(x: &Tensor) -> Built<(Tensor, bool)> {
 }
 /// Options of [`multi_margin_loss`].
 #[derive(Clone, Copy)]
-pub struct MultiMargin<'a> {
+pub struct MultiMarginOptions<'a> {
     /// 1 or 2: the power of each margin
     pub p: u32,
     /// by how much the target's score must be larger
@@ -83,14 +83,14 @@ pub struct MultiMargin<'a> {
     /// how losses are reduced
     pub reduction: Reduction,
 }
-impl Default for MultiMargin<'_> {
+impl Default for MultiMarginOptions<'_> {
     fn default() -> Self {
-        MultiMargin { p: 1, margin: 1.0, weight: None, reduction: Reduction::Mean }
+        MultiMarginOptions { p: 1, margin: 1.0, weight: None, reduction: Reduction::Mean }
     }
 }
 /// The mean over all classes of `max(0, margin - x[target] + x[i])^p`, i not the target.
 #[track_caller]
-pub fn multi_margin_loss(x: &Tensor, target: &Tensor, options: &MultiMargin<'_>) -> Tensor {
+pub fn multi_margin_loss(x: &Tensor, target: &Tensor, options: &MultiMarginOptions<'_>) -> Tensor {
     let inputs: SmallVec<[&Tensor; 4]> = [x, target].into_iter().chain(options.weight).collect();
     compose("multi_margin_loss", &inputs, || {
         let m = floats(&x.meta())?;
@@ -110,7 +110,7 @@ pub fn multi_margin_loss(x: &Tensor, target: &Tensor, options: &MultiMargin<'_>)
             each = each * gather(&w.widened().reshape([1, shape[1]]).expand(shape), 1, &index);
         }
         let index = index.cast(DType::I64);
-        let sum = x.iota_like(1, DType::I64).eq(&index).select(0.0, &each).sum(1) / shape[1] as f64;
+        let sum = x.iota_like(1, DType::I64).eq(&index).where_(0.0, &each).sum(1) / shape[1] as f64;
         Ok(reduce(if batched { sum } else { sum.reshape(()) }, options.reduction, m.dtype))
     })
 }
@@ -132,20 +132,20 @@ pub fn multilabel_margin_loss(x: &Tensor, target: &Tensor, reduction: Reduction)
         let target = target.reshape(shape).cast(DType::I64);
         let ended = Tensor::apply(Op::Scan { op: ScanOp::Max, axis: 1, reverse: false }, Arg::None, &[&target.lt(0).cast(DType::I32)]);
         let valid = ended.eq(0);
-        let index = valid.select(&target, Scalar::Int(0));
+        let index = valid.where_(&target, Scalar::Int(0));
         let rows = |t: &Tensor| t.reshape([n, classes, 1]);
         let is_target = rows(&index).eq(Tensor::full_on([n, classes, classes], 0, DType::I64, m.device).iota_like(2, DType::I64)).logical_and(rows(&valid));
         let any = is_target.cast(DType::I32).sum_keepdim(AxisSet::one(1)).gt(0);
         let margins = (x.reshape([n, 1, classes]) - rows(&gather(&x, 1, &index)) + 1.0).relu();
         let counted = rows(&valid).logical_and(any.logical_not());
-        let sum = counted.select(&margins, 0.0).sum([1, 2]) / classes as f64;
+        let sum = counted.where_(&margins, 0.0).sum([1, 2]) / classes as f64;
         Ok(reduce(if batched { sum } else { sum.reshape(()) }, reduction, m.dtype))
     })
 }
 
 /// Options of [`ctc_loss`].
 #[derive(Clone, Copy, Debug)]
-pub struct Ctc {
+pub struct CtcOptions {
     /// the class that stands for no label
     pub blank: usize,
     /// how losses are reduced; the mean divides each by its target's length first
@@ -153,9 +153,9 @@ pub struct Ctc {
     /// are losses of alignments that cannot be, and their gradients, zero?
     pub zero_infinity: bool,
 }
-impl Default for Ctc {
-    fn default() -> Ctc {
-        Ctc { blank: 0, reduction: Reduction::Mean, zero_infinity: false }
+impl Default for CtcOptions {
+    fn default() -> CtcOptions {
+        CtcOptions { blank: 0, reduction: Reduction::Mean, zero_infinity: false }
     }
 }
 /// Stands for the logarithm of 0 in the recursion: finite, so that gradients of impossible paths are 0 and not NaN.
@@ -166,7 +166,7 @@ const IMPOSSIBLE: f64 = -1e30;
 /// lengths of both, `[batch]`. An alignment that cannot be has the loss inf. The gradient supposes that `log_softmax`
 /// gave the log-probabilities, as PyTorch's does.
 #[track_caller]
-pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, input_lengths: &Tensor, target_lengths: &Tensor, options: &Ctc) -> Tensor {
+pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, input_lengths: &Tensor, target_lengths: &Tensor, options: &CtcOptions) -> Tensor {
     compose("ctc_loss", &[log_probs, targets, input_lengths, target_lengths], || {
         let m = floats(&log_probs.meta())?;
         let sizes = CtcSizes::of(m)?;
@@ -190,8 +190,8 @@ pub fn ctc_loss(log_probs: &Tensor, targets: &Tensor, input_lengths: &Tensor, ta
         // minus each class's share of the alignments. The first term is added by something that is 0.
         let p = lp.exp();
         let steps = Tensor::full_on([time, n, 1], 0, DType::I64, m.device).iota_like(0, DType::I64).lt(&input_lengths);
-        let none = steps.select(&p - p.detach(), 0.0).sum([0, 2]).reshape([n, 1]);
-        let each = lost.select(if options.zero_infinity { 0.0 } else { f64::INFINITY }, none - total).reshape([n]);
+        let none = steps.where_(&p - p.detach(), 0.0).sum([0, 2]).reshape([n, 1]);
+        let each = lost.where_(if options.zero_infinity { 0.0 } else { f64::INFINITY }, none - total).reshape([n]);
         Ok(match options.reduction {
             Reduction::None if is_batched => each,
             Reduction::None => each.reshape(()),
@@ -281,7 +281,7 @@ impl CtcStates {
         } else {
             let at = state.div_trunc(2i64).minimum(longest as i64 - 1);
             let inside = at.lt(target_lengths).logical_and(&odd);
-            inside.select(gather(labels, 1, &at), blank)
+            inside.where_(gather(labels, 1, &at), blank)
         };
         // Two steps at once are allowed onto a label that differs from the label before.
         let skip = if count > 2 {
@@ -297,23 +297,23 @@ impl CtcStates {
     fn forward(&self, lp: &Tensor, input_lengths: &Tensor) -> Tensor {
         let start = self.state.lt(2);
         let first = self.emitted(lp, 0);
-        let mut alpha = start.select(&first, first.full_like(IMPOSSIBLE));
+        let mut alpha = start.where_(&first, first.full_like(IMPOSSIBLE));
         for t in 1..self.sizes.time {
             let stay = &alpha;
             let one = self.shifted(stay, 1);
-            let two = self.skip.select(self.shifted(stay, 2), IMPOSSIBLE);
+            let two = self.skip.where_(self.shifted(stay, 2), IMPOSSIBLE);
             let max = stay.maximum(&one).maximum(&two).detach();
             let sum = (stay - &max).exp() + (one - &max).exp() + (two - &max).exp();
             let next = sum.log() + max + self.emitted(lp, t);
-            let next = next.lt(IMPOSSIBLE).select(IMPOSSIBLE, &next);
-            alpha = input_lengths.gt(t as i64).select(&next, &alpha);
+            let next = next.lt(IMPOSSIBLE).where_(IMPOSSIBLE, &next);
+            alpha = input_lengths.gt(t as i64).where_(&next, &alpha);
         }
         alpha
     }
     /// The log-probability of what each state emits, at a step of time.
     fn emitted(&self, lp: &Tensor, t: usize) -> Tensor {
         let e = gather(&lp.narrow(0, t, 1).reshape([self.sizes.n, self.sizes.classes]), 1, &self.label);
-        e.lt(IMPOSSIBLE).select(IMPOSSIBLE, &e)
+        e.lt(IMPOSSIBLE).where_(IMPOSSIBLE, &e)
     }
     /// Each state's value of the state `by` before it; the first ones have none.
     fn shifted(&self, a: &Tensor, by: usize) -> Tensor {
@@ -328,8 +328,8 @@ fn ctc_total(alpha: &Tensor, input_lengths: &Tensor, target_lengths: &Tensor, si
     let last = target_lengths * 2i64;
     let end = gather(alpha, 1, &last);
     let label_end = gather(alpha, 1, &(&last - 1i64).maximum(0i64));
-    let label_end = target_lengths.gt(0).select(&label_end, IMPOSSIBLE);
+    let label_end = target_lengths.gt(0).where_(&label_end, IMPOSSIBLE);
     let max = end.maximum(&label_end).detach();
     let total = ((end - &max).exp() + (label_end - &max).exp()).log() + max;
-    input_lengths.gt(0).select(&total, target_lengths.eq(0).select(Tensor::full_on([sizes.n, 1], 0, total.meta().dtype, sizes.of.device), IMPOSSIBLE))
+    input_lengths.gt(0).where_(&total, target_lengths.eq(0).where_(Tensor::full_on([sizes.n, 1], 0, total.meta().dtype, sizes.of.device), IMPOSSIBLE))
 }

@@ -44,7 +44,7 @@ impl std::str::FromStr for Padding {
 
 /// Options of a convolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conv {
+pub struct ConvOptions {
     /// step of the window
     pub stride: Sizes,
     /// zeros around the input
@@ -54,14 +54,14 @@ pub struct Conv {
     /// independent groups of channels
     pub groups: usize,
 }
-impl Default for Conv {
-    fn default() -> Conv {
-        Conv { stride: 1.into(), padding: Padding::default(), dilation: 1.into(), groups: 1 }
+impl Default for ConvOptions {
+    fn default() -> ConvOptions {
+        ConvOptions { stride: 1.into(), padding: Padding::default(), dilation: 1.into(), groups: 1 }
     }
 }
 /// Options of a transposed convolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConvTranspose {
+pub struct ConvTransposeOptions {
     /// step of the window over the output
     pub stride: Sizes,
     /// what the convolution that is transposed pads: it is cut off the output
@@ -73,9 +73,9 @@ pub struct ConvTranspose {
     /// independent groups of channels
     pub groups: usize,
 }
-impl Default for ConvTranspose {
-    fn default() -> ConvTranspose {
-        ConvTranspose { stride: 1.into(), padding: 0.into(), output_padding: 0.into(), dilation: 1.into(), groups: 1 }
+impl Default for ConvTransposeOptions {
+    fn default() -> ConvTransposeOptions {
+        ConvTransposeOptions { stride: 1.into(), padding: 0.into(), output_padding: 0.into(), dilation: 1.into(), groups: 1 }
     }
 }
 
@@ -83,12 +83,12 @@ macro_rules! dimensions {
     ($($n:literal $conv:ident $transpose:ident $shape:literal;)*) => { $(
         #[doc = concat!("The convolution of x `[batch, in, ", $shape, "]` (the batch may be missing) with a weight `[out, in / groups, ..kernel]`, and a bias `[out]`.")]
         #[track_caller]
-        pub fn $conv(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &Conv) -> Tensor {
+        pub fn $conv(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
             finish(stringify!($conv), x, weight, bias, $n, |x, n| convolve(x, weight, options, n))
         }
         #[doc = concat!("The transposed convolution of x `[batch, in, ", $shape, "]` (the batch may be missing) with a weight `[in, out / groups, ..kernel]`, and a bias `[out]`: the gradient of a convolution with respect to its input.")]
         #[track_caller]
-        pub fn $transpose(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTranspose) -> Tensor {
+        pub fn $transpose(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, options: &ConvTransposeOptions) -> Tensor {
             finish(stringify!($transpose), x, weight, bias, $n, |x, n| transpose(x, weight, options, n))
         }
     )* };
@@ -149,7 +149,7 @@ fn finish(
     })
 }
 
-fn convolve(_: &Meta, weight: &Tensor, options: &Conv, n: usize) -> Result<PlannedConv, ErrorKind> {
+fn convolve(_: &Meta, weight: &Tensor, options: &ConvOptions, n: usize) -> Result<PlannedConv, ErrorKind> {
     let (stride, dilation) = (options.stride.each(n, "stride")?, options.dilation.each(n, "dilation")?);
     let kernel = &weight.meta().shape[2..];
     let padding = match &options.padding {
@@ -166,7 +166,7 @@ fn convolve(_: &Meta, weight: &Tensor, options: &Conv, n: usize) -> Result<Plann
     Ok(PlannedConv { spec: ConvSpec { role: ConvRole::Forward, stride, padding, dilation, groups: options.groups, open: SmallVec::new() }, zeros: None })
 }
 
-fn transpose(x: &Meta, weight: &Tensor, options: &ConvTranspose, n: usize) -> Result<PlannedConv, ErrorKind> {
+fn transpose(x: &Meta, weight: &Tensor, options: &ConvTransposeOptions, n: usize) -> Result<PlannedConv, ErrorKind> {
     let (stride, pad) = (options.stride.each(n, "stride")?, options.padding.each(n, "padding")?);
     let (dilation, extra) = (options.dilation.each(n, "dilation")?, options.output_padding.each(n, "output_padding")?);
     let (xs, ws) = (x.shape, weight.meta().shape);

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 /// Windows of two spatial axes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfold {
+pub struct UnfoldOptions {
     /// size of the window
     pub kernel_size: Sizes,
     /// its step
@@ -20,10 +20,10 @@ pub struct Unfold {
     /// spacing inside the window
     pub dilation: Sizes,
 }
-impl Unfold {
+impl UnfoldOptions {
     /// Windows at every position.
-    pub fn new(kernel_size: impl Into<Sizes>) -> Unfold {
-        Unfold { kernel_size: kernel_size.into(), stride: 1.into(), padding: 0.into(), dilation: 1.into() }
+    pub fn new(kernel_size: impl Into<Sizes>) -> UnfoldOptions {
+        UnfoldOptions { kernel_size: kernel_size.into(), stride: 1.into(), padding: 0.into(), dilation: 1.into() }
     }
 }
 /// The windows over a plane and where they read it.
@@ -36,7 +36,7 @@ struct WindowPlan {
     dilation: [usize; 2],
 }
 impl WindowPlan {
-    fn new(o: &Unfold, plane: [usize; 2]) -> Result<WindowPlan, ErrorKind> {
+    fn new(o: &UnfoldOptions, plane: [usize; 2]) -> Result<WindowPlan, ErrorKind> {
         let two = |s: &Sizes, what| -> Result<[usize; 2], ErrorKind> { s.each(2, what).map(|s| [s[0], s[1]]) };
         let (kernel, stride) = (two(&o.kernel_size, "kernel_size")?, two(&o.stride, "stride")?);
         let (pad, dilation) = (two(&o.padding, "padding")?, two(&o.dilation, "dilation")?);
@@ -68,7 +68,7 @@ impl WindowPlan {
 }
 /// x `[batch, channels, height, width]` (the batch may be missing) to `[batch, channels · window, positions]`.
 #[track_caller]
-pub fn unfold(x: &Tensor, options: &Unfold) -> Tensor {
+pub fn unfold(x: &Tensor, options: &UnfoldOptions) -> Tensor {
     let origin = Origin::here();
     if x.error().is_some() {
         return x.clone();
@@ -98,7 +98,7 @@ pub fn unfold(x: &Tensor, options: &Unfold) -> Tensor {
 /// x `[batch, channels · window, positions]` (the batch may be missing) to `[batch, channels, ..output_size]`: every
 /// column added back where its window lay.
 #[track_caller]
-pub fn fold(x: &Tensor, output_size: [usize; 2], options: &Unfold) -> Tensor {
+pub fn fold(x: &Tensor, output_size: [usize; 2], options: &UnfoldOptions) -> Tensor {
     let origin = Origin::here();
     if x.error().is_some() {
         return x.clone();

@@ -33,7 +33,7 @@ pub enum Beyond {
 }
 /// Options of [`grid_sample`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GridSample {
+pub struct GridSampleOptions {
     /// how values between elements are found
     pub mode: Sampling,
     /// what lies beyond the edge
@@ -45,7 +45,7 @@ pub struct GridSample {
 /// Values of x `[batch, channels, ..spatial]` at positions `[batch, ..out, axes]` in -1..1, the last spatial axis
 /// first: `[batch, channels, ..out]`. Two or three spatial axes.
 #[track_caller]
-pub fn grid_sample(x: &Tensor, grid: &Tensor, options: GridSample) -> Tensor {
+pub fn grid_sample(x: &Tensor, grid: &Tensor, options: GridSampleOptions) -> Tensor {
     compose("grid_sample", &[x, grid], || {
         let m = floats(&x.meta())?;
         same_dtype(&m, &grid.meta())?;
@@ -83,7 +83,7 @@ pub fn grid_sample(x: &Tensor, grid: &Tensor, options: GridSample) -> Tensor {
                 let zero = at
                     .iter()
                     .zip(&detached)
-                    .fold(field.flat.full_like(0.0).narrow(1, 0, 1).sum([1, 2]).reshape([batch, 1]), |sum, (t, d)| sum + d.isfinite().select(t - d, 0.0));
+                    .fold(field.flat.full_like(0.0).narrow(1, 0, 1).sum([1, 2]).reshape([batch, 1]), |sum, (t, d)| sum + d.isfinite().where_(t - d, 0.0));
                 field.at(&detached) + zero.reshape([batch, 1, points])
             }
             Sampling::Bilinear => {
@@ -149,7 +149,7 @@ impl Field {
             let size = self.spatial[k];
             let here = p.ge(0.0).logical_and(p.lt(size as f64));
             // Only a position inside becomes an integer: NaN and what is far away do not.
-            let i = here.select(p, 0.0).cast(DType::I32);
+            let i = here.where_(p, 0.0).cast(DType::I32);
             index = Some(match index {
                 Some(all) => all * size as i32 + i,
                 None => i,
@@ -162,16 +162,16 @@ impl Field {
         let (Some(inside), Some(index)) = (inside, index) else { return self.flat.clone() };
         let spread = |t: Tensor| t.reshape([self.batch, 1, self.points]).expand([self.batch, self.channels, self.points]);
         let values = gather(&self.flat, 2, &spread(index));
-        inside.reshape([self.batch, 1, self.points]).select(&values, 0.0)
+        inside.reshape([self.batch, 1, self.points]).where_(&values, 0.0)
     }
 }
 fn unnormalize(g: &Tensor, size: usize, align: bool) -> Tensor {
     if align { (g + 1.0) * 0.5 * (size as f64 - 1.0) } else { ((g + 1.0) * size as f64 - 1.0) * 0.5 }
 }
-fn beyond(at: &Tensor, size: usize, options: GridSample) -> Tensor {
+fn beyond(at: &Tensor, size: usize, options: GridSampleOptions) -> Tensor {
     let top = size as f64 - 1.0;
     // Beyond the edge the value no longer depends on the position; at the edge itself it counts as beyond.
-    let clip = |at: &Tensor| at.le(0.0).select(0.0, at.ge(top).select(top, at));
+    let clip = |at: &Tensor| at.le(0.0).where_(0.0, at.ge(top).where_(top, at));
     match options.padding {
         Beyond::Zeros => at.clone(),
         Beyond::Border => clip(at),
@@ -184,7 +184,7 @@ fn beyond(at: &Tensor, size: usize, options: GridSample) -> Tensor {
             let flips = (&from / span).floor().detach();
             let extra = &from - &flips * span;
             let even = flips.remainder(2.0).eq(0.0);
-            clip(&even.select(&extra + low, (span + low) - &extra))
+            clip(&even.where_(&extra + low, (span + low) - &extra))
         }
     }
 }

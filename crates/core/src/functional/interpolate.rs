@@ -9,7 +9,7 @@ use crate::{
 
 /// How values between elements are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Interpolation {
+pub enum InterpolateMode {
     /// The element whose cell holds the position, by PyTorch's older rule.
     #[default]
     Nearest,
@@ -22,17 +22,17 @@ pub enum Interpolation {
     /// The mean over the covered area.
     Area,
 }
-impl std::str::FromStr for Interpolation {
+impl std::str::FromStr for InterpolateMode {
     type Err = crate::Error;
     /// From PyTorch's word: `nearest`, `nearest-exact`, `linear`, `bilinear`, `trilinear`, `bicubic`, `area`.
     #[track_caller]
-    fn from_str(s: &str) -> crate::Result<Interpolation> {
+    fn from_str(s: &str) -> crate::Result<InterpolateMode> {
         Ok(match s {
-            "nearest" => Interpolation::Nearest,
-            "nearest-exact" => Interpolation::NearestExact,
-            "linear" | "bilinear" | "trilinear" => Interpolation::Linear,
-            "bicubic" => Interpolation::Bicubic,
-            "area" => Interpolation::Area,
+            "nearest" => InterpolateMode::Nearest,
+            "nearest-exact" => InterpolateMode::NearestExact,
+            "linear" | "bilinear" | "trilinear" => InterpolateMode::Linear,
+            "bicubic" => InterpolateMode::Bicubic,
+            "area" => InterpolateMode::Area,
             _ => return Err(crate::Error::new("interpolate", ErrorKind::Argument(format!("there is no interpolation `{s}`")))),
         })
     }
@@ -47,16 +47,16 @@ pub enum Resize {
 }
 /// Options of [`interpolate`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interpolate {
+pub struct InterpolateOptions {
     /// how values are found
-    pub mode: Interpolation,
+    pub mode: InterpolateMode,
     /// do the centres of the first and last elements meet those of the result (linear and cubic)?
     pub align_corners: bool,
 }
 
 /// x `[batch, channels, ..spatial]` resampled to other spatial sizes. 16-bit floats compute in f32 and round once.
 #[track_caller]
-pub fn interpolate(x: &Tensor, to: &Resize, options: Interpolate) -> Tensor {
+pub fn interpolate(x: &Tensor, to: &Resize, options: InterpolateOptions) -> Tensor {
     compose("interpolate", &[x], || {
         let m = floats(&x.meta())?;
         let rank = m.shape.rank();
@@ -64,17 +64,17 @@ pub fn interpolate(x: &Tensor, to: &Resize, options: Interpolate) -> Tensor {
             return Err(ErrorKind::Shape { shape: m.shape, expected: "[batch, channels, ..] with one to three spatial axes".into() }.into());
         }
         let n = rank - 2;
-        if options.mode == Interpolation::Bicubic && n != 2 {
+        if options.mode == InterpolateMode::Bicubic && n != 2 {
             return Err(ErrorKind::Shape { shape: m.shape, expected: "two spatial axes for a bicubic interpolation".into() }.into());
         }
-        if options.align_corners && !matches!(options.mode, Interpolation::Linear | Interpolation::Bicubic) {
+        if options.align_corners && !matches!(options.mode, InterpolateMode::Linear | InterpolateMode::Bicubic) {
             return refuse("align_corners belongs to linear and cubic interpolation");
         }
         let (sizes, scales) = target(&m, to, n)?;
         if m.shape[2..].contains(&0) || sizes.contains(&0) {
             return Err(ErrorKind::Argument(format!("sizes are greater than 0: from {} to {sizes:?}", m.shape)).into());
         }
-        if options.mode == Interpolation::Area {
+        if options.mode == InterpolateMode::Area {
             return Ok(adaptive_avg_pool(x, &sizes.iter().map(|&s| Some(s)).collect::<Vec<_>>()));
         }
         let mut y = x.widened();
@@ -85,9 +85,9 @@ pub fn interpolate(x: &Tensor, to: &Resize, options: Interpolate) -> Tensor {
                 continue;
             }
             y = match options.mode {
-                Interpolation::Linear => linear(&y, 2 + k, ratio),
-                Interpolation::Bicubic => cubic(&y, 2 + k, ratio),
-                _ => nearest(&y, 2 + k, ratio, options.mode == Interpolation::NearestExact),
+                InterpolateMode::Linear => linear(&y, 2 + k, ratio),
+                InterpolateMode::Bicubic => cubic(&y, 2 + k, ratio),
+                _ => nearest(&y, 2 + k, ratio, options.mode == InterpolateMode::NearestExact),
             };
         }
         Ok(y.cast(m.dtype))

@@ -19,10 +19,10 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
     inputs.extend(bias);
     Tensor::composite1(Linear, &inputs)
 }
-/// Rows of a table `[rows, features]` by integer indices of any shape: `[..indices, features]`. The row `padding_idx`
-/// gets no gradient. An index out of range is an error when the result is read.
+/// Rows of the table `weight` `[rows, features]` by integer indices of any shape: `[..indices, features]`. The row
+/// `padding_idx` gets no gradient. An index out of range is an error when the result is read.
 #[track_caller]
-pub fn embedding(weight: &Tensor, indices: &Tensor, padding_idx: Option<usize>) -> Tensor {
+pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) -> Tensor {
     Tensor::composite1(Embedding { padding_idx }, &[weight, indices])
 }
 /// Each element zero with probability p, else divided by 1 - p; the draws come from `rng`, one per element.
@@ -64,7 +64,7 @@ pub fn alpha_dropout(x: &Tensor, p: f64, rng: &Rng) -> Tensor {
         const LIMIT: f64 = -1.758_099_340_847_376_6;
         let scale = 1.0 / ((1.0 - p) * (1.0 + p * LIMIT * LIMIT)).sqrt();
         let keep = rng.uniform(m.shape, DType::F32).ge(p);
-        Ok((keep.select(x.widened(), LIMIT) * scale - scale * p * LIMIT).cast(m.dtype))
+        Ok((keep.where_(x.widened(), LIMIT) * scale - scale * p * LIMIT).cast(m.dtype))
     })
 }
 

@@ -85,7 +85,7 @@ pub fn smooth_l1_loss(x: &Tensor, target: &Tensor, beta: f64, reduction: Reducti
         if beta < 0.0 {
             return refuse(format!("beta is at least 0, not {beta}"));
         }
-        Ok(if beta == 0.0 { d } else { d.lt(beta).select(d.square() * (0.5 / beta), &d - 0.5 * beta) })
+        Ok(if beta == 0.0 { d } else { d.lt(beta).where_(d.square() * (0.5 / beta), &d - 0.5 * beta) })
     })
 }
 /// `d² / 2` where `d = |x - target|` is at most delta, else `delta (d - delta / 2)` (Huber, 1964).
@@ -96,7 +96,7 @@ pub fn huber_loss(x: &Tensor, target: &Tensor, delta: f64, reduction: Reduction)
             return refuse(format!("delta is greater than 0, not {delta}"));
         }
         let d = (x - t).abs();
-        Ok(d.le(delta).select(d.square() * 0.5, (&d - 0.5 * delta) * delta))
+        Ok(d.le(delta).where_(d.square() * 0.5, (&d - 0.5 * delta) * delta))
     })
 }
 
@@ -122,7 +122,7 @@ impl Composite for BinaryCrossEntropy {
 impl Compound for BinaryCrossEntropy {
     fn body(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let (x, t) = (&inputs[0], &inputs[1]);
-        let floor = |log: Tensor| log.lt(-100.0).select(-100.0, &log);
+        let floor = |log: Tensor| log.lt(-100.0).where_(-100.0, &log);
         Ok(vec![((t - 1.0) * floor(x.neg().log1p())) - t * floor(x.log())])
     }
     fn saves(&self) -> Option<Saves> {
@@ -132,7 +132,7 @@ impl Compound for BinaryCrossEntropy {
         let Some(g) = &args.cotangents[0] else { return Ok(smallvec![None, None]) };
         let (x, t) = (args.input(0)?, args.input(1)?);
         let spread = (1.0f64 - x) * x;
-        let spread = spread.lt(1e-12).select(1e-12, &spread);
+        let spread = spread.lt(1e-12).where_(1e-12, &spread);
         Ok(smallvec![args.needs[0].then(|| g * (x - t) / spread), args.needs[1].then(|| g * (x.neg().log1p() - x.log()))])
     }
     fn stacked(&self, inputs: &[StackedInput], examples: usize) -> Option<Result<Vec<Tensor>>> {
@@ -203,7 +203,7 @@ pub fn kl_div(x: &Tensor, target: &Tensor, log_target: bool, reduction: Reductio
 
 /// x no smaller than 0, with the whole gradient at 0 itself, as PyTorch's `clamp_min`.
 fn at_least_zero(x: &Tensor) -> Tensor {
-    x.lt(0.0).select(0.0, x)
+    x.lt(0.0).where_(0.0, x)
 }
 /// For pairs of vectors x1, x2 `[batch, features]` with labels `[batch]`: `1 - cos` where the label is 1,
 /// `max(0, cos - margin)` where it is -1.
@@ -223,7 +223,7 @@ pub fn cosine_embedding_loss(x1: &Tensor, x2: &Tensor, target: &Tensor, margin: 
         let (m1, m2) = (over(x1.square()) + 1e-12, over(x2.square()) + 1e-12);
         let cos = over(x1 * x2) / (m1 * m2).sqrt();
         let apart = at_least_zero(&(&cos - margin));
-        Ok(reduce(target.eq(1).select(1.0 - cos, target.eq(-1).select(&apart, 0.0)), reduction, dtype))
+        Ok(reduce(target.eq(1).where_(1.0 - cos, target.eq(-1).where_(&apart, 0.0)), reduction, dtype))
     })
 }
 /// `max(0, margin - target (x1 - x2))`, targets being 1 or -1.
@@ -246,7 +246,7 @@ pub fn hinge_embedding_loss(x: &Tensor, target: &Tensor, margin: f64, reduction:
         one_repeats(&x.meta().shape, &target.meta().shape)?;
         let x = x.widened();
         let apart = at_least_zero(&(margin - &x));
-        Ok(reduce(target.ne(1).select(&apart, 0.0) + target.ne(-1).select(&x, 0.0), reduction, dtype))
+        Ok(reduce(target.ne(1).where_(&apart, 0.0) + target.ne(-1).where_(&x, 0.0), reduction, dtype))
     })
 }
 /// `log(1 + exp(-target x))`, targets being 1 or -1.
@@ -256,7 +256,7 @@ pub fn soft_margin_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Te
 }
 /// Options of [`triplet_margin_loss`].
 #[derive(Clone, Copy, Debug)]
-pub struct TripletMargin {
+pub struct TripletMarginOptions {
     /// by how much the negative must be farther
     pub margin: f64,
     /// the distance's norm
@@ -268,18 +268,18 @@ pub struct TripletMargin {
     /// how losses are reduced
     pub reduction: Reduction,
 }
-impl Default for TripletMargin {
-    fn default() -> TripletMargin {
-        TripletMargin { margin: 1.0, p: 2.0, eps: 1e-6, swap: false, reduction: Reduction::Mean }
+impl Default for TripletMarginOptions {
+    fn default() -> TripletMarginOptions {
+        TripletMarginOptions { margin: 1.0, p: 2.0, eps: 1e-6, swap: false, reduction: Reduction::Mean }
     }
 }
 /// `max(0, margin + distance(anchor, positive) - distance(anchor, negative))` over the last axis.
 #[track_caller]
-pub fn triplet_margin_loss(anchor: &Tensor, positive: &Tensor, negative: &Tensor, options: &TripletMargin) -> Tensor {
+pub fn triplet_margin_loss(anchor: &Tensor, positive: &Tensor, negative: &Tensor, options: &TripletMarginOptions) -> Tensor {
     compose("triplet_margin_loss", &[anchor, positive, negative], || {
         let dtype = check(&[anchor, positive, negative])?;
         let [anchor, positive, negative] = [anchor, positive, negative].map(Tensor::widened);
-        let distance = |x: &Tensor, y: &Tensor| (x - y + options.eps).vector_norm(options.p, -1, false);
+        let distance = |x: &Tensor, y: &Tensor| (x - y + options.eps).vector_norm(options.p, -1);
         let each = triplet_margins([&anchor, &positive, &negative], distance, options.margin, options.swap)?;
         Ok(reduce(each, options.reduction, dtype))
     })
@@ -361,7 +361,7 @@ pub fn multilabel_soft_margin_loss(x: &Tensor, target: &Tensor, weight: Option<&
 }
 /// Options of [`poisson_nll_loss`].
 #[derive(Clone, Copy, Debug)]
-pub struct PoissonNll {
+pub struct PoissonNllOptions {
     /// is the input the logarithm of the rate?
     pub log_input: bool,
     /// is Stirling's approximation of the target's factorial added?
@@ -371,23 +371,23 @@ pub struct PoissonNll {
     /// how losses are reduced
     pub reduction: Reduction,
 }
-impl Default for PoissonNll {
-    fn default() -> PoissonNll {
-        PoissonNll { log_input: true, full: false, eps: 1e-8, reduction: Reduction::Mean }
+impl Default for PoissonNllOptions {
+    fn default() -> PoissonNllOptions {
+        PoissonNllOptions { log_input: true, full: false, eps: 1e-8, reduction: Reduction::Mean }
     }
 }
 /// `exp(x) - target x`, the negative log-likelihood of counts under a Poisson distribution of log-rate x.
 #[track_caller]
-pub fn poisson_nll_loss(x: &Tensor, target: &Tensor, options: &PoissonNll) -> Tensor {
+pub fn poisson_nll_loss(x: &Tensor, target: &Tensor, options: &PoissonNllOptions) -> Tensor {
     let x = if x.error().is_none() && !x.meta().dtype.is_float() { &x.cast(DType::F32) } else { x };
     of_two("poisson_nll_loss", x, target, options.reduction, |x, t| {
         let mut each = if options.log_input { x.exp() - &t * &x } else { &x - &t * (&x + options.eps).log() };
         if options.full {
             // Targets up to 1 have no such term; taking 1 in their place keeps the logarithm's gradient finite.
             let many = t.gt(1.0);
-            let t = many.select(&t, 1.0);
+            let t = many.where_(&t, 1.0);
             let stirling = &t * t.log() - &t + (&t * std::f64::consts::TAU).log() * 0.5;
-            each = each + many.select(&stirling, 0.0);
+            each = each + many.where_(&stirling, 0.0);
         }
         Ok(each)
     })
@@ -414,7 +414,7 @@ pub fn gaussian_nll_loss(x: &Tensor, target: &Tensor, var: &Tensor, full: bool, 
             }
         }
         // The floor is no part of the function that is differentiated, as in PyTorch.
-        let floor = v.lt(eps).select(eps - v.detach(), 0.0);
+        let floor = v.lt(eps).where_(eps - v.detach(), 0.0);
         let v = v + floor;
         let mut each = ((x.widened() - target.widened()).square() / &v + v.log()) * 0.5;
         if full {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 /// Options of a max pooling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MaxPool {
+pub struct MaxPoolOptions {
     /// size of the window
     pub kernel_size: Sizes,
     /// its step; the kernel's size if it is not given
@@ -23,15 +23,15 @@ pub struct MaxPool {
     /// may the last window reach past the end?
     pub ceil_mode: bool,
 }
-impl MaxPool {
+impl MaxPoolOptions {
     /// Windows side by side.
-    pub fn new(kernel_size: impl Into<Sizes>) -> MaxPool {
-        MaxPool { kernel_size: kernel_size.into(), stride: None, padding: 0.into(), dilation: 1.into(), ceil_mode: false }
+    pub fn new(kernel_size: impl Into<Sizes>) -> MaxPoolOptions {
+        MaxPoolOptions { kernel_size: kernel_size.into(), stride: None, padding: 0.into(), dilation: 1.into(), ceil_mode: false }
     }
 }
 /// Options of an average pooling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AvgPool {
+pub struct AvgPoolOptions {
     /// size of the window
     pub kernel_size: Sizes,
     /// its step; the kernel's size if it is not given
@@ -45,10 +45,10 @@ pub struct AvgPool {
     /// divide by this instead
     pub divisor_override: Option<usize>,
 }
-impl AvgPool {
+impl AvgPoolOptions {
     /// Windows side by side.
-    pub fn new(kernel_size: impl Into<Sizes>) -> AvgPool {
-        AvgPool { kernel_size: kernel_size.into(), stride: None, padding: 0.into(), ceil_mode: false, count_include_pad: true, divisor_override: None }
+    pub fn new(kernel_size: impl Into<Sizes>) -> AvgPoolOptions {
+        AvgPoolOptions { kernel_size: kernel_size.into(), stride: None, padding: 0.into(), ceil_mode: false, count_include_pad: true, divisor_override: None }
     }
 }
 
@@ -56,7 +56,7 @@ macro_rules! dimensions {
     ($($n:literal $max:ident $avg:ident $lp:ident $shape:literal;)*) => { $(
         #[doc = concat!("The maximum of each window of x `[batch, channels, ", $shape, "]` (the batch may be missing), and its index in the flat plane, i64.")]
         #[track_caller]
-        pub fn $max(x: &Tensor, options: &MaxPool) -> (Tensor, Tensor) {
+        pub fn $max(x: &Tensor, options: &MaxPoolOptions) -> (Tensor, Tensor) {
             let origin = Origin::here();
             if x.error().is_some() {
                 return (x.clone(), x.clone());
@@ -68,7 +68,7 @@ macro_rules! dimensions {
         }
         #[doc = concat!("The mean of each window of x `[batch, channels, ", $shape, "]` (the batch may be missing).")]
         #[track_caller]
-        pub fn $avg(x: &Tensor, options: &AvgPool) -> Tensor {
+        pub fn $avg(x: &Tensor, options: &AvgPoolOptions) -> Tensor {
             let origin = Origin::here();
             if x.error().is_some() {
                 return x.clone();
@@ -78,7 +78,7 @@ macro_rules! dimensions {
         #[doc = concat!("The p-norm of each window of x `[batch, channels, ", $shape, "]` (the batch may be missing), of the signed sum of the p-th powers as in PyTorch.")]
         #[track_caller]
         pub fn $lp(x: &Tensor, p: f64, kernel_size: impl Into<Sizes>, stride: Option<Sizes>, ceil_mode: bool) -> Tensor {
-            let options = AvgPool { stride, ceil_mode, ..AvgPool::new(kernel_size) };
+            let options = AvgPoolOptions { stride, ceil_mode, ..AvgPoolOptions::new(kernel_size) };
             compose(stringify!($lp), &[x], || {
                 let count: usize = options.kernel_size.each($n, "kernel_size")?.iter().product();
                 let dtype = x.meta().dtype;
@@ -148,7 +148,7 @@ fn window(op: WindowOp, w: &Windows, padding: SmallVec<[(usize, usize); 3]>) -> 
     crate::specs::window_op(WindowSpec { op, size: w.size.clone(), stride: w.stride.clone(), padding, dilation: w.dilation.clone(), open: SmallVec::new() })
 }
 
-fn max_pool(x: &Tensor, options: &MaxPool, n: usize, origin: Origin) -> Result<(Tensor, Tensor), ErrorKind> {
+fn max_pool(x: &Tensor, options: &MaxPoolOptions, n: usize, origin: Origin) -> Result<(Tensor, Tensor), ErrorKind> {
     let shape = x.meta().shape;
     let w = plan(&shape, n, &options.kernel_size, options.stride.as_ref(), &options.padding, &options.dilation, options.ceil_mode)?;
     let padding = w.pad.iter().zip(&w.after).map(|(&lo, &hi)| (lo, hi)).collect();
@@ -160,7 +160,7 @@ fn max_pool(x: &Tensor, options: &MaxPool, n: usize, origin: Origin) -> Result<(
 }
 
 #[track_caller]
-fn avg_pool(x: &Tensor, options: &AvgPool, n: usize) -> Result<Tensor, ErrorKind> {
+fn avg_pool(x: &Tensor, options: &AvgPoolOptions, n: usize) -> Result<Tensor, ErrorKind> {
     let m = x.meta();
     let shape = m.shape;
     if !m.dtype.is_float() {
@@ -273,7 +273,7 @@ fn spread(size: usize, out: usize, like: &Meta) -> SpreadWindows {
     let at = &start + grid.iota_like(1, DType::I32);
     let inside = at.lt(&end);
     let lengths = (&end - &start).narrow(1, 0, 1);
-    SpreadWindows { index: inside.select(&at, &(end - 1)), inside, lengths, longest }
+    SpreadWindows { index: inside.where_(&at, &(end - 1)), inside, lengths, longest }
 }
 /// x with an axis replaced by `[out, longest]`.
 #[track_caller]
@@ -315,7 +315,7 @@ fn adaptive_avg(x: &Tensor, output: &[Option<usize>]) -> Result<Tensor, ErrorKin
         let s = spread(size, o, &y.meta());
         let parts = spread_axis(&y, axis, &s, o)?;
         let rank = parts.meta().shape.rank();
-        let sum = beside(&s.inside, axis, rank).select(&parts, 0.0).sum(axis + 1);
+        let sum = beside(&s.inside, axis, rank).where_(&parts, 0.0).sum(axis + 1);
         let dims = Shape::along(0, o, rank - 1 - axis);
         y = sum / s.lengths.reshape(dims).cast(y.meta().dtype);
     }

@@ -59,8 +59,8 @@ pub fn clip_grad_norm(gradients: &[&Tensor], max_norm: f64, norm_type: f64) -> (
     let total = compose("clip_grad_norm", gradients, || {
         let Some(first) = gradients.first() else { return Ok(Tensor::full((), 0.0, DType::F32)) };
         let wide = wide(floats(&first.meta())?.dtype);
-        let norms: Vec<Tensor> = gradients.iter().map(|g| g.cast(wide).vector_norm(norm_type, .., false)).collect();
-        Ok(Tensor::stack(&norms, 0).vector_norm(norm_type, .., false))
+        let norms: Vec<Tensor> = gradients.iter().map(|g| g.cast(wide).vector_norm(norm_type, ..)).collect();
+        Ok(Tensor::stack(&norms, 0).vector_norm(norm_type, ..))
     });
     let factor = (max_norm / (&total + 1e-6)).minimum(1.0);
     let clipped =

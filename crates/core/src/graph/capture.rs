@@ -50,7 +50,7 @@ impl Graph {
     /// ```
     ///
     /// A tensor that is detached leaves a `stop_grad`. What leaves no op behind is not in the graph: [`crate::no_grad`] stops the
-    /// gradients of `f`, and not those of [`Graph::eval`]; a captured tensor is a constant, also where it was tracked.
+    /// gradients of `f`, and not those of [`Graph::execute`]; a captured tensor is a constant, also where it was tracked.
     ///
     /// # Errors
     /// Whatever `f` returns; an output that carries an error; a read of data inside `f`.

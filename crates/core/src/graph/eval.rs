@@ -13,7 +13,7 @@ impl Graph {
     /// # Device::reference().make_current();
     /// let x = tensor![1.0, 2.0].tracked();
     /// let graph = Graph::capture(x.device()?, &[x.try_meta()?], |x| Ok(vec![x[0].square().sum(..)]))?;
-    /// let y = &graph.eval(&[&x])?[0];
+    /// let y = &graph.execute(&[&x])?[0];
     /// assert_eq!(y.item::<f32>()?, 5.0);
     /// assert_eq!(y.backward()?.get(&x).unwrap().to_vec::<f32>()?, [2.0, 4.0]);
     /// # Ok::<(), adamant_core::Error>(())
@@ -23,9 +23,9 @@ impl Graph {
     /// Inputs of other types than the graph's, or another number of them; inputs on two devices; a cell that is not bound
     /// ([`Graph::bind_cells`]); a constant without elements. What goes wrong in an op is told by its outputs.
     #[track_caller]
-    pub fn eval(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    pub fn execute(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let here = Origin::here();
-        let fail = |what: String| Error::at("graph eval", ErrorKind::Argument(what), here);
+        let fail = |what: String| Error::at("graph execute", ErrorKind::Argument(what), here);
         if inputs.len() != self.inputs.len() {
             return Err(fail(format!("the graph takes {} inputs, not {}", self.inputs.len(), inputs.len())));
         }
@@ -44,7 +44,7 @@ impl Graph {
             }
             let place = self.place_on(value, device)?;
             if meta.device != place {
-                return Err(Error::at("graph eval", ErrorKind::DeviceMismatch { left: place.to_string(), right: meta.device.to_string() }, here));
+                return Err(Error::at("graph execute", ErrorKind::DeviceMismatch { left: place.to_string(), right: meta.device.to_string() }, here));
             }
             defined(value, (*given).clone());
         }
@@ -57,7 +57,7 @@ impl Graph {
             }
         }
         for (k, node) in self.nodes.iter().enumerate() {
-            let missing = || Error::at("graph eval", ErrorKind::Internal(format!("node {k} (`{}`) reads a value that is not there", node.op.name())), here);
+            let missing = || Error::at("graph execute", ErrorKind::Internal(format!("node {k} (`{}`) reads a value that is not there", node.op.name())), here);
             let read: Vec<Tensor> = node.inputs.iter().map(|&v| values.get(v as usize).cloned().flatten().ok_or_else(missing)).collect::<Result<_>>()?;
             for &v in &node.inputs {
                 left[v as usize] -= 1;
@@ -79,7 +79,7 @@ impl Graph {
         }
         let value = |v: u32| {
             let there = values.get(v as usize).cloned().flatten();
-            there.ok_or_else(|| Error::at("graph eval", ErrorKind::Internal(format!("value {v} is not there")), here))
+            there.ok_or_else(|| Error::at("graph execute", ErrorKind::Internal(format!("value {v} is not there")), here))
         };
         let written: Vec<(Cell, Tensor)> = self.writes.iter().map(|w| Ok((cell_of(&self.cells[w.cell as usize])?, value(w.value)?))).collect::<Result<_>>()?;
         let outputs = self.outputs.iter().map(|&v| value(v)).collect::<Result<Vec<_>>>()?;
@@ -102,7 +102,7 @@ impl Graph {
     /// Where a value lives if the graph is evaluated on a device.
     fn place_on(&self, value: u32, device: Device) -> Result<Device> {
         let place = self.places[value as usize];
-        if place == self.home { Ok(device) } else { Device::of_id(place).map_err(|kind| Error::new("graph eval", kind)) }
+        if place == self.home { Ok(device) } else { Device::of_id(place).map_err(|kind| Error::new("graph execute", kind)) }
     }
     fn constant(&self, constant: &Constant, device: Device) -> Result<Tensor> {
         let (ty, place) = (self.values[constant.value as usize], self.place_on(constant.value, device)?);
@@ -113,7 +113,7 @@ impl Graph {
             return Ok(tensor.clone());
         }
         let bytes = constant.data.bytes().map_err(|why| GraphError::Constant { value: constant.value, why: Box::new(why) }.error())?;
-        Tensor::in_memory("graph eval", ty.dtype, bytes.len() / ty.dtype.size(), ty.shape, place, || place.pool().copied(place, &bytes)).ok()
+        Tensor::in_memory("graph execute", ty.dtype, bytes.len() / ty.dtype.size(), ty.shape, place, || place.pool().copied(place, &bytes)).ok()
     }
 }
 fn cell_of(state: &State) -> Result<Cell> {

@@ -54,7 +54,7 @@ fn philox(words: &[Tensor; 4], at: &Tensor) -> Result<Tensor> {
     }
     let which = at.bitwise_and(3u32);
     let [w0, w1, w2, w3] = &counter;
-    which.eq(0u32).select(w0, which.eq(1u32).select(w1, which.eq(2u32).select(w2, w3))).ok()
+    which.eq(0u32).where_(w0, which.eq(1u32).where_(w1, which.eq(2u32).where_(w2, w3))).ok()
 }
 /// The high and the low word of a product of 32-bit words, without wider ones.
 fn product(by: u32, x: &Tensor) -> (Tensor, Tensor) {

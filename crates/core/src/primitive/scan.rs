@@ -32,7 +32,7 @@ fn setter(x: &Tensor, y: &Tensor, axis: u8, reverse: bool) -> Tensor {
     let n = x.meta().shape[axis as usize];
     let at = x.iota_like(axis as usize, DType::I64);
     let sets = x.eq(y).logical_or(&x.isnan());
-    if reverse { scan(ScanOp::Min, axis, true, &[&sets.select(&at, n as i64)]) } else { scan(ScanOp::Max, axis, false, &[&sets.select(&at, 0i64)]) }
+    if reverse { scan(ScanOp::Min, axis, true, &[&sets.where_(&at, n as i64)]) } else { scan(ScanOp::Max, axis, false, &[&sets.where_(&at, 0i64)]) }
 }
 
 pub(super) fn reads((op, _, _): Fields<'_>) -> Option<Saves> {

@@ -31,14 +31,14 @@ impl OtherFactors {
     fn new(axis: u8, x: &Tensor, index: &Tensor, s: &Tensor) -> OtherFactors {
         let dtype = x.meta().dtype;
         let zero = [x.eq(0.0), s.eq(0.0)];
-        let full = [zero[0].select(1.0, x), zero[1].select(1.0, s)];
+        let full = [zero[0].where_(1.0, x), zero[1].where_(1.0, s)];
         let rest = scatter(axis, ScatterMode::Mul, &full[0], index, &full[1]);
         let zeros = scatter(axis, ScatterMode::Add, &zero[0].cast(dtype), index, &zero[1].cast(dtype));
         OtherFactors { rest, zeros, zero, full }
     }
     fn by(&self, side: usize, zeros: &Tensor, rest: &Tensor) -> Tensor {
         let zero = &self.zero[side];
-        (zeros - zero.cast(zeros.meta().dtype)).eq(0.0).select(rest / &self.full[side], 0.0)
+        (zeros - zero.cast(zeros.meta().dtype)).eq(0.0).where_(rest / &self.full[side], 0.0)
     }
 }
 pub(super) fn gradient((axis, mode): Fields<'_>, back: &Backward<'_>) -> Result<Cotangents> {

@@ -104,13 +104,13 @@ fn by_masks(op: SegmentOp, axis: u8, x: &Tensor, offsets: &Tensor) -> Result<Ten
     let column = |t: &Tensor, ones: &[usize]| -> Result<Tensor> { Ok(t.reshape(with_rest(&made[..=a], ones)?)) };
     let nothing = Tensor::full_on(made, op.of_nothing(to), to, m.device);
     if n == 0 {
-        return Ok(column(&zero, &ones)?.eq(0i32).select(&nothing, &nothing));
+        return Ok(column(&zero, &ones)?.eq(0i32).where_(&nothing, &nothing));
     }
     let ones = [&[1][..], &ones].concat();
     let wide = m.shape.insert(a, 1).map_err(|k| crate::Error::new(op.name(), k))?;
     let place = x.iota_like(a, DType::I32).reshape(wide);
     let inside = place.ge(column(&(&low + &zero), &ones)?).logical_and(place.lt(column(&high, &ones)?));
-    let masked = inside.select(x.cast(to).reshape(wide), op.of_nothing(to));
+    let masked = inside.where_(x.cast(to).reshape(wide), op.of_nothing(to));
     Ok(masked.reduce(op.of_two(), AxisSet::one(a + 1), false))
 }
 
@@ -235,7 +235,7 @@ fn offsets(segments: Segments<'_>, axis: usize, n: usize) -> Built<Tensor> {
                 // One that is less than the one before points nowhere.
                 let falls = ids.narrow(own, 1, n - 1).lt(ids.narrow(own, 0, n - 1));
                 let first = Tensor::zeros_on(given.shape.with(own, 1), DType::Bool, given.device);
-                ids = Tensor::cat(&[first, falls], own).select(-1i64, &ids);
+                ids = Tensor::cat(&[first, falls], own).where_(-1i64, &ids);
             }
             let none = Tensor::zeros_on(given.shape.with(own, count), DType::I64, given.device);
             summed(&scatter(own as u8, ScatterMode::Add, &none, &ids, &ids.ones_like()))

@@ -11,8 +11,8 @@ pub(super) fn reads((): ()) -> Option<Saves> {
 }
 pub(super) fn gradient((): (), back: &Backward<'_>) -> Result<Cotangents> {
     let (c, g) = (back.args.input(0)?, back.cotangent);
-    let left = back.needs(1).then(|| sum_to(&c.select(g, 0.0), &back.shape(1)));
-    let right = back.needs(2).then(|| sum_to(&c.select(0.0, g), &back.shape(2)));
+    let left = back.needs(1).then(|| sum_to(&c.where_(g, 0.0), &back.shape(1)));
+    let right = back.needs(2).then(|| sum_to(&c.where_(0.0, g), &back.shape(2)));
     Ok(smallvec![None, left, right])
 }
 pub(super) fn tangent((): (), forward: &Forward<'_>) -> Result<Option<Tensor>> {

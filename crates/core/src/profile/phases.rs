@@ -83,7 +83,7 @@ impl Profile {
     /// let (done, profile) = profile(|| {
     ///     let _run = record_function("run");
     ///     let _inner = record_function("forward");
-    ///     Tensor::ones([4]).exp().eval()
+    ///     Tensor::ones([4]).exp().materialize()
     /// })?;
     /// done?;
     /// let phases = profile.phases_among(&["run"]);

@@ -249,7 +249,7 @@ impl Captured {
             old.seen.clear();
             old.moved.clear();
             for (k, c) in self.cells.iter().enumerate() {
-                let value = c.read().ok()?.value().clone();
+                let value = c.detached().ok()?.value().clone();
                 // Before the claim: under it, nothing is waited for.
                 if let Cow::Owned(moved) = dense(&value)? {
                     old.moved.push((k, moved));

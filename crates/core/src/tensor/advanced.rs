@@ -1,7 +1,7 @@
 //! Indexing by tensors as NumPy and PyTorch define it, and what picks elements by a condition. How many elements a mask
 //! picks stands in the data: those functions read it, which is a typed error while a graph is captured.
 use super::{
-    Operand, OperandRef, Tensor,
+    OperandRef, Tensor,
     compose::{Built, compose, compose1, refuse},
     index::{spread, wrap},
 };
@@ -99,7 +99,7 @@ impl Tensor {
                     }
                     let true_at = mask.nonzero().ok()?;
                     for k in 0..own.rank() {
-                        by_axis.push(Some(true_at.select_index(1, k)));
+                        by_axis.push(Some(true_at.select(1, k)));
                     }
                 }
                 other => by_axis.push(other.cloned()),
@@ -150,20 +150,20 @@ impl Tensor {
     pub fn nonzero(&self) -> Tensor {
         compose1("nonzero", self, |x| {
             let n: i64 = x.detach().count_nonzero(..).item()?;
-            Ok(x.nonzero_sized(n as usize, 0).0)
+            Ok(x.nonzero_static(n as usize, 0).0)
         })
     }
     /// The bounded twin of [`Tensor::nonzero`], which reads nothing: the first `size` indices, padded with `fill`, and how
     /// many elements are not zero (i64).
     #[track_caller]
-    pub fn nonzero_sized(&self, size: usize, fill: i64) -> (Tensor, Tensor) {
+    pub fn nonzero_static(&self, size: usize, fill: i64) -> (Tensor, Tensor) {
         compose1("nonzero", self, |x| {
             let (meta, x) = (x.meta(), x.detach());
             let (flags, n) = (x.nonzero_mask().ravel(), meta.shape.elements());
             let count = flags.sum(..);
             // Element k goes to the place that the running count gives it; all others to one place behind the end.
             let place = (flags.cumsum(0) - 1i64).minimum(size);
-            let place = flags.select(place, size as i64);
+            let place = flags.where_(place, size as i64);
             let slots = Tensor::full_on([size + 1], -1i64, DType::I64, meta.device);
             let source = Tensor::arange_on(0, n, 1, DType::I64, meta.device);
             let found = if n == 0 { slots } else { slots.scatter(0, &place, &source) }.narrow(0, 0, size);
@@ -173,7 +173,7 @@ impl Tensor {
             for &d in meta.shape.iter() {
                 step /= d.max(1);
                 let column = found.floor_divide(step.max(1)).remainder(d.max(1));
-                columns.push(empty.select(fill, column));
+                columns.push(empty.where_(fill, column));
             }
             let indices = if columns.is_empty() { Tensor::zeros_on([size, 0], DType::I64, meta.device) } else { Tensor::stack(&columns, 1) };
             Ok((indices, count))
@@ -187,7 +187,7 @@ impl Tensor {
                 return Err(ErrorKind::Dtype(format!("a mask is bool, not {}", mask.meta().dtype)).into());
             }
             let shape = crate::op::broadcast(&self.meta().shape, &mask.meta().shape)?;
-            let at = mask.expand(shape).ravel().nonzero().select_index(1, 0);
+            let at = mask.expand(shape).ravel().nonzero().select(1, 0);
             Ok(self.expand(shape).ravel().gather(0, &at))
         })
     }
@@ -199,17 +199,12 @@ impl Tensor {
             let shape = self.meta().shape;
             let flags = mask.expand(shape).ravel();
             // A place that takes nothing reads element 0; more true places than elements is an index out of range.
-            let at = flags.select(flags.cumsum(0) - 1i64, 0i64);
+            let at = flags.where_(flags.cumsum(0) - 1i64, 0i64);
             if source.meta().shape.elements() == 0 {
                 return Err(ErrorKind::Shape { shape: source.meta().shape, expected: "at least as many elements as the mask has true ones".into() }.into());
             }
-            Ok(flags.select(source.ravel().gather(0, &at), self.ravel()).reshape(shape))
+            Ok(flags.where_(source.ravel().gather(0, &at), self.ravel()).reshape(shape))
         })
-    }
-    /// `a` where the condition (bool) is true, `b` elsewhere, broadcast. One side may be a number.
-    #[track_caller]
-    pub fn where_(condition: &Tensor, a: impl Operand, b: impl Operand) -> Tensor {
-        condition.select(a, b)
     }
     /// The elements where the mask is false, those of a scalar tensor where it is true.
     #[track_caller]
@@ -222,7 +217,7 @@ impl Tensor {
             if common(&[OperandRef::Tensor(self), OperandRef::Tensor(value)])? != left {
                 return Err(ErrorKind::DtypeMismatch { left, right }.into());
             }
-            Ok(mask.select(value, self))
+            Ok(mask.where_(value, self))
         })
     }
 }

@@ -39,11 +39,14 @@ impl Neg for Tensor {
 }
 
 impl Tensor {
-    /// This tensor (bool) picks: `then` where true, `otherwise` where false, which meet in one dtype ([`promotion`](mod@crate::promotion)).
+    /// This tensor (bool) picks: `then` where true, `otherwise` where false, broadcast. Either side may be a number; they meet in one
+    /// dtype ([`promotion`](mod@crate::promotion)). PyTorch's `torch.where(condition, then, otherwise)`, which is no name in Rust.
+    #[doc(alias = "where")]
+    #[doc(alias = "mask_where")]
     #[track_caller]
-    pub fn select(&self, then: impl Operand, otherwise: impl Operand) -> Tensor {
+    pub fn where_(&self, then: impl Operand, otherwise: impl Operand) -> Tensor {
         let sides = [then.operand(), otherwise.operand()];
-        compose("select", &tensors_of(self, &sides), || {
+        compose("where", &tensors_of(self, &sides), || {
             let dtype = common(&sides)?;
             let [then, otherwise] = sides.each_ref().map(|side| match side {
                 OperandRef::Tensor(t) => Ok(t.cast(dtype)),
@@ -56,7 +59,7 @@ impl Tensor {
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, value: impl Into<Scalar>) -> Tensor {
         let value = value.into();
-        compose("masked_fill", &[self, mask], || Ok(mask.select(value.fit(self.meta().dtype)?, self)))
+        compose("masked_fill", &[self, mask], || Ok(mask.where_(value.fit(self.meta().dtype)?, self)))
     }
 }
 /// The tensors among an op's sides, this one first.
@@ -87,16 +90,16 @@ impl Tensor {
     pub fn nan_to_num(&self, nan: f64, posinf: Option<f64>, neginf: Option<f64>) -> Tensor {
         compose1("nan_to_num", self, |x| {
             let Some(largest) = x.meta().dtype.largest() else { return Ok(x.clone()) };
-            let finite = x.isposinf().select(posinf.unwrap_or(largest), x);
-            let finite = x.isneginf().select(neginf.unwrap_or(-largest), finite);
-            Ok(x.isnan().select(nan, finite))
+            let finite = x.isposinf().where_(posinf.unwrap_or(largest), x);
+            let finite = x.isneginf().where_(neginf.unwrap_or(-largest), finite);
+            Ok(x.isnan().where_(nan, finite))
         })
     }
     /// Rounded to a number of decimals, half to even as PyTorch does it: scaled, rounded, scaled back. Negative ones
     /// round to tens, hundreds, ...; integers stay.
     #[track_caller]
-    pub fn round_to(&self, decimals: i32) -> Tensor {
-        compose1("round_to", self, |x| {
+    pub fn round_with(&self, decimals: i32) -> Tensor {
+        compose1("round", self, |x| {
             let scale = 10f64.powi(decimals.saturating_abs());
             Ok(match decimals {
                 _ if !x.meta().dtype.is_float() => x.clone(),
@@ -117,7 +120,7 @@ impl Tensor {
                 OperandRef::Scalar(w) => y - way * (1.0 - w.to_f64()),
                 OperandRef::Tensor(w) => {
                     let w = widened_as(self, w)?;
-                    w.abs().lt(0.5).select(x + &way * &w, y - way * (1.0 - w))
+                    w.abs().lt(0.5).where_(x + &way * &w, y - way * (1.0 - w))
                 }
             };
             Ok(between.cast(self.meta().dtype))
@@ -172,13 +175,13 @@ fn clamped<const N: usize>(op: &'static str, x: &Tensor, bounds: [OperandRef<'_>
 fn at_least(x: &Tensor, min: OperandRef<'_>) -> Tensor {
     match min {
         OperandRef::Tensor(min) => x.maximum(min),
-        OperandRef::Scalar(min) => x.lt(min).select(min, x),
+        OperandRef::Scalar(min) => x.lt(min).where_(min, x),
     }
 }
 fn at_most(x: &Tensor, max: OperandRef<'_>) -> Tensor {
     match max {
         OperandRef::Tensor(max) => x.minimum(max),
-        OperandRef::Scalar(max) => x.gt(max).select(max, x),
+        OperandRef::Scalar(max) => x.gt(max).where_(max, x),
     }
 }
 /// Tensors in the dtype in which they meet, widened to compute, and that dtype.

@@ -45,6 +45,27 @@ impl<T> Failing for crate::Result<T> {
     }
 }
 
+/// A function that reduces axes away, and its form that keeps them with size 1: there are two names where PyTorch has a flag.
+macro_rules! two_forms {
+    ($($(#[$doc:meta])+ $name:ident $keepdim:ident ($($arg:ident: $t:ty),*) -> $out:ty = |$x:ident, $keep:ident| $body:expr;)*) => {
+        impl Tensor { $(
+            $(#[$doc])+
+            #[track_caller]
+            pub fn $name(&self $(, $arg: $t)*) -> $out {
+                let ($x, $keep) = (self, false);
+                $body
+            }
+            #[doc = concat!("As [`Tensor::", stringify!($name), "`], keeping the axes with size 1.")]
+            #[track_caller]
+            pub fn $keepdim(&self $(, $arg: $t)*) -> $out {
+                let ($x, $keep) = (self, true);
+                $body
+            }
+        )* }
+    };
+}
+pub(super) use two_forms;
+
 /// Gives the ops recorded while it lives one origin. An outer composition, or the walk back, keeps its own.
 struct OriginGuard(Option<Origin>);
 impl OriginGuard {

@@ -176,7 +176,7 @@ impl Tensor {
             let at = Tensor::source(Op::Iota { axis: 0, ty: TensorType { shape, dtype: wide } }, Arg::None, device, Origin::here());
             let up = &at * step + start;
             let down = (&at - (steps - 1) as f64) * step + end;
-            Ok(at.lt((steps / 2) as f64).select(up, down).cast(dtype))
+            Ok(at.lt((steps / 2) as f64).where_(up, down).cast(dtype))
         })
     }
     /// `base` to the powers of [`Tensor::linspace`].

@@ -273,7 +273,7 @@ fn inverse_gaps(values: &Tensor) -> Tensor {
     let like = gaps.detach().zeros_like();
     let rank = like.rank();
     let diagonal = like.iota_like(rank - 2, DType::I64).eq(like.iota_like(rank - 1, DType::I64));
-    diagonal.select(0.0, diagonal.select(1.0, gaps).reciprocal())
+    diagonal.where_(0.0, diagonal.where_(1.0, gaps).reciprocal())
 }
 fn qr_rule(q: &Tensor, r: &Tensor, gq: Option<&Tensor>, gr: Option<&Tensor>) -> Tensor {
     let (rows, columns) = (r.meta().shape[r.rank() - 2], r.meta().shape[r.rank() - 1]);

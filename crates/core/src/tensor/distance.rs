@@ -1,7 +1,7 @@
 //! Norms and distances. Their gradients where the norm is 0 are 0, as in PyTorch.
 use super::{
     Tensor,
-    compose::{Built, compose, compose1, refuse},
+    compose::{Built, compose, compose1, refuse, two_forms},
     reduce::count,
 };
 use crate::{
@@ -24,9 +24,8 @@ pub enum MatrixNorm {
 }
 
 impl Tensor {
-    /// The `ord`-norm over the axes: `sum(|x|^ord)^(1/ord)`; ±inf: the largest (smallest) magnitude; 0: how many are not zero.
     #[track_caller]
-    pub fn vector_norm(&self, ord: f64, axes: impl Axes, keepdim: bool) -> Tensor {
+    fn vector_norm_of(&self, ord: f64, axes: impl Axes, keepdim: bool) -> Tensor {
         compose1("vector_norm", self, |x| {
             let (dtype, axes) = (x.meta().dtype, axes.to_axes(&x.meta().shape)?);
             if !dtype.is_float() {
@@ -39,11 +38,10 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn norm(&self) -> Tensor {
-        self.vector_norm(2.0, .., false)
+        self.vector_norm(2.0, ..)
     }
-    /// A norm of each matrix (the last two axes).
     #[track_caller]
-    pub fn matrix_norm(&self, ord: MatrixNorm, keepdim: bool) -> Tensor {
+    fn matrix_norm_of(&self, ord: MatrixNorm, keepdim: bool) -> Tensor {
         compose1("matrix_norm", self, |x| {
             let rank = x.rank();
             if rank < 2 {
@@ -59,7 +57,7 @@ impl Tensor {
                 Ok(if op == ReduceOp::Sum { s.sum_keepdim(-1) } else { s.reduce(op, -1, true) }.unsqueeze(-1))
             };
             let kept = match ord {
-                MatrixNorm::Fro => x.vector_norm(2.0, both, true),
+                MatrixNorm::Fro => x.vector_norm_keepdim(2.0, both),
                 MatrixNorm::Nuc => singular(ReduceOp::Sum)?,
                 MatrixNorm::Ord(2.0) => singular(ReduceOp::Max)?,
                 MatrixNorm::Ord(-2.0) => singular(ReduceOp::Min)?,
@@ -75,7 +73,7 @@ impl Tensor {
     pub fn normalize(&self, p: f64, axis: impl Axes, eps: f64) -> Tensor {
         compose1("normalize", self, |x| {
             let (dtype, axes, wide) = (x.meta().dtype, axis.to_axes(&x.meta().shape)?, x.wide());
-            let norm = wide.vector_norm(p, axes, true);
+            let norm = wide.vector_norm_keepdim(p, axes);
             Ok((&wide / norm.maximum(eps)).cast(dtype))
         })
     }
@@ -91,7 +89,7 @@ impl Tensor {
             if ord.is_nan() || ord < 0.0 {
                 return refuse(format!("distances of order {ord}: the order is not negative"));
             }
-            Ok((self.unsqueeze(-2) - other.unsqueeze(-3)).vector_norm(ord, -1, false))
+            Ok((self.unsqueeze(-2) - other.unsqueeze(-3)).vector_norm(ord, -1))
         })
     }
     /// The cosine of the angle between the vectors along an axis; norms below `eps` count as `eps`. Floats, in the dtype in which
@@ -105,20 +103,26 @@ impl Tensor {
             let [x, y] = alike([self, other])?;
             let dtype = floats(&x.meta())?.dtype;
             let (x, y) = (x.expand(shape).wide(), y.expand(shape).wide());
-            let unit = |x: &Tensor| x / x.vector_norm(2.0, axis, true).maximum(eps);
+            let unit = |x: &Tensor| x / x.vector_norm_keepdim(2.0, axis).maximum(eps);
             Ok((unit(&x) * unit(&y)).sum(axis as isize).cast(dtype))
         })
     }
     /// The norm of order `ord` of the difference, over all elements.
     #[track_caller]
     pub fn dist(&self, other: &Tensor, ord: f64) -> Tensor {
-        compose("dist", &[self, other], || Ok((self - other).ravel().vector_norm(ord, 0, false)))
+        compose("dist", &[self, other], || Ok((self - other).ravel().vector_norm(ord, 0)))
     }
+}
+
+two_forms! {
+    /// The `ord`-norm over the axes: `sum(|x|^ord)^(1/ord)`; ±inf: the largest (smallest) magnitude; 0: how many are not zero.
+    vector_norm vector_norm_keepdim(ord: f64, axes: impl Axes) -> Tensor = |x, keepdim| x.vector_norm_of(ord, axes, keepdim);
+    /// A norm of each matrix (the last two axes).
+    matrix_norm matrix_norm_keepdim(ord: MatrixNorm) -> Tensor = |x, keepdim| x.matrix_norm_of(ord, keepdim);
     /// The norm of `self - other + eps` along the last axis.
-    #[track_caller]
-    pub fn pairwise_distance(&self, other: &Tensor, ord: f64, eps: f64, keepdim: bool) -> Tensor {
-        compose("pairwise_distance", &[self, other], || Ok((self - other + eps).vector_norm(ord, -1, keepdim)))
-    }
+    pairwise_distance pairwise_distance_keepdim(other: &Tensor, ord: f64, eps: f64) -> Tensor = |x, keepdim| {
+        compose("pairwise_distance", &[x, other], || Ok((x - other + eps).vector_norm_of(ord, -1, keepdim)))
+    };
 }
 
 /// The norm with its axes kept.
@@ -144,10 +148,10 @@ fn norm(x: &Tensor, ord: f64, axes: AxisSet) -> Built<Tensor> {
     }
     // Zeros take no part in the gradient, whose powers of 0 are infinite or undefined.
     let zero = x.eq(0.0);
-    let power = zero.select(1.0, x.abs()).pow(ord);
-    let total = sum(&zero.select(if ord > 0.0 { 0.0 } else { f64::INFINITY }, &power));
+    let power = zero.where_(1.0, x.abs()).pow(ord);
+    let total = sum(&zero.where_(if ord > 0.0 { 0.0 } else { f64::INFINITY }, &power));
     let none = total.eq(0.0);
-    Ok(none.select(0.0, none.select(1.0, &total).pow(1.0 / ord)))
+    Ok(none.where_(0.0, none.where_(1.0, &total).pow(1.0 / ord)))
 }
 fn euclidean(x: &Tensor, axes: AxisSet) -> Tensor {
     x.square().reduce(ReduceOp::Sum, axes, true).sqrt_flat_at_zero()

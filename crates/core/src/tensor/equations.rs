@@ -42,7 +42,7 @@ impl Tensor {
                 let s = x.svdvals();
                 Ok(s.amax(-1) / s.amin(-1))
             }
-            Some(norm) => Ok(x.matrix_norm(norm, false) * x.inv().matrix_norm(norm, false)),
+            Some(norm) => Ok(x.matrix_norm(norm) * x.inv().matrix_norm(norm)),
         })
     }
     /// The powers 0 to `columns - 1` of each element along a new last axis.

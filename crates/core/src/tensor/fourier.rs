@@ -41,7 +41,7 @@ struct Complex {
 }
 impl Complex {
     fn of(x: &Tensor) -> Complex {
-        Complex { re: x.select_index(-1, 0), im: x.select_index(-1, 1) }
+        Complex { re: x.select(-1, 0), im: x.select(-1, 1) }
     }
     fn joined(self) -> Tensor {
         Tensor::stack(&[self.re, self.im], -1)

@@ -235,13 +235,13 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn real(&self) -> Tensor {
-        compose1("real", self, |x| lead(x).map(|_| x.select_index(-1, 0)))
+        compose1("real", self, |x| lead(x).map(|_| x.select(-1, 0)))
     }
     /// The imaginary parts of complex numbers `[.., 2]`.
     #[track_caller]
     #[must_use]
     pub fn imag(&self) -> Tensor {
-        compose1("imag", self, |x| lead(x).map(|_| x.select_index(-1, 1)))
+        compose1("imag", self, |x| lead(x).map(|_| x.select(-1, 1)))
     }
     /// Complex numbers `[.., 2]` with the imaginary parts negated.
     #[track_caller]
@@ -271,7 +271,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn complex_abs(&self) -> Tensor {
-        compose1("complex_abs", self, |x| Ok(pairs(&x.unsqueeze(0))?.squeeze(0).vector_norm(2.0, -1, false)))
+        compose1("complex_abs", self, |x| Ok(pairs(&x.unsqueeze(0))?.squeeze(0).vector_norm(2.0, -1)))
     }
 }
 

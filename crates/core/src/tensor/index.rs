@@ -151,7 +151,7 @@ impl Tensor {
         let mut inputs = vec![self, ids];
         inputs.extend(offsets);
         compose("embedding_bag", &inputs, || {
-            let rows = crate::functional::embedding(self, ids, None);
+            let rows = crate::functional::embedding(ids, self, None);
             let Some(offsets) = offsets else {
                 if ids.rank() != 2 {
                     return Err(ErrorKind::Shape { shape: ids.meta().shape, expected: "ids of two axes, or offsets beside a vector of ids".into() }.into());
@@ -162,7 +162,7 @@ impl Tensor {
                 return Ok(match mode {
                     BagMode::Sum => rows.sum(1),
                     BagMode::Mean => rows.mean(1),
-                    BagMode::Max => rows.max_dim(1, false).0,
+                    BagMode::Max => rows.max_dim(1).0,
                 });
             };
             if ids.rank() != 1 || offsets.rank() != 1 || !offsets.meta().dtype.is_int() {
@@ -278,5 +278,5 @@ pub(super) fn wrap(index: &Tensor, size: usize) -> Built<Tensor> {
     let index = index.cast(DType::I64);
     let size = size as i64;
     let from_end = index.lt(0i64).logical_and(index.lt(-size).logical_not());
-    Ok(from_end.select(&index + size, &index))
+    Ok(from_end.where_(&index + size, &index))
 }

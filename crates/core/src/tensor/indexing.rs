@@ -284,7 +284,7 @@ impl Tensor {
     /// assert_eq!(x.i((.., [0, 2, 0])).shape()?.to_vec(), [2, 3, 4]);
     /// assert_eq!(x.i(&x.gt(21)).to_vec::<i64>()?, [22, 23]);
     ///
-    /// let error = x.i((.., 3)).eval().unwrap_err();
+    /// let error = x.i((.., 3)).materialize().unwrap_err();
     /// assert!(error.to_string().starts_with("i: index 3 is out of range for an axis of size 3"));
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
@@ -371,7 +371,7 @@ fn replaced(view: &Tensor, at: &Resolved, values: &Tensor, adds: bool) -> Built<
             let mut dims = vec![1; at.view.rank()];
             dims[axis..axis + mask.rank()].copy_from_slice(&mask.meta().shape);
             let flags = mask.reshape(dims).expand(at.view);
-            Ok(if adds { flags.select(view + values, view) } else { flags.select(values.expand(at.view), view) })
+            Ok(if adds { flags.where_(view + values, view) } else { flags.where_(values.expand(at.view), view) })
         }
         _ => view.put(&at.picks(), values, adds),
     }

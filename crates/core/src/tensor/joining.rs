@@ -82,7 +82,7 @@ impl Tensor {
     /// # Errors
     /// The error this tensor carries; no such axis; sizes that do not add up.
     #[track_caller]
-    pub fn split_sizes(&self, sizes: &[usize], axis: impl Axis) -> Result<Vec<Tensor>> {
+    pub fn split_with_sizes(&self, sizes: &[usize], axis: impl Axis) -> Result<Vec<Tensor>> {
         compose1("split", self, |x| {
             let shape = x.meta().shape;
             let axis = shape.axis(axis.to_axis())?;
@@ -133,7 +133,7 @@ impl Tensor {
             }
             let n = x.meta().shape[axis];
             let sizes: Vec<usize> = (0..sections).map(|k| n / sections + usize::from(k < n % sections)).collect();
-            Ok(x.split_sizes(&sizes, axis))
+            Ok(x.split_with_sizes(&sizes, axis))
         })
     }
     /// Parts along an axis, cut before each of the indices.
@@ -161,11 +161,13 @@ impl Tensor {
             if let Some(parts) = equal_parts(x, n, 1, axis) {
                 return Ok(parts.into_iter().map(|part| part.squeeze(axis).ok()).collect());
             }
-            Ok((0..n).map(|k| x.select_index(axis, k).ok()).collect())
+            Ok((0..n).map(|k| x.select(axis, k).ok()).collect())
         })
     }
 
     /// Tensors joined along an axis, in the dtype in which they meet. As in PyTorch, an empty vector among tensors of other ranks is left out.
+    #[doc(alias = "concat")]
+    #[doc(alias = "concatenate")]
     #[track_caller]
     pub fn cat<T: Borrow<Tensor>>(tensors: &[T], axis: impl Axis) -> Tensor {
         let tensors = all(tensors);
@@ -186,11 +188,6 @@ impl Tensor {
             let parts: Vec<Tensor> = parts.iter().map(|t| t.cast(dtype)).collect();
             Ok(joined(&parts.iter().collect::<Vec<_>>()))
         })
-    }
-    /// As [`Tensor::cat`].
-    #[track_caller]
-    pub fn concat<T: Borrow<Tensor>>(tensors: &[T], axis: impl Axis) -> Tensor {
-        Tensor::cat(tensors, axis)
     }
     /// Tensors of one shape joined along a new axis.
     #[track_caller]
@@ -272,7 +269,7 @@ impl Tensor {
                 return Err(ErrorKind::Shape { shape, expected: format!("at least {least_rank} axes") }.into());
             }
             match shape[axis].checked_rem(sections) {
-                Some(0) => Ok(x.split_sizes(&vec![shape[axis] / sections; sections], axis)),
+                Some(0) => Ok(x.split_with_sizes(&vec![shape[axis] / sections; sections], axis)),
                 _ => refuse(format!("{sections} equal parts of an axis of size {}", shape[axis])),
             }
         })

@@ -37,7 +37,7 @@ impl Tensor {
     pub fn logdet(&self) -> Tensor {
         compose1("logdet", self, |x| {
             let (sign, log) = x.slogdet();
-            Ok(sign.lt(0.0).select(f64::NAN, log))
+            Ok(sign.lt(0.0).where_(f64::NAN, log))
         })
     }
     /// The inverse of each square matrix.

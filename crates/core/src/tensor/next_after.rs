@@ -37,11 +37,11 @@ impl Tensor {
             // Away from zero is up in the bits, whichever the sign.
             let away = x.gt(0.0).eq(x.lt(&other));
             let from = bits(&x, stored).cast(counted);
-            let moved = bits(&(&from + away.select(&from.ones_like(), -1i64)).cast(stored), dtype);
+            let moved = bits(&(&from + away.where_(&from.ones_like(), -1i64)).cast(stored), dtype);
             let smallest = bits(&x.full_like(0.0).cast(counted).ones_like().cast(stored), dtype).copysign(&other);
-            let stepped = x.eq(0.0).select(&smallest, &moved);
-            let unmoved = x.eq(&other).select(&other, &stepped);
-            Ok(x.isnan().logical_or(&other.isnan()).select(f64::NAN, &unmoved))
+            let stepped = x.eq(0.0).where_(&smallest, &moved);
+            let unmoved = x.eq(&other).where_(&other, &stepped);
+            Ok(x.isnan().logical_or(&other.isnan()).where_(f64::NAN, &unmoved))
         })
     }
 }

@@ -92,8 +92,8 @@ impl Tensor {
                 return refuse(format!("parts of {shape:?} along axis {axis} held to {max_norm}"));
             }
             let others = (0..shape.rank()).filter(|&a| a != axis).fold(AxisSet(0), |set, a| AxisSet(set.0 | AxisSet::one(a).0));
-            let norm = x.vector_norm(ord, others, true);
-            Ok(x * norm.gt(max_norm).select((&norm + 1e-7).reciprocal() * max_norm, norm.ones_like()))
+            let norm = x.vector_norm_keepdim(ord, others);
+            Ok(x * norm.gt(max_norm).where_((&norm + 1e-7).reciprocal() * max_norm, norm.ones_like()))
         })
     }
     /// The distances of order `ord` of all pairs of rows, `[n (n - 1) / 2]`: the upper triangle of [`Tensor::cdist`].
@@ -107,7 +107,7 @@ impl Tensor {
             let n = shape[0] as i64;
             let (first, second): (Vec<i64>, Vec<i64>) = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))).unzip();
             let rows = |of: Vec<i64>| x.index_select(0, &Tensor::from_slice(&of, [of.len()]).to(x.meta().device));
-            Ok((rows(first) - rows(second)).vector_norm(ord, -1, false))
+            Ok((rows(first) - rows(second)).vector_norm(ord, -1))
         })
     }
     /// The power, computed and returned in f64.

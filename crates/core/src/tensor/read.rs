@@ -10,7 +10,7 @@ impl Tensor {
     /// The elements in row-major order.
     ///
     /// # Errors
-    /// As [`Tensor::eval`]; another dtype than `T`.
+    /// As [`Tensor::materialize`]; another dtype than `T`.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let meta = self.try_meta()?;
@@ -57,7 +57,7 @@ impl Tensor {
     /// The elements' bytes in row-major order, native byte order.
     ///
     /// # Errors
-    /// As [`Tensor::eval`]; memory for the copy.
+    /// As [`Tensor::materialize`]; memory for the copy.
     #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let here = Origin::here();
@@ -102,7 +102,7 @@ impl Tensor {
     /// lacks the dtype.
     ///
     /// # Errors
-    /// As [`Tensor::eval`]; memory for the copy.
+    /// As [`Tensor::materialize`]; memory for the copy.
     #[track_caller]
     pub fn to_vec_as<T: Element>(&self) -> Result<Vec<T>> {
         let meta = self.try_meta()?;
@@ -122,7 +122,7 @@ impl Tensor {
     /// The only element, converted to `T`'s dtype if need be.
     ///
     /// # Errors
-    /// As [`Tensor::eval`]; more or fewer elements than one.
+    /// As [`Tensor::materialize`]; more or fewer elements than one.
     #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
         let meta = self.try_meta()?;
@@ -174,7 +174,7 @@ impl Tensor {
     /// Is every element finite? One fused pass over the data, whatever is in them.
     ///
     /// # Errors
-    /// As [`Tensor::eval`].
+    /// As [`Tensor::materialize`].
     #[track_caller]
     pub fn is_finite_all(&self) -> Result<bool> {
         if !self.dtype()?.is_float() {
@@ -185,7 +185,7 @@ impl Tensor {
     /// The index of the first element (in row-major order) that is NaN or infinite, and the element.
     ///
     /// # Errors
-    /// As [`Tensor::eval`].
+    /// As [`Tensor::materialize`].
     #[track_caller]
     pub fn find_non_finite(&self) -> Result<Option<(Vec<usize>, f64)>> {
         let meta = self.try_meta()?;

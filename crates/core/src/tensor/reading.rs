@@ -31,13 +31,13 @@ impl Tensor {
     /// let reading = (&x * 2.0).read_later::<f32>()?;
     /// // The next step's work, while the elements are on their way.
     /// let next = (&x + 1.0).sum(..);
-    /// next.eval()?;
+    /// next.materialize()?;
     /// assert_eq!(reading.wait()?, [2.0, 4.0, 6.0]);
     /// # Ok::<(), adamant_core::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::eval`]; another dtype than `T`. What happens on the way is [`Reading::wait`]'s to tell.
+    /// As [`Tensor::materialize`]; another dtype than `T`. What happens on the way is [`Reading::wait`]'s to tell.
     #[track_caller]
     pub fn read_later<T: Element>(&self) -> Result<Reading<T>> {
         let (meta, here) = (self.try_meta()?, Origin::here());

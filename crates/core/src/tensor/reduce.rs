@@ -2,7 +2,7 @@
 //! Means and variances of 16-bit floats run in f32 and are rounded once.
 use super::{
     Tensor,
-    compose::{compose1, on_an_axis},
+    compose::{compose1, on_an_axis, refuse, two_forms},
 };
 use crate::{
     Arg, AxisSet, DType, ErrorKind, Op, Origin, Shape,
@@ -71,6 +71,34 @@ reductions! {
     };
 }
 
+two_forms! {
+    /// Variance and mean over the axes.
+    var_mean var_mean_keepdim(axes: impl Axes, correction: f64) -> (Tensor, Tensor) = |x, keepdim| {
+        compose1("var_mean", x, |x| Ok(x.moments(axes.to_axes(&x.meta().shape)?, correction, keepdim)))
+    };
+    /// Standard deviation and mean over the axes.
+    std_mean std_mean_keepdim(axes: impl Axes, correction: f64) -> (Tensor, Tensor) = |x, keepdim| compose1("std_mean", x, |x| {
+        let dtype = x.meta().dtype.to_float();
+        let (var, mean) = x.wide().moments(axes.to_axes(&x.meta().shape)?, correction, keepdim);
+        Ok((var.sqrt_flat_at_zero().cast(dtype), mean.cast(dtype)))
+    });
+    /// Minimum and maximum over the axes.
+    aminmax aminmax_keepdim(axes: impl Axes) -> (Tensor, Tensor) = |x, keepdim| compose1("aminmax", x, |x| {
+        let axes = axes.to_axes(&x.meta().shape)?;
+        Ok((x.reduce(ReduceOp::Min, axes, keepdim), x.reduce(ReduceOp::Max, axes, keepdim)))
+    });
+    /// The index (i64) of the first maximum along an axis, NaN counting as one; with `..` its place among all elements in row-major
+    /// order.
+    argmax argmax_keepdim(axis: impl Axes) -> Tensor = |x, keepdim| x.arg_extreme(ArgOp::Max, axis, keepdim);
+    /// The index (i64) of the first minimum along an axis, NaN counting as one; with `..` its place among all elements in row-major
+    /// order.
+    argmin argmin_keepdim(axis: impl Axes) -> Tensor = |x, keepdim| x.arg_extreme(ArgOp::Min, axis, keepdim);
+    /// The maximum along an axis and its index. The gradient goes to that element alone.
+    max_dim max_dim_keepdim(axis: impl Axis) -> (Tensor, Tensor) = |x, keepdim| x.extreme_along("max_dim", ArgOp::Max, axis, keepdim);
+    /// The minimum along an axis and its index. The gradient goes to that element alone.
+    min_dim min_dim_keepdim(axis: impl Axis) -> (Tensor, Tensor) = |x, keepdim| x.extreme_along("min_dim", ArgOp::Min, axis, keepdim);
+}
+
 impl Tensor {
     #[track_caller]
     pub(crate) fn reduce(&self, op: ReduceOp, axes: impl Axes, keep: bool) -> Tensor {
@@ -109,60 +137,6 @@ impl Tensor {
     pub fn mean_dtype(&self, axes: impl Axes, dtype: DType) -> Tensor {
         self.cast(dtype).mean(axes)
     }
-    /// Variance and mean over the axes.
-    #[track_caller]
-    pub fn var_mean(&self, axes: impl Axes, correction: f64, keepdim: bool) -> (Tensor, Tensor) {
-        compose1("var_mean", self, |x| Ok(x.moments(axes.to_axes(&x.meta().shape)?, correction, keepdim)))
-    }
-    /// Standard deviation and mean over the axes.
-    #[track_caller]
-    pub fn std_mean(&self, axes: impl Axes, correction: f64, keepdim: bool) -> (Tensor, Tensor) {
-        compose1("std_mean", self, |x| {
-            let dtype = x.meta().dtype.to_float();
-            let (var, mean) = x.wide().moments(axes.to_axes(&x.meta().shape)?, correction, keepdim);
-            Ok((var.sqrt_flat_at_zero().cast(dtype), mean.cast(dtype)))
-        })
-    }
-    /// Minimum and maximum over the axes.
-    #[track_caller]
-    pub fn aminmax(&self, axes: impl Axes, keepdim: bool) -> (Tensor, Tensor) {
-        compose1("aminmax", self, |x| {
-            let axes = axes.to_axes(&x.meta().shape)?;
-            Ok((x.reduce(ReduceOp::Min, axes, keepdim), x.reduce(ReduceOp::Max, axes, keepdim)))
-        })
-    }
-    /// The index (i64) of the first maximum along an axis, NaN counting as one.
-    #[track_caller]
-    pub fn argmax(&self, axis: impl Axis) -> Tensor {
-        self.arg_extreme(ArgOp::Max, axis, false)
-    }
-    /// As [`Tensor::argmax`], keeping the axis with size 1.
-    #[track_caller]
-    pub fn argmax_keepdim(&self, axis: impl Axis) -> Tensor {
-        self.arg_extreme(ArgOp::Max, axis, true)
-    }
-    /// The index (i64) of the first minimum along an axis, NaN counting as one.
-    #[track_caller]
-    pub fn argmin(&self, axis: impl Axis) -> Tensor {
-        self.arg_extreme(ArgOp::Min, axis, false)
-    }
-    /// As [`Tensor::argmin`], keeping the axis with size 1.
-    #[track_caller]
-    pub fn argmin_keepdim(&self, axis: impl Axis) -> Tensor {
-        self.arg_extreme(ArgOp::Min, axis, true)
-    }
-    /// The index (i64) of the first maximum in row-major order.
-    #[track_caller]
-    #[must_use]
-    pub fn argmax_all(&self) -> Tensor {
-        compose1("argmax", self, |x| Ok(x.ravel().arg_extreme(ArgOp::Max, 0, false)))
-    }
-    /// The index (i64) of the first minimum in row-major order.
-    #[track_caller]
-    #[must_use]
-    pub fn argmin_all(&self) -> Tensor {
-        compose1("argmin", self, |x| Ok(x.ravel().arg_extreme(ArgOp::Min, 0, false)))
-    }
     /// The largest element of all; NaN if any is NaN. [`Tensor::amax`] takes axes, [`Tensor::max_dim`] gives indices too.
     #[track_caller]
     #[must_use]
@@ -174,16 +148,6 @@ impl Tensor {
     #[must_use]
     pub fn min(&self) -> Tensor {
         self.amin(..)
-    }
-    /// The maximum along an axis and its index. The gradient goes to that element alone.
-    #[track_caller]
-    pub fn max_dim(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
-        self.extreme_along("max_dim", ArgOp::Max, axis, keepdim)
-    }
-    /// The minimum along an axis and its index. The gradient goes to that element alone.
-    #[track_caller]
-    pub fn min_dim(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
-        self.extreme_along("min_dim", ArgOp::Min, axis, keepdim)
     }
     /// The sum of the main diagonal of a matrix.
     #[track_caller]
@@ -198,11 +162,19 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn arg_extreme(&self, op: ArgOp, axis: impl Axis, keepdim: bool) -> Tensor {
+    fn arg_extreme(&self, op: ArgOp, axes: impl Axes, keepdim: bool) -> Tensor {
         let name = if op == ArgOp::Max { "argmax" } else { "argmin" };
         compose1(name, self, |x| {
             let (x, scalar) = on_an_axis(x);
-            let axis = x.meta().shape.axis(axis.to_axis())?;
+            let shape = x.meta().shape;
+            let axes = axes.to_axes(&shape)?;
+            if shape.rank() > 1 && axes == AxisSet::all(shape.rank()) {
+                let at = x.ravel().arg_extreme(op, 0, false);
+                return Ok(if keepdim { at.reshape(vec![1usize; shape.rank()]) } else { at });
+            }
+            let Some(axis) = axes.iter().next().filter(|_| axes.iter().count() == 1) else {
+                return refuse(format!("{name} goes along one axis, or along all of them (`..`), not along {}", axes.iter().count()));
+            };
             let at = Tensor::apply(Op::ArgReduce { op, axis: axis as u8 }, Arg::None, &[&x]);
             Ok(if scalar { at.reshape(()) } else { at.drop(AxisSet::one(axis), keepdim) })
         })
@@ -244,7 +216,7 @@ impl Tensor {
         if self.meta().dtype == DType::Bool { self.clone() } else { self.cast(DType::Bool) }
     }
     fn without_nan(&self) -> Tensor {
-        if self.meta().dtype.is_float() { self.isnan().select(0.0, self) } else { self.clone() }
+        if self.meta().dtype.is_float() { self.isnan().where_(0.0, self) } else { self.clone() }
     }
     /// In the dtype in which means are taken: f32 for 16-bit floats, bool and integers.
     pub(super) fn wide(&self) -> Tensor {
@@ -260,7 +232,7 @@ impl Tensor {
     /// The square root whose gradient at 0 is 0 (PyTorch's convention for std and norms).
     pub(super) fn sqrt_flat_at_zero(&self) -> Tensor {
         let zero = self.eq(0.0);
-        zero.select(0.0, zero.select(1.0, self).sqrt())
+        zero.where_(0.0, zero.where_(1.0, self).sqrt())
     }
 }
 /// The shape without the axes.

@@ -41,11 +41,11 @@ impl Tensor {
             }
             // s[t] = s[t-1] * exp(m[t-1] - m[t]) + exp(x[t] - m[t]); an infinite maximum counts as 0.
             let top = x.detach().scanned("cummax", ScanOp::Max, axis, false);
-            let finite = top.abs().eq(f64::INFINITY).select(0.0, &top);
+            let finite = top.abs().eq(f64::INFINITY).where_(0.0, &top);
             let before = Tensor::cat(&[finite.narrow(axis, 0, 1), finite.narrow(axis, 0, n - 1)], axis);
             let empty = top.eq(f64::NEG_INFINITY);
             let empty_before = Tensor::cat(&[empty.narrow(axis, 0, 1), empty.narrow(axis, 0, n - 1)], axis);
-            let decay = empty_before.select(0.0, &(before - &finite).exp());
+            let decay = empty_before.where_(0.0, &(before - &finite).exp());
             let sums = decay.linear_recurrence(&(&x - &finite).exp(), axis, false);
             let out = (sums.log() + finite).cast(dtype);
             Ok(if scalar { out.reshape(()) } else { out })
@@ -158,7 +158,7 @@ impl Tensor {
             if x.meta().dtype.is_float() {
                 sets = sets.logical_or(plain.isnan());
             }
-            let at = sets.select(&plain.iota_like(axis, DType::I64), 0i64).scanned(name, ScanOp::Max, axis, false);
+            let at = sets.where_(&plain.iota_like(axis, DType::I64), 0i64).scanned(name, ScanOp::Max, axis, false);
             Ok(if scalar { (values.reshape(()), at.reshape(())) } else { (values, at) })
         })
     }

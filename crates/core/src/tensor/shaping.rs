@@ -6,7 +6,7 @@ use super::{
 use crate::{
     Arg, DType, ErrorKind, Op, Origin, Scalar, Shape, TensorType,
     op::{PadSpec, View},
-    shape::{Axes, Axis, Dims, MAX_RANK, ToShape, ToSizes},
+    shape::{Axes, Axis, Dims, MAX_RANK, ToSizes},
 };
 use smallvec::SmallVec;
 
@@ -16,6 +16,7 @@ impl Tensor {
         Tensor::apply_at(Op::View(view), arg, &[self], Origin::here())
     }
     /// The same elements in row-major order under another shape; one size may be -1.
+    #[doc(alias = "view")]
     #[track_caller]
     pub fn reshape(&self, sizes: impl ToSizes) -> Tensor {
         compose1("reshape", self, |x| {
@@ -76,6 +77,7 @@ impl Tensor {
         self.permute(&perm[..])
     }
     /// Broadcast to a shape; -1 keeps a size.
+    #[doc(alias = "broadcast_to")]
     #[track_caller]
     pub fn expand(&self, sizes: impl ToSizes) -> Tensor {
         if self.error().is_some() {
@@ -167,11 +169,6 @@ impl Tensor {
     pub fn expand_as(&self, other: &Tensor) -> Tensor {
         compose("expand_as", &[self, other], || Ok(self.expand(other.meta().shape)))
     }
-    /// As [`Tensor::reshape`]. Values never change, so a view and a copy cannot be told apart.
-    #[track_caller]
-    pub fn view(&self, sizes: impl ToSizes) -> Tensor {
-        self.reshape(sizes)
-    }
     /// The tensor itself: where elements lie is the scheduler's affair. Kept so that code written for PyTorch reads the same.
     #[must_use]
     pub fn contiguous(&self) -> Tensor {
@@ -249,6 +246,8 @@ impl Tensor {
         })
     }
     /// Two axes exchanged.
+    #[doc(alias = "swapaxes")]
+    #[doc(alias = "swapdims")]
     #[track_caller]
     pub fn transpose(&self, a: impl Axis, b: impl Axis) -> Tensor {
         compose1("transpose", self, |x| {
@@ -261,12 +260,6 @@ impl Tensor {
             perm.swap(shape.axis(a)?, shape.axis(b)?);
             Ok(x.permute(&perm[..]))
         })
-    }
-    /// As [`Tensor::transpose`].
-    #[doc(alias = "swapdims")]
-    #[track_caller]
-    pub fn swapaxes(&self, a: impl Axis, b: impl Axis) -> Tensor {
-        self.transpose(a, b)
     }
     /// The transpose of a matrix; a vector or a scalar is its own.
     #[track_caller]
@@ -306,11 +299,6 @@ impl Tensor {
             Ok(x.permute(perm))
         })
     }
-    /// Broadcast to a shape.
-    #[track_caller]
-    pub fn broadcast_to(&self, shape: impl ToShape) -> Tensor {
-        compose1("broadcast_to", self, |x| Ok(x.expand(shape.to_shape()?)))
-    }
     /// At least one axis: a scalar becomes `[1]`.
     #[track_caller]
     #[must_use]
@@ -344,8 +332,9 @@ impl Tensor {
     }
 
     /// The part of the tensor at one index of an axis, without that axis. A negative index counts from the end.
+    #[doc(alias = "select_index")]
     #[track_caller]
-    pub fn select_index(&self, axis: impl Axis, index: impl Axis) -> Tensor {
+    pub fn select(&self, axis: impl Axis, index: impl Axis) -> Tensor {
         compose1("select", self, |x| {
             let (shape, index) = (x.meta().shape, index.to_axis());
             let axis = shape.axis(axis.to_axis())?;
@@ -360,7 +349,7 @@ impl Tensor {
     /// `x[index]`: the part at one index of the first axis.
     #[track_caller]
     pub fn get(&self, index: impl Axis) -> Tensor {
-        self.select_index(0, index)
+        self.select(0, index)
     }
     /// `x[start:end:step]` along an axis as Python reads it: negative bounds count from the end, bounds outside are clamped.
     #[track_caller]

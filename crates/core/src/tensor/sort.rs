@@ -2,7 +2,7 @@
 //! Sorts are stable; NaN counts as larger than every number.
 use super::{
     Tensor,
-    compose::{Built, compose, compose1, on_an_axis, refuse},
+    compose::{Built, compose, compose1, on_an_axis, refuse, two_forms},
 };
 use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, promotion::alike, shape::Axis};
 
@@ -46,9 +46,8 @@ impl Tensor {
             Ok((first(values), first(at)))
         })
     }
-    /// The k-th smallest element (counted from 1) along an axis, and its index (i64).
     #[track_caller]
-    pub fn kthvalue(&self, k: usize, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
+    fn kthvalue_of(&self, k: usize, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
         compose1("kthvalue", self, |x| {
             let (x, scalar) = on_an_axis(x);
             let axis = x.meta().shape.axis(axis.to_axis())?;
@@ -94,8 +93,8 @@ impl Tensor {
                 let middle = (&low + &high).bitwise_right_shift(1i64);
                 let open = low.lt(&high);
                 let go = behind(&look_up(&middle.minimum(n - 1)), &values);
-                low = open.logical_and(&go).select(&middle + 1i64, &low);
-                high = open.logical_and(go.logical_not()).select(&middle, &high);
+                low = open.logical_and(&go).where_(&middle + 1i64, &low);
+                high = open.logical_and(go.logical_not()).where_(&middle, &high);
             }
             Ok(low)
         })
@@ -165,4 +164,8 @@ fn runs(x: &Tensor) -> Built<(Tensor, Tensor, Tensor)> {
     let counts = Tensor::zeros_on(shape, DType::I64, device).scatter_add(0, &group, &Tensor::ones_on([n], DType::I64, device));
     let starts = counts.cumsum(0) - &counts;
     Ok((x.gather(0, &starts), group, counts))
+}
+two_forms! {
+    /// The k-th smallest element (counted from 1) along an axis, and its index (i64).
+    kthvalue kthvalue_keepdim(k: usize, axis: impl Axis) -> (Tensor, Tensor) = |x, keepdim| x.kthvalue_of(k, axis, keepdim);
 }

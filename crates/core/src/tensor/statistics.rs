@@ -1,7 +1,7 @@
 //! Order statistics and counts: median, mode, quantiles, histograms.
 use super::{
     Tensor,
-    compose::{Built, compose, compose1, on_an_axis, refuse},
+    compose::{Built, compose, compose1, on_an_axis, refuse, two_forms},
 };
 use crate::{AxisSet, DType, ErrorKind, composite::wide::floats, shape::Axis};
 
@@ -21,26 +21,49 @@ pub enum Interpolation {
     Midpoint,
 }
 
-impl Tensor {
+two_forms! {
     /// The median along an axis (the lower of the two middle elements) and its index (i64). NaN if any is NaN.
+    median_dim median_dim_keepdim(axis: impl Axis) -> (Tensor, Tensor) = |x, keepdim| x.middle("median", axis, keepdim, false);
+    /// As [`Tensor::median_dim`], of what is not NaN.
+    nanmedian_dim nanmedian_dim_keepdim(axis: impl Axis) -> (Tensor, Tensor) = |x, keepdim| x.middle("nanmedian", axis, keepdim, true);
+    /// The most frequent element along an axis (the smallest of equally frequent ones) and the index (i64) of its last occurrence.
+    mode mode_keepdim(axis: impl Axis) -> (Tensor, Tensor) = |x, keepdim| x.mode_of(axis, keepdim);
+    /// The q-quantile (q in 0..=1) along an axis. NaN if any is NaN.
+    quantile quantile_keepdim(q: f64, axis: impl Axis, interpolation: Interpolation) -> Tensor = |x, keepdim| {
+        x.quantile_of("quantile", q, axis, keepdim, interpolation, false)
+    };
+    /// As [`Tensor::quantile`], of what is not NaN.
+    nanquantile nanquantile_keepdim(q: f64, axis: impl Axis, interpolation: Interpolation) -> Tensor = |x, keepdim| {
+        x.quantile_of("nanquantile", q, axis, keepdim, interpolation, true)
+    };
+    /// Several quantiles along an axis, stacked on a new first axis.
+    quantiles quantiles_keepdim(q: &[f64], axis: impl Axis, interpolation: Interpolation) -> Tensor = |x, keepdim| compose1("quantile", x, |x| {
+        let each: Vec<Tensor> = q.iter().map(|&q| x.quantile_of("quantile", q, axis, keepdim, interpolation, false)).collect();
+        Ok(Tensor::stack(&each, 0))
+    });
+}
+
+impl Tensor {
+    /// The median of all elements (the lower of the two middle ones); NaN if any is NaN, and of nothing. [`Tensor::median_dim`] goes
+    /// along an axis.
     #[track_caller]
-    pub fn median(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
-        self.middle("median", axis, keepdim, false)
+    #[must_use]
+    pub fn median(&self) -> Tensor {
+        self.middle_of_all("median", false)
     }
     /// As [`Tensor::median`], of what is not NaN.
     #[track_caller]
-    pub fn nanmedian(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
-        self.middle("nanmedian", axis, keepdim, true)
-    }
-    /// The median of all elements; NaN of nothing.
-    #[track_caller]
     #[must_use]
-    pub fn median_all(&self) -> Tensor {
-        compose1("median", self, |x| {
+    pub fn nanmedian(&self) -> Tensor {
+        self.middle_of_all("nanmedian", true)
+    }
+    #[track_caller]
+    fn middle_of_all(&self, name: &'static str, skip: bool) -> Tensor {
+        compose1(name, self, |x| {
             if x.meta().shape.elements() == 0 && x.meta().dtype.is_float() {
                 return Ok(Tensor::full_on((), f64::NAN, x.meta().dtype, x.meta().device));
             }
-            Ok(x.ravel().median(0, false).0)
+            Ok(x.ravel().middle(name, 0, false, skip).0)
         })
     }
     #[track_caller]
@@ -61,7 +84,7 @@ impl Tensor {
                 Tensor::full_on(shape.with(axis, 1), n, DType::I64, x.meta().device)
             };
             let half = (numbers.maximum(1i64) - 1i64).bitwise_right_shift(1i64);
-            let at = if skip || !float { half } else { numbers.eq(n).select(half, numbers.minimum(n - 1)) };
+            let at = if skip || !float { half } else { numbers.eq(n).where_(half, numbers.minimum(n - 1)) };
             let pick = |t: &Tensor| {
                 let one = t.gather(axis, &at);
                 if scalar { one.reshape(()) } else { one.drop(AxisSet::one(axis), keepdim) }
@@ -69,9 +92,8 @@ impl Tensor {
             Ok((pick(&values), pick(&from)))
         })
     }
-    /// The most frequent element along an axis (the smallest of equally frequent ones) and the index (i64) of its last occurrence.
     #[track_caller]
-    pub fn mode(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
+    fn mode_of(&self, axis: impl Axis, keepdim: bool) -> (Tensor, Tensor) {
         compose1("mode", self, |x| {
             let (x, scalar) = on_an_axis(x);
             let shape = x.meta().shape;
@@ -86,7 +108,7 @@ impl Tensor {
             let plain = values.detach();
             let differs = plain.narrow(axis, 1, n - 1).ne(plain.narrow(axis, 0, n - 1));
             let starts = Tensor::cat(&[Tensor::full_on(shape.with(axis, 1), true, DType::Bool, x.meta().device), differs], axis);
-            let start = starts.select(&place, 0i64).cummax(axis).0;
+            let start = starts.where_(&place, 0i64).cummax(axis).0;
             let at = (place - start).argmax_keepdim(axis);
             let pick = |t: &Tensor| {
                 let one = t.gather(axis, &at);
@@ -94,21 +116,6 @@ impl Tensor {
             };
             Ok((pick(&values), pick(&from)))
         })
-    }
-    /// The q-quantile (q in 0..=1) along an axis. NaN if any is NaN.
-    #[track_caller]
-    pub fn quantile(&self, q: f64, axis: impl Axis, keepdim: bool, interpolation: Interpolation) -> Tensor {
-        self.quantile_of("quantile", q, axis, keepdim, interpolation, false)
-    }
-    /// As [`Tensor::quantile`], of what is not NaN.
-    #[track_caller]
-    pub fn nanquantile(&self, q: f64, axis: impl Axis, keepdim: bool, interpolation: Interpolation) -> Tensor {
-        self.quantile_of("nanquantile", q, axis, keepdim, interpolation, true)
-    }
-    /// Several quantiles along an axis, stacked on a new first axis.
-    #[track_caller]
-    pub fn quantiles(&self, q: &[f64], axis: impl Axis, keepdim: bool, interpolation: Interpolation) -> Tensor {
-        compose1("quantile", self, |x| Ok(Tensor::stack(&q.iter().map(|&q| x.quantile(q, axis, keepdim, interpolation)).collect::<Vec<_>>(), 0)))
     }
     #[track_caller]
     fn quantile_of(&self, name: &'static str, q: f64, axis: impl Axis, keepdim: bool, interpolation: Interpolation, skip: bool) -> Tensor {
@@ -132,7 +139,7 @@ impl Tensor {
             // Where NaN counts, one NaN is enough: its place, the last, is then the quantile.
             let last = if skip { numbers.maximum(1i64) - 1i64 } else { Tensor::full_on(shape.with(axis, 1), n - 1, DType::I64, x.meta().device) };
             let rank = last.cast(dtype) * q;
-            let rank = if skip { rank } else { numbers.lt(n).select(last.cast(dtype), rank) };
+            let rank = if skip { rank } else { numbers.lt(n).where_(last.cast(dtype), rank) };
             let rank = match interpolation {
                 Interpolation::Lower => rank.floor(),
                 Interpolation::Higher => rank.ceil(),
@@ -168,11 +175,11 @@ impl Tensor {
             if low == high {
                 // All elements are equal: one interval of width 2 around them.
                 let point = from.eq(&to);
-                (from, to) = (point.select(&from - 1.0, &from), point.select(&to + 1.0, &to));
+                (from, to) = (point.where_(&from - 1.0, &from), point.where_(&to + 1.0, &to));
             }
             let at = ((&x - &from) * bins as f64 / (&to - &from)).floor().minimum((bins - 1) as f64);
             let inside = x.ge(&from).logical_and(x.le(&to));
-            let at = inside.select(at, bins as f64).cast(DType::I64);
+            let at = inside.where_(at, bins as f64).cast(DType::I64);
             let ones = Tensor::ones_on([n], DType::I64, meta.device);
             Ok(Tensor::zeros_on([bins + 1], DType::I64, meta.device).scatter_add(0, &at, &ones).narrow(0, 0, bins).cast(meta.dtype))
         })
@@ -247,7 +254,7 @@ impl Tensor {
             let (x, edges) = (self.detach().wide().ravel(), edges.detach().wide());
             let inside = x.ge(edges.narrow(0, 0, 1)).logical_and(x.le(edges.narrow(0, bins, 1)));
             let at = (edges.searchsorted(&x, true) - 1i64).minimum((bins - 1) as i64);
-            let at = inside.select(at, bins as i64);
+            let at = inside.where_(at, bins as i64);
             let each = match weights {
                 Some(w) => w.detach().cast(x.meta().dtype).ravel(),
                 None => x.ones_like(),

@@ -129,32 +129,32 @@ fn cells_inside() {
         // A write that all examples share is one write.
         let count = Cell::new(&n(0.0), false)?;
         let y = vmap(|x: Tensor| {
-            count.set(&(count.read() + 1.0)).unwrap();
-            x + count.read()
+            count.set(&(count.detached() + 1.0)).unwrap();
+            x + count.detached()
         })(t(&[1.0, 2.0]));
-        assert_eq!((v(&y), v(&count.read())), (vec![2.0, 3.0], vec![1.0]));
+        assert_eq!((v(&y), v(&count.detached())), (vec![2.0, 3.0], vec![1.0]));
         // In parts too.
         let y = vmap_with(
             |x: Tensor| {
-                count.set(&(count.read() + 1.0)).unwrap();
-                x + count.read()
+                count.set(&(count.detached() + 1.0)).unwrap();
+                x + count.detached()
             },
             Vmap::default().chunk_size(2),
         )(t(&[1.0, 2.0, 3.0]));
-        assert_eq!((v(&y), v(&count.read())), (vec![3.0, 4.0, 5.0], vec![2.0]));
-        let own = |x: Tensor| cell.set(&x).map(|()| cell.read() * 2.0);
+        assert_eq!((v(&y), v(&count.detached())), (vec![3.0, 4.0, 5.0], vec![2.0]));
+        let own = |x: Tensor| cell.set(&x).map(|()| cell.detached() * 2.0);
         assert_eq!(vmap(own)(t(&[1.0, 2.0])).unwrap_err().kind().word(), "transform");
         let y = vmap_with(own, Vmap::default().cells(Cells::PerExample))(t(&[1.0, 2.0]))?;
-        assert_eq!((v(&y), v(&cell.read()), cell.version()), (vec![2.0, 4.0], vec![2.0], 0));
+        assert_eq!((v(&y), v(&cell.detached()), cell.version()), (vec![2.0, 4.0], vec![2.0], 0));
         // What a cell gives back is no function of what it was given, forwards as backwards.
         let through = |x: Tensor| {
             cell.set(&x).unwrap();
-            &x * cell.read()
+            &x * cell.detached()
         };
         assert_eq!(v(&jvp(through, n(3.0), n(1.0)).1), [3.0]);
         assert_eq!(v(&grad(through)(n(3.0))), [3.0]);
         assert_eq!(v(&step(|| Ok(jvp(through, n(4.0), n(1.0)).1))?), [4.0]);
-        assert_eq!(v(&cell.read()), [4.0]);
+        assert_eq!(v(&cell.detached()), [4.0]);
         Ok(())
     });
 }
@@ -178,7 +178,7 @@ fn random_numbers_of_examples() {
         let of_key = |key: Tensor| Tensor::apply(crate::Op::RandomBits { shape: crate::Shape::new(&[6]).unwrap() }, crate::Arg::None, &[&key]);
         let nested = vmap(vmap(of_key))(keys.clone()).to_vec::<u32>()?;
         for k in 0..6 {
-            let key = keys.reshape([6, 4]).select_index(0, k as isize);
+            let key = keys.reshape([6, 4]).select(0, k as isize);
             assert_eq!(nested[k * 6..k * 6 + 6], of_key(key).to_vec::<u32>()?);
         }
         // What is drawn without the example is each example's own all the same.
@@ -280,7 +280,7 @@ fn what_nobody_can_name_any_more_is_let_go_of() {
             assert!(frame::known() <= 2, "{} values are kept", frame::known());
             y
         })(Tensor::ones([4, 16]));
-        y.eval()?;
+        y.materialize()?;
         Ok(())
     });
 }

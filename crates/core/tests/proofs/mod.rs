@@ -1,7 +1,7 @@
 //! The proofs that the design stands on, for any device: each is a function that a test calls.
 use adamant_core::{
     communicator::{self, Communicator},
-    functional::{self as f, AttentionOptions, Conv, CrossEntropyOptions},
+    functional::{self as f, AttentionOptions, ConvOptions, CrossEntropyOptions},
     grad::saved_bytes,
     op::CollectiveKind,
     schedule::take_stats,
@@ -35,9 +35,9 @@ impl AdamW {
         step(|| {
             for (k, p) in self.params.iter().enumerate() {
                 let Some(g) = grads.of(p) else { continue };
-                let m = self.m[k].read() * 0.9f32 + g * 0.1f32;
-                let v = self.v[k].read() * 0.99f32 + g * g * 0.01f32;
-                let w = p.read() * (1.0 - lr * 0.1);
+                let m = self.m[k].detached() * 0.9f32 + g * 0.1f32;
+                let v = self.v[k].detached() * 0.99f32 + g * g * 0.01f32;
+                let w = p.detached() * (1.0 - lr * 0.1);
                 p.set(&(w - (&m * (lr / c1)) / ((&v * (1.0 / c2)).sqrt() + 1e-8f32)))?;
                 self.m[k].set(&m)?;
                 self.v[k].set(&v)?;
@@ -47,7 +47,7 @@ impl AdamW {
     }
 }
 fn all_values(cells: &[Cell]) -> Result<Vec<Vec<u32>>> {
-    cells.iter().map(|c| Ok(c.read().to_vec::<f32>()?.iter().map(|v| v.to_bits()).collect())).collect()
+    cells.iter().map(|c| Ok(c.detached().to_vec::<f32>()?.iter().map(|v| v.to_bits()).collect())).collect()
 }
 
 /// Proof 1: a GPT-2 block, forward, backward and AdamW, recorded over several windows, with `loss` kept alive.
@@ -90,7 +90,7 @@ pub fn gpt2_block(device: Device) -> Result<()> {
             for k in 0..4 {
                 take_stats();
                 let loss = block(&x)?.square().sum(..);
-                loss.eval()?;
+                loss.materialize()?;
                 let saved = saved_bytes(&loss);
                 assert!(saved > 4 * unit && saved <= limit, "saved {saved} bytes, PyTorch at most {limit}");
                 let grads = loss.backward()?;
@@ -130,9 +130,9 @@ pub fn checkpoint_and_compile(device: Device) -> Result<()> {
             let part = {
                 let (w, gamma, beta, mean, rng) = (w.clone(), gamma.clone(), beta.clone(), mean.clone(), rng.clone());
                 move |x: &[Tensor]| -> Result<Tensor> {
-                    let y = f::conv2d(&x[0], &w.get(), None, &Conv { padding: 1.into(), ..Default::default() });
+                    let y = f::conv2d(&x[0], &w.get(), None, &ConvOptions { padding: 1.into(), ..Default::default() });
                     let (y, batch_mean, _) = f::batch_norm_training(&y, Some(&gamma.get()), Some(&beta.get()), 1e-5);
-                    mean.set(&(mean.read() * 0.9f32 + batch_mean.detach() * 0.1f32))?;
+                    mean.set(&(mean.detached() * 0.9f32 + batch_mean.detach() * 0.1f32))?;
                     f::dropout(&y.relu(), 0.3, &rng).ok()
                 }
             };
@@ -145,7 +145,7 @@ pub fn checkpoint_and_compile(device: Device) -> Result<()> {
                     step(|| {
                         for c in &cells {
                             if let Some(d) = g.of(c) {
-                                c.set(&(c.read() - d * 0.1f32))?;
+                                c.set(&(c.detached() - d * 0.1f32))?;
                             }
                         }
                         Ok(())
@@ -157,12 +157,12 @@ pub fn checkpoint_and_compile(device: Device) -> Result<()> {
             for k in 0..3 {
                 let x = Tensor::from_vec(numbers(2 * 2 * 6 * 6, 20 + k), [2, 2, 6, 6]);
                 let out = if how == How::Compile { compiled.call(&[&x])?.into_vec() } else { train(std::slice::from_ref(&x))? };
-                out[0].eval()?;
+                out[0].materialize()?;
             }
             let mut all = cells;
             all.push(mean);
             let mut bits = all_values(&all)?;
-            bits.push(rng.cell().read().to_vec::<u32>()?);
+            bits.push(rng.cell().detached().to_vec::<u32>()?);
             Ok(bits)
         };
         let plain = run(How::Plain)?;
@@ -186,12 +186,12 @@ pub fn kv_cache(device: Device) -> Result<()> {
             take_stats();
             x = no_grad(|| -> Result<Tensor> {
                 let key = x.matmul(w.get());
-                step(|| cache.set(&Tensor::apply(Op::UpdateSlice { axis: 0 }, Arg::Start(t), &[&cache.read(), &key])))?;
-                let scores = x.matmul(cache.read().mt()).reshape([len]);
+                step(|| cache.set(&Tensor::apply(Op::UpdateSlice { axis: 0 }, Arg::Start(t), &[&cache.detached(), &key])))?;
+                let scores = x.matmul(cache.detached().mt()).reshape([len]);
                 let seen = positions.gt(t as i64);
-                let p = seen.select(f32::NEG_INFINITY, &scores).softmax(0);
-                let y = p.reshape([1, len]).matmul(cache.read()).tanh();
-                y.eval()?;
+                let p = seen.where_(f32::NEG_INFINITY, &scores).softmax(0);
+                let y = p.reshape([1, len]).matmul(cache.detached()).tanh();
+                y.materialize()?;
                 Ok(y)
             })?;
             let s = take_stats();
@@ -255,7 +255,7 @@ pub fn two_ranks(device: Device) -> Result<()> {
                                         Arg::None,
                                         &[g],
                                     );
-                                    c.set(&(c.read() - sum * 0.05f32))?;
+                                    c.set(&(c.detached() - sum * 0.05f32))?;
                                 }
                             }
                             Ok(())
@@ -284,7 +284,7 @@ pub fn faults_and_memory(device: Device) -> Result<()> {
         let w = param(&[4, 3], 2, 1.0)?;
         let train = |ids: Vec<i64>, rows: usize| -> Result<f32> {
             let n = ids.len();
-            let x = f::embedding(&table.get(), &Tensor::from_vec(ids, [n]), None);
+            let x = f::embedding(&Tensor::from_vec(ids, [n]), &table.get(), None);
             let x = if rows > 1 { x.reshape([1, n, 4]).expand([rows, n, 4]).reshape([rows * n, 4]) } else { x };
             let target = Tensor::from_vec(vec![0i64; rows * n], [rows * n]);
             let loss = f::cross_entropy(&x.matmul(w.get()), &target, &CrossEntropyOptions::default());
@@ -292,7 +292,7 @@ pub fn faults_and_memory(device: Device) -> Result<()> {
             step(|| {
                 for c in [&table, &w] {
                     if let Some(g) = grads.of(c) {
-                        c.set(&(c.read() - g * 0.1f32))?;
+                        c.set(&(c.detached() - g * 0.1f32))?;
                     }
                 }
                 Ok(())
@@ -366,7 +366,7 @@ pub fn a_million_ops(device: Device) -> Result<()> {
         for _ in 0..500_000 {
             y = &y * 1.0f32 + 0.0f32;
         }
-        y.eval()?;
+        y.materialize()?;
         let g = y.sum(..).backward()?;
         drop(y);
         assert_eq!(g.get(&x).map(|g| g.to_vec::<f32>()).transpose()?, Some(vec![1.0, 1.0]));

@@ -111,7 +111,7 @@ macro_rules! unary_rows {
             Sinc sinc { class: Float, exact: special::sinc, int: None, saves: Input, grad: Some(|g, x, _| g * x.sinc_derivative()),
                 c: "adm_sinc(x)", wgsl: "adm_sinc(x)", onnx: None, domain: ALL, kinks: &[], narrow: |x| if (x * PI).abs() > F32_MAX { f64::NAN } else { special::sinc(x) } }
             /// The derivative of `Tensor::sinc`: (cos(πx) - sinc(x)) / x, which composed cancels near 0; 0 at 0.
-            SincDerivative sinc_derivative { class: Float, exact: special::sinc_derivative, int: None, saves: Input, grad: Some(|g, x, _| { let zero = x.eq(0.0); let slope = x.sinc_derivative() * 2.0 / &zero.select(1.0, x); g * zero.select(-PI * PI / 3.0, (x.sinc() * (PI * PI) + slope).neg()) }),
+            SincDerivative sinc_derivative { class: Float, exact: special::sinc_derivative, int: None, saves: Input, grad: Some(|g, x, _| { let zero = x.eq(0.0); let slope = x.sinc_derivative() * 2.0 / &zero.where_(1.0, x); g * zero.where_(-PI * PI / 3.0, (x.sinc() * (PI * PI) + slope).neg()) }),
                 c: "adm_sinc_derivative(x)", wgsl: "adm_sinc_derivative(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
             /// The error function 2/sqrt(pi) times the integral of exp(-t²) from 0 to x.
             Erf erf { class: Float, exact: libm::erf, int: None, saves: Input, grad: Some(|g, x, _| g * ((x * x).neg().exp() * FRAC_2_SQRT_PI)),
@@ -136,7 +136,7 @@ macro_rules! unary_rows {
             Ndtri ndtri { class: Float, exact: special::ndtri, int: None, saves: Output, grad: Some(|g, _, y| g * ((y * y * 0.5).exp() * TAU.sqrt())),
                 c: "adm_ndtri(x)", wgsl: "adm_ndtri(x)", onnx: None, domain: (0.01, 0.99), kinks: &[] }
             /// max(x, 0). The gradient at 0 is 0; NaN stays NaN.
-            Relu relu { class: Number, exact: |x| if x <= 0.0 { 0.0 } else { x }, int: Some(|x| x.max(0)), saves: Output, grad: Some(|g, _, y| y.le(0.0).select(0.0, g)),
+            Relu relu { class: Number, exact: |x| if x <= 0.0 { 0.0 } else { x }, int: Some(|x| x.max(0)), saves: Output, grad: Some(|g, _, y| y.le(0.0).where_(0.0, g)),
                 c: "x <= 0 ? 0 : x", wgsl: "select(x, 0.0, x <= 0.0)", onnx: Some("Relu"), domain: ALL, kinks: &[0.0], int_text: "adm_imax_T(x, 0)" }
             /// 1 / (1 + exp(-x)).
             Sigmoid sigmoid { class: Float, exact: special::sigmoid, int: None, saves: Output, grad: Some(|g, _, y| g * (y * (1.0 - y))),
@@ -168,7 +168,7 @@ macro_rules! unary_rows {
             Softsign softsign { class: Float, exact: |x| x / (1.0 + x.abs()), int: None, saves: Input, grad: Some(|g, x, _| { let d = x.abs() + 1.0; g / (&d * &d) }),
                 c: "x / (1.0f + fabs(x))", wgsl: "x / (1.0 + abs(x))", onnx: Some("Softsign"), domain: ALL, kinks: &[] }
             /// ln(x / (1 - x)), the inverse of sigmoid; NaN outside [0, 1].
-            Logit logit { class: Float, exact: special::logit, int: None, saves: Input, grad: Some(|g, x, _| { let inside = x.ge(0.0).logical_and(x.le(1.0)); inside.select(&(g / (x * (1.0 - x))), f64::NAN) }),
+            Logit logit { class: Float, exact: special::logit, int: None, saves: Input, grad: Some(|g, x, _| { let inside = x.ge(0.0).logical_and(x.le(1.0)); inside.where_(&(g / (x * (1.0 - x))), f64::NAN) }),
                 c: "adm_logit(x)", wgsl: "adm_logit(x)", onnx: None, domain: (0.01, 0.99), kinks: &[] }
             /// The entropy term -x ln x: 0 at 0, -inf below.
             Entr entr { class: Float, exact: |x| if x == 0.0 { 0.0 } else if x < 0.0 { f64::NEG_INFINITY } else { -x * x.ln() }, int: None, saves: Input, grad: Some(|g, x, _| (g * (x.log() + 1.0)).neg()),
@@ -189,16 +189,16 @@ macro_rules! unary_rows {
             I0e i0e { class: Float, exact: special::i0e, int: None, saves: Both, grad: Some(|g, x, y| g * (x.i1e() - x.sign() * y)),
                 c: "adm_i0e(x)", wgsl: "adm_i0e(x)", onnx: None, domain: ALL, kinks: &[0.0], ulp: 8.0 }
             /// The modified Bessel function of the first kind, order 1.
-            I1 i1 { class: Float, exact: special::i1, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.eq(0.0); g * zero.select(0.5, &(x.i0() - y / zero.select(1.0, x))) }),
+            I1 i1 { class: Float, exact: special::i1, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.eq(0.0); g * zero.where_(0.5, &(x.i0() - y / zero.where_(1.0, x))) }),
                 c: "adm_i1(x)", wgsl: "adm_i1(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
             /// exp(-|x|) · i1(x).
-            I1e i1e { class: Float, exact: special::i1e, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.eq(0.0); g * zero.select(0.5, &(x.i0e() - y * (x.sign() + zero.select(1.0, x).reciprocal()))) }),
+            I1e i1e { class: Float, exact: special::i1e, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.eq(0.0); g * zero.where_(0.5, &(x.i0e() - y * (x.sign() + zero.where_(1.0, x).reciprocal()))) }),
                 c: "adm_i1e(x)", wgsl: "adm_i1e(x)", onnx: None, domain: ALL, kinks: &[], ulp: 8.0 }
             /// The Bessel function of the first kind, order 0.
             BesselJ0 bessel_j0 { class: Float, exact: libm::j0, int: None, saves: Input, grad: Some(|g, x, _| (g * x.bessel_j1()).neg()),
                 c: "adm_j0(x)", wgsl: "adm_j0(x)", onnx: None, domain: ALL, kinks: &[] }
             /// The Bessel function of the first kind, order 1.
-            BesselJ1 bessel_j1 { class: Float, exact: libm::j1, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.eq(0.0); g * zero.select(0.5, &(x.bessel_j0() - y / zero.select(1.0, x))) }),
+            BesselJ1 bessel_j1 { class: Float, exact: libm::j1, int: None, saves: Both, grad: Some(|g, x, y| { let zero = x.eq(0.0); g * zero.where_(0.5, &(x.bessel_j0() - y / zero.where_(1.0, x))) }),
                 c: "adm_j1(x)", wgsl: "adm_j1(x)", onnx: None, domain: ALL, kinks: &[] }
             /// The Bessel function of the second kind, order 0; -inf at 0, NaN below.
             BesselY0 bessel_y0 { class: Float, exact: libm::y0, int: None, saves: Input, grad: Some(|g, x, _| (g * x.bessel_y1()).neg()),
@@ -258,7 +258,7 @@ macro_rules! binary_rows {
             /// x to the power y. Integers wrap; a negative power of an integer truncates.
             /// Gradients as PyTorch's: 0 for a zero exponent, and 0 for the exponent of a zero base unless it is negative.
             Pow pow { class: Number, exact: f64::powf, int: Some(|x, y| Some(special::int_pow(x, y))), saves: Input,
-                grad: Some((|g, x, y, _| { let zero = y.eq(0.0); let less = zero.select(1.0, y) - 1.0; zero.select(0.0, &(g * (y * x.pow(less)))) }, |g, x, y, _| { let none = x.eq(0.0).logical_and(y.ge(0.0)); none.select(0.0, &(g * (x.pow(y) * none.select(1.0, x).log()))) })),
+                grad: Some((|g, x, y, _| { let zero = y.eq(0.0); let less = zero.where_(1.0, y) - 1.0; zero.where_(0.0, &(g * (y * x.pow(less)))) }, |g, x, y, _| { let none = x.eq(0.0).logical_and(y.ge(0.0)); none.where_(0.0, &(g * (x.pow(y) * none.where_(1.0, x).log()))) })),
                 c: "pow(x, y)", wgsl: "adm_pow(x, y)", onnx: Some("Pow"), domain: ((0.1, 4.0), (-3.0, 3.0)), int_text: "adm_ipow_T(x, y)" }
             /// The larger; NaN if either is NaN. Equal values share the gradient.
             Maximum maximum { class: Any, exact: |x, y| if x.is_nan() || y.is_nan() { f64::NAN } else { x.max(y) }, int: Some(|x, y| Some(x.max(y))), saves: Input,
@@ -270,11 +270,11 @@ macro_rules! binary_rows {
                 c: "adm_min(x, y)", wgsl: "adm_min(x, y)", onnx: Some("Min"), domain: BOTH, int_text: "adm_imin_T(x, y)" }
             /// The larger, ignoring a NaN beside a number. The left side of equal values takes the gradient.
             Fmax fmax { class: Any, exact: f64::max, int: Some(|x, y| Some(x.max(y))), saves: Input,
-                grad: Some((|g, x, y, _| x.ge(y).logical_or(y.isnan()).select(g, 0.0), |g, x, y, _| x.ge(y).logical_or(y.isnan()).select(0.0, g))),
+                grad: Some((|g, x, y, _| x.ge(y).logical_or(y.isnan()).where_(g, 0.0), |g, x, y, _| x.ge(y).logical_or(y.isnan()).where_(0.0, g))),
                 c: "adm_fmax(x, y)", wgsl: "adm_fmax(x, y)", onnx: None, domain: BOTH, int_text: "adm_imax_T(x, y)" }
             /// The smaller, ignoring a NaN beside a number. The left side of equal values takes the gradient.
             Fmin fmin { class: Any, exact: f64::min, int: Some(|x, y| Some(x.min(y))), saves: Input,
-                grad: Some((|g, x, y, _| x.le(y).logical_or(y.isnan()).select(g, 0.0), |g, x, y, _| x.le(y).logical_or(y.isnan()).select(0.0, g))),
+                grad: Some((|g, x, y, _| x.le(y).logical_or(y.isnan()).where_(g, 0.0), |g, x, y, _| x.le(y).logical_or(y.isnan()).where_(0.0, g))),
                 c: "adm_fmin(x, y)", wgsl: "adm_fmin(x, y)", onnx: None, domain: BOTH, int_text: "adm_imin_T(x, y)" }
             /// The angle of the point (y, x) = (other, self): the inverse tangent of self / other in its quadrant.
             Atan2 atan2 { class: Float, exact: f64::atan2, int: None, saves: Input,
@@ -298,11 +298,11 @@ macro_rules! binary_rows {
                 c: "adm_logaddexp2(x, y)", wgsl: "adm_logaddexp2(x, y)", onnx: None, domain: BOTH }
             /// x · ln(y); 0 where x is 0, unless y is NaN.
             Xlogy xlogy { class: Float, exact: |x, y| if y.is_nan() { y } else if x == 0.0 { 0.0 } else { x * y.ln() }, int: None, saves: Input,
-                grad: Some((|g, x, y, _| { let none = x.eq(0.0).logical_and(y.le(0.0)); g * none.select(0.0, none.select(1.0, y).log()) }, |g, x, y, _| g * x / y)),
+                grad: Some((|g, x, y, _| { let none = x.eq(0.0).logical_and(y.le(0.0)); g * none.where_(0.0, none.where_(1.0, y).log()) }, |g, x, y, _| g * x / y)),
                 c: "adm_xlogy(x, y)", wgsl: "adm_xlogy(x, y)", onnx: None, domain: (ALL, (0.1, 10.0)) }
             /// x · ln(1 + y); 0 where x is 0, unless y is NaN.
             Xlog1py xlog1py { class: Float, exact: |x, y| if y.is_nan() { y } else if x == 0.0 { 0.0 } else { x * y.ln_1p() }, int: None, saves: Input,
-                grad: Some((|g, x, y, _| { let none = x.eq(0.0).logical_and(y.le(-1.0)); g * none.select(0.0, none.select(0.0, y).log1p()) }, |g, x, y, _| g * x / (y + 1.0))),
+                grad: Some((|g, x, y, _| { let none = x.eq(0.0).logical_and(y.le(-1.0)); g * none.where_(0.0, none.where_(0.0, y).log1p()) }, |g, x, y, _| g * x / (y + 1.0))),
                 c: "adm_xlog1py(x, y)", wgsl: "adm_xlog1py(x, y)", onnx: None, domain: (ALL, (-0.9, 10.0)) }
             /// floor(x / y).
             FloorDivide floor_divide { class: Number, exact: special::floor_divide, int: Some(special::int_floor_divide), saves: Nothing,

@@ -72,48 +72,72 @@ cell! {
     LstmCell
 }
 impl RnnCell {
+    /// With biases, and tanh.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn new(input_size: usize, hidden_size: usize) -> Result<RnnCell> {
+        RnnCell::with(input_size, hidden_size, true, RnnNonlinearity::Tanh)
+    }
     /// With or without biases.
     ///
     /// # Errors
     /// There is no device.
     #[track_caller]
-    pub fn new(input_size: usize, hidden_size: usize, bias: bool, nonlinearity: RnnNonlinearity) -> Result<RnnCell> {
+    pub fn with(input_size: usize, hidden_size: usize, bias: bool, nonlinearity: RnnNonlinearity) -> Result<RnnCell> {
         Ok(RnnCell { one: One::new("RNNCell", nonlinearity.step(), input_size, hidden_size, bias)? })
     }
-    /// The next state.
+    /// The next state, from a state or from zeros.
     ///
     /// # Errors
     /// Shapes that do not go together.
     #[track_caller]
-    pub fn forward_state(&self, x: &Tensor, h: &Tensor) -> Result<Tensor> {
-        Ok(self.one.run(x, Some(h), None)?.0)
+    pub fn forward_state(&self, x: &Tensor, h: Option<&Tensor>) -> Result<Tensor> {
+        Ok(self.one.run(x, h, None)?.0)
     }
 }
 impl GruCell {
+    /// With biases.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn new(input_size: usize, hidden_size: usize) -> Result<GruCell> {
+        GruCell::with(input_size, hidden_size, true)
+    }
     /// With or without biases.
     ///
     /// # Errors
     /// There is no device.
     #[track_caller]
-    pub fn new(input_size: usize, hidden_size: usize, bias: bool) -> Result<GruCell> {
+    pub fn with(input_size: usize, hidden_size: usize, bias: bool) -> Result<GruCell> {
         Ok(GruCell { one: One::new("GRUCell", TimeStep::Gru, input_size, hidden_size, bias)? })
     }
-    /// The next state.
+    /// The next state, from a state or from zeros.
     ///
     /// # Errors
     /// Shapes that do not go together.
     #[track_caller]
-    pub fn forward_state(&self, x: &Tensor, h: &Tensor) -> Result<Tensor> {
-        Ok(self.one.run(x, Some(h), None)?.0)
+    pub fn forward_state(&self, x: &Tensor, h: Option<&Tensor>) -> Result<Tensor> {
+        Ok(self.one.run(x, h, None)?.0)
     }
 }
 impl LstmCell {
+    /// With biases.
+    ///
+    /// # Errors
+    /// There is no device.
+    #[track_caller]
+    pub fn new(input_size: usize, hidden_size: usize) -> Result<LstmCell> {
+        LstmCell::with(input_size, hidden_size, true)
+    }
     /// With or without biases.
     ///
     /// # Errors
     /// There is no device.
     #[track_caller]
-    pub fn new(input_size: usize, hidden_size: usize, bias: bool) -> Result<LstmCell> {
+    pub fn with(input_size: usize, hidden_size: usize, bias: bool) -> Result<LstmCell> {
         Ok(LstmCell { one: One::new("LSTMCell", TimeStep::Lstm, input_size, hidden_size, bias)? })
     }
     /// The next states (h, c), from states or from zeros.

@@ -238,7 +238,7 @@ impl UpdateRule for RAdam {
             Ok(((&rho - 4.0) * (&rho - 2.0) * infinite / (rho * scale)).sqrt() * root(s)?)
         })?;
         let adapt = factor / (square.sqrt() + slots.rate("eps", |r| r.eps)?);
-        Ok(p - mean * rate * rectifies.select(adapt, 1.0))
+        Ok(p - mean * rate * rectifies.where_(adapt, 1.0))
     }
 }
 impl RAdam {
@@ -257,7 +257,7 @@ fn length(s: &mut Scalars<'_, RAdam>) -> Result<Tensor> {
         let y = &x * &x;
         let series = &x * ((((&y * (1.0 / 47_900_160.0) - 1.0 / 1_209_600.0) * &y + 1.0 / 30_240.0) * &y - 1.0 / 720.0) * &y + 1.0 / 12.0);
         let plain = x.expm1().reciprocal() - x.reciprocal() + 0.5;
-        let q = x.lt(0.25).select(series, plain);
+        let q = x.lt(0.25).where_(series, plain);
         Ok(s.rate(|r| r.longest() + 2.0 / r.betas.1.ln()) + &t - t * q * 2.0)
     })
 }

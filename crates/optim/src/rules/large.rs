@@ -43,7 +43,7 @@ impl UpdateRule for Adafactor {
         let least = slots.rate("least_scale", |r| r.eps.1)?;
         let rate = slots.once("relative_lr", |s| {
             let (lr, falling) = (s.rate(|r| r.lr), s.step().sqrt().reciprocal());
-            Ok(lr.lt(&falling).select(&lr, &falling))
+            Ok(lr.lt(&falling).where_(&lr, &falling))
         })?;
         let alpha = (norm(p) / count).maximum(&least) * rate;
         let p = if slots.decide(|r| r.weight_decay == 0.0) { p.clone() } else { p * slots.rate("shrink", |r| 1.0 - r.lr * r.weight_decay)? };
@@ -149,7 +149,7 @@ impl UpdateRule for Lamb {
         let update = decayed(&update, p, |r: &Self| r.weight_decay, slots)?;
         let (weights, length) = (norm(p), norm(&update));
         // The trust ratio is 1 where either norm is 0.
-        let ratio = weights.gt(0.0).logical_and(length.gt(0.0)).select(&weights / &length, 1.0);
+        let ratio = weights.gt(0.0).logical_and(length.gt(0.0)).where_(&weights / &length, 1.0);
         Ok(p - update * (ratio * slots.rate("lr", |r| r.lr)?))
     }
 }

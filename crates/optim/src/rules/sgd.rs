@@ -38,7 +38,7 @@ impl UpdateRule for Sgd {
                 buffer * &momentum + &g
             } else {
                 let first = slots.once("first", |s| Ok(s.step().eq(1.0).cast(DType::F32)))?.gt(0.5);
-                first.select(&g, buffer * &momentum + &g * slots.rate("taken", |r| 1.0 - r.dampening)?)
+                first.where_(&g, buffer * &momentum + &g * slots.rate("taken", |r| 1.0 - r.dampening)?)
             };
             slots.set("momentum_buffer", &buffer)?;
             g = if slots.decide(|r| r.nesterov) { g + buffer * momentum } else { buffer };
@@ -87,7 +87,7 @@ impl UpdateRule for Asgd {
         let shrink = slots.once("shrink", move |s| Ok((now.cast(s.dtype()) * s.rate(|r| r.lambd)).neg() + 1.0))?;
         let next = p * shrink - g * eta;
         let average = slots.zeros("ax")?;
-        let average = mu.eq(1.0).select(&next, &average + (&next - &average) * mu);
+        let average = mu.eq(1.0).where_(&next, &average + (&next - &average) * mu);
         slots.set("ax", &average)?;
         Ok(next)
     }
@@ -172,7 +172,7 @@ impl UpdateRule for Rprop {
         let agreement = g * previous;
         let (up, down) = (agreement.gt(0.0), agreement.lt(0.0));
         let one = slots.once("one", |s| Ok(s.rate(|_| 1.0)))?;
-        let factor = up.select(slots.rate("grow", |r| r.etas.1)?, down.select(slots.rate("fall", |r| r.etas.0)?, one));
+        let factor = up.where_(slots.rate("grow", |r| r.etas.1)?, down.where_(slots.rate("fall", |r| r.etas.0)?, one));
         let low = slots.rate("smallest", |r| r.step_sizes.0)?;
         // min(a, high) as -max(-a, -high)
         let size = (size * factor).maximum(&low).neg().maximum(slots.rate("largest", |r| -r.step_sizes.1)?).neg();

@@ -70,7 +70,7 @@ pub(crate) fn keys(document: &Document, folder: &Path) -> Keys {
         let model = Device::reference().scoped(|| init::shapes_only(|| check.needed("model", model::model)));
         // Which parameters patterns mean is asked of the shapes; where there are none, the keys are known all the same.
         check.keys(|root| model.as_ref().map_or_else(|| root.texts("freeze").map(|_| ()), |model| recipe::freeze(root, model)));
-        let parameters = model.as_ref().map_or_else(Vec::new, |m| m.parameters());
+        let parameters = model.as_ref().map_or_else(Vec::new, |m| m.trainable_parameters());
         check.needed("optimizer", |s| recipe::optimizer(s, parameters.clone()));
         let total = numbers.as_ref().map_or(1, |n| steps(n.length, if matches!(n.length, Length::Epochs(_)) { 100 } else { 1 }));
         let validates = resolved.root()?.section("data").ok().flatten().is_some_and(|s| s.has("valid"));

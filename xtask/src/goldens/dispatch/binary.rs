@@ -20,8 +20,8 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
         "pow_scalar" => x()?.pow(case.scalar("exponent")?),
         "rpow_scalar" => x()?.binary_reversed(Binary::Pow, case.scalar("base")?),
         "rdiv_scalar" => x()?.binary_reversed(Binary::Div, case.scalar("value")?),
-        "where" => x()?.select(case.tensor(1)?, case.tensor(2)?),
-        "where_scalar" => x()?.select(case.tensor(1)?, case.scalar("value")?),
+        "where" => x()?.where_(case.tensor(1)?, case.tensor(2)?),
+        "where_scalar" => x()?.where_(case.tensor(1)?, case.scalar("value")?),
         "addcmul" => x()?.addcmul(case.tensor(1)?, case.tensor(2)?, case.float_or("value", 1.0)?),
         "addcdiv" => x()?.addcdiv(case.tensor(1)?, case.tensor(2)?, case.float_or("value", 1.0)?),
         "lerp" => match case.maybe_float("weight")? {

@@ -30,14 +30,15 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let groups = usize::try_from(case.int_or("groups", 1)?).map_err(|_| argument("groups is negative".into()))?;
     let (stride, dilation) = (sizes(case, "stride", 1)?, sizes(case, "dilation", 1)?);
     Ok(Some(vec![if transposed {
-        let options = f::ConvTranspose { stride, padding: sizes(case, "padding", 0)?, output_padding: sizes(case, "output_padding", 0)?, dilation, groups };
+        let options =
+            f::ConvTransposeOptions { stride, padding: sizes(case, "padding", 0)?, output_padding: sizes(case, "output_padding", 0)?, dilation, groups };
         transposes[n](x, weight, bias, &options)
     } else {
         let padding = match case.value("padding").and_then(|v| v.as_str()) {
             Some(word) => word.parse()?,
             None => f::Padding::Zeros(sizes(case, "padding", 0)?),
         };
-        convs[n](x, weight, bias, &f::Conv { stride, padding, dilation, groups })
+        convs[n](x, weight, bias, &f::ConvOptions { stride, padding, dilation, groups })
     }]))
 }
 /// A size per spatial axis, or one for all.

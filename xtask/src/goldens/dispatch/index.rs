@@ -45,7 +45,7 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
         }
         "getitem_int" => x()?.get(case.axis("index")?),
         "narrow" => x()?.narrow(axis()?, case.size("start")?, case.size("length")?),
-        "select" => x()?.select_index(axis()?, case.axis("index")?),
+        "select" => x()?.select(axis()?, case.axis("index")?),
         "tril" => x()?.tril(case.axis_or("diagonal", 0)?),
         "triu" => x()?.triu(case.axis_or("diagonal", 0)?),
         "diagonal" => x()?.diagonal(case.axis_or("offset", 0)?, case.axis_or("dim1", 0)?, case.axis_or("dim2", 1)?),
@@ -55,7 +55,7 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
             let rows = x()?.shape()?.first().copied().unwrap_or(0) as i64;
             // Python counts a negative row from the end.
             let padding = case.maybe_int("padding_idx")?.map(|p| if p < 0 { p + rows } else { p } as usize);
-            adamant::functional::embedding(x()?, t(1)?, padding)
+            adamant::functional::embedding(t(1)?, x()?, padding)
         }
         "embedding_bag" => {
             let mode = match case.text_or("mode", "mean")? {

@@ -17,7 +17,8 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
         "cdist" => x()?.cdist(t(1)?, case.float_or("p", 2.0)?),
         "nn.functional.cosine_similarity" => x()?.cosine_similarity(t(1)?, case.axis_or("dim", 1)?, case.float_or("eps", 1e-8)?),
         "nn.functional.pairwise_distance" => {
-            x()?.pairwise_distance(t(1)?, case.float_or("p", 2.0)?, case.float_or("eps", 1e-6)?, case.bool_or("keepdim", false)?)
+            let distance = if case.bool_or("keepdim", false)? { Tensor::pairwise_distance_keepdim } else { Tensor::pairwise_distance };
+            distance(x()?, t(1)?, case.float_or("p", 2.0)?, case.float_or("eps", 1e-6)?)
         }
         "linalg.det" => x()?.det(),
         "linalg.inv" => x()?.inv(),

@@ -41,7 +41,7 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
         "hinge_embedding_loss" => f::hinge_embedding_loss(x()?, t()?, margin(1.0)?, reduction),
         "soft_margin_loss" => f::soft_margin_loss(x()?, t()?, reduction),
         "triplet_margin_loss" => {
-            let options = f::TripletMargin {
+            let options = f::TripletMarginOptions {
                 margin: margin(1.0)?,
                 p: case.float_or("p", 2.0)?,
                 eps: case.float_or("eps", 1e-6)?,
@@ -52,19 +52,23 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
         }
         "multi_margin_loss" => {
             let p = u32::try_from(case.int_or("p", 1)?).map_err(|_| argument("p is negative".into()))?;
-            f::multi_margin_loss(x()?, t()?, &f::MultiMargin { p, margin: margin(1.0)?, weight: case.optional(2), reduction })
+            f::multi_margin_loss(x()?, t()?, &f::MultiMarginOptions { p, margin: margin(1.0)?, weight: case.optional(2), reduction })
         }
         "multilabel_soft_margin_loss" => f::multilabel_soft_margin_loss(x()?, t()?, case.optional(2), reduction),
         "multilabel_margin_loss" => f::multilabel_margin_loss(x()?, t()?, reduction),
         "poisson_nll_loss" => {
-            let options =
-                f::PoissonNll { log_input: case.bool_or("log_input", true)?, full: case.bool_or("full", false)?, eps: case.float_or("eps", 1e-8)?, reduction };
+            let options = f::PoissonNllOptions {
+                log_input: case.bool_or("log_input", true)?,
+                full: case.bool_or("full", false)?,
+                eps: case.float_or("eps", 1e-8)?,
+                reduction,
+            };
             f::poisson_nll_loss(x()?, t()?, &options)
         }
         "gaussian_nll_loss" => f::gaussian_nll_loss(x()?, t()?, case.tensor(2)?, case.bool_or("full", false)?, case.float_or("eps", 1e-6)?, reduction),
         "ctc_loss" => {
             let blank = usize::try_from(case.int_or("blank", 0)?).map_err(|_| argument("blank is negative".into()))?;
-            f::ctc_loss(x()?, t()?, case.tensor(2)?, case.tensor(3)?, &f::Ctc { blank, reduction, zero_infinity: case.bool_or("zero_infinity", false)? })
+            f::ctc_loss(x()?, t()?, case.tensor(2)?, case.tensor(3)?, &f::CtcOptions { blank, reduction, zero_infinity: case.bool_or("zero_infinity", false)? })
         }
         _ => return Ok(None),
     }]))

@@ -53,7 +53,7 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
                 "reflection" => f::Beyond::Reflection,
                 _ => f::Beyond::Zeros,
             };
-            one(f::grid_sample(case.tensor(0)?, case.tensor(1)?, f::GridSample { mode, padding, align_corners: case.bool_or("align_corners", false)? }))
+            one(f::grid_sample(case.tensor(0)?, case.tensor(1)?, f::GridSampleOptions { mode, padding, align_corners: case.bool_or("align_corners", false)? }))
         }
         "affine_grid" => one(f::affine_grid(case.tensor(0)?, sizes(case, "size", 1)?.as_slice(), case.bool_or("align_corners", false)?)),
         "pixel_shuffle" => one(f::pixel_shuffle(case.tensor(0)?, case.size("upscale_factor")?)),
@@ -73,8 +73,8 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     }
 }
 /// The options of a maximum pooling.
-pub fn max_pool(case: &OpCall) -> Result<f::MaxPool, Error> {
-    Ok(f::MaxPool {
+pub fn max_pool(case: &OpCall) -> Result<f::MaxPoolOptions, Error> {
+    Ok(f::MaxPoolOptions {
         kernel_size: sizes(case, "kernel_size", 1)?,
         stride: stride(case)?,
         padding: sizes(case, "padding", 0)?,
@@ -83,9 +83,9 @@ pub fn max_pool(case: &OpCall) -> Result<f::MaxPool, Error> {
     })
 }
 /// The options of an average pooling.
-pub fn avg_pool(case: &OpCall) -> Result<f::AvgPool, Error> {
+pub fn avg_pool(case: &OpCall) -> Result<f::AvgPoolOptions, Error> {
     let divisor = case.maybe_int("divisor_override")?.map(|d| usize::try_from(d).map_err(|_| argument("divisor_override is negative".into())));
-    Ok(f::AvgPool {
+    Ok(f::AvgPoolOptions {
         kernel_size: sizes(case, "kernel_size", 1)?,
         stride: stride(case)?,
         padding: sizes(case, "padding", 0)?,
@@ -95,8 +95,8 @@ pub fn avg_pool(case: &OpCall) -> Result<f::AvgPool, Error> {
     })
 }
 /// The windows of unfold and fold.
-pub fn windows(case: &OpCall) -> Result<f::Unfold, Error> {
-    Ok(f::Unfold {
+pub fn windows(case: &OpCall) -> Result<f::UnfoldOptions, Error> {
+    Ok(f::UnfoldOptions {
         kernel_size: sizes(case, "kernel_size", 1)?,
         stride: sizes(case, "stride", 1)?,
         padding: sizes(case, "padding", 0)?,
@@ -109,12 +109,12 @@ pub fn plane(case: &OpCall) -> Result<[usize; 2], Error> {
     Ok([size.as_slice()[0], size.as_slice()[size.as_slice().len() - 1]])
 }
 /// What an interpolation aims at, and how it goes there.
-pub fn resize(case: &OpCall) -> Result<(f::Resize, f::Interpolate), Error> {
+pub fn resize(case: &OpCall) -> Result<(f::Resize, f::InterpolateOptions), Error> {
     let to = match case.maybe_ints("size")? {
         Some(_) => f::Resize::Size(sizes(case, "size", 1)?.as_slice().to_vec()),
         None => f::Resize::Scale(case.maybe_floats("scale_factor")?.unwrap_or_default()),
     };
-    Ok((to, f::Interpolate { mode: case.text_or("mode", "nearest")?.parse()?, align_corners: case.bool_or("align_corners", false)? }))
+    Ok((to, f::InterpolateOptions { mode: case.text_or("mode", "nearest")?.parse()?, align_corners: case.bool_or("align_corners", false)? }))
 }
 fn stride(case: &OpCall) -> Result<Option<Sizes>, Error> {
     case.value("stride").map(|_| sizes(case, "stride", 1)).transpose()

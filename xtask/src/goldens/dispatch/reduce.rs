@@ -36,8 +36,8 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
         "var" => reduced!(var, var_keepdim, correction()?),
         "std" => reduced!(std, std_keepdim, correction()?),
         "argmax" | "argmin" => match (case.op(), case.maybe_int("dim")?, keep) {
-            ("argmax", None, _) => x()?.argmax_all(),
-            (_, None, _) => x()?.argmin_all(),
+            ("argmax", None, _) => x()?.argmax(..),
+            (_, None, _) => x()?.argmin(..),
             ("argmax", Some(d), false) => x()?.argmax(d),
             ("argmax", Some(d), true) => x()?.argmax_keepdim(d),
             (_, Some(d), false) => x()?.argmin(d),
@@ -47,7 +47,10 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
         "cumprod" => x()?.cumprod(axis(0)?),
         "logcumsumexp" => x()?.logcumsumexp(axis(0)?),
         "diff" => x()?.diff(case.int_or("n", 1)?.max(0) as usize, axis(-1)?),
-        "linalg.vector_norm" => x()?.vector_norm(case.float_or("ord", 2.0)?, axes.clone(), keep),
+        "linalg.vector_norm" => {
+            let norm = if keep { Tensor::vector_norm_keepdim } else { Tensor::vector_norm };
+            norm(x()?, case.float_or("ord", 2.0)?, axes)
+        }
         "linalg.matrix_norm" => {
             let ord = match case.value("ord").and_then(|v| v.as_str()) {
                 None if case.value("ord").is_some() => MatrixNorm::Ord(case.float("ord")?),
@@ -55,7 +58,7 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
                 Some("nuc") => MatrixNorm::Nuc,
                 Some(_) => MatrixNorm::Ord(case.float("ord")?),
             };
-            x()?.matrix_norm(ord, keep)
+            if keep { x()?.matrix_norm_keepdim(ord) } else { x()?.matrix_norm(ord) }
         }
         "nn.functional.normalize" => x()?.normalize(case.float_or("p", 2.0)?, axis(1)?, case.float_or("eps", 1e-12)?),
         "quantile" | "nanquantile" => {
@@ -70,30 +73,39 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
                 Some(d) => (x()?.clone(), d),
                 None => (x()?.ravel(), 0),
             };
-            if case.op() == "quantile" { x.quantile(case.float("q")?, axis, keep, how) } else { x.nanquantile(case.float("q")?, axis, keep, how) }
+            let q = case.float("q")?;
+            match (case.op(), keep) {
+                ("quantile", false) => x.quantile(q, axis, how),
+                ("quantile", true) => x.quantile_keepdim(q, axis, how),
+                (_, false) => x.nanquantile(q, axis, how),
+                (_, true) => x.nanquantile_keepdim(q, axis, how),
+            }
         }
         "trace" => x()?.trace(),
         "histc" => x()?.histc(case.size("bins")?, case.float_or("min", 0.0)?, case.float_or("max", 0.0)?),
         "bincount" => x()?.bincount(case.optional(1), case.int_or("minlength", 0)?.max(0) as usize),
-        "median" if case.maybe_int("dim")?.is_none() => x()?.median_all(),
+        "median" if case.maybe_int("dim")?.is_none() => x()?.median(),
         _ => return several(case, axes, keep, correction()?),
     }]))
 }
 /// The ops with two outputs.
 fn several(case: &OpCall, axes: Dim, keep: bool, correction: f64) -> Result<Option<Vec<Tensor>>, Error> {
     let (x, axis) = (|| case.tensor(0), case.axis_or("dim", -1));
+    macro_rules! either {
+        ($plain:ident, $kept:ident, $($arg:expr),*) => { if keep { x()?.$kept($($arg),*) } else { x()?.$plain($($arg),*) } };
+    }
     let (a, b) = match case.op() {
-        "max_dim" => x()?.max_dim(axis?, keep),
-        "min_dim" => x()?.min_dim(axis?, keep),
+        "max_dim" => either!(max_dim, max_dim_keepdim, axis?),
+        "min_dim" => either!(min_dim, min_dim_keepdim, axis?),
         "cummax" => x()?.cummax(axis?),
         "cummin" => x()?.cummin(axis?),
-        "var_mean" => x()?.var_mean(axes, correction, keep),
-        "std_mean" => x()?.std_mean(axes, correction, keep),
-        "aminmax" => x()?.aminmax(axes, keep),
-        "median" => x()?.median(axis?, keep),
-        "nanmedian" => x()?.nanmedian(axis?, keep),
-        "mode" => x()?.mode(axis?, keep),
-        "kthvalue" => x()?.kthvalue(case.size("k")?, axis?, keep),
+        "var_mean" => either!(var_mean, var_mean_keepdim, axes, correction),
+        "std_mean" => either!(std_mean, std_mean_keepdim, axes, correction),
+        "aminmax" => either!(aminmax, aminmax_keepdim, axes),
+        "median" => either!(median_dim, median_dim_keepdim, axis?),
+        "nanmedian" => either!(nanmedian_dim, nanmedian_dim_keepdim, axis?),
+        "mode" => either!(mode, mode_keepdim, axis?),
+        "kthvalue" => either!(kthvalue, kthvalue_keepdim, case.size("k")?, axis?),
         _ => return Ok(None),
     };
     Ok(Some(vec![a, b]))

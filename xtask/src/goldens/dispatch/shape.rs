@@ -11,7 +11,7 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let all = case.tensors();
     Ok(Some(vec![match case.op() {
         "reshape" => x()?.reshape(case.sizes("shape")?),
-        "view" => x()?.view(case.sizes("shape")?),
+        "view" => x()?.reshape(case.sizes("shape")?),
         "flatten" => x()?.flatten(case.axis_or("start_dim", 0)?, case.axis_or("end_dim", -1)?),
         "unflatten" => x()?.unflatten(case.axis("dim")?, case.sizes("sizes")?),
         "unsqueeze" => x()?.unsqueeze(case.axis("dim")?),
@@ -20,7 +20,7 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
             None => x()?.squeeze(..),
         },
         "transpose" => x()?.transpose(case.axis("dim0")?, case.axis("dim1")?),
-        "swapaxes" => x()?.swapaxes(case.axis("axis0")?, case.axis("axis1")?),
+        "swapaxes" => x()?.transpose(case.axis("axis0")?, case.axis("axis1")?),
         "permute" => x()?.permute(case.sizes("dims")?),
         "movedim" => x()?.movedim(case.sizes("source")?, case.sizes("destination")?),
         "tile" => x()?.tile(case.sizes("dims")?),
@@ -62,7 +62,7 @@ fn several(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     let axis = || case.axis_or("dim", 0);
     Ok(Some(match case.op() {
         "split" => match case.value("split_size_or_sections") {
-            Some(v) if v.is_array() => x()?.split_sizes(&sizes(case, "split_size_or_sections")?, axis()?)?,
+            Some(v) if v.is_array() => x()?.split_with_sizes(&sizes(case, "split_size_or_sections")?, axis()?)?,
             _ => x()?.split(case.size("split_size_or_sections")?, axis()?)?,
         },
         "chunk" => x()?.chunk(case.size("chunks")?, axis()?)?,

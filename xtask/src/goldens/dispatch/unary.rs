@@ -12,7 +12,7 @@ fn apply(case: &OpCall) -> Result<Option<Vec<Tensor>>, Error> {
     }
     Ok(Some(vec![match case.op() {
         "positive" => case.tensor(0)?.clone(),
-        "round" => case.tensor(0)?.round_to(case.int("decimals")? as i32),
+        "round" => case.tensor(0)?.round_with(case.int("decimals")? as i32),
         "clamp" | "clip" => clamp(case)?,
         "nan_to_num" => case.tensor(0)?.nan_to_num(case.float_or("nan", 0.0)?, case.maybe_float("posinf")?, case.maybe_float("neginf")?),
         _ => return Ok(None),

@@ -34,7 +34,7 @@ pub fn conv<const N: usize>(call: &OpCall) -> Result<nn::Conv<N>, Error> {
     nn::Conv::with(call.size("in_channels")?, call.size("out_channels")?, sizes(call, "kernel_size", 1)?, options)
 }
 pub fn conv_transpose<const N: usize>(call: &OpCall) -> Result<nn::ConvTranspose<N>, Error> {
-    let conv = f::ConvTranspose {
+    let conv = f::ConvTransposeOptions {
         stride: sizes(call, "stride", 1)?,
         padding: sizes(call, "padding", 0)?,
         output_padding: sizes(call, "output_padding", 0)?,
@@ -118,13 +118,13 @@ fn pad_mode(name: &str) -> Result<PadMode, Error> {
 }
 pub fn upsample(call: &OpCall) -> Result<nn::Upsample, Error> {
     let (to, options) = pool::resize(call)?;
-    Ok(nn::Upsample::new(to, options))
+    Ok(nn::Upsample::with(to, options))
 }
-pub fn unfold(call: &OpCall) -> Result<f::Unfold, Error> {
+pub fn unfold(call: &OpCall) -> Result<f::UnfoldOptions, Error> {
     pool::windows(call)
 }
 pub fn fold(call: &OpCall) -> Result<nn::Fold, Error> {
-    Ok(nn::Fold::new(pool::plane(call)?, pool::windows(call)?))
+    Ok(nn::Fold::with(pool::plane(call)?, pool::windows(call)?))
 }
 /// A shape argument: one size or a list.
 pub fn shape(call: &OpCall, name: &str) -> Result<Vec<usize>, Error> {

@@ -34,25 +34,17 @@ pub fn build(name: &str, call: &OpCall) -> Result<Option<BuiltModule>, Error> {
         }
         "RNNCell" => {
             let (input, hidden) = sizes()?;
-            BuiltModule::new(nn::RnnCell::new(input, hidden, bias, nonlinearity(call)?)?, |m, call| {
-                Ok(vec![match call.optional(1) {
-                    Some(h) => m.forward_state(call.tensor(0)?, h)?,
-                    None => nn::Module::forward(m, call.tensor(0)?)?,
-                }])
+            BuiltModule::new(nn::RnnCell::with(input, hidden, bias, nonlinearity(call)?)?, |m, call| {
+                Ok(vec![m.forward_state(call.tensor(0)?, call.optional(1))?])
             })
         }
         "GRUCell" => {
             let (input, hidden) = sizes()?;
-            BuiltModule::new(nn::GruCell::new(input, hidden, bias)?, |m, call| {
-                Ok(vec![match call.optional(1) {
-                    Some(h) => m.forward_state(call.tensor(0)?, h)?,
-                    None => nn::Module::forward(m, call.tensor(0)?)?,
-                }])
-            })
+            BuiltModule::new(nn::GruCell::with(input, hidden, bias)?, |m, call| Ok(vec![m.forward_state(call.tensor(0)?, call.optional(1))?]))
         }
         "LSTMCell" => {
             let (input, hidden) = sizes()?;
-            BuiltModule::new(nn::LstmCell::new(input, hidden, bias)?, |m, call| {
+            BuiltModule::new(nn::LstmCell::with(input, hidden, bias)?, |m, call| {
                 let (h, c) = m.forward_state(call.tensor(0)?, call.optional(1).zip(call.optional(2)))?;
                 Ok(vec![h, c])
             })
@@ -62,19 +54,19 @@ pub fn build(name: &str, call: &OpCall) -> Result<Option<BuiltModule>, Error> {
             Ok(vec![y, weights])
         }),
         "TransformerEncoderLayer" => {
-            BuiltModule::new(nn::TransformerEncoderLayer::new(call.size("d_model")?, call.size("nhead")?, transformer(call)?)?, |m, call| {
+            BuiltModule::new(nn::TransformerEncoderLayer::with(call.size("d_model")?, call.size("nhead")?, transformer(call)?)?, |m, call| {
                 Ok(vec![m.forward_masked(call.tensor(0)?, &masked(call, 1))?])
             })
         }
         "TransformerDecoderLayer" => {
-            BuiltModule::new(nn::TransformerDecoderLayer::new(call.size("d_model")?, call.size("nhead")?, transformer(call)?)?, |m, call| {
+            BuiltModule::new(nn::TransformerDecoderLayer::with(call.size("d_model")?, call.size("nhead")?, transformer(call)?)?, |m, call| {
                 Ok(vec![m.forward(call.tensor(0)?, call.tensor(1)?, &masked(call, 2), &masked(call, 3))?])
             })
         }
         "Transformer" => {
             let layers = |side: &str| call.int_or(side, 6).map(|n| n as usize);
             let (encoder, decoder) = (layers("num_encoder_layers")?, layers("num_decoder_layers")?);
-            let model = nn::Transformer::new(call.int_or("d_model", 512)? as usize, call.int_or("nhead", 8)? as usize, encoder, decoder, transformer(call)?)?;
+            let model = nn::Transformer::with(call.int_or("d_model", 512)? as usize, call.int_or("nhead", 8)? as usize, encoder, decoder, transformer(call)?)?;
             BuiltModule::new(model, |m, call| {
                 let (source, target) = (call.tensor(0)?, call.tensor(1)?);
                 Ok(vec![m.forward(source, target, &masked(call, 2), &masked(call, 3), &masked(call, 4))?])

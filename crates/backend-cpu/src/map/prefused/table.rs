@@ -257,7 +257,7 @@ loops! {
         let v2 = add(v0, v1);
         [v2]
     }
-    /// HardSwish
+    /// Hardswish
     L51 "x0 x1 add(0,1) c add(2,3) c le(4,5) c c ge(4,8) c c add(2,11) select(9,10,12) select(6,7,13) mul(2,14) c div(15,16) -> 17" (v0 v1 | v3 v5 v7 v8 v10 v11 v16) -> 1 {
         let v2 = add(v0, v1); let v4 = add(v2, v3); let v6 = le(v4, v5); let v9 = ge(v4, v8); let v12 = add(v2, v11); let v13 = select(v9, v10, v12); let v14 = select(v6, v7, v13); let v15 = mul(v2, v14); let v17 = div(v15, v16);
         [v17]
@@ -272,7 +272,7 @@ loops! {
         let v2 = add(v0, v1); let v4 = gt(v2, v3); let v6 = select(v4, v5, v2); let v8 = mul(v6, v7); let v9 = expm1(v8); let v11 = mul(v9, v10); let v12 = select(v4, v2, v11);
         [v12]
     }
-    /// HardSigmoid
+    /// Hardsigmoid
     L54 "x0 x1 add(0,1) c le(2,3) c c ge(2,6) c c div(2,9) c add(10,11) select(7,8,12) select(4,5,13) -> 14" (v0 v1 | v3 v5 v6 v8 v9 v11) -> 1 {
         let v2 = add(v0, v1); let v4 = le(v2, v3); let v7 = ge(v2, v6); let v10 = div(v2, v9); let v12 = add(v10, v11); let v13 = select(v7, v8, v12); let v14 = select(v4, v5, v13);
         [v14]

@@ -90,9 +90,9 @@ impl World {
         let (sum, dice) = (cell(0.0)?, Rng::new_on(3, 0, device)?);
         let equal: Vec<Cell> = (0..3).map(|_| cell(0.0)).collect::<Result<_>>()?;
         let (all, one_of, generator) = (equal.clone(), sum.clone(), dice.clone());
-        let add: Function = Box::new(move |x| all.iter().try_for_each(|c| c.set(&(c.read() + &x[0]))).map(|()| vec![]));
+        let add: Function = Box::new(move |x| all.iter().try_for_each(|c| c.set(&(c.detached() + &x[0]))).map(|()| vec![]));
         // Of other sizes it is another capture.
-        let tally: Function = Box::new(move |x| one_of.set(&(one_of.read() + x[0].amax(..))).map(|()| vec![]));
+        let tally: Function = Box::new(move |x| one_of.set(&(one_of.detached() + x[0].amax(..))).map(|()| vec![]));
         let throw: Function = Box::new(move |x| Ok(vec![generator.uniform([WIDTH], DType::F32) + x[0].sum(..) * 0.0f32]));
         let model = (0..2).map(|k| Cell::new(&vector(0.2 + k as f32, device), true)).collect::<Result<_>>()?;
         let (add, tally, throw) = (compile(add), compile(tally), compile(throw));
@@ -123,16 +123,18 @@ impl World {
     }
     /// The next version, by one of the ways in which weights are written. What a step reads is of one version in a section alone.
     fn load(&self, way: u8) -> Result<()> {
-        let by = |x: f32| self.equal.iter().try_for_each(|c| c.set(&(c.read() + x)));
+        let by = |x: f32| self.equal.iter().try_for_each(|c| c.set(&(c.detached() + x)));
         match way {
             0 => step(|| self.equal.iter().try_for_each(|c| c.set(&Tensor::full_on([WIDTH], 7.0, DType::F32, self.device)))),
             1 => consistent(|| step(|| by(1.0))),
             2 => self.call(&self.add, &self.one).map(drop),
-            3 => consistent(|| step(|| self.equal.iter().try_for_each(|c| step(|| c.set(&(c.read() + 0.5f32))).and_then(|()| c.set(&(c.read() + 0.5f32)))))),
+            3 => consistent(|| {
+                step(|| self.equal.iter().try_for_each(|c| step(|| c.set(&(c.detached() + 0.5f32))).and_then(|()| c.set(&(c.detached() + 0.5f32)))))
+            }),
             4 => consistent(|| {
                 step_when(|| {
                     by(1.0)?;
-                    Ok((self.equal[0].read().sum(..).gt(20.0f32), ()))
+                    Ok((self.equal[0].detached().sum(..).gt(20.0f32), ()))
                 })
             }),
             _ => consistent(|| step(|| self.add.call(&[&self.one]).map(drop))),
@@ -154,8 +156,8 @@ impl World {
         let x = &self.one * 0.5f32;
         let loss = self.model.iter().fold(x, |x, w| (x * w.get()).sin().exp().sigmoid()).sum(..);
         let grads = loss.backward()?;
-        step(|| self.model.iter().try_for_each(|w| grads.of(w).map_or(Ok(()), |g| w.set(&(w.read() - g * 1e-3f32)))))?;
-        self.model.iter().try_for_each(|w| finite(&w.read()))
+        step(|| self.model.iter().try_for_each(|w| grads.of(w).map_or(Ok(()), |g| w.set(&(w.detached() - g * 1e-3f32)))))?;
+        self.model.iter().try_for_each(|w| finite(&w.detached()))
     }
 }
 /// One thread's part; the draws that nobody else may have drawn.
@@ -184,7 +186,7 @@ fn work(world: &World, pace: Pace, acts: &[Act]) -> Result<Vec<Vec<u32>>> {
                 world.calls.fetch_add(1, SeqCst);
             }
             Act::Monotone => {
-                let now = number(&world.sum.read())?;
+                let now = number(&world.sum.detached())?;
                 if now < last {
                     return Err(wrong(format!("the sum went back from {last} to {now}")));
                 }
@@ -198,18 +200,18 @@ fn work(world: &World, pace: Pace, acts: &[Act]) -> Result<Vec<Vec<u32>>> {
                 }
             }
             Act::Train => world.train()?,
-            Act::Loose => world.model[0].set(&(world.model[0].read() * 0.5f32).sin())?,
+            Act::Loose => world.model[0].set(&(world.model[0].detached() * 0.5f32).sin())?,
             Act::Orphan => {
-                let write = || world.model[1].set(&(world.model[1].read() * 0.5f32).sin());
+                let write = || world.model[1].set(&(world.model[1].detached() * 0.5f32).sin());
                 thread::scope(|s| s.spawn(write).join()).map_err(|_| wrong("a thread that writes panicked".into()))??;
-                finite(&world.model[1].read())?;
+                finite(&world.model[1].detached())?;
             }
             Act::Hold => {
-                let now = world.sum.read();
+                let now = world.sum.detached();
                 held.push((now.to_vec::<f32>()?, now));
             }
             Act::Touch(spins) => (0..20).for_each(|_| {
-                let _touched = world.sum.read();
+                let _touched = world.sum.detached();
                 (0..spins).for_each(|_| std::hint::spin_loop());
             }),
         }
@@ -230,14 +232,14 @@ pub(super) fn program(device: Device, seed: u64, around: &Around) -> std::result
     let thrown = together(threads.len(), around, |k| work(&world, threads[k].0, &threads[k].1)).map_err(told)?;
     let thrown: Vec<_> = thrown.into_iter().flatten().collect();
     let end = || {
-        let (sum, calls) = (number(&world.sum.read())?, world.calls.load(SeqCst));
+        let (sum, calls) = (number(&world.sum.detached())?, world.calls.load(SeqCst));
         if sum != calls as f32 {
             return Err(wrong(format!("{calls} calls counted {sum}")));
         }
         if thrown.iter().collect::<HashSet<_>>().len() != thrown.len() {
             return Err(wrong("two calls drew the same".into()));
         }
-        let next = world.dice.cell().read().to_vec::<u32>()?;
+        let next = world.dice.cell().detached().to_vec::<u32>()?;
         if next[3] as usize != thrown.len() {
             return Err(wrong(format!("{} draws, and the generator stands at {next:?}", thrown.len())));
         }

@@ -107,7 +107,7 @@ impl World {
     fn new(device: Device, program: &SharingProgram) -> Result<World> {
         let weights: Vec<Cell> = (0..2).map(|k| Cell::new(&vector(0.3 + k as f32, device), true)).collect::<Result<_>>()?;
         let inside = weights[0].clone();
-        let compiled: Function = Box::new(move |x| Ok(vec![(&x[0] * inside.read()).sin() + 0.5f32, x[0].sum(..)]));
+        let compiled: Function = Box::new(move |x| Ok(vec![(&x[0] * inside.detached()).sin() + 0.5f32, x[0].sum(..)]));
         let mut world = World { device, tensors: Vec::new(), weights, losses: Vec::new(), compiled: compile(compiled) };
         for (k, kind) in program.kinds.iter().enumerate() {
             let made = world.make(*kind, 0.1 + 0.3 * k as f32)?;
@@ -117,7 +117,7 @@ impl World {
             let x = world.tensors[length % world.tensors.len()].clone();
             let loss = world.loss(&x, length, checkpointed)?;
             if read {
-                loss.eval()?;
+                loss.materialize()?;
             }
             world.losses.push(loss);
         }
@@ -162,7 +162,7 @@ impl ThreadOwn {
         let rng = Rng::new_on(7, number as u32, world.device)?;
         let (inside, weight) = (cell.clone(), world.weights[1].clone());
         let compiled: Function = Box::new(move |x| {
-            inside.set(&(inside.read() * 0.5f32 + &x[0] * weight.read()))?;
+            inside.set(&(inside.detached() * 0.5f32 + &x[0] * weight.detached()))?;
             Ok(vec![])
         });
         Ok(ThreadOwn { cell, rng, compiled: compile(compiled), seen: Vec::new() })
@@ -198,16 +198,16 @@ impl ThreadOwn {
                 out.iter().try_for_each(|y| self.see(y))?;
             }
             SharingTask::Derived(w) => self.see(&world.weights[w].derived("twice", |x| (x * 2.0f32).ok())?)?,
-            SharingTask::Set(t) => cell.set(&(cell.read() * 0.5f32 + tensor(t)))?,
-            SharingTask::Step(t) => step(|| cell.set(&(cell.read() * 0.25f32 + tensor(t))))?,
+            SharingTask::Set(t) => cell.set(&(cell.detached() * 0.5f32 + tensor(t)))?,
+            SharingTask::Step(t) => step(|| cell.set(&(cell.detached() * 0.25f32 + tensor(t))))?,
             SharingTask::StepWhen(t) => step_when(|| {
-                cell.set(&(cell.read() + tensor(t)))?;
+                cell.set(&(cell.detached() + tensor(t)))?;
                 Ok((tensor(t).sum(..).gt(2.0f32), ()))
             })?,
             SharingTask::Nested(t) => step(|| {
-                let tried = step(|| cell.set(&(cell.read() * 8.0f32)).and_then(|()| Err::<(), _>(panicked())));
+                let tried = step(|| cell.set(&(cell.detached() * 8.0f32)).and_then(|()| Err::<(), _>(panicked())));
                 debug_assert!(tried.is_err());
-                step(|| cell.set(&(cell.read() * 0.5f32))).and_then(|()| cell.set(&(cell.read() + tensor(t))))
+                step(|| cell.set(&(cell.detached() * 0.5f32))).and_then(|()| cell.set(&(cell.detached() + tensor(t))))
             })?,
             SharingTask::CompiledStep(t) => drop(self.compiled.call(&[tensor(t)])?),
             SharingTask::Draw => {
@@ -215,7 +215,7 @@ impl ThreadOwn {
                 self.see(&drawn)?;
             }
             SharingTask::Section => {
-                let sum = consistent(|| world.weights.iter().map(Cell::read).reduce(|a, b| a * b));
+                let sum = consistent(|| world.weights.iter().map(Cell::detached).reduce(|a, b| a * b));
                 sum.iter().try_for_each(|x| self.see(x))?;
             }
             SharingTask::Orphan(t) => {
@@ -232,7 +232,7 @@ fn work(world: &World, number: usize, pace: Pace, tasks: &[SharingTask]) -> Resu
     pace.run(|| {
         let mut own = ThreadOwn::new(world, number)?;
         tasks.iter().try_for_each(|task| own.act(world, *task))?;
-        let last = own.cell.read();
+        let last = own.cell.detached();
         own.see(&last)?;
         Ok(own.seen.iter().map(|x| x.to_bits()).collect())
     })

@@ -55,6 +55,6 @@ fn exchange(a: &Pair, b: &Pair, n: usize, descending: bool) -> (Pair, Pair) {
     let equal = x.eq(y).logical_or(x.ne(x).logical_and(y.ne(y)));
     let comes_first = less.logical_or(equal.logical_and(b.from.lt(&a.from))).logical_or(a.from.ge(n as i64));
     let swap = comes_first.logical_and(b.from.lt(n as i64));
-    let pick = |then: &Pair, otherwise: &Pair| Pair { values: swap.select(&then.values, &otherwise.values), from: swap.select(&then.from, &otherwise.from) };
+    let pick = |then: &Pair, otherwise: &Pair| Pair { values: swap.where_(&then.values, &otherwise.values), from: swap.where_(&then.from, &otherwise.from) };
     (pick(b, a), pick(a, b))
 }

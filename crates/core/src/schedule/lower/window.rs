@@ -51,14 +51,14 @@ fn maximum(x: &Tensor, lead: &[usize], wide: &[usize], over: &[Slide]) -> Result
         at = at * wide[d] as i64 + p;
         inside = Some(inside.map_or(fits.clone(), |i| i.logical_and(fits)));
     }
-    let at = inside.map_or(at.clone(), |inside| inside.select(&at, i64::MAX));
+    let at = inside.map_or(at.clone(), |inside| inside.where_(&at, i64::MAX));
     // NaN wins, as in the index of an extreme: the first of those that are as large.
     let hit = columns.eq(&extreme).logical_or(columns.ne(&columns));
-    let found = hit.select(&at, i64::MAX).reduce(ReduceOp::Min, places(over), true);
+    let found = hit.where_(&at, i64::MAX).reduce(ReduceOp::Min, places(over), true);
     // A window that lies outside altogether holds nothing.
     let nothing = found.eq(i64::MAX);
-    let index = nothing.select(0i64, &found);
+    let index = nothing.where_(0i64, &found);
     let empty = if dtype.is_float() { least } else { zero(dtype) };
-    let value = nothing.select(empty, &extreme);
+    let value = nothing.where_(empty, &extreme);
     Ok([value, index].map(|t| unfold(&t, lead)).to_vec())
 }
