@@ -1,0 +1,76 @@
+"""What torchvision's and transformers' networks say: writes folders that tests/goldens.rs and the example `compare` replay.
+Made with PyTorch 2.15, torchvision 0.29 and transformers 5.24 on a CPU.
+
+Usage: goldens.py small FOLDER | goldens.py full FOLDER [CASE ..]
+
+`small` writes the folders of tests/goldens: narrow networks, of whose gradients every n-th element is kept. `full` writes
+ResNet-18 at 224x224 and networks of the shapes of GPT-2 and BERT-base, all with random weights from seeds, and their
+gradients whole.
+
+A folder has the weights as the libraries write them (model.safetensors, maybe in shards; config.json), case.json with what
+the network is, and expected.safetensors:
+    in.NAME       what goes in
+    eval.NAME     what comes out in evaluation mode (`out`, `loss`, ...)
+    train.NAME    in training mode, without dropout
+    grad.NAME     the gradient of the loss by a parameter: its largest absolute value, its euclidean norm, then every n-th
+                  element, n = ceil(elements / kept)
+    buffer.NAME   buffers after the one forward pass in training mode
+"""
+
+import json
+import math
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import save_file
+
+from networks import CASES, build
+
+KEPT = 12
+
+
+def note_gradients(expected, model, kept):
+    for name, p in model.named_parameters():
+        if p.grad is None:
+            continue
+        flat = p.grad.flatten()
+        step = math.ceil(flat.numel() / kept) if kept else 1
+        norms = torch.stack([flat.abs().max(), flat.double().norm().float()])
+        expected[f"grad.{name}"] = torch.cat([norms, flat[::step]])
+
+
+def write(folder, name, case, kept):
+    folder = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(case["seed"])
+    model, inputs, run, save = build(case)
+    expected = {f"in.{k}": v for k, v in inputs.items()}
+    save(folder)
+    with torch.no_grad():
+        model.eval()
+        for k, v in run(model, inputs).items():
+            expected[f"eval.{k}"] = v
+    # Dropout is off in every configuration, or the numbers would be the generator's.
+    model.train()
+    outputs = run(model, inputs)
+    for k, v in outputs.items():
+        expected[f"train.{k}"] = v.detach()
+    outputs["loss"].backward()
+    note_gradients(expected, model, kept)
+    for k, v in model.named_buffers():
+        if k.endswith(("running_mean", "running_var", "num_batches_tracked")):
+            expected[f"buffer.{k}"] = v
+    save_file({k: v.contiguous().clone() for k, v in expected.items()}, folder / "expected.safetensors")
+    (folder / "case.json").write_text(json.dumps(case) + "\n")
+    print(name, sum(f.stat().st_size for f in folder.iterdir()), "bytes")
+
+
+def main():
+    size, folder, wanted = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
+    for name, case in CASES[size].items():
+        if not wanted or name in wanted:
+            write(folder, name, case, KEPT if size == "small" else None)
+
+
+main()
