@@ -5,7 +5,7 @@ Usage: goldens.py small FOLDER | goldens.py full FOLDER [CASE ..]
 
 `small` writes the folders of tests/goldens: narrow networks, of whose gradients every n-th element is kept. `full` writes
 ResNet-18 at 224x224 and networks of the shapes of GPT-2 and BERT-base, all with random weights from seeds, and their
-gradients whole.
+gradients whole. `small` also writes sampling.json.
 
 A folder has the weights as the libraries write them (model.safetensors, maybe in shards; config.json), case.json with what
 the network is, and expected.safetensors:
@@ -14,6 +14,7 @@ the network is, and expected.safetensors:
     train.NAME    in training mode, without dropout
     grad.NAME     the gradient of the loss by a parameter: its largest absolute value, its euclidean norm, then every n-th
                   element, n = ceil(elements / kept)
+    generated.NAME, mask.NAME, prompt   what a language model says next
     buffer.NAME   buffers after the one forward pass in training mode
 """
 
@@ -23,6 +24,7 @@ import pathlib
 import sys
 
 import torch
+import transformers
 from safetensors.torch import save_file
 
 from networks import CASES, build
@@ -61,9 +63,43 @@ def write(folder, name, case, kept):
     for k, v in model.named_buffers():
         if k.endswith(("running_mean", "running_var", "num_batches_tracked")):
             expected[f"buffer.{k}"] = v
+    if case["model"] == "gpt2-lm" and kept:
+        note_generated(expected, model)
     save_file({k: v.contiguous().clone() for k, v in expected.items()}, folder / "expected.safetensors")
     (folder / "case.json").write_text(json.dumps(case) + "\n")
     print(name, sum(f.stat().st_size for f in folder.iterdir()), "bytes")
+
+
+def note_generated(expected, model):
+    """What follows a prompt, and prompts of several lengths padded in front, by the likeliest token at each step."""
+    prompt = torch.randint(model.config.vocab_size, (3, 5))
+    mask = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 1]])
+    model.eval()
+    for name, m in (("plain", torch.ones_like(mask)), ("padded", mask)):
+        ids = model.generate(prompt, attention_mask=m, do_sample=False, max_new_tokens=12, min_new_tokens=12, pad_token_id=0)
+        expected[f"generated.{name}"] = ids
+        expected[f"mask.{name}"] = m
+    expected["prompt"] = prompt
+
+
+def write_sampling(file):
+    """The probabilities that transformers' steps before a draw leave."""
+    torch.manual_seed(51)
+    cases = []
+    for size in (2, 7, 20):
+        logits = torch.round(torch.randn(size) * 2, decimals=3)
+        for temperature in (0.5, 2.0):
+            for top_k in (None, 1, 3, 100):
+                for top_p in (None, 1e-3, 0.3, 0.9):
+                    x = transformers.TemperatureLogitsWarper(temperature)(None, logits[None])
+                    if top_k:
+                        x = transformers.TopKLogitsWarper(top_k)(None, x)
+                    if top_p:
+                        x = transformers.TopPLogitsWarper(top_p)(None, x)
+                    p = [round(v, 7) for v in x[0].softmax(-1).tolist()]
+                    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "kept": int((x > -math.inf).sum())}
+                    cases.append({**options, "logits": [round(v, 3) for v in logits.tolist()], "probabilities": p})
+    file.write_text(json.dumps(cases) + "\n")
 
 
 def main():
@@ -71,6 +107,8 @@ def main():
     for name, case in CASES[size].items():
         if not wanted or name in wanted:
             write(folder, name, case, KEPT if size == "small" else None)
+    if size == "small":
+        write_sampling(folder / "sampling.json")
 
 
 main()

@@ -2,7 +2,9 @@
 #![allow(dead_code)]
 use adamant_core::{DType, Device, Grads, Result, Tensor, no_grad};
 use adamant_formats::safetensors::SafeTensors;
-use adamant_models::{LoadWeights, ResNet, ResNetOptions, ResidualKind};
+use adamant_models::{
+    Bert, BertClassifier, BertInputs, BertMaskedLm, FromFolder, Gpt2, Gpt2Inputs, Gpt2LmHead, LoadWeights, ResNet, ResNetOptions, ResidualKind,
+};
 use adamant_nn::{Module, Walk};
 use serde_json::Value;
 use std::{collections::BTreeMap, error::Error, fs, path::Path};
@@ -155,8 +157,69 @@ pub fn replay(folder: &Path) -> Told<Distances> {
                 Ok(vec![("out", out), ("loss", loss)])
             })
         }
+        "gpt2" => {
+            let model = Gpt2::from_folder(folder)?;
+            compare(&model, &expected, &|e| {
+                let out = with_gpt2_inputs(e, |ids, inputs| model.forward_with(ids, inputs))?;
+                let loss = features_loss(&out, &e.given("weights")?)?;
+                Ok(vec![("out", shown(&out, e)?), ("loss", loss)])
+            })
+        }
+        "gpt2-lm" => {
+            let model = Gpt2LmHead::from_folder(folder)?;
+            compare(&model, &expected, &|e| {
+                let labels = e.given("labels")?;
+                let (out, loss) = with_gpt2_inputs(e, |ids, inputs| model.forward_loss(ids, &labels, inputs))?;
+                Ok(vec![("out", shown(&out, e)?), ("loss", loss)])
+            })
+        }
+        "bert" => {
+            let model = Bert::from_folder(folder)?;
+            compare(&model, &expected, &|e| {
+                let out = with_bert_inputs(e, |ids, inputs| model.forward_with(ids, inputs))?;
+                let (pooled, weights) = (model.pool(&out)?, e.given("weights")?);
+                let loss = features_loss(&out, &weights)? + features_loss(&pooled, &weights.select_index(1, 0))?;
+                Ok(vec![("out", out), ("pooled", pooled), ("loss", loss)])
+            })
+        }
+        "bert-masked-lm" => {
+            let model = BertMaskedLm::from_folder(folder)?;
+            compare(&model, &expected, &|e| {
+                let labels = e.given("labels")?;
+                let (out, loss) = with_bert_inputs(e, |ids, inputs| model.forward_loss(ids, &labels, inputs))?;
+                Ok(vec![("out", out), ("loss", loss)])
+            })
+        }
+        "bert-classifier" => {
+            let model = BertClassifier::from_folder(folder)?;
+            compare(&model, &expected, &|e| {
+                let labels = e.given("labels")?;
+                let (out, loss) = with_bert_inputs(e, |ids, inputs| model.forward_loss(ids, &labels, inputs))?;
+                Ok(vec![("out", out), ("loss", loss)])
+            })
+        }
         other => Err(format!("no network `{other}`").into()),
     }
+}
+pub fn with_gpt2_inputs<R>(e: &Expected, run: impl FnOnce(&Tensor, &Gpt2Inputs<'_>) -> Result<R>) -> Told<R> {
+    let (mask, types, positions) = (e.input("attention_mask")?, e.input("token_type_ids")?, e.input("position_ids")?);
+    let inputs = Gpt2Inputs { attention_mask: mask.as_ref(), token_type_ids: types.as_ref(), position_ids: positions.as_ref() };
+    Ok(run(&e.given("ids")?, &inputs)?)
+}
+fn with_bert_inputs<R>(e: &Expected, run: impl FnOnce(&Tensor, &BertInputs<'_>) -> Result<R>) -> Told<R> {
+    let (mask, types, positions) = (e.input("attention_mask")?, e.input("token_type_ids")?, e.input("position_ids")?);
+    let inputs = BertInputs { attention_mask: mask.as_ref(), token_type_ids: types.as_ref(), position_ids: positions.as_ref() };
+    Ok(run(&e.given("ids")?, &inputs)?)
+}
+/// What a padded token says is of no interest: libraries differ where it sees nothing at all.
+fn shown(out: &Tensor, e: &Expected) -> Told<Tensor> {
+    Ok(match e.input("attention_mask")? {
+        Some(mask) => (out * mask.unsqueeze(-1).cast(out.dtype()?)).ok()?,
+        None => out.clone(),
+    })
+}
+fn features_loss(out: &Tensor, weights: &Tensor) -> Result<Tensor> {
+    ((out * weights).sum(..) / out.shape()?[0] as f64).ok()
 }
 pub fn resnet(case: &Value) -> Told<ResNet> {
     let options = &case["options"];
