@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use adamant_backend_cpu as _;
-use adamant_core::{Tensor, no_grad};
+use adamant_core::{DType, Tensor, no_grad};
 use adamant_models::{FromFolder, Gpt2Inputs, Gpt2LmHead, KeyValueCache, generate::GenerateOptions};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ fn outputs_gradients_and_statistics_are_those_of_pytorch() {
     let mut wrong = Vec::new();
     for folder in folders {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        let seen = replay::replay(&folder).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let seen = replay::replay(&folder, DType::F32).unwrap_or_else(|e| panic!("{name}: {e}"));
         println!("{name}: {seen:?}");
         if !seen.are_small() {
             wrong.push(format!("{name}: {seen:?}"));
@@ -34,7 +34,7 @@ const LANGUAGE_MODELS: [&str; 3] = ["gpt2-lm", "gpt2-lm-untied", "gpt2-lm-old-na
 #[test]
 fn what_is_generated_is_what_transformers_generates() {
     for name in LANGUAGE_MODELS {
-        let (model, expected) = (Gpt2LmHead::from_folder(folder(name)).unwrap(), replay::Expected::open(&folder(name)).unwrap());
+        let (model, expected) = (Gpt2LmHead::from_folder(folder(name)).unwrap(), replay::Expected::open(&folder(name), DType::F32).unwrap());
         let prompt = expected.tensor("prompt").unwrap();
         for padding in ["plain", "padded"] {
             let mask = expected.tensor(&format!("mask.{padding}")).unwrap();
@@ -51,7 +51,7 @@ fn what_is_generated_is_what_transformers_generates() {
 fn tokens_behind_a_cache_get_the_logits_of_the_whole_window() {
     for name in LANGUAGE_MODELS {
         let model = Gpt2LmHead::from_folder(folder(name)).unwrap();
-        let ids = replay::Expected::open(&folder(name)).unwrap().given("ids").unwrap();
+        let ids = replay::Expected::open(&folder(name), DType::F32).unwrap().given("ids").unwrap();
         let [batch, time] = ids.dims().unwrap();
         let mut hidden = vec![1i64; batch * time];
         hidden[time] = 0;

@@ -11,7 +11,7 @@ A folder has the weights as the libraries write them (model.safetensors, maybe i
 the network is, and expected.safetensors:
     in.NAME       what goes in
     eval.NAME     what comes out in evaluation mode (`out`, `loss`, ...)
-    train.NAME    in training mode, without dropout
+    train.NAME    in training mode, without dropout (or in evaluation mode once more, where the case says `evaluating`)
     grad.NAME     the gradient of the loss by a parameter: its largest absolute value, its euclidean norm, then every n-th
                   element, n = ceil(elements / kept)
     generated.NAME, mask.NAME, prompt   what a language model says next
@@ -38,23 +38,25 @@ def note_gradients(expected, model, kept):
             continue
         flat = p.grad.flatten()
         step = math.ceil(flat.numel() / kept) if kept else 1
-        norms = torch.stack([flat.abs().max(), flat.double().norm().float()])
+        norms = torch.stack([flat.abs().max(), flat.double().norm().to(flat.dtype)])
         expected[f"grad.{name}"] = torch.cat([norms, flat[::step]])
 
 
-def write(folder, name, case, kept):
-    folder = folder / name
-    folder.mkdir(parents=True, exist_ok=True)
+def expect(case, kept, dtype, save=None):
+    """All numbers of a case, computed in a dtype."""
     torch.manual_seed(case["seed"])
-    model, inputs, run, save = build(case)
-    expected = {f"in.{k}": v for k, v in inputs.items()}
-    save(folder)
+    model, inputs, run, save_weights = build(case)
+    if save:
+        save_weights(save)
+    model.to(dtype)
+    expected = {f"in.{k}": v.to(dtype) if v.is_floating_point() else v for k, v in inputs.items()}
+    inputs = {k.removeprefix("in."): v for k, v in expected.items()}
     with torch.no_grad():
         model.eval()
         for k, v in run(model, inputs).items():
             expected[f"eval.{k}"] = v
     # Dropout is off in every configuration, or the numbers would be the generator's.
-    model.train()
+    model.train(not case.get("evaluating", False))
     outputs = run(model, inputs)
     for k, v in outputs.items():
         expected[f"train.{k}"] = v.detach()
@@ -65,6 +67,30 @@ def write(folder, name, case, kept):
             expected[f"buffer.{k}"] = v
     if case["model"] == "gpt2-lm" and kept:
         note_generated(expected, model)
+    return expected
+
+
+def own_distance(expected, case):
+    """How far PyTorch's f32 is from its f64, as replay.rs measures it."""
+    single = expect(case, None, torch.float32)
+    grads = [k for k in expected if k.startswith("grad.")]
+    floor = 1e-4 * max(expected[k][0] for k in grads)
+    far = lambda k, scale: float((single[k] - expected[k]).abs().max() / scale)
+    return {
+        "outputs": max(far(k, expected[k].abs().max()) for k in expected if k.startswith(("eval.", "train."))),
+        "gradients": max(far(k, max(expected[k][0], floor)) for k in grads),
+    }
+
+
+def write(folder, name, case, kept):
+    folder = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    # ReLU has two slopes, and rounding decides which of them a number near 0 gets: of the gradients of a large network of them
+    # f64 alone tells whether they are right.
+    double = case["model"] == "resnet" and not kept and not case.get("evaluating")
+    expected = expect(case, kept, torch.float64 if double else torch.float32, folder)
+    if double:
+        case = {**case, "double": True, "own": own_distance(expected, case)}
     save_file({k: v.contiguous().clone() for k, v in expected.items()}, folder / "expected.safetensors")
     (folder / "case.json").write_text(json.dumps(case) + "\n")
     print(name, sum(f.stat().st_size for f in folder.iterdir()), "bytes")

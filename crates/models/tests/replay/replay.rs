@@ -50,22 +50,27 @@ fn largest(v: &[f64]) -> f64 {
     v.iter().fold(0.0, |most, x| x.abs().max(most))
 }
 
-/// What was written for a case.
-pub struct Expected(SafeTensors);
+/// What was written for a case, the dtype that it is computed in here, and whether gradients are those of evaluation mode.
+pub struct Expected(SafeTensors, DType, bool);
 impl Expected {
-    pub fn open(folder: &Path) -> Told<Expected> {
-        Ok(Expected(SafeTensors::open(folder.join("expected.safetensors"))?))
+    pub fn open(folder: &Path, dtype: DType) -> Told<Expected> {
+        let evaluating = case(folder)?["evaluating"] == true;
+        Ok(Expected(SafeTensors::open(folder.join("expected.safetensors"))?, dtype, evaluating))
     }
     pub fn tensor(&self, name: &str) -> Told<Tensor> {
         Ok(self.0.tensor(name, Device::current()?)?)
     }
     pub fn input(&self, name: &str) -> Told<Option<Tensor>> {
         let name = format!("in.{name}");
-        if self.0.contains(&name) { self.tensor(&name).map(Some) } else { Ok(None) }
+        if !self.0.contains(&name) {
+            return Ok(None);
+        }
+        let input = self.tensor(&name)?;
+        Ok(Some(if input.dtype()?.is_float() { input.cast(self.1) } else { input }))
     }
     /// An input that every case of a network has.
     pub fn given(&self, name: &str) -> Told<Tensor> {
-        self.tensor(&format!("in.{name}"))
+        self.input(name)?.ok_or_else(|| format!("there is no `in.{name}`").into())
     }
     fn named(&self, start: &str) -> impl Iterator<Item = (String, String)> {
         self.0.names().into_iter().filter_map(move |full| Some((full.strip_prefix(start)?.to_owned(), full.clone())))
@@ -129,10 +134,11 @@ impl Expected {
 /// Evaluation, training, gradients and buffers of a network whose weights are loaded.
 pub fn compare(model: &dyn Walk, expected: &Expected, run: &dyn Fn(&Expected) -> Told<Outputs>) -> Told<Distances> {
     let mut seen = Distances::default();
+    model.cast(expected.1)?;
     model.eval();
     let outputs = no_grad(|| run(expected))?;
     expected.outputs("eval.", &outputs, &mut seen)?;
-    model.train();
+    model.set_training(!expected.2);
     let outputs = run(expected)?;
     expected.outputs("train.", &outputs, &mut seen)?;
     let loss = outputs.iter().find(|(name, _)| *name == "loss").ok_or("there is no loss")?.1.clone();
@@ -144,9 +150,9 @@ pub fn compare(model: &dyn Walk, expected: &Expected, run: &dyn Fn(&Expected) ->
 pub fn case(folder: &Path) -> Told<Value> {
     Ok(serde_json::from_str(&fs::read_to_string(folder.join("case.json"))?)?)
 }
-/// Loads the network of a folder and compares all that was written about it.
-pub fn replay(folder: &Path) -> Told<Distances> {
-    let (case, expected) = (case(folder)?, Expected::open(folder)?);
+/// Loads the network of a folder and compares all that was written about it with what is computed in a dtype.
+pub fn replay(folder: &Path, dtype: DType) -> Told<Distances> {
+    let (case, expected) = (case(folder)?, Expected::open(folder, dtype)?);
     match case["model"].as_str().unwrap_or_default() {
         "resnet" => {
             let model = resnet(&case)?;
