@@ -22,7 +22,7 @@ pub struct GenerateOptions {
     pub seed: u64,
     /// a sequence is at its end behind this token
     pub eos_token_id: Option<i64>,
-    /// what stands behind its end while others go on; `eos_token_id` if it is not given
+    /// what stands behind its end while others go on, a token of the vocabulary; `eos_token_id` if it is not given
     pub pad_token_id: Option<i64>,
 }
 impl Default for GenerateOptions {

@@ -41,21 +41,30 @@ fn draws_follow_from_the_seed_and_have_the_frequencies_of_the_logits() {
     }
 }
 #[test]
+fn the_likeliest_token_stays_whatever_top_p_says() {
+    let options = GenerateOptions { temperature: 1.0, top_p: Some(1e-18), ..Default::default() };
+    assert_eq!(options.probabilities(&[0.3, 0.1, 0.7, -0.4, 0.69]), [0.0, 0.0, 1.0, 0.0, 0.0]);
+}
+#[test]
 fn a_sequence_ends_behind_its_last_token() {
     let model = model();
-    let prompt = ids(&[[1, 2, 3], [4, 0, 1], [2, 2, 2]]);
-    let plain = rows(&model.generate(&prompt, None, &GenerateOptions { max_new_tokens: 9, ..Default::default() }).unwrap());
-    let eos = plain[0][3];
-    let options = GenerateOptions { max_new_tokens: 9, eos_token_id: Some(eos), pad_token_id: Some(77), ..Default::default() };
-    let ended = rows(&model.generate(&prompt, None, &options).unwrap());
-    for (plain, ended) in plain.iter().zip(&ended) {
-        let end = plain[3..].iter().position(|t| *t == eos).map_or(12, |k| 4 + k);
-        assert_eq!(ended[..end.min(ended.len())], plain[..end.min(ended.len())]);
-        assert!(ended[end.min(ended.len())..].iter().all(|t| *t == 77), "{ended:?}");
+    let prompt = ids(&[[1, 2, 3], [4, 0, 1], [2, 2, 2], [3, 4, 4]]);
+    let options = GenerateOptions { max_new_tokens: 9, temperature: 2.0, ..Default::default() };
+    let plain = rows(&model.generate(&prompt, None, &options).unwrap());
+    let eos = 3;
+    let ends: Vec<Option<usize>> = plain.iter().map(|row| row[3..].iter().position(|t| *t == eos).map(|k| 4 + k)).collect();
+    // Some end early, at several times.
+    assert!(ends.iter().flatten().min() < ends.iter().flatten().max(), "{plain:?}");
+    let ended = rows(&model.generate(&prompt, None, &GenerateOptions { eos_token_id: Some(eos), pad_token_id: Some(0), ..options.clone() }).unwrap());
+    let length = ends.iter().map(|end| end.unwrap_or(12)).max().unwrap();
+    for ((plain, ended), end) in plain.iter().zip(&ended).zip(ends) {
+        assert_eq!(ended.len(), length, "all have ended, or nine tokens are there");
+        let end = end.unwrap_or(12);
+        assert_eq!(ended[..end], plain[..end]);
+        assert!(ended[end..].iter().all(|t| *t == 0), "{ended:?}");
     }
-    // All have ended: nothing more is computed.
-    let alone = rows(&model.generate(&ids(&[[1, 2, 3]]), None, &options).unwrap());
-    assert_eq!(alone[0], plain[0][..4]);
+    let alone = rows(&model.generate(&prompt, None, &GenerateOptions { eos_token_id: Some(eos), ..options }).unwrap());
+    assert!(alone.iter().flatten().zip(ended.iter().flatten()).all(|(a, b)| a == b || (*a, *b) == (eos, 0)), "the end stands for the padding");
 }
 #[test]
 fn wrong_calls_are_told_and_leave_the_cache() {
