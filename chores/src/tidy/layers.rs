@@ -25,6 +25,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("adamant-formats", &["adamant-core"]),
     ("adamant-metrics", &["adamant-core"]),
     ("adamant-nn", &["adamant-core", "adamant-derive"]),
+    ("adamant-models", &["adamant-core", "adamant-nn", "adamant-formats"]),
     ("adamant-optim", &["adamant-core", "adamant-nn"]),
     ("adamant-amp", &["adamant-core", "adamant-nn", "adamant-optim"]),
     ("adamant-quant", &["adamant-core", "adamant-nn"]),

@@ -31,6 +31,9 @@ pub use adamant_distributions as distributions;
 pub use adamant_formats as formats;
 /// Metrics as accumulators on the device.
 pub use adamant_metrics as metrics;
+/// Well-known networks, and their weights from files of torchvision and transformers.
+#[cfg(feature = "models")]
+pub use adamant_models as models;
 pub use adamant_optim as optim;
 /// The training loop with run folder, checkpoints and resume, for modules of one's own.
 #[cfg(feature = "train")]
