@@ -231,7 +231,7 @@ fn leaves_range(dtype: DType, high: f64, low: f64) -> bool {
 /// How large the terms are between which a function crosses zero.
 fn size_of_terms(function: &str) -> f64 {
     match function {
-        "bessel_j0" | "bessel_j1" | "bessel_y0" | "bessel_y1" | "sinc_derivative" | "lgamma" => 0.5,
+        "bessel_j0" | "bessel_j1" | "bessel_y0" | "bessel_y1" | "sinc_derivative" | "lgamma" | "airy_ai" | "airy_ai_derivative" => 0.5,
         "logaddexp" | "logaddexp2" | "digamma" | "igamma" | "igammac" => 0.25,
         _ => 0.0,
     }

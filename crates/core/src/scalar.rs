@@ -5,7 +5,7 @@ use crate::{
     special::{GELU_CUBE, GELU_SCALE},
 };
 pub use adamant_ir::scalar::*;
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI, TAU};
+use std::f64::consts::{FRAC_1_PI, FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, LN_10, PI, TAU};
 
 /// Gradient of a unary function: (cotangent, input, output) → cotangent of the input. Only what [`Saved`] names may be read.
 pub type UnaryRule = fn(&Tensor, &Tensor, &Tensor) -> Tensor;

@@ -53,8 +53,8 @@ mod vmap;
 
 pub use forward::jvp;
 pub(crate) use frame::{any, apart, apply, read_cell, sweep, unreadable, with_tangents, written};
-pub use matrix::{JacobianMode, hessian, hvp, jacobian};
-pub use reverse::{grad, value_and_grad, vjp};
+pub use matrix::{JacobianMode, hessian, hvp, jacfwd, jacobian, jacrev};
+pub use reverse::{grad, linearize, value_and_grad, vjp};
 pub use vmap::{Cells, Randomness, Vmap, vmap, vmap_with};
 
 /// What a transformed function takes and returns: some tensors in a structure of their own.

@@ -1,11 +1,13 @@
 //! Special functions in f64 that neither std nor libm has, each with the source of its method. They are the exact
 //! meaning of rows of the scalar table, so they aim at a few units in the last place and not at speed.
+mod airy;
 mod bessel;
 mod error_function;
 mod gamma;
 mod gelu;
 
-pub use bessel::{i0, i0e, i1, i1e};
+pub use airy::{airy_ai, airy_ai_derivative};
+pub use bessel::{i0, i0e, i1, i1e, k0, k0e, k1, k1e, spherical_j0};
 pub use error_function::{erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri};
 pub use gamma::{digamma, igamma, igammac, polygamma, trigamma, zeta};
 pub use gelu::gelu;

@@ -901,6 +901,144 @@ fn adm_y1(x: f32) -> f32 {
     return 0.63661975 * adm_log(0.5 * x) * adm_j1_small(x) + p / x;
 }
 
+// Modified Bessel functions of the second kind: to 1 the power series (DLMF 10.31.1), above the trapezoidal rule on the integral of
+// exp(-x (cosh t - 1)) cosh(order t), which converges exponentially.
+fn adm_bessel_k_scaled(order: f32, x: f32) -> f32 {
+    let step: f32 = min(0.45, 0.9 / adm_sqrt(x));
+    var sum: f32 = 0.5;
+    for (var k: f32 = 1.0; k < 15.0; k = k + 1.0) {
+        let half: f32 = adm_sinh(0.5 * step * k);
+        sum = sum + adm_exp(-2.0 * x * half * half) * adm_cosh(order * step * k);
+    }
+    return sum * step;
+}
+fn adm_k0_small(x: f32) -> f32 {
+    let q: f32 = 0.25 * x * x;
+    let log_half: f32 = adm_log(0.5 * x);
+    var term: f32 = 1.0;
+    var psi: f32 = -0.57721566;
+    var sum: f32 = psi - log_half;
+    for (var k: f32 = 1.0; k < 8.0; k = k + 1.0) {
+        term = term * q / (k * k);
+        psi = psi + 1.0 / k;
+        sum = sum + term * (psi - log_half);
+    }
+    return sum;
+}
+fn adm_k1_small(x: f32) -> f32 {
+    let q: f32 = 0.25 * x * x;
+    let log_half: f32 = adm_log(0.5 * x);
+    var term: f32 = 1.0;
+    var psi: f32 = -0.07721566;
+    var sum: f32 = log_half - psi;
+    for (var k: f32 = 1.0; k < 8.0; k = k + 1.0) {
+        term = term * q / (k * (k + 1.0));
+        psi = psi + 0.5 / k + 0.5 / (k + 1.0);
+        sum = sum + term * (log_half - psi);
+    }
+    return 1.0 / x + 0.5 * x * sum;
+}
+fn adm_k0e(x: f32) -> f32 {
+    if (!(x >= 0.0)) { return adm_nan(); }
+    if (x == 0.0) { return adm_inf(); }
+    if (x > 1e30) { return 0.0; }
+    if (x > 1.0) { return adm_bessel_k_scaled(0.0, x); }
+    return adm_exp(x) * adm_k0_small(x);
+}
+fn adm_k1e(x: f32) -> f32 {
+    if (!(x >= 0.0)) { return adm_nan(); }
+    if (x == 0.0) { return adm_inf(); }
+    if (x > 1e30) { return 0.0; }
+    if (x > 1.0) { return adm_bessel_k_scaled(1.0, x); }
+    return adm_exp(x) * adm_k1_small(x);
+}
+fn adm_k0(x: f32) -> f32 {
+    if (x > 0.0 && x <= 1.0) { return adm_k0_small(x); }
+    if (x > 110.0) { return 0.0; }
+    return adm_exp(-x) * adm_k0e(x);
+}
+fn adm_k1(x: f32) -> f32 {
+    if (x > 0.0 && x <= 1.0) { return adm_k1_small(x); }
+    if (x > 110.0) { return 0.0; }
+    return adm_exp(-x) * adm_k1e(x);
+}
+fn adm_spherical_j0(x: f32) -> f32 {
+    if (x == 0.0) { return 1.0; }
+    if (adm_isinf(x)) { return 0.0; }
+    return adm_sin(x) / x;
+}
+
+// Airy's function (`which` 0) and its derivative (1) at 0, -1, .., -6.
+fn adm_airy_center(k: f32, which: u32) -> f32 {
+    if (k == 0.0) { return select(0.35502806, -0.2588194, which == 1u); }
+    if (k == 1.0) { return select(0.53556088, -0.010160567, which == 1u); }
+    if (k == 2.0) { return select(0.22740743, 0.61825902, which == 1u); }
+    if (k == 3.0) { return select(-0.3788143, 0.31458377, which == 1u); }
+    if (k == 4.0) { return select(-0.070265533, -0.79062858, which == 1u); }
+    if (k == 5.0) { return select(0.35076101, 0.32719282, which == 1u); }
+    return select(-0.32914517, 0.34593549, which == 1u);
+}
+// The Taylor series about the next of these, by y'' = x y.
+fn adm_airy_near(x: f32, which: u32) -> f32 {
+    let center: f32 = min(round(x), 0.0);
+    let away: f32 = x - center;
+    var before: f32 = 0.0;
+    var here: f32 = adm_airy_center(-center, 0u);
+    var next: f32 = adm_airy_center(-center, 1u);
+    var value: f32 = here + next * away;
+    var slope: f32 = next;
+    var power: f32 = away;
+    for (var n: f32 = 0.0; n < 14.0; n = n + 1.0) {
+        let after: f32 = (center * here + before) / ((n + 1.0) * (n + 2.0));
+        slope = slope + (n + 2.0) * after * power;
+        power = power * away;
+        value = value + after * power;
+        before = here;
+        here = next;
+        next = after;
+    }
+    return select(value, slope, which == 1u);
+}
+// The asymptotic series at -z (DLMF 9.7.9, 9.7.10).
+fn adm_airy_far(z: f32, which: u32) -> f32 {
+    let zeta: f32 = 0.6666667 * z * adm_sqrt(z);
+    var term: f32 = 1.0;
+    var even: f32 = 1.0;
+    var odd: f32 = 0.0;
+    for (var k: f32 = 1.0; k < 10.0; k = k + 1.0) {
+        term = term * (6.0 * k - 5.0) * (6.0 * k - 3.0) * (6.0 * k - 1.0) / (216.0 * k * (2.0 * k - 1.0) * zeta);
+        let of_slope: f32 = select(1.0, -(6.0 * k + 1.0) / (6.0 * k - 1.0), which == 1u);
+        let half: f32 = floor(0.5 * k);
+        let part: f32 = select(term, -term, floor(0.5 * half) * 2.0 != half) * of_slope;
+        if (half * 2.0 == k) { even = even + part; } else { odd = odd + part; }
+    }
+    let sine: f32 = adm_sin_of_sum(zeta, -0.7853982);
+    let cosine: f32 = adm_cos_of_sum(zeta, -0.7853982);
+    let fourth: f32 = adm_sqrt(adm_sqrt(z));
+    return 0.5641896 * select((cosine * even + sine * odd) / fourth, (sine * even - cosine * odd) * fourth, which == 1u);
+}
+fn adm_airy_right(x: f32, which: u32) -> f32 {
+    let root: f32 = adm_sqrt(x);
+    let zeta: f32 = 0.6666667 * x * root;
+    let shrunk: f32 = adm_exp(-zeta);
+    if (which == 1u) { return -shrunk * x * 0.18377630 * adm_bessel_k_scaled(0.6666667, zeta); }
+    return shrunk * root * 0.18377630 * adm_bessel_k_scaled(0.33333334, zeta);
+}
+fn adm_airy_ai(x: f32) -> f32 {
+    if (adm_isnan(x)) { return x; }
+    if (abs(x) > 1e20) { return 0.0; }
+    if (x > 0.5) { return adm_airy_right(x, 0u); }
+    if (x > -6.5) { return adm_airy_near(x, 0u); }
+    return adm_airy_far(-x, 0u);
+}
+fn adm_airy_ai_derivative(x: f32) -> f32 {
+    if (adm_isnan(x) || x < -1e30) { return select(0.0, adm_nan(), adm_isnan(x) || adm_isinf(x)); }
+    if (abs(x) > 1e20) { return 0.0; }
+    if (x > 0.5) { return adm_airy_right(x, 1u); }
+    if (x > -6.5) { return adm_airy_near(x, 1u); }
+    return adm_airy_far(-x, 1u);
+}
+
 // x^a e^-x / Γ(a+1): by logarithms for small a, else by Loader's saddle point form (2000).
 fn adm_gamma_weight(a: f32, x: f32) -> f32 {
     // The powers overflow long after the weight is zero.

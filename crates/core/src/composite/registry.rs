@@ -25,7 +25,7 @@ use crate::{
         form::{axes, conv_spec},
     },
     specs::shared_conv,
-    tensor::factor,
+    tensor::{Poisson, factor, packed},
 };
 use std::ops::RangeInclusive;
 
@@ -139,6 +139,18 @@ own! {
     "adamant.eigh" |g| some::<1, 1, _> => factor("adamant.eigh", g)?;
     "adamant.svd" |g| some::<1, 1, _> => factor("adamant.svd", g)?;
     "adamant.pinv" |g| some::<1, 1, _> => factor("adamant.pinv", g)?;
+    "adamant.poisson" |_g| some::<2, 2, _> => Poisson;
+    "adamant.lu" |g| some::<1, 1, _> => packed("adamant.lu", g)?;
+    "adamant.lu_order" |g| some::<1, 1, _> => packed("adamant.lu_order", g)?;
+    "adamant.ldl" |g| some::<1, 1, _> => packed("adamant.ldl", g)?;
+    "adamant.ldl_solve" |g| some::<3, 3, _> => packed("adamant.ldl_solve", g)?;
+    "adamant.reflections" |g| some::<1, 1, _> => packed("adamant.reflections", g)?;
+    "adamant.matrix_exp" |g| some::<1, 1, _> => packed("adamant.matrix_exp", g)?;
+    "adamant.matrix_sqrth" |g| some::<1, 1, _> => packed("adamant.matrix_sqrth", g)?;
+    "adamant.eig" |g| some::<1, 1, _> => packed("adamant.eig", g)?;
+    "adamant.inv_ex" |g| some::<1, 1, _> => packed("adamant.inv_ex", g)?;
+    "adamant.solve_ex" |g| some::<2, 2, _> => packed("adamant.solve_ex", g)?;
+    "adamant.cholesky_ex" |g| some::<1, 1, _> => packed("adamant.cholesky_ex", g)?;
 }
 /// A biased convolution is no `Copy` type, so it stands apart.
 static CONVS: [Constructor; 2] = [

@@ -50,11 +50,11 @@ impl Tensor {
     pub fn index_put(&self, indices: &[Option<&Tensor>], values: &Tensor, accumulate: bool) -> Tensor {
         let mut all = inputs(self, indices);
         all.push(values);
-        compose("index_put", &all, || self.put(indices, values, accumulate))
+        compose("index_put", &all, || self.put_at(indices, values, accumulate))
     }
     /// As [`Tensor::index_put`], for a function that answers for its errors.
     #[track_caller]
-    pub(super) fn put(&self, indices: &[Option<&Tensor>], values: &Tensor, accumulate: bool) -> Built<Tensor> {
+    pub(super) fn put_at(&self, indices: &[Option<&Tensor>], values: &Tensor, accumulate: bool) -> Built<Tensor> {
         same_dtype(&self.meta(), &values.meta())?;
         let mode = if accumulate { ScatterMode::Add } else { ScatterMode::Set };
         let Some(place) = self.place(indices)? else {

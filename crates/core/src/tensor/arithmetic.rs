@@ -15,13 +15,15 @@ macro_rules! operators {
     ($($tr:ident $method:ident $variant:ident),*) => { $(
         impl<R: Operand> $tr<R> for &Tensor { type Output = Tensor; #[track_caller] fn $method(self, other: R) -> Tensor { self.binary(Binary::$variant, other) } }
         impl<R: Operand> $tr<R> for Tensor { type Output = Tensor; #[track_caller] fn $method(self, other: R) -> Tensor { self.binary(Binary::$variant, other) } }
-        operators!(@scalars $tr $method $variant: f32, f64, i32, i64);
+        operators!(@scalars $tr $method $variant: f64, i64);
     )* };
     (@scalars $tr:ident $method:ident $variant:ident: $($t:ty),*) => { $(
         impl $tr<&Tensor> for $t { type Output = Tensor; #[track_caller] fn $method(self, other: &Tensor) -> Tensor { other.binary_reversed(Binary::$variant, self) } }
         impl $tr<Tensor> for $t { type Output = Tensor; #[track_caller] fn $method(self, other: Tensor) -> Tensor { other.binary_reversed(Binary::$variant, self) } }
     )* };
 }
+// A number on the left is of one float type and one integer type: with two of a kind the type of `1.0` in `(1.0 - &x).exp()` would
+// be open where the method is looked up (E0282), since a literal gets its default type only at the end of the function.
 operators!(Add add Add, Sub sub Sub, Mul mul Mul, Div div Div, Rem rem Remainder);
 impl Neg for &Tensor {
     type Output = Tensor;
@@ -144,6 +146,37 @@ impl Tensor {
             Ok((x + a * value / b).cast(dtype))
         })
     }
+    /// Mantissa and exponent (i32) with `self = mantissa · 2^exponent`, the mantissa's size in [0.5, 1). Of 0, NaN and infinities the
+    /// exponent is 0. The gradient of the mantissa is that of a product with a constant power.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, tensor};
+    /// # Device::reference().make_current();
+    /// let (mantissa, exponent) = tensor![8.0, -0.75].frexp();
+    /// assert_eq!((mantissa.to_vec::<f32>()?, exponent.to_vec::<i32>()?), (vec![0.5, -0.75], vec![4, 0]));
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// In the tensors: no floats.
+    ///
+    /// Source: `torch.frexp`.
+    #[track_caller]
+    #[must_use]
+    pub fn frexp(&self) -> (Tensor, Tensor) {
+        compose1("frexp", self, |given| {
+            crate::composite::wide::floats(&given.meta())?;
+            let x = given.widened();
+            let plain = x.detach().isfinite().logical_and(x.detach().ne(0.0));
+            let size = plain.select(x.detach().abs(), 1.0);
+            // The logarithm is rounded: near a power of two it may name the neighbour.
+            let near = size.log2().floor() + 1.0;
+            let scaled = in_two_steps(&size, &near);
+            let exponent = &near + scaled.ge(1.0).cast(near.meta().dtype) - scaled.lt(0.5).cast(near.meta().dtype);
+            let exponent = plain.select(exponent, 0.0);
+            Ok((in_two_steps(&x, &exponent).cast(given.meta().dtype), exponent.cast(DType::I32)))
+        })
+    }
     /// bool: |self - other| <= atol + rtol · |other|, or equal (infinities), or both NaN if `equal_nan`.
     #[track_caller]
     pub fn isclose(&self, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Tensor {
@@ -160,6 +193,11 @@ impl Tensor {
             Ok(if equal_nan { close.logical_or(x.isnan().logical_and(y.isnan())) } else { close })
         })
     }
+}
+/// x · 2^-exponent; the power alone may be beyond the dtype.
+fn in_two_steps(x: &Tensor, exponent: &Tensor) -> Tensor {
+    let half = (exponent * 0.5).floor();
+    x.ldexp(&half - exponent).ldexp(half.neg())
 }
 /// A tensor and its bounds in the dtype in which they meet.
 #[track_caller]

@@ -1,6 +1,13 @@
 //! Dense linear algebra on small row-major matrices of f64 on the host: what the composites of `decompose` mean.
 //! Plain algorithms: partial pivoting, Householder reflections, Jacobi rotations (Golub and Van Loan, "Matrix
 //! Computations", 4th ed., sections 3.4, 4.2, 5.2, 8.5 and 8.6).
+mod eigen;
+mod exponential;
+mod symmetric;
+
+pub(super) use eigen::eig;
+pub(super) use exponential::exponential;
+pub(super) use symmetric::{ldl, ldl_solve};
 
 /// A row-major matrix.
 #[derive(Clone, Debug)]
@@ -63,14 +70,20 @@ impl Matrix {
 /// Rows in the order that pivoting chose, unit lower and upper triangle in one matrix, and the sign of the order.
 pub(super) struct Lu {
     pub factors: Matrix,
-    order: Vec<usize>,
+    pub order: Vec<usize>,
+    /// which row changed places with row k, in step k
+    pub pivots: Vec<usize>,
     pub sign: f64,
 }
+/// The factors of a matrix of any shape, `[m, k]` and `[k, n]` with k the smaller size.
 pub(super) fn lu(mut a: Matrix) -> Lu {
-    let n = a.rows;
+    let (n, columns) = (a.rows, a.columns);
     let (mut order, mut sign): (Vec<usize>, f64) = ((0..n).collect(), 1.0);
-    for k in 0..n {
-        let pivot = (k..n).max_by(|&i, &j| a.get(i, k).abs().total_cmp(&a.get(j, k).abs())).unwrap_or(k);
+    let mut pivots = Vec::new();
+    for k in 0..n.min(columns) {
+        // Of equal ones the first, as LAPACK.
+        let pivot = (k..n).rev().max_by(|&i, &j| a.get(i, k).abs().total_cmp(&a.get(j, k).abs())).unwrap_or(k);
+        pivots.push(pivot);
         if pivot != k {
             a.swap_rows(pivot, k);
             order.swap(pivot, k);
@@ -83,17 +96,17 @@ pub(super) fn lu(mut a: Matrix) -> Lu {
         for i in k + 1..n {
             let factor = a.get(i, k) / top;
             *a.at(i, k) = factor;
-            for j in k + 1..n {
+            for j in k + 1..columns {
                 *a.at(i, j) -= factor * a.get(k, j);
             }
         }
     }
-    Lu { factors: a, order, sign }
+    Lu { factors: a, order, pivots, sign }
 }
 impl Lu {
     /// The first pivot that is zero: the matrix is singular.
     pub fn singular_at(&self) -> Option<usize> {
-        (0..self.factors.rows).find(|&k| self.factors.get(k, k) == 0.0)
+        (0..self.pivots.len()).find(|&k| self.factors.get(k, k) == 0.0)
     }
     /// Sign and logarithm of the magnitude of the determinant.
     pub fn slogdet(&self) -> (f64, f64) {
@@ -147,16 +160,16 @@ pub(super) fn cholesky(a: &Matrix) -> Result<Matrix, usize> {
     }
     Ok(l)
 }
-/// Q `[m, k]` and R `[k, n]` by Householder reflections, with LAPACK's signs.
-pub(super) fn qr(mut a: Matrix) -> (Matrix, Matrix) {
-    let (m, n) = (a.rows, a.columns);
-    let k = m.min(n);
-    let mut reflections = Vec::new();
+/// Householder's reflections, with LAPACK's signs: the triangle R with, below it, each one's vector without its leading 1; and
+/// their factors τ.
+pub(super) fn reflections(mut a: Matrix) -> (Matrix, Vec<f64>) {
+    let (m, k) = (a.rows, a.rows.min(a.columns));
+    let mut taus = Vec::new();
     for c in 0..k {
         let norm = (c + 1..m).map(|i| a.get(i, c).powi(2)).sum::<f64>();
         let alpha = a.get(c, c);
         if norm == 0.0 {
-            reflections.push((0.0, vec![0.0; m]));
+            taus.push(0.0);
             continue;
         }
         let beta = -alpha.signum() * (alpha * alpha + norm).sqrt();
@@ -165,12 +178,21 @@ pub(super) fn qr(mut a: Matrix) -> (Matrix, Matrix) {
         v[c] = 1.0;
         (c + 1..m).for_each(|i| v[i] = a.get(i, c) / (alpha - beta));
         reflect(&mut a, &v, tau, c);
-        reflections.push((tau, v));
+        (c + 1..m).for_each(|i| *a.at(i, c) = v[i]);
+        taus.push(tau);
     }
+    (a, taus)
+}
+/// Q `[m, k]` and R `[k, n]` by [`reflections`].
+pub(super) fn qr(a: Matrix) -> (Matrix, Matrix) {
+    let (m, n) = (a.rows, a.columns);
+    let k = m.min(n);
+    let (a, taus) = reflections(a);
     let mut q = Matrix::zeros(m, k);
     (0..k).for_each(|i| *q.at(i, i) = 1.0);
-    for (tau, v) in reflections.iter().rev() {
-        reflect(&mut q, v, *tau, 0);
+    for (c, tau) in taus.iter().enumerate().rev() {
+        let v: Vec<f64> = (0..m).map(|i| if i > c { a.get(i, c) } else { (i == c) as u8 as f64 }).collect();
+        reflect(&mut q, &v, *tau, 0);
     }
     let mut r = Matrix::zeros(k, n);
     for i in 0..k {

@@ -373,7 +373,7 @@ fn replaced(view: &Tensor, at: &Resolved, values: &Tensor, adds: bool) -> Built<
             let flags = mask.reshape(dims).expand(at.view);
             Ok(if adds { flags.where_(view + values, view) } else { flags.where_(values.expand(at.view), view) })
         }
-        _ => view.put(&at.picks(), values, adds),
+        _ => view.put_at(&at.picks(), values, adds),
     }
 }
 fn inputs<'a>(x: &'a Tensor, items: &'a [IndexItem], values: Option<&'a Tensor>) -> Vec<&'a Tensor> {

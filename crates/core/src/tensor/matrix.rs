@@ -171,7 +171,7 @@ impl Tensor {
     }
 }
 /// A matrix and a right side with their leading axes broadcast.
-fn together(a: &Tensor, b: &Tensor) -> Built<(Tensor, Tensor)> {
+pub(super) fn together(a: &Tensor, b: &Tensor) -> Built<(Tensor, Tensor)> {
     let (s, t) = (a.meta().shape, b.meta().shape);
     if s.rank() < 2 || t.rank() < 2 {
         return Err(ErrorKind::ShapeMismatch { left: s, right: t, axes: None, expected: "a matrix and a right side of at least two axes" }.into());

@@ -117,6 +117,32 @@ impl Tensor {
         let kept = if of_one && self.meta().dtype.is_float() { self.clone() } else { Tensor::apply_at(Op::Reduce { op, axes }, Arg::None, &[self], origin) };
         if keep || axes.0 == 0 || kept.error().is_some() { kept } else { kept.reshape(drop_axes(&shape, axes)) }
     }
+    /// Summed to a shape that broadcasts to this tensor's: what a gradient of a broadcast value is.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, Tensor};
+    /// # Device::reference().make_current();
+    /// assert_eq!(Tensor::ones([4, 2, 3]).sum_to_size([2, 1]).to_vec::<f32>()?, [12.0, 12.0]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// In the tensor: a shape that does not broadcast to this one.
+    ///
+    /// Source: `torch.Tensor.sum_to_size`.
+    #[track_caller]
+    pub fn sum_to_size(&self, shape: impl crate::shape::ToShape) -> Tensor {
+        let shape = shape.to_shape();
+        compose1("sum_to_size", self, |_| {
+            let (own, shape) = (self.meta().shape, shape?);
+            if shape.broadcast(&own) != Some(own) {
+                return Err(ErrorKind::ShapeMismatch { left: own, right: shape, axes: None, expected: "a shape that broadcasts to the tensor's" }.into());
+            }
+            let more = own.rank() - shape.rank();
+            let over: Vec<isize> = (0..own.rank()).filter(|&k| k < more || (shape[k - more] == 1 && own[k] != 1)).map(|k| k as isize).collect();
+            Ok(if over.is_empty() { self.clone() } else { self.sum_keepdim(&over[..]).cast(self.meta().dtype) }.reshape(shape))
+        })
+    }
     /// The sum over the axes (`..` for all). Of bool and integers: i64.
     #[track_caller]
     pub fn sum(&self, axes: impl Axes) -> Tensor {

@@ -264,6 +264,62 @@ impl Tensor {
             Ok(counts.cast(dtype))
         })
     }
+    /// How many points (or the sum of their weights) fall into the cells between neighbours of rising edges: points `[.., d]`, a vector
+    /// of edges for each of the d coordinates, and an axis for each in the result. The last cell along an axis holds its end;
+    /// points outside count nowhere. `density` divides by the whole and by the cells' volumes.
+    ///
+    /// ```
+    /// # use adamant_core::{Device, tensor, Tensor};
+    /// # Device::reference().make_current();
+    /// let points = tensor![[0.5, 0.5], [0.5, 1.5], [2.0, 2.0], [3.0, 0.0]];
+    /// let edges = [tensor![0.0, 1.0, 2.0], tensor![0.0, 1.0, 2.0]];
+    /// assert_eq!(points.histogramdd(&edges, None, false).to_vec::<f32>()?, [1.0, 1.0, 0.0, 1.0]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// In the tensor: no floats; edges that are not one vector of at least two for each coordinate; weights of another shape
+    /// than the points'.
+    ///
+    /// Source: `torch.histogramdd`. No gradient, as there.
+    #[track_caller]
+    pub fn histogramdd<T: std::borrow::Borrow<Tensor>>(&self, edges: &[T], weights: Option<&Tensor>, density: bool) -> Tensor {
+        let edges: Vec<&Tensor> = edges.iter().map(|e| e.borrow()).collect();
+        let inputs: Vec<&Tensor> = [self].into_iter().chain(edges.iter().copied()).chain(weights).collect();
+        compose("histogramdd", &inputs, || {
+            let meta = self.meta();
+            let dtype = floats(&meta)?.dtype;
+            if meta.shape.last() != Some(&edges.len()) || edges.is_empty() {
+                return Err(ErrorKind::Shape { shape: meta.shape, expected: format!("points of {} coordinates, one for each vector of edges", edges.len()) }.into());
+            }
+            let lead = meta.shape.without(meta.shape.rank() - 1);
+            if let Some(w) = weights.filter(|w| w.meta().shape != lead) {
+                return Err(ErrorKind::ShapeMismatch { left: meta.shape, right: w.meta().shape, axes: None, expected: "one weight for each point" }.into());
+            }
+            let x = self.detach().wide();
+            let (mut inside, mut cell, mut bins, mut volumes) = (None::<Tensor>, None::<Tensor>, Vec::new(), None::<Tensor>);
+            for (k, edges) in edges.iter().enumerate() {
+                let count = match *edges.meta().shape {
+                    [n] if n >= 2 => n - 1,
+                    _ => return Err(ErrorKind::Shape { shape: edges.meta().shape, expected: "a vector of at least two edges".into() }.into()),
+                };
+                let (x, edges) = (x.select_index(-1, k as isize).ravel(), edges.detach().wide());
+                let between = x.ge(edges.narrow(0, 0, 1)).logical_and(x.le(edges.narrow(0, count, 1)));
+                let at = (edges.searchsorted(&x, true) - 1i64).minimum((count - 1) as i64);
+                inside = Some(inside.map_or(between.clone(), |all| all.logical_and(between)));
+                cell = Some(cell.map_or(at.clone(), |before| before * count as i64 + at));
+                let lengths = edges.diff(1, 0);
+                volumes = Some(volumes.map_or(lengths.clone(), |v| v.unsqueeze(-1) * lengths));
+                bins.push(count);
+            }
+            let (Some(inside), Some(cell), Some(volumes)) = (inside, cell, volumes) else { return refuse("there is no coordinate") };
+            let all: usize = bins.iter().product();
+            let each = weights.map_or_else(|| Tensor::ones_on([lead.elements()], x.meta().dtype, meta.device), |w| w.detach().cast(x.meta().dtype).ravel());
+            let counts = Tensor::zeros_on([all + 1], x.meta().dtype, meta.device).scatter_add(0, &inside.select(cell, all as i64), &each);
+            let counts = counts.narrow(0, 0, all).reshape(bins);
+            Ok(if density { &counts / counts.sum(..) / volumes } else { counts }.cast(dtype))
+        })
+    }
     /// How often each of 0, 1, 2, ... occurs in a vector of integers (or the sum of the weights there), up to the largest,
     /// at least `minlength` of them. Reads the largest.
     #[track_caller]

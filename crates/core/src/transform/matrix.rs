@@ -38,6 +38,30 @@ pub fn jacobian<R: Tensors>(f: impl Fn(Tensor) -> R, mode: JacobianMode) -> impl
         JacobianMode::Backward => backward(&f, x),
     }
 }
+/// [`jacobian`] by [`vjp`], a row for each element of the output: PyTorch's and JAX's name.
+///
+/// ```
+/// # use adamant_core::{Device, Tensor, transform::jacrev, tensor};
+/// # Device::reference().make_current();
+/// let j = jacrev(|x: Tensor| x.square())(tensor![1.0, 2.0]);
+/// assert_eq!(j.to_vec::<f32>()?, [2.0, 0.0, 0.0, 4.0]);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub fn jacrev<R: Tensors>(f: impl Fn(Tensor) -> R) -> impl Fn(Tensor) -> R {
+    jacobian(f, JacobianMode::Backward)
+}
+/// [`jacobian`] by [`jvp()`], a column for each element of the input: PyTorch's and JAX's name.
+///
+/// ```
+/// # use adamant_core::{Device, Tensor, transform::jacfwd, tensor};
+/// # Device::reference().make_current();
+/// let j = jacfwd(|x: Tensor| x.square())(tensor![1.0, 2.0]);
+/// assert_eq!(j.to_vec::<f32>()?, [2.0, 0.0, 0.0, 4.0]);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+pub fn jacfwd<R: Tensors>(f: impl Fn(Tensor) -> R) -> impl Fn(Tensor) -> R {
+    jacobian(f, JacobianMode::Forward)
+}
 fn forward<R: Tensors>(f: &impl Fn(Tensor) -> R, x: Tensor) -> R {
     let here = Origin::here();
     let meta = match input(&x, here) {

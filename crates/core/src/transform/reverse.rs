@@ -137,6 +137,29 @@ pub fn vjp<A: Tensors, R: Tensors>(f: impl Fn(A) -> R, x: A) -> (R, impl Fn(R) -
     };
     (shown, pull)
 }
+/// The value of a function, and its derivative there as a linear function of directions: what [`jvp()`](super::jvp()) gives for each, from one
+/// run of the function. It is the transpose of what [`vjp`] returns, so inputs and outputs are floats.
+///
+/// ```
+/// # use adamant_core::{Device, Tensor, transform::linearize, tensor};
+/// # Device::reference().make_current();
+/// let (y, push) = linearize(|x: Tensor| x.square(), tensor![1.0, 3.0]);
+/// assert_eq!(y.to_vec::<f32>()?, [1.0, 9.0]);
+/// assert_eq!(push(tensor![1.0, 0.0]).to_vec::<f32>()?, [2.0, 0.0]);
+/// assert_eq!(push(tensor![0.0, 10.0]).to_vec::<f32>()?, [0.0, 60.0]);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// In the tensors: the function's own; an input or output that is no float; a direction of another shape or dtype.
+///
+/// Source: `torch.func.linearize`, `jax.linearize`.
+pub fn linearize<A: Tensors, R: Tensors>(f: impl Fn(A) -> R, x: A) -> (R, impl Fn(A) -> R) {
+    let (y, pull) = vjp(f, x);
+    // The pull is linear: its own derivative is the same at every cotangent.
+    let (_, push) = vjp(pull, y.map(&mut |y| y.untaped().zeros_like()));
+    (y, push)
+}
 /// Outputs with their cotangents, of one shape and dtype.
 fn roots<'a>(outputs: &'a [Tensor], cotangents: &[Tensor], here: Origin) -> Result<Vec<(&'a Tensor, Tensor)>> {
     let error = |kind| Error::at("vjp", kind, here);

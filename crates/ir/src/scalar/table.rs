@@ -206,6 +206,28 @@ macro_rules! unary_rows {
             /// The Bessel function of the second kind, order 1; -inf at 0, NaN below.
             BesselY1 bessel_y1 { class: Float, exact: libm::y1, int: None, saves: Both, grad: Some(|g, x, y| g * (x.bessel_y0() - y / x)),
                 c: "adm_y1(x)", wgsl: "adm_y1(x)", onnx: None, domain: (0.1, 10.0), kinks: &[] }
+            /// The modified Bessel function of the second kind, order 0; infinite at 0, NaN below.
+            ModifiedBesselK0 modified_bessel_k0 { class: Float, exact: special::k0, int: None, saves: Input, grad: Some(|g, x, _| (g * x.modified_bessel_k1()).neg()),
+                c: "adm_k0(x)", wgsl: "adm_k0(x)", onnx: None, domain: (0.1, 10.0), kinks: &[], ulp: 12.0 }
+            /// exp(x) · modified_bessel_k0(x).
+            ScaledModifiedBesselK0 scaled_modified_bessel_k0 { class: Float, exact: special::k0e, int: None, saves: Both, grad: Some(|g, x, y| g * (y - x.scaled_modified_bessel_k1())),
+                c: "adm_k0e(x)", wgsl: "adm_k0e(x)", onnx: None, domain: (0.1, 10.0), kinks: &[], ulp: 8.0 }
+            /// The modified Bessel function of the second kind, order 1; infinite at 0, NaN below.
+            ModifiedBesselK1 modified_bessel_k1 { class: Float, exact: special::k1, int: None, saves: Both, grad: Some(|g, x, y| (g * (x.modified_bessel_k0() + y / x)).neg()),
+                c: "adm_k1(x)", wgsl: "adm_k1(x)", onnx: None, domain: (0.1, 10.0), kinks: &[], ulp: 12.0 }
+            /// exp(x) · modified_bessel_k1(x).
+            ScaledModifiedBesselK1 scaled_modified_bessel_k1 { class: Float, exact: special::k1e, int: None, saves: Both, grad: Some(|g, x, y| g * (y - y / x - x.scaled_modified_bessel_k0())),
+                c: "adm_k1e(x)", wgsl: "adm_k1e(x)", onnx: None, domain: (0.1, 10.0), kinks: &[], ulp: 8.0 }
+            /// The spherical Bessel function of order 0, sin(x) / x: 1 at 0 and 0 at the infinities. (`Tensor::sinc` has πx for x.)
+            SphericalBesselJ0 spherical_bessel_j0 { class: Float, exact: special::spherical_j0, int: None, saves: Both,
+                grad: Some(|g, x, y| { let near = x.abs().lt(2.0); g * near.select(&((x * FRAC_1_PI).sinc_derivative() * FRAC_1_PI), &((x.cos() - y) / near.select(2.0, x))) }),
+                c: "adm_spherical_j0(x)", wgsl: "adm_spherical_j0(x)", onnx: None, domain: ALL, kinks: &[] }
+            /// Airy's function of the first kind, the solution of `y'' = x y` that vanishes to the right; it oscillates to the left.
+            AiryAi airy_ai { class: Float, exact: special::airy_ai, int: None, saves: Input, grad: Some(|g, x, _| g * x.airy_ai_derivative()),
+                c: "adm_airy_ai(x)", wgsl: "adm_airy_ai(x)", onnx: None, domain: (-6.0, 4.0), kinks: &[], ulp: 32.0 }
+            /// The derivative of `Tensor::airy_ai`.
+            AiryAiDerivative airy_ai_derivative { class: Float, exact: special::airy_ai_derivative, int: None, saves: Input, grad: Some(|g, x, _| g * x * x.airy_ai()),
+                c: "adm_airy_ai_derivative(x)", wgsl: "adm_airy_ai_derivative(x)", onnx: None, domain: (-6.0, 4.0), kinks: &[], ulp: 32.0 }
             /// Is it NaN?
             IsNan isnan { class: ToBool, exact: |x| (x.is_nan()) as u8 as f64, int: Some(|_| 0), saves: Nothing, grad: None,
                 c: "x != x", wgsl: "adm_isnan(x)", onnx: Some("IsNaN"), domain: ALL, kinks: &[], int_text: "x != x" }
