@@ -34,7 +34,7 @@ fn main() {
     net.eval();
     for side in [224, 64] {
         let x = Tensor::ones([1, 3, side, side]);
-        let analysis = ModelAnalyzer::new().warm_up(2).passes(7).analyze(&net, &x).unwrap();
+        let analysis = ModelAnalyzer::new().analyze(&net, &x).unwrap();
         println!("{analysis}\n");
         let timing = analysis.timing.unwrap();
         let share = |part: f64| 100.0 * part / timing.forward.as_secs_f64();
@@ -56,7 +56,14 @@ fn main() {
         let analysis = ModelAnalyzer::new().analyze(&net, &x).unwrap();
         let first = &analysis.find_bottlenecks()[0];
         found += usize::from(first.layer.starts_with(&slow.to_string()));
-        println!("slow {slow}: first {} ({}), {:.1} %, {:?}, layers and between {:+.2} %", first.layer, first.kind, 100.0 * first.share, first.bound, 100.0 * analysis.excess().unwrap());
+        println!(
+            "slow {slow}: first {} ({}), {:.1} %, {:?}, layers and between {:+.2} %",
+            first.layer,
+            first.kind,
+            100.0 * first.share,
+            first.bound,
+            100.0 * analysis.excess().unwrap()
+        );
     }
     println!("{found} of {LAYERS} slow layers come first");
 }

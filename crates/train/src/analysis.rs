@@ -24,10 +24,10 @@ pub use memory::{Alive, Holds, MemoryPlan, MemoryRow, Peak};
 pub use picture::{Picture, PictureNode};
 
 use crate::summary::{Looked, Row, Summary, look};
-use adamant_core::{DType, Result};
-use adamant_nn::Module;
 #[cfg(feature = "profiling")]
 use adamant_core::Tensor;
+use adamant_core::{DType, Result};
+use adamant_nn::Module;
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl Bound {
         }
     }
 }
-/// What was measured of a layer in one forward pass: the median over the passes.
+/// What was measured of a layer in one forward pass: the mean over the fastest passes.
 #[derive(Clone, Copy, Debug, PartialEq, Default, Serialize)]
 pub struct LayerTimes {
     /// Its kernels. One that has ops of several layers in it is shared out by what the ops cost.
@@ -106,10 +106,10 @@ pub struct LayerTimes {
 /// What was measured of the forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Timing {
-    /// the pass by the clock while nobody looks on: the median
+    /// the pass by the clock while nobody looks on: the mean of the fastest passes
     #[serde(rename = "forward_us", serialize_with = "microseconds")]
     pub forward: Duration,
-    /// the same passes with the profiler at work, in turn with the others: the median
+    /// with the profiler at work, in turn with the others: the mean of the fastest passes
     #[serde(rename = "profiled_us", serialize_with = "microseconds")]
     pub profiled: Duration,
     /// the part of [`Timing::profiled`] that no layer's kernel has: recording, planning, handing over, ops of no layer
@@ -223,23 +223,24 @@ fn f32_bytes(looked: &Looked) -> Vec<u64> {
 #[cfg_attr(not(feature = "profiling"), allow(dead_code))]
 pub struct ModelAnalyzer {
     warm_up: usize,
-    passes: usize,
+    passes: Option<usize>,
     roof: Option<Roof>,
 }
 impl Default for ModelAnalyzer {
     fn default() -> ModelAnalyzer {
-        ModelAnalyzer { warm_up: 3, passes: 9, roof: None }
+        ModelAnalyzer { warm_up: 3, passes: None, roof: None }
     }
 }
 impl ModelAnalyzer {
-    /// Three passes that are not counted, nine that are; the device's roof is measured once in a process.
+    /// Three passes that are not counted, then nine of each sort, or more of short ones, up to about a second; the device's roof
+    /// is measured once in a process.
     pub fn new() -> ModelAnalyzer {
         ModelAnalyzer::default()
     }
     /// How many forward passes of each sort are timed; at least one.
     #[must_use]
     pub fn passes(self, passes: usize) -> ModelAnalyzer {
-        ModelAnalyzer { passes: passes.max(1), ..self }
+        ModelAnalyzer { passes: Some(passes.max(1)), ..self }
     }
     /// How many passes come before them.
     #[must_use]

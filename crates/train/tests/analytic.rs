@@ -37,7 +37,11 @@ impl Faults {
         self.1 += 1;
         if counted != wanted || !found.summary.uncounted.is_empty() || found.layers.iter().map(|l| l.row.figures.flops).sum::<u64>() != counted {
             let x = elements(input);
-            self.0.push(format!("{what} for {input:?} -> {:?}: counted {counted} ({:.3} an input), by the formula {wanted}", found.summary.output, counted as f64 / x as f64));
+            self.0.push(format!(
+                "{what} for {input:?} -> {:?}: counted {counted} ({:.3} an input), by the formula {wanted}",
+                found.summary.output,
+                counted as f64 / x as f64
+            ));
         }
     }
     fn none(self, at_least: usize) {
@@ -97,7 +101,17 @@ fn a_linear_layer_or_an_embedding_that_is_counted_otherwise() {
         let (rows, from, to, length) = (draw.of(1, 9), draw.of(1, 40), draw.of(1, 40), draw.of(1, 7));
         let products = |y: &[usize]| 2 * elements(y) * from as u64;
         faults.check("Linear", &Linear::new(from, to).unwrap(), &[rows, length, from], DType::F32, |y| products(y) + elements(y));
-        faults.check("Linear in bf16", &{ let l = Linear::new(from, to).unwrap(); l.cast(DType::BF16).unwrap(); l }, &[rows, from], DType::BF16, |y| products(y) + elements(y));
+        faults.check(
+            "Linear in bf16",
+            &{
+                let l = Linear::new(from, to).unwrap();
+                l.cast(DType::BF16).unwrap();
+                l
+            },
+            &[rows, from],
+            DType::BF16,
+            |y| products(y) + elements(y),
+        );
         faults.check("Embedding", &Embedding::new(50, to).unwrap(), &[rows, length], DType::I64, |_| 0);
         faults.check("PositionEmbedding", &PositionEmbedding::new(10, to).unwrap(), &[rows, length, to], DType::F32, elements);
     }
@@ -148,7 +162,9 @@ fn a_pooling_that_is_counted_otherwise() {
         faults.check("AvgPool3d", &AvgPool3d::new(kernel), &[batch, c, side, side, side], DType::F32, |y| elements(y) * (window * kernel as u64 + 1));
         // Each window takes in what it holds: of equal windows that is all of the input.
         let parts = side / kernel;
-        faults.check("AdaptiveAvgPool2d", &AdaptiveAvgPool2d::new(parts), &[batch, c, side, side], DType::F32, |y| (batch * c * side * side) as u64 + elements(y));
+        faults.check("AdaptiveAvgPool2d", &AdaptiveAvgPool2d::new(parts), &[batch, c, side, side], DType::F32, |y| {
+            (batch * c * side * side) as u64 + elements(y)
+        });
         faults.check("AdaptiveMaxPool2d", &AdaptiveMaxPool2d::new(parts), &[batch, c, side, side], DType::F32, |_| (batch * c * side * side) as u64);
     }
     faults.none(180);

@@ -68,7 +68,9 @@ impl fmt::Display for Suggestion {
                 number(multiply_adds.0 as f64),
                 number(multiply_adds.1 as f64)
             ),
-            Suggestion::ThroughFewer { features, weights } => write!(f, "two layers through {features} features in its place: {} -> {} weights", weights.0, weights.1),
+            Suggestion::ThroughFewer { features, weights } => {
+                write!(f, "two layers through {features} features in its place: {} -> {} weights", weights.0, weights.1)
+            }
             Suggestion::Bfloat16 { bytes } => write!(f, "bf16: {} -> {} moved", size(bytes.0), size(bytes.1)),
             Suggestion::FoldIntoConvolution => f.write_str("folded into the convolution before it (the pass conv_norm_folding), nothing of it is left"),
             Suggestion::LargerBatch { rows } => write!(f, "a larger batch: up to {rows} rows take little longer"),
@@ -157,8 +159,6 @@ fn smaller(l: &LayerAnalysis) -> Option<Suggestion> {
     let of_each = l.row.output.as_ref()?.iter().product::<usize>() / out.max(1);
     let weights = (out * channels * places, channels * places + out * channels);
     let counted = |n: usize| (n * of_each) as u64;
-    (weights.1 * FEWER <= weights.0).then(|| Suggestion::SeparableConvolution {
-        weights: (weights.0 as u64, weights.1 as u64),
-        multiply_adds: (counted(weights.0), counted(weights.1)),
-    })
+    (weights.1 * FEWER <= weights.0)
+        .then(|| Suggestion::SeparableConvolution { weights: (weights.0 as u64, weights.1 as u64), multiply_adds: (counted(weights.0), counted(weights.1)) })
 }

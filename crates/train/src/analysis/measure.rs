@@ -4,6 +4,9 @@
 //! Work is fused across the borders of layers, so a kernel may have ops of several: a convolution with the normalisation and the relu
 //! behind it. To stop at each border would measure another program. The kernel's time is shared out by what its ops cost
 //! ([`Profiler::split_layers`]): so the layers' times add up to those of the kernels, and what is beside them is told apart.
+//!
+//! What else the machine does only adds, so of the passes of each sort the fastest eighth counts (three, of few). Its mean is what is
+//! told: the means of the layers and of what is between them add up to that of the pass, as medians would not.
 use super::{Analysis, LayerTimes, ModelAnalyzer, Roof, Timing};
 use crate::summary::{Looked, look};
 use adamant_core::{
@@ -12,7 +15,7 @@ use adamant_core::{
 };
 use adamant_nn::{Module, Param, RngState, Role, rng_state, set_rng_state};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -25,6 +28,10 @@ pub(super) struct Round {
     pub profiled: Duration,
     pub kernels: Vec<Kernel>,
 }
+/// Passes of each sort that are timed, if nobody says how many: at least so many, and more of short ones.
+const FEWEST: usize = 9;
+const MOST: usize = 400;
+const BUDGET: Duration = Duration::from_secs(1);
 /// One analysis at a time: profilers are of the process.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -67,18 +74,27 @@ fn rounds(analyzer: &ModelAnalyzer, model: &dyn Module, input: &Tensor, device: 
         let thread = profile.thread;
         Ok((time, profile.kernels.into_iter().filter(|k| k.thread == thread && k.device == device).collect()))
     };
-    for _ in 0..analyzer.warm_up.max(1) {
+    for _ in 0..analyzer.warm_up {
         pass()?;
     }
     device.pool().reset_peak();
     pass()?;
     let peak_bytes = device.memory().peak_bytes as u64;
-    let round = |_| {
-        let plain = pass()?;
-        let (profiled, kernels) = profiled()?;
-        Ok(Round { plain, profiled, kernels })
+    let begun = Instant::now();
+    let mut rounds = Vec::new();
+    let wants_more = |n: usize| match analyzer.passes {
+        Some(passes) => n < passes,
+        None => n < FEWEST || (n < MOST && begun.elapsed() < BUDGET),
     };
-    Ok(((0..analyzer.passes).map(round).collect::<Result<_>>()?, peak_bytes))
+    while wants_more(rounds.len()) {
+        // Each comes behind a pass that is not counted: threads that sleep have to wake, caches that hold other things have to be filled.
+        pass()?;
+        let plain = pass()?;
+        pass()?;
+        let (profiled, kernels) = profiled()?;
+        rounds.push(Round { plain, profiled, kernels });
+    }
+    Ok((rounds, peak_bytes))
 }
 /// What a forward pass in training changes.
 struct State {
@@ -100,36 +116,43 @@ impl State {
         set_rng_state(self.device, self.generator)
     }
 }
-/// Each layer's part of what the profiler saw: of each figure the median over the rounds.
+/// Each layer's part of what the profiler saw.
 pub(super) fn share_out(looked: &Looked, rounds: &[Round], peak_bytes: u64) -> (Timing, Vec<LayerTimes>) {
-    let rows = looked.summary.rows.len();
-    let mut by_row: Vec<Vec<Duration>> = vec![Vec::new(); rows];
-    let mut kernels = vec![0; rows];
-    let mut between = Vec::new();
+    let mut layers = vec![LayerTimes::default(); looked.summary.rows.len()];
+    let faster = fastest_of(rounds, |r| r.profiled);
     let mut rows_of: HashMap<&str, Option<usize>> = HashMap::new();
-    for (k, round) in rounds.iter().enumerate() {
-        let mut times = vec![Duration::ZERO; rows];
+    for round in &faster {
         for kernel in &round.kernels {
-            let parts: Vec<(usize, f64)> = (kernel.layers.iter())
-                .filter_map(|(path, share)| Some(((*rows_of.entry(path).or_insert_with(|| looked.row_of(path)))?, *share)))
-                .collect();
-            for (n, &(row, share)) in parts.iter().enumerate() {
-                times[row] += kernel.time.mul_f64(share);
-                // Two paths of one row, as parts of one layer, are one kernel of it.
-                kernels[row] += u32::from(k == 0 && !parts[..n].iter().any(|(other, _)| *other == row));
+            for (path, share) in &kernel.layers {
+                if let Some(row) = *rows_of.entry(path).or_insert_with(|| looked.row_of(path)) {
+                    layers[row].time += kernel.time.mul_f64(*share);
+                }
             }
         }
-        between.push(round.profiled.saturating_sub(times.iter().sum()));
-        by_row.iter_mut().zip(times).for_each(|(all, time)| all.push(time));
     }
+    let n = faster.len().max(1) as u32;
+    layers.iter_mut().for_each(|l| l.time /= n);
+    // Two paths of one row, as parts of one layer, are one kernel of it.
+    for kernel in faster.first().iter().flat_map(|r| &r.kernels) {
+        let rows: HashSet<usize> = kernel.layers.iter().filter_map(|(path, _)| *rows_of.get(&**path)?).collect();
+        rows.into_iter().for_each(|row| layers[row].kernels += 1);
+    }
+    let mean = |all: &[&Round], time: fn(&Round) -> Duration| all.iter().map(|r| time(r)).sum::<Duration>() / n;
+    let profiled = mean(&faster, |r| r.profiled);
     let timing = Timing {
-        forward: median(rounds.iter().map(|r| r.plain).collect()),
-        profiled: median(rounds.iter().map(|r| r.profiled).collect()),
-        between: median(between),
+        forward: mean(&fastest_of(rounds, |r| r.plain), |r| r.plain),
+        profiled,
+        between: profiled.saturating_sub(layers.iter().map(|l| l.time).sum()),
         peak_bytes,
         passes: rounds.len(),
     };
-    (timing, by_row.into_iter().zip(kernels).map(|(all, kernels)| LayerTimes { time: median(all), kernels }).collect())
+    (timing, layers)
+}
+fn fastest_of(rounds: &[Round], time: fn(&Round) -> Duration) -> Vec<&Round> {
+    let mut sorted: Vec<&Round> = rounds.iter().collect();
+    sorted.sort_by_key(|r| time(r));
+    sorted.truncate((rounds.len() / 8).max(3));
+    sorted
 }
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();

@@ -170,7 +170,10 @@ impl<'l> Life<'l> {
                 None => continue,
             };
             spans.push(Span { row, holds, bytes, from, to });
-            if self.training && self.looked.tracked.contains(&v) && let Some(node) = maker {
+            if self.training
+                && self.looked.tracked.contains(&v)
+                && let Some(node) = maker
+            {
                 let from = if outputs.contains(&v) { self.nodes() } else { self.back(self.last[v as usize].unwrap_or(node)) };
                 spans.push(Span { row: Some(self.looked.owners[node]), holds: Holds::Gradients, bytes, from, to: self.back(node) });
             }

@@ -37,6 +37,8 @@ pub struct PictureNode {
 /// The most boxes that are drawn, and the most names of ops in one.
 const MOST_NODES: usize = 1000;
 const MOST_OPS: usize = 4;
+/// More arrows than this are no picture of a model.
+const MOST_EDGES: usize = 20_000;
 
 impl Picture {
     pub(crate) fn of(looked: &Looked) -> Picture {
@@ -79,6 +81,10 @@ impl Picture {
         let (Some(&(from, _)), None) = (sources.next(), sources.next()) else { return None };
         let is_only = self.edges.iter().filter(|(f, _)| *f == from).count() == 1;
         is_only.then(|| &*self.nodes[from].kind)
+    }
+    /// Do its arrows go from boxes to later boxes, each once and in order? What was read from a file may be anything.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.edges.iter().all(|(from, to)| from < to && *to < self.nodes.len()) && self.edges.is_sorted_by(|a, b| a < b) && self.edges.len() <= MOST_EDGES
     }
     /// The lines of a box.
     fn label(node: &PictureNode) -> [String; 2] {

@@ -7,17 +7,8 @@ use crate::{
 use std::{fmt, time::Duration};
 
 /// The columns, and when each is left out: those with the highest number first.
-const COLUMNS: [(&str, usize); 9] = [
-    ("Layer", 0),
-    ("Output", 4),
-    ("Parameters", 3),
-    ("FLOPs", 5),
-    ("Moved", 6),
-    ("FLOP/B", 7),
-    ("Time", 1),
-    ("Share", 8),
-    ("Bound", 2),
-];
+const COLUMNS: [(&str, usize); 9] =
+    [("Layer", 0), ("Output", 4), ("Parameters", 3), ("FLOPs", 5), ("Moved", 6), ("FLOP/B", 7), ("Time", 1), ("Share", 8), ("Bound", 2)];
 /// So many bottlenecks are told in words.
 const WORST: usize = 5;
 /// So much of what is alive at the peak.
@@ -49,7 +40,7 @@ impl Analysis {
         )];
         if let (Some(timing), Some(excess)) = (&self.timing, self.excess()) {
             lines.push(format!(
-                "forward {} (median of {} passes); layers {} and {} between their kernels, together {:+.1} %",
+                "forward {} (the fastest of {} passes); layers {} and {} between their kernels, together {:+.1} %",
                 shown(timing.forward),
                 timing.passes,
                 shown(self.layer_time()),
@@ -58,7 +49,13 @@ impl Analysis {
             ));
         }
         if let Some(roof) = &self.roof {
-            lines.push(format!("the device: {:.1} GFLOP/s, {:.1} GB/s, ridge {:.1} FLOP/B, {} a launch", roof.gflops, roof.gbytes, roof.ridge(), shown(roof.launch)));
+            lines.push(format!(
+                "the device: {:.1} GFLOP/s, {:.1} GB/s, ridge {:.1} FLOP/B, {} a launch",
+                roof.gflops,
+                roof.gbytes,
+                roof.ridge(),
+                shown(roof.launch)
+            ));
         }
         for (k, b) in self.find_bottlenecks().iter().take(WORST).enumerate() {
             let help = b.suggestion.as_ref().map_or_else(String::new, |s| format!("; {s}"));
@@ -66,8 +63,12 @@ impl Analysis {
         }
         for (name, peak) in [("inference", &self.memory.inference), ("training", &self.memory.training)] {
             lines.push(format!("memory, {name}: {peak}"));
-            let alive: Vec<String> =
-                peak.alive.iter().take(LARGEST).map(|a| format!("{} {} {}", crate::failure::shown(&a.layer), format!("{:?}", a.holds).to_lowercase(), size(a.bytes))).collect();
+            let alive: Vec<String> = peak
+                .alive
+                .iter()
+                .take(LARGEST)
+                .map(|a| format!("{} {} {}", crate::failure::shown(&a.layer), format!("{:?}", a.holds).to_lowercase(), size(a.bytes)))
+                .collect();
             let more = peak.alive.len().saturating_sub(LARGEST);
             lines.push(format!("  alive then: {}{}", alive.join(", "), if more > 0 { format!(", and {more} more") } else { String::new() }));
         }

@@ -88,7 +88,11 @@ impl fmt::Display for Summary {
 /// A layer's name, indented by its depth, with its kind.
 pub(crate) fn name_of(row: &Row) -> String {
     let depth = if row.path.is_empty() { 0 } else { row.path.matches('.').count() };
-    let also = if row.also.is_empty() { String::new() } else { format!(" (and {})", row.also.iter().map(|p| crate::failure::shown(p)).collect::<Vec<_>>().join(", ")) };
+    let also = if row.also.is_empty() {
+        String::new()
+    } else {
+        format!(" (and {})", row.also.iter().map(|p| crate::failure::shown(p)).collect::<Vec<_>>().join(", "))
+    };
     if row.path.is_empty() { row.kind.clone() } else { format!("{}{}{also}: {}", "  ".repeat(depth), crate::failure::shown(&row.path), row.kind) }
 }
 pub(crate) fn shape_of(dims: &Option<Vec<usize>>, none: &str) -> String {
