@@ -151,7 +151,7 @@ fn model(o: &Bench, budget: Duration, report: Option<&mut Report>) -> Result<(),
     Ok(())
 }
 /// Numbers that any model takes: below one, and 0 where they are indices.
-fn inputs(shape: &[usize], dtype: DType) -> Result<Tensor, Failure> {
+pub fn inputs(shape: &[usize], dtype: DType) -> Result<Tensor, Failure> {
     let n = i64::try_from(shape.iter().product::<usize>()).map_err(|_| Failure::Usage("so many inputs do not fit".into()))?;
     let x = (Tensor::arange(0, n, 1, DType::I64).remainder(97i64).cast(DType::F32) / 97.0).cast(dtype).reshape(shape);
     x.materialize()?;

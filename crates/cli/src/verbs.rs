@@ -1,11 +1,17 @@
 //! The verbs that use what a run has made, and those that only look.
 use crate::{device::DeviceOptions, out};
 use adamant::DType;
+#[cfg(feature = "profiling")]
+use adamant::nn::Walk;
+#[cfg(feature = "profiling")]
+use adamant_train::analysis::{Analysis, ModelAnalyzer};
 use adamant_train::{
-    Document, Failure, evaluate,
+    Document, Failure,
+    analysis::Picture,
+    evaluate,
     folder::{number, text_of},
     report::ReportError,
-    storage::{Operation, StorageError},
+    storage::{Operation, StorageError, check_output},
     trained::{Sampling, Task, Trained},
 };
 use clap::{Args, ValueEnum};
@@ -246,7 +252,8 @@ impl DescribedModel {
 /// Options of `summary`.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  adamant summary examples/mnist/mnist.toml --input 1,28,28\n  adamant summary examples/chargpt/chargpt.toml --input 64:i64 --json"
+    after_help = "Examples:\n  adamant summary examples/mnist/mnist.toml --input 1,28,28\n  adamant summary examples/chargpt/chargpt.toml --input 64:i64 --json\n  \
+adamant summary examples/mnist/mnist.toml --input 1,28,28 --measure --picture mnist.svg"
 )]
 pub struct SummaryVerb {
     #[command(flatten)]
@@ -254,11 +261,26 @@ pub struct SummaryVerb {
     /// a value in place of the file's
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// runs the model as it answers, and tells for each layer its time, what holds it up, and what would help
+    #[cfg(feature = "profiling")]
+    #[arg(long)]
+    measure: bool,
+    /// how many forward passes are timed; nine, and more of short ones, unless it is given
+    #[cfg(feature = "profiling")]
+    #[arg(long, value_name = "N", requires = "measure")]
+    passes: Option<usize>,
+    #[cfg(feature = "profiling")]
+    #[command(flatten)]
+    device: DeviceOptions,
+    /// draws the architecture into a file: .svg, .mmd (Mermaid) or .dot (Graphviz)
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
     /// prints one JSON document
     #[arg(long)]
     pub json: bool,
 }
 pub fn summary(o: &SummaryVerb) -> Result<(), Failure> {
+    let draw = o.picture.as_deref().map(picture_of).transpose()?;
     let mut document = Document::read(&o.described.config)?;
     for assignment in &o.set {
         document.set(assignment)?;
@@ -268,18 +290,62 @@ pub fn summary(o: &SummaryVerb) -> Result<(), Failure> {
         (Failure::Run(text), Some(input)) => Failure::Usage(format!("--input {input}: {text}")),
         (other, _) => other,
     })?;
+    if let (Some(path), Some(draw)) = (&o.picture, draw) {
+        std::fs::write(path, draw(&found.picture)).map_err(|e| StorageError::of(Operation::Write, path, 0, &e))?;
+    }
+    #[cfg(feature = "profiling")]
+    let measured = if o.measure { Some(measured(o, &document, &data)?) } else { None };
     let assumed: serde_json::Map<String, Value> = found.assumed.iter().map(|(word, n)| (word.to_string(), (*n).into())).collect();
     if o.json {
         let mut table = serde_json::to_value(&found.summary).map_err(|e| Failure::Run(e.to_string()))?;
+        #[cfg(feature = "profiling")]
+        if let Some(analysis) = &measured {
+            let mut of = serde_json::to_value(analysis).map_err(|e| Failure::Run(e.to_string()))?;
+            for (name, key) in [("rows", "layers"), ("timing", "timing"), ("roof", "roof"), ("memory", "memory"), ("picture", "picture")] {
+                table[name] = of[key].take();
+            }
+            table["bottlenecks"] = serde_json::to_value(analysis.find_bottlenecks()).map_err(|e| Failure::Run(e.to_string()))?;
+        }
         table["assumed"] = assumed.into();
         out::line(table)?;
     } else {
         for (word, n) in &assumed {
             out::note(format!("${word} follows from the data, which were not read; {n} is assumed"));
         }
-        out::line(found.summary.table(crate::terminal::style()))?;
+        let style = crate::terminal::style();
+        #[cfg(feature = "profiling")]
+        if let Some(analysis) = &measured {
+            return out::line(analysis.table(style));
+        }
+        out::line(found.summary.table(style))?;
     }
     Ok(())
+}
+/// How a picture is written into a file of this name.
+fn picture_of(path: &Path) -> Result<fn(&Picture) -> String, Failure> {
+    // Before the model is looked at: what cannot be written then was made for nothing.
+    check_output(path)?;
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("svg") => Ok(Picture::document),
+        Some("mmd") => Ok(Picture::mermaid),
+        Some("dot") => Ok(Picture::dot),
+        _ => Err(Failure::Usage(format!("--picture {}: a file that ends with .svg, .mmd or .dot", path.display()))),
+    }
+}
+/// The model built, as it answers, and timed.
+#[cfg(feature = "profiling")]
+fn measured(o: &SummaryVerb, document: &Document, data: &Path) -> Result<Analysis, Failure> {
+    if o.passes == Some(0) {
+        return Err(Failure::Usage("--passes counts from 1".into()));
+    }
+    o.device.open()?.scoped(|| {
+        let sample = adamant_train::sample(document, data, o.described.input()?)?;
+        sample.model.eval();
+        let batch = o.described.batch.unwrap_or(sample.batch);
+        let x = crate::bench::inputs(&[&[batch], &*sample.input.0].concat(), sample.input.1)?;
+        let analyzer = o.passes.map_or_else(ModelAnalyzer::new, |n| ModelAnalyzer::new().passes(n));
+        Ok(analyzer.analyze(&sample.model, &x)?)
+    })
 }
 
 /// `1,28,28` or `64:i64`.

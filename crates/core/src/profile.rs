@@ -6,7 +6,8 @@
 //! is not slowed by being described.
 //!
 //! Work runs later than it is recorded. A kernel belongs to the layer, the line and the range its op was *recorded* in,
-//! whenever it ran; a fused kernel belongs to its last op. The time of a range on the clock of its thread is another
+//! whenever it ran; a fused kernel belongs to its last op, and with [`Profiler::split_layers`] to each layer that has an op in it, by
+//! what the ops cost. The time of a range on the clock of its thread is another
 //! thing: [`Profile::phases`] tells both apart, and adds up to the wall clock.
 //!
 //! Invariant: while no profiler runs, all of this costs one relaxed load for each batch of steps. Without the feature
@@ -66,6 +67,8 @@ pub(crate) struct Ran {
     pub origin: Origin,
     pub device: Device,
     pub live_bytes: Option<usize>,
+    /// the nodes of the plan that run in it and where each was recorded, if layers are to be told apart
+    pub parts: Box<[(u32, scope::ScopeId)]>,
 }
 pub(crate) enum EventKind {
     Kernel(Box<Ran>),
@@ -102,6 +105,7 @@ pub(crate) fn this_thread() -> u32 {
 pub struct Profiler {
     shapes: bool,
     memory: bool,
+    layers: bool,
     since: Option<Instant>,
 }
 impl Profiler {
@@ -116,6 +120,10 @@ impl Profiler {
     /// Should the bytes that tensors hold be kept for each kernel?
     pub fn profile_memory(self, memory: bool) -> Profiler {
         Profiler { memory, ..self }
+    }
+    /// Should a fused kernel say which layers have ops in it, and with what share of its cost ([`Kernel::layers`])?
+    pub fn split_layers(self, layers: bool) -> Profiler {
+        Profiler { layers, ..self }
     }
     /// Lets the profile's clock begin at an earlier moment, as that of the program, whose ranges are then told with
     /// [`Recording::add_range`].
@@ -133,11 +141,17 @@ impl Profiler {
         }
         EVENTS.lock().clear();
         MEMORY.store(self.memory, Relaxed);
+        LAYERS.store(self.layers, Relaxed);
         let begin = self.since.unwrap_or_else(Instant::now);
         Ok(Recording { settings: self, thread: this_thread(), begin })
     }
 }
 static MEMORY: AtomicBool = AtomicBool::new(false);
+static LAYERS: AtomicBool = AtomicBool::new(false);
+/// Does somebody want to know which layers have ops in a kernel?
+pub(crate) fn splits_layers() -> bool {
+    LAYERS.load(Relaxed)
+}
 /// The bytes that tensors hold now, if somebody wants to know.
 pub(crate) fn live_bytes(device: Device) -> Option<usize> {
     MEMORY.load(Relaxed).then(|| device.memory().live_bytes)
@@ -270,6 +284,9 @@ pub struct Kernel {
     pub origin: Origin,
     /// the path of layers it was recorded in; empty outside any
     pub layer: Arc<str>,
+    /// with [`Profiler::split_layers`]: the paths that its ops were recorded in, and each one's share of what they cost: floating-point
+    /// operations, or where an op has none (a cast, a choice) one for each element that it makes. The shares add up to 1
+    pub layers: Vec<(Arc<str>, f64)>,
     /// the range it was recorded in, if any
     pub range: Option<Arc<str>>,
     /// where it ran
@@ -320,9 +337,35 @@ impl KernelNames {
         let scope = ran.origin.scope;
         let (layer, range) = self.layers.entry(scope.0).or_insert_with(|| (scope::path(scope).into(), scope::range(scope))).clone();
         let bytes = inputs.iter().chain(&outputs).map(|m| m.bytes() as u64).sum();
+        let layers = self.shares(ran);
         let Ran { origin, device, live_bytes, .. } = *ran;
-        Kernel { name, family, inputs, outputs, flops, bytes, origin, layer, range, device, thread, begin, time, live_bytes }
+        Kernel { name, family, inputs, outputs, flops, bytes, origin, layer, layers, range, device, thread, begin, time, live_bytes }
     }
+    /// The layers that have ops in a kernel, in the order of their first. Costs are those of the sizes that the plan was made for: a
+    /// batch of another size has all ops of a kernel grow alike.
+    fn shares(&mut self, ran: &Ran) -> Vec<(Arc<str>, f64)> {
+        let mut shares: Vec<(Arc<str>, f64)> = Vec::new();
+        for &(node, scope) in &ran.parts {
+            let layer = self.layers.entry(scope.0).or_insert_with(|| (scope::path(scope).into(), scope::range(scope))).0.clone();
+            let weight = weight(&ran.plan, node);
+            match shares.iter_mut().find(|(known, _)| *known == layer) {
+                Some((_, share)) => *share += weight,
+                None => shares.push((layer, weight)),
+            }
+        }
+        let total: f64 = shares.iter().map(|(_, share)| share).sum();
+        shares.iter_mut().for_each(|(_, share)| *share /= total);
+        shares
+    }
+}
+/// What a node of a plan costs beside the others of its kernel: never nothing.
+fn weight(plan: &Plan, node: u32) -> f64 {
+    let (graph, node) = (&plan.graph, &plan.graph.nodes[node as usize]);
+    let inputs: Vec<Meta> = node.inputs.iter().map(|&v| graph.vals[v as usize].meta).collect();
+    let outputs: Vec<Meta> = (node.first..node.first + node.outputs).map(|v| graph.vals[v as usize].meta).collect();
+    let flops = cost::of(&node.op, &inputs, &outputs).map_or(0, |c| c.flops);
+    let made: usize = outputs.iter().map(|m| m.shape.elements()).sum();
+    flops.max(made as u64).max(1) as f64
 }
 fn describe(ran: &Ran) -> Described {
     let (step, sized) = (&ran.plan.steps[ran.step as usize], &ran.sized.steps[ran.step as usize]);

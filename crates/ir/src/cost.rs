@@ -1,7 +1,8 @@
 //! What an op costs, by its shapes alone. Counted are floating-point operations as the op is defined, not as a kernel
 //! does them: 2 for a multiply-add of a product or convolution (padding included), 1 for an element of an element-wise
 //! function whatever it is, 1 for an element that a reduction, scan or window takes in. Moving, choosing, converting
-//! and comparing positions (views, gather, select, casts, sorting, random bits) cost none. What a
+//! and comparing positions (views, gather, select, casts, sorting, random bits) cost none, nor does whatever else is done
+//! with integers and truth values alone, but for products of integers, which quantized layers are made of. What a
 //! composite costs, its plain body tells, which is not known here.
 /// The cost of an op or a graph.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -345,16 +345,19 @@ impl Op {
     /// ```
     pub fn cost(&self, inputs: &[TensorType], outputs: &[TensorType]) -> Cost {
         let Some(made) = outputs.first() else { return Cost::default() };
+        let is_of_floats = inputs.iter().any(|x| x.dtype.is_float());
         match self {
+            Op::Matmul => matmul::cost(inputs, made),
+            Op::Conv(spec) => conv::cost(spec, inputs, made),
+            Op::Composite(composite) => Cost { unknown: vec![composite.name()], ..Cost::default() },
+            // Positions, counts and masks are no floating-point numbers.
+            _ if !is_of_floats => Cost::default(),
             Op::Unary(_) | Op::Binary(_) | Op::BinaryScalar(..) => Cost::elementwise(made.shape.elements()),
             Op::Reduce { .. } | Op::ArgReduce { .. } => reduce::cost(inputs),
             Op::Scan { op, .. } => scan::cost(*op, inputs),
             Op::Scatter { mode, .. } => scatter::cost(*mode, inputs),
             Op::SegmentReduce { .. } => segment_reduce::cost(inputs),
             Op::Window(spec) => window::cost(spec, made),
-            Op::Matmul => matmul::cost(inputs, made),
-            Op::Conv(spec) => conv::cost(spec, inputs, made),
-            Op::Composite(composite) => Cost { unknown: vec![composite.name()], ..Cost::default() },
             // Moving, choosing, converting and comparing positions.
             _ => Cost::default(),
         }

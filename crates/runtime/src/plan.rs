@@ -92,6 +92,11 @@ impl Plan {
     /// The names of the ops that run inside a step, in the order of the graph.
     #[cfg(any(feature = "profiling", feature = "tracing"))]
     pub fn ops_of(&self, step: &PlanStep) -> Vec<&'static str> {
+        self.nodes_of(step).into_iter().map(|n| self.graph.nodes[n as usize].op.name()).collect()
+    }
+    /// The nodes whose ops run inside a step, in the order of the graph; without views, which move nothing there.
+    #[cfg(any(feature = "profiling", feature = "tracing"))]
+    pub fn nodes_of(&self, step: &PlanStep) -> Vec<u32> {
         let g = &self.graph;
         let mut todo = vec![step.node];
         todo.extend(step.outputs.iter().map(|o| g.vals[o.value(g) as usize].node));
@@ -110,7 +115,7 @@ impl Plan {
         }
         nodes.sort_unstable();
         nodes.retain(|&n| n == step.node || !g.nodes[n as usize].op.is_view());
-        nodes.iter().map(|&n| g.nodes[n as usize].op.name()).collect()
+        nodes
     }
     /// Decides what a graph needs on a device: `owners` and `holds` say who holds the values of its slots and its inputs,
     /// `written_slots` which go into cells.

@@ -1,6 +1,8 @@
 //! A dry run: one batch of everything, to learn what the run will cost. Nothing is written.
 use crate::{
-    Document, Failure, evaluate, model,
+    Document, Failure,
+    analysis::Picture,
+    evaluate, model,
     run::session,
     session::{Habits, Look},
     setup::{self, Prepared, Setup},
@@ -136,6 +138,8 @@ fn for_input(document: &Document, folder: &Path, (shape, _): &(Vec<usize>, DType
 pub struct Summarised {
     /// the layers and their totals
     pub summary: Summary,
+    /// the layers as boxes and arrows
+    pub picture: Picture,
     /// words of the description whose numbers follow from data that were not read, with the numbers that were taken
     pub assumed: Vec<(&'static str, usize)>,
 }
@@ -147,7 +151,7 @@ pub struct Summarised {
 pub fn summarise(document: &Document, folder: &Path, input: Option<(Vec<usize>, DType)>, batch: Option<usize>) -> Result<Summarised, Failure> {
     let Some(input) = input else {
         let (_, shapes) = Prepared::for_batch(document, folder, batch)?.looked_at.ok_or_else(no_shape)?;
-        return Ok(Summarised { summary: shapes.summary, assumed: Vec::new() });
+        return Ok(Summarised { summary: shapes.summary, picture: shapes.picture, assumed: Vec::new() });
     };
     // A description of a model alone can be looked at; one of a run is to be right.
     if document.names_section("data")
@@ -163,7 +167,7 @@ pub fn summarise(document: &Document, folder: &Path, input: Option<(Vec<usize>, 
         Failure::Input(text) => Failure::Run(text),
         other => other,
     })?;
-    Ok(Summarised { summary: shapes.summary, assumed })
+    Ok(Summarised { summary: shapes.summary, picture: shapes.picture, assumed })
 }
 impl DryRun {
     /// Seconds of all steps, at the pace of those that were timed.

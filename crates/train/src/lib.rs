@@ -15,6 +15,7 @@
 //! for an end through [`Interrupt`].
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod checkpoint;
 pub mod config;
 pub mod dataset;

@@ -4,15 +4,16 @@
 //! device alone.
 use crate::{
     Document, Failure,
+    analysis::Picture,
     dataset::{self, Parts},
     evaluate::{self, EvaluateOptions, Evaluation},
-    folder::{RunFolder, number, text_of},
+    folder::{self, RunFolder, number, text_of},
     objective::Objective,
     recipe::{self, OnExtend},
     report,
     session::{Habits, Session},
     setup::{Length, Setup},
-    storage,
+    storage, summary,
     trained::Task,
     trainer::{Extended, Learned, Pattern, Score, Start, learn},
     watch::{Interrupt, Plan, Rows, Watch},
@@ -136,6 +137,7 @@ impl<'a> Run<'a> {
         let kept = self.folder.as_deref().filter(|_| self.resume).map(dataset::kept_columns).transpose()?.flatten();
         let setup = Setup::with(self.document, &self.data, kept.as_deref())?;
         let plan = plan(&setup, device, self.folder.clone());
+        let picture = picture(&setup);
         let Setup { document, seed, model, objective, optimizer, course, clip, batch, accumulate, log_every, eval_every, .. } = setup;
         let Setup { checkpoint, parts, weights, mut stopping, ema, capture, init_from, .. } = setup;
         let mut session = session(model, objective.clone(), Habits { optimizer, course, clip, accumulate, ema, capture }, device)?;
@@ -177,6 +179,7 @@ impl<'a> Run<'a> {
                     .map(|from| Box::new(move |model: &Sequential| from.apply(model, device)) as Box<dyn FnOnce(&Sequential) -> Result<(), Failure>>),
                 opened: Box::new(|folder| {
                     Task::of(&parts.train.describe(), parts.vocabulary()).write(folder.path())?;
+                    picture.as_ref().map_or(Ok(()), |text| folder::write(&folder.path().join("architecture.json"), text))?;
                     parts.keep_columns(folder.path())
                 }),
             },
@@ -262,6 +265,12 @@ fn on_length(document: &Document, (kind, key): (&str, &str), before: u64, now: u
 /// As [`Run::train`].
 pub fn train(document: &Document, folder: &Path, watch: &mut dyn Watch) -> Result<Report, Failure> {
     Run::new(document).data(folder).train(watch)
+}
+/// The model as boxes and arrows, for the report; none where the data do not tell the shape of an input.
+fn picture(setup: &Setup) -> Option<Vec<u8>> {
+    let facts = setup.parts.train.describe().inputs?;
+    let looked = summary::look(&setup.model, &[&[setup.batch], &*facts.shape].concat(), facts.dtype).ok()?;
+    serde_json::to_vec(&Picture::of(&looked)).ok()
 }
 fn plan(setup: &Setup, device: Device, folder: Option<PathBuf>) -> Plan {
     Plan {

@@ -6,6 +6,7 @@
 mod table;
 
 pub use table::Style;
+pub(crate) use table::{fitted, folded, name_of, shape_of};
 
 use adamant_core::{
     DType, Device, Meta, Op, Result, Shape,
@@ -27,6 +28,9 @@ pub struct Row {
     pub path: String,
     /// what it is: `Linear`, `Conv2d`, ...; `model` for what belongs to no layer
     pub kind: String,
+    /// where the same layer stands besides: its ops name one place only, so all it does is told here
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// shape of what it reads first, with the batch; `None` if nothing was computed in it
     pub input: Option<Vec<usize>>,
     /// shape of what it makes, with the batch
@@ -99,44 +103,95 @@ pub struct Summary {
 /// A shape that the model does not take, with the layer; a model that reads data in its forward pass.
 #[track_caller]
 pub fn summary(model: &dyn Module, input: &[usize], dtype: DType, batch: usize) -> Result<Summary> {
+    let dims: Vec<usize> = std::iter::once(batch).chain(input.iter().copied()).collect();
+    Ok(look(model, &dims, dtype)?.summary)
+}
+/// A model that was looked at: what [`summary()`] tells, and what it follows from.
+pub(crate) struct Looked {
+    pub summary: Summary,
+    pub graph: Graph,
+    /// by node of the graph: its row of the summary
+    pub owners: Vec<usize>,
+    pub leaves: Vec<(String, Param)>,
+    /// the values that backward keeps
+    pub kept: Vec<u32>,
+    /// the values that a gradient flows to
+    pub tracked: HashSet<u32>,
+    layers: Layers,
+    /// The model itself is no row of the summary.
+    without_model: bool,
+}
+impl Looked {
+    /// The row that a path belongs to.
+    pub fn row_of(&self, path: &str) -> Option<usize> {
+        self.layers.owner(path).checked_sub(usize::from(self.without_model))
+    }
+    pub fn bytes(&self, value: u32) -> u64 {
+        self.graph.values[value as usize].bytes() as u64
+    }
+    /// The node that makes a value.
+    pub fn maker(&self) -> HashMap<u32, usize> {
+        maker(&self.graph)
+    }
+}
+fn maker(graph: &Graph) -> HashMap<u32, usize> {
+    graph.nodes.iter().enumerate().flat_map(|(k, n)| n.outputs.clone().map(move |v| (v, k))).collect()
+}
+/// Looks at a model for an input of a shape, with the batch.
+#[track_caller]
+pub(crate) fn look(model: &dyn Module, dims: &[usize], dtype: DType) -> Result<Looked> {
     let _range = record_function("shape");
     let leaves = model.leaves();
     let device = match leaves.first() {
         Some((_, p)) => p.meta().device,
         None => Device::current()?,
     };
-    let dims: Vec<usize> = std::iter::once(batch).chain(input.iter().copied()).collect();
-    let shape = Shape::new(&dims).map_err(|kind| adamant_core::Error::new("summary", kind))?;
+    let shape = Shape::new(dims).map_err(|kind| adamant_core::Error::new("summary", kind))?;
     // Walking gives the layers their paths.
     let mut layers = Layers::default();
     model.visit(&mut layers);
+    layers.join();
     let graph = Graph::capture(device, &[Meta { shape, dtype, device }], |x| Ok(vec![model.forward(&x[0])?]))?;
-    let owners: Vec<usize> = graph.nodes.iter().map(|n| layers.owner(&scope::path(n.scope))).collect();
-    let (figures, uncounted) = figures(&graph, &owners, layers.rows.len(), &leaves)?;
+    let mut owners: Vec<usize> = graph.nodes.iter().map(|n| layers.owner(&scope::path(n.scope))).collect();
+    let (mut all, uncounted) = figures(&graph, &owners, layers.rows.len())?;
+    let maker = maker(&graph);
+    let (kept, tracked) = kept(&graph, &maker, &leaves);
+    for value in &kept {
+        if let Some(&node) = maker.get(value) {
+            let sum = &mut all[owners[node]].activation_bytes;
+            *sum = sum.saturating_add(graph.values[*value as usize].bytes() as u64);
+        }
+    }
     let mut seen = HashSet::new();
     for (path, p) in leaves.iter().filter(|(_, p)| p.role() == Role::Trainable && seen.insert(p.id())) {
         let owner = layers.owner(path);
         layers.rows[owner].parameters = layers.rows[owner].parameters.saturating_add(p.elements());
     }
-    let mut rows = layers.rows;
+    let mut rows = std::mem::take(&mut layers.rows);
     let count = rows.len();
-    for ((row, figures), (input, output)) in rows.iter_mut().zip(figures).zip(ends(&graph, &owners, count)) {
+    for ((row, figures), (input, output)) in rows.iter_mut().zip(all).zip(ends(&graph, &owners, count)) {
         (row.figures, row.input, row.output) = (figures, input, output);
     }
     let totals = rows.iter().fold(Figures::default(), |sum, row| plus(sum, row.figures));
     // The model itself is a row only where something is its own.
-    rows.retain(|r| !r.path.is_empty() || r.kind != MODEL || r.parameters > 0 || r.figures != Figures::default());
+    let of_model = &rows[0];
+    let without_model = of_model.kind == MODEL && of_model.parameters == 0 && of_model.figures == Figures::default() && !owners.contains(&0);
+    if without_model {
+        rows.remove(0);
+        owners.iter_mut().for_each(|owner| *owner -= 1);
+    }
     let output = graph.outputs.first().map(|&v| graph.values[v as usize].shape.to_vec()).unwrap_or_default();
-    Ok(Summary {
+    let summary = Summary {
         rows,
-        input: dims,
+        input: dims.to_vec(),
         output,
         parameters: model.parameter_count(),
         trainable: model.trainable_parameters().iter().map(Param::elements).sum(),
         parameter_bytes: model.memory_usage(),
         totals,
         uncounted: uncounted.into_iter().map(str::to_string).collect(),
-    })
+    };
+    Ok(Looked { summary, graph, owners, leaves, kept, tracked, layers, without_model })
 }
 fn plus(a: Figures, b: Figures) -> Figures {
     Figures {
@@ -152,14 +207,15 @@ const MODEL: &str = "model";
 struct Layers {
     rows: Vec<Row>,
     by_path: HashMap<String, usize>,
+    sites: Vec<(Site, usize)>,
 }
 impl Default for Layers {
     fn default() -> Layers {
-        Layers { rows: vec![row("", MODEL)], by_path: HashMap::from([(String::new(), 0)]) }
+        Layers { rows: vec![row("", MODEL)], by_path: HashMap::from([(String::new(), 0)]), sites: Vec::new() }
     }
 }
 fn row(path: &str, kind: &str) -> Row {
-    Row { path: path.into(), kind: kind.into(), input: None, output: None, parameters: 0, figures: Figures::default() }
+    Row { path: path.into(), kind: kind.into(), also: Vec::new(), input: None, output: None, parameters: 0, figures: Figures::default() }
 }
 impl Visit for Layers {
     fn site(&mut self, path: &str, site: &Site) {
@@ -167,11 +223,35 @@ impl Visit for Layers {
             self.rows[0].kind = site.kind().into();
         } else if !self.by_path.contains_key(path) {
             self.by_path.insert(path.into(), self.rows.len());
+            self.sites.push((site.clone(), self.rows.len()));
             self.rows.push(row(path, site.kind()));
         }
     }
 }
 impl Layers {
+    /// One row for a layer that stands at several places: its site knows one path, whichever place is computed.
+    fn join(&mut self) {
+        let mut first: HashMap<String, usize> = HashMap::new();
+        let mut to: Vec<usize> = (0..self.rows.len()).collect();
+        for (site, k) in self.sites.drain(..) {
+            let own = *first.entry(site.path().to_string()).or_insert(k);
+            // A part of a larger model that is looked at alone computes under its path there.
+            self.by_path.entry(site.path().to_string()).or_insert(k);
+            if own != k {
+                let path = self.rows[k].path.clone();
+                self.rows[own].also.push(path);
+                to[k] = own;
+            }
+        }
+        let (mut place, mut next) = (Vec::with_capacity(to.len()), 0);
+        for (k, own) in to.iter().enumerate() {
+            place.push(next);
+            next += usize::from(k == *own);
+        }
+        let mut stays = to.iter().enumerate().map(|(k, own)| k == *own);
+        self.rows.retain(|_| stays.next().unwrap_or(true));
+        self.by_path.values_mut().for_each(|row| *row = place[to[*row]]);
+    }
     /// The row with the longest path that holds this one, else the model's.
     fn owner(&self, path: &str) -> usize {
         let mut path = path;
@@ -186,7 +266,7 @@ impl Layers {
 }
 
 /// The figures of each row, and the ops that cannot be counted.
-fn figures(graph: &Graph, owners: &[usize], rows: usize, leaves: &[(String, Param)]) -> Result<(Vec<Figures>, Vec<&'static str>)> {
+fn figures(graph: &Graph, owners: &[usize], rows: usize) -> Result<(Vec<Figures>, Vec<&'static str>)> {
     let mut all = vec![Figures::default(); rows];
     let mut total = Cost::default();
     let bytes = |value: &u32| graph.values[*value as usize].bytes() as u64;
@@ -198,18 +278,11 @@ fn figures(graph: &Graph, owners: &[usize], rows: usize, leaves: &[(String, Para
         all[owner] = plus(all[owner], of_node);
         total.add(&cost);
     }
-    let maker: HashMap<u32, usize> = graph.nodes.iter().enumerate().flat_map(|(k, n)| n.outputs.clone().map(move |v| (v, k))).collect();
-    for value in kept(graph, &maker, leaves) {
-        if let Some(&node) = maker.get(&value) {
-            let sum = &mut all[owners[node]].activation_bytes;
-            *sum = sum.saturating_add(bytes(&value));
-        }
-    }
     Ok((all, total.unknown))
 }
 /// The values that backward keeps in memory: what rules read of the nodes that a gradient flows through, views traced
-/// back to what they show, without what can be had without keeping it.
-fn kept(graph: &Graph, maker: &HashMap<u32, usize>, leaves: &[(String, Param)]) -> Vec<u32> {
+/// back to what they show, without what can be had without keeping it. And all values that a gradient flows to.
+fn kept(graph: &Graph, maker: &HashMap<u32, usize>, leaves: &[(String, Param)]) -> (Vec<u32>, HashSet<u32>) {
     let trained: HashSet<u64> = leaves.iter().filter(|(_, p)| p.is_trainable()).map(|(_, p)| p.cell().id()).collect();
     let mut tracked: HashSet<u32> = graph.cells.iter().filter(|cell| trained.contains(&cell.id)).filter_map(|cell| cell.read).collect();
     let node_of = |value: u32| maker.get(&value).map(|&k| &graph.nodes[k]);
@@ -238,7 +311,7 @@ fn kept(graph: &Graph, maker: &HashMap<u32, usize>, leaves: &[(String, Param)]) 
         there.insert(v);
         kept
     });
-    wanted
+    (wanted, tracked)
 }
 /// For each row the shape of the first value that enters it from outside, and of the last that it makes for others.
 fn ends(graph: &Graph, owners: &[usize], rows: usize) -> Vec<(Option<Vec<usize>>, Option<Vec<usize>>)> {

@@ -97,7 +97,10 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn hardswish(&self) -> Tensor {
-        float_function("hardswish", self, |x| Ok(x * between(&(x + 3.0), 0.0, 6.0, &(x + 3.0)) / 6.0))
+        float_function("hardswish", self, |x| {
+            let moved = x + 3.0;
+            Ok(x * between(&moved, 0.0, 6.0, &moved) / 6.0)
+        })
     }
     /// 0 where `|x|` is at most lambda, else x.
     #[track_caller]

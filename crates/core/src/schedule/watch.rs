@@ -32,9 +32,12 @@ fn submit_timed(replay: &Replay<'_>, steps: &[Step<'_>], chosen: &[usize]) -> Re
     let mut events = Vec::with_capacity(steps.len());
     let mut ended = |k: usize, begin: Instant, end: Instant| {
         let Some(&at) = chosen.get(k) else { return };
-        let origin = replay.caller.origin(replay.plan.graph.nodes[replay.plan.steps[at].node as usize].record);
+        let origin_of = |node: u32| replay.caller.origin(replay.plan.graph.nodes[node as usize].record);
+        let (step, origin) = (&replay.plan.steps[at], origin_of(replay.plan.steps[at].node));
+        let parts = if profile::splits_layers() { replay.plan.nodes_of(step) } else { Vec::new() };
+        let parts = parts.into_iter().map(|node| (node, origin_of(node).scope)).collect();
         let (plan, sized) = (replay.plan.clone(), replay.sized.clone());
-        let ran = profile::Ran { plan, sized, step: at as u32, origin, device, live_bytes: profile::live_bytes(device) };
+        let ran = profile::Ran { plan, sized, step: at as u32, origin, device, live_bytes: profile::live_bytes(device), parts };
         events.push(profile::ProfileEvent { what: profile::EventKind::Kernel(Box::new(ran)), thread, begin, end });
     };
     let result = device.backend().submit_timed(steps, &mut ended);

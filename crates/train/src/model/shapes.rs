@@ -3,6 +3,7 @@
 use super::{LayerStack, stack};
 use crate::{
     Failure,
+    analysis::Picture,
     config::Section,
     failure::in_words,
     objective::Objective,
@@ -16,6 +17,7 @@ use adamant_nn::{Walk, init};
 pub(crate) struct Shapes {
     stack: LayerStack,
     pub summary: Summary,
+    pub picture: Picture,
 }
 /// The layer's key that says how wide its input is.
 const TAKES: [&str; 8] = ["in_features", "in_channels", "num_features", "normalized_shape", "num_channels", "d_model", "input_size", "features"];
@@ -30,8 +32,9 @@ pub(crate) fn shapes(section: &Section<'_>, shape: &[usize], dtype: DType, batch
         init::shapes_only(|| {
             let stack = stack(section)?;
             stack.countable(section)?;
-            let summary = summary::summary(&stack.model, shape, dtype, batch).map_err(|e| stack.blame(section, e))?;
-            Ok(Shapes { stack, summary })
+            let dims = [&[batch], shape].concat();
+            let looked = summary::look(&stack.model, &dims, dtype).map_err(|e| stack.blame(section, e))?;
+            Ok(Shapes { stack, picture: Picture::of(&looked), summary: looked.summary })
         })
     })
 }

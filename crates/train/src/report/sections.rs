@@ -12,6 +12,8 @@ use std::fmt::Write;
 
 /// The most rows of a table of epochs or checkpoints.
 const MAX_ROWS: usize = 200;
+/// A picture of more boxes is folded away.
+const MAX_BOXES: usize = 12;
 /// The largest heat map of gradients: parameters and epochs.
 const MAX_HEAT: (usize, usize) = (80, 40);
 /// The largest confusion matrix.
@@ -24,7 +26,7 @@ const LONGEST_TEXT: usize = 1000;
 pub fn all(run: &ReadRun) -> Vec<(&'static str, &'static str, String)> {
     let evaluation = run.evaluation.as_ref();
     vec![
-        ("architecture", "Architecture", model::architecture(run.config.as_deref(), &run.weights)),
+        ("architecture", "Architecture", picture(run) + &model::architecture(run.config.as_deref(), &run.weights)),
         ("features", "Features", model::features(&run.weights)),
         ("predictions", "Predictions", evaluation.map(numbers::predictions).unwrap_or_default()),
         ("confusion", "Confusion matrix", evaluation.map(confusion).unwrap_or_default()),
@@ -34,6 +36,15 @@ pub fn all(run: &ReadRun) -> Vec<(&'static str, &'static str, String)> {
         ("checkpoints", "Checkpoints", checkpoints(run)),
         ("environment", "Environment", environment(run)),
     ]
+}
+/// The model's layers as boxes, folded away where they are many.
+fn picture(run: &ReadRun) -> String {
+    let Some(picture) = run.architecture.as_ref().filter(|p| p.nodes.len() > 2) else { return String::new() };
+    let open = if picture.nodes.len() <= MAX_BOXES { " open" } else { "" };
+    format!(
+        "<details{open}><summary>Picture</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Picture of the architecture\">{}</div></details>",
+        picture.svg("architecture-picture")
+    )
 }
 pub fn name(text: &str) -> String {
     format!("<bdi>{}</bdi>", escape(text))

@@ -27,32 +27,8 @@ impl Summary {
     /// A table of the layers and the totals below it, no line of which is wider than the style says.
     pub fn table(&self, style: Style) -> String {
         let none = if style.ascii { "-" } else { "–" };
-        let cells: Vec<[String; 8]> = self.rows.iter().map(|row| cells(row, none)).collect();
-        let wide = |text: &str| text.chars().count();
-        let width = |column: usize| cells.iter().map(|row| wide(&row[column])).chain([wide(COLUMNS[column].0)]).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
-        let mut columns: Vec<usize> = (0..COLUMNS.len()).collect();
-        let mut name = widths[0];
-        if let Some(most) = style.width {
-            // A line between any two columns and at both ends, and a space on each of its sides.
-            let others = |columns: &[usize]| columns.iter().filter(|c| **c != 0).map(|c| widths[*c] + 3).sum::<usize>() + 4;
-            while columns.len() > 1 && others(&columns) + widths[0].min(NAME) > most {
-                let least = (0..columns.len()).max_by_key(|k| COLUMNS[columns[*k]].1).unwrap_or(0);
-                columns.remove(least);
-            }
-            name = name.min(most.saturating_sub(others(&columns)).max(SHORTEST));
-        }
-        let mut table = Table::new();
-        table.load_style(if style.ascii { ASCII_FULL_CONDENSED } else { UTF8_FULL_CONDENSED });
-        table.set_header(columns.iter().map(|c| COLUMNS[*c].0));
-        for row in &cells {
-            table.add_row(columns.iter().map(|&c| match c {
-                0 => Cell::new(cut(&row[0], name, style.ascii)),
-                1 | 2 => Cell::new(&row[c]),
-                _ => Cell::new(&row[c]).set_alignment(CellAlignment::Right),
-            }));
-        }
-        let mut text = table.to_string();
+        let cells: Vec<Vec<String>> = self.rows.iter().map(|row| cells(row, none).into()).collect();
+        let mut text = fitted(&COLUMNS, &cells, style);
         for line in self.totals() {
             text.push('\n');
             text += &folded(&line, style.width.unwrap_or(usize::MAX));
@@ -73,22 +49,62 @@ impl Summary {
         lines
     }
 }
+/// A table of columns, each with the order in which it is left out; the first is the layer's name and stays. Shapes and names are on
+/// the left, figures on the right.
+pub(crate) fn fitted(named: &[(&str, usize)], cells: &[Vec<String>], style: Style) -> String {
+    let wide = |text: &str| text.chars().count();
+    let width = |column: usize| cells.iter().map(|row| wide(&row[column])).chain([wide(named[column].0)]).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..named.len()).map(width).collect();
+    let mut columns: Vec<usize> = (0..named.len()).collect();
+    let mut name = widths[0];
+    if let Some(most) = style.width {
+        // A line between any two columns and at both ends, and a space on each of its sides.
+        let others = |columns: &[usize]| columns.iter().filter(|c| **c != 0).map(|c| widths[*c] + 3).sum::<usize>() + 4;
+        while columns.len() > 1 && others(&columns) + widths[0].min(NAME) > most {
+            let least = (0..columns.len()).max_by_key(|k| named[columns[*k]].1).unwrap_or(0);
+            columns.remove(least);
+        }
+        name = name.min(most.saturating_sub(others(&columns)).max(SHORTEST));
+    }
+    let mut table = Table::new();
+    table.load_style(if style.ascii { ASCII_FULL_CONDENSED } else { UTF8_FULL_CONDENSED });
+    table.set_header(columns.iter().map(|c| named[*c].0));
+    let is_text = |column: usize| matches!(named[column].0, "Input" | "Output" | "Bound");
+    for row in cells {
+        table.add_row(columns.iter().map(|&c| match c {
+            0 => Cell::new(cut(&row[0], name, style.ascii)),
+            c if is_text(c) => Cell::new(&row[c]),
+            _ => Cell::new(&row[c]).set_alignment(CellAlignment::Right),
+        }));
+    }
+    table.to_string()
+}
 impl fmt::Display for Summary {
     /// The table of the layers in its full width, and the totals below it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.table(Style::default()))
     }
 }
-fn cells(row: &Row, none: &str) -> [String; 8] {
+/// A layer's name, indented by its depth, with its kind.
+pub(crate) fn name_of(row: &Row) -> String {
     let depth = if row.path.is_empty() { 0 } else { row.path.matches('.').count() };
-    let name = if row.path.is_empty() { row.kind.clone() } else { format!("{}{}: {}", "  ".repeat(depth), crate::failure::shown(&row.path), row.kind) };
-    let shape = |dims: &Option<Vec<usize>>| dims.as_ref().map_or_else(|| none.into(), |d| format!("{d:?}"));
+    let also = if row.also.is_empty() {
+        String::new()
+    } else {
+        format!(" (and {})", row.also.iter().map(|p| crate::failure::shown(p)).collect::<Vec<_>>().join(", "))
+    };
+    if row.path.is_empty() { row.kind.clone() } else { format!("{}{}{also}: {}", "  ".repeat(depth), crate::failure::shown(&row.path), row.kind) }
+}
+pub(crate) fn shape_of(dims: &Option<Vec<usize>>, none: &str) -> String {
+    dims.as_ref().map_or_else(|| none.into(), |d| format!("{d:?}"))
+}
+fn cells(row: &Row, none: &str) -> [String; 8] {
     let or_none = |n: u64, text: String| if n == 0 { none.into() } else { text };
     let figures = &row.figures;
     [
-        name,
-        shape(&row.input),
-        shape(&row.output),
+        name_of(row),
+        shape_of(&row.input, none),
+        shape_of(&row.output, none),
         or_none(row.parameters as u64, row.parameters.to_string()),
         or_none(figures.flops, number(figures.flops as f64)),
         or_none(figures.bytes_moved, size(figures.bytes_moved)),
@@ -115,7 +131,7 @@ fn cut(name: &str, most: usize, ascii: bool) -> String {
     name.chars().take(head).chain(between.chars()).chain(name.chars().skip(length - tail)).collect()
 }
 /// A line broken between words.
-fn folded(line: &str, most: usize) -> String {
+pub(crate) fn folded(line: &str, most: usize) -> String {
     let mut text = String::new();
     let mut used = 0;
     for word in line.split(' ') {
@@ -142,6 +158,7 @@ mod tests {
         let row = |path: &str, n: usize| Row {
             path: path.into(),
             kind: "TransformerEncoderLayer".into(),
+            also: Vec::new(),
             input: Some(vec![64, 128, 32, 32]),
             output: Some(vec![64, 128, 32, 32]),
             parameters: n,
