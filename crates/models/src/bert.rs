@@ -131,7 +131,7 @@ impl BertConfig {
     fn table(&self, rows: usize, padding_idx: Option<usize>) -> Result<Embedding> {
         // The row of the padding starts as zeros, and the others are scaled to what transformers starts from.
         let table = Embedding::with(rows, self.hidden_size, padding_idx)?;
-        table.weight.set(&(table.weight.read() * self.initializer_range))?;
+        table.weight.set(&(table.weight.detached() * self.initializer_range))?;
         Ok(table)
     }
     #[track_caller]

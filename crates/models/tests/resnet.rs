@@ -41,7 +41,7 @@ fn residual_branches_may_start_as_nothing() {
             let [first, ..] = model.stages(&image).unwrap();
             // The first stage alone has no convolution in its shortcut.
             let stem: Vec<(String, Tensor)> = model.state_dict().into_iter().filter(|(n, _)| n == "conv1.weight").collect();
-            let conv = adamant_core::functional::Conv { padding: 1.into(), ..Default::default() };
+            let conv = adamant_core::functional::ConvOptions { padding: 1.into(), ..Default::default() };
             let stem = adamant_core::functional::conv2d(&image, &stem[0].1, None, &conv).relu();
             assert_eq!(first.allclose(&stem, 1e-3, 1e-3).unwrap(), zero_init_residual);
         }

@@ -174,7 +174,7 @@ fn what_ran_is_not_what_the_layers_are_told() {
         .add(conv(3, 8, 3, 1, 1, 1))
         .add(BatchNorm2d::new(8).unwrap())
         .add(Relu::new())
-        .add(Flatten::new(1, -1))
+        .add(Flatten::with(1, -1))
         .add(Linear::new(8 * 144, 10).unwrap());
     net.eval();
     let x = Tensor::ones([2, 3, 12, 12]);
@@ -290,14 +290,14 @@ fn a_memory_plan_that_the_device_does_not_see() {
         assert!(plan.training.bytes > plan.inference.bytes && plan.training.backward && plan.training.alive.iter().any(|p| p.holds == Holds::Gradients));
         // As the device counts it: parameters and input, then what is kept between forward and backward, then the most of both.
         let x = Tensor::ones(shape.clone());
-        x.eval().unwrap();
-        model.leaves().iter().for_each(|(_, p)| p.read().eval().unwrap());
+        x.materialize().unwrap();
+        model.leaves().iter().for_each(|(_, p)| p.detached().materialize().unwrap());
         let step = || {
             let y = model.forward(&x).unwrap();
-            y.eval().unwrap();
+            y.materialize().unwrap();
             let kept = device.memory().live_bytes;
             let gradients = y.backward_with(&Tensor::ones(y.shape().unwrap())).unwrap();
-            model.parameters().iter().for_each(|p| gradients.get(&p.get()).unwrap().eval().unwrap());
+            model.parameters().iter().for_each(|p| gradients.get(&p.get()).unwrap().materialize().unwrap());
             kept
         };
         step();
@@ -310,7 +310,7 @@ fn a_memory_plan_that_the_device_does_not_see() {
         let held = (a.summary.parameter_bytes + 4 * shape.iter().product::<usize>()) as f64;
         let training = plan.training.bytes as f64 - held;
         let inference = plan.inference.bytes as f64 - held;
-        let forward = || adamant_core::no_grad(|| model.forward(&x).unwrap().eval().unwrap());
+        let forward = || adamant_core::no_grad(|| model.forward(&x).unwrap().materialize().unwrap());
         forward();
         device.pool().reset_peak();
         forward();

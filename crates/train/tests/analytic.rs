@@ -82,7 +82,7 @@ fn a_convolution_that_is_counted_by_other_options_than_its_own() {
         // Transposed, each element of the input goes out to each place of the kernel.
         let back = |y: &[usize]| 2 * elements(&input) * (to / groups) as u64 * window + if bias { elements(y) } else { 0 };
         let inside: Vec<usize> = kernel.iter().zip(&padding).map(|(k, p)| (*p).min(k - 1)).collect();
-        let conv = functional::ConvTranspose { stride: stride.as_slice().into(), padding: inside.as_slice().into(), groups, ..Default::default() };
+        let conv = functional::ConvTransposeOptions { stride: stride.as_slice().into(), padding: inside.as_slice().into(), groups, ..Default::default() };
         let o = ConvTransposeOptions { conv, bias };
         let what = format!("ConvTranspose{axes}d {from}->{to} {kernel:?} {o:?}");
         match axes {
@@ -154,9 +154,9 @@ fn a_pooling_that_is_counted_otherwise() {
         let (stride, padding) = (draw.of(1, 3), draw.of(0, kernel / 2));
         let side = kernel * draw.of(2, 4);
         let window = (kernel * kernel) as u64;
-        let max = MaxPool2d::with(functional::MaxPool { stride: Some(stride.into()), padding: padding.into(), ..functional::MaxPool::new(kernel) });
+        let max = MaxPool2d::with(functional::MaxPoolOptions { stride: Some(stride.into()), padding: padding.into(), ..functional::MaxPoolOptions::new(kernel) });
         faults.check("MaxPool2d", &max, &[batch, c, side, side], DType::F32, |y| elements(y) * window);
-        let avg = AvgPool2d::with(functional::AvgPool { stride: Some(stride.into()), padding: padding.into(), ..functional::AvgPool::new(kernel) });
+        let avg = AvgPool2d::with(functional::AvgPoolOptions { stride: Some(stride.into()), padding: padding.into(), ..functional::AvgPoolOptions::new(kernel) });
         faults.check("AvgPool2d", &avg, &[batch, c, side, side], DType::F32, |y| elements(y) * (window + 1));
         faults.check("MaxPool1d", &MaxPool1d::new(kernel), &[batch, c, side], DType::F32, |y| elements(y) * kernel as u64);
         faults.check("AvgPool3d", &AvgPool3d::new(kernel), &[batch, c, side, side, side], DType::F32, |y| elements(y) * (window * kernel as u64 + 1));
@@ -187,14 +187,14 @@ fn an_activation_that_is_counted_otherwise() {
             ("ReLU", Box::new(Relu::default()), &["max(x, 0)"]),
             ("ReLU6", Box::new(Relu6::default()), &["x < 0", "x > 6"]),
             ("LeakyReLU", Box::new(LeakyRelu::default()), &["x > 0", "slope x"]),
-            ("PReLU", Box::new(PRelu::new(1, 0.25).unwrap()), &["x > 0", "weight x"]),
+            ("PReLU", Box::new(PRelu::with(1, 0.25).unwrap()), &["x > 0", "weight x"]),
             ("RReLU, eval", Box::new(evaluating(RRelu::default())), &["x > 0", "slope x"]),
             ("ELU", Box::new(Elu::default()), &["x > 0", "the exponent x times 1", "exp - 1", "alpha times"]),
             ("CELU", Box::new(Celu::default()), &["x > 0", "the exponent x / alpha", "exp - 1", "alpha times"]),
             ("SELU", Box::new(Selu::default()), &["x > 0", "the exponent x times 1", "exp - 1", "alpha times", "scale times"]),
             // One function each, as PyTorch has them.
             ("GELU", Box::new(Gelu::default()), &["gelu"]),
-            ("GELU, tanh", Box::new(Gelu::new(true)), &["gelu by tanh"]),
+            ("GELU, tanh", Box::new(Gelu::with(true)), &["gelu by tanh"]),
             ("SiLU", Box::new(Silu::default()), &["silu"]),
             ("Mish", Box::new(Mish::default()), &["mish"]),
             ("Sigmoid", Box::new(Sigmoid::default()), &["sigmoid"]),
@@ -204,8 +204,8 @@ fn an_activation_that_is_counted_otherwise() {
             ("Softsign", Box::new(Softsign::default()), &["softsign"]),
             ("Softplus", Box::new(Softplus::default()), &["beta x", "above the threshold?", "log(1 + exp)", "over beta"]),
             ("Hardtanh", Box::new(Hardtanh::default()), &["x < min", "x > max"]),
-            ("Hardsigmoid", Box::new(HardSigmoid::default()), &["x <= -3", "x >= 3", "x / 6", "+ 1/2"]),
-            ("Hardswish", Box::new(HardSwish::default()), &["x + 3", "below 0?", "above 6?", "times x", "over 6"]),
+            ("Hardsigmoid", Box::new(Hardsigmoid::default()), &["x <= -3", "x >= 3", "x / 6", "+ 1/2"]),
+            ("Hardswish", Box::new(Hardswish::default()), &["x + 3", "below 0?", "above 6?", "times x", "over 6"]),
             ("Hardshrink", Box::new(Hardshrink::default()), &["x >= -lambda", "x <= lambda"]),
             ("Softshrink", Box::new(Softshrink::default()), &["x > lambda", "x - lambda", "x < -lambda", "x + lambda", "0 x, which keeps NaN"]),
             ("Threshold", Box::new(Threshold::default()), &["x <= threshold"]),
@@ -222,7 +222,7 @@ fn an_activation_that_is_counted_otherwise() {
         // as softmax up to the sum, whose logarithm is then taken off
         faults.check("LogSoftmax", &LogSoftmax::default(), &shape, DType::F32, |_| 5 * x + rows);
         faults.check("PixelShuffle", &PixelShuffle::new(1), &shape, DType::F32, |_| 0);
-        faults.check("Flatten", &Flatten::new(1, -1), &shape, DType::F32, |_| 0);
+        faults.check("Flatten", &Flatten::with(1, -1), &shape, DType::F32, |_| 0);
     }
     faults.none(99);
 }
@@ -279,7 +279,7 @@ fn an_attention_that_is_counted_otherwise() {
         faults.check("MultiheadAttention", &SelfAttention(layer), &[batch, t, d], DType::F32, |_| attention(batch, t, d, heads));
         let ff = draw.of(2, 20);
         let o = TransformerOptions { dim_feedforward: ff, batch_first: true, ..Default::default() };
-        let layer = TransformerEncoderLayer::new(d, heads, o).unwrap();
+        let layer = TransformerEncoderLayer::with(d, heads, o).unwrap();
         layer.eval();
         let x = (batch * t * d) as u64;
         let norm = 5 * x + 5 * (batch * t) as u64 + 2 * x;
@@ -311,7 +311,7 @@ fn what_moves_or_combines_that_is_counted_otherwise() {
         faults.check("PixelUnshuffle", &PixelUnshuffle::new(2), &image, DType::F32, |_| 0);
         faults.check("ChannelShuffle", &ChannelShuffle::new(2), &image, DType::F32, |_| 0);
         faults.check("Pad", &Pad::around(2, 2, functional::PadMode::Constant(0.0.into())), &image, DType::F32, |_| 0);
-        faults.check("Unfold", &Unfold::new(functional::Unfold::new(2)), &image, DType::F32, |_| 0);
+        faults.check("Unfold", &Unfold::new(2), &image, DType::F32, |_| 0);
         faults.check("EmbeddingBag", &EmbeddingBag::with(20, to, adamant_core::tensor::BagMode::Sum).unwrap(), &[rows, from], DType::I64, |y| {
             // The sum of one is that one.
             if from > 1 { elements(y) * from as u64 } else { 0 }

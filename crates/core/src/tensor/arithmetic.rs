@@ -168,12 +168,12 @@ impl Tensor {
             crate::composite::wide::floats(&given.meta())?;
             let x = given.widened();
             let plain = x.detach().isfinite().logical_and(x.detach().ne(0.0));
-            let size = plain.select(x.detach().abs(), 1.0);
+            let size = plain.where_(x.detach().abs(), 1.0);
             // The logarithm is rounded: near a power of two it may name the neighbour.
             let near = size.log2().floor() + 1.0;
             let scaled = in_two_steps(&size, &near);
             let exponent = &near + scaled.ge(1.0).cast(near.meta().dtype) - scaled.lt(0.5).cast(near.meta().dtype);
-            let exponent = plain.select(exponent, 0.0);
+            let exponent = plain.where_(exponent, 0.0);
             Ok((in_two_steps(&x, &exponent).cast(given.meta().dtype), exponent.cast(DType::I32)))
         })
     }

@@ -149,7 +149,7 @@ fn search(a: &Tensor, start: &Tensor, options: &Lobpcg<'_>) -> Tensor {
         // What the vectors already span is taken out, and its size with it: rounding would be all that is left.
         let residual = &residual - x.matmul(x.mt().matmul(b(&residual)));
         let length = residual.square().sum_keepdim(-2).sqrt();
-        let residual = residual / length.eq(0.0).select(1.0, &length);
+        let residual = residual / length.eq(0.0).where_(1.0, &length);
         let space = Tensor::cat(&[vec![x.clone(), residual], way.into_iter().collect()].concat(), -1);
         let next = best(&space, k);
         way = Some(&next - x.matmul(x.mt().matmul(b(&next))));

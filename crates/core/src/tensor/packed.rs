@@ -401,9 +401,9 @@ fn eig_rule(values: &Tensor, v: &Tensor, gl: Option<&Tensor>, gv: Option<&Tensor
         let n = values.meta().shape[values.rank() - 2];
         let own = Tensor::eye_on(n, n, DType::Bool, values.meta().device);
         // part / conj(gap) = part · gap / |gap|².
-        let square = own.select(1.0, gaps.square().sum(-1));
+        let square = own.where_(1.0, gaps.square().sum(-1));
         let quotient = part.complex_mul(&gaps) / square.unsqueeze(-1);
-        let quotient = own.unsqueeze(-1).select(0.0, quotient);
+        let quotient = own.unsqueeze(-1).where_(0.0, quotient);
         inner = Some(inner.map_or(quotient.clone(), |i| i + quotient));
     }
     inner.map(|i| complex_solve(&vh, &complex_matmul(&i, &vh)).real())

@@ -303,7 +303,7 @@ impl Tensor {
                     [n] if n >= 2 => n - 1,
                     _ => return Err(ErrorKind::Shape { shape: edges.meta().shape, expected: "a vector of at least two edges".into() }.into()),
                 };
-                let (x, edges) = (x.select_index(-1, k as isize).ravel(), edges.detach().wide());
+                let (x, edges) = (x.select(-1, k as isize).ravel(), edges.detach().wide());
                 let between = x.ge(edges.narrow(0, 0, 1)).logical_and(x.le(edges.narrow(0, count, 1)));
                 let at = (edges.searchsorted(&x, true) - 1i64).minimum((count - 1) as i64);
                 inside = Some(inside.map_or(between.clone(), |all| all.logical_and(between)));
@@ -315,7 +315,7 @@ impl Tensor {
             let (Some(inside), Some(cell), Some(volumes)) = (inside, cell, volumes) else { return refuse("there is no coordinate") };
             let all: usize = bins.iter().product();
             let each = weights.map_or_else(|| Tensor::ones_on([lead.elements()], x.meta().dtype, meta.device), |w| w.detach().cast(x.meta().dtype).ravel());
-            let counts = Tensor::zeros_on([all + 1], x.meta().dtype, meta.device).scatter_add(0, &inside.select(cell, all as i64), &each);
+            let counts = Tensor::zeros_on([all + 1], x.meta().dtype, meta.device).scatter_add(0, &inside.where_(cell, all as i64), &each);
             let counts = counts.narrow(0, 0, all).reshape(bins);
             Ok(if density { &counts / counts.sum(..) / volumes } else { counts }.cast(dtype))
         })

@@ -220,7 +220,7 @@ macro_rules! unary_rows {
                 c: "adm_k1e(x)", wgsl: "adm_k1e(x)", onnx: None, domain: (0.1, 10.0), kinks: &[], ulp: 8.0 }
             /// The spherical Bessel function of order 0, sin(x) / x: 1 at 0 and 0 at the infinities. (`Tensor::sinc` has πx for x.)
             SphericalBesselJ0 spherical_bessel_j0 { class: Float, exact: special::spherical_j0, int: None, saves: Both,
-                grad: Some(|g, x, y| { let near = x.abs().lt(2.0); g * near.select(&((x * FRAC_1_PI).sinc_derivative() * FRAC_1_PI), &((x.cos() - y) / near.select(2.0, x))) }),
+                grad: Some(|g, x, y| { let near = x.abs().lt(2.0); g * near.where_(&((x * FRAC_1_PI).sinc_derivative() * FRAC_1_PI), &((x.cos() - y) / near.where_(2.0, x))) }),
                 c: "adm_spherical_j0(x)", wgsl: "adm_spherical_j0(x)", onnx: None, domain: ALL, kinks: &[] }
             /// Airy's function of the first kind, the solution of `y'' = x y` that vanishes to the right; it oscillates to the left.
             AiryAi airy_ai { class: Float, exact: special::airy_ai, int: None, saves: Input, grad: Some(|g, x, _| g * x.airy_ai_derivative()),

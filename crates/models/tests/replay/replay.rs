@@ -184,7 +184,7 @@ pub fn replay(folder: &Path, dtype: DType) -> Told<Distances> {
             compare(&model, &expected, &|e| {
                 let out = with_bert_inputs(e, |ids, inputs| model.forward_with(ids, inputs))?;
                 let (pooled, weights) = (model.pool(&out)?, e.given("weights")?);
-                let loss = features_loss(&out, &weights)? + features_loss(&pooled, &weights.select_index(1, 0))?;
+                let loss = features_loss(&out, &weights)? + features_loss(&pooled, &weights.select(1, 0))?;
                 Ok(vec![("out", out), ("pooled", pooled), ("loss", loss)])
             })
         }

@@ -61,9 +61,9 @@ pub(super) fn analyze(analyzer: &ModelAnalyzer, model: &dyn Module, input: &Tens
 }
 /// The passes, and the most bytes at once.
 fn rounds(analyzer: &ModelAnalyzer, model: &dyn Module, input: &Tensor, device: Device) -> Result<(Vec<Round>, u64)> {
-    input.eval()?;
+    input.materialize()?;
     let pass = || -> Result<Duration> {
-        let (done, time) = device.timed(|| no_grad(|| model.forward(input)?.eval()))?;
+        let (done, time) = device.timed(|| no_grad(|| model.forward(input)?.materialize()))?;
         done.map(|()| time)
     };
     let profiled = || -> Result<(Duration, Vec<Kernel>)> {
@@ -106,8 +106,8 @@ struct State {
 impl State {
     fn of(looked: &Looked, device: Device) -> Result<State> {
         let buffers = looked.leaves.iter().filter(|(_, p)| p.role() != Role::Trainable);
-        let buffers: Vec<_> = buffers.map(|(_, p)| (p.clone(), p.read(), p.cell().version())).collect();
-        buffers.iter().try_for_each(|(_, value, _)| value.eval())?;
+        let buffers: Vec<_> = buffers.map(|(_, p)| (p.clone(), p.detached(), p.cell().version())).collect();
+        buffers.iter().try_for_each(|(_, value, _)| value.materialize())?;
         Ok(State { device, buffers, generator: rng_state(device)? })
     }
     fn put_back(self) -> Result<()> {
@@ -183,13 +183,13 @@ fn roof(device: Device, dtype: DType) -> Result<Roof> {
 fn measured(device: Device, dtype: DType) -> Result<Roof> {
     let filled = |shape: &[usize]| -> Result<Tensor> {
         let t = Tensor::full_on(shape, 0.5, dtype, device);
-        t.eval()?;
+        t.materialize()?;
         Ok(t)
     };
     let (mut gflops, mut side) = (0.0f64, 256);
     loop {
         let (a, b) = (filled(&[side, side])?, filled(&[side, side])?);
-        let time = fastest(device, || a.matmul(&b).eval())?;
+        let time = fastest(device, || a.matmul(&b).materialize())?;
         gflops = gflops.max(2.0 * (side as f64).powi(3) / time.as_secs_f64() * 1e-9);
         if time >= LONG_ENOUGH || side >= LARGEST_SIDE {
             break;
@@ -200,7 +200,7 @@ fn measured(device: Device, dtype: DType) -> Result<Roof> {
     // The last is what counts: smaller arrays stay in the caches.
     let gbytes = loop {
         let x = filled(&[bytes / dtype.size()])?;
-        let time = fastest(device, || (&x + 1.0).eval())?;
+        let time = fastest(device, || (&x + 1.0).materialize())?;
         if time >= LONG_ENOUGH || bytes >= LARGEST_ARRAY {
             break 2.0 * bytes as f64 / time.as_secs_f64() * 1e-9;
         }
@@ -209,7 +209,7 @@ fn measured(device: Device, dtype: DType) -> Result<Roof> {
     let one = filled(&[1])?;
     let recording = Profiler::new().start()?;
     for _ in 0..101 {
-        (&one + 1.0).eval()?;
+        (&one + 1.0).materialize()?;
     }
     let kernels = recording.stop().kernels;
     let launch = median(kernels.iter().filter(|k| k.device == device).map(|k| k.time).collect());

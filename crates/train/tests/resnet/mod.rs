@@ -49,7 +49,7 @@ pub fn resnet18() -> ResNet {
         conv1: conv(3, 64, 7, 2, 3, 1),
         bn1: BatchNorm2d::new(64).unwrap(),
         relu: Relu::new(),
-        maxpool: MaxPool2d::with(functional::MaxPool { stride: Some(2.into()), padding: 1.into(), ..functional::MaxPool::new(3) }),
+        maxpool: MaxPool2d::with(functional::MaxPoolOptions { stride: Some(2.into()), padding: 1.into(), ..functional::MaxPoolOptions::new(3) }),
         layer1: layer(64, 64, 1),
         layer2: layer(64, 128, 2),
         layer3: layer(128, 256, 2),
