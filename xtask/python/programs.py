@@ -35,12 +35,25 @@ class Unknown(Exception):
     pass
 
 
+# What an exception says that is of the spelling and not of the operands: the function may be meant elsewhere.
+SPELLING = (
+    "positional argument", "invalid combination of arguments", "unexpected keyword", "missing ", "deprecated since version", "must be tuple of ints, not int",
+    "expected Tensor as element 0 in argument 0", "takes no arguments", "deprecated in favor of", "multiple values for argument",
+)
+
+
 def named(name, *args):
-    """A function by its name, wherever PyTorch has it."""
+    """A function by its name, wherever PyTorch has it with these arguments."""
     for space in SPACES:
         function = getattr(space, name, None)
-        if callable(function):
-            return function(*args)
+        if not callable(function):
+            continue
+        for given in [args, args[0]] if len(args) == 1 and isinstance(args[0], list) else [args]:
+            try:
+                return function(*given)
+            except (TypeError, RuntimeError) as error:
+                if not any(words in str(error) for words in SPELLING):
+                    raise
     raise Unknown(name)
 
 
@@ -48,9 +61,20 @@ def every(x, axes):
     return tuple(range(x.ndim)) if axes is None else axes
 
 
+def kept(x, axes):
+    """The shape of a reduction that keeps its axes."""
+    gone = [a % max(x.ndim, 1) for a in every(x, axes)]
+    return [1 if k in gone else n for k, n in enumerate(x.shape)]
+
+
+def pairs(x):
+    """Pairs along the last axis as complex numbers."""
+    return torch.view_as_complex(x.contiguous())
+
+
 def places(x, index):
     """Where in a flat tensor an index points, as NumPy says it: for slices that run backwards, which PyTorch has not."""
-    return torch.from_numpy(numpy.ascontiguousarray(numpy.arange(x.numel()).reshape(tuple(x.shape))[index]))
+    return torch.from_numpy(numpy.ascontiguousarray(numpy.arange(x.numel()).reshape(tuple(x.shape))[index]).copy())
 
 
 def backwards(index):
@@ -93,7 +117,7 @@ def added(x, index, values):
 
 
 SPACE = {
-    "torch": torch, "F": F, "named": named, "every": every, "read": read, "written": written, "added": added,
+    "torch": torch, "F": F, "named": named, "every": every, "read": read, "written": written, "added": added, "pairs": pairs, "kept": kept,
     "F64": torch.float64, "F32": torch.float32, "I64": torch.int64, "I32": torch.int32,
 }
 COMPILED = {}
@@ -114,7 +138,8 @@ def array(stored):
 
 
 def stored(x):
-    x = x.detach().contiguous().cpu()
+    # Zeros that autograd has not written down are written here.
+    x = (x.clone() if x._is_zerotensor() else x).detach().contiguous()
     dtype = NAMES.get(x.dtype, str(x.dtype))
     raw = x.view(BITS[x.dtype]) if x.dtype in BITS else x
     return {"shape": list(x.shape), "dtype": dtype, "data": raw.numpy().tobytes().hex()}
@@ -201,10 +226,12 @@ def spread(x, wide, scale=1):
 def differentiated(text, args):
     leaves_of = lambda given: [mapped(lambda t: t.detach().clone().requires_grad_(), arg) for arg in given]
     own = leaves_of(args)
-    results = outputs(call(text, own))
     try:
+        results = outputs(call(text, own))
         grads = gradients(results, floats(own))
     except REFUSALS:
+        # Refused is only the gradient, if the call itself is not.
+        results = outputs(call(text, args))
         grads = []
     try:
         wide = leaves_of([mapped(lambda t: t.double(), arg) for arg in args])
@@ -228,6 +255,7 @@ def answer(program):
     values, answers = {}, []
     inputs = [array(one) for one in program["inputs"]]
     wanted = [tuple(one) for one in program["backward"]]
+    flows = True
     for k, x in enumerate(inputs):
         values["input", k] = x.requires_grad_() if wanted and x.is_floating_point() else x
     for k, one in enumerate(program["calls"]):
@@ -238,7 +266,12 @@ def answer(program):
             continue
         try:
             said = differentiated(one["torch"], plain(args)) if wanted else None
-            results = outputs(call(one["torch"], args))
+            try:
+                results = outputs(call(one["torch"], args))
+            except REFUSALS:
+                # A target, say, that is not to be differentiated by: the program goes on, and its gradient is nobody's.
+                results = outputs(call(one["torch"], plain(args)))
+                flows = False
         except Unknown:
             answers.append("unknown")
             continue
@@ -248,7 +281,7 @@ def answer(program):
         answers.append(said or undifferentiated(one["torch"], args, results))
         for n, y in enumerate(results):
             values[k, n] = y
-    return {"calls": answers, "gradients": whole(inputs, [values[at] for at in wanted if at in values])}
+    return {"calls": answers, "gradients": whole(inputs, [values[at] for at in wanted if at in values]) if flows else []}
 
 
 def undifferentiated(text, args, results):

@@ -42,6 +42,8 @@ struct Draft<'a> {
     values: Values,
     pool: Vec<Pooled>,
     drawing: Drawing<'a>,
+    /// the dtype of the operands of this call, if they are to be of one
+    together: Option<DType>,
     /// which function of a name is drawn: all names are drawn alike
     names: &'a [Vec<usize>],
 }
@@ -57,7 +59,7 @@ pub fn by_name(functions: &[Function]) -> Vec<Vec<usize>> {
 pub fn program(seed: u64, number: usize, drawing: Drawing<'_>, names: &[Vec<usize>]) -> Program {
     let random = Random::new(seed).part(number as u64);
     let program = Program { number, inputs: Vec::new(), calls: Vec::new(), backward: Vec::new() };
-    let mut draft = Draft { random, program, values: Values::default(), pool: Vec::new(), drawing, names };
+    let mut draft = Draft { random, program, values: Values::default(), pool: Vec::new(), drawing, together: None, names };
     let calls = draft.random.between(drawing.shortest, drawing.longest);
     for _ in 0..3 {
         let shape = draft.shape();
@@ -107,11 +109,17 @@ impl Draft<'_> {
         let function = &self.drawing.functions[*self.random.pick(name)];
         // What a call that is drawn again has brought along goes with it.
         let (inputs, pool) = (self.program.inputs.len(), self.pool.len());
+        // Half of the calls mix dtypes.
+        self.together = None;
+        let together = self.random.one_in(2);
         let mut args = Vec::new();
         let mut shapes = Vec::new();
         for kind in &function.kinds {
             let arg = self.argument(kind, &shapes, &args);
             shapes.push(self.shape_of(&arg));
+            if together && self.together.is_none() {
+                self.together = self.pool.iter().find(|p| p.at == arg).map(|p| p.dtype);
+            }
             args.push(arg);
         }
         let outcome = self.values.resolve(&args).map(|args| run(function, &args));
@@ -148,13 +156,15 @@ impl Draft<'_> {
         if self.random.one_in(WRONG) {
             return self.value();
         }
-        let known = if self.random.one_in(2) { self.any(|p| p.shape == shape) } else { None };
-        known.unwrap_or_else(|| self.input(shape, None, None))
+        let together = self.together;
+        let known = if self.random.one_in(2) { self.any(|p| p.shape == shape && together.is_none_or(|d| d == p.dtype)) } else { None };
+        known.unwrap_or_else(|| self.input(shape, together, None))
     }
     fn value(&mut self) -> Arg {
         if self.random.one_in(4) {
             let shape = self.shape();
-            return self.input(&shape, None, None);
+            let dtype = self.together.filter(|_| !self.random.one_in(WRONG));
+            return self.input(&shape, dtype, None);
         }
         self.any(|_| true).unwrap_or(Arg::Input(0))
     }
@@ -253,6 +263,7 @@ impl Draft<'_> {
             return self.of_shape(&sample.shape);
         }
         let dtype = match (self.random.below(4), &sample.elements) {
+            _ if sample.dtype.is_none() && self.together.is_some() => self.together.unwrap_or(DType::F32),
             (_, crate::registry::Elements::Definite) => *self.random.pick(&[DType::F32, DType::F64]),
             (0, _) => *self.random.pick(&DTYPES),
             (1, _) => DType::F64,

@@ -167,18 +167,18 @@ fn clamped<const N: usize>(op: &'static str, x: &Tensor, bounds: [OperandRef<'_>
         Ok(f(&x.cast(dtype), bounds))
     })
 }
-// Against a number a selection, not `maximum`: at the bound the whole gradient passes. Against a tensor the two that
-// are equal share it, as in PyTorch.
+// Against a number a selection, not `maximum`: at the bound no gradient passes. Against a tensor the two that are equal
+// share it. Both as in PyTorch.
 fn at_least(x: &Tensor, min: OperandRef<'_>) -> Tensor {
     match min {
         OperandRef::Tensor(min) => x.maximum(min),
-        OperandRef::Scalar(min) => x.lt(min).select(min, x),
+        OperandRef::Scalar(min) => x.le(min).select(min, x),
     }
 }
 fn at_most(x: &Tensor, max: OperandRef<'_>) -> Tensor {
     match max {
         OperandRef::Tensor(max) => x.minimum(max),
-        OperandRef::Scalar(max) => x.gt(max).select(max, x),
+        OperandRef::Scalar(max) => x.ge(max).select(max, x),
     }
 }
 /// Tensors in the dtype in which they meet, widened to compute, and that dtype.

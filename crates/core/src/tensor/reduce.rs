@@ -107,6 +107,9 @@ impl Tensor {
     /// The mean in another dtype: elements are cast first.
     #[track_caller]
     pub fn mean_dtype(&self, axes: impl Axes, dtype: DType) -> Tensor {
+        if !dtype.is_float() && self.error().is_none() {
+            return Tensor::fail("mean_dtype", ErrorKind::Dtype(format!("a mean is a float, not {dtype}")));
+        }
         self.cast(dtype).mean(axes)
     }
     /// Variance and mean over the axes.

@@ -71,6 +71,6 @@ pub(super) fn rows() -> Vec<Function> {
         "Tensor::masked_scatter" "torch.masked_scatter(x[0], x[1], x[2])" [Any, Mask, Any] |a| a.t(0).masked_scatter(&a.t(1), &a.t(2)),
         "Tensor::one_hot" "F.one_hot(x[0], x[1])" [Indices(words), Int(4, 6)] |a| a.t(0).one_hot(a.size(1)),
         "Tensor::select_scatter" "torch.select_scatter(x[0], x[1], x[2], x[3])" [Any, Fits, Axis, Int(-2, 2)] |a| a.t(0).select_scatter(&a.t(1), a.int(2), a.int(3)),
-        "functional::embedding" "F.embedding(x[1], x[0])" [Indices(words), Shaped(rows_of)] |a| adamant_core::functional::embedding(&a.t(1), &a.t(0), None),
+        "functional::embedding" "F.embedding(x[0], x[1])" [Indices(words), Shaped(rows_of)] |a| adamant_core::functional::embedding(&a.t(1), &a.t(0), None),
     }
 }

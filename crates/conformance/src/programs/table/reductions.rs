@@ -108,6 +108,9 @@ fn orders() -> Vec<Function> {
         "Tensor::unique_consecutive" "torch.unique_consecutive(x[0], return_inverse=True, return_counts=True)" [Any] |a| a.t(0).unique_consecutive(),
         "Tensor::isin" "torch.isin(x[0], x[1])" [Any, Any] |a| a.t(0).isin(&a.t(1)),
         "Tensor::searchsorted" "torch.searchsorted(torch.sort(x[0]).values, x[1], right=x[2])" [Shaped(line), Any, Flag] |a| a.t(0).sort(-1, false).0.searchsorted(&a.t(1), a.flag(2)),
+        "Tensor::bucketize" "torch.bucketize(x[1], torch.sort(x[0]).values, right=x[2])" [Shaped(line), Any, Flag] |a| a.t(1).bucketize(&a.t(0).sort(-1, false).0, a.flag(2)),
+        "Tensor::count_nonzero_keepdim" "torch.count_nonzero(x[0], dim=x[1]).reshape(kept(x[0], x[1]))" [Any, Axes] |a| a.t(0).count_nonzero_keepdim(a.axes(1)),
+        "Tensor::nanmean_keepdim" "torch.nanmean(x[0], dim=x[1], keepdim=True)" [Float, Axes] |a| a.t(0).nanmean_keepdim(a.axes(1)),
         "Tensor::bincount" "torch.bincount(x[0], minlength=x[1])" [super::Kind::Indices(|_, r| (vec![r.below(6)], 5)), Int(0, 7)] |a| a.t(0).bincount(None, a.size(1)),
     }
 }

@@ -161,7 +161,7 @@ fn choices() -> Vec<Function> {
     functions! {
         "Tensor::where_" "torch.where(x[1], x[0], x[2])" [Any, Mask, Operand] |a| Tensor::where_(&a.t(1), a.operand(0), a.operand(2)),
         "Tensor::masked_fill" "x[0].masked_fill(x[1], x[2])" [Any, Mask, Number] |a| a.t(0).masked_fill(&a.t(1), a.number(2)),
-        "Tensor::clamp" "torch.clamp(x[0], x[1], x[2])" [Any, Number, Number] |a| a.t(0).clamp(a.number(1), a.number(2)),
+        "Tensor::clamp" "torch.clamp(x[0], min=x[1], max=x[2])" [Any, Number, Number] |a| a.t(0).clamp(a.number(1), a.number(2)),
         "Tensor::clamp" "torch.clamp(x[0], x[1], x[2])" [Any, Fits, Fits] |a| a.t(0).clamp(a.t(1), a.t(2)),
         "Tensor::clamp_min" "torch.clamp_min(x[0], x[1])" [Any, Operand] |a| a.t(0).clamp_min(a.operand(1)),
         "Tensor::clamp_max" "torch.clamp_max(x[0], x[1])" [Any, Operand] |a| a.t(0).clamp_max(a.operand(1)),
