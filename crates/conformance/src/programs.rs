@@ -9,9 +9,11 @@ use adamant_core::{DType, HostArray, Scalar, Shape};
 use serde::{Deserialize, Serialize};
 
 pub mod arguments;
+pub mod campaign;
 
 pub mod differences;
 pub mod draw;
+pub mod plants;
 pub mod registered;
 pub mod replay;
 pub mod table;

@@ -337,14 +337,16 @@ fn elements(got: &HostArray, want: &HostArray, spread: Option<&[f64]>, scale: f6
 /// How much more a gradient may differ than a value, as in the goldens.
 const GRADIENT: f64 = 10.0;
 fn gradient(function: &Function, args: &[Resolved], wanted: &[Option<Output>]) -> Option<String> {
+    // A gradient goes back through steps in the operands' own dtypes: it is as exact as the narrowest.
+    let narrowest = tensors(args).iter().map(|a| a.dtype).filter(|d| d.is_float()).max_by(|a, b| tolerance(*a).0.total_cmp(&tolerance(*b).0));
     let got = match differentiated(function, args) {
         Ok(got) => got,
         Err(why) => return Some(why),
     };
-    got.iter().zip(wanted).enumerate().find_map(|(k, (got, want))| by_one(got.as_ref(), want.as_ref()).map(|why| format!("by float argument {k}: {why}")))
+    got.iter().zip(wanted).enumerate().find_map(|(k, (got, want))| by_one(got.as_ref(), want.as_ref(), narrowest).map(|why| format!("by float argument {k}: {why}")))
 }
 /// Nothing is as good as zeros.
-fn by_one(got: Option<&HostArray>, want: Option<&Output>) -> Option<String> {
+fn by_one(got: Option<&HostArray>, want: Option<&Output>, narrowest: Option<DType>) -> Option<String> {
     let array = match want {
         Some(output) => output.value.array().ok()?,
         None => {
@@ -360,7 +362,8 @@ fn by_one(got: Option<&HostArray>, want: Option<&Output>) -> Option<String> {
     if got.shape != array.shape || got.dtype != array.dtype {
         return Some(format!("{} for {}", typed(got), typed(&array)));
     }
-    elements(got, &array, want.and_then(Output::spread).as_deref(), GRADIENT)
+    let scale = narrowest.map_or(1.0, |d| tolerance(d).0 / tolerance(array.dtype).0).max(1.0);
+    elements(got, &array, want.and_then(Output::spread).as_deref(), GRADIENT * scale)
 }
 
 /// How a run with our own results compares.

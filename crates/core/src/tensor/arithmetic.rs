@@ -137,6 +137,10 @@ impl Tensor {
     pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Tensor {
         let value = value.into();
         compose("addcdiv", &[self, a, b], || {
+            if !a.meta().dtype.is_float() && !b.meta().dtype.is_float() {
+                let dtype = b.meta().dtype;
+                return Err(crate::ErrorKind::Dtype(format!("the quotient of integers ({dtype}) is a float here or is rounded: cast one of them")).into());
+            }
             let ([x, a, b], dtype) = widened_alike([self, a, b])?;
             Ok((x + a * value / b).cast(dtype))
         })

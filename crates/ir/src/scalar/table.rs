@@ -278,7 +278,7 @@ macro_rules! binary_rows {
                 c: "adm_fmin(x, y)", wgsl: "adm_fmin(x, y)", onnx: None, domain: BOTH, int_text: "adm_imin_T(x, y)" }
             /// The angle of the point (y, x) = (other, self): the inverse tangent of self / other in its quadrant.
             Atan2 atan2 { class: Float, exact: f64::atan2, int: None, saves: Input,
-                grad: Some((|g, x, y, _| { let h = x.hypot(y); g * (y / &h) / &h }, |g, x, y, _| { let h = x.hypot(y); (g * (x / &h) / &h).neg() })),
+                grad: Some((|g, x, y, _| { let h = x.hypot(y); let h = h.eq(0.0).select(1.0, &h); g * (y / &h) / &h }, |g, x, y, _| { let h = x.hypot(y); let h = h.eq(0.0).select(1.0, &h); (g * (x / &h) / &h).neg() })),
                 c: "atan2(x, y)", wgsl: "adm_atan2(x, y)", onnx: None, domain: ((0.5, 10.0), ALL) }
             /// sqrt(x² + y²), without overflow.
             Hypot hypot { class: Float, exact: libm::hypot, int: None, saves: Input,
