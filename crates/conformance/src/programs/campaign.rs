@@ -159,7 +159,7 @@ impl Shown<'_> {
 }
 /// A value's type, with the elements if they are few.
 fn typed(stored: &Stored) -> String {
-    let few = stored.array().ok().filter(|a| a.len() <= 6);
+    let few = stored.array().ok().filter(|a| a.len() <= 12);
     let elements = few.map_or_else(String::new, |a| format!(" {:?}", (0..a.len()).map(|k| a.scalar(k).to_f64()).collect::<Vec<_>>()));
     format!("{}{:?}{elements}", stored.dtype, stored.shape)
 }
