@@ -16,6 +16,7 @@ mod launches;
 mod pictures;
 mod prefuse;
 mod products;
+mod programs;
 mod size;
 mod torture;
 
@@ -50,6 +51,8 @@ enum Chore {
     Late(late::Options),
     /// The loops that the CPU backend compiles ahead
     Prefuse(prefuse::Options),
+    /// Random programs beside PyTorch, call by call
+    Programs(programs::Options),
     /// Random products with what runs at their ends: fused = op by op, and integers exact
     Products(products::Options),
     /// Crates in the tree, a C compiler or not, the time of a build from nothing, the size of a program
@@ -75,6 +78,7 @@ fn main() -> std::process::ExitCode {
         Chore::Launches(options) => launches::run(&options),
         Chore::Prefuse(options) => prefuse::run(&options),
         Chore::Products(options) => products::run(&options),
+        Chore::Programs(options) => programs::run(&options),
         Chore::Size(options) => size::run(&options),
         Chore::Torture(options) => torture::run(&options),
     }

@@ -16,6 +16,7 @@ pub mod layouts;
 pub mod lines;
 pub mod plain;
 pub mod products;
+pub mod programs;
 pub mod random;
 pub mod ranks;
 pub mod registry;

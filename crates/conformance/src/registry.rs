@@ -156,6 +156,8 @@ pub struct Entry {
     pub inputs: Vec<SampleInput>,
     /// the call
     pub function: Function,
+    /// the call as it stands in the registry; of a row of the scalar tables nothing
+    pub text: &'static str,
     /// wrong calls with the same inputs (drawn as f32 where the function takes it), and the kind of their error
     pub errors: Vec<(&'static str, Call)>,
     /// the narrowest dtype that an f64 passes through on its way
@@ -202,6 +204,7 @@ macro_rules! samples {
             dtypes: $dtypes.to_vec(),
             inputs: vec![$($input),*],
             function: $crate::registry::Function::Call(|$x| $crate::registry::Outputs::outputs($call)),
+            text: stringify!($call),
             errors: vec![$(($kind, (|$x: &[Tensor]| $crate::registry::Outputs::outputs($wrong)) as $crate::registry::Call)),*],
             through: adamant_core::DType::F64,
         }),*]
@@ -236,6 +239,7 @@ pub fn entries() -> Vec<Entry> {
                     .collect(),
                 inputs,
                 function: Function::Unary(f),
+                text: "",
                 errors: Vec::new(),
                 through: DType::F64,
             });
@@ -260,6 +264,7 @@ pub fn entries() -> Vec<Entry> {
                     .map(|(k, input)| if NO_GRADIENT.contains(&(row.name, k)) { fixed(input) } else { input })
                     .collect(),
                 function: Function::Binary(f),
+                text: "",
                 errors: Vec::new(),
                 through: DType::F64,
             });
@@ -274,6 +279,7 @@ pub fn entries() -> Vec<Entry> {
                 dtypes: FLOAT.iter().copied().filter(|&d| f.infer(d).is_ok()).collect(),
                 inputs: vec![if NO_GRADIENT.contains(&(row.name, operand)) { fixed(input) } else { input }],
                 function: Function::Number(f, side, number),
+                text: "",
                 errors: Vec::new(),
                 through: DType::F64,
             });

@@ -395,6 +395,10 @@ impl Tensor {
                 if self.value.is_failed() {
                     return self.clone();
                 }
+                if f == Binary::Pow && side == Side::Right && !dtype.is_float() && matches!(s, Scalar::Int(power) if power < 0) {
+                    let why = format!("a negative power of integers ({dtype}) is a fraction: cast the tensor to a float dtype first");
+                    return Tensor::fail("pow", ErrorKind::Argument(why));
+                }
                 if float && !dtype.is_float() {
                     return self.cast(DType::F32).binary_side(f, OperandRef::Scalar(s), side);
                 }

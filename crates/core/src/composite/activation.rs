@@ -81,10 +81,13 @@ impl Tensor {
             if min > max { refuse(format!("the lower bound {min} is above the upper {max}")) } else { Ok(between(x, min, max, x)) }
         })
     }
-    /// x between 0 and 6.
+    /// x between 0 and 6; integers stay integers.
     #[track_caller]
     #[must_use]
     pub fn relu6(&self) -> Tensor {
+        if self.error().is_none() && self.meta().dtype.is_int() {
+            return self.clamp(0, 6);
+        }
         float_function("relu6", self, |x| Ok(between(x, 0.0, 6.0, x)))
     }
     /// `x / 6 + 1 / 2` between 0 and 1.

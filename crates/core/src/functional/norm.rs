@@ -140,7 +140,8 @@ pub fn local_response_norm(x: &Tensor, size: usize, alpha: f64, beta: f64, k: f6
         if size == 0 {
             return Err(ErrorKind::Argument("the number of neighbouring channels is at least 1".into()).into());
         }
-        let wide = x.widened();
+        let dtype = m.dtype.to_float();
+        let wide = x.cast(dtype).widened();
         let inner: usize = m.shape[2..].iter().product();
         let rows = wide.square().reshape([m.shape[0], m.shape[1], inner]);
         let spec = WindowSpec {
@@ -152,6 +153,6 @@ pub fn local_response_norm(x: &Tensor, size: usize, alpha: f64, beta: f64, k: f6
             open: smallvec![],
         };
         let mean = Tensor::apply(crate::specs::window_op(spec), Arg::None, &[&rows]).reshape(m.shape) / size as f64;
-        Ok((wide / (mean * alpha + k).pow(beta)).cast(m.dtype))
+        Ok((wide / (mean * alpha + k).pow(beta)).cast(dtype))
     })
 }

@@ -81,8 +81,8 @@ macro_rules! dimensions {
             let options = AvgPoolOptions { stride, ceil_mode, ..AvgPoolOptions::new(kernel_size) };
             compose(stringify!($lp), &[x], || {
                 let count: usize = options.kernel_size.each($n, "kernel_size")?.iter().product();
-                let dtype = x.meta().dtype;
-                let mean = $avg(&x.widened().pow(p), &options);
+                let dtype = x.meta().dtype.to_float();
+                let mean = $avg(&x.cast(dtype).widened().pow(p), &options);
                 Ok((mean.sign() * mean.abs().relu() * count as f64).pow(1.0 / p).cast(dtype))
             })
         }
@@ -114,11 +114,15 @@ fn windows(shape: &Shape, axis: usize, kernel: usize, stride: usize, pad: usize,
     let size = shape[axis];
     let short =
         || ErrorKind::Shape { shape: *shape, expected: format!("axis {axis} padded by {pad} on both sides must hold a window that reaches over {reach}") };
-    let span = (size + 2 * pad).checked_sub(reach).filter(|_| size > 0).ok_or_else(short)?;
-    if !ceil {
-        return Ok(span / stride + 1);
+    if size == 0 {
+        return Err(short());
     }
-    let count = span.div_ceil(stride) + 1;
+    let padded = size + 2 * pad;
+    if !ceil {
+        return padded.checked_sub(reach).map(|span| span / stride + 1).ok_or_else(short);
+    }
+    // A window may be larger than all that there is, as long as it is not so by a whole stride.
+    let count = (padded + stride).checked_sub(reach).map(|span| span.div_ceil(stride)).filter(|&count| count > 0).ok_or_else(short)?;
     Ok(if (count - 1) * stride >= size + pad { count - 1 } else { count })
 }
 /// The padding after that makes exactly `count` windows.

@@ -198,6 +198,9 @@ impl Tensor {
             same_dtype(&self.meta(), &source.meta())?;
             let shape = self.meta().shape;
             let flags = mask.expand(shape).ravel();
+            if shape.elements() == 0 {
+                return Ok(flags.reshape(shape).where_(self, self));
+            }
             // A place that takes nothing reads element 0; more true places than elements is an index out of range.
             let at = flags.where_(flags.cumsum(0) - 1i64, 0i64);
             if source.meta().shape.elements() == 0 {

@@ -142,6 +142,10 @@ impl Tensor {
     pub fn addcdiv(&self, a: &Tensor, b: &Tensor, value: impl Into<Scalar>) -> Tensor {
         let value = value.into();
         compose("addcdiv", &[self, a, b], || {
+            if !a.meta().dtype.is_float() && !b.meta().dtype.is_float() {
+                let dtype = b.meta().dtype;
+                return Err(crate::ErrorKind::Dtype(format!("the quotient of integers ({dtype}) is a float here or is rounded: cast one of them")).into());
+            }
             let ([x, a, b], dtype) = widened_alike([self, a, b])?;
             Ok((x + a * value / b).cast(dtype))
         })
@@ -208,18 +212,18 @@ fn clamped<const N: usize>(op: &'static str, x: &Tensor, bounds: [OperandRef<'_>
         Ok(f(&x.cast(dtype), bounds))
     })
 }
-// Against a number a selection, not `maximum`: at the bound the whole gradient passes. Against a tensor the two that
-// are equal share it, as in PyTorch.
+// Against a number a selection, not `maximum`: at the bound no gradient passes. Against a tensor the two that are equal
+// share it. Both as in PyTorch.
 fn at_least(x: &Tensor, min: OperandRef<'_>) -> Tensor {
     match min {
         OperandRef::Tensor(min) => x.maximum(min),
-        OperandRef::Scalar(min) => x.lt(min).where_(min, x),
+        OperandRef::Scalar(min) => x.le(min).where_(min, x),
     }
 }
 fn at_most(x: &Tensor, max: OperandRef<'_>) -> Tensor {
     match max {
         OperandRef::Tensor(max) => x.minimum(max),
-        OperandRef::Scalar(max) => x.gt(max).where_(max, x),
+        OperandRef::Scalar(max) => x.ge(max).where_(max, x),
     }
 }
 /// Tensors in the dtype in which they meet, widened to compute, and that dtype.

@@ -285,12 +285,15 @@ pub(super) fn svd(a: &Matrix) -> Option<(Matrix, Vec<f64>, Matrix)> {
     let (mut w, mut v) = (a.clone(), Matrix::identity(n));
     let dot = |w: &Matrix, p: usize, q: usize| (0..m).map(|i| w.get(i, p) * w.get(i, q)).sum::<f64>();
     let mut converged = n < 2;
+    // Two columns that are rounding errors beside the matrix have no angle: of a matrix that lacks ranks they never agree.
+    let size = a.data.iter().map(|x| x * x).sum::<f64>();
+    let noise = if size.is_finite() { (f64::EPSILON * f64::EPSILON * size).max(f64::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
     for _ in 0..SWEEPS {
         let mut rotated = false;
         for p in 0..n {
             for q in p + 1..n {
                 let (pp, pq, qq) = (dot(&w, p, p), dot(&w, p, q), dot(&w, q, q));
-                if pq.abs() > f64::EPSILON * (pp * qq).sqrt() && pq.abs() > f64::MIN_POSITIVE {
+                if pq.abs() > f64::EPSILON * (pp * qq).sqrt() && pq.abs() > noise {
                     rotated = true;
                     let (c, s) = rotation(pp, pq, qq);
                     rotate_columns(&mut w, p, q, c, s);

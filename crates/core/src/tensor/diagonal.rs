@@ -28,7 +28,8 @@ impl Tensor {
             let (row, column) = (like.iota_like(0, DType::I64), like.iota_like(1, DType::I64));
             let limit = row + diagonal as i64;
             let keep = if lower { column.gt(limit).logical_not() } else { column.lt(limit).logical_not() };
-            Ok(keep.where_(x, 0))
+            // `false` is zero in every dtype, and bools stay bools.
+            Ok(keep.where_(x, false))
         })
     }
     /// The diagonal of the plane of two axes, on a new last axis. A positive offset is above the main diagonal.
@@ -89,7 +90,7 @@ impl Tensor {
             let like = Tensor::zeros_on([size, size], DType::I64, x.meta().device);
             let (row, column) = (like.iota_like(0, DType::I64), like.iota_like(1, DType::I64));
             let on = column.eq(row + offset as i64);
-            let matrices = on.where_(wide, 0);
+            let matrices = on.where_(wide, false);
             Ok(matrices.movedim([-2isize, -1], [a as isize, b as isize]))
         })
     }

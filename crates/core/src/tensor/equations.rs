@@ -4,7 +4,7 @@ use super::{
     MatrixNorm, Tensor,
     compose::{Built, compose, compose1, refuse},
 };
-use crate::{ErrorKind, Scalar, Shape, composite::wide::same_dtype, shape::Axis};
+use crate::{DType, ErrorKind, Scalar, Shape, composite::wide::same_dtype, shape::Axis};
 
 impl Tensor {
     /// x with `A x = b`, where this tensor `[.., n, n]` is the Cholesky factor of A: lower triangular, or `upper`.
@@ -52,6 +52,8 @@ impl Tensor {
             if columns == 0 {
                 return refuse("a matrix of powers has at least one column");
             }
+            // Powers of narrow integers are soon too large for them, as in PyTorch.
+            let x = &if x.meta().dtype.is_int() { x.cast(DType::I64) } else { x.clone() };
             let mut powers = vec![x.ones_like()];
             while powers.len() < columns {
                 let next = powers.last().map_or_else(|| x.clone(), |last| last * x);

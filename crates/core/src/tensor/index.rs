@@ -111,14 +111,15 @@ impl Tensor {
     pub fn index_copy(&self, axis: impl Axis, index: &Tensor, source: &Tensor) -> Tensor {
         compose("index_copy", &[self, index, source], || self.put_rows("index_copy", ScatterMode::Set, axis, index, source))
     }
-    /// The parts at the given indices of an axis filled with a number.
+    /// The parts at the given indices of an axis filled with a number; a negative index counts from the end.
     #[track_caller]
     pub fn index_fill(&self, axis: impl Axis, index: &Tensor, value: impl Into<Scalar>) -> Tensor {
         let value = value.into();
         compose("index_fill", &[self, index], || {
             let (x, scalar) = on_an_axis(self);
             let axis = x.meta().shape.axis(axis.to_axis())?;
-            let out = x.scatter_value(axis, &spread(index, &x.meta().shape, axis)?, value);
+            let at = wrap(index, x.meta().shape[axis])?;
+            let out = x.scatter_value(axis, &spread(&at, &x.meta().shape, axis)?, value);
             Ok(if scalar { out.reshape(()) } else { out })
         })
     }

@@ -161,6 +161,9 @@ impl Tensor {
     /// The mean in another dtype: elements are cast first.
     #[track_caller]
     pub fn mean_dtype(&self, axes: impl Axes, dtype: DType) -> Tensor {
+        if !dtype.is_float() && self.error().is_none() {
+            return Tensor::fail("mean_dtype", ErrorKind::Dtype(format!("a mean is a float, not {dtype}")));
+        }
         self.cast(dtype).mean(axes)
     }
     /// The largest element of all; NaN if any is NaN. [`Tensor::amax`] takes axes, [`Tensor::max_dim`] gives indices too.

@@ -284,6 +284,10 @@ impl Tensor {
         compose1("movedim", self, |x| {
             let shape = x.meta().shape;
             let resolve = |axes: SmallVec<[isize; 8]>| -> Built<Vec<usize>> {
+                // A scalar has one axis to be named, which goes nowhere.
+                if shape.rank() == 0 && matches!(axes[..], [0 | -1]) {
+                    return Ok(vec![0]);
+                }
                 let axes = axes.iter().map(|&a| shape.axis(a)).collect::<Result<Vec<_>, _>>()?;
                 if (1..axes.len()).any(|k| axes[..k].contains(&axes[k])) {
                     return refuse(format!("an axis is named twice in {axes:?}"));

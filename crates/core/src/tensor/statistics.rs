@@ -194,8 +194,10 @@ impl Tensor {
             if shape.rank() > 2 {
                 return Err(ErrorKind::Shape { shape, expected: "a vector, or a matrix of variables and observations".into() }.into());
             }
-            let dtype = self.meta().dtype.to_float();
-            let x = self.wide().reshape([if shape.rank() == 2 { shape[0] } else { 1 }, shape.last().copied().unwrap_or(1)]);
+            // Weights that are floats are promoted with; frequencies only count.
+            let own = self.meta().dtype.to_float();
+            let dtype = weights.map(|w| w.meta().dtype).filter(|d| d.is_float()).and_then(|d| own.promote(d)).unwrap_or(own);
+            let x = self.cast(dtype).wide().reshape([if shape.rank() == 2 { shape[0] } else { 1 }, shape.last().copied().unwrap_or(1)]);
             let n = x.meta().shape[1];
             for w in inputs[1..].iter().map(|w| w.meta().shape) {
                 if *w != [n] {

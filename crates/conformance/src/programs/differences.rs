@@ -1,0 +1,125 @@
+//! Where we answer otherwise than PyTorch on purpose, each with a name and a reason.
+//!
+//! A line says for which functions and which calls it holds, as narrowly as its reason does: what it takes in is not looked
+//! at any more. A difference that is a mistake of ours is mended and has no line.
+use super::{
+    Answered, Arg, Call, Item,
+    replay::{Difference, Outcome, Resolved, tensors},
+};
+use adamant_core::{DType, HostArray};
+
+mod lines;
+pub use lines::LINES;
+
+/// A call that compares unequal.
+pub struct Case<'a> {
+    /// the call
+    pub call: &'a Call,
+    /// its arguments
+    pub args: &'a [Resolved],
+    /// how it differs
+    pub difference: Difference,
+    /// what it gave here
+    pub outcome: &'a Outcome,
+    /// what it gave there
+    pub answered: &'a Answered,
+}
+impl Case<'_> {
+    /// The function's name without its namespace.
+    pub fn short(&self) -> &str {
+        self.call.name.rsplit("::").next().unwrap_or_default()
+    }
+    fn tensors(&self) -> Vec<&HostArray> {
+        tensors(self.args)
+    }
+    /// Is there an operand of such a dtype?
+    fn any(&self, what: impl Fn(DType) -> bool) -> bool {
+        self.tensors().iter().any(|a| what(a.dtype))
+    }
+    fn any_int(&self) -> bool {
+        self.any(|d| !d.is_float())
+    }
+    fn any_bool(&self) -> bool {
+        self.any(|d| d == DType::Bool)
+    }
+    /// Are the operands of several dtypes?
+    fn mixed(&self) -> bool {
+        self.tensors().windows(2).any(|w| w[0].dtype != w[1].dtype)
+    }
+    /// Is there an operand without elements?
+    fn empty(&self) -> bool {
+        self.tensors().iter().any(|a| a.is_empty())
+    }
+    /// Is there an operand without axes?
+    fn scalar(&self) -> bool {
+        self.tensors().iter().any(|a| a.shape.rank() == 0)
+    }
+    /// Is there a NaN, an infinity, or a number whose square leaves the dtype's range?
+    fn extreme(&self) -> bool {
+        self.tensors().iter().filter(|a| a.dtype.is_float()).any(|a| {
+            let limit = a.dtype.largest().unwrap_or(f64::MAX).sqrt() / 4.0;
+            (0..a.len()).any(|k| !a.float(k).is_finite() || a.float(k).abs() >= limit)
+        })
+    }
+    fn not_a_number(&self) -> bool {
+        self.tensors().iter().filter(|a| a.dtype.is_float()).any(|a| (0..a.len()).any(|k| a.float(k).is_nan()))
+    }
+    /// Has an operand two equal elements, or do two operands agree in one?
+    fn tied(&self) -> bool {
+        let mut all: Vec<f64> = self.tensors().iter().flat_map(|a| (0..a.len()).map(|k| a.scalar(k).to_f64())).collect();
+        all.sort_by(f64::total_cmp);
+        all.windows(2).any(|w| w[0] == w[1])
+    }
+    /// Does PyTorch's refusal say one of these?
+    fn said(&self, words: &[&str]) -> bool {
+        matches!(self.answered, Answered::Refused(why) if words.iter().any(|w| why.contains(w)))
+    }
+    /// Does our refusal say one of these?
+    fn says(&self, words: &[&str]) -> bool {
+        matches!(self.outcome, Outcome::Refused(_, why) if words.iter().any(|w| why.contains(w)))
+    }
+    /// Is our refusal of this kind?
+    fn refused_as(&self, word: &str) -> bool {
+        matches!(self.outcome, Outcome::Refused(kind, _) if *kind == word)
+    }
+    fn here(&self) -> bool {
+        self.difference == Difference::RefusedHere
+    }
+    fn there(&self) -> bool {
+        self.difference == Difference::RefusedThere
+    }
+    /// Is a Rust number among the arguments?
+    fn number(&self) -> bool {
+        self.call.args.iter().any(|a| matches!(a, Arg::Flag(_) | Arg::Int(_) | Arg::Real(_)))
+    }
+    fn flag(&self) -> bool {
+        self.call.args.iter().any(|a| matches!(a, Arg::Flag(_)))
+    }
+    fn indexed_by_tensors(&self) -> bool {
+        self.call.args.iter().any(|a| matches!(a, Arg::Index(items) if items.iter().any(|i| matches!(i, Item::Value(_)))))
+    }
+    fn is(&self, difference: Difference) -> bool {
+        self.difference == difference
+    }
+    fn computed(&self) -> bool {
+        matches!(self.difference, Difference::Values | Difference::Gradient)
+    }
+}
+/// A line of the table.
+pub struct Line {
+    /// its name, by which it is counted
+    pub name: &'static str,
+    /// why we differ
+    pub reason: &'static str,
+    /// the functions it holds for; empty: all
+    pub functions: &'static str,
+    /// does it hold for this call?
+    pub holds: fn(&Case<'_>) -> bool,
+}
+/// The name of the first line that holds.
+pub fn name(case: &Case<'_>) -> Option<&'static str> {
+    LINES
+        .iter()
+        .find(|line| (line.functions.is_empty() || line.functions.split(' ').any(|f| f == case.short())) && (line.holds)(case))
+        .map(|line| line.name)
+}

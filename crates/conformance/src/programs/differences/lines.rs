@@ -1,0 +1,125 @@
+//! The table of named differences.
+use super::{super::replay::Difference, Line};
+
+/// `"name": "functions" |case| holds, "reason"`
+macro_rules! lines {
+    ($($name:literal: $functions:literal |$case:ident| $holds:expr, $reason:literal;)*) => {
+        &[$(Line { name: $name, reason: $reason, functions: $functions, holds: |$case| $holds }),*]
+    };
+}
+
+/// All of them. The first that holds counts.
+pub const LINES: &[Line] = lines! {
+    "no kernel there": "" |c| c.there() && c.said(&["not implemented for", "not supported for", "does not support bool", "Unsupported input type", "not yet implemented", "bool is not supported", "must be Float", "supports floating point, complex, and integer", "Expected a floating point", "expected aweights", "on a bool tensor is not supported", "does not support uint8"]),
+        "PyTorch's CPU has not implemented the function for the dtype; here the dtypes' rule is one for all functions";
+    "numbers as operands": "maximum minimum fmax fmin atan2 hypot copysign logaddexp logaddexp2 igamma igammac heaviside gcd lcm ldexp nextafter logical_and logical_or logical_xor zeta xlog1py"
+        |c| c.there() && c.number() && c.said(&["must be Tensor, not"]),
+        "every function of two operands takes a number for one of them; in PyTorch some do";
+    "a number keeps its value": "" |c| c.here() && c.refused_as("dtype") && c.says(&["does not fit", "the float"]),
+        "a number never changes its value on its way into a tensor: 300 is no u8, 0.5 no integer, 3 no bool. PyTorch truncates, wraps or makes it true";
+    "complex pairs of any dtype": "conj real imag complex_angle complex_abs complex_mul fft ifft irfft fft2 ifft2 irfft2 fftn ifftn irfftn hfft hfftn hfft2 ihfft rfft rfft2 rfftn ihfftn ihfft2 polar complex istft stft"
+        |c| c.there() && c.said(&["view_as_complex", "Expected both inputs to be", "Expected object of scalar type", "Unsupported dtype"]),
+        "complex numbers are pairs along the last axis, of any dtype that promotes to a float";
+    "transforms of 32 and 64 bits": "complex_abs fft ifft fft2 ifft2 rfft irfft fftn ifftn rfftn hfft ihfft stft istft rfft2"
+        |c| c.here() && c.says(&["transforms are made of f32 and f64"]),
+        "transforms are of f32 and f64; of 16 bits PyTorch has them for powers of two";
+    "a write keeps the dtype": "with_i with_i_added slice_scatter select_scatter diagonal_scatter index_copy masked_scatter index_put update_slice masked_fill_with index_add"
+        |c| c.here() && c.mixed() && c.refused_as("dtype"),
+        "what is written has the dtype of what it is written to; PyTorch casts in some of these, and silently loses what does not fit";
+    "losses want one dtype": "binary_cross_entropy cosine_embedding_loss margin_ranking_loss triplet_margin_loss triplet_margin_with_distance_loss hinge_embedding_loss gaussian_nll_loss multilabel_soft_margin_loss rms_norm binary_cross_entropy_with_logits multi_margin_loss"
+        |c| c.mixed() && (c.here() || c.is(Difference::Dtype) || c.is(Difference::Values) || c.is(Difference::Gradient)),
+        "weighted losses, those of three tensors and root mean squares want floats of one dtype, or give that of the input";
+    "losses of integers": "cosine_embedding_loss margin_ranking_loss triplet_margin_loss hinge_embedding_loss gaussian_nll_loss multilabel_soft_margin_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div soft_margin_loss poisson_nll_loss binary_cross_entropy_with_logits rms_norm cosine_similarity"
+        |c| c.here() && c.any_int() && c.says(&["floats are needed", "dtypes differ"]),
+        "losses are of floats; what PyTorch happens to compute of integers is refused";
+    "bools of a loss are numbers": "l1_loss poisson_nll_loss hinge_embedding_loss kl_div tanhshrink huber_loss smooth_l1_loss mse_loss soft_margin_loss binary_cross_entropy_with_logits"
+        |c| c.there() && c.any_bool() && c.said(&["Subtraction, the `-` operator", "not implemented for"]),
+        "in functions of floats a bool is 0 or 1, as in all others";
+    "false subtracted": "sub rsub" |c| c.there() && c.flag() && c.any(|d| d != adamant_core::DType::Bool),
+        "a Rust bool beside numbers is a number; PyTorch refuses it in subtractions only";
+    "data is not read": "binary_cross_entropy gaussian_nll_loss multilabel_margin_loss cov fake_quantize_per_channel"
+        |c| c.there() && c.said(&["between 0 and 1", "negative entry", "out of range", "cannot be negative", "must be between", "must be positive"]),
+        "whether all targets are probabilities, all variances positive or all steps in range is not looked up: that would wait for the device";
+    "mixed dtypes meet": "cartesian_prod meshgrid complex polar heaviside histogram gradient instance_norm group_norm batch_norm_inference layer_norm block_diag addcdiv cov bilinear ldexp isclose kl_div"
+        |c| c.there() && c.mixed(),
+        "the dtypes promote as in all other functions, or nothing of them meets";
+    "nothing is multiplied": "matmul mm bmm mv dot einsum cdist addmm inner linear outer matrix_power multi_dot tensordot tensordot_last kron vecdot addbmm baddbmm addmv bilinear softmin softmax log_softmax glu logcumsumexp quantile avg_pool1d"
+        |c| (c.here() || c.is(Difference::Dtype)) && c.empty() && (c.mixed() || c.any_int()),
+        "without elements PyTorch does not look at the dtypes; here a call is right or wrong whatever its sizes";
+    "averages of integers": "mean mean_keepdim std std_keepdim var var_keepdim std_mean var_mean nanmean nanmean_keepdim normalize vector_norm norm"
+        |c| c.there() && c.any_int(),
+        "functions of floats take integers as f32, averages too";
+    "solving promotes nothing": "solve_triangular solve lstsq cholesky_solve tensorsolve inv" |c| c.here() && c.mixed() && c.refused_as("dtype"),
+        "both sides of an equation have one dtype, or their cast is said; PyTorch checks this for some";
+    "bools have no sign": "sign sgn square pow positive rpow" |c| c.here() && c.any_bool() && c.says(&["takes numbers, not bool"]),
+        "functions of numbers take no bools; PyTorch's answer for them is a bool or an i64, by function";
+    "convolutions and pools are of floats": "conv1d conv2d conv3d conv_transpose1d avg_pool1d avg_pool2d avg_pool3d"
+        |c| c.here() && c.any_int() && c.refused_as("dtype"),
+        "windows are summed and averaged in floats only";
+    "any integer is an index": "multilabel_margin_loss gather scatter_add scatter_value scatter scatter_reduce take take_along_dim index_select index_fill index_copy index_add one_hot embedding nll_loss cross_entropy multi_margin_loss nonzero i with_i with_i_added repeat_interleave_by max_unpool index_put index index_reduce"
+        |c| c.there() && (c.said(&["int64", "Long", "long tensor", "IntArrayRef", "dtype of indices", "tensors used as indices", "index tensor", "too many indices"]) || c.indexed_by_tensors()),
+        "an index is of any integer dtype; PyTorch wants i64 in most functions";
+    "a scatter of nothing": "scatter_add scatter_reduce scatter index_add index_copy" |c| c.there() && (c.empty() || c.said(&["self.dtype to be equal to src.dtype"])) ,
+        "where nothing is scattered, nothing is refused";
+    "a scalar is one element": "repeat_interleave index_select cosine_similarity index_add index_copy index_fill take_along_dim gather unfold mt adjoint diff"
+        |c| c.scalar() && !c.computed(),
+        "of a tensor without axes PyTorch's functions differ: here it has one axis for reductions, and none for what needs a place in it";
+    "narrow integers": "cumulative_trapezoid trapezoid" |c| c.computed() && c.any_int(),
+        "integers become floats before they are added; PyTorch adds u8 and wraps";
+    "spacing promotes": "gradient trapezoid cumulative_trapezoid" |c| c.mixed() && (c.computed() || c.is(Difference::Dtype)),
+        "the spacing is computed with in the promoted dtype; PyTorch computes the coefficients in its own, or leaves the dtype of what is spaced";
+    "a float bound makes floats": "hardtanh threshold" |c| c.any_int() && (c.is(Difference::Dtype) || c.here() || c.there()),
+        "the bounds are f64, so that integers become f32";
+    "a conversion out of range": "cast type_as" |c| c.is(Difference::Values),
+        "a float outside an integer's range saturates and NaN is 0, as in Rust; in PyTorch it is undefined";
+    "a step by bits": "nextafter" |c| c.is(Difference::Gradient),
+        "the next number is found by bits, through which nothing is differentiated";
+    "outside the domain": "igamma igammac acosh asin acos atanh log log2 log10 log1p sqrt rsqrt logit erfinv ndtri" |c| c.is(Difference::Gradient),
+        "where the function is NaN its derivative is, too";
+    "float factors of integers": "addmv addmm addbmm baddbmm addr addcmul index_add" |c| c.any_int() && (c.is(Difference::Dtype) || c.here() || c.there()),
+        "a float factor makes floats of integers, and a whole one numbers of bools; PyTorch truncates the factor or refuses it";
+    "coordinates that are equal": "gradient" |c| c.computed() && c.tied(),
+        "between equal coordinates there is no slope: infinite, or NaN";
+    "edges that fall": "histogram" |c| c.is(Difference::Values), "edges of bins are in order; those of a program are not always";
+    "numbers out of an axis": "take_along_dim" |c| c.here() && c.refused_as("index"),
+        "a number beyond the axis is refused; PyTorch takes its remainder in this function";
+    "nothing has no median": "median_all" |c| c.here() && c.empty(),
+        "PyTorch gives NaN, and the smallest number for integers";
+    "sums of one element": "einsum" |c| c.here() && c.refused_as("dtype"),
+        "a product has one dtype; PyTorch multiplies element by element, where dtypes promote, if the sum has one element";
+    "waves of large numbers": "bessel_j0 bessel_j1 bessel_y0 bessel_y1 sinc sin cos tan" |c| c.is(Difference::Values) && c.tensors().iter().any(|a| (0..a.len()).any(|k| a.scalar(k).to_f64().abs() > 1e4)),
+        "the argument is reduced exactly here, and in f32 there";
+    "integers of functions of floats": "local_response_norm lp_pool1d lp_pool2d lp_pool3d" |c| c.any_int() && !c.here(),
+        "integers become floats before the first step; there some steps are of integers";
+    "composites in the widest dtype": "cosine_similarity poisson_nll_loss cov corrcoef normalize cdist addcdiv" |c| c.is(Difference::Values) && c.mixed(),
+        "both sides are promoted first; there each is divided by its norm in its own dtype";
+    "a loss repeats nothing by accident": "mse_loss l1_loss smooth_l1_loss huber_loss multilabel_soft_margin_loss soft_margin_loss kl_div poisson_nll_loss binary_cross_entropy_with_logits"
+        |c| c.here() && c.refused_as("shape"),
+        "a prediction and a target that are both repeated are a mistake; PyTorch warns, or broadcasts silently";
+    "losses broadcast": "margin_ranking_loss soft_margin_loss hinge_embedding_loss cosine_embedding_loss gaussian_nll_loss triplet_margin_loss"
+        |c| c.there() && c.said(&["same dimension", "doesn't match the broadcast shape", "must match", "expand", "size"]),
+        "tensors of a loss broadcast";
+    "no matrix of NaN": "cond svd svdvals eigh eigvalsh pinv matrix_rank matrix_norm lstsq" |c| c.here() && c.extreme(),
+        "a decomposition that does not converge is an error, and no NaN";
+    "faults there": "" |c| c.said(&["view size is not compatible", "INTERNAL ASSERT FAILED"]), "PyTorch refuses a view of its own, or says that it is wrong";
+    "a negative magnitude": "polar" |c| c.is(Difference::Gradient), "the derivative by the magnitude is the direction, of a negative one, too; PyTorch turns it around";
+    "an order with NaN": "searchsorted bucketize" |c| c.is(Difference::Values) && c.not_a_number(), "NaN is the largest of all, here as in sorting; there it depends on where a search begins";
+    "a mask is broadcast to the tensor": "masked_scatter" |c| c.here() && c.says(&["expand"]), "the result has the tensor's shape; PyTorch broadcasts the tensor to the mask";
+    "coordinates along one axis": "gradient" |c| c.here() && c.refused_as("shape"), "coordinates are as many as elements along the axis, which is refused without elements, too";
+    "axes are looked at": "roll flip" |c| c.here() && c.refused_as("axis") && c.empty(), "an axis that is not there is refused of empty tensors, too";
+    "a condition is bool": "where_ select masked_fill masked_select" |c| c.here() && c.refused_as("dtype"), "PyTorch still takes u8 for a condition";
+    "equal elements": "kthvalue median nanmedian median_all mode topk sort msort nanquantile quantile cummax cummin amax amin max_dim min_dim"
+        |c| c.is(Difference::Gradient) && (c.tied() || c.not_a_number()),
+        "which of equal elements takes the gradient is nobody's promise";
+    "extremes of NaN": "amax amin amax_keepdim amin_keepdim aminmax max min maximum minimum mode nanmean nansum var std var_mean std_mean var_keepdim std_keepdim clamp clamp_min clamp_max pow rpow median nanquantile quantile smooth_l1_loss huber_loss cummax cummin mean_dtype logsumexp logcumsumexp cumprod prod"
+        |c| c.computed() && c.extreme(),
+        "where a NaN or an infinity is, its gradient is NaN there by 0 * inf, and 0 here where nothing flows, or the other way round";
+    "poles": "digamma trigamma lgamma polygamma bessel_y0 bessel_y1" |c| c.computed(),
+        "at a pole the result is the limit, and not a large number by rounding";
+    "ends of the range": "matrix_power multi_dot kron inner addmm addmv addbmm baddbmm addr vecdot dot mm bmm mv outer einsum linear i0 i1 i0e i1e bessel_j0 bessel_j1 bessel_y0 bessel_y1 rfft rfft2 fft ifft fft2 ifft2 irfft fftn ifftn rfftn hfft ihfft trapezoid igamma igammac acosh asinh atanh expm1 sinc tan logit softplus sigmoid entr xlogy xlog1py zeta scaled_dot_product_attention ndtri log_ndtr erfcx logaddexp logaddexp2 conv1d conv2d matmul cosine_similarity normalize vector_norm cdist pdist kl_div lerp addcmul addcdiv renorm corrcoef cov group_norm layer_norm instance_norm rms_norm batch_norm_inference ldexp gelu gelu_tanh silu mish tanhshrink logdet det slogdet inv cond gradient hypot polar softmax log_softmax softmin cumsum sum mean stft istft complex_mul complex_abs complex_angle avg_pool1d avg_pool2d lp_pool1d lp_pool2d lp_pool3d quantile nanquantile div reciprocal rsqrt atan2 copysign remainder fmod floor_divide grid_sample interpolate bilinear fake_quantize_per_tensor fake_quantize_per_channel"
+        |c| c.computed() && c.extreme(),
+        "beside infinities, NaN and numbers whose squares overflow the order of the steps decides what is left";
+    "a NaN passes": "igammac igamma mode zeta" |c| c.computed() && c.not_a_number(), "a function of NaN is NaN";
+    "nothing to choose from": "nanquantile quantile median mode kthvalue avg_pool1d lp_pool1d max_pool1d avg_pool2d lp_pool2d normalize vector_norm" |c| c.there() && c.empty(),
+        "a result without elements needs no element to choose";
+};

@@ -1,0 +1,76 @@
+//! Reading and writing places: index expressions, gathers, scatters, masks.
+use super::{
+    Function,
+    Kind::{Any, Axis, Fits, Flag, Index, Indices, Int, Mask, Number, Shaped, Word, Written},
+    Seen, functions,
+};
+use crate::random::Random;
+use adamant_core::tensor::ScatterReduce;
+
+/// A tensor of numbers along the axis that argument 1 names, for gathers: other axes no larger than argument 0's.
+fn along(seen: &Seen, random: &mut Random) -> (Vec<usize>, usize) {
+    let shape = seen.shape(0);
+    let Some(axis) = seen.axis(1) else { return (shape.to_vec(), 1) };
+    let sizes = (0..shape.len()).map(|k| if k == axis { random.between(1, 4) } else { random.between(shape[k].min(1), shape[k]) }).collect();
+    (sizes, shape[axis])
+}
+/// A line of numbers along that axis.
+fn line(seen: &Seen, random: &mut Random) -> (Vec<usize>, usize) {
+    (vec![random.between(0, 4)], seen.along(1))
+}
+/// The shape of the index before.
+fn as_index(seen: &Seen, _: &mut Random) -> Vec<usize> {
+    seen.shape(2).to_vec()
+}
+/// Argument 0 with as many elements along the axis as the index has.
+fn as_line(seen: &Seen, _: &mut Random) -> Vec<usize> {
+    let mut shape = seen.shape(0).to_vec();
+    if let (Some(axis), Some(&n)) = (seen.axis(1), seen.shape(2).first()) {
+        shape[axis] = n;
+    }
+    shape
+}
+fn anywhere(seen: &Seen, random: &mut Random) -> (Vec<usize>, usize) {
+    (vec![random.between(0, 3); random.between(1, 2)], seen.shape(0).iter().product())
+}
+fn rows_of(_: &Seen, random: &mut Random) -> Vec<usize> {
+    vec![random.between(1, 5), random.between(1, 3)]
+}
+fn words(seen: &Seen, random: &mut Random) -> (Vec<usize>, usize) {
+    let rank = random.between(0, 2);
+    ((0..rank).map(|_| random.below(4)).collect(), seen.shape(0).first().copied().unwrap_or(1))
+}
+fn reduce(word: &str) -> ScatterReduce {
+    match word {
+        "prod" => ScatterReduce::Prod,
+        "mean" => ScatterReduce::Mean,
+        "amax" => ScatterReduce::Amax,
+        "amin" => ScatterReduce::Amin,
+        _ => ScatterReduce::Sum,
+    }
+}
+const WAYS: super::Kind = Word(&["sum", "prod", "mean", "amax", "amin"]);
+
+pub(super) fn rows() -> Vec<Function> {
+    functions! {
+        "Tensor::i" "read(x[0], x[1])" [Any, Index] |a| a.t(0).i(&a.index(1)[..]),
+        "Tensor::i" "read(x[0], x[1])" [Any, Index] |a| a.t(0).i(&a.index(1)[..]),
+        "Tensor::with_i" "written(x[0], x[1], x[2])" [Any, Index, Written] |a| a.t(0).with_i(&a.index(1)[..], a.operand(2)),
+        "Tensor::with_i_added" "added(x[0], x[1], x[2])" [Any, Index, Written] |a| a.t(0).with_i_added(&a.index(1)[..], a.operand(2)),
+        "Tensor::gather" "torch.gather(x[0], x[1], x[2])" [Any, Axis, Indices(along)] |a| a.t(0).gather(a.int(1), &a.t(2)),
+        "Tensor::scatter_add" "torch.scatter_add(x[0], x[1], x[2], x[3])" [Any, Axis, Indices(along), Shaped(as_index)] |a| a.t(0).scatter_add(a.int(1), &a.t(2), &a.t(3)),
+        "Tensor::scatter_value" "torch.scatter(x[0], x[1], x[2], x[3])" [Any, Axis, Indices(along), Number] |a| a.t(0).scatter_value(a.int(1), &a.t(2), a.number(3)),
+        "Tensor::scatter_reduce" "torch.scatter_reduce(x[0], x[1], x[2], x[3], x[4], include_self=x[5])" [Any, Axis, Indices(along), Shaped(as_index), WAYS, Flag] |a| a.t(0).scatter_reduce(a.int(1), &a.t(2), &a.t(3), reduce(a.word(4)), a.flag(5)),
+        "Tensor::index_select" "torch.index_select(x[0], x[1], x[2])" [Any, Axis, Indices(line)] |a| a.t(0).index_select(a.int(1), &a.t(2)),
+        "Tensor::index_add" "torch.index_add(x[0], x[1], x[2], x[3], alpha=x[4])" [Any, Axis, Indices(line), Shaped(as_line), Number] |a| a.t(0).index_add(a.int(1), &a.t(2), &a.t(3), a.number(4)),
+        "Tensor::index_fill" "torch.index_fill(x[0], x[1], x[2], x[3])" [Any, Axis, Indices(line), Number] |a| a.t(0).index_fill(a.int(1), &a.t(2), a.number(3)),
+        "Tensor::take" "torch.take(x[0], x[1])" [Any, Indices(anywhere)] |a| a.t(0).take(&a.t(1)),
+        "Tensor::take_along_dim" "torch.take_along_dim(x[0], x[2], x[1])" [Any, Axis, Indices(along)] |a| a.t(0).take_along_dim(&a.t(2), a.int(1)),
+        "Tensor::nonzero" "torch.nonzero(x[0])" [Any] |a| a.t(0).nonzero(),
+        "Tensor::masked_select" "torch.masked_select(x[0], x[1])" [Any, Mask] |a| a.t(0).masked_select(&a.t(1)),
+        "Tensor::masked_scatter" "torch.masked_scatter(x[0], x[1], x[2])" [Any, Mask, Any] |a| a.t(0).masked_scatter(&a.t(1), &a.t(2)),
+        "Tensor::one_hot" "F.one_hot(x[0], x[1])" [Indices(words), Int(4, 6)] |a| a.t(0).one_hot(a.size(1)),
+        "Tensor::select_scatter" "torch.select_scatter(x[0], x[1], x[2], x[3])" [Any, Fits, Axis, Int(-2, 2)] |a| a.t(0).select_scatter(&a.t(1), a.int(2), a.int(3)),
+        "functional::embedding" "F.embedding(x[0], x[1])" [Indices(words), Shaped(rows_of)] |a| adamant_core::functional::embedding(&a.t(1), &a.t(0), None),
+    }
+}
