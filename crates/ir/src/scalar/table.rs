@@ -174,7 +174,7 @@ macro_rules! unary_rows {
             Entr entr { class: Float, exact: |x| if x == 0.0 { 0.0 } else if x < 0.0 { f64::NEG_INFINITY } else { -x * x.ln() }, int: None, saves: Input, grad: Some(|g, x, _| (g * (x.log() + 1.0)).neg()),
                 c: "adm_entr(x)", wgsl: "adm_entr(x)", onnx: None, domain: (1e-3, 10.0), kinks: &[] }
             /// ln |Γ(x)|.
-            Lgamma lgamma { class: Float, exact: libm::lgamma, int: None, saves: Input, grad: Some(|g, x, _| g * x.digamma()),
+            Lgamma lgamma { class: Float, exact: special::lgamma, int: None, saves: Input, grad: Some(|g, x, _| g * x.digamma()),
                 c: "lgamma(x)", wgsl: "adm_lgamma(x)", onnx: None, domain: (0.1, 10.0), kinks: &[] }
             /// The logarithmic derivative of the gamma function.
             Digamma digamma { class: Float, exact: special::digamma, int: None, saves: Input, grad: Some(|g, x, _| g * x.trigamma()),
