@@ -5,6 +5,7 @@
 mod extremes {
     pub mod big;
     pub mod compare;
+    pub mod densities;
     pub mod draw;
     pub mod dual;
     pub mod functions;
@@ -15,7 +16,7 @@ mod extremes {
 }
 use adamant_backend_cpu::{Context, CpuBackend};
 use adamant_core::scalar::{Binary, Unary};
-use extremes::{report, rows, scalars};
+use extremes::{densities, report, rows, scalars};
 
 fn numbers() -> (usize, u64) {
     let words = std::env::var("ADAMANT_EXTREMES").unwrap_or_default();
@@ -46,5 +47,11 @@ fn scalar_functions_of_two_numbers() {
 fn functions_of_rows() {
     let paths = paths();
     let failed = report::conclude(&rows::run(paths.cpu, paths.count, paths.seed));
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+#[test]
+fn densities_of_families() {
+    let paths = paths();
+    let failed = report::conclude(&densities::run(paths.cpu, paths.count, paths.seed));
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

@@ -337,6 +337,9 @@ impl Grid {
         }
         if self.overflows(want) {
             let same_side = got.is_sign_negative() == want.is_negative();
+            if want.is_infinite() && got.is_nan() {
+                return 0.0;
+            }
             // The largest number is a unit from where infinity begins.
             return if same_side && (got.is_infinite() || (want.is_finite() && got.abs() == self.largest)) { 0.0 } else { f64::INFINITY };
         }

@@ -41,8 +41,8 @@ impl Measures {
     pub fn new(name: &str, ill: Option<&'static str>) -> Measures {
         let mut all = Measures { values: Measured::new(name), gradients: Measured::new(format!("{name}, gradient")) };
         all.values.ill = ill;
-        // Of gradients only numbers are asked, and a median.
         all.gradients.bound = f64::MAX;
+        all.gradients.median = f64::MAX;
         all
     }
     pub fn check(&mut self, device: Device, (dtype, grid): (DType, Grid), case: &Case, run: impl Fn(&[Tensor]) -> Tensor, exact: &[Dual]) {
@@ -58,7 +58,7 @@ impl Measures {
             let flat: Vec<f64> = case.inputs[..case.differentiated].iter().flat_map(|x| x.0.iter().copied()).collect();
             for (k, (got, want)) in got.iter().zip(exact).enumerate() {
                 let plain = grid.error(*got, &want.v);
-                self.values.add_conditioned(plain, conditioned(grid, plain, want, &flat), || format!("[{k}] {got:e} and not {}, {:?}", want.v, case.inputs));
+                self.values.add_conditioned(plain, conditioned(grid, *got, plain, want, &flat), || format!("[{k}] {got:e} and not {}, {:?}", want.v, case.inputs));
             }
             self.check_gradient(grid, case, &tensors, &y, exact);
         });
@@ -82,18 +82,27 @@ impl Measures {
                 let want = exact.iter().enumerate().fold(Big::from(0.0), |sum, (j, e)| sum + &e.d[at] * weight(j));
                 let got = got.as_ref().map_or(0.0, |g| g[k]);
                 at += 1;
-                self.gradients.add(grid.error(got, &want), || format!("of {:e}: {got:e} and not {want}, {:?}", numbers[k], case.inputs));
+                let error = grid.error(got, &want);
+                // Only that it is a number is asked: an infinite one is counted.
+                self.gradients.add(if got.is_nan() { error } else { error.min(f64::MAX) }, || format!("of {:e}: {got:e} and not {want}, {:?}", numbers[k], case.inputs));
             }
         }
     }
 }
-/// The error in units of what half a unit of each input makes of the result, and one of its own.
-fn conditioned(grid: Grid, plain: f64, want: &Dual, inputs: &[f64]) -> f64 {
-    if !plain.is_finite() || !want.v.is_finite() || plain <= 1.0 {
+/// By how much a sum may be larger than its mean: where it overflows before it is divided, a mean does, as PyTorch's.
+const SUMMED: f64 = 65536.0;
+/// The error in units of what a unit of each input makes of the result, and one of its own.
+fn conditioned(grid: Grid, got: f64, plain: f64, want: &Dual, inputs: &[f64]) -> f64 {
+    if got.is_infinite() && grid.overflows(&(&want.v * SUMMED)) {
+        return 0.0;
+    }
+    if !got.is_finite() || grid.overflows(&want.v) || plain <= 1.0 {
         return plain;
     }
-    let own = grid.ulp(&want.v);
+    let unit = |x: &f64| grid.ulp(&Big::from(*x));
     let of_inputs = want.d.iter().zip(inputs).filter(|(d, x)| d.is_finite() && x.is_finite());
-    let permitted = of_inputs.fold(own.clone(), |sum, (d, x)| sum + d.abs() * grid.ulp(&Big::from(*x)) / 2.0);
-    (Big::from(plain) * own / permitted).to_f64()
+    let permitted = of_inputs.clone().fold(grid.ulp(&want.v), |sum, (d, x)| sum + d.abs() * unit(x));
+    // Where a square or a size is least, it hangs on the inputs by what they move, not by its slope, which is 0.
+    let least = if want.v.is_zero() { of_inputs.fold(Big::from(0.0), |m, (_, x)| m.max(&unit(x))) * 2.0 } else { Big::from(0.0) };
+    ((Big::from(got) - &want.v).abs() / (permitted + least)).to_f64()
 }

@@ -64,8 +64,7 @@ impl Dual {
         self.through(super::functions::softplus(&self.v), || super::functions::sigmoid(&self.v))
     }
     /// For a positive base; the exponent is a constant.
-    pub fn pow(&self, p: f64) -> Dual {
-        let p = Big::from(p);
+    pub fn pow(&self, p: Big) -> Dual {
         self.through(self.v.pow(&p), || &p * self.v.pow(&(&p - 1.0)))
     }
     pub fn ln_gamma(&self) -> Dual {
@@ -155,7 +154,8 @@ pub fn largest(of: &[Dual]) -> Big {
 pub fn log_sum_exp(x: &[Dual]) -> Dual {
     let top = largest(x);
     if top.is_infinite() {
-        return x[0].like(top);
+        // What it hangs on is not defined: PyTorch's gradient is NaN, too.
+        return Dual { v: top, d: vec![Big::nan(); x[0].d.len()] };
     }
     let powers: Vec<Dual> = x.iter().map(|x| (x - &x.like(top.clone())).exp()).collect();
     let log = sum(&powers).ln();

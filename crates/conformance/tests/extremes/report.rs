@@ -16,12 +16,13 @@ pub struct Measured {
     /// how many values used that allowance, and the worst error in units of what the condition permits
     pub excused: usize,
     conditioned: f64,
-    /// why not even that is asked
+    /// what the worst error and the median may be
     pub bound: f64,
+    pub median: f64,
 }
 impl Measured {
     pub fn new(name: impl Into<String>) -> Measured {
-        Measured { name: name.into(), bound: WORST, ..Measured::default() }
+        Measured { name: name.into(), bound: WORST, median: MEDIAN, ..Measured::default() }
     }
     /// Counts an error; `at` tells where.
     pub fn add(&mut self, error: f64, at: impl FnOnce() -> String) {
@@ -43,7 +44,7 @@ impl Measured {
     pub fn count(&self) -> usize {
         self.errors.len()
     }
-    pub fn median(&self) -> f64 {
+    pub fn middle(&self) -> f64 {
         let mut all = self.errors.clone();
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or(0.0)
@@ -52,12 +53,12 @@ impl Measured {
         self.errors.iter().fold(0.0, |a, b| a.max(*b))
     }
     pub fn holds(&self) -> bool {
-        self.median() <= MEDIAN && self.worst.as_ref().is_none_or(|(w, _)| *w <= self.bound)
+        self.middle() <= self.median && self.worst.as_ref().is_none_or(|(w, _)| *w <= self.bound)
     }
     pub fn line(&self) -> String {
         let over = self.errors.iter().filter(|e| **e > WORST).count();
         let infinite = self.errors.iter().filter(|e| e.is_infinite()).count();
-        let mut line = format!("{:34} {:6} median {:8.3} worst {:10.3} over {over:4} lost {infinite:4}", self.name, self.count(), self.median(), self.plain_worst().min(1e9));
+        let mut line = format!("{:34} {:6} median {:8.3} worst {:10.3} over {over:4} lost {infinite:4}", self.name, self.count(), self.middle(), self.plain_worst().min(1e9));
         if let Some(why) = self.ill {
             let _ = write!(line, "  conditioned {:8.3} excused {} ({why})", self.conditioned, self.excused);
         }

@@ -107,8 +107,8 @@ fn log_soft(x: &[Dual]) -> Vec<Dual> {
     x.iter().map(|x| x - &log).collect()
 }
 fn p_norm(x: &[Dual], p: f64) -> Dual {
-    let powers: Vec<Dual> = x.iter().filter(|x| !x.v.is_zero()).map(|x| x.abs().pow(p)).collect();
-    if powers.is_empty() { x[0].like(0.0) } else { sum(&powers).pow(1.0 / p) }
+    let powers: Vec<Dual> = x.iter().filter(|x| !x.v.is_zero()).map(|x| x.abs().pow(p.into())).collect();
+    if powers.is_empty() { x[0].like(0.0) } else { sum(&powers).pow(Big::from(p).recip()) }
 }
 fn extreme_norm(x: &[Dual], largest: bool) -> Dual {
     // Ties share the gradient: no derivative is asked there.
@@ -146,12 +146,13 @@ macro_rules! rows {
     (@) => { None };
     (@ $ill:expr) => { $ill };
 }
+const TAIL: Option<&str> = Some("far below the largest input, where a unit of it is many of its power");
 const NEAR_ZERO: Option<&str> = Some("the largest input and the logarithm cancel");
 rows! {
     "logsumexp" ill NEAR_ZERO, one_masked, |x| x[0].logsumexp(0), |x| vec![log_sum_exp(&x[0])];
     "logcumsumexp" ill NEAR_ZERO, one_masked, |x| x[0].logcumsumexp(0), |x| (1..=x[0].len()).map(|n| log_sum_exp(&x[0][..n])).collect();
-    "softmax", one_masked, |x| x[0].softmax(0), |x| soft(&x[0]);
-    "softmin", one_row, |x| x[0].neg().softmax(0), |x| soft(&x[0].iter().map(|x| -x).collect::<Vec<_>>());
+    "softmax" ill TAIL, one_masked, |x| x[0].softmax(0), |x| soft(&x[0]);
+    "softmin" ill TAIL, one_row, |x| x[0].neg().softmax(0), |x| soft(&x[0].iter().map(|x| -x).collect::<Vec<_>>());
     "log_softmax" ill NEAR_ZERO, one_masked, |x| x[0].log_softmax(0), |x| log_soft(&x[0]);
     "vector_norm 0", one_row, |x| x[0].vector_norm(0.0, 0, false), |x| vec![x[0][0].like(x[0].iter().filter(|x| !x.v.is_zero()).count() as f64)];
     "vector_norm 1", one_row, |x| x[0].vector_norm(1.0, 0, false), |x| vec![sum(&x[0].iter().map(Dual::abs).collect::<Vec<_>>())];

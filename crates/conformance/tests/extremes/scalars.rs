@@ -38,7 +38,7 @@ pub fn unary(paths: &Paths, f: Unary) -> Vec<Measured> {
             if is_convention(f, grid, x[k]) {
                 continue;
             }
-            let mut add = |to: &mut Measured, got: f64| {
+            let add = |to: &mut Measured, got: f64| {
                 let error = grid.error(got, &want);
                 let slope = if error > 1.0 { functions::conditioned(f, x[k]) } else { None };
                 to.ill = to.ill.or(slope.as_ref().map(|s| s.0));
