@@ -30,17 +30,25 @@ impl Case {
     }
 }
 pub struct Measures {
+    /// what an error of a unit in a sum just above 1, whose logarithm is taken, makes of the result
+    pub of_one: f64,
     pub values: Measured,
     pub gradients: Measured,
 }
+/// The reason of those that take the logarithm of a sum of powers of which the largest is 1.
+pub const OF_ONE: &str = "the largest input and the logarithm cancel, or the sum is just above 1 and keeps that many digits";
+/// What a sum of several rounded terms may be off, in units of what a unit of each input makes of it.
+const CONDITIONED: f64 = 8.0;
 /// Powers of two that weigh the results, so that a gradient is not that of a plain sum, which is 0 for many functions.
 fn weight(k: usize) -> f64 {
     [1.0, -0.5, 2.0, 0.25][k % 4]
 }
 impl Measures {
     pub fn new(name: &str, ill: Option<&'static str>) -> Measures {
-        let mut all = Measures { values: Measured::new(name), gradients: Measured::new(format!("{name}, gradient")) };
+        let of_one = f64::from(u8::from(ill == Some(OF_ONE)));
+        let mut all = Measures { of_one, values: Measured::new(name), gradients: Measured::new(format!("{name}, gradient")) };
         all.values.ill = ill;
+        all.values.bound = if ill.is_some_and(|why| why != OF_ONE) { CONDITIONED } else { all.values.bound };
         all.gradients.bound = f64::MAX;
         all.gradients.median = f64::MAX;
         all
@@ -58,13 +66,15 @@ impl Measures {
             let flat: Vec<f64> = case.inputs[..case.differentiated].iter().flat_map(|x| x.0.iter().copied()).collect();
             for (k, (got, want)) in got.iter().zip(exact).enumerate() {
                 let plain = grid.error(*got, &want.v);
-                self.values.add_conditioned(plain, conditioned(grid, *got, plain, want, &flat), || format!("[{k}] {got:e} and not {}, {:?}", want.v, case.inputs));
+                self.values.add_conditioned(plain, conditioned(grid, *got, plain, want, &flat, self.of_one), || format!("[{k}] {got:e} and not {}, {:?}", want.v, case.inputs));
             }
             self.check_gradient(grid, case, &tensors, &y, exact);
         });
     }
     fn check_gradient(&mut self, grid: Grid, case: &Case, tensors: &[Tensor], y: &Tensor, exact: &[Dual]) {
-        if case.differentiated == 0 || exact.iter().any(|e| e.v.is_nan()) {
+        // Of a value that is beyond the dtype nothing is asked.
+        let beyond = |v: &Big| v.is_nan() || v.is_finite() && grid.overflows(v);
+        if case.differentiated == 0 || exact.iter().any(|e| beyond(&e.v)) {
             return;
         }
         let shape = y.shape().expect("a shape");
@@ -84,7 +94,8 @@ impl Measures {
                 at += 1;
                 let error = grid.error(got, &want);
                 // Only that it is a number is asked: an infinite one is counted.
-                self.gradients.add(if got.is_nan() { error } else { error.min(f64::MAX) }, || format!("of {:e}: {got:e} and not {want}, {:?}", numbers[k], case.inputs));
+                // One that the dtype has no number for may be NaN.
+                self.gradients.add(if got.is_nan() && !grid.overflows(&want) { error } else { error.min(f64::MAX) }, || format!("of {:e}: {got:e} and not {want}, {:?}", numbers[k], case.inputs));
             }
         }
     }
@@ -92,7 +103,7 @@ impl Measures {
 /// By how much a sum may be larger than its mean: where it overflows before it is divided, a mean does, as PyTorch's.
 const SUMMED: f64 = 65536.0;
 /// The error in units of what a unit of each input makes of the result, and one of its own.
-fn conditioned(grid: Grid, got: f64, plain: f64, want: &Dual, inputs: &[f64]) -> f64 {
+fn conditioned(grid: Grid, got: f64, plain: f64, want: &Dual, inputs: &[f64], of_one: f64) -> f64 {
     if got.is_infinite() && grid.overflows(&(&want.v * SUMMED)) {
         return 0.0;
     }
@@ -101,7 +112,8 @@ fn conditioned(grid: Grid, got: f64, plain: f64, want: &Dual, inputs: &[f64]) ->
     }
     let unit = |x: &f64| grid.ulp(&Big::from(*x));
     let of_inputs = want.d.iter().zip(inputs).filter(|(d, x)| d.is_finite() && x.is_finite());
-    let permitted = of_inputs.clone().fold(grid.ulp(&want.v), |sum, (d, x)| sum + d.abs() * unit(x));
+    let own = grid.ulp(&want.v) + grid.ulp(&Big::from(1.0)) * of_one;
+    let permitted = of_inputs.clone().fold(own, |sum, (d, x)| sum + d.abs() * unit(x));
     // Where a square or a size is least, it hangs on the inputs by what they move, not by its slope, which is 0.
     let least = if want.v.is_zero() { of_inputs.fold(Big::from(0.0), |m, (_, x)| m.max(&unit(x))) * 2.0 } else { Big::from(0.0) };
     ((Big::from(got) - &want.v).abs() / (permitted + least)).to_f64()

@@ -2,7 +2,7 @@
 //! value. Must not know how a device computes them.
 use super::{
     big::{Big, F32, F64, Grid},
-    compare::{Case, Measures},
+    compare::{Case, Measures, OF_ONE},
     draw::Draw,
     dual::{Dual, largest, log_sum_exp, sum},
     report::Measured,
@@ -147,7 +147,7 @@ macro_rules! rows {
     (@ $ill:expr) => { $ill };
 }
 const TAIL: Option<&str> = Some("far below the largest input, where a unit of it is many of its power");
-const NEAR_ZERO: Option<&str> = Some("the largest input and the logarithm cancel");
+const NEAR_ZERO: Option<&str> = Some(OF_ONE);
 rows! {
     "logsumexp" ill NEAR_ZERO, one_masked, |x| x[0].logsumexp(0), |x| vec![log_sum_exp(&x[0])];
     "logcumsumexp" ill NEAR_ZERO, one_masked, |x| x[0].logcumsumexp(0), |x| (1..=x[0].len()).map(|n| log_sum_exp(&x[0][..n])).collect();
@@ -235,6 +235,7 @@ fn cross_entropies(device: Device, count: usize, seed: u64) -> Vec<Measured> {
                 let weight = weight.as_ref().map(|w| Tensor::from_vec(w.clone(), [classes]).cast(dtype));
                 functional::cross_entropy(&x[0], &target, &CrossEntropyOptions { weight: weight.as_ref(), label_smoothing: smoothing, reduction, ..Default::default() })
             };
+            measures.of_one = weight.as_ref().map_or(1.0, |w| w.iter().sum()) * n as f64;
             measures.check(device, (dtype, grid), &case, run, &exact);
         }
         all.extend([measures.values, measures.gradients]);
