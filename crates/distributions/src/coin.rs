@@ -6,6 +6,7 @@ use crate::{
     distribution::{TogetherChecked, of_parameters, supported, xlog1py, xlogy},
     host,
     line::open_uniform,
+    saddle::{deviance, stirling},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
 
@@ -247,7 +248,13 @@ impl Family for Binomial {
         (function == PointFunction::LogProb).then(|| {
             supported(&no_count(x).logical_or(x.gt(n)), x, &x.zeros_like(), |k| {
                 let rest = n - k;
-                (n + 1.0).lgamma() - (k + 1.0).lgamma() - (&rest + 1.0).lgamma() + self.coin.success(k) + self.coin.failure(&rest)
+                // All or none succeed: a power. Else by how far both counts are from their means.
+                let one_sided = k.eq(0.0).logical_or(rest.eq(0.0));
+                let (some, others, all) = (one_sided.where_(1.0, k), one_sided.where_(1.0, &rest), one_sided.where_(2.0, n));
+                let (ones, log) = (k.ones_like(), all.log());
+                let of = |count: &Tensor, p: &Tensor, log_p: &Tensor| stirling(count) - deviance(count, &(&all * p), &(&log + log_p));
+                let mixed = of(&some, &self.coin.probs(), &self.coin.success(&ones)) + of(&others, &self.coin.fails(), &self.coin.failure(&ones));
+                one_sided.where_(&(self.coin.success(k) + self.coin.failure(&rest)), &(mixed - stirling(&all)))
             })
         })
     }

@@ -3,6 +3,7 @@ use crate::{
     Family, PointFunction, Statistic,
     distribution::{TogetherChecked, family, of_parameters, supported, xlogy},
     host,
+    saddle::{deviance, stirling},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
 
@@ -36,7 +37,11 @@ impl Family for Poisson {
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [rate] = self.0.all();
         match function {
-            PointFunction::LogProb => Some(supported(&no_count(x), x, &x.zeros_like(), |k| xlogy(k, rate) - rate - (k + 1.0).lgamma())),
+            PointFunction::LogProb => Some(supported(&no_count(x), x, &x.zeros_like(), |k| {
+                let none = k.eq(0.0);
+                let some = none.where_(1.0, k);
+                none.where_(&rate.neg(), &(stirling(&some) - deviance(&some, rate, &rate.log())))
+            })),
             PointFunction::Cdf => {
                 let outside = x.lt(0.0);
                 Some(outside.where_(0.0, &(outside.where_(0.0, x).floor() + 1.0).igammac(rate)))

@@ -4,7 +4,8 @@ use crate::{
     Family, Parameters, PointFunction, Statistic,
     distribution::{TogetherChecked, family, of_parameters, supported, xlog1py, xlogy},
     host,
-    line::half_log1p_square,
+    line::LN_TAU,
+    saddle::{deviance, half_log1p_square, half_step, is_double, log_ratio, stirling},
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
 use std::f64::consts::PI;
@@ -26,6 +27,14 @@ family! {
     /// ```
     Gamma(concentration: Positive, rate: Positive), events 0
 }
+/// The logarithm of the density for x ≥ 0.
+fn density(a: &Tensor, rate: &Tensor, x: &Tensor) -> Tensor {
+    let zero = x.eq(0.0);
+    let at_zero = a * rate.log() + xlogy(&(a - 1.0), &zero.where_(x, 1.0)) - a.lgamma();
+    let x = zero.where_(1.0, x);
+    let log = x.log();
+    zero.where_(&at_zero, &(stirling(a) - deviance(a, &(rate * &x), &(rate.log() + &log)) - log_ratio(a, &x, &log)))
+}
 impl Family for Gamma {
     of_parameters!(0);
     fn draw(&self, shape: Shape, rng: &Rng) -> Result<Tensor> {
@@ -35,7 +44,7 @@ impl Family for Gamma {
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [a, rate] = self.0.all();
         Some(match function {
-            PointFunction::LogProb => supported(&x.lt(0.0), x, &x.ones_like(), |x| a * rate.log() + xlogy(&(a - 1.0), x) - rate * x - a.lgamma()),
+            PointFunction::LogProb => supported(&x.lt(0.0), x, &x.ones_like(), |x| density(a, rate, x)),
             PointFunction::Cdf => a.igamma(&(rate * x.clamp_min(0.0))),
             PointFunction::Icdf => return None,
         })
@@ -131,7 +140,16 @@ impl Family for Beta {
     }
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [a, b] = self.0.all();
-        let density = |x: &Tensor| xlogy(&(a - 1.0), x) + xlog1py(&(b - 1.0), &x.neg()) + (a + b).lgamma() - a.lgamma() - b.lgamma();
+        let density = |x: &Tensor| {
+            let end = x.eq(0.0).logical_or(x.eq(1.0));
+            let at_end = end.where_(x, 0.5);
+            let at_end = xlogy(&(a - 1.0), &at_end) + xlog1py(&(b - 1.0), &at_end.neg()) + (a + b).lgamma() - a.lgamma() - b.lgamma();
+            let x = end.where_(0.5, x);
+            let (total, log, log_rest) = (a + b, x.log(), x.neg().log1p());
+            let apart = deviance(a, &(&total * &x), &(total.log() + &log)) + deviance(b, &(&total * (1.0 - &x)), &(total.log() + &log_rest));
+            let ends = log_ratio(a, &(&total * &x), &(total.log() + &log)) + log_ratio(b, &(1.0 - &x), &log_rest);
+            end.where_(&at_end, &(stirling(a) + stirling(b) - stirling(&total) - apart - ends))
+        };
         (function == PointFunction::LogProb).then(|| supported(&x.lt(0.0).logical_or(x.gt(1.0)), x, &x.full_like(0.5), density))
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
@@ -189,8 +207,19 @@ impl Family for Dirichlet {
     }
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [a] = self.0.all();
-        let norm = || a.sum(-1).lgamma() - a.lgamma().sum(-1);
-        (function == PointFunction::LogProb).then(|| supported(&x.lt(0.0), x, &x.ones_like(), |x| xlogy(&(a - 1.0), x)).sum(-1) + norm())
+        (function == PointFunction::LogProb).then(|| {
+            let each = supported(&x.lt(0.0), x, &x.ones_like(), |x| {
+                let total = a.sum_keepdim(-1) + a.zeros_like();
+                let zero = x.eq(0.0);
+                let at_zero = xlogy(&(a - 1.0), &zero.where_(x, 1.0)) + a * (total.log() - a.log()) + a.log();
+                let x = zero.where_(1.0, x);
+                let log = x.log();
+                let shares = a * log_ratio(a, &(&total * &x), &(total.log() + &log)) - log_ratio(a, &x, &log);
+                stirling(a) + zero.where_(&at_zero, &shares)
+            });
+            let total = a.sum(-1);
+            each.sum(-1) - stirling(&total) - total.log()
+        })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {
         let [a] = self.0.all();
@@ -244,9 +273,16 @@ impl Family for StudentT {
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [df, loc, scale] = self.0.all();
         (function == PointFunction::LogProb).then(|| {
-            let z = (x - loc) / scale / df.sqrt();
-            let norm = ((df + 1.0) * 0.5).lgamma() - (df * 0.5).lgamma() - scale.log() - df.log() * 0.5 - 0.5 * PI.ln();
-            norm - (df + 1.0) * half_log1p_square(&z)
+            let norm = half_step(&(df * 0.5)) - scale.log() - 0.5 * LN_TAU;
+            let apart = x - loc;
+            let near = apart.detach() / scale.detach();
+            // Far fewer scales away than there are degrees, the power is the normal density's.
+            let enough = if is_double(df) { 1e17 } else { 1e9 };
+            let many = df.gt(near.square() * enough).logical_and(df.gt(enough));
+            let of_many = (many.where_(&apart, 0.0) / many.where_(scale, 1.0)).square() * -0.5;
+            let few = many.where_(1.0, df);
+            let tail = half_log1p_square(&many.where_(0.0, apart), &[scale, &few.sqrt()]) * (&few + 1.0);
+            norm + many.where_(&of_many, &tail.neg())
         })
     }
     fn statistic(&self, statistic: Statistic) -> Option<Tensor> {

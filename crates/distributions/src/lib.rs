@@ -28,6 +28,7 @@ mod line;
 mod multivariate;
 mod parameters;
 mod positive;
+mod saddle;
 
 pub use categorical::{Categorical, Multinomial, OneHotCategorical};
 pub use coin::{Bernoulli, Binomial, Geometric};

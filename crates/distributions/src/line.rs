@@ -4,6 +4,7 @@ use crate::{
     distribution::{TogetherChecked, family, of_parameters, supported},
     host,
     parameters::read,
+    saddle::half_log1p_square,
 };
 use adamant_core::{Error, ErrorKind, Result, Rng, Shape, Tensor};
 use std::f64::consts::{LN_2, PI, TAU};
@@ -20,12 +21,6 @@ pub(crate) fn open_uniform(p: &Parameters, shape: Shape, rng: &Rng) -> Tensor {
 /// Standard normal samples.
 pub(crate) fn standard_normal(p: &Parameters, shape: Shape, rng: &Rng) -> Tensor {
     rng.normal(shape, p.wide()).to(p.device())
-}
-/// `ln(1 + r²) / 2`, where r² may be too large or too small for the dtype.
-pub(crate) fn half_log1p_square(r: &Tensor) -> Tensor {
-    let far = r.abs().gt(1e4);
-    let (near, large) = (far.where_(0.0, r), far.where_(&r.abs(), 1.0));
-    far.where_(&(large.log() + large.reciprocal().square() * 0.5), &(near.square().log1p() * 0.5))
 }
 /// `(x - loc) / scale`.
 fn standard(x: &Tensor, loc: &Tensor, scale: &Tensor) -> Tensor {
@@ -160,7 +155,7 @@ impl Family for Cauchy {
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [loc, scale] = self.0.all();
         Some(match function {
-            PointFunction::LogProb => half_log1p_square(&standard(x, loc, scale)) * -2.0 - scale.log() - PI.ln(),
+            PointFunction::LogProb => half_log1p_square(&(x - loc), &[scale]) * -2.0 - scale.log() - PI.ln(),
             PointFunction::Cdf => standard(x, loc, scale).atan() * (1.0 / PI) + 0.5,
             PointFunction::Icdf => ((x - 0.5) * PI).tan() * scale + loc,
         })

@@ -3,6 +3,7 @@ use crate::{
     Family, PointFunction, Statistic,
     distribution::{TogetherChecked, family, of_parameters, supported, xlogy},
     line::{EULER, LN_TAU, normal_kl, normal_log_density, open_uniform, standard_normal},
+    saddle::log_ratio,
 };
 use adamant_core::{Result, Rng, Shape, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI, SQRT_2};
@@ -166,8 +167,13 @@ impl Family for Weibull {
         let [scale, k] = self.0.all();
         Some(match function {
             PointFunction::LogProb => supported(&x.lt(0.0), x, scale, |x| {
-                let z = x / scale;
-                (k / scale).log() + xlogy(&(k - 1.0), &z) - z.pow(k)
+                // At x = 0 the power is 0, or has no logarithm but an infinite one.
+                let zero = x.eq(0.0);
+                let inside = zero.where_(scale, x);
+                let log = log_ratio(scale, &inside, &inside.log());
+                let at_zero = xlogy(&(k - 1.0), &zero.where_(x, 1.0)) - scale.log();
+                let power = zero.where_(&(zero.where_(x, scale) / scale).pow(k), &(k * &log).exp());
+                k.log() + zero.where_(&at_zero, &(k * &log - inside.log())) - power
             }),
             PointFunction::Cdf => (x.clamp_min(0.0) / scale).pow(k).neg().expm1().neg(),
             PointFunction::Icdf => x.neg().log1p().neg().pow(&k.reciprocal()) * scale,
@@ -214,7 +220,7 @@ impl Family for Pareto {
     fn function(&self, function: PointFunction, x: &Tensor) -> Option<Tensor> {
         let [scale, alpha] = self.0.all();
         Some(match function {
-            PointFunction::LogProb => supported(&x.lt(scale), x, scale, |x| alpha.log() + alpha * (scale.log() - x.log()) - x.log()),
+            PointFunction::LogProb => supported(&x.lt(scale), x, scale, |x| alpha.log() - alpha * log_ratio(scale, x, &x.log()) - x.log()),
             PointFunction::Cdf => (alpha * (scale.log() - x.maximum(scale).log())).expm1().neg(),
             PointFunction::Icdf => (x.neg().log1p().neg() / alpha).exp() * scale,
         })

@@ -5,19 +5,28 @@ mod bessel;
 mod error_function;
 mod gamma;
 mod gelu;
+mod incomplete;
+mod lgamma;
+mod pair;
 
 pub use airy::{airy_ai, airy_ai_derivative};
 pub use bessel::{i0, i0e, i1, i1e, k0, k0e, k1, k1e, spherical_j0};
 pub use error_function::{erfcinv, erfcx, erfinv, log_ndtr, ndtr, ndtri};
-pub use gamma::{digamma, igamma, igammac, polygamma, trigamma, zeta};
+pub use gamma::{digamma, polygamma, trigamma, zeta};
 pub use gelu::gelu;
+pub use incomplete::{igamma, igammac};
+pub use lgamma::lgamma;
 
+use pair::{DekkerPair, LN_2_PAIR, ONE};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, PI};
 
 /// √(2/π) and 0.044715 of the tanh form of gelu (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016).
 pub const GELU_SCALE: f64 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 /// The factor of the cube.
 pub const GELU_CUBE: f64 = 0.044715;
+/// 2 √(2/π) and the factor of the cube beyond their nearest f64.
+const GELU_LINE_PAIR: DekkerPair = DekkerPair(2.0 * GELU_SCALE, -9.96930880911092e-17);
+const GELU_CUBE_PAIR: DekkerPair = DekkerPair(GELU_CUBE, 2.1960211427085595e-18);
 /// The tanh form of gelu: x σ(u), u = 2 √(2/π) (x + 0.044715 x³). For negative x an error of u is one of the result as
 /// many times larger as |u|, so u is kept as a pair of numbers whose sum it is.
 pub fn gelu_tanh(x: f64) -> f64 {
@@ -31,16 +40,8 @@ pub fn gelu_tanh(x: f64) -> f64 {
             x
         };
     }
-    let product = |a: f64, b: f64| (a * b, a.mul_add(b, -(a * b)));
-    let (square, square_low) = product(x, x);
-    let (grown, grown_low) = product(GELU_CUBE, square);
-    let grown_low = grown_low + GELU_CUBE * square_low;
-    let factor = 1.0 + grown;
-    // The larger of 1 and the other is first (T. J. Dekker, "A floating-point technique for extending the available precision", 1971).
-    let factor_low = if grown < 1.0 { grown - (factor - 1.0) } else { 1.0 - (factor - grown) } + grown_low;
-    let (line, line_low) = product(2.0 * GELU_SCALE, x);
-    let (u, u_low) = product(line, factor);
-    let u_low = u_low + line * factor_low + line_low * factor;
+    let square = DekkerPair::from(x).times(x.into());
+    let DekkerPair(u, u_low) = ONE.plus(GELU_CUBE_PAIR.times(square)).times(GELU_LINE_PAIR.times(x.into()));
     if u < -700.0 {
         // e^u has few bits or none where the product still has some.
         let root = (u / 2.0).exp();
@@ -51,7 +52,7 @@ pub fn gelu_tanh(x: f64) -> f64 {
     let e = first + first * rest;
     if x < -1.0 {
         // What the product and the quotient change is added last, so that little is lost by it.
-        let (line, line_low) = product(x, first);
+        let DekkerPair(line, line_low) = DekkerPair::from(x).times(first.into());
         return line + (line_low + line * (rest - e / (1.0 + e)));
     }
     if x < 0.0 { x * e / (1.0 + e) } else { x / (1.0 + e) }
@@ -163,6 +164,10 @@ pub fn mish(x: f64) -> f64 {
     if x > 40.0 {
         return x;
     }
+    if x < -600.0 {
+        // As in [`silu`], to which nothing else is left.
+        return silu(x);
+    }
     let e = x.exp();
     let n = e * (e + 2.0);
     x * (n / (n + 2.0))
@@ -171,32 +176,54 @@ pub fn mish(x: f64) -> f64 {
 pub fn logit(x: f64) -> f64 {
     if (0.3..0.7).contains(&x) { ((2.0 * x - 1.0) / (1.0 - x)).ln_1p() } else { x.ln() - (-x).ln_1p() }
 }
-/// ln(eˣ + eʸ), without overflow.
+/// ln(eˣ + eʸ), without overflow. Where the larger one is about minus what the other adds, both are pairs.
 pub fn logaddexp(x: f64, y: f64) -> f64 {
     if x == y && x.is_infinite() {
         return x;
     }
-    if x.is_nan() || y.is_nan() { f64::NAN } else { x.max(y) + (-(x - y).abs()).exp().ln_1p() }
+    if x.is_nan() || y.is_nan() {
+        return f64::NAN;
+    }
+    let (top, less) = (x.max(y), x.min(y));
+    let more = (less - top).exp().ln_1p();
+    let sum = top + more;
+    if sum.abs() < 0.6 * (top.abs() + more) { one_and_power(DekkerPair::sum(less, -top)).ln().plus(top.into()).value() } else { sum }
 }
-/// log₂(2ˣ + 2ʸ), without overflow.
+/// log₂(2ˣ + 2ʸ), without overflow; pairs as in [`logaddexp`].
 pub fn logaddexp2(x: f64, y: f64) -> f64 {
     if x == y && x.is_infinite() {
         return x;
     }
-    if x.is_nan() || y.is_nan() { f64::NAN } else { x.max(y) + (-(x - y).abs()).exp2().ln_1p() / LN_2 }
+    if x.is_nan() || y.is_nan() {
+        return f64::NAN;
+    }
+    let (top, less) = (x.max(y), x.min(y));
+    let more = (less - top).exp2().ln_1p() / LN_2;
+    let sum = top + more;
+    if sum.abs() < 0.6 * (top.abs() + more) { one_and_power(DekkerPair::sum(less, -top).times(LN_2_PAIR)).ln().over(LN_2_PAIR).plus(top.into()).value() } else { sum }
 }
-/// x - tanh(x). Near zero as (x·cosh x - sinh x) / cosh x, whose numerator is Σ x^(2k+1) · 2k / (2k+1)!, all of one sign.
+/// 1 + e^x for x ≤ 0.
+fn one_and_power(x: DekkerPair) -> DekkerPair {
+    if x.0 < -100.0 {
+        return ONE;
+    }
+    let (p, n) = x.exp();
+    ONE.plus(DekkerPair(libm::scalbn(p.0, n), libm::scalbn(p.1, n)))
+}
+/// x - tanh(x). Near zero as (x·cosh x - sinh x) / cosh x, whose numerator is Σ x^(2k+1) · 2k / (2k+1)!, all of one sign; of its
+/// first term what is rounded is kept.
 pub fn tanhshrink(x: f64) -> f64 {
     if x.abs() >= 1.0 || x.is_nan() {
         return x - x.tanh();
     }
-    let (mut power, mut sum) = (x, 0.0);
-    for k in 1..13 {
+    let first = DekkerPair::from(x).times(x.into()).times(x.into()).over(3.0.into());
+    let (mut power, mut sum) = (0.5 * first.0, first.1);
+    for k in 2..13 {
         let n = 2.0 * k as f64;
         power *= x * x / (n * (n + 1.0));
         sum += n * power;
     }
-    sum / x.cosh()
+    (first.0 + sum) / x.cosh()
 }
 /// sin(πx), exact at integers and half integers: the argument is reduced before π is multiplied in.
 pub fn sin_pi(x: f64) -> f64 {

@@ -489,9 +489,9 @@ fn gelu_small_f64<V: Arithmetic>(x: V, a: V) -> V {
 pub(crate) fn gelu_tanh<V: Arithmetic>(x: V) -> V {
     // 2u = (LINE + CUBE x²) x ln 2. LINE has few bits, so that it is a multiple of the last bit of every sum with it.
     const LINE: f64 = 2.300_781_25;
-    const LINE_LOW: f64 = 0.001_426_948_144_325_033;
+    const LINE_LOW: f64 = 0.001_426_948_144_324_889_2;
     const CUBE: f64 = 0.102_943_239_580_023_5;
-    let cube_low = by_width::<V>(CUBE - CUBE as f32 as f64, -4.602_663_324_045_903e-18);
+    let cube_low = by_width::<V>(CUBE - CUBE as f32 as f64, -5.978_177_400_718_744e-18);
     // Beyond the bound nothing of e^-2|u| is left. 2|u| is kept as a pair: an error of it is one of e^-2|u| as many times larger.
     let a = by_width::<V>(12.5, 22.0).min(x.abs());
     let square = a.mul(a);

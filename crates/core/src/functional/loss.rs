@@ -180,12 +180,13 @@ pub fn binary_cross_entropy_with_logits(
             .into());
         }
         let (x, t) = (logits.widened(), target.widened());
-        let log_sigmoid = x.log_sigmoid();
-        let weighted = match pos_weight {
-            Some(p) => ((p.widened() - 1.0) * &t + 1.0) * log_sigmoid,
-            None => log_sigmoid,
-        };
-        let mut each = (1.0 - t) * x - weighted;
+        // (1 - t) max(x, 0) + p t max(-x, 0) + (1 - t + p t) ln(1 + exp(-|x|)): no term cancels another, where the one that is
+        // left is a small number. -|x| is chosen by the sign, so that its slope at 0 is one side's and not none.
+        let (below, other) = (x.lt(0.0), 1.0 - &t);
+        let positive = pos_weight.map_or_else(|| t.clone(), |p| p.widened() * &t);
+        let line = below.where_(&(&positive * x.neg()), &(&other * &x));
+        let tail = below.where_(&x, &x.neg()).softplus();
+        let mut each = if pos_weight.is_some() { line + (other + positive) * tail } else { line + tail };
         if let Some(w) = weight {
             each = each * w.widened();
         }

@@ -71,7 +71,7 @@ fn tensors_of<'a>(first: &'a Tensor, sides: &'a [OperandRef<'a>]) -> smallvec::S
 }
 impl Tensor {
     /// Each element brought into `[min, max]` (numbers or tensors; of two dtypes, in that in which they meet). NaN stays NaN; if min > max, everything is max. The
-    /// gradient passes where min <= x <= max, elsewhere it goes to the tensor that bounds; equal tensors share it.
+    /// gradient passes between numbers, and is 0 at them and at NaN; of tensors it goes to the one that bounds; equal ones share it.
     #[track_caller]
     pub fn clamp(&self, min: impl Operand, max: impl Operand) -> Tensor {
         let (min, max) = (min.operand(), max.operand());
@@ -217,14 +217,18 @@ fn clamped<const N: usize>(op: &'static str, x: &Tensor, bounds: [OperandRef<'_>
 fn at_least(x: &Tensor, min: OperandRef<'_>) -> Tensor {
     match min {
         OperandRef::Tensor(min) => x.maximum(min),
-        OperandRef::Scalar(min) => x.le(min).where_(min, x),
+        OperandRef::Scalar(min) => keep_nan(x, x.gt(min).where_(x, min)),
     }
 }
 fn at_most(x: &Tensor, max: OperandRef<'_>) -> Tensor {
     match max {
         OperandRef::Tensor(max) => x.minimum(max),
-        OperandRef::Scalar(max) => x.ge(max).where_(max, x),
+        OperandRef::Scalar(max) => keep_nan(x, x.lt(max).where_(x, max)),
     }
+}
+/// What bounds gave of x, or NaN where x is, to which no gradient flows.
+fn keep_nan(x: &Tensor, bounded: Tensor) -> Tensor {
+    if x.error().is_none() && x.meta().dtype.is_float() { x.isnan().where_(f64::NAN, bounded) } else { bounded }
 }
 /// Tensors in the dtype in which they meet, widened to compute, and that dtype.
 fn widened_alike<const N: usize>(tensors: [&Tensor; N]) -> Built<([Tensor; N], DType)> {

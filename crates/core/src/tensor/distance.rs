@@ -5,7 +5,7 @@ use super::{
     reduce::count,
 };
 use crate::{
-    AxisSet, ErrorKind,
+    AxisSet, DType, ErrorKind,
     composite::wide::{floats, same_dtype},
     op::ReduceOp,
     promotion::alike,
@@ -146,13 +146,32 @@ fn norm(x: &Tensor, ord: f64, axes: AxisSet) -> Built<Tensor> {
     if ord == 2.0 {
         return Ok(euclidean(x, axes));
     }
-    // Zeros take no part in the gradient, whose powers of 0 are infinite or undefined.
-    let zero = x.eq(0.0);
-    let power = zero.where_(1.0, x.abs()).pow(ord);
-    let total = sum(&zero.where_(if ord > 0.0 { 0.0 } else { f64::INFINITY }, &power));
+    if count(&x.meta().shape, axes) == 0 {
+        return Ok(sum(&x.abs()));
+    }
+    // Zeros take no part in the gradient, whose powers of 0 are infinite or undefined; nor does what is nothing beside the others.
+    let none_of = if ord > 0.0 { 0.0 } else { f64::INFINITY };
+    let size = x.eq(0.0).where_(none_of, x.abs()).detach();
+    let scale = power_of_two_near(&size.reduce(if ord > 0.0 { ReduceOp::Max } else { ReduceOp::Min }, axes, true));
+    let scaled = x.abs() / &scale;
+    let zero = scaled.eq(0.0);
+    let power = zero.where_(1.0, &scaled).pow(ord);
+    let total = sum(&zero.where_(none_of, &power));
     let none = total.eq(0.0);
-    Ok(none.where_(0.0, none.where_(1.0, &total).pow(1.0 / ord)))
+    Ok(none.where_(0.0, none.where_(1.0, &total).pow(1.0 / ord) * scale))
 }
-fn euclidean(x: &Tensor, axes: AxisSet) -> Tensor {
-    x.square().reduce(ReduceOp::Sum, axes, true).sqrt_flat_at_zero()
+/// The root of the sum of squares of what has been scaled by a power of two, exactly: squares of numbers beyond the square root of
+/// the dtype's largest or smallest are infinite or nothing.
+pub(super) fn euclidean(x: &Tensor, axes: AxisSet) -> Tensor {
+    if count(&x.meta().shape, axes) == 0 {
+        return x.square().reduce(ReduceOp::Sum, axes, true);
+    }
+    let scale = power_of_two_near(&x.detach().abs().reduce(ReduceOp::Max, axes, true));
+    (x / &scale).square().reduce(ReduceOp::Sum, axes, true).sqrt_flat_at_zero() * scale
+}
+/// A power of two up to four times smaller than a size, and 1 for 0 and what is no number. No gradient flows to it.
+fn power_of_two_near(size: &Tensor) -> Tensor {
+    let last = if size.meta().dtype == DType::F64 { 1022.0 } else { 126.0 };
+    let whole = (size.log2().floor() - 1.0).clamp(-last, last);
+    size.gt(0.0).logical_and(size.lt(f64::INFINITY)).where_(&whole.exp2(), 1.0).detach()
 }

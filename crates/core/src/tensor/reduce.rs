@@ -48,7 +48,7 @@ reductions! {
     /// The standard deviation over the axes. Its gradient where the variance is 0 is 0.
     std std_keepdim(correction: f64) = |x, axes, keep| {
         let dtype = x.meta().dtype.to_float();
-        Ok(x.wide().moments(axes, correction, keep).0.sqrt_flat_at_zero().cast(dtype))
+        Ok(x.wide().deviation(axes, correction, keep).0.cast(dtype))
     };
     /// log(sum(exp(x))) over the axes, without overflow; -inf of nothing.
     logsumexp logsumexp_keepdim() = |x, axes, keep| {
@@ -79,8 +79,8 @@ two_forms! {
     /// Standard deviation and mean over the axes.
     std_mean std_mean_keepdim(axes: impl Axes, correction: f64) -> (Tensor, Tensor) = |x, keepdim| compose1("std_mean", x, |x| {
         let dtype = x.meta().dtype.to_float();
-        let (var, mean) = x.wide().moments(axes.to_axes(&x.meta().shape)?, correction, keepdim);
-        Ok((var.sqrt_flat_at_zero().cast(dtype), mean.cast(dtype)))
+        let (std, mean) = x.wide().deviation(axes.to_axes(&x.meta().shape)?, correction, keepdim);
+        Ok((std.cast(dtype), mean.cast(dtype)))
     });
     /// Minimum and maximum over the axes.
     aminmax aminmax_keepdim(axes: impl Axes) -> (Tensor, Tensor) = |x, keepdim| compose1("aminmax", x, |x| {
@@ -228,6 +228,13 @@ impl Tensor {
         let var = squares / (n - correction).max(0.0);
         let dtype = meta.dtype.to_float();
         (var.drop(axes, keep).cast(dtype), mean.drop(axes, keep).cast(dtype))
+    }
+    /// Standard deviation and mean: a norm of what is left without the mean, so that no square overflows.
+    fn deviation(&self, axes: AxisSet, correction: f64, keep: bool) -> (Tensor, Tensor) {
+        let n = count(&self.meta().shape, axes) as f64;
+        let mean = self.reduce(ReduceOp::Sum, axes, true) / n;
+        let size = super::distance::euclidean(&(self - &mean), axes);
+        ((size / (n - correction).max(0.0).sqrt()).drop(axes, keep), mean.drop(axes, keep))
     }
     fn truth(&self, op: ReduceOp, axes: AxisSet, keep: bool) -> Tensor {
         let meta = self.meta();

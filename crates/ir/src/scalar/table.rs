@@ -174,7 +174,7 @@ macro_rules! unary_rows {
             Entr entr { class: Float, exact: |x| if x == 0.0 { 0.0 } else if x < 0.0 { f64::NEG_INFINITY } else { -x * x.ln() }, int: None, saves: Input, grad: Some(|g, x, _| (g * (x.log() + 1.0)).neg()),
                 c: "adm_entr(x)", wgsl: "adm_entr(x)", onnx: None, domain: (1e-3, 10.0), kinks: &[] }
             /// ln |Γ(x)|.
-            Lgamma lgamma { class: Float, exact: libm::lgamma, int: None, saves: Input, grad: Some(|g, x, _| g * x.digamma()),
+            Lgamma lgamma { class: Float, exact: special::lgamma, int: None, saves: Input, grad: Some(|g, x, _| g * x.digamma()),
                 c: "lgamma(x)", wgsl: "adm_lgamma(x)", onnx: None, domain: (0.1, 10.0), kinks: &[] }
             /// The logarithmic derivative of the gamma function.
             Digamma digamma { class: Float, exact: special::digamma, int: None, saves: Input, grad: Some(|g, x, _| g * x.trigamma()),
@@ -290,13 +290,13 @@ macro_rules! binary_rows {
             Minimum minimum { class: Any, exact: |x, y| if x.is_nan() || y.is_nan() { f64::NAN } else { x.min(y) }, int: Some(|x, y| Some(x.min(y))), saves: Input,
                 grad: Some((|g, x, y, _| unless_beaten(g, x, y, &x.gt(y)), |g, x, y, _| unless_beaten(g, x, y, &x.lt(y)))),
                 c: "adm_min(x, y)", wgsl: "adm_min(x, y)", onnx: Some("Min"), domain: BOTH, int_text: "adm_imin_T(x, y)" }
-            /// The larger, ignoring a NaN beside a number. Equal values share the gradient.
+            /// The larger, ignoring a NaN beside a number. Equal values share the gradient; of two NaN the left side takes it.
             Fmax fmax { class: Any, exact: f64::max, int: Some(|x, y| Some(x.max(y))), saves: Input,
-                grad: Some((|g, x, y, _| unless_beaten(g, x, y, &x.lt(y).logical_or(x.isnan().logical_and(y.isnan().logical_not()))), |g, x, y, _| unless_beaten(g, x, y, &x.gt(y).logical_or(y.isnan())))),
+                grad: Some((|g, x, y, _| x.eq(y).where_(&(g * 0.5), x.gt(y).logical_or(y.isnan()).where_(g, 0.0)), |g, x, y, _| x.eq(y).where_(&(g * 0.5), x.gt(y).logical_or(y.isnan()).where_(0.0, g)))),
                 c: "adm_fmax(x, y)", wgsl: "adm_fmax(x, y)", onnx: None, domain: BOTH, int_text: "adm_imax_T(x, y)" }
-            /// The smaller, ignoring a NaN beside a number. Equal values share the gradient.
+            /// The smaller, ignoring a NaN beside a number. Equal values share the gradient; of two NaN the left side takes it.
             Fmin fmin { class: Any, exact: f64::min, int: Some(|x, y| Some(x.min(y))), saves: Input,
-                grad: Some((|g, x, y, _| unless_beaten(g, x, y, &x.gt(y).logical_or(x.isnan().logical_and(y.isnan().logical_not()))), |g, x, y, _| unless_beaten(g, x, y, &x.lt(y).logical_or(y.isnan())))),
+                grad: Some((|g, x, y, _| x.eq(y).where_(&(g * 0.5), x.lt(y).logical_or(y.isnan()).where_(g, 0.0)), |g, x, y, _| x.eq(y).where_(&(g * 0.5), x.lt(y).logical_or(y.isnan()).where_(0.0, g)))),
                 c: "adm_fmin(x, y)", wgsl: "adm_fmin(x, y)", onnx: None, domain: BOTH, int_text: "adm_imin_T(x, y)" }
             /// The angle of the point (y, x) = (other, self): the inverse tangent of self / other in its quadrant.
             Atan2 atan2 { class: Float, exact: f64::atan2, int: None, saves: Input,

@@ -1,28 +1,31 @@
 //! Modified Bessel functions. Those of the first kind up to 20 by the power series, whose terms all have one sign (DLMF
-//! 10.25.2); above by the asymptotic series (DLMF 10.40.1), whose error is then below exp(-40). Those of the second kind up to 1 by
+//! 10.25.2) and are pairs: rounded, the error of x² and of each term would be one of the sum several times larger; above by the
+//! asymptotic series (DLMF 10.40.1), whose error is then below exp(-40). Those of the second kind up to 1 by
 //! the power series (DLMF 10.31.1); above by the trapezoidal rule on the integral of DLMF 10.32.9, which converges
 //! exponentially (Trefethen and Weideman, "The exponentially convergent trapezoidal rule", 2014). And the spherical one of order 0.
+use super::pair::{DekkerPair, ONE, TAU_PAIR};
 use std::f64::consts::TAU;
 
 const SWITCH: f64 = 20.0;
 
 /// Σ (x²/4)^k / (k! (k+order)!), for order 0 and 1.
 fn series(order: usize, x: f64) -> f64 {
-    let q = 0.25 * x * x;
-    let (mut term, mut sum) = (1.0, 1.0);
+    let half = DekkerPair::from(0.5 * x);
+    let q = half.times(half);
+    let (mut term, mut sum) = (ONE, ONE);
     for k in 1..200 {
-        term *= q / (k * (k + order)) as f64;
-        sum += term;
-        if term < sum * 1e-18 {
+        term = term.times(q).over(DekkerPair::from((k * (k + order)) as f64));
+        sum = sum.plus(term);
+        if term.0 < sum.0 * 1e-18 {
             break;
         }
     }
-    sum
+    sum.value()
 }
 /// exp(-x) I(x) for large x.
 fn scaled_asymptotic(order: usize, x: f64) -> f64 {
     let mu = 4.0 * (order * order) as f64;
-    let (mut term, mut sum) = (1.0f64, 1.0f64);
+    let (mut term, mut sum) = (1.0f64, ONE);
     for k in 1..40 {
         let odd = (2 * k - 1) as f64;
         let next = -term * (mu - odd * odd) / (8.0 * k as f64 * x);
@@ -30,12 +33,15 @@ fn scaled_asymptotic(order: usize, x: f64) -> f64 {
             break;
         }
         term = next;
-        sum += term;
+        sum = sum.plus(term.into());
     }
-    sum / (TAU * x).sqrt()
+    if x > 1e300 { sum.0 / (TAU.sqrt() * x.sqrt()) } else { sum.over(TAU_PAIR.times(x.into()).sqrt()).value() }
 }
 /// exp(a) · b, where exp(a) alone may overflow.
 fn exp_times(a: f64, b: f64) -> f64 {
+    if a < 700.0 {
+        return a.exp() * b;
+    }
     let half = (0.5 * a).exp();
     half * b * half
 }

@@ -1,6 +1,9 @@
-//! The gamma function's derivatives, the Hurwitz zeta function and the incomplete gamma functions.
-use super::sin_pi;
-use std::f64::consts::{PI, TAU};
+//! The gamma function's derivatives and the Hurwitz zeta function.
+use super::{
+    pair::{DekkerPair, ONE, PI_PAIR},
+    sin_pi,
+};
+use std::f64::consts::PI;
 
 /// Digamma's positive root as a sum of two f64, and the Taylor coefficients ψ⁽ᵏ⁾(root)/k! there, k ≥ 1.
 const ROOT: (f64, f64) = (1.4616321449683622, 9.549995429965697e-17);
@@ -57,7 +60,9 @@ pub fn digamma(x: f64) -> f64 {
         if x == x.floor() {
             return f64::NAN;
         }
-        return digamma(1.0 - x) - PI * super::cos_pi(x) / sin_pi(x);
+        let (other_side, cotangent) = (digamma(1.0 - x), PI * super::cos_pi(x) / sin_pi(x));
+        let value = other_side - cotangent;
+        return if value.abs() < 0.5 * other_side.abs() || value.abs() < 1.0 { digamma_near_root(x) } else { value };
     }
     if (1.2..1.75).contains(&x) {
         let d = (x - ROOT.0) - ROOT.1;
@@ -74,7 +79,38 @@ pub fn digamma(x: f64) -> f64 {
     let r = 1.0 / (shifted * shifted);
     // B₂ₖ / 2k
     let series = [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32760.0, 1.0 / 12.0, -3617.0 / 8160.0];
-    shifted.ln() - 0.5 / shifted - r * series.iter().rev().fold(0.0, |p, c| p * r + c) - steps
+    let value = shifted.ln() - 0.5 / shifted - r * series.iter().rev().fold(0.0, |p, c| p * r + c) - steps;
+    if value.abs() < 1.0 { digamma_near_root(x) } else { value }
+}
+/// ψ by the same formulas in pairs: near a root little is left of any part.
+fn digamma_near_root(x: f64) -> f64 {
+    // (-1)ᵏ |B₂ₖ| / 2k as fractions
+    const SERIES: [(f64, f64); 11] = [
+        (1.0, 12.0),
+        (-1.0, 120.0),
+        (1.0, 252.0),
+        (-1.0, 240.0),
+        (1.0, 132.0),
+        (-691.0, 32760.0),
+        (1.0, 12.0),
+        (-3617.0, 8160.0),
+        (43867.0, 14364.0),
+        (-174611.0, 6600.0),
+        (854513.0, 3036.0),
+    ];
+    let (mut at, mut steps) = (if x < 0.0 { DekkerPair::sum(1.0, -x) } else { x.into() }, DekkerPair::from(0.0));
+    while at.0 < 32.0 {
+        steps = steps.plus(ONE.over(at));
+        at = at.plus(ONE);
+    }
+    let r = ONE.over(at.times(at));
+    let series = SERIES.iter().rev().fold(DekkerPair::from(0.0), |sum, &(p, q)| sum.plus(DekkerPair::from(p).over(q.into())).times(r));
+    let other_side = at.ln().minus(DekkerPair::from(0.5).over(at)).minus(series).minus(steps);
+    if x > 0.0 {
+        return other_side.value();
+    }
+    let (sine, cosine) = DekkerPair::from(x - x.round()).sin_cos_pi();
+    other_side.minus(PI_PAIR.times(cosine).over(sine)).value()
 }
 /// ψ'(x): reflection, recurrence up to 10, asymptotic series (DLMF 5.15.5, 5.15.6, 5.15.8).
 pub fn trigamma(x: f64) -> f64 {
@@ -137,7 +173,8 @@ pub fn zeta(s: f64, q: f64) -> f64 {
         at += 1.0;
     }
     let edge = at.powf(-s);
-    sum += edge * at / (s - 1.0) + 0.5 * edge;
+    // Not edge · at, of which the first is 0 for a large number already.
+    sum += at.powf(1.0 - s) / (s - 1.0) + 0.5 * edge;
     // (s)₂ₖ₋₁ at^(1-s-2k), growing by two factors a step
     let mut factor = edge * s / at;
     for (k, b) in BERNOULLI.iter().enumerate() {
@@ -150,124 +187,4 @@ pub fn zeta(s: f64, q: f64) -> f64 {
         factor *= (n + 1.0) * (n + 2.0) / (at * at);
     }
     sum
-}
-
-/// ln Γ(1 + a) for small a: -ln(1+a) + (1-γ)a + Σ (-1)ᵏ (ζ(k) - 1) aᵏ / k (DLMF 5.7.3).
-fn ln_gamma_1p(a: f64) -> f64 {
-    const ONE_MINUS_EULER: f64 = 0.422_784_335_098_467_1;
-    let mut sum = 0.0;
-    for k in (2..32).rev() {
-        sum = zeta(k as f64, 2.0) / k as f64 - a * sum;
-    }
-    -a.ln_1p() + a * (ONE_MINUS_EULER + a * sum)
-}
-/// What Stirling's formula lacks: ln Γ(a+1) - (a+½) ln a + a - ln √(2π).
-fn stirling_error(a: f64) -> f64 {
-    if a < 16.0 {
-        return libm::lgamma(a + 1.0) - (a + 0.5) * a.ln() + a - 0.918_938_533_204_672_8;
-    }
-    let r = 1.0 / (a * a);
-    let series = [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0, -691.0 / 360360.0, 1.0 / 156.0];
-    series.iter().rev().fold(0.0, |p, c| p * r + c) / a
-}
-/// a ln(a/x) + x - a without cancellation near x = a (Loader, "Fast and Accurate Computation of Binomial
-/// Probabilities", 2000).
-fn deviance(a: f64, x: f64) -> f64 {
-    if (a - x).abs() > 0.1 * (a + x) {
-        return a * (a / x).ln() + x - a;
-    }
-    let v = (a - x) / (a + x);
-    let mut sum = (a - x) * v;
-    let mut power = 2.0 * a * v;
-    for k in 1..40 {
-        power *= v * v;
-        let next = sum + power / (2 * k + 1) as f64;
-        if next == sum {
-            break;
-        }
-        sum = next;
-    }
-    sum
-}
-/// xᵃ e⁻ˣ / Γ(a+1), by Loader's saddle point form.
-fn gamma_weight(a: f64, x: f64) -> f64 {
-    if a < 0.5 { (a * x.ln() - x - ln_gamma_1p(a)).exp() } else { (-stirling_error(a) - deviance(a, x)).exp() / (TAU * a).sqrt() }
-}
-/// P by its series (DLMF 8.7.1 multiplied out), good for x < a + 1.
-fn lower_series(a: f64, x: f64) -> f64 {
-    let (mut term, mut sum, mut n) = (1.0, 1.0, a);
-    while term > sum * 1e-17 {
-        n += 1.0;
-        term *= x / n;
-        sum += term;
-    }
-    gamma_weight(a, x) * sum
-}
-/// Q by its continued fraction (DLMF 8.9.2), evaluated by Lentz's method, good for x > a + 1.
-fn upper_fraction(a: f64, x: f64) -> f64 {
-    let mut b = x + 1.0 - a;
-    let mut c = f64::INFINITY;
-    let mut d = 1.0 / b;
-    let mut h = d;
-    for i in 1..100_000 {
-        let n = -(i as f64) * (i as f64 - a);
-        b += 2.0;
-        d = 1.0 / (n * d + b);
-        c = b + n / c;
-        h *= c * d;
-        if (c * d - 1.0).abs() < 1e-16 {
-            break;
-        }
-    }
-    gamma_weight(a, x) * a * h
-}
-/// Q for small x: 1 - xᵃ/Γ(1+a) · (1 + a Σ (-x)ⁿ / (n! (a+n))) without the cancellation at small a.
-fn upper_series(a: f64, x: f64) -> f64 {
-    let (mut power, mut sum) = (1.0, 0.0);
-    for n in 1..60 {
-        power *= -x / n as f64;
-        let term = power / (a + n as f64);
-        sum += term;
-        if term.abs() < f64::EPSILON * sum.abs() * 0.1 {
-            break;
-        }
-    }
-    let log = a * x.ln() - ln_gamma_1p(a);
-    -log.exp_m1() - log.exp() * a * sum
-}
-/// The values at the edges, as (P, Q): PyTorch's conventions.
-fn incomplete_edges(a: f64, x: f64) -> Option<(f64, f64)> {
-    if a.is_nan() || x.is_nan() || a < 0.0 || x < 0.0 {
-        return Some((f64::NAN, f64::NAN));
-    }
-    if a == 0.0 {
-        return Some(if x > 0.0 { (1.0, 0.0) } else { (f64::NAN, f64::NAN) });
-    }
-    if x == 0.0 {
-        return Some((0.0, 1.0));
-    }
-    if a.is_infinite() {
-        return Some(if x.is_infinite() { (f64::NAN, f64::NAN) } else { (0.0, 1.0) });
-    }
-    x.is_infinite().then_some((1.0, 0.0))
-}
-/// The regularized lower incomplete gamma function P(a, x).
-pub fn igamma(a: f64, x: f64) -> f64 {
-    if let Some((p, _)) = incomplete_edges(a, x) {
-        return p;
-    }
-    if x < a + 1.0 { lower_series(a, x) } else { 1.0 - upper_fraction(a, x) }
-}
-/// The regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x).
-pub fn igammac(a: f64, x: f64) -> f64 {
-    if let Some((_, q)) = incomplete_edges(a, x) {
-        return q;
-    }
-    if x < 1.5 && a < 0.5 {
-        upper_series(a, x)
-    } else if x < a + 1.0 {
-        1.0 - lower_series(a, x)
-    } else {
-        upper_fraction(a, x)
-    }
 }

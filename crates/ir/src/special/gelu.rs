@@ -1,44 +1,8 @@
 //! x Φ(x) in twice the precision of f64: in the tail, and where Φ is a small rest of ½, an error of Φ is one of the product
 //! several times larger. Must not know how a device computes it.
-use std::f64::consts::{LN_2, LOG2_E};
+use super::pair::DekkerPair;
 
-/// The sum of two numbers of which the second is at most half a unit of the first (T. J. Dekker, "A floating-point technique
-/// for extending the available precision", 1971).
-#[derive(Clone, Copy)]
-struct DekkerPair(f64, f64);
-/// ln 2 and 1 / √(2π) beyond what their nearest f64 holds.
-const LN_2_PAIR: DekkerPair = DekkerPair(LN_2, 2.3190468138462996e-17);
 const FRAC_1_SQRT_TAU: DekkerPair = DekkerPair(0.3989422804014327, -2.49232720227773e-17);
-
-impl DekkerPair {
-    /// The sum, the larger number first.
-    fn of(large: f64, small: f64) -> DekkerPair {
-        let sum = large + small;
-        DekkerPair(sum, small - (sum - large))
-    }
-    fn plus(self, other: DekkerPair) -> DekkerPair {
-        let sum = self.0 + other.0;
-        let back = sum - self.0;
-        DekkerPair::of(sum, (self.0 - (sum - back)) + (other.0 - back) + self.1 + other.1)
-    }
-    fn times(self, other: DekkerPair) -> DekkerPair {
-        let product = self.0 * other.0;
-        DekkerPair::of(product, self.0.mul_add(other.0, -product) + self.0 * other.1 + self.1 * other.0)
-    }
-    fn over(self, other: DekkerPair) -> DekkerPair {
-        let ratio = self.0 / other.0;
-        let rest = self.plus(other.times(DekkerPair(-ratio, 0.0)));
-        DekkerPair::of(ratio, (rest.0 + rest.1) / other.0)
-    }
-}
-/// e^x as (p, n), p · 2^n.
-fn exp(x: DekkerPair) -> (DekkerPair, i32) {
-    let n = (x.0 * LOG2_E).round();
-    let r = x.plus(LN_2_PAIR.times(DekkerPair(-n, 0.0)));
-    // Taylor's series, from its end.
-    let sum = (1..=22).rev().fold(DekkerPair(1.0, 0.0), |sum, k| DekkerPair(1.0, 0.0).plus(r.times(sum).over(DekkerPair(f64::from(k), 0.0))));
-    (sum, n as i32)
-}
 
 /// x Φ(x), rounded once but for some 2^-90; NaN at both infinities, as PyTorch's. Φ is ½ + φ(x) Σ x^(2k+1) / (2k+1)!!
 /// (NIST Handbook of Mathematical Functions, 7.6.2), to the left of -4 φ / (|x| + 1/(|x| + 2/(|x| + ..))), Laplace's fraction.
@@ -51,7 +15,7 @@ pub fn gelu(x: f64) -> f64 {
         return if x < 0.0 { -0.0 } else { x };
     }
     let (line, square) = (DekkerPair(x, 0.0), DekkerPair(x, 0.0).times(DekkerPair(x, 0.0)));
-    let (e, n) = exp(DekkerPair(-0.5 * square.0, -0.5 * square.1));
+    let (e, n) = DekkerPair(-0.5 * square.0, -0.5 * square.1).exp();
     let density = e.times(FRAC_1_SQRT_TAU);
     if x < -4.0 {
         // The rest of the fraction after so many levels: below 2^-90 at -4, and less beyond.
