@@ -11,6 +11,9 @@
 mod accumulate;
 mod average;
 mod clip;
+mod ewc;
+mod lbfgs;
+mod lookahead;
 mod optimizer;
 mod rule;
 mod rules;
@@ -18,14 +21,20 @@ pub mod schedule;
 mod slots;
 
 pub use accumulate::GradAccumulator;
-pub use average::WeightAverage;
-pub use clip::{ClipPolicy, clip_grad_norm, clip_grad_value};
+pub use average::{AveragedModel, WeightAverage, update_bn, update_bn_by};
+pub use clip::{ClipNorm, ClipPolicy, clip_grad_norm, clip_grad_value, clip_grads_with_norm, get_total_norm};
+pub use ewc::Ewc;
+pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
+pub use lookahead::Lookahead;
 pub use optimizer::{Group, Hyperparameters, Optimizer, UpdateRule, Updater};
 pub use rule::Rates;
 pub use rules::{
     adagrad::{Adadelta, Adagrad},
     adam::{Adam, AdamW, Adamax, NAdam, RAdam},
+    central::{Centralized, centralize_gradients},
     large::{Adafactor, Lamb, Lion},
+    matrix::{AdjustLr, Muon},
     sgd::{Asgd, RmsProp, Rprop, Sgd},
+    sparse::SparseAdam,
 };
 pub use slots::{Scalars, Slots};
