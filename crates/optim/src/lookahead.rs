@@ -39,6 +39,10 @@ pub struct Lookahead<O> {
 const SLOW: &str = "slow";
 const COUNT: &str = "slow_step";
 
+#[track_caller]
+fn refused(text: String) -> Error {
+    Error::new("lookahead", ErrorKind::Argument(text))
+}
 impl<O: Optimizer> Lookahead<O> {
     /// Slow weights that take the part `alpha` of `k` steps. The paper has `k` of 5 and `alpha` of 0.5.
     ///
@@ -46,15 +50,16 @@ impl<O: Optimizer> Lookahead<O> {
     /// `k` is 0, `alpha` is outside (0, 1], the optimizer has no parameters, or there is no memory.
     #[track_caller]
     pub fn new(fast: O, k: u32, alpha: f64) -> Result<Lookahead<O>> {
-        let refuse = |text: String| Err(Error::new("lookahead", ErrorKind::Argument(text)));
         if k == 0 {
-            return refuse("slow weights follow every k steps, and k is 0".into());
+            return Err(refused("slow weights follow every k steps, and k is 0".into()));
         }
         if !(alpha > 0.0 && alpha <= 1.0) {
-            return refuse(format!("alpha is {alpha}, it must be in (0, 1]"));
+            return Err(refused(format!("alpha is {alpha}, it must be in (0, 1]")));
         }
         let parameters = fast.parameters();
-        let Some(device) = parameters.first().map(|p| p.meta().device) else { return refuse(format!("{} has no parameters", fast.name())) };
+        let Some(device) = parameters.first().map(|p| p.meta().device) else {
+            return Err(refused(format!("{} has no parameters", fast.name())));
+        };
         let slow = parameters.iter().map(|p| Cell::new(&p.read(), false)).collect::<Result<_>>()?;
         let count = Cell::new(&Tensor::from_vec_on(vec![0u32], (), device), false)?;
         Ok(Lookahead { fast, k, alpha, parameters, slow, count })
@@ -119,14 +124,16 @@ impl<O: Optimizer> Optimizer for Lookahead<O> {
         all
     }
     fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
-        let refuse = |text: String| Error::new("lookahead", ErrorKind::Argument(text));
         let own = |name: &str| name.rsplit('.').next().is_some_and(|slot| slot == SLOW || slot == COUNT);
-        let find = |name: String| state.iter().find(|(n, _)| *n == name).map(|(_, t)| t.clone()).ok_or_else(|| refuse(format!("there is no `{name}`")));
+        let find = |name: String| match state.iter().find(|(n, _)| *n == name) {
+            Some((_, t)) => Ok(t.clone()),
+            None => Err(refused(format!("there is no `{name}`"))),
+        };
         let mut slow = Vec::with_capacity(self.slow.len());
         for p in &self.parameters {
             let (value, meta) = (find(format!("{}.{SLOW}", p.path()))?.ok()?, p.meta());
             if value.shape()? != meta.shape {
-                return Err(refuse(format!("`{}.{SLOW}` has shape {}, the parameter {}", p.path(), value.shape()?, meta.shape)));
+                return Err(refused(format!("`{}.{SLOW}` has shape {}, the parameter {}", p.path(), value.shape()?, meta.shape)));
             }
             slow.push(value.cast(meta.dtype).to(meta.device));
         }
@@ -135,7 +142,7 @@ impl<O: Optimizer> Optimizer for Lookahead<O> {
             None => 0.0,
         };
         if count < 0.0 || count.fract() != 0.0 || count > f64::from(u32::MAX) {
-            return Err(refuse(format!("{count} is no count of steps")));
+            return Err(refused(format!("{count} is no count of steps")));
         }
         let rest: Vec<(String, Tensor)> = state.iter().filter(|(name, _)| !own(name)).cloned().collect();
         self.fast.load_state_dict(&rest)?;

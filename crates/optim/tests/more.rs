@@ -87,7 +87,13 @@ fn a_trajectory_that_is_not_pytorchs() {
         let id = case["id"].as_str().unwrap();
         let dtype = if id.ends_with("f64") { DType::F64 } else { DType::F32 };
         // What is rounded to bf16 in between may be rounded otherwise at a tie; the rates are 0.05.
-        let (rtol, atol) = if id.contains("Muon") { (0.0, 2e-3) } else if dtype == DType::F64 { (1e-12, 1e-13) } else { (1e-5, 1e-6) };
+        let (rtol, atol) = if id.contains("Muon") {
+            (0.0, 2e-3)
+        } else if dtype == DType::F64 {
+            (1e-12, 1e-13)
+        } else {
+            (1e-5, 1e-6)
+        };
         on_reference(|| {
             let shapes = case["shapes"].as_array().unwrap();
             let p: Vec<Param> = shapes.iter().enumerate().map(|(k, s)| Param::new(&made(&case["start"][k], s, dtype)).unwrap()).collect();

@@ -117,19 +117,22 @@ impl<M: Walk> AveragedModel<M> {
 /// The parameters and buffers of two models, one beside the other.
 type Pairs = Vec<(Param, Param)>;
 #[track_caller]
+fn refused(text: String) -> Error {
+    Error::new("average", ErrorKind::Argument(text)).hint("make a second model by the same code, and give it here")
+}
+#[track_caller]
 fn pairs(own: &[(String, Param)], other: &[(String, Param)]) -> Result<(Pairs, Pairs)> {
-    let refuse = |text: String| Err(Error::new("average", ErrorKind::Argument(text)).hint("make a second model by the same code, and give it here"));
     if own.len() != other.len() {
-        return refuse(format!("the model has {} parameters and buffers, the one for its mean {}", other.len(), own.len()));
+        return Err(refused(format!("the model has {} parameters and buffers, the one for its mean {}", other.len(), own.len())));
     }
     let (mut parameters, mut buffers) = (Vec::new(), Vec::new());
     for ((path, to), (of, from)) in own.iter().zip(other) {
         let (a, b) = (to.meta(), from.meta());
         if path != of || a.shape != b.shape || a.dtype != b.dtype || to.role() != from.role() {
-            return refuse(format!("`{of}` is {} {} in the model, and beside it stands `{path}`, {} {}", b.dtype, b.shape, a.dtype, a.shape));
+            return Err(refused(format!("`{of}` is {} {} in the model, and beside it stands `{path}`, {} {}", b.dtype, b.shape, a.dtype, a.shape)));
         }
         if to.same(from) {
-            return refuse(format!("`{of}` is the same parameter in both: a clone of a model shares its weights"));
+            return Err(refused(format!("`{of}` is the same parameter in both: a clone of a model shares its weights")));
         }
         if to.role() == Role::Trainable { &mut parameters } else { &mut buffers }.push((from.clone(), to.clone()));
     }

@@ -114,7 +114,11 @@ impl UpdateRule for Muon {
         if self.ns_steps < 100 { Ok(()) } else { Err(format!("ns_steps is {}, it must be below 100", self.ns_steps)) }
     }
     fn check_parameter(&self, meta: &Meta) -> std::result::Result<(), String> {
-        if meta.shape.rank() == 2 { Ok(()) } else { Err(format!("it has shape {}, and only matrices have singular values; give it another optimizer", meta.shape)) }
+        if meta.shape.rank() == 2 {
+            Ok(())
+        } else {
+            Err(format!("it has shape {}, and only matrices have singular values; give it another optimizer", meta.shape))
+        }
     }
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
         let meta = p.try_meta()?;
