@@ -4,7 +4,6 @@ use adamant_core::{Result, Tensor};
 
 pub mod adagrad;
 pub mod adam;
-pub mod central;
 pub mod large;
 pub mod matrix;
 pub mod sgd;

@@ -266,6 +266,42 @@ fn an_average_of_a_model_that_is_another_one_or_the_same() {
         Ok(())
     });
 }
+#[test]
+fn an_optimizer_that_keeps_what_was_lent_to_it() {
+    on_reference(|| {
+        let model = Linear::new(3, 2)?;
+        let p = model.parameters();
+        let mut optimizer = Adam::new(0.1).over(p.clone()).ok()?;
+        optimizer.step(&gradients(&p, 1.0))?;
+        let (weights, state) = (bits(&model.state_dict()), bits(&optimizer.state_dict()));
+        let lent: Vec<Tensor> = p.iter().map(|p| p.read() * 2.0).collect();
+        // The same as an optimizer of its own over those weights, with the same state.
+        let twin = Linear::new(3, 2)?;
+        twin.parameters().iter().zip(&lent).try_for_each(|(p, v)| p.set(v))?;
+        let mut other = Adam::new(0.1).over(twin.parameters()).ok()?;
+        twin.named_parameters();
+        other.load_state_dict(&optimizer.state_dict())?;
+        other.step(&gradients(&twin.parameters(), 2.0))?;
+        let from = optimizer.state_dict();
+        let swapped = swap_in_optimizer_params_and_state(&mut optimizer, &lent, &from, |o| {
+            o.set_lr(0.1);
+            o.step(&gradients(&p, 2.0))
+        })?;
+        let became: Vec<Vec<u8>> = swapped.parameters.iter().map(|t| t.to_bytes().unwrap()).collect();
+        assert_eq!(became, twin.parameters().iter().map(|p| p.read().to_bytes().unwrap()).collect::<Vec<_>>());
+        assert_eq!(bits(&swapped.state), bits(&other.state_dict()));
+        assert_eq!((bits(&model.state_dict()), bits(&optimizer.state_dict())), (weights.clone(), state.clone()));
+        let failed = swap_in_optimizer_params_and_state(&mut optimizer, &lent, &[], |o| {
+            o.set_lr(7.0);
+            o.step(&gradients(&p, 2.0))?;
+            Err::<(), _>(Error::new("f", ErrorKind::Domain("no".into())))
+        });
+        assert!(failed.is_err() && optimizer.lrs() == [0.1]);
+        assert_eq!((bits(&model.state_dict()), bits(&optimizer.state_dict())), (weights, state));
+        assert!(swap_in_optimizer_params_and_state(&mut optimizer, &lent[..1], &[], |_| Ok(())).is_err());
+        Ok(())
+    });
+}
 trait ItemOf {
     fn item_of(&self) -> f64;
 }
