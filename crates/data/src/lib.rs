@@ -8,7 +8,12 @@
 //!
 //! Data sets: [`Rows`] and [`TensorDataset`] in memory, [`Labelled`] pairs of inputs and targets, [`Table`] of numbers from
 //! CSV, tables of numbers and texts ([`Frame`]) as their [`Columns`] say, [`Idx`] files, [`ImageFolder`], text as characters or bytes ([`Tokens`]), files mapped into memory ([`MmapRecords`]),
-//! and parts of any of them ([`Subset`]).
+//! and parts of any of them ([`Subset`]), one behind the other ([`ConcatDataset`]) or side by side ([`StackDataset`]). What can only be
+//! read through is an [`IterableDataset`] with a loader of its own ([`IterableLoader`]).
+//!
+//! Which records come is an [`Order`], a [`Sampler`] or a [`Batching`]; all of them are computed from (epoch, position), so a loader
+//! resumes at once. What is drawn for a record comes from its [`Draw`] in [`Dataset::read_at`], the transforms of images
+//! ([`Transform`], [`Transformed`]) too.
 //!
 //! Architecture invariant: rows are host memory until they become a batch; this crate knows no layer and no backend.
 #![forbid(unsafe_code)]
@@ -17,9 +22,11 @@ mod augment;
 mod columns;
 mod csv;
 mod dataset;
+mod draws;
 mod frame;
 mod idx;
 mod images;
+mod iterable;
 mod limits;
 mod loader;
 mod mapped;
@@ -27,21 +34,26 @@ mod order;
 mod permutation;
 mod prepared;
 mod rows;
+mod sampler;
 mod samples;
+mod sets;
 mod source;
 mod strategy;
 mod subset;
 mod table;
 mod text;
+mod transform;
 
 pub use adamant_formats::shown;
 pub use augment::{Augment, Augmented};
 pub use columns::{Answer, Becomes, Column, Columns, Habit, Missing, ScaleBy, TargetScale, learn, learn_classes};
 pub use csv::{CsvOptions, Delimiter, Head, Seen, Survey};
 pub use dataset::{AnyDataset, AnyRecord, BadRecord, Cause, Dataset, Description, Draw, Examples, Facts, Numbered, Place, Target, examples};
+pub use draws::DrawRng;
 pub use frame::{Frame, FrameFile, FrameOptions, Kind};
 pub use idx::Idx;
 pub use images::{ImageFolder, ImageOptions, is_image, read_image};
+pub use iterable::{ChainDataset, IterableDataset, IterableLoader, IterableLoaderBuilder, IterableState, Pass, Records, ShuffledStream};
 pub use limits::Limits;
 #[cfg(feature = "stream")]
 pub use loader::BatchStream;
@@ -51,10 +63,18 @@ pub use order::Order;
 pub use permutation::{Permutation, create_batches};
 pub use prepared::{FrameAnswers, FrameInputs, FrameSet};
 pub use rows::{Labelled, Rows, Scale, TensorDataset};
+pub use sampler::{
+    BatchSampler, Batching, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler, fingerprint as sampler_fingerprint,
+};
 pub use samples::{in_batches, split_samples, stack_samples};
+pub use sets::{Collated, ConcatDataset, JoinBatches, StackDataset};
 pub use strategy::{DataStrategy, StreamShuffle, adaptive_batch_size, shuffle_stream};
 pub use subset::{Pick, Subset, random_split, split_by_rule, split_tail};
 pub use table::Table;
+pub use transform::{
+    Affine, CenterCrop, ColorJitter, Compose, Grayscale, Image, Interpolate, Normalize, Pad, PadMode, RandAugment, RandomAffine, RandomApply, RandomCrop,
+    RandomErasing, RandomGrayscale, RandomHorizontalFlip, RandomResizedCrop, RandomRotation, RandomVerticalFlip, Resize, Transform, Transformed,
+};
 pub use text::{Decoder, TokenWindows, Tokens, Vocabulary};
 
 use adamant_core::{Error, ErrorKind};

@@ -14,13 +14,18 @@ mod tests;
 mod watch;
 mod work;
 
+pub(crate) use guard::guarded;
+pub(crate) use policy::Ledger;
 pub use policy::Policy;
 #[cfg(feature = "stream")]
 pub use stream::BatchStream;
 
-use crate::{BadRecord, Dataset, Order, order::Cut, wrong};
+use crate::{
+    BadRecord, Batching, Collated, Dataset, Order, Sampler,
+    order::{Cut, Given},
+    wrong,
+};
 use adamant_core::{Device, Origin, Result};
-use policy::Ledger;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -36,6 +41,7 @@ impl fmt::Display for LoaderState {
             Order::Sequential => f.write_str("in order")?,
             Order::Shuffle { seed } => write!(f, "shuffled with seed {seed}")?,
             Order::Replacement { seed, .. } => write!(f, "drawn with seed {seed}")?,
+            Order::Sampler { seed, draws, fingerprint } => write!(f, "{draws} by a sampler with seed {seed} ({fingerprint:016x})")?,
         }
         let LoaderState { records, step, epoch, batch, .. } = self;
         write!(f, ", {records} records, {step} at once, epoch {epoch}, batch {batch}")
@@ -64,6 +70,7 @@ pub struct LoaderState {
 pub struct DataLoaderBuilder<D: Dataset + ?Sized> {
     dataset: Arc<D>,
     order: Order,
+    given: Option<Given>,
     batch_size: usize,
     drop_last: bool,
     workers: usize,
@@ -85,8 +92,38 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
     }
     /// The order; sequential unless it is set.
     pub fn order(mut self, order: Order) -> Self {
-        self.order = order;
+        (self.order, self.given) = (order, None);
         self
+    }
+    /// The records that a sampler draws, in its order.
+    pub fn sampler(mut self, sampler: Arc<dyn Sampler>) -> Self {
+        let given = Given::Records(sampler);
+        (self.order, self.given) = (given.order(), Some(given));
+        self
+    }
+    /// The batches that it makes; `batch_size` and `drop_last` play no part. Ranks cannot share them.
+    pub fn batch_sampler(mut self, batches: Arc<dyn Batching>) -> Self {
+        let given = Given::Batches(batches);
+        (self.order, self.given) = (given.order(), Some(given));
+        self
+    }
+    /// Batches of one's own making from the data set and the records that were read, instead of [`Dataset::collate`]: to pad
+    /// sequences, say. It runs in the workers.
+    ///
+    /// ```
+    /// use adamant_data::{DataLoader, Rows};
+    /// use std::sync::Arc;
+    /// # adamant_core::Device::reference().make_current();
+    /// // Rows in memory have their index for a record, and `gather` takes them together.
+    /// let rows = Arc::new(Rows::new(vec![1.0f32, 2.0, 3.0], [3])?);
+    /// let loader = DataLoader::new(rows).batch_size(2).collate_fn(|rows, records| Ok((records.len(), rows.gather(&records)?.sum(..).item::<f32>()?)));
+    /// assert_eq!(loader.build()?.epoch().collect::<Result<Vec<_>, _>>()?, [(2, 3.0), (1, 3.0)]);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    pub fn collate_fn<B: Send + 'static>(self, f: impl Fn(&D, Vec<D::Record>) -> Result<B> + Send + Sync + 'static) -> DataLoaderBuilder<Collated<D, B>> {
+        let DataLoaderBuilder { dataset, order, given, batch_size, drop_last, workers, prefetch_factor, policy, timeout, shard, device } = self;
+        let dataset = Arc::new(Collated::new(dataset, f));
+        DataLoaderBuilder { dataset, order, given, batch_size, drop_last, workers, prefetch_factor, policy, timeout, shard, device }
     }
     /// Leaves out the last batch of an epoch if it is not full.
     pub fn drop_last(mut self, drop: bool) -> Self {
@@ -147,7 +184,13 @@ impl<D: Dataset + ?Sized + 'static> DataLoaderBuilder<D> {
         if self.timeout.is_some() && self.workers == 0 {
             return refuse("a timeout needs workers: a record that hangs in the caller's own thread cannot be left");
         }
-        let cut = Cut { order: self.order, records: self.dataset.len(), batch_size: self.batch_size, drop_last: self.drop_last, shard: self.shard };
+        match &self.given {
+            None if matches!(self.order, Order::Sampler { .. }) => return refuse("an order by a sampler needs the sampler: give it to `sampler`"),
+            Some(Given::Batches(_)) if self.shard.1 > 1 => return refuse("the batches of a batch sampler are whole and cannot be shared by ranks"),
+            _ => {}
+        }
+        let (order, given, batch_size, drop_last, shard) = (self.order, self.given, self.batch_size, self.drop_last, self.shard);
+        let cut = Cut { order, given, records: self.dataset.len(), batch_size, drop_last, shard };
         let device = self.device.or_else(|| Device::current().ok());
         let window = self.workers.saturating_mul(self.prefetch_factor);
         let ledger = Ledger::new(self.policy)?;
@@ -205,6 +248,7 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
         DataLoaderBuilder {
             dataset,
             order: Order::Sequential,
+            given: None,
             batch_size: 1,
             drop_last: false,
             workers: 0,
@@ -321,7 +365,7 @@ impl<D: Dataset + ?Sized + 'static> DataLoader<D> {
         if self.window == 0 {
             return Poll::Ready(Ok(self.pipeline.load_here(self.batch, draws, self.cut.records(self.epoch, self.batch))));
         }
-        let (cut, epoch, end) = (self.cut, self.epoch, self.batches().min(self.batch.saturating_add(self.window)));
+        let (cut, epoch, end) = (&self.cut, self.epoch, self.batches().min(self.batch.saturating_add(self.window)));
         if let Err(e) = self.pipeline.request(self.batch..end, draws, |batch| cut.records(epoch, batch), here) {
             return Poll::Ready(Err(e));
         }

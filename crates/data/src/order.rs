@@ -1,9 +1,9 @@
 //! Which records make up which batch: a pure function of (order, length, batch size, epoch, batch), so that a loader
 //! can begin anywhere at once.
-use crate::Permutation;
+use crate::{Batching, Permutation, Sampler};
 use adamant_core::rng::philox;
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 /// Keeps draws with replacement apart from shuffles.
 const STREAM: u32 = 0x4452_4157;
@@ -26,6 +26,16 @@ pub enum Order {
         /// how many are drawn in an epoch
         draws: usize,
     },
+    /// By a [`Sampler`] or a [`Batching`] that the loader was given. A loader sets this itself; what it says of it is enough to know it
+    /// again.
+    Sampler {
+        /// what augmentation draws from
+        seed: u64,
+        /// how many are drawn, or how many batches are made, in an epoch
+        draws: usize,
+        /// which one it was
+        fingerprint: u64,
+    },
 }
 
 impl Order {
@@ -33,14 +43,30 @@ impl Order {
     pub(crate) fn seed(self) -> u64 {
         match self {
             Order::Sequential => 0,
-            Order::Shuffle { seed } | Order::Replacement { seed, .. } => seed,
+            Order::Shuffle { seed } | Order::Replacement { seed, .. } | Order::Sampler { seed, .. } => seed,
+        }
+    }
+}
+/// Who says which records are read, where an order does not.
+#[derive(Clone, Debug)]
+pub(crate) enum Given {
+    Records(Arc<dyn Sampler>),
+    Batches(Arc<dyn Batching>),
+}
+impl Given {
+    pub fn order(&self) -> Order {
+        match self {
+            Given::Records(s) => Order::Sampler { seed: s.seed(), draws: s.len(), fingerprint: s.fingerprint() },
+            Given::Batches(b) => Order::Sampler { seed: b.seed(), draws: b.len(), fingerprint: b.fingerprint() },
         }
     }
 }
 /// How an epoch is cut into batches.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Cut {
     pub order: Order,
+    /// of [`Order::Sampler`]
+    pub given: Option<Given>,
     pub records: usize,
     /// of one rank
     pub batch_size: usize,
@@ -53,6 +79,7 @@ impl Cut {
     fn draws(&self) -> usize {
         match self.order {
             Order::Replacement { draws, .. } if self.records > 0 => draws,
+            Order::Sampler { draws, .. } => draws,
             _ => self.records,
         }
     }
@@ -62,6 +89,9 @@ impl Cut {
     }
     /// Batches of an epoch, as many on every rank. Of a last one with fewer records than ranks nobody gets any.
     pub fn batches(&self) -> usize {
+        if let Some(Given::Batches(batches)) = &self.given {
+            return batches.len();
+        }
         let (whole, left) = (self.draws() / self.global(), self.draws() % self.global());
         whole + usize::from(left >= self.shard.1 && left > 0 && !self.drop_last)
     }
@@ -76,9 +106,16 @@ impl Cut {
     }
     /// The records of a batch of an epoch.
     pub fn records(&self, epoch: u64, batch: usize) -> Vec<usize> {
+        if let Some(Given::Batches(batches)) = &self.given {
+            return batches.batch(epoch, batch);
+        }
         let positions = self.positions(batch);
         match self.order {
             Order::Sequential => positions.collect(),
+            Order::Sampler { .. } => match &self.given {
+                Some(Given::Records(sampler)) => positions.map(|i| sampler.at(epoch, i)).collect(),
+                _ => positions.collect(),
+            },
             Order::Shuffle { seed } => {
                 let order = Permutation::new(self.records as u64, seed, epoch);
                 positions.map(|i| order.at(i as u64) as usize).collect()
@@ -103,7 +140,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn cut(order: Order, records: usize, batch_size: usize, drop_last: bool, shard: (usize, usize)) -> Cut {
-        Cut { order, records, batch_size, drop_last, shard }
+        Cut { order, given: None, records, batch_size, drop_last, shard }
     }
     fn epoch(cut: Cut, epoch: u64) -> Vec<Vec<usize>> {
         (0..cut.batches()).map(|b| cut.records(epoch, b)).collect()
@@ -145,7 +182,7 @@ mod tests {
     #[test]
     fn draws_that_favour_a_record_or_repeat_from_epoch_to_epoch() {
         let draws = cut(Order::Replacement { seed: 7, draws: 10_000 }, 10, 64, false, (0, 1));
-        let first = epoch(draws, 0).concat();
+        let first = epoch(draws.clone(), 0).concat();
         assert_eq!(first.len(), 10_000);
         for record in 0..10 {
             let n = first.iter().filter(|r| **r == record).count();

@@ -2,18 +2,52 @@
 use crate::rules::{lerp, lerp_from, weight};
 use adamant_core::{Cell, DType, Device, Error, ErrorKind, Result, Tensor, grad::with_grad, step};
 use adamant_nn::Param;
+use std::sync::Arc;
+
+mod model;
+mod statistics;
+pub use model::AveragedModel;
+pub use statistics::{update_bn, update_bn_by};
 
 /// How weights are averaged.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone)]
 enum Mean {
     /// what is old counts less and less
     Exponential { decay: f64 },
     /// all steps count the same
     Equal,
+    /// by a function of the mean, the weight and how many were averaged
+    Own(AverageBy),
+}
+/// The new mean from the mean, the present weight and the number of weights in the mean, a 0-d tensor of the weight's dtype.
+type AverageBy = Arc<dyn Fn(&Tensor, &Tensor, &Tensor) -> Tensor + Send + Sync>;
+#[track_caller]
+fn exponential(decay: f64) -> Result<Mean> {
+    if !(0.0..1.0).contains(&decay) {
+        return Err(Error::new("average", ErrorKind::Argument(format!("the decay is {decay}, it must be in [0, 1)"))));
+    }
+    Ok(Mean::Exponential { decay })
+}
+/// Moves each mean toward what is now, after `updates` such moves.
+#[track_caller]
+fn move_means<'c>(kind: &Mean, updates: &Tensor, all: impl Iterator<Item = (Tensor, &'c Cell)>) -> Result<()> {
+    let mut shares: Vec<Share> = Vec::new();
+    for (now, mean) in all {
+        let meta = mean.meta();
+        let k = match shares.iter().position(|s| s.device == meta.device && s.dtype == meta.dtype) {
+            Some(k) => k,
+            None => {
+                shares.push(Share::of(kind, updates, meta.device, meta.dtype));
+                shares.len() - 1
+            }
+        };
+        mean.set(&shares[k].moved(&mean.detached(), &now.to(meta.device)))?;
+    }
+    Ok(())
 }
 
 /// A running mean of parameters, as `torch.optim.swa_utils.AveragedModel`: it begins as a copy of what the first update finds.
-/// Buffers are not averaged.
+/// Buffers are not averaged; [`AveragedModel`] has them and a model of its own.
 ///
 /// ```
 /// # use adamant_core::Tensor;
@@ -46,10 +80,7 @@ impl WeightAverage {
     /// A decay outside [0, 1), or no memory.
     #[track_caller]
     pub fn exponential(parameters: &[Param], decay: f64) -> Result<WeightAverage> {
-        if !(0.0..1.0).contains(&decay) {
-            return Err(Error::new("average", ErrorKind::Argument(format!("the decay is {decay}, it must be in [0, 1)"))));
-        }
-        WeightAverage::new(parameters, Mean::Exponential { decay })
+        WeightAverage::new(parameters, exponential(decay)?)
     }
     /// The mean of all updates (Izmailov et al. 2018).
     ///
@@ -84,18 +115,7 @@ impl WeightAverage {
             step(|| {
                 let before = self.updates.detached();
                 self.updates.set(&(&before + 1u32))?;
-                let mut shares: Vec<Share> = Vec::new();
-                self.parameters.iter().zip(&self.means).try_for_each(|(p, mean)| {
-                    let (now, old, meta) = (p.detached(), mean.detached(), p.meta());
-                    let k = match shares.iter().position(|s| s.device == meta.device && s.dtype == meta.dtype) {
-                        Some(k) => k,
-                        None => {
-                            shares.push(Share::of(self.kind, &before, meta.device, meta.dtype));
-                            shares.len() - 1
-                        }
-                    };
-                    mean.set(&shares[k].moved(&old, &now))
-                })
+                move_means(&self.kind, &before, self.parameters.iter().map(Param::detached).zip(&self.means))
             })
         })
     }
@@ -152,20 +172,27 @@ struct Share {
 enum By {
     Decay(f64),
     Count(Tensor, Tensor),
+    Own(AverageBy, Tensor),
+    /// integers: the part by which the mean moves, in f32, cut off as PyTorch's copy does
+    Whole(Tensor),
 }
 impl Share {
     #[track_caller]
-    fn of(kind: Mean, updates: &Tensor, device: Device, dtype: DType) -> Share {
+    fn of(kind: &Mean, updates: &Tensor, device: Device, dtype: DType) -> Share {
         let updates = updates.to(device);
+        let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        let part = || (updates.cast(wide) + 1.0).reciprocal();
         let by = match kind {
-            Mean::Exponential { decay } => By::Decay(decay),
-            Mean::Equal => {
-                let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-                let (near, from) = weight(&(updates.cast(wide) + 1.0).reciprocal());
+            Mean::Own(f) => By::Own(f.clone(), updates.cast(if dtype.is_float() { dtype } else { wide })),
+            Mean::Exponential { decay } if dtype.is_float() => By::Decay(*decay),
+            Mean::Exponential { decay } => By::Whole(part().full_like(1.0 - decay)),
+            Mean::Equal if dtype.is_float() => {
+                let (near, from) = weight(&part());
                 By::Count(near, from.cast(dtype))
             }
+            Mean::Equal => By::Whole(part()),
         };
-        Share { device, dtype, first: updates.eq(0u32), by }
+        Share { device, dtype, first: updates.eq(0), by }
     }
     #[track_caller]
     fn moved(&self, mean: &Tensor, now: &Tensor) -> Tensor {
@@ -173,6 +200,8 @@ impl Share {
             By::Decay(0.0) => return now.clone(),
             By::Decay(decay) => lerp(mean, now, 1.0 - decay),
             By::Count(near, from) => lerp_from((near, from), mean, now),
+            By::Own(f, count) => f(mean, now, count).cast(self.dtype),
+            By::Whole(part) => (mean.cast(DType::F32) + (now - mean).cast(DType::F32) * part).cast(self.dtype),
         };
         self.first.where_(now, moved)
     }

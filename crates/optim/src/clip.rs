@@ -1,5 +1,5 @@
 //! Gradient clipping. Nothing is clipped unless it is asked for.
-use adamant_core::{Error, ErrorKind, Grads, Result, Tensor};
+use adamant_core::{Error, ErrorKind, Grads, Result, Tensor, is_capturing};
 use adamant_nn::Param;
 
 /// What is done to gradients before a step. The default, also of the trainer, is nothing.
@@ -44,37 +44,125 @@ fn positive(limit: f64) -> Result<()> {
         Err(Error::new("clip", ErrorKind::Argument(format!("gradients cannot be clipped at {limit}, only at a positive number"))))
     }
 }
-/// Scales all gradients by min(1, max / (norm + 1e-6)), as `torch.nn.utils.clip_grad_norm_`; returns the norm
-/// before, a 0-d tensor that need not be read.
+/// How [`clip_grad_norm`] measures and limits gradients. A number alone is the limit of their Euclidean norm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClipNorm {
+    /// the largest norm
+    pub max: f64,
+    /// the order of the norm: 2 is Euclid's, infinity the largest element
+    pub norm_type: f64,
+    /// Is a norm that is not finite an error? To know it, the norm is read.
+    pub error_if_nonfinite: bool,
+}
+impl From<f64> for ClipNorm {
+    fn from(max: f64) -> ClipNorm {
+        ClipNorm { max, norm_type: 2.0, error_if_nonfinite: false }
+    }
+}
+/// The norm of all tensors together, as if they were one vector: a 0-d tensor on the first one's device, 0 of none (as
+/// `torch.nn.utils.get_total_norm`). `norm_type` is its order, which may be infinite.
+///
+/// ```
+/// # use adamant_core::Tensor;
+/// # adamant_core::Device::reference().make_current();
+/// let (a, b) = (Tensor::from_vec(vec![3.0f32], [1]), Tensor::from_vec(vec![0.0f32, -4.0], [2]));
+/// assert_eq!(adamant_optim::get_total_norm([&a, &b], 2.0, true)?.item::<f32>()?, 5.0);
+/// assert_eq!(adamant_optim::get_total_norm([&a, &b], f64::INFINITY, true)?.item::<f32>()?, 4.0);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
 ///
 /// # Errors
-/// A limit that is not positive; no gradient at all.
+/// A tensor that carries an error. With `error_if_nonfinite`: a norm that is infinite or NaN (`Domain`), and a call in a function that is
+/// being captured, where it cannot be read.
 #[track_caller]
-pub fn clip_grad_norm(grads: &mut Grads, parameters: &[Param], max: f64) -> Result<Tensor> {
-    positive(max)?;
-    let mut total: Option<Tensor> = None;
-    for g in parameters.iter().filter_map(|p| grads.of(&p.cell())) {
-        // The norm of the norms, in the order of the parameters.
-        let norm = (g * g).sum(..).sqrt();
-        let square = &norm * &norm;
-        total = Some(match total {
-            Some(sum) => sum + square,
-            None => square,
-        });
+pub fn get_total_norm<'t>(tensors: impl IntoIterator<Item = &'t Tensor>, norm_type: f64, error_if_nonfinite: bool) -> Result<Tensor> {
+    if norm_type.is_nan() {
+        return Err(Error::new("clip", ErrorKind::Argument("a norm has an order, which is no NaN".into())));
     }
-    let Some(total) = total else {
-        return Err(Error::new("clip", ErrorKind::Argument("none of the parameters has a gradient".into())));
+    let mut device = None;
+    let mut norms = tensors.into_iter().map(|g| {
+        // The norm of the norms, in the order of the tensors.
+        let norm = if norm_type == 2.0 { (g * g).sum(..).sqrt() } else { g.vector_norm(norm_type, ..) };
+        norm.to(*device.get_or_insert(g.device()?)).ok()
+    });
+    let total = if norm_type == 2.0 {
+        let squares = norms.map(|norm| norm.map(|n| &n * &n)).reduce(|a, b| Ok(a? + b?));
+        squares.transpose()?.map(|sum| sum.sqrt())
+    } else {
+        let first = norms.next().transpose()?;
+        let all = first.into_iter().map(Ok).chain(norms).collect::<Result<Vec<_>>>()?;
+        if all.is_empty() { None } else { Some(Tensor::stack(&all, 0).vector_norm(norm_type, ..)) }
     };
-    let norm = total.sqrt().ok()?;
+    let total = total.unwrap_or_else(|| Tensor::from_vec_on(vec![0f32], (), adamant_core::Device::reference())).ok()?;
+    if error_if_nonfinite {
+        finite(&total, norm_type)?;
+    }
+    Ok(total)
+}
+#[track_caller]
+fn finite(total: &Tensor, norm_type: f64) -> Result<()> {
+    if is_capturing() {
+        return Err(Error::new("clip", ErrorKind::Argument("a function that is being captured cannot ask whether the norm is finite".into()))
+            .hint("hold the step back by `step_when(norm.isfinite())` there, which asks nobody"));
+    }
+    match total.to_vec_as::<f64>()?.first() {
+        Some(norm) if !norm.is_finite() => {
+            Err(Error::new("clip", ErrorKind::Domain(format!("the norm of order {norm_type} of the gradients is {norm}: they cannot be scaled by it")))
+                .hint("look for the loss that overflowed, or set `error_if_nonfinite` to false to scale by it anyway"))
+        }
+        _ => Ok(()),
+    }
+}
+/// Scales all gradients by min(1, max / (norm + 1e-6)), as `torch.nn.utils.clip_grad_norm_`; returns the norm before, a 0-d tensor
+/// that need not be read. The limit is a number, or a [`ClipNorm`] for norms of another order and for gradients that are not finite.
+///
+/// ```
+/// # use adamant_core::Tensor;
+/// # use adamant_nn::{Linear, Module, Walk};
+/// # use adamant_optim::{ClipNorm, clip_grad_norm};
+/// # adamant_core::Device::reference().make_current();
+/// let model = Linear::new(3, 2)?;
+/// let mut grads = model.forward(&Tensor::full([1, 3], 7.0, adamant_core::DType::F32))?.sum(..).backward()?;
+/// let largest = clip_grad_norm(&mut grads, &model.parameters(), ClipNorm { norm_type: f64::INFINITY, ..0.5.into() })?;
+/// assert_eq!(largest.item::<f32>()?, 7.0);
+/// # Ok::<(), adamant_core::Error>(())
+/// ```
+///
+/// # Errors
+/// A limit that is not positive; no gradient at all; those of [`get_total_norm`].
+#[track_caller]
+pub fn clip_grad_norm(grads: &mut Grads, parameters: &[Param], limit: impl Into<ClipNorm>) -> Result<Tensor> {
+    let ClipNorm { max, norm_type, error_if_nonfinite } = limit.into();
+    positive(max)?;
+    let cells: Vec<_> = parameters.iter().map(Param::cell).collect();
+    if !cells.iter().any(|cell| grads.of(cell).is_some()) {
+        return Err(Error::new("clip", ErrorKind::Argument("none of the parameters has a gradient".into())));
+    }
+    let norm = get_total_norm(cells.iter().filter_map(|cell| grads.of(cell)), norm_type, error_if_nonfinite)?;
+    clip_grads_with_norm(grads, parameters, max, &norm)?;
+    Ok(norm)
+}
+/// Scales all gradients by min(1, max / (norm + 1e-6)) with a norm that is known: of more parameters than these, or of all ranks (as
+/// `torch.nn.utils.clip_grads_with_norm_`).
+///
+/// # Errors
+/// A limit that is not positive; a norm that carries an error or has axes.
+#[track_caller]
+pub fn clip_grads_with_norm(grads: &mut Grads, parameters: &[Param], max: f64, norm: &Tensor) -> Result<()> {
+    positive(max)?;
+    if norm.shape()?.rank() != 0 {
+        return Err(Error::new("clip", ErrorKind::Argument(format!("a norm is a single number, not a tensor of shape {}", norm.shape()?))));
+    }
     // min(1, r) as -max(-1, -r)
-    let scale = (&norm + 1e-6).binary_reversed(adamant_core::scalar::Binary::Div, max).neg().maximum(-1.0).neg();
+    let scale = (norm + 1e-6).binary_reversed(adamant_core::scalar::Binary::Div, max).neg().maximum(-1.0).neg();
     for p in parameters {
         if let Some(g) = grads.of(&p.cell()) {
-            let clipped = (g * scale.cast(g.dtype()?)).ok()?;
+            let meta = g.try_meta()?;
+            let clipped = (g * scale.to(meta.device).cast(meta.dtype)).ok()?;
             grads.set(&p.cell(), clipped);
         }
     }
-    Ok(norm)
+    Ok(())
 }
 /// Cuts every element off at ± `max`.
 ///

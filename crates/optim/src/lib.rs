@@ -10,22 +10,34 @@
 
 mod accumulate;
 mod average;
+mod central;
 mod clip;
+mod ewc;
+mod lbfgs;
+mod lookahead;
 mod optimizer;
 mod rule;
 mod rules;
 pub mod schedule;
 mod slots;
+mod stateless;
 
 pub use accumulate::GradAccumulator;
-pub use average::WeightAverage;
-pub use clip::{ClipPolicy, clip_grad_norm, clip_grad_value};
+pub use average::{AveragedModel, WeightAverage, update_bn, update_bn_by};
+pub use central::{Centralized, centralize_gradients};
+pub use clip::{ClipNorm, ClipPolicy, clip_grad_norm, clip_grad_value, clip_grads_with_norm, get_total_norm};
+pub use ewc::Ewc;
+pub use lbfgs::{Lbfgs, LbfgsOptions, LineSearch};
+pub use lookahead::Lookahead;
 pub use optimizer::{Group, Hyperparameters, Optimizer, UpdateRule, Updater};
 pub use rule::Rates;
 pub use rules::{
     adagrad::{Adadelta, Adagrad},
     adam::{Adam, AdamW, Adamax, NAdam, RAdam},
     large::{Adafactor, Lamb, Lion},
+    matrix::{AdjustLr, Muon},
     sgd::{Asgd, RmsProp, Rprop, Sgd},
+    sparse::SparseAdam,
 };
 pub use slots::{Scalars, Slots};
+pub use stateless::{SwappedState, swap_in_optimizer_params_and_state};

@@ -6,10 +6,10 @@ use crate::{
     rule::{Rates, Rule},
     slots::{Clock, Concerned, ParameterState, Slots, dict, loaded},
 };
-use adamant_core::{Error, ErrorKind, Grads, Origin, Result, Tensor, compile::decide, is_capturing, step};
+use adamant_core::{Error, ErrorKind, Grads, Meta, Origin, Result, Tensor, compile::decide, is_capturing, step};
 use adamant_nn::Param;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -80,6 +80,13 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
     fn check(&self) -> std::result::Result<(), String> {
         Ok(())
     }
+    /// Parameters that the formula is not for, by shape and dtype.
+    ///
+    /// # Errors
+    /// A text that says why.
+    fn check_parameter(&self, _meta: &Meta) -> std::result::Result<(), String> {
+        Ok(())
+    }
     /// The new value of a parameter `p` with gradient `g`; the running state is in `slots`.
     ///
     /// # Errors
@@ -87,9 +94,12 @@ pub trait UpdateRule: Clone + Send + Sync + 'static {
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor>;
     /// An optimizer of these parameters by this rule. What of them lies in adopted vectors is brought to where a step is fast
     /// ([`Cell::align`](adamant_core::Cell::align)): best load weights before.
+    ///
+    /// Building never fails, as with tensors: [`Updater::ok`] tells at once what makes no sense, and the first step tells it
+    /// otherwise, both naming this line.
     #[track_caller]
     fn over(self, parameters: impl IntoIterator<Item = Param>) -> Updater<Self> {
-        Updater { groups: vec![Group::new(self, parameters)], state: BTreeMap::new(), clocks: Vec::new(), arrangement: Arc::default() }
+        Updater { groups: vec![Group::new(self, parameters)], state: BTreeMap::new(), clocks: Vec::new(), arrangement: Arc::default(), doubt: true }
     }
 }
 
@@ -120,6 +130,21 @@ impl<R: UpdateRule> Group<R> {
     pub fn edit<T>(&self, f: impl FnOnce(&mut R) -> T) -> T {
         self.rule.edit(f)
     }
+    /// Told at the line that made the group.
+    fn refusal(&self, text: String) -> Error {
+        Error::at("optimizer", ErrorKind::Argument(format!("{}: {text}", self.rule.read(R::name))), self.made)
+    }
+    fn sense(&self) -> Result<()> {
+        self.rule.read(R::check).map_err(|text| self.refusal(text))
+    }
+}
+/// A parameter as an error names it.
+fn named(p: &Param) -> String {
+    let path = p.path();
+    if path.is_empty() { format!("of shape {}", p.meta().shape) } else { format!("`{path}`") }
+}
+fn no_parameters<R: UpdateRule>(group: &Group<R>) -> Error {
+    group.refusal("it has no parameters".into()).hint("a model that is frozen, or has no layers yet, gives an empty list of parameters")
 }
 
 /// The numbers of one group's rule by name.
@@ -198,6 +223,8 @@ pub struct Updater<R> {
     clocks: Vec<Clock>,
     /// How often it changed which cells hold what: a captured step is good for those that it knows.
     arrangement: Arc<AtomicU64>,
+    /// were the groups not looked at since they changed?
+    doubt: bool,
 }
 impl<R: UpdateRule> Updater<R> {
     /// Adds a group with hyper-parameters of its own.
@@ -205,7 +232,112 @@ impl<R: UpdateRule> Updater<R> {
     #[track_caller]
     pub fn group(mut self, rule: R, parameters: impl IntoIterator<Item = Param>) -> Updater<R> {
         self.groups.push(Group::new(rule, parameters));
+        self.doubt = true;
         self
+    }
+    /// The optimizer, if it makes sense: the way to be told where it is made instead of at its first step.
+    ///
+    /// ```
+    /// # use adamant_nn::{Linear, Walk};
+    /// # use adamant_optim::{Adam, UpdateRule};
+    /// # adamant_core::Device::reference().make_current();
+    /// let model = Linear::new(2, 2)?;
+    /// let error = Adam::new(-1.0).over(model.parameters()).ok().err().unwrap();
+    /// assert!(error.to_string().contains("lr is -1, it must be a number from 0 on"));
+    /// assert!(Adam::new(0.1).over([]).ok().is_err());
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Hyper-parameters that make no sense, no parameters, one that stands in two groups or twice in one, one that the rule is not
+    /// for. They name the line of the group.
+    pub fn ok(mut self) -> Result<Updater<R>> {
+        self.groups.iter().try_for_each(Group::sense)?;
+        self.look()?;
+        Ok(self)
+    }
+    /// What the groups hold, once after each change: a steady step allocates nothing.
+    fn look(&mut self) -> Result<()> {
+        if !self.doubt {
+            return Ok(());
+        }
+        let mut met = BTreeSet::new();
+        for group in &self.groups {
+            let refuse = |p: &Param, text: &str| Err(group.refusal(format!("the parameter {}{text}", named(p))));
+            for p in &group.parameters {
+                if !met.insert(p.id()) {
+                    return refuse(p, " is given twice; a step would change it twice");
+                }
+                if let Err(text) = group.rule.read(|rule| rule.check_parameter(&p.meta())) {
+                    return refuse(p, &format!(": {text}"));
+                }
+            }
+        }
+        match self.groups.first() {
+            Some(first) if met.is_empty() => Err(no_parameters(first)),
+            _ => {
+                self.doubt = false;
+                Ok(())
+            }
+        }
+    }
+    /// Adds a group after the optimizer was made, as `Optimizer.add_param_group`: layers that are unfrozen later. A
+    /// [`Scheduler`](crate::schedule::Scheduler) that is there already takes the group up by
+    /// [`Scheduler::follow`](crate::schedule::Scheduler::follow); captured steps see it.
+    ///
+    /// # Errors
+    /// As [`Updater::ok`]; then no group was added.
+    #[track_caller]
+    pub fn add_param_group(&mut self, rule: R, parameters: impl IntoIterator<Item = Param>) -> Result<()> {
+        let group = Group::new(rule, parameters);
+        if group.parameters.is_empty() {
+            return Err(no_parameters(&group));
+        }
+        self.groups.push(group);
+        let sense = self.groups.last().map_or(Ok(()), Group::sense);
+        self.doubt = true;
+        if let Err(e) = sense.and_then(|()| self.look()) {
+            self.groups.pop();
+            return Err(e);
+        }
+        self.arrangement.fetch_add(1, Relaxed);
+        Ok(())
+    }
+    /// Moves the parameters that a filter picks into a group of their own, with their running state: biases and norms that shall
+    /// not decay, say. Gives how many there are.
+    ///
+    /// ```
+    /// # use adamant_nn::{Linear, Walk};
+    /// # use adamant_optim::{AdamW, Optimizer, UpdateRule};
+    /// # adamant_core::Device::reference().make_current();
+    /// let mut optimizer = AdamW::new(1e-3).over(Linear::new(2, 2)?.parameters()).ok()?;
+    /// let rule = optimizer.groups()[0].rule().weight_decay(0.0);
+    /// assert_eq!(optimizer.regroup(rule, |p| p.path().ends_with("bias"))?, 1);
+    /// assert_eq!(optimizer.groups().len(), 2);
+    /// # Ok::<(), adamant_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The filter picks none; hyper-parameters that make no sense, a parameter that the rule is not for. Then nothing has changed.
+    #[track_caller]
+    pub fn regroup(&mut self, rule: R, mut filter: impl FnMut(&Param) -> bool) -> Result<usize> {
+        let picked: Vec<Param> = self.groups.iter().flat_map(|g| &g.parameters).filter(|p| filter(p)).cloned().collect();
+        let group = Group::new(rule, picked);
+        if group.parameters.is_empty() {
+            let known = self.groups.iter().flat_map(|g| &g.parameters).take(4).map(named).collect::<Vec<_>>().join(", ");
+            return Err(group.refusal("the filter picks none of its parameters".into()).hint(format!("they are {known}, ..")));
+        }
+        group.sense()?;
+        for p in &group.parameters {
+            if let Err(text) = group.rule.read(|rule| rule.check_parameter(&p.meta())) {
+                return Err(group.refusal(format!("the parameter {}: {text}", named(p))));
+            }
+        }
+        let ids: BTreeSet<usize> = group.parameters.iter().map(Param::id).collect();
+        self.groups.iter_mut().for_each(|g| g.parameters.retain(|p| !ids.contains(&p.id())));
+        self.groups.push(group);
+        self.arrangement.fetch_add(1, Relaxed);
+        Ok(ids.len())
     }
     /// The groups; [`Group::edit`] changes hyper-parameters.
     pub fn groups(&self) -> &[Group<R>] {
@@ -213,16 +345,15 @@ impl<R: UpdateRule> Updater<R> {
     }
     #[track_caller]
     fn update(&mut self, grads: &Grads) -> Result<()> {
+        self.look()?;
         if let Some(text) = changes_nothing(&mut self.groups.iter().flat_map(|g| &g.parameters), grads) {
             return Err(Error::new("optimizer", ErrorKind::Argument(format!("{}: {text}", self.name())))
                 .hint("is it over the parameters of the model that the loss is of?"));
         }
-        let Updater { groups, state, clocks, arrangement } = self;
+        let Updater { groups, state, clocks, arrangement, .. } = self;
         for group in groups.iter() {
             let rule = group.rule();
-            if let Err(text) = rule.check() {
-                return Err(Error::at("optimizer", ErrorKind::Argument(format!("{}: {text}", rule.name())), group.made));
-            }
+            group.sense()?;
             group.rule.watch();
             let concerned = Concerned { parameters: &group.parameters, grads };
             if Clock::assign(clocks, state, &concerned)? {
@@ -257,10 +388,7 @@ fn changes_nothing(parameters: &mut dyn Iterator<Item = &Param>, grads: &Grads) 
         }
         count += 1;
     }
-    Some(match count {
-        0 => "it has no parameters".into(),
-        _ => format!("none of the {} gradients is of one of its {count} parameters", grads.len()),
-    })
+    Some(format!("none of the {} gradients is of one of its {count} parameters", grads.len()))
 }
 /// Are the numbers that are given those of this rule, by their names?
 #[track_caller]
@@ -332,5 +460,41 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
         self.clocks = Vec::new();
         self.arrangement.fetch_add(1, Relaxed);
         Ok(())
+    }
+}
+
+impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+    fn step(&mut self, grads: &Grads) -> Result<()> {
+        (**self).step(grads)
+    }
+    fn lrs(&self) -> Vec<f64> {
+        (**self).lrs()
+    }
+    fn set_lrs(&mut self, lrs: &[f64]) {
+        (**self).set_lrs(lrs);
+    }
+    fn rates(&self) -> Arc<dyn Rates> {
+        (**self).rates()
+    }
+    fn set_momentum(&mut self, momentum: f64) {
+        (**self).set_momentum(momentum);
+    }
+    fn hyperparameters(&self) -> Vec<Hyperparameters> {
+        (**self).hyperparameters()
+    }
+    fn set_hyperparameters(&mut self, groups: &[Hyperparameters]) -> Result<()> {
+        (**self).set_hyperparameters(groups)
+    }
+    fn parameters(&self) -> Vec<Param> {
+        (**self).parameters()
+    }
+    fn state_dict(&self) -> Vec<(String, Tensor)> {
+        (**self).state_dict()
+    }
+    fn load_state_dict(&mut self, state: &[(String, Tensor)]) -> Result<()> {
+        (**self).load_state_dict(state)
     }
 }

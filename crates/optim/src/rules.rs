@@ -5,7 +5,9 @@ use adamant_core::{Result, Tensor};
 pub mod adagrad;
 pub mod adam;
 pub mod large;
+pub mod matrix;
 pub mod sgd;
+pub mod sparse;
 
 /// Defines a rule: a struct of hyper-parameters with their defaults, a constructor from the learning rate (or the
 /// default one) and one setter for each.
@@ -61,10 +63,22 @@ impl RuleNumbers for (Option<f64>, f64) {
         to.push((format!("{name}.1"), &mut self.1));
     }
 }
-/// What a rule is, rather than how much of it: nothing changes it in training.
-impl RuleNumbers for bool {
-    fn lend<'a>(&'a mut self, _: &str, _: &mut Vec<(String, &'a mut f64)>) {}
+impl RuleNumbers for (f64, f64, f64) {
+    fn lend<'a>(&'a mut self, name: &str, to: &mut Vec<(String, &'a mut f64)>) {
+        to.push((format!("{name}.0"), &mut self.0));
+        to.push((format!("{name}.1"), &mut self.1));
+        to.push((format!("{name}.2"), &mut self.2));
+    }
 }
+/// What a rule is, rather than how much of it: nothing changes it in training.
+macro_rules! no_numbers {
+    ($($ty:ty)*) => { $(
+        impl RuleNumbers for $ty {
+            fn lend<'a>(&'a mut self, _: &str, _: &mut Vec<(String, &'a mut f64)>) {}
+        }
+    )* };
+}
+no_numbers! { bool usize matrix::AdjustLr }
 
 /// The parts of `UpdateRule` that are the same for every rule here.
 macro_rules! common {

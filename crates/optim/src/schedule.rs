@@ -9,8 +9,10 @@ use std::{
 
 mod cycle;
 mod plateau;
+mod swa;
 pub use cycle::{Anneal, CyclicLr, CyclicMode, OneCycleLr};
 pub use plateau::{Goal, PlateauState, ReduceLrOnPlateau, Threshold};
+pub use swa::SwaLr;
 
 /// How the learning rate goes from step to step: a function of the step, the rate that a group began with and the present one. A
 /// schedule has no state of its own; so [`SchedulerState`] and the optimizer's numbers are all that there is to save.
@@ -99,6 +101,13 @@ impl<S: Schedule + 'static> Scheduler<S> {
             course.t += 1;
             course.apply(&*rates);
         });
+    }
+    /// Takes up groups that the optimizer got since ([`Updater::add_param_group`](crate::Updater::add_param_group)): their present
+    /// rates are what they began with, and the next step moves them along.
+    pub fn follow(&mut self, optimizer: &dyn Optimizer) {
+        let mut course = self.course();
+        let fresh: Vec<f64> = optimizer.lrs().into_iter().skip(course.bases.len()).collect();
+        course.bases.extend(fresh);
     }
     /// The number of steps made.
     pub fn steps(&self) -> u64 {
@@ -328,8 +337,9 @@ impl<F: Fn(u64) -> f64 + Send + Sync> Schedule for MultiplicativeLr<F> {
     fn lr(&self, t: u64, _base: f64, present: f64) -> f64 {
         if t == 0 { present } else { present * (self.0)(t) }
     }
+    /// PyTorch's multiplies here too.
     fn restart(&self, _base: f64, present: f64) -> f64 {
-        present
+        present * (self.0)(0)
     }
 }
 /// A schedule up to a step, after which rate and momentum stay as they are.
@@ -378,7 +388,7 @@ impl SequentialLr {
 impl Schedule for SequentialLr {
     fn lr(&self, t: u64, base: f64, present: f64) -> f64 {
         let (k, local) = self.at(t);
-        if local == 0 { self.schedules[k].restart(base, present) } else { self.schedules[k].lr(local, base, present) }
+        if local == 0 && k > 0 { self.schedules[k].restart(base, present) } else { self.schedules[k].lr(local, base, present) }
     }
     fn momentum(&self, t: u64) -> Option<f64> {
         let (k, local) = self.at(t);

@@ -61,7 +61,7 @@ macro_rules! optimizers {
 }
 optimizers! {
     "SGD" Sgd { momentum: number, dampening: number, weight_decay: number, nesterov: flag, maximize: flag };
-    "Adam" Adam { betas: pair, eps: number, weight_decay: number, amsgrad: flag, maximize: flag };
+    "Adam" Adam { betas: pair, eps: number, weight_decay: number, amsgrad: flag, decoupled_weight_decay: flag, maximize: flag };
     "AdamW" AdamW { betas: pair, eps: number, weight_decay: number, amsgrad: flag, maximize: flag };
     "Adamax" Adamax { betas: pair, eps: number, weight_decay: number, maximize: flag };
     "NAdam" NAdam { betas: pair, eps: number, weight_decay: number, momentum_decay: number, decoupled_weight_decay: flag, maximize: flag };
@@ -74,6 +74,7 @@ optimizers! {
     "Adafactor" Adafactor { beta2_decay: number, d: number, weight_decay: number, maximize: flag };
     "Lion" Lion { betas: pair, weight_decay: number, maximize: flag };
     "LAMB" Lamb { betas: pair, eps: number, weight_decay: number, maximize: flag };
+    "SparseAdam" SparseAdam { betas: pair, eps: number, maximize: flag };
 }
 /// Is a key of `[optimizer]` one that other kinds take, and this one does not?
 pub(crate) fn of_another_optimizer(kind: &str, key: &str) -> bool {
@@ -83,7 +84,7 @@ pub(crate) fn of_another_optimizer(kind: &str, key: &str) -> bool {
 }
 
 /// The schedules of the library that a description can tell; `LambdaLR` and `MultiplicativeLR` take functions.
-pub const SCHEDULES: [&str; 13] = [
+pub const SCHEDULES: [&str; 14] = [
     "StepLR",
     "MultiStepLR",
     "ConstantLR",
@@ -94,6 +95,7 @@ pub const SCHEDULES: [&str; 13] = [
     "CosineAnnealingWarmRestarts",
     "OneCycleLR",
     "CyclicLR",
+    "SWALR",
     "SequentialLR",
     "ChainedScheduler",
     "ReduceLROnPlateau",
@@ -275,11 +277,7 @@ pub fn schedule(s: Section<'_>, total: u64) -> Result<Box<dyn Schedule>, Failure
                 div_factor: number("div_factor", d.div_factor)?,
                 final_div_factor: number("final_div_factor", d.final_div_factor)?,
                 three_phase: s.flag("three_phase")?.unwrap_or(false),
-                anneal: match s.text("anneal_strategy")? {
-                    None | Some("cos") => Anneal::Cos,
-                    Some("linear") => Anneal::Linear,
-                    Some(other) => return Err(s.wrong_key("anneal_strategy", format!("there is no `{other}`; there are cos, linear"))),
-                },
+                anneal: annealing(&s)?,
                 momentum: cycled(&s, ("base_momentum", "max_momentum"), d.momentum)?,
                 ..d
             })
@@ -300,6 +298,10 @@ pub fn schedule(s: Section<'_>, total: u64) -> Result<Box<dyn Schedule>, Failure
                 ..d
             })
         }
+        "SWALR" => {
+            let swa_lr = s.need("swa_lr", s.number("swa_lr")?)?;
+            Box::new(SwaLr { anneal_epochs: size("anneal_epochs", 10)?, anneal: annealing(&s)?, ..SwaLr::new(swa_lr) })
+        }
         "ChainedScheduler" => {
             let mut parts = Vec::new();
             for part in s.need("schedulers", s.sections("schedulers")?)? {
@@ -319,6 +321,14 @@ pub fn schedule(s: Section<'_>, total: u64) -> Result<Box<dyn Schedule>, Failure
     };
     s.finish()?;
     Ok(schedule)
+}
+/// The shape of a way from one rate to another.
+fn annealing(s: &Section<'_>) -> Result<Anneal, Failure> {
+    match s.text("anneal_strategy")? {
+        None | Some("cos") => Ok(Anneal::Cos),
+        Some("linear") => Ok(Anneal::Linear),
+        Some(other) => Err(s.wrong_key("anneal_strategy", format!("there is no `{other}`; there are cos, linear"))),
+    }
 }
 /// The momenta between which a schedule goes; none with `cycle_momentum = false`.
 fn cycled(s: &Section<'_>, (low, high): (&'static str, &'static str), usual: Option<(f64, f64)>) -> Result<Option<(f64, f64)>, Failure> {

@@ -246,7 +246,7 @@ impl Prepared {
 /// Numbers that an optimizer keeps for each parameter, at least.
 fn slots(kind: &str) -> usize {
     match kind {
-        "Adam" | "AdamW" | "Adamax" | "NAdam" | "RAdam" | "LAMB" | "Adadelta" | "Rprop" => 2,
+        "Adam" | "AdamW" | "Adamax" | "NAdam" | "RAdam" | "LAMB" | "Adadelta" | "Rprop" | "SparseAdam" => 2,
         "RMSprop" | "Adagrad" | "ASGD" | "Lion" => 1,
         _ => 0,
     }

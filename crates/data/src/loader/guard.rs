@@ -18,7 +18,7 @@ thread_local! {
 static HOOK: Once = Once::new();
 
 /// Runs it; of a panic, its text and its place in the source.
-pub(super) fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     // A thread that is panicking already may not change the hook; then its own panic is printed as ever.
     if !std::thread::panicking() {
         HOOK.call_once(|| {

@@ -42,7 +42,7 @@ struct Line {
 type Name = (PathBuf, usize);
 
 /// What has been done so far.
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     policy: Policy,
     /// of this epoch
     count: usize,

@@ -119,7 +119,7 @@ fn an_order_that_depends_on_the_workers() {
     for workers in [0, 1, 2, 5] {
         let mut loader = DataLoader::new(Faulty::new(103, vec![])).batch_size(8).shuffle(3).workers(workers).build().unwrap();
         for epoch in 0..3 {
-            assert_eq!(rest(&mut loader), expected(loader.cut, epoch, &[]), "{workers} workers, epoch {epoch}");
+            assert_eq!(rest(&mut loader), expected(loader.cut.clone(), epoch, &[]), "{workers} workers, epoch {epoch}");
             assert_eq!((loader.state().epoch, loader.state().batch), (epoch + 1, 0));
         }
     }
@@ -151,7 +151,7 @@ fn bad_records_that_are_not_named_or_disturb_the_order() {
     // Long enough for the text of a panic, whose backtrace takes its time to be written.
     let mut loader = build.timeout(Duration::from_secs(4)).build().unwrap();
     for epoch in 0..2 {
-        assert_eq!(rest(&mut loader), expected(loader.cut, epoch, &bad));
+        assert_eq!(rest(&mut loader), expected(loader.cut.clone(), epoch, &bad));
         let met = loader.take_bad_records();
         // In the order of the epoch, each once.
         let order = crate::Permutation::new(2000, 9, epoch);
@@ -410,7 +410,7 @@ fn a_stream_that_sleeps_when_a_batch_is_there() {
             }
         }
         let without: &[usize] = if workers == 0 { &[8] } else { &[7, 8] };
-        assert_eq!(got, expected(loader.cut, 0, without), "{workers} workers");
+        assert_eq!(got, expected(loader.cut.clone(), 0, without), "{workers} workers");
         set.let_go();
     }
 }

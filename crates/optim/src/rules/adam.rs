@@ -99,6 +99,8 @@ rule! {
         weight_decay: f64 = 0.0,
         /// divide by the largest second moment so far
         amsgrad: bool = false,
+        /// the weights shrink instead, as in [`AdamW`]
+        decoupled_weight_decay: bool = false,
         /// climb instead of descend
         maximize: bool = false,
     }
@@ -106,8 +108,8 @@ rule! {
 impl UpdateRule for Adam {
     family!("Adam");
     fn update(&self, p: &Tensor, g: &Tensor, slots: &mut Slots<'_, Self>) -> Result<Tensor> {
-        let g = decayed(g, p, |r: &Self| r.weight_decay, slots)?;
-        adam(p, &g, |r| r.amsgrad, slots)
+        let (p, g) = either_decayed(p, g, |r: &Self| r.decoupled_weight_decay, |r: &Self| r.weight_decay, slots)?;
+        adam(&p, &g, |r| r.amsgrad, slots)
     }
 }
 rule! {

@@ -9,6 +9,7 @@ pub fn options(kind: &str, max_lr: f64) -> String {
         "CosineAnnealingWarmRestarts" => "T_0 = 5".into(),
         "OneCycleLR" => format!("max_lr = {max_lr}"),
         "CyclicLR" => format!("base_lr = 0.01\nmax_lr = {max_lr}\nstep_size_up = 4"),
+        "SWALR" => "swa_lr = 0.02\nanneal_epochs = 5".into(),
         "SequentialLR" => format!("milestones = [4]\nschedulers = [{{ kind = \"LinearLR\" }}, {{ kind = \"OneCycleLR\", max_lr = {max_lr} }}]"),
         "ChainedScheduler" => {
             format!("schedulers = [{{ kind = \"CyclicLR\", base_lr = 0.01, max_lr = {max_lr}, step_size_up = 3 }}, {{ kind = \"ConstantLR\" }}]")
