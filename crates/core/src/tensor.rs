@@ -153,12 +153,17 @@ impl Tensor {
     pub fn failed(error: Error) -> Tensor {
         // A failed tensor has no meta anybody may see; the reference device is always there.
         let meta = Meta { shape: Shape::SCALAR, dtype: DType::F32, device: Device::reference() };
-        let origin = Origin { at: error.location(), scope: Default::default() };
+        let origin = Origin { at: error.location(), scope: Default::default(), called: Default::default() };
         Tensor::from_value(Value::failed(meta, origin, record::CAPTURE, error))
     }
     #[track_caller]
     pub(crate) fn fail(op: &'static str, kind: ErrorKind) -> Tensor {
         Tensor::failed(Error::new(op, kind))
+    }
+    /// What a function of this tensor gives that refuses it.
+    #[track_caller]
+    pub(crate) fn refused(&self, op: &'static str, kind: ErrorKind) -> Tensor {
+        Tensor::failed(Error::new(op, kind).given([self.value.meta.ty()]))
     }
     /// The error this tensor carries, without running anything.
     pub fn error(&self) -> Option<Error> {
@@ -272,7 +277,7 @@ impl Tensor {
         }
         let outputs = match infer(&op, inputs, source) {
             Ok(outputs) => outputs,
-            Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
+            Err(kind) => return fail_all(&op, refused(&op, kind, inputs, origin)),
         };
         let on_tape = is_on_tape(&op, inputs).then(|| op.clone());
         let fails = failures(&op);
@@ -291,7 +296,7 @@ impl Tensor {
         }
         let outputs = match infer(&op, inputs, source) {
             Ok(outputs) => outputs,
-            Err(kind) => return fail_all(&op, Error::at(op.name(), kind, origin)),
+            Err(kind) => return fail_all(&op, refused(&op, kind, inputs, origin)),
         };
         let values = match crate::transform::apply(&op, arg, inputs, &outputs, origin) {
             Ok(values) => values,
@@ -324,7 +329,7 @@ impl Tensor {
         });
         let meta = match inferred {
             Ok(meta) => meta,
-            Err(kind) => return Tensor::failed(Error::at(op.name(), kind, origin)),
+            Err(kind) => return Tensor::failed(refused(&op, kind, inputs, origin)),
         };
         if let (Op::Transfer(to), [input]) = (&op, inputs) {
             return match Device::of_id(*to) {
@@ -412,10 +417,10 @@ impl Tensor {
         match promotion::alike([self, other]) {
             // No difference of bools, nor of one and a number: PyTorch's refusal.
             Ok(_) if f == Binary::Sub && [self, other].iter().any(|t| t.value.meta.dtype == DType::Bool) => {
-                Tensor::failed(Error::at(f.name(), no_difference(), Origin::here()))
+                Tensor::failed(refused(&Op::Binary(f), no_difference(), &[self, other], Origin::here()))
             }
             Ok([a, b]) => a.binary(f, b),
-            Err(kind) => Tensor::failed(Error::at(f.name(), kind, Origin::here())),
+            Err(kind) => Tensor::failed(refused(&Op::Binary(f), kind, &[self, other], Origin::here())),
         }
     }
     /// Converts the elements to another dtype: one rounding; floats to integers truncate toward zero; integers wrap.
@@ -565,6 +570,11 @@ fn tape_of(op: Op, arg: Arg, inputs: &[&Tensor], value: &Shared<Value>, origin: 
 /// Does a gradient flow from the inputs through the op?
 fn is_on_tape(op: &Op, inputs: &[&Tensor]) -> bool {
     inputs.iter().any(|t| t.tape.is_some()) && !record::context(|c| c.grad_off.get()) && !matches!(op, Op::StopGrad)
+}
+/// The error of an op that its inputs do not fit.
+#[cold]
+fn refused(op: &Op, kind: ErrorKind, inputs: &[&Tensor], origin: Origin) -> Error {
+    Error::at(op.name(), kind, origin).given(inputs.iter().map(|t| t.value.meta.ty()))
 }
 fn fail_all(op: &Op, e: Error) -> Outputs {
     (0..failures(op)).map(|_| Tensor::failed(e.clone())).collect()

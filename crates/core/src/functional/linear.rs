@@ -1,5 +1,5 @@
 //! The dense layer, tables of rows, dropout and the loss that most models end in: calls of their composites.
-use crate::{
+use crate::{scope::call, 
     DType, ErrorKind, Rng, Tensor,
     composite::{
         dropout::Dropout,
@@ -28,6 +28,7 @@ pub fn embedding(weight: &Tensor, indices: &Tensor, padding_idx: Option<usize>) 
 /// Each element zero with probability p, else divided by 1 - p; the draws come from `rng`, one per element.
 #[track_caller]
 pub fn dropout(x: &Tensor, p: f64, rng: &Rng) -> Tensor {
+    let _call = call("dropout");
     if p == 0.0 || x.error().is_some() {
         return x.clone();
     }

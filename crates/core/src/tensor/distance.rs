@@ -4,7 +4,7 @@ use super::{
     compose::{Built, compose, compose1, refuse},
     reduce::count,
 };
-use crate::{
+use crate::{scope::call, 
     AxisSet, ErrorKind,
     composite::wide::{floats, same_dtype},
     op::ReduceOp,
@@ -39,6 +39,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn norm(&self) -> Tensor {
+        let _call = call("norm");
         self.vector_norm(2.0, .., false)
     }
     /// A norm of each matrix (the last two axes).

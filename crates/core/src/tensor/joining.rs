@@ -3,7 +3,7 @@ use super::{
     OperandRef, Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
-use crate::{
+use crate::{scope::call, 
     Arg, DType, ErrorKind, Op, Origin, Result, Shape, TensorType,
     composite::split::Split,
     op::broadcast,
@@ -83,7 +83,7 @@ impl Tensor {
     /// The error this tensor carries; no such axis; sizes that do not add up.
     #[track_caller]
     pub fn split_sizes(&self, sizes: &[usize], axis: impl Axis) -> Result<Vec<Tensor>> {
-        compose1("split", self, |x| {
+        compose1("split_sizes", self, |x| {
             let shape = x.meta().shape;
             let axis = shape.axis(axis.to_axis())?;
             if sizes.iter().fold(0usize, |a, &b| a.saturating_add(b)) != shape[axis] {
@@ -142,7 +142,7 @@ impl Tensor {
     /// The error this tensor carries; no such axis.
     #[track_caller]
     pub fn tensor_split_at(&self, indices: &[isize], axis: impl Axis) -> Result<Vec<Tensor>> {
-        compose1("tensor_split", self, |x| {
+        compose1("tensor_split_at", self, |x| {
             let axis = x.meta().shape.axis(axis.to_axis())?;
             let ends = indices.iter().map(|&i| Some(i)).chain([None]);
             let starts = [None].into_iter().chain(indices.iter().map(|&i| Some(i)));
@@ -190,6 +190,7 @@ impl Tensor {
     /// As [`Tensor::cat`].
     #[track_caller]
     pub fn concat<T: Borrow<Tensor>>(tensors: &[T], axis: impl Axis) -> Tensor {
+        let _call = call("concat");
         Tensor::cat(tensors, axis)
     }
     /// Tensors of one shape joined along a new axis.
@@ -424,6 +425,7 @@ impl Tensor {
     /// As [`Tensor::repeat`], but sizes that are missing count as 1.
     #[track_caller]
     pub fn tile(&self, repeats: impl ToSizes) -> Tensor {
+        let _call = call("tile");
         let repeats = repeats.to_sizes();
         let missing = self.rank().saturating_sub(repeats.len());
         self.repeat(std::iter::repeat_n(1, missing).chain(repeats).collect::<Vec<isize>>())
@@ -450,7 +452,7 @@ impl Tensor {
     /// Element k of an axis repeated `repeats[k]` times. How long the result is stands in the data: this reads it.
     #[track_caller]
     pub fn repeat_interleave_by(&self, repeats: &Tensor, axis: impl Axis) -> Tensor {
-        compose("repeat_interleave", &[self, repeats], || {
+        compose("repeat_interleave_by", &[self, repeats], || {
             let shape = self.meta().shape;
             let axis = shape.axis(axis.to_axis())?;
             if *repeats.meta().shape != [shape[axis]] || !repeats.meta().dtype.is_int() {

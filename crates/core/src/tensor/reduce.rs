@@ -4,7 +4,7 @@ use super::{
     Tensor,
     compose::{compose1, on_an_axis},
 };
-use crate::{
+use crate::{scope::call, 
     Arg, AxisSet, DType, ErrorKind, Op, Origin, Shape,
     composite::logsumexp::LogSumExp,
     op::{ArgOp, ReduceOp},
@@ -25,7 +25,7 @@ macro_rules! reductions {
             #[track_caller]
             pub fn $keepdim(&self, axes: impl Axes $(, $arg: $t)*) -> Tensor {
                 let $keep = true;
-                compose1(stringify!($name), self, |$x| { let $axes = axes.to_axes(&$x.meta().shape)?; $body })
+                compose1(stringify!($keepdim), self, |$x| { let $axes = axes.to_axes(&$x.meta().shape)?; $body })
             }
         )* }
     };
@@ -82,7 +82,7 @@ impl Tensor {
         let name = Op::Reduce { op, axes: AxisSet(0) }.name();
         let axes = match axes.to_axes(&shape) {
             Ok(a) => a,
-            Err(kind) => return Tensor::failed(crate::Error::at(name, kind, origin)),
+            Err(kind) => return Tensor::failed(crate::Error::at(name, kind, origin).given([self.meta().ty()])),
         };
         let of_one = axes.0 != 0 && axes.iter().all(|axis| shape[axis] == 1);
         // What is combined of one float is that float.
@@ -97,16 +97,19 @@ impl Tensor {
     /// As [`Tensor::sum`], keeping the axes with size 1.
     #[track_caller]
     pub fn sum_keepdim(&self, axes: impl Axes) -> Tensor {
+        let _call = call("sum_keepdim");
         self.reduce(ReduceOp::Sum, axes, true)
     }
     /// The sum in another dtype: elements are cast first.
     #[track_caller]
     pub fn sum_dtype(&self, axes: impl Axes, dtype: DType) -> Tensor {
+        let _call = call("sum_dtype");
         self.cast(dtype).sum(axes).cast(dtype)
     }
     /// The mean in another dtype: elements are cast first.
     #[track_caller]
     pub fn mean_dtype(&self, axes: impl Axes, dtype: DType) -> Tensor {
+        let _call = call("mean_dtype");
         self.cast(dtype).mean(axes)
     }
     /// Variance and mean over the axes.
@@ -139,6 +142,7 @@ impl Tensor {
     /// As [`Tensor::argmax`], keeping the axis with size 1.
     #[track_caller]
     pub fn argmax_keepdim(&self, axis: impl Axis) -> Tensor {
+        let _call = call("argmax_keepdim");
         self.arg_extreme(ArgOp::Max, axis, true)
     }
     /// The index (i64) of the first minimum along an axis, NaN counting as one.
@@ -149,30 +153,33 @@ impl Tensor {
     /// As [`Tensor::argmin`], keeping the axis with size 1.
     #[track_caller]
     pub fn argmin_keepdim(&self, axis: impl Axis) -> Tensor {
+        let _call = call("argmin_keepdim");
         self.arg_extreme(ArgOp::Min, axis, true)
     }
     /// The index (i64) of the first maximum in row-major order.
     #[track_caller]
     #[must_use]
     pub fn argmax_all(&self) -> Tensor {
-        compose1("argmax", self, |x| Ok(x.ravel().arg_extreme(ArgOp::Max, 0, false)))
+        compose1("argmax_all", self, |x| Ok(x.ravel().arg_extreme(ArgOp::Max, 0, false)))
     }
     /// The index (i64) of the first minimum in row-major order.
     #[track_caller]
     #[must_use]
     pub fn argmin_all(&self) -> Tensor {
-        compose1("argmin", self, |x| Ok(x.ravel().arg_extreme(ArgOp::Min, 0, false)))
+        compose1("argmin_all", self, |x| Ok(x.ravel().arg_extreme(ArgOp::Min, 0, false)))
     }
     /// The largest element of all; NaN if any is NaN. [`Tensor::amax`] takes axes, [`Tensor::max_dim`] gives indices too.
     #[track_caller]
     #[must_use]
     pub fn max(&self) -> Tensor {
+        let _call = call("max");
         self.amax(..)
     }
     /// The smallest element of all; NaN if any is NaN. [`Tensor::amin`] takes axes, [`Tensor::min_dim`] gives indices too.
     #[track_caller]
     #[must_use]
     pub fn min(&self) -> Tensor {
+        let _call = call("min");
         self.amin(..)
     }
     /// The maximum along an axis and its index. The gradient goes to that element alone.

@@ -3,7 +3,7 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, refuse},
 };
-use crate::{
+use crate::{scope::call, 
     Arg, DType, ErrorKind, Op, Origin, Scalar, Shape, TensorType,
     op::{PadSpec, View},
     shape::{Axes, Axis, Dims, MAX_RANK, ToShape, ToSizes},
@@ -46,13 +46,13 @@ impl Tensor {
         let shape = self.meta().shape;
         let axes = axes.to_sizes();
         if axes.len() != shape.rank() {
-            return Tensor::fail("permute", ErrorKind::Argument(format!("{} axes for a tensor of {}: {axes:?}", axes.len(), shape.rank())));
+            return self.refused("permute", ErrorKind::Argument(format!("{} axes for a tensor of {}: {axes:?}", axes.len(), shape.rank())));
         }
         let mut perm = [0u8; 8];
         for (k, &a) in axes.iter().enumerate() {
             match shape.axis(a) {
                 Ok(a) => perm[k] = a as u8,
-                Err(kind) => return Tensor::fail("permute", kind),
+                Err(kind) => return self.refused("permute", kind),
             }
         }
         if (0..shape.rank()).all(|k| perm[k] as usize == k) {
@@ -68,7 +68,7 @@ impl Tensor {
             return if self.error().is_some() {
                 self.clone()
             } else {
-                Tensor::fail("mt", ErrorKind::Shape { shape: self.meta().shape, expected: "at least two axes".into() })
+                self.refused("mt", ErrorKind::Shape { shape: self.meta().shape, expected: "at least two axes".into() })
             };
         }
         let mut perm: SmallVec<[isize; MAX_RANK]> = (0..rank).collect();
@@ -88,19 +88,20 @@ impl Tensor {
         for (k, &s) in sizes.iter().enumerate() {
             match s {
                 -1 if k >= lead => dims.push(from[k - lead]),
-                s if s < 0 => return Tensor::fail("expand", ErrorKind::Argument(format!("{s} is no size for a new axis"))),
+                s if s < 0 => return self.refused("expand", ErrorKind::Argument(format!("{s} is no size for a new axis"))),
                 s => dims.push(s as usize),
             }
         }
         match Shape::new(&dims) {
             Ok(to) if to == from => self.clone(),
             Ok(to) => self.as_view(View::Expand(to), Arg::None),
-            Err(kind) => Tensor::fail("expand", kind),
+            Err(kind) => self.refused("expand", kind),
         }
     }
     /// `len` elements of an axis from `start` on.
     #[track_caller]
     pub fn narrow(&self, axis: impl Axis, start: usize, len: usize) -> Tensor {
+        let _call = call("narrow");
         self.slice(axis, start, start.saturating_add(len), 1)
     }
     /// Elements `start..end` of an axis, every `step`-th. Nothing outside the axis may be named.
@@ -112,17 +113,21 @@ impl Tensor {
         let shape = self.meta().shape;
         let axis = match shape.axis(axis.to_axis()) {
             Ok(a) => a,
-            Err(kind) => return Tensor::fail("slice", kind),
+            Err(kind) => return self.refused("slice", kind),
         };
         if start > end || end > shape[axis] || step == 0 {
             let size = shape[axis];
-            let kind = match end.max(start) {
-                _ if step == 0 => ErrorKind::Argument("a step of 0 goes nowhere".into()),
-                most if most > size => ErrorKind::Index { index: i64::try_from(most).unwrap_or(i64::MAX), bound: size, position: None },
+            let kind = match step {
+                0 => ErrorKind::Argument("a step of 0 goes nowhere".into()),
+                _ if end.max(start) > size => {
+                    // The last element that was asked for.
+                    let last = start.max(end - usize::from(end > start));
+                    ErrorKind::Index { index: i64::try_from(last).unwrap_or(i64::MAX), axis: Some(axis), bound: size, position: None }
+                }
                 _ => ErrorKind::Argument(format!("{start}..{end} ends before it begins")),
             };
             return Tensor::failed(
-                crate::Error::new("slice", kind).hint(format!("axis {axis} has {size} elements; {start}..{end} was asked for, whose end is left out")),
+                crate::Error::new("slice", kind).given([self.meta().ty()]).hint(format!("axis {axis} has {size} elements; {start}..{end} was asked for, whose end is left out")),
             );
         }
         let len = (end - start).div_ceil(step);
@@ -140,7 +145,7 @@ impl Tensor {
         match axes.to_axes(&self.meta().shape) {
             Ok(axes) if axes.0 == 0 => self.clone(),
             Ok(axes) => self.as_view(View::Flip(axes), Arg::None),
-            Err(kind) => Tensor::fail("flip", kind),
+            Err(kind) => self.refused("flip", kind),
         }
     }
     /// 0, 1, 2, ... along an axis, in this tensor's shape and on its device.
@@ -152,7 +157,7 @@ impl Tensor {
         let m = self.meta();
         match m.shape.axis(axis.to_axis()) {
             Ok(axis) => Tensor::source(Op::Iota { axis: axis as u8, ty: TensorType { dtype, shape: m.shape } }, Arg::None, m.device, Origin::here()),
-            Err(kind) => Tensor::fail("iota", kind),
+            Err(kind) => self.refused("iota_like", kind),
         }
     }
 
@@ -170,6 +175,7 @@ impl Tensor {
     /// As [`Tensor::reshape`]. Values never change, so a view and a copy cannot be told apart.
     #[track_caller]
     pub fn view(&self, sizes: impl ToSizes) -> Tensor {
+        let _call = call("view");
         self.reshape(sizes)
     }
     /// The tensor itself: where elements lie is the scheduler's affair. Kept so that code written for PyTorch reads the same.
@@ -196,6 +202,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn ravel(&self) -> Tensor {
+        let _call = call("ravel");
         self.reshape([-1isize])
     }
     /// One axis split into several; one size may be -1.
@@ -266,6 +273,7 @@ impl Tensor {
     #[doc(alias = "swapdims")]
     #[track_caller]
     pub fn swapaxes(&self, a: impl Axis, b: impl Axis) -> Tensor {
+        let _call = call("swapaxes");
         self.transpose(a, b)
     }
     /// The transpose of a matrix; a vector or a scalar is its own.
@@ -282,6 +290,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn adjoint(&self) -> Tensor {
+        let _call = call("adjoint");
         self.mt()
     }
     /// The axes `source` moved to the places `destination`; the others keep their order.
@@ -315,6 +324,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn atleast_1d(&self) -> Tensor {
+        let _call = call("atleast_1d");
         if self.rank() == 0 { self.reshape([1usize]) } else { self.clone() }
     }
     /// At least two axes: new ones come first.
@@ -346,13 +356,13 @@ impl Tensor {
     /// The part of the tensor at one index of an axis, without that axis. A negative index counts from the end.
     #[track_caller]
     pub fn select_index(&self, axis: impl Axis, index: impl Axis) -> Tensor {
-        compose1("select", self, |x| {
+        compose1("select_index", self, |x| {
             let (shape, index) = (x.meta().shape, index.to_axis());
             let axis = shape.axis(axis.to_axis())?;
             let size = shape[axis] as isize;
             let at = if index < 0 { index + size } else { index };
             if !(0..size).contains(&at) {
-                return Err(ErrorKind::Index { index: index as i64, bound: shape[axis], position: None }.into());
+                return Err(ErrorKind::Index { index: index as i64, axis: Some(axis), bound: shape[axis], position: None }.into());
             }
             Ok(x.narrow(axis, at as usize, 1).reshape(shape.without(axis)))
         })
@@ -360,12 +370,13 @@ impl Tensor {
     /// `x[index]`: the part at one index of the first axis.
     #[track_caller]
     pub fn get(&self, index: impl Axis) -> Tensor {
+        let _call = call("get");
         self.select_index(0, index)
     }
     /// `x[start:end:step]` along an axis as Python reads it: negative bounds count from the end, bounds outside are clamped.
     #[track_caller]
     pub fn slice_signed(&self, axis: impl Axis, start: Option<isize>, end: Option<isize>, step: usize) -> Tensor {
-        compose1("slice", self, |x| {
+        compose1("slice_signed", self, |x| {
             let shape = x.meta().shape;
             let axis = shape.axis(axis.to_axis())?;
             if step == 0 {
@@ -386,7 +397,7 @@ impl Tensor {
             let axis = shape.axis(axis.to_axis())?;
             let len = source.meta().shape.get(axis).copied().unwrap_or(0);
             if start.saturating_add(len) > shape[axis] {
-                return Err(ErrorKind::Index { index: start.saturating_add(len) as i64 - 1, bound: shape[axis], position: None }.into());
+                return Err(ErrorKind::Index { index: start.saturating_add(len) as i64 - 1, axis: Some(axis), bound: shape[axis], position: None }.into());
             }
             Ok(Tensor::apply(Op::UpdateSlice { axis: axis as u8 }, Arg::Start(start), &[self, source]))
         })
@@ -396,7 +407,7 @@ impl Tensor {
     #[track_caller]
     pub fn pad_constant(&self, widths: impl ToSizes, value: impl Into<Scalar>) -> Tensor {
         let value = value.into();
-        compose1("pad", self, |x| {
+        compose1("pad_constant", self, |x| {
             let (meta, flat) = (x.meta(), widths.to_sizes());
             let rank = meta.shape.rank();
             if flat.len() % 2 != 0 || flat.len() > 2 * rank {

@@ -36,7 +36,7 @@ impl Tensor {
     #[track_caller]
     #[must_use]
     pub fn median_all(&self) -> Tensor {
-        compose1("median", self, |x| {
+        compose1("median_all", self, |x| {
             if x.meta().shape.elements() == 0 && x.meta().dtype.is_float() {
                 return Ok(Tensor::full_on((), f64::NAN, x.meta().dtype, x.meta().device));
             }
@@ -108,7 +108,7 @@ impl Tensor {
     /// Several quantiles along an axis, stacked on a new first axis.
     #[track_caller]
     pub fn quantiles(&self, q: &[f64], axis: impl Axis, keepdim: bool, interpolation: Interpolation) -> Tensor {
-        compose1("quantile", self, |x| Ok(Tensor::stack(&q.iter().map(|&q| x.quantile(q, axis, keepdim, interpolation)).collect::<Vec<_>>(), 0)))
+        compose1("quantiles", self, |x| Ok(Tensor::stack(&q.iter().map(|&q| x.quantile(q, axis, keepdim, interpolation)).collect::<Vec<_>>(), 0)))
     }
     #[track_caller]
     fn quantile_of(&self, name: &'static str, q: f64, axis: impl Axis, keepdim: bool, interpolation: Interpolation, skip: bool) -> Tensor {
