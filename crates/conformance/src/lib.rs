@@ -24,3 +24,4 @@ pub mod suite;
 pub mod tolerance;
 pub mod torture;
 pub mod transforms;
+pub mod wrong;

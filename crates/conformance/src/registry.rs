@@ -143,6 +143,16 @@ impl Function {
         }
     }
 }
+/// A call that is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct WrongCall {
+    /// the kind of its error
+    pub kind: &'static str,
+    /// the call
+    pub call: Call,
+    /// its text
+    pub text: &'static str,
+}
 /// One sample of one public function. A function may have several.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -157,7 +167,9 @@ pub struct Entry {
     /// the call
     pub function: Function,
     /// wrong calls with the same inputs (drawn as f32 where the function takes it), and the kind of their error
-    pub errors: Vec<(&'static str, Call)>,
+    pub errors: Vec<WrongCall>,
+    /// the text of the call, empty of a scalar row
+    pub text: &'static str,
     /// the narrowest dtype that an f64 passes through on its way
     pub through: DType,
 }
@@ -202,7 +214,12 @@ macro_rules! samples {
             dtypes: $dtypes.to_vec(),
             inputs: vec![$($input),*],
             function: $crate::registry::Function::Call(|$x| $crate::registry::Outputs::outputs($call)),
-            errors: vec![$(($kind, (|$x: &[Tensor]| $crate::registry::Outputs::outputs($wrong)) as $crate::registry::Call)),*],
+            errors: vec![$($crate::registry::WrongCall {
+                kind: $kind,
+                call: |$x: &[Tensor]| $crate::registry::Outputs::outputs($wrong),
+                text: stringify!($wrong),
+            }),*],
+            text: stringify!($call),
             through: adamant_core::DType::F64,
         }),*]
     };
@@ -237,6 +254,7 @@ pub fn entries() -> Vec<Entry> {
                 inputs,
                 function: Function::Unary(f),
                 errors: Vec::new(),
+                text: "",
                 through: DType::F64,
             });
         }
@@ -261,6 +279,7 @@ pub fn entries() -> Vec<Entry> {
                     .collect(),
                 function: Function::Binary(f),
                 errors: Vec::new(),
+                text: "",
                 through: DType::F64,
             });
         }
@@ -275,6 +294,7 @@ pub fn entries() -> Vec<Entry> {
                 inputs: vec![if NO_GRADIENT.contains(&(row.name, operand)) { fixed(input) } else { input }],
                 function: Function::Number(f, side, number),
                 errors: Vec::new(),
+                text: "",
                 through: DType::F64,
             });
         }

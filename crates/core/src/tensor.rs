@@ -397,7 +397,7 @@ impl Tensor {
                     && let Some(wider) = promotion::wider_for(s, dtype)
                 {
                     if f == Binary::Sub && dtype == DType::Bool {
-                        return Tensor::failed(Error::at(f.name(), no_difference(), origin));
+                        return Tensor::failed(refused(&Op::Binary(f), no_difference(), &[self], origin));
                     }
                     return self.cast(wider).binary_side(f, OperandRef::Scalar(s), side);
                 }
@@ -514,7 +514,10 @@ impl Tensor {
             return self.clone();
         }
         let m = self.value.meta;
-        Tensor::full_on(m.shape, value, m.dtype, m.device)
+        match value.into().fit(m.dtype) {
+            Ok(value) => Tensor::full_on(m.shape, value, m.dtype, m.device),
+            Err(kind) => self.refused("full_like", kind),
+        }
     }
 
     /// Computes the value now.

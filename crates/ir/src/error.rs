@@ -184,8 +184,8 @@ impl Error {
         let own = op.strip_prefix("adamant.").unwrap_or(op);
         let called = crate::scope::called_name(origin.called).unwrap_or(own);
         let hint = Hint::of(&kind, called);
-        // `conv` inside `conv2d` is no second fact.
-        let inner = (!called.starts_with(own)).then_some(own);
+        // `conv` inside `conv2d`, or `arange_on` inside `arange`, is no second fact.
+        let inner = (!called.starts_with(own) && !own.starts_with(called)).then_some(own);
         Error(Arc::new(Inner { kind, called, inner, origin, given: Box::default(), hint }))
     }
     fn with(&self, change: impl FnOnce(&mut Inner)) -> Error {
@@ -202,7 +202,10 @@ impl Error {
     /// The same error of a function that was given these tensors.
     #[must_use]
     pub fn given(self, inputs: impl IntoIterator<Item = TensorType>) -> Error {
-        self.with(|e| e.given = inputs.into_iter().collect())
+        self.with(|e| {
+            e.given = inputs.into_iter().collect();
+            e.hint = e.hint.take().or_else(|| Hint::of_given(&e.kind, &e.given));
+        })
     }
     /// Shape and dtype of each tensor that the function was given, where known.
     pub fn inputs(&self) -> &[TensorType] {

@@ -187,7 +187,7 @@ impl Op {
     /// The axis that the op's index points into.
     pub fn indexed_axis(&self) -> Option<usize> {
         match self {
-            Op::Gather { axis } | Op::Scatter { axis, .. } => Some(*axis as usize),
+            Op::Gather { axis } | Op::Scatter { axis, .. } | Op::SegmentReduce { axis, .. } => Some(*axis as usize),
             Op::Composite(c) if c.name() == "adamant.embedding" => Some(0),
             _ => None,
         }

@@ -83,8 +83,9 @@ pub(crate) fn compose<T: Failing>(op: &'static str, inputs: &[&Tensor], f: impl 
 /// An error met inside a function, told with what the function was given. One that came in with a tensor stays what it is.
 #[cold]
 fn of_call(error: Error, op: &'static str, inputs: &[&Tensor], origin: Origin) -> Error {
-    let met_here = origin.called == CalledId::default() && error.op() == op && error.location() == origin.at;
-    if met_here { error.given(inputs.iter().map(|t| t.meta().ty())) } else { error }
+    let outermost = origin.called == CalledId::default();
+    let own = error.op() == scope::called_name(origin.called).unwrap_or(op) && error.location() == origin.at;
+    if own && (outermost || error.inputs().is_empty()) { error.given(inputs.iter().map(|t| t.meta().ty())) } else { error }
 }
 // What is the same for every function is compiled once: there are hundreds of them.
 #[inline(never)]

@@ -1,6 +1,6 @@
 //! What to try, as words and code. The code is kept apart from the words, so that a test can compile all of it.
 use super::ErrorKind;
-use crate::{DType, Shape};
+use crate::{DType, Shape, TensorType};
 
 /// What to try: words and, where it can be said so, an expression in terms of the operands: `x`, or `left` and `right`.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +56,21 @@ impl Hint {
             _ => return None,
         })
     }
+    /// What the kind tells of the tensors that were given.
+    pub(super) fn of_given(kind: &ErrorKind, given: &[TensorType]) -> Option<Hint> {
+        match kind {
+            ErrorKind::Dtype(said) => {
+                let (wanted, words) = wanted(said)?;
+                let k = given.iter().position(|t| said.ends_with(&format!("not {}", t.dtype)) || said.contains(&format!("not of {}", t.dtype)));
+                Some(Hint::new(words).code(format!("{}.cast({})", operand(k.unwrap_or(0), given.len()), wanted.in_code())))
+            }
+            ErrorKind::Shape { shape, expected } => {
+                let k = given.iter().position(|t| t.shape == *shape)?;
+                of_axes(&operand(k, given.len()), shape, expected)
+            }
+            _ => None,
+        }
+    }
 }
 impl From<String> for Hint {
     fn from(words: String) -> Hint {
@@ -76,7 +91,7 @@ fn shapes(left: &Shape, right: &Shape, expected: &str) -> Option<Hint> {
         return match (l, r) {
             ([.., k], [.., _, last]) if k == last => Some(Hint::new("the right side transposed fits").code("right.mt()")),
             ([.., first, _], [.., k, _]) if first == k => Some(Hint::new("the left side transposed fits").code("left.mt()")),
-            _ => None,
+            _ => Some(Hint::new("the last axis of the left side meets the last but one of the right, or its only one")),
         };
     }
     if l.len() == r.len() + 1 && !r.is_empty() && l.starts_with(r) {
@@ -88,6 +103,67 @@ fn shapes(left: &Shape, right: &Shape, expected: &str) -> Option<Hint> {
     if l.len() == 2 && r.len() == 2 && (l[0], l[1]) == (r[1], r[0]) {
         return Some(Hint::new("one side transposed has the other's shape").code("right.t()"));
     }
-    let same = left.elements() == right.elements() && l != r;
-    same.then(|| Hint::new("both have as many elements").code(format!("right.reshape({l:?})")))
+    if left.elements() == right.elements() && l != r {
+        return Some(Hint::new("both have as many elements").code(format!("right.reshape({l:?})")));
+    }
+    let broadcasts = expected.contains("broadcast");
+    broadcasts.then(|| Hint::new("sizes are compared from the last axis on: they are equal, or one of them is 1"))
+}
+
+/// What an operand is called in code: alone `x`, of two `left` and `right`, of more `inputs[2]`.
+fn operand(k: usize, of: usize) -> String {
+    match (of, k) {
+        (0 | 1, _) => "x".into(),
+        (2, 0) => "left".into(),
+        (2, _) => "right".into(),
+        _ => format!("inputs[{k}]"),
+    }
+}
+/// The dtype that a text asks for.
+fn wanted(said: &str) -> Option<(DType, &'static str)> {
+    let before = said.split(", not").next().unwrap_or(said);
+    let has = |word: &str| before.contains(word);
+    if has("integer") || has("class numbers") {
+        Some((DType::I64, "cast it to integers"))
+    } else if (has("mask") || has("condition")) && has("bool") {
+        Some((DType::Bool, "cast it to bool, in which all but 0 is true"))
+    } else if has("storage") || has("quantized") || has("cannot be read") {
+        None
+    } else if ["float", "f32", "norm", "mean", "numbers", "gradient", "defined for bool", "operands"].iter().any(|word| has(word)) {
+        Some((DType::F32, "cast it to floats"))
+    } else {
+        None
+    }
+}
+/// How a tensor gets the axes that are asked for.
+fn of_axes(x: &str, shape: &Shape, expected: &str) -> Option<Hint> {
+    let number = |word: &str| match word.trim_matches(|c: char| !c.is_alphanumeric()) {
+        "one" => Some(1),
+        "two" => Some(2),
+        digits => digits.parse::<usize>().ok(),
+    };
+    let words: Vec<&str> = expected.split_whitespace().collect();
+    let asked = words.windows(2).find(|pair| matches!(pair[1].trim_matches(|c: char| !c.is_alphanumeric()), "axes" | "axis")).and_then(|pair| number(pair[0]));
+    let asked = asked.or_else(|| (expected.starts_with("a matrix") || expected.starts_with("a square matrix")).then_some(2));
+    let least = expected.starts_with("at least");
+    match asked {
+        Some(n) if shape.rank() < n => return Some(Hint::new("an axis of size 1 in front makes one more").code(format!("{x}.unsqueeze(0)"))),
+        Some(n) if n > 0 && shape.rank() > n && !least && !expected.contains("batch of them") => {
+            return Some(Hint::new("leading axes become one").code(format!("{x}.flatten(0, {})", shape.rank() - n)));
+        }
+        _ => {}
+    }
+    if expected.contains("does not have as many") {
+        return Some(Hint::new("one size may be -1: it follows from the others").code(format!("{x}.reshape([-1])")));
+    }
+    if expected.starts_with("a vector") && shape.rank() != 1 {
+        return Some(Hint::new("all elements on one axis").code(format!("{x}.ravel()")));
+    }
+    if expected.starts_with("exactly one element") {
+        return Some(Hint::new("reduce it to one number").code(format!("{x}.mean(..)")));
+    }
+    if expected.starts_with("complex numbers") {
+        return Some(Hint::new("real and imaginary part stand on the last axis").code(format!("Tensor::complex(&{x}, {x}.zeros_like())")));
+    }
+    None
 }
