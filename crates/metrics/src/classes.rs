@@ -173,7 +173,7 @@ fn numbers(state: &MetricState, t: &Tensor, whose: &str) -> Result<Tensor> {
     let dtype = t.dtype()?;
     if dtype.is_float() {
         let error = Error::new(state.name, ErrorKind::Dtype(format!("{whose} are class numbers, integers or bool, not {dtype}")));
-        return Err(error.hint("`.cast(DType::I64)` where they are whole numbers"));
+        return Err(error.hint(adamant_core::Hint::new("where they are whole numbers, cast them").code("x.cast(DType::I64)")));
     }
     t.cast(DType::I64).ok()
 }

@@ -47,7 +47,7 @@ impl WeightAverage {
     #[track_caller]
     pub fn exponential(parameters: &[Param], decay: f64) -> Result<WeightAverage> {
         if !(0.0..1.0).contains(&decay) {
-            return Err(Error::new("average", ErrorKind::Argument(format!("the decay is {decay}, it must be in [0, 1)"))));
+            return Err(Error::new("WeightAverage", ErrorKind::Argument(format!("the decay is {decay}, it must be in [0, 1)"))));
         }
         WeightAverage::new(parameters, Mean::Exponential { decay })
     }
@@ -129,11 +129,11 @@ impl WeightAverage {
         let found = self.parameters.iter().map(|p| {
             let path = p.path();
             let mean = state.iter().find(|(name, _)| **name == *path).map(|(_, t)| t.clone());
-            mean.ok_or_else(|| Error::new("average", ErrorKind::Argument(format!("there is no mean of `{path}`"))))
+            mean.ok_or_else(|| Error::new("WeightAverage", ErrorKind::Argument(format!("there is no mean of `{path}`"))))
         });
         let found = found.collect::<Result<Vec<Tensor>>>()?;
         let Ok(updates) = u32::try_from(updates) else {
-            return Err(Error::new("average", ErrorKind::Argument(format!("the state counts {updates} updates; nobody has made so many"))));
+            return Err(Error::new("WeightAverage", ErrorKind::Argument(format!("the state counts {updates} updates; nobody has made so many"))));
         };
         step(|| {
             self.updates.set(&Tensor::from_vec_on(vec![updates], (), self.updates.meta().device))?;

@@ -37,11 +37,11 @@ impl std::fmt::Display for ClipPolicy {
     }
 }
 #[track_caller]
-fn positive(limit: f64) -> Result<()> {
+fn positive(called: &'static str, limit: f64) -> Result<()> {
     if limit > 0.0 {
         Ok(())
     } else {
-        Err(Error::new("clip", ErrorKind::Argument(format!("gradients cannot be clipped at {limit}, only at a positive number"))))
+        Err(Error::new(called, ErrorKind::Argument(format!("gradients cannot be clipped at {limit}, only at a positive number"))))
     }
 }
 /// Scales all gradients by min(1, max / (norm + 1e-6)), as `torch.nn.utils.clip_grad_norm_`; returns the norm
@@ -51,7 +51,7 @@ fn positive(limit: f64) -> Result<()> {
 /// A limit that is not positive; no gradient at all.
 #[track_caller]
 pub fn clip_grad_norm(grads: &mut Grads, parameters: &[Param], max: f64) -> Result<Tensor> {
-    positive(max)?;
+    positive("clip_grad_norm", max)?;
     let mut total: Option<Tensor> = None;
     for g in parameters.iter().filter_map(|p| grads.of(&p.cell())) {
         // The norm of the norms, in the order of the parameters.
@@ -63,7 +63,7 @@ pub fn clip_grad_norm(grads: &mut Grads, parameters: &[Param], max: f64) -> Resu
         });
     }
     let Some(total) = total else {
-        return Err(Error::new("clip", ErrorKind::Argument("none of the parameters has a gradient".into())));
+        return Err(Error::new("clip_grad_norm", ErrorKind::Argument("none of the parameters has a gradient".into())));
     };
     let norm = total.sqrt().ok()?;
     // min(1, r) as -max(-1, -r)
@@ -82,7 +82,7 @@ pub fn clip_grad_norm(grads: &mut Grads, parameters: &[Param], max: f64) -> Resu
 /// A limit that is not positive.
 #[track_caller]
 pub fn clip_grad_value(grads: &mut Grads, parameters: &[Param], max: f64) -> Result<()> {
-    positive(max)?;
+    positive("clip_grad_value", max)?;
     for p in parameters {
         if let Some(g) = grads.of(&p.cell()) {
             let clipped = g.maximum(-max).neg().maximum(-max).neg().ok()?;

@@ -75,7 +75,7 @@ pub fn step_when<R>(f: impl FnOnce() -> Result<(Tensor, R)>) -> Result<R> {
         let ty = when.try_meta()?;
         if ty.dtype != DType::Bool || ty.shape.rank() != 0 {
             let text = format!("the predicate is {}{}, it must be a bool without axes", ty.dtype, ty.shape);
-            return Err(Error::new("step_when", ErrorKind::Argument(text)).hint("reduce it: `.all(..)`, `.any(..)`"));
+            return Err(Error::new("step_when", ErrorKind::Argument(text)).hint(crate::Hint::new("reduce it to one").code("x.all(..)")));
         }
         let when = when.detach();
         crate::grad::with_grad(false, || {

@@ -49,6 +49,7 @@ impl Hint {
             }
             ErrorKind::Index { bound, .. } => Hint::new(format!("indices run from 0 to {}", bound - 1)),
             ErrorKind::DeviceMismatch { .. } => Hint::new("move one of them").code("right.to(left.device()?)"),
+            ErrorKind::DeviceAbsent(_) => Hint::new("take the best one that is there").code("Device::auto()?"),
             ErrorKind::OutOfMemory { .. } => Hint::new("use a smaller batch, drop tensors you no longer need, or `checkpoint` a part of the model"),
             ErrorKind::Capturing => Hint::new("return the tensor from the compiled function and read it outside"),
             ErrorKind::TapeReleased => Hint::new("to go through the same graph twice, keep it the first time").code("x.backward_keep()?"),
