@@ -8,6 +8,7 @@ use crate::{
     error::Origin,
     recycle::{Remembered, remembered},
 };
+pub use host::HostFunction;
 pub use adamant_ir::composite::{Attr, Attrs, Built, Composite, Given, Keyed, Reads};
 use smallvec::SmallVec;
 use std::{
@@ -21,6 +22,7 @@ pub mod conv;
 pub mod dropout;
 pub mod embedding;
 pub mod finite;
+mod host;
 pub mod linear;
 pub mod logsumexp;
 pub mod loss;

@@ -22,6 +22,8 @@ struct Inner {
     /// what the function was given
     given: Box<[TensorType]>,
     hint: Option<Hint>,
+    /// is the hint the call's own, and not what the kind tells?
+    own_hint: bool,
 }
 
 /// Where an op was applied: the source line, the path of layers, and the function that the user called there.
@@ -186,25 +188,27 @@ impl Error {
         let hint = Hint::of(&kind, called);
         // `conv` inside `conv2d`, or `arange_on` inside `arange`, is no second fact.
         let inner = (!called.starts_with(own) && !own.starts_with(called)).then_some(own);
-        Error(Arc::new(Inner { kind, called, inner, origin, given: Box::default(), hint }))
+        Error(Arc::new(Inner { kind, called, inner, origin, given: Box::default(), hint, own_hint: false }))
     }
     fn with(&self, change: impl FnOnce(&mut Inner)) -> Error {
-        let Inner { kind, called, inner, origin, given, hint } = &*self.0;
-        let mut inner = Inner { kind: kind.clone(), called, inner: *inner, origin: *origin, given: given.clone(), hint: hint.clone() };
+        let Inner { kind, called, inner, origin, given, hint, own_hint } = &*self.0;
+        let mut inner = Inner { kind: kind.clone(), called, inner: *inner, origin: *origin, given: given.clone(), hint: hint.clone(), own_hint: *own_hint };
         change(&mut inner);
         Error(Arc::new(inner))
     }
     /// The same error with a hint on what to try.
     #[must_use]
     pub fn hint(self, hint: impl Into<Hint>) -> Error {
-        self.with(|e| e.hint = Some(hint.into()))
+        self.with(|e| (e.hint, e.own_hint) = (Some(hint.into()), true))
     }
     /// The same error of a function that was given these tensors.
     #[must_use]
     pub fn given(self, inputs: impl IntoIterator<Item = TensorType>) -> Error {
         self.with(|e| {
             e.given = inputs.into_iter().collect();
-            e.hint = e.hint.take().or_else(|| Hint::of_given(&e.kind, &e.given));
+            if !e.own_hint {
+                e.hint = Hint::of_given(&e.kind, &e.given).or(e.hint.take());
+            }
         })
     }
     /// Shape and dtype of each tensor that the function was given, where known.

@@ -112,6 +112,12 @@ impl Drop for CallGuard {
 pub fn call(name: &'static str) -> CallGuard {
     call_at(name, Origin::here())
 }
+/// The origin of what a function does later that is made here: its line, under the function's name.
+#[track_caller]
+pub fn called_here(name: &'static str) -> Origin {
+    let origin = Origin::here();
+    if origin.called == CalledId::default() { Origin { called: CalledId::of(name), ..origin } } else { origin }
+}
 /// [`call`] from a known line.
 #[inline]
 pub fn call_at(name: &'static str, origin: Origin) -> CallGuard {

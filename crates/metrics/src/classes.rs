@@ -113,6 +113,7 @@ impl Classification {
     /// Options that fit together.
     #[track_caller]
     pub(crate) fn check(&self, name: &'static str) -> Result<()> {
+        let _call = adamant_core::scope::call(name);
         let wrong = |what: String| Err(Error::new(name, ErrorKind::Argument(what)));
         match self.kind {
             TargetKind::Multiclass(n) if n < 2 => return wrong(format!("{n} classes: there are at least 2")),

@@ -126,6 +126,7 @@ impl WeightAverage {
     /// A parameter without a mean, or one of another shape. Then nothing has changed.
     #[track_caller]
     pub fn load_state_dict(&mut self, state: &[(String, Tensor)], updates: u64) -> Result<()> {
+        let _call = adamant_core::scope::call("load_state_dict");
         let found = self.parameters.iter().map(|p| {
             let path = p.path();
             let mean = state.iter().find(|(name, _)| **name == *path).map(|(_, t)| t.clone());

@@ -6,7 +6,7 @@ use crate::{
     rule::{Rates, Rule},
     slots::{Clock, Concerned, ParameterState, Slots, dict, loaded},
 };
-use adamant_core::{Error, ErrorKind, Grads, Hint, Origin, Result, Tensor, compile::decide, is_capturing, step};
+use adamant_core::{Error, ErrorKind, Grads, Hint, Origin, Result, Tensor, compile::decide, is_capturing, scope, step};
 use adamant_nn::Param;
 use std::{
     collections::BTreeMap,
@@ -282,6 +282,7 @@ impl<R: UpdateRule> Optimizer for Updater<R> {
         self.groups.first().map_or("", |g| g.rule.read(UpdateRule::name))
     }
     fn step(&mut self, grads: &Grads) -> Result<()> {
+        let _call = scope::call("step");
         adamant_core::grad::with_grad(false, || step(|| self.update(grads)))
     }
     fn lrs(&self) -> Vec<f64> {

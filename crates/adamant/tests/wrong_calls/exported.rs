@@ -3,6 +3,9 @@ use std::{collections::BTreeSet, path::Path};
 
 /// Names that are no layer, loss, optimizer, metric or distribution, and those that refuse nothing.
 const ELSE: &str = "Module Walk Walker Visit Site Role Param ParameterDict ModuleDict RngState Criterion Masks Activation RnnNonlinearity Sequential Identity \
+    AdaptiveAvgPool AdaptiveMaxPool AvgPool BatchNorm Conv ConvTranspose InstanceNorm MaxPool \
+    Relu6 LeakyRelu Elu Selu Gelu Silu Mish Sigmoid LogSigmoid Tanh Tanhshrink Softsign Softplus Hardtanh HardSigmoid HardSwish Hardshrink Softshrink \
+    Threshold RRelu \
     Hyperparameters Optimizer UpdateRule Updater Group Rates Slots Scalars ClipPolicy \
     Classification Averaging Metric MetricState ConfusionShares KappaWeights OutputAveraging \
     Distribution Family PointFunction Statistic Constraint Parameters";

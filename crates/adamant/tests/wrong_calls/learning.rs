@@ -98,11 +98,12 @@ fn metrics(cases: &mut Vec<Case>) {
         ($($metric:literal $new:expr),* $(,)?) => { $(
             let mut metric = $new.unwrap();
             wrong!(cases, $metric; metric.update(&ones(&[4, 2]), &ones(&[3, 2])));
+            cases.iter_mut().last().into_iter().for_each(|c| c.text = c.text.replace("metric", stringify!($new)));
         )* };
     }
     refuse!("accuracy" Accuracy::new(&three), "precision" Precision::new(&three), "recall" Recall::new(&three), "specificity" Specificity::new(&three),
         "f_beta" FBeta::new(1.0, &three), "confusion_matrix" ConfusionMatrix::new(&three, ConfusionShares::Counts), "cohen_kappa" CohenKappa::new(&three, KappaWeights::Equal),
-        "matthews_corrcoef" MatthewsCorrCoef::new(&three), "auroc" Auroc::new(&three), "average_precision" AveragePrecision::new(&three), "mean" MeanMetric::new(),
+        "matthews_corr_coef" MatthewsCorrCoef::new(&three), "auroc" Auroc::new(&three), "average_precision" AveragePrecision::new(&three), "mean_metric" MeanMetric::new(),
         "perplexity" Perplexity::new(5, None), "mean_absolute_error" MeanAbsoluteError::new(1), "mean_squared_error" MeanSquaredError::new(1),
         "r2_score" R2Score::new(1, OutputAveraging::Uniform));
     let mut accuracy = Accuracy::new(&three).unwrap();

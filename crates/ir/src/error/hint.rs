@@ -41,6 +41,10 @@ impl Hint {
                 }
             },
             ErrorKind::ShapeMismatch { left, right, expected, .. } => shapes(left, right, expected)?,
+            ErrorKind::Dtype(_) | ErrorKind::Shape { .. } => Hint::of_given(kind, &[])?,
+            ErrorKind::File { reason, .. } if reason.contains("No such file") => {
+                Hint::new("relative paths begin at the folder that the program runs in").code("std::env::current_dir()")
+            }
             ErrorKind::Axis { rank: 0, .. } => Hint::new("the tensor is a scalar and has no axes; give it one").code("x.unsqueeze(0)"),
             ErrorKind::Axis { rank, .. } => Hint::new(format!("axes run from -{rank} to {}", rank - 1)),
             ErrorKind::Index { bound: 0, .. } => Hint::new("the axis is empty: no index points into it"),
@@ -66,8 +70,11 @@ impl Hint {
                 Some(Hint::new(words).code(format!("{}.cast({})", operand(k.unwrap_or(0), given.len()), wanted.in_code())))
             }
             ErrorKind::Shape { shape, expected } => {
-                let k = given.iter().position(|t| t.shape == *shape)?;
-                of_axes(&operand(k, given.len()), shape, expected)
+                let k = given.iter().position(|t| t.shape == *shape);
+                if k.is_none() && !given.is_empty() {
+                    return None;
+                }
+                of_axes(&operand(k.unwrap_or(0), given.len()), shape, expected)
             }
             _ => None,
         }
@@ -94,6 +101,18 @@ fn shapes(left: &Shape, right: &Shape, expected: &str) -> Option<Hint> {
             ([.., first, _], [.., k, _]) if first == k => Some(Hint::new("the left side transposed fits").code("left.mt()")),
             _ => Some(Hint::new("the last axis of the left side meets the last but one of the right, or its only one")),
         };
+    }
+    if expected.starts_with("the input's last axis must be the weight's last")
+        && let ([.., features], [out, takes]) = (l, r)
+    {
+        return Some(if features == out {
+            Hint::new("the weight is [out, in]; transposed it fits").code("right.t()")
+        } else {
+            Hint::new(format!("the weight is [out, in]: it takes {takes} features on the last axis, and {features} came"))
+        });
+    }
+    if expected.contains("channels must be") && l.len() > 2 {
+        return Some(Hint::new("channels stand on axis 1; where they are last, move them").code("left.movedim([-1], [1])"));
     }
     if l.len() == r.len() + 1 && !r.is_empty() && l.starts_with(r) {
         return Some(Hint::new("one value for each of the leading sizes repeats along the last axis").code("right.unsqueeze(-1)"));
@@ -146,13 +165,32 @@ fn of_axes(x: &str, shape: &Shape, expected: &str) -> Option<Hint> {
     let words: Vec<&str> = expected.split_whitespace().collect();
     let asked = words.windows(2).find(|pair| matches!(pair[1].trim_matches(|c: char| !c.is_alphanumeric()), "axes" | "axis")).and_then(|pair| number(pair[0]));
     let asked = asked.or_else(|| (expected.starts_with("a matrix") || expected.starts_with("a square matrix")).then_some(2));
-    let least = expected.starts_with("at least");
+    let (asked, least) = match asked {
+        Some(n) => (Some(n), expected.starts_with("at least")),
+        // `[batch, channels, ..]`: two axes or more.
+        None => {
+            let listed = expected.split('[').nth(1).and_then(|rest| rest.split(']').next());
+            let listed = listed.filter(|names| names.contains(|c: char| c.is_alphabetic())).map(|names| names.split(',').collect::<Vec<_>>());
+            let open = listed.as_ref().is_some_and(|names| names.iter().any(|name| name.trim() == ".."));
+            (listed.map(|names| names.len() - usize::from(open)), open)
+        }
+    };
     match asked {
         Some(n) if shape.rank() < n => return Some(Hint::new("an axis of size 1 in front makes one more").code(format!("{x}.unsqueeze(0)"))),
         Some(n) if n > 0 && shape.rank() > n && !least && !expected.contains("batch of them") => {
             return Some(Hint::new("leading axes become one").code(format!("{x}.flatten(0, {})", shape.rank() - n)));
         }
         _ => {}
+    }
+    if let Some(channels) = expected.strip_suffix(" channels along axis 1").and_then(|n| n.parse::<usize>().ok()) {
+        return Some(if shape.last() == Some(&channels) && shape.rank() > 2 {
+            Hint::new("channels stand on axis 1; move them there").code(format!("{x}.movedim([-1], [1])"))
+        } else {
+            Hint::new(format!("the layer was made for {channels} channels"))
+        });
+    }
+    if expected.contains("must hold a window") {
+        return Some(Hint::new("a smaller window, more padding, or a larger input"));
     }
     if expected.contains("does not have as many") {
         return Some(Hint::new("one size may be -1: it follows from the others").code(format!("{x}.reshape([-1])")));
@@ -164,7 +202,7 @@ fn of_axes(x: &str, shape: &Shape, expected: &str) -> Option<Hint> {
         return Some(Hint::new("reduce it to one number").code(format!("{x}.mean(..)")));
     }
     if expected.starts_with("complex numbers") {
-        return Some(Hint::new("real and imaginary part stand on the last axis").code(format!("Tensor::complex(&{x}, {x}.zeros_like())")));
+        return Some(Hint::new("real and imaginary part stand on the last axis").code(format!("Tensor::complex(&{x}, &{x}.zeros_like())")));
     }
     None
 }
