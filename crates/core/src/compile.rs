@@ -180,10 +180,9 @@ impl<F> Compiled<F> {
         let Some(device) = inputs.first().map(|t| t.meta().device) else { return Ok(()) };
         let again = self.trace(&kind, device, f)?;
         match there.captured.differs(&again.captured) {
-            Some(origin) => Err(Error::at("compile", ErrorKind::Argument("the function does something else than when it was captured".into()), origin)
-                .hint(
-                    Hint::new("a number of Rust's that changes is a cell, or asked for at each call").code("compile::number(DType::F32, x.device()?, || 0.1)"),
-                )),
+            Some(origin) => Err(Error::at("compile", ErrorKind::Argument("the function does something else than when it was captured".into()), origin).hint(
+                Hint::new("a number of Rust's that changes is a cell, or asked for at each call").code("compile::number(DType::F32, x.device()?, || 0.1)"),
+            )),
             None => Ok(()),
         }
     }

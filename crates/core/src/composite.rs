@@ -8,8 +8,8 @@ use crate::{
     error::Origin,
     recycle::{Remembered, remembered},
 };
-pub use host::HostFunction;
 pub use adamant_ir::composite::{Attr, Attrs, Built, Composite, Given, Keyed, Reads};
+pub use host::HostFunction;
 use smallvec::SmallVec;
 use std::{
     any::{Any, TypeId},

@@ -33,7 +33,11 @@ use adamant_runtime::{
     execute::{Caller, Failed, New, Old, Outcome, Replay, Write, WriteFate},
     plan::{Plan, Sized, Source},
 };
-pub(crate) use adamant_runtime::{execute::Direct, kernel::{Culprit, fault_error}, stats::count};
+pub(crate) use adamant_runtime::{
+    execute::Direct,
+    kernel::{Culprit, fault_error},
+    stats::count,
+};
 pub(crate) use owners::Owners;
 
 thread_local! {

@@ -1,9 +1,10 @@
 //! Multi-head attention (Vaswani et al. 2017), as `torch.nn.MultiheadAttention`.
 use crate::{Linear, Module, Param, Site, init};
-use adamant_core::{scope, 
+use adamant_core::{
     DType, Error, ErrorKind, Outputs, Result, Tensor,
     composite::split::Split,
     functional::{self, AttentionOptions},
+    scope,
 };
 
 /// Options of [`MultiheadAttention`]; the defaults are PyTorch's.

@@ -1,7 +1,7 @@
 //! Initial values. Shapes are those of weights: `[out, in, ..kernel]`; fan-in is `in · kernel`, fan-out `out · kernel`.
 //! Sources: Glorot and Bengio 2010 (xavier), He et al. 2015 (kaiming), Saxe et al. 2013 (orthogonal),
 //! Martens 2010 (sparse); defaults as in `torch.nn.init`.
-use adamant_core::{scope, DType, Device, Error, ErrorKind, Meta, Result, Rng, Shape, Tensor, compile::decide, is_capturing, shape::ToShape};
+use adamant_core::{DType, Device, Error, ErrorKind, Meta, Result, Rng, Shape, Tensor, compile::decide, is_capturing, scope, shape::ToShape};
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,

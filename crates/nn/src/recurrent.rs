@@ -1,7 +1,7 @@
 //! Recurrent networks: RNN (Elman 1990), GRU (Cho et al. 2014), LSTM (Hochreiter and Schmidhuber 1997), in several
 //! layers and both directions, and their single steps. Equations and names are those of `torch.nn`.
 use crate::{Module, Param, Site, Walk, Walker, init};
-use adamant_core::{scope, Error, ErrorKind, Result, Tensor, functional};
+use adamant_core::{Error, ErrorKind, Result, Tensor, functional, scope};
 
 mod cells;
 pub use cells::{GruCell, LstmCell, RnnCell};

@@ -2,7 +2,10 @@
 use crate::{Case, wrong};
 use adamant::{
     DType, Device, Tensor,
-    data::{DataLoader, Idx, ImageFolder, ImageOptions, Labelled, MmapRecords, Rows, Subset, Table, TensorDataset, Tokens, in_batches, random_split, split_samples, stack_samples},
+    data::{
+        DataLoader, Idx, ImageFolder, ImageOptions, Labelled, MmapRecords, Rows, Subset, Table, TensorDataset, Tokens, in_batches, random_split, split_samples,
+        stack_samples,
+    },
     formats::{npy, npz, safetensors},
     index, tensor,
 };

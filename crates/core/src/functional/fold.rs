@@ -1,9 +1,10 @@
 //! Windows as columns (`unfold`, im2col) and back (`fold`, col2im), and the shuffles between channels and space. Each
 //! is one gather, one scatter or a view.
 use super::Sizes;
-use crate::{scope::call, 
+use crate::{
     Arg, DType, Error, ErrorKind, Meta, Op, Origin, Shape, Tensor,
     op::{PadSpec, ScatterMode, window_size},
+    scope::call,
 };
 use crate::{Scalar, composite::loss::gather};
 use smallvec::SmallVec;

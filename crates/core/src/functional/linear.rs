@@ -1,5 +1,5 @@
 //! The dense layer, tables of rows, dropout and the loss that most models end in: calls of their composites.
-use crate::{scope::call, 
+use crate::{
     DType, ErrorKind, Rng, Tensor,
     composite::{
         dropout::Dropout,
@@ -8,6 +8,7 @@ use crate::{scope::call,
         loss::{CrossEntropy, Reduction},
         wide::{floats, wide},
     },
+    scope::call,
     tensor::compose::{compose, refuse},
 };
 use smallvec::{SmallVec, smallvec};

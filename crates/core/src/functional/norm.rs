@@ -1,8 +1,9 @@
 //! Normalisations. Statistics of 16-bit floats are f32, and weight and bias may be f32 as well.
-use crate::{scope::call, 
+use crate::{
     Arg, ErrorKind, Shape, Tensor,
     composite::norm::{BatchNormInference, Norm, Over},
     op::{WindowOp, WindowSpec},
+    scope::call,
     shape::ToShape,
     tensor::{Outputs, compose::compose},
 };

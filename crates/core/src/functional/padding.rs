@@ -1,5 +1,5 @@
 //! Padding by a constant, by reflection, by repeating the edge, or around the circle.
-use crate::{scope::call, Arg, Error, ErrorKind, Op, Origin, Scalar, Tensor, op::PadSpec};
+use crate::{Arg, Error, ErrorKind, Op, Origin, Scalar, Tensor, op::PadSpec, scope::call};
 use smallvec::SmallVec;
 
 /// What stands beyond the edge.

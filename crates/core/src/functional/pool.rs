@@ -1,10 +1,11 @@
 //! Pooling over windows in one to three dimensions, over the Window primitive; adaptive pooling to any output size.
 use super::Sizes;
-use crate::{scope::call, 
+use crate::{
     Arg, DType, Error, ErrorKind, Meta, Op, Origin, Shape, Tensor,
     composite::loss::gather,
     op::{ArgOp, ScatterMode, WindowOp, WindowSpec},
     record::context,
+    scope::call,
     tensor::compose::compose,
 };
 use smallvec::SmallVec;

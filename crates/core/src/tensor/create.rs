@@ -3,7 +3,7 @@ use super::{
     Tensor,
     compose::{compose, refuse},
 };
-use crate::{scope::call, Arg, DType, Device, Element, ErrorKind, Op, Origin, Rng, Scalar, Shape, TensorType, shape::ToShape};
+use crate::{Arg, DType, Device, Element, ErrorKind, Op, Origin, Rng, Scalar, Shape, TensorType, scope::call, shape::ToShape};
 
 impl Tensor {
     /// A tensor that copies a slice into memory of the device, which on the CPU lies in huge pages where it is large;

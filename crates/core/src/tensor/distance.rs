@@ -4,11 +4,12 @@ use super::{
     compose::{Built, compose, compose1, refuse},
     reduce::count,
 };
-use crate::{scope::call, 
+use crate::{
     AxisSet, ErrorKind,
     composite::wide::{floats, same_dtype},
     op::ReduceOp,
     promotion::alike,
+    scope::call,
     shape::{Axes, Axis},
 };
 

@@ -7,7 +7,7 @@ use super::{
     compose::{Built, compose, compose1, refuse},
     fourier::pairs,
 };
-use crate::{scope::call, DType, Device, ErrorKind, Shape, composite::wide::floats, shape::ToSizes};
+use crate::{DType, Device, ErrorKind, Shape, composite::wide::floats, scope::call, shape::ToSizes};
 use std::f64::consts::TAU;
 
 impl FftNorm {

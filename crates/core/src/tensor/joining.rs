@@ -3,11 +3,12 @@ use super::{
     OperandRef, Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
-use crate::{scope::call, 
+use crate::{
     Arg, DType, ErrorKind, Op, Origin, Result, Shape, TensorType,
     composite::split::Split,
     op::broadcast,
     promotion::common,
+    scope::call,
     shape::{Axis, ToSizes},
 };
 use smallvec::SmallVec;

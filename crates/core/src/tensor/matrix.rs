@@ -5,7 +5,7 @@ use super::{
     compose::{Built, compose, compose1},
     decompose::Factor,
 };
-use crate::{scope::call, DType, ErrorKind, Shape};
+use crate::{DType, ErrorKind, Shape, scope::call};
 
 fn factor(op: &'static str, f: Factor, a: &Tensor, output: usize) -> Built<Tensor> {
     let mut all = Tensor::composite(f, &[a]).into_iter().skip(output);

@@ -4,10 +4,11 @@ use super::{
     Tensor,
     compose::{compose1, on_an_axis},
 };
-use crate::{scope::call, 
+use crate::{
     Arg, AxisSet, DType, ErrorKind, Op, Origin, Shape,
     composite::logsumexp::LogSumExp,
     op::{ArgOp, ReduceOp},
+    scope::call,
     shape::{Axes, Axis},
 };
 

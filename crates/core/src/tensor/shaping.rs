@@ -3,9 +3,10 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, refuse},
 };
-use crate::{scope::call, 
+use crate::{
     Arg, DType, ErrorKind, Op, Origin, Scalar, Shape, TensorType,
     op::{PadSpec, View},
+    scope::call,
     shape::{Axes, Axis, Dims, MAX_RANK, ToShape, ToSizes},
 };
 use smallvec::SmallVec;
@@ -127,7 +128,9 @@ impl Tensor {
                 _ => ErrorKind::Argument(format!("{start}..{end} ends before it begins")),
             };
             return Tensor::failed(
-                crate::Error::new("slice", kind).given([self.meta().ty()]).hint(format!("axis {axis} has {size} elements; {start}..{end} was asked for, whose end is left out")),
+                crate::Error::new("slice", kind)
+                    .given([self.meta().ty()])
+                    .hint(format!("axis {axis} has {size} elements; {start}..{end} was asked for, whose end is left out")),
             );
         }
         let len = (end - start).div_ceil(step);

@@ -4,7 +4,7 @@ use super::{
     Tensor,
     compose::{Built, compose, compose1, on_an_axis, refuse},
 };
-use crate::{scope::call, Arg, AxisSet, DType, ErrorKind, Op, Shape, promotion::alike, shape::Axis};
+use crate::{Arg, AxisSet, DType, ErrorKind, Op, Shape, promotion::alike, scope::call, shape::Axis};
 
 /// Rows up to this length are searched by counting, longer ones by halving.
 const COUNTED: usize = 64;

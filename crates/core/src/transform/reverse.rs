@@ -3,10 +3,10 @@
 //! apart, and leaves its results on the tape only if something around it is to be differentiated by.
 use super::{Tensors, frame::is_tracked_below, leaves, tree};
 use crate::{
-    scope::called_here,
     Error, ErrorKind, Origin, Result, Tensor,
     composite::Cotangents,
     grad::{Region, alias, grad_enabled, pull_to, with_tape},
+    scope::called_here,
 };
 use smallvec::SmallVec;
 

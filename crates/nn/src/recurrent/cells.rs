@@ -1,7 +1,7 @@
 //! Single steps of recurrent networks, for loops of one's own.
 use super::{RnnNonlinearity, TimeStep};
 use crate::{Module, Param, Site, init};
-use adamant_core::{scope, Error, ErrorKind, Result, Tensor, functional};
+use adamant_core::{Error, ErrorKind, Result, Tensor, functional, scope};
 
 #[derive(Clone, Module)]
 struct One {
